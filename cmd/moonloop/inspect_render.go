@@ -1,0 +1,330 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// render draws the overview with one column a trace, then what is told of each trace by itself.
+func (x inspection) render() string {
+	var b strings.Builder
+	b.WriteString(x.overview())
+	curves := false
+	for _, t := range x.Traces {
+		if t.infinite().Requests > 0 {
+			b.WriteString("\n" + t.caches())
+			curves = true
+		}
+	}
+	if curves {
+		b.WriteString(granularity)
+	}
+	b.WriteString("\n")
+	for _, t := range x.Traces {
+		if len(x.Traces) > 1 {
+			b.WriteString(t.Trace + "\n")
+		}
+		t.findingsText(&b)
+	}
+	if x.Same != nil {
+		b.WriteString(x.sameText() + "\n")
+	}
+	return b.String()
+}
+
+// granularity goes with every hit curve.
+const granularity = `
+ Sharing shorter than a block does not show in hash ids, so true reuse is higher than these figures:
+ with blocks of 512 tokens by an estimated 2 to 3 points on the public conversation trace.
+`
+
+// figure is one line of the overview.
+type figure struct {
+	name string
+	of   func(*inspected) string
+}
+
+// sections are the lines of the overview.
+var sections = [][]figure{
+	{
+		{"rows", func(t *inspected) string { return comma(t.Rows) }},
+		{"rows without lengths", func(t *inspected) string {
+			return unless(t.Rows == t.Kinds.Length, fmt.Sprintf("%s text, %s messages, %s payload",
+				comma(t.Kinds.Text), comma(t.Kinds.Messages), comma(t.Kinds.Payload)))
+		}},
+		{"span", timed(func(t *inspected) string { return span(t.Arrivals.Span) })},
+		{"first, last timestamp", timed(func(t *inspected) string {
+			return fmt.Sprintf("%s, %s ms", humanize.Commaf(t.Arrivals.First), humanize.Commaf(t.Arrivals.Last))
+		})},
+		{"rows without timestamp", func(t *inspected) string { return unless(t.Arrivals.Missing == 0, comma(t.Arrivals.Missing)) }},
+		{"rate", timed(func(t *inspected) string { return fmt.Sprintf("%.4f req/s", t.Arrivals.Rate) })},
+		{"input, output rate", timed(func(t *inspected) string {
+			return fmt.Sprintf("%s, %s tok/s", perSecond(t.Input.Sum, t.Arrivals.Span), perSecond(t.Output.Sum, t.Arrivals.Span))
+		})},
+		{"gap between rows", timed(func(t *inspected) string {
+			return fmt.Sprintf("mean %.4f ms, CV %.4f", t.Arrivals.GapMean, t.Arrivals.GapCV)
+		})},
+		{"distinct timestamps", timed(func(t *inspected) string {
+			return fmt.Sprintf("%s, mean %.2f rows, max %d", comma(t.Arrivals.Distinct), t.Arrivals.RowsPerStamp.Mean, t.Arrivals.RowsPerStamp.Max)
+		})},
+		{"timestamp grid", timed(func(t *inspected) string { return grid(t.Arrivals.Grid) })},
+	},
+	{
+		{"input tokens", sized(func(t *inspected) string { return comma(t.Input.Sum) })},
+		{"  mean", sized(func(t *inspected) string { return fmt.Sprintf("%.1f", t.Input.Mean) })},
+		{"  min p1 p10 p25", sized(func(t *inspected) string { return commas(t.Input.Min, t.Input.P1, t.Input.P10, t.Input.P25) })},
+		{"  p50 p75 p90", sized(func(t *inspected) string { return commas(t.Input.P50, t.Input.P75, t.Input.P90) })},
+		{"  p95 p99 p99.9 max", sized(func(t *inspected) string { return commas(t.Input.P95, t.Input.P99, t.Input.P999, t.Input.Max) })},
+		{"output tokens", sized(func(t *inspected) string { return comma(t.Output.Sum) })},
+		{"  mean", sized(func(t *inspected) string { return fmt.Sprintf("%.1f", t.Output.Mean) })},
+		{"  min p1 p10 p25", sized(func(t *inspected) string { return commas(t.Output.Min, t.Output.P1, t.Output.P10, t.Output.P25) })},
+		{"  p50 p75 p90", sized(func(t *inspected) string { return commas(t.Output.P50, t.Output.P75, t.Output.P90) })},
+		{"  p95 p99 p99.9 max", sized(func(t *inspected) string {
+			return commas(t.Output.P95, t.Output.P99, t.Output.P999, t.Output.Max)
+		})},
+	},
+	{
+		{"block size", sized(func(t *inspected) string { return comma(int64(t.BlockSize)) + " tokens" })},
+		{"block references", sized(func(t *inspected) string { return comma(t.Blocks.References) })},
+		{"  per row", sized(func(t *inspected) string {
+			return fmt.Sprintf("mean %.4f, min %s, max %s", t.Blocks.MeanPerRow, comma(t.Blocks.MinPerRow), comma(t.Blocks.MaxPerRow))
+		})},
+		{"distinct ids", forest(func(t *inspected) string { return comma(t.Blocks.Distinct) })},
+		{"  used once, again", forest(func(t *inspected) string { return commas(t.Blocks.Once, t.Blocks.Again) })},
+		{"  roots, in > 1 % of rows", forest(func(t *inspected) string { return commas(t.Blocks.Roots, t.Blocks.Trunk) })},
+		{"  forks, leaves, depth", forest(func(t *inspected) string {
+			return commas(t.Blocks.Forks, t.Blocks.Leaves, t.Blocks.Depth)
+		})},
+		{"groups of rows sharing ids", forest(func(t *inspected) string {
+			return fmt.Sprintf("%s, %s of one row", comma(t.Sessions.Inferred), comma(t.Sessions.Single))
+		})},
+		{"session ids", func(t *inspected) string {
+			return unless(t.Sessions.Rows == 0, fmt.Sprintf("%s in %s rows, mode %s",
+				comma(t.Sessions.Named), comma(t.Sessions.Rows), t.Sessions.Mode))
+		}},
+		{"minimum prefill tokens", sized(func(t *inspected) string {
+			c := t.infinite()
+			return fmt.Sprintf("%s (%.2f %%)", comma(c.PrefillTokens), 100*(1-c.TokenRate))
+		})},
+	},
+}
+
+// timed makes a figure that only a trace with timestamps has.
+func timed(of func(*inspected) string) func(*inspected) string {
+	return func(t *inspected) string {
+		if t.Arrivals.Missing == t.Rows {
+			return ""
+		}
+		return of(t)
+	}
+}
+
+// sized makes a figure that only a trace with lengths has.
+func sized(of func(*inspected) string) func(*inspected) string {
+	return func(t *inspected) string {
+		if t.Kinds.Length == 0 {
+			return ""
+		}
+		return of(t)
+	}
+}
+
+// forest makes a figure that only a trace with a prefix forest has.
+func forest(of func(*inspected) string) func(*inspected) string {
+	return func(t *inspected) string {
+		if t.Kinds.Length == 0 {
+			return ""
+		}
+		if !t.Blocks.Forest {
+			return mooncake.Undefined
+		}
+		return of(t)
+	}
+}
+
+// overview is the table of all traces. A line that says nothing for any trace is left out.
+func (x inspection) overview() string {
+	w := newTable()
+	header := table.Row{""}
+	columns := []table.ColumnConfig{{Number: 1, Align: text.AlignLeft}}
+	for i, t := range x.Traces {
+		header = append(header, t.Trace)
+		columns = append(columns, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	w.AppendHeader(header)
+	w.SetColumnConfigs(columns)
+	for _, section := range sections {
+		w.AppendSeparator()
+		for _, f := range section {
+			row, said := table.Row{f.name}, false
+			for i := range x.Traces {
+				s := f.of(&x.Traces[i])
+				said = said || s != ""
+				row = append(row, s)
+			}
+			if said {
+				w.AppendRow(row)
+			}
+		}
+	}
+	return w.Render() + "\n"
+}
+
+// caches is the hit curve of one trace.
+func (t inspected) caches() string {
+	w := newTable()
+	w.SetTitle("%s: what a prefix cache hits (finite ones LRU, %s)", t.Trace, t.Eviction)
+	w.AppendHeader(table.Row{"capacity, blocks", "tokens", "hit blocks", "rate", "hit tokens", "rate", "full blocks hit"})
+	columns := make([]table.ColumnConfig, 7)
+	for i := range columns {
+		columns[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}
+	}
+	w.SetColumnConfigs(columns)
+	for _, c := range t.Caches {
+		name, size := "infinite", ""
+		if c.Capacity > 0 {
+			name, size = comma(int64(c.Capacity)), comma(int64(c.Capacity)*int64(t.BlockSize))
+		}
+		w.AppendRow(table.Row{
+			name, size, comma(c.HitBlocks), fmt.Sprintf("%.6f", c.BlockRate),
+			comma(c.HitTokens), fmt.Sprintf("%.6f", c.TokenRate), comma(c.FullHits),
+		})
+	}
+	c := t.infinite()
+	q := c.HitQuantiles
+	s := w.Render() + "\n"
+	s += fmt.Sprintf(" infinite cache: %s requests hit whole, %s not at all; hit blocks a request p50 %s, p75 %s, p90 %s, p95 %s, p99 %s, max %s;\n",
+		comma(c.FullyHit), comma(c.NotHit), comma(q[0]), comma(q[1]), comma(q[2]), comma(q[3]), comma(q[4]), comma(q[5]))
+	s += fmt.Sprintf(" mean hit rate a request %.6f of tokens, %.6f of blocks; only full blocks %s tokens\n",
+		c.MeanTokenRate, c.MeanBlockRate, comma(c.FullHitTokens))
+	if c.Unknown > 0 {
+		s += fmt.Sprintf(" the hits of %s requests are not known: more ids than --max-ids\n", comma(c.Unknown))
+	}
+	return s
+}
+
+// infinite returns the figures of the infinite cache, which is the last one.
+func (t inspected) infinite() mooncake.CacheStats { return t.Caches[len(t.Caches)-1] }
+
+// findingsText lists digests, broken rules and notices.
+func (t inspected) findingsText(b *strings.Builder) {
+	d := t.Digests
+	fmt.Fprintf(b, " seq_digest      %s\n tree_digest     %s\n arrival_digest  %s\n", d.Seq, d.Tree, d.Arrival)
+	if d.Reason != "" {
+		fmt.Fprintf(b, "   undefined because %s\n", d.Reason)
+	}
+	switch {
+	case t.Unchecked != "":
+		fmt.Fprintf(b, " rules           V4 to V7 not checked: %s\n", t.Unchecked)
+	case len(t.Violations) == 0:
+		b.WriteString(" rules V1 to V8  all kept\n")
+	}
+	for _, v := range t.Violations {
+		fmt.Fprintf(b, " %s broken       %s (first in line %s)\n", v.Rule, v.Text, comma(v.Line))
+	}
+	for _, n := range t.Notices {
+		fmt.Fprintf(b, " notice          %s (first in line %s)\n", n.Text, comma(n.Line))
+	}
+	if g := t.Arrivals.Grid; g.Coarse {
+		fmt.Fprintf(b, " notice          the clock of the timestamps ticks every %s: a replay as recorded sends %.1f requests at once; see --spread\n",
+			milliseconds(g.Quantum), g.RowsPerStamp)
+	}
+	if t.Arrivals.Seconds {
+		fmt.Fprintf(b, " notice          the timestamps look like seconds: as milliseconds they are %.0f requests a second; multiply them by 1000 if so\n",
+			t.Arrivals.Rate)
+	}
+	if t.Sessions.Rows > 0 {
+		fmt.Fprintf(b, " sessions        %s\n", t.Sessions.ModeText)
+	}
+}
+
+// sameText says whether the traces are the same workload, and if not, which digests differ.
+func (x inspection) sameText() string {
+	first := x.Traces[0]
+	if *x.Same {
+		return fmt.Sprintf("same workload: the digests of all %d traces agree", len(x.Traces))
+	}
+	var parts []string
+	for _, t := range x.Traces[1:] {
+		var differ []string
+		for _, p := range []struct{ name, a, b string }{
+			{"sequence", first.Digests.Seq, t.Digests.Seq},
+			{"tree", first.Digests.Tree, t.Digests.Tree},
+			{"arrival", first.Digests.Arrival, t.Digests.Arrival},
+		} {
+			switch {
+			case p.a == mooncake.Undefined || p.b == mooncake.Undefined:
+				differ = append(differ, p.name+" undefined")
+			case p.a != p.b:
+				differ = append(differ, p.name+" differs")
+			}
+		}
+		if len(differ) > 0 {
+			parts = append(parts, fmt.Sprintf("%s against %s: %s", t.Trace, first.Trace, strings.Join(differ, ", ")))
+		}
+	}
+	return "not the same workload: " + strings.Join(parts, "; ")
+}
+
+func newTable() table.Writer {
+	w := table.NewWriter()
+	style := table.StyleRounded
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Options.SeparateHeader = true
+	style.Format.Header = text.FormatDefault
+	w.SetStyle(style)
+	return w
+}
+
+func comma(n int64) string { return humanize.Comma(n) }
+
+func commas(list ...int64) string {
+	parts := make([]string, len(list))
+	for i, n := range list {
+		parts[i] = comma(n)
+	}
+	return strings.Join(parts, "  ")
+}
+
+// unless returns s when there is something to say.
+func unless(nothing bool, s string) string {
+	if nothing {
+		return ""
+	}
+	return s
+}
+
+func span(ms float64) string {
+	return (time.Duration(ms*1e3) * time.Microsecond).String()
+}
+
+func milliseconds(ms float64) string {
+	return (time.Duration(ms*1e3) * time.Microsecond).String()
+}
+
+func perSecond(tokens int64, ms float64) string {
+	if ms <= 0 {
+		return "-"
+	}
+	return humanize.CommafWithDigits(float64(tokens)/ms*1000, 0)
+}
+
+func grid(g mooncake.Grid) string {
+	switch {
+	case g.Quantum == 0:
+		return "none"
+	case g.Coarse:
+		return fmt.Sprintf("%s, %.1f %% of gaps on it", milliseconds(g.Quantum), 100*g.Share)
+	}
+	return fmt.Sprintf("%s, one row each", milliseconds(g.Quantum))
+}

@@ -1,0 +1,304 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+)
+
+// AnalyzeOptions says how to measure a trace. The zero value is usable.
+type AnalyzeOptions struct {
+	BlockSize  int      // tokens per id; 0 is [BlockSize]
+	MaxIDs     int      // distinct ids to remember; 0 is [DefaultMaxIDs]
+	Capacities []int    // of the simulated caches, in blocks
+	Eviction   Eviction // of the simulated caches
+	TrunkShare float64  // ids in more than this share of the rows belong to no session; 0 is 0.01
+}
+
+// Analysis is what an [Analyzer] found out about a trace.
+type Analysis struct {
+	BlockSize int          `json:"block_size"`
+	Rows      int64        `json:"rows"`
+	Kinds     KindCounts   `json:"rows_by_kind"`
+	Arrivals  ArrivalStats `json:"arrivals"`
+	Input     LengthStats  `json:"input_length"`
+	Output    LengthStats  `json:"output_length"`
+	Blocks    BlockStats   `json:"blocks"`
+	Sessions  SessionStats `json:"sessions"`
+	// Eviction is the order of the finite caches in Caches, which come by ascending capacity, the infinite one last.
+	Eviction   string       `json:"eviction"`
+	Caches     []CacheStats `json:"caches"`
+	Digests    Digests      `json:"digests"`
+	Violations []Violation  `json:"violations"`
+	// Unchecked says why rules V4 to V7 could not be checked; empty when they were.
+	Unchecked string `json:"unchecked,omitempty"`
+}
+
+// KindCounts counts rows by what gives them their prompt.
+type KindCounts struct {
+	Length   int64 `json:"input_length"`
+	Text     int64 `json:"text_input"`
+	Messages int64 `json:"messages"`
+	Payload  int64 `json:"payload"`
+}
+
+// LengthStats describes one of the two lengths, in tokens, over the rows that have it.
+type LengthStats struct {
+	Rows int64   `json:"rows"`
+	Sum  int64   `json:"sum"`
+	Mean float64 `json:"mean"`
+	// Quantiles are nearest-rank.
+	Min       int64 `json:"min"`
+	P1        int64 `json:"p1"`
+	P10       int64 `json:"p10"`
+	P25       int64 `json:"p25"`
+	P50       int64 `json:"p50"`
+	P75       int64 `json:"p75"`
+	P90       int64 `json:"p90"`
+	P95       int64 `json:"p95"`
+	P99       int64 `json:"p99"`
+	P999      int64 `json:"p99.9"`
+	Max       int64 `json:"max"`
+	AtMax     int64 `json:"rows_at_max"` // many rows at the maximum show that a limit cut them
+	Mode      int64 `json:"mode"`
+	ModeCount int64 `json:"mode_count"`
+	// Distinct tells whether quantiles are exact: they are up to a million distinct values.
+	Exact bool `json:"exact"`
+}
+
+// BlockStats describes the hash ids. What needs the prefix forest is zero unless Forest is true.
+type BlockStats struct {
+	References int64   `json:"references"`
+	MeanPerRow float64 `json:"per_row_mean"`
+	MinPerRow  int64   `json:"per_row_min"`
+	MaxPerRow  int64   `json:"per_row_max"`
+	Tiled      int64   `json:"rows_with_full_last_block"` // input_length is a multiple of the block size
+	Short      int64   `json:"rows_below_one_block"`
+	// Forest says that every id has one parent (V4 and V5 hold) and that all ids were remembered.
+	Forest   bool  `json:"forest"`
+	Distinct int64 `json:"distinct_ids"`
+	Once     int64 `json:"ids_used_once"`
+	Again    int64 `json:"ids_used_again"`
+	Roots    int64 `json:"roots"`
+	Trunk    int64 `json:"trunk_ids"` // in more than TrunkShare of the rows
+	Forks    int64 `json:"ids_with_several_successors"`
+	Leaves   int64 `json:"leaves"`
+	Depth    int64 `json:"depth"`
+	// Sequences counts distinct id lists, Copies the rows with the most frequent one.
+	Sequences  int64 `json:"distinct_sequences"`
+	Copies     int64 `json:"most_copies_of_a_sequence"`
+	InnerLasts int64 `json:"last_ids_also_inside"` // last ids of rows that other rows continue
+	// Top are the most referenced ids, as numbered by first appearance.
+	Top []TopID `json:"top"`
+}
+
+// TopID is an id and the number of times that rows name it.
+type TopID struct {
+	ID    uint64 `json:"id"`
+	Count int64  `json:"references"`
+}
+
+// SessionStats describes sessions, named and inferred.
+type SessionStats struct {
+	Rows  int64 `json:"rows_with_session_id"`
+	Named int64 `json:"session_ids"`
+	// NamedExact is false when there were too many session ids to count; Named is then a lower bound.
+	NamedExact bool        `json:"session_ids_exact"`
+	Mode       SessionMode `json:"mode"`
+	ModeText   string      `json:"mode_found"`
+	// Inferred counts the groups of rows that share an id below the trunk: conversations, when rows
+	// hold full prompts. Largest are the sizes of the largest ones. Zero without [BlockStats].Forest.
+	Inferred int64   `json:"inferred"`
+	Single   int64   `json:"inferred_with_one_row"`
+	Largest  []int64 `json:"inferred_largest"`
+}
+
+// Analyzer measures a trace row by row.
+type Analyzer struct {
+	opt      AnalyzeOptions
+	checker  *Checker
+	digester *Digester
+	cache    *CacheSim
+	arrivals Arrivals
+	detector *SessionDetector
+
+	rows          int64
+	kinds         [4]int64
+	input, output tally
+	perRow        tally
+	tiled, short  int64
+
+	seed         maphash.Seed
+	sessions     map[uint64]struct{}
+	sessionRows  int64
+	sessionsFull bool
+}
+
+// NewAnalyzer returns an analyzer.
+func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
+	if opt.BlockSize <= 0 {
+		opt.BlockSize = BlockSize
+	}
+	if opt.TrunkShare <= 0 {
+		opt.TrunkShare = 0.01
+	}
+	checker := NewChecker(CheckOptions{BlockSize: opt.BlockSize, MaxIDs: opt.MaxIDs})
+	return &Analyzer{
+		opt: opt, checker: checker, digester: newDigester(checker),
+		cache: NewCacheSim(CacheOptions{
+			BlockSize: opt.BlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
+		}),
+		detector: NewSessionDetector(opt.BlockSize, 0),
+		seed:     maphash.MakeSeed(), sessions: make(map[uint64]struct{}),
+	}
+}
+
+// Add measures the next row of the file, which stands on the given line. It keeps references to ids of rows with a
+// session id, so rows must not be changed afterwards.
+func (a *Analyzer) Add(row *Row, line int64) {
+	a.rows++
+	a.kinds[row.Kind()]++
+	a.digester.Add(row, line)
+	a.cache.Add(row)
+	a.arrivals.Add(row)
+	a.detector.Add(row)
+	if n := row.InputLength; n.Set {
+		a.input.add(n.V)
+		if n.V%int64(a.opt.BlockSize) == 0 {
+			a.tiled++
+		}
+		if n.V < int64(a.opt.BlockSize) {
+			a.short++
+		}
+		a.perRow.add(int64(len(row.Blocks(a.opt.BlockSize))))
+	}
+	if row.OutputLength.Set {
+		a.output.add(row.OutputLength.V)
+	}
+	if row.SessionID != "" {
+		a.sessionRows++
+		key := maphash.String(a.seed, row.SessionID)
+		if _, ok := a.sessions[key]; !ok && len(a.sessions) >= maxReaderSessions {
+			a.sessionsFull = true
+		} else {
+			a.sessions[key] = struct{}{}
+		}
+	}
+}
+
+// Analysis returns the figures of the rows so far.
+func (a *Analyzer) Analysis() *Analysis {
+	out := &Analysis{
+		BlockSize:  a.opt.BlockSize,
+		Rows:       a.rows,
+		Kinds:      KindCounts{a.kinds[KindLength], a.kinds[KindText], a.kinds[KindMessages], a.kinds[KindPayload]},
+		Arrivals:   a.arrivals.Stats(),
+		Input:      lengths(&a.input),
+		Output:     lengths(&a.output),
+		Eviction:   a.opt.Eviction.String(),
+		Caches:     a.cache.Stats(),
+		Digests:    a.digester.Digests(),
+		Violations: a.checker.Violations(),
+		Unchecked:  a.checker.Unchecked(),
+	}
+	out.Sessions = SessionStats{Rows: a.sessionRows, Named: int64(len(a.sessions)), NamedExact: !a.sessionsFull}
+	out.Sessions.Mode, out.Sessions.ModeText = a.detector.Mode()
+	q := a.perRow.quantiles(0, 100)
+	out.Blocks = BlockStats{
+		References: a.perRow.sum, MeanPerRow: a.perRow.mean(), MinPerRow: q[0], MaxPerRow: q[1],
+		Tiled: a.tiled, Short: a.short,
+	}
+	if out.Unchecked == "" && a.checker.count(V4) == 0 && a.checker.count(V5) == 0 {
+		a.forest(&out.Blocks, &out.Sessions)
+	}
+	return out
+}
+
+func lengths(t *tally) LengthStats {
+	q := t.quantiles(0, 1, 10, 25, 50, 75, 90, 95, 99, 99.9, 100)
+	s := LengthStats{
+		Rows: t.n, Sum: t.sum, Mean: t.mean(), Exact: t.shift == 0,
+		Min: q[0], P1: q[1], P10: q[2], P25: q[3], P50: q[4], P75: q[5], P90: q[6], P95: q[7], P99: q[8], P999: q[9], Max: q[10],
+	}
+	s.AtMax = t.counts[s.Max]
+	s.Mode, s.ModeCount = t.mode()
+	return s
+}
+
+const (
+	topIDs      = 8
+	topSessions = 5
+)
+
+// forest reads the figures off the prefix forest. Sessions are the connected components of rows that share an id
+// outside the trunk. A parent is in at least as many rows as its child, so the trunk is the top of the forest, and a
+// component is one subtree that hangs below it: its size is the number of rows of the subtree's root.
+func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
+	f := a.checker.forest
+	limit := a.opt.TrunkShare * float64(a.rows)
+	trunk := func(n uint32) bool { return n == noParent || float64(f.refs[n]) > limit }
+	b.Forest, b.Distinct = true, int64(len(f.parent))
+	depth := make([]uint32, len(f.parent))
+	successors := make([]uint32, len(f.parent))
+	var sizes tally
+	inTrunk := a.rows // rows that end in the trunk, or have no ids
+	for n, parent := range f.parent {
+		id := uint32(n)
+		depth[n] = 1
+		if parent == noParent {
+			b.Roots++
+		} else {
+			depth[n] += depth[parent]
+			successors[parent]++
+			if successors[parent] == 2 {
+				b.Forks++
+			}
+		}
+		b.Depth = max(b.Depth, int64(depth[n]))
+		if f.refs[n] == 1 {
+			b.Once++
+		}
+		if f.last[n] > 0 {
+			b.Sequences++
+			b.Copies = max(b.Copies, int64(f.last[n]))
+			if f.refs[n] > f.last[n] {
+				b.InnerLasts++
+			}
+		}
+		switch {
+		case trunk(id):
+			b.Trunk++
+		case trunk(parent):
+			sizes.add(int64(f.refs[n]))
+			inTrunk -= int64(f.refs[n])
+		}
+		b.Top = append(b.Top, TopID{uint64(n), int64(f.refs[n])})
+		if len(b.Top) >= 64*topIDs {
+			b.Top = largest(b.Top)
+		}
+	}
+	b.Top = largest(b.Top)
+	b.Again = b.Distinct - b.Once
+	for _, n := range successors {
+		if n == 0 {
+			b.Leaves++
+		}
+	}
+	if inTrunk > 0 {
+		sizes.n += inTrunk
+		if sizes.counts == nil {
+			sizes.counts = make(map[int64]int64)
+		}
+		sizes.counts[1] += inTrunk
+	}
+	s.Inferred, s.Single = sizes.n, sizes.counts[1]
+	s.Largest = sizes.largest(topSessions)
+}
+
+func largest(top []TopID) []TopID {
+	slices.SortFunc(top, func(a, b TopID) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
+	return top[:min(len(top), topIDs)]
+}

@@ -1,0 +1,174 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"maps"
+	"math"
+)
+
+// Arrivals watches the timestamps of a trace: its span and rate, whether they come from a coarse clock, and
+// whether they are milliseconds at all. It needs no more than the rows in file order; the zero value is ready to use.
+type Arrivals struct {
+	first, last, prev float64
+	lowest, highest   float64
+	rows, missing     int64
+	equal             int64 // rows with the timestamp of the row before
+	backward          int64
+	run               int64 // rows with the current timestamp
+	runs              tally // rows per timestamp
+	gaps              tally // between distinct timestamps, microseconds
+	mean, m2          float64
+}
+
+// Add takes the next row in file order.
+func (a *Arrivals) Add(row *Row) {
+	if !row.Timestamp.Set {
+		a.missing++
+		return
+	}
+	t := row.Timestamp.V
+	a.rows++
+	if a.rows == 1 {
+		a.first, a.last, a.lowest, a.highest, a.run = t, t, t, t, 1
+		a.prev = t
+		return
+	}
+	gap := t - a.prev
+	a.prev, a.last = t, t
+	a.lowest, a.highest = min(a.lowest, t), max(a.highest, t)
+	// Welford's running variance: the squares of epoch milliseconds would not leave digits for it.
+	delta := gap - a.mean
+	a.mean += delta / float64(a.rows-1)
+	a.m2 += delta * (gap - a.mean)
+	switch {
+	case gap == 0:
+		a.equal++
+		a.run++
+		return
+	case gap < 0:
+		a.backward++
+	default:
+		a.gaps.add(int64(math.Round(gap * 1000)))
+	}
+	a.runs.add(a.run)
+	a.run = 1
+}
+
+// ArrivalStats describes the timestamps of a trace. Times are in milliseconds.
+type ArrivalStats struct {
+	First   float64 `json:"first_ms"`
+	Last    float64 `json:"last_ms"`
+	Span    float64 `json:"span_ms"` // highest less lowest
+	Missing int64   `json:"rows_without_timestamp"`
+	// Rate is rows over the span, per second; 0 without a span.
+	Rate float64 `json:"rate_per_second"`
+	// GapMean and GapCV are the mean and the coefficient of variation (population standard deviation over mean) of
+	// the differences between neighbouring rows.
+	GapMean float64 `json:"gap_mean_ms"`
+	GapCV   float64 `json:"gap_cv"`
+	// Distinct counts timestamps that differ from the row before: the distinct timestamps of a trace in time order.
+	Distinct int64 `json:"distinct_timestamps"`
+	Equal    int64 `json:"rows_at_the_timestamp_before"`
+	Backward int64 `json:"rows_before_the_row_before"`
+	// RowsPerStamp describes how many neighbouring rows share a timestamp.
+	RowsPerStamp struct {
+		Mean float64 `json:"mean"`
+		Min  int64   `json:"min"`
+		P50  int64   `json:"p50"`
+		P99  int64   `json:"p99"`
+		Max  int64   `json:"max"`
+	} `json:"rows_per_timestamp"`
+	// StampGap is the nearest-rank minimum, median and maximum difference of successive distinct timestamps.
+	StampGap [3]float64 `json:"timestamp_gap_ms"`
+	Grid     Grid       `json:"grid"`
+	// Seconds says that the timestamps could be seconds: as milliseconds they are more than 1,000 rows a second. Such a
+	// trace would replay a thousand times too fast.
+	Seconds bool `json:"looks_like_seconds"`
+}
+
+// Grid is the clock tick that the timestamps of a trace come from.
+type Grid struct {
+	// Coarse says that rows were given the same timestamp by a clock that ticks every Quantum milliseconds, so that
+	// a replay sends them in bursts that the production system did not see.
+	Coarse  bool    `json:"coarse"`
+	Quantum float64 `json:"quantum_ms"` // 0 when no tick fits
+	// Share is the part of the gaps between distinct timestamps that are whole ticks.
+	Share        float64 `json:"share"`
+	RowsPerStamp float64 `json:"rows_per_timestamp"`
+}
+
+const (
+	gridTolerance = 5000 // microseconds that a stamp may lie off the tick, from truncating
+	gridSmallest  = 20e3 // microseconds: ticks this short make no bursts
+	gridShare     = 0.95 // of the gaps
+	gridCrowd     = 1.05 // rows per timestamp
+	secondsRate   = 1000 // rows per second that make milliseconds doubtful
+	secondsRows   = 16   // fewer rows say nothing about the rate
+)
+
+// Stats describes the timestamps so far.
+func (a *Arrivals) Stats() ArrivalStats {
+	s := ArrivalStats{
+		First: a.first, Last: a.last, Span: a.highest - a.lowest, Missing: a.missing, Equal: a.equal, Backward: a.backward,
+	}
+	if a.rows == 0 {
+		return s
+	}
+	runs := a.withLastRun()
+	s.Distinct = runs.n
+	if s.Span > 0 {
+		s.Rate = float64(a.rows) / s.Span * 1000
+	}
+	if a.rows > 1 {
+		s.GapMean = a.mean
+		if a.mean > 0 {
+			s.GapCV = math.Sqrt(a.m2/float64(a.rows-1)) / a.mean
+		}
+	}
+	q := runs.quantiles(0, 50, 99, 100)
+	s.RowsPerStamp.Mean = runs.mean()
+	s.RowsPerStamp.Min, s.RowsPerStamp.P50, s.RowsPerStamp.P99, s.RowsPerStamp.Max = q[0], q[1], q[2], q[3]
+	for i, v := range a.gaps.quantiles(0, 50, 100) {
+		s.StampGap[i] = float64(v) / 1000
+	}
+	s.Grid = a.grid(runs.mean())
+	s.Seconds = a.rows >= secondsRows && s.Rate > secondsRate
+	return s
+}
+
+// withLastRun returns the tally of rows per timestamp with the run that has not ended.
+func (a *Arrivals) withLastRun() tally {
+	runs := tally{counts: make(map[int64]int64, len(a.runs.counts)+1), n: a.runs.n, sum: a.runs.sum, shift: a.runs.shift}
+	maps.Copy(runs.counts, a.runs.counts)
+	runs.add(a.run)
+	return runs
+}
+
+// grid looks for a tick of which the gaps are multiples. The greatest common divisor fails on clocks that truncate (gaps of
+// 2997 to 3003 ms), so the candidates are the median gap, and a small gap for traces with less than a row a tick.
+func (a *Arrivals) grid(perStamp float64) Grid {
+	g := Grid{RowsPerStamp: perStamp}
+	if a.gaps.n < 2 {
+		return g
+	}
+	candidates := a.gaps.quantiles(1, 50)
+	for _, q := range [...]int64{candidates[1], candidates[0]} {
+		if q < gridSmallest {
+			continue
+		}
+		// A tolerance of 5 ms on a short tick would find any gap on it.
+		tolerance := min(gridTolerance, q/50)
+		share := a.gaps.share(func(gap int64) bool {
+			off := gap % q
+			return min(off, q-off) <= tolerance
+		})
+		if share >= gridShare {
+			g.Quantum, g.Share = float64(q)/1000, share
+			g.Coarse = perStamp >= gridCrowd
+			return g
+		}
+	}
+	return g
+}

@@ -1,0 +1,231 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func simulate(rows []*Row, opt CacheOptions) []CacheStats {
+	s := NewCacheSim(opt)
+	for _, row := range rows {
+		s.Add(row)
+	}
+	return s.Stats()
+}
+
+func TestGoldenCaches(t *testing.T) {
+	type want struct {
+		capacity             int
+		blocks               int64
+		blockRate, tokenRate float64
+		tokens               int64
+		rootFirst            int64
+	}
+	for name, test := range map[string]struct {
+		lines int
+		want  []want
+	}{
+		"conversation": {0, []want{
+			{1000, 12847, .044530, .045413, 6575459, 12831},
+			{3000, 18850, .065338, .066611, 9644880, 18761},
+			{5859, 39258, .136076, .138730, 20087299, 39101},
+			{10000, 61046, .211598, .215748, 31238981, 60921},
+			{30000, 93978, .325747, .332153, 48093740, 93967},
+			{50000, 102290, .354558, .361530, 52347371, 102290},
+			{100000, 104924, .363688, .370844, 53695979, 104924},
+			{0, 105710, .366412, .373624, 54098411, 105710},
+		}},
+		"head 1000": {1000, []want{
+			{100, 999, .036587, .037245, 511488, 962},
+			{1000, 1038, .038015, .038699, 531456, 1038},
+			{2000, 1151, .042153, .042865, 588660, 1145},
+			{3000, 1640, .060062, .061075, 838744, 1632},
+			{5000, 2630, .096319, .097928, 1344838, 2462},
+			{5859, 3418, .125179, .127296, 1748148, 3411},
+			{10000, 4723, .172972, .175924, 2415960, 4723},
+			{15000, 5464, .200110, .203551, 2795352, 5464},
+			{20000, 5791, .212086, .215742, 2962776, 5791},
+			{0, 5791, .212086, .215742, 2962776, 5791},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := publicRows(t, test.lines)
+			var capacities []int
+			for _, w := range test.want {
+				capacities = append(capacities, w.capacity)
+			}
+			leaf := simulate(rows, CacheOptions{Capacities: capacities})
+			root := simulate(rows, CacheOptions{Capacities: capacities, Eviction: RootFirst})
+			for i, w := range test.want {
+				got := leaf[i]
+				if got.Capacity != w.capacity || got.HitBlocks != w.blocks || got.HitTokens != w.tokens ||
+					math.Abs(got.BlockRate-w.blockRate) > 5.01e-7 || math.Abs(got.TokenRate-w.tokenRate) > 5.01e-7 {
+					t.Errorf("leaf-first: got %+v\nwant %+v", got, w)
+				}
+				if root[i].HitBlocks != w.rootFirst {
+					t.Errorf("root-first, capacity %d: %d hit blocks, want %d", w.capacity, root[i].HitBlocks, w.rootFirst)
+				}
+			}
+		})
+	}
+}
+
+func TestToyCaches(t *testing.T) {
+	for _, test := range []struct {
+		eviction       Eviction
+		blocks, tokens int64
+		residents      [][]uint64 // after each row, oldest first
+	}{
+		{LeafFirst, 2, 1024, [][]uint64{{9, 7}, {3, 7}, {9, 7}, {7, 8}}},
+		{RootFirst, 1, 512, [][]uint64{{7, 9}, {3, 4}, {7, 9}, {9, 8}}},
+	} {
+		// The larger cache beside it must not disturb the one of two blocks.
+		s := NewCacheSim(CacheOptions{Capacities: []int{2, 3}, Eviction: test.eviction})
+		for i, row := range toyRows() {
+			s.Add(row)
+			if diff := cmp.Diff(test.residents[i], s.lru.residents(2)); diff != "" {
+				t.Errorf("%s: residents after row %d (-want +got):\n%s", test.eviction, i, diff)
+			}
+		}
+		got := s.Stats()
+		if got[0].HitBlocks != test.blocks || got[0].HitTokens != test.tokens {
+			t.Errorf("%s: %d blocks, %d tokens, want %d, %d", test.eviction, got[0].HitBlocks, got[0].HitTokens, test.blocks, test.tokens)
+		}
+		if infinite := got[2]; infinite.HitBlocks != 3 || infinite.HitTokens != 1512 || infinite.FullyHit != 1 || infinite.NotHit != 2 {
+			t.Errorf("infinite cache: %+v", infinite)
+		}
+	}
+}
+
+// slowLRU is the definition, word for word, for one capacity.
+func slowLRU(rows []*Row, capacity int, order Eviction) (hitBlocks int64) {
+	var resident []uint64 // oldest first
+	for _, row := range rows {
+		for _, id := range row.HashIDs {
+			if !slices.Contains(resident, id) {
+				break
+			}
+			hitBlocks++
+		}
+		ids := slices.Clone(row.HashIDs)
+		if order == LeafFirst {
+			slices.Reverse(ids)
+		}
+		for _, id := range ids {
+			resident = append(slices.DeleteFunc(resident, func(x uint64) bool { return x == id }), id)
+		}
+		resident = resident[max(0, len(resident)-capacity):]
+	}
+	return hitBlocks
+}
+
+func TestCachesAgreeWithTheirDefinition(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 30 {
+		// Ids without any structure, repeated ones included: the simulation must not depend on a valid trace.
+		var rows []*Row
+		for range 200 {
+			ids := make([]uint64, rng.IntN(12))
+			for i := range ids {
+				ids[i] = rng.Uint64N(40)
+			}
+			rows = append(rows, &Row{InputLength: Some(int64(max(1, 512*len(ids)))), HashIDs: ids})
+		}
+		capacities := []int{1, 2, 5, 10, 20, 39, 40, 100}
+		for _, order := range []Eviction{LeafFirst, RootFirst} {
+			for _, got := range simulate(rows, CacheOptions{Capacities: capacities, Eviction: order}) {
+				if got.Capacity == 0 {
+					got.Capacity = 1000
+				}
+				if want := slowLRU(rows, got.Capacity, order); got.HitBlocks != want {
+					t.Fatalf("%s, capacity %d: %d hit blocks, want %d", order, got.Capacity, got.HitBlocks, want)
+				}
+			}
+		}
+	}
+}
+
+func TestPredictor(t *testing.T) {
+	// The toy trace is not canonical, its renumbered form is; both must be predicted alike.
+	want := []int64{0, 512, 1000, 0}
+	for _, canonical := range []bool{false, true} {
+		p, names := NewPredictor(0, 0), new(Renumber)
+		for i, row := range toyRows() {
+			if canonical {
+				names.Row(row)
+			}
+			if got, ok := p.Predict(row); got != want[i] || !ok {
+				t.Errorf("row %d: %d, %t, want %d", i, got, ok, want[i])
+			}
+		}
+		if remembers := p.seen.rest != nil; remembers == canonical {
+			t.Errorf("canonical %t: remembers ids %t", canonical, remembers)
+		}
+	}
+}
+
+func TestPredictorBeyondItsBound(t *testing.T) {
+	rows := toyRows() // distinct ids: 7 9 3 4 8
+	p := NewPredictor(0, 2)
+	type answer struct {
+		Tokens int64
+		OK     bool
+	}
+	var got []answer
+	for _, row := range append(rows, rows[2], rows[1]) {
+		tokens, ok := p.Predict(row)
+		got = append(got, answer{tokens, ok})
+	}
+	// 7 and 9 are remembered. The second row forgets 3 and 4, so a row that ends in what was remembered is still
+	// exact, and one that reaches an unknown id is not.
+	want := []answer{{0, true}, {512, true}, {1000, true}, {0, false}, {1000, true}, {0, false}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if p.Unknown() != 2 {
+		t.Errorf("%d rows without a prediction, want 2", p.Unknown())
+	}
+	if _, ok := p.Predict(&Row{TextInput: Some("hi")}); ok {
+		t.Error("a text row has a prediction")
+	}
+}
+
+func TestPredictorOnThePublicTrace(t *testing.T) {
+	p := NewPredictor(BlockSize, 1) // canonical ids: no memory is needed
+	var sum int64
+	for _, row := range publicRows(t, 0) {
+		tokens, ok := p.Predict(row)
+		if !ok {
+			t.Fatal("no prediction")
+		}
+		sum += tokens
+	}
+	if sum != 54098411 {
+		t.Errorf("%d tokens predicted, want 54098411", sum)
+	}
+}
+
+func BenchmarkCacheSim(b *testing.B) {
+	rows := publicRows(b, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		simulate(rows, CacheOptions{Capacities: []int{1000, 3000, 5859, 10000, 30000, 50000, 100000}})
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(rows)), "ns/row")
+}
+
+func BenchmarkPredictor(b *testing.B) {
+	rows := publicRows(b, 0)
+	p := NewPredictor(0, 0)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		p.Predict(rows[i%len(rows)])
+	}
+}

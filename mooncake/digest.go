@@ -1,0 +1,228 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Undefined stands for a digest that the trace has none of.
+const Undefined = "undefined"
+
+// Digests tell whether two traces are the same workload: they are exactly when all three digests are defined and equal.
+// Each is 64 hexadecimal digits of a SHA-256, or [Undefined].
+type Digests struct {
+	// Seq covers the order of the rows, their lengths and which blocks they share, whatever the ids are called.
+	Seq string `json:"seq_digest"`
+	// Tree covers the same without the order of the rows.
+	Tree string `json:"tree_digest"`
+	// Arrival covers the timestamps, relative to the first row's.
+	Arrival string `json:"arrival_digest"`
+	// Reason says why a digest is undefined; empty when all are defined.
+	Reason string `json:"undefined_because,omitempty"`
+}
+
+// Defined reports whether all three digests are defined.
+func (d Digests) Defined() bool {
+	return d != Digests{} && d.Seq != Undefined && d.Tree != Undefined && d.Arrival != Undefined
+}
+
+// Same reports whether two traces are the same workload.
+func (d Digests) Same(o Digests) bool {
+	return d.Defined() && d.Seq == o.Seq && d.Tree == o.Tree && d.Arrival == o.Arrival
+}
+
+// Digester computes the digests of a trace, row by row. Ids beyond what the input length has room for
+// ([Row.Blocks]) do not count.
+//
+// The sequence and tree digests need both lengths and hash ids on every row, and an id must have one parent, one fill and
+// no second place in a row (rules V4, V5, V6); the arrival digest needs integer timestamps, none before the first.
+type Digester struct {
+	checker *Checker
+	seq     hash.Hash
+	arrival hash.Hash
+	buf     []byte
+	first   int64
+	ends    []end  // one per row
+	noSeq   string // why there is no sequence digest, and no tree digest
+	noTree  string
+	noTime  string // why there is no arrival digest
+}
+
+// end is where a row hangs in the forest. Both lengths are below 2^32, which bounds a row to 12 bytes.
+type end struct{ last, in, out uint32 }
+
+// NewDigester returns a digester.
+func NewDigester(opt CheckOptions) *Digester {
+	return newDigester(NewChecker(opt))
+}
+
+func newDigester(c *Checker) *Digester {
+	return &Digester{checker: c, seq: sha256.New(), arrival: sha256.New()}
+}
+
+// Add digests the next row of the file, which stands on the given line.
+func (d *Digester) Add(row *Row, line int64) { d.add(row, line) }
+
+func (d *Digester) add(row *Row, line int64) (bad faults, fresh int) {
+	bad, fresh = d.checker.add(row, line)
+	d.time(row, line)
+	switch {
+	case d.noSeq != "":
+	case !row.InputLength.Set || !row.OutputLength.Set || row.HashIDs == nil:
+		d.noSeq = fmt.Sprintf("line %d lacks input_length, output_length or hash_ids", line)
+	case bad&repeated != 0:
+		d.noSeq = fmt.Sprintf("an id occurs twice in one row (line %d)", line)
+	case bad&parents != 0:
+		d.noSeq = fmt.Sprintf("an id has two parents (line %d)", line)
+	case bad&fills != 0:
+		d.noSeq = fmt.Sprintf("an id has two fills (line %d)", line)
+	case d.checker.forest.full:
+		d.noSeq = d.checker.Unchecked()
+	default:
+		d.sequence(row)
+		d.end(row, line)
+		return bad, fresh
+	}
+	d.ends = nil
+	return bad, fresh
+}
+
+func (d *Digester) sequence(row *Row) {
+	b := strconv.AppendInt(d.buf[:0], row.InputLength.V, 10)
+	b = append(b, ',')
+	b = strconv.AppendInt(b, row.OutputLength.V, 10)
+	b = append(b, ',')
+	for i, n := range d.checker.forest.row {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendUint(b, uint64(n), 10)
+	}
+	d.buf = append(b, '\n')
+	d.seq.Write(d.buf)
+}
+
+// end remembers a row for the tree digest.
+func (d *Digester) end(row *Row, line int64) {
+	switch {
+	case d.noTree != "":
+		return
+	case row.InputLength.V > math.MaxUint32 || row.OutputLength.V > math.MaxUint32:
+		d.noTree = fmt.Sprintf("a length of 2^32 or more (line %d)", line)
+	case len(d.ends) == 4*d.checker.forest.max:
+		d.noTree = fmt.Sprintf("more than %d rows", len(d.ends))
+	default:
+		last := noParent
+		if ids := d.checker.forest.row; len(ids) > 0 {
+			last = ids[len(ids)-1]
+		}
+		d.ends = append(d.ends, end{last, clamp32(row.InputLength.V), clamp32(row.OutputLength.V)})
+		return
+	}
+	d.ends = nil
+}
+
+func (d *Digester) time(row *Row, line int64) {
+	switch {
+	case d.noTime != "":
+	case !row.Timestamp.Set:
+		d.noTime = fmt.Sprintf("line %d has no timestamp", line)
+	case !isInteger(row.Timestamp.V):
+		d.noTime = fmt.Sprintf("the timestamp of line %d is not an integer", line)
+	default:
+		t := int64(row.Timestamp.V)
+		if d.checker.rows == 1 {
+			d.first = t
+		}
+		if t < d.first {
+			d.noTime = fmt.Sprintf("line %d is earlier than the first row", line)
+			return
+		}
+		d.buf = append(strconv.AppendInt(d.buf[:0], t-d.first, 10), '\n')
+		d.arrival.Write(d.buf)
+	}
+}
+
+// Digests returns the digests of the rows so far. A trace without rows has none.
+func (d *Digester) Digests() Digests {
+	out := Digests{Seq: Undefined, Tree: Undefined, Arrival: Undefined}
+	if d.checker.rows == 0 {
+		out.Reason = "the trace has no rows"
+		return out
+	}
+	if d.noTime == "" {
+		out.Arrival = hex.EncodeToString(d.arrival.Sum(nil))
+	}
+	if d.noSeq == "" {
+		out.Seq = hex.EncodeToString(d.seq.Sum(nil))
+		if d.noTree == "" {
+			out.Tree = d.tree()
+		}
+	}
+	reasons := slices.DeleteFunc([]string{cmp.Or(d.noSeq, d.noTree), d.noTime}, func(s string) bool { return s == "" })
+	out.Reason = strings.Join(reasons, "; ")
+	return out
+}
+
+// tree hashes the prefix forest bottom-up (Aho, Hopcroft and Ullman): a node is the digest of its children's digests,
+// sorted, and of the rows that end in it. Children have larger numbers than their parents, so one pass from the
+// last number down meets them first.
+func (d *Digester) tree() string {
+	f := d.checker.forest
+	slices.SortFunc(d.ends, func(a, b end) int { return cmp.Compare(a.last, b.last) })
+	ends := d.ends // of the ids up to the current one, and of rows without ids behind all others
+	rootless := len(ends)
+	for rootless > 0 && ends[rootless-1].last == noParent {
+		rootless--
+	}
+	start, list := f.children()
+	nodes := make([][sha256.Size]byte, len(f.parent))
+	buf := []byte{}
+	node := func(tag byte, children []uint32, rows []end) [sha256.Size]byte {
+		slices.SortFunc(children, func(a, b uint32) int { return bytes.Compare(nodes[a][:], nodes[b][:]) })
+		buf = append(buf[:0], tag)
+		for _, c := range children {
+			buf = append(buf, nodes[c][:]...)
+		}
+		buf = appendEnds(buf, rows)
+		return sha256.Sum256(buf)
+	}
+	rows := ends[:rootless]
+	for n := len(f.parent) - 1; n >= 0; n-- {
+		cut := len(rows)
+		for cut > 0 && int(rows[cut-1].last) == n {
+			cut--
+		}
+		nodes[n] = node('N', list[start[n]:start[n+1]], rows[cut:])
+		rows = rows[:cut]
+	}
+	sum := node('F', list[start[len(f.parent)]:], ends[rootless:])
+	return hex.EncodeToString(sum[:])
+}
+
+// appendEnds appends "in,out" of the rows, sorted by their bytes and joined by a bar.
+func appendEnds(dst []byte, rows []end) []byte {
+	texts := make([]string, len(rows))
+	for i, e := range rows {
+		texts[i] = strconv.FormatUint(uint64(e.in), 10) + "," + strconv.FormatUint(uint64(e.out), 10)
+	}
+	slices.Sort(texts)
+	for i, s := range texts {
+		if i > 0 {
+			dst = append(dst, '|')
+		}
+		dst = append(dst, s...)
+	}
+	return dst
+}

@@ -1,0 +1,182 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+var toyDigests = Digests{
+	Seq:     "aef42053995aacd253e7af008f7db1ab6594c02a62f1d91712cd802b4c6efdc9",
+	Tree:    "127edad3b78563387b1424949c6ecd6b66bcee54611b2226462ed866ceba07c5",
+	Arrival: "a0cc8ed9689be0183723ec010b94e16339c629cc8794ad1de4160be33bb8c0d9",
+}
+
+func TestToyDigests(t *testing.T) {
+	if got := digest(toyRows()); got != toyDigests {
+		t.Errorf("got  %+v\nwant %+v", got, toyDigests)
+	}
+}
+
+// clone copies rows, so that a test can change them.
+func clone(rows []*Row) []*Row {
+	out := make([]*Row, len(rows))
+	for i, r := range rows {
+		c := *r
+		c.HashIDs = slices.Clone(r.HashIDs)
+		out[i] = &c
+	}
+	return out
+}
+
+func TestRenamedIDsAreTheSameWorkload(t *testing.T) {
+	rows := publicRows(t, 0)
+	renamed := clone(rows)
+	for _, r := range renamed {
+		for i, id := range r.HashIDs {
+			r.HashIDs[i] = (id + 1) * 0x9e3779b97f4a7c15 // odd: no two ids become one
+		}
+	}
+	if got := digest(renamed); !got.Same(goldens["conversation"].digests) {
+		t.Errorf("digests %+v", got)
+	}
+	names := new(Renumber)
+	for i, r := range renamed {
+		names.Row(r)
+		if !slices.Equal(r.HashIDs, rows[i].HashIDs) {
+			t.Fatalf("row %d: renumbering does not give the public ids back", i)
+		}
+	}
+	if names.Canonical() || names.Len() != 182790 {
+		t.Errorf("canonical %t, %d ids", names.Canonical(), names.Len())
+	}
+	names = new(Renumber)
+	for _, r := range clone(rows) {
+		names.Row(r)
+	}
+	if !names.Canonical() || names.Len() != 182790 {
+		t.Errorf("public ids: canonical %t, %d ids", names.Canonical(), names.Len())
+	}
+}
+
+func TestShuffledRowsAreTheSameTree(t *testing.T) {
+	rows := publicRows(t, 0)
+	shuffled := clone(rows)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for i := 0; i < len(shuffled); {
+		end := i
+		for end < len(shuffled) && shuffled[end].Timestamp == shuffled[i].Timestamp {
+			end++
+		}
+		rng.Shuffle(end-i, func(a, b int) { shuffled[i+a], shuffled[i+b] = shuffled[i+b], shuffled[i+a] })
+		i = end
+	}
+	want, got := goldens["conversation"].digests, digest(shuffled)
+	if got.Seq == want.Seq || got.Tree != want.Tree || got.Arrival != want.Arrival {
+		t.Errorf("digests %+v, want another sequence, the same tree and arrivals", got)
+	}
+	before, after := simulate(rows, CacheOptions{Capacities: []int{10000}}), simulate(shuffled, CacheOptions{Capacities: []int{10000}})
+	if after[1].HitTokens != before[1].HitTokens {
+		t.Errorf("infinite cache: %d hit tokens, want %d", after[1].HitTokens, before[1].HitTokens)
+	}
+	if d := after[0].HitBlocks - before[0].HitBlocks; d == 0 || d < -2000 || d > 2000 {
+		t.Errorf("LRU of 10,000 blocks: %d hit blocks more, want a slight change", d)
+	}
+}
+
+func TestCutSharingIsAnotherWorkload(t *testing.T) {
+	rows := publicRows(t, 0)
+	a := NewChecker(CheckOptions{})
+	for i, r := range rows {
+		a.Add(r, int64(i+1))
+	}
+	refs := a.forest.refs
+	// fresh renames the ids of one row from a position on.
+	fresh := func(row, from int) Digests {
+		changed := clone(rows)
+		for i := from; i < len(changed[row].HashIDs); i++ {
+			changed[row].HashIDs[i] = 1<<40 + uint64(i)
+		}
+		return digest(changed)
+	}
+	want := goldens["conversation"].digests
+	shared := slices.IndexFunc(rows, func(r *Row) bool { return len(r.HashIDs) > 2 && refs[r.HashIDs[1]] > 1 })
+	if got := fresh(shared, 1); got.Seq == want.Seq || got.Tree == want.Tree || got.Arrival != want.Arrival {
+		t.Errorf("a tail that others share was cut off: digests %+v", got)
+	}
+	private := slices.IndexFunc(rows, func(r *Row) bool { return refs[r.HashIDs[1]] == 1 })
+	if got := fresh(private, 1); !got.Same(want) {
+		t.Errorf("a private tail was renamed: digests %+v", got)
+	}
+}
+
+func TestUndefinedDigests(t *testing.T) {
+	toy := func(change func([]*Row)) []*Row {
+		rows := toyRows()
+		change(rows)
+		return rows
+	}
+	for name, test := range map[string]struct {
+		rows                 []*Row
+		noSeq, noTree, noArr bool
+		reason               string
+	}{
+		"an id twice":        {toy(func(r []*Row) { r[1].HashIDs[2] = 7 }), true, true, false, "an id occurs twice in one row (line 2)"},
+		"two parents":        {toy(func(r []*Row) { r[3].HashIDs = []uint64{9} }), true, true, false, "an id has two parents (line 4)"},
+		"two fills":          {toy(func(r []*Row) { r[2].InputLength.V = 1001 }), true, true, false, "an id has two fills (line 3)"},
+		"inner and partial":  {toy(func(r []*Row) { r[3].HashIDs = []uint64{7} }), true, true, false, "an id has two fills (line 4)"},
+		"no output length":   {toy(func(r []*Row) { r[0].OutputLength = Opt[int64]{} }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
+		"no ids":             {toy(func(r []*Row) { r[0].HashIDs = nil }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
+		"huge length":        {toy(func(r []*Row) { r[3].OutputLength.V = 1 << 33 }), false, true, false, "a length of 2^32 or more (line 4)"},
+		"fractional time":    {toy(func(r []*Row) { r[2].Timestamp.V += .5 }), false, false, true, "the timestamp of line 3 is not an integer"},
+		"no time":            {toy(func(r []*Row) { r[2].Timestamp = Opt[float64]{} }), false, false, true, "line 3 has no timestamp"},
+		"before the first":   {toy(func(r []*Row) { r[2].Timestamp.V = 99 }), false, false, true, "line 3 is earlier than the first row"},
+		"no rows":            {nil, true, true, true, "the trace has no rows"},
+		"ids past the bound": {nil, true, true, false, "more than 4 distinct ids"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDigester(CheckOptions{})
+			if name == "ids past the bound" {
+				d, test.rows = NewDigester(CheckOptions{MaxIDs: 4}), toyRows()
+			}
+			for i, r := range test.rows {
+				d.Add(r, int64(i+1))
+			}
+			got := d.Digests()
+			want := Digests{toyDigests.Seq, toyDigests.Tree, toyDigests.Arrival, test.reason}
+			for undefined, s := range map[*string]bool{&want.Seq: test.noSeq, &want.Tree: test.noTree, &want.Arrival: test.noArr} {
+				if s {
+					*undefined = Undefined
+				}
+			}
+			if name == "huge length" {
+				want.Seq = got.Seq // another row than the toy's
+			}
+			if got != want || got.Defined() || got.Same(got) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestRowsWithoutBlocksHaveDigests(t *testing.T) {
+	row := func(ids []uint64, n int64) *Row {
+		return &Row{Timestamp: Some(0.), InputLength: Some(n), OutputLength: Some[int64](1), HashIDs: ids}
+	}
+	a := digest([]*Row{row([]uint64{}, 9), row([]uint64{}, 10), row([]uint64{5}, 7)})
+	b := digest([]*Row{row([]uint64{}, 10), row([]uint64{1}, 7), row([]uint64{}, 9)})
+	if !a.Defined() || a.Seq == b.Seq || a.Tree != b.Tree {
+		t.Errorf("digests %+v and %+v: want the same tree", a, b)
+	}
+}
+
+func BenchmarkDigester(b *testing.B) {
+	rows := publicRows(b, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		digest(rows)
+	}
+}

@@ -1,0 +1,231 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Bounds of [OpenOptions] unless they are set.
+const (
+	DefaultMaxDownload     = 64 << 30 // bytes
+	DefaultMaxDecompressed = 1 << 40  // bytes
+)
+
+// OpenOptions says how to open a trace. The zero value is usable.
+type OpenOptions struct {
+	Strict    bool // see [ReaderOptions]
+	BlockSize int  // tokens per hash id; 0 is what the sidecar says, else [BlockSize]
+	MaxLine   int  // see [ReaderOptions]
+	MaxIDs    int  // see [ReaderOptions]
+
+	// MaxDecompressed bounds what a compressed trace may unpack to, in bytes. 0 is [DefaultMaxDecompressed].
+	MaxDecompressed int64
+	// MaxDownload bounds a trace that comes from a URL, in bytes on the wire. 0 is [DefaultMaxDownload].
+	MaxDownload int64
+	// TempDir is where a download is kept until Close; "" is the system's folder for such files.
+	TempDir string
+	// Stdin is what the name "-" reads; nil is the process's standard input.
+	Stdin io.Reader
+}
+
+// Trace is an open trace. It is read through the embedded Reader.
+type Trace struct {
+	*Reader
+	meta  *Meta
+	close []func() error
+}
+
+// Open opens a trace: a file, "-" for standard input, or an http or https URL, which is fetched whole to a temporary file
+// first, so that a broken connection gives an error and never half a trace. gzip, zstd and bzip2 are
+// recognised by their content. The sidecar, if there is one, is read, and must agree with the given block size. The
+// context bounds opening, not reading.
+func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
+	t := new(Trace)
+	if err := t.open(ctx, name, opt); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
+	var src io.Reader
+	var err error
+	label := name
+	switch {
+	case name == "":
+		return errors.New("no trace given: name a file, a URL, or - for standard input")
+	case name == "-":
+		label = "standard input"
+		src = opt.Stdin
+		if src == nil {
+			src = os.Stdin
+		}
+	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+		label = publicURL(name)
+		var file string
+		var remove func() error
+		file, t.meta, remove, err = fetchTrace(ctx, name, opt)
+		if err != nil {
+			return err
+		}
+		t.close = append(t.close, remove)
+		src, err = t.file(file)
+	default:
+		if src, err = t.file(name); err == nil {
+			t.meta, err = LoadMeta(name)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.meta.CheckBlockSize(opt.BlockSize); err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	}
+	if opt.BlockSize == 0 && t.meta != nil {
+		opt.BlockSize = t.meta.BlockSize
+	}
+	plain, err := t.unpack(src, opt.MaxDecompressed)
+	if err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	}
+	if err := looksLikeTrace(plain); err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	}
+	t.Reader = NewReader(plain, ReaderOptions{
+		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs,
+	})
+	return nil
+}
+
+// Meta returns the trace's sidecar, or nil when it has none.
+func (t *Trace) Meta() *Meta { return t.meta }
+
+// Close closes what was opened and removes what was downloaded. Closing twice has no effect.
+func (t *Trace) Close() error {
+	var errs []error
+	for _, closer := range slices.Backward(t.close) { // a file before its removal
+		errs = append(errs, closer())
+	}
+	t.close = nil
+	return errors.Join(errs...)
+}
+
+// file opens a file for reading.
+func (t *Trace) file(name string) (io.Reader, error) {
+	f, err := os.Open(name) //nolint:gosec // the user names the trace
+	if err != nil {
+		return nil, fmt.Errorf("trace cannot be opened: %w", err)
+	}
+	t.close = append(t.close, f.Close)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("trace cannot be opened: %w", err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory: name a trace file in it", name)
+	}
+	return f, nil
+}
+
+// unpack looks at the first bytes and decompresses when they say so.
+func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
+	const peek = 64 << 10
+	in := bufio.NewReaderSize(src, peek)
+	head, err := in.Peek(6)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	var out io.Reader
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("damaged gzip: %w", err)
+		}
+		out = z
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		// One goroutine's worth of work, and a window that bounds the memory.
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+		if err != nil {
+			return nil, fmt.Errorf("damaged zstd: %w", err)
+		}
+		t.close = append(t.close, func() error { z.Close(); return nil })
+		out = z
+	case bytes.HasPrefix(head, []byte("BZh")):
+		out = bzip2.NewReader(in)
+	default:
+		return in, nil
+	}
+	if limit <= 0 {
+		limit = DefaultMaxDecompressed
+	}
+	return bufio.NewReaderSize(&bounded{r: out, left: limit, limit: limit}, peek), nil
+}
+
+// bounded is an [io.LimitedReader] that ends in an error.
+type bounded struct {
+	r           io.Reader
+	left, limit int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		// Exactly the limit is fine: only a further byte is too much.
+		var one [1]byte
+		n, err := b.r.Read(one[:])
+		if n > 0 {
+			return 0, fmt.Errorf("unpacks to more than %d bytes", b.limit)
+		}
+		return 0, err
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// looksLikeTrace tells from the first bytes that a file cannot be a trace, and what it is.
+func looksLikeTrace(r *bufio.Reader) error {
+	head, err := r.Peek(4096)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	ended := err != nil
+	for _, magic := range []struct{ prefix, is string }{
+		{"PK\x03\x04", "a zip archive: unpack it"},
+		{"\xfd7zXZ", "xz-compressed: decompress it, or use gzip, zstd or bzip2"},
+		{"PAR1", "a Parquet file: convert it to JSON lines"},
+		{"\xff\xfe", "UTF-16: convert it to UTF-8"},
+		{"\xfe\xff", "UTF-16: convert it to UTF-8"},
+		{"\x1f\x8b", "compressed twice: unpack it once"},
+	} {
+		if bytes.HasPrefix(head, []byte(magic.prefix)) {
+			return fmt.Errorf("not a trace but %s", magic.is)
+		}
+	}
+	text := bytes.TrimSpace(bytes.TrimPrefix(head, utf8BOM))
+	switch {
+	case len(text) == 0 && ended:
+		return errors.New("empty: there is no row in it")
+	case len(text) == 0, text[0] == '{':
+		return nil
+	case text[0] == '[':
+		return errors.New("a JSON array, not JSON lines: write one row object on each line")
+	case bytes.IndexByte(head, 0) >= 0:
+		return errors.New("binary data, not JSON lines")
+	}
+	return errors.New("not JSON lines: the first line does not begin with an object")
+}

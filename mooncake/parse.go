@@ -1,0 +1,394 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// parser turns one line into a row. It is reused from line to line; what a row keeps is copied out of the line.
+// jsontext bounds the nesting (10,000), refuses invalid UTF-8 and repeated keys.
+type parser struct {
+	buf     bytes.Buffer
+	dec     jsontext.Decoder
+	unknown []string // quoted names of keys that nobody knows
+	foreign []string // names of other tools' fields
+}
+
+// row parses a line that is not blank.
+func (p *parser) row(line []byte) (*Row, *RowError) {
+	p.buf = *bytes.NewBuffer(line)
+	p.dec.Reset(&p.buf)
+	p.unknown, p.foreign = p.unknown[:0], p.foreign[:0]
+	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
+		return nil, &RowError{Value: kindName(k), Rule: "a row must be a JSON object", Advice: "write one object on each line"}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return nil, syntax(err)
+	}
+	r := new(Row)
+	for p.dec.PeekKind() != '}' {
+		name, err := p.dec.ReadValue()
+		if err != nil {
+			return nil, syntax(err)
+		}
+		if e := p.field(r, name); e != nil {
+			return nil, e
+		}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return nil, syntax(err)
+	}
+	if _, err := p.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, &RowError{Rule: "there is something after the row's object", Advice: "write one object on each line"}
+	}
+	return r, nil
+}
+
+// field reads the value of one key. A name with an escape in it is unknown, or foreign, or it is spelled out.
+func (p *parser) field(r *Row, quoted jsontext.Value) *RowError {
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		if s, err := unquote(quoted); err == nil {
+			quoted = strconv.AppendQuote(nil, s)
+		}
+	}
+	switch string(quoted) {
+	case `"timestamp"`, `"created_time"`:
+		return p.milliseconds("timestamp", &r.Timestamp)
+	case `"delay"`, `"delay_ms"`:
+		return p.milliseconds("delay", &r.Delay)
+	case `"input_length"`, `"input_tokens"`:
+		return p.count("input_length", &r.InputLength)
+	case `"output_length"`, `"output_tokens"`:
+		return p.count("output_length", &r.OutputLength)
+	case `"hash_ids"`:
+		return p.ids(r)
+	case `"text_input"`:
+		v, e := p.value("text_input", '"')
+		if v == nil || e != nil {
+			return e
+		}
+		s, err := unquote(v)
+		if err != nil {
+			return syntax(err)
+		}
+		r.TextInput = Some(s)
+		return nil
+	case `"messages"`:
+		return p.raw("messages", '[', &r.Messages)
+	case `"tools"`:
+		return p.raw("tools", '[', &r.Tools)
+	case `"payload"`:
+		return p.raw("payload", '{', &r.Payload)
+	case `"extra"`:
+		return p.raw("extra", '{', &r.Extra)
+	case `"message_mode"`:
+		return p.text("message_mode", &r.MessageMode)
+	case `"session_id"`:
+		return p.text("session_id", &r.SessionID)
+	case `"request_id"`:
+		return p.text("request_id", &r.RequestID)
+	case `"model"`:
+		return p.text("model", &r.Model)
+	case `"otel"`:
+		return p.spanRef(r)
+	case `"type"`:
+		return p.discriminator()
+	case `"result"`: // what a replay of ours adds to a row
+		return p.skip()
+	}
+	name := string(quoted[1 : len(quoted)-1])
+	if foreignFields[name] {
+		return p.foreignField(r, name)
+	}
+	p.unknown = append(p.unknown, clip(string(quoted)))
+	return p.skip()
+}
+
+// foreignFields are the fields that other tools give a meaning to and that have no effect here.
+var foreignFields = map[string]bool{
+	// Dynamo
+	"output_token_ids": true, "priority": true, "strict_priority": true, "policy_class": true,
+	"routing_constraints": true, "request_kind": true, "wait_for": true, "branches": true, "prefix_reset": true,
+	"tool_wait_ms": true, "tool_events": true,
+	// AIPerf
+	"context_mode": true, "group_id": true,
+}
+
+// value reads the next value. Nil without an error means null: absent.
+func (p *parser) value(field string, want jsontext.Kind) (jsontext.Value, *RowError) {
+	v, err := p.dec.ReadValue()
+	if err != nil {
+		return nil, syntax(err)
+	}
+	switch k := v.Kind(); k {
+	case want:
+		return v, nil
+	case 'n':
+		return nil, nil
+	default:
+		return nil, &RowError{Field: field, Value: kindName(k), Rule: "must be " + kindName(want)}
+	}
+}
+
+func (p *parser) skip() *RowError {
+	if err := p.dec.SkipValue(); err != nil {
+		return syntax(err)
+	}
+	return nil
+}
+
+// twice is the answer to a field that came under its name and its alias.
+func twice(field string) *RowError {
+	return &RowError{Field: field, Rule: "is given twice, under its name and under an alias", Advice: "keep one of the two"}
+}
+
+func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
+	v, e := p.value(field, '0')
+	if v == nil || e != nil {
+		return e
+	}
+	if to.Set {
+		return twice(field)
+	}
+	ms, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		return &RowError{Field: field, Value: clip(string(v)), Rule: "is not a finite number"}
+	}
+	*to = Some(ms)
+	return nil
+}
+
+// count reads an integer. 512.0 is one: some writers know only floats.
+func (p *parser) count(field string, to *Opt[int64]) *RowError {
+	v, e := p.value(field, '0')
+	if v == nil || e != nil {
+		return e
+	}
+	if to.Set {
+		return twice(field)
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		f, ferr := strconv.ParseFloat(string(v), 64)
+		if ferr != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+			return &RowError{Field: field, Value: clip(string(v)), Rule: "must be an integer"}
+		}
+		n = int64(f)
+	}
+	*to = Some(n)
+	return nil
+}
+
+// ids reads hash_ids. The array is valid JSON when it gets here; ids never pass through a float.
+func (p *parser) ids(r *Row) *RowError {
+	v, e := p.value("hash_ids", '[')
+	if v == nil || e != nil {
+		return e
+	}
+	ids := make([]uint64, 0, bytes.Count(v, []byte{','})+1)
+	for i := 1; i < len(v)-1; {
+		c := v[i]
+		switch {
+		case c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			i++
+			continue
+		case c >= '0' && c <= '9':
+		case c == '-':
+			return &RowError{
+				Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is negative",
+				Advice: "write ids as unsigned integers below 2^64",
+			}
+		default:
+			return &RowError{Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is not an integer"}
+		}
+		var id uint64
+		for ; v[i] >= '0' && v[i] <= '9'; i++ {
+			d := uint64(v[i] - '0')
+			if id > (math.MaxUint64-d)/10 {
+				return &RowError{Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is above 2^64-1"}
+			}
+			id = id*10 + d
+		}
+		if c := v[i]; c == '.' || c|0x20 == 'e' {
+			return &RowError{
+				Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is not an integer",
+				Advice: "a float cannot hold a 64-bit id exactly",
+			}
+		}
+		ids = append(ids, id)
+	}
+	r.HashIDs = ids
+	return nil
+}
+
+func (p *parser) text(field string, to *string) *RowError {
+	v, e := p.value(field, '"')
+	if v == nil || e != nil {
+		return e
+	}
+	s, err := unquote(v)
+	if err != nil {
+		return syntax(err)
+	}
+	*to = s
+	return nil
+}
+
+func (p *parser) raw(field string, want jsontext.Kind, to *json.RawMessage) *RowError {
+	v, e := p.value(field, want)
+	if v == nil || e != nil {
+		return e
+	}
+	*to = bytes.Clone(v)
+	return nil
+}
+
+func (p *parser) foreignField(r *Row, name string) *RowError {
+	v, err := p.dec.ReadValue()
+	if err != nil {
+		return syntax(err)
+	}
+	if v.Kind() == 'n' {
+		return nil
+	}
+	if r.Foreign == nil {
+		r.Foreign = make(map[string]json.RawMessage)
+	}
+	r.Foreign[name] = bytes.Clone(v)
+	p.foreign = append(p.foreign, name)
+	return nil
+}
+
+// discriminator accepts the type that AIPerf allows and refuses rows that call themselves something else.
+func (p *parser) discriminator() *RowError {
+	var s string
+	if e := p.text("type", &s); e != nil {
+		return e
+	}
+	if s != "" && s != "mooncake_trace" {
+		return &RowError{
+			Field: "type", Value: word(s), Rule: "is not mooncake_trace: the file is of another format",
+			Advice: "convert it to Mooncake rows first",
+		}
+	}
+	return nil
+}
+
+// spanRef reads otel: {trace_id, span_id}, both in hex.
+func (p *parser) spanRef(r *Row) *RowError {
+	switch k := p.dec.PeekKind(); k {
+	case 'n', jsontext.KindInvalid:
+		return p.skip()
+	case '{':
+	default:
+		return &RowError{Field: "otel", Value: kindName(k), Rule: "must be an object with trace_id and span_id"}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return syntax(err)
+	}
+	for p.dec.PeekKind() != '}' {
+		name, err := p.dec.ReadToken()
+		if err != nil {
+			return syntax(err)
+		}
+		var to []byte
+		switch s := name.String(); s {
+		case "trace_id":
+			to = r.OTel.TraceID[:]
+		case "span_id":
+			to = r.OTel.SpanID[:]
+		default:
+			p.unknown = append(p.unknown, clip(strconv.Quote("otel."+s)))
+			if e := p.skip(); e != nil {
+				return e
+			}
+			continue
+		}
+		var s string
+		if e := p.text("otel", &s); e != nil {
+			return e
+		}
+		if len(s) != 2*len(to) {
+			return badSpanRef
+		}
+		if _, err := hex.Decode(to, []byte(s)); err != nil {
+			return badSpanRef
+		}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return syntax(err)
+	}
+	if r.OTel.TraceID == [16]byte{} || r.OTel.SpanID == [8]byte{} {
+		return badSpanRef
+	}
+	return nil
+}
+
+var badSpanRef = &RowError{Field: "otel", Rule: "must have a trace_id of 32 and a span_id of 16 hexadecimal digits, not all zero"}
+
+// syntax describes an error of the tokenizer without its context, which could hold text of the prompt.
+func syntax(err error) *RowError {
+	out := &RowError{Rule: "is not valid JSON", Err: errSyntax}
+	var se *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		out.Rule = "a key occurs twice in one object"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		out.Rule = "the JSON object does not end on its line"
+		out.Advice = "the file may be cut off, or an object may be spread over several lines"
+	case errors.As(err, &se):
+		out.Rule = "is not valid JSON at byte " + strconv.FormatInt(se.ByteOffset+1, 10)
+	}
+	return out
+}
+
+// errSyntax marks row errors that the JSON grammar is the reason of.
+var errSyntax = errors.New("invalid JSON")
+
+// unquote returns the text of a JSON string.
+func unquote(v jsontext.Value) (string, error) {
+	if bytes.IndexByte(v, '\\') < 0 && len(v) >= 2 {
+		return string(v[1 : len(v)-1]), nil
+	}
+	b, err := jsontext.AppendUnquote(nil, v)
+	return string(b), err
+}
+
+// clip bounds what of a foreign file is repeated in messages.
+func clip(s string) string {
+	const limit = 64
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "..."
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	default:
+		return "not JSON"
+	}
+}

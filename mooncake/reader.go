@@ -1,0 +1,235 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+)
+
+// DefaultMaxLine is the longest line that a reader accepts unless it is told otherwise, in bytes.
+const DefaultMaxLine = 64 << 20
+
+// maxReaderSessions bounds the sessions whose prompt kind a reader remembers (about 40 bytes each).
+const maxReaderSessions = 1 << 20
+
+// ReaderOptions says how to read a trace. The zero value is usable.
+type ReaderOptions struct {
+	Name      string // of the trace, for errors
+	Strict    bool   // what is odd is an error instead of a notice
+	BlockSize int    // tokens per hash id; 0 is [BlockSize]
+	MaxLine   int    // longest line in bytes; 0 is [DefaultMaxLine]
+	MaxIDs    int    // ids that Strict remembers to check their parents and fills; 0 is [DefaultMaxIDs]
+}
+
+// Reader reads the rows of a trace, one by one. It is not safe for concurrent use.
+type Reader struct {
+	opt      ReaderOptions
+	src      *bufio.Reader
+	line     int64 // number of the line read last
+	rows     int64
+	long     []byte // a line that does not fit into src's buffer
+	parser   parser
+	notices  notices
+	fitting  int64 // the smallest block size that gives every row enough ids
+	sessions map[uint64]promptClass
+	seed     maphash.Seed
+	checker  *Checker // Strict only
+	err      error    // of the source; sticky
+}
+
+// NewReader returns a reader of plain JSON lines. [Open] also takes compressed files, standard input and URLs.
+func NewReader(r io.Reader, opt ReaderOptions) *Reader {
+	if opt.BlockSize <= 0 {
+		opt.BlockSize = BlockSize
+	}
+	if opt.MaxLine <= 0 {
+		opt.MaxLine = DefaultMaxLine
+	}
+	rd := &Reader{
+		opt: opt, src: bufio.NewReaderSize(r, 64<<10), notices: make(notices),
+		sessions: make(map[uint64]promptClass), seed: maphash.MakeSeed(),
+	}
+	if opt.Strict {
+		rd.checker = NewChecker(CheckOptions{BlockSize: opt.BlockSize, MaxIDs: opt.MaxIDs})
+	}
+	return rd
+}
+
+// Line returns the number, from 1, of the line that Read returned or refused last.
+func (r *Reader) Line() int64 { return r.line }
+
+// BlockSize returns the block size that rows are read with, in tokens.
+func (r *Reader) BlockSize() int { return r.opt.BlockSize }
+
+// Notices returns what has been noticed so far, ordered by first line.
+func (r *Reader) Notices() []Notice { return r.notices.list(r.opt.BlockSize, r.rows, r.fitting) }
+
+// Read returns the next row, io.EOF after the last one, or a *[RowError], after which reading can go on with the next
+// line. Any other error (the source broke off, a line is too long) ends the reading and stays.
+func (r *Reader) Read() (*Row, error) {
+	for r.err == nil {
+		line, err := r.readLine()
+		if err != nil {
+			r.err = err
+			break
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		row, fault := r.parser.row(line)
+		if fault == nil {
+			fault = row.fault()
+		}
+		if fault == nil {
+			fault = r.take(row)
+		}
+		if fault != nil {
+			at := *fault
+			at.File, at.Line = r.opt.Name, r.line
+			return nil, &at
+		}
+		return row, nil
+	}
+	return nil, r.err
+}
+
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// readLine returns the next line without a byte order mark. The bytes are valid until the next call.
+func (r *Reader) readLine() ([]byte, error) {
+	line, err := r.src.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		r.long = append(r.long[:0], line...)
+		for errors.Is(err, bufio.ErrBufferFull) && len(r.long) <= r.opt.MaxLine {
+			line, err = r.src.ReadSlice('\n')
+			r.long = append(r.long, line...)
+		}
+		line = r.long
+	}
+	switch {
+	case len(line) > 0:
+		r.line++ // the last line may lack its newline
+	case errors.Is(err, io.EOF):
+		return nil, io.EOF
+	}
+	if len(line) > r.opt.MaxLine {
+		return nil, fmt.Errorf("%s: the line is longer than %d bytes; raise the line limit if the row is real", r.place(), r.opt.MaxLine)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		if len(line) == 0 {
+			r.line++ // the line that did not come
+		}
+		return nil, fmt.Errorf("%s: the trace cannot be read to its end: %w", r.place(), err)
+	}
+	if r.line == 1 {
+		line = bytes.TrimPrefix(line, utf8BOM)
+	}
+	return line, nil
+}
+
+// place names the current line.
+func (r *Reader) place() string {
+	if r.opt.Name == "" {
+		return fmt.Sprintf("line %d", r.line)
+	}
+	return fmt.Sprintf("%s:%d", r.opt.Name, r.line)
+}
+
+// take looks at a good row in the light of the rows before it, and notes what is odd.
+func (r *Reader) take(row *Row) *RowError {
+	if r.opt.Strict && len(r.parser.unknown) > 0 {
+		return &RowError{
+			Field: r.parser.unknown[0], Rule: "is an unknown key", Advice: "correct or remove it, or read without strict",
+		}
+	}
+	blocks := BlockCount(row.InputLength.V, r.opt.BlockSize)
+	tooMany := row.InputLength.Set && len(row.HashIDs) > blocks
+	if r.opt.Strict && tooMany {
+		return &RowError{
+			Field: "hash_ids", Value: plural(int64(len(row.HashIDs)), "id"),
+			Rule:   fmt.Sprintf("input_length %d has room for %d blocks of %d tokens", row.InputLength.V, blocks, r.opt.BlockSize),
+			Advice: "give the block size that the trace was made with, or read without strict",
+		}
+	}
+	if fault := r.session(row); fault != nil {
+		return fault
+	}
+	if r.checker != nil {
+		if fault := r.checker.strict(row, r.line); fault != nil {
+			return fault
+		}
+	}
+	r.rows++
+	for _, name := range r.parser.unknown {
+		r.notices.add(NoticeUnknownKey, name, r.line)
+	}
+	for _, name := range r.parser.foreign {
+		r.notices.add(NoticeForeignField, name, r.line)
+	}
+	if tooMany {
+		r.notices.add(NoticeTooManyIDs, "", r.line)
+	}
+	if n := int64(len(row.HashIDs)); n > 0 {
+		r.fitting = max(r.fitting, (row.InputLength.V+n-1)/n)
+		if len(row.HashIDs) < blocks {
+			r.notices.add(NoticePrefixOnly, "", r.line)
+		}
+	}
+	return nil
+}
+
+// promptClass groups the prompt kinds that one session can hold: its rows must all be of one.
+type promptClass uint8
+
+const (
+	classSynthetic promptClass = iota // input_length or text_input: a new user turn, or a full prompt
+	classHistory                      // messages that hold the conversation
+	classDelta                        // messages that hold the new turn
+	classPayload                      // whole bodies
+)
+
+func (c promptClass) String() string {
+	return [...]string{"input_length or text_input", "messages", "messages with message_mode delta", "payload"}[c]
+}
+
+func classOf(row *Row) promptClass {
+	switch row.Kind() {
+	case KindMessages:
+		if row.MessageMode == MessageDelta {
+			return classDelta
+		}
+		return classHistory
+	case KindPayload:
+		return classPayload
+	case KindLength, KindText:
+	}
+	return classSynthetic
+}
+
+// session refuses a session that mixes kinds of prompts: what is sent before a turn would be undefined.
+func (r *Reader) session(row *Row) *RowError {
+	if row.SessionID == "" {
+		return nil
+	}
+	key, class := maphash.String(r.seed, row.SessionID), classOf(row)
+	before, ok := r.sessions[key]
+	switch {
+	case ok && before != class:
+		return &RowError{
+			Field: "session_id", Rule: "the session's rows before have " + before.String() + ", this one has " + class.String(),
+			Advice: "use one kind in all rows of a session",
+		}
+	case ok:
+	case len(r.sessions) < maxReaderSessions:
+		r.sessions[key] = class
+	default:
+		r.notices.add(NoticeSessions, "", r.line)
+	}
+	return nil
+}

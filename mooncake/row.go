@@ -1,0 +1,105 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import "encoding/json"
+
+// BlockSize is the number of prompt tokens that one hash id of a public Mooncake trace stands for.
+const BlockSize = 512
+
+// Opt is a value that a row may leave out. The zero Opt is an absent value.
+type Opt[T any] struct {
+	V   T
+	Set bool
+}
+
+// Some returns a present value.
+func Some[T any](v T) Opt[T] { return Opt[T]{V: v, Set: true} }
+
+// Or returns the value, or def where it is absent.
+func (o Opt[T]) Or(def T) T {
+	if o.Set {
+		return o.V
+	}
+	return def
+}
+
+// Kind says which of its fields gives a row its prompt.
+type Kind uint8
+
+// The kinds of rows. A row has exactly one.
+const (
+	KindLength   Kind = iota // input_length, with or without hash_ids
+	KindText                 // text_input, sent as one user message
+	KindMessages             // messages, with or without tools, sent as they are
+	KindPayload              // payload, the whole request body, sent as it is
+)
+
+// Row is one request of a trace. Slices and raw JSON belong to the row; a reader never reuses them.
+type Row struct {
+	// Timestamp is the arrival in milliseconds, from any zero; digits below 1 ms are kept.
+	Timestamp Opt[float64]
+	// Delay is the wait in milliseconds after the session's previous turn has completed.
+	Delay Opt[float64]
+	// InputLength is the number of prompt tokens, above 0. OutputLength is the number of tokens
+	// that the reply had, 0 or more.
+	InputLength, OutputLength Opt[int64]
+	// HashIDs are the ids of the prompt's blocks, in order; an id stands for its block and all blocks
+	// before it. Nil when the row has none.
+	HashIDs []uint64
+
+	TextInput   Opt[string]     // text_input
+	Messages    json.RawMessage // messages: an array of objects with a role
+	Tools       json.RawMessage // tools: only with messages
+	Payload     json.RawMessage // payload: a whole request body
+	MessageMode string          // message_mode: "", "history" or "delta"
+	Extra       json.RawMessage // extra: an object merged into the request body, one level deep
+
+	SessionID string // session_id; empty: the row stands alone
+	RequestID string // request_id
+	Model     string // model; overridden by the replay's own model when one is given
+
+	// OTel names the production span that the row was captured from; zero when unknown.
+	OTel SpanRef
+
+	// Foreign holds the fields of other tools that are known and have no effect on a replay
+	// (priority, wait_for, ...), by name. Nil when there are none.
+	Foreign map[string]json.RawMessage
+}
+
+// SpanRef names a span by its ids, in binary.
+type SpanRef struct {
+	TraceID [16]byte
+	SpanID  [8]byte
+}
+
+// IsZero reports whether the reference names no span.
+func (s SpanRef) IsZero() bool { return s == SpanRef{} }
+
+// Kind returns what gives the row its prompt.
+func (r *Row) Kind() Kind {
+	switch {
+	case r.Payload != nil:
+		return KindPayload
+	case r.Messages != nil:
+		return KindMessages
+	case r.TextInput.Set:
+		return KindText
+	}
+	return KindLength
+}
+
+// Blocks returns the hash ids that the row's input length has room for: at most ceil(n/blockSize).
+// Ids past that are kept in HashIDs and have no effect.
+func (r *Row) Blocks(blockSize int) []uint64 {
+	if n := BlockCount(r.InputLength.V, blockSize); len(r.HashIDs) > n {
+		return r.HashIDs[:n]
+	}
+	return r.HashIDs
+}
+
+// BlockCount returns ceil(tokens/blockSize).
+func BlockCount(tokens int64, blockSize int) int {
+	return int((tokens + int64(blockSize) - 1) / int64(blockSize))
+}
