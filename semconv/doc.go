@@ -1,0 +1,79 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package semconv holds the names of moonloop's telemetry: every attribute, event, metric and span that is read or
+// written, with its type and unit. It has no logic.
+//
+// The names of the GenAI conventions are our own constants because Go's semconv packages have none after v1.41.0;
+// names that a later revision changed are here too, for reading. What the conventions lack is called mooncake.*.
+//
+// # The annotated inference span
+//
+// Everything in moonloop hangs on one contract: the annotated inference span. The agent makes one for each row that
+// it replays, the receiver makes one out of anybody's GenAI telemetry, the exporter turns them into rows of a trace.
+//
+// There is one span per request that reached an engine:
+//
+//	name    {gen_ai.operation.name} {gen_ai.request.model}, such as "chat llama-3"
+//	kind    CLIENT
+//	start   the instant at which the request should have gone out (in production: at which it was made)
+//	end     the arrival of the last token, or the instant of the failure
+//	status  Error when the request was not served, with [ErrorType]; else unset
+//	trace   a request without a session is a trace of its own; the requests of a session share one, below
+//	        a root span [SpanSession] of kind INTERNAL
+//	links   of a replay: the production span that the row was captured from, where the row knows it
+//
+// Standard attributes say what the conventions have a name for: the operation, provider, model and server, the
+// conversation, what was asked for, what came back, and the tokens that the server counted (usage). Attributes of this
+// project say which row the request is:
+//
+//	attribute                           type      meaning
+//	mooncake.row                        int       index of the row in its trace, from 0
+//	mooncake.timestamp                  double    ms; the row's own timestamp, untouched by scaling and spreading
+//	mooncake.input_length               int       prompt tokens that the row asks for
+//	mooncake.output_length              int       output tokens that the row asks for
+//	mooncake.hash_ids                   int[]     block ids, each the two's-complement pattern of a uint64
+//	mooncake.block_size                 int       tokens that a block id stands for
+//	mooncake.hash.domain                string    who made the ids; ids of two domains never match
+//	mooncake.identity                   string    what the ids rest on: trace, engine, tokens, text, ...
+//	mooncake.cells                      bytes     identity text: keyed chain of 128-byte cells, 8 bytes each
+//	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
+//	mooncake.run.id                     string    on the resource; one per replay, absent in production
+//
+// and, on the spans of a replay, how faithfully the row was sent and how it ended:
+//
+//	mooncake.schedule.offset            double    s of replay time; spreading included
+//	mooncake.schedule.spread            double    s; the part of the offset that spreading added
+//	mooncake.schedule.speedup           double    the scale of the schedule
+//	mooncake.schedule.lateness          double    s; dispatch minus intended instant
+//	mooncake.schedule.cap_wait          double    s; wait for the concurrency cap
+//	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have served
+//	mooncake.outcome, .outcome.reason   string    served, failed, cancelled or skipped, and why not served
+//	mooncake.chunks.coalesced           int       output chunks whose own arrival is unknown
+//	mooncake.prompt.too_short, .tail_cut  bool    the prompt is not exactly what the row asks for
+//	mooncake.warmup                     bool      sent before the schedule, and in no figure
+//
+// Durations named gen_ai.* count from the wire: the instant at which the last byte of the request had been handed to
+// the kernel. Durations named mooncake.latency.* count from the intended instant, so that a late client cannot make an
+// engine look fast.
+//
+// # Phases
+//
+// A request span has up to three children without gen_ai.* attributes. They follow one another without a gap and
+// together last as long as the request span:
+//
+//	queue    intended instant → wire
+//	prefill  wire → first token
+//	decode   first token → last token
+//
+// A phase that was not reached is absent, and the last one that was lasts until the failure. A reply that was no
+// stream does not tell prefill from decode: it has one phase [PhaseReply] in their place. A skipped row has a span of
+// length zero and no phases.
+//
+// # Tokens
+//
+// Each chunk of output is a span event [EventToken] at its arrival, with [TokenIndex], [TokenCount] where the server
+// said it, and [TokenGap] from the second on. In their place a span may carry the whole series in [TokenGaps] and
+// [TokenCounts], which cost a tenth, or the first token's event only, or none. Events that a limit cut off are
+// counted on the span: its dropped-events count, and [TokenDropped].
+package semconv

@@ -1,0 +1,35 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv
+
+// Metrics of the GenAI semantic conventions, v1.41, with their bucket lists. Attributes: [GenAIOperationName],
+// [GenAIProviderName], [GenAIRequestModel], [GenAIResponseModel], [ServerAddress], [ServerPort].
+var (
+	// ClientOperationDuration also has [ErrorType]. Ours counts from the wire to the last token, or from handing the
+	// request over where it never reached the wire.
+	ClientOperationDuration = Metric{
+		Name: "gen_ai.client.operation.duration", Unit: "s",
+		Description: "Duration of a GenAI operation", Boundaries: operationBuckets,
+	}
+	// ClientTokenUsage also has [GenAITokenType].
+	ClientTokenUsage = Metric{
+		Name: "gen_ai.client.token.usage", Unit: "{token}",
+		Description: "Number of input and output tokens used", Boundaries: tokenBuckets,
+	}
+	// ClientTimeToFirstChunk has one value per streamed request. Ours counts from the wire.
+	ClientTimeToFirstChunk = Metric{
+		Name: "gen_ai.client.operation.time_to_first_chunk", Unit: "s",
+		Description: "Time from the request to the first chunk of the response", Boundaries: operationBuckets,
+	}
+	// ClientTimePerOutputChunk has one value for each chunk after the first.
+	ClientTimePerOutputChunk = Metric{
+		Name: "gen_ai.client.operation.time_per_output_chunk", Unit: "s",
+		Description: "Time between two chunks of a response", Boundaries: operationBuckets,
+	}
+)
+
+var (
+	operationBuckets = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
+	tokenBuckets     = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
+)

@@ -1,0 +1,70 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv
+
+// What a request is in its trace.
+const (
+	HashIDs      = "mooncake.hash_ids"      // int[]: two's-complement patterns of uint64; read them back as uint64
+	BlockSize    = "mooncake.block_size"    // int: tokens per block
+	HashDomain   = "mooncake.hash.domain"   // string: 8 hex digits; an id is (domain, 64 bits)
+	Cells        = "mooncake.cells"         // bytes: identity text only; 8 bytes little-endian a cell
+	Identity     = "mooncake.identity"      // string: [IdentityTrace], ...
+	InputLength  = "mooncake.input_length"  // int: prompt tokens that the row asks for
+	OutputLength = "mooncake.output_length" // int: output tokens that the row asks for
+	Timestamp    = "mooncake.timestamp"     // double, ms: the row's own
+	Row          = "mooncake.row"           // int: index in the trace, from 0
+	// Session is a string, on every span that has a session, inference or not: the session id of a trace's row, or the
+	// keyed twin of a production session id (16 hex digits).
+	Session = "mooncake.session"
+	Turn    = "mooncake.turn" // int: index of the request within its session, from 0
+	// RunID is a string on the resource: one per replay. Absent in production.
+	RunID = "mooncake.run.id"
+	// Synthetic is a bool: the span was made from a log record, not from a span.
+	Synthetic = "mooncake.synthetic"
+)
+
+// Values of [Identity]: what block ids rest on.
+const (
+	IdentityTrace     = "trace"     // a row of a trace gave them
+	IdentityEngine    = "engine"    // the engine's own block hashes
+	IdentityTokens    = "tokens"    // token ids of the engine's tokenizer
+	IdentityText      = "text"      // the text, by cells
+	IdentityStructure = "structure" // only the turns of a session; made when a trace is compiled
+	IdentityLengths   = "lengths"   // nothing: only lengths are known; made when a trace is compiled
+)
+
+// How a row was sent. On spans of a replay. The first five are absent where no timestamp or delay set the instant.
+const (
+	ScheduleOffset   = "mooncake.schedule.offset"   // double, s of replay time from the schedule's zero, spreading included
+	ScheduleSpread   = "mooncake.schedule.spread"   // double, s: the part of the offset that spreading added
+	ScheduleSpeedup  = "mooncake.schedule.speedup"  // double: trace time ÷ replay time
+	ScheduleLateness = "mooncake.schedule.lateness" // double, s: dispatch − intended instant, without the cap's wait
+	// ScheduleCapWait is a double in s: the wait for the concurrency cap, a part of the queue phase. Absent when 0.
+	ScheduleCapWait = "mooncake.schedule.cap_wait"
+
+	// CachePredictedTokens is an int: the prompt tokens that an infinite block cache would have served after the
+	// rows before. Absent when unknown.
+	CachePredictedTokens = "mooncake.cache.predicted_tokens" //nolint:gosec // a name, no credential
+
+	Warmup         = "mooncake.warmup"           // bool; absent = false
+	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false
+	PromptTailCut  = "mooncake.prompt.tail_cut"  // bool: the template ate into the last full block; absent = false
+)
+
+// How a row ended. On spans of a replay, and on metrics where said.
+const (
+	Outcome       = "mooncake.outcome"        // string: [OutcomeServed], ...
+	OutcomeReason = "mooncake.outcome.reason" // string: why the row was skipped; failures have [ErrorType]
+	// ChunksCoalesced is an int: chunks that came with their predecessor in one read although they had been sent
+	// apart. Absent when 0.
+	ChunksCoalesced = "mooncake.chunks.coalesced"
+)
+
+// Values of [Outcome].
+const (
+	OutcomeServed    = "served"
+	OutcomeFailed    = "failed"
+	OutcomeCancelled = "cancelled"
+	OutcomeSkipped   = "skipped"
+)

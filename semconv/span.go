@@ -1,0 +1,35 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv
+
+// Names of spans. An inference span is called "{gen_ai.operation.name} {gen_ai.request.model}".
+const (
+	SpanSession  = "session"          // root of the trace of one session
+	SpanContent  = "mooncake.content" // child of an inference span whose content came in logs; cells only
+	PhaseQueue   = "queue"            // intended instant → wire
+	PhasePrefill = "prefill"          // wire → first token
+	PhaseDecode  = "decode"           // first token → last token
+	PhaseReply   = "reply"            // wire → end, of a reply that was no stream
+)
+
+// EventToken is the span event of one output chunk, at its arrival.
+const EventToken = "mooncake.token"
+
+// Attributes of [EventToken].
+const (
+	TokenIndex = "mooncake.token.index" //nolint:gosec // int: index of the chunk, from 0
+	TokenCount = "mooncake.token.count" //nolint:gosec // int: tokens in the chunk; absent when unknown
+	TokenGap   = "mooncake.token.gap"   //nolint:gosec // double, s: since the chunk before; absent on the first
+)
+
+// Attributes of an inference span that stand for its token events, or say what is missing of them.
+const (
+	// TokenGaps is an int[] in ns: the first value is the time from the span's start to the first chunk, the others
+	// the gaps between chunks, so that sums give every arrival exactly.
+	TokenGaps = "mooncake.token.gaps" //nolint:gosec // a name, no credential
+	// TokenCounts is an int[]: tokens in each chunk. Absent when unknown.
+	TokenCounts = "mooncake.token.counts" //nolint:gosec // a name, no credential
+	// TokenDropped is an int: events of the last chunks that a limit cut off. Absent when 0.
+	TokenDropped = "mooncake.token.dropped" //nolint:gosec // a name, no credential
+)

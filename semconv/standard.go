@@ -1,0 +1,32 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv
+
+// Attributes of the general semantic conventions.
+const (
+	// ErrorType is a string: why a request was not served. Ours is the class of the failure ("connect_timeout"), or
+	// the HTTP status as text ("503"); [ErrorOther] where a metric would have too many.
+	ErrorType = "error.type"
+
+	ServerAddress = "server.address" // string: host name or IP address of the engine
+	ServerPort    = "server.port"    // int
+
+	HTTPRequestMethod      = "http.request.method"       // string
+	HTTPRequestResendCount = "http.request.resend_count" // int: attempts after the first; absent when 0
+	HTTPResponseStatusCode = "http.response.status_code" // int; absent when no reply came
+	HTTPRoute              = "http.route"                // string
+	URLFull                = "url.full"                  // string
+	URLPath                = "url.path"                  // string
+
+	// On the resource.
+	ServiceName       = "service.name"        // string
+	ServiceVersion    = "service.version"     // string
+	ServiceInstanceID = "service.instance.id" // string: one per process, or the series of two processes collide
+)
+
+// ErrorOther is the value of [ErrorType] for an error that has no name of its own.
+const ErrorOther = "_OTHER"
+
+// DefaultServiceName is the agent's service.name where OTEL_SERVICE_NAME sets none.
+const DefaultServiceName = "moonloop"
