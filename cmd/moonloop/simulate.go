@@ -1,0 +1,277 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// simulateFlags are the flags that are not fields of the engine's configuration as they stand.
+type simulateFlags struct {
+	listen                string
+	apiKeyEnv, apiKeyFile string
+	tlsCert, tlsKey       string
+	grace                 time.Duration
+	fast                  bool
+	template              simulator.Template
+	prefillLane           string
+	cacheCommit           string
+	roleChunk             string
+	faults                []string
+	record                string
+	recordWrites          bool
+}
+
+func newSimulateCommand() *cobra.Command {
+	var f simulateFlags
+	var c simulator.Config
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Serve an OpenAI-compatible engine without a model, with a prefix cache and stated latencies",
+		Long: `Simulate serves chat and text completions, streamed and whole, from an engine that has no model: it counts
+tokens, keeps a block prefix cache, takes the time that its latency model says, and writes words.
+
+  POST /v1/chat/completions, /v1/completions   GET /v1/models, /health, /metrics
+
+TOKENS. Each word of a text, split at white space, is one token; token ids are tokens as they are. A chat adds
+--template-message tokens for each message and --template-prompt for the prompt.
+
+LATENCY. With n prompt tokens, c of them cached, and d sequences that decode at the time:
+
+  prefill = prefill + prefill-per-token · (n - c)
+  step    = ceil(d / max-batch) · (decode + decode-per-sequence · min(d, max-batch))
+
+A request waits until fewer than --max-running run, has its first token at the end of its prefill, and each
+further one a step later, counted from the planned instant of the one before. --fast takes no time for any of it.
+
+FAULTS. --fault name=share, several times, or the request header ` + simulator.HeaderFault + `: name:
+
+` + faultHelp() + `
+The first line on standard output is "listening on URL". SIGINT or SIGTERM stops: what runs may finish within
+--grace. A line of totals follows on standard error.
+
+EXIT STATUS
+
+  0    stopped by a signal
+  1    the server or the record file failed
+  2    usage error, or the address is not free`,
+		Example: `  # a free port, one accelerator's worth of latency, a cache of 20,000 blocks, the truth in a file
+  moonloop simulate --listen 127.0.0.1:0 --prefill 15ms --prefill-per-token 20us --decode 8ms \
+    --max-running 256 --cache-blocks 20000 --record truth.jsonl
+
+  # one request in a hundred is refused, one in a hundred breaks off
+  moonloop simulate --fast --fault rate-limit=0.01 --fault cut=0.01`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return simulate(cmd, c, f) },
+	}
+	simulateFlagSet(cmd, &c, &f)
+	return cmd
+}
+
+func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
+	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "environment variable that holds the bearer key to demand")
+	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "file that holds the bearer key to demand")
+	fs.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate chain")
+	fs.StringVar(&f.tlsKey, "tls-key", "", "PEM file of its private key")
+	fs.DurationVar(&f.grace, "grace", 5*time.Second, "time for running requests to finish after a signal")
+	fs.StringArrayVar(&c.Models, "model", nil, "model name to serve, repeatable; none: any name")
+	fs.IntVar(&c.MaxModelLen, "max-model-len", 0, "most tokens of prompt and reply together; 0: no limit")
+	fs.Uint64Var(&c.Seed, "seed", 0, "seed of replies, early stops and faults")
+
+	fs.BoolVar(&f.fast, "fast", false, "no latency at all; the five flags below have no effect")
+	fs.DurationVar(&c.Latency.Prefill, "prefill", 20*time.Millisecond, "prefill time of every prompt")
+	fs.DurationVar(&c.Latency.PrefillPerToken, "prefill-per-token", 20*time.Microsecond, "prefill time of each token not cached")
+	fs.StringVar(&f.prefillLane, "prefill-lane", "parallel", "parallel, or serial: one prefill at a time")
+	fs.DurationVar(&c.Latency.Decode, "decode", 10*time.Millisecond, "time of a decode step")
+	fs.DurationVar(&c.Latency.DecodePerSequence, "decode-per-sequence", 5*time.Microsecond, "time that each sequence adds to a step")
+	fs.IntVar(&c.Latency.MaxBatch, "max-batch", 0, "most sequences in a step, more take turns; 0: no limit")
+	fs.IntVar(&c.MaxRunning, "max-running", 0, "most requests that run at once, more wait; 0: no limit")
+	fs.IntVar(&c.MaxWaiting, "max-waiting", simulator.DefaultMaxWaiting, "most requests that wait, more get status 429")
+
+	fs.IntVar(&c.Cache.BlockSize, "block-size", simulator.DefaultBlockSize, "tokens of a cache block")
+	fs.IntVar(&c.Cache.Blocks, "cache-blocks", 0, "capacity of the prefix cache; 0: infinite, memory grows with what is sent")
+	fs.BoolVar(&c.Cache.Disabled, "no-prefix-cache", false, "cache nothing")
+	fs.StringVar(&f.cacheCommit, "cache-commit", "admission", "when blocks become visible: admission, or prefill (when it is done)")
+	fs.BoolVar(&c.Cache.RecomputeLast, "recompute-last", false, "at least the last prompt token is never cached")
+	fs.IntVar(&f.template.PerMessage, "template-message", simulator.DefaultTemplate.PerMessage, "template tokens of each message")
+	fs.IntVar(&f.template.PerPrompt, "template-prompt", simulator.DefaultTemplate.PerPrompt, "template tokens of each chat")
+
+	fs.IntVar(&c.DefaultMaxTokens, "default-max-tokens", simulator.DefaultMaxTokens, "reply length of requests without a limit")
+	fs.Float64Var(&c.EarlyStop, "early-stop", 0, "share, 0 to 1, of requests without ignore_eos that stop early")
+	fs.Float64Var(&c.ToolCalls, "tool-calls", 0, "share, 0 to 1, of requests with tools that are answered with a call")
+	fs.IntVar(&c.TokensPerChunk, "tokens-per-chunk", 1, "tokens of each chunk after the first")
+	fs.StringVar(&f.roleChunk, "role-chunk", "first-token", "when a chat's role goes out: first-token, or immediately")
+
+	fs.StringArrayVar(&f.faults, "fault", nil, "name=share of requests that meet a fault, repeatable")
+	fs.IntVar(&c.Faults.After, "fault-after", 0, "tokens before a stream breaks; 0: half of the reply")
+	fs.DurationVar(&c.Faults.RetryAfter, "retry-after", simulator.DefaultRetryAfter, "what rate-limit and unavailable ask for")
+	fs.DurationVar(&c.Faults.StallFor, "stall-for", 0, "length of a stall; 0: until the client leaves")
+
+	fs.Int64Var(&c.BodyLimit, "body-limit", simulator.DefaultBodyLimit, "most bytes of a request body")
+	fs.DurationVar(&c.BodyTimeout, "body-timeout", simulator.DefaultBodyTimeout, "most time for a request body to arrive")
+	fs.StringVar(&f.record, "record", "", "file to write a JSON line to for each request: what came in, and what went out when")
+	fs.BoolVar(&f.recordWrites, "record-writes", true, "put the instant of every write into the record")
+	fs.BoolVar(&c.Record.Bodies, "record-bodies", false, "put request bodies into the record; they hold the prompts")
+	fs.BoolVar(&c.Record.Blocks, "record-blocks", false, "put the prompts' block ids into the record")
+	fs.StringArrayVar(&c.Record.Headers, "record-header", nil, "request header to put into the record, repeatable")
+}
+
+func faultHelp() string {
+	var b strings.Builder
+	names, about := simulator.FaultNames()
+	for i, name := range names {
+		fmt.Fprintf(&b, "  %-18s %s\n", name, about[i])
+	}
+	return b.String()
+}
+
+// apply completes the configuration with the flags that need a look.
+func (f *simulateFlags) apply(c *simulator.Config) error {
+	var errs []error
+	choice := func(flag, value, no, yes string) bool {
+		if value != no && value != yes {
+			errs = append(errs, fmt.Errorf("--%s is %q: must be %s or %s", flag, value, no, yes))
+		}
+		return value == yes
+	}
+	c.Latency.SerialPrefill = choice("prefill-lane", f.prefillLane, "parallel", "serial")
+	c.Cache.CommitAfterPrefill = choice("cache-commit", f.cacheCommit, "admission", "prefill")
+	if choice("role-chunk", f.roleChunk, "first-token", "immediately") {
+		c.RoleChunk = simulator.RoleImmediately
+	}
+	if f.fast {
+		c.Latency = simulator.Latency{}
+	}
+	template := f.template
+	c.Template = &template
+	c.Record.NoWrites = !f.recordWrites
+	c.Record.Keep = -1 // nobody asks this process for them
+	if len(f.faults) > 0 {
+		c.Faults.Rates = make(map[simulator.Fault]float64)
+	}
+	for _, fault := range f.faults {
+		name, share, found := strings.Cut(fault, "=")
+		rate, err := strconv.ParseFloat(share, 64)
+		if !found || err != nil {
+			errs = append(errs, fmt.Errorf("--fault is %q: must be name=share, such as rate-limit=0.01", fault))
+			continue
+		}
+		c.Faults.Rates[simulator.Fault(name)] = rate
+	}
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		errs = append(errs, errors.New("--tls-cert and --tls-key go together"))
+	}
+	var err error
+	if c.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile); err != nil {
+		errs = append(errs, err)
+	}
+	errs = append(errs, c.Validate())
+	return errors.Join(errs...)
+}
+
+// simulate serves until the command's context ends.
+func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err error) {
+	if err := f.apply(&c); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	certificate, err := f.certificate()
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 takes a free port"}
+	}
+	defer listener.Close() //nolint:errcheck // the server has closed it already, unless we fail before
+	if f.record != "" {    // only now: a mistake on the command line must not cost an earlier record
+		file, err := os.OpenFile(f.record, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return fmt.Errorf("record file: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		c.Record.To = file
+	}
+	engine, err := simulator.New(c)
+	if err != nil {
+		return err
+	}
+	if host, _, err := net.SplitHostPort(listener.Addr().String()); err == nil && c.APIKey == "" && !net.ParseIP(host).IsLoopback() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "moonloop: warning: other machines can use this engine, without a key: see --api-key-env")
+	}
+	scheme := "http"
+	server := engine.NewServer()
+	if certificate != nil {
+		scheme = "https"
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*certificate}}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s://%s\n", scheme, listener.Addr())
+	if err := serveUntil(ctx, server, listener, f.grace); err != nil {
+		return simulateFailed(cmd.ErrOrStderr(), err)
+	}
+	if err := engine.Close(); err != nil {
+		return simulateFailed(cmd.ErrOrStderr(), err)
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), engine.Stats())
+	return nil
+}
+
+// simulateFailed reports what went wrong after the start, which is exit status 1.
+func simulateFailed(stderr io.Writer, err error) error {
+	fmt.Fprintf(stderr, "moonloop: error: %v\n", err)
+	return exitWith(exitGoals)
+}
+
+// certificate loads the server's certificate; nil when there is none.
+func (f *simulateFlags) certificate() (*tls.Certificate, error) {
+	if f.tlsCert == "" {
+		return nil, nil //nolint:nilnil // no certificate is a valid choice
+	}
+	pair, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
+	if err != nil {
+		return nil, fmt.Errorf("server certificate: %w", err)
+	}
+	return &pair, nil
+}
+
+// serveUntil serves until ctx ends, lets requests under way finish within grace, and then breaks them off.
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration) error {
+	failed := make(chan error, 1)
+	go func() {
+		if server.TLSConfig != nil {
+			failed <- server.ServeTLS(listener, "", "")
+			return
+		}
+		failed <- server.Serve(listener)
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := server.Shutdown(stopping); err != nil {
+		_ = server.Close() // the time is over
+	}
+	<-failed
+	return nil
+}

@@ -1,0 +1,180 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// startSimulate runs the verb and returns its URL. stop ends it and returns exit status and standard error.
+func startSimulate(t *testing.T, args ...string) (url string, stop func() (int, string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	var stderr bytes.Buffer
+	status := make(chan int, 1)
+	go func() {
+		code := run(ctx, append([]string{"simulate", "--listen", "127.0.0.1:0"}, args...), strings.NewReader(""), in, &stderr)
+		_ = in.Close()
+		status <- code
+	}()
+	stop = func() (int, string) {
+		cancel()
+		return <-status, stderr.String()
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		code, text := stop()
+		t.Fatalf("no address: exit status %d, %s", code, text)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), stop
+}
+
+func ask(t *testing.T, url, key string) (status int, reply string) {
+	t.Helper()
+	body := `{"model":"m","messages":[{"role":"user","content":"go word word"}],"max_tokens":2}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(content)
+}
+
+func TestSimulateServesAndRecords(t *testing.T) {
+	t.Setenv("TEST_SIMULATE_KEY", "right")
+	record := filepath.Join(t.TempDir(), "truth.jsonl")
+	url, stop := startSimulate(t, "--fast", "--api-key-env", "TEST_SIMULATE_KEY", "--record", record, "--template-prompt", "0")
+	if !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Errorf("listening on %q", url)
+	}
+	if status, _ := ask(t, url, "wrong"); status != http.StatusUnauthorized {
+		t.Errorf("wrong key: status %d", status)
+	}
+	if status, reply := ask(t, url, "right"); status != http.StatusOK || !strings.Contains(reply, `"prompt_tokens":8`) {
+		t.Errorf("status %d, %s", status, reply) // 3 words, 5 for the message, 0 for the prompt
+	}
+	status, stderr := stop()
+	if status != exitOK || !strings.Contains(stderr, "1 requests") {
+		t.Errorf("exit status %d, %q", status, stderr)
+	}
+	content, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r simulator.Record
+	if err := json.Unmarshal(content, &r); err != nil || r.PromptTokens != 8 || r.OutputTokens != 2 || len(r.Writes) != 1 {
+		t.Errorf("record %s: %v", content, err)
+	}
+	if info, err := os.Stat(record); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the record is not the user's own: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestSimulateFaults(t *testing.T) {
+	url, stop := startSimulate(t, "--fast", "--fault", "unavailable=1", "--retry-after", "3s")
+	if status, reply := ask(t, url, ""); status != http.StatusServiceUnavailable || !strings.Contains(reply, "unavailable") {
+		t.Errorf("status %d, %s", status, reply)
+	}
+	if status, _ := stop(); status != exitOK {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+func TestSimulateUsage(t *testing.T) {
+	precious := filepath.Join(t.TempDir(), "truth.jsonl")
+	if err := os.WriteFile(precious, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"unknown flag", []string{"--nonsense"}, "unknown flag"},
+		{"choice", []string{"--prefill-lane", "fast"}, "parallel or serial"},
+		{"negative", []string{"--max-running", "-1"}, "MaxRunning is -1"},
+		{"fault without a share", []string{"--fault", "cut"}, "name=share"},
+		{"unknown fault", []string{"--fault", "nonsense=0.1"}, "rate-limit"},
+		{"half a certificate", []string{"--tls-cert", "x"}, "go together"},
+		{"key from an empty variable", []string{"--api-key-env", "TEST_SIMULATE_UNSET"}, "TEST_SIMULATE_UNSET"},
+		{"address", []string{"--listen", "127.0.0.1:99999"}, "takes a free port"},
+		{"no directory", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
+		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, "BlockSize"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			status := run(t.Context(), append([]string{"simulate"}, test.args...), strings.NewReader(""), io.Discard, &stderr)
+			if status != exitUsage || !strings.Contains(stderr.String(), test.want) {
+				t.Errorf("exit status %d, %q", status, stderr.String())
+			}
+		})
+	}
+	if content, err := os.ReadFile(precious); err != nil || string(content) != "kept" {
+		t.Errorf("a usage error cost the earlier record: %q, %v", content, err)
+	}
+}
+
+func TestSimulateTLS(t *testing.T) {
+	lender := httptest.NewTLSServer(nil) // lends its certificate
+	defer lender.Close()
+	own := lender.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: own.Certificate[0]},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: key},
+	}
+	for name, block := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url, stop := startSimulate(t, "--fast", "--tls-cert", filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem"))
+	client := lender.Client()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/health", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	client.CloseIdleConnections()
+	if !strings.HasPrefix(url, "https://") || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: status %d", url, resp.StatusCode)
+	}
+	if status, _ := stop(); status != exitOK {
+		t.Errorf("exit status %d", status)
+	}
+}

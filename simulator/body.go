@@ -1,0 +1,64 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// bodies holds buffers for request bodies. One is in use only while its request is parsed.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+const (
+	maxPooledBody  = 4 << 20   // larger buffers are left to the garbage collector
+	firstBodyBytes = 128 << 10 // what an announced length may reserve before anything has arrived
+)
+
+// boundBody gives a request's body, whether anybody reads it or not, a time by which it must have arrived. A connection
+// without deadlines, such as a test's recorder, has none.
+func (e *Engine) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(e.config.BodyTimeout))
+	}
+}
+
+// readBody reads a request's whole body into buf, at most Config.BodyLimit bytes, and lifts the bound on its time.
+func (e *Engine) readBody(w http.ResponseWriter, r *http.Request, rc *http.ResponseController, buf []byte) ([]byte, error) {
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return buf, &apiError{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Content-Encoding is not supported: send the body as it is"}
+	}
+	if n := min(r.ContentLength+1, firstBodyBytes); n > int64(cap(buf)) {
+		buf = make([]byte, 0, n)
+	}
+	src := http.MaxBytesReader(w, r.Body, e.config.BodyLimit)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := src.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		var tooLarge *http.MaxBytesError
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			// Now it must go: it would end the watch for a client that leaves. After an error it stays, because
+			// net/http reads on to save the connection.
+			_ = rc.SetReadDeadline(time.Time{})
+			return buf, nil
+		case errors.As(err, &tooLarge):
+			e := badRequest("", "the body is larger than %d bytes", tooLarge.Limit)
+			e.status = http.StatusRequestEntityTooLarge
+			return buf, e
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.closing.Err() == nil:
+			return buf, &apiError{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the body took too long to arrive"}
+		default:
+			return buf, err
+		}
+	}
+}

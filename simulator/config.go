@@ -1,0 +1,218 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Defaults of a zero [Config].
+const (
+	DefaultBlockSize   = 512      // tokens, the block of a Mooncake trace
+	DefaultMaxTokens   = 128      // tokens of a reply whose request gives no limit
+	DefaultMaxWaiting  = 100_000  // requests
+	DefaultBodyLimit   = 64 << 20 // bytes
+	DefaultBodyTimeout = time.Minute
+	DefaultKeepRecords = 100_000   // records
+	DefaultKeepBytes   = 512 << 20 // bytes
+	DefaultRetryAfter  = time.Second
+	DefaultModel       = "simulated"
+)
+
+// Config says what an [Engine] does. The zero Config works: no latency, an infinite cache, any model, no faults.
+type Config struct {
+	// Models are the names that are served; another one is answered with 404. None: every name is served, and
+	// /v1/models lists [DefaultModel].
+	Models []string
+	// APIKey, when not empty, is the bearer key that /v1/ demands.
+	APIKey string
+	// Seed varies replies, early stops and faults. Equal seeds repeat them.
+	Seed uint64
+
+	Latency Latency
+	// MaxRunning is the number of requests that may run (prefill or decode) at once; 0 is no limit.
+	MaxRunning int
+	// MaxWaiting is the number of requests that may wait to run; one more is answered with 429. 0 is
+	// [DefaultMaxWaiting].
+	MaxWaiting int
+
+	Cache Cache
+	// Template is the chat template's size; nil is [DefaultTemplate].
+	Template *Template
+	// MaxModelLen bounds prompt plus reply tokens, more is answered with 400; 0 is no limit.
+	MaxModelLen int
+
+	// DefaultMaxTokens is the length of replies whose request gives no limit; 0 is [DefaultMaxTokens].
+	DefaultMaxTokens int
+	// EarlyStop is the share, 0 to 1, of requests without ignore_eos that stop before their limit.
+	EarlyStop float64
+	// ToolCalls is the share, 0 to 1, of requests with tools that are answered with a tool call.
+	ToolCalls float64
+	// TokensPerChunk is the number of tokens of each chunk after the first; 0 is 1.
+	TokensPerChunk int
+	// RoleChunk says when the chunk with the role goes out.
+	RoleChunk RoleChunk
+
+	Faults Faults
+
+	// BodyLimit bounds a request body in bytes, more is answered with 413; 0 is [DefaultBodyLimit].
+	BodyLimit int64
+	// BodyTimeout bounds the time that a body may take to arrive; 0 is [DefaultBodyTimeout].
+	BodyTimeout time.Duration
+
+	Record Recording
+}
+
+// Cache describes the block prefix cache.
+type Cache struct {
+	BlockSize          int  // tokens per block; 0 is [DefaultBlockSize]
+	Blocks             int  // capacity; 0 is infinite
+	Disabled           bool // nothing is ever cached
+	CommitAfterPrefill bool // blocks become visible when their prefill is done, not at admission
+	RecomputeLast      bool // at least the last token of a prompt is computed
+}
+
+// Template is the number of tokens that a chat's rendering adds to the words of its messages.
+type Template struct {
+	PerMessage int // header and end of each message
+	PerPrompt  int // begin of the prompt and the header of the reply
+}
+
+// DefaultTemplate is the size of the Llama-3 template: 10 tokens around a single message.
+var DefaultTemplate = Template{PerMessage: 5, PerPrompt: 5}
+
+// RoleChunk says when a streamed chat's first chunk, which has a role and no content, is written.
+type RoleChunk uint8
+
+// The choices.
+const (
+	RoleWithFirstToken RoleChunk = iota // in one write with the first token
+	RoleImmediately                     // as soon as the request has been read, before it waits or is prefilled
+)
+
+// Recording says what is kept of each request.
+type Recording struct {
+	// Keep is the number of records kept in memory, the latest; 0 is [DefaultKeepRecords], negative is none.
+	Keep int
+	// KeepBytes bounds the memory of the kept records, roughly; the oldest go first. 0 is [DefaultKeepBytes].
+	KeepBytes int64
+	// NoWrites leaves the stamps of the single writes out.
+	NoWrites bool
+	// Bodies keeps the exact request bodies, which hold the prompts.
+	Bodies bool
+	// Blocks keeps the ids of the prompt's full blocks.
+	Blocks bool
+	// Headers are further request headers to keep, beside Traceparent and X-Request-Id. Authorization is
+	// refused: a record only says whether it was present.
+	Headers []string
+	// To receives each record as one JSON line when its request ends, in a single Write; nil is nowhere. The engine
+	// serialises the calls and never closes it.
+	To io.Writer
+}
+
+// Validate reports everything that is wrong with the configuration, or nil.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("simulator: "+format, args...))
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"Latency.Prefill", int64(c.Latency.Prefill)},
+		{"Latency.PrefillPerToken", int64(c.Latency.PrefillPerToken)},
+		{"Latency.Decode", int64(c.Latency.Decode)},
+		{"Latency.DecodePerSequence", int64(c.Latency.DecodePerSequence)},
+		{"Latency.MaxBatch", int64(c.Latency.MaxBatch)},
+		{"MaxRunning", int64(c.MaxRunning)},
+		{"MaxWaiting", int64(c.MaxWaiting)},
+		{"Cache.BlockSize", int64(c.Cache.BlockSize)},
+		{"Cache.Blocks", int64(c.Cache.Blocks)},
+		{"MaxModelLen", int64(c.MaxModelLen)},
+		{"DefaultMaxTokens", int64(c.DefaultMaxTokens)},
+		{"TokensPerChunk", int64(c.TokensPerChunk)},
+		{"BodyLimit", c.BodyLimit},
+		{"BodyTimeout", int64(c.BodyTimeout)},
+		{"Record.KeepBytes", c.Record.KeepBytes},
+		{"Faults.After", int64(c.Faults.After)},
+		{"Faults.RetryAfter", int64(c.Faults.RetryAfter)},
+		{"Faults.StallFor", int64(c.Faults.StallFor)},
+	} {
+		bad(n.value < 0, "%s is %d: must be 0 or more", n.name, n.value)
+	}
+	bad(c.Cache.BlockSize > maxBlockSize, "Cache.BlockSize is %d: must be at most %d", c.Cache.BlockSize, maxBlockSize)
+	bad(c.Cache.Blocks > math.MaxInt32-1, "Cache.Blocks is %d: must be below 2^31-1", c.Cache.Blocks)
+	bad(c.RoleChunk > RoleImmediately, "RoleChunk is %d: unknown", c.RoleChunk)
+	if t := c.Template; t != nil {
+		for _, n := range []struct {
+			name  string
+			value int
+		}{{"Template.PerMessage", t.PerMessage}, {"Template.PerPrompt", t.PerPrompt}} {
+			bad(n.value < 0 || n.value > maxTemplate, "%s is %d: must be between 0 and %d", n.name, n.value, maxTemplate)
+		}
+	}
+	for _, s := range []struct {
+		name  string
+		value float64
+	}{{"EarlyStop", c.EarlyStop}, {"ToolCalls", c.ToolCalls}} {
+		bad(!isShare(s.value), "%s is %v: must be a share between 0 and 1", s.name, s.value)
+	}
+	for _, h := range c.Record.Headers {
+		bad(http.CanonicalHeaderKey(h) == "Authorization", "Record.Headers must not name Authorization: keys are never recorded")
+	}
+	for _, m := range c.Models {
+		bad(m == "", "Models must not hold an empty name")
+	}
+	if err := c.Faults.validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	maxBlockSize = 1 << 20
+	maxTemplate  = 1 << 16
+)
+
+func isShare(x float64) bool { return x >= 0 && x <= 1 } // false for NaN
+
+// withDefaults returns a copy in which every zero that means a default is filled in.
+func (c Config) withDefaults() Config {
+	def(&c.MaxWaiting, DefaultMaxWaiting)
+	def(&c.Cache.BlockSize, DefaultBlockSize)
+	def(&c.DefaultMaxTokens, DefaultMaxTokens)
+	def(&c.TokensPerChunk, 1)
+	def(&c.BodyLimit, DefaultBodyLimit)
+	def(&c.BodyTimeout, DefaultBodyTimeout)
+	def(&c.Record.Keep, DefaultKeepRecords)
+	def(&c.Record.KeepBytes, DefaultKeepBytes)
+	def(&c.Faults.RetryAfter, DefaultRetryAfter)
+	template := DefaultTemplate
+	if c.Template != nil {
+		template = *c.Template
+	}
+	c.Template = &template
+	c.Models = slices.Clone(c.Models)
+	headers := []string{"Traceparent", "X-Request-Id"}
+	for _, h := range c.Record.Headers {
+		headers = append(headers, http.CanonicalHeaderKey(h))
+	}
+	c.Record.Headers = headers
+	return c
+}
+
+func def[T int | int64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}

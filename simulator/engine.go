@@ -1,0 +1,200 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Engine is a simulated inference engine. Make one with [New]. It is safe for concurrent use.
+type Engine struct {
+	config Config
+	start  time.Time // zero of its clock; holds the monotonic reading
+	mux    *http.ServeMux
+	key    [sha256.Size]byte // digest of Config.APIKey
+	cache  *blockCache
+	queue  gate // MaxRunning
+	lane   gate // serial prefill
+	log    recordLog
+	metric *metrics
+	count  counters
+	seq    atomic.Uint64
+	conns  atomic.Uint64
+	// decoding is the number of sequences between their first and their last token.
+	decoding atomic.Int64
+
+	closing context.Context //nolint:containedctx // ends when Close is called
+	close   context.CancelFunc
+
+	mu     sync.Mutex
+	active int
+	closed bool
+	idle   chan struct{} // closed while active is 0
+}
+
+// New returns an engine, or an error that names everything that is wrong with the configuration. Its clock starts
+// now.
+func New(config Config) (*Engine, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	e := &Engine{
+		config: config,
+		start:  time.Now(),
+		key:    sha256.Sum256([]byte(config.APIKey)),
+		cache:  newBlockCache(config.Cache.Blocks),
+		queue:  gate{limit: config.MaxRunning, waiters: config.MaxWaiting},
+		lane:   gate{limit: 1},
+		log:    recordLog{config: config.Record},
+		idle:   make(chan struct{}),
+	}
+	close(e.idle)
+	e.closing, e.close = context.WithCancel(context.Background())
+	e.metric = newMetrics(e)
+	e.mux = e.routes()
+	return e, nil
+}
+
+func (e *Engine) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(chat, w, r) })
+	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(completions, w, r) })
+	mux.HandleFunc("GET /v1/models", e.serveModels)
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.Handle("GET /metrics", e.metric.handler)
+	for _, path := range []string{"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			(&apiError{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: "this method is not allowed here"}).write(w)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		(&apiError{status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url", message: "unknown path: see /v1/models, /v1/chat/completions, /v1/completions, /health, /metrics"}).write(w)
+	})
+	return mux
+}
+
+// ServeHTTP answers one request.
+func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !e.enter() {
+		(&apiError{status: http.StatusServiceUnavailable, kind: "server_error", code: "closed", message: "the engine is closed"}).write(w)
+		return
+	}
+	defer e.leave()
+	e.boundBody(w, r)
+	if strings.HasPrefix(r.URL.Path, "/v1/") && !e.authorized(r) {
+		e.count.unauthorized.Add(1)
+		w.Header().Set("Www-Authenticate", "Bearer")
+		(&apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}).write(w)
+		return
+	}
+	e.mux.ServeHTTP(w, r)
+}
+
+// authorized compares digests, in constant time, so that neither the key nor its length leaks through timing.
+func (e *Engine) authorized(r *http.Request) bool {
+	if e.config.APIKey == "" {
+		return true
+	}
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	digest := sha256.Sum256([]byte(strings.TrimSpace(key)))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(digest[:], e.key[:]) == 1
+}
+
+func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
+	type model struct {
+		ID          string `json:"id"`
+		Object      string `json:"object"`
+		Created     int64  `json:"created"`
+		OwnedBy     string `json:"owned_by"`
+		MaxModelLen int    `json:"max_model_len,omitempty"`
+	}
+	names := e.config.Models
+	if len(names) == 0 {
+		names = []string{DefaultModel}
+	}
+	list := make([]model, len(names))
+	for i, name := range names {
+		list[i] = model{ID: name, Object: "model", Created: e.start.Unix(), OwnedBy: "moonloop", MaxModelLen: e.config.MaxModelLen}
+	}
+	body, err := json.Marshal(map[string]any{"object": "list", "data": list})
+	if err != nil { // names are valid strings
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // nobody to tell when the client has gone
+}
+
+// serves reports whether a model name is served.
+func (e *Engine) serves(model string) bool {
+	return len(e.config.Models) == 0 || slices.Contains(e.config.Models, model)
+}
+
+// Start returns the zero of the engine's clock. It holds a monotonic reading, so t.Sub(e.Start()) puts an instant of
+// the same process on that clock.
+func (e *Engine) Start() time.Time { return e.start }
+
+func (e *Engine) now() time.Duration { return time.Since(e.start) }
+
+// Records returns the kept records of the requests that have ended, by sequence number. A client may see the end of
+// its reply a moment before the record is there: see [Engine.WaitIdle].
+func (e *Engine) Records() []*Record { return e.log.records() }
+
+// WaitIdle waits until no request is under way, or for the context's end, whose error it returns.
+func (e *Engine) WaitIdle(ctx context.Context) error {
+	e.mu.Lock()
+	idle := e.idle
+	e.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends all requests at once, waits for their handlers, and refuses further ones with 503. It reports records
+// that could not be written. Further calls do the same and change nothing.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.close()
+	_ = e.WaitIdle(context.Background()) // without an end of the context there is no error
+	return e.log.failure()
+}
+
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	if e.active == 0 {
+		e.idle = make(chan struct{})
+	}
+	e.active++
+	return true
+}
+
+func (e *Engine) leave() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.active--
+	if e.active == 0 {
+		close(e.idle)
+	}
+}

@@ -1,0 +1,194 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fault names a way to misbehave.
+type Fault string
+
+// The faults. The first group replaces the reply, the second breaks it after [Faults].After tokens.
+const (
+	FaultRateLimit   Fault = "rate-limit"
+	FaultUnavailable Fault = "unavailable"
+	FaultServerError Fault = "server-error"
+	FaultRefuse      Fault = "refuse"
+
+	FaultStreamError     Fault = "stream-error"
+	FaultStreamErrorDone Fault = "stream-error-done"
+	FaultCut             Fault = "cut"
+	FaultStall           Fault = "stall"
+	FaultSilentEnd       Fault = "silent-end"
+)
+
+// Headers by which a single request asks for something special.
+const (
+	HeaderFault     = "X-Simulate-Fault"      // the name of a fault
+	HeaderToolCalls = "X-Simulate-Tool-Calls" // 1: reply with a tool call, if the request has tools
+)
+
+// Faults says which requests are served badly. A fault is drawn from the seed and the request's sequence number, so
+// a run that sends its requests in the same order meets the same faults.
+type Faults struct {
+	// Rates is the share, 0 to 1, of requests that meet each fault; together at most 1.
+	Rates map[Fault]float64
+	// After is the number of tokens before a stream breaks, at most all of them; 0 is half of the reply.
+	After int
+	// RetryAfter is what FaultRateLimit and FaultUnavailable ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
+	RetryAfter time.Duration
+	// StallFor is how long FaultStall is silent before it goes on; 0 is until the client leaves.
+	StallFor time.Duration
+}
+
+// errAbort makes the handler drop the connection.
+var errAbort = errors.New("the connection is to be dropped")
+
+// errBroken ends a reply that a fault has already finished in its own way.
+var errBroken = errors.New("a fault ended the reply")
+
+// faultKind is one row of the fault table. To add a fault is to add a row.
+type faultKind struct {
+	name   Fault
+	about  string
+	refuse func(*Faults) *apiError // the reply instead of the usual one; nil: the request is served
+	// mid runs in place of the next token. When it returns nil the reply goes on.
+	mid func(*exchange) error
+}
+
+var faultTable = []faultKind{
+	{name: FaultRateLimit, about: "429 with Retry-After", refuse: func(f *Faults) *apiError {
+		return &apiError{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: "too many requests (simulated)", retryAfter: f.RetryAfter}
+	}},
+	{name: FaultUnavailable, about: "503 with Retry-After", refuse: func(f *Faults) *apiError {
+		return &apiError{status: http.StatusServiceUnavailable, kind: "server_error", code: "unavailable", message: "the engine is unavailable (simulated)", retryAfter: f.RetryAfter}
+	}},
+	{name: FaultServerError, about: "500", refuse: func(*Faults) *apiError {
+		return &apiError{status: http.StatusInternalServerError, kind: "server_error", message: "the engine failed (simulated)"}
+	}},
+	{name: FaultRefuse, about: "the connection is dropped before a reply", refuse: func(*Faults) *apiError { return nil }},
+	{name: FaultStreamError, about: "an error event in the stream, then its clean end", mid: func(x *exchange) error {
+		return x.breakStream(false)
+	}},
+	{name: FaultStreamErrorDone, about: "an error event in the stream, then [DONE]", mid: func(x *exchange) error {
+		return x.breakStream(true)
+	}},
+	{name: FaultCut, about: "the connection is dropped in the middle of the stream", mid: func(*exchange) error {
+		return errAbort
+	}},
+	{name: FaultStall, about: "the stream falls silent", mid: (*exchange).stall},
+	{name: FaultSilentEnd, about: "the stream ends cleanly without finish reason, usage and [DONE]", mid: func(x *exchange) error {
+		if !x.stream {
+			return errAbort
+		}
+		return errBroken
+	}},
+}
+
+// FaultNames returns the names of all faults with a short description of each, in a fixed order.
+func FaultNames() (names []Fault, about []string) {
+	for _, k := range faultTable {
+		names, about = append(names, k.name), append(about, k.about)
+	}
+	return names, about
+}
+
+func faultNamed(name Fault) *faultKind {
+	if i := slices.IndexFunc(faultTable, func(k faultKind) bool { return k.name == name }); i >= 0 {
+		return &faultTable[i]
+	}
+	return nil
+}
+
+func (f *Faults) validate() error {
+	var errs []error
+	sum := 0.0
+	for name, rate := range f.Rates {
+		if faultNamed(name) == nil {
+			errs = append(errs, fmt.Errorf("simulator: unknown fault %q: use %s", cut(string(name), maxName), faultList()))
+		}
+		if !isShare(rate) {
+			errs = append(errs, fmt.Errorf("simulator: the rate of fault %q is %v: must be a share between 0 and 1", cut(string(name), maxName), rate))
+		}
+		sum += rate
+	}
+	if sum > 1+1e-9 {
+		errs = append(errs, fmt.Errorf("simulator: the fault rates add up to %v: must be at most 1", sum))
+	}
+	return errors.Join(errs...)
+}
+
+func faultList() string {
+	names, _ := FaultNames()
+	list := make([]string, len(names))
+	for i, n := range names {
+		list[i] = string(n)
+	}
+	return strings.Join(list, ", ")
+}
+
+// fault returns the fault that a request meets, or nil: the one that its header names, else one drawn by the rates.
+func (c *Config) fault(seq uint64, header http.Header) (*faultKind, *apiError) {
+	if name := header.Get(HeaderFault); name != "" {
+		kind := faultNamed(Fault(name))
+		if kind == nil {
+			return nil, badRequest("", "header %s names no fault: use %s", HeaderFault, faultList())
+		}
+		return kind, nil
+	}
+	if len(c.Faults.Rates) == 0 {
+		return nil, nil
+	}
+	u := uniform(mix(mix(c.Seed^0x6661756c74) + seq)) // its own stream: replies must not depend on it
+	for i := range faultTable {
+		rate := c.Faults.Rates[faultTable[i].name]
+		if u < rate {
+			return &faultTable[i], nil
+		}
+		u -= rate
+	}
+	return nil, nil
+}
+
+// position returns the number of tokens before a stream of n tokens breaks.
+func (f *Faults) position(n int) int {
+	if f.After > 0 {
+		return min(f.After, n)
+	}
+	return max(1, n/2)
+}
+
+var errSimulated = &apiError{status: http.StatusInternalServerError, kind: "server_error", code: "engine_error", message: "the engine failed while it generated (simulated)"}
+
+// breakStream writes an error event, or answers with 500 when the reply is not a stream.
+func (x *exchange) breakStream(done bool) error {
+	if !x.stream {
+		return errSimulated
+	}
+	x.buf = x.format.failure(x.buf[:0], errSimulated)
+	if done {
+		x.buf = x.format.done(x.buf)
+	}
+	if err := x.write(0); err != nil {
+		return err
+	}
+	return errBroken
+}
+
+// stall is silent for the configured time, and shifts the rest of the plan by it.
+func (x *exchange) stall() error {
+	d := x.engine.config.Faults.StallFor
+	if d == 0 {
+		<-x.pacer.ctx.Done()
+		return x.pacer.ctx.Err()
+	}
+	x.planned += d
+	return x.pacer.until(x.planned)
+}

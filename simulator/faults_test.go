@@ -1,0 +1,176 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Every fault, asked for by header, in a stream of 10 tokens: it breaks after 5.
+func TestFaultStreams(t *testing.T) {
+	for _, test := range []struct {
+		fault      Fault
+		status     int // 0: no reply
+		retryAfter string
+		tokens     int
+		ends       error // how the client sees the end; nil is clean
+		contains   string
+		lacks      string
+	}{
+		{FaultRateLimit, 429, "2", 0, nil, "too many requests", "DONE"},
+		{FaultUnavailable, 503, "2", 0, nil, "unavailable", "DONE"},
+		{FaultServerError, 500, "", 0, nil, "failed", "DONE"},
+		{FaultRefuse, 0, "", 0, io.EOF, "", ""},
+		{FaultStreamError, 200, "", 5, nil, `data: {"error"`, "DONE"},
+		{FaultStreamErrorDone, 200, "", 5, nil, "data: [DONE]", `"finish_reason":"`},
+		{FaultCut, 200, "", 5, io.ErrUnexpectedEOF, "", "DONE"},
+		{FaultStall, 200, "", 10, nil, "data: [DONE]", ""},
+		{FaultSilentEnd, 200, "", 5, nil, "", "DONE"},
+	} {
+		t.Run(string(test.fault), func(t *testing.T) {
+			e, url := serve(t, Config{Faults: Faults{RetryAfter: 1500 * time.Millisecond, StallFor: time.Millisecond}})
+			body := `{"model":"m","prompt":[1,2],"max_tokens":10,"stream":true}`
+			resp, reply, err := tryPost(t, url+"/v1/completions", body, HeaderFault, string(test.fault))
+			if !errors.Is(err, test.ends) {
+				t.Errorf("error %v, want %v", err, test.ends)
+			}
+			if test.status != 0 && (resp.StatusCode != test.status || resp.Header.Get("Retry-After") != test.retryAfter) {
+				t.Errorf("status %d, Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
+			}
+			if n := strings.Count(reply, `"text":"`) - strings.Count(reply, `"text":""`); n != test.tokens {
+				t.Errorf("%d tokens, want %d", n, test.tokens)
+			}
+			if !strings.Contains(reply, test.contains) || (test.lacks != "" && strings.Contains(reply, test.lacks)) {
+				t.Errorf("reply %s", reply)
+			}
+			r := lastRecord(t, e)
+			if r.Outcome != Faulted || r.Fault != test.fault || r.OutputTokens != test.tokens || r.PromptTokens != 2 {
+				t.Errorf("record %+v", r)
+			}
+			if s := e.Stats(); s.Running != 0 || s.Outcomes[Faulted] != 1 {
+				t.Errorf("stats %+v", s)
+			}
+		})
+	}
+}
+
+func TestFaultWholeReplies(t *testing.T) {
+	for _, test := range []struct {
+		fault  Fault
+		status int // 0: the connection is dropped
+	}{
+		{FaultRateLimit, 429},
+		{FaultRefuse, 0},
+		{FaultStreamError, 500},
+		{FaultStreamErrorDone, 500},
+		{FaultCut, 0},
+		{FaultStall, 200},
+		{FaultSilentEnd, 0},
+	} {
+		t.Run(string(test.fault), func(t *testing.T) {
+			_, url := serve(t, Config{Faults: Faults{StallFor: time.Millisecond}})
+			resp, _, err := tryPost(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":10}`, HeaderFault, string(test.fault))
+			if (err != nil) != (test.status == 0) || (err == nil && resp.StatusCode != test.status) {
+				t.Errorf("reply %+v, error %v", resp, err)
+			}
+		})
+	}
+	_, url := serve(t, Config{})
+	if resp, reply := post(t, url+"/v1/completions", `{}`, HeaderFault, "nonsense"); resp.StatusCode != http.StatusBadRequest || !strings.Contains(reply, "rate-limit") {
+		t.Errorf("unknown fault: %d %s", resp.StatusCode, reply)
+	}
+}
+
+// A stall without an end holds until the client leaves; one with an end shifts what follows.
+func TestFaultStall(t *testing.T) {
+	config := Config{Latency: Latency{Decode: 10 * ms}, Faults: Faults{After: 1, StallFor: time.Second}}
+	virtual(t, config, func(t bubble, e *Engine, c *http.Client) {
+		got, _, err := stream(t.Context(), e, c, ids(0, 2), 3, HeaderFault, string(FaultStall))
+		if err != nil || len(got) != 3 || got[0] != 0 || got[1] != 1010*ms || got[2] != 1020*ms {
+			t.Errorf("arrivals %v, error %v", got, err)
+		}
+	})
+	config.Faults.StallFor = 0
+	virtual(t, config, func(t bubble, e *Engine, c *http.Client) {
+		c.Timeout = time.Hour
+		if _, _, err := stream(t.Context(), e, c, ids(0, 2), 3, HeaderFault, string(FaultStall)); err == nil {
+			t.Error("the stall ended")
+		}
+		synctest.Wait()
+		if r := e.Records()[0]; r.Outcome != ClientGone || r.Fault != FaultStall || r.Ended != time.Hour || r.OutputTokens != 1 {
+			t.Errorf("record %+v", r)
+		}
+	})
+}
+
+// Faults are drawn at their rates, and the same ones with the same seed.
+func TestFaultRates(t *testing.T) {
+	config := Config{Seed: 7, Faults: Faults{Rates: map[Fault]float64{FaultCut: 0.1, FaultRateLimit: 0.25}}}
+	draw := func(c *Config) (names []Fault) {
+		for seq := range uint64(20_000) {
+			kind, _ := c.fault(seq, nil)
+			if kind == nil {
+				names = append(names, "")
+			} else {
+				names = append(names, kind.name)
+			}
+		}
+		return names
+	}
+	count := make(map[Fault]int)
+	first, again := draw(&config), draw(&config)
+	for i, name := range first {
+		count[name]++
+		if again[i] != name {
+			t.Fatalf("request %d met %q and then %q", i, name, again[i])
+		}
+	}
+	for name, want := range map[Fault]float64{FaultCut: 0.1, FaultRateLimit: 0.25, "": 0.65} {
+		if got := float64(count[name]) / 20_000; math.Abs(got-want) > 0.015 { // over four standard deviations
+			t.Errorf("fault %q: share %v, want %v", name, got, want)
+		}
+	}
+	config.Seed = 8
+	same := 0
+	for i, name := range draw(&config) {
+		if name == first[i] {
+			same++
+		}
+	}
+	if same == len(first) {
+		t.Error("another seed drew the same faults")
+	}
+}
+
+func TestFaultPosition(t *testing.T) {
+	for _, test := range []struct{ after, tokens, want int }{
+		{0, 1, 1}, {0, 2, 1}, {0, 3, 1}, {0, 10, 5}, {3, 10, 3}, {10, 10, 10}, {11, 10, 10},
+	} {
+		f := Faults{After: test.after}
+		if got := f.position(test.tokens); got != test.want {
+			t.Errorf("after %d of %d tokens: %d, want %d", test.after, test.tokens, got, test.want)
+		}
+	}
+}
+
+// A fault after the last token comes before the finish reason, with several tokens a chunk too.
+func TestFaultAtTheEnd(t *testing.T) {
+	e, url := serve(t, Config{TokensPerChunk: 4, Faults: Faults{After: 7}})
+	for _, test := range []struct{ maxTokens, want string }{{"7", "7"}, {"20", "7"}, {"3", "3"}} {
+		_, reply, err := tryPost(t, url+"/v1/completions", `{"model":"m","prompt":[1],"stream":true,"max_tokens":`+test.maxTokens+`}`, HeaderFault, string(FaultSilentEnd))
+		if err != nil || strings.Contains(reply, `"finish_reason":"`) {
+			t.Errorf("max_tokens %s: %v, %s", test.maxTokens, err, reply)
+		}
+		if r := lastRecord(t, e); test.want != string(rune('0'+r.OutputTokens)) {
+			t.Errorf("max_tokens %s: %d tokens, want %s", test.maxTokens, r.OutputTokens, test.want)
+		}
+	}
+}

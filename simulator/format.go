@@ -1,0 +1,180 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// format writes replies in OpenAI's shapes: events of a stream, and whole replies.
+type format struct {
+	api             api
+	plan            *plan
+	head            []byte // of every object, up to its choices
+	callID          string
+	promptTokens    int
+	cachedTokens    int
+	includeUsage    bool
+	continuousUsage bool
+}
+
+func newFormat(a api, q *request, p *plan, id uint64, created int64) *format {
+	f := &format{
+		api: a, plan: p, includeUsage: q.includeUsage, continuousUsage: q.continuousUsage,
+		callID: fmt.Sprintf("call_%016x", mix(id)),
+	}
+	prefix, object := "chatcmpl", "chat.completion"
+	if a == completions {
+		prefix, object = "cmpl", "text_completion"
+	}
+	if a == chat && q.facts.Stream {
+		object += ".chunk"
+	}
+	f.head = fmt.Appendf(nil, `{"id":"%s-%016x","object":%q,"created":%d,"model":`, prefix, id, object, created)
+	f.head = appendQuoted(f.head, q.facts.Model)
+	f.head = append(f.head, `,"choices":[`...)
+	return f
+}
+
+// event appends one event of a stream with one choice, given from its delta (or text) to its end.
+func (f *format) event(b []byte, completed int, choice func([]byte) []byte) []byte {
+	b = append(b, "data: "...)
+	b = append(b, f.head...)
+	b = append(b, `{"index":0,`...)
+	b = choice(b)
+	b = append(b, "}]"...)
+	switch {
+	case f.continuousUsage:
+		b = f.usage(b, completed)
+	case f.includeUsage:
+		b = append(b, `,"usage":null`...)
+	}
+	return append(b, "}\n\n"...)
+}
+
+// role appends the event that opens a chat's reply: the role, no content.
+func (f *format) role(b []byte) []byte {
+	return f.event(b, 0, func(b []byte) []byte {
+		return append(b, `"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null`...)
+	})
+}
+
+// call appends the event that opens a tool call: its id and name, no arguments.
+func (f *format) call(b []byte) []byte {
+	return f.event(b, 0, func(b []byte) []byte {
+		b = append(b, `"delta":{"tool_calls":[{"index":0,`...)
+		b = f.callHead(b)
+		return append(b, `""}}]},"logprobs":null,"finish_reason":null`...)
+	})
+}
+
+// callHead appends the members of a tool call up to the value of its arguments.
+func (f *format) callHead(b []byte) []byte {
+	b = append(b, `"id":"`...)
+	b = append(b, f.callID...)
+	b = append(b, `","type":"function","function":{"name":`...)
+	b = appendQuoted(b, f.plan.tool)
+	return append(b, `,"arguments":`...)
+}
+
+// tokens appends the event of the tokens from, inclusive, to to, exclusive.
+func (f *format) tokens(b []byte, from, to int) []byte {
+	return f.event(b, to, func(b []byte) []byte {
+		open, end := `"delta":{"content":"`, `"},"logprobs":null,"finish_reason":null`
+		switch {
+		case f.api == completions:
+			open, end = `"text":"`, `","logprobs":null,"finish_reason":null`
+		case f.plan.tool != "":
+			open, end = `"delta":{"tool_calls":[{"index":0,"function":{"arguments":"`, `"}}]},"logprobs":null,"finish_reason":null`
+		}
+		b = append(b, open...)
+		for i := from; i < to; i++ {
+			b = f.plan.appendToken(b, i)
+		}
+		return append(b, end...)
+	})
+}
+
+// finish appends what follows the last token: the finish reason, the usage where asked for, and the end mark.
+func (f *format) finish(b []byte) []byte {
+	b = f.event(b, f.plan.tokens, func(b []byte) []byte {
+		if f.api == completions {
+			b = append(b, `"text":""`...)
+		} else {
+			b = append(b, `"delta":{}`...)
+		}
+		b = append(b, `,"logprobs":null,"finish_reason":"`...)
+		b = append(b, f.plan.finish...)
+		return append(b, '"')
+	})
+	if f.includeUsage {
+		b = append(b, "data: "...)
+		b = append(b, f.head...)
+		b = append(b, ']')
+		b = f.usage(b, f.plan.tokens)
+		b = append(b, "}\n\n"...)
+	}
+	return f.done(b)
+}
+
+// failure appends an error event.
+func (f *format) failure(b []byte, e *apiError) []byte {
+	b = append(b, "data: "...)
+	b = append(b, e.body()...)
+	return append(b, "\n\n"...)
+}
+
+func (f *format) done(b []byte) []byte { return append(b, "data: [DONE]\n\n"...) }
+
+// whole returns a reply that is not a stream.
+func (f *format) whole() []byte {
+	b := append([]byte(nil), f.head...)
+	b = append(b, `{"index":0,`...)
+	end := `"`
+	switch {
+	case f.api == completions:
+		b = append(b, `"text":"`...)
+	case f.plan.tool != "":
+		b = append(b, `"message":{"role":"assistant","content":null,"tool_calls":[{`...)
+		b = f.callHead(b)
+		b = append(b, '"')
+		end = `"}}]}`
+	default:
+		b = append(b, `"message":{"role":"assistant","content":"`...)
+		end = `"}`
+	}
+	for i := range f.plan.tokens {
+		b = f.plan.appendToken(b, i)
+	}
+	b = append(b, end...)
+	b = append(b, `,"logprobs":null,"finish_reason":"`...)
+	b = append(b, f.plan.finish...)
+	b = append(b, `"}]`...)
+	b = f.usage(b, f.plan.tokens)
+	return append(b, '}')
+}
+
+func (f *format) usage(b []byte, completed int) []byte {
+	b = append(b, `,"usage":{"prompt_tokens":`...)
+	b = strconv.AppendInt(b, int64(f.promptTokens), 10)
+	b = append(b, `,"completion_tokens":`...)
+	b = strconv.AppendInt(b, int64(completed), 10)
+	b = append(b, `,"total_tokens":`...)
+	b = strconv.AppendInt(b, int64(f.promptTokens+completed), 10)
+	b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
+	b = strconv.AppendInt(b, int64(f.cachedTokens), 10)
+	return append(b, "}}"...)
+}
+
+// appendQuoted appends a JSON string. The texts come from valid JSON, so quoting cannot fail.
+func appendQuoted(b []byte, s string) []byte {
+	quoted, err := jsontext.AppendQuote(b, s)
+	if err != nil {
+		return append(b, `""`...)
+	}
+	return quoted
+}

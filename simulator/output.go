@@ -1,0 +1,67 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import "net/http"
+
+// plan is what a reply will be, decided before its first token from seed, prompt and request alone.
+type plan struct {
+	tokens int
+	finish string // finish_reason
+	tool   string // the function to call; empty: a text
+	key    uint64 // of the words
+}
+
+// The finish reasons.
+const (
+	finishLength    = "length"
+	finishStop      = "stop"
+	finishToolCalls = "tool_calls"
+)
+
+// plan decides length, finish reason and kind of the reply to a prompt.
+func (c *Config) plan(q *request, promptHash uint64, header http.Header) plan {
+	key := mix(promptHash ^ mix(c.Seed))
+	f := &q.facts
+	p := plan{tokens: f.MaxTokens, finish: finishLength, key: key}
+	if f.MaxTokens == Absent {
+		p.tokens, p.finish = max(c.DefaultMaxTokens, f.MinTokens), finishStop
+	}
+	if !f.IgnoreEOS && uniform(mix(key+1)) < c.EarlyStop {
+		least := max(1, f.MinTokens)
+		if n := least + int(uniform(mix(key+2))*float64(p.tokens-least+1)); n < p.tokens {
+			p.tokens, p.finish = n, finishStop
+		}
+	}
+	asked := header.Get(HeaderToolCalls) == "1" || uniform(mix(key+3)) < c.ToolCalls
+	if len(q.toolNames) > 0 && asked && !q.toolChoiceNone {
+		p.tool, p.finish = q.toolNames[mix(key+4)%uint64(len(q.toolNames))], finishToolCalls
+	}
+	return p
+}
+
+// appendToken appends the text of token i as it stands inside a JSON string: a word, with a space before
+// all but the first. Those of a tool call join to the JSON object {"text":"word word …"}.
+func (p *plan) appendToken(b []byte, i int) []byte {
+	switch {
+	case i > 0:
+		b = append(b, ' ')
+	case p.tool != "":
+		b = append(b, `{\"text\":\"`...)
+	}
+	b = append(b, replyWords[mix(p.key^uint64(i))%uint64(len(replyWords))]...) //nolint:gosec // i is never negative
+	if p.tool != "" && i == p.tokens-1 {
+		b = append(b, `\"}`...)
+	}
+	return b
+}
+
+// replyWords are the words of all replies.
+var replyWords = [...]string{
+	"moon", "tide", "sand", "wind", "rain", "leaf", "root", "seed", "bark", "pine", "fern", "moss", "rock", "clay", "lake",
+	"pond", "reef", "wave", "surf", "gull", "crab", "fish", "seal", "boat", "sail", "mast", "rope", "knot", "port", "dock",
+	"town", "road", "path", "gate", "wall", "roof", "door", "lamp", "bell", "book", "page", "word", "line", "song", "drum",
+	"harp", "coin", "ring", "gold", "iron", "salt", "milk", "corn", "rice", "plum", "pear", "rose", "lily", "star", "dawn",
+	"dusk", "noon", "year", "week",
+}

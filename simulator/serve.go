@@ -1,0 +1,384 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// HeaderSeq is the reply header with the request's [Record].Seq.
+const HeaderSeq = "X-Simulator-Seq"
+
+// exchange is one request on its way through the engine.
+type exchange struct {
+	engine *Engine
+	api    api
+	w      http.ResponseWriter
+	r      *http.Request
+	rc     *http.ResponseController
+	rec    *Record
+	fault  *faultKind // nil: none
+	pacer  pacer
+	plan   plan
+	format *format
+	stream bool
+	opened bool     // the reply's headers have gone out
+	met    bool     // the fault has taken effect
+	buf    []byte   // of the event under way
+	wanted []uint64 // ids of the prompt's full blocks
+	// planned is the instant of the token before, by the latency model.
+	planned time.Duration
+}
+
+// generate serves a generation endpoint and records it, however it ends.
+func (e *Engine) generate(a api, w http.ResponseWriter, r *http.Request) {
+	headers := e.now()
+	conn := connOf(r.Context())
+	rec := &Record{
+		Seq: e.seq.Add(1), Conn: conn.number, Path: r.URL.Path, Proto: r.Proto, Header: e.wantedHeaders(r.Header),
+		Authorized: r.Header.Get("Authorization") != "", Time: e.start.Add(headers),
+		ConnAccepted: conn.accepted, Headers: headers, BodyRead: Never, Admitted: Never, PrefillDone: Never, Ended: Never,
+		Request: Facts{MaxTokens: Absent, MinTokens: Absent},
+	}
+	x := &exchange{engine: e, api: a, w: w, r: r, rc: http.NewResponseController(w), rec: rec}
+	w.Header().Set(HeaderSeq, strconv.FormatUint(rec.Seq, 10))
+
+	ctx, cancel := context.WithCancel(r.Context())
+	x.pacer = pacer{ctx: ctx, now: e.now}
+	unblocked := make(chan struct{})
+	stop := context.AfterFunc(e.closing, func() {
+		defer close(unblocked)
+		cancel()
+		// A handler that blocks in a read or a write does not see the context. Without deadlines it cannot block.
+		_ = x.rc.SetReadDeadline(time.Now())
+		_ = x.rc.SetWriteDeadline(time.Now())
+	})
+	err := x.serve()
+	if !stop() {
+		<-unblocked // it must not touch the connection once the handler has returned
+	}
+	cancel()
+	x.pacer.stop()
+	x.end(err)
+	e.log.add(rec)
+	e.metric.observe(rec)
+	e.count.add(rec)
+	if errors.Is(err, errAbort) {
+		panic(http.ErrAbortHandler) // net/http's way to drop a connection
+	}
+}
+
+func (e *Engine) wantedHeaders(h http.Header) Header {
+	kept := make(Header)
+	for _, name := range e.config.Record.Headers {
+		if v := h.Values(name); len(v) > 0 {
+			kept[name] = v
+		}
+	}
+	return kept
+}
+
+// serve does the work in the order of the latency model. Its error says why the reply is not complete.
+func (x *exchange) serve() error {
+	e := x.engine
+	if err := x.read(); err != nil {
+		return err
+	}
+	if x.fault != nil && x.fault.refuse != nil {
+		x.met = true
+		if refusal := x.fault.refuse(&e.config.Faults); refusal != nil {
+			return refusal
+		}
+		return errAbort
+	}
+	if x.stream && x.api == chat && e.config.RoleChunk == RoleImmediately {
+		x.buf = x.format.role(x.buf[:0])
+		if err := x.write(0); err != nil {
+			return err
+		}
+	}
+	admitted, err := e.queue.acquire(x.pacer.ctx, e.now)
+	if err != nil {
+		if errors.Is(err, errFull) {
+			return &apiError{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "queue_full", message: "too many requests wait already"}
+		}
+		return err
+	}
+	// The place is free from now, not from the planned end: a client that reads slowly delays the writes, and
+	// the next request must not start in the past.
+	defer func() { e.queue.release(e.now()) }()
+	x.rec.Admitted = e.now()
+	if err := x.prefill(admitted); err != nil {
+		return err
+	}
+	e.decoding.Add(1)
+	defer e.decoding.Add(-1)
+	if err := x.decode(); err != nil {
+		return err
+	}
+	if x.stream {
+		x.buf = x.format.finish(x.buf[:0])
+	} else {
+		x.buf = x.format.whole()
+	}
+	tokens := 0
+	if !x.stream {
+		tokens = x.plan.tokens
+	}
+	if err := x.write(tokens); err != nil {
+		return err
+	}
+	x.rec.FinishReason = x.plan.finish
+	return nil
+}
+
+// read takes the body in and prepares everything that follows from it. The body itself is given back.
+func (x *exchange) read() error {
+	e := x.engine
+	buf := bodies.Get().(*[]byte)
+	body, err := e.readBody(x.w, x.r, x.rc, (*buf)[:0])
+	defer func() {
+		if cap(body) <= maxPooledBody {
+			*buf = body
+			bodies.Put(buf)
+		}
+	}()
+	x.rec.BytesIn = int64(len(body))
+	if err != nil {
+		return err
+	}
+	x.rec.BodyRead = e.now()
+	if e.config.Record.Bodies {
+		x.rec.Body = append([]byte(nil), body...)
+	}
+	fault, refusal := e.config.fault(x.rec.Seq, x.r.Header)
+	if refusal != nil {
+		return refusal
+	}
+	if fault != nil {
+		x.fault, x.rec.Fault = fault, fault.name
+	}
+	q, refusal := parseRequest(x.api, body)
+	if q != nil {
+		defer func() {
+			x.rec.Request = q.facts
+			x.rec.Request.Model = cut(q.facts.Model, maxName)
+		}()
+	}
+	if refusal != nil {
+		return refusal
+	}
+	return x.prepare(q)
+}
+
+// prepare tokenises the prompt and plans the reply.
+func (x *exchange) prepare(q *request) error {
+	c := &x.engine.config
+	if !x.engine.serves(q.facts.Model) {
+		return &apiError{status: http.StatusNotFound, kind: "invalid_request_error", param: "model", code: "model_not_found", message: "this model is not served: see /v1/models"}
+	}
+	chain := newChain(c.Cache.BlockSize)
+	if refusal := q.render(x.api, chain, *c.Template); refusal != nil {
+		return refusal
+	}
+	hash := chain.sum()
+	x.rec.PromptTokens, x.rec.PromptHash = chain.tokens, Hash(hash)
+	x.wanted = chain.blocks
+	salted(x.wanted, q.facts.Model, q.cacheSalt)
+	if c.Record.Blocks {
+		x.rec.Blocks = make([]Hash, len(x.wanted))
+		for i, id := range x.wanted {
+			x.rec.Blocks[i] = Hash(id)
+		}
+	}
+	x.plan = c.plan(q, hash, x.r.Header)
+	asked := max(q.facts.MaxTokens, x.plan.tokens)
+	if limit := c.MaxModelLen; limit > 0 && chain.tokens+asked > limit {
+		refusal := badRequest("messages", "the context length is %d tokens: the prompt has %d and the reply asks for %d", limit, chain.tokens, asked)
+		refusal.code = "context_length_exceeded"
+		return refusal
+	}
+	x.stream = q.facts.Stream
+	x.format = newFormat(x.api, q, &x.plan, mix(c.Seed^x.rec.Seq<<1), x.rec.Time.Unix())
+	x.format.promptTokens = chain.tokens
+	return nil
+}
+
+// prefill looks the prompt up in the cache and waits until its first token is due.
+func (x *exchange) prefill(admitted time.Duration) error {
+	e := x.engine
+	x.rec.CachedTokens = x.lookup()
+	x.format.cachedTokens = x.rec.CachedTokens
+	start := admitted
+	if e.config.Latency.SerialPrefill {
+		free, err := e.lane.acquire(x.pacer.ctx, e.now)
+		if err != nil {
+			return err
+		}
+		// A lane that was handed over is free from the planned end of the prefill before it: no drift.
+		start = max(start, free)
+	}
+	x.planned = start + e.config.Latency.prefill(x.rec.PromptTokens-x.rec.CachedTokens)
+	err := x.pacer.until(x.planned)
+	if e.config.Latency.SerialPrefill {
+		if err != nil {
+			e.lane.release(e.now())
+		} else {
+			e.lane.release(x.planned)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	x.rec.PrefillDone = e.now()
+	if c := &e.config.Cache; c.CommitAfterPrefill && !c.Disabled {
+		e.cache.commit(x.wanted)
+	}
+	return nil
+}
+
+// lookup returns the number of prompt tokens that the cache serves.
+func (x *exchange) lookup() int {
+	c := &x.engine.config.Cache
+	var k int
+	switch {
+	case c.Disabled:
+	case c.CommitAfterPrefill:
+		k = x.engine.cache.lookup(x.wanted)
+	default:
+		k = x.engine.cache.admit(x.wanted)
+	}
+	if c.RecomputeLast {
+		k = min(k, (x.rec.PromptTokens-1)/c.BlockSize)
+	}
+	return k * c.BlockSize
+}
+
+// decode makes the tokens one chunk after the other, each at its planned instant.
+func (x *exchange) decode() error {
+	e := x.engine
+	breakAt := -1
+	if x.fault != nil {
+		breakAt = e.config.Faults.position(x.plan.tokens)
+	}
+	if x.stream && !e.config.Record.NoWrites {
+		x.rec.Writes = slices.Grow(x.rec.Writes, x.chunks()+1) // and the finish
+	}
+	for from, to := 0, 1; from < x.plan.tokens; from, to = to, min(to+e.config.TokensPerChunk, x.plan.tokens) {
+		if from == breakAt {
+			if err := x.meetFault(); err != nil {
+				return err
+			}
+		}
+		if from < breakAt {
+			to = min(to, breakAt) // a stream breaks after exactly that many tokens
+		}
+		if from > 0 { // the first token came with the prefill
+			x.planned += time.Duration(to-from) * e.config.Latency.step(int(e.decoding.Load()))
+		}
+		if err := x.pacer.until(x.planned); err != nil {
+			return err
+		}
+		if err := x.emit(from, to); err != nil {
+			return err
+		}
+	}
+	if breakAt == x.plan.tokens {
+		return x.meetFault()
+	}
+	return nil
+}
+
+// chunks returns the number of chunks of the planned reply, at most what is worth reserving.
+func (x *exchange) chunks() int {
+	k := x.engine.config.TokensPerChunk
+	return min(1+(x.plan.tokens-1+k-1)/k, maxReserved)
+}
+
+const maxReserved = 4096 // writes
+
+func (x *exchange) meetFault() error {
+	x.met = true
+	return x.fault.mid(x)
+}
+
+// emit writes one chunk of tokens, or, when the reply is not a stream, counts them.
+func (x *exchange) emit(from, to int) error {
+	if x.stream {
+		x.buf = x.buf[:0]
+		if from == 0 {
+			if x.api == chat && !x.opened {
+				x.buf = x.format.role(x.buf)
+			}
+			if x.plan.tool != "" {
+				x.buf = x.format.call(x.buf)
+			}
+		}
+		x.buf = x.format.tokens(x.buf, from, to)
+		if err := x.write(to - from); err != nil {
+			return err
+		}
+	}
+	x.rec.OutputTokens = to
+	return nil
+}
+
+// write sends what is in the buffer. The stamp is taken just before, so it is never later than the bytes.
+func (x *exchange) write(tokens int) error {
+	if !x.opened {
+		x.opened = true
+		x.rec.Status = http.StatusOK
+		h := x.w.Header()
+		if x.stream {
+			h.Set("Content-Type", "text/event-stream; charset=utf-8")
+			h.Set("Cache-Control", "no-cache")
+		} else {
+			h.Set("Content-Type", "application/json")
+			h.Set("Content-Length", strconv.Itoa(len(x.buf)))
+		}
+	}
+	if !x.engine.config.Record.NoWrites {
+		x.rec.Writes = append(x.rec.Writes, Write{At: x.engine.now(), Tokens: tokens})
+	}
+	n, err := x.w.Write(x.buf)
+	x.rec.BytesOut += int64(n)
+	if err != nil {
+		return err
+	}
+	return x.rc.Flush()
+}
+
+// end writes what the reply still needs and completes the record.
+func (x *exchange) end(err error) {
+	rec := x.rec
+	var refusal *apiError
+	switch {
+	case err == nil:
+		rec.Outcome = Finished
+	case errors.As(err, &refusal):
+		rec.Outcome = Rejected
+		rec.Error = refusal.message
+		if x.opened { // only a role has gone out: the queue was full
+			x.buf = x.format.failure(x.buf[:0], refusal)
+			_ = x.write(0) // the outcome is the same if the client has gone
+		} else {
+			rec.Status = refusal.status
+			rec.BytesOut += int64(refusal.write(x.w))
+		}
+	case errors.Is(err, errAbort), errors.Is(err, errBroken): // by a fault
+	case x.engine.closing.Err() != nil:
+		rec.Outcome = Closed
+	default:
+		rec.Outcome = ClientGone
+	}
+	if x.met && rec.Outcome != ClientGone && rec.Outcome != Closed {
+		rec.Outcome = Faulted
+	}
+	rec.Ended = x.engine.now()
+}

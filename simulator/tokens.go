@@ -1,0 +1,85 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// chain turns a stream of tokens into block ids: the running XXH64 after each full block.
+type chain struct {
+	size   int // bytes of a full block: 8 for each token
+	tokens int
+	open   []byte // tokens of the block under way, little-endian
+	digest *xxhash.Digest
+	blocks []uint64
+}
+
+func newChain(blockSize int) *chain {
+	return &chain{size: 8 * blockSize, open: make([]byte, 0, 8*min(blockSize, DefaultBlockSize)), digest: xxhash.New()}
+}
+
+// add appends one token.
+func (c *chain) add(token uint64) {
+	c.open = binary.LittleEndian.AppendUint64(c.open, token)
+	c.tokens++
+	if len(c.open) == c.size {
+		_, _ = c.digest.Write(c.open) // never fails
+		c.blocks = append(c.blocks, c.digest.Sum64())
+		c.open = c.open[:0]
+	}
+}
+
+// words appends the tokens of a text: its words, split at ASCII white space.
+func (c *chain) words(text []byte) {
+	for i := 0; i < len(text); {
+		if isSpace(text[i]) {
+			i++
+			continue
+		}
+		start := i
+		for i < len(text) && !isSpace(text[i]) {
+			i++
+		}
+		c.add(xxhash.Sum64(text[start:i]))
+	}
+}
+
+func isSpace(b byte) bool { return b == ' ' || b-'\t' < 5 } // \t \n \v \f \r
+
+// special appends n template tokens that stand for a label, such as a role's header.
+func (c *chain) special(label string, n int) {
+	h := xxhash.Sum64String("\x00" + label) // no word holds a zero byte and a label
+	for i := range n {
+		c.add(mix(h + uint64(i)))
+	}
+}
+
+// sum returns the digest of all tokens and ends the chain.
+func (c *chain) sum() uint64 {
+	_, _ = c.digest.Write(c.open)
+	return c.digest.Sum64()
+}
+
+// salted mixes model and cache salt into block ids, in place: prompts of different models or salts share nothing.
+// It comes after the chain because both may follow the prompt in the request.
+func salted(blocks []uint64, model, salt string) {
+	s := mix(xxhash.Sum64String(model)) ^ xxhash.Sum64String(salt)
+	for i := range blocks {
+		blocks[i] = mix(blocks[i] ^ s)
+	}
+}
+
+// mix is the finaliser of SplitMix64, a bijection in which every input bit reaches every output bit.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// uniform turns a mixed value into a number in [0, 1).
+func uniform(x uint64) float64 { return float64(x>>11) / (1 << 53) }
