@@ -1,0 +1,232 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/observe"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/agent/telemetry"
+)
+
+// conclude closes the books: the pipeline is flushed, the figures are taken, the run is judged and reported. It
+// works on a cancelled ctx too, within its own time.
+func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) *report.Report {
+	r.over = true
+	machine := r.watch.Stop()
+	end := r.clk.Now()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer cancel()
+	loss, err := r.tel.Shutdown(flush)
+	if err != nil && loss.FirstError == "" {
+		loss.FirstError = err.Error()
+	}
+
+	figures := r.recorder.agg.Figures()
+	rep := report.New(figures)
+	rep.Run = r.describe(ctx, end)
+	rep.Trace = r.describeTrace(stats)
+	rep.Schedule = r.describeSchedule()
+	rep.Machine = describeMachine(machine, stats)
+	if figures.Chunks.KernelStamps > 0 { // only they count on the wall clock
+		step := millis(r.client.ClockStep())
+		rep.Machine.ClockStep = &step
+	}
+	rep.Telemetry = describeTelemetry(r.tel != nil, loss)
+	r.warnAtEnd(figures, stats, loss)
+	rep.Verdict = judge.Judge(r.facts(rep, machine, stats))
+	if r.recorder.file != nil {
+		if err := r.recorder.file.Close(); err != nil {
+			r.warn("%v", err)
+		}
+		if n := r.recorder.file.Disordered(); n > 0 {
+			r.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
+		}
+	}
+	rep.Warnings = r.warnings
+	if r.cfg.Out != "" {
+		if err := rep.WriteFiles(r.cfg.Out); err != nil {
+			r.warn("%v", err)
+			rep.Warnings = r.warnings
+		}
+	}
+	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
+		Interrupted: ctx.Err() != nil,
+		InputError:  runErr != nil,
+		GoalsMissed: r.goalsMissed(figures),
+		Strict:      r.cfg.StrictVerdict,
+	})
+	return rep
+}
+
+func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
+	target := r.cfg.Target.URL
+	if u, err := url.Parse(target); err == nil {
+		target = u.Host
+	}
+	return report.Run{
+		ID: r.cfg.RunID, Tool: "moonloop", Version: r.cfg.Tool, Command: strings.Join(r.cfg.Command, " "),
+		Target: target, Endpoint: string(r.opt.Endpoint), Model: r.opt.Model, Streaming: r.opt.Stream,
+		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
+		Start: r.clk.Wall(r.zero), End: r.clk.Wall(end), Interrupted: ctx.Err() != nil,
+	}
+}
+
+func (r *run) describeTrace(stats schedule.Stats) report.Trace {
+	info, counts := r.stream.Info(), r.stream.Counts()
+	t := report.Trace{
+		Name: r.cfg.Trace.Name, Rows: stats.Fired + stats.Skipped, BlockSize: r.cfg.Trace.BlockSize,
+		SessionMode: info.Sessions.String(), Unit: "ms", Filtered: make(map[string]int64),
+	}
+	if r.cfg.Trace.Unit != 0 {
+		t.Unit = map[time.Duration]string{time.Second: "s", time.Microsecond: "us"}[r.cfg.Trace.Unit]
+	}
+	if info.Grid.Coarse {
+		t.Grid = info.Grid.Quantum
+	}
+	for why, n := range map[string]int64{
+		"window": counts.OutsideWindow, "max_requests": counts.PastLimit, "shard": counts.OtherShards,
+	} {
+		if n > 0 {
+			t.Filtered[why] = n
+		}
+	}
+	if meta := r.trace.Meta(); meta != nil {
+		t.SeqDigest, t.TreeDigest, t.ArrivalDigest = meta.Digests.Seq, meta.Digests.Tree, meta.Digests.Arrival
+	}
+	return t
+}
+
+func (r *run) describeSchedule() report.Schedule {
+	s := r.cfg.Schedule
+	d := report.Schedule{Mode: "timestamps", Speedup: s.Speedup, Concurrency: s.Concurrency, Warmup: s.Warmup, Seed: r.cfg.Prompt.Seed}
+	if !r.stream.Info().Timed {
+		d.Mode, d.Speedup, d.Concurrency = "closed_loop", 0, max(1, s.Concurrency)
+	}
+	if s.Spread != load.SpreadNone {
+		d.Spread = s.Spread.String()
+	}
+	if n := r.cfg.Trace.Shards; n > 0 {
+		d.Shard = fmt.Sprintf("%d/%d", r.cfg.Trace.Shard, n)
+	}
+	return d
+}
+
+func describeMachine(m observe.Machine, stats schedule.Stats) report.Machine {
+	d := report.Machine{
+		Elapsed: millis(m.Elapsed), Hiccups: m.Hiccups, HiccupTime: millis(m.HiccupTime), HiccupMax: millis(m.HiccupMax),
+		GCPauses: m.GCPauses, GCPauseMax: millis(m.GCPauseMax), GCPauseTime: millis(m.GCPauseTime), MaxRSS: m.MaxRSS, ReaderStalls: stats.Stalls,
+	}
+	if m.CPUKnown {
+		d.CPUShare = &m.CPUShare
+	}
+	if m.ThrottleKnown {
+		t := millis(m.Throttled)
+		d.Throttled = &t
+	}
+	return d
+}
+
+func describeTelemetry(on bool, loss telemetry.Loss) report.Telemetry {
+	return report.Telemetry{
+		Enabled: on, SpansEnded: loss.Ended, SpansAccepted: loss.Accepted, SpansLost: loss.Lost,
+		SpansSampled: loss.SampledOut, EventsDropped: loss.EventsDropped,
+		MetricExports: loss.MetricExports, MetricExportsFailed: loss.MetricFailures,
+	}
+}
+
+// facts gathers what the verdict depends on.
+func (r *run) facts(rep *report.Report, m observe.Machine, stats schedule.Stats) judge.Facts {
+	f := rep.Figures()
+	facts := judge.FromFigures(f)
+	facts.Rows = stats.Fired + stats.Skipped
+	facts.Records = f.Rows.Total
+	facts.LookAheadStalls = judge.Know(float64(stats.Stalls))
+	facts.HiccupShare = judge.KnowIf(m.HiccupShare(), m.Elapsed > 0)
+	facts.CPUShare = judge.KnowIf(m.CPUShare, m.CPUKnown)
+	facts.GCPauseMax = judge.Millis(m.GCPauseMax)
+	if m.Elapsed > 0 {
+		facts.GCPauseShare = judge.Know(float64(m.GCPauseTime) / float64(m.Elapsed))
+		facts.ThrottledShare = judge.KnowIf(float64(m.Throttled)/float64(m.Elapsed), m.ThrottleKnown)
+	}
+	if step := rep.Machine.ClockStep; step != nil {
+		facts.ClockStep = judge.Know(max(*step, -*step))
+	}
+	if t := rep.Telemetry; t.Enabled {
+		if t.SpansEnded > 0 {
+			facts.SpansLost = judge.Know(float64(t.Lost()) / float64(t.SpansEnded))
+		}
+		facts.MetricExportsFailed = judge.Know(float64(t.MetricExportsFailed))
+	}
+	return facts
+}
+
+// warnAtEnd says what only the end of a run shows.
+func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry.Loss) {
+	for _, n := range r.trace.Notices() {
+		r.warn("%s", n.Text)
+	}
+	if n := r.stream.Counts().Unpredicted; n > 0 {
+		r.warn("cache hits of %d rows could not be predicted: their ids are too many and in no order", n)
+	}
+	if stats.SessionsEvicted > 0 {
+		r.warn("%d idle sessions were closed to make room; turns that came for one later began a new one", stats.SessionsEvicted)
+	}
+	if f.Tokens.TooShort > 0 {
+		r.warn("%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)", f.Tokens.TooShort)
+	}
+	if !loss.Complete() || loss.MetricFailures > 0 {
+		r.warn("the run's telemetry is incomplete: %s", incomplete(loss))
+	}
+}
+
+// incomplete says what of a run's telemetry did not arrive, and why as far as it is known.
+func incomplete(loss telemetry.Loss) string {
+	var parts []string
+	add := func(n int64, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(loss.Lost)) {
+		add(loss.Lost[why], "spans lost ("+why+")")
+	}
+	add(loss.Unended, "spans never ended")
+	add(loss.SampledOut, "spans dropped by the sampler")
+	add(loss.EventsDropped, "token events cut off by a limit")
+	add(loss.AttributesDropped, "attributes cut off by a limit")
+	add(loss.MetricFailures, "failed exports of metrics")
+	text := strings.Join(parts, ", ")
+	if loss.FirstError != "" {
+		text += "; first error: " + loss.FirstError
+	}
+	return text
+}
+
+// goalsMissed reports whether the engine failed what was asked of it.
+func (r *run) goalsMissed(f *measure.Figures) bool {
+	tried := f.Rows.Served + f.Rows.Failed
+	if limit := r.cfg.MaxErrorRate; limit > 0 && float64(f.Rows.Failed) > limit*float64(tried) {
+		return true
+	}
+	if goal := r.cfg.GoodputGoal; goal > 0 {
+		good, ok := f.Stat(measure.GoodFraction)
+		return !ok || good.Avg < goal
+	}
+	return false
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,38 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+// The exit codes of a replay. Of several that apply the first of this order counts: interrupted, input, invalid,
+// goals missed, ok. So a code of 1 says that the measurement stands and the engine missed its goals, and a
+// code of 3 that nothing can be said about goals.
+const (
+	ExitOK          = 0
+	ExitGoals       = 1   // goals missed: goodput below its goal, or errors above their limit
+	ExitInput       = 2   // wrong usage, unreadable or refused input
+	ExitInvalid     = 3   // the verdict is invalid, or degraded under --strict-verdict
+	ExitInterrupted = 130 // stopped by a signal
+)
+
+// Ending is what decides the exit code beside the verdict.
+type Ending struct {
+	Interrupted bool // stopped by a signal before its end
+	InputError  bool // ended by wrong usage or input
+	GoalsMissed bool
+	Strict      bool // a degraded run counts as invalid
+}
+
+// ExitCode returns the exit code of a run.
+func ExitCode(c Class, e Ending) int {
+	switch {
+	case e.Interrupted:
+		return ExitInterrupted
+	case e.InputError:
+		return ExitInput
+	case c == Invalid, c == Degraded && e.Strict:
+		return ExitInvalid
+	case e.GoalsMissed:
+		return ExitGoals
+	}
+	return ExitOK
+}

@@ -1,0 +1,70 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"math"
+	"time"
+)
+
+// Fact is a value that may be unknown. The zero Fact is unknown.
+type Fact struct {
+	V     float64
+	Known bool
+}
+
+// Know returns a known value. NaN is unknown; a negative value is 0, because every fact is a distance from good.
+func Know(v float64) Fact {
+	if math.IsNaN(v) {
+		return Fact{}
+	}
+	return Fact{max(0, min(v, math.MaxFloat64)), true} // JSON has no infinity
+}
+
+// KnowIf returns the value where ok holds, else an unknown one: for functions that return both.
+func KnowIf(v float64, ok bool) Fact {
+	if !ok {
+		return Fact{}
+	}
+	return Know(v)
+}
+
+// Millis returns a known duration in the unit of the facts, ms.
+func Millis(d time.Duration) Fact { return Know(float64(d) / float64(time.Millisecond)) }
+
+// Facts is everything about a run that its verdict depends on. What is left out is unknown and judged neither way.
+// Durations are in ms, shares from 0 to 1.
+type Facts struct {
+	Served  int64 // rows served, warm-up left out
+	Rows    int64 // rows that the run took from the trace
+	Records int64 // records that came back
+
+	// LatenessP50, P99 and Max are of the lateness that the machine's hiccups do not explain.
+	LatenessP50, LatenessP99, LatenessMax Fact
+	// LatenessExplained is what the hiccups explain of the 99th percentile: the whole lateness's less LatenessP99.
+	LatenessExplained Fact
+	Drift             Fact // growth of lateness in µs per second of run, beyond doubt (measure.Drift.Sure)
+	HiccupShare       Fact // time in hiccups ÷ time of the run
+	WireLagP99        Fact
+	CapWaitShare      Fact // requests that waited for the concurrency cap for more than 1 ms ÷ requests
+	LookAheadStalls   Fact // number of times at which the schedule had to wait for the trace to be read
+
+	CoalescedShare Fact // gaps between chunks that came in one read although sent apart ÷ gaps
+	UnstampedShare Fact // streams whose chunks the kernel did not stamp ÷ streams
+	ClockStep      Fact // change of the wall clock against the monotonic clock over the run; matters to kernel stamps
+
+	CPUShare       Fact // own CPU time ÷ (time × processors)
+	GCPauseMax     Fact
+	GCPauseShare   Fact // time in pauses ÷ time
+	ThrottledShare Fact // time in which a cgroup's quota held the process back ÷ time
+
+	PromptDifferent Fact // served rows whose prompt tokens differ from the row ÷ those where the server said
+	PromptUnknown   Fact // served rows where it did not say ÷ served rows
+	OutputShort     Fact // served rows with fewer output tokens than asked ÷ served rows
+	EstimatedTokens Fact // served rows whose output tokens are counted in chunks ÷ served rows
+	RetriedShare    Fact // rows that took more than one attempt ÷ rows sent
+
+	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
+	MetricExportsFailed Fact // number of metric exports that failed
+}

@@ -1,0 +1,45 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/agent/measure"
+)
+
+// FromFigures fills in what the figures know: everything but Rows, LookAheadStalls, HiccupShare, ClockStep, the
+// process's own consumption and the telemetry.
+func FromFigures(f *measure.Figures) Facts {
+	late, scheduled := f.Stat(measure.Lateness)
+	own, _ := f.Stat(measure.LatenessUnexplained)
+	wire, sent := f.Stat(measure.WireLag)
+	share := func(part, whole int64) Fact { return KnowIf(float64(part)/float64(whole), whole > 0) }
+	return Facts{
+		Served:  f.Rows.Served,
+		Records: f.Rows.Total,
+
+		LatenessP50:       KnowIf(own.P50, scheduled),
+		LatenessP99:       KnowIf(own.P99, scheduled),
+		LatenessMax:       KnowIf(own.Max, scheduled),
+		LatenessExplained: KnowIf(late.P99-own.P99, scheduled),
+		Drift:             KnowIf(f.Schedule.Drift.Sure(), scheduled),
+		WireLagP99:        KnowIf(wire.P99, sent),
+		CapWaitShare:      KnowIf(f.Schedule.CapWaitShare()),
+
+		CoalescedShare: KnowIf(f.Chunks.CoalescedShare()),
+		UnstampedShare: share(f.Chunks.Streams-f.Chunks.KernelStamps, f.Chunks.Streams),
+
+		PromptDifferent: KnowIf(f.Tokens.Prompt.DifferentShare()),
+		PromptUnknown:   KnowIf(f.Tokens.Prompt.UnknownShare()),
+		OutputShort:     share(f.Tokens.OutputShort, f.Rows.Served),
+		EstimatedTokens: share(f.Tokens.Estimated, f.Rows.Served),
+		RetriedShare:    share(f.Rows.Retried, f.Schedule.Dispatched),
+	}
+}
+
+// Share is part ÷ whole of two durations, unknown where the whole is 0.
+func Share(part, whole time.Duration) Fact {
+	return KnowIf(float64(part)/float64(whole), whole > 0)
+}

@@ -1,0 +1,144 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package judge says whether the figures of a run can be believed.
+//
+// It does not say whether the engine was good: that is what goals are for. It says whether the client, the machine
+// under it and the telemetry behind it did what the trace asked, so that the figures are the engine's.
+//
+// # The table
+//
+// Each metric is valid up to the first bound, invalid above the second, degraded between; the worst class is the
+// run's. A metric that is unknown changes nothing and is listed. Lateness is judged by the part that hiccups of the
+// machine, measured in the same run, do not explain; hiccups are judged by their own share of the time. The last column
+// says why the bounds are where they are; they are fixed, because a verdict under other bounds is that of a
+// different run.
+//
+//	metric                   valid ≤     invalid >   because
+//	no_request_served        0           0           a run without a served request has no figures
+//	records_missing          0 rows      0 rows      every row ends as exactly one record; anything else is a defect of the tool
+//	lateness_p50             1 ms        10 ms       a timer on an idle machine is good for 0.1 ms; past 10 ms bursts have another shape
+//	lateness_p99             10 ms       250 ms      10 ms is a scheduling quantum of a busy machine; 250 ms is as long as a good time to first token
+//	lateness_max             100 ms      2000 ms     one straggler does not spoil a run; 2 s means that the client stood still
+//	lateness_explained       always      never       a note: the machine was held up, not the tool
+//	lateness_drift           100 µs/s    1000 µs/s   100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s
+//	hiccup_share             10 %        50 %        below 10 % nine requests in ten meet none; above 50 % the client's instants are chance
+//	wire_lag_p99             20 ms       2000 ms     20 ms is a handshake or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
+//	cap_wait_share           1 %         never       a cap is asked for, so it never makes a run invalid, but the arrivals are no longer the trace's
+//	lookahead_stalls         0           never       what it did to the instants is in the lateness
+//	coalesced_share          1 %         20 %        above 1 % the low percentiles of the gaps are not the engine's, above 20 % the gaps are not
+//	unstamped_share          100 %       never       a note: such gaps are good to about 1 ms on a machine with idle time
+//	clock_step               1 ms        50 ms       1 ms is a clock that is being slewed over a short run; 50 ms bends a time to first token
+//	cpu_share                70 %        95 %        above 70 % reads begin to batch, above 95 % the client is the bottleneck
+//	gc_pause_max             10 ms       250 ms      the bounds of lateness_p99: a pause delays whatever falls into it
+//	gc_pause_share           1 %         10 %        1 % touches one request in a hundred
+//	throttled_share          1 %         25 %        as hiccup_share, but stricter, because it can be cured
+//	prompt_tokens_different  0.1 %       5 %         with token ids or after calibration none differs; above 5 % it is another workload
+//	prompt_tokens_unknown    100 %       never       a note: unknown is not wrong
+//	output_tokens_short      1 %         never       an engine without ignore_eos cannot do better, so the run is labelled and not refused
+//	output_tokens_estimated  1 %         never       a chunk may hold several tokens, so throughputs and per-token latencies are estimates
+//	retried_share            0.1 %       5 %         retries are off by default and out of the latencies
+//	spans_lost               0 %         never       a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
+//	metric_exports_failed    0           never       cumulative metrics catch up with the next export; the report does not depend on them
+package judge
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Class is how far a run can be believed.
+type Class uint8
+
+// The classes, from good to bad.
+const (
+	Valid    Class = iota // the figures are the engine's
+	Degraded              // usable, with the reasons beside them
+	Invalid               // not a measurement of what was asked
+)
+
+var classNames = [...]string{"valid", "degraded", "invalid"}
+
+// String returns the class in lower case.
+func (c Class) String() string { return classNames[c] }
+
+// MarshalText writes the class as String does.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (c *Class) UnmarshalText(text []byte) error {
+	for i, name := range classNames {
+		if name == string(text) {
+			*c = Class(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("class %q: want valid, degraded or invalid", text)
+}
+
+// Reason is one metric that is not valid, or valid and worth a note.
+type Reason struct {
+	Metric string  `json:"metric"`
+	Value  float64 `json:"value"`
+	// Bound is the greatest value of the next better class (of a value without note, when the class is valid).
+	Bound float64 `json:"bound"`
+	Unit  string  `json:"unit,omitempty"`
+	Class Class   `json:"class"`
+	Text  string  `json:"text"`
+}
+
+// String writes the reason as one line: "lateness_p99 312 ms > 250 ms: one request in a hundred …".
+func (r Reason) String() string {
+	return fmt.Sprintf("%s %s > %s: %s", r.Metric, withUnit(number(r.Value), r.Unit), withUnit(number(r.Bound), r.Unit), r.Text)
+}
+
+// Verdict is the judgement of a run.
+type Verdict struct {
+	Class   Class    `json:"class"`
+	Reasons []Reason `json:"reasons"` // worst first, notes last
+	// Unknown lists the metrics that were not measured.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// String writes the class and, a line each, the reasons.
+func (v Verdict) String() string {
+	var b strings.Builder
+	b.WriteString(v.Class.String())
+	for _, r := range v.Reasons {
+		b.WriteString("\n  " + r.Class.String() + ": " + r.String())
+	}
+	return b.String()
+}
+
+// Judge applies the table of the package comment.
+func Judge(f Facts) Verdict {
+	v := Verdict{Reasons: []Reason{}}
+	byClass := [len(classNames)][]Reason{}
+	for i := range rules {
+		r := &rules[i]
+		fact := r.value(&f)
+		if !fact.Known {
+			v.Unknown = append(v.Unknown, r.metric)
+			continue
+		}
+		class, bound := r.classify(fact.V), r.note
+		switch class {
+		case Valid:
+			if fact.V <= r.note || r.note >= r.valid {
+				continue
+			}
+		case Degraded:
+			bound = r.valid
+		case Invalid:
+			bound = r.invalid
+		}
+		byClass[class] = append(byClass[class], Reason{r.metric, fact.V, bound, r.unit, class, r.text})
+		v.Class = max(v.Class, class)
+	}
+	for class := Invalid; ; class-- {
+		v.Reasons = append(v.Reasons, byClass[class]...)
+		if class == Valid {
+			return v
+		}
+	}
+}

@@ -1,0 +1,287 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/quick"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/agent/measure"
+)
+
+var update = flag.Bool("update", false, "rewrite the table in the package comment")
+
+// Each rule: bounds in order, every value in exactly one class, and never a better class for a greater value.
+func TestEveryValueHasOneClass(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range rules {
+		r := &rules[i]
+		if seen[r.metric] || r.text == "" || r.why == "" || !(0 <= r.note && r.note <= r.valid && r.valid <= r.invalid) {
+			t.Errorf("rule %s: note %v, valid %v, invalid %v, or it is there twice", r.metric, r.note, r.valid, r.invalid)
+		}
+		seen[r.metric] = true
+		monotone := func(a, b float64) bool {
+			a, b = math.Abs(a), math.Abs(b)
+			low, high := r.classify(min(a, b)), r.classify(max(a, b))
+			return low <= high && high <= Invalid
+		}
+		if err := quick.Check(monotone, nil); err != nil {
+			t.Errorf("%s: %v", r.metric, err)
+		}
+		// At the bounds and a step beyond them, where quick never looks.
+		for _, test := range []struct {
+			v    float64
+			want Class
+		}{
+			{0, Valid},
+			{r.valid, Valid},
+			{math.Nextafter(r.valid, math.Inf(1)), after(r)},
+			{r.invalid, atInvalid(r)},
+			{math.Nextafter(r.invalid, math.Inf(1)), beyond(r)},
+		} {
+			if got := r.classify(test.v); got != test.want {
+				t.Errorf("%s: %v is %v, want %v", r.metric, test.v, got, test.want)
+			}
+		}
+	}
+}
+
+// after is the class just above the valid bound.
+func after(r *rule) Class {
+	switch {
+	case math.IsInf(r.valid, 1):
+		return Valid
+	case r.valid == r.invalid:
+		return Invalid
+	}
+	return Degraded
+}
+
+// atInvalid is the class at the invalid bound itself.
+func atInvalid(r *rule) Class {
+	if r.valid == r.invalid {
+		return Valid
+	}
+	return Degraded
+}
+
+func beyond(r *rule) Class {
+	switch {
+	case math.IsInf(r.valid, 1):
+		return Valid
+	case math.IsInf(r.invalid, 1):
+		return Degraded
+	}
+	return Invalid
+}
+
+// good is a run without a flaw in which everything is known.
+func good() Facts {
+	f := Facts{Served: 100, Rows: 100, Records: 100}
+	v := reflect.ValueOf(&f).Elem()
+	for _, field := range v.Fields() {
+		if fact, ok := reflect.TypeAssert[*Fact](field.Addr()); ok {
+			*fact = Know(0)
+		}
+	}
+	return f
+}
+
+func TestAGoodRun(t *testing.T) {
+	got := Judge(good())
+	if d := cmp.Diff(Verdict{Class: Valid, Reasons: []Reason{}}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// Every fact of Facts is judged: making it huge leaves a reason, and the run is no better than before.
+func TestEveryFactIsJudged(t *testing.T) {
+	f := good()
+	v := reflect.ValueOf(&f).Elem()
+	for name, field := range v.Fields() {
+		fact, ok := reflect.TypeAssert[*Fact](field.Addr())
+		if !ok {
+			continue
+		}
+		*fact = Know(math.Inf(1))
+		if got := Judge(f); len(got.Reasons) != 1 {
+			t.Errorf("%s: %v", name.Name, got)
+		}
+		*fact = Fact{}
+		if got := Judge(f); len(got.Unknown) != 1 || got.Class != Valid || len(got.Reasons) != 0 {
+			t.Errorf("%s unknown: %v", name.Name, got)
+		}
+		*fact = Know(0)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		change  func(*Facts)
+		want    Class
+		reasons []string // metric: class
+	}{
+		{"nothing known but the rows", func(f *Facts) { *f = Facts{Served: 1, Rows: 1, Records: 1} }, Valid, nil},
+		{"the zero facts served nothing", func(f *Facts) { *f = Facts{} }, Invalid, []string{"no_request_served: invalid"}},
+		{"a record is missing", func(f *Facts) { f.Records = 99 }, Invalid, []string{"records_missing: invalid"}},
+		{"a record too many", func(f *Facts) { f.Records = 101 }, Invalid, []string{"records_missing: invalid"}},
+		{"late", func(f *Facts) { f.LatenessP99 = Know(10.1) }, Degraded, []string{"lateness_p99: degraded"}},
+		{
+			"the worst wins and comes first, notes come last",
+			func(f *Facts) {
+				f.LatenessP50, f.CoalescedShare, f.PromptUnknown, f.SpansLost = Know(1.5), Know(0.21), Know(0.5), Know(0.0001)
+			},
+			Invalid,
+			[]string{"coalesced_share: invalid", "lateness_p50: degraded", "spans_lost: degraded", "prompt_tokens_unknown: valid"},
+		},
+		{"a cap is never invalid", func(f *Facts) { f.CapWaitShare = Know(1) }, Degraded, []string{"cap_wait_share: degraded"}},
+		{"tokens unknown is a note", func(f *Facts) { f.PromptUnknown = Know(1) }, Valid, []string{"prompt_tokens_unknown: valid"}},
+		{"hiccups are named before they matter", func(f *Facts) { f.HiccupShare = Know(0.02) }, Valid, []string{"hiccup_share: valid"}},
+		{"one prompt of 12,031", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
+		{"not a number is unknown", func(f *Facts) { f.CPUShare = Know(math.NaN()) }, Valid, nil},
+		{"early is not late", func(f *Facts) { f.LatenessP50 = Know(-3) }, Valid, nil},
+	} {
+		f := good()
+		test.change(&f)
+		got := Judge(f)
+		var reasons []string
+		for _, r := range got.Reasons {
+			reasons = append(reasons, r.Metric+": "+r.Class.String())
+		}
+		if got.Class != test.want || !cmp.Equal(reasons, test.reasons) {
+			t.Errorf("%s: %v %q, want %v %q", test.name, got.Class, reasons, test.want, test.reasons)
+		}
+	}
+}
+
+func TestVerdictText(t *testing.T) {
+	f := good()
+	f.LatenessP99, f.PromptUnknown = Know(312), Know(0.5)
+	v := Judge(f)
+	want := "invalid\n" +
+		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred went out at least this late\n" +
+		"  valid: prompt_tokens_unknown 50 % > 0 %: for so many requests the row or the server gives no number of prompt tokens, so they are unproven"
+	if d := cmp.Diff(want, v.String()); d != "" {
+		t.Error(d)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Verdict
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(v, again); d != "" {
+		t.Error(d)
+	}
+	if err := new(Class).UnmarshalText([]byte("fine")); err == nil {
+		t.Error("an unknown class is no error")
+	}
+	// JSON has no infinity: the greatest value must still be written.
+	f.LatenessMax = Know(math.Inf(1))
+	if _, err := json.Marshal(Judge(f)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		class  Class
+		ending Ending
+		want   int
+	}{
+		{"valid", Valid, Ending{}, 0},
+		{"degraded is fine", Degraded, Ending{}, 0},
+		{"unless asked", Degraded, Ending{Strict: true}, 3},
+		{"strict leaves valid alone", Valid, Ending{Strict: true}, 0},
+		{"invalid", Invalid, Ending{}, 3},
+		{"goals missed", Valid, Ending{GoalsMissed: true}, 1},
+		{"goals of a degraded run count", Degraded, Ending{GoalsMissed: true}, 1},
+		{"an invalid run says nothing about goals", Invalid, Ending{GoalsMissed: true}, 3},
+		{"input before all but the signal", Invalid, Ending{InputError: true, GoalsMissed: true}, 2},
+		{"the signal before all", Invalid, Ending{Interrupted: true, InputError: true, GoalsMissed: true, Strict: true}, 130},
+	} {
+		if got := ExitCode(test.class, test.ending); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// The figures of one row that went out 3 ms late, 2 of them in a hiccup.
+func TestFromFigures(t *testing.T) {
+	a := measure.NewAggregate(measure.Options{})
+	a.Add(&measure.Record{Outcome: measure.Failed, Reason: "dns", Scheduled: true, Intended: 5e6, Dispatched: 8e6, Admitted: 8e6})
+	f := FromFigures(a.Figures())
+	if f.Records != 1 || f.Served != 0 || f.LatenessMax != Know(3) || f.LatenessExplained != Know(0) {
+		t.Errorf("%+v", f)
+	}
+	for name, fact := range map[string]Fact{
+		"a wire that was never reached": f.WireLagP99, "chunks without a reply": f.CoalescedShare, "drift of one row": f.Drift,
+		"tokens without a reply": f.OutputShort, "hiccups are the machine's": f.HiccupShare,
+	} {
+		if fact.Known {
+			t.Errorf("%s: known as %v", name, fact.V)
+		}
+	}
+	if Share(1, 0).Known || Share(1, 4) != Know(0.25) {
+		t.Error("share")
+	}
+}
+
+// The package comment quotes the table that the code applies; go test -update rewrites it.
+func TestTableInThePackageComment(t *testing.T) {
+	text, err := os.ReadFile("judge.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const from, to = "// different run.\n//\n", "package judge\n"
+	head, rest, ok := strings.Cut(string(text), from)
+	old, tail, ok2 := strings.Cut(rest, to)
+	if !ok || !ok2 {
+		t.Fatal("the package comment has lost its table's place")
+	}
+	var b strings.Builder
+	for _, line := range tableLines() {
+		b.WriteString("//\t" + line + "\n")
+	}
+	if old == b.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("the table in the package comment is not the code's (run with -update):\n%s", cmp.Diff(b.String(), old))
+	}
+	if err := os.WriteFile("judge.go", []byte(head+from+b.String()+to+tail), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tableLines renders the rules.
+func tableLines() []string {
+	lines := []string{"metric                   valid ≤     invalid >   because"}
+	for i := range rules {
+		r := &rules[i]
+		valid, invalid := r.bound(r.valid), r.bound(r.invalid)
+		if math.IsInf(r.valid, 1) {
+			valid = "always"
+		}
+		if math.IsInf(r.invalid, 1) {
+			invalid = "never"
+		}
+		lines = append(lines, pad(r.metric, 25)+pad(valid, 12)+pad(invalid, 12)+r.why)
+	}
+	return lines
+}
+
+func pad(s string, n int) string { return s + strings.Repeat(" ", n-len([]rune(s))) }

@@ -1,0 +1,107 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/measure"
+)
+
+// recent is the number of requests that the medians of a live view look back on.
+const recent = 256
+
+// Live is a view of a run under way. Safe for concurrent use.
+type Live struct {
+	clk  clock.Clock
+	zero time.Duration
+
+	mu      sync.Mutex
+	view    View
+	late    window
+	ttft    window
+	stopped bool
+}
+
+// View is one look at a run.
+type View struct {
+	Elapsed  time.Duration // since the schedule's zero; negative before it
+	Sent     int64
+	InFlight int64
+	Served   int64
+	Failed   int64 // failed or cancelled
+	Skipped  int64
+	// Offset is the replay time of the row sent last, End that of the trace's last row; 0 when unknown.
+	Offset, End time.Duration
+	// Lateness and TTFT (from the wire) are medians of the last requests.
+	Lateness, TTFT time.Duration
+	Stopped        bool // no further rows go out
+}
+
+// Look returns the current view.
+func (l *Live) Look() View {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.view
+	v.Elapsed = l.clk.Now() - l.zero
+	v.Lateness, v.TTFT, v.Stopped = l.late.median(), l.ttft.median(), l.stopped
+	return v
+}
+
+func (l *Live) sent(offset time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view.Sent++
+	l.view.InFlight++
+	l.view.Offset = max(l.view.Offset, offset)
+}
+
+func (l *Live) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+}
+
+func (l *Live) ended(r *measure.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch r.Outcome {
+	case measure.Skipped:
+		l.view.Skipped++
+		return
+	case measure.Served:
+		l.view.Served++
+	default:
+		l.view.Failed++
+	}
+	l.view.InFlight--
+	if r.Scheduled {
+		l.late.add(r.Lateness())
+	}
+	if ttft, ok := r.TTFT(r.Exchange.Wire); ok {
+		l.ttft.add(ttft)
+	}
+}
+
+// window holds the last values of a figure.
+type window struct {
+	values [recent]time.Duration
+	n      int
+}
+
+func (w *window) add(d time.Duration) {
+	w.values[w.n%recent] = d
+	w.n++
+}
+
+func (w *window) median() time.Duration {
+	last := slices.Sorted(slices.Values(w.values[:min(w.n, recent)]))
+	if len(last) == 0 {
+		return 0
+	}
+	return last[(len(last)-1)/2]
+}

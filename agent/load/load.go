@@ -1,0 +1,452 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// DefaultLookahead is the number of rows that are read before the first is sent.
+const DefaultLookahead = 4096
+
+// Rows is the trace, in file order. Read returns io.EOF at the end; the row is the caller's.
+type Rows interface {
+	Read() (*mooncake.Row, error)
+	Line() int64 // line of the row last read, from 1
+}
+
+// Options choose what is loaded. The zero value loads everything as it stands.
+type Options struct {
+	BlockSize int // tokens per block id; 0 = mooncake.BlockSize
+	Lookahead int // 0 = DefaultLookahead
+	// Unit is the length of one timestamp unit: time.Millisecond when 0.
+	Unit time.Duration
+	// FileOrder ignores timestamps: rows go out in file order, in a closed loop.
+	FileOrder bool
+	// Start and End choose the rows with first + Start ≤ timestamp ≤ first + End, in trace time; first is the
+	// trace's first timestamp. A Start moves the schedule's zero to first + Start. End 0 = none.
+	Start, End time.Duration
+	// MaxRows ends the replay after so many rows in schedule order. 0 = no limit.
+	MaxRows int64
+	// Speedup divides offsets. 0 = 1.
+	Speedup float64
+	Spread  Spread
+	Seed    uint64 // of the spreading
+	// Shard of Shards: rows of a session go together, others by index. Shards 0 = all.
+	Shard, Shards int
+	// Sessions is what rows of one session mean, where the user or the sidecar says so.
+	Sessions mooncake.SessionMode
+	// OpenSessions sends every row by its own timestamp, whatever its session.
+	OpenSessions bool
+	// Strict makes an error of what is otherwise read kindly.
+	Strict bool
+}
+
+// Info is what the look-ahead found and decided.
+type Info struct {
+	Timed        bool                 // the schedule follows timestamps; else file order
+	First        float64              // timestamp that offset 0 stands for, ms
+	Last         float64              // greatest timestamp of the look-ahead, ms
+	Grid         mooncake.Grid        // of the timestamps seen
+	Sessions     mooncake.SessionMode // what rows of one session mean
+	Evidence     string               // why; empty when there are no sessions of several rows
+	LooksSeconds bool                 // the timestamps look like seconds although the unit is milliseconds
+	Rows         int                  // rows that the look-ahead saw
+	Whole        bool                 // it saw the whole trace
+	Fingerprint  uint64               // of the rows that it saw: equal for equal traces
+}
+
+// Counts say what became of the rows that were read. Valid after the stream has ended.
+type Counts struct {
+	Read          int64 // rows in the trace, as far as it was read
+	OutsideWindow int64
+	PastLimit     int64 // behind MaxRows; reading stops there, so this counts those in the look-ahead only
+	OtherShards   int64
+	Unpredicted   int64 // rows whose cache hits could not be predicted within the bound
+}
+
+// row carries what is computed from all rows along with each.
+type row struct {
+	*mooncake.Row
+	predicted int64
+	spread    float64 // trace milliseconds
+}
+
+// Stream is a schedule.Source over a trace. It reads ahead on a goroutine of its own, until Close.
+type Stream struct {
+	opt  Options
+	in   Rows
+	info Info
+
+	shapes []*mooncake.Row
+
+	// Owned by the reading goroutine once Open has returned.
+	index     int64
+	head      []entry // the look-ahead, before it is put in order
+	headErr   error   // what ended the look-ahead
+	order     orderer // by timestamp
+	over      error   // what ended the reading
+	lastOut   float64 // key that left order last
+	anyOut    bool
+	step      []entry // rows of one timestamp, for SpreadEven
+	placed    orderer // by offset, after spreading
+	bound     float64 // no later row's offset is below
+	ended     bool
+	passed    int64
+	keys      sessionKeys
+	predictor *mooncake.Predictor
+	perMilli  float64 // trace units → ms
+
+	out  chan result
+	quit chan struct{}
+	gone sync.WaitGroup
+
+	mu     sync.Mutex
+	counts Counts
+}
+
+type result struct {
+	item *schedule.Item
+	err  error
+}
+
+// Open reads the look-ahead, decides, and starts to read on. Errors of the look-ahead's rows are returned here.
+func Open(in Rows, opt Options) (*Stream, error) {
+	if opt.BlockSize == 0 {
+		opt.BlockSize = mooncake.BlockSize
+	}
+	if opt.Lookahead <= 0 {
+		opt.Lookahead = DefaultLookahead
+	}
+	if opt.Speedup == 0 {
+		opt.Speedup = 1
+	}
+	if opt.Unit == 0 {
+		opt.Unit = time.Millisecond
+	}
+	switch {
+	case opt.Speedup < 0 || math.IsNaN(opt.Speedup) || math.IsInf(opt.Speedup, 0):
+		return nil, fmt.Errorf("speed-up %v: want a number above 0", opt.Speedup)
+	case opt.Shards < 0 || opt.Shards > 0 && (opt.Shard < 0 || opt.Shard >= opt.Shards):
+		return nil, fmt.Errorf("shard %d of %d: want 0 to %d", opt.Shard, opt.Shards, opt.Shards-1)
+	case opt.End != 0 && opt.End < opt.Start:
+		return nil, fmt.Errorf("window: its end %v lies before its start %v", opt.End, opt.Start)
+	case opt.Spread != SpreadNone && opt.FileOrder:
+		return nil, errors.New("spread: a closed loop has no timestamps to spread")
+	}
+	s := &Stream{
+		opt: opt, in: in,
+		predictor: mooncake.NewPredictor(opt.BlockSize, 0),
+		perMilli:  float64(opt.Unit) / float64(time.Millisecond),
+		out:       make(chan result, 256),
+		quit:      make(chan struct{}),
+	}
+	if err := s.probe(); err != nil {
+		return nil, err
+	}
+	s.gone.Go(s.run)
+	return s, nil
+}
+
+// Info returns what the look-ahead decided.
+func (s *Stream) Info() Info { return s.info }
+
+// Shapes returns copies of up to n of the first rows, without their ids and sessions: requests of the trace's size
+// that share nothing with it. There is at least one.
+func (s *Stream) Shapes(n int) []*mooncake.Row { return s.shapes[:min(n, len(s.shapes))] }
+
+// Counts returns what has been counted so far.
+func (s *Stream) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// Next returns the next item by offset, or io.EOF.
+func (s *Stream) Next() (*schedule.Item, error) {
+	r, open := <-s.out
+	if !open {
+		return nil, io.EOF
+	}
+	return r.item, r.err
+}
+
+// Close stops the reading. Next must not be under way.
+func (s *Stream) Close() {
+	close(s.quit)
+	s.gone.Wait()
+}
+
+// run feeds out until the trace ends, fails, or the stream is closed.
+func (s *Stream) run() {
+	defer close(s.out)
+	for {
+		it, err := s.advance()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		select {
+		case s.out <- result{it, err}:
+		case <-s.quit:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// advance returns the next item of this shard.
+func (s *Stream) advance() (*schedule.Item, error) {
+	for {
+		e, err := s.place()
+		if err != nil {
+			return nil, err
+		}
+		if !s.mine(e) {
+			s.count(func(c *Counts) { c.OtherShards++ })
+			continue
+		}
+		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted}
+		if s.info.Timed {
+			scale := float64(time.Millisecond) / s.opt.Speedup
+			it.Timed = e.row.Timestamp.Set
+			it.Offset = time.Duration(math.Round((e.key - s.info.First) * scale))
+			it.Spread = time.Duration(math.Round(e.row.spread * scale))
+		}
+		return it, nil
+	}
+}
+
+// mine reports whether a row belongs to this shard.
+func (s *Stream) mine(e entry) bool {
+	if s.opt.Shards < 2 {
+		return true
+	}
+	n := uint64(s.opt.Shards)
+	h := uint64(e.index) //nolint:gosec // an index is never negative
+	if id := e.row.SessionID; id != "" {
+		h = xxhash.Sum64String(id)
+	}
+	return h%n == uint64(s.opt.Shard) //nolint:gosec // checked in Open
+}
+
+// place returns the next row by offset.
+func (s *Stream) place() (entry, error) {
+	if !s.info.Timed || s.opt.Spread == SpreadNone {
+		return s.limited()
+	}
+	for !s.ended && (s.placed.len() == 0 || s.placed.lowest() >= s.bound) {
+		e, err := s.limited()
+		switch {
+		case errors.Is(err, io.EOF):
+			s.ended = true
+			s.flushStep()
+		case err != nil:
+			return entry{}, err
+		default:
+			s.spread(e)
+		}
+	}
+	if s.placed.len() == 0 {
+		return entry{}, io.EOF
+	}
+	return s.placed.pop(), nil
+}
+
+// spread gives a row its place in its step.
+func (s *Stream) spread(e entry) {
+	if s.opt.Spread == SpreadUniform {
+		s.bound = e.key
+		s.put(e, s.info.Grid.Quantum*fraction(s.opt.Seed, e.index))
+		return
+	}
+	if len(s.step) > 0 && s.step[0].key != e.key {
+		s.flushStep()
+	}
+	s.bound = e.key
+	s.step = append(s.step, e)
+}
+
+func (s *Stream) flushStep() {
+	for j, e := range s.step {
+		s.put(e, s.info.Grid.Quantum*float64(j)/float64(len(s.step)))
+	}
+	s.step = s.step[:0]
+}
+
+func (s *Stream) put(e entry, by float64) {
+	e.row.spread = by
+	e.key += by
+	s.placed.push(e)
+}
+
+// limited returns the next row by timestamp, up to MaxRows.
+func (s *Stream) limited() (entry, error) {
+	if s.opt.MaxRows > 0 && s.passed >= s.opt.MaxRows {
+		s.count(func(c *Counts) { c.PastLimit = int64(s.order.len() + len(s.head)) })
+		return entry{}, io.EOF
+	}
+	e, err := s.timely()
+	if err == nil {
+		s.passed++
+	}
+	return e, err
+}
+
+// timely returns the next row by timestamp, or by file order.
+func (s *Stream) timely() (entry, error) {
+	if !s.info.Timed {
+		return s.read()
+	}
+	for s.order.len() < s.opt.Lookahead && s.over == nil {
+		e, err := s.read()
+		if err != nil {
+			s.over = err
+			break
+		}
+		if s.anyOut && e.key < s.lastOut {
+			return entry{}, fmt.Errorf(
+				"line %d: timestamp %s ms comes more than %d rows after %s ms: the trace is not in time order; sort it by timestamp, or raise --lookahead",
+				s.in.Line(), number(e.key), s.opt.Lookahead, number(s.lastOut))
+		}
+		s.order.push(e)
+	}
+	// A bad row ends the replay only when the rows before it have gone out.
+	if s.order.len() == 0 {
+		return entry{}, s.over
+	}
+	e := s.order.pop()
+	s.lastOut, s.anyOut = e.key, true
+	return e, nil
+}
+
+// read returns the next row of the window, from the look-ahead's store first.
+func (s *Stream) read() (entry, error) {
+	for len(s.head) > 0 {
+		e := s.head[0]
+		s.head[0] = entry{}
+		s.head = s.head[1:]
+		if s.outside(e) {
+			continue
+		}
+		s.predict(&e)
+		return e, nil
+	}
+	if s.headErr != nil {
+		return entry{}, s.headErr
+	}
+	for {
+		e, err := s.readFile()
+		if err != nil {
+			return entry{}, err
+		}
+		turn, err := s.keyOf(&e)
+		if err != nil {
+			return entry{}, err
+		}
+		if s.outside(e) {
+			continue
+		}
+		if turn && s.info.Sessions == mooncake.SessionNone && !s.opt.OpenSessions {
+			return entry{}, fmt.Errorf("line %d: the first session of more than one row begins behind the look-ahead of %d rows; say what its rows mean with --session-mode=full or --session-mode=delta", s.in.Line(), s.info.Rows)
+		}
+		s.predict(&e)
+		return e, nil
+	}
+}
+
+func (s *Stream) readFile() (entry, error) {
+	r, err := s.in.Read()
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{row: row{Row: r}, index: s.index}
+	s.index++
+	s.count(func(c *Counts) { c.Read++ })
+	return e, nil
+}
+
+// keyOf gives a row its place in time: its timestamp, for a later turn not before the turn before it. It reports whether
+// the row is a later turn of its session.
+func (s *Stream) keyOf(e *entry) (turn bool, err error) {
+	id := e.row.SessionID
+	last := math.Inf(-1)
+	if id != "" {
+		if last, turn = s.keys.get(id); !turn {
+			last = math.Inf(-1)
+		}
+		defer func() { s.keys.set(id, e.key) }()
+	}
+	switch {
+	case !s.info.Timed:
+	case e.row.Timestamp.Set && s.opt.OpenSessions:
+		e.key = e.row.Timestamp.V * s.perMilli
+	case e.row.Timestamp.Set:
+		e.key = max(e.row.Timestamp.V*s.perMilli, last)
+	case turn:
+		e.key = last
+	case id != "":
+		err = fmt.Errorf("line %d: the first turn of its session has no timestamp, so the schedule cannot place it; give it one, or replay with --no-fixed-schedule", s.in.Line())
+	default:
+		err = fmt.Errorf("line %d: the row has no timestamp although the first row of the trace has one; give it one, or replay with --no-fixed-schedule", s.in.Line())
+	}
+	return turn, err
+}
+
+// outside reports, and counts, whether the window leaves a row out.
+func (s *Stream) outside(e entry) bool {
+	if !s.info.Timed || s.opt.Start == 0 && s.opt.End == 0 {
+		return false
+	}
+	// info.First is the window's start.
+	from := s.info.First
+	to := math.Inf(1)
+	if s.opt.End != 0 {
+		to = from + millis(s.opt.End-s.opt.Start)
+	}
+	if e.key >= from && e.key <= to {
+		return false
+	}
+	s.count(func(c *Counts) { c.OutsideWindow++ })
+	return true
+}
+
+// predict notes the prompt tokens that an infinite cache would have served.
+func (s *Stream) predict(e *entry) {
+	e.row.predicted = -1
+	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil {
+		return
+	}
+	if e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta {
+		return // its ids are not the whole prompt
+	}
+	if n, ok := s.predictor.Predict(e.row.Row); ok {
+		e.row.predicted = n
+		return
+	}
+	s.count(func(c *Counts) { c.Unpredicted++ })
+}
+
+func (s *Stream) count(f func(*Counts)) {
+	s.mu.Lock()
+	f(&s.counts)
+	s.mu.Unlock()
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// number prints a timestamp without an exponent.
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

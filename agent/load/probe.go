@@ -1,0 +1,102 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// maxShapes is the number of rows that warm-up requests are modelled on.
+const maxShapes = 256
+
+// probe reads the look-ahead and decides what the rest of the replay builds on.
+func (s *Stream) probe() error {
+	detector := mooncake.NewSessionDetector(s.opt.BlockSize, 0)
+	var arrivals mooncake.Arrivals
+	fingerprint := xxhash.New()
+	var text []byte
+	for len(s.head) < s.opt.Lookahead && s.headErr == nil {
+		e, err := s.readFile()
+		if err != nil {
+			s.headErr = err
+			break
+		}
+		if e.index == 0 {
+			s.info.Timed = e.row.Timestamp.Set && !s.opt.FileOrder
+		}
+		if _, err := s.keyOf(&e); err != nil {
+			return err
+		}
+		arrivals.Add(s.inMillis(e.row.Row))
+		text = append(mooncake.AppendRow(text[:0], e.row.Row), '\n')
+		_, _ = fingerprint.Write(text) // never fails
+		detector.Add(e.row.Row)
+		if len(s.shapes) < maxShapes {
+			shape := *e.row.Row
+			shape.HashIDs, shape.SessionID, shape.OTel = nil, "", mooncake.SpanRef{}
+			s.shapes = append(s.shapes, &shape)
+		}
+		s.head = append(s.head, e)
+	}
+	s.info.Rows, s.info.Whole = len(s.head), errors.Is(s.headErr, io.EOF)
+	switch {
+	case len(s.head) == 0 && s.info.Whole:
+		return errors.New("the trace has no rows")
+	case len(s.head) == 0 || s.headErr != nil && !s.info.Whole:
+		return s.headErr // a trace that is broken within the look-ahead is not sent at all
+	case !s.info.Timed && !s.opt.FileOrder && s.opt.Strict:
+		return errors.New("the trace's first row has no timestamp; replay it in file order with --no-fixed-schedule")
+	case !s.info.Timed && s.opt.Spread != SpreadNone:
+		return errors.New("spread: the trace has no timestamps")
+	case !s.info.Timed && (s.opt.Start != 0 || s.opt.End != 0):
+		return errors.New("window: the trace has no timestamps, or they are ignored")
+	}
+	s.info.Fingerprint = fingerprint.Sum64()
+	times := arrivals.Stats()
+	s.info.Grid = times.Grid
+	s.info.LooksSeconds = s.opt.Unit == time.Millisecond && times.Seconds
+	if s.opt.Spread != SpreadNone && !s.info.Grid.Coarse {
+		return errors.New("spread: the timestamps are on no coarse grid, so there is nothing to spread")
+	}
+	if s.info.Timed {
+		s.info.First, s.info.Last = math.Inf(1), math.Inf(-1)
+		for _, e := range s.head {
+			s.info.First, s.info.Last = min(s.info.First, e.key), max(s.info.Last, e.key)
+		}
+		s.info.First += millis(s.opt.Start)
+	}
+	return s.decideSessions(detector)
+}
+
+// decideSessions settles what the rows of one session mean.
+func (s *Stream) decideSessions(d *mooncake.SessionDetector) error {
+	found, evidence := d.Mode()
+	s.info.Sessions, s.info.Evidence = found, evidence
+	switch given := s.opt.Sessions; {
+	case given != mooncake.SessionUnknown:
+		s.info.Sessions = given
+	case found == mooncake.SessionUnknown:
+		return fmt.Errorf("sessions: %s; say which with --session-mode=full (each row is the whole prompt) or --session-mode=delta (each row is a new turn)", evidence)
+	}
+	if s.info.Sessions == mooncake.SessionDelta && s.opt.OpenSessions {
+		return errors.New("sessions: rows that are new turns need the reply to the turn before and cannot be replayed open loop")
+	}
+	return nil
+}
+
+// inMillis returns the row's timestamp as the arrival statistics want it.
+func (s *Stream) inMillis(r *mooncake.Row) *mooncake.Row {
+	if s.perMilli == 1 || !r.Timestamp.Set {
+		return r
+	}
+	return &mooncake.Row{Timestamp: mooncake.Some(r.Timestamp.V * s.perMilli)}
+}

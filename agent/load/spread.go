@@ -1,0 +1,46 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import "fmt"
+
+// Spread says how rows that share a coarse timestamp are laid out over the step that it stands for.
+//
+// A trace whose clock ticks every 3 s holds bursts that production never saw: sent as they are, they overstate
+// the median TTFT of a half-loaded engine several times over. Spreading is never silent: it is off unless
+// asked for, and what it added stands on every span and record.
+type Spread uint8
+
+// The ways to spread.
+const (
+	SpreadNone    Spread = iota // as the timestamps say
+	SpreadUniform               // each row at a seeded, uniformly drawn place in its step
+	SpreadEven                  // row j of the k in a step at j/k of the step
+)
+
+var spreadNames = [...]string{"none", "uniform", "even"}
+
+func (s Spread) String() string { return spreadNames[s] }
+
+// ParseSpread reads the name of a way to spread.
+func ParseSpread(name string) (Spread, error) {
+	for i, n := range spreadNames {
+		if n == name {
+			return Spread(i), nil //nolint:gosec // an index into three names
+		}
+	}
+	return 0, fmt.Errorf("spread %q: want none, uniform or even", name)
+}
+
+// fraction places row index within a step, from 0 to below 1: a pure function of seed and index, so that every
+// shard and every run agrees.
+func fraction(seed uint64, index int64) float64 {
+	x := seed ^ uint64(index)*0x9e3779b97f4a7c15 //nolint:gosec // an index is never negative; only its bits count
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	x ^= x >> 31
+	return float64(x>>11) / (1 << 53)
+}

@@ -1,0 +1,51 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import "math"
+
+// Drift is the slope of lateness over the run: a client that cannot keep up falls behind ever further.
+type Drift struct {
+	// Slope is the ordinary least-squares slope in µs of lateness per second of run; StdErr its standard error.
+	Slope  float64 `json:"slope_us_per_s"`
+	StdErr float64 `json:"std_err_us_per_s"`
+	Count  int64   `json:"count"`
+}
+
+// Sure is the part of a growing lateness that chance does not explain: the slope less twice its standard error, at
+// least 0. NaN below ten rows, where nothing can be said.
+func (d Drift) Sure() float64 {
+	if d.Count < 10 || math.IsNaN(d.StdErr) {
+		return math.NaN()
+	}
+	return max(0, d.Slope-2*d.StdErr)
+}
+
+// ols is an ordinary least-squares line, one point at a time.
+type ols struct {
+	n                  int64
+	x, y               float64 // means
+	sumXX, sumXY, sumY float64 // centred sums
+}
+
+func (o *ols) add(x, y float64) {
+	o.n++
+	dx, dy := x-o.x, y-o.y
+	o.x += dx / float64(o.n)
+	o.y += dy / float64(o.n)
+	o.sumXX += dx * (x - o.x)
+	o.sumXY += dx * (y - o.y)
+	o.sumY += dy * (y - o.y)
+}
+
+func (o *ols) drift() Drift {
+	d := Drift{Count: o.n}
+	if o.n < 3 || o.sumXX == 0 {
+		return d
+	}
+	d.Slope = o.sumXY / o.sumXX
+	rest := max(0, o.sumY-d.Slope*o.sumXY) // residual sum of squares
+	d.StdErr = math.Sqrt(rest / float64(o.n-2) / o.sumXX)
+	return d
+}

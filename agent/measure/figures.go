@@ -1,0 +1,149 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import "time"
+
+// Figures are the results of a run so far.
+type Figures struct {
+	stats [metrics]Stat
+	has   [metrics]bool
+
+	Rows        Rows
+	Errors      []Reason // failed rows by class, most frequent first
+	Skips       []Reason // skipped rows by reason, most frequent first
+	SLO         SLO
+	Tokens      Tokens
+	Cache       Cache
+	Chunks      Chunks
+	Connections Connections
+	Schedule    Schedule
+}
+
+// Stat returns a figure. ok is false where nothing was measured: the Stat then holds the unit alone.
+func (f *Figures) Stat(id ID) (s Stat, ok bool) { return f.stats[id], f.has[id] }
+
+// All calls yield for each figure that was measured, in the order of the report.
+func (f *Figures) All(yield func(ID, Stat) bool) {
+	for id := range metrics {
+		if f.has[id] && !yield(id, f.stats[id]) {
+			return
+		}
+	}
+}
+
+// Rows counts the rows by what became of them. Warm-up rows are in Warmup and in nothing else:
+// Total = Warmup + Served + Failed + Cancelled + Skipped.
+type Rows struct {
+	Total     int64 `json:"total"`
+	Warmup    int64 `json:"warmup"`
+	Served    int64 `json:"served"`
+	Failed    int64 `json:"failed"`
+	Cancelled int64 `json:"cancelled"`
+	Skipped   int64 `json:"skipped"`
+	// Retried counts the rows that took more than one attempt, whatever became of them; RetriedServed those
+	// that were served, and are therefore out of the latencies.
+	Retried       int64 `json:"retried"`
+	RetriedServed int64 `json:"retried_served"`
+	// WarmupFailed counts the warm-up rows that were not served.
+	WarmupFailed int64 `json:"warmup_failed"`
+}
+
+// Reason is a class of failure or a reason for skipping, with its count and the first message.
+type Reason struct {
+	Reason  string `json:"reason"`
+	Count   int64  `json:"count"`
+	Example string `json:"example,omitempty"`
+}
+
+// Agreements counts how the server's count compares with the row's, over served rows.
+type Agreements struct {
+	Equal     int64 `json:"equal"`
+	Different int64 `json:"different"`
+	Unknown   int64 `json:"unknown"`
+}
+
+// DifferentShare is different ÷ (equal + different), 0 to 1; ok is false where nothing is known.
+func (a Agreements) DifferentShare() (share float64, ok bool) {
+	return ratio(a.Different, a.Equal+a.Different)
+}
+
+// UnknownShare is unknown ÷ all, 0 to 1; ok is false without rows.
+func (a Agreements) UnknownShare() (share float64, ok bool) {
+	return ratio(a.Unknown, a.Equal+a.Different+a.Unknown)
+}
+
+// Tokens says how far the token counts can be trusted, over served rows.
+type Tokens struct {
+	Prompt Agreements `json:"prompt"`
+	Output Agreements `json:"output"`
+	// OutputShort counts the replies with fewer tokens than their body asked for, by the server's own count.
+	OutputShort int64 `json:"output_short"`
+	// Estimated counts the rows whose output tokens are chunks, because the server did not say.
+	Estimated int64 `json:"estimated"`
+	NoContent int64 `json:"no_content"` // served without any content
+	TooShort  int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than they ask
+	TailCut   int64 `json:"tail_cut"`   // rows whose last full block the template's tokens ate into
+}
+
+// Cache compares the prompt tokens that the server says it had cached with those that an infinite block cache would
+// have served.
+type Cache struct {
+	Reported  int64 `json:"reported_requests"`  // served rows whose reply names cached tokens
+	Predicted int64 `json:"predicted_requests"` // served rows with a prediction
+	// Realisation is Σ cached ÷ Σ predicted over the rows that have both, 1 when the server's cache reaches the
+	// ideal; negative when unknown.
+	Realisation float64 `json:"realisation"`
+}
+
+// Chunks says how sharp the inter-chunk gaps are, over the served rows of the latencies.
+type Chunks struct {
+	Gaps int64 `json:"gaps"`
+	// Coalesced counts the gaps between chunks that were sent apart and came in one read: they are among the gaps
+	// as measured (0 or close to it) and are unknown in truth.
+	Coalesced    int64 `json:"coalesced"`
+	KernelStamps int64 `json:"kernel_stamped_requests"`
+	Streams      int64 `json:"streams"`
+}
+
+// CoalescedShare is coalesced ÷ gaps, 0 to 1; ok is false without gaps.
+func (c Chunks) CoalescedShare() (share float64, ok bool) { return ratio(c.Coalesced, c.Gaps) }
+
+// Connections counts what the requests went over.
+type Connections struct {
+	Requests int64 `json:"requests"` // requests that reached the wire
+	Reused   int64 `json:"reused"`   // of these, over a connection that had served before
+}
+
+// ReuseRatio is reused ÷ requests, 0 to 1; ok is false without requests.
+func (c Connections) ReuseRatio() (share float64, ok bool) { return ratio(c.Reused, c.Requests) }
+
+// Schedule says how well the schedule was held, over the rows that were dispatched.
+type Schedule struct {
+	Dispatched int64 `json:"dispatched"`
+	Scheduled  int64 `json:"scheduled"` // of these, with an intended instant of their own: lateness is theirs
+	// Over1, Over10 and Over100 count the scheduled rows that went out more than so many ms late.
+	Over1   int64 `json:"late_over_1ms"`
+	Over10  int64 `json:"late_over_10ms"`
+	Over100 int64 `json:"late_over_100ms"`
+	// CapWaits counts the rows that a concurrency cap held back for more than 1 ms.
+	CapWaits int64 `json:"cap_waits"`
+	Drift    Drift `json:"drift"` // of the lateness that hiccups do not explain
+	// WindowDiff is the greatest difference, over windows of WindowWidth, between the rows that were intended in
+	// the window and those that reached the wire in it.
+	WindowDiff  int64         `json:"window_max_difference"`
+	WindowWidth time.Duration `json:"-"`
+	// PeakWidth is the resolution of the peak concurrency, PeakTokensWidth the window of the peak token throughput.
+	PeakWidth, PeakTokensWidth time.Duration `json:"-"`
+}
+
+// CapWaitShare is cap waits ÷ dispatched, 0 to 1; ok is false without rows.
+func (s Schedule) CapWaitShare() (share float64, ok bool) { return ratio(s.CapWaits, s.Dispatched) }
+
+func ratio(part, whole int64) (float64, bool) {
+	if whole == 0 {
+		return 0, false
+	}
+	return float64(part) / float64(whole), true
+}

@@ -1,0 +1,161 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// Every formula returns false where the record does not have what it needs. Instants are on the run's clock.
+
+// between returns to − from, unless one of them was never reached.
+func between(from, to time.Duration) (time.Duration, bool) {
+	if from <= clock.Never || to <= clock.Never {
+		return 0, false
+	}
+	return to - from, true
+}
+
+// streamed reports whether the reply came in chunks that can be told apart.
+func (r *Record) streamed() bool { return !r.Exchange.Whole && len(r.Exchange.At) > 0 }
+
+// FirstToken is the arrival of the first chunk with content, reasoning or tool-call text (AIPerf's rule:
+// role-only, empty and usage-only chunks do not count); clock.Never when none came or the reply was no stream.
+func (r *Record) FirstToken() time.Duration {
+	if !r.streamed() {
+		return clock.Never
+	}
+	return time.Duration(r.Exchange.At[0])
+}
+
+// LastToken is the arrival of the last chunk with content (AIPerf's end of a request: usage chunk and [DONE] do not
+// count), or the reply's end when it had none or was no stream.
+func (r *Record) LastToken() time.Duration {
+	if !r.streamed() {
+		return r.Exchange.End
+	}
+	return time.Duration(r.Exchange.At[len(r.Exchange.At)-1])
+}
+
+// TTFT is the time to the first token: content[0] − from. From the Exchange's Start it is AIPerf's
+// time_to_first_token.
+func (r *Record) TTFT(from time.Duration) (time.Duration, bool) { return between(from, r.FirstToken()) }
+
+// TTFE is the time to the first event: the first chunk with a choice, role-only ones included, − start. This is
+// vLLM's TTFT.
+func (r *Record) TTFE() (time.Duration, bool) {
+	if r.Exchange.Whole {
+		return 0, false
+	}
+	return between(r.Exchange.Start, r.Exchange.FirstEvent)
+}
+
+// TTFO is the time to the first output token, reasoning left out: − start. AIPerf's
+// time_to_first_output_token.
+func (r *Record) TTFO() (time.Duration, bool) {
+	if r.Exchange.Whole {
+		return 0, false
+	}
+	return between(r.Exchange.Start, r.Exchange.FirstAnswer)
+}
+
+// TTST is the time from the first to the second token: content[1] − content[0]. AIPerf's time_to_second_token.
+func (r *Record) TTST() (time.Duration, bool) {
+	at := r.Exchange.At
+	if !r.streamed() || len(at) < 2 {
+		return 0, false
+	}
+	return time.Duration(at[1] - at[0]), true
+}
+
+// Latency is content[last] − from. From the Exchange's Start it is AIPerf's request_latency.
+func (r *Record) Latency(from time.Duration) (time.Duration, bool) {
+	return between(from, r.LastToken())
+}
+
+// DecodeDuration is request latency − TTFT = content[last] − content[0] (AIPerf's decode_duration).
+func (r *Record) DecodeDuration() (time.Duration, bool) {
+	return between(r.FirstToken(), r.LastToken())
+}
+
+// ITL is the mean inter-token latency of one request: (request latency − TTFT) / (OSL − 1), for OSL ≥ 2
+// (AIPerf's inter_token_latency). Unlike there, a reply of one chunk has none: its decode time is unknown, not 0.
+func (r *Record) ITL() (time.Duration, bool) {
+	n, _ := r.OutputTokens()
+	decode, ok := r.DecodeDuration()
+	if !ok || n < 2 || len(r.Exchange.At) < 2 {
+		return 0, false
+	}
+	return decode / time.Duration(n-1), true
+}
+
+// TPOT is vLLM's time per output token without the first: (latency − TTFT) / (OSL − 1) with vLLM's TTFT,
+// so it differs from ITL where a role-only chunk comes before the first token. vLLM's latency ends at the last
+// chunk with a choice, ours at the last one with content.
+func (r *Record) TPOT() (time.Duration, bool) {
+	n, _ := r.OutputTokens()
+	if !r.streamed() || n < 2 || len(r.Exchange.At) < 2 {
+		return 0, false
+	}
+	d, ok := between(r.Exchange.FirstEvent, r.LastToken())
+	return d / time.Duration(n-1), ok
+}
+
+// TPOTWithFirst is request latency / OSL, the prefill included: GuideLLM's TPOT, inference-perf's NTPOT, and what
+// AIPerf's e2e_normalized_interactivity inverts.
+func (r *Record) TPOTWithFirst() (time.Duration, bool) {
+	n, _ := r.OutputTokens()
+	d, ok := r.Latency(r.Exchange.Start)
+	if !ok || n < 1 {
+		return 0, false
+	}
+	return d / time.Duration(n), true
+}
+
+// OutputTokens is the output sequence length (OSL), reasoning included: the server's count, else the sum of the
+// chunks' counts, else the number of chunks. The last two are estimates.
+func (r *Record) OutputTokens() (n int64, estimated bool) {
+	x := &r.Exchange
+	if x.Usage.Completion > send.Unknown {
+		return x.Usage.Completion, false
+	}
+	if x.Tokens == nil {
+		return int64(len(x.At)), true
+	}
+	for _, t := range x.Tokens {
+		n += int64(t)
+	}
+	return n, true
+}
+
+// InputTokens is the input sequence length (ISL): the server's count, else what was put into the body, else what the
+// row asked for. The last two are estimates.
+func (r *Record) InputTokens() (n int64, estimated bool) {
+	switch {
+	case r.Exchange.Usage.Prompt > send.Unknown:
+		return r.Exchange.Usage.Prompt, false
+	case r.PromptTokens > 0:
+		return r.PromptTokens, true
+	case r.Row != nil:
+		return r.Row.InputLength.V, true
+	}
+	return 0, true
+}
+
+// CapWait is how long a capped run held the request back: Admitted − Dispatched.
+func (r *Record) CapWait() (time.Duration, bool) { return between(r.Dispatched, r.Admitted) }
+
+// WireLag is the time from letting the request go to its last byte in the kernel: connection set-up, pool wait and the
+// write of the body. It starts at Admitted, which is Dispatched in a run without a cap, so that a cap's wait is not
+// counted as the client's.
+func (r *Record) WireLag() (time.Duration, bool) { return between(r.Admitted, r.Exchange.Wire) }
+
+// SendGap is Wire − Intended: what every latency from the wire leaves out (coordinated omission).
+func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Exchange.Wire) }
+
+// retried reports whether the instants are those of a second attempt.
+func (r *Record) retried() bool { return r.Exchange.Attempts > 1 }

@@ -1,0 +1,104 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Outcome is how a row ended. Every row ends in exactly one.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Served    Outcome = iota // a finish reason came and no error did
+	Failed                   // sent, or tried, and not served
+	Cancelled                // under way when the run was stopped
+	Skipped                  // never tried
+)
+
+func (o Outcome) String() string {
+	return [...]string{"served", "failed", "cancelled", "skipped"}[o]
+}
+
+// Skip reasons; Record.Reason of a skipped row.
+const (
+	SkipSession     = "session_failed"   // an earlier turn of its session was not served
+	SkipInterrupted = "interrupted"      // the run was stopped before its turn came
+	SkipDuration    = "max_duration"     // its turn lies past --max-duration
+	SkipTooShort    = "prompt_too_short" // shorter than the chat template alone, under --too-short=skip
+	SkipAborted     = "aborted"          // the run ended early on its own error limit
+)
+
+// FailUnsendable is the Record.Reason of a row that no request could be built from.
+const FailUnsendable = "unsendable"
+
+// Agreement compares one count that a row asked for with what the server counted.
+type Agreement uint8
+
+// The agreements.
+const (
+	AgreeUnknown Agreement = iota // the server did not count, or the row did not ask
+	AgreeEqual
+	AgreeDifferent
+)
+
+func (a Agreement) String() string { return [...]string{"unknown", "equal", "different"}[a] }
+
+// Record is what became of one row: exactly one per row of the replay. The pieces after it (spans, metrics,
+// report) read it and change nothing.
+type Record struct {
+	Row    *mooncake.Row
+	Index  int64 // row index in the trace, from 0
+	Turn   int   // turn of its session, from 0
+	Warmup bool  // kept out of every figure
+
+	Outcome Outcome
+	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty when served
+	Message string // for people; no prompt text, no secrets
+
+	// Offset is the intended instant in replay time, seconds from the schedule's zero, spreading included;
+	// Spread is the part that spreading added. Both are 0 in a closed loop.
+	Offset, Spread time.Duration
+	// Intended is the instant, on the run's clock, at which the row should have gone out: from the schedule, from
+	// the previous turn's end, or, in a closed loop, the instant at which its slot became free.
+	Intended time.Duration
+	// Scheduled is whether Intended comes from a timestamp or delay (lateness is judged) or from a free slot.
+	Scheduled bool
+	// Dispatched is the instant of the request goroutine's first line; Admitted the instant at which a capped
+	// run let it through (equal to Dispatched without a cap).
+	Dispatched, Admitted time.Duration
+
+	// Sent is true when Exchange says anything.
+	Sent     bool
+	Exchange send.Exchange
+
+	// PromptTokens is the number of prompt tokens that were put into the body for this row, overhead included:
+	// the row's input length unless the row was too short. 0 when unknown (messages, text, payload).
+	PromptTokens int64
+	// OutputTokensAsked is the reply length that the body asked for; 0 when it asked for none.
+	OutputTokensAsked int64
+	TooShort          bool // the row is shorter than the template: sent longer than it asks
+	TailCut           bool // the template's tokens ate into the row's last full block
+	Prompt            Agreement
+	Output            Agreement
+
+	// Span is the span of this request in this replay; zero without telemetry.
+	Span mooncake.SpanRef
+
+	// Predicted is the number of prompt tokens that an infinite block cache would have served after the rows
+	// before, or send.Unknown.
+	Predicted int64
+}
+
+// Lateness is dispatch minus intention, the cap's wait not included. Zero for rows that were never dispatched.
+func (r *Record) Lateness() time.Duration {
+	if r.Outcome == Skipped {
+		return 0
+	}
+	return r.Dispatched - r.Intended
+}

@@ -1,0 +1,80 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import "time"
+
+// series is a sum per time bin, from instant 0 of the run on. When an instant lies past its last bin, neighbouring
+// bins are added and the bins are twice as wide from then on: memory is bounded, whatever the run's length.
+type series struct {
+	width time.Duration
+	limit int // most bins
+	bins  []int32
+	lost  int64 // instants before the run's zero, put into the first bin
+	seen  int64 // the greatest running sum at a widening, which would hide intervals shorter than the new bins
+}
+
+// bin returns the index of the instant's bin, and widens the bins until it has one.
+func (s *series) bin(at time.Duration) int {
+	if at < 0 {
+		s.lost++
+		return 0
+	}
+	for at/s.width >= time.Duration(s.limit) {
+		s.widen()
+	}
+	i := int(at / s.width)
+	if i >= len(s.bins) {
+		s.bins = append(s.bins, make([]int32, i+1-len(s.bins))...)
+	}
+	return i
+}
+
+func (s *series) add(at time.Duration, n int32) { i := s.bin(at); s.bins[i] += n }
+
+func (s *series) widen() {
+	s.seen = s.peak()
+	for i, n := range s.bins {
+		if i%2 == 0 {
+			s.bins[i/2] = n
+		} else {
+			s.bins[i/2] += n
+		}
+	}
+	s.bins = s.bins[:(len(s.bins)+1)/2]
+	s.width *= 2
+}
+
+// interval adds one request that was under way from start to end, for peak. Instants are cut to bins, so that a
+// request that ends in the bin in which another starts is not counted with it (departures first, vLLM's rule);
+// a request within one bin lasts one bin.
+func (s *series) interval(start, end time.Duration) {
+	last := s.bin(max(start, end)) // first: it may widen
+	first := s.bin(start)
+	s.add(start, 1)
+	if last > first {
+		s.add(end, -1)
+		return
+	}
+	s.add((time.Duration(first)+1)*s.width, -1)
+}
+
+// peak returns the greatest running sum.
+func (s *series) peak() int64 {
+	sum, most := int64(0), s.seen
+	for _, n := range s.bins {
+		sum += int64(n)
+		most = max(most, sum)
+	}
+	return most
+}
+
+// most returns the greatest bin and, in absolute terms, the greatest.
+func (s *series) most() (greatest, absolute int64) {
+	for _, n := range s.bins {
+		v := int64(n)
+		greatest, absolute = max(greatest, v), max(absolute, v, -v)
+	}
+	return greatest, absolute
+}

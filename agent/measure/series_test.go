@@ -1,0 +1,99 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestPeakConcurrency(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		intervals [][2]int64 // ms
+		want      int64
+	}{
+		{"none", nil, 0},
+		{"one after the other: departures first", [][2]int64{{0, 10}, {10, 20}, {20, 30}}, 1},
+		{"two overlap, the third comes as the first leaves", [][2]int64{{0, 10}, {5, 20}, {10, 30}}, 2},
+		{"records come in the order of their ends, not starts", [][2]int64{{50, 60}, {0, 100}, {55, 120}}, 3},
+		{"shorter than a bin, and still there", [][2]int64{{7, 7}, {7, 7}}, 2},
+		{"an end before the start lasts one bin", [][2]int64{{9, 3}}, 1},
+	} {
+		s := series{width: time.Millisecond, limit: 1 << 10}
+		for _, i := range test.intervals {
+			s.interval(time.Duration(i[0])*ms, time.Duration(i[1])*ms)
+		}
+		if got := s.peak(); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// Sixteen bins of 1 ms; an instant at 100 ms needs bins of 8 ms. What was counted before stays counted.
+func TestSeriesWidens(t *testing.T) {
+	s := series{width: time.Millisecond, limit: 16}
+	for at := range 16 {
+		s.add(time.Duration(at)*ms, 1)
+	}
+	s.add(100*ms, 5)
+	if s.width != 8*ms || len(s.bins) > 16 {
+		t.Fatalf("width %v, %d bins", s.width, len(s.bins))
+	}
+	// 0…7 and 8…15 in a bin each, 100 in number 12.
+	if s.bins[0] != 8 || s.bins[1] != 8 || s.bins[12] != 5 {
+		t.Errorf("bins %v", s.bins)
+	}
+	s.add(-ms, 1)
+	if s.lost != 1 || s.bins[0] != 9 {
+		t.Errorf("before zero: lost %d, first bin %d", s.lost, s.bins[0])
+	}
+}
+
+// A peak that was seen at fine resolution stays seen, and the ends of long intervals survive.
+func TestPeakSurvivesWidening(t *testing.T) {
+	s := series{width: time.Millisecond, limit: 16}
+	for range 5 {
+		s.interval(2*ms, 3*ms)
+	}
+	s.interval(10*ms, time.Second) // bins of 64 ms from here on
+	if got := s.peak(); got != 5 {
+		t.Errorf("peak %d, want the 5 short ones", got)
+	}
+	for range 6 {
+		s.interval(100*ms, 900*ms)
+	}
+	if got := s.peak(); got != 7 {
+		t.Errorf("peak %d, want 1 + 6 long ones", got)
+	}
+}
+
+// y = 2x + 1 exactly: slope 2, error 0. Then (0,0) (1,1) (2,1) (3,2): means 1.5 and 1, Sxx 5, Sxy 3, Syy 2, so slope
+// 0.6, residual 2 − 0.6·3 = 0.2, error √(0.2/2/5) = 0.1414.
+func TestDriftByHand(t *testing.T) {
+	var line ols
+	for x := range 20 {
+		line.add(float64(x), 2*float64(x)+1)
+	}
+	d := line.drift()
+	near(t, "slope", d.Slope, 2, 1e-12)
+	near(t, "error", d.StdErr, 0, 1e-6)
+	near(t, "sure", d.Sure(), 2, 1e-6)
+
+	var o ols
+	for _, p := range [][2]float64{{0, 0}, {1, 1}, {2, 1}, {3, 2}} {
+		o.add(p[0], p[1])
+	}
+	d = o.drift()
+	near(t, "slope", d.Slope, 0.6, 1e-12)
+	near(t, "error", d.StdErr, math.Sqrt(0.2/2/5), 1e-12)
+	if !math.IsNaN(d.Sure()) {
+		t.Error("four rows prove nothing")
+	}
+	d.Count = 10
+	near(t, "sure", d.Sure(), 0.6-2*math.Sqrt(0.02), 1e-12)
+	d.Slope = -5
+	near(t, "a lateness that shrinks", d.Sure(), 0, 0)
+}

@@ -1,0 +1,109 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/schedule"
+)
+
+const (
+	// tick is the meter's period: short beside the lateness that matters, long beside the cost of a wake-up.
+	tick = 2 * time.Millisecond
+	// HiccupFloor is the lateness of a tick from which on it counts as a hiccup. Below lies the ordinary
+	// cost of a wake-up on a busy machine.
+	HiccupFloor = time.Millisecond
+	// maxHiccups bounds the list of hiccups that Excused looks into: 1 MiB. Past it the oldest half goes.
+	maxHiccups = 1 << 16
+)
+
+// meter sleeps a tick at a time and notes how late it wakes.
+type meter struct {
+	clk  clock.Clock
+	wait schedule.Waiter
+	quit chan struct{}
+	gone sync.WaitGroup
+
+	mu      sync.Mutex
+	spans   []hiccup // by time, disjoint
+	count   int64
+	total   time.Duration
+	longest time.Duration
+}
+
+// hiccup is a time in which nothing of this process that waits for a timer could run.
+type hiccup struct{ from, to time.Duration }
+
+func startMeter(clk clock.Clock, w schedule.Waiter) *meter {
+	m := &meter{clk: clk, wait: w, quit: make(chan struct{})}
+	m.gone.Go(m.run)
+	return m
+}
+
+func (m *meter) run() {
+	for {
+		asleep := m.clk.Now()
+		due := asleep + tick
+		if !m.wait.Wait(due) {
+			select {
+			case <-m.quit:
+				return
+			default:
+				continue
+			}
+		}
+		if late := m.clk.Now() - due; late >= HiccupFloor {
+			// It began somewhere in the tick; nothing is known to have run since the meter fell asleep.
+			m.add(hiccup{asleep, due + late}, late)
+		}
+	}
+}
+
+func (m *meter) add(h hiccup, late time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.spans) == maxHiccups {
+		n := copy(m.spans, m.spans[maxHiccups/2:])
+		m.spans = m.spans[:n]
+	}
+	m.spans = append(m.spans, h)
+	m.count++
+	m.total += late
+	m.longest = max(m.longest, late)
+}
+
+func (m *meter) sum() (count int64, total, longest time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count, m.total, m.longest
+}
+
+// excused returns the overlap of a to b with hiccups.
+func (m *meter) excused(a, b time.Duration) time.Duration {
+	if b <= a {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sum time.Duration
+	first := sort.Search(len(m.spans), func(i int) bool { return m.spans[i].to > a })
+	for _, h := range m.spans[first:] {
+		if h.from >= b {
+			break
+		}
+		sum += min(b, h.to) - max(a, h.from)
+	}
+	return sum
+}
+
+func (m *meter) stop() {
+	close(m.quit)
+	m.wait.Wake()
+	m.gone.Wait()
+	_ = m.wait.Close()
+}

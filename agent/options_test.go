@@ -1,0 +1,348 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// ids is the configuration of most tests here: token ids need no calibration.
+var ids = Prompt{Endpoint: prompt.Completions}
+
+// rows are n rows, every so many ms, of 100 tokens in and 2 out, each with a block of its own.
+func rows(n, every int) []string {
+	var lines []string
+	for i := range n {
+		lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 100, "output_length": 2, "hash_ids": [%d]}`, i*every, i))
+	}
+	return lines
+}
+
+// sentRows returns the rows that reached the engine.
+func (r replayed) sentRows() (sent []int) {
+	for i, rec := range r.sent {
+		if rec != nil {
+			sent = append(sent, i)
+		}
+	}
+	return sent
+}
+
+func TestOptionWindowAndLimit(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	for _, tc := range []struct {
+		name  string
+		trace Trace
+		want  string
+	}{
+		{"all", Trace{}, "[0 1 2 3 4 5 6 7]"},
+		{"start", Trace{Start: 30 * time.Millisecond}, "[3 4 5 6 7]"},
+		{"end", Trace{End: 30 * time.Millisecond}, "[0 1 2 3]"},
+		{"both", Trace{Start: 20 * time.Millisecond, End: 40 * time.Millisecond}, "[2 3 4]"},
+		{"max requests", Trace{MaxRows: 3}, "[0 1 2]"},
+		{"shard 0 of 2", Trace{Shards: 2}, "[0 2 4 6]"},
+		{"shard 1 of 2", Trace{Shard: 1, Shards: 2}, "[1 3 5 7]"},
+	} {
+		r := e.replay(t, Config{Trace: tc.trace, Prompt: ids}, rows(8, 10)...)
+		if r.err != nil {
+			t.Errorf("%s: %v", tc.name, r.err)
+			continue
+		}
+		if got := fmt.Sprint(r.sentRows()); got != tc.want {
+			t.Errorf("%s: rows %s went out, want %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestOptionSpeedup(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	for _, speed := range []float64{0.5, 4} {
+		r := e.replay(t, Config{Schedule: Schedule{Speedup: speed}, Prompt: ids}, rows(3, 100)...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		// Never early; how late is the machine's affair.
+		want := time.Duration(200/speed) * time.Millisecond
+		if took := r.sent[2].Headers - r.sent[0].Headers; took < want-50*time.Millisecond {
+			t.Errorf("speed-up %v: 200 ms of trace took %v, want %v", speed, took, want)
+		}
+		if got := r.results[2].Result.Intended - r.results[0].Result.Intended; got < want.Seconds()*1e3-0.01 || got > want.Seconds()*1e3+0.01 {
+			t.Errorf("speed-up %v: intended %.3f ms apart, want %v", speed, got, want)
+		}
+	}
+}
+
+func TestOptionSpread(t *testing.T) {
+	var lines []string
+	for i := range 40 {
+		lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 100, "output_length": 1}`, 50*(i/4)))
+	}
+	e := newEngine(t, simulator.Config{})
+	at := func(s load.Spread) map[float64]int {
+		r := e.replay(t, Config{Schedule: Schedule{Spread: s}, Prompt: ids}, lines...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		instants := make(map[float64]int)
+		for _, res := range r.results {
+			instants[res.Result.Intended]++
+		}
+		return instants
+	}
+	if n := len(at(load.SpreadNone)); n != 10 {
+		t.Errorf("no spreading: %d instants, want the 10 timestamps", n)
+	}
+	if n := len(at(load.SpreadEven)); n != 40 {
+		t.Errorf("even spreading: %d instants, want 40", n)
+	}
+	if n := len(at(load.SpreadUniform)); n != 40 {
+		t.Errorf("uniform spreading: %d instants, want 40", n)
+	}
+}
+
+func TestOptionConcurrencyCap(t *testing.T) {
+	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 30 * time.Millisecond}})
+	r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2}, Prompt: ids}, rows(6, 0)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if most := mostAtOnce(r.sent); most != 2 {
+		t.Errorf("%d requests at once, the cap is 2", most)
+	}
+	wait, ok := r.report.Figures().Stat(measure.CapWait)
+	if !ok || wait.Max < 50 { // the last two wait for two rounds of 30 ms
+		t.Errorf("wait for the cap: %+v, %v", wait, ok)
+	}
+	if v := r.report.Verdict; v.Class != judge.Degraded && v.Class != judge.Invalid {
+		t.Errorf("a run that its cap held back is %v", v.Class)
+	}
+}
+
+func TestOptionNoFixedSchedule(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	started := time.Now()
+	r := e.replay(t, Config{Schedule: Schedule{FileOrder: true, Concurrency: 1}, Prompt: ids}, rows(5, 3_600_000)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if len(r.sentRows()) != 5 || time.Since(started) > time.Hour {
+		t.Error("timestamps were not ignored")
+	}
+	for i := 1; i < 5; i++ {
+		if r.sent[i].Headers < r.sent[i-1].Ended {
+			t.Errorf("row %d overtook row %d", i, i-1)
+		}
+	}
+	if got := r.report.Schedule.Mode; got != "closed_loop" {
+		t.Errorf("schedule mode %q", got)
+	}
+}
+
+func TestOptionMaxDuration(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 100 * time.Millisecond}, Prompt: ids}, append(rows(3, 40), `{"timestamp": 3600000, "input_length": 100}`)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if got := fmt.Sprint(r.sentRows()); got != "[0 1 2]" {
+		t.Errorf("rows %s went out, want [0 1 2]", got)
+	}
+	if res := r.results[3].Result; res.Outcome != "skipped" || res.Reason != measure.SkipDuration {
+		t.Errorf("last row: %+v", res)
+	}
+}
+
+func TestOptionGrace(t *testing.T) {
+	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
+	r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 20 * time.Millisecond, Grace: 20 * time.Millisecond}, Prompt: ids}, rows(2, 1)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	for i, res := range r.results {
+		if res.Result.Outcome != "cancelled" {
+			t.Errorf("row %d: %s, want cancelled after the grace", i, res.Result.Outcome)
+		}
+	}
+}
+
+func TestOptionHeadersAndKey(t *testing.T) {
+	e := newEngine(t, simulator.Config{APIKey: "sesame"})
+	r := e.replay(t, Config{
+		Target: Target{APIKey: "sesame", Header: http.Header{"X-Test": {"yes"}}}, Prompt: ids,
+	}, rows(1, 0)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if rec := r.sent[0]; !rec.Authorized || rec.Header.Get("X-Test") != "yes" || rec.Status != 200 {
+		t.Errorf("record %+v", rec)
+	}
+	r = e.replay(t, Config{Target: Target{APIKey: "wrong", Model: "m"}, Prompt: ids}, rows(1, 0)...)
+	if r.err != nil || r.results[0].Result.Reason != "401" {
+		t.Errorf("error %v, results %+v", r.err, r.results)
+	}
+	if strings.Contains(fmt.Sprintf("%+v", r.results), "wrong") {
+		t.Error("the key is in the results")
+	}
+}
+
+func TestOptionSeedExtraAndOutputs(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	base := Config{Prompt: Prompt{Endpoint: prompt.Completions, Seed: 7}}
+	line := []string{
+		`{"timestamp": 0, "input_length": 100, "output_length": 50, "hash_ids": [1]}`,
+		`{"timestamp": 1, "input_length": 100, "hash_ids": [1]}`,
+	}
+	a, b := e.replay(t, base, line...), e.replay(t, base, line...)
+	if a.err != nil || b.err != nil {
+		t.Fatal(a.err, b.err)
+	}
+	if string(a.sent[0].Body) != string(b.sent[0].Body) {
+		t.Error("the same seed gives other bytes")
+	}
+	base.Prompt.Seed = 8
+	if c := e.replay(t, base, line...); c.sent[0].PromptHash == a.sent[0].PromptHash {
+		t.Error("another seed gives the same prompt")
+	}
+	base.Prompt.Extra, base.Prompt.Output, base.Prompt.OutputCap = []byte(`{"temperature": 0.5}`), 9, 20
+	c := e.replay(t, base, line...)
+	if got := body(t, c.sent[0]); got.Temperature == nil || *got.Temperature != 0.5 {
+		t.Error("extra inputs did not go out")
+	}
+	if c.sent[0].Request.MaxTokens != 20 || c.sent[1].Request.MaxTokens != 9 {
+		t.Errorf("at most %d and %d tokens, want the cap 20 and the default 9", c.sent[0].Request.MaxTokens, c.sent[1].Request.MaxTokens)
+	}
+}
+
+func TestOptionNoStream(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	r := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions, NoStream: true}}, rows(2, 1)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if r.sent[0].Request.Stream || r.results[0].Result.Outcome != "served" || r.results[0].Result.Usage.Prompt != 100 {
+		t.Errorf("request %+v, result %+v", r.sent[0].Request, r.results[0])
+	}
+}
+
+func TestOptionTooShort(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	lines := []string{`{"timestamp": 0, "input_length": 3, "output_length": 2}`, `{"timestamp": 1, "input_length": 100, "output_length": 2}`}
+	r := e.replay(t, Config{Prompt: Prompt{Overhead: -1}}, lines...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if res := r.results[0].Result; !res.TooShort || res.Prompt != "different" || res.Usage.Prompt <= 3 {
+		t.Errorf("a row shorter than the template: %+v", res)
+	}
+	r = e.replay(t, Config{Prompt: Prompt{Overhead: -1, TooShort: prompt.Skip}}, lines...)
+	if res := r.results[0].Result; res.Outcome != "skipped" || res.Reason != measure.SkipTooShort || r.sent[0] != nil {
+		t.Errorf("skipped on request: %+v", res)
+	}
+}
+
+func TestOptionModelFromTheEngine(t *testing.T) {
+	e := newEngine(t, simulator.Config{Models: []string{"the-model"}})
+	r := e.replay(t, Config{Prompt: ids}, rows(1, 0)...)
+	if r.err != nil || r.sent[0].Request.Model != "the-model" {
+		t.Fatalf("error %v", r.err)
+	}
+	r = e.replay(t, Config{Target: Target{Model: "another"}, Prompt: ids}, rows(1, 0)...)
+	if r.err != nil || r.results[0].Result.Reason != "404" || r.report.ExitStatus == 0 {
+		t.Errorf("a model that nobody serves: error %v, exit %d, %+v", r.err, r.report.ExitStatus, r.results)
+	}
+}
+
+func TestOptionGoals(t *testing.T) {
+	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 30 * time.Millisecond}})
+	slo := func(text string) measure.SLO {
+		s, err := measure.ParseSLO(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	r := e.replay(t, Config{SLO: slo("ttft=1ms"), GoodputGoal: 0.5, Prompt: ids}, rows(4, 1)...)
+	if r.err != nil || r.report.ExitStatus != judge.ExitGoals {
+		t.Errorf("missed goal: error %v, exit %d", r.err, r.report.ExitStatus)
+	}
+	r = e.replay(t, Config{SLO: slo("ttft=60s"), GoodputGoal: 1, Prompt: ids}, rows(4, 1)...)
+	if r.err != nil || r.report.ExitStatus == judge.ExitGoals {
+		t.Errorf("reached goal: error %v, exit %d", r.err, r.report.ExitStatus)
+	}
+}
+
+func TestOptionErrorLimits(t *testing.T) {
+	e := newEngine(t, simulator.Config{Faults: simulator.Faults{}})
+	bad := `, "extra": {"max_tokens": -1}}`
+	var lines []string
+	for i := range 60 {
+		lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 100, "output_length": 2`, 20*i)+bad)
+	}
+	lines = append(lines, `{"timestamp": 3600000, "input_length": 100}`)
+	r := e.replay(t, Config{AbortErrorRate: 0.5, Prompt: ids}, lines...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if n := len(r.sentRows()); n < 10 || n >= 60 {
+		t.Errorf("%d requests went out, want the run to end soon after 10", n)
+	}
+	if res := r.results[60].Result; res.Outcome != "skipped" || res.Reason != measure.SkipAborted {
+		t.Errorf("last row: %+v", res)
+	}
+	lines = append(rows(3, 1), lines[0])
+	if r = e.replay(t, Config{MaxErrorRate: 0.1, Prompt: ids}, lines...); r.report.ExitStatus != judge.ExitGoals {
+		t.Errorf("1 of 4 failed with a limit of 10 %%: exit %d", r.report.ExitStatus)
+	}
+	if r = e.replay(t, Config{MaxErrorRate: 0.3, Prompt: ids}, lines...); r.report.ExitStatus == judge.ExitGoals {
+		t.Errorf("1 of 4 failed with a limit of 30 %%: exit %d", r.report.ExitStatus)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := Config{Prompt: ids, Progress: func(*Live) { time.AfterFunc(50*time.Millisecond, cancel) }}
+	r := e.replayContext(ctx, t, cfg, append(rows(2, 1), `{"timestamp": 3600000, "input_length": 100}`)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	want := []string{"cancelled cancelled", "cancelled cancelled", "skipped interrupted"}
+	for i, res := range r.results {
+		if got := res.Result.Outcome + " " + res.Result.Reason; got != want[i] {
+			t.Errorf("row %d: %s, want %s", i, got, want[i])
+		}
+	}
+	if r.report.ExitStatus != judge.ExitInterrupted || !r.report.Run.Interrupted {
+		t.Errorf("exit %d", r.report.ExitStatus)
+	}
+}
+
+func TestUnreachableEngine(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	e.url = "http://127.0.0.1:1"
+	if r := e.replay(t, Config{Prompt: ids}, rows(1, 0)...); r.err == nil || !strings.Contains(r.err.Error(), "127.0.0.1:1") {
+		t.Errorf("error %v, want one that names the engine", r.err)
+	}
+}
+
+func TestValidateReportsAll(t *testing.T) {
+	cfg := Config{Target: Target{URL: "ftp://x"}, Schedule: Schedule{Speedup: -1, Concurrency: -2}, GoodputGoal: 2}
+	err := cfg.Validate()
+	for _, want := range []string{"trace:", "url", "speed-up", "concurrency", "goodput goal"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not speak of %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// chooseModel returns the model to ask for: the configured one, else the first that the engine names. It also shows,
+// before anything is timed, whether the engine can be reached at all.
+func (r *run) chooseModel(ctx context.Context) (string, error) {
+	var list struct {
+		Data []struct{ ID string }
+	}
+	err := r.client.Get(ctx, "/v1/models", &list)
+	var network *net.OpError
+	switch {
+	case errors.As(err, &network), ctx.Err() != nil:
+		return "", fmt.Errorf("engine %s: %w", r.cfg.Target.URL, err)
+	case r.cfg.Target.Model != "":
+		return r.cfg.Target.Model, nil // an engine need not list its models to serve one
+	case err != nil:
+		return "", fmt.Errorf("engine %s: list models: %w; name one with --model", r.cfg.Target.URL, err)
+	case len(list.Data) == 0:
+		return "", fmt.Errorf("engine %s names no model; name one with --model", r.cfg.Target.URL)
+	}
+	return list.Data[0].ID, nil
+}
+
+// calibrate learns from two requests, three where sessions are new turns, how many tokens the engine adds to a
+// prompt, and proves that a generated word costs it exactly one.
+func (r *run) calibrate(ctx context.Context) (overhead, turnOverhead int, err error) {
+	turns := r.stream.Info().Sessions == mooncake.SessionDelta && r.opt.Endpoint == prompt.Chat
+	var counted []int64
+	for _, req := range r.builder.Calibration(turns) {
+		var reply struct {
+			Usage *struct {
+				PromptTokens int64 `json:"prompt_tokens"`
+			}
+		}
+		if err := r.client.JSON(ctx, req.Path, req.Body, &reply); err != nil {
+			return 0, 0, fmt.Errorf("calibration: %w", err)
+		}
+		if reply.Usage == nil {
+			return 0, 0, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
+		}
+		counted = append(counted, reply.Usage.PromptTokens)
+	}
+	if overhead, err = prompt.Solve(counted[0], counted[1]); err != nil {
+		return 0, 0, fmt.Errorf("calibration: %w", err)
+	}
+	if turns {
+		if turnOverhead, err = prompt.SolveTurn(counted[0], counted[2]); err != nil {
+			return 0, 0, fmt.Errorf("calibration: %w", err)
+		}
+	}
+	return overhead, turnOverhead, nil
+}
+
+// warmUp sends requests with the shapes of the trace's first rows and none of their blocks, so that connections and
+// the engine are warm and its cache knows nothing of the trace. What becomes of them is in no figure; a failure is
+// a warning.
+func (r *run) warmUp(ctx context.Context) {
+	n := r.cfg.Schedule.Warmup
+	if n == 0 {
+		return
+	}
+	shapes := r.stream.Shapes(n)
+	limit := make(chan struct{}, max(1, r.cfg.Schedule.Concurrency))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	failed, example := 0, ""
+	for i := range n {
+		row := shapes[i%len(shapes)]
+		limit <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-limit }()
+			// Rows without ids get content of their own by index; the trace has no negative ones.
+			rec := &measure.Record{Row: row, Index: int64(-1 - i), Warmup: true}
+			r.exchange(ctx, rec, nil, "")
+			rec.Exchange.Release()
+			if rec.Exchange.Err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed++
+				example = rec.Exchange.Err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	if failed > 0 {
+		r.warn("%d of %d warm-up requests failed, such as: %s", failed, n, example)
+	}
+}
+
+// operation is the GenAI conventions' name for what an endpoint does.
+func operation(e prompt.Endpoint) string {
+	if e == prompt.Completions {
+		return "text_completion"
+	}
+	return "chat"
+}
+
+// hostPort splits a URL that Validate has accepted.
+func hostPort(base string) (host string, port int) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return "", 0
+	}
+	port, err = strconv.Atoi(u.Port())
+	if err != nil {
+		port = map[string]int{"http": 80, "https": 443}[u.Scheme]
+	}
+	return u.Hostname(), port
+}

@@ -1,0 +1,110 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"io"
+
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// part is a piece of a body: bytes as they are, or, when raw is nil, n tokens that are made as they are read.
+type part struct {
+	raw []byte
+
+	ids []uint64 // of the first blocks
+	row int64    // whose own blocks follow them
+	n   int64    // tokens
+}
+
+// scheme turns ids into bytes. It is the same for every body of a builder.
+type scheme struct {
+	alphabet
+	seed  uint64
+	block int // tokens
+}
+
+// size returns the length of a part in bytes.
+func (s *scheme) size(p *part) int64 {
+	switch {
+	case p.raw != nil || p.n == 0:
+		return int64(len(p.raw))
+	case s.ids:
+		return p.n*int64(s.unit) - 1 // no comma after the last id
+	}
+	return p.n * int64(s.unit)
+}
+
+// body is a request's body: parts that stand one after the other. Nothing changes it, so any number of readers
+// can be open on it.
+type body struct {
+	*scheme
+	parts []part
+	size  int64
+}
+
+func newBody(s *scheme, parts []part) send.Body {
+	b := &body{scheme: s, parts: parts}
+	for i := range parts {
+		b.size += s.size(&parts[i])
+	}
+	return send.Body{Size: b.size, Open: func() io.Reader { return &reader{body: b, left: b.size} }}
+}
+
+// reader reads a body. It has no Seek method on purpose: a client that retries would rewind one reader under two
+// attempts instead of opening a second.
+type reader struct {
+	*body
+	part int   // being read
+	off  int64 // in it
+	left int64 // of the whole
+}
+
+// Len returns the number of bytes that are left.
+func (r *reader) Len() int { return int(r.left) }
+
+// Read implements [io.Reader]. Whatever the sizes of the reads, the bytes are the same.
+func (r *reader) Read(p []byte) (n int, err error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	for n < len(p) && r.left > 0 {
+		at := &r.parts[r.part]
+		size := r.scheme.size(at)
+		if r.off == size {
+			r.part, r.off = r.part+1, 0
+			continue
+		}
+		var got int
+		if at.raw != nil {
+			got = copy(p[n:], at.raw[r.off:])
+		} else {
+			got = r.generate(p[n:], at, size)
+		}
+		n += got
+		r.off += int64(got)
+		r.left -= int64(got)
+	}
+	return n, nil
+}
+
+// generate writes what p has room for of the block under the reader's position.
+func (r *reader) generate(p []byte, at *part, size int64) int {
+	block := int64(r.block * r.unit)
+	k, in := r.off/block, r.off%block
+	n := min(int64(len(p)), block-in, size-r.off)
+	id := privateID(at.row, k)
+	if k < int64(len(at.ids)) {
+		id = at.ids[k]
+	}
+	r.write(p[:n], mix(id^r.seed), int(in))
+	return int(n)
+}
+
+// privateID returns the id of block k of a prompt where no id of the trace reaches: a bijection of row and k, so
+// that no two rows share one, and spread over all 64 bits, so that it meets one of n ids of a trace with a
+// probability of n/2^64. Both are below 2^32. It depends on nothing else, so every shard of a replay agrees on it.
+func privateID(row, k int64) uint64 {
+	return mix((uint64(row)<<32 | uint64(k)) ^ 0x6d6f6f6e6c6f6f70) //nolint:gosec // bits, not numbers
+}

@@ -1,0 +1,187 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// MaxPromptTokens bounds the prompt of one row.
+const MaxPromptTokens = 1 << 32
+
+// ErrRow is wrapped by every error that says a row cannot become a request under these options.
+var ErrRow = errors.New("row cannot be sent")
+
+// Prompt is a row as a request.
+type Prompt struct {
+	// Request is what to send, without headers. Zero when Skip is set.
+	Request send.Request
+	// Tokens is the number of prompt tokens that the server should count, overhead included: the row's input
+	// length, unless TooShort. It is 0 when unknown: for text, messages and payloads, for bodies whose prompt an extra
+	// replaced, and for later turns of a session, whose earlier replies are counted by the server alone.
+	Tokens int64
+	// Added is the number of words or token ids that were generated for this row.
+	Added int64
+	// OutputTokens is the cap on the reply that the body states; 0 when it states none.
+	OutputTokens int64
+
+	// TooShort is set when the overhead alone was longer than the row; Skip when, for that reason, the row must not
+	// be sent.
+	TooShort, Skip bool
+	// TailCut is set when the overhead, which is taken from the end, took the row's last block whole: this
+	// request, or one that shares the block before it, may hit up to the overhead's tokens less than the row says.
+	TailCut bool
+
+	// turn is what a session remembers of the row; nil for rows that are complete in themselves.
+	turn []part
+	chat bool // the endpoint
+}
+
+// Builder makes requests from rows. It holds no state between rows and may be used by any number of goroutines: the
+// same options, index, row and history give the same bytes in every process.
+type Builder struct {
+	opt     Options // with the defaults filled in
+	scheme  scheme
+	dialect dialect
+	extra   object
+
+	path        string
+	promptField string // the member of a body that holds the prompt
+}
+
+// Options returns the options that the builder works by, defaults filled in.
+func (b *Builder) Options() Options { return b.opt }
+
+// NewBuilder checks the options. Its error names everything that is wrong with them.
+func NewBuilder(o Options) (*Builder, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	b := &Builder{path: "/v1/chat/completions", promptField: "messages"}
+	if o.Endpoint == Completions {
+		b.path, b.promptField = "/v1/completions", "prompt"
+	}
+	b.scheme = scheme{alphabet: tokens, seed: o.Seed, block: o.BlockSize}
+	if o.Form == Words {
+		b.scheme.alphabet = words
+		o.Overhead = max(1, o.Overhead)
+	}
+	o.TurnOverhead = max(1, o.TurnOverhead)
+	b.opt = o
+	b.dialect, _ = o.dialect()
+	b.extra, _ = parseObject(o.ExtraInputs)
+	return b, nil
+}
+
+// Build makes the request of a row. The index is the row's place in its trace, from 0 and below 2^32; tokens that no
+// hash id stands for follow from it. The row must not change while the prompt or a history is in use.
+//
+// A history is given for the turns of a delta session, else it is nil. Rows that are complete in themselves
+// (payloads, and messages that are not deltas) pass over it.
+//
+// The error wraps [ErrRow] or [ErrHistoryFull].
+func (b *Builder) Build(index int64, row *mooncake.Row, history *History) (Prompt, error) {
+	p, err := b.build(index, row, history)
+	if err != nil {
+		return Prompt{}, fmt.Errorf("row %d: %w", index, err)
+	}
+	return p, nil
+}
+
+func (b *Builder) build(index int64, row *mooncake.Row, history *History) (p Prompt, err error) {
+	extra, err := parseObject(row.Extra)
+	if err != nil {
+		return p, fmt.Errorf("%w: extra: %w", ErrRow, err)
+	}
+	kind := row.Kind()
+	if kind == mooncake.KindPayload {
+		return b.payload(row, extra)
+	}
+	whole := kind == mooncake.KindMessages && row.MessageMode != "delta"
+	if whole {
+		history = nil
+	}
+	replaced := b.extra.has(b.promptField) || extra.has(b.promptField)
+	switch {
+	case history.full():
+		return p, ErrHistoryFull
+	case replaced && history != nil:
+		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
+	case b.scheme.ids && history.later():
+		return p, fmt.Errorf("%w: a delta session carries replies, which are text: use words", ErrRow)
+	}
+
+	var turn []part
+	switch {
+	case replaced: // merge brings the prompt
+	case kind == mooncake.KindMessages:
+		turn, err = b.messages(row)
+	case kind == mooncake.KindText:
+		turn = b.text(row.TextInput.V)
+	default:
+		turn, err = b.generated(index, row, history.later(), &p)
+	}
+	if err != nil || p.Skip {
+		return p, err
+	}
+
+	body := make(object, 0, 12)
+	if model := orDefault(b.opt.Model, row.Model); model != "" {
+		body.set("model", quote(nil, model))
+	}
+	switch {
+	case replaced:
+	case whole:
+		body.set(b.promptField, row.Messages)
+	default:
+		body.setParts(b.promptField, b.join(history.before(), turn))
+	}
+	if tools := history.latestTools(row.Tools); tools != nil {
+		body.set("tools", tools)
+	}
+	body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
+	body.merge(b.extra)
+	body.merge(extra)
+	b.complete(&body, b.output(row), kind == mooncake.KindLength && !replaced)
+	b.finish(&p, body)
+	if history != nil {
+		p.turn, p.chat, p.Request.KeepReply = turn, b.opt.Endpoint == Chat, true
+	}
+	return p, nil
+}
+
+// payload makes the request of a row that brings its whole body. It goes out byte for byte, whatever the options
+// say of model, stream and lengths, unless the row's own extra changes it.
+func (b *Builder) payload(row *mooncake.Row, extra object) (p Prompt, err error) {
+	body, err := parseObject(row.Payload)
+	if err == nil && body == nil {
+		err = errors.New("an empty object")
+	}
+	if err != nil {
+		return p, fmt.Errorf("%w: payload: %w", ErrRow, err)
+	}
+	body.merge(extra)
+	b.finish(&p, body)
+	if extra == nil {
+		p.Request.Body = newBody(&b.scheme, []part{{raw: row.Payload}})
+	}
+	return p, nil
+}
+
+// finish turns a body into a request.
+func (b *Builder) finish(p *Prompt, body object) {
+	p.OutputTokens = b.stated(body)
+	p.Request = send.Request{
+		Path:         b.path,
+		Body:         newBody(&b.scheme, body.parts()),
+		Stream:       string(body.get("stream")) == "true",
+		ExpectTokens: int(p.OutputTokens),
+	}
+}

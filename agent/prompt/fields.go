@@ -1,0 +1,59 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"strconv"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// output returns the reply length to ask for, 0 for none.
+func (b *Builder) output(row *mooncake.Row) int64 {
+	n := row.OutputLength.Or(int64(b.opt.DefaultOutput))
+	if !row.OutputLength.Set && n == 0 {
+		return 0
+	}
+	n = max(1, n) // engines refuse 0
+	if b.opt.OutputCap > 0 {
+		n = min(n, int64(b.opt.OutputCap))
+	}
+	return n
+}
+
+// complete adds the fields that depend on what the extras have said. The length of a reply to generated words means
+// nothing by itself, so hold asks the engine to keep it; that of a reply to a real text is only capped.
+func (b *Builder) complete(body *object, output int64, hold bool) {
+	if b.dialect.streamOptions && string(body.get("stream")) == "true" {
+		options, err := parseObject(body.get("stream_options"))
+		if err == nil && !options.has("include_usage") {
+			options.set("include_usage", []byte("true"))
+			body.setParts("stream_options", options.parts())
+		}
+	}
+	if output > 0 && !body.has(maxField) && !body.has(maxCompletionField) && !body.has(b.dialect.maxTokens) {
+		body.set(b.dialect.maxTokens, strconv.AppendInt(nil, output, 10))
+	}
+	if n := b.stated(*body); hold && n > 0 && string(body.get("ignore_eos")) != "false" {
+		if b.dialect.ignoreEOS && !body.has("ignore_eos") {
+			body.set("ignore_eos", []byte("true"))
+		}
+		if b.dialect.minTokens != "" && !body.has(b.dialect.minTokens) {
+			body.set(b.dialect.minTokens, strconv.AppendInt(nil, n, 10))
+		}
+	}
+	if b.opt.CacheSalt != "" && !body.has("cache_salt") {
+		body.set("cache_salt", quote(nil, b.opt.CacheSalt))
+	}
+}
+
+// stated returns the cap on the reply that a body states, 0 when it states none.
+func (b *Builder) stated(body object) int64 {
+	for _, name := range []string{b.dialect.maxTokens, maxCompletionField, maxField} {
+		if n := body.integer(name); n > 0 {
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,157 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// golden is 2^64 divided by the golden ratio, the usual step of a Weyl sequence.
+const golden = 0x9e3779b97f4a7c15
+
+// Seed spreads a user's small number over 64 bits: mix(user + 2^64/φ), a bijection. A block's content follows
+// from id xor seed, so that two small seeds used as they are would only give the same blocks to other small ids,
+// and the second run would find the first one's blocks in the engine's cache.
+func Seed(user uint64) uint64 { return mix(user + golden) }
+
+// mix is the finaliser of splitmix64, a bijection on 64 bits that sends 0 to 0.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// unmix is the inverse of mix.
+func unmix(x uint64) uint64 {
+	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3
+	x = (x ^ x>>27 ^ x>>54) * 0x96de1b173f119089
+	return x ^ x>>30 ^ x>>60
+}
+
+// draw hashes one element of the Weyl sequence.
+func draw(x uint64) uint64 {
+	hi, lo := bits.Mul64(x, x^0xe7037ed1a0b428db)
+	return hi ^ lo
+}
+
+// Fill writes the first n words of the block of id, each a space and four letters, and returns the number of bytes
+// written, 5n. It writes no more words than dst has room for and touches nothing past them.
+//
+// The first 8 words spell mix(id xor seed), so that two ids never share them; the others come from a generator
+// with that state. Fill with a smaller n writes a prefix of the same bytes.
+func Fill(dst []byte, seed, id uint64, n int) int {
+	return words.fill(dst, seed, id, n)
+}
+
+// FillTokens writes the first n token ids of the block of id, each five digits and a comma, and returns the number
+// of bytes written, 6n. All ids lie in 10000…14095, which every vocabulary of 32,000 entries has. It writes no more ids
+// than dst has room for and touches nothing past them.
+//
+// The first 6 ids spell mix(id xor seed); otherwise it is as [Fill].
+func FillTokens(dst []byte, seed, id uint64, n int) int {
+	return tokens.fill(dst, seed, id, n)
+}
+
+// alphabet is how blocks are written: in words or in token ids. All its figures are bytes.
+type alphabet struct {
+	ids    bool // token ids, not words
+	unit   int  // one token
+	header int  // the units that spell the block's id
+	step   int  // the units that one draw yields
+}
+
+var (
+	words  = alphabet{unit: wordBytes, header: 8 * wordBytes, step: 7 * wordBytes}
+	tokens = alphabet{ids: true, unit: tokenBytes, header: 6 * tokenBytes, step: 5 * tokenBytes}
+)
+
+func (a alphabet) fill(dst []byte, seed, id uint64, n int) int {
+	n = max(0, min(n, len(dst)/a.unit)) * a.unit
+	a.write(dst[:n], mix(id^seed), 0)
+	return n
+}
+
+// write fills dst with a block's bytes from byte off on. x is the block's state, mix(id xor seed). Each draw stands
+// alone, so any byte of a block is found without making those before it.
+func (a alphabet) write(dst []byte, x uint64, off int) {
+	var buf [48]byte
+	if off < a.header {
+		a.spell(&buf, a.header, x)
+		n := copy(dst, buf[off:a.header])
+		dst, off = dst[n:], off+n
+	}
+	if len(dst) == 0 {
+		return
+	}
+	off -= a.header
+	x += uint64(off/a.step) * golden //nolint:gosec // not negative: the header was written
+	if in := off % a.step; in > 0 {
+		x += golden
+		a.spell(&buf, a.step, draw(x))
+		dst = dst[copy(dst, buf[in:a.step]):]
+	}
+	if a.ids {
+		dst, x = bulkTokens(dst, x)
+	} else {
+		dst, x = bulkWords(dst, x)
+	}
+	for len(dst) > 0 {
+		x += golden
+		a.spell(&buf, a.step, draw(x))
+		dst = dst[copy(dst, buf[:a.step]):]
+	}
+}
+
+// spell writes n bytes of units from the bits of r, lowest first.
+func (a alphabet) spell(buf *[48]byte, n int, r uint64) {
+	if a.ids {
+		for at := 0; at < n; at += tokenBytes {
+			binary.LittleEndian.PutUint64(buf[at:], tokenUnits[r%(1<<tokenBits)])
+			r >>= tokenBits
+		}
+		return
+	}
+	for at := 0; at < n; at += wordBytes {
+		binary.LittleEndian.PutUint64(buf[at:], wordUnits[r%(1<<wordBits)])
+		r >>= wordBits
+	}
+}
+
+// bulkWords writes whole draws of seven words while dst has room for them, and returns what is left of dst. A
+// store is 8 bytes wide, so each spills 3 bytes that the next one, or the caller, overwrites.
+func bulkWords(dst []byte, x uint64) (rest []byte, state uint64) {
+	const step, wide = 7 * wordBytes, 7*wordBytes + 3
+	for len(dst) >= wide {
+		x += golden
+		r := draw(x)
+		d := dst[:wide]
+		binary.LittleEndian.PutUint64(d[0:], wordUnits[r&511])
+		binary.LittleEndian.PutUint64(d[5:], wordUnits[r>>9&511])
+		binary.LittleEndian.PutUint64(d[10:], wordUnits[r>>18&511])
+		binary.LittleEndian.PutUint64(d[15:], wordUnits[r>>27&511])
+		binary.LittleEndian.PutUint64(d[20:], wordUnits[r>>36&511])
+		binary.LittleEndian.PutUint64(d[25:], wordUnits[r>>45&511])
+		binary.LittleEndian.PutUint64(d[30:], wordUnits[r>>54&511])
+		dst = dst[step:]
+	}
+	return dst, x
+}
+
+// bulkTokens is bulkWords for draws of five token ids.
+func bulkTokens(dst []byte, x uint64) (rest []byte, state uint64) {
+	const step, wide = 5 * tokenBytes, 5*tokenBytes + 2
+	for len(dst) >= wide {
+		x += golden
+		r := draw(x)
+		d := dst[:wide]
+		binary.LittleEndian.PutUint64(d[0:], tokenUnits[r&4095])
+		binary.LittleEndian.PutUint64(d[6:], tokenUnits[r>>12&4095])
+		binary.LittleEndian.PutUint64(d[12:], tokenUnits[r>>24&4095])
+		binary.LittleEndian.PutUint64(d[18:], tokenUnits[r>>36&4095])
+		binary.LittleEndian.PutUint64(d[24:], tokenUnits[r>>48&4095])
+		dst = dst[step:]
+	}
+	return dst, x
+}

@@ -1,0 +1,96 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// MaxHistory bounds what a session remembers, in bytes: its texts and replies as they are, its generated words by
+// the ids of their blocks.
+const MaxHistory = 8 << 20
+
+// ErrHistoryFull says that a session has grown past [MaxHistory]: its later turns cannot be built.
+var ErrHistoryFull = errors.New("the session's conversation is longer than moonloop keeps")
+
+// History is the conversation of one delta session so far: its turns, as they were sent, and the live replies
+// between them. The zero History is a session that has not begun. It belongs to one goroutine at a time.
+//
+// On the chat endpoint a reply is a message of the assistant, with its tool calls. On the completions endpoint
+// the conversation is one text: the prompt, the reply, the next turn, with nothing between them.
+type History struct {
+	parts []part
+	tools json.RawMessage // the latest that a turn brought
+	size  int             // bytes held
+}
+
+// Append adds a turn that was served: the row, the prompt that Build made of it with this history, the text of the
+// reply, and its tool calls as a JSON array, or nil. A prompt that was built without a history adds nothing.
+// Past [MaxHistory] the turn is let go, and the next Build returns [ErrHistoryFull].
+func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []byte) {
+	if p.turn == nil || h.full() {
+		return
+	}
+	h.size += len(reply) + len(toolCalls) + len(row.Tools)
+	for _, part := range p.turn {
+		h.size += len(part.raw) + 8*len(part.ids)
+	}
+	if h.full() {
+		h.parts, h.tools = nil, nil
+		return
+	}
+	if row.Tools != nil {
+		h.tools = row.Tools
+	}
+	if !p.chat {
+		h.parts = append(append(h.parts, p.turn...), part{raw: inner(nil, reply)})
+		return
+	}
+	if len(h.parts) > 0 {
+		h.parts = append(h.parts, part{raw: []byte(",")})
+	}
+	h.parts = append(append(h.parts, p.turn...), part{raw: assistant(reply, toolCalls)})
+}
+
+// assistant returns a reply as a message, after a comma.
+func assistant(reply string, toolCalls []byte) []byte {
+	raw := []byte(`,{"role":"assistant","content":`)
+	switch {
+	case len(toolCalls) == 0:
+		raw = quote(raw, reply)
+	case reply == "":
+		raw = append(raw, "null"...)
+	default:
+		raw = quote(raw, reply)
+	}
+	if len(toolCalls) > 0 {
+		raw = append(append(raw, `,"tool_calls":`...), toolCalls...)
+	}
+	return append(raw, '}')
+}
+
+// The rest reads a history that may be nil.
+
+func (h *History) full() bool { return h != nil && h.size > MaxHistory }
+
+// later reports whether turns came before.
+func (h *History) later() bool { return h != nil && len(h.parts) > 0 }
+
+func (h *History) before() []part {
+	if h == nil {
+		return nil
+	}
+	return h.parts
+}
+
+// latestTools returns a turn's own tools, or else those of the latest turn that had some.
+func (h *History) latestTools(own json.RawMessage) json.RawMessage {
+	if own != nil || h == nil {
+		return own
+	}
+	return h.tools
+}

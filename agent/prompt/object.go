@@ -1,0 +1,147 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// object is a JSON object that keeps the order of its members and the bytes of their values. A name occurs once.
+type object []member
+
+type member struct {
+	name  string
+	value []part
+}
+
+var errNotObject = errors.New("not a JSON object")
+
+// parseObject reads an object; nothing and null are empty ones. Of two members of one name the later value counts,
+// as for most readers. Values alias data. The error never quotes it.
+func parseObject(data []byte) (object, error) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || string(data) == "null" {
+		return nil, nil
+	}
+	var o object
+	dec := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if token, err := dec.ReadToken(); err != nil || token.Kind() != jsontext.KindBeginObject {
+		return nil, errNotObject
+	}
+	for dec.PeekKind() == jsontext.KindString {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, syntaxError(dec)
+		}
+		key := name.String()
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, syntaxError(dec)
+		}
+		end := int(dec.InputOffset())
+		o.set(key, data[end-len(value):end])
+	}
+	if _, err := dec.ReadToken(); err != nil || int(dec.InputOffset()) != len(data) {
+		return nil, syntaxError(dec)
+	}
+	return o, nil
+}
+
+func syntaxError(dec *jsontext.Decoder) error {
+	return fmt.Errorf("%w: syntax error after byte %d", errNotObject, dec.InputOffset())
+}
+
+// get returns a member's value; nil when there is none, or when it is generated.
+func (o object) get(name string) []byte {
+	if i := o.index(name); i >= 0 && len(o[i].value) == 1 {
+		return o[i].value[0].raw
+	}
+	return nil
+}
+
+func (o object) has(name string) bool { return o.index(name) >= 0 }
+
+func (o object) index(name string) int {
+	return slices.IndexFunc(o, func(m member) bool { return m.name == name })
+}
+
+// integer returns a member's value where it is a whole number above 0, else 0.
+func (o object) integer(name string) int64 {
+	n, err := strconv.ParseInt(string(o.get(name)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(0, n)
+}
+
+// set gives a member a value, in the place that it has, or at the end.
+func (o *object) set(name string, value []byte) { o.setParts(name, []part{{raw: value}}) }
+
+func (o *object) setParts(name string, value []part) {
+	if i := o.index(name); i >= 0 {
+		(*o)[i].value = value
+		return
+	}
+	*o = append(*o, member{name, value})
+}
+
+// merge sets the members of other.
+func (o *object) merge(other object) {
+	for _, m := range other {
+		o.setParts(m.name, m.value)
+	}
+}
+
+func (o *object) remove(names ...string) {
+	*o = slices.DeleteFunc(*o, func(m member) bool { return slices.Contains(names, m.name) })
+}
+
+// parts writes the object out.
+func (o object) parts() []part {
+	var out []part
+	var text []byte
+	flush := func() {
+		if len(text) > 0 {
+			out, text = append(out, part{raw: text}), nil
+		}
+	}
+	text = append(text, '{')
+	for i, m := range o {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(quote(text, m.name), ':')
+		for _, p := range m.value {
+			if p.raw != nil && len(p.raw) <= 512 { // small enough to copy
+				text = append(text, p.raw...)
+				continue
+			}
+			flush()
+			out = append(out, p)
+		}
+	}
+	text = append(text, '}')
+	flush()
+	return out
+}
+
+// quote appends s as a JSON string. What is not UTF-8 becomes U+FFFD, as JSON has no way to say it.
+func quote(dst []byte, s string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, s)
+	return dst
+}
+
+// inner appends s as it stands inside a JSON string.
+func inner(dst []byte, s string) []byte {
+	from := len(dst)
+	dst = quote(dst, s)
+	copy(dst[from:], dst[from+1:len(dst)-1])
+	return dst[:len(dst)-2]
+}

@@ -1,0 +1,160 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Endpoint is the kind of request that carries the prompts.
+type Endpoint string
+
+// The endpoints of the OpenAI API.
+const (
+	Chat        Endpoint = "chat"        // POST /v1/chat/completions
+	Completions Endpoint = "completions" // POST /v1/completions
+)
+
+// Form is what a generated prompt is made of.
+type Form string
+
+// The forms.
+const (
+	Words  Form = "words"  // text, a word a token
+	Tokens Form = "tokens" // an array of token ids; only on Completions
+)
+
+// TooShort says what becomes of a row whose input length leaves no room for a word beside the overhead.
+type TooShort string
+
+// The policies.
+const (
+	SendOneWord TooShort = "send" // it is sent, longer than the row asks for, and flagged
+	Skip        TooShort = "skip" // it is not sent
+)
+
+// Options are the settings of a replay that decide what its requests say. The zero Options send words to the chat
+// endpoint of a server like vLLM and do not stream.
+type Options struct {
+	Endpoint Endpoint // default Chat
+	Form     Form     // default Words
+	Profile  Profile  // default Auto
+	Model    string   // default: the row's own, or none
+	Stream   bool     // ask for a stream, and for its usage where the profile can
+
+	Seed      uint64 // as it goes into [Fill]: spread a number of the user's with [Seed] first
+	BlockSize int    // tokens a hash id stands for; default [mooncake.BlockSize], at least 8
+
+	// Overhead is the number of tokens that the server adds to the words of a prompt, anchor included, as
+	// [Solve] found it. Less than 1 counts as 1 with words: the anchor is always there.
+	Overhead int
+	// TurnOverhead is the number of tokens that the server adds to the reply before and the words of a later turn
+	// of a chat session, anchor included, as [SolveTurn] found it. Less than 1 counts as 1.
+	TurnOverhead int
+	TooShort     TooShort // default SendOneWord
+
+	// DefaultOutput is the reply length of rows without an output length; 0 asks for none.
+	DefaultOutput int
+	// OutputCap bounds every reply length that is asked for; 0 means no bound.
+	OutputCap int
+	// MaxTokensField replaces the profile's name of the field that caps the reply.
+	MaxTokensField string
+	// CacheSalt is sent as cache_salt: a run with a salt shares no cached block with one that has another.
+	CacheSalt string
+	// ExtraInputs is an object whose members are set in every body except payloads, in place of ours of the same
+	// name. A row's own extra comes after it and wins.
+	ExtraInputs json.RawMessage
+}
+
+// ErrOptions is wrapped by every error of [NewBuilder].
+var ErrOptions = errors.New("prompt options")
+
+// withDefaults fills in what was left at zero.
+func (o Options) withDefaults() Options {
+	o.Endpoint = orDefault(o.Endpoint, Chat)
+	o.Form = orDefault(o.Form, Words)
+	o.Profile = orDefault(o.Profile, Auto)
+	o.TooShort = orDefault(o.TooShort, SendOneWord)
+	o.BlockSize = orDefault(o.BlockSize, mooncake.BlockSize)
+	return o
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// check names everything that is wrong with options whose defaults are filled in, in one error.
+func (o Options) check() error {
+	var wrong []error
+	bad := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
+	}
+	if o.Endpoint != Chat && o.Endpoint != Completions {
+		bad("endpoint %q: want %q or %q", o.Endpoint, Chat, Completions)
+	}
+	if o.Form != Words && o.Form != Tokens {
+		bad("prompt form %q: want %q or %q", o.Form, Words, Tokens)
+	}
+	if o.TooShort != SendOneWord && o.TooShort != Skip {
+		bad("policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
+	}
+	if o.BlockSize < words.header/wordBytes {
+		bad("block size %d: an id needs %d words to be told from others", o.BlockSize, words.header/wordBytes)
+	}
+	for _, length := range []struct {
+		name string
+		v    int
+	}{
+		{"overhead", o.Overhead},
+		{"turn overhead", o.TurnOverhead},
+		{"default output", o.DefaultOutput},
+		{"output cap", o.OutputCap},
+	} {
+		if length.v < 0 {
+			bad("%s %d: want 0 or more tokens", length.name, length.v)
+		}
+	}
+	d, known := o.dialect()
+	if !known {
+		bad("profile %q: want one of %q", o.Profile, Profiles())
+	}
+	switch {
+	case o.Form == Tokens && o.Endpoint == Chat:
+		bad("token ids go to the completions endpoint only: choose it, or words")
+	case o.Form == Tokens && known && !d.tokenIDs:
+		bad("profile %q takes no token ids for a prompt: choose words", o.Profile)
+	}
+	if known && o.CacheSalt != "" && !d.cacheSalt {
+		bad("profile %q has no cache_salt on %s: change the seed for a cold cache", o.Profile, o.Endpoint)
+	}
+	if len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00") {
+		bad("cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
+	}
+	if _, err := parseObject(o.ExtraInputs); err != nil {
+		bad("extra inputs: %w", err)
+	}
+	return errors.Join(wrong...)
+}
+
+// dialect returns what the profile's engine understands on the endpoint.
+func (o Options) dialect() (d dialect, known bool) {
+	both, known := dialects[o.Profile]
+	d = both.chat
+	if o.Endpoint == Completions {
+		d = both.completions
+	}
+	if o.MaxTokensField != "" {
+		d.maxTokens = o.MaxTokensField
+	}
+	return d, known
+}

@@ -1,0 +1,93 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// generated makes the user turn of a row that gives lengths and block ids.
+func (b *Builder) generated(index int64, row *mooncake.Row, later bool, p *Prompt) ([]part, error) {
+	length := row.InputLength.V
+	if length < 1 || length > MaxPromptTokens {
+		return nil, fmt.Errorf("%w: input_length %d: want 1 to %d tokens", ErrRow, length, int64(MaxPromptTokens))
+	}
+	overhead := int64(b.opt.Overhead)
+	switch {
+	case later && b.opt.Endpoint == Chat:
+		overhead = int64(b.opt.TurnOverhead)
+	case later: // the words follow the reply, in the same text
+		overhead = 0
+	}
+	ids := row.Blocks(b.opt.BlockSize)
+	n := length - overhead
+	if n < 1 {
+		p.TooShort = true
+		if b.opt.TooShort == Skip {
+			p.Skip = true
+			return nil, nil
+		}
+		n = 1
+	}
+	p.TailCut = len(ids) > 0 && n <= int64(len(ids)-1)*int64(b.opt.BlockSize)
+	p.Added = n
+	if !later {
+		p.Tokens = n + overhead
+	}
+	return b.turn("user", !later || b.opt.Endpoint == Chat, part{ids: ids, row: index, n: n}), nil
+}
+
+// turn wraps generated tokens, after the anchor where they need one.
+func (b *Builder) turn(role string, anchored bool, tokens part) []part {
+	switch {
+	case b.scheme.ids:
+		return []part{tokens}
+	case b.opt.Endpoint == Chat:
+		return []part{{raw: []byte(`{"role":"` + role + `","content":"` + anchor)}, tokens, {raw: []byte(`"}`)}}
+	case anchored:
+		return []part{{raw: []byte(anchor)}, tokens}
+	}
+	return []part{tokens}
+}
+
+func (b *Builder) text(text string) []part {
+	if b.opt.Endpoint == Chat {
+		raw := quote([]byte(`{"role":"user","content":`), text)
+		return []part{{raw: append(raw, '}')}}
+	}
+	return []part{{raw: inner(nil, text)}}
+}
+
+// messages returns the messages of a row without the brackets of their array.
+func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
+	if b.opt.Endpoint != Chat {
+		return nil, fmt.Errorf("%w: messages go to the chat endpoint only", ErrRow)
+	}
+	raw := bytes.TrimSpace(row.Messages)
+	if len(raw) < 2 || raw[0] != '[' || raw[len(raw)-1] != ']' || len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 {
+		return nil, fmt.Errorf("%w: messages: want an array with at least one message", ErrRow)
+	}
+	return []part{{raw: raw[1 : len(raw)-1]}}, nil
+}
+
+// join makes the value of the prompt's member from a session's turns so far and the new one.
+func (b *Builder) join(before, turn []part) []part {
+	first, between, last := `[`, `,`, `]`
+	if b.opt.Endpoint == Completions && !b.scheme.ids {
+		first, between, last = `"`, ``, `"`
+	}
+	if b.scheme.ids && turn[0].raw != nil { // text_input beside rows of token ids
+		first, last = `"`, `"`
+	}
+	out := make([]part, 0, len(before)+len(turn)+3)
+	out = append(out, part{raw: []byte(first)})
+	if len(before) > 0 {
+		out = append(append(out, before...), part{raw: []byte(between)})
+	}
+	out = append(out, turn...)
+	return append(out, part{raw: []byte(last)})
+}

@@ -1,0 +1,125 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report writes what a run found: the table at the end, summary.json and summary.csv, and a line per request.
+//
+// # Names
+//
+// A figure has AIPerf's field name exactly where it has AIPerf's meaning, so time_to_first_token counts from the
+// hand-over to the transport; time_to_first_token_wire and time_to_first_token_intended are ours. Latencies are in
+// milliseconds. A figure that was not measured is absent, never 0.
+//
+// # Files
+//
+// Every file has the mode 0600 and gets its name when it is complete: until then its name ends in .partial.
+// requests.jsonl holds a Mooncake row per line with one more key, result, so it can be replayed as it is.
+package report
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/measure"
+)
+
+// SchemaVersion is the version of summary.json. It changes when a field changes its meaning or goes.
+const SchemaVersion = "1.0"
+
+// Report is everything that a run has to say. New fills in what was measured, the caller the rest.
+type Report struct {
+	Run       Run
+	Trace     Trace
+	Schedule  Schedule
+	Machine   Machine
+	Telemetry Telemetry
+	Warnings  []string
+	Verdict   judge.Verdict
+	// ExitStatus is what a command should exit with (judge.ExitCode). It is in no file.
+	ExitStatus int
+
+	figures *measure.Figures
+}
+
+// New returns a report of the figures.
+func New(f *measure.Figures) *Report { return &Report{figures: f} }
+
+// Figures returns what New was given.
+func (r *Report) Figures() *measure.Figures { return r.figures }
+
+// Run says what was run, where and against what. Nothing in it may hold a secret: the caller removes them.
+type Run struct {
+	ID          string    `json:"id"`
+	Tool        string    `json:"tool"`
+	Version     string    `json:"version"`
+	Command     string    `json:"command,omitempty"` // the command line without keys and header values
+	Target      string    `json:"target"`            // host and port of the engine
+	Endpoint    string    `json:"endpoint,omitempty"`
+	Model       string    `json:"model,omitempty"`
+	Streaming   bool      `json:"streaming"`
+	GoVersion   string    `json:"go_version,omitempty"`
+	Platform    string    `json:"platform,omitempty"` // GOOS/GOARCH
+	CPUs        int       `json:"cpus,omitempty"`     // processors that the run used
+	Start       time.Time `json:"-"`                  // start_time of the summary
+	End         time.Time `json:"-"`                  // end_time
+	Interrupted bool      `json:"-"`                  // was_cancelled
+}
+
+// Trace says what was replayed.
+type Trace struct {
+	Name string `json:"name"`
+	// Rows is the number of rows that the run took; Filtered says how many others it left out, by reason
+	// (window, max_requests, shard, ...).
+	Rows          int64            `json:"rows"`
+	Filtered      map[string]int64 `json:"filtered,omitempty"`
+	BlockSize     int              `json:"block_size,omitempty"`
+	SessionMode   string           `json:"session_mode,omitempty"` // full, delta or none
+	Unit          string           `json:"unit,omitempty"`         // of the timestamps as found: ms, s
+	Grid          float64          `json:"grid_ms,omitempty"`      // step of coarse timestamps; 0: none found
+	SeqDigest     string           `json:"seq_digest,omitempty"`
+	TreeDigest    string           `json:"tree_digest,omitempty"`
+	ArrivalDigest string           `json:"arrival_digest,omitempty"`
+}
+
+// Schedule says what the rows' instants were made of.
+type Schedule struct {
+	Mode        string  `json:"mode"` // timestamps, or closed_loop
+	Speedup     float64 `json:"speedup,omitempty"`
+	Spread      string  `json:"spread,omitempty"`      // none, uniform or even
+	Concurrency int     `json:"concurrency,omitempty"` // 0: no cap
+	Warmup      int     `json:"warmup_requests,omitempty"`
+	Shard       string  `json:"shard,omitempty"` // i/n
+	Seed        uint64  `json:"seed"`
+}
+
+// Machine is what the run saw of itself and of the machine under it. Durations are in milliseconds.
+type Machine struct {
+	Elapsed      float64  `json:"elapsed_ms"`
+	Hiccups      int64    `json:"hiccups"`
+	HiccupTime   float64  `json:"hiccup_time_ms"`
+	HiccupMax    float64  `json:"hiccup_max_ms"`
+	CPUShare     *float64 `json:"cpu_share,omitempty"` // 0 to 1 of all processors; nil: unknown
+	GCPauses     int64    `json:"gc_pauses"`
+	GCPauseTime  float64  `json:"gc_pause_time_ms"`
+	GCPauseMax   float64  `json:"gc_pause_max_ms"`
+	Throttled    *float64 `json:"throttled_ms,omitempty"`  // nil: unknown
+	ClockStep    *float64 `json:"clock_step_ms,omitempty"` // nil: unknown
+	MaxRSS       int64    `json:"max_rss_bytes,omitempty"`
+	ReaderStalls int64    `json:"lookahead_stalls"`
+}
+
+// Telemetry reconciles what the run handed to its exporters with what they accepted.
+type Telemetry struct {
+	Enabled       bool  `json:"enabled"`
+	SpansEnded    int64 `json:"spans_ended"`
+	SpansAccepted int64 `json:"spans_accepted"`
+	// SpansLost counts spans by why they were not accepted.
+	SpansLost     map[string]int64 `json:"spans_lost,omitempty"`
+	SpansSampled  int64            `json:"spans_not_sampled,omitempty"` // dropped by the sampler that was asked for
+	EventsDropped int64            `json:"span_events_dropped"`
+	// MetricExports counts the exports of metrics, MetricExportsFailed those that failed.
+	MetricExports       int64 `json:"metric_exports"`
+	MetricExportsFailed int64 `json:"metric_exports_failed"`
+}
+
+// Lost is the number of spans that were not accepted.
+func (t Telemetry) Lost() int64 { return t.SpansEnded - t.SpansAccepted }

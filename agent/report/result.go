@@ -1,0 +1,124 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/hex"
+	"math"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// result is what became of a row, the value of the key result in requests.jsonl. Instants are milliseconds since the
+// start of the run, durations milliseconds, both with three decimals (µs); what is unknown is absent.
+type result struct {
+	Outcome string `json:"outcome"` // served, failed, cancelled or skipped
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Row     int64  `json:"row"` // index of the row in the trace, from 0
+	Turn    int    `json:"turn"`
+	Warmup  bool   `json:"warmup,omitempty"`
+
+	Intended   *float64 `json:"intended,omitempty"`
+	Dispatched *float64 `json:"dispatched,omitempty"`
+	Admitted   *float64 `json:"admitted,omitempty"`
+	Start      *float64 `json:"start,omitempty"`
+	Wire       *float64 `json:"wire,omitempty"`
+	First      *float64 `json:"first,omitempty"` // first content
+	Last       *float64 `json:"last,omitempty"`  // last content
+	End        *float64 `json:"end,omitempty"`
+
+	Lateness *float64 `json:"lateness_ms,omitempty"` // only of scheduled rows
+	Spread   float64  `json:"spread_ms,omitempty"`
+	// TTFT and Latency are summary.json's time_to_first_token and request_latency: from start.
+	TTFT      *float64  `json:"ttft_ms,omitempty"`
+	Latency   *float64  `json:"latency_ms,omitempty"`
+	ITL       *float64  `json:"itl_ms,omitempty"`  // mean of the request
+	Gaps      []float64 `json:"gaps_ms,omitempty"` // between neighbouring content chunks
+	Coalesced int       `json:"coalesced,omitempty"`
+
+	Usage     *usage `json:"usage,omitempty"`
+	Predicted *int64 `json:"predicted_cached_tokens,omitempty"`
+	Prompt    string `json:"prompt_agreement,omitempty"` // equal, different or unknown
+	Output    string `json:"output_agreement,omitempty"`
+	TooShort  bool   `json:"too_short,omitempty"`
+	TailCut   bool   `json:"tail_cut,omitempty"`
+
+	Status       int    `json:"status,omitempty"`
+	Attempts     int    `json:"attempts,omitempty"`
+	Reused       bool   `json:"connection_reused,omitempty"`
+	FinishReason string `json:"finish_reason,omitempty"`
+	ResponseID   string `json:"response_id,omitempty"`
+	TraceID      string `json:"trace_id,omitempty"`
+	SpanID       string `json:"span_id,omitempty"`
+}
+
+// usage is the server's count, absent members were not reported.
+type usage struct {
+	Prompt     *int64 `json:"prompt_tokens,omitempty"`
+	Completion *int64 `json:"completion_tokens,omitempty"`
+	Cached     *int64 `json:"cached_tokens,omitempty"`
+	Reasoning  *int64 `json:"reasoning_tokens,omitempty"`
+}
+
+func newResult(r *measure.Record) result {
+	res := result{
+		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn, Warmup: r.Warmup,
+		TooShort: r.TooShort, TailCut: r.TailCut, Spread: micros(r.Spread), Predicted: count(r.Predicted),
+	}
+	if !r.Span.IsZero() {
+		res.TraceID, res.SpanID = hex.EncodeToString(r.Span.TraceID[:]), hex.EncodeToString(r.Span.SpanID[:])
+	}
+	if r.Outcome == measure.Skipped {
+		return res
+	}
+	res.Intended, res.Dispatched, res.Admitted = instant(r.Intended), instant(r.Dispatched), instant(r.Admitted)
+	if r.Scheduled {
+		res.Lateness = duration(r.Lateness(), true)
+	}
+	if !r.Sent {
+		return res
+	}
+	x := &r.Exchange
+	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(x.Wire), instant(r.FirstToken()), instant(x.End)
+	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
+	res.FinishReason, res.ResponseID = x.FinishReason, x.ResponseID
+	if u := (usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}); u != (usage{}) {
+		res.Usage = &u
+	}
+	res.TTFT = duration(r.TTFT(x.Start))
+	for i := 1; i < len(x.At); i++ {
+		res.Gaps = append(res.Gaps, micros(time.Duration(x.At[i]-x.At[i-1])))
+	}
+	if r.Outcome == measure.Served {
+		res.Last = instant(r.LastToken())
+		res.Latency = duration(r.Latency(x.Start))
+		res.ITL = duration(r.ITL())
+		res.Prompt, res.Output = r.Prompt.String(), r.Output.String()
+	}
+	return res
+}
+
+// micros is the duration in milliseconds, rounded to µs.
+func micros(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+
+func duration(d time.Duration, ok bool) *float64 {
+	if !ok {
+		return nil
+	}
+	ms := micros(d)
+	return &ms
+}
+
+func instant(at time.Duration) *float64 { return duration(at, at > clock.Never) }
+
+func count(n int64) *int64 {
+	if n <= send.Unknown {
+		return nil
+	}
+	return &n
+}

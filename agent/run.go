@@ -1,0 +1,335 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/observe"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+const (
+	defaultLead  = 50 * time.Millisecond
+	defaultGrace = 30 * time.Second
+	// flushTime bounds the wait for telemetry at the end of a run.
+	flushTime = 30 * time.Second
+	// gcPercent lets the heap grow further between collections while requests are timed: a collection costs
+	// milliseconds at the wrong moment, memory only its size.
+	gcPercent = 400
+)
+
+var errAborted = errors.New("too many requests failed")
+
+// run is one replay from its preparation to its report.
+type run struct {
+	cfg      Config
+	clk      clock.Clock
+	trace    *mooncake.Trace
+	stream   *load.Stream
+	client   *send.Client
+	builder  *prompt.Builder
+	opt      prompt.Options // the builder's
+	tel      *telemetry.Pipeline
+	watch    *observe.Observer
+	wait     schedule.Waiter
+	sched    *schedule.Scheduler
+	recorder *recorder
+	live     *Live
+	zero     time.Duration
+
+	// sessions is the scheduler goroutine's.
+	sessions map[string]*session
+
+	warnings []string
+	over     bool // the schedule has ended
+}
+
+// Run replays a trace and returns the report on it. The error is for what keeps a replay from being one: bad
+// configuration, a trace that cannot be read, an engine that cannot be reached. Failed requests, a missed goal or an
+// invalid measurement are in the report, as is what a cancelled ctx cut short: Run ends by itself then, with every
+// row accounted for.
+func Run(ctx context.Context, cfg Config) (*report.Report, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &run{cfg: cfg, clk: clock.New(), sessions: make(map[string]*session)}
+	if r.cfg.RunID == "" {
+		r.cfg.RunID = newRunID()
+	}
+	defer r.close()
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	r.warmUp(ctx)
+	if err := r.arm(); err != nil {
+		return nil, err
+	}
+	stats, err := r.replay(ctx)
+	return r.conclude(ctx, stats, err), err
+}
+
+func newRunID() string {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// prepare does everything that must be done before the first request of the trace.
+func (r *run) prepare(ctx context.Context) error {
+	if err := r.openTrace(ctx); err != nil {
+		return err
+	}
+	if err := r.openTarget(ctx); err != nil {
+		return err
+	}
+	tel := r.cfg.Telemetry
+	tel.RunID, tel.Version = r.cfg.RunID, r.cfg.Tool
+	tel.Model, tel.Operation = r.opt.Model, operation(r.opt.Endpoint)
+	tel.ServerAddress, tel.ServerPort = hostPort(r.cfg.Target.URL)
+	tel.Speedup, tel.BlockSize = r.cfg.Schedule.Speedup, r.cfg.Trace.BlockSize
+	tel.HashDomain = hashDomain(r.trace.Meta(), r.stream.Info().Fingerprint)
+	var err error
+	if r.tel, err = telemetry.Start(ctx, tel, r.clk); err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	r.recorder, err = newRecorder(r)
+	return err
+}
+
+// openTrace opens the trace and decides, from its sidecar, the configuration and its first rows, how to read it.
+func (r *run) openTrace(ctx context.Context) error {
+	c := &r.cfg.Trace
+	trace, err := mooncake.Open(ctx, c.Name, mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize})
+	if err != nil {
+		return err
+	}
+	r.trace, c.BlockSize = trace, trace.BlockSize()
+	if meta := trace.Meta(); meta != nil {
+		if err := meta.CheckSessionMode(c.Sessions); err != nil {
+			return r.traceError(err)
+		}
+		if c.Sessions == mooncake.SessionUnknown {
+			c.Sessions = meta.SessionMode
+		}
+	}
+	r.stream, err = load.Open(trace.Reader, load.Options{
+		BlockSize: c.BlockSize, Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
+		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: r.cfg.Schedule.Speedup,
+		Spread: r.cfg.Schedule.Spread, Seed: r.cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
+		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict,
+	})
+	if err != nil {
+		return r.traceError(err)
+	}
+	info := r.stream.Info()
+	switch {
+	case !info.Timed && !r.cfg.Schedule.FileOrder:
+		r.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, r.cfg.Schedule.Concurrency))
+	case info.LooksSeconds:
+		r.warn("the timestamps look like seconds and are read as milliseconds; say --time-unit=s if they are seconds")
+	case info.Timed && info.Grid.Coarse && r.cfg.Schedule.Spread == load.SpreadNone:
+		r.warn("the timestamps lie on a grid of %.0f ms with %.1f rows a step: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform lays them out", info.Grid.Quantum, info.Grid.RowsPerStamp)
+	}
+	return nil
+}
+
+// openTarget finds the engine, its model and what it adds to a prompt.
+func (r *run) openTarget(ctx context.Context) error {
+	t := r.cfg.Target
+	client, err := send.New(send.Config{
+		URL: t.URL, Header: t.Header, APIKey: t.APIKey, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
+		ConnectTimeout: t.ConnectTimeout, FirstTokenTimeout: t.FirstTokenTimeout,
+		IdleTimeout: t.IdleTimeout, TotalTimeout: t.TotalTimeout,
+		Connections: r.cfg.Schedule.Concurrency, DialContext: r.cfg.DialContext,
+	}, r.clk)
+	if err != nil {
+		return err
+	}
+	r.client = client
+	model, err := r.chooseModel(ctx)
+	if err != nil {
+		return err
+	}
+	p := r.cfg.Prompt
+	r.opt = prompt.Options{
+		Endpoint: p.Endpoint, Form: r.form(), Profile: t.Profile, Model: model, Stream: !p.NoStream,
+		Seed: prompt.Seed(p.Seed), BlockSize: r.cfg.Trace.BlockSize, TooShort: p.TooShort, ExtraInputs: p.Extra,
+		DefaultOutput: int(p.Output), OutputCap: int(p.OutputCap), Overhead: max(0, p.Overhead),
+	}
+	if err := r.build(); err != nil {
+		return err
+	}
+	if r.opt.Form == prompt.Tokens || p.Overhead >= 0 {
+		return nil
+	}
+	if r.opt.Overhead, r.opt.TurnOverhead, err = r.calibrate(ctx); err != nil {
+		return err
+	}
+	return r.build()
+}
+
+// build makes the builder anew from its options.
+func (r *run) build() (err error) {
+	if r.builder, err = prompt.NewBuilder(r.opt); err == nil {
+		r.opt = r.builder.Options()
+	}
+	return err
+}
+
+// form is how prompts are written, where the configuration leaves it open: as token ids, which are exact with any
+// tokenizer, wherever the engine takes them and no reply must be carried forward as text.
+func (r *run) form() prompt.Form {
+	p := r.cfg.Prompt
+	if p.Form == "" && r.cfg.Target.Profile.TakesTokenIDs(p.Endpoint) && r.stream.Info().Sessions != mooncake.SessionDelta {
+		return prompt.Tokens
+	}
+	return p.Form
+}
+
+// hashDomain names the maker of the trace's block ids: the domain of its sidecar, else one of the trace's own.
+func hashDomain(meta *mooncake.Meta, fingerprint uint64) string {
+	if meta != nil && len(meta.HashDomains) == 1 {
+		return meta.HashDomains[0]
+	}
+	return fmt.Sprintf("%08x", uint32(fingerprint)) //nolint:gosec // 32 bits of a hash are the domain
+}
+
+// replay runs the schedule to its end.
+func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
+	s := r.cfg.Schedule
+	info := r.stream.Info()
+	lead := r.cfg.Lead
+	if lead == 0 {
+		lead = defaultLead
+	}
+	r.zero = r.clk.Now() + lead
+	if !s.StartAt.IsZero() {
+		r.zero = max(r.zero, s.StartAt.Sub(r.clk.Start()))
+	}
+	slots := s.Concurrency
+	if !info.Timed {
+		slots = max(1, slots)
+	}
+
+	dispatch, stopDispatch := context.WithCancelCause(ctx)
+	defer stopDispatch(nil)
+	requests, stopRequests := context.WithCancel(ctx)
+	defer stopRequests()
+	if s.MaxDuration > 0 {
+		grace := s.Grace
+		if grace == 0 {
+			grace = defaultGrace
+		}
+		t := time.AfterFunc(r.zero-r.clk.Now()+s.MaxDuration+grace, stopRequests)
+		defer t.Stop()
+	}
+	r.live = &Live{clk: r.clk, zero: r.zero, view: View{End: r.horizon()}}
+	context.AfterFunc(dispatch, r.live.stop)
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(r.live)
+	}
+	r.recorder.start(func() { stopDispatch(errAborted) })
+
+	var err error
+	r.sched, err = schedule.New(schedule.Config{
+		Zero: r.zero, Slots: slots, ClosedLoop: !info.Timed, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
+		Until: s.MaxDuration, MaxHeld: r.cfg.Trace.Lookahead,
+	}, r.clk, r.wait, schedule.Hooks{
+		Fire: func(it *schedule.Item) { r.fire(requests, it) },
+		Skip: func(it *schedule.Item, why schedule.Reason) {
+			r.skip(it, why, errors.Is(context.Cause(dispatch), errAborted))
+		},
+		EndSession: r.endSession,
+	})
+	if err != nil {
+		r.recorder.stop()
+		return schedule.Stats{}, err
+	}
+	stats, err := r.sched.Run(dispatch, r.stream)
+	r.recorder.stop()
+	return stats, r.traceError(err)
+}
+
+// traceError names the trace in an error about it; a bad row names it already.
+func (r *run) traceError(err error) error {
+	var row *mooncake.RowError
+	if err == nil || errors.As(err, &row) {
+		return err
+	}
+	return fmt.Errorf("trace %s: %w", r.cfg.Trace.Name, err)
+}
+
+// arm readies the timers: the schedule's, and that of the hiccup meter, which virtual time has no use for.
+func (r *run) arm() (err error) {
+	if r.cfg.Waiter != nil {
+		r.wait = r.cfg.Waiter(r.clk)
+		r.watch = observe.Start(r.clk, nil)
+		return nil
+	}
+	if r.wait, err = schedule.NewWaiter(r.clk); err != nil {
+		return err
+	}
+	meter, err := schedule.NewWaiter(r.clk)
+	if err != nil {
+		return err
+	}
+	r.watch = observe.Start(r.clk, meter)
+	r.tel.Observe(r.watch.Now)
+	return nil
+}
+
+// close frees what the run holds, in whatever state it ended.
+func (r *run) close() {
+	if r.wait != nil {
+		_ = r.wait.Close()
+	}
+	if r.tel != nil { // after conclude without effect
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, _ = r.tel.Shutdown(ctx)
+	}
+	if r.stream != nil {
+		r.stream.Close()
+	}
+	if r.trace != nil {
+		_ = r.trace.Close()
+	}
+	if r.client != nil {
+		r.client.Close()
+	}
+}
+
+// warn notes a warning for the report and, while the run is not over, tells it at once.
+func (r *run) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.warnings = append(r.warnings, text)
+	if r.cfg.Warn != nil && !r.over {
+		r.cfg.Warn(text)
+	}
+}
+
+// newRecord is the record of an item that has been dispatched or skipped.
+func newRecord(it *schedule.Item) *measure.Record {
+	return &measure.Record{
+		Row: it.Row, Index: it.Index, Turn: it.Turn,
+		Offset: it.Offset, Spread: it.Spread, Intended: it.Intended, Scheduled: it.Scheduled,
+		Predicted: it.Predicted,
+	}
+}

@@ -1,0 +1,319 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rows is a Source over a slice; fail is returned at its end in place of io.EOF.
+type rows struct {
+	items []*Item
+	next  int
+	fail  error
+}
+
+func (r *rows) Next() (*Item, error) {
+	if r.next == len(r.items) {
+		if r.fail != nil {
+			return nil, r.fail
+		}
+		return nil, io.EOF
+	}
+	r.next++
+	return r.items[r.next-1], nil
+}
+
+// at is an item with a timestamp, in a session when one is named.
+func at(ms int, session string) *Item {
+	return &Item{
+		Row:   &mooncake.Row{Timestamp: mooncake.Some(float64(ms)), SessionID: session},
+		Timed: true, Offset: time.Duration(ms) * time.Millisecond,
+	}
+}
+
+// after is a later turn with a delay and no timestamp; the source gives it its session's last offset.
+func after(delay, offset int, session string) *Item {
+	return &Item{
+		Row:    &mooncake.Row{Delay: mooncake.Some(float64(delay)), SessionID: session},
+		Offset: time.Duration(offset) * time.Millisecond,
+	}
+}
+
+// event is what a run did with an item, in milliseconds of virtual time.
+type event struct {
+	Row      int
+	What     string // "sent" or the reason why it was skipped
+	At       int64  // instant
+	Intended int64
+	Turn     int
+}
+
+type simulation struct {
+	cfg      Config
+	duration func(*Item) time.Duration // of a request; nil = 10 ms
+	fails    []int                     // rows whose request fails
+	stopAt   time.Duration             // cancel then; 0 = never
+	srcErr   error
+}
+
+// run plays the items in virtual time.
+func (sim simulation) run(t *testing.T, items ...*Item) (events []event, ended []string, stats Stats, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		clk := clock.New()
+		w := NewSleeper(clk)
+		defer w.Close()
+		for i, it := range items {
+			it.Index = int64(i)
+		}
+		var s *Scheduler
+		note := func(it *Item, what string) {
+			events = append(events, event{int(it.Index), what, clk.Now().Milliseconds(), it.Intended.Milliseconds(), it.Turn})
+		}
+		hooks := Hooks{
+			Fire: func(it *Item) {
+				note(it, "sent")
+				d := 10 * time.Millisecond
+				if sim.duration != nil {
+					d = sim.duration(it)
+				}
+				go func() {
+					time.Sleep(d)
+					s.Done(it, clk.Now(), !slices.Contains(sim.fails, int(it.Index)))
+				}()
+			},
+			Skip: func(it *Item, why Reason) {
+				note(it, [...]string{"session failed", "past end", "stopped"}[why])
+			},
+			EndSession: func(id string, at time.Duration) {
+				ended = append(ended, fmt.Sprint(id, "@", at.Milliseconds()))
+			},
+		}
+		s, err = New(sim.cfg, clk, w, hooks)
+		if err != nil {
+			return
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if sim.stopAt > 0 {
+			time.AfterFunc(sim.stopAt, cancel)
+		}
+		stats, err = s.Run(ctx, &rows{items: items, fail: sim.srcErr})
+	})
+	slices.Sort(ended)
+	return events, ended, stats, err
+}
+
+func TestSchedule(t *testing.T) {
+	slow := func(*Item) time.Duration { return 100 * time.Millisecond }
+	for _, tc := range []struct {
+		name  string
+		sim   simulation
+		items []*Item
+		want  []event
+		ended []string
+	}{
+		{
+			name:  "open loop: a burst and a gap, whatever the requests take",
+			sim:   simulation{duration: slow},
+			items: []*Item{at(0, ""), at(0, ""), at(30, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 0, 0, 0}, {2, "sent", 30, 30, 0}},
+		},
+		{
+			name:  "zero moves everything",
+			sim:   simulation{cfg: Config{Zero: 7 * time.Millisecond}},
+			items: []*Item{at(0, ""), at(5, "")},
+			want:  []event{{0, "sent", 7, 7, 0}, {1, "sent", 12, 12, 0}},
+		},
+		{
+			name:  "a turn fires at the later of its timestamp and the end of the turn before",
+			sim:   simulation{duration: slow},
+			items: []*Item{at(0, "a"), at(50, "a"), at(300, "a")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 1}, {2, "sent", 300, 300, 2}},
+			ended: []string{"a@400"},
+		},
+		{
+			name:  "a delay counts from the end of the turn before and is divided by the speed-up",
+			sim:   simulation{cfg: Config{Speedup: 2}, duration: slow},
+			items: []*Item{at(0, "a"), after(40, 0, "a"), after(0, 0, "a")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 120, 120, 1}, {2, "sent", 220, 220, 2}},
+			ended: []string{"a@320"},
+		},
+		{
+			name: "a timestamp beats a delay on the same row",
+			items: []*Item{at(0, "a"), {
+				Row:   &mooncake.Row{Timestamp: mooncake.Some(50.0), Delay: mooncake.Some(500.0), SessionID: "a"},
+				Timed: true, Offset: 50 * time.Millisecond,
+			}},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 50, 50, 1}},
+			ended: []string{"a@60"},
+		},
+		{
+			name:  "a failed turn ends its session, held and later turns alike, and no other",
+			sim:   simulation{duration: slow, fails: []int{0}},
+			items: []*Item{at(0, "a"), at(10, "a"), at(20, "b"), at(200, "a"), at(210, "b")},
+			want: []event{
+				{0, "sent", 0, 0, 0},
+				{2, "sent", 20, 20, 0},
+				{1, "session failed", 100, 10, 1},
+				{3, "session failed", 200, 200, 2},
+				{4, "sent", 210, 210, 1},
+			},
+			ended: []string{"a@100", "b@310"},
+		},
+		{
+			name:  "open sessions: every row at its own instant, failures or not",
+			sim:   simulation{cfg: Config{OpenSessions: true}, duration: slow, fails: []int{0}},
+			items: []*Item{at(0, "a"), at(10, "a"), at(200, "a")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 1}, {2, "sent", 200, 200, 2}},
+			ended: []string{"a@300"},
+		},
+		{
+			name:  "a cap holds rows back in order, and their intended instant stays",
+			sim:   simulation{cfg: Config{Slots: 1}, duration: slow},
+			items: []*Item{at(0, ""), at(10, ""), at(20, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 10, 0}, {2, "sent", 200, 20, 0}},
+		},
+		{
+			name:  "closed loop: source order, intended when a slot became free",
+			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 2}, duration: func(it *Item) time.Duration { return time.Duration(it.Index+1) * 10 * time.Millisecond }},
+			items: []*Item{at(0, ""), at(0, ""), at(500, ""), at(0, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 0, 0, 0}, {2, "sent", 10, 10, 0}, {3, "sent", 20, 20, 0}},
+		},
+		{
+			name:  "closed loop: a turn waits for the one before while other rows pass",
+			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 2}, duration: slow},
+			items: []*Item{at(0, "a"), at(0, "a"), at(0, "b")},
+			want:  []event{{0, "sent", 0, 0, 0}, {2, "sent", 0, 0, 0}, {1, "sent", 100, 100, 1}},
+			ended: []string{"a@200", "b@100"},
+		},
+		{
+			name:  "closed loop: delays hold",
+			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 1}},
+			items: []*Item{at(0, "a"), after(50, 0, "a"), at(0, "b")},
+			want:  []event{{0, "sent", 0, 0, 0}, {2, "sent", 10, 10, 0}, {1, "sent", 60, 60, 1}},
+			ended: []string{"a@70", "b@20"},
+		},
+		{
+			name:  "rows past the end are skipped at once; the one at the end is sent",
+			sim:   simulation{cfg: Config{Until: 20 * time.Millisecond}},
+			items: []*Item{at(0, ""), at(20, ""), at(21, ""), at(1000000, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 20, 20, 0}, {2, "past end", 20, 21, 0}, {3, "past end", 20, 1000000, 0}},
+		},
+		{
+			name:  "a turn whose predecessor ends past the end is skipped, and so are all behind it",
+			sim:   simulation{cfg: Config{Until: 50 * time.Millisecond}, duration: slow},
+			items: []*Item{at(0, "a"), at(10, "a"), at(20, "a")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "past end", 100, 100, 1}, {2, "past end", 100, 100, 2}},
+			ended: []string{"a@100"},
+		},
+		{
+			name:  "closed loop ends by the clock",
+			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 1, Until: 15 * time.Millisecond}},
+			items: []*Item{at(0, ""), at(0, ""), at(0, ""), at(0, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "past end", 20, 20, 0}, {3, "past end", 20, 20, 0}},
+		},
+		{
+			name:  "cancelled: what is held and what is unread is skipped, what is under way ends",
+			sim:   simulation{duration: slow, stopAt: 50 * time.Millisecond, cfg: Config{Slots: 2}},
+			items: []*Item{at(0, "a"), at(10, "a"), at(20, ""), at(30, ""), at(60, ""), at(70, "a")},
+			want: []event{
+				{0, "sent", 0, 0, 0},
+				{2, "sent", 20, 20, 0},
+				{1, "stopped", 50, 10, 1},
+				{3, "stopped", 50, 30, 0},
+				{4, "stopped", 50, 60, 0},
+				{5, "stopped", 50, 70, 0},
+			},
+			ended: []string{"a@100"},
+		},
+		{
+			name:  "no more than MaxHeld rows are held back: reading stops, later rows are late",
+			sim:   simulation{cfg: Config{MaxHeld: 1}, duration: slow},
+			items: []*Item{at(0, "a"), at(10, "a"), at(20, ""), at(30, "")},
+			want: []event{
+				{0, "sent", 0, 0, 0},
+				{1, "sent", 100, 100, 1},
+				{2, "sent", 100, 20, 0},
+				{3, "sent", 100, 30, 0},
+			},
+			ended: []string{"a@200"},
+		},
+		{
+			name:  "the session that is idle longest makes room; a busy one never does",
+			sim:   simulation{cfg: Config{MaxSessions: 2}, duration: func(it *Item) time.Duration { return map[int64]time.Duration{0: time.Second}[it.Index] + 1 }},
+			items: []*Item{at(0, "busy"), at(10, "b"), at(20, "c"), at(30, "d")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "sent", 20, 20, 0}, {3, "sent", 30, 30, 0}},
+			ended: []string{"b@10", "busy@1000", "c@20", "d@30"},
+		},
+		{name: "an empty trace ends at once"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, ended, stats, err := tc.sim.run(t, tc.items...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Errorf("events (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(tc.ended, ended); d != "" {
+				t.Errorf("sessions ended (-want +got):\n%s", d)
+			}
+			if n := stats.Fired + stats.Skipped; n != int64(len(tc.items)) {
+				t.Errorf("fired %d + skipped %d, want %d in all", stats.Fired, stats.Skipped, len(tc.items))
+			}
+		})
+	}
+}
+
+func TestScheduleStallIsCounted(t *testing.T) {
+	_, _, stats, _ := simulation{
+		cfg: Config{MaxHeld: 1}, duration: func(*Item) time.Duration { return time.Second },
+	}.run(t, at(0, "a"), at(1, "a"), at(2, ""))
+	if stats.Stalls != 1 {
+		t.Errorf("stalls = %d, want 1", stats.Stalls)
+	}
+}
+
+func TestScheduleSourceError(t *testing.T) {
+	broken := errors.New("row 3: not JSON")
+	got, _, _, err := simulation{srcErr: broken, duration: func(*Item) time.Duration { return time.Second }}.
+		run(t, at(0, "a"), at(5, "a"), at(6, ""))
+	if !errors.Is(err, broken) {
+		t.Errorf("error = %v, want the source's", err)
+	}
+	// Reading stops as soon as the row before the bad one has gone out; what was under way has ended (the bubble
+	// would hang otherwise), and the held turn is accounted for.
+	want := []event{{0, "sent", 0, 0, 0}, {2, "sent", 6, 6, 0}, {1, "stopped", 6, 5, 1}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+func TestNewRejects(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"closed loop without slots": {ClosedLoop: true},
+		"negative speed-up":         {Speedup: -1},
+	} {
+		if _, err := New(cfg, clock.New(), nil, Hooks{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"io"
+	"time"
+)
+
+// arrivals reads a reply's body and knows when its bytes came. The books of the connection are looked at once per Read
+// that returned bytes: the bytes of such a Read are those of the connection's last read, as nothing more is read while
+// they are handed out.
+type arrivals struct {
+	body   io.Reader
+	flight *flight
+	limit  int64 // bytes
+	total  int64
+	last   arrival // of the last Read that returned bytes
+}
+
+// Read implements io.Reader.
+func (a *arrivals) Read(p []byte) (int, error) {
+	n, err := a.body.Read(p)
+	if n == 0 {
+		return 0, err
+	}
+	if got, ok := a.flight.last(); ok {
+		a.last = got
+	} else if a.flight.http2 || a.last.number == 0 {
+		a.last = arrival{at: int64(a.flight.clk.Now()), number: a.last.number + 1}
+	}
+	if a.total == 0 && a.flight.guard.limits.first == 0 {
+		a.flight.guard.enter(stageStream)
+	}
+	a.flight.guard.alive(time.Duration(a.last.at))
+	if a.total += int64(n); a.total > a.limit {
+		return n, errReplyTooLong
+	}
+	return n, err
+}
+
+// upload is the request's body as net/http reads it. It says its length and is no io.Seeker: go-retryablehttp would
+// rewind one reader under two attempts.
+type upload struct {
+	io.Reader
+	flight *flight
+	size   int64
+}
+
+// Len returns the size of the whole body.
+func (u *upload) Len() int { return int(u.size) }
+
+// Read implements io.Reader.
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if u.flight != nil {
+		u.flight.guard.alive(u.flight.clk.Now())
+	}
+	return n, err
+}

@@ -1,0 +1,100 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// text is the body of a JSON string: without its quotes, its escapes kept. It belongs to the event that it is from.
+type text []byte
+
+// append decodes the text onto b. What is no valid text is kept as it stands.
+func (t text) append(b []byte) []byte {
+	if bytes.IndexByte(t, '\\') < 0 {
+		return append(b, t...)
+	}
+	quoted := make([]byte, 0, len(t)+2)
+	quoted = append(append(append(quoted, '"'), t...), '"')
+	var s string
+	if json.Unmarshal(quoted, &s) != nil {
+		return append(b, t...)
+	}
+	return append(b, s...)
+}
+
+// String decodes the text.
+func (t text) String() string { return string(t.append(nil)) }
+
+// is compares the decoded text.
+func (t text) is(s string) bool {
+	if bytes.IndexByte(t, '\\') < 0 {
+		return string(t) == s
+	}
+	return t.String() == s
+}
+
+// chunk is what matters of one event of a stream, or of a whole reply.
+type chunk struct {
+	choices   []choice
+	usage     Usage
+	hasUsage  bool // a count was stated
+	failed    bool // it says that something went wrong
+	id, model text
+
+	// Of the Responses API: the event's type, its text, its response's status and why that is incomplete.
+	typ, delta, status, reason text
+}
+
+// choice is one element of choices: a delta, a message, or a completion's text.
+type choice struct {
+	index     int64
+	content   text // content, text or refusal
+	reasoning text // reasoning or reasoning_content
+	finish    text
+	tools     []byte // the array of tool calls as it stands
+	called    bool   // the name or the arguments of a call are not empty
+}
+
+// answered reports whether the choice holds a token that is no reasoning. Role-only, empty and finish-only ones hold none.
+func (c *choice) answered() bool { return len(c.content) > 0 || c.called }
+
+// produced reports whether it holds a token.
+func (c *choice) produced() bool { return c.answered() || len(c.reasoning) > 0 }
+
+// reset empties the chunk and keeps its memory.
+func (c *chunk) reset() { *c = chunk{choices: c.choices[:0], usage: NoUsage} }
+
+// parse reads one JSON object. It returns false on what is no whole object.
+func (c *chunk) parse(data []byte) bool {
+	c.reset()
+	s := scanner{data: data, out: c}
+	if !s.root() {
+		return false
+	}
+	return !s.escapedKey || c.parseSlowly(data)
+}
+
+// note takes a count that the server stated.
+func (c *chunk) note(p *int64, n int64) {
+	if n != Unknown {
+		*p, c.hasUsage = n, true
+	}
+}
+
+// digits reads a count of at most 18 digits; anything else is Unknown.
+func digits(b []byte) int64 {
+	if len(b) == 0 || len(b) > 18 {
+		return Unknown
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return Unknown
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}

@@ -1,0 +1,216 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// Client sends requests to one engine. Safe for concurrent use.
+type Client struct {
+	cfg       Config
+	base      *url.URL
+	header    http.Header // of each request
+	secrets   []string    // never shown
+	clk       clock.Clock
+	wall      *wall
+	transport *http.Transport
+	replay    *retryablehttp.Client // for Do
+	api       *retryablehttp.Client // for Get and JSON
+}
+
+// Connections that are idle for longer are closed. Servers commonly close theirs earlier; that costs a replay by net/http.
+const idleConnTimeout = 90 * time.Second
+
+// New makes a client. It connects to nothing yet. No proxy is used, whatever the environment says: a figure must not
+// depend on one that nobody named.
+func New(cfg Config, clk clock.Clock) (*Client, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.setDefaults()
+	base, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("send: the URL cannot be read: %w", err)
+	}
+	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg)}
+	if cfg.APIKey != "" {
+		c.secrets = append(c.secrets, cfg.APIKey)
+	}
+	for _, values := range cfg.Header {
+		for _, v := range values {
+			if len(v) >= 8 { // shorter ones are words
+				c.secrets = append(c.secrets, v)
+			}
+		}
+	}
+	c.transport = newTransport(cfg, c.wall)
+	client := &http.Client{
+		Transport: onlyRoundTrip{c.transport},
+		// A redirect is an answer: following it would send prompt and key to an address that nobody named.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c.replay = newRetrier(client, cfg.Retries, cfg.RetryWait, cfg.MaxRetryWait)
+	c.api = newRetrier(client, max(apiRetries, cfg.Retries), min(cfg.RetryWait, apiRetryWait), cfg.MaxRetryWait)
+	return c, nil
+}
+
+func baseHeader(cfg Config) http.Header {
+	h := http.Header{
+		"Content-Type": {"application/json"},
+		"User-Agent":   {"moonloop"},
+		// net/http sends a POST again on a fresh connection when the server has closed the kept one, if the
+		// request is idempotent. A header without values says so and is not sent.
+		"Idempotency-Key": {},
+	}
+	if cfg.APIKey != "" {
+		h.Set("Authorization", "Bearer "+cfg.APIKey)
+	}
+	for name, values := range cfg.Header {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	return h
+}
+
+func newTransport(cfg Config, w *wall) *http.Transport {
+	dial := cfg.DialContext
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: cfg.ConnectTimeout}).DialContext
+	}
+	t := &http.Transport{
+		TLSClientConfig:     cfg.TLS,
+		TLSHandshakeTimeout: cfg.ConnectTimeout,
+		MaxIdleConnsPerHost: cfg.Connections,
+		IdleConnTimeout:     idleConnTimeout,
+		DisableCompression:  true, // a compressed stream has no arrivals
+		Protocols:           new(http.Protocols),
+		DialContext:         dial,
+	}
+	if cfg.TLS != nil {
+		t.TLSClientConfig = cfg.TLS.Clone()
+	}
+	if cfg.HTTP2 {
+		t.Protocols.SetHTTP2(true)
+		t.Protocols.SetUnencryptedHTTP2(true)
+		return t
+	}
+	t.Protocols.SetHTTP1(true)
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return newConn(conn, w, !cfg.NoKernelStamps), nil
+	}
+	return t
+}
+
+// Close closes the connections that are idle. Exchanges under way go on.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// ClockStep returns the largest difference seen so far between the wall clock's and the monotonic clock's pace since New.
+// Kernel stamps count on the wall clock: past a few microseconds the clock was set, and the stamps around it are wrong.
+func (c *Client) ClockStep() time.Duration { return c.wall.step() }
+
+// Do sends the request and fills x with what happened, from scratch. x.Err says how it failed. When ctx is cancelled, what
+// was reached until then is kept and the class is ClassCancelled.
+func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
+	*x = Exchange{
+		Start: c.clk.Now(), Wire: clock.Never, FirstByte: clock.Never, Headers: clock.Never,
+		FirstEvent: clock.Never, FirstAnswer: clock.Never, End: clock.Never, Usage: NoUsage,
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2}
+	f.clear()
+	f.guard = guard{clk: c.clk, start: x.Start, cancel: cancel, limits: limits{
+		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
+	}}
+	f.guard.enter(stagePause) // the total timeout runs
+
+	s := streams.Get().(*stream) //nolint:errcheck,forcetypeassert,revive // nothing else is in the pool
+	defer s.free()
+	s.begin(x, f, req, int64(c.cfg.MaxReply), c.cfg.MaxLine)
+
+	resp, err := c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	if err == nil {
+		f.opened()
+		err = s.take(resp)
+		_ = resp.Body.Close()
+	}
+	c.conclude(ctx, req, s, err, f.guard.stop())
+	c.wall.refresh()
+}
+
+// roundTrip sends a request through one of the retriers. The caller closes the body.
+func (c *Client) roundTrip(ctx context.Context, via *retryablehttp.Client, method string, req *Request) (*http.Response, error) {
+	var body any
+	if req.Body.Size > 0 {
+		body = retryablehttp.ReaderFunc(func() (io.Reader, error) {
+			return &upload{Reader: req.Body.Open(), flight: flightOf(ctx), size: req.Body.Size}, nil
+		})
+	}
+	r, err := retryablehttp.NewRequestWithContext(ctx, method, join(c.base, req.Path), body)
+	if err != nil {
+		return nil, err
+	}
+	r.ContentLength = req.Body.Size
+	r.Header = maps.Clone(c.header)
+	for name, values := range req.Header {
+		r.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if _, ok := r.Header["Accept"]; !ok {
+		r.Header["Accept"] = accept[req.Stream]
+	}
+	return via.Do(r)
+}
+
+var accept = map[bool][]string{true: {mediaEvents}, false: {mediaJSON}}
+
+// conclude turns the way in which the exchange ended into its end and its error.
+func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err error, expired *timeout) {
+	x, f := s.x, s.flight
+	x.End = c.clk.Now()
+	stopped := expired != nil || ctx.Err() != nil
+	if expired == tailCut {
+		err = nil // all that was going to come has come
+	}
+	switch {
+	case s.failure != nil:
+		x.Err = s.failure
+		x.Err.Message = cleaned(x.Err.Message, c.secrets, req.Body, maxServerMessage)
+	case err == nil, s.complete() && (stopped || x.Done):
+		// All that the reply had to say has come: neither our impatience nor a rude goodbye changes that.
+		if !s.complete() {
+			x.Err = &Error{Class: ClassIncomplete, Status: x.Status, Message: "the reply ended without a finish reason"}
+		}
+	case expired != nil && expired.class != "":
+		x.Err = &Error{Class: expired.class, Status: x.Status, Message: expired.text, Cause: expired}
+	case ctx.Err() != nil:
+		x.Err = &Error{Class: ClassCancelled, Status: x.Status, Message: "stopped before the reply was complete", Cause: context.Cause(ctx)}
+	default:
+		x.Err = classify(err, f.tlsFailure(), f.connected())
+		x.Err.Status = x.Status
+		x.Err.Message = cleaned(x.Err.Message, c.secrets, req.Body, maxMessage)
+	}
+	if last := s.in.last; last.number > 0 && (x.Err == nil || err == nil) {
+		x.End = time.Duration(last.at)
+		if a, ok := f.last(); ok { // the end of the last chunk of HTTP is no byte of the body
+			x.End = max(x.End, time.Duration(a.at))
+		}
+	}
+	s.finish()
+	f.copyTo(x)
+}

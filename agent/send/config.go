@@ -1,0 +1,155 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxLine  = 16 << 20
+	DefaultMaxReply = 256 << 20
+)
+
+// Config says where requests go and how long they may take. Only URL is needed. Printing a Config shows neither the
+// key nor the values of headers.
+type Config struct {
+	// URL is the engine's base URL, http or https. A path and a query are kept; a trailing /v1 is not doubled.
+	URL string
+	// Header goes out with each request. It wins over the client's own headers, and a request's over it.
+	Header http.Header
+	APIKey string // sent as a bearer token; empty = none
+	// TLS is used for https; nil = the system's certificates.
+	TLS *tls.Config
+	// HTTP2 speaks HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so
+	// stamps are taken when the body is read, and BytesSent and BytesRead count bodies alone.
+	HTTP2 bool
+	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = all. It limits
+	// nothing: a pool that makes requests wait would turn an open loop into a closed one.
+	Connections int
+
+	// ConnectTimeout bounds DNS, TCP and TLS together. A connect that times out is not retried.
+	ConnectTimeout time.Duration
+	// FirstTokenTimeout bounds the wait from the wire to the first content, or to the end of a whole reply.
+	FirstTokenTimeout time.Duration
+	// IdleTimeout bounds the silence of a stream after its first content (without a FirstTokenTimeout: after its
+	// first byte), and of an upload that does not get on. Comments end a silence.
+	IdleTimeout time.Duration
+	// TotalTimeout bounds an exchange from Start to End, retries included. All four: 0 = none.
+	TotalTimeout time.Duration
+
+	// MaxLine bounds, in bytes, what is held of a reply at once: a line, an event, a reply that is no stream, a
+	// reply that is kept. MaxReply bounds a reply as a whole. 0 = the defaults.
+	MaxLine, MaxReply int
+
+	// Retries is how often a request is sent again when no connection came about, or on 429 and 503.
+	Retries int
+	// RetryWait is the wait before the first retry, doubled for each further one, up to MaxRetryWait, which also
+	// bounds Retry-After. 0 = 500 ms and 30 s.
+	RetryWait, MaxRetryWait time.Duration
+
+	// NoKernelStamps takes stamps after the read call even where the kernel has better ones.
+	NoKernelStamps bool
+	// DialContext replaces TCP, for virtual time; nil = net.Dialer.
+	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// String shows the configuration without its secrets.
+func (c Config) String() string {
+	key := "none"
+	if c.APIKey != "" {
+		key = "hidden"
+	}
+	return fmt.Sprintf("{url: %s, headers: %s, key: %s, http2: %t, retries: %d, connect: %v, first token: %v, idle: %v, total: %v}",
+		c.shownURL(), strings.Join(c.headerNames(), " "), key, c.HTTP2, c.Retries,
+		c.ConnectTimeout, c.FirstTokenTimeout, c.IdleTimeout, c.TotalTimeout)
+}
+
+// GoString is String: %#v must not show more.
+func (c Config) GoString() string { return "send.Config" + c.String() }
+
+// MarshalJSON shows what String shows.
+func (c Config) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"url": c.shownURL(), "headers": c.headerNames(), "key": c.APIKey != "", "http2": c.HTTP2, "retries": c.Retries,
+		"connect_timeout": c.ConnectTimeout.String(), "first_token_timeout": c.FirstTokenTimeout.String(),
+		"idle_timeout": c.IdleTimeout.String(), "total_timeout": c.TotalTimeout.String(),
+	})
+}
+
+func (c Config) headerNames() []string { return slices.Sorted(maps.Keys(c.Header)) }
+
+// shownURL leaves out what may hold a secret: user, password and query.
+func (c Config) shownURL() string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return "(unreadable)"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// check returns everything that is wrong.
+func (c Config) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("send: "+format, args...)) }
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		bad("the URL cannot be read; want http://host:port or https://host:port")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		bad("url %q: want http://host:port or https://host:port", c.shownURL())
+	case u.User != nil:
+		bad("url %q: it holds a user name; give credentials as API key or header", c.shownURL())
+	}
+	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		bad("the API key holds a character that no header can carry (a line end at its end?)")
+	}
+	for name, n := range map[string]int64{
+		"connections": int64(c.Connections), "retries": int64(c.Retries), "max line": int64(c.MaxLine), "max reply": int64(c.MaxReply),
+		"connect timeout": int64(c.ConnectTimeout), "first-token timeout": int64(c.FirstTokenTimeout), "idle timeout": int64(c.IdleTimeout),
+		"total timeout": int64(c.TotalTimeout), "retry wait": int64(c.RetryWait), "max retry wait": int64(c.MaxRetryWait),
+	} {
+		if n < 0 {
+			bad("%s: it is below 0", name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) setDefaults() {
+	for p, v := range map[*int]int{&c.MaxLine: DefaultMaxLine, &c.MaxReply: DefaultMaxReply, &c.Connections: 1 << 16} {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	if c.RetryWait == 0 {
+		c.RetryWait = 500 * time.Millisecond
+	}
+	if c.MaxRetryWait == 0 {
+		c.MaxRetryWait = 30 * time.Second
+	}
+}
+
+// join returns the URL of a path, which starts with a slash.
+func join(base *url.URL, path string) string {
+	u := *base
+	u.Path = strings.TrimRight(u.Path, "/")
+	if strings.HasSuffix(u.Path, "/v1") && strings.HasPrefix(path, "/v1/") {
+		u.Path = strings.TrimSuffix(u.Path, "/v1")
+	}
+	u.Path, u.RawPath = u.Path+path, ""
+	return u.String()
+}

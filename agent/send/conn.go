@@ -1,0 +1,155 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// promptly is how soon after the kernel's stamp a waiting reader must have the bytes for them to count as one segment.
+const promptly = 500 * time.Microsecond
+
+// arrival is what is known of the last read of a connection.
+type arrival struct {
+	at     int64  // ns on the run's clock
+	number uint32 // of the read, from 1; 0 = nothing was read
+	kernel bool   // at is the kernel's
+	// prompt is whether the read was waiting when the bytes came and took them at once. What came with it was then
+	// most likely sent together: several segments would have had to arrive while the reader woke up.
+	prompt bool
+}
+
+// traffic is what one exchange did with a connection so far.
+type traffic struct {
+	arrival
+	began, wrote   time.Duration // start of the first, end of the last write call; clock.Never before
+	sent, received int64         // bytes, TLS framing included
+}
+
+// conn notes when its bytes came and went. Exchanges use it one after the other: begin opens the books of the next one
+// and keeps those of the last, because the last Read of a reply's body can give the connection away before its caller
+// has looked at the books.
+type conn struct {
+	net.Conn
+	stamper *stamper // nil: stamps after the read call
+	wall    *wall
+	clk     clock.Clock
+
+	mu       sync.Mutex
+	turn     uint32 // number of the exchange
+	now, old traffic
+	full     bool // the last read filled its buffer
+}
+
+func newConn(c net.Conn, w *wall, kernel bool) *conn {
+	k := &conn{Conn: c, wall: w, clk: w.clk}
+	if tcp, ok := c.(*net.TCPConn); ok && kernel {
+		k.stamper = newStamper(tcp)
+	}
+	return k
+}
+
+// connOf finds the conn under what net/http calls the connection.
+func connOf(c net.Conn) *conn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	k, _ := c.(*conn)
+	return k
+}
+
+// begin opens the books for a new exchange and returns its number.
+func (c *conn) begin() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn++
+	c.full = false
+	c.old = c.now
+	c.now = traffic{arrival: arrival{number: c.now.number}, began: clock.Never, wrote: clock.Never}
+	return c.turn
+}
+
+// look returns the books of an exchange: the present one or the one before.
+func (c *conn) look(turn uint32) (traffic, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.turn {
+	case turn:
+		return c.now, true
+	case turn + 1:
+		return c.old, true
+	}
+	return traffic{}, false
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.stamper == nil {
+		n, err := c.Conn.Read(p)
+		if n > 0 {
+			c.arrived(n, len(p), 0, false)
+		}
+		return n, err
+	}
+	n, ns, waited, err := c.stamper.read(p)
+	if n > 0 {
+		c.arrived(n, len(p), ns, waited)
+	}
+	return n, err
+}
+
+// arrived enters a read of n bytes, at most size, that the kernel stamped with ns, or 0.
+//
+// A read that goes on where another had filled its buffer belongs to that one and bears its number, unless the kernel
+// tells them apart: the bytes were there already, and only net/http's small buffer split them.
+func (c *conn) arrived(n, size int, ns int64, waited bool) {
+	now := int64(c.clk.Now())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := &c.now.arrival
+	at := now
+	if ns != 0 {
+		// A stamp lies between the one before and now; only a step of the wall clock says otherwise.
+		at = max(a.at, min(now, c.wall.run(ns)))
+	}
+	if continues := c.full && !waited && a.number > 0 && (ns == 0 || at == a.at); !continues {
+		a.number++
+		a.prompt = ns != 0 && waited && now-at <= int64(promptly)
+	}
+	a.at, a.kernel = at, ns != 0
+	c.full = n == size
+	c.now.received += int64(n)
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.now.began == clock.Never {
+		c.now.began = c.clk.Now()
+	}
+	c.mu.Unlock()
+	n, err := c.Conn.Write(p)
+	now := c.clk.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.wrote = now
+	c.now.sent += int64(n)
+	return n, err
+}
+
+// copyBuffers spare 32 KiB of garbage per request: without ReadFrom, net/http has io.Copy make a buffer for each body.
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// ReadFrom implements io.ReaderFrom.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+	b := copyBuffers.Get().(*[32 << 10]byte) //nolint:errcheck,forcetypeassert,revive // nothing else is in the pool
+	defer copyBuffers.Put(b)
+	return io.CopyBuffer(struct{ io.Writer }{c}, r, b[:])
+}

@@ -1,0 +1,22 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package send is the streaming client that measures: it sends one request to an OpenAI-compatible engine and
+// notes when each piece of the reply arrived.
+//
+// [Client.Do] fills an [Exchange]. Whatever happens, it returns with the instants that were reached and, unless the
+// request was served, with an [Error] of exactly one [Class]. A request is served when a finish reason came and no
+// error did: a status of 200 is not enough, nor is [DONE].
+//
+// What is measured, and how:
+//
+//   - The request is on the wire when the write call that held its last byte has returned. Everything before is our own
+//     and the connection's time.
+//   - A chunk's arrival is the instant at which the kernel received the segment that completed it (Linux, TCP,
+//     HTTP/1.1), else the instant at which the read call returned. Many chunks can come in one read: they share a
+//     stamp and a read number, and Exchange.Coalesced counts those whose gap is unknown.
+//   - While a stream runs, one chunk costs one scan of its bytes and two appends. Nothing is allocated, nothing logged.
+//
+// What enters from the network is bounded: lines, events, replies, error bodies, waits. What leaves in an error is
+// cleaned: see [Error].
+package send

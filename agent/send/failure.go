@@ -1,0 +1,178 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// complaint reads a server's error in any of its shapes: {"error": {…}} or {"error": "…"}, flat, FastAPI's "detail", or
+// plain text. code is the server's name for it: a string code, else the type, else the number.
+func complaint(body []byte) (name, message string) {
+	var root map[string]any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if d.Decode(&root) != nil {
+		if text := bytes.TrimSpace(body); bytes.HasPrefix(text, []byte("<")) {
+			return "", "the server answered with a page of HTML or XML"
+		}
+		return "", string(body)
+	}
+	e := root
+	switch v := root["error"].(type) {
+	case map[string]any:
+		e = v
+	case string:
+		message = v
+	case nil:
+		if r, ok := root["response"].(map[string]any); ok {
+			if v, ok := r["error"].(map[string]any); ok {
+				e = v
+			}
+		}
+	}
+	for _, key := range []string{"message", "detail"} {
+		if message == "" {
+			message = firstText(e[key])
+		}
+	}
+	var number string
+	for _, key := range []string{"code", "type", "error_type", "http_status_code"} {
+		switch v := e[key].(type) {
+		case string:
+			if _, err := strconv.Atoi(v); err != nil && name == "" {
+				name = code(v)
+			} else if number == "" {
+				number = code(v)
+			}
+		case json.Number:
+			if number == "" {
+				number = code(v.String())
+			}
+		}
+	}
+	if name == "" {
+		name = number
+	}
+	return name, message
+}
+
+// firstText returns a string, or the message of the first element of a list of errors.
+func firstText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []any:
+		for _, e := range v {
+			if m, ok := e.(map[string]any); ok {
+				return firstText(m["msg"])
+			}
+			return firstText(e)
+		}
+	}
+	return ""
+}
+
+// limitError is a bound of ours that a reply went past.
+type limitError string
+
+func (e limitError) Error() string { return string(e) }
+
+const (
+	errLineTooLong    limitError = "a line or event of the reply is longer than the bound"
+	errReplyTooLong   limitError = "the reply is longer than the bound"
+	errReplyKept      limitError = "the reply's text is longer than the bound"
+	errTooManyCalls   limitError = "the reply makes more than 128 tool calls"
+	errTooManyChoices limitError = "the reply has more than 64 choices"
+)
+
+var errBadToolCall = errors.New("a tool call of the reply cannot be read")
+
+// classify says what went wrong underneath. Timeouts of ours and the caller's cancelling are known before.
+func classify(err error, shook error, connected bool) *Error {
+	fail := func(c Class, message string) *Error {
+		return &Error{Class: c, Message: printable(message, maxMessage), Cause: err}
+	}
+	inner := err
+	var u *url.Error
+	if errors.As(err, &u) { // its text shows the URL
+		inner = u.Err
+	}
+	text := inner.Error()
+	var (
+		dns      *net.DNSError
+		op       *net.OpError
+		network  net.Error
+		alert    tls.AlertError
+		record   tls.RecordHeaderError
+		limit    limitError
+		verified *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &limit), strings.Contains(text, "server response headers exceeded"):
+		return fail(ClassLimit, text)
+	case errors.Is(err, errBadToolCall):
+		return fail(ClassProtocol, text)
+	case errors.As(err, &dns):
+		return fail(ClassDNS, "no address for host "+dns.Name+": "+dns.Err)
+	case errors.As(err, &verified):
+		return fail(ClassTLS, certificateMessage(verified.Err))
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
+		return fail(ClassTLS, "the server does not speak TLS here; is the URL meant to begin with http://?")
+	case errors.As(err, &alert):
+		return fail(ClassTLS, "the server refused the handshake: "+alert.Error()+" (does it want a client certificate?)")
+	case !connected && errors.As(err, &network) && network.Timeout(), errors.Is(err, syscall.ETIMEDOUT) && !connected:
+		return fail(ClassConnectTimeout, text)
+	case shook != nil:
+		return fail(ClassTLS, "TLS handshake: "+shook.Error())
+	case errors.As(err, &op) && op.Op == "dial", !connected:
+		return fail(ClassConnect, text)
+	case strings.Contains(text, "malformed"), strings.Contains(text, "invalid byte in chunk length"), strings.Contains(text, "unsupported transfer encoding"):
+		// net/http quotes what it could not read, and that can be anything.
+		return fail(ClassProtocol, "the reply is no proper HTTP")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fail(ClassTransport, "the connection was closed in the middle of the reply")
+	case errors.Is(err, io.EOF):
+		return fail(ClassTransport, "the connection was closed before the reply began")
+	case errors.Is(err, syscall.ECONNRESET):
+		return fail(ClassTransport, "the server reset the connection")
+	}
+	return fail(ClassTransport, text)
+}
+
+// certificateMessage says what is wrong with a certificate and what to do.
+func certificateMessage(err error) string {
+	var (
+		unknown x509.UnknownAuthorityError
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return "the server's certificate is signed by an unknown authority; name the authority's certificate file if it is yours"
+	case errors.As(err, &name):
+		return "the server's certificate is for another name: " + name.Error()
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the server's certificate has expired or is not yet valid: " + invalid.Error()
+	}
+	return "the server's certificate: " + err.Error()
+}
+
+// hopeless reports whether another attempt would end alike: names and certificates do not change in a moment.
+func hopeless(err error) bool {
+	c := classify(err, nil, false).Class
+	return c == ClassTLS || c == ClassConnectTimeout || errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,238 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// flight is an exchange under way: what net/http tells of it from its own goroutines. Some of that comes late, after the
+// exchange has ended, so it is kept apart from the Exchange and copied once.
+type flight struct {
+	clk   clock.Clock
+	guard guard
+	http2 bool
+
+	mu       sync.Mutex
+	conn     *conn // nil with HTTP/2
+	turn     uint32
+	attempts int
+	got      int // connections of this attempt
+	replays  int
+	reused   bool
+	tlsErr   error
+
+	asked, obtained             time.Duration // a connection
+	dns, dnsEnd                 time.Duration
+	connect, connectEnd         time.Duration
+	handshake, handshakeEnd     time.Duration
+	wire, firstByte, headersEnd time.Duration
+}
+
+type flightKey struct{}
+
+func flightOf(ctx context.Context) *flight {
+	f, _ := ctx.Value(flightKey{}).(*flight)
+	return f
+}
+
+// in returns a context by which net/http and the retrier find the flight.
+func (f *flight) in(ctx context.Context) context.Context {
+	return context.WithValue(httptrace.WithClientTrace(ctx, f.trace()), flightKey{}, f)
+}
+
+func (f *flight) clear() {
+	for _, p := range []*time.Duration{
+		&f.asked, &f.obtained, &f.dns, &f.dnsEnd, &f.connect, &f.connectEnd,
+		&f.handshake, &f.handshakeEnd, &f.wire, &f.firstByte, &f.headersEnd,
+	} {
+		*p = clock.Never
+	}
+	f.conn, f.reused, f.tlsErr = nil, false, nil
+}
+
+// attempt begins attempt n, from 0.
+func (f *flight) attempt(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.clear()
+	f.attempts, f.got = n+1, 0
+}
+
+// connected returns whether the current attempt had a connection.
+func (f *flight) connected() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.obtained != clock.Never
+}
+
+// tlsFailure returns what ended the handshake, or nil.
+func (f *flight) tlsFailure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tlsErr
+}
+
+// trace returns the hooks that net/http calls.
+func (f *flight) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) {
+			f.mu.Lock()
+			f.clear() // also when net/http sends again by itself
+			f.asked = f.clk.Now()
+			f.mu.Unlock()
+			f.guard.enter(stageConnect)
+		},
+		DNSStart:             func(httptrace.DNSStartInfo) { f.first(&f.dns) },
+		DNSDone:              func(httptrace.DNSDoneInfo) { f.first(&f.dnsEnd) },
+		ConnectStart:         func(string, string) { f.first(&f.connect) },
+		ConnectDone:          func(_, _ string, err error) { f.firstUnless(err, &f.connectEnd) },
+		TLSHandshakeStart:    func() { f.first(&f.handshake) },
+		TLSHandshakeDone:     func(_ tls.ConnectionState, err error) { f.shook(err) },
+		GotConn:              f.gotConn,
+		WroteRequest:         f.wrote,
+		GotFirstResponseByte: f.answered,
+	}
+}
+
+// first notes an instant unless it is noted already: addresses are tried in parallel.
+func (f *flight) first(at *time.Duration) { f.firstUnless(nil, at) }
+
+func (f *flight) firstUnless(err error, at *time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil && *at == clock.Never {
+		*at = f.clk.Now()
+	}
+}
+
+func (f *flight) shook(err error) {
+	f.firstUnless(err, &f.handshakeEnd)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tlsErr = err
+}
+
+func (f *flight) gotConn(info httptrace.GotConnInfo) {
+	f.mu.Lock()
+	f.obtained, f.reused = f.clk.Now(), info.Reused
+	f.wire, f.firstByte = clock.Never, clock.Never
+	if f.got++; f.got > 1 {
+		f.replays++
+	}
+	if f.conn = nil; !f.http2 {
+		if f.conn = connOf(info.Conn); f.conn != nil {
+			f.turn = f.conn.begin()
+		}
+	}
+	f.mu.Unlock()
+	f.guard.enter(stageUpload)
+}
+
+// wrote is called when net/http has written the request. The reply can be there before, and this call be late; it can
+// also come from a connection that has been given up since, whose place a later call then takes.
+func (f *flight) wrote(info httptrace.WroteRequestInfo) {
+	f.mu.Lock()
+	ok := info.Err == nil && f.firstByte == clock.Never
+	if ok {
+		f.wire = f.written()
+	}
+	f.mu.Unlock()
+	if ok {
+		f.guard.enter(stageFirst)
+	}
+}
+
+// written is the end of the last write call.
+func (f *flight) written() time.Duration {
+	if f.conn == nil {
+		return f.clk.Now()
+	}
+	t, _ := f.conn.look(f.turn)
+	return t.wrote
+}
+
+func (f *flight) answered() {
+	f.mu.Lock()
+	f.firstByte = f.clk.Now()
+	if f.conn != nil {
+		if t, ok := f.conn.look(f.turn); ok {
+			f.firstByte = time.Duration(t.at)
+		}
+	}
+	waiting := f.wire == clock.Never
+	if waiting {
+		f.wire = f.written()
+	}
+	// On loopback a reply can arrive before the write call has returned.
+	f.wire = min(f.wire, f.firstByte)
+	f.mu.Unlock()
+	if waiting {
+		f.guard.enter(stageFirst)
+	}
+}
+
+// opened notes the end of the headers.
+func (f *flight) opened() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.headersEnd = f.clk.Now()
+	if f.conn != nil {
+		if t, ok := f.conn.look(f.turn); ok {
+			f.headersEnd = time.Duration(t.at)
+		}
+	}
+}
+
+// last returns the last arrival on the exchange's connection.
+func (f *flight) last() (a arrival, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.conn == nil {
+		return arrival{}, false
+	}
+	t, ok := f.conn.look(f.turn)
+	return t.arrival, ok
+}
+
+// copyTo fills what net/http told into an exchange. End is set.
+func (f *flight) copyTo(x *Exchange) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x.Wire, x.FirstByte, x.Headers = f.wire, f.firstByte, f.headersEnd
+	x.Attempts, x.Replays, x.Reused = max(1, f.attempts), f.replays, f.reused
+	p := &x.Phases
+	if !f.reused && f.obtained != clock.Never {
+		p.DNS = span(f.dns, f.dnsEnd)
+		p.Connect = span(f.connect, f.connectEnd)
+		p.TLS = span(f.handshake, f.handshakeEnd)
+	}
+	p.Blocked = max(0, span(f.asked, f.obtained)-p.DNS-p.Connect-p.TLS)
+	began := f.obtained
+	if f.conn != nil {
+		if t, ok := f.conn.look(f.turn); ok {
+			x.BytesSent, x.BytesRead = t.sent, t.received
+			if t.began != clock.Never {
+				began = t.began
+			}
+		}
+	}
+	p.Sending = span(began, f.wire)
+	p.Waiting = span(f.wire, f.firstByte)
+	p.Receiving = span(f.firstByte, x.End)
+}
+
+// span is the time between two instants, 0 when one was not reached.
+func span(from, to time.Duration) time.Duration {
+	if from == clock.Never || to == clock.Never {
+		return 0
+	}
+	return max(0, to-from)
+}

@@ -1,0 +1,156 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// stage is what an exchange is waiting for.
+type stage uint8
+
+const (
+	stagePause   stage = iota // between attempts
+	stageConnect              // a connection
+	stageUpload               // the request to be written
+	stageFirst                // the first content
+	stageStream               // the next bytes
+	stageTail                 // the end, after all that matters
+)
+
+// tailLimit is how long the end of a reply is waited for after its finish reason or error, bytes that still come not
+// counted. The reply is complete by then; only the connection's reuse and late usage are at stake.
+const tailLimit = 5 * time.Second
+
+// guard ends an exchange whose time is up, by one timer. What happens often only stores an instant (alive); the timer
+// looks at it when it fires, and goes on waiting when there is time left.
+type guard struct {
+	clk    clock.Clock
+	limits limits
+	cancel context.CancelCauseFunc
+	heard  atomic.Int64 // last sign of life, ns
+
+	mu      sync.Mutex
+	stage   stage
+	start   time.Duration // of the exchange
+	since   time.Duration // of the stage
+	timer   *time.Timer
+	expired *timeout
+	done    bool
+}
+
+// limits are the four timeouts; 0 = none.
+type limits struct{ connect, first, idle, total time.Duration }
+
+// timeout is the cause with which a guard cancels.
+type timeout struct {
+	class Class // empty: the tail was cut, which is no failure
+	text  string
+}
+
+func (t *timeout) Error() string { return t.text }
+
+// alive notes a sign of life.
+func (g *guard) alive(at time.Duration) { g.heard.Store(int64(at)) }
+
+// enter begins a stage. The tail is never left again: a late chunk does not make a complete reply incomplete.
+// The wait for the first content begins after an upload only: net/http can report its end late.
+func (g *guard) enter(s stage) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.done || g.expired != nil || g.stage == stageTail || s == stageFirst && g.stage != stageUpload {
+		return
+	}
+	now := g.clk.Now()
+	g.stage, g.since = s, now
+	g.alive(now)
+	g.arm(now)
+}
+
+// arm sets the timer to the next deadline.
+func (g *guard) arm(now time.Duration) {
+	at, t := g.deadline()
+	switch {
+	case t == nil && g.timer != nil:
+		g.timer.Stop()
+	case t == nil:
+	case g.timer == nil:
+		g.timer = time.AfterFunc(at-now, g.ring)
+	default:
+		g.timer.Reset(at - now)
+	}
+}
+
+// deadline returns the next instant at which the exchange is over, and why; nil = never.
+func (g *guard) deadline() (at time.Duration, why *timeout) {
+	earliest := func(from, limit time.Duration, t *timeout) {
+		if limit > 0 && (why == nil || from+limit < at) {
+			at, why = from+limit, t
+		}
+	}
+	heard := time.Duration(g.heard.Load())
+	if g.stage == stageTail {
+		earliest(heard, tailLimit, tailCut)
+		earliest(heard, g.limits.idle, tailCut)
+		earliest(g.start, g.limits.total, tailCut)
+		return at, why
+	}
+	earliest(g.start, g.limits.total, totalOver)
+	switch g.stage {
+	case stageConnect:
+		earliest(g.since, g.limits.connect, connectOver)
+	case stageUpload:
+		earliest(heard, g.limits.idle, uploadOver)
+	case stageFirst:
+		earliest(g.since, g.limits.first, firstOver)
+	case stageStream:
+		earliest(heard, g.limits.idle, idleOver)
+	default:
+	}
+	return at, why
+}
+
+var (
+	tailCut     = &timeout{text: "the reply was complete but did not end"}
+	totalOver   = &timeout{ClassTotalTimeout, "the exchange took longer than the total timeout"}
+	connectOver = &timeout{ClassConnectTimeout, "no connection (DNS, TCP, TLS) within the connect timeout"}
+	uploadOver  = &timeout{ClassIdleTimeout, "the server took no more of the request for the idle timeout"}
+	firstOver   = &timeout{ClassFirstTokenTimeout, "no content within the first-token timeout after the request was sent"}
+	idleOver    = &timeout{ClassIdleTimeout, "the stream fell silent for the idle timeout"}
+)
+
+// ring is the timer's: it ends the exchange or goes on waiting.
+func (g *guard) ring() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.done || g.expired != nil {
+		return
+	}
+	now := g.clk.Now()
+	at, why := g.deadline()
+	switch {
+	case why == nil:
+	case now < at:
+		g.timer.Reset(at - now)
+	default:
+		g.expired = why
+		g.cancel(why)
+	}
+}
+
+// stop ends the watch and returns the timeout that ended the exchange, or nil.
+func (g *guard) stop() *timeout {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done = true
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	return g.expired
+}

@@ -1,0 +1,313 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+const (
+	mediaEvents = "text/event-stream"
+	mediaJSON   = "application/json"
+
+	maxErrorBody = 64 << 10 // of a reply that is an error
+	maxName      = 256      // of an id, a model, a finish reason
+	maxStamps    = 1 << 16  // chunks that a stream's arrays are made for at first
+)
+
+// stream reads a reply into an exchange. It is used again by others: what stays is its buffers.
+type stream struct {
+	x       *Exchange
+	flight  *flight
+	req     *Request
+	in      arrivals
+	events  events
+	chunk   chunk
+	reply   reply
+	max     int
+	failure *Error // what the reply said or did wrong
+
+	last           arrival // of the last content chunk
+	seen, finished uint64  // choices, a bit for each index below 64
+	counted        int64   // tokens that usage had counted at the last content chunk
+	uncounted      bool    // a content chunk came without usage
+}
+
+var streams = sync.Pool{New: func() any { return new(stream) }}
+
+func (s *stream) begin(x *Exchange, f *flight, req *Request, maxReply int64, maxLine int) {
+	*s = stream{
+		x: x, flight: f, req: req, max: maxLine,
+		in:     arrivals{flight: f, limit: maxReply},
+		events: s.events, chunk: s.chunk,
+	}
+}
+
+// free gives the stream back without what belongs to its exchange.
+func (s *stream) free() {
+	s.chunk.reset()
+	clear(s.chunk.choices[:cap(s.chunk.choices)])
+	s.events.reset(nil, 0)
+	*s = stream{events: s.events, chunk: s.chunk}
+	streams.Put(s)
+}
+
+// complete reports whether the reply has said all: a finish reason of every choice that it began.
+func (s *stream) complete() bool { return s.finished&1 != 0 && s.finished == s.seen }
+
+// fail notes the first thing that went wrong with the reply.
+func (s *stream) fail(c Class, name, message string) {
+	if s.failure == nil {
+		s.failure = &Error{Class: c, Status: s.x.Status, Code: name, Message: message}
+	}
+}
+
+// take reads the whole reply. The error is what the connection or a bound of ours did to it; what the reply itself
+// says or does wrong is in failure.
+func (s *stream) take(resp *http.Response) error {
+	s.x.Status = resp.StatusCode
+	s.in.body = resp.Body
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		media = ""
+	}
+	switch {
+	case resp.StatusCode/100 != 2:
+		return s.refusal(resp)
+	case s.req.Stream && media == mediaEvents:
+		return s.stream()
+	case !s.req.Stream && media == mediaJSON:
+		return s.whole()
+	}
+	return s.stranger(media)
+}
+
+// refusal reads a reply whose status is no success.
+func (s *stream) refusal(resp *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
+	class := ClassHTTP
+	if resp.StatusCode == http.StatusTooManyRequests {
+		class = ClassRateLimited
+	}
+	name, message := complaint(body)
+	switch {
+	case resp.StatusCode/100 == 3:
+		message = "the server redirects; give the address that it redirects to"
+	case message == "":
+		message = http.StatusText(resp.StatusCode)
+	}
+	s.fail(class, name, message)
+	return err
+}
+
+// stranger reads a reply of a kind that was not asked for: an error in the guise of success, or a web page.
+func (s *stream) stranger(media string) error {
+	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
+	if s.chunk.parse(body) && s.chunk.failed {
+		s.fail(ClassStreamError, "", "")
+		s.failure.Code, s.failure.Message = complaint(body)
+		return err
+	}
+	want := mediaJSON
+	if s.req.Stream {
+		want = mediaEvents
+	}
+	if media == "" {
+		media = "no content type"
+	}
+	s.fail(ClassProtocol, "", fmt.Sprintf("the reply is %s, not %s; is this the address of an OpenAI-compatible API?", printable(media, maxWord), want))
+	return err
+}
+
+// whole reads a reply that is one JSON body.
+func (s *stream) whole() error {
+	s.x.Whole = true
+	bound := int64(s.max)
+	body, err := io.ReadAll(io.LimitReader(&s.in, bound+1))
+	switch {
+	case err != nil:
+		return err
+	case int64(len(body)) > bound:
+		return errReplyTooLong
+	}
+	return s.event(&event{data: body, at: s.in.last})
+}
+
+// stream reads a reply that is a stream of events. It reads on to the end when all has been said, so that the
+// connection can be used again; the guard sees to it that this does not take long.
+func (s *stream) stream() error {
+	s.events.reset(&s.in, s.max)
+	for {
+		e, err := s.events.next()
+		switch {
+		case err == io.EOF: //nolint:errorlint // a clean end is io.EOF itself
+			return nil
+		case err != nil:
+			return err
+		case s.x.Done:
+			continue
+		}
+		if err := s.event(e); err != nil {
+			return err
+		}
+		if s.failure != nil && s.failure.Class == ClassProtocol {
+			return nil // there is no sense in what follows
+		}
+	}
+}
+
+var (
+	doneMark = []byte("[DONE]")
+	nullMark = []byte("null")
+)
+
+// event takes the data of one event.
+func (s *stream) event(e *event) error {
+	data := bytes.TrimSpace(e.data)
+	switch {
+	case len(data) == 0, bytes.Equal(data, nullMark):
+		return nil
+	case bytes.Equal(data, doneMark):
+		s.x.Done = true
+		s.flight.guard.enter(stageTail)
+		return nil
+	}
+	c := &s.chunk
+	ok := c.parse(data)
+	switch {
+	case e.isError, ok && (c.failed || c.typ.is("error") || c.typ.is("response.failed")):
+		name, message := complaint(data)
+		s.fail(ClassStreamError, name, message)
+		s.flight.guard.enter(stageTail)
+		return nil
+	case !ok:
+		s.fail(ClassProtocol, "", "an event of the stream is no JSON object")
+		return nil
+	}
+	return s.content(e.at)
+}
+
+// content takes a parsed chunk.
+func (s *stream) content(at arrival) error {
+	c, x := &s.chunk, s.x
+	if len(c.typ) > 0 {
+		s.typed()
+	}
+	if x.ResponseID == "" && len(c.id) > 0 {
+		x.ResponseID = name(c.id)
+	}
+	if x.Model == "" && len(c.model) > 0 {
+		x.Model = name(c.model)
+	}
+	if c.hasUsage {
+		x.Usage = c.usage
+	}
+	if len(c.choices) > 0 && x.FirstEvent == clock.Never {
+		x.FirstEvent = time.Duration(at.at)
+	}
+	for i := range c.choices {
+		ch := &c.choices[i]
+		if ch.index > 63 {
+			return errTooManyChoices
+		}
+		bit := uint64(1) << ch.index
+		s.seen |= bit
+		if len(ch.finish) > 0 {
+			s.finished |= bit
+		}
+		if ch.index != 0 {
+			continue
+		}
+		if len(ch.finish) > 0 {
+			x.FinishReason = name(ch.finish)
+		}
+		if ch.produced() {
+			s.stamp(at, ch.answered())
+		}
+		if s.req.KeepReply {
+			if err := s.reply.add(ch, s.max); err != nil {
+				return err
+			}
+		}
+	}
+	if s.complete() {
+		s.flight.guard.enter(stageTail)
+	}
+	return nil
+}
+
+// stamp notes a content chunk of choice 0.
+func (s *stream) stamp(at arrival, answer bool) {
+	x := s.x
+	switch {
+	case len(x.At) == 0:
+		x.At, x.Read, x.Tokens = newStamps(s.req.ExpectTokens)
+		x.KernelStamps = true
+		s.flight.guard.enter(stageStream)
+	case at.number == s.last.number && !at.prompt:
+		x.Coalesced++
+	}
+	s.last = at
+	x.KernelStamps = x.KernelStamps && at.kernel
+	x.At = append(x.At, at.at)
+	x.Read = append(x.Read, at.number)
+	if answer && x.FirstAnswer == clock.Never {
+		x.FirstAnswer = time.Duration(at.at)
+	}
+	if n := s.chunk.usage.Completion; n >= s.counted && n <= 1<<31 {
+		x.Tokens = append(x.Tokens, int32(min(n-s.counted, 1<<31-1))) //nolint:gosec // bounded
+		s.counted = n
+	} else {
+		s.uncounted = true
+	}
+}
+
+// typed gives an event of the Responses API the form of a chunk: /v1/responses streams typed events and has no [DONE].
+func (s *stream) typed() {
+	c := &s.chunk
+	switch c.typ.String() {
+	case "response.output_text.delta", "response.refusal.delta":
+		c.choices = append(c.choices, choice{content: c.delta})
+	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta":
+		c.choices = append(c.choices, choice{reasoning: c.delta})
+	case "response.function_call_arguments.delta":
+		c.choices = append(c.choices, choice{called: len(c.delta) > 0})
+	case "response.completed":
+		c.choices = append(c.choices, choice{finish: text("completed")})
+	case "response.incomplete":
+		reason := c.reason
+		if len(reason) == 0 {
+			reason = text("incomplete")
+		}
+		c.choices = append(c.choices, choice{finish: reason})
+	}
+}
+
+// finish fills in what is known at the end only.
+func (s *stream) finish() {
+	x := s.x
+	// Tokens are known where the usage on the chunks grew with them; zeros on each chunk say nothing.
+	if s.uncounted || s.counted == 0 {
+		x.Tokens = nil
+	}
+	if s.req.KeepReply {
+		s.reply.copyTo(x)
+	}
+	if s.flight.http2 {
+		x.BytesRead, x.BytesSent = s.in.total, s.req.Body.Size
+	}
+}
+
+// name decodes a short text.
+func name(t text) string {
+	return string(bytes.ToValidUTF8(t[:min(len(t), maxName)].append(nil), nil))
+}

@@ -1,0 +1,203 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// Mode is how the arrivals of output chunks are written on a request's span.
+type Mode string
+
+// The modes. The zero Mode is EventsAll.
+const (
+	EventsAll   Mode = "all"   // one span event per chunk
+	EventsArray Mode = "array" // one attribute with all gaps, a tenth of the bytes
+	EventsFirst Mode = "first" // an event for the first chunk only
+	EventsNone  Mode = "none"  // nothing
+)
+
+// Protocols of OTLP, the values of Config.Protocol.
+const (
+	ProtocolGRPC = "grpc"
+	ProtocolHTTP = "http/protobuf"
+)
+
+// The defaults of Config.
+const (
+	// DefaultQueueBytes bounds the spans that wait for the exporter. At 20 kB, a span with 343 token events, that is
+	// 3,300 requests.
+	DefaultQueueBytes = 64 << 20
+	// DefaultBatchBytes keeps a message, its resource included, under the 4 MiB that gRPC servers take by default.
+	DefaultBatchBytes = 3 << 20
+	// DefaultBatchSpans is the SDK's.
+	DefaultBatchSpans = 512
+	// DefaultLinger is how long the first span of a batch waits for others.
+	DefaultLinger = time.Second
+	// DefaultExportTimeout bounds one export, the exporter's own retries included. It is the SDK's.
+	DefaultExportTimeout = 30 * time.Second
+	// DefaultMetricInterval is the time between two exports of metrics. The SDK's minute is longer than many runs.
+	DefaultMetricInterval = 10 * time.Second
+)
+
+// Config is what the telemetry of one run needs to know. The zero value works, and is off unless an OTEL_* variable
+// turns it on.
+type Config struct {
+	RunID   string // mooncake.run.id on the resource
+	Version string // service.version and the version of the instrumentation scope
+
+	// Force turns traces and metrics on although no OTEL_* variable does. A signal whose exporter is "none" by its variable
+	// stays off, and OTEL_SDK_DISABLED turns everything off.
+	Force bool
+	// Endpoint is the base URL of an OTLP receiver, such as http://localhost:4318. It wins over OTEL_EXPORTER_OTLP_*ENDPOINT
+	// and implies Force. Headers, certificates and all else come from the OTEL_EXPORTER_OTLP_* variables.
+	Endpoint string
+	// Protocol is ProtocolGRPC or ProtocolHTTP; empty = OTEL_EXPORTER_OTLP_PROTOCOL and its kin, else ProtocolHTTP.
+	Protocol string
+
+	TokenEvents Mode // empty = EventsAll
+	// ExponentialHistograms exports every histogram with base-2 exponential buckets in place of the explicit ones.
+	ExponentialHistograms bool
+
+	// QueueBytes and BatchBytes count encoded OTLP, BatchSpans spans; 0 = the default.
+	QueueBytes, BatchBytes, BatchSpans int
+	// Linger, ExportTimeout and MetricInterval: 0 = the OTEL_BSP_* or OTEL_METRIC_EXPORT_INTERVAL variable, else the default.
+	Linger, ExportTimeout, MetricInterval time.Duration
+
+	// SpanExporter and MetricReader stand in for those that the variables name, and turn their signal on. The
+	// pipeline shuts them down.
+	SpanExporter sdktrace.SpanExporter
+	MetricReader sdkmetric.Reader
+
+	Provider      string // gen_ai.provider.name; empty = "_OTHER"
+	Operation     string // gen_ai.operation.name; empty = "chat"
+	Model         string // gen_ai.request.model
+	ServerAddress string // server.address
+	ServerPort    int    // server.port; 0 = not stated
+
+	Speedup    float64 // mooncake.schedule.speedup; 0 = 1
+	HashDomain string  // mooncake.hash.domain; empty = not stated
+	BlockSize  int     // tokens per hash id; 0 = 512
+	Identity   string  // mooncake.identity; empty = "trace"
+}
+
+// Validate reports everything that is wrong with the configuration by itself; the environment is not looked at.
+func (c *Config) Validate() error {
+	var errs []error
+	switch c.TokenEvents {
+	case "", EventsAll, EventsArray, EventsFirst, EventsNone:
+	default:
+		errs = append(errs, fmt.Errorf("token events %q: want all, array, first or none", c.TokenEvents))
+	}
+	switch c.Protocol {
+	case "", ProtocolGRPC, ProtocolHTTP:
+	default:
+		errs = append(errs, fmt.Errorf("OTLP protocol %q: want %s or %s", c.Protocol, ProtocolGRPC, ProtocolHTTP))
+	}
+	if c.Endpoint != "" {
+		switch u, err := url.Parse(c.Endpoint); {
+		case err != nil:
+			errs = append(errs, errors.New("OTLP endpoint: not a URL")) // the error would repeat its credentials
+		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			errs = append(errs, fmt.Errorf("OTLP endpoint %q: want http://host:port or https://host:port", u.Redacted()))
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"queue bytes", int64(c.QueueBytes)},
+		{"batch bytes", int64(c.BatchBytes)},
+		{"batch spans", int64(c.BatchSpans)},
+		{"linger", int64(c.Linger)},
+		{"export timeout", int64(c.ExportTimeout)},
+		{"metric interval", int64(c.MetricInterval)},
+	} {
+		if n.value < 0 {
+			errs = append(errs, fmt.Errorf("telemetry: %s: it is below 0", n.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults fills in what was left out, from the environment where it has a say.
+func (c Config) withDefaults() Config {
+	c.TokenEvents = or(c.TokenEvents, EventsAll)
+	c.Provider = or(c.Provider, defaultProvider)
+	c.Operation = or(c.Operation, defaultOperation)
+	c.Identity = or(c.Identity, defaultIdentity)
+	c.BlockSize = or(c.BlockSize, defaultBlockSize)
+	c.Speedup = or(c.Speedup, 1)
+	c.QueueBytes = or(c.QueueBytes, DefaultQueueBytes)
+	c.BatchBytes = or(c.BatchBytes, DefaultBatchBytes)
+	c.BatchSpans = or(or(c.BatchSpans, envInt("OTEL_BSP_MAX_EXPORT_BATCH_SIZE")), DefaultBatchSpans)
+	c.Linger = or(or(c.Linger, envMillis("OTEL_BSP_SCHEDULE_DELAY")), DefaultLinger)
+	c.ExportTimeout = or(or(c.ExportTimeout, envMillis("OTEL_BSP_EXPORT_TIMEOUT")), DefaultExportTimeout)
+	c.MetricInterval = or(or(c.MetricInterval, envMillis("OTEL_METRIC_EXPORT_INTERVAL")), DefaultMetricInterval)
+	return c
+}
+
+func or[T comparable](v, def T) T {
+	if v == *new(T) {
+		return def
+	}
+	return v
+}
+
+// envInt returns the positive number that a variable holds, else 0.
+func envInt(name string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(os.Getenv(name)))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// envMillis returns the duration that a variable holds in milliseconds, as OTEL_* variables do, else 0.
+func envMillis(name string) time.Duration { return time.Duration(envInt(name)) * time.Millisecond }
+
+// signal is one of the two kinds of telemetry that have an exporter of their own.
+type signal string
+
+const (
+	traces  signal = "TRACES"
+	metrics signal = "METRICS"
+)
+
+// env returns the value of the signal's own variable of a family, else the family's.
+func (s signal) env(suffix string) string {
+	if v := os.Getenv("OTEL_EXPORTER_OTLP_" + string(s) + "_" + suffix); v != "" {
+		return v
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_" + suffix)
+}
+
+// exporter returns the name of the signal's exporter, "" where it is off.
+func (s signal) exporter(c *Config) string {
+	name := strings.TrimSpace(os.Getenv("OTEL_" + string(s) + "_EXPORTER"))
+	switch {
+	case name == "none":
+		return ""
+	case c.Endpoint != "":
+		return exporterOTLP
+	case name != "":
+		return name
+	case c.Force, s.env("ENDPOINT") != "":
+		return exporterOTLP
+	}
+	return ""
+}
+
+func disabled() bool {
+	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
+}

@@ -1,0 +1,109 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// result is what became of the spans of one export.
+type result struct {
+	accepted int64
+	lost     map[string]int64
+	err      error // the first
+}
+
+func (r *result) lose(why string, n int64) {
+	if n == 0 {
+		return
+	}
+	if r.lost == nil {
+		r.lost = make(map[string]int64)
+	}
+	r.lost[why] += n
+}
+
+// export sends spans and says what became of each. A batch that the receiver finds too large is halved until it fits.
+func (q *queue) export(ctx context.Context, spans []sdktrace.ReadOnlySpan) (r result) {
+	n := int64(len(spans))
+	one, cancel := context.WithTimeout(ctx, q.limits.timeout)
+	err := q.exporter.ExportSpans(one, spans)
+	cancel()
+	if err == nil {
+		r.accepted = n
+		return r
+	}
+	r.err = err
+	rejected, partly := partialSuccess(err)
+	switch {
+	case partly:
+		rejected = min(rejected, n)
+		r.accepted = n - rejected
+		r.lose(semconv.LostRejected, rejected)
+	case !tooLarge(err):
+		r.lose(semconv.LostExport, n)
+	case n == 1:
+		r.lose(semconv.LostTooLarge, n)
+	default:
+		r.err = nil
+		for _, half := range [][]sdktrace.ReadOnlySpan{spans[:n/2], spans[n/2:]} {
+			h := q.export(ctx, half)
+			r.accepted += h.accepted
+			for why, n := range h.lost {
+				r.lose(why, n)
+			}
+			if r.err == nil {
+				r.err = h.err
+			}
+		}
+	}
+	return r
+}
+
+// rejectedSpans matches the OTLP exporters' error for a message that the receiver took in part. Its type is internal
+// to them, so the text is all there is.
+var rejectedSpans = regexp.MustCompile(`OTLP partial success: .*\((\d+) spans rejected\)`)
+
+// partialSuccess returns how many spans the receiver rejected of a message that it took; 0 is a mere warning.
+func partialSuccess(err error) (rejected int64, ok bool) {
+	m := rejectedSpans.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	if m == nil {
+		return 0, false
+	}
+	rejected, parseErr := strconv.ParseInt(m[1], 10, 64)
+	return rejected, parseErr == nil
+}
+
+// tooLarge reports whether an export failed because of the size of its message: gRPC's ResourceExhausted, HTTP 413 (the
+// Collector answers 400) and the exporters' own bound all say so in words only, as ResourceExhausted alone may mean a
+// quota.
+func tooLarge(err error) bool {
+	text := strings.ToLower(err.Error())
+	for _, words := range []string{
+		"message larger than max", "request entity too large", "request body too large", "request message too large",
+	} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxErrorText bounds the error text of a report: a receiver may answer with a whole page.
+const maxErrorText = 512
+
+func errorText(err error) string {
+	text := err.Error()
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+	}
+	return text
+}

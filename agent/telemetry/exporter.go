@@ -1,0 +1,147 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER that is built here, since it can take its endpoint
+// from the configuration; every other value is autoexport's.
+const exporterOTLP = "otlp"
+
+// newSpanExporter returns the exporter of the traces, nil when they are off.
+func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, error) {
+	if c.SpanExporter != nil {
+		return c.SpanExporter, nil
+	}
+	switch name := traces.exporter(c); name {
+	case "":
+		return nil, nil //nolint:nilnil // off is not an error
+	case exporterOTLP:
+	default:
+		e, err := autoexport.NewSpanExporter(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: %w", name, err)
+		}
+		return e, nil
+	}
+	protocol, err := traces.protocol(c)
+	if err != nil {
+		return nil, err
+	}
+	if protocol == ProtocolGRPC {
+		var opts []otlptracegrpc.Option
+		if c.Endpoint != "" {
+			opts = append(opts, otlptracegrpc.WithEndpointURL(c.Endpoint))
+		}
+		return otlptracegrpc.New(ctx, opts...)
+	}
+	var opts []otlptracehttp.Option
+	if c.Endpoint != "" {
+		opts = append(opts, otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")+"/v1/traces"))
+	}
+	return otlptracehttp.New(ctx, opts...)
+}
+
+// newMetricReader returns the reader of the metrics, nil when they are off. Exports by OTLP are counted.
+func newMetricReader(ctx context.Context, c *Config, count *metricCount) (sdkmetric.Reader, error) {
+	if c.MetricReader != nil {
+		return c.MetricReader, nil
+	}
+	switch name := metrics.exporter(c); name {
+	case "":
+		return nil, nil //nolint:nilnil // off is not an error
+	case exporterOTLP:
+	default:
+		r, err := autoexport.NewMetricReader(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("OTEL_METRICS_EXPORTER=%s: %w", name, err)
+		}
+		return r, nil
+	}
+	e, err := newMetricExporter(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return sdkmetric.NewPeriodicReader(countedExporter{e, count}, sdkmetric.WithInterval(c.MetricInterval)), nil
+}
+
+func newMetricExporter(ctx context.Context, c *Config) (sdkmetric.Exporter, error) {
+	protocol, err := metrics.protocol(c)
+	if err != nil {
+		return nil, err
+	}
+	if protocol == ProtocolGRPC {
+		var opts []otlpmetricgrpc.Option
+		if c.Endpoint != "" {
+			opts = append(opts, otlpmetricgrpc.WithEndpointURL(c.Endpoint))
+		}
+		return otlpmetricgrpc.New(ctx, opts...)
+	}
+	var opts []otlpmetrichttp.Option
+	if c.Endpoint != "" {
+		opts = append(opts, otlpmetrichttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")+"/v1/metrics"))
+	}
+	return otlpmetrichttp.New(ctx, opts...)
+}
+
+// protocol returns the transport of a signal's OTLP.
+func (s signal) protocol(c *Config) (string, error) {
+	switch p := or(or(c.Protocol, s.env("PROTOCOL")), ProtocolHTTP); p {
+	case ProtocolGRPC, ProtocolHTTP:
+		return p, nil
+	default:
+		return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%s: want %s or %s", p, ProtocolGRPC, ProtocolHTTP)
+	}
+}
+
+// metricCount counts exports of metrics.
+type metricCount struct {
+	mu                sync.Mutex
+	exports, failures int64
+	firstError        string
+}
+
+func (m *metricCount) add(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.exports++
+	m.fail(err)
+}
+
+// fail counts an error. The caller holds the lock.
+func (m *metricCount) fail(err error) {
+	if err == nil {
+		return
+	}
+	m.failures++
+	if m.firstError == "" {
+		m.firstError = errorText(err)
+	}
+}
+
+// countedExporter counts exports and keeps their errors to itself: the SDK would hand them to the global error handler,
+// which belongs to the program and not to this package.
+type countedExporter struct {
+	sdkmetric.Exporter
+	count *metricCount
+}
+
+func (e countedExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	e.count.add(e.Exporter.Export(ctx, m))
+	return nil
+}

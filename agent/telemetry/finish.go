@@ -1,0 +1,90 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// Finish completes and ends a request's span from its record, with its phases and token events, and records its metrics.
+// It takes tens of microseconds and is to be called after the stream, never while one is read. The record may be used
+// again afterwards.
+func (p *Pipeline) Finish(sp Span, r *measure.Record) {
+	if p == nil {
+		return
+	}
+	ctx := context.Background()
+	if sp.span != nil {
+		ctx = trace.ContextWithSpan(ctx, sp.span) // for exemplars
+		p.finishSpan(ctx, sp.span, r)
+	}
+	if p.instruments != nil && !r.Warmup {
+		p.instruments.record(ctx, r)
+	}
+}
+
+func (p *Pipeline) finishSpan(ctx context.Context, span trace.Span, r *measure.Record) {
+	parts, end := phases(r)
+	if !span.SpanContext().IsSampled() {
+		span.End(trace.WithTimestamp(p.clk.Wall(end)))
+		return
+	}
+	for _, part := range parts {
+		p.end(p.start(ctx, part.name, part.from), part.to)
+	}
+	a := p.requestAttributes(r)
+	events, dropped := p.events(&a, r)
+	span.SetAttributes(a...)
+	if r.Outcome == measure.Failed || r.Outcome == measure.Cancelled {
+		span.SetStatus(codes.Error, r.Message)
+	}
+	ended := p.stop(span, end)
+	if ended == nil {
+		return
+	}
+	if events > 0 || dropped > 0 {
+		ended = newTokenSpan(ended, p.clk, &r.Exchange, events, dropped)
+	}
+	p.queue.add(ended)
+}
+
+// events returns how many of the chunks become span events and how many a limit cuts off, the last ones: the SDK would
+// drop the first. Attributes that stand for events are added to a.
+func (p *Pipeline) events(a *attributes, r *measure.Record) (kept, dropped int) {
+	x := &r.Exchange
+	n := len(x.At)
+	if !r.Sent || x.Whole || n == 0 {
+		return 0, 0
+	}
+	switch p.cfg.TokenEvents {
+	case EventsNone:
+		return 0, 0
+	case EventsArray:
+		a.add(attribute.Int64Slice(semconv.TokenGaps, gaps(r.Intended, x.At)))
+		if countsKnown(x) {
+			a.add(attribute.Int64Slice(semconv.TokenCounts, counts(x.Tokens)))
+		}
+		return 0, 0
+	case EventsFirst:
+		n = 1
+	default:
+	}
+	kept = n
+	if limit := p.eventLimit; limit >= 0 && n > limit {
+		kept, dropped = limit, n-limit
+		p.eventsDropped.Add(int64(dropped))
+		a.add(attribute.Int(semconv.TokenDropped, dropped))
+	}
+	return kept, dropped
+}
+
+var _ sdktrace.ReadOnlySpan = (*tokenSpan)(nil)

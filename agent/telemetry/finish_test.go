@@ -1,0 +1,470 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// target is the engine of these tests.
+var target = Config{
+	RunID: "run-1", Version: "v1", Provider: "vllm", Operation: "chat", Model: "m", ServerAddress: "127.0.0.1", ServerPort: 8000,
+	Speedup: 30, HashDomain: "0badcafe", BlockSize: 512,
+}
+
+func TestRequestSpan(t *testing.T) {
+	cleanEnv(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg, e := target, &fakeExporter{}
+		cfg.SpanExporter = e
+		p, clk := start(t, cfg)
+		r := served(3)
+		sp := finish(p, nil, r)
+		shutdown(t, p)
+
+		spans := e.stubs()["chat m"]
+		if len(spans) != 1 {
+			t.Fatalf("%d request spans", len(spans))
+		}
+		s := spans[0]
+		if s.SpanKind != trace.SpanKindClient || s.Parent.IsValid() || s.Status.Code != codes.Unset || len(s.Links) != 0 {
+			t.Errorf("kind %v, parent %v, status %v, links %v", s.SpanKind, s.Parent, s.Status, s.Links)
+		}
+		if !s.StartTime.Equal(clk.Wall(100*ms)) || !s.EndTime.Equal(clk.Wall(170*ms)) {
+			t.Errorf("from %v to %v, want intended instant to last token", s.StartTime.Sub(clk.Start()), s.EndTime.Sub(clk.Start()))
+		}
+		want := map[string]any{
+			"gen_ai.operation.name": "chat", "gen_ai.provider.name": "vllm", "gen_ai.request.model": "m",
+			"server.address": "127.0.0.1", "server.port": int64(8000),
+			"gen_ai.request.stream": true, "gen_ai.request.max_tokens": int64(3),
+			"gen_ai.response.id": "cmpl-1", "gen_ai.response.model": "m-2", "gen_ai.response.finish_reasons": []string{"length"},
+			"gen_ai.response.time_to_first_chunk": 0.045, // 150 − 105 ms: from the wire
+			"gen_ai.usage.input_tokens":           int64(1302), "gen_ai.usage.output_tokens": int64(3),
+			"gen_ai.usage.cache_read.input_tokens": int64(512),
+			"http.response.status_code":            int64(200),
+			"mooncake.row":                         int64(7), "mooncake.timestamp": 27482.5,
+			"mooncake.input_length": int64(1300), "mooncake.output_length": int64(3),
+			"mooncake.hash_ids": []int64{46, 47, -1}, "mooncake.block_size": int64(512), "mooncake.hash.domain": "0badcafe",
+			"mooncake.identity":        "trace",
+			"mooncake.schedule.offset": 0.1, "mooncake.schedule.spread": 0.02, "mooncake.schedule.speedup": 30.0,
+			"mooncake.schedule.lateness": 0.001, "mooncake.schedule.cap_wait": 0.002,
+			"mooncake.cache.predicted_tokens": int64(1024),
+			"mooncake.outcome":                "served", "mooncake.chunks.coalesced": int64(2),
+		}
+		if diff := cmp.Diff(want, attributeMap(s.Attributes)); diff != "" {
+			t.Errorf("attributes (-want +got):\n%s", diff)
+		}
+		resource := attributeMap(s.Resource.Attributes())
+		for key, want := range map[string]any{"service.name": "moonloop", "service.version": "v1", "mooncake.run.id": "run-1"} {
+			if resource[key] != want {
+				t.Errorf("resource: %s = %v, want %v", key, resource[key], want)
+			}
+		}
+		for _, key := range []string{"service.instance.id", "host.name", "telemetry.sdk.name"} {
+			if resource[key] == nil {
+				t.Errorf("resource has no %s", key)
+			}
+		}
+		for key := range resource {
+			if key == "process.command_args" || key == "process.command_line" || key == "process.owner" {
+				t.Errorf("resource holds %s, which may hold secrets", key)
+			}
+		}
+		traceID, spanID := sp.IDs()
+		if got, want := sp.Traceparent(), "00-"+traceID+"-"+spanID+"-01"; got != want {
+			t.Errorf("traceparent %q, want %q", got, want)
+		}
+		if s.SpanContext.TraceID().String() != traceID || s.SpanContext.SpanID().String() != spanID {
+			t.Errorf("ids %s %s, the span's are %v", traceID, spanID, s.SpanContext)
+		}
+		if ref := sp.Ref(); ref.TraceID != s.SpanContext.TraceID() || ref.SpanID != s.SpanContext.SpanID() {
+			t.Errorf("ref %x %x", ref.TraceID, ref.SpanID)
+		}
+	})
+}
+
+// Phases follow one another without a gap from the span's start to its end, however the request ended.
+func TestPhases(t *testing.T) {
+	edit := func(r *measure.Record, f func(*measure.Record)) *measure.Record { f(r); return r }
+	type row struct {
+		name   string
+		record *measure.Record
+		want   []phase
+		end    time.Duration
+	}
+	for _, c := range []row{
+		{
+			"served", served(3),
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 170 * ms}}, 170 * ms,
+		},
+		{
+			"one token decodes in no time", served(1),
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 150 * ms}}, 150 * ms,
+		},
+		{
+			"served without content lasts until the reply's end", served(0),
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 151 * ms}}, 151 * ms,
+		},
+		{
+			"whole reply does not tell prefill from decode", edit(served(1), func(r *measure.Record) { r.Exchange.Whole = true }),
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"reply", 105 * ms, 161 * ms}}, 161 * ms,
+		},
+		{"never on the wire", failed(send.ClassConnect), []phase{{"queue", 100 * ms, 200 * ms}}, 200 * ms},
+		{
+			"failed before the first token",
+			edit(failed(send.ClassFirstTokenTimeout), func(r *measure.Record) { r.Exchange.Wire = 105 * ms }),
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 200 * ms}}, 200 * ms,
+		},
+		{
+			"broke off: decode lasts until the failure",
+			edit(served(3), func(r *measure.Record) {
+				r.Outcome, r.Reason, r.Exchange.End = measure.Failed, string(send.ClassTransport), 300*ms
+			}),
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 300 * ms}}, 300 * ms,
+		},
+		{
+			"body could not be built", edit(failed(""), func(r *measure.Record) { r.Sent, r.Exchange = false, send.Exchange{} }),
+			[]phase{{"queue", 100 * ms, 101 * ms}}, 101 * ms,
+		},
+		{
+			"skipped", edit(failed(""), func(r *measure.Record) { r.Outcome, r.Sent = measure.Skipped, false }),
+			nil, 100 * ms,
+		},
+		{
+			"answered before all was read: parts are empty, never negative",
+			edit(served(3), func(r *measure.Record) { r.Exchange.Wire = 160 * ms }),
+			[]phase{{"queue", 100 * ms, 160 * ms}, {"prefill", 160 * ms, 160 * ms}, {"decode", 160 * ms, 170 * ms}}, 170 * ms,
+		},
+		{
+			"sent before its instant by a hair", edit(served(3), func(r *measure.Record) { r.Intended = 106 * ms }),
+			[]phase{{"queue", 106 * ms, 106 * ms}, {"prefill", 106 * ms, 150 * ms}, {"decode", 150 * ms, 170 * ms}}, 170 * ms,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, end := phases(c.record)
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(phase{})); diff != "" {
+				t.Errorf("phases (-want +got):\n%s", diff)
+			}
+			if end != c.end {
+				t.Errorf("end %v, want %v", end, c.end)
+			}
+		})
+	}
+}
+
+func TestPhaseSpans(t *testing.T) {
+	cleanEnv(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg, e := target, &fakeExporter{}
+		cfg.SpanExporter = e
+		p, clk := start(t, cfg)
+		finish(p, nil, served(3))
+		loss := shutdown(t, p)
+		if loss.Ended != 4 || !loss.Complete() {
+			t.Errorf("%+v", loss)
+		}
+		spans := e.stubs()
+		request := spans["chat m"][0]
+		at := request.StartTime
+		for _, name := range []string{"queue", "prefill", "decode"} {
+			child := spans[name][0]
+			if child.Parent.SpanID() != request.SpanContext.SpanID() || child.SpanContext.TraceID() != request.SpanContext.TraceID() {
+				t.Errorf("%s is not a child of its request", name)
+			}
+			if !child.StartTime.Equal(at) {
+				t.Errorf("%s starts at %v, the one before ends at %v", name, child.StartTime.Sub(clk.Start()), at.Sub(clk.Start()))
+			}
+			if len(child.Attributes) != 0 { // gen_ai.* would make it an inference span of its own in Jaeger
+				t.Errorf("%s has attributes: %v", name, child.Attributes)
+			}
+			at = child.EndTime
+		}
+		if !at.Equal(request.EndTime) {
+			t.Errorf("the phases end at %v, the request at %v", at, request.EndTime)
+		}
+	})
+}
+
+func TestOutcomes(t *testing.T) {
+	cleanEnv(t)
+	skipped := failed("")
+	skipped.Outcome, skipped.Reason, skipped.Message, skipped.Sent = measure.Skipped, measure.SkipDuration, "", false
+	cancelled := failed(send.ClassCancelled)
+	cancelled.Outcome = measure.Cancelled
+	retried := served(2)
+	retried.Exchange.Attempts = 3
+	warm := served(2)
+	warm.Warmup, warm.Index = true, -1
+	short := served(2)
+	short.TooShort, short.TailCut, short.Scheduled = true, true, false
+	for _, c := range []struct {
+		name   string
+		record *measure.Record
+		status codes.Code
+		with   map[string]any
+		absent []string
+	}{
+		{
+			"failed", failed(send.ClassConnectTimeout), codes.Error,
+			map[string]any{"mooncake.outcome": "failed", "error.type": "connect_timeout"},
+			[]string{"gen_ai.usage.input_tokens", "gen_ai.request.stream", "http.response.status_code", "gen_ai.response.time_to_first_chunk"},
+		},
+		{"failed without a class", failed(""), codes.Error, map[string]any{"error.type": "_OTHER"}, nil},
+		{"cancelled", cancelled, codes.Error, map[string]any{"mooncake.outcome": "cancelled", "error.type": "cancelled"}, nil},
+		{
+			"skipped", skipped, codes.Unset,
+			map[string]any{"mooncake.outcome": "skipped", "mooncake.outcome.reason": "max_duration", "mooncake.schedule.offset": 0.1},
+			[]string{"error.type", "mooncake.schedule.lateness", "mooncake.schedule.cap_wait"},
+		},
+		{"retried", retried, codes.Unset, map[string]any{"http.request.resend_count": int64(2)}, []string{"error.type"}},
+		{"warm-up", warm, codes.Unset, map[string]any{"mooncake.warmup": true}, []string{"mooncake.row"}},
+		{
+			"flags; a closed loop has no schedule", short, codes.Unset,
+			map[string]any{"mooncake.prompt.too_short": true, "mooncake.prompt.tail_cut": true},
+			[]string{"mooncake.schedule.offset", "mooncake.schedule.speedup", "mooncake.schedule.lateness", "mooncake.warmup"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, e := target, &fakeExporter{}
+			cfg.SpanExporter = e
+			p, _ := start(t, cfg)
+			finish(p, nil, c.record)
+			shutdown(t, p)
+			s := e.stubs()["chat m"][0]
+			if s.Status.Code != c.status || (c.status == codes.Error) != (s.Status.Description != "") {
+				t.Errorf("status %v, want %v with a description where it is an error", s.Status, c.status)
+			}
+			got := attributeMap(s.Attributes)
+			for key, want := range c.with {
+				if got[key] != want {
+					t.Errorf("%s = %v, want %v", key, got[key], want)
+				}
+			}
+			for _, key := range c.absent {
+				if v, ok := got[key]; ok {
+					t.Errorf("%s = %v, want it absent", key, v)
+				}
+			}
+		})
+	}
+}
+
+// Rows may leave out nearly everything; absent stays absent, and an empty list of ids is no missing one.
+func TestSparseRow(t *testing.T) {
+	cleanEnv(t)
+	cfg, e := target, &fakeExporter{}
+	cfg.SpanExporter = e
+	p, _ := start(t, cfg)
+	r := served(1)
+	r.Row = &mooncake.Row{TextInput: mooncake.Some("hello")}
+	finish(p, nil, r)
+	r.Row = &mooncake.Row{HashIDs: []uint64{}}
+	finish(p, nil, r)
+	shutdown(t, p)
+	text, empty := attributeMap(e.stubs()["chat m"][0].Attributes), attributeMap(e.stubs()["chat m"][1].Attributes)
+	for _, key := range []string{
+		"mooncake.hash_ids", "mooncake.identity", "mooncake.block_size", "mooncake.timestamp", "mooncake.input_length",
+		"mooncake.output_length", "mooncake.session", "mooncake.turn", "gen_ai.conversation.id",
+	} {
+		if v, ok := text[key]; ok {
+			t.Errorf("%s = %v on a row that has none", key, v)
+		}
+	}
+	for _, v := range text {
+		if v == "hello" {
+			t.Error("the prompt's text is on the span")
+		}
+	}
+	if diff := cmp.Diff([]int64{}, empty["mooncake.hash_ids"]); diff != "" {
+		t.Errorf("an empty list of ids (-want +got):\n%s", diff)
+	}
+}
+
+func TestSession(t *testing.T) {
+	cleanEnv(t)
+	cfg, e := target, &fakeExporter{}
+	cfg.SpanExporter = e
+	p, clk := start(t, cfg)
+	ses := p.StartSession("s-1", 100*ms)
+	first, second := served(2), served(2)
+	first.Row.SessionID, second.Row.SessionID, second.Turn = "s-1", "s-1", 1
+	origin := mooncake.SpanRef{TraceID: [16]byte{1, 2, 3}, SpanID: [8]byte{4, 5}}
+	second.Row.OTel = origin
+	finish(p, ses, first)
+	finish(p, ses, second)
+	finish(p, nil, served(2))
+	ses.End(900 * ms)
+	ses.End(950 * ms) // counts no second time
+	open := p.StartSession("s-2", 0)
+	loss := shutdown(t, p)
+	if loss.Ended != 13 || loss.Unended != 1 || loss.Complete() {
+		t.Errorf("3 requests of 4 spans and a session ended, one session is open: %+v", loss)
+	}
+	open.End(time.Second)
+	if l := p.Loss(); l.Unended != 0 || l.LostSpans() != 1 {
+		t.Errorf("a session that ends after shutdown is lost, and counted: %+v", l)
+	}
+
+	spans := e.stubs()
+	root := spans["session"][0]
+	if root.SpanKind != trace.SpanKindInternal || root.Parent.IsValid() || !root.EndTime.Equal(clk.Wall(900*ms)) {
+		t.Errorf("session span: kind %v, parent %v, end %v", root.SpanKind, root.Parent, root.EndTime.Sub(clk.Start()))
+	}
+	if diff := cmp.Diff(map[string]any{"mooncake.session": "s-1"}, attributeMap(root.Attributes)); diff != "" {
+		t.Errorf("session span (-want +got):\n%s", diff)
+	}
+	requests := spans["chat m"]
+	for i, s := range requests[:2] {
+		a := attributeMap(s.Attributes)
+		if s.Parent.SpanID() != root.SpanContext.SpanID() || s.SpanContext.TraceID() != root.SpanContext.TraceID() {
+			t.Errorf("turn %d is not in its session's trace", i)
+		}
+		if a["mooncake.session"] != "s-1" || a["gen_ai.conversation.id"] != "s-1" || a["mooncake.turn"] != int64(i) {
+			t.Errorf("turn %d: %v", i, a)
+		}
+	}
+	if requests[2].SpanContext.TraceID() == root.SpanContext.TraceID() || requests[2].Parent.IsValid() {
+		t.Error("a row without a session is in the session's trace")
+	}
+	if len(requests[0].Links) != 0 || len(requests[1].Links) != 1 {
+		t.Fatalf("links: %v and %v", requests[0].Links, requests[1].Links)
+	}
+	if sc := requests[1].Links[0].SpanContext; sc.TraceID() != origin.TraceID || sc.SpanID() != origin.SpanID {
+		t.Errorf("the link goes to %v", sc)
+	}
+}
+
+func TestTokenEvents(t *testing.T) {
+	gapsNS := []int64{int64(50 * ms), int64(10 * ms), int64(10 * ms), int64(10 * ms)} // the first from the span's start
+	for _, c := range []struct {
+		name       string
+		mode       Mode
+		limit      string
+		unknown    bool // the server does not count tokens by chunk
+		events     int
+		dropped    int
+		array      []int64
+		arrayCount []int64
+	}{
+		{name: "default", events: 4},
+		{name: "all", mode: EventsAll, events: 4},
+		{name: "all without counts", mode: EventsAll, unknown: true, events: 4},
+		{name: "all within the limit", mode: EventsAll, limit: "4", events: 4},
+		{name: "all beyond the limit", mode: EventsAll, limit: "3", events: 3, dropped: 1},
+		{name: "limit 0", mode: EventsAll, limit: "0", events: 0, dropped: 4},
+		{name: "array", mode: EventsArray, array: gapsNS, arrayCount: []int64{1, 2, 3, 1}},
+		{name: "array without counts", mode: EventsArray, unknown: true, array: gapsNS},
+		{name: "array knows no limit", mode: EventsArray, limit: "1", array: gapsNS, arrayCount: []int64{1, 2, 3, 1}},
+		{name: "first", mode: EventsFirst, events: 1},
+		{name: "none", mode: EventsNone},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cleanEnv(t, "OTEL_SPAN_EVENT_COUNT_LIMIT="+c.limit)
+			cfg, e := target, &fakeExporter{}
+			cfg.SpanExporter, cfg.TokenEvents = e, c.mode
+			p, clk := start(t, cfg)
+			r := served(4)
+			if c.unknown {
+				r.Exchange.Tokens = nil
+			}
+			want := append([]int64(nil), r.Exchange.At...)
+			finish(p, nil, r)
+			clear(r.Exchange.At) // the arrays go back to the client: the span must have its own
+			clear(r.Exchange.Tokens)
+			loss := shutdown(t, p)
+			if loss.EventsDropped != int64(c.dropped) || loss.Complete() != (c.dropped == 0) {
+				t.Errorf("loss %+v, want %d events dropped", loss, c.dropped)
+			}
+
+			s := e.stubs()["chat m"][0]
+			if len(s.Events) != c.events || s.DroppedEvents != c.dropped {
+				t.Fatalf("%d events, %d dropped; want %d, %d", len(s.Events), s.DroppedEvents, c.events, c.dropped)
+			}
+			for i, event := range s.Events {
+				if event.Name != "mooncake.token" || !event.Time.Equal(clk.Wall(time.Duration(want[i]))) {
+					t.Errorf("event %d: %s at %v, want %v", i, event.Name, event.Time.Sub(clk.Start()), time.Duration(want[i]))
+				}
+				attrs := map[string]any{"mooncake.token.index": int64(i)}
+				if !c.unknown {
+					attrs["mooncake.token.count"] = int64(i%3 + 1)
+				}
+				if i > 0 {
+					attrs["mooncake.token.gap"] = 0.01
+				}
+				if diff := cmp.Diff(attrs, attributeMap(event.Attributes)); diff != "" {
+					t.Errorf("event %d (-want +got):\n%s", i, diff)
+				}
+			}
+			a := attributeMap(s.Attributes)
+			for key, want := range map[string][]int64{"mooncake.token.gaps": c.array, "mooncake.token.counts": c.arrayCount} {
+				got, _ := a[key].([]int64)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", key, diff)
+				}
+			}
+			if got, _ := a["mooncake.token.dropped"].(int64); got != int64(c.dropped) {
+				t.Errorf("mooncake.token.dropped = %d, want %d", got, c.dropped)
+			}
+		})
+	}
+}
+
+// A reply that was no stream has one chunk whose arrival says nothing about tokens.
+func TestWholeReplyHasNoEvents(t *testing.T) {
+	cleanEnv(t)
+	for _, mode := range []Mode{EventsAll, EventsArray, EventsFirst} {
+		cfg, e := target, &fakeExporter{}
+		cfg.SpanExporter, cfg.TokenEvents = e, mode
+		p, _ := start(t, cfg)
+		r := served(1)
+		r.Exchange.Whole = true
+		finish(p, nil, r)
+		shutdown(t, p)
+		s := e.stubs()["chat m"][0]
+		a := attributeMap(s.Attributes)
+		if len(s.Events) != 0 || a["mooncake.token.gaps"] != nil || a["gen_ai.request.stream"] != nil || a["gen_ai.response.time_to_first_chunk"] != nil {
+			t.Errorf("mode %s: %d events, %v", mode, len(s.Events), a)
+		}
+	}
+}
+
+func TestSampler(t *testing.T) {
+	cleanEnv(t, "OTEL_TRACES_SAMPLER=always_off")
+	cfg, e := target, &fakeExporter{}
+	cfg.SpanExporter = e
+	p, _ := start(t, cfg)
+	ses := p.StartSession("s", 0)
+	sp := finish(p, ses, served(5))
+	ses.End(time.Second)
+	loss := shutdown(t, p)
+	if len(e.spans) != 0 || loss.Ended != 0 || loss.SampledOut != 2 || loss.Complete() || loss.Unended != 0 {
+		t.Errorf("%d spans arrived, %+v; want none, and 2 said to be sampled out", len(e.spans), loss)
+	}
+	if tp := sp.Traceparent(); len(tp) != 55 || tp[53:] != "00" {
+		t.Errorf("traceparent %q, want it to say that the span is not sampled", tp)
+	}
+}
+
+func TestAttributeLimit(t *testing.T) {
+	cleanEnv(t, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=10")
+	cfg, e := target, &fakeExporter{}
+	cfg.SpanExporter = e
+	p, _ := start(t, cfg)
+	finish(p, nil, served(1))
+	loss := shutdown(t, p)
+	s := e.stubs()["chat m"][0]
+	if len(s.Attributes) != 10 || s.DroppedAttributes == 0 || loss.AttributesDropped != int64(s.DroppedAttributes) || loss.Complete() {
+		t.Errorf("%d attributes, %d dropped, %+v", len(s.Attributes), s.DroppedAttributes, loss)
+	}
+}

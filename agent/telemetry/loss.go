@@ -1,0 +1,65 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+// Loss is the account of a run's telemetry: what there was, what the receivers accepted, and what became of the
+// rest. After Shutdown, Ended = Accepted + Σ Lost.
+type Loss struct {
+	Ended    int64 // sampled spans that ended
+	Accepted int64 // spans that a receiver accepted
+	// Lost counts spans that no receiver has, by reason (semconv.LostQueueFull, ...). A span whose acknowledgement was
+	// lost counts as lost although the receiver may have it.
+	Lost map[string]int64
+	// Unended counts sampled spans that were started and never ended: requests without a record, sessions not closed.
+	Unended int64
+	// SampledOut counts session and request spans that a sampler dropped, with their phases and events: the spans
+	// of the run are incomplete although nothing was lost.
+	SampledOut int64
+	// EventsDropped counts token events that OTEL_SPAN_EVENT_COUNT_LIMIT cut off, AttributesDropped attributes that
+	// OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT did.
+	EventsDropped, AttributesDropped int64
+
+	// MetricExports counts exports of metrics by OTLP, MetricFailures those that failed, the last one at Shutdown
+	// included.
+	MetricExports, MetricFailures int64
+
+	FirstError string // text of the first error of any kind, at most 515 bytes
+}
+
+// LostSpans is the number of spans that ended and that no receiver accepted.
+func (l *Loss) LostSpans() int64 {
+	n := int64(0)
+	for _, lost := range l.Lost {
+		n += lost
+	}
+	return n
+}
+
+// Complete reports whether the receivers have every span of the run, with all its events and attributes.
+func (l *Loss) Complete() bool {
+	return l.Ended == l.Accepted && l.Unended == 0 && l.SampledOut == 0 && l.EventsDropped == 0 && l.AttributesDropped == 0
+}
+
+// Loss returns the account so far. Spans that are still queued are neither accepted nor lost.
+func (p *Pipeline) Loss() Loss {
+	if p == nil {
+		return Loss{}
+	}
+	l := Loss{
+		SampledOut: p.sampledOut.Load(), EventsDropped: p.eventsDropped.Load(), AttributesDropped: p.attributesDropped.Load(),
+	}
+	started := p.started.Load() // before ended, or a span between the two would count twice
+	l.FirstError = p.resourceError
+	if p.queue != nil {
+		var first string
+		l.Ended, l.Accepted, l.Lost, first = p.queue.account()
+		l.FirstError = or(l.FirstError, first)
+	}
+	l.Unended = max(0, started-l.Ended)
+	p.metricCount.mu.Lock()
+	defer p.metricCount.mu.Unlock()
+	l.MetricExports, l.MetricFailures = p.metricCount.exports, p.metricCount.failures
+	l.FirstError = or(l.FirstError, p.metricCount.firstError)
+	return l
+}

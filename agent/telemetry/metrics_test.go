@@ -1,0 +1,323 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/observe"
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// collect reads all metrics, by name.
+func collect(t *testing.T, r sdkmetric.Reader) map[string]metricdata.Metrics {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	if err := r.(*sdkmetric.ManualReader).Collect(t.Context(), &rm); err != nil {
+		t.Fatal(err)
+	}
+	by := make(map[string]metricdata.Metrics)
+	for _, scope := range rm.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			by[m.Name] = m
+		}
+	}
+	return by
+}
+
+// points prints the points of a metric in a form that reads: attributes that differ between them, then the value.
+func points(m metricdata.Metrics) []string {
+	var out []string
+	add := func(set attribute.Set, value string) {
+		var labels []string
+		for _, kv := range set.ToSlice() {
+			switch kv.Key {
+			case "error.type", "gen_ai.token.type", "gen_ai.response.model", semconv.Outcome, semconv.OutcomeReason, semconv.PromptErrorSign, semconv.TelemetryResult:
+				labels = append(labels, kv.Value.String())
+			}
+		}
+		out = append(out, strings.Join(append(labels, value), " "))
+	}
+	switch d := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			add(p.Attributes, fmt.Sprint(p.Value))
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range d.DataPoints {
+			add(p.Attributes, fmt.Sprint(p.Value))
+		}
+	case metricdata.Gauge[int64]:
+		for _, p := range d.DataPoints {
+			add(p.Attributes, fmt.Sprint(p.Value))
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range d.DataPoints {
+			add(p.Attributes, fmt.Sprint(p.Value))
+		}
+	case metricdata.Histogram[int64]:
+		for _, p := range d.DataPoints {
+			add(p.Attributes, fmt.Sprintf("n=%d sum=%d %s", p.Count, p.Sum, filled(p.Bounds, p.BucketCounts)))
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			add(p.Attributes, fmt.Sprintf("n=%d sum=%.6g %s", p.Count, p.Sum, filled(p.Bounds, p.BucketCounts)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// filled prints the buckets that hold something.
+func filled(bounds []float64, counts []uint64) string {
+	var out []string
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		bound := "∞"
+		if i < len(bounds) {
+			bound = strconv.FormatFloat(bounds[i], 'g', -1, 64)
+		}
+		out = append(out, fmt.Sprintf("≤%s:%d", bound, n))
+	}
+	return strings.Join(out, ",")
+}
+
+// Every figure is computed by hand from served and failed in helpers_test.go.
+func TestMetrics(t *testing.T) {
+	cleanEnv(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg, reader := target, sdkmetric.NewManualReader()
+		cfg.MetricReader, cfg.SpanExporter = reader, &fakeExporter{}
+		p, _ := start(t, cfg)
+
+		finish(p, nil, served(3)) // gaps of 10 ms
+		one := served(1)
+		one.Exchange.Model, one.Exchange.Coalesced = "", 0
+		one.Exchange.Usage = send.Usage{Prompt: 1300, Completion: 1, Cached: send.Unknown, Reasoning: send.Unknown}
+		one.Predicted = send.Unknown
+		finish(p, nil, one)
+		fewer := served(1)
+		fewer.Exchange.Usage.Prompt, fewer.Exchange.Attempts = 1290, 2 // retried: out of the latencies
+		finish(p, nil, fewer)
+		finish(p, nil, failed(send.ClassConnect))
+		broke := served(3)
+		broke.Outcome, broke.Reason = measure.Failed, string(send.ClassTransport)
+		broke.Exchange.Usage, broke.Exchange.Model, broke.Exchange.Coalesced = send.NoUsage, "", 0
+		broke.Scheduled = false
+		finish(p, nil, broke)
+		skipped := failed("")
+		skipped.Outcome, skipped.Reason, skipped.Sent = measure.Skipped, measure.SkipSession, false
+		finish(p, nil, skipped)
+		unsendable := failed("unsendable")
+		unsendable.Sent, unsendable.Exchange, unsendable.Dispatched = false, send.Exchange{}, 99*ms // a hair early
+		finish(p, nil, unsendable)
+		warm := served(9)
+		warm.Warmup = true
+		finish(p, nil, warm)
+		p.InFlight(3)
+		p.InFlight(-1)
+
+		got := collect(t, reader)
+		for name, want := range map[string][]string{
+			"gen_ai.client.operation.duration": {
+				"connect n=1 sum=0.097 ≤0.16:1",   // 200 − 103 ms: never on the wire, so from handing over
+				"m-2 n=1 sum=0.065 ≤0.08:1",       // 170 − 105 ms
+				"n=1 sum=0.045 ≤0.08:1",           // 150 − 105 ms
+				"transport n=1 sum=0.076 ≤0.08:1", // 181 − 105 ms
+			},
+			"gen_ai.client.token.usage": {
+				"input m-2 n=2 sum=2592 ≤4096:2", "input n=1 sum=1300 ≤4096:1",
+				"m-2 output n=2 sum=4 ≤1:1,≤4:1", "output n=1 sum=1 ≤1:1",
+			},
+			"gen_ai.client.operation.time_to_first_chunk":   {"m-2 n=1 sum=0.045 ≤0.08:1", "n=1 sum=0.045 ≤0.08:1"},
+			"gen_ai.client.operation.time_per_output_chunk": {"m-2 n=2 sum=0.02 ≤0.01:2"},
+			"mooncake.latency.ttft":                         {"m-2 n=1 sum=0.05 ≤0.05:1", "n=1 sum=0.05 ≤0.05:1"}, // 150 − 100 ms
+			"mooncake.latency.request":                      {"m-2 n=1 sum=0.07 ≤0.1:1", "n=1 sum=0.05 ≤0.05:1"},
+			"mooncake.schedule.lateness":                    {"m-2 n=2 sum=0.002 ≤0.001:2", "n=3 sum=0.002 ≤2e-05:1,≤0.001:2"},
+			"mooncake.queue.duration":                       {"m-2 n=2 sum=0.004 ≤0.002:2", "n=4 sum=0.010 ≤0.002:3,≤0.005:1"},
+			"mooncake.requests": {
+				"connect failed 1", "m-2 served 2", "served 1", "session_failed skipped 1", "transport failed 1", "unsendable failed 1",
+			},
+			"mooncake.requests.in_flight":     {"2"},
+			"mooncake.cache.predicted_tokens": {"m-2 2048"},
+			"mooncake.cache.reported_tokens":  {"m-2 1024"},
+			"mooncake.prompt.token_error": {
+				"equal n=1 sum=0 ≤0:1", "fewer m-2 n=1 sum=10 ≤16:1", "m-2 more n=1 sum=2 ≤2:1",
+			},
+			"mooncake.chunks.coalesced": {"m-2 4"},
+		} {
+			m, ok := got[name]
+			if !ok {
+				t.Errorf("%s is missing", name)
+				continue
+			}
+			for i := range want {
+				want[i] = sortLabels(want[i])
+			}
+			have := points(m)
+			for i := range have {
+				have[i] = sortLabels(have[i])
+			}
+			slices.Sort(want)
+			slices.Sort(have)
+			if diff := cmp.Diff(want, have); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+			if m.Unit == "" || m.Description == "" {
+				t.Errorf("%s has unit %q and description %q", name, m.Unit, m.Description)
+			}
+		}
+		for _, point := range got["gen_ai.client.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints {
+			have := attributeMap(point.Attributes.ToSlice())
+			for key, want := range map[string]any{
+				"gen_ai.operation.name": "chat", "gen_ai.provider.name": "vllm", "gen_ai.request.model": "m",
+				"server.address": "127.0.0.1", "server.port": int64(8000),
+			} {
+				if have[key] != want {
+					t.Errorf("duration: %s = %v, want %v", key, have[key], want)
+				}
+			}
+		}
+	})
+}
+
+// sortLabels orders the words before the value, so that the order of attribute keys does not matter.
+func sortLabels(point string) string {
+	words := strings.Fields(point)
+	n := len(words) - 1
+	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "n=") }); i >= 0 {
+		n = i
+	}
+	slices.Sort(words[:n])
+	return strings.Join(words, " ")
+}
+
+func TestExemplars(t *testing.T) {
+	cleanEnv(t)
+	cfg, reader := target, sdkmetric.NewManualReader()
+	cfg.MetricReader, cfg.SpanExporter = reader, &fakeExporter{}
+	p, _ := start(t, cfg)
+	traceID, spanID := finish(p, nil, served(3)).IDs()
+	for _, name := range []string{"gen_ai.client.operation.duration", "gen_ai.client.operation.time_per_output_chunk", "mooncake.latency.ttft"} {
+		point := collect(t, reader)[name].Data.(metricdata.Histogram[float64]).DataPoints[0]
+		if len(point.Exemplars) == 0 {
+			t.Errorf("%s has no exemplar", name)
+			continue
+		}
+		e := point.Exemplars[0]
+		if fmt.Sprintf("%x %x", e.TraceID, e.SpanID) != traceID+" "+spanID {
+			t.Errorf("%s: exemplar of %x %x, want the request's span", name, e.TraceID, e.SpanID)
+		}
+	}
+}
+
+func TestExponentialHistograms(t *testing.T) {
+	cleanEnv(t)
+	cfg, reader := target, sdkmetric.NewManualReader()
+	cfg.MetricReader, cfg.ExponentialHistograms = reader, true
+	p, _ := start(t, cfg)
+	finish(p, nil, served(3))
+	histograms := 0
+	for name, m := range collect(t, reader) {
+		switch d := m.Data.(type) {
+		case metricdata.Histogram[float64], metricdata.Histogram[int64]:
+			t.Errorf("%s has explicit buckets", name)
+		case metricdata.ExponentialHistogram[float64]:
+			histograms++
+			if name == "gen_ai.client.operation.duration" && d.DataPoints[0].Sum != 0.065 {
+				t.Errorf("%s: sum %v", name, d.DataPoints[0].Sum)
+			}
+		case metricdata.ExponentialHistogram[int64]:
+			histograms++
+		}
+	}
+	if histograms != 9 {
+		t.Errorf("%d exponential histograms, want 9", histograms)
+	}
+}
+
+// The telemetry's own metrics say what its account says; the machine's say what the observer saw.
+func TestSelfObservation(t *testing.T) {
+	cleanEnv(t, "OTEL_SPAN_EVENT_COUNT_LIMIT=2")
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		e := &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { <-hold; return nil }}
+		cfg, reader := target, sdkmetric.NewManualReader()
+		cfg.MetricReader, cfg.SpanExporter, cfg.QueueBytes = reader, e, 4000
+		p, _ := start(t, cfg)
+		for range 10 {
+			finish(p, nil, served(3))
+		}
+		close(hold)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := collect(t, reader); got["mooncake.process.hiccups"].Data != nil {
+			t.Errorf("machine metrics without an observer: %v", points(got["mooncake.process.hiccups"]))
+		}
+		p.Observe(func() observe.Machine {
+			return observe.Machine{
+				Hiccups: 3, HiccupTime: 40 * ms, HiccupMax: 20 * ms, GCPauses: 5, GCPauseMax: ms,
+				CPU: 2 * time.Second, CPUKnown: true, Throttled: time.Second, MaxRSS: 1 << 20,
+			}
+		})
+		got, loss := collect(t, reader), p.Loss()
+		if loss.Lost[semconv.LostQueueFull] == 0 || loss.Accepted == 0 || loss.EventsDropped != 10 {
+			t.Fatalf("the test wants some spans lost and some accepted: %+v", loss)
+		}
+		for name, want := range map[string][]string{
+			"mooncake.telemetry.spans.ended":    {"40"},
+			"mooncake.telemetry.spans":          {fmt.Sprint("accepted ", loss.Accepted), fmt.Sprint("queue_full ", 40-loss.Accepted)},
+			"mooncake.telemetry.events.dropped": {"10"},
+			"mooncake.process.hiccups":          {"3"},
+			"mooncake.process.hiccup.time":      {"0.04"},
+			"mooncake.process.hiccup.max":       {"0.02"},
+			"mooncake.process.gc.pauses":        {"5"},
+			"mooncake.process.gc.pause.max":     {"0.001"},
+			"process.cpu.time":                  {"2"},
+			"mooncake.process.memory.peak":      {"1048576"},
+		} {
+			if diff := cmp.Diff(want, points(got[name])); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+		if m, ok := got["mooncake.process.throttled.time"]; ok {
+			t.Errorf("throttled time is unknown, and told as %v", points(m))
+		}
+	})
+}
+
+// An engine that fails in ever new ways, or names ever new models, does not grow memory or backend.
+func TestCardinality(t *testing.T) {
+	cleanEnv(t)
+	cfg, reader := target, sdkmetric.NewManualReader()
+	cfg.MetricReader = reader
+	p, _ := start(t, cfg)
+	for i := range 1000 {
+		r := failed(send.Class(fmt.Sprint("error-", i)))
+		r.Exchange.Model = fmt.Sprint("model-", i)
+		p.Finish(Span{}, r)
+	}
+	requests := points(collect(t, reader)["mooncake.requests"])
+	if len(requests) != maxSets+1 || !slices.Contains(requests, fmt.Sprint("_OTHER failed ", 1000-maxSets)) {
+		t.Errorf("%d series, the last: %v", len(requests), requests[:1])
+	}
+}

@@ -1,0 +1,60 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// phase is one part of a request.
+type phase struct {
+	name     string
+	from, to time.Duration
+}
+
+// phases cuts a request into parts that follow one another from the intended instant to its end, and returns the end.
+// An instant that lies before the part's start (an engine that answers before it has read everything) makes the
+// part empty, never negative.
+func phases(r *measure.Record) (parts []phase, end time.Duration) {
+	if r.Outcome == measure.Skipped {
+		return nil, r.Intended
+	}
+	x := &r.Exchange
+	wire, first := clock.Never, clock.Never
+	switch {
+	case !r.Sent:
+		end = r.Dispatched
+	case r.Outcome == measure.Served:
+		wire, first, end = x.Wire, r.FirstToken(), r.LastToken()
+	default:
+		wire, first, end = x.Wire, r.FirstToken(), x.End
+	}
+	end = max(end, r.Intended)
+
+	at := r.Intended
+	part := func(name string, to time.Duration) {
+		to = min(max(to, at), end)
+		parts = append(parts, phase{name, at, to})
+		at = to
+	}
+	switch {
+	case wire == clock.Never:
+		part(semconv.PhaseQueue, end)
+	case first != clock.Never:
+		part(semconv.PhaseQueue, wire)
+		part(semconv.PhasePrefill, first)
+		part(semconv.PhaseDecode, end)
+	case x.Whole:
+		part(semconv.PhaseQueue, wire)
+		part(semconv.PhaseReply, end)
+	default:
+		part(semconv.PhaseQueue, wire)
+		part(semconv.PhasePrefill, end)
+	}
+	return parts, end
+}

@@ -1,0 +1,191 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/observe"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// scope is the name of the instrumentation scope.
+const scope = "github.com/moonloop/moonloop/agent"
+
+const (
+	defaultProvider  = semconv.ProviderOther
+	defaultOperation = semconv.OperationChat
+	defaultIdentity  = semconv.IdentityTrace
+	defaultBlockSize = 512
+)
+
+// Pipeline is the telemetry of one run. A nil Pipeline is telemetry that is off. Safe for concurrent use.
+type Pipeline struct {
+	cfg  Config
+	clk  clock.Clock
+	name string // of request spans
+	base []attribute.KeyValue
+
+	tracer     trace.Tracer // nil when traces are off
+	queue      *queue
+	eventLimit int // events per span; negative = no limit
+
+	provider    *sdkmetric.MeterProvider // nil when metrics are off
+	instruments *instruments
+	metricCount metricCount
+
+	inFlight          atomic.Int64
+	machine           atomic.Pointer[func() observe.Machine]
+	started           atomic.Int64 // sampled spans
+	sampledOut        atomic.Int64
+	eventsDropped     atomic.Int64
+	attributesDropped atomic.Int64
+	resourceError     string
+	closed            atomic.Bool
+}
+
+// Start opens the telemetry of a run, or returns nil when neither the environment nor the configuration asks for any. An
+// error is one of configuration: whether the receiver can be reached shows in Loss.
+func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if disabled() {
+		return nil, nil //nolint:nilnil // a nil Pipeline is one that is off
+	}
+	p := &Pipeline{cfg: cfg.withDefaults(), clk: clk}
+	p.name = p.cfg.Operation + " " + p.cfg.Model
+	p.base = baseAttributes(&p.cfg)
+
+	exporter, err := newSpanExporter(ctx, &p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := newMetricReader(ctx, &p.cfg, &p.metricCount)
+	if err != nil {
+		if exporter != nil {
+			err = errors.Join(err, exporter.Shutdown(ctx))
+		}
+		return nil, err
+	}
+	if exporter == nil && reader == nil {
+		return nil, nil //nolint:nilnil // a nil Pipeline is one that is off
+	}
+	res, err := newResource(ctx, &p.cfg)
+	if err != nil {
+		p.resourceError = errorText(fmt.Errorf("resource: %w", err))
+	}
+	if exporter != nil {
+		spanLimits := sdktrace.NewSpanLimits()
+		if os.Getenv("OTEL_SPAN_EVENT_COUNT_LIMIT") == "" {
+			spanLimits.EventCountLimit = -1
+		}
+		p.eventLimit = spanLimits.EventCountLimit
+		p.queue = newQueue(exporter, limits{
+			p.cfg.QueueBytes, p.cfg.BatchBytes, p.cfg.BatchSpans, p.cfg.Linger, p.cfg.ExportTimeout,
+		})
+		// No span processor: ended spans go to the queue from here, together with their token events.
+		p.tracer = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(spanLimits)).
+			Tracer(scope, trace.WithInstrumentationVersion(p.cfg.Version))
+	}
+	if reader != nil {
+		opts := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithReader(reader)}
+		if p.cfg.ExponentialHistograms {
+			opts = append(opts, sdkmetric.WithView(sdkmetric.NewView(
+				sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram},
+				sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20}},
+			)))
+		}
+		p.provider = sdkmetric.NewMeterProvider(opts...)
+		if p.instruments, err = newInstruments(p); err != nil {
+			_, closeErr := p.Shutdown(ctx)
+			return nil, errors.Join(err, closeErr)
+		}
+	}
+	return p, nil
+}
+
+// InFlight adds to the number of requests under way. It costs an atomic addition.
+func (p *Pipeline) InFlight(delta int64) {
+	if p != nil {
+		p.inFlight.Add(delta)
+	}
+}
+
+// Observe makes the figures of the machine metrics: read is called at each collection until Shutdown, on a goroutine of
+// its own.
+func (p *Pipeline) Observe(read func() observe.Machine) {
+	if p != nil && read != nil {
+		p.machine.Store(&read)
+	}
+}
+
+// Flush exports everything that has ended and been recorded so far. The error says what was not sent in time; spans and
+// metrics that the receiver refused are in Loss.
+func (p *Pipeline) Flush(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	var errs []error
+	if p.queue != nil {
+		errs = append(errs, p.queue.flush(ctx))
+	}
+	if p.provider != nil {
+		errs = append(errs, p.provider.ForceFlush(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Shutdown exports what is left, as far as ctx allows, closes the exporters and says what became of everything. It
+// returns when ctx is done at the latest, as long as the exporter heeds its own. Spans that end after it are counted as
+// lost. The error is one of closing; everything else is in Loss. A second call only returns the account.
+func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
+	if p == nil {
+		return Loss{}, nil
+	}
+	if p.closed.Swap(true) {
+		return p.Loss(), nil
+	}
+	var err error
+	if p.queue != nil {
+		// The metrics come after the spans, so that they count them to the last; some of the time is theirs.
+		spans, cancel := threeQuarters(ctx)
+		err = p.queue.shutdown(spans)
+		if spans.Err() != nil {
+			err = nil // the time is over, and what that cost is in Loss
+		}
+		cancel()
+	}
+	if p.provider != nil {
+		if err := p.provider.Shutdown(ctx); err != nil {
+			p.metricCount.mu.Lock()
+			p.metricCount.fail(err)
+			p.metricCount.mu.Unlock()
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("telemetry: close the span exporter: %w", err)
+	}
+	return p.Loss(), err
+}
+
+// threeQuarters returns a context that ends after three quarters of the time that ctx has left.
+func threeQuarters(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/4*3)
+}

@@ -1,0 +1,222 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// queue carries ended spans to an exporter. It stands in for the SDK's batch processor: bounded by bytes instead of
+// spans, never blocking whoever adds to it, and with an account of every span.
+//
+// Spans become batches as they arrive. One goroutine exports the batches in order. All states are under one lock that
+// is never held during an export.
+type queue struct {
+	exporter sdktrace.SpanExporter
+	limits   limits
+	done     chan struct{} // closed when the exporting goroutine has ended
+	stop     context.CancelFunc
+
+	mu       sync.Mutex
+	changed  *sync.Cond // a batch is ready or settled, or the queue is closed
+	filling  batch
+	ready    []batch
+	inFlight int         // spans of the batch under export
+	bytes    int         // of all spans not settled
+	linger   *time.Timer // cuts the filling batch
+	closed   bool        // nothing more is taken
+	gaveUp   bool        // what is not settled has been counted as lost
+
+	ended, taken, settled int64 // spans: added, of these put into a batch, of these settled
+	accepted              int64
+	lost                  map[string]int64
+	firstError            string
+}
+
+type limits struct {
+	queueBytes, batchBytes, batchSpans int
+	linger, timeout                    time.Duration
+}
+
+type batch struct {
+	spans []sdktrace.ReadOnlySpan
+	bytes int
+}
+
+func newQueue(exporter sdktrace.SpanExporter, l limits) *queue {
+	ctx, stop := context.WithCancel(context.Background())
+	q := &queue{exporter: exporter, limits: l, done: make(chan struct{}), stop: stop, lost: make(map[string]int64)}
+	q.changed = sync.NewCond(&q.mu)
+	q.linger = time.AfterFunc(l.linger, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.cut()
+	})
+	q.linger.Stop()
+	go q.run(ctx)
+	return q
+}
+
+// add takes an ended span, or counts it as lost. It never waits for the exporter.
+func (q *queue) add(s sdktrace.ReadOnlySpan) {
+	size := spanSize(s)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended++
+	switch {
+	case q.closed:
+		q.lost[semconv.LostShutdown]++
+		return
+	case q.bytes+size > q.limits.queueBytes:
+		q.lost[semconv.LostQueueFull]++
+		return
+	}
+	if q.filling.bytes+size > q.limits.batchBytes {
+		q.cut()
+	}
+	if len(q.filling.spans) == 0 {
+		q.linger.Reset(q.limits.linger)
+	}
+	q.filling.spans = append(q.filling.spans, s)
+	q.filling.bytes += size
+	q.bytes += size
+	q.taken++
+	if len(q.filling.spans) >= q.limits.batchSpans || q.filling.bytes >= q.limits.batchBytes {
+		q.cut()
+	}
+}
+
+// cut makes the filling batch ready. The caller holds the lock.
+func (q *queue) cut() {
+	if len(q.filling.spans) == 0 {
+		return
+	}
+	q.linger.Stop()
+	q.ready = append(q.ready, q.filling)
+	q.filling = batch{}
+	q.changed.Broadcast()
+}
+
+func (q *queue) run(ctx context.Context) {
+	defer close(q.done)
+	for {
+		b, ok := q.next()
+		if !ok {
+			return
+		}
+		q.settle(b, q.export(ctx, b.spans))
+	}
+}
+
+// next waits for a batch. It returns false when the queue is closed and empty.
+func (q *queue) next() (batch, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.ready) == 0 {
+		if q.closed {
+			return batch{}, false
+		}
+		q.changed.Wait()
+	}
+	b := q.ready[0]
+	q.ready[0] = batch{}
+	q.ready = q.ready[1:]
+	q.inFlight = len(b.spans)
+	return b, true
+}
+
+// settle enters the result of an export.
+func (q *queue) settle(b batch, r result) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.gaveUp { // counted already
+		return
+	}
+	q.inFlight = 0
+	q.bytes -= b.bytes
+	q.settled += int64(len(b.spans))
+	q.accepted += r.accepted
+	for why, n := range r.lost {
+		q.lost[why] += n
+	}
+	q.note(r.err)
+	q.changed.Broadcast()
+}
+
+// flush waits until every span added before it is accepted or lost, or until ctx is done.
+func (q *queue) flush(ctx context.Context) error {
+	wake := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.changed.Broadcast()
+	})
+	defer wake()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cut()
+	for target := q.taken; q.settled < target; q.changed.Wait() {
+		if ctx.Err() != nil {
+			return fmt.Errorf("telemetry: %d spans were not sent in time: %w", target-q.settled, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// shutdown exports what is queued, as far as ctx allows, and closes the exporter. What is left is counted as lost.
+func (q *queue) shutdown(ctx context.Context) error {
+	q.mu.Lock()
+	q.cut()
+	q.closed = true
+	q.linger.Stop()
+	q.changed.Broadcast()
+	q.mu.Unlock()
+
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		q.giveUp(context.Cause(ctx))
+	}
+	q.stop()
+	return q.exporter.Shutdown(ctx)
+}
+
+// giveUp counts everything that is not settled as lost.
+func (q *queue) giveUp(cause error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := q.inFlight
+	for _, b := range q.ready {
+		left += len(b.spans)
+	}
+	q.gaveUp = true
+	q.ready, q.inFlight, q.bytes = nil, 0, 0
+	q.settled += int64(left)
+	if left > 0 {
+		q.lost[semconv.LostShutdown] += int64(left)
+		q.note(fmt.Errorf("%d spans were not sent in time: %w", left, cause))
+	}
+	q.changed.Broadcast()
+}
+
+// note keeps the first error. The caller holds the lock.
+func (q *queue) note(err error) {
+	if q.firstError == "" && err != nil {
+		q.firstError = errorText(err)
+	}
+}
+
+// account returns the counts so far: ended = accepted + Σ lost + queued.
+func (q *queue) account() (ended, accepted int64, lost map[string]int64, firstError string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended, q.accepted, maps.Clone(q.lost), q.firstError
+}

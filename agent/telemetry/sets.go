@@ -1,0 +1,98 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// maxSets bounds the attribute sets. An engine that names a new model in each reply, or fails in ever new ways, must
+// not grow the memory of agent and backend: what comes after is told as "_OTHER".
+const maxSets = 128
+
+// sets are the options of every measurement of one kind of request, ready for use.
+type sets struct {
+	plain              []metric.RecordOption // the attributes that all metrics share
+	operation          []metric.RecordOption // with error.type
+	input, output      []metric.RecordOption // with the token type
+	equal, more, fewer []metric.RecordOption // with the sign of the prompt's token error
+	requests           []metric.AddOption    // with the outcome
+	add                []metric.AddOption    // as plain
+}
+
+// setKey is what tells the sets of two requests apart.
+type setKey struct {
+	outcome       measure.Outcome
+	reason, model string
+}
+
+// setCache makes sets when they are first needed.
+type setCache struct {
+	base []attribute.KeyValue
+
+	mu   sync.Mutex
+	sets map[setKey]*sets
+}
+
+func (c *setCache) of(r *measure.Record) *sets {
+	key := setKey{outcome: r.Outcome, reason: r.Reason}
+	if r.Sent {
+		key.model = r.Exchange.Model
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.sets[key]; s != nil {
+		return s
+	}
+	if len(c.sets) >= maxSets {
+		if key.reason != "" {
+			key.reason = semconv.ErrorOther
+		}
+		key.model = ""
+		if s := c.sets[key]; s != nil {
+			return s
+		}
+	}
+	if c.sets == nil {
+		c.sets = make(map[setKey]*sets)
+	}
+	s := c.build(key)
+	c.sets[key] = s
+	return s
+}
+
+func (c *setCache) build(key setKey) *sets {
+	base := c.base
+	if key.model != "" {
+		base = append(base[:len(base):len(base)], attribute.String(semconv.GenAIResponseModel, key.model))
+	}
+	with := func(kvs ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(base[:len(base):len(base)], kvs...)...))
+	}
+	record := func(kvs ...attribute.KeyValue) []metric.RecordOption { return []metric.RecordOption{with(kvs...)} }
+	var why []attribute.KeyValue
+	switch {
+	case key.outcome == measure.Skipped:
+		why = append(why, attribute.String(semconv.OutcomeReason, key.reason))
+	case key.outcome != measure.Served:
+		why = append(why, attribute.String(semconv.ErrorType, or(key.reason, semconv.ErrorOther)))
+	}
+	return &sets{
+		plain:     record(),
+		operation: record(why...),
+		input:     record(attribute.String(semconv.GenAITokenType, semconv.TokenTypeInput)),
+		output:    record(attribute.String(semconv.GenAITokenType, semconv.TokenTypeOutput)),
+		equal:     record(attribute.String(semconv.PromptErrorSign, semconv.SignEqual)),
+		more:      record(attribute.String(semconv.PromptErrorSign, semconv.SignMore)),
+		fewer:     record(attribute.String(semconv.PromptErrorSign, semconv.SignFewer)),
+		requests:  []metric.AddOption{with(append(why, attribute.String(semconv.Outcome, key.outcome.String()))...)},
+		add:       []metric.AddOption{with()},
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"math/bits"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// The sizes below are those of the OTLP protobuf messages (opentelemetry/proto/trace/v1, common/v1). A field is a tag, 1 byte
+// up to field 15 and 2 bytes above, and a value; bytes, strings and messages have their length before them.
+
+// varint is the size of a number in base 128.
+func varint(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
+
+// field is the size of a bytes, string or message field of n bytes.
+func field(n int) int { return 1 + varint(uint64(n)) + n } //nolint:gosec // a size is not negative
+
+// optional is the size of a bytes or string field that is left out when empty.
+func optional(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return field(n)
+}
+
+// number is the size of a varint field that is left out when 0.
+func number(n int) int {
+	if n <= 0 {
+		return 0
+	}
+	return 1 + varint(uint64(n))
+}
+
+const (
+	fixed64 = 1 + 8 // a double, or an instant
+	flags   = 2 + 4 // Span.flags is field 16
+	kind    = 1 + 1
+	traceID = 1 + 1 + 16
+	spanID  = 1 + 1 + 8
+)
+
+// spanSize is the number of bytes that a span adds to an OTLP message.
+func spanSize(s sdktrace.ReadOnlySpan) int {
+	n := traceID + spanID + flags + kind + 2*fixed64 +
+		optional(len(s.SpanContext().TraceState().String())) + optional(len(s.Name())) +
+		attributesSize(s.Attributes()) +
+		number(s.DroppedAttributes()) + number(s.DroppedEvents()) + number(s.DroppedLinks()) +
+		field(statusSize(s.Status()))
+	if s.Parent().SpanID().IsValid() {
+		n += spanID
+	}
+	for _, l := range s.Links() {
+		n += field(traceID + spanID + flags - 1 + attributesSize(l.Attributes) + number(l.DroppedAttributeCount))
+	}
+	if lazy, ok := s.(*tokenSpan); ok {
+		n += lazy.eventsSize()
+	} else {
+		for _, e := range s.Events() {
+			n += field(fixed64 + optional(len(e.Name)) + attributesSize(e.Attributes) + number(e.DroppedAttributeCount))
+		}
+	}
+	return field(n)
+}
+
+func statusSize(s sdktrace.Status) int {
+	n := optional(len(s.Description))
+	if s.Code != codes.Unset {
+		n += kind
+	}
+	return n
+}
+
+func attributesSize(kvs []attribute.KeyValue) int {
+	n := 0
+	for _, kv := range kvs {
+		n += keyValueSize(len(kv.Key), valueSize(kv.Value))
+	}
+	return n
+}
+
+// keyValueSize is the size of a field that holds a KeyValue with an AnyValue of n bytes.
+func keyValueSize(key, n int) int { return field(optional(key) + field(n)) }
+
+// The sizes of AnyValues.
+func intSize(v int64) int { return 1 + varint(uint64(v)) } //nolint:gosec // two's complement, as on the wire
+
+const doubleSize = fixed64
+
+// valueSize is the size of an AnyValue.
+func valueSize(v attribute.Value) int {
+	n := 0
+	switch v.Type() {
+	case attribute.BOOL:
+		return kind
+	case attribute.INT64:
+		return intSize(v.AsInt64())
+	case attribute.FLOAT64:
+		return doubleSize
+	case attribute.STRING:
+		return field(len(v.AsString()))
+	case attribute.BYTESLICE:
+		return field(len(v.AsByteSlice()))
+	case attribute.BOOLSLICE:
+		n = len(v.AsBoolSlice()) * field(kind)
+	case attribute.INT64SLICE:
+		for _, i := range v.AsInt64Slice() {
+			n += field(intSize(i))
+		}
+	case attribute.FLOAT64SLICE:
+		n = len(v.AsFloat64Slice()) * field(doubleSize)
+	case attribute.STRINGSLICE:
+		for _, s := range v.AsStringSlice() {
+			n += field(field(len(s)))
+		}
+	case attribute.SLICE:
+		for _, e := range v.AsSlice() {
+			n += field(valueSize(e))
+		}
+	case attribute.MAP:
+		n = attributesSize(v.AsMap())
+	default:
+		return 0
+	}
+	return field(n)
+}

@@ -1,0 +1,132 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command moonloop replays Mooncake traces against OpenAI-compatible engines, and comes with what that needs:
+// trace tools, a trace generator and a simulated engine.
+//
+// Each verb is one file. A verb's constructor holds its flags; what it does is a library of this module.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses of every verb. The help of a verb says which of them it uses.
+const (
+	exitOK          = 0
+	exitGoals       = 1   // goals missed, errors above the limit, or a check that did not hold
+	exitUsage       = 2   // usage or input error
+	exitInvalid     = 3   // the measurement is not valid
+	exitInterrupted = 130 // stopped by a signal
+)
+
+// exitError carries an exit status out of a verb that has said all there is to say.
+type exitError struct{ status int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+
+// exitWith returns the error for a status; nil for 0.
+func exitWith(status int) error {
+	if status == exitOK {
+		return nil
+	}
+	return exitError{status}
+}
+
+// hintError adds the next step to an error.
+type hintError struct {
+	error
+	hint string
+}
+
+func (e hintError) Unwrap() error { return e.error }
+
+func main() {
+	ctx, stop := withSignals(context.Background(), os.Stderr)
+	status := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// withSignals returns a context that the first interrupt or SIGTERM ends. A second one ends the process.
+func withSignals(parent context.Context, stderr io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if _, open := <-signals; !open {
+			return
+		}
+		cancel()
+		if _, open := <-signals; !open {
+			return
+		}
+		fmt.Fprintln(stderr, "moonloop: stopped at once; results are incomplete")
+		os.Exit(exitInterrupted)
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
+}
+
+// run executes one command line and returns the exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var exit exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.status
+	}
+	fmt.Fprintf(stderr, "moonloop: error: %v\n", err)
+	var hint hintError
+	if errors.As(err, &hint) {
+		fmt.Fprintf(stderr, "moonloop: hint: %s\n", hint.hint)
+	}
+	if ctx.Err() != nil {
+		return exitInterrupted
+	}
+	return exitUsage
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "moonloop",
+		Short: "Replay production LLM traffic against an engine, with exact timing and OpenTelemetry",
+		Long: `moonloop replays a Mooncake trace against an OpenAI-compatible engine: every request at its own
+instant, every request a span, every figure a metric, and a verdict on the run's own fidelity at the end.
+
+Without an engine at hand, "moonloop demo" replays a generated trace against the built-in simulator.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version(),
+	}
+	root.SetVersionTemplate("moonloop {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return hintError{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}
+	})
+	root.AddCommand(
+		newReplayCommand(),
+		newInspectCommand(),
+		newGenerateCommand(),
+		newSimulateCommand(),
+		newDemoCommand(),
+	)
+	return root
+}

@@ -1,0 +1,68 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/moonloop/moonloop/agent"
+)
+
+// replay runs a replay, shows it under way on standard error and its report on standard output.
+func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
+	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
+	view := newProgress(stderr, progressMode)
+	cfg.Tool = version()
+	cfg.Command = publicCommand(os.Args)
+	cfg.Progress = view.follow
+	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
+	rep, err := agent.Run(cmd.Context(), cfg)
+	view.stop()
+	if rep != nil {
+		colours := false
+		if f, ok := stdout.(*os.File); ok {
+			colours = term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" //nolint:gosec // a descriptor fits an int
+		}
+		if err := rep.Table(stdout, colours); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		if cfg.Out != "" {
+			fmt.Fprintf(stdout, "results in %s\n", cfg.Out)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return exitWith(rep.ExitStatus)
+}
+
+// publicCommand returns a command line without what may be secret in it: the values of headers, bodies and URLs.
+func publicCommand(args []string) []string {
+	out := make([]string, 0, len(args))
+	hide := false
+	for i, a := range args {
+		if i == 0 {
+			a = "moonloop"
+		}
+		name, _, assigned := strings.Cut(a, "=")
+		secret := name == "-H" || name == "--header" || name == "--extra-inputs"
+		switch {
+		case hide:
+			a, hide = "…", false
+		case secret && assigned:
+			a = name + "=…"
+		case strings.HasPrefix(a, "-H") && a != "-H":
+			a = "-H…"
+		case secret:
+			hide = true
+		}
+		out = append(out, a)
+	}
+	return out
+}
