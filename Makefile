@@ -1,0 +1,118 @@
+# moonloop: what can be made. `make` alone lists the targets.
+#
+# Everything that a target needs beside Go, a C compiler (race detector) and a POSIX system is a Go module at a fixed
+# version, fetched and built by go itself.
+
+# pipefail: a failing command on the left of a pipe fails the target.
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The tools have a module of their own, so that their 200 dependencies stay out of go.mod.
+TOOL := go tool -modfile=tools/go.mod
+LINT := $(TOOL) golangci-lint
+
+# The Collector builder's own version decides the version of the Collector's core: keep it equal to the
+# v0 version in test/acceptance/collector/builder.yaml.
+OCB     := go.opentelemetry.io/collector/cmd/builder@v0.162.0
+WITNESS := build/collector/otelcol-witness
+
+# Settings, e.g. `make fuzz FUZZTIME=5m`.
+FUZZTIME ?= 20s
+BENCH    ?= .
+PKG      ?= ./...
+COUNT    ?= 1
+TRACE    ?= ../shared/data/conversation_trace.jsonl
+SPEEDUP  ?= 30
+
+.PHONY: help build demo test lint fmt generate fresh tidy fuzz bench collector acceptance check clean
+
+## help: list the targets
+help:
+	@echo 'usage: make TARGET [SETTING=VALUE]'
+	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  %-12s %s\n", $$1, $$2 }'
+
+## build: static binaries in bin/
+# Only here -trimpath: it has build cache keys of its own, and tests find their data by their source path.
+build:
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/moonloop
+
+## demo: simulate an engine, replay a trace against it, show table and verdict (under a minute)
+demo: build
+	bin/moonloop demo
+
+## test: vet, and every test with the race detector
+test:
+	go vet ./...
+	go test -race ./...
+
+## lint: every linter and formatter of .golangci.yml
+lint:
+	$(LINT) run
+
+## fmt: format the code
+fmt:
+	$(LINT) fmt
+
+## generate: write generated files anew
+generate:
+	go generate ./...
+	go test ./internal/policy -run '^TestDependencies$$' -update
+
+## fresh: fail if a generated file is not what generating gives (on a copy; the checkout stays as it is)
+fresh:
+	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	tar --exclude=./.git --exclude=./bin --exclude=./build -cf - . | tar -xf - -C "$$copy"; \
+	$(MAKE) -C "$$copy" generate >/dev/null; \
+	diff -r --exclude=.git --exclude=bin --exclude=build . "$$copy" \
+		|| { echo 'error: generated files are stale; run: make generate' >&2; exit 1; }; \
+	echo 'generated files are fresh'
+
+## tidy: fail if go.mod or go.sum is not what the imports ask for
+tidy:
+	go mod tidy -diff
+
+## fuzz: each fuzz target for FUZZTIME
+# go test fuzzes one target of one package at a time, hence the loop. Minimising is bounded: by default it may
+# take a minute for each interesting input, which a short run would spend on little else.
+fuzz:
+	@grep -rE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*\(' . \
+		| sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*)\(.*|\1 \2|' | sort \
+		| while read -r dir name; do \
+			echo "== $$dir $$name"; \
+			go test "$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s; \
+		done
+
+## bench: Go benchmarks; BENCH=regexp PKG=./mooncake COUNT=10 narrow and repeat them
+# Compare two runs with: go tool -modfile=tools/go.mod benchstat old.txt new.txt
+# Lines of packages without benchmarks say nothing and are left out; grep's "nothing left" is no failure.
+bench:
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) \
+		| { grep -vE '^(PASS|ok .*|\?.*no test files.*)$$' || [ $$? -eq 1 ]; }
+
+## collector: a stock OpenTelemetry Collector for the acceptance runs
+collector: $(WITNESS)
+
+$(WITNESS): test/acceptance/collector/builder.yaml
+	mkdir -p build
+	go run $(OCB) --config $<
+
+## acceptance: the long runs on the public trace, with their figures; TRACE=file SPEEDUP=30
+# The data is a megabyte that the repository does not carry; test/acceptance says where it is from. Tests named
+# TestAcceptance* take part wherever they are; one package at a time, since they measure.
+acceptance: build $(WITNESS)
+	@test -f '$(TRACE)' || { echo "error: no trace at $(TRACE); see test/acceptance/doc.go, then: make acceptance TRACE=file" >&2; exit 2; }
+	MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_SPEEDUP='$(SPEEDUP)' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
+	MOONLOOP_COLLECTOR='$(CURDIR)/$(WITNESS)' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
+		go test -v -count=1 -p 1 -timeout 60m -run '^TestAcceptance' \
+		$$(grep -rl --include='*_test.go' '^func TestAcceptance' . | xargs -n1 dirname | sort -u)
+
+## check: everything that must hold before a commit
+check:
+	$(LINT) fmt --diff
+	$(MAKE) test lint tidy fresh
+
+## clean: remove what was built
+clean:
+	rm -rf bin build

@@ -1,0 +1,15 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy holds the rules of the repository as tests: what a compiler and a linter do not check, and what
+// a reviewer should not have to.
+//
+// # Rules
+//
+//   - every Go file starts with the licence header, every package says what it is for;
+//   - imports point down the list of rooms, and each room keeps clear of what it must not know;
+//   - the modules that end up in the binary are a committed list (cmd/moonloop/dependencies.txt), so that a new
+//     dependency is a visible line of a change; `make generate` writes it;
+//   - modules that are released together are used at one version;
+//   - no file names a place on somebody's machine.
+package policy

@@ -1,0 +1,130 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// rooms are the parts of the repository from top to bottom. A room imports itself and the rooms below it: whoever
+// knows a room and those below it knows all that it rests on.
+var rooms = []string{
+	"internal/policy", // tests of the repository
+	"test",            // tests of the whole
+	"cmd",             // the commands
+	"agent",           // replay
+	"receiver",        // Collector receiver
+	"exporter",        // Collector exporter
+	"capture",         // journals to traces
+	"genai",           // dialects to one inference record
+	"blockhash",       // text and tokens to block ids
+	"mooncake",        // the row, its file and its figures
+	"semconv",         // names
+	"simulator",       // an engine to test against
+	"examples",        // what is shipped to be copied
+}
+
+// ban keeps a room off something that the order alone would allow.
+type ban struct {
+	room, target string // target is an import path, with all that lies below it
+	tests        bool   // whether the room's tests are held to it too
+	reason       string
+}
+
+var bans = []ban{
+	{"agent", module + "/receiver", true, "the agent does not know of the Collector"},
+	{"agent", module + "/exporter", true, "the agent does not know of the Collector"},
+	{"agent", module + "/simulator", false, "the simulator is a test engine; production does not need it"},
+	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
+}
+
+// TestImportsPointDown holds every file to the order of the rooms and to the bans.
+func TestImportsPointDown(t *testing.T) {
+	eachGoFile(t, func(name string, content []byte) {
+		file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, spec := range file.Imports {
+			target, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Errorf("%s: import %s: %v", name, spec.Path.Value, err)
+				continue
+			}
+			if reason := forbidden(name, target); reason != "" {
+				t.Errorf("%s imports %s: %s", name, target, reason)
+			}
+		}
+	})
+}
+
+// forbidden returns why a file must not import a package, or "".
+func forbidden(file, target string) string {
+	folder := path.Dir(file)
+	room := roomOf(folder)
+	if room < 0 {
+		return fmt.Sprintf("%s is in no room: give the new room its place in the order of internal/policy", folder)
+	}
+	for _, b := range bans {
+		if b.room == rooms[room] && within(target, b.target) && (b.tests || !strings.HasSuffix(file, "_test.go")) {
+			return b.reason
+		}
+	}
+	local, ours := strings.CutPrefix(target, module+"/")
+	if !ours {
+		return ""
+	}
+	switch to := roomOf(local); {
+	case to < 0:
+		return "the target is in no room"
+	case to < room:
+		return fmt.Sprintf("imports point down, and %s stands above %s", rooms[to], rooms[room])
+	}
+	return ""
+}
+
+// roomOf returns the index of the room that holds a folder, or -1.
+func roomOf(folder string) int {
+	for i, room := range rooms {
+		if within(folder, room) {
+			return i
+		}
+	}
+	return -1
+}
+
+// within reports whether a slash-separated path is at or below another.
+func within(name, top string) bool {
+	return name == top || strings.HasPrefix(name, top+"/")
+}
+
+func TestForbidden(t *testing.T) {
+	for _, c := range []struct {
+		file, target, want string
+	}{
+		{"agent/agent.go", module + "/mooncake", ""},       // down
+		{"agent/send/client.go", module + "/agent", ""},    // within the room
+		{"agent/agent.go", "net/http", ""},                 // not ours
+		{"agent/agent_test.go", module + "/simulator", ""}, // a test may
+		{"agent/agent.go", module + "/simulator", "the simulator is a test engine; production does not need it"},
+		{"agent/agent_test.go", module + "/receiver", "the agent does not know of the Collector"},
+		{"mooncake/row.go", module + "/agent/send", "imports point down, and agent stands above mooncake"},
+		{"mooncake/row_test.go", module + "/agent", "imports point down, and agent stands above mooncake"}, // tests too
+		{"mooncakes/row.go", "fmt", "mooncakes is in no room: give the new room its place in the order of internal/policy"},
+		{"cmd/moonloop/main.go", module + "/util", "the target is in no room"},
+	} {
+		if diff := cmp.Diff(c.want, forbidden(c.file, c.target)); diff != "" {
+			t.Errorf("%s imports %s (-want +got):\n%s", c.file, c.target, diff)
+		}
+	}
+}

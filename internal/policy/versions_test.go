@@ -1,0 +1,153 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// collectorOffset ties the Collector core's two families: beta v0.n is released with stable v1.(n-94).
+const collectorOffset = 94
+
+// families names, by import path prefix and major version, the modules that are released together. A mix of their
+// releases may build, and is a set that nobody upstream has tested. Order matters: the first match counts.
+var families = []struct{ prefix, major string }{
+	{"go.opentelemetry.io/collector", "v1."},
+	{"go.opentelemetry.io/collector", "v0."},
+	{"github.com/open-telemetry/opentelemetry-collector-contrib", "v0."},
+	{"go.opentelemetry.io/otel", "v1."},
+}
+
+// TestOneVersionPerFamily reads go.mod, indirect requirements included: a forgotten one lifts the others silently.
+func TestOneVersionPerFamily(t *testing.T) {
+	root := repositoryRoot(t)
+	// The tool reads go.mod by itself; reading it here too tells the test cache what the result depends on.
+	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	edit := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
+	edit.Dir = root
+	output, err := edit.Output()
+	if err != nil {
+		t.Fatalf("go mod edit: %v", err)
+	}
+	var mod struct {
+		Require []struct{ Path, Version string }
+	}
+	if err := json.Unmarshal(output, &mod); err != nil {
+		t.Fatal(err)
+	}
+	var required []string
+	for _, r := range mod.Require {
+		required = append(required, r.Path+" "+r.Version)
+	}
+	for _, problem := range mixedFamilies(required) {
+		t.Error(problem)
+	}
+}
+
+// TestWitnessVersions holds the acceptance runs' Collector to one set too. The builder's own version decides the
+// version of the core, so the two must be equal.
+func TestWitnessVersions(t *testing.T) {
+	root := repositoryRoot(t)
+	var required []string
+	for _, name := range []string{"Makefile", "test/acceptance/collector/builder.yaml"} {
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(\S+\.\S+/\S+)[@ ](v\d+\.\d+\.\d+)`).FindAllStringSubmatch(string(content), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no module with its version", name)
+		}
+		for _, match := range found {
+			required = append(required, match[1]+" "+match[2])
+		}
+	}
+	for _, problem := range mixedFamilies(required) {
+		t.Error(problem)
+	}
+}
+
+// mixedFamilies returns what is wrong with a list of "path version".
+func mixedFamilies(required []string) []string {
+	versions := make([]map[string]string, len(families)) // by family: version to a module that has it
+	for _, line := range required {
+		path, version, _ := strings.Cut(line, " ")
+		for i, family := range families {
+			if within(path, family.prefix) && strings.HasPrefix(version, family.major) {
+				if versions[i] == nil {
+					versions[i] = map[string]string{}
+				}
+				versions[i][version] = path
+				break
+			}
+		}
+	}
+	var problems []string
+	for i, family := range families {
+		if len(versions[i]) > 1 {
+			problems = append(problems, fmt.Sprintf("%s %sx at more than one version: %v", family.prefix, family.major, versions[i]))
+		}
+	}
+	if len(problems) > 0 || len(versions[0]) == 0 || len(versions[1]) == 0 {
+		return problems
+	}
+	stable, beta := minor(slices.Collect(maps.Keys(versions[0]))[0]), minor(slices.Collect(maps.Keys(versions[1]))[0])
+	if beta-collectorOffset != stable {
+		problems = append(problems, fmt.Sprintf("Collector v1.%d and v0.%d are not of one release: v0.n goes with v1.(n-%d)",
+			stable, beta, collectorOffset))
+	}
+	return problems
+}
+
+// minor returns the second number of a version such as v0.162.0.
+func minor(version string) int {
+	var major, n, patch int
+	if _, err := fmt.Sscanf(version, "v%d.%d.%d", &major, &n, &patch); err != nil {
+		return -1
+	}
+	return n
+}
+
+func TestMixedFamilies(t *testing.T) {
+	for _, c := range []struct {
+		reason   string
+		required []string
+		want     []string
+	}{
+		{"one release", []string{
+			"go.opentelemetry.io/collector/pdata v1.68.0", "go.opentelemetry.io/collector/featuregate v1.68.0",
+			"go.opentelemetry.io/collector/receiver/otlpreceiver v0.162.0", "go.opentelemetry.io/otel v1.47.0",
+			"go.opentelemetry.io/otel/exporters/prometheus v0.69.0", "github.com/google/go-cmp v0.7.0",
+		}, nil},
+		{"an indirect line left behind", []string{
+			"go.opentelemetry.io/collector/pdata v1.68.0", "go.opentelemetry.io/collector/featuregate v1.70.0",
+		}, []string{
+			"go.opentelemetry.io/collector v1.x at more than one version: " +
+				"map[v1.68.0:go.opentelemetry.io/collector/pdata v1.70.0:go.opentelemetry.io/collector/featuregate]",
+		}},
+		{"stable and beta of two releases", []string{
+			"go.opentelemetry.io/collector/pdata v1.68.0", "go.opentelemetry.io/collector/service v0.164.0",
+		}, []string{"Collector v1.68 and v0.164 are not of one release: v0.n goes with v1.(n-94)"}},
+		{"a prefix of a name is another module", []string{
+			"go.opentelemetry.io/otel v1.47.0", "go.opentelemetry.io/otelother v1.2.0",
+		}, nil},
+	} {
+		if diff := cmp.Diff(c.want, mixedFamilies(c.required)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+		}
+	}
+}
