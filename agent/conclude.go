@@ -41,9 +41,9 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 	rep.Trace = r.describeTrace(stats)
 	rep.Schedule = r.describeSchedule()
 	rep.Machine = describeMachine(machine, stats)
-	if figures.Chunks.KernelStamps > 0 { // only they count on the wall clock
-		step := millis(r.client.ClockStep())
-		rep.Machine.ClockStep = &step
+	if step, known := r.client.ClockStep(); known {
+		ms := millis(step)
+		rep.Machine.ClockStep = &ms
 	}
 	rep.Telemetry = describeTelemetry(r.tel != nil, loss)
 	r.warnAtEnd(figures, stats, loss)
@@ -56,7 +56,7 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 			r.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
 		}
 	}
-	rep.Warnings = r.warnings
+	rep.Warnings, rep.Missed = r.warnings, r.goalsMissed(figures)
 	if r.cfg.Out != "" {
 		if err := rep.WriteFiles(r.cfg.Out); err != nil {
 			r.warn("%v", err)
@@ -66,7 +66,7 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
 		Interrupted: ctx.Err() != nil,
 		InputError:  runErr != nil,
-		GoalsMissed: r.goalsMissed(figures),
+		GoalsMissed: len(rep.Missed) > 0,
 		Strict:      r.cfg.StrictVerdict,
 	})
 	return rep
@@ -216,17 +216,18 @@ func incomplete(loss telemetry.Loss) string {
 	return text
 }
 
-// goalsMissed reports whether the engine failed what was asked of it.
-func (r *run) goalsMissed(f *measure.Figures) bool {
+// goalsMissed says what the engine failed of what was asked of it.
+func (r *run) goalsMissed(f *measure.Figures) (missed []string) {
 	tried := f.Rows.Served + f.Rows.Failed
 	if limit := r.cfg.MaxErrorRate; limit > 0 && float64(f.Rows.Failed) > limit*float64(tried) {
-		return true
+		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed, %g %% may", f.Rows.Failed, tried, 100*limit))
 	}
 	if goal := r.cfg.GoodputGoal; goal > 0 {
-		good, ok := f.Stat(measure.GoodFraction)
-		return !ok || good.Avg < goal
+		if good, ok := f.Stat(measure.GoodFraction); !ok || good.Avg < goal {
+			missed = append(missed, fmt.Sprintf("goodput: %.4g %% of the requests met %s, the goal is %g %%", 100*good.Avg, r.cfg.SLO, 100*goal))
+		}
 	}
-	return false
+	return missed
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

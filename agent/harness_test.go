@@ -73,7 +73,9 @@ type result struct {
 		TooShort                 bool   `json:"too_short"`
 		Predicted                *int64 `json:"predicted_cached_tokens"`
 		Usage                    struct {
-			Prompt, Completion, Cached int64
+			Prompt     int64 `json:"prompt_tokens"`
+			Completion int64 `json:"completion_tokens"`
+			Cached     int64 `json:"cached_tokens"`
 		}
 	}
 }

@@ -274,18 +274,18 @@ func TestOptionGoals(t *testing.T) {
 		return s
 	}
 	r := e.replay(t, Config{SLO: slo("ttft=1ms"), GoodputGoal: 0.5, Prompt: ids}, rows(4, 1)...)
-	if r.err != nil || r.report.ExitStatus != judge.ExitGoals {
-		t.Errorf("missed goal: error %v, exit %d", r.err, r.report.ExitStatus)
+	if r.err != nil || len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {
+		t.Errorf("missed goal: error %v, missed %q, exit %d", r.err, r.report.Missed, r.report.ExitStatus)
 	}
 	r = e.replay(t, Config{SLO: slo("ttft=60s"), GoodputGoal: 1, Prompt: ids}, rows(4, 1)...)
-	if r.err != nil || r.report.ExitStatus == judge.ExitGoals {
-		t.Errorf("reached goal: error %v, exit %d", r.err, r.report.ExitStatus)
+	if r.err != nil || len(r.report.Missed) != 0 || r.report.ExitStatus == judge.ExitGoals {
+		t.Errorf("reached goal: error %v, missed %q, exit %d", r.err, r.report.Missed, r.report.ExitStatus)
 	}
 }
 
 func TestOptionErrorLimits(t *testing.T) {
-	e := newEngine(t, simulator.Config{Faults: simulator.Faults{}})
-	bad := `, "extra": {"max_tokens": -1}}`
+	e := newEngine(t, simulator.Config{Models: []string{"m"}})
+	bad := `, "extra": {"model": "nobody's"}}`
 	var lines []string
 	for i := range 60 {
 		lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 100, "output_length": 2`, 20*i)+bad)
@@ -302,11 +302,11 @@ func TestOptionErrorLimits(t *testing.T) {
 		t.Errorf("last row: %+v", res)
 	}
 	lines = append(rows(3, 1), lines[0])
-	if r = e.replay(t, Config{MaxErrorRate: 0.1, Prompt: ids}, lines...); r.report.ExitStatus != judge.ExitGoals {
-		t.Errorf("1 of 4 failed with a limit of 10 %%: exit %d", r.report.ExitStatus)
+	if r = e.replay(t, Config{MaxErrorRate: 0.1, Prompt: ids}, lines...); len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {
+		t.Errorf("1 of 4 failed with a limit of 10 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
 	}
-	if r = e.replay(t, Config{MaxErrorRate: 0.3, Prompt: ids}, lines...); r.report.ExitStatus == judge.ExitGoals {
-		t.Errorf("1 of 4 failed with a limit of 30 %%: exit %d", r.report.ExitStatus)
+	if r = e.replay(t, Config{MaxErrorRate: 0.3, Prompt: ids}, lines...); len(r.report.Missed) != 0 || r.report.ExitStatus == judge.ExitGoals {
+		t.Errorf("1 of 4 failed with a limit of 30 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
 	}
 }
 

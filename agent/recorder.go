@@ -17,6 +17,7 @@ import (
 type recorder struct {
 	run    *run
 	in     chan recorded
+	giving sync.WaitGroup // request goroutines that have yet to hand their record over
 	gone   sync.WaitGroup
 	agg    *measure.Aggregate
 	file   *report.Requests // nil without an output directory
@@ -64,6 +65,7 @@ func (rc *recorder) take(rec *measure.Record, span telemetry.Span) { rc.in <- re
 
 // stop waits until every record has been taken in.
 func (rc *recorder) stop() {
+	rc.giving.Wait()
 	close(rc.in)
 	rc.gone.Wait()
 }

@@ -31,7 +31,8 @@ func (r *run) fire(ctx context.Context, it *schedule.Item) {
 	ses := r.session(it)
 	r.live.sent(it.Offset)
 	r.tel.InFlight(1)
-	go r.request(ctx, it, ses)
+	// The schedule is over when the last request is; its record may still be on the way.
+	r.recorder.giving.Go(func() { r.request(ctx, it, ses) })
 }
 
 // session returns the item's session, with its root span and history, made at its first turn.

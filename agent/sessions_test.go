@@ -107,8 +107,8 @@ func TestSessionsDeltaCarryToolCalls(t *testing.T) {
 }
 
 func TestSessionsFailedTurnEndsItsSession(t *testing.T) {
-	e := newEngine(t, simulator.Config{})
-	fault := `"extra": {"max_tokens": -1, "max_completion_tokens": -1}` // the engine answers with 400
+	e := newEngine(t, simulator.Config{Models: []string{"m"}})
+	fault := `"extra": {"model": "nobody's"}` // the engine answers with 404
 	r := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions}, Trace: Trace{Sessions: mooncake.SessionFull}},
 		`{"session_id": "a", "timestamp": 0, "input_length": 10, "output_length": 2}`,
 		`{"session_id": "a", "timestamp": 1, "input_length": 20, "output_length": 2, `+fault+`}`,
@@ -118,7 +118,7 @@ func TestSessionsFailedTurnEndsItsSession(t *testing.T) {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	want := []string{"served", "failed 400", "skipped session_failed", "skipped session_failed", "served"}
+	want := []string{"served", "failed 404", "skipped session_failed", "skipped session_failed", "served"}
 	for i, res := range r.results {
 		if got := strings.TrimSpace(res.Result.Outcome + " " + res.Result.Reason); got != want[i] {
 			t.Errorf("row %d: %s, want %s", i, got, want[i])

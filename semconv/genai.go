@@ -4,6 +4,8 @@
 package semconv
 
 // Attributes of the GenAI semantic conventions, v1.41, as we write them.
+//
+//nolint:gosec // names, not credentials
 const (
 	GenAIOperationName  = "gen_ai.operation.name"  // string: [OperationChat], ...
 	GenAIProviderName   = "gen_ai.provider.name"   // string: "openai", ..., [ProviderOther]
@@ -11,7 +13,7 @@ const (
 
 	GenAIRequestModel       = "gen_ai.request.model"        // string
 	GenAIRequestStream      = "gen_ai.request.stream"       // bool; unset means no stream
-	GenAIRequestMaxTokens   = "gen_ai.request.max_tokens"   //nolint:gosec // int; a name, no credential
+	GenAIRequestMaxTokens   = "gen_ai.request.max_tokens"   // int
 	GenAIRequestChoiceCount = "gen_ai.request.choice.count" // int; set when not 1
 	GenAIRequestTemperature = "gen_ai.request.temperature"  // double
 	GenAIRequestTopP        = "gen_ai.request.top_p"        // double
@@ -29,7 +31,7 @@ const (
 	GenAIUsageCacheCreationTokens = "gen_ai.usage.cache_creation.input_tokens" // int; part of the input
 	GenAIUsageReasoningTokens     = "gen_ai.usage.reasoning.output_tokens"     // int; part of the output
 
-	GenAITokenType = "gen_ai.token.type" //nolint:gosec // string, on metrics: [TokenTypeInput], [TokenTypeOutput]
+	GenAITokenType = "gen_ai.token.type" // string, on metrics: [TokenTypeInput], [TokenTypeOutput]
 
 	// Content. Read, and removed by default; never written.
 	GenAIInputMessages      = "gen_ai.input.messages"      // structured, or JSON as string
@@ -39,12 +41,16 @@ const (
 )
 
 // Names that later revisions of the conventions use. Read, not written.
+//
+//nolint:gosec // names, not credentials
 const (
 	GenAIUsageCacheWriteTokens = "gen_ai.usage.cache_write.input_tokens" // int; was cache_creation
 	GenAIPreviousResponseID    = "gen_ai.request.previous_response.id"   // string; the history lives on the server
 )
 
 // Names that earlier revisions used. Read, not written.
+//
+//nolint:gosec // names, not credentials
 const (
 	GenAISystem                = "gen_ai.system"                  // string; now the provider's name
 	GenAIUsagePromptTokens     = "gen_ai.usage.prompt_tokens"     // int; now input_tokens

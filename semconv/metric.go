@@ -15,7 +15,7 @@ type Metric struct {
 // Attributes of metrics only.
 const (
 	// PromptErrorSign is a string on [PromptTokenError]: [SignEqual], [SignMore] or [SignFewer].
-	PromptErrorSign = "mooncake.prompt.token_error.sign" //nolint:gosec // a name, no credential
+	PromptErrorSign = "mooncake.prompt.token_error.sign"
 	// TelemetryResult is a string on [TelemetrySpans]: [ResultAccepted], or why spans were lost.
 	TelemetryResult = "mooncake.telemetry.result"
 )

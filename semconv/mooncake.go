@@ -35,6 +35,8 @@ const (
 )
 
 // How a row was sent. On spans of a replay. The first five are absent where no timestamp or delay set the instant.
+//
+//nolint:gosec // names, not credentials
 const (
 	ScheduleOffset   = "mooncake.schedule.offset"   // double, s of replay time from the schedule's zero, spreading included
 	ScheduleSpread   = "mooncake.schedule.spread"   // double, s: the part of the offset that spreading added
@@ -45,7 +47,7 @@ const (
 
 	// CachePredictedTokens is an int: the prompt tokens that an infinite block cache would have served after the
 	// rows before. Absent when unknown.
-	CachePredictedTokens = "mooncake.cache.predicted_tokens" //nolint:gosec // a name, no credential
+	CachePredictedTokens = "mooncake.cache.predicted_tokens"
 
 	Warmup         = "mooncake.warmup"           // bool; absent = false
 	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false

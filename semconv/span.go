@@ -18,18 +18,18 @@ const EventToken = "mooncake.token"
 
 // Attributes of [EventToken].
 const (
-	TokenIndex = "mooncake.token.index" //nolint:gosec // int: index of the chunk, from 0
-	TokenCount = "mooncake.token.count" //nolint:gosec // int: tokens in the chunk; absent when unknown
-	TokenGap   = "mooncake.token.gap"   //nolint:gosec // double, s: since the chunk before; absent on the first
+	TokenIndex = "mooncake.token.index" // int: index of the chunk, from 0
+	TokenCount = "mooncake.token.count" // int: tokens in the chunk; absent when unknown
+	TokenGap   = "mooncake.token.gap"   // double, s: since the chunk before; absent on the first
 )
 
 // Attributes of an inference span that stand for its token events, or say what is missing of them.
 const (
 	// TokenGaps is an int[] in ns: the first value is the time from the span's start to the first chunk, the others
 	// the gaps between chunks, so that sums give every arrival exactly.
-	TokenGaps = "mooncake.token.gaps" //nolint:gosec // a name, no credential
+	TokenGaps = "mooncake.token.gaps"
 	// TokenCounts is an int[]: tokens in each chunk. Absent when unknown.
-	TokenCounts = "mooncake.token.counts" //nolint:gosec // a name, no credential
+	TokenCounts = "mooncake.token.counts"
 	// TokenDropped is an int: events of the last chunks that a limit cut off. Absent when 0.
-	TokenDropped = "mooncake.token.dropped" //nolint:gosec // a name, no credential
+	TokenDropped = "mooncake.token.dropped"
 )

@@ -54,6 +54,7 @@ func (r *Report) blocks(p palette) []block {
 	add("Client", r.clientLines())
 	add("Telemetry", r.telemetryLines())
 	add("Warnings", r.Warnings)
+	add("Missed", r.Missed)
 	add("Verdict", r.verdictLines(p))
 	return list
 }

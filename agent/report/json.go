@@ -33,6 +33,7 @@ type tail struct {
 	Fidelity  fidelity     `json:"fidelity"`
 	Telemetry Telemetry    `json:"telemetry"`
 	Warnings  []string     `json:"warnings"`
+	Missed    []string     `json:"goals_missed"`
 }
 
 // errorEntry has the shape of AIPerf's error_summary.
@@ -110,7 +111,7 @@ func (r *Report) tail() tail {
 	f := r.figures
 	t := tail{
 		SLO: f.SLO.String(), Rows: f.Rows, Errors: entries(f.Errors), Skips: entries(f.Skips),
-		Trace: r.Trace, Schedule: r.Schedule, Telemetry: r.Telemetry, Warnings: r.Warnings,
+		Trace: r.Trace, Schedule: r.Schedule, Telemetry: r.Telemetry, Warnings: r.Warnings, Missed: r.Missed,
 		Fidelity: fidelity{
 			Tokens: f.Tokens, Cache: cache{Cache: f.Cache}, Chunks: f.Chunks, Connections: f.Connections, Machine: r.Machine,
 		},
@@ -121,6 +122,9 @@ func (r *Report) tail() tail {
 	s := &t.Fidelity.Schedule
 	s.Schedule = f.Schedule
 	s.WindowWidth, s.PeakWidth, s.PeakTokensWidth = millis(f.Schedule.WindowWidth), millis(f.Schedule.PeakWidth), millis(f.Schedule.PeakTokensWidth)
+	if t.Missed == nil {
+		t.Missed = []string{}
+	}
 	if t.Warnings == nil {
 		t.Warnings = []string{}
 	}

@@ -145,7 +145,7 @@ func TestTable(t *testing.T) {
 	if err := sample(t).Table(&coloured, true); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(coloured.String(), "\x1b[1;31minvalid\x1b[0m") {
+	if !strings.Contains(coloured.String(), "\x1b[1;33mdegraded\x1b[0m") {
 		t.Error("no colour although asked")
 	}
 	if d := cmp.Diff(b.String(), text.StripEscape(coloured.String())); d != "" {

@@ -54,8 +54,6 @@ func (u *upload) Len() int { return int(u.size) }
 // Read implements io.Reader.
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
-	if u.flight != nil {
-		u.flight.guard.alive(u.flight.clk.Now())
-	}
+	u.flight.guard.alive(u.flight.clk.Now())
 	return n, err
 }

@@ -71,8 +71,8 @@ func baseHeader(cfg Config) http.Header {
 	h := http.Header{
 		"Content-Type": {"application/json"},
 		"User-Agent":   {"moonloop"},
-		// net/http sends a POST again on a fresh connection when the server has closed the kept one, if the
-		// request is idempotent. A header without values says so and is not sent.
+		// net/http sends a POST again when the server has closed the kept connection, if the request is
+		// idempotent. A header without values says so and is not sent. See onlyRoundTrip for the rest.
 		"Idempotency-Key": {},
 	}
 	if cfg.APIKey != "" {
@@ -85,9 +85,17 @@ func baseHeader(cfg Config) http.Header {
 }
 
 func newTransport(cfg Config, w *wall) *http.Transport {
-	dial := cfg.DialContext
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: cfg.ConnectTimeout}).DialContext
+	reach := cfg.DialContext
+	if reach == nil {
+		reach = new(net.Dialer).DialContext
+	}
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if cfg.ConnectTimeout > 0 { // net/http goes on dialling for a request that has given up
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, cfg.ConnectTimeout)
+			defer cancel()
+		}
+		return reach(ctx, network, addr)
 	}
 	t := &http.Transport{
 		TLSClientConfig:     cfg.TLS,
@@ -120,9 +128,12 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 // Close closes the connections that are idle. Exchanges under way go on.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// ClockStep returns the largest difference seen so far between the wall clock's and the monotonic clock's pace since New.
-// Kernel stamps count on the wall clock: past a few microseconds the clock was set, and the stamps around it are wrong.
-func (c *Client) ClockStep() time.Duration { return c.wall.step() }
+// ClockStep returns by how much the wall clock has moved against the monotonic clock since New, at most so far, and
+// whether kernel stamps were in use at all. They count on the wall clock: past a few microseconds the clock was set,
+// and the stamps around that instant are wrong.
+func (c *Client) ClockStep() (step time.Duration, used bool) {
+	return c.wall.step(), c.wall.used.Load()
+}
 
 // Do sends the request and fills x with what happened, from scratch. x.Err says how it failed. When ctx is cancelled, what
 // was reached until then is kept and the class is ClassCancelled.

@@ -51,7 +51,9 @@ type conn struct {
 func newConn(c net.Conn, w *wall, kernel bool) *conn {
 	k := &conn{Conn: c, wall: w, clk: w.clk}
 	if tcp, ok := c.(*net.TCPConn); ok && kernel {
-		k.stamper = newStamper(tcp)
+		if k.stamper = newStamper(tcp); k.stamper != nil {
+			w.used.Store(true)
+		}
 	}
 	return k
 }
@@ -114,14 +116,16 @@ func (c *conn) arrived(n, size int, ns int64, waited bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := &c.now.arrival
-	at := now
+	at, delay := now, time.Duration(0)
 	if ns != 0 {
+		stamp := c.wall.run(ns)
+		delay = time.Duration(now - stamp)
 		// A stamp lies between the one before and now; only a step of the wall clock says otherwise.
-		at = max(a.at, min(now, c.wall.run(ns)))
+		at = max(a.at, min(now, stamp))
 	}
 	if continues := c.full && !waited && a.number > 0 && (ns == 0 || at == a.at); !continues {
 		a.number++
-		a.prompt = ns != 0 && waited && now-at <= int64(promptly)
+		a.prompt = ns != 0 && waited && delay.Abs() <= promptly
 	}
 	a.at, a.kernel = at, ns != 0
 	c.full = n == size

@@ -70,8 +70,8 @@ type Exchange struct {
 	Model        string // the model that the reply names
 	Status       int    // HTTP status; 0 when no reply came
 	Attempts     int    // 1 unless retried
-	// Replays counts how often net/http sent the request again on another connection because the server had closed
-	// the kept one before a byte of the reply came. It is no retry: the server had gone before it was asked. Instants
+	// Replays counts how often the request was sent again on another connection because the server had closed the
+	// kept one before a byte of the reply came. It is no retry: the server had gone before it was asked. Instants
 	// and Phases are those of the last connection.
 	Replays      int
 	Reused       bool // the connection had served before

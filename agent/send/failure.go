@@ -116,7 +116,6 @@ func classify(err error, shook error, connected bool) *Error {
 		dns      *net.DNSError
 		op       *net.OpError
 		network  net.Error
-		alert    tls.AlertError
 		record   tls.RecordHeaderError
 		limit    limitError
 		verified *tls.CertificateVerificationError
@@ -132,8 +131,8 @@ func classify(err error, shook error, connected bool) *Error {
 		return fail(ClassTLS, certificateMessage(verified.Err))
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return fail(ClassTLS, "the server does not speak TLS here; is the URL meant to begin with http://?")
-	case errors.As(err, &alert):
-		return fail(ClassTLS, "the server refused the handshake: "+alert.Error()+" (does it want a client certificate?)")
+	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls: an alert
+		return fail(ClassTLS, "the server refused the handshake: "+op.Err.Error()+" (does it want a client certificate?)")
 	case !connected && errors.As(err, &network) && network.Timeout(), errors.Is(err, syscall.ETIMEDOUT) && !connected:
 		return fail(ClassConnectTimeout, text)
 	case shook != nil:

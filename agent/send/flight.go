@@ -38,9 +38,17 @@ type flight struct {
 
 type flightKey struct{}
 
+// flightOf returns the flight of a request: each has one.
 func flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{}).(*flight)
 	return f
+}
+
+// stale reports whether a kept connection took the request and gave no answer.
+func (f *flight) stale() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reused && f.firstByte == clock.Never
 }
 
 // in returns a context by which net/http and the retrier find the flight.

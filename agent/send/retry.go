@@ -20,18 +20,32 @@ func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retry
 		HTTPClient: c, RetryMax: retries, RetryWaitMin: wait, RetryWaitMax: longest,
 		CheckRetry: retryable, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 		RequestLogHook: func(_ retryablehttp.Logger, r *http.Request, n int) {
-			if f := flightOf(r.Context()); f != nil {
-				f.attempt(n)
-			}
+			flightOf(r.Context()).attempt(n)
 		},
 	}
 }
 
-// onlyRoundTrip is a transport without its other methods.
+// onlyRoundTrip is a transport without its other methods, and one that sends a request again when the kept connection
+// turns out to be dead. net/http does that only while the request's head is written: it takes a failure to write the body
+// for a failure to read it.
 type onlyRoundTrip struct{ t *http.Transport }
 
+// maxReplays bounds how many dead connections one attempt tries.
+const maxReplays = 16
+
 // RoundTrip implements http.RoundTripper.
-func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return o.t.RoundTrip(r) }
+func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.t.RoundTrip(r)
+	f := flightOf(r.Context())
+	for n := 0; err != nil && n < maxReplays && f.stale() && r.Context().Err() == nil; n++ {
+		again := r.WithContext(r.Context())
+		if again.Body, err = r.GetBody(); err != nil {
+			return nil, err
+		}
+		resp, err = o.t.RoundTrip(again)
+	}
+	return resp, err
+}
 
 // retryable decides what is sent again: what cannot have reached the model. It never returns an error: that would stand
 // in for the real one.
@@ -43,11 +57,11 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	again := false
 	switch {
 	case err != nil:
-		again = (f == nil || !f.connected()) && !hopeless(err)
+		again = !f.connected() && !hopeless(err)
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
 		again = true
 	}
-	if again && f != nil {
+	if again {
 		f.guard.enter(stagePause)
 	}
 	return again, nil

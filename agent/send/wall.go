@@ -17,6 +17,7 @@ type wall struct {
 	clk    clock.Clock
 	offset atomic.Int64 // wall − run, ns
 	taken  atomic.Int64 // instant of the last sample
+	used   atomic.Bool  // a connection has kernel stamps
 
 	mu    sync.Mutex
 	first int64

@@ -25,7 +25,7 @@ func TestChunksAllocateNothing(t *testing.T) {
 	p, _ := start(t, cfg)
 	allocs := func(chunks int) float64 {
 		r := served(chunks)
-		return testing.AllocsPerRun(200, func() { finish(p, nil, r) })
+		return testing.AllocsPerRun(20, func() { finish(p, nil, r) })
 	}
 	allocs(2) // series and attribute sets are made
 	if few, many := allocs(2), allocs(2002); many-few > 5 {

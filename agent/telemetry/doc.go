@@ -26,7 +26,7 @@
 //
 // # Global state
 //
-// The package sets no global of OpenTelemetry: no provider, no propagator, no error handler. Two kinds of errors still
-// reach the global error handler because the SDK offers no other way: unknown values of OTEL_TRACES_SAMPLER, and failures
-// of metric exporters other than OTLP (console, prometheus).
+// The package sets no global of OpenTelemetry: no provider, no propagator, no error handler. Some errors still reach the
+// global error handler because the SDK offers no other way: unknown values of OTEL_TRACES_SAMPLER, malformed ones of
+// OTEL_RESOURCE_ATTRIBUTES (which are in Loss too), and failures of metric exporters other than OTLP (console, prometheus).
 package telemetry

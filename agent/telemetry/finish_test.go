@@ -106,36 +106,43 @@ func TestPhases(t *testing.T) {
 	for _, c := range []row{
 		{
 			"served", served(3),
-			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 170 * ms}}, 170 * ms,
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 170 * ms}},
+			170 * ms,
 		},
 		{
 			"one token decodes in no time", served(1),
-			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 150 * ms}}, 150 * ms,
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 150 * ms}},
+			150 * ms,
 		},
 		{
 			"served without content lasts until the reply's end", served(0),
-			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 151 * ms}}, 151 * ms,
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 151 * ms}},
+			151 * ms,
 		},
 		{
 			"whole reply does not tell prefill from decode", edit(served(1), func(r *measure.Record) { r.Exchange.Whole = true }),
-			[]phase{{"queue", 100 * ms, 105 * ms}, {"reply", 105 * ms, 161 * ms}}, 161 * ms,
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"reply", 105 * ms, 161 * ms}},
+			161 * ms,
 		},
 		{"never on the wire", failed(send.ClassConnect), []phase{{"queue", 100 * ms, 200 * ms}}, 200 * ms},
 		{
 			"failed before the first token",
 			edit(failed(send.ClassFirstTokenTimeout), func(r *measure.Record) { r.Exchange.Wire = 105 * ms }),
-			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 200 * ms}}, 200 * ms,
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 200 * ms}},
+			200 * ms,
 		},
 		{
 			"broke off: decode lasts until the failure",
 			edit(served(3), func(r *measure.Record) {
 				r.Outcome, r.Reason, r.Exchange.End = measure.Failed, string(send.ClassTransport), 300*ms
 			}),
-			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 300 * ms}}, 300 * ms,
+			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 300 * ms}},
+			300 * ms,
 		},
 		{
 			"body could not be built", edit(failed(""), func(r *measure.Record) { r.Sent, r.Exchange = false, send.Exchange{} }),
-			[]phase{{"queue", 100 * ms, 101 * ms}}, 101 * ms,
+			[]phase{{"queue", 100 * ms, 101 * ms}},
+			101 * ms,
 		},
 		{
 			"skipped", edit(failed(""), func(r *measure.Record) { r.Outcome, r.Sent = measure.Skipped, false }),
@@ -144,11 +151,13 @@ func TestPhases(t *testing.T) {
 		{
 			"answered before all was read: parts are empty, never negative",
 			edit(served(3), func(r *measure.Record) { r.Exchange.Wire = 160 * ms }),
-			[]phase{{"queue", 100 * ms, 160 * ms}, {"prefill", 160 * ms, 160 * ms}, {"decode", 160 * ms, 170 * ms}}, 170 * ms,
+			[]phase{{"queue", 100 * ms, 160 * ms}, {"prefill", 160 * ms, 160 * ms}, {"decode", 160 * ms, 170 * ms}},
+			170 * ms,
 		},
 		{
 			"sent before its instant by a hair", edit(served(3), func(r *measure.Record) { r.Intended = 106 * ms }),
-			[]phase{{"queue", 106 * ms, 106 * ms}, {"prefill", 106 * ms, 150 * ms}, {"decode", 150 * ms, 170 * ms}}, 170 * ms,
+			[]phase{{"queue", 106 * ms, 106 * ms}, {"prefill", 106 * ms, 150 * ms}, {"decode", 150 * ms, 170 * ms}},
+			170 * ms,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -39,8 +39,9 @@ func cleanEnv(t *testing.T, set ...string) {
 		t.Setenv(name, "")
 	}
 	for _, kv := range set {
-		name, value, _ := strings.Cut(kv, "=")
-		t.Setenv(name, value)
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			t.Setenv(name, value)
+		}
 	}
 }
 

@@ -152,7 +152,7 @@ func TestMetrics(t *testing.T) {
 			"mooncake.latency.ttft":                         {"m-2 n=1 sum=0.05 ≤0.05:1", "n=1 sum=0.05 ≤0.05:1"}, // 150 − 100 ms
 			"mooncake.latency.request":                      {"m-2 n=1 sum=0.07 ≤0.1:1", "n=1 sum=0.05 ≤0.05:1"},
 			"mooncake.schedule.lateness":                    {"m-2 n=2 sum=0.002 ≤0.001:2", "n=3 sum=0.002 ≤2e-05:1,≤0.001:2"},
-			"mooncake.queue.duration":                       {"m-2 n=2 sum=0.004 ≤0.002:2", "n=4 sum=0.010 ≤0.002:3,≤0.005:1"},
+			"mooncake.queue.duration":                       {"m-2 n=2 sum=0.004 ≤0.002:2", "n=4 sum=0.01 ≤0.002:3,≤0.005:1"},
 			"mooncake.requests": {
 				"connect failed 1", "m-2 served 2", "served 1", "session_failed skipped 1", "transport failed 1", "unsendable failed 1",
 			},

@@ -194,14 +194,18 @@ func TestQueueErrors(t *testing.T) {
 	}{
 		{
 			"gone", func(int) error { return errors.New("connection refused") },
-			0, map[string]int64{semconv.LostExport: 100}, "connection refused",
+			0,
+			map[string]int64{semconv.LostExport: 100},
+			"connection refused",
 		},
 		{
 			"partial success: 30 of 100 rejected",
 			func(int) error {
 				return errors.New("traces export: OTLP partial success: too\nold (30 spans rejected)")
 			},
-			70, map[string]int64{semconv.LostRejected: 30}, "30 spans rejected",
+			70,
+			map[string]int64{semconv.LostRejected: 30},
+			"30 spans rejected",
 		},
 		{
 			"partial success without loss is a warning",
@@ -213,7 +217,9 @@ func TestQueueErrors(t *testing.T) {
 		{
 			"partial success that claims too much", // a receiver is not trusted with our account
 			func(int) error { return errors.New("OTLP partial success: x (900 spans rejected)") },
-			0, map[string]int64{semconv.LostRejected: 100}, "900",
+			0,
+			map[string]int64{semconv.LostRejected: 100},
+			"900",
 		},
 		{
 			"too large for more than 10 spans", // halved until it fits: 12 and 13 do not
@@ -230,11 +236,15 @@ func TestQueueErrors(t *testing.T) {
 			func(int) error {
 				return errors.New("failed to send to http://x: 413 Request Entity Too Large (body: ...)")
 			},
-			0, map[string]int64{semconv.LostTooLarge: 100}, "413",
+			0,
+			map[string]int64{semconv.LostTooLarge: 100},
+			"413",
 		},
 		{
 			"a quota is no size", func(int) error { return errors.New("rpc error: code = ResourceExhausted desc = quota exceeded") },
-			0, map[string]int64{semconv.LostExport: 100}, "quota",
+			0,
+			map[string]int64{semconv.LostExport: 100},
+			"quota",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package telemetry
 
 import (
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -71,10 +72,10 @@ func (c *setCache) of(r *measure.Record) *sets {
 func (c *setCache) build(key setKey) *sets {
 	base := c.base
 	if key.model != "" {
-		base = append(base[:len(base):len(base)], attribute.String(semconv.GenAIResponseModel, key.model))
+		base = append(slices.Clip(base), attribute.String(semconv.GenAIResponseModel, key.model))
 	}
 	with := func(kvs ...attribute.KeyValue) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(append(base[:len(base):len(base)], kvs...)...))
+		return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(base), kvs...)...))
 	}
 	record := func(kvs ...attribute.KeyValue) []metric.RecordOption { return []metric.RecordOption{with(kvs...)} }
 	var why []attribute.KeyValue

@@ -69,13 +69,13 @@ func (p *Pipeline) StartRequest(s *Session, row *mooncake.Row, _ int64, intended
 
 // start starts a span and counts it.
 func (p *Pipeline) start(ctx context.Context, name string, at time.Duration, opts ...trace.SpanStartOption) trace.Span {
-	_, span := p.tracer.Start(ctx, name, append(opts, trace.WithTimestamp(p.clk.Wall(at)))...) //nolint:spancheck // ended by end
+	_, span := p.tracer.Start(ctx, name, append(opts, trace.WithTimestamp(p.clk.Wall(at)))...)
 	if span.SpanContext().IsSampled() {
 		p.started.Add(1)
 	} else {
 		p.sampledOut.Add(1)
 	}
-	return span //nolint:spancheck // ended by end
+	return span
 }
 
 // end ends a span and queues it.

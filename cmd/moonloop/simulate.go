@@ -272,6 +272,8 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener,
 	if err := server.Shutdown(stopping); err != nil {
 		_ = server.Close() // the time is over
 	}
-	<-failed
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
 	return nil
 }

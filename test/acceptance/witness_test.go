@@ -74,7 +74,8 @@ func (w *witness) environment() []string {
 	}
 }
 
-// read stops the Collector, which flushes its file, and reads what it wrote.
+// read stops the Collector, which flushes its file, and reads what it wrote. The file, a gigabyte after a whole
+// replay, stays only when the test fails.
 func (w *witness) read(t *testing.T) *spanFile {
 	t.Helper()
 	w.stop(t)
@@ -82,7 +83,12 @@ func (w *witness) read(t *testing.T) *spanFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer input.Close()
+	t.Cleanup(func() {
+		_ = input.Close()
+		if !t.Failed() {
+			_ = os.Remove(w.spans)
+		}
+	})
 	file, err := readSpanFile(input)
 	if err != nil {
 		t.Fatalf("%s: %v", w.spans, err)

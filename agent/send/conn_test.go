@@ -1,0 +1,212 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// TestTruth compares arrivals with the instants at which the server wrote, on one machine and so on one clock.
+func TestTruth(t *testing.T) {
+	const chunks, gap = 40, 3 * time.Millisecond
+	clk := clock.New()
+	truth := make(chan []time.Duration, 1)
+	url := serve(t, func(c net.Conn) {
+		requests(c, func(*http.Request, string) bool {
+			var wrote []time.Duration
+			_, _ = io.WriteString(c, sseHead)
+			for range chunks {
+				time.Sleep(gap)
+				wrote = append(wrote, clk.Now())
+				if _, err := io.WriteString(c, chunked("data: "+chunkA+"\n\n")); err != nil {
+					return false
+				}
+			}
+			truth <- wrote
+			_, _ = io.WriteString(c, chunked("data: "+finish+"\n\n")+lastChunk)
+			return false
+		})
+	})
+	for _, plain := range []bool{true, false} {
+		c, err := New(Config{URL: url, NoKernelStamps: plain}, clk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x Exchange
+		c.Do(t.Context(), post("{}"), &x)
+		c.Close()
+		if x.Err != nil || len(x.At) != chunks {
+			t.Fatalf("%d chunks: %v", len(x.At), x.Err)
+		}
+		wrote := <-truth
+		if want := runtime.GOOS == "linux" && !plain; x.KernelStamps != want {
+			t.Errorf("kernel stamps %t, want %t", x.KernelStamps, want)
+		}
+		if _, used := c.ClockStep(); used != x.KernelStamps {
+			t.Errorf("ClockStep says kernel stamps in use: %t", used)
+		}
+		errs := make([]time.Duration, 0, chunks)
+		for i := 1; i < chunks; i++ {
+			errs = append(errs, (time.Duration(x.At[i]-x.At[i-1]) - (wrote[i] - wrote[i-1])).Abs())
+		}
+		slices.Sort(errs)
+		if p50 := errs[len(errs)/2]; p50 > 5*time.Millisecond {
+			t.Errorf("median error of the gaps %v", p50)
+		}
+		if early := slices.ContainsFunc(x.At, func(at int64) bool { return time.Duration(at) < wrote[0] }); early {
+			t.Error("a chunk arrived before the first was written")
+		}
+		inOrder(t, &x)
+	}
+}
+
+// TestConnBooks feeds the books of a connection and looks at what it makes of them.
+func TestConnBooks(t *testing.T) {
+	now := func(w *wall) int64 { return int64(w.clk.Now()) + w.offset.Load() }
+	w := newWall(clock.New())
+	c := newConn(nil, w, false)
+	first := c.begin()
+
+	c.arrived(10, 100, now(w), true)
+	a, _ := c.look(first)
+	if a.number != 1 || !a.kernel || !a.prompt || a.received != 10 {
+		t.Errorf("a read that waited and was prompt: %+v", a)
+	}
+	c.arrived(10, 100, now(w)-int64(time.Second), true)
+	b, _ := c.look(first)
+	if b.number != 2 || b.prompt || b.at != a.at {
+		t.Errorf("a stamp from before the last one is held at it, and late: %+v after %+v", b, a)
+	}
+	c.arrived(100, 100, now(w)+int64(time.Hour), true)
+	if d, _ := c.look(first); d.number != 3 || d.at > int64(w.clk.Now()) || d.at < b.at {
+		t.Errorf("a stamp from the future is held at now: %+v", d)
+	}
+	d, _ := c.look(first)
+	c.arrived(5, 100, d.at+w.offset.Load(), false)
+	if e, _ := c.look(first); e.number != 3 {
+		t.Errorf("a read that goes on where the last filled its buffer, with its stamp, got number %d", e.number)
+	}
+	c.arrived(100, 100, now(w), false)
+	c.arrived(5, 100, now(w), false)
+	if e, _ := c.look(first); e.number != 5 {
+		t.Errorf("stamps tell two reads apart, but the number is %d", e.number)
+	}
+	c.arrived(100, 100, 0, false)
+	c.arrived(5, 100, 0, false)
+	if e, _ := c.look(first); e.number != 6 || e.kernel || e.prompt {
+		t.Errorf("without stamps, the second half of a full buffer: %+v", e)
+	}
+
+	second := c.begin()
+	c.arrived(7, 100, 0, false)
+	if e, ok := c.look(first); !ok || e.number != 6 || e.received == 7 {
+		t.Errorf("the books of the last exchange: %+v %t", e, ok)
+	}
+	if e, ok := c.look(second); !ok || e.number != 7 || e.received != 7 || e.wrote != clock.Never {
+		t.Errorf("the books of the next exchange: %+v %t", e, ok)
+	}
+	c.begin()
+	if _, ok := c.look(first); ok {
+		t.Error("books are kept for one exchange more only")
+	}
+}
+
+// TestCoalesced: chunks of one read count unless the kernel says that the reader was waiting for them.
+func TestCoalesced(t *testing.T) {
+	s := stream{x: &Exchange{FirstAnswer: clock.Never}, flight: &flight{clk: clock.New()}, req: &Request{ExpectTokens: 8}}
+	s.flight.guard.clk = s.flight.clk
+	s.chunk.reset()
+	for _, a := range []arrival{
+		{number: 1}, {number: 1}, {number: 1}, // two coalesced
+		{number: 2, kernel: true, prompt: true}, {number: 2, kernel: true, prompt: true}, // one segment
+		{number: 3, kernel: true}, {number: 3, kernel: true}, // one coalesced
+		{number: 4},
+	} {
+		s.stamp(a, true)
+	}
+	if s.x.Coalesced != 3 || len(s.x.At) != 8 {
+		t.Errorf("%d of %d chunks coalesced, want 3 of 8", s.x.Coalesced, len(s.x.At))
+	}
+	s.x.Release()
+	if s.x.At != nil || s.x.Read != nil || s.x.Tokens != nil {
+		t.Error("Release left an array")
+	}
+}
+
+// TestCoalescedOnASocket: whatever the timing, only chunks that share a read count; without kernel stamps all of them.
+func TestCoalescedOnASocket(t *testing.T) {
+	for _, plain := range []bool{true, false} {
+		sent := make(chan struct{})
+		url := serve(t, func(c net.Conn) {
+			requests(c, func(*http.Request, string) bool {
+				_, _ = io.WriteString(c, sseHead+chunked("data: "+chunkA+"\n\n"))
+				for range 200 {
+					_, _ = io.WriteString(c, chunked("data: "+chunkA+"\n\n"))
+				}
+				close(sent)
+				_, _ = io.WriteString(c, chunked("data: "+finish+"\n\n")+lastChunk)
+				return false
+			})
+		})
+		c := client(t, Config{URL: url, NoKernelStamps: plain})
+		var x Exchange
+		c.Do(t.Context(), post("{}"), &x)
+		<-sent
+		if x.Err != nil || len(x.At) != 201 {
+			t.Fatalf("%d chunks: %v", len(x.At), x.Err)
+		}
+		same := 0
+		for i := 1; i < len(x.Read); i++ {
+			if x.Read[i] == x.Read[i-1] {
+				same++
+			}
+		}
+		if x.Coalesced > same || plain && x.Coalesced != same {
+			t.Errorf("%d chunks coalesced, %d share a read", x.Coalesced, same)
+		}
+	}
+}
+
+// TestTraffic compares the counted bytes with those that the server saw.
+func TestTraffic(t *testing.T) {
+	var got atomic.Int64
+	reply := sse(chunkA, finish, done)
+	url := serve(t, func(c net.Conn) {
+		requests(countingConn{c, &got}, func(*http.Request, string) bool {
+			_, err := io.WriteString(c, reply)
+			return err == nil
+		})
+	})
+	c := client(t, Config{URL: url})
+	body := strings.Repeat("x", 100_000)
+	for range 2 {
+		got.Store(0)
+		var x Exchange
+		c.Do(t.Context(), post(body), &x)
+		if x.Err != nil || x.BytesSent != got.Load() || x.BytesSent < 100_000 || x.BytesRead != int64(len(reply)) {
+			t.Errorf("%d bytes sent, server got %d; %d read of %d: %v", x.BytesSent, got.Load(), x.BytesRead, len(reply), x.Err)
+		}
+	}
+}
+
+type countingConn struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,151 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+func TestRetries(t *testing.T) {
+	ok := sse(chunkA, finish, done)
+	busy := answer("503 Service Unavailable", "application/json", `{"error":{"message":"Loading model","type":"unavailable_error","code":503}}`)
+	limited := strings.Replace(answer("429 Too Many Requests", "application/json", `{"error":"slow down"}`), "\r\n", "\r\nRetry-After: 7\r\n", 1)
+	patient := strings.Replace(limited, "Retry-After: 7", "Retry-After: 86400", 1)
+	date := strings.Replace(limited, "Retry-After: 7", "Retry-After: "+time.Date(2000, 1, 1, 0, 0, 9, 0, time.UTC).Format(http.TimeFormat), 1)
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	for _, c := range []struct {
+		name     string
+		retries  int
+		answers  []string // empty: the dial fails
+		want     Class
+		attempts int
+		wire     time.Duration // of the attempt that counts, from Start
+	}{
+		{"none by default", 0, []string{busy, ok}, ClassHTTP, 1, 0},
+		{"503", 2, []string{busy, busy, ok}, "", 3, 1500 * time.Millisecond},
+		{"503 to the last", 1, []string{busy, busy, ok}, ClassHTTP, 2, 500 * time.Millisecond},
+		{"429 with Retry-After in seconds", 1, []string{limited, ok}, "", 2, 7 * time.Second},
+		{"429 with Retry-After as a date", 1, []string{date, ok}, "", 2, 9 * time.Second},
+		{"Retry-After is bounded", 1, []string{patient, ok}, "", 2, 30 * time.Second},
+		{"refused connection", 1, []string{"", ok}, "", 2, 500 * time.Millisecond},
+		{"refused connection to the last", 1, []string{"", "", ok}, ClassConnect, 2, clock.Never},
+		{"400 is not retried", 3, []string{answer("400 Bad Request", "text/plain", "no"), ok}, ClassHTTP, 1, 0},
+		{"a broken stream is not retried", 3, []string{sseHead, ok}, ClassTransport, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				dial := func(pipe func() (net.Conn, error)) (net.Conn, error) {
+					if c.answers[n] == "" {
+						n++
+						return nil, refused
+					}
+					return pipe()
+				}
+				handle := piped(func(conn net.Conn) {
+					requests(conn, func(*http.Request, string) bool {
+						reply := c.answers[n]
+						n++
+						_, err := io.WriteString(conn, reply)
+						return err == nil && reply != sseHead
+					})
+				})
+				cfg := Config{URL: "http://engine", Retries: c.retries, ConnectTimeout: 100 * time.Millisecond, FirstTokenTimeout: time.Second}
+				cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					return dial(func() (net.Conn, error) { return handle(ctx, network, addr) })
+				}
+				cl, err := New(cfg, clock.New())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer synctest.Wait()
+				defer cl.Close()
+				var x Exchange
+				cl.Do(t.Context(), post("{}"), &x)
+				var got Class
+				if x.Err != nil {
+					got = x.Err.Class
+				}
+				if got != c.want || x.Attempts != c.attempts || x.Replays != 0 {
+					t.Errorf("class %q, %d attempts, %d replays; want %q, %d, 0: %v", got, x.Attempts, x.Replays, c.want, c.attempts, x.Err)
+				}
+				wire := x.Wire
+				if wire != clock.Never {
+					wire -= x.Start
+				}
+				if wire != c.wire {
+					t.Errorf("wire at %v, want %v", wire, c.wire)
+				}
+			})
+		})
+	}
+}
+
+// TestClosedAfterEachStream is the keep-alive trap: a server that promises to keep the connection and closes it.
+func TestClosedAfterEachStream(t *testing.T) {
+	reply := strings.Replace(sse(chunkA, finish, done), "\r\n\r\n", "\r\nKeep-Alive: timeout=5, max=100\r\n\r\n", 1)
+	url := serve(t, func(c net.Conn) {
+		requests(c, func(*http.Request, string) bool {
+			_, _ = io.WriteString(c, reply)
+			return false
+		})
+	})
+	c := client(t, Config{URL: url})
+	for i := range 200 {
+		var x Exchange
+		c.Do(t.Context(), post("{}"), &x)
+		if x.Err != nil || x.Attempts != 1 {
+			t.Fatalf("request %d: %d attempts: %v", i, x.Attempts, x.Err)
+		}
+		inOrder(t, &x)
+		x.Release()
+	}
+}
+
+// TestReplay makes the trap certain: the kept connection takes the request and dies without an answer.
+func TestReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := 0
+		c, err := New(Config{URL: "http://engine", DialContext: piped(func(conn net.Conn) {
+			conns++
+			first := conns == 1
+			n := 0
+			requests(conn, func(*http.Request, string) bool {
+				if n++; first && n == 2 {
+					time.Sleep(time.Second)
+					return false
+				}
+				_, err := io.WriteString(conn, sse(chunkA, finish, done))
+				return err == nil
+			})
+		})}, clock.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer synctest.Wait()
+		defer c.Close()
+		var x Exchange
+		c.Do(t.Context(), post("{}"), &x)
+		if x.Err != nil || x.Replays != 0 || x.Reused {
+			t.Fatalf("first: %d replays, reused %t: %v", x.Replays, x.Reused, x.Err)
+		}
+		c.Do(t.Context(), post("{}"), &x)
+		if x.Err != nil || x.Attempts != 1 || x.Replays != 1 || x.Reused {
+			t.Errorf("second: %d attempts, %d replays, reused %t: %v", x.Attempts, x.Replays, x.Reused, x.Err)
+		}
+		if x.Wire-x.Start != time.Second || time.Duration(x.At[0]) != x.Wire {
+			t.Errorf("wire %v after the start, first chunk %v after the wire; want 1s and 0", x.Wire-x.Start, time.Duration(x.At[0])-x.Wire)
+		}
+	})
+}
