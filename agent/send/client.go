@@ -151,7 +151,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}}
 	f.guard.enter(stagePause) // the total timeout runs
 
-	s := streams.Get().(*stream) //nolint:errcheck,forcetypeassert,revive // nothing else is in the pool
+	s := streams.Get().(*stream) // nothing else is in the pool
 	defer s.free()
 	s.begin(x, f, req, int64(c.cfg.MaxReply), c.cfg.MaxLine)
 

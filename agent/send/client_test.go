@@ -115,8 +115,10 @@ func TestFirstAnswerComesAfterReasoning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const s = time.Second
 		steps := []step{
-			{s, sseHead + oneEvent(roleOnly)}, {s, oneEvent(`{"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}`)},
-			{s, oneEvent(chunkA)}, {s, oneEvent(finish) + lastChunk},
+			{s, sseHead + oneEvent(roleOnly)},
+			{s, oneEvent(`{"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}`)},
+			{s, oneEvent(chunkA)},
+			{s, oneEvent(finish) + lastChunk},
 		}
 		c, err := New(Config{URL: "http://engine", DialContext: piped(play(steps))}, clock.New())
 		if err != nil {

@@ -153,7 +153,7 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // ReadFrom implements io.ReaderFrom.
 func (c *conn) ReadFrom(r io.Reader) (int64, error) {
-	b := copyBuffers.Get().(*[32 << 10]byte) //nolint:errcheck,forcetypeassert,revive // nothing else is in the pool
+	b := copyBuffers.Get().(*[32 << 10]byte) // nothing else is in the pool
 	defer copyBuffers.Put(b)
 	return io.CopyBuffer(struct{ io.Writer }{c}, r, b[:])
 }

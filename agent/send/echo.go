@@ -4,7 +4,6 @@
 package send
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"strings"
@@ -63,7 +62,7 @@ func withoutEchoes(m []byte, body Body) []byte {
 	var filter [1 << 10]uint64                       // 64 Ki bits: most positions of the body need no look at the map
 	slot := func(b []byte) (int, uint64) {
 		h := binary.LittleEndian.Uint64(b) * 0x9e3779b97f4a7c15 >> 48
-		return int(h >> 6), 1 << (h & 63) //nolint:gosec // below 1024
+		return int(h >> 6), 1 << (h & 63) // below 1024
 	}
 	for i := range len(m) - echoRun + 1 {
 		key := [echoRun]byte(m[i:])
@@ -110,7 +109,12 @@ func withoutEchoes(m []byte, body Body) []byte {
 
 // isWord reports whether b is one word, such as the name of a model or a field, with the quotes around it.
 func isWord(b []byte) bool {
-	b = bytes.TrimFunc(b, func(r rune) bool { return !wordByte(byte(r)) })
+	for len(b) > 0 && !wordByte(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && !wordByte(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
 	for _, c := range b {
 		if !wordByte(c) {
 			return false

@@ -51,7 +51,7 @@ func FuzzCleaned(f *testing.F) {
 			t.Fatalf("%q", got)
 		}
 		// No run of 16 bytes with a blank in it, other than around what was taken out, stands in the body.
-		for _, part := range strings.Split(got, echoed) {
+		for part := range strings.SplitSeq(got, echoed) {
 			for i := 0; i+echoRun <= len(part); i++ {
 				run := part[i : i+echoRun]
 				if !isWord([]byte(run)) && strings.Contains(body, run) && strings.Contains(printable(message, 4*maxMessage), run) {

@@ -5,6 +5,7 @@ package send
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -54,7 +55,7 @@ func TestEvents(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(c.in), iotest.OneByteReader(strings.NewReader(c.in)), iotest.DataErrReader(strings.NewReader(c.in))} {
 				got, err := readEvents(r, 1<<20)
-				if err != io.EOF {
+				if !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 				if diff := cmp.Diff(c.want, got); diff != "" {
@@ -89,7 +90,7 @@ func TestEventsAreBounded(t *testing.T) {
 		{"lines of one event past the bound", strings.Repeat("data: x\n", 60_000), errLineTooLong},
 		{"a comment past the bound", ":" + long + long, errLineTooLong},
 	} {
-		if _, err := readEvents(strings.NewReader(c.in), 90_000); err != c.want {
+		if _, err := readEvents(strings.NewReader(c.in), 90_000); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
@@ -104,7 +105,7 @@ func FuzzEvents(f *testing.F) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		torn := readerFunc(func(p []byte) int { return 1 + rng.IntN(len(p)) })
 		got, tornEnd := readEvents(torn(bytes.NewReader(in)), 1<<16)
-		if end != tornEnd {
+		if !errors.Is(end, tornEnd) {
 			t.Fatalf("ends with %v whole and %v in pieces", end, tornEnd)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -76,12 +76,14 @@ func firstText(v any) string {
 	case string:
 		return v
 	case []any:
-		for _, e := range v {
-			if m, ok := e.(map[string]any); ok {
-				return firstText(m["msg"])
-			}
-			return firstText(e)
+		if len(v) == 0 {
+			return ""
 		}
+		if m, ok := v[0].(map[string]any); ok {
+			v[0] = m["msg"]
+		}
+		s, _ := v[0].(string)
+		return s
 	}
 	return ""
 }
@@ -107,8 +109,7 @@ func classify(err error, shook error, connected bool) *Error {
 		return &Error{Class: c, Message: printable(message, maxMessage), Cause: err}
 	}
 	inner := err
-	var u *url.Error
-	if errors.As(err, &u) { // its text shows the URL
+	if u, ok := errors.AsType[*url.Error](err); ok { // its text shows the URL
 		inner = u.Err
 	}
 	text := inner.Error()

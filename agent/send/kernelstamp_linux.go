@@ -38,7 +38,7 @@ func newStamper(c *net.TCPConn) *stamper {
 	}
 	var set error
 	err = raw.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) //nolint:gosec // a descriptor is an int
+		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
 	})
 	if err != nil || set != nil {
 		return nil
@@ -81,14 +81,14 @@ func (s *stamper) receive(fd uintptr) bool {
 		s.hdr.Control = (*byte)(unsafe.Pointer(&s.oob)) //nolint:gosec // golang.org/x/sys/unix.Recvmsg allocates at each call
 		s.hdr.SetControllen(len(s.oob) * 8)
 		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.hdr)), 0) //nolint:gosec // as above
-		switch errno {
-		case unix.EINTR:
+		if errno == unix.EINTR {
 			continue
-		case unix.EAGAIN:
+		}
+		if errno == unix.EAGAIN {
 			s.waited = true
 			return false
 		}
-		s.n, s.errno = int(n), errno //nolint:gosec // at most len(p)
+		s.n, s.errno = int(n), errno // at most len(p)
 		return true
 	}
 }

@@ -85,5 +85,5 @@ func (r *reply) copyTo(x *Exchange) {
 			calls[i].Type = "function"
 		}
 	}
-	x.ToolCalls, _ = json.Marshal(calls) //nolint:errcheck,errchkjson // strings always marshal
+	x.ToolCalls, _ = json.Marshal(calls) // strings always marshal
 }

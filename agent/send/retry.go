@@ -83,7 +83,7 @@ func backoff(first, longest time.Duration, attempt int, resp *http.Response) tim
 // retryAfter reads the header's two forms: seconds and an HTTP date (RFC 9110, section 10.2.3).
 func retryAfter(v string, now time.Time) (time.Duration, bool) {
 	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(s) * time.Second, true //nolint:gosec // below 2^31
+		return time.Duration(s) * time.Second, true
 	}
 	at, err := http.ParseTime(v)
 	if err != nil {

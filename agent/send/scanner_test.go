@@ -70,10 +70,14 @@ func TestScanner(t *testing.T) {
 		{"an escaped key is found", `{"choices":[{"delta":{"\u0063ontent":"x"}}]}`, one(func(c *plainChoice) { c.Content = "x" })},
 		{"other types than expected are skipped", `{"choices":[{"index":"1","delta":{"content":[{"text":"x"}],"tool_calls":null},"finish_reason":3}],"usage":[1],"model":null}`, one(func(*plainChoice) {})},
 		{"choices that are no objects are skipped", `{"choices":[null,1,[{"text":"x"}],{"text":"y"}]}`, one(func(c *plainChoice) { c.Content = "y" })},
-		{"counts are made of digits", `{"usage":{"prompt_tokens":true,"completion_tokens":-1.5,"prompt_tokens_details":{"cached_tokens":1e3},"completion_tokens_details":{"reasoning_tokens":7}}}`,
-			plain{Usage: Usage{Unknown, Unknown, Unknown, 7}, HasUsage: true}},
-		{"a count that overflows is unknown", `{"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":999999999999999999}}`,
-			plain{Usage: Usage{Unknown, 999999999999999999, Unknown, Unknown}, HasUsage: true}},
+		{
+			"counts are made of digits", `{"usage":{"prompt_tokens":true,"completion_tokens":-1.5,"prompt_tokens_details":{"cached_tokens":1e3},"completion_tokens_details":{"reasoning_tokens":7}}}`,
+			plain{Usage: Usage{Unknown, Unknown, Unknown, 7}, HasUsage: true},
+		},
+		{
+			"a count that overflows is unknown", `{"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":999999999999999999}}`,
+			plain{Usage: Usage{Unknown, 999999999999999999, Unknown, Unknown}, HasUsage: true},
+		},
 		{"an empty usage is none", `{"usage":{}}`, plain{Usage: NoUsage}},
 		{"a refusal is content", `{"choices":[{"delta":{"content":null,"refusal":"no"}}]}`, one(func(c *plainChoice) { c.Content = "no" })},
 		{"blanks everywhere", " {\n \"choices\" : [ { \"text\" : \"x\" , \"finish_reason\" : \"stop\" } ] , \"error\" : null } ", one(func(c *plainChoice) { c.Content, c.Finish = "x", "stop" })},

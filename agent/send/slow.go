@@ -124,7 +124,7 @@ func (c *choice) takeDelta(v any) {
 			if _, ok := m.value.([]any); !ok {
 				continue
 			}
-			c.tools, _ = json.Marshal(m.value) //nolint:errcheck // it was JSON a moment ago
+			c.tools, _ = json.Marshal(m.value) // it was JSON a moment ago
 			for _, call := range objects(m.value) {
 				for _, m := range call {
 					if m.key == "function" {
