@@ -6,8 +6,10 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,7 +54,9 @@ func newEngine(t *testing.T, cfg simulator.Config) engine {
 	go func() { served <- server.Serve(ln) }()
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 		_ = e.Close()
 	})
 	return engine{e, "http://" + ln.Addr().String()}

@@ -56,7 +56,7 @@ func lastRow(name string) *mooncake.Row {
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	stat, err := f.Stat()
 	if err != nil || !stat.Mode().IsRegular() {
 		return nil

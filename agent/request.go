@@ -161,5 +161,9 @@ func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
 	default:
 		rec.Reason = measure.SkipInterrupted
 	}
-	r.recorder.take(rec, r.tel.StartRequest(r.session(it).span, it.Row, it.Index, it.Intended))
+	var span *telemetry.Session // of a session that has begun: a row that is skipped begins none
+	if ses := r.sessions[it.Row.SessionID]; ses != nil {
+		span = ses.span
+	}
+	r.recorder.take(rec, r.tel.StartRequest(span, it.Row, it.Index, it.Intended))
 }

@@ -26,7 +26,7 @@ const engineRecord = "MOONLOOP_TEST_ENGINE_RECORD"
 
 // serveEngine is the whole of the engine process.
 func serveEngine(file string) error {
-	f, err := os.Create(file) //nolint:gosec // the benchmark names it
+	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func measureTruth(b *testing.B, streams int) (ttft, gaps []float64, coalesced fl
 	b.Helper()
 	dir := b.TempDir()
 	truth := filepath.Join(dir, "truth.jsonl")
-	engine := exec.CommandContext(b.Context(), os.Args[0]) //nolint:gosec // this binary
+	engine := exec.CommandContext(b.Context(), os.Args[0])
 	engine.Env = append(os.Environ(), engineRecord+"="+truth)
 	out, err := engine.StdoutPipe()
 	if err != nil {
@@ -159,7 +159,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 func readLines(b *testing.B, path string, f func([]byte)) {
 	b.Helper()
-	content, err := os.ReadFile(path) //nolint:gosec // the benchmark's own file
+	content, err := os.ReadFile(path)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -81,6 +81,7 @@ func TestVirtualTime(t *testing.T) {
 
 // replayVirtually replays a trace in a bubble and requires that no timing is off by anything.
 func replayVirtually(t *testing.T, path string, n int, speedup float64) {
+	t.Helper()
 	const (
 		prefill = 70 * time.Millisecond
 		step    = 20 * time.Millisecond

@@ -26,7 +26,7 @@ func throttled() (time.Duration, bool) {
 		}
 		// In a container with its own cgroup namespace the path is "/" and the files are at the mount's root.
 		for _, dir := range []string{filepath.Join("/sys/fs/cgroup", path), "/sys/fs/cgroup"} {
-			if stat, err := os.ReadFile(filepath.Join(dir, "cpu.stat")); err == nil {
+			if stat, err := os.ReadFile(filepath.Join(dir, "cpu.stat")); err == nil { //nolint:gosec // the kernel names the folder
 				return parseThrottled(stat)
 			}
 		}

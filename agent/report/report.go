@@ -34,8 +34,8 @@ type Report struct {
 	Telemetry Telemetry
 	Warnings  []string
 	// Missed says, a line for each, which of the goals that were set the run did not reach.
-	Missed []string
-	Verdict   judge.Verdict
+	Missed  []string
+	Verdict judge.Verdict
 	// ExitStatus is what a command should exit with (judge.ExitCode). It is in no file.
 	ExitStatus int
 

@@ -56,7 +56,7 @@ func demo(cmd *cobra.Command, out string) (err error) {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	trace := filepath.Join(dir, examples.DemoName)
 	for name, content := range map[string][]byte{trace: examples.Demo, strings.TrimSuffix(trace, ".jsonl") + ".meta.json": examples.DemoMeta} {
 		if err := os.WriteFile(name, content, 0o600); err != nil {

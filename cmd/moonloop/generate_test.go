@@ -19,7 +19,7 @@ func TestGenerateWritesATraceAndItsSidecar(t *testing.T) {
 	if err != nil || stdout != "" || !strings.Contains(stderr, "200 rows") {
 		t.Fatalf("error %v, stdout %q, stderr %q", err, stdout, stderr)
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // the test's own file
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -326,5 +326,5 @@ func grid(g mooncake.Grid) string {
 	case g.Coarse:
 		return fmt.Sprintf("%s, %.1f %% of gaps on it", milliseconds(g.Quantum), 100*g.Share)
 	}
-	return fmt.Sprintf("%s, one row each", milliseconds(g.Quantum))
+	return milliseconds(g.Quantum) + ", one row each"
 }

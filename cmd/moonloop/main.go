@@ -87,16 +87,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	var exit exitError
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitOK
-	case errors.As(err, &exit):
+	}
+	if exit, ok := errors.AsType[exitError](err); ok {
 		return exit.status
 	}
 	fmt.Fprintf(stderr, "moonloop: error: %v\n", err)
-	var hint hintError
-	if errors.As(err, &hint) {
+	if hint, ok := errors.AsType[hintError](err); ok {
 		fmt.Fprintf(stderr, "moonloop: hint: %s\n", hint.hint)
 	}
 	if ctx.Err() != nil {

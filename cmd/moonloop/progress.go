@@ -35,7 +35,7 @@ type progressView struct {
 func newProgress(out io.Writer, mode string) *progressView {
 	if mode == "auto" {
 		mode = "lines"
-		if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor fits an int
+		if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 			mode = "bar"
 		}
 	}
@@ -87,12 +87,11 @@ func (p *progressView) bar(live *agent.Live) {
 	w.SetAutoStop(false)
 	tracker := &progress.Tracker{Message: "starting", Total: 1000}
 	w.AppendTracker(tracker)
-	go w.Render()
+	var rendering sync.WaitGroup
+	rendering.Go(w.Render)
 	defer func() {
 		w.Stop()
-		for w.IsRenderInProgress() {
-			time.Sleep(time.Millisecond)
-		}
+		rendering.Wait()
 	}()
 	tick := time.NewTicker(barEvery)
 	defer tick.Stop()

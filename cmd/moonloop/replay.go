@@ -41,7 +41,6 @@ type replayFlags struct {
 	slo, startAt          string
 	noStream              bool
 	tokenEvents, progress string
-	otlp                  bool
 }
 
 func newReplayCommand() *cobra.Command {
@@ -68,7 +67,7 @@ EXIT STATUS
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --model m --endpoint completions
 
   # ten times as fast, at most 256 at once, results in ./run1, spans to a local Collector
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317 \
+  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --speedup 10 --concurrency 256 --out run1
 
   # minutes 10 to 20, bursts of a coarse clock laid out, a service level that must hold for 95 %
@@ -193,12 +192,14 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 		check(err)
 	}
 	if f.startAt != "" {
-		c.Schedule.StartAt, err = time.Parse(time.RFC3339Nano, f.startAt)
-		check(err)
+		if c.Schedule.StartAt, err = time.Parse(time.RFC3339Nano, f.startAt); err != nil {
+			check(fmt.Errorf("start-at %q: want a time such as 2026-11-21T15:04:05Z", f.startAt))
+		}
 	}
 	if f.slo != "" {
-		c.SLO, err = measure.ParseSLO(f.slo)
-		check(err)
+		if c.SLO, err = measure.ParseSLO(f.slo); err != nil {
+			check(fmt.Errorf("slo: %w", err))
+		}
 	}
 	if f.extra != "" {
 		if !json.Valid([]byte(f.extra)) || !strings.HasPrefix(strings.TrimSpace(f.extra), "{") {

@@ -27,7 +27,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	if rep != nil {
 		colours := false
 		if f, ok := stdout.(*os.File); ok {
-			colours = term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" //nolint:gosec // a descriptor fits an int
+			colours = term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
 		}
 		if err := rep.Table(stdout, colours); err != nil {
 			return fmt.Errorf("write the report: %w", err)

@@ -1,0 +1,142 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/moonloop/moonloop/simulator"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"moonloop": main})
+}
+
+// TestScripts runs the command as its users do: the scripts in testdata, against a simulated engine.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"engine": scriptEngine,
+			"exits":  scriptExits,
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Vars = slices.DeleteFunc(env.Vars, func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
+			return nil
+		},
+	})
+}
+
+// scriptEngine starts a simulated engine and puts its URL into $ENGINE: engine [KEY]
+func scriptEngine(ts *testscript.TestScript, _ bool, args []string) {
+	cfg := simulator.Config{Models: []string{"sim"}}
+	if len(args) > 0 {
+		cfg.APIKey = args[0]
+	}
+	e, err := simulator.New(cfg)
+	ts.Check(err)
+	s := httptest.NewServer(e)
+	ts.Defer(func() {
+		s.Close()
+		ts.Check(e.Close())
+	})
+	ts.Setenv("ENGINE", s.URL)
+}
+
+// scriptExits runs a program that must end with one of the given statuses, its output in the files out and err. Beside
+// 0, a replay may end with 3 on a machine that is too busy for a valid measurement: exits 0,3 moonloop replay ...
+func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS[,STATUS...] PROGRAM [ARG...]")
+	}
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Dir = ts.Getenv("WORK")
+	for _, name := range []string{"PATH", "HOME", "ENGINE", "KEY", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_EXPORTER"} {
+		if v := ts.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		ts.Check(err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("out"), []byte(out.String()), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("err"), []byte(errs.String()), 0o600))
+	if status := strconv.Itoa(cmd.ProcessState.ExitCode()); !slices.Contains(strings.Split(args[0], ","), status) {
+		ts.Fatalf("exit status %s, want %s\n%s%s", status, args[0], out.String(), errs.String())
+	}
+}
+
+// TestInterrupt stops a replay under way with a signal: it ends by itself, with its books in order.
+func TestInterrupt(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		signal os.Signal
+	}{
+		{"Ctrl-C", os.Interrupt},
+		{"SIGTERM", syscall.SIGTERM},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e, err := simulator.New(simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := httptest.NewServer(e)
+			defer s.Close()
+			defer e.Close()
+			dir := t.TempDir()
+			trace := filepath.Join(dir, "trace.jsonl")
+			rows := `{"timestamp": 0, "input_length": 10, "output_length": 2}` + "\n" + `{"timestamp": 3600000, "input_length": 10, "output_length": 2}` + "\n"
+			if err := os.WriteFile(trace, []byte(rows), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "moonloop", "replay", trace, "--url", s.URL, "--model", "m",
+				"--endpoint", "completions", "--out", filepath.Join(dir, "out"), "--progress", "none")
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for e.Stats().Running == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if err := cmd.Process.Signal(tc.signal); err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(bufio.NewReader(stdout))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if status := cmd.ProcessState.ExitCode(); status != exitInterrupted {
+				t.Errorf("exit status %d, want %d", status, exitInterrupted)
+			}
+			if !strings.Contains(string(text), "1 cancelled, 1 skipped of 2") {
+				t.Errorf("the report does not account for both rows:\n%s", text)
+			}
+			records, err := os.ReadFile(filepath.Join(dir, "out", "requests.jsonl"))
+			if err != nil || strings.Count(string(records), "\n") != 2 {
+				t.Errorf("records: %v\n%s", err, records)
+			}
+		})
+	}
+}
