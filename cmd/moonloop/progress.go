@@ -18,6 +18,7 @@ import (
 )
 
 const (
+	barWidth  = 20 // columns
 	barEvery  = 250 * time.Millisecond
 	lineEvery = 10 * time.Second
 )
@@ -58,27 +59,35 @@ func (p *progressView) stop() {
 	p.gone.Wait()
 }
 
-func (p *progressView) lines(live *agent.Live) {
-	tick := time.NewTicker(lineEvery)
+// each calls show with a view of the run, again and again until stop.
+func (p *progressView) each(every time.Duration, live *agent.Live, show func(agent.View)) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-p.quit:
 			return
 		case <-tick.C:
-			v := live.Look()
-			fmt.Fprintf(p.out, "%s  %s\n", position(v), describe(v))
+			show(live.Look())
 		}
 	}
+}
+
+func (p *progressView) lines(live *agent.Live) {
+	p.each(lineEvery, live, func(v agent.View) {
+		fmt.Fprintf(p.out, "%s  %s\n", position(v), describe(v))
+	})
 }
 
 func (p *progressView) bar(live *agent.Live) {
 	w := progress.NewWriter()
 	w.SetOutputWriter(p.out)
-	w.SetTrackerLength(24)
-	w.SetMessageLength(88)
+	w.SetTrackerLength(barWidth)
+	// One line, whatever the terminal's width: a line that wraps cannot be redrawn.
+	w.SetMessageLength(max(20, p.width()-barWidth-12))
 	w.SetUpdateFrequency(barEvery)
 	w.SetStyle(progress.StyleBlocks)
+	w.Style().Options.Separator = " "
 	w.Style().Colors.Tracker = text.Colors{text.FgCyan}
 	w.Style().Options.PercentFormat = "%3.0f%%"
 	w.Style().Visibility.Value = false
@@ -93,20 +102,22 @@ func (p *progressView) bar(live *agent.Live) {
 		w.Stop()
 		rendering.Wait()
 	}()
-	tick := time.NewTicker(barEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-p.quit:
-			return
-		case <-tick.C:
-			v := live.Look()
-			tracker.UpdateMessage(position(v) + "  " + describe(v))
-			if v.End > 0 {
-				tracker.SetValue(min(999, int64(1000*v.Offset/v.End)))
-			}
+	p.each(barEvery, live, func(v agent.View) {
+		tracker.UpdateMessage(position(v) + "  " + describe(v))
+		if v.End > 0 {
+			tracker.SetValue(min(999, int64(1000*v.Offset/v.End)))
+		}
+	})
+}
+
+// width is the terminal's, in columns.
+func (p *progressView) width() int {
+	if f, ok := p.out.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return w
 		}
 	}
+	return 100
 }
 
 // position says where in the run it is, and when it will end.
