@@ -5,9 +5,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,11 +22,14 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // conclude closes the books: the pipeline is flushed, the figures are taken, the run is judged and reported. It
 // works on a cancelled ctx too, within its own time.
-func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) *report.Report {
+//
+// The error is runErr, or says why the replay was none, or which results could not be written.
+func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) (*report.Report, error) {
 	r.over = true
 	machine := r.watch.Stop()
 	end := r.clk.Now()
@@ -46,22 +51,20 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 		rep.Machine.ClockStep = &ms
 	}
 	rep.Telemetry = describeTelemetry(r.tel != nil, loss)
-	r.warnAtEnd(figures, stats, loss)
+	r.warnAtEnd(figures, stats, loss, runErr)
 	rep.Verdict = judge.Judge(r.facts(rep, machine, stats))
-	if r.recorder.file != nil {
-		if err := r.recorder.file.Close(); err != nil {
-			r.warn("%v", err)
-		}
-		if n := r.recorder.file.Disordered(); n > 0 {
+	if runErr == nil && rep.Trace.Rows == 0 && ctx.Err() == nil {
+		runErr = r.traceError(errors.New("no row is left to replay: window, limit and shard leave all of them out"))
+	}
+	if f := r.recorder.file; f != nil {
+		runErr = errors.Join(runErr, f.Close())
+		if n := f.Disordered(); n > 0 {
 			r.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
 		}
 	}
 	rep.Warnings, rep.Missed = r.warnings, r.goalsMissed(figures)
 	if r.cfg.Out != "" {
-		if err := rep.WriteFiles(r.cfg.Out); err != nil {
-			r.warn("%v", err)
-			rep.Warnings = r.warnings
-		}
+		runErr = errors.Join(runErr, rep.WriteFiles(r.cfg.Out), r.writeSidecar(rep))
 	}
 	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
 		Interrupted: ctx.Err() != nil,
@@ -69,7 +72,20 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 		GoalsMissed: len(rep.Missed) > 0,
 		Strict:      r.cfg.StrictVerdict,
 	})
-	return rep
+	return rep, runErr
+}
+
+// writeSidecar writes the sidecar of requests.jsonl, without which the same rows would be read in another way.
+func (r *run) writeSidecar(rep *report.Report) error {
+	meta := &mooncake.Meta{
+		Tool: "moonloop " + r.cfg.Tool, Rows: rep.Figures().Rows.Total, BlockSize: r.cfg.Trace.BlockSize,
+		SessionMode: r.cfg.Trace.Sessions, TimeUnit: mooncake.UnitName(r.cfg.Trace.Unit),
+		Transformations: []mooncake.Transformation{{
+			Name: "replay", Parameters: map[string]any{"trace": rep.Trace.Name, "run": r.cfg.RunID},
+			Effect: "each row has what became of it in this replay under the key result",
+		}},
+	}
+	return meta.Save(filepath.Join(r.cfg.Out, report.RequestsFile))
 }
 
 func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
@@ -88,11 +104,8 @@ func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
 func (r *run) describeTrace(stats schedule.Stats) report.Trace {
 	info, counts := r.stream.Info(), r.stream.Counts()
 	t := report.Trace{
-		Name: r.cfg.Trace.Name, Rows: stats.Fired + stats.Skipped, BlockSize: r.cfg.Trace.BlockSize,
-		SessionMode: info.Sessions.String(), Unit: "ms", Filtered: make(map[string]int64),
-	}
-	if r.cfg.Trace.Unit != 0 {
-		t.Unit = map[time.Duration]string{time.Second: "s", time.Microsecond: "us"}[r.cfg.Trace.Unit]
+		Name: PublicName(r.cfg.Trace.Name), Rows: stats.Fired + stats.Skipped, BlockSize: r.cfg.Trace.BlockSize,
+		SessionMode: info.Sessions.String(), Unit: mooncake.UnitName(r.cfg.Trace.Unit), Filtered: make(map[string]int64),
 	}
 	if info.Grid.Coarse {
 		t.Grid = info.Grid.Quantum
@@ -175,15 +188,27 @@ func (r *run) facts(rep *report.Report, m observe.Machine, stats schedule.Stats)
 }
 
 // warnAtEnd says what only the end of a run shows.
-func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry.Loss) {
+func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry.Loss, runErr error) {
 	for _, n := range r.trace.Notices() {
 		r.warn("%s", n.Text)
 	}
-	if n := r.stream.Counts().Unpredicted; n > 0 {
+	counts := r.stream.Counts()
+	if counts.GivenUp {
+		r.warn("the trace was silent when the run was stopped: rows that it may still have had are not accounted for")
+	}
+	if whole := counts.PastLimit == 0 && !counts.GivenUp && runErr == nil; whole && r.cfg.Trace.MaxRows == 0 {
+		if err := r.trace.Meta().CheckRows(counts.Read); err != nil {
+			r.warn("%v", err)
+		}
+	}
+	if f.Cache.Realisation > 1.05 {
+		r.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")
+	}
+	if n := counts.Unpredicted; n > 0 {
 		r.warn("cache hits of %d rows could not be predicted: their ids are too many and in no order", n)
 	}
 	if stats.SessionsEvicted > 0 {
-		r.warn("%d idle sessions were closed to make room; turns that came for one later began a new one", stats.SessionsEvicted)
+		r.warn("%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped", stats.SessionsEvicted)
 	}
 	if f.Tokens.TooShort > 0 {
 		r.warn("%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)", f.Tokens.TooShort)
@@ -219,8 +244,8 @@ func incomplete(loss telemetry.Loss) string {
 // goalsMissed says what the engine failed of what was asked of it.
 func (r *run) goalsMissed(f *measure.Figures) (missed []string) {
 	tried := f.Rows.Served + f.Rows.Failed
-	if limit := r.cfg.MaxErrorRate; limit > 0 && float64(f.Rows.Failed) > limit*float64(tried) {
-		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed, %g %% may", f.Rows.Failed, tried, 100*limit))
+	if limit := r.cfg.MaxErrorRate; limit != nil && float64(f.Rows.Failed) > *limit*float64(tried) {
+		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed, %g %% may", f.Rows.Failed, tried, 100**limit))
 	}
 	if goal := r.cfg.GoodputGoal; goal > 0 {
 		if good, ok := f.Stat(measure.GoodFraction); !ok || good.Avg < goal {

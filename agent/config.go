@@ -9,9 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -35,10 +38,11 @@ type Config struct {
 	// must be good for the run to pass. Zero = no goal.
 	SLO         measure.SLO
 	GoodputGoal float64
-	// MaxErrorRate is the share of requests, 0 to 1, that may fail for the run to pass; 0 = any.
+	// MaxErrorRate is the share of requests, 0 to 1, that may fail for the run to pass; nil = any.
+	MaxErrorRate *float64
 	// AbortErrorRate ends the run early when a larger share has failed after max(Concurrency, 10) requests;
-	// 0 = never.
-	MaxErrorRate, AbortErrorRate float64
+	// 0 = never. What is under way then has Schedule.Grace to end.
+	AbortErrorRate float64
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
 
@@ -52,8 +56,9 @@ type Config struct {
 
 	// Progress receives a live view once the run has started. May be nil.
 	Progress func(*Live)
-	// Warn receives each warning as it arises. May be nil: warnings are in the report all the same.
-	Warn func(string)
+	// Warn receives each warning that arises before the schedule has ended, Note what the run decided by itself. May
+	// be nil: warnings, all of them, are in the report.
+	Warn, Note func(string)
 
 	// DialContext and Waiter replace the network and the timer, for virtual time. Waiter nil = the kernel's.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -64,8 +69,9 @@ type Config struct {
 
 // Trace is what is replayed.
 type Trace struct {
-	Name      string // path, "-" for Stdin, or an http(s) URL
-	BlockSize int    // tokens per hash id; 0 = the sidecar's, else 512
+	Name      string    // path, "-" for Stdin, or an http(s) URL
+	Stdin     io.Reader // nil = the process's standard input
+	BlockSize int       // tokens per hash id; 0 = the sidecar's, else 512
 	// Unit is the length of one timestamp unit; 0 = the sidecar's, else a millisecond.
 	Unit time.Duration
 	// Sessions is what the rows of one session mean; zero = the sidecar's word, else detection.
@@ -98,7 +104,7 @@ type Prompt struct {
 	Form     prompt.Form     // zero = words for chat, token ids for completions where the profile has them
 	NoStream bool
 	Seed     uint64
-	// Overhead is the number of tokens that the server adds to each prompt; negative = calibrate.
+	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two requests.
 	Overhead int
 	TooShort prompt.TooShort
 	Extra    json.RawMessage // merged into each body
@@ -121,8 +127,8 @@ type Schedule struct {
 	// MaxDuration ends the dispatch after so much replay time; what is under way then has Grace (0 = 30 s) to
 	// end.
 	MaxDuration, Grace time.Duration
-	// Warmup is the number of requests sent before the schedule starts. They have the shapes of the trace's first
-	// rows and share no block with it, and are kept out of every figure.
+	// Warmup is the number of requests sent before the schedule starts. They have the sizes of the trace's first
+	// rows and nothing of their prompts, and are kept out of every figure.
 	Warmup int
 	// StartAt is the wall-clock instant of the schedule's zero, for shards that start together; zero = at once.
 	StartAt time.Time
@@ -138,36 +144,60 @@ func (c *Config) Validate() error {
 	switch u, err := url.Parse(c.Target.URL); {
 	case c.Target.URL == "":
 		bad("url: none given; name the engine's base URL, such as http://127.0.0.1:8000")
+	case !strings.Contains(c.Target.URL, "://"):
+		bad("url %q: begin it with http:// or https://", c.Target.URL)
 	case err != nil:
-		bad("url: %w", err)
+		bad("url: it cannot be read; want http://host:port or https://host:port") // the error would repeat its secrets
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		bad("url %q: want http://host:port or https://host:port", c.Target.URL)
+		bad("url %q: want http://host:port or https://host:port", PublicName(c.Target.URL))
 	case u.User != nil:
 		bad("url: it holds a user name; pass credentials by --api-key-env or --api-key-file")
 	}
-	if c.Trace.BlockSize < 0 {
-		bad("block size %d: want 1 or more tokens", c.Trace.BlockSize)
-	}
-	if c.Schedule.Speedup < 0 {
-		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
-	}
-	for name, v := range map[string]int64{
-		"concurrency": int64(c.Schedule.Concurrency), "warm-up requests": int64(c.Schedule.Warmup),
-		"max requests": c.Trace.MaxRows, "retries": int64(c.Target.Retries),
-		"default output length": c.Prompt.Output, "output cap": c.Prompt.OutputCap,
-		"max duration": int64(c.Schedule.MaxDuration), "start": int64(c.Trace.Start), "end": int64(c.Trace.End),
-		"connect timeout": int64(c.Target.ConnectTimeout), "first-token timeout": int64(c.Target.FirstTokenTimeout),
-		"idle timeout": int64(c.Target.IdleTimeout), "total timeout": int64(c.Target.TotalTimeout),
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"block size", int64(c.Trace.BlockSize)},
+		{"look-ahead", int64(c.Trace.Lookahead)},
+		{"start", int64(c.Trace.Start)},
+		{"end", int64(c.Trace.End)},
+		{"max requests", c.Trace.MaxRows},
+		{"concurrency", int64(c.Schedule.Concurrency)},
+		{"warm-up requests", int64(c.Schedule.Warmup)},
+		{"max duration", int64(c.Schedule.MaxDuration)},
+		{"grace", int64(c.Schedule.Grace)},
+		{"retries", int64(c.Target.Retries)},
+		{"connect timeout", int64(c.Target.ConnectTimeout)},
+		{"first-token timeout", int64(c.Target.FirstTokenTimeout)},
+		{"idle timeout", int64(c.Target.IdleTimeout)},
+		{"request timeout", int64(c.Target.TotalTimeout)},
+		{"overhead", int64(c.Prompt.Overhead)},
+		{"output length", c.Prompt.Output},
+		{"max output length", c.Prompt.OutputCap},
 	} {
-		if v < 0 {
-			bad("%s: it is below 0", name)
+		if n.value < 0 {
+			bad("%s: it is below 0", n.name)
 		}
 	}
-	for name, v := range map[string]float64{
-		"goodput goal": c.GoodputGoal, "max error rate": c.MaxErrorRate, "abort error rate": c.AbortErrorRate,
-	} {
-		if v < 0 || v > 1 {
-			bad("%s %v: want a share from 0 to 1", name, v)
+	if !(c.Schedule.Speedup >= 0) || math.IsInf(c.Schedule.Speedup, 0) { // NaN too
+		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
+	}
+	if c.Schedule.FileOrder && c.Schedule.OpenLoop {
+		bad("open loop: a closed loop (--no-fixed-schedule) has no timestamps to send by; give one of the two")
+	}
+	rates := []struct {
+		name  string
+		value float64
+	}{{"goodput goal", c.GoodputGoal}, {"abort error rate", c.AbortErrorRate}}
+	if c.MaxErrorRate != nil {
+		rates = append(rates, struct {
+			name  string
+			value float64
+		}{"max error rate", *c.MaxErrorRate})
+	}
+	for _, r := range rates {
+		if !(r.value >= 0 && r.value <= 1) {
+			bad("%s %v: want a share from 0 to 1", r.name, r.value)
 		}
 	}
 	if c.GoodputGoal > 0 && !c.SLO.Any() {
@@ -177,4 +207,17 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// PublicName returns a trace's or an engine's name without what may be secret in it: user, password and query of a URL.
+func PublicName(name string) string {
+	if !strings.Contains(name, "://") {
+		return name
+	}
+	u, err := url.Parse(name)
+	if err != nil {
+		return "(a URL that cannot be read)"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }

@@ -38,7 +38,7 @@ func TestExampleThreeRowsSharingBlocks(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEngine(t, simulator.Config{})
-			r := e.replay(t, Config{Prompt: Prompt{Endpoint: tc.endpoint, Overhead: -1}, Trace: Trace{Sessions: mooncake.SessionUnknown}}, lines...)
+			r := e.replay(t, Config{Prompt: Prompt{Endpoint: tc.endpoint}, Trace: Trace{Sessions: mooncake.SessionUnknown}}, lines...)
 			if r.err != nil || len(r.sent) != 3 {
 				t.Fatalf("error %v, %d requests", r.err, len(r.sent))
 			}
@@ -86,7 +86,7 @@ func TestExampleThreeRowsSharingNothing(t *testing.T) {
 
 func TestExampleTextInputWithConcurrencyAndWarmup(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
-	r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2, Warmup: 1}, Prompt: Prompt{Overhead: -1}},
+	r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2, Warmup: 1}, Prompt: Prompt{}},
 		`{"text_input": "What is the capital of France?", "output_length": 5}`,
 		`{"text_input": "Name two \"prime\" numbers.", "output_length": 6}`,
 		`{"text_input": "Zähle bis drei.", "output_length": 7}`)
@@ -135,7 +135,7 @@ func mostAtOnce(recs []*simulator.Record) int {
 
 func TestExampleMessagesInASession(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
-	r := e.replay(t, Config{Prompt: Prompt{Overhead: -1}},
+	r := e.replay(t, Config{Prompt: Prompt{}},
 		`{"session_id": "conv-1", "timestamp": 0, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], "output_length": 4}`,
 		`{"session_id": "conv-1", "delay": 30, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Bye"}], "output_length": 3}`)
 	if r.err != nil {
@@ -169,7 +169,7 @@ func TestExampleMessagesWithTools(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	const tools = `[{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]`
 	const messages = `[{"role": "user", "content": "Weather in Oslo?"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"}}]}, {"role": "tool", "tool_call_id": "c1", "content": "rain"}]`
-	r := e.replay(t, Config{Prompt: Prompt{Overhead: -1}},
+	r := e.replay(t, Config{Prompt: Prompt{}},
 		`{"timestamp": 0, "messages": `+messages+`, "tools": `+tools+`, "output_length": 9, "extra": {"temperature": 0.25}}`)
 	if r.err != nil {
 		t.Fatal(r.err)

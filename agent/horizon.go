@@ -28,7 +28,7 @@ func (r *run) horizon() time.Duration {
 		if row == nil || !row.Timestamp.Set {
 			return 0
 		}
-		last = row.Timestamp.V * r.unit().Seconds() * 1e3
+		last = row.Timestamp.V * millis(r.cfg.Trace.Unit)
 	}
 	end := time.Duration((last - info.First) * float64(time.Millisecond))
 	if w := r.cfg.Trace; w.End > 0 {
@@ -41,13 +41,6 @@ func (r *run) horizon() time.Duration {
 		end = min(end, limit)
 	}
 	return max(0, end)
-}
-
-func (r *run) unit() time.Duration {
-	if u := r.cfg.Trace.Unit; u != 0 {
-		return u
-	}
-	return time.Millisecond
 }
 
 // lastRow reads the last row of a plain trace file; nil for everything else.

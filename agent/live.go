@@ -60,6 +60,13 @@ func (l *Live) sent(offset time.Duration) {
 	l.view.Offset = max(l.view.Offset, offset)
 }
 
+// left says that a request is no longer under way.
+func (l *Live) left() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view.InFlight--
+}
+
 func (l *Live) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +85,6 @@ func (l *Live) ended(r *measure.Record) {
 	default:
 		l.view.Failed++
 	}
-	l.view.InFlight--
 	if r.Scheduled {
 		l.late.add(r.Lateness())
 	}

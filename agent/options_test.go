@@ -7,6 +7,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/simulator"
 )
 
@@ -239,14 +243,14 @@ func TestOptionNoStream(t *testing.T) {
 func TestOptionTooShort(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	lines := []string{`{"timestamp": 0, "input_length": 3, "output_length": 2}`, `{"timestamp": 1, "input_length": 100, "output_length": 2}`}
-	r := e.replay(t, Config{Prompt: Prompt{Overhead: -1}}, lines...)
+	r := e.replay(t, Config{Prompt: Prompt{}}, lines...)
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
 	if res := r.results[0].Result; !res.TooShort || res.Prompt != "different" || res.Usage.Prompt <= 3 {
 		t.Errorf("a row shorter than the template: %+v", res)
 	}
-	r = e.replay(t, Config{Prompt: Prompt{Overhead: -1, TooShort: prompt.Skip}}, lines...)
+	r = e.replay(t, Config{Prompt: Prompt{TooShort: prompt.Skip}}, lines...)
 	if res := r.results[0].Result; res.Outcome != "skipped" || res.Reason != measure.SkipTooShort || r.sent[0] != nil {
 		t.Errorf("skipped on request: %+v", res)
 	}
@@ -302,10 +306,10 @@ func TestOptionErrorLimits(t *testing.T) {
 		t.Errorf("last row: %+v", res)
 	}
 	lines = append(rows(3, 1), lines[0])
-	if r = e.replay(t, Config{MaxErrorRate: 0.1, Prompt: ids}, lines...); len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {
+	if r = e.replay(t, Config{MaxErrorRate: new(0.1), Prompt: ids}, lines...); len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {
 		t.Errorf("1 of 4 failed with a limit of 10 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
 	}
-	if r = e.replay(t, Config{MaxErrorRate: 0.3, Prompt: ids}, lines...); len(r.report.Missed) != 0 || r.report.ExitStatus == judge.ExitGoals {
+	if r = e.replay(t, Config{MaxErrorRate: new(0.3), Prompt: ids}, lines...); len(r.report.Missed) != 0 || r.report.ExitStatus == judge.ExitGoals {
 		t.Errorf("1 of 4 failed with a limit of 30 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
 	}
 }
@@ -344,5 +348,114 @@ func TestValidateReportsAll(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not speak of %q", err, want)
 		}
+	}
+}
+
+func TestNothingToReplayIsAnError(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	r := e.replay(t, Config{Trace: Trace{Start: time.Hour}, Prompt: ids}, rows(3, 1)...)
+	if r.err == nil || !strings.Contains(r.err.Error(), "no row is left") || r.report.ExitStatus != judge.ExitInput {
+		t.Errorf("error %v", r.err)
+	}
+}
+
+func TestRecordsKeepWhatTheirRowsMean(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "seconds.jsonl")
+	const text = `{"timestamp": 0, "input_length": 40, "output_length": 1, "hash_ids": [0, 1, 2], "session_id": "a"}
+{"timestamp": 0.01, "input_length": 60, "output_length": 1, "hash_ids": [0, 1, 3, 4], "session_id": "a"}
+`
+	if err := os.WriteFile(trace, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Trace:  Trace{Name: trace, BlockSize: 16, Unit: time.Second},
+		Target: Target{URL: e.url}, Prompt: ids, Out: filepath.Join(dir, "out"), Lead: time.Millisecond,
+	}
+	if _, err := Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	// The records alone say how they are to be read.
+	again := Config{Trace: Trace{Name: filepath.Join(cfg.Out, report.RequestsFile)}, Target: cfg.Target, Prompt: ids, Lead: cfg.Lead}
+	rep, err := Run(t.Context(), again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Trace.BlockSize != 16 || rep.Trace.Unit != "s" || rep.Trace.SessionMode != "full" {
+		t.Errorf("trace %+v, want blocks of 16, seconds, whole prompts", rep.Trace)
+	}
+	again.Trace.Unit = time.Millisecond
+	if _, err := Run(t.Context(), again); err == nil || !strings.Contains(err.Error(), "contradicts") {
+		t.Errorf("a unit that contradicts the sidecar: error %v", err)
+	}
+}
+
+func TestSidecarOfAnotherTrace(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "cut.jsonl")
+	for name, text := range map[string]string{trace: rows(1, 0)[0], filepath.Join(dir, "cut.meta.json"): `{"schema": 1, "rows": 99}`} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rep, err := Run(t.Context(), Config{Trace: Trace{Name: trace}, Target: Target{URL: e.url}, Prompt: ids, Lead: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(rep.Warnings, func(w string) bool { return strings.Contains(w, "99") }) {
+		t.Errorf("a trace that was cut replays unnoticed: %q", rep.Warnings)
+	}
+}
+
+func TestWarmCacheIsNamed(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	line := []string{
+		`{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2]}`,
+		`{"timestamp": 1, "input_length": 1024, "output_length": 1, "hash_ids": [1, 3]}`,
+	}
+	warm := func(r replayed) bool {
+		return slices.ContainsFunc(r.report.Warnings, func(w string) bool { return strings.Contains(w, "--seed") })
+	}
+	if r := e.replay(t, Config{Prompt: ids}, line...); warm(r) {
+		t.Errorf("the first run: %q", r.report.Warnings)
+	}
+	if r := e.replay(t, Config{Prompt: ids}, line...); !warm(r) {
+		t.Errorf("the second run with the same seed: %q", r.report.Warnings)
+	}
+}
+
+func TestWarmupLeavesTheCacheCold(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	line := fmt.Sprintf(`{"timestamp": 0, "text_input": %q, "output_length": 1}`, strings.Repeat("some words ", 600))
+	r := e.replay(t, Config{Schedule: Schedule{Warmup: 2}}, line)
+	if r.err != nil || len(r.warmups) != 2 || r.sent[0].CachedTokens != 0 {
+		t.Errorf("error %v, %d warm-ups, %d tokens of the first row cached", r.err, len(r.warmups), r.sent[0].CachedTokens)
+	}
+}
+
+func TestOptionLookahead(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	lines := append(rows(8, 10), `{"timestamp": 5, "input_length": 100}`)
+	if r := e.replay(t, Config{Trace: Trace{Lookahead: 4}, Prompt: ids}, lines...); r.err == nil || !strings.Contains(r.err.Error(), "--lookahead") {
+		t.Errorf("error %v", r.err)
+	}
+	if r := e.replay(t, Config{Trace: Trace{Lookahead: 9}, Prompt: ids}, lines...); r.err != nil || len(r.sentRows()) != 9 {
+		t.Errorf("error %v, rows %v", r.err, r.sentRows())
+	}
+}
+
+func TestInterruptWhileTheTraceIsSilent(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := Run(ctx, Config{Trace: Trace{Name: "-", Stdin: read}, Target: Target{URL: e.url}, Prompt: ids}); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("error %v", err)
 	}
 }

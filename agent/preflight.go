@@ -24,16 +24,17 @@ func (r *run) chooseModel(ctx context.Context) (string, error) {
 		Data []struct{ ID string }
 	}
 	err := r.client.Get(ctx, "/v1/models", &list)
-	var network *net.OpError
+	engine := PublicName(r.cfg.Target.URL)
+	_, network := errors.AsType[*net.OpError](err)
 	switch {
-	case errors.As(err, &network), ctx.Err() != nil:
-		return "", fmt.Errorf("engine %s: %w", r.cfg.Target.URL, err)
+	case network, ctx.Err() != nil:
+		return "", fmt.Errorf("engine %s: %w", engine, err)
 	case r.cfg.Target.Model != "":
 		return r.cfg.Target.Model, nil // an engine need not list its models to serve one
 	case err != nil:
-		return "", fmt.Errorf("engine %s: list models: %w; name one with --model", r.cfg.Target.URL, err)
+		return "", fmt.Errorf("engine %s: list its models: %w; is the URL an OpenAI-compatible engine's base URL? If it is, name the model with --model", engine, err)
 	case len(list.Data) == 0:
-		return "", fmt.Errorf("engine %s names no model; name one with --model", r.cfg.Target.URL)
+		return "", fmt.Errorf("engine %s names no model; name one with --model", engine)
 	}
 	return list.Data[0].ID, nil
 }

@@ -29,6 +29,9 @@ type session struct {
 // fire starts an item's request. It runs on the scheduler's goroutine.
 func (r *run) fire(ctx context.Context, it *schedule.Item) {
 	ses := r.session(it)
+	if ses.history != nil && it.Row.Kind() == mooncake.KindMessages && it.Row.MessageMode == "" {
+		it.Row.MessageMode = "delta" // the session mode says so
+	}
 	r.live.sent(it.Offset)
 	r.tel.InFlight(1)
 	// The schedule is over when the last request is; its record may still be on the way.
@@ -37,26 +40,24 @@ func (r *run) fire(ctx context.Context, it *schedule.Item) {
 
 // session returns the item's session, with its root span and history, made at its first turn.
 func (r *run) session(it *schedule.Item) *session {
-	id := it.Row.SessionID
-	if id == "" {
+	if it.Session == nil {
 		return &session{}
 	}
-	ses := r.sessions[id]
-	if ses == nil {
-		ses = &session{span: r.tel.StartSession(id, it.Intended)}
+	ses, begun := it.Session.Data.(*session)
+	if !begun {
+		ses = &session{span: r.tel.StartSession(it.Session.ID, it.Intended)}
 		if r.stream.Info().Sessions == mooncake.SessionDelta {
 			ses.history = new(prompt.History)
 		}
-		r.sessions[id] = ses
+		it.Session.Data = ses
 	}
 	return ses
 }
 
 // endSession runs on the scheduler's goroutine when no further turn will be sent.
-func (r *run) endSession(id string, at time.Duration) {
-	if ses := r.sessions[id]; ses != nil {
+func (r *run) endSession(s *schedule.Session, at time.Duration) {
+	if ses, begun := s.Data.(*session); begun {
 		ses.span.End(at)
-		delete(r.sessions, id)
 	}
 }
 
@@ -71,8 +72,11 @@ func (r *run) request(ctx context.Context, it *schedule.Item, ses *session) {
 	span := r.tel.StartRequest(ses.span, it.Row, it.Index, it.Intended)
 	end := r.exchange(ctx, rec, ses.history, span.Traceparent())
 	r.tel.InFlight(-1)
-	// The scheduler may let the session's next turn go from here on.
-	r.sched.Done(it, end, rec.Outcome == measure.Served)
+	r.live.left()
+	// The scheduler may let the session's next turn go from here on. A row that was too short to send keeps it from
+	// nothing, unless that needs its reply.
+	ok := rec.Outcome == measure.Served || rec.Outcome == measure.Skipped && ses.history == nil
+	r.sched.Done(it, end, ok)
 	r.recorder.take(rec, span)
 }
 
@@ -154,6 +158,8 @@ func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
 	switch {
 	case why == schedule.SessionFailed:
 		rec.Reason = measure.SkipSession
+	case why == schedule.SessionClosed:
+		rec.Reason = measure.SkipSessionClosed
 	case why == schedule.PastEnd:
 		rec.Reason = measure.SkipDuration
 	case aborted:
@@ -162,8 +168,10 @@ func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
 		rec.Reason = measure.SkipInterrupted
 	}
 	var span *telemetry.Session // of a session that has begun: a row that is skipped begins none
-	if ses := r.sessions[it.Row.SessionID]; ses != nil {
-		span = ses.span
+	if it.Session != nil {
+		if ses, begun := it.Session.Data.(*session); begun {
+			span = ses.span
+		}
 	}
 	r.recorder.take(rec, r.tel.StartRequest(span, it.Row, it.Index, it.Intended))
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -53,9 +54,6 @@ type run struct {
 	live     *Live
 	zero     time.Duration
 
-	// sessions is the scheduler goroutine's.
-	sessions map[string]*session
-
 	warnings []string
 	over     bool // the schedule has ended
 }
@@ -68,7 +66,10 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &run{cfg: cfg, clk: clock.New(), sessions: make(map[string]*session)}
+	r := &run{cfg: cfg, clk: clock.New()}
+	if r.cfg.Schedule.Speedup == 0 {
+		r.cfg.Schedule.Speedup = 1
+	}
 	if r.cfg.RunID == "" {
 		r.cfg.RunID = newRunID()
 	}
@@ -76,13 +77,15 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	}
 	r.warmUp(ctx)
 	if err := r.arm(); err != nil {
 		return nil, err
 	}
 	stats, err := r.replay(ctx)
-	return r.conclude(ctx, stats, err), err
+	return r.conclude(ctx, stats, err)
 }
 
 func newRunID() string {
@@ -93,9 +96,19 @@ func newRunID() string {
 
 // prepare does everything that must be done before the first request of the trace.
 func (r *run) prepare(ctx context.Context) error {
-	if err := r.openTrace(ctx); err != nil {
-		return err
+	// A trace may be a pipe that stays silent; an interrupt must not wait for it.
+	opened := make(chan opening, 1)
+	go func() { opened <- r.openTrace(ctx) }()
+	select {
+	case o := <-opened:
+		r.trace, r.stream = o.trace, o.stream
+		if o.err != nil {
+			return o.err
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("trace %s: interrupted before its first rows could be read", PublicName(r.cfg.Trace.Name))
 	}
+	r.decide()
 	if err := r.openTarget(ctx); err != nil {
 		return err
 	}
@@ -104,6 +117,7 @@ func (r *run) prepare(ctx context.Context) error {
 	tel.Model, tel.Operation = r.opt.Model, operation(r.opt.Endpoint)
 	tel.ServerAddress, tel.ServerPort = hostPort(r.cfg.Target.URL)
 	tel.Speedup, tel.BlockSize = r.cfg.Schedule.Speedup, r.cfg.Trace.BlockSize
+	tel.TimestampScale = millis(r.cfg.Trace.Unit)
 	tel.HashDomain = hashDomain(r.trace.Meta(), r.stream.Info().Fingerprint)
 	var err error
 	if r.tel, err = telemetry.Start(ctx, tel, r.clk); err != nil {
@@ -113,32 +127,53 @@ func (r *run) prepare(ctx context.Context) error {
 	return err
 }
 
-// openTrace opens the trace and decides, from its sidecar, the configuration and its first rows, how to read it.
-func (r *run) openTrace(ctx context.Context) error {
-	c := &r.cfg.Trace
-	trace, err := mooncake.Open(ctx, c.Name, mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize})
-	if err != nil {
-		return err
+// opening is what openTrace came to. Trace and stream are set as far as it came.
+type opening struct {
+	trace  *mooncake.Trace
+	stream *load.Stream
+	err    error
+}
+
+// openTrace opens the trace and reads its first rows, by its sidecar and the configuration.
+func (r *run) openTrace(ctx context.Context) (o opening) {
+	c := r.cfg.Trace
+	if o.trace, o.err = mooncake.Open(ctx, c.Name, mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, Stdin: c.Stdin}); o.err != nil {
+		return o
 	}
-	r.trace, c.BlockSize = trace, trace.BlockSize()
-	if meta := trace.Meta(); meta != nil {
-		if err := meta.CheckSessionMode(c.Sessions); err != nil {
-			return r.traceError(err)
-		}
-		if c.Sessions == mooncake.SessionUnknown {
-			c.Sessions = meta.SessionMode
-		}
-	}
-	r.stream, err = load.Open(trace.Reader, load.Options{
-		BlockSize: c.BlockSize, Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
+	opt := load.Options{
+		BlockSize: o.trace.BlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: r.cfg.Schedule.Speedup,
 		Spread: r.cfg.Schedule.Spread, Seed: r.cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
 		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict,
-	})
-	if err != nil {
-		return r.traceError(err)
 	}
+	if meta := o.trace.Meta(); meta != nil {
+		if o.err = errors.Join(meta.CheckSessionMode(c.Sessions), meta.CheckTimeUnit(c.Unit)); o.err != nil {
+			o.err = r.traceError(o.err)
+			return o
+		}
+		if opt.Sessions == mooncake.SessionUnknown {
+			opt.Sessions = meta.SessionMode
+		}
+		if opt.Unit == 0 {
+			opt.Unit = meta.Unit()
+		}
+	}
+	if o.stream, o.err = load.Open(o.trace.Reader, opt); o.err != nil {
+		o.err = r.traceError(o.err)
+	}
+	return o
+}
+
+// decide settles what the trace's first rows have shown, and says so.
+func (r *run) decide() {
+	c := &r.cfg.Trace
 	info := r.stream.Info()
+	c.BlockSize, c.Sessions, c.Unit = r.trace.BlockSize(), info.Sessions, r.stream.Unit()
+	if info.Sessions == mooncake.SessionFull || info.Sessions == mooncake.SessionDelta {
+		r.note("sessions: rows are %s; %s", map[mooncake.SessionMode]string{
+			mooncake.SessionFull: "whole prompts", mooncake.SessionDelta: "new turns",
+		}[info.Sessions], info.Evidence)
+	}
 	switch {
 	case !info.Timed && !r.cfg.Schedule.FileOrder:
 		r.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, r.cfg.Schedule.Concurrency))
@@ -147,7 +182,6 @@ func (r *run) openTrace(ctx context.Context) error {
 	case info.Timed && info.Grid.Coarse && r.cfg.Schedule.Spread == load.SpreadNone:
 		r.warn("the timestamps lie on a grid of %.0f ms with %.1f rows a step: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform lays them out", info.Grid.Quantum, info.Grid.RowsPerStamp)
 	}
-	return nil
 }
 
 // openTarget finds the engine, its model and what it adds to a prompt.
@@ -171,12 +205,12 @@ func (r *run) openTarget(ctx context.Context) error {
 	r.opt = prompt.Options{
 		Endpoint: p.Endpoint, Form: r.form(), Profile: t.Profile, Model: model, Stream: !p.NoStream,
 		Seed: prompt.Seed(p.Seed), BlockSize: r.cfg.Trace.BlockSize, TooShort: p.TooShort, ExtraInputs: p.Extra,
-		DefaultOutput: int(p.Output), OutputCap: int(p.OutputCap), Overhead: max(0, p.Overhead),
+		DefaultOutput: int(p.Output), OutputCap: int(p.OutputCap), Overhead: p.Overhead,
 	}
 	if err := r.build(); err != nil {
 		return err
 	}
-	if r.opt.Form == prompt.Tokens || p.Overhead >= 0 {
+	if r.opt.Form == prompt.Tokens || p.Overhead > 0 {
 		return nil
 	}
 	if r.opt.Overhead, r.opt.TurnOverhead, err = r.calibrate(ctx); err != nil {
@@ -232,25 +266,31 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	defer stopDispatch(nil)
 	requests, stopRequests := context.WithCancel(ctx)
 	defer stopRequests()
+	grace := s.Grace
+	if grace == 0 {
+		grace = defaultGrace
+	}
 	if s.MaxDuration > 0 {
-		grace := s.Grace
-		if grace == 0 {
-			grace = defaultGrace
-		}
 		t := time.AfterFunc(r.zero-r.clk.Now()+s.MaxDuration+grace, stopRequests)
 		defer t.Stop()
 	}
+	defer context.AfterFunc(dispatch, r.stream.Stop)()
 	r.live = &Live{clk: r.clk, zero: r.zero, view: View{End: r.horizon()}}
 	context.AfterFunc(dispatch, r.live.stop)
 	if r.cfg.Progress != nil {
 		r.cfg.Progress(r.live)
 	}
-	r.recorder.start(func() { stopDispatch(errAborted) })
+	abort := func() {
+		stopDispatch(errAborted)
+		late := time.AfterFunc(grace, stopRequests)
+		context.AfterFunc(requests, func() { late.Stop() }) // the run has ended before
+	}
+	r.recorder.start(abort)
 
 	var err error
 	r.sched, err = schedule.New(schedule.Config{
 		Zero: r.zero, Slots: slots, ClosedLoop: !info.Timed, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
-		Until: s.MaxDuration, MaxHeld: r.cfg.Trace.Lookahead,
+		Until: s.MaxDuration, Carry: info.Sessions == mooncake.SessionDelta,
 	}, r.clk, r.wait, schedule.Hooks{
 		Fire: func(it *schedule.Item) { r.fire(requests, it) },
 		Skip: func(it *schedule.Item, why schedule.Reason) {
@@ -273,7 +313,7 @@ func (r *run) traceError(err error) error {
 	if err == nil || errors.As(err, &row) {
 		return err
 	}
-	return fmt.Errorf("trace %s: %w", r.cfg.Trace.Name, err)
+	return fmt.Errorf("trace %s: %w", PublicName(r.cfg.Trace.Name), err)
 }
 
 // arm readies the timers: the schedule's, and that of the hiccup meter, which virtual time has no use for.
@@ -305,11 +345,13 @@ func (r *run) close() {
 		defer cancel()
 		_, _ = r.tel.Shutdown(ctx)
 	}
-	if r.stream != nil {
-		r.stream.Close()
+	if r.recorder != nil && r.recorder.file != nil {
+		_ = r.recorder.file.Close() // after conclude without effect
 	}
-	if r.trace != nil {
-		_ = r.trace.Close()
+	if r.stream == nil || r.stream.Close() { // a trace that is still being read is left to its reader
+		if r.trace != nil {
+			_ = r.trace.Close()
+		}
 	}
 	if r.client != nil {
 		r.client.Close()
@@ -322,6 +364,13 @@ func (r *run) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, text)
 	if r.cfg.Warn != nil && !r.over {
 		r.cfg.Warn(text)
+	}
+}
+
+// note tells what the run has decided by itself.
+func (r *run) note(format string, args ...any) {
+	if r.cfg.Note != nil {
+		r.cfg.Note(fmt.Sprintf(format, args...))
 	}
 }
 

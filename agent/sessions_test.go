@@ -56,7 +56,7 @@ func TestSessionsOpenLoop(t *testing.T) {
 
 func TestSessionsDeltaCarryTheLiveReply(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
-	r := e.replay(t, Config{Prompt: Prompt{Overhead: -1}},
+	r := e.replay(t, Config{Prompt: Prompt{}},
 		`{"session_id": "a", "timestamp": 0, "input_length": 600, "output_length": 4, "hash_ids": [0, 1]}`,
 		`{"session_id": "a", "delay": 1, "input_length": 100, "output_length": 3, "hash_ids": [2]}`,
 		`{"session_id": "a", "delay": 1, "input_length": 50, "output_length": 3, "hash_ids": [3]}`)
@@ -94,7 +94,7 @@ func TestSessionsDeltaCarryTheLiveReply(t *testing.T) {
 func TestSessionsDeltaCarryToolCalls(t *testing.T) {
 	e := newEngine(t, simulator.Config{ToolCalls: 1})
 	const tools = `"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]`
-	r := e.replay(t, Config{Prompt: Prompt{Overhead: -1}},
+	r := e.replay(t, Config{Prompt: Prompt{}},
 		`{"session_id": "a", "timestamp": 0, "message_mode": "delta", "messages": [{"role": "user", "content": "x"}], `+tools+`, "output_length": 8}`,
 		`{"session_id": "a", "delay": 0, "message_mode": "delta", "messages": [{"role": "tool", "tool_call_id": "c", "content": "y"}], "output_length": 2}`)
 	if r.err != nil {
@@ -140,7 +140,7 @@ func TestSessionsAmbiguousAreRefused(t *testing.T) {
 		t.Errorf("error %v, want one that asks for the session mode", r.err)
 	}
 	for _, mode := range []mooncake.SessionMode{mooncake.SessionFull, mooncake.SessionDelta} {
-		if r := e.replay(t, Config{Prompt: Prompt{Overhead: -1}, Trace: Trace{Sessions: mode}}, lines...); r.err != nil {
+		if r := e.replay(t, Config{Prompt: Prompt{}, Trace: Trace{Sessions: mode}}, lines...); r.err != nil {
 			t.Errorf("session mode %v: %v", mode, r.err)
 		}
 	}
@@ -165,5 +165,18 @@ func TestSessionsWithoutTimestamps(t *testing.T) {
 	}
 	if most := mostAtOnce(r.sent); most < 2 || most > 4 {
 		t.Errorf("%d requests at once, want 4 at most and more than 1", most)
+	}
+}
+
+func TestSessionModeDeltaHoldsForMessages(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	r := e.replay(t, Config{Trace: Trace{Sessions: mooncake.SessionDelta}},
+		`{"session_id": "a", "timestamp": 0, "messages": [{"role": "user", "content": "one"}], "output_length": 2}`,
+		`{"session_id": "a", "delay": 0, "messages": [{"role": "user", "content": "two"}], "output_length": 2}`)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if second := body(t, r.sent[1]); len(second.Messages) != 3 {
+		t.Errorf("second turn: %+v, want user, assistant, user", second.Messages)
 	}
 }

@@ -14,6 +14,7 @@ type Arrivals struct {
 	first, last, prev float64
 	lowest, highest   float64
 	rows, missing     int64
+	fractional        bool  // a timestamp was no whole number
 	equal             int64 // rows with the timestamp of the row before
 	backward          int64
 	run               int64 // rows with the current timestamp
@@ -30,6 +31,7 @@ func (a *Arrivals) Add(row *Row) {
 	}
 	t := row.Timestamp.V
 	a.rows++
+	a.fractional = a.fractional || t != math.Trunc(t)
 	if a.rows == 1 {
 		a.first, a.last, a.lowest, a.highest, a.run = t, t, t, t, 1
 		a.prev = t
@@ -105,7 +107,7 @@ const (
 	gridShare     = 0.95 // of the gaps
 	gridCrowd     = 1.05 // rows per timestamp
 	secondsRate   = 1000 // rows per second that make milliseconds doubtful
-	secondsRows   = 16   // fewer rows say nothing about the rate
+	secondsRows   = 16   // fewer rows say nothing about the rate, unless their timestamps have fractions
 )
 
 // Stats describes the timestamps so far.
@@ -134,7 +136,7 @@ func (a *Arrivals) Stats() ArrivalStats {
 		s.StampGap[i] = float64(v) / 1000
 	}
 	s.Grid = a.grid(runs.mean())
-	s.Seconds = a.rows >= secondsRows && s.Rate > secondsRate
+	s.Seconds = s.Rate > secondsRate && (a.rows >= secondsRows || a.fractional)
 	return s
 }
 

@@ -30,6 +30,8 @@ type Meta struct {
 	BlockSize   int         `json:"block_size,omitempty"`   // tokens per hash id
 	SessionMode SessionMode `json:"session_mode,omitempty"` // what rows of one session_id hold
 
+	// TimeUnit is the unit of timestamps: ms, s or us; empty is ms. Delays are milliseconds whatever it says.
+	TimeUnit string `json:"time_unit,omitempty"`
 	// TimeBase is the instant of timestamp 0.
 	TimeBase time.Time `json:"time_base,omitzero"`
 	// Identity counts rows by what their ids were made from: trace, engine, tokens, text, structure, lengths.
@@ -136,6 +138,8 @@ func (m *Meta) Validate() error {
 		return errors.New("sidecar has no schema version: it is not the sidecar of a trace, or damaged; remove it or write it anew")
 	case m.Schema > MetaSchema:
 		return fmt.Errorf("sidecar has schema version %d, this program knows %d: use a newer program", m.Schema, MetaSchema)
+	case m.TimeUnit != "" && units[m.TimeUnit] == 0:
+		return fmt.Errorf("sidecar: time_unit %s must be ms, s or us", word(m.TimeUnit))
 	case m.BlockSize < 0:
 		return fmt.Errorf("sidecar: block_size %d must be above 0", m.BlockSize)
 	case m.Rows < 0:
@@ -173,6 +177,59 @@ func (m *Meta) CheckSessionMode(given SessionMode) error {
 	}
 	return fmt.Errorf("session mode %s contradicts the trace's sidecar, which says %s: leave it out, or correct the sidecar",
 		given, m.SessionMode)
+}
+
+// units are the units of timestamps, by name.
+var units = map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "us": time.Microsecond}
+
+// ParseUnit reads the name of a unit of timestamps: ms, s or us.
+func ParseUnit(name string) (time.Duration, error) {
+	if u, known := units[name]; known {
+		return u, nil
+	}
+	return 0, fmt.Errorf("time unit %s: want ms, s or us", word(name))
+}
+
+// UnitName returns the name that [ParseUnit] reads, or the empty string.
+func UnitName(unit time.Duration) string {
+	for name, u := range units {
+		if u == unit {
+			return name
+		}
+	}
+	return ""
+}
+
+// Unit returns the length of one timestamp unit; 0 when the sidecar does not say, or there is none (nil).
+func (m *Meta) Unit() time.Duration {
+	if m == nil {
+		return 0
+	}
+	return units[m.TimeUnit]
+}
+
+// CheckTimeUnit reports a unit of timestamps that contradicts the sidecar, like CheckBlockSize.
+func (m *Meta) CheckTimeUnit(given time.Duration) error {
+	if u := m.Unit(); u == 0 || given == 0 || given == u {
+		return nil
+	}
+	return fmt.Errorf("time unit %s contradicts the trace's sidecar, which says %s: leave it out, or correct the sidecar",
+		UnitName(given), m.TimeUnit)
+}
+
+// Save writes the sidecar of a trace, whole or not at all, readable by its owner alone.
+func (m *Meta) Save(trace string) error {
+	f, err := newAtomicFile(MetaName(trace))
+	if err != nil {
+		return fmt.Errorf("sidecar cannot be written: %w", err)
+	}
+	if err := m.Write(f); err != nil {
+		return errors.Join(err, f.discard())
+	}
+	if err := f.commit(); err != nil {
+		return errors.Join(fmt.Errorf("sidecar was not written: %w", err), f.discard())
+	}
+	return nil
 }
 
 // CheckRows reports that the trace does not have the number of rows that its sidecar gives.

@@ -49,9 +49,9 @@
 //	mooncake.schedule.cap_wait          double    s; wait for the concurrency cap
 //	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have served
 //	mooncake.outcome, .outcome.reason   string    served, failed, cancelled or skipped, and why not served
+//	mooncake.request.resend_count       int       whole requests sent again because a kept connection died
 //	mooncake.chunks.coalesced           int       output chunks whose own arrival is unknown
 //	mooncake.prompt.too_short, .tail_cut  bool    the prompt is not exactly what the row asks for
-//	mooncake.warmup                     bool      sent before the schedule, and in no figure
 //
 // Durations named gen_ai.* count from the wire: the instant at which the last byte of the request had been handed to
 // the kernel. Durations named mooncake.latency.* count from the intended instant, so that a late client cannot make an

@@ -5,12 +5,12 @@ package semconv
 
 // Metrics of a replay. Attributes, where nothing else is said: those of the GenAI metrics.
 var (
-	// LatencyTTFT is a histogram: one value per streamed request that was served without a retry.
+	// LatencyTTFT is a histogram: one value per streamed request that was served and sent once.
 	LatencyTTFT = Metric{
 		Name: "mooncake.latency.ttft", Unit: "s",
 		Description: "Time from the intended instant to the first token", Boundaries: latencyBuckets,
 	}
-	// LatencyRequest is a histogram: one value per request that was served without a retry.
+	// LatencyRequest is a histogram: one value per request that was served and sent once.
 	LatencyRequest = Metric{
 		Name: "mooncake.latency.request", Unit: "s",
 		Description: "Time from the intended instant to the last token", Boundaries: latencyBuckets,
@@ -35,18 +35,19 @@ var (
 		Name: "mooncake.requests.in_flight", Unit: "{request}",
 		Description: "Requests under way, those that wait for the concurrency cap included",
 	}
-	// CachePredicted is a counter over the served requests for which a prediction could be made.
+	// CachePredicted is a counter over the served requests that [CacheReported] counts too, so that the ratio of the two
+	// is the share of the ideal that the server's cache realised.
 	CachePredicted = Metric{
 		Name: "mooncake.cache.predicted_tokens", Unit: "{token}",
 		Description: "Prompt tokens that an infinite block cache would have served",
 	}
-	// CacheReported is a counter over the served requests for which the server reported it.
+	// CacheReported is a counter over the served requests for which the server reported it and a prediction was made.
 	CacheReported = Metric{
 		Name: "mooncake.cache.reported_tokens", Unit: "{token}",
 		Description: "Prompt tokens that the server reports to have served from its cache",
 	}
-	// PromptTokenError is a histogram: one value per served request whose row has a length and whose prompt tokens the
-	// server counted. Values are absolute, since a histogram's values must not be negative. Attributes also:
+	// PromptTokenError is a histogram: one value per served request whose whole prompt was made from the length of its row
+	// (a row that is a session's new turn has none for the rest) and whose prompt tokens the server counted. Values are absolute, since a histogram's values must not be negative. Attributes also:
 	// [PromptErrorSign].
 	PromptTokenError = Metric{
 		Name: "mooncake.prompt.token_error", Unit: "{token}",

@@ -49,7 +49,6 @@ const (
 	// rows before. Absent when unknown.
 	CachePredictedTokens = "mooncake.cache.predicted_tokens"
 
-	Warmup         = "mooncake.warmup"           // bool; absent = false
 	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false
 	PromptTailCut  = "mooncake.prompt.tail_cut"  // bool: the template ate into the last full block; absent = false
 )
@@ -58,6 +57,9 @@ const (
 const (
 	Outcome       = "mooncake.outcome"        // string: [OutcomeServed], ...
 	OutcomeReason = "mooncake.outcome.reason" // string: why the row was skipped; failures have [ErrorType]
+	// RequestResendCount is an int: how often the whole request was sent again because its kept connection died before a
+	// byte of the reply, so that the engine may have had it twice. A part of [HTTPRequestResendCount]; absent when 0.
+	RequestResendCount = "mooncake.request.resend_count"
 	// ChunksCoalesced is an int: chunks that came with their predecessor in one read although they had been sent
 	// apart. Absent when 0.
 	ChunksCoalesced = "mooncake.chunks.coalesced"

@@ -44,11 +44,13 @@ type Facts struct {
 	LatenessP50, LatenessP99, LatenessMax Fact
 	// LatenessExplained is what the hiccups explain of the 99th percentile: the whole lateness's less LatenessP99.
 	LatenessExplained Fact
-	Drift             Fact // growth of lateness in µs per second of run, beyond doubt (measure.Drift.Sure)
-	HiccupShare       Fact // time in hiccups ÷ time of the run
-	WireLagP99        Fact
-	CapWaitShare      Fact // requests that waited for the concurrency cap for more than 1 ms ÷ requests
-	LookAheadStalls   Fact // number of times at which the schedule had to wait for the trace to be read
+	// Drift is the growth of lateness in µs per second of run, beyond doubt (measure.Drift.Sure); 0 where that adds up
+	// to no more than 1 ms between the first and the last row, because a slope over an instant says nothing.
+	Drift           Fact
+	HiccupShare     Fact // time in hiccups ÷ time of the run
+	WireLagP99      Fact
+	CapWaitShare    Fact // requests that waited for the concurrency cap for more than 1 ms ÷ requests
+	LookAheadStalls Fact // number of times at which too many rows were held back at once for the trace to be read on
 
 	CoalescedShare Fact // gaps between chunks that came in one read although sent apart ÷ gaps
 	UnstampedShare Fact // streams whose chunks the kernel did not stamp ÷ streams
@@ -63,7 +65,8 @@ type Facts struct {
 	PromptUnknown   Fact // served rows where it did not say ÷ served rows
 	OutputShort     Fact // served rows with fewer output tokens than asked ÷ served rows
 	EstimatedTokens Fact // served rows whose output tokens are counted in chunks ÷ served rows
-	RetriedShare    Fact // rows that took more than one attempt ÷ rows sent
+	RetriedShare    Fact // rows that the engine may have had more than once (measure.Record.Resent) ÷ rows sent
+	FailedShare     Fact // rows that failed ÷ rows served or failed
 
 	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
 	MetricExportsFailed Fact // number of metric exports that failed

@@ -4,8 +4,6 @@
 package judge
 
 import (
-	"time"
-
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
@@ -24,7 +22,7 @@ func FromFigures(f *measure.Figures) Facts {
 		LatenessP99:       KnowIf(own.P99, scheduled),
 		LatenessMax:       KnowIf(own.Max, scheduled),
 		LatenessExplained: KnowIf(late.P99-own.P99, scheduled),
-		Drift:             KnowIf(f.Schedule.Drift.Sure(), scheduled),
+		Drift:             KnowIf(drift(f.Schedule.Drift), scheduled),
 		WireLagP99:        KnowIf(wire.P99, sent),
 		CapWaitShare:      KnowIf(f.Schedule.CapWaitShare()),
 
@@ -36,10 +34,16 @@ func FromFigures(f *measure.Figures) Facts {
 		OutputShort:     share(f.Tokens.OutputShort, f.Rows.Served),
 		EstimatedTokens: share(f.Tokens.Estimated, f.Rows.Served),
 		RetriedShare:    share(f.Rows.Retried, f.Schedule.Dispatched),
+		FailedShare:     share(f.Rows.Failed, f.Rows.Served+f.Rows.Failed),
 	}
 }
 
-// Share is part ÷ whole of two durations, unknown where the whole is 0.
-func Share(part, whole time.Duration) Fact {
-	return KnowIf(float64(part)/float64(whole), whole > 0)
+// driftFloor is the growth over a whole run, in ms, up to which its slope is not judged: that of one late start.
+const driftFloor = 1
+
+func drift(d measure.Drift) float64 {
+	if d.Growth() <= driftFloor {
+		return 0
+	}
+	return d.Sure()
 }

@@ -21,7 +21,7 @@
 //	lateness_p99             10 ms       250 ms      10 ms is a scheduling quantum of a busy machine; 250 ms is as long as a good time to first token
 //	lateness_max             100 ms      2000 ms     one straggler does not spoil a run; 2 s means that the client stood still
 //	lateness_explained       always      never       a note: the machine was held up, not the tool
-//	lateness_drift           100 µs/s    1000 µs/s   100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s
+//	lateness_drift           100 µs/s    1000 µs/s   100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s; 0 where it adds up to at most 1 ms over the run
 //	hiccup_share             10 %        50 %        below 10 % nine requests in ten meet none; above 50 % the client's instants are chance
 //	wire_lag_p99             20 ms       2000 ms     20 ms is a handshake or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
 //	cap_wait_share           1 %         never       a cap is asked for, so it never makes a run invalid, but the arrivals are no longer the trace's
@@ -37,7 +37,8 @@
 //	prompt_tokens_unknown    100 %       never       a note: unknown is not wrong
 //	output_tokens_short      1 %         never       an engine without ignore_eos cannot do better, so the run is labelled and not refused
 //	output_tokens_estimated  1 %         never       a chunk may hold several tokens, so throughputs and per-token latencies are estimates
-//	retried_share            0.1 %       5 %         retries are off by default and out of the latencies
+//	retried_share            0.1 %       5 %         retries are off by default; what was sent twice is out of the latencies
+//	failed_share             100 %       never       a note: failures are the engine's, and the limit on them is a goal
 //	spans_lost               0 %         never       a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
 //	metric_exports_failed    0           never       cumulative metrics catch up with the next export; the report does not depend on them
 package judge

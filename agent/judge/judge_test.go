@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -149,6 +150,8 @@ func TestJudge(t *testing.T) {
 		{"hiccups are named before they matter", func(f *Facts) { f.HiccupShare = Know(0.02) }, Valid, []string{"hiccup_share: valid"}},
 		{"one prompt of 12,031", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
 		{"not a number is unknown", func(f *Facts) { f.CPUShare = Know(math.NaN()) }, Valid, nil},
+		{"nearly all failed: that is the engine's", func(f *Facts) { f.FailedShare = Know(0.99) }, Valid, []string{"failed_share: valid"}},
+		{"one in a hundred failed", func(f *Facts) { f.FailedShare = Know(0.01) }, Valid, nil},
 		{"early is not late", func(f *Facts) { f.LatenessP50 = Know(-3) }, Valid, nil},
 	} {
 		f := good()
@@ -235,8 +238,35 @@ func TestFromFigures(t *testing.T) {
 			t.Errorf("%s: known as %v", name, fact.V)
 		}
 	}
-	if Share(1, 0).Known || Share(1, 4) != Know(0.25) {
-		t.Error("share")
+	if f.FailedShare != Know(1) {
+		t.Errorf("failed share %v, want 1", f.FailedShare)
+	}
+}
+
+// Twenty rows, each 100 µs later than the one before. What their slope means depends on how long that takes.
+func TestDriftNeedsSize(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		every time.Duration
+		step  time.Duration // of lateness
+		want  Class
+	}{
+		// 20 µs per 0.6 ms is 33,000 µs/s, and 0.38 ms in all.
+		{"a run of 12 ms", 600 * time.Microsecond, 20 * time.Microsecond, Valid},
+		{"0.95 ms over 19 s", time.Second, 50 * time.Microsecond, Valid},
+		{"6 ms over 19 s: 316 µs/s", time.Second, 316 * time.Microsecond, Degraded},
+		{"38 ms over 19 s: 2000 µs/s", time.Second, 2 * time.Millisecond, Invalid},
+	} {
+		a := measure.NewAggregate(measure.Options{})
+		for i := range time.Duration(20) {
+			at := time.Second + i*test.every
+			a.Add(&measure.Record{Outcome: measure.Cancelled, Scheduled: true, Intended: at, Dispatched: at + i*test.step, Admitted: at + i*test.step})
+		}
+		f := good()
+		f.Drift = FromFigures(a.Figures()).Drift
+		if v := Judge(f); v.Class != test.want {
+			t.Errorf("%s: %v, want %v", test.name, v, test.want)
+		}
 	}
 }
 

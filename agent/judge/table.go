@@ -66,7 +66,7 @@ var rules = []rule{
 		"lateness_drift", "µs/s", 100, 1000, 100,
 		func(f *Facts) Fact { return f.Drift },
 		"lateness grows over the run: the client cannot keep up",
-		"100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s",
+		"100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s; 0 where it adds up to at most 1 ms over the run",
 	},
 	{
 		"hiccup_share", "%", 10, 50, 1,
@@ -89,7 +89,7 @@ var rules = []rule{
 	{
 		"lookahead_stalls", "", 0, never, 0,
 		func(f *Facts) Fact { return f.LookAheadStalls },
-		"the schedule had to wait for the trace to be read",
+		"more rows than allowed were held back at once, for their session or a slot: the trace was not read on, and rows after them were late",
 		"what it did to the instants is in the lateness",
 	},
 	{
@@ -161,8 +161,14 @@ var rules = []rule{
 	{
 		"retried_share", "%", 0.1, 5, 0,
 		func(f *Facts) Fact { return percent(f.RetriedShare) },
-		"so many requests were sent more than once: load that the trace does not have",
-		"retries are off by default and out of the latencies",
+		"so many requests were sent more than once (retries, or connections that died): load that the trace does not have",
+		"retries are off by default; what was sent twice is out of the latencies",
+	},
+	{
+		"failed_share", "%", 100, never, 1,
+		func(f *Facts) Fact { return percent(f.FailedShare) },
+		"so many of the requests failed: the figures describe the rest",
+		"a note: failures are the engine's, and the limit on them is a goal",
 	},
 	{
 		"spans_lost", "%", 0, never, 0,

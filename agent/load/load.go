@@ -18,6 +18,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
+// horizon is the longest replay time that a schedule can hold: 100 years.
+const horizon = 100 * 365 * 24 * time.Hour
+
+// patience is how long a stopped replay waits for a trace that is silent.
+const patience = 100 * time.Millisecond
+
 // DefaultLookahead is the number of rows that are read before the first is sent.
 const DefaultLookahead = 4096
 
@@ -74,6 +80,7 @@ type Counts struct {
 	OutsideWindow int64
 	PastLimit     int64 // behind MaxRows; reading stops there, so this counts those in the look-ahead only
 	OtherShards   int64
+	GivenUp       bool  // the replay was stopped while the trace was silent: rows may be unread
 	Unpredicted   int64 // rows whose cache hits could not be predicted within the bound
 }
 
@@ -109,9 +116,10 @@ type Stream struct {
 	predictor *mooncake.Predictor
 	perMilli  float64 // trace units → ms
 
-	out  chan result
-	quit chan struct{}
-	gone sync.WaitGroup
+	out      chan result // closed by run
+	quit     chan struct{}
+	stopped  chan struct{}
+	stopOnce sync.Once
 
 	mu     sync.Mutex
 	counts Counts
@@ -152,13 +160,17 @@ func Open(in Rows, opt Options) (*Stream, error) {
 		perMilli:  float64(opt.Unit) / float64(time.Millisecond),
 		out:       make(chan result, 256),
 		quit:      make(chan struct{}),
+		stopped:   make(chan struct{}),
 	}
 	if err := s.probe(); err != nil {
 		return nil, err
 	}
-	s.gone.Go(s.run)
+	go s.run()
 	return s, nil
 }
+
+// Unit returns the length of one timestamp unit.
+func (s *Stream) Unit() time.Duration { return s.opt.Unit }
 
 // Info returns what the look-ahead decided.
 func (s *Stream) Info() Info { return s.info }
@@ -176,17 +188,50 @@ func (s *Stream) Counts() Counts {
 
 // Next returns the next item by offset, or io.EOF.
 func (s *Stream) Next() (*schedule.Item, error) {
-	r, open := <-s.out
+	select {
+	case r, open := <-s.out:
+		return r.take(open)
+	case <-s.stopped:
+	}
+	// The replay is over: rows that are there still count, a trace that has fallen silent is given up.
+	silence := time.NewTimer(patience)
+	defer silence.Stop()
+	select {
+	case r, open := <-s.out:
+		return r.take(open)
+	case <-silence.C:
+		s.count(func(c *Counts) { c.GivenUp = true })
+		return nil, io.EOF
+	}
+}
+
+func (r result) take(open bool) (*schedule.Item, error) {
 	if !open {
 		return nil, io.EOF
 	}
 	return r.item, r.err
 }
 
-// Close stops the reading. Next must not be under way.
-func (s *Stream) Close() {
+// Stop says that no more rows are wanted than are there: from then on Next ends when the trace is silent for a moment,
+// as an open pipe may be.
+func (s *Stream) Stop() { s.stopOnce.Do(func() { close(s.stopped) }) }
+
+// Close stops the reading and reports whether it has ended. It has not when the trace is a pipe that is silent and
+// open: then the goroutine that reads from it ends with the pipe, which must not be closed before.
+func (s *Stream) Close() (ended bool) {
 	close(s.quit)
-	s.gone.Wait()
+	late := time.NewTimer(time.Second)
+	defer late.Stop()
+	for {
+		select {
+		case _, open := <-s.out:
+			if !open {
+				return true
+			}
+		case <-late.C:
+			return false
+		}
+	}
 }
 
 // run feeds out until the trace ends, fails, or the stream is closed.
@@ -223,7 +268,11 @@ func (s *Stream) advance() (*schedule.Item, error) {
 		if s.info.Timed {
 			scale := float64(time.Millisecond) / s.opt.Speedup
 			it.Timed = e.row.Timestamp.Set
-			it.Offset = time.Duration(math.Round((e.key - s.info.First) * scale))
+			offset := (e.key - s.info.First) * scale
+			if offset > float64(horizon) {
+				return nil, fmt.Errorf("row %d: its timestamp lies more than 100 years of replay time after the first row's; the unit may be wrong (--time-unit)", e.index)
+			}
+			it.Offset = time.Duration(math.Round(offset))
 			it.Spread = time.Duration(math.Round(e.row.spread * scale))
 		}
 		return it, nil
@@ -270,7 +319,12 @@ func (s *Stream) place() (entry, error) {
 func (s *Stream) spread(e entry) {
 	if s.opt.Spread == SpreadUniform {
 		s.bound = e.key
-		s.put(e, s.info.Grid.Quantum*fraction(s.opt.Seed, e.index))
+		place := uint64(e.index) //nolint:gosec // an index is never negative
+		if id := e.row.SessionID; id != "" {
+			// The turns of a session move together, or a later one would overtake.
+			place = xxhash.Sum64String(id)
+		}
+		s.put(e, s.info.Grid.Quantum*fraction(s.opt.Seed, place))
 		return
 	}
 	if len(s.step) > 0 && s.step[0].key != e.key {
@@ -318,9 +372,10 @@ func (s *Stream) timely() (entry, error) {
 			break
 		}
 		if s.anyOut && e.key < s.lastOut {
-			return entry{}, fmt.Errorf(
+			s.over = fmt.Errorf(
 				"line %d: timestamp %s ms comes more than %d rows after %s ms: the trace is not in time order; sort it by timestamp, or raise --lookahead",
 				s.in.Line(), number(e.key), s.opt.Lookahead, number(s.lastOut))
+			break
 		}
 		s.order.push(e)
 	}
@@ -372,6 +427,9 @@ func (s *Stream) readFile() (entry, error) {
 	r, err := s.in.Read()
 	if err != nil {
 		return entry{}, err
+	}
+	if r.Delay.V/s.opt.Speedup > millis(horizon) {
+		return entry{}, fmt.Errorf("line %d: delay %s ms is more than 100 years", s.in.Line(), number(r.Delay.V))
 	}
 	e := entry{row: row{Row: r}, index: s.index}
 	s.index++

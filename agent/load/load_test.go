@@ -30,7 +30,7 @@ func stream(t *testing.T, opt Options, lines ...string) (*Stream, error) {
 	r := mooncake.NewReader(strings.NewReader(strings.Join(lines, "\n")), mooncake.ReaderOptions{Name: "test"})
 	s, err := Open(r, opt)
 	if err == nil {
-		t.Cleanup(s.Close)
+		t.Cleanup(func() { s.Close() })
 	}
 	return s, err
 }
@@ -185,6 +185,10 @@ func TestErrors(t *testing.T) {
 		{"spread without timestamps", Options{Spread: SpreadEven}, []string{`{"input_length": 5}`}, "no timestamps"},
 		{"spread in a closed loop", Options{Spread: SpreadEven, FileOrder: true}, []string{at(0)}, "closed loop"},
 		{"window without timestamps", Options{Start: ms}, []string{`{"input_length": 5}`}, "no timestamps"},
+		{"window that cuts delta sessions", Options{Sessions: mooncake.SessionDelta, Start: ms}, []string{turn(0, "a"), turn(1, "a")}, "later turns as first ones"},
+		{"a timestamp no clock reaches", Options{}, []string{at(0), at(1e16)}, "row 1: its timestamp lies more than 100 years"},
+		{"a speed-up that stretches it there", Options{Speedup: 1e-300}, []string{at(0), at(1)}, "more than 100 years"},
+		{"a delay that never ends", Options{Sessions: mooncake.SessionFull}, []string{turn(0, "a"), delayed(1e14, "a")}, "line 2: delay 100000000000000 ms"},
 		{"window reversed", Options{Start: 2 * ms, End: ms}, []string{at(0)}, "before its start"},
 		{"speed-up below 0", Options{Speedup: -1}, []string{at(0)}, "speed-up"},
 		{"speed-up not a number", Options{Speedup: math.NaN()}, []string{at(0)}, "speed-up"},
@@ -203,13 +207,71 @@ func TestErrors(t *testing.T) {
 }
 
 func TestRowsBeforeABadOneGoOut(t *testing.T) {
-	s, err := stream(t, Options{Lookahead: 2}, at(0), at(1), at(2), "not JSON")
+	for name, bad := range map[string]string{"broken": "not JSON", "out of order": at(0)} {
+		s, err := stream(t, Options{Lookahead: 2}, at(10), at(11), at(12), at(13), at(14), bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := items(t, s)
+		if err == nil || len(all) != 5 {
+			t.Errorf("%s: %d items and error %v, want all 5 good rows and then the error", name, len(all), err)
+		}
+	}
+}
+
+// silent is a pipe that nobody writes to any more and nobody closes.
+type silent struct {
+	rows *mooncake.Reader
+	quit chan struct{}
+}
+
+func (s *silent) Line() int64 { return s.rows.Line() }
+func (s *silent) Read() (*mooncake.Row, error) {
+	r, err := s.rows.Read()
+	if errors.Is(err, io.EOF) {
+		<-s.quit
+	}
+	return r, err
+}
+
+func TestStopGivesUpASilentTrace(t *testing.T) {
+	pipe := &silent{mooncake.NewReader(strings.NewReader(strings.Join(grid(20, 3), "\n")), mooncake.ReaderOptions{}), make(chan struct{})}
+	s, err := Open(pipe, Options{Lookahead: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	all, err := items(t, s)
+	if err != nil || len(all) == 0 || !s.Counts().GivenUp {
+		t.Errorf("%d items, error %v, counts %+v; want the rows that are there and then the end", len(all), err, s.Counts())
+	}
+	if s.Close() {
+		t.Error("Close claims that a blocked reader has ended")
+	}
+	close(pipe.quit)
+}
+
+func TestSpreadUniformKeepsTurnsInOrder(t *testing.T) {
+	var lines []string
+	for i := range 400 {
+		for range 2 {
+			lines = append(lines, turn(float64(3000*(i/10)), fmt.Sprint("s", i)))
+		}
+	}
+	s, err := stream(t, Options{Spread: SpreadUniform, Sessions: mooncake.SessionFull}, lines...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all, err := items(t, s)
-	if err == nil || len(all) != 3 {
-		t.Errorf("%d items and error %v, want all 3 good rows and then the error", len(all), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := make(map[string]int64)
+	for _, it := range all {
+		if before, seen := last[it.Row.SessionID]; seen && it.Index < before {
+			t.Fatalf("row %d of session %s comes after row %d", it.Index, it.Row.SessionID, before)
+		}
+		last[it.Row.SessionID] = it.Index
 	}
 }
 
@@ -369,6 +431,12 @@ func TestShapesShareNothing(t *testing.T) {
 	}
 	if all, _ := items(t, s); all[0].Row.HashIDs == nil {
 		t.Error("the row itself lost its ids")
+	}
+	if s, err = stream(t, Options{}, `{"text_input": "`+strings.Repeat("secret ", 100)+`"}`); err != nil {
+		t.Fatal(err)
+	}
+	if shape := s.Shapes(1)[0]; shape.Kind() != mooncake.KindLength || shape.InputLength.V != 175 {
+		t.Errorf("a text's shape = %+v", shape)
 	}
 }
 

@@ -41,9 +41,7 @@ func (s *Stream) probe() error {
 		_, _ = fingerprint.Write(text) // never fails
 		detector.Add(e.row.Row)
 		if len(s.shapes) < maxShapes {
-			shape := *e.row.Row
-			shape.HashIDs, shape.SessionID, shape.OTel = nil, "", mooncake.SpanRef{}
-			s.shapes = append(s.shapes, &shape)
+			s.shapes = append(s.shapes, shapeOf(e.row.Row))
 		}
 		s.head = append(s.head, e)
 	}
@@ -77,6 +75,17 @@ func (s *Stream) probe() error {
 	return s.decideSessions(detector)
 }
 
+// shapeOf returns a row of about the same size that has nothing of the row's prompt.
+func shapeOf(r *mooncake.Row) *mooncake.Row {
+	shape := &mooncake.Row{InputLength: r.InputLength, OutputLength: r.OutputLength, Model: r.Model}
+	if !shape.InputLength.Set {
+		const bytesPerToken = 4 // near enough for a warm-up
+		size := len(r.TextInput.V) + len(r.Messages) + len(r.Tools) + len(r.Payload)
+		shape.InputLength = mooncake.Some(max(16, int64(size/bytesPerToken)))
+	}
+	return shape
+}
+
 // decideSessions settles what the rows of one session mean.
 func (s *Stream) decideSessions(d *mooncake.SessionDetector) error {
 	found, evidence := d.Mode()
@@ -86,6 +95,9 @@ func (s *Stream) decideSessions(d *mooncake.SessionDetector) error {
 		s.info.Sessions = given
 	case found == mooncake.SessionUnknown:
 		return fmt.Errorf("sessions: %s; say which with --session-mode=full (each row is the whole prompt) or --session-mode=delta (each row is a new turn)", evidence)
+	}
+	if s.info.Sessions == mooncake.SessionDelta && s.opt.Start > 0 {
+		return errors.New("window: a start would cut into sessions whose rows are new turns, and send later turns as first ones")
 	}
 	if s.info.Sessions == mooncake.SessionDelta && s.opt.OpenSessions {
 		return errors.New("sessions: rows that are new turns need the reply to the turn before and cannot be replayed open loop")

@@ -33,10 +33,10 @@ func ParseSpread(name string) (Spread, error) {
 	return 0, fmt.Errorf("spread %q: want none, uniform or even", name)
 }
 
-// fraction places row index within a step, from 0 to below 1: a pure function of seed and index, so that every
-// shard and every run agrees.
-func fraction(seed uint64, index int64) float64 {
-	x := seed ^ uint64(index)*0x9e3779b97f4a7c15 //nolint:gosec // an index is never negative; only its bits count
+// fraction places a row within a step, from 0 to below 1: a pure function of the seed and of what the row is, so that
+// every shard and every run agrees.
+func fraction(seed, row uint64) float64 {
+	x := seed ^ row*0x9e3779b97f4a7c15
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
 	x ^= x >> 27

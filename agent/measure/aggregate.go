@@ -67,13 +67,6 @@ func (a *Aggregate) Add(r *Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rows.Total++
-	if r.Warmup {
-		a.rows.Warmup++
-		if r.Outcome != Served {
-			a.rows.WarmupFailed++
-		}
-		return
-	}
 	switch r.Outcome {
 	case Served:
 		a.rows.Served++
@@ -138,9 +131,13 @@ func (a *Aggregate) addDispatch(r *Record) {
 // addSent takes what is true of every row that was tried, served or not.
 func (a *Aggregate) addSent(r *Record) {
 	x := &r.Exchange
-	if r.retried() {
+	if r.Resent() {
 		a.rows.Retried++
 	}
+	if x.Resent > 0 {
+		a.rows.Resent++
+	}
+	a.connections.Replays += int64(x.Replays)
 	if _, ok := between(x.Start, x.End); ok {
 		a.underWay.interval(x.Start, x.End)
 	}
@@ -155,7 +152,7 @@ func (a *Aggregate) addSent(r *Record) {
 // addTokens takes the counts of a served row.
 func (a *Aggregate) addTokens(r *Record) {
 	x := &r.Exchange
-	if r.retried() {
+	if r.Resent() {
 		a.rows.RetriedServed++
 	}
 	isl, _ := r.InputTokens()
@@ -190,10 +187,10 @@ func (a *Aggregate) addTokens(r *Record) {
 	if r.Predicted > send.Unknown {
 		a.cachePredicted++
 		a.hist[PredictedTokens].record(float64(r.Predicted))
-		if x.Usage.Cached > send.Unknown {
-			a.cached += x.Usage.Cached
-			a.predicted += r.Predicted
-		}
+	}
+	if predicted, cached, ok := r.CachePair(); ok {
+		a.predicted += predicted
+		a.cached += cached
 	}
 	if a.firstStart <= clock.Never || x.Start < a.firstStart {
 		a.firstStart = x.Start
@@ -221,7 +218,7 @@ func (a *Aggregate) addRate(x *send.Exchange) {
 
 // addServed takes the latencies of a served row that was sent once.
 func (a *Aggregate) addServed(r *Record) {
-	if r.retried() {
+	if r.Resent() {
 		return
 	}
 	x := &r.Exchange

@@ -81,17 +81,20 @@ func TestWhoCountsWhere(t *testing.T) {
 	}
 	a := NewAggregate(Options{})
 	add(a, func(*Record) {})
-	add(a, func(r *Record) { r.Warmup = true; r.Exchange.End = 9000 * ms })
-	add(a, func(r *Record) { r.Warmup, r.Outcome = true, Failed })
 	add(a, func(r *Record) { r.Outcome, r.Reason, r.Message = Failed, "429", "slow down" })
 	add(a, func(r *Record) { r.Outcome, r.Reason, r.Message = Failed, "429", "slower" })
 	add(a, func(r *Record) { r.Outcome, r.Reason, r.Exchange.Attempts = Failed, "connect", 3 })
 	add(a, func(r *Record) { r.Outcome, r.Reason = Skipped, SkipSession })
 	add(a, func(r *Record) { r.Outcome = Cancelled })
 	add(a, func(r *Record) { r.Exchange.Attempts = 2; r.Exchange.Start = 500 * ms })
+	add(a, func(r *Record) { r.Exchange.Replays, r.Exchange.Resent = 2, 1 })
+	add(a, func(r *Record) { r.Exchange.Replays = 1 }) // the engine never had all of the first
 
 	f := a.Figures()
-	want := Rows{Total: 9, Warmup: 2, WarmupFailed: 1, Served: 2, Failed: 3, Cancelled: 1, Skipped: 1, Retried: 2, RetriedServed: 1}
+	want := Rows{Total: 9, Served: 4, Failed: 3, Cancelled: 1, Skipped: 1, Retried: 3, RetriedServed: 2, Resent: 1}
+	if f.Connections.Replays != 3 {
+		t.Errorf("%d replays, want 3", f.Connections.Replays)
+	}
 	if d := cmp.Diff(want, f.Rows); d != "" {
 		t.Error(d)
 	}
@@ -101,22 +104,22 @@ func TestWhoCountsWhere(t *testing.T) {
 	if d := cmp.Diff([]Reason{{SkipSession, 1, ""}}, f.Skips); d != "" {
 		t.Error(d)
 	}
-	if n := stat(t, f, TTFT).Count; n != 1 {
-		t.Errorf("%d latencies, want the one that was served at once", n)
+	if n := stat(t, f, TTFT).Count; n != 2 {
+		t.Errorf("%d latencies, want the two that the engine had once", n)
 	}
-	if n := stat(t, f, OutputLength).Count; n != 2 {
-		t.Errorf("%d output lengths, want the retried row's too", n)
+	if n := stat(t, f, OutputLength).Count; n != 4 {
+		t.Errorf("%d output lengths, want those of rows sent twice too", n)
 	}
-	// 100 · 3 ÷ (2 + 3): cancelled and skipped rows are neither good nor bad.
-	near(t, "error rate", stat(t, f, ErrorRate).Avg, 60, 1e-9)
+	// 100 · 3 ÷ (4 + 3): cancelled and skipped rows are neither good nor bad.
+	near(t, "error rate", stat(t, f, ErrorRate).Avg, 300./7, 1e-9)
 	// The retried row started at 500: 1160 − 500.
 	near(t, "duration", stat(t, f, Duration).Avg, 0.66, 1e-9)
-	// All but the skipped and the warm-up rows were dispatched, and are late by 1 ms.
-	if n := stat(t, f, Lateness).Count; n != 6 {
-		t.Errorf("%d latenesses, want 6", n)
+	// All but the skipped row were dispatched, and are late by 1 ms.
+	if n := stat(t, f, Lateness).Count; n != 8 {
+		t.Errorf("%d latenesses, want 8", n)
 	}
-	// Six were under way at 1002…1170.
-	near(t, "peak", stat(t, f, PeakConcurrency).Avg, 6, 0)
+	// Eight were under way at 1002…1170.
+	near(t, "peak", stat(t, f, PeakConcurrency).Avg, 8, 0)
 }
 
 func TestScheduleFidelity(t *testing.T) {
@@ -265,18 +268,17 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				a.Add(served())
-				a.Progress()
 			}
 			a.Figures()
 		})
 	}
 	wg.Wait()
-	p := a.Progress()
-	if p.Rows.Served != 800 {
-		t.Errorf("%+v", p)
+	f := a.Figures()
+	if f.Rows.Served != 800 {
+		t.Errorf("%+v", f.Rows)
 	}
-	near(t, "lateness", p.LatenessP99, 1, 0.001)
-	near(t, "TTFT", p.TTFTP50, 95, 0.1)
+	near(t, "lateness", stat(t, f, Lateness).P99, 1, 0.001)
+	near(t, "TTFT", stat(t, f, TTFTWire).P50, 95, 0.1)
 }
 
 // The package comment promises a bound of 20 MiB; a run of two days with every figure must stay below it.

@@ -10,7 +10,9 @@ type Drift struct {
 	// Slope is the ordinary least-squares slope in µs of lateness per second of run; StdErr its standard error.
 	Slope  float64 `json:"slope_us_per_s"`
 	StdErr float64 `json:"std_err_us_per_s"`
-	Count  int64   `json:"count"`
+	// Span is the time in seconds from the first to the last row's intended instant.
+	Span  float64 `json:"span_s"`
+	Count int64   `json:"count"`
 }
 
 // Sure is the part of a growing lateness that chance does not explain: the slope less twice its standard error, at
@@ -22,14 +24,22 @@ func (d Drift) Sure() float64 {
 	return max(0, d.Slope-2*d.StdErr)
 }
 
+// Growth is by how much lateness grew over the run, in ms: Sure · Span. NaN where Sure is.
+func (d Drift) Growth() float64 { return d.Sure() * d.Span / 1000 }
+
 // ols is an ordinary least-squares line, one point at a time.
 type ols struct {
 	n                  int64
+	first, last        float64 // extremes of x
 	x, y               float64 // means
 	sumXX, sumXY, sumY float64 // centred sums
 }
 
 func (o *ols) add(x, y float64) {
+	if o.n == 0 {
+		o.first, o.last = x, x
+	}
+	o.first, o.last = min(o.first, x), max(o.last, x)
 	o.n++
 	dx, dy := x-o.x, y-o.y
 	o.x += dx / float64(o.n)
@@ -40,7 +50,7 @@ func (o *ols) add(x, y float64) {
 }
 
 func (o *ols) drift() Drift {
-	d := Drift{Count: o.n}
+	d := Drift{Count: o.n, Span: o.last - o.first}
 	if o.n < 3 || o.sumXX == 0 {
 		return d
 	}

@@ -33,21 +33,19 @@ func (f *Figures) All(yield func(ID, Stat) bool) {
 	}
 }
 
-// Rows counts the rows by what became of them. Warm-up rows are in Warmup and in nothing else:
-// Total = Warmup + Served + Failed + Cancelled + Skipped.
+// Rows counts the rows by what became of them: Total = Served + Failed + Cancelled + Skipped.
 type Rows struct {
 	Total     int64 `json:"total"`
-	Warmup    int64 `json:"warmup"`
 	Served    int64 `json:"served"`
 	Failed    int64 `json:"failed"`
 	Cancelled int64 `json:"cancelled"`
 	Skipped   int64 `json:"skipped"`
-	// Retried counts the rows that took more than one attempt, whatever became of them; RetriedServed those
-	// that were served, and are therefore out of the latencies.
+	// Retried counts the rows that the engine may have had more than once (Record.Resent), whatever became of them;
+	// RetriedServed those that were served, and are out of the latencies for it.
 	Retried       int64 `json:"retried"`
 	RetriedServed int64 `json:"retried_served"`
-	// WarmupFailed counts the warm-up rows that were not served.
-	WarmupFailed int64 `json:"warmup_failed"`
+	// Resent counts those of Retried whose whole request went out again because a kept connection died.
+	Resent int64 `json:"resent"`
 }
 
 // Reason is a class of failure or a reason for skipping, with its count and the first message.
@@ -114,6 +112,7 @@ func (c Chunks) CoalescedShare() (share float64, ok bool) { return ratio(c.Coale
 type Connections struct {
 	Requests int64 `json:"requests"` // requests that reached the wire
 	Reused   int64 `json:"reused"`   // of these, over a connection that had served before
+	Replays  int64 `json:"replays"`  // kept connections that died under a request, which then took another
 }
 
 // ReuseRatio is reused ÷ requests, 0 to 1; ok is false without requests.
@@ -130,6 +129,9 @@ type Schedule struct {
 	// CapWaits counts the rows that a concurrency cap held back for more than 1 ms.
 	CapWaits int64 `json:"cap_waits"`
 	Drift    Drift `json:"drift"` // of the lateness that hiccups do not explain
+	// BeforeZero counts the instants before the zero of the run's clock that the peaks and windows take for zero. No
+	// sound run has any.
+	BeforeZero int64 `json:"instants_before_zero,omitempty"`
 	// WindowDiff is the greatest difference, over windows of WindowWidth, between the rows that were intended in
 	// the window and those that reached the wire in it.
 	WindowDiff  int64         `json:"window_max_difference"`

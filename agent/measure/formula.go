@@ -157,5 +157,26 @@ func (r *Record) WireLag() (time.Duration, bool) { return between(r.Admitted, r.
 // SendGap is Wire − Intended: what every latency from the wire leaves out (coordinated omission).
 func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Exchange.Wire) }
 
-// retried reports whether the instants are those of a second attempt.
-func (r *Record) retried() bool { return r.Exchange.Attempts > 1 }
+// Resent reports whether the engine may have had the request more than once: after a further attempt, or because the
+// whole request went out again when its kept connection died. Its instants are those of the last time, so it is in no
+// latency.
+func (r *Record) Resent() bool { return r.Exchange.Attempts > 1 || r.Exchange.Resent > 0 }
+
+// PromptError is the number of prompt tokens that the server counted less those that the row asks for; false where
+// Prompt says that the two cannot be compared.
+func (r *Record) PromptError() (diff int64, ok bool) {
+	if r.Prompt == AgreeUnknown || r.Row == nil {
+		return 0, false
+	}
+	return r.Exchange.Usage.Prompt - r.Row.InputLength.V, true
+}
+
+// CachePair is the predicted and the reported number of cached prompt tokens of a served row that has both: a
+// realisation is the ratio of their sums.
+func (r *Record) CachePair() (predicted, cached int64, ok bool) {
+	predicted, cached = r.Predicted, r.Exchange.Usage.Cached
+	if r.Outcome != Served || !r.Sent || predicted <= send.Unknown || cached <= send.Unknown {
+		return 0, 0, false
+	}
+	return predicted, cached, true
+}

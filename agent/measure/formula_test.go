@@ -167,3 +167,33 @@ func TestLatencyWithoutContent(t *testing.T) {
 		t.Errorf("latency = %v, %v; want 168ms", got, ok)
 	}
 }
+
+// What a record says of itself, in one place for figures, spans, metrics and files.
+func TestFacts(t *testing.T) {
+	edit := func(f func(*Record)) *Record { r := served(); f(r); return r }
+	for _, test := range []struct {
+		name                    string
+		r                       *Record
+		resent                  bool
+		diff, predicted, cached int64
+		prompt, pair            bool
+	}{
+		{"served", served(), false, 0, 1000, 512, true, true},
+		{"a second attempt", edit(func(r *Record) { r.Exchange.Attempts = 2 }), true, 0, 1000, 512, true, true},
+		{"whole again on another connection", edit(func(r *Record) { r.Exchange.Replays, r.Exchange.Resent = 1, 1 }), true, 0, 1000, 512, true, true},
+		{"the first connection had not taken all", edit(func(r *Record) { r.Exchange.Replays = 1 }), false, 0, 1000, 512, true, true},
+		{"three tokens too few", edit(func(r *Record) { r.Prompt, r.Exchange.Usage.Prompt = AgreeDifferent, 997 }), false, -3, 1000, 512, true, true},
+		// The usage is of the whole conversation, the row's length of its new turn.
+		{"a new turn", edit(func(r *Record) { r.Prompt, r.PromptTokens, r.Exchange.Usage.Prompt = AgreeUnknown, 0, 9000 }), false, 0, 1000, 512, false, true},
+		{"no prediction", edit(func(r *Record) { r.Predicted = send.Unknown }), false, 0, 0, 0, true, false},
+		{"no report", edit(func(r *Record) { r.Exchange.Usage.Cached = send.Unknown }), false, 0, 0, 0, true, false},
+		{"never sent: zeros are no counts", &Record{Outcome: Failed}, false, 0, 0, 0, false, false},
+	} {
+		diff, prompt := test.r.PromptError()
+		predicted, cached, pair := test.r.CachePair()
+		if test.r.Resent() != test.resent || diff != test.diff || prompt != test.prompt ||
+			predicted != test.predicted || cached != test.cached || pair != test.pair {
+			t.Errorf("%s: resent %t, prompt %d %t, cache %d %d %t", test.name, test.r.Resent(), diff, prompt, predicted, cached, pair)
+		}
+	}
+}

@@ -27,11 +27,12 @@ func (o Outcome) String() string {
 
 // Skip reasons; Record.Reason of a skipped row.
 const (
-	SkipSession     = "session_failed"   // an earlier turn of its session was not served
-	SkipInterrupted = "interrupted"      // the run was stopped before its turn came
-	SkipDuration    = "max_duration"     // its turn lies past --max-duration
-	SkipTooShort    = "prompt_too_short" // shorter than the chat template alone, under --too-short=skip
-	SkipAborted     = "aborted"          // the run ended early on its own error limit
+	SkipSession       = "session_failed"   // an earlier turn of its session was not served
+	SkipSessionClosed = "session_closed"   // its session, and what the turn needs of it, was given up to make room
+	SkipInterrupted   = "interrupted"      // the run was stopped before its turn came
+	SkipDuration      = "max_duration"     // its turn lies past --max-duration
+	SkipTooShort      = "prompt_too_short" // shorter than the chat template alone, under --too-short=skip
+	SkipAborted       = "aborted"          // the run ended early on its own error limit
 )
 
 // FailUnsendable is the Record.Reason of a row that no request could be built from.
@@ -55,7 +56,7 @@ type Record struct {
 	Row    *mooncake.Row
 	Index  int64 // row index in the trace, from 0
 	Turn   int   // turn of its session, from 0
-	Warmup bool  // kept out of every figure
+	Warmup bool  // a request before the schedule: in no figure, span or file
 
 	Outcome Outcome
 	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty when served

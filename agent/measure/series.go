@@ -11,15 +11,15 @@ type series struct {
 	width time.Duration
 	limit int // most bins
 	bins  []int32
-	lost  int64 // instants before the run's zero, put into the first bin
+	early int64 // instants before the run's zero, put into the first bin
 	seen  int64 // the greatest running sum at a widening, which would hide intervals shorter than the new bins
 }
 
 // bin returns the index of the instant's bin, and widens the bins until it has one.
 func (s *series) bin(at time.Duration) int {
 	if at < 0 {
-		s.lost++
-		return 0
+		s.early++
+		at = 0
 	}
 	for at/s.width >= time.Duration(s.limit) {
 		s.widen()
@@ -50,14 +50,17 @@ func (s *series) widen() {
 // request that ends in the bin in which another starts is not counted with it (departures first, vLLM's rule);
 // a request within one bin lasts one bin.
 func (s *series) interval(start, end time.Duration) {
+	if start < 0 {
+		s.early++
+		start = 0
+	}
 	last := s.bin(max(start, end)) // first: it may widen
 	first := s.bin(start)
-	s.add(start, 1)
-	if last > first {
-		s.add(end, -1)
-		return
+	s.bins[first]++
+	if last == first {
+		last = s.bin((time.Duration(first) + 1) * s.width)
 	}
-	s.add((time.Duration(first)+1)*s.width, -1)
+	s.bins[last]--
 }
 
 // peak returns the greatest running sum.

@@ -47,8 +47,24 @@ func TestSeriesWidens(t *testing.T) {
 		t.Errorf("bins %v", s.bins)
 	}
 	s.add(-ms, 1)
-	if s.lost != 1 || s.bins[0] != 9 {
-		t.Errorf("before zero: lost %d, first bin %d", s.lost, s.bins[0])
+	if s.early != 1 || s.bins[0] != 9 {
+		t.Errorf("before zero: %d early, first bin %d", s.early, s.bins[0])
+	}
+}
+
+// Instants before the run's zero come from a clock gone wrong: they are counted, and nothing panics.
+func TestSeriesBeforeZero(t *testing.T) {
+	var first series
+	first.width, first.limit = time.Millisecond, 16
+	first.add(-time.Hour, 1)
+	if first.early != 1 || len(first.bins) != 1 || first.bins[0] != 1 {
+		t.Errorf("an instant: %d early, bins %v", first.early, first.bins)
+	}
+	whole := series{width: time.Millisecond, limit: 16}
+	whole.interval(-5*ms, -3*ms)
+	whole.interval(-5*ms, 2*ms)
+	if whole.early != 2 || whole.peak() != 2 {
+		t.Errorf("intervals: %d early, peak %d; want 2 and 2", whole.early, whole.peak())
 	}
 }
 
@@ -81,6 +97,8 @@ func TestDriftByHand(t *testing.T) {
 	near(t, "slope", d.Slope, 2, 1e-12)
 	near(t, "error", d.StdErr, 0, 1e-6)
 	near(t, "sure", d.Sure(), 2, 1e-6)
+	near(t, "span", d.Span, 19, 0)
+	near(t, "growth", d.Growth(), 2*19e-3, 1e-9) // µs/s · s = µs
 
 	var o ols
 	for _, p := range [][2]float64{{0, 0}, {1, 1}, {2, 1}, {3, 2}} {

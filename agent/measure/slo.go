@@ -105,10 +105,10 @@ func (s SLO) String() string {
 // MarshalText writes the objectives as String does.
 func (s SLO) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Good reports whether the record meets every objective. It must have been served at the first attempt. A reply
+// Good reports whether the record meets every objective. It must have been served and sent once. A reply
 // of one token has no inter-token figure and meets those objectives (vLLM's rule); one without a first token misses ttft.
 func (s SLO) Good(r *Record) bool {
-	if r.Outcome != Served || r.retried() {
+	if r.Outcome != Served || r.Resent() {
 		return false
 	}
 	if d, ok := r.TTFT(r.Exchange.Start); s.TTFT > 0 && (!ok || d > s.TTFT) {

@@ -3,20 +3,6 @@
 
 package measure
 
-// Progress is a cheap look at a run under way.
-type Progress struct {
-	Rows Rows
-	// LatenessP99 and TTFTP50 (from the wire) are in ms, 0 where nothing was measured.
-	LatenessP99, TTFTP50 float64
-}
-
-// Progress returns what a progress line shows.
-func (a *Aggregate) Progress() Progress {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return Progress{a.rows, a.hist[Lateness].percentile(99), a.hist[TTFTWire].percentile(50)}
-}
-
 // Figures returns the figures of the records so far.
 //
 // The single numbers, all over served rows: benchmark_duration is AIPerf's, from the first Start to the last content;
@@ -36,6 +22,7 @@ func (a *Aggregate) Figures() *Figures {
 		f.Cache.Realisation = float64(a.cached) / float64(a.predicted)
 	}
 	f.Schedule.Drift = a.drift.drift()
+	f.Schedule.BeforeZero = a.underWay.early + a.tokenRate.early + a.windowCount.early
 	_, f.Schedule.WindowDiff = a.windowCount.most()
 	f.Schedule.WindowWidth, f.Schedule.PeakWidth, f.Schedule.PeakTokensWidth = a.windowCount.width, a.underWay.width, a.tokenRate.width
 

@@ -44,7 +44,7 @@ func (r *Report) blocks(p palette) []block {
 			list = append(list, block{name, p.bold(name), lines})
 		}
 	}
-	add("Rows", r.rowLines())
+	add("Rows", r.rowLines(p))
 	add("Errors", reasonLines(r.figures.Errors))
 	add("Skipped", reasonLines(r.figures.Skips))
 	add("Goodput", r.goodputLines())
@@ -59,17 +59,26 @@ func (r *Report) blocks(p palette) []block {
 	return list
 }
 
-func (r *Report) rowLines() []string {
+// manyFailed is the share of failed requests from which the table says at its first line what its figures are worth.
+const manyFailed = 0.1
+
+func (r *Report) rowLines(p palette) []string {
 	n := r.figures.Rows
 	line := fmt.Sprintf("%s served, %s failed, %s cancelled, %s skipped of %s",
 		integer(n.Served), integer(n.Failed), integer(n.Cancelled), integer(n.Skipped), integer(n.Total))
-	if n.Warmup > 0 {
-		line += fmt.Sprintf(", %s of them warm-up (not counted)", integer(n.Warmup))
-	}
 	lines := []string{line}
+	if share := float64(n.Failed) / float64(max(1, n.Served+n.Failed)); share >= manyFailed {
+		// Rounded down: 99.99 % is not all.
+		lines = append(lines, p.red(percent(math.Floor(share*1000)/1000)+" of the requests failed: the figures describe the "+
+			integer(n.Served)+" that were served"))
+	}
 	if n.Retried > 0 {
-		lines = append(lines, fmt.Sprintf("%s sent more than once, %s of them served and left out of the latencies",
-			integer(n.Retried), integer(n.RetriedServed)))
+		line := fmt.Sprintf("%s sent more than once, %s of them served and left out of the latencies",
+			integer(n.Retried), integer(n.RetriedServed))
+		if n.Resent > 0 {
+			line += fmt.Sprintf("; %s because a kept connection died with the whole request", integer(n.Resent))
+		}
+		lines = append(lines, line)
 	}
 	if d, ok := r.figures.Stat(measure.Duration); ok {
 		lines = append(lines, fmt.Sprintf("%s s from the first request to the last token, %s input and %s output tokens",
@@ -198,6 +207,9 @@ func (r *Report) clientLines() []string {
 	}
 	if share, ok := f.Connections.ReuseRatio(); ok {
 		parts = append(parts, "connections reused "+percent(share))
+	}
+	if n := f.Connections.Replays; n > 0 {
+		parts = append(parts, integer(n)+" of them had died")
 	}
 	if len(parts) > 0 {
 		lines = append(lines, strings.Join(parts, "; "))

@@ -60,7 +60,6 @@ func records() []*measure.Record {
 		r.Exchange.End = time.Duration(r.Exchange.At[7]) + ms
 		list = append(list, r)
 	}
-	list[0].Warmup = true
 	list[7].Outcome, list[7].Reason, list[7].Message = measure.Failed, "429", "the engine asks to slow down"
 	list[8].Outcome, list[8].Reason, list[8].Message = measure.Skipped, measure.SkipSession, "turn 0 of its session failed"
 	list[9].Outcome, list[9].Reason, list[9].Message = measure.Failed, "connect", "connection refused"
@@ -124,6 +123,41 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 	if d := cmp.Diff(string(want), string(got)); d != "" {
 		t.Errorf("%s differs (go test -update rewrites it):\n%s", name, d)
+	}
+}
+
+// The first thing to know of a run that mostly failed; and of one in which a request went out twice.
+func TestRowLines(t *testing.T) {
+	failed := func() *measure.Record {
+		return &measure.Record{Outcome: measure.Failed, Reason: "connect", Exchange: send.Exchange{Attempts: 1}}
+	}
+	for _, test := range []struct {
+		name          string
+		good, bad     int
+		resent        int
+		want, without string
+	}{
+		{"none failed", 10, 0, 0, "10 served, 0 failed", "requests failed"},
+		{"one in twenty", 19, 1, 0, "19 served, 1 failed", "requests failed"},
+		{"all but one", 1, 1999, 0, "99.9 % of the requests failed: the figures describe the 1 that were served", "100 %"},
+		{"all", 0, 5, 0, "100 % of the requests failed: the figures describe the 0 that were served", "sent more than once"},
+		{"a connection died", 10, 0, 1, "1 sent more than once, 1 of them served and left out of the latencies; 1 because a kept connection died", "requests failed"},
+	} {
+		a := measure.NewAggregate(measure.Options{})
+		for i := range test.good {
+			r := *records()[20]
+			if i < test.resent {
+				r.Exchange.Replays, r.Exchange.Resent = 1, 1
+			}
+			a.Add(&r)
+		}
+		for range test.bad {
+			a.Add(failed())
+		}
+		got := strings.Join(New(a.Figures()).rowLines(false), "\n")
+		if !strings.Contains(got, test.want) || strings.Contains(got, test.without) {
+			t.Errorf("%s: %q; want %q and not %q", test.name, got, test.want, test.without)
+		}
 	}
 }
 
@@ -216,8 +250,8 @@ func TestSummaryJSON(t *testing.T) {
 	if err := json.Unmarshal(got, &file); err != nil {
 		t.Fatal(err)
 	}
-	// The fastest of the served rows is number 1: 80 + 25 ms after a wire that was 0.31 ms after the start.
-	if f := file.TTFT; f.Unit != "ms" || f.Count != 36 || f.Min != 105.31 {
+	// The fastest of the served rows is number 0: 80 ms after a wire that was 0.3 ms after the start.
+	if f := file.TTFT; f.Unit != "ms" || f.Count != 37 || f.Min != 80.3 {
 		t.Errorf("time_to_first_token %+v", f)
 	}
 	if len(file.Throughput) != 2 || file.Throughput["unit"] != "requests/sec" {

@@ -143,6 +143,17 @@ func TestResultByHand(t *testing.T) {
 		t.Error(d)
 	}
 
+	r.Exchange.Replays, r.Exchange.Resent, r.Prompt, r.Exchange.Usage.Prompt = 2, 1, measure.AgreeDifferent, 6597
+	got, err = json.Marshal(newResult(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"attempts":1,"replays":2,"resent":1,`, `"prompt_agreement":"different","prompt_token_error":-3,`} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+
 	all := records()
 	got, err = json.Marshal(newResult(all[8])) // skipped: no instant is claimed
 	if err != nil {

@@ -21,7 +21,6 @@ type result struct {
 	Message string `json:"message,omitempty"`
 	Row     int64  `json:"row"` // index of the row in the trace, from 0
 	Turn    int    `json:"turn"`
-	Warmup  bool   `json:"warmup,omitempty"`
 
 	Intended   *float64 `json:"intended,omitempty"`
 	Dispatched *float64 `json:"dispatched,omitempty"`
@@ -44,12 +43,19 @@ type result struct {
 	Usage     *usage `json:"usage,omitempty"`
 	Predicted *int64 `json:"predicted_cached_tokens,omitempty"`
 	Prompt    string `json:"prompt_agreement,omitempty"` // equal, different or unknown
-	Output    string `json:"output_agreement,omitempty"`
-	TooShort  bool   `json:"too_short,omitempty"`
-	TailCut   bool   `json:"tail_cut,omitempty"`
+	// PromptError is the server's count less the row's; absent where they are not different.
+	PromptError int64 `json:"prompt_token_error,omitempty"`
 
-	Status       int    `json:"status,omitempty"`
-	Attempts     int    `json:"attempts,omitempty"`
+	Output   string `json:"output_agreement,omitempty"`
+	TooShort bool   `json:"too_short,omitempty"`
+	TailCut  bool   `json:"tail_cut,omitempty"`
+
+	Status   int `json:"status,omitempty"`
+	Attempts int `json:"attempts,omitempty"`
+	// Replays counts the kept connections that died under the request; resent, those that had been given all of
+	// it. With one of these, or a second attempt, the row is in no latency of the summary.
+	Replays      int    `json:"replays,omitempty"`
+	Resent       int    `json:"resent,omitempty"`
 	Reused       bool   `json:"connection_reused,omitempty"`
 	FinishReason string `json:"finish_reason,omitempty"`
 	ResponseID   string `json:"response_id,omitempty"`
@@ -67,7 +73,7 @@ type usage struct {
 
 func newResult(r *measure.Record) result {
 	res := result{
-		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn, Warmup: r.Warmup,
+		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn,
 		TooShort: r.TooShort, TailCut: r.TailCut, Spread: micros(r.Spread), Predicted: count(r.Predicted),
 	}
 	if !r.Span.IsZero() {
@@ -86,6 +92,8 @@ func newResult(r *measure.Record) result {
 	x := &r.Exchange
 	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(x.Wire), instant(r.FirstToken()), instant(x.End)
 	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
+	res.Replays, res.Resent = x.Replays, x.Resent
+	res.PromptError, _ = r.PromptError()
 	res.FinishReason, res.ResponseID = x.FinishReason, x.ResponseID
 	if u := (usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}); u != (usage{}) {
 		res.Usage = &u

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,17 +28,16 @@ type Item struct {
 	Spread    time.Duration // the part of Offset that spreading added
 	Predicted int64         // see measure.Record
 
+	Session   *Session      // the row's session; nil without one, and for rows that never reached theirs
 	Turn      int           // turn of its session, from 0
 	Intended  time.Duration // on the run's clock
 	Scheduled bool          // Intended comes from a timestamp or a delay, not from a free slot
-	Due       time.Duration // instant at which the scheduler took it up; clock.Never until then
+	Due       time.Duration // instant at which its turn had come; clock.Never until then
 	Waited    bool          // the cap held it back between Due and its dispatch
-
-	session *session
 }
 
-// Source yields items by rising offset, items of one session in the order in which they are to be sent.
-// Next returns io.EOF at the end; any other error ends the schedule.
+// Source yields items by rising offset, items of one session in the order in which they are to be sent. Next is
+// called on a goroutine of its own; it returns io.EOF at the end, and any other error ends the schedule.
 type Source interface {
 	Next() (*Item, error)
 }
@@ -53,18 +53,22 @@ type Config struct {
 	// OpenSessions ignores the order of turns: each row of a session is sent at its own offset, whatever became
 	// of the turn before.
 	OpenSessions bool
+	// Carry says that a turn needs what the turn before left behind: a session that has been closed to make room
+	// takes no further turns.
+	Carry bool
 	// Speedup divides delays. 0 means 1.
 	Speedup float64
-	// Until is the offset past which rows are skipped; 0 = none.
+	// Until is the replay time after which nothing is sent; 0 = none.
 	Until time.Duration
 	// MaxHeld bounds the rows that are held back (for their session or for a slot) at any time, and
-	// MaxSessions the idle sessions that are remembered. At the first bound the schedule reads no
-	// further until a row is let go, and counts a stall; at the second the session that has been idle longest
-	// is closed. 0 means 4,096 and 16,384.
+	// MaxSessions the sessions that are remembered. At the first bound the schedule reads no further until a row
+	// is let go, and counts a stall; at the second the session that has been idle longest is closed.
+	// 0 means 65,536 and 16,384.
 	MaxHeld, MaxSessions int
 }
 
-// Hooks are the scheduler's ways out. All are called on the scheduler's goroutine and must not block.
+// Hooks are the scheduler's ways out. All are called on the scheduler's goroutine: whatever they take, the schedule
+// is late by.
 type Hooks struct {
 	// Fire starts the item's request, in a goroutine of its own, which ends in exactly one call of Done.
 	Fire func(*Item)
@@ -72,7 +76,7 @@ type Hooks struct {
 	Skip func(*Item, Reason)
 	// EndSession says that no further turn of the session will be sent; at is the end of its last one.
 	// May be nil.
-	EndSession func(id string, at time.Duration)
+	EndSession func(s *Session, at time.Duration)
 }
 
 // Reason says why an item was skipped.
@@ -81,7 +85,8 @@ type Reason uint8
 // The reasons to skip.
 const (
 	SessionFailed Reason = iota // an earlier turn of the session was not served
-	PastEnd                     // its offset lies past Config.Until
+	SessionClosed               // its session was closed to make room, and with it what the turn needs
+	PastEnd                     // its turn lies past Config.Until
 	Stopped                     // the schedule was cancelled first
 )
 
@@ -93,6 +98,11 @@ type Stats struct {
 }
 
 // Scheduler runs one schedule, once.
+//
+// An item has one way to the wire. From the source it is entered: into its session, where it waits until the turn
+// before has ended. Then it is placed: its intended instant is known, and until then it waits among the turns, or, a
+// first turn, as the source's head. Then it is offered: it stands in the queue of those that are ready. release lets
+// the queue out, as far as slots and the end of the schedule allow, and is the only place that fires.
 type Scheduler struct {
 	cfg   Config
 	clk   clock.Clock
@@ -100,27 +110,34 @@ type Scheduler struct {
 	hooks Hooks
 
 	// Owned by Run.
-	head     *Item // next item of the source, nil when not read or at its end
+	feed     chan feeding
+	head     *Item // next item of the source, nil when there is none yet, or none any more
 	eof      bool
+	err      error // the source's
 	stalled  bool
-	turns    dueHeap // later turns whose instant is known
-	ready    fifo    // due, waiting for a slot
+	turns    dueHeap         // later turns whose instant is known
+	ready    fifo            // due; of a cap, waiting for a slot
+	free     []time.Duration // instants at which the free slots became free, earliest first; nil without a cap
 	sessions sessionTable
 	inFlight int
 	held     int // items in turns, ready and the sessions' pending lists
-	freedAt  time.Duration
 	stats    Stats
 
-	// blocked is set while only a completion can move the schedule on.
-	blocked atomic.Bool
-	mu      sync.Mutex
-	done    []completion
+	// idle is set while only a completion, or the source, can move the schedule on.
+	idle atomic.Bool
+	mu   sync.Mutex
+	done []completion
 }
 
 type completion struct {
 	item *Item
 	at   time.Duration
 	ok   bool
+}
+
+type feeding struct {
+	item *Item
+	err  error
 }
 
 // New returns a scheduler that has not started. The waiter stays the caller's.
@@ -131,16 +148,20 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	if cfg.Speedup == 0 {
 		cfg.Speedup = 1
 	}
-	if cfg.Speedup < 0 || cfg.Speedup != cfg.Speedup {
+	if !(cfg.Speedup > 0) { // NaN too
 		return nil, fmt.Errorf("schedule: speed-up %v is not above 0", cfg.Speedup)
 	}
 	if cfg.MaxHeld == 0 {
-		cfg.MaxHeld = 4096
+		cfg.MaxHeld = 1 << 16
 	}
 	if cfg.MaxSessions == 0 {
 		cfg.MaxSessions = 1 << 14
 	}
-	return &Scheduler{cfg: cfg, clk: clk, wait: w, hooks: hooks, freedAt: cfg.Zero}, nil
+	s := &Scheduler{cfg: cfg, clk: clk, wait: w, hooks: hooks, feed: make(chan feeding, 64)}
+	for range cfg.Slots {
+		s.free = append(s.free, cfg.Zero)
+	}
+	return s, nil
 }
 
 // Done reports that a fired item's request has ended, served (ok) or not. Call it once per fired item, from any
@@ -150,35 +171,35 @@ func (s *Scheduler) Done(it *Item, at time.Duration, ok bool) {
 	s.done = append(s.done, completion{it, at, ok})
 	s.mu.Unlock()
 	// An open loop without a cap has nothing to do until its next row is due, so let it sleep.
-	if it.session != nil || s.cfg.Slots > 0 || s.blocked.Load() {
+	if it.Session != nil || s.cfg.Slots > 0 || s.idle.Load() {
 		s.wait.Wake()
 	}
 }
 
 // Run takes every item of the source to Fire or Skip and returns when all that were fired are done. After ctx
 // has ended, everything not yet fired is skipped as Stopped, rows not yet read included; Run still waits for the
-// fired ones. An error is the source's: then the rows behind it stay unread.
+// fired ones. An error is the source's: then the rows behind it stay unread. The source may still be in a Next when Run
+// returns; only its own end ends that.
 func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
-	stop := context.AfterFunc(ctx, s.wait.Wake)
-	defer stop()
+	defer context.AfterFunc(ctx, s.wait.Wake)()
+	quit := make(chan struct{})
+	defer close(quit)
+	go s.pull(src, quit)
 	defer func() { s.sessions.closeAll(s.endSession) }()
 	for {
-		s.settle()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || s.err != nil { // before settle, which would let the next turns go
 			s.skipHeld()
 		}
+		s.settle()
 		s.release()
-		if err := s.read(ctx, src); err != nil {
-			s.skipHeld()
-			for s.inFlight > 0 {
-				s.block()
-			}
-			return s.stats, err
+		s.read(ctx)
+		if s.err != nil && s.held > 0 {
+			continue
 		}
 		at, from := s.next()
 		switch {
 		case from == nowhere && s.eof && s.inFlight == 0 && s.held == 0:
-			return s.stats, nil
+			return s.stats, s.err
 		case from == nowhere:
 			s.block()
 		case s.wait.Wait(at):
@@ -187,63 +208,82 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	}
 }
 
-// block waits until a completion has been taken in, or the run has been cancelled.
-func (s *Scheduler) block() {
-	s.blocked.Store(true)
-	defer s.blocked.Store(false)
-	// A completion reported before blocked was set woke nobody; it is in the list.
-	if before := s.inFlight; s.settle() == before {
-		s.wait.Wait(Forever)
-		s.settle()
+// pull feeds the scheduler, so that a source which has fallen silent holds up nothing but itself.
+func (s *Scheduler) pull(src Source, quit <-chan struct{}) {
+	for {
+		it, err := src.Next()
+		select {
+		case s.feed <- feeding{it, err}:
+		case <-quit:
+			return
+		}
+		if s.idle.Load() {
+			s.wait.Wake()
+		}
+		if err != nil {
+			return
+		}
 	}
 }
 
-// read makes sure that head holds the source's next item that is to be sent, unless too much is held back.
-func (s *Scheduler) read(ctx context.Context, src Source) error {
+// block waits until a completion, the source, or a cancellation may have changed something.
+func (s *Scheduler) block() {
+	s.idle.Store(true)
+	defer s.idle.Store(false)
+	// What came before idle was set woke nobody, but it is there.
+	s.mu.Lock()
+	waiting := len(s.done) == 0
+	s.mu.Unlock()
+	wanted := s.head == nil && !s.eof && !s.stalled
+	if waiting && !(wanted && len(s.feed) > 0) {
+		s.wait.Wait(Forever)
+	}
+}
+
+// read makes sure that head holds the source's next item, if there is one and not too much is held back.
+func (s *Scheduler) read(ctx context.Context) {
 	for s.head == nil && !s.eof {
 		if s.held >= s.cfg.MaxHeld {
 			if !s.stalled {
 				s.stats.Stalls++
 			}
 			s.stalled = true
-			return nil
+			return
 		}
 		s.stalled = false
-		it, err := src.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			s.eof = true
-		case err != nil:
-			return err
+		var f feeding
+		select {
+		case f = <-s.feed:
 		default:
-			it.Due = clock.Never
-			it.Intended, it.Scheduled = s.cfg.Zero+it.Offset, !s.cfg.ClosedLoop
-			switch {
-			case ctx.Err() != nil:
-				s.skip(it, Stopped)
-			case s.pastEnd(it.Offset) && !s.cfg.ClosedLoop:
-				s.skip(it, PastEnd)
-			default:
-				s.head = it
+			return
+		}
+		switch {
+		case errors.Is(f.err, io.EOF):
+			s.eof = true
+		case f.err != nil:
+			s.eof, s.err = true, f.err
+		default:
+			f.item.Due = clock.Never
+			f.item.Intended, f.item.Scheduled = s.cfg.Zero+f.item.Offset, true
+			if s.cfg.ClosedLoop {
+				f.item.Intended, f.item.Scheduled = s.cfg.Zero, false
+			}
+			s.head = f.item
+			if ctx.Err() != nil {
+				s.skip(s.take(source), Stopped)
 			}
 		}
 	}
 	if s.head != nil && ctx.Err() != nil {
 		s.skip(s.take(source), Stopped)
-		return s.read(ctx, src)
 	}
-	return nil
-}
-
-func (s *Scheduler) pastEnd(offset time.Duration) bool {
-	return s.cfg.Until > 0 && offset > s.cfg.Until
 }
 
 // origin says where the next item comes from.
 type origin uint8
 
 const (
-	nowhere  origin = iota // only a completion can change anything
+	nowhere  origin = iota // only a completion or the source can change anything
 	source                 // head
 	aSession               // turns
 )
@@ -259,10 +299,13 @@ func (s *Scheduler) next() (time.Duration, origin) {
 	}
 	due := s.cfg.Zero + s.head.Offset
 	if s.cfg.ClosedLoop { // as soon as a slot is free; until then there is no point in taking it up
-		if !s.slotFree() {
+		if len(s.free) == 0 {
 			return at, from
 		}
-		due = s.freedAt
+		due = s.free[0]
+	}
+	if s.cfg.Until > 0 { // what lies past the end is skipped at the end, not before and not after
+		due = min(due, s.cfg.Zero+s.cfg.Until)
 	}
 	if due <= at {
 		at, from = due, source
@@ -281,137 +324,163 @@ func (s *Scheduler) take(from origin) *Item {
 	return it
 }
 
-// admit takes up an item whose instant has come.
+// admit takes up an item whose instant, as far as it is known, has come.
 func (s *Scheduler) admit(it *Item) {
-	if it.session == nil { // straight from the source
-		if s.cfg.ClosedLoop {
-			it.Intended = s.freedAt
-		}
-		if s.pastEnd(it.Intended - s.cfg.Zero) {
-			s.skip(it, PastEnd)
-			return
-		}
-		if it.Row.SessionID != "" && !s.enter(it) {
-			return
-		}
+	if s.cfg.ClosedLoop && len(s.free) > 0 { // a closed loop wants a row to go when its slot became free
+		it.Intended = max(it.Intended, s.free[0])
 	}
-	it.Due = s.clk.Now()
-	if s.slotFree() {
-		s.fire(it)
-		return
+	switch {
+	case it.Session != nil: // a turn that has been placed
+		s.offer(it)
+	case s.pastEnd(it):
+		s.skip(it, PastEnd)
+	case it.Row.SessionID == "":
+		s.offer(it)
+	default:
+		s.enter(it)
 	}
-	it.Waited = true
-	s.held++
-	s.ready.push(it)
 }
 
-// enter puts an item into its session and reports whether it may go now.
-func (s *Scheduler) enter(it *Item) bool {
-	ses := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *session) {
+// pastEnd reports whether an item may not go any more. One that is held up by nothing goes although the instant has
+// passed by a moment.
+func (s *Scheduler) pastEnd(it *Item) bool {
+	if s.cfg.Until == 0 {
+		return false
+	}
+	end := s.cfg.Zero + s.cfg.Until
+	if s.cfg.ClosedLoop || it.Waited {
+		return s.clk.Now() > end
+	}
+	return it.Intended > end
+}
+
+// enter puts a row into its session, where it waits for the turn before it.
+func (s *Scheduler) enter(it *Item) {
+	ses, known := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *Session) {
 		s.stats.SessionsEvicted++
 		s.endSession(old)
 	})
-	it.session = ses
+	it.Session = ses
 	it.Turn = ses.turns
 	ses.turns++
 	switch {
 	case s.cfg.OpenSessions:
 		ses.busy++
-		return true
+		s.offer(it)
+		return
+	case !known && s.cfg.Carry && s.sessions.wasClosed(ses.ID):
+		ses.gone = SessionClosed
+		ses.failed = true
+		s.skip(it, ses.gone)
 	case ses.failed:
-		s.skip(it, SessionFailed)
+		s.skip(it, ses.gone)
 	case ses.busy > 0:
 		s.held++
 		ses.pending.push(it)
-		return false
+		return
 	default:
 		ses.busy++
-		if it.Turn == 0 || s.follow(it, ses) {
-			return true
-		}
+		s.place(it)
 	}
 	s.sessions.touch(ses)
-	return false
 }
 
-// follow places a later turn after the end of the one before. It reports whether its instant has come;
-// otherwise the turn now waits in turns, or has been skipped.
-func (s *Scheduler) follow(it *Item, ses *session) bool {
-	due := ses.end
-	switch {
-	case it.Row.Delay.Set && (!it.Timed || s.cfg.ClosedLoop):
-		due += time.Duration(it.Row.Delay.V / s.cfg.Speedup * float64(time.Millisecond))
-		it.Scheduled = true
-	case it.Timed && !s.cfg.ClosedLoop:
-		due = max(due, s.cfg.Zero+it.Offset)
-		it.Scheduled = true
+// place sets the intended instant of a turn whose predecessor has ended, and waits for it.
+func (s *Scheduler) place(it *Item) {
+	ses := it.Session
+	if it.Turn > 0 {
+		due := ses.end
+		switch {
+		case it.Row.Delay.Set && (!it.Timed || s.cfg.ClosedLoop):
+			due += time.Duration(it.Row.Delay.V / s.cfg.Speedup * float64(time.Millisecond))
+		case it.Timed && !s.cfg.ClosedLoop:
+			due = max(due, s.cfg.Zero+it.Offset)
+		}
+		it.Intended = due
 	}
-	it.Intended = due
 	switch {
-	case s.pastEnd(due - s.cfg.Zero):
+	case s.pastEnd(it):
 		ses.busy--
 		s.skip(it, PastEnd)
-		return false
-	case due <= s.clk.Now():
-		return true
+	case it.Intended <= s.clk.Now():
+		s.offer(it)
+	default:
+		s.held++
+		heap.Push(&s.turns, it)
 	}
-	s.held++
-	heap.Push(&s.turns, it)
-	return false
 }
 
-// settle takes in the completions that have been reported and returns the number of items under way.
-func (s *Scheduler) settle() int {
+// offer queues an item that may go as soon as there is a slot.
+func (s *Scheduler) offer(it *Item) {
+	it.Due = s.clk.Now()
+	s.held++
+	s.ready.push(it)
+	s.release()
+}
+
+// release fires what is ready, as far as there are slots.
+func (s *Scheduler) release() {
+	for s.ready.len() > 0 && (s.cfg.Slots == 0 || len(s.free) > 0) {
+		s.held--
+		it := s.ready.pop()
+		if it.Waited && s.pastEnd(it) {
+			s.skip(it, PastEnd)
+			if it.Session != nil {
+				s.leave(it.Session, completion{it, it.Session.end, true})
+			}
+			continue
+		}
+		if len(s.free) > 0 {
+			if s.cfg.ClosedLoop { // see admit
+				it.Intended = max(it.Intended, s.free[0])
+			}
+			s.free = s.free[1:]
+		}
+		s.inFlight++
+		s.stats.Fired++
+		s.hooks.Fire(it)
+	}
+	for i := s.ready.first; i < len(s.ready.items); i++ {
+		s.ready.items[i].Waited = true
+	}
+}
+
+// settle takes in the completions that have been reported.
+func (s *Scheduler) settle() {
 	s.mu.Lock()
 	done := s.done
 	s.done = nil
 	s.mu.Unlock()
 	for _, c := range done {
 		s.inFlight--
-		s.freedAt = max(s.freedAt, c.at)
-		if c.item.session != nil {
-			s.leave(c.item.session, c)
+		if s.cfg.Slots > 0 {
+			i, _ := slices.BinarySearch(s.free, c.at)
+			s.free = slices.Insert(s.free, i, c.at)
+		}
+		if c.item.Session != nil {
+			s.leave(c.item.Session, c)
 		}
 	}
-	return s.inFlight
 }
 
 // leave ends a turn and lets the session's next one follow.
-func (s *Scheduler) leave(ses *session, c completion) {
+func (s *Scheduler) leave(ses *Session, c completion) {
 	ses.busy--
 	ses.end = max(ses.end, c.at)
 	if !c.ok && !s.cfg.OpenSessions {
-		ses.failed = true
+		ses.failed, ses.gone = true, SessionFailed
 	}
 	for ses.busy == 0 && ses.pending.len() > 0 {
 		it := ses.pending.pop()
 		s.held--
 		if ses.failed {
-			s.skip(it, SessionFailed)
+			s.skip(it, ses.gone)
 			continue
 		}
 		ses.busy++
-		if s.follow(it, ses) {
-			s.admit(it)
-		}
+		s.place(it)
 	}
 	s.sessions.touch(ses)
-}
-
-// release lets held-back items through while there are slots.
-func (s *Scheduler) release() {
-	for s.ready.len() > 0 && s.slotFree() {
-		s.held--
-		s.fire(s.ready.pop())
-	}
-}
-
-func (s *Scheduler) slotFree() bool { return s.cfg.Slots == 0 || s.inFlight < s.cfg.Slots }
-
-func (s *Scheduler) fire(it *Item) {
-	s.inFlight++
-	s.stats.Fired++
-	s.hooks.Fire(it)
 }
 
 func (s *Scheduler) skip(it *Item, why Reason) {
@@ -428,14 +497,14 @@ func (s *Scheduler) skipHeld() {
 		s.held--
 		s.skip(it, Stopped)
 	}
-	s.sessions.each(func(ses *session) {
+	s.sessions.each(func(ses *Session) {
 		for ses.pending.len() > 0 {
 			drop(ses.pending.pop())
 		}
 	})
 	underWay := func(it *Item) {
-		if it.session != nil {
-			it.session.busy--
+		if it.Session != nil {
+			it.Session.busy--
 		}
 		drop(it)
 	}
@@ -447,9 +516,9 @@ func (s *Scheduler) skipHeld() {
 	}
 }
 
-func (s *Scheduler) endSession(ses *session) {
+func (s *Scheduler) endSession(ses *Session) {
 	if s.hooks.EndSession != nil {
-		s.hooks.EndSession(ses.id, ses.end)
+		s.hooks.EndSession(ses, ses.end)
 	}
 }
 

@@ -100,10 +100,10 @@ func (sim simulation) run(t *testing.T, items ...*Item) (events []event, ended [
 				}()
 			},
 			Skip: func(it *Item, why Reason) {
-				note(it, [...]string{"session failed", "past end", "stopped"}[why])
+				note(it, [...]string{"session failed", "session closed", "past end", "stopped"}[why])
 			},
-			EndSession: func(id string, at time.Duration) {
-				ended = append(ended, fmt.Sprint(id, "@", at.Milliseconds()))
+			EndSession: func(s *Session, at time.Duration) {
+				ended = append(ended, fmt.Sprint(s.ID, "@", at.Milliseconds()))
 			},
 		}
 		s, err = New(sim.cfg, clk, w, hooks)
@@ -263,6 +263,40 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "sent", 20, 20, 0}, {3, "sent", 30, 30, 0}},
 			ended: []string{"b@10", "busy@1000", "c@20", "d@30"},
 		},
+		{
+			name:  "closed loop: a turn is wanted when its slot became free, however long ago the turn before ended",
+			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 1}, duration: slow},
+			items: []*Item{at(0, "a"), at(0, "b"), at(0, "c"), at(0, "a")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {2, "sent", 200, 200, 0}, {3, "sent", 300, 300, 1}},
+			ended: []string{"a@400", "b@200", "c@300"},
+		},
+		{
+			name:  "a cap lets nothing go past the end",
+			sim:   simulation{cfg: Config{Slots: 1, Until: 50 * time.Millisecond}, duration: slow},
+			items: []*Item{at(0, ""), at(10, ""), at(20, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "past end", 100, 10, 0}, {2, "past end", 100, 20, 0}},
+		},
+		{
+			name:  "under a cap a session's next turn waits behind the rows that were due before it",
+			sim:   simulation{cfg: Config{Slots: 1}, duration: slow},
+			items: []*Item{at(0, "a"), at(1, ""), at(2, "a"), at(3, "a")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 1, 0}, {2, "sent", 200, 100, 1}, {3, "sent", 300, 300, 2}},
+			ended: []string{"a@400"},
+		},
+		{
+			name:  "rows past the end do not go before the turns that are due before it",
+			sim:   simulation{cfg: Config{Until: 200 * time.Millisecond}, duration: slow},
+			items: []*Item{at(0, "a"), after(50, 0, "a"), at(201, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 150, 150, 1}, {2, "past end", 200, 201, 0}},
+			ended: []string{"a@250"},
+		},
+		{
+			name:  "turns that need what was carried are not sent after their session was closed",
+			sim:   simulation{cfg: Config{MaxSessions: 1, Carry: true}},
+			items: []*Item{at(0, "a"), at(50, "b"), at(100, "a"), at(150, "a")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 50, 50, 0}, {2, "session closed", 100, 100, 0}, {3, "session closed", 150, 150, 1}},
+			ended: []string{"a@0", "a@10", "b@60"},
+		},
 		{name: "an empty trace ends at once"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -316,4 +350,54 @@ func TestNewRejects(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// silent is a source that has one row and then says nothing until it is closed.
+type silent struct {
+	first *Item
+	quit  chan struct{}
+}
+
+func (s *silent) Next() (*Item, error) {
+	if it := s.first; it != nil {
+		s.first = nil
+		return it, nil
+	}
+	<-s.quit
+	return nil, io.EOF
+}
+
+func TestScheduleSilentSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := clock.New()
+		w := NewSleeper(clk)
+		defer w.Close()
+		src := &silent{first: at(0, "a"), quit: make(chan struct{})}
+		ended := make(chan struct{})
+		var s *Scheduler
+		s, err := New(Config{}, clk, w, Hooks{
+			Fire: func(it *Item) { go s.Done(it, clk.Now(), true) },
+			Skip: func(*Item, Reason) { t.Error("nothing is to be skipped") },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			defer close(ended)
+			if stats, err := s.Run(ctx, src); err != nil || stats.Fired != 1 {
+				t.Errorf("fired %d, error %v", stats.Fired, err)
+			}
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case <-ended:
+			t.Fatal("the schedule ended before its source")
+		default:
+		}
+		cancel()
+		close(src.quit) // what a cancelled run does with its source
+		<-ended
+	})
 }

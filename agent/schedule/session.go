@@ -5,64 +5,85 @@ package schedule
 
 import (
 	"container/list"
+	"hash/maphash"
 	"time"
 )
 
-// session is what the scheduler remembers of one conversation.
-type session struct {
-	id      string
+// Session is one conversation, as long as the schedule remembers it.
+type Session struct {
+	ID string
+	// Data is the caller's: what it wants to carry from turn to turn. The scheduler never looks at it.
+	Data any
+
 	turns   int // turns entered so far
 	busy    int // turns taken up and not ended
 	failed  bool
+	gone    Reason        // why no turn goes any more, when failed
 	end     time.Duration // end of the last turn
 	pending fifo          // turns whose predecessor has not ended
 	idle    *list.Element // place among the idle ones; nil while busy
 }
 
+// maxClosed bounds the memory of which sessions were closed to make room.
+const maxClosed = 1 << 20
+
 // sessionTable holds the sessions by id and knows which idle one has been so for longest. The trace does not say
 // which turn is a session's last, so an idle session is kept until its place is needed.
 type sessionTable struct {
-	byID map[string]*session
-	idle list.List // of *session, longest idle first
+	byID   map[string]*Session
+	idle   list.List // of *Session, longest idle first
+	seed   maphash.Seed
+	closed map[uint64]struct{} // hashes of the ids of sessions closed to make room
 }
 
-// get returns the session, new if need be, and marks it busy. When more than limit are kept, those idle for
+// get returns the session, new if it is not known, and marks it busy. When more than limit are kept, those idle for
 // longest are closed first.
-func (t *sessionTable) get(id string, limit int, closed func(*session)) *session {
+func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Session, known bool) {
 	if t.byID == nil {
-		t.byID = make(map[string]*session)
+		t.byID = make(map[string]*Session)
+		t.seed = maphash.MakeSeed()
+		t.closed = make(map[uint64]struct{})
 	}
-	ses := t.byID[id]
-	if ses == nil {
+	ses, known = t.byID[id]
+	if !known {
 		for len(t.byID) >= limit && t.idle.Len() > 0 {
-			old := t.idle.Remove(t.idle.Front()).(*session)
-			delete(t.byID, old.id)
+			old := t.idle.Remove(t.idle.Front()).(*Session)
+			delete(t.byID, old.ID)
+			if len(t.closed) < maxClosed {
+				t.closed[maphash.String(t.seed, old.ID)] = struct{}{}
+			}
 			closed(old)
 		}
-		ses = &session{id: id}
+		ses = &Session{ID: id}
 		t.byID[id] = ses
 	}
 	if ses.idle != nil {
 		t.idle.Remove(ses.idle)
 		ses.idle = nil
 	}
-	return ses
+	return ses, known
+}
+
+// wasClosed reports whether a session of this id was closed to make room, as far as that is remembered.
+func (t *sessionTable) wasClosed(id string) bool {
+	_, found := t.closed[maphash.String(t.seed, id)]
+	return found
 }
 
 // touch puts a session that has nothing under way among the idle ones.
-func (t *sessionTable) touch(ses *session) {
-	if ses.busy == 0 && ses.pending.len() == 0 && ses.idle == nil && t.byID[ses.id] == ses {
+func (t *sessionTable) touch(ses *Session) {
+	if ses.busy == 0 && ses.pending.len() == 0 && ses.idle == nil && t.byID[ses.ID] == ses {
 		ses.idle = t.idle.PushBack(ses)
 	}
 }
 
-func (t *sessionTable) each(f func(*session)) {
+func (t *sessionTable) each(f func(*Session)) {
 	for _, ses := range t.byID {
 		f(ses)
 	}
 }
 
-func (t *sessionTable) closeAll(closed func(*session)) {
+func (t *sessionTable) closeAll(closed func(*Session)) {
 	for id, ses := range t.byID {
 		delete(t.byID, id)
 		closed(ses)

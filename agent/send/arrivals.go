@@ -54,6 +54,7 @@ func (u *upload) Len() int { return int(u.size) }
 // Read implements io.Reader.
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
+	u.flight.uploaded.Add(int64(n))
 	u.flight.guard.alive(u.flight.clk.Now())
 	return n, err
 }

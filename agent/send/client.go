@@ -31,7 +31,7 @@ type Client struct {
 	api       *retryablehttp.Client // for Get and JSON
 }
 
-// Connections that are idle for longer are closed. Servers commonly close theirs earlier; that costs a replay by net/http.
+// Connections that are idle for longer are closed. Servers commonly close theirs earlier; that costs a replay.
 const idleConnTimeout = 90 * time.Second
 
 // New makes a client. It connects to nothing yet. No proxy is used, whatever the environment says: a figure must not
@@ -71,9 +71,6 @@ func baseHeader(cfg Config) http.Header {
 	h := http.Header{
 		"Content-Type": {"application/json"},
 		"User-Agent":   {"moonloop"},
-		// net/http sends a POST again when the server has closed the kept connection, if the request is
-		// idempotent. A header without values says so and is not sent. See onlyRoundTrip for the rest.
-		"Idempotency-Key": {},
 	}
 	if cfg.APIKey != "" {
 		h.Set("Authorization", "Bearer "+cfg.APIKey)
@@ -144,7 +141,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2}
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size}
 	f.clear()
 	f.guard = guard{clk: c.clk, start: x.Start, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,

@@ -31,6 +31,7 @@ type traffic struct {
 	arrival
 	began, wrote   time.Duration // start of the first, end of the last write call; clock.Never before
 	sent, received int64         // bytes, TLS framing included
+	cut            bool          // a write failed: not all of it was sent
 }
 
 // conn notes when its bytes came and went. Exchanges use it one after the other: begin opens the books of the next one
@@ -145,6 +146,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	c.now.wrote = now
 	c.now.sent += int64(n)
+	c.now.cut = c.now.cut || err != nil
 	return n, err
 }
 

@@ -41,7 +41,9 @@ type Exchange struct {
 	// FirstEvent is the arrival of the first event with a choice, role-only ones included (the
 	// first-token rule of vLLM's bench client).
 	FirstEvent time.Duration
-	// End is the arrival of the reply's last byte, or the instant of the failure.
+	// End is the arrival of the reply's last byte, or the instant of the failure. Do returns later where a server
+	// leaves a stream open that has said all: up to 100 ms after [DONE] (or the final usage), after which the connection
+	// is dropped; up to 5 s after a finish reason alone, since usage may still come.
 	End time.Duration
 	// Phases are the connection's part of the time before Wire.
 	Phases Phases
@@ -70,10 +72,13 @@ type Exchange struct {
 	Model        string // the model that the reply names
 	Status       int    // HTTP status; 0 when no reply came
 	Attempts     int    // 1 unless retried
-	// Replays counts how often the request was sent again on another connection because the server had closed the
-	// kept one before a byte of the reply came. It is no retry: the server had gone before it was asked. Instants
-	// and Phases are those of the last connection.
-	Replays      int
+	// Replays counts how often the request was sent again on another connection because the kept one died before a
+	// byte of the reply came. A server that closes while the next request is on its way causes them, so they are no
+	// retries, and happen with retries off too. Instants and Phases are those of the last connection.
+	Replays int
+	// Resent is the part of Replays before which the whole request had been given to the kernel, at most 1: the
+	// server may have begun on it, so the engine may have had it twice. Of the others it never had all.
+	Resent       int
 	Reused       bool // the connection had served before
 	KernelStamps bool // At was stamped by the kernel
 	Whole        bool // the reply was one JSON body, no stream: its chunks say nothing about tokens' times

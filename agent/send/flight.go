@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -20,12 +21,16 @@ type flight struct {
 	guard guard
 	http2 bool
 
+	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
+	size     int64        // of the body
+
 	mu       sync.Mutex
 	conn     *conn // nil with HTTP/2
 	turn     uint32
 	attempts int
 	got      int // connections of this attempt
 	replays  int
+	resent   int // of the replays, those of a whole request
 	reused   bool
 	tlsErr   error
 
@@ -44,11 +49,36 @@ func flightOf(ctx context.Context) *flight {
 	return f
 }
 
-// stale reports whether a kept connection took the request and gave no answer.
-func (f *flight) stale() bool {
+// replay reports whether the request may go out again after its connection failed, and counts it when the server may have
+// begun on it. That takes a kept connection without a byte of a reply: a server may have closed it before it saw the
+// request, as those do that close after each stream. As long as the upload was not complete the engine cannot have begun,
+// and a replay costs nothing; after that none but the first is made, and it shows.
+func (f *flight) replay() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.reused && f.firstByte == clock.Never
+	switch {
+	case !f.reused || f.firstByte != clock.Never:
+		return false
+	case !f.sentWhole():
+		return true
+	case f.resent >= maxResends:
+		return false
+	}
+	f.resent++
+	return true
+}
+
+// sentWhole reports whether the kernel may have been given the whole request. net/http has ended the upload by the time at
+// which it reports the failure of a connection.
+func (f *flight) sentWhole() bool {
+	if f.uploaded.Load() < f.size {
+		return false
+	}
+	if f.conn == nil {
+		return true
+	}
+	t, ok := f.conn.look(f.turn)
+	return !ok || !t.cut && t.sent > f.size
 }
 
 // in returns a context by which net/http and the retrier find the flight.
@@ -64,6 +94,7 @@ func (f *flight) clear() {
 		*p = clock.Never
 	}
 	f.conn, f.reused, f.tlsErr = nil, false, nil
+	f.uploaded.Store(0)
 }
 
 // attempt begins attempt n, from 0.
@@ -215,7 +246,7 @@ func (f *flight) copyTo(x *Exchange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	x.Wire, x.FirstByte, x.Headers = f.wire, f.firstByte, f.headersEnd
-	x.Attempts, x.Replays, x.Reused = max(1, f.attempts), f.replays, f.reused
+	x.Attempts, x.Replays, x.Resent, x.Reused = max(1, f.attempts), f.replays, f.resent, f.reused
 	p := &x.Phases
 	if !f.reused && f.obtained != clock.Never {
 		p.DNS = span(f.dns, f.dnsEnd)

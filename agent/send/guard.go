@@ -21,12 +21,17 @@ const (
 	stageUpload               // the request to be written
 	stageFirst                // the first content
 	stageStream               // the next bytes
-	stageTail                 // the end, after all that matters
+	stageTail                 // the end, after a finish reason or an error
+	stageOver                 // the end, after all that was going to come
 )
 
 // tailLimit is how long the end of a reply is waited for after its finish reason or error, bytes that still come not
 // counted. The reply is complete by then; only the connection's reuse and late usage are at stake.
 const tailLimit = 5 * time.Second
+
+// overLimit is how long the end of a reply is waited for after [DONE] or the final usage, whatever still comes. Only the
+// connection's reuse is at stake, while the caller's slot is held.
+const overLimit = 100 * time.Millisecond
 
 // guard ends an exchange whose time is up, by one timer. What happens often only stores an instant (alive); the timer
 // looks at it when it fires, and goes on waiting when there is time left.
@@ -59,12 +64,12 @@ func (t *timeout) Error() string { return t.text }
 // alive notes a sign of life.
 func (g *guard) alive(at time.Duration) { g.heard.Store(int64(at)) }
 
-// enter begins a stage. The tail is never left again: a late chunk does not make a complete reply incomplete.
+// enter begins a stage. The tail is left for the end alone: a late chunk does not make a complete reply incomplete.
 // The wait for the first content begins after an upload only: net/http can report its end late.
 func (g *guard) enter(s stage) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.done || g.expired != nil || g.stage == stageTail || s == stageFirst && g.stage != stageUpload {
+	if g.done || g.expired != nil || g.stage >= stageTail && s <= g.stage || s == stageFirst && g.stage != stageUpload {
 		return
 	}
 	now := g.clk.Now()
@@ -95,7 +100,10 @@ func (g *guard) deadline() (at time.Duration, why *timeout) {
 		}
 	}
 	heard := time.Duration(g.heard.Load())
-	if g.stage == stageTail {
+	if g.stage >= stageTail {
+		if g.stage == stageOver {
+			earliest(g.since, overLimit, tailCut)
+		}
 		earliest(heard, tailLimit, tailCut)
 		earliest(heard, g.limits.idle, tailCut)
 		earliest(g.start, g.limits.total, tailCut)

@@ -25,24 +25,31 @@ func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retry
 	}
 }
 
-// onlyRoundTrip is a transport without its other methods, and one that sends a request again when the kept connection
-// turns out to be dead. net/http does that only while the request's head is written: it takes a failure to write the body
-// for a failure to read it.
+// onlyRoundTrip is a transport without its other methods, and one that decides by itself when a request goes out again
+// because the kept connection turned out to be dead; see flight.replay. net/http would do that as often as it likes and
+// tell nobody, and not at all when the connection dies under the body: it takes a failure to write it for one to read it.
+// With HTTP/2 it knows which streams the server has not begun, and only those go again.
 type onlyRoundTrip struct{ t *http.Transport }
 
-// maxReplays bounds how many dead connections one attempt tries.
-const maxReplays = 16
+const (
+	maxReplays = 16 // dead connections that one attempt tries
+	maxResends = 1  // of an exchange: replays of a request that had been given to the kernel as a whole
+)
 
 // RoundTrip implements http.RoundTripper.
 func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := o.t.RoundTrip(r)
 	f := flightOf(r.Context())
-	for n := 0; err != nil && n < maxReplays && f.stale() && r.Context().Err() == nil; n++ {
-		again := r.WithContext(r.Context())
-		if again.Body, err = r.GetBody(); err != nil {
+	if f.http2 || r.GetBody == nil {
+		return o.t.RoundTrip(r)
+	}
+	once := r.WithContext(r.Context())
+	once.GetBody = nil // net/http sends nothing again that it cannot rewind
+	resp, err := o.t.RoundTrip(once)
+	for n := 0; err != nil && n < maxReplays && r.Context().Err() == nil && f.replay(); n++ {
+		if once.Body, err = r.GetBody(); err != nil {
 			return nil, err
 		}
-		resp, err = o.t.RoundTrip(again)
+		resp, err = o.t.RoundTrip(once)
 	}
 	return resp, err
 }

@@ -4,12 +4,14 @@
 package send
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,11 +143,106 @@ func TestReplay(t *testing.T) {
 			t.Fatalf("first: %d replays, reused %t: %v", x.Replays, x.Reused, x.Err)
 		}
 		c.Do(t.Context(), post("{}"), &x)
-		if x.Err != nil || x.Attempts != 1 || x.Replays != 1 || x.Reused {
-			t.Errorf("second: %d attempts, %d replays, reused %t: %v", x.Attempts, x.Replays, x.Reused, x.Err)
+		if x.Err != nil || x.Attempts != 1 || x.Replays != 1 || x.Resent != 1 || x.Reused {
+			t.Errorf("second: %d attempts, %d replays, %d resent, reused %t: %v", x.Attempts, x.Replays, x.Resent, x.Reused, x.Err)
 		}
 		if x.Wire-x.Start != time.Second || time.Duration(x.At[0]) != x.Wire {
 			t.Errorf("wire %v after the start, first chunk %v after the wire; want 1s and 0", x.Wire-x.Start, time.Duration(x.At[0])-x.Wire)
 		}
 	})
+}
+
+// engine answers requests on pipes and counts those that it got whole. The second request of a connection kills it, as
+// often as is asked for: after its head, or after its body.
+type engine struct {
+	mu                      sync.Mutex
+	diesOfHead, diesOfWhole int
+	whole                   int
+}
+
+// dies counts down one of the numbers of deaths.
+func (e *engine) dies(left *int, request int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if request != 2 || *left == 0 {
+		return false
+	}
+	*left--
+	return true
+}
+
+func (e *engine) serve(c net.Conn) {
+	br := bufio.NewReader(c)
+	for request := 1; ; request++ {
+		r, err := http.ReadRequest(br)
+		if err != nil || e.dies(&e.diesOfHead, request) {
+			return
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		e.mu.Lock()
+		e.whole++
+		e.mu.Unlock()
+		if e.dies(&e.diesOfWhole, request) {
+			return
+		}
+		time.Sleep(time.Second)
+		if _, err := io.WriteString(c, sse(chunkA, finish, done)); err != nil {
+			return
+		}
+	}
+}
+
+// TestReplayIsSeen counts what the engine had whole: with retries off it gets a request twice at most once, and that shows.
+func TestReplayIsSeen(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		body            int
+		header          http.Header
+		engine          *engine
+		want            Class
+		replays, resent int
+		whole           int // requests that the engine had, the two before included
+	}{
+		{"a connection dies with the whole request, the next one lives", 100, nil, &engine{diesOfWhole: 1}, "", 1, 1, 4},
+		{"both kept connections die with it", 100, nil, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
+		{"and a caller's idempotency key gives no licence", 100, http.Header{"Idempotency-Key": {"k"}}, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
+		{"both die under the upload: the engine never had it", 1 << 20, nil, &engine{diesOfHead: 2}, "", 2, 0, 3},
+		{"one under the upload, one with the whole request", 1 << 20, nil, &engine{diesOfHead: 1, diesOfWhole: 1}, "", 2, 1, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := c.engine
+				cl, err := New(Config{URL: "http://engine", Header: c.header, DialContext: piped(e.serve)}, clock.New())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer synctest.Wait()
+				defer cl.Close()
+				var wg sync.WaitGroup
+				for range 2 { // two connections to keep
+					wg.Go(func() {
+						var x Exchange
+						cl.Do(t.Context(), post("{}"), &x)
+						if x.Err != nil || x.Replays != 0 || x.Resent != 0 {
+							t.Errorf("before: %d replays, %d resent: %v", x.Replays, x.Resent, x.Err)
+						}
+					})
+				}
+				wg.Wait()
+				synctest.Wait()
+				var x Exchange
+				cl.Do(t.Context(), post(`"`+strings.Repeat("x", c.body)+`"`), &x)
+				var got Class
+				if x.Err != nil {
+					got = x.Err.Class
+				}
+				if got != c.want || x.Attempts != 1 || x.Replays != c.replays || x.Resent != c.resent || e.whole != c.whole {
+					t.Errorf("class %q, %d attempts, %d replays, %d resent, the engine had %d; want %q, 1, %d, %d, %d: %v",
+						got, x.Attempts, x.Replays, x.Resent, e.whole, c.want, c.replays, c.resent, c.whole, x.Err)
+				}
+			})
+		})
+	}
 }

@@ -178,7 +178,7 @@ func (s *stream) event(e *event) error {
 		return nil
 	case bytes.Equal(data, doneMark):
 		s.x.Done = true
-		s.flight.guard.enter(stageTail)
+		s.flight.guard.enter(stageOver)
 		return nil
 	}
 	c := &s.chunk
@@ -239,7 +239,13 @@ func (s *stream) content(at arrival) error {
 			}
 		}
 	}
-	if s.complete() {
+	switch {
+	case !s.complete():
+	case c.hasUsage && (len(c.choices) == 0 || len(c.typ) > 0):
+		// The usage chunk of its own, or the last event of /v1/responses, is the last word. Usage beside a finish
+		// reason is not: a server that sends it with each chunk sends a fuller one at the end.
+		s.flight.guard.enter(stageOver)
+	default:
 		s.flight.guard.enter(stageTail)
 	}
 	return nil

@@ -163,6 +163,63 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestOpenEnd holds how long a caller waits for a stream to end that has said all, and that the connection is kept when
+// the end comes in time.
+func TestOpenEnd(t *testing.T) {
+	const ms = time.Millisecond
+	said := sseHead + oneEvent(chunkA) + oneEvent(finish)
+	var pings []step
+	for range 100 {
+		pings = append(pings, step{30 * ms, chunked(": ping\n\n")})
+	}
+	for _, c := range []struct {
+		name   string
+		steps  []step
+		waited time.Duration // from the request to Do's return
+		end    time.Duration // from the request
+		usage  bool
+		kept   bool
+	}{
+		{"the end comes at once", []step{{0, said + oneEvent(usage) + oneEvent(done) + lastChunk}}, 0, 0, true, true},
+		{"the end comes in time", []step{{0, said + oneEvent(usage) + oneEvent(done)}, {50 * ms, lastChunk}}, 50 * ms, 50 * ms, true, true},
+		{"no end after [DONE]", []step{{0, said}, {20 * ms, oneEvent(done)}, {time.Hour, ""}}, 120 * ms, 20 * ms, false, false},
+		{"nor after the usage chunk", []step{{0, said}, {40 * ms, oneEvent(usage)}, {time.Hour, ""}}, 140 * ms, 40 * ms, true, false},
+		{"comments do not put it off", append([]step{{0, said + oneEvent(usage) + oneEvent(done)}}, pings...), 100 * ms, 90 * ms, true, false},
+		{"after a finish reason alone the usage is waited for", []step{{0, said}, {4 * time.Second, oneEvent(usage) + oneEvent(done) + lastChunk}}, 4 * time.Second, 4 * time.Second, true, true},
+		{"but not for ever", []step{{0, said}, {time.Hour, ""}}, tailLimit, 0, false, false},
+		{
+			"/v1/responses has no [DONE]",
+			[]step{{0, sseHead + oneEvent(`{"type":"response.output_text.delta","delta":"A"}`) + oneEvent(`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":9,"output_tokens":1}}}`)}, {time.Hour, ""}},
+			100 * ms, 0, true, false,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clk := clock.New()
+				cl, err := New(Config{URL: "http://engine", DialContext: piped(play(c.steps))}, clk)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer time.Sleep(2 * time.Hour) // the server wakes up and finds the connection closed
+				defer cl.Close()
+				var x, next Exchange
+				cl.Do(t.Context(), post("{}"), &x)
+				if waited := clk.Now() - x.Start; x.Err != nil || waited != c.waited || x.End-x.Start != c.end {
+					t.Errorf("returned after %v with an end at %v; want %v and %v: %v", waited, x.End-x.Start, c.waited, c.end, x.Err)
+				}
+				if (x.Usage.Prompt == 9) != c.usage {
+					t.Errorf("usage %+v", x.Usage)
+				}
+				synctest.Wait()
+				cl.Do(t.Context(), post("{}"), &next)
+				if next.Err != nil || next.Reused != c.kept || next.Replays != 0 {
+					t.Errorf("next: connection reused %t, %d replays: %v", next.Reused, next.Replays, next.Err)
+				}
+			})
+		})
+	}
+}
+
 func TestConnectTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(Config{

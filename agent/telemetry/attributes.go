@@ -88,7 +88,7 @@ func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 		return
 	}
 	if row.Timestamp.Set {
-		a.add(attribute.Float64(semconv.Timestamp, row.Timestamp.V))
+		a.add(attribute.Float64(semconv.Timestamp, row.Timestamp.V*p.cfg.TimestampScale))
 	}
 	if row.InputLength.Set {
 		a.add(attribute.Int64(semconv.InputLength, row.InputLength.V))
@@ -136,7 +136,6 @@ func scheduleAttributes(a *attributes, r *measure.Record, speedup float64) {
 		a.seconds(semconv.ScheduleCapWait, wait)
 	}
 	a.count(semconv.CachePredictedTokens, r.Predicted)
-	a.flag(semconv.Warmup, r.Warmup)
 	a.flag(semconv.PromptTooShort, r.TooShort)
 	a.flag(semconv.PromptTailCut, r.TailCut)
 }
@@ -160,8 +159,11 @@ func replyAttributes(a *attributes, r *measure.Record) {
 	if x.Status != 0 {
 		a.add(attribute.Int(semconv.HTTPResponseStatusCode, x.Status))
 	}
-	if x.Attempts > 1 {
-		a.add(attribute.Int(semconv.HTTPRequestResendCount, x.Attempts-1))
+	if n := max(x.Attempts, 1) - 1 + x.Replays; n > 0 {
+		a.add(attribute.Int(semconv.HTTPRequestResendCount, n))
+	}
+	if x.Resent > 0 {
+		a.add(attribute.Int(semconv.RequestResendCount, x.Resent))
 	}
 	if x.Coalesced > 0 {
 		a.add(attribute.Int(semconv.ChunksCoalesced, x.Coalesced))

@@ -85,10 +85,13 @@ type Config struct {
 	ServerAddress string // server.address
 	ServerPort    int    // server.port; 0 = not stated
 
-	Speedup    float64 // mooncake.schedule.speedup; 0 = 1
-	HashDomain string  // mooncake.hash.domain; empty = not stated
-	BlockSize  int     // tokens per hash id; 0 = 512
-	Identity   string  // mooncake.identity; empty = "trace"
+	Speedup float64 // mooncake.schedule.speedup; 0 = 1
+	// TimestampScale is the number of milliseconds in a unit of the rows' timestamps, since mooncake.timestamp is in ms;
+	// 0 = 1.
+	TimestampScale float64
+	HashDomain     string // mooncake.hash.domain; empty = not stated
+	BlockSize      int    // tokens per hash id; 0 = 512
+	Identity       string // mooncake.identity; empty = "trace"
 }
 
 // Validate reports everything that is wrong with the configuration by itself; the environment is not looked at.
@@ -138,6 +141,7 @@ func (c Config) withDefaults() Config {
 	c.Identity = or(c.Identity, defaultIdentity)
 	c.BlockSize = or(c.BlockSize, defaultBlockSize)
 	c.Speedup = or(c.Speedup, 1)
+	c.TimestampScale = or(c.TimestampScale, 1)
 	c.QueueBytes = or(c.QueueBytes, DefaultQueueBytes)
 	c.BatchBytes = or(c.BatchBytes, DefaultBatchBytes)
 	c.BatchSpans = or(or(c.BatchSpans, envInt("OTEL_BSP_MAX_EXPORT_BATCH_SIZE")), DefaultBatchSpans)

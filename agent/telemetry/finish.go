@@ -27,7 +27,7 @@ func (p *Pipeline) Finish(sp Span, r *measure.Record) {
 		ctx = trace.ContextWithSpan(ctx, sp.span) // for exemplars
 		p.finishSpan(ctx, sp.span, r)
 	}
-	if p.instruments != nil && !r.Warmup {
+	if p.instruments != nil {
 		p.instruments.record(ctx, r)
 	}
 }

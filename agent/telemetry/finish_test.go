@@ -4,6 +4,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,14 +82,12 @@ func TestRequestSpan(t *testing.T) {
 				t.Errorf("resource holds %s, which may hold secrets", key)
 			}
 		}
-		traceID, spanID := sp.IDs()
+		ref := sp.Ref()
+		traceID, spanID := fmt.Sprintf("%x", ref.TraceID), fmt.Sprintf("%x", ref.SpanID)
 		if got, want := sp.Traceparent(), "00-"+traceID+"-"+spanID+"-01"; got != want {
 			t.Errorf("traceparent %q, want %q", got, want)
 		}
-		if s.SpanContext.TraceID().String() != traceID || s.SpanContext.SpanID().String() != spanID {
-			t.Errorf("ids %s %s, the span's are %v", traceID, spanID, s.SpanContext)
-		}
-		if ref := sp.Ref(); ref.TraceID != s.SpanContext.TraceID() || ref.SpanID != s.SpanContext.SpanID() {
+		if ref.TraceID != s.SpanContext.TraceID() || ref.SpanID != s.SpanContext.SpanID() {
 			t.Errorf("ref %x %x", ref.TraceID, ref.SpanID)
 		}
 	})
@@ -213,8 +212,8 @@ func TestOutcomes(t *testing.T) {
 	cancelled.Outcome = measure.Cancelled
 	retried := served(2)
 	retried.Exchange.Attempts = 3
-	warm := served(2)
-	warm.Warmup, warm.Index = true, -1
+	resent := served(2)
+	resent.Exchange.Replays, resent.Exchange.Resent = 2, 1
 	short := served(2)
 	short.TooShort, short.TailCut, short.Scheduled = true, true, false
 	for _, c := range []struct {
@@ -236,12 +235,16 @@ func TestOutcomes(t *testing.T) {
 			map[string]any{"mooncake.outcome": "skipped", "mooncake.outcome.reason": "max_duration", "mooncake.schedule.offset": 0.1},
 			[]string{"error.type", "mooncake.schedule.lateness", "mooncake.schedule.cap_wait"},
 		},
-		{"retried", retried, codes.Unset, map[string]any{"http.request.resend_count": int64(2)}, []string{"error.type"}},
-		{"warm-up", warm, codes.Unset, map[string]any{"mooncake.warmup": true}, []string{"mooncake.row"}},
+		{"retried", retried, codes.Unset, map[string]any{"http.request.resend_count": int64(2)}, []string{"error.type", "mooncake.request.resend_count"}},
+		{
+			"whole again on another connection", resent, codes.Unset,
+			map[string]any{"http.request.resend_count": int64(2), "mooncake.request.resend_count": int64(1)},
+			[]string{"error.type"},
+		},
 		{
 			"flags; a closed loop has no schedule", short, codes.Unset,
 			map[string]any{"mooncake.prompt.too_short": true, "mooncake.prompt.tail_cut": true},
-			[]string{"mooncake.schedule.offset", "mooncake.schedule.speedup", "mooncake.schedule.lateness", "mooncake.warmup"},
+			[]string{"mooncake.schedule.offset", "mooncake.schedule.speedup", "mooncake.schedule.lateness", "http.request.resend_count"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -266,6 +269,21 @@ func TestOutcomes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The attribute is in milliseconds whatever the trace's unit is.
+func TestTimestampScale(t *testing.T) {
+	cleanEnv(t)
+	for scale, want := range map[float64]float64{0: 27482.5, 1: 27482.5, 1000: 27482500, 0.001: 27.4825} {
+		cfg, e := target, &fakeExporter{}
+		cfg.SpanExporter, cfg.TimestampScale = e, scale
+		p, _ := start(t, cfg)
+		finish(p, nil, served(1))
+		shutdown(t, p)
+		if got := attributeMap(e.stubs()["chat m"][0].Attributes)["mooncake.timestamp"]; got != want {
+			t.Errorf("%v ms a unit: %v, want %v", scale, got, want)
+		}
 	}
 }
 

@@ -130,6 +130,7 @@ func served(chunks int) *measure.Record {
 		Index: 7, Outcome: measure.Served,
 		Offset: 100 * ms, Spread: 20 * ms, Intended: 100 * ms, Scheduled: true, Dispatched: 101 * ms, Admitted: 103 * ms,
 		Sent: true, PromptTokens: 1300, OutputTokensAsked: int64(chunks), Predicted: 1024,
+		Prompt: measure.AgreeDifferent,
 		Exchange: send.Exchange{
 			Start: 103 * ms, Wire: 105 * ms, FirstByte: 140 * ms, Headers: 140 * ms, FirstEvent: 145 * ms, FirstAnswer: 150 * ms,
 			Usage:        send.Usage{Prompt: 1302, Completion: int64(chunks), Cached: 512, Reasoning: send.Unknown},
@@ -149,6 +150,7 @@ func served(chunks int) *measure.Record {
 // failed is a record of a request that failed at 200 ms without having reached the wire.
 func failed(class send.Class) *measure.Record {
 	r := served(0)
+	r.Prompt = measure.AgreeUnknown
 	r.Outcome, r.Reason, r.Message = measure.Failed, string(class), "something went wrong"
 	r.Exchange = send.Exchange{
 		Start: 103 * ms, Wire: clock.Never, FirstByte: clock.Never, Headers: clock.Never, FirstEvent: clock.Never,

@@ -85,7 +85,7 @@ func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 		return
 	}
 	x := &r.Exchange
-	if x.Attempts <= 1 { // the instants of a second attempt say nothing about latency
+	if !r.Resent() {
 		ins.latencies(ctx, r, s)
 	}
 	if x.Usage.Prompt > send.Unknown {
@@ -135,19 +135,14 @@ func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *set
 	}
 }
 
-// counts records what a served request's usage says.
+// counts records how a served request's usage compares with what was expected of it.
 func (ins *instruments) counts(ctx context.Context, r *measure.Record, s *sets) {
-	usage := r.Exchange.Usage
-	if r.Predicted > send.Unknown {
-		ins.predicted.Add(ctx, r.Predicted, s.add...)
+	if predicted, cached, ok := r.CachePair(); ok {
+		ins.predicted.Add(ctx, predicted, s.add...)
+		ins.reported.Add(ctx, cached, s.add...)
 	}
-	if usage.Cached > send.Unknown {
-		ins.reported.Add(ctx, usage.Cached, s.add...)
-	}
-	if usage.Prompt == send.Unknown || r.Row == nil || !r.Row.InputLength.Set {
-		return
-	}
-	switch d := usage.Prompt - r.Row.InputLength.V; {
+	switch d, ok := r.PromptError(); {
+	case !ok:
 	case d == 0:
 		ins.promptError.Record(ctx, 0, s.equal...)
 	case d > 0:

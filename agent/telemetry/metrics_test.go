@@ -129,9 +129,6 @@ func TestMetrics(t *testing.T) {
 		unsendable := failed("unsendable")
 		unsendable.Sent, unsendable.Exchange, unsendable.Dispatched = false, send.Exchange{}, 99*ms // a hair early
 		finish(p, nil, unsendable)
-		warm := served(9)
-		warm.Warmup = true
-		finish(p, nil, warm)
 		p.InFlight(3)
 		p.InFlight(-1)
 
@@ -199,6 +196,37 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// Figures that compare two numbers take only rows that have both, and of the same thing; latencies only rows that the
+// engine had once.
+func TestComparableRowsOnly(t *testing.T) {
+	cleanEnv(t)
+	cfg, reader := target, sdkmetric.NewManualReader()
+	cfg.MetricReader = reader
+	p, _ := start(t, cfg)
+	finish(p, nil, served(2))
+	turn := served(2) // a session's new turn: the usage is of the whole conversation
+	turn.Prompt, turn.PromptTokens, turn.Exchange.Usage.Prompt = measure.AgreeUnknown, 0, 9000
+	turn.Predicted = send.Unknown
+	finish(p, nil, turn)
+	silent := served(2)
+	silent.Exchange.Usage.Cached = send.Unknown
+	finish(p, nil, silent)
+	resent := served(2)
+	resent.Exchange.Replays, resent.Exchange.Resent = 1, 1
+	finish(p, nil, resent)
+	got := collect(t, reader)
+	for name, want := range map[string]string{
+		"mooncake.prompt.token_error":     "n=3 sum=6 ≤2:3",
+		"mooncake.cache.predicted_tokens": "2048", // of the first and the resent row
+		"mooncake.cache.reported_tokens":  "1024",
+		"mooncake.latency.request":        "n=3 ",
+	} {
+		if have := points(got[name]); len(have) != 1 || !strings.Contains(have[0], want) {
+			t.Errorf("%s = %v, want %s", name, have, want)
+		}
+	}
+}
+
 // sortLabels orders the words before the value, so that the order of attribute keys does not matter.
 func sortLabels(point string) string {
 	words := strings.Fields(point)
@@ -215,7 +243,7 @@ func TestExemplars(t *testing.T) {
 	cfg, reader := target, sdkmetric.NewManualReader()
 	cfg.MetricReader, cfg.SpanExporter = reader, &fakeExporter{}
 	p, _ := start(t, cfg)
-	traceID, spanID := finish(p, nil, served(3)).IDs()
+	ref := finish(p, nil, served(3)).Ref()
 	for _, name := range []string{"gen_ai.client.operation.duration", "gen_ai.client.operation.time_per_output_chunk", "mooncake.latency.ttft"} {
 		point := collect(t, reader)[name].Data.(metricdata.Histogram[float64]).DataPoints[0]
 		if len(point.Exemplars) == 0 {
@@ -223,7 +251,7 @@ func TestExemplars(t *testing.T) {
 			continue
 		}
 		e := point.Exemplars[0]
-		if fmt.Sprintf("%x %x", e.TraceID, e.SpanID) != traceID+" "+spanID {
+		if [16]byte(e.TraceID) != ref.TraceID || [8]byte(e.SpanID) != ref.SpanID {
 			t.Errorf("%s: exemplar of %x %x, want the request's span", name, e.TraceID, e.SpanID)
 		}
 	}
@@ -267,9 +295,8 @@ func TestSelfObservation(t *testing.T) {
 			finish(p, nil, served(3))
 		}
 		close(hold)
-		if err := p.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		time.Sleep(DefaultLinger)
+		synctest.Wait()
 		if got := collect(t, reader); got["mooncake.process.hiccups"].Data != nil {
 			t.Errorf("machine metrics without an observer: %v", points(got["mooncake.process.hiccups"]))
 		}

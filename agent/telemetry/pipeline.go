@@ -132,22 +132,6 @@ func (p *Pipeline) Observe(read func() observe.Machine) {
 	}
 }
 
-// Flush exports everything that has ended and been recorded so far. The error says what was not sent in time; spans and
-// metrics that the receiver refused are in Loss.
-func (p *Pipeline) Flush(ctx context.Context) error {
-	if p == nil {
-		return nil
-	}
-	var errs []error
-	if p.queue != nil {
-		errs = append(errs, p.queue.flush(ctx))
-	}
-	if p.provider != nil {
-		errs = append(errs, p.provider.ForceFlush(ctx))
-	}
-	return errors.Join(errs...)
-}
-
 // Shutdown exports what is left, as far as ctx allows, closes the exporters and says what became of everything. It
 // returns when ctx is done at the latest, as long as the exporter heeds its own. Spans that end after it are counted as
 // lost. The error is one of closing; everything else is in Loss. A second call only returns the account.

@@ -27,7 +27,7 @@ type queue struct {
 	stop     context.CancelFunc
 
 	mu       sync.Mutex
-	changed  *sync.Cond // a batch is ready or settled, or the queue is closed
+	changed  *sync.Cond // a batch is ready, or the queue is closed
 	filling  batch
 	ready    []batch
 	inFlight int         // spans of the batch under export
@@ -36,10 +36,9 @@ type queue struct {
 	closed   bool        // nothing more is taken
 	gaveUp   bool        // what is not settled has been counted as lost
 
-	ended, taken, settled int64 // spans: added, of these put into a batch, of these settled
-	accepted              int64
-	lost                  map[string]int64
-	firstError            string
+	ended, accepted int64 // spans
+	lost            map[string]int64
+	firstError      string
 }
 
 type limits struct {
@@ -89,7 +88,6 @@ func (q *queue) add(s sdktrace.ReadOnlySpan) {
 	q.filling.spans = append(q.filling.spans, s)
 	q.filling.bytes += size
 	q.bytes += size
-	q.taken++
 	if len(q.filling.spans) >= q.limits.batchSpans || q.filling.bytes >= q.limits.batchBytes {
 		q.cut()
 	}
@@ -143,32 +141,11 @@ func (q *queue) settle(b batch, r result) {
 	}
 	q.inFlight = 0
 	q.bytes -= b.bytes
-	q.settled += int64(len(b.spans))
 	q.accepted += r.accepted
 	for why, n := range r.lost {
 		q.lost[why] += n
 	}
 	q.note(r.err)
-	q.changed.Broadcast()
-}
-
-// flush waits until every span added before it is accepted or lost, or until ctx is done.
-func (q *queue) flush(ctx context.Context) error {
-	wake := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.changed.Broadcast()
-	})
-	defer wake()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.cut()
-	for target := q.taken; q.settled < target; q.changed.Wait() {
-		if ctx.Err() != nil {
-			return fmt.Errorf("telemetry: %d spans were not sent in time: %w", target-q.settled, context.Cause(ctx))
-		}
-	}
-	return nil
 }
 
 // shutdown exports what is queued, as far as ctx allows, and closes the exporter. What is left is counted as lost.
@@ -199,7 +176,6 @@ func (q *queue) giveUp(cause error) {
 	}
 	q.gaveUp = true
 	q.ready, q.inFlight, q.bytes = nil, 0, 0
-	q.settled += int64(left)
 	if left > 0 {
 		q.lost[semconv.LostShutdown] += int64(left)
 		q.note(fmt.Errorf("%d spans were not sent in time: %w", left, cause))

@@ -113,15 +113,6 @@ func (s Span) Traceparent() string {
 	return string(out)
 }
 
-// IDs returns the span's ids in hex, "" for the zero Span.
-func (s Span) IDs() (traceID, spanID string) {
-	if s.span == nil {
-		return "", ""
-	}
-	sc := s.span.SpanContext()
-	return sc.TraceID().String(), sc.SpanID().String()
-}
-
 // Ref returns the span's ids in binary, zero for the zero Span.
 func (s Span) Ref() mooncake.SpanRef {
 	if s.span == nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/agent"
-	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/examples"
 )
 
@@ -27,7 +26,7 @@ import (
 var demoEngine = []string{
 	"--listen", "127.0.0.1:0", "--model", "demo-model",
 	"--prefill", "15ms", "--prefill-per-token", "20us", "--decode", "8ms", "--decode-per-sequence", "100us",
-	"--max-running", "256", "--cache-blocks", "20000",
+	"--max-running", "256", "--cache-blocks", "20000", "--end-with-stdin",
 }
 
 func newDemoCommand() *cobra.Command {
@@ -70,11 +69,11 @@ func demo(cmd *cobra.Command, out string) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	fmt.Fprintf(cmd.ErrOrStderr(), "simulated engine: %s\n", url)
 	return replay(cmd, agent.Config{
-		Trace:    agent.Trace{Name: trace},
-		Target:   agent.Target{URL: url, Profile: prompt.Auto},
-		Prompt:   agent.Prompt{Overhead: -1},
-		Schedule: agent.Schedule{Speedup: 1},
-		Out:      out,
+		Trace:  agent.Trace{Name: trace},
+		Target: agent.Target{URL: url},
+		Out:    out,
+		// Every request of the demonstration must be served.
+		MaxErrorRate: new(float64),
 	}, "auto")
 }
 
@@ -89,6 +88,10 @@ func startEngine(ctx context.Context, stderr io.Writer) (url string, stop func()
 	engine.SysProcAttr = ownGroup()
 	var log strings.Builder
 	engine.Stderr = &log
+	// The engine ends with its standard input, and so with this process, however that ends.
+	if _, err := engine.StdinPipe(); err != nil {
+		return "", nil, fmt.Errorf("demo: %w", err)
+	}
 	stdout, err := engine.StdoutPipe()
 	if err != nil {
 		return "", nil, fmt.Errorf("demo: %w", err)

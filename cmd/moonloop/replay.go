@@ -39,6 +39,7 @@ type replayFlags struct {
 	ca, cert, key         string
 	insecure              bool
 	slo, startAt          string
+	maxErrorRate          float64
 	noStream              bool
 	tokenEvents, progress string
 }
@@ -53,13 +54,16 @@ its prefix blocks with the other rows as the trace says, and measures what comes
 
 TRACE is a file, "-" for standard input, or an http(s) URL; JSON lines, also compressed with gzip, zstd or bzip2.
 
+Flags that mean the same in AIPerf or in vLLM's bench go by their names there too (--request-count,
+--fixed-schedule-start-offset, --random-seed, ...).
+
 Spans and metrics go out by OTLP when OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or an
 OTEL_EXPORTER_OTLP_*ENDPOINT variable says so; all standard OTEL_* variables are read.
 
 EXIT STATUS
 
   0    the run ended and its measurement is valid or degraded
-  1    a goal was missed, or more requests failed than --max-error-rate allows
+  1    a goal was missed, or more requests failed than --max-error-rate allows (all may, unless it is given)
   2    usage or input error: nothing was measured, or the trace broke off
   3    the measurement is invalid, or degraded with --strict-verdict
   130  interrupted; what had been measured is in the report`,
@@ -73,7 +77,12 @@ EXIT STATUS
   # minutes 10 to 20, bursts of a coarse clock laid out, a service level that must hold for 95 %
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --start 10m --end 20m --spread uniform \
     --slo ttft=500ms,itl=50ms --goodput-goal 0.95`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return hintError{fmt.Errorf("replay takes one trace, %d were given", len(args)), "name a file, a URL, or - for standard input"}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.cfg.Trace.Name = args[0]
 			if err := f.resolve(cmd.Flags()); err != nil {
@@ -83,6 +92,17 @@ EXIT STATUS
 		},
 	}
 	f.register(cmd.Flags())
+	cmd.Flags().SetNormalizeFunc(peerNames)
+	for name, values := range map[string][]string{
+		"endpoint": {string(prompt.Chat), string(prompt.Completions)}, "prompt": {string(prompt.Words), string(prompt.Tokens)},
+		"profile": profileNames(), "spread": {"none", "uniform", "even"}, "session-mode": {"full", "delta"},
+		"time-unit": {"ms", "s", "us"}, "too-short": {string(prompt.SendOneWord), string(prompt.Skip)},
+		"token-events": {"all", "array", "first", "none"}, "otlp-protocol": {telemetry.ProtocolGRPC, telemetry.ProtocolHTTP},
+		"progress": {"auto", "bar", "lines", "none"},
+	} {
+		// It fails only for a flag that does not exist, which the test of the help would show.
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
 	return cmd
 }
 
@@ -94,7 +114,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Target.Model, "model", "m", "", "model to ask for (default: the first that the engine names)")
 	fs.StringVar(&f.endpoint, "endpoint", string(prompt.Chat), "chat or completions")
 	fs.StringVar(&f.form, "prompt", "", "words or tokens (default: tokens where endpoint and profile take them, else words)")
-	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "what the engine understands: "+profileNames())
+	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "what the engine understands: "+strings.Join(profileNames(), ", "))
 	fs.StringVar(&c.Out, "out", "", "directory for summary.json, summary.csv and requests.jsonl")
 
 	fs.Float64Var(&c.Schedule.Speedup, "speedup", 1, "divide the trace's times by this")
@@ -103,7 +123,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.Var(&f.end, "end", "replay rows up to this time after the first row")
 	fs.Int64Var(&c.Trace.MaxRows, "max-requests", 0, "stop after so many rows (0 = all)")
 	fs.DurationVar(&c.Schedule.MaxDuration, "max-duration", 0, "send nothing after so much replay time (0 = no limit)")
-	fs.DurationVar(&c.Schedule.Grace, "grace", 30*time.Second, "time that requests under way have after --max-duration")
+	fs.DurationVar(&c.Schedule.Grace, "grace", 30*time.Second, "time that requests under way have after --max-duration or --abort-error-rate")
 	fs.IntVarP(&c.Schedule.Concurrency, "concurrency", "c", 0, "most requests at once; the size of a closed loop (0 = no cap; 1 without timestamps)")
 	fs.BoolVar(&c.Schedule.FileOrder, "no-fixed-schedule", false, "ignore timestamps: file order, --concurrency at a time")
 	fs.BoolVar(&c.Schedule.OpenLoop, "open-loop", false, "send each turn of a session at its own timestamp, whatever became of the one before")
@@ -112,13 +132,13 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.startAt, "start-at", "", "wall-clock time at which the schedule starts (RFC 3339), for shards on several machines")
 
 	fs.StringVar(&f.sessions, "session-mode", "", "what rows of one session are: full prompts, or delta (new turns) (default: the sidecar's word, else detected)")
-	fs.StringVar(&f.unit, "time-unit", "", "unit of timestamps: ms, s or us (default ms)")
+	fs.StringVar(&f.unit, "time-unit", "", "unit of timestamps: ms, s or us; delays are always ms (default: the sidecar's word, else ms)")
 	fs.IntVar(&c.Trace.BlockSize, "block-size", 0, "tokens per hash id (default: the sidecar's, else 512)")
 	fs.IntVar(&c.Trace.Lookahead, "lookahead", load.DefaultLookahead, "rows read before the first is sent; rows further out of order are an error")
 	fs.BoolVar(&c.Trace.Strict, "strict", false, "refuse what is otherwise read kindly (unknown fields, ids past the input length, ...)")
 
 	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and spreading; another seed finds a cold cache")
-	fs.IntVar(&c.Prompt.Overhead, "overhead", -1, "tokens that the engine's template adds to a prompt (-1 = measure them with two requests)")
+	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the engine's template adds to a prompt (0 = measure them with two requests)")
 	fs.StringVar(&f.tooShort, "too-short", string(prompt.SendOneWord), "rows shorter than the template: send (longer, flagged) or skip")
 	fs.Int64Var(&c.Prompt.Output, "output-length", 0, "output tokens for rows that name none (0 = leave it to the engine)")
 	fs.Int64Var(&c.Prompt.OutputCap, "max-output-length", 0, "bound on output tokens (0 = none)")
@@ -141,7 +161,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 
 	fs.StringVar(&f.slo, "slo", "", "service level of a good request, such as ttft=500ms,itl=50ms,e2e=10s")
 	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must be good, 0 to 1")
-	fs.Float64Var(&c.MaxErrorRate, "max-error-rate", 0, "share of requests that may fail, 0 to 1 (0 = any)")
+	fs.Float64Var(&f.maxErrorRate, "max-error-rate", 1, "share of requests that may fail for exit status 0, 0 to 1")
 	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share has failed (0 = never)")
 	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "treat a degraded measurement like an invalid one")
 
@@ -167,19 +187,18 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	c.Prompt.Endpoint, c.Prompt.Form = prompt.Endpoint(f.endpoint), prompt.Form(f.form)
 	c.Prompt.TooShort, c.Target.Profile = prompt.TooShort(f.tooShort), prompt.Profile(f.profile)
 	c.Prompt.NoStream = f.noStream
-	if fs.Changed("overhead") && c.Prompt.Overhead < 0 {
-		check(errors.New("overhead: it is below 0"))
+	if c.Schedule.Speedup == 0 { // which the configuration takes for 1
+		check(errors.New("speed-up 0: want a number above 0"))
 	}
-	switch f.unit {
-	case "":
-	case "ms":
-		c.Trace.Unit = time.Millisecond
-	case "s":
-		c.Trace.Unit = time.Second
-	case "us":
-		c.Trace.Unit = time.Microsecond
-	default:
-		check(fmt.Errorf("time unit %q: want ms, s or us", f.unit))
+	if fs.Changed("max-error-rate") {
+		c.MaxErrorRate = &f.maxErrorRate
+	}
+	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
+		c.Schedule.Grace = time.Nanosecond
+	}
+	if f.unit != "" {
+		c.Trace.Unit, err = mooncake.ParseUnit(f.unit)
+		check(err)
 	}
 	if f.sessions != "" {
 		c.Trace.Sessions, err = mooncake.ParseSessionMode(f.sessions)
@@ -264,12 +283,17 @@ func parseHeaders(lines []string) (http.Header, error) {
 	h := make(http.Header)
 	for _, line := range lines {
 		name, value, found := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !found || name == "" {
-			return nil, errors.New("header: want \"Name: value\"") // the value may be a secret
+		if name = strings.TrimSpace(name); !found || strings.ContainsFunc(name, notToken) || name == "" {
+			return nil, errors.New("header: want \"Name: value\" with a name of letters, digits and -") // the value may be a secret
 		}
 		h.Add(name, strings.TrimSpace(value))
 	}
 	return h, nil
+}
+
+// notToken reports a character that a header's name cannot have.
+func notToken(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
 // readKey reads the bearer key. Keys are never taken from the command line, which every user of a machine can see.
@@ -297,10 +321,27 @@ func readKey(env, file string) (string, error) {
 	return "", nil
 }
 
-func profileNames() string {
-	var names []string
+func profileNames() (names []string) {
 	for _, p := range prompt.Profiles() {
 		names = append(names, string(p))
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// peers are the names of other replay tools for flags that mean the same.
+var peers = map[string]string{
+	"endpoint-type": "endpoint", "request-count": "max-requests", "num-prompts": "max-requests",
+	"max-concurrency": "concurrency", "warmup-request-count": "warmup-requests", "num-warmups": "warmup-requests",
+	"fixed-schedule-start-offset": "start", "fixed-schedule-end-offset": "end",
+	"synthesis-speedup-ratio": "speedup", "random-seed": "seed", "isl-block-size": "block-size",
+	"output-artifact-dir": "out", "artifact-dir": "out", "goodput": "slo", "base-url": "url",
+	"failed-request-threshold": "abort-error-rate", "extra-body": "extra-inputs",
+}
+
+// peerNames lets those who come from other tools use the names that they know.
+func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if ours, known := peers[name]; known {
+		name = ours
+	}
+	return pflag.NormalizedName(name)
 }

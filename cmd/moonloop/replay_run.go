@@ -18,9 +18,11 @@ import (
 func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	view := newProgress(stderr, progressMode)
+	cfg.Trace.Stdin = cmd.InOrStdin()
 	cfg.Tool = version()
 	cfg.Command = publicCommand(os.Args)
 	cfg.Progress = view.follow
+	cfg.Note = func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
 	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
 	rep, err := agent.Run(cmd.Context(), cfg)
 	view.stop()
@@ -32,7 +34,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 		if err := rep.Table(stdout, colours); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
-		if cfg.Out != "" {
+		if cfg.Out != "" && err == nil {
 			fmt.Fprintf(stdout, "results in %s\n", cfg.Out)
 		}
 	}
@@ -61,8 +63,18 @@ func publicCommand(args []string) []string {
 			a = "-H…"
 		case secret:
 			hide = true
+		default:
+			a = publicArg(a)
 		}
 		out = append(out, a)
 	}
 	return out
+}
+
+// publicArg returns an argument, or the value in --flag=value, without what may be secret in a URL.
+func publicArg(a string) string {
+	if name, value, assigned := strings.Cut(a, "="); assigned && strings.HasPrefix(name, "-") {
+		return name + "=" + agent.PublicName(value)
+	}
+	return agent.PublicName(a)
 }

@@ -26,6 +26,7 @@ type simulateFlags struct {
 	listen                string
 	apiKeyEnv, apiKeyFile string
 	tlsCert, tlsKey       string
+	endWithStdin          bool
 	grace                 time.Duration
 	fast                  bool
 	template              simulator.Template
@@ -91,6 +92,7 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "file that holds the bearer key to demand")
 	fs.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate chain")
 	fs.StringVar(&f.tlsKey, "tls-key", "", "PEM file of its private key")
+	fs.BoolVar(&f.endWithStdin, "end-with-stdin", false, "stop when standard input ends, for a parent process that may be killed")
 	fs.DurationVar(&f.grace, "grace", 5*time.Second, "time for running requests to finish after a signal")
 	fs.StringArrayVar(&c.Models, "model", nil, "model name to serve, repeatable; none: any name")
 	fs.IntVar(&c.MaxModelLen, "max-model-len", 0, "most tokens of prompt and reply together; 0: no limit")
@@ -193,6 +195,14 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		return err
 	}
 	ctx := cmd.Context()
+	if f.endWithStdin {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go func() {
+			_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+			cancel()
+		}()
+	}
 	certificate, err := f.certificate()
 	if err != nil {
 		return err

@@ -162,8 +162,8 @@ func checkRun(t *testing.T, p *process, dir string) {
 	summary := readSummary(t, dir)
 	note(t, "verdict", at[string](t, summary, "verdict", "class"))
 	for _, reason := range at[[]any](t, summary, "verdict", "reasons") {
-		note(t, "  because", fmt.Sprint(at[string](t, reason, "metric"), " ", at[float64](t, reason, "value"),
-			" > ", at[float64](t, reason, "bound")))
+		note(t, "  "+at[string](t, reason, "class"), fmt.Sprintf("%s %.4g > %g", at[string](t, reason, "metric"),
+			at[float64](t, reason, "value"), at[float64](t, reason, "bound")))
 	}
 	note(t, "wall time, s", fmt.Sprintf("%.1f", p.lasted.Seconds()))
 	note(t, "peak memory, MiB", fmt.Sprintf("%.0f", p.peakMiB()))
