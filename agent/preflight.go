@@ -88,7 +88,7 @@ func (r *run) warmUp(ctx context.Context) {
 		wg.Go(func() {
 			defer func() { <-limit }()
 			// Rows without ids get content of their own by index; the trace has no negative ones.
-			rec := &measure.Record{Row: row, Index: int64(-1 - i), Warmup: true}
+			rec := &measure.Record{Row: row, Index: int64(-1 - i)}
 			r.exchange(ctx, rec, nil, "")
 			rec.Exchange.Release()
 			if rec.Exchange.Err != nil {

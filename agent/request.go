@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/schedule"
@@ -104,9 +103,8 @@ func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt
 	if history != nil && rec.Outcome == measure.Served {
 		history.Append(rec.Row, p, x.Reply, x.ToolCalls)
 	}
-	if x.End != clock.Never {
-		return x.End
-	}
+	// Not x.End, the last byte's instant: a stream that stays open after it holds its slot and its session until the
+	// client has let go.
 	return r.clk.Now()
 }
 

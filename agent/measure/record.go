@@ -53,10 +53,9 @@ func (a Agreement) String() string { return [...]string{"unknown", "equal", "dif
 // Record is what became of one row: exactly one per row of the replay. The pieces after it (spans, metrics,
 // report) read it and change nothing.
 type Record struct {
-	Row    *mooncake.Row
-	Index  int64 // row index in the trace, from 0
-	Turn   int   // turn of its session, from 0
-	Warmup bool  // a request before the schedule: in no figure, span or file
+	Row   *mooncake.Row
+	Index int64 // row index in the trace, from 0
+	Turn  int   // turn of its session, from 0
 
 	Outcome Outcome
 	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty when served

@@ -38,22 +38,34 @@ func TestTruth(t *testing.T) {
 			return false
 		})
 	})
+	// The kernel begins to stamp, on a busy machine much, later than the first socket asks for it, and stops when the last
+	// is closed: one stays open, and a stream that came too early is tried again.
+	idle, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = idle.Close() }()
+	newConn(idle, newWall(clk), true)
 	for _, plain := range []bool{true, false} {
 		c, err := New(Config{URL: url, NoKernelStamps: plain}, clk)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var x Exchange
-		c.Do(t.Context(), post("{}"), &x)
-		c.Close()
-		if x.Err != nil || len(x.At) != chunks {
-			t.Fatalf("%d chunks: %v", len(x.At), x.Err)
+		var wrote []time.Duration
+		want := runtime.GOOS == "linux" && !plain
+		for try := 0; try == 0 || want && !x.KernelStamps && try < 20; try++ {
+			c.Do(t.Context(), post("{}"), &x)
+			if x.Err != nil || len(x.At) != chunks {
+				t.Fatalf("%d chunks: %v", len(x.At), x.Err)
+			}
+			wrote = <-truth
 		}
-		wrote := <-truth
-		if want := runtime.GOOS == "linux" && !plain; x.KernelStamps != want {
+		c.Close()
+		if x.KernelStamps != want {
 			t.Errorf("kernel stamps %t, want %t", x.KernelStamps, want)
 		}
-		if _, used := c.ClockStep(); used != x.KernelStamps {
+		if _, used := c.ClockStep(); used != want {
 			t.Errorf("ClockStep says kernel stamps in use: %t", used)
 		}
 		errs := make([]time.Duration, 0, chunks)

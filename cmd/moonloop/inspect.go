@@ -54,7 +54,7 @@ unknown or a row has more ids than blocks; 2 when the command or a trace cannot 
   moonloop inspect --capacity 5859,100k captured.jsonl replayed.jsonl`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runInspect(cmd.Context(), args, opt, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runInspect(cmd.Context(), args, opt, interruptible(cmd.Context(), cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()

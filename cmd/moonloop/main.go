@@ -128,3 +128,14 @@ Without an engine at hand, "moonloop demo" replays a generated trace against the
 	)
 	return root
 }
+
+// interruptible returns a reader whose Read ends with ctx, for standard input that stays silent.
+func interruptible(ctx context.Context, in io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { w.CloseWithError(errors.New("interrupted")) })
+	return r
+}
