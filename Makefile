@@ -81,7 +81,7 @@ fuzz:
 		| sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*)\(.*|\1 \2|' | sort \
 		| while read -r dir name; do \
 			echo "== $$dir $$name"; \
-			go test "$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s; \
+			go test "$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x; \
 		done
 
 ## bench: Go benchmarks; BENCH=regexp PKG=./mooncake COUNT=10 narrow and repeat them

@@ -8,7 +8,7 @@ const (
 	HashIDs      = "mooncake.hash_ids"      // int[]: two's-complement patterns of uint64; read them back as uint64
 	BlockSize    = "mooncake.block_size"    // int: tokens per block
 	HashDomain   = "mooncake.hash.domain"   // string: 8 hex digits; an id is (domain, 64 bits)
-	Cells        = "mooncake.cells"         // bytes: identity text only; 8 bytes little-endian a cell
+	Cells        = "mooncake.cells"         // bytes: identity text only; 8 bytes little-endian a cell, then as many for the tail and for the length of the text
 	Identity     = "mooncake.identity"      // string: [IdentityTrace], ...
 	InputLength  = "mooncake.input_length"  // int: prompt tokens that the row asks for
 	OutputLength = "mooncake.output_length" // int: output tokens that the row asks for

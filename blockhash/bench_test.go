@@ -1,0 +1,116 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blockhash_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/moonloop/moonloop/blockhash"
+)
+
+// TestNothingIsAllocatedPerBlock hashes long prompts with memory that is there already.
+func TestNothingIsAllocatedPerBlock(t *testing.T) {
+	h := testHasher(t)
+	r := rand.New(rand.NewPCG(9, 9))
+	text, tokens := randomText(r, 100_000), randomTokens(r, 20_000)
+	raw := []byte(text)
+	hashes := make([]uint64, 1000)
+	ids, attr := make([]uint64, 0, 2000), make([]byte, 0, 10_000)
+	chain := chainOf(h, text)
+	var b blockhash.Borders
+	var back blockhash.Chain
+	for name, run := range map[string]func(){
+		"messages": func() { h.Reset(); h.Role("user"); h.Text(text); h.Chain() },
+		"bytes":    func() { h.Reset(); _, _ = h.Write(raw); h.Chain() },
+		"tokens":   func() { h.Tokens(ids[:0], tokens, 512) },
+		"engine":   func() { _, _ = h.Reblock(ids[:0], hashes, 16, 512, 16_001, "span") },
+		"lay":      func() { _, _ = b.Lay(ids[:0], chain, 20_000, 512) },
+		"encode":   func() { attr, _ = chain.AppendBinary(attr[:0]) },
+		"decode":   func() { _ = back.UnmarshalBinary(attr) },
+	} {
+		run() // memory grows here
+		if n := testing.AllocsPerRun(20, run); n != 0 {
+			t.Errorf("%s: %v allocations for a prompt, want none", name, n)
+		}
+	}
+}
+
+// Prompts of the size of the public conversation trace: 12,035 tokens, 48 kB.
+func benchmarkText() string {
+	return strings.Repeat("The quick brown fox jumps over the lazy dog. ", 1070)
+}
+
+func BenchmarkCells(b *testing.B) {
+	h, text := testHasher(b), benchmarkText()
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		h.Reset()
+		h.Role("user")
+		h.Text(text)
+		h.Chain()
+	}
+}
+
+// BenchmarkCellsShort is the other end: many small messages, such as chat turns.
+func BenchmarkCellsShort(b *testing.B) {
+	h, text := testHasher(b), benchmarkText()[:200]
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		h.Reset()
+		h.Role("user")
+		h.Text(text)
+		h.Chain()
+	}
+}
+
+func BenchmarkTokens(b *testing.B) {
+	for _, size := range []int{16, 512} {
+		b.Run(decimal(uint64(size)), func(b *testing.B) {
+			h := testHasher(b)
+			tokens := randomTokens(rand.New(rand.NewPCG(1, 2)), 12_035)
+			ids := make([]uint64, 0, 1000)
+			b.SetBytes(int64(4 * len(tokens)))
+			b.ReportAllocs()
+			for b.Loop() {
+				ids = h.Tokens(ids[:0], tokens, size)
+			}
+		})
+	}
+}
+
+// BenchmarkLay lays prompts of which four fifths are known.
+func BenchmarkLay(b *testing.B) {
+	h := testHasher(b)
+	r := rand.New(rand.NewPCG(1, 2))
+	known := randomText(r, 38_000)
+	var chains []blockhash.Chain
+	for range 500 {
+		chains = append(chains, chainOf(h, known+randomText(r, 10_000)))
+	}
+	var borders blockhash.Borders
+	var ids []uint64
+	b.SetBytes(48_000)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if i++; i%len(chains) == 0 {
+			borders = blockhash.Borders{}
+		}
+		ids, _ = borders.Lay(ids[:0], chains[i%len(chains)], 12_035, 512)
+	}
+}
+
+func BenchmarkNewHasher(b *testing.B) {
+	key, domain := testKey(b), blockhash.Domain("text", "bench")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := blockhash.NewHasher(key, domain); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blockhash
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+const labelDomain = "moonloop domain v1"
+
+// domainSize is the length of a domain. Together with a sum it fills one block of AES.
+const domainSize = 8
+
+// Domain returns the name of what made ids: 8 hexadecimal digits of a hash over a kind ("text", "tokens", "engine",
+// "trace") and its parts, in order: the fingerprint of the key or the digest of the trace, then the scope of the engine,
+// the model and the cache salt, as far as ids depend on them. Empty parts count: ("a", "") and ("a") are two domains.
+//
+// A domain is public and the hash has no key. A cache salt that is a secret should go in as its [Key.Session] twin.
+func Domain(kind string, parts ...string) string {
+	hash := sha256.New()
+	hash.Write([]byte(labelDomain))
+	hash.Write([]byte{0})
+	add := func(part string) {
+		// The length in front keeps ("ab", "c") and ("a", "bc") apart.
+		hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
+		hash.Write([]byte(part))
+	}
+	add(kind)
+	for _, part := range parts {
+		add(part)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:domainSize/2])
+}
+
+// checkDomain returns an error unless domain is what [Domain] returns.
+func checkDomain(domain string) error {
+	valid := len(domain) == domainSize
+	for _, c := range []byte(domain) {
+		valid = valid && ('0' <= c && c <= '9' || 'a' <= c && c <= 'f')
+	}
+	if !valid {
+		// Not quoted: it came from outside, and nothing says that it is no text.
+		return fmt.Errorf("hash domain: %d bytes that are not %d lower-case hexadecimal digits: make it with Domain",
+			len(domain), domainSize)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blockhash
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+)
+
+// KeySize is the least number of bytes of a key.
+const KeySize = 32
+
+// The labels keep what is derived from a key apart: without them a session could be named so that its twin gives away
+// another of the key's secrets.
+const (
+	labelFingerprint = "moonloop fingerprint v1"
+	labelSession     = "moonloop session v1"
+	labelSeed        = "moonloop seed v1"
+	labelValue       = "moonloop value v1"
+)
+
+// Key is the secret under which prompts are hashed. Collectors whose values shall match share one. A Key cannot be
+// printed, logged or marshalled: all of these give its fingerprint. It is safe for concurrent use.
+//
+// The zero Key is a random key of this process, made when it is first used: what it hashes matches nothing else.
+type Key struct {
+	// A pointer, because printing a struct that holds a Key in an unexported field calls no method of Key.
+	secret *secret
+}
+
+type secret struct {
+	// derive returns HMAC-SHA256(key, label ‖ 0 ‖ data). The key is where only this function finds it, because
+	// printing with a verb that does not fit follows pointers, too.
+	derive func(label, data string) []byte
+	value  cipher.Block
+}
+
+// NewKey returns the key made of secret, of which it keeps a copy. The bytes are used as they are and should be random;
+// fewer than [KeySize] are an error.
+func NewKey(secret []byte) (Key, error) {
+	if len(secret) < KeySize {
+		return Key{}, fmt.Errorf("hash key: has %d bytes, and fewer than %d can be guessed: generate one with openssl rand -hex 32",
+			len(secret), KeySize)
+	}
+	return newKey(append([]byte(nil), secret...)), nil
+}
+
+// RandomKey returns a new random key, which nobody else can ever have.
+func RandomKey() Key {
+	key := make([]byte, KeySize)
+	_, _ = rand.Read(key) // never fails
+	return newKey(key)
+}
+
+var processKey = sync.OnceValue(RandomKey)
+
+func newKey(key []byte) Key {
+	s := &secret{derive: func(label, data string) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(label))
+		mac.Write([]byte{0})
+		mac.Write([]byte(data))
+		return mac.Sum(nil)
+	}}
+	block, err := aes.NewCipher(s.derive(labelValue, "")[:16])
+	if err != nil {
+		panic("blockhash: AES-128 refused a key of 16 bytes: " + err.Error()) // depends on no input
+	}
+	s.value = block
+	return Key{s}
+}
+
+func (k Key) get() *secret {
+	if k.secret == nil {
+		return processKey().secret
+	}
+	return k.secret
+}
+
+// IsZero reports whether the key is the zero Key. Who runs on that should say so: nothing that it hashes can be compared
+// with another process, or with this one after a restart.
+func (k Key) IsZero() bool { return k.secret == nil }
+
+// Fingerprint returns 8 hexadecimal digits that tell keys apart and from which a key cannot be found.
+func (k Key) Fingerprint() string {
+	return hex.EncodeToString(k.get().derive(labelFingerprint, "")[:4])
+}
+
+// Session returns the keyed twin of a session id: 16 hexadecimal digits. Equal ids have equal twins, and the id cannot
+// be found from the twin without the key.
+func (k Key) Session(id string) string {
+	return hex.EncodeToString(k.get().derive(labelSession, id)[:8])
+}
+
+// String returns the fingerprint, marked as one.
+func (k Key) String() string { return "key " + k.Fingerprint() }
+
+// GoString returns the fingerprint, marked as one.
+func (k Key) GoString() string { return "blockhash.Key(" + k.Fingerprint() + ")" }
+
+// MarshalText returns the fingerprint, marked as one, so that JSON, YAML and structured logs hold no key either.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

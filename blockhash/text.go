@@ -1,0 +1,77 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blockhash
+
+import "math"
+
+const (
+	// CellSize is the number of bytes of text in a cell.
+	CellSize = 128
+	// MaxCells is the most cells of one prompt: 8 MiB of text. Text after that is part of the tail.
+	MaxCells = 1 << 16
+)
+
+// Reset begins a new prompt. The chain of the prompt before becomes invalid.
+func (h *Hasher) Reset() {
+	h.digest.ResetWithSeed(h.seed)
+	h.left = h.size
+	h.chain = Chain{Cells: h.chain.Cells[:0]}
+}
+
+// Role begins a message of the canonical prompt, which is, for every message, its role, a newline, its text and another
+// newline.
+func (h *Hasher) Role(role string) { h.line(role) }
+
+// Text ends a message. Where its text comes in parts, all but the last are written with [Hasher.WriteString].
+func (h *Hasher) Text(text string) { h.line(text) }
+
+func (h *Hasher) line(s string) {
+	_, _ = h.WriteString(s)
+	_, _ = h.WriteString("\n")
+}
+
+// WriteString hashes a piece of the canonical prompt as it is. It never fails; how a prompt is cut into pieces makes no
+// difference.
+func (h *Hasher) WriteString(s string) (int, error) {
+	n := len(s)
+	for s != "" {
+		k := min(len(s), h.left)
+		_, _ = h.digest.WriteString(s[:k])
+		h.advance(k)
+		s = s[k:]
+	}
+	return n, nil
+}
+
+// Write does for bytes what [Hasher.WriteString] does for a string.
+func (h *Hasher) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		k := min(len(p), h.left)
+		_, _ = h.digest.Write(p[:k])
+		h.advance(k)
+		p = p[k:]
+	}
+	return n, nil
+}
+
+// advance takes note of n bytes that are in the digest, at most those that were left of the cell.
+func (h *Hasher) advance(n int) {
+	h.chain.Bytes += int64(n)
+	if h.left -= n; h.left > 0 {
+		return
+	}
+	h.chain.Cells = append(h.chain.Cells, h.value(h.digest.Sum64(), border))
+	h.left = h.size
+	if len(h.chain.Cells) == MaxCells {
+		h.left = math.MaxInt // no border is ever reached again
+	}
+}
+
+// Chain returns the chain of the text so far. Its cells are valid until [Hasher.Reset].
+func (h *Hasher) Chain() Chain {
+	c := h.chain
+	c.Tail = h.value(h.digest.Sum64(), end)
+	return c
+}

@@ -1,0 +1,203 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+const (
+	maxDamage = 100 // stretches of damage that are named
+	// Times that a trace of production may have, in ns: a clock that was never set would stretch it over decades.
+	minStart = 946_684_800 * 1e9   // 2000-01-01
+	maxStart = 7_258_118_400 * 1e9 // 2200-01-01
+	// maxTokens bounds the tokens of a row of production, because ids are made for them.
+	maxTokens = 1 << 24
+)
+
+// compiler is one call of Compile. Records go from sorter to sorter; see the package comment.
+type compiler struct {
+	ctx  context.Context //nolint:containedctx // a compiler lives as long as the call
+	opt  Options
+	sink Sink
+	res  Result
+	lost tally // of no partition
+
+	parts map[Partition]*partition
+	list  []*partition // by index
+	runs  int
+
+	byTrace    *sorter // all records
+	byResponse *sorter // requests with a response id
+	bySession  *sorter // requests with a session
+	byOrder    *sorter // requests in the order of rows
+
+	tree tree
+	key  []byte
+	enc  []byte
+}
+
+// Compile makes traces out of journals: one for production and one for each run, through sink. It reads each journal once,
+// in any order, to its end. Damaged journals are compiled as far as they can be read, and counted; an error is
+// one of reading, writing, or of the context.
+func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (Result, error) {
+	if err := opt.complete(); err != nil {
+		return Result{}, err
+	}
+	share := opt.Memory / 8
+	c := &compiler{
+		ctx: ctx, opt: opt, sink: sink, lost: tally{}, parts: map[Partition]*partition{},
+		byTrace:    newSorter(opt.TempDir, opt.Memory/2),
+		byResponse: newSorter(opt.TempDir, share),
+		bySession:  newSorter(opt.TempDir, share),
+		byOrder:    newSorter(opt.TempDir, share),
+	}
+	c.tree = tree{c: c, pool: pool{dir: opt.TempDir, limit: share}}
+	defer func() {
+		c.tree.pool.close()
+		for _, s := range []*sorter{c.byTrace, c.byResponse, c.bySession, c.byOrder} {
+			s.close()
+		}
+	}()
+	if err := c.compile(journals); err != nil {
+		return c.result(), fmt.Errorf("journals were not compiled: %w", err)
+	}
+	return c.result(), nil
+}
+
+func (c *compiler) compile(journals []Source) error {
+	for _, j := range journals {
+		if err := c.read(j); err != nil {
+			return err
+		}
+	}
+	c.lost.add(lostTorn, c.res.Torn.Records)
+	c.lost.add(lostDamaged, c.res.DamageCount)
+	if err := c.byTrace.each(c.ctx, c.tree.record); err != nil {
+		return err
+	}
+	if err := c.tree.finish(); err != nil {
+		return err
+	}
+	if err := c.joinResponses(); err != nil {
+		return err
+	}
+	if err := c.layTurns(); err != nil {
+		return err
+	}
+	return c.writeRows()
+}
+
+// read puts the records of a journal in the order of step 2.
+func (c *compiler) read(j Source) error {
+	f, err := j.Open()
+	if err != nil {
+		return fmt.Errorf("journal cannot be opened: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	c.res.Journals++
+	r := NewReader(j.Name, f)
+	for n := 0; ; n++ {
+		if n%1024 == 0 && c.ctx.Err() != nil {
+			return context.Cause(c.ctx)
+		}
+		b, err := r.next()
+		if d := (*Damage)(nil); errors.As(err, &d) {
+			c.res.DamageCount++
+			c.res.DamageBytes += d.Bytes
+			if len(c.res.Damage) < maxDamage {
+				c.res.Damage = append(c.res.Damage, *d)
+			}
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			c.res.Torn.Records += r.torn.Records
+			c.res.Torn.Bytes += r.torn.Bytes
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.key = append(c.key[:0], b[1:headLength]...)
+		c.key = append(c.key, c.rank(&r.dec), byte(255-r.dec.fields)) //nolint:gosec // at most tagLast fields
+		if err := c.byTrace.add(c.key, b); err != nil {
+			return err
+		}
+	}
+}
+
+// rank says which of the records of one span is taken, the lowest, and counts them by kind.
+func (c *compiler) rank(d *decoded) byte {
+	switch {
+	case d.kind == kindContent:
+		c.res.Contents++
+		return 2
+	case d.kind == kindLink:
+		c.res.Links++
+		return 3
+	case d.annotated():
+		c.res.Inferences++
+		return 0
+	}
+	c.res.Inferences++
+	return 1
+}
+
+// recordKey is the length of the key of byTrace: trace id, span id, rank, number of missing fields.
+const recordKey = headLength - 1 + 2
+
+// part returns a partition; nil when there are too many.
+func (c *compiler) part(p Partition) *partition {
+	if known := c.parts[p]; known != nil {
+		return known
+	}
+	if p.Replay {
+		if c.runs == c.opt.MaxRuns {
+			return nil
+		}
+		c.runs++
+	}
+	known := &partition{index: uint32(len(c.list)), lost: tally{}, TraceResult: TraceResult{Partition: p}} //nolint:gosec // bounded by MaxRuns
+	c.parts[p] = known
+	c.list = append(c.list, known)
+	return known
+}
+
+func (c *compiler) result() Result {
+	res := c.res
+	res.Dropped = c.lost.list()
+	for _, p := range slices.SortedFunc(maps.Values(c.parts), func(a, b *partition) int {
+		replay := func(p *partition) int {
+			if p.Replay {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(replay(a), replay(b)), cmp.Compare(a.Run.s, b.Run.s))
+	}) {
+		if p.Meta.Rows == 0 {
+			p.Meta.Dropped = p.lost.list(c.lost)
+		}
+		res.Traces = append(res.Traces, p.TraceResult)
+	}
+	return res
+}
+
+// Sink starts the trace of a partition, which has at least one row. One trace is written at a time.
+type Sink func(Partition) (TraceWriter, error)
+
+// TraceWriter is where a trace goes: a [*mooncake.File], for one. After Commit or an error it is closed.
+type TraceWriter interface {
+	Write(*mooncake.Row) error
+	Commit(*mooncake.Meta) error
+	Close() error
+}

@@ -1,0 +1,257 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+var errShort = errors.New("record ends within a field")
+
+// decoded is a record taken apart, whatever its kind: the fields that a kind does not have stay zero.
+type decoded struct {
+	kind   byte
+	fields int // number of fields that are set
+	Inference
+}
+
+// decode reads a record into d, whose slices are used again.
+func (d *decoded) decode(b []byte) error {
+	ids, cells := d.HashIDs[:0], d.Chain.Cells[:0]
+	*d = decoded{}
+	if len(b) < headLength {
+		return errShort
+	}
+	d.kind = b[0]
+	copy(d.Span.TraceID[:], b[1:])
+	copy(d.Span.SpanID[:], b[17:])
+	p := parser{b: b[headLength:]}
+	last := byte(0)
+	for len(p.b) > 0 {
+		tag := p.b[0]
+		p.b = p.b[1:]
+		if tag <= last || tag > tagLast || !allowed(d.kind, tag) {
+			return fmt.Errorf("field %d does not belong into a record of kind %q after field %d", tag, d.kind, last)
+		}
+		last = tag
+		d.fields++
+		d.field(&p, tag, ids, cells)
+		if p.err != nil {
+			return p.err
+		}
+	}
+	return nil
+}
+
+// allowed reports whether a kind of record has a field.
+func allowed(kind, tag byte) bool {
+	switch kind {
+	case kindInference:
+		return true
+	case kindContent:
+		return tag == tagParent || tag >= tagIdentity && tag <= tagBytes
+	case kindLink:
+		return tag == tagParent || tag == tagSession
+	}
+	return false
+}
+
+func (d *decoded) field(p *parser, tag byte, ids, cells []uint64) {
+	switch tag {
+	case tagParent:
+		copy(d.Parent[:], p.take(8))
+	case tagStart:
+		d.Start = int64(p.fixed()) //nolint:gosec // the bit pattern
+		d.End = d.Start
+	case tagEnd:
+		d.End = d.Start + p.signed()
+	case tagFailed:
+		d.Failed = true
+	case tagFirstToken:
+		d.FirstToken = mooncake.Some(d.Start + p.signed())
+	case tagInputTokens:
+		d.InputTokens = mooncake.Some(p.signed())
+	case tagOutputTokens:
+		d.OutputTokens = mooncake.Some(p.signed())
+	case tagCachedTokens:
+		d.CachedTokens = mooncake.Some(p.signed())
+	case tagIdentity:
+		d.Identity = Identity(p.byte())
+		if d.Identity == NoIdentity || d.Identity > Lengths {
+			p.fail(errors.New("unknown identity"))
+		}
+	case tagHashIDs:
+		d.HashIDs = p.list(ids)
+	case tagBlockSize:
+		d.BlockSize = p.word()
+	case tagDomain:
+		d.Domain = Domain(p.word())
+	case tagCells:
+		d.Chain.Cells = p.list(cells)
+	case tagTail:
+		d.Chain.Tail = p.fixed()
+	case tagBytes:
+		d.Chain.Bytes = p.signed()
+	case tagSession:
+		d.Session = Session(p.fixed())
+	case tagModel:
+		d.Model = p.name()
+	case tagResponse:
+		copy(d.Response[:], p.take(16))
+	case tagRun:
+		d.Run = p.name()
+	case tagRow:
+		d.Row = mooncake.Some(p.signed())
+	case tagTimestamp:
+		d.Timestamp = mooncake.Some(p.float())
+	case tagInputLength:
+		d.InputLength = mooncake.Some(p.signed())
+	case tagOutputLength:
+		d.OutputLength = mooncake.Some(p.signed())
+	case tagOffset:
+		d.Offset = mooncake.Some(p.float())
+	case tagSpread:
+		d.Spread = mooncake.Some(p.float())
+	case tagLink:
+		copy(d.Link.TraceID[:], p.take(16))
+		copy(d.Link.SpanID[:], p.take(8))
+	case tagWarmup:
+		d.Warmup = true
+	case tagSynthetic:
+		d.Synthetic = true
+	}
+}
+
+// record returns the record that was decoded, in memory of its own.
+func (d *decoded) record() Record {
+	p := d.Prompt
+	p.HashIDs, p.Chain.Cells = own(p.HashIDs), own(p.Chain.Cells)
+	switch d.kind {
+	case kindInference:
+		r := d.Inference
+		r.Prompt = p
+		return &r
+	case kindContent:
+		return &Content{d.Span, d.Parent, p}
+	default:
+		return &Link{d.Span, d.Parent, d.Session}
+	}
+}
+
+func own(v []uint64) []uint64 {
+	if v == nil {
+		return nil
+	}
+	return append([]uint64{}, v...)
+}
+
+// parser takes values off the front of a record. After the first error it returns zero values.
+type parser struct {
+	b   []byte
+	err error
+}
+
+func (p *parser) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+	p.b = nil
+}
+
+func (p *parser) take(n int) []byte {
+	if len(p.b) < n {
+		p.fail(errShort)
+		return nil
+	}
+	v := p.b[:n]
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *parser) byte() byte {
+	if v := p.take(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (p *parser) fixed() uint64 {
+	if v := p.take(8); v != nil {
+		return binary.LittleEndian.Uint64(v)
+	}
+	return 0
+}
+
+func (p *parser) float() float64 { return math.Float64frombits(p.fixed()) }
+
+func (p *parser) signed() int64 {
+	v, n := binary.Varint(p.b)
+	if n <= 0 {
+		p.fail(errShort)
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *parser) word() uint32 {
+	v := p.signed()
+	if v < 0 || v > math.MaxUint32 {
+		p.fail(errors.New("number is not of 32 bits"))
+		return 0
+	}
+	return uint32(v)
+}
+
+func (p *parser) size() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.fail(errShort)
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *parser) name() Name {
+	n := p.size()
+	if n > MaxName {
+		p.fail(errors.New("name is too long"))
+		return Name{}
+	}
+	name, err := ParseName(string(p.take(int(n))))
+	if err != nil {
+		p.fail(err)
+	}
+	return name
+}
+
+// list appends to dst, which makes it non-nil: an empty list is not an absent one.
+func (p *parser) list(dst []uint64) []uint64 {
+	n, width := p.size(), int(p.byte())
+	// A value takes a byte unless all are zero; MaxRecord bounds those.
+	if width > 8 || n > MaxRecord || n*uint64(max(width, 1)) > MaxRecord {
+		p.fail(errors.New("list is too long"))
+		return nil
+	}
+	b := p.take(int(n) * width)
+	if p.err != nil {
+		return nil
+	}
+	if dst == nil {
+		dst = make([]uint64, 0, n)
+	}
+	for ; n > 0; n-- {
+		var le [8]byte
+		copy(le[:], b[:width])
+		b = b[width:]
+		dst = append(dst, binary.LittleEndian.Uint64(le[:]))
+	}
+	return dst
+}

@@ -1,0 +1,178 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// A record is its kind, trace id and span id, then the fields that are set: a tag and a value each, tags ascending. There
+// is one encoding of a record, so that equal records are equal bytes.
+const (
+	kindInference = 'I'
+	kindContent   = 'C'
+	kindLink      = 'L'
+	kindResume    = 'R' // a writer went on here; no ids, no fields
+
+	headLength = 1 + 16 + 8
+)
+
+// Tags of fields. A tag is never given a new meaning; the version of the journal changes instead.
+const (
+	tagParent = 1 + iota
+	tagStart
+	tagEnd // − start
+	tagFailed
+	tagFirstToken // − start
+	tagInputTokens
+	tagOutputTokens
+	tagCachedTokens
+	tagIdentity
+	tagHashIDs
+	tagBlockSize
+	tagDomain
+	tagCells
+	tagTail
+	tagBytes
+	tagSession
+	tagModel
+	tagResponse
+	tagRun
+	tagRow
+	tagTimestamp
+	tagInputLength
+	tagOutputLength
+	tagOffset
+	tagSpread
+	tagLink
+	tagWarmup
+	tagSynthetic
+	tagLast = tagSynthetic
+)
+
+type encoder struct{ b []byte }
+
+func (e *encoder) head(kind byte, s mooncake.SpanRef) {
+	e.b = append(e.b, kind)
+	e.b = append(e.b, s.TraceID[:]...)
+	e.b = append(e.b, s.SpanID[:]...)
+}
+
+func (e *encoder) bytes(tag byte, set bool, v []byte) {
+	if set {
+		e.b = append(append(e.b, tag), v...)
+	}
+}
+
+func (e *encoder) signed(tag byte, set bool, v int64) {
+	if set {
+		e.b = binary.AppendVarint(append(e.b, tag), v)
+	}
+}
+
+func (e *encoder) fixed(tag byte, set bool, v uint64) {
+	if set {
+		e.b = binary.LittleEndian.AppendUint64(append(e.b, tag), v)
+	}
+}
+
+func (e *encoder) float(tag byte, v mooncake.Opt[float64]) {
+	e.fixed(tag, v.Set, math.Float64bits(v.V))
+}
+
+func (e *encoder) integer(tag byte, v mooncake.Opt[int64]) { e.signed(tag, v.Set, v.V) }
+
+func (e *encoder) flag(tag byte, v bool) {
+	if v {
+		e.b = append(e.b, tag)
+	}
+}
+
+func (e *encoder) name(tag byte, n Name) {
+	if !n.IsZero() {
+		e.b = binary.AppendUvarint(append(e.b, tag), uint64(len(n.s)))
+		e.b = append(e.b, n.s...)
+	}
+}
+
+// list writes the number of values, the bytes of the widest one, and the values that wide.
+func (e *encoder) list(tag byte, v []uint64) {
+	if v == nil {
+		return
+	}
+	var all uint64
+	for _, n := range v {
+		all |= n
+	}
+	width := (bits.Len64(all) + 7) / 8
+	e.b = binary.AppendUvarint(append(e.b, tag), uint64(len(v)))
+	e.b = append(e.b, byte(width)) //nolint:gosec // at most 8
+	for _, n := range v {
+		var le [8]byte
+		binary.LittleEndian.PutUint64(le[:], n)
+		e.b = append(e.b, le[:width]...)
+	}
+}
+
+func (e *encoder) prompt(p *Prompt) {
+	e.bytes(tagIdentity, p.Identity != NoIdentity, []byte{byte(p.Identity)})
+	e.list(tagHashIDs, p.HashIDs)
+	e.signed(tagBlockSize, p.BlockSize != 0, int64(p.BlockSize))
+	e.signed(tagDomain, p.Domain != 0, int64(p.Domain))
+	e.list(tagCells, p.Chain.Cells)
+	e.fixed(tagTail, p.Chain.Tail != 0, p.Chain.Tail)
+	e.signed(tagBytes, p.Chain.Bytes != 0, p.Chain.Bytes)
+}
+
+func (r *Inference) appendTo(dst []byte) []byte {
+	e := encoder{dst}
+	e.head(kindInference, r.Span)
+	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
+	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
+	e.signed(tagEnd, r.End != r.Start, r.End-r.Start)
+	e.flag(tagFailed, r.Failed)
+	e.signed(tagFirstToken, r.FirstToken.Set, r.FirstToken.V-r.Start)
+	e.integer(tagInputTokens, r.InputTokens)
+	e.integer(tagOutputTokens, r.OutputTokens)
+	e.integer(tagCachedTokens, r.CachedTokens)
+	e.prompt(&r.Prompt)
+	e.fixed(tagSession, r.Session != 0, uint64(r.Session))
+	e.name(tagModel, r.Model)
+	e.bytes(tagResponse, r.Response != Response{}, r.Response[:])
+	e.name(tagRun, r.Run)
+	e.integer(tagRow, r.Row)
+	e.float(tagTimestamp, r.Timestamp)
+	e.integer(tagInputLength, r.InputLength)
+	e.integer(tagOutputLength, r.OutputLength)
+	e.float(tagOffset, r.Offset)
+	e.float(tagSpread, r.Spread)
+	if !r.Link.IsZero() {
+		e.b = append(e.b, tagLink)
+		e.b = append(e.b, r.Link.TraceID[:]...)
+		e.b = append(e.b, r.Link.SpanID[:]...)
+	}
+	e.flag(tagWarmup, r.Warmup)
+	e.flag(tagSynthetic, r.Synthetic)
+	return e.b
+}
+
+func (r *Content) appendTo(dst []byte) []byte {
+	e := encoder{dst}
+	e.head(kindContent, r.Span)
+	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
+	e.prompt(&r.Prompt)
+	return e.b
+}
+
+func (r *Link) appendTo(dst []byte) []byte {
+	e := encoder{dst}
+	e.head(kindLink, r.Span)
+	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
+	e.fixed(tagSession, r.Session != 0, uint64(r.Session))
+	return e.b
+}

@@ -1,0 +1,67 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// MaxRecord is the size of the largest record, in bytes before framing: the cells of a prompt of 128 MB.
+const MaxRecord = 8 << 20
+
+// maxFrame is the size of the largest frame without its delimiter.
+const maxFrame = MaxRecord + 4 + (MaxRecord+4)/254 + 1
+
+// header begins every journal. The number is the version of the format.
+const header = "moonloop-journal 1\n"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appendFrame appends a payload and its CRC-32C, without the byte 0 by consistent overhead byte stuffing (Cheshire and
+// Baker, 1999), and then a 0. A reader that has lost its way finds the next record behind the next 0, so that damage
+// costs what it hits.
+func appendFrame(dst, payload []byte) []byte {
+	var sum [4]byte
+	binary.LittleEndian.PutUint32(sum[:], crc32.Checksum(payload, castagnoli))
+	group := len(dst) // where the length of the current group goes
+	dst = append(dst, 0)
+	for _, part := range [2][]byte{payload, sum[:]} {
+		for _, b := range part {
+			if b != 0 {
+				dst = append(dst, b)
+			}
+			// A group ends where it stands for a 0, or at its full length, where it stands for none.
+			if n := len(dst) - group; b == 0 || n == 255 {
+				dst[group] = byte(n) //nolint:gosec // at most 255
+				group = len(dst)
+				dst = append(dst, 0)
+			}
+		}
+	}
+	dst[group] = byte(len(dst) - group) //nolint:gosec // at most 254
+	return append(dst, 0)
+}
+
+// openFrame undoes appendFrame in place, without the final 0. ok is false when the frame is not what was written.
+func openFrame(frame []byte) (payload []byte, ok bool) {
+	out, in := 0, 0
+	for in < len(frame) {
+		n := int(frame[in])
+		if n == 0 || in+n > len(frame) {
+			return nil, false
+		}
+		out += copy(frame[out:], frame[in+1:in+n])
+		in += n
+		if n < 255 && in < len(frame) {
+			frame[out] = 0
+			out++
+		}
+	}
+	if out < 4 {
+		return nil, false
+	}
+	payload = frame[:out-4]
+	return payload, binary.LittleEndian.Uint32(frame[out-4:out]) == crc32.Checksum(payload, castagnoli)
+}

@@ -1,0 +1,206 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// epoch is a Tuesday in 2025, in ns; tests count in ms from there.
+const epoch = int64(1_750_000_000) * 1e9
+
+func at(ms int64) int64 { return epoch + ms*int64(time.Millisecond) }
+
+func ref(trace, span uint64) mooncake.SpanRef {
+	var r mooncake.SpanRef
+	binary.BigEndian.PutUint64(r.TraceID[8:], trace)
+	binary.BigEndian.PutUint64(r.SpanID[:], span)
+	return r
+}
+
+func sid(span uint64) SpanID { return ref(0, span).SpanID }
+
+func name(t testing.TB, s string) Name {
+	t.Helper()
+	n, err := ParseName(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
+
+// call is a served request of production: 1,000 prompt tokens, 10 of output, 100 ms long.
+func call(trace, span, parent uint64, ms int64, change ...func(*Inference)) *Inference {
+	r := &Inference{
+		Span: ref(trace, span), Parent: sid(parent), Start: at(ms), End: at(ms + 100),
+		InputTokens: opt[int64](1000), OutputTokens: opt[int64](10),
+	}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func failed(r *Inference)                  { r.Failed = true }
+func noTokens(r *Inference)                { r.InputTokens, r.OutputTokens = opt[int64](0), mooncake.Opt[int64]{} }
+func inSession(s Session) func(*Inference) { return func(r *Inference) { r.Session = s } }
+func response(id string) func(*Inference)  { return func(r *Inference) { r.Response = ResponseOf(id) } }
+
+func lasting(ms int64) func(*Inference) { return func(r *Inference) { r.End = r.Start + ms*1e6 } }
+
+func tokens(n, m int64) func(*Inference) {
+	return func(r *Inference) { r.InputTokens, r.OutputTokens = opt(n), opt(m) }
+}
+func cached(n int64) func(*Inference) { return func(r *Inference) { r.CachedTokens = opt(n) } }
+func engine(ids ...uint64) func(*Inference) {
+	return func(r *Inference) { r.Prompt = Prompt{Identity: Engine, HashIDs: ids, BlockSize: 512, Domain: 7} }
+}
+
+// replayed is a row of a run.
+func replayed(t testing.TB, run string, row int64, trace, span, parent uint64, ids ...uint64) *Inference {
+	t.Helper()
+	return &Inference{
+		Span: ref(trace, span), Parent: sid(parent), Start: at(row), End: at(row + 5), Run: name(t, run), Row: opt(row),
+		Timestamp: opt(float64(row * 10)), InputLength: opt(int64(len(ids)) * 512), OutputLength: opt[int64](3),
+		InputTokens: opt[int64](77777), OutputTokens: opt[int64](3),
+		Prompt: Prompt{Identity: Trace, HashIDs: ids, BlockSize: 512, Domain: 1},
+	}
+}
+
+// journal returns a journal of records, as a file holds it.
+func journal(records ...Record) []byte {
+	b := []byte(header)
+	for _, r := range records {
+		b = appendFrame(b, r.appendTo(nil))
+	}
+	return b
+}
+
+func buffer(name string, b []byte) Source {
+	return Source{name, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
+}
+
+// memory is a sink that keeps what is written, sidecars included.
+type memory map[string][]byte
+
+func (m memory) sink(p Partition) (TraceWriter, error) {
+	t := &memoryTrace{m: m, name: p.name()}
+	t.Writer = mooncake.NewWriter(&t.buf)
+	return t, nil
+}
+
+type memoryTrace struct {
+	*mooncake.Writer
+	m    memory
+	name string
+	buf  bytes.Buffer
+}
+
+func (t *memoryTrace) Commit(meta *mooncake.Meta) error {
+	var b bytes.Buffer
+	if err := meta.Write(&b); err != nil {
+		return err
+	}
+	t.m[t.name], t.m[t.name+" meta"] = t.buf.Bytes(), b.Bytes()
+	return nil
+}
+
+func (t *memoryTrace) Close() error { return nil }
+
+// compileBytes compiles journals in memory.
+func compileBytes(t testing.TB, o Options, journals ...[]byte) (memory, Result) {
+	t.Helper()
+	m := memory{}
+	if o.TempDir == "" {
+		o.TempDir = t.TempDir()
+	}
+	var sources []Source
+	for _, j := range journals {
+		sources = append(sources, buffer("test", j))
+	}
+	res, err := Compile(t.Context(), o, m.sink, sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, res
+}
+
+func (m memory) rows(t testing.TB, name string) []*mooncake.Row {
+	t.Helper()
+	r := mooncake.NewReader(bytes.NewReader(m[name]), mooncake.ReaderOptions{Name: name})
+	var rows []*mooncake.Row
+	for {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return rows
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row)
+	}
+}
+
+func (m memory) meta(t testing.TB, name string) *mooncake.Meta {
+	t.Helper()
+	meta, err := mooncake.ReadMeta(bytes.NewReader(m[name+" meta"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return meta
+}
+
+func dropped(list []mooncake.Dropped, l loss) int64 {
+	for _, d := range list {
+		if d.What == l.what && d.Reason == l.reason {
+			return d.Count
+		}
+	}
+	return 0
+}
+
+func equal(t testing.TB, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, compareNames); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// chain returns the cells of a text, under one key.
+func chain(t testing.TB, text string) blockhash.Chain {
+	t.Helper()
+	key, err := blockhash.NewKey(bytes.Repeat([]byte{1}, blockhash.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := blockhash.NewHasher(key, "00000009")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Role("user")
+	h.Text(text)
+	return h.Chain()
+}
+
+func countFiles(t testing.TB, dir string) int {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

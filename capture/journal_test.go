@@ -1,0 +1,412 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/blockhash"
+)
+
+// full has every field, so that a field that the encoding forgets shows.
+func full(t testing.TB) *Inference {
+	t.Helper()
+	return &Inference{
+		Span: ref(1, 2), Parent: sid(3), Start: at(1), End: at(9), Failed: true, FirstToken: opt(at(4)),
+		InputTokens: opt[int64](5), OutputTokens: opt[int64](6), CachedTokens: opt[int64](0),
+		Prompt: Prompt{
+			Identity: Text, HashIDs: []uint64{0, 1 << 63, 1<<64 - 1}, BlockSize: 512, Domain: 0xfffffffe,
+			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300},
+		},
+		Session: 10, Model: name(t, "org/model-1"), Response: ResponseOf("chatcmpl-1"), Run: name(t, "nightly"),
+		Row: opt[int64](0), Timestamp: opt(0.25), InputLength: opt[int64](11), OutputLength: opt[int64](0),
+		Offset: opt(1.5), Spread: opt(0.0), Link: ref(12, 13), Warmup: true, Synthetic: true,
+	}
+}
+
+func some(t testing.TB) []Record {
+	t.Helper()
+	return []Record{
+		full(t),
+		&Inference{Span: ref(1, 4), Prompt: Prompt{HashIDs: []uint64{}}},
+		&Content{Span: ref(1, 5), Parent: sid(2), Prompt: Prompt{Identity: Engine, HashIDs: []uint64{256}, BlockSize: 16, Domain: 1}},
+		&Link{Span: ref(2, 6), Parent: sid(7), Session: 8},
+		&Link{Span: ref(2, 7)},
+	}
+}
+
+// readAll reads a journal to its end: records, stretches of damage, what was torn.
+func readAll(t testing.TB, b []byte) (records []Record, damage []Damage, torn Torn) {
+	t.Helper()
+	r := NewReader("j", bytes.NewReader(b))
+	for {
+		rec, err := r.Next()
+		d := (*Damage)(nil)
+		switch {
+		case err == nil:
+			records = append(records, rec)
+		case errors.As(err, &d):
+			damage = append(damage, *d)
+		case errors.Is(err, io.EOF):
+			return records, damage, r.Torn()
+		default:
+			t.Fatal(err)
+		}
+	}
+}
+
+var compareNames = cmp.Comparer(func(a, b Name) bool { return a == b })
+
+func same(t testing.TB, what string, want, got []Record) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, compareNames); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestRecordsSurvive(t *testing.T) {
+	got, damage, torn := readAll(t, journal(some(t)...))
+	same(t, "records", some(t), got)
+	if damage != nil || torn != (Torn{}) {
+		t.Errorf("damage %v, torn %v in a sound journal", damage, torn)
+	}
+}
+
+func TestLinkIsSmall(t *testing.T) {
+	l := &Link{Span: ref(1<<63, 1<<62), Parent: sid(1 << 61), Session: 1 << 60}
+	if n := len(journal(l)) - len(header); n > 60 {
+		t.Errorf("a link takes %d bytes, more than 60", n)
+	}
+}
+
+func TestFrames(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := range 800 {
+		for _, zeros := range []int{0, 2, 300} { // none, many, a few
+			p := make([]byte, n)
+			for i := range p {
+				if p[i] = byte(1 + rng.IntN(255)); zeros > 0 && rng.IntN(zeros) == 0 {
+					p[i] = 0
+				}
+			}
+			f := appendFrame(nil, p)
+			if i := bytes.IndexByte(f, 0); i != len(f)-1 {
+				t.Fatalf("a frame of %d bytes has a 0 at %d", len(f), i)
+			}
+			got, ok := openFrame(f[:len(f)-1])
+			if !ok || !bytes.Equal(got, p) {
+				t.Fatalf("a payload of %d bytes does not come back", n)
+			}
+		}
+	}
+}
+
+func TestTornAtEveryByte(t *testing.T) {
+	records := some(t)
+	whole := journal(records...)
+	ends := []int{len(header)} // where records end
+	for i := range records {
+		ends = append(ends, len(journal(records[:i+1]...)))
+	}
+	for cut := range whole {
+		complete := 0
+		for complete+1 < len(ends) && ends[complete+1]-1 <= cut { // the 0 is not part of the record
+			complete++
+		}
+		for _, tail := range [][]byte{nil, make([]byte, 9), make([]byte, 5000)} { // file systems fill up with zeros
+			if cut < len(header) && tail != nil {
+				continue // TestNotAJournal
+			}
+			got, damage, torn := readAll(t, append(bytes.Clone(whole[:cut]), tail...))
+			same(t, "records", records[:complete:complete], append([]Record{}, got...))
+			if damage != nil {
+				t.Errorf("cut at %d: damage %v reported for a torn tail", cut, damage)
+			}
+			want := int64(1)
+			if tail == nil && (cut == 0 || cut == ends[complete] || cut == ends[complete]-1 && complete > 0) {
+				want = 0 // between records
+			}
+			if torn.Records != want {
+				t.Errorf("cut at %d with %d zeros behind: torn %v", cut, len(tail), torn)
+			}
+		}
+	}
+}
+
+func TestWriterGoesOnAfterTear(t *testing.T) {
+	records := some(t)
+	whole := journal(records...)
+	for cut := range whole {
+		file := filepath.Join(t.TempDir(), "j")
+		if err := os.WriteFile(file, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := OpenWriter(file, WriterOptions{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Append(records[3]); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, _, tornBefore := readAll(t, whole[:cut])
+		if cut < len(header) {
+			tornBefore = Torn{} // a header is written anew
+		}
+		got, damage, torn := readAll(t, b)
+		same(t, "records", append(before, records[3]), got)
+		// One byte more: the 0 that ends the torn one.
+		if damage != nil || torn.Records != tornBefore.Records {
+			t.Errorf("cut at %d: damage %v, torn %v, want torn %v", cut, damage, torn, tornBefore)
+		}
+	}
+}
+
+func TestCorruptionIsReportedWithItsOffset(t *testing.T) {
+	records := some(t)
+	whole := journal(records...)
+	ends := []int64{int64(len(header))}
+	for i := range records {
+		ends = append(ends, int64(len(journal(records[:i+1]...))))
+	}
+	for i := len(header); i < len(whole); i++ {
+		for _, flip := range []byte{1, 0x80, whole[i]} { // the last one makes it a 0
+			b := bytes.Clone(whole)
+			if b[i] ^= flip; bytes.Equal(b, whole) {
+				continue
+			}
+			got, damage, torn := readAll(t, b)
+			hit := 0
+			for ends[hit+1] <= int64(i) {
+				hit++
+			}
+			lost := len(records) - len(got)
+			if lost < 1 || lost > 2 { // two where the 0 between them is gone
+				t.Fatalf("byte %d: %d records lost", i, lost)
+			}
+			if hit+lost == len(records) {
+				if len(damage) != 0 || torn.Records != 1 {
+					t.Errorf("byte %d of the last record: damage %v, torn %v", i, damage, torn)
+				}
+				continue
+			}
+			first := ends[hit]
+			if int64(i) == first && b[i] == 0 {
+				first++ // an empty frame stands before it now
+			}
+			if len(damage) != 1 || damage[0].Offset != first || damage[0].Bytes != ends[hit+lost]-first {
+				t.Errorf("byte %d: damage %v, want one of %d bytes at %d", i, damage, ends[hit+lost]-ends[hit], ends[hit])
+			}
+		}
+	}
+}
+
+func TestNotAJournal(t *testing.T) {
+	for _, c := range []struct{ what, content string }{
+		{"another file", `{"timestamp": 0}` + "\n and more"},
+		{"another version", "moonloop-journal 2\nabc"},
+		{"a header cut off and filled up", "moonloop-jour\x00\x00\x00\x00\x00\x00\x00\x00"},
+	} {
+		_, err := NewReader("j", bytes.NewReader([]byte(c.content))).Next()
+		if !errors.Is(err, ErrNotJournal) {
+			t.Errorf("%s: reader: %v", c.what, err)
+		}
+		file := filepath.Join(t.TempDir(), "j")
+		if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenWriter(file, WriterOptions{}); !errors.Is(err, ErrNotJournal) {
+			t.Errorf("%s: writer: %v", c.what, err)
+		}
+		if after, _ := os.ReadFile(file); string(after) != c.content {
+			t.Errorf("%s: the writer changed the file", c.what)
+		}
+	}
+}
+
+func TestWriter(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "j")
+	w, err := OpenWriter(file, WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenWriter(file, WriterOptions{}); err == nil && runtime.GOOS != "aix" {
+		t.Error("two writers hold one journal")
+	}
+	if err := w.Append(some(t)...); err != nil {
+		t.Fatal(err)
+	}
+	large := &Inference{Span: ref(1, 1), Prompt: Prompt{HashIDs: make([]uint64, MaxRecord/8)}}
+	for i := range large.HashIDs {
+		large.HashIDs[i] = 1<<64 - 1
+	}
+	if err := w.Append(some(t)[0], large); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a record above the limit: %v", err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "size", info.Size(), w.Size())
+	if mode := info.Mode().Perm(); mode != 0o600 && runtime.GOOS != "windows" {
+		t.Errorf("mode %o", mode)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "bytes of the file", journal(some(t)...), b)
+}
+
+// TestFailedWrite has a write fail midway, as on a full disk, and the next one succeed.
+func TestFailedWrite(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "j")
+	w, err := OpenWriter(file, WriterOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := w.file
+	if w.file, err = os.Open(file); err != nil { // cannot be written
+		t.Fatal(err)
+	}
+	records := some(t)
+	if err := w.Append(records[0]); err == nil {
+		t.Fatal("a write that cannot be succeeded")
+	}
+	w.file.Close()
+	if _, err := good.Write(journal(records[0])[len(header) : len(header)+40]); err != nil { // what got through
+		t.Fatal(err)
+	}
+	w.file = good
+	if err := w.Append(records...); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, damage, torn := readAll(t, b)
+	same(t, "records", records, got)
+	if damage != nil || torn.Records != 1 || torn.Bytes < 40 {
+		t.Errorf("damage %v, torn %v", damage, torn)
+	}
+}
+
+func TestLargestRecord(t *testing.T) {
+	// 8 bytes an id, and some for the fields around them.
+	r := &Inference{Span: ref(1, 1), Prompt: Prompt{HashIDs: make([]uint64, MaxRecord/8-16)}}
+	for i := range r.HashIDs {
+		r.HashIDs[i] = 1<<63 + uint64(i)<<8
+	}
+	got, damage, torn := readAll(t, journal(r, r))
+	want := r.appendTo(nil)
+	if len(got) != 2 || !bytes.Equal(want, got[0].appendTo(nil)) || !bytes.Equal(want, got[1].appendTo(nil)) {
+		t.Errorf("%d records, or others than were written", len(got))
+	}
+	if damage != nil || torn != (Torn{}) {
+		t.Errorf("damage %v, torn %v", damage, torn)
+	}
+	// Twice the limit without a 0 is skipped, however long.
+	first := some(t)[:1]
+	b := append(journal(first...), bytes.Repeat([]byte{1}, 3*MaxRecord)...)
+	b = append(append(b, 0), journal(some(t)...)[len(header):]...)
+	got, damage, _ = readAll(t, b)
+	same(t, "records around", append(first, some(t)...), got)
+	if len(damage) != 1 || damage[0].Bytes != 3*MaxRecord+1 {
+		t.Errorf("damage %v", damage)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		in, why string
+		ok      bool
+	}{
+		{"meta-llama/Llama-3.1-8B:free@x", "what models are called", true},
+		{"", "absent", true},
+		{"tell me a story", "spaces make sentences", false},
+		{"a\nb", "a line break", false},
+		{"日本語", "a language that needs no spaces", false},
+		{string(bytes.Repeat([]byte{'a'}, 256)), "the longest", true},
+		{string(bytes.Repeat([]byte{'a'}, 257)), "longer than that", false},
+	} {
+		if _, err := ParseName(c.in); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.why, err)
+		}
+	}
+	for in, want := range map[string]string{
+		"": "", "00112233445566aa": "00112233445566aa", "user-7": SessionOf("user-7").String(),
+	} {
+		equal(t, "session "+in, want, SessionOf(in).String())
+	}
+	for _, text := range []string{"user-7", "00112233445566AA", "0000000000000000"} {
+		if s := SessionOf(text).String(); s == text || len(s) != 16 {
+			t.Errorf("session of %q is %q", text, s)
+		}
+	}
+	if d, err := ParseDomain("0badcafe"); err != nil || d.String() != "0badcafe" {
+		t.Errorf("domain %v, %v", d, err)
+	}
+	if _, err := ParseDomain("a text"); err == nil {
+		t.Error("a text is a domain")
+	}
+	for i := NoIdentity; i <= Lengths; i++ {
+		if got, ok := ParseIdentity(i.String()); !ok || got != i {
+			t.Errorf("identity %d is %q and reads back as %d", i, i, got)
+		}
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	f.Add(journal(some(f)...))
+	f.Add([]byte(header + "\x00\x00\x01\x00"))
+	f.Add(appendFrame([]byte(header), []byte{kindResume}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := NewReader("j", bytes.NewReader(b))
+		var bytesBad int64
+		for {
+			rec, err := r.Next()
+			if d := (*Damage)(nil); errors.As(err, &d) {
+				bytesBad += d.Bytes
+				continue
+			}
+			if err != nil {
+				break
+			}
+			// What is read encodes to what reads the same.
+			var d decoded
+			if err := d.decode(rec.appendTo(nil)); err != nil {
+				t.Fatal(err)
+			}
+			a, b := rec.appendTo(nil), d.record().appendTo(nil)
+			if !bytes.Equal(a, b) {
+				t.Fatalf("%x reads back as %x", a, b)
+			}
+		}
+		if n := bytesBad + r.Torn().Bytes; n > int64(len(b)) {
+			t.Fatalf("%d bytes bad of %d", n, len(b))
+		}
+	})
+}

@@ -1,0 +1,128 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Defaults of [Options].
+const (
+	DefaultMemory        = 256 << 20
+	DefaultMaxTraceSpans = 1 << 18
+	DefaultMaxRuns       = 1 << 10
+)
+
+// Replays says what becomes of the requests of replays.
+type Replays string
+
+// What can become of replays. The zero Replays is ReplaysSeparate.
+const (
+	ReplaysSeparate Replays = "separate" // each run gets its own trace, beside that of production
+	ReplaysDrop     Replays = "drop"     // only production is compiled
+	ReplaysOnly     Replays = "only"     // only runs are compiled
+)
+
+// Format says which fields rows have.
+type Format string
+
+// The formats. The zero Format is FormatFull.
+const (
+	FormatFull     Format = "full"     // session_id, delay, model and otel beside the four plain fields
+	FormatMooncake Format = "mooncake" // timestamp, input_length, output_length and hash_ids, for tools that know no others
+)
+
+// MissingTokens says what becomes of rows of production whose tokens nobody counted.
+type MissingTokens string
+
+// What can become of such rows. The zero MissingTokens is MissingDrop.
+const (
+	MissingDrop MissingTokens = "drop"
+	// MissingEstimate takes the prompt's tokens from its bytes, at the mean rate of the rows that have both (1 token for 4
+	// bytes if there are none), or from its number of blocks, and the output's from the mean of the rows that have it.
+	// Where there is nothing to go by the row is dropped.
+	MissingEstimate MissingTokens = "estimate"
+)
+
+// Options says how journals are compiled. The zero Options is usable.
+type Options struct {
+	Replays       Replays
+	Format        Format
+	MissingTokens MissingTokens
+	// BlockSize is the number of tokens per block of production; 0 is [mooncake.BlockSize]. A run has that of its rows.
+	BlockSize int
+	// Memory is the number of bytes above which records are sorted and grouped on disk; 0 is [DefaultMemory]. It changes
+	// nothing in the result.
+	Memory int
+	// TempDir is the folder for temporary files; "" is that of the system.
+	TempDir string
+	// MaxTraceSpans is the number of spans of one trace whose ancestry is known; 0 is [DefaultMaxTraceSpans]. In a larger
+	// trace each inference span stands for itself.
+	MaxTraceSpans int
+	// MaxRuns is the number of runs; 0 is [DefaultMaxRuns]. The spans of further runs are dropped.
+	MaxRuns int
+	// Tool is the name and version of the program, for the sidecar.
+	Tool string
+}
+
+func (o *Options) complete() error {
+	def := func(n *int, v int, name string) error {
+		if *n < 0 {
+			return fmt.Errorf("%s %d must be above 0, or 0 for %d", name, *n, v)
+		}
+		if *n == 0 {
+			*n = v
+		}
+		return nil
+	}
+	for _, f := range []struct {
+		n    *int
+		v    int
+		name string
+	}{
+		{&o.BlockSize, mooncake.BlockSize, "block size"},
+		{&o.Memory, DefaultMemory, "memory"},
+		{&o.MaxTraceSpans, DefaultMaxTraceSpans, "limit of spans in a trace"},
+		{&o.MaxRuns, DefaultMaxRuns, "limit of runs"},
+	} {
+		if err := def(f.n, f.v, f.name); err != nil {
+			return err
+		}
+	}
+	if o.Replays == "" {
+		o.Replays = ReplaysSeparate
+	}
+	if o.Format == "" {
+		o.Format = FormatFull
+	}
+	if o.MissingTokens == "" {
+		o.MissingTokens = MissingDrop
+	}
+	switch {
+	case o.Replays != ReplaysSeparate && o.Replays != ReplaysDrop && o.Replays != ReplaysOnly:
+		return fmt.Errorf("replays %q must be separate, drop or only", o.Replays)
+	case o.Format != FormatFull && o.Format != FormatMooncake:
+		return fmt.Errorf("format %q must be full or mooncake", o.Format)
+	case o.MissingTokens != MissingDrop && o.MissingTokens != MissingEstimate:
+		return fmt.Errorf("missing tokens %q must be drop or estimate", o.MissingTokens)
+	case o.BlockSize > 1<<30:
+		return fmt.Errorf("block size %d must be at most 2^30", o.BlockSize)
+	}
+	return nil
+}
+
+// Source is a journal to compile.
+type Source struct {
+	Name string // for errors
+	Open func() (io.ReadCloser, error)
+}
+
+// FileSource is a journal file, or a part of one that is still being written.
+func FileSource(name string) Source {
+	return Source{name, func() (io.ReadCloser, error) { return os.Open(name) }} //nolint:gosec // the user names the journal
+}

@@ -1,0 +1,138 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// place checks a request that is to be a row, and passes it on by session, or by order where it has none.
+func (c *compiler) place(p *partition, r *Inference) error {
+	if l, ok := c.check(p, r); !ok {
+		p.lost.add(l, 1)
+		return nil
+	}
+	if r.Session == 0 {
+		return c.inOrder(p, r, mooncake.Opt[float64]{})
+	}
+	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
+	c.key = binary.BigEndian.AppendUint64(c.key, uint64(r.Session))
+	if r.known() {
+		// Stands before the session's requests: they are not without content.
+		if err := c.bySession.add(append(c.key, turnContent), nil); err != nil {
+			return err
+		}
+	}
+	c.key = appendOrder(append(c.key, turnRequest), p, r)
+	c.enc = r.appendTo(c.enc[:0])
+	return c.bySession.add(c.key, c.enc)
+}
+
+// inOrder passes a row on to its place in the trace.
+func (c *compiler) inOrder(p *partition, r *Inference, delay mooncake.Opt[float64]) error {
+	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
+	c.key = appendOrder(c.key, p, r)
+	ms := math.Inf(-1)
+	if delay.Set {
+		ms = delay.V
+	}
+	c.enc = binary.LittleEndian.AppendUint64(c.enc[:0], math.Float64bits(ms))
+	c.enc = r.appendTo(c.enc)
+	return c.byOrder.add(c.key, c.enc)
+}
+
+// orderLength is the length of what appendOrder appends.
+const orderLength = 8 + 8 + 24
+
+// appendOrder appends the place of a row in its trace: of replays the row index, else the start.
+func appendOrder(dst []byte, p *partition, r *Inference) []byte {
+	row := int64(0)
+	if p.Replay {
+		row = r.Row.V
+	}
+	dst = appendTime(appendTime(dst, row), r.Start)
+	dst = append(dst, r.Span.TraceID[:]...)
+	return append(dst, r.Span.SpanID[:]...)
+}
+
+// check settles the token counts of a request as far as they are known, and says why it can be no row.
+func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
+	if p.Replay {
+		if !r.InputLength.Set {
+			r.InputLength = r.InputTokens
+		}
+		if !r.OutputLength.Set {
+			r.OutputLength = r.OutputTokens
+		}
+		switch {
+		case !r.InputLength.Set:
+			return lostTokens, false
+		case r.Row.V < 0:
+			return lostInvalid, false
+		}
+		return loss{}, true
+	}
+	if r.Start < minStart || r.Start >= maxStart {
+		return lostTime, false
+	}
+	if r.InputTokens.V > maxTokens || r.OutputTokens.V > maxTokens {
+		return lostLength, false
+	}
+	if r.InputTokens.V <= 0 { // 0 is how some producers say unknown: a prompt has a token
+		r.InputTokens = mooncake.Opt[int64]{}
+	}
+	if r.OutputTokens.V < 0 {
+		r.OutputTokens = mooncake.Opt[int64]{}
+	}
+	if c.opt.MissingTokens == MissingDrop && (!r.InputTokens.Set || !r.OutputTokens.Set) {
+		return lostTokens, false
+	}
+	if r.End < r.Start {
+		p.lost.add(lostReversed, 1)
+	}
+	if r.Identity == NoIdentity {
+		p.lost.add(lostRawPrompts, 1)
+	}
+	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 {
+		p.tokens += uint64(r.InputTokens.V) //nolint:gosec // above 0
+		p.bytes += uint64(r.Chain.Bytes)
+	}
+	if r.OutputTokens.Set {
+		p.output += uint64(r.OutputTokens.V) //nolint:gosec // not below 0
+		p.outputs++
+	}
+	return loss{}, true
+}
+
+// estimate sets the token counts that a request of production lacks, once the sums are complete. It reports false where
+// there is nothing to go by.
+func (p *partition) estimate(r *Inference) bool {
+	if p.Replay {
+		return true
+	}
+	if !r.InputTokens.Set {
+		var n float64
+		switch blocks, size := float64(len(r.HashIDs)), float64(r.BlockSize); {
+		case blocks > 0 && size > 0:
+			n = (blocks - 0.5) * size // the last block is half full on average
+		case r.Chain.Bytes > 0 && p.bytes > 0:
+			n = float64(r.Chain.Bytes) * (float64(p.tokens) / float64(p.bytes))
+		case r.Chain.Bytes > 0:
+			n = float64(r.Chain.Bytes) / 4
+		default:
+			return false
+		}
+		r.InputTokens = mooncake.Some(int64(math.Ceil(min(max(n, 1), maxTokens))))
+	}
+	if !r.OutputTokens.Set {
+		if p.outputs == 0 {
+			return false
+		}
+		r.OutputTokens = mooncake.Some(int64((p.output + p.outputs/2) / p.outputs)) //nolint:gosec // a mean of what is at most maxTokens
+	}
+	return true
+}

@@ -1,0 +1,378 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// traffic makes records of everything: call trees, sessions, text, response ids across traces, two runs, duplicates.
+func traffic(t testing.TB, requests int) []Record {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6))
+	text := strings.Repeat("Call me Ishmael. Some years ago, never mind how long precisely. ", 200)
+	chains := []func(*Inference){}
+	for n := 3000; n < len(text); n += 1111 {
+		c := chain(t, text[:n])
+		chains = append(chains, func(r *Inference) {
+			r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: c}
+			r.InputTokens = opt(int64(n / 4))
+		})
+	}
+	var out []Record
+	for i := range requests {
+		trace, ms := uint64(1000+i), int64(rng.IntN(requests))
+		s := Session(1 + rng.IntN(requests/4+1))
+		switch rng.IntN(6) {
+		case 0: // client, link, gateway with content
+			out = append(out, link(trace, 1, 0, s), call(trace, 2, 1, ms), link(trace, 3, 2, 0),
+				call(trace, 4, 3, ms+1, chains[rng.IntN(len(chains))]))
+		case 1: // a turn of a session without content
+			out = append(out, call(trace, 1, 0, ms, inSession(s+1e6), tokens(int64(rng.IntN(9000)), 5)))
+		case 2: // two traces, one response
+			id := fmt.Sprint("r", i)
+			out = append(out, call(trace, 1, 0, ms, response(id), chains[rng.IntN(len(chains))]), call(trace+1e6, 1, 0, ms+1, response(id), lasting(50)))
+		case 3: // attempts
+			out = append(out, call(trace, 1, 0, ms), call(trace, 2, 1, ms, failed), call(trace, 3, 1, ms+2, engine(rng.Uint64()%50, rng.Uint64())))
+		case 4:
+			out = append(out, replayed(t, "a", int64(i), trace, 1, 0, 0, uint64(1+i)), call(trace, 2, 1, ms))
+		case 5:
+			out = append(out, replayed(t, "b", int64(i), trace, 1, 99, 3, rng.Uint64()), &Content{Span: ref(trace, 7), Parent: sid(1)})
+		}
+		if rng.IntN(5) == 0 {
+			out = append(out, out[len(out)-1])
+		}
+	}
+	return out
+}
+
+// TestPure deals records to journals at random, in random order, under small limits of memory.
+func TestPure(t *testing.T) {
+	records := traffic(t, 600)
+	want, wantRes := compileBytes(t, Options{}, journal(records...))
+	if len(want) != 6 || len(want.rows(t, production)) < 200 {
+		t.Fatalf("%d files, %d rows of production", len(want), len(want.rows(t, production)))
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 12 {
+		dealt := make([][]Record, 1+rng.IntN(8))
+		for _, i := range rng.Perm(len(records)) {
+			j := rng.IntN(len(dealt))
+			dealt[j] = append(dealt[j], records[i])
+		}
+		var journals [][]byte
+		for _, d := range dealt {
+			journals = append(journals, journal(d...))
+		}
+		// From everything on disk, over runs of runs, to everything in memory.
+		memory := []int{8, 1 << 12, 1 << 16, DefaultMemory}[round%4]
+		dir := t.TempDir()
+		got, res := compileBytes(t, Options{Memory: memory, TempDir: dir}, journals...)
+		for name, b := range want {
+			if !bytes.Equal(b, got[name]) {
+				t.Errorf("round %d with %d journals in %d bytes: %s differs", round, len(journals), memory, name)
+			}
+		}
+		res.Journals = wantRes.Journals
+		equal(t, "result", wantRes, res)
+		equal(t, "temporary files left", 0, countFiles(t, dir))
+	}
+}
+
+// publicRows returns rows of the public conversation trace.
+func publicRows(t testing.TB, n int) []*mooncake.Row {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	name := filepath.Join(dir, "..", "shared", "data", "conversation_trace.jsonl")
+	if _, err := os.Stat(name); err != nil {
+		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
+	}
+	trace, err := mooncake.Open(t.Context(), name, mooncake.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trace.Close()
+	var rows []*mooncake.Row
+	for range n {
+		row, err := trace.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// asReplay returns the records of a replay of rows, with the engine's own spans and the phases below them.
+func asReplay(t testing.TB, run string, rows []*mooncake.Row, trace uint64, jitter *rand.Rand) []Record {
+	t.Helper()
+	var out []Record
+	for i, row := range rows {
+		tr := trace + uint64(i)
+		r := replayed(t, run, int64(i), tr, 1, 0, row.HashIDs...)
+		r.Start = at(int64(row.Timestamp.V/30)) + jitter.Int64N(1e9) // spans start in no order
+		r.End = r.Start + jitter.Int64N(1e9)
+		r.Timestamp, r.InputLength, r.OutputLength = row.Timestamp, row.InputLength, row.OutputLength
+		out = append(out, r, call(tr, 2, 3, 0, response(fmt.Sprint(run, i))), link(tr, 3, 1, 0), link(tr, 4, 1, 0))
+	}
+	return out
+}
+
+func digests(rows []*mooncake.Row) mooncake.Digests {
+	d := mooncake.NewDigester(mooncake.CheckOptions{})
+	for i, row := range rows {
+		d.Add(row, int64(i+1))
+	}
+	return d.Digests()
+}
+
+// TestRoundTrip sends rows of the public trace through journals, beside production and a second run.
+func TestRoundTrip(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	rows := publicRows(t, 2000)
+	records := asReplay(t, "first", rows, 1<<40, rng)
+	records = append(records, asReplay(t, "second", rows[:500], 1<<41, rng)...)
+	records = append(records, traffic(t, 400)...)
+	journals := make([][]Record, 8)
+	for _, i := range rng.Perm(len(records)) {
+		j := rng.IntN(len(journals))
+		journals[j] = append(journals[j], records[i])
+	}
+	var dealt [][]byte
+	for _, j := range journals {
+		dealt = append(dealt, journal(j...))
+	}
+	m, _ := compileBytes(t, Options{Memory: 1 << 20}, dealt...)
+	for run, want := range map[string][]*mooncake.Row{"first": rows, "second": rows[:500]} {
+		got := m.rows(t, "run "+run)
+		equal(t, run+": digests", digests(want), digests(got))
+		equal(t, run+": sidecar", digests(want), m.meta(t, "run "+run).Digests)
+		for i, row := range got {
+			if row.Timestamp != want[i].Timestamp {
+				t.Fatalf("%s: timestamp of row %d is %v, was %v", run, i, row.Timestamp, want[i].Timestamp)
+			}
+		}
+	}
+	alone, _ := compileBytes(t, Options{}, journal(traffic(t, 400)...))
+	equal(t, "production beside the replays", string(alone[production]), string(m[production]))
+}
+
+// TestHostile gives spans that nobody sends.
+func TestHostile(t *testing.T) {
+	const many = 1 << 18
+	cycle := []Record{call(1, 1, 1, 0)} // its own parent
+	for i := range uint64(10) {
+		cycle = append(cycle, call(2, i+1, (i+1)%10+1, 0), call(2, 100+i, i+1, 1))
+	}
+	deep, wide := make([]Record, many), make([]Record, many)
+	for i := range uint64(many) {
+		deep[i], wide[i] = call(3, i+1, i, 0, noTokens), call(4, i+1, 1, 0, noTokens)
+	}
+	deep[0] = call(3, 1, 0, 0, engine(1, 2))
+	wide[0] = call(4, 1, 0, 0, engine(1, 2))
+	same := make([]Record, 1000)
+	for i := range same {
+		same[i] = call(uint64(i), 1, 0, int64(i), response("chatcmpl-1"))
+	}
+	future := func(ns int64) func(*Inference) { return func(r *Inference) { r.Start, r.End = ns, ns } }
+	for _, c := range []struct {
+		why     string
+		opt     Options
+		records []Record
+		rows    int64
+		lost    loss
+		count   int64
+	}{
+		{"parents in a cycle: every one a root; leaves below are rows", Options{}, cycle, 11, lostCycle, 11},
+		{"one chain of all spans: its leaf", Options{}, deep, 1, loss{}, 0},
+		{"one span above all others", Options{}, wide, 0, lostTokens, many - 1},
+		{"more spans than the limit: each by itself", Options{MaxTraceSpans: 100}, deep[:200], 1, lostAncestry, 1},
+		{"one response id for all", Options{}, same, 1000, lostResponse, 1},
+		{
+			"times that cannot be",
+			Options{},
+			[]Record{
+				call(1, 1, 0, 0, future(0)), call(2, 1, 0, 0, future(-5)), call(3, 1, 0, 0, future(math.MaxInt64)),
+				call(4, 1, 0, 0, future(math.MinInt64)), call(5, 1, 0, 0), call(6, 1, 0, 0, future(1e18/2)),
+			},
+			1, lostTime, 5,
+		},
+		{"an end before the start", Options{}, []Record{call(1, 1, 0, 0, lasting(-100))}, 1, lostReversed, 1},
+		{
+			"a row of nothing",
+			Options{},
+			[]Record{func() Record { r := replayed(t, "r", 1, 1, 1, 0); r.InputLength = opt[int64](0); return r }()},
+			0, lostInvalid, 1,
+		},
+		{
+			"a timestamp that is no number",
+			Options{},
+			[]Record{func() Record { r := replayed(t, "r", 1, 1, 1, 0, 4); r.Timestamp = opt(math.NaN()); return r }()},
+			0, lostInvalid, 1,
+		},
+	} {
+		_, res := compileBytes(t, c.opt, journal(c.records...))
+		equal(t, c.why+": rows", c.rows, res.Traces[0].Meta.Rows)
+		equal(t, c.why+": counted", c.count, dropped(res.Traces[0].Meta.Dropped, c.lost))
+	}
+}
+
+// TestMemoryIsBounded compiles far more than the limit of memory and looks at the heap while it does.
+func TestMemoryIsBounded(t *testing.T) {
+	const requests, limit = 20_000, 2 << 20
+	cells := make([]uint64, 128)
+	b := []byte(header)
+	for i := range uint64(requests) {
+		r := call(i+1, 1, 0, int64(i), inSession(Session(i/3+1)), func(r *Inference) {
+			r.Identity, r.Domain = Text, 9
+			for j := range cells {
+				cells[j] = uint64(j)<<20 + i%10 // few distinct ones: their positions are kept
+			}
+			r.Chain.Cells, r.Chain.Bytes = cells, 128*128
+		})
+		b = appendFrame(b, r.appendTo(nil))
+	}
+	runtime.GC()
+	var before, during runtime.MemStats
+	runtime.ReadMemStats(&before)
+	peak := uint64(0)
+	sink := func(p Partition) (TraceWriter, error) {
+		runtime.GC()
+		runtime.ReadMemStats(&during)
+		peak = max(during.HeapAlloc, before.HeapAlloc) - before.HeapAlloc
+		return discard{}, nil
+	}
+	res, err := Compile(t.Context(), Options{Memory: limit, TempDir: t.TempDir()}, sink, buffer("j", b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "rows", int64(requests), res.Traces[0].Meta.Rows)
+	runtime.KeepAlive(b)
+	if len(b) < 4*limit || peak > 2*limit || peak == 0 {
+		t.Errorf("%d bytes of journal took %d bytes of memory under a limit of %d", len(b), peak, limit)
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(*mooncake.Row) error   { return nil }
+func (discard) Commit(*mooncake.Meta) error { return nil }
+func (discard) Close() error                { return nil }
+
+// FuzzCompile cuts and flips a journal of everything, splits it, and swaps the parts.
+func FuzzCompile(f *testing.F) {
+	whole := journal(traffic(f, 40)...)
+	f.Add(uint16(100), uint16(500), byte(1), []byte{})
+	f.Add(uint16(3000), uint16(700), byte(255), journal(some(f)...))
+	f.Fuzz(func(t *testing.T, cut, flip uint16, with byte, other []byte) {
+		b := bytes.Clone(whole)
+		b[len(header)+int(flip)%(len(b)-len(header))] ^= with
+		n := len(header) + int(cut)%(len(b)-len(header))
+		parts := [][]byte{b[:n], append([]byte(header), b[n:]...)}
+		if bytes.HasPrefix(other, []byte(header)) {
+			parts = append(parts, other)
+		}
+		m, res := compileBytes(t, Options{Memory: 1 << 14}, parts...)
+		parts[0], parts[1] = parts[1], parts[0]
+		swapped, again := compileBytes(t, Options{MaxRuns: DefaultMaxRuns}, parts...)
+		equal(t, "other order", m, swapped)
+		equal(t, "counts", res.Inferences+res.Contents+res.Links, again.Inferences+again.Contents+again.Links)
+		for name := range m {
+			if strings.HasSuffix(name, " meta") {
+				continue
+			}
+			rows, meta := m.rows(t, name), m.meta(t, name)
+			equal(t, "rows", meta.Rows, int64(len(rows)))
+			identities := int64(0)
+			for _, n := range meta.Identity {
+				identities += n
+			}
+			equal(t, "identities", meta.Rows, identities)
+			next := uint64(0)
+			for _, r := range rows {
+				for _, id := range r.HashIDs {
+					if id > next {
+						t.Fatalf("%s: id %d before %d", name, id, next)
+					}
+					next = max(next, id+1)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkCompile compiles 100,000 requests with a link each, half of them with 16 blocks, from memory to nowhere.
+func BenchmarkCompile(b *testing.B) {
+	const requests = 100_000
+	j := []byte(header)
+	rng := rand.New(rand.NewPCG(1, 2))
+	ids := make([]uint64, 16)
+	for i := range uint64(requests) {
+		r := call(i+1, 2, 1, int64(i), tokens(16*512, 100))
+		if i%2 == 0 {
+			for k := range ids {
+				if ids[k] = rng.Uint64(); k < 8 {
+					ids[k] = i%1000*8 + uint64(k)
+				}
+			}
+			engine(ids...)(r)
+		}
+		for _, rec := range []Record{r, link(i+1, 1, 0, Session(i/4+1))} {
+			j = appendFrame(j, rec.appendTo(nil))
+		}
+	}
+	for _, limit := range []int{DefaultMemory, 8 << 20} {
+		b.Run(fmt.Sprintf("memory=%dMiB", limit>>20), func(b *testing.B) {
+			b.SetBytes(int64(len(j)))
+			b.ReportAllocs()
+			stop := make(chan struct{})
+			peak := make(chan uint64)
+			go func() {
+				tick, top := time.NewTicker(5*time.Millisecond), uint64(0)
+				for {
+					select {
+					case <-tick.C:
+						var m runtime.MemStats
+						runtime.ReadMemStats(&m)
+						top = max(top, m.HeapInuse)
+					case <-stop:
+						tick.Stop()
+						peak <- top
+						return
+					}
+				}
+			}()
+			sink := func(Partition) (TraceWriter, error) { return discard{}, nil }
+			for b.Loop() {
+				res, err := Compile(b.Context(), Options{Memory: limit, TempDir: b.TempDir()}, sink, buffer("j", j))
+				if err != nil || res.Traces[0].Meta.Rows != requests {
+					b.Fatal(err, res)
+				}
+			}
+			close(stop)
+			b.ReportMetric(float64(<-peak-uint64(len(j)))/(1<<20), "peak-MiB")
+			b.ReportMetric(requests*float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+		})
+	}
+}

@@ -1,0 +1,121 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// SpanID is the binary id of a span within its trace. The zero SpanID is none.
+type SpanID [8]byte
+
+// Record is what a journal holds: an [*Inference], a [*Content] or a [*Link].
+type Record interface {
+	// appendTo appends the one encoding of the record.
+	appendTo(dst []byte) []byte
+}
+
+// Inference is an inference span.
+type Inference struct {
+	Span   mooncake.SpanRef
+	Parent SpanID
+	// Start and End are in ns since the Unix epoch. End before Start counts as Start.
+	Start, End int64
+	Failed     bool // the request was not served
+	// FirstToken is in ns since the Unix epoch.
+	FirstToken mooncake.Opt[int64]
+
+	// InputTokens, OutputTokens and CachedTokens are what the server counted: the prompt with its cached part, the
+	// output, and the cached part of the prompt. 0 or more.
+	InputTokens, OutputTokens, CachedTokens mooncake.Opt[int64]
+
+	Prompt // without identity on a raw span, which nobody annotated
+
+	Session  Session
+	Model    Name
+	Response Response
+
+	// Run is the replay that made the request; zero is production.
+	Run Name
+	// The fields below are of replays: the row, what it asked for, and how it was scheduled.
+	Row                       mooncake.Opt[int64]   // index, from 0
+	Timestamp                 mooncake.Opt[float64] // ms; the row's own
+	InputLength, OutputLength mooncake.Opt[int64]   // tokens
+	Offset, Spread            mooncake.Opt[float64] // s; planned instant with spreading, and the part that spreading added
+	Link                      mooncake.SpanRef      // the production span that the row was captured from
+	Warmup                    bool                  // sent before the schedule: no row
+
+	Synthetic bool // made from a log record, not from a span
+}
+
+// Prompt is what is known of a prompt beyond its length.
+type Prompt struct {
+	Identity  Identity        // what the rest is made of; [NoIdentity] is nothing
+	HashIDs   []uint64        // ids of blocks; nil is none
+	BlockSize uint32          // tokens per hash id; 0 is unknown
+	Domain    Domain          // who made HashIDs or Chain
+	Chain     blockhash.Chain // keyed cells of the text; Bytes = 0 is none
+}
+
+// Content holds the prompt of another span, that of its parent: telemetry had it in a log record.
+type Content struct {
+	Span   mooncake.SpanRef
+	Parent SpanID
+	Prompt
+}
+
+// Link is any other span. It matters for what stands below it.
+type Link struct {
+	Span    mooncake.SpanRef
+	Parent  SpanID
+	Session Session
+}
+
+// Identity says what block ids rest on. See mooncake.identity.
+type Identity uint8
+
+// The identities. Structure and Lengths are made by [Compile] alone.
+const (
+	NoIdentity Identity = iota
+	Trace
+	Engine
+	Tokens
+	Text
+	Structure
+	Lengths
+)
+
+var identities = [...]string{
+	Trace: semconv.IdentityTrace, Engine: semconv.IdentityEngine, Tokens: semconv.IdentityTokens,
+	Text: semconv.IdentityText, Structure: semconv.IdentityStructure, Lengths: semconv.IdentityLengths,
+}
+
+// ParseIdentity reads a mooncake.identity attribute. ok is false for a value that nobody knows; "" is [NoIdentity].
+func ParseIdentity(s string) (i Identity, ok bool) {
+	for i, name := range identities {
+		if name == s {
+			return Identity(i), true
+		}
+	}
+	return NoIdentity, false
+}
+
+// String returns the attribute's value.
+func (i Identity) String() string {
+	if int(i) < len(identities) {
+		return identities[i]
+	}
+	return ""
+}
+
+// annotated reports whether a receiver or an agent made the span what it is.
+func (r *Inference) annotated() bool { return r.Identity != NoIdentity || r.Row.Set }
+
+// known reports whether anything is known of the prompt beyond its length.
+func (p *Prompt) known() bool { return len(p.HashIDs) > 0 || p.Chain.Bytes > 0 }
+
+// end returns the end of the span, never before its start.
+func (r *Inference) end() int64 { return max(r.Start, r.End) }

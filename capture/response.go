@@ -1,0 +1,158 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
+
+// maxShared is the number of spans that one request can have at one time. A response id that more of them share is
+// none: some servers give the same one to every reply.
+const maxShared = 64
+
+// responseKey is the length of the key of byResponse: response id, start, trace id, span id.
+const responseKey = 16 + 8 + 24
+
+// request passes on a request of step 3. Those of production that have a response id may still be one with others, which
+// a failed one can tell what they lack.
+func (c *compiler) request(p *partition, r *Inference) error {
+	switch none := r.Response == (Response{}); {
+	case none && r.Failed:
+		return nil
+	case none || p.Replay:
+		return c.place(p, r)
+	}
+	c.enc = r.appendTo(c.enc[:0])
+	c.key = append(c.key[:0], r.Response[:]...)
+	c.key = appendTime(c.key, r.Start)
+	c.key = append(append(c.key, r.Span.TraceID[:]...), r.Span.SpanID[:]...)
+	return c.byResponse.add(c.key, c.enc)
+}
+
+// appendTime appends a time so that bytes sort like times.
+func appendTime(dst []byte, t int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63) //nolint:gosec // the bit pattern
+}
+
+// cluster is requests of one response id with overlapping times.
+type cluster struct {
+	response Response
+	end      int64
+	members  []member
+	many     bool // too many: they go by one by one
+}
+
+type member struct {
+	length int64 // ns
+	failed bool
+	at     place
+}
+
+// joinResponses makes one request of those that have the same response id and overlapping times.
+func (c *compiler) joinResponses() error {
+	var cl cluster
+	var d decoded
+	err := c.byResponse.each(c.ctx, func(b []byte) error {
+		if err := d.decode(b[responseKey:]); err != nil {
+			return err
+		}
+		if d.Response != cl.response || d.Start > cl.end {
+			if err := c.join(&cl); err != nil {
+				return err
+			}
+			cl = cluster{response: d.Response, end: d.end(), members: cl.members[:0]}
+		}
+		cl.end = max(cl.end, d.end())
+		if cl.many {
+			return c.placeServed(&d.Inference)
+		}
+		at, err := c.tree.pool.put(b[responseKey:])
+		if err != nil {
+			return err
+		}
+		cl.members = append(cl.members, member{d.end() - d.Start, d.Failed, at})
+		if len(cl.members) <= maxShared {
+			return nil
+		}
+		cl.many = true
+		c.lost.add(lostResponse, 1)
+		for _, m := range cl.members {
+			if err := c.loadMember(m, &d); err != nil {
+				return err
+			}
+			if err := c.placeServed(&d.Inference); err != nil {
+				return err
+			}
+		}
+		cl.members = cl.members[:0]
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.join(&cl)
+}
+
+func (c *compiler) loadMember(m member, d *decoded) error {
+	b, err := c.tree.pool.get(m.at)
+	if err != nil {
+		return err
+	}
+	return d.decode(b)
+}
+
+// placeServed passes on a request of production unless it failed, which has been counted.
+func (c *compiler) placeServed(r *Inference) error {
+	if r.Failed {
+		return nil
+	}
+	return c.place(c.part(Partition{}), r)
+}
+
+// join makes one request of a cluster: the shortest that did not fail, which is the nearest to the engine; what it
+// lacks comes from the next longer one that has it.
+func (c *compiler) join(cl *cluster) error {
+	defer c.tree.pool.reset() // idle since the last trace
+	// Sorted by start, trace id and span id before.
+	slices.SortStableFunc(cl.members, func(a, b member) int { return cmp.Compare(a.length, b.length) })
+	best := slices.IndexFunc(cl.members, func(m member) bool { return !m.failed })
+	if best < 0 {
+		return nil
+	}
+	d, other := &c.tree.leaf, &c.tree.other
+	if err := c.loadMember(cl.members[best], d); err != nil {
+		return err
+	}
+	p := c.part(Partition{})
+	for i, m := range cl.members {
+		if i == best {
+			continue
+		}
+		if !m.failed {
+			p.Merged++
+		}
+		if err := c.loadMember(m, other); err != nil {
+			return err
+		}
+		d.complete(&other.Inference)
+	}
+	return c.place(p, &d.Inference)
+}
+
+// complete takes every field that r lacks from another span of the same request.
+func (r *Inference) complete(o *Inference) {
+	for f, lacks := range [fromCount]bool{
+		fromPrompt: !r.known() && o.known(), fromFirstToken: !r.FirstToken.Set, fromModel: r.Model.IsZero(),
+		fromInput: r.InputTokens.V <= 0, fromOutput: !r.OutputTokens.Set, fromCached: !r.CachedTokens.Set,
+	} {
+		if lacks {
+			r.fill(f, o)
+		}
+	}
+	if r.Session == 0 {
+		r.Session = o.Session
+	}
+}

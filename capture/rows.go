@@ -1,0 +1,226 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// orderKey is the length of the key of byOrder: partition, order.
+const orderKey = 4 + orderLength
+
+// writing is the trace that is being written.
+type writing struct {
+	c    *compiler
+	part *partition
+	out  TraceWriter // nil before the first row
+
+	size     int   // tokens per block
+	base     int64 // start of the first row, ns
+	last     int64 // row index
+	numbers  numbers
+	borders  blockhash.Borders
+	domains  map[Domain]bool
+	identity map[string]int64
+	digester *mooncake.Digester
+	sessions *mooncake.SessionDetector
+	rows     int64
+}
+
+// writeRows writes the trace of each partition: steps 4 and 5.
+func (c *compiler) writeRows() (err error) {
+	w := &writing{c: c}
+	defer func() {
+		if w.out != nil {
+			err = errors.Join(err, w.out.Close())
+		}
+	}()
+	var d decoded
+	err = c.byOrder.each(c.ctx, func(b []byte) error {
+		if p := c.list[binary.BigEndian.Uint32(b)]; p != w.part {
+			if err := w.commit(); err != nil {
+				return err
+			}
+			*w = writing{c: c, part: p, last: -1}
+		}
+		if err := d.decode(b[orderKey+8:]); err != nil {
+			return err
+		}
+		delay := math.Float64frombits(binary.LittleEndian.Uint64(b[orderKey:]))
+		return w.row(&d.Inference, mooncake.Opt[float64]{V: max(delay, 0), Set: delay >= 0})
+	})
+	if err == nil {
+		err = w.commit()
+	}
+	return err
+}
+
+// row writes a row, or counts why not.
+func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
+	p := w.part
+	switch {
+	case !p.estimate(r):
+		p.lost.add(lostTokens, 1)
+		return nil
+	case p.Replay && r.Row.V == w.last:
+		p.lost.add(lostRepeated, 1)
+		return nil
+	}
+	row := &mooncake.Row{InputLength: r.InputTokens, OutputLength: r.OutputTokens}
+	if p.Replay {
+		row.InputLength, row.OutputLength, row.Timestamp = r.InputLength, r.OutputLength, r.Timestamp
+	} else {
+		if w.out == nil {
+			w.base = r.Start
+		}
+		row.Timestamp = mooncake.Some(float64(r.Start-w.base) / 1e6)
+	}
+	if w.c.opt.Format == FormatFull {
+		row.SessionID, row.Delay, row.Model, row.OTel = r.Session.String(), delay, r.Model.s, r.Span
+		if !r.Link.IsZero() {
+			row.OTel = r.Link
+		}
+	} else if !row.Timestamp.Set && r.Offset.Set {
+		// Of a row that was planned by a delay: when it was planned for.
+		row.Timestamp = mooncake.Some((r.Offset.V - r.Spread.V) * 1000)
+	}
+	if err := row.Validate(); err != nil { // before its ids are given numbers
+		p.lost.add(lostInvalid, 1)
+		return nil
+	}
+	if w.out == nil {
+		if err := w.start(r); err != nil {
+			return err
+		}
+	}
+	w.last = r.Row.V
+	identity := w.ids(row, r)
+	w.identity[identity.String()]++
+	w.rows++
+	w.digester.Add(row, w.rows)
+	if row.SessionID != "" {
+		w.sessions.Add(row)
+	}
+	if err := w.out.Write(row); err != nil {
+		return fmt.Errorf("trace of %s: %w", p.name(), err)
+	}
+	return nil
+}
+
+// start begins the trace with its first row.
+func (w *writing) start(r *Inference) (err error) {
+	w.size = w.c.opt.BlockSize
+	if w.part.Replay && r.BlockSize > 0 && r.BlockSize <= math.MaxInt32 {
+		w.size = int(r.BlockSize)
+	}
+	w.domains, w.identity = map[Domain]bool{}, map[string]int64{}
+	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size})
+	w.sessions = mooncake.NewSessionDetector(w.size, 0)
+	if w.out, err = w.c.sink(w.part.Partition); err != nil {
+		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
+	}
+	return nil
+}
+
+// ids gives the row the numbers of its blocks, and returns what they rest on.
+func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
+	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
+	if r.Chain.Bytes > 0 && r.HashIDs == nil && !p.Replay {
+		ids, err := w.borders.Lay([]uint64{}, r.Chain, row.InputLength.V, w.size)
+		if err == nil {
+			w.domains[r.Domain] = true
+			w.numbers.renumber(uint64(r.Domain), ids)
+			row.HashIDs = ids
+			return Text
+		}
+		p.lost.add(lostCells, 1)
+	}
+	if r.HashIDs != nil && int(r.BlockSize) != w.size {
+		p.lost.add(lostBlockSize, 1)
+		r.HashIDs = nil
+	}
+	switch {
+	case r.HashIDs != nil && p.Replay:
+		row.HashIDs = slices.Clone(r.HashIDs) // as the row had them, too few or too many
+	case r.HashIDs != nil:
+		if len(r.HashIDs) > blocks {
+			p.lost.add(lostSurplus, int64(len(r.HashIDs)-blocks))
+		}
+		row.HashIDs = slices.Clone(r.HashIDs[:min(blocks, len(r.HashIDs))])
+	case w.c.opt.Format == FormatMooncake:
+		row.HashIDs = w.numbers.fresh([]uint64{}, blocks) // some tools need the field
+		return Lengths
+	default:
+		return Lengths
+	}
+	dom := uint64(r.Domain)
+	if r.Identity == Structure {
+		dom = structural
+	} else {
+		w.domains[r.Domain] = true
+	}
+	w.numbers.renumber(dom, row.HashIDs)
+	if !p.Replay {
+		// Engines that hash full blocks only say nothing of the last one, which nobody else can have.
+		row.HashIDs = w.numbers.fresh(row.HashIDs, blocks-len(row.HashIDs))
+	}
+	if r.Identity == NoIdentity {
+		return Trace
+	}
+	return r.Identity
+}
+
+// commit completes the trace at hand, if it has rows.
+func (w *writing) commit() error {
+	if w.out == nil {
+		return nil
+	}
+	out, p := w.out, w.part
+	w.out = nil
+	m := mooncake.Meta{
+		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size,
+		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(),
+		Dropped: p.lost.list(w.c.lost),
+		Transformations: []mooncake.Transformation{{Name: "compile", Parameters: map[string]any{
+			"format": string(w.c.opt.Format), "missing_tokens": string(w.c.opt.MissingTokens), "run": p.Run.s,
+		}}},
+	}
+	if w.c.opt.Format == FormatFull && p.multi {
+		m.SessionMode = mooncake.SessionFull // production: each request holds its whole prompt
+		if p.Replay {
+			m.SessionMode, _ = w.sessions.Mode()
+		}
+	}
+	if !p.Replay {
+		m.TimeBase = time.Unix(0, w.base).UTC()
+	}
+	for d := range w.domains {
+		m.HashDomains = append(m.HashDomains, d.String())
+	}
+	slices.Sort(m.HashDomains)
+	p.Meta = m
+	if err := out.Commit(&m); err != nil {
+		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
+	}
+	return out.Close()
+}
+
+// name is for errors.
+func (p *Partition) name() string {
+	switch {
+	case !p.Replay:
+		return "production"
+	case p.Run.IsZero():
+		return "a replay without a run id"
+	}
+	return "run " + p.Run.s
+}

@@ -1,0 +1,88 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// A key of bySession is the partition, the session, and what follows.
+const (
+	sessionKey  = 4 + 8
+	turnContent = 0 // the session has content; nothing else
+	turnRequest = 1 // the request, by its order
+)
+
+// session is the session at hand.
+type session struct {
+	key     [sessionKey]byte
+	content bool
+	turns   int64
+	end     int64 // of the turn before, in ns
+	tokens  int64 // prompt and output of the turn before
+	full    int   // full blocks of its prompt
+	ids     []uint64
+}
+
+// layTurns takes the requests of each session in order: the delay of a turn, and ids by structure for sessions without
+// content.
+func (c *compiler) layTurns() error {
+	var s session
+	var d decoded
+	var next uint64 // structural id
+	return c.bySession.each(c.ctx, func(b []byte) error {
+		if s.turns == 0 && !s.content || !bytes.Equal(b[:sessionKey], s.key[:]) {
+			s = session{key: [sessionKey]byte(b[:sessionKey]), ids: s.ids[:0]}
+		}
+		if b[sessionKey] == turnContent {
+			s.content = true
+			return nil
+		}
+		if err := d.decode(b[sessionKey+1+orderLength:]); err != nil {
+			return err
+		}
+		p := c.list[binary.BigEndian.Uint32(b)]
+		r := &d.Inference
+		if !p.estimate(r) {
+			p.lost.add(lostTokens, 1)
+			return nil
+		}
+		var delay mooncake.Opt[float64]
+		if s.turns > 0 {
+			p.multi = true
+			if r.Start >= s.end && (!p.Replay || !r.Timestamp.Set) {
+				delay = mooncake.Some(float64(r.Start-s.end) / 1e6)
+			}
+		}
+		if !s.content && !p.Replay {
+			next = s.lay(r, int64(c.opt.BlockSize), next)
+		}
+		s.turns++
+		s.end = r.end()
+		return c.inOrder(p, r, delay)
+	})
+}
+
+// lay gives a turn ids: it shares with the turn before what the server had cached, where it says so, but no more than there
+// was, nor than the turn has. A block of the turn before that was not full has gone on with its output, so that its id
+// stays its own.
+func (s *session) lay(r *Inference, size int64, next uint64) uint64 {
+	n := r.InputTokens.V
+	shared := min(s.tokens, n)
+	if r.CachedTokens.Set {
+		shared = min(shared, max(r.CachedTokens.V, 0))
+	}
+	s.ids = s.ids[:min(int(shared/size), s.full)]
+	for range mooncake.BlockCount(n, int(size)) - len(s.ids) {
+		s.ids = append(s.ids, next)
+		next++
+	}
+	s.full = int(n / size)
+	s.tokens = n + r.OutputTokens.V
+	r.Prompt = Prompt{Identity: Structure, HashIDs: s.ids, BlockSize: uint32(size)} //nolint:gosec // at most 2^30
+	return next
+}

@@ -1,0 +1,97 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"fmt"
+	"os"
+)
+
+// spill is a temporary file that is appended to, gone when it is closed. Its mode is 0600.
+type spill struct {
+	file *os.File
+	size int64
+}
+
+// open creates the file if it is not there.
+func (s *spill) open(dir string) error {
+	if s.file != nil {
+		return nil
+	}
+	f, err := os.CreateTemp(dir, "moonloop-compile-*.tmp")
+	if err != nil {
+		return fmt.Errorf("temporary file cannot be created (name another folder for it): %w", err)
+	}
+	s.file, s.size = f, 0
+	return nil
+}
+
+// Write appends.
+func (s *spill) Write(p []byte) (int, error) {
+	n, err := s.file.WriteAt(p, s.size)
+	s.size += int64(n)
+	return n, err
+}
+
+func (s *spill) close() {
+	if s.file != nil {
+		_ = s.file.Close()
+		_ = os.Remove(s.file.Name())
+		s.file = nil
+	}
+}
+
+// pool holds byte strings in memory up to a limit, and behind it in a temporary file.
+type pool struct {
+	limit int
+	dir   string
+	mem   []byte
+	file  spill
+	buf   []byte
+}
+
+// place is where a pool holds a string.
+type place struct {
+	at   int64 // below 0: ^at in the file
+	size int
+}
+
+// put stores a copy.
+func (p *pool) put(b []byte) (place, error) {
+	if len(p.mem)+len(b) <= p.limit {
+		p.mem = append(p.mem, b...)
+		return place{int64(len(p.mem) - len(b)), len(b)}, nil
+	}
+	if err := p.file.open(p.dir); err != nil {
+		return place{}, err
+	}
+	at := p.file.size
+	if _, err := p.file.Write(b); err != nil {
+		return place{}, fmt.Errorf("records of one trace cannot be kept on disk: %w", err)
+	}
+	return place{^at, len(b)}, nil
+}
+
+// get returns a string, valid until the next call.
+func (p *pool) get(at place) ([]byte, error) {
+	if at.at >= 0 {
+		return p.mem[at.at : at.at+int64(at.size)], nil
+	}
+	if cap(p.buf) < at.size {
+		p.buf = make([]byte, at.size)
+	}
+	p.buf = p.buf[:at.size]
+	if _, err := p.file.file.ReadAt(p.buf, ^at.at); err != nil {
+		return nil, fmt.Errorf("records of one trace cannot be read back: %w", err)
+	}
+	return p.buf, nil
+}
+
+// reset empties the pool.
+func (p *pool) reset() {
+	p.mem = p.mem[:0]
+	p.file.size = 0 // the file is written over
+}
+
+func (p *pool) close() { p.file.close() }

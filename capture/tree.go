@@ -1,0 +1,436 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Fields of a leaf that are filled from above.
+const (
+	fromPrompt = iota
+	fromFirstToken
+	fromModel
+	fromResponse
+	fromInput
+	fromOutput
+	fromCached
+	fromCount
+
+	fromAlone = fromResponse // from here on: only by the one leaf below
+)
+
+// node is a span of the trace at hand. Indices are those of tree.nodes, -1 is none.
+type node struct {
+	span, parent SpanID
+	session      Session // its own, then the nearest one at or above it
+	run          Name    // likewise
+	at           place   // of the record; not of a link
+
+	kind                byte
+	failed, row, warmup bool
+	broken              bool // a parent above it is not here
+	below               bool // has inference spans below it
+	rows                bool // of a root: a span of its tree has a row index
+
+	up     int32 // parent
+	above  int32 // nearest inference span above
+	root   int32 // topmost inference span
+	prompt int32 // the content record that has its prompt
+	cells  int64 // of a content: how much it holds
+	served int32 // leaves at or below it that did not fail
+	from   [fromCount]int32
+}
+
+// tree groups the spans of one trace: steps 1 to 3 within a trace.
+type tree struct {
+	c     *compiler
+	pool  pool
+	trace [16]byte
+	last  SpanID
+	begun bool
+	large bool // more spans than the limit: they go by one by one
+	run   Name // of a large trace
+	nodes []node
+	order []int32 // parents first
+	leaf  decoded
+	other decoded
+}
+
+// record takes the next record in the order of (trace id, span id, rank).
+func (t *tree) record(b []byte) error {
+	key, payload := b[:recordKey], b[recordKey:]
+	if !t.begun || !bytes.Equal(key[:16], t.trace[:]) {
+		if err := t.finish(); err != nil {
+			return err
+		}
+		t.begun = true
+		copy(t.trace[:], key)
+	} else if bytes.Equal(key[16:24], t.last[:]) {
+		return t.duplicate(payload)
+	}
+	copy(t.last[:], key[16:])
+	if err := t.leaf.decode(payload); err != nil {
+		return err // cannot be: the journal's reader has decoded it
+	}
+	if t.large {
+		return t.single()
+	}
+	return t.keep(payload)
+}
+
+// duplicate counts a further record of the same span, for the run that it names.
+func (t *tree) duplicate(payload []byte) error {
+	err := t.other.decode(payload)
+	if p := t.c.part(Partition{!t.other.Run.IsZero(), t.other.Run}); p != nil {
+		p.lost.add(lostDuplicate, 1)
+	} else {
+		t.c.lost.add(lostDuplicate, 1)
+	}
+	return err
+}
+
+// keep adds the span in t.leaf.
+func (t *tree) keep(payload []byte) (err error) {
+	d := &t.leaf
+	n := node{
+		span: d.Span.SpanID, parent: d.Parent, session: d.Session, run: d.Run,
+		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup,
+		up: -1, above: -1, root: -1, prompt: -1,
+	}
+	self := int32(len(t.nodes)) //nolint:gosec // bounded by MaxTraceSpans
+	for f, set := range [fromCount]bool{
+		fromPrompt: d.known(), fromFirstToken: d.FirstToken.Set, fromModel: !d.Model.IsZero(),
+		fromResponse: d.Response != Response{}, fromInput: d.InputTokens.V > 0, fromOutput: d.OutputTokens.Set,
+		fromCached: d.CachedTokens.Set,
+	} {
+		n.from[f] = -1
+		if set {
+			n.from[f] = self
+		}
+	}
+	if d.kind == kindContent {
+		n.cells = int64(len(d.HashIDs))<<32 + d.Chain.Bytes>>7
+	}
+	if d.kind != kindLink {
+		if n.at, err = t.pool.put(payload); err != nil {
+			return err
+		}
+	}
+	t.nodes = append(t.nodes, n)
+	if len(t.nodes) > t.c.opt.MaxTraceSpans {
+		return t.outgrow()
+	}
+	return nil
+}
+
+// finish groups the trace and emits its requests.
+func (t *tree) finish() error {
+	t.link()
+	t.inherit()
+	t.group()
+	for i := range t.nodes {
+		if t.nodes[i].kind != kindInference {
+			continue
+		}
+		if err := t.emit(int32(i)); err != nil {
+			return err
+		}
+	}
+	t.clear()
+	t.large, t.run = false, Name{}
+	return nil
+}
+
+func (t *tree) clear() {
+	clear(t.nodes)
+	t.nodes, t.order = t.nodes[:0], t.order[:0]
+	t.pool.reset()
+}
+
+// link finds parents, and an order in which they come first. The parents of a cycle are cut.
+func (t *tree) link() {
+	const (
+		untouched = iota
+		onPath
+		done
+	)
+	for i := range t.nodes {
+		n := &t.nodes[i]
+		if n.parent == (SpanID{}) {
+			continue
+		}
+		at, ok := slices.BinarySearchFunc(t.nodes, n.parent, func(n node, id SpanID) int { return bytes.Compare(n.span[:], id[:]) })
+		if n.broken = !ok; ok {
+			n.up = int32(at) //nolint:gosec // bounded by MaxTraceSpans
+		}
+	}
+	state := make([]byte, len(t.nodes))
+	var path []int32
+	cut := int64(0)
+	for i := range t.nodes {
+		path = path[:0]
+		at := int32(i)
+		for at >= 0 && state[at] == untouched {
+			state[at] = onPath
+			path = append(path, at)
+			at = t.nodes[at].up
+		}
+		if at >= 0 && state[at] == onPath {
+			for i := slices.Index(path, at); i < len(path); i++ {
+				t.nodes[path[i]].up, t.nodes[path[i]].broken = -1, true
+				cut++
+			}
+		}
+		for _, at := range slices.Backward(path) {
+			state[at] = done
+			t.order = append(t.order, at)
+		}
+	}
+	t.c.lost.add(lostCycle, cut)
+}
+
+// inherit brings sessions and runs down from the spans that name them.
+func (t *tree) inherit() {
+	run, one := t.oneRun()
+	for _, i := range t.order {
+		n := &t.nodes[i]
+		if n.up >= 0 {
+			p := &t.nodes[n.up]
+			n.above = p.above
+			if p.kind == kindInference {
+				n.above = n.up
+			}
+			if n.session == 0 {
+				n.session = p.session
+			}
+			if n.run.IsZero() {
+				n.run = p.run
+			}
+			n.broken = n.broken || p.broken
+		}
+		if n.run.IsZero() && n.broken && one {
+			n.run = run
+		}
+		if n.kind == kindInference {
+			n.root = i
+			if n.above >= 0 {
+				n.root = t.nodes[n.above].root
+			}
+		}
+	}
+}
+
+// oneRun returns the run that spans of the trace name, if they all name the same one.
+func (t *tree) oneRun() (run Name, one bool) {
+	for i := range t.nodes {
+		switch r := t.nodes[i].run; {
+		case r.IsZero() || r == run:
+		case run.IsZero():
+			run, one = r, true
+		default:
+			return Name{}, false
+		}
+	}
+	return run, one
+}
+
+// group finds leaves and where their gaps are filled from.
+func (t *tree) group() {
+	for _, i := range slices.Backward(t.order) {
+		switch n := &t.nodes[i]; n.kind {
+		case kindInference:
+			if !n.below && !n.failed {
+				n.served = 1
+			}
+			t.nodes[n.root].rows = t.nodes[n.root].rows || n.row
+			if n.above >= 0 {
+				p := &t.nodes[n.above]
+				p.below = true
+				p.served = min(p.served+n.served, 2) // one, or several
+			}
+		case kindContent:
+			t.attach(i)
+		}
+	}
+	for _, i := range t.order {
+		n := &t.nodes[i]
+		if n.kind != kindInference {
+			continue
+		}
+		if n.from[fromPrompt] < 0 && n.prompt >= 0 {
+			n.from[fromPrompt] = n.prompt
+		}
+		if n.above < 0 {
+			continue
+		}
+		p := &t.nodes[n.above]
+		for f, from := range p.from {
+			if n.from[f] < 0 && (f < fromAlone || p.served <= 1) {
+				n.from[f] = from
+			}
+		}
+	}
+}
+
+// attach gives a content record to the inference span that it belongs to: the largest, then that of the lowest span id.
+func (t *tree) attach(i int32) {
+	n := &t.nodes[i]
+	owner := n.above
+	if owner < 0 {
+		t.c.lost.add(lostOrphan, 1)
+		return
+	}
+	p := &t.nodes[owner]
+	if p.prompt < 0 {
+		p.prompt = i
+		return
+	}
+	t.c.lost.add(lostSecond, 1)
+	if old := &t.nodes[p.prompt]; n.cells > old.cells || n.cells == old.cells && i < p.prompt {
+		p.prompt = i
+	}
+}
+
+// emit passes on what becomes of an inference span.
+func (t *tree) emit(i int32) error {
+	n := &t.nodes[i]
+	rows := t.nodes[n.root].rows
+	p := t.c.part(Partition{rows || !n.run.IsZero(), n.run})
+	switch {
+	case p == nil:
+		t.c.lost.add(lostRun, 1)
+	case !p.wanted(t.c.opt.Replays):
+		p.lost.add(lostPolicy, 1)
+	case n.warmup:
+		p.lost.add(lostWarmup, 1)
+	case rows && !n.row, !p.Replay && n.below:
+		p.Merged++
+	case p.Replay && !n.row:
+		p.lost.add(lostNoRow, 1)
+	default:
+		if n.failed {
+			p.lost.add(lostFailed, 1)
+		}
+		if n.failed && p.Replay {
+			return nil
+		}
+		r, err := t.request(i)
+		if err != nil {
+			return err
+		}
+		return t.c.request(p, r)
+	}
+	return nil
+}
+
+// request returns an inference span with its gaps filled. A span with a row index is what it is.
+func (t *tree) request(i int32) (*Inference, error) {
+	n := &t.nodes[i]
+	if err := t.load(n, &t.leaf); err != nil {
+		return nil, err
+	}
+	r := &t.leaf.Inference
+	r.Session, r.Run = n.session, Name{}
+	if n.row {
+		return r, nil
+	}
+	loaded := i
+	for f, from := range n.from {
+		if from < 0 || from == i {
+			continue
+		}
+		if from != loaded {
+			if err := t.load(&t.nodes[from], &t.other); err != nil {
+				return nil, err
+			}
+			loaded = from
+		}
+		r.fill(f, &t.other.Inference)
+	}
+	return r, nil
+}
+
+func (t *tree) load(n *node, d *decoded) error {
+	b, err := t.pool.get(n.at)
+	if err != nil {
+		return err
+	}
+	return d.decode(b)
+}
+
+// fill takes a field of another span. The prompts are swapped, so that each still has memory of its own.
+func (r *Inference) fill(field int, o *Inference) {
+	switch field {
+	case fromPrompt:
+		r.Prompt, o.Prompt = o.Prompt, r.Prompt
+	case fromFirstToken:
+		r.FirstToken = o.FirstToken
+	case fromModel:
+		r.Model = o.Model
+	case fromResponse:
+		r.Response = o.Response
+	case fromInput:
+		r.InputTokens = o.InputTokens
+	case fromOutput:
+		r.OutputTokens = o.OutputTokens
+	case fromCached:
+		r.CachedTokens = o.CachedTokens
+	}
+}
+
+// outgrow gives up the ancestry of a trace: its spans so far go by as single ones.
+func (t *tree) outgrow() error {
+	t.large = true
+	t.run, _ = t.oneRun()
+	t.c.lost.add(lostAncestry, 1)
+	for i := range t.nodes {
+		n := t.nodes[i]
+		if n.kind == kindLink {
+			continue
+		}
+		if err := t.load(&n, &t.leaf); err != nil {
+			return err
+		}
+		if err := t.single(); err != nil {
+			return err
+		}
+	}
+	t.clear()
+	return nil
+}
+
+// single emits the span in t.leaf by itself.
+func (t *tree) single() error {
+	d := &t.leaf
+	switch d.kind {
+	case kindContent:
+		t.c.lost.add(lostOrphan, 1)
+		return nil
+	case kindLink:
+		return nil
+	}
+	run := d.Run
+	if run.IsZero() {
+		run = t.run
+	}
+	p := t.c.part(Partition{d.Row.Set || !run.IsZero(), run})
+	switch {
+	case p == nil:
+		t.c.lost.add(lostRun, 1)
+	case !p.wanted(t.c.opt.Replays):
+		p.lost.add(lostPolicy, 1)
+	case d.Warmup:
+		p.lost.add(lostWarmup, 1)
+	case p.Replay && !d.Row.Set:
+		p.lost.add(lostNoRow, 1)
+	case d.Failed:
+		p.lost.add(lostFailed, 1)
+	default:
+		d.Run = Name{}
+		return t.c.request(p, &d.Inference)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// ErrTooLarge is a record above [MaxRecord].
+var ErrTooLarge = errors.New("record is too large")
+
+// WriterOptions says how a journal is written. The zero value is usable.
+type WriterOptions struct {
+	// NoSync leaves it to Sync and Close to make records durable. Otherwise each Append returns after its records
+	// are on the disk: they survive a crash of the machine, not only of the process.
+	NoSync bool
+}
+
+// Writer appends records to a journal file, which it holds an exclusive lock on. It is safe for concurrent use.
+type Writer struct {
+	mu   sync.Mutex
+	file *os.File
+	sync bool
+	size int64
+	torn bool // the last write did not end well
+	buf  []byte
+	rec  []byte
+}
+
+// OpenWriter creates a journal, readable by its owner only, or goes on with one that is there. What a crash left of a last
+// record stays, and readers count it as torn. A journal that another writer holds is an error.
+func OpenWriter(name string, opt WriterOptions) (*Writer, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600) //nolint:gosec // the user names the journal
+	if err != nil {
+		return nil, fmt.Errorf("journal cannot be opened: %w", err)
+	}
+	w := &Writer{file: f, sync: !opt.NoSync}
+	if err := w.start(); err != nil {
+		return nil, fmt.Errorf("journal %s cannot be written: %w", name, errors.Join(err, f.Close()))
+	}
+	return w, nil
+}
+
+func (w *Writer) start() error {
+	if err := lock(w.file); err != nil {
+		return fmt.Errorf("another writer holds it; give each its own file: %w", err)
+	}
+	head := make([]byte, len(header))
+	n, err := w.file.ReadAt(head, 0)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	case n < len(header) && string(head[:n]) == header[:n]:
+		// New, or a crash came before the header was complete.
+		if err := w.file.Truncate(0); err != nil {
+			return err
+		}
+		if err := w.write([]byte(header)); err != nil {
+			return err
+		}
+		if dir, err := os.Open(filepath.Dir(w.file.Name())); err == nil {
+			_ = dir.Sync() // some file systems cannot; the file is there all the same
+			_ = dir.Close()
+		}
+		return w.file.Sync()
+	case string(head) != header:
+		return checkHeader(head[:n])
+	}
+	info, err := w.file.Stat()
+	if err != nil {
+		return err
+	}
+	w.size, w.torn = info.Size(), true
+	return w.write(nil)
+}
+
+// Append writes records, all or none of them as far as readers can tell: after an error some of them may be in
+// the journal, and appending all of them again does no harm, because [Compile] takes each span once. A record above
+// MaxRecord is refused with [ErrTooLarge] before anything is written.
+func (w *Writer) Append(records ...Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf = w.buf[:0]
+	for i, r := range records {
+		w.rec = r.appendTo(w.rec[:0])
+		if len(w.rec) > MaxRecord {
+			return fmt.Errorf("record %d of %d bytes was not written to the journal, nor were those beside it: %w: the limit is %d",
+				i, len(w.rec), ErrTooLarge, MaxRecord)
+		}
+		w.buf = appendFrame(w.buf, w.rec)
+	}
+	if err := w.write(w.buf); err != nil {
+		return fmt.Errorf("journal %s was not written: %w", w.file.Name(), err)
+	}
+	return nil
+}
+
+// write appends bytes in one call, after a mark where the bytes before may be torn.
+func (w *Writer) write(b []byte) error {
+	if w.torn {
+		// The 0 ends whatever stands there; the mark says that it is no damage.
+		b = append(appendFrame([]byte{0}, []byte{kindResume}), b...)
+	}
+	n, err := w.file.Write(b)
+	w.size += int64(n)
+	w.torn = err != nil
+	if err == nil && w.sync {
+		err = w.file.Sync()
+	}
+	return err
+}
+
+// Size returns the size of the journal, in bytes.
+func (w *Writer) Size() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.size
+}
+
+// Sync makes all records so far durable.
+func (w *Writer) Sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.file.Sync()
+}
+
+// Close makes all records durable and closes the file, which ends the lock. A Writer cannot be used after that.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.file.Sync(), w.file.Close())
+}

@@ -1,0 +1,26 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package genai reads anybody's GenAI telemetry: a span or a log record in, one inference [Record] out.
+//
+// Instrumentations, gateways and engines name the same facts differently, and some write them as JSON inside of
+// strings. A [Reader] knows the names by tables (keys.go, dialect.go): which attribute holds which fact, and which of
+// two counts when both are there. A dialect that nobody has seen yet yields whatever is called by a known name.
+//
+// # Contract
+//
+// A reader never fails. What cannot be read is absent from the record, which is not the same as zero; content that
+// ends too early is walked as far as it goes and reported as [ExtentCut]. Time and memory are bounded by [Limits],
+// whatever the input holds. Nothing is written or logged, and no text of a prompt is copied into the record's fields.
+//
+// A record says what one span says. Which spans are the same request, and which of them reached the engine, takes
+// the others of the trace and is not decided here; [Kind] only separates requests from what stands around them and
+// repeats their counts.
+//
+// # Prompts
+//
+// [Content.Walk] visits the prompt in one canonical order whatever its encoding was: leading system messages, tools,
+// other messages. Text comes out byte for byte as the application wrote it, with the JSON escapes undone; tools, tool
+// calls and media come out as JSON in the shape of the chat completions API, compact and with sorted keys, so that
+// the same conversation gives the same pieces in every dialect.
+package genai

@@ -1,0 +1,102 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package genai
+
+import "strconv"
+
+// Names of Dynamo's request trace.
+const (
+	dynamoScope  = "dynamo.request_trace"
+	dynamoSchema = "dynamo.request.trace.v1"
+)
+
+// Dynamo reads one record of Dynamo's request trace: a line of its file, or the payload of its log record. The record
+// is valid until the reader's next use.
+func (r *Reader) Dynamo(payload string) *Record {
+	r.begin()
+	r.record.Dialect = DialectDynamo
+	r.dynamo(payload, 0)
+	return &r.record
+}
+
+// dynamo reads a record; the event's time is that of the log record, 0 where there is none.
+func (r *Reader) dynamo(payload string, eventNano uint64) {
+	rec, t := &r.record, &r.doc
+	if !t.parse(payload, &r.limits) || t.kind(0) != nodeObject {
+		return
+	}
+	switch t.str(t.get(0, "event_type")) {
+	case "request_end", "":
+	case "tool_start", "tool_end", "tool_error":
+		rec.Kind = KindTool
+	default: // request_payload has text for a request that has a record of its own
+		rec.Kind = KindContent
+	}
+	if id := t.str(t.path(0, "agent_context", "session_id")); id != "" {
+		rec.Sessions = append(rec.Sessions, Session{"agent_context.session_id", id})
+	}
+	request := t.get(0, "request")
+	if t.kind(request) != nodeObject || rec.Kind != KindOther {
+		return
+	}
+	rec.Kind = KindInference
+	rec.RequestModel = t.str(t.get(request, "model"))
+	rec.ResponseID = t.str(t.get(request, "request_id"))
+	replay := t.get(request, "replay")
+	rec.InputTokens = t.int(t.get(replay, "input_length")).or(t.int(t.get(request, "input_tokens")))
+	rec.OutputTokens = t.int(t.get(request, "output_tokens"))
+	rec.CachedTokens = t.int(t.get(request, "cached_tokens"))
+	if ttft := t.float(t.get(request, "ttft_ms")); ttft.Set && ttft.V < 1e3*maxSeconds {
+		rec.TimeToFirstToken = Some(ttft.V / 1e3)
+	}
+	if reason := t.str(t.get(request, "finish_reason")); reason != "" {
+		rec.FinishReasons = append(rec.FinishReasons, reason)
+	}
+	r.dynamoTimes(request, eventNano)
+	r.dynamoHashes(replay)
+}
+
+// dynamoTimes reads when the request came and went. Without an arrival the event, which is its end, tells.
+func (r *Reader) dynamoTimes(request int32, eventNano uint64) {
+	rec, t := &r.record, &r.doc
+	var total uint64
+	if ms := t.float(t.get(request, "total_time_ms")); ms.Set && ms.V < 1e3*maxSeconds {
+		total = uint64(ms.V * 1e6)
+	}
+	const maxMillis = 1 << 43 // beyond the year 2200
+	if ms := t.float(t.get(request, "request_received_ms")); ms.Set && ms.V > 0 && ms.V < maxMillis {
+		whole := uint64(ms.V) // kept apart from the fraction, which a double of nanoseconds would round
+		rec.StartUnixNano = whole*1e6 + uint64((ms.V-float64(whole))*1e6)
+		if total > 0 {
+			rec.EndUnixNano = rec.StartUnixNano + total
+		}
+		return
+	}
+	if ms := t.float(t.get(0, "event_time_unix_ms")); eventNano == 0 && ms.Set && ms.V < maxMillis {
+		eventNano = uint64(ms.V) * 1e6
+	}
+	if eventNano > total && total > 0 {
+		rec.StartUnixNano, rec.EndUnixNano = eventNano-total, eventNano
+	}
+}
+
+// dynamoHashes reads the rolling hashes as the 64 bits that they are: a double would round half of them.
+func (r *Reader) dynamoHashes(replay int32) {
+	engine, t := &r.record.Engine, &r.doc
+	size := t.int(t.get(replay, "trace_block_size"))
+	list := t.get(replay, "input_sequence_hashes")
+	const maxBlock = 1 << 20
+	if !size.Set || size.V == 0 || size.V > maxBlock || t.kind(list) != nodeArray {
+		return
+	}
+	engine.BlockSize, engine.Complete = int(size.V), !t.partial(list)
+	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
+		hash, err := strconv.ParseUint(t.nodes[i].text, 10, 64)
+		if err != nil {
+			engine.Complete = false
+			return
+		}
+		engine.Hashes = append(engine.Hashes, hash)
+	}
+}

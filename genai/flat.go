@@ -1,0 +1,116 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package genai
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// flatEntry is an attribute such as llm.input_messages.0.message.role, without the prefix.
+type flatEntry struct {
+	path  string // what of the path is not yet in the tree
+	value pcommon.Value
+}
+
+// addFlat appends the attributes below a prefix as nested arrays and objects. An index that is missing in between is
+// a gap; one that is missing at the end cannot be told.
+func (t *tree) addFlat(attributes pcommon.Map, prefix string, entries []flatEntry, limits *Limits) []flatEntry {
+	entries = entries[:0]
+	for key, value := range attributes.All() {
+		if rest, ok := strings.CutPrefix(key, prefix); ok && rest != "" && len(rest) <= maxValueBytes {
+			entries = append(entries, flatEntry{rest, value})
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b flatEntry) int { return comparePaths(a.path, b.path) })
+	t.reset()
+	if len(entries) > 0 {
+		t.addLevel(entries, limits, 0)
+	}
+	return entries
+}
+
+// addLevel appends the container that sorted entries make.
+func (t *tree) addLevel(entries []flatEntry, limits *Limits, depth int) {
+	if t.full(limits) || depth == maxDepth {
+		t.cut = true
+		t.add(node{})
+		return
+	}
+	container := t.add(node{kind: nodeObject})
+	for position := 0; len(entries) > 0; position++ {
+		name, _, _ := strings.Cut(entries[0].path, ".")
+		index, numeric := flatIndex(name)
+		if numeric && position == 0 {
+			t.nodes[container].kind = nodeArray
+		}
+		array := t.nodes[container].kind == nodeArray
+		if array && (!numeric || index != position) {
+			t.gaps = true
+			if !numeric {
+				break
+			}
+			position = index
+		}
+		same := 0
+		for same < len(entries) && below(entries[same].path, name) {
+			same++
+		}
+		if t.full(limits) {
+			break
+		}
+		if !array {
+			t.add(node{kind: nodeString, text: name})
+		}
+		if entries[0].path == name { // a value; what stands below the same name as well is lost
+			t.addValue(entries[0].value, limits, depth+1)
+		} else {
+			for i := range entries[:same] {
+				entries[i].path = entries[i].path[len(name)+1:]
+			}
+			t.addLevel(entries[:same], limits, depth+1)
+		}
+		entries = entries[same:]
+	}
+	t.close(container)
+}
+
+func below(path, name string) bool {
+	return strings.HasPrefix(path, name) && (len(path) == len(name) || path[len(name)] == '.')
+}
+
+// flatIndex reads a component that is an index.
+func flatIndex(name string) (int, bool) {
+	if name == "" || len(name) > 7 || name[0] < '0' || name[0] > '9' {
+		return 0, false
+	}
+	n, err := strconv.Atoi(name)
+	return n, err == nil
+}
+
+// comparePaths orders by component: indices by value and before names.
+func comparePaths(a, b string) int {
+	for {
+		nameA, restA, moreA := strings.Cut(a, ".")
+		nameB, restB, moreB := strings.Cut(b, ".")
+		if nameA != nameB {
+			indexA, okA := flatIndex(nameA)
+			indexB, okB := flatIndex(nameB)
+			switch {
+			case okA && okB && indexA != indexB:
+				return indexA - indexB
+			case okA != okB:
+				return b2i(okB) - b2i(okA)
+			}
+			return strings.Compare(nameA, nameB)
+		}
+		if !moreA || !moreB {
+			return b2i(moreA) - b2i(moreB)
+		}
+		a, b = restA, restB
+	}
+}

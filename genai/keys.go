@@ -1,0 +1,188 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package genai
+
+// field is a fact of a record that an attribute may hold.
+type field uint8
+
+const (
+	fieldNone field = iota
+	fieldOperation
+	fieldProvider
+	fieldRequestModel
+	fieldResponseModel
+	fieldAnyModel // the response's where known, else the request's
+	fieldResponseID
+	fieldStream
+	fieldMaxTokens
+	fieldChoices
+	fieldPriority
+	fieldInput
+	fieldOutput
+	fieldCached
+	fieldCacheWrite
+	fieldReasoning
+	fieldFinish
+	fieldError
+	fieldTTFT
+	fieldPrevious
+	fieldSession
+
+	// What a span is.
+	fieldSpanKind        // openinference.span.kind
+	fieldObservation     // langfuse.observation.type
+	fieldEntity          // traceloop.span.kind
+	fieldVercelOperation // ai.operationId
+	fieldGenkitSubtype
+	fieldToolName
+	fieldAgentName
+	fieldRID
+
+	// Facts that need others, or a document.
+	fieldLevel
+	fieldHTTPStatus
+	fieldCompletionStart
+	fieldServerTTFT
+	fieldTotalTime
+	fieldInferenceTime
+	fieldTimePerToken
+	fieldInvocation
+	fieldUsageDetails
+	fieldGenkitInput
+	fieldGenkitOutput
+	fieldOutputValue
+	fieldMimeType
+
+	// Content.
+	fieldSystem
+	fieldTools
+	fieldContent
+
+	fieldCount
+)
+
+// fieldNames lists, for each field, the attributes that hold it. The first that is there and readable counts.
+//
+// Sources: the GenAI conventions v1.26 to v1.41 and the revision after it, and the producers of package doc.
+var fieldNames = [fieldCount][]string{
+	fieldOperation: {"gen_ai.operation.name", "llm.request.type"},
+	fieldProvider:  {"gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system", "ai.model.provider"},
+	fieldRequestModel: {
+		"gen_ai.request.model", "llm.request.model_name", "ai.model.id", "langfuse.observation.model.name",
+		"genkit:name", "target_model", "llm.request.model",
+	},
+	fieldResponseModel: {"gen_ai.response.model", "ai.response.model", "llm.response.model_name", "llm.response.model"},
+	fieldAnyModel:      {"llm.model_name"},
+	fieldResponseID: {
+		"gen_ai.response.id", "ai.response.id", "gen_ai.request.id", "llm_d.pd_proxy.request_id", "rid",
+	},
+	fieldStream:    {"gen_ai.request.stream", "gen_ai.request.is_stream", "gen_ai.is_streaming", "llm.is_streaming"},
+	fieldMaxTokens: {"gen_ai.request.max_tokens", "gen_ai.request.max_completion_tokens", "llm.request.max_tokens"},
+	fieldChoices:   {"gen_ai.request.choice.count", "gen_ai.request.n"},
+	fieldPriority:  {"request_prio"},
+
+	fieldInput: {
+		"gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "ai.usage.inputTokens",
+		"ai.usage.promptTokens", "llm.usage.prompt_tokens",
+	},
+	fieldOutput: {
+		"gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
+		"ai.usage.outputTokens", "ai.usage.completionTokens", "llm.usage.completion_tokens",
+	},
+	fieldCached: {
+		"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
+		"llm.token_count.prompt_details.cache_read", "ai.usage.cachedInputTokens",
+		"ai.usage.inputTokenDetails.cacheReadTokens", "gen_ai.usage.details.cache_read_tokens",
+	},
+	fieldCacheWrite: {
+		"gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens",
+		"gen_ai.usage.cache_creation_input_tokens", "llm.token_count.prompt_details.cache_write",
+		"llm.token_count.prompt_details.cache_creation",
+	},
+	fieldReasoning: {
+		"gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens",
+		"llm.token_count.completion_details.reasoning", "ai.usage.reasoningTokens",
+		"ai.usage.outputTokenDetails.reasoningTokens",
+	},
+	fieldFinish: {"gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.finish_reason"},
+	fieldError:  {"error.type"},
+	fieldTTFT: {
+		"gen_ai.response.time_to_first_chunk", "gen_ai.client.operation.time_to_first_chunk",
+		"gen_ai.client.inference.time_to_first_chunk", "gen_ai.latency.time_to_first_token",
+		"agw.ai.time_to_first_token", "llm_d.pd_proxy.true_ttft_ms", "ai.response.msToFirstChunk",
+		"ai.stream.msToFirstChunk",
+	},
+	fieldPrevious: {"gen_ai.request.previous_response.id"},
+
+	fieldSpanKind:        {"openinference.span.kind"},
+	fieldObservation:     {"langfuse.observation.type"},
+	fieldEntity:          {"traceloop.span.kind"},
+	fieldVercelOperation: {"ai.operationId", "operation.name"},
+	fieldGenkitSubtype:   {"genkit:metadata:subtype"},
+	fieldToolName:        {"gen_ai.tool.name", "ai.toolCall.name", "tool.name"},
+	fieldAgentName:       {"gen_ai.agent.name"},
+	fieldRID:             {"rid"},
+
+	fieldLevel:           {"langfuse.observation.level"},
+	fieldHTTPStatus:      {"http.response.status_code"},
+	fieldCompletionStart: {"langfuse.observation.completion_start_time"},
+	fieldServerTTFT:      {"gen_ai.server.time_to_first_token"},
+	fieldTotalTime:       {"total_time"},
+	fieldInferenceTime:   {"inference_time"},
+	fieldTimePerToken:    {"time_per_token"},
+	fieldInvocation:      {"llm.invocation_parameters", "langfuse.observation.model.parameters"},
+	fieldUsageDetails:    {"langfuse.observation.usage_details"},
+	fieldGenkitInput:     {"genkit:input"},
+	fieldGenkitOutput:    {"genkit:output"},
+	fieldOutputValue:     {"output.value"},
+	fieldMimeType:        {"input.mime_type"},
+
+	fieldSystem: {"gen_ai.system_instructions"},
+	fieldTools:  {"gen_ai.tool.definitions", "ai.prompt.tools"},
+	fieldContent: {
+		"gen_ai.input.messages", "input.value", flatContent[0].prefix, "ai.prompt.messages",
+		"langfuse.observation.input", "genkit:input", flatContent[1].prefix, flatContent[2].prefix,
+		"gcp.vertex.agent.llm_request", "request_data", "pydantic_ai.all_messages", "ai.prompt", "gen_ai.prompt",
+	},
+}
+
+// sessionNames are the attributes that hold a session id, best first, after those of [Options].
+var sessionNames = []string{
+	"gen_ai.conversation.id", "session.id", "langfuse.session.id", "traceloop.association.properties.session_id",
+	"ai.telemetry.metadata.sessionId", "ai.settings.context.sessionId", "metadata.session_id",
+	"langfuse.observation.metadata.langfuse_session_id", "langfuse.trace.metadata.langfuse_session_id",
+}
+
+// flatContent lists the prefixes of flattened prompts, and of the tools that go with them.
+var flatContent = []struct{ prefix, tools string }{
+	{"llm.input_messages.", "llm.tools."},
+	{"gen_ai.prompt.", "llm.request.functions."},
+	{"llm.prompts.", "llm.request.functions."},
+}
+
+// milliseconds are the attributes of fieldTTFT that are not in seconds.
+var milliseconds = map[string]bool{
+	"llm_d.pd_proxy.true_ttft_ms": true, "ai.response.msToFirstChunk": true, "ai.stream.msToFirstChunk": true,
+}
+
+// slot is a field that an attribute holds, with its place among the field's names.
+type slot struct {
+	field field
+	rank  uint8
+}
+
+// slots returns the index of names that a reader looks attributes up in. One attribute may hold two fields.
+func slots(sessions []string) map[string][]slot {
+	index := map[string][]slot{}
+	put := func(f field, names []string) {
+		for rank, name := range names {
+			index[name] = append(index[name], slot{f, uint8(rank)})
+		}
+	}
+	for f, names := range fieldNames {
+		put(field(f), names)
+	}
+	put(fieldSession, sessions)
+	return index
+}

@@ -1,0 +1,117 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package genai
+
+import "strings"
+
+// inferenceOperations are the values of gen_ai.operation.name and its likes that are one request to a model.
+var inferenceOperations = map[string]bool{
+	"chat": true, "completion": true, "text_completion": true, "generate_content": true, "generate": true,
+}
+
+// otherOperations are no requests that generate. Their kind is what they are instead.
+var otherOperations = map[string]Kind{
+	"invoke_agent": KindWrapper, "create_agent": KindWrapper, "agent_step": KindWrapper, "plan": KindWrapper,
+	"invoke_workflow": KindWrapper, "handle_conversation_turn": KindWrapper,
+	"execute_tool": KindTool,
+	"embeddings":   KindOther, "embedding": KindOther, "retrieval": KindOther, "rerank": KindOther,
+	"fetch_response": KindOther,
+}
+
+// kindOf classifies a span. A test counts only where its attribute is there; every rejection comes before the first
+// acceptance, because wrappers carry the attributes of the requests below them.
+func (s *scan) kindOf(dialect Dialect, name string) Kind {
+	if kind, rejected := s.rejected(dialect, name); rejected {
+		return kind
+	}
+	operation := strings.ToLower(s.str(fieldOperation))
+	usage := s.has(fieldInput) || s.has(fieldOutput)
+	switch {
+	case dialect == "":
+		return KindOther
+	case inferenceOperations[operation],
+		s.has(fieldSpanKind), s.has(fieldObservation), s.has(fieldVercelOperation), s.has(fieldGenkitSubtype):
+		return KindInference // what is left of them after rejection
+	case name == "llm_request" && usage, s.has(fieldRID) && usage, s.tgi(name):
+		return KindInference
+	case s.has(fieldToolName):
+		return KindTool
+	case dialect == DialectLLMD:
+		return KindWrapper // routers write a model, and no usage
+	case usage:
+		return KindInference // of a dialect that nobody has seen
+	case s.has(fieldAgentName):
+		return KindWrapper
+	case s.has(fieldRequestModel) && (s.has(fieldFinish) || s.has(fieldContent)):
+		return KindInference
+	}
+	return KindOther
+}
+
+// rejected returns what a span is that is known not to be a request.
+func (s *scan) rejected(dialect Dialect, name string) (Kind, bool) {
+	operation := strings.ToLower(s.str(fieldOperation))
+	if kind, ok := otherOperations[operation]; ok {
+		return kind, true
+	}
+	if strings.HasSuffix(operation, "_memory") || strings.HasSuffix(operation, "_memories") ||
+		strings.Contains(operation, "memory_store") {
+		return KindOther, true
+	}
+	if kind := strings.ToUpper(s.str(fieldSpanKind)); kind != "" && kind != "LLM" {
+		switch kind {
+		case "TOOL":
+			return KindTool, true
+		case "CHAIN", "AGENT":
+			return KindWrapper, true
+		}
+		return KindOther, true
+	}
+	if kind := strings.ToLower(s.str(fieldObservation)); kind != "" && kind != "generation" || name == "OpenAI.embeddings" && s.has(fieldObservation) {
+		switch kind {
+		case "tool":
+			return KindTool, true
+		case "span", "agent", "chain":
+			return KindWrapper, true
+		}
+		return KindOther, true
+	}
+	if kind := s.str(fieldEntity); kind != "" {
+		if kind == "tool" {
+			return KindTool, true
+		}
+		return KindWrapper, true
+	}
+	if operation := s.vercelOperation(); operation != "" &&
+		!strings.HasSuffix(operation, ".doGenerate") && !strings.HasSuffix(operation, ".doStream") {
+		switch {
+		case operation == "ai.toolCall":
+			return KindTool, true
+		case strings.HasPrefix(operation, "ai.embed"), strings.HasPrefix(operation, "ai.rerank"):
+			return KindOther, true
+		}
+		return KindWrapper, true
+	}
+	if kind := s.str(fieldGenkitSubtype); kind != "" && kind != "model" && kind != "background-model" {
+		if kind == "tool" {
+			return KindTool, true
+		}
+		return KindWrapper, true
+	}
+	if dialect == DialectGenkit && !s.has(fieldGenkitSubtype) {
+		return KindWrapper, true
+	}
+	return KindWrapper, name == "raw_gen_ai_request" // LiteLLM's second copy, below the first
+}
+
+// vercelOperation returns the AI SDK's operation, without the function's name that older versions append.
+func (s *scan) vercelOperation() string {
+	operation, _, _ := strings.Cut(s.str(fieldVercelOperation), " ")
+	return operation
+}
+
+// tgi reports whether a span is a request of Text Generation Inference, which writes only durations.
+func (s *scan) tgi(name string) bool {
+	return (name == "generate" || name == "generate_stream") && s.has(fieldTotalTime) && s.has(fieldInferenceTime)
+}

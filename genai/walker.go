@@ -1,0 +1,209 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package genai
+
+import "strings"
+
+// walker visits the pieces of one prompt. Its buffers are reused.
+type walker struct {
+	main, side, instructions tree // messages; tools beside them; instructions beside them
+	nested                   tree // JSON within strings
+	entries                  []flatEntry
+	buffer                   []byte
+
+	limits  *Limits
+	visit   func(Piece) bool
+	role    string // of a message that names none
+	stopped bool
+	cut     bool // the end of what was visited last is missing
+	gaps    bool
+	media   bool
+	texts   int // pieces of the current message, empty text included
+	seen    Walked
+}
+
+func (w *walker) begin(visit func(Piece) bool, limits *Limits) {
+	w.visit, w.limits, w.role = visit, limits, "user"
+	w.stopped, w.cut, w.gaps, w.media, w.texts, w.seen = false, false, false, false, 0, Walked{}
+	w.side.reset()
+	w.instructions.reset()
+}
+
+// end lets go of the telemetry and of buffers that one huge span has left behind.
+func (w *walker) end() {
+	const keep = 1 << 16
+	w.visit = nil
+	for _, t := range []*tree{&w.main, &w.side, &w.instructions, &w.nested} {
+		if cap(t.nodes) > keep {
+			t.nodes = nil
+		}
+	}
+	if cap(w.buffer) > keep {
+		w.buffer = nil
+	}
+	clear(w.entries[:cap(w.entries)])
+}
+
+func (w *walker) result() Walked {
+	switch {
+	case w.seen.Messages == w.seen.Textless:
+		w.seen.Extent = ExtentNone
+	case w.gaps || w.seen.Textless > 0:
+		w.seen.Extent = ExtentGaps
+	case w.cut:
+		w.seen.Extent = ExtentCut
+	default:
+		w.seen.Extent = ExtentComplete
+	}
+	return w.seen
+}
+
+// implausible reports whether the server counted more tokens than the text has bytes. A token has a byte or more;
+// what chat templates add is allowed for.
+func (w *walker) implausible(tokens Opt[int64]) bool {
+	const templateTokens, messageTokens = 512, 16
+	return tokens.Set && !w.media && tokens.V > w.seen.Bytes+templateTokens+messageTokens*int64(w.seen.Messages)
+}
+
+// prompt visits a prompt in canonical order.
+func (w *walker) prompt(p prompt) {
+	w.gaps = w.gaps || p.messages.gaps || p.tools.gaps
+	if p.system != nil {
+		w.message(p.system, 0, "system")
+		w.cut = w.cut || p.system.cut
+	}
+	if p.lead != none {
+		w.message(p.messages, p.lead, "system")
+	}
+	t, i, end := p.messages, p.list, p.list+1
+	if t.kind(p.list) == nodeArray {
+		i, end = p.list+1, t.nodes[p.list].next
+	}
+	for ; i < end && systemRole(t.role(i, "")); i = t.nodes[i].next {
+		w.message(t, i, "")
+	}
+	w.tools(p.tools, p.toolList)
+	for ; i < end && !w.stopped; i = t.nodes[i].next {
+		w.message(t, i, w.role)
+	}
+	w.cut = w.cut || t.cut
+}
+
+func (w *walker) tools(t *tree, list int32) {
+	if list == none || t.empty() {
+		return
+	}
+	i, end := list, t.nodes[list].next
+	if t.kind(list) == nodeArray {
+		i++
+	}
+	for ; i < end && !w.stopped; i = t.nodes[i].next {
+		definition, n := t, i
+		if t.kind(i) == nodeObject {
+			if schema := t.path(i, "tool", "json_schema"); schema != none {
+				n = schema
+			}
+		}
+		if t.kind(n) == nodeString && jsonLike(t.raw(n)) && w.nested.parse(t.raw(n), w.limits) {
+			definition, n = &w.nested, 0
+		}
+		if definition.partial(n) {
+			w.cut = true
+			break
+		}
+		w.buffer = definition.appendTool(w.buffer[:0], n)
+		w.emit(PieceTool, string(w.buffer))
+	}
+	w.cut = w.cut || t != &w.main && t.cut
+}
+
+// emit visits a piece. What follows a cut stands after a hole.
+func (w *walker) emit(kind PieceKind, text string) {
+	if w.stopped {
+		return
+	}
+	w.gaps = w.gaps || w.cut
+	w.seen.Bytes += int64(len(text))
+	w.texts++
+	w.stopped = !w.visit(Piece{Kind: kind, Role: w.role, Text: text})
+}
+
+// text visits a string node. Pieces between escapes go out as they stand; a run of escapes is put together, because
+// some producers escape all that is not ASCII.
+func (w *walker) text(kind PieceKind, t *tree, n int32) {
+	s := t.nodes[n].text
+	if s == "__REDACTED__" {
+		w.gaps = true
+		return
+	}
+	if !t.nodes[n].escaped || s == "" {
+		w.emit(kind, s)
+		s = ""
+	}
+	for s != "" && !w.stopped {
+		i := strings.IndexByte(s, '\\')
+		if i < 0 {
+			w.emit(kind, s)
+			break
+		}
+		if i > 0 {
+			w.emit(kind, s[:i])
+			s = s[i:]
+		}
+		b := w.buffer[:0]
+		for size := 0; s != "" && s[0] == '\\' && len(b) < 1024; s = s[size:] {
+			if t.nodes[n].cut && halfPair(s) {
+				s = ""
+				break
+			}
+			b, size = appendEscape(b, s)
+		}
+		w.buffer = b
+		w.emit(kind, string(b))
+	}
+	w.cut = w.cut || t.nodes[n].cut
+}
+
+// roles that are the same thing under two names.
+var roles = map[string]string{
+	"developer": "system",
+	"human":     "user",
+	"ai":        "assistant", "model": "assistant", "AIMessage": "assistant",
+	"function": "tool",
+}
+
+// role returns a message's role in canonical form, or other.
+func (t *tree) role(n int32, other string) string {
+	role := t.str(t.get(t.unwrap(n, "message"), "role"))
+	if role == "" {
+		return other
+	}
+	if same, ok := roles[role]; ok {
+		return same
+	}
+	return role
+}
+
+func systemRole(role string) bool { return role == "system" }
+
+// hasSystem reports whether one of the messages is of the system.
+func (t *tree) hasSystem(list int32) bool {
+	if t.kind(list) != nodeArray {
+		return false
+	}
+	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
+		if systemRole(t.role(i, "")) {
+			return true
+		}
+	}
+	return false
+}
+
+// unwrap descends into an object that only wraps another.
+func (t *tree) unwrap(n int32, name string) int32 {
+	if inner := t.get(n, name); t.kind(inner) == nodeObject {
+		return inner
+	}
+	return n
+}
