@@ -235,7 +235,7 @@ func (s *Scheduler) block() {
 	waiting := len(s.done) == 0
 	s.mu.Unlock()
 	wanted := s.head == nil && !s.eof && !s.stalled
-	if waiting && !(wanted && len(s.feed) > 0) {
+	if waiting && (!wanted || len(s.feed) == 0) {
 		s.wait.Wait(Forever)
 	}
 }
