@@ -9,8 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -30,9 +28,6 @@ const (
 	defaultGrace = 30 * time.Second
 	// flushTime bounds the wait for telemetry at the end of a run.
 	flushTime = 30 * time.Second
-	// gcPercent lets the heap grow further between collections while requests are timed: a collection costs
-	// milliseconds at the wrong moment, memory only its size.
-	gcPercent = 400
 )
 
 var errAborted = errors.New("too many requests failed")
@@ -77,9 +72,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	}
+	defer paceGC()()
 	r.warmUp(ctx)
 	if err := r.arm(); err != nil {
 		return nil, err

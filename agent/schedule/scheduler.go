@@ -416,6 +416,9 @@ func (s *Scheduler) offer(it *Item) {
 	s.held++
 	s.ready.push(it)
 	s.release()
+	if s.ready.len() > 0 { // the last of the queue is in it as long as anybody is
+		it.Waited = true
+	}
 }
 
 // release fires what is ready, as far as there are slots.
@@ -439,9 +442,6 @@ func (s *Scheduler) release() {
 		s.inFlight++
 		s.stats.Fired++
 		s.hooks.Fire(it)
-	}
-	for i := s.ready.first; i < len(s.ready.items); i++ {
-		s.ready.items[i].Waited = true
 	}
 }
 
