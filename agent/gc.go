@@ -60,5 +60,5 @@ func gcPace(live uint64) int {
 	if live == 0 {
 		return gcMost
 	}
-	return int(min(gcMost, max(gcLeast, 100*gcHeadroom/live))) //nolint:gosec // between the two
+	return int(min(gcMost, max(gcLeast, 100*gcHeadroom/live)))
 }
