@@ -151,8 +151,13 @@ func (r *Record) CapWait() (time.Duration, bool) { return between(r.Dispatched, 
 
 // WireLag is the time from letting the request go to its last byte in the kernel: connection set-up, pool wait and the
 // write of the body. It starts at Admitted, which is Dispatched in a run without a cap, so that a cap's wait is not
-// counted as the client's.
-func (r *Record) WireLag() (time.Duration, bool) { return between(r.Admitted, r.Exchange.Wire) }
+// counted as the client's. A request that was sent again has none: its last attempt's wire lies behind the wait for it.
+func (r *Record) WireLag() (time.Duration, bool) {
+	if r.Resent() {
+		return 0, false
+	}
+	return between(r.Admitted, r.Exchange.Wire)
+}
 
 // SendGap is Wire − Intended: what every latency from the wire leaves out (coordinated omission).
 func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Exchange.Wire) }

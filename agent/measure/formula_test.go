@@ -111,6 +111,7 @@ func TestFormulasWithoutTheirInput(t *testing.T) {
 		{"five tokens in one chunk: unknown, not 0", func(r *Record) { r.Exchange.At = stamps(1100) }, (*Record).TPOT},
 		{"no token to divide by", func(r *Record) { r.Exchange.Usage.Completion = 0 }, (*Record).TPOTWithFirst},
 		{"never written", func(r *Record) { r.Exchange.Wire = clock.Never }, (*Record).WireLag},
+		{"sent again after a pause", func(r *Record) { r.Exchange.Attempts = 2 }, (*Record).WireLag},
 		{"never written", func(r *Record) { r.Exchange.Wire = clock.Never }, (*Record).SendGap},
 		{"stopped while it waited for the cap", func(r *Record) { r.Admitted = clock.Never }, (*Record).CapWait},
 	} {

@@ -77,9 +77,12 @@ func (c *chunk) parse(data []byte) bool {
 	return !s.escapedKey || c.parseSlowly(data)
 }
 
+// maxCount is more tokens than any prompt or reply has. A count above is none.
+const maxCount = 1 << 31
+
 // note takes a count that the server stated.
 func (c *chunk) note(p *int64, n int64) {
-	if n != Unknown {
+	if n != Unknown && n <= maxCount {
 		*p, c.hasUsage = n, true
 	}
 }

@@ -75,8 +75,12 @@ func TestScanner(t *testing.T) {
 			plain{Usage: Usage{Unknown, Unknown, Unknown, 7}, HasUsage: true},
 		},
 		{
-			"a count that overflows is unknown", `{"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":999999999999999999}}`,
-			plain{Usage: Usage{Unknown, 999999999999999999, Unknown, Unknown}, HasUsage: true},
+			"a count that nothing can have is unknown", `{"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":999999999999999999,"total_tokens":1}}`,
+			plain{Usage: NoUsage},
+		},
+		{
+			"the largest count that is one", `{"usage":{"prompt_tokens":2147483648,"completion_tokens":2147483649}}`,
+			plain{Usage: Usage{2147483648, Unknown, Unknown, Unknown}, HasUsage: true},
 		},
 		{"an empty usage is none", `{"usage":{}}`, plain{Usage: NoUsage}},
 		{"a refusal is content", `{"choices":[{"delta":{"content":null,"refusal":"no"}}]}`, one(func(c *plainChoice) { c.Content = "no" })},
