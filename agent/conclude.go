@@ -104,7 +104,7 @@ func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
 func (r *run) describeTrace(stats schedule.Stats) report.Trace {
 	info, counts := r.stream.Info(), r.stream.Counts()
 	t := report.Trace{
-		Name: PublicName(r.cfg.Trace.Name), Rows: stats.Fired + stats.Skipped, BlockSize: r.cfg.Trace.BlockSize,
+		Name: mooncake.PublicName(r.cfg.Trace.Name), Rows: stats.Fired + stats.Skipped, BlockSize: r.cfg.Trace.BlockSize,
 		SessionMode: info.Sessions.String(), Unit: mooncake.UnitName(r.cfg.Trace.Unit), Filtered: make(map[string]int64),
 	}
 	if info.Grid.Coarse {

@@ -149,7 +149,7 @@ func (c *Config) Validate() error {
 	case err != nil:
 		bad("url: it cannot be read; want http://host:port or https://host:port") // the error would repeat its secrets
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		bad("url %q: want http://host:port or https://host:port", PublicName(c.Target.URL))
+		bad("url %q: want http://host:port or https://host:port", mooncake.PublicName(c.Target.URL))
 	case u.User != nil:
 		bad("url: it holds a user name; pass credentials by --api-key-env or --api-key-file")
 	}
@@ -207,17 +207,4 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// PublicName returns a trace's or an engine's name without what may be secret in it: user, password and query of a URL.
-func PublicName(name string) string {
-	if !strings.Contains(name, "://") {
-		return name
-	}
-	u, err := url.Parse(name)
-	if err != nil {
-		return "(a URL that cannot be read)"
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
 }

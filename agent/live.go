@@ -20,11 +20,10 @@ type Live struct {
 	clk  clock.Clock
 	zero time.Duration
 
-	mu      sync.Mutex
-	view    View
-	late    window
-	ttft    window
-	stopped bool
+	mu   sync.Mutex
+	view View
+	late window
+	ttft window
 }
 
 // View is one look at a run.
@@ -48,7 +47,7 @@ func (l *Live) Look() View {
 	defer l.mu.Unlock()
 	v := l.view
 	v.Elapsed = l.clk.Now() - l.zero
-	v.Lateness, v.TTFT, v.Stopped = l.late.median(), l.ttft.median(), l.stopped
+	v.Lateness, v.TTFT = l.late.median(), l.ttft.median()
 	return v
 }
 
@@ -70,7 +69,7 @@ func (l *Live) left() {
 func (l *Live) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stopped = true
+	l.view.Stopped = true
 }
 
 func (l *Live) ended(r *measure.Record) {

@@ -24,7 +24,7 @@ func (r *run) chooseModel(ctx context.Context) (string, error) {
 		Data []struct{ ID string }
 	}
 	err := r.client.Get(ctx, "/v1/models", &list)
-	engine := PublicName(r.cfg.Target.URL)
+	engine := mooncake.PublicName(r.cfg.Target.URL)
 	_, network := errors.AsType[*net.OpError](err)
 	switch {
 	case network, ctx.Err() != nil:

@@ -21,7 +21,7 @@ type recorder struct {
 	gone   sync.WaitGroup
 	agg    *measure.Aggregate
 	file   *report.Requests // nil without an output directory
-	abort  func()
+	abort  func()           // nil once it has been called
 	failed int64
 	ended  int64
 }
@@ -94,7 +94,8 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 func (rc *recorder) checkAbort() {
 	limit := rc.run.cfg.AbortErrorRate
 	armed := rc.ended >= int64(max(rc.run.cfg.Schedule.Concurrency, 10))
-	if limit > 0 && armed && float64(rc.failed) > limit*float64(rc.ended) {
+	if rc.abort != nil && limit > 0 && armed && float64(rc.failed) > limit*float64(rc.ended) {
 		rc.abort()
+		rc.abort = nil
 	}
 }

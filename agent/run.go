@@ -34,10 +34,9 @@ var errAborted = errors.New("too many requests failed")
 
 // run is one replay from its preparation to its report.
 type run struct {
-	cfg      Config
-	clk      clock.Clock
-	trace    *mooncake.Trace
-	stream   *load.Stream
+	cfg Config
+	clk clock.Clock
+	opening
 	client   *send.Client
 	builder  *prompt.Builder
 	opt      prompt.Options // the builder's
@@ -94,12 +93,13 @@ func (r *run) prepare(ctx context.Context) error {
 	go func() { opened <- r.openTrace(ctx) }()
 	select {
 	case o := <-opened:
-		r.trace, r.stream = o.trace, o.stream
+		r.opening = o
 		if o.err != nil {
 			return o.err
 		}
 	case <-ctx.Done():
-		return fmt.Errorf("trace %s: interrupted before its first rows could be read", PublicName(r.cfg.Trace.Name))
+		go func() { (<-opened).close() }()
+		return fmt.Errorf("trace %s: interrupted before its first rows could be read", mooncake.PublicName(r.cfg.Trace.Name))
 	}
 	r.decide()
 	if err := r.openTarget(ctx); err != nil {
@@ -125,6 +125,16 @@ type opening struct {
 	trace  *mooncake.Trace
 	stream *load.Stream
 	err    error
+}
+
+// close closes what is open.
+func (o opening) close() {
+	if o.stream != nil && !o.stream.Close() {
+		return // a trace that is still being read is left to its reader
+	}
+	if o.trace != nil {
+		_ = o.trace.Close()
+	}
 }
 
 // openTrace opens the trace and reads its first rows, by its sidecar and the configuration.
@@ -242,6 +252,7 @@ func hashDomain(meta *mooncake.Meta, fingerprint uint64) string {
 func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	s := r.cfg.Schedule
 	info := r.stream.Info()
+	last := r.horizon()
 	lead := r.cfg.Lead
 	if lead == 0 {
 		lead = defaultLead
@@ -268,7 +279,7 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 		defer t.Stop()
 	}
 	defer context.AfterFunc(dispatch, r.stream.Stop)()
-	r.live = &Live{clk: r.clk, zero: r.zero, view: View{End: r.horizon()}}
+	r.live = &Live{clk: r.clk, zero: r.zero, view: View{End: last}}
 	context.AfterFunc(dispatch, r.live.stop)
 	if r.cfg.Progress != nil {
 		r.cfg.Progress(r.live)
@@ -306,7 +317,7 @@ func (r *run) traceError(err error) error {
 	if err == nil || errors.As(err, &row) {
 		return err
 	}
-	return fmt.Errorf("trace %s: %w", PublicName(r.cfg.Trace.Name), err)
+	return fmt.Errorf("trace %s: %w", mooncake.PublicName(r.cfg.Trace.Name), err)
 }
 
 // arm readies the timers: the schedule's, and that of the hiccup meter, which virtual time has no use for.
@@ -341,11 +352,7 @@ func (r *run) close() {
 	if r.recorder != nil && r.recorder.file != nil {
 		_ = r.recorder.file.Close() // after conclude without effect
 	}
-	if r.stream == nil || r.stream.Close() { // a trace that is still being read is left to its reader
-		if r.trace != nil {
-			_ = r.trace.Close()
-		}
-	}
+	r.opening.close()
 	if r.client != nil {
 		r.client.Close()
 	}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -25,7 +26,7 @@ const fetchAttempts = 3
 func fetchTrace(ctx context.Context, name string, opt OpenOptions) (file string, meta *Meta, remove func() error, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
-		return "", nil, nil, fmt.Errorf("%s is not a URL with a host", publicURL(name))
+		return "", nil, nil, fmt.Errorf("%s is not a URL with a host", PublicName(name))
 	}
 	limit := opt.MaxDownload
 	if limit <= 0 {
@@ -36,7 +37,7 @@ func fetchTrace(ctx context.Context, name string, opt OpenOptions) (file string,
 
 	tmp, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
 	if err != nil {
-		return "", nil, nil, fmt.Errorf("no temporary file for %s: %w", publicURL(name), err)
+		return "", nil, nil, fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
 	}
 	remove = func() error { return os.Remove(tmp.Name()) }
 	err = errors.Join(download(ctx, client, u, tmp, limit), tmp.Close())
@@ -75,7 +76,7 @@ func download(ctx context.Context, client *retryablehttp.Client, u *url.URL, to 
 			return nil
 		}
 		if _, final := errors.AsType[*finalError](err); final || ctx.Err() != nil || attempt == fetchAttempts {
-			return fmt.Errorf("%s was not fetched: %w", publicURL(u.String()), err)
+			return fmt.Errorf("%s was not fetched: %w", PublicName(u.String()), err)
 		}
 		if _, err := to.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -106,7 +107,7 @@ func (e *statusError) Error() string {
 }
 
 func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*response, error) {
-	name := publicURL(u.String())
+	name := PublicName(u.String())
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a URL that can be fetched", name)
@@ -161,20 +162,24 @@ func fetchMeta(ctx context.Context, client *retryablehttp.Client, u url.URL) (*M
 	defer func() { _ = body.Close() }()
 	var data bytes.Buffer
 	if err := body.copyTo(&data, maxMeta); err != nil {
-		return nil, fmt.Errorf("%s was not fetched: %w", publicURL(u.String()), err)
+		return nil, fmt.Errorf("%s was not fetched: %w", PublicName(u.String()), err)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(data.Bytes()), []byte("{")) {
 		return nil, nil
 	}
 	m, err := ReadMeta(&data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", publicURL(u.String()), err)
+		return nil, fmt.Errorf("%s: %w", PublicName(u.String()), err)
 	}
 	return m, nil
 }
 
-// publicURL is what of a URL may be shown: no user, no query, where keys and signatures are.
-func publicURL(name string) string {
+// PublicName returns what of a name may be shown: all of a path, and of a URL no user and no query, where keys and
+// signatures are.
+func PublicName(name string) string {
+	if !strings.Contains(name, "://") {
+		return name
+	}
 	u, err := url.Parse(name)
 	if err != nil {
 		return "the URL"

@@ -75,7 +75,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 			src = os.Stdin
 		}
 	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
-		label = publicURL(name)
+		label = PublicName(name)
 		var file string
 		var remove func() error
 		file, t.meta, remove, err = fetchTrace(ctx, name, opt)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // replay runs a replay, shows it under way on standard error and its report on standard output.
@@ -74,7 +75,7 @@ func publicCommand(args []string) []string {
 // publicArg returns an argument, or the value in --flag=value, without what may be secret in a URL.
 func publicArg(a string) string {
 	if name, value, assigned := strings.Cut(a, "="); assigned && strings.HasPrefix(name, "-") {
-		return name + "=" + agent.PublicName(value)
+		return name + "=" + mooncake.PublicName(value)
 	}
-	return agent.PublicName(a)
+	return mooncake.PublicName(a)
 }
