@@ -20,14 +20,14 @@ func TestNothingIsAllocatedPerBlock(t *testing.T) {
 	hashes := make([]uint64, 1000)
 	ids, attr := make([]uint64, 0, 2000), make([]byte, 0, 10_000)
 	chain := chainOf(h, text)
-	var b blockhash.Borders
+	ends := evenEnds(chain, 20_000)
 	var back blockhash.Chain
 	for name, run := range map[string]func(){
 		"messages": func() { h.Reset(); h.Role("user"); h.Text(text); h.Chain() },
 		"bytes":    func() { h.Reset(); _, _ = h.Write(raw); h.Chain() },
 		"tokens":   func() { h.Tokens(ids[:0], tokens, 512) },
 		"engine":   func() { _, _ = h.Reblock(ids[:0], hashes, 16, 512, 16_001, "span") },
-		"lay":      func() { _, _ = b.Lay(ids[:0], chain, 20_000, 512) },
+		"lay":      func() { _, _ = chain.Blocks(ids[:0], ends, 20_000, 512) },
 		"encode":   func() { attr, _ = chain.AppendBinary(attr[:0]) },
 		"decode":   func() { _ = back.UnmarshalBinary(attr) },
 	} {
@@ -83,25 +83,16 @@ func BenchmarkTokens(b *testing.B) {
 	}
 }
 
-// BenchmarkLay lays prompts of which four fifths are known.
-func BenchmarkLay(b *testing.B) {
-	h := testHasher(b)
-	r := rand.New(rand.NewPCG(1, 2))
-	known := randomText(r, 38_000)
-	var chains []blockhash.Chain
-	for range 500 {
-		chains = append(chains, chainOf(h, known+randomText(r, 10_000)))
-	}
-	var borders blockhash.Borders
+// BenchmarkBlocks lays the blocks of a prompt of 48 kB.
+func BenchmarkBlocks(b *testing.B) {
+	const tokens = 12_035
+	chain := chainOf(testHasher(b), randomText(rand.New(rand.NewPCG(1, 2)), 48_000))
+	ends := evenEnds(chain, tokens)
 	var ids []uint64
 	b.SetBytes(48_000)
 	b.ReportAllocs()
-	i := 0
 	for b.Loop() {
-		if i++; i%len(chains) == 0 {
-			borders = blockhash.Borders{}
-		}
-		ids, _ = borders.Lay(ids[:0], chains[i%len(chains)], 12_035, 512)
+		ids, _ = chain.Blocks(ids[:0], ends, tokens, 512)
 	}
 }
 

@@ -5,7 +5,6 @@ package blockhash
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -47,7 +46,7 @@ func (c *Chain) UnmarshalBinary(data []byte) error {
 	}
 	cells := words - trailerWords
 	size := int64(binary.LittleEndian.Uint64(data[len(data)-wordSize:])) //nolint:gosec // below 0 is refused next
-	if err := checkCells(cells, size, CellSize); err != nil {
+	if err := checkCells(cells, size); err != nil {
 		return err
 	}
 	c.Cells = c.Cells[:0]
@@ -59,14 +58,18 @@ func (c *Chain) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
+// Validate returns an [ErrLength] unless the chain has as many cells as its text. Whether the cells are values of one text
+// cannot be checked.
+func (c Chain) Validate() error { return checkCells(len(c.Cells), c.Bytes) }
+
 // checkCells returns an error unless a text of so many bytes has so many cells.
-func checkCells(cells int, bytes int64, cellSize int) error {
+func checkCells(cells int, bytes int64) error {
 	if bytes < 0 {
-		return errors.New("mooncake.cells: the length of the text is beyond any text: the attribute is not ours")
+		return fmt.Errorf("mooncake.cells: the length of the text is beyond any text: %w: the attribute is not ours", ErrLength)
 	}
-	if want := min(bytes/int64(cellSize), MaxCells); int64(cells) != want {
-		return fmt.Errorf("mooncake.cells: %d cells, but a text of %d bytes has %d: the attribute was cut or is not ours",
-			cells, bytes, want)
+	if want := min(bytes/CellSize, MaxCells); int64(cells) != want {
+		return fmt.Errorf("mooncake.cells: %d cells, but a text of %d bytes has %d: %w: the attribute was cut or is not ours",
+			cells, bytes, want, ErrLength)
 	}
 	return nil
 }

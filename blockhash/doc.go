@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package blockhash turns the text or the tokens of a prompt into keyed values that say which prompts begin alike and
-// nothing else. It does no I/O and keeps nothing from one prompt to the next; only [Borders], which is for the compiler
-// of traces, has a memory, and that is bounded.
+// nothing else. It does no I/O and keeps nothing from one prompt to the next.
 //
 // # Values
 //
@@ -41,6 +40,17 @@
 //	engine the hashes of an engine are chained already and take the place of XXH64:
 //	       id i   = first half of AES-128(secret, LE64(hash) ‖ domain)
 //	       last   = end(LE64(last hash) ‖ LE64(tokens of the prompt) ‖ span), if the engine did not hash it
+//
+// # Domains
+//
+// The ids of tokens and of engines depend on the model, which is part of their domain. Text has one domain for all
+// models, that of [TextDomain]: it is the same text whether the client's span has it, the span of a gateway that spells the
+// model in another way, or a log record that names none, and values of two domains could never be found equal.
+// What follows is that equal cells do not mean equal tokens. Who lays blocks over cells has the model of the request for
+// that, and must tell the blocks of two models apart by it: capture.Compile does.
+//
+// A chain is of a whole prompt. Of one that telemetry has cut off, the cells are values of a beginning, as they should be,
+// but the tail is that of a prompt which was never sent: see capture.Prompt, which says so.
 //
 // testdata/vectors.json has examples of everything above, for those who want to agree.
 //

@@ -36,6 +36,11 @@ func Domain(kind string, parts ...string) string {
 	return hex.EncodeToString(hash.Sum(nil)[:domainSize/2])
 }
 
+// TextDomain returns the domain of all text that is hashed under a key. No model is part of it: the same text has the same
+// values on the span of a client, on that of a gateway that calls the model by another name, and in a log record that
+// names none. Who makes ids of values keeps models apart.
+func TextDomain(key Key) string { return Domain("text", key.Fingerprint(), "", "") }
+
 // checkDomain returns an error unless domain is what [Domain] returns.
 func checkDomain(domain string) error {
 	valid := len(domain) == domainSize

@@ -21,7 +21,6 @@ type Hasher struct {
 	plain, sealed [aesSize]byte
 
 	digest xxhash.Digest // over all of the text so far
-	size   int           // of a cell
 	left   int           // bytes until the next cell is full
 	chain  Chain         // so far; without the tail
 }
@@ -38,7 +37,6 @@ func NewHasher(key Key, domain string) (*Hasher, error) {
 	h := &Hasher{
 		secret: secret.value,
 		seed:   binary.LittleEndian.Uint64(secret.derive(labelSeed, domain)),
-		size:   CellSize,
 	}
 	copy(h.plain[8:], domain)
 	h.Reset()

@@ -59,3 +59,12 @@ func unhex(t testing.TB, s string) []byte {
 	}
 	return b
 }
+
+// evenEnds spreads tokens evenly over a text.
+func evenEnds(c blockhash.Chain, tokens int64) []int64 {
+	ends := make([]int64, len(c.Cells))
+	for j := range ends {
+		ends[j] = int64(j+1) * blockhash.CellSize * tokens / c.Bytes
+	}
+	return ends
+}

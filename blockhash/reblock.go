@@ -11,7 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Reasons why [Hasher.Reblock] and [Borders.Lay] refuse what they are given.
+// Reasons why [Hasher.Reblock] and [Chain.Blocks] refuse what they are given.
 var (
 	// ErrBlockSize means that blocks of one size cannot be made of blocks of another.
 	ErrBlockSize = errors.New("unusable block size")

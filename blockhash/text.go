@@ -15,7 +15,7 @@ const (
 // Reset begins a new prompt. The chain of the prompt before becomes invalid.
 func (h *Hasher) Reset() {
 	h.digest.ResetWithSeed(h.seed)
-	h.left = h.size
+	h.left = CellSize
 	h.chain = Chain{Cells: h.chain.Cells[:0]}
 }
 
@@ -63,7 +63,7 @@ func (h *Hasher) advance(n int) {
 		return
 	}
 	h.chain.Cells = append(h.chain.Cells, h.value(h.digest.Sum64(), border))
-	h.left = h.size
+	h.left = CellSize
 	if len(h.chain.Cells) == MaxCells {
 		h.left = math.MaxInt // no border is ever reached again
 	}

@@ -53,7 +53,7 @@ type textVector struct {
 	Cells    []string    `json:"cells"`
 	Tail     string      `json:"tail"`
 	Attr     string      `json:"mooncake_cells"` // hex
-	Lay      []layCase   `json:"lay"`            // each as the first prompt that is laid
+	Lay      []layCase   `json:"lay"`            // with the tokens spread evenly over the text: cell j ends after floor(128(j+1)·tokens/bytes)
 }
 
 type layCase struct {
@@ -135,7 +135,7 @@ func makeVectors(t *testing.T) vectors {
 	}
 	fingerprint := newKey(t, short).Fingerprint()
 	for _, d := range []domainCase{
-		{Kind: "text", Parts: []string{fingerprint, "", "llama-3", ""}},
+		{Kind: "text", Parts: []string{fingerprint, "", ""}}, // TextDomain
 		{Kind: "tokens", Parts: []string{fingerprint, "", "llama-3", "tenant salt"}},
 		{Kind: "engine", Parts: []string{fingerprint, "cluster-1/ns", "Qwen/Qwen3", ""}},
 		{Kind: "ab", Parts: []string{"c"}},
@@ -145,6 +145,9 @@ func makeVectors(t *testing.T) vectors {
 	} {
 		d.Domain = blockhash.Domain(d.Kind, d.Parts...)
 		v.Domains = append(v.Domains, d)
+	}
+	if got := blockhash.TextDomain(newKey(t, short)); got != v.Domains[0].Domain {
+		t.Errorf("TextDomain %s is not the first of the domains", got)
 	}
 
 	lines := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 12)
@@ -177,7 +180,7 @@ func makeVectors(t *testing.T) vectors {
 			Bytes: chain.Bytes, Cells: decimals(chain.Cells), Tail: decimal(chain.Tail), Attr: hex.EncodeToString(attr),
 		}
 		for _, l := range c.lay {
-			ids, err := new(blockhash.Borders).Lay(nil, chain, l.Tokens, l.Size)
+			ids, err := chain.Blocks(nil, evenEnds(chain, l.Tokens), l.Tokens, l.Size)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -21,7 +22,7 @@ const (
 	minStart = 946_684_800 * 1e9   // 2000-01-01
 	maxStart = 7_258_118_400 * 1e9 // 2200-01-01
 	// maxTokens bounds the tokens of a row of production, because ids are made for them.
-	maxTokens = 1 << 24
+	maxTokens = 1 << 24 // and at most blockhash.MaxBlocks blocks
 )
 
 // compiler is one call of Compile. Records go from sorter to sorter; see the package comment.
@@ -39,7 +40,11 @@ type compiler struct {
 	byTrace    *sorter // all records
 	byResponse *sorter // requests with a response id
 	bySession  *sorter // requests with a session
+	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
+	mask       mask
+	bytes      int64 // of journals that were read
+	maxInput   int64 // tokens of a row of production
 
 	tree tree
 	key  []byte
@@ -56,15 +61,22 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 	share := opt.Memory / 8
 	c := &compiler{
 		ctx: ctx, opt: opt, sink: sink, lost: tally{}, parts: map[Partition]*partition{},
-		byTrace:    newSorter(opt.TempDir, opt.Memory/2),
+		byTrace:    newSorter(opt.TempDir, opt.Memory-5*share),
 		byResponse: newSorter(opt.TempDir, share),
 		bySession:  newSorter(opt.TempDir, share),
+		byText:     newSorter(opt.TempDir, share),
 		byOrder:    newSorter(opt.TempDir, share),
+		maxInput:   min(maxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
+	}
+	for stage, s := range map[Stage]*sorter{
+		StageGroup: c.byTrace, StageJoin: c.byResponse, StageTurns: c.bySession, StageText: c.byText, StageWrite: c.byOrder,
+	} {
+		s.stage, s.progress = stage, opt.Progress
 	}
 	c.tree = tree{c: c, pool: pool{dir: opt.TempDir, limit: share}}
 	defer func() {
 		c.tree.pool.close()
-		for _, s := range []*sorter{c.byTrace, c.byResponse, c.bySession, c.byOrder} {
+		for _, s := range []*sorter{c.byTrace, c.byResponse, c.bySession, c.byText, c.byOrder} {
 			s.close()
 		}
 	}()
@@ -94,6 +106,9 @@ func (c *compiler) compile(journals []Source) error {
 	if err := c.layTurns(); err != nil {
 		return err
 	}
+	if err := c.layTexts(); err != nil {
+		return err
+	}
 	return c.writeRows()
 }
 
@@ -107,8 +122,13 @@ func (c *compiler) read(j Source) error {
 	c.res.Journals++
 	r := NewReader(j.Name, f)
 	for n := 0; ; n++ {
-		if n%1024 == 0 && c.ctx.Err() != nil {
-			return context.Cause(c.ctx)
+		if n%1024 == 0 {
+			if c.ctx.Err() != nil {
+				return context.Cause(c.ctx)
+			}
+			if c.opt.Progress != nil {
+				c.opt.Progress(StageRead, c.bytes+r.offset, 0)
+			}
 		}
 		b, err := r.next()
 		if d := (*Damage)(nil); errors.As(err, &d) {
@@ -122,10 +142,14 @@ func (c *compiler) read(j Source) error {
 		if errors.Is(err, io.EOF) {
 			c.res.Torn.Records += r.torn.Records
 			c.res.Torn.Bytes += r.torn.Bytes
+			c.bytes += r.offset
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if c.opt.Skip != nil && c.opt.Skip(r.dec.Span.TraceID) {
+			continue
 		}
 		c.key = append(c.key[:0], b[1:headLength]...)
 		c.key = append(c.key, c.rank(&r.dec), byte(255-r.dec.fields)) //nolint:gosec // at most tagLast fields
@@ -166,7 +190,7 @@ func (c *compiler) part(p Partition) *partition {
 		}
 		c.runs++
 	}
-	known := &partition{index: uint32(len(c.list)), lost: tally{}, TraceResult: TraceResult{Partition: p}} //nolint:gosec // bounded by MaxRuns
+	known := &partition{maxInput: c.maxInput, index: uint32(len(c.list)), lost: tally{}, TraceResult: TraceResult{Partition: p}} //nolint:gosec // bounded by MaxRuns
 	c.parts[p] = known
 	c.list = append(c.list, known)
 	return known

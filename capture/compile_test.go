@@ -117,7 +117,7 @@ func TestGroups(t *testing.T) {
 		{
 			"a content record is the prompt of its parent",
 			[]Record{
-				call(1, 1, 0, 0), &Content{ref(1, 2), sid(1), Prompt{Identity: Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
+				call(1, 1, 0, 0), &Content{ref(1, 2), sid(1), 0, Prompt{Identity: Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
 			},
 			[]string{"1/1 0 1000 10 [0 1]"},
 			0, 0,
@@ -126,7 +126,7 @@ func TestGroups(t *testing.T) {
 			"the client's content and the gateway's usage are of one request",
 			[]Record{
 				call(1, 1, 0, 0, noTokens), call(1, 2, 1, 1),
-				&Content{ref(1, 3), sid(1), Prompt{Identity: Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
+				&Content{ref(1, 3), sid(1), 0, Prompt{Identity: Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
 			},
 			[]string{"1/2 0 1000 10 [0 1]"},
 			1, 0,
@@ -156,18 +156,21 @@ func TestDedupe(t *testing.T) {
 	annotated := call(1, 1, 0, 0, tokens(700, 2), engine(5, 6))
 	more := call(1, 1, 0, 0, tokens(800, 3), engine(5, 6), cached(0))
 	twin := call(1, 1, 0, 0, tokens(700, 3), engine(5, 6))
+	seen := call(1, 1, 0, 0, tokens(700, 5), func(r *Inference) { r.Identity = None })
 	content := &Content{Span: ref(1, 1), Parent: sid(2), Prompt: annotated.Prompt}
 	for _, c := range []struct {
 		why     string
 		records []Record
 		want    int64 // output_length of the row
+		copies  int64
 	}{
-		{"annotated before raw", []Record{raw, annotated}, 2},
-		{"then more fields", []Record{annotated, more}, 3},
-		{"then smaller bytes", []Record{twin, annotated}, 2},
-		{"a link says less than anything", []Record{link(1, 1, 0, 0), raw}, 1},
-		{"an inference span is no content", []Record{content, raw}, 1},
-		{"delivered twice", []Record{annotated, annotated}, 2},
+		{"annotated before raw", []Record{raw, annotated}, 2, 0},
+		{"seen by a receiver before raw", []Record{raw, seen}, 5, 0},
+		{"then more fields", []Record{annotated, more}, 3, 0},
+		{"then smaller bytes", []Record{twin, annotated}, 2, 0},
+		{"a link says less than anything", []Record{link(1, 1, 0, 0), raw}, 1, 0},
+		{"an inference span is no content", []Record{content, raw}, 1, 0},
+		{"delivered twice", []Record{annotated, annotated}, 2, 1},
 	} {
 		for range 2 {
 			m, res := compileBytes(t, Options{}, journal(c.records...))
@@ -175,7 +178,8 @@ func TestDedupe(t *testing.T) {
 			if len(rows) != 1 || rows[0].OutputLength.V != c.want {
 				t.Errorf("%s: %v", c.why, lines(rows))
 			}
-			equal(t, c.why+": duplicates", int64(1), dropped(res.Traces[0].Meta.Dropped, lostDuplicate))
+			equal(t, c.why+": duplicates", 1-c.copies, dropped(res.Traces[0].Meta.Dropped, lostDuplicate))
+			equal(t, c.why+": copies", c.copies, res.Copies)
 			slices.Reverse(c.records)
 		}
 	}
@@ -401,6 +405,7 @@ func TestErrors(t *testing.T) {
 		{"no journal", Options{}, memory{}.sink, FileSource("/nowhere/j"), "no such file"},
 		{"another file", Options{}, memory{}.sink, buffer("j", []byte("text")), "not a journal"},
 		{"a sink that fails", Options{}, func(Partition) (TraceWriter, error) { return nil, broken }, one, "production cannot be started: disk full"},
+		{"a folder that is not there", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
 		{"options", Options{Replays: "all"}, memory{}.sink, one, "replays"},
 		{"options", Options{Format: "csv"}, memory{}.sink, one, "format"},
 		{"options", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},

@@ -19,12 +19,13 @@ type decoded struct {
 	kind   byte
 	fields int // number of fields that are set
 	Inference
+
+	ids, cells []uint64 // memory of the prompt's slices, used again
 }
 
-// decode reads a record into d, whose slices are used again.
+// decode reads a record into d.
 func (d *decoded) decode(b []byte) error {
-	ids, cells := d.HashIDs[:0], d.Chain.Cells[:0]
-	*d = decoded{}
+	*d = decoded{ids: d.ids, cells: d.cells}
 	if len(b) < headLength {
 		return errShort
 	}
@@ -41,7 +42,7 @@ func (d *decoded) decode(b []byte) error {
 		}
 		last = tag
 		d.fields++
-		d.field(&p, tag, ids, cells)
+		d.field(&p, tag)
 		if p.err != nil {
 			return p.err
 		}
@@ -55,14 +56,14 @@ func allowed(kind, tag byte) bool {
 	case kindInference:
 		return true
 	case kindContent:
-		return tag == tagParent || tag >= tagIdentity && tag <= tagBytes
+		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagPrefix
 	case kindLink:
 		return tag == tagParent || tag == tagSession
 	}
 	return false
 }
 
-func (d *decoded) field(p *parser, tag byte, ids, cells []uint64) {
+func (d *decoded) field(p *parser, tag byte) {
 	switch tag {
 	case tagParent:
 		copy(d.Parent[:], p.take(8))
@@ -83,17 +84,17 @@ func (d *decoded) field(p *parser, tag byte, ids, cells []uint64) {
 		d.CachedTokens = mooncake.Some(p.signed())
 	case tagIdentity:
 		d.Identity = Identity(p.byte())
-		if d.Identity == NoIdentity || d.Identity > Lengths {
+		if d.Identity == NoIdentity || d.Identity > None {
 			p.fail(errors.New("unknown identity"))
 		}
 	case tagHashIDs:
-		d.HashIDs = p.list(ids)
+		d.HashIDs = p.list(&d.ids)
 	case tagBlockSize:
 		d.BlockSize = p.word()
 	case tagDomain:
 		d.Domain = Domain(p.word())
 	case tagCells:
-		d.Chain.Cells = p.list(cells)
+		d.Chain.Cells = p.list(&d.cells)
 	case tagTail:
 		d.Chain.Tail = p.fixed()
 	case tagBytes:
@@ -125,6 +126,23 @@ func (d *decoded) field(p *parser, tag byte, ids, cells []uint64) {
 		d.Warmup = true
 	case tagSynthetic:
 		d.Synthetic = true
+	case tagKey:
+		d.Key = Domain(p.word())
+	case tagPrefix:
+		d.Prefix = true
+	}
+}
+
+// take makes the prompt of another record this one's.
+func (d *decoded) take(p *Prompt) {
+	d.Prompt = *p
+	if p.HashIDs != nil {
+		d.ids = append(d.ids[:0], p.HashIDs...)
+		d.HashIDs = d.ids
+	}
+	if p.Chain.Cells != nil {
+		d.cells = append(d.cells[:0], p.Chain.Cells...)
+		d.Chain.Cells = d.cells
 	}
 }
 
@@ -138,7 +156,7 @@ func (d *decoded) record() Record {
 		r.Prompt = p
 		return &r
 	case kindContent:
-		return &Content{d.Span, d.Parent, p}
+		return &Content{d.Span, d.Parent, d.Start, p}
 	default:
 		return &Link{d.Span, d.Parent, d.Session}
 	}
@@ -232,8 +250,8 @@ func (p *parser) name() Name {
 	return name
 }
 
-// list appends to dst, which makes it non-nil: an empty list is not an absent one.
-func (p *parser) list(dst []uint64) []uint64 {
+// list returns values in the memory that is given, which it may replace. An empty list is not nil: it is not an absent one.
+func (p *parser) list(memory *[]uint64) []uint64 {
 	n, width := p.size(), int(p.byte())
 	// A value takes a byte unless all are zero; MaxRecord bounds those.
 	if width > 8 || n > MaxRecord || n*uint64(max(width, 1)) > MaxRecord {
@@ -244,14 +262,21 @@ func (p *parser) list(dst []uint64) []uint64 {
 	if p.err != nil {
 		return nil
 	}
-	if dst == nil {
-		dst = make([]uint64, 0, n)
+	if *memory == nil || uint64(cap(*memory)) < n {
+		*memory = make([]uint64, 0, max(n, 16))
 	}
-	for ; n > 0; n-- {
+	v := (*memory)[:n]
+	if width == 8 {
+		for i := range v {
+			v[i] = binary.LittleEndian.Uint64(b[8*i:])
+		}
+		return v
+	}
+	for i := range v {
 		var le [8]byte
 		copy(le[:], b[:width])
 		b = b[width:]
-		dst = append(dst, binary.LittleEndian.Uint64(le[:]))
+		v[i] = binary.LittleEndian.Uint64(le[:])
 	}
-	return dst
+	return v
 }

@@ -8,8 +8,8 @@
 // and ancestry live on those. A record holds ids, numbers, hashes and enumerations; no field can hold a text.
 //
 // [Compile] turns the journals of one or many collectors into canonical traces, one for production and one for each
-// replay. It is a pure function of the records: however they are dealt to journals and in whatever order these are
-// given, the bytes written are the same. Its steps:
+// replay. It is a pure function of the set of records: however they are dealt to journals, in whatever order these are
+// given, and however often a record is there, the bytes written are the same. Its steps:
 //
 //  1. Partition by run. A span without a run id belongs to the run of its nearest ancestor that has one: an engine's
 //     own spans below a replayed request are of that replay. Where the way up breaks off at a span that nobody sent,
@@ -20,14 +20,33 @@
 //     is its one successful leaf, since they would count for several requests otherwise. Then leaves of different trees
 //     with the same response id and overlapping times are one request, and the shortest is the nearest to the engine.
 //     In a tree with a row index, each span that has one is a row of a replay and nothing else is taken from the tree.
-//  4. Borders of blocks over the cells, in row order; ids by structure for sessions without content; lengths for
-//     the rest.
+//  4. Borders of blocks over the cells, those of each (domain, model) by themselves; ids by structure for sessions
+//     without content; lengths for the rest.
 //  5. Order: replays by row, production by (start, trace id, span id). Ids are renumbered by first appearance.
+//
+// # Text
+//
+// All text of a key has one domain, whatever model it went to (see blockhash.TextDomain), so that the prompt of a row may
+// come from its own span, from one above it that calls the model by another name, or from a log record that names none.
+// Ids of text are told apart by the model of the row: that of the leaf, else that of the nearest span above which names one.
+//
+// Where the borders of blocks fall is decided over all prompts of a trace at once: each stretch of cells is laid by the
+// shortest prompt that has it, in bytes and tokens, whose end is an anchor. Of conversations generated with a known
+// tokenisation 94 to 97 of 100 requests share exactly as many leading blocks with the requests before them as their
+// tokens do, the others one more or less, and the hit rate of an infinite cache is 0.15 to 0.35 points too low.
+//
+// A prompt may be known only from its beginning: telemetry has cut it off ([Prompt].Prefix), or its log records came in several
+// [Content]s, the earliest of which begins where the prompt does. Nobody knows how it goes on, nor how many tokens that
+// beginning has, so it anchors nothing, and its blocks are known as far as whole prompts have the same text; the others are like
+// no other row's. Later parts begin somewhere else and are left out; where no part is the earliest, all are. One
+// Content alone is taken for a whole prompt.
 //
 // # Memory
 //
-// Whatever is sorted or grouped goes to temporary files beyond [Options].Memory. In memory stay: the ids and ancestry
-// of one trace (up to [Options].MaxTraceSpans spans, some 200 bytes each), the counts of each run, the positions of cells
-// (up to blockhash.DefaultBorderLimit), the digester's tree (up to mooncake.DefaultMaxIDs ids) with some bytes a row,
-// and, without a bound, the numbers of the block ids.
+// Whatever is sorted, grouped or laid goes to temporary files beyond [Options].Memory. Above that stay: the ids and ancestry
+// of one trace (up to [Options].MaxTraceSpans spans, some 200 bytes each), one path of cells, the counts of each run, the
+// digester's tree (up to mooncake.DefaultMaxIDs ids), and, without a bound, the numbers of the block ids: tree and numbers take
+// up to 64 bytes for each distinct id. With what the collector of garbage leaves at GOGC=25, which moonloop compile sets, a
+// process that compiles takes at most 1.25 times the sum of Memory, 64 MiB, and 64 bytes an id: 1.2 GiB were measured for
+// ten million requests with 24 million ids. Temporary files take up to twice the size of the journals.
 package capture

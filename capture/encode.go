@@ -52,7 +52,9 @@ const (
 	tagLink
 	tagWarmup
 	tagSynthetic
-	tagLast = tagSynthetic
+	tagKey
+	tagPrefix
+	tagLast = tagPrefix
 )
 
 type encoder struct{ b []byte }
@@ -129,6 +131,12 @@ func (e *encoder) prompt(p *Prompt) {
 	e.signed(tagBytes, p.Chain.Bytes != 0, p.Chain.Bytes)
 }
 
+// promptEnd writes the fields of a prompt whose tags are higher than those of the rest.
+func (e *encoder) promptEnd(p *Prompt) {
+	e.signed(tagKey, p.Key != 0, int64(p.Key))
+	e.flag(tagPrefix, p.Prefix)
+}
+
 func (r *Inference) appendTo(dst []byte) []byte {
 	e := encoder{dst}
 	e.head(kindInference, r.Span)
@@ -158,6 +166,7 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	}
 	e.flag(tagWarmup, r.Warmup)
 	e.flag(tagSynthetic, r.Synthetic)
+	e.promptEnd(&r.Prompt)
 	return e.b
 }
 
@@ -165,7 +174,9 @@ func (r *Content) appendTo(dst []byte) []byte {
 	e := encoder{dst}
 	e.head(kindContent, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
+	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
 	e.prompt(&r.Prompt)
+	e.promptEnd(&r.Prompt)
 	return e.b
 }
 

@@ -25,8 +25,8 @@ func full(t testing.TB) *Inference {
 		Span: ref(1, 2), Parent: sid(3), Start: at(1), End: at(9), Failed: true, FirstToken: opt(at(4)),
 		InputTokens: opt[int64](5), OutputTokens: opt[int64](6), CachedTokens: opt[int64](0),
 		Prompt: Prompt{
-			Identity: Text, HashIDs: []uint64{0, 1 << 63, 1<<64 - 1}, BlockSize: 512, Domain: 0xfffffffe,
-			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300},
+			Identity: Text, HashIDs: []uint64{0, 1 << 63, 1<<64 - 1}, BlockSize: 512, Domain: 0xfffffffe, Key: 0xffffffff,
+			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300}, Prefix: true,
 		},
 		Session: 10, Model: name(t, "org/model-1"), Response: ResponseOf("chatcmpl-1"), Run: name(t, "nightly"),
 		Row: opt[int64](0), Timestamp: opt(0.25), InputLength: opt[int64](11), OutputLength: opt[int64](0),
@@ -39,7 +39,9 @@ func some(t testing.TB) []Record {
 	return []Record{
 		full(t),
 		&Inference{Span: ref(1, 4), Prompt: Prompt{HashIDs: []uint64{}}},
+		&Inference{Span: ref(1, 8), Prompt: Prompt{Identity: None}},
 		&Content{Span: ref(1, 5), Parent: sid(2), Prompt: Prompt{Identity: Engine, HashIDs: []uint64{256}, BlockSize: 16, Domain: 1}},
+		&Content{Span: ref(1, 9), Parent: sid(2), Start: at(5), Prompt: full(t).Prompt},
 		&Link{Span: ref(2, 6), Parent: sid(7), Session: 8},
 		&Link{Span: ref(2, 7)},
 	}

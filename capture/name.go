@@ -88,10 +88,10 @@ func ResponseOf(id string) Response {
 	return Response(sum[:16])
 }
 
-// Domain is a hash domain: who made block ids. Written as 8 hex digits.
+// Domain is a hash domain, who made block ids, or the fingerprint of a key. Written as 8 hex digits.
 type Domain uint32
 
-// ParseDomain reads the 8 hex digits of a mooncake.hash.domain attribute.
+// ParseDomain reads the 8 hex digits of a mooncake.hash.domain or mooncake.hash.key attribute.
 func ParseDomain(s string) (Domain, error) {
 	n, err := strconv.ParseUint(s, 16, 32)
 	if err != nil || len(s) != 8 {

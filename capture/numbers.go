@@ -3,23 +3,24 @@
 
 package capture
 
-import "github.com/moonloop/moonloop/mooncake"
-
 // numbers gives ids the numbers 0, 1, 2, ... by first appearance. An id is (domain, 64 bits).
 type numbers struct {
 	next    uint64
 	domains map[uint64]*domain
 }
 
-// domain holds the numbers of the ids of one domain. Where its ids come canonical, as those of replays do, an id takes
-// 8 bytes, else some 40 more.
+// domain holds the numbers of the ids of one domain: of those that came as 0, 1, 2, ..., like those of a replay, in 8 bytes
+// each, and of all from the first other one on in some 40.
 type domain struct {
-	local  mooncake.Renumber
-	global []uint64 // by local number
+	inOrder []uint64
+	other   map[uint64]uint64
 }
 
-// structural is the domain of ids by structure; the others are of 32 bits.
-const structural = 1 << 32
+// Domains beyond those of 32 bits.
+const (
+	structural = 1<<32 + iota // ids by structure
+	textual                   // ids of text, whose domains and models a mask has set apart
+)
 
 // renumber replaces the ids of a domain by their numbers, in place.
 func (n *numbers) renumber(dom uint64, ids []uint64) {
@@ -32,13 +33,30 @@ func (n *numbers) renumber(dom uint64, ids []uint64) {
 		n.domains[dom] = d
 	}
 	for i, id := range ids {
-		local, first := d.local.ID(id)
-		if first {
-			d.global = append(d.global, n.next)
-			n.next++
-		}
-		ids[i] = d.global[local]
+		ids[i] = d.number(id, &n.next)
 	}
+}
+
+// number returns the number of an id, which is the next one if the id is new.
+func (d *domain) number(id uint64, next *uint64) uint64 {
+	if id < uint64(len(d.inOrder)) {
+		return d.inOrder[id]
+	}
+	if d.other == nil && id == uint64(len(d.inOrder)) {
+		d.inOrder = append(d.inOrder, *next)
+		*next++
+		return *next - 1
+	}
+	number, known := d.other[id]
+	if !known {
+		if d.other == nil {
+			d.other = map[uint64]uint64{}
+		}
+		number = *next
+		d.other[id] = number
+		*next++
+	}
+	return number
 }
 
 // fresh appends numbers of ids that never come again.

@@ -49,6 +49,19 @@ const (
 	MissingEstimate MissingTokens = "estimate"
 )
 
+// Stage is a part of what Compile does.
+type Stage string
+
+// The stages, in order.
+const (
+	StageRead  Stage = "reading journals"        // done is in bytes, the total unknown
+	StageGroup Stage = "grouping spans"          // all records
+	StageJoin  Stage = "joining requests"        // those with a response id
+	StageTurns Stage = "following sessions"      // requests of sessions
+	StageText  Stage = "laying blocks over text" // requests with text, twice
+	StageWrite Stage = "writing rows"            // all requests
+)
+
 // Options says how journals are compiled. The zero Options is usable.
 type Options struct {
 	Replays       Replays
@@ -66,6 +79,11 @@ type Options struct {
 	MaxTraceSpans int
 	// MaxRuns is the number of runs; 0 is [DefaultMaxRuns]. The spans of further runs are dropped.
 	MaxRuns int
+	// Skip reports whether the records of a trace are left out, as if they were not in the journals; nil leaves out none.
+	Skip func(traceID [16]byte) bool
+	// Progress, if there is one, is told now and then how far a stage is, by the goroutine of the caller: bytes of all
+	// journals that were read, and after that, of each further stage, records done of so many.
+	Progress func(stage Stage, done, total int64)
 	// Tool is the name and version of the program, for the sidecar.
 	Tool string
 }

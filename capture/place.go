@@ -17,7 +17,7 @@ func (c *compiler) place(p *partition, r *Inference) error {
 		return nil
 	}
 	if r.Session == 0 {
-		return c.inOrder(p, r, mooncake.Opt[float64]{})
+		return c.settle(p, r, mooncake.Opt[float64]{})
 	}
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = binary.BigEndian.AppendUint64(c.key, uint64(r.Session))
@@ -36,12 +36,7 @@ func (c *compiler) place(p *partition, r *Inference) error {
 func (c *compiler) inOrder(p *partition, r *Inference, delay mooncake.Opt[float64]) error {
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
-	ms := math.Inf(-1)
-	if delay.Set {
-		ms = delay.V
-	}
-	c.enc = binary.LittleEndian.AppendUint64(c.enc[:0], math.Float64bits(ms))
-	c.enc = r.appendTo(c.enc)
+	c.enc = r.appendTo(appendDelay(c.enc[:0], delay))
 	return c.byOrder.add(c.key, c.enc)
 }
 
@@ -79,7 +74,7 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 	if r.Start < minStart || r.Start >= maxStart {
 		return lostTime, false
 	}
-	if r.InputTokens.V > maxTokens || r.OutputTokens.V > maxTokens {
+	if r.InputTokens.V > c.maxInput || r.OutputTokens.V > maxTokens {
 		return lostLength, false
 	}
 	if r.InputTokens.V <= 0 { // 0 is how some producers say unknown: a prompt has a token
@@ -97,7 +92,10 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 	if r.Identity == NoIdentity {
 		p.lost.add(lostRawPrompts, 1)
 	}
-	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 {
+	if r.Identity == None {
+		r.Prompt = Prompt{Identity: None} // whatever else it says
+	}
+	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 && !r.Prefix {
 		p.tokens += uint64(r.InputTokens.V) //nolint:gosec // above 0
 		p.bytes += uint64(r.Chain.Bytes)
 	}
@@ -119,6 +117,8 @@ func (p *partition) estimate(r *Inference) bool {
 		switch blocks, size := float64(len(r.HashIDs)), float64(r.BlockSize); {
 		case blocks > 0 && size > 0:
 			n = (blocks - 0.5) * size // the last block is half full on average
+		case r.Prefix:
+			return false
 		case r.Chain.Bytes > 0 && p.bytes > 0:
 			n = float64(r.Chain.Bytes) * (float64(p.tokens) / float64(p.bytes))
 		case r.Chain.Bytes > 0:
@@ -126,7 +126,7 @@ func (p *partition) estimate(r *Inference) bool {
 		default:
 			return false
 		}
-		r.InputTokens = mooncake.Some(int64(math.Ceil(min(max(n, 1), maxTokens))))
+		r.InputTokens = mooncake.Some(int64(math.Ceil(min(max(n, 1), float64(p.maxInput)))))
 	}
 	if !r.OutputTokens.Set {
 		if p.outputs == 0 {

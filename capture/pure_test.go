@@ -6,15 +6,18 @@ package capture
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -31,14 +34,20 @@ func traffic(t testing.TB, requests int) []Record {
 			r.InputTokens = opt(int64(n / 4))
 		})
 	}
+	models := []Name{name(t, "m1"), name(t, "m2")}
+	content := func(trace, span uint64, start int64) *Content {
+		var r Inference
+		chains[rng.IntN(len(chains))](&r)
+		return &Content{ref(trace, span), sid(1), start, r.Prompt}
+	}
 	var out []Record
 	for i := range requests {
 		trace, ms := uint64(1000+i), int64(rng.IntN(requests))
 		s := Session(1 + rng.IntN(requests/4+1))
-		switch rng.IntN(6) {
+		switch rng.IntN(7) {
 		case 0: // client, link, gateway with content
 			out = append(out, link(trace, 1, 0, s), call(trace, 2, 1, ms), link(trace, 3, 2, 0),
-				call(trace, 4, 3, ms+1, chains[rng.IntN(len(chains))]))
+				call(trace, 4, 3, ms+1, chains[rng.IntN(len(chains))], func(r *Inference) { r.Model = models[rng.IntN(2)] }))
 		case 1: // a turn of a session without content
 			out = append(out, call(trace, 1, 0, ms, inSession(s+1e6), tokens(int64(rng.IntN(9000)), 5)))
 		case 2: // two traces, one response
@@ -50,6 +59,9 @@ func traffic(t testing.TB, requests int) []Record {
 			out = append(out, replayed(t, "a", int64(i), trace, 1, 0, 0, uint64(1+i)), call(trace, 2, 1, ms))
 		case 5:
 			out = append(out, replayed(t, "b", int64(i), trace, 1, 99, 3, rng.Uint64()), &Content{Span: ref(trace, 7), Parent: sid(1)})
+		case 6: // log records in parts
+			out = append(out, call(trace, 1, 0, ms, func(r *Inference) { r.Identity = None }),
+				content(trace, 2, at(ms+rng.Int64N(2))), content(trace, 3, at(ms+rng.Int64N(2))))
 		}
 		if rng.IntN(5) == 0 {
 			out = append(out, out[len(out)-1])
@@ -88,6 +100,58 @@ func TestPure(t *testing.T) {
 		res.Journals = wantRes.Journals
 		equal(t, "result", wantRes, res)
 		equal(t, "temporary files left", 0, countFiles(t, dir))
+	}
+}
+
+// TestEightCollectors deals a replay and conversations of text at random to eight journals, some records to several of
+// them, as carried over from a segment to the next or delivered again, and compiles these in orders of all kinds.
+func TestEightCollectors(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 9))
+	h := newHasher(t, blockhash.TextDomain)
+	var records []Record
+	for i, c := range conversations(3, 40) {
+		h.Reset()
+		for _, m := range c.messages {
+			h.Role(m[0])
+			h.Text(m[1])
+		}
+		p := Prompt{Identity: Text, Domain: 9, Key: 8, Chain: h.Chain()}
+		p.Chain.Cells = slices.Clone(p.Chain.Cells)
+		trace := uint64(i + 1)
+		records = append(records, &Content{ref(trace, 3), sid(1), at(int64(i)), p},
+			call(trace, 1, 2, int64(i), tokens(int64(len(c.tokens)), 9)), link(trace, 2, 0, Session(i%7)))
+	}
+	for i := range uint64(300) {
+		records = append(records, replayed(t, "a", int64(i), 1e6+i, 1, 0, 0, 1+i/2, 1000+i), call(1e6+i, 2, 1, 0))
+	}
+	want, wantRes := compileBytes(t, Options{}, journal(records...))
+	equal(t, "identities", map[string]int64{"text": wantRes.Traces[0].Meta.Rows}, wantRes.Traces[0].Meta.Identity)
+	equal(t, "keys", []string{"00000008"}, wantRes.Traces[0].Meta.HashKeys)
+	equal(t, "rows of the replay", int64(300), wantRes.Traces[1].Meta.Rows)
+	for round := range 4 {
+		var dealt [8][]Record
+		copies := int64(0)
+		for _, i := range rng.Perm(len(records)) {
+			j := rng.IntN(8)
+			dealt[j] = append(dealt[j], records[i])
+			if rng.IntN(10) == 0 {
+				k := rng.IntN(8) // the same or another one
+				dealt[k] = append(dealt[k], records[i])
+				copies++
+			}
+		}
+		var journals [][]byte
+		for _, d := range dealt {
+			journals = append(journals, journal(d...))
+		}
+		got, res := compileBytes(t, Options{Memory: []int{1 << 12, DefaultMemory}[round%2]}, journals...)
+		for name, b := range want {
+			if !bytes.Equal(b, got[name]) {
+				t.Errorf("round %d: %s differs", round, name)
+			}
+		}
+		equal(t, "files", len(want), len(got))
+		equal(t, "copies", copies, res.Copies)
 	}
 }
 
@@ -280,46 +344,77 @@ func (discard) Write(*mooncake.Row) error   { return nil }
 func (discard) Commit(*mooncake.Meta) error { return nil }
 func (discard) Close() error                { return nil }
 
-// FuzzCompile cuts and flips a journal of everything, splits it, and swaps the parts.
+// FuzzCompile compiles records of any bytes, framed as a journal so that their sums are right, beside a small journal of
+// everything that is cut in two and damaged, in one order and the other, in memory and on disk.
 func FuzzCompile(f *testing.F) {
-	whole := journal(traffic(f, 40)...)
+	whole := journal(traffic(f, 6)...)
+	const most = 1 << 10 // of the input: minimizing takes the square of it
+	pack := func(records ...Record) (b []byte) {
+		for _, r := range records {
+			if p := r.appendTo(nil); len(p) < 256 && len(b) < most/2 {
+				b = append(append(b, byte(len(p))), p...)
+			}
+		}
+		return b
+	}
 	f.Add(uint16(100), uint16(500), byte(1), []byte{})
-	f.Add(uint16(3000), uint16(700), byte(255), journal(some(f)...))
-	f.Fuzz(func(t *testing.T, cut, flip uint16, with byte, other []byte) {
+	f.Add(uint16(3001), uint16(700), byte(255), pack(some(f)...))
+	f.Add(uint16(1500), uint16(0), byte(0), pack(traffic(f, 8)...))
+	f.Add(uint16(8), uint16(0), byte(0), pack(
+		call(1, 1, 0, 0, tokens(700, 1), func(r *Inference) { r.Prompt = Prompt{Identity: Text, Chain: chain(f, longText(400))} }),
+		call(2, 1, 0, 1, noTokens), &Content{ref(2, 2), sid(1), 5, Prompt{Identity: Text, Chain: chain(f, longText(300))}},
+		&Content{ref(2, 3), sid(1), 4, Prompt{Identity: Text, Chain: chain(f, longText(150))}},
+		call(3, 1, 0, 2, engine(1, 2), inSession(4)), call(3, 2, 0, 3, inSession(4)),
+	))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, cut, flip uint16, with byte, payloads []byte) {
 		b := bytes.Clone(whole)
 		b[len(header)+int(flip)%(len(b)-len(header))] ^= with
 		n := len(header) + int(cut)%(len(b)-len(header))
-		parts := [][]byte{b[:n], append([]byte(header), b[n:]...)}
-		if bytes.HasPrefix(other, []byte(header)) {
-			parts = append(parts, other)
+		parts := [][]byte{b[:n], append([]byte(header), b[n:]...), []byte(header)}
+		for payloads = payloads[:min(len(payloads), most)]; len(payloads) > 0; {
+			n := min(1+int(payloads[0]), len(payloads))
+			parts[2] = appendFrame(parts[2], payloads[1:n])
+			payloads = payloads[n:]
 		}
-		m, res := compileBytes(t, Options{Memory: 1 << 14}, parts...)
-		parts[0], parts[1] = parts[1], parts[0]
-		swapped, again := compileBytes(t, Options{MaxRuns: DefaultMaxRuns}, parts...)
-		equal(t, "other order", m, swapped)
+		o := Options{TempDir: dir, MissingTokens: MissingEstimate}
+		m, res := compileBytes(t, o, parts...)
+		if cut%8 == 0 {
+			o.Memory = 1 << 10 // on disk
+		}
+		slices.Reverse(parts)
+		swapped, again := compileBytes(t, o, parts...)
+		if !maps.EqualFunc(m, swapped, bytes.Equal) {
+			equal(t, "other order", m, swapped)
+		}
 		equal(t, "counts", res.Inferences+res.Contents+res.Links, again.Inferences+again.Contents+again.Links)
 		for name := range m {
-			if strings.HasSuffix(name, " meta") {
-				continue
-			}
-			rows, meta := m.rows(t, name), m.meta(t, name)
-			equal(t, "rows", meta.Rows, int64(len(rows)))
-			identities := int64(0)
-			for _, n := range meta.Identity {
-				identities += n
-			}
-			equal(t, "identities", meta.Rows, identities)
-			next := uint64(0)
-			for _, r := range rows {
-				for _, id := range r.HashIDs {
-					if id > next {
-						t.Fatalf("%s: id %d before %d", name, id, next)
-					}
-					next = max(next, id+1)
-				}
+			if !strings.HasSuffix(name, " meta") {
+				checkTrace(t, name, m.rows(t, name), m.meta(t, name))
 			}
 		}
 	})
+}
+
+// checkTrace checks what is so of every trace of Compile.
+func checkTrace(t *testing.T, name string, rows []*mooncake.Row, meta *mooncake.Meta) {
+	t.Helper()
+	identities := int64(0)
+	for _, n := range meta.Identity {
+		identities += n
+	}
+	if meta.Rows != int64(len(rows)) || meta.Rows != identities {
+		t.Errorf("%s: %d rows, %d in the sidecar, %d by identity", name, len(rows), meta.Rows, identities)
+	}
+	next := uint64(0)
+	for _, r := range rows {
+		for _, id := range r.HashIDs {
+			if id > next {
+				t.Fatalf("%s: id %d before %d", name, id, next)
+			}
+			next = max(next, id+1)
+		}
+	}
 }
 
 // BenchmarkCompile compiles 100,000 requests with a link each, half of them with 16 blocks, from memory to nowhere.

@@ -57,13 +57,17 @@ type Prompt struct {
 	HashIDs   []uint64        // ids of blocks; nil is none
 	BlockSize uint32          // tokens per hash id; 0 is unknown
 	Domain    Domain          // who made HashIDs or Chain
+	Key       Domain          // fingerprint of the key that made them; 0 is unknown
 	Chain     blockhash.Chain // keyed cells of the text; Bytes = 0 is none
+	Prefix    bool            // Chain is of the beginning of the prompt only, as where telemetry cut it
 }
 
-// Content holds the prompt of another span, that of its parent: telemetry had it in a log record.
+// Content holds the prompt of another span, that of its parent: telemetry had it in a log record, or in several, of which
+// a batch may have held only some.
 type Content struct {
 	Span   mooncake.SpanRef
 	Parent SpanID
+	Start  int64 // time of the first log record, in ns since the Unix epoch; 0 is unknown
 	Prompt
 }
 
@@ -86,11 +90,13 @@ const (
 	Text
 	Structure
 	Lengths
+	None // a receiver has seen the span, and nothing in it identifies the prompt
 )
 
 var identities = [...]string{
 	Trace: semconv.IdentityTrace, Engine: semconv.IdentityEngine, Tokens: semconv.IdentityTokens,
 	Text: semconv.IdentityText, Structure: semconv.IdentityStructure, Lengths: semconv.IdentityLengths,
+	None: semconv.IdentityNone,
 }
 
 // ParseIdentity reads a mooncake.identity attribute. ok is false for a value that nobody knows; "" is [NoIdentity].
@@ -115,7 +121,17 @@ func (i Identity) String() string {
 func (r *Inference) annotated() bool { return r.Identity != NoIdentity || r.Row.Set }
 
 // known reports whether anything is known of the prompt beyond its length.
-func (p *Prompt) known() bool { return len(p.HashIDs) > 0 || p.Chain.Bytes > 0 }
+func (p *Prompt) known() bool {
+	return p.Identity != None && (len(p.HashIDs) > 0 || p.Chain.Bytes > 0)
+}
+
+// end returns what stands for the whole prompt, as far as it is known.
+func (p *Prompt) end() uint64 {
+	if n := len(p.HashIDs); n > 0 {
+		return p.HashIDs[n-1]
+	}
+	return p.Chain.Tail
+}
 
 // end returns the end of the span, never before its start.
 func (r *Inference) end() int64 { return max(r.Start, r.End) }

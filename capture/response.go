@@ -41,8 +41,9 @@ func appendTime(dst []byte, t int64) []byte {
 type cluster struct {
 	response Response
 	end      int64
-	members  []member
-	many     bool // too many: they go by one by one
+	alone    *decoded // the only one so far; most response ids are of one span
+	members  []member // all of several
+	many     bool     // too many: they go by one by one
 }
 
 type member struct {
@@ -54,7 +55,7 @@ type member struct {
 // joinResponses makes one request of those that have the same response id and overlapping times.
 func (c *compiler) joinResponses() error {
 	var cl cluster
-	var d decoded
+	d, spare := new(decoded), new(decoded)
 	err := c.byResponse.each(c.ctx, func(b []byte) error {
 		if err := d.decode(b[responseKey:]); err != nil {
 			return err
@@ -63,24 +64,21 @@ func (c *compiler) joinResponses() error {
 			if err := c.join(&cl); err != nil {
 				return err
 			}
-			cl = cluster{response: d.Response, end: d.end(), members: cl.members[:0]}
+			cl = cluster{response: d.Response, end: d.end(), alone: d, members: cl.members[:0]}
+			d, spare = spare, d
+			return nil
 		}
 		cl.end = max(cl.end, d.end())
 		if cl.many {
 			return c.placeServed(&d.Inference)
 		}
-		at, err := c.tree.pool.put(b[responseKey:])
-		if err != nil {
+		if err := c.admit(&cl, d); err != nil || len(cl.members) <= maxShared {
 			return err
-		}
-		cl.members = append(cl.members, member{d.end() - d.Start, d.Failed, at})
-		if len(cl.members) <= maxShared {
-			return nil
 		}
 		cl.many = true
 		c.lost.add(lostResponse, 1)
 		for _, m := range cl.members {
-			if err := c.loadMember(m, &d); err != nil {
+			if err := c.loadMember(m, d); err != nil {
 				return err
 			}
 			if err := c.placeServed(&d.Inference); err != nil {
@@ -94,6 +92,23 @@ func (c *compiler) joinResponses() error {
 		return err
 	}
 	return c.join(&cl)
+}
+
+// admit adds a member to a cluster that has one.
+func (c *compiler) admit(cl *cluster, d *decoded) error {
+	for _, r := range []*decoded{cl.alone, d} {
+		if r == nil {
+			continue
+		}
+		c.enc = r.appendTo(c.enc[:0])
+		at, err := c.tree.pool.put(c.enc)
+		if err != nil {
+			return err
+		}
+		cl.members = append(cl.members, member{r.end() - r.Start, r.Failed, at})
+	}
+	cl.alone = nil
+	return nil
 }
 
 func (c *compiler) loadMember(m member, d *decoded) error {
@@ -115,6 +130,9 @@ func (c *compiler) placeServed(r *Inference) error {
 // join makes one request of a cluster: the shortest that did not fail, which is the nearest to the engine; what it
 // lacks comes from the next longer one that has it.
 func (c *compiler) join(cl *cluster) error {
+	if cl.alone != nil {
+		return c.placeServed(&cl.alone.Inference)
+	}
 	defer c.tree.pool.reset() // idle since the last trace
 	// Sorted by start, trace id and span id before.
 	slices.SortStableFunc(cl.members, func(a, b member) int { return cmp.Compare(a.length, b.length) })
@@ -143,7 +161,7 @@ func (c *compiler) join(cl *cluster) error {
 }
 
 // complete takes every field that r lacks from another span of the same request.
-func (r *Inference) complete(o *Inference) {
+func (r *decoded) complete(o *Inference) {
 	for f, lacks := range [fromCount]bool{
 		fromPrompt: !r.known() && o.known(), fromFirstToken: !r.FirstToken.Set, fromModel: r.Model.IsZero(),
 		fromInput: r.InputTokens.V <= 0, fromOutput: !r.OutputTokens.Set, fromCached: !r.CachedTokens.Set,

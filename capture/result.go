@@ -25,6 +25,7 @@ type Result struct {
 	Inferences int64 `json:"inferences"` // records read, by kind
 	Contents   int64 `json:"contents"`
 	Links      int64 `json:"links"`
+	Copies     int64 `json:"copies"` // records that were there before, byte for byte, and change nothing
 	Torn       Torn  `json:"torn"`
 	// Damage is each stretch of damage, the first 100 at most; DamageCount and DamageBytes are of all.
 	Damage      []Damage `json:"damage,omitempty"`
@@ -63,6 +64,7 @@ var (
 	lostRepeated   = loss{"rows", "row index occurs twice"}
 	lostOrphan     = loss{"contents", "no inference span above"}
 	lostSecond     = loss{"contents", "another one of the same span"}
+	lostPart       = loss{"contents", "a part of a prompt that is not its beginning"}
 	lostAncestry   = loss{"ancestries", "trace larger than the limit"}
 	lostCycle      = loss{"parents", "cycle"}
 	lostReversed   = loss{"ends", "before start"}
@@ -71,6 +73,7 @@ var (
 	lostCells      = loss{"cells", "not those of a text"}
 	lostResponse   = loss{"response ids", "shared by too many spans"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
+	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 
 // tally counts losses.
@@ -106,7 +109,8 @@ type partition struct {
 	lost  tally
 	TraceResult
 
-	multi bool // a session has two rows
+	maxInput int64 // tokens of a row of production
+	multi    bool  // a session has two rows
 	// Sums over rows, for estimates: tokens and bytes of prompts that have both, outputs and their number.
 	tokens, bytes, output, outputs uint64
 }

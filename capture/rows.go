@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -28,8 +27,8 @@ type writing struct {
 	base     int64 // start of the first row, ns
 	last     int64 // row index
 	numbers  numbers
-	borders  blockhash.Borders
 	domains  map[Domain]bool
+	keys     map[Domain]bool
 	identity map[string]int64
 	digester *mooncake.Digester
 	sessions *mooncake.SessionDetector
@@ -52,11 +51,11 @@ func (c *compiler) writeRows() (err error) {
 			}
 			*w = writing{c: c, part: p, last: -1}
 		}
-		if err := d.decode(b[orderKey+8:]); err != nil {
+		delay, record := takeDelay(b[orderKey:])
+		if err := d.decode(record); err != nil {
 			return err
 		}
-		delay := math.Float64frombits(binary.LittleEndian.Uint64(b[orderKey:]))
-		return w.row(&d.Inference, mooncake.Opt[float64]{V: max(delay, 0), Set: delay >= 0})
+		return w.row(&d.Inference, delay)
 	})
 	if err == nil {
 		err = w.commit()
@@ -107,7 +106,7 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 	w.identity[identity.String()]++
 	w.rows++
 	w.digester.Add(row, w.rows)
-	if row.SessionID != "" {
+	if p.Replay && row.SessionID != "" {
 		w.sessions.Add(row)
 	}
 	if err := w.out.Write(row); err != nil {
@@ -117,33 +116,25 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 }
 
 // start begins the trace with its first row.
-func (w *writing) start(r *Inference) (err error) {
+func (w *writing) start(r *Inference) error {
 	w.size = w.c.opt.BlockSize
 	if w.part.Replay && r.BlockSize > 0 && r.BlockSize <= math.MaxInt32 {
 		w.size = int(r.BlockSize)
 	}
-	w.domains, w.identity = map[Domain]bool{}, map[string]int64{}
+	w.domains, w.keys, w.identity = map[Domain]bool{}, map[Domain]bool{}, map[string]int64{}
 	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size})
 	w.sessions = mooncake.NewSessionDetector(w.size, 0)
-	if w.out, err = w.c.sink(w.part.Partition); err != nil {
+	out, err := w.c.sink(w.part.Partition)
+	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
 	}
+	w.out = out
 	return nil
 }
 
 // ids gives the row the numbers of its blocks, and returns what they rest on.
 func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
-	if r.Chain.Bytes > 0 && r.HashIDs == nil && !p.Replay {
-		ids, err := w.borders.Lay([]uint64{}, r.Chain, row.InputLength.V, w.size)
-		if err == nil {
-			w.domains[r.Domain] = true
-			w.numbers.renumber(uint64(r.Domain), ids)
-			row.HashIDs = ids
-			return Text
-		}
-		p.lost.add(lostCells, 1)
-	}
 	if r.HashIDs != nil && int(r.BlockSize) != w.size {
 		p.lost.add(lostBlockSize, 1)
 		r.HashIDs = nil
@@ -163,10 +154,16 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 		return Lengths
 	}
 	dom := uint64(r.Domain)
+	if r.Identity == Text {
+		dom = textual
+	}
 	if r.Identity == Structure {
 		dom = structural
 	} else {
 		w.domains[r.Domain] = true
+		if r.Key != 0 {
+			w.keys[r.Key] = true
+		}
 	}
 	w.numbers.renumber(dom, row.HashIDs)
 	if !p.Replay {
@@ -203,15 +200,21 @@ func (w *writing) commit() error {
 	if !p.Replay {
 		m.TimeBase = time.Unix(0, w.base).UTC()
 	}
-	for d := range w.domains {
-		m.HashDomains = append(m.HashDomains, d.String())
-	}
-	slices.Sort(m.HashDomains)
+	m.HashDomains, m.HashKeys = names(w.domains), names(w.keys)
 	p.Meta = m
 	if err := out.Commit(&m); err != nil {
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
 	}
 	return out.Close()
+}
+
+func names(set map[Domain]bool) []string {
+	var out []string
+	for d := range set {
+		out = append(out, d.String())
+	}
+	slices.Sort(out)
+	return out
 }
 
 // name is for errors.

@@ -47,6 +47,7 @@ func (c *compiler) layTurns() error {
 		}
 		p := c.list[binary.BigEndian.Uint32(b)]
 		r := &d.Inference
+		input, output := r.InputTokens, r.OutputTokens
 		if !p.estimate(r) {
 			p.lost.add(lostTokens, 1)
 			return nil
@@ -63,7 +64,8 @@ func (c *compiler) layTurns() error {
 		}
 		s.turns++
 		s.end = r.end()
-		return c.inOrder(p, r, delay)
+		r.InputTokens, r.OutputTokens = input, output // what is an estimate is told apart further on
+		return c.settle(p, r, delay)
 	})
 }
 

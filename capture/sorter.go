@@ -17,7 +17,8 @@ import (
 
 const (
 	chunkSize = 256 << 10 // of the sorter's memory
-	fanIn     = 32        // runs that are merged at once; each has a buffer of runBuffer
+	minFanIn  = 8         // runs that are merged at once: as many as the memory has room for their buffers of runBuffer
+	maxFanIn  = 128
 	runBuffer = 32 << 10
 	itemCost  = 40 // bytes of memory for an item beside its own
 )
@@ -26,16 +27,30 @@ const (
 // them. Its result depends on the items only, not on their order or the limit.
 type sorter struct {
 	limit int
+	fanIn int
 	dir   string
 
+	batch              // what is added now
+	other   batch      // what is sorted and written meanwhile, or empty
+	writing chan error // of that; nil when nothing is under way
+
+	sorted bool
+
+	count    int64 // of items that were added
+	stage    Stage // that each is
+	progress func(stage Stage, done, total int64)
+
+	// Only of the writing, while it is under way.
+	file spill
+	runs [][]run // by level: fanIn runs of one level become one of the next
+}
+
+// batch is items in memory.
+type batch struct {
 	items  []item
 	chunks [][]byte // all but the last are full
 	free   [][]byte
 	used   int
-
-	file  spill
-	runs  [][]run // by level: fanIn runs of one level become one of the next
-	write *bufio.Writer
 }
 
 type item struct {
@@ -43,29 +58,52 @@ type item struct {
 	b    []byte
 }
 
+func headOf(b []byte) uint64 {
+	if len(b) >= 8 {
+		return binary.BigEndian.Uint64(b)
+	}
+	var head [8]byte
+	copy(head[:], b)
+	return binary.BigEndian.Uint64(head[:])
+}
+
+func (a item) compare(b item) int {
+	switch {
+	case a.head < b.head:
+		return -1
+	case a.head > b.head:
+		return 1
+	}
+	return bytes.Compare(a.b, b.b)
+}
+
 // run is a sorted stretch of the file.
 type run struct{ offset, size int64 }
 
-func newSorter(dir string, limit int) *sorter { return &sorter{dir: dir, limit: limit} }
+func newSorter(dir string, limit int) *sorter {
+	return &sorter{dir: dir, limit: limit, fanIn: min(max(limit/runBuffer, minFanIn), maxFanIn)}
+}
+
+// empty reports whether nothing was added.
+func (s *sorter) empty() bool { return s.count == 0 }
 
 // add copies an item.
 func (s *sorter) add(key, value []byte) error {
 	n := len(key) + len(value)
-	if s.used > 0 && s.used+n+itemCost > s.limit {
-		if err := s.spill(); err != nil {
+	if s.used > 0 && s.used+n+itemCost > s.limit/2 {
+		if err := s.turn(); err != nil {
 			return err
 		}
 	}
+	s.count++
 	s.used += n + itemCost
 	b := append(append(s.alloc(n), key...), value...)
-	var head [8]byte
-	copy(head[:], b)
-	s.items = append(s.items, item{binary.BigEndian.Uint64(head[:]), b})
+	s.items = append(s.items, item{headOf(b), b})
 	return nil
 }
 
 // alloc returns an empty slice with room for n bytes.
-func (s *sorter) alloc(n int) []byte {
+func (s *batch) alloc(n int) []byte {
 	if n > chunkSize/8 {
 		return make([]byte, 0, n)
 	}
@@ -85,56 +123,64 @@ func (s *sorter) alloc(n int) []byte {
 	return s.chunks[last][at : at : at+n]
 }
 
-func (s *sorter) sort() {
-	slices.SortFunc(s.items, func(a, b item) int {
-		switch {
-		case a.head < b.head:
-			return -1
-		case a.head > b.head:
-			return 1
-		}
-		return bytes.Compare(a.b, b.b)
-	})
+func (s *batch) sort() { slices.SortFunc(s.items, item.compare) }
+
+// turn has the batch sorted and written while the next one is filled.
+func (s *sorter) turn() error {
+	if err := s.wait(); err != nil {
+		return err
+	}
+	s.batch, s.other = s.other, s.batch
+	s.writing = make(chan error, 1)
+	go func() { s.writing <- s.spill(&s.other) }()
+	return nil
 }
 
-// spill writes what is in memory as a run.
-func (s *sorter) spill() error {
-	s.sort()
-	err := s.writeRun(0, func(put func([]byte) error) error {
-		for _, it := range s.items {
-			if err := put(it.b); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	clear(s.items)
-	s.items, s.used = s.items[:0], 0
-	for _, c := range s.chunks {
-		s.free = append(s.free, c[:0])
+// wait waits until nothing is written any more.
+func (s *sorter) wait() (err error) {
+	if s.writing != nil {
+		err = <-s.writing
+		s.writing = nil
 	}
-	s.chunks = s.chunks[:0]
 	return err
 }
 
-// writeRun appends a run to the file, and merges the runs of its level when there are too many.
-func (s *sorter) writeRun(level int, fill func(put func([]byte) error) error) error {
+// spill writes a batch as a run and empties it.
+func (s *sorter) spill(full *batch) error {
+	full.sort()
+	c := cursor{items: full.items}
+	err := s.writeRun(0, c.next)
+	clear(full.items)
+	full.items, full.used = full.items[:0], 0
+	for _, c := range full.chunks {
+		full.free = append(full.free, c[:0])
+	}
+	full.chunks = full.chunks[:0]
+	return err
+}
+
+// writeRun appends the run of what next returns to the file, and merges the runs of its level when there are too many.
+func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
 	if err := s.file.open(s.dir); err != nil {
 		return err
 	}
 	r := run{offset: s.file.size}
-	if s.write == nil {
-		s.write = bufio.NewWriterSize(&s.file, runBuffer)
-	}
-	err := fill(func(b []byte) error {
-		var n [binary.MaxVarintLen64]byte
-		if _, err := s.write.Write(binary.AppendUvarint(n[:0], uint64(len(b)))); err != nil {
+	w := bufio.NewWriterSize(&s.file, runBuffer)
+	for {
+		b, err := next()
+		if err != nil {
 			return err
 		}
-		_, err := s.write.Write(b)
-		return err
-	})
-	if err = errors.Join(err, s.write.Flush()); err != nil {
+		if b == nil {
+			break
+		}
+		var n [binary.MaxVarintLen64]byte
+		_, _ = w.Write(binary.AppendUvarint(n[:0], uint64(len(b))))
+		if _, err := w.Write(b); err != nil {
+			return fmt.Errorf("records cannot be sorted on disk: %w", err)
+		}
+	}
+	if err := w.Flush(); err != nil {
 		return fmt.Errorf("records cannot be sorted on disk: %w", err)
 	}
 	r.size = s.file.size - r.offset
@@ -142,97 +188,150 @@ func (s *sorter) writeRun(level int, fill func(put func([]byte) error) error) er
 		s.runs = append(s.runs, nil)
 	}
 	s.runs[level] = append(s.runs[level], r)
-	if len(s.runs[level]) < fanIn {
+	if len(s.runs[level]) < s.fanIn {
 		return nil
 	}
 	old := s.runs[level]
 	s.runs[level] = nil
-	return s.writeRun(level+1, func(put func([]byte) error) error {
-		return s.merge(context.Background(), old, put)
-	})
+	return s.mergeRuns(level+1, old)
 }
 
 // each calls visit for every item in order; the item is valid until visit returns. The sorter is empty after that.
 func (s *sorter) each(ctx context.Context, visit func([]byte) error) error {
 	defer s.close()
-	if s.file.file == nil {
-		s.sort()
-		for i, it := range s.items {
-			if i%1024 == 0 && ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err := visit(it.b); err != nil {
-				return err
-			}
-			s.items[i].b = nil
-		}
-		return nil
-	}
-	if err := s.spill(); err != nil {
+	return s.walk(ctx, visit)
+}
+
+// walk does what each does and keeps the items, for another walk. Nothing can be added after the first one.
+func (s *sorter) walk(ctx context.Context, visit func([]byte) error) error {
+	c, err := s.cursor()
+	if err != nil {
 		return err
 	}
-	s.items, s.free, s.chunks = nil, nil, nil // the next stage needs the memory
-	// From the highest level down, so that the small runs are merged before the large ones are read.
+	for n := int64(0); ; n++ {
+		if n%1024 == 0 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if s.progress != nil {
+				s.progress(s.stage, n, s.count)
+			}
+		}
+		b, err := c.next()
+		if err != nil || b == nil {
+			return err
+		}
+		if err := visit(b); err != nil {
+			return err
+		}
+	}
+}
+
+// cursor returns all items in order.
+func (s *sorter) cursor() (*cursor, error) {
+	if err := s.wait(); err != nil {
+		return nil, err
+	}
+	if s.file.file == nil {
+		if !s.sorted {
+			s.sort()
+			s.sorted = true
+		}
+		return &cursor{items: s.items}, nil
+	}
+	if len(s.items) > 0 {
+		if err := s.spill(&s.batch); err != nil {
+			return nil, err
+		}
+	}
+	s.batch, s.other = batch{}, batch{} // the next stage needs the memory
+	// From the lowest level up, so that the small runs are merged before the large ones are read.
 	for level := 0; ; level++ {
 		left := 0
 		for _, runs := range s.runs {
 			left += len(runs)
 		}
-		if left <= fanIn {
-			return s.merge(ctx, slices.Concat(s.runs...), visit)
+		if left <= s.fanIn {
+			return s.merge(slices.Concat(s.runs...))
 		}
 		old := s.runs[level]
 		s.runs[level] = nil
 		if len(old) == 0 {
 			continue
 		}
-		err := s.writeRun(level+1, func(put func([]byte) error) error { return s.merge(ctx, old, put) })
-		if err != nil {
-			return err
+		if err := s.mergeRuns(level+1, old); err != nil {
+			return nil, err
 		}
 	}
 }
 
-func (s *sorter) merge(ctx context.Context, runs []run, visit func([]byte) error) error {
-	var h sources
+// mergeRuns makes one run of several.
+func (s *sorter) mergeRuns(level int, runs []run) error {
+	c, err := s.merge(runs)
+	if err != nil {
+		return err
+	}
+	return s.writeRun(level, c.next)
+}
+
+func (s *sorter) merge(runs []run) (*cursor, error) {
+	c := &cursor{}
 	for _, r := range runs {
 		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(s.file.file, r.offset, r.size), runBuffer)}
 		if ok, err := src.next(); err != nil {
-			return err
+			return nil, err
 		} else if ok {
-			h = append(h, src)
+			c.runs = append(c.runs, src)
 		}
 	}
-	heap.Init(&h)
-	for n := 0; len(h) > 0; n++ {
-		if n%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := visit(h[0].item); err != nil {
-			return err
-		}
-		switch ok, err := h[0].next(); {
+	heap.Init(&c.runs)
+	return c, nil
+}
+
+// cursor gives items in order, from memory or from runs.
+type cursor struct {
+	items []item
+	runs  sources
+	began bool
+}
+
+// next returns the next item, valid until the next call; nil after the last one.
+func (c *cursor) next() ([]byte, error) {
+	if len(c.items) > 0 {
+		b := c.items[0].b
+		c.items = c.items[1:]
+		return b, nil
+	}
+	if len(c.runs) == 0 {
+		return nil, nil
+	}
+	if c.began {
+		switch ok, err := c.runs[0].next(); {
 		case err != nil:
-			return err
+			return nil, err
 		case ok:
-			heap.Fix(&h, 0)
+			heap.Fix(&c.runs, 0)
 		default:
-			heap.Pop(&h)
+			if heap.Pop(&c.runs); len(c.runs) == 0 {
+				return nil, nil
+			}
 		}
 	}
-	return nil
+	c.began = true
+	return c.runs[0].b, nil
 }
 
 // close frees memory and file.
 func (s *sorter) close() {
+	_ = s.wait() // whoever closes does not want it any more, or has its error
 	s.file.close()
-	s.items, s.free, s.chunks, s.runs, s.write = nil, nil, nil, nil, nil
+	s.batch, s.other, s.runs = batch{}, batch{}, nil
 }
 
 // source is a run that is being read.
 type source struct {
-	r    *bufio.Reader
-	item []byte
+	r *bufio.Reader
+	item
 }
 
 func (s *source) next() (bool, error) {
@@ -241,8 +340,9 @@ func (s *source) next() (bool, error) {
 		return false, nil
 	}
 	if err == nil {
-		s.item = slices.Grow(s.item[:0], int(n))[:n] //nolint:gosec // a length that writeRun wrote
-		_, err = io.ReadFull(s.r, s.item)
+		s.b = slices.Grow(s.b[:0], int(n))[:n] //nolint:gosec // a length that writeRun wrote
+		_, err = io.ReadFull(s.r, s.b)
+		s.head = headOf(s.b)
 	}
 	if err != nil {
 		return false, fmt.Errorf("records sorted on disk cannot be read back: %w", err)
@@ -254,7 +354,7 @@ func (s *source) next() (bool, error) {
 type sources []*source
 
 func (h sources) Len() int           { return len(h) }
-func (h sources) Less(i, j int) bool { return bytes.Compare(h[i].item, h[j].item) < 0 }
+func (h sources) Less(i, j int) bool { return h[i].compare(h[j].item) < 0 }
 func (h sources) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *sources) Push(x any)        { *h = append(*h, x.(*source)) }
 func (h *sources) Pop() any {

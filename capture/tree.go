@@ -35,12 +35,15 @@ type node struct {
 	below               bool // has inference spans below it
 	rows                bool // of a root: a span of its tree has a row index
 
-	up     int32 // parent
-	above  int32 // nearest inference span above
-	root   int32 // topmost inference span
-	prompt int32 // the content record that has its prompt
-	cells  int64 // of a content: how much it holds
-	served int32 // leaves at or below it that did not fail
+	up     int32  // parent
+	above  int32  // nearest inference span above
+	root   int32  // topmost inference span
+	prompt int32  // the content record that has its prompt
+	parts  bool   // several contents, of which prompt is the first
+	tied   bool   // and another one is of the same time
+	start  int64  // of a content: its time
+	end    uint64 // and what stands for all of it
+	served int32  // leaves at or below it that did not fail
 	from   [fromCount]int32
 }
 
@@ -51,8 +54,9 @@ type tree struct {
 	trace [16]byte
 	last  SpanID
 	begun bool
-	large bool // more spans than the limit: they go by one by one
-	run   Name // of a large trace
+	taken []byte // the record before, of this span
+	large bool   // more spans than the limit: they go by one by one
+	run   Name   // of a large trace
 	nodes []node
 	order []int32 // parents first
 	leaf  decoded
@@ -72,6 +76,7 @@ func (t *tree) record(b []byte) error {
 		return t.duplicate(payload)
 	}
 	copy(t.last[:], key[16:])
+	t.taken = append(t.taken[:0], payload...)
 	if err := t.leaf.decode(payload); err != nil {
 		return err // cannot be: the journal's reader has decoded it
 	}
@@ -81,8 +86,14 @@ func (t *tree) record(b []byte) error {
 	return t.keep(payload)
 }
 
-// duplicate counts a further record of the same span, for the run that it names.
+// duplicate counts a further record of the same span, for the run that it names. A copy of one that was there before is
+// nothing new, and counts for no trace: a record may be in several journals.
 func (t *tree) duplicate(payload []byte) error {
+	if bytes.Equal(payload, t.taken) {
+		t.c.res.Copies++
+		return nil
+	}
+	t.taken = append(t.taken[:0], payload...)
 	err := t.other.decode(payload)
 	if p := t.c.part(Partition{!t.other.Run.IsZero(), t.other.Run}); p != nil {
 		p.lost.add(lostDuplicate, 1)
@@ -112,7 +123,7 @@ func (t *tree) keep(payload []byte) (err error) {
 		}
 	}
 	if d.kind == kindContent {
-		n.cells = int64(len(d.HashIDs))<<32 + d.Chain.Bytes>>7
+		n.start, n.end = d.Start, d.Prompt.end()
 	}
 	if d.kind != kindLink {
 		if n.at, err = t.pool.put(payload); err != nil {
@@ -260,9 +271,7 @@ func (t *tree) group() {
 		if n.kind != kindInference {
 			continue
 		}
-		if n.from[fromPrompt] < 0 && n.prompt >= 0 {
-			n.from[fromPrompt] = n.prompt
-		}
+		t.choose(n)
 		if n.above < 0 {
 			continue
 		}
@@ -272,25 +281,6 @@ func (t *tree) group() {
 				n.from[f] = from
 			}
 		}
-	}
-}
-
-// attach gives a content record to the inference span that it belongs to: the largest, then that of the lowest span id.
-func (t *tree) attach(i int32) {
-	n := &t.nodes[i]
-	owner := n.above
-	if owner < 0 {
-		t.c.lost.add(lostOrphan, 1)
-		return
-	}
-	p := &t.nodes[owner]
-	if p.prompt < 0 {
-		p.prompt = i
-		return
-	}
-	t.c.lost.add(lostSecond, 1)
-	if old := &t.nodes[p.prompt]; n.cells > old.cells || n.cells == old.cells && i < p.prompt {
-		p.prompt = i
 	}
 }
 
@@ -329,13 +319,15 @@ func (t *tree) emit(i int32) error {
 // request returns an inference span with its gaps filled. A span with a row index is what it is.
 func (t *tree) request(i int32) (*Inference, error) {
 	n := &t.nodes[i]
-	if err := t.load(n, &t.leaf); err != nil {
-		return nil, err
+	if len(t.nodes) > 1 { // else it is what was decoded last
+		if err := t.load(n, &t.leaf); err != nil {
+			return nil, err
+		}
 	}
-	r := &t.leaf.Inference
+	r := &t.leaf
 	r.Session, r.Run = n.session, Name{}
 	if n.row {
-		return r, nil
+		return &r.Inference, nil
 	}
 	loaded := i
 	for f, from := range n.from {
@@ -349,8 +341,11 @@ func (t *tree) request(i int32) (*Inference, error) {
 			loaded = from
 		}
 		r.fill(f, &t.other.Inference)
+		if f == fromPrompt && t.nodes[from].kind == kindContent {
+			r.Prefix = r.Prefix || t.nodes[from].parts
+		}
 	}
-	return r, nil
+	return &r.Inference, nil
 }
 
 func (t *tree) load(n *node, d *decoded) error {
@@ -361,11 +356,11 @@ func (t *tree) load(n *node, d *decoded) error {
 	return d.decode(b)
 }
 
-// fill takes a field of another span. The prompts are swapped, so that each still has memory of its own.
-func (r *Inference) fill(field int, o *Inference) {
+// fill takes a field of another span.
+func (r *decoded) fill(field int, o *Inference) {
 	switch field {
 	case fromPrompt:
-		r.Prompt, o.Prompt = o.Prompt, r.Prompt
+		r.take(&o.Prompt)
 	case fromFirstToken:
 		r.FirstToken = o.FirstToken
 	case fromModel:

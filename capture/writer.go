@@ -123,12 +123,8 @@ func (w *Writer) Size() int64 {
 	return w.size
 }
 
-// Sync makes all records so far durable.
-func (w *Writer) Sync() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.file.Sync()
-}
+// Sync makes all records so far durable. Others may be appended meanwhile, so that one Sync can be for many.
+func (w *Writer) Sync() error { return w.file.Sync() }
 
 // Close makes all records durable and closes the file, which ends the lock. A Writer cannot be used after that.
 func (w *Writer) Close() error {

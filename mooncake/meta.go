@@ -38,6 +38,9 @@ type Meta struct {
 	Identity map[string]int64 `json:"identity,omitempty"`
 	// HashDomains are the domains that the ids came from before they were renumbered: 8 hexadecimal digits each.
 	HashDomains []string `json:"hash_domains,omitempty"`
+	// HashKeys are the fingerprints of the keys under which the ids were made, as far as they are known: 8 hexadecimal
+	// digits each, sorted. Prompts hashed under two keys never match, whatever they have in common.
+	HashKeys []string `json:"hash_keys,omitempty"`
 	// Digests are those of the rows as written.
 	Digests Digests `json:"digests,omitzero"`
 	// Dropped counts what is not in the trace, by reason.

@@ -33,7 +33,7 @@ func TestMetaRoundTrip(t *testing.T) {
 		"full": {
 			Schema: 1, Tool: "t 1", Rows: 3, BlockSize: 64, SessionMode: SessionDelta,
 			TimeBase: time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC), Identity: map[string]int64{"text": 3},
-			HashDomains: []string{"0a1b2c3d"}, Digests: toyDigests, Dropped: []Dropped{{"rows", "no_usage", 4}},
+			HashDomains: []string{"0a1b2c3d"}, HashKeys: []string{"00000001", "ffffffff"}, Digests: toyDigests, Dropped: []Dropped{{"rows", "no_usage", 4}},
 			Transformations: []Transformation{{"rename", map[string]any{"seed": 1.}, "ids renamed"}},
 		},
 	} {

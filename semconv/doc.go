@@ -35,7 +35,9 @@
 //	mooncake.hash_ids                   int[]     block ids, each the two's-complement pattern of a uint64
 //	mooncake.block_size                 int       tokens that a block id stands for
 //	mooncake.hash.domain                string    who made the ids; ids of two domains never match
-//	mooncake.identity                   string    what the ids rest on: trace, engine, tokens, text, ...
+//	mooncake.hash.key                   string    fingerprint of the key under which ids or cells were made
+//	mooncake.identity                   string    what the ids rest on: trace, engine, tokens, text or none; a span
+//	                                              that has it, or a row, is a request to a model
 //	mooncake.cells                      bytes     identity text: keyed chain of 128-byte cells, 8 bytes each
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production

@@ -8,7 +8,9 @@ const (
 	HashIDs      = "mooncake.hash_ids"      // int[]: two's-complement patterns of uint64; read them back as uint64
 	BlockSize    = "mooncake.block_size"    // int: tokens per block
 	HashDomain   = "mooncake.hash.domain"   // string: 8 hex digits; an id is (domain, 64 bits)
+	HashKey      = "mooncake.hash.key"      // string: 8 hex digits, the fingerprint of the key under which ids or cells were made
 	Cells        = "mooncake.cells"         // bytes: identity text only; 8 bytes little-endian a cell, then as many for the tail and for the length of the text
+	CellsPrefix  = "mooncake.cells.prefix"  // bool: the cells are of the beginning of the prompt only, since its end was cut; absent = false
 	Identity     = "mooncake.identity"      // string: [IdentityTrace], ...
 	InputLength  = "mooncake.input_length"  // int: prompt tokens that the row asks for
 	OutputLength = "mooncake.output_length" // int: output tokens that the row asks for
@@ -26,6 +28,7 @@ const (
 
 // Values of [Identity]: what block ids rest on.
 const (
+	IdentityNone      = "none"      // a receiver has seen the span, and nothing in it tells one prompt from another
 	IdentityTrace     = "trace"     // a row of a trace gave them
 	IdentityEngine    = "engine"    // the engine's own block hashes
 	IdentityTokens    = "tokens"    // token ids of the engine's tokenizer

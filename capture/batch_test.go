@@ -1,0 +1,67 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"testing"
+)
+
+// A batch is in the journal what its records would have been one by one, and goes on being so from one journal to the next.
+func TestBatch(t *testing.T) {
+	records := []Record{call(1, 1, 0, 0), &Link{Span: ref(2, 1)}, call(1, 2, 1, 5, engine(1, 2, 3)), &Content{Span: ref(2, 3), Parent: sid(1)}}
+	var b Batch
+	for _, r := range records {
+		if err := b.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	huge := call(9, 9, 0, 0)
+	huge.HashIDs = make([]uint64, MaxRecord/8+1)
+	huge.HashIDs[0] = 1 << 63
+	if err := b.Add(huge); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a record that is too large: %v", err)
+	}
+	file := t.TempDir() + "/journal"
+	w, err := OpenWriter(file, WriterOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.AppendBatch(&b), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := journal(records...)
+	if !bytes.Equal(got, want) || b.Len() != len(records) || b.Size() != len(want)-len(header) {
+		t.Errorf("%d records, %d bytes, journal\n%x, want\n%x", b.Len(), b.Size(), got, want)
+	}
+
+	b.Reset()
+	r := NewReader("copy", bytes.NewReader(got))
+	for err = nil; err == nil; {
+		err = r.Copy(&b, func(trace [16]byte) bool { return trace == ref(2, 0).TraceID })
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if want := journal(records[1], records[3])[len(header):]; !bytes.Equal(b.frames, want) || b.Len() != 2 {
+		t.Errorf("copied %d records\n%x, want\n%x", b.Len(), b.frames, want)
+	}
+}
+
+// What is skipped might as well not be there.
+func TestSkip(t *testing.T) {
+	kept := []Record{call(1, 1, 0, 0), call(3, 1, 0, 5)}
+	all := append([]Record{call(2, 1, 0, 1, response("x")), &Link{Span: ref(2, 2)}}, kept...)
+	want, _ := compileBytes(t, Options{}, journal(kept...))
+	got, res := compileBytes(t, Options{Skip: func(trace [16]byte) bool { return trace == ref(2, 0).TraceID }}, journal(all...))
+	equal(t, "traces", want, got)
+	equal(t, "records", int64(2), res.Inferences+res.Links)
+}

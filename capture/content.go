@@ -1,0 +1,49 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+// attach gives a content record to the inference span that it belongs to. Where batches have cut the log records of one prompt
+// apart there are several, of which only the first begins where the prompt does.
+func (t *tree) attach(i int32) {
+	n := &t.nodes[i]
+	if n.above < 0 {
+		t.c.lost.add(lostOrphan, 1)
+		return
+	}
+	p := &t.nodes[n.above]
+	if p.prompt < 0 {
+		p.prompt = i
+		return
+	}
+	first := &t.nodes[p.prompt]
+	if n.end == first.end {
+		t.c.lost.add(lostSecond, 1)
+		if n.start < first.start {
+			first.start, p.tied = n.start, false
+		}
+		return
+	}
+	t.c.lost.add(lostPart, 1)
+	p.parts = true
+	switch {
+	case n.start < first.start:
+		p.prompt, p.tied = i, false
+	case n.start == first.start:
+		p.tied = true
+	}
+}
+
+// choose decides what of the contents of a span is its prompt.
+func (t *tree) choose(n *node) {
+	switch {
+	case n.prompt < 0:
+	case n.from[fromPrompt] >= 0:
+		t.c.lost.add(lostSecond, 1) // the span has its prompt itself
+	case n.tied:
+		t.c.lost.add(lostPart, 1) // nobody knows which of them begins
+	default:
+		n.from[fromPrompt] = n.prompt
+		t.nodes[n.prompt].parts = n.parts
+	}
+}

@@ -1,0 +1,60 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package genai_test
+
+import (
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/genai"
+)
+
+// TestNames: what a reader takes a prompt from is called content, what it takes facts from is not, and no name is both.
+func TestNames(t *testing.T) {
+	kinds := map[string]genai.NameKind{}
+	for name, kind := range genai.Names() {
+		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") || kinds[name] != 0 {
+			t.Errorf("%q is no name, or there twice", name)
+		}
+		kinds[name] = kind
+	}
+	for _, name := range []string{
+		"gen_ai.input.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions", "input.value", "llm.input_messages.*",
+		"gen_ai.prompt.*", "genkit:input", "genkit:output", "ai.prompt.messages", "langfuse.observation.input", "output.value",
+		"llm.invocation_parameters", "llm.tools.*", "llm.request.functions.*", "gen_ai.tool.call.arguments*", "payload",
+	} {
+		if kinds[name] != genai.NameContent {
+			t.Errorf("%s is not content", name)
+		}
+	}
+	for _, name := range []string{
+		"gen_ai.operation.name", "gen_ai.request.model", "gen_ai.response.id", "session.id", "openinference.span.kind",
+		"genkit:metadata:subtype", "traceloop.association.properties.session_id", "rid", "total_time", "gen_ai.prompt.name",
+	} {
+		if kinds[name] != genai.NameFact {
+			t.Errorf("%s is not a fact", name)
+		}
+	}
+}
+
+// TestContentHasAName: a prompt under a name of the facts would be read and never be removed.
+func TestContentHasAName(t *testing.T) {
+	reader := genai.NewReader(genai.Options{})
+	for name, kind := range genai.Names() {
+		if kind != genai.NameFact {
+			continue
+		}
+		span := ptrace.NewSpan()
+		span.Attributes().PutStr("gen_ai.operation.name", "chat")
+		span.Attributes().PutStr(name, `[{"role":"user","content":"Hello"}]`)
+		rec := reader.Span("", span)
+		text := ""
+		rec.Content.Walk(func(p genai.Piece) bool { text += p.Text; return true })
+		if strings.Contains(text, "Hello") {
+			t.Errorf("a prompt is read from %s, which is called a fact", name)
+		}
+	}
+}
