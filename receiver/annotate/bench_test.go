@@ -1,0 +1,66 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/receiver/annotate"
+)
+
+// application is a span of an application that has nothing to do with models.
+func application() attributes {
+	return attributes{
+		"http.request.method": "POST", "url.path": "/api/cart", "http.response.status_code": int64(200), "server.address": "shop",
+		"network.protocol.version": "1.1", "user_agent.original": "curl/8.5", "http.route": "/api/cart", "client.address": "10.0.0.1",
+	}
+}
+
+// BenchmarkTraces annotates fresh copies of a batch of 100 spans. The time of the copy is not counted.
+func BenchmarkTraces(b *testing.B) {
+	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 2000) // 90 kB
+	escaped, err := json.Marshal(strings.Repeat("Der schnelle Fuchs springt.\n", 3000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		bytes int // of text in a span
+		make  func() (ptrace.Traces, ptrace.Span)
+	}{
+		{"application", 0, func() (ptrace.Traces, ptrace.Span) { return oneSpan(b, application()) }},
+		{"no content", 0, func() (ptrace.Traces, ptrace.Span) { return oneSpan(b, chat(nil)) }},
+		{"text", len(text), func() (ptrace.Traces, ptrace.Span) {
+			return oneSpan(b, chat(attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"` + text + `"}]}]`}))
+		}},
+		{"escaped text", len(escaped), func() (ptrace.Traces, ptrace.Span) {
+			return oneSpan(b, chat(attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":` + string(escaped) + `}]}]`}))
+		}},
+		{"replay, 2000 events", 0, func() (ptrace.Traces, ptrace.Span) { return agentSpan(2000) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			const batch = 100
+			td, span := c.make()
+			list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+			for range batch - 1 {
+				span.CopyTo(list.AppendEmpty())
+			}
+			a := newAnnotator(b, annotate.Config{})
+			b.SetBytes(int64(batch * c.bytes))
+			b.ReportAllocs()
+			work := ptrace.NewTraces()
+			for b.Loop() {
+				b.StopTimer()
+				td.CopyTo(work)
+				b.StartTimer()
+				a.Traces(work)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/span")
+		})
+	}
+}

@@ -1,0 +1,89 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Policy says what becomes of text.
+type Policy string
+
+// The policies. The zero Policy is ContentDrop.
+const (
+	ContentDrop Policy = "drop" // text is hashed and removed
+	ContentKeep Policy = "keep" // text is hashed and stays
+)
+
+// Config says how telemetry is annotated. The zero Config works.
+type Config struct {
+	// BlockSize is the number of tokens per block id, 1 to MaxBlockSize; 0 is [mooncake.BlockSize].
+	BlockSize int
+	// Key is what prompts and session ids are hashed under. The zero Key is random, and the same in all of the process.
+	Key     blockhash.Key
+	Content Policy
+	// SessionKeys are names of attributes that hold a session id, best first. They come before the known ones, and
+	// survive where they are no longer than an id is.
+	SessionKeys []string
+	// Deny are names of attributes that are removed from all spans and logs, beside the known ones; a trailing *
+	// matches all names that begin so. They are removed after they have been read. With ContentKeep there must be none.
+	Deny   []string
+	Limits genai.Limits
+}
+
+// MaxBlockSize is the largest block, in tokens.
+const MaxBlockSize = 1 << 20
+
+// Validate returns what is wrong with the configuration, all of it, as messages for those who wrote it.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.BlockSize < 0 || c.BlockSize > MaxBlockSize {
+		errs = append(errs, fmt.Errorf("block_size: is %d, and must be 1 to %d tokens: leave it out for %d, which traces have",
+			c.BlockSize, MaxBlockSize, mooncake.BlockSize))
+	}
+	switch c.Content {
+	case "", ContentDrop, ContentKeep:
+	default:
+		errs = append(errs, fmt.Errorf("content: must be %q or %q", ContentDrop, ContentKeep))
+	}
+	if c.Content == ContentKeep && len(c.Deny) > 0 {
+		errs = append(errs, fmt.Errorf("deny: has no effect with content %q, which removes nothing: leave one of them out", ContentKeep))
+	}
+	for i, key := range c.SessionKeys {
+		if key == "" || len(key) > maxName {
+			errs = append(errs, fmt.Errorf("session_keys[%d]: must be the name of an attribute, of 1 to %d bytes", i, maxName))
+		}
+	}
+	for i, name := range c.Deny {
+		prefix, _ := strings.CutSuffix(name, "*")
+		switch {
+		case prefix == "" || len(name) > maxName || strings.Contains(prefix, "*"):
+			errs = append(errs, fmt.Errorf("deny[%d]: must be the name of an attribute, or the beginning of names and one * behind it", i))
+		case strings.HasPrefix(prefix, ownPrefix) || strings.HasPrefix(ownPrefix, prefix) && prefix != name:
+			errs = append(errs, fmt.Errorf("deny[%d]: takes in %s*, which are the annotations themselves: name what is to go more exactly", i, ownPrefix))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ParseKey reads a hash key from a configuration. The characters are the key as they stand, without white space around
+// them; nothing is decoded, so that "openssl rand -hex 32" makes a key of 64 bytes for whoever reads it. An empty text
+// is the zero Key, fewer than [blockhash.KeySize] bytes are an error that does not repeat them.
+func ParseKey(text string) (blockhash.Key, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return blockhash.Key{}, nil
+	}
+	key, err := blockhash.NewKey([]byte(text))
+	if err != nil {
+		return blockhash.Key{}, fmt.Errorf("hash_key: %w", err)
+	}
+	return key, nil
+}

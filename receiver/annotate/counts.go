@@ -1,0 +1,83 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import "github.com/moonloop/moonloop/genai"
+
+// Reason says why something of the telemetry did not get into an annotation.
+type Reason string
+
+// The reasons. The last two are for those who call [Annotator.Logs] and have no use for a part of what it gives.
+const (
+	ReasonPromptGaps      Reason = "prompt_gaps"      // a part of the prompt before its end is missing: no cells
+	ReasonPromptTextless  Reason = "prompt_textless"  // messages without text: the producer records none, or redacts it
+	ReasonHashesPartial   Reason = "hashes_partial"   // not all of an engine's hashes could be read
+	ReasonHashesBlockSize Reason = "hashes_blocksize" // an engine's blocks are coarser than ours, or do not divide them
+	ReasonHashesLength    Reason = "hashes_length"    // an engine's hashes are not those of so many tokens
+	ReasonUsageDoubtful   Reason = "usage_doubtful"   // the producer makes token counts up: taken off the span
+	ReasonUsageEstimate   Reason = "usage_estimate"   // the output can only be estimated: not written as usage
+	ReasonLogNoSpan       Reason = "log_no_span"      // a prompt in a log record that names no span
+	ReasonLogNoTime       Reason = "log_no_time"      // a request in a log record without any time
+	ReasonLogOther        Reason = "log_other"        // a log record that is neither, where nobody takes log records
+	ReasonNoPipeline      Reason = "no_pipeline"      // a span made of log records, where nobody takes spans
+)
+
+// Counts says what was seen and done. The zero Counts is empty and ready.
+type Counts struct {
+	Spans     int64 // seen
+	Annotated int64 // of which came with an annotation, by another receiver or by a replay; these are not read again
+
+	// Dialects counts the spans of GenAI telemetry, whatever they stand for, by who wrote them.
+	Dialects map[genai.Dialect]int64
+	// Identities counts the inference spans annotated, by identity; those of log records included.
+	Identities map[string]int64
+	Sessions   int64 // spans that were given the twin of their session id
+
+	WithoutTokens int64 // of the annotated ones: no count of input or of output tokens
+	Truncated     int64 // prompts of which only the beginning was there
+
+	Logs         int64 // log records seen
+	ContentLogs  int64 // of which are about the content of a span
+	RequestLogs  int64 // of which are a request each
+	Carriers     int64 // spans made of the former, one for all messages of a span
+	RequestSpans int64 // spans made of the latter
+
+	Dropped map[Reason]int64
+	// Removed counts values by what they were called. Names that no table has are "other".
+	Removed map[string]int64
+}
+
+// Add adds other to c.
+func (c *Counts) Add(other Counts) {
+	c.Spans += other.Spans
+	c.Annotated += other.Annotated
+	c.Sessions += other.Sessions
+	c.WithoutTokens += other.WithoutTokens
+	c.Truncated += other.Truncated
+	c.Logs += other.Logs
+	c.ContentLogs += other.ContentLogs
+	c.RequestLogs += other.RequestLogs
+	c.Carriers += other.Carriers
+	c.RequestSpans += other.RequestSpans
+	merge(&c.Dialects, other.Dialects)
+	merge(&c.Identities, other.Identities)
+	merge(&c.Dropped, other.Dropped)
+	merge(&c.Removed, other.Removed)
+}
+
+// Drop counts what was dropped for a reason.
+func (c *Counts) Drop(why Reason, n int64) { count(&c.Dropped, why, n) }
+
+func merge[K comparable](to *map[K]int64, from map[K]int64) {
+	for key, n := range from {
+		count(to, key, n)
+	}
+}
+
+func count[K comparable](in *map[K]int64, key K, n int64) {
+	if *in == nil {
+		*in = map[K]int64{}
+	}
+	(*in)[key] += n
+}

@@ -1,0 +1,135 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// identity is what is known of a prompt. Its slices are those of the worker.
+type identity struct {
+	kind   string // [semconv.IdentityNone], ...
+	domain string
+	ids    []uint64
+	cells  []byte
+	prefix bool // cells are of the beginning of the prompt only
+}
+
+// identify finds what identifies the prompt of a request: the engine's hashes, else the tokens, else the text. The
+// scope of an engine is its service's name; span names the request in what stands for blocks that no engine has hashed.
+func (w *worker) identify(counts *Counts, rec *genai.Record, scope, span string) identity {
+	if rec.Engine.BlockSize > 0 {
+		if id, ok := w.engine(counts, rec, scope, span); ok {
+			return id
+		}
+	}
+	model := rec.Model()
+	if tokens, ok := rec.Content.Tokens(w.tokens[:0]); ok {
+		d := w.domain(semconv.IdentityTokens, "", model)
+		w.tokens = tokens
+		w.ids = d.hasher.Tokens(w.ids[:0], tokens, w.config.BlockSize)
+		return identity{kind: semconv.IdentityTokens, domain: d.name, ids: w.ids}
+	}
+	if !rec.Content.Present() {
+		return identity{kind: semconv.IdentityNone}
+	}
+	d := w.domain(semconv.IdentityText, "", "")
+	seen := Prompt(d.hasher, &rec.Content)
+	return w.text(counts, d, seen.Extent)
+}
+
+// engine makes our blocks of an engine's.
+func (w *worker) engine(counts *Counts, rec *genai.Record, scope, span string) (identity, bool) {
+	if !rec.Engine.Complete {
+		counts.Drop(ReasonHashesPartial, 1)
+		return identity{}, false
+	}
+	d := w.domain(semconv.IdentityEngine, scope, rec.Model())
+	ids, err := d.hasher.Reblock(w.ids[:0], rec.Engine.Hashes, rec.Engine.BlockSize, w.config.BlockSize, rec.InputTokens.V, span)
+	if err != nil {
+		reason := ReasonHashesLength
+		if errors.Is(err, blockhash.ErrBlockSize) {
+			reason = ReasonHashesBlockSize
+		}
+		counts.Drop(reason, 1)
+		return identity{}, false
+	}
+	w.ids = ids
+	return identity{kind: semconv.IdentityEngine, domain: d.name, ids: ids}, true
+}
+
+// text ends the prompt that the hasher of a domain was given.
+func (w *worker) text(counts *Counts, d *domain, extent genai.Extent) identity {
+	chain := d.hasher.Chain()
+	if len(chain.Cells) > keepCells {
+		clear(w.domains) // and with them the memory of the hasher, after this
+	}
+	switch extent {
+	case genai.ExtentNone:
+		counts.Drop(ReasonPromptTextless, 1)
+		return identity{kind: semconv.IdentityNone}
+	case genai.ExtentGaps:
+		counts.Drop(ReasonPromptGaps, 1)
+		return identity{kind: semconv.IdentityNone}
+	case genai.ExtentCut:
+		counts.Truncated++
+	case genai.ExtentComplete:
+	}
+	w.cells, _ = chain.AppendBinary(w.cells[:0]) // never fails
+	return identity{kind: semconv.IdentityText, domain: d.name, cells: w.cells, prefix: extent == genai.ExtentCut}
+}
+
+// put writes an identity to a span.
+func (w *worker) put(id identity, attributes pcommon.Map) {
+	attributes.RemoveIf(func(name string, _ pcommon.Value) bool { // of a sender that annotates by halves
+		switch name {
+		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
+			semconv.CellsPrefix:
+			return true
+		}
+		return false
+	})
+	attributes.PutStr(semconv.Identity, id.kind)
+	if id.domain == "" {
+		return
+	}
+	attributes.PutStr(semconv.HashDomain, id.domain)
+	attributes.PutStr(semconv.HashKey, w.fingerprint)
+	if id.kind == semconv.IdentityText {
+		attributes.PutEmptyBytes(semconv.Cells).FromRaw(id.cells)
+		if id.prefix {
+			attributes.PutBool(semconv.CellsPrefix, true)
+		}
+		return
+	}
+	attributes.PutInt(semconv.BlockSize, int64(w.config.BlockSize))
+	ids := attributes.PutEmptySlice(semconv.HashIDs)
+	ids.EnsureCapacity(len(id.ids))
+	for _, v := range id.ids {
+		ids.AppendEmpty().SetInt(int64(v)) //nolint:gosec // the same 64 bits: OTLP has no unsigned integers
+	}
+}
+
+// annotated reports whether another receiver has annotated a span, or a replay made it.
+func annotated(attributes pcommon.Map) bool {
+	for name, value := range attributes.All() {
+		switch name {
+		case semconv.Identity:
+			if value.Type() == pcommon.ValueTypeStr && value.Str() != "" && len(value.Str()) <= maxName {
+				return true
+			}
+		case semconv.Row:
+			if value.Type() == pcommon.ValueTypeInt {
+				return true
+			}
+		}
+	}
+	return false
+}

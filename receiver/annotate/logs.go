@@ -1,0 +1,174 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"cmp"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// Logs returns the spans that log records stand for, and cleans the records in place. Messages of a span's prompt
+// become one span [semconv.SpanContent] below it, a request of Dynamo's trace becomes an inference span. Records that
+// have been cleaned make no spans a second time.
+//
+// The messages of a span are joined as far as they are in ld. A sender that cuts its batches within a prompt makes two
+// spans of it.
+func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
+	var counts Counts
+	w := a.pool.Get().(*worker) //nolint:forcetypeassert // the pool has nothing else
+	defer w.release()
+	out := spanSink{traces: ptrace.NewTraces()}
+	prompts := logPrompts{bySpan: map[spanKey]*logPrompt{}}
+	var genAI []bool // of each record, whether a GenAI producer wrote it
+	for _, resource := range ld.ResourceLogs().All() {
+		for _, scope := range resource.ScopeLogs().All() {
+			name := scope.Scope().Name()
+			for _, log := range scope.LogRecords().All() {
+				rec := w.reader.Log(name, log)
+				counts.Logs++
+				genAI = append(genAI, rec.Dialect != "")
+				switch rec.Kind {
+				case genai.KindInference:
+					counts.RequestLogs++
+					w.request(&counts, rec, resource.Resource(), log, &out)
+				case genai.KindContent:
+					counts.ContentLogs++
+					if rec.Content.Present() && !prompts.add(resource.Resource(), name, log, rec.Content.Part()) {
+						counts.Drop(ReasonLogNoSpan, 1)
+					}
+				default:
+				}
+			}
+		}
+	}
+	for _, p := range prompts.inOrder {
+		w.carrier(&counts, p, &out)
+	}
+	if a.config.Content != ContentKeep {
+		c := cleaner{rules: a.rules, counts: &counts}
+		c.logs(ld, genAI)
+	}
+	out.finish()
+	return out.traces, counts
+}
+
+// logs cleans log records; those that genAI marks strictly.
+func (c *cleaner) logs(ld plog.Logs, genAI []bool) {
+	i := 0
+	for _, resource := range ld.ResourceLogs().All() {
+		c.resource(resource.Resource())
+		c.schema(resource)
+		for _, scope := range resource.ScopeLogs().All() {
+			c.scope(scope.Scope())
+			c.schema(scope)
+			for _, log := range scope.LogRecords().All() {
+				c.log(log, genAI[i])
+				i++
+			}
+		}
+	}
+}
+
+// spanKey is the span that log records name.
+type spanKey struct {
+	trace pcommon.TraceID
+	span  pcommon.SpanID
+}
+
+// logPrompt is what a batch holds of the prompt of one span.
+type logPrompt struct {
+	key      spanKey
+	resource pcommon.Resource
+	messages []logMessage
+}
+
+// logMessage is a log record with one message, or with a whole prompt.
+type logMessage struct {
+	scope string
+	log   plog.LogRecord
+	part  bool
+}
+
+// logPrompts collects the prompts of a batch.
+type logPrompts struct {
+	bySpan  map[spanKey]*logPrompt
+	inOrder []*logPrompt
+}
+
+// add takes a record, unless it names no span.
+func (ps *logPrompts) add(resource pcommon.Resource, scope string, log plog.LogRecord, part bool) bool {
+	key := spanKey{log.TraceID(), log.SpanID()}
+	if key.trace.IsEmpty() || key.span.IsEmpty() {
+		return false
+	}
+	p := ps.bySpan[key]
+	if p == nil {
+		p = &logPrompt{key: key, resource: resource}
+		ps.bySpan[key] = p
+		ps.inOrder = append(ps.inOrder, p)
+	}
+	p.messages = append(p.messages, logMessage{scope, log, part})
+	return true
+}
+
+// recordTime returns when a log record was made, or else seen.
+func recordTime(log plog.LogRecord) pcommon.Timestamp {
+	if t := log.Timestamp(); t != 0 {
+		return t
+	}
+	return log.ObservedTimestamp()
+}
+
+// logText hashes the prompt of log records. A record with a whole prompt counts; without one, all records with a
+// message each, in the order of their time, and of their place where that is the same.
+func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session string) {
+	slices.SortStableFunc(p.messages, func(a, b logMessage) int { return cmp.Compare(recordTime(a.log), recordTime(b.log)) })
+	extent := genai.ExtentNone
+	d := w.domain(semconv.IdentityText, "", "")
+	for _, m := range p.messages {
+		if m.part {
+			continue
+		}
+		rec := w.reader.Log(m.scope, m.log)
+		session = cmp.Or(session, rec.SessionID())
+		if extent = Prompt(d.hasher, &rec.Content).Extent; extent != genai.ExtentNone {
+			return w.text(counts, d, extent), session
+		}
+		d.hasher.Reset()
+	}
+	missing := false
+	for _, m := range p.messages {
+		if !m.part {
+			continue
+		}
+		rec := w.reader.Log(m.scope, m.log)
+		session = cmp.Or(session, rec.SessionID())
+		seen := Prompt(d.hasher, &rec.Content).Extent
+		missing = missing || seen == genai.ExtentNone
+		extent = join(extent, seen)
+	}
+	if missing && extent != genai.ExtentNone {
+		extent = genai.ExtentGaps
+	}
+	return w.text(counts, d, extent), session
+}
+
+// join returns the extent of a prompt of which one more message is known, which has text or not.
+func join(before, message genai.Extent) genai.Extent {
+	switch {
+	case message == genai.ExtentNone:
+		return before
+	case before == genai.ExtentCut, before == genai.ExtentGaps:
+		return genai.ExtentGaps // what follows a cut stands after a hole
+	default:
+		return message
+	}
+}

@@ -1,0 +1,281 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// message is a log record with a message of a prompt.
+type message struct {
+	event string
+	body  any
+	at    pcommon.Timestamp
+	span  byte // of the span's id; 0 is none
+}
+
+func logsOf(t testing.TB, messages ...message) plog.Logs {
+	t.Helper()
+	ld := plog.NewLogs()
+	rl := ld.ResourceLogs().AppendEmpty()
+	rl.Resource().Attributes().PutStr("service.name", "shop")
+	rl.Resource().Attributes().PutStr(semconv.RunID, "run-1")
+	sl := rl.ScopeLogs().AppendEmpty()
+	sl.Scope().SetName("@opentelemetry/instrumentation-openai")
+	for _, m := range messages {
+		log := sl.LogRecords().AppendEmpty()
+		log.SetEventName(m.event)
+		log.SetTimestamp(m.at)
+		if m.span != 0 {
+			log.SetTraceID(pcommon.TraceID{1})
+			log.SetSpanID(pcommon.SpanID{m.span})
+		}
+		if err := log.Body().FromRaw(m.body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ld
+}
+
+// spans returns the spans of telemetry.
+func spans(td ptrace.Traces) (all []ptrace.Span) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				all = append(all, span)
+			}
+		}
+	}
+	return all
+}
+
+// TestCarriers has one row for each rule of joining messages.
+func TestCarriers(t *testing.T) {
+	key := testKey(t, 'k')
+	user := func(text string, at pcommon.Timestamp) message {
+		return message{"gen_ai.user.message", attributes{"content": text}, at, 2}
+	}
+	system := func(text string, at pcommon.Timestamp) message {
+		return message{"gen_ai.system.message", attributes{"content": text}, at, 2}
+	}
+	choice := message{"gen_ai.choice", attributes{"finish_reason": "stop", "message": attributes{"content": "Fine."}}, 9, 2}
+	for _, c := range []struct {
+		reason  string
+		logs    []message
+		want    []string // canonical prompts of the spans
+		starts  []pcommon.Timestamp
+		dropped reasons
+	}{
+		{"messages of one span are one prompt", []message{system("Be kind.", 1), user("Hello", 2), choice}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil},
+		{"the order is that of their time", []message{user("Hello", 2), system("Be kind.", 1)}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil},
+		{"where times are equal it is that of their place", []message{system("Be kind.", 1), user("A", 1), user("B", 1)}, []string{"system\nBe kind.\nuser\nA\nuser\nB\n"}, []pcommon.Timestamp{1}, nil},
+		{
+			"each span has its own",
+			[]message{user("Hello", 1), {"gen_ai.user.message", attributes{"content": "Bye"}, 2, 3}},
+			[]string{"user\nHello\n", "user\nBye\n"},
+			[]pcommon.Timestamp{1, 2},
+			nil,
+		},
+		{
+			"a whole prompt is not joined with its messages",
+			[]message{{semconv.EventInferenceDetails, attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"Hello"}]}]`}, 2, 2}, user("Hello", 1)},
+			[]string{"user\nHello\n"},
+			[]pcommon.Timestamp{1},
+			nil,
+		},
+		{"a message without text leaves a hole", []message{system("Be kind.", 1), {"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}},
+		{"messages without text are no prompt", []message{{"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptTextless: 1}},
+		{"a record that names no span has nowhere to go", []message{{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 0}}, nil, nil, reasons{annotate.ReasonLogNoSpan: 1}},
+		{"a reply alone is no prompt", []message{choice}, nil, nil, nil},
+		{"a cut before the end is a hole", []message{system(strings.Repeat("x", 2048), 1), user("Hello", 2)}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}},
+		{"a cut at the end leaves a prefix", []message{user("A", 1), user(strings.Repeat("x", 2048), 2)}, []string{"user\nA\nuser\n" + strings.Repeat("x", 2048)}, []pcommon.Timestamp{1}, nil},
+		{"other records are none of this", []message{{"shop.sale", "three apples", 1, 2}}, nil, nil, nil},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			a := newAnnotator(t, annotate.Config{})
+			ld := logsOf(t, c.logs...)
+			again := plog.NewLogs()
+			ld.CopyTo(again)
+			td, counts := a.Logs(ld)
+			made := spans(td)
+			if len(made) != len(c.want) || counts.Carriers != int64(len(c.want)) {
+				t.Fatalf("%d spans, %d counted, want %d", len(made), counts.Carriers, len(c.want))
+			}
+			for i, span := range made {
+				want := attributes{
+					semconv.Identity: "text", semconv.HashDomain: blockhash.TextDomain(key), semconv.HashKey: key.Fingerprint(),
+					semconv.Cells: chainOf(t, key, c.want[i]), semconv.Synthetic: true,
+				}
+				if counts.Truncated > 0 {
+					want[semconv.CellsPrefix] = true
+				}
+				if diff := cmp.Diff(want, span.Attributes().AsRaw()); diff != "" {
+					t.Errorf("attributes (-want +got):\n%s", diff)
+				}
+				if span.Name() != semconv.SpanContent || span.TraceID() != (pcommon.TraceID{1}) || span.ParentSpanID().IsEmpty() ||
+					span.SpanID().IsEmpty() || span.StartTimestamp() != c.starts[i] || span.EndTimestamp() != c.starts[i] {
+					t.Errorf("%s %s below %s at %d", span.Name(), span.SpanID(), span.ParentSpanID(), span.StartTimestamp())
+				}
+			}
+			if len(made) > 0 {
+				if run, _ := td.ResourceSpans().At(0).Resource().Attributes().Get(semconv.RunID); run.AsString() != "run-1" {
+					t.Errorf("the resource is not that of the records")
+				}
+			}
+			if diff := cmp.Diff(c.dropped, counts.Dropped); diff != "" {
+				t.Errorf("dropped (-want +got):\n%s", diff)
+			}
+			twice, _ := newAnnotator(t, annotate.Config{}).Logs(again)
+			if diff := cmp.Diff(string(traceJSON(t, td)), string(traceJSON(t, twice))); diff != "" {
+				t.Errorf("records that come again make other spans:\n%s", diff)
+			}
+			if third, _ := a.Logs(ld); third.SpanCount() > 0 {
+				t.Errorf("cleaned records make spans")
+			}
+		})
+	}
+}
+
+// TestCleanLogs: records of GenAI lose their bodies, others keep them.
+func TestCleanLogs(t *testing.T) {
+	ld := logsOf(t,
+		message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2},
+		message{"", "three apples sold", 1, 2},
+		message{"", attributes{"order": "apples", "gen_ai.input.messages": "Hello"}, 1, 2})
+	records := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords()
+	for _, log := range records.All() {
+		log.Attributes().PutStr("shop.note", "Hello")
+		log.Attributes().PutStr("gen_ai.system", "openai")
+		log.Attributes().PutStr("exception.message", "Hello")
+	}
+	_, counts := newAnnotator(t, annotate.Config{}).Logs(ld)
+	for i, want := range []struct {
+		body       any
+		attributes attributes
+	}{
+		{nil, attributes{"gen_ai.system": "openai"}},
+		{"three apples sold", attributes{"gen_ai.system": "openai", "shop.note": "Hello"}},
+		{attributes{"order": "apples"}, attributes{"gen_ai.system": "openai", "shop.note": "Hello"}},
+	} {
+		if diff := cmp.Diff(want.body, records.At(i).Body().AsRaw()); diff != "" {
+			t.Errorf("body %d (-want +got):\n%s", i, diff)
+		}
+		if diff := cmp.Diff(want.attributes, records.At(i).Attributes().AsRaw()); diff != "" {
+			t.Errorf("attributes %d (-want +got):\n%s", i, diff)
+		}
+	}
+	if diff := cmp.Diff(named{"(body)": 2, "exception.message": 3, "other": 1}, counts.Removed); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
+	}
+}
+
+// dynamoLog returns a log record of Dynamo's request trace.
+func dynamoLog(payload string) plog.Logs {
+	ld := plog.NewLogs()
+	rl := ld.ResourceLogs().AppendEmpty()
+	rl.Resource().Attributes().PutStr("service.name", "dynamo")
+	sl := rl.ScopeLogs().AppendEmpty()
+	sl.Scope().SetName("dynamo.request_trace")
+	log := sl.LogRecords().AppendEmpty()
+	log.SetTimestamp(1_800_000_002_000_000_000)
+	log.Body().SetStr("request_end")
+	log.Attributes().PutStr("schema", "dynamo.request.trace.v1")
+	log.Attributes().PutStr("event_type", "request_end")
+	log.Attributes().PutStr("payload", payload)
+	return ld
+}
+
+const dynamoRequest = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1800000002000,
+"agent_context":{"session_id":"sess-A"},"request":{"request_id":"req-1","model":"llama","input_tokens":%d,"output_tokens":7,
+"cached_tokens":256,"request_received_ms":1800000000000,"ttft_ms":250,"total_time_ms":1500,
+"replay":{"trace_block_size":%d,"input_length":%[1]d,"input_sequence_hashes":%[3]s}}}`
+
+// TestDynamo: a record of a request becomes a span with the engine's hashes, re-blocked and sealed.
+func TestDynamo(t *testing.T) {
+	key := testKey(t, 'k')
+	domain := blockhash.Domain("engine", key.Fingerprint(), "dynamo", "llama")
+	h, err := blockhash.NewHasher(key, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashes := []uint64{11, 1 << 63, 13, 1<<64 - 1, 15}
+	ids, err := h.Reblock(nil, hashes, 256, 512, 1100, "req-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := strings.ReplaceAll(fmt.Sprint(hashes), " ", ",")
+	want := attributes{
+		semconv.Identity: "engine", semconv.HashDomain: domain, semconv.HashKey: key.Fingerprint(), semconv.BlockSize: int64(512),
+		semconv.HashIDs: []any{int64(ids[0]), int64(ids[1]), int64(ids[2])}, semconv.Synthetic: true,
+		semconv.Session: key.Session("sess-A"), "gen_ai.request.model": "llama", "gen_ai.response.id": "req-1",
+		"gen_ai.usage.input_tokens": int64(1100), "gen_ai.usage.output_tokens": int64(7),
+		"gen_ai.usage.cache_read.input_tokens": int64(256), "gen_ai.response.time_to_first_chunk": 0.25,
+	}
+	for _, c := range []struct {
+		reason, payload string
+		identity        string
+		dropped         reasons
+	}{
+		{"hashes of half a block", fmt.Sprintf(dynamoRequest, 1100, 256, list), "engine", nil},
+		{"coarser blocks are of no use", fmt.Sprintf(dynamoRequest, 4500, 1024, list), "none", reasons{annotate.ReasonHashesBlockSize: 1}},
+		{"blocks that do not divide ours are of no use", fmt.Sprintf(dynamoRequest, 1100, 250, list), "none", reasons{annotate.ReasonHashesBlockSize: 1}},
+		{"hashes of another prompt", fmt.Sprintf(dynamoRequest, 9000, 256, list), "none", reasons{annotate.ReasonHashesLength: 1}},
+		{"hashes that cannot all be read", fmt.Sprintf(dynamoRequest, 1100, 256, `[11,12,13,"x",15]`), "none", reasons{annotate.ReasonHashesPartial: 1}},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			a := newAnnotator(t, annotate.Config{})
+			ld := dynamoLog(c.payload)
+			td, counts := a.Logs(ld)
+			made := spans(td)
+			if len(made) != 1 || counts.RequestSpans != 1 || counts.RequestLogs != 1 {
+				t.Fatalf("%d spans, counts %+v", len(made), counts)
+			}
+			span := made[0]
+			if c.identity == "engine" {
+				if diff := cmp.Diff(want, span.Attributes().AsRaw()); diff != "" {
+					t.Errorf("attributes (-want +got):\n%s", diff)
+				}
+			}
+			if v, _ := span.Attributes().Get(semconv.Identity); v.AsString() != c.identity {
+				t.Errorf("identity %q, want %q", v.AsString(), c.identity)
+			}
+			if diff := cmp.Diff(c.dropped, counts.Dropped); diff != "" {
+				t.Errorf("dropped (-want +got):\n%s", diff)
+			}
+			if span.Name() != "request llama" || span.StartTimestamp() != 1_800_000_000_000_000_000 || span.EndTimestamp() != 1_800_000_001_500_000_000 {
+				t.Errorf("%s from %d to %d", span.Name(), span.StartTimestamp(), span.EndTimestamp())
+			}
+			again, _ := newAnnotator(t, annotate.Config{}).Logs(dynamoLog(c.payload))
+			if diff := cmp.Diff(string(traceJSON(t, td)), string(traceJSON(t, again))); diff != "" {
+				t.Errorf("a record that comes again makes another span:\n%s", diff)
+			}
+			log := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			if _, ok := log.Attributes().Get("payload"); ok || log.Body().Type() != pcommon.ValueTypeEmpty {
+				t.Errorf("the record was not cleaned")
+			}
+			if third, _ := a.Logs(ld); third.SpanCount() > 0 {
+				t.Errorf("a cleaned record makes a span")
+			}
+		})
+	}
+	t.Run("no time at all", func(t *testing.T) {
+		ld := dynamoLog(`{"event_type":"request_end","request":{"request_id":"req-1"}}`)
+		ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).SetTimestamp(0)
+		td, counts := newAnnotator(t, annotate.Config{}).Logs(ld)
+		if td.SpanCount() != 0 || counts.Dropped[annotate.ReasonLogNoTime] != 1 {
+			t.Errorf("%d spans, dropped %v", td.SpanCount(), counts.Dropped)
+		}
+	})
+}

@@ -1,0 +1,184 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate_test
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/receiver/annotate"
+)
+
+// testKey is a key that is the same in every run.
+func testKey(t testing.TB, c byte) blockhash.Key {
+	t.Helper()
+	key, err := blockhash.NewKey(bytes.Repeat([]byte{c}, blockhash.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func newAnnotator(t testing.TB, config annotate.Config) *annotate.Annotator {
+	t.Helper()
+	if config.Key.IsZero() {
+		config.Key = testKey(t, 'k')
+	}
+	a, err := annotate.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// producers is the folder of real telemetry beside the repository, with what the server really received.
+func producers(t testing.TB) string {
+	t.Helper()
+	folder := filepath.Join("..", "..", "..", "shared", "data", "producers")
+	if _, err := os.Stat(folder); err != nil {
+		t.Skipf("captured telemetry is not here, so nothing is compared with it: %v", err)
+	}
+	return folder
+}
+
+// lines calls visit for each line of a file; an absent file has none.
+func lines(t testing.TB, name string, visit func(line []byte)) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if os.IsNotExist(err) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	scanner := bufio.NewScanner(bytes.NewReader(content))
+	scanner.Buffer(nil, len(content)+1)
+	for scanner.Scan() {
+		visit(scanner.Bytes())
+	}
+}
+
+// eachTraces calls visit for each request of traces of a producer.
+func eachTraces(t testing.TB, stem string, visit func(ptrace.Traces)) {
+	t.Helper()
+	lines(t, stem+".traces.jsonl", func(line []byte) {
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		visit(td)
+	})
+}
+
+// eachLogs does so for logs.
+func eachLogs(t testing.TB, stem string, visit func(plog.Logs)) {
+	t.Helper()
+	lines(t, stem+".logs.jsonl", func(line []byte) {
+		ld, err := (&plog.JSONUnmarshaler{}).UnmarshalLogs(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		visit(ld)
+	})
+}
+
+// figures are the counts that a producer must give, without what was removed.
+type figures struct {
+	Spans         int64
+	Dialects      map[genai.Dialect]int64
+	Identities    map[string]int64
+	Sessions      int64
+	WithoutTokens int64
+	Truncated     int64
+	Logs, Content int64
+	Carriers      int64
+	Dropped       map[annotate.Reason]int64
+}
+
+type (
+	dialects = map[genai.Dialect]int64
+	named    = map[string]int64
+	reasons  = map[annotate.Reason]int64
+)
+
+func TestProducers(t *testing.T) {
+	folder := producers(t)
+	for _, c := range []struct {
+		producer, reason string
+		want             figures
+	}{
+		{
+			"otel-js-openai", "messages in logs; two requests have logs and no span; the Responses API repeats itself in attributes",
+			figures{
+				Spans: 66, Dialects: dialects{"otel": 2, "otel-1.36": 17}, Identities: named{"none": 18, "text": 20},
+				Sessions: 22, WithoutTokens: 5, Logs: 68, Content: 68, Carriers: 20,
+				Dropped: reasons{"usage_estimate": 2},
+			},
+		},
+		{
+			"otel-js-openai-nocontent", "the same, but records of messages have no text",
+			figures{
+				Spans: 41, Dialects: dialects{"otel": 2, "otel-1.36": 17}, Identities: named{"none": 18},
+				Sessions: 22, WithoutTokens: 5, Logs: 68, Content: 68,
+				Dropped: reasons{"prompt_textless": 20, "usage_estimate": 2},
+			},
+		},
+		{
+			"js-traceloop-openai", "one prompt without its instructions, which the count of tokens gives away; no counts on streams",
+			figures{
+				Spans: 39, Dialects: dialects{"traceloop": 17}, Identities: named{"none": 1, "text": 16},
+				Sessions: 22, WithoutTokens: 9, Dropped: reasons{"prompt_gaps": 1, "usage_estimate": 7},
+			},
+		},
+		{
+			"js-openinference-openai", "an embedding is of the dialect and no request; sessions on the spans themselves",
+			figures{
+				Spans: 40, Dialects: dialects{"openinference": 18}, Identities: named{"text": 17},
+				Sessions: 18, WithoutTokens: 8, Dropped: reasons{"usage_estimate": 6},
+			},
+		},
+		{
+			"js-openinference-longconv", "two spans lost counts and messages to the attribute cap, and kept input.value",
+			figures{Spans: 4, Dialects: dialects{"openinference": 4}, Identities: named{"text": 4}, WithoutTokens: 2},
+		},
+		{
+			"vercel-ai7-otel", "agents, steps and tools are no requests",
+			figures{
+				Spans: 66, Dialects: dialects{"vercel": 51}, Identities: named{"text": 17},
+				Sessions: 15, WithoutTokens: 5,
+			},
+		},
+		{
+			"go-genkit", "flows and util spans are no requests; no sessions; streams have characters, which are no tokens",
+			figures{
+				Spans: 27, Dialects: dialects{"genkit": 27}, Identities: named{"text": 13}, WithoutTokens: 9,
+				Dropped: reasons{"usage_estimate": 6},
+			},
+		},
+	} {
+		t.Run(c.producer, func(t *testing.T) {
+			a := newAnnotator(t, annotate.Config{})
+			var n annotate.Counts
+			stem := filepath.Join(folder, c.producer)
+			eachTraces(t, stem, func(td ptrace.Traces) { n.Add(a.Traces(td)) })
+			eachLogs(t, stem, func(ld plog.Logs) {
+				_, counts := a.Logs(ld)
+				n.Add(counts)
+			})
+			got := figures{n.Spans, n.Dialects, n.Identities, n.Sessions, n.WithoutTokens, n.Truncated, n.Logs, n.ContentLogs, n.Carriers, n.Dropped}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// annotate writes to an inference span what its record says, so that nobody after us has to know dialects: the
+// identity of the prompt, and the standard attributes that are missing or are not of the type that they should have.
+func (w *worker) annotate(counts *Counts, rec *genai.Record, id identity, attributes pcommon.Map) {
+	count(&counts.Identities, id.kind, 1)
+	w.put(id, attributes)
+	putString(attributes, semconv.GenAIOperationName, rec.Operation)
+	putString(attributes, semconv.GenAIProviderName, rec.Provider)
+	putString(attributes, semconv.GenAIRequestModel, rec.RequestModel)
+	putString(attributes, semconv.GenAIResponseModel, rec.ResponseModel)
+	putString(attributes, semconv.GenAIResponseID, rec.ResponseID)
+	putString(attributes, semconv.ErrorType, rec.ErrorType)
+	if rec.TimeToFirstToken.Set {
+		attributes.PutDouble(semconv.GenAIResponseTimeToFirstChunk, rec.TimeToFirstToken.V)
+	}
+	putReasons(attributes, rec.FinishReasons)
+	usage(counts, rec, attributes)
+}
+
+// usage writes what the server counted. What only the producer counted is taken off.
+func usage(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
+	if rec.UsageDoubtful {
+		counts.Drop(ReasonUsageDoubtful, 1)
+		counts.WithoutTokens++
+		attributes.RemoveIf(func(name string, _ pcommon.Value) bool {
+			return strings.HasPrefix(name, "gen_ai.usage.") || strings.HasPrefix(name, "llm.usage.") ||
+				strings.HasPrefix(name, "llm.token_count.") || strings.HasPrefix(name, "ai.usage.")
+		})
+		return
+	}
+	if !rec.InputTokens.Set || !rec.OutputTokens.Set {
+		counts.WithoutTokens++
+	}
+	if rec.OutputEstimate.Set {
+		counts.Drop(ReasonUsageEstimate, 1)
+	}
+	putTokens(attributes, semconv.GenAIUsageInputTokens, rec.InputTokens)
+	putTokens(attributes, semconv.GenAIUsageOutputTokens, rec.OutputTokens)
+	putTokens(attributes, semconv.GenAIUsageCacheReadTokens, rec.CachedTokens)
+	putTokens(attributes, semconv.GenAIUsageReasoningTokens, rec.ReasoningTokens)
+}
+
+func putString(attributes pcommon.Map, name, value string) {
+	if value != "" {
+		attributes.PutStr(name, value)
+	}
+}
+
+func putTokens(attributes pcommon.Map, name string, n genai.Opt[int64]) {
+	if n.Set {
+		attributes.PutInt(name, n.V)
+	}
+}
+
+func putReasons(attributes pcommon.Map, reasons []string) {
+	if len(reasons) == 0 {
+		return
+	}
+	if v, ok := attributes.Get(semconv.GenAIResponseFinishReasons); ok && v.Type() == pcommon.ValueTypeSlice {
+		return
+	}
+	list := attributes.PutEmptySlice(semconv.GenAIResponseFinishReasons)
+	for _, reason := range reasons {
+		list.AppendEmpty().SetStr(reason)
+	}
+}

@@ -1,0 +1,118 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"encoding/hex"
+	"strconv"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// scopeName is the instrumentation scope of the spans that are made here.
+const scopeName = "github.com/moonloop/moonloop/receiver/annotate"
+
+// spanSink collects spans made of log records, by the resource that the records came from.
+type spanSink struct {
+	traces ptrace.Traces
+	from   []pcommon.Resource // of each of traces' resources
+	last   ptrace.SpanSlice
+}
+
+// add returns a new span of a resource. What comes from one resource comes in a row.
+func (s *spanSink) add(resource pcommon.Resource) ptrace.Span {
+	if n := len(s.from); n == 0 || s.from[n-1] != resource {
+		spans := s.traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+		spans.Scope().SetName(scopeName)
+		s.last = spans.Spans()
+		s.from = append(s.from, resource)
+	}
+	return s.last.AppendEmpty()
+}
+
+// finish gives the spans their resources, as these are after cleaning.
+func (s *spanSink) finish() {
+	for i, resource := range s.from {
+		resource.CopyTo(s.traces.ResourceSpans().At(i).Resource())
+	}
+}
+
+// carrier makes the span that holds the cells of another one's prompt.
+func (w *worker) carrier(counts *Counts, p *logPrompt, out *spanSink) {
+	id, session := w.logText(counts, p)
+	if id.kind != semconv.IdentityText {
+		return
+	}
+	at := recordTime(p.messages[0].log)
+	span := out.add(p.resource)
+	span.SetName(semconv.SpanContent)
+	span.SetKind(ptrace.SpanKindInternal)
+	span.SetTraceID(p.key.trace)
+	span.SetParentSpanID(p.key.span)
+	span.SetSpanID(w.spanID("content", p.key.name()+string(id.cells[len(id.cells)-16:]))) // its tail and length
+	span.SetStartTimestamp(at)
+	span.SetEndTimestamp(at)
+	w.put(id, span.Attributes())
+	span.Attributes().PutBool(semconv.Synthetic, true)
+	if session != "" {
+		span.Attributes().PutStr(semconv.Session, w.twin(session))
+		counts.Sessions++
+	}
+	counts.Carriers++
+	count(&counts.Identities, id.kind, 1)
+}
+
+// request makes the span of a request of which only a log record tells. Its ids are those of the request's id, so that
+// a record that comes twice makes the same span twice.
+func (w *worker) request(counts *Counts, rec *genai.Record, resource pcommon.Resource, log plog.LogRecord, out *spanSink) {
+	start, end := pcommon.Timestamp(rec.StartUnixNano), pcommon.Timestamp(rec.EndUnixNano)
+	if start == 0 {
+		start = recordTime(log)
+	}
+	if start == 0 {
+		counts.Drop(ReasonLogNoTime, 1)
+		return
+	}
+	name := rec.ResponseID
+	if name == "" {
+		name = strconv.FormatUint(uint64(start), 10)
+		if payload, ok := log.Attributes().Get("payload"); ok {
+			name += payload.AsString()
+		}
+	}
+	id := w.identify(counts, rec, serviceName(resource), name)
+	span := out.add(resource)
+	span.SetName("request")
+	if model := rec.Model(); model != "" {
+		span.SetName("request " + model)
+	}
+	span.SetKind(ptrace.SpanKindServer)
+	high, low := w.spanID("trace, high", name), w.spanID("trace, low", name)
+	span.SetTraceID(pcommon.TraceID(append(high[:], low[:]...)))
+	span.SetSpanID(w.spanID("request", name))
+	span.SetStartTimestamp(start)
+	span.SetEndTimestamp(max(start, end))
+	w.annotate(counts, rec, id, span.Attributes())
+	span.Attributes().PutBool(semconv.Synthetic, true)
+	w.session(counts, rec, span.Attributes())
+	counts.RequestSpans++
+}
+
+// spanID derives an id from what it is the id of. It is keyed like the twin of a session, and is none of one because
+// of what stands before.
+func (w *worker) spanID(kind, of string) (id pcommon.SpanID) {
+	_, _ = hex.Decode(id[:], []byte(w.config.Key.Session("moonloop span id\x00"+kind+"\x00"+of))) // 16 digits
+	if id.IsEmpty() {
+		id[7] = 1
+	}
+	return id
+}
+
+// name returns what names a span in a hash.
+func (k spanKey) name() string { return hex.EncodeToString(append(k.trace[:], k.span[:]...)) }

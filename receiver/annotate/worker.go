@@ -1,0 +1,88 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"strings"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/genai"
+)
+
+// worker does the work of one call. Its buffers and what it has derived from the key are kept for the next call.
+type worker struct {
+	*Annotator
+	reader  *genai.Reader
+	domains map[domainKey]*domain
+	twins   map[string]string // of session ids
+
+	tokens []uint32
+	ids    []uint64
+	cells  []byte
+}
+
+// Bounds of what a worker keeps.
+const (
+	maxDomains = 64
+	maxTwins   = 1024
+	keepCells  = 4096 // of one prompt: 512 KiB of text
+	keepTokens = 1 << 16
+)
+
+// domainKey is what a domain is made of, beside the key.
+type domainKey struct{ kind, scope, model string }
+
+// domain is a domain's name, and its hasher.
+type domain struct {
+	name   string
+	hasher *blockhash.Hasher
+}
+
+// domain returns a domain whose hasher is at the beginning of a prompt. Text has one, [blockhash.TextDomain], which is
+// that without a scope and a model.
+func (w *worker) domain(kind, scope, model string) *domain {
+	key := domainKey{kind, scope, model}
+	d := w.domains[key]
+	if d == nil {
+		name := blockhash.Domain(kind, w.fingerprint, scope, model)
+		hasher, err := blockhash.NewHasher(w.config.Key, name)
+		if err != nil {
+			panic("annotate: " + err.Error()) // depends on no input: the name is that of a domain
+		}
+		if len(w.domains) == maxDomains {
+			clear(w.domains)
+		}
+		d = &domain{name, hasher}
+		w.domains[domainKey{kind, strings.Clone(scope), strings.Clone(model)}] = d
+	}
+	d.hasher.Reset()
+	return d
+}
+
+// twin returns the keyed twin of a session id.
+func (w *worker) twin(id string) string {
+	twin, ok := w.twins[id]
+	if !ok {
+		if len(w.twins) == maxTwins {
+			clear(w.twins)
+		}
+		twin = w.config.Key.Session(id)
+		w.twins[strings.Clone(id)] = twin
+	}
+	return twin
+}
+
+// release gives a worker back.
+func (w *worker) release() {
+	if cap(w.tokens) > keepTokens {
+		w.tokens = nil
+	}
+	if cap(w.ids) > keepTokens {
+		w.ids = nil
+	}
+	if cap(w.cells) > keepTokens {
+		w.cells = nil
+	}
+	w.pool.Put(w)
+}

@@ -1,0 +1,99 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package receiver
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configopaque"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+	"go.opentelemetry.io/collector/confmap/provider/envprovider"
+	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
+
+	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/receiver/internal/metadata"
+)
+
+// load reads and validates a section of the test configuration.
+func load(t *testing.T, name string) (*Config, error) {
+	t.Helper()
+	conf, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	sub, err := conf.Sub(component.NewIDWithName(metadata.Type, name).String())
+	require.NoError(t, err)
+	cfg := createDefaultConfig().(*Config)
+	if err := sub.Unmarshal(cfg); err != nil {
+		return cfg, err
+	}
+	return cfg, confmap.Validate(cfg)
+}
+
+func TestConfig(t *testing.T) {
+	cfg, err := load(t, "")
+	require.NoError(t, err)
+	require.Equal(t, 512, cfg.BlockSize)
+	require.Equal(t, annotate.ContentDrop, cfg.Content)
+	require.Empty(t, cfg.HashKey)
+	require.Equal(t, "localhost:4317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
+	require.Equal(t, "localhost:4318", cfg.OTLP.Protocols.HTTP.Get().ServerConfig.NetAddr.Endpoint)
+
+	cfg, err = load(t, "all")
+	require.NoError(t, err)
+	require.Equal(t, 256, cfg.BlockSize)
+	require.Equal(t, configopaque.String("an example of a key, do not use it"), cfg.HashKey)
+	require.Equal(t, []string{"chat.id", "thread.id"}, cfg.SessionKeys)
+	require.Equal(t, []string{"tenant.name", "billing.*"}, cfg.Deny)
+	require.Equal(t, "127.0.0.1:14317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
+
+	cfg, err = load(t, "keep")
+	require.NoError(t, err)
+	require.Equal(t, annotate.ContentKeep, cfg.Content)
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, c := range []struct {
+		section string
+		want    []string // what the message says
+	}{
+		{"bad_block_size", []string{"block_size", "1 to", "512"}},
+		{"bad_key", []string{"hash_key", "9 bytes", "openssl rand -hex 32"}},
+		{"bad_content", []string{"content", "drop", "keep"}},
+		{"bad_names", []string{"session_keys[0]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
+		{"keep_and_deny", []string{"deny", "keep"}},
+		{"no_protocol", []string{"at least one protocol"}},
+		{"typo", []string{"blok_size"}},
+	} {
+		t.Run(c.section, func(t *testing.T) {
+			_, err := load(t, c.section)
+			require.Error(t, err)
+			for _, part := range c.want {
+				require.ErrorContains(t, err, part)
+			}
+			require.NotContains(t, err.Error(), "too short", "a key is in an error")
+		})
+	}
+}
+
+// TestKeyFromEnvironment: a key that YAML would take for a number is the characters that it is.
+func TestKeyFromEnvironment(t *testing.T) {
+	for _, key := range []string{strings.Repeat("1234567890", 4), "0x" + strings.Repeat("ab", 20), strings.Repeat("1", 30) + "e5", strings.Repeat("a", 64)} {
+		t.Setenv("MOONLOOP_HASH_KEY", key)
+		resolver, err := confmap.NewResolver(confmap.ResolverSettings{
+			URIs:              []string{"yaml:hash_key: ${env:MOONLOOP_HASH_KEY}"},
+			ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory(), envprovider.NewFactory()},
+		})
+		require.NoError(t, err)
+		conf, err := resolver.Resolve(t.Context())
+		require.NoError(t, err)
+		cfg := createDefaultConfig().(*Config)
+		require.NoError(t, conf.Unmarshal(cfg))
+		require.Equal(t, configopaque.String(key), cfg.HashKey)
+		require.NotContains(t, cfg.HashKey.String(), key)
+	}
+}

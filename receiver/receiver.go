@@ -1,0 +1,177 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.uber.org/zap"
+
+	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/receiver/internal/metadata"
+)
+
+// mooncakeReceiver stands between the stock OTLP receiver and the pipelines. One of the next consumers may be nil.
+type mooncakeReceiver struct {
+	config     *Config
+	settings   receiver.Settings
+	annotator  *annotate.Annotator
+	telemetry  *metadata.TelemetryBuilder
+	nextTraces consumer.Traces
+	nextLogs   consumer.Logs
+	onShutdown func()
+
+	start, stop sync.Once
+	startErr    error
+	stopErr     error
+	otlp        []component.Component // one for each signal, on one listener
+}
+
+var (
+	_ receiver.Traces = (*mooncakeReceiver)(nil)
+	_ receiver.Logs   = (*mooncakeReceiver)(nil)
+)
+
+func newReceiver(set receiver.Settings, cfg *Config) (*mooncakeReceiver, error) {
+	config, err := cfg.annotation()
+	if err != nil {
+		return nil, err
+	}
+	a, err := annotate.New(config)
+	if err != nil {
+		return nil, err
+	}
+	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the receiver: %w", err)
+	}
+	return &mooncakeReceiver{config: cfg, settings: set, annotator: a, telemetry: telemetry, onShutdown: func() {}}, nil
+}
+
+// Start listens. It does so once, however many pipelines start it.
+func (r *mooncakeReceiver) Start(ctx context.Context, host component.Host) error {
+	r.start.Do(func() { r.startErr = r.listen(ctx, host) })
+	return r.startErr
+}
+
+// listen creates and starts the stock receivers: both for logs and traces on the same address. Logs are listened for
+// without a pipeline of logs, too, because prompts come in them.
+func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) error {
+	r.warn()
+	factory := otlpreceiver.NewFactory()
+	set := r.settings
+	set.ID = component.NewIDWithName(factory.Type(), r.settings.ID.String())
+	mutates := consumer.WithCapabilities(consumer.Capabilities{MutatesData: true})
+	if r.nextTraces != nil {
+		next, err := consumer.NewTraces(r.consumeTraces, mutates)
+		if err != nil {
+			return err
+		}
+		otlp, err := factory.CreateTraces(ctx, set, &r.config.OTLP, next)
+		if err != nil {
+			return err
+		}
+		r.otlp = append(r.otlp, otlp)
+	}
+	next, err := consumer.NewLogs(r.consumeLogs, mutates)
+	if err != nil {
+		return err
+	}
+	otlp, err := factory.CreateLogs(ctx, set, &r.config.OTLP, next)
+	if err != nil {
+		return err
+	}
+	r.otlp = append(r.otlp, otlp)
+	for _, otlp := range r.otlp {
+		if err := otlp.Start(ctx, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warn logs what works and is probably not meant.
+func (r *mooncakeReceiver) warn() {
+	logger := r.settings.Logger
+	if r.config.HashKey == "" {
+		logger.Warn("hash_key is empty: prompts and sessions are hashed under a random key, so that nothing matches what another "+
+			"Collector wrote, or this one before a restart; set it to the same 32 bytes or more on all of them, "+
+			"for instance to ${env:MOONLOOP_HASH_KEY}",
+			zap.String("key_fingerprint", r.annotator.Fingerprint()))
+	}
+	if r.config.Content == annotate.ContentKeep {
+		logger.Warn("content is keep: the text of prompts and replies stays on spans and logs")
+	}
+	if r.nextTraces == nil {
+		logger.Warn("no pipeline of traces has this receiver: spans are refused, and the prompts and requests that log records hold " +
+			"are not captured; add it to the receivers of one")
+	}
+}
+
+// Shutdown stops to listen, when the first pipeline asks for it.
+func (r *mooncakeReceiver) Shutdown(ctx context.Context) error {
+	r.stop.Do(func() {
+		r.onShutdown()
+		var errs []error
+		for _, otlp := range r.otlp {
+			errs = append(errs, otlp.Shutdown(ctx))
+		}
+		r.stopErr = errors.Join(errs...)
+		r.telemetry.Shutdown()
+	})
+	return r.stopErr
+}
+
+// consumeTraces passes spans on. An error of the next consumer becomes the status that the sender sees.
+func (r *mooncakeReceiver) consumeTraces(ctx context.Context, td ptrace.Traces) error {
+	r.record(ctx, r.annotator.Traces(td))
+	return r.nextTraces.ConsumeTraces(ctx, td)
+}
+
+// consumeLogs passes spans made of log records on to the pipeline of traces, and the records to that of logs. Where one
+// of them fails the sender may send all again, and what the other one took comes twice: the spans have the same ids
+// then.
+func (r *mooncakeReceiver) consumeLogs(ctx context.Context, ld plog.Logs) error {
+	td, counts := r.annotator.Logs(ld)
+	var errs []error
+	if spans := td.SpanCount(); spans > 0 {
+		if r.nextTraces != nil {
+			errs = append(errs, r.nextTraces.ConsumeTraces(ctx, td))
+		} else {
+			counts.Drop(annotate.ReasonNoPipeline, int64(spans))
+		}
+	}
+	if r.nextLogs != nil {
+		errs = append(errs, r.nextLogs.ConsumeLogs(ctx, ld))
+	} else if other := counts.Logs - counts.ContentLogs - counts.RequestLogs; other > 0 {
+		counts.Drop(annotate.ReasonLogOther, other)
+	}
+	r.record(ctx, counts)
+	return worst(errs)
+}
+
+// worst returns the error after which the sender should do most: try again, if one of the consumers may do better then.
+func worst(errs []error) error {
+	var permanent error
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case !consumererror.IsPermanent(err):
+			return err
+		default:
+			permanent = err
+		}
+	}
+	return permanent
+}
