@@ -1,0 +1,139 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/exporter/segment"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Config configures the exporter. What a field does and guarantees is said in README.md.
+type Config struct {
+	// Directory is where journals and traces go. Required; made with mode 0700 if it is not there.
+	Directory string `mapstructure:"directory"`
+	// Name begins the name of each file. Exporters with the same directory need different ones.
+	Name string `mapstructure:"name"`
+
+	Rotation RotationConfig `mapstructure:"rotation"`
+	// Grace is how long a trace must have been quiet to be part of the segment that ends.
+	Grace time.Duration `mapstructure:"grace"`
+	// Fsync makes each batch durable before it is acknowledged.
+	Fsync bool `mapstructure:"fsync"`
+
+	// Compile makes a trace of each closed segment; the fields below say how.
+	Compile        bool                  `mapstructure:"compile"`
+	Format         capture.Format        `mapstructure:"format"`
+	Replays        capture.Replays       `mapstructure:"replays"`
+	MissingTokens  capture.MissingTokens `mapstructure:"missing_tokens"`
+	BlockSize      int                   `mapstructure:"block_size"`       // tokens
+	MemoryLimitMiB int                   `mapstructure:"memory_limit_mib"` // beyond it Compile uses temporary files
+
+	Retention RetentionConfig `mapstructure:"retention"`
+
+	// TimeoutConfig is for one attempt.
+	TimeoutConfig exporterhelper.TimeoutConfig `mapstructure:",squash"`
+	// QueueConfig is off by default: then a span is acknowledged when it is in the journal.
+	QueueConfig configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
+	// BackOffConfig is on exactly where there is a queue, unless it is said.
+	BackOffConfig configretry.BackOffConfig `mapstructure:"retry_on_failure"`
+}
+
+// RotationConfig says when a segment ends: at whichever comes first.
+type RotationConfig struct {
+	MaxSizeMiB int `mapstructure:"max_size_mib"`
+	// MaxAge ends segments at its multiples since midnight UTC, if it divides a day. 0 is never.
+	MaxAge time.Duration `mapstructure:"max_age"`
+}
+
+// RetentionConfig says which closed segments are removed, with their traces. The zero RetentionConfig is none.
+type RetentionConfig struct {
+	MaxBytes int64         `mapstructure:"max_bytes"`
+	MaxAge   time.Duration `mapstructure:"max_age"`
+}
+
+const defaultMemoryMiB = 128
+
+func createDefaultConfig() component.Config {
+	retry := configretry.NewDefaultBackOffConfig()
+	retry.Enabled = false
+	retry.MaxElapsedTime = 0 // a span that was acknowledged is not given up
+	return &Config{
+		Name:           "mooncake",
+		Rotation:       RotationConfig{MaxSizeMiB: segment.DefaultMaxBytes >> 20, MaxAge: segment.DefaultMaxAge},
+		Grace:          segment.DefaultGrace,
+		Fsync:          true,
+		Compile:        true,
+		Format:         capture.FormatFull,
+		Replays:        capture.ReplaysSeparate,
+		MissingTokens:  capture.MissingDrop,
+		BlockSize:      mooncake.BlockSize,
+		MemoryLimitMiB: defaultMemoryMiB,
+		TimeoutConfig:  exporterhelper.NewDefaultTimeoutConfig(),
+		QueueConfig:    configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
+		BackOffConfig:  retry,
+	}
+}
+
+// Unmarshal reads the configuration. Behind a queue nobody else tries again, so that there retrying is on unless it is
+// switched off.
+func (c *Config) Unmarshal(conf *confmap.Conf) error {
+	if err := conf.Unmarshal(c); err != nil {
+		return err
+	}
+	if c.QueueConfig.HasValue() && !conf.IsSet("retry_on_failure::enabled") {
+		c.BackOffConfig.Enabled = true
+	}
+	return nil
+}
+
+// Validate says what is wrong with the configuration.
+func (c *Config) Validate() error {
+	opt := c.options()
+	errs := []error{opt.Validate()}
+	if c.Rotation.MaxSizeMiB <= 0 {
+		errs = append(errs, fmt.Errorf("rotation::max_size_mib is %d: it must be above 0", c.Rotation.MaxSizeMiB))
+	}
+	switch {
+	case c.Format != capture.FormatFull && c.Format != capture.FormatMooncake:
+		errs = append(errs, fmt.Errorf("format is %q: it must be full or mooncake", c.Format))
+	case c.Replays != capture.ReplaysSeparate && c.Replays != capture.ReplaysDrop && c.Replays != capture.ReplaysOnly:
+		errs = append(errs, fmt.Errorf("replays is %q: it must be separate, drop or only", c.Replays))
+	case c.MissingTokens != capture.MissingDrop && c.MissingTokens != capture.MissingEstimate:
+		errs = append(errs, fmt.Errorf("missing_tokens is %q: it must be drop or estimate", c.MissingTokens))
+	}
+	if c.BlockSize <= 0 || c.BlockSize > 1<<30 {
+		errs = append(errs, fmt.Errorf("block_size is %d: it must be between 1 and 2^30 tokens", c.BlockSize))
+	}
+	if c.MemoryLimitMiB <= 0 || c.MemoryLimitMiB > 1<<20 {
+		errs = append(errs, fmt.Errorf("memory_limit_mib is %d: it must be between 1 and 1048576", c.MemoryLimitMiB))
+	}
+	return errors.Join(errs...)
+}
+
+// options returns how segments are written.
+func (c *Config) options() segment.Options {
+	opt := segment.Options{
+		Directory: c.Directory, Name: c.Name,
+		MaxBytes: int64(c.Rotation.MaxSizeMiB) << 20, MaxAge: c.Rotation.MaxAge, Grace: c.Grace, NoSync: !c.Fsync,
+		Retention: segment.Retention{MaxBytes: c.Retention.MaxBytes, MaxAge: c.Retention.MaxAge},
+	}
+	if c.Compile {
+		opt.Compile = &capture.Options{
+			Replays: c.Replays, Format: c.Format, MissingTokens: c.MissingTokens,
+			BlockSize: c.BlockSize, Memory: c.MemoryLimitMiB << 20,
+		}
+	}
+	return opt
+}

@@ -1,0 +1,145 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"math"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// annotated fills in what an agent or a receiver wrote on a span.
+func (w *worker) annotated(span ptrace.Span) {
+	r, attributes := &w.inference, span.Attributes()
+	var requested, answered capture.Name
+	var ttfc mooncake.Opt[float64]
+	var gap mooncake.Opt[int64]
+	for key, v := range attributes.All() {
+		switch key {
+		case semconv.Row:
+			r.Row = w.count(key, v)
+		case semconv.Timestamp:
+			r.Timestamp = w.number(key, v, 0)
+		case semconv.InputLength:
+			r.InputLength = w.count(key, v)
+		case semconv.OutputLength:
+			r.OutputLength = w.count(key, v)
+		case semconv.ScheduleOffset:
+			r.Offset = w.number(key, v, -maxNumber)
+		case semconv.ScheduleSpread:
+			r.Spread = w.number(key, v, -maxNumber)
+		case semconv.Synthetic:
+			r.Synthetic = w.flag(key, v)
+		case semconv.Outcome:
+			outcome, ok := w.text(key, v)
+			r.Failed = r.Failed || ok && outcome != semconv.OutcomeServed
+		case semconv.ErrorType:
+			r.Failed = r.Failed || v.Type() != pcommon.ValueTypeEmpty && v.AsString() != ""
+		case semconv.GenAIUsageInputTokens:
+			r.InputTokens = w.count(key, v)
+		case semconv.GenAIUsageOutputTokens:
+			r.OutputTokens = w.count(key, v)
+		case semconv.GenAIUsageCacheReadTokens:
+			r.CachedTokens = w.count(key, v)
+		case semconv.GenAIRequestModel:
+			requested = w.name(key, v)
+		case semconv.GenAIResponseModel:
+			answered = w.name(key, v)
+		case semconv.GenAIResponseID:
+			id, _ := w.text(key, v)
+			r.Response = capture.ResponseOf(id)
+		case semconv.GenAIResponseTimeToFirstChunk:
+			ttfc = w.number(key, v, 0)
+		case semconv.TokenGaps:
+			gap = w.firstGap(v)
+		}
+	}
+	if r.Model = requested; r.Model.IsZero() {
+		r.Model = answered
+	}
+	if !w.prompt(attributes, &r.Prompt) && !r.Row.Set {
+		r.Identity = capture.None // somebody annotated the span, whatever that annotation was worth
+	}
+	w.firstToken(span, gap, ttfc)
+	if r.Row.Set && span.Links().Len() > 0 {
+		link := span.Links().At(0)
+		if ref := (mooncake.SpanRef{TraceID: link.TraceID(), SpanID: link.SpanID()}); !link.TraceID().IsEmpty() && !link.SpanID().IsEmpty() {
+			r.Link = ref
+		} else {
+			w.counts.invalid("link")
+		}
+	}
+}
+
+// prompt fills in what is known of a prompt. It reports false, with p empty, without an identity that it knows: what
+// nobody can tell the meaning of is better left out.
+func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
+	named := false
+	for key, v := range attributes.All() {
+		switch key {
+		case semconv.Identity:
+			named = true
+			if s, ok := w.text(key, v); ok {
+				if p.Identity, ok = capture.ParseIdentity(s); !ok || p.Identity == capture.NoIdentity {
+					w.counts.invalid(key)
+				}
+			}
+		case semconv.HashIDs:
+			p.HashIDs = w.hashIDs(v)
+		case semconv.BlockSize:
+			if n := w.count(key, v); n.Set && n.V <= math.MaxInt32 {
+				p.BlockSize = uint32(n.V) //nolint:gosec // just checked
+			} else if n.Set {
+				w.counts.invalid(key)
+			}
+		case semconv.HashDomain:
+			p.Domain = w.domain(key, v)
+		case semconv.HashKey:
+			p.Key = w.domain(key, v)
+		case semconv.Cells:
+			w.chain(v, p)
+		case semconv.CellsPrefix:
+			p.Prefix = w.flag(key, v)
+		}
+	}
+	if named && p.Identity == capture.NoIdentity {
+		*p = capture.Prompt{}
+	}
+	return p.Identity != capture.NoIdentity
+}
+
+// firstToken finds the instant of the first token: in the token events, in the series that stands for them, or in the
+// time that the producer measured. A replay measures that from the wire, and only its span's start is known here.
+func (w *worker) firstToken(span ptrace.Span, gap mooncake.Opt[int64], ttfc mooncake.Opt[float64]) {
+	r := &w.inference
+	at, from := int64(0), ""
+	for _, event := range span.Events().All() {
+		if event.Name() != semconv.EventToken {
+			continue
+		}
+		if i, ok := event.Attributes().Get(semconv.TokenIndex); ok && i.Type() == pcommon.ValueTypeInt && i.Int() == 0 {
+			at, from = w.time(event.Timestamp(), semconv.EventToken), semconv.EventToken
+			break
+		}
+	}
+	switch {
+	case from != "":
+	case gap.Set:
+		at, from = r.Start+gap.V, semconv.TokenGaps
+	case ttfc.Set && !r.Row.Set:
+		at, from = r.Start+int64(ttfc.V*1e9), semconv.GenAIResponseTimeToFirstChunk
+	default:
+		return
+	}
+	if at < r.Start || at > max(r.Start, r.End) {
+		w.counts.invalid(from)
+		return
+	}
+	r.FirstToken = mooncake.Some(at)
+}

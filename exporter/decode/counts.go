@@ -1,0 +1,48 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import "maps"
+
+// Counts says what became of spans. The zero Counts is empty.
+type Counts struct {
+	Inferences  int64 // annotated requests
+	Unannotated int64 // requests that nobody annotated: they keep their counts of tokens, and nothing says what they share
+	Contents    int64
+	Links       int64
+
+	// NoTraceID and NoSpanID are spans that no record can stand for.
+	NoTraceID, NoSpanID int64
+	// Invalid counts what was left out of records because it is not what the contract says, by attribute. Two names are
+	// of fields of the span: "start_time" and "end_time".
+	Invalid map[string]int64
+}
+
+// Records returns the number of records made.
+func (c *Counts) Records() int64 { return c.Inferences + c.Unannotated + c.Contents + c.Links }
+
+// Add adds the counts of other spans.
+func (c *Counts) Add(o Counts) {
+	c.Inferences += o.Inferences
+	c.Unannotated += o.Unannotated
+	c.Contents += o.Contents
+	c.Links += o.Links
+	c.NoTraceID += o.NoTraceID
+	c.NoSpanID += o.NoSpanID
+	if c.Invalid == nil {
+		c.Invalid = maps.Clone(o.Invalid)
+		return
+	}
+	for name, n := range o.Invalid {
+		c.Invalid[name] += n
+	}
+}
+
+// invalid counts something that was left out.
+func (c *Counts) invalid(name string) {
+	if c.Invalid == nil {
+		c.Invalid = map[string]int64{}
+	}
+	c.Invalid[name]++
+}

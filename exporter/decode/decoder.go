@@ -1,0 +1,176 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"sync"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// Config says how spans are read. The zero Config is usable.
+type Config struct {
+	// Limits bound what reading one span that nobody annotated may cost.
+	Limits genai.Limits
+}
+
+// Decoder turns spans into records. It is safe for concurrent use.
+type Decoder struct {
+	pool sync.Pool // of *worker
+}
+
+// New returns a decoder.
+func New(cfg Config) *Decoder {
+	return &Decoder{pool: sync.Pool{New: func() any {
+		return &worker{genai: genai.NewReader(genai.Options{Limits: cfg.Limits}), ids: []uint64{}}
+	}}}
+}
+
+// Traces calls visit with the record of each span, in order. The record, its slices included, is valid until visit
+// returns. An error of visit ends the walk and is returned as it is, with the counts up to and including that
+// record. The spans are not changed.
+func (d *Decoder) Traces(td ptrace.Traces, visit func(capture.Record) error) (Counts, error) {
+	w := d.pool.Get().(*worker)
+	w.counts = Counts{}
+	err := w.traces(td, visit)
+	counts := w.counts
+	w.shrink()
+	d.pool.Put(w)
+	return counts, err
+}
+
+// worker holds what decoding one span after the other needs.
+type worker struct {
+	genai  *genai.Reader
+	counts Counts
+	run    capture.Name // of the resource at hand
+
+	inference capture.Inference
+	content   capture.Content
+	link      capture.Link
+
+	ids   []uint64
+	cells []uint64
+	bytes []byte
+}
+
+// keep is the number of bytes or values of a buffer that is used again: one huge span must not cost its memory for good.
+const keep = 1 << 16
+
+func (w *worker) shrink() {
+	if cap(w.ids) > keep {
+		w.ids = []uint64{}
+	}
+	if cap(w.cells) > keep {
+		w.cells = nil
+	}
+	if cap(w.bytes) > keep {
+		w.bytes = nil
+	}
+	w.inference, w.content = capture.Inference{}, capture.Content{}
+}
+
+func (w *worker) traces(td ptrace.Traces, visit func(capture.Record) error) error {
+	for _, resource := range td.ResourceSpans().All() {
+		w.run = runOf(resource.Resource().Attributes(), &w.counts)
+		for _, scope := range resource.ScopeSpans().All() {
+			name := scope.Scope().Name()
+			for _, span := range scope.Spans().All() {
+				record := w.span(name, span)
+				if record == nil {
+					continue
+				}
+				if err := visit(record); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// span returns the record of a span, nil where there can be none.
+func (w *worker) span(scope string, span ptrace.Span) capture.Record {
+	ref := mooncake.SpanRef{TraceID: span.TraceID(), SpanID: span.SpanID()}
+	switch {
+	case span.TraceID().IsEmpty():
+		w.counts.NoTraceID++
+		return nil
+	case span.SpanID().IsEmpty():
+		w.counts.NoSpanID++
+		return nil
+	}
+	parent := capture.SpanID(span.ParentSpanID())
+	attributes := span.Attributes()
+
+	annotated, session := false, capture.Session(0)
+	for key, v := range attributes.All() {
+		switch key {
+		case semconv.Identity, semconv.Row:
+			annotated = true
+		case semconv.Session:
+			session = w.session(v)
+		}
+	}
+	switch {
+	case span.Name() == semconv.SpanContent:
+		w.content = capture.Content{Span: ref, Parent: parent, Start: w.time(span.StartTimestamp(), "start_time")}
+		if p := &w.content.Prompt; w.prompt(attributes, p) && (p.HashIDs != nil || p.Chain.Bytes > 0) {
+			w.counts.Contents++
+			return &w.content
+		}
+	case annotated:
+		w.request(ref, parent, span)
+		w.inference.Session = session
+		w.annotated(span)
+		w.counts.Inferences++
+		return &w.inference
+	default:
+		if r := w.genai.Span(scope, span); r.Kind == genai.KindInference {
+			w.request(ref, parent, span)
+			w.inference.Session = session
+			w.raw(r)
+			w.counts.Unannotated++
+			return &w.inference
+		}
+	}
+	w.link = capture.Link{Span: ref, Parent: parent, Session: session}
+	w.counts.Links++
+	return &w.link
+}
+
+// request begins an inference record with what the span itself says.
+func (w *worker) request(ref mooncake.SpanRef, parent capture.SpanID, span ptrace.Span) {
+	w.inference = capture.Inference{
+		Span: ref, Parent: parent, Run: w.run,
+		Start:  w.time(span.StartTimestamp(), "start_time"),
+		End:    w.time(span.EndTimestamp(), "end_time"),
+		Failed: span.Status().Code() == ptrace.StatusCodeError,
+	}
+	if w.inference.End == 0 {
+		w.inference.End = w.inference.Start
+	}
+}
+
+// runOf returns the run that a resource names. A run whose id is no name must not become production: it is called by a
+// hash of its id.
+func runOf(resource pcommon.Map, counts *Counts) capture.Name {
+	v, ok := resource.Get(semconv.RunID)
+	if !ok {
+		return capture.Name{}
+	}
+	id := v.AsString()
+	name, err := capture.ParseName(id)
+	if err != nil {
+		counts.invalid(semconv.RunID)
+		name, _ = capture.ParseName(capture.SessionOf(id).String()) // hex digits are a name
+	}
+	return name
+}

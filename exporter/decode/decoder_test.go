@@ -1,0 +1,442 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+const (
+	start = int64(1_750_000_000) * 1e9
+	end   = start + 2e9
+)
+
+var (
+	traceID = [16]byte{1, 2, 3}
+	spanID  = [8]byte{4, 5}
+	ref     = mooncake.SpanRef{TraceID: traceID, SpanID: spanID}
+	parent  = capture.SpanID{6}
+)
+
+// one returns a span with ids, times and a parent, and what it is in.
+func one() (ptrace.Traces, ptrace.Span) {
+	td := ptrace.NewTraces()
+	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(traceID)
+	s.SetSpanID(spanID)
+	s.SetParentSpanID(pcommon.SpanID(parent))
+	s.SetName("chat m")
+	s.SetStartTimestamp(pcommon.Timestamp(start))
+	s.SetEndTimestamp(pcommon.Timestamp(end))
+	return td, s
+}
+
+// put sets an attribute.
+func put(t *testing.T, m pcommon.Map, key string, value any) {
+	t.Helper()
+	if err := m.PutEmpty(key).FromRaw(value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepRecord copies a record: that of the decoder is valid during the visit only.
+func keepRecord(r capture.Record) capture.Record {
+	own := func(p *capture.Prompt) {
+		p.HashIDs, p.Chain.Cells = slices.Clone(p.HashIDs), slices.Clone(p.Chain.Cells)
+	}
+	switch r := r.(type) {
+	case *capture.Inference:
+		c := *r
+		own(&c.Prompt)
+		return &c
+	case *capture.Content:
+		c := *r
+		own(&c.Prompt)
+		return &c
+	case *capture.Link:
+		c := *r
+		return &c
+	}
+	return nil
+}
+
+func decodeAll(t testing.TB, d *Decoder, td ptrace.Traces) ([]capture.Record, Counts) {
+	t.Helper()
+	var all []capture.Record
+	counts, err := d.Traces(td, func(r capture.Record) error {
+		all = append(all, keepRecord(r))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(all)) != counts.Records() {
+		t.Errorf("%d records, counted %d", len(all), counts.Records())
+	}
+	return all, counts
+}
+
+var compareNames = cmp.Comparer(func(a, b capture.Name) bool { return a == b })
+
+func name(t testing.TB, s string) capture.Name {
+	t.Helper()
+	n, err := capture.ParseName(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// chain is the cells of a text, and the attribute that holds them.
+func chain(t testing.TB, text string) (blockhash.Chain, []byte) {
+	t.Helper()
+	key, err := blockhash.NewKey([]byte(strings.Repeat("k", blockhash.KeySize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := blockhash.NewHasher(key, "00000009")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Role("user")
+	h.Text(text)
+	c := h.Chain()
+	b, err := c.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, b
+}
+
+func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
+
+// TestAnnotated has one attribute, event or link on an annotated span in each row.
+func TestAnnotated(t *testing.T) {
+	cells, raw := chain(t, strings.Repeat("all work and no play ", 30))
+	token := func(at int64, index any) func(*testing.T, ptrace.Span) {
+		return func(t *testing.T, s ptrace.Span) {
+			t.Helper()
+			e := s.Events().AppendEmpty()
+			e.SetName(semconv.EventToken)
+			e.SetTimestamp(pcommon.Timestamp(at))
+			put(t, e.Attributes(), semconv.TokenIndex, index)
+		}
+	}
+	attr := func(kv ...any) func(*testing.T, ptrace.Span) {
+		return func(t *testing.T, s ptrace.Span) {
+			t.Helper()
+			for i := 0; i < len(kv); i += 2 {
+				put(t, s.Attributes(), kv[i].(string), kv[i+1])
+			}
+		}
+	}
+	huge := make([]any, maxHashIDs+1)
+	for i := range huge {
+		huge[i] = int64(i)
+	}
+	none := func(*capture.Inference) {}
+	for _, c := range []struct {
+		why     string
+		span    func(*testing.T, ptrace.Span)
+		want    func(*capture.Inference) // what differs from the bare record
+		invalid string                   // attribute that is left out
+	}{
+		{"identity none: seen, nothing known", attr(), none, ""},
+		{"tokens of the usage", attr(semconv.GenAIUsageInputTokens, 1300, semconv.GenAIUsageOutputTokens, 20, semconv.GenAIUsageCacheReadTokens, 512), func(r *capture.Inference) {
+			r.InputTokens, r.OutputTokens, r.CachedTokens = opt[int64](1300), opt[int64](20), opt[int64](512)
+		}, ""},
+		{"some producers write counts as doubles and strings", attr(semconv.GenAIUsageInputTokens, 1300.0, semconv.GenAIUsageOutputTokens, "20"), func(r *capture.Inference) {
+			r.InputTokens, r.OutputTokens = opt[int64](1300), opt[int64](20)
+		}, ""},
+		{"0 is a count", attr(semconv.GenAIUsageOutputTokens, 0), func(r *capture.Inference) { r.OutputTokens = opt[int64](0) }, ""},
+		{"no count is below 0", attr(semconv.GenAIUsageInputTokens, -1), none, semconv.GenAIUsageInputTokens},
+		{"nor absurd", attr(semconv.GenAIUsageInputTokens, int64(1)<<62), none, semconv.GenAIUsageInputTokens},
+		{"nor a fraction", attr(semconv.GenAIUsageInputTokens, 12.5), none, semconv.GenAIUsageInputTokens},
+		{"nor a text", attr(semconv.GenAIUsageInputTokens, "many"), none, semconv.GenAIUsageInputTokens},
+		{"nor a list", attr(semconv.GenAIUsageInputTokens, []any{1}), none, semconv.GenAIUsageInputTokens},
+
+		{"status Error", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeError) }, func(r *capture.Inference) { r.Failed = true }, ""},
+		{"status Ok", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeOk) }, none, ""},
+		{"an error type", attr(semconv.ErrorType, "503"), func(r *capture.Inference) { r.Failed = true }, ""},
+		{"an empty error type is none", attr(semconv.ErrorType, ""), none, ""},
+		{"cancelled is not served", attr(semconv.Outcome, semconv.OutcomeCancelled), func(r *capture.Inference) { r.Failed = true }, ""},
+		{"skipped is not served", attr(semconv.Outcome, semconv.OutcomeSkipped), func(r *capture.Inference) { r.Failed = true }, ""},
+		{"served", attr(semconv.Outcome, semconv.OutcomeServed), none, ""},
+		{"an outcome that is no word says nothing", attr(semconv.Outcome, 5), none, semconv.Outcome},
+
+		{"the event of the first token", token(start+7, 0), func(r *capture.Inference) { r.FirstToken = opt(start + 7) }, ""},
+		{"a later token is not the first", token(start+7, 1), none, ""},
+		{"a token before the request", token(start-1, 0), none, semconv.EventToken},
+		{"a token after its end", token(end+1, 0), none, semconv.EventToken},
+		{"the series of arrivals begins at the span's start", attr(semconv.TokenGaps, []any{7, 9}), func(r *capture.Inference) { r.FirstToken = opt(start + 7) }, ""},
+		{"an empty series", attr(semconv.TokenGaps, []any{}), none, ""},
+		{"a series of another type", attr(semconv.TokenGaps, []any{"7"}), none, semconv.TokenGaps},
+		{"a series from before the start", attr(semconv.TokenGaps, []any{-7}), none, semconv.TokenGaps},
+		{"production's own time to the first chunk, from the start", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5), func(r *capture.Inference) { r.FirstToken = opt(start + 5e8) }, ""},
+		{"a replay's is from the wire, whose instant is not known here", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5, semconv.Row, 3), func(r *capture.Inference) { r.Row = opt[int64](3) }, ""},
+		{"longer than the request", attr(semconv.GenAIResponseTimeToFirstChunk, 2.5), none, semconv.GenAIResponseTimeToFirstChunk},
+		{"negative", attr(semconv.GenAIResponseTimeToFirstChunk, -0.1), none, semconv.GenAIResponseTimeToFirstChunk},
+		{"beyond what ns can hold", attr(semconv.GenAIResponseTimeToFirstChunk, 1e300), none, semconv.GenAIResponseTimeToFirstChunk},
+		{"events before series before time", func(t *testing.T, s ptrace.Span) {
+			t.Helper()
+			token(start+1, 0)(t, s)
+			attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9)(t, s)
+		}, func(r *capture.Inference) { r.FirstToken = opt(start + 1) }, ""},
+		{"series before time", attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9), func(r *capture.Inference) { r.FirstToken = opt(start + 2) }, ""},
+
+		{"the model asked for", attr(semconv.GenAIRequestModel, "llama-3", semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) { r.Model = name(t, "llama-3") }, ""},
+		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) { r.Model = name(t, "llama-3-8b") }, ""},
+		{"a sentence is no model", attr(semconv.GenAIRequestModel, "tell me a story"), none, semconv.GenAIRequestModel},
+		{"nor is a novel", attr(semconv.GenAIRequestModel, strings.Repeat("x", capture.MaxName+1)), none, semconv.GenAIRequestModel},
+		{"response id", attr(semconv.GenAIResponseID, "chatcmpl-1"), func(r *capture.Inference) { r.Response = capture.ResponseOf("chatcmpl-1") }, ""},
+		{"a response id that is none", attr(semconv.GenAIResponseID, strings.Repeat("x", maxText+1)), none, semconv.GenAIResponseID},
+
+		{"a twin of a session stays what it is", attr(semconv.Session, "00000000000000ff"), func(r *capture.Inference) { r.Session = 255 }, ""},
+		{"the session of a trace is hashed", attr(semconv.Session, "s 1"), func(r *capture.Inference) { r.Session = capture.SessionOf("s 1") }, ""},
+		{"an empty session is none", attr(semconv.Session, ""), none, ""},
+		{"a session of another type", attr(semconv.Session, 5), none, semconv.Session},
+
+		{"row, and what it asks for", attr(semconv.Row, 0, semconv.Timestamp, 27.5, semconv.InputLength, 6758, semconv.OutputLength, 500), func(r *capture.Inference) {
+			r.Row, r.Timestamp, r.InputLength, r.OutputLength = opt[int64](0), opt(27.5), opt[int64](6758), opt[int64](500)
+		}, ""},
+		{"JSON makes ints of whole doubles", attr(semconv.Timestamp, 27), func(r *capture.Inference) { r.Timestamp = opt(27.0) }, ""},
+		{"no row is below 0", attr(semconv.Row, -1), none, semconv.Row},
+		{"no timestamp is below 0", attr(semconv.Timestamp, -0.5), none, semconv.Timestamp},
+		{"nor infinite", attr(semconv.Timestamp, inf()), none, semconv.Timestamp},
+		{"nor none", attr(semconv.Timestamp, inf()-inf()), none, semconv.Timestamp},
+		{"how it was scheduled", attr(semconv.ScheduleOffset, 1.25, semconv.ScheduleSpread, 0.25), func(r *capture.Inference) { r.Offset, r.Spread = opt(1.25), opt(0.25) }, ""},
+		{"a schedule of another type", attr(semconv.ScheduleOffset, "1.25"), none, semconv.ScheduleOffset},
+		{"made of a log", attr(semconv.Synthetic, true), func(r *capture.Inference) { r.Synthetic = true }, ""},
+		{"a flag of another type", attr(semconv.Synthetic, "true"), none, semconv.Synthetic},
+
+		{"a replay's link is the production span", func(t *testing.T, s ptrace.Span) {
+			t.Helper()
+			attr(semconv.Row, 1)(t, s)
+			l := s.Links().AppendEmpty()
+			l.SetTraceID([16]byte{9})
+			l.SetSpanID([8]byte{8})
+		}, func(r *capture.Inference) {
+			r.Row, r.Link = opt[int64](1), mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
+		}, ""},
+		{"a link without ids", func(t *testing.T, s ptrace.Span) { t.Helper(); attr(semconv.Row, 1)(t, s); s.Links().AppendEmpty() }, func(r *capture.Inference) { r.Row = opt[int64](1) }, "link"},
+		{"production's links are its own", func(_ *testing.T, s ptrace.Span) {
+			l := s.Links().AppendEmpty()
+			l.SetTraceID([16]byte{9})
+			l.SetSpanID([8]byte{8})
+		}, none, ""},
+
+		{"ids are patterns of unsigned ones", attr(semconv.Identity, "engine", semconv.HashIDs, []any{1, int64(-1), int64(-1) << 63}, semconv.BlockSize, 512, semconv.HashDomain, "0000000a", semconv.HashKey, "0000000b"), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Engine, HashIDs: []uint64{1, 1<<64 - 1, 1 << 63}, BlockSize: 512, Domain: 10, Key: 11}
+		}, ""},
+		{"some JSON has ids as strings", attr(semconv.Identity, "tokens", semconv.HashIDs, []any{"9223372036854775808", "18446744073709551615"}, semconv.BlockSize, 16), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Tokens, HashIDs: []uint64{1 << 63, 1<<64 - 1}, BlockSize: 16}
+		}, ""},
+		{"no ids are not absent ids", attr(semconv.Identity, "trace", semconv.HashIDs, []any{}), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Trace, HashIDs: []uint64{}}
+		}, ""},
+		{"an id that is none costs them all", attr(semconv.Identity, "trace", semconv.HashIDs, []any{1, "x"}), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
+		{"a double may have been rounded", attr(semconv.Identity, "trace", semconv.HashIDs, []any{9.223372036854775808e18}), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
+		{"one id is no list", attr(semconv.Identity, "trace", semconv.HashIDs, 1), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
+		{"more ids than any prompt has", attr(semconv.Identity, "trace", semconv.HashIDs, huge), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
+		{"an absurd block size", attr(semconv.Identity, "trace", semconv.BlockSize, int64(1)<<31), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.BlockSize},
+		{"a negative block size", attr(semconv.Identity, "trace", semconv.BlockSize, -512), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.BlockSize},
+		{"a domain that is no hex", attr(semconv.Identity, "trace", semconv.HashDomain, "0000000x"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashDomain},
+		{"a domain that is a number", attr(semconv.Identity, "trace", semconv.HashDomain, 12345678), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashDomain},
+		{"a key that is too short", attr(semconv.Identity, "trace", semconv.HashKey, "0b"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashKey},
+
+		{"cells", attr(semconv.Identity, "text", semconv.Cells, raw), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells}
+		}, ""},
+		{"cells of a text that was cut", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsPrefix, true), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, Prefix: true}
+		}, ""},
+		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
+		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
+		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
+		{"no bytes", attr(semconv.Identity, "text", semconv.Cells, []byte{}), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
+
+		{"an identity of a later version: nobody knows what the ids mean", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
+		{"an identity that is no word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			td, s := one()
+			put(t, s.Attributes(), semconv.Identity, semconv.IdentityNone)
+			c.span(t, s)
+			got, counts := decodeAll(t, New(Config{}), td)
+			want := &capture.Inference{Span: ref, Parent: parent, Start: start, End: end, Prompt: capture.Prompt{Identity: capture.None}}
+			c.want(want)
+			if diff := cmp.Diff([]capture.Record{want}, got, compareNames); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+			wantCounts := Counts{Inferences: 1}
+			if c.invalid != "" {
+				wantCounts.Invalid = map[string]int64{c.invalid: 1}
+			}
+			if diff := cmp.Diff(wantCounts, counts); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func inf() float64 { zero := 0.0; return 1 / zero }
+
+// TestKinds has each kind of span, and spans that are damaged as a whole.
+func TestKinds(t *testing.T) {
+	cells, raw := chain(t, strings.Repeat("all work and no play ", 30))
+	bare := capture.Inference{Span: ref, Parent: parent, Start: start, End: end}
+	inference := func(change func(*capture.Inference)) capture.Record {
+		r := bare
+		change(&r)
+		return &r
+	}
+	for _, c := range []struct {
+		why    string
+		span   func(ptrace.Traces, ptrace.Span)
+		want   capture.Record
+		counts Counts
+	}{
+		{
+			"a row without ids is a request of a replay", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutInt(semconv.Row, 4) },
+			inference(func(r *capture.Inference) { r.Row = opt[int64](4) }),
+			Counts{Inferences: 1},
+		},
+		{
+			"a row that is damaged too: somebody annotated it", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
+			inference(func(r *capture.Inference) { r.Identity = capture.None }),
+			Counts{Inferences: 1, Invalid: map[string]int64{semconv.Row: 1}},
+		},
+		{
+			"the run is on the resource", func(td ptrace.Traces, s ptrace.Span) {
+				td.ResourceSpans().At(0).Resource().Attributes().PutStr(semconv.RunID, "r1")
+				s.Attributes().PutStr(semconv.RunID, "not here")
+				s.Attributes().PutInt(semconv.Row, 4)
+			},
+			inference(func(r *capture.Inference) { r.Row, r.Run = opt[int64](4), name(t, "r1") }),
+			Counts{Inferences: 1},
+		},
+		{
+			"a run that is no name is not production", func(td ptrace.Traces, s ptrace.Span) {
+				td.ResourceSpans().At(0).Resource().Attributes().PutStr(semconv.RunID, "run of today")
+				s.Attributes().PutInt(semconv.Row, 4)
+			},
+			inference(func(r *capture.Inference) {
+				r.Row, r.Run = opt[int64](4), name(t, capture.SessionOf("run of today").String())
+			}),
+			Counts{Inferences: 1, Invalid: map[string]int64{semconv.RunID: 1}},
+		},
+		{
+			"content", func(_ ptrace.Traces, s ptrace.Span) {
+				s.SetName(semconv.SpanContent)
+				s.Attributes().PutStr(semconv.Identity, "text")
+				s.Attributes().PutEmptyBytes(semconv.Cells).FromRaw(raw)
+				s.Attributes().PutStr(semconv.HashDomain, "0000000a")
+				s.Attributes().PutStr(semconv.HashKey, "0000000b")
+			},
+			&capture.Content{Span: ref, Parent: parent, Start: start, Prompt: capture.Prompt{Identity: capture.Text, Chain: cells, Domain: 10, Key: 11}},
+			Counts{Contents: 1},
+		},
+		{
+			"content without cells stands in nobody's way", func(_ ptrace.Traces, s ptrace.Span) {
+				s.SetName(semconv.SpanContent)
+				s.Attributes().PutStr(semconv.Identity, "text")
+				s.Attributes().PutStr(semconv.Session, "00000000000000ff")
+			},
+			&capture.Link{Span: ref, Parent: parent, Session: 255},
+			Counts{Links: 1},
+		},
+		{
+			"any other span", func(_ ptrace.Traces, s ptrace.Span) { s.SetName("GET /"); s.Attributes().PutStr("url.path", "/") },
+			&capture.Link{Span: ref, Parent: parent},
+			Counts{Links: 1},
+		},
+		{
+			"a phase of a replay", func(td ptrace.Traces, s ptrace.Span) {
+				td.ResourceSpans().At(0).Resource().Attributes().PutStr(semconv.RunID, "r1")
+				s.SetName(semconv.PhaseDecode)
+			},
+			&capture.Link{Span: ref, Parent: parent},
+			Counts{Links: 1},
+		},
+		{
+			"a request that nobody annotated", func(_ ptrace.Traces, s ptrace.Span) {
+				a := s.Attributes()
+				a.PutStr(semconv.GenAIOperationName, "chat")
+				a.PutStr(semconv.GenAIRequestModel, "m1")
+				a.PutStr(semconv.GenAIResponseID, "x")
+				a.PutStr(semconv.GenAIConversationID, "a session that has no twin")
+				a.PutStr(semconv.GenAIInputMessages, `[{"role":"user","parts":[{"type":"text","content":"hello"}]}]`)
+				a.PutInt(semconv.GenAIUsageInputTokens, 9)
+				a.PutInt(semconv.GenAIUsageOutputTokens, 2)
+				a.PutInt(semconv.GenAIUsageCacheReadTokens, 1)
+				a.PutDouble(semconv.GenAIResponseTimeToFirstChunk, 0.5)
+			},
+			inference(func(r *capture.Inference) {
+				r.InputTokens, r.OutputTokens, r.CachedTokens = opt[int64](9), opt[int64](2), opt[int64](1)
+				r.Model, r.Response, r.FirstToken = name(t, "m1"), capture.ResponseOf("x"), opt(start+5e8)
+			}),
+			Counts{Unannotated: 1},
+		},
+		{
+			"one of an older dialect, that failed", func(_ ptrace.Traces, s ptrace.Span) {
+				s.Attributes().PutStr("gen_ai.system", "openai")
+				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
+				s.Attributes().PutInt(semconv.GenAIUsagePromptTokens, 9)
+				s.Attributes().PutStr("error.type", "timeout")
+			},
+			inference(func(r *capture.Inference) { r.InputTokens, r.Failed = opt[int64](9), true }),
+			Counts{Unannotated: 1},
+		},
+		{
+			"an agent's span is no request", func(_ ptrace.Traces, s ptrace.Span) {
+				s.Attributes().PutStr(semconv.GenAIOperationName, "invoke_agent")
+			},
+			&capture.Link{Span: ref, Parent: parent},
+			Counts{Links: 1},
+		},
+		{"no trace id", func(_ ptrace.Traces, s ptrace.Span) { s.SetTraceID([16]byte{}) }, nil, Counts{NoTraceID: 1}},
+		{"no span id", func(_ ptrace.Traces, s ptrace.Span) { s.SetSpanID([8]byte{}) }, nil, Counts{NoSpanID: 1}},
+		{
+			"times beyond the clock", func(_ ptrace.Traces, s ptrace.Span) {
+				s.Attributes().PutInt(semconv.Row, 4)
+				s.SetStartTimestamp(1 << 63)
+				s.SetEndTimestamp(1<<64 - 1)
+			},
+			inference(func(r *capture.Inference) { r.Row, r.Start, r.End = opt[int64](4), 0, 0 }),
+			Counts{Inferences: 1, Invalid: map[string]int64{"start_time": 1, "end_time": 1}},
+		},
+		{
+			"no end", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutInt(semconv.Row, 4); s.SetEndTimestamp(0) },
+			inference(func(r *capture.Inference) { r.Row, r.End = opt[int64](4), start }),
+			Counts{Inferences: 1},
+		},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			td, s := one()
+			c.span(td, s)
+			got, counts := decodeAll(t, New(Config{}), td)
+			var want []capture.Record
+			if c.want != nil {
+				want = append(want, c.want)
+			}
+			if diff := cmp.Diff(want, got, compareNames); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.counts, counts); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"math"
+	"strconv"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+const (
+	maxCount   = 1e12 // more tokens or rows than that are no count
+	maxNumber  = 1e15 // ms or s: beyond any clock
+	maxSeconds = 1e7
+	maxText    = 1 << 10 // bytes of a value that is hashed
+	// maxHashIDs is how many ids fit into a record beside the longest chain: 450 Mi tokens in blocks of 512.
+	maxHashIDs = (capture.MaxRecord - 1<<20) / 8
+	maxCells   = (blockhash.MaxCells + 2) * 8 // bytes of mooncake.cells
+	maxExact   = 1 << 53                      // integers that a double holds exactly
+)
+
+// count reads a number of things. Not all producers write ints.
+func (w *worker) count(key string, v pcommon.Value) mooncake.Opt[int64] {
+	n, ok := int64(0), false
+	switch v.Type() {
+	case pcommon.ValueTypeInt:
+		n, ok = v.Int(), true
+	case pcommon.ValueTypeDouble:
+		f := v.Double()
+		if ok = f == math.Trunc(f) && math.Abs(f) <= maxExact; ok {
+			n = int64(f)
+		}
+	case pcommon.ValueTypeStr:
+		var err error
+		n, err = strconv.ParseInt(v.Str(), 10, 64)
+		ok = err == nil
+	default:
+	}
+	if !ok || n < 0 || n > maxCount {
+		w.counts.invalid(key)
+		return mooncake.Opt[int64]{}
+	}
+	return mooncake.Some(n)
+}
+
+// number reads a finite number of at least low.
+func (w *worker) number(key string, v pcommon.Value, low float64) mooncake.Opt[float64] {
+	var f float64
+	switch v.Type() {
+	case pcommon.ValueTypeDouble:
+		f = v.Double()
+	case pcommon.ValueTypeInt:
+		f = float64(v.Int())
+	default:
+		f = math.NaN()
+	}
+	if key == semconv.GenAIResponseTimeToFirstChunk && f > maxSeconds {
+		f = math.NaN()
+	}
+	if !(f >= low && f <= maxNumber) {
+		w.counts.invalid(key)
+		return mooncake.Opt[float64]{}
+	}
+	return mooncake.Some(f)
+}
+
+func (w *worker) flag(key string, v pcommon.Value) bool {
+	if v.Type() != pcommon.ValueTypeBool {
+		w.counts.invalid(key)
+		return false
+	}
+	return v.Bool()
+}
+
+// text reads a string that is to be parsed or hashed, and never kept.
+func (w *worker) text(key string, v pcommon.Value) (s string, ok bool) {
+	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxText {
+		w.counts.invalid(key)
+		return "", false
+	}
+	return v.Str(), true
+}
+
+func (w *worker) name(key string, v pcommon.Value) capture.Name {
+	if v.Type() == pcommon.ValueTypeStr {
+		if n, err := capture.ParseName(v.Str()); err == nil {
+			return n
+		}
+	}
+	w.counts.invalid(key)
+	return capture.Name{}
+}
+
+func (w *worker) session(v pcommon.Value) capture.Session {
+	id, _ := w.text(semconv.Session, v)
+	return capture.SessionOf(id)
+}
+
+func (w *worker) domain(key string, v pcommon.Value) capture.Domain {
+	s, ok := w.text(key, v)
+	if !ok {
+		return 0
+	}
+	d, err := capture.ParseDomain(s)
+	if err != nil {
+		w.counts.invalid(key)
+	}
+	return d
+}
+
+// time reads an instant; 0 is unknown.
+func (w *worker) time(t pcommon.Timestamp, name string) int64 {
+	if t > math.MaxInt64 {
+		w.counts.invalid(name)
+		return 0
+	}
+	return int64(t)
+}
+
+// hashIDs reads ids: ints are the patterns of unsigned ones, and strings are what writers of JSON make of those that no
+// signed int holds. One that cannot be read costs them all: those behind it would stand for other blocks.
+func (w *worker) hashIDs(v pcommon.Value) []uint64 {
+	if v.Type() != pcommon.ValueTypeSlice || v.Slice().Len() > maxHashIDs {
+		w.counts.invalid(semconv.HashIDs)
+		return nil
+	}
+	w.ids = w.ids[:0]
+	for _, e := range v.Slice().All() {
+		var id uint64
+		err := strconv.ErrSyntax
+		switch e.Type() {
+		case pcommon.ValueTypeInt:
+			id, err = uint64(e.Int()), nil //nolint:gosec // two's complement is the contract
+		case pcommon.ValueTypeStr:
+			id, err = strconv.ParseUint(e.Str(), 10, 64)
+		default:
+		}
+		if err != nil {
+			w.counts.invalid(semconv.HashIDs)
+			return nil
+		}
+		w.ids = append(w.ids, id)
+	}
+	return w.ids
+}
+
+// chain reads cells.
+func (w *worker) chain(v pcommon.Value, p *capture.Prompt) {
+	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > maxCells {
+		w.counts.invalid(semconv.Cells)
+		return
+	}
+	b := v.Bytes()
+	w.bytes = w.bytes[:0]
+	for i := range b.Len() {
+		w.bytes = append(w.bytes, b.At(i))
+	}
+	p.Chain.Cells = w.cells
+	if err := p.Chain.UnmarshalBinary(w.bytes); err != nil {
+		w.counts.invalid(semconv.Cells)
+		p.Chain = blockhash.Chain{}
+		return
+	}
+	w.cells = p.Chain.Cells
+}
+
+// firstGap reads the time from the span's start to the first chunk out of the series of arrivals.
+func (w *worker) firstGap(v pcommon.Value) mooncake.Opt[int64] {
+	if v.Type() != pcommon.ValueTypeSlice || v.Slice().Len() > 0 && v.Slice().At(0).Type() != pcommon.ValueTypeInt {
+		w.counts.invalid(semconv.TokenGaps)
+		return mooncake.Opt[int64]{}
+	}
+	if v.Slice().Len() == 0 {
+		return mooncake.Opt[int64]{}
+	}
+	if n := v.Slice().At(0).Int(); n >= 0 && n <= maxSeconds*1e9 {
+		return mooncake.Some(n)
+	}
+	w.counts.invalid(semconv.TokenGaps)
+	return mooncake.Opt[int64]{}
+}

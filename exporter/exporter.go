@@ -1,0 +1,94 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/exporter/decode"
+	"github.com/moonloop/moonloop/exporter/segment"
+)
+
+// journalExporter takes spans to the journal.
+type journalExporter struct {
+	options segment.Options
+	decoder *decode.Decoder
+	log     *zap.Logger
+	metrics *metrics
+	batches sync.Pool // of *capture.Batch
+	journal *segment.Journal
+	queued  bool
+}
+
+func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, error) {
+	m, err := newMetrics(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	e := &journalExporter{
+		options: c.options(), decoder: decode.New(decode.Config{}), log: set.Logger, metrics: m,
+		batches: sync.Pool{New: func() any { return new(capture.Batch) }},
+		queued:  c.QueueConfig.HasValue(),
+	}
+	e.options.Observer = &observer{log: set.Logger, metrics: m}
+	if e.options.Compile != nil {
+		e.options.Compile.Tool = set.BuildInfo.Command + " " + set.BuildInfo.Version
+	}
+	if e.queued && !c.BackOffConfig.Enabled {
+		set.Logger.Warn("sending_queue without retry_on_failure: spans that were acknowledged are dropped when they cannot be written at once")
+	}
+	return e, nil
+}
+
+func (e *journalExporter) start(context.Context, component.Host) error {
+	j, err := segment.Open(e.options)
+	if err != nil {
+		return err
+	}
+	e.journal = j
+	e.log.Info("journal is open", zap.String("segment", j.Segment()))
+	return e.metrics.watch(j.Size)
+}
+
+func (e *journalExporter) shutdown(ctx context.Context) error {
+	e.metrics.shutdown()
+	if e.journal == nil {
+		return nil // never started
+	}
+	return e.journal.Close(ctx)
+}
+
+// keepBatch is the size of a batch whose memory is used again.
+const keepBatch = 4 << 20
+
+// push writes spans to the journal. An error of writing is worth another try; spans that are no records are not.
+func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	b := e.batches.Get().(*capture.Batch)
+	b.Reset()
+	counts, err := e.decoder.Traces(td, b.Add)
+	if err != nil {
+		// Only a record that no journal can hold; decoding sees to it that there is none.
+		return consumererror.NewPermanent(fmt.Errorf("spans cannot be written to a journal: %w", err))
+	}
+	if err := e.journal.Append(b); err != nil {
+		return err
+	}
+	e.metrics.pushed(ctx, counts, b.Size())
+	if b.Size() <= keepBatch {
+		e.batches.Put(b)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+)
+
+// BenchmarkPush writes batches of 600 spans, two thirds of them requests, as 8 senders do at a time.
+func BenchmarkPush(b *testing.B) {
+	for name, fsync := range map[string]bool{"fsync": true, "no fsync": false} {
+		b.Run(name, func(b *testing.B) {
+			f := NewFactory()
+			cfg := f.CreateDefaultConfig().(*Config)
+			cfg.Directory, cfg.Fsync = filepath.Join(b.TempDir(), "journal"), fsync
+			e, err := f.CreateTraces(b.Context(), exportertest.NewNopSettings(f.Type()), cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := e.Start(b.Context(), componenttest.NewNopHost()); err != nil {
+				b.Fatal(err)
+			}
+			td := production(200)
+			td.MarkReadOnly()
+			b.ReportAllocs()
+			b.SetParallelism(4)
+			var pushed atomic.Int64
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := e.ConsumeTraces(b.Context(), td); err != nil {
+						b.Error(err)
+						return
+					}
+					pushed.Add(int64(td.SpanCount()))
+				}
+			})
+			b.StopTimer()
+			b.ReportMetric(float64(pushed.Load())/b.Elapsed().Seconds(), "spans/s")
+			if err := e.Shutdown(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

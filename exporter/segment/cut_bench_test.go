@@ -1,0 +1,63 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/capture"
+)
+
+// BenchmarkCut ends a segment of 32 MiB of which a tenth is carried on: the time for which Append waits.
+func BenchmarkCut(b *testing.B) {
+	opt := Options{Directory: filepath.Join(b.TempDir(), "j"), Name: "b", MaxBytes: 1 << 40, Grace: time.Minute, NoSync: true, Compile: &capture.Options{}}
+	j, err := Open(opt)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for n := uint64(1); j.Size() < 32<<20; n += 1000 {
+		var batch capture.Batch
+		for i := range uint64(1000) {
+			r := engine(n+i, 1, 0)
+			for k := range uint64(10) {
+				r.HashIDs = append(r.HashIDs, (n+i)<<32+k)
+			}
+			if err := batch.Add(r); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := j.Append(&batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	j.mu.Lock()
+	s := j.open
+	j.mu.Unlock()
+	size := s.w.Size()
+	b.SetBytes(size)
+	b.ReportAllocs()
+	carried := int64(0)
+	for b.Loop() {
+		c := &carry{times: map[[16]byte]int{}}
+		if err := c.find(s, s.since(time.Now().Add(-time.Hour)), nil, 1); err != nil {
+			b.Fatal(err)
+		}
+		n := 0
+		for trace := range c.times {
+			if n++; n%10 != 0 {
+				delete(c.times, trace)
+			}
+		}
+		if err := c.copy(filepath.Join(b.TempDir(), "copy")); err != nil {
+			b.Fatal(err)
+		}
+		carried = int64(len(c.times))
+	}
+	b.ReportMetric(float64(carried), "carried")
+	if err := j.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}

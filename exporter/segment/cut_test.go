@@ -1,0 +1,280 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"bytes"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+func TestCutByAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		j := mustOpen(t, options(t, w)) // at midnight
+		time.Sleep(90 * time.Minute)
+		if n := len(segments(t, j.opt.Directory)); n != 1 {
+			t.Fatalf("%d segments without a record: an empty one is not closed", n)
+		}
+		add(t, j, client(1, 1), engine(1, 2, 1))
+		time.Sleep(29 * time.Minute)
+		if len(w.ends()) != 0 {
+			t.Fatal("closed before the hour")
+		}
+		time.Sleep(2 * time.Minute)
+		settle(t, j)
+		names := segments(t, j.opt.Directory)
+		if len(names) != 2 || len(w.ends()) != 1 {
+			t.Fatalf("%d segments, %d cuts after the hour without traffic, want 2 and 1", len(names), len(w.ends()))
+		}
+		if want := filepath.Join(j.opt.Directory, "test-20000101T020000Z-000002.journal"); names[1] != want {
+			t.Errorf("the new segment is %s, want %s", names[1], want)
+		}
+		if got := rows(t, names[0]); len(got) != 1 || got[0].SessionID == "" {
+			t.Errorf("rows of the closed segment: %v, want one, with its ancestor's session", got)
+		}
+		w.good(t)
+		mustClose(t, j)
+	})
+}
+
+func TestCutBySize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		opt.MaxBytes, opt.MaxAge, opt.Grace = 2000, 0, 0
+		j := mustOpen(t, opt)
+		for i := range uint64(200) {
+			add(t, j, engine(i+1, 1, 0))
+		}
+		settle(t, j)
+		names := segments(t, opt.Directory)
+		if len(names) < 5 || len(names) != len(w.ends())+1 {
+			t.Fatalf("%d segments, %d cuts", len(names), len(w.ends()))
+		}
+		total := 0
+		for _, name := range names[:len(names)-1] {
+			info, err := os.Stat(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Size() < opt.MaxBytes || info.Size() > 2*opt.MaxBytes {
+				t.Errorf("%s has %d bytes, want some above %d", name, info.Size(), opt.MaxBytes)
+			}
+			total += len(rows(t, name))
+		}
+		if total += len(records(t, names[len(names)-1])); total != 200 {
+			t.Errorf("%d rows and open records, want 200", total)
+		}
+		w.good(t)
+		mustClose(t, j)
+	})
+}
+
+// TestCarry has traces whose spans come with pauses below the grace period, for up to several segments.
+func TestCarry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		opt.MaxAge = 10 * time.Minute
+		j := mustOpen(t, opt)
+		uncut := filepath.Join(t.TempDir(), "uncut")
+		whole, err := capture.OpenWriter(uncut, capture.WriterOptions{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		rng := rand.New(rand.NewPCG(1, 2))
+		type conversation struct{ trace, span, left uint64 }
+		var talks []conversation
+		want := map[[16]byte]int{}
+		for trace := uint64(1); trace <= 400 || len(talks) > 0; {
+			if trace <= 400 && rng.IntN(3) > 0 {
+				n := 1 + rng.Uint64N(4)
+				if rng.IntN(10) == 0 {
+					n = 30 + rng.Uint64N(30) // through several segments
+				}
+				talks = append(talks, conversation{trace, 1, n})
+				trace++
+			}
+			// Each open conversation goes on within 50 s.
+			for i := 0; i < len(talks); {
+				c := &talks[i]
+				// The engine's span comes first, as it ends first.
+				records := []capture.Record{engine(c.trace, c.span+1, c.span), client(c.trace, c.span)}
+				if rng.IntN(2) == 0 {
+					add(t, j, records[0])
+					time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+					add(t, j, records[1])
+				} else {
+					add(t, j, records...)
+				}
+				if err := whole.Append(records...); err != nil {
+					t.Fatal(err)
+				}
+				want[ref(c.trace, 0).TraceID]++
+				c.span += 2
+				if c.left--; c.left == 0 {
+					talks = append(talks[:i], talks[i+1:]...)
+					continue
+				}
+				i++
+			}
+			time.Sleep(20 * time.Second)
+		}
+		time.Sleep(opt.MaxAge) // closes the last one
+		settle(t, j)
+		w.good(t)
+		mustClose(t, j)
+		if err := whole.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		names := segments(t, opt.Directory)
+		if len(names) < 6 {
+			t.Fatalf("%d segments: too few to show anything", len(names))
+		}
+		in := map[[16]byte]map[string]int{}
+		for _, name := range names {
+			for _, row := range rows(t, name) {
+				if row.SessionID == "" {
+					t.Errorf("%s has a row of %x that was torn from its ancestor", name, row.OTel.TraceID)
+				}
+				if in[row.OTel.TraceID] == nil {
+					in[row.OTel.TraceID] = map[string]int{}
+				}
+				in[row.OTel.TraceID][name]++
+			}
+		}
+		long := int64(0)
+		for _, c := range w.ends() {
+			long += c.Carried
+		}
+		if long == 0 {
+			t.Error("no trace was open at a cut")
+		}
+		for trace, n := range want {
+			if len(in[trace]) != 1 {
+				t.Errorf("trace %x is in %d segments' traces, want 1", trace, len(in[trace]))
+			}
+			for name, got := range in[trace] {
+				if got != n {
+					t.Errorf("trace %x has %d rows in %s, want %d", trace, got, name, n)
+				}
+			}
+		}
+		if got, want := compileAll(t, names...), compileAll(t, uncut); !bytes.Equal(got, want) {
+			t.Error("the segments' journals do not compile to what one journal without cuts does")
+		}
+	})
+}
+
+func TestMaxCarries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		opt.MaxCarries = 3
+		j := mustOpen(t, opt)
+		for span := range uint64(6 * 120) { // six hours, never quiet
+			add(t, j, engine(1, span+1, 0))
+			time.Sleep(30 * time.Second)
+		}
+		settle(t, j)
+		mustClose(t, j)
+		w.good(t)
+		var carried []int64
+		tooOften := int64(0)
+		for _, c := range w.ends() {
+			carried = append(carried, c.Carried)
+			tooOften += c.TooOften
+		}
+		if tooOften != 1 || len(carried) < 5 || carried[2] != 1 || carried[3] != 0 || carried[4] != 1 {
+			t.Errorf("carried %v, left behind %d; want it left behind once, after 3 times, and then begun anew", carried, tooOften)
+		}
+		total := 0
+		for _, name := range segments(t, opt.Directory) {
+			total += len(rows(t, name))
+		}
+		if open := len(records(t, segments(t, opt.Directory)[len(carried)])); total+open != 6*120 {
+			t.Errorf("%d rows in the segments' traces and %d records open, want %d", total, open, 6*120)
+		}
+	})
+}
+
+func TestWithoutCompile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		opt.Compile = nil
+		j := mustOpen(t, opt)
+		time.Sleep(59*time.Minute + 50*time.Second)
+		add(t, j, engine(1, 1, 0))
+		time.Sleep(time.Minute)
+		if len(w.ends()) != 1 || w.ends()[0].Carried != 0 {
+			t.Errorf("cuts: %+v, want one that carries nothing", w.ends())
+		}
+		mustClose(t, j)
+		names, err := filepath.Glob(filepath.Join(opt.Directory, "*"))
+		if err != nil || len(names) != 3 {
+			t.Errorf("files: %v, want two journals and the lock", names)
+		}
+	})
+}
+
+func TestModes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		j := mustOpen(t, opt)
+		run, err := capture.ParseName("r1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		replayed := engine(2, 1, 0)
+		replayed.Run, replayed.Row, replayed.InputLength = run, mooncake.Some[int64](0), mooncake.Some[int64](700)
+		add(t, j, engine(1, 1, 0), replayed)
+		time.Sleep(2 * time.Hour)
+		settle(t, j)
+		seen := map[string]bool{}
+		err = filepath.WalkDir(opt.Directory, func(name string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			want := fs.FileMode(0o600)
+			if e.IsDir() {
+				want = 0o700
+			}
+			if info.Mode().Perm() != want {
+				t.Errorf("%s has mode %v, want %v", name, info.Mode().Perm(), want)
+			}
+			seen[filepath.Base(name)] = true
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{
+			"test-20000101T000000Z-000001.journal", "test-20000101T000000Z-000001.jsonl", "test-20000101T000000Z-000001.meta.json",
+			"test-20000101T000000Z-000001.run-r1.jsonl", "test-20000101T000000Z-000001.run-r1.meta.json", "test.lock",
+		} {
+			if !seen[name] {
+				t.Errorf("%s is not there: %v", name, seen)
+			}
+		}
+		w.good(t)
+		mustClose(t, j)
+	})
+}

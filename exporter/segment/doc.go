@@ -1,0 +1,41 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package segment keeps a journal in segments: files that are begun by size and by time, and a trace beside each one
+// that is complete.
+//
+//	<directory>/<name>-20261121T170501Z-000001.journal          a segment; the last one is open
+//	<directory>/<name>-20261121T170501Z-000001.jsonl            its trace, with .meta.json
+//	<directory>/<name>-20261121T170501Z-000001.run-ID.jsonl     that of a replay, by [capture.RunFile]
+//	<directory>/<name>-20261121T170501Z-000001.pending          its trace is not there yet
+//	<directory>/<name>.lock                                     held by whoever writes
+//	<directory>/.<name>.tmp                                     temporary files
+//
+// Times are UTC, numbers never come back, files can be read by their owner only.
+//
+// # The cut
+//
+// A trace (one trace id) that goes on across the end of a segment would be torn by it: its requests would miss what their
+// ancestors know. So at the cut the records of each trace that had one within the grace period before it are copied to
+// the new segment, and the old segment's own trace leaves them out. Each of them is then whole in the trace of exactly
+// one segment: the first at whose cut it had been quiet for the grace period. One that is never quiet is not carried on for
+// ever ([Options.MaxCarries]), nor are more than a bound; both are counted. What comes for a trace that has been left
+// behind is in the trace of the segment that it came into.
+//
+// The new segment gets its name when the copies in it are durable and the old one's .pending, with the traces to leave
+// out, is too. So a crash at any point leaves either the old segment open, or the cut done. While records are copied
+// Append waits: one to four seconds for a segment of 256 MiB.
+//
+// The traces of segments are a convenience, never to be concatenated: the journals of all segments, with the copies in
+// them, compile to the same trace as one journal that had never been cut, because [capture.Compile] takes each span once.
+//
+// # What is durable when
+//
+// Append returns when its records are on the disk, with one sync for all who wait at the time; with [Options.NoSync] it
+// returns when the operating system has them, and they survive the end of the process but not of the machine. A disk that
+// is full is an error of Append. A sync that fails fails all that waited for it, and the segment is not written again,
+// because later syncs could succeed without what was lost.
+//
+// The next process goes on with the open segment of the one before, however that one ended, and compiles what was
+// pending.
+package segment

@@ -1,0 +1,236 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/moonloop/moonloop/capture"
+)
+
+// ErrClosed is an Append after Close.
+var ErrClosed = errors.New("journal is closed")
+
+// retryCut is how long a cut that failed is not tried again.
+const retryCut = 10 * time.Second
+
+// Journal appends records to the open segment. It is safe for concurrent use.
+type Journal struct {
+	opt  Options
+	lock *os.File
+
+	mu      sync.Mutex
+	open    *open
+	next    int64            // number of the newest segment
+	carried map[[16]byte]int // the traces carried into the open segment, and how many times they were
+	retry   time.Time        // no cut before
+	closed  bool
+
+	size atomic.Int64 // of the open segment
+
+	wake chan struct{} // there may be something to compile or remove
+	stop context.CancelFunc
+	done chan struct{} // closed when both goroutines have ended
+}
+
+// Open goes on with the open segment of an earlier process, or begins the first one. A directory and name that another
+// Journal has open are an error.
+func Open(opt Options) (*Journal, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	if opt.MaxBytes == 0 {
+		opt.MaxBytes = DefaultMaxBytes
+	}
+	if opt.MaxCarries == 0 {
+		opt.MaxCarries = DefaultMaxCarries
+	}
+	if opt.Observer == nil {
+		opt.Observer = nobody{}
+	}
+	if err := os.MkdirAll(opt.Directory, 0o700); err != nil {
+		return nil, fmt.Errorf("directory for journals cannot be made: %w", err)
+	}
+	lock, err := lockName(filepath.Join(opt.Directory, opt.Name+".lock"))
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{opt: opt, lock: lock, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := j.start(); err != nil {
+		return nil, fmt.Errorf("journal %s in %s cannot be started: %w", opt.Name, opt.Directory, errors.Join(err, lock.Close()))
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	j.stop = stop
+	var both sync.WaitGroup
+	both.Go(func() { j.watch(ctx) })
+	both.Go(func() { j.work(ctx) })
+	go func() { both.Wait(); close(j.done) }()
+	j.signal()
+	return j, nil
+}
+
+// lockName makes sure that a name has one writer.
+func lockName(file string) (*os.File, error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the user names the folder
+	if err != nil {
+		return nil, fmt.Errorf("journal cannot be locked: %w", err)
+	}
+	if err := capture.Lock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is locked: another exporter or process writes journals of this directory and name; give each its own name: %w", file, err), f.Close())
+	}
+	return f, nil
+}
+
+// start finds the segment to go on with.
+func (j *Journal) start() error {
+	if err := j.sweep(); err != nil {
+		return err
+	}
+	ids, err := list(j.opt.Directory, j.opt.Name)
+	if err != nil {
+		return err
+	}
+	if n := len(ids); n > 0 {
+		last := ids[n-1]
+		j.next = last.number
+		j.open = j.resume(last)
+	}
+	if j.open == nil {
+		if j.open, err = j.begin(time.Now(), nil); err != nil {
+			return err
+		}
+	}
+	j.size.Store(j.open.w.Size())
+	return nil
+}
+
+// resume goes on with the segment that an earlier process left, however it ended; nil where that cannot be.
+func (j *Journal) resume(last id) *open {
+	file := j.opt.path(last, journalSuffix)
+	info, err := os.Stat(file)
+	if err == nil && isEmpty(file) {
+		err = os.Remove(file) // its name would tell a wrong time
+		if err == nil {
+			return nil
+		}
+	}
+	if err == nil {
+		// Until the next segment has its name the cut has not happened.
+		err = j.dropPending(last)
+	}
+	var s *open
+	if err == nil {
+		s, err = j.openSegment(last)
+	}
+	if err != nil {
+		j.opt.Observer.Leftover(file, err)
+		return nil
+	}
+	s.begun = 0 // what was carried into it is not known
+	s.marks = []mark{{last.begun, info.ModTime(), 0}}
+	return s
+}
+
+// sweep removes what an earlier process left unfinished.
+func (j *Journal) sweep() error {
+	if err := errors.Join(os.RemoveAll(j.opt.temp()), os.Mkdir(j.opt.temp(), 0o700)); err != nil {
+		return fmt.Errorf("folder for temporary files: %w", err)
+	}
+	entries, err := os.ReadDir(j.opt.Directory)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		// Of a trace that was being written: .<segment>.jsonl.<random>.tmp.
+		rest, ours := strings.CutPrefix(e.Name(), "."+j.opt.Name)
+		stamp, _, _ := strings.Cut(rest, ".")
+		if _, ok := parse(j.opt.Name, j.opt.Name+stamp+journalSuffix); ours && ok && strings.HasSuffix(rest, ".tmp") {
+			_ = os.Remove(filepath.Join(j.opt.Directory, e.Name())) // it does no harm but to take space
+		}
+	}
+	return nil
+}
+
+// Append writes the records of a batch. When it returns nil they are durable, unless Options.NoSync says otherwise.
+// After an error some of them may be in the journal, and appending them again does no harm.
+func (j *Journal) Append(b *capture.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return ErrClosed
+	}
+	now := time.Now()
+	j.cutIfDue(now)
+	s := j.open
+	if s.failed.Load() {
+		j.mu.Unlock()
+		return s.commit(1 << 62)
+	}
+	s.mark(now, j.opt.Grace)
+	s.empty = false
+	err := s.w.AppendBatch(b)
+	size := s.w.Size()
+	j.size.Store(size)
+	j.mu.Unlock()
+	if err != nil || j.opt.NoSync {
+		return err
+	}
+	return s.commit(size)
+}
+
+// Size returns the size of the open segment, in bytes.
+func (j *Journal) Size() int64 { return j.size.Load() }
+
+// Segment returns the file of the open segment.
+func (j *Journal) Segment() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.open.file
+}
+
+// Close makes the open segment durable and ends the background work: what is being compiled is given up, and left to the
+// next process. The context bounds the wait for that.
+func (j *Journal) Close(ctx context.Context) error {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	j.closed = true
+	j.mu.Unlock()
+	j.stop()
+	var err error
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		err = fmt.Errorf("compiling a segment did not end in time: %w", context.Cause(ctx))
+	}
+	s := j.open // nobody replaces it any more
+	if commit := s.commit(s.w.Size()); commit != nil {
+		err = errors.Join(err, commit)
+	}
+	if err == nil {
+		_ = os.Remove(j.opt.temp())
+	}
+	return errors.Join(err, s.w.Close(), j.lock.Close())
+}
+
+// signal wakes the worker.
+func (j *Journal) signal() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,90 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	stampLayout   = "20060102T150405Z"
+	journalSuffix = ".journal"
+	traceSuffix   = ".jsonl"
+	pendingSuffix = ".pending"
+)
+
+// id is what the name of a segment's files begins with, after the directory.
+type id struct {
+	name   string
+	begun  time.Time // in seconds
+	number int64
+}
+
+func (i id) String() string {
+	return fmt.Sprintf("%s-%s-%06d", i.name, i.begun.UTC().Format(stampLayout), i.number)
+}
+
+// parse reads the name of a journal file. Names of other journals, also of those whose name only begins like this one's,
+// are not ok.
+func parse(name, file string) (i id, ok bool) {
+	rest, ok := strings.CutPrefix(file, name+"-")
+	if !ok {
+		return id{}, false
+	}
+	if rest, ok = strings.CutSuffix(rest, journalSuffix); !ok {
+		return id{}, false
+	}
+	stamp, digits, ok := strings.Cut(rest, "-")
+	if !ok {
+		return id{}, false
+	}
+	begun, err := time.Parse(stampLayout, stamp)
+	if err != nil {
+		return id{}, false
+	}
+	number, err := strconv.ParseInt(digits, 10, 64)
+	if i = (id{name, begun, number}); err != nil || i.String()+journalSuffix != file {
+		return id{}, false
+	}
+	return i, true
+}
+
+// list returns the segments in a directory, oldest first.
+func list(dir, name string) ([]id, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("segments cannot be listed: %w", err)
+	}
+	var ids []id
+	for _, e := range entries {
+		if i, ok := parse(name, e.Name()); ok {
+			ids = append(ids, i)
+		}
+	}
+	slices.SortFunc(ids, func(a, b id) int { return cmp.Compare(a.number, b.number) })
+	return ids, nil
+}
+
+// path returns the path of a file of a segment.
+func (o *Options) path(i id, suffix string) string {
+	return filepath.Join(o.Directory, i.String()+suffix)
+}
+
+// temp returns the folder for temporary files.
+func (o *Options) temp() string { return filepath.Join(o.Directory, "."+o.Name+".tmp") }
+
+// syncDir makes what was created, renamed or removed in a folder durable. Some file systems cannot, and do so anyway.
+func syncDir(dir string) {
+	if f, err := os.Open(dir); err == nil { //nolint:gosec // the user names the folder
+		_ = f.Sync()
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,121 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/moonloop/moonloop/capture"
+)
+
+// open is the segment that is written.
+type open struct {
+	id     id
+	file   string
+	w      *capture.Writer
+	head   int64     // length of the journal's first line, before which no record is
+	begun  int64     // size with what was carried into it
+	empty  bool      // no records, carried or not
+	end    time.Time // when it is closed; zero is never
+	marks  []mark
+	synced func(time.Duration, error)
+
+	failed atomic.Bool // a sync failed
+	mu     sync.Mutex  // held while syncing
+	safe   int64       // size up to which all is durable
+	err    error       // of the sync that failed
+}
+
+// mark says that what was written from an offset on, up to the next mark's, came between two instants.
+type mark struct {
+	first, last time.Time
+	offset      int64
+}
+
+// mark notes that something comes now, once a second. Marks from before the grace period are of no use.
+func (s *open) mark(now time.Time, grace time.Duration) {
+	if n := len(s.marks); n > 0 && now.Sub(s.marks[n-1].first) < time.Second {
+		s.marks[n-1].last = now
+		return
+	}
+	for len(s.marks) > 0 && now.Sub(s.marks[0].last) > grace {
+		s.marks = s.marks[1:]
+	}
+	s.marks = append(s.marks, mark{now, now, s.w.Size()})
+}
+
+// since returns an offset behind which everything is that came at an instant or later.
+func (s *open) since(at time.Time) int64 {
+	for _, m := range s.marks {
+		if !m.last.Before(at) {
+			return m.offset
+		}
+	}
+	return s.w.Size()
+}
+
+// commit returns when everything up to a size is durable. One sync is for all who have come by when it begins.
+func (s *open) commit(size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.safe >= size:
+		return nil
+	case s.err != nil:
+		return s.err
+	}
+	written, start := s.w.Size(), time.Now()
+	err := s.w.Sync()
+	s.synced(time.Since(start), err)
+	if err != nil {
+		s.err = fmt.Errorf("journal %s cannot be made durable, and is not written again: %w", s.file, err)
+		s.failed.Store(true)
+		return s.err
+	}
+	s.safe = written
+	return nil
+}
+
+// openSegment begins a segment, or goes on with one that is there.
+func (j *Journal) openSegment(i id) (*open, error) {
+	s := &open{id: i, file: j.opt.path(i, journalSuffix), end: j.opt.end(i.begun), synced: j.opt.Observer.Synced}
+	w, err := capture.OpenWriter(s.file, capture.WriterOptions{NoSync: true})
+	if err != nil {
+		return nil, err
+	}
+	if s.head, err = headLength(s.file); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	s.w, s.begun = w, w.Size()
+	return s, nil
+}
+
+// headLength returns the length of a journal's first line, which is its header.
+func headLength(file string) (int64, error) {
+	f, err := os.Open(file) //nolint:gosec // a file of ours
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	line, err := bufio.NewReaderSize(f, 128).ReadSlice('\n')
+	return int64(len(line)), err
+}
+
+// isEmpty reports whether a journal has no record.
+func isEmpty(file string) bool {
+	f, err := os.Open(file) //nolint:gosec // a file of ours
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	_, err = capture.NewReader(file, f).Next()
+	return errors.Is(err, io.EOF)
+}

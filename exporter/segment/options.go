@@ -1,0 +1,93 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/moonloop/moonloop/capture"
+)
+
+// Defaults of [Options].
+const (
+	DefaultMaxBytes   = 256 << 20
+	DefaultMaxAge     = time.Hour
+	DefaultGrace      = time.Minute
+	DefaultMaxCarries = 24
+)
+
+// MaxGrace is the longest grace period. What happened within it is kept in memory by the second.
+const MaxGrace = time.Hour
+
+// Options says where and how segments are written. Directory and Name must be set; the rest may be zero.
+type Options struct {
+	Directory string // made with mode 0700 if it is not there
+	Name      string // begins the name of each file; one Journal at a time can have a name in a directory
+
+	// MaxBytes is the size from which on a segment is closed, not counting what was carried into it. 0 is DefaultMaxBytes.
+	MaxBytes int64
+	// MaxAge is the age at which a segment with records is closed; 0 is never. If it divides a day segments end at its
+	// multiples since midnight UTC.
+	MaxAge time.Duration
+	// Grace is how long a trace must have been quiet at the end of a segment to be part of it; at most MaxGrace. At 0
+	// traces are torn.
+	Grace time.Duration
+	// MaxCarries is how many times a trace is carried on to the next segment; 0 is DefaultMaxCarries.
+	MaxCarries int
+	// NoSync leaves records to the operating system until their segment is closed.
+	NoSync bool
+
+	// Compile says how the trace of a closed segment is compiled; nil is not at all, and then nothing is carried on.
+	// Skip and, where it is empty, TempDir are set by this package.
+	Compile *capture.Options
+	// Retention says what is removed.
+	Retention Retention
+
+	// Observer is told what happens; nil is nobody.
+	Observer Observer
+}
+
+// Retention bounds the files of closed segments: journal, traces and all. The zero Retention keeps everything. It is
+// applied when a segment is closed or compiled, oldest first.
+type Retention struct {
+	MaxBytes int64         // of all segments, the open one included; 0 is no bound
+	MaxAge   time.Duration // since the last record; 0 is no bound
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	switch {
+	case o.Directory == "":
+		return errors.New("directory is missing: name the folder for journals and traces")
+	case !validName.MatchString(o.Name):
+		return fmt.Errorf("name %q must be 1 to 100 letters, digits, '.', '_' and '-', not beginning with '.' or '-': it begins the names of files", o.Name)
+	case o.MaxBytes < 0:
+		return fmt.Errorf("size of a segment is %d bytes: it must be above 0, or 0 for %d", o.MaxBytes, DefaultMaxBytes)
+	case o.MaxAge < 0 || o.MaxAge > 0 && o.MaxAge < time.Second:
+		return fmt.Errorf("age of a segment is %v: it must be a second or more, or 0 for no limit", o.MaxAge)
+	case o.Grace < 0 || o.Grace > MaxGrace:
+		return fmt.Errorf("grace period is %v: it must be between 0 and %v", o.Grace, MaxGrace)
+	case o.MaxCarries < 0:
+		return fmt.Errorf("a trace is carried on %d times: it must be above 0, or 0 for %d", o.MaxCarries, DefaultMaxCarries)
+	case o.Retention.MaxBytes < 0 || o.Retention.MaxAge < 0:
+		return fmt.Errorf("retention of %d bytes and %v: neither must be below 0, and 0 is no bound", o.Retention.MaxBytes, o.Retention.MaxAge)
+	}
+	return nil
+}
+
+// end returns when a segment that was begun at an instant is closed; zero for never.
+func (o *Options) end(begun time.Time) time.Time {
+	switch {
+	case o.MaxAge == 0:
+		return time.Time{}
+	case 24*time.Hour%o.MaxAge == 0:
+		return begun.UTC().Truncate(o.MaxAge).Add(o.MaxAge)
+	}
+	return begun.Add(o.MaxAge)
+}
