@@ -46,6 +46,7 @@ type OpenOptions struct {
 type Trace struct {
 	*Reader
 	meta  *Meta
+	local bool // a file, whose sidecar lies beside it
 	close []func() error
 }
 
@@ -62,12 +63,37 @@ func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 }
 
 func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
+	plain, label, err := t.source(ctx, name, opt)
+	if err != nil {
+		return err
+	}
+	if t.local {
+		if t.meta, err = LoadMeta(name); err != nil {
+			return err
+		}
+	}
+	if err := t.meta.CheckBlockSize(opt.BlockSize); err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	}
+	if opt.BlockSize == 0 && t.meta != nil {
+		opt.BlockSize = t.meta.BlockSize
+	}
+	if err := looksLikeTrace(plain); err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	}
+	t.Reader = NewReader(plain, ReaderOptions{
+		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs,
+	})
+	return nil
+}
+
+// source opens what the name stands for and unpacks it. The label is the name for messages.
+func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain *bufio.Reader, label string, err error) {
 	var src io.Reader
-	var err error
-	label := name
+	label = name
 	switch {
 	case name == "":
-		return errors.New("no trace given: name a file, a URL, or - for standard input")
+		return nil, "", errors.New("no trace given: name a file, a URL, or - for standard input")
 	case name == "-":
 		label = "standard input"
 		src = opt.Stdin
@@ -80,35 +106,21 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 		var remove func() error
 		file, t.meta, remove, err = fetchTrace(ctx, name, opt)
 		if err != nil {
-			return err
+			return nil, label, err
 		}
 		t.close = append(t.close, remove)
 		src, err = t.file(file)
 	default:
-		if src, err = t.file(name); err == nil {
-			t.meta, err = LoadMeta(name)
-		}
+		t.local = true
+		src, err = t.file(name)
 	}
 	if err != nil {
-		return err
+		return nil, label, err
 	}
-	if err := t.meta.CheckBlockSize(opt.BlockSize); err != nil {
-		return fmt.Errorf("%s: %w", label, err)
+	if plain, err = t.unpack(src, opt.MaxDecompressed); err != nil {
+		return nil, label, fmt.Errorf("%s: %w", label, err)
 	}
-	if opt.BlockSize == 0 && t.meta != nil {
-		opt.BlockSize = t.meta.BlockSize
-	}
-	plain, err := t.unpack(src, opt.MaxDecompressed)
-	if err != nil {
-		return fmt.Errorf("%s: %w", label, err)
-	}
-	if err := looksLikeTrace(plain); err != nil {
-		return fmt.Errorf("%s: %w", label, err)
-	}
-	t.Reader = NewReader(plain, ReaderOptions{
-		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs,
-	})
-	return nil
+	return plain, label, nil
 }
 
 // Meta returns the trace's sidecar, or nil when it has none.

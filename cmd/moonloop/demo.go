@@ -4,119 +4,290 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	sdkresource "go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/moonloop/moonloop/agent"
-	"github.com/moonloop/moonloop/examples"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
-// demoEngine is the simulated engine of the demonstration: a mid-sized model on one accelerator.
-var demoEngine = []string{
-	"--listen", "127.0.0.1:0", "--model", "demo-model",
-	"--prefill", "15ms", "--prefill-per-token", "20us", "--decode", "8ms", "--decode-per-sequence", "100us",
-	"--max-running", "256", "--cache-blocks", "20000", "--end-with-stdin",
-}
+// Files of a demonstration, in its folder.
+const (
+	demoCaptured = "production.jsonl"
+	demoReplayed = "replayed.jsonl"
+	demoReport   = "replay"
+	demoJournal  = "journal"
+)
+
+// demoRun names the replay of the demonstration.
+const demoRun = "demo"
 
 func newDemoCommand() *cobra.Command {
-	var out string
+	var d demonstration
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Replay a generated trace against the simulated engine, in half a minute",
-		Long: `Demo starts "moonloop simulate" as a process of its own on a free port of localhost, replays the trace that is
-built into the binary against it, shows the table and the verdict, and stops the engine again.
+		Short: "Close the loop on this machine: production, capture, replay, capture again, compare; in a minute",
+		Long: `Demo shows the whole loop on free ports of localhost, and needs nothing:
+
+  1  an engine: "moonloop simulate", as a process of its own
+  2  a capture: the receiver and the exporter of a Collector, in this process
+  3  production: an application that holds conversations with the engine, and writes OpenTelemetry spans with the
+     prompts on them, as applications in production do
+  4  the journal of the capture is compiled to a trace, which holds no text
+  5  the trace is replayed against the engine at its own timing; the spans of the replay go to the same capture
+  6  the journal is compiled again: the replay's spans give a trace, too
+  7  both traces are compared, and every file is searched for the text of the prompts
+
+Variables named OTEL_* have no effect here.
 
 EXIT STATUS
 
-  as of "moonloop replay"`,
+  0    the loop closed: the same rows with the same shared blocks and the same timestamps, and no text in any file
+  1    it did not, or a request failed
+  2    the demonstration could not start
+  3    the loop closed, but the replay's measurement is not valid, as of "moonloop replay"
+  130  interrupted`,
 		Example: "  moonloop demo\n  moonloop demo --out demo-results",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return demo(cmd, out)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
-	cmd.Flags().StringVar(&out, "out", "", "directory for summary.json, summary.csv and requests.jsonl")
+	cmd.Flags().StringVar(&d.folder, "out", "", "folder for the traces, the journal and the replay's report (default: they are thrown away)")
+	cmd.Flags().DurationVar(&d.length, "production", 16*time.Second, "how long production lasts, about")
 	return cmd
 }
 
-func demo(cmd *cobra.Command, out string) (err error) {
-	dir, err := os.MkdirTemp("", "moonloop-demo-")
-	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+// demonstration is one run of the loop.
+type demonstration struct {
+	folder string
+	length time.Duration // of production
+
+	out, err io.Writer
+	steps    int
+	engine   string // URL
+	capture  *pipeline
+}
+
+func (d *demonstration) run(cmd *cobra.Command) (err error) {
+	ctx := cmd.Context()
+	d.out, d.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if d.length < time.Second || d.length > time.Hour {
+		return fmt.Errorf("--production %s: want 1s to 1h", d.length)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	trace := filepath.Join(dir, examples.DemoName)
-	for name, content := range map[string][]byte{trace: examples.Demo, strings.TrimSuffix(trace, ".jsonl") + ".meta.json": examples.DemoMeta} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			return fmt.Errorf("demo: %w", err)
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "OTEL_") {
+			if err := os.Unsetenv(name); err != nil {
+				return fmt.Errorf("demo: %w", err)
+			}
 		}
 	}
-	url, stop, err := startEngine(cmd.Context(), cmd.ErrOrStderr())
+	keep := d.folder != ""
+	if keep {
+		if err := os.MkdirAll(d.folder, 0o700); err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		if entries, err := os.ReadDir(d.folder); err != nil || len(entries) > 0 {
+			return errors.Join(fmt.Errorf("demo: --out %s: want a folder that is empty or not there yet", d.folder), err)
+		}
+	} else {
+		if d.folder, err = os.MkdirTemp("", "moonloop-demo-"); err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(d.folder)) }()
+	}
+
+	engine, stopEngine, err := startEngine(ctx, d.err)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, stopEngine()) }()
+	d.engine = engine
+	d.step("engine", "simulated, at "+engine)
+
+	d.capture, err = startPipeline(ctx, pipelineConfig{
+		grpc: "127.0.0.1:0", journal: d.file(demoJournal), blockSize: mooncake.BlockSize, key: randomKey(),
+		warn: func(text string) { fmt.Fprintf(d.err, "moonloop: warning: %s\n", text) },
+	})
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	stopped := false
+	stop := func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		return d.capture.stop(ctx)
+	}
 	defer func() { err = errors.Join(err, stop()) }()
-	fmt.Fprintf(cmd.ErrOrStderr(), "simulated engine: %s\n", url)
-	return replay(cmd, agent.Config{
-		Trace:  agent.Trace{Name: trace},
-		Target: agent.Target{URL: url},
-		Out:    out,
-		// Every request of the demonstration must be served.
-		MaxErrorRate: new(float64),
-	}, "auto")
+	d.step("capture", "receiver and exporter, OTLP at "+d.capture.grpc)
+
+	sent, err := d.production(ctx)
+	if err != nil {
+		return err
+	}
+	d.step("compile", "the journal becomes a trace")
+	captured, err := d.compile(ctx, demoCaptured, capture.ReplaysDrop)
+	if err != nil {
+		return err
+	}
+	d.step("replay", demoCaptured+" at its own timing, its spans to the same capture")
+	rep, err := d.replay(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stop(); err != nil {
+		return fmt.Errorf("demo: stop the capture: %w", err)
+	}
+	d.step("compile", "the spans of the replay become a trace")
+	replayed, err := d.compile(ctx, demoReplayed, capture.ReplaysOnly)
+	if err != nil {
+		return err
+	}
+	d.step("compare", demoCaptured+" with "+demoReplayed)
+	loop, err := compareLoop(d.folder, captured, replayed, sent, rep)
+	if err != nil {
+		return err
+	}
+	loop.write(d.out)
+	if keep {
+		fmt.Fprintf(d.out, "everything is in %s; again: moonloop replay %s --url ENGINE\n", d.folder, d.file(demoCaptured))
+	}
+	if !loop.closed() {
+		return exitWith(exitGoals)
+	}
+	return exitWith(rep.ExitStatus)
 }
 
-// startEngine starts this program's simulator as a process and returns its URL. stop ends it and waits for it.
-func startEngine(ctx context.Context, stderr io.Writer) (url string, stop func() error, err error) {
-	self, err := os.Executable()
+// step begins the next step.
+func (d *demonstration) step(name, text string) {
+	d.steps++
+	fmt.Fprintf(d.out, "%d  %-12s%s\n", d.steps, name, text)
+}
+
+// detail adds to a step.
+func (d *demonstration) detail(text string) { fmt.Fprintf(d.out, "   %-12s%s\n", "", text) }
+
+func (d *demonstration) file(name string) string { return filepath.Join(d.folder, name) }
+
+// production lets an application work for a while, and returns when the capture has all of its spans.
+func (d *demonstration) production(ctx context.Context) (produced, error) {
+	spans, err := d.spanExporter(ctx)
 	if err != nil {
-		return "", nil, fmt.Errorf("demo: find this program: %w", err)
+		return produced{}, err
 	}
-	// Not bound to ctx: an interrupt ends the replay first, and then, in order, the engine.
-	engine := exec.CommandContext(context.WithoutCancel(ctx), self, append([]string{"simulate"}, demoEngine...)...) //nolint:gosec // this program
-	engine.SysProcAttr = ownGroup()
-	var log strings.Builder
-	engine.Stderr = &log
-	// The engine ends with its standard input, and so with this process, however that ends.
-	if _, err := engine.StdinPipe(); err != nil {
-		return "", nil, fmt.Errorf("demo: %w", err)
+	provider := sdktrace.NewTracerProvider(
+		// With their prompts on them, the SDK's 512 spans to a batch would not fit into a message.
+		sdktrace.WithBatcher(spans, sdktrace.WithMaxExportBatchSize(32), sdktrace.WithBatchTimeout(time.Second)),
+		sdktrace.WithResource(sdkresource.NewSchemaless(attribute.String("service.name", "harbour-assistant"))),
+	)
+	plan := planProduction(d.length, 1)
+	d.step("production", fmt.Sprintf("an application with OpenTelemetry: %d conversations, %d requests, about %s",
+		len(plan), prompts(plan), d.length))
+	app := production{engine: d.engine, tracer: provider.Tracer("harbour-assistant")}
+	showing, done := context.WithCancel(ctx)
+	view := make(chan struct{})
+	go func() {
+		defer close(view)
+		d.capture.watch(showing, d.err)
+	}()
+	sent := app.run(ctx, plan)
+	// Until the last batch is acknowledged; then all of them are in the journal.
+	err = provider.Shutdown(context.WithoutCancel(ctx))
+	done()
+	<-view
+	switch {
+	case ctx.Err() != nil:
+		return sent, errors.New("demo: interrupted")
+	case err != nil:
+		return sent, fmt.Errorf("demo: spans of production: %w", err)
+	case sent.Failed > 0:
+		return sent, fmt.Errorf("demo: %d requests of production failed, the first because %w", sent.Failed, sent.err)
 	}
-	stdout, err := engine.StdoutPipe()
+	d.detail(fmt.Sprintf("%s prompt tokens, of which the engine had %s cached; %s spans captured",
+		comma(sent.PromptTokens), percentOf(sent.Cached, sent.PromptTokens), comma(d.capture.seen.spans.Load())))
+	return sent, nil
+}
+
+// spanExporter sends to the capture.
+func (d *demonstration) spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	e, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(d.capture.grpc), otlptracegrpc.WithInsecure())
 	if err != nil {
-		return "", nil, fmt.Errorf("demo: %w", err)
+		return nil, fmt.Errorf("demo: OTLP exporter: %w", err)
 	}
-	if err := engine.Start(); err != nil {
-		return "", nil, fmt.Errorf("demo: start the simulated engine: %w", err)
+	return e, nil
+}
+
+// compile makes the trace of one partition.
+func (d *demonstration) compile(ctx context.Context, name string, replays capture.Replays) (capture.TraceResult, error) {
+	sources, err := journals(d.file(demoJournal))
+	if err != nil {
+		return capture.TraceResult{}, fmt.Errorf("demo: journal: %w", err)
 	}
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		if _, found := strings.CutPrefix(lines.Text(), "listening on "); !found {
-			continue
-		}
-		url = strings.TrimPrefix(lines.Text(), "listening on ")
-		go io.Copy(io.Discard, stdout) //nolint:errcheck // ends with the process
-		return url, func() error {
-			if err := engine.Process.Signal(syscall.SIGTERM); err != nil {
-				return fmt.Errorf("demo: stop the simulated engine: %w", err)
-			}
-			kill := time.AfterFunc(10*time.Second, func() { _ = engine.Process.Kill() })
-			defer kill.Stop()
-			_ = engine.Wait() // how it ended after the replay is of no interest
-			return nil
-		}, nil
+	var traces summaries
+	sink := traces.sink(func(capture.Partition) string { return d.file(name) })
+	result, err := capture.Compile(ctx, capture.Options{Replays: replays, Tool: "moonloop demo " + version()}, sink, sources...)
+	if err != nil {
+		return capture.TraceResult{}, fmt.Errorf("demo: compile: %w", err)
 	}
-	_ = engine.Process.Kill()
-	_ = engine.Wait()
-	return "", nil, fmt.Errorf("demo: the simulated engine did not start: %s", strings.TrimSpace(log.String()))
+	written := slices.DeleteFunc(result.Traces, func(t capture.TraceResult) bool { return t.Meta.Rows == 0 })
+	if len(written) != 1 {
+		return capture.TraceResult{}, fmt.Errorf("demo: the journal holds %d traces for %s, want 1", len(written), name)
+	}
+	t := written[0]
+	d.detail(fmt.Sprintf("%s: %d rows, %d sessions, prompts by %s", name, t.Meta.Rows, len(traces[0].sessions), identities(t.Meta)))
+	if len(t.Meta.Dropped) > 0 {
+		d.detail("dropped: " + droppedText(t.Meta.Dropped))
+	}
+	return t, nil
+}
+
+// replay replays the captured trace and prints its report.
+func (d *demonstration) replay(ctx context.Context) (*report.Report, error) {
+	spans, err := d.spanExporter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view := newProgress(d.err, "auto")
+	rep, err := agent.Run(ctx, agent.Config{
+		Trace:     agent.Trace{Name: d.file(demoCaptured)},
+		Target:    agent.Target{URL: d.engine},
+		Telemetry: telemetry.Config{SpanExporter: spans},
+		Out:       d.file(demoReport),
+		RunID:     demoRun,
+		Tool:      version(),
+		Command:   []string{"moonloop", "demo"},
+		// Every request of the demonstration must be served.
+		MaxErrorRate: new(float64),
+		Progress:     view.follow,
+		Warn:         func(text string) { fmt.Fprintf(d.err, "moonloop: warning: %s\n", text) },
+	})
+	view.stop()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(d.out)
+	if err := rep.Table(d.out, colours(d.out)); err != nil {
+		return nil, fmt.Errorf("demo: write the report: %w", err)
+	}
+	fmt.Fprintln(d.out)
+	if ctx.Err() != nil {
+		return nil, errors.New("demo: interrupted")
+	}
+	return rep, nil
 }

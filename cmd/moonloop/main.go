@@ -120,6 +120,9 @@ Without an engine at hand, "moonloop demo" replays a generated trace against the
 		return hintError{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}
 	})
 	root.AddCommand(
+		newCaptureCommand(),
+		newCompileCommand(),
+		newConvertCommand(),
 		newReplayCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),

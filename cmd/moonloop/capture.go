@@ -1,0 +1,167 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// hashKeyEnv is the environment variable that holds the key unless another one is named.
+const hashKeyEnv = "MOONLOOP_HASH_KEY"
+
+// captureFlags are the flags of "moonloop capture".
+type captureFlags struct {
+	out, journal               string
+	force, keepJournal         bool
+	grpc, http                 string
+	duration, idle             time.Duration
+	keyEnv                     string
+	sessionKeys, deny          []string
+	blockSize                  int
+	format, replays, untokened string
+	progress                   string
+}
+
+func newCaptureCommand() *cobra.Command {
+	var f captureFlags
+	cmd := &cobra.Command{
+		Use:   "capture --out TRACE",
+		Short: "Listen for OpenTelemetry, and make a trace of the model requests in it",
+		Long: `Capture does what a Collector with the receiver and the exporter of this project does, without a Collector: it
+listens for OTLP on localhost, and on Ctrl-C writes a replayable trace of the requests to models that it saw. The
+spans of a replay become a trace of their own, TRACE.run-ID.jsonl beside TRACE.
+
+Point any application or gateway at it that writes GenAI spans, and let it record the content of prompts: that is
+what tells which prompts begin alike. It is hashed under a key on arrival; no text is ever written. Spans and logs are
+taken, metrics are refused: OTEL_METRICS_EXPORTER=none keeps applications from sending any.
+
+  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
+  OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true my-application
+
+KEY. Prompts that are hashed under one key can be compared. $` + hashKeyEnv + ` holds it, at least 32 random bytes, for
+example of "openssl rand -hex 32". Without, each capture has a key of its own.
+
+JOURNAL. What arrives is on the disk before its sender is thanked, in a folder beside the trace, which goes when the trace
+is there. A capture that was killed goes on when it is started again; or "moonloop compile" makes a trace of its journal.
+
+EXIT STATUS
+
+  0    a trace was written
+  1    there was no request to write, or writing failed; the journal stays
+  2    usage error, the address is not free, or the trace exists
+  130  stopped at once by a second signal; the journal stays`,
+		Example: `  moonloop capture --out prod.jsonl
+  moonloop capture --out prod.jsonl --duration 1h --http "" --session-key app.chat_id
+  moonloop replay prod.jsonl --url http://engine:8000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runCapture(cmd, f) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.out, "out", "o", "", "trace to write (required); its sidecar and the traces of replays go beside it")
+	fs.BoolVar(&f.force, "force", false, "replace a trace that is there")
+	fs.StringVar(&f.journal, "journal", "", "folder of the journal (default: the trace's name with .journal)")
+	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal, for moonloop compile")
+	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", `address for OTLP over gRPC; port 0 takes a free one, "" is not at all`)
+	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "address for OTLP over HTTP, likewise")
+	fs.DurationVar(&f.duration, "duration", 0, "stop after so long (0 = on Ctrl-C)")
+	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has come for so long after the first (0 = never)")
+	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "environment variable that holds the hash key")
+	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "attribute that holds a session id, before the known ones (repeatable)")
+	fs.StringArrayVar(&f.deny, "deny", nil, "attribute to remove from every span on arrival; a * at the end stands for any ending (repeatable)")
+	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id")
+	fs.StringVar(&f.format, "format", string(capture.FormatFull), "fields of rows: full, or mooncake (the four that other tools know)")
+	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), "what becomes of requests of replays: separate (own traces), drop or only")
+	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), "what becomes of requests without token counts: drop or estimate")
+	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
+	return cmd
+}
+
+// options checks everything that can be checked without touching the network or the disk.
+func (f *captureFlags) options() (capture.Options, pipelineConfig, []string, error) {
+	var errs []error
+	choice := func(flag, value string, known ...string) {
+		if !slices.Contains(known, value) {
+			errs = append(errs, fmt.Errorf("--%s %q: want %s", flag, value, strings.Join(known, " or ")))
+		}
+	}
+	choice("format", f.format, string(capture.FormatFull), string(capture.FormatMooncake))
+	choice("replays", f.replays, string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly))
+	choice("missing-tokens", f.untokened, string(capture.MissingDrop), string(capture.MissingEstimate))
+	choice("progress", f.progress, "auto", "bar", "lines", "none")
+	if f.out == "" {
+		errs = append(errs, errors.New("--out: no trace to write is given"))
+	}
+	if f.blockSize < 1 {
+		errs = append(errs, fmt.Errorf("--block-size %d: want 1 or more", f.blockSize))
+	}
+	if f.duration < 0 || f.idle < 0 {
+		errs = append(errs, errors.New("--duration and --idle: want a time of 0 or more"))
+	}
+	if f.grpc == "" && f.http == "" {
+		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
+	}
+	var notices []string
+	for _, l := range []struct{ flag, address string }{{"grpc", f.grpc}, {"http", f.http}} {
+		if l.address == "" {
+			continue
+		}
+		notice, err := checkListen(l.flag, l.address)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if notice != "" {
+			notices = append(notices, notice)
+		}
+	}
+	key, notice, err := hashKey(f.keyEnv)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if notice != "" {
+		notices = append(notices, notice)
+	}
+	compile := capture.Options{
+		Replays: capture.Replays(f.replays), Format: capture.Format(f.format), MissingTokens: capture.MissingTokens(f.untokened),
+		BlockSize: f.blockSize, Tool: "moonloop capture " + version(),
+	}
+	listen := pipelineConfig{
+		grpc: f.grpc, http: f.http, blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
+	}
+	return compile, listen, notices, errors.Join(errs...)
+}
+
+// hashKey returns the key that the environment holds, or a random one, and then a notice.
+func hashKey(env string) (key, notice string, err error) {
+	switch key = strings.TrimSpace(os.Getenv(env)); {
+	case key == "" && env == hashKeyEnv:
+		return randomKey(), "no key in " + env + ": this capture has a random one, so its prompts match no other's", nil
+	case key == "":
+		return "", "", fmt.Errorf("hash key: environment variable %s is empty or not set", env)
+	}
+	if _, err := blockhash.NewKey([]byte(key)); err != nil {
+		return "", "", hintError{fmt.Errorf("hash key in %s: %w", env, err), "openssl rand -hex 32 makes one"}
+	}
+	return key, "", nil
+}
+
+// randomKey returns a hash key that nobody else has.
+func randomKey() string {
+	var b [blockhash.KeySize]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,63 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/capture"
+)
+
+// journalName begins the names of the files in a journal folder.
+const journalName = "capture"
+
+// journalFolder is where the journal of a trace is: prod.journal for prod.jsonl.zst.
+func journalFolder(trace string) string {
+	for _, suffix := range []string{".gz", ".zst", ".zstd", ".jsonl"} {
+		trace = strings.TrimSuffix(trace, suffix)
+	}
+	return trace + ".journal"
+}
+
+// journals returns the files of a journal folder, oldest first; none if there is no such folder.
+func journals(folder string) ([]capture.Source, error) {
+	names, err := journalFiles(folder, journalName+"-*.journal")
+	var sources []capture.Source
+	for _, name := range names {
+		sources = append(sources, capture.FileSource(name))
+	}
+	return sources, err
+}
+
+// removeJournal removes the files of a journal, and the folder unless something else is in it.
+func removeJournal(folder string) error {
+	names, err := journalFiles(folder, journalName+"-*", journalName+".lock", "."+journalName+".tmp")
+	errs := []error{err}
+	for _, name := range names {
+		errs = append(errs, os.RemoveAll(name))
+	}
+	_ = os.Remove(folder) // not if it holds what is not ours
+	return errors.Join(errs...)
+}
+
+// journalFiles returns what in a folder has a name of one of the patterns. The folder's own name is no pattern.
+func journalFiles(folder string, patterns ...string) (names []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	for _, entry := range entries {
+		if slices.ContainsFunc(patterns, func(pattern string) bool {
+			match, _ := filepath.Match(pattern, entry.Name()) // the patterns are ours, and are right
+			return match
+		}) {
+			names = append(names, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,76 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestJournalFolder(t *testing.T) {
+	for trace, want := range map[string]string{
+		"prod.jsonl": "prod.journal", "a/prod.jsonl.zst": "a/prod.journal", "prod": "prod.journal", "prod.v2.jsonl.gz": "prod.v2.journal",
+	} {
+		if got := journalFolder(trace); got != want {
+			t.Errorf("journal of %s is %s, want %s", trace, got, want)
+		}
+	}
+}
+
+// TestRemoveJournal removes what is the capture's and nothing else, whatever the folder is called.
+func TestRemoveJournal(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "[odd] *")
+	if sources, err := journals(folder); err != nil || len(sources) > 0 {
+		t.Errorf("no folder: %v, %v", sources, err)
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put := func(names ...string) {
+		for _, name := range names {
+			if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put("capture-2-000002.journal", "capture-1-000001.journal", "capture-1-000001.pending", "capture.lock", "mooncake-1-000001.journal", "notes.txt")
+	if err := os.Mkdir(filepath.Join(folder, ".capture.tmp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := journals(folder)
+	if err != nil || len(sources) != 2 || filepath.Base(sources[0].Name) != "capture-1-000001.journal" {
+		t.Errorf("journals %v, %v", sources, err)
+	}
+	if err := removeJournal(folder); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if diff := cmp.Diff([]string{"mooncake-1-000001.journal", "notes.txt"}, left); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+	for _, name := range left {
+		if err := os.Remove(filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("capture-1-000001.journal")
+	if err := removeJournal(folder); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty folder stays: %v", err)
+	}
+}

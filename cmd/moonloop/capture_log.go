@@ -1,0 +1,52 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// warningCore passes warnings and errors of Collector components on to people, as one line each.
+type warningCore struct {
+	zapcore.LevelEnabler
+	warn func(string)
+}
+
+// With leaves fields that say which component it is out: there is one of each.
+func (c warningCore) With([]zapcore.Field) zapcore.Core { return c }
+
+// Check asks for what the level lets through.
+func (c warningCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+// Write passes an entry on.
+func (c warningCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	values := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(values)
+	}
+	var text strings.Builder
+	text.WriteString(entry.Message)
+	names := make([]string, 0, len(values.Fields))
+	for name := range values.Fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(&text, ", %s %v", name, values.Fields[name])
+	}
+	c.warn(text.String())
+	return nil
+}
+
+// Sync has nothing to do.
+func (c warningCore) Sync() error { return nil }

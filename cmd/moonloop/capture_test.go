@@ -1,0 +1,225 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// TestCaptureScripts runs "moonloop capture" as its users do.
+func TestCaptureScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "capture"),
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"engine":    scriptEngine,
+			"exits":     scriptExits,
+			"listening": scriptListening,
+			"await":     scriptAwait,
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Vars = slices.DeleteFunc(env.Vars, func(v string) bool {
+				return strings.HasPrefix(v, "OTEL_") || strings.HasPrefix(v, hashKeyEnv)
+			})
+			return nil
+		},
+	})
+}
+
+// scriptListening puts a port into a variable: a free one, or one that stays taken: listening NAME [keep]
+func scriptListening(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	ts.Check(err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	ts.Check(err)
+	ts.Setenv(args[0], port)
+	if len(args) > 1 {
+		ts.Defer(func() { ts.Check(l.Close()) })
+		return
+	}
+	ts.Check(l.Close())
+}
+
+// scriptAwait returns when somebody listens on a port: await PORT
+func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
+	for range 1000 {
+		c, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", "127.0.0.1:"+args[0])
+		if err == nil {
+			ts.Check(c.Close())
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("nobody listens on port %s", args[0])
+}
+
+// capturing is a "moonloop capture" under way.
+type capturing struct {
+	*exec.Cmd
+	grpc   string // where it listens
+	stdout *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// startCapture starts a capture in a folder.
+func startCapture(t *testing.T, folder string, args ...string) *capturing {
+	t.Helper()
+	c := &capturing{Cmd: exec.CommandContext(t.Context(), "moonloop",
+		append([]string{"capture", "--out", "prod.jsonl", "--grpc", "127.0.0.1:0", "--http", "", "--progress", "none"}, args...)...)}
+	c.Dir = folder
+	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
+	c.Env = append(c.Env, hashKeyEnv+"="+strings.Repeat("0123456789abcdef", 2))
+	c.Stderr = &c.stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.stdout = bufio.NewReader(out)
+	line, err := c.stdout.ReadString('\n')
+	if err != nil {
+		_ = c.Wait()
+		t.Fatalf("capture did not start: %v\n%s", err, &c.stderr)
+	}
+	c.grpc = strings.TrimPrefix(strings.TrimSpace(line), "listening for OTLP over gRPC on ")
+	return c
+}
+
+// end stops the capture by a signal and returns what it said.
+func (c *capturing) end(t *testing.T, signal os.Signal) (stdout string, status int) {
+	t.Helper()
+	if err := c.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	var rest bytes.Buffer
+	if _, err := c.stdout.WriteTo(&rest); err != nil && !errors.Is(err, fs.ErrClosed) {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	return rest.String(), c.ProcessState.ExitCode()
+}
+
+// produce lets the demonstration's application work in front of an engine without latency, with its spans to an address.
+func produce(t *testing.T, address string, seed uint64) produced {
+	t.Helper()
+	e, err := simulator.New(simulator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(e)
+	defer s.Close()
+	spans, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(address), otlptracegrpc.WithInsecure())
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans, sdktrace.WithMaxExportBatchSize(32)))
+	plan := planProduction(8*time.Second, seed)
+	for i := range plan {
+		plan[i].start /= 20
+		for j := range plan[i].turns {
+			plan[i].turns[j].think /= 20
+		}
+	}
+	app := production{engine: s.URL, tracer: provider.Tracer("test")}
+	sent := app.run(t.Context(), plan)
+	if err := provider.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sent.Failed > 0 || sent.Requests != int64(prompts(plan)) {
+		t.Fatalf("%d of %d requests failed: %v", sent.Failed, sent.Requests, sent.err)
+	}
+	return sent
+}
+
+// TestCaptureProduction captures an application, is killed, goes on, and ends with a trace of everything that had been
+// acknowledged, whose sharing is the engine's.
+func TestCaptureProduction(t *testing.T) {
+	folder := t.TempDir()
+	c := startCapture(t, folder)
+	first := produce(t, c.grpc, 1)
+	if _, status := c.end(t, os.Kill); status == exitOK {
+		t.Fatal("a killed capture ended well")
+	}
+	if _, err := os.Stat(filepath.Join(folder, "prod.jsonl")); err == nil {
+		t.Fatal("a killed capture left a trace")
+	}
+	c = startCapture(t, folder)
+	second := produce(t, c.grpc, 2)
+	out, status := c.end(t, os.Interrupt)
+	if status != exitOK {
+		t.Fatalf("exit status %d\n%s%s", status, out, &c.stderr)
+	}
+	if !strings.Contains(c.stderr.String(), "going on with the journal of an earlier capture") {
+		t.Errorf("it does not say that it goes on:\n%s", &c.stderr)
+	}
+	rows, err := readRows(filepath.Join(folder, "prod.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := int64(len(rows)), first.Requests+second.Requests; got != want {
+		t.Errorf("%d rows, want %d", got, want)
+	}
+	meta, err := mooncake.LoadMeta(filepath.Join(folder, "prod.jsonl"))
+	if err != nil || meta.Identity["text"] != int64(len(rows)) {
+		t.Errorf("identities %v (%v), want text for all", meta.Identity, err)
+	}
+	sessions := map[string]bool{}
+	var tokens int64
+	sim := mooncake.NewCacheSim(mooncake.CacheOptions{})
+	for _, row := range rows {
+		sessions[row.SessionID] = true
+		tokens += row.InputLength.V
+		sim.Add(row)
+	}
+	if want := len(planProduction(8*time.Second, 1)) + len(planProduction(8*time.Second, 2)); len(sessions) != want || sessions[""] {
+		t.Errorf("%d sessions, want %d and no row without one", len(sessions), want)
+	}
+	if want := first.PromptTokens + second.PromptTokens; tokens != want {
+		t.Errorf("%d prompt tokens, the engine counted %d", tokens, want)
+	}
+	stats := sim.Stats()
+	hits, engine := stats[len(stats)-1].FullHitTokens, first.Cached+second.Cached
+	// The borders of blocks are laid over text, so some are one token early or late; concurrent requests miss each other.
+	if diff := float64(hits-engine) / float64(tokens); diff < -0.05 || diff > 0.05 {
+		t.Errorf("the trace's cache hits %d of %d tokens, the engine's %d", hits, tokens, engine)
+	}
+	search := newTextSearch(append(first.Texts, second.Texts...))
+	left, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range left {
+		content, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if search.in(content) {
+			t.Errorf("%s holds text of prompts", entry.Name())
+		}
+	}
+	if len(left) != 2 {
+		t.Errorf("%v is left, want the trace and its sidecar", left)
+	}
+}

@@ -1,0 +1,194 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// TestCompileScripts runs moonloop compile on journals that the test writes: the scripts in testdata/compile.
+func TestCompileScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "compile"),
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":    scriptExits,
+			"journals": scriptJournals,
+			"damage":   scriptDamage,
+		},
+	})
+}
+
+// scriptJournals writes journals of 20 requests of production in conversations, of which some have text, and of two
+// replays: journals DIR NUMBER [WHAT]. The records are dealt to so many files in turn. WHAT is production only: keys (under
+// two of them), raw (nobody has counted tokens), or links (nothing but other spans).
+func scriptJournals(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 || len(args[1]) != 1 {
+		ts.Fatalf("usage: journals DIR NUMBER [WHAT]")
+	}
+	what := strings.Join(args[2:], "")
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o700))
+	var writers []*capture.Writer
+	for i := range int(args[1][0] - '0') {
+		w, err := capture.OpenWriter(filepath.Join(dir, string(rune('a'+i))+".journal"), capture.WriterOptions{NoSync: true})
+		ts.Check(err)
+		writers = append(writers, w)
+	}
+	records, err := sampleRecords(what)
+	ts.Check(err)
+	for i, r := range records {
+		ts.Check(writers[i%len(writers)].Append(r))
+	}
+	for _, w := range writers {
+		ts.Check(w.Close())
+	}
+}
+
+// scriptDamage changes a byte in the middle of a file: damage FILE
+func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	b, err := os.ReadFile(name)
+	ts.Check(err)
+	b[len(b)/2] ^= 0x55
+	ts.Check(os.WriteFile(name, b, 0o600))
+}
+
+func sampleRecords(what string) ([]capture.Record, error) {
+	key, err := blockhash.NewKey(bytes.Repeat([]byte{7}, blockhash.KeySize))
+	if err != nil {
+		return nil, err
+	}
+	h, err := blockhash.NewHasher(key, blockhash.TextDomain(key))
+	if err != nil {
+		return nil, err
+	}
+	domain, err := capture.ParseDomain(blockhash.TextDomain(key))
+	if err != nil {
+		return nil, err
+	}
+	run := func(s string) capture.Name {
+		n, _ := capture.ParseName(s) // as written here
+		return n
+	}
+	text := strings.Repeat("The library opens at nine, the museum at ten. ", 400)
+	var out []capture.Record
+	for i := range int64(20) {
+		r := &capture.Inference{
+			Span: sampleSpan(uint64(i), 2), Parent: sampleSpan(0, 1).SpanID,
+			Start: 1_750_000_000*1e9 + i*1e8, End: 1_750_000_000*1e9 + i*1e8 + 5e7,
+			InputTokens: mooncake.Some(1000 + 100*i), OutputTokens: mooncake.Some[int64](20),
+		}
+		if i%2 == 0 {
+			h.Reset()
+			h.Role("user")
+			h.Text(text[:4000+400*i])
+			r.Prompt = capture.Prompt{Identity: capture.Text, Domain: domain, Key: 0x0a0b0c0d, Chain: h.Chain()}
+			if what == "keys" && i%4 == 0 {
+				r.Key = 0x01020304
+			}
+		}
+		if what == "raw" {
+			r.InputTokens = mooncake.Opt[int64]{}
+		}
+		l := &capture.Link{Span: sampleSpan(uint64(i), 1), Session: capture.Session(1 + i%5)}
+		if out = append(out, l); what != "links" {
+			out = append(out, r)
+		}
+	}
+	if what != "" {
+		return out, nil
+	}
+	for i := range int64(6) {
+		for j, name := range []string{"run-1", "run-2"} {
+			out = append(out, &capture.Inference{
+				Span: sampleSpan(uint64(100+i), uint64(1+j)), Start: i, End: i, Run: run(name), Row: mooncake.Some(i),
+				Timestamp: mooncake.Some(float64(3000 * (i / 2))), InputLength: mooncake.Some[int64](600), OutputLength: mooncake.Some(i),
+				Prompt: capture.Prompt{Identity: capture.Trace, HashIDs: []uint64{7, uint64(40 + i)}, BlockSize: 512, Domain: 3},
+			})
+		}
+	}
+	return append(out, out[1]), nil // one of them delivered twice
+}
+
+func sampleSpan(trace, span uint64) mooncake.SpanRef {
+	var r mooncake.SpanRef
+	binary.BigEndian.PutUint64(r.TraceID[8:], trace+1)
+	binary.BigEndian.PutUint64(r.SpanID[:], span)
+	return r
+}
+
+// TestCompileInterrupted: Ctrl-C leaves what was there, and nothing else.
+func TestCompileInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	journal := filepath.Join(dir, "j.journal")
+	w, err := capture.OpenWriter(journal, capture.WriterOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := sampleRecords("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Append(records...), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "t.jsonl")
+	if err := os.WriteFile(out, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	status := run(ctx, []string{"compile", journal, "--out", out, "--temp-dir", dir}, strings.NewReader(""), &stdout, &stderr)
+	if status != exitInterrupted || stdout.Len() > 0 {
+		t.Errorf("status %d, output %q, errors %q", status, stdout.String(), stderr.String())
+	}
+	if b, err := os.ReadFile(out); err != nil || string(b) != "before" {
+		t.Errorf("the file that was there holds %q, %v", b, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("files %v, %v, want the journal and the file that was there", left, err)
+	}
+}
+
+func TestCompileProgress(t *testing.T) {
+	for _, c := range []struct{ mode, want string }{
+		{"lines", "reading journals: 1.0 KiB of 4.0 KiB\ngrouping spans: 1,000 of 2,000\n"},
+		{"bar", "\r\x1b[Kreading journals: 1.0 KiB of 4.0 KiB\r\x1b[Kgrouping spans: 1,000 of 2,000\r\x1b[K"},
+		{"none", ""},
+		{"auto", "reading journals: 1.0 KiB of 4.0 KiB\ngrouping spans: 1,000 of 2,000\n"}, // no terminal
+	} {
+		var b bytes.Buffer
+		p, err := newCompileProgress(&b, c.mode, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.update(capture.StageRead, 5, 0) // too early
+		p.next = time.Time{}
+		p.update(capture.StageRead, 1024, 0)
+		p.next = time.Time{}
+		p.update(capture.StageGroup, 1000, 2000)
+		p.end()
+		if b.String() != c.want {
+			t.Errorf("%s: %q, want %q", c.mode, b.String(), c.want)
+		}
+	}
+	if _, err := newCompileProgress(nil, "some", 0); err == nil {
+		t.Error("a mode that nobody knows is accepted")
+	}
+}

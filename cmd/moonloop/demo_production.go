@@ -1,0 +1,308 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// conversation is one user's visit to the demonstration's application.
+type conversation struct {
+	id     string
+	start  time.Duration // after the application's own
+	system string
+	turns  []turn
+}
+
+type turn struct {
+	think    time.Duration // between the reply before and the question
+	question string
+	reply    int // tokens
+}
+
+// What the simulated engine needs for a turn, roughly; the plan of a production stays within its duration by it.
+const (
+	demoPrefill = 80 * time.Millisecond
+	demoToken   = 10 * time.Millisecond
+)
+
+// planProduction makes the visits of a production that lasts about so long: they begin as a Poisson process, and share
+// two system prompts. The same duration and seed give the same visits.
+func planProduction(duration time.Duration, seed uint64) []conversation {
+	p := newProse(seed)
+	systems := []string{p.system(1300), p.system(1300), p.system(900)} // the first is twice as frequent
+	systems[1] = systems[0]
+	const perSecond = 2
+	var plan []conversation
+	for at := 0.0; ; at += p.ExpFloat64() / perSecond {
+		start := time.Duration(at * float64(time.Second))
+		if start >= duration*4/5 && len(plan) > 0 {
+			return plan
+		}
+		c := conversation{id: fmt.Sprintf("visit-%d-%03d", seed, len(plan)), start: start, system: systems[p.IntN(len(systems))]}
+		now := start
+		for range 2 + p.IntN(4) {
+			t := turn{reply: 20 + p.IntN(60), question: p.question(p.words(500, 0.8))}
+			if len(c.turns) > 0 {
+				t.think = 300*time.Millisecond + time.Duration(p.ExpFloat64()*float64(700*time.Millisecond))
+			}
+			now += t.think + demoPrefill + time.Duration(t.reply)*demoToken
+			if len(c.turns) > 0 && now > duration {
+				break
+			}
+			c.turns = append(c.turns, t)
+		}
+		plan = append(plan, c)
+	}
+}
+
+// words draws a log-normal number of words, 2,000 at most.
+func (p prose) words(median, sigma float64) int {
+	return int(min(2000, median*math.Exp(sigma*p.NormFloat64())))
+}
+
+// production is an application in front of an engine: it keeps conversations, asks for streamed replies, and writes
+// spans by the GenAI conventions, with the content of the messages on them.
+type production struct {
+	engine string // base URL
+	tracer trace.Tracer
+
+	mu   sync.Mutex
+	sent produced
+}
+
+// produced says what a production sent.
+type produced struct {
+	Requests, Failed     int64
+	PromptTokens, Cached int64    // as the engine counted
+	Texts                []string // every text that was in a prompt or a reply
+	err                  error    // the first
+}
+
+// run holds the conversations of a plan, each at its own time, until all have ended or ctx ends.
+func (a *production) run(ctx context.Context, plan []conversation) produced {
+	begin := time.Now()
+	var visits sync.WaitGroup
+	for _, c := range plan {
+		visits.Go(func() {
+			if pause(ctx, time.Until(begin.Add(c.start))) {
+				a.visit(ctx, c)
+			}
+		})
+	}
+	visits.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sent
+}
+
+// pause waits and reports whether ctx lasted.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+type chatMessage struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// visit holds one conversation. Every turn is a request to the application, and a trace: the session stands on the
+// application's span, the call of the model below it.
+func (a *production) visit(ctx context.Context, c conversation) {
+	history := []chatMessage{{"system", c.system}}
+	for _, t := range c.turns {
+		if !pause(ctx, t.think) {
+			return
+		}
+		history = append(history, chatMessage{"user", t.question})
+		turning, span := a.tracer.Start(ctx, "POST /assistant", trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(attribute.String(semconv.GenAIConversationID, c.id), attribute.String("http.route", "/assistant")))
+		reply, err := a.chat(turning, history, t.reply)
+		if err != nil {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+		a.account(history, reply, err)
+		if err != nil {
+			return
+		}
+		history = append(history, chatMessage{"assistant", reply.text})
+	}
+}
+
+func (a *production) account(history []chatMessage, reply chatReply, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sent.Requests++
+	if err != nil {
+		a.sent.Failed++
+		if a.sent.err == nil {
+			a.sent.err = err
+		}
+	}
+	a.sent.PromptTokens += reply.usage.PromptTokens
+	a.sent.Cached += reply.usage.Details.Cached
+	if len(history) == 2 { // the first turn: all others share its system prompt
+		a.sent.Texts = append(a.sent.Texts, history[0].Content)
+	}
+	a.sent.Texts = append(a.sent.Texts, history[len(history)-1].Content, reply.text)
+}
+
+// chatReply is a streamed reply, put together.
+type chatReply struct {
+	id, model, finish, text string
+	first                   time.Duration // from the request to the first token
+	usage                   chatUsage
+}
+
+type chatUsage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	Details          struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+}
+
+// chat asks the engine, and writes the span of it.
+func (a *production) chat(ctx context.Context, history []chatMessage, tokens int) (chatReply, error) {
+	ctx, span := a.tracer.Start(ctx, semconv.OperationChat+" "+demoModel, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String(semconv.GenAIOperationName, semconv.OperationChat),
+		attribute.String(semconv.GenAIProviderName, "openai"),
+		attribute.String(semconv.GenAIRequestModel, demoModel),
+		attribute.Bool(semconv.GenAIRequestStream, true),
+		attribute.Int(semconv.GenAIRequestMaxTokens, tokens),
+		attribute.String(semconv.GenAIInputMessages, conventional(history...)),
+	))
+	defer span.End()
+	reply, err := a.stream(ctx, history, tokens)
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(attribute.String(semconv.ErrorType, "_OTHER"))
+		return reply, err
+	}
+	span.SetAttributes(
+		attribute.String(semconv.GenAIResponseID, reply.id),
+		attribute.String(semconv.GenAIResponseModel, reply.model),
+		attribute.StringSlice(semconv.GenAIResponseFinishReasons, []string{reply.finish}),
+		attribute.Float64(semconv.GenAIResponseTimeToFirstChunk, reply.first.Seconds()),
+		attribute.Int64(semconv.GenAIUsageInputTokens, reply.usage.PromptTokens),
+		attribute.Int64(semconv.GenAIUsageOutputTokens, reply.usage.CompletionTokens),
+		attribute.Int64(semconv.GenAIUsageCacheReadTokens, reply.usage.Details.Cached),
+		attribute.String(semconv.GenAIOutputMessages, conventional(chatMessage{"assistant", reply.text})),
+	)
+	return reply, nil
+}
+
+// conventional writes messages in the JSON of the GenAI conventions.
+func conventional(messages ...chatMessage) string {
+	type part struct {
+		Type    string `json:"type"`
+		Content string `json:"content"`
+	}
+	type message struct {
+		Role  string `json:"role"`
+		Parts []part `json:"parts"`
+	}
+	out := make([]message, len(messages))
+	for i, m := range messages {
+		out[i] = message{m.Role, []part{{"text", m.Content}}}
+	}
+	b, _ := json.Marshal(out) //nolint:errchkjson // strings can always be marshalled
+	return string(b)
+}
+
+// stream sends a chat and reads the streamed reply.
+func (a *production) stream(ctx context.Context, history []chatMessage, tokens int) (reply chatReply, err error) {
+	body, err := json.Marshal(map[string]any{
+		"model": demoModel, "messages": history, "max_completion_tokens": tokens,
+		"stream": true, "stream_options": map[string]bool{"include_usage": true},
+	})
+	if err != nil {
+		return reply, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.engine+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return reply, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	begin := time.Now()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return reply, err
+	}
+	defer response.Body.Close() //nolint:errcheck // read to its end, or given up
+	if response.StatusCode != http.StatusOK {
+		return reply, fmt.Errorf("the engine answered %s", response.Status)
+	}
+	var text strings.Builder
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		data, found := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
+		if !found || bytes.Equal(data, []byte("[DONE]")) {
+			continue
+		}
+		var chunk struct {
+			ID, Model string
+			Choices   []struct {
+				Delta  struct{ Content string }
+				Finish string `json:"finish_reason"`
+			}
+			Usage *chatUsage
+		}
+		if err := json.Unmarshal(data, &chunk); err != nil {
+			return reply, fmt.Errorf("a chunk of the reply: %w", err)
+		}
+		reply.id, reply.model = chunk.ID, chunk.Model
+		if chunk.Usage != nil {
+			reply.usage = *chunk.Usage
+		}
+		for _, choice := range chunk.Choices {
+			if reply.first == 0 && choice.Delta.Content != "" {
+				reply.first = time.Since(begin)
+			}
+			text.WriteString(choice.Delta.Content)
+			reply.finish = max(reply.finish, choice.Finish)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return reply, fmt.Errorf("the stream broke: %w", err)
+	}
+	if reply.finish == "" {
+		return reply, errors.New("the stream ended without a finish reason")
+	}
+	reply.text = text.String()
+	return reply, nil
+}
+
+// prompts is the number of turns of a plan.
+func prompts(plan []conversation) (n int) {
+	for c := range slices.Values(plan) {
+		n += len(c.turns)
+	}
+	return n
+}

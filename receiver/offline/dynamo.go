@@ -1,0 +1,60 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package offline
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+const (
+	dynamoSchema = "dynamo.request.trace.v1"
+	dynamoScope  = "dynamo.request_trace" // of the log records
+)
+
+// dynamoLine reads a record. It is given to the annotator as the log record that Dynamo makes of it.
+func (c *converter) dynamoLine(line []byte) error {
+	if fault := valid(line); fault != nil {
+		return fault
+	}
+	var record struct {
+		Schema string         `json:"schema"`
+		Type   string         `json:"event_type"`
+		Event  jsontext.Value `json:"event"` // an envelope holds the record
+	}
+	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	err := json.Unmarshal(line, &record, lenient)
+	if err == nil && record.Schema == "" && record.Event.Kind() == '{' {
+		line = record.Event
+		err = json.Unmarshal(line, &record, lenient)
+	}
+	if err != nil || record.Schema != dynamoSchema {
+		return &mooncake.RowError{Field: "schema", Rule: "must be " + dynamoSchema, Advice: "want a file of Dynamo's request trace"}
+	}
+	switch record.Type {
+	case "request_end":
+	case "request_payload": // text of requests that have a record of their own
+		c.lose("lines", "payloads of requests", 1)
+		return nil
+	case "tool_start", "tool_end", "tool_error":
+		c.lose("lines", "tool calls", 1)
+		return nil
+	default:
+		return &mooncake.RowError{Field: "event_type", Rule: "is none that " + dynamoSchema + " has"}
+	}
+	ld := plog.NewLogs()
+	resource := ld.ResourceLogs().AppendEmpty()
+	resource.Resource().Attributes().PutStr("service.name", "dynamo")
+	scope := resource.ScopeLogs().AppendEmpty()
+	scope.Scope().SetName(dynamoScope)
+	log := scope.LogRecords().AppendEmpty()
+	log.Body().SetStr(record.Type)
+	log.Attributes().PutStr("schema", record.Schema)
+	log.Attributes().PutStr("event_type", record.Type)
+	log.Attributes().PutStr("payload", string(line))
+	return c.logs(ld)
+}
