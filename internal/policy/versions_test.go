@@ -32,6 +32,38 @@ var families = []struct{ prefix, major string }{
 
 // TestOneVersionPerFamily reads go.mod, indirect requirements included: a forgotten one lifts the others silently.
 func TestOneVersionPerFamily(t *testing.T) {
+	for _, problem := range mixedFamilies(required(t)) {
+		t.Error(problem)
+	}
+}
+
+// TestWitnessVersions holds the acceptance runs' Collector to one set too. The builder's own version decides the
+// version of the core, so the two must be equal.
+func TestWitnessVersions(t *testing.T) {
+	for _, problem := range mixedFamilies(named(t, "Makefile", "test/acceptance/collector/builder.yaml")) {
+		t.Error(problem)
+	}
+}
+
+// TestDistributionVersions wants the distribution's builder, and what the builder's file says of each component, to
+// be what go.mod compiles: the binary prints the former as its components' versions.
+func TestDistributionVersions(t *testing.T) {
+	compiled := required(t)
+	names := named(t, "cmd/otelcol-moonloop/builder.yaml", "cmd/otelcol-moonloop/doc.go")
+	for _, problem := range mixedFamilies(slices.Concat(compiled, names)) {
+		t.Error(problem)
+	}
+	for _, name := range names {
+		path, _, _ := strings.Cut(name, " ")
+		if path != module && !strings.HasSuffix(path, "/cmd/builder") && !slices.Contains(compiled, name) {
+			t.Errorf("the distribution names %s, go.mod another version or none", name)
+		}
+	}
+}
+
+// required returns "path version" of each module that go.mod requires.
+func required(t *testing.T) []string {
+	t.Helper()
 	root := repositoryRoot(t)
 	// The tool reads go.mod by itself; reading it here too tells the test cache what the result depends on.
 	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
@@ -49,36 +81,33 @@ func TestOneVersionPerFamily(t *testing.T) {
 	if err := json.Unmarshal(output, &mod); err != nil {
 		t.Fatal(err)
 	}
-	var required []string
+	modules := make([]string, 0, len(mod.Require))
 	for _, r := range mod.Require {
-		required = append(required, r.Path+" "+r.Version)
+		modules = append(modules, r.Path+" "+r.Version)
 	}
-	for _, problem := range mixedFamilies(required) {
-		t.Error(problem)
-	}
+	return modules
 }
 
-// TestWitnessVersions holds the acceptance runs' Collector to one set too. The builder's own version decides the
-// version of the core, so the two must be equal.
-func TestWitnessVersions(t *testing.T) {
-	root := repositoryRoot(t)
-	var required []string
-	for _, name := range []string{"Makefile", "test/acceptance/collector/builder.yaml"} {
-		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+var moduleVersion = regexp.MustCompile(`(\S+\.\S+/\S+)[@ ](v\d+\.\d+\.\d+)`)
+
+// named returns "path version" of each module that the files name with its version.
+func named(t *testing.T, files ...string) []string {
+	t.Helper()
+	var modules []string
+	for _, name := range files {
+		content, err := os.ReadFile(filepath.Join(repositoryRoot(t), filepath.FromSlash(name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := regexp.MustCompile(`(\S+\.\S+/\S+)[@ ](v\d+\.\d+\.\d+)`).FindAllStringSubmatch(string(content), -1)
+		found := moduleVersion.FindAllStringSubmatch(string(content), -1)
 		if len(found) == 0 {
 			t.Errorf("%s names no module with its version", name)
 		}
 		for _, match := range found {
-			required = append(required, match[1]+" "+match[2])
+			modules = append(modules, match[1]+" "+match[2])
 		}
 	}
-	for _, problem := range mixedFamilies(required) {
-		t.Error(problem)
-	}
+	return modules
 }
 
 // mixedFamilies returns what is wrong with a list of "path version".

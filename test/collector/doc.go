@@ -1,0 +1,14 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package collector tests the Collector distribution as a process: every shipped configuration is validated by it, the
+// documented one runs, and what it acknowledged is there after it was killed.
+//
+// The tests build the distribution once, or take the one that MOONLOOP_OTELCOL names. `go test ./...` runs short
+// versions; `make acceptance` runs the tests named TestAcceptance at their full length and prints figures:
+//
+//   - Kill: twenty times kill -9 under load, with the documented settings, without a queue, and with the fast settings,
+//     where the loss is counted;
+//   - Throughput: beside the stock otlp receiver and file exporter, in turns, under the same load;
+//   - Day: a day's requests with ever-new prompts at full speed leave the memory where it was.
+package collector

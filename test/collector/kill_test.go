@@ -1,0 +1,307 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package collector
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// settings are a way to run the Collector, and what is promised of it.
+type settings struct {
+	name   string
+	config string // from the repository's root
+	more   string // what is set beside it
+	keeps  bool   // whether every acknowledged span is in the compiled trace
+}
+
+// smallSegments has some segments end, and their traces compiled, during a short test.
+const smallSegments = `exporters: {mooncake: {rotation: {max_size_mib: 1}, grace: 1s}}`
+
+var killSettings = []settings{
+	{"documented", "otelcol-config.yaml", smallSegments, true},
+	{"no queue", "examples/capture/laptop.yaml", smallSegments, true},
+	{"fast", "examples/capture/fast.yaml", smallSegments, false},
+}
+
+// TestKill kills each way to run the Collector twice, in the midst of load.
+func TestKill(t *testing.T) {
+	for _, s := range killSettings {
+		t.Run(s.name, func(t *testing.T) { killed(t, s, 2, 200*time.Millisecond) })
+	}
+}
+
+// TestAcceptanceKill kills each twenty times.
+func TestAcceptanceKill(t *testing.T) {
+	if !acceptance() {
+		t.Skip("run this with make acceptance")
+	}
+	for _, s := range killSettings {
+		t.Run(s.name, func(t *testing.T) { killed(t, s, 20, time.Second) })
+	}
+}
+
+// killed runs a Collector under load, ends it that many times with kill -9 at a random moment within the longest time and
+// starts it again, then compiles all journals. What was acknowledged, before or after a kill, must be one row each.
+func killed(t *testing.T, s settings, kills int, longest time.Duration) {
+	t.Helper()
+	dir := t.TempDir()
+	c := configure(t, dir, s)
+	clients := startClients(t, c.address, production(t, 20, 2048), 4)
+	for kill := range kills {
+		p := c.launch(t)
+		if kill%4 != 3 { // else most probably while it starts, and takes up what the one before has left
+			p.ready(t)
+		}
+		time.Sleep(rand.N(longest))
+		p.kill()
+	}
+	p := c.start(t)
+	clients.wait(t, 100*kills) // on a slow disk the kills came early
+	acknowledged, resent := clients.stop()
+	c.drain(t)
+	p.stop(t)
+
+	got := compile(t, dir)
+	lost, twice := 0, 0
+	for n := range acknowledged {
+		switch got.rows[spanOf(n)] {
+		case 0:
+			lost++
+		case 1:
+		default:
+			twice++
+		}
+	}
+	rows, text := 0, int64(0)
+	for _, n := range got.rows {
+		rows += n
+	}
+	for _, trace := range got.result.Traces {
+		text += trace.Meta.Identity["text"]
+	}
+	t.Logf("%s: %d kills, %d spans acknowledged, %d requests sent again; %d journals with %d records, %d of them torn; %d rows; lost %d (%.1f for each kill), twice %d",
+		s.name, kills, len(acknowledged), resent, got.files, got.result.Inferences, got.result.Torn.Records, rows,
+		lost, float64(lost)/float64(kills), twice)
+	if resent == 0 {
+		t.Error("no request was under way at any kill: nothing was tried")
+	}
+	if s.keeps && lost > 0 {
+		t.Errorf("%d of %d acknowledged spans are in no journal", lost, len(acknowledged))
+	}
+	if twice > 0 || got.result.DamageCount > 0 {
+		t.Errorf("%d spans are two rows, %d places of journals are damaged", twice, got.result.DamageCount)
+	}
+	if text != int64(rows) {
+		t.Errorf("%d of %d rows have block ids of their prompts", text, rows)
+	}
+	// Every span is sent until it is acknowledged, so there is nothing else.
+	if rows+lost != len(acknowledged) {
+		t.Errorf("%d rows and %d lost, of %d acknowledged", rows, lost, len(acknowledged))
+	}
+}
+
+// noJaeger makes the documented configuration one that only captures.
+const noJaeger = `service: {pipelines: {traces: {exporters: [mooncake]}}}`
+
+// collector is a configured Collector that can be started several times.
+type collector struct {
+	dir                    string // for its data
+	address, http, metrics string // OTLP over gRPC and HTTP, and what it says of itself
+	configs, environment   []string
+}
+
+// configure puts a Collector's ports elsewhere, for it alone, and its data into dir.
+func configure(t *testing.T, dir string, s settings) *collector {
+	t.Helper()
+	c := &collector{
+		dir: dir, address: freeAddress(t), http: freeAddress(t), metrics: freeAddress(t),
+		environment: []string{testKey, "MOONLOOP_DIR=" + dir, "JAEGER_ENDPOINT=" + freeAddress(t)}, // where nobody listens
+	}
+	config, err := filepath.Abs(filepath.Join(root, s.config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metricsHost, metricsPort := split(t, c.metrics)
+	c.configs = []string{config, write(t, dir, "ports.yaml", fmt.Sprintf(`
+receivers: {mooncake: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
+service:
+  telemetry:
+    metrics: {level: basic, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}
+`, c.address, c.http, metricsHost, metricsPort))}
+	if s.more != "" {
+		c.configs = append(c.configs, write(t, dir, "more.yaml", s.more))
+	}
+	return c
+}
+
+func split(t *testing.T, address string) (host, port string) {
+	t.Helper()
+	match := regexp.MustCompile(`^(.*):(\d+)$`).FindStringSubmatch(address)
+	if match == nil {
+		t.Fatalf("%q is no address", address)
+	}
+	return match[1], match[2]
+}
+
+func (c *collector) launch(t *testing.T) *process {
+	t.Helper()
+	return launch(t, c.dir, c.environment, c.configs...)
+}
+
+// start starts the Collector and waits until it takes spans.
+func (c *collector) start(t *testing.T) *process {
+	t.Helper()
+	p := c.launch(t)
+	p.ready(t)
+	return p
+}
+
+var queued = regexp.MustCompile(`(?m)^otelcol_exporter_queue_size\{[^}]*\} (\S+)$`)
+
+// drain waits until no exporter has anything in its queue.
+func (c *collector) drain(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		left := 0.0
+		for _, match := range queued.FindAllStringSubmatch(c.scrape(t), -1) {
+			n, err := strconv.ParseFloat(match[1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left += n
+		}
+		if left == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute %v requests are in the queue", left)
+		}
+	}
+}
+
+// scrape returns the Collector's own metrics.
+func (c *collector) scrape(t *testing.T) string {
+	t.Helper()
+	return get(t, "http://"+c.metrics+"/metrics")
+}
+
+// clients send new requests, each until it is acknowledged, as an SDK with patience does.
+type clients struct {
+	running sync.WaitGroup
+	ended   atomic.Bool // no new requests
+	failed  atomic.Bool // nor those under way
+	resent  atomic.Int64
+
+	mu           sync.Mutex
+	acknowledged map[uint64]struct{} // numbers of model requests
+}
+
+func startClients(t *testing.T, address string, l *load, count int) *clients {
+	t.Helper()
+	c := &clients{acknowledged: map[uint64]struct{}{}}
+	var numbers atomic.Uint64
+	to := dial(t, address)
+	for range count {
+		c.running.Go(func() {
+			for !c.ended.Load() {
+				last := numbers.Add(uint64(l.spans))
+				first := last - uint64(l.spans) + 1
+				body := l.next(first, time.Now())
+				if err := c.deliver(to, body); err != nil {
+					t.Error(err)
+					return
+				}
+				c.mu.Lock()
+				for n := first; n <= last; n++ {
+					c.acknowledged[n] = struct{}{}
+				}
+				c.mu.Unlock()
+			}
+		})
+	}
+	t.Cleanup(func() {
+		c.failed.Store(true)
+		_, _ = c.stop()
+	})
+	return c
+}
+
+// deliver sends a request until it is acknowledged. A refusal that tells an SDK not to try again is an error.
+func (c *clients) deliver(to *sender, body []byte) error {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err := to.export(ctx, body)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		switch status.Code(err) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Aborted:
+		default:
+			return fmt.Errorf("an export was refused for good: %w", err)
+		}
+		if c.failed.Load() || time.Now().After(deadline) {
+			return fmt.Errorf("an export does not come through: %w", err)
+		}
+		c.resent.Add(1)
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// wait waits until that many model requests are acknowledged.
+func (c *clients) wait(t *testing.T, requests int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		c.mu.Lock()
+		n := len(c.acknowledged)
+		c.mu.Unlock()
+		if n >= requests {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d spans were acknowledged in a minute", n)
+		}
+	}
+}
+
+// stop ends the load, once what is under way is acknowledged.
+func (c *clients) stop() (acknowledged map[uint64]struct{}, resent int64) {
+	c.ended.Store(true)
+	c.running.Wait()
+	return c.acknowledged, c.resent.Load()
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s, %v", url, response.Status, err)
+	}
+	return string(body)
+}

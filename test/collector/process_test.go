@@ -1,0 +1,229 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package collector
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const root = "../.." // of the repository, from this package
+
+// TestMain makes a folder for the binary that the tests build, and removes it.
+func TestMain(m *testing.M) {
+	var err error
+	if built, err = os.MkdirTemp("", "otelcol-moonloop-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
+}
+
+// acceptance reports whether these are the long runs of make acceptance.
+func acceptance() bool { return os.Getenv("MOONLOOP_OUT") != "" }
+
+var (
+	built       string // folder of the binary
+	builtOnce   sync.Once
+	buildFailed error
+)
+
+// distribution returns the distribution's file name.
+func distribution(t *testing.T) string {
+	t.Helper()
+	if name := os.Getenv("MOONLOOP_OTELCOL"); name != "" {
+		return name
+	}
+	builtOnce.Do(func() {
+		// As make build does, so that what it compiled is not compiled anew.
+		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built, "./cmd/otelcol-moonloop")
+		build.Dir = root
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			buildFailed = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if buildFailed != nil {
+		t.Fatalf("the distribution does not build: %v", buildFailed)
+	}
+	return filepath.Join(built, "otelcol-moonloop")
+}
+
+// process is a Collector under way.
+type process struct {
+	cmd    *exec.Cmd
+	health string // URL
+	log    string // name of the file with its output
+	done   chan struct{}
+}
+
+// launch starts a Collector, which is killed when the test ends. The configurations are merged, the last counts.
+func launch(t *testing.T, dir string, environment []string, configs ...string) *process {
+	t.Helper()
+	health := freeAddress(t)
+	args := []string{}
+	for _, config := range configs {
+		args = append(args, "--config", config)
+	}
+	args = append(args, "--set", "extensions.health_check.endpoint="+health)
+	p := &process{health: "http://" + health, log: filepath.Join(dir, "otelcol.log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.CommandContext(context.Background(), distribution(t), args...)
+	p.cmd.Dir = dir
+	p.cmd.Env = append(os.Environ(), environment...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // its result is the exit status
+		_ = log.Close()
+		close(p.done)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// ready waits until the health check answers, which is after the receivers listen.
+func (p *process) ready(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !p.healthy(t); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-p.done:
+			t.Fatalf("the Collector ended: %v\n%s", p.cmd.ProcessState, p.tail())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the Collector is not healthy after 30 s\n%s", p.tail())
+		}
+	}
+}
+
+func (p *process) healthy(t *testing.T) bool {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.health, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// kill ends the process as a crash does, and waits for its end.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// stop ends the process as systemd and Kubernetes do, and wants exit status 0.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		t.Fatalf("the Collector still runs a minute after SIGTERM\n%s", p.tail())
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Fatalf("the Collector ended with exit status %d\n%s", code, p.tail())
+	}
+}
+
+// tail returns the end of what the process wrote.
+func (p *process) tail() []byte {
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-30):], nil)
+}
+
+// cpu returns the processor time that the process took so far.
+func (p *process) cpu(t *testing.T) time.Duration {
+	t.Helper()
+	stat := p.proc(t, "stat")
+	_, fields, _ := strings.Cut(stat, ") ") // the second field, the program's name, may hold spaces
+	columns := strings.Fields(fields)
+	var ticks int64
+	for _, column := range columns[11:13] { // utime, stime
+		n, err := strconv.ParseInt(column, 10, 64)
+		if err != nil {
+			t.Fatalf("/proc/PID/stat: %v", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * (time.Second / 100) // USER_HZ is 100 on every Linux that Go runs on
+}
+
+// memory returns a figure of the process's memory in bytes: VmRSS is what it has now, VmHWM the most it ever had.
+func (p *process) memory(t *testing.T, figure string) int64 {
+	t.Helper()
+	for line := range strings.Lines(p.proc(t, "status")) {
+		var kB int64
+		if n, _ := fmt.Sscanf(line, figure+": %d kB", &kB); n == 1 {
+			return kB << 10
+		}
+	}
+	t.Fatalf("the process has no figure %s", figure)
+	return 0
+}
+
+func (p *process) proc(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, file))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.tail())
+	}
+	return string(content)
+}
+
+// freeAddress returns a loopback address that nobody listens on. It stays below the ephemeral ports: above them,
+// somebody's outgoing connection may take the port before the program does.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			_ = listener.Close()
+			return address
+		}
+	}
+	t.Fatal("no free port between 20000 and 30000")
+	return ""
+}
+
+// write writes a file into a folder and returns its name.
+func write(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	name = filepath.Join(dir, name)
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
