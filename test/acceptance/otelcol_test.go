@@ -1,0 +1,101 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package acceptance
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// distribution is our Collector, which receives, annotates and writes journals.
+type distribution struct {
+	*process
+	address, journals string
+}
+
+// distributionConfig acknowledges a span when its record is on the disk: no queue, and the sender retries.
+const distributionConfig = `receivers:
+  mooncake:
+    protocols:
+      grpc:
+        endpoint: %s
+    hash_key: ${env:MOONLOOP_HASH_KEY}
+exporters:
+  mooncake:
+    directory: %s
+    compile: false
+    sending_queue:
+      enabled: false
+    retry_on_failure:
+      enabled: false
+service:
+  telemetry:
+    metrics:
+      level: none
+  pipelines:
+    traces:
+      receivers: [mooncake]
+      exporters: [mooncake]
+`
+
+// startDistribution starts the Collector and waits until it takes connections.
+func startDistribution(t *testing.T, dir string) *distribution {
+	t.Helper()
+	d := &distribution{address: freeAddress(t), journals: filepath.Join(dir, "journals")}
+	config := filepath.Join(dir, "otelcol.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, distributionConfig, d.address, d.journals), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.process = start(t, dir, "otelcol", []string{"MOONLOOP_HASH_KEY=" + strings.Repeat("5eed", 16)},
+		setting(t, "MOONLOOP_OTELCOL"), "--config", config)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		connection, err := net.Dial("tcp", d.address)
+		if err == nil {
+			_ = connection.Close()
+			return d
+		}
+		select {
+		case <-d.done:
+			t.Fatalf("the Collector ended with status %d\n%s", d.code, d.tail())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the Collector takes no connections: %v\n%s", err, d.tail())
+		}
+	}
+}
+
+// environment is what makes a program send its spans to the distribution, and nothing else.
+func (d *distribution) environment() []string {
+	return []string{
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + d.address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+		"OTEL_TRACES_EXPORTER=otlp", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
+	}
+}
+
+// compile stops the Collector and compiles its journals to the named file. The journals stay only when the test fails.
+func (d *distribution) compile(t *testing.T, dir, out string, flags ...string) {
+	t.Helper()
+	d.stop(t)
+	equal(t, "exit status of the Collector", d.code, 0)
+	note(t, "peak memory of the Collector, MiB", fmt.Sprintf("%.0f", d.peakMiB()))
+	p := start(t, dir, "compile", nil, setting(t, "MOONLOOP_BIN"), append([]string{"compile", d.journals, "-o", out}, flags...)...)
+	if code := p.wait(t, 10*time.Minute); code != 0 {
+		t.Fatalf("compile: exit status %d\n%s", code, p.tail())
+	}
+	note(t, "compiled in, s", fmt.Sprintf("%.1f", p.lasted.Seconds()))
+	note(t, "peak memory of compile, MiB", fmt.Sprintf("%.0f", p.peakMiB()))
+	t.Cleanup(func() {
+		if !t.Failed() {
+			_ = os.RemoveAll(d.journals)
+		}
+	})
+}
