@@ -47,7 +47,7 @@ build:
 moonloop:
 	$(GO_BUILD) ./cmd/moonloop
 
-## demo: simulate an engine, replay a trace against it, show table and verdict (under a minute)
+## demo: the whole loop on this machine: production, capture, replay, comparison (under a minute)
 demo: moonloop
 	bin/moonloop demo
 

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command moonloop replays Mooncake traces against OpenAI-compatible engines, and comes with what that needs:
-// trace tools, a trace generator and a simulated engine.
+// Command moonloop makes Mooncake traces of production telemetry and replays them against OpenAI-compatible engines. It
+// comes with what that needs: trace tools, a trace generator and a simulated engine.
 //
 // Each verb is one file. A verb's constructor holds its flags; what it does is a library of this module.
 package main
@@ -106,11 +106,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "moonloop",
-		Short: "Replay production LLM traffic against an engine, with exact timing and OpenTelemetry",
-		Long: `moonloop replays a Mooncake trace against an OpenAI-compatible engine: every request at its own
-instant, every request a span, every figure a metric, and a verdict on the run's own fidelity at the end.
+		Short: "Capture production LLM traffic from OpenTelemetry, and replay it with exact timing",
+		Long: `moonloop makes a Mooncake trace of the GenAI telemetry of production (capture, compile, convert), without a word of the
+prompts, and replays such traces against an OpenAI-compatible engine: every request at its own instant, every request a
+span, every figure a metric, and a verdict on the run's own fidelity at the end.
 
-Without an engine at hand, "moonloop demo" replays a generated trace against the built-in simulator.`,
+Without an engine at hand, "moonloop demo" runs the whole loop against the built-in simulator.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version(),
