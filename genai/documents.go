@@ -109,7 +109,7 @@ func (r *Reader) genkitOutput() {
 	if rec.ResponseModel == "" {
 		rec.ResponseModel = t.str(t.path(0, "custom", "model"))
 	}
-	if reason := t.str(t.get(0, "finishReason")); reason != "" && len(rec.FinishReasons) == 0 {
-		rec.FinishReasons = append(rec.FinishReasons, reason)
+	if len(rec.FinishReasons) == 0 {
+		rec.addReason(t.str(t.get(0, "finishReason")))
 	}
 }

@@ -27,7 +27,7 @@ func (r *Reader) dynamo(payload string, eventNano uint64) {
 		return
 	}
 	switch t.str(t.get(0, "event_type")) {
-	case "request_end", "":
+	case "request_end", "": // what says nothing else is a request
 	case "tool_start", "tool_end", "tool_error":
 		rec.Kind = KindTool
 	default: // request_payload has text for a request that has a record of its own
@@ -50,9 +50,7 @@ func (r *Reader) dynamo(payload string, eventNano uint64) {
 	if ttft := t.float(t.get(request, "ttft_ms")); ttft.Set && ttft.V < 1e3*maxSeconds {
 		rec.TimeToFirstToken = Some(ttft.V / 1e3)
 	}
-	if reason := t.str(t.get(request, "finish_reason")); reason != "" {
-		rec.FinishReasons = append(rec.FinishReasons, reason)
-	}
+	rec.addReason(t.str(t.get(request, "finish_reason")))
 	r.dynamoTimes(request, eventNano)
 	r.dynamoHashes(replay)
 }

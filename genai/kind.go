@@ -3,20 +3,67 @@
 
 package genai
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/moonloop/moonloop/semconv"
+)
 
 // inferenceOperations are the values of gen_ai.operation.name and its likes that are one request to a model.
 var inferenceOperations = map[string]bool{
 	"chat": true, "completion": true, "text_completion": true, "generate_content": true, "generate": true,
+	"generate_content_stream": true, "responses": true, "anthropic_messages": true,
 }
 
 // otherOperations are no requests that generate. Their kind is what they are instead.
 var otherOperations = map[string]Kind{
 	"invoke_agent": KindWrapper, "create_agent": KindWrapper, "agent_step": KindWrapper, "plan": KindWrapper,
-	"invoke_workflow": KindWrapper, "handle_conversation_turn": KindWrapper,
+	"invoke_workflow": KindWrapper, "handle_conversation_turn": KindWrapper, "framework": KindWrapper,
 	"execute_tool": KindTool,
-	"embeddings":   KindOther, "embedding": KindOther, "retrieval": KindOther, "rerank": KindOther,
-	"fetch_response": KindOther,
+	"embeddings":   KindOther, "embedding": KindOther, "retrieval": KindOther, "rerank": KindOther, "reranking": KindOther,
+	"fetch_response": KindOther, "search": KindOther, "vectordb": KindOther, "vector_store_search": KindOther,
+	"moderation": KindOther, "moderations": KindOther, "guardrail": KindOther, "apply_guardrail": KindOther,
+	"classify": KindOther, "score": KindOther, "pooling": KindOther, "count_tokens": KindOther, "tokenize": KindOther,
+	"image": KindOther, "image_generation": KindOther, "image_edit": KindOther, "image_variation": KindOther, "ocr": KindOther,
+	"video_generation": KindOther, "create_video": KindOther,
+	"audio": KindOther, "speech": KindOther, "text_to_speech": KindOther, "audio_speech": KindOther,
+	"transcription": KindOther, "audio_transcription": KindOther, "speech_to_text": KindOther, "translation": KindOther,
+	"realtime": KindOther, "_arealtime": KindOther, "fine_tuning": KindOther,
+	"create_batch": KindOther, "retrieve_batch": KindOther, "cancel_batch": KindOther, "list_batches": KindOther,
+	"create_file": KindOther, "retrieve_file": KindOther, "delete_file": KindOther, "list_files": KindOther, "file_content": KindOther,
+}
+
+// liteLLMChats are the functions of LiteLLM that are chats by the conventions. Its "completion" is none of text.
+var liteLLMChats = map[string]bool{"completion": true, "responses": true, "anthropic_messages": true}
+
+// asynchronous returns the operation that a function of LiteLLM stands for whose name begins with an a because it is
+// asynchronous (acompletion, aembedding).
+func asynchronous(operation string) (string, bool) {
+	if twin, ok := strings.CutPrefix(operation, "a"); ok {
+		if _, other := otherOperations[twin]; other || inferenceOperations[twin] {
+			return twin, true
+		}
+	}
+	return operation, false
+}
+
+// operation returns the operation of a span, in lower case.
+func (s *scan) operation() string {
+	operation, _ := asynchronous(strings.ToLower(s.str(fieldOperation)))
+	return operation
+}
+
+// operationName returns the operation as the producer spells it, but for LiteLLM, which names functions.
+func (s *scan) operationName(dialect Dialect) string {
+	name := s.str(fieldOperation)
+	operation, twin := asynchronous(strings.ToLower(name))
+	switch {
+	case (twin || dialect == DialectLiteLLM) && liteLLMChats[operation]:
+		return semconv.OperationChat
+	case twin:
+		return operation
+	}
+	return name
 }
 
 // kindOf classifies a span. A test counts only where its attribute is there; every rejection comes before the first
@@ -25,7 +72,7 @@ func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	if kind, rejected := s.rejected(dialect, name); rejected {
 		return kind
 	}
-	operation := strings.ToLower(s.str(fieldOperation))
+	operation := s.operation()
 	usage := s.has(fieldInput) || s.has(fieldOutput)
 	switch {
 	case dialect == "":
@@ -51,7 +98,7 @@ func (s *scan) kindOf(dialect Dialect, name string) Kind {
 
 // rejected returns what a span is that is known not to be a request.
 func (s *scan) rejected(dialect Dialect, name string) (Kind, bool) {
-	operation := strings.ToLower(s.str(fieldOperation))
+	operation := s.operation()
 	if kind, ok := otherOperations[operation]; ok {
 		return kind, true
 	}

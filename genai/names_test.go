@@ -16,7 +16,7 @@ import (
 func TestNames(t *testing.T) {
 	kinds := map[string]genai.NameKind{}
 	for name, kind := range genai.Names() {
-		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") || kinds[name] != 0 {
+		if name == "" || strings.Contains(strings.TrimPrefix(strings.TrimSuffix(name, "*"), "*."), "*") || kinds[name] != 0 {
 			t.Errorf("%q is no name, or there twice", name)
 		}
 		kinds[name] = kind
@@ -25,17 +25,22 @@ func TestNames(t *testing.T) {
 		"gen_ai.input.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions", "input.value", "llm.input_messages.*",
 		"gen_ai.prompt.*", "genkit:input", "genkit:output", "ai.prompt.messages", "langfuse.observation.input", "output.value",
 		"llm.invocation_parameters", "llm.tools.*", "llm.request.functions.*", "gen_ai.tool.call.arguments*", "payload",
+		"question", "*.question", "*.input", "*.args", "function_args", "user.message",
 	} {
 		if kinds[name] != genai.NameContent {
 			t.Errorf("%s is not content", name)
 		}
 	}
-	for _, name := range []string{
-		"gen_ai.operation.name", "gen_ai.request.model", "gen_ai.response.id", "session.id", "openinference.span.kind",
-		"genkit:metadata:subtype", "traceloop.association.properties.session_id", "rid", "total_time", "gen_ai.prompt.name",
+	for name, want := range map[string]genai.NameKind{
+		"gen_ai.request.model": genai.NameFact, "session.id": genai.NameFact, "gen_ai.prompt.name": genai.NameFact,
+		"traceloop.association.properties.session_id": genai.NameFact,
+		"gen_ai.operation.name":                       genai.NameWord, "gen_ai.response.id": genai.NameWord, "rid": genai.NameWord,
+		"openinference.span.kind": genai.NameWord, "genkit:metadata:subtype": genai.NameWord, "total_time": genai.NameWord,
+		"error.type": genai.NameReason, "gen_ai.response.finish_reasons": genai.NameReason,
+		"gen_ai.is_streaming": genai.NameNumber, "gen_ai.usage.input_tokens": genai.NameNumber,
 	} {
-		if kinds[name] != genai.NameFact {
-			t.Errorf("%s is not a fact", name)
+		if kinds[name] != want {
+			t.Errorf("%s is of kind %d, want %d", name, kinds[name], want)
 		}
 	}
 }
@@ -44,7 +49,7 @@ func TestNames(t *testing.T) {
 func TestContentHasAName(t *testing.T) {
 	reader := genai.NewReader(genai.Options{})
 	for name, kind := range genai.Names() {
-		if kind != genai.NameFact {
+		if kind == genai.NameContent {
 			continue
 		}
 		span := ptrace.NewSpan()

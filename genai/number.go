@@ -123,3 +123,22 @@ func cleanString(s string) (string, bool) {
 	}
 	return s, true
 }
+
+// IsWord reports whether a text is one word, as ids, types and reasons are, and messages are not: printable ASCII
+// without a space that does not begin as a JSON object, a list or a string does. The empty text is none.
+func IsWord(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && s[0] != '{' && s[0] != '[' && s[0] != '"'
+}
+
+// wordOr returns a text that is a word, else other.
+func wordOr(s, other string) string {
+	if IsWord(s) {
+		return s
+	}
+	return other
+}

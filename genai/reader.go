@@ -72,7 +72,8 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 	return rec
 }
 
-// Log reads a log record. Messages of a span are [KindContent]; a request of Dynamo's is [KindInference].
+// Log reads a log record. Messages of a span are [KindContent]; a request of Dynamo's is [KindInference]. A record with
+// attributes of GenAI and another event is [KindOther], and has a dialect.
 func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	rec := r.begin()
 	attributes := log.Attributes()
@@ -84,14 +85,17 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 		return rec
 	}
 	name := eventName(log)
-	if !strings.HasPrefix(name, "gen_ai.") {
-		r.attributes(attributes)
+	r.attributes(attributes)
+	ours := strings.HasPrefix(name, "gen_ai.")
+	if !ours && r.scan.marks == 0 { // a scope alone says little: servers log all they do
 		return rec
 	}
-	r.attributes(attributes)
 	rec.Dialect = r.scan.dialectOf(scope, name)
 	if rec.Dialect == "" {
 		rec.Dialect = DialectUnknown
+	}
+	if !ours {
+		return rec // by a producer of GenAI telemetry, about whatever
 	}
 	rec.StartUnixNano = uint64(log.Timestamp())
 	rec.Kind = KindContent
@@ -130,6 +134,16 @@ func eventName(log plog.LogRecord) string {
 	return ""
 }
 
+// Reset lets go of the telemetry that was read last. A reader can do without it; one that waits for its next use should
+// not hold the text of a prompt till then.
+func (r *Reader) Reset() {
+	clear(r.record.Sessions[:cap(r.record.Sessions)])
+	clear(r.record.FinishReasons[:cap(r.record.FinishReasons)])
+	r.begin()
+	r.doc.forget()
+	r.walker.forget()
+}
+
 func (r *Reader) begin() *Record {
 	r.scan.reset()
 	r.record = Record{
@@ -165,7 +179,7 @@ func (r *Reader) attributes(m pcommon.Map) {
 // facts fills in what attributes hold, and what documents in attributes hold where no attribute does.
 func (r *Reader) facts(scope, name string) {
 	rec, s := &r.record, &r.scan
-	rec.Operation = s.str(fieldOperation)
+	rec.Operation = s.operationName(rec.Dialect)
 	rec.Provider = s.str(fieldProvider)
 	rec.RequestModel = s.str(fieldRequestModel)
 	rec.ResponseModel = s.str(fieldResponseModel)
@@ -188,6 +202,7 @@ func (r *Reader) facts(scope, name string) {
 		rec.Stream = Some(true)
 	}
 	r.documents()
+	rec.whole()
 	anyModel := s.str(fieldAnyModel)
 	if rec.RequestModel == "" {
 		rec.RequestModel = anyModel
@@ -243,7 +258,7 @@ func (r *Reader) finishReasons(v pcommon.Value) {
 	case pcommon.ValueTypeSlice:
 		for i := range min(v.Slice().Len(), maxFinishReasons) {
 			if reason, ok := toString(v.Slice().At(i)); ok {
-				rec.FinishReasons = append(rec.FinishReasons, reason)
+				rec.addReason(reason)
 			}
 		}
 	case pcommon.ValueTypeStr:
@@ -253,9 +268,7 @@ func (r *Reader) finishReasons(v pcommon.Value) {
 			i++
 		}
 		for ; i < end && len(rec.FinishReasons) < maxFinishReasons; i = r.doc.nodes[i].next {
-			if reason := r.doc.str(i); reason != "" {
-				rec.FinishReasons = append(rec.FinishReasons, reason)
-			}
+			rec.addReason(r.doc.str(i))
 		}
 	default:
 	}
@@ -285,6 +298,9 @@ func (r *Reader) error(span ptrace.Span) {
 		rec.ErrorType = exception
 	case failed:
 		rec.ErrorType = semconv.ErrorOther
+	}
+	if rec.ErrorType != "" {
+		rec.ErrorType = wordOr(rec.ErrorType, semconv.ErrorOther)
 	}
 }
 

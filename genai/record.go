@@ -3,6 +3,8 @@
 
 package genai
 
+import "github.com/moonloop/moonloop/semconv"
+
 // Opt is a fact that telemetry may leave out. The zero Opt is an absent one.
 type Opt[T any] struct {
 	V   T
@@ -95,13 +97,18 @@ type Record struct {
 	// UsageDoubtful is true when the producer is known to make counts up where the server gave none, and did
 	// nothing to show that it did not.
 	UsageDoubtful bool
+	// UsageExclusive is true when a part was larger than its whole, which shows a producer that leaves the cached or the
+	// reasoning tokens out. They have been added then.
+	UsageExclusive bool
 	// OutputEstimate is present only where OutputTokens is not: chunk events, the limit of a reply that ended by it,
 	// durations or characters. Of the order of the truth, no more.
 	OutputEstimate Opt[int64]
 
-	// FinishReasons are as the producer spells them ("tool_calls", "tool_call", "tool-calls").
+	// FinishReasons are as the producer spells them ("tool_calls", "tool_call", "tool-calls"); what is no word, by
+	// [IsWord], is "_OTHER".
 	FinishReasons []string
-	// ErrorType is "" for a request that no error is known of; some producers leave none. Never a message.
+	// ErrorType is "" for a request that no error is known of; some producers leave none. Never a message: what is no
+	// word, by [IsWord], is "_OTHER".
 	ErrorType string
 	// TimeToFirstToken in seconds, from the span's start where the producer measures there.
 	TimeToFirstToken Opt[float64]
@@ -113,6 +120,26 @@ type Record struct {
 
 	Engine  Engine
 	Content Content
+}
+
+// whole makes the counts of input and output those of the whole, as the conventions have them. That a producer leaves
+// parts out shows where they are larger than the whole.
+func (r *Record) whole() {
+	if parts := r.CachedTokens.V + r.CacheWriteTokens.V; r.InputTokens.Set && parts > r.InputTokens.V {
+		r.InputTokens.V += parts
+		r.UsageExclusive = true
+	}
+	if r.OutputTokens.Set && r.ReasoningTokens.V > r.OutputTokens.V {
+		r.OutputTokens.V += r.ReasoningTokens.V
+		r.UsageExclusive = true
+	}
+}
+
+// addReason appends a finish reason.
+func (r *Record) addReason(reason string) {
+	if reason != "" {
+		r.FinishReasons = append(r.FinishReasons, wordOr(reason, semconv.ErrorOther))
+	}
 }
 
 // Model returns the model asked for, else the one that answered.

@@ -251,6 +251,10 @@ func TestErrors(t *testing.T) {
 		{"a good status code is no error", map[string]any{"http.response.status_code": 200}, nil, ptrace.StatusCodeUnset, ""},
 		{"an exception", nil, []event{exception(map[string]any{"exception.type": "E", "exception.message": "no prompt text"})}, ptrace.StatusCodeUnset, "E"},
 		{"an exception without a type", nil, []event{exception(nil)}, ptrace.StatusCodeUnset, "_OTHER"},
+		{"a message is no type", map[string]any{"error.type": "Invalid prompt: the patient asked"}, nil, ptrace.StatusCodeError, "_OTHER"},
+		{"nor is one without spaces", map[string]any{"error.type": "患者は尋ねた"}, nil, ptrace.StatusCodeError, "_OTHER"},
+		{"nor a document", map[string]any{"error.type": `{"message":"asked"}`}, nil, ptrace.StatusCodeError, "_OTHER"},
+		{"an exception whose type is a message", nil, []event{exception(map[string]any{"exception.type": "the patient asked"})}, ptrace.StatusCodeUnset, "_OTHER"},
 		{"a status alone; its message is not looked at", nil, nil, ptrace.StatusCodeError, "_OTHER"},
 	} {
 		attrs := map[string]any{"gen_ai.operation.name": "chat"}

@@ -68,11 +68,22 @@ const none = int32(-1)
 // Members of an object are pairs of nodes: key, value.
 type tree struct {
 	nodes []node
+	most  int  // nodes that there were since forget
 	cut   bool // the source ended early or went past a limit
 	gaps  bool // members are known to be missing elsewhere than at the end
 }
 
-func (t *tree) reset() { t.nodes, t.cut, t.gaps = t.nodes[:0], false, false }
+func (t *tree) reset() {
+	t.most = max(t.most, len(t.nodes))
+	t.nodes, t.cut, t.gaps = t.nodes[:0], false, false
+}
+
+// forget lets go of the sources, whose text the nodes are pieces of, also those that a reset left behind.
+func (t *tree) forget() {
+	t.reset()
+	clear(t.nodes[:min(t.most+1, cap(t.nodes))]) // one more: the parser takes half a key back
+	t.most = 0
+}
 
 func (t *tree) empty() bool { return len(t.nodes) == 0 }
 

@@ -45,6 +45,15 @@ func (w *walker) end() {
 	clear(w.entries[:cap(w.entries)])
 }
 
+// forget lets go of all text.
+func (w *walker) forget() {
+	for _, t := range []*tree{&w.main, &w.side, &w.instructions, &w.nested} {
+		t.forget()
+	}
+	clear(w.buffer[:cap(w.buffer)])
+	w.role = ""
+}
+
 func (w *walker) result() Walked {
 	switch {
 	case w.seen.Messages == w.seen.Textless:

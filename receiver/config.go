@@ -28,10 +28,11 @@ type Config struct {
 	HashKey configopaque.String `mapstructure:"hash_key"`
 	// Content says what becomes of text: drop, the default, or keep.
 	Content annotate.Policy `mapstructure:"content"`
-	// SessionKeys are attributes that hold a session id, best first. They come before those that are known.
+	// SessionKeys are attributes that hold a session id, best first, by their full names. They come before those that are
+	// known.
 	SessionKeys []string `mapstructure:"session_keys"`
-	// Deny are attributes that are removed from all spans and logs, beside those that are known. A trailing * matches
-	// all names that begin so.
+	// Deny are attributes that are removed from all spans, metrics and logs, beside those that are known. A trailing *
+	// matches all names that begin so.
 	Deny []string `mapstructure:"deny"`
 }
 

@@ -64,7 +64,7 @@ func TestConfigErrors(t *testing.T) {
 		{"bad_block_size", []string{"block_size", "1 to", "512"}},
 		{"bad_key", []string{"hash_key", "9 bytes", "openssl rand -hex 32"}},
 		{"bad_content", []string{"content", "drop", "keep"}},
-		{"bad_names", []string{"session_keys[0]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
+		{"bad_names", []string{"session_keys[0]", "session_keys[1]", "session_keys[2]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
 		{"keep_and_deny", []string{"deny", "keep"}},
 		{"no_protocol", []string{"at least one protocol"}},
 		{"typo", []string{"blok_size"}},

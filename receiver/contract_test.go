@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/collector/pipeline"
@@ -65,12 +66,21 @@ func sendLog(ctx context.Context, conn *grpc.ClientConn, id string) error {
 	return err
 }
 
+func sendMetric(ctx context.Context, conn *grpc.ClientConn, id string) error {
+	md := sales()
+	point := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0)
+	point.Attributes().PutStr(receivertest.UniqueIDAttrName, id)
+	_, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, pmetricotlp.NewExportRequestFromMetrics(md))
+	return err
+}
+
 func TestConsumeContract(t *testing.T) {
 	for _, c := range []struct {
 		signal pipeline.Signal
 		send   func(context.Context, *grpc.ClientConn, string) error
 	}{
 		{pipeline.SignalTraces, sendSpan},
+		{pipeline.SignalMetrics, sendMetric},
 		{pipeline.SignalLogs, sendLog},
 	} {
 		t.Run(c.signal.String(), func(t *testing.T) {

@@ -3,8 +3,8 @@
 
 //go:generate go tool -modfile=../tools/go.mod mdatagen metadata.yaml
 
-// Package receiver is the Collector receiver "mooncake": OTLP in, over gRPC and HTTP, annotated spans and cleaned logs
-// out. README.md says how it is configured and what it does to telemetry.
+// Package receiver is the Collector receiver "mooncake": OTLP in, over gRPC and HTTP, annotated spans, cleaned logs
+// and cleaned metrics out. README.md says how it is configured and what it does to telemetry.
 //
 // It is a shell: the stock OTLP receiver listens, package annotate does the work. It keeps nothing between two
 // requests, so any number of them can run beside or behind one another.

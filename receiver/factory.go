@@ -14,16 +14,17 @@ import (
 	"github.com/moonloop/moonloop/receiver/internal/metadata"
 )
 
-// NewFactory returns the factory of the receiver "mooncake", for traces and logs.
+// NewFactory returns the factory of the receiver "mooncake", for traces, metrics and logs.
 func NewFactory() receiver.Factory {
 	s := &shared{receivers: map[*Config]*mooncakeReceiver{}}
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
 		receiver.WithTraces(s.createTraces, metadata.TracesStability),
+		receiver.WithMetrics(s.createMetrics, metadata.MetricsStability),
 		receiver.WithLogs(s.createLogs, metadata.LogsStability))
 }
 
-// shared holds the receivers that run or will, so that the pipelines of traces and of logs get one and the same for a
-// configuration: it listens once for both.
+// shared holds the receivers that run or will, so that the pipelines of all signals get one and the same for a
+// configuration: it listens once for all.
 type shared struct {
 	mu        sync.Mutex
 	receivers map[*Config]*mooncakeReceiver
@@ -35,6 +36,15 @@ func (s *shared) createTraces(_ context.Context, set receiver.Settings, cfg comp
 		return nil, err
 	}
 	r.nextTraces = next
+	return r, nil
+}
+
+func (s *shared) createMetrics(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
+	r, err := s.get(set, cfg.(*Config))
+	if err != nil {
+		return nil, err
+	}
+	r.nextMetrics = next
 	return r, nil
 }
 

@@ -26,9 +26,10 @@ const identityAnnotated = "annotated"
 
 // Kinds of log records.
 const (
-	kindContent = "content"
-	kindRequest = "request"
-	kindOther   = "other"
+	kindContent   = "content"
+	kindRequest   = "request"
+	kindAnnotated = "annotated"
+	kindOther     = "other"
 )
 
 // record adds what one call counted to the metrics.
@@ -37,12 +38,15 @@ func (r *mooncakeReceiver) record(ctx context.Context, n annotate.Counts) {
 	add(ctx, t.ReceiverMooncakeSpans, n.Spans)
 	add(ctx, t.ReceiverMooncakeSessions, n.Sessions)
 	add(ctx, t.ReceiverMooncakeWithoutTokens, n.WithoutTokens)
+	add(ctx, t.ReceiverMooncakeCompletedUsage, n.Completed)
 	add(ctx, t.ReceiverMooncakeTruncatedPrompts, n.Truncated)
+	add(ctx, t.ReceiverMooncakeMetricPoints, n.Points)
 	add(ctx, t.ReceiverMooncakeCarrierSpans, n.Carriers+n.RequestSpans)
 	by(ctx, t.ReceiverMooncakeInferenceSpans, attributeIdentity, identityAnnotated, n.Annotated)
 	by(ctx, t.ReceiverMooncakeLogRecords, attributeKind, kindContent, n.ContentLogs)
 	by(ctx, t.ReceiverMooncakeLogRecords, attributeKind, kindRequest, n.RequestLogs)
-	by(ctx, t.ReceiverMooncakeLogRecords, attributeKind, kindOther, n.Logs-n.ContentLogs-n.RequestLogs)
+	by(ctx, t.ReceiverMooncakeLogRecords, attributeKind, kindAnnotated, n.AnnotatedLogs)
+	by(ctx, t.ReceiverMooncakeLogRecords, attributeKind, kindOther, otherLogs(n))
 	for dialect, count := range n.Dialects {
 		by(ctx, t.ReceiverMooncakeGenaiSpans, attributeDialect, string(dialect), count)
 	}
@@ -55,6 +59,11 @@ func (r *mooncakeReceiver) record(ctx context.Context, n annotate.Counts) {
 	for key, count := range n.Removed {
 		by(ctx, t.ReceiverMooncakeRemovedValues, attributeKey, key, count)
 	}
+}
+
+// otherLogs returns the number of log records that have nothing to do with requests.
+func otherLogs(n annotate.Counts) int64 {
+	return n.Logs - n.AnnotatedLogs - n.ContentLogs - n.RequestLogs
 }
 
 func add(ctx context.Context, counter metric.Int64Counter, n int64) {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
 	"github.com/moonloop/moonloop/receiver/internal/metadatatest"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 func requireDropped(t *testing.T, tel *componenttest.Telemetry, reason string, n int64) {
@@ -54,14 +55,27 @@ func TestMetrics(t *testing.T) {
 	_, err = plogotlp.NewGRPCClient(conn).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
 	require.NoError(t, err)
 
-	metadatatest.AssertEqualReceiverMooncakeSpans(t, tel, points("", "", 2), ignore...)
-	metadatatest.AssertEqualReceiverMooncakeGenaiSpans(t, tel, points("dialect", "unknown", 1), ignore...)
-	metadatatest.AssertEqualReceiverMooncakeInferenceSpans(t, tel, points("identity", "text", 2, "annotated", 1), ignore...)
-	metadatatest.AssertEqualReceiverMooncakeSessions(t, tel, points("", "", 1), ignore...)
-	metadatatest.AssertEqualReceiverMooncakeWithoutTokens(t, tel, points("", "", 1), ignore...)
+	// What one receiver has read, the next one counts as such.
+	read := message()
+	read.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutStr(semconv.Identity, semconv.IdentityText)
+	_, err = plogotlp.NewGRPCClient(conn).Export(t.Context(), plogotlp.NewExportRequestFromLogs(read))
+	require.NoError(t, err)
+	exclusive := inference()
+	span := exclusive.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	span.Attributes().PutInt("gen_ai.usage.input_tokens", 10)
+	span.Attributes().PutInt("gen_ai.usage.cache_read.input_tokens", 20)
+	_, err = ptraceotlp.NewGRPCClient(conn).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(exclusive))
+	require.NoError(t, err)
+
+	metadatatest.AssertEqualReceiverMooncakeCompletedUsage(t, tel, points("", "", 1), ignore...)
+	metadatatest.AssertEqualReceiverMooncakeSpans(t, tel, points("", "", 4), ignore...)
+	metadatatest.AssertEqualReceiverMooncakeGenaiSpans(t, tel, points("dialect", "unknown", 2), ignore...)
+	metadatatest.AssertEqualReceiverMooncakeInferenceSpans(t, tel, points("identity", "text", 3, "annotated", 2), ignore...)
+	metadatatest.AssertEqualReceiverMooncakeSessions(t, tel, points("", "", 2), ignore...)
+	metadatatest.AssertEqualReceiverMooncakeWithoutTokens(t, tel, points("", "", 2), ignore...)
 	metadatatest.AssertEqualReceiverMooncakeCarrierSpans(t, tel, points("", "", 1), ignore...)
-	metadatatest.AssertEqualReceiverMooncakeLogRecords(t, tel, points("kind", "content", 1, "other", 1), ignore...)
-	metadatatest.AssertEqualReceiverMooncakeRemovedValues(t, tel, points("key", "gen_ai.input.messages", 1, "(body)", 1), ignore...)
-	requireDropped(t, tel, "log_other", 1)
+	metadatatest.AssertEqualReceiverMooncakeLogRecords(t, tel, points("kind", "content", 1, "annotated", 1, "other", 2), ignore...)
+	metadatatest.AssertEqualReceiverMooncakeRemovedValues(t, tel, points("key", "gen_ai.input.messages", 2, "(body)", 2), ignore...)
+	requireDropped(t, tel, "log_other", 2)
 	require.NoError(t, tel.Shutdown(t.Context()))
 }

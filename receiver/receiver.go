@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
@@ -22,15 +23,16 @@ import (
 	"github.com/moonloop/moonloop/receiver/internal/metadata"
 )
 
-// mooncakeReceiver stands between the stock OTLP receiver and the pipelines. One of the next consumers may be nil.
+// mooncakeReceiver stands between the stock OTLP receiver and the pipelines. Of the next consumers there is one or more.
 type mooncakeReceiver struct {
-	config     *Config
-	settings   receiver.Settings
-	annotator  *annotate.Annotator
-	telemetry  *metadata.TelemetryBuilder
-	nextTraces consumer.Traces
-	nextLogs   consumer.Logs
-	onShutdown func()
+	config      *Config
+	settings    receiver.Settings
+	annotator   *annotate.Annotator
+	telemetry   *metadata.TelemetryBuilder
+	nextTraces  consumer.Traces
+	nextMetrics consumer.Metrics
+	nextLogs    consumer.Logs
+	onShutdown  func()
 
 	start, stop sync.Once
 	startErr    error
@@ -39,8 +41,9 @@ type mooncakeReceiver struct {
 }
 
 var (
-	_ receiver.Traces = (*mooncakeReceiver)(nil)
-	_ receiver.Logs   = (*mooncakeReceiver)(nil)
+	_ receiver.Traces  = (*mooncakeReceiver)(nil)
+	_ receiver.Metrics = (*mooncakeReceiver)(nil)
+	_ receiver.Logs    = (*mooncakeReceiver)(nil)
 )
 
 func newReceiver(set receiver.Settings, cfg *Config) (*mooncakeReceiver, error) {
@@ -65,8 +68,8 @@ func (r *mooncakeReceiver) Start(ctx context.Context, host component.Host) error
 	return r.startErr
 }
 
-// listen creates and starts the stock receivers: both for logs and traces on the same address. Logs are listened for
-// without a pipeline of logs, too, because prompts come in them.
+// listen creates and starts the stock receivers, one for each signal on the same address. Logs are listened for where
+// there is a pipeline of traces only, too, because prompts come in them. Signals without a use are refused.
 func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) error {
 	r.warn()
 	factory := otlpreceiver.NewFactory()
@@ -84,15 +87,28 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 		}
 		r.otlp = append(r.otlp, otlp)
 	}
-	next, err := consumer.NewLogs(r.consumeLogs, mutates)
-	if err != nil {
-		return err
+	if r.nextMetrics != nil {
+		next, err := consumer.NewMetrics(r.consumeMetrics, mutates)
+		if err != nil {
+			return err
+		}
+		otlp, err := factory.CreateMetrics(ctx, set, &r.config.OTLP, next)
+		if err != nil {
+			return err
+		}
+		r.otlp = append(r.otlp, otlp)
 	}
-	otlp, err := factory.CreateLogs(ctx, set, &r.config.OTLP, next)
-	if err != nil {
-		return err
+	if r.nextTraces != nil || r.nextLogs != nil {
+		next, err := consumer.NewLogs(r.consumeLogs, mutates)
+		if err != nil {
+			return err
+		}
+		otlp, err := factory.CreateLogs(ctx, set, &r.config.OTLP, next)
+		if err != nil {
+			return err
+		}
+		r.otlp = append(r.otlp, otlp)
 	}
-	r.otlp = append(r.otlp, otlp)
 	for _, otlp := range r.otlp {
 		if err := otlp.Start(ctx, host); err != nil {
 			return err
@@ -111,7 +127,7 @@ func (r *mooncakeReceiver) warn() {
 			zap.String("key_fingerprint", r.annotator.Fingerprint()))
 	}
 	if r.config.Content == annotate.ContentKeep {
-		logger.Warn("content is keep: the text of prompts and replies stays on spans and logs")
+		logger.Warn("content is keep: the text of prompts and replies stays on spans, logs and metrics")
 	}
 	if r.nextTraces == nil {
 		logger.Warn("no pipeline of traces has this receiver: spans are refused, and the prompts and requests that log records hold " +
@@ -139,10 +155,19 @@ func (r *mooncakeReceiver) consumeTraces(ctx context.Context, td ptrace.Traces) 
 	return r.nextTraces.ConsumeTraces(ctx, td)
 }
 
+// consumeMetrics passes metrics on.
+func (r *mooncakeReceiver) consumeMetrics(ctx context.Context, md pmetric.Metrics) error {
+	r.record(ctx, r.annotator.Metrics(md))
+	return r.nextMetrics.ConsumeMetrics(ctx, md)
+}
+
 // consumeLogs passes spans made of log records on to the pipeline of traces, and the records to that of logs. Where one
 // of them fails the sender may send all again, and what the other one took comes twice: the spans have the same ids
 // then.
 func (r *mooncakeReceiver) consumeLogs(ctx context.Context, ld plog.Logs) error {
+	if r.nextTraces == nil && r.config.Content == annotate.ContentKeep {
+		return r.nextLogs.ConsumeLogs(ctx, ld) // as they are: the next receiver may have a use for what is in them
+	}
 	td, counts := r.annotator.Logs(ld)
 	var errs []error
 	if spans := td.SpanCount(); spans > 0 {
@@ -154,7 +179,7 @@ func (r *mooncakeReceiver) consumeLogs(ctx context.Context, ld plog.Logs) error 
 	}
 	if r.nextLogs != nil {
 		errs = append(errs, r.nextLogs.ConsumeLogs(ctx, ld))
-	} else if other := counts.Logs - counts.ContentLogs - counts.RequestLogs; other > 0 {
+	} else if other := otherLogs(counts); other > 0 {
 		counts.Drop(annotate.ReasonLogOther, other)
 	}
 	r.record(ctx, counts)

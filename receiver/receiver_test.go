@@ -22,6 +22,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/collector/receiver"
@@ -34,7 +36,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/receiver/internal/metadata"
+	"github.com/moonloop/moonloop/receiver/internal/metadatatest"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -150,7 +154,20 @@ func message() plog.Logs {
 	return ld
 }
 
-// TestProtocols: both signals, both protocols and both encodings on one receiver, with the same result.
+// sales returns metrics of an application, whose example has a prompt.
+func sales() pmetric.Metrics {
+	md := pmetric.NewMetrics()
+	metric := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	metric.SetName("shop.sales")
+	point := metric.SetEmptySum().DataPoints().AppendEmpty()
+	point.SetIntValue(3)
+	point.Attributes().PutStr("shop.cart", "apples")
+	point.Attributes().PutStr("gen_ai.prompt", prompt)
+	point.Exemplars().AppendEmpty().FilteredAttributes().PutStr("input.value", prompt)
+	return md
+}
+
+// TestProtocols: all signals, both protocols and both encodings on one receiver, with the same result.
 func TestProtocols(t *testing.T) {
 	tracesProto, err := ptraceotlp.NewExportRequestFromTraces(inference()).MarshalProto()
 	require.NoError(t, err)
@@ -160,12 +177,19 @@ func TestProtocols(t *testing.T) {
 	require.NoError(t, err)
 	logsJSON, err := plogotlp.NewExportRequestFromLogs(message()).MarshalJSON()
 	require.NoError(t, err)
+	metricsProto, err := pmetricotlp.NewExportRequestFromMetrics(sales()).MarshalProto()
+	require.NoError(t, err)
+	metricsJSON, err := pmetricotlp.NewExportRequestFromMetrics(sales()).MarshalJSON()
+	require.NoError(t, err)
 	overGRPC := func(t *testing.T, cfg *Config, signal string) {
 		t.Helper()
 		var err error
-		if signal == "traces" {
+		switch signal {
+		case "traces":
 			_, err = ptraceotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(inference()))
-		} else {
+		case "metrics":
+			_, err = pmetricotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(sales()))
+		default:
 			_, err = plogotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
 		}
 		require.NoError(t, err)
@@ -181,13 +205,16 @@ func TestProtocols(t *testing.T) {
 		send func(t *testing.T, cfg *Config, signal string)
 	}{
 		{"gRPC", overGRPC},
-		{"HTTP, protobuf", overHTTP("application/x-protobuf", map[string][]byte{"traces": tracesProto, "logs": logsProto})},
-		{"HTTP, JSON", overHTTP("application/json", map[string][]byte{"traces": tracesJSON, "logs": logsJSON})},
+		{"HTTP, protobuf", overHTTP("application/x-protobuf", map[string][]byte{"traces": tracesProto, "logs": logsProto, "metrics": metricsProto})},
+		{"HTTP, JSON", overHTTP("application/json", map[string][]byte{"traces": tracesJSON, "logs": logsJSON, "metrics": metricsJSON})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := testConfig(t)
-			traces, logs := new(consumertest.TracesSink), new(consumertest.LogsSink)
-			start(t, NewFactory(), receivertest.NewNopSettings(metadata.Type), cfg, traces, logs)
+			traces, metrics, logs := new(consumertest.TracesSink), new(consumertest.MetricsSink), new(consumertest.LogsSink)
+			factory := NewFactory()
+			_, err := factory.CreateMetrics(t.Context(), receivertest.NewNopSettings(metadata.Type), cfg, metrics)
+			require.NoError(t, err)
+			start(t, factory, receivertest.NewNopSettings(metadata.Type), cfg, traces, logs)
 			c.send(t, cfg, "traces")
 			require.Len(t, traces.AllTraces(), 1)
 			list := traces.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Spans()
@@ -214,6 +241,15 @@ func TestProtocols(t *testing.T) {
 			records := logs.AllLogs()[0].ResourceLogs().At(0).ScopeLogs().At(0).LogRecords()
 			require.Equal(t, pcommon.ValueTypeEmpty, records.At(0).Body().Type())
 			require.Equal(t, "three apples sold", records.At(1).Body().Str())
+
+			c.send(t, cfg, "metrics")
+			require.Equal(t, 1, metrics.DataPointCount())
+			metric := metrics.AllMetrics()[0].ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0)
+			require.Equal(t, "shop.sales", metric.Name())
+			point := metric.Sum().DataPoints().At(0)
+			require.Equal(t, int64(3), point.IntValue())
+			require.Equal(t, map[string]any{"shop.cart": "apples"}, point.Attributes().AsRaw())
+			require.Empty(t, point.Exemplars().At(0).FilteredAttributes().AsRaw())
 		})
 	}
 }
@@ -228,7 +264,35 @@ func TestPipelines(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, sink.SpanCount())
 		requireDropped(t, tel, "log_other", 1)
+		_, err = pmetricotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(sales()))
+		require.Equal(t, codes.Unimplemented, status.Code(err), "metrics that nobody takes are refused, not lost")
+		require.Equal(t, http.StatusNotFound, post(t, cfg, "/v1/metrics", "application/json", []byte("{}")))
 		require.NoError(t, tel.Shutdown(t.Context()))
+	})
+	t.Run("metrics only", func(t *testing.T) {
+		cfg, sink := testConfig(t), new(consumertest.MetricsSink)
+		tel := componenttest.NewTelemetry()
+		r, err := NewFactory().CreateMetrics(t.Context(), metadataSettings(tel), cfg, sink)
+		require.NoError(t, err)
+		require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+		_, err = pmetricotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(sales()))
+		require.NoError(t, err)
+		require.Equal(t, 1, sink.DataPointCount())
+		metadatatest.AssertEqualReceiverMooncakeMetricPoints(t, tel, points("", "", 1), ignore...)
+		_, err = plogotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
+		require.Equal(t, codes.Unimplemented, status.Code(err), "log records that nobody takes are refused, not lost")
+		require.NoError(t, r.Shutdown(t.Context()))
+		require.NoError(t, tel.Shutdown(t.Context()))
+	})
+	t.Run("logs only, with their text", func(t *testing.T) {
+		cfg, sink := testConfig(t), new(consumertest.LogsSink)
+		cfg.Content = annotate.ContentKeep
+		start(t, NewFactory(), receivertest.NewNopSettings(metadata.Type), cfg, nil, sink)
+		_, err := plogotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
+		require.NoError(t, err)
+		require.Equal(t, message().ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().AsRaw(),
+			sink.AllLogs()[0].ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().AsRaw(),
+			"the next receiver is told that a prompt was taken that nobody took")
 	})
 	t.Run("logs only", func(t *testing.T) {
 		cfg, sink := testConfig(t), new(consumertest.LogsSink)

@@ -5,13 +5,14 @@ package semconv
 
 // What a request is in its trace.
 const (
-	HashIDs      = "mooncake.hash_ids"      // int[]: two's-complement patterns of uint64; read them back as uint64
-	BlockSize    = "mooncake.block_size"    // int: tokens per block
-	HashDomain   = "mooncake.hash.domain"   // string: 8 hex digits; an id is (domain, 64 bits)
-	HashKey      = "mooncake.hash.key"      // string: 8 hex digits, the fingerprint of the key under which ids or cells were made
-	Cells        = "mooncake.cells"         // bytes: identity text only; 8 bytes little-endian a cell, then as many for the tail and for the length of the text
-	CellsPrefix  = "mooncake.cells.prefix"  // bool: the cells are of the beginning of the prompt only, since its end was cut; absent = false
-	Identity     = "mooncake.identity"      // string: [IdentityTrace], ...
+	HashIDs     = "mooncake.hash_ids"     // int[]: two's-complement patterns of uint64; read them back as uint64
+	BlockSize   = "mooncake.block_size"   // int: tokens per block
+	HashDomain  = "mooncake.hash.domain"  // string: 8 hex digits; an id is (domain, 64 bits)
+	HashKey     = "mooncake.hash.key"     // string: 8 hex digits, the fingerprint of the key under which ids or cells were made
+	Cells       = "mooncake.cells"        // bytes: identity text only; 8 bytes little-endian a cell, then as many for the tail and for the length of the text
+	CellsPrefix = "mooncake.cells.prefix" // bool: the cells are of the beginning of the prompt only, since its end was cut; absent = false
+	// Identity is a string: [IdentityTrace], ... A span that has it stands for a request, a log record that has it was read.
+	Identity     = "mooncake.identity"
 	InputLength  = "mooncake.input_length"  // int: prompt tokens that the row asks for
 	OutputLength = "mooncake.output_length" // int: output tokens that the row asks for
 	Timestamp    = "mooncake.timestamp"     // double, ms: the row's own

@@ -53,7 +53,7 @@ func (a *Annotator) Traces(td ptrace.Traces) Counts {
 	var counts Counts
 	w := a.pool.Get().(*worker) //nolint:forcetypeassert // the pool has nothing else
 	defer w.release()
-	c := cleaner{rules: a.rules, counts: &counts}
+	c := cleaner{rules: a.rules, counts: &counts, twin: w.twin}
 	for _, resource := range td.ResourceSpans().All() {
 		service := serviceName(resource.Resource())
 		for _, scope := range resource.ScopeSpans().All() {
@@ -137,7 +137,7 @@ func (w *worker) session(counts *Counts, rec *genai.Record, attributes pcommon.M
 		case pcommon.ValueTypeInt:
 			return
 		case pcommon.ValueTypeStr:
-			if v.Str() != "" && len(v.Str()) <= maxName {
+			if v.Str() != "" {
 				return
 			}
 		default:

@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/entity"
-
-	"github.com/moonloop/moonloop/semconv"
 )
 
 // removedName takes the place of a name that is so long that it may be a text.
@@ -24,6 +22,7 @@ const (
 	labelSpan     = "(span name)"
 	labelEvent    = "(event name)"
 	labelScope    = "(scope)"
+	labelMetric   = "(metric)"
 	labelSchema   = "(schema url)"
 	labelState    = "(trace state)"
 	labelStatus   = "(status message)"
@@ -36,13 +35,30 @@ const (
 type cleaner struct {
 	rules  *rules
 	counts *Counts
+	twin   func(session string) string
+}
+
+// manner says how attributes are cleaned.
+type manner uint8
+
+const (
+	strictly manner = 1 << iota // of GenAI telemetry: what the allow-list does not have goes
+	onSpan                      // of a span, which alone has the large ones of ours
+)
+
+// strict returns the manner for what is of GenAI telemetry or not.
+func strict(genAI bool) manner {
+	if genAI {
+		return strictly
+	}
+	return 0
 }
 
 func (c *cleaner) removed(what string) { count(&c.counts.Removed, what, 1) }
 
 // resource cleans what stands around spans or logs. Entities only name attributes.
 func (c *cleaner) resource(resource pcommon.Resource) {
-	c.attributes(resource.Attributes(), false)
+	c.attributes(resource.Attributes(), 0)
 	entity.ResourceEntityRefs(resource).RemoveIf(func(ref entity.EntityRef) bool {
 		long := len(ref.Type()) > maxName || len(ref.SchemaUrl()) > maxName || longer(ref.IdKeys()) || longer(ref.DescriptionKeys())
 		if long {
@@ -72,7 +88,7 @@ func (c *cleaner) scope(scope pcommon.InstrumentationScope) {
 		scope.SetVersion("")
 		c.removed(labelScope)
 	}
-	c.attributes(scope.Attributes(), false)
+	c.attributes(scope.Attributes(), 0)
 }
 
 // withSchema is telemetry that names its schema.
@@ -90,7 +106,7 @@ func (c *cleaner) schema(of withSchema) {
 }
 
 // span cleans a span; strictly one of GenAI telemetry.
-func (c *cleaner) span(span ptrace.Span, strict bool) {
+func (c *cleaner) span(span ptrace.Span, genAI bool) {
 	if len(span.Name()) > maxName {
 		span.SetName(removedName)
 		c.removed(labelSpan)
@@ -100,7 +116,7 @@ func (c *cleaner) span(span ptrace.Span, strict bool) {
 		c.removed(labelStatus)
 	}
 	c.state(span.TraceState())
-	c.attributes(span.Attributes(), strict)
+	c.attributes(span.Attributes(), strict(genAI)|onSpan)
 	events := span.Events()
 	for i := range events.Len() {
 		event := events.At(i)
@@ -110,14 +126,26 @@ func (c *cleaner) span(span ptrace.Span, strict bool) {
 			c.removed(labelEvent)
 		}
 		if attributes := event.Attributes(); !harmless(attributes) || c.rules.bans {
-			c.attributes(attributes, strict || strings.HasPrefix(name, "gen_ai."))
+			c.attributes(attributes, strict(genAI || strings.HasPrefix(name, genAIPrefix) || ofGenAI(attributes)))
 		}
 	}
 	links := span.Links()
 	for i := range links.Len() {
 		c.state(links.At(i).TraceState())
-		c.attributes(links.At(i).Attributes(), strict)
+		c.attributes(links.At(i).Attributes(), strict(genAI))
 	}
+}
+
+const genAIPrefix = "gen_ai."
+
+// ofGenAI reports whether attributes are those of GenAI telemetry.
+func ofGenAI(attributes pcommon.Map) bool {
+	for name := range attributes.All() {
+		if strings.HasPrefix(name, genAIPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // harmless reports whether attributes are numbers under names that are no texts, as those of a token's event are.
@@ -148,7 +176,7 @@ func (c *cleaner) state(state pcommon.TraceState) {
 }
 
 // log cleans a log record; strictly one of GenAI telemetry, whose body is content.
-func (c *cleaner) log(log plog.LogRecord, strict bool) {
+func (c *cleaner) log(log plog.LogRecord, genAI bool) {
 	if len(log.EventName()) > maxName {
 		log.SetEventName(removedName)
 		c.removed(labelEvent)
@@ -157,27 +185,52 @@ func (c *cleaner) log(log plog.LogRecord, strict bool) {
 		log.SetSeverityText("")
 		c.removed(labelSeverity)
 	}
-	c.attributes(log.Attributes(), strict)
-	body := log.Body()
-	switch {
-	case strict && !number(body.Type()):
+	c.attributes(log.Attributes(), strict(genAI))
+	if body := log.Body(); !genAI {
+		c.prune(body, maxDepth)
+	} else if !number(body.Type()) {
 		pcommon.NewValueEmpty().MoveTo(body)
 		c.removed(labelBody)
-	case body.Type() == pcommon.ValueTypeMap:
-		body.Map().RemoveIf(func(name string, value pcommon.Value) bool {
-			r := c.rules.of(name)
-			if goes := r.verdict >= denied || c.deniedWithin(value, maxDepth); !goes {
-				return false
-			}
+	}
+}
+
+// prune removes from a body what is denied, however deep, and what is too deep to tell.
+func (c *cleaner) prune(value pcommon.Value, depth int) {
+	t := value.Type()
+	if t != pcommon.ValueTypeMap && t != pcommon.ValueTypeSlice {
+		return
+	}
+	if depth == 0 {
+		pcommon.NewValueEmpty().MoveTo(value)
+		c.removed(labelBody)
+		return
+	}
+	if t == pcommon.ValueTypeSlice {
+		for _, member := range value.Slice().All() {
+			c.prune(member, depth-1)
+		}
+		return
+	}
+	value.Map().RemoveIf(func(name string, member pcommon.Value) bool {
+		r := c.rules.of(name)
+		if r.forbids(member) {
 			c.removed(labelBody)
 			return true
-		})
-	}
+		}
+		c.mend(r, member)
+		c.prune(member, depth-1)
+		return false
+	})
+}
+
+// forbids reports whether a value goes because of its name.
+func (r rule) forbids(value pcommon.Value) bool {
+	return r.verdict == banned || r.verdict == denied && !number(value.Type())
 }
 
 // attributes removes what is not to be seen. The strict way, for GenAI telemetry, leaves numbers, and short texts
 // under names that the allow-list has; the other leaves all but what the deny-table has and what is long.
-func (c *cleaner) attributes(attributes pcommon.Map, strict bool) {
+func (c *cleaner) attributes(attributes pcommon.Map, how manner) {
 	attributes.RemoveIf(func(name string, value pcommon.Value) bool {
 		if len(name) > maxName {
 			c.removed(labelName)
@@ -187,20 +240,8 @@ func (c *cleaner) attributes(attributes pcommon.Map, strict bool) {
 			return false
 		}
 		r := c.rules.of(name)
-		var goes bool
-		switch {
-		case r.verdict == banned:
-			goes = true
-		case number(value.Type()):
-		case r.verdict == denied:
-			goes = true
-		case strict:
-			goes = r.verdict != allowed || !short(name, value)
-		default:
-			_, fits := c.size(value, maxValue, maxDepth)
-			goes = !fits
-		}
-		if !goes {
+		if c.stays(r, name, value, how) {
+			c.mend(r, value)
 			return false
 		}
 		if r.name == "" {
@@ -211,40 +252,25 @@ func (c *cleaner) attributes(attributes pcommon.Map, strict bool) {
 	})
 }
 
-// maxDepth is how deep values may be nested; deeper ones are removed.
-const maxDepth = 16
-
-// short reports whether a value under an allowed name is no text: one string or a few, numbers, or what the
-// annotations hold.
-func short(name string, value pcommon.Value) bool {
-	switch value.Type() {
-	case pcommon.ValueTypeStr:
-		return len(value.Str()) <= maxName
-	case pcommon.ValueTypeBytes:
-		n := value.Bytes().Len()
-		return name == semconv.Cells && n%8 == 0
-	case pcommon.ValueTypeSlice:
-		unbounded, left := series(name), maxName
-		for _, member := range value.Slice().All() {
-			switch t := member.Type(); {
-			case number(t):
-				if !unbounded {
-					left -= 8
-				}
-			case t == pcommon.ValueTypeStr && !unbounded:
-				left -= len(member.Str())
-			default:
-				return false
-			}
-			if left < 0 {
-				return false
-			}
-		}
-		return true
-	default:
+// stays reports whether an attribute is to be seen.
+func (c *cleaner) stays(r rule, name string, value pcommon.Value, how manner) bool {
+	switch {
+	case r.forbids(value):
 		return false
+	case number(value.Type()):
+		return true
+	case r.verdict == own:
+		return c.ours(name, value, how)
+	case how&strictly != 0:
+		return r.verdict == allowed && r.short(value)
+	default:
+		_, fits := c.size(value, maxValue, maxDepth)
+		return fits
 	}
 }
+
+// maxDepth is how deep values may be nested; deeper ones are removed.
+const maxDepth = 16
 
 // size returns what is left of a number of bytes after all that a value holds. fits is false where that is not enough,
 // where it is nested deeper than depth, or where a name within is denied.
@@ -265,9 +291,11 @@ func (c *cleaner) size(value pcommon.Value, bytes, depth int) (left int, fits bo
 		}
 	case pcommon.ValueTypeMap:
 		for name, member := range value.Map().All() {
-			if c.rules.of(name).verdict >= denied {
+			r := c.rules.of(name)
+			if r.forbids(member) {
 				return 0, false
 			}
+			c.mend(r, member)
 			if bytes, fits = c.size(member, bytes-len(name), depth-1); !fits {
 				return 0, false
 			}
@@ -276,24 +304,4 @@ func (c *cleaner) size(value pcommon.Value, bytes, depth int) (left int, fits bo
 		bytes -= 8
 	}
 	return bytes, bytes >= 0
-}
-
-// deniedWithin reports whether a map within a value has a denied name, or is nested too deep to tell.
-func (c *cleaner) deniedWithin(value pcommon.Value, depth int) bool {
-	switch value.Type() {
-	case pcommon.ValueTypeSlice:
-		for _, member := range value.Slice().All() {
-			if depth == 0 || c.deniedWithin(member, depth-1) {
-				return true
-			}
-		}
-	case pcommon.ValueTypeMap:
-		for name, member := range value.Map().All() {
-			if depth == 0 || c.rules.of(name).verdict >= denied || c.deniedWithin(member, depth-1) {
-				return true
-			}
-		}
-	default:
-	}
-	return false
 }

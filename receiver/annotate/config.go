@@ -32,7 +32,7 @@ type Config struct {
 	// SessionKeys are names of attributes that hold a session id, best first. They come before the known ones, and
 	// survive where they are no longer than an id is.
 	SessionKeys []string
-	// Deny are names of attributes that are removed from all spans and logs, beside the known ones; a trailing *
+	// Deny are names of attributes that are removed from all telemetry, beside the known ones; a trailing *
 	// matches all names that begin so. They are removed after they have been read. With ContentKeep there must be none.
 	Deny   []string
 	Limits genai.Limits
@@ -57,8 +57,9 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("deny: has no effect with content %q, which removes nothing: leave one of them out", ContentKeep))
 	}
 	for i, key := range c.SessionKeys {
-		if key == "" || len(key) > maxName {
-			errs = append(errs, fmt.Errorf("session_keys[%d]: must be the name of an attribute, of 1 to %d bytes", i, maxName))
+		if key == "" || len(key) > maxName || strings.Contains(key, "*") {
+			errs = append(errs, fmt.Errorf("session_keys[%d]: must be the name of one attribute, of 1 to %d bytes and without a *: "+
+				"what it names is not removed", i, maxName))
 		}
 	}
 	for i, name := range c.Deny {

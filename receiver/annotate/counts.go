@@ -35,13 +35,17 @@ type Counts struct {
 	Sessions   int64 // spans that were given the twin of their session id
 
 	WithoutTokens int64 // of the annotated ones: no count of input or of output tokens
+	Completed     int64 // of which without the cached or the reasoning tokens, which are more: they were added
 	Truncated     int64 // prompts of which only the beginning was there
 
-	Logs         int64 // log records seen
-	ContentLogs  int64 // of which are about the content of a span
-	RequestLogs  int64 // of which are a request each
-	Carriers     int64 // spans made of the former, one for all messages of a span
-	RequestSpans int64 // spans made of the latter
+	Logs          int64 // log records seen
+	AnnotatedLogs int64 // of which another receiver has read; these are not read again
+	ContentLogs   int64 // of which are about the content of a span
+	RequestLogs   int64 // of which are a request each
+	Carriers      int64 // spans made of the content, one for all messages of a span
+	RequestSpans  int64 // spans made of the requests
+
+	Points int64 // data points of metrics seen
 
 	Dropped map[Reason]int64
 	// Removed counts values by what they were called. Names that no table has are "other".
@@ -54,8 +58,11 @@ func (c *Counts) Add(other Counts) {
 	c.Annotated += other.Annotated
 	c.Sessions += other.Sessions
 	c.WithoutTokens += other.WithoutTokens
+	c.Completed += other.Completed
 	c.Truncated += other.Truncated
+	c.Points += other.Points
 	c.Logs += other.Logs
+	c.AnnotatedLogs += other.AnnotatedLogs
 	c.ContentLogs += other.ContentLogs
 	c.RequestLogs += other.RequestLogs
 	c.Carriers += other.Carriers

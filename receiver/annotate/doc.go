@@ -16,15 +16,19 @@
 // again, so that receivers can stand in a row: twice is the same as once, also under another key.
 //
 // Log records that hold a span's prompt become a span below it; those of Dynamo's request trace become a span each.
+// They get mooncake.identity, too, by which the next receiver knows them.
 //
 // # Cleaning
 //
 // Text leaves in no form unless the configuration says so. Spans and logs of GenAI telemetry, wrappers and tools
-// included, keep numbers, and short values under the names of an allow-list: ids, models, reasons, addresses. All other
-// telemetry loses what a deny-table names and values above 1 KiB, nested ones together. Names longer than 256 bytes and
-// trace states longer than 512 are replaced, status messages and the messages of exceptions are removed everywhere,
-// because an exception rises with what it quotes. A mooncake.token event keeps all that it should have. The rules that
-// removed something are counted by name; names that no rule has are counted as one, because a name can be a text, too.
+// included, keep numbers, and short values under the names of an allow-list: ids, models, reasons, addresses. What the
+// list has must also look like what it is: an id is one word, a count a number, nothing is a document. All other
+// telemetry, metrics included, loses what a deny-table names and values above 1 KiB, nested ones together. Everywhere a
+// URL loses its query, the type of an error is a word, and what is called mooncake.* is what is written here or by a
+// replay. Names longer than 256 bytes and trace states longer than 512 are replaced, status messages and the messages
+// of exceptions are removed, because an exception rises with what it quotes. A mooncake.token event keeps all that it
+// should have. The rules that removed something are counted by name; names that no rule has are counted as one, because
+// a name can be a text, too.
 //
 // # Bounds
 //

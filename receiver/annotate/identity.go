@@ -117,12 +117,12 @@ func (w *worker) put(id identity, attributes pcommon.Map) {
 	}
 }
 
-// annotated reports whether another receiver has annotated a span, or a replay made it.
+// annotated reports whether another receiver has annotated a span or read a log record, or a replay made it.
 func annotated(attributes pcommon.Map) bool {
 	for name, value := range attributes.All() {
 		switch name {
 		case semconv.Identity:
-			if value.Type() == pcommon.ValueTypeStr && value.Str() != "" && len(value.Str()) <= maxName {
+			if value.Type() == pcommon.ValueTypeStr && isIdentity(value.Str()) {
 				return true
 			}
 		case semconv.Row:

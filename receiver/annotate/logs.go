@@ -16,8 +16,9 @@ import (
 )
 
 // Logs returns the spans that log records stand for, and cleans the records in place. Messages of a span's prompt
-// become one span [semconv.SpanContent] below it, a request of Dynamo's trace becomes an inference span. Records that
-// have been cleaned make no spans a second time.
+// become one span [semconv.SpanContent] below it, a request of Dynamo's trace becomes an inference span. Records of both
+// kinds are marked by [semconv.Identity], and are only cleaned by the next receiver: it would make the same span under
+// another id, or find a prompt without text.
 //
 // The messages of a span are joined as far as they are in ld. A sender that cuts its batches within a prompt makes two
 // spans of it.
@@ -32,17 +33,26 @@ func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 		for _, scope := range resource.ScopeLogs().All() {
 			name := scope.Scope().Name()
 			for _, log := range scope.LogRecords().All() {
-				rec := w.reader.Log(name, log)
 				counts.Logs++
+				if annotated(log.Attributes()) {
+					counts.AnnotatedLogs++
+					genAI = append(genAI, true)
+					continue
+				}
+				rec := w.reader.Log(name, log)
 				genAI = append(genAI, rec.Dialect != "")
 				switch rec.Kind {
 				case genai.KindInference:
 					counts.RequestLogs++
-					w.request(&counts, rec, resource.Resource(), log, &out)
+					mark(log, w.request(&counts, rec, resource.Resource(), log, &out))
 				case genai.KindContent:
 					counts.ContentLogs++
-					if rec.Content.Present() && !prompts.add(resource.Resource(), name, log, rec.Content.Part()) {
+					switch {
+					case !rec.Content.Present():
+						mark(log, semconv.IdentityNone)
+					case !prompts.add(resource.Resource(), name, log, rec.Content.Part()):
 						counts.Drop(ReasonLogNoSpan, 1)
+						mark(log, semconv.IdentityNone)
 					}
 				default:
 				}
@@ -50,15 +60,21 @@ func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 		}
 	}
 	for _, p := range prompts.inOrder {
-		w.carrier(&counts, p, &out)
+		kind := w.carrier(&counts, p, &out)
+		for _, m := range p.messages {
+			mark(m.log, kind)
+		}
 	}
 	if a.config.Content != ContentKeep {
-		c := cleaner{rules: a.rules, counts: &counts}
+		c := cleaner{rules: a.rules, counts: &counts, twin: w.twin}
 		c.logs(ld, genAI)
 	}
 	out.finish()
 	return out.traces, counts
 }
+
+// mark says on a log record what identifies the prompt that it is about.
+func mark(log plog.LogRecord, identity string) { log.Attributes().PutStr(semconv.Identity, identity) }
 
 // logs cleans log records; those that genAI marks strictly.
 func (c *cleaner) logs(ld plog.Logs, genAI []bool) {

@@ -153,21 +153,29 @@ func TestCleanLogs(t *testing.T) {
 	ld := logsOf(t,
 		message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2},
 		message{"", "three apples sold", 1, 2},
-		message{"", attributes{"order": "apples", "gen_ai.input.messages": "Hello"}, 1, 2})
+		message{"", attributes{"order": "apples", "gen_ai.input.messages": "Hello"}, 1, 2},
+		message{"", []any{attributes{"question": "Hello", "tokens": attributes{"input": int64(3)}}, "apples"}, 1, 2},
+		message{"shop.answered", strings.Repeat("Hello", 3000), 1, 2},
+		message{"shop.answered", "Hello", 1, 2})
 	records := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords()
 	for _, log := range records.All() {
 		log.Attributes().PutStr("shop.note", "Hello")
-		log.Attributes().PutStr("gen_ai.system", "openai")
+		log.Attributes().PutStr("server.address", "engine")
 		log.Attributes().PutStr("exception.message", "Hello")
 	}
+	records.At(4).Attributes().PutStr("gen_ai.request.model", "llama")
+	records.At(5).Attributes().PutStr("gen_ai.system", "openai")
 	_, counts := newAnnotator(t, annotate.Config{}).Logs(ld)
 	for i, want := range []struct {
 		body       any
 		attributes attributes
 	}{
-		{nil, attributes{"gen_ai.system": "openai"}},
-		{"three apples sold", attributes{"gen_ai.system": "openai", "shop.note": "Hello"}},
-		{attributes{"order": "apples"}, attributes{"gen_ai.system": "openai", "shop.note": "Hello"}},
+		{nil, attributes{"server.address": "engine", semconv.Identity: "text"}},
+		{"three apples sold", attributes{"server.address": "engine", "shop.note": "Hello"}},
+		{attributes{"order": "apples"}, attributes{"server.address": "engine", "shop.note": "Hello"}},
+		{[]any{attributes{"tokens": attributes{"input": int64(3)}}, "apples"}, attributes{"server.address": "engine", "shop.note": "Hello"}},
+		{nil, attributes{"server.address": "engine", "gen_ai.request.model": "llama"}},
+		{nil, attributes{"server.address": "engine", "gen_ai.system": "openai"}},
 	} {
 		if diff := cmp.Diff(want.body, records.At(i).Body().AsRaw()); diff != "" {
 			t.Errorf("body %d (-want +got):\n%s", i, diff)
@@ -176,7 +184,7 @@ func TestCleanLogs(t *testing.T) {
 			t.Errorf("attributes %d (-want +got):\n%s", i, diff)
 		}
 	}
-	if diff := cmp.Diff(named{"(body)": 2, "exception.message": 3, "other": 1}, counts.Removed); diff != "" {
+	if diff := cmp.Diff(named{"(body)": 5, "exception.message": 6, "other": 3}, counts.Removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
 }
@@ -278,4 +286,34 @@ func TestDynamo(t *testing.T) {
 			t.Errorf("%d spans, dropped %v", td.SpanCount(), counts.Dropped)
 		}
 	})
+}
+
+// TestLogsOnce: what one receiver has read, with or without its text, the next one leaves alone, also under another key.
+func TestLogsOnce(t *testing.T) {
+	for _, content := range []annotate.Policy{annotate.ContentDrop, annotate.ContentKeep} {
+		t.Run(string(content), func(t *testing.T) {
+			ld := logsOf(t,
+				message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2},
+				message{"gen_ai.user.message", attributes{"id": "without text"}, 1, 3},
+				message{"gen_ai.user.message", attributes{"content": "without a span"}, 1, 0},
+				message{"gen_ai.choice", attributes{"index": int64(0)}, 1, 2},
+				message{"", "three apples sold", 1, 2})
+			request := dynamoLog(fmt.Sprintf(dynamoRequest, 512, 512, "[11]"))
+			request.ResourceLogs().MoveAndAppendTo(ld.ResourceLogs())
+			td, counts := newAnnotator(t, annotate.Config{Content: content}).Logs(ld)
+			if td.SpanCount() != 2 || counts.ContentLogs != 4 || counts.RequestLogs != 1 || counts.AnnotatedLogs != 0 {
+				t.Fatalf("%d spans, counts %+v", td.SpanCount(), counts)
+			}
+			if diff := cmp.Diff(reasons{annotate.ReasonLogNoSpan: 1, annotate.ReasonPromptTextless: 1}, counts.Dropped); diff != "" {
+				t.Errorf("dropped (-want +got):\n%s", diff)
+			}
+			td, counts = newAnnotator(t, annotate.Config{Key: testKey(t, 'x')}).Logs(ld)
+			if td.SpanCount() != 0 || counts.AnnotatedLogs != 5 || counts.Logs != 6 || len(counts.Dropped) > 0 || counts.ContentLogs+counts.RequestLogs > 0 {
+				t.Errorf("a second receiver makes %d spans, counts %+v", td.SpanCount(), counts)
+			}
+			if text := logBytes(t, ld)[1]; strings.Contains(text, "Hello") {
+				t.Errorf("a second receiver leaves text")
+			}
+		})
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/moonloop/moonloop/genai"
-	"github.com/moonloop/moonloop/semconv"
 )
 
 // What may be left of a value.
@@ -24,87 +23,89 @@ type verdict uint8
 
 const (
 	unknown verdict = iota // stays on other telemetry where it is short, goes from GenAI telemetry
-	allowed                // stays where it is short
-	denied                 // goes
+	allowed                // stays where it is short, and of its shape
+	own                    // one of ours: stays where it is what we write
+	denied                 // goes, unless it is a number
 	banned                 // goes, numbers too: the configuration says so
 )
 
-// rule is a name, or the beginning of names, and its verdict.
+// shape says what a value of a name looks like.
+type shape uint8
+
+const (
+	anything shape = iota
+	word           // one word, by [genai.IsWord]
+	numeric        // a number or a flag, if it is a text
+	reason         // one word; [semconv.ErrorOther] takes the place of others
+	address        // a URL, whose ends that may hold text are cut off
+)
+
+// rule is a name, or the beginning or end of names, with what becomes of it.
 type rule struct {
 	name    string // as the counts show it
 	verdict verdict
+	shape   shape
 }
 
 // rules is the allow-list and the deny-table.
 type rules struct {
 	exact    map[string]rule
-	prefixes [256][]rule // by first byte, banned ones first; names without their *
+	prefixes [256][]rule     // by first byte of the names, banned ones first
+	words    map[string]rule // by what stands behind the last dot of a name
 	bans     bool
 }
 
-// allowedNames are those of ids, models, reasons and addresses beyond the facts of the GenAI dialects.
-var allowedNames = []string{
-	"error.type", "exception.type", "exception.escaped",
-	"server.address", "server.port", "client.address", "client.port", "peer.service", "service.peer.name",
-	"network.peer.address", "network.peer.port", "network.protocol.name", "network.protocol.version", "network.transport",
-	"network.type", "net.peer.name", "net.peer.ip", "net.host.name", "net.transport",
-	"http.request.method", "http.request.resend_count", "http.response.status_code", "http.route", "http.method",
-	"http.status_code", "http.scheme", "http.flavor", "url.path", "url.scheme", "url.domain",
-	"rpc.system", "rpc.system.name", "rpc.service", "rpc.method", "rpc.response.status_code",
-	"span.kind", "span.type", "otel.status_code", "thread.name", "code.function.name", "code.function", "code.namespace",
-	"code.file.path", "request.id", "request_id", "http.request.header.x-request-id", "enduser.id", "user.id",
-	"deployment.environment", "deployment.environment.name", "service.name", "service.version", "service.instance.id",
-	"service.namespace", "telemetry.sdk.name", "telemetry.sdk.language", "telemetry.sdk.version",
-}
-
-// deniedNames hold text on telemetry that is not of GenAI, beyond the names that the GenAI dialects have.
-//
-// An exception rises through every span above the request that it comes from, and providers and HTTP clients quote the
-// request in its message, which is also the first line of the stack trace. Statements and parameters of a database are
-// how an application stores its conversations; their summary, operation and collection stay.
-var deniedNames = []string{
-	"exception.message", "exception.stacktrace", "error.message", "error.stack", "otel.status_description",
-	"db.query.text", "db.query.parameter.*", "db.operation.parameter.*", "db.statement", "db.statement.*",
-	"http.request.body", "http.request.body.*", "http.response.body", "http.response.body.*",
-	"graphql.document", "graphql.variables*", "rpc.request.body", "rpc.response.body", "rpc.grpc.request.*",
-	"messaging.message.body", "messaging.message.payload", "message.payload", "feature_flag.evaluation.error.message",
-}
-
 // newRules returns the rules of a configuration: what it denies comes first, then what it calls a session, then
-// exact names, then beginnings of names.
+// exact names, then beginnings of names, then their ends.
 func newRules(c Config) *rules {
-	r := &rules{exact: map[string]rule{}, bans: len(c.Deny) > 0}
+	r := &rules{exact: map[string]rule{}, words: map[string]rule{}, bans: len(c.Deny) > 0}
 	for _, name := range c.Deny {
-		r.put(name, banned)
+		r.put(name, banned, anything)
 	}
 	for _, name := range c.SessionKeys {
-		r.put(name, allowed)
+		r.put(name, allowed, anything)
 	}
-	r.put(ownPrefix+"*", allowed)
-	for _, name := range allowedNames {
-		r.put(name, allowed)
-	}
+	r.put(ownPrefix+"*", own, anything)
 	for name, kind := range genai.Names() {
-		if kind == genai.NameFact {
-			r.put(name, allowed)
-		} else {
-			r.put(name, denied)
+		switch kind {
+		case genai.NameContent:
+			r.put(name, denied, anything)
+		case genai.NameWord:
+			r.put(name, allowed, word)
+		case genai.NameReason:
+			r.put(name, allowed, reason)
+		case genai.NameNumber:
+			r.put(name, allowed, numeric)
+		case genai.NameFact:
+			r.put(name, allowed, anything)
 		}
 	}
+	r.put("exception.type", allowed, reason)
+	r.put("url.path", allowed, address)
+	for _, name := range addressNames {
+		r.put(name, unknown, address)
+	}
+	for _, name := range allowedNames {
+		r.put(name, allowed, anything)
+	}
 	for _, name := range deniedNames {
-		r.put(name, denied)
+		r.put(name, denied, anything)
 	}
 	return r
 }
 
 // put adds a rule. The first one of a name counts.
-func (r *rules) put(name string, v verdict) {
+func (r *rules) put(name string, v verdict, s shape) {
 	if prefix, ok := strings.CutSuffix(name, "*"); ok {
-		r.prefixes[prefix[0]] = append(r.prefixes[prefix[0]], rule{prefix, v})
+		r.prefixes[prefix[0]] = append(r.prefixes[prefix[0]], rule{name, v, s})
 		return
 	}
-	if _, ok := r.exact[name]; !ok {
-		r.exact[name] = rule{name, v}
+	to, key := r.exact, name
+	if last, ok := strings.CutPrefix(name, "*."); ok {
+		to, key = r.words, last
+	}
+	if _, ok := to[key]; !ok {
+		to[key] = rule{name, v, s}
 	}
 }
 
@@ -118,18 +119,15 @@ func (r *rules) of(name string) rule {
 		return exact
 	}
 	for _, p := range r.prefixes[name[0]] {
-		if strings.HasPrefix(name, p.name) && (!ok || p.verdict == banned && exact.verdict != banned) {
-			return rule{p.name + "*", p.verdict}
+		if strings.HasPrefix(name, p.name[:len(p.name)-1]) && (!ok || p.verdict == banned && exact.verdict != banned) {
+			return p
 		}
 	}
-	return exact
-}
-
-// series are the attributes that hold numbers without a bound.
-func series(name string) bool {
-	switch name {
-	case semconv.HashIDs, semconv.TokenGaps, semconv.TokenCounts:
-		return true
+	if ok {
+		return exact
 	}
-	return false
+	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
+		return r.words[name[dot+1:]]
+	}
+	return rule{}
 }

@@ -47,6 +47,9 @@ func usage(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
 	if rec.OutputEstimate.Set {
 		counts.Drop(ReasonUsageEstimate, 1)
 	}
+	if rec.UsageExclusive {
+		counts.Completed++
+	}
 	putTokens(attributes, semconv.GenAIUsageInputTokens, rec.InputTokens)
 	putTokens(attributes, semconv.GenAIUsageOutputTokens, rec.OutputTokens)
 	putTokens(attributes, semconv.GenAIUsageCacheReadTokens, rec.CachedTokens)

@@ -43,11 +43,11 @@ func (s *spanSink) finish() {
 	}
 }
 
-// carrier makes the span that holds the cells of another one's prompt.
-func (w *worker) carrier(counts *Counts, p *logPrompt, out *spanSink) {
+// carrier makes the span that holds the cells of another one's prompt, and returns what identifies it.
+func (w *worker) carrier(counts *Counts, p *logPrompt, out *spanSink) (kind string) {
 	id, session := w.logText(counts, p)
 	if id.kind != semconv.IdentityText {
-		return
+		return id.kind
 	}
 	at := recordTime(p.messages[0].log)
 	span := out.add(p.resource)
@@ -66,18 +66,21 @@ func (w *worker) carrier(counts *Counts, p *logPrompt, out *spanSink) {
 	}
 	counts.Carriers++
 	count(&counts.Identities, id.kind, 1)
+	return id.kind
 }
 
-// request makes the span of a request of which only a log record tells. Its ids are those of the request's id, so that
-// a record that comes twice makes the same span twice.
-func (w *worker) request(counts *Counts, rec *genai.Record, resource pcommon.Resource, log plog.LogRecord, out *spanSink) {
+// request makes the span of a request of which only a log record tells, and returns what identifies its prompt. Its ids
+// are those of the request's id, so that a record that comes twice makes the same span twice.
+func (w *worker) request(
+	counts *Counts, rec *genai.Record, resource pcommon.Resource, log plog.LogRecord, out *spanSink,
+) (kind string) {
 	start, end := pcommon.Timestamp(rec.StartUnixNano), pcommon.Timestamp(rec.EndUnixNano)
 	if start == 0 {
 		start = recordTime(log)
 	}
 	if start == 0 {
 		counts.Drop(ReasonLogNoTime, 1)
-		return
+		return semconv.IdentityNone
 	}
 	name := rec.ResponseID
 	if name == "" {
@@ -102,6 +105,7 @@ func (w *worker) request(counts *Counts, rec *genai.Record, resource pcommon.Res
 	span.Attributes().PutBool(semconv.Synthetic, true)
 	w.session(counts, rec, span.Attributes())
 	counts.RequestSpans++
+	return id.kind
 }
 
 // spanID derives an id from what it is the id of. It is keyed like the twin of a session, and is none of one because

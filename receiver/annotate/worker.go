@@ -62,6 +62,9 @@ func (w *worker) domain(kind, scope, model string) *domain {
 
 // twin returns the keyed twin of a session id.
 func (w *worker) twin(id string) string {
+	if len(id) > maxName {
+		return w.config.Key.Session(id)
+	}
 	twin, ok := w.twins[id]
 	if !ok {
 		if len(w.twins) == maxTwins {
@@ -73,11 +76,13 @@ func (w *worker) twin(id string) string {
 	return twin
 }
 
-// release gives a worker back.
+// release gives a worker back, without the telemetry that it has read.
 func (w *worker) release() {
+	w.reader.Reset()
 	if cap(w.tokens) > keepTokens {
 		w.tokens = nil
 	}
+	clear(w.tokens[:cap(w.tokens)])
 	if cap(w.ids) > keepTokens {
 		w.ids = nil
 	}

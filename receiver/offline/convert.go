@@ -63,31 +63,36 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 		return c.result, err
 	}
 	opt.Compile.BlockSize = opt.Annotate.BlockSize
-	step := c.transformation(opt, files)
-	lost := c.dropped()
+	before := history{step: c.transformation(opt, files), lost: c.dropped()}
 	annotated := func(p capture.Partition) (capture.TraceWriter, error) {
 		w, err := sink(p)
-		return completed{w, step, lost}, err
+		return completed{w, before.of(p)}, err
 	}
 	compiled, err := capture.Compile(ctx, opt.Compile, annotated, capture.FileSource(journal))
 	for i := range compiled.Traces {
-		complete(&compiled.Traces[i].Meta, step, lost)
+		t := &compiled.Traces[i]
+		if t.Meta.Rows > 0 {
+			before.of(t.Partition).complete(&t.Meta)
+		}
 	}
 	c.result.Result = compiled
 	if err == nil && !slices.ContainsFunc(compiled.Traces, func(t capture.TraceResult) bool { return t.Meta.Rows > 0 }) {
-		err = nothing(compiled, lost)
+		err = nothing(compiled, before.lost)
 	}
 	return c.result, err
 }
 
-// nothing is the error of files without a row.
+// nothing is the error of files without a row. What belongs to no trace counts once, though each trace has it.
 func nothing(compiled capture.Result, lost []mooncake.Dropped) error {
+	all := tally{}
+	all.add(lost, 1)
+	for _, t := range compiled.Traces {
+		all.add(t.Meta.Dropped, 1)
+	}
+	all.add(compiled.Dropped, 1-int64(len(compiled.Traces)))
 	var s strings.Builder
 	fmt.Fprintf(&s, "no row came out of %d spans of requests to models and %d others", compiled.Inferences, compiled.Links)
-	for _, t := range compiled.Traces {
-		lost = t.Meta.Dropped
-	}
-	for _, d := range lost {
+	for _, d := range all.list() {
 		fmt.Fprintf(&s, "; %d %s: %s", d.Count, d.What, d.Reason)
 	}
 	return errors.New(s.String())
@@ -100,7 +105,7 @@ type converter struct {
 	decoder   *decode.Decoder
 	journal   *capture.Writer
 	result    Result
-	lost      map[[2]string]int64 // by what and reason
+	lost      tally
 }
 
 // write puts all files into a journal.
@@ -140,7 +145,7 @@ func (c *converter) lose(what, reason string, n int64) {
 		return
 	}
 	if c.lost == nil {
-		c.lost = make(map[[2]string]int64)
+		c.lost = tally{}
 	}
 	c.lost[[2]string{what, reason}] += n
 }
@@ -157,14 +162,7 @@ func (c *converter) dropped() []mooncake.Dropped {
 	for name, n := range c.result.Decoded.Invalid {
 		c.lose("values", name+" is not what the convention says", n)
 	}
-	list := make([]mooncake.Dropped, 0, len(c.lost))
-	for key, n := range c.lost {
-		list = append(list, mooncake.Dropped{What: key[0], Reason: key[1], Count: n})
-	}
-	slices.SortFunc(list, func(a, b mooncake.Dropped) int {
-		return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Reason, b.Reason))
-	})
-	return list
+	return c.lost.list()
 }
 
 // transformation is the step that the sidecar names.
@@ -191,23 +189,4 @@ func (c *converter) transformation(opt Options, files []capture.Source) mooncake
 		effect += "; the requests' prompts were identified by: " + strings.Join(found, ", ")
 	}
 	return mooncake.Transformation{Name: "convert", Parameters: parameters, Effect: effect + "."}
-}
-
-// completed is a trace whose sidecar also says what happened before it was compiled.
-type completed struct {
-	capture.TraceWriter
-	step mooncake.Transformation
-	lost []mooncake.Dropped
-}
-
-// Commit completes the sidecar.
-func (w completed) Commit(meta *mooncake.Meta) error {
-	m := *meta
-	complete(&m, w.step, w.lost)
-	return w.TraceWriter.Commit(&m)
-}
-
-func complete(meta *mooncake.Meta, step mooncake.Transformation, lost []mooncake.Dropped) {
-	meta.Dropped = append(slices.Clone(lost), meta.Dropped...)
-	meta.Transformations = append([]mooncake.Transformation{step}, meta.Transformations...)
 }

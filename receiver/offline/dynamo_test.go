@@ -58,6 +58,8 @@ func TestDynamo(t *testing.T) {
 		`{"timestamp":1,"event":` + record("c", epoch+300, 1000, 64, "", hashes(0, 0, 16)) + `}`,
 		"",
 		tool,
+		`{"schema":"dynamo.request.trace.v1","event_type":"request_migrated","event_time_unix_ms":1}`, // of a later revision
+		strings.Replace(record("k", epoch+420, 1000, 64, "", hashes(0, 0, 16)), `"request_end"`, `""`, 1),
 		record("d", epoch+400, 1024, 64, "", hashes(3, 15, 16)), // fills the block that others end in
 		record("e", epoch+500, 1000, 64, "", hashes(0, 0, 15)),  // full blocks only: its end is its own
 		record("f", epoch+600, 1000, 64, "", hashes(0, 0, 15)),  // likewise
@@ -71,7 +73,7 @@ func TestDynamo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(traces) != 1 || result.Lines != 13 || result.Copies != 1 {
+	if len(traces) != 1 || result.Lines != 15 || result.Copies != 1 {
 		t.Fatalf("%d traces of %d lines, %d copies", len(traces), result.Lines, result.Copies)
 	}
 	type row struct {
@@ -88,6 +90,7 @@ func TestDynamo(t *testing.T) {
 		{250, 1600, 7, []uint64{0, 2, 3, 4}, true},
 		{300, 1000, 7, []uint64{0, 1}, false},
 		{400, 1024, 7, []uint64{0, 5}, false},
+		{420, 1000, 7, []uint64{0, 1}, false},
 		{500, 1000, 7, []uint64{0, 6}, false},
 		{600, 1000, 7, []uint64{0, 7}, false},
 		{700, 1000, 7, nil, false},
@@ -108,6 +111,7 @@ func TestDynamo(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{
 		"hash ids: blocksize": 1, "hash ids: length": 1, "lines: payloads of requests": 1, "lines: tool calls": 1,
+		"lines: events of an unknown type": 1,
 	}, dropped); diff != "" {
 		t.Errorf("dropped (-want +got):\n%s", diff)
 	}
@@ -127,6 +131,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		{"no requests", OTLP, spans + "\n", "no row came out of 0 spans of requests to models and 1 others"},
 		{"metrics only", OTLP, `{"resourceMetrics":[]}` + "\n", "1 lines: metrics"},
+		{"profiles only", OTLP, `{"resourceProfiles":[]}` + "\n", "1 lines: profiles"},
 		{"nothing", OTLP, "", "no row came out"},
 		{"cut off in the middle", OTLP, spans + "\n{\"resourceSpans\":[{\n" + spans, "f:2: the JSON object does not end on its line"},
 		{"cut off at the end", OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one breaks off"},
@@ -138,7 +143,7 @@ func TestRefuses(t *testing.T) {
 		{"a wrong type of logs", OTLP, "\xef\xbb\xbf" + `{"resourceLogs":{"a":"` + secret + `"}}`, "f:1: resourceLogs: is not an OTLP request of log records"},
 		{"no schema", Dynamo, `{"messages":"` + secret + `"}`, "f:1: schema: must be dynamo.request.trace.v1"},
 		{"a schema of another type", Dynamo, `{"schema":["` + secret + `"]}`, "f:1: schema: must be"},
-		{"an unknown event", Dynamo, `{"schema":"dynamo.request.trace.v1","event_type":"` + secret + `"}`, "f:1: event_type: is none"},
+		{"an unknown event", Dynamo, `{"schema":"dynamo.request.trace.v1","event_type":"` + secret + `"}`, "1 lines: events of an unknown type"},
 		{"an unknown format", "x", "", `format "x": want otlp or dynamo`},
 	} {
 		var traces []*trace
@@ -157,6 +162,7 @@ func TestDetect(t *testing.T) {
 		{"spans", `{"resourceSpans":[{"resource":{"attr`, OTLP},
 		{"logs behind a byte order mark", "\xef\xbb\xbf" + ` {"resourceLogs":`, OTLP},
 		{"metrics first", `{"resourceMetrics":[]}`, OTLP},
+		{"profiles first", `{"resourceProfiles":[]}`, OTLP},
 		{"a record", record("a", epoch, 1, 64, "", nil), Dynamo},
 		{"an envelope", `{"timestamp":1,"event":` + record("a", epoch, 1, 64, "", nil), Dynamo},
 		{"Mooncake", `{"timestamp": 0, "input_length": 1}`, ""},

@@ -19,7 +19,8 @@ type Format string
 
 // The formats.
 const (
-	// OTLP is one ExportTraceServiceRequest or ExportLogsServiceRequest in JSON on each line; lines of metrics are left out.
+	// OTLP is one ExportTraceServiceRequest or ExportLogsServiceRequest in JSON on each line; lines of metrics and profiles are left
+	// out.
 	OTLP Format = "otlp"
 	// Dynamo is one record of dynamo.request.trace.v1 on each line, by itself or as the "event" of an envelope.
 	Dynamo Format = "dynamo"
@@ -38,7 +39,7 @@ func ParseFormat(name string) (Format, error) {
 func Detect(head []byte) (f Format, ok bool) {
 	key := firstKey(head)
 	switch {
-	case slices.Contains([]string{keySpans, keyLogs, keyMetrics}, key):
+	case slices.Contains([]string{keySpans, keyLogs, keyMetrics, keyProfiles}, key):
 		return OTLP, true
 	case bytes.Contains(head, []byte(`"`+dynamoSchema+`"`)):
 		// A record's schema is its first member; an envelope has its time before it.
@@ -49,9 +50,10 @@ func Detect(head []byte) (f Format, ok bool) {
 
 // The keys of OTLP's requests, one of which each has.
 const (
-	keySpans   = "resourceSpans"
-	keyLogs    = "resourceLogs"
-	keyMetrics = "resourceMetrics"
+	keySpans    = "resourceSpans"
+	keyLogs     = "resourceLogs"
+	keyMetrics  = "resourceMetrics"
+	keyProfiles = "resourceProfiles"
 )
 
 // firstKey returns the first key of an object, "" where there is none.

@@ -36,6 +36,8 @@ func (c *converter) otlpLine(line []byte) error {
 		return c.logs(ld)
 	case keyMetrics:
 		c.lose("lines", "metrics", 1)
+	case keyProfiles:
+		c.lose("lines", "profiles", 1)
 	case "":
 		c.lose("lines", "empty", 1)
 	default:

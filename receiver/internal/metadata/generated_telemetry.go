@@ -27,10 +27,12 @@ type TelemetryBuilder struct {
 	mu                               sync.Mutex
 	registrations                    []metric.Registration
 	ReceiverMooncakeCarrierSpans     metric.Int64Counter
+	ReceiverMooncakeCompletedUsage   metric.Int64Counter
 	ReceiverMooncakeDropped          metric.Int64Counter
 	ReceiverMooncakeGenaiSpans       metric.Int64Counter
 	ReceiverMooncakeInferenceSpans   metric.Int64Counter
 	ReceiverMooncakeLogRecords       metric.Int64Counter
+	ReceiverMooncakeMetricPoints     metric.Int64Counter
 	ReceiverMooncakeRemovedValues    metric.Int64Counter
 	ReceiverMooncakeSessions         metric.Int64Counter
 	ReceiverMooncakeSpans            metric.Int64Counter
@@ -73,6 +75,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ReceiverMooncakeCompletedUsage, err = builder.meter.Int64Counter(
+		"otelcol_receiver_mooncake_completed_usage",
+		metric.WithDescription("Requests to a model whose counts left out more cached or reasoning tokens than they had; these were added. [Alpha]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_dropped",
 		metric.WithDescription("Facts of the telemetry that got into no annotation, by reason. The spans themselves pass. [Alpha]"),
@@ -97,9 +105,15 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ReceiverMooncakeMetricPoints, err = builder.meter.Int64Counter(
+		"otelcol_receiver_mooncake_metric_points",
+		metric.WithDescription("Data points of metrics that were seen. [Alpha]"),
+		metric.WithUnit("{point}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeRemovedValues, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_removed_values",
-		metric.WithDescription("Values that were removed from spans and log records, by rule. [Alpha]"),
+		metric.WithDescription("Values of which something was removed from spans, log records and metrics, by rule. [Alpha]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)

@@ -20,16 +20,21 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ReceiverMooncakeCarrierSpans.Add(context.Background(), 1)
+	tb.ReceiverMooncakeCompletedUsage.Add(context.Background(), 1)
 	tb.ReceiverMooncakeDropped.Add(context.Background(), 1)
 	tb.ReceiverMooncakeGenaiSpans.Add(context.Background(), 1)
 	tb.ReceiverMooncakeInferenceSpans.Add(context.Background(), 1)
 	tb.ReceiverMooncakeLogRecords.Add(context.Background(), 1)
+	tb.ReceiverMooncakeMetricPoints.Add(context.Background(), 1)
 	tb.ReceiverMooncakeRemovedValues.Add(context.Background(), 1)
 	tb.ReceiverMooncakeSessions.Add(context.Background(), 1)
 	tb.ReceiverMooncakeSpans.Add(context.Background(), 1)
 	tb.ReceiverMooncakeTruncatedPrompts.Add(context.Background(), 1)
 	tb.ReceiverMooncakeWithoutTokens.Add(context.Background(), 1)
 	AssertEqualReceiverMooncakeCarrierSpans(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverMooncakeCompletedUsage(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverMooncakeDropped(t, testTel,
@@ -42,6 +47,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverMooncakeLogRecords(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverMooncakeMetricPoints(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverMooncakeRemovedValues(t, testTel,

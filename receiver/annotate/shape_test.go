@@ -1,0 +1,228 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate_test
+
+import (
+	"encoding/binary"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// gone is what a value becomes that does not stay.
+type gone struct{}
+
+// TestShapes: a value stays where it is what its name says, and loses what may be text.
+func TestShapes(t *testing.T) {
+	messages := `[{"role":"user","content":"hi"}]`
+	for _, c := range []struct {
+		reason  string
+		genAI   bool
+		name    string
+		in, out any
+	}{
+		{"a query is what somebody searches for, or a key", false, "url.full", "https://shop/x?q=the+patient&key=AIza", "https://shop/x"},
+		{"a fragment, too", false, "http.url", "https://shop/x#the-patient", "https://shop/x"},
+		{"user and password", false, "url.full", "https://me:pa@ss@shop:8080/a@b?x@y", "https://shop:8080/a@b"},
+		{"a target is a path", false, "http.target", "/x//a@b?q=1", "/x//a@b"},
+		{"a URL without any", false, "http.url", "https://shop/x", "https://shop/x"},
+		{"a header is a list", false, "http.request.header.referer", []any{"https://shop/?q=1"}, []any{"https://shop/"}},
+		{"the path of a request", true, "url.path", "/v1/chat?key=AIza", "/v1/chat"},
+		{"within a map", false, "request", attributes{"url.full": "https://shop/?q=1"}, attributes{"url.full": "https://shop/"}},
+		{"a query by itself", false, "url.query", "q=the+patient", gone{}},
+		{"keys stand in headers", false, "http.request.header.authorization", []any{"Bearer sk-1"}, gone{}},
+		{"cookies, too", false, "http.response.header.set-cookie", []any{"id=1"}, gone{}},
+		{"the id of a request is no key", false, "http.request.header.x-request-id", []any{"r-1"}, []any{"r-1"}},
+		{"metadata are headers", false, "rpc.grpc.response.metadata.x", []any{"r-1"}, gone{}},
+
+		{"a type of an error", false, "error.type", "BadRequestError", "BadRequestError"},
+		{"a message is no type", false, "error.type", "Invalid prompt: the patient asked", "_OTHER"},
+		{"on GenAI telemetry, too", true, "exception.type", "Invalid prompt: the patient asked", "_OTHER"},
+		{"a reason", true, "gen_ai.response.finish_reasons", []any{"stop", "the patient"}, []any{"stop", "_OTHER"}},
+
+		{"a flag is a flag", true, "gen_ai.is_streaming", "True", "True"},
+		{"and no list of messages", true, "gen_ai.is_streaming", messages, gone{}},
+		{"a number is a number", true, "gen_ai.usage.details.cache_read_tokens", "12", "12"},
+		{"and no text", true, "gen_ai.usage.details.cache_read_tokens", "the patient", gone{}},
+		{"an id is a word", true, "tool_call.id", "call_1", "call_1"},
+		{"and no text", true, "tool_call.id", "the patient", gone{}},
+		{"nor one without spaces", true, "tool_call.id", "患者は尋ねた", gone{}},
+		{"a type", true, "gen_ai.output.type", messages, gone{}},
+		{"a name may have spaces", true, "gen_ai.agent.name", "my agent", "my agent"},
+		{"and is no document", true, "gen_ai.agent.name", "\n " + messages, gone{}},
+		{"nor an object", true, "gen_ai.agent.name", ` {"text":"hi"}`, gone{}},
+
+		{"8 digits are a domain", true, semconv.HashDomain, "0123abcd", "0123abcd"},
+		{"a text is none", true, semconv.HashDomain, "the pat ", gone{}},
+		{"nor is it a key", false, semconv.HashKey, "the patient asked", gone{}},
+		{"a known identity", false, semconv.Identity, "trace", "trace"},
+		{"a text is none", false, semconv.Identity, "the patient asked", gone{}},
+		{"an outcome is a word", true, semconv.OutcomeReason, "deadline", "deadline"},
+		{"a text is none", true, semconv.OutcomeReason, "the patient asked", gone{}},
+		{"a text has no cells", false, semconv.Cells, []byte(strings.Repeat("the patient asked why so", 1000)), gone{}},
+		{"ids are numbers", true, semconv.HashIDs, []any{int64(1), int64(-1)}, []any{int64(1), int64(-1)}},
+		{"and no text", true, semconv.HashIDs, []any{int64(1), "hi"}, gone{}},
+	} {
+		t.Run(c.reason+", "+c.name, func(t *testing.T) {
+			in := attributes{c.name: c.in}
+			if c.genAI {
+				in["gen_ai.operation.name"] = "invoke_agent"
+			}
+			td, span := oneSpan(t, in)
+			want := attributes{}
+			maps.Copy(want, span.Attributes().AsRaw())
+			changed := int64(1)
+			switch {
+			case c.out == gone{}:
+				delete(want, c.name)
+			case cmp.Equal(c.in, c.out):
+				changed = 0
+			default:
+				want[c.name] = c.out
+			}
+			counts := newAnnotator(t, annotate.Config{}).Traces(td)
+			if diff := cmp.Diff(want, span.Attributes().AsRaw()); diff != "" {
+				t.Errorf("attributes (-want +got):\n%s", diff)
+			}
+			var n int64
+			for _, removed := range counts.Removed {
+				n += removed
+			}
+			if n != changed {
+				t.Errorf("%d counted as removed, want %d: %v", n, changed, counts.Removed)
+			}
+		})
+	}
+}
+
+// TestCells: only what can be the cells of a prompt stays, and only on a span.
+func TestCells(t *testing.T) {
+	chain := chainOf(t, testKey(t, 'k'), strings.Repeat("the patient asked why so", 1000))
+	long := blockhash.Chain{Cells: make([]uint64, blockhash.MaxCells), Bytes: blockhash.MaxCells * blockhash.CellSize * 3}
+	longest, err := long.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := append([]byte(strings.Repeat("asked why", 10)[:80]), binary.LittleEndian.AppendUint64(nil, 8*128)...)
+	for _, c := range []struct {
+		reason string
+		cells  []byte
+		stay   bool
+	}{
+		{"those of a prompt", chain, true},
+		{"those of the longest", longest, true},
+		{"a text of as many bytes as the longest has", []byte(strings.Repeat("asked so", blockhash.MaxCells+2)), false},
+		{"a text of some bytes", []byte(strings.Repeat("asked so", 100)), false},
+		{"a text with the length of another", forged, false},
+		{"more than there can be", append(longest, make([]byte, 8)...), false},
+		{"a part", chain[:len(chain)-8], false},
+	} {
+		td, span := oneSpan(t, chat(attributes{semconv.Identity: "text", semconv.Cells: c.cells}))
+		event := span.Events().AppendEmpty().Attributes()
+		event.PutEmptyBytes(semconv.Cells).FromRaw(c.cells)
+		link := span.Links().AppendEmpty().Attributes()
+		link.PutEmptyBytes(semconv.Cells).FromRaw(c.cells)
+		newAnnotator(t, annotate.Config{}).Traces(td)
+		if _, ok := span.Attributes().Get(semconv.Cells); ok != c.stay {
+			t.Errorf("%s: stay is %t", c.reason, ok)
+		}
+		if event.Len()+link.Len() > 0 {
+			t.Errorf("%s: they are on an event or a link", c.reason)
+		}
+	}
+}
+
+// TestLongSession: a session that is too long for an id gets its twin, on all spans alike.
+func TestLongSession(t *testing.T) {
+	session := strings.Repeat("s", 300)
+	td, parent := oneSpan(t, chat(attributes{semconv.Row: int64(1), semconv.Identity: "trace", semconv.Session: session}))
+	list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	for range 3 {
+		list.AppendEmpty().SetSpanID(parent.SpanID())
+	}
+	list.At(1).Attributes().PutStr(semconv.Session, session)
+	list.At(2).Attributes().PutStr(semconv.Session, session)
+	list.At(2).Attributes().PutStr("session.id", "another")
+	list.At(3).Attributes().PutStr(semconv.Session, session)
+	list.At(3).Attributes().PutStr("gen_ai.operation.name", "chat")
+	newAnnotator(t, annotate.Config{}).Traces(td)
+	for i, span := range list.All() {
+		if v, _ := span.Attributes().Get(semconv.Session); v.AsString() != testKey(t, 'k').Session(session) {
+			t.Errorf("session of span %d is %q", i, v.AsString())
+		}
+	}
+}
+
+// TestTextHasNames: what frameworks call text goes from telemetry that nobody takes for GenAI's, however short.
+func TestTextHasNames(t *testing.T) {
+	in := attributes{}
+	for _, name := range []string{
+		"request_text", "response_text", "function_args", "tool_input", "arguments", "agentops.entity.input", "db.mongodb.query",
+		"db.redis.args", "question", "user.message", "rag.question", "chat.user_input", "tool.result", "braintrust.input_json",
+		"spring.ai.chat.client.user.text", "db.vector.query.content", "mcp.request.arguments", "document.content", "api.prompt",
+	} {
+		in[name] = "hi"
+	}
+	td, span := oneSpan(t, in)
+	before := span.Attributes().Len()
+	span.Attributes().PutStr("shop.note", "stays")
+	span.Attributes().PutInt("llmx.input", 3)
+	event := span.Events().AppendEmpty()
+	event.SetName("anything")
+	event.Attributes().PutStr("gen_ai.system", "openai")
+	event.Attributes().PutStr("shop.note", "goes: the event is GenAI's")
+	counts := newAnnotator(t, annotate.Config{}).Traces(td)
+	if diff := cmp.Diff(attributes{"shop.note": "stays", "llmx.input": int64(3)}, span.Attributes().AsRaw()); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(attributes{"gen_ai.system": "openai"}, event.Attributes().AsRaw()); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+	var n int64
+	for _, removed := range counts.Removed {
+		n += removed
+	}
+	if n != int64(before)+1 || counts.Removed["*.input"] != 1 {
+		t.Errorf("%d removed of %d: %v", n, before+1, counts.Removed)
+	}
+}
+
+// TestSessionKeys: a name of a session is one name, and lets nothing else through.
+func TestSessionKeys(t *testing.T) {
+	for _, key := range []string{"", "*", "gen_ai.*", "a*b", strings.Repeat("x", 257)} {
+		if _, err := annotate.New(annotate.Config{SessionKeys: []string{"chat.id", key}}); err == nil || !strings.Contains(err.Error(), "session_keys[1]") {
+			t.Errorf("%q: error %v", key, err)
+		}
+	}
+}
+
+// TestUsageWithoutItsParts: counts that leave out more than they have are completed, and counted.
+func TestUsageWithoutItsParts(t *testing.T) {
+	td, span := oneSpan(t, chat(attributes{"gen_ai.usage.input_tokens": int64(10), "gen_ai.usage.cache_read.input_tokens": int64(5000)}))
+	counts := newAnnotator(t, annotate.Config{}).Traces(td)
+	if v, _ := span.Attributes().Get("gen_ai.usage.input_tokens"); v.Int() != 5010 || counts.Completed != 1 {
+		t.Errorf("input of %d tokens, %d completed", v.Int(), counts.Completed)
+	}
+}
+
+// TestNoNameTakesMessages: a list of messages stays under no name that a reader knows, however short it is.
+func TestNoNameTakesMessages(t *testing.T) {
+	for name, kind := range genai.Names() {
+		in := chat(attributes{"gen_ai.operation.name": "invoke_agent"})
+		name = strings.Replace(strings.TrimSuffix(name, "*"), "*.", "x.", 1)
+		in[name] = `[{"role":"user","content":"` + secret + `"}]`
+		td, _ := oneSpan(t, in)
+		newAnnotator(t, annotate.Config{}).Traces(td)
+		if strings.Contains(traceBytes(t, td)[0], secret) {
+			t.Errorf("it stays under %s, of kind %d", name, kind)
+		}
+	}
+}
