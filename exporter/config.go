@@ -63,7 +63,10 @@ type RetentionConfig struct {
 	MaxAge   time.Duration `mapstructure:"max_age"`
 }
 
-const defaultMemoryMiB = 128
+const (
+	defaultMemoryMiB = 128
+	maxMiB           = 1 << 20
+)
 
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
@@ -101,10 +104,12 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 // Validate says what is wrong with the configuration.
 func (c *Config) Validate() error {
 	opt := c.options()
-	errs := []error{opt.Validate()}
-	if c.Rotation.MaxSizeMiB <= 0 {
-		errs = append(errs, fmt.Errorf("rotation::max_size_mib is %d: it must be above 0", c.Rotation.MaxSizeMiB))
+	var errs []error
+	if c.Rotation.MaxSizeMiB <= 0 || c.Rotation.MaxSizeMiB > maxMiB {
+		errs = append(errs, fmt.Errorf("rotation::max_size_mib is %d: it must be between 1 and %d, which is a TiB", c.Rotation.MaxSizeMiB, maxMiB))
+		opt.MaxBytes = 0 // it is no number of bytes
 	}
+	errs = append(errs, opt.Validate())
 	switch {
 	case c.Format != capture.FormatFull && c.Format != capture.FormatMooncake:
 		errs = append(errs, fmt.Errorf("format is %q: it must be full or mooncake", c.Format))
@@ -116,8 +121,8 @@ func (c *Config) Validate() error {
 	if c.BlockSize <= 0 || c.BlockSize > 1<<30 {
 		errs = append(errs, fmt.Errorf("block_size is %d: it must be between 1 and 2^30 tokens", c.BlockSize))
 	}
-	if c.MemoryLimitMiB <= 0 || c.MemoryLimitMiB > 1<<20 {
-		errs = append(errs, fmt.Errorf("memory_limit_mib is %d: it must be between 1 and 1048576", c.MemoryLimitMiB))
+	if c.MemoryLimitMiB <= 0 || c.MemoryLimitMiB > maxMiB {
+		errs = append(errs, fmt.Errorf("memory_limit_mib is %d: it must be between 1 and %d, which is a TiB", c.MemoryLimitMiB, maxMiB))
 	}
 	return errors.Join(errs...)
 }

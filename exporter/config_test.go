@@ -88,6 +88,9 @@ func TestConfigRefused(t *testing.T) {
 		{"directory", "", "directory is missing"},
 		{"name", "a/b", "begins the names of files"},
 		{"rotation::max_size_mib", 0, "max_size_mib is 0"},
+		{"rotation::max_size_mib", 1<<20 + 1, "between 1 and 1048576"},
+		{"rotation::max_size_mib", 1 << 43, "max_size_mib is 8796093022208"},  // shifted it is below 0
+		{"rotation::max_size_mib", 1 << 44, "max_size_mib is 17592186044416"}, // shifted it is 0
 		{"rotation::max_age", "1ms", "a second or more"},
 		{"grace", "2h", "grace period is 2h0m0s"},
 		{"format", "csv", "must be full or mooncake"},
@@ -113,7 +116,7 @@ func TestConfigRefused(t *testing.T) {
 		if err == nil {
 			err = confmap.Validate(cfg)
 		}
-		if err == nil || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "size of a segment is") {
 			t.Errorf("%s: %v: got error %v, want one with %q", c.key, c.value, err, c.want)
 		}
 	}

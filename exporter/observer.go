@@ -31,16 +31,23 @@ func (o *observer) Cut(c segment.Cut) {
 	ctx, b := context.Background(), o.metrics.b
 	b.ExporterMooncakeCuts.Add(ctx, 1, o.metrics.result(c.Err))
 	b.ExporterMooncakeCutDuration.Record(ctx, c.Took.Seconds())
+	if c.Cause != nil {
+		o.log.Error("segment cannot be written any more", zap.String("segment", c.Segment), zap.Int64("lost_bytes", c.Lost), zap.Error(c.Cause))
+	}
 	if c.Err != nil {
 		o.log.Error("end of a segment failed", zap.String("segment", c.Segment), zap.Error(c.Err))
 		return
 	}
 	b.ExporterMooncakeCarriedTraces.Add(ctx, c.Carried)
 	b.ExporterMooncakeCarried.Add(ctx, c.CarriedBytes)
+	b.ExporterMooncakeLost.Add(ctx, c.Lost)
+	if c.Waited {
+		b.ExporterMooncakeOversizeSegments.Add(ctx, 1)
+	}
 	b.ExporterMooncakeLeftTraces.Add(ctx, c.TooOften, o.metrics.tooOften)
 	b.ExporterMooncakeLeftTraces.Add(ctx, c.TooMany, o.metrics.tooMany)
 	o.log.Info("segment is closed", zap.String("segment", c.Segment), zap.Int64("bytes", c.Bytes),
-		zap.Int64("carried_traces", c.Carried), zap.Int64("carried_bytes", c.CarriedBytes), zap.Duration("took", c.Took))
+		zap.Int64("carried_traces", c.Carried), zap.Int64("carried_bytes", c.CarriedBytes), zap.Bool("waited", c.Waited), zap.Duration("took", c.Took))
 	if left := c.TooOften + c.TooMany; left > 0 {
 		o.log.Warn("traces that were still open were left behind: the segments' own traces have them in parts, moonloop compile has them whole",
 			zap.String("segment", c.Segment), zap.Int64("carried_too_often", c.TooOften), zap.Int64("too_many", c.TooMany))

@@ -40,7 +40,7 @@ func (w *worker) annotated(span ptrace.Span) {
 			outcome, ok := w.text(key, v)
 			r.Failed = r.Failed || ok && outcome != semconv.OutcomeServed
 		case semconv.ErrorType:
-			r.Failed = r.Failed || v.Type() != pcommon.ValueTypeEmpty && v.AsString() != ""
+			r.Failed = w.failed(key, v) || r.Failed
 		case semconv.GenAIUsageInputTokens:
 			r.InputTokens = w.count(key, v)
 		case semconv.GenAIUsageOutputTokens:
@@ -48,9 +48,9 @@ func (w *worker) annotated(span ptrace.Span) {
 		case semconv.GenAIUsageCacheReadTokens:
 			r.CachedTokens = w.count(key, v)
 		case semconv.GenAIRequestModel:
-			requested = w.name(key, v)
+			requested = w.model(key, v)
 		case semconv.GenAIResponseModel:
-			answered = w.name(key, v)
+			answered = w.model(key, v)
 		case semconv.GenAIResponseID:
 			id, _ := w.text(key, v)
 			r.Response = capture.ResponseOf(id)
@@ -137,6 +137,12 @@ func (w *worker) firstToken(span ptrace.Span, gap mooncake.Opt[int64], ttfc moon
 	default:
 		return
 	}
+	w.first(at, from)
+}
+
+// first notes the instant of the first token, if it lies within the request. A sum that 64 bits do not hold is before it.
+func (w *worker) first(at int64, from string) {
+	r := &w.inference
 	if at < r.Start || at > max(r.Start, r.End) {
 		w.counts.invalid(from)
 		return

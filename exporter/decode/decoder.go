@@ -166,7 +166,13 @@ func runOf(resource pcommon.Map, counts *Counts) capture.Name {
 	if !ok {
 		return capture.Name{}
 	}
-	id := v.AsString()
+	id := v.Str()
+	switch v.Type() {
+	case pcommon.ValueTypeStr, pcommon.ValueTypeEmpty:
+	default:
+		// No run has such an id, so it need not be told from others like it. And a text of it could take any amount of memory.
+		id = "a " + v.Type().String()
+	}
 	name, err := capture.ParseName(id)
 	if err != nil {
 		counts.invalid(semconv.RunID)

@@ -170,6 +170,8 @@ func TestAnnotated(t *testing.T) {
 		{"status Error", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeError) }, func(r *capture.Inference) { r.Failed = true }, ""},
 		{"status Ok", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeOk) }, none, ""},
 		{"an error type", attr(semconv.ErrorType, "503"), func(r *capture.Inference) { r.Failed = true }, ""},
+		{"an error type that is no string is one all the same", attr(semconv.ErrorType, 503), func(r *capture.Inference) { r.Failed = true }, semconv.ErrorType},
+		{"an error type without a value is none", attr(semconv.ErrorType, nil), none, ""},
 		{"an empty error type is none", attr(semconv.ErrorType, ""), none, ""},
 		{"cancelled is not served", attr(semconv.Outcome, semconv.OutcomeCancelled), func(r *capture.Inference) { r.Failed = true }, ""},
 		{"skipped is not served", attr(semconv.Outcome, semconv.OutcomeSkipped), func(r *capture.Inference) { r.Failed = true }, ""},
@@ -198,8 +200,16 @@ func TestAnnotated(t *testing.T) {
 
 		{"the model asked for", attr(semconv.GenAIRequestModel, "llama-3", semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) { r.Model = name(t, "llama-3") }, ""},
 		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) { r.Model = name(t, "llama-3-8b") }, ""},
-		{"a sentence is no model", attr(semconv.GenAIRequestModel, "tell me a story"), none, semconv.GenAIRequestModel},
-		{"nor is a novel", attr(semconv.GenAIRequestModel, strings.Repeat("x", capture.MaxName+1)), none, semconv.GenAIRequestModel},
+		{"a sentence is no model, and stays unlike any other", attr(semconv.GenAIRequestModel, "tell me a story"), func(r *capture.Inference) {
+			r.Model = name(t, "sha256:"+capture.SessionOf("tell me a story").String())
+		}, semconv.GenAIRequestModel},
+		{"a name in another script", attr(semconv.GenAIRequestModel, "通义千问", semconv.GenAIResponseModel, "qwen"), func(r *capture.Inference) {
+			r.Model = name(t, "sha256:"+capture.SessionOf("通义千问").String())
+		}, semconv.GenAIRequestModel},
+		{"a novel is no model", attr(semconv.GenAIResponseModel, strings.Repeat("x", capture.MaxName+1)), func(r *capture.Inference) {
+			r.Model = name(t, "sha256:"+capture.SessionOf(strings.Repeat("x", capture.MaxName+1)).String())
+		}, semconv.GenAIResponseModel},
+		{"nor is a list", attr(semconv.GenAIRequestModel, []any{"m"}), none, semconv.GenAIRequestModel},
 		{"response id", attr(semconv.GenAIResponseID, "chatcmpl-1"), func(r *capture.Inference) { r.Response = capture.ResponseOf("chatcmpl-1") }, ""},
 		{"a response id that is none", attr(semconv.GenAIResponseID, strings.Repeat("x", maxText+1)), none, semconv.GenAIResponseID},
 
@@ -338,6 +348,24 @@ func TestKinds(t *testing.T) {
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.RunID: 1}},
 		},
 		{
+			"nor is a run whose id is no string", func(td ptrace.Traces, s ptrace.Span) {
+				td.ResourceSpans().At(0).Resource().Attributes().PutEmptySlice(semconv.RunID).AppendEmpty().SetStr("r1")
+				s.Attributes().PutInt(semconv.Row, 4)
+			},
+			inference(func(r *capture.Inference) {
+				r.Row, r.Run = opt[int64](4), name(t, capture.SessionOf("a Slice").String())
+			}),
+			Counts{Inferences: 1, Invalid: map[string]int64{semconv.RunID: 1}},
+		},
+		{
+			"a run without an id is production", func(td ptrace.Traces, s ptrace.Span) {
+				td.ResourceSpans().At(0).Resource().Attributes().PutEmpty(semconv.RunID)
+				s.Attributes().PutInt(semconv.Row, 4)
+			},
+			inference(func(r *capture.Inference) { r.Row = opt[int64](4) }),
+			Counts{Inferences: 1},
+		},
+		{
 			"content", func(_ ptrace.Traces, s ptrace.Span) {
 				s.SetName(semconv.SpanContent)
 				s.Attributes().PutStr(semconv.Identity, "text")
@@ -346,6 +374,17 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.HashKey, "0000000b")
 			},
 			&capture.Content{Span: ref, Parent: parent, Start: start, Prompt: capture.Prompt{Identity: capture.Text, Chain: cells, Domain: 10, Key: 11}},
+			Counts{Contents: 1},
+		},
+		{
+			"content is content, whatever else stands on it", func(_ ptrace.Traces, s ptrace.Span) {
+				s.SetName(semconv.SpanContent)
+				s.Attributes().PutInt(semconv.Row, 4)
+				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
+				s.Attributes().PutStr(semconv.Identity, "text")
+				s.Attributes().PutEmptyBytes(semconv.Cells).FromRaw(raw)
+			},
+			&capture.Content{Span: ref, Parent: parent, Start: start, Prompt: capture.Prompt{Identity: capture.Text, Chain: cells}},
 			Counts{Contents: 1},
 		},
 		{
@@ -388,6 +427,27 @@ func TestKinds(t *testing.T) {
 				r.Model, r.Response, r.FirstToken = name(t, "m1"), capture.ResponseOf("x"), opt(start+5e8)
 			}),
 			Counts{Unannotated: 1},
+		},
+		{
+			"one whose first token would be beyond what 64 bits hold, of a model that is no name", func(_ ptrace.Traces, s ptrace.Span) {
+				s.SetStartTimestamp(1<<63 - 2)
+				s.SetEndTimestamp(1<<63 - 1)
+				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
+				s.Attributes().PutStr(semconv.GenAIRequestModel, "my model")
+				s.Attributes().PutDouble(semconv.GenAIResponseTimeToFirstChunk, 9e6)
+			},
+			inference(func(r *capture.Inference) {
+				r.Start, r.End, r.Model = 1<<63-2, 1<<63-1, name(t, "sha256:"+capture.SessionOf("my model").String())
+			}),
+			Counts{Unannotated: 1, Invalid: map[string]int64{semconv.GenAIResponseTimeToFirstChunk: 1, semconv.GenAIRequestModel: 1}},
+		},
+		{
+			"one whose first token came after its end", func(_ ptrace.Traces, s ptrace.Span) {
+				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
+				s.Attributes().PutDouble(semconv.GenAIResponseTimeToFirstChunk, 2.5)
+			},
+			inference(func(*capture.Inference) {}),
+			Counts{Unannotated: 1, Invalid: map[string]int64{semconv.GenAIResponseTimeToFirstChunk: 1}},
 		},
 		{
 			"one of an older dialect, that failed", func(_ ptrace.Traces, s ptrace.Span) {

@@ -7,6 +7,7 @@ import (
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/genai"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // raw fills in what can be told of a request that nobody annotated: the exporter has no key, so nothing of its prompt
@@ -19,15 +20,13 @@ func (w *worker) raw(g *genai.Record) {
 		r.OutputTokens = mooncake.Opt[int64](g.OutputTokens)
 		r.CachedTokens = mooncake.Opt[int64](g.CachedTokens)
 	}
-	if model, err := capture.ParseName(g.Model()); err == nil {
-		r.Model = model
-	} else {
-		w.counts.invalid("gen_ai.request.model")
-	}
+	r.Model = w.modelOf(semconv.GenAIRequestModel, g.Model())
 	r.Response = capture.ResponseOf(g.ResponseID)
-	if t := g.TimeToFirstToken; t.Set && t.V <= maxSeconds {
-		if at := r.Start + int64(t.V*1e9); at <= r.End {
-			r.FirstToken = mooncake.Some(at)
-		}
+	switch t := g.TimeToFirstToken; {
+	case !t.Set:
+	case t.V >= 0 && t.V <= maxSeconds:
+		w.first(r.Start+int64(t.V*1e9), semconv.GenAIResponseTimeToFirstChunk)
+	default:
+		w.counts.invalid(semconv.GenAIResponseTimeToFirstChunk)
 	}
 }

@@ -88,14 +88,36 @@ func (w *worker) text(key string, v pcommon.Value) (s string, ok bool) {
 	return v.Str(), true
 }
 
-func (w *worker) name(key string, v pcommon.Value) capture.Name {
-	if v.Type() == pcommon.ValueTypeStr {
-		if n, err := capture.ParseName(v.Str()); err == nil {
-			return n
-		}
+// failed reports whether a kind of error is named. One that is no string is there all the same.
+func (w *worker) failed(key string, v pcommon.Value) bool {
+	switch v.Type() {
+	case pcommon.ValueTypeEmpty:
+		return false
+	case pcommon.ValueTypeStr:
+		return v.Str() != ""
+	default:
+		w.counts.invalid(key)
+		return true
 	}
-	w.counts.invalid(key)
-	return capture.Name{}
+}
+
+func (w *worker) model(key string, v pcommon.Value) capture.Name {
+	if v.Type() != pcommon.ValueTypeStr {
+		w.counts.invalid(key)
+		return capture.Name{}
+	}
+	return w.modelOf(key, v.Str())
+}
+
+// modelOf returns the name of a model. Two models whose names are no names must not become one, whose prompts would then share
+// blocks: such a model is called by a hash of its name.
+func (w *worker) modelOf(key, s string) capture.Name {
+	name, err := capture.ParseName(s)
+	if err != nil {
+		w.counts.invalid(key)
+		name, _ = capture.ParseName("sha256:" + capture.SessionOf(s).String())
+	}
+	return name
 }
 
 func (w *worker) session(v pcommon.Value) capture.Session {

@@ -7,43 +7,75 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"github.com/moonloop/moonloop/capture"
 )
 
-// maxCarried is the number of traces that can be carried on, 30 MB of ids.
+// maxCarried is the number of traces that can be carried on, 40 MB of them.
 const maxCarried = 1 << 18
+
+// passage is a trace's way from segment to segment.
+type passage struct {
+	times int       // that it was carried on
+	last  time.Time // when a record of it came, or later
+}
 
 // carry is the traces that go on in the next segment.
 type carry struct {
-	from  *open
-	size  int64            // of from
-	times map[[16]byte]int // how many times each was carried on, this one included
-	bytes int64
+	from   *open
+	size   int64                // of from
+	traces map[[16]byte]passage // this one included
+	bytes  int64
 
 	tooOften, tooMany int64
 }
 
-// find collects the traces that have a record behind an offset.
-func (c *carry) find(s *open, offset int64, before map[[16]byte]int, most int) error {
-	c.from, c.size = s, s.w.Size()
+func newCarry(from *open) *carry {
+	return &carry{from: from, size: from.w.Size(), traces: map[[16]byte]passage{}}
+}
+
+// find collects the traces that have a record from an instant on, of those that were carried into the segment, and those
+// behind its marks.
+func (c *carry) find(at time.Time, before map[[16]byte]passage, most int) error {
 	left := map[[16]byte]bool{} // behind, and counted
-	return c.each(offset, func(trace [16]byte) bool {
-		switch n := before[trace] + 1; {
-		case c.times[trace] > 0 || left[trace]:
+	add := func(trace [16]byte, last time.Time) {
+		p, known := c.traces[trace]
+		switch n := before[trace].times + 1; {
+		case known:
+			if last.After(p.last) {
+				c.traces[trace] = passage{p.times, last}
+			}
+		case left[trace]:
 		case n > most:
 			c.tooOften++
 			left[trace] = true
-		case len(c.times) == maxCarried:
+		case len(c.traces) == maxCarried:
 			c.tooMany++ // counted by record where even those who are left are too many
 			if len(left) < maxCarried {
 				left[trace] = true
 			}
 		default:
-			c.times[trace] = n
+			c.traces[trace] = passage{n, last}
 		}
-		return false
-	}, nil)
+	}
+	for trace, p := range before {
+		if !p.last.Before(at) {
+			add(trace, p.last)
+		}
+	}
+	marks := c.from.since(at)
+	for n, m := range marks {
+		end := c.size
+		if n+1 < len(marks) {
+			end = marks[n+1].offset
+		}
+		err := c.each(m.offset, end, func(trace [16]byte) bool { add(trace, m.last); return false }, nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // batchBytes is what is copied in one write.
@@ -59,21 +91,20 @@ func (c *carry) copy(file string) (err error) {
 		c.bytes = w.Size()
 		err = errors.Join(err, w.Close())
 	}()
-	return c.each(0, func(trace [16]byte) bool { return c.times[trace] > 0 }, w)
+	return c.each(0, c.size, func(trace [16]byte) bool { return c.traces[trace].times > 0 }, w)
 }
 
-// each writes those of the records behind an offset, where one begins, that keep wants, which may be none. What is damaged is for the
-// compiler to count.
-func (c *carry) each(offset int64, keep func(trace [16]byte) bool, w *capture.Writer) error {
+// each writes those of the records between two offsets, where records begin, that keep wants, which may be none. What is
+// damaged is for the compiler to count.
+func (c *carry) each(from, to int64, keep func(trace [16]byte) bool, w *capture.Writer) error {
 	f, err := os.Open(c.from.file)
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	head := c.from.head
-	r := capture.NewReader(c.from.file, io.MultiReader(
-		io.NewSectionReader(f, 0, head), io.NewSectionReader(f, max(offset, head), c.size-max(offset, head)),
-	))
+	from = max(from, head)
+	r := capture.NewReader(c.from.file, io.MultiReader(io.NewSectionReader(f, 0, head), io.NewSectionReader(f, from, to-from)))
 	var batch capture.Batch
 	for done := false; !done; {
 		err := r.Copy(&batch, keep)

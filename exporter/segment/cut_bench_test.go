@@ -41,20 +41,20 @@ func BenchmarkCut(b *testing.B) {
 	b.ReportAllocs()
 	carried := int64(0)
 	for b.Loop() {
-		c := &carry{times: map[[16]byte]int{}}
-		if err := c.find(s, s.since(time.Now().Add(-time.Hour)), nil, 1); err != nil {
+		c := newCarry(s)
+		if err := c.find(time.Now().Add(-time.Hour), nil, 1); err != nil {
 			b.Fatal(err)
 		}
 		n := 0
-		for trace := range c.times {
+		for trace := range c.traces {
 			if n++; n%10 != 0 {
-				delete(c.times, trace)
+				delete(c.traces, trace)
 			}
 		}
 		if err := c.copy(filepath.Join(b.TempDir(), "copy")); err != nil {
 			b.Fatal(err)
 		}
-		carried = int64(len(c.times))
+		carried = int64(len(c.traces))
 	}
 	b.ReportMetric(float64(carried), "carried")
 	if err := j.Close(b.Context()); err != nil {

@@ -5,6 +5,7 @@ package segment
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -22,8 +23,10 @@ func TestCutByAge(t *testing.T) {
 		w := new(watcher)
 		j := mustOpen(t, options(t, w)) // at midnight
 		time.Sleep(90 * time.Minute)
-		if n := len(segments(t, j.opt.Directory)); n != 1 {
-			t.Fatalf("%d segments without a record: an empty one is not closed", n)
+		// An empty segment is not closed, but it does not keep the name of an hour in which nothing came.
+		first := filepath.Join(j.opt.Directory, "test-20000101T010000Z-000002.journal")
+		if names := segments(t, j.opt.Directory); len(names) != 1 || names[0] != first {
+			t.Fatalf("segments without a record: %v, want only %s", names, first)
 		}
 		add(t, j, client(1, 1), engine(1, 2, 1))
 		time.Sleep(29 * time.Minute)
@@ -36,7 +39,7 @@ func TestCutByAge(t *testing.T) {
 		if len(names) != 2 || len(w.ends()) != 1 {
 			t.Fatalf("%d segments, %d cuts after the hour without traffic, want 2 and 1", len(names), len(w.ends()))
 		}
-		if want := filepath.Join(j.opt.Directory, "test-20000101T020000Z-000002.journal"); names[1] != want {
+		if want := filepath.Join(j.opt.Directory, "test-20000101T020000Z-000003.journal"); names[1] != want {
 			t.Errorf("the new segment is %s, want %s", names[1], want)
 		}
 		if got := rows(t, names[0]); len(got) != 1 || got[0].SessionID == "" {
@@ -175,6 +178,107 @@ func TestCarry(t *testing.T) {
 		if got, want := compileAll(t, names...), compileAll(t, uncut); !bytes.Equal(got, want) {
 			t.Error("the segments' journals do not compile to what one journal without cuts does")
 		}
+	})
+}
+
+// Segments may end faster than traces fall silent.
+func TestCutsWithinGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		opt.MaxAge = 5 * time.Second
+		j := mustOpen(t, opt)
+		add(t, j, client(1, 1))
+		for range 15 { // traces that keep segments from being empty
+			time.Sleep(time.Second)
+			add(t, j, client(2, 1))
+		}
+		add(t, j, engine(1, 2, 1))
+		time.Sleep(3 * time.Minute)
+		settle(t, j)
+		mustClose(t, j)
+		w.good(t)
+		whole := 0
+		for n, name := range segments(t, opt.Directory) {
+			got := rows(t, name)
+			for _, row := range got {
+				if row.OTel.TraceID != ref(1, 0).TraceID || row.SessionID == "" {
+					t.Errorf("segment %d has row %v of %x, want the engine's with its client's session", n+1, row, row.OTel.TraceID)
+				}
+			}
+			whole += len(got)
+		}
+		if whole != 1 {
+			t.Errorf("%d rows in the segments' traces, want 1", whole)
+		}
+		if n := len(w.ends()); n < 10 || n > 20 {
+			t.Errorf("%d cuts: want them to end when everything is silent", n)
+		}
+	})
+}
+
+// At a rate that fills a segment faster than traces fall silent each record would be copied again and again.
+func TestCutBySizeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		opt.MaxBytes, opt.MaxAge, opt.Grace, opt.NoSync = 2000, 0, 20*time.Second, true
+		j := mustOpen(t, opt)
+		written := int64(0)
+		for n := range uint64(3000) { // one segment's worth every 2 s
+			b := batch(t, engine(n+1, 2, 1))
+			if err := j.Append(b); err != nil {
+				t.Fatal(err)
+			}
+			written += int64(b.Size())
+			time.Sleep(100 * time.Millisecond)
+		}
+		mustClose(t, j)
+		w.good(t)
+		carried, waited := int64(0), 0
+		for _, c := range w.ends() {
+			carried += c.CarriedBytes
+			if c.Waited {
+				waited++
+			}
+		}
+		if n := len(w.ends()); n < 5 || waited != n {
+			t.Errorf("%d cuts, %d of them waited; want five or more, and all", n, waited)
+		}
+		if carried > written*3/4 {
+			t.Errorf("%d bytes were copied for %d that were written, want half as many", carried, written)
+		}
+	})
+}
+
+// A clock that was ahead when a segment was begun does not keep it open.
+func TestClockAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		if err := os.MkdirAll(opt.Directory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		first := filepath.Join(opt.Directory, "test-20990101T000000Z-000001.journal")
+		old, err := capture.OpenWriter(first, capture.WriterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(old.Append(engine(1, 1, 0)), old.Close()); err != nil {
+			t.Fatal(err)
+		}
+		j := mustOpen(t, opt)
+		if j.Segment() != first {
+			t.Fatalf("goes on with %s", j.Segment())
+		}
+		add(t, j, engine(2, 1, 0))
+		time.Sleep(time.Hour + time.Minute)
+		settle(t, j)
+		if got := rows(t, first); len(got) != 2 {
+			t.Errorf("%d rows after an hour, want both", len(got))
+		}
+		mustClose(t, j)
+		w.good(t)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -48,6 +49,11 @@ func TestDiskFull(t *testing.T) {
 		}
 		return
 	}
+	synctest.Test(t, full)
+}
+
+func full(t *testing.T) {
+	t.Helper()
 	w := new(watcher)
 	opt := options(t, w)
 	opt.MaxAge, opt.MaxBytes = 0, 3000
@@ -66,8 +72,12 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal("an append to a full disk succeeds")
 	}
 	lift()
-	for ; j.Size() < opt.MaxBytes; written++ {
+	for ; j.Size() < opt.MaxBytes-200; written++ {
 		add(t, j, engine(1, written+1, 0)) // the one that failed is sent again
+	}
+	time.Sleep(2 * opt.Grace)
+	for ; j.Size() < opt.MaxBytes+j.open.begun; written++ {
+		add(t, j, engine(1, written+1, 0))
 	}
 
 	// The cut copies the open trace: that file is too large, the journal goes on where it is.
@@ -83,9 +93,7 @@ func TestDiskFull(t *testing.T) {
 	if len(w.ends()) != 1 {
 		t.Error("the cut is tried again at once")
 	}
-	j.mu.Lock()
-	j.retry = time.Time{}
-	j.mu.Unlock()
+	time.Sleep(retryCut)
 	add(t, j, engine(1, written+2, 0))
 	mustClose(t, j)
 	if len(w.ends()) != 2 || w.ends()[1].Err != nil || w.ends()[1].Carried != 1 {

@@ -4,6 +4,7 @@
 package segment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,12 +31,18 @@ type Journal struct {
 
 	mu      sync.Mutex
 	open    *open
-	next    int64            // number of the newest segment
-	carried map[[16]byte]int // the traces carried into the open segment, and how many times they were
-	retry   time.Time        // no cut before
+	next    int64                // number of the newest segment
+	carried map[[16]byte]passage // the traces carried into the open segment
+	retry   time.Time            // no cut before
+	looked  time.Time            // whether the files are in place
+	waits   bool                 // a cut by size waits
 	closed  bool
 
 	size atomic.Int64 // of the open segment
+
+	begun  time.Time           // when it was opened
+	newest time.Time           // when the newest journal of an earlier process was written last; not after begun
+	ended  map[int64]time.Time // when the segments were closed that this process closed, for retention; within mu
 
 	wake chan struct{} // there may be something to compile or remove
 	stop context.CancelFunc
@@ -57,16 +64,14 @@ func Open(opt Options) (*Journal, error) {
 	if opt.Observer == nil {
 		opt.Observer = nobody{}
 	}
-	if err := os.MkdirAll(opt.Directory, 0o700); err != nil {
-		return nil, fmt.Errorf("directory for journals cannot be made: %w", err)
-	}
-	lock, err := lockName(filepath.Join(opt.Directory, opt.Name+".lock"))
-	if err != nil {
+	now := time.Now()
+	j := &Journal{opt: opt, looked: now, begun: now, newest: now, ended: map[int64]time.Time{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	var err error
+	if j.lock, err = opt.lock(); err != nil {
 		return nil, err
 	}
-	j := &Journal{opt: opt, lock: lock, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := j.start(); err != nil {
-		return nil, fmt.Errorf("journal %s in %s cannot be started: %w", opt.Name, opt.Directory, errors.Join(err, lock.Close()))
+		return nil, fmt.Errorf("journal %s in %s cannot be started: %w", opt.Name, opt.Directory, errors.Join(err, j.lock.Close()))
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	j.stop = stop
@@ -78,8 +83,12 @@ func Open(opt Options) (*Journal, error) {
 	return j, nil
 }
 
-// lockName makes sure that a name has one writer.
-func lockName(file string) (*os.File, error) {
+// lock makes sure that a name has one writer.
+func (o *Options) lock() (*os.File, error) {
+	if err := os.MkdirAll(o.Directory, 0o700); err != nil {
+		return nil, fmt.Errorf("directory for journals cannot be made: %w", err)
+	}
+	file := filepath.Join(o.Directory, o.Name+".lock")
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the user names the folder
 	if err != nil {
 		return nil, fmt.Errorf("journal cannot be locked: %w", err)
@@ -102,6 +111,9 @@ func (j *Journal) start() error {
 	if n := len(ids); n > 0 {
 		last := ids[n-1]
 		j.next = last.number
+		if info, err := os.Stat(j.opt.path(last, journalSuffix)); err == nil && info.ModTime().Before(j.newest) {
+			j.newest = info.ModTime()
+		}
 		j.open = j.resume(last)
 	}
 	if j.open == nil {
@@ -136,14 +148,16 @@ func (j *Journal) resume(last id) *open {
 		return nil
 	}
 	s.begun = 0 // what was carried into it is not known
-	s.marks = []mark{{last.begun, info.ModTime(), 0}}
+	now := time.Now()
+	written := now.Add(min(0, info.ModTime().Sub(now))) // not in the future, whatever the clock was
+	s.marks = []mark{{written, written, 0}}
 	return s
 }
 
 // sweep removes what an earlier process left unfinished.
 func (j *Journal) sweep() error {
-	if err := errors.Join(os.RemoveAll(j.opt.temp()), os.Mkdir(j.opt.temp(), 0o700)); err != nil {
-		return fmt.Errorf("folder for temporary files: %w", err)
+	if err := errors.Join(os.RemoveAll(j.opt.temp()), j.opt.makeTemp()); err != nil {
+		return err
 	}
 	entries, err := os.ReadDir(j.opt.Directory)
 	if err != nil {
@@ -160,8 +174,8 @@ func (j *Journal) sweep() error {
 	return nil
 }
 
-// Append writes the records of a batch. When it returns nil they are durable, unless Options.NoSync says otherwise.
-// After an error some of them may be in the journal, and appending them again does no harm.
+// Append writes the records of a batch. When it returns nil they are durable, in a file that has its name, unless
+// Options.NoSync says otherwise. After an error some of them may be in the journal, and appending them again does no harm.
 func (j *Journal) Append(b *capture.Batch) error {
 	if b.Len() == 0 {
 		return nil
@@ -172,6 +186,7 @@ func (j *Journal) Append(b *capture.Batch) error {
 		return ErrClosed
 	}
 	now := time.Now()
+	j.look(now)
 	j.cutIfDue(now)
 	s := j.open
 	if s.failed.Load() {
@@ -188,6 +203,38 @@ func (j *Journal) Append(b *capture.Batch) error {
 		return err
 	}
 	return s.commit(size)
+}
+
+// look finds out, once a second, whether the files that are open are still what their names stand for. If somebody has
+// removed them the next segment begins in new ones: nobody would find what is written to these. j.mu is held.
+func (j *Journal) look(now time.Time) {
+	if since := now.Sub(j.looked); since >= 0 && since < time.Second {
+		return
+	}
+	j.looked = now
+	if err := cmp.Or(capture.InPlace(j.lock), j.open.w.InPlace()); err != nil {
+		j.open.mu.Lock()
+		_ = j.open.fail(err)
+		j.open.mu.Unlock()
+	}
+}
+
+// hold takes the lock anew if the one that is held is of a file that nobody else will find. j.mu is held.
+func (j *Journal) hold() error {
+	if err := capture.InPlace(j.lock); !errors.Is(err, capture.ErrGone) {
+		return err
+	}
+	lock, err := j.opt.lock()
+	if err != nil {
+		return err
+	}
+	_ = j.lock.Close()
+	j.lock = lock
+	ids, err := list(j.opt.Directory, j.opt.Name)
+	if n := len(ids); n > 0 {
+		j.next = max(j.next, ids[n-1].number) // of one who had the name meanwhile
+	}
+	return err
 }
 
 // Size returns the size of the open segment, in bytes.

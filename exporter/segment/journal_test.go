@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/moonloop/moonloop/capture"
@@ -120,27 +121,30 @@ func TestNextProcessGoesOn(t *testing.T) {
 
 // What the last process wrote within the grace period before the cut is carried on by the next.
 func TestCarryAfterRestart(t *testing.T) {
-	w := new(watcher)
-	opt := options(t, w)
-	opt.MaxAge, opt.MaxBytes = 0, 1
-	j := mustOpen(t, opt)
-	add(t, j, engine(1, 2, 1))
-	first := j.Segment()
-	crash(j)
-	j = mustOpen(t, opt)
-	add(t, j, client(1, 1)) // cuts first
-	if len(w.ends()) != 1 || w.ends()[0].Carried != 1 {
-		t.Fatalf("cuts %+v, want one that carries the trace", w.ends())
-	}
-	eventually(t, "compile", func() bool { return !exists(strings.TrimSuffix(first, ".journal") + ".pending") })
-	if got := rows(t, first); len(got) != 0 {
-		t.Errorf("the closed segment has rows %v of a trace that goes on", got)
-	}
-	if got := records(t, j.Segment()); len(got) != 2 {
-		t.Errorf("the new segment has %v, want both spans", got)
-	}
-	mustClose(t, j)
-	w.good(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		j := mustOpen(t, options(t, w))
+		time.Sleep(time.Hour - 20*time.Second)
+		add(t, j, engine(1, 2, 1))
+		first := j.Segment()
+		crash(j)
+		time.Sleep(10 * time.Second)
+		j = mustOpen(t, j.opt)
+		time.Sleep(20 * time.Second)
+		if len(w.ends()) != 1 || w.ends()[0].Carried != 1 {
+			t.Fatalf("cuts %+v, want one that carries the trace", w.ends())
+		}
+		add(t, j, client(1, 1))
+		settle(t, j)
+		if got := rows(t, first); len(got) != 0 {
+			t.Errorf("the closed segment has rows %v of a trace that goes on", got)
+		}
+		if got := records(t, j.Segment()); len(got) != 2 {
+			t.Errorf("the new segment has %v, want both spans", got)
+		}
+		mustClose(t, j)
+		w.good(t)
+	})
 }
 
 func TestOneWriter(t *testing.T) {
@@ -206,7 +210,7 @@ func TestSyncFails(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	w := new(watcher)
 	opt := options(t, w)
-	opt.MaxBytes = 20_000
+	opt.MaxBytes, opt.Grace = 20_000, time.Millisecond
 	j := mustOpen(t, opt)
 	var all sync.WaitGroup
 	for g := range uint64(8) {
@@ -281,11 +285,60 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// A clock that is set years ahead makes nothing old: to it, all files are as if they were from long ago.
+func TestRetentionWhenClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		opt := options(t, w)
+		opt.Retention.MaxAge = 3*time.Hour + time.Minute
+		j := mustOpen(t, opt)
+		for span := range uint64(3) {
+			add(t, j, engine(1, span+1, 0))
+			time.Sleep(time.Hour)
+		}
+		settle(t, j)
+		age := func() {
+			for _, name := range segments(t, opt.Directory) {
+				if err := os.Chtimes(name, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		age()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(segments(t, opt.Directory)); n != 4 {
+			t.Fatalf("%d segments, want all three, and the open one", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(segments(t, opt.Directory)); n != 3 {
+			t.Errorf("%d segments after four hours, want one removed", n)
+		}
+		// The next process knows no more than what the files say of each other.
+		mustClose(t, j)
+		age()
+		j = mustOpen(t, opt)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if n := len(segments(t, opt.Directory)); n != 3 {
+			t.Errorf("%d segments three hours after the start, want as many as before", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(segments(t, opt.Directory)); n != 1 {
+			t.Errorf("%d segments after four hours, want the open one", n)
+		}
+		mustClose(t, j)
+		w.good(t)
+	})
+}
+
 const victimDirectory = "MOONLOOP_TEST_VICTIM"
 
 // victim is a process that writes until it is killed. It prints what was acknowledged.
 func victim(dir string) {
-	opt := Options{Directory: dir, Name: "test", MaxBytes: 8000, Grace: time.Second, Compile: &capture.Options{}}
+	opt := Options{Directory: dir, Name: "test", MaxBytes: 8000, Grace: 2 * time.Millisecond, Compile: &capture.Options{}}
 	j, err := Open(opt)
 	if err != nil {
 		fmt.Println("error", err)

@@ -81,6 +81,14 @@ func (o *Options) path(i id, suffix string) string {
 // temp returns the folder for temporary files.
 func (o *Options) temp() string { return filepath.Join(o.Directory, "."+o.Name+".tmp") }
 
+// makeTemp makes it, before each use: there are programs that remove such folders.
+func (o *Options) makeTemp() error {
+	if err := os.MkdirAll(o.temp(), 0o700); err != nil {
+		return fmt.Errorf("folder for temporary files cannot be made: %w", err)
+	}
+	return nil
+}
+
 // syncDir makes what was created, renamed or removed in a folder durable. Some file systems cannot, and do so anyway.
 func syncDir(dir string) {
 	if f, err := os.Open(dir); err == nil { //nolint:gosec // the user names the folder

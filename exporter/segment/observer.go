@@ -34,8 +34,14 @@ type Cut struct {
 	// TooOften and TooMany are traces that were left behind although they were open: carried on MaxCarries times, or
 	// beyond the number of traces that can be.
 	TooOften, TooMany int64
+	Waited            bool          // it was larger than MaxBytes, and most of it still within the grace period
 	Took              time.Duration // for which Append waited
-	Err               error
+	// Cause is why the segment could not be written any more, if that is why it ended.
+	Cause error
+	// Lost is the number of bytes of records that went when somebody removed or replaced the journal, those included whose Append
+	// said so.
+	Lost int64
+	Err  error
 }
 
 // Compilation is a segment's own trace.

@@ -22,16 +22,16 @@ type open struct {
 	file   string
 	w      *capture.Writer
 	head   int64     // length of the journal's first line, before which no record is
-	begun  int64     // size with what was carried into it
+	begun  int64     // size with what was carried into it, which no mark is of
 	empty  bool      // no records, carried or not
 	end    time.Time // when it is closed; zero is never
 	marks  []mark
 	synced func(time.Duration, error)
 
-	failed atomic.Bool // a sync failed
+	failed atomic.Bool // it is not written again
 	mu     sync.Mutex  // held while syncing
 	safe   int64       // size up to which all is durable
-	err    error       // of the sync that failed
+	err    error       // why it is not
 }
 
 // mark says that what was written from an offset on, up to the next mark's, came between two instants.
@@ -40,9 +40,15 @@ type mark struct {
 	offset      int64
 }
 
-// mark notes that something comes now, once a second. Marks from before the grace period are of no use.
+// marksPerGrace is how finely the grace period is known.
+const marksPerGrace = 64
+
+// mark notes that something comes now. Marks from before the grace period are of no use.
 func (s *open) mark(now time.Time, grace time.Duration) {
-	if n := len(s.marks); n > 0 && now.Sub(s.marks[n-1].first) < time.Second {
+	if grace == 0 {
+		return
+	}
+	if n := len(s.marks); n > 0 && now.Sub(s.marks[n-1].first) < grace/marksPerGrace {
 		s.marks[n-1].last = now
 		return
 	}
@@ -52,14 +58,14 @@ func (s *open) mark(now time.Time, grace time.Duration) {
 	s.marks = append(s.marks, mark{now, now, s.w.Size()})
 }
 
-// since returns an offset behind which everything is that came at an instant or later.
-func (s *open) since(at time.Time) int64 {
-	for _, m := range s.marks {
+// since returns the marks behind whose first everything is that came at an instant or later.
+func (s *open) since(at time.Time) []mark {
+	for n, m := range s.marks {
 		if !m.last.Before(at) {
-			return m.offset
+			return s.marks[n:]
 		}
 	}
-	return s.w.Size()
+	return nil
 }
 
 // commit returns when everything up to a size is durable. One sync is for all who have come by when it begins.
@@ -76,12 +82,26 @@ func (s *open) commit(size int64) error {
 	err := s.w.Sync()
 	s.synced(time.Since(start), err)
 	if err != nil {
-		s.err = fmt.Errorf("journal %s cannot be made durable, and is not written again: %w", s.file, err)
-		s.failed.Store(true)
-		return s.err
+		return s.fail(err)
 	}
 	s.safe = written
 	return nil
+}
+
+// fail makes sure that the segment is not written again. s.mu is held.
+func (s *open) fail(err error) error {
+	if s.err == nil {
+		s.err = fmt.Errorf("journal %s cannot be made durable, and is not written again: %w", s.file, err)
+		s.failed.Store(true)
+	}
+	return s.err
+}
+
+// why returns why the segment is not written again, nil if it is.
+func (s *open) why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 // openSegment begins a segment, or goes on with one that is there.

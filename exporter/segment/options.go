@@ -28,10 +28,12 @@ type Options struct {
 	Directory string // made with mode 0700 if it is not there
 	Name      string // begins the name of each file; one Journal at a time can have a name in a directory
 
-	// MaxBytes is the size from which on a segment is closed, not counting what was carried into it. 0 is DefaultMaxBytes.
+	// MaxBytes is the size from which on a segment is closed, not counting what was carried into it. 0 is DefaultMaxBytes. Where
+	// it is reached so fast that more than half of the segment came within the grace period, the segment goes on until that is no
+	// longer so: at a steady rate for twice the grace period.
 	MaxBytes int64
 	// MaxAge is the age at which a segment with records is closed; 0 is never. If it divides a day segments end at its
-	// multiples since midnight UTC.
+	// multiples since midnight UTC. What is carried is copied to each segment of a grace period, so that this should be longer.
 	MaxAge time.Duration
 	// Grace is how long a trace must have been quiet at the end of a segment to be part of it; at most MaxGrace. At 0
 	// traces are torn.
@@ -54,8 +56,10 @@ type Options struct {
 // Retention bounds the files of closed segments: journal, traces and all. The zero Retention keeps everything. It is
 // applied when a segment is closed or compiled, oldest first.
 type Retention struct {
-	MaxBytes int64         // of all segments, the open one included; 0 is no bound
-	MaxAge   time.Duration // since the last record; 0 is no bound
+	MaxBytes int64 // of all segments, the open one included; 0 is no bound
+	// MaxAge is how long a segment is kept after it was closed; 0 is no bound. Clocks that are set while the process runs do not
+	// change it. The segments of earlier processes are at the start as old as they are older than the newest of them.
+	MaxAge time.Duration
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)

@@ -16,14 +16,17 @@ import (
 // each trace that was carried on to the next segment.
 
 // writePending writes the file, durably.
-func (j *Journal) writePending(i id, c *carry) (err error) {
+func (j *Journal) writePending(i id, c *carry) error {
+	if err := j.opt.makeTemp(); err != nil {
+		return err
+	}
 	temp := filepath.Join(j.opt.temp(), i.String()+pendingSuffix)
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) //nolint:gosec // a file of ours
 	if err != nil {
 		return fmt.Errorf("segment cannot be closed: %w", err)
 	}
 	b := bufio.NewWriter(f)
-	for trace := range c.times {
+	for trace := range c.traces {
 		_, _ = b.WriteString(hex.EncodeToString(trace[:])) // Flush has the error
 		_ = b.WriteByte('\n')
 	}

@@ -5,6 +5,7 @@ package segment
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,12 +33,38 @@ func (j *Journal) retain() {
 		segments[n] = j.filesOf(i)
 		total += segments[n].bytes
 	}
+	now := time.Now()
+	j.date(segments, now)
 	for _, s := range segments {
-		if (limit.MaxAge == 0 || time.Since(s.last) <= limit.MaxAge) && (limit.MaxBytes == 0 || total <= limit.MaxBytes) {
+		if (limit.MaxAge == 0 || now.Sub(s.last) <= limit.MaxAge) && (limit.MaxBytes == 0 || total <= limit.MaxBytes) {
 			continue
 		}
 		total -= s.bytes
 		j.remove(s)
+	}
+}
+
+// date puts the ends of segments, oldest first, on the time line of this process, on which a clock that is set does nothing: or
+// it would make everything old at once. Those of earlier processes are as much older than this process as they are
+// older than the newest of them; so the time in which none ran is no age.
+func (j *Journal) date(segments []files, now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	oldest, next := j.open.id.number, now
+	if len(segments) > 0 {
+		oldest = segments[0].id.number
+	}
+	maps.DeleteFunc(j.ended, func(number int64, _ time.Time) bool { return number < oldest }) // removed, whoever did it
+	for n := len(segments) - 1; n >= 0; n-- {
+		s := &segments[n]
+		ended, ours := j.ended[s.id.number]
+		if !ours {
+			ended = j.begun.Add(s.last.Sub(j.newest))
+		}
+		if ended.After(next) {
+			ended = next // none is younger than the one after it
+		}
+		s.last, next = ended, ended
 	}
 }
 

@@ -79,6 +79,9 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	opt := *j.opt.Compile
 	opt.Skip = func(trace [16]byte) bool { return leave[trace] }
 	if opt.TempDir == "" {
+		if err := j.opt.makeTemp(); err != nil {
+			return capture.Result{}, err
+		}
 		opt.TempDir = j.opt.temp()
 	}
 	res, err := capture.Compile(ctx, opt, capture.Files(j.opt.path(i, traceSuffix)), capture.FileSource(j.opt.path(i, journalSuffix)))

@@ -86,7 +86,7 @@ func (w *worker) request(
 	if name == "" {
 		name = strconv.FormatUint(uint64(start), 10)
 		if payload, ok := log.Attributes().Get("payload"); ok {
-			name += payload.AsString()
+			name += payload.Str() // the reader takes no other type
 		}
 	}
 	id := w.identify(counts, rec, serviceName(resource), name)

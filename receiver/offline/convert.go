@@ -29,6 +29,8 @@ type Result struct {
 	Lines     int64           `json:"lines"` // that were not empty
 	Annotated annotate.Counts `json:"annotated"`
 	Decoded   decode.Counts   `json:"decoded"`
+	// Lost is what was left out before there was a trace to count it for. The sidecar of the first trace has it, too.
+	Lost []mooncake.Dropped `json:"lost,omitempty"`
 }
 
 // Convert makes traces of telemetry files of one format, in any order, through sink: one for production and one for each replay.
@@ -75,7 +77,7 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 			before.of(t.Partition).complete(&t.Meta)
 		}
 	}
-	c.result.Result = compiled
+	c.result.Result, c.result.Lost = compiled, before.lost
 	if err == nil && !slices.ContainsFunc(compiled.Traces, func(t capture.TraceResult) bool { return t.Meta.Rows > 0 }) {
 		err = nothing(compiled, before.lost)
 	}

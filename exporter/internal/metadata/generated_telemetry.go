@@ -36,7 +36,9 @@ type TelemetryBuilder struct {
 	ExporterMooncakeDroppedSpans      metric.Int64Counter
 	ExporterMooncakeInvalidAttributes metric.Int64Counter
 	ExporterMooncakeLeftTraces        metric.Int64Counter
+	ExporterMooncakeLost              metric.Int64Counter
 	ExporterMooncakeOpenSegment       metric.Int64ObservableGauge
+	ExporterMooncakeOversizeSegments  metric.Int64Counter
 	ExporterMooncakeRecords           metric.Int64Counter
 	ExporterMooncakeRemovedSegments   metric.Int64Counter
 	ExporterMooncakeRows              metric.Int64Counter
@@ -147,10 +149,22 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{trace}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeLost, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_lost",
+		metric.WithDescription("Bytes of records, refused ones included, that went when somebody removed or replaced the journal while it was written. [Alpha]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeOpenSegment, err = builder.meter.Int64ObservableGauge(
 		"otelcol_exporter_mooncake_open_segment",
 		metric.WithDescription("Size of the open segment. [Alpha]"),
 		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeOversizeSegments, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_oversize_segments",
+		metric.WithDescription("Segments that grew beyond rotation::max_size_mib because most of what they had was still within grace. [Alpha]"),
+		metric.WithUnit("{segment}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeRecords, err = builder.meter.Int64Counter(

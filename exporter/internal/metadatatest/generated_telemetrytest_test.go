@@ -32,6 +32,8 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterMooncakeDroppedSpans.Add(context.Background(), 1)
 	tb.ExporterMooncakeInvalidAttributes.Add(context.Background(), 1)
 	tb.ExporterMooncakeLeftTraces.Add(context.Background(), 1)
+	tb.ExporterMooncakeLost.Add(context.Background(), 1)
+	tb.ExporterMooncakeOversizeSegments.Add(context.Background(), 1)
 	tb.ExporterMooncakeRecords.Add(context.Background(), 1)
 	tb.ExporterMooncakeRemovedSegments.Add(context.Background(), 1)
 	tb.ExporterMooncakeRows.Add(context.Background(), 1)
@@ -61,7 +63,13 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualExporterMooncakeLeftTraces(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeLost(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeOpenSegment(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeOversizeSegments(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeRecords(t, testTel,
