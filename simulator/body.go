@@ -20,6 +20,8 @@ const (
 	firstBodyBytes = 128 << 10 // what an announced length may reserve before anything has arrived
 )
 
+var errSlowBody = &apiError{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the body took too long to arrive"}
+
 // boundBody gives a request's body, whether anybody reads it or not, a time by which it must have arrived. A connection
 // without deadlines, such as a test's recorder, has none.
 func (e *Engine) boundBody(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +58,7 @@ func (e *Engine) readBody(w http.ResponseWriter, r *http.Request, rc *http.Respo
 			e.status = http.StatusRequestEntityTooLarge
 			return buf, e
 		case errors.Is(err, os.ErrDeadlineExceeded) && e.closing.Err() == nil:
-			return buf, &apiError{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the body took too long to arrive"}
+			return buf, errSlowBody
 		default:
 			return buf, err
 		}

@@ -34,6 +34,14 @@
 // s of the requests without ignore_eos ends at a length that is uniform in [max(1, min_tokens), max], "stop" when
 // below max. Text and early stops are a function of the seed and the prompt, so equal prompts have equal replies.
 //
+// # Faults
+//
+// A request may meet a fault: by its header, or drawn at the rates of [Faults] from the seed and its number. The
+// faults are of three kinds, and [FaultNames] has all of them: another reply (429, 503, a page of HTML, errors in the
+// shapes of several engines), a stream that breaks after [Faults].After tokens (an error event, a cut, a stall, a silent
+// end), and whole replies in shapes that some engine has and that a client must take (comments, CR LF, a byte-order mark,
+// usage in every place or none, several tokens a chunk, bytes one at a time). A request that met one ends as [Faulted].
+//
 // # Prefix cache
 //
 // A block is BlockSize tokens; its id is the running XXH64 of all tokens up to its end, mixed with model and

@@ -31,6 +31,8 @@ type Engine struct {
 	count  counters
 	seq    atomic.Uint64
 	conns  atomic.Uint64
+	// leaving holds the connections that are closed once they are idle.
+	leaving sync.Map
 	// decoding is the number of sequences between their first and their last token.
 	decoding atomic.Int64
 

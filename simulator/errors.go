@@ -19,6 +19,7 @@ type apiError struct {
 	param      string // empty is null
 	message    string
 	retryAfter time.Duration // 0: no Retry-After header
+	media, raw string        // a content type and a body of its own, in another shape than OpenAI's
 }
 
 func badRequest(param, format string, args ...any) *apiError {
@@ -48,9 +49,12 @@ func (e *apiError) body() []byte {
 
 // write answers a request with the error and returns the number of body bytes.
 func (e *apiError) write(w http.ResponseWriter) int {
-	body := e.body()
+	media, body := mediaJSON, e.body()
+	if e.raw != "" {
+		media, body = e.media, []byte(e.raw)
+	}
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", media)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if e.retryAfter > 0 {
 		seconds := (e.retryAfter + time.Second - 1) / time.Second

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Fault names a way to misbehave.
+// Fault names a way to misbehave, or a shape of reply that some engine has and that clients must take.
 type Fault string
 
-// The faults. The first group replaces the reply, the second breaks it after [Faults].After tokens.
+// The faults that a test or a program is most likely to name. [FaultNames] has all of them.
 const (
 	FaultRateLimit   Fault = "rate-limit"
 	FaultUnavailable Fault = "unavailable"
@@ -27,6 +27,9 @@ const (
 	FaultCut             Fault = "cut"
 	FaultStall           Fault = "stall"
 	FaultSilentEnd       Fault = "silent-end"
+
+	FaultSlowAccept Fault = "slow-accept"
+	FaultTinyWrites Fault = "tiny-writes"
 )
 
 // Headers by which a single request asks for something special.
@@ -44,7 +47,8 @@ type Faults struct {
 	After int
 	// RetryAfter is what FaultRateLimit and FaultUnavailable ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
 	RetryAfter time.Duration
-	// StallFor is how long FaultStall is silent before it goes on; 0 is until the client leaves.
+	// StallFor is how long FaultStall is silent before it goes on, 0 until the client leaves; and how long
+	// FaultSlowAccept leaves the request's body unread, 0 until [Config].BodyTimeout ends the wait.
 	StallFor time.Duration
 }
 
@@ -53,44 +57,6 @@ var errAbort = errors.New("the connection is to be dropped")
 
 // errBroken ends a reply that a fault has already finished in its own way.
 var errBroken = errors.New("a fault ended the reply")
-
-// faultKind is one row of the fault table. To add a fault is to add a row.
-type faultKind struct {
-	name   Fault
-	about  string
-	refuse func(*Faults) *apiError // the reply instead of the usual one; nil: the request is served
-	// mid runs in place of the next token. When it returns nil the reply goes on.
-	mid func(*exchange) error
-}
-
-var faultTable = []faultKind{
-	{name: FaultRateLimit, about: "429 with Retry-After", refuse: func(f *Faults) *apiError {
-		return &apiError{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: "too many requests (simulated)", retryAfter: f.RetryAfter}
-	}},
-	{name: FaultUnavailable, about: "503 with Retry-After", refuse: func(f *Faults) *apiError {
-		return &apiError{status: http.StatusServiceUnavailable, kind: "server_error", code: "unavailable", message: "the engine is unavailable (simulated)", retryAfter: f.RetryAfter}
-	}},
-	{name: FaultServerError, about: "500", refuse: func(*Faults) *apiError {
-		return &apiError{status: http.StatusInternalServerError, kind: "server_error", message: "the engine failed (simulated)"}
-	}},
-	{name: FaultRefuse, about: "the connection is dropped before a reply", refuse: func(*Faults) *apiError { return nil }},
-	{name: FaultStreamError, about: "an error event in the stream, then its clean end", mid: func(x *exchange) error {
-		return x.breakStream(false)
-	}},
-	{name: FaultStreamErrorDone, about: "an error event in the stream, then [DONE]", mid: func(x *exchange) error {
-		return x.breakStream(true)
-	}},
-	{name: FaultCut, about: "the connection is dropped in the middle of the stream", mid: func(*exchange) error {
-		return errAbort
-	}},
-	{name: FaultStall, about: "the stream falls silent", mid: (*exchange).stall},
-	{name: FaultSilentEnd, about: "the stream ends cleanly without finish reason, usage and [DONE]", mid: func(x *exchange) error {
-		if !x.stream {
-			return errAbort
-		}
-		return errBroken
-	}},
-}
 
 // FaultNames returns the names of all faults with a short description of each, in a fixed order.
 func FaultNames() (names []Fault, about []string) {
@@ -163,32 +129,4 @@ func (f *Faults) position(n int) int {
 		return min(f.After, n)
 	}
 	return max(1, n/2)
-}
-
-var errSimulated = &apiError{status: http.StatusInternalServerError, kind: "server_error", code: "engine_error", message: "the engine failed while it generated (simulated)"}
-
-// breakStream writes an error event, or answers with 500 when the reply is not a stream.
-func (x *exchange) breakStream(done bool) error {
-	if !x.stream {
-		return errSimulated
-	}
-	x.buf = x.format.failure(x.buf[:0], errSimulated)
-	if done {
-		x.buf = x.format.done(x.buf)
-	}
-	if err := x.write(0); err != nil {
-		return err
-	}
-	return errBroken
-}
-
-// stall is silent for the configured time, and shifts the rest of the plan by it.
-func (x *exchange) stall() error {
-	d := x.engine.config.Faults.StallFor
-	if d == 0 {
-		<-x.pacer.ctx.Done()
-		return x.pacer.ctx.Err()
-	}
-	x.planned += d
-	return x.pacer.until(x.planned)
 }

@@ -4,10 +4,12 @@
 package simulator
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -172,5 +174,126 @@ func TestFaultAtTheEnd(t *testing.T) {
 		if r := lastRecord(t, e); test.want != string(rune('0'+r.OutputTokens)) {
 			t.Errorf("max_tokens %s: %d tokens, want %s", test.maxTokens, r.OutputTokens, test.want)
 		}
+	}
+}
+
+// The shapes as they stand on the wire.
+func TestShapes(t *testing.T) {
+	for _, test := range []struct {
+		fault    Fault
+		contains []string
+		lacks    []string
+	}{
+		{"comments", []string{":\n\n: keep-alive\n\ndata: {", "\n\n: keep-alive\n\ndata: [DONE]\n\n"}, nil},
+		{"null-events", []string{"data: null\n\ndata: {"}, nil},
+		{"fields", []string{"id: 1\nretry: 10\ndata: {"}, nil},
+		{"no-space", []string{"data:{", "data:[DONE]"}, []string{"data: "}},
+		{"trailing-space", []string{"} \n\n", "[DONE] \n\n"}, []string{"}\n\n"}},
+		{"crlf", []string{"}\r\n\r\n", "[DONE]\r\n\r\n"}, []string{"}\n"}},
+		{"cr", []string{"}\r\rdata: "}, []string{"\n"}},
+		{"byte-order-mark", []string{"\xef\xbb\xbfdata: {"}, []string{"\n\xef\xbb\xbf"}},
+		{"split-data", []string{",\ndata: \"object\"", "\n\ndata: [DONE]\n\n"}, nil},
+		{"long-line", []string{`,"prompt_token_ids":[1,1`}, nil},
+		{"empty-chunks", []string{`"delta":{"content":""}`}, nil},
+		{"role-everywhere", []string{`"delta":{"role":"assistant","content":"`}, []string{`"delta":{"content"`}},
+		{"usage-null", []string{`"usage":null`, `"total_tokens":`}, nil},
+		{"usage-zero", []string{`"completion_tokens":0,`, `"completion_tokens":4,`}, []string{`"usage":null`}},
+		{"usage-grows", []string{`"completion_tokens":1,`, `"completion_tokens":3,`}, []string{`"usage":null`}},
+		{"usage-on-finish", []string{`"finish_reason":"length"}],"usage":{`}, []string{`"choices":[],`}},
+		{"no-usage", nil, []string{"usage"}},
+		{"finish-on-last", []string{`"},"logprobs":null,"finish_reason":"length"}]`}, []string{`"delta":{}`}},
+		{"no-done", []string{`"choices":[],"usage"`}, []string{"[DONE]"}},
+		{"other-finish", []string{`"finish_reason":"abort"`}, []string{`"length"`}},
+		{"short-output", []string{`"completion_tokens":2,`, `"finish_reason":"length"`}, nil},
+		{"short-prompt", []string{`"prompt_tokens":6,`}, nil}, // of 12
+		{"reasoning", []string{`"delta":{"reasoning":"`, `"delta":{"content":"`}, nil},
+		{"reasoning-content", []string{`"delta":{"reasoning_content":"`, `"delta":{"content":"`}, nil},
+		{"tool-deltas", []string{`"function":{"name":"simulated"`, `"finish_reason":"tool_calls"`}, []string{`"content":" `}},
+		{"choices", []string{`{"index":1,"delta":{"content":"`, `{"index":1,"delta":{},"logprobs":null,"finish_reason":"length"}`}, nil},
+		{"choice-unfinished", []string{`{"index":1,"delta":{"content":"`}, []string{`{"index":1,"delta":{},`}},
+	} {
+		t.Run(string(test.fault), func(t *testing.T) {
+			e, url := serve(t, Config{})
+			body := `{"model":"m","messages":[{"role":"user","content":"a b"}],"max_tokens":4,"stream":true,"stream_options":{"include_usage":true}}`
+			resp, reply := post(t, url+"/v1/chat/completions", body, HeaderFault, string(test.fault))
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			for _, s := range test.contains {
+				if !strings.Contains(reply, s) {
+					t.Errorf("reply lacks %q:\n%.2000s", s, reply)
+				}
+			}
+			for _, s := range test.lacks {
+				if strings.Contains(reply, s) {
+					t.Errorf("reply has %q:\n%.2000s", s, reply)
+				}
+			}
+			if r := lastRecord(t, e); r.Outcome != Faulted || r.Fault != test.fault || r.OutputTokens == 0 {
+				t.Errorf("record %+v", r)
+			}
+		})
+	}
+}
+
+// Chunks that are joined have their tokens in one write, and are counted all the same.
+func TestJoinedWrites(t *testing.T) {
+	for fault, want := range map[Fault][]int{
+		"joined-chunks": {4, 4, 2, 0}, "joined-tokens": {1, 4, 4, 1, 0}, FaultTinyWrites: {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0},
+	} {
+		e, url := serve(t, Config{})
+		post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":10,"stream":true}`, HeaderFault, string(fault))
+		r := lastRecord(t, e)
+		var got []int
+		for _, w := range r.Writes {
+			got = append(got, w.Tokens)
+		}
+		if !slices.Equal(got, want) || r.OutputTokens != 10 {
+			t.Errorf("%s: writes of %v tokens, want %v; %d in all", fault, got, want, r.OutputTokens)
+		}
+	}
+}
+
+// A request that nobody reads is taken in late, or, where the wait has no end, not at all.
+func TestSlowAccept(t *testing.T) {
+	const late = 30 * time.Millisecond
+	e, url := serve(t, Config{Faults: Faults{StallFor: late}})
+	resp, _ := post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":2,"stream":true}`, HeaderFault, string(FaultSlowAccept))
+	if r := lastRecord(t, e); resp.StatusCode != http.StatusOK || r.BodyRead-r.Headers < late {
+		t.Errorf("status %d, read %v after its head, want %v", resp.StatusCode, r.BodyRead-r.Headers, late)
+	}
+	e, url = serve(t, Config{BodyTimeout: late})
+	resp, _ = post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":2,"stream":true}`, HeaderFault, string(FaultSlowAccept))
+	if r := lastRecord(t, e); resp.StatusCode != http.StatusRequestTimeout || r.Outcome != Faulted {
+		t.Errorf("status %d, record %+v", resp.StatusCode, r)
+	}
+
+	// Closing the engine ends the wait, although nobody reads and so nobody sees who leaves.
+	e, url = serve(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := make(chan error, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(`{"model":"m","prompt":[1,2]}`))
+		if err == nil {
+			req.Header.Set(HeaderFault, string(FaultSlowAccept))
+			var resp *http.Response
+			if resp, err = http.DefaultClient.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}
+		sent <- err
+	}()
+	for e.seq.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-sent; err == nil {
+		t.Error("the request that nobody reads was answered")
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if r := lastRecord(t, e); r.Outcome != Closed || r.BodyRead != Never {
+		t.Errorf("record %+v", r)
 	}
 }

@@ -20,11 +20,13 @@ type format struct {
 	cachedTokens    int
 	includeUsage    bool
 	continuousUsage bool
+	shape           *shape
+	begun           bool // the role, or a chunk, has been made
 }
 
-func newFormat(a api, q *request, p *plan, id uint64, created int64) *format {
+func newFormat(a api, q *request, p *plan, s *shape, id uint64, created int64) *format {
 	f := &format{
-		api: a, plan: p, includeUsage: q.includeUsage, continuousUsage: q.continuousUsage,
+		api: a, plan: p, shape: s, includeUsage: q.includeUsage, continuousUsage: q.continuousUsage,
 		callID: fmt.Sprintf("call_%016x", mix(id)),
 	}
 	prefix, object := "chatcmpl", "chat.completion"
@@ -42,18 +44,35 @@ func newFormat(a api, q *request, p *plan, id uint64, created int64) *format {
 
 // event appends one event of a stream with one choice, given from its delta (or text) to its end.
 func (f *format) event(b []byte, completed int, choice func([]byte) []byte) []byte {
-	b = append(b, "data: "...)
-	b = append(b, f.head...)
-	b = append(b, `{"index":0,`...)
-	b = choice(b)
-	b = append(b, "}]"...)
+	b = f.choice(b, '0', choice)
 	switch {
-	case f.continuousUsage:
+	case f.shape.usage == usageNone, f.shape.usage == usageOnFinish:
+	case f.shape.usage == usageGrows, f.continuousUsage:
 		b = f.usage(b, completed)
-	case f.includeUsage:
+	case f.shape.usage == usageZero:
+		b = append(b, `,"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}`...)
+	case f.shape.usage == usageNull, f.includeUsage:
 		b = append(b, `,"usage":null`...)
 	}
+	if n := f.shape.pad; n > 0 && !f.begun {
+		b = append(b, `,"prompt_token_ids":[1`...)
+		for range n {
+			b = append(b, ",1"...)
+		}
+		b = append(b, ']')
+	}
+	f.begun = true
 	return append(b, "}\n\n"...)
+}
+
+// choice appends an event up to the end of its choices, of which there is one.
+func (f *format) choice(b []byte, index byte, choice func([]byte) []byte) []byte {
+	b = append(b, plainField...)
+	b = append(b, f.head...)
+	b = append(b, `{"index":`...)
+	b = append(b, index, ',')
+	b = choice(b)
+	return append(b, "}]"...)
 }
 
 // role appends the event that opens a chat's reply: the role, no content.
@@ -81,44 +100,107 @@ func (f *format) callHead(b []byte) []byte {
 	return append(b, `,"arguments":`...)
 }
 
-// tokens appends the event of the tokens from, inclusive, to to, exclusive.
+// tokens appends the event of the tokens from, inclusive, to to, exclusive, and what the shape puts before it.
 func (f *format) tokens(b []byte, from, to int) []byte {
-	return f.event(b, to, func(b []byte) []byte {
-		open, end := `"delta":{"content":"`, `"},"logprobs":null,"finish_reason":null`
-		switch {
-		case f.api == completions:
-			open, end = `"text":"`, `","logprobs":null,"finish_reason":null`
-		case f.plan.tool != "":
-			open, end = `"delta":{"tool_calls":[{"index":0,"function":{"arguments":"`, `"}}]},"logprobs":null,"finish_reason":null`
+	text := func(b []byte) []byte { return f.text(b, from, to) }
+	if f.shape.empty {
+		b = f.event(b, from, func(b []byte) []byte {
+			if f.api == completions {
+				return append(b, `"text":"","logprobs":null,"finish_reason":null`...)
+			}
+			return append(b, `"delta":{"content":""},"logprobs":null,"finish_reason":null`...)
+		})
+	}
+	if f.shape.second {
+		b = append(f.choice(b, '1', text), "}\n\n"...)
+	}
+	return f.event(b, to, text)
+}
+
+// text appends the choice of some tokens, from its delta (or text) to its end.
+func (f *format) text(b []byte, from, to int) []byte {
+	end := `"}`
+	switch {
+	case f.api == completions:
+		b = append(b, `"text":"`...)
+		end = `"`
+	case f.plan.tool != "":
+		b = append(b, `"delta":{"tool_calls":[{"index":0,"function":{"arguments":"`...)
+		end = `"}}]}`
+	default:
+		b = append(b, `"delta":{"`...)
+		if f.shape.everyRole {
+			b = append(b, `role":"assistant","`...)
 		}
-		b = append(b, open...)
-		for i := from; i < to; i++ {
-			b = f.plan.appendToken(b, i)
+		if member := f.shape.reasoning; member != "" && from < f.plan.tokens/2 {
+			b = append(b, member...)
+		} else {
+			b = append(b, "content"...)
 		}
-		return append(b, end...)
-	})
+		b = append(b, `":"`...)
+	}
+	for i := from; i < to; i++ {
+		b = f.plan.appendToken(b, i)
+	}
+	b = append(b, end...)
+	b = append(b, `,"logprobs":null,"finish_reason":`...)
+	if f.shape.finishOnLast && to == f.plan.tokens {
+		return f.reason(b)
+	}
+	return append(b, "null"...)
+}
+
+// reason appends the finish reason as JSON.
+func (f *format) reason(b []byte) []byte {
+	b = append(b, '"')
+	b = append(b, f.plan.finish...)
+	return append(b, '"')
 }
 
 // finish appends what follows the last token: the finish reason, the usage where asked for, and the end mark.
 func (f *format) finish(b []byte) []byte {
-	b = f.event(b, f.plan.tokens, func(b []byte) []byte {
+	last := func(b []byte) []byte {
 		if f.api == completions {
 			b = append(b, `"text":""`...)
 		} else {
 			b = append(b, `"delta":{}`...)
 		}
-		b = append(b, `,"logprobs":null,"finish_reason":"`...)
-		b = append(b, f.plan.finish...)
-		return append(b, '"')
-	})
-	if f.includeUsage {
-		b = append(b, "data: "...)
+		return f.reason(append(b, `,"logprobs":null,"finish_reason":`...))
+	}
+	if f.shape.second && !f.shape.unfinished {
+		b = append(f.choice(b, '1', last), "}\n\n"...)
+	}
+	switch {
+	case f.shape.finishOnLast:
+	case f.shape.usage == usageOnFinish:
+		b = f.usage(f.choice(b, '0', last), f.plan.tokens)
+		b = append(b, "}\n\n"...)
+	default:
+		b = f.event(b, f.plan.tokens, last)
+	}
+	if f.usageAtTheEnd() {
+		b = append(b, plainField...)
 		b = append(b, f.head...)
 		b = append(b, ']')
 		b = f.usage(b, f.plan.tokens)
 		b = append(b, "}\n\n"...)
 	}
+	if f.shape.noDone {
+		return b
+	}
 	return f.done(b)
+}
+
+// usageAtTheEnd reports whether an event with the usage alone comes last.
+func (f *format) usageAtTheEnd() bool {
+	switch f.shape.usage {
+	case usageNone, usageOnFinish:
+		return false
+	case usageZero, usageGrows:
+		return true
+	default:
+		return f.includeUsage
+	}
 }
 
 // failure appends an error event.
@@ -154,7 +236,9 @@ func (f *format) whole() []byte {
 	b = append(b, `,"logprobs":null,"finish_reason":"`...)
 	b = append(b, f.plan.finish...)
 	b = append(b, `"}]`...)
-	b = f.usage(b, f.plan.tokens)
+	if f.shape.usage != usageNone {
+		b = f.usage(b, f.plan.tokens)
+	}
 	return append(b, '}')
 }
 

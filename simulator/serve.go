@@ -24,13 +24,16 @@ type exchange struct {
 	rc     *http.ResponseController
 	rec    *Record
 	fault  *faultKind // nil: none
+	shape  shape      // of the reply
 	pacer  pacer
 	plan   plan
 	format *format
 	stream bool
 	opened bool     // the reply's headers have gone out
 	met    bool     // the fault has taken effect
-	buf    []byte   // of the event under way
+	buf    []byte   // events that have not gone out
+	held   int      // chunks of tokens in buf
+	unsent int      // their tokens
 	wanted []uint64 // ids of the prompt's full blocks
 	// planned is the instant of the token before, by the latency model.
 	planned time.Duration
@@ -97,9 +100,8 @@ func (x *exchange) serve() error {
 		}
 		return errAbort
 	}
-	if x.stream && x.api == chat && e.config.RoleChunk == RoleImmediately {
-		x.buf = x.format.role(x.buf[:0])
-		if err := x.write(0); err != nil {
+	if x.stream {
+		if err := x.greet(); err != nil {
 			return err
 		}
 	}
@@ -123,24 +125,46 @@ func (x *exchange) serve() error {
 		return err
 	}
 	if x.stream {
-		x.buf = x.format.finish(x.buf[:0])
+		x.buf = x.format.finish(x.buf)
 	} else {
-		x.buf = x.format.whole()
+		x.buf, x.unsent = x.format.whole(), x.plan.tokens
 	}
-	tokens := 0
-	if !x.stream {
-		tokens = x.plan.tokens
-	}
-	if err := x.write(tokens); err != nil {
+	if err := x.write(); err != nil {
 		return err
 	}
 	x.rec.FinishReason = x.plan.finish
+	if x.shape.closes {
+		e.closeWhenIdle(x.r.Context())
+	}
 	return nil
+}
+
+// greet writes what goes out before the request waits or is prefilled: no token of it.
+func (x *exchange) greet() error {
+	if x.shape.comment {
+		x.buf = append(x.buf, ":\n\n"...)
+	}
+	if x.api == chat && (x.engine.config.RoleChunk == RoleImmediately || x.shape.earlyRole) {
+		x.buf = x.format.role(x.buf)
+	}
+	if len(x.buf) == 0 {
+		return nil
+	}
+	return x.write()
 }
 
 // read takes the body in and prepares everything that follows from it. The body itself is given back.
 func (x *exchange) read() error {
 	e := x.engine
+	fault, unknown := e.config.fault(x.rec.Seq, x.r.Header)
+	if fault != nil {
+		x.fault, x.shape, x.rec.Fault = fault, fault.shape, fault.name
+	}
+	if x.shape.slowAccept {
+		if err := x.delay(); err != nil {
+			return err
+		}
+	}
 	buf := bodies.Get().(*[]byte)
 	body, err := e.readBody(x.w, x.r, x.rc, (*buf)[:0])
 	defer func() {
@@ -157,12 +181,8 @@ func (x *exchange) read() error {
 	if e.config.Record.Bodies {
 		x.rec.Body = append([]byte(nil), body...)
 	}
-	fault, refusal := e.config.fault(x.rec.Seq, x.r.Header)
-	if refusal != nil {
-		return refusal
-	}
-	if fault != nil {
-		x.fault, x.rec.Fault = fault, fault.name
+	if unknown != nil {
+		return unknown
 	}
 	q, refusal := parseRequest(x.api, body)
 	if q != nil {
@@ -198,6 +218,7 @@ func (x *exchange) prepare(q *request) error {
 		}
 	}
 	x.plan = c.plan(q, hash, x.r.Header)
+	x.shape.change(&x.plan, x.api)
 	asked := max(q.facts.MaxTokens, x.plan.tokens)
 	if limit := c.MaxModelLen; limit > 0 && chain.tokens+asked > limit {
 		refusal := badRequest("messages", "the context length is %d tokens: the prompt has %d and the reply asks for %d", limit, chain.tokens, asked)
@@ -205,8 +226,11 @@ func (x *exchange) prepare(q *request) error {
 		return refusal
 	}
 	x.stream = q.facts.Stream
-	x.format = newFormat(x.api, q, &x.plan, mix(c.Seed^x.rec.Seq<<1), x.rec.Time.Unix())
+	x.format = newFormat(x.api, q, &x.plan, &x.shape, mix(c.Seed^x.rec.Seq<<1), x.rec.Time.Unix())
 	x.format.promptTokens = chain.tokens
+	if x.shape.shortPrompt {
+		x.format.promptTokens = (chain.tokens + 1) / 2
+	}
 	return nil
 }
 
@@ -264,13 +288,13 @@ func (x *exchange) lookup() int {
 func (x *exchange) decode() error {
 	e := x.engine
 	breakAt := -1
-	if x.fault != nil {
+	if x.fault != nil && x.fault.mid != nil {
 		breakAt = e.config.Faults.position(x.plan.tokens)
 	}
 	if x.stream && !e.config.Record.NoWrites {
 		x.rec.Writes = slices.Grow(x.rec.Writes, x.chunks()+1) // and the finish
 	}
-	for from, to := 0, 1; from < x.plan.tokens; from, to = to, min(to+e.config.TokensPerChunk, x.plan.tokens) {
+	for from, to := 0, 1; from < x.plan.tokens; from, to = to, min(to+x.tokensPerChunk(), x.plan.tokens) {
 		if from == breakAt {
 			if err := x.meetFault(); err != nil {
 				return err
@@ -295,9 +319,12 @@ func (x *exchange) decode() error {
 	return nil
 }
 
+// tokensPerChunk is the size of each chunk after the first.
+func (x *exchange) tokensPerChunk() int { return max(x.engine.config.TokensPerChunk, x.shape.tokens) }
+
 // chunks returns the number of chunks of the planned reply, at most what is worth reserving.
 func (x *exchange) chunks() int {
-	k := x.engine.config.TokensPerChunk
+	k := x.tokensPerChunk()
 	return min(1+(x.plan.tokens-1+k-1)/k, maxReserved)
 }
 
@@ -310,48 +337,78 @@ func (x *exchange) meetFault() error {
 
 // emit writes one chunk of tokens, or, when the reply is not a stream, counts them.
 func (x *exchange) emit(from, to int) error {
-	if x.stream {
-		x.buf = x.buf[:0]
-		if from == 0 {
-			if x.api == chat && !x.opened {
-				x.buf = x.format.role(x.buf)
-			}
-			if x.plan.tool != "" {
-				x.buf = x.format.call(x.buf)
-			}
+	if !x.stream {
+		x.rec.OutputTokens = to
+		return nil
+	}
+	if from == 0 {
+		if x.api == chat && !x.format.begun {
+			x.buf = x.format.role(x.buf)
 		}
-		x.buf = x.format.tokens(x.buf, from, to)
-		if err := x.write(to - from); err != nil {
-			return err
+		if x.plan.tool != "" {
+			x.buf = x.format.call(x.buf)
 		}
 	}
-	x.rec.OutputTokens = to
-	return nil
+	x.buf = x.format.tokens(x.buf, from, to)
+	x.unsent += to - from
+	if x.held++; x.held < x.shape.chunks && to < x.plan.tokens {
+		return nil
+	}
+	return x.write()
 }
 
 // write sends what is in the buffer. The stamp is taken just before, so it is never later than the bytes.
-func (x *exchange) write(tokens int) error {
-	if !x.opened {
-		x.opened = true
-		x.rec.Status = http.StatusOK
-		h := x.w.Header()
-		if x.stream {
-			h.Set("Content-Type", "text/event-stream; charset=utf-8")
-			h.Set("Cache-Control", "no-cache")
-		} else {
-			h.Set("Content-Type", "application/json")
-			h.Set("Content-Length", strconv.Itoa(len(x.buf)))
-		}
+func (x *exchange) write() error {
+	body := x.buf
+	if x.stream && x.shape.frame != (frame{}) {
+		body = x.shape.frame.apply(x.buf, !x.opened)
 	}
+	if !x.opened {
+		x.open()
+	}
+	tokens := x.unsent
 	if !x.engine.config.Record.NoWrites {
 		x.rec.Writes = append(x.rec.Writes, Write{At: x.engine.now(), Tokens: tokens})
 	}
-	n, err := x.w.Write(x.buf)
-	x.rec.BytesOut += int64(n)
-	if err != nil {
-		return err
+	piece := len(body)
+	if n := x.shape.piece; n > 0 {
+		piece = n
 	}
-	return x.rc.Flush()
+	for p := range slices.Chunk(body, max(piece, 1)) {
+		n, err := x.w.Write(p)
+		x.rec.BytesOut += int64(n)
+		if err == nil {
+			err = x.rc.Flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	x.buf, x.held, x.unsent = x.buf[:0], 0, 0
+	if x.stream {
+		x.rec.OutputTokens += tokens
+	}
+	return nil
+}
+
+// open writes the head of a reply that is a success.
+func (x *exchange) open() {
+	x.opened = true
+	x.rec.Status = http.StatusOK
+	h := x.w.Header()
+	if x.stream {
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Cache-Control", "no-cache")
+	} else {
+		h.Set("Content-Type", mediaJSON)
+		h.Set("Content-Length", strconv.Itoa(len(x.buf)))
+	}
+	if x.shape != (shape{}) {
+		x.met = true
+	}
+	if m := x.shape.media; m != "" && x.stream {
+		h.Set("Content-Type", m)
+	}
 }
 
 // end writes what the reply still needs and completes the record.
@@ -366,7 +423,7 @@ func (x *exchange) end(err error) {
 		rec.Error = refusal.message
 		if x.opened { // only a role has gone out: the queue was full
 			x.buf = x.format.failure(x.buf[:0], refusal)
-			_ = x.write(0) // the outcome is the same if the client has gone
+			_ = x.write() // the outcome is the same if the client has gone
 		} else {
 			rec.Status = refusal.status
 			rec.BytesOut += int64(refusal.write(x.w))

@@ -28,6 +28,7 @@ func (e *Engine) NewServer() *http.Server {
 	return &http.Server{
 		Handler:           e,
 		ConnContext:       e.ConnContext,
+		ConnState:         e.connState,
 		ReadHeaderTimeout: serverHeaderTimeout, // bodies are bounded by Config.BodyTimeout, replies by their plan
 		IdleTimeout:       serverIdleTimeout,
 		MaxHeaderBytes:    serverHeaderBytes,
@@ -41,11 +42,30 @@ type connKey struct{}
 type connInfo struct {
 	number   uint64
 	accepted time.Duration
+	conn     net.Conn
 }
 
 // ConnContext numbers and stamps a connection; it is made for [http.Server].ConnContext.
-func (e *Engine) ConnContext(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, connInfo{number: e.conns.Add(1), accepted: e.now()})
+func (e *Engine) ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, connInfo{number: e.conns.Add(1), accepted: e.now(), conn: c})
+}
+
+// closeWhenIdle has the connection closed as soon as its reply is over, without a word of it in the reply: some
+// engines do that. It needs [Engine.NewServer].
+func (e *Engine) closeWhenIdle(ctx context.Context) {
+	if c := connOf(ctx).conn; c != nil {
+		e.leaving.Store(c, nil)
+	}
+}
+
+// connState closes the connections that closeWhenIdle has named.
+func (e *Engine) connState(c net.Conn, s http.ConnState) {
+	if s != http.StateIdle && s != http.StateClosed {
+		return
+	}
+	if _, named := e.leaving.LoadAndDelete(c); named {
+		_ = c.Close()
+	}
 }
 
 func connOf(ctx context.Context) connInfo {

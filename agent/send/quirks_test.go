@@ -221,6 +221,24 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
+// TestQuirkNames: the model that answers is recorded as it names itself first, and so is the id, whatever comes after.
+func TestQuirkNames(t *testing.T) {
+	for _, c := range []struct{ name, reply, model, id string }{
+		{"30 another model than the one that was asked for", sse(strings.ReplaceAll(chunkA, `"model":"m"`, `"model":"alias"`), finish, done), "alias", "c1"},
+		{"30 empty model when the engine's runner dies", sse(chunkA, `{"model":"","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`), "m", "c1"},
+		{"30 no model", sse(`{"choices":[{"index":0,"delta":{"content":"A "},"finish_reason":"stop"}]}`, done), "", ""},
+		{"35 the id changes and ends empty", sse(chunkA, strings.Replace(chunkB, `"c1"`, `"c2"`, 1), strings.Replace(finish, `"c1"`, `""`, 1), done), "m", "c1"},
+		{"35 a long id is cut", sse(strings.Replace(chunkA, `"c1"`, `"`+strings.Repeat("x", 1000)+`"`, 1), finish, done), "m", strings.Repeat("x", maxName)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := once(t, post(`{"model":"m","messages":[]}`), Config{}, c.reply, false)
+			if x.Model != c.model || x.ResponseID != c.id {
+				t.Errorf("model %q and id %q, want %q and %q", x.Model, x.ResponseID, c.model, c.id)
+			}
+		})
+	}
+}
+
 // inOrder checks what holds for every exchange.
 func inOrder(t *testing.T, x *Exchange) {
 	t.Helper()

@@ -6,6 +6,7 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -77,7 +78,11 @@ func newMetricReader(ctx context.Context, c *Config, count *metricCount) (sdkmet
 	if err != nil {
 		return nil, err
 	}
-	return sdkmetric.NewPeriodicReader(countedExporter{e, count}, sdkmetric.WithInterval(c.MetricInterval)), nil
+	opts := []sdkmetric.PeriodicReaderOption{sdkmetric.WithInterval(c.MetricInterval)}
+	if os.Getenv("OTEL_METRIC_EXPORT_TIMEOUT") == "" { // which the SDK reads itself
+		opts = append(opts, sdkmetric.WithTimeout(c.ExportTimeout))
+	}
+	return sdkmetric.NewPeriodicReader(countedExporter{e, count}, opts...), nil
 }
 
 func newMetricExporter(ctx context.Context, c *Config) (sdkmetric.Exporter, error) {

@@ -153,7 +153,9 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 		cancel()
 	}
 	if p.provider != nil {
-		if err := p.provider.Shutdown(ctx); err != nil {
+		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own bound gives way to a deadline of ctx
+		defer cancel()
+		if err := p.provider.Shutdown(last); err != nil {
 			p.metricCount.mu.Lock()
 			p.metricCount.fail(err)
 			p.metricCount.mu.Unlock()

@@ -60,7 +60,8 @@ LATENCY. With n prompt tokens, c of them cached, and d sequences that decode at 
 A request waits until fewer than --max-running run, has its first token at the end of its prefill, and each
 further one a step later, counted from the planned instant of the one before. --fast takes no time for any of it.
 
-FAULTS. --fault name=share, several times, or the request header ` + simulator.HeaderFault + `: name:
+FAULTS. --fault name=share, several times, or the request header ` + simulator.HeaderFault + `: name. The first
+replace the reply, the next break the stream, and the rest are shapes of whole replies that some engine has:
 
 ` + faultHelp() + `
 The first line on standard output is "listening on URL". SIGINT or SIGTERM stops: what runs may finish within
@@ -76,7 +77,10 @@ EXIT STATUS
     --max-running 256 --cache-blocks 20000 --record truth.jsonl
 
   # one request in a hundred is refused, one in a hundred breaks off
-  moonloop simulate --fast --fault rate-limit=0.01 --fault cut=0.01`,
+  moonloop simulate --fast --fault rate-limit=0.01 --fault cut=0.01
+
+  # an engine that writes lines with CR LF and leaves usage out
+  moonloop simulate --fast --fault crlf=0.5 --fault no-usage=0.5`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return simulate(cmd, c, f) },
 	}
@@ -125,7 +129,7 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.StringArrayVar(&f.faults, "fault", nil, "name=share of requests that meet a fault, repeatable")
 	fs.IntVar(&c.Faults.After, "fault-after", 0, "tokens before a stream breaks; 0: half of the reply")
 	fs.DurationVar(&c.Faults.RetryAfter, "retry-after", simulator.DefaultRetryAfter, "what rate-limit and unavailable ask for")
-	fs.DurationVar(&c.Faults.StallFor, "stall-for", 0, "length of a stall; 0: until the client leaves")
+	fs.DurationVar(&c.Faults.StallFor, "stall-for", 0, "length of a stall, 0: until the client leaves; and of slow-accept, 0: --body-timeout")
 
 	fs.Int64Var(&c.BodyLimit, "body-limit", simulator.DefaultBodyLimit, "most bytes of a request body")
 	fs.DurationVar(&c.BodyTimeout, "body-timeout", simulator.DefaultBodyTimeout, "most time for a request body to arrive")
@@ -185,9 +189,25 @@ func (f *simulateFlags) apply(c *simulator.Config) error {
 	if c.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, c.Validate())
+	if err := c.Validate(); err != nil {
+		errs = append(errs, errors.New(simulateFields.Replace(err.Error())))
+	}
 	return errors.Join(errs...)
 }
+
+// simulateFields puts the flags in the place of the configuration's fields, for those who have never seen these.
+var simulateFields = strings.NewReplacer(
+	"simulator: Latency.PrefillPerToken", "--prefill-per-token", "simulator: Latency.Prefill", "--prefill",
+	"simulator: Latency.DecodePerSequence", "--decode-per-sequence", "simulator: Latency.Decode", "--decode",
+	"simulator: Latency.MaxBatch", "--max-batch", "simulator: MaxRunning", "--max-running", "simulator: MaxWaiting", "--max-waiting",
+	"simulator: Cache.BlockSize", "--block-size", "simulator: Cache.Blocks", "--cache-blocks",
+	"simulator: MaxModelLen", "--max-model-len", "simulator: DefaultMaxTokens", "--default-max-tokens",
+	"simulator: TokensPerChunk", "--tokens-per-chunk", "simulator: BodyLimit", "--body-limit", "simulator: BodyTimeout", "--body-timeout",
+	"simulator: Faults.After", "--fault-after", "simulator: Faults.RetryAfter", "--retry-after", "simulator: Faults.StallFor", "--stall-for",
+	"simulator: Template.PerMessage", "--template-message", "simulator: Template.PerPrompt", "--template-prompt",
+	"simulator: EarlyStop", "--early-stop", "simulator: ToolCalls", "--tool-calls",
+	"simulator: Record.Headers", "--record-header", "simulator: Models", "--model", "simulator: ", "",
+)
 
 // simulate serves until the command's context ends.
 func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err error) {

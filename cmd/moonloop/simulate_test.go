@@ -98,12 +98,38 @@ func TestSimulateServesAndRecords(t *testing.T) {
 }
 
 func TestSimulateFaults(t *testing.T) {
-	url, stop := startSimulate(t, "--fast", "--fault", "unavailable=1", "--retry-after", "3s")
-	if status, reply := ask(t, url, ""); status != http.StatusServiceUnavailable || !strings.Contains(reply, "unavailable") {
-		t.Errorf("status %d, %s", status, reply)
+	for _, test := range []struct {
+		fault  string
+		status int
+		reply  string
+	}{
+		{"unavailable=1", http.StatusServiceUnavailable, "unavailable"},
+		{"not-found=1", http.StatusNotFound, "Not Found"},
+		{"html=1", http.StatusOK, "<title>"},
+		{"short-prompt=1", http.StatusOK, `"prompt_tokens":7`}, // of 13
+		{"cut=0", http.StatusOK, `"prompt_tokens":13`},
+	} {
+		url, stop := startSimulate(t, "--fast", "--fault", test.fault, "--retry-after", "3s")
+		if status, reply := ask(t, url, ""); status != test.status || !strings.Contains(reply, test.reply) {
+			t.Errorf("%s: status %d, %s", test.fault, status, reply)
+		}
+		if status, _ := stop(); status != exitOK {
+			t.Errorf("%s: exit status %d", test.fault, status)
+		}
 	}
-	if status, _ := stop(); status != exitOK {
-		t.Errorf("exit status %d", status)
+}
+
+// The help names every fault.
+func TestSimulateHelpNamesFaults(t *testing.T) {
+	var out bytes.Buffer
+	if status := run(t.Context(), []string{"simulate", "--help"}, strings.NewReader(""), &out, io.Discard); status != exitOK {
+		t.Fatalf("exit status %d", status)
+	}
+	names, about := simulator.FaultNames()
+	for i, name := range names {
+		if !strings.Contains(out.String(), "  "+string(name)+" ") || about[i] == "" || !strings.Contains(out.String(), about[i]) {
+			t.Errorf("the help does not explain %s", name)
+		}
 	}
 }
 
@@ -119,14 +145,14 @@ func TestSimulateUsage(t *testing.T) {
 	}{
 		{"unknown flag", []string{"--nonsense"}, "unknown flag"},
 		{"choice", []string{"--prefill-lane", "fast"}, "parallel or serial"},
-		{"negative", []string{"--max-running", "-1"}, "MaxRunning is -1"},
+		{"negative", []string{"--max-running", "-1"}, "--max-running is -1"},
 		{"fault without a share", []string{"--fault", "cut"}, "name=share"},
 		{"unknown fault", []string{"--fault", "nonsense=0.1"}, "rate-limit"},
 		{"half a certificate", []string{"--tls-cert", "x"}, "go together"},
 		{"key from an empty variable", []string{"--api-key-env", "TEST_SIMULATE_UNSET"}, "TEST_SIMULATE_UNSET"},
 		{"address", []string{"--listen", "127.0.0.1:99999"}, "takes a free port"},
 		{"no directory", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
-		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, "BlockSize"},
+		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, "--block-size is -1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stderr bytes.Buffer

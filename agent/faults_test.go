@@ -1,0 +1,65 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// What a fault of the engine makes of a row's record: served only where it was served, and what was served beside what
+// was asked for. The table of every fault, on the wire, is package send's.
+func TestFaultRecords(t *testing.T) {
+	for _, tc := range []struct {
+		fault           simulator.Fault
+		outcome, reason string
+		prompt, output  string // agreement
+	}{
+		{"crlf", "served", "", "equal", "equal"},
+		{"tiny-writes", "served", "", "equal", "equal"},
+		{"joined-tokens", "served", "", "equal", "equal"},
+		{"no-usage", "served", "", "unknown", "unknown"},
+		{"usage-zero", "served", "", "equal", "equal"},
+		{"short-output", "served", "", "equal", "different"}, // although the finish reason is length
+		{"short-prompt", "served", "", "different", "equal"},
+		{"rate-limit", "failed", "rate_limited", "unknown", "unknown"},
+		{"not-found", "failed", "404", "unknown", "unknown"},
+		{"html", "failed", "protocol", "unknown", "unknown"},
+		{"refuse", "failed", "transport", "unknown", "unknown"},
+		{"cut", "failed", "transport", "unknown", "unknown"},
+		{"stream-error", "failed", "stream_error", "unknown", "unknown"},
+		{"stream-error-done", "failed", "stream_error", "unknown", "unknown"},
+		{"silent-end", "failed", "incomplete", "unknown", "unknown"},
+		{"done-only", "failed", "incomplete", "unknown", "unknown"},
+		{"stall", "failed", "idle_timeout", "unknown", "unknown"},
+		{"endless-line", "failed", "limit", "unknown", "unknown"},
+		{"choice-unfinished", "failed", "incomplete", "unknown", "unknown"},
+	} {
+		t.Run(string(tc.fault)+": "+tc.outcome+" "+tc.reason, func(t *testing.T) {
+			e := newEngine(t, simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{tc.fault: 1}}})
+			cfg := Config{Prompt: ids, Target: Target{Model: "m"}}
+			if tc.fault == simulator.FaultStall {
+				cfg.Target.IdleTimeout = 100 * time.Millisecond
+			}
+			r := e.replay(t, cfg, `{"timestamp": 0, "input_length": 100, "output_length": 8, "hash_ids": [1]}`)
+			if r.err != nil || len(r.results) != 1 {
+				t.Fatalf("error %v, results %+v", r.err, r.results)
+			}
+			got := r.results[0].Result
+			if got.Outcome != tc.outcome || got.Reason != tc.reason {
+				t.Errorf("%s %s, %s", got.Outcome, got.Reason, got.Message)
+			}
+			for _, a := range []struct{ what, got, want string }{{"prompt", got.Prompt, tc.prompt}, {"output", got.Output, tc.output}} {
+				if a.got == "" {
+					a.got = "unknown"
+				}
+				if a.got != a.want {
+					t.Errorf("%s agreement %s, want %s", a.what, a.got, a.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,217 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/semconv"
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// listen returns a listener on loopback that is closed with the test.
+func listen(t *testing.T, addr string) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+// blackHole accepts connections and never says a word on them.
+func blackHole(t *testing.T) string {
+	t.Helper()
+	ln := listen(t, "127.0.0.1:0")
+	var held sync.WaitGroup
+	stop := make(chan struct{})
+	held.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			held.Go(func() {
+				<-stop
+				_ = c.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		close(stop)
+		held.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// nobody is an address on which nothing listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	ln := listen(t, "127.0.0.1:0")
+	_ = ln.Close()
+	return ln.Addr().String()
+}
+
+// taking returns what starts a receiver and returns its address.
+func taking(limit int, pause time.Duration) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		ln := listen(t, "127.0.0.1:0")
+		receiver(t, ln, limit, pause)
+		return ln.Addr().String()
+	}
+}
+
+// receiver is an OTLP receiver over HTTP that takes bodies up to a size, each after a pause.
+func receiver(t *testing.T, ln net.Listener, limit int, pause time.Duration) {
+	t.Helper()
+	server := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(pause)
+			body, err := io.ReadAll(r.Body)
+			if err != nil || len(body) > limit {
+				http.Error(w, "request body too large", http.StatusRequestEntityTooLarge)
+			}
+		}),
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(ln)
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+}
+
+// TestTelemetryOutage replays with an OTLP endpoint that fails in every way. The replay is the same, it ends, and its
+// report says what was lost and why.
+func TestTelemetryOutage(t *testing.T) {
+	const n = 150
+	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_TRACES_SAMPLER"} {
+		t.Setenv(name, "")
+	}
+	var lines []string
+	for i := range n {
+		lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 100, "output_length": 10, "hash_ids": [%d]}`, 5*i, i))
+	}
+	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: time.Millisecond}})
+	run := func(t *testing.T, tel telemetry.Config, progress func(*Live)) replayed {
+		t.Helper()
+		tel.Linger, tel.ExportTimeout = 250*time.Millisecond, 300*time.Millisecond
+		started := time.Now()
+		r := e.replay(t, Config{Prompt: ids, Telemetry: tel, Progress: progress}, lines...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if took := time.Since(started); took > time.Minute {
+			t.Errorf("the run took %v for 0.75 s of trace", took)
+		}
+		if rows := r.report.Figures().Rows; rows.Served != n {
+			t.Errorf("%+v, want all %d served", rows, n)
+		}
+		return r
+	}
+	lateness := func(r replayed) float64 {
+		s, ok := r.report.Figures().Stat(measure.Lateness)
+		if !ok {
+			t.Fatal("no lateness")
+		}
+		return s.P50
+	}
+	const all = 4 * n // spans: request, queue, prefill, decode
+	const (
+		limitless          = 64 << 20
+		overHTTP, overGRPC = telemetry.ProtocolHTTP, telemetry.ProtocolGRPC
+	)
+	without := lateness(run(t, telemetry.Config{}, nil))
+	for _, tc := range []struct {
+		name     string
+		endpoint func(*testing.T) string
+		protocol string
+		queue    int  // bytes; 0 = the default
+		restarts bool // half-way
+		// why is the only reason for which spans are lost, at least and at most so many.
+		why         string
+		least, most int64
+	}{
+		{"accepting", taking(limitless, 0), overHTTP, 0, false, semconv.LostExport, 0, 0},
+		{"slow", taking(limitless, 100*time.Millisecond), overHTTP, 0, false, semconv.LostExport, 0, 0},
+		{"black hole, HTTP", blackHole, overHTTP, 0, false, semconv.LostExport, all, all},
+		{"black hole, gRPC", blackHole, overGRPC, 0, false, semconv.LostExport, all, all},
+		{"black hole and a full queue", blackHole, overHTTP, 1, false, semconv.LostQueueFull, all, all},
+		{"refusing, HTTP", nobody, overHTTP, 0, false, semconv.LostExport, all, all},
+		{"refusing, gRPC", nobody, overGRPC, 0, false, semconv.LostExport, all, all},
+		{"restarting", nobody, overHTTP, 0, true, semconv.LostExport, 1, all - 1},
+		{"over the size limit of a batch", taking(20<<10, 0), overHTTP, 0, false, semconv.LostTooLarge, 0, 0},
+		{"over the size limit of a span", taking(100, 0), overHTTP, 0, false, semconv.LostTooLarge, all, all},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			address := tc.endpoint(t)
+			var progress func(*Live)
+			if tc.restarts {
+				progress = func(*Live) {
+					time.AfterFunc(400*time.Millisecond, func() { receiver(t, listen(t, address), limitless, 0) })
+				}
+			}
+			r := run(t, telemetry.Config{Endpoint: "http://" + address, Protocol: tc.protocol, QueueBytes: tc.queue}, progress)
+			tel := r.report.Telemetry
+			if !tel.Enabled || tel.SpansEnded != all {
+				t.Errorf("%+v, want %d spans ended", tel, all)
+			}
+			if got := tel.SpansLost[tc.why]; got < tc.least || got > tc.most || tel.Lost() != got {
+				t.Errorf("lost %v of %d spans, %d accepted; want %d to %d for %q", tel.SpansLost, tel.SpansEnded, tel.SpansAccepted, tc.least, tc.most, tc.why)
+			}
+			told := strings.Contains(strings.Join(r.report.Warnings, "\n"), "telemetry is incomplete")
+			if incomplete := tel.Lost() > 0 || tel.MetricExportsFailed > 0; told != incomplete {
+				t.Errorf("%d spans lost, %d exports of metrics failed, warnings %q", tel.Lost(), tel.MetricExportsFailed, r.report.Warnings)
+			}
+			if tel.Lost() > 0 && r.report.Verdict.Class == judge.Valid {
+				t.Error("a run whose spans are incomplete calls itself valid")
+			}
+			// With much room: the machine is shared. An export on the dispatch path would cost hundreds of milliseconds.
+			if got := lateness(r); got > 10*without+50 {
+				t.Errorf("median lateness %.3f ms, %.3f ms without telemetry", got, without)
+			}
+		})
+	}
+}
+
+// An interrupt does not wait for a black hole longer than the flush may take, and the books are complete.
+func TestInterruptDuringAnOutage(t *testing.T) {
+	t.Setenv("OTEL_SDK_DISABLED", "")
+	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := Config{
+		Prompt:    ids,
+		Telemetry: telemetry.Config{Endpoint: "http://" + blackHole(t), ExportTimeout: 200 * time.Millisecond},
+		Progress:  func(*Live) { time.AfterFunc(50*time.Millisecond, cancel) },
+	}
+	started := time.Now()
+	r := e.replayContext(ctx, t, cfg, append(rows(2, 1), `{"timestamp": 3600000, "input_length": 100}`)...)
+	if r.err != nil || r.report.ExitStatus != judge.ExitInterrupted || len(r.results) != 3 {
+		t.Errorf("error %v, exit status %d, %d records", r.err, r.report.ExitStatus, len(r.results))
+	}
+	if tel := r.report.Telemetry; tel.Lost() == 0 || tel.Lost() != tel.SpansEnded {
+		t.Errorf("%+v, want every span lost and counted", tel)
+	}
+	if took := time.Since(started); took > flushTime+10*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+}

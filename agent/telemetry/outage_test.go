@@ -1,0 +1,74 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// A receiver that accepts and never answers holds the spans that fit into the queue, and not a megabyte more, however
+// many follow.
+func TestBlackHoleMemory(t *testing.T) {
+	const bound = 1 << 20
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held sync.WaitGroup
+	stop := make(chan struct{})
+	held.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			held.Go(func() {
+				<-stop
+				_ = c.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		close(stop)
+		held.Wait()
+	})
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	cleanEnv(t, "OTEL_METRICS_EXPORTER=none")
+	cfg := target
+	cfg.Endpoint, cfg.QueueBytes = "http://"+ln.Addr().String(), bound
+	p, _ := start(t, cfg)
+	r := served(200)
+	before := heap()
+	const n = 3000 // each 10 kB and more on the wire
+	for range n {
+		finish(p, nil, r)
+	}
+	// A span in memory is some times its encoded size.
+	if grown := heap() - before; grown > 10*bound {
+		t.Errorf("the heap has grown by %d bytes with a queue of %d", grown, bound)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	loss, err := p.Shutdown(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	full, late := loss.Lost[semconv.LostQueueFull], loss.Lost[semconv.LostShutdown]
+	if loss.Ended != 4*n || full == 0 || late == 0 || full+late != loss.Ended {
+		t.Errorf("%+v, want %d spans, all lost to the full queue or the end", loss, 4*n)
+	}
+}
