@@ -62,6 +62,9 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 			r.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
 		}
 	}
+	if q := r.quarantine; q != nil {
+		runErr = errors.Join(runErr, q.Commit())
+	}
 	rep.Warnings, rep.Missed = r.warnings, r.goalsMissed(figures)
 	if r.cfg.Out != "" {
 		runErr = errors.Join(runErr, rep.WriteFiles(r.cfg.Out), r.writeSidecar(rep))
@@ -84,6 +87,9 @@ func (r *run) writeSidecar(rep *report.Report) error {
 			Name: "replay", Parameters: map[string]any{"trace": rep.Trace.Name, "run": r.cfg.RunID},
 			Effect: "each row has what became of it in this replay under the key result",
 		}},
+	}
+	if n := r.quarantine.Count(); n > 0 {
+		meta.Dropped = []mooncake.Dropped{{What: "rows", Reason: "rejected", Count: n}}
 	}
 	return meta.Save(filepath.Join(r.cfg.Out, report.RequestsFile))
 }
@@ -112,12 +118,16 @@ func (r *run) describeTrace(stats schedule.Stats) report.Trace {
 	}
 	for why, n := range map[string]int64{
 		"window": counts.OutsideWindow, "max_requests": counts.PastLimit, "shard": counts.OtherShards,
+		"rejected": r.quarantine.Count(),
 	} {
 		if n > 0 {
 			t.Filtered[why] = n
 		}
 	}
-	if meta := r.trace.Meta(); meta != nil {
+	if q := r.quarantine; q != nil {
+		t.Quarantine = q.Name()
+	}
+	if meta := r.trace.Meta(); meta != nil && r.quarantine.Count() == 0 { // the digests are of all rows
 		t.SeqDigest, t.TreeDigest, t.ArrivalDigest = meta.Digests.Seq, meta.Digests.Tree, meta.Digests.Arrival
 	}
 	return t
@@ -167,6 +177,8 @@ func (r *run) facts(rep *report.Report, m observe.Machine, stats schedule.Stats)
 	facts := judge.FromFigures(f)
 	facts.Rows = stats.Fired + stats.Skipped
 	facts.Records = f.Rows.Total
+	rejected := r.quarantine.Count()
+	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+r.stream.Counts().Read)))
 	facts.LookAheadStalls = judge.Know(float64(stats.Stalls))
 	facts.HiccupShare = judge.KnowIf(m.HiccupShare(), m.Elapsed > 0)
 	facts.CPUShare = judge.KnowIf(m.CPUShare, m.CPUKnown)
@@ -197,9 +209,12 @@ func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry
 		r.warn("the trace was silent when the run was stopped: rows that it may still have had are not accounted for")
 	}
 	if whole := counts.PastLimit == 0 && !counts.GivenUp && runErr == nil; whole && r.cfg.Trace.MaxRows == 0 {
-		if err := r.trace.Meta().CheckRows(counts.Read); err != nil {
+		if err := r.trace.Meta().CheckRows(counts.Read + r.quarantine.Count()); err != nil {
 			r.warn("%v", err)
 		}
+	}
+	if n := r.quarantine.Count(); n > 0 {
+		r.warn("%d rows cannot be used, the run is without them, and the trace's digests are not its; they are in %s; the first is %v", n, r.quarantine.Name(), r.quarantine.First())
 	}
 	if f.Cache.Realisation > 1.05 {
 		r.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,9 +76,14 @@ type Trace struct {
 	// Unit is the length of one timestamp unit; 0 = the sidecar's, else a millisecond.
 	Unit time.Duration
 	// Sessions is what the rows of one session mean; zero = the sidecar's word, else detection.
-	Sessions   mooncake.SessionMode
-	Strict     bool // refuse what is otherwise read kindly
-	Lookahead  int  // rows; 0 = load.DefaultLookahead
+	Sessions mooncake.SessionMode
+	Strict   bool // refuse what is otherwise read kindly
+	// Lenient replays the trace as if rows that cannot be used were not there. They have no index and no record; they are
+	// kept in Quarantine, counted in the report, and bear on the verdict. See mooncake.Quarantine, also for how many.
+	Lenient bool
+	// Quarantine is the file for these rows; empty = mooncake.RejectedName in Config.Out.
+	Quarantine string
+	Lookahead  int // rows; 0 = load.DefaultLookahead
 	Start, End time.Duration
 	MaxRows    int64
 	Shard      int // of Shards
@@ -139,7 +145,7 @@ func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Trace.Name == "" {
-		bad("trace: none given")
+		bad("trace: none given; name a file, a URL, or - for standard input")
 	}
 	switch u, err := url.Parse(c.Target.URL); {
 	case c.Target.URL == "":
@@ -148,6 +154,8 @@ func (c *Config) Validate() error {
 		bad("url %q: begin it with http:// or https://", c.Target.URL)
 	case err != nil:
 		bad("url: it cannot be read; want http://host:port or https://host:port") // the error would repeat its secrets
+	case u.Port() != "" && !validPort(u.Port()):
+		bad("url: port %s: want 1 to 65535", u.Port())
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		bad("url %q: want http://host:port or https://host:port", mooncake.PublicName(c.Target.URL))
 	case u.User != nil:
@@ -155,35 +163,48 @@ func (c *Config) Validate() error {
 	}
 	for _, n := range []struct {
 		name  string
-		value int64
+		value any // int64 or time.Duration
 	}{
 		{"block size", int64(c.Trace.BlockSize)},
 		{"look-ahead", int64(c.Trace.Lookahead)},
-		{"start", int64(c.Trace.Start)},
-		{"end", int64(c.Trace.End)},
+		{"start", c.Trace.Start},
+		{"end", c.Trace.End},
 		{"max requests", c.Trace.MaxRows},
 		{"concurrency", int64(c.Schedule.Concurrency)},
 		{"warm-up requests", int64(c.Schedule.Warmup)},
-		{"max duration", int64(c.Schedule.MaxDuration)},
-		{"grace", int64(c.Schedule.Grace)},
+		{"max duration", c.Schedule.MaxDuration},
+		{"grace", c.Schedule.Grace},
 		{"retries", int64(c.Target.Retries)},
-		{"connect timeout", int64(c.Target.ConnectTimeout)},
-		{"first-token timeout", int64(c.Target.FirstTokenTimeout)},
-		{"idle timeout", int64(c.Target.IdleTimeout)},
-		{"request timeout", int64(c.Target.TotalTimeout)},
+		{"connect timeout", c.Target.ConnectTimeout},
+		{"first-token timeout", c.Target.FirstTokenTimeout},
+		{"idle timeout", c.Target.IdleTimeout},
+		{"request timeout", c.Target.TotalTimeout},
 		{"overhead", int64(c.Prompt.Overhead)},
 		{"output length", c.Prompt.Output},
 		{"max output length", c.Prompt.OutputCap},
 	} {
-		if n.value < 0 {
-			bad("%s: it is below 0", n.name)
+		d, isTime := n.value.(time.Duration)
+		i, _ := n.value.(int64)
+		if isTime && d < 0 || i < 0 {
+			bad("%s %v: it is below 0; want 0 or more", n.name, n.value)
 		}
+	}
+	if c.Trace.BlockSize > mooncake.MaxBlockSize {
+		bad("block size %d: want at most %d tokens", c.Trace.BlockSize, mooncake.MaxBlockSize)
 	}
 	if !(c.Schedule.Speedup >= 0) || math.IsInf(c.Schedule.Speedup, 0) { // NaN too
 		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
 	}
 	if c.Schedule.FileOrder && c.Schedule.OpenLoop {
 		bad("open loop: a closed loop (--no-fixed-schedule) has no timestamps to send by; give one of the two")
+	}
+	switch t := c.Trace; {
+	case t.Lenient && t.Strict:
+		bad("lenient: strict refuses the trace for what lenient goes on without; give one of --lenient and --strict")
+	case t.Lenient && c.Out == "" && t.Quarantine == "":
+		bad("lenient: nothing says where the rows go that cannot be used; give --quarantine FILE or --out DIR")
+	case !t.Lenient && t.Quarantine != "":
+		bad("quarantine: without --lenient the first row that cannot be used ends the replay; give both or neither")
 	}
 	rates := []struct {
 		name  string
@@ -207,4 +228,9 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }

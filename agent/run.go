@@ -9,6 +9,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -122,9 +125,10 @@ func (r *run) prepare(ctx context.Context) error {
 
 // opening is what openTrace came to. Trace and stream are set as far as it came.
 type opening struct {
-	trace  *mooncake.Trace
-	stream *load.Stream
-	err    error
+	trace      *mooncake.Trace
+	stream     *load.Stream
+	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
+	err        error
 }
 
 // close closes what is open.
@@ -135,13 +139,23 @@ func (o opening) close() {
 	if o.trace != nil {
 		_ = o.trace.Close()
 	}
+	_ = o.quarantine.Close() // after conclude without effect
 }
 
 // openTrace opens the trace and reads its first rows, by its sidecar and the configuration.
 func (r *run) openTrace(ctx context.Context) (o opening) {
 	c := r.cfg.Trace
-	if o.trace, o.err = mooncake.Open(ctx, c.Name, mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, Stdin: c.Stdin}); o.err != nil {
+	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, Stdin: c.Stdin}
+	if c.Lenient {
+		read.Reject = func(row mooncake.Rejected) error { return o.quarantine.Add(row) } // not before a row is read
+	}
+	if o.trace, o.err = mooncake.Open(ctx, c.Name, read); o.err != nil {
 		return o
+	}
+	if c.Lenient { // only now: a trace that is not there leaves nothing behind
+		if o.quarantine, o.err = r.openQuarantine(); o.err != nil {
+			return o
+		}
 	}
 	opt := load.Options{
 		BlockSize: o.trace.BlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
@@ -161,10 +175,32 @@ func (r *run) openTrace(ctx context.Context) (o opening) {
 			opt.Unit = meta.Unit()
 		}
 	}
-	if o.stream, o.err = load.Open(o.trace.Reader, opt); o.err != nil {
-		o.err = r.traceError(o.err)
+	o.stream, o.err = load.Open(o.trace.Reader, opt)
+	if errors.Is(o.err, load.ErrNoRows) && o.quarantine.Count() > 0 {
+		o.err = fmt.Errorf("none of its %d rows can be used; the first is %w", o.quarantine.Count(), o.quarantine.First())
 	}
+	o.err = r.traceError(o.err)
 	return o
+}
+
+// openQuarantine makes the place for rows that cannot be used.
+func (r *run) openQuarantine() (*mooncake.Quarantine, error) {
+	c := r.cfg.Trace
+	name := c.Quarantine
+	if name == "" {
+		name = filepath.Join(r.cfg.Out, mooncake.RejectedName(c.Name))
+		if err := os.MkdirAll(r.cfg.Out, 0o700); err != nil {
+			return nil, fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
+		}
+	}
+	q, err := mooncake.NewQuarantine(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.CheckName(c.Name); err != nil {
+		return nil, errors.Join(err, q.Close())
+	}
+	return q, nil
 }
 
 // decide settles what the trace's first rows have shown, and says so.
@@ -311,13 +347,14 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	return stats, r.traceError(err)
 }
 
-// traceError names the trace in an error about it; a bad row names it already.
+// traceError names the trace in an error about it, unless it is named already.
 func (r *run) traceError(err error) error {
 	var row *mooncake.RowError
-	if err == nil || errors.As(err, &row) {
+	name := mooncake.PublicName(r.cfg.Trace.Name)
+	if err == nil || errors.As(err, &row) || strings.HasPrefix(err.Error(), name+":") { // a source that breaks off names it, too
 		return err
 	}
-	return fmt.Errorf("trace %s: %w", mooncake.PublicName(r.cfg.Trace.Name), err)
+	return fmt.Errorf("trace %s: %w", name, err)
 }
 
 // arm readies the timers: the schedule's, and that of the hiccup meter, which virtual time has no use for.

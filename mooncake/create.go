@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,11 +29,26 @@ type File struct {
 
 // Create starts a trace file. A name that ends in .gz or .zst is written compressed. The caller writes rows, then
 // calls Commit; Close without Commit leaves nothing behind and is otherwise without effect, so it can be deferred.
-func Create(name string) (*File, error) {
+//
+// A regular file of that name is replaced, and so is its sidecar. Anything else is refused: a device, a folder, and a
+// symbolic link, of which nobody can say whether the link is meant or what it leads to.
+func Create(name string) (*File, error) { return create(name, false) }
+
+// CreateNew starts a trace file like [Create], but replaces nothing: where the file or its sidecar exists the error is
+// [fs.ErrExist], now or, if somebody else was faster, at Commit, which then leaves both alone.
+func CreateNew(name string) (*File, error) { return create(name, true) }
+
+func create(name string, fresh bool) (*File, error) {
+	for _, target := range []string{name, MetaName(name)} {
+		if err := vacant(target, fresh); err != nil {
+			return nil, fmt.Errorf("trace cannot be created: %w", err)
+		}
+	}
 	out, err := newAtomicFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("trace file cannot be created: %w", err)
+		return nil, fmt.Errorf("trace file cannot be created: %w; name a file in a directory that exists and can be written", err)
 	}
+	out.fresh = fresh
 	f := &File{name: name, out: out}
 	var w io.Writer = out
 	switch {
@@ -65,14 +81,17 @@ func (f *File) Commit(meta *Meta) error {
 			m.Rows = f.Rows()
 		}
 		if side, err = newAtomicFile(MetaName(f.name)); err == nil {
-			err = m.Write(side)
+			side.fresh = f.out.fresh
+			err = errors.Join(m.Write(side), vacant(side.name, side.fresh)) // before the trace is there
 		}
 	}
 	if err == nil {
 		err = f.out.commit()
 	}
 	if err == nil && side != nil {
-		err = side.commit()
+		if err = side.commit(); err != nil && f.out.fresh {
+			err = errors.Join(err, os.Remove(f.name)) // which is ours: a trace is there with its sidecar, or not at all
+		}
 	}
 	if err != nil {
 		if side != nil {
@@ -86,20 +105,71 @@ func (f *File) Commit(meta *Meta) error {
 // Close discards the file unless it was committed.
 func (f *File) Close() error { return f.out.discard() }
 
-// atomicFile is a temporary file beside the one that it will become.
+// atomicFile is a temporary file beside the one that it will become. It is locked, so that what a killed process left
+// behind can be told from what is still being written.
 type atomicFile struct {
 	*os.File
-	name string
-	done bool
+	name  string
+	fresh bool // nothing may be replaced
+	done  bool
 }
 
+// newAtomicFile starts a file, and removes what earlier writers of the same one left behind when they were killed.
 func newAtomicFile(name string) (*atomicFile, error) {
-	// os.CreateTemp gives mode 0600.
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.tmp")
-	if err != nil {
+	if err := vacant(name, false); err != nil {
 		return nil, err
 	}
-	return &atomicFile{File: f, name: name}, nil
+	sweep(name)
+	for {
+		// os.CreateTemp gives mode 0600.
+		f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.tmp")
+		if err != nil {
+			if pe, ok := errors.AsType[*fs.PathError](err); ok {
+				err = pe.Err // the temporary name means nothing to anyone
+			}
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if claim(f) {
+			return &atomicFile{File: f, name: name}, nil
+		}
+		_ = f.Close() // somebody's sweep was between the two: it is gone
+	}
+}
+
+// vacant reports why nothing can be put under a name: what is there is not a regular file, or, for a fresh one, is there.
+func vacant(name string, fresh bool) error {
+	info, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory: name a file in it", name)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link: name the file that it leads to, or remove it", name)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file: name one that may be replaced", name)
+	case fresh:
+		return fmt.Errorf("%s: %w", name, fs.ErrExist)
+	}
+	return nil
+}
+
+// sweep removes the temporary files of a name that nobody writes any more.
+func sweep(name string) {
+	dir := filepath.Dir(name)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // creating will say why
+	}
+	for _, entry := range entries {
+		digits, ok := strings.CutPrefix(entry.Name(), "."+filepath.Base(name)+".")
+		digits, tmp := strings.CutSuffix(digits, ".tmp")
+		if ok && tmp && entry.Type().IsRegular() && digits != "" && strings.Trim(digits, "0123456789") == "" {
+			removeStale(filepath.Join(dir, entry.Name()))
+		}
+	}
 }
 
 func (f *atomicFile) commit() error {
@@ -109,7 +179,7 @@ func (f *atomicFile) commit() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), f.name); err != nil {
+	if err := f.place(); err != nil {
 		return err
 	}
 	f.done = true
@@ -119,6 +189,26 @@ func (f *atomicFile) commit() error {
 		_ = dir.Close()
 	}
 	return nil
+}
+
+// place gives the file its name.
+func (f *atomicFile) place() error {
+	if err := vacant(f.name, f.fresh); err != nil {
+		return err // somebody was there since it was begun
+	}
+	if f.fresh {
+		// Unlike a rename, a link replaces nothing, whoever comes between.
+		err := os.Link(f.Name(), f.name)
+		if err == nil {
+			_ = os.Remove(f.Name())
+			return nil
+		}
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%s: %w", f.name, fs.ErrExist)
+		}
+		// This file system has no links.
+	}
+	return os.Rename(f.Name(), f.name)
 }
 
 // discard removes the temporary file, once.

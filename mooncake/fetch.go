@@ -26,7 +26,7 @@ const fetchAttempts = 3
 func fetchTrace(ctx context.Context, name string, opt OpenOptions) (file string, meta *Meta, remove func() error, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
-		return "", nil, nil, fmt.Errorf("%s is not a URL with a host", PublicName(name))
+		return "", nil, nil, fmt.Errorf("%s is not a URL with a host: want http://host/trace.jsonl, or https", PublicName(name))
 	}
 	limit := opt.MaxDownload
 	if limit <= 0 {
@@ -76,7 +76,7 @@ func download(ctx context.Context, client *retryablehttp.Client, u *url.URL, to 
 			return nil
 		}
 		if _, final := errors.AsType[*finalError](err); final || ctx.Err() != nil || attempt == fetchAttempts {
-			return fmt.Errorf("%s was not fetched: %w", PublicName(u.String()), err)
+			return fmt.Errorf("%s was not fetched: %w%s", PublicName(u.String()), err, otherTool)
 		}
 		if _, err := to.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -103,8 +103,18 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s was not fetched: the server answered %d %s", e.name, e.status, http.StatusText(e.status))
+	advice := otherTool
+	switch e.status {
+	case http.StatusNotFound, http.StatusGone:
+		advice = "; check the address"
+	case http.StatusUnauthorized, http.StatusForbidden:
+		advice = "; it needs a permission that the address does not carry: sign it, or download the trace with another tool"
+	}
+	return fmt.Sprintf("%s was not fetched: the server answered %d %s%s", e.name, e.status, http.StatusText(e.status), advice)
 }
+
+// otherTool is the advice where it is not known what the server wants.
+const otherTool = "; check the address, or download the trace with another tool and name the file"
 
 func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*response, error) {
 	name := PublicName(u.String())
@@ -117,7 +127,7 @@ func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*respon
 		if ue, ok := errors.AsType[*url.Error](err); ok {
 			err = ue.Err // without the URL, which may carry a signature
 		}
-		return nil, fmt.Errorf("%s was not fetched: %w", name, err)
+		return nil, fmt.Errorf("%s was not fetched: %w%s", name, err, otherTool)
 	}
 	if res.StatusCode != http.StatusOK {
 		_ = res.Body.Close()

@@ -82,14 +82,24 @@ func MetaName(trace string) string {
 func ReadMeta(r io.Reader) (*Meta, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxMeta+1))
 	if err != nil {
-		return nil, fmt.Errorf("sidecar cannot be read: %w", err)
+		return nil, fmt.Errorf("sidecar cannot be read: %w; remove or rename it if it is none", err)
 	}
 	if len(data) > maxMeta {
-		return nil, fmt.Errorf("sidecar is larger than %d bytes: it is not one", maxMeta)
+		return nil, fmt.Errorf("sidecar is larger than %d bytes: it is not one; remove or rename it", maxMeta)
 	}
 	m := new(Meta)
 	if err := json.Unmarshal(data, m); err != nil {
-		return nil, fmt.Errorf("sidecar is not valid: %w", err)
+		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // without the names of Go's types
+			field := te.Field
+			if field != "" {
+				field += ": "
+			}
+			return nil, fmt.Errorf("sidecar is not valid: %s%s is of the wrong type or out of range; correct it, or remove the sidecar if the trace needs none", field, te.Value)
+		}
+		if _, ok := errors.AsType[*time.ParseError](err); ok {
+			err = errors.New("time_base: want a time such as 2026-11-21T15:04:05Z")
+		}
+		return nil, fmt.Errorf("sidecar is not valid: %w; correct it, or remove it if the trace needs none", err)
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -142,20 +152,20 @@ func (m *Meta) Validate() error {
 	case m.Schema > MetaSchema:
 		return fmt.Errorf("sidecar has schema version %d, this program knows %d: use a newer program", m.Schema, MetaSchema)
 	case m.TimeUnit != "" && units[m.TimeUnit] == 0:
-		return fmt.Errorf("sidecar: time_unit %s must be ms, s or us", word(m.TimeUnit))
-	case m.BlockSize < 0:
-		return fmt.Errorf("sidecar: block_size %d must be above 0", m.BlockSize)
+		return fmt.Errorf("sidecar: time_unit %s must be ms, s or us; correct it, or leave it out for ms", word(m.TimeUnit))
+	case m.BlockSize < 0 || m.BlockSize > MaxBlockSize:
+		return fmt.Errorf("sidecar: block_size %d must be above 0 and at most %d; correct it, or leave it out", m.BlockSize, MaxBlockSize)
 	case m.Rows < 0:
-		return fmt.Errorf("sidecar: rows %d must be 0 or more", m.Rows)
+		return fmt.Errorf("sidecar: rows %d must be 0 or more; correct it, or leave it out", m.Rows)
 	}
 	for what, n := range m.Identity {
 		if n < 0 {
-			return fmt.Errorf("sidecar: identity %s: %d must be 0 or more", word(what), n)
+			return fmt.Errorf("sidecar: identity %s: %d must be 0 or more; correct it, or leave it out", word(what), n)
 		}
 	}
 	for _, d := range m.Dropped {
 		if d.Count < 0 {
-			return fmt.Errorf("sidecar: dropped %s: %d must be 0 or more", word(d.Reason), d.Count)
+			return fmt.Errorf("sidecar: dropped %s: %d must be 0 or more; correct it, or leave it out", word(d.Reason), d.Count)
 		}
 	}
 	return nil
@@ -240,5 +250,5 @@ func (m *Meta) CheckRows(rows int64) error {
 	if m == nil || m.Rows == 0 || m.Rows == rows {
 		return nil
 	}
-	return fmt.Errorf("the trace has %d rows, its sidecar says %d: one of the two was changed or cut", rows, m.Rows)
+	return fmt.Errorf("the trace has %d rows, its sidecar says %d: one of the two was changed or cut; take a whole copy, or correct the sidecar", rows, m.Rows)
 }

@@ -32,6 +32,8 @@ type OpenOptions struct {
 	MaxLine   int  // see [ReaderOptions]
 	MaxIDs    int  // see [ReaderOptions]
 
+	Reject func(Rejected) error // see [ReaderOptions]
+
 	// MaxDecompressed bounds what a compressed trace may unpack to, in bytes. 0 is [DefaultMaxDecompressed].
 	MaxDecompressed int64
 	// MaxDownload bounds a trace that comes from a URL, in bytes on the wire. 0 is [DefaultMaxDownload].
@@ -82,7 +84,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 		return fmt.Errorf("%s: %w", label, err)
 	}
 	t.Reader = NewReader(plain, ReaderOptions{
-		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs,
+		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs, Reject: opt.Reject,
 	})
 	return nil
 }
@@ -100,7 +102,7 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 		if src == nil {
 			src = os.Stdin
 		}
-	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+	case isURL(name):
 		label = PublicName(name)
 		var file string
 		var remove func() error
@@ -109,10 +111,10 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 			return nil, label, err
 		}
 		t.close = append(t.close, remove)
-		src, err = t.file(file)
+		src, err = t.file(ctx, file)
 	default:
 		t.local = true
-		src, err = t.file(name)
+		src, err = t.file(ctx, name)
 	}
 	if err != nil {
 		return nil, label, err
@@ -121,6 +123,12 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 		return nil, label, fmt.Errorf("%s: %w", label, err)
 	}
 	return plain, label, nil
+}
+
+// isURL reports whether a name is that of something to fetch.
+func isURL(name string) bool {
+	scheme, _, found := strings.Cut(name, "://")
+	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
 // Meta returns the trace's sidecar, or nil when it has none.
@@ -137,10 +145,16 @@ func (t *Trace) Close() error {
 }
 
 // file opens a file for reading.
-func (t *Trace) file(name string) (io.Reader, error) {
-	f, err := os.Open(name) //nolint:gosec // the user names the trace
+func (t *Trace) file(ctx context.Context, name string) (io.Reader, error) {
+	f, err := openFile(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("trace cannot be opened: %w", err)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if !strings.Contains(name, "://") {
+			return nil, fmt.Errorf("trace cannot be opened: %w; name a file that can be read, a URL, or - for standard input", err)
+		}
+		return nil, fmt.Errorf("trace %s: no file and no URL that can be fetched; name a file, an http or https URL, or - for standard input", PublicName(name))
 	}
 	t.close = append(t.close, f.Close)
 	info, err := f.Stat()
@@ -151,6 +165,33 @@ func (t *Trace) file(name string) (io.Reader, error) {
 		return nil, fmt.Errorf("%s is a directory: name a trace file in it", name)
 	}
 	return f, nil
+}
+
+// openFile is os.Open that an interrupt ends: a pipe opens only when somebody begins to write to it.
+func openFile(ctx context.Context, name string) (*os.File, error) {
+	if info, err := os.Stat(name); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		return os.Open(name) //nolint:gosec // the user names the trace
+	}
+	type opened struct {
+		*os.File
+		error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		f, err := os.Open(name) //nolint:gosec // as above
+		done <- opened{f, err}
+	}()
+	select {
+	case o := <-done:
+		return o.File, o.error
+	case <-ctx.Done():
+		go func() {
+			if o := <-done; o.error == nil {
+				_ = o.Close()
+			}
+		}()
+		return nil, fmt.Errorf("trace %s: interrupted; nobody writes to the pipe", name)
+	}
 }
 
 // unpack looks at the first bytes and decompresses when they say so.
@@ -166,14 +207,14 @@ func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, fmt.Errorf("damaged gzip: %w", err)
+			return nil, fmt.Errorf("damaged gzip: %w; take a whole copy of the file", err)
 		}
 		out = z
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		// One goroutine's worth of work, and a window that bounds the memory.
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
-			return nil, fmt.Errorf("damaged zstd: %w", err)
+			return nil, fmt.Errorf("damaged zstd: %w; take a whole copy of the file", err)
 		}
 		t.close = append(t.close, func() error { z.Close(); return nil })
 		out = z
@@ -200,7 +241,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 		var one [1]byte
 		n, err := b.r.Read(one[:])
 		if n > 0 {
-			return 0, fmt.Errorf("unpacks to more than %d bytes", b.limit)
+			return 0, fmt.Errorf("unpacks to more than %d bytes; decompress it yourself if it is a trace of that size", b.limit)
 		}
 		return 0, err
 	}
@@ -213,7 +254,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 func looksLikeTrace(r *bufio.Reader) error {
 	head, err := r.Peek(4096)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("cannot be read: %w", err)
+		return fmt.Errorf("cannot be read: %w; take a whole copy of the file", err)
 	}
 	ended := err != nil
 	for _, magic := range []struct{ prefix, is string }{
@@ -223,6 +264,9 @@ func looksLikeTrace(r *bufio.Reader) error {
 		{"\xff\xfe", "UTF-16: convert it to UTF-8"},
 		{"\xfe\xff", "UTF-16: convert it to UTF-8"},
 		{"\x1f\x8b", "compressed twice: unpack it once"},
+		{"\xff\xd8\xff", "a JPEG image: name the trace"},
+		{"\x89PNG", "a PNG image: name the trace"},
+		{"%PDF", "a PDF document: name the trace"},
 	} {
 		if bytes.HasPrefix(head, []byte(magic.prefix)) {
 			return fmt.Errorf("not a trace but %s", magic.is)
@@ -231,13 +275,19 @@ func looksLikeTrace(r *bufio.Reader) error {
 	text := bytes.TrimSpace(bytes.TrimPrefix(head, utf8BOM))
 	switch {
 	case len(text) == 0 && ended:
-		return errors.New("empty: there is no row in it")
-	case len(text) == 0, text[0] == '{':
+		return errors.New("empty: there is no row in it; name another file")
+	case len(text) == 0:
 		return nil
 	case text[0] == '[':
 		return errors.New("a JSON array, not JSON lines: write one row object on each line")
+	case text[0] == '<':
+		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give that of the file itself")
+	case len(head) > 1 && head[0] == '{' && head[1] == 0, len(head) > 1 && head[0] == 0 && head[1] == '{':
+		return errors.New("UTF-16 without a byte order mark: convert it to UTF-8")
+	case text[0] == '{':
+		return nil
 	case bytes.IndexByte(head, 0) >= 0:
-		return errors.New("binary data, not JSON lines")
+		return errors.New("binary data, not JSON lines: name the trace, or convert it")
 	}
-	return errors.New("not JSON lines: the first line does not begin with an object")
+	return errors.New("not JSON lines: the first line does not begin with an object; other formats become traces with moonloop convert")
 }

@@ -19,6 +19,7 @@ import (
 // parser turns one line into a row. It is reused from line to line; what a row keeps is copied out of the line.
 // jsontext bounds the nesting (10,000), refuses invalid UTF-8 and repeated keys.
 type parser struct {
+	line    []byte
 	buf     bytes.Buffer
 	dec     jsontext.Decoder
 	unknown []string // quoted names of keys that nobody knows
@@ -27,27 +28,30 @@ type parser struct {
 
 // row parses a line that is not blank.
 func (p *parser) row(line []byte) (*Row, *RowError) {
-	p.buf = *bytes.NewBuffer(line)
+	p.line, p.buf = line, *bytes.NewBuffer(line)
 	p.dec.Reset(&p.buf)
 	p.unknown, p.foreign = p.unknown[:0], p.foreign[:0]
 	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
+		if _, err := p.dec.ReadValue(); err != nil { // a first letter does not make null of a word
+			return nil, p.syntax(err)
+		}
 		return nil, &RowError{Value: kindName(k), Rule: "a row must be a JSON object", Advice: "write one object on each line"}
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
-		return nil, syntax(err)
+		return nil, p.syntax(err)
 	}
 	r := new(Row)
 	for p.dec.PeekKind() != '}' {
 		name, err := p.dec.ReadValue()
 		if err != nil {
-			return nil, syntax(err)
+			return nil, p.syntax(err)
 		}
 		if e := p.field(r, name); e != nil {
 			return nil, e
 		}
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
-		return nil, syntax(err)
+		return nil, p.syntax(err)
 	}
 	if _, err := p.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, &RowError{Rule: "there is something after the row's object", Advice: "write one object on each line"}
@@ -80,7 +84,7 @@ func (p *parser) field(r *Row, quoted jsontext.Value) *RowError {
 		}
 		s, err := unquote(v)
 		if err != nil {
-			return syntax(err)
+			return p.syntax(err)
 		}
 		r.TextInput = Some(s)
 		return nil
@@ -129,7 +133,7 @@ var foreignFields = map[string]bool{
 func (p *parser) value(field string, want jsontext.Kind) (jsontext.Value, *RowError) {
 	v, err := p.dec.ReadValue()
 	if err != nil {
-		return nil, syntax(err)
+		return nil, p.syntax(err)
 	}
 	switch k := v.Kind(); k {
 	case want:
@@ -137,13 +141,17 @@ func (p *parser) value(field string, want jsontext.Kind) (jsontext.Value, *RowEr
 	case 'n':
 		return nil, nil
 	default:
-		return nil, &RowError{Field: field, Value: kindName(k), Rule: "must be " + kindName(want)}
+		advice := "correct the row, or leave the key out"
+		if k == '"' && want == '0' {
+			advice = "write it without quotes"
+		}
+		return nil, &RowError{Field: field, Value: kindName(k), Rule: "must be " + kindName(want), Advice: advice}
 	}
 }
 
 func (p *parser) skip() *RowError {
 	if err := p.dec.SkipValue(); err != nil {
-		return syntax(err)
+		return p.syntax(err)
 	}
 	return nil
 }
@@ -163,7 +171,7 @@ func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
 	}
 	ms, err := strconv.ParseFloat(string(v), 64)
 	if err != nil {
-		return &RowError{Field: field, Value: clip(string(v)), Rule: "is not a finite number"}
+		return &RowError{Field: field, Value: clip(string(v)), Rule: "is not a finite number", Advice: "correct the row"}
 	}
 	*to = Some(ms)
 	return nil
@@ -181,8 +189,11 @@ func (p *parser) count(field string, to *Opt[int64]) *RowError {
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil {
 		f, ferr := strconv.ParseFloat(string(v), 64)
-		if ferr != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-			return &RowError{Field: field, Value: clip(string(v)), Rule: "must be an integer"}
+		switch {
+		case ferr != nil || math.Abs(f) > 1<<53: // ferr says that it is beyond even a float
+			return tooLong(field, clip(string(v)))
+		case f != math.Trunc(f):
+			return &RowError{Field: field, Value: clip(string(v)), Rule: "must be an integer", Advice: "a request has no part of a token; correct the row"}
 		}
 		n = int64(f)
 	}
@@ -210,13 +221,19 @@ func (p *parser) ids(r *Row) *RowError {
 				Advice: "write ids as unsigned integers below 2^64",
 			}
 		default:
-			return &RowError{Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is not an integer"}
+			return &RowError{
+				Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is not an integer",
+				Advice: "write ids as unsigned integers below 2^64, without quotes",
+			}
 		}
 		var id uint64
 		for ; v[i] >= '0' && v[i] <= '9'; i++ {
 			d := uint64(v[i] - '0')
 			if id > (math.MaxUint64-d)/10 {
-				return &RowError{Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is above 2^64-1"}
+				return &RowError{
+					Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is above 2^64-1",
+					Advice: "write ids as unsigned integers below 2^64",
+				}
 			}
 			id = id*10 + d
 		}
@@ -239,7 +256,7 @@ func (p *parser) text(field string, to *string) *RowError {
 	}
 	s, err := unquote(v)
 	if err != nil {
-		return syntax(err)
+		return p.syntax(err)
 	}
 	*to = s
 	return nil
@@ -257,7 +274,7 @@ func (p *parser) raw(field string, want jsontext.Kind, to *json.RawMessage) *Row
 func (p *parser) foreignField(r *Row, name string) *RowError {
 	v, err := p.dec.ReadValue()
 	if err != nil {
-		return syntax(err)
+		return p.syntax(err)
 	}
 	if v.Kind() == 'n' {
 		return nil
@@ -292,15 +309,18 @@ func (p *parser) spanRef(r *Row) *RowError {
 		return p.skip()
 	case '{':
 	default:
-		return &RowError{Field: "otel", Value: kindName(k), Rule: "must be an object with trace_id and span_id"}
+		return &RowError{
+			Field: "otel", Value: kindName(k), Rule: "must be an object with trace_id and span_id",
+			Advice: "correct the row, or leave the key out",
+		}
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
-		return syntax(err)
+		return p.syntax(err)
 	}
 	for p.dec.PeekKind() != '}' {
 		name, err := p.dec.ReadToken()
 		if err != nil {
-			return syntax(err)
+			return p.syntax(err)
 		}
 		var to []byte
 		switch s := name.String(); s {
@@ -327,7 +347,7 @@ func (p *parser) spanRef(r *Row) *RowError {
 		}
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
-		return syntax(err)
+		return p.syntax(err)
 	}
 	if r.OTel.TraceID == [16]byte{} || r.OTel.SpanID == [8]byte{} {
 		return badSpanRef
@@ -335,26 +355,10 @@ func (p *parser) spanRef(r *Row) *RowError {
 	return nil
 }
 
-var badSpanRef = &RowError{Field: "otel", Rule: "must have a trace_id of 32 and a span_id of 16 hexadecimal digits, not all zero"}
-
-// syntax describes an error of the tokenizer without its context, which could hold text of the prompt.
-func syntax(err error) *RowError {
-	out := &RowError{Rule: "is not valid JSON", Err: errSyntax}
-	var se *jsontext.SyntacticError
-	switch {
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		out.Rule = "a key occurs twice in one object"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		out.Rule = "the JSON object does not end on its line"
-		out.Advice = "the file may be cut off, or an object may be spread over several lines"
-	case errors.As(err, &se):
-		out.Rule = "is not valid JSON at byte " + strconv.FormatInt(se.ByteOffset+1, 10)
-	}
-	return out
+var badSpanRef = &RowError{
+	Field: "otel", Rule: "must have a trace_id of 32 and a span_id of 16 hexadecimal digits, not all zero",
+	Advice: "correct the row, or leave the key out",
 }
-
-// errSyntax marks row errors that the JSON grammar is the reason of.
-var errSyntax = errors.New("invalid JSON")
 
 // unquote returns the text of a JSON string.
 func unquote(v jsontext.Value) (string, error) {

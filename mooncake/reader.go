@@ -25,13 +25,20 @@ type ReaderOptions struct {
 	BlockSize int    // tokens per hash id; 0 is [BlockSize]
 	MaxLine   int    // longest line in bytes; 0 is [DefaultMaxLine]
 	MaxIDs    int    // ids that Strict remembers to check their parents and fills; 0 is [DefaultMaxIDs]
+
+	// Reject decides what becomes of a row that cannot be used. Nil: Read returns its error. Else Reject owns the row: when
+	// it returns nil the reader goes on as if the line were not there; an error ends the reading and stays. A row of which
+	// the end is missing, because the source broke off or the line is too long, ends the reading in any case. See [Quarantine].
+	Reject func(Rejected) error
 }
 
 // Reader reads the rows of a trace, one by one. It is not safe for concurrent use.
 type Reader struct {
 	opt      ReaderOptions
 	src      *bufio.Reader
-	line     int64 // number of the line read last
+	line     int64  // number of the line read last
+	text     []byte // that line
+	good     bool   // Read returned it
 	rows     int64
 	long     []byte // a line that does not fit into src's buffer
 	parser   parser
@@ -76,9 +83,10 @@ func (r *Reader) Read() (*Row, error) {
 	for r.err == nil {
 		line, err := r.readLine()
 		if err != nil {
-			r.err = err
+			r.err, r.good = err, false
 			break
 		}
+		r.text = line
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
@@ -89,14 +97,32 @@ func (r *Reader) Read() (*Row, error) {
 		if fault == nil {
 			fault = r.take(row)
 		}
-		if fault != nil {
-			at := *fault
-			at.File, at.Line = r.opt.Name, r.line
-			return nil, &at
+		if r.good = fault == nil; r.good {
+			r.rows++
+			return row, nil
 		}
-		return row, nil
+		if err := r.Refuse(fault); err != nil {
+			return nil, err
+		}
 	}
 	return nil, r.err
+}
+
+// Refuse refuses the row that Read returned last, for a rule that the reader does not know: what a row means beside the
+// others of its trace is for its user to tell. It completes the fault with file and line and returns it, unless
+// [ReaderOptions].Reject has taken the row; then it returns nil, and Read goes on as if the line were not there.
+func (r *Reader) Refuse(fault *RowError) error {
+	if r.good {
+		r.good = false
+		r.rows--
+	}
+	at := *fault
+	at.File, at.Line = r.opt.Name, r.line
+	if r.opt.Reject == nil {
+		return &at
+	}
+	r.err = r.opt.Reject(Rejected{Fault: &at, Rows: r.rows, Text: bytes.TrimRight(r.text, "\r\n")})
+	return r.err
 }
 
 var utf8BOM = []byte("\xef\xbb\xbf")
@@ -119,13 +145,13 @@ func (r *Reader) readLine() ([]byte, error) {
 		return nil, io.EOF
 	}
 	if len(line) > r.opt.MaxLine {
-		return nil, fmt.Errorf("%s: the line is longer than %d bytes; raise the line limit if the row is real", r.place(), r.opt.MaxLine)
+		return nil, fmt.Errorf("%s: the line is longer than %d bytes; write one row on each line, or raise the limit on lines if the row is real", r.place(), r.opt.MaxLine)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		if len(line) == 0 {
 			r.line++ // the line that did not come
 		}
-		return nil, fmt.Errorf("%s: the trace cannot be read to its end: %w", r.place(), err)
+		return nil, fmt.Errorf("%s: the trace cannot be read to its end: %w; take a whole copy of it", r.place(), err)
 	}
 	if r.line == 1 {
 		line = bytes.TrimPrefix(line, utf8BOM)
@@ -165,7 +191,6 @@ func (r *Reader) take(row *Row) *RowError {
 			return fault
 		}
 	}
-	r.rows++
 	for _, name := range r.parser.unknown {
 		r.notices.add(NoticeUnknownKey, name, r.line)
 	}

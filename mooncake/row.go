@@ -8,6 +8,9 @@ import "encoding/json"
 // BlockSize is the number of prompt tokens that one hash id of a public Mooncake trace stands for.
 const BlockSize = 512
 
+// MaxBlockSize is the greatest block size that a sidecar may give, in tokens: more than any model's context.
+const MaxBlockSize = 1 << 24
+
 // Opt is a value that a row may leave out. The zero Opt is an absent value.
 type Opt[T any] struct {
 	V   T
@@ -99,7 +102,10 @@ func (r *Row) Blocks(blockSize int) []uint64 {
 	return r.HashIDs
 }
 
-// BlockCount returns ceil(tokens/blockSize).
+// BlockCount returns ceil(tokens/blockSize), 0 without tokens.
 func BlockCount(tokens int64, blockSize int) int {
-	return int((tokens + int64(blockSize) - 1) / int64(blockSize))
+	if tokens <= 0 {
+		return 0
+	}
+	return int((tokens-1)/int64(blockSize) + 1) // no sum that could overflow
 }

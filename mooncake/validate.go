@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,6 +21,9 @@ const (
 
 // maxTokens bounds both lengths, so that sums over a trace and block arithmetic cannot overflow.
 const maxTokens = 1 << 40
+
+// maxTime bounds times, in the trace's unit: beyond it a float does not tell one millisecond from the next.
+const maxTime = 1 << 53
 
 // Validate reports the first thing that makes the row meaningless by itself, as a *[RowError]: no prompt or two,
 // a length out of range, a field without the one that it belongs to. Rules between rows are the [Checker]'s.
@@ -71,7 +73,7 @@ func faultSource(r *Row) *RowError {
 	case second != "":
 		return &RowError{Field: second, Rule: "the row already has its prompt from " + first, Advice: "keep one of the two"}
 	case r.HashIDs != nil && !r.InputLength.Set:
-		return &RowError{Field: "hash_ids", Rule: "needs input_length, the number of tokens that the blocks cover"}
+		return &RowError{Field: "hash_ids", Rule: "needs input_length, the number of tokens that the blocks cover", Advice: "give input_length, or remove hash_ids"}
 	}
 	return nil
 }
@@ -82,10 +84,11 @@ func faultNumbers(r *Row) *RowError {
 		name string
 		ms   Opt[float64]
 	}{{"timestamp", r.Timestamp}, {"delay", r.Delay}} {
-		if f.ms.Set && (f.ms.V < 0 || math.IsNaN(f.ms.V) || math.IsInf(f.ms.V, 0)) {
+		if f.ms.Set && !(f.ms.V >= 0 && f.ms.V <= maxTime) { // NaN, too
 			return &RowError{
 				Field: f.name, Value: strconv.FormatFloat(f.ms.V, 'g', -1, 64),
-				Rule: "must be a finite number of milliseconds, 0 or more",
+				Rule:   "must be a finite number of milliseconds, 0 or more and at most 2^53",
+				Advice: "count times from the first row, or from 1970",
 			}
 		}
 	}
@@ -95,15 +98,26 @@ func faultNumbers(r *Row) *RowError {
 			Advice: "a request has at least one prompt token; remove the row or correct its count",
 		}
 	}
-	if n := max(r.InputLength.V, r.OutputLength.V); n > maxTokens {
-		return &RowError{Rule: "a length of " + strconv.FormatInt(n, 10) + " tokens is no number of tokens", Advice: "correct the row"}
-	}
 	if r.OutputLength.Set && r.OutputLength.V < 0 {
 		return &RowError{
 			Field: "output_length", Value: strconv.FormatInt(r.OutputLength.V, 10), Rule: "must be 0 or more",
+			Advice: "correct the row, or leave the key out",
+		}
+	}
+	for _, f := range [...]struct {
+		name   string
+		tokens int64
+	}{{"input_length", r.InputLength.V}, {"output_length", r.OutputLength.V}} {
+		if f.tokens > maxTokens {
+			return tooLong(f.name, strconv.FormatInt(f.tokens, 10))
 		}
 	}
 	return nil
+}
+
+// tooLong is the answer to a length that no request has.
+func tooLong(field, value string) *RowError {
+	return &RowError{Field: field, Value: value, Rule: "is no number of tokens: it is beyond 2^40", Advice: "correct the row"}
 }
 
 // faultMessages: messages, tools and message_mode fit together.
@@ -113,6 +127,7 @@ func faultMessages(r *Row) *RowError {
 	default:
 		return &RowError{
 			Field: "message_mode", Value: word(r.MessageMode), Rule: "must be history or delta",
+			Advice: "say whether messages hold the whole conversation or the new turn",
 		}
 	}
 	if r.Messages == nil {
@@ -120,7 +135,7 @@ func faultMessages(r *Row) *RowError {
 			return &RowError{Field: "tools", Rule: "needs messages", Advice: "put them into payload or extra instead"}
 		}
 		if r.MessageMode == MessageDelta {
-			return &RowError{Field: "message_mode", Value: MessageDelta, Rule: "needs messages"}
+			return &RowError{Field: "message_mode", Value: MessageDelta, Rule: "needs messages", Advice: "give messages, or leave message_mode out"}
 		}
 		return nil
 	}
@@ -139,17 +154,18 @@ func faultMessages(r *Row) *RowError {
 func faultBody(r *Row) *RowError {
 	if r.Payload != nil {
 		if n, _, ok := members(r.Payload, ""); !ok || n == 0 {
-			return &RowError{Field: "payload", Rule: "must be an object with at least one member: the whole request body"}
+			return &RowError{Field: "payload", Rule: "must be an object with at least one member: the whole request body", Advice: "give the body as the engine shall have it"}
 		}
 	}
 	if r.Extra != nil {
 		_, messages, ok := members(r.Extra, "messages")
 		if !ok {
-			return &RowError{Field: "extra", Rule: "must be an object"}
+			return &RowError{Field: "extra", Rule: "must be an object", Advice: "give the members that the request body shall have, or leave it out"}
 		}
 		if messages && r.MessageMode == MessageDelta {
 			return &RowError{
 				Field: "extra", Rule: "must not hold messages on a delta row: it would replace the conversation that the turn extends",
+				Advice: "move them to messages, or remove them",
 			}
 		}
 	}
@@ -158,7 +174,9 @@ func faultBody(r *Row) *RowError {
 
 // eachObject checks that raw is a non-empty array of objects, each with the wanted key ("" for none).
 func eachObject(field string, raw json.RawMessage, key string) *RowError {
-	bad := func(rule string) *RowError { return &RowError{Field: field, Rule: rule} }
+	bad := func(rule string) *RowError {
+		return &RowError{Field: field, Rule: rule, Advice: "write them as for the chat completions endpoint"}
+	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if dec.PeekKind() != '[' {
 		return bad("must be an array of objects")

@@ -40,6 +40,8 @@ type Facts struct {
 	Rows    int64 // rows that the run took from the trace
 	Records int64 // records that came back
 
+	RejectedShare Fact // rows of the trace that could not be used and were left out ÷ rows of the trace, as far as it was read
+
 	// LatenessP50, P99 and Max are of the lateness that the machine's hiccups do not explain.
 	LatenessP50, LatenessP99, LatenessMax Fact
 	// LatenessExplained is what the hiccups explain of the 99th percentile: the whole lateness's less LatenessP99.

@@ -7,7 +7,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// FromFigures fills in what the figures know: everything but Rows, LookAheadStalls, HiccupShare, ClockStep, the
+// FromFigures fills in what the figures know: everything but Rows, RejectedShare, LookAheadStalls, HiccupShare, ClockStep, the
 // process's own consumption and the telemetry.
 func FromFigures(f *measure.Figures) Facts {
 	late, scheduled := f.Stat(measure.Lateness)

@@ -17,6 +17,7 @@
 //	metric                   valid ≤     invalid >   because
 //	no_request_served        0           0           a run without a served request has no figures
 //	records_missing          0 rows      0 rows      every row ends as exactly one record; anything else is a defect of the tool
+//	rows_rejected            0 %         5 %         a row that is missing takes its load and its blocks with it; above 5 % it is another workload
 //	lateness_p50             1 ms        10 ms       a timer on an idle machine is good for 0.1 ms; past 10 ms bursts have another shape
 //	lateness_p99             10 ms       250 ms      10 ms is a scheduling quantum of a busy machine; 250 ms is as long as a good time to first token
 //	lateness_max             100 ms      2000 ms     one straggler does not spoil a run; 2 s means that the client stood still

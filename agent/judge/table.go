@@ -39,6 +39,12 @@ var rules = []rule{
 		"every row ends as exactly one record; anything else is a defect of the tool",
 	},
 	{
+		"rows_rejected", "%", 0, 5, 0,
+		func(f *Facts) Fact { return percent(f.RejectedShare) },
+		"so many of the trace's rows could not be used: the load and what it shares are those of the rest",
+		"a row that is missing takes its load and its blocks with it; above 5 % it is another workload",
+	},
+	{
 		"lateness_p50", "ms", 1, 10, 1,
 		func(f *Facts) Fact { return f.LatenessP50 },
 		"half of the requests went out at least this late",

@@ -24,6 +24,9 @@ const horizon = 100 * 365 * 24 * time.Hour
 // patience is how long a stopped replay waits for a trace that is silent.
 const patience = 100 * time.Millisecond
 
+// ErrNoRows is the error of a trace that has come to its end without a row.
+var ErrNoRows = errors.New("the trace has no rows: name another one")
+
 // DefaultLookahead is the number of rows that are read before the first is sent.
 const DefaultLookahead = 4096
 
@@ -31,6 +34,9 @@ const DefaultLookahead = 4096
 type Rows interface {
 	Read() (*mooncake.Row, error)
 	Line() int64 // line of the row last read, from 1
+	// Refuse refuses the row last read. It returns the error that ends the replay, or nil where the row has been taken
+	// care of: it is then none of the trace's rows, and has no index.
+	Refuse(fault *mooncake.RowError) error
 }
 
 // Options choose what is loaded. The zero value loads everything as it stands.
@@ -268,15 +274,22 @@ func (s *Stream) advance() (*schedule.Item, error) {
 		if s.info.Timed {
 			scale := float64(time.Millisecond) / s.opt.Speedup
 			it.Timed = e.row.Timestamp.Set
-			offset := (e.key - s.info.First) * scale
-			if offset > float64(horizon) {
-				return nil, fmt.Errorf("row %d: its timestamp lies more than 100 years of replay time after the first row's; the unit may be wrong (--time-unit)", e.index)
+			if err := s.beyond(e); err != nil {
+				return nil, err
 			}
-			it.Offset = time.Duration(math.Round(offset))
+			it.Offset = time.Duration(math.Round((e.key - s.info.First) * scale))
 			it.Spread = time.Duration(math.Round(e.row.spread * scale))
 		}
 		return it, nil
 	}
+}
+
+// beyond is the error of a row that the schedule cannot hold.
+func (s *Stream) beyond(e entry) error {
+	if (e.key-s.info.First)/s.opt.Speedup <= millis(horizon) {
+		return nil
+	}
+	return fmt.Errorf("line %d: timestamp %s ms is more than 100 years of replay time after the first row's; correct the row, or say the unit with --time-unit if it is not ms", e.line, number(e.key))
 }
 
 // mine reports whether a row belongs to this shard.
@@ -404,11 +417,7 @@ func (s *Stream) read() (entry, error) {
 		return entry{}, s.headErr
 	}
 	for {
-		e, err := s.readFile()
-		if err != nil {
-			return entry{}, err
-		}
-		turn, err := s.keyOf(&e)
+		e, turn, err := s.readFile()
 		if err != nil {
 			return entry{}, err
 		}
@@ -423,45 +432,68 @@ func (s *Stream) read() (entry, error) {
 	}
 }
 
-func (s *Stream) readFile() (entry, error) {
-	r, err := s.in.Read()
-	if err != nil {
-		return entry{}, err
+// readFile returns the next row that has a place in time, and whether it is a later turn of its session.
+func (s *Stream) readFile() (e entry, turn bool, err error) {
+	for {
+		r, err := s.in.Read()
+		if err != nil {
+			return entry{}, false, err
+		}
+		if s.index == 0 {
+			s.info.Timed = r.Timestamp.Set && !s.opt.FileOrder
+		}
+		key, turn, fault := s.keyOf(r)
+		if fault == nil && r.Delay.V/s.opt.Speedup > millis(horizon) {
+			fault = &mooncake.RowError{
+				Field: "delay", Value: number(r.Delay.V), Rule: "is more than 100 years of replay time",
+				Advice: "delays are milliseconds; correct the row",
+			}
+		}
+		if fault != nil {
+			if err := s.in.Refuse(fault); err != nil {
+				return entry{}, false, err
+			}
+			continue
+		}
+		if r.SessionID != "" {
+			s.keys.set(r.SessionID, key)
+		}
+		e := entry{row: row{Row: r}, key: key, index: s.index, line: s.in.Line()}
+		s.index++
+		s.count(func(c *Counts) { c.Read++ })
+		return e, turn, nil
 	}
-	if r.Delay.V/s.opt.Speedup > millis(horizon) {
-		return entry{}, fmt.Errorf("line %d: delay %s ms is more than 100 years", s.in.Line(), number(r.Delay.V))
-	}
-	e := entry{row: row{Row: r}, index: s.index}
-	s.index++
-	s.count(func(c *Counts) { c.Read++ })
-	return e, nil
 }
 
 // keyOf gives a row its place in time: its timestamp, for a later turn not before the turn before it. It reports whether
-// the row is a later turn of its session.
-func (s *Stream) keyOf(e *entry) (turn bool, err error) {
-	id := e.row.SessionID
+// the row is a later turn of its session, or why it has no place.
+func (s *Stream) keyOf(r *mooncake.Row) (key float64, turn bool, fault *mooncake.RowError) {
 	last := math.Inf(-1)
-	if id != "" {
-		if last, turn = s.keys.get(id); !turn {
+	if r.SessionID != "" {
+		if last, turn = s.keys.get(r.SessionID); !turn {
 			last = math.Inf(-1)
 		}
-		defer func() { s.keys.set(id, e.key) }()
 	}
 	switch {
 	case !s.info.Timed:
-	case e.row.Timestamp.Set && s.opt.OpenSessions:
-		e.key = e.row.Timestamp.V * s.perMilli
-	case e.row.Timestamp.Set:
-		e.key = max(e.row.Timestamp.V*s.perMilli, last)
+	case r.Timestamp.Set && s.opt.OpenSessions:
+		key = r.Timestamp.V * s.perMilli
+	case r.Timestamp.Set:
+		key = max(r.Timestamp.V*s.perMilli, last)
 	case turn:
-		e.key = last
-	case id != "":
-		err = fmt.Errorf("line %d: the first turn of its session has no timestamp, so the schedule cannot place it; give it one, or replay with --no-fixed-schedule", s.in.Line())
+		key = last
+	case r.SessionID != "":
+		fault = &mooncake.RowError{
+			Field: "timestamp", Rule: "the first turn of its session has none, so the schedule cannot place it",
+			Advice: "give it one, or replay in file order with --no-fixed-schedule",
+		}
 	default:
-		err = fmt.Errorf("line %d: the row has no timestamp although the first row of the trace has one; give it one, or replay with --no-fixed-schedule", s.in.Line())
+		fault = &mooncake.RowError{
+			Field: "timestamp", Rule: "the row has none although the first row of the trace has one",
+			Advice: "give it one, or replay in file order with --no-fixed-schedule",
+		}
 	}
-	return turn, err
+	return key, turn, fault
 }
 
 // outside reports, and counts, whether the window leaves a row out.

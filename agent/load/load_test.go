@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/moonloop/moonloop/agent/schedule"
@@ -175,8 +176,8 @@ func TestErrors(t *testing.T) {
 		{"empty", Options{}, nil, "no rows"},
 		{"broken within the look-ahead", Options{}, []string{at(1), "{"}, "test:2"},
 		{"a row behind its look-ahead", Options{Lookahead: 4}, append(slices.Clone(many), at(1)), "line 21: timestamp 1 ms comes more than 4 rows after 11"},
-		{"a lone row without timestamp", Options{}, []string{at(1), `{"input_length": 5}`}, "line 2: the row has no timestamp"},
-		{"a first turn without timestamp", Options{}, []string{at(1), delayed(5, "a")}, "line 2: the first turn"},
+		{"a lone row without timestamp", Options{}, []string{at(1), `{"input_length": 5}`}, "test:2: timestamp: the row has none"},
+		{"a first turn without timestamp", Options{}, []string{at(1), delayed(5, "a")}, "test:2: timestamp: the first turn"},
 		{"no timestamps, strict", Options{Strict: true}, []string{`{"input_length": 5}`}, "--no-fixed-schedule"},
 		{"sessions that say nothing", Options{}, []string{turn(0, "a"), turn(1, "a")}, "--session-mode"},
 		{"delta sessions open loop", Options{Sessions: mooncake.SessionDelta, OpenSessions: true}, []string{turn(0, "a"), turn(1, "a")}, "open loop"},
@@ -186,9 +187,9 @@ func TestErrors(t *testing.T) {
 		{"spread in a closed loop", Options{Spread: SpreadEven, FileOrder: true}, []string{at(0)}, "closed loop"},
 		{"window without timestamps", Options{Start: ms}, []string{`{"input_length": 5}`}, "no timestamps"},
 		{"window that cuts delta sessions", Options{Sessions: mooncake.SessionDelta, Start: ms}, []string{turn(0, "a"), turn(1, "a")}, "later turns as first ones"},
-		{"a timestamp no clock reaches", Options{}, []string{at(0), at(1e16)}, "row 1: its timestamp lies more than 100 years"},
+		{"a timestamp no clock reaches", Options{}, []string{at(0), at(1e15)}, "line 2: timestamp 1000000000000000 ms is more than 100 years"},
 		{"a speed-up that stretches it there", Options{Speedup: 1e-300}, []string{at(0), at(1)}, "more than 100 years"},
-		{"a delay that never ends", Options{Sessions: mooncake.SessionFull}, []string{turn(0, "a"), delayed(1e14, "a")}, "line 2: delay 100000000000000 ms"},
+		{"a delay that never ends", Options{Sessions: mooncake.SessionFull}, []string{turn(0, "a"), delayed(1e14, "a")}, "test:2: delay: 100000000000000: is more than 100 years"},
 		{"window reversed", Options{Start: 2 * ms, End: ms}, []string{at(0)}, "before its start"},
 		{"speed-up below 0", Options{Speedup: -1}, []string{at(0)}, "speed-up"},
 		{"speed-up not a number", Options{Speedup: math.NaN()}, []string{at(0)}, "speed-up"},
@@ -225,7 +226,8 @@ type silent struct {
 	quit chan struct{}
 }
 
-func (s *silent) Line() int64 { return s.rows.Line() }
+func (s *silent) Line() int64                       { return s.rows.Line() }
+func (s *silent) Refuse(f *mooncake.RowError) error { return s.rows.Refuse(f) }
 func (s *silent) Read() (*mooncake.Row, error) {
 	r, err := s.rows.Read()
 	if errors.Is(err, io.EOF) {
@@ -461,5 +463,52 @@ func TestSessionKeysAreBounded(t *testing.T) {
 	}
 	if v, known := k.get(fmt.Sprint(5*generation - 1)); !known || v != 5*generation-1 {
 		t.Error("the newest session is gone")
+	}
+}
+
+// TestRefusedRowsAreNone: the stream is that of the trace without the rows that the reader, or the schedule, has no place for.
+func TestRefusedRowsAreNone(t *testing.T) {
+	bad := []string{
+		"not a row",           // for the reader
+		`{"input_length": 6}`, // a lone row without a timestamp
+		`{"input_length": 6, "delay": 3, "session_id": "a"}`, // a session that begins without one
+		`{"timestamp": 9, "delay": 1e14, "input_length": 6}`, // a wait that never ends
+	}
+	for _, lookahead := range []int{2, 100} { // behind the look-ahead and within it
+		lines := append([]string{bad[0], at(0), turn(1, "b")}, bad...)
+		lines = append(lines, at(2), bad[0], delayed(1, "b"))
+		kept := []string{at(0), turn(1, "b"), at(2), delayed(1, "b")}
+		opt := Options{Lookahead: lookahead, Sessions: mooncake.SessionFull}
+		var refused []int64
+		s, err := Open(mooncake.NewReader(strings.NewReader(strings.Join(lines, "\n")), mooncake.ReaderOptions{
+			Reject: func(r mooncake.Rejected) error { refused = append(refused, r.Fault.Line); return nil },
+		}), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := items(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.Close() {
+			t.Error("the reading has not ended")
+		}
+		alone, err := stream(t, opt, kept...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := items(t, alone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(schedule.Item{})); diff != "" {
+			t.Errorf("look-ahead %d (-the good rows alone +what is left of all):\n%s", lookahead, diff)
+		}
+		if diff := cmp.Diff([]int64{1, 4, 5, 6, 7, 9}, refused); diff != "" {
+			t.Errorf("look-ahead %d, refused lines (-want +got):\n%s", lookahead, diff)
+		}
+		if n := s.Counts().Read; n != int64(len(kept)) {
+			t.Errorf("look-ahead %d: %d rows counted, want %d", lookahead, n, len(kept))
+		}
 	}
 }

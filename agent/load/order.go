@@ -13,6 +13,7 @@ type entry struct {
 	row   row
 	key   float64 // trace milliseconds
 	index int64
+	line  int64
 }
 
 func (o *orderer) len() int        { return len(o.h) }

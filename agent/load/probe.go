@@ -25,16 +25,10 @@ func (s *Stream) probe() error {
 	fingerprint := xxhash.New()
 	var text []byte
 	for len(s.head) < s.opt.Lookahead && s.headErr == nil {
-		e, err := s.readFile()
+		e, _, err := s.readFile()
 		if err != nil {
 			s.headErr = err
 			break
-		}
-		if e.index == 0 {
-			s.info.Timed = e.row.Timestamp.Set && !s.opt.FileOrder
-		}
-		if _, err := s.keyOf(&e); err != nil {
-			return err
 		}
 		arrivals.Add(s.inMillis(e.row.Row))
 		text = append(mooncake.AppendRow(text[:0], e.row.Row), '\n')
@@ -48,7 +42,7 @@ func (s *Stream) probe() error {
 	s.info.Rows, s.info.Whole = len(s.head), errors.Is(s.headErr, io.EOF)
 	switch {
 	case len(s.head) == 0 && s.info.Whole:
-		return errors.New("the trace has no rows")
+		return ErrNoRows
 	case len(s.head) == 0 || s.headErr != nil && !s.info.Whole:
 		return s.headErr // a trace that is broken within the look-ahead is not sent at all
 	case !s.info.Timed && !s.opt.FileOrder && s.opt.Strict:
@@ -71,6 +65,11 @@ func (s *Stream) probe() error {
 			s.info.First, s.info.Last = min(s.info.First, e.key), max(s.info.Last, e.key)
 		}
 		s.info.First += millis(s.opt.Start)
+		for _, e := range s.head {
+			if err := s.beyond(e); err != nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // which may leave the row out
+				return err
+			}
+		}
 	}
 	return s.decideSessions(detector)
 }

@@ -72,6 +72,9 @@ func (r *Report) rowLines(p palette) []string {
 		lines = append(lines, p.red(percent(math.Floor(share*1000)/1000)+" of the requests failed: the figures describe the "+
 			integer(n.Served)+" that were served"))
 	}
+	if rejected := r.Trace.Filtered["rejected"]; rejected > 0 {
+		lines = append(lines, p.yellow(integer(rejected)+" more of the trace could not be used and are in "+r.Trace.Quarantine))
+	}
 	if n.Retried > 0 {
 		line := fmt.Sprintf("%s sent more than once, %s of them served and left out of the latencies",
 			integer(n.Retried), integer(n.RetriedServed))

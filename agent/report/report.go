@@ -70,9 +70,10 @@ type Run struct {
 type Trace struct {
 	Name string `json:"name"`
 	// Rows is the number of rows that the run took; Filtered says how many others it left out, by reason
-	// (window, max_requests, shard, ...).
+	// (window, max_requests, shard, rejected: those that could not be used).
 	Rows          int64            `json:"rows"`
 	Filtered      map[string]int64 `json:"filtered,omitempty"`
+	Quarantine    string           `json:"quarantine,omitempty"` // file of the rejected rows, where there may be any
 	BlockSize     int              `json:"block_size,omitempty"`
 	SessionMode   string           `json:"session_mode,omitempty"` // full, delta or none
 	Unit          string           `json:"unit,omitempty"`         // of the timestamps as found: ms, s

@@ -22,6 +22,8 @@ import (
 type inspectOptions struct {
 	json       bool
 	strict     bool
+	lenient    bool
+	quarantine string
 	blockSize  int
 	maxIDs     int
 	capacities []string
@@ -36,8 +38,9 @@ func newInspectCommand() *cobra.Command {
 		Use:   "inspect TRACE...",
 		Short: "Measure and check Mooncake traces",
 		Long: `Inspect reads traces and says what is in them: rows, arrivals and their clock, lengths, how much of
-the prompts is shared, what prefix caches of several sizes would have hit, the digests that tell
-whether two traces are the same workload, and the rules of the format (V1 to V8) that are broken.
+the prompts is shared, what prefix caches of several sizes would have hit, the digests, and the rules of
+the format (V1 to V8) that are broken. Of several traces it says whether they are the same workload as the
+first: by their digests, or row by row where a digest is undefined.
 
 A trace is a file of JSON lines, plain or compressed with gzip, zstd or bzip2, - for standard
 input, or an http or https URL. The block size comes from the trace's sidecar (X.meta.json) where
@@ -46,6 +49,10 @@ there is one, else it is 512.
 Hits are those of a cache without a time model, rows in file order. Finite caches evict the least
 recently used block, of one row the last block first. Sharing shorter than a block does not show
 in hash ids, so true reuse is higher than the figures say.
+
+A row that cannot be used is an error, with its line and what is wrong. With --lenient such rows are left
+out of everything, and counted; --quarantine FILE keeps them, with their lines and the reasons. When a
+hundred were left out and no more than these could be used, the trace is refused all the same.
 
 Exit status: 0 when the traces could be read; 1 with --strict when a rule is broken, a key is
 unknown or a row has more ids than blocks; 2 when the command or a trace cannot be used.`,
@@ -60,6 +67,8 @@ unknown or a row has more ids than blocks; 2 when the command or a trace cannot 
 	f := cmd.Flags()
 	f.BoolVar(&opt.json, "json", false, "print JSON instead of tables")
 	f.BoolVar(&opt.strict, "strict", false, "fail when a rule is broken or something was read with a liberty")
+	f.BoolVar(&opt.lenient, "lenient", false, "leave out and count rows that cannot be used, instead of refusing the trace")
+	f.StringVar(&opt.quarantine, "quarantine", "", "file for the rows that --lenient leaves out of one trace")
 	f.IntVar(&opt.blockSize, "block-size", 0, "tokens per hash id (default: the sidecar's, else 512)")
 	f.StringSliceVar(&opt.capacities, "capacity", []string{"1k", "3k", "5859", "10k", "30k", "50k", "100k"},
 		"cache sizes to simulate, in blocks; k and m stand for thousands and millions")
@@ -75,13 +84,19 @@ type inspected struct {
 	Meta  *mooncake.Meta `json:"meta,omitempty"`
 	*mooncake.Analysis
 	Notices []mooncake.Notice `json:"notices"`
+	// Rejected counts the rows that could not be used and are in nothing of the above; Quarantine is the file where they are.
+	Rejected   int64  `json:"rejected,omitempty"`
+	Quarantine string `json:"quarantine,omitempty"`
+
+	firstRejected *mooncake.RowError
 }
 
 // inspection is the whole output.
 type inspection struct {
 	Traces []inspected `json:"traces"`
-	// Same says whether all traces are the same workload; absent for one trace.
-	Same *bool `json:"same_workload,omitempty"`
+	// Same says whether all traces are the same workload; absent for one trace, and where it cannot be told.
+	Same        *bool        `json:"same_workload,omitempty"`
+	Comparisons []comparison `json:"comparisons,omitempty"`
 }
 
 func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -93,8 +108,8 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 	if analyze.Eviction, err = parseEviction(opt.eviction); err != nil {
 		return err
 	}
-	if opt.blockSize < 0 {
-		return fmt.Errorf("--block-size %d: must be above 0", opt.blockSize)
+	if err := opt.check(len(names)); err != nil {
+		return err
 	}
 	var out inspection
 	var found int64
@@ -107,11 +122,10 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 		found += trace.findings()
 	}
 	if len(out.Traces) > 1 {
-		same := true
-		for _, t := range out.Traces[1:] {
-			same = same && t.Digests.Same(out.Traces[0].Digests)
+		if out.Comparisons, err = compareTraces(ctx, names, out.Traces, opt); err != nil {
+			return err
 		}
-		out.Same = &same
+		out.Same = sameWorkload(out.Comparisons)
 	}
 	if opt.json {
 		enc := json.NewEncoder(stdout)
@@ -130,16 +144,52 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 	return nil
 }
 
+// check reports the flags that cannot be meant.
+func (opt inspectOptions) check(traces int) error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"block-size", opt.blockSize}, {"max-ids", opt.maxIDs}, {"max-line", opt.maxLine}} {
+		if f.value < 0 {
+			return fmt.Errorf("--%s %d: must be above 0", f.name, f.value)
+		}
+	}
+	switch {
+	case opt.blockSize > mooncake.MaxBlockSize:
+		return fmt.Errorf("--block-size %d: must be at most %d tokens", opt.blockSize, mooncake.MaxBlockSize)
+	case opt.lenient && opt.strict:
+		return errors.New("--lenient leaves out what --strict reports: give one of the two")
+	case opt.quarantine != "" && !opt.lenient:
+		return errors.New("--quarantine: without --lenient the first row that cannot be used is an error; give both or neither")
+	case opt.quarantine != "" && traces > 1:
+		return fmt.Errorf("--quarantine: one file cannot take the rows of %d traces; inspect them one by one", traces)
+	}
+	return nil
+}
+
 // inspectTrace reads one trace. It does not read strictly: everything is counted, and --strict decides at the end.
-func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze mooncake.AnalyzeOptions, stdin io.Reader) (inspected, error) {
-	trace, err := mooncake.Open(ctx, name, mooncake.OpenOptions{BlockSize: opt.blockSize, MaxLine: opt.maxLine, Stdin: stdin})
+func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze mooncake.AnalyzeOptions, stdin io.Reader) (_ inspected, err error) {
+	read := mooncake.OpenOptions{BlockSize: opt.blockSize, MaxLine: opt.maxLine, Stdin: stdin}
+	var left *mooncake.Quarantine
+	if opt.lenient {
+		if left, err = mooncake.NewQuarantine(opt.quarantine); err != nil {
+			return inspected{}, err
+		}
+		defer func() { err = errors.Join(err, left.Close()) }() // after Commit without effect
+		if err := left.CheckName(name); err != nil {
+			return inspected{}, err
+		}
+		read.Reject = left.Add
+	}
+	trace, err := mooncake.Open(ctx, name, read)
 	if err != nil {
 		return inspected{}, err
 	}
 	defer func() { _ = trace.Close() }()
 	analyze.BlockSize = trace.BlockSize()
 	a := mooncake.NewAnalyzer(analyze)
-	for rows := 0; ; rows++ {
+	rows := int64(0)
+	for ; ; rows++ {
 		row, err := trace.Read()
 		if errors.Is(err, io.EOF) {
 			break
@@ -152,9 +202,26 @@ func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze 
 			return inspected{}, context.Cause(ctx)
 		}
 	}
-	out := inspected{Trace: displayName(name), Meta: trace.Meta(), Analysis: a.Analysis(), Notices: trace.Notices()}
-	if err := out.Meta.CheckRows(out.Rows); err != nil {
+	out := inspected{
+		Trace: displayName(name), Meta: trace.Meta(), Analysis: a.Analysis(), Notices: trace.Notices(),
+		Rejected: left.Count(), Quarantine: left.Name(), firstRejected: left.First(),
+	}
+	switch {
+	case rows == 0 && out.Rejected > 0:
+		return inspected{}, fmt.Errorf("%s: none of its %d rows can be used; the first is %w", out.Trace, out.Rejected, out.firstRejected)
+	case rows == 0:
+		return inspected{}, fmt.Errorf("%s: the trace has no rows: name another one", out.Trace)
+	}
+	if err := out.Meta.CheckRows(rows + out.Rejected); err != nil {
 		return inspected{}, fmt.Errorf("%s: %w", out.Trace, err)
+	}
+	if out.Rejected > 0 && out.Meta != nil {
+		meta := *out.Meta
+		meta.Digests = mooncake.Digests{} // they are of all rows
+		out.Meta = &meta
+	}
+	if left != nil {
+		return out, left.Commit()
 	}
 	return out, nil
 }

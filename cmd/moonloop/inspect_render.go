@@ -36,8 +36,8 @@ func (x inspection) render() string {
 		}
 		t.findingsText(&b)
 	}
-	if x.Same != nil {
-		b.WriteString(x.sameText() + "\n")
+	for _, c := range x.Comparisons {
+		fmt.Fprintf(&b, "%s against %s: %s\n", c.Trace, c.Against, c.text)
 	}
 	return b.String()
 }
@@ -232,6 +232,14 @@ func (t inspected) findingsText(b *strings.Builder) {
 	for _, v := range t.Violations {
 		fmt.Fprintf(b, " %s broken       %s (first in line %s)\n", v.Rule, v.Text, comma(v.Line))
 	}
+	if t.Rejected > 0 {
+		kept := "--quarantine FILE keeps them"
+		if t.Quarantine != "" {
+			kept = "they are in " + t.Quarantine
+		}
+		fmt.Fprintf(b, " rejected        %s of %s rows cannot be used and are left out; %s; the first is %v\n",
+			comma(t.Rejected), comma(t.Rejected+t.Rows), kept, t.firstRejected)
+	}
 	for _, n := range t.Notices {
 		fmt.Fprintf(b, " notice          %s (first in line %s)\n", n.Text, comma(n.Line))
 	}
@@ -246,34 +254,6 @@ func (t inspected) findingsText(b *strings.Builder) {
 	if t.Sessions.Rows > 0 {
 		fmt.Fprintf(b, " sessions        %s\n", t.Sessions.ModeText)
 	}
-}
-
-// sameText says whether the traces are the same workload, and if not, which digests differ.
-func (x inspection) sameText() string {
-	first := x.Traces[0]
-	if *x.Same {
-		return fmt.Sprintf("same workload: the digests of all %d traces agree", len(x.Traces))
-	}
-	var parts []string
-	for _, t := range x.Traces[1:] {
-		var differ []string
-		for _, p := range []struct{ name, a, b string }{
-			{"sequence", first.Digests.Seq, t.Digests.Seq},
-			{"tree", first.Digests.Tree, t.Digests.Tree},
-			{"arrival", first.Digests.Arrival, t.Digests.Arrival},
-		} {
-			switch {
-			case p.a == mooncake.Undefined || p.b == mooncake.Undefined:
-				differ = append(differ, p.name+" undefined")
-			case p.a != p.b:
-				differ = append(differ, p.name+" differs")
-			}
-		}
-		if len(differ) > 0 {
-			parts = append(parts, fmt.Sprintf("%s against %s: %s", t.Trace, first.Trace, strings.Join(differ, ", ")))
-		}
-	}
-	return "not the same workload: " + strings.Join(parts, "; ")
 }
 
 func newTable() table.Writer {

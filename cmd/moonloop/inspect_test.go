@@ -104,11 +104,13 @@ func TestInspectComparesTraces(t *testing.T) {
 		names []string
 		want  string
 	}{
-		{[]string{a, renamed}, "same workload: the digests of all 2 traces agree"},
-		{[]string{a, renamed, longer}, "not the same workload: c.jsonl against a.jsonl: sequence differs, tree differs, arrival differs"},
-		{[]string{a, broken}, "not the same workload: d.jsonl against a.jsonl: sequence undefined, tree undefined"},
+		{[]string{a, renamed}, "b.jsonl against a.jsonl: the same workload: all digests agree"},
+		{[]string{a, renamed, longer}, "c.jsonl against a.jsonl: not the same workload: sequence differs, tree differs, arrival differs"},
+		{[]string{a, broken}, "d.jsonl against a.jsonl: not the same workload: other blocks in 1 row, first on lines 1 and 1"},
+		{[]string{broken, broken}, "d.jsonl against d.jsonl: the same workload: 1 row with the same lengths and shared blocks"},
+		{[]string{broken, "-"}, "cannot be told"},
 	} {
-		out, _, err := command(t, newInspectCommand(), "", test.names...)
+		out, _, err := command(t, newInspectCommand(), goodRow, test.names...)
 		if err != nil || !strings.Contains(out, test.want) {
 			t.Errorf("error %v; %q is not in the output:\n%s", err, test.want, out)
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"strconv"
@@ -56,6 +57,11 @@ TRACE is a file, "-" for standard input, or an http(s) URL; JSON lines, also com
 
 Flags that mean the same in AIPerf or in vLLM's bench go by their names there too (--request-count,
 --fixed-schedule-start-offset, --random-seed, ...).
+
+A row that cannot be used ends the replay with its line and what is wrong. With --lenient the replay is that of the
+trace without such rows: they have no index, record or span, but each stands in the quarantine file with its line and the
+reason, the report counts them, and the verdict is degraded (invalid above 5 %). When a hundred rows were left out and
+no more than these could be used, the trace is refused all the same. The quarantine file may hold prompts, as the trace may.
 
 Spans and metrics go out by OTLP when OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or an
 OTEL_EXPORTER_OTLP_*ENDPOINT variable says so; all standard OTEL_* variables are read.
@@ -136,6 +142,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Trace.BlockSize, "block-size", 0, "tokens per hash id (default: the sidecar's, else 512)")
 	fs.IntVar(&c.Trace.Lookahead, "lookahead", load.DefaultLookahead, "rows read before the first is sent; rows further out of order are an error")
 	fs.BoolVar(&c.Trace.Strict, "strict", false, "refuse what is otherwise read kindly (unknown fields, ids past the input length, ...)")
+	fs.BoolVar(&c.Trace.Lenient, "lenient", false, "leave out rows that cannot be used, and keep them in a file, instead of refusing the trace")
+	fs.StringVar(&c.Trace.Quarantine, "quarantine", "", "file for the rows that --lenient leaves out (default: TRACE.rejected.jsonl in --out)")
 
 	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and spreading; another seed finds a cold cache")
 	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the engine's template adds to a prompt (0 = measure them with two requests)")
@@ -222,7 +230,7 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	}
 	if f.extra != "" {
 		if !json.Valid([]byte(f.extra)) || !strings.HasPrefix(strings.TrimSpace(f.extra), "{") {
-			check(errors.New("extra inputs: want a JSON object"))
+			check(errors.New(`extra inputs: want a JSON object, such as {"temperature": 0}`)) // it may hold a secret
 		}
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
@@ -254,6 +262,9 @@ func (t *traceTime) String() string {
 func (t *traceTime) Type() string { return "time" }
 func (t *traceTime) Set(text string) error {
 	if ms, err := strconv.ParseFloat(text, 64); err == nil {
+		if century := 100 * 365 * 24 * time.Hour; !(math.Abs(ms) <= float64(century/time.Millisecond)) { // NaN, too
+			return errors.New("want at most 100 years; a bare number is milliseconds")
+		}
 		*t = traceTime(ms * float64(time.Millisecond))
 		return nil
 	}
@@ -286,6 +297,9 @@ func parseHeaders(lines []string) (http.Header, error) {
 		if name = strings.TrimSpace(name); !found || strings.ContainsFunc(name, notToken) || name == "" {
 			return nil, errors.New("header: want \"Name: value\" with a name of letters, digits and -") // the value may be a secret
 		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return nil, fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)
+		}
 		h.Add(name, strings.TrimSpace(value))
 	}
 	return h, nil
@@ -310,11 +324,11 @@ func readKey(env, file string) (string, error) {
 	case file != "":
 		b, err := os.ReadFile(file) //nolint:gosec // the user names the file
 		if err != nil {
-			return "", fmt.Errorf("api key: %w", err)
+			return "", fmt.Errorf("api key: %w; name a file that holds the key", err)
 		}
 		key := strings.TrimSpace(string(b))
 		if key == "" {
-			return "", fmt.Errorf("api key: %s is empty", file)
+			return "", fmt.Errorf("api key: the file %s is empty; write the key into it", file)
 		}
 		return key, nil
 	}

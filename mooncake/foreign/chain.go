@@ -15,6 +15,7 @@ import (
 type chain struct {
 	seeds [2]maphash.Seed
 	known map[[2]uint64]uint64 // by 128 bits of a hash, which two blocks do not share
+	next  uint64
 	buf   []byte
 }
 
@@ -54,8 +55,19 @@ func (c *chain) block(before uint64, fill int64, ids []uint64) uint64 {
 	key := [2]uint64{maphash.Bytes(c.seeds[0], c.buf), maphash.Bytes(c.seeds[1], c.buf)}
 	n, known := c.known[key]
 	if !known {
-		n = uint64(len(c.known))
+		n = c.next
+		c.next++
 		c.known[key] = n
 	}
 	return n
+}
+
+// fresh returns the numbers of blocks that no other prompt has.
+func (c *chain) fresh(blocks int) []uint64 {
+	out := make([]uint64, blocks)
+	for i := range out {
+		out[i] = c.next
+		c.next++
+	}
+	return out
 }

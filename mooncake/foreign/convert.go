@@ -34,7 +34,7 @@ const (
 type Options struct {
 	Format Format
 	// BlockSize is the number of tokens for a block id of the trace, a multiple of the format's. 0 is the format's own: 16 for
-	// Bailian. The other formats have no ids.
+	// Bailian. The other formats have no ids but with Plain; then 0 is [mooncake.BlockSize].
 	BlockSize int
 	// Failed is for BurstGPT, where requests without response tokens failed.
 	Failed Failed
@@ -44,7 +44,8 @@ type Options struct {
 	Lookahead int
 	// MaxLine is the longest line, in bytes; 0 is [mooncake.DefaultMaxLine].
 	MaxLine int
-	// Plain leaves sessions and models out: rows have the four fields that every tool knows.
+	// Plain leaves sessions and models out: rows have the four fields that every tool knows, and where nothing is known of
+	// a prompt its blocks have ids that no other has.
 	Plain bool
 	// Tool is the name and version of the program, for the sidecar.
 	Tool string
@@ -58,9 +59,9 @@ func (o *Options) validate() error {
 	switch {
 	case o.BlockSize < 0:
 		return fmt.Errorf("block size %d: must be above 0", o.BlockSize)
-	case o.BlockSize > 0 && o.Format != Bailian:
+	case o.BlockSize > 0 && o.Format != Bailian && !o.Plain:
 		return fmt.Errorf("block size %d: %s traces have no block ids", o.BlockSize, o.Format)
-	case o.BlockSize%bailianBlock != 0:
+	case o.Format == Bailian && o.BlockSize%bailianBlock != 0:
 		return fmt.Errorf("block size %d: the blocks of %s have %d tokens, and larger ones are made of whole blocks: give a multiple",
 			o.BlockSize, o.Format, bailianBlock)
 	case o.Failed != "" && o.Failed != FailedDrop && o.Failed != FailedKeep:
@@ -108,6 +109,9 @@ func Convert(ctx context.Context, opt Options, w Writer, files ...Source) (*moon
 	}
 	if opt.BlockSize == 0 && opt.Format == Bailian {
 		opt.BlockSize = bailianBlock
+	}
+	if opt.BlockSize == 0 && opt.Plain {
+		opt.BlockSize = mooncake.BlockSize
 	}
 	c := &converter{opt: opt, several: len(files) > 1}
 	c.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: opt.BlockSize})
@@ -221,6 +225,8 @@ func (c *converter) write(w Writer, q *request) error {
 			c.short++
 		}
 		row.HashIDs = c.chain.number(q.input, row.HashIDs, bailianBlock, c.opt.BlockSize, row.InputLength.V)
+	} else if c.opt.Plain {
+		row.HashIDs = c.chain.fresh(mooncake.BlockCount(row.InputLength.V, c.opt.BlockSize))
 	}
 	c.rows++
 	c.digester.Add(row, c.rows)

@@ -39,7 +39,7 @@ func TestConvertRefuses(t *testing.T) {
 		{"negative tokens", lines(azureHeader, "2023-11-16 18:17:04,-1,2"), "f:2: ContextTokens: -1: must be 0 or more", Options{Format: Azure}},
 		{"half a token", lines(azureHeader, "2023-11-16 18:17:04,1.5,2"), "f:2: ContextTokens: 1.5: is not an integer", Options{Format: Azure}},
 		{"no tokens at all", lines(azureHeader, "2023-11-16 18:17:04,1,"), "f:2: GeneratedTokens: is empty", Options{Format: Azure}},
-		{"too many tokens", lines(azureHeader, "2023-11-16 18:17:04,9223372036854775807,2"), "f:2: a length of 9223372036854775807 tokens", Options{Format: Azure}},
+		{"too many tokens", lines(azureHeader, "2023-11-16 18:17:04,9223372036854775807,2"), "f:2: input_length: 9223372036854775807: is no number of tokens", Options{Format: Azure}},
 		{"more than 64 bits", lines(azureHeader, "2023-11-16 18:17:04,92233720368547758070,2"), "f:2: ContextTokens: 92233720368547758070: is not an integer", Options{Format: Azure}},
 		{"text is not repeated", lines(azureHeader, "2023-11-16 18:17:04,"+secret+",2"), "f:2: ContextTokens: a text of 16 bytes: is not an integer", Options{Format: Azure}},
 		{"a time before zero", lines(burst11, "-1,M,1,1,2,x"), "f:2: Timestamp: -1: must be 0 or more; want seconds", Options{Format: BurstGPT}},

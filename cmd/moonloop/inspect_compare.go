@@ -1,0 +1,103 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// comparison is how a trace compares with the first one. Digests decide where they are defined; else the rows are compared one
+// by one, which takes reading both traces again.
+type comparison struct {
+	Trace   string `json:"trace"`
+	Against string `json:"against"`
+	// Same is absent when it cannot be told.
+	Same *bool `json:"same,omitempty"`
+	// Rows is present when rows were compared.
+	Rows *mooncake.Comparison `json:"by_rows,omitempty"`
+
+	text string // for people
+}
+
+// compareTraces compares each further trace with the first.
+func compareTraces(ctx context.Context, names []string, traces []inspected, opt inspectOptions) (all []comparison, err error) {
+	for i := 1; i < len(traces); i++ {
+		c := comparison{Trace: traces[i].Trace, Against: traces[0].Trace}
+		a, b := traces[0].Digests, traces[i].Digests
+		switch same := a.Same(b); {
+		case a.Defined() && b.Defined():
+			c.Same, c.text = &same, digestText(a, b)
+		case slices.Contains([]string{names[0], names[i]}, "-"):
+			c.text = "cannot be told: a digest is undefined, and standard input cannot be read twice to compare rows"
+		default:
+			if c.Rows, err = compareRows(ctx, names[0], names[i], opt); err != nil {
+				return nil, err
+			}
+			same = c.Rows.Same()
+			c.Same, c.text = &same, c.Rows.String()
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// sameWorkload reports whether all traces are the same workload; nil when that cannot be told.
+func sameWorkload(all []comparison) *bool {
+	same, unknown := true, false
+	for _, c := range all {
+		unknown = unknown || c.Same == nil
+		same = same && (c.Same == nil || *c.Same)
+	}
+	if same && unknown {
+		return nil
+	}
+	return &same
+}
+
+// digestText says in a sentence what digests that are all defined tell.
+func digestText(a, b mooncake.Digests) string {
+	var differ []string
+	for _, d := range []struct{ name, a, b string }{
+		{"sequence", a.Seq, b.Seq}, {"tree", a.Tree, b.Tree}, {"arrival", a.Arrival, b.Arrival},
+	} {
+		if d.a != d.b {
+			differ = append(differ, d.name+" differs")
+		}
+	}
+	if len(differ) == 0 {
+		return "the same workload: all digests agree"
+	}
+	return "not the same workload: " + strings.Join(differ, ", ")
+}
+
+// compareRows reads two traces again, side by side.
+func compareRows(ctx context.Context, first, other string, opt inspectOptions) (_ *mooncake.Comparison, err error) {
+	var readers [2]*mooncake.Reader
+	var compare mooncake.CompareOptions
+	compare.MaxIDs = opt.maxIDs
+	for i, name := range []string{first, other} {
+		read := mooncake.OpenOptions{BlockSize: opt.blockSize, MaxLine: opt.maxLine}
+		if opt.lenient {
+			read.Reject = func(mooncake.Rejected) error { return nil } // counted when the trace was read first
+		}
+		trace, err := mooncake.Open(ctx, name, read)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = trace.Close() }()
+		readers[i], compare.Units[i] = trace.Reader, trace.Meta().Unit()
+	}
+	c, err := mooncake.Compare(ctx, readers[0], readers[1], compare)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s against %s: %w", displayName(other), displayName(first), err)
+	}
+	return c, nil
+}

@@ -1,0 +1,135 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// TestMalformedFlags: the trace is good, the command line is not. ␣ stands for a space within an argument, ␊ for a line end.
+func TestMalformedFlags(t *testing.T) {
+	const replay = "replay trace.jsonl --url ENGINE "
+	var cases []malformed
+	for name, command := range map[string]string{
+		"a URL without a scheme: refused":                      "replay trace.jsonl --url localhost:8000",
+		"a URL of another scheme: refused":                     "replay trace.jsonl --url ftp://h",
+		"a URL with a user: refused, and not repeated":         "replay trace.jsonl --url http://user:xyzzy@h",
+		"a URL with a port out of range: refused":              "replay trace.jsonl --url http://127.0.0.1:70000",
+		"a URL with port 0: refused":                           "replay trace.jsonl --url http://127.0.0.1:0",
+		"a URL with a space: refused":                          "replay trace.jsonl --url http://a␣b",
+		"a URL without a host: refused":                        "replay trace.jsonl --url http://",
+		"no URL: refused":                                      "replay trace.jsonl",
+		"two traces: refused":                                  replay + "other.jsonl",
+		"an engine that is not there: refused":                 "replay trace.jsonl --url http://127.0.0.1:1",
+		"speed-up 0: refused":                                  replay + "--speedup 0",
+		"speed-up -1: refused":                                 replay + "--speedup -1",
+		"speed-up NaN: refused":                                replay + "--speedup NaN",
+		"speed-up Inf: refused":                                replay + "--speedup Inf",
+		"speed-up as text: refused":                            replay + "--speedup fast",
+		"concurrency -1: refused":                              replay + "--concurrency -1",
+		"concurrency 2^63: refused":                            replay + "--concurrency 9223372036854775808",
+		"concurrency 1.5: refused":                             replay + "--concurrency 1.5",
+		"block size -1: refused":                               replay + "--block-size -1",
+		"block size 2^40: refused":                             replay + "--block-size 1099511627776",
+		"a negative duration: refused":                         replay + "--max-duration -5s",
+		"a duration without a unit: refused":                   replay + "--max-duration 5",
+		"a negative start: refused":                            replay + "--start -5",
+		"a start that is no time: refused":                     replay + "--start noon",
+		"a start of NaN: refused":                              replay + "--start NaN",
+		"a start beyond any clock: refused":                    replay + "--start 1e300",
+		"an end before the start: refused":                     replay + "--start 10 --end 5",
+		"a window behind the trace: refused":                   replay + "--start 1h",
+		"seed -1: refused":                                     replay + "--seed -1",
+		"goodput goal 2: refused":                              replay + "--slo ttft=1s --goodput-goal 2",
+		"goodput goal without a level: refused":                replay + "--goodput-goal 0.5",
+		"error rate NaN: refused":                              replay + "--max-error-rate NaN",
+		"a level of nothing: refused":                          replay + "--slo ttft",
+		"a level that is unknown: refused":                     replay + "--slo speed=1s",
+		"a negative level: refused":                            replay + "--slo ttft=-1s",
+		"shard 2/2: refused":                                   replay + "--shard 2/2",
+		"shard -1/2: refused":                                  replay + "--shard -1/2",
+		"shard 1: refused":                                     replay + "--shard 1",
+		"a wall-clock start that is none: refused":             replay + "--start-at tomorrow",
+		"an unknown spread: refused":                           replay + "--spread some",
+		"a spread without a grid: refused":                     replay + "--spread even",
+		"an unknown unit: refused":                             replay + "--time-unit h",
+		"an unknown session mode: refused":                     replay + "--session-mode some",
+		"an unknown profile: refused":                          replay + "--profile gpt",
+		"an unknown progress: refused":                         replay + "--progress some",
+		"an unknown flag: refused":                             replay + "--speed 2",
+		"file order and open loop: refused":                    replay + "--no-fixed-schedule --open-loop",
+		"extra inputs that are cut: refused, and not repeated": replay + `--extra-inputs {"xyzzy":`,
+		"extra inputs that are an array: refused":              replay + "--extra-inputs [1]",
+		"a header without a colon: refused, and not repeated":  replay + "-H xyzzy",
+		"a header with a line end: refused, and not repeated":  replay + "-H X-Key:␣a␊Host:␣xyzzy",
+		"a header without a name: refused, and not repeated":   replay + "-H :xyzzy",
+		"two keys: refused":                                    replay + "--api-key-env A --api-key-file b",
+		"a key file that is not there: refused":                replay + "--api-key-file missing",
+		"an empty key file: refused":                           replay + "--api-key-file empty",
+		"a certificate authority that is none: refused":        replay + "--ca-file empty",
+		"a certificate without a key: refused":                 replay + "--cert-file empty",
+		"results in a file: refused":                           replay + "--out trace.jsonl",
+		"strict and lenient: refused":                          "BOTH trace.jsonl --lenient --strict",
+		"lenient without a place: refused":                     replay + "--lenient",
+		"a quarantine without lenient: refused":                "BOTH trace.jsonl --quarantine q.jsonl",
+		"a quarantine that is the trace: refused":              "BOTH trace.jsonl --lenient --quarantine ./trace.jsonl",
+		"a quarantine that is a directory: refused":            "BOTH trace.jsonl --lenient --quarantine .",
+		"a quarantine in no directory: refused":                "BOTH trace.jsonl --lenient --quarantine missing/q.jsonl",
+		"one quarantine for two traces: refused":               "inspect trace.jsonl trace.jsonl --lenient --quarantine q.jsonl",
+		"inspect, block size -1: refused":                      "inspect trace.jsonl --block-size -1",
+		"inspect, a negative limit: refused":                   "inspect trace.jsonl --max-line -1",
+		"inspect, capacity 0: refused":                         "inspect trace.jsonl --capacity 0",
+		"inspect, an unknown eviction: refused":                "inspect trace.jsonl --eviction lfu",
+		"simulate, out of range: refused":                      "simulate --prefill -1s --max-running -1 --block-size -1 --early-stop 2 --template-prompt -1",
+		"simulate, an unknown fault: refused":                  "simulate --fault cut=2",
+		"simulate, no address: refused":                        "simulate --listen here",
+		"generate, out of range: refused":                      "generate --rows -1 --rate 0 --turns NaN",
+		"generate, no such folder: refused":                    "generate --out missing/trace.jsonl",
+		"an unknown verb: refused":                             "repaly trace.jsonl",
+	} {
+		cases = append(cases, malformed{name: name, files: map[string]string{"trace.jsonl": rowOfSix, "empty": ""}, commands: []string{command}})
+	}
+	checkMalformed(t, "flags", cases)
+}
+
+// TestSimulateNamesFlags: whatever flag is out of range, its message names flags and no fields of Go.
+func TestSimulateNamesFlags(t *testing.T) {
+	field := regexp.MustCompile(`simulator:|[A-Z][a-z]+\.[A-Z]`)
+	newSimulateCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		value := map[string]string{"int": "-1", "int64": "-1", "float64": "-1", "duration": "-1s"}[f.Value.Type()]
+		if value == "" || f.Name == "grace" {
+			return
+		}
+		_, _, err := command(t, newSimulateCommand(), "", "--"+f.Name+"="+value)
+		if err == nil || !strings.Contains(err.Error(), "--"+f.Name) || field.MatchString(err.Error()) {
+			t.Errorf("--%s=%s: error %v, want one that names the flag, in no words of Go", f.Name, value, err)
+		}
+	})
+}
+
+// TestMalformedGoldensRepeatNothing: no message of any case holds what stands for a prompt or a secret.
+func TestMalformedGoldensRepeatNothing(t *testing.T) {
+	files, err := os.ReadDir("testdata/malformed")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d golden files: %v", len(files), err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile("testdata/malformed/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if !strings.HasPrefix(line, "$ ") && (strings.Contains(line, "xyzzy") || strings.Contains(line, "secret") || strings.Contains(line, "password")) {
+				t.Errorf("%s: %s", f.Name(), line)
+			}
+		}
+	}
+}
