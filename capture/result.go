@@ -40,6 +40,9 @@ type TraceResult struct {
 	Partition
 	// Meta is the sidecar, with what was dropped. It counts what belongs to no partition, too.
 	Meta mooncake.Meta `json:"meta"`
+	// Spans is the number of distinct inference spans: as many as there are rows, merged spans, and rows, requests and spans that
+	// were dropped for another reason than that they are duplicates.
+	Spans int64 `json:"spans"`
 	// Merged is the number of inference spans that stand for a request of which another span is the row.
 	Merged int64 `json:"merged"`
 }

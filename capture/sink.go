@@ -4,8 +4,11 @@
 package capture
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
-	"hash/fnv"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -21,10 +24,51 @@ func Files(name string) Sink {
 	}
 }
 
-// RunFile returns the name of a run's trace beside that of production: out.run-ID.jsonl beside out.jsonl. Characters of
-// the id that do not belong into a file name become _, and a hash then tells such ids apart.
+// runPrefix and what endings returns are what surrounds a run in the name of its trace.
+const runPrefix = ".run-"
+
+// hashed is how the names end that a hash tells apart.
+var hashed = regexp.MustCompile(`-[0-9a-f]{16}$`)
+
+// RunFile returns the name of a run's trace beside that of production: out.run-ID.jsonl beside out.jsonl. Two ids never
+// have one file, on file systems that know no case either: characters that do not belong into a file name become _, and
+// an id that has such characters or capitals, is long, or ends like a hash, has a hash of it at the end (64 bits of SHA-256).
 func RunFile(name string, run Name) string {
-	ending := ""
+	name, ending := endings(name)
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, run.s)
+	capital := strings.ToLower(safe) != safe
+	if safe != run.s || capital || len(safe) > 64 || safe == "" || strings.HasSuffix(safe, ".") || hashed.MatchString(safe) {
+		h := sha256.Sum256([]byte(run.s))
+		safe = safe[:min(len(safe), 64)] + "-" + hex.EncodeToString(h[:8])
+	}
+	return name + runPrefix + safe + ending
+}
+
+// RunFiles returns what is there of the traces of runs beside that of production, and their sidecars.
+func RunFiles(name string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	stem, ending := endings(filepath.Base(name))
+	var names []string
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), stem+runPrefix)
+		if ok && (strings.HasSuffix(rest, ending) || strings.HasSuffix(rest, ".meta.json")) {
+			names = append(names, filepath.Join(filepath.Dir(name), e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// endings splits the name of a trace before the endings that say its format.
+func endings(name string) (stem, ending string) {
 	for _, suffix := range []string{".gz", ".zst", ".zstd"} {
 		if s, ok := strings.CutSuffix(name, suffix); ok {
 			name, ending = s, suffix
@@ -34,17 +78,5 @@ func RunFile(name string, run Name) string {
 	if s, ok := strings.CutSuffix(name, ".jsonl"); ok {
 		name, ending = s, ".jsonl"+ending
 	}
-	safe := strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
-			return r
-		}
-		return '_'
-	}, run.s)
-	if safe != run.s || len(safe) > 64 || safe == "" {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(run.s)) // never fails
-		safe = safe[:min(len(safe), 64)] + "-" + hex.EncodeToString(h.Sum(nil))
-	}
-	return name + ".run-" + safe + ending
+	return name, ending
 }

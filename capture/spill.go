@@ -23,6 +23,8 @@ func (s *spill) open(dir string) error {
 	if err != nil {
 		return fmt.Errorf("temporary file cannot be created (name another folder for it): %w", err)
 	}
+	// Without a name it ends with the process, whatever ends that. Where open files keep their names close removes it.
+	_ = os.Remove(f.Name())
 	s.file, s.size = f, 0
 	return nil
 }

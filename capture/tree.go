@@ -289,6 +289,9 @@ func (t *tree) emit(i int32) error {
 	n := &t.nodes[i]
 	rows := t.nodes[n.root].rows
 	p := t.c.part(Partition{rows || !n.run.IsZero(), n.run})
+	if p != nil {
+		p.Spans++
+	}
 	switch {
 	case p == nil:
 		t.c.lost.add(lostRun, 1)
@@ -412,6 +415,9 @@ func (t *tree) single() error {
 		run = t.run
 	}
 	p := t.c.part(Partition{d.Row.Set || !run.IsZero(), run})
+	if p != nil {
+		p.Spans++
+	}
 	switch {
 	case p == nil:
 		t.c.lost.add(lostRun, 1)

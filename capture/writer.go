@@ -111,7 +111,7 @@ func (w *Writer) write(b []byte) error {
 	w.size += int64(n)
 	w.torn = err != nil
 	if err == nil && w.sync {
-		err = w.file.Sync()
+		err = w.Sync()
 	}
 	return err
 }
@@ -123,12 +123,21 @@ func (w *Writer) Size() int64 {
 	return w.size
 }
 
-// Sync makes all records so far durable. Others may be appended meanwhile, so that one Sync can be for many.
-func (w *Writer) Sync() error { return w.file.Sync() }
+// Sync makes all records so far durable. Others may be appended meanwhile, so that one Sync can be for many. Its error is
+// [ErrGone] where nobody will find them, because the journal was removed or replaced.
+func (w *Writer) Sync() error {
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	return w.InPlace()
+}
 
-// Close makes all records durable and closes the file, which ends the lock. A Writer cannot be used after that.
+// InPlace returns [ErrGone] if the journal was removed or replaced since it was opened.
+func (w *Writer) InPlace() error { return InPlace(w.file) }
+
+// Close makes all records durable, as Sync does, and closes the file, which ends the lock. A Writer cannot be used after that.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return errors.Join(w.file.Sync(), w.file.Close())
+	return errors.Join(w.Sync(), w.file.Close())
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,15 +24,14 @@ const hashKeyEnv = "MOONLOOP_HASH_KEY"
 
 // captureFlags are the flags of "moonloop capture".
 type captureFlags struct {
-	out, journal               string
-	force, keepJournal         bool
-	grpc, http                 string
-	duration, idle             time.Duration
-	keyEnv                     string
-	sessionKeys, deny          []string
-	blockSize                  int
-	format, replays, untokened string
-	progress                   string
+	traceFlags
+	journal           string
+	keepJournal       bool
+	grpc, http        string
+	duration, idle    time.Duration
+	keyEnv            string
+	sessionKeys, deny []string
+	progress          string
 }
 
 func newCaptureCommand() *cobra.Command {
@@ -46,8 +44,8 @@ listens for OTLP on localhost, and on Ctrl-C writes a replayable trace of the re
 spans of a replay become a trace of their own, TRACE.run-ID.jsonl beside TRACE.
 
 Point any application or gateway at it that writes GenAI spans, and let it record the content of prompts: that is
-what tells which prompts begin alike. It is hashed under a key on arrival; no text is ever written. Spans and logs are
-taken, metrics are refused: OTEL_METRICS_EXPORTER=none keeps applications from sending any.
+what tells which prompts begin alike. It is hashed under a key on arrival; no text is ever written. Spans and the prompts
+in log records are taken. Metrics are accepted, so that their senders have no errors, counted and thrown away.
 
   OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
   OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true my-application
@@ -67,13 +65,17 @@ EXIT STATUS
 		Example: `  moonloop capture --out prod.jsonl
   moonloop capture --out prod.jsonl --duration 1h --http "" --session-key app.chat_id
   moonloop replay prod.jsonl --url http://engine:8000`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return hintError{fmt.Errorf("capture reads nothing, but listens: %q has no meaning to it", args[0]), "--out names the trace"}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runCapture(cmd, f) },
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.out, "out", "o", "", "trace to write (required); its sidecar and the traces of replays go beside it")
-	fs.BoolVar(&f.force, "force", false, "replace a trace that is there")
+	f.addOutput(fs)
 	fs.StringVar(&f.journal, "journal", "", "folder of the journal (default: the trace's name with .journal)")
 	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal, for moonloop compile")
 	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", `address for OTLP over gRPC; port 0 takes a free one, "" is not at all`)
@@ -83,32 +85,16 @@ EXIT STATUS
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "environment variable that holds the hash key")
 	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "attribute that holds a session id, before the known ones (repeatable)")
 	fs.StringArrayVar(&f.deny, "deny", nil, "attribute to remove from every span on arrival; a * at the end stands for any ending (repeatable)")
-	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id")
-	fs.StringVar(&f.format, "format", string(capture.FormatFull), "fields of rows: full, or mooncake (the four that other tools know)")
-	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), "what becomes of requests of replays: separate (own traces), drop or only")
-	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), "what becomes of requests without token counts: drop or estimate")
+	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production; a replay has that of its trace")
+	f.addRequests(fs, "")
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
 	return cmd
 }
 
-// options checks everything that can be checked without touching the network or the disk.
-func (f *captureFlags) options() (capture.Options, pipelineConfig, []string, error) {
-	var errs []error
-	choice := func(flag, value string, known ...string) {
-		if !slices.Contains(known, value) {
-			errs = append(errs, fmt.Errorf("--%s %q: want %s", flag, value, strings.Join(known, " or ")))
-		}
-	}
-	choice("format", f.format, string(capture.FormatFull), string(capture.FormatMooncake))
-	choice("replays", f.replays, string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly))
-	choice("missing-tokens", f.untokened, string(capture.MissingDrop), string(capture.MissingEstimate))
-	choice("progress", f.progress, "auto", "bar", "lines", "none")
-	if f.out == "" {
-		errs = append(errs, errors.New("--out: no trace to write is given"))
-	}
-	if f.blockSize < 1 {
-		errs = append(errs, fmt.Errorf("--block-size %d: want 1 or more", f.blockSize))
-	}
+// settings checks everything that can be checked without touching the network or the disk.
+func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineConfig, []string, error) {
+	compile, err := f.options(cmd)
+	errs := []error{err, choice("progress", f.progress, "auto", "bar", "lines", "none")}
 	if f.duration < 0 || f.idle < 0 {
 		errs = append(errs, errors.New("--duration and --idle: want a time of 0 or more"))
 	}
@@ -135,10 +121,6 @@ func (f *captureFlags) options() (capture.Options, pipelineConfig, []string, err
 	if notice != "" {
 		notices = append(notices, notice)
 	}
-	compile := capture.Options{
-		Replays: capture.Replays(f.replays), Format: capture.Format(f.format), MissingTokens: capture.MissingTokens(f.untokened),
-		BlockSize: f.blockSize, Tool: "moonloop capture " + version(),
-	}
 	listen := pipelineConfig{
 		grpc: f.grpc, http: f.http, blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
 	}
@@ -149,7 +131,7 @@ func (f *captureFlags) options() (capture.Options, pipelineConfig, []string, err
 func hashKey(env string) (key, notice string, err error) {
 	switch key = strings.TrimSpace(os.Getenv(env)); {
 	case key == "" && env == hashKeyEnv:
-		return randomKey(), "no key in " + env + ": this capture has a random one, so its prompts match no other's", nil
+		return randomKey(), "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
 	case key == "":
 		return "", "", fmt.Errorf("hash key: environment variable %s is empty or not set", env)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/semconv"
@@ -23,46 +24,77 @@ type captureCounts struct {
 	inference  atomic.Int64 // requests to a model; each may have several spans
 	replayed   atomic.Int64 // of them, of a replay
 	anonymous  atomic.Int64 // of them, with nothing that identifies the prompt
+	uncounted  atomic.Int64 // of them, without the number of input or of output tokens
+	refused    atomic.Int64 // spans that the exporter did not take, as often as they were sent
+	points     atomic.Int64 // data points of metrics
 	lastArrive atomic.Int64 // ns since the Unix epoch; 0 before the first span
+
+	failing atomic.Bool  // the exporter refused the last batch
+	warn    func(string) // is told when that begins and ends; nil tells nobody
 }
 
-// tap counts what next has taken.
-func (c *captureCounts) tap(next consumer.Traces) consumer.ConsumeTracesFunc {
-	return func(ctx context.Context, td ptrace.Traces) error {
-		var n struct{ spans, inference, replayed, anonymous int64 }
-		// Before next, which may keep or change what it is given.
-		for _, resource := range td.ResourceSpans().All() {
-			for _, scope := range resource.ScopeSpans().All() {
-				for _, span := range scope.Spans().All() {
-					n.spans++
-					a := span.Attributes()
-					_, row := a.Get(semconv.Row)
-					identity, annotated := a.Get(semconv.Identity)
-					switch {
-					case row:
-						n.inference++
-						n.replayed++
-					case annotated && span.Name() != contentSpan:
-						n.inference++
-						if identity.Type() == pcommon.ValueTypeStr && identity.Str() == semconv.IdentityNone {
-							n.anonymous++
-						}
+// batchCounts is what one batch holds.
+type batchCounts struct{ spans, inference, replayed, anonymous, uncounted int64 }
+
+func countBatch(td ptrace.Traces) (n batchCounts) {
+	for _, resource := range td.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			for _, span := range scope.Spans().All() {
+				n.spans++
+				a := span.Attributes()
+				_, row := a.Get(semconv.Row)
+				identity, annotated := a.Get(semconv.Identity)
+				switch {
+				case row:
+					n.inference++
+					n.replayed++
+				case annotated && span.Name() != contentSpan:
+					n.inference++
+					if identity.Type() == pcommon.ValueTypeStr && identity.Str() == semconv.IdentityNone {
+						n.anonymous++
+					}
+					_, input := a.Get(semconv.GenAIUsageInputTokens)
+					_, output := a.Get(semconv.GenAIUsageOutputTokens)
+					if !input || !output {
+						n.uncounted++
 					}
 				}
 			}
 		}
+	}
+	return n
+}
+
+// tap counts what next has taken, and what it has not.
+func (c *captureCounts) tap(next consumer.Traces) consumer.ConsumeTracesFunc {
+	return func(ctx context.Context, td ptrace.Traces) error {
+		n := countBatch(td) // before next, which may keep or change what it is given
 		if err := next.ConsumeTraces(ctx, td); err != nil {
+			c.refused.Add(n.spans)
+			if c.failing.CompareAndSwap(false, true) && c.warn != nil {
+				c.warn(fmt.Sprintf("the journal cannot be written: %v; spans are refused until it can, and their senders told to try again", err))
+			}
 			return err
+		}
+		if c.failing.CompareAndSwap(true, false) && c.warn != nil {
+			c.warn(fmt.Sprintf("the journal can be written again; %s refused so far", counted(c.refused.Load(), "spans")))
 		}
 		c.spans.Add(n.spans)
 		c.inference.Add(n.inference)
 		c.replayed.Add(n.replayed)
 		c.anonymous.Add(n.anonymous)
+		c.uncounted.Add(n.uncounted)
 		if n.spans > 0 {
 			c.lastArrive.Store(time.Now().UnixNano())
 		}
 		return nil
 	}
+}
+
+// discard counts metrics, for which a trace has no use.
+func (c *captureCounts) discard(_ context.Context, md pmetric.Metrics) error {
+	c.points.Add(int64(md.DataPointCount()))
+	return nil
 }
 
 // contentSpan is the name of spans that the receiver makes of log records with a prompt. They are no requests.
@@ -76,11 +108,30 @@ func (c *captureCounts) silence() time.Duration {
 	return 0
 }
 
-// String is what a person wants to see go up.
+// String is what a person wants to see go up, and what they should look into before it is too late.
 func (c *captureCounts) String() string {
-	s := fmt.Sprintf("spans %s · inference %s", comma(c.spans.Load()), comma(c.inference.Load()))
-	if n := c.replayed.Load(); n > 0 {
-		s += " · of replays " + comma(n)
+	inference := c.inference.Load()
+	s := fmt.Sprintf("spans %s · requests %s", comma(c.spans.Load()), comma(inference))
+	replayed := c.replayed.Load()
+	if replayed > 0 {
+		s += " · of replays " + comma(replayed)
 	}
-	return s + " · prompt unknown " + comma(c.anonymous.Load())
+	if n := c.refused.Load(); n > 0 {
+		s += " · REFUSED " + comma(n)
+	}
+	most := func(n int64, what, cure string) {
+		switch production := inference - replayed; {
+		case n == 0:
+		case 2*n > production && production >= enoughRequests:
+			s += fmt.Sprintf(" · %s %s, which is most: %s", comma(n), what, cure)
+		default:
+			s += fmt.Sprintf(" · %s %s", comma(n), what)
+		}
+	}
+	most(c.uncounted.Load(), "without token counts", "they give no rows")
+	most(c.anonymous.Load(), "without prompt", "is content recorded?")
+	return s
 }
+
+// enoughRequests is the number of requests from which what most of them lack is no accident.
+const enoughRequests = 10

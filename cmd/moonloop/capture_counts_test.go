@@ -5,9 +5,11 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/semconv"
@@ -24,31 +26,62 @@ func TestCaptureCounts(t *testing.T) {
 		}
 	}
 	add("POST /assistant")
-	add("chat m", semconv.Identity, semconv.IdentityText)
+	add("chat m", semconv.Identity, semconv.IdentityText, semconv.GenAIUsageInputTokens, "5", semconv.GenAIUsageOutputTokens, "5")
 	add("chat m", semconv.Identity, semconv.IdentityNone)
 	add("chat m", semconv.Identity, semconv.IdentityTrace, semconv.Row, "0")
 	add(contentSpan, semconv.Identity, semconv.IdentityText)
 
-	var c captureCounts
+	var said []string
+	c := captureCounts{warn: func(text string) { said = append(said, text) }}
 	if c.silence() != 0 {
 		t.Error("silence before the first span")
 	}
 	refused := errors.New("disk full")
-	if err := c.tap(consumertest.NewErr(refused))(t.Context(), td); !errors.Is(err, refused) {
-		t.Errorf("error %v, want that of the exporter", err)
+	for range 2 {
+		if err := c.tap(consumertest.NewErr(refused))(t.Context(), td); !errors.Is(err, refused) {
+			t.Errorf("error %v, want that of the exporter", err)
+		}
 	}
-	if got, want := c.String(), "spans 0 · inference 0 · prompt unknown 0"; got != want {
-		t.Errorf("after a refused batch: %q, want %q", got, want)
+	if got, want := c.String(), "spans 0 · requests 0 · REFUSED 10"; got != want {
+		t.Errorf("after refused batches: %q, want %q", got, want)
 	}
 	for range 2 {
 		if err := c.tap(consumertest.NewNop())(t.Context(), td); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := c.String(), "spans 10 · inference 6 · of replays 2 · prompt unknown 2"; got != want {
+	if len(said) != 2 || !strings.Contains(said[0], "disk full; spans are refused") || !strings.Contains(said[1], "10 spans refused so far") {
+		t.Errorf("warnings %q, want one when refusing begins and one when it ends", said)
+	}
+	if got, want := c.String(), "spans 10 · requests 6 · of replays 2 · REFUSED 10 · 2 without token counts · 2 without prompt"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if c.lastArrive.Load() == 0 {
 		t.Error("the last arrival is not noted")
+	}
+	points := pmetric.NewMetrics()
+	points.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptyGauge().DataPoints().AppendEmpty()
+	if err := c.discard(t.Context(), points); err != nil || c.points.Load() != 1 {
+		t.Errorf("%d points counted (%v), want 1", c.points.Load(), err)
+	}
+}
+
+// TestCaptureCountsMost: what most requests lack is worth a word, once there are enough of them.
+func TestCaptureCountsMost(t *testing.T) {
+	for _, tc := range []struct {
+		production, uncounted, anonymous int64
+		want                             string
+	}{
+		{9, 9, 9, "spans 0 · requests 9 · 9 without token counts · 9 without prompt"}, // too few to tell
+		{10, 5, 5, "spans 0 · requests 10 · 5 without token counts · 5 without prompt"},
+		{10, 6, 10, "spans 0 · requests 10 · 6 without token counts, which is most: they give no rows · 10 without prompt, which is most: is content recorded?"},
+	} {
+		var c captureCounts
+		c.inference.Store(tc.production)
+		c.uncounted.Store(tc.uncounted)
+		c.anonymous.Store(tc.anonymous)
+		if got := c.String(); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
 	}
 }

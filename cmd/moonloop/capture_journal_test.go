@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 func TestJournalFolder(t *testing.T) {
@@ -72,5 +75,26 @@ func TestRemoveJournal(t *testing.T) {
 	}
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an empty folder stays: %v", err)
+	}
+}
+
+// TestJournalTaken: two captures do not write one journal, and the second says what to do.
+func TestJournalTaken(t *testing.T) {
+	config := pipelineConfig{
+		http: "127.0.0.1:0", journal: filepath.Join(t.TempDir(), "journal"), blockSize: mooncake.BlockSize, key: randomKey(), warn: func(string) {},
+	}
+	p, err := startPipeline(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := startPipeline(t.Context(), config)
+	if hint, ok := errors.AsType[hintError](err); !ok || !strings.Contains(hint.hint, "--journal") {
+		t.Errorf("error %v, want one with a hint", err)
+		if err == nil {
+			_ = second.stop(t.Context())
+		}
+	}
+	if err := p.stop(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

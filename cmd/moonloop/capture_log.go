@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -15,7 +17,15 @@ import (
 type warningCore struct {
 	zapcore.LevelEnabler
 	warn func(string)
+	said *sync.Map // messages, by the time when they were passed on
 }
+
+// refusal begins what the Collector's library says when the exporter refuses a batch: with advice that nobody can follow
+// here, again for each batch. [captureCounts] says it instead.
+const refusal = "Exporting failed."
+
+// sayAgain is how long the same message is not repeated.
+const sayAgain = 30 * time.Second
 
 // With leaves fields that say which component it is out: there is one of each.
 func (c warningCore) With([]zapcore.Field) zapcore.Core { return c }
@@ -30,6 +40,13 @@ func (c warningCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *
 
 // Write passes an entry on.
 func (c warningCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	if strings.HasPrefix(entry.Message, refusal) {
+		return nil
+	}
+	if before, ok := c.said.Load(entry.Message); ok && entry.Time.Sub(before.(time.Time)) < sayAgain {
+		return nil
+	}
+	c.said.Store(entry.Message, entry.Time)
 	values := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
 		f.AddTo(values)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 	collectorexporter "go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	collectorreceiver "go.opentelemetry.io/collector/receiver"
-	noopmetric "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -51,6 +52,7 @@ type pipeline struct {
 	broken chan error // receives why the receiver could not go on
 
 	receiver, exporter component.Component
+	metrics            *sdkmetric.ManualReader // what the components count
 }
 
 // startPipeline listens and writes until stop.
@@ -90,10 +92,12 @@ func tryPipeline(ctx context.Context, c pipelineConfig) (*pipeline, error) {
 		l.more["endpoint"] = address
 		protocols[l.name] = l.more
 	}
+	p.seen.warn = c.warn
+	p.metrics = sdkmetric.NewManualReader()
 	telemetry := component.TelemetrySettings{
-		Logger:         zap.New(warningCore{zapcore.WarnLevel, c.warn}),
+		Logger:         zap.New(warningCore{zapcore.WarnLevel, c.warn, new(sync.Map)}),
 		TracerProvider: nooptrace.NewTracerProvider(),
-		MeterProvider:  noopmetric.NewMeterProvider(),
+		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(p.metrics)),
 		Resource:       pcommon.NewResource(),
 	}
 	build := component.BuildInfo{Command: "moonloop capture", Description: "moonloop", Version: version()}
@@ -130,19 +134,30 @@ func tryPipeline(ctx context.Context, c pipelineConfig) (*pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.receiver, err = in.CreateTraces(ctx, collectorreceiver.Settings{ID: component.NewID(in.Type()), TelemetrySettings: telemetry, BuildInfo: build}, inConfig, counted)
+	discarded, err := consumer.NewMetrics(p.seen.discard)
+	if err != nil {
+		return nil, err
+	}
+	settings := collectorreceiver.Settings{ID: component.NewID(in.Type()), TelemetrySettings: telemetry, BuildInfo: build}
+	p.receiver, err = in.CreateTraces(ctx, settings, inConfig, counted)
+	if err == nil {
+		_, err = in.CreateMetrics(ctx, settings, inConfig, discarded) // the same receiver
+	}
 	if err != nil {
 		return nil, fmt.Errorf("receiver: %w", err)
 	}
 
 	if err := p.exporter.Start(ctx, host); err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+		return nil, hintError{
+			fmt.Errorf("journal: %w", errors.Join(err, p.receiver.Shutdown(ctx))),
+			"one capture has one journal: --journal names another folder, and so does another --out",
+		}
 	}
 	if err := p.receiver.Start(ctx, host); err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("%w: %w", errAddressTaken, err)
 		}
-		return nil, errors.Join(fmt.Errorf("listen for OTLP: %w", err), p.exporter.Shutdown(ctx))
+		return nil, errors.Join(fmt.Errorf("listen for OTLP: %w", err), p.receiver.Shutdown(ctx), p.exporter.Shutdown(ctx))
 	}
 	return p, nil
 }

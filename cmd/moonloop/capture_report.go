@@ -4,108 +4,153 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// maxSessions bounds the sessions that a summary counts.
-const maxSessions = 1 << 20
-
-// traceSummary is what a sidecar does not say of a trace that was just written.
-type traceSummary struct {
-	file     string
-	sessions map[string]struct{}
-	cache    mooncake.CacheStats // of an infinite cache
-	last     float64             // timestamp in ms
-}
-
-// summaries are taken while traces are written, in the order in which they are.
-type summaries []*traceSummary
-
-// sink writes a partition's trace to the file that name gives it.
-func (s *summaries) sink(name func(capture.Partition) string) capture.Sink {
-	return func(p capture.Partition) (capture.TraceWriter, error) {
-		file, err := mooncake.Create(name(p))
-		if err != nil {
-			return nil, err
-		}
-		summary := &traceSummary{file: name(p), sessions: make(map[string]struct{})}
-		*s = append(*s, summary)
-		return &summarised{TraceWriter: file, traceSummary: summary}, nil
-	}
-}
-
-// summarised is a trace that is looked at while it is written.
-type summarised struct {
-	capture.TraceWriter
-	*traceSummary
-	sim *mooncake.CacheSim // only hits in blocks, whatever their size
-}
-
-func (s *summarised) Write(row *mooncake.Row) error {
-	if row.SessionID != "" && len(s.sessions) < maxSessions {
-		s.sessions[row.SessionID] = struct{}{}
-	}
-	s.last = max(s.last, row.Timestamp.Or(0))
-	if s.sim == nil {
-		s.sim = mooncake.NewCacheSim(mooncake.CacheOptions{})
-	}
-	s.sim.Add(row)
-	return s.TraceWriter.Write(row)
-}
-
-func (s *summarised) Commit(meta *mooncake.Meta) error {
-	if s.sim != nil {
-		stats := s.sim.Stats()
-		s.cache = stats[len(stats)-1]
-	}
-	return s.TraceWriter.Commit(meta)
-}
-
-// report writes a block for each trace that was compiled.
-func (s summaries) report(w io.Writer, result capture.Result) {
-	next := 0
+// report writes a block for each trace that was compiled, then what belongs to none. Every command that makes traces ends
+// with it.
+func (s *summaries) report(w io.Writer, result capture.Result) error {
+	var b strings.Builder
+	general := slices.Concat(s.lost, result.Dropped)
 	for _, t := range result.Traces {
-		if t.Meta.Rows == 0 {
-			if len(t.Meta.Dropped) > 0 {
-				fmt.Fprintf(w, "no rows of %s\n", partitionName(t.Partition))
-				line(w, "dropped", droppedText(t.Meta.Dropped))
-			}
-			continue
+		s.trace(&b, t, general)
+	}
+	if result.Journals > 0 {
+		text := fmt.Sprintf("%s of requests, %s", counted(result.Inferences, "spans"), counted(result.Links, "other spans"))
+		if result.Contents > 0 {
+			text += ", " + counted(result.Contents, "contents")
 		}
-		s[next].report(w, t)
-		next++
+		if result.Copies > 0 {
+			text += fmt.Sprintf("; %s of these delivered more than once", comma(result.Copies))
+		}
+		fmt.Fprintf(&b, "%s: %s\n", counted(result.Journals, "journals"), text)
 	}
-	line(w, "dropped", droppedText(result.Dropped))
 	if result.Torn.Records > 0 {
-		line(w, "torn", fmt.Sprintf("%d writes that a crash cut off, %d bytes; none had been acknowledged", result.Torn.Records, result.Torn.Bytes))
+		line(&b, "torn", fmt.Sprintf("%s that a crash or a full disk cut off, %s; none had been acknowledged", counted(result.Torn.Records, "writes"), size(result.Torn.Bytes)))
 	}
-	if result.DamageCount > 0 {
-		line(w, "damaged", fmt.Sprintf("%d places of the journal, %d bytes", result.DamageCount, result.DamageBytes))
+	for _, d := range result.Damage {
+		line(&b, "damaged", d.Error())
+	}
+	if more := result.DamageCount - int64(len(result.Damage)); more > 0 {
+		line(&b, "damaged", fmt.Sprintf("%s more, %s in all", counted(more, "places"), size(result.DamageBytes)))
+	}
+	for _, d := range general {
+		if d.What == "records" || strings.HasPrefix(d.What, "stretches") {
+			continue // said above
+		}
+		line(&b, "lost", s.text(d))
+	}
+	_, err := io.WriteString(w, b.String())
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// trace writes the block of one trace.
+func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []mooncake.Dropped) {
+	m := t.Meta
+	name := partitionName(t.Partition)
+	if !t.Replay && s.from != "" {
+		name = s.from
+	}
+	sum := s.of(t.Partition)
+	if sum == nil {
+		fmt.Fprintf(b, "no rows of %s\n", name)
+	} else {
+		fmt.Fprintf(b, "%s: %s of %s\n", sum.file, counted(m.Rows, "rows"), name)
+		spread := span(sum.last)
+		if n := len(sum.sessions); n > 0 {
+			spread += ", " + counted(int64(n), "sessions")
+		}
+		line(b, "span", spread)
+		line(b, "prompts", sum.prompts(m))
+		line(b, "identity", identities(m))
+	}
+	out, notes := ledger(without(m.Dropped, general))
+	var dropped int64
+	for _, d := range out {
+		dropped += d.Count
+	}
+	if t.Spans > 0 {
+		line(b, "came in", fmt.Sprintf("%s = %s + %s merged + %s dropped", counted(t.Spans, "spans"), counted(m.Rows, "rows"), comma(t.Merged), comma(dropped)))
+	}
+	for _, d := range out {
+		line(b, "dropped", s.text(d))
+	}
+	for _, d := range notes {
+		line(b, "note", s.text(d))
+	}
+	if sum == nil {
+		return
+	}
+	line(b, "keys", strings.Join(m.HashKeys, ", "))
+	line(b, "digests", fmt.Sprintf("seq %s  tree %s  arrival %s", shortDigest(m.Digests.Seq), shortDigest(m.Digests.Tree), shortDigest(m.Digests.Arrival)))
+	for reason := range strings.SplitSeq(m.Digests.Reason, "; ") {
+		line(b, "", reason)
+	}
+	if len(m.HashKeys) > 1 {
+		fmt.Fprintf(b, "  warning: %d keys: the same prompt under two of them is two prompts, so that the trace shares\n"+
+			"           less than the traffic did; give all collectors one key: $%s\n", len(m.HashKeys), hashKeyEnv)
 	}
 }
 
-func (s *traceSummary) report(w io.Writer, t capture.TraceResult) {
-	m := t.Meta
-	fmt.Fprintf(w, "%s: %s rows of %s\n", s.file, comma(m.Rows), partitionName(t.Partition))
-	spread := span(s.last)
-	if n := len(s.sessions); n > 0 {
-		spread += fmt.Sprintf(", %s sessions", comma(int64(n)))
+// prompts says how much of the prompts had been there before.
+func (t *traceSummary) prompts(m mooncake.Meta) string {
+	text := counted(t.cache.InputTokens, "tokens")
+	unknown := m.Identity["lengths"]
+	switch {
+	case t.cache.Blocks == 0 || unknown >= m.Rows:
+		return text + "; what they share is unknown"
+	case unknown > 0:
+		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*t.cache.BlockRate, counted(unknown, "rows"))
 	}
-	line(w, "span", spread)
-	line(w, "identity", identities(m))
-	line(w, "prompts", fmt.Sprintf("%s tokens; %.1f %% of their blocks had been seen before", comma(s.cache.InputTokens), 100*s.cache.BlockRate))
-	if t.Merged > 0 {
-		line(w, "merged", comma(t.Merged)+" spans of requests that other spans stand for")
+	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*t.cache.BlockRate)
+}
+
+// without takes what belongs to no trace off what a sidecar says of one.
+func without(list, general []mooncake.Dropped) []mooncake.Dropped {
+	list = slices.Clone(list)
+	for _, g := range general {
+		if i := slices.IndexFunc(list, func(d mooncake.Dropped) bool {
+			return d.What == g.What && d.Reason == g.Reason && d.Count >= g.Count
+		}); i >= 0 {
+			list[i].Count -= g.Count
+		}
 	}
-	line(w, "dropped", droppedText(m.Dropped))
-	line(w, "digests", fmt.Sprintf("seq %s  tree %s  arrival %s", shortDigest(m.Digests.Seq), shortDigest(m.Digests.Tree), shortDigest(m.Digests.Arrival)))
+	return slices.DeleteFunc(list, func(d mooncake.Dropped) bool { return d.Count == 0 })
+}
+
+// ledger tells the requests that are not in a trace from what only says something about those that are.
+func ledger(list []mooncake.Dropped) (out, notes []mooncake.Dropped) {
+	for _, d := range list {
+		switch {
+		case d.What != "rows" && d.What != "requests" && d.What != "spans", d.Reason == "duplicate":
+			notes = append(notes, d)
+		default:
+			out = append(out, d)
+		}
+	}
+	return out, notes
+}
+
+// text says what was dropped and why, and what to do about it.
+func (s *summaries) text(d mooncake.Dropped) string {
+	text := counted(d.Count, d.What) + ": " + d.Reason
+	if d.What == "rows" && d.Reason == "no token counts" && s.untokened == string(capture.MissingDrop) {
+		text += " (--missing-tokens estimate keeps them)"
+	}
+	return text
 }
 
 // line writes a labelled line, unless there is nothing to say.
@@ -113,6 +158,18 @@ func line(w io.Writer, label, text string) {
 	if text != "" {
 		fmt.Fprintf(w, "  %-10s%s\n", label, text)
 	}
+}
+
+// counted puts a number before a plural noun, which becomes singular after 1.
+func counted(n int64, noun string) string {
+	if n == 1 {
+		first, rest, _ := strings.Cut(noun, " of ")
+		first = cmp.Or(map[string]string{"stretches": "stretch", "ancestries": "ancestry"}[first], strings.TrimSuffix(first, "s"))
+		if noun = first; rest != "" {
+			noun += " of " + rest
+		}
+	}
+	return comma(n) + " " + noun
 }
 
 func partitionName(p capture.Partition) string {
@@ -123,14 +180,6 @@ func partitionName(p capture.Partition) string {
 		return "a replay without a name"
 	}
 	return "replay " + p.Run.String()
-}
-
-func droppedText(dropped []mooncake.Dropped) string {
-	var parts []string
-	for _, d := range dropped {
-		parts = append(parts, fmt.Sprintf("%s %s (%s)", comma(d.Count), d.What, d.Reason))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // shortDigest is enough of a digest for eyes.
@@ -149,3 +198,5 @@ func identities(m mooncake.Meta) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -5,10 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,15 +22,9 @@ import (
 func runCapture(cmd *cobra.Command, f captureFlags) error {
 	stderr := cmd.ErrOrStderr()
 	note := func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
-	compile, listen, notices, err := f.options()
+	compile, listen, notices, err := f.settings(cmd)
 	if err != nil {
 		return err
-	}
-	if _, err := os.Stat(f.out); err == nil && !f.force {
-		return hintError{fmt.Errorf("%s is there already", f.out), "--force replaces it, once the new trace is complete"}
-	}
-	if _, err := os.Stat(filepath.Dir(f.out)); err != nil {
-		return fmt.Errorf("%s cannot be created: %w", f.out, err) // now, not after all the traffic
 	}
 	listen.journal = f.journal
 	if listen.journal == "" {
@@ -37,6 +33,13 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	earlier, err := journals(listen.journal)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
+	}
+	files := outputs{out: f.out, force: f.force, runs: f.replays != string(capture.ReplaysDrop)}
+	for _, journal := range earlier {
+		files.read(journal.Name)
+	}
+	if err := files.check(); err != nil { // now, not after all the traffic
+		return err
 	}
 	if len(earlier) > 0 {
 		notices = append(notices, "going on with the journal of an earlier capture, "+listen.journal)
@@ -52,11 +55,15 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	if err != nil {
 		return err
 	}
+	listening := cmd.OutOrStdout()
+	if f.json {
+		listening = stderr
+	}
 	if p.grpc != "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "listening for OTLP over gRPC on %s\n", p.grpc)
+		fmt.Fprintf(listening, "listening for OTLP over gRPC on %s\n", p.grpc)
 	}
 	if p.http != "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "listening for OTLP over HTTP on http://%s\n", p.http)
+		fmt.Fprintf(listening, "listening for OTLP over HTTP on http://%s\n", p.http)
 	}
 	note("Ctrl-C stops, and writes " + f.out)
 	reason := listenUntil(cmd.Context(), p, f, stderr)
@@ -67,10 +74,17 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	err = p.stop(ctx)
 	written := false
 	if err == nil {
-		written, err = writeCapture(ctx, p, f, compile, cmd.OutOrStdout())
+		written, err = writeCapture(ctx, p, f, &files, compile, cmd.OutOrStdout())
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "moonloop: error: %v\nmoonloop: hint: nothing is lost: moonloop compile %s --out %s\n", err, p.journal, f.out)
+		again := f.out
+		switch {
+		case errors.Is(err, fs.ErrExist): // since the capture began
+			again = "ANOTHER, or with --force"
+		case errors.Is(err, syscall.ENOSPC):
+			again = "A_FILE_ON_ANOTHER_DISK"
+		}
+		fmt.Fprintf(stderr, "moonloop: error: %v\nmoonloop: hint: what was acknowledged is in the journal: moonloop compile %s --out %s\n", err, p.journal, again)
 		return exitWith(exitGoals)
 	}
 	if !written {
@@ -127,54 +141,65 @@ func (p *pipeline) watch(ctx context.Context, stderr io.Writer) {
 }
 
 // writeCapture compiles the journal and says what came of it. Without a row nothing is written.
-func writeCapture(ctx context.Context, p *pipeline, f captureFlags, opt capture.Options, stdout io.Writer) (written bool, err error) {
+func writeCapture(ctx context.Context, p *pipeline, f captureFlags, files *outputs, opt capture.Options, stdout io.Writer) (written bool, err error) {
 	sources, err := journals(p.journal)
 	if err != nil {
 		return false, fmt.Errorf("journal: %w", err)
 	}
-	var traces summaries
-	result, err := capture.Compile(ctx, opt, traces.sink(traceName(f.out)), sources...)
-	if err != nil {
-		return false, fmt.Errorf("compile %s: %w", p.journal, err)
+	for _, journal := range sources {
+		files.read(journal.Name)
 	}
-	if result.Inferences > 0 {
-		traces.report(stdout, result)
+	traces := summaries{untokened: f.untokened, lost: p.lost()}
+	result, err := capture.Compile(ctx, opt, traces.sink(files.create, files.file), sources...)
+	if err != nil {
+		return false, fmt.Errorf("compile %s: %w", p.journal, traces.failed(ctx, err))
 	}
 	switch {
-	case len(traces) == 0 && result.Inferences > 0:
+	case f.json:
+		err = traces.encode(stdout, "", result)
+	case result.Inferences > 0 || len(traces.lost) > 0:
+		err = traces.report(stdout, result)
+	}
+	if err != nil {
+		return false, err
+	}
+	say := func(format string, args ...any) {
+		if !f.json {
+			fmt.Fprintf(stdout, format+"\n", args...)
+		}
+	}
+	if points := p.seen.points.Load(); points > 0 {
+		say("%s of metrics came, too, and were thrown away", counted(points, "points"))
+	}
+	switch {
+	case len(traces.list) == 0 && result.Inferences > 0:
 		// Something in it may yet become a row, with other options.
-		fmt.Fprintf(stdout, "journal in %s\n", p.journal)
+		say("journal in %s", p.journal)
 		return false, nil
 	case f.keepJournal:
-		fmt.Fprintf(stdout, "journal in %s\n", p.journal)
+		say("journal in %s", p.journal)
 	default:
 		if err := removeJournal(p.journal); err != nil {
-			fmt.Fprintf(stdout, "journal in %s, because it could not be removed: %v\n", p.journal, err)
+			say("journal in %s, because it could not be removed: %v", p.journal, err)
 		}
 	}
-	if len(traces) > 0 {
-		fmt.Fprintf(stdout, "next: moonloop replay %s --url http://ENGINE:PORT\n", traces[0].file)
+	if len(traces.list) > 0 {
+		say("next: moonloop replay %s --url http://ENGINE:PORT", traces.list[0].file)
 	}
-	return len(traces) > 0, nil
-}
-
-// traceName gives each partition its file.
-func traceName(out string) func(capture.Partition) string {
-	return func(p capture.Partition) string {
-		if p.Replay {
-			return capture.RunFile(out, p.Run)
-		}
-		return out
-	}
+	return len(traces.list) > 0, nil
 }
 
 // why says what was missing for a trace.
 func (p *pipeline) why() string {
 	switch spans, inference := p.seen.spans.Load(), p.seen.inference.Load(); {
+	case spans == 0 && p.seen.refused.Load() > 0:
+		return "the journal could not be written, so that every span was refused"
+	case spans == 0 && p.seen.points.Load() > 0:
+		return "only metrics came, and no span; does OTEL_TRACES_EXPORTER keep the application from sending any?"
 	case spans == 0:
 		return "no span came; is the application's OTEL_EXPORTER_OTLP_ENDPOINT this address?"
 	case inference == 0:
-		return fmt.Sprintf("none of the %s spans that came was a request to a model", comma(spans))
+		return fmt.Sprintf("no request to a model was among the %s that came", counted(spans, "spans"))
 	}
 	return "no request was complete; see above for what was missing"
 }

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http/httptest"
@@ -221,5 +222,24 @@ func TestCaptureProduction(t *testing.T) {
 	}
 	if len(left) != 2 {
 		t.Errorf("%v is left, want the trace and its sidecar", left)
+	}
+}
+
+// readRows reads a trace.
+func readRows(name string) (rows []*mooncake.Row, err error) {
+	trace, err := mooncake.Open(context.Background(), name, mooncake.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, trace.Close()) }()
+	for {
+		row, err := trace.Read()
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
 	}
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/capture"
@@ -29,160 +27,160 @@ const journalSuffix = ".journal"
 // gcPercent is the part of the heap that may be garbage.
 const gcPercent = 25
 
-// compileOptions are the flags of compile.
-type compileOptions struct {
-	capture.Options
-
-	out      string
+// compileFlags are the flags of compile.
+type compileFlags struct {
+	traceFlags
+	list     bool
 	run      string
-	memory   string
-	json     bool
 	progress string
 }
 
 // newCompileCommand returns the command that makes traces of journals.
 func newCompileCommand() *cobra.Command {
-	opt := compileOptions{memory: humanize.IBytes(capture.DefaultMemory)}
+	var f compileFlags
 	cmd := &cobra.Command{
-		Use:   "compile JOURNAL...",
+		Use:   "compile JOURNAL... --out TRACE",
 		Short: "Make traces of the journals of collectors",
-		Long: `Compile makes Mooncake traces of the journals that the mooncake exporter of a Collector, or
-"moonloop capture", has written: one trace of production, and one of each replay that was captured
-beside it. A folder stands for all *.journal files in it.
+		Long: `Compile makes Mooncake traces of the journals that the mooncake exporter of a Collector, or "moonloop capture", has
+written: one trace of production, and one of each replay that was captured beside it. A folder stands for the journals
+among its *.journal files; others there are named and left out. A file that is named and is no journal is an error.
 
-Name the journals of all collectors that saw the traffic in one command, in any order: the same
-records give the same bytes, however they were spread. Traces that were compiled apart cannot be put
-together afterwards, because each numbers its blocks by itself. Collectors must share their key
-(MOONLOOP_HASH_KEY), or the same prompt is two prompts.
+Name the journals of all collectors that saw the traffic in one command, in any order: the same records give the same
+bytes, however they were spread. Traces that were compiled apart cannot be put together afterwards, because each
+numbers its blocks by itself. Collectors must share their key ($` + hashKeyEnv + `), or the same prompt is two
+prompts. --list tells what is in journals, and under which keys.
 
-Production goes to the file that --out names, a replay to out.run-ID.jsonl beside it; each has a
-sidecar, X.meta.json. Files appear whole or not at all, replace those that were there, and are
-compressed when the name ends in .gz or .zst. Journals stay as they are, damaged or torn ones are
-compiled as far as they can be read, and what is not in a trace is counted.
+Production goes to the file that --out names, a replay to TRACE.run-ID.jsonl beside it; each has a sidecar,
+X.meta.json. Files appear whole or not at all, and replace nothing without --force. Journals stay as they are, damaged
+or torn ones are compiled as far as they can be read, and what is not in a trace is counted.
 
-Beyond --memory records are sorted in temporary files in --temp-dir, up to twice as large as the
-journals. What comes on top, without a bound, are distinct block ids: up to 64 bytes each.
+Beyond --memory records are sorted in temporary files in --temp-dir, up to twice as large as the journals. What comes on
+top, without a bound, are distinct block ids: up to 64 bytes each.
 
-Exit status: 0 when traces were written; 2 when a journal cannot be read or none holds a row;
-130 when interrupted.`,
-		Example: `  moonloop compile /var/lib/otelcol/journal --out prod.jsonl
+EXIT STATUS
+
+  0    traces were written, or journals listed
+  2    usage error, a journal cannot be read, none holds a row, or a trace exists
+  130  interrupted`,
+		Example: `  moonloop compile --list /var/lib/otelcol/journal
+  moonloop compile /var/lib/otelcol/journal --out prod.jsonl
   moonloop compile pod-*/journal/*.journal --out prod.jsonl.zst --replays drop
   moonloop compile journals --run 0f8c1b2a --out replayed.jsonl`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runCompile(cmd.Context(), args, opt, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
 	}
-	f := cmd.Flags()
-	f.StringVarP(&opt.out, "out", "o", "", "file for the trace of production; those of replays go beside it")
-	f.StringVar((*string)(&opt.Replays), "replays", string(capture.ReplaysSeparate), "replays in the journals: separate (a trace each), drop, or only")
-	f.StringVar(&opt.run, "run", "", "only the replay of this run id, to the file that --out names")
-	f.StringVar((*string)(&opt.Format), "format", string(capture.FormatFull), "full, or mooncake: the four plain fields, for tools that know no others")
-	f.StringVar((*string)(&opt.MissingTokens), "missing-tokens", string(capture.MissingDrop), "requests whose tokens nobody counted: drop, or estimate")
-	f.IntVar(&opt.BlockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production; a replay has that of its trace")
-	f.StringVar(&opt.memory, "memory", opt.memory, "memory to sort in, before temporary files")
-	f.StringVar(&opt.TempDir, "temp-dir", "", "folder for temporary files (default: that of the system)")
-	f.BoolVar(&opt.json, "json", false, "print JSON instead of tables")
-	f.StringVar(&opt.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	f.addOutput(fs)
+	fs.BoolVar(&f.list, "list", false, "only list what is in the journals: workloads, keys, spans and their times")
+	fs.StringVar(&f.run, "run", "", "only the replay of this run id, to the file that --out names")
+	f.addRequests(fs, "")
+	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production; a replay has that of its trace")
+	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
 	return cmd
 }
 
-func runCompile(ctx context.Context, args []string, opt compileOptions, stdout, stderr io.Writer) error {
-	if err := opt.complete(); err != nil {
-		return err
+func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
+	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	opt, err := f.options(cmd)
+	if err == nil && f.run != "" {
+		if opt.Replays == capture.ReplaysDrop {
+			err = errors.New("--run names a replay, and --replays drop leaves all of them out: choose one")
+		}
+		opt.Replays = capture.ReplaysOnly
 	}
-	journals, size, err := findJournals(args)
 	if err != nil {
 		return err
 	}
-	progress, err := newCompileProgress(stderr, opt.progress, size)
+	journals, bytes, err := findJournals(args, func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) })
+	if err != nil {
+		return err
+	}
+	if f.list {
+		return listJournals(ctx, stdout, journals, f.json)
+	}
+	files := outputs{out: f.out, force: f.force, runs: f.run == "" && opt.Replays != capture.ReplaysDrop}
+	for _, name := range journals {
+		files.read(name)
+	}
+	if err := files.check(); err != nil {
+		return err
+	}
+	progress, err := newCompileProgress(stderr, f.progress, bytes)
 	if err != nil {
 		return err
 	}
 	opt.Progress = progress.update
-	var sources []capture.Source
-	for _, name := range journals {
-		sources = append(sources, capture.FileSource(name))
-	}
 	if os.Getenv("GOGC") == "" {
 		// What grows with the traffic are numbers without pointers, which cost nothing to collect, and twice their memory
 		// if that is put off.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
-	out := compiled{Files: map[string]string{}}
-	sink := capture.Files(opt.out)
-	if opt.run != "" {
-		sink = opt.sinkOfRun
+	traces := summaries{untokened: f.untokened}
+	sink := traces.sink(files.create, files.file)
+	if f.run != "" {
+		sink = f.onlyRun(traces.sink(files.create, func(capture.Partition) string { return f.out }))
 	}
-	out.Result, err = capture.Compile(ctx, opt.Options, sink, sources...)
+	result, err := capture.Compile(ctx, opt, sink, journalSources(ctx, journals)...)
 	progress.end()
 	if err != nil {
-		if errors.Is(err, capture.ErrNotJournal) {
-			return hintError{err, "journals are the *" + journalSuffix + ` files of the mooncake exporter; "moonloop convert" reads telemetry in files`}
-		}
-		return err
+		return traces.failed(ctx, journalHint(err))
 	}
-	if opt.run != "" {
-		out.Traces = slices.DeleteFunc(out.Traces, func(t capture.TraceResult) bool { return t.Run.String() != opt.run })
+	if f.run != "" {
+		result.Traces = slices.DeleteFunc(result.Traces, func(t capture.TraceResult) bool { return t.Run.String() != f.run })
 	}
-	for _, t := range out.Traces {
-		if t.Meta.Rows > 0 {
-			out.Files[partitionName(t.Partition)] = opt.file(t.Partition)
-		}
-	}
-	if opt.json {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(out)
+	if f.json {
+		err = traces.encode(stdout, "", result)
 	} else {
-		err = out.print(stdout)
+		err = traces.report(stdout, result)
 	}
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
+	if err == nil && len(traces.list) == 0 {
+		return f.noRows(result)
 	}
-	if len(out.Files) == 0 {
-		return out.noRows(opt)
-	}
-	return nil
+	return err
 }
 
-// complete checks the flags and puts them into the options.
-func (o *compileOptions) complete() error {
-	if o.out == "" {
-		return hintError{errors.New("no file to write to"), "name one: --out trace.jsonl"}
+// journalSources are files whose reading ends with ctx, even where nothing comes.
+func journalSources(ctx context.Context, names []string) []capture.Source {
+	sources := make([]capture.Source, len(names))
+	for i, name := range names {
+		sources[i] = capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return openInput(ctx, name) }}
 	}
-	if _, err := os.Stat(filepath.Dir(o.out)); err != nil {
-		return fmt.Errorf("--out %s cannot be created: %w", o.out, err) // now, not after all the work
-	}
-	memory, err := humanize.ParseBytes(o.memory)
-	if err != nil || memory == 0 || memory > 1<<50 {
-		return fmt.Errorf("--memory %q: want a number of bytes above 0, such as 256MiB", o.memory)
-	}
-	o.Memory = int(memory)
-	if o.run != "" {
-		if o.Replays == capture.ReplaysDrop {
-			return errors.New("--run names a replay, and --replays drop leaves all of them out: choose one")
+	return sources
+}
+
+// journalHint adds the next step to the error of a file that is no journal.
+func journalHint(err error) error {
+	if errors.Is(err, capture.ErrNotJournal) {
+		hint := "journals are the *" + journalSuffix + ` files of the mooncake exporter; "moonloop convert" reads telemetry in files`
+		if strings.Contains(err.Error(), "of version") {
+			hint = "a newer moonloop wrote it: compile with that one"
 		}
-		o.Replays = capture.ReplaysOnly
+		return hintError{err, hint}
 	}
-	o.Tool = "moonloop " + version()
-	return nil
+	return err
 }
 
-// file is where the trace of a partition goes.
-func (o *compileOptions) file(p capture.Partition) string {
-	if !p.Replay || o.run != "" {
-		return o.out
+// onlyRun writes one run and lets the others go by.
+func (f *compileFlags) onlyRun(sink capture.Sink) capture.Sink {
+	return func(p capture.Partition) (capture.TraceWriter, error) {
+		if p.Run.String() != f.run {
+			return nowhere{}, nil
+		}
+		return sink(p)
 	}
-	return capture.RunFile(o.out, p.Run)
 }
 
-// sinkOfRun writes one run and lets the others go by.
-func (o *compileOptions) sinkOfRun(p capture.Partition) (capture.TraceWriter, error) {
-	if p.Run.String() != o.run {
-		return nowhere{}, nil
+// noRows says why there is nothing to write, as far as the counts do.
+func (f *compileFlags) noRows(result capture.Result) error {
+	if f.run != "" {
+		return hintError{fmt.Errorf("run %q has no rows in these journals", f.run), "--list names the runs"}
 	}
-	return mooncake.Create(o.out)
+	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", counted(result.Inferences, "spans"))
+	if result.Inferences == 0 {
+		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter"))
+	}
+	return err
 }
 
 // nowhere is where a trace goes that nobody asked for.
@@ -193,13 +191,13 @@ func (nowhere) Commit(*mooncake.Meta) error { return nil }
 func (nowhere) Close() error                { return nil }
 
 // findJournals returns the files that the arguments stand for, each once, and their size in bytes.
-func findJournals(args []string) (names []string, size int64, err error) {
-	seen := map[string]bool{}
+func findJournals(args []string, warn func(string)) (names []string, bytes int64, err error) {
+	var seen []fs.FileInfo
 	add := func(name string, info fs.FileInfo) {
-		if id := filepath.Clean(name); !seen[id] {
-			seen[id] = true
+		if !slices.ContainsFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(other, info) }) {
+			seen = append(seen, info)
 			names = append(names, name)
-			size += info.Size()
+			bytes += info.Size()
 		}
 	}
 	for _, arg := range args {
@@ -225,12 +223,34 @@ func findJournals(args []string) (names []string, size int64, err error) {
 			if err != nil {
 				return nil, 0, fmt.Errorf("journal: %w", err)
 			}
+			if err := checkJournal(name, info); errors.Is(err, capture.ErrNotJournal) {
+				warn(err.Error() + "; it was left out")
+				continue
+			} else if err != nil {
+				return nil, 0, err
+			}
 			add(name, info)
 			found = true
 		}
 		if !found {
-			return nil, 0, fmt.Errorf("folder %s holds no *%s file: name the folder that the exporter writes to, or the files", arg, journalSuffix)
+			return nil, 0, fmt.Errorf("folder %s holds no journal in a *%s file: name the folder that the exporter writes to, or the files", arg, journalSuffix)
 		}
 	}
-	return names, size, nil
+	return names, bytes, nil
+}
+
+// checkJournal says whether a file of a folder begins like a journal.
+func checkJournal(name string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: %w", name, capture.ErrNotJournal)
+	}
+	f, err := os.Open(name) //nolint:gosec // in a folder that the user names
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err = capture.NewReader(name, f).Next(); errors.Is(err, capture.ErrNotJournal) {
+		return err
+	}
+	return nil // what else is wrong with it, reading will say
 }

@@ -7,12 +7,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -154,8 +157,8 @@ func TestCompileInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	status := run(ctx, []string{"compile", journal, "--out", out, "--temp-dir", dir}, strings.NewReader(""), &stdout, &stderr)
-	if status != exitInterrupted || stdout.Len() > 0 {
+	status := run(ctx, []string{"compile", journal, "--out", out, "--force", "--temp-dir", dir}, strings.NewReader(""), &stdout, &stderr)
+	if status != exitInterrupted || stdout.Len() > 0 || stderr.String() != "moonloop: error: interrupted; nothing was written\n" {
 		t.Errorf("status %d, output %q, errors %q", status, stdout.String(), stderr.String())
 	}
 	if b, err := os.ReadFile(out); err != nil || string(b) != "before" {
@@ -190,5 +193,75 @@ func TestCompileProgress(t *testing.T) {
 	}
 	if _, err := newCompileProgress(nil, "some", 0); err == nil {
 		t.Error("a mode that nobody knows is accepted")
+	}
+}
+
+// TestReportNamesFiles: each trace is reported under the name of its own file, in whatever order they were written.
+func TestReportNamesFiles(t *testing.T) {
+	records, err := sampleRecords("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(records)
+	dir := t.TempDir()
+	w, err := capture.OpenWriter(filepath.Join(dir, "j.journal"), capture.WriterOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Append(records...), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--json", "--force"}} {
+		var stdout, stderr bytes.Buffer
+		args := append([]string{"compile", filepath.Join(dir, "j.journal"), "--out", filepath.Join(dir, "t.jsonl")}, flags...)
+		if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitOK {
+			t.Fatalf("status %d: %s", status, &stderr)
+		}
+		if flags != nil {
+			var out struct {
+				Traces []struct {
+					File, Run string
+					Meta      mooncake.Meta
+				}
+			}
+			if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []string{"t.jsonl", "t.run-run-1.jsonl", "t.run-run-2.jsonl"} {
+				if got := out.Traces[i]; filepath.Base(got.File) != want || got.Run != "" && !strings.Contains(want, got.Run) {
+					t.Errorf("trace %d: %s of run %q, want %s", i, got.File, got.Run, want)
+				}
+			}
+			continue
+		}
+		for _, want := range []string{"/t.jsonl: 20 rows of production\n", "/t.run-run-1.jsonl: 6 rows of replay run-1\n", "/t.run-run-2.jsonl: 6 rows of replay run-2\n"} {
+			if !strings.Contains(filepath.ToSlash(stdout.String()), want) {
+				t.Errorf("no %q in\n%s", want, &stdout)
+			}
+		}
+		for l := range strings.Lines(strings.ReplaceAll(stdout.String(), dir, "")) {
+			if n := utf8.RuneCountInString(l); n > 101 {
+				t.Errorf("%d columns: %s", n, l)
+			}
+		}
+	}
+}
+
+func TestCounted(t *testing.T) {
+	for _, tc := range []struct {
+		n          int64
+		noun, want string
+	}{
+		{1, "rows", "1 row"},
+		{0, "rows", "0 rows"},
+		{1234, "rows", "1,234 rows"},
+		{1, "hash ids", "1 hash id"},
+		{1, "ancestries", "1 ancestry"},
+		{1, "stretches of a journal", "1 stretch of a journal"},
+		{2, "stretches of a journal", "2 stretches of a journal"},
+	} {
+		if got := counted(tc.n, tc.noun); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
 	}
 }

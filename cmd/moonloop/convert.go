@@ -5,13 +5,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,15 +22,12 @@ import (
 
 // convertFlags are the flags of convert.
 type convertFlags struct {
-	from, out          string
-	force, json        bool
-	format             string
-	blockSize, maxLine int
-	tempDir            string
+	traceFlags
+	from    string
+	maxLine int
 	// of telemetry
-	keyEnv             string
-	sessionKeys        []string
-	replays, untokened string
+	keyEnv      string
+	sessionKeys []string
 	// of public traces
 	failed    string
 	models    []string
@@ -41,7 +36,7 @@ type convertFlags struct {
 
 // Flags that only some formats know.
 var (
-	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "temp-dir"}
+	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "memory", "temp-dir"}
 	publicFlags    = []string{"failed", "only-model", "look-ahead"}
 )
 
@@ -70,7 +65,7 @@ A line that cannot be understood is an error that names it; only a last line of 
 EXIT STATUS
 
   0    the trace was written
-  2    usage or input error, nothing came out, or the trace exists; nothing was written
+  2    usage or input error, nothing came out, or a trace exists; nothing was written, unless the error names it
   130  interrupted; nothing was written`,
 		Example: `  moonloop convert otel.jsonl.zst --out prod.jsonl
   moonloop convert --from dynamo dynamo-request-trace*.jsonl.gz --out dynamo.jsonl
@@ -81,140 +76,117 @@ EXIT STATUS
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.out, "out", "o", "", "trace to write (required), compressed when its name ends in .gz or .zst; its sidecar goes beside it")
-	fs.BoolVar(&f.force, "force", false, "replace a trace that is there")
+	f.addOutput(fs)
 	fs.StringVar(&f.from, "from", "", "format of the inputs: otlp, dynamo, bailian, burstgpt or azure (default: found out)")
-	fs.StringVar(&f.format, "format", string(capture.FormatFull), "fields of rows: full, or mooncake (the four that other tools know)")
-	fs.IntVar(&f.blockSize, "block-size", 0, "tokens per hash id (default: 16 for bailian, 512 for telemetry)")
+	fs.IntVar(&f.blockSize, "block-size", 0, "tokens per hash id (default: 16 for bailian, else 512)")
 	fs.IntVar(&f.maxLine, "max-line", mooncake.DefaultMaxLine, "longest line to accept, in bytes")
-	fs.BoolVar(&f.json, "json", false, "print what was made as JSON")
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "telemetry: environment variable that holds the hash key")
 	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "telemetry: attribute that holds a session id, before the known ones (repeatable)")
-	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), "telemetry: what becomes of requests of replays: separate (own traces), drop or only")
-	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), "telemetry: what becomes of requests without token counts: drop or estimate")
-	fs.StringVar(&f.tempDir, "temp-dir", "", "telemetry: folder for temporary files (default: the system's)")
+	f.addRequests(fs, "telemetry: ")
 	fs.StringVar(&f.failed, "failed", string(foreign.FailedDrop), "burstgpt: what becomes of failed requests: drop or keep (as rows with no output)")
 	fs.StringArrayVar(&f.models, "only-model", nil, "burstgpt: keep the requests to this model only (repeatable)")
 	fs.IntVar(&f.lookahead, "look-ahead", foreign.DefaultLookahead, "public traces: rows that are put into order of time")
 	return cmd
 }
 
-// converted is the output of --json.
-type converted struct {
-	From   string           `json:"from"`
-	Traces []convertedTrace `json:"traces"`
-}
-
-type convertedTrace struct {
-	File string `json:"file"`
-	capture.TraceResult
-	Span        float64 `json:"span_ms"`
-	Sessions    int     `json:"sessions"` // up to a million
-	InputTokens int64   `json:"input_tokens"`
-}
-
 func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
-	if err := f.validate(names); err != nil {
+	compile, err := f.options(cmd)
+	if err := errors.Join(err, f.validate(names)); err != nil {
+		return err
+	}
+	_, publicErr := foreign.ParseFormat(f.from)
+	files := outputs{out: f.out, force: f.force, runs: publicErr != nil && f.replays != string(capture.ReplaysDrop)}
+	for _, name := range names {
+		files.read(name)
+	}
+	if err := files.check(); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
 	inputs := inputs{names: names, opt: mooncake.OpenOptions{Stdin: interruptible(ctx, cmd.InOrStdin())}}
 	defer inputs.close()
+	traces := summaries{untokened: f.untokened}
+	result, err := f.convert(cmd, compile, &inputs, &traces, traces.sink(files.create, files.file))
+	if err != nil {
+		return traces.failed(ctx, err)
+	}
+	if f.json {
+		return traces.encode(cmd.OutOrStdout(), f.from, result)
+	}
+	return traces.report(cmd.OutOrStdout(), result)
+}
+
+// convert finds out what the inputs are, unless it is said, and converts them.
+func (f *convertFlags) convert(cmd *cobra.Command, compile capture.Options, in *inputs, traces *summaries, sink capture.Sink) (capture.Result, error) {
 	if f.from == "" {
-		from, err := inputs.detect(ctx)
+		from, err := in.detect(cmd.Context())
 		if err != nil {
-			return err
+			return capture.Result{}, err
 		}
 		f.from = from
 	}
-	var made summaries
-	sink := made.sink(func(p capture.Partition) string {
-		if p.Replay {
-			return capture.RunFile(f.out, p.Run)
-		}
-		return f.out
-	})
-	convert := f.public
+	_, err := offline.ParseFormat(f.from)
 	wrong := telemetryFlags
-	if _, err := offline.ParseFormat(f.from); err == nil {
-		convert, wrong = f.telemetry, publicFlags
+	if err == nil {
+		wrong = publicFlags
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s has no effect on %s: leave it out", name, f.from)
+			return capture.Result{}, fmt.Errorf("--%s has no effect on %s: leave it out", name, f.from)
 		}
 	}
-	result, err := convert(cmd, &inputs, sink)
-	if err != nil {
-		return err
+	if err == nil {
+		result, err := f.telemetry(cmd, compile, in, sink)
+		traces.lost = result.Lost // the sidecars have it already
+		return result.Result, err
 	}
-	if !f.json {
-		made.report(cmd.OutOrStdout(), result)
-		return nil
-	}
-	out := converted{From: f.from, Traces: []convertedTrace{}}
-	for _, t := range result.Traces {
-		if t.Meta.Rows == 0 {
-			continue
-		}
-		s := made[len(out.Traces)]
-		out.Traces = append(out.Traces, convertedTrace{
-			File: s.file, TraceResult: t, Span: s.last, Sessions: len(s.sessions), InputTokens: s.cache.InputTokens,
-		})
-	}
-	enc := json.NewEncoder(cmd.OutOrStdout())
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	traces.from = f.from
+	return f.public(cmd, in, sink)
 }
 
 // validate checks what can be checked without reading.
 func (f *convertFlags) validate(names []string) error {
-	var errs []error
-	for _, c := range []struct {
-		flag, value string
-		known       []string
-	}{
-		{"from", f.from, []string{"", string(offline.OTLP), string(offline.Dynamo), string(foreign.Bailian), string(foreign.BurstGPT), string(foreign.Azure)}},
-		{"format", f.format, []string{string(capture.FormatFull), string(capture.FormatMooncake)}},
-		{"replays", f.replays, []string{string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly)}},
-		{"missing-tokens", f.untokened, []string{string(capture.MissingDrop), string(capture.MissingEstimate)}},
-		{"failed", f.failed, []string{string(foreign.FailedDrop), string(foreign.FailedKeep)}},
-	} {
-		if !slices.Contains(c.known, c.value) {
-			errs = append(errs, fmt.Errorf("--%s %q: want %s", c.flag, c.value, strings.Join(slices.DeleteFunc(c.known, func(s string) bool { return s == "" }), " or ")))
-		}
+	errs := []error{
+		choice("from", f.from, string(offline.OTLP), string(offline.Dynamo), string(foreign.Bailian), string(foreign.BurstGPT), string(foreign.Azure)),
+		choice("failed", f.failed, string(foreign.FailedDrop), string(foreign.FailedKeep)),
+	}
+	if f.from == "" {
+		errs[0] = nil
 	}
 	for flag, n := range map[string]int{"look-ahead": f.lookahead, "max-line": f.maxLine} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("--%s %d: want 1 or more", flag, n))
 		}
 	}
-	if f.blockSize < 0 {
-		errs = append(errs, fmt.Errorf("--block-size %d: want 1 or more", f.blockSize))
-	}
-	if i := slices.Index(names, "-"); i >= 0 && slices.Contains(names[i+1:], "-") {
-		errs = append(errs, errors.New("standard input can be read once"))
-	}
-	if f.out == "" {
-		errs = append(errs, errors.New("--out: no trace to write is given"))
-	} else if have, err := os.Stat(f.out); err == nil {
-		switch {
-		case have.IsDir():
-			errs = append(errs, fmt.Errorf("--out %s is a directory: name a file in it", f.out))
-		case slices.ContainsFunc(names, func(name string) bool { in, err := os.Stat(name); return err == nil && os.SameFile(in, have) }):
-			errs = append(errs, fmt.Errorf("--out %s is an input", f.out))
-		case !f.force:
-			errs = append(errs, hintError{fmt.Errorf("--out %s exists", f.out), "--force replaces it"})
+	for i, name := range names {
+		switch again := slices.ContainsFunc(names[:i], func(other string) bool { return sameFile(other, name) }); {
+		case again && name == "-":
+			errs = append(errs, errors.New("standard input can be read once"))
+		case again:
+			errs = append(errs, fmt.Errorf("%s is named twice, and its requests would be in the trace twice: name it once", mooncake.PublicName(name)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// sameFile reports whether two inputs are the same one, whatever they are called.
+func sameFile(a, b string) bool {
+	if a == b {
+		return true
+	}
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(b)
+	return err == nil && os.SameFile(one, two)
+}
+
 // telemetry converts OTLP and Dynamo's request trace.
-func (f *convertFlags) telemetry(cmd *cobra.Command, in *inputs, sink capture.Sink) (capture.Result, error) {
+func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in *inputs, sink capture.Sink) (offline.Result, error) {
 	text, notice, err := hashKey(f.keyEnv)
 	if err != nil {
-		return capture.Result{}, err
+		return offline.Result{}, err
 	}
 	if notice != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: %s\n", notice)
@@ -222,20 +194,16 @@ func (f *convertFlags) telemetry(cmd *cobra.Command, in *inputs, sink capture.Si
 	opt := offline.Options{
 		Format: offline.Format(f.from), MaxLine: f.maxLine,
 		Annotate: annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys},
-		Compile: capture.Options{
-			Replays: capture.Replays(f.replays), Format: capture.Format(f.format), MissingTokens: capture.MissingTokens(f.untokened),
-			TempDir: f.tempDir, Tool: "moonloop convert " + version(),
-		},
+		Compile:  compile,
 	}
 	if opt.Annotate.Key, err = annotate.ParseKey(text); err != nil {
-		return capture.Result{}, fmt.Errorf("hash key in %s: %w", f.keyEnv, err)
+		return offline.Result{}, fmt.Errorf("hash key in %s: %w", f.keyEnv, err)
 	}
 	var files []capture.Source
 	for i, name := range in.labels() {
 		files = append(files, capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return in.open(cmd.Context(), i) }})
 	}
-	result, err := offline.Convert(cmd.Context(), opt, sink, files...)
-	return result.Result, err
+	return offline.Convert(cmd.Context(), opt, sink, files...)
 }
 
 // public converts public traces.
@@ -290,7 +258,27 @@ func (in *inputs) open(ctx context.Context, i int) (io.ReadCloser, error) {
 		in.first = nil
 		return first, nil
 	}
-	return mooncake.OpenInput(ctx, in.names[i], in.opt)
+	return in.openOne(ctx, in.names[i])
+}
+
+// openOne opens an input so that the end of ctx ends the waiting for it.
+func (in *inputs) openOne(ctx context.Context, name string) (*mooncake.Input, error) {
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().IsRegular() || info.IsDir() || name == "-" {
+		return mooncake.OpenInput(ctx, name, in.opt)
+	}
+	pipe, err := openInput(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	opt := in.opt
+	opt.Stdin = pipe
+	opened, err := mooncake.OpenInput(ctx, "-", opt)
+	if err != nil {
+		return nil, err
+	}
+	opened.Label = name
+	return opened, nil
 }
 
 func (in *inputs) close() {
@@ -301,7 +289,7 @@ func (in *inputs) close() {
 
 // detect tells the format of the first input.
 func (in *inputs) detect(ctx context.Context) (from string, err error) {
-	if in.first, err = mooncake.OpenInput(ctx, in.names[0], in.opt); err != nil {
+	if in.first, err = in.openOne(ctx, in.names[0]); err != nil {
 		return "", err
 	}
 	head, err := in.first.Peek(in.first.Size())

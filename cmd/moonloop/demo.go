@@ -160,7 +160,7 @@ func (d *demonstration) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	d.step("compare", demoCaptured+" with "+demoReplayed)
-	loop, err := compareLoop(d.folder, captured, replayed, sent, rep)
+	loop, err := compareLoop(ctx, d.folder, captured, replayed, sent, rep)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (d *demonstration) compile(ctx context.Context, name string, replays captur
 		return capture.TraceResult{}, fmt.Errorf("demo: journal: %w", err)
 	}
 	var traces summaries
-	sink := traces.sink(func(capture.Partition) string { return d.file(name) })
+	sink := traces.sink(mooncake.CreateNew, func(capture.Partition) string { return d.file(name) })
 	result, err := capture.Compile(ctx, capture.Options{Replays: replays, Tool: "moonloop demo " + version()}, sink, sources...)
 	if err != nil {
 		return capture.TraceResult{}, fmt.Errorf("demo: compile: %w", err)
@@ -250,9 +250,9 @@ func (d *demonstration) compile(ctx context.Context, name string, replays captur
 		return capture.TraceResult{}, fmt.Errorf("demo: the journal holds %d traces for %s, want 1", len(written), name)
 	}
 	t := written[0]
-	d.detail(fmt.Sprintf("%s: %d rows, %d sessions, prompts by %s", name, t.Meta.Rows, len(traces[0].sessions), identities(t.Meta)))
-	if len(t.Meta.Dropped) > 0 {
-		d.detail("dropped: " + droppedText(t.Meta.Dropped))
+	d.detail(fmt.Sprintf("%s: %s, %s, prompts by %s", name, counted(t.Meta.Rows, "rows"), counted(int64(len(traces.list[0].sessions)), "sessions"), identities(t.Meta)))
+	for _, lost := range t.Meta.Dropped {
+		d.detail("dropped: " + traces.text(lost))
 	}
 	return t, nil
 }

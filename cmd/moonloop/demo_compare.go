@@ -28,7 +28,7 @@ import (
 type loop struct {
 	captured, replayed capture.TraceResult
 	sent               produced
-	apart              float64 // ms: the largest difference of the timestamps of a row
+	traces             mooncake.Comparison
 	ideal              mooncake.CacheStats
 	engine, again      float64     // share of the prompt tokens that the engine had cached, in production and in the replay
 	verdict            judge.Class // of the replay's measurement
@@ -38,25 +38,16 @@ type loop struct {
 }
 
 // compareLoop compares the traces in a folder, and searches every file in it for the texts that were sent.
-func compareLoop(folder string, captured, replayed capture.TraceResult, sent produced, rep *report.Report) (*loop, error) {
+func compareLoop(ctx context.Context, folder string, captured, replayed capture.TraceResult, sent produced, rep *report.Report) (*loop, error) {
 	l := &loop{captured: captured, replayed: replayed, sent: sent, verdict: rep.Verdict.Class, engine: math.NaN(), again: math.NaN()}
-	before, err := readRows(filepath.Join(folder, demoCaptured))
-	if err != nil {
-		return nil, err
+	before, after := filepath.Join(folder, demoCaptured), filepath.Join(folder, demoReplayed)
+	if err := l.compare(ctx, before, after); err != nil {
+		return nil, fmt.Errorf("demo: compare: %w", err)
 	}
-	after, err := readRows(filepath.Join(folder, demoReplayed))
-	if err != nil {
-		return nil, err
+	var err error
+	if l.ideal, err = idealCache(ctx, before); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
 	}
-	sim := mooncake.NewCacheSim(mooncake.CacheOptions{})
-	for i, row := range before {
-		sim.Add(row)
-		if i < len(after) {
-			l.apart = max(l.apart, math.Abs(row.Timestamp.Or(math.Inf(1))-after[i].Timestamp.Or(math.Inf(-1))))
-		}
-	}
-	stats := sim.Stats()
-	l.ideal = stats[len(stats)-1]
 	if sent.PromptTokens > 0 {
 		l.engine = float64(sent.Cached) / float64(sent.PromptTokens)
 	}
@@ -88,21 +79,44 @@ func compareLoop(folder string, captured, replayed capture.TraceResult, sent pro
 	return l, nil
 }
 
-func readRows(name string) (rows []*mooncake.Row, err error) {
-	trace, err := mooncake.Open(context.Background(), name, mooncake.OpenOptions{})
+// compare compares the rows of two traces.
+func (l *loop) compare(ctx context.Context, before, after string) (err error) {
+	a, err := mooncake.Open(ctx, before, mooncake.OpenOptions{})
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	b, err := mooncake.Open(ctx, after, mooncake.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	// Spans have nanoseconds, timestamps of a trace may be rounded.
+	c, err := mooncake.Compare(ctx, a.Reader, b.Reader, mooncake.CompareOptions{Tolerance: 1})
+	if err == nil {
+		l.traces = *c
+	}
+	return err
+}
+
+// idealCache returns what an infinite cache hits of a trace.
+func idealCache(ctx context.Context, name string) (_ mooncake.CacheStats, err error) {
+	trace, err := mooncake.Open(ctx, name, mooncake.OpenOptions{})
+	if err != nil {
+		return mooncake.CacheStats{}, err
 	}
 	defer func() { err = errors.Join(err, trace.Close()) }()
+	sim := mooncake.NewCacheSim(mooncake.CacheOptions{BlockSize: trace.BlockSize()})
 	for {
 		row, err := trace.Read()
 		if errors.Is(err, io.EOF) {
-			return rows, nil
+			stats := sim.Stats()
+			return stats[len(stats)-1], nil
 		}
 		if err != nil {
-			return nil, err
+			return mooncake.CacheStats{}, err
 		}
-		rows = append(rows, row)
+		sim.Add(row)
 	}
 }
 
@@ -111,15 +125,9 @@ func (l *loop) complete() bool {
 	return l.captured.Meta.Rows == l.sent.Requests && l.replayed.Meta.Rows == l.captured.Meta.Rows
 }
 
-// same says that the digest of sequences agrees. It covers lengths, order, and which blocks are shared.
-func (l *loop) same() bool {
-	a, b := l.captured.Meta.Digests.Seq, l.replayed.Meta.Digests.Seq
-	return a == b && a != mooncake.Undefined && a != ""
-}
-
 // closed says that the loop closed: same requests, same sharing, same timestamps within 1 ms, no text.
 func (l *loop) closed() bool {
-	return l.complete() && l.same() && l.apart <= 1 && len(l.found) == 0
+	return l.complete() && l.traces.Same() && len(l.found) == 0
 }
 
 func (l *loop) write(w io.Writer) {
@@ -151,7 +159,8 @@ func (l *loop) write(w io.Writer) {
 	digest("seq digest", a.Digests.Seq, b.Digests.Seq)
 	digest("tree digest", a.Digests.Tree, b.Digests.Tree)
 	digest("arrival digest", a.Digests.Arrival, b.Digests.Arrival)
-	row("timestamps", "", "", fmt.Sprintf("at most %.3g ms apart", l.apart))
+	row("requests", "", "", agree(l.traces.Lengths.Count == 0 && l.traces.Blocks.Count == 0)+" lengths and shared blocks, row by row")
+	row("timestamps", "", "", fmt.Sprintf("at most %.3g ms apart", l.traces.Apart))
 	row("engine's cache", share(l.engine), share(l.again), "of the prompt tokens; an infinite cache: "+share(l.ideal.TokenRate))
 	sizes := fmt.Sprintf("%s were sent, %d files written (%s)", humanize.Bytes(uint64(max(0, l.texts))), l.files, humanize.Bytes(uint64(max(0, l.bytes))))
 	if len(l.found) == 0 {

@@ -1,0 +1,72 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/capture"
+)
+
+// traceFlags are the flags that every command which makes traces of telemetry has.
+type traceFlags struct {
+	out                        string
+	force, json                bool
+	format, replays, untokened string
+	blockSize                  int
+	memory, tempDir            string
+}
+
+// addOutput adds the flags of what is written.
+func (f *traceFlags) addOutput(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.out, "out", "o", "", "trace to write (required); compressed when the name ends in .gz or .zst")
+	fs.BoolVar(&f.force, "force", false, "replace the trace, its sidecar and traces of replays that are there")
+	fs.StringVar(&f.format, "format", string(capture.FormatFull),
+		"full, or mooncake: rows have the four fields that every tool knows, with ids of their own where nothing is known of a prompt")
+	fs.BoolVar(&f.json, "json", false, "print what was made as JSON")
+}
+
+// addRequests adds the flags of what becomes of requests. The prefix says where they have an effect.
+func (f *traceFlags) addRequests(fs *pflag.FlagSet, prefix string) {
+	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), prefix+"what becomes of requests of replays: separate (own traces), drop or only")
+	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), prefix+"what becomes of requests whose tokens nobody counted: drop or estimate")
+	fs.StringVar(&f.memory, "memory", humanize.IBytes(capture.DefaultMemory), prefix+"memory to sort in, before temporary files")
+	fs.StringVar(&f.tempDir, "temp-dir", "", prefix+"folder for temporary files (default: the system's)")
+}
+
+// choice checks a flag that has a few values.
+func choice(flag, value string, known ...string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	return fmt.Errorf("--%s %q: want %s", flag, value, strings.Join(known, " or "))
+}
+
+// options checks the flags, and returns what they mean to a compile.
+func (f *traceFlags) options(cmd *cobra.Command) (capture.Options, error) {
+	errs := []error{
+		choice("format", f.format, string(capture.FormatFull), string(capture.FormatMooncake)),
+		choice("replays", f.replays, string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly)),
+		choice("missing-tokens", f.untokened, string(capture.MissingDrop), string(capture.MissingEstimate)),
+	}
+	if cmd.Flags().Changed("block-size") && (f.blockSize < 1 || f.blockSize > 1<<30) {
+		errs = append(errs, fmt.Errorf("--block-size %d: want 1 to 2^30 tokens", f.blockSize))
+	}
+	memory, err := humanize.ParseBytes(f.memory)
+	if err != nil || memory == 0 || memory > 1<<50 {
+		errs = append(errs, fmt.Errorf("--memory %q: want a number of bytes above 0, such as 256MiB", f.memory))
+		memory = 0
+	}
+	return capture.Options{
+		Replays: capture.Replays(f.replays), Format: capture.Format(f.format), MissingTokens: capture.MissingTokens(f.untokened),
+		BlockSize: f.blockSize, Memory: int(memory), TempDir: f.tempDir, Tool: cmd.CommandPath() + " " + version(),
+	}, errors.Join(errs...)
+}

@@ -1,0 +1,52 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Counters of the components for what does not get into the journal. Of the receiver's, those are facts of telemetry that
+// got into no annotation.
+const (
+	droppedSpans = "otelcol_exporter_mooncake_dropped_spans"
+	lostBytes    = "otelcol_exporter_mooncake_lost"
+)
+
+// lost returns what came and is not in the journal: what the exporter dropped, by its own count, and what it refused.
+func (p *pipeline) lost() []mooncake.Dropped {
+	var list []mooncake.Dropped
+	var all metricdata.ResourceMetrics
+	// An error is of a callback that has nothing to do with counters; the rest is there.
+	_ = p.metrics.Collect(context.Background(), &all)
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			sum, ok := m.Data.(metricdata.Sum[int64])
+			if !ok || m.Name != droppedSpans && m.Name != lostBytes {
+				continue
+			}
+			for _, point := range sum.DataPoints {
+				d := mooncake.Dropped{What: "bytes", Reason: "the journal was removed or replaced while it was written", Count: point.Value}
+				if reason, ok := point.Attributes.Value("reason"); ok {
+					d.What, d.Reason = "spans", strings.ReplaceAll(reason.AsString(), "_", " ")
+				}
+				list = append(list, d)
+			}
+		}
+	}
+	list = append(list, mooncake.Dropped{
+		What: "spans", Reason: "refused while the journal could not be written; senders may have sent them again", Count: p.seen.refused.Load(),
+	})
+	slices.SortFunc(list, func(a, b mooncake.Dropped) int {
+		return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Reason, b.Reason))
+	})
+	return slices.DeleteFunc(list, func(d mooncake.Dropped) bool { return d.Count == 0 })
+}

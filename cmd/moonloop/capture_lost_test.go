@@ -1,0 +1,125 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// post sends OTLP as JSON and returns the status.
+func post(t *testing.T, url, body string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewBufferString(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return resp.StatusCode
+}
+
+// spanJSON is a request to a model with the given trace id.
+func spanJSON(traceID string) string {
+	now := time.Now().UnixNano()
+	return fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":%q,"spanId":"eee19b7ec3c1b174","name":"chat m","kind":3,`+
+		`"startTimeUnixNano":"%d","endTimeUnixNano":"%d","attributes":[{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},`+
+		`{"key":"gen_ai.usage.input_tokens","value":{"intValue":"12"}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":"3"}}]}]}]}]}`, traceID, now, now+5)
+}
+
+const metricJSON = `{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"1"},{"asInt":"2"}]}}]}]}]}`
+
+// lossy is a pipeline of a test.
+func lossy(t *testing.T) (p *pipeline, warnings func() string) {
+	t.Helper()
+	var mu sync.Mutex
+	var said []string
+	p, err := startPipeline(t.Context(), pipelineConfig{
+		http: "127.0.0.1:0", journal: filepath.Join(t.TempDir(), "journal"), blockSize: mooncake.BlockSize, key: randomKey(),
+		warn: func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, text)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(said, "\n")
+	}
+}
+
+// TestCaptureLost: what comes and gets into no journal is counted.
+func TestCaptureLost(t *testing.T) {
+	p, warnings := lossy(t)
+	for _, id := range []string{"5b8efff798038103d269b633813fc60c", "", ""} {
+		if status := post(t, "http://"+p.http+"/v1/traces", spanJSON(id)); status != http.StatusOK {
+			t.Errorf("trace %q: status %d", id, status)
+		}
+	}
+	if status := post(t, "http://"+p.http+"/v1/metrics", metricJSON); status != http.StatusOK {
+		t.Errorf("metrics: status %d", status)
+	}
+	if err := p.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]mooncake.Dropped{{What: "spans", Reason: "no trace id", Count: 2}}, p.lost()); diff != "" {
+		t.Errorf("lost (-want +got):\n%s", diff)
+	}
+	if n := p.seen.points.Load(); n != 2 {
+		t.Errorf("%d points of metrics, want 2", n)
+	}
+	if text := warnings(); text != "" {
+		t.Errorf("warnings: %s", text)
+	}
+}
+
+// TestCaptureRefuses: spans that cannot be written are refused, counted, and said once in words that fit.
+func TestCaptureRefuses(t *testing.T) {
+	p, warnings := lossy(t)
+	if err := os.RemoveAll(p.journal); err != nil {
+		t.Skipf("a journal that is open cannot be removed here: %v", err)
+	}
+	if err := os.WriteFile(p.journal, nil, 0o600); err != nil { // no journal can be made there
+		t.Fatal(err)
+	}
+	for range 2 {
+		if status := post(t, "http://"+p.http+"/v1/traces", spanJSON("5b8efff798038103d269b633813fc60c")); status != http.StatusServiceUnavailable {
+			t.Errorf("status %d, want %d", status, http.StatusServiceUnavailable)
+		}
+	}
+	_ = p.stop(t.Context()) // which cannot seal a journal that is gone
+	lost := p.lost()
+	if len(lost) == 0 || lost[len(lost)-1].What != "spans" || lost[len(lost)-1].Count != 2 || !strings.HasPrefix(lost[len(lost)-1].Reason, "refused") {
+		t.Errorf("lost %v, want 2 spans refused", lost)
+	}
+	if s := p.seen.String(); !strings.Contains(s, "REFUSED 2") {
+		t.Errorf("live line %q", s)
+	}
+	text := warnings()
+	if strings.Count(text, "spans are refused until it can") != 1 || strings.Contains(text, "retry_on_failure") {
+		t.Errorf("warnings:\n%s", text)
+	}
+}

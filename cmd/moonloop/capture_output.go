@@ -1,0 +1,167 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// outputs are the files that one call writes: a trace, those of replays beside it, and their sidecars. It sees to it that
+// nothing is replaced which nobody meant: what is there is without force, and what is read, or belongs to another
+// trace, never.
+type outputs struct {
+	out    string // the trace of production
+	force  bool
+	runs   bool          // traces of replays may come
+	inputs []fs.FileInfo // what is read
+
+	begun map[string]bool // names of this call, in lower case: some file systems know no other
+}
+
+// read notes a file that is read. What is not there is not.
+func (o *outputs) read(name string) {
+	if info, err := os.Stat(name); err == nil {
+		o.inputs = append(o.inputs, info)
+	}
+}
+
+// check says why the files cannot be written, as far as it is known before there is anything to write.
+func (o *outputs) check() error {
+	switch o.out {
+	case "":
+		return hintError{errors.New("--out: no trace to write is given"), "name a file: --out trace.jsonl"}
+	case "-":
+		return errors.New("--out -: a trace appears when it is complete, with its sidecar beside it, which standard output cannot do: name a file")
+	}
+	if _, err := os.Stat(filepath.Dir(o.out)); err != nil {
+		return fmt.Errorf("--out %s cannot be created: %w", o.out, err)
+	}
+	file, err := o.create(o.out)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	clear(o.begun)
+	if err := file.Close(); err != nil || !o.runs {
+		return err
+	}
+	there, err := capture.RunFiles(o.out)
+	if err != nil {
+		return err
+	}
+	for _, name := range there {
+		if o.reads(name) {
+			return fmt.Errorf("--out %s: %s is an input, and has the name of a trace of a replay beside that: name another trace", o.out, name)
+		}
+	}
+	if len(there) > 0 && !o.force {
+		return exists(fmt.Errorf("--out: traces of replays lie beside %s already: %s: %w", o.out, there[0], fs.ErrExist))
+	}
+	return nil
+}
+
+// create starts a trace.
+func (o *outputs) create(name string) (*mooncake.File, error) {
+	lower := strings.ToLower(name)
+	if o.begun[lower] {
+		return nil, fmt.Errorf("%s: two traces of this call have that name", name)
+	}
+	for _, file := range []string{name, mooncake.MetaName(name)} {
+		if o.reads(file) {
+			return nil, fmt.Errorf("%s is an input: name another trace", file)
+		}
+	}
+	if other := o.sibling(name); other != "" {
+		return nil, fmt.Errorf("%s is the sidecar of %s, too: name another trace", mooncake.MetaName(name), other)
+	}
+	start := mooncake.CreateNew
+	if o.force {
+		start = mooncake.Create
+	}
+	file, err := start(name)
+	if err != nil {
+		return nil, exists(err)
+	}
+	if o.begun == nil {
+		o.begun = map[string]bool{}
+	}
+	o.begun[lower] = true
+	return file, nil
+}
+
+// exists adds a hint to the error of a file that is there.
+func exists(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return hintError{err, "--force replaces what is there, once the new trace is complete"}
+	}
+	return err
+}
+
+func (o *outputs) reads(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	for _, in := range o.inputs {
+		if os.SameFile(in, info) {
+			return true
+		}
+	}
+	return false
+}
+
+// sibling returns another trace with the same sidecar, which is there: prod.jsonl for prod.jsonl.gz.
+func (o *outputs) sibling(name string) string {
+	meta := mooncake.MetaName(name)
+	if _, err := os.Stat(meta); err != nil {
+		return ""
+	}
+	stem := strings.TrimSuffix(meta, ".meta.json")
+	for _, ending := range []string{".jsonl", ".jsonl.gz", ".jsonl.zst", ".jsonl.zstd", ".jsonl.bz2"} {
+		other := stem + ending
+		if info, err := os.Stat(other); err == nil && info.Mode().IsRegular() && other != name && !o.reads(other) {
+			return other
+		}
+	}
+	return ""
+}
+
+// file is where the trace of a partition goes.
+func (o *outputs) file(p capture.Partition) string {
+	if p.Replay {
+		return capture.RunFile(o.out, p.Run)
+	}
+	return o.out
+}
+
+// openInput opens a local file so that the end of ctx ends all waiting for it: opening a FIFO waits for who writes to it,
+// and reading for what is written.
+func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
+	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() || info.IsDir() {
+		return os.Open(name) //nolint:gosec // the user names it
+	}
+	r, w := io.Pipe()
+	go func() {
+		f, err := os.Open(name) //nolint:gosec // likewise
+		if err == nil {
+			_, err = io.Copy(w, f)
+			_ = f.Close()
+		}
+		w.CloseWithError(err) // nil is io.EOF
+	}()
+	context.AfterFunc(ctx, func() { w.CloseWithError(errInterrupted) })
+	return r, nil
+}
+
+// errInterrupted ends the reading of what does not come.
+var errInterrupted = errors.New("interrupted")

@@ -1,0 +1,170 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/moonloop/moonloop/capture"
+)
+
+// maxListed bounds the workloads that a list of journals tells apart.
+const maxListed = 1 << 12
+
+// journalList is what is in journals.
+type journalList struct {
+	Journals  int           `json:"journals"`
+	Workloads []*listedWork `json:"workloads"`
+	// Others counts the spans of workloads beyond the number that can be told apart.
+	Others int64 `json:"others,omitempty"`
+	Damage int64 `json:"damaged,omitempty"` // places
+	Torn   int64 `json:"torn,omitempty"`    // places
+}
+
+// listedWork is production, or a replay.
+type listedWork struct {
+	capture.Partition
+	// Spans counts spans of requests as often as they were delivered: only compiling tells which are the same.
+	Spans int64     `json:"spans"`
+	First time.Time `json:"first"` // start
+	Last  time.Time `json:"last"`
+	// Keys are the fingerprints of the keys of their prompts, with the number of spans.
+	Keys map[string]int64 `json:"keys"`
+}
+
+// listJournals writes what is in journals.
+func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool) error {
+	list := journalList{Journals: len(names), Workloads: []*listedWork{}}
+	for _, source := range journalSources(ctx, names) {
+		if err := list.add(ctx, source); err != nil {
+			if ctx.Err() != nil {
+				return errInterrupted
+			}
+			return journalHint(err)
+		}
+	}
+	slices.SortFunc(list.Workloads, func(a, b *listedWork) int {
+		return strings.Compare(partitionOrder(a.Partition), partitionOrder(b.Partition))
+	})
+	var err error
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(list)
+	} else {
+		_, err = io.WriteString(w, list.String())
+	}
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// partitionOrder sorts production before replays, and these by name.
+func partitionOrder(p capture.Partition) string {
+	if !p.Replay {
+		return ""
+	}
+	return " " + p.Run.String()
+}
+
+// add reads a journal.
+func (l *journalList) add(ctx context.Context, source capture.Source) error {
+	f, err := source.Open()
+	if err != nil {
+		return fmt.Errorf("journal cannot be opened: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	r := capture.NewReader(source.Name, f)
+	for n := 0; ; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		record, err := r.Next()
+		if _, damaged := errors.AsType[*capture.Damage](err); damaged {
+			l.Damage++
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			l.Torn += r.Torn().Records
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if request, ok := record.(*capture.Inference); ok {
+			l.count(request)
+		}
+	}
+}
+
+func (l *journalList) count(r *capture.Inference) {
+	p := capture.Partition{Replay: r.Row.Set || !r.Run.IsZero(), Run: r.Run}
+	i := slices.IndexFunc(l.Workloads, func(w *listedWork) bool { return w.Partition == p })
+	start := time.Unix(0, r.Start).UTC()
+	if i < 0 {
+		if len(l.Workloads) == maxListed {
+			l.Others++
+			return
+		}
+		i = len(l.Workloads)
+		l.Workloads = append(l.Workloads, &listedWork{Partition: p, First: start, Last: start, Keys: map[string]int64{}})
+	}
+	w := l.Workloads[i]
+	w.Spans++
+	if start.Before(w.First) {
+		w.First = start
+	}
+	if start.After(w.Last) {
+		w.Last = start
+	}
+	if key := r.Key.String(); r.Key != 0 && (len(w.Keys) < maxListed || w.Keys[key] > 0) {
+		w.Keys[key]++
+	}
+}
+
+// String is the list as a table.
+func (l *journalList) String() string {
+	var b strings.Builder
+	if len(l.Workloads) > 0 {
+		t := newTable()
+		t.AppendHeader(table.Row{"", "spans", "from (UTC)", "to", "keys"})
+		for _, w := range l.Workloads {
+			var keys []string
+			for key, n := range w.Keys {
+				keys = append(keys, key+" "+comma(n))
+			}
+			slices.Sort(keys)
+			t.AppendRow(table.Row{
+				partitionName(w.Partition), comma(w.Spans), w.First.Format(time.DateTime), w.Last.Format(time.DateTime),
+				strings.Join(keys, ", "),
+			})
+		}
+		b.WriteString(t.Render() + "\n")
+	}
+	parts := []string{counted(int64(l.Journals), "journals")}
+	if len(l.Workloads) == 0 {
+		parts = append(parts, "no request in them")
+	}
+	if l.Others > 0 {
+		parts = append(parts, counted(l.Others, "spans")+" of further replays")
+	}
+	if l.Torn > 0 {
+		parts = append(parts, counted(l.Torn, "torn writes"))
+	}
+	if l.Damage > 0 {
+		parts = append(parts, counted(l.Damage, "damaged places"))
+	}
+	b.WriteString(strings.Join(parts, "; ") + "\n")
+	return b.String()
+}
