@@ -6,7 +6,7 @@
 //
 // # Running
 //
-//	make acceptance                      # about ten minutes, most of them the two replays
+//	make acceptance                      # about seventeen minutes, most of them replays
 //	make acceptance TRACE=file           # where the trace is elsewhere
 //
 // The figures are printed as a table at the end, each with what it must be. Without the trace the tests are
