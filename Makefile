@@ -24,6 +24,7 @@ WITNESS := build/collector/otelcol-witness
 
 # Settings, e.g. `make fuzz FUZZTIME=5m`.
 FUZZTIME ?= 20s
+FUZZJOBS ?= 2
 BENCH    ?= .
 PKG      ?= ./...
 COUNT    ?= 1
@@ -87,15 +88,14 @@ tidy:
 	go mod tidy -diff
 
 ## fuzz: each fuzz target for FUZZTIME
-# go test fuzzes one target of one package at a time, hence the loop. Minimising is bounded: by default it may
-# take a minute for each interesting input, which a short run would spend on little else.
+# go test fuzzes one target of one package at a time, hence one process each. Minimising is bounded: by default it may
+# take a minute for each interesting input, which a short run would spend on little else. FUZZJOBS targets run side by
+# side: building one takes about as long as running it.
 fuzz:
 	@grep -rE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*\(' . \
 		| sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*)\(.*|\1 \2|' | sort \
-		| while read -r dir name; do \
-			echo "== $$dir $$name"; \
-			go test "$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x; \
-		done
+		| FUZZTIME='$(FUZZTIME)' xargs -n 2 -P $(FUZZJOBS) bash -euo pipefail -c \
+			'echo "== $$0 $$1"; go test "$$0" -run "^$$" -fuzz "^$$1\$$" -fuzztime "$$FUZZTIME" -fuzzminimizetime 1x'
 
 ## bench: Go benchmarks; BENCH=regexp PKG=./mooncake COUNT=10 narrow and repeat them
 # Compare two runs with: go tool -modfile=tools/go.mod benchstat old.txt new.txt
