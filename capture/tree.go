@@ -284,21 +284,33 @@ func (t *tree) group() {
 	}
 }
 
+// enter counts an inference span for its partition and returns that; nil, with the reason counted, when the span has no
+// part in a trace whatever it says.
+func (c *compiler) enter(key Partition, warmup bool) *partition {
+	p := c.part(key)
+	if p == nil {
+		c.lost.add(lostRun, 1)
+		return nil
+	}
+	p.Spans++
+	switch {
+	case !p.wanted(c.opt.Replays):
+		p.lost.add(lostPolicy, 1)
+	case warmup:
+		p.lost.add(lostWarmup, 1)
+	default:
+		return p
+	}
+	return nil
+}
+
 // emit passes on what becomes of an inference span.
 func (t *tree) emit(i int32) error {
 	n := &t.nodes[i]
 	rows := t.nodes[n.root].rows
-	p := t.c.part(Partition{rows || !n.run.IsZero(), n.run})
-	if p != nil {
-		p.Spans++
-	}
+	p := t.c.enter(Partition{rows || !n.run.IsZero(), n.run}, n.warmup)
 	switch {
 	case p == nil:
-		t.c.lost.add(lostRun, 1)
-	case !p.wanted(t.c.opt.Replays):
-		p.lost.add(lostPolicy, 1)
-	case n.warmup:
-		p.lost.add(lostWarmup, 1)
 	case rows && !n.row, !p.Replay && n.below:
 		p.Merged++
 	case p.Replay && !n.row:
@@ -414,17 +426,9 @@ func (t *tree) single() error {
 	if run.IsZero() {
 		run = t.run
 	}
-	p := t.c.part(Partition{d.Row.Set || !run.IsZero(), run})
-	if p != nil {
-		p.Spans++
-	}
+	p := t.c.enter(Partition{d.Row.Set || !run.IsZero(), run}, d.Warmup)
 	switch {
 	case p == nil:
-		t.c.lost.add(lostRun, 1)
-	case !p.wanted(t.c.opt.Replays):
-		p.lost.add(lostPolicy, 1)
-	case d.Warmup:
-		p.lost.add(lostWarmup, 1)
 	case p.Replay && !d.Row.Set:
 		p.lost.add(lostNoRow, 1)
 	case d.Failed:

@@ -203,7 +203,7 @@ func findJournals(args []string, warn func(string)) (names []string, bytes int64
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		if err != nil {
-			return nil, 0, fmt.Errorf("journal: %w", err)
+			return nil, 0, hintError{fmt.Errorf("journal: %w", err), "name journals, or the folder that the mooncake exporter writes to"}
 		}
 		if !info.IsDir() {
 			add(arg, info)

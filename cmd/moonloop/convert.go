@@ -306,7 +306,7 @@ func (in *inputs) detect(ctx context.Context) (from string, err error) {
 		return "", fmt.Errorf("%s is a Mooncake trace already: replay and inspect read it as it is", in.first.Label)
 	}
 	if len(head) == 0 {
-		return "", fmt.Errorf("%s is empty", in.first.Label)
+		return "", fmt.Errorf("%s is empty: name another file", in.first.Label)
 	}
 	return "", hintError{fmt.Errorf("%s: its format is not known", in.first.Label), "--from forces one, and then says which line does not fit"}
 }

@@ -21,7 +21,7 @@ func TestAcceptanceLoop(t *testing.T) {
 	trace := readLines[traceRow](t, setting(t, "MOONLOOP_TRACE"))
 	dir := artefacts(t)
 	otelcol, sim := startDistribution(t, dir), startEngine(t, dir)
-	p := replay(t, dir, sim.url, otelcol.environment(), "--endpoint", "completions", "--prompt", "tokens", "--run-id", "loop")
+	p := replay(t, dir, sim.url, tracesTo(otelcol.address), "--endpoint", "completions", "--prompt", "tokens", "--run-id", "loop")
 	sim.stop(t)
 	checkRun(t, p, dir)
 	accepted(t, dir, len(trace))
@@ -52,11 +52,11 @@ func TestAcceptanceLoopInCompany(t *testing.T) {
 	if err := os.Mkdir(beside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	other := start(t, beside, "replay", otelcol.environment(), setting(t, "MOONLOOP_BIN"), "replay", setting(t, "MOONLOOP_TRACE"),
+	other := start(t, beside, "replay", tracesTo(otelcol.address), setting(t, "MOONLOOP_BIN"), "replay", setting(t, "MOONLOOP_TRACE"),
 		"--url", sim.url, "--model", "sim", "--speedup", setting(t, "MOONLOOP_SPEEDUP"), "--seed", "2", "--token-events", "array",
 		"--endpoint", "completions", "--prompt", "tokens", "--max-requests", fmt.Sprint(second), "--run-id", "beside",
 		"--out", filepath.Join(beside, "out"), "--progress", "lines")
-	replay(t, dir, sim.url, otelcol.environment(), "--endpoint", "completions", "--prompt", "tokens", "--token-events", "array",
+	replay(t, dir, sim.url, tracesTo(otelcol.address), "--endpoint", "completions", "--prompt", "tokens", "--token-events", "array",
 		"--run-id", "loop")
 	other.wait(t, 10*time.Minute)
 	sim.stop(t)

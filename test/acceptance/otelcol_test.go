@@ -7,7 +7,6 @@ package acceptance
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,29 +55,8 @@ func startDistribution(t *testing.T, dir string) *distribution {
 	}
 	d.process = start(t, dir, "otelcol", []string{"MOONLOOP_HASH_KEY=" + strings.Repeat("5eed", 16)},
 		setting(t, "MOONLOOP_OTELCOL"), "--config", config)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		connection, err := net.Dial("tcp", d.address)
-		if err == nil {
-			_ = connection.Close()
-			return d
-		}
-		select {
-		case <-d.done:
-			t.Fatalf("the Collector ended with status %d\n%s", d.code, d.tail())
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the Collector takes no connections: %v\n%s", err, d.tail())
-		}
-	}
-}
-
-// environment is what makes a program send its spans to the distribution, and nothing else.
-func (d *distribution) environment() []string {
-	return []string{
-		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + d.address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
-		"OTEL_TRACES_EXPORTER=otlp", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
-	}
+	d.awaitConnections(t, d.address)
+	return d
 }
 
 // compile stops the Collector and compiles its journals to the named file. The journals stay only when the test fails.

@@ -124,7 +124,7 @@ func TestAcceptanceReplayTokens(t *testing.T) {
 	trace := readLines[traceRow](t, setting(t, "MOONLOOP_TRACE"))
 	dir := artefacts(t)
 	collector, sim := startWitness(t, dir), startEngine(t, dir)
-	p := replay(t, dir, sim.url, collector.environment(), "--endpoint", "completions", "--prompt", "tokens")
+	p := replay(t, dir, sim.url, tracesTo(collector.address), "--endpoint", "completions", "--prompt", "tokens")
 	sim.stop(t)
 
 	checkRun(t, p, dir)

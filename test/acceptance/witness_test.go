@@ -54,22 +54,34 @@ func startWitness(t *testing.T, dir string) *witness {
 		t.Fatal(err)
 	}
 	w.process = start(t, dir, "collector", nil, setting(t, "MOONLOOP_COLLECTOR"), "--config", config)
+	w.awaitConnections(t, w.address)
+	return w
+}
+
+// awaitConnections waits until a Collector takes connections.
+func (p *process) awaitConnections(t *testing.T, address string) {
+	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		connection, err := net.Dial("tcp", w.address)
+		connection, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = connection.Close()
-			return w
+			return
+		}
+		select {
+		case <-p.done:
+			t.Fatalf("the Collector ended with status %d\n%s", p.code, p.tail())
+		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the Collector takes no connections: %v\n%s", err, w.tail())
+			t.Fatalf("the Collector takes no connections: %v\n%s", err, p.tail())
 		}
 	}
 }
 
-// environment is what makes a program send its spans to the witness, and nothing else.
-func (w *witness) environment() []string {
+// tracesTo is what makes a program send its spans to a Collector, and nothing else.
+func tracesTo(address string) []string {
 	return []string{
-		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + w.address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
 		"OTEL_TRACES_EXPORTER=otlp", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
 	}
 }
