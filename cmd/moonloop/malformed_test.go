@@ -74,7 +74,7 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 			if c.ctx == nil { // a case that waits for ever must not take the others with it
 				c.ctx = func(t *testing.T) context.Context {
 					t.Helper()
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 					t.Cleanup(cancel)
 					return ctx
 				}
