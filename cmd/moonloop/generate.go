@@ -20,7 +20,7 @@ import (
 // newGenerateCommand returns the command that makes traces.
 func newGenerateCommand() *cobra.Command {
 	cfg := generate.Default()
-	var out string
+	var files outputs
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Make a realistic Mooncake trace",
@@ -33,18 +33,20 @@ Distributions are written MEDIAN,SIGMA[,MAX]: half of the values are below the m
 standard deviation of the logarithm, and values above the maximum become the maximum.
 
 With --out FILE the trace appears whole or not at all, compressed when the name ends in .gz or .zst,
-and its sidecar X.meta.json beside it. Without, the rows go to standard output.
+and its sidecar X.meta.json beside it; both replace nothing without --force. Without --out, the rows
+go to standard output.
 
 Exit status: 0 when the trace was written; 2 when it could not be.`,
 		Example: `  moonloop generate --rows 500 --rate 10 --think 2,0.5 --out trace.jsonl
   moonloop generate --rows 0 --duration 1h --grid 3s --sessions | moonloop inspect -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runGenerate(cmd.Context(), cfg, out, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runGenerate(cmd.Context(), cfg, &files, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&out, "out", "o", "", "file to write, instead of standard output")
+	f.StringVarP(&files.out, "out", "o", "", "file to write, instead of standard output")
+	f.BoolVar(&files.force, "force", false, "replace the trace and its sidecar if they are there")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
 	f.Int64Var(&cfg.Rows, "rows", cfg.Rows, "rows to make; 0 is no limit")
 	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "trace time to cover; 0 is no limit")
@@ -62,7 +64,8 @@ Exit status: 0 when the trace was written; 2 when it could not be.`,
 	return cmd
 }
 
-func runGenerate(ctx context.Context, cfg generate.Config, name string, stdout, stderr io.Writer) error {
+func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdout, stderr io.Writer) error {
+	name := files.out
 	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: cfg.BlockSize})
 	var line int64
 	write := func(w *mooncake.Writer) error {
@@ -86,7 +89,7 @@ func runGenerate(ctx context.Context, cfg generate.Config, name string, stdout, 
 		}
 		return nil
 	}
-	file, err := mooncake.Create(name)
+	file, err := files.create(name)
 	if err != nil {
 		return err
 	}

@@ -117,9 +117,7 @@ Without an engine at hand, "moonloop demo" runs the whole loop against the built
 		Version:       version(),
 	}
 	root.SetVersionTemplate("moonloop {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return hintError{err, fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newCaptureCommand(),
 		newCompileCommand(),

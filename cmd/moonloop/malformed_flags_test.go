@@ -93,6 +93,12 @@ func TestMalformedFlags(t *testing.T) {
 		"simulate, no address: refused":                        "simulate --listen here",
 		"generate, out of range: refused":                      "generate --rows -1 --rate 0 --turns NaN",
 		"generate, no such folder: refused":                    "generate --out missing/trace.jsonl",
+		"generate, a trace that is there: refused":             "generate --rows 1 --out trace.jsonl",
+		"a number that is none: refused":                       "inspect trace.jsonl --block-size x",
+		"a duration that is none: refused":                     replay + "--grace 5",
+		"a number beyond its type: refused":                    "generate --rows 9223372036854775808",
+		"a negative number for a count: refused":               "generate --seed -1",
+		"a switch that is neither: refused":                    replay + "--strict=maybe",
 		"an unknown verb: refused":                             "repaly trace.jsonl",
 	} {
 		cases = append(cases, malformed{name: name, files: map[string]string{"trace.jsonl": rowOfSix, "empty": ""}, commands: []string{command}})
