@@ -5,9 +5,12 @@ package receiver
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configopaque"
+	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 
@@ -34,6 +37,31 @@ type Config struct {
 	// Deny are attributes that are removed from all spans, metrics and logs, beside those that are known. A trailing *
 	// matches all names that begin so.
 	Deny []string `mapstructure:"deny"`
+
+	// Admission bounds the memory of requests.
+	Admission AdmissionConfig `mapstructure:"admission"`
+}
+
+// AdmissionConfig says how much memory requests may take.
+type AdmissionConfig struct {
+	// RequestLimitMiB is what the requests under way may take together once they are decoded, in MiB, 1 to 1,048,576. What
+	// comes above it is refused. 0, the default, is 256, or four times the largest message where that is more.
+	RequestLimitMiB int64 `mapstructure:"request_limit_mib"`
+}
+
+// bytes returns the limit for a server of OTLP.
+func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
+	if c.RequestLimitMiB > 0 {
+		return c.RequestLimitMiB << 20
+	}
+	limit := int64(256 << 20)
+	if grpc := otlp.Protocols.GRPC.Get(); grpc != nil {
+		limit = max(limit, 4*int64(grpc.MaxRecvMsgSizeMiB)<<20)
+	}
+	if http := otlp.Protocols.HTTP.Get(); http != nil {
+		limit = max(limit, 4*http.ServerConfig.MaxRequestBodySize)
+	}
+	return limit
 }
 
 var (
@@ -46,6 +74,9 @@ func (c *Config) Validate() error {
 	config, err := c.annotation()
 	if c.BlockSize == 0 {
 		config.BlockSize = -1 // the default is written out
+	}
+	if n := c.Admission.RequestLimitMiB; n < 0 || n > 1<<20 {
+		err = errors.Join(err, fmt.Errorf("admission::request_limit_mib: is %d, and must be 1 to 1048576: leave it out for 256", n))
 	}
 	return errors.Join(err, config.Validate())
 }
@@ -62,7 +93,15 @@ func (c *Config) annotation() (annotate.Config, error) {
 	}, err
 }
 
+// readHeaderTimeout bounds the time that the headers of an HTTP request may take. The stock receiver has none, so that
+// whoever sends a byte now and then could hold connections for ever.
+const readHeaderTimeout = time.Minute
+
 func createDefaultConfig() component.Config {
 	otlp := otlpreceiver.NewFactory().CreateDefaultConfig().(*otlpreceiver.Config) //nolint:forcetypeassert // its own type
+	overHTTP := otlp.Protocols.HTTP
+	server := *overHTTP.GetOrInsertDefault()
+	server.ServerConfig.ReadHeaderTimeout = readHeaderTimeout
+	otlp.Protocols.HTTP = configoptional.Default(server)
 	return &Config{OTLP: *otlp, BlockSize: mooncake.BlockSize, Content: annotate.ContentDrop}
 }

@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configmiddleware"
+	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -20,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/receiver/internal/admission"
 	"github.com/moonloop/moonloop/receiver/internal/metadata"
 )
 
@@ -75,13 +79,14 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 	factory := otlpreceiver.NewFactory()
 	set := r.settings
 	set.ID = component.NewIDWithName(factory.Type(), r.settings.ID.String())
+	server, host := r.admission(host)
 	mutates := consumer.WithCapabilities(consumer.Capabilities{MutatesData: true})
 	if r.nextTraces != nil {
 		next, err := consumer.NewTraces(r.consumeTraces, mutates)
 		if err != nil {
 			return err
 		}
-		otlp, err := factory.CreateTraces(ctx, set, &r.config.OTLP, next)
+		otlp, err := factory.CreateTraces(ctx, set, server, next)
 		if err != nil {
 			return err
 		}
@@ -92,7 +97,7 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 		if err != nil {
 			return err
 		}
-		otlp, err := factory.CreateMetrics(ctx, set, &r.config.OTLP, next)
+		otlp, err := factory.CreateMetrics(ctx, set, server, next)
 		if err != nil {
 			return err
 		}
@@ -103,7 +108,7 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 		if err != nil {
 			return err
 		}
-		otlp, err := factory.CreateLogs(ctx, set, &r.config.OTLP, next)
+		otlp, err := factory.CreateLogs(ctx, set, server, next)
 		if err != nil {
 			return err
 		}
@@ -115,6 +120,30 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 		}
 	}
 	return nil
+}
+
+// admission returns the configuration of the stock receiver with a gate before its decoders, and a host that has the
+// gate. The configuration that was given stays as it is.
+func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config, component.Host) {
+	server := r.config.OTLP
+	var paths admission.Paths
+	gateID := component.NewIDWithName(metadata.Type, "admission")
+	last := configmiddleware.Config{ID: gateID}
+	if server.Protocols.GRPC.HasValue() {
+		grpc := *server.Protocols.GRPC.Get()
+		grpc.Middlewares = append(slices.Clone(grpc.Middlewares), last)
+		server.Protocols.GRPC = configoptional.Some(grpc)
+	}
+	if server.Protocols.HTTP.HasValue() {
+		http := *server.Protocols.HTTP.Get()
+		http.ServerConfig.Middlewares = append(slices.Clone(http.ServerConfig.Middlewares), last)
+		server.Protocols.HTTP = configoptional.Some(http)
+		paths = admission.Paths{Traces: string(http.TracesURLPath), Metrics: string(http.MetricsURLPath), Logs: string(http.LogsURLPath)}
+	}
+	gate := admission.NewGate(r.config.Admission.bytes(&server), paths, func(why admission.Reason) {
+		by(context.Background(), r.telemetry.ReceiverMooncakeRefusedRequests, attributeReason, string(why), 1)
+	})
+	return &server, admission.NewHost(host, gateID, gate)
 }
 
 // warn logs what works and is probably not meant.

@@ -92,6 +92,11 @@ var (
 		Name: "mooncake.process.memory.peak", Unit: "By",
 		Description: "Peak resident memory of this process",
 	}
+	// ProcessGoroutines is the conventions' up-down counter.
+	ProcessGoroutines = Metric{
+		Name: "go.goroutine.count", Unit: "{goroutine}",
+		Description: "Count of live goroutines",
+	}
 	// ProcessHiccups is a counter.
 	ProcessHiccups = Metric{
 		Name: "mooncake.process.hiccups", Unit: "{hiccup}",

@@ -20,7 +20,7 @@ import (
 var shape = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$`)
 
 // units in UCUM that appear here.
-var units = []string{"s", "By", "{token}", "{request}", "{chunk}", "{span}", "{event}", "{hiccup}", "{pause}"}
+var units = []string{"s", "By", "{token}", "{request}", "{chunk}", "{span}", "{event}", "{hiccup}", "{pause}", "{goroutine}"}
 
 // declared returns the string constants of the package, and the metrics with the literals of their fields.
 func declared(t *testing.T) (constants map[string]string, metrics map[string]map[string]string) {

@@ -46,7 +46,7 @@ func (c *Client) call(ctx context.Context, method string, req *Request, out any)
 		_ = resp.Body.Close()
 	}
 	fail := func(class Class, name, message string, cause error) error {
-		e := &Error{Class: class, Code: name, Message: cleaned(message, c.secrets, req.Body, maxServerMessage), Cause: cause}
+		e := &Error{Class: class, Code: Hidden(name, c.secrets), Message: cleaned(message, c.secrets, req.Body, maxServerMessage), Cause: cause}
 		if resp != nil {
 			e.Status = resp.StatusCode
 		}
@@ -58,9 +58,18 @@ func (c *Client) call(ctx context.Context, method string, req *Request, out any)
 	case inner.Err() != nil:
 		return fail(ClassTotalTimeout, "", fmt.Sprintf("no reply within %v", limit), inner.Err())
 	case err != nil:
-		return classify(err, f.tlsFailure(), f.connected())
+		e := classify(err, f.tlsFailure(), f.connected())
+		if e.Class == ClassTransport {
+			if refused := c.refusal(inner); refused != nil {
+				return refused
+			}
+		}
+		e.Message = cleaned(e.Message, c.secrets, req.Body, maxMessage)
+		return e
 	case len(body) > c.cfg.MaxLine:
 		return fail(ClassLimit, "", errReplyTooLong.Error(), errReplyTooLong)
+	case refusesPlain(resp.StatusCode, body):
+		return fail(ClassTLS, "", wantsTLS, nil)
 	case resp.StatusCode/100 != 2:
 		class := ClassHTTP
 		if resp.StatusCode == http.StatusTooManyRequests {

@@ -51,7 +51,7 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	}
 	for _, values := range cfg.Header {
 		for _, v := range values {
-			if len(v) >= 8 { // shorter ones are words
+			if len(v) >= minSecret {
 				c.secrets = append(c.secrets, v)
 			}
 		}
@@ -100,8 +100,11 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		MaxIdleConnsPerHost: cfg.Connections,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // a compressed stream has no arrivals
-		Protocols:           new(http.Protocols),
-		DialContext:         dial,
+		// Room for several chunks of a stream: every open one holds it. The writer keeps its 4 KiB: a short request that
+		// did not fit in would take a second system call.
+		ReadBufferSize: 1 << 10,
+		Protocols:      new(http.Protocols),
+		DialContext:    dial,
 	}
 	if cfg.TLS != nil {
 		t.TLSClientConfig = cfg.TLS.Clone()
@@ -221,4 +224,15 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	}
 	s.finish()
 	f.copyTo(x)
+	c.hide(x)
+}
+
+// hide takes secrets out of the names that the server gave, too: it may call anything by the key that it was sent.
+func (c *Client) hide(x *Exchange) {
+	for _, text := range []*string{&x.ResponseID, &x.Model, &x.FinishReason} {
+		*text = Hidden(*text, c.secrets)
+	}
+	if x.Err != nil {
+		x.Err.Code = Hidden(x.Err.Code, c.secrets)
+	}
 }

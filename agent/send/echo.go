@@ -15,21 +15,34 @@ const (
 	maxServerMessage = 200
 	maxMessage       = 512
 	echoRun          = 16 // bytes in common with the request's body that make an echo
+	minSecret        = 8  // bytes of a header's value that is no mere word
 	maxWord          = 64 // bytes of a word that may be common
 	echoed           = "[...]"
 )
 
 // cleaned makes a server's message fit to be shown: see Error.
 func cleaned(message string, secrets []string, body Body, limit int) string {
-	for _, s := range secrets {
-		message = strings.ReplaceAll(message, s, "[hidden]")
-	}
+	message = Hidden(message, secrets)
 	// An echo that is cut off would be too short to be found, so the search sees more than is kept.
 	m := []byte(printable(message, 4*maxMessage))
 	if len(m) >= echoRun && body.Open != nil {
 		m = withoutEchoes(m, body)
 	}
 	return printable(string(m), limit)
+}
+
+// Hidden takes secrets out of what a server said, and the beginning of one where what it said was cut off.
+func Hidden(text string, secrets []string) string {
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s, "[hidden]")
+		for n := min(len(s), len(text)); n >= minSecret; n-- {
+			if strings.HasSuffix(text, s[:n]) {
+				text = text[:len(text)-n] + "[hidden]"
+				break
+			}
+		}
+	}
+	return text
 }
 
 // printable keeps the ASCII text of s: other characters become a question mark each run of them, blanks a space.

@@ -4,10 +4,8 @@
 package send
 
 import (
-	"bytes"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -94,48 +92,4 @@ func TestEventsAreBounded(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
-}
-
-// FuzzEvents: the events do not depend on how the bytes arrive, nor, for text without CR, on the kind of line end.
-func FuzzEvents(f *testing.F) {
-	f.Add([]byte("data: a\n\nevent: error\r\ndata: b\r\r"), uint64(1))
-	f.Add([]byte("\ufeffdata:a\ndata\n\n: c\n\nid:1\n"), uint64(2))
-	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
-		want, end := readEvents(bytes.NewReader(in), 1<<16)
-		rng := rand.New(rand.NewPCG(seed, 0))
-		torn := readerFunc(func(p []byte) int { return 1 + rng.IntN(len(p)) })
-		got, tornEnd := readEvents(torn(bytes.NewReader(in)), 1<<16)
-		if !errors.Is(end, tornEnd) {
-			t.Fatalf("ends with %v whole and %v in pieces", end, tornEnd)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("(-whole +pieces):\n%s", diff)
-		}
-		if bytes.IndexByte(in, '\r') >= 0 || len(in) > 1<<14 {
-			return
-		}
-		for _, end := range []string{"\r\n", "\r"} {
-			got, _ := readEvents(bytes.NewReader(bytes.ReplaceAll(in, []byte("\n"), []byte(end))), 1<<16)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("line end %q (-LF +it):\n%s", end, diff)
-			}
-		}
-	})
-}
-
-// readerFunc returns readers that return as many bytes per call as size says.
-func readerFunc(size func(p []byte) int) func(io.Reader) io.Reader {
-	return func(r io.Reader) io.Reader { return tornReader{r, size} }
-}
-
-type tornReader struct {
-	r    io.Reader
-	size func(p []byte) int
-}
-
-func (t tornReader) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	return t.r.Read(p[:t.size(p)])
 }

@@ -132,8 +132,12 @@ func classify(err error, shook error, connected bool) *Error {
 		return fail(ClassTLS, certificateMessage(verified.Err))
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return fail(ClassTLS, "the server does not speak TLS here; is the URL meant to begin with http://?")
+	case strings.Contains(text, `malformed HTTP response "\x15\x03`): // an alert of TLS
+		return fail(ClassTLS, wantsTLS)
+	case strings.Contains(text, "unexpected ALPN protocol"):
+		return fail(ClassTLS, "the server does not offer HTTP/2 over TLS; leave --http2 out")
 	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls: an alert
-		return fail(ClassTLS, "the server refused the handshake: "+op.Err.Error()+" (does it want a client certificate?)")
+		return fail(ClassTLS, alertMessage(op.Err))
 	case !connected && errors.As(err, &network) && network.Timeout(), errors.Is(err, syscall.ETIMEDOUT) && !connected:
 		return fail(ClassConnectTimeout, text)
 	case shook != nil:
@@ -153,6 +157,45 @@ func classify(err error, shook error, connected bool) *Error {
 	return fail(ClassTransport, text)
 }
 
+// wantsTLS is the message for a server that was spoken to in plain HTTP and does not take it.
+const wantsTLS = "the server speaks TLS here; is the URL meant to begin with https://?"
+
+// refusesPlain reports whether a reply is that of a server with TLS to a request without: Go's, nginx's, Apache's, Jetty's.
+func refusesPlain(status int, body []byte) bool {
+	if status != http.StatusBadRequest {
+		return false
+	}
+	text := strings.ToLower(string(body[:min(len(body), 4096)]))
+	for _, words := range []string{"http request to an https server", "plain http request was sent to https port", "plain http to an ssl-enabled server", "plain http to a tls"} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// alertMessage says what a server's alert means and what to do. Go names alerts as RFC 8446, section 6, does.
+func alertMessage(alert error) string {
+	text := strings.TrimPrefix(alert.Error(), "tls: ")
+	switch text {
+	case "certificate required":
+		return "the server demands a client certificate: give --cert-file and --key-file"
+	case "unknown certificate authority":
+		return "the server does not trust the authority of the client certificate: give one of an authority that it trusts with --cert-file and --key-file"
+	case "expired certificate":
+		return "the server finds the client certificate expired: give a new one with --cert-file and --key-file"
+	case "bad certificate", "unsupported certificate", "revoked certificate", "unknown certificate", "access denied":
+		return "the server does not take the client certificate, or demands one (" + text + "): give one that it trusts with --cert-file and --key-file"
+	case "protocol version not supported":
+		return "the server speaks none of the versions of TLS that are still safe, 1.2 and 1.3"
+	case "no application protocol":
+		return "the server does not offer HTTP/2 over TLS; leave --http2 out"
+	case "unrecognized name":
+		return "the server knows no host of the name in the URL (" + text + ")"
+	}
+	return "the server refused the handshake: " + text + " (does it want a client certificate?)"
+}
+
 // certificateMessage says what is wrong with a certificate and what to do.
 func certificateMessage(err error) string {
 	var (
@@ -162,11 +205,11 @@ func certificateMessage(err error) string {
 	)
 	switch {
 	case errors.As(err, &unknown):
-		return "the server's certificate is signed by an unknown authority; name the authority's certificate file if it is yours"
+		return "the server's certificate is signed by an unknown authority; if that is yours, give its certificate with --ca-file"
 	case errors.As(err, &name):
-		return "the server's certificate is for another name: " + name.Error()
+		return "the server's certificate is for another name: " + name.Error() + "; give the URL by a name that the certificate has"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the server's certificate has expired or is not yet valid: " + invalid.Error()
+		return "the server's certificate has expired or is not yet valid (" + invalid.Detail + "); it needs a new one, or this machine the right time"
 	}
 	return "the server's certificate: " + err.Error()
 }

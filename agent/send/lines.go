@@ -20,7 +20,7 @@ type lines struct {
 	err     error
 }
 
-const lineBuffer = 4 << 10
+const lineBuffer = 1 << 10 // a chunk is a third of it
 
 func (l *lines) reset(src io.Reader, bound int) {
 	if l.buf == nil || len(l.buf) > 16*lineBuffer {

@@ -6,10 +6,8 @@ package send
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -109,31 +107,6 @@ func TestScanner(t *testing.T) {
 			t.Errorf("%.40q: parsed %t, want %t", in, got, want)
 		}
 	}
-}
-
-// FuzzScanner holds the scanner to encoding/json, on everything that is valid JSON in valid UTF-8.
-func FuzzScanner(f *testing.F) {
-	for _, s := range []string{
-		chunk236, roleOnly, chunkA, finish, usage, badEnd, `null`, `{"error":""}`, `{"object":"\u0065rror"}`, `{"choices":[{"delta":{"\u0063ontent":"x"}}]}`,
-		`{"choices":[{"index":1,"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":"{\"a\":1}"}}]}}],"usage":{"prompt_tokens":1e2}}`,
-		`{"type":"response.completed","response":{"status":"x","usage":{"input_tokens":1,"input_tokens_details":{"cached_tokens":2}},"incomplete_details":{"reason":"r"}}}`,
-		`{"choices":[{"message":{"content":"a","reasoning":"b"},"text":"c"},{"text":"d"}],"choices":[],"usage":null,"delta":"d"}`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		var fast, slow chunk
-		ok := fast.parse(in)
-		if !json.Valid(in) || !utf8.Valid(in) {
-			return // no panic is all that is asked
-		}
-		if want := slow.parseSlowly(in); ok != want {
-			t.Fatalf("parsed %t, want %t: %s", ok, want, in)
-		}
-		if ok && !reflect.DeepEqual(fast.plain(), slow.plain()) {
-			t.Fatalf("%s\n(-slow +fast):\n%s", in, cmp.Diff(slow.plain(), fast.plain()))
-		}
-	})
 }
 
 func TestScannerAllocatesNothing(t *testing.T) {

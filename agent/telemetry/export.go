@@ -11,6 +11,7 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -100,10 +101,13 @@ func tooLarge(err error) bool {
 // maxErrorText bounds the error text of a report: a receiver may answer with a whole page.
 const maxErrorText = 512
 
+// errorText is what a report says of an error: bounded, without the values of headers, and with a word on what to do where
+// the cause is one of certificates and keys.
 func errorText(err error) string {
-	text := err.Error()
+	text := send.Hidden(err.Error(), otlpSecrets())
+	cure := remedy(text)
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
 	}
-	return text
+	return text + cure
 }

@@ -5,6 +5,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -41,7 +42,7 @@ func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, err
 		return e, nil
 	}
 	protocol, err := traces.protocol(c)
-	if err != nil {
+	if err = errors.Join(err, traces.checkSecrets()); err != nil {
 		return nil, err
 	}
 	if protocol == ProtocolGRPC {
@@ -87,7 +88,7 @@ func newMetricReader(ctx context.Context, c *Config, count *metricCount) (sdkmet
 
 func newMetricExporter(ctx context.Context, c *Config) (sdkmetric.Exporter, error) {
 	protocol, err := metrics.protocol(c)
-	if err != nil {
+	if err = errors.Join(err, metrics.checkSecrets()); err != nil {
 		return nil, err
 	}
 	if protocol == ProtocolGRPC {

@@ -28,6 +28,11 @@ const ms = time.Millisecond
 // cleanEnv empties every variable that has a say, so that the machine's own do not.
 func cleanEnv(t *testing.T, set ...string) {
 	t.Helper()
+	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
+		for _, secret := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY", "HEADERS"} {
+			t.Setenv("OTEL_EXPORTER_OTLP_"+signal+secret, "")
+		}
+	}
 	for _, name := range []string{
 		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL",

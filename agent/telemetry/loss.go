@@ -24,7 +24,7 @@ type Loss struct {
 	// included.
 	MetricExports, MetricFailures int64
 
-	FirstError string // text of the first error of any kind, at most 515 bytes
+	FirstError string // text of the first error of any kind, at most 700 bytes, without the values of headers
 }
 
 // LostSpans is the number of spans that ended and that no receiver accepted.

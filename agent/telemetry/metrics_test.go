@@ -326,6 +326,9 @@ func TestSelfObservation(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}
+		if n := points(got["go.goroutine.count"]); len(n) != 1 || n[0] == "0" {
+			t.Errorf("go.goroutine.count = %v, want what the runtime counts", n)
+		}
 		if m, ok := got["mooncake.process.throttled.time"]; ok {
 			t.Errorf("throttled time is unknown, and told as %v", points(m))
 		}

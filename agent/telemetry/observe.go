@@ -6,6 +6,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -34,9 +35,12 @@ func observeAll(p *Pipeline, meter metric.Meter) error {
 		errs = append(errs, err)
 		return c
 	}
-	inFlight, err := meter.Int64ObservableUpDownCounter(semconv.RequestsInFlight.Name,
-		metric.WithUnit(semconv.RequestsInFlight.Unit), metric.WithDescription(semconv.RequestsInFlight.Description))
-	errs = append(errs, err)
+	upDown := func(m semconv.Metric) metric.Int64ObservableUpDownCounter {
+		c, err := meter.Int64ObservableUpDownCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+		errs = append(errs, err)
+		return c
+	}
+	inFlight, goroutines := upDown(semconv.RequestsInFlight), upDown(semconv.ProcessGoroutines)
 	memory, err := meter.Int64ObservableGauge(semconv.ProcessMemoryPeak.Name,
 		metric.WithUnit(semconv.ProcessMemoryPeak.Unit), metric.WithDescription(semconv.ProcessMemoryPeak.Description))
 	errs = append(errs, err)
@@ -83,10 +87,11 @@ func observeAll(p *Pipeline, meter metric.Meter) error {
 	}
 	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		telemetry(o)
+		o.ObserveInt64(goroutines, int64(runtime.NumGoroutine()))
 		if read := p.machine.Load(); read != nil {
 			machine(o, (*read)())
 		}
 		return nil
-	}, inFlight, memory, ended, spans, events, hiccups, pauses, cpu, hiccupTime, throttled, hiccupMax, pauseMax)
+	}, inFlight, goroutines, memory, ended, spans, events, hiccups, pauses, cpu, hiccupTime, throttled, hiccupMax, pauseMax)
 	return err
 }

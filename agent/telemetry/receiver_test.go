@@ -33,6 +33,11 @@ type collector struct {
 
 func startCollector(t *testing.T) *collector {
 	t.Helper()
+	return startCollectorWith(t, componenttest.NewNopHost(), func(*otlpreceiver.Config) {})
+}
+
+func startCollectorWith(t *testing.T, host component.Host, configure func(*otlpreceiver.Config)) *collector {
+	t.Helper()
 	c := new(collector)
 	factory := otlpreceiver.NewFactory()
 	cfg := factory.CreateDefaultConfig().(*otlpreceiver.Config)
@@ -41,6 +46,7 @@ func startCollector(t *testing.T) *collector {
 	overHTTP := &cfg.Protocols.HTTP.GetOrInsertDefault().ServerConfig
 	overHTTP.NetAddr.Endpoint, overHTTP.MaxRequestBodySize = httpAddr, maxMessage
 	c.grpc, c.http = "http://"+grpcAddr, "http://"+httpAddr
+	configure(cfg)
 
 	settings := receivertest.NewNopSettings(factory.Type())
 	spans, err := factory.CreateTraces(t.Context(), settings, cfg, &c.traces)
@@ -55,7 +61,7 @@ func startCollector(t *testing.T) *collector {
 		Start(context.Context, component.Host) error
 		Shutdown(context.Context) error
 	}{spans, figures} {
-		if err := r.Start(t.Context(), componenttest.NewNopHost()); err != nil {
+		if err := r.Start(t.Context(), host); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

@@ -25,9 +25,10 @@ const hashKeyEnv = "MOONLOOP_HASH_KEY"
 // captureFlags are the flags of "moonloop capture".
 type captureFlags struct {
 	traceFlags
-	journal           string
-	keepJournal       bool
-	grpc, http        string
+	journal     string
+	keepJournal bool
+	grpc, http  string
+	listenSecrets
 	duration, idle    time.Duration
 	keyEnv            string
 	sessionKeys, deny []string
@@ -52,6 +53,10 @@ in log records are taken. Metrics are accepted, so that their senders have no er
 
 KEY. Prompts that are hashed under one key can be compared. $` + hashKeyEnv + ` holds it, at least 32 random bytes, for
 example of "openssl rand -hex 32". Without, each capture has a key of its own.
+
+OTHER MACHINES. An address that they can reach should have --tls-cert and --tls-key, for telemetry comes with its prompts,
+and --api-key-file or --client-ca, so that not everybody may send. Senders then need, beside an https:// endpoint,
+OTEL_EXPORTER_OTLP_CERTIFICATE and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20KEY".
 
 JOURNAL. What arrives is on the disk before its sender is thanked, in a folder beside the trace, which goes when the trace
 is there. A capture that was killed goes on when it is started again; or "moonloop compile" makes a trace of its journal.
@@ -80,6 +85,7 @@ EXIT STATUS
 	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal, for moonloop compile")
 	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", `address for OTLP over gRPC; port 0 takes a free one, "" is not at all`)
 	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "address for OTLP over HTTP, likewise")
+	f.listenSecrets.register(fs)
 	fs.DurationVar(&f.duration, "duration", 0, "stop after so long (0 = on Ctrl-C)")
 	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has come for so long after the first (0 = never)")
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "environment variable that holds the hash key")
@@ -101,12 +107,15 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 	if f.grpc == "" && f.http == "" {
 		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
 	}
-	var notices []string
+	token, notices, err := f.listenSecrets.check()
+	if err != nil {
+		errs = append(errs, err)
+	}
 	for _, l := range []struct{ flag, address string }{{"grpc", f.grpc}, {"http", f.http}} {
 		if l.address == "" {
 			continue
 		}
-		notice, err := checkListen(l.flag, l.address)
+		notice, err := checkListen(l.flag, l.address, f.missing())
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -122,7 +131,7 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 		notices = append(notices, notice)
 	}
 	listen := pipelineConfig{
-		grpc: f.grpc, http: f.http, blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
+		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token, blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
 	}
 	return compile, listen, notices, errors.Join(errs...)
 }

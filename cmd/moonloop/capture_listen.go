@@ -11,8 +11,8 @@ import (
 )
 
 // checkListen checks an address to listen on, which nothing is done with yet. The notice is for addresses that other
-// machines can reach: these must be named, and cannot be meant by leaving the host out.
-func checkListen(flag, address string) (notice string, err error) {
+// machines can reach: these must be named, and cannot be meant by leaving the host out. Missing is what guards it not.
+func checkListen(flag, address, missing string) (notice string, err error) {
 	host, _, err := net.SplitHostPort(address)
 	switch {
 	case err != nil:
@@ -22,10 +22,10 @@ func checkListen(flag, address string) (notice string, err error) {
 			fmt.Errorf("--%s %q would listen on every network that this machine is in", flag, address),
 			fmt.Sprintf("--%s 127.0.0.1%s, or --%s 0.0.0.0%s if other machines shall send", flag, address, flag, address),
 		}
-	case isLoopback(host):
+	case isLoopback(host), missing == "":
 		return "", nil
 	}
-	return fmt.Sprintf("other machines can send telemetry to %s, unencrypted and without a key", address), nil
+	return fmt.Sprintf("warning: other machines can send telemetry to %s, %s", address, missing), nil
 }
 
 func isLoopback(host string) bool {

@@ -26,7 +26,7 @@ func TestCheckListen(t *testing.T) {
 		{"4317", false, true, "no address"},
 		{"::1:4317", false, true, "cannot be told apart"},
 	} {
-		notice, err := checkListen("grpc", tc.address)
+		notice, err := checkListen("grpc", tc.address, "unencrypted")
 		if (notice != "") != tc.notice || (err != nil) != tc.failed {
 			t.Errorf("%s (%s): notice %q, error %v", tc.address, tc.because, notice, err)
 		}

@@ -34,7 +34,9 @@ const maxMessageMiB = 64
 // one.
 type pipelineConfig struct {
 	grpc, http  string
-	journal     string // folder
+	tls         map[string]any // settings of both listeners; nil = none
+	token       string         // that senders must have; empty = none
+	journal     string         // folder
 	blockSize   int
 	key         string // at least 32 bytes
 	sessionKeys []string
@@ -71,7 +73,10 @@ var errAddressTaken = errors.New("somebody was faster")
 
 func tryPipeline(ctx context.Context, c pipelineConfig) (*pipeline, error) {
 	p := &pipeline{journal: c.journal, broken: make(chan error, 1)}
-	host := captureHost{p.broken}
+	host := captureHost{broken: p.broken}
+	if c.token != "" {
+		host.extensions = map[component.ID]component.Component{bearerID: newBearer(c.token)}
+	}
 	protocols := map[string]any{}
 	for _, l := range []struct {
 		name, address string
@@ -90,6 +95,12 @@ func tryPipeline(ctx context.Context, c pipelineConfig) (*pipeline, error) {
 		}
 		*l.bound = address
 		l.more["endpoint"] = address
+		if c.tls != nil {
+			l.more["tls"] = c.tls
+		}
+		if c.token != "" {
+			l.more["auth"] = map[string]any{"authenticator": bearerID.String()}
+		}
 		protocols[l.name] = l.more
 	}
 	p.seen.warn = c.warn
@@ -182,10 +193,13 @@ func componentConfig(f component.Factory, settings map[string]any) (component.Co
 }
 
 // captureHost is what the components know of the process around them.
-type captureHost struct{ broken chan error }
+type captureHost struct {
+	broken     chan error
+	extensions map[component.ID]component.Component
+}
 
-// GetExtensions returns none.
-func (captureHost) GetExtensions() map[component.ID]component.Component { return nil }
+// GetExtensions returns the check of senders, if there is one.
+func (h captureHost) GetExtensions() map[component.ID]component.Component { return h.extensions }
 
 // Report takes note of a component that cannot go on.
 func (h captureHost) Report(event *componentstatus.Event) {

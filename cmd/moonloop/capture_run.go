@@ -63,7 +63,11 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		fmt.Fprintf(listening, "listening for OTLP over gRPC on %s\n", p.grpc)
 	}
 	if p.http != "" {
-		fmt.Fprintf(listening, "listening for OTLP over HTTP on http://%s\n", p.http)
+		scheme := "http"
+		if listen.tls != nil {
+			scheme = "https"
+		}
+		fmt.Fprintf(listening, "listening for OTLP over HTTP on %s://%s\n", scheme, p.http)
 	}
 	note("Ctrl-C stops, and writes " + f.out)
 	reason := listenUntil(cmd.Context(), p, f, stderr)

@@ -43,6 +43,8 @@ type replayFlags struct {
 	maxErrorRate          float64
 	noStream              bool
 	tokenEvents, progress string
+	stamps                string
+	warnings              []string // of resolve
 }
 
 func newReplayCommand() *cobra.Command {
@@ -94,6 +96,9 @@ EXIT STATUS
 			if err := f.resolve(cmd.Flags()); err != nil {
 				return err
 			}
+			for _, text := range f.warnings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: warning: %s\n", text)
+			}
 			return replay(cmd, f.cfg, f.progress)
 		},
 	}
@@ -104,7 +109,7 @@ EXIT STATUS
 		"profile": profileNames(), "spread": {"none", "uniform", "even"}, "session-mode": {"full", "delta"},
 		"time-unit": {"ms", "s", "us"}, "too-short": {string(prompt.SendOneWord), string(prompt.Skip)},
 		"token-events": {"all", "array", "first", "none"}, "otlp-protocol": {telemetry.ProtocolGRPC, telemetry.ProtocolHTTP},
-		"progress": {"auto", "bar", "lines", "none"},
+		"progress": {"auto", "bar", "lines", "none"}, "arrival-stamps": {"kernel", "read"},
 	} {
 		// It fails only for a flag that does not exist, which the test of the help would show.
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -161,6 +166,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.key, "key-file", "", "PEM key of the client certificate")
 	fs.BoolVar(&f.insecure, "insecure-skip-verify", false, "do not verify the engine's certificate")
 	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 where the engine offers it (arrival stamps become coarser)")
+	fs.BoolVar(&c.Target.ReadStamps, "read-stamps", false, "stamp arrivals after the read call, not by the kernel")
+	fs.Lookup("read-stamps").Hidden = true // only to compare the two: bench
+	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "what stamps the bytes of a reply: kernel, where it can, or read (after the read call, to compare)")
 	fs.IntVar(&c.Target.Retries, "retries", 0, "retries per request; what is retried is flagged and out of the latencies")
 	fs.DurationVar(&c.Target.ConnectTimeout, "connect-timeout", 10*time.Second, "name resolution, TCP and TLS together (0 = none)")
 	fs.DurationVar(&c.Target.FirstTokenTimeout, "first-token-timeout", 0, "from the wire to the first token (0 = none)")
@@ -240,7 +248,15 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	check(err)
 	c.Target.TLS, err = clientTLS(f.ca, f.cert, f.key, f.insecure)
 	check(err)
+	unencrypted, err := checkScheme(c.Target.URL, c.Target.TLS, c.Target.APIKey)
+	check(err)
+	if unencrypted != "" {
+		f.warnings = append(f.warnings, unencrypted)
+	}
+	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.TokenEvents = telemetry.Mode(f.tokenEvents)
+	c.Target.ReadStamps = f.stamps == "read"
+	check(choice("arrival-stamps", f.stamps, "kernel", "read"))
 	switch f.progress {
 	case "auto", "bar", "lines", "none":
 	default:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonloop/moonloop/agent/tlsfile"
 	"github.com/moonloop/moonloop/simulator"
 )
 
@@ -182,9 +183,6 @@ func (f *simulateFlags) apply(c *simulator.Config) error {
 		}
 		c.Faults.Rates[simulator.Fault(name)] = rate
 	}
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		errs = append(errs, errors.New("--tls-cert and --tls-key go together"))
-	}
 	var err error
 	if c.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile); err != nil {
 		errs = append(errs, err)
@@ -272,14 +270,7 @@ func simulateFailed(stderr io.Writer, err error) error {
 
 // certificate loads the server's certificate; nil when there is none.
 func (f *simulateFlags) certificate() (*tls.Certificate, error) {
-	if f.tlsCert == "" {
-		return nil, nil //nolint:nilnil // no certificate is a valid choice
-	}
-	pair, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
-	if err != nil {
-		return nil, fmt.Errorf("server certificate: %w", err)
-	}
-	return &pair, nil
+	return tlsfile.Pair(tlsfile.File{From: "--tls-cert", Name: f.tlsCert}, tlsfile.File{From: "--tls-key", Name: f.tlsKey})
 }
 
 // serveUntil serves until ctx ends, lets requests under way finish within grace, and then breaks them off.

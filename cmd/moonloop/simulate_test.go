@@ -148,7 +148,7 @@ func TestSimulateUsage(t *testing.T) {
 		{"negative", []string{"--max-running", "-1"}, "--max-running is -1"},
 		{"fault without a share", []string{"--fault", "cut"}, "name=share"},
 		{"unknown fault", []string{"--fault", "nonsense=0.1"}, "rate-limit"},
-		{"half a certificate", []string{"--tls-cert", "x"}, "go together"},
+		{"half a certificate", []string{"--tls-cert", "x"}, "give both"},
 		{"key from an empty variable", []string{"--api-key-env", "TEST_SIMULATE_UNSET"}, "TEST_SIMULATE_UNSET"},
 		{"address", []string{"--listen", "127.0.0.1:99999"}, "takes a free port"},
 		{"no directory", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},

@@ -87,11 +87,12 @@ func (w *worker) text(counts *Counts, d *domain, extent genai.Extent) identity {
 }
 
 // put writes an identity to a span.
-func (w *worker) put(id identity, attributes pcommon.Map) {
+func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 	attributes.RemoveIf(func(name string, _ pcommon.Value) bool { // of a sender that annotates by halves
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
 			semconv.CellsPrefix:
+			count(&counts.Removed, ownPrefix+"*", 1)
 			return true
 		}
 		return false

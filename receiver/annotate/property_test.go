@@ -26,14 +26,24 @@ func checkTwice(t testing.TB, td ptrace.Traces) {
 	if td.SpanCount() != count {
 		t.Fatalf("%d spans of %d", td.SpanCount(), count)
 	}
-	once := traceBytes(t, td)[0]
+	once := protobuf(t, td)
 	counts := newAnnotator(t, annotate.Config{Key: testKey(t, 'x')}).Traces(td)
-	if traceBytes(t, td)[0] != once {
+	if protobuf(t, td) != once {
 		t.Errorf("a second receiver changes the telemetry")
 	}
 	if len(counts.Identities)+len(counts.Removed)+int(counts.Sessions) > 0 {
 		t.Errorf("a second receiver annotates %v, removes %v, gives %d sessions", counts.Identities, counts.Removed, counts.Sessions)
 	}
+}
+
+// protobuf returns spans as they go over the wire.
+func protobuf(t testing.TB, td ptrace.Traces) string {
+	t.Helper()
+	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // TestTwiceIsOnce: receivers can stand in a row.
@@ -144,58 +154,6 @@ func TestHostile(t *testing.T) {
 	if span.Attributes().Len() > 10 {
 		t.Errorf("%d attributes are left", span.Attributes().Len())
 	}
-}
-
-func FuzzTraces(f *testing.F) {
-	for _, td := range []ptrace.Traces{hostile(f), ptrace.NewTraces()} {
-		f.Add([]byte(traceBytes(f, td)[0]))
-	}
-	for _, in := range []attributes{
-		chat(attributes{"gen_ai.input.messages": hello, "session.id": "s"}),
-		{"genkit:input": "Hello", "gen_ai.usage.input_tokens": int64(9), "gen_ai.request.model": "llama"},
-		{"traceloop.span.kind": "workflow", "llm.request.type": "chat", "gen_ai.prompt.0.content": "Hello"},
-		{"ai.operationId": "ai.streamText.doStream", "ai.prompt.messages": hello, "ai.usage.promptTokens": int64(3)},
-		{"langfuse.observation.type": "generation", "langfuse.observation.input": hello},
-		{"llm_d.pd_proxy.true_ttft_ms": 3.5, "gen_ai.usage.input_tokens": int64(9)},
-		{"rid": "r", "gen_ai.usage.prompt_tokens": int64(3), "mooncake.identity": int64(1), "mooncake.cells": []byte{1}},
-	} {
-		td, _ := oneSpan(f, in)
-		f.Add([]byte(traceBytes(f, td)[0]))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
-		if err != nil {
-			return
-		}
-		checkTwice(t, td)
-	})
-}
-
-func FuzzLogs(f *testing.F) {
-	for _, ld := range []plog.Logs{
-		plog.NewLogs(),
-		dynamoLog(`{"event_type":"request_end","request":{"request_id":"r","replay":{"trace_block_size":64,"input_length":64,"input_sequence_hashes":[18446744073709551615]}}}`),
-		logsOf(f, message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2}, message{"gen_ai.choice", attributes{"index": int64(0)}, 2, 2}),
-	} {
-		f.Add([]byte(logBytes(f, ld)[0]))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
-		if err != nil {
-			return
-		}
-		records := ld.LogRecordCount()
-		td, _ := newAnnotator(t, annotate.Config{}).Logs(ld)
-		if ld.LogRecordCount() != records {
-			t.Errorf("%d log records of %d", ld.LogRecordCount(), records)
-		}
-		checkTwice(t, td)
-		once := logBytes(t, ld)[0]
-		made, counts := newAnnotator(t, annotate.Config{Key: testKey(t, 'x')}).Logs(ld)
-		if made.SpanCount() > 0 || len(counts.Removed) > 0 || logBytes(t, ld)[0] != once {
-			t.Errorf("a second receiver makes %d spans of logs and removes %v", made.SpanCount(), counts.Removed)
-		}
-	})
 }
 
 // TestConcurrent: one annotator serves many senders.

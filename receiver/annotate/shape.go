@@ -110,7 +110,7 @@ func place(url string) string {
 }
 
 // ours reports whether an attribute of ours is what we write. A session that is too long to be one gets its twin, on
-// every span alike, so that those of one session stay together.
+// every span alike, so that those of one session stay together, and so does a run whose id is no word.
 func (c *cleaner) ours(name string, value pcommon.Value, how manner) bool {
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
@@ -127,7 +127,12 @@ func (c *cleaner) ours(name string, value pcommon.Value, how manner) bool {
 			}
 			return true
 		case semconv.RunID:
-			return len(s) <= maxName
+			// Without it a replay would be production.
+			if len(s) > maxName || s != "" && !genai.IsWord(s) {
+				value.SetStr(c.twin(s))
+				c.removed(name)
+			}
+			return true
 		default:
 			return len(s) <= maxName && genai.IsWord(s)
 		}

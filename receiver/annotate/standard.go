@@ -16,7 +16,7 @@ import (
 // identity of the prompt, and the standard attributes that are missing or are not of the type that they should have.
 func (w *worker) annotate(counts *Counts, rec *genai.Record, id identity, attributes pcommon.Map) {
 	count(&counts.Identities, id.kind, 1)
-	w.put(id, attributes)
+	w.put(counts, id, attributes)
 	putString(attributes, semconv.GenAIOperationName, rec.Operation)
 	putString(attributes, semconv.GenAIProviderName, rec.Provider)
 	putString(attributes, semconv.GenAIRequestModel, rec.RequestModel)

@@ -58,7 +58,7 @@ func (w *worker) carrier(counts *Counts, p *logPrompt, out *spanSink) (kind stri
 	span.SetSpanID(w.spanID("content", p.key.name()+string(id.cells[len(id.cells)-16:]))) // its tail and length
 	span.SetStartTimestamp(at)
 	span.SetEndTimestamp(at)
-	w.put(id, span.Attributes())
+	w.put(counts, id, span.Attributes())
 	span.Attributes().PutBool(semconv.Synthetic, true)
 	if session != "" {
 		span.Attributes().PutStr(semconv.Session, w.twin(session))

@@ -33,6 +33,7 @@ type TelemetryBuilder struct {
 	ReceiverMooncakeInferenceSpans   metric.Int64Counter
 	ReceiverMooncakeLogRecords       metric.Int64Counter
 	ReceiverMooncakeMetricPoints     metric.Int64Counter
+	ReceiverMooncakeRefusedRequests  metric.Int64Counter
 	ReceiverMooncakeRemovedValues    metric.Int64Counter
 	ReceiverMooncakeSessions         metric.Int64Counter
 	ReceiverMooncakeSpans            metric.Int64Counter
@@ -109,6 +110,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_mooncake_metric_points",
 		metric.WithDescription("Data points of metrics that were seen. [Alpha]"),
 		metric.WithUnit("{point}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverMooncakeRefusedRequests, err = builder.meter.Int64Counter(
+		"otelcol_receiver_mooncake_refused_requests",
+		metric.WithDescription("Requests that were refused before they were decoded, or could not be, by reason. Their senders know. [Alpha]"),
+		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeRemovedValues, err = builder.meter.Int64Counter(

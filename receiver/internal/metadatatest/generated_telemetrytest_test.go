@@ -26,6 +26,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ReceiverMooncakeInferenceSpans.Add(context.Background(), 1)
 	tb.ReceiverMooncakeLogRecords.Add(context.Background(), 1)
 	tb.ReceiverMooncakeMetricPoints.Add(context.Background(), 1)
+	tb.ReceiverMooncakeRefusedRequests.Add(context.Background(), 1)
 	tb.ReceiverMooncakeRemovedValues.Add(context.Background(), 1)
 	tb.ReceiverMooncakeSessions.Add(context.Background(), 1)
 	tb.ReceiverMooncakeSpans.Add(context.Background(), 1)
@@ -50,6 +51,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverMooncakeMetricPoints(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverMooncakeRefusedRequests(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverMooncakeRemovedValues(t, testTel,

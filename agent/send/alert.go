@@ -1,0 +1,52 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+)
+
+// alertWait is how long a server's alert is waited for after a handshake.
+const alertWait = 2 * time.Second
+
+// refusal returns why the server refuses this client although the handshake went well, or nil. In TLS 1.3 a server looks
+// at the client's certificate after the client has finished: its alert races with the request, which may fail first by a
+// broken connection. Here nothing is sent, so that the alert is all that comes.
+func (c *Client) refusal(ctx context.Context) *Error {
+	if c.base.Scheme != "https" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, alertWait)
+	defer cancel()
+	port := c.base.Port()
+	if port == "" {
+		port = "443"
+	}
+	raw, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(c.base.Hostname(), port))
+	if err != nil {
+		return nil
+	}
+	defer raw.Close() //nolint:errcheck // nothing was sent
+	config := c.transport.TLSClientConfig.Clone()
+	if config == nil {
+		config = new(tls.Config)
+	}
+	if config.ServerName == "" {
+		config.ServerName = c.base.Hostname()
+	}
+	if c.cfg.HTTP2 {
+		config.NextProtos = []string{"h2"}
+	}
+	conn := tls.Client(raw, config)
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	_, err = conn.Read(make([]byte, 1)) // does the handshake
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return classify(err, nil, false)
+	}
+	return nil
+}

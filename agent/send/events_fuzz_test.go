@@ -1,0 +1,136 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// FuzzEvents: the events are those of the grammar, whatever the reads are by which the bytes arrive and whether the end comes
+// with the last of them; what breaks off gives the events before it, and no others.
+func FuzzEvents(f *testing.F) {
+	for _, in := range []string{
+		"data: a\n\nevent: error\r\ndata: b\r\r", "\ufeffdata:a\ndata\n\n: c\n\nid:1\n", "data: a\r", "\r\n\r\n\r", "data:\n\ndata\n\n\ufeffdata: x\n\n", "event:error\n\ndata: a",
+		": ping - 2025-06-01 10:00:00\n\n" + "data: " + roleOnly + "\n\n" + "data: " + chunkA + "\n\ndata: " + finish + "\n\ndata: " + usage + "\n\ndata: [DONE]\n\n",
+		"id: 1\r\nevent: message\r\ndata: {\r\ndata: \"a\":1}\r\n\r\nretry: 10\r\n\r\n", "event: error\ndata: {\"message\":\"x\"}\n\n" + "data:" + strings.Repeat("x", 5000) + "\n\n",
+	} {
+		f.Add([]byte(in), []byte{1, 0, 200, 3})
+	}
+	f.Fuzz(func(t *testing.T, in, sizes []byte) {
+		const bound = 1 << 16
+		if len(in) > bound/4 {
+			return
+		}
+		want := eventsOf(string(in))
+		for _, eager := range []bool{false, true} {
+			got, end := readEvents(&pieces{in: in, sizes: sizes, eager: eager, end: io.EOF}, bound)
+			if !errors.Is(end, io.EOF) {
+				t.Fatalf("ends with %v", end)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("reads of %v bytes (-grammar +read):\n%s", sizes, diff)
+			}
+		}
+		broken := errors.New("broken")
+		cut := len(in)
+		if len(sizes) > 0 {
+			cut = int(sizes[0]) * len(in) / 256
+		}
+		got, end := readEvents(&pieces{in: in[:cut], sizes: sizes, end: broken}, bound)
+		if !errors.Is(end, broken) {
+			t.Fatalf("a stream that broke off ends with %v", end)
+		}
+		if len(got) > len(want) || !slices.Equal(want[:len(got)], got) {
+			t.Fatalf("broken off after %d bytes (-grammar +read):\n%s", cut, cmp.Diff(want, got))
+		}
+		// A bound is a bound, and what came before the line that is too long still counts.
+		if got, end := readEvents(&pieces{in: in, sizes: sizes, end: io.EOF}, 64); len(got) > len(want) || !slices.Equal(want[:len(got)], got) ||
+			!errors.Is(end, io.EOF) && !errors.Is(end, errLineTooLong) || errors.Is(end, io.EOF) && len(got) != len(want) {
+			t.Fatalf("within 64 bytes, ends with %v (-grammar +read):\n%s", end, cmp.Diff(want, got))
+		}
+	})
+}
+
+// eventsOf reads a whole stream as the HTML standard says (section 9.2.6), but for an event that the end of the stream leaves
+// undelimited, which counts, and blanks around a type.
+func eventsOf(stream string) (all []string) {
+	stream = strings.TrimPrefix(stream, "\ufeff")
+	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
+	var data []string
+	kind := ""
+	dispatch := func() {
+		if data != nil {
+			e := strings.Join(data, "\n")
+			if strings.TrimSpace(kind) == "error" {
+				e = "!" + e
+			}
+			all = append(all, e)
+		}
+		data, kind = nil, ""
+	}
+	for line := range strings.SplitSeq(stream, "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "":
+			dispatch()
+		case name == "data":
+			data = append(data, value)
+		case name == "event":
+			kind = value
+		}
+	}
+	dispatch()
+	return all
+}
+
+// pieces gives bytes in reads of given sizes, over and over; 0 is a read of nothing. An eager one gives the end with the last.
+type pieces struct {
+	in    []byte
+	sizes []byte
+	next  int
+	empty int
+	eager bool
+	end   error
+}
+
+func (r *pieces) Read(p []byte) (int, error) {
+	size := len(p)
+	if len(r.sizes) > 0 {
+		size = min(size, int(r.sizes[r.next%len(r.sizes)]))
+		r.next++
+	}
+	if size == 0 && len(p) > 0 && len(r.in) > 0 {
+		if r.empty++; r.empty%50 != 0 { // a hundred in a row are an error, and rightly so
+			return 0, nil
+		}
+		size = 1
+	}
+	n := copy(p[:size], r.in)
+	r.in = r.in[n:]
+	if len(r.in) == 0 && (r.eager || n == 0) {
+		return n, r.end
+	}
+	return n, nil
+}
+
+// TestPieces: the reader by which the streams are torn gives all that is there.
+func TestPieces(t *testing.T) {
+	for _, sizes := range [][]byte{nil, {0}, {1}, {0, 3, 255}} {
+		for _, eager := range []bool{false, true} {
+			in := bytes.Repeat([]byte("0123456789"), 30)
+			got, err := io.ReadAll(&pieces{in: in, sizes: sizes, eager: eager, end: io.EOF})
+			if err != nil || !bytes.Equal(got, in) {
+				t.Errorf("reads of %v bytes, eager %t: %d bytes of %d, %v", sizes, eager, len(got), len(in), err)
+			}
+		}
+	}
+}

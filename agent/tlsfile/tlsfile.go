@@ -1,0 +1,154 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tlsfile reads certificates and keys from PEM files, and says of each that cannot be used which one it is, why,
+// and what to do: what crypto/tls says of them names no file. No error holds a byte of a key.
+package tlsfile
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// File is a file and what named it, such as --ca-file. An empty Name is no file.
+type File struct{ From, Name string }
+
+func (f File) String() string { return f.From + " " + f.Name }
+
+// Files are what a client or a server proves itself by, and whom it trusts. All of them may be left out.
+type Files struct {
+	CA        File // certificates of authorities
+	Cert, Key File // the own certificate chain and its key: both or neither
+}
+
+// Load returns a configuration of these files; nil when there are none.
+//
+// Its RootCAs are the authorities of CA, or nil for the system's. A client's certificate is sent to every server that asks
+// for one: a server that does not trust it then says so, instead of finding none.
+func (f Files) Load() (*tls.Config, error) {
+	if f.CA.Name == "" && f.Cert.Name == "" && f.Key.Name == "" {
+		return nil, nil //nolint:nilnil // no TLS configuration is a valid one
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if f.CA.Name != "" {
+		if c.RootCAs, err = Pool(f.CA); err != nil {
+			return nil, err
+		}
+	}
+	pair, err := Pair(f.Cert, f.Key)
+	if err != nil {
+		return nil, err
+	}
+	if pair != nil {
+		c.Certificates = []tls.Certificate{*pair}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
+	}
+	return c, nil
+}
+
+// Pool reads the certificates of authorities.
+func Pool(f File) (*x509.CertPool, error) {
+	data, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("%s: it holds no PEM certificate; name the file with the authority's certificate", f)
+	}
+	return pool, nil
+}
+
+// Pair reads a certificate chain and its key; nil when neither is named. A certificate whose time has not come or is over
+// is an error.
+func Pair(cert, key File) (*tls.Certificate, error) {
+	switch {
+	case cert.Name == "" && key.Name == "":
+		return nil, nil //nolint:nilnil // no certificate is a valid choice
+	case key.Name == "":
+		return nil, fmt.Errorf("%s without %s: a certificate is of no use without its key; give both", cert.From, key.From)
+	case cert.Name == "":
+		return nil, fmt.Errorf("%s without %s: a key is of no use without its certificate; give both", key.From, cert.From)
+	}
+	chain, err := cert.read()
+	if err != nil {
+		return nil, err
+	}
+	if block(chain, "CERTIFICATE") == nil {
+		return nil, fmt.Errorf("%s: it holds no PEM certificate; name the file with the certificate, and after it those of the authorities between", cert)
+	}
+	secret, err := key.read()
+	if err != nil {
+		return nil, err
+	}
+	switch b := block(secret, "PRIVATE KEY"); {
+	case b == nil:
+		return nil, fmt.Errorf("%s: it holds no PEM key; name the file with the certificate's private key", key)
+	case strings.HasPrefix(b.Type, "ENCRYPTED"), b.Headers["DEK-Info"] != "":
+		return nil, fmt.Errorf("%s: the key is encrypted, and there is nobody to ask for its passphrase; decrypt it into a file of its own: openssl pkey", key)
+	}
+	pair, err := tls.X509KeyPair(chain, secret)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "does not match"):
+		return nil, fmt.Errorf("%s: it is not the key of the certificate in %s; give the key that the certificate was made for", key, cert)
+	case err != nil:
+		return nil, fmt.Errorf("%s, %s: %w; give a certificate and its key as PEM files", cert, key, err)
+	}
+	switch now := time.Now(); {
+	case now.After(pair.Leaf.NotAfter):
+		return nil, fmt.Errorf("%s: the certificate has expired on %s; give a new one", cert, day(pair.Leaf.NotAfter))
+	case now.Before(pair.Leaf.NotBefore):
+		return nil, fmt.Errorf("%s: the certificate is not valid before %s; is the clock of this machine right?", cert, day(pair.Leaf.NotBefore))
+	}
+	return &pair, nil
+}
+
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// maxSize bounds a file. The bundle of all public authorities has 200 KiB.
+const maxSize = 16 << 20
+
+// read returns what the file holds. It may be a pipe, too, which a shell makes of <(command).
+func (f File) read() ([]byte, error) {
+	file, err := os.Open(f.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; name a PEM file that can be read", f.From, err)
+	}
+	defer file.Close() //nolint:errcheck // it was read only
+	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w; name a PEM file that can be read", f.From, err)
+	case len(data) > maxSize:
+		return nil, fmt.Errorf("%s: it is longer than any file of certificates; name a PEM file", f)
+	}
+	return data, nil
+}
+
+// block returns the first PEM block whose type ends so, or nil.
+func block(data []byte, kind string) *pem.Block {
+	for {
+		var b *pem.Block
+		if b, data = pem.Decode(bytes.TrimSpace(data)); b == nil || strings.HasSuffix(b.Type, kind) {
+			return b
+		}
+	}
+}
+
+// Exposed reports whether others than its owner and its group can read a file or write it. What cannot be known is not.
+func Exposed(name string) bool {
+	if runtime.GOOS == "windows" { // its permissions are not in the mode
+		return false
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o006 != 0
+}

@@ -1,0 +1,110 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/extension/extensionauth"
+
+	"github.com/moonloop/moonloop/agent/tlsfile"
+)
+
+// listenSecrets are the flags that guard what is listened on, by the names that "moonloop simulate" has for them.
+type listenSecrets struct {
+	cert, key, clientCA string // PEM files
+	keyEnv, keyFile     string // of the bearer key
+}
+
+func (l *listenSecrets) register(fs *pflag.FlagSet) {
+	fs.StringVar(&l.cert, "tls-cert", "", "PEM file of the certificate chain to listen with")
+	fs.StringVar(&l.key, "tls-key", "", "PEM file of its private key")
+	fs.StringVar(&l.clientCA, "client-ca", "", "PEM file of the authorities that senders must have a certificate of")
+	fs.StringVar(&l.keyEnv, "api-key-env", "", "environment variable that holds the bearer key to demand of senders")
+	fs.StringVar(&l.keyFile, "api-key-file", "", "file that holds the bearer key to demand of senders")
+}
+
+// check reads everything once, so that what is wrong is said before there is anything else, and returns the bearer key.
+func (l *listenSecrets) check() (token string, notices []string, err error) {
+	var errs []error
+	pair, err := tlsfile.Pair(tlsfile.File{From: "--tls-cert", Name: l.cert}, tlsfile.File{From: "--tls-key", Name: l.key})
+	errs = append(errs, err)
+	if l.clientCA != "" {
+		_, err := tlsfile.Pool(tlsfile.File{From: "--client-ca", Name: l.clientCA})
+		errs = append(errs, err)
+		if pair == nil && err == nil && l.cert == "" {
+			errs = append(errs, errors.New("--client-ca: senders show their certificate to a listener with TLS; give --tls-cert and --tls-key, too"))
+		}
+	}
+	token, err = readKey(l.keyEnv, l.keyFile)
+	errs = append(errs, err)
+	for _, text := range exposure([2]string{"--tls-key", l.key}, [2]string{"--api-key-file", l.keyFile}) {
+		notices = append(notices, "warning: "+text)
+	}
+	return token, notices, errors.Join(errs...)
+}
+
+// missing says what the listeners lack for other networks than this machine's own.
+func (l *listenSecrets) missing() string {
+	var lacks []string
+	if l.cert == "" {
+		lacks = append(lacks, "unencrypted (--tls-cert, --tls-key)")
+	}
+	if l.clientCA == "" && l.keyEnv == "" && l.keyFile == "" {
+		lacks = append(lacks, "without a key (--api-key-file)")
+	}
+	return strings.Join(lacks, " and ")
+}
+
+// serverTLS returns the settings of the receiver's listeners; nil without TLS.
+func (l *listenSecrets) serverTLS() map[string]any {
+	if l.cert == "" {
+		return nil
+	}
+	settings := map[string]any{"cert_file": l.cert, "key_file": l.key}
+	if l.clientCA != "" {
+		settings["client_ca_file"] = l.clientCA
+	}
+	return settings
+}
+
+// bearerID names the bearer check among the extensions of a captureHost.
+var bearerID = component.MustNewID("bearer")
+
+// bearer lets requests with the right key pass.
+type bearer struct {
+	component.StartFunc
+	component.ShutdownFunc
+
+	want [sha256.Size]byte
+}
+
+var _ extensionauth.Server = bearer{}
+
+func newBearer(token string) bearer { return bearer{want: sha256.Sum256([]byte("Bearer " + token))} }
+
+// Authenticate implements extensionauth.Server. Digests have one length, so that the time of a comparison tells nothing
+// of the key. The error, which the sender gets, names no key.
+func (b bearer) Authenticate(ctx context.Context, headers map[string][]string) (context.Context, error) {
+	for name, values := range headers {
+		if !strings.EqualFold(name, "Authorization") || len(values) != 1 {
+			continue
+		}
+		scheme, key, _ := strings.Cut(values[0], " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			continue
+		}
+		got := sha256.Sum256([]byte("Bearer " + key))
+		if subtle.ConstantTimeCompare(got[:], b.want[:]) == 1 {
+			return ctx, nil
+		}
+	}
+	return ctx, errors.New("not authenticated: send the key of this capture as \"authorization: Bearer KEY\"")
+}

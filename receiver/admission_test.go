@@ -1,0 +1,139 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/gzip" // senders use it
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonloop/moonloop/receiver/internal/metadatatest"
+)
+
+// wired sends bytes as they are.
+type wired struct{ encoding.CodecV2 }
+
+func (wired) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (wired) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+func (wired) Name() string { return "proto" }
+
+const (
+	methodTraces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+	methodLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+)
+
+// within puts bytes into messages, from the inside out.
+func within(body []byte, numbers ...protowire.Number) []byte {
+	for i := len(numbers) - 1; i >= 0; i-- {
+		body = protowire.AppendBytes(protowire.AppendTag(nil, numbers[i], protowire.BytesType), body)
+	}
+	return body
+}
+
+// deepRequest nests lists in one another.
+func deepRequest(depth int) []byte {
+	body := []byte{}
+	for range depth {
+		body = within(body, 5, 1)
+	}
+	return within(body, 1, 2, 2, 9, 2)
+}
+
+// TestAdmission refuses what there is no room for, over each protocol, with the status that makes senders do the right
+// thing, and gives all room back: in the end a request passes that takes nearly all there is.
+func TestAdmission(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Admission.RequestLimitMiB = 1
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { _ = tel.Shutdown(context.Background()) })
+	entered, leave := make(chan struct{}), make(chan struct{})
+	traces, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {
+		if td.SpanCount() > 0 && td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Name() == "wait" {
+			entered <- struct{}{}
+			<-leave
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, traces, consumertest.NewNop())
+	conn := dial(t, cfg)
+	send := func(method string, body []byte, options ...grpc.CallOption) codes.Code {
+		var reply []byte
+		return status.Code(conn.Invoke(t.Context(), method, body, &reply, append(options, grpc.ForceCodecV2(wired{}))...))
+	}
+	const proto, json = "application/x-protobuf", "application/json"
+	large := within(bytes.Repeat([]byte{2<<3 | 2, 0}, 5000), 1, 2) // 10 kB, of which decoding makes more than a MiB
+	nearly := within([]byte(strings.Repeat("x", 200<<10)), 1, 2, 2, 5)
+	honest, err := ptraceotlp.NewExportRequestFromTraces(inference()).MarshalProto()
+	require.NoError(t, err)
+	logs, err := plogotlp.NewExportRequest().MarshalProto()
+	require.NoError(t, err)
+
+	require.Equal(t, codes.OK, send(methodTraces, honest))
+	require.Equal(t, codes.OK, send(methodLogs, logs))
+	deep := deepRequest(10_000)
+	for range 20 {
+		require.Equal(t, codes.ResourceExhausted, send(methodTraces, large))
+		require.Equal(t, codes.ResourceExhausted, send(methodTraces, large, grpc.UseCompressor("gzip")))
+		require.Equal(t, 413, post(t, cfg, "/v1/traces", proto, large))
+		require.Equal(t, 413, post(t, cfg, "/v1/traces", json, []byte(`{"resourceSpans":[`+strings.Repeat("{},", 5000)+`{}]}`)))
+		require.Equal(t, 413, post(t, cfg, "/v1/logs", json, bytes.Repeat([]byte(" "), 300<<10)))
+		require.Equal(t, codes.InvalidArgument, send(methodTraces, deep))
+		require.Equal(t, 400, post(t, cfg, "/v1/traces", proto, deep))
+		require.Equal(t, codes.InvalidArgument, send(methodTraces, honest[:len(honest)-1]))
+		require.Equal(t, 400, post(t, cfg, "/v1/traces", proto, honest[:len(honest)-1]))
+		require.Equal(t, 400, post(t, cfg, "/v1/traces", json, []byte(`{"resourceSpans":[{`)))
+		require.Equal(t, codes.InvalidArgument, send(methodTraces, within([]byte{1 << 3, 1}, 1, 2, 2))) // well-formed, of a wrong type
+		twice(t, conn, honest)
+	}
+	metadatatest.AssertEqualReceiverMooncakeRefusedRequests(t, tel, points("reason", "too_large", 100, "too_deep", 40, "malformed", 80), ignore...)
+
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		send(methodTraces, within(append(within([]byte("wait"), 5), within(make([]byte, 400<<10), 3)...), 1, 2, 2))
+	})
+	<-entered
+	require.Equal(t, codes.Unavailable, send(methodTraces, nearly))
+	require.Equal(t, 503, post(t, cfg, "/v1/traces", proto, nearly))
+	require.Equal(t, codes.OK, send(methodTraces, honest))
+	leave <- struct{}{}
+	waiting.Wait()
+	require.Equal(t, codes.OK, send(methodTraces, nearly))
+	require.Equal(t, 200, post(t, cfg, "/v1/traces", proto, nearly))
+	require.Equal(t, codes.OK, send(methodTraces, within(make([]byte, 500<<10), 1, 2, 2, 5)))
+}
+
+// twice sends two requests in one call, which has one.
+func twice(t *testing.T, conn *grpc.ClientConn, body []byte) {
+	t.Helper()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, methodTraces, grpc.ForceCodecV2(wired{}))
+	require.NoError(t, err)
+	_ = stream.SendMsg(body)
+	_ = stream.SendMsg(body)
+	_ = stream.CloseSend()
+	var reply []byte
+	require.Error(t, stream.RecvMsg(&reply))
+}

@@ -1,0 +1,135 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import "encoding/binary"
+
+// MaxDepth is how deep values of attributes may be nested in one another. Producers nest messages five deep; a sender who
+// nests a million takes the stack of the process.
+const MaxDepth = 128
+
+// Wire types of protobuf. Groups are refused: OTLP has none, and what decoders make of them differs.
+const (
+	wireVarint     = 0
+	wire64         = 1
+	wireBytes      = 2
+	wireGroup      = 3
+	wireEndOfGroup = 4
+	wire32         = 5
+)
+
+// What an element of a list of strings or of numbers takes, with what the slice keeps free.
+const (
+	stringSize = 32
+	numberSize = 14
+)
+
+// scan returns what the messages in an encoded request take in memory beside its texts. It stops where that is above a limit.
+func scan(body []byte, m *message, limit int64) (int64, *refusal) {
+	s := scanner{limit: limit}
+	err := s.message(body, m, 0)
+	return s.bytes, err
+}
+
+type scanner struct {
+	bytes, limit int64
+}
+
+func (s *scanner) message(b []byte, m *message, depth int) *refusal {
+	if m.nests {
+		if depth++; depth > MaxDepth {
+			return errTooDeep
+		}
+	}
+	for len(b) > 0 {
+		tag, n := binary.Uvarint(b)
+		if n <= 0 {
+			return errMalformed
+		}
+		b = b[n:]
+		number := uint32(tag >> 3) //nolint:gosec // the decoder takes no more of it either
+		length := 0
+		switch tag & 7 {
+		case wireVarint:
+			if _, length = binary.Uvarint(b); length <= 0 {
+				return errMalformed
+			}
+			s.bytes += int64(m.numbers>>number&1) * numberSize
+		case wire64:
+			length = 8
+		case wire32:
+			length = 4
+		case wireBytes:
+			size, n := binary.Uvarint(b)
+			if n <= 0 || size > uint64(len(b)-n) {
+				return errMalformed
+			}
+			b = b[n:]
+			length = int(size) //nolint:gosec // not above the length of a slice
+			var child *message
+			switch {
+			case number < uint32(len(m.fields)):
+				child = m.fields[number]
+			case number == 1000:
+				child = m.deprecated
+			}
+			if child != nil {
+				s.bytes += child.size
+				if err := s.message(b[:length], child, depth); err != nil {
+					return err
+				}
+			}
+			s.bytes += int64(m.strings>>number&1) * stringSize
+			s.bytes += int64(m.numbers>>number&1) * numberSize * int64(length) // each of a byte, at worst
+		case wireGroup, wireEndOfGroup:
+			return errGroup
+		default:
+			return errMalformed
+		}
+		if length > len(b) {
+			return errMalformed
+		}
+		b = b[length:]
+		if s.bytes > s.limit {
+			return errTooLarge
+		}
+	}
+	return nil
+}
+
+// What an object and an element take at most that are in a request of JSON.
+const (
+	objectSize  = 336 // the largest message, and its pointer
+	elementSize = 48
+)
+
+// scanJSON is scan for a request of JSON. It does not look what an object is of, and takes each for the largest there is.
+func scanJSON(body []byte, limit int64) (int64, *refusal) {
+	bytes, depth := int64(0), 0
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth > 3*MaxDepth+16 { // a value is an object that has an object that has an array
+				return bytes, errTooDeep
+			}
+			if body[i] == '{' {
+				bytes += objectSize
+			}
+		case '}', ']':
+			depth--
+		case ',':
+			bytes += elementSize
+		}
+		if bytes > limit {
+			return bytes, errTooLarge
+		}
+	}
+	return bytes, nil
+}

@@ -1,0 +1,236 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+const unlimited = int64(1) << 60
+
+// field returns a message or text under a number; numbers from the outside in, and what stands innermost.
+func field(body []byte, numbers ...protowire.Number) []byte {
+	for i := len(numbers) - 1; i >= 0; i-- {
+		body = protowire.AppendBytes(protowire.AppendTag(nil, numbers[i], protowire.BytesType), body)
+	}
+	return body
+}
+
+// nested returns a value that is a list in a list, so many deep, written from the inside out.
+func nested(depth int) []byte {
+	var heads [][]byte
+	size := 0
+	for range depth {
+		for _, number := range []protowire.Number{1, 5} {
+			head := protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.BytesType), uint64(size))
+			heads = append(heads, head)
+			size += len(head)
+		}
+	}
+	var out []byte
+	for i := len(heads) - 1; i >= 0; i-- {
+		out = append(out, heads[i]...)
+	}
+	return out
+}
+
+type unmarshaler interface {
+	UnmarshalProto([]byte) error
+	UnmarshalJSON([]byte) error
+}
+
+func requestOf(m *message) unmarshaler {
+	switch m {
+	case tracesRequest:
+		return ptraceotlp.NewExportRequest()
+	case logsRequest:
+		return plogotlp.NewExportRequest()
+	default:
+		return pmetricotlp.NewExportRequest()
+	}
+}
+
+// TestScanBounds makes much of little in each way that OTLP has, and holds what the decoder takes against what was
+// foreseen.
+func TestScanBounds(t *testing.T) {
+	const many = 1 << 15
+	path := func(numbers ...protowire.Number) []protowire.Number { return numbers }
+	for _, c := range []struct {
+		name    string
+		request *message
+		around  []protowire.Number
+		one     []byte // comes many times
+	}{
+		{"resources", tracesRequest, nil, field(nil, 1)},
+		{"scopes", tracesRequest, path(1), field(nil, 2)},
+		{"scopes of old", tracesRequest, path(1), field(nil, 1000)},
+		{"entities", tracesRequest, path(1, 1), field(nil, 3)},
+		{"keys of entities", tracesRequest, path(1, 1, 3), field(nil, 3)},
+		{"attributes of a resource", tracesRequest, path(1, 1), field(nil, 1)},
+		{"attributes of a scope", tracesRequest, path(1, 2, 1), field(nil, 3)},
+		{"spans", tracesRequest, path(1, 2), field(nil, 2)},
+		{"attributes", tracesRequest, path(1, 2, 2), field(nil, 9)},
+		{"empty texts", tracesRequest, path(1, 2, 2), field(nil, 9, 2, 1)},
+		{"events", tracesRequest, path(1, 2, 2), field(nil, 11)},
+		{"attributes of an event", tracesRequest, path(1, 2, 2, 11), field(nil, 3)},
+		{"links", tracesRequest, path(1, 2, 2), field(nil, 13)},
+		{"values of a list", tracesRequest, path(1, 2, 2, 9, 2, 5), field(nil, 1)},
+		{"lists in a list", tracesRequest, path(1, 2, 2, 9, 2, 5), field(nil, 1, 5)},
+		{"maps in a list", tracesRequest, path(1, 2, 2, 9, 2, 5), field(nil, 1, 6)},
+		{"members of a map", tracesRequest, path(1, 2, 2, 9, 2, 6), field(nil, 1)},
+		{"log records", logsRequest, path(1, 2), field(nil, 2)},
+		{"values of a body", logsRequest, path(1, 2, 2, 5, 5), field(nil, 1)},
+		{"metrics", metricsRequest, path(1, 2), field(nil, 2)},
+		{"gauges", metricsRequest, path(1, 2), field(nil, 2, 5)},
+		{"points", metricsRequest, path(1, 2, 2, 7), field(nil, 1)},
+		{"examples", metricsRequest, path(1, 2, 2, 5, 1), field(nil, 5)},
+		{"histograms", metricsRequest, path(1, 2, 2, 9), field(nil, 1)},
+		{"buckets", metricsRequest, path(1, 2, 2, 9, 1, 6), make([]byte, 8)},
+		{"exponential", metricsRequest, path(1, 2, 2, 10), field(nil, 1)},
+		{"exponential buckets", metricsRequest, path(1, 2, 2, 10, 1, 8, 2), []byte{0}},
+		{"exponential buckets one by one", metricsRequest, path(1, 2, 2, 10, 1, 8), []byte{2 << 3, 0}},
+		{"summaries", metricsRequest, path(1, 2, 2, 11), field(nil, 1)},
+		{"quantiles", metricsRequest, path(1, 2, 2, 11, 1), field(nil, 6)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			body := field(bytes.Repeat(c.one, many), c.around...)
+			foreseen, refused := scan(body, c.request, unlimited)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			foreseen += 2 * int64(len(body))
+			request := requestOf(c.request)
+			before := heap()
+			if err := request.UnmarshalProto(body); err != nil {
+				t.Fatal(err)
+			}
+			if took := heap() - before; took > foreseen {
+				t.Errorf("%d bytes of request took %d of memory, and %d were foreseen", len(body), took, foreseen)
+			} else if took > 0 && foreseen > 12*took+1<<20 {
+				t.Errorf("%d bytes of request took %d of memory, and as many as %d were foreseen", len(body), took, foreseen)
+			}
+			runtime.KeepAlive(request)
+			runtime.KeepAlive(body)
+			if _, refused := scan(body, c.request, (foreseen-2*int64(len(body)))/2); refused != errTooLarge && c.name != "buckets" {
+				t.Errorf("half of that as the limit: %v", refused)
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // a size
+}
+
+func TestScanJSONBounds(t *testing.T) {
+	const many = 1 << 16
+	for name, parts := range map[string][3]string{
+		"resources":  {`{"resourceSpans":[`, `{}`, `]}`},
+		"spans":      {`{"resourceSpans":[{"scopeSpans":[{"spans":[`, `{}`, `]}]}]}`},
+		"events":     {`{"resourceSpans":[{"scopeSpans":[{"spans":[{"events":[`, `{}`, `]}]}]}]}`},
+		"attributes": {`{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[`, `{}`, `]}]}]}]}`},
+		"entities":   {`{"resourceSpans":[{"resource":{"entityRefs":[{"idKeys":[`, `""`, `]}]}}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := []byte(parts[0] + strings.Repeat(parts[1]+",", many-1) + parts[1] + parts[2])
+			foreseen, refused := scanJSON(body, unlimited)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			request := requestOf(tracesRequest)
+			before := heap()
+			if err := request.UnmarshalJSON(body); err != nil {
+				t.Fatal(err)
+			}
+			if took := heap() - before; took > foreseen || took < many {
+				t.Errorf("%d bytes of request took %d of memory, and %d were foreseen", len(body), took, foreseen)
+			}
+			runtime.KeepAlive(request)
+			runtime.KeepAlive(body)
+		})
+	}
+	if _, refused := scanJSON([]byte(`{"a":"`+strings.Repeat(`{[\"`, 10_000)+`"}`), 1<<10); refused != nil {
+		t.Errorf("braces within a text: %v", refused)
+	}
+	if _, refused := scanJSON([]byte(strings.Repeat(`{"arrayValue":{"values":[`, MaxDepth+10)), unlimited); refused != errTooDeep {
+		t.Errorf("deep: %v", refused)
+	}
+}
+
+func TestScanDepth(t *testing.T) {
+	for _, c := range []struct {
+		depth int
+		want  *refusal
+	}{{1, nil}, {MaxDepth - 1, nil}, {MaxDepth + 1, errTooDeep}, {1_000_000, errTooDeep}} {
+		for name, body := range map[string][]byte{
+			"attribute": field(nested(c.depth), 1, 2, 2, 9, 2), "scope": field(nested(c.depth), 1, 2, 1, 3, 2), "old": field(nested(c.depth), 1, 1000, 2, 9, 2),
+		} {
+			if _, refused := scan(body, tracesRequest, unlimited); refused != c.want {
+				t.Errorf("%s, %d deep: %v, want %v", name, c.depth, refused, c.want)
+			}
+		}
+		if _, refused := scan(field(nested(c.depth), 1, 2, 2, 5), logsRequest, unlimited); refused != c.want {
+			t.Errorf("body, %d deep: %v, want %v", c.depth, refused, c.want)
+		}
+	}
+}
+
+// FuzzScan: what the decoder takes the gate lets in, but for what is deep.
+func FuzzScan(f *testing.F) {
+	f.Add(field([]byte("text"), 1, 2, 2, 9, 2, 1), byte(0))
+	f.Add(field(nested(200), 1, 2, 2, 5), byte(1))
+	f.Add([]byte{1<<3 | wireGroup, 1<<3 | wireEndOfGroup}, byte(2))
+	f.Add([]byte("\n\x0eCC030208000000"), byte('0'))
+	wide := protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32|2)<<3|wireBytes), nil) // the decoder reads field 2
+	f.Add(field(bytes.Repeat(wide, 3), 1, 2), byte(0))
+	f.Fuzz(func(t *testing.T, body []byte, signal byte) {
+		m := []*message{tracesRequest, logsRequest, metricsRequest}[signal%3]
+		foreseen, refused := scan(body, m, unlimited)
+		if refused == errTooDeep || refused == errGroup {
+			return
+		}
+		request := requestOf(m)
+		if err := request.UnmarshalProto(body); err != nil {
+			return
+		}
+		if refused != nil {
+			t.Errorf("%x is refused: %v", body, refused)
+		}
+		var least int
+		switch r := request.(type) {
+		case ptraceotlp.ExportRequest:
+			least = 200 * r.Traces().SpanCount()
+		case plogotlp.ExportRequest:
+			least = 150 * r.Logs().LogRecordCount()
+		case pmetricotlp.ExportRequest:
+			least = 100 * r.Metrics().MetricCount()
+		}
+		if foreseen < int64(least) {
+			t.Errorf("%x takes %d bytes or more, and %d were foreseen", body, least, foreseen)
+		}
+	})
+}
+
+func BenchmarkScan(b *testing.B) {
+	attribute := field(append(field([]byte("gen_ai.request.model"), 1), field([]byte("llama-3.1-8b"), 2, 1)...), 9)
+	one := field(append(bytes.Repeat(attribute, 12), field(make([]byte, 16), 1)...), 2)
+	body := field(bytes.Repeat(one, 100), 1, 2)
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, refused := scan(body, tracesRequest, unlimited); refused != nil {
+			b.Fatal(refused)
+		}
+	}
+}
