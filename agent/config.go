@@ -99,7 +99,9 @@ type Target struct {
 	APIKey  string
 	TLS     *tls.Config
 	HTTP2   bool
-	Retries int
+	// ReadStamps takes arrival stamps after the read call even where the kernel has better ones, to compare the two.
+	ReadStamps bool
+	Retries    int
 	// Timeouts; 0 = none.
 	ConnectTimeout, FirstTokenTimeout, IdleTimeout, TotalTimeout time.Duration
 }

@@ -16,4 +16,22 @@
 //
 // Between them this package keeps only what ties them together: who may stop the run, who waits for whom at its
 // end, and what a session carries from turn to turn.
+//
+// # Memory
+//
+// A replay's memory depends on the requests under way and on its configuration, not on the length of the trace. Beyond the
+// program itself and about 10 MiB of histograms, at most, it holds:
+//
+//	per open stream    about 45 KiB, most of it net/http's, and 12 bytes per token of the reply until its record is written
+//	look-ahead         4,096 rows (Trace.Lookahead), and 320 on their way
+//	rows held back     65,536, for their session or a slot; at the bound the trace is not read further
+//	sessions           16,384 open ones; the last timestamp of 131,072; the prompt kind of 262,144 (10 MiB); of rows that are
+//	                   new turns also a million that were closed to make room (40 MiB)
+//	prediction         nothing while block ids are canonical, as moonloop writes them; else 4 million ids (200 MB), past which
+//	                   rows are counted as unpredicted
+//	requests.jsonl     16 MiB of lines that wait for an earlier row, then they are written out of order, and counted
+//	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes), past which they are lost, and counted
+//	garbage            what a second allocates, 20 to 64 MiB, and at least a quarter of what lives; GOGC sets another pace
+//
+// The first request leaves when the look-ahead has been read, however long the trace is.
 package agent

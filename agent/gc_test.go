@@ -9,20 +9,22 @@ import (
 )
 
 func TestGCPace(t *testing.T) {
+	const second = 1 << 20 // a quiet one
 	for _, tc := range []struct {
-		live uint64
-		want int
+		live, allocated uint64
+		want            int
+		why             string
 	}{
-		{0, 400},         // before the first collection
-		{1 << 20, 400},   // small: never more than five times the live heap
-		{16 << 20, 400},  // the headroom exactly
-		{32 << 20, 200},  // half of it
-		{64 << 20, 100},  // as Go has it
-		{1 << 30, 100},   // large: never below that, or the collector would never rest
-		{1<<64 - 1, 100}, // nonsense
+		{0, second, 400, "before the first collection"},
+		{1 << 20, second, 400, "small: never more than five times what lives"},
+		{40 << 20, second, 50, "the least room"},
+		{40 << 20, 30 << 20, 75, "a second's garbage"},
+		{64 << 20, 1 << 30, 100, "the most room"},
+		{1 << 30, second, 25, "large: a quarter, or the collector would never rest"},
+		{1<<64 - 1, 1<<64 - 1, 25, "nonsense"},
 	} {
-		if got := gcPace(tc.live); got != tc.want {
-			t.Errorf("%d live bytes: %d %%, want %d %%", tc.live, got, tc.want)
+		if got := gcPace(tc.live, tc.allocated); got != tc.want {
+			t.Errorf("%d live bytes, %d allocated: %d %%, want %d %%: %s", tc.live, tc.allocated, got, tc.want, tc.why)
 		}
 	}
 }
@@ -32,8 +34,8 @@ func TestPaceGCRestores(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	restore := paceGC()
-	if during := debug.SetGCPercent(gcMost); during != gcMost {
-		t.Errorf("during a run: %d", during)
+	if during := debug.SetGCPercent(gcMost); during == 77 {
+		t.Error("a run leaves the pace as it was")
 	}
 	restore()
 	if after := debug.SetGCPercent(77); after != 77 {

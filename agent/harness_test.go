@@ -24,9 +24,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if file := os.Getenv(engineRecord); file != "" {
-		fmt.Fprintln(os.Stderr, serveEngine(file))
-		os.Exit(1)
+	if how := os.Getenv(servingVar); how != "" {
+		if err := runServing(how); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,26 @@ func TestOptionWindowAndLimit(t *testing.T) {
 		}
 		if got := fmt.Sprint(r.sentRows()); got != tc.want {
 			t.Errorf("%s: rows %s went out, want %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestOptionReadStamps(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux stamps arrivals in the kernel")
+	}
+	e := newEngine(t, simulator.Config{})
+	for _, read := range []bool{false, true} {
+		r := e.replay(t, Config{Prompt: ids, Target: Target{ReadStamps: read}}, rows(3, 10)...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		want := int64(3)
+		if read {
+			want = 0
+		}
+		if got := r.report.Figures().Chunks.KernelStamps; got != want {
+			t.Errorf("read stamps %t: %d streams stamped by the kernel, want %d", read, got, want)
 		}
 	}
 }

@@ -7,13 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -25,11 +27,20 @@ func (r *run) chooseModel(ctx context.Context) (string, error) {
 	}
 	err := r.client.Get(ctx, "/v1/models", &list)
 	engine := mooncake.PublicName(r.cfg.Target.URL)
-	_, network := errors.AsType[*net.OpError](err)
+	failed, _ := errors.AsType[*send.Error](err)
 	switch {
-	case network, ctx.Err() != nil:
+	case ctx.Err() == nil && failed != nil && failed.Class == send.ClassTransport:
+		cure := "does it speak TLS, which a URL with https:// is for?"
+		if strings.HasPrefix(r.cfg.Target.URL, "https:") {
+			cure = "does it demand another client certificate (--cert-file, --key-file)?"
+		}
+		return "", fmt.Errorf("engine %s: %w; %s", engine, err, cure)
+	case ctx.Err() != nil, failed != nil && unspoken[failed.Class]:
 		return "", fmt.Errorf("engine %s: %w", engine, err)
 	case r.cfg.Target.Model != "":
+		if failed != nil && failed.Status == http.StatusUnauthorized { // some list no models for keys that may use them
+			r.warn("engine %s does not list its models to this API key (%v); is the key right? --api-key-env or --api-key-file gives it", engine, err)
+		}
 		return r.cfg.Target.Model, nil // an engine need not list its models to serve one
 	case err != nil:
 		return "", fmt.Errorf("engine %s: list its models: %w; is the URL an OpenAI-compatible engine's base URL? If it is, name the model with --model", engine, err)
@@ -37,6 +48,12 @@ func (r *run) chooseModel(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("engine %s names no model; name one with --model", engine)
 	}
 	return list.Data[0].ID, nil
+}
+
+// unspoken are the classes of failures after which nothing can be said to an engine: there is no connection to it, or no
+// agreement on how to speak. What else can go wrong with the list of models can be the list's own fault.
+var unspoken = map[send.Class]bool{
+	send.ClassDNS: true, send.ClassConnect: true, send.ClassConnectTimeout: true, send.ClassTLS: true,
 }
 
 // calibrate learns from two requests, three where sessions are new turns, how many tokens the engine adds to a

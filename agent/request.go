@@ -31,10 +31,11 @@ func (r *run) fire(ctx context.Context, it *schedule.Item) {
 	if ses.history != nil && it.Row.Kind() == mooncake.KindMessages && it.Row.MessageMode == "" {
 		it.Row.MessageMode = "delta" // the session mode says so
 	}
+	dispatched := r.clk.Now()
 	r.live.sent(it.Offset)
 	r.tel.InFlight(1)
 	// The schedule is over when the last request is; its record may still be on the way.
-	r.recorder.giving.Go(func() { r.request(ctx, it, ses) })
+	r.recorder.giving.Go(func() { r.request(ctx, it, ses, dispatched) })
 }
 
 // session returns the item's session, with its root span and history, made at its first turn.
@@ -60,11 +61,10 @@ func (r *run) endSession(s *schedule.Session, at time.Duration) {
 	}
 }
 
-// request carries one item to the engine and back.
-func (r *run) request(ctx context.Context, it *schedule.Item, ses *session) {
+// request carries one item, which was let go at dispatched, to the engine and back.
+func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, dispatched time.Duration) {
 	rec := newRecord(it)
-	rec.Dispatched = r.clk.Now()
-	rec.Admitted = rec.Dispatched
+	rec.Dispatched, rec.Admitted = dispatched, dispatched
 	if it.Waited {
 		rec.Dispatched = it.Due
 	}

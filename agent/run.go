@@ -230,12 +230,15 @@ func (r *run) openTarget(ctx context.Context) error {
 		URL: t.URL, Header: t.Header, APIKey: t.APIKey, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
 		ConnectTimeout: t.ConnectTimeout, FirstTokenTimeout: t.FirstTokenTimeout,
 		IdleTimeout: t.IdleTimeout, TotalTimeout: t.TotalTimeout,
-		Connections: r.cfg.Schedule.Concurrency, DialContext: r.cfg.DialContext,
+		Connections: r.cfg.Schedule.Concurrency, DialContext: r.cfg.DialContext, NoKernelStamps: t.ReadStamps,
 	}, r.clk)
 	if err != nil {
 		return err
 	}
 	r.client = client
+	if t.TLS != nil && t.TLS.InsecureSkipVerify {
+		r.warn("the engine's certificate was not verified: whoever stands between may have read and changed everything (--insecure-skip-verify)")
+	}
 	model, err := r.chooseModel(ctx)
 	if err != nil {
 		return err

@@ -4,12 +4,10 @@
 package agent
 
 import (
-	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,41 +18,31 @@ import (
 	"github.com/moonloop/moonloop/simulator"
 )
 
-// engineRecord is the environment variable that makes the test binary an engine which writes its records to the file
-// that it names: a process of its own, so that it does not share a scheduler with the agent.
-const engineRecord = "MOONLOOP_TEST_ENGINE_RECORD"
-
-// serveEngine is the whole of the engine process.
-func serveEngine(file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	e, err := simulator.New(simulator.Config{
-		Latency: simulator.Latency{Prefill: 200 * time.Millisecond, Decode: 20 * time.Millisecond},
-		Record:  simulator.Recording{To: f},
-	})
-	if err != nil {
-		return err
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Printf("http://%s\n", ln.Addr())
-	return e.NewServer().Serve(ln)
-}
-
-// BenchmarkTruth prints how far the agent's TTFT and inter-chunk gaps are from what the engine really did, at 1, 100
-// and 1,000 concurrent streams of 50 tokens a second. TTFT error is ours, from the wire, minus (the engine's first
-// write − its receipt of the request's last byte); a gap's error is ours minus that between two writes. Both in µs.
+// BenchmarkTruth prints how far the agent's TTFT and inter-chunk gaps are from what the engine really did, at 1 to 1,000
+// concurrent streams of 50 tokens a second: with the kernel's arrival stamps, without, and with them under TLS. TTFT error is
+// ours, from the wire, minus (the engine's first write − its receipt of the request's last byte); a gap's error is ours minus
+// that between two writes. Both in µs.
 //
 //	go test ./agent -run '^$' -bench Truth -benchtime 1x
 func BenchmarkTruth(b *testing.B) {
-	for _, streams := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+	for _, c := range []struct {
+		streams   int
+		readTimes bool
+		tls       bool
+	}{
+		{1, false, false}, {300, false, false}, {300, true, false}, {300, false, true},
+		{1000, false, false}, {1000, true, false}, {1000, false, true},
+	} {
+		stamps, scheme := "kernel", "http"
+		if c.readTimes {
+			stamps = "read"
+		}
+		if c.tls {
+			scheme = "https"
+		}
+		b.Run(fmt.Sprintf("streams=%d/stamps=%s/%s", c.streams, stamps, scheme), func(b *testing.B) {
 			for b.Loop() {
-				ttft, gaps, coalesced := measureTruth(b, streams)
+				ttft, gaps, coalesced := measureTruth(b, c.streams, c.readTimes, c.tls)
 				for name, errs := range map[string][]float64{"ttft": ttft, "gap": gaps} {
 					slices.Sort(errs)
 					for q, at := range map[string]float64{"p1": 0.01, "p50": 0.5, "p99": 0.99} {
@@ -68,23 +56,14 @@ func BenchmarkTruth(b *testing.B) {
 	}
 }
 
-func measureTruth(b *testing.B, streams int) (ttft, gaps []float64, coalesced float64) {
+func measureTruth(b *testing.B, streams int, readTimes, overTLS bool) (ttft, gaps []float64, coalesced float64) {
 	b.Helper()
 	dir := b.TempDir()
 	truth := filepath.Join(dir, "truth.jsonl")
-	engine := exec.CommandContext(b.Context(), os.Args[0])
-	engine.Env = append(os.Environ(), engineRecord+"="+truth)
-	out, err := engine.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := engine.Start(); err != nil {
-		b.Fatal(err)
-	}
-	url, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
+	url, stop := serving{
+		Latency: simulator.Latency{Prefill: 200 * time.Millisecond, Decode: 20 * time.Millisecond},
+		Record:  truth, TLS: overTLS,
+	}.start(b)
 
 	// Enough requests for a distribution; they start one by one over two seconds, as traffic does.
 	rows := max(20, streams)
@@ -101,7 +80,10 @@ func measureTruth(b *testing.B, streams int) (ttft, gaps []float64, coalesced fl
 		b.Fatal(err)
 	}
 	rep, err := Run(b.Context(), Config{
-		Trace: Trace{Name: trace}, Target: Target{URL: strings.TrimSpace(url), Model: "m"},
+		Trace: Trace{Name: trace}, Target: Target{
+			URL: url, Model: "m", ReadStamps: readTimes,
+			TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // our own process on loopback
+		},
 		Prompt: Prompt{Endpoint: prompt.Completions}, Out: filepath.Join(dir, "out"), RunID: "run",
 	})
 	if err != nil {
@@ -110,9 +92,7 @@ func measureTruth(b *testing.B, streams int) (ttft, gaps []float64, coalesced fl
 	if share, ok := rep.Figures().Chunks.CoalescedShare(); ok {
 		coalesced = share
 	}
-	time.Sleep(100 * time.Millisecond) // the engine writes a record when its request has ended
-	_ = engine.Process.Kill()
-	_ = engine.Wait()
+	stop()
 
 	written := make(map[string]simulator.Record)
 	readLines(b, truth, func(line []byte) {
@@ -164,7 +144,7 @@ func readLines(b *testing.B, path string, f func([]byte)) {
 		b.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
-		if strings.HasSuffix(line, "\n") { // the last one may be cut: the engine is killed
+		if strings.HasSuffix(line, "\n") { // a last one may be cut
 			f([]byte(line))
 		}
 	}

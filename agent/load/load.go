@@ -363,7 +363,7 @@ func (s *Stream) put(e entry, by float64) {
 // limited returns the next row by timestamp, up to MaxRows.
 func (s *Stream) limited() (entry, error) {
 	if s.opt.MaxRows > 0 && s.passed >= s.opt.MaxRows {
-		s.count(func(c *Counts) { c.PastLimit = int64(s.order.len() + len(s.head)) })
+		s.count(func(c *Counts) { c.PastLimit = int64(s.order.inside() + len(s.head)) })
 		return entry{}, io.EOF
 	}
 	e, err := s.timely()
@@ -378,13 +378,25 @@ func (s *Stream) timely() (entry, error) {
 	if !s.info.Timed {
 		return s.read()
 	}
+	for {
+		e, err := s.earliest()
+		if err != nil || !e.outside {
+			return e, err
+		}
+		s.count(func(c *Counts) { c.OutsideWindow++ })
+	}
+}
+
+// earliest returns the next row by timestamp, whether the window has it or not: rows outside of it take part in the look-ahead,
+// or the last rows of the window would wait until the whole trace has been read.
+func (s *Stream) earliest() (entry, error) {
 	for s.order.len() < s.opt.Lookahead && s.over == nil {
 		e, err := s.read()
 		if err != nil {
 			s.over = err
 			break
 		}
-		if s.anyOut && e.key < s.lastOut {
+		if s.anyOut && e.key < s.lastOut && !e.outside {
 			s.over = fmt.Errorf(
 				"line %d: timestamp %s ms comes more than %d rows after %s ms: the trace is not in time order; sort it by timestamp, or raise --lookahead",
 				s.in.Line(), number(e.key), s.opt.Lookahead, number(s.lastOut))
@@ -397,38 +409,39 @@ func (s *Stream) timely() (entry, error) {
 		return entry{}, s.over
 	}
 	e := s.order.pop()
-	s.lastOut, s.anyOut = e.key, true
+	if !e.outside {
+		s.lastOut, s.anyOut = e.key, true
+	}
 	return e, nil
 }
 
-// read returns the next row of the window, from the look-ahead's store first.
+// read returns the next row in file order, from the look-ahead's store first.
 func (s *Stream) read() (entry, error) {
-	for len(s.head) > 0 {
+	if len(s.head) > 0 {
 		e := s.head[0]
 		s.head[0] = entry{}
 		s.head = s.head[1:]
-		if s.outside(e) {
-			continue
-		}
-		s.predict(&e)
+		s.look(&e)
 		return e, nil
 	}
 	if s.headErr != nil {
 		return entry{}, s.headErr
 	}
-	for {
-		e, turn, err := s.readFile()
-		if err != nil {
-			return entry{}, err
-		}
-		if s.outside(e) {
-			continue
-		}
-		if turn && s.info.Sessions == mooncake.SessionNone && !s.opt.OpenSessions {
-			return entry{}, fmt.Errorf("line %d: the first session of more than one row begins behind the look-ahead of %d rows; say what its rows mean with --session-mode=full or --session-mode=delta", s.in.Line(), s.info.Rows)
-		}
-		s.predict(&e)
-		return e, nil
+	e, turn, err := s.readFile()
+	if err != nil {
+		return entry{}, err
+	}
+	s.look(&e)
+	if !e.outside && turn && s.info.Sessions == mooncake.SessionNone && !s.opt.OpenSessions {
+		return entry{}, fmt.Errorf("line %d: the first session of more than one row begins behind the look-ahead of %d rows; say what its rows mean with --session-mode=full or --session-mode=delta", s.in.Line(), s.info.Rows)
+	}
+	return e, nil
+}
+
+// look notes whether the window leaves a row out, else what the cache will have of it.
+func (s *Stream) look(e *entry) {
+	if e.outside = s.outside(*e); !e.outside {
+		s.predict(e)
 	}
 }
 
@@ -496,7 +509,7 @@ func (s *Stream) keyOf(r *mooncake.Row) (key float64, turn bool, fault *mooncake
 	return key, turn, fault
 }
 
-// outside reports, and counts, whether the window leaves a row out.
+// outside reports whether the window leaves a row out.
 func (s *Stream) outside(e entry) bool {
 	if !s.info.Timed || s.opt.Start == 0 && s.opt.End == 0 {
 		return false
@@ -507,11 +520,7 @@ func (s *Stream) outside(e entry) bool {
 	if s.opt.End != 0 {
 		to = from + millis(s.opt.End-s.opt.Start)
 	}
-	if e.key >= from && e.key <= to {
-		return false
-	}
-	s.count(func(c *Counts) { c.OutsideWindow++ })
-	return true
+	return e.key < from || e.key > to
 }
 
 // predict notes the prompt tokens that an infinite cache would have served.

@@ -14,12 +14,24 @@ type entry struct {
 	key   float64 // trace milliseconds
 	index int64
 	line  int64
+
+	outside bool // the window leaves it out
 }
 
 func (o *orderer) len() int        { return len(o.h) }
 func (o *orderer) push(e entry)    { heap.Push(&o.h, e) }
 func (o *orderer) pop() entry      { return heap.Pop(&o.h).(entry) }
 func (o *orderer) lowest() float64 { return o.h[0].key }
+
+// inside counts the rows that the window has.
+func (o *orderer) inside() (n int) {
+	for i := range o.h {
+		if !o.h[i].outside {
+			n++
+		}
+	}
+	return n
+}
 
 type entryHeap []entry
 

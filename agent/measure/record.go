@@ -69,8 +69,8 @@ type Record struct {
 	Intended time.Duration
 	// Scheduled is whether Intended comes from a timestamp or delay (lateness is judged) or from a free slot.
 	Scheduled bool
-	// Dispatched is the instant of the request goroutine's first line; Admitted the instant at which a capped
-	// run let it through (equal to Dispatched without a cap).
+	// Dispatched is the instant at which the scheduler let the request go; Admitted that at which a capped run let it
+	// through (equal to Dispatched without a cap).
 	Dispatched, Admitted time.Duration
 
 	// Sent is true when Exchange says anything.

@@ -18,6 +18,7 @@ type object []member
 
 type member struct {
 	name  string
+	raw   []byte // the value, unless it is generated
 	value []part
 }
 
@@ -60,8 +61,8 @@ func syntaxError(dec *jsontext.Decoder) error {
 
 // get returns a member's value; nil when there is none, or when it is generated.
 func (o object) get(name string) []byte {
-	if i := o.index(name); i >= 0 && len(o[i].value) == 1 {
-		return o[i].value[0].raw
+	if i := o.index(name); i >= 0 {
+		return o[i].raw
 	}
 	return nil
 }
@@ -82,20 +83,29 @@ func (o object) integer(name string) int64 {
 }
 
 // set gives a member a value, in the place that it has, or at the end.
-func (o *object) set(name string, value []byte) { o.setParts(name, []part{{raw: value}}) }
+func (o *object) set(name string, value []byte) { o.put(member{name: name, raw: value}) }
 
+// setParts gives a member a value that may be generated.
 func (o *object) setParts(name string, value []part) {
-	if i := o.index(name); i >= 0 {
-		(*o)[i].value = value
+	if len(value) == 1 && value[0].raw != nil {
+		o.set(name, value[0].raw)
 		return
 	}
-	*o = append(*o, member{name, value})
+	o.put(member{name: name, value: value})
+}
+
+func (o *object) put(m member) {
+	if i := o.index(m.name); i >= 0 {
+		(*o)[i] = m
+		return
+	}
+	*o = append(*o, m)
 }
 
 // merge sets the members of other.
 func (o *object) merge(other object) {
 	for _, m := range other {
-		o.setParts(m.name, m.value)
+		o.put(m)
 	}
 }
 
@@ -105,12 +115,18 @@ func (o *object) remove(names ...string) {
 
 // parts writes the object out.
 func (o object) parts() []part {
-	var out []part
-	var text []byte
-	flush := func() {
-		if len(text) > 0 {
-			out, text = append(out, part{raw: text}), nil
+	out := make([]part, 0, 4) // before the prompt, the prompt, after it
+	text := make([]byte, 0, 256)
+	add := func(p part) {
+		if p.raw != nil && len(p.raw) <= 512 { // small enough to copy
+			text = append(text, p.raw...)
+			return
 		}
+		if len(text) > 0 {
+			out = append(out, part{raw: slices.Clip(text)})
+			text = text[len(text):] // the rest of its room, if there is any
+		}
+		out = append(out, p)
 	}
 	text = append(text, '{')
 	for i, m := range o {
@@ -118,18 +134,15 @@ func (o object) parts() []part {
 			text = append(text, ',')
 		}
 		text = append(quote(text, m.name), ':')
+		if m.value == nil {
+			add(part{raw: m.raw})
+		}
 		for _, p := range m.value {
-			if p.raw != nil && len(p.raw) <= 512 { // small enough to copy
-				text = append(text, p.raw...)
-				continue
-			}
-			flush()
-			out = append(out, p)
+			add(p)
 		}
 	}
 	text = append(text, '}')
-	flush()
-	return out
+	return append(out, part{raw: text})
 }
 
 // quote appends s as a JSON string. What is not UTF-8 becomes U+FFFD, as JSON has no way to say it.

@@ -37,7 +37,7 @@ type Requests struct {
 // The bounds of the buffer that restores the trace's order.
 const (
 	maxHeld      = 8192
-	maxHeldBytes = 32 << 20
+	maxHeldBytes = 16 << 20
 )
 
 // CreateRequests opens requests.jsonl in the directory, which is created if it is absent.

@@ -358,6 +358,9 @@ func (s *Scheduler) pastEnd(it *Item) bool {
 func (s *Scheduler) enter(it *Item) {
 	ses, known := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *Session) {
 		s.stats.SessionsEvicted++
+		if s.cfg.Carry { // nobody else asks
+			s.sessions.remember(old)
+		}
 		s.endSession(old)
 	})
 	it.Session = ses

@@ -49,9 +49,6 @@ func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Se
 		for len(t.byID) >= limit && t.idle.Len() > 0 {
 			old := t.idle.Remove(t.idle.Front()).(*Session)
 			delete(t.byID, old.ID)
-			if len(t.closed) < maxClosed {
-				t.closed[maphash.String(t.seed, old.ID)] = struct{}{}
-			}
 			closed(old)
 		}
 		ses = &Session{ID: id}
@@ -64,7 +61,14 @@ func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Se
 	return ses, known
 }
 
-// wasClosed reports whether a session of this id was closed to make room, as far as that is remembered.
+// remember keeps in mind that a session was closed to make room.
+func (t *sessionTable) remember(ses *Session) {
+	if len(t.closed) < maxClosed {
+		t.closed[maphash.String(t.seed, ses.ID)] = struct{}{}
+	}
+}
+
+// wasClosed reports whether a session of this id has been remembered.
 func (t *sessionTable) wasClosed(id string) bool {
 	_, found := t.closed[maphash.String(t.seed, id)]
 	return found

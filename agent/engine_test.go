@@ -1,0 +1,135 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// servingVar is the environment variable that makes the test binary a server of benchmarks: a process of its own, so
+// that it shares neither a scheduler nor an account of processor time with the agent. Its value is a serving as JSON.
+const servingVar = "MOONLOOP_TEST_SERVING"
+
+// serving says what such a process serves.
+type serving struct {
+	Sink    bool              // takes OTLP and forgets it; else an engine
+	Latency simulator.Latency // of the engine
+	Record  string            // file for the engine's records; empty = none
+	TLS     bool
+}
+
+// runServing serves what the variable says.
+func runServing(how string) error {
+	var s serving
+	if err := json.Unmarshal([]byte(how), &s); err != nil {
+		return err
+	}
+	return s.serve()
+}
+
+// serve is the whole of the process. Its first line on standard output is its URL; it ends with its standard input.
+func (s serving) serve() error {
+	handler := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // an empty answer is an empty OTLP response: all is accepted
+	}))
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	if !s.Sink {
+		cfg := simulator.Config{Latency: s.Latency}
+		if s.Record != "" {
+			f, err := os.Create(s.Record)
+			if err != nil {
+				return err
+			}
+			cfg.Record.To = f
+		}
+		e, err := simulator.New(cfg)
+		if err != nil {
+			return err
+		}
+		server = e.NewServer()
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	scheme := "http"
+	if s.TLS {
+		scheme = "https"
+		certified := httptest.NewUnstartedServer(nil) // it brings a certificate for tests
+		certified.StartTLS()
+		certified.Close()
+		ln = tls.NewListener(ln, &tls.Config{Certificates: certified.TLS.Certificates, MinVersion: tls.VersionTLS12})
+	}
+	fmt.Printf("%s://%s\n", scheme, ln.Addr())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		time.Sleep(100 * time.Millisecond) // the engine writes a record when its request has ended
+		_ = server.Close()
+	}()
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// start runs the process. stop ends it, when everything that it has to write has been written.
+func (s serving) start(b *testing.B) (url string, stop func()) {
+	b.Helper()
+	how, err := json.Marshal(s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(b.Context()), os.Args[0])
+	cmd.Env = append(os.Environ(), servingVar+"="+string(how))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(line), func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	}
+}
+
+// processorTime is what this process has used so far, garbage collection included.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	runtime.GC() // so that each pays for its own garbage
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
