@@ -1,0 +1,73 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// asCommand makes the test binary the harness itself, for the floor and the sink that the harness starts.
+const asCommand = "MOONLOOP_TEST_AS_BENCH"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestHarness runs the smallest bench, without peers, so that it does not rot. What it measures on a busy machine is of
+// no interest here.
+func TestHarness(t *testing.T) {
+	dir := t.TempDir()
+	moonloop := filepath.Join(dir, "moonloop")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", moonloop, "../cmd/moonloop").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(dir, "RESULTS.md")
+	harness := exec.CommandContext(t.Context(), self, "-moonloop", moonloop, "-dir", filepath.Join(dir, "bench"), "-peers", filepath.Join(dir, "none"),
+		"-rounds", "1", "-lasts", "200ms", "-sizes", "20", "-scenarios", "dispatch,streams", "-out", page)
+	harness.Env = append(os.Environ(), asCommand+"=1")
+	if out, err := harness.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| moonloop, even |", "| moonloop, the trace's bursts |",
+		"| skipped | vegeta: not installed",
+		"## 20 streams of 50 tokens/s",
+		"| moonloop, kernel stamps, all telemetry |",
+		"| floor: bare net/http and the scanner |",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+	if strings.Contains(string(text), "round 1: ") {
+		t.Errorf("a run failed:\n%s", text)
+	}
+}
+
+// TestCommandLine: a mistake is told before anything runs.
+func TestCommandLine(t *testing.T) {
+	for _, args := range [][]string{{"-scenarios", "speed"}, {"-rounds", "0"}, {"-moonloop", filepath.Join(t.TempDir(), "none")}} {
+		if err := command(t.Context(), args); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
+}

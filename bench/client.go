@@ -1,0 +1,76 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// work is a load of streams: so many, each of so many tokens, started within a time.
+type work struct {
+	streams, tokens int
+	within          time.Duration
+}
+
+// report is what a client says of its run, all in ms.
+type report struct {
+	ttft []float64 // time to the first token, of each request
+	itl  []float64 // mean gap, of each request
+	gaps []float64 // every gap; nil where the client keeps none
+
+	// ttftErrors and gapErrors are what the client says less the engine's truth, request by request and gap by gap, where
+	// the client names its requests. Nil elsewhere.
+	ttftErrors, gapErrors []float64
+
+	coalesced float64 // share; NaN where the client does not say
+	verdict   string
+}
+
+// client is a program that can run a load of streams. read reads its report after the run.
+type client interface {
+	name() string
+	// stream runs the load to its end.
+	stream(ctx context.Context, b *bench, dir, url string, w work) (*process, error)
+	read(dir string, t *truth) (*report, error)
+}
+
+// one is what one request said of itself.
+type one struct {
+	ttft, itl float64
+	gaps      []float64 // nil: not kept
+}
+
+// add enters a request, and its errors where the engine's record of it is known.
+func (r *report) add(o one, rec *simulator.Record) {
+	r.ttft = append(r.ttft, o.ttft)
+	r.itl = append(r.itl, o.itl)
+	r.gaps = append(r.gaps, o.gaps...)
+	if rec == nil {
+		return
+	}
+	r.ttftErrors = append(r.ttftErrors, o.ttft-ttft(rec))
+	if is := differences(written(rec)); len(is) == len(o.gaps) { // else they cannot be told apart
+		for i := range is {
+			r.gapErrors = append(r.gapErrors, o.gaps[i]-is[i])
+		}
+	}
+}
+
+// leaves returns by which share the report's TTFT and ITL, p50 and p99, leave the truth: the worst of the four.
+func (r *report) leaves(t *truth) float64 {
+	worst := 0.0
+	for _, pair := range [][2][]float64{{r.ttft, t.ttfts()}, {r.itl, t.itls()}} {
+		for _, q := range []float64{0.5, 0.99} {
+			if d := off(percentile(pair[0], q), percentile(pair[1], q)); !(d <= worst) { // NaN, too
+				worst = d
+			}
+		}
+	}
+	return worst
+}

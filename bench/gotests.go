@@ -1,0 +1,120 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// collectorScenario runs the acceptance test of the Collector's throughput and takes its tables over as they are.
+func collectorScenario(ctx context.Context, b *bench) error {
+	t := b.table("Collector: receiver and exporter beside the stock pipeline", "`TestAcceptanceThroughput` of test/collector: spans as fast as two senders make them, on all cores.")
+	out, err := goTest(ctx, b, "collector", []string{"MOONLOOP_OUT=" + b.dir, "MOONLOOP_BIN=" + b.moonloop},
+		"-count=1", "-run", "^TestAcceptanceThroughput$", "-v", "-timeout", "15m", "./test/collector")
+	t.Block = tables(out)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(out, "--- SKIP") || t.Block == "" {
+		return errors.New("TestAcceptanceThroughput printed no table")
+	}
+	for _, ratio := range ratios(t.Block) {
+		t.aim("fast.yaml at least 0.7× the stock pipeline's spans/s", ratio >= 0.7, ratio)
+	}
+	return nil
+}
+
+var (
+	logLine   = regexp.MustCompile(`^    \w+\.go:\d+: `)
+	spansRate = regexp.MustCompile(`(?m)^\s*(otlp, file \(stock\)|fast\.yaml)\s+(\d+)`)
+)
+
+// tables returns what a test logged.
+func tables(out string) string {
+	var kept []string
+	inside := false
+	for text := range strings.Lines(out) {
+		text = strings.TrimRight(text, "\n")
+		switch {
+		case logLine.MatchString(text):
+			inside = true
+			kept = append(kept, logLine.ReplaceAllString(text, ""))
+		case inside && strings.HasPrefix(text, "        "):
+			kept = append(kept, "  "+strings.TrimSpace(text))
+		default:
+			inside = false
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// ratios returns fast.yaml's rate over the stock's, table by table.
+func ratios(block string) (r []float64) {
+	stock := nan
+	for _, m := range spansRate.FindAllStringSubmatch(block, -1) {
+		v, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			continue
+		}
+		if m[1] != "fast.yaml" {
+			stock = v
+			continue
+		}
+		r = append(r, v/stock)
+	}
+	return r
+}
+
+// hotPaths are the benchmarks of what runs per token, per block and per request.
+var hotPaths = []struct{ pkg, bench string }{
+	{"./agent/prompt", "."},
+	{"./agent/send", "."},
+	{"./agent/schedule", "."},
+	{"./agent/telemetry", "."},
+	{"./blockhash", "."},
+	{"./genai/...", "."},
+	{"./mooncake", "."},
+}
+
+// goBenchmarks runs the Go benchmarks and lets benchstat sum them up.
+func goBenchmarks(ctx context.Context, b *bench) error {
+	t := b.table("Go benchmarks", fmt.Sprintf("`go test -bench . -benchmem`, %d rounds, summed up by benchstat.", b.rounds))
+	raw := filepath.Join(b.dir, "benchmarks.txt")
+	var all strings.Builder
+	for _, p := range hotPaths {
+		out, err := goTest(ctx, b, "go", nil, "-run", "^$", "-bench", p.bench, "-benchmem", "-benchtime", "10ms", "-count", strconv.Itoa(b.rounds), p.pkg)
+		if err != nil {
+			b.fail("%s: %v", p.pkg, err)
+		}
+		all.WriteString(out)
+	}
+	if err := os.WriteFile(raw, []byte(all.String()), 0o644); err != nil {
+		return err
+	}
+	p, err := run(ctx, 5*time.Minute, how{dir: b.dir, name: "benchstat", core: -1, tree: true}, "go", "tool", "-modfile=tools/go.mod", "benchstat", raw)
+	if err != nil {
+		return err
+	}
+	t.Block = content(p.log)
+	return nil
+}
+
+// goTest runs go test in the repository and returns what it printed.
+func goTest(ctx context.Context, b *bench, name string, env []string, args ...string) (string, error) {
+	p, err := run(ctx, 20*time.Minute, how{dir: b.dir, name: name, core: -1, env: env, tree: true}, "go", append([]string{"test"}, args...)...)
+	if p == nil {
+		return "", err
+	}
+	return content(p.log), err
+}

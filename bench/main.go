@@ -1,0 +1,214 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command bench measures the agent beside its peers, end to end, and writes what it found to bench/RESULTS.md.
+//
+// Each measured run has a simulated engine of its own, a new process whose record of what it received and wrote, and
+// when, is the truth. The agent, a floor and the peers take turns against it, so that whatever else the machine does
+// meets all alike. Peers that bench/peers.sh did not install are skipped, with a word.
+//
+//	make bench-peers                        # everything
+//	go run ./bench -scenarios dispatch -rounds 1 -lasts 1s
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// bench is one run of the harness.
+type bench struct {
+	moonloop   string // the command under test
+	self       string // this program, for the floor and the sink
+	dir        string // for raw results and what runs leave behind
+	peers      string // where peers.sh installed the peers
+	trace      string // the public trace; empty = none
+	rounds     int
+	sizes      []int         // numbers of streams of the scenario streams
+	lasts      time.Duration // of a dispatch run; the others are in proportion
+	engineCore int
+	clientCore int
+	results    results
+	failed     bool // one of our own runs failed
+}
+
+// scenario is a part of the bench.
+type scenario struct {
+	name  string
+	run   func(context.Context, *bench) error
+	about string
+}
+
+var scenarios = []scenario{
+	{"dispatch", dispatch, "lateness of one-token requests, beside vegeta and k6"},
+	{"streams", streams, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory"},
+	{"peers", peersScenario, "the same at rates that Python peers can hold"},
+	{"start", startUp, "time to the first request, and memory, on the public trace and on ten million rows"},
+	{"hold", hold, "5,000 streams of 10 tokens/s for a minute"},
+	{"honesty", honesty, "the rate at which the verdict turns, or a peer's figures leave the truth"},
+	{"collector", collectorScenario, "the Collector beside the stock receiver and file exporter"},
+	{"go", goBenchmarks, "Go benchmarks of the hot paths"},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// command reads the command line and does what it says.
+func command(ctx context.Context, args []string) error {
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	b := &bench{}
+	var names []string
+	for _, s := range scenarios {
+		names = append(names, s.name)
+	}
+	fs.StringVar(&b.moonloop, "moonloop", "bin/moonloop", "the command to measure")
+	fs.StringVar(&b.dir, "dir", "build/bench", "folder for raw results and artefacts")
+	fs.StringVar(&b.peers, "peers", "build/peers", "folder that peers.sh installed the peers into")
+	fs.StringVar(&b.trace, "trace", "", "the public conversation trace; without it a generated trace stands in")
+	fs.IntVar(&b.rounds, "rounds", 5, "rounds of each comparison")
+	fs.DurationVar(&b.lasts, "lasts", 3*time.Second, "length of a dispatch run; the others are in proportion")
+	sizes := fs.String("sizes", "300,1000", "numbers of streams of the scenario streams")
+	pick := fs.String("scenarios", strings.Join(names, ","), "what to run")
+	page := fs.String("out", "bench/RESULTS.md", "page to write")
+	shown := fs.String("command", "", "how the reader starts this, for the page (default: this command line)")
+	floorURL := fs.String("floor", "", "be the floor client against this engine")
+	beSink := fs.Bool("sink", false, "be the OTLP sink")
+	var w work
+	fs.IntVar(&w.streams, "streams", 1, "streams of the floor")
+	fs.IntVar(&w.tokens, "tokens", 1, "tokens of each of its streams")
+	fs.DurationVar(&w.within, "within", 0, "time within which its streams start")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case *floorURL != "":
+		return runFloor(ctx, os.Stdout, *floorURL, w)
+	case *beSink:
+		return runSink(ctx, os.Stdout)
+	case b.rounds < 1 || b.lasts <= 0:
+		return errors.New("-rounds and -lasts must be above 0")
+	}
+	for text := range strings.SplitSeq(*sizes, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-sizes %q: want numbers above 0, with commas between them", *sizes)
+		}
+		b.sizes = append(b.sizes, n)
+	}
+	var chosen []scenario
+	for _, name := range strings.FieldsFunc(*pick, func(r rune) bool { return r == ',' || r == ' ' }) {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return fmt.Errorf("-scenarios %q: want some of %s", name, strings.Join(names, ", "))
+		}
+		chosen = append(chosen, scenarios[i])
+	}
+	if *shown == "" {
+		*shown = "go run ./bench " + strings.Join(args, " ")
+	}
+	return b.all(ctx, chosen, *page, *shown)
+}
+
+// all runs the scenarios, and writes the page after each, so that an interrupted run leaves what it had.
+func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) (err error) {
+	for _, path := range []*string{&b.moonloop, &b.dir, &b.peers} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(b.moonloop); err != nil {
+		return fmt.Errorf("no command to measure: %w; run: make moonloop", err)
+	}
+	if b.trace != "" {
+		if _, err := os.Stat(b.trace); err != nil {
+			b.trace = "" // the page says that a generated one stood in
+		}
+	}
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return err
+	}
+	b.pin()
+	b.results.Machine = describe(shown)
+	b.findPeers(ctx, chosen)
+	for _, s := range chosen {
+		began := time.Now()
+		b.say("%s: %s", s.name, s.about)
+		if err := s.run(ctx, b); err != nil {
+			b.fail("%s: %v", s.name, err)
+		}
+		if err := b.results.write(page, filepath.Join(b.dir, "results.json")); err != nil {
+			return err
+		}
+		b.say("%s: %.0f s", s.name, time.Since(began).Seconds())
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if b.failed {
+		return errors.New("one of our own runs failed; the messages are above")
+	}
+	return nil
+}
+
+// pin chooses a core for the engine and one for the client, the last two; with fewer than two nothing is pinned.
+func (b *bench) pin() {
+	b.engineCore, b.clientCore = -1, -1
+	if n := runtime.NumCPU(); n > 1 && runtime.GOOS == "linux" {
+		b.engineCore, b.clientCore = n-2, n-1
+	}
+}
+
+// say shows progress.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+// fail reports a run of our own that failed: the others go on.
+func (b *bench) fail(format string, args ...any) {
+	b.failed = true
+	b.say("error: "+format, args...)
+}
+
+// table starts a table of the results.
+func (b *bench) table(title, about string) *table {
+	t := &table{Title: title, About: about}
+	b.results.Tables = append(b.results.Tables, t)
+	return t
+}
+
+// folder returns an empty folder for one run. It is kept until the next run of the same name.
+func (b *bench) folder(parts ...any) (string, error) {
+	name := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("/:,; ", r) {
+			return '-'
+		}
+		return r
+	}, strings.Trim(fmt.Sprintln(parts...), "\n"))
+	dir := filepath.Join(b.dir, "runs", name)
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o755)
+}

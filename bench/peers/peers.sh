@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Copyright The moonloop authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the peers of the bench, at fixed versions, into a folder that can be thrown away:
+#
+#   bench/peers/peers.sh [FOLDER]        (default: build/peers)
+#
+# What is installed has a program in FOLDER/bin. What cannot be is skipped: FOLDER/NAME.skipped says why, and the bench
+# says it on. A second call does only what is missing. Needs Go, Python 3.11 or later with venv, and their registries;
+# PEERS="vegeta k6" picks some.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=${1:-build/peers}
+mkdir -p "$folder/bin" && folder=$(cd "$folder" && pwd) || exit 1
+python=${PYTHON:-python3}
+peers=${PEERS:-vegeta k6 aiperf guidellm vllm}
+
+# skip NAME REASON notes why a peer is not there.
+skip() {
+	rm -f "$folder/bin/$1"
+	echo "$2" >"$folder/$1.skipped"
+	echo "peers: $1 is skipped: $2" >&2
+}
+
+# want NAME: it was asked for, and is not there yet.
+want() { [[ " $peers " == *" $1 "* ]] && [ ! -e "$folder/bin/$1" ] && rm -f "$folder/$1.skipped"; }
+
+# last FILE: the last line of a log, which mostly says why.
+last() { grep -v '^\s*$' "$1" | tail -n 1 | cut -c1-200; }
+
+# Go programs, by the versions in go.mod beside this script; go.sum holds them to their content.
+go_peer() { # NAME PACKAGE
+	want "$1" || return 0
+	echo "peers: building $1" >&2
+	if ! (cd "$here" && CGO_ENABLED=0 go build -trimpath -o "$folder/bin/$1" "$2") >"$folder/$1.log" 2>&1; then
+		skip "$1" "go build failed: $(last "$folder/$1.log")"
+	fi
+}
+
+# Python programs, each in an environment of its own, by the versions of its lock file.
+environment() { # NAME
+	[ -x "$folder/$1/bin/python" ] || "$python" -m venv "$folder/$1" &&
+		"$folder/$1/bin/pip" install --quiet --no-deps --requirement "$here/$1.txt"
+}
+
+# wrap NAME PROGRAM [VARIABLE=VALUE...] writes FOLDER/bin/NAME.
+wrap() {
+	local name=$1 program=$2
+	shift 2
+	{
+		echo '#!/bin/sh'
+		[ $# -eq 0 ] || printf "export '%s'\n" "$@"
+		echo "exec '$program' \"\$@\""
+	} >"$folder/bin/$name"
+	chmod +x "$folder/bin/$name"
+}
+
+# words makes the tokenizer that the Python peers ask for, since the hub may be out of reach.
+words() { # PYTHON
+	[ -d "$folder/huggingface/hub" ] || "$1" "$here/tokenizer.py" "$here/../../agent/prompt/words512.txt" "$folder/huggingface"
+}
+
+# torch_for_guidellm: GuideLLM needs torch for a data loader alone, and the registry's torch brings gigabytes for GPUs. So:
+# TORCH_INDEX=URL names an index of CPU wheels; without, Debian's own package is unpacked, not installed, where the
+# Python is Debian's version.
+torch_for_guidellm() {
+	torch_environment=()
+	if [ -n "${TORCH_INDEX:-}" ]; then
+		"$folder/guidellm/bin/pip" install --quiet --index-url "$TORCH_INDEX" torch
+		return
+	fi
+	local root=$folder/torch archives=$folder/torch-packages
+	if [ ! -d "$root/usr" ]; then
+		command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || { echo 'no torch without GPU libraries: set TORCH_INDEX to an index of CPU wheels'; return 1; }
+		mkdir -p "$archives/partial" "$root"
+		apt-get install --yes --quiet --no-install-recommends --download-only \
+			-o "Dir::Cache::archives=$archives" python3-torch || return 1
+		for package in "$archives"/*.deb; do
+			dpkg-deb -x "$package" "$root" || return 1
+		done
+		rm -rf "$archives"
+	fi
+	mkdir -p "$root/python"
+	ln -sfn ../usr/lib/python3/dist-packages/torch "$root/python/torch"
+	local lib=$root/usr/lib/x86_64-linux-gnu
+	torch_environment=("PYTHONPATH=$root/python" "LD_LIBRARY_PATH=$root/usr/lib:$lib:$lib/blas:$lib/lapack:$root/lib/x86_64-linux-gnu")
+	env "${torch_environment[@]}" "$folder/guidellm/bin/python" -c 'from torch.utils.data.dataloader import DataLoader'
+}
+
+aiperf() {
+	want aiperf || return 0
+	echo 'peers: installing aiperf' >&2
+	if environment aiperf && words "$folder/aiperf/bin/python" && "$folder/aiperf/bin/aiperf" --version; then
+		wrap aiperf "$folder/aiperf/bin/aiperf"
+	else
+		return 1
+	fi >"$folder/aiperf.log" 2>&1
+}
+
+guidellm() {
+	want guidellm || return 0
+	echo 'peers: installing guidellm' >&2
+	if environment guidellm && torch_for_guidellm && words "$folder/guidellm/bin/python" &&
+		env "${torch_environment[@]}" "$folder/guidellm/bin/guidellm" --version; then
+		wrap guidellm "$folder/guidellm/bin/guidellm" "${torch_environment[@]}"
+	else
+		return 1
+	fi >"$folder/guidellm.log" 2>&1
+}
+
+go_peer vegeta github.com/tsenart/vegeta/v12
+go_peer k6 go.k6.io/k6
+aiperf || skip aiperf "$(last "$folder/aiperf.log")"
+guidellm || skip guidellm "$(last "$folder/guidellm.log")"
+if want vllm; then
+	skip vllm 'its client comes only with the whole package and a torch for GPUs, gigabytes that the bench does not install'
+fi
+ls "$folder/bin"

@@ -1,0 +1,60 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestResults(t *testing.T) {
+	r := &results{Machine: machine{CPU: "a CPU", Cores: 2, Skipped: []string{"k6: not installed"}}}
+	tab := &table{Title: "Speed", About: "Laps."}
+	r.Tables = append(r.Tables, tab)
+	for _, v := range []float64{2, 1, 3} {
+		tab.add("us", num("ms", v), word("verdict", "valid"))
+	}
+	tab.add("us", num("ms", nan), word("verdict", "invalid"))
+	tab.add("them", num("ms", 9), num("lost", 4))
+	tab.aim("quick", tab.median("us", "ms") < 5, tab.median("us", "ms"))
+	tab.aim("quicker", false, 1)
+	tab.aim("unheard of", true, tab.median("nobody", "ms"))
+	tab.note("a note")
+	tab.note("a note")
+
+	dir := t.TempDir()
+	page, raw := filepath.Join(dir, "RESULTS.md"), filepath.Join(dir, "raw", "results.json")
+	if err := r.write(page, raw); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| skipped | k6: not installed |",
+		"| | ms | verdict | lost |",
+		"| us | 2.00 (1.00–3.00) | valid 3×, invalid 1× | – |",
+		"| them | 9.00 | – | 4.00 |",
+		"quick: **holds** (2.00)",
+		"quicker: **does not hold** (1.00)",
+		"unheard of: **was not measured** (–)",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Count(string(text), "a note") != 1 {
+		t.Error("a note must stand once")
+	}
+	var back any
+	if text, err = os.ReadFile(raw); err != nil || json.Unmarshal(text, &back) != nil {
+		t.Errorf("the raw results cannot be read back: %v", err)
+	}
+}

@@ -1,0 +1,67 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// percentile returns the value below which a share q, 0 to 1, of the values lies: the nearest rank, which is a value
+// that was measured. Values need not be sorted; none gives NaN.
+func percentile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return sorted[max(0, min(rank, len(sorted)-1))]
+}
+
+// spread is the median of a figure over the rounds, with its least and greatest.
+type spread struct{ Median, Min, Max float64 }
+
+// spreadOf leaves out rounds that have no figure (NaN). ok is false where none has one.
+func spreadOf(rounds []float64) (s spread, ok bool) {
+	known := slices.DeleteFunc(slices.Clone(rounds), math.IsNaN)
+	if len(known) == 0 {
+		return spread{}, false
+	}
+	slices.SortFunc(known, cmp.Compare[float64])
+	middle := len(known) / 2
+	s = spread{Median: known[middle], Min: known[0], Max: known[len(known)-1]}
+	if len(known)%2 == 0 {
+		s.Median = (known[middle-1] + known[middle]) / 2
+	}
+	return s, true
+}
+
+// String writes the median and, where the rounds differ, the least and the greatest.
+func (s spread) String() string {
+	if s.Min == s.Max {
+		return figure(s.Median)
+	}
+	return figure(s.Median) + " (" + figure(s.Min) + "–" + figure(s.Max) + ")"
+}
+
+// figure writes a number with three significant digits.
+func figure(v float64) string {
+	switch {
+	case math.IsInf(v, 0) || math.IsNaN(v):
+		return "–"
+	case v == 0:
+		return "0"
+	case math.Abs(v) >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	return strconv.FormatFloat(v, 'f', min(digits, 4), 64)
+}
+
+// off returns by which share a figure leaves the truth.
+func off(figure, truth float64) float64 { return math.Abs(figure-truth) / truth }

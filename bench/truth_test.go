@@ -1,0 +1,125 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// twoRequests is an engine's record, in the order in which requests ended: request b came first. Its tokens are 20 ms
+// apart, those of a 30.
+const twoRequests = `{"seq":2,"header":{"X-Request-Id":["a"]},"headers_ns":5000000,"body_read_ns":6000000,"ended_ns":90000000,"time":"2026-01-01T00:00:01.005Z","output_tokens":3,"writes":[[16000000,0],[26000000,1],[56000000,1],[86000000,1],[86000001,0]]}
+{"seq":1,"header":{"X-Request-Id":["b"]},"headers_ns":1000000,"body_read_ns":2000000,"ended_ns":52000000,"time":"2026-01-01T00:00:01.001Z","output_tokens":2,"writes":[[12000000,1],[32000000,1]]}
+`
+
+func makeTruth(t *testing.T) *truth {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "truth.jsonl")
+	if err := os.WriteFile(name, []byte(twoRequests), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	saw, err := readTruth(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saw
+}
+
+func TestTruth(t *testing.T) {
+	saw := makeTruth(t)
+	second := time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
+	if got := saw.first(); !got.Equal(second.Add(time.Millisecond)) {
+		t.Errorf("first request at %v", got)
+	}
+	if got := saw.last(); !got.Equal(second.Add(90 * time.Millisecond)) {
+		t.Errorf("last byte at %v", got)
+	}
+	for _, c := range []struct {
+		what      string
+		got, want []float64
+	}{
+		{"TTFT: from the body's end to the first write with a token", saw.ttfts(), []float64{10, 20}},
+		{"gaps: writes without tokens are none", saw.gaps(), []float64{20, 30, 30}},
+		{"mean gaps", saw.itls(), []float64{20, 30}},
+		{"tokens, rate, most open", []float64{float64(saw.tokens()), saw.peakRate(), float64(saw.mostOpen())}, []float64{5, 5, 2}},
+	} {
+		if diff := cmp.Diff(c.want, c.got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.what, diff)
+		}
+	}
+	if _, err := readTruth(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("no file is no error")
+	}
+}
+
+func TestReadAIPerf(t *testing.T) {
+	r, err := readAIPerf(strings.NewReader(`
+{"metadata":{"x_request_id":"a"},"metrics":{"time_to_first_token":{"value":21,"unit":"ms"},"inter_token_latency":{"value":30.5,"unit":"ms"},"inter_chunk_latency":{"value":[0,61],"unit":"ms"}},"error":null}
+{"metadata":{"x_request_id":"stranger"},"metrics":{"time_to_first_token":{"value":11},"inter_token_latency":{"value":20},"inter_chunk_latency":{"value":[20]}}}
+{"metadata":{"x_request_id":"b"},"metrics":{},"error":{"code":500}}
+`), makeTruth(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &report{
+		ttft: []float64{21, 11}, itl: []float64{30.5, 20}, gaps: []float64{0, 61, 20},
+		ttftErrors: []float64{1}, gapErrors: []float64{-30, 31}, coalesced: 1.0 / 3, verdict: "–",
+	}
+	if diff := cmp.Diff(want, r, cmp.AllowUnexported(report{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := readAIPerf(strings.NewReader(""), makeTruth(t)); err == nil {
+		t.Error("no request is no error")
+	}
+}
+
+func TestReadGuideLLM(t *testing.T) {
+	r, err := readGuideLLM([]byte(`{"benchmarks":[{"requests":{"successful":[{"time_to_first_token_ms":10,"inter_token_latency_ms":20},{"time_to_first_token_ms":20,"inter_token_latency_ms":33}],"errored":[{}]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]float64{{10, 20}, {20, 33}}, [][]float64{r.ttft, r.itl}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// TTFT is the engine's; of ITL the p99 is 33 where the engine had 30.
+	if got := r.leaves(makeTruth(t)); got < 0.0999 || got > 0.1001 {
+		t.Errorf("leaves the truth by %v, want 0.1", got)
+	}
+	if _, err := readGuideLLM([]byte(`{"benchmarks":[]}`)); err == nil {
+		t.Error("no request is no error")
+	}
+}
+
+func TestUsed(t *testing.T) {
+	zero := time.Unix(100, 0)
+	samples := []sample{{at: zero, cpu: 10 * time.Millisecond}, {at: zero.Add(time.Second), cpu: 30 * time.Millisecond}}
+	for at, want := range map[time.Duration]time.Duration{
+		-time.Second: 10 * time.Millisecond, 0: 10 * time.Millisecond, time.Second / 2: 20 * time.Millisecond,
+		time.Second: 30 * time.Millisecond, time.Minute: 30 * time.Millisecond,
+	} {
+		if got := used(samples, zero.Add(at)); got != want {
+			t.Errorf("used at %v: %v, want %v", at, got, want)
+		}
+	}
+}
+
+func TestTables(t *testing.T) {
+	out := "=== RUN   TestX\n    x_test.go:12: replay; medians\n                    spans/s\n        otlp, file (stock)   100000 (1 to 2)\n        fast.yaml            75000 (1 to 2)\n        \n--- PASS: TestX (1.00s)\nPASS\n"
+	block := tables(out)
+	if !strings.Contains(block, "replay; medians") || strings.Contains(block, "PASS") {
+		t.Errorf("got %q", block)
+	}
+	if diff := cmp.Diff([]float64{0.75}, ratios(block)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
