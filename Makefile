@@ -30,8 +30,12 @@ PKG      ?= ./...
 COUNT    ?= 1
 TRACE    ?= ../shared/data/conversation_trace.jsonl
 SPEEDUP  ?= 30
+ROUNDS   ?= 5
+SCENARIOS ?=
+SOAK     ?= 20m
+RATE     ?=
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench collector acceptance check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance soak check clean
 
 ## help: list the targets
 help:
@@ -87,22 +91,30 @@ fresh:
 tidy:
 	go mod tidy -diff
 
-## fuzz: each fuzz target for FUZZTIME
-# go test fuzzes one target of one package at a time, hence one process each. Minimising is bounded: by default it may
-# take a minute for each interesting input, which a short run would spend on little else. FUZZJOBS targets run side by
-# side: building one takes about as long as running it.
+## fuzz: each fuzz target for FUZZTIME, FUZZJOBS of them side by side
 fuzz:
-	@grep -rE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*\(' . \
-		| sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*)\(.*|\1 \2|' | sort \
-		| FUZZTIME='$(FUZZTIME)' xargs -n 2 -P $(FUZZJOBS) bash -euo pipefail -c \
-			'echo "== $$0 $$1"; go test "$$0" -run "^$$" -fuzz "^$$1\$$" -fuzztime "$$FUZZTIME" -fuzzminimizetime 1x'
+	@.ci/fuzz '$(FUZZTIME)' '$(FUZZJOBS)'
 
-## bench: Go benchmarks; BENCH=regexp PKG=./mooncake COUNT=10 narrow and repeat them
+## bench: bench-go, then bench-peers
+bench: bench-go bench-peers
+
+## bench-go: Go benchmarks; BENCH=regexp PKG=./mooncake COUNT=10 narrow and repeat them
 # Compare two runs with: go tool -modfile=tools/go.mod benchstat old.txt new.txt
 # Lines of packages without benchmarks say nothing and are left out; grep's "nothing left" is no failure.
-bench:
+bench-go:
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) \
 		| { grep -vE '^(PASS|ok .*|\?.*no test files.*)$$' || [ $$? -eq 1 ]; }
+
+## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SCENARIOS=dispatch,streams
+# Peers that are not installed are skipped: make peers.
+bench-peers: build
+	$(STATIC) go build -o build/bench/bench ./bench
+	build/bench/bench -rounds '$(ROUNDS)' -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
+		-command 'make bench-peers ROUNDS=$(ROUNDS)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
+
+## peers: install the peers of the bench into build/peers, at fixed versions; PEERS='vegeta k6' picks some
+peers:
+	bench/peers/peers.sh build/peers
 
 ## collector: a stock OpenTelemetry Collector for the acceptance runs
 collector: $(WITNESS)
@@ -121,6 +133,13 @@ acceptance: build $(WITNESS)
 	MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
 		go test -v -count=1 -p 1 -timeout 60m -run '^TestAcceptance' \
 		$$(grep -rl --include='*_test.go' '^func TestAcceptance' . | xargs -n1 dirname | sort -u)
+
+## soak: agent and Collector under load for SOAK, which must leave memory, descriptors and goroutines flat; RATE=rows/s, else found out
+# Tables, samples and profiles are in build/soak/TIME.
+soak: build
+	MOONLOOP_SOAK='$(SOAK)' MOONLOOP_SOAK_RATE='$(RATE)' MOONLOOP_OUT='$(CURDIR)/build/soak' \
+	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
+		go test -v -count=1 -timeout 0 -run '^TestSoak$$' ./test/collector
 
 ## check: everything that must hold before a commit
 check:

@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -28,12 +29,17 @@ func appendFrame(dst, payload []byte) []byte {
 	group := len(dst) // where the length of the current group goes
 	dst = append(dst, 0)
 	for _, part := range [2][]byte{payload, sum[:]} {
-		for _, b := range part {
-			if b != 0 {
-				dst = append(dst, b)
-			}
+		for len(part) > 0 {
 			// A group ends where it stands for a 0, or at its full length, where it stands for none.
-			if n := len(dst) - group; b == 0 || n == 255 {
+			run := part[:min(len(part), group+255-len(dst))]
+			zero := bytes.IndexByte(run, 0)
+			if zero >= 0 {
+				run = run[:zero]
+				part = part[1:]
+			}
+			dst = append(dst, run...)
+			part = part[len(run):]
+			if n := len(dst) - group; zero >= 0 || n == 255 {
 				dst[group] = byte(n) //nolint:gosec // at most 255
 				group = len(dst)
 				dst = append(dst, 0)

@@ -380,35 +380,3 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
-
-func FuzzReader(f *testing.F) {
-	f.Add(journal(some(f)...))
-	f.Add([]byte(header + "\x00\x00\x01\x00"))
-	f.Add(appendFrame([]byte(header), []byte{kindResume}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r := NewReader("j", bytes.NewReader(b))
-		var bytesBad int64
-		for {
-			rec, err := r.Next()
-			if d := (*Damage)(nil); errors.As(err, &d) {
-				bytesBad += d.Bytes
-				continue
-			}
-			if err != nil {
-				break
-			}
-			// What is read encodes to what reads the same.
-			var d decoded
-			if err := d.decode(rec.appendTo(nil)); err != nil {
-				t.Fatal(err)
-			}
-			a, b := rec.appendTo(nil), d.record().appendTo(nil)
-			if !bytes.Equal(a, b) {
-				t.Fatalf("%x reads back as %x", a, b)
-			}
-		}
-		if n := bytesBad + r.Torn().Bytes; n > int64(len(b)) {
-			t.Fatalf("%d bytes bad of %d", n, len(b))
-		}
-	})
-}

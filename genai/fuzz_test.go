@@ -5,7 +5,12 @@ package genai_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"path/filepath"
+	"runtime/metrics"
+	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -23,35 +28,127 @@ var documentKeys = []string{
 	"llm.input_messages.0.message.contents.0.message_content.text", "llm.tools.0.tool.json_schema", "llm.prompts.7.content", "inference_time",
 }
 
-// FuzzSpan holds the reader to its contract on anything: it returns, its strings are clean, and what it visits is
-// not larger than what it read.
+// FuzzSpan holds the reader to its contract on anything: it returns, its strings are clean, what it visits and what it allocates
+// is in proportion to what it read, and neither the order of attributes nor what was read before changes a record.
 func FuzzSpan(f *testing.F) {
+	const scopes = "openinference.instrumentation.openai\n@traceloop/instrumentation-openai\nai\ngenkit-tracer\nvllm.llm_engine\nlangfuse-sdk\n"
 	for i := range documentKeys {
-		f.Add(i, `[{"role":"user","parts":[{"type":"text","content":"a\u00e9"}]},{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}]`, `{"gen_ai.operation.name":"chat"}`)
-		f.Add(i, `{"messages":[{"content":[{"text":"hi"}]}],"tools":["{\"name\":\"f\"}"],"usage":{"inputTokens":1}}`, `{"openinference.span.kind":"LLM","session.id":"s"}`)
-		f.Add(i, `"[{\"role\":\"us`, `{"genkit:metadata:subtype":"model","gen_ai.usage.input_tokens":"3"}`)
+		f.Add(i, `[{"role":"user","parts":[{"type":"text","content":"a\u00e9"}]},{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}]`, `{"gen_ai.operation.name":"chat"}`, "chat m", uint8(0))
+		f.Add(i, `{"messages":[{"content":[{"text":"hi"}]}],"tools":["{\"name\":\"f\"}"],"usage":{"inputTokens":1}}`, `{"openinference.span.kind":"LLM","session.id":"s"}`, "ChatCompletion", uint8(3))
+		f.Add(i, `"[{\"role\":\"us`, `{"genkit:metadata:subtype":"model","gen_ai.usage.input_tokens":"3"}`, "generate", uint8(7))
 	}
-	f.Fuzz(func(t *testing.T, which int, value, attributes string) {
-		span := ptrace.NewSpan()
-		var raw map[string]any
-		if json.Unmarshal([]byte(attributes), &raw) == nil {
-			if err := span.Attributes().FromRaw(raw); err != nil {
-				t.Skip(err)
-			}
+	for _, attributes := range []string{
+		`{"gen_ai.system":"openai","gen_ai.request.model":"m","gen_ai.usage.prompt_tokens":12,"gen_ai.usage.completion_tokens":3,"gen_ai.response.finish_reasons":["stop"],"gen_ai.response.id":"chatcmpl-1","llm.request.type":"chat","gen_ai.prompt.0.role":"user","gen_ai.prompt.0.content":"hello"}`,
+		`{"ai.operationId":"ai.streamText.doStream","ai.model.id":"m","ai.usage.promptTokens":9,"ai.usage.inputTokens":10,"ai.response.finishReason":"tool-calls","ai.telemetry.metadata.sessionId":"s","ai.settings.maxOutputTokens":5}`,
+		`{"llm.token_count.prompt":4,"llm.token_count.completion":2,"llm.token_count.prompt_details.cache_read":8,"llm.model_name":"m","openinference.span.kind":"LLM","input.mime_type":"application/json"}`,
+		`{"langfuse.observation.type":"generation","langfuse.observation.model.name":"m","langfuse.session.id":"a","session.id":"b","langfuse.observation.level":"ERROR"}`,
+		`{"gen_ai.request.id":"r","gen_ai.latency.time_to_first_token":0.25,"gen_ai.usage.prompt_tokens":5,"gen_ai.request.max_tokens":7,"http.response.status_code":500,"error.type":"a b"}`,
+		`{"inference_time":"1.5s","time_per_token":"50ms","total_time":"2s","gen_ai.conversation.id":"c","user.id":"u","gen_ai.agent.name":"x"}`,
+	} {
+		f.Add(5, `[{"role":"system","content":"be kind"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]`, attributes, "chat", uint8(1))
+	}
+	for i, key := range documentKeys {
+		f.Add(i, "not JSON", `{"`+key+`":{"a":[1,2.5,null,true]}}`, scopes, uint8(i))
+	}
+	used := genai.NewReader(genai.Options{})
+	tight := genai.Limits{Bytes: 1 << 10, Nodes: 100}
+	small := genai.NewReader(genai.Options{Limits: tight})
+	f.Fuzz(func(t *testing.T, which int, value, attributes, name string, turn uint8) {
+		d := json.NewDecoder(strings.NewReader(attributes))
+		d.UseNumber()
+		raw := map[string]any{}
+		if d.Decode(&raw) != nil || raw == nil {
+			raw = map[string]any{}
 		}
-		span.Attributes().PutStr(documentKeys[uint(which)%uint(len(documentKeys))], value)
-		span.Events().AppendEmpty().SetName("gen_ai.user.message")
+		raw[documentKeys[uint(which)%uint(len(documentKeys))]] = value
+		scope, name, _ := strings.Cut(name, "\n")
+		spanOf := func(keys []string) ptrace.Span {
+			span := ptrace.NewSpan()
+			span.SetName(name)
+			span.SetStartTimestamp(1e9)
+			span.SetEndTimestamp(3e9)
+			for _, key := range keys {
+				if err := span.Attributes().PutEmpty(key).FromRaw(numbered(raw[key])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			span.Events().AppendEmpty().SetName("gen_ai.user.message")
+			return span
+		}
+		keys := slices.Sorted(maps.Keys(raw))
+		span := spanOf(keys)
 
-		reader := genai.NewReader(genai.Options{})
-		rec := reader.Span("", span)
-		checkRecord(t, rec, len(value)+len(attributes))
+		size := len(value) + len(attributes)
+		before := allocated()
+		rec := used.Span(scope, span)
+		checkRecord(t, rec, size)
+		want := described(rec)
+		if n := allocated() - before; n > 1<<20+400*uint64(size) {
+			t.Errorf("%d bytes allocated to read %d", n, size)
+		}
+		if got := described(genai.NewReader(genai.Options{}).Span(scope, span)); got != want {
+			t.Fatalf("by a new reader %s, by a used one %s", got, want)
+		}
+		n := int(turn) % len(keys)
+		keys = slices.Concat(keys[n:], keys[:n])
+		if turn%2 > 0 {
+			slices.Reverse(keys)
+		}
+		if got := described(used.Span(scope, spanOf(keys))); got != want {
+			t.Fatalf("attributes in the order %q give %s, sorted they give %s", keys, got, want)
+		}
+		// Under tight limits there is less of a document, and never more.
+		checkRecord(t, small.Span(scope, span), size)
 
 		log := plog.NewLogRecord()
 		log.SetEventName("gen_ai.user.message")
 		log.Body().SetStr(value)
-		checkRecord(t, reader.Log("", log), len(value))
-		checkRecord(t, reader.Dynamo(value), len(value))
+		checkRecord(t, used.Log(scope, log), len(value))
+		checkRecord(t, used.Dynamo(value), len(value))
 	})
+}
+
+// numbered makes numbers of what the decoder left as texts: integers where they are some.
+func numbered(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		n, _ := v.Float64() // too large ones are infinite, which is a value as well
+		return n
+	case []any:
+		for i := range v {
+			v[i] = numbered(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = numbered(v[k])
+		}
+	}
+	return v
+}
+
+// described says all that a record says.
+func described(rec *genai.Record) string {
+	facts := *rec
+	facts.Content = genai.Content{}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v", facts)
+	walked := rec.Content.Walk(func(p genai.Piece) bool {
+		fmt.Fprintf(&b, " %d %q %q", p.Kind, p.Role, p.Text)
+		return true
+	})
+	tokens, ok := rec.Content.Tokens(nil)
+	fmt.Fprintf(&b, " %+v %v %t", walked, tokens, ok)
+	return b.String()
+}
+
+// allocated returns the number of bytes allocated so far.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 func checkRecord(t *testing.T, rec *genai.Record, size int) {

@@ -247,41 +247,41 @@ func unescape(s string) string {
 	return string(b)
 }
 
+// escapes are the bytes that escapes of one letter stand for. An escape that JSON does not know stands for its letter.
+var escapes = func() (table [256]byte) {
+	for i := range table {
+		table[i] = byte(i)
+	}
+	for letter, c := range map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f'} {
+		table[letter] = c
+	}
+	return table
+}()
+
 // appendEscape appends what an escape at the start of s stands for, and returns its length.
 func appendEscape(b []byte, s string) ([]byte, int) {
 	if len(s) < 2 {
 		return b, len(s)
 	}
-	switch s[1] {
-	case 'n':
-		return append(b, '\n'), 2
-	case 't':
-		return append(b, '\t'), 2
-	case 'r':
-		return append(b, '\r'), 2
-	case 'b':
-		return append(b, '\b'), 2
-	case 'f':
-		return append(b, '\f'), 2
-	case 'u':
-		r, ok := hex4(s)
-		if !ok {
-			if len(s) < 6 {
-				return b, len(s)
-			}
-			return append(b, 'u'), 2
-		}
-		if !utf16.IsSurrogate(r) {
-			return utf8.AppendRune(b, r), 6
-		}
-		if low, ok := hex4(s[6:]); ok {
-			if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-				return utf8.AppendRune(b, pair), 12
-			}
-		}
-		return utf8.AppendRune(b, utf8.RuneError), 6
+	if s[1] != 'u' {
+		return append(b, escapes[s[1]]), 2
 	}
-	return append(b, s[1]), 2
+	r, ok := hex4(s)
+	if !ok {
+		if len(s) < 6 {
+			return b, len(s)
+		}
+		return append(b, 'u'), 2
+	}
+	if !utf16.IsSurrogate(r) {
+		return utf8.AppendRune(b, r), 6
+	}
+	if low, ok := hex4(s[6:]); ok {
+		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+			return utf8.AppendRune(b, pair), 12
+		}
+	}
+	return utf8.AppendRune(b, utf8.RuneError), 6
 }
 
 // halfPair reports whether a text that was cut ends with the first half of a surrogate pair.
@@ -291,24 +291,29 @@ func halfPair(s string) bool {
 	return ok && 0xD800 <= r && r < 0xDC00 && len(s) < 12 && strings.HasPrefix(second, s[6:min(len(s), 8)])
 }
 
+// hexDigits are the values of hexadecimal digits; what is none is noHexDigit.
+var hexDigits = func() (table [256]uint16) {
+	for i := range table {
+		table[i] = noHexDigit
+	}
+	for v, digits := range [16]string{10: "aA", 11: "bB", 12: "cC", 13: "dD", 14: "eE", 15: "fF"} {
+		for _, c := range []byte(digits) {
+			table[c] = uint16(v)
+		}
+	}
+	for c := byte('0'); c <= '9'; c++ {
+		table[c] = uint16(c - '0')
+	}
+	return table
+}()
+
+const noHexDigit = 1 << 15
+
 // hex4 reads \uXXXX.
 func hex4(s string) (rune, bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
 	}
-	var r rune
-	for _, c := range []byte(s[2:6]) {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		case 'A' <= c && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return 0, false
-		}
-		r = r<<4 | rune(c)
-	}
-	return r, true
+	a, b, c, d := hexDigits[s[2]], hexDigits[s[3]], hexDigits[s[4]], hexDigits[s[5]]
+	return rune(a)<<12 | rune(b)<<8 | rune(c)<<4 | rune(d), (a|b|c|d)&noHexDigit == 0
 }

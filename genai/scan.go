@@ -21,11 +21,11 @@ const absent = 0xff
 
 func (s *scan) reset() {
 	s.marks = 0
-	for i := range s.ranks {
-		s.ranks[i] = absent
+	for i, rank := range s.ranks {
+		if rank != absent { // few are: most spans have nothing to do with GenAI
+			s.ranks[i], s.values[i], s.names[i] = absent, pcommon.Value{}, "" // telemetry is not to be kept alive
+		}
 	}
-	clear(s.values[:]) // telemetry is not to be kept alive
-	clear(s.names[:])
 }
 
 func (s *scan) has(f field) bool { return s.ranks[f] != absent }

@@ -213,7 +213,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestWalkStops(t *testing.T) {
-	rec := inference(t, genai.Options{}, map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"a\nb\nc"},{"role":"user","content":"d"}]`})
+	rec := inference(t, genai.Options{}, map[string]any{"gen_ai.input.messages": "[" + strings.Repeat(`{"role":"user","content":"a\nb"},`, 4) + `{"role":"user","content":"c"}]`})
 	for limit := 1; limit < 8; limit++ {
 		visits := 0
 		rec.Content.Walk(func(genai.Piece) bool { visits++; return visits < limit })

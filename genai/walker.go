@@ -138,8 +138,15 @@ func (w *walker) emit(kind PieceKind, text string) {
 	w.stopped = !w.visit(Piece{Kind: kind, Role: w.role, Text: text})
 }
 
-// text visits a string node. Pieces between escapes go out as they stand; a run of escapes is put together, because
-// some producers escape all that is not ASCII.
+// Sizes in bytes of the pieces that an escaped text goes out in: runs without an escape of at least longRun as they stand, all
+// else put together up to about pieceSize. Code and JSON have an escape every few bytes, and some producers escape all that
+// is not ASCII.
+const (
+	longRun   = 128
+	pieceSize = 4096
+)
+
+// text visits a string node.
 func (w *walker) text(kind PieceKind, t *tree, n int32) {
 	s := t.nodes[n].text
 	if s == "__REDACTED__" {
@@ -151,25 +158,35 @@ func (w *walker) text(kind PieceKind, t *tree, n int32) {
 		s = ""
 	}
 	for s != "" && !w.stopped {
-		i := strings.IndexByte(s, '\\')
-		if i < 0 {
-			w.emit(kind, s)
-			break
-		}
-		if i > 0 {
-			w.emit(kind, s[:i])
-			s = s[i:]
-		}
 		b := w.buffer[:0]
-		for size := 0; s != "" && s[0] == '\\' && len(b) < 1024; s = s[size:] {
-			if t.nodes[n].cut && halfPair(s) {
-				s = ""
+		for s != "" && len(b) < pieceSize {
+			run := strings.IndexByte(s, '\\')
+			if run < 0 {
+				run = len(s)
+			}
+			if run >= longRun {
+				if len(b) == 0 {
+					w.emit(kind, s[:run])
+					s = s[run:]
+				}
 				break
 			}
-			b, size = appendEscape(b, s)
+			b = append(b, s[:run]...)
+			s = s[run:]
+			for s != "" && s[0] == '\\' && len(b) < pieceSize {
+				if t.nodes[n].cut && halfPair(s) {
+					s = ""
+					break
+				}
+				var size int
+				b, size = appendEscape(b, s)
+				s = s[size:]
+			}
 		}
 		w.buffer = b
-		w.emit(kind, string(b))
+		if len(b) > 0 || s == "" && w.texts == 0 {
+			w.emit(kind, string(b))
+		}
 	}
 	w.cut = w.cut || t.nodes[n].cut
 }

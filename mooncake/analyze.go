@@ -181,7 +181,7 @@ func (a *Analyzer) Add(row *Row, line int64) {
 	if row.SessionID != "" {
 		a.sessionRows++
 		key := maphash.String(a.seed, row.SessionID)
-		if _, ok := a.sessions[key]; !ok && len(a.sessions) >= maxReaderSessions {
+		if _, ok := a.sessions[key]; !ok && len(a.sessions) >= maxCountedSessions {
 			a.sessionsFull = true
 		} else {
 			a.sessions[key] = struct{}{}

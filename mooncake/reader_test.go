@@ -322,50 +322,6 @@ func TestABrokenSourceIsNotAnEnd(t *testing.T) {
 	}
 }
 
-func FuzzReader(f *testing.F) {
-	for _, seed := range []string{
-		`{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]}`,
-		`{"created_time":1.5,"delay_ms":2e3,"input_tokens":3,"output_tokens":0,"session_id":"s\u00e9"}`,
-		`{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"tools":[{}],"message_mode":"delta","extra":{"a":1}}`,
-		`{"payload":{"a":{"b":[1,null,true]}},"request_id":"r","model":"m","priority":-1,"wait_for":["a"]}`,
-		`{"text_input":"","otel":{"trace_id":"0a000000000000000000000000000001","span_id":"0b00000000000002"},"x":{}}`,
-		`{"input_length":1024.0,"hash_ids":[18446744073709551615 , 1]}`,
-		"\xef\xbb\xbf\r\n{}\n[1]\n",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, in string) {
-		r := NewReader(strings.NewReader(in), ReaderOptions{MaxLine: 1 << 20})
-		a := NewAnalyzer(AnalyzeOptions{Capacities: []int{2}})
-		p := NewPredictor(0, 4)
-		for {
-			row, err := r.Read()
-			if _, ok := errors.AsType[*RowError](err); ok {
-				continue
-			}
-			if err != nil {
-				break
-			}
-			a.Add(row, r.Line())
-			p.Predict(row)
-			// What was read must be written as something that reads the same.
-			var b bytes.Buffer
-			if err := NewWriter(&b).Write(row); err != nil {
-				t.Fatalf("cannot be written: %v", err)
-			}
-			again, err := NewReader(bytes.NewReader(b.Bytes()), ReaderOptions{}).Read()
-			if err != nil {
-				t.Fatalf("cannot be read again: %v\n%s", err, b.Bytes())
-			}
-			if diff := cmp.Diff(row, again); diff != "" {
-				t.Fatalf("(-first +second):\n%s", diff)
-			}
-		}
-		_ = r.Notices()
-		a.Analysis()
-	})
-}
-
 func BenchmarkReader(b *testing.B) {
 	data := publicData(b, 0)
 	b.SetBytes(int64(len(data)))

@@ -77,8 +77,8 @@ type SpanRef struct {
 	SpanID  [8]byte
 }
 
-// IsZero reports whether the reference names no span.
-func (s SpanRef) IsZero() bool { return s == SpanRef{} }
+// IsZero reports whether the reference names no span: one of its ids is all zeros, which is nobody's.
+func (s SpanRef) IsZero() bool { return s.TraceID == [16]byte{} || s.SpanID == [8]byte{} }
 
 // Kind returns what gives the row its prompt.
 func (r *Row) Kind() Kind {

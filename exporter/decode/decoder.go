@@ -58,7 +58,6 @@ type worker struct {
 
 	ids   []uint64
 	cells []uint64
-	bytes []byte
 }
 
 // keep is the number of bytes or values of a buffer that is used again: one huge span must not cost its memory for good.
@@ -70,9 +69,6 @@ func (w *worker) shrink() {
 	}
 	if cap(w.cells) > keep {
 		w.cells = nil
-	}
-	if cap(w.bytes) > keep {
-		w.bytes = nil
 	}
 	w.inference, w.content = capture.Inference{}, capture.Content{}
 }

@@ -179,13 +179,9 @@ func (w *worker) chain(v pcommon.Value, p *capture.Prompt) {
 		w.counts.invalid(semconv.Cells)
 		return
 	}
-	b := v.Bytes()
-	w.bytes = w.bytes[:0]
-	for i := range b.Len() {
-		w.bytes = append(w.bytes, b.At(i))
-	}
 	p.Chain.Cells = w.cells
-	if err := p.Chain.UnmarshalBinary(w.bytes); err != nil {
+	// A copy in one go, not byte by byte through At.
+	if err := p.Chain.UnmarshalBinary(v.Bytes().AsRaw()); err != nil {
 		w.counts.invalid(semconv.Cells)
 		p.Chain = blockhash.Chain{}
 		return

@@ -33,16 +33,14 @@ func BenchmarkCut(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	j.mu.Lock()
-	s := j.open
-	j.mu.Unlock()
-	size := s.w.Size()
-	b.SetBytes(size)
+	b.SetBytes(j.Size())
 	b.ReportAllocs()
 	carried := int64(0)
 	for b.Loop() {
-		c := newCarry(s)
-		if err := c.find(time.Now().Add(-time.Hour), nil, 1); err != nil {
+		j.mu.Lock()
+		c := j.newCarry(time.Now())
+		j.mu.Unlock()
+		if err := c.find(b.Context(), c.now.Add(-time.Hour), 1); err != nil {
 			b.Fatal(err)
 		}
 		n := 0
@@ -51,9 +49,10 @@ func BenchmarkCut(b *testing.B) {
 				delete(c.traces, trace)
 			}
 		}
-		if err := c.copy(filepath.Join(b.TempDir(), "copy")); err != nil {
+		if err := c.copy(b.Context(), filepath.Join(b.TempDir(), "copy")); err != nil {
 			b.Fatal(err)
 		}
+		c.discard()
 		carried = int64(len(c.traces))
 	}
 	b.ReportMetric(float64(carried), "carried")

@@ -85,11 +85,20 @@ func TestCutBySize(t *testing.T) {
 
 // TestCarry has traces whose spans come with pauses below the grace period, for up to several segments.
 func TestCarry(t *testing.T) {
+	t.Run("at once", func(t *testing.T) { testCarry(t, cutAtOnce) })
+	t.Run("beside the appends", func(t *testing.T) { testCarry(t, 0) })
+}
+
+func testCarry(t *testing.T, atOnce int64) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
 		opt := options(t, w)
 		opt.MaxAge = 10 * time.Minute
 		j := mustOpen(t, opt)
+		j.mu.Lock()
+		j.atOnce = atOnce
+		j.mu.Unlock()
 		uncut := filepath.Join(t.TempDir(), "uncut")
 		whole, err := capture.OpenWriter(uncut, capture.WriterOptions{NoSync: true})
 		if err != nil {

@@ -27,8 +27,10 @@
 // at a rate that fills segments faster than that each record would be copied many times.
 //
 // The new segment gets its name when the copies in it are durable and the old one's .pending, with the traces to leave
-// out, is too. So a crash at any point leaves either the old segment open, or the cut done. While records are copied
-// Append waits: one to four seconds for a segment of 256 MiB.
+// out, is too. So a crash at any point leaves either the old segment open, or the cut done. Copying takes a second or a few
+// for a segment of 256 MiB. What comes meanwhile goes to the old segment and is copied after the rest, so that Append waits only
+// for the last of it, some milliseconds. It belongs to the new segment: .pending has the size of the old one at the cut, and
+// its own trace ends there. Only a segment that cannot be written any more is cut while Append waits.
 //
 // The traces of segments are a convenience, never to be concatenated: the journals of all segments, with the copies in
 // them, compile to the same trace as one journal that had never been cut, because [capture.Compile] takes each span once.

@@ -36,6 +36,8 @@ type Journal struct {
 	retry   time.Time            // no cut before
 	looked  time.Time            // whether the files are in place
 	waits   bool                 // a cut by size waits
+	cutting bool                 // a cut is made beside the appends
+	atOnce  int64                // cutAtOnce
 	closed  bool
 
 	size atomic.Int64 // of the open segment
@@ -44,9 +46,10 @@ type Journal struct {
 	newest time.Time           // when the newest journal of an earlier process was written last; not after begun
 	ended  map[int64]time.Time // when the segments were closed that this process closed, for retention; within mu
 
-	wake chan struct{} // there may be something to compile or remove
-	stop context.CancelFunc
-	done chan struct{} // closed when both goroutines have ended
+	beside chan *carry   // a cut to be made beside the appends
+	wake   chan struct{} // there may be something to compile or remove
+	stop   context.CancelFunc
+	done   chan struct{} // closed when both goroutines have ended
 }
 
 // Open goes on with the open segment of an earlier process, or begins the first one. A directory and name that another
@@ -65,7 +68,7 @@ func Open(opt Options) (*Journal, error) {
 		opt.Observer = nobody{}
 	}
 	now := time.Now()
-	j := &Journal{opt: opt, looked: now, begun: now, newest: now, ended: map[int64]time.Time{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	j := &Journal{opt: opt, atOnce: cutAtOnce, looked: now, begun: now, newest: now, ended: map[int64]time.Time{}, beside: make(chan *carry, 1), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error
 	if j.lock, err = opt.lock(); err != nil {
 		return nil, err

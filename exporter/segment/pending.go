@@ -13,10 +13,12 @@ import (
 )
 
 // A .pending file says that a segment is closed and its own trace not compiled yet. It has a line of 32 hex digits for
-// each trace that was carried on to the next segment.
+// each trace that was carried on to the next segment. Before them, of a segment that was written to while it was cut, is the
+// size that it had at the cut: what stands behind that is in the next one.
+const endLine = "end %d\n"
 
-// writePending writes the file, durably.
-func (j *Journal) writePending(i id, c *carry) error {
+// writePending writes the file, durably. end is the size at the cut, 0 where nothing is behind that.
+func (j *Journal) writePending(i id, c *carry, end int64) error {
 	if err := j.opt.makeTemp(); err != nil {
 		return err
 	}
@@ -26,6 +28,9 @@ func (j *Journal) writePending(i id, c *carry) error {
 		return fmt.Errorf("segment cannot be closed: %w", err)
 	}
 	b := bufio.NewWriter(f)
+	if end > 0 {
+		_, _ = fmt.Fprintf(b, endLine, end)
+	}
 	for trace := range c.traces {
 		_, _ = b.WriteString(hex.EncodeToString(trace[:])) // Flush has the error
 		_ = b.WriteByte('\n')
@@ -40,23 +45,27 @@ func (j *Journal) writePending(i id, c *carry) error {
 	return nil
 }
 
-// readPending returns the traces to leave out. Where there is no file the error is os.ErrNotExist.
-func (j *Journal) readPending(i id) (map[[16]byte]bool, error) {
+// readPending returns the traces to leave out, and the size of what counts, 0 for all of it. Where there is no file the error
+// is os.ErrNotExist.
+func (j *Journal) readPending(i id) (leave map[[16]byte]bool, end int64, err error) {
 	f, err := os.Open(j.opt.path(i, pendingSuffix))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	out := map[[16]byte]bool{}
+	leave = map[[16]byte]bool{}
 	s := bufio.NewScanner(f)
-	for s.Scan() {
-		var trace [16]byte
-		if n, err := hex.Decode(trace[:], s.Bytes()); err != nil || n != len(trace) || len(out) > maxCarried {
-			return nil, fmt.Errorf("%s is damaged: compile the segments with moonloop compile", f.Name())
+	for first := true; s.Scan(); first = false {
+		if n, err := fmt.Sscanf(s.Text()+"\n", endLine, &end); first && n == 1 && err == nil && end > 0 {
+			continue
 		}
-		out[trace] = true
+		var trace [16]byte
+		if n, err := hex.Decode(trace[:], s.Bytes()); err != nil || n != len(trace) || len(leave) > maxCarried {
+			return nil, 0, fmt.Errorf("%s is damaged: compile the segments with moonloop compile", f.Name())
+		}
+		leave[trace] = true
 	}
-	return out, s.Err()
+	return leave, end, s.Err()
 }
 
 func (j *Journal) dropPending(i id) error {

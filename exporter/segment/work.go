@@ -5,6 +5,7 @@ package segment
 
 import (
 	"context"
+	"io"
 	"os"
 	"time"
 
@@ -72,7 +73,7 @@ func (j *Journal) compileNext(ctx context.Context, failed map[int64]bool) bool {
 
 // compile makes the trace of a segment, without the traces that were carried on.
 func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
-	leave, err := j.readPending(i)
+	leave, end, err := j.readPending(i)
 	if err != nil {
 		return capture.Result{}, err
 	}
@@ -84,9 +85,27 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 		}
 		opt.TempDir = j.opt.temp()
 	}
-	res, err := capture.Compile(ctx, opt, capture.Files(j.opt.path(i, traceSuffix)), capture.FileSource(j.opt.path(i, journalSuffix)))
+	res, err := capture.Compile(ctx, opt, capture.Files(j.opt.path(i, traceSuffix)), upTo(j.opt.path(i, journalSuffix), end))
 	if err != nil {
 		return res, err
 	}
 	return res, j.dropPending(i)
+}
+
+// upTo is a journal up to a size; 0 is all of it.
+func upTo(file string, size int64) capture.Source {
+	whole := capture.FileSource(file)
+	if size == 0 {
+		return whole
+	}
+	return capture.Source{Name: file, Open: func() (io.ReadCloser, error) {
+		f, err := whole.Open()
+		if err != nil {
+			return nil, err
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(f, size), f}, nil
+	}}
 }

@@ -61,9 +61,9 @@ func TestConfigurations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			validate := exec.CommandContext(t.Context(), distribution(t), "validate", "--config", config)
+			validate := exec.CommandContext(t.Context(), distribution.file(t), "validate", "--config", config)
 			validate.Dir = t.TempDir()
-			validate.Env = append(os.Environ(), testKey)
+			validate.Env = append(os.Environ(), testKey, "MOONLOOP_TOKEN=of-a-test")
 			if out, err := validate.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
@@ -85,7 +85,7 @@ func TestValidateRefuses(t *testing.T) {
 			t.Fatalf("laptop.yaml has no %s", setting)
 		}
 		config := write(t, t.TempDir(), "config.yaml", strings.Replace(string(laptop), setting, "x"+setting, 1))
-		out, err := exec.CommandContext(t.Context(), distribution(t), "validate", "--config", config).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), distribution.file(t), "validate", "--config", config).CombinedOutput()
 		if err == nil || !bytes.Contains(out, []byte("invalid keys: x"+strings.TrimSuffix(setting, ":"))) {
 			t.Errorf("x%s: %v\n%s", setting, err, out)
 		}
@@ -160,7 +160,7 @@ func manifests(t *testing.T, name string) []map[string]any {
 
 // TestComponents wants the distribution to have what its documentation names.
 func TestComponents(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), distribution(t), "components").Output()
+	out, err := exec.CommandContext(t.Context(), distribution.file(t), "components").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +170,8 @@ func TestComponents(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"debug", "file", "file_storage", "health_check", "memory_limiter", "mooncake", "mooncake", "nop", "otlp",
-		"otlp_grpc", "otlp_http", "prometheus", "zpages",
+		"bearertokenauth", "debug", "file", "file_storage", "health_check", "memory_limiter", "mooncake", "mooncake", "nop", "otlp",
+		"otlp_grpc", "otlp_http", "pprof", "prometheus", "zpages",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("components %v\nwant       %v", got, want)

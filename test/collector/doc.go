@@ -11,4 +11,7 @@
 //     where the loss is counted;
 //   - Throughput: beside the stock otlp receiver and file exporter, in turns, under the same load;
 //   - Day: a day's requests with ever-new prompts at full speed leave the memory where it was.
+//
+// TestSoak runs agent, engine and Collector together, for seconds; `make soak` does so for twenty minutes or more, and wants
+// memory, descriptors and goroutines at the end what they were after warming up.
 package collector

@@ -224,7 +224,7 @@ func startClients(t *testing.T, address string, l *load, count int) *clients {
 				last := numbers.Add(uint64(l.spans))
 				first := last - uint64(l.spans) + 1
 				body := l.next(first, time.Now())
-				if err := c.deliver(to, body); err != nil {
+				if err := c.deliver(func(ctx context.Context) error { return to.export(ctx, body) }); err != nil {
 					t.Error(err)
 					return
 				}
@@ -244,10 +244,10 @@ func startClients(t *testing.T, address string, l *load, count int) *clients {
 }
 
 // deliver sends a request until it is acknowledged. A refusal that tells an SDK not to try again is an error.
-func (c *clients) deliver(to *sender, body []byte) error {
+func (c *clients) deliver(export func(context.Context) error) error {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		err := to.export(ctx, body)
+		err := export(ctx)
 		cancel()
 		if err == nil {
 			return nil

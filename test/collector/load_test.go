@@ -31,7 +31,7 @@ import (
 // prompt's beginning written over: making it costs next to nothing beside receiving it.
 type load struct {
 	encoded []byte
-	spans   int // in a request
+	spans   int // in a request; log records, where it has those
 	holes   []hole
 }
 
@@ -62,6 +62,10 @@ const promptMarker = "#################"
 // of bytes, are new from their first bytes on.
 func production(t *testing.T, requests, promptBytes int) *load {
 	t.Helper()
+	return encode(t, productionSpans(requests, promptBytes), requests)
+}
+
+func productionSpans(requests, promptBytes int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	resource := td.ResourceSpans().AppendEmpty()
 	resource.Resource().Attributes().PutStr("service.name", "shop")
@@ -82,7 +86,7 @@ func production(t *testing.T, requests, promptBytes int) *load {
 		text := promptMarker + fmt.Sprintf("%03d", i) + strings.Repeat(" the quick brown fox jumps over the lazy dog", promptBytes/44+1)
 		a.PutStr("gen_ai.input.messages", `[{"role":"user","parts":[{"type":"text","content":"`+text[:max(promptBytes, 32)]+`"}]}]`)
 	}
-	return encode(t, td, requests)
+	return td
 }
 
 // replay makes requests as the agent sends them: a request span with block ids and its three phases.
@@ -142,14 +146,20 @@ func identify(span ptrace.Span, ordinal byte, request int) {
 	span.SetEndTimestamp(pcommon.Timestamp(binary.LittleEndian.Uint64(append(end[:], 0))))
 }
 
-// encode encodes the requests and finds the holes.
+// encode encodes the requests.
 func encode(t *testing.T, td ptrace.Traces, requests int) *load {
 	t.Helper()
 	encoded, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{encoded: encoded, spans: td.SpanCount()}
+	return punch(t, encoded, requests, td.SpanCount())
+}
+
+// punch finds the holes of an encoded request with so many spans or log records.
+func punch(t *testing.T, encoded []byte, requests, spans int) *load {
+	t.Helper()
+	l := &load{encoded: encoded, spans: spans}
 	find := func(pattern []byte, add func(at int)) {
 		for from := 0; ; {
 			i := bytes.Index(encoded[from:], pattern)
@@ -167,7 +177,7 @@ func encode(t *testing.T, td ptrace.Traces, requests int) *load {
 		}
 		find(fmt.Appendf(nil, "%s%03d", promptMarker, request), func(at int) { l.holes = append(l.holes, hole{at, request, holePrompt}) })
 	}
-	// Own and parent's ids, times: at least a trace id, a span id and two times for each span.
+	// At least a trace id and a span id, and two times, or of a log record one and a prompt.
 	if len(l.holes) < 4*l.spans {
 		t.Fatalf("%d holes in a request of %d spans", len(l.holes), l.spans)
 	}
@@ -227,10 +237,21 @@ func dial(t *testing.T, address string) *sender {
 	return &sender{connection: connection}
 }
 
-// export sends a request and returns whether it was acknowledged, all of it.
+// What OTLP calls its methods.
+const (
+	exportTraces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+	exportLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+)
+
+// export sends a request of spans and returns whether it was acknowledged, all of it.
 func (s *sender) export(ctx context.Context, body []byte) error {
+	return s.invoke(ctx, exportTraces, body)
+}
+
+// invoke does so with a request of either kind: their responses look alike.
+func (s *sender) invoke(ctx context.Context, method string, body []byte) error {
 	var reply []byte
-	err := s.connection.Invoke(ctx, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", body, &reply, grpc.ForceCodecV2(asIs{}))
+	err := s.connection.Invoke(ctx, method, body, &reply, grpc.ForceCodecV2(asIs{}))
 	if err != nil {
 		return err
 	}
@@ -239,7 +260,7 @@ func (s *sender) export(ctx context.Context, body []byte) error {
 		return err
 	}
 	if n := response.PartialSuccess().RejectedSpans(); n > 0 {
-		return fmt.Errorf("%d spans rejected: %s", n, response.PartialSuccess().ErrorMessage())
+		return fmt.Errorf("%d spans or records rejected: %s", n, response.PartialSuccess().ErrorMessage())
 	}
 	s.sent.Add(1)
 	return nil

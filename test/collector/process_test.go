@@ -25,10 +25,10 @@ import (
 
 const root = "../.." // of the repository, from this package
 
-// TestMain makes a folder for the binary that the tests build, and removes it.
+// TestMain makes a folder for the binaries that the tests build, and removes it.
 func TestMain(m *testing.M) {
 	var err error
-	if built, err = os.MkdirTemp("", "otelcol-moonloop-"); err != nil {
+	if built, err = os.MkdirTemp("", "moonloop-"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
@@ -39,56 +39,58 @@ func TestMain(m *testing.M) {
 // acceptance reports whether these are the long runs of make acceptance.
 func acceptance() bool { return os.Getenv("MOONLOOP_OUT") != "" }
 
+var built string // folder of the binaries
+
+// program is a command that the tests build once, or take from where a variable of the environment says.
+type program struct {
+	name, variable string
+	once           sync.Once
+	failed         error
+}
+
 var (
-	built       string // folder of the binary
-	builtOnce   sync.Once
-	buildFailed error
+	distribution = &program{name: "otelcol-moonloop", variable: "MOONLOOP_OTELCOL"}
+	moonloop     = &program{name: "moonloop", variable: "MOONLOOP_BIN"}
 )
 
-// distribution returns the distribution's file name.
-func distribution(t *testing.T) string {
+// file returns the command's file name.
+func (p *program) file(t *testing.T) string {
 	t.Helper()
-	if name := os.Getenv("MOONLOOP_OTELCOL"); name != "" {
+	if name := os.Getenv(p.variable); name != "" {
 		return name
 	}
-	builtOnce.Do(func() {
+	p.once.Do(func() {
 		// As make build does, so that what it compiled is not compiled anew.
-		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built, "./cmd/otelcol-moonloop")
+		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built, "./cmd/"+p.name)
 		build.Dir = root
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
-			buildFailed = fmt.Errorf("%w\n%s", err, out)
+			p.failed = fmt.Errorf("%w\n%s", err, out)
 		}
 	})
-	if buildFailed != nil {
-		t.Fatalf("the distribution does not build: %v", buildFailed)
+	if p.failed != nil {
+		t.Fatalf("%s does not build: %v", p.name, p.failed)
 	}
-	return filepath.Join(built, "otelcol-moonloop")
+	return filepath.Join(built, p.name)
 }
 
-// process is a Collector under way.
+// process is a program under way, a Collector in most tests.
 type process struct {
 	cmd    *exec.Cmd
-	health string // URL
+	health string // URL, of a Collector
 	log    string // name of the file with its output
 	done   chan struct{}
 }
 
-// launch starts a Collector, which is killed when the test ends. The configurations are merged, the last counts.
-func launch(t *testing.T, dir string, environment []string, configs ...string) *process {
+// spawn starts a program, which is killed when the test ends. Its output goes to NAME.log in dir, where it runs.
+func spawn(t *testing.T, dir, name string, environment []string, file string, args ...string) *process {
 	t.Helper()
-	health := freeAddress(t)
-	args := []string{}
-	for _, config := range configs {
-		args = append(args, "--config", config)
-	}
-	args = append(args, "--set", "extensions.health_check.endpoint="+health)
-	p := &process{health: "http://" + health, log: filepath.Join(dir, "otelcol.log"), done: make(chan struct{})}
+	p := &process{log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.cmd = exec.CommandContext(context.Background(), distribution(t), args...)
+	p.cmd = exec.CommandContext(context.Background(), file, args...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
@@ -101,6 +103,20 @@ func launch(t *testing.T, dir string, environment []string, configs ...string) *
 		close(p.done)
 	}()
 	t.Cleanup(p.kill)
+	return p
+}
+
+// launch starts a Collector. The configurations are merged, the last counts.
+func launch(t *testing.T, dir string, environment []string, configs ...string) *process {
+	t.Helper()
+	health := freeAddress(t)
+	args := []string{}
+	for _, config := range configs {
+		args = append(args, "--config", config)
+	}
+	args = append(args, "--set", "extensions.health_check.endpoint="+health)
+	p := spawn(t, dir, "otelcol", environment, distribution.file(t), args...)
+	p.health = "http://" + health
 	return p
 }
 

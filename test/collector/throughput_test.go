@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// stock is what a Collector does without us: it takes spans and writes them, prompts and all, into a file as JSON.
+// stock is what a Collector does without us: it takes spans and writes them, prompts and all, into a file as JSON. They are
+// acknowledged when they are in memory; the file has them within a second.
 const stock = `
 receivers: {otlp: {protocols: {grpc: {endpoint: %q}}}}
 exporters: {file: {path: spans.jsonl}}
@@ -31,16 +32,48 @@ service:
   pipelines: {traces: {receivers: [otlp], exporters: [file]}}
 `
 
+// stockQueue is the floor of otelcol-config.yaml: the same receiver, limiter and queue on the disk, of which the exporter hands
+// everything to a Collector that drops it. The file exporter can have no queue.
+const stockQueue = `
+receivers: {otlp: {protocols: {grpc: {endpoint: %q, max_recv_msg_size_mib: 64}}}}
+processors: {memory_limiter: {check_interval: 1s, limit_mib: 768, spike_limit_mib: 192}}
+exporters:
+  otlp_grpc: {endpoint: "${env:SINK}", tls: {insecure: true}, sending_queue: {storage: file_storage, block_on_overflow: true}}
+extensions: {health_check: , file_storage: {directory: queue, create_directory: true}}
+service:
+  extensions: [health_check, file_storage]
+  telemetry:
+    metrics: {level: basic, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}
+  pipelines: {traces: {receivers: [otlp], processors: [memory_limiter], exporters: [otlp_grpc]}}
+`
+
+// dropper takes spans and drops them.
+const dropper = `
+receivers: {otlp: {protocols: {grpc: {endpoint: %q, max_recv_msg_size_mib: 64}}}}
+exporters: {nop: }
+extensions: {health_check: }
+service:
+  extensions: [health_check]
+  telemetry:
+    metrics: {level: basic, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}
+  pipelines: {traces: {receivers: [otlp], exporters: [nop]}}
+`
+
+// noSync leaves it to the operating system when the disk gets the journal, as the file exporter does with its file.
+const noSync = `exporters: {mooncake: {fsync: false}}`
+
 // contender is a way to run the distribution, and what it showed in each round.
 type contender struct {
 	name     string
-	settings settings // stock where they name no configuration
+	stock    string // a configuration without our components; where there is none:
+	settings settings
 	rounds   []figures
 }
 
 type figures struct {
 	rate  float64 // spans/s
 	cpu   float64 // µs of the Collector's processors per span
+	bytes float64 // per span, in the file or the journals; 0 where nothing is written that stays
 	peak  float64 // MiB
 	load  float64 // µs of the load generator's processors per span
 	spans int64
@@ -70,9 +103,11 @@ func throughput(t *testing.T, rounds int, lasts time.Duration) {
 		{"production: ever new prompts of 8 kB", production(t, 25, 8192)},
 	} {
 		contenders := []*contender{
-			{name: "otlp, file (stock)"},
+			{name: "otlp, file (stock)", stock: stock},
+			{name: "laptop.yaml, fsync: false", settings: settings{config: "examples/capture/laptop.yaml", more: noSync}},
 			{name: "laptop.yaml", settings: settings{config: "examples/capture/laptop.yaml"}},
 			{name: "otelcol-config.yaml", settings: settings{config: "otelcol-config.yaml", more: noJaeger}},
+			{name: "otlp, disk queue, otlp", stock: stockQueue},
 			{name: "fast.yaml", settings: settings{config: "examples/capture/fast.yaml"}},
 		}
 		for range rounds {
@@ -82,7 +117,7 @@ func throughput(t *testing.T, rounds int, lasts time.Duration) {
 		}
 		t.Logf("%s; medians of %d rounds (least to most)\n%s", l.name, rounds, table(contenders))
 		// Orders only: on a busy machine a figure may be off by much.
-		ours, theirs := contenders[3].median(func(f figures) float64 { return f.cpu }), contenders[0].median(func(f figures) float64 { return f.cpu })
+		ours, theirs := contenders[1].median(func(f figures) float64 { return f.cpu }), contenders[0].median(func(f figures) float64 { return f.cpu })
 		if ours > 20*theirs {
 			t.Errorf("%s: %.1f µs per span, and %.1f in the stock pipeline", l.name, ours, theirs)
 		}
@@ -94,12 +129,16 @@ func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 	t.Helper()
 	dir := t.TempDir()
 	var otelcol *collector
-	if c.settings.config != "" {
+	switch c.stock {
+	case "":
 		otelcol = configure(t, dir, c.settings)
-	} else {
-		otelcol = &collector{dir: dir, address: freeAddress(t), metrics: freeAddress(t)}
-		host, port := split(t, otelcol.metrics)
-		otelcol.configs = []string{write(t, dir, "stock.yaml", fmt.Sprintf(stock, otelcol.address, host, port))}
+	case stockQueue:
+		to := plain(t, t.TempDir(), dropper)
+		defer to.start(t).stop(t)
+		otelcol = plain(t, dir, c.stock)
+		otelcol.environment = []string{"SINK=" + to.address}
+	default:
+		otelcol = plain(t, dir, c.stock)
 	}
 	p := otelcol.start(t)
 	to := dial(t, otelcol.address)
@@ -131,17 +170,49 @@ func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 	p.stop(t)
 
 	// A pipeline that drops is fast. The stock file's lines are not counted, but it has no queue that could lose.
-	if c.settings.config != "" {
+	all := to.sent.Load() * int64(l.spans)
+	written := size(t, filepath.Join(dir, "spans.jsonl")) + size(t, filepath.Join(dir, "traces", "*.journal"))
+	f.bytes = float64(written) / float64(all)
+	switch c.stock {
+	case "":
 		result := compile(t, dir).result
-		if got, want := result.Inferences+result.Links, to.sent.Load()*int64(l.spans); got != want {
-			t.Errorf("%s: %d records of %d spans", c.name, got, want)
+		if got := result.Inferences + result.Links; got != all {
+			t.Errorf("%s: %d records of %d spans", c.name, got, all)
 		}
-	} else if info, err := os.Stat(filepath.Join(dir, "spans.jsonl")); err != nil || info.Size() < to.sent.Load()*int64(len(l.encoded))/2 {
-		t.Errorf("the stock file is too short: %v", err)
+	case stock:
+		if written < to.sent.Load()*int64(len(l.encoded))/2 {
+			t.Errorf("the stock file is too short: %d bytes", written)
+		}
 	}
 	_ = os.RemoveAll(dir)
 	syscall.Sync() // what this one wrote is not to keep the disk busy for the next
 	return f
+}
+
+// plain configures a Collector without our components.
+func plain(t *testing.T, dir, config string) *collector {
+	t.Helper()
+	c := &collector{dir: dir, address: freeAddress(t), metrics: freeAddress(t)}
+	host, port := split(t, c.metrics)
+	c.configs = []string{write(t, dir, "stock.yaml", fmt.Sprintf(config, c.address, host, port))}
+	return c
+}
+
+// size returns the size of the files that a pattern fits, in bytes.
+func size(t *testing.T, pattern string) (sum int64) {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += info.Size()
+	}
+	return sum
 }
 
 func (c *contender) median(of func(figures) float64) float64 {
@@ -159,15 +230,27 @@ func (c *contender) sorted(of func(figures) float64) []float64 {
 
 func table(contenders []*contender) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-22s %26s %26s %22s %16s\n", "", "spans/s", "CPU µs/span", "peak RSS MiB", "load µs/span")
+	columns := []struct {
+		name          string
+		width, digits int
+		of            func(figures) float64
+	}{
+		{"spans/s", 26, 0, func(f figures) float64 { return f.rate }},
+		{"CPU µs/span", 22, 1, func(f figures) float64 { return f.cpu }},
+		{"bytes/span", 22, 0, func(f figures) float64 { return f.bytes }},
+		{"peak RSS MiB", 18, 0, func(f figures) float64 { return f.peak }},
+		{"load µs/span", 18, 1, func(f figures) float64 { return f.load }},
+	}
+	fmt.Fprintf(&b, "%-26s", "")
+	for _, column := range columns {
+		fmt.Fprintf(&b, " %*s", column.width, column.name)
+	}
+	b.WriteByte('\n')
 	for _, c := range contenders {
-		fmt.Fprintf(&b, "%-22s", c.name)
-		for i, of := range []func(figures) float64{
-			func(f figures) float64 { return f.rate }, func(f figures) float64 { return f.cpu },
-			func(f figures) float64 { return f.peak }, func(f figures) float64 { return f.load },
-		} {
-			v, digits := c.sorted(of), []int{0, 1, 0, 1}[i]
-			fmt.Fprintf(&b, " %*s", []int{26, 26, 22, 16}[i], fmt.Sprintf("%.*f (%.*f to %.*f)", digits, v[len(v)/2], digits, v[0], digits, v[len(v)-1]))
+		fmt.Fprintf(&b, "%-26s", c.name)
+		for _, column := range columns {
+			v, d := c.sorted(column.of), column.digits
+			fmt.Fprintf(&b, " %*s", column.width, fmt.Sprintf("%.*f (%.*f to %.*f)", d, v[len(v)/2], d, v[0], d, v[len(v)-1]))
 		}
 		b.WriteByte('\n')
 	}

@@ -1,0 +1,226 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/iotest"
+)
+
+// FuzzReader reads any bytes. What comes out is exactly what is whole, found without the reader; each byte is a record's, damaged,
+// torn, or of what stands between records; and it does not matter how the bytes arrive.
+func FuzzReader(f *testing.F) {
+	f.Add(journal(some(f)...))
+	f.Add([]byte(header + "\x00\x00\x01\x00"))
+	f.Add(appendFrame([]byte(header), []byte{kindResume}))
+	f.Add(slices.Concat(journal(some(f)[3:]...)[:90], []byte{0}, appendFrame(nil, []byte{kindResume}), journal(some(f)[2:5]...)[len(header):]))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		want, end := eventsOf(b)
+		for how, r := range map[string]io.Reader{"whole": bytes.NewReader(b), "in halves": iotest.HalfReader(bytes.NewReader(b)), "with its end": iotest.DataErrReader(bytes.NewReader(b))} {
+			got, err := readEvents(t, NewReader("j", r))
+			if !errors.Is(err, end) {
+				t.Fatalf("%s: ends with %v, want %v", how, err, end)
+			}
+			if !slices.Equal(want, got) {
+				t.Fatalf("%s: read %v, want %v", how, got, want)
+			}
+		}
+	})
+}
+
+// readEvents reads a journal and says what came: records by their bytes, damage by its place, what was torn last.
+func readEvents(t *testing.T, r *Reader) (events []string, end error) {
+	t.Helper()
+	for {
+		rec, err := r.Next()
+		switch d := (*Damage)(nil); {
+		case errors.As(err, &d):
+			events = append(events, fmt.Sprintf("damage %d+%d", d.Offset, d.Bytes))
+		case err != nil:
+			return append(events, fmt.Sprint("torn ", r.Torn())), err
+		default:
+			b := rec.appendTo(nil)
+			// What is read encodes to what reads the same.
+			var d decoded
+			if err := d.decode(b); err != nil {
+				t.Fatalf("%x cannot be read again: %v", b, err)
+			}
+			if again := d.record().appendTo(nil); !bytes.Equal(b, again) {
+				t.Fatalf("%x reads back as %x", b, again)
+			}
+			events = append(events, fmt.Sprintf("record %x", b))
+		}
+	}
+}
+
+// eventsOf says what a journal holds, from the whole of it: its frames are what stands between zeros.
+func eventsOf(b []byte) (events []string, end error) {
+	var torn Torn
+	if !bytes.HasPrefix(b, []byte(header)) {
+		if !bytes.HasPrefix([]byte(header), b) {
+			return []string{fmt.Sprint("torn ", torn)}, ErrNotJournal
+		}
+		if len(b) > 0 {
+			torn = Torn{1, int64(len(b))}
+		}
+		return []string{fmt.Sprint("torn ", torn)}, io.EOF
+	}
+	offset, bad, badEnd, zeros := len(header), -1, 0, 0
+	for frames := bytes.SplitAfter(b[len(header):], []byte{0}); len(frames) > 0; frames = frames[1:] {
+		frame := frames[0]
+		start := offset
+		if offset += len(frame); len(frame) == 0 {
+			continue // nothing behind the last zero
+		}
+		broken := func() {
+			if badEnd = offset; bad < 0 {
+				bad = start
+			}
+		}
+		frame = bytes.TrimSuffix(frame, []byte{0})
+		if len(frame) == 0 {
+			if zeros++; zeros > 1 || bad >= 0 {
+				broken()
+			}
+			continue
+		}
+		zeros = 0
+		var d decoded
+		payload, ok := openFrame(bytes.Clone(frame))
+		switch {
+		case ok && bytes.Equal(payload, []byte{kindResume}):
+			if bad >= 0 {
+				torn.Records, torn.Bytes, bad = torn.Records+1, torn.Bytes+int64(badEnd-bad), -1
+			}
+		case !ok || len(frame) > maxFrame || d.decode(payload) != nil:
+			broken()
+		default:
+			if bad >= 0 {
+				events, bad = append(events, fmt.Sprintf("damage %d+%d", bad, badEnd-bad)), -1
+			}
+			events = append(events, fmt.Sprintf("record %x", d.record().appendTo(nil)))
+		}
+	}
+	if bad >= 0 {
+		torn.Records, torn.Bytes = torn.Records+1, torn.Bytes+int64(badEnd-bad)
+	}
+	return append(events, fmt.Sprint("torn ", torn)), io.EOF
+}
+
+// FuzzDamage cuts, flips, removes and doubles bytes of a good journal. Every record that is untouched is read, no other one is,
+// they come in order, and what is lost is counted to the byte.
+func FuzzDamage(f *testing.F) {
+	records := some(f)
+	for i := range uint64(6) {
+		records = append(records, call(i+10, 1, 0, int64(i)), link(i+10, 2, 1, Session(i)))
+	}
+	whole := journal(records...)
+	var at []int // where each record begins, and the end
+	known := map[string]int{}
+	for i, r := range records {
+		at = append(at, len(journal(records[:i]...)))
+		known[string(r.appendTo(nil))] = i
+	}
+	at = append(at, len(whole))
+
+	f.Add([]byte{0, 1, 44, 1})
+	f.Add([]byte{1, 0, 200, 8, 1, 1, 0, 255})
+	f.Add([]byte{2, 0, 100, 30, 3, 1, 20, 60})
+	f.Add([]byte{2, 2, 0, 1, 0, 2, 100, 0})
+	f.Fuzz(func(t *testing.T, blows []byte) {
+		// origin says where each byte of b is from; a byte that was changed is from nowhere.
+		b, origin := bytes.Clone(whole), make([]int, len(whole))
+		for i := range origin {
+			origin[i] = i
+		}
+		for ; len(blows) >= 4; blows = blows[4:] {
+			body := len(b) - len(header)
+			if body == 0 {
+				break
+			}
+			p := len(header) + (int(blows[1])<<8|int(blows[2]))%body
+			n := min(int(blows[3]), len(b)-p)
+			switch blows[0] % 4 {
+			case 0: // cut
+				b, origin = b[:p], origin[:p]
+			case 1: // flip
+				if blows[3] != 0 {
+					b[p] ^= blows[3]
+					origin[p] = -1
+				}
+			case 2: // remove
+				b, origin = slices.Delete(b, p, p+n), slices.Delete(origin, p, p+n)
+			case 3: // double
+				b, origin = slices.Insert(b, p, bytes.Clone(b[p:p+n])...), slices.Insert(origin, p, slices.Clone(origin[p:p+n])...)
+			}
+		}
+		// What is untouched: all of a record's bytes, behind one that ends a record, up to a zero or the end.
+		var want []int
+		for p := len(header); p < len(b); p++ {
+			i := slices.Index(at, origin[p])
+			if i < 0 || i == len(records) || b[p-1] != 0 && p > len(header) {
+				continue
+			}
+			n := at[i+1] - at[i] - 1 // without its zero
+			untouched := p+n <= len(b) && (p+n == len(b) || b[p+n] == 0)
+			for k := 0; untouched && k < n; k++ {
+				untouched = origin[p+k] == at[i]+k
+			}
+			if untouched {
+				want = append(want, i)
+			}
+		}
+		var got []int
+		lost, zeros := int64(0), 0
+		r := NewReader("j", bytes.NewReader(b))
+		read := int64(len(header))
+		for {
+			rec, err := r.Next()
+			var d *Damage
+			if errors.As(err, &d) {
+				lost += d.Bytes
+				continue
+			} else if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			i, ok := known[string(rec.appendTo(nil))]
+			if !ok {
+				t.Fatalf("a record that nobody wrote: %+v", rec)
+			}
+			got = append(got, i)
+			read += int64(at[i+1] - at[i])
+		}
+		if !isSubsequence(want, got) {
+			t.Fatalf("untouched are %v, read were %v", want, got)
+		}
+		// Each byte is a record's, lost, or a single zero before what can be read; the last record may lack its own.
+		for p := len(header); p < len(b); p++ {
+			if b[p] == 0 && (p == len(header) || b[p-1] == 0) {
+				zeros++
+			}
+		}
+		rest := int64(len(b)) - read - lost - r.Torn().Bytes
+		if rest < -1 || rest > int64(zeros) {
+			t.Fatalf("%d bytes: %d read, %d damaged, %d torn, of %d zeros that nothing stands before: %d are not accounted for",
+				len(b), read, lost, r.Torn().Bytes, zeros, rest)
+		}
+	})
+}
+
+// isSubsequence reports whether all of part are in all, in order.
+func isSubsequence(part, all []int) bool {
+	for _, v := range all {
+		if len(part) > 0 && part[0] == v {
+			part = part[1:]
+		}
+	}
+	return len(part) == 0
+}

@@ -1,0 +1,175 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package collector
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// forge makes hostile telemetry. Its ids are its own.
+type forge struct {
+	t testing.TB
+	*canaries
+	scale int // how much of a thing there is: 1 in short runs
+	ids   uint64
+}
+
+func (f *forge) trace() pcommon.TraceID {
+	f.ids++
+	id := pcommon.TraceID{0: 2}
+	binary.BigEndian.PutUint64(id[8:], f.ids)
+	return id
+}
+
+func (f *forge) span() pcommon.SpanID {
+	f.ids++
+	id := pcommon.SpanID{0: 2}
+	binary.BigEndian.PutUint32(id[4:], uint32(f.ids)) //nolint:gosec // not so many
+	return id
+}
+
+// base is the start of hostile spans: 2026-01-01.
+const base = pcommon.Timestamp(1_767_225_600_000_000_000)
+
+// plain adds a span that has nothing to do with models.
+func (f *forge) plain(to ptrace.SpanSlice) ptrace.Span {
+	s := to.AppendEmpty()
+	s.SetTraceID(f.trace())
+	s.SetSpanID(f.span())
+	s.SetName("work")
+	s.SetStartTimestamp(base)
+	s.SetEndTimestamp(base + 1e9)
+	return s
+}
+
+// request adds the span of a request to a model.
+func (f *forge) request(to ptrace.SpanSlice) ptrace.Span {
+	s := f.plain(to)
+	s.SetName("chat llama")
+	a := s.Attributes()
+	a.PutStr(semconv.GenAIOperationName, "chat")
+	a.PutStr(semconv.GenAIRequestModel, "llama")
+	a.PutInt(semconv.GenAIUsageInputTokens, 100)
+	a.PutInt(semconv.GenAIUsageOutputTokens, 10)
+	return s
+}
+
+// spans returns telemetry with the spans that fill adds, encoded.
+func (f *forge) spans(fill func(ptrace.SpanSlice)) []byte {
+	return f.traces(func(r ptrace.ResourceSpans) { fill(r.ScopeSpans().AppendEmpty().Spans()) })
+}
+
+func (f *forge) traces(fill func(ptrace.ResourceSpans)) []byte {
+	td := ptrace.NewTraces()
+	fill(td.ResourceSpans().AppendEmpty())
+	return f.encoded(ptraceotlp.NewExportRequestFromTraces(td).MarshalProto())
+}
+
+func (f *forge) logs(fill func(plog.LogRecordSlice)) []byte {
+	ld := plog.NewLogs()
+	fill(ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords())
+	return f.encoded(plogotlp.NewExportRequestFromLogs(ld).MarshalProto())
+}
+
+func (f *forge) metrics(fill func(pmetricotlp.ExportRequest)) []byte {
+	r := pmetricotlp.NewExportRequest()
+	fill(r)
+	return f.encoded(r.MarshalProto())
+}
+
+func (f *forge) encoded(body []byte, err error) []byte {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return body
+}
+
+// names are those of all attributes that anything is made of, prefixes and suffixes with something beside them.
+func names() (all []string) {
+	for name := range genai.Names() {
+		all = append(all, string(bytes.ReplaceAll([]byte(name), []byte("*"), []byte("x"))))
+	}
+	return append(all, semconv.Identity, semconv.Row, semconv.Session, semconv.Timestamp, semconv.InputLength, semconv.OutputLength,
+		semconv.ScheduleOffset, semconv.ScheduleSpread, semconv.Synthetic, semconv.Outcome, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain,
+		semconv.HashKey, semconv.Cells, semconv.CellsPrefix, semconv.TokenGaps, semconv.TokenCounts, semconv.TokenIndex,
+		semconv.ErrorType, "exception.type", "exception.message", "url.full", "url.path", "server.address", "server.port", "http.request.header.authorization")
+}
+
+// wrong are values of every type, each of which is wrong for most names. No text in them is short enough for any place.
+func (f *forge) wrong(v pcommon.Value, n int) {
+	text := f.long("prompt", 1100)
+	switch n {
+	case 0:
+		v.SetStr(text)
+	case 1:
+		v.SetInt(math.MinInt64)
+	case 2:
+		v.SetInt(math.MaxInt64)
+	case 3:
+		v.SetDouble(math.NaN())
+	case 4:
+		v.SetDouble(math.Inf(-1))
+	case 5:
+		v.SetBool(true)
+	case 6:
+		v.SetEmptyBytes().FromRaw([]byte(text))
+	case 7:
+		list := v.SetEmptySlice()
+		list.AppendEmpty().SetStr(text)
+		list.AppendEmpty().SetEmptyMap().PutStr(text, text)
+	case 8:
+		v.SetEmptyMap().PutEmptySlice("a").AppendEmpty().SetStr(text)
+	case 9: // empty
+	}
+}
+
+const wrongs = 10
+
+// inside puts bytes into messages of protobuf, from the inside out.
+func inside(body []byte, numbers ...protowire.Number) []byte {
+	for i := len(numbers) - 1; i >= 0; i-- {
+		body = protowire.AppendBytes(protowire.AppendTag(nil, numbers[i], protowire.BytesType), body)
+	}
+	return body
+}
+
+// deep returns a value that is a list in a list, so many deep, as protobuf.
+func deep(depth int) []byte {
+	var heads [][]byte
+	size := 0
+	for range depth {
+		for _, number := range []protowire.Number{1, 5} {
+			head := protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.BytesType), uint64(size)) //nolint:gosec // a size
+			heads = append(heads, head)
+			size += len(head)
+		}
+	}
+	out := make([]byte, 0, size)
+	for i := len(heads) - 1; i >= 0; i-- {
+		out = append(out, heads[i]...)
+	}
+	return out
+}
+
+// scatter makes all texts of an encoded request invalid as UTF-8.
+func scatter(body []byte, text string) []byte {
+	return bytes.ReplaceAll(body, []byte(text), bytes.Repeat([]byte{0xff, 0xc0, 0x80}, len(text)/3+1)[:len(text)])
+}

@@ -1,0 +1,304 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package collector
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What the memory of a Collector under attack is made of, in MiB. otelcol-config.yaml gives the first, the receiver's
+// admission::request_limit_mib the second, max_recv_msg_size_mib the third.
+const (
+	limiterMiB = 768 // memory_limiter refuses above this, and collects garbage before; GOMEMLIMIT is the same
+	requestMiB = 256 // what requests take that the limiter has not seen yet
+	messageMiB = 64  // what gRPC has of a request before anybody sees it, for each sender
+	programMiB = 128 // the program, and what its runtime keeps for itself
+)
+
+// senders send at once when memory is attacked.
+const senders = 4
+
+// attackMore sends everything on to a backend, says all there is to say, and shows the Collector's inside.
+const attackMore = `
+exporters: {mooncake: {rotation: {max_size_mib: 8}, grace: 1s}}
+extensions: {zpages: {endpoint: %q}}
+service:
+  extensions: [file_storage, health_check, zpages]
+  pipelines:
+    metrics: {receivers: [mooncake], processors: [memory_limiter], exporters: [otlp_grpc/jaeger]}
+    logs: {receivers: [mooncake], processors: [memory_limiter], exporters: [otlp_grpc/jaeger]}
+  telemetry:
+    logs: {level: %s}
+`
+
+// TestAttackProcess makes each attack on the documented Collector, with GOMEMLIMIT set, from outside.
+func TestAttackProcess(t *testing.T) { attackProcess(t, "debug", 1, 2) }
+
+// TestAcceptanceAttack does so at full size: a million spans in one trace, 10 MB an attribute, a hundred thousand
+// sessions as fast as they are taken, and memory attacked again and again; at both levels of logging.
+func TestAcceptanceAttack(t *testing.T) {
+	if !acceptance() {
+		t.Skip("run this with make acceptance")
+	}
+	for _, level := range []string{"info", "debug"} {
+		t.Run(level, func(t *testing.T) { attackProcess(t, level, 10, 20) })
+	}
+}
+
+// attackProcess runs the table, then attacks memory from all senders at once, so many times each.
+//
+// The bound is on VmHWM, the most memory that the process ever had in RAM as Linux accounts for it, so that no peak falls
+// between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is no bound by itself:
+// memory that is in use stays; that the use is bounded is what is tested.
+func attackProcess(t *testing.T, level string, scale, rounds int) {
+	t.Helper()
+	c := newCanaries()
+	dir := t.TempDir()
+	pages := freeAddress(t)
+	otelcol := configure(t, dir, settings{config: "otelcol-config.yaml", more: fmt.Sprintf(attackMore, pages, level)})
+	otelcol.environment = append(otelcol.environment, "MOONLOOP_HASH_KEY="+c.word("hashkey")+strings.Repeat("k", 32),
+		fmt.Sprintf("GOMEMLIMIT=%dMiB", limiterMiB), "JAEGER_ENDPOINT="+eavesdrop(t, c))
+	p := otelcol.start(t)
+	v := &victim{canaries: c, grpc: dial(t, otelcol.address).connection, http: otelcol.http, counts: func(t *testing.T) map[string]int64 {
+		t.Helper()
+		return otelcol.counters(t)
+	}}
+	v.run(t, &forge{t: t, canaries: c, scale: scale})
+	v.malformed(t)
+	table := p.memory(t, "VmHWM") >> 20
+	refusals := v.storm(t, otelcol.address, rounds)
+	honest := production(t, 1, 2048)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		v.honest++
+		err := v.invoke(t, signalTraces, honest.next(v.honest, time.Now()))
+		if err == nil {
+			break
+		}
+		v.honest--
+		if status.Code(err) != codes.Unavailable || time.Now().After(deadline) {
+			t.Fatalf("an honest request after the storm: %v", err)
+		}
+	}
+	counts := v.counts(t)
+	for key := range refusals {
+		if counts[refused+key] < refusals[key] {
+			t.Errorf("%d requests were refused as %s, and %d are counted", refusals[key], key, counts[refused+key])
+		}
+	}
+	peak, bound := p.memory(t, "VmHWM")>>20, int64(limiterMiB+requestMiB+senders*messageMiB+programMiB)
+	t.Logf("peak RSS %d MiB after the table, %d MiB in all, bound %d MiB; now %d MiB; refused in the storm: %v; log level %s",
+		table, peak, bound, p.memory(t, "VmRSS")>>20, refusals, level)
+	if peak > bound {
+		t.Errorf("the Collector took %d MiB, and %d are the bound", peak, bound)
+	}
+	c.search(outMetrics, []byte(otelcol.scrape(t)))
+	c.zpages(t, "http://"+pages)
+	p.stop(t)
+	v.files(t, dir)
+	c.check(t, outForwarded, outJournal, outTrace, outAnswer)
+}
+
+var counterLine = regexp.MustCompile(`(?m)^(otelcol_\w+)(?:\{([^}]*)\})? (\S+)$`)
+
+// counters returns the Collector's own counters, when its queues are empty.
+func (c *collector) counters(t *testing.T) map[string]int64 {
+	t.Helper()
+	c.drain(t)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		counts, spans := map[string]int64{}, int64(0)
+		for _, match := range counterLine.FindAllStringSubmatch(c.scrape(t), -1) {
+			name, ours := shortName(match[1])
+			if n, err := strconv.ParseFloat(match[3], 64); ours && err == nil {
+				for _, label := range regexp.MustCompile(`(reason|kind|identity|dialect|key|attribute|limit|result)="([^"]*)"`).FindAllStringSubmatch(match[2], -1) {
+					name += "/" + label[2]
+				}
+				counts[name] += int64(n)
+			}
+		}
+		for key, n := range counts {
+			if strings.HasPrefix(key, "exporter_records/") || strings.HasPrefix(key, "exporter_dropped_spans/") {
+				spans += n
+			}
+		}
+		// A request that is taken from the queue is on its way to the journal.
+		if spans == counts[received]+counts[carriers] || time.Now().After(deadline) {
+			return counts
+		}
+	}
+}
+
+// storm sends what takes most memory from several senders at once, over connections of their own, and returns what
+// was refused.
+func (v *victim) storm(t *testing.T, address string, rounds int) map[string]int64 {
+	t.Helper()
+	f := &forge{t: t, canaries: v.canaries, scale: 1}
+	large := f.spans(func(to ptrace.SpanSlice) { // 60 MiB of a prompt: refused where there is no room beside others
+		f.request(to).Attributes().PutStr("gen_ai.prompt", f.long("prompt", 60<<20))
+	})
+	bombs := map[string][]byte{
+		"empty spans":  inside(make([]byte, 0), 1),
+		"just too few": inside(repeat(9, 1<<20), 1, 2, 2), // attributes that take 100 MiB: let in, one or two at a time
+		"deep":         inside(deep(1_000_000), 1, 2, 2, 9, 2),
+		"spans":        inside(repeat(2, 30<<20), 1, 2), // 60 MiB, for which there is no memory
+		"large":        large,
+	}
+	var mu sync.Mutex
+	refusals := map[string]int64{}
+	var running sync.WaitGroup
+	for range senders {
+		to := dial(t, address).connection
+		running.Go(func() {
+			for range rounds {
+				for name, body := range bombs {
+					options := []grpc.CallOption{grpc.ForceCodecV2(asIs{})}
+					if name != "large" {
+						options = append(options, grpc.UseCompressor("gzip")) // 60 MiB of the same are 60 kB
+					}
+					ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+					var reply []byte
+					err := to.Invoke(ctx, methods[signalTraces], body, &reply, options...)
+					cancel()
+					v.search(outAnswer, []byte(fmt.Sprint(err)))
+					reason := map[codes.Code]string{codes.ResourceExhausted: "too_large", codes.InvalidArgument: "too_deep"}[status.Code(err)]
+					switch {
+					case reason != "":
+						mu.Lock()
+						refusals[reason]++
+						mu.Unlock()
+					case err != nil && status.Code(err) != codes.Unavailable: // no room, or memory_limiter
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		})
+	}
+	running.Wait()
+	if refusals["too_large"] < senders*int64(rounds) || refusals["too_deep"] != senders*int64(rounds) {
+		t.Errorf("refused: %v", refusals)
+	}
+	return refusals
+}
+
+// repeat returns empty messages under a number, many times.
+func repeat(number byte, times int) []byte {
+	return []byte(strings.Repeat(string([]byte{number<<3 | 2, 0}), times))
+}
+
+// eavesdrop is a backend that takes what is forwarded, and searches it.
+func eavesdrop(t *testing.T, c *canaries) (address string) {
+	t.Helper()
+	address = freeAddress(t)
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(256 << 20))
+	ptraceotlp.RegisterGRPCServer(server, &spanBackend{canaries: c})
+	plogotlp.RegisterGRPCServer(server, &logBackend{canaries: c})
+	pmetricotlp.RegisterGRPCServer(server, &metricBackend{canaries: c})
+	done := make(chan struct{})
+	go func() { _ = server.Serve(listener); close(done) }()
+	t.Cleanup(func() { server.Stop(); <-done })
+	return address
+}
+
+type spanBackend struct {
+	ptraceotlp.UnimplementedGRPCServer
+	*canaries
+}
+
+// Export searches spans.
+func (b *spanBackend) Export(_ context.Context, r ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	b.forwarded(new(ptrace.ProtoMarshaler).MarshalTraces(r.Traces()))
+	return ptraceotlp.NewExportResponse(), nil
+}
+
+type logBackend struct {
+	plogotlp.UnimplementedGRPCServer
+	*canaries
+}
+
+// Export searches log records.
+func (b *logBackend) Export(_ context.Context, r plogotlp.ExportRequest) (plogotlp.ExportResponse, error) {
+	b.forwarded(new(plog.ProtoMarshaler).MarshalLogs(r.Logs()))
+	return plogotlp.NewExportResponse(), nil
+}
+
+type metricBackend struct {
+	pmetricotlp.UnimplementedGRPCServer
+	*canaries
+}
+
+// Export searches metrics.
+func (b *metricBackend) Export(_ context.Context, r pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
+	b.forwarded(new(pmetric.ProtoMarshaler).MarshalMetrics(r.Metrics()))
+	return pmetricotlp.NewExportResponse(), nil
+}
+
+var href = regexp.MustCompile(`href="?([^">\s]+)`)
+
+// zpages searches the pages that show the Collector's inside, those of its own spans as far as they are linked.
+func (c *canaries) zpages(t *testing.T, at string) {
+	t.Helper()
+	seen := map[string]bool{}
+	todo := []string{"/debug/servicez", "/debug/pipelinez", "/debug/extensionz", "/debug/featurez", "/debug/tracez", "/debug/expvarz"}
+	for len(todo) > 0 && len(seen) < 200 {
+		path := strings.ReplaceAll(todo[0], "&amp;", "&")
+		todo = todo[1:]
+		if seen[path] {
+			continue
+		}
+		seen[path] = true
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path, nil)
+		if err != nil {
+			continue
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			continue
+		}
+		page := get(t, at+path)
+		c.search(outPages, []byte(page))
+		for _, match := range href.FindAllStringSubmatch(page, -1) {
+			switch link := match[1]; {
+			case strings.HasPrefix(link, "?"):
+				base, _, _ := strings.Cut(path, "?")
+				todo = append(todo, base+link)
+			case strings.HasPrefix(link, "/debug/"):
+				todo = append(todo, link)
+			case strings.HasPrefix(link, "tracez"):
+				todo = append(todo, "/debug/"+link)
+			}
+		}
+	}
+	if len(seen) < 8 {
+		t.Errorf("%d pages", len(seen))
+	}
+}
