@@ -71,5 +71,5 @@ func paceGC() (restore func()) {
 // heap, stacks and globals), allocated what the last second has allocated, both in bytes.
 func gcPace(live, allocated uint64) int {
 	room := min(gcMostRoom, max(gcLeastRoom, allocated))
-	return int(min(gcMost, max(gcLeast, 100*room/max(1, live)))) //nolint:gosec // at most gcMost
+	return int(min(gcMost, max(gcLeast, 100*room/max(1, live))))
 }

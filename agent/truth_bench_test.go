@@ -30,8 +30,13 @@ func BenchmarkTruth(b *testing.B) {
 		readTimes bool
 		tls       bool
 	}{
-		{1, false, false}, {300, false, false}, {300, true, false}, {300, false, true},
-		{1000, false, false}, {1000, true, false}, {1000, false, true},
+		{1, false, false},
+		{300, false, false},
+		{300, true, false},
+		{300, false, true},
+		{1000, false, false},
+		{1000, true, false},
+		{1000, false, true},
 	} {
 		stamps, scheme := "kernel", "http"
 		if c.readTimes {
@@ -82,7 +87,7 @@ func measureTruth(b *testing.B, streams int, readTimes, overTLS bool) (ttft, gap
 	rep, err := Run(b.Context(), Config{
 		Trace: Trace{Name: trace}, Target: Target{
 			URL: url, Model: "m", ReadStamps: readTimes,
-			TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // our own process on loopback
+			TLS: &tls.Config{InsecureSkipVerify: true},
 		},
 		Prompt: Prompt{Endpoint: prompt.Completions}, Out: filepath.Join(dir, "out"), RunID: "run",
 	})

@@ -102,7 +102,7 @@ const streamColumns = "`gap error`: what a client says of a gap between two chun
 
 // streams compares the agent's settings with the floor.
 func streams(ctx context.Context, b *bench) error {
-	kernel, read := &moonloop{label: "moonloop, kernel stamps"}, &moonloop{label: "moonloop, stamps after the read", args: []string{"--read-stamps"}}
+	kernel, read := &moonloop{label: "moonloop, kernel stamps"}, &moonloop{label: "moonloop, stamps after the read", args: []string{"--arrival-stamps", "read"}}
 	full := &moonloop{label: "moonloop, kernel stamps, all telemetry", sink: true}
 	for _, n := range b.sizes {
 		w := work{streams: n, tokens: b.tokens(), within: time.Second}

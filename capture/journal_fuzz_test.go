@@ -182,8 +182,7 @@ func FuzzDamage(f *testing.F) {
 		read := int64(len(header))
 		for {
 			rec, err := r.Next()
-			var d *Damage
-			if errors.As(err, &d) {
+			if d, ok := errors.AsType[*Damage](err); ok {
 				lost += d.Bytes
 				continue
 			} else if errors.Is(err, io.EOF) {

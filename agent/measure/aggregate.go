@@ -52,7 +52,7 @@ func NewAggregate(opt Options) *Aggregate {
 		opt:         opt,
 		firstStart:  clock.Never,
 		lastContent: clock.Never,
-		underWay:    series{width: time.Millisecond, limit: 1 << 20}, // 4 MiB, 17 minutes at 1 ms
+		underWay:    series{width: time.Millisecond, limit: 1 << 18}, // 1 MiB, 4 minutes at 1 ms, an hour at 16
 		tokenRate:   series{width: time.Second, limit: 1 << 17},      // 36 hours at 1 s
 		windowCount: series{width: time.Second, limit: 1 << 17},
 	}

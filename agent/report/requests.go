@@ -16,9 +16,9 @@ import (
 
 // Requests writes requests.jsonl: each record's row, with the key result beside its fields. Safe for concurrent use.
 //
-// Records come as requests end; the lines are in the trace's order as far as a bounded buffer can restore it
-// (a long request holds back the rows after it until the buffer is full), which is what a reader of traces
-// wants. A row without a Row writes its result alone.
+// Records come as requests end; the lines are in the trace's order, which is what a reader of traces wants, as far as a
+// bounded buffer can restore it: a long request holds back the rows after it until the buffer is full. In a shard, which
+// lacks rows, the buffer is always full. A row without a Row writes its result alone.
 type Requests struct {
 	mu     sync.Mutex
 	file   *partial
@@ -68,7 +68,7 @@ func (q *Requests) Write(r *measure.Record) {
 	q.rows++
 	q.heldBytes += len(text)
 	heap.Push(&q.held, line{r.Index, text})
-	for len(q.held) > maxHeld || q.heldBytes > maxHeldBytes {
+	for len(q.held) > 0 && (q.held[0].index == q.last+1 || len(q.held) > maxHeld || q.heldBytes > maxHeldBytes) {
 		q.writeFirst()
 	}
 }

@@ -192,6 +192,26 @@ func TestRowsOfEveryKind(t *testing.T) {
 	}
 }
 
+// What waits for nothing is written at once, so that the buffer grows with what is under way and not with the trace.
+func TestNothingIsHeldWithoutReason(t *testing.T) {
+	q, err := CreateRequests(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		index int64
+		held  int // afterwards
+	}{{0, 0}, {1, 0}, {3, 1}, {4, 2}, {2, 0}, {5, 0}} {
+		q.Write(&measure.Record{Index: step.index, Outcome: measure.Skipped, Predicted: send.Unknown})
+		if len(q.held) != step.held {
+			t.Errorf("after row %d %d lines wait, want %d", step.index, len(q.held), step.held)
+		}
+	}
+	if err := q.Close(); err != nil || q.Disordered() != 0 {
+		t.Errorf("%d out of order, %v", q.Disordered(), err)
+	}
+}
+
 // A request that outlasts the buffer comes out of order, and is counted.
 func TestDisorderIsCounted(t *testing.T) {
 	dir := t.TempDir()

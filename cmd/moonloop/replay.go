@@ -166,8 +166,6 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.key, "key-file", "", "PEM key of the client certificate")
 	fs.BoolVar(&f.insecure, "insecure-skip-verify", false, "do not verify the engine's certificate")
 	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 where the engine offers it (arrival stamps become coarser)")
-	fs.BoolVar(&c.Target.ReadStamps, "read-stamps", false, "stamp arrivals after the read call, not by the kernel")
-	fs.Lookup("read-stamps").Hidden = true // only to compare the two: bench
 	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "what stamps the bytes of a reply: kernel, where it can, or read (after the read call, to compare)")
 	fs.IntVar(&c.Target.Retries, "retries", 0, "retries per request; what is retried is flagged and out of the latencies")
 	fs.DurationVar(&c.Target.ConnectTimeout, "connect-timeout", 10*time.Second, "name resolution, TCP and TLS together (0 = none)")

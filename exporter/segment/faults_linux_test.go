@@ -34,7 +34,7 @@ func strikes() (all []strike) {
 	for more := uint64(0); more < 320; more += 23 { // in the midst of records, of a cut, of what is carried, of a trace
 		all = append(all, strike{fmt.Sprintf("a file may grow by %d bytes, then the disk is full", more), func(t *testing.T, j *Journal) func() {
 			t.Helper()
-			return fileLimit(t, uint64(j.Size())+more) //nolint:gosec // a size
+			return fileLimit(t, uint64(j.Size())+more)
 		}, more > 280})
 	}
 	for most := uint64(0); most < 500; most += 92 {

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -41,7 +42,7 @@ func (f *forge) trace() pcommon.TraceID {
 func (f *forge) span() pcommon.SpanID {
 	f.ids++
 	id := pcommon.SpanID{0: 2}
-	binary.BigEndian.PutUint32(id[4:], uint32(f.ids)) //nolint:gosec // not so many
+	binary.BigEndian.PutUint32(id[4:], uint32(f.ids))
 	return id
 }
 
@@ -145,8 +146,8 @@ const wrongs = 10
 
 // inside puts bytes into messages of protobuf, from the inside out.
 func inside(body []byte, numbers ...protowire.Number) []byte {
-	for i := len(numbers) - 1; i >= 0; i-- {
-		body = protowire.AppendBytes(protowire.AppendTag(nil, numbers[i], protowire.BytesType), body)
+	for _, number := range slices.Backward(numbers) {
+		body = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
 	}
 	return body
 }
@@ -157,14 +158,14 @@ func deep(depth int) []byte {
 	size := 0
 	for range depth {
 		for _, number := range []protowire.Number{1, 5} {
-			head := protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.BytesType), uint64(size)) //nolint:gosec // a size
+			head := protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.BytesType), uint64(size))
 			heads = append(heads, head)
 			size += len(head)
 		}
 	}
 	out := make([]byte, 0, size)
-	for i := len(heads) - 1; i >= 0; i-- {
-		out = append(out, heads[i]...)
+	for _, head := range slices.Backward(heads) {
+		out = append(out, head...)
 	}
 	return out
 }

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"google.golang.org/grpc"
@@ -43,7 +42,7 @@ func conversations(t *testing.T, requests, promptBytes int) (spans, logs *load) 
 		record.SetEventName("gen_ai.client.inference.operation.details")
 		record.SetTraceID(span.TraceID())
 		record.SetSpanID(span.SpanID())
-		record.SetTimestamp(pcommon.Timestamp(span.StartTimestamp()))
+		record.SetTimestamp(span.StartTimestamp())
 		prompt, _ := span.Attributes().Get("gen_ai.input.messages")
 		prompt.CopyTo(record.Attributes().PutEmpty("gen_ai.input.messages"))
 		span.Attributes().Remove("gen_ai.input.messages")

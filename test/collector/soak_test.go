@@ -202,7 +202,7 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	made := spawn(t, dir, "generate", nil, moonloop.file(t), "generate", "--rows", "0", "--sessions", "--out", random,
 		"--duration", (warm + s.lasts + s.lasts/4 + 10*time.Second).String(), "--rate", fmt.Sprint(s.rate),
 		"--seed", fmt.Sprint(time.Now().UnixNano()), "--think", "2,0.5,10", "--user", "400,1,4000", "--max-input", "16000",
-		"--output", s.output, "--token-time", s.decode)
+		"--output", s.output, "--token-time", s.decode, "--turns", "12")
 	<-made.done
 	from, err := os.Open(random)
 	if err != nil {

@@ -3,8 +3,6 @@
 
 package admission
 
-import "encoding/binary"
-
 // MaxDepth is how deep values of attributes may be nested in one another. Producers nest messages five deep; a sender who
 // nests a million takes the stack of the process.
 const MaxDepth = 128
@@ -43,7 +41,7 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 		}
 	}
 	for len(b) > 0 {
-		tag, n := binary.Uvarint(b)
+		tag, n := uvarint(b)
 		if n <= 0 {
 			return errMalformed
 		}
@@ -52,7 +50,7 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 		length := 0
 		switch tag & 7 {
 		case wireVarint:
-			if _, length = binary.Uvarint(b); length <= 0 {
+			if _, length = uvarint(b); length <= 0 {
 				return errMalformed
 			}
 			s.bytes += int64(m.numbers>>number&1) * numberSize
@@ -61,8 +59,8 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 		case wire32:
 			length = 4
 		case wireBytes:
-			size, n := binary.Uvarint(b)
-			if n <= 0 || size > uint64(len(b)-n) {
+			size, n := uvarint(b)
+			if n <= 0 || size > uint64(len(b)-n) { //nolint:gosec // n is not above the length
 				return errMalformed
 			}
 			b = b[n:]
@@ -96,6 +94,18 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 		}
 	}
 	return nil
+}
+
+// uvarint reads a number as the decoder does, and returns how many bytes it takes, 0 or less if it is none: bits above the
+// 64th are dropped, where encoding/binary refuses the number.
+func uvarint(b []byte) (v uint64, n int) {
+	for i, c := range b[:min(len(b), 10)] {
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			return v, i + 1
+		}
+	}
+	return 0, 0
 }
 
 // What an object and an element take at most that are in a request of JSON.

@@ -6,6 +6,7 @@ package admission
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,8 @@ const unlimited = int64(1) << 60
 
 // field returns a message or text under a number; numbers from the outside in, and what stands innermost.
 func field(body []byte, numbers ...protowire.Number) []byte {
-	for i := len(numbers) - 1; i >= 0; i-- {
-		body = protowire.AppendBytes(protowire.AppendTag(nil, numbers[i], protowire.BytesType), body)
+	for _, number := range slices.Backward(numbers) {
+		body = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
 	}
 	return body
 }
@@ -37,8 +38,8 @@ func nested(depth int) []byte {
 		}
 	}
 	var out []byte
-	for i := len(heads) - 1; i >= 0; i-- {
-		out = append(out, heads[i]...)
+	for _, head := range slices.Backward(heads) {
+		out = append(out, head...)
 	}
 	return out
 }
@@ -131,7 +132,7 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // a size
+	return int64(m.HeapAlloc)
 }
 
 func TestScanJSONBounds(t *testing.T) {

@@ -69,7 +69,7 @@ func metric() *message {
 func of(size int64, fields ...any) *message {
 	m := &message{size: size}
 	for i := 0; i < len(fields); i += 2 {
-		m.fields[fields[i].(int)] = fields[i+1].(*message) //nolint:forcetypeassert // calls in this file
+		m.fields[fields[i].(int)] = fields[i+1].(*message) //nolint:forcetypeassert,gosec // calls in this file
 	}
 	return m
 }
