@@ -199,9 +199,9 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	t.Helper()
 	const warm = time.Minute // until as many conversations end as begin
 	random := filepath.Join(dir, "generated.jsonl")
-	made := spawn(t, dir, "generate", nil, moonloop.file(t), "generate", "--rows", "0", "--sessions", "--out", random,
-		"--duration", (warm + s.lasts + s.lasts/4 + 10*time.Second).String(), "--rate", fmt.Sprint(s.rate),
-		"--seed", fmt.Sprint(time.Now().UnixNano()), "--think", "2,0.5,10", "--user", "400,1,4000", "--max-input", "16000",
+	made := spawn(t, dir, "generate", nil, moonloop.file(t), "generate", "--sessions", "--out", random,
+		"--rows", fmt.Sprint(int(s.rate*(2*warm+s.lasts+10*time.Second).Seconds())), "--rate", fmt.Sprint(s.rate),
+		"--seed", fmt.Sprint(time.Now().UnixNano()), "--think", "2,0.5,10", "--user", "200,1,4000", "--max-input", "16000",
 		"--output", s.output, "--token-time", s.decode, "--turns", "12")
 	<-made.done
 	from, err := os.Open(random)
