@@ -28,6 +28,7 @@ type journalExporter struct {
 	batches sync.Pool // of *capture.Batch
 	journal *segment.Journal
 	queued  bool
+	faults  faults
 }
 
 func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, error) {
@@ -84,8 +85,12 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 		return consumererror.NewPermanent(fmt.Errorf("spans cannot be written to a journal: %w", err))
 	}
 	if err := e.journal.Append(b); err != nil {
+		why := faultOf(err)
+		e.metrics.failedWrite(ctx, why)
+		e.faults.failed(e.log, why, err)
 		return err
 	}
+	e.faults.succeeded(e.log)
 	e.metrics.pushed(ctx, counts, b.Size())
 	if b.Size() <= keepBatch {
 		e.batches.Put(b)

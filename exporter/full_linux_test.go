@@ -14,7 +14,12 @@ import (
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 	"golang.org/x/sys/unix"
+
+	"github.com/moonloop/moonloop/exporter/internal/metadatatest"
 )
 
 // breakJournal puts a full disk under the open journal of a started exporter, and returns what takes it away.
@@ -56,14 +61,30 @@ func breakJournal(t *testing.T, s started) (lift func()) {
 	}
 }
 
-// Without a queue the sender learns at once that a span was not written.
+// Without a queue the sender learns at once that a span was not written. Each attempt is counted; the log has one line with what to
+// do, and one when it works again.
 func TestFullDiskWithoutQueue(t *testing.T) {
 	s := start(t, func(*Config) {})
-	lift := breakJournal(t, s)
-	defer lift()
-	err := s.ConsumeTraces(t.Context(), production(1))
-	if err == nil || consumererror.IsPermanent(err) {
-		t.Errorf("got %v, want an error that is worth another try", err)
+	for range 2 { // the second time within a minute, of which nothing is said
+		lift := breakJournal(t, s)
+		for range 3 {
+			err := s.ConsumeTraces(t.Context(), production(1))
+			if err == nil || consumererror.IsPermanent(err) {
+				t.Errorf("got %v, want an error that is worth another try", err)
+			}
+		}
+		lift()
+		if err := s.ConsumeTraces(t.Context(), production(1)); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+	}
+	metadatatest.AssertEqualExporterMooncakeFailedWrites(t, s.tel, []metricdata.DataPoint[int64]{
+		{Attributes: attribute.NewSet(attribute.String("fault", "no_space")), Value: 6},
+	}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	for _, said := range []string{"spans cannot be written to the journal", "make room", "spans are written to the journal again", `"failed_attempts":3`} {
+		if n := strings.Count(s.log.text(), said); n != 1 {
+			t.Errorf("%q is said %d times:\n%s", said, n, s.log.text())
+		}
 	}
 }
 

@@ -51,8 +51,7 @@ func (m *metrics) watch(size func() int64) error {
 
 func (m *metrics) shutdown() { m.b.Shutdown() }
 
-// pushed counts the records of a batch that is in the journal, once: attempts that failed are the exporter helper's to
-// count.
+// pushed counts the records of a batch that is in the journal, once.
 func (m *metrics) pushed(ctx context.Context, c decode.Counts, bytes int) {
 	add := func(counter metric.Int64Counter, n int64, with ...metric.AddOption) {
 		if n > 0 {
@@ -69,6 +68,11 @@ func (m *metrics) pushed(ctx context.Context, c decode.Counts, bytes int) {
 		add(m.b.ExporterMooncakeInvalidAttributes, n, metric.WithAttributes(attribute.String("attribute", name)))
 	}
 	add(m.b.ExporterMooncakeWritten, int64(bytes))
+}
+
+// failedWrite counts an attempt to write a batch that failed.
+func (m *metrics) failedWrite(ctx context.Context, why fault) {
+	m.b.ExporterMooncakeFailedWrites.Add(ctx, 1, metric.WithAttributes(attribute.String("fault", string(why))))
 }
 
 // result returns the attribute for how something ended.

@@ -8,6 +8,7 @@ package collector
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -41,12 +42,12 @@ type victim struct {
 
 // run makes each attack of the table, and sends an honest request after it.
 func (v *victim) run(t *testing.T, f *forge) {
+	t.Helper()
 	good := production(t, 1, 2048)
-	n := 0
+	n, before := 0, v.counts(t)
 	for _, a := range attacks {
 		ok := t.Run(a.name, func(t *testing.T) {
 			f.t = t
-			before := v.counts(t)
 			requests := int64(0)
 			a.send(f, func(body []byte) {
 				requests++
@@ -71,6 +72,7 @@ func (v *victim) run(t *testing.T, f *forge) {
 			moved[received]--
 			moved[identities+"text"]--
 			moved[removed+"gen_ai.input.messages"]--
+			before = after
 			v.account(t, a, moved)
 		})
 		if !ok && !alive(v) {
@@ -244,7 +246,7 @@ func (v *victim) files(t *testing.T, dir string) {
 	r := mooncake.NewReader(bytes.NewReader(content), mooncake.ReaderOptions{Strict: true})
 	for {
 		row, err := r.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

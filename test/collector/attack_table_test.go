@@ -110,8 +110,12 @@ var attacks = []attack{
 				func(v pcommon.Value) { v.SetStr(f.long("prompt", size)) },
 				func(v pcommon.Value) { v.SetEmptyBytes().FromRaw([]byte(f.long("prompt", size))) },
 				func(v pcommon.Value) {
-					for m, n := v.SetEmptyMap(), 0; n < size/100; n++ {
-						m.PutStr(fmt.Sprint("k", n), f.text("prompt"))
+					many := make(map[string]any, size/100)
+					for n := range size / 100 {
+						many[fmt.Sprint("k", n)] = f.text("prompt")
+					}
+					if err := v.SetEmptyMap().FromRaw(many); err != nil { // PutStr looks for the key each time
+						f.t.Error(err)
 					}
 				},
 				func(v pcommon.Value) {
@@ -130,7 +134,7 @@ var attacks = []attack{
 		name: "one trace", reason: "a million spans of one trace, one under the other, are as many records",
 		send: func(f *forge, send func([]byte)) {
 			trace, parent := f.trace(), pcommon.SpanID{}
-			for range 100 * f.scale {
+			for range 10 * f.scale * f.scale {
 				send(f.spans(func(to ptrace.SpanSlice) {
 					for range 1000 {
 						s := f.plain(to)
@@ -214,8 +218,15 @@ var attacks = []attack{
 		name: "times", reason: "none, reversed, from far away: unreadable ones are 0 and counted",
 		send: one(func(f *forge, to ptrace.SpanSlice) {
 			for _, t := range [][2]pcommon.Timestamp{
-				{0, 0}, {base, 0}, {base, base - 1e9}, {0, base}, {1, math.MaxInt64}, {math.MaxInt64, 1},
-				{math.MaxInt64 + 1, base}, {base, math.MaxUint64}, {math.MaxUint64, math.MaxUint64},
+				{0, 0},
+				{base, 0},
+				{base, base - 1e9},
+				{0, base},
+				{1, math.MaxInt64},
+				{math.MaxInt64, 1},
+				{math.MaxInt64 + 1, base},
+				{base, math.MaxUint64},
+				{math.MaxUint64, math.MaxUint64},
 			} {
 				s := f.request(to)
 				s.SetStartTimestamp(t[0])

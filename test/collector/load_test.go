@@ -225,11 +225,12 @@ type sender struct {
 	sent       atomic.Int64 // requests acknowledged
 }
 
-func dial(t *testing.T, address string) *sender {
+func dial(t *testing.T, address string, more ...grpc.DialOption) *sender {
 	t.Helper()
 	// Back at once after a restart: the default waits a second and more.
 	soon := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}, MinConnectTimeout: time.Second}
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon))
+	options := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon)}, more...)
+	connection, err := grpc.NewClient(address, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,7 @@ type TelemetryBuilder struct {
 	ExporterMooncakeCutDuration       metric.Float64Histogram
 	ExporterMooncakeCuts              metric.Int64Counter
 	ExporterMooncakeDroppedSpans      metric.Int64Counter
+	ExporterMooncakeFailedWrites      metric.Int64Counter
 	ExporterMooncakeInvalidAttributes metric.Int64Counter
 	ExporterMooncakeLeftTraces        metric.Int64Counter
 	ExporterMooncakeLost              metric.Int64Counter
@@ -135,6 +136,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_mooncake_dropped_spans",
 		metric.WithDescription("Spans that are no record, by reason. [Alpha]"),
 		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeFailedWrites, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_failed_writes",
+		metric.WithDescription("Attempts to write a batch that failed. Whoever tries again is counted again. [Alpha]"),
+		metric.WithUnit("{attempt}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeInvalidAttributes, err = builder.meter.Int64Counter(

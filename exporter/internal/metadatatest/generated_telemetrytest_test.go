@@ -30,6 +30,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterMooncakeCutDuration.Record(context.Background(), 1)
 	tb.ExporterMooncakeCuts.Add(context.Background(), 1)
 	tb.ExporterMooncakeDroppedSpans.Add(context.Background(), 1)
+	tb.ExporterMooncakeFailedWrites.Add(context.Background(), 1)
 	tb.ExporterMooncakeInvalidAttributes.Add(context.Background(), 1)
 	tb.ExporterMooncakeLeftTraces.Add(context.Background(), 1)
 	tb.ExporterMooncakeLost.Add(context.Background(), 1)
@@ -55,6 +56,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeDroppedSpans(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeFailedWrites(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeInvalidAttributes(t, testTel,

@@ -1,0 +1,278 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// disk is a file system of its own for what a Collector writes.
+type disk struct {
+	t         *testing.T
+	dir       string
+	collector *collector
+}
+
+func (d *disk) file(name string) string { return filepath.Join(d.dir, name) }
+
+func (d *disk) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// disaster is what happens to a disk while a Collector writes to it, and what it says of it.
+type disaster struct {
+	name, reason string
+	config       string // from the repository's root
+	strike, lift func(d *disk)
+	metric       string // a counter that moves
+	log          string // what is said, once, with what to do
+	todo         string
+	// mayLose is of a queue whose own file cannot be written: the Collector's persistent queue drops what it cannot mark as taken, and
+	// says so at the level of debug only.
+	mayLose bool
+}
+
+const (
+	laptop     = "examples/capture/laptop.yaml"
+	documented = "otelcol-config.yaml"
+	// failedWrites counts attempts of the exporter by fault.
+	failedWrites = "exporter_failed_writes/"
+	cannot       = "spans cannot be written to the journal"
+)
+
+// fill takes all room that there is, and empty gives it back.
+func fill(d *disk) {
+	filler, err := os.Create(d.file("filler"))
+	d.must(err)
+	block := make([]byte, 1<<20)
+	for len(block) > 0 {
+		if _, err := filler.Write(block); err != nil {
+			block = block[:len(block)/2] // to the last byte
+		}
+	}
+	d.must(filler.Close())
+}
+
+func empty(d *disk) { d.must(os.Remove(d.file("filler"))) }
+
+var disasters = []disaster{
+	{
+		name: "full, no queue", reason: "senders are refused until there is room", config: laptop,
+		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
+	},
+	{
+		name: "full, with a queue on it", reason: "the queue takes nothing more, and senders are refused until there is room; then it goes on", config: documented,
+		strike: fill, lift: empty, metric: "exporter_enqueue_failed_spans", log: "no space left on device", mayLose: true,
+	},
+	{
+		name: "full, with a queue elsewhere", reason: "the queue takes what cannot be written, and holds it until there is room", config: documented,
+		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
+	},
+	{
+		name: "covered by one that is read-only", reason: "what is written would be found by nobody, and the next segment cannot be begun; some seconds after the disk is back it is",
+		config: laptop,
+		strike: func(d *disk) { d.must(syscall.Mount("over", d.file("traces"), "tmpfs", syscall.MS_RDONLY, "")) },
+		lift:   func(d *disk) { d.must(syscall.Unmount(d.file("traces"), syscall.MNT_DETACH)) },
+		metric: failedWrites + "gone", log: cannot, todo: "leave the exporter's directory alone",
+	},
+}
+
+// TestDisk has disks fail under the built Collector: senders hear of it or a queue holds what they sent, the Collector counts
+// it, says once what to do, lives, and goes on by itself; all that was acknowledged is one row each. Mounting needs a right, so all of
+// it runs in a process with file systems of its own, which nobody else sees and which go when it ends.
+func TestDisk(t *testing.T) {
+	const child = "MOONLOOP_TEST_DISK"
+	if os.Getenv(child) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDisk$", "-test.v", "-test.parallel=8")
+		cmd.Env = append(os.Environ(), child+"=1", distribution.variable+"="+absolute(t, distribution.file(t)))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		if os.Getuid() != 0 {
+			cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		}
+		out, err := cmd.CombinedOutput()
+		switch {
+		case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES), bytes.Contains(out, []byte("--- SKIP: TestDisk")):
+			t.Skipf("no file system can be mounted here (neither root nor user namespaces); TestDiskFull, TestFaults and TestJournalRemoved show the same without: %v\n%s", err, out)
+		case err != nil || !bytes.Contains(out, []byte("--- PASS: TestDisk (")):
+			t.Errorf("%v\n%s", err, out)
+		}
+		t.Logf("%s", out)
+		return
+	}
+	probe := t.TempDir()
+	if err := syscall.Mount("probe", probe, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip(err)
+	}
+	if err := syscall.Unmount(probe, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range disasters {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel() // most of the time is waiting
+			a.happens(t)
+		})
+	}
+	for _, config := range []string{laptop, documented} {
+		t.Run("read-only at the start, "+filepath.Base(config), func(t *testing.T) {
+			t.Parallel()
+			readOnlyAtStart(t, config)
+		})
+	}
+	t.Run("folder removed", func(t *testing.T) {
+		t.Parallel()
+		folderRemoved(t)
+	})
+}
+
+func absolute(t *testing.T, name string) string {
+	t.Helper()
+	name, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// newDisk mounts a file system, and configures a Collector that writes to it alone.
+func newDisk(t *testing.T, config string) *disk {
+	t.Helper()
+	dir := t.TempDir()
+	d := &disk{t: t, dir: filepath.Join(dir, "disk"), collector: configure(t, dir, settings{config: config})}
+	d.must(os.Mkdir(d.dir, 0o700))
+	d.must(syscall.Mount("disk", d.dir, "tmpfs", 0, "size=48m"))
+	t.Cleanup(func() { _ = syscall.Unmount(d.dir, syscall.MNT_DETACH) })
+	d.collector.environment = append(d.collector.environment, "MOONLOOP_DIR="+d.dir)
+	return d
+}
+
+func (a disaster) happens(t *testing.T) {
+	t.Helper()
+	d := newDisk(t, a.config)
+	if strings.HasSuffix(a.name, "elsewhere") {
+		d.collector.configs = append(d.collector.configs, write(t, d.collector.dir, "elsewhere.yaml",
+			fmt.Sprintf("extensions: {file_storage: {directory: %q}}", d.collector.dir+"/queue")))
+	}
+	p := d.collector.start(t)
+	clients := startClients(t, d.collector.address, production(t, 5, 2048), 2)
+	clients.wait(t, 100)
+	a.strike(d)
+	for deadline := time.Now().Add(30 * time.Second); d.collector.counted(t)[a.metric] == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %s does not move\n%s", a.reason, a.metric, p.tail())
+		}
+	}
+	if !p.healthy(t) {
+		t.Fatalf("%s: the Collector is not healthy\n%s", a.reason, p.tail())
+	}
+	before := clients.count()
+	a.lift(d)
+	clients.wait(t, before+100)
+	acknowledged, resent := clients.stop()
+	d.collector.drain(t)
+	said, err := os.ReadFile(p.log)
+	d.must(err)
+	p.stop(t)
+
+	got := compile(t, d.dir)
+	missing, twice := 0, 0
+	for n := range acknowledged {
+		switch got.rows[spanOf(n)] {
+		case 0:
+			missing++
+		case 1:
+		default:
+			twice++
+		}
+	}
+	if missing > 0 && !a.mayLose || twice > 0 {
+		t.Errorf("%s: of %d acknowledged requests %d are no row, and %d are two\n%s", a.reason, len(acknowledged), missing, twice, said)
+	}
+	if len(got.rows) != len(acknowledged)-missing || got.result.DamageCount > 0 {
+		t.Errorf("%d rows, %d acknowledged; %d places are damaged", len(got.rows), len(acknowledged), got.result.DamageCount)
+	}
+	a.heard(t, said)
+	t.Logf("%d acknowledged, %d of them lost, %d sent again, %d bytes of log", len(acknowledged), missing, resent, len(said))
+}
+
+// heard sees that the log says what happens and what to do: once if it is said with that, and never with a panic.
+func (a disaster) heard(t *testing.T, said []byte) {
+	t.Helper()
+	times := bytes.Count(said, []byte(a.log))
+	if times == 0 || a.todo != "" && (times > 1 || !bytes.Contains(said, []byte(a.todo))) || bytes.Contains(said, []byte("panic")) {
+		t.Errorf("%s: %q is said %d times, what to do is %q:\n%.20000s", a.reason, a.log, times, a.todo, said)
+	}
+}
+
+// count returns how many model requests are acknowledged.
+func (c *clients) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.acknowledged)
+}
+
+// readOnlyAtStart wants an error, and no panic.
+func readOnlyAtStart(t *testing.T, config string) {
+	t.Helper()
+	d := newDisk(t, config)
+	d.must(syscall.Mount("disk", d.dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	p := d.collector.launch(t)
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		t.Fatalf("still runs\n%s", p.tail())
+	}
+	said := p.tail()
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !bytes.Contains(said, []byte("read-only file system")) ||
+		!bytes.Contains(said, []byte(d.dir)) || bytes.Contains(said, []byte("panic")) || bytes.Contains(said, []byte("goroutine ")) {
+		t.Errorf("exit status %d\n%s", code, said)
+	}
+}
+
+// folderRemoved removes the folder of the journals: what was in there is gone and counted, the rest goes to a new one.
+func folderRemoved(t *testing.T) {
+	t.Helper()
+	d := newDisk(t, laptop)
+	p := d.collector.start(t)
+	to, l := dial(t, d.collector.address), production(t, 1, 2048)
+	sender := new(clients)
+	for n := uint64(1); n <= 20; n++ {
+		if n == 11 {
+			d.must(os.RemoveAll(d.file("traces")))
+		}
+		body := l.next(n, time.Now())
+		d.must(sender.deliver(func(ctx context.Context) error { return to.export(ctx, body) }))
+	}
+	counts := d.collector.counted(t)
+	said, err := os.ReadFile(p.log)
+	d.must(err)
+	p.stop(t)
+	got := compile(t, d.dir)
+	for n := uint64(11); n <= 20; n++ {
+		if got.rows[spanOf(n)] != 1 {
+			t.Errorf("request %d came after that, and is %d rows", n, got.rows[spanOf(n)])
+		}
+	}
+	if len(got.rows) != 10 || counts["exporter_lost"] == 0 || counts[failedWrites+"gone"] != sender.resent.Load() || sender.resent.Load() == 0 {
+		t.Errorf("%d rows, %d bytes lost, %d attempts failed of %d that were sent again", len(got.rows), counts["exporter_lost"],
+			counts[failedWrites+"gone"], sender.resent.Load())
+	}
+	disaster{reason: "folder removed", log: cannot, todo: "leave the exporter's directory alone"}.heard(t, said)
+}
