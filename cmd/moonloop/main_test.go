@@ -6,7 +6,9 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -19,12 +21,27 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/moonloop/moonloop/simulator"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"moonloop": main})
+	testscript.Main(leakless{m}, map[string]func(){"moonloop": main})
+}
+
+// leakless is the tests, and none of them leaves a goroutine behind.
+type leakless struct{ *testing.M }
+
+// Run runs the tests.
+func (l leakless) Run() int {
+	status := l.M.Run()
+	http.DefaultClient.CloseIdleConnections()
+	if err := goleak.Find(); err != nil && status == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left behind:", err)
+		return 1
+	}
+	return status
 }
 
 // TestScripts runs the command as its users do: the scripts in testdata, against a simulated engine.
