@@ -18,8 +18,12 @@ func TestNothingIsAllocatedPerBlock(t *testing.T) {
 	text, tokens := randomText(r, 100_000), randomTokens(r, 20_000)
 	raw := []byte(text)
 	hashes := make([]uint64, 1000)
-	ids, attr := make([]uint64, 0, 2000), make([]byte, 0, 10_000)
+	ids := make([]uint64, 0, 2000)
 	chain := chainOf(h, text)
+	attr, err := chain.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ends := evenEnds(chain, 20_000)
 	var back blockhash.Chain
 	for name, run := range map[string]func(){
@@ -29,7 +33,11 @@ func TestNothingIsAllocatedPerBlock(t *testing.T) {
 		"engine":   func() { _, _ = h.Reblock(ids[:0], hashes, 16, 512, 16_001, "span") },
 		"lay":      func() { _, _ = chain.Blocks(ids[:0], ends, 20_000, 512) },
 		"encode":   func() { attr, _ = chain.AppendBinary(attr[:0]) },
-		"decode":   func() { _ = back.UnmarshalBinary(attr) },
+		"decode": func() {
+			if err := back.UnmarshalBinary(attr); err != nil {
+				t.Fatal(err)
+			}
+		},
 	} {
 		run() // memory grows here
 		if n := testing.AllocsPerRun(20, run); n != 0 {
