@@ -73,6 +73,7 @@ func TestAdmission(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	t.Cleanup(func() { _ = tel.Shutdown(context.Background()) })
 	entered, leave := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(leave) })
 	traces, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {
 		if td.SpanCount() > 0 && td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Name() == "wait" {
 			entered <- struct{}{}
@@ -82,6 +83,7 @@ func TestAdmission(t *testing.T) {
 	})
 	require.NoError(t, err)
 	start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, traces, consumertest.NewNop())
+	t.Cleanup(goOn) // before the receiver's end, which waits for it
 	conn := dial(t, cfg)
 	send := func(method string, body []byte, options ...grpc.CallOption) codes.Code {
 		var reply []byte
@@ -122,7 +124,7 @@ func TestAdmission(t *testing.T) {
 	require.Equal(t, codes.Unavailable, send(methodTraces, nearly))
 	require.Equal(t, 503, post(t, cfg, "/v1/traces", proto, nearly))
 	require.Equal(t, codes.OK, send(methodTraces, honest))
-	leave <- struct{}{}
+	goOn()
 	waiting.Wait()
 	// A call's room is free a moment after its answer has left.
 	soon := func(free func() bool) { require.Eventually(t, free, time.Minute, time.Millisecond) }

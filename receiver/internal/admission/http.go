@@ -45,6 +45,10 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	if refused != nil {
 		g.refused(refused.reason)
+		h.release()
+		// To the end, which the server's limit on bodies has: a sender whose connection breaks while it sends gets no answer, and
+		// tries again what will never fit.
+		_, _ = io.Copy(io.Discard, r.Body)
 		refused.write(w, isJSON(r))
 		return
 	}
@@ -81,7 +85,10 @@ type holder struct {
 	bytes int64
 }
 
-func (h *holder) release() { h.gate.giveBack(h.bytes) }
+func (h *holder) release() {
+	h.gate.giveBack(h.bytes)
+	h.bytes = 0
+}
 
 func (h *holder) take(bytes int64) *refusal {
 	if h.bytes+bytes > h.gate.limit {
