@@ -32,7 +32,7 @@ func dispatch(ctx context.Context, b *bench) error {
 	for _, rate := range []float64{1000, 5000} {
 		t := b.table(fmt.Sprintf("Dispatch at %.0f requests/s", rate), fmt.Sprintf(
 			"One-block prompts, one output token, %.0f s. Lateness, ms, as the engine sees it: arrival less the ideal instant, the zero laid\nwhere the earliest request of a run is not late (for each program alike, so a delay that all its requests share counts for nobody).\n"+
-				"`own`: what the agent itself says, from its own clock to the request's first line. CPU is the program's, start included, per request.", b.lasts.Seconds()))
+				"`own`: what the agent itself says, the instant at which its scheduler let the request go. CPU is the program's, start included, per request.", b.lasts.Seconds()))
 		for round := range b.rounds {
 			for _, d := range b.dispatchers() {
 				if err := b.dispatchOnce(ctx, t, d, rate, round); err != nil {
