@@ -218,12 +218,18 @@ func (p *process) proc(t *testing.T, file string) string {
 	return string(content)
 }
 
+// givenAddresses are those that freeAddress has given: nobody may listen there yet.
+var givenAddresses sync.Map
+
 // freeAddress returns a loopback address that nobody listens on. It stays below the ephemeral ports: above them,
 // somebody's outgoing connection may take the port before the program does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
 		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		if _, given := givenAddresses.LoadOrStore(address, true); given {
+			continue
+		}
 		listener, err := net.Listen("tcp", address)
 		if err == nil {
 			_ = listener.Close()
