@@ -20,11 +20,9 @@ type Hasher struct {
 	// interface is given is allocated.
 	plain, sealed [aesSize]byte
 
-	digest xxhash.Digest  // over all full cells so far
-	cell   [CellSize]byte // what came in pieces since; small ones cost a copy only
-	held   int            // bytes of it
-	end    int            // what the digest may be given at once: up to the next border, if there is one
-	chain  Chain          // so far; without the tail
+	digest xxhash.Digest // over all of the text so far
+	left   int           // bytes until the next cell is full
+	chain  Chain         // so far; without the tail
 }
 
 const aesSize = 16

@@ -15,7 +15,7 @@ const (
 // Reset begins a new prompt. The chain of the prompt before becomes invalid.
 func (h *Hasher) Reset() {
 	h.digest.ResetWithSeed(h.seed)
-	h.held, h.end = 0, CellSize
+	h.left = CellSize
 	h.chain = Chain{Cells: h.chain.Cells[:0]}
 }
 
@@ -35,18 +35,11 @@ func (h *Hasher) line(s string) {
 // difference.
 func (h *Hasher) WriteString(s string) (int, error) {
 	n := len(s)
-	h.chain.Bytes += int64(n)
 	for s != "" {
-		if h.held == 0 && len(s) >= CellSize { // a cell, or all, straight from where it stands
-			k := min(len(s), h.end)
-			_, _ = h.digest.WriteString(s[:k])
-			s = s[k:]
-			h.border()
-			continue
-		}
-		k := copy(h.cell[h.held:], s)
+		k := min(len(s), h.left)
+		_, _ = h.digest.WriteString(s[:k])
+		h.advance(k)
 		s = s[k:]
-		h.hold(k)
 	}
 	return n, nil
 }
@@ -54,48 +47,31 @@ func (h *Hasher) WriteString(s string) (int, error) {
 // Write does for bytes what [Hasher.WriteString] does for a string.
 func (h *Hasher) Write(p []byte) (int, error) {
 	n := len(p)
-	h.chain.Bytes += int64(n)
 	for len(p) > 0 {
-		if h.held == 0 && len(p) >= CellSize {
-			k := min(len(p), h.end)
-			_, _ = h.digest.Write(p[:k])
-			p = p[k:]
-			h.border()
-			continue
-		}
-		k := copy(h.cell[h.held:], p)
+		k := min(len(p), h.left)
+		_, _ = h.digest.Write(p[:k])
+		h.advance(k)
 		p = p[k:]
-		h.hold(k)
 	}
 	return n, nil
 }
 
-// hold takes note of n bytes more in the cell that is filled piece by piece, and hashes it once it is full.
-func (h *Hasher) hold(n int) {
-	if h.held += n; h.held < CellSize {
-		return
-	}
-	_, _ = h.digest.Write(h.cell[:])
-	h.held = 0
-	h.border()
-}
-
-// border takes the value of the border that the digest has come to, if it is one.
-func (h *Hasher) border() {
-	if h.end != CellSize {
+// advance takes note of n bytes that are in the digest, at most those that were left of the cell.
+func (h *Hasher) advance(n int) {
+	h.chain.Bytes += int64(n)
+	if h.left -= n; h.left > 0 {
 		return
 	}
 	h.chain.Cells = append(h.chain.Cells, h.value(h.digest.Sum64(), border))
+	h.left = CellSize
 	if len(h.chain.Cells) == MaxCells {
-		h.end = math.MaxInt // no border is ever reached again
+		h.left = math.MaxInt // no border is ever reached again
 	}
 }
 
 // Chain returns the chain of the text so far. Its cells are valid until [Hasher.Reset].
 func (h *Hasher) Chain() Chain {
 	c := h.chain
-	digest := h.digest // the text may go on
-	_, _ = digest.Write(h.cell[:h.held])
-	c.Tail = h.value(digest.Sum64(), end)
+	c.Tail = h.value(h.digest.Sum64(), end)
 	return c
 }
