@@ -6,7 +6,6 @@ package receiver
 import (
 	"bytes"
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,8 +24,8 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // senders use it
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/moonloop/moonloop/internal/testwire"
 	"github.com/moonloop/moonloop/receiver/internal/metadatatest"
 )
 
@@ -47,23 +46,6 @@ const (
 	methodTraces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 	methodLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 )
-
-// within puts bytes into messages, from the inside out.
-func within(body []byte, numbers ...protowire.Number) []byte {
-	for _, number := range slices.Backward(numbers) {
-		body = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
-	}
-	return body
-}
-
-// deepRequest nests lists in one another.
-func deepRequest(depth int) []byte {
-	body := []byte{}
-	for range depth {
-		body = within(body, 5, 1)
-	}
-	return within(body, 1, 2, 2, 9, 2)
-}
 
 // TestAdmission refuses what there is no room for, over each protocol, with the status that makes senders do the right
 // thing, and gives all room back: in the end a request passes that takes nearly all there is.
@@ -90,8 +72,8 @@ func TestAdmission(t *testing.T) {
 		return status.Code(conn.Invoke(t.Context(), method, body, &reply, append(options, grpc.ForceCodecV2(wired{}))...))
 	}
 	const proto, json = "application/x-protobuf", "application/json"
-	large := within(bytes.Repeat([]byte{2<<3 | 2, 0}, 5000), 1, 2) // 10 kB, of which decoding makes more than a MiB
-	nearly := within([]byte(strings.Repeat("x", 200<<10)), 1, 2, 2, 5)
+	large := testwire.Within(bytes.Repeat([]byte{2<<3 | 2, 0}, 5000), 1, 2) // 10 kB, of which decoding makes more than a MiB
+	nearly := testwire.Within([]byte(strings.Repeat("x", 200<<10)), 1, 2, 2, 5)
 	honest, err := ptraceotlp.NewExportRequestFromTraces(inference()).MarshalProto()
 	require.NoError(t, err)
 	logs, err := plogotlp.NewExportRequest().MarshalProto()
@@ -99,7 +81,7 @@ func TestAdmission(t *testing.T) {
 
 	require.Equal(t, codes.OK, send(methodTraces, honest))
 	require.Equal(t, codes.OK, send(methodLogs, logs))
-	deep := deepRequest(10_000)
+	deep := testwire.Within(testwire.Nested(10_000), 1, 2, 2, 9, 2)
 	for range 20 {
 		require.Equal(t, codes.ResourceExhausted, send(methodTraces, large))
 		require.Equal(t, codes.ResourceExhausted, send(methodTraces, large, grpc.UseCompressor("gzip")))
@@ -111,14 +93,14 @@ func TestAdmission(t *testing.T) {
 		require.Equal(t, codes.InvalidArgument, send(methodTraces, honest[:len(honest)-1]))
 		require.Equal(t, 400, post(t, cfg, "/v1/traces", proto, honest[:len(honest)-1]))
 		require.Equal(t, 400, post(t, cfg, "/v1/traces", json, []byte(`{"resourceSpans":[{`)))
-		require.Equal(t, codes.InvalidArgument, send(methodTraces, within([]byte{1 << 3, 1}, 1, 2, 2))) // well-formed, of a wrong type
+		require.Equal(t, codes.InvalidArgument, send(methodTraces, testwire.Within([]byte{1 << 3, 1}, 1, 2, 2))) // well-formed, of a wrong type
 		twice(t, conn, honest)
 	}
 	metadatatest.AssertEqualReceiverMooncakeRefusedRequests(t, tel, points("reason", "too_large", 100, "too_deep", 40, "malformed", 80), ignore...)
 
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		send(methodTraces, within(append(within([]byte("wait"), 5), within(make([]byte, 400<<10), 3)...), 1, 2, 2))
+		send(methodTraces, testwire.Within(append(testwire.Within([]byte("wait"), 5), testwire.Within(make([]byte, 400<<10), 3)...), 1, 2, 2))
 	})
 	<-entered
 	require.Equal(t, codes.Unavailable, send(methodTraces, nearly))
@@ -130,7 +112,7 @@ func TestAdmission(t *testing.T) {
 	soon := func(free func() bool) { require.Eventually(t, free, time.Minute, time.Millisecond) }
 	soon(func() bool { return send(methodTraces, nearly) == codes.OK })
 	soon(func() bool { return post(t, cfg, "/v1/traces", proto, nearly) == 200 })
-	soon(func() bool { return send(methodTraces, within(make([]byte, 500<<10), 1, 2, 2, 5)) == codes.OK })
+	soon(func() bool { return send(methodTraces, testwire.Within(make([]byte, 500<<10), 1, 2, 2, 5)) == codes.OK })
 }
 
 // twice sends two requests in one call, which has one.

@@ -33,6 +33,7 @@ var rooms = []string{
 	"simulator",         // an engine to test against
 	"examples",          // what is shipped to be copied
 	"internal/testcert", // certificates for tests
+	"internal/testwire", // encoded OTLP for tests
 }
 
 // ban keeps a room off something that the order alone would allow.

@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"slices"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -18,7 +17,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/moonloop/moonloop/genai"
 	"github.com/moonloop/moonloop/semconv"
@@ -143,32 +141,6 @@ func (f *forge) wrong(v pcommon.Value, n int) {
 }
 
 const wrongs = 10
-
-// inside puts bytes into messages of protobuf, from the inside out.
-func inside(body []byte, numbers ...protowire.Number) []byte {
-	for _, number := range slices.Backward(numbers) {
-		body = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
-	}
-	return body
-}
-
-// deep returns a value that is a list in a list, so many deep, as protobuf.
-func deep(depth int) []byte {
-	var heads [][]byte
-	size := 0
-	for range depth {
-		for _, number := range []protowire.Number{1, 5} {
-			head := protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.BytesType), uint64(size))
-			heads = append(heads, head)
-			size += len(head)
-		}
-	}
-	out := make([]byte, 0, size)
-	for _, head := range slices.Backward(heads) {
-		out = append(out, head...)
-	}
-	return out
-}
 
 // scatter makes all texts of an encoded request invalid as UTF-8.
 func scatter(body []byte, text string) []byte {

@@ -26,6 +26,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/moonloop/moonloop/internal/testwire"
 )
 
 // What the memory of a Collector under attack is made of, in MiB. otelcol-config.yaml gives the first, the receiver's
@@ -175,10 +177,10 @@ func (v *victim) storm(t *testing.T, address string, rounds int) map[string]int6
 		f.request(to).Attributes().PutStr("gen_ai.prompt", f.long("prompt", 60<<20))
 	})
 	bombs := map[string][]byte{
-		"empty spans":  squeeze(t, inside(nil, 1)),
-		"just too few": squeeze(t, inside(repeat(9, 1<<20), 1, 2, 2)), // attributes that take 100 MiB: let in, one or two at a time
-		"deep":         squeeze(t, inside(deep(300_000), 1, 2, 2, 9, 2)),
-		"spans":        squeeze(t, inside(repeat(2, 30<<20), 1, 2)), // 60 MiB, for which there is no memory
+		"empty spans":  squeeze(t, testwire.Within(nil, 1)),
+		"just too few": squeeze(t, testwire.Within(repeat(9, 1<<20), 1, 2, 2)), // attributes that take 100 MiB: let in, one or two at a time
+		"deep":         squeeze(t, testwire.Within(testwire.Nested(300_000), 1, 2, 2, 9, 2)),
+		"spans":        squeeze(t, testwire.Within(repeat(2, 30<<20), 1, 2)), // 60 MiB, for which there is no memory
 		"large":        large,
 	}
 	var mu sync.Mutex

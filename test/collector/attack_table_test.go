@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"google.golang.org/grpc/codes"
 
+	"github.com/moonloop/moonloop/internal/testwire"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -256,35 +257,35 @@ var attacks = []attack{
 	{
 		name: "nested", reason: "a value 100 deep is decoded, and removed because it is deeper than 16",
 		send: wire(func(f *forge) []byte {
-			attribute := append(inside([]byte("blob"), 1), inside(deep(100), 2)...)
+			attribute := append(testwire.Within([]byte("blob"), 1), testwire.Within(testwire.Nested(100), 2)...)
 			trace, span := f.trace(), f.span()
-			return inside(append(append(inside(trace[:], 1), inside(span[:], 2)...), inside(attribute, 9)...), 1, 2, 2)
+			return testwire.Within(append(append(testwire.Within(trace[:], 1), testwire.Within(span[:], 2)...), testwire.Within(attribute, 9)...), 1, 2, 2)
 		}),
 		counted: counted{links: 1, removed + "other": 1},
 	},
 	{
 		name: "nested without end", reason: "8 MB of lists in lists would take half a gigabyte of stack to decode, 12 MB the process",
-		send: wire(func(f *forge) []byte { return inside(deep(100_000*f.scale), 1, 2, 2, 9, 2) }),
+		send: wire(func(f *forge) []byte { return testwire.Within(testwire.Nested(100_000*f.scale), 1, 2, 2, 9, 2) }),
 		code: codes.InvalidArgument, counted: counted{refused + "too_deep": 1},
 	},
 	{
 		name: "nested log", signal: signalLogs, reason: "so would the body of a log record",
-		send: wire(func(f *forge) []byte { return inside(deep(100_000*f.scale), 1, 2, 2, 5) }),
+		send: wire(func(f *forge) []byte { return testwire.Within(testwire.Nested(100_000*f.scale), 1, 2, 2, 5) }),
 		code: codes.InvalidArgument, counted: counted{refused + "too_deep": 1},
 	},
 	{
 		name: "nested metric", signal: signalMetrics, reason: "so would an attribute of a metric's point",
-		send: wire(func(f *forge) []byte { return inside(deep(100_000*f.scale), 1, 2, 2, 7, 1, 7, 2) }),
+		send: wire(func(f *forge) []byte { return testwire.Within(testwire.Nested(100_000*f.scale), 1, 2, 2, 7, 1, 7, 2) }),
 		code: codes.InvalidArgument, counted: counted{refused + "too_deep": 1},
 	},
 	{
 		name: "empty spans", reason: "4 MB of spans of 2 bytes each would be half a gigabyte",
-		send: wire(func(*forge) []byte { return inside(bytes.Repeat([]byte{2<<3 | 2, 0}, 2<<20), 1, 2) }),
+		send: wire(func(*forge) []byte { return testwire.Within(bytes.Repeat([]byte{2<<3 | 2, 0}, 2<<20), 1, 2) }),
 		code: codes.ResourceExhausted, counted: counted{refused + "too_large": 1},
 	},
 	{
 		name: "empty attributes", reason: "and so would 5 MB of attributes of 2 bytes each",
-		send: wire(func(*forge) []byte { return inside(bytes.Repeat([]byte{9<<3 | 2, 0}, 5<<19), 1, 2, 2) }),
+		send: wire(func(*forge) []byte { return testwire.Within(bytes.Repeat([]byte{9<<3 | 2, 0}, 5<<19), 1, 2, 2) }),
 		code: codes.ResourceExhausted, counted: counted{refused + "too_large": 1},
 	},
 	{
@@ -331,9 +332,9 @@ var attacks = []attack{
 	{
 		name: "nothing", reason: "empty messages in empty messages",
 		send: wire(func(*forge) []byte {
-			span := append(append(inside(nil, 9), inside(nil, 11)...), append(inside(nil, 13), inside(nil, 15)...)...)
-			scope := append(inside(span, 2), inside(nil, 1)...)
-			return append(append(inside(append(inside(scope, 2), inside(nil, 1, 1)...), 1), inside(nil, 1)...), inside(nil, 1, 2)...)
+			span := append(append(testwire.Within(nil, 9), testwire.Within(nil, 11)...), append(testwire.Within(nil, 13), testwire.Within(nil, 15)...)...)
+			scope := append(testwire.Within(span, 2), testwire.Within(nil, 1)...)
+			return append(append(testwire.Within(append(testwire.Within(scope, 2), testwire.Within(nil, 1, 1)...), 1), testwire.Within(nil, 1)...), testwire.Within(nil, 1, 2)...)
 		}),
 		counted: counted{noTraceID: 1},
 	},

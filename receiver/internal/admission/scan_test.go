@@ -6,7 +6,6 @@ package admission
 import (
 	"bytes"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,35 +13,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonloop/moonloop/internal/testwire"
 )
 
 const unlimited = int64(1) << 60
-
-// field returns a message or text under a number; numbers from the outside in, and what stands innermost.
-func field(body []byte, numbers ...protowire.Number) []byte {
-	for _, number := range slices.Backward(numbers) {
-		body = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)
-	}
-	return body
-}
-
-// nested returns a value that is a list in a list, so many deep, written from the inside out.
-func nested(depth int) []byte {
-	var heads [][]byte
-	size := 0
-	for range depth {
-		for _, number := range []protowire.Number{1, 5} {
-			head := protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.BytesType), uint64(size))
-			heads = append(heads, head)
-			size += len(head)
-		}
-	}
-	var out []byte
-	for _, head := range slices.Backward(heads) {
-		out = append(out, head...)
-	}
-	return out
-}
 
 type unmarshaler interface {
 	UnmarshalProto([]byte) error
@@ -71,39 +46,39 @@ func TestScanBounds(t *testing.T) {
 		around  []protowire.Number
 		one     []byte // comes many times
 	}{
-		{"resources", tracesRequest, nil, field(nil, 1)},
-		{"scopes", tracesRequest, path(1), field(nil, 2)},
-		{"scopes of old", tracesRequest, path(1), field(nil, 1000)},
-		{"entities", tracesRequest, path(1, 1), field(nil, 3)},
-		{"keys of entities", tracesRequest, path(1, 1, 3), field(nil, 3)},
-		{"attributes of a resource", tracesRequest, path(1, 1), field(nil, 1)},
-		{"attributes of a scope", tracesRequest, path(1, 2, 1), field(nil, 3)},
-		{"spans", tracesRequest, path(1, 2), field(nil, 2)},
-		{"attributes", tracesRequest, path(1, 2, 2), field(nil, 9)},
-		{"empty texts", tracesRequest, path(1, 2, 2), field(nil, 9, 2, 1)},
-		{"events", tracesRequest, path(1, 2, 2), field(nil, 11)},
-		{"attributes of an event", tracesRequest, path(1, 2, 2, 11), field(nil, 3)},
-		{"links", tracesRequest, path(1, 2, 2), field(nil, 13)},
-		{"values of a list", tracesRequest, path(1, 2, 2, 9, 2, 5), field(nil, 1)},
-		{"lists in a list", tracesRequest, path(1, 2, 2, 9, 2, 5), field(nil, 1, 5)},
-		{"maps in a list", tracesRequest, path(1, 2, 2, 9, 2, 5), field(nil, 1, 6)},
-		{"members of a map", tracesRequest, path(1, 2, 2, 9, 2, 6), field(nil, 1)},
-		{"log records", logsRequest, path(1, 2), field(nil, 2)},
-		{"values of a body", logsRequest, path(1, 2, 2, 5, 5), field(nil, 1)},
-		{"metrics", metricsRequest, path(1, 2), field(nil, 2)},
-		{"gauges", metricsRequest, path(1, 2), field(nil, 2, 5)},
-		{"points", metricsRequest, path(1, 2, 2, 7), field(nil, 1)},
-		{"examples", metricsRequest, path(1, 2, 2, 5, 1), field(nil, 5)},
-		{"histograms", metricsRequest, path(1, 2, 2, 9), field(nil, 1)},
+		{"resources", tracesRequest, nil, testwire.Within(nil, 1)},
+		{"scopes", tracesRequest, path(1), testwire.Within(nil, 2)},
+		{"scopes of old", tracesRequest, path(1), testwire.Within(nil, 1000)},
+		{"entities", tracesRequest, path(1, 1), testwire.Within(nil, 3)},
+		{"keys of entities", tracesRequest, path(1, 1, 3), testwire.Within(nil, 3)},
+		{"attributes of a resource", tracesRequest, path(1, 1), testwire.Within(nil, 1)},
+		{"attributes of a scope", tracesRequest, path(1, 2, 1), testwire.Within(nil, 3)},
+		{"spans", tracesRequest, path(1, 2), testwire.Within(nil, 2)},
+		{"attributes", tracesRequest, path(1, 2, 2), testwire.Within(nil, 9)},
+		{"empty texts", tracesRequest, path(1, 2, 2), testwire.Within(nil, 9, 2, 1)},
+		{"events", tracesRequest, path(1, 2, 2), testwire.Within(nil, 11)},
+		{"attributes of an event", tracesRequest, path(1, 2, 2, 11), testwire.Within(nil, 3)},
+		{"links", tracesRequest, path(1, 2, 2), testwire.Within(nil, 13)},
+		{"values of a list", tracesRequest, path(1, 2, 2, 9, 2, 5), testwire.Within(nil, 1)},
+		{"lists in a list", tracesRequest, path(1, 2, 2, 9, 2, 5), testwire.Within(nil, 1, 5)},
+		{"maps in a list", tracesRequest, path(1, 2, 2, 9, 2, 5), testwire.Within(nil, 1, 6)},
+		{"members of a map", tracesRequest, path(1, 2, 2, 9, 2, 6), testwire.Within(nil, 1)},
+		{"log records", logsRequest, path(1, 2), testwire.Within(nil, 2)},
+		{"values of a body", logsRequest, path(1, 2, 2, 5, 5), testwire.Within(nil, 1)},
+		{"metrics", metricsRequest, path(1, 2), testwire.Within(nil, 2)},
+		{"gauges", metricsRequest, path(1, 2), testwire.Within(nil, 2, 5)},
+		{"points", metricsRequest, path(1, 2, 2, 7), testwire.Within(nil, 1)},
+		{"examples", metricsRequest, path(1, 2, 2, 5, 1), testwire.Within(nil, 5)},
+		{"histograms", metricsRequest, path(1, 2, 2, 9), testwire.Within(nil, 1)},
 		{"buckets", metricsRequest, path(1, 2, 2, 9, 1, 6), make([]byte, 8)},
-		{"exponential", metricsRequest, path(1, 2, 2, 10), field(nil, 1)},
+		{"exponential", metricsRequest, path(1, 2, 2, 10), testwire.Within(nil, 1)},
 		{"exponential buckets", metricsRequest, path(1, 2, 2, 10, 1, 8, 2), []byte{0}},
 		{"exponential buckets one by one", metricsRequest, path(1, 2, 2, 10, 1, 8), []byte{2 << 3, 0}},
-		{"summaries", metricsRequest, path(1, 2, 2, 11), field(nil, 1)},
-		{"quantiles", metricsRequest, path(1, 2, 2, 11, 1), field(nil, 6)},
+		{"summaries", metricsRequest, path(1, 2, 2, 11), testwire.Within(nil, 1)},
+		{"quantiles", metricsRequest, path(1, 2, 2, 11, 1), testwire.Within(nil, 6)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			body := field(bytes.Repeat(c.one, many), c.around...)
+			body := testwire.Within(bytes.Repeat(c.one, many), c.around...)
 			foreseen, refused := scan(body, c.request, unlimited)
 			if refused != nil {
 				t.Fatal(refused)
@@ -176,13 +151,13 @@ func TestScanDepth(t *testing.T) {
 		want  *refusal
 	}{{1, nil}, {MaxDepth - 1, nil}, {MaxDepth + 1, errTooDeep}, {1_000_000, errTooDeep}} {
 		for name, body := range map[string][]byte{
-			"attribute": field(nested(c.depth), 1, 2, 2, 9, 2), "scope": field(nested(c.depth), 1, 2, 1, 3, 2), "old": field(nested(c.depth), 1, 1000, 2, 9, 2),
+			"attribute": testwire.Within(testwire.Nested(c.depth), 1, 2, 2, 9, 2), "scope": testwire.Within(testwire.Nested(c.depth), 1, 2, 1, 3, 2), "old": testwire.Within(testwire.Nested(c.depth), 1, 1000, 2, 9, 2),
 		} {
 			if _, refused := scan(body, tracesRequest, unlimited); refused != c.want {
 				t.Errorf("%s, %d deep: %v, want %v", name, c.depth, refused, c.want)
 			}
 		}
-		if _, refused := scan(field(nested(c.depth), 1, 2, 2, 5), logsRequest, unlimited); refused != c.want {
+		if _, refused := scan(testwire.Within(testwire.Nested(c.depth), 1, 2, 2, 5), logsRequest, unlimited); refused != c.want {
 			t.Errorf("body, %d deep: %v, want %v", c.depth, refused, c.want)
 		}
 	}
@@ -190,12 +165,12 @@ func TestScanDepth(t *testing.T) {
 
 // FuzzScan: what the decoder takes the gate lets in, but for what is deep.
 func FuzzScan(f *testing.F) {
-	f.Add(field([]byte("text"), 1, 2, 2, 9, 2, 1), byte(0))
-	f.Add(field(nested(200), 1, 2, 2, 5), byte(1))
+	f.Add(testwire.Within([]byte("text"), 1, 2, 2, 9, 2, 1), byte(0))
+	f.Add(testwire.Within(testwire.Nested(200), 1, 2, 2, 5), byte(1))
 	f.Add([]byte{1<<3 | wireGroup, 1<<3 | wireEndOfGroup}, byte(2))
 	f.Add([]byte("\n\x0eCC030208000000"), byte('0'))
 	wide := protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32|2)<<3|wireBytes), nil) // the decoder reads field 2
-	f.Add(field(bytes.Repeat(wide, 3), 1, 2), byte(0))
+	f.Add(testwire.Within(bytes.Repeat(wide, 3), 1, 2), byte(0))
 	f.Fuzz(func(t *testing.T, body []byte, signal byte) {
 		m := []*message{tracesRequest, logsRequest, metricsRequest}[signal%3]
 		foreseen, refused := scan(body, m, unlimited)
@@ -225,9 +200,9 @@ func FuzzScan(f *testing.F) {
 }
 
 func BenchmarkScan(b *testing.B) {
-	attribute := field(append(field([]byte("gen_ai.request.model"), 1), field([]byte("llama-3.1-8b"), 2, 1)...), 9)
-	one := field(append(bytes.Repeat(attribute, 12), field(make([]byte, 16), 1)...), 2)
-	body := field(bytes.Repeat(one, 100), 1, 2)
+	attribute := testwire.Within(append(testwire.Within([]byte("gen_ai.request.model"), 1), testwire.Within([]byte("llama-3.1-8b"), 2, 1)...), 9)
+	one := testwire.Within(append(bytes.Repeat(attribute, 12), testwire.Within(make([]byte, 16), 1)...), 2)
+	body := testwire.Within(bytes.Repeat(one, 100), 1, 2)
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
 		if _, refused := scan(body, tracesRequest, unlimited); refused != nil {
