@@ -35,8 +35,10 @@ func (r *run) chooseModel(ctx context.Context) (string, error) {
 			cure = "does it demand another client certificate (--cert-file, --key-file)?"
 		}
 		return "", fmt.Errorf("engine %s: %w; %s", engine, err, cure)
-	case ctx.Err() != nil, failed != nil && unspoken[failed.Class]:
+	case ctx.Err() != nil:
 		return "", fmt.Errorf("engine %s: %w", engine, err)
+	case failed != nil && unspoken(failed.Class):
+		return "", fmt.Errorf("engine %s: %w%s", engine, err, cures[failed.Class])
 	case r.cfg.Target.Model != "":
 		if failed != nil && failed.Status == http.StatusUnauthorized { // some list no models for keys that may use them
 			r.warn("engine %s does not list its models to this API key (%v); is the key right? --api-key-env or --api-key-file gives it", engine, err)
@@ -50,10 +52,18 @@ func (r *run) chooseModel(ctx context.Context) (string, error) {
 	return list.Data[0].ID, nil
 }
 
-// unspoken are the classes of failures after which nothing can be said to an engine: there is no connection to it, or no
+// cures are, by class of failure, what to do where nothing can be said to an engine: there is no connection to it, or no
 // agreement on how to speak. What else can go wrong with the list of models can be the list's own fault.
-var unspoken = map[send.Class]bool{
-	send.ClassDNS: true, send.ClassConnect: true, send.ClassConnectTimeout: true, send.ClassTLS: true,
+var cures = map[send.Class]string{
+	send.ClassDNS:            "; is the name in the URL right?",
+	send.ClassConnect:        "; does the engine run there, and is the URL right?",
+	send.ClassConnectTimeout: "; can it be reached from here? --connect-timeout gives it longer",
+	send.ClassTLS:            "", // its message says it
+}
+
+func unspoken(class send.Class) bool {
+	_, found := cures[class]
+	return found
 }
 
 // calibrate learns from two requests, three where sessions are new turns, how many tokens the engine adds to a
