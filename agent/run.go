@@ -367,10 +367,10 @@ func (r *run) arm() (err error) {
 		r.watch = observe.Start(r.clk, nil)
 		return nil
 	}
-	if r.wait, err = schedule.NewWaiter(r.clk); err != nil {
+	if r.wait, err = schedule.NewWaiter(r.clk, schedule.Spin); err != nil {
 		return err
 	}
-	meter, err := schedule.NewWaiter(r.clk)
+	meter, err := schedule.NewWaiter(r.clk, 0)
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
 // Engine is a simulated inference engine. Make one with [New]. It is safe for concurrent use.
 type Engine struct {
 	config Config
 	start  time.Time // zero of its clock; holds the monotonic reading
+	wall   *kernelstamp.Wall
 	mux    *http.ServeMux
 	key    [sha256.Size]byte // digest of Config.APIKey
 	cache  *blockCache
@@ -63,6 +66,7 @@ func New(config Config) (*Engine, error) {
 		idle:   make(chan struct{}),
 	}
 	close(e.idle)
+	e.wall = kernelstamp.NewWall(e.now)
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.metric = newMetrics(e)
 	e.mux = e.routes()

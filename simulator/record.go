@@ -49,7 +49,8 @@ type Record struct {
 
 	ConnAccepted time.Duration `json:"conn_accepted_ns"`
 	Headers      time.Duration `json:"headers_ns"`      // the handler began: the request's headers had been read
-	BodyRead     time.Duration `json:"body_read_ns"`    // the body's last byte had been read
+	Received     time.Duration `json:"received_ns"`     // the kernel had the request's last byte; see [Engine.Stamped]
+	BodyRead     time.Duration `json:"body_read_ns"`    // the engine had read it
 	Admitted     time.Duration `json:"admitted_ns"`     // the request may run
 	PrefillDone  time.Duration `json:"prefill_done_ns"` // the first token is there
 	Ended        time.Duration `json:"ended_ns"`        // after the last write, or the instant of the failure

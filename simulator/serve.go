@@ -46,7 +46,7 @@ func (e *Engine) generate(a api, w http.ResponseWriter, r *http.Request) {
 	rec := &Record{
 		Seq: e.seq.Add(1), Conn: conn.number, Path: r.URL.Path, Proto: r.Proto, Header: e.wantedHeaders(r.Header),
 		Authorized: r.Header.Get("Authorization") != "", Time: e.start.Add(headers),
-		ConnAccepted: conn.accepted, Headers: headers, BodyRead: Never, Admitted: Never, PrefillDone: Never, Ended: Never,
+		ConnAccepted: conn.accepted, Headers: headers, Received: Never, BodyRead: Never, Admitted: Never, PrefillDone: Never, Ended: Never,
 		Request: Facts{MaxTokens: Absent, MinTokens: Absent},
 	}
 	x := &exchange{engine: e, api: a, w: w, r: r, rc: http.NewResponseController(w), rec: rec}
@@ -178,6 +178,7 @@ func (x *exchange) read() error {
 		return err
 	}
 	x.rec.BodyRead = e.now()
+	x.rec.Received = e.received(x.r)
 	if e.config.Record.Bodies {
 		x.rec.Body = append([]byte(nil), body...)
 	}

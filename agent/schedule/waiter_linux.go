@@ -8,36 +8,55 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// spin is the last part of a wait, which is spent looking at the clock: the time that the kernel needs to wake
-// a goroutine that reads a timer, at its shortest. More would only burn CPU.
-const spin = 30 * time.Microsecond
-
 // NewWaiter returns a Waiter on a timerfd that is read through the runtime's poller: the kernel's
 // high-resolution timer wakes the goroutine, without the runtime's rounding to milliseconds and without
 // holding an operating-system thread.
-func NewWaiter(clk clock.Clock) (Waiter, error) {
+//
+// The last part of each wait, at most spin, is spent looking at the clock instead of asleep. [Spin] makes up for the time
+// that a wake-up takes; 0 costs the least CPU.
+func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create kernel timer: %w", err)
 	}
 	// A non-blocking descriptor is taken into the runtime's poller by os.NewFile.
-	return &timerfd{clk: clk, fd: fd, file: os.NewFile(uintptr(fd), "timerfd")}, nil
+	t := &timerfd{clk: clk, spin: spin, file: os.NewFile(uintptr(fd), "timerfd")}
+	if t.raw, err = t.file.SyscallConn(); err != nil {
+		_ = t.file.Close()
+		return nil, fmt.Errorf("create kernel timer: %w", err)
+	}
+	t.try = t.expired
+	return t, nil
 }
 
+// timerfd makes its system calls raw: none of them blocks, and a call that the runtime knows of wakes its monitor thread,
+// which then takes a look around every 20 µs until all is idle again. On a machine that is mostly idle, as a load
+// generator's should be, that is most of what a short sleep costs.
 type timerfd struct {
 	clk  clock.Clock
-	fd   int // the descriptor of file: file.Fd() would make it blocking
+	spin time.Duration
 	file *os.File
+	raw  syscall.RawConn
+	try  func(fd uintptr) bool // made once: a closure per wait would be garbage
 	// woken is set before the read deadline is moved into the past, so that a Wake which falls between two
 	// waits is seen by the next one although that one clears the deadline.
 	woken atomic.Bool
+
+	// Of the present wait.
+	until time.Duration
+	armed bool
+	errno syscall.Errno // the timer could not be set
+	spec  unix.ItimerSpec
+	count uint64 // of expirations, as the kernel writes it
 }
 
 func (t *timerfd) Wait(until time.Duration) bool {
@@ -48,21 +67,36 @@ func (t *timerfd) Wait(until time.Duration) bool {
 	if t.woken.Swap(false) {
 		return false
 	}
-	if d := until - t.clk.Now() - spin; d > 0 {
-		spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
-		if err := unix.TimerfdSettime(t.fd, 0, &spec, nil); err != nil {
-			time.Sleep(d) // a timer that cannot be set is no reason to send early
-		} else {
-			var expirations [8]byte
-			if _, err := t.file.Read(expirations[:]); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.woken.Store(false)
-				return false
-			}
-		}
+	t.until, t.armed, t.errno = until, false, 0
+	if err := t.raw.Read(t.try); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.woken.Store(false)
+		return false
+	}
+	if t.errno != 0 {
+		time.Sleep(until - t.spin - t.clk.Now()) // a timer that cannot be set is no reason to send early
 	}
 	for t.clk.Now() < until { // at most spin, unless the read failed
 	}
 	return true
+}
+
+// expired sets the timer when it is first called in a wait, and reads it after that. It returns false until the wait
+// is over but for the spinning. To set it here, where the poller already listens, saves a read that finds nothing.
+func (t *timerfd) expired(fd uintptr) bool {
+	for t.armed {
+		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&t.count)), unsafe.Sizeof(t.count)) //nolint:gosec // the kernel writes 8 bytes there
+		if errno != unix.EINTR {
+			return errno != unix.EAGAIN
+		}
+	}
+	left := t.until - t.clk.Now() - t.spin
+	if left <= 0 { // 0 would disarm it, and wait for ever
+		return true
+	}
+	t.spec = unix.ItimerSpec{Value: unix.NsecToTimespec(int64(left))}
+	_, _, t.errno = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&t.spec)), 0, 0, 0) //nolint:gosec // the kernel reads it
+	t.armed = t.errno == 0
+	return t.errno != 0
 }
 
 func (t *timerfd) Wake() {

@@ -5,7 +5,11 @@
 
 package schedule
 
-import "github.com/moonloop/moonloop/agent/clock"
+import (
+	"time"
 
-// NewWaiter returns a Waiter on the runtime's timers: only Linux has a better one.
-func NewWaiter(clk clock.Clock) (Waiter, error) { return NewSleeper(clk), nil }
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// NewWaiter returns a Waiter on the runtime's timers, which do not spin: only Linux has a better one.
+func NewWaiter(clk clock.Clock, _ time.Duration) (Waiter, error) { return NewSleeper(clk), nil }

@@ -12,11 +12,14 @@ import (
 
 func waiters(t *testing.T, clk clock.Clock) map[string]Waiter {
 	t.Helper()
-	kernel, err := NewWaiter(clk)
-	if err != nil {
-		t.Fatal(err)
+	ws := map[string]Waiter{"runtime": NewSleeper(clk)}
+	for name, spin := range map[string]time.Duration{"kernel": Spin, "kernel without spinning": 0} {
+		w, err := NewWaiter(clk, spin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ws[name] = w
 	}
-	ws := map[string]Waiter{"kernel": kernel, "runtime": NewSleeper(clk)}
 	t.Cleanup(func() {
 		for _, w := range ws {
 			w.Close()
@@ -63,7 +66,7 @@ func TestWaiterWake(t *testing.T) {
 
 func BenchmarkWaiterOvershoot(b *testing.B) {
 	clk := clock.New()
-	kernel, err := NewWaiter(clk)
+	kernel, err := NewWaiter(clk, Spin)
 	if err != nil {
 		b.Fatal(err)
 	}

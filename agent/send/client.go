@@ -132,7 +132,7 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 // whether kernel stamps were in use at all. They count on the wall clock: past a few microseconds the clock was set,
 // and the stamps around that instant are wrong.
 func (c *Client) ClockStep() (step time.Duration, used bool) {
-	return c.wall.step(), c.wall.used.Load()
+	return c.wall.Step(), c.wall.used.Load()
 }
 
 // Do sends the request and fills x with what happened, from scratch. x.Err says how it failed. When ctx is cancelled, what
@@ -162,7 +162,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		_ = resp.Body.Close()
 	}
 	c.conclude(ctx, req, s, err, f.guard.stop())
-	c.wall.refresh()
+	c.wall.Refresh()
 }
 
 // roundTrip sends a request through one of the retriers. The caller closes the body.

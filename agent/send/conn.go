@@ -8,9 +8,11 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
 // promptly is how soon after the kernel's stamp a waiting reader must have the bytes for them to count as one segment.
@@ -39,7 +41,7 @@ type traffic struct {
 // has looked at the books.
 type conn struct {
 	net.Conn
-	stamper *stamper // nil: stamps after the read call
+	stamped *kernelstamp.Reader // nil: stamps after the read call
 	wall    *wall
 	clk     clock.Clock
 
@@ -49,10 +51,19 @@ type conn struct {
 	full     bool // the last read filled its buffer
 }
 
+// wall places kernel stamps on the run's clock.
+type wall struct {
+	*kernelstamp.Wall
+	clk  clock.Clock
+	used atomic.Bool // a connection has kernel stamps
+}
+
+func newWall(clk clock.Clock) *wall { return &wall{Wall: kernelstamp.NewWall(clk.Now), clk: clk} }
+
 func newConn(c net.Conn, w *wall, kernel bool) *conn {
 	k := &conn{Conn: c, wall: w, clk: w.clk}
 	if tcp, ok := c.(*net.TCPConn); ok && kernel {
-		if k.stamper = newStamper(tcp); k.stamper != nil {
+		if k.stamped = kernelstamp.NewReader(tcp); k.stamped != nil {
 			w.used.Store(true)
 		}
 	}
@@ -94,14 +105,14 @@ func (c *conn) look(turn uint32) (traffic, bool) {
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.stamper == nil {
+	if c.stamped == nil {
 		n, err := c.Conn.Read(p)
 		if n > 0 {
 			c.arrived(n, len(p), 0, false)
 		}
 		return n, err
 	}
-	n, ns, waited, err := c.stamper.read(p)
+	n, ns, waited, err := c.stamped.Read(p)
 	if n > 0 {
 		c.arrived(n, len(p), ns, waited)
 	}
@@ -119,7 +130,7 @@ func (c *conn) arrived(n, size int, ns int64, waited bool) {
 	a := &c.now.arrival
 	at, delay := now, time.Duration(0)
 	if ns != 0 {
-		stamp := c.wall.run(ns)
+		stamp := c.wall.Instant(ns)
 		delay = time.Duration(now - stamp)
 		// A stamp lies between the one before and now; only a step of the wall clock says otherwise.
 		at = max(a.at, min(now, stamp))

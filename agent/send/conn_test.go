@@ -85,7 +85,7 @@ func TestTruth(t *testing.T) {
 
 // TestConnBooks feeds the books of a connection and looks at what it makes of them.
 func TestConnBooks(t *testing.T) {
-	now := func(w *wall) int64 { return int64(w.clk.Now()) + w.offset.Load() }
+	now := func(w *wall) int64 { return w.Reading(int64(w.clk.Now())) }
 	w := newWall(clock.New())
 	c := newConn(nil, w, false)
 	first := c.begin()
@@ -105,7 +105,7 @@ func TestConnBooks(t *testing.T) {
 		t.Errorf("a stamp from the future is held at now: %+v", d)
 	}
 	d, _ := c.look(first)
-	c.arrived(5, 100, d.at+w.offset.Load(), false)
+	c.arrived(5, 100, w.Reading(d.at), false)
 	if e, _ := c.look(first); e.number != 3 {
 		t.Errorf("a read that goes on where the last filled its buffer, with its stamp, got number %d", e.number)
 	}

@@ -252,7 +252,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*certificate}}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s://%s\n", scheme, listener.Addr())
-	if err := serveUntil(ctx, server, listener, f.grace); err != nil {
+	if err := serveUntil(ctx, server, engine.Stamped(listener), f.grace); err != nil {
 		return simulateFailed(cmd.ErrOrStderr(), err)
 	}
 	if err := engine.Close(); err != nil {

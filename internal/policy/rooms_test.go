@@ -18,22 +18,23 @@ import (
 // rooms are the parts of the repository from top to bottom. A room imports itself and the rooms below it: whoever
 // knows a room and those below it knows all that it rests on.
 var rooms = []string{
-	"internal/policy",   // tests of the repository
-	"test",              // tests of the whole
-	"bench",             // the agent beside its peers
-	"cmd",               // the commands
-	"agent",             // replay
-	"receiver",          // Collector receiver
-	"exporter",          // Collector exporter
-	"capture",           // journals to traces
-	"genai",             // dialects to one inference record
-	"blockhash",         // text and tokens to block ids
-	"mooncake",          // the row, its file and its figures
-	"semconv",           // names
-	"simulator",         // an engine to test against
-	"examples",          // what is shipped to be copied
-	"internal/testcert", // certificates for tests
-	"internal/testwire", // encoded OTLP for tests
+	"internal/policy",      // tests of the repository
+	"test",                 // tests of the whole
+	"bench",                // the agent beside its peers
+	"cmd",                  // the commands
+	"agent",                // replay
+	"receiver",             // Collector receiver
+	"exporter",             // Collector exporter
+	"capture",              // journals to traces
+	"genai",                // dialects to one inference record
+	"blockhash",            // text and tokens to block ids
+	"mooncake",             // the row, its file and its figures
+	"semconv",              // names
+	"simulator",            // an engine to test against
+	"examples",             // what is shipped to be copied
+	"internal/kernelstamp", // when bytes came in, by the kernel
+	"internal/testcert",    // certificates for tests
+	"internal/testwire",    // encoded OTLP for tests
 }
 
 // ban keeps a room off something that the order alone would allow.

@@ -1,0 +1,108 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstamp
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reader reads a TCP socket together with the kernel's receive stamps (SO_TIMESTAMPNS). A plain read costs no less.
+//
+// As net/http does, one goroutine reads at a time.
+type Reader struct {
+	tcp *net.TCPConn
+	raw syscall.RawConn
+	try func(fd uintptr) bool // made once: a closure per read would be garbage per token
+
+	hdr    unix.Msghdr
+	iov    unix.Iovec
+	oob    [8]uint64 // control data, aligned
+	n      int
+	errno  syscall.Errno
+	waited bool
+}
+
+// NewReader returns nil where the kernel does not stamp.
+func NewReader(c *net.TCPConn) *Reader {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	})
+	if err != nil || set != nil {
+		return nil
+	}
+	r := &Reader{tcp: c, raw: raw}
+	r.try = r.receive
+	return r
+}
+
+// Read reads like net.Conn. ns is the wall-clock reading at which the kernel received the last segment that the read
+// took bytes from, 0 when it does not say. waited is whether the socket was empty at first.
+func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
+	if len(p) == 0 {
+		return 0, 0, false, nil
+	}
+	r.iov.Base = &p[0]
+	r.iov.SetLen(len(p))
+	r.waited = false
+	err = r.raw.Read(r.try)
+	r.iov.Base = nil // do not keep p alive
+	switch {
+	case err != nil:
+		return 0, 0, r.waited, err // deadline passed or socket closed: already a net.OpError
+	case r.errno != 0:
+		return 0, 0, r.waited, &net.OpError{
+			Op: "read", Net: "tcp", Source: r.tcp.LocalAddr(), Addr: r.tcp.RemoteAddr(),
+			Err: os.NewSyscallError("recvmsg", r.errno),
+		}
+	case r.n == 0:
+		return 0, 0, r.waited, io.EOF
+	}
+	return r.n, r.stamp(), r.waited, nil
+}
+
+// receive makes one attempt. It returns false when the socket is empty, to be called again when it is not.
+//
+// The call does not block, so it is made raw: one that the runtime knows of wakes its monitor thread, which then looks
+// around every 20 µs until all is idle again. At a low rate of tokens that is most of what a token costs.
+func (r *Reader) receive(fd uintptr) bool {
+	for {
+		r.hdr.Iov = &r.iov
+		r.hdr.SetIovlen(1)
+		r.hdr.Control = (*byte)(unsafe.Pointer(&r.oob)) //nolint:gosec // golang.org/x/sys/unix.Recvmsg allocates at each call
+		r.hdr.SetControllen(len(r.oob) * 8)
+		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.hdr)), 0) //nolint:gosec // as above
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno == unix.EAGAIN {
+			r.waited = true
+			return false
+		}
+		r.n, r.errno = int(n), errno // at most len(p)
+		return true
+	}
+}
+
+// stamp finds the receive stamp in the control data, which the option makes the only or the first message.
+func (r *Reader) stamp() int64 {
+	if int(r.hdr.Controllen) < unix.CmsgLen(int(unsafe.Sizeof(unix.Timespec{}))) { //nolint:gosec // at most 64
+		return 0
+	}
+	head := (*unix.Cmsghdr)(unsafe.Pointer(&r.oob)) //nolint:gosec // aligned, and the length was checked
+	if head.Level != unix.SOL_SOCKET || head.Type != unix.SCM_TIMESTAMPNS {
+		return 0
+	}
+	return (*unix.Timespec)(unsafe.Add(unsafe.Pointer(&r.oob), unix.CmsgLen(0))).Nano() //nolint:gosec // as above
+}

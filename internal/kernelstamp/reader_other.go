@@ -1,0 +1,20 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package kernelstamp
+
+import "net"
+
+// Reader would give the kernel's receive stamps, which this system does not have for TCP.
+type Reader struct{ tcp *net.TCPConn }
+
+// NewReader returns nil.
+func NewReader(*net.TCPConn) *Reader { return nil }
+
+// Read reads like net.Conn.
+func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
+	n, err = r.tcp.Read(p)
+	return n, 0, false, err
+}

@@ -1,0 +1,79 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernelstamp tells when bytes came in at a TCP socket: when the kernel had them, not when a program got to read
+// them. The difference is the program's own scheduling delay, which is most of what distorts latencies measured beside
+// other work. The agent stamps the arrival of tokens with it, the simulator that of requests.
+package kernelstamp
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Wall turns kernel stamps, which count on the wall clock, into instants of a monotonic clock. The two clocks are slewed
+// alike; only a step parts them, so the offset is taken anew now and then. Safe for concurrent use.
+type Wall struct {
+	now    func() time.Duration
+	offset atomic.Int64 // wall − monotonic, ns
+	taken  atomic.Int64 // instant of the last sample
+
+	mu    sync.Mutex
+	first int64
+	worst time.Duration
+}
+
+const resample = time.Second
+
+// NewWall takes a first sample beside now, a monotonic clock.
+func NewWall(now func() time.Duration) *Wall {
+	w := &Wall{now: now}
+	w.first = w.sample()
+	w.offset.Store(w.first)
+	w.taken.Store(int64(now()))
+	return w
+}
+
+// Instant returns the instant, in ns of the monotonic clock, of a wall-clock reading in ns.
+func (w *Wall) Instant(ns int64) int64 { return ns - w.offset.Load() }
+
+// Reading returns the wall-clock reading at an instant: the reverse of Instant.
+func (w *Wall) Reading(at int64) int64 { return at + w.offset.Load() }
+
+// Refresh takes a new sample if the last is older than a second: cheap enough to call once per request.
+func (w *Wall) Refresh() {
+	last := w.taken.Load()
+	if now := int64(w.now()); now-last > int64(resample) && w.taken.CompareAndSwap(last, now) {
+		w.Step()
+	}
+}
+
+// Step takes a new sample and returns the largest step of the wall clock seen so far.
+func (w *Wall) Step() time.Duration {
+	offset := w.sample()
+	w.offset.Store(offset)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d := time.Duration(offset - w.first); d.Abs() > w.worst.Abs() {
+		w.worst = d
+	}
+	return w.worst
+}
+
+// sample returns wall − monotonic. Of 100 tries it trusts the one that was disturbed least: its error is at most half of
+// the time between its two readings of the monotonic clock, some 20 ns.
+func (w *Wall) sample() int64 {
+	var offset int64
+	least := time.Duration(1<<63 - 1)
+	for range 100 {
+		a := w.now()
+		ns := time.Now().UnixNano()
+		b := w.now()
+		if b-a < least {
+			least = b - a
+			offset = ns - int64(a+(b-a)/2)
+		}
+	}
+	return offset
+}
