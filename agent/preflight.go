@@ -116,7 +116,7 @@ func (r *run) warmUp(ctx context.Context) {
 			defer func() { <-limit }()
 			// Rows without ids get content of their own by index; the trace has no negative ones.
 			rec := &measure.Record{Row: row, Index: int64(-1 - i)}
-			r.exchange(ctx, rec, nil, "")
+			r.exchange(ctx, rec, nil, "", atOnce(r.clk.Now()))
 			rec.Exchange.Release()
 			if rec.Exchange.Err != nil {
 				mu.Lock()

@@ -25,17 +25,45 @@ type session struct {
 	history *prompt.History
 }
 
-// fire starts an item's request. It runs on the scheduler's goroutine.
+// pending is a request on its way to its instant. The scheduler decides what becomes of it: it opens the gate, or shuts it.
+type pending struct {
+	gate   *send.Gate
+	reason string // why it is skipped, set before the gate is shut
+}
+
+// atOnce is a request that goes as soon as it is ready, from an instant on.
+func atOnce(at time.Duration) *pending {
+	p := &pending{gate: send.NewGate()}
+	p.gate.Open(at)
+	return p
+}
+
+// begin prepares an item's request, up to the first byte. It runs on the scheduler's goroutine.
+func (r *run) begin(ctx context.Context, it *schedule.Item) {
+	p := &pending{gate: send.NewGate()}
+	it.Data = p
+	r.start(ctx, it, p)
+}
+
+// fire lets an item's request go. It runs on the scheduler's goroutine.
 func (r *run) fire(ctx context.Context, it *schedule.Item) {
+	r.live.sent(it.Offset)
+	r.tel.InFlight(1)
+	if p, begun := it.Data.(*pending); begun {
+		p.gate.Open(r.clk.Now())
+	} else {
+		r.start(ctx, it, atOnce(r.clk.Now()))
+	}
+}
+
+// start starts the goroutine of an item's request.
+func (r *run) start(ctx context.Context, it *schedule.Item, p *pending) {
 	ses := r.session(it)
 	if ses.history != nil && it.Row.Kind() == mooncake.KindMessages && it.Row.MessageMode == "" {
 		it.Row.MessageMode = "delta" // the session mode says so
 	}
-	dispatched := r.clk.Now()
-	r.live.sent(it.Offset)
-	r.tel.InFlight(1)
 	// The schedule is over when the last request is; its record may still be on the way.
-	r.recorder.giving.Go(func() { r.request(ctx, it, ses, dispatched) })
+	r.recorder.giving.Go(func() { r.request(ctx, it, ses, p) })
 }
 
 // session returns the item's session, with its root span and history, made at its first turn.
@@ -61,15 +89,21 @@ func (r *run) endSession(s *schedule.Session, at time.Duration) {
 	}
 }
 
-// request carries one item, which was let go at dispatched, to the engine and back.
-func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, dispatched time.Duration) {
+// request carries one item to the engine and back.
+func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, p *pending) {
 	rec := newRecord(it)
-	rec.Dispatched, rec.Admitted = dispatched, dispatched
+	span := r.tel.StartRequest(ses.span, it.Row, it.Index, it.Intended)
+	end := r.exchange(ctx, rec, ses.history, span.Traceparent(), p)
+	at, let := p.gate.At()
+	if !let {
+		rec.Outcome, rec.Reason = measure.Skipped, p.reason
+		r.recorder.take(rec, span)
+		return
+	}
+	rec.Dispatched, rec.Admitted = at, at
 	if it.Waited {
 		rec.Dispatched = it.Due
 	}
-	span := r.tel.StartRequest(ses.span, it.Row, it.Index, it.Intended)
-	end := r.exchange(ctx, rec, ses.history, span.Traceparent())
 	r.tel.InFlight(-1)
 	r.live.left()
 	// The scheduler may let the session's next turn go from here on. A row that was too short to send keeps it from
@@ -80,28 +114,36 @@ func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, disp
 }
 
 // exchange builds the row's request, sends it, and notes how it went. It returns the instant at which the exchange
-// was over.
-func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string) time.Duration {
-	p, err := r.builder.Build(rec.Index, rec.Row, history)
-	switch {
-	case err != nil:
-		rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
-		return r.clk.Now()
-	case p.Skip:
+// was over, which is not before the fate of the request is known.
+func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) time.Duration {
+	built, err := r.builder.Build(rec.Index, rec.Row, history)
+	if err != nil || built.Skip {
 		rec.Outcome, rec.Reason = measure.Skipped, measure.SkipTooShort
+		if err != nil {
+			rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
+		}
+		p.gate.Wait()
 		return r.clk.Now()
 	}
-	rec.PromptTokens, rec.OutputTokensAsked = p.Tokens, p.OutputTokens
-	rec.TooShort, rec.TailCut = p.TooShort, p.TailCut
-	req := p.Request
+	rec.PromptTokens, rec.OutputTokensAsked = built.Tokens, built.OutputTokens
+	rec.TooShort, rec.TailCut = built.TooShort, built.TailCut
+	req := built.Request
 	req.Header = r.headers(rec, traceparent)
+	req.Gate = p.gate
 
 	x := &rec.Exchange
 	r.client.Do(ctx, &req, x)
+	if _, let := p.gate.At(); !let { // it has failed before it was due, or has been given up
+		if _, let = p.gate.Wait(); !let {
+			*x = send.Exchange{}
+			return r.clk.Now()
+		}
+		r.client.Do(ctx, &req, x) // nothing of it has been sent: what failed then may go well now
+	}
 	rec.Sent = true
 	outcome(rec)
 	if history != nil && rec.Outcome == measure.Served {
-		history.Append(rec.Row, p, x.Reply, x.ToolCalls)
+		history.Append(rec.Row, built, x.Reply, x.ToolCalls)
 	}
 	// Not x.End, the last byte's instant: a stream that stays open after it holds its slot and its session until the
 	// client has let go.
@@ -151,20 +193,14 @@ func outcome(rec *measure.Record) {
 
 // skip disposes of an item that is not sent. It runs on the scheduler's goroutine.
 func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
-	rec := newRecord(it)
-	rec.Outcome = measure.Skipped
-	switch {
-	case why == schedule.SessionFailed:
-		rec.Reason = measure.SkipSession
-	case why == schedule.SessionClosed:
-		rec.Reason = measure.SkipSessionClosed
-	case why == schedule.PastEnd:
-		rec.Reason = measure.SkipDuration
-	case aborted:
-		rec.Reason = measure.SkipAborted
-	default:
-		rec.Reason = measure.SkipInterrupted
+	reason := skipReason(why, aborted)
+	if p, begun := it.Data.(*pending); begun {
+		p.reason = reason
+		p.gate.Shut()
+		return
 	}
+	rec := newRecord(it)
+	rec.Outcome, rec.Reason = measure.Skipped, reason
 	var span *telemetry.Session // of a session that has begun: a row that is skipped begins none
 	if it.Session != nil {
 		if ses, begun := it.Session.Data.(*session); begun {
@@ -172,4 +208,19 @@ func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
 		}
 	}
 	r.recorder.take(rec, r.tel.StartRequest(span, it.Row, it.Index, it.Intended))
+}
+
+func skipReason(why schedule.Reason, aborted bool) string {
+	switch {
+	case why == schedule.SessionFailed:
+		return measure.SkipSession
+	case why == schedule.SessionClosed:
+		return measure.SkipSessionClosed
+	case why == schedule.PastEnd:
+		return measure.SkipDuration
+	case aborted:
+		return measure.SkipAborted
+	default:
+		return measure.SkipInterrupted
+	}
 }

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -27,8 +28,11 @@ import (
 )
 
 const (
-	defaultLead  = 50 * time.Millisecond
-	defaultGrace = 30 * time.Second
+	defaultLead = 50 * time.Millisecond
+	// defaultPrepare is enough for a burst of 20 requests, some 0.1 ms each, or for a connection within a data centre. Each
+	// request that waits has a connection of its own: more would cost caches, the engine's and ours.
+	defaultPrepare = 2 * time.Millisecond
+	defaultGrace   = 30 * time.Second
 	// flushTime bounds the wait for telemetry at the end of a run.
 	flushTime = 30 * time.Second
 )
@@ -333,9 +337,10 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	var err error
 	r.sched, err = schedule.New(schedule.Config{
 		Zero: r.zero, Slots: slots, ClosedLoop: !info.Timed, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
-		Until: s.MaxDuration, Carry: info.Sessions == mooncake.SessionDelta,
+		Until: s.MaxDuration, Prepare: r.ahead(), Carry: info.Sessions == mooncake.SessionDelta,
 	}, r.clk, r.wait, schedule.Hooks{
-		Fire: func(it *schedule.Item) { r.fire(requests, it) },
+		Prepare: func(it *schedule.Item) { r.begin(requests, it) },
+		Fire:    func(it *schedule.Item) { r.fire(requests, it) },
 		Skip: func(it *schedule.Item, why schedule.Reason) {
 			r.skip(it, why, errors.Is(context.Cause(dispatch), errAborted))
 		},
@@ -348,6 +353,14 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	stats, err := r.sched.Run(dispatch, r.stream)
 	r.recorder.stop()
 	return stats, r.traceError(err)
+}
+
+// ahead is how long before its instant a request is begun.
+func (r *run) ahead() time.Duration {
+	if r.cfg.Target.HTTP2 { // headers would go out at once
+		return 0
+	}
+	return cmp.Or(r.cfg.Schedule.Prepare, defaultPrepare)
 }
 
 // traceError names the trace in an error about it, unless it is named already.

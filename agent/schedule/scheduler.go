@@ -34,6 +34,12 @@ type Item struct {
 	Scheduled bool          // Intended comes from a timestamp or a delay, not from a free slot
 	Due       time.Duration // instant at which its turn had come; clock.Never until then
 	Waited    bool          // the cap held it back between Due and its dispatch
+
+	// Data is the hooks' own.
+	Data any
+
+	prepared bool          // Hooks.Prepare has had it
+	wake     time.Duration // instant at which it is to be prepared, or, if it is, offered
 }
 
 // Source yields items by rising offset, items of one session in the order in which they are to be sent. Next is
@@ -60,6 +66,10 @@ type Config struct {
 	Speedup float64
 	// Until is the replay time after which nothing is sent; 0 = none.
 	Until time.Duration
+	// Prepare is how long before its intended instant an item is handed to Hooks.Prepare, or up to a quarter more, where
+	// that spares a wake-up, or less, where the instant is known later. 0 = not at all. Without effect where a slot decides
+	// when an item goes.
+	Prepare time.Duration
 	// MaxHeld bounds the rows that are held back (for their session or for a slot) at any time, and
 	// MaxSessions the sessions that are remembered. At the first bound the schedule reads no further until a row
 	// is let go, and counts a stall; at the second the session that has been idle longest is closed.
@@ -70,6 +80,9 @@ type Config struct {
 // Hooks are the scheduler's ways out. All are called on the scheduler's goroutine: whatever they take, the schedule
 // is late by.
 type Hooks struct {
+	// Prepare does what can be done of an item's request before it is due, in a goroutine of its own. Fire or Skip
+	// follows. May be nil.
+	Prepare func(*Item)
 	// Fire starts the item's request, in a goroutine of its own, which ends in exactly one call of Done.
 	Fire func(*Item)
 	// Skip disposes of an item that will not be sent.
@@ -100,9 +113,9 @@ type Stats struct {
 // Scheduler runs one schedule, once.
 //
 // An item has one way to the wire. From the source it is entered: into its session, where it waits until the turn
-// before has ended. Then it is placed: its intended instant is known, and until then it waits among the turns, or, a
-// first turn, as the source's head. Then it is offered: it stands in the queue of those that are ready. release lets
-// the queue out, as far as slots and the end of the schedule allow, and is the only place that fires.
+// before has ended. Then it is placed: its intended instant is known, and it waits for that, and is prepared meanwhile.
+// Then it is offered: it stands in the queue of those that are ready. release lets the queue out, as far as slots and
+// the end of the schedule allow, and is the only place that fires.
 type Scheduler struct {
 	cfg   Config
 	clk   clock.Clock
@@ -115,12 +128,12 @@ type Scheduler struct {
 	eof      bool
 	err      error // the source's
 	stalled  bool
-	turns    dueHeap         // later turns whose instant is known
+	placed   dueHeap         // items whose instant is known and has not come
 	ready    fifo            // due; of a cap, waiting for a slot
 	free     []time.Duration // instants at which the free slots became free, earliest first; nil without a cap
 	sessions sessionTable
 	inFlight int
-	held     int // items in turns, ready and the sessions' pending lists
+	held     int // items in placed, ready and the sessions' pending lists
 	stats    Stats
 
 	// idle is set while only a completion, or the source, can move the schedule on.
@@ -150,6 +163,9 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	}
 	if !(cfg.Speedup > 0) { // NaN too
 		return nil, fmt.Errorf("schedule: speed-up %v is not above 0", cfg.Speedup)
+	}
+	if cfg.Slots > 0 || hooks.Prepare == nil {
+		cfg.Prepare = 0
 	}
 	if cfg.MaxHeld == 0 {
 		cfg.MaxHeld = 1 << 16
@@ -202,8 +218,11 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 			return s.stats, s.err
 		case from == nowhere:
 			s.block()
-		case s.wait.Wait(at):
-			s.admit(s.take(from))
+		case !s.wait.Wait(at): // something has happened
+		case from == source:
+			s.admit(s.take(source))
+		default:
+			s.await(s.take(waiting))
 		}
 	}
 }
@@ -283,16 +302,16 @@ func (s *Scheduler) read(ctx context.Context) {
 type origin uint8
 
 const (
-	nowhere  origin = iota // only a completion or the source can change anything
-	source                 // head
-	aSession               // turns
+	nowhere origin = iota // only a completion or the source can change anything
+	source                // head
+	waiting               // placed
 )
 
 // next returns the instant of the next thing to take up, and where it is.
 func (s *Scheduler) next() (time.Duration, origin) {
 	at, from := Forever, nowhere
-	if len(s.turns) > 0 {
-		at, from = s.turns[0].Intended, aSession
+	if len(s.placed) > 0 {
+		at, from = s.placed[0].wake, waiting
 	}
 	if s.head == nil {
 		return at, from
@@ -304,8 +323,13 @@ func (s *Scheduler) next() (time.Duration, origin) {
 		}
 		due = s.free[0]
 	}
-	if s.cfg.Until > 0 { // what lies past the end is skipped at the end, not before and not after
-		due = min(due, s.cfg.Zero+s.cfg.Until)
+	if s.cfg.Until > 0 && due > s.cfg.Zero+s.cfg.Until {
+		due = s.cfg.Zero + s.cfg.Until // what lies past the end is skipped at the end, not before and not after
+	} else if s.cfg.Prepare > 0 {
+		due -= s.cfg.Prepare
+		if now := s.clk.Now(); due-s.cfg.Prepare/4 <= now { // at a high rate nothing has to wake up for it
+			due = min(due, now)
+		}
 	}
 	if due <= at {
 		at, from = due, source
@@ -315,27 +339,25 @@ func (s *Scheduler) next() (time.Duration, origin) {
 
 // take removes the item that next spoke of.
 func (s *Scheduler) take(from origin) *Item {
-	if from == aSession {
+	if from == waiting {
 		s.held--
-		return heap.Pop(&s.turns).(*Item)
+		return heap.Pop(&s.placed).(*Item)
 	}
 	it := s.head
 	s.head = nil
 	return it
 }
 
-// admit takes up an item whose instant, as far as it is known, has come.
+// admit takes up the source's head, whose turn, as far as it is known, has come.
 func (s *Scheduler) admit(it *Item) {
 	if s.cfg.ClosedLoop && len(s.free) > 0 { // a closed loop wants a row to go when its slot became free
 		it.Intended = max(it.Intended, s.free[0])
 	}
 	switch {
-	case it.Session != nil: // a turn that has been placed
-		s.offer(it)
 	case s.pastEnd(it):
 		s.skip(it, PastEnd)
 	case it.Row.SessionID == "":
-		s.offer(it)
+		s.await(it)
 	default:
 		s.enter(it)
 	}
@@ -369,7 +391,7 @@ func (s *Scheduler) enter(it *Item) {
 	switch {
 	case s.cfg.OpenSessions:
 		ses.busy++
-		s.offer(it)
+		s.await(it)
 		return
 	case !known && s.cfg.Carry && s.sessions.wasClosed(ses.ID):
 		ses.gone = SessionClosed
@@ -405,12 +427,29 @@ func (s *Scheduler) place(it *Item) {
 	case s.pastEnd(it):
 		ses.busy--
 		s.skip(it, PastEnd)
-	case it.Intended <= s.clk.Now():
-		s.offer(it)
 	default:
-		s.held++
-		heap.Push(&s.turns, it)
+		s.await(it)
 	}
+}
+
+// await lets a placed item wait for its instant, prepared as soon as that is near, and offers it then.
+func (s *Scheduler) await(it *Item) {
+	now := s.clk.Now()
+	if it.Intended <= now {
+		s.offer(it)
+		return
+	}
+	it.wake = it.Intended
+	switch {
+	case s.cfg.Prepare == 0 || it.prepared:
+	case it.Intended-s.cfg.Prepare-s.cfg.Prepare/4 <= now:
+		it.prepared = true
+		s.hooks.Prepare(it)
+	default:
+		it.wake -= s.cfg.Prepare
+	}
+	s.held++
+	heap.Push(&s.placed, it)
 }
 
 // offer queues an item that may go as soon as there is a slot.
@@ -511,8 +550,8 @@ func (s *Scheduler) skipHeld() {
 		}
 		drop(it)
 	}
-	for len(s.turns) > 0 {
-		underWay(heap.Pop(&s.turns).(*Item))
+	for len(s.placed) > 0 {
+		underWay(heap.Pop(&s.placed).(*Item))
 	}
 	for s.ready.len() > 0 {
 		underWay(s.ready.pop())
@@ -525,13 +564,13 @@ func (s *Scheduler) endSession(ses *Session) {
 	}
 }
 
-// dueHeap orders items by intended instant, equal ones by row.
+// dueHeap orders items by the instant at which they are to be taken up, equal ones by row.
 type dueHeap []*Item
 
 func (h dueHeap) Len() int { return len(h) }
 func (h dueHeap) Less(i, j int) bool {
-	if h[i].Intended != h[j].Intended {
-		return h[i].Intended < h[j].Intended
+	if h[i].wake != h[j].wake {
+		return h[i].wake < h[j].wake
 	}
 	return h[i].Index < h[j].Index
 }

@@ -59,7 +59,7 @@ func after(delay, offset int, session string) *Item {
 // event is what a run did with an item, in milliseconds of virtual time.
 type event struct {
 	Row      int
-	What     string // "sent" or the reason why it was skipped
+	What     string // "prepared", "sent" or the reason why it was skipped
 	At       int64  // instant
 	Intended int64
 	Turn     int
@@ -88,6 +88,7 @@ func (sim simulation) run(t *testing.T, items ...*Item) (events []event, ended [
 			events = append(events, event{int(it.Index), what, clk.Now().Milliseconds(), it.Intended.Milliseconds(), it.Turn})
 		}
 		hooks := Hooks{
+			Prepare: func(it *Item) { note(it, "prepared") },
 			Fire: func(it *Item) {
 				note(it, "sent")
 				d := 10 * time.Millisecond

@@ -42,17 +42,40 @@ func (a *arrivals) Read(p []byte) (int, error) {
 
 // upload is the request's body as net/http reads it. It says its length and is no io.Seeker: go-retryablehttp would
 // rewind one reader under two attempts.
+//
+// It is also where a request is held back: net/http has a connection by the time at which it reads the body, and has
+// written the headers, which the connection keeps.
 type upload struct {
 	io.Reader
+	done   <-chan struct{} // the exchange is over
 	flight *flight
 	size   int64
+	begun  bool
 }
 
 // Len returns the size of the whole body.
 func (u *upload) Len() int { return int(u.size) }
 
+// begin waits at the gate, and lets the headers go with the body.
+func (u *upload) begin() error {
+	if g := u.flight.gate; g != nil {
+		if err := g.pass(u.done); err != nil {
+			return err
+		}
+		u.flight.guard.restart(g.at)
+	}
+	u.flight.uncork()
+	return nil
+}
+
 // Read implements io.Reader.
 func (u *upload) Read(p []byte) (int, error) {
+	if !u.begun {
+		if err := u.begin(); err != nil {
+			return 0, err
+		}
+		u.begun = true
+	}
 	n, err := u.Reader.Read(p)
 	u.flight.uploaded.Add(int64(n))
 	u.flight.guard.alive(u.flight.clk.Now())

@@ -144,7 +144,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size}
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate}
 	f.clear()
 	f.guard = guard{clk: c.clk, start: x.Start, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
@@ -161,6 +161,11 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		err = s.take(resp)
 		_ = resp.Body.Close()
 	}
+	if req.Gate != nil {
+		if at, ok := req.Gate.At(); ok {
+			x.Start = at
+		}
+	}
 	c.conclude(ctx, req, s, err, f.guard.stop())
 	c.wall.Refresh()
 }
@@ -170,7 +175,7 @@ func (c *Client) roundTrip(ctx context.Context, via *retryablehttp.Client, metho
 	var body any
 	if req.Body.Size > 0 {
 		body = retryablehttp.ReaderFunc(func() (io.Reader, error) {
-			return &upload{Reader: req.Body.Open(), flight: flightOf(ctx), size: req.Body.Size}, nil
+			return &upload{Reader: req.Body.Open(), done: ctx.Done(), flight: flightOf(ctx), size: req.Body.Size}, nil
 		})
 	}
 	r, err := retryablehttp.NewRequestWithContext(ctx, method, join(c.base, req.Path), body)

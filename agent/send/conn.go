@@ -4,6 +4,7 @@
 package send
 
 import (
+	"bytes"
 	"crypto/tls"
 	"io"
 	"net"
@@ -46,7 +47,9 @@ type conn struct {
 	clk     clock.Clock
 
 	mu       sync.Mutex
-	turn     uint32 // number of the exchange
+	corked   *bytes.Buffer // headers that wait for the body; nil: nothing waits
+	cork     bool          // writes are to wait for the body
+	turn     uint32        // number of the exchange
 	now, old traffic
 	full     bool // the last read filled its buffer
 }
@@ -79,11 +82,12 @@ func connOf(c net.Conn) *conn {
 	return k
 }
 
-// begin opens the books for a new exchange and returns its number.
-func (c *conn) begin() uint32 {
+// begin opens the books for a new exchange and returns its number. With cork, what is written waits until uncork.
+func (c *conn) begin(cork bool) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn++
+	c.cork = cork
 	c.full = false
 	c.old = c.now
 	c.now = traffic{arrival: arrival{number: c.now.number}, began: clock.Never, wrote: clock.Never}
@@ -144,20 +148,68 @@ func (c *conn) arrived(n, size int, ns int64, waited bool) {
 	c.now.received += int64(n)
 }
 
-// Write implements net.Conn.
+// maxCorked bounds the headers that wait for their body.
+const maxCorked = 16 << 10
+
+// headers are the buffers of corked connections: an open stream needs none.
+var headers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// uncork has the next write take along what waits.
+func (c *conn) uncork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cork = false
+}
+
+// Write implements net.Conn. net/http flushes the headers before it reads a body that it does not know: a system call and
+// a segment more for each request, and the engine would see a request that is held back at its gate.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
+	if c.cork && c.waits()+len(p) <= maxCorked {
+		if c.corked == nil {
+			c.corked = headers.Get().(*bytes.Buffer) // nothing else is in the pool
+		}
+		c.corked.Write(p)
+		c.mu.Unlock()
+		return len(p), nil
+	}
+	before := c.corked
+	c.corked = nil
 	if c.now.began == clock.Never {
 		c.now.began = c.clk.Now()
 	}
 	c.mu.Unlock()
-	n, err := c.Conn.Write(p)
+	sent, err := c.send(before, p)
 	now := c.clk.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now.wrote = now
-	c.now.sent += int64(n)
+	c.now.sent += sent
 	c.now.cut = c.now.cut || err != nil
+	if err != nil {
+		return 0, err // of p, perhaps some; nobody asks, the connection is done for
+	}
+	return len(p), nil
+}
+
+// waits returns the number of bytes that wait.
+func (c *conn) waits() int {
+	if c.corked == nil {
+		return 0
+	}
+	return c.corked.Len()
+}
+
+// send writes what waited, if anything did, and p, with one system call where it can.
+func (c *conn) send(before *bytes.Buffer, p []byte) (int64, error) {
+	if before == nil {
+		n, err := c.Conn.Write(p)
+		return int64(n), err
+	}
+	both := net.Buffers{before.Bytes(), p}
+	n, err := both.WriteTo(c.Conn)
+	before.Reset()
+	headers.Put(before)
 	return n, err
 }
 

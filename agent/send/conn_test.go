@@ -88,7 +88,7 @@ func TestConnBooks(t *testing.T) {
 	now := func(w *wall) int64 { return w.Reading(int64(w.clk.Now())) }
 	w := newWall(clock.New())
 	c := newConn(nil, w, false)
-	first := c.begin()
+	first := c.begin(false)
 
 	c.arrived(10, 100, now(w), true)
 	a, _ := c.look(first)
@@ -120,7 +120,7 @@ func TestConnBooks(t *testing.T) {
 		t.Errorf("without stamps, the second half of a full buffer: %+v", e)
 	}
 
-	second := c.begin()
+	second := c.begin(false)
 	c.arrived(7, 100, 0, false)
 	if e, ok := c.look(first); !ok || e.number != 6 || e.received == 7 {
 		t.Errorf("the books of the last exchange: %+v %t", e, ok)
@@ -128,7 +128,7 @@ func TestConnBooks(t *testing.T) {
 	if e, ok := c.look(second); !ok || e.number != 7 || e.received != 7 || e.wrote != clock.Never {
 		t.Errorf("the books of the next exchange: %+v %t", e, ok)
 	}
-	c.begin()
+	c.begin(false)
 	if _, ok := c.look(first); ok {
 		t.Error("books are kept for one exchange more only")
 	}

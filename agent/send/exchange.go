@@ -26,12 +26,14 @@ type Request struct {
 	ExpectTokens int
 	// KeepReply keeps the reply's text and tool calls, for sessions that carry them forward.
 	KeepReply bool
+	// Gate, unless nil, holds the request back until it is open.
+	Gate *Gate
 }
 
 // Exchange is everything that one request and its reply showed. Instants are offsets on the run's clock;
 // clock.Never marks those that were not reached.
 type Exchange struct {
-	// Start is the instant at which the request was handed to the transport.
+	// Start is the instant at which the request was handed to the transport, or let through its gate.
 	Start time.Duration
 	// Wire is the instant at which the last byte of the request had been given to the kernel. Every
 	// gen_ai.* latency counts from here.
@@ -96,7 +98,8 @@ type Exchange struct {
 }
 
 // Phases split the time from Start to Wire, and name the two waits after it, in the terms of AIPerf's HTTP
-// metrics. Zero on a reused connection, except Blocked, Sending, Waiting and Receiving.
+// metrics. Zero on a reused connection, except Blocked, Sending, Waiting and Receiving. Those before Sending lie before
+// Start where the request was held back at a gate.
 type Phases struct {
 	Blocked   time.Duration // waiting for a connection from the pool
 	DNS       time.Duration

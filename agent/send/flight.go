@@ -20,6 +20,7 @@ type flight struct {
 	clk   clock.Clock
 	guard guard
 	http2 bool
+	gate  *Gate // nil: none
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
@@ -168,11 +169,20 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 	}
 	if f.conn = nil; !f.http2 {
 		if f.conn = connOf(info.Conn); f.conn != nil {
-			f.turn = f.conn.begin()
+			f.turn = f.conn.begin(f.size > 0)
 		}
 	}
 	f.mu.Unlock()
 	f.guard.enter(stageUpload)
+}
+
+// uncork lets the headers go with the next write.
+func (f *flight) uncork() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.conn != nil {
+		f.conn.uncork()
+	}
 }
 
 // wrote is called when net/http has written the request. The reply can be there before, and this call be late; it can
@@ -189,13 +199,14 @@ func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	}
 }
 
-// written is the end of the last write call.
+// written is the end of the last write call, or now, while the only one has not returned.
 func (f *flight) written() time.Duration {
-	if f.conn == nil {
-		return f.clk.Now()
+	if f.conn != nil {
+		if t, _ := f.conn.look(f.turn); t.wrote != clock.Never {
+			return t.wrote
+		}
 	}
-	t, _ := f.conn.look(f.turn)
-	return t.wrote
+	return f.clk.Now()
 }
 
 func (f *flight) answered() {

@@ -78,6 +78,15 @@ func (g *guard) enter(s stage) {
 	g.arm(now)
 }
 
+// restart has the timeouts count from an instant: the request was held back until then.
+func (g *guard) restart(at time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.start = at
+	g.since = max(g.since, at)
+	g.alive(at)
+}
+
 // arm sets the timer to the next deadline.
 func (g *guard) arm(now time.Duration) {
 	at, t := g.deadline()

@@ -135,6 +135,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Trace.MaxRows, "max-requests", 0, "stop after so many rows (0 = all)")
 	fs.DurationVar(&c.Schedule.MaxDuration, "max-duration", 0, "send nothing after so much replay time (0 = no limit)")
 	fs.DurationVar(&c.Schedule.Grace, "grace", 30*time.Second, "time that requests under way have after --max-duration or --abort-error-rate")
+	fs.DurationVar(&c.Schedule.Prepare, "prepare", 2*time.Millisecond, "have each request ready, with a connection, so long before it is due (at most 1s)")
 	fs.IntVarP(&c.Schedule.Concurrency, "concurrency", "c", 0, "most requests at once; the size of a closed loop (0 = no cap; 1 without timestamps)")
 	fs.BoolVar(&c.Schedule.FileOrder, "no-fixed-schedule", false, "ignore timestamps: file order, --concurrency at a time")
 	fs.BoolVar(&c.Schedule.OpenLoop, "open-loop", false, "send each turn of a session at its own timestamp, whatever became of the one before")
@@ -209,6 +210,9 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	}
 	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
 		c.Schedule.Grace = time.Nanosecond
+	}
+	if fs.Changed("prepare") && c.Schedule.Prepare == 0 { // as above
+		c.Schedule.Prepare = time.Nanosecond
 	}
 	if f.unit != "" {
 		c.Trace.Unit, err = mooncake.ParseUnit(f.unit)

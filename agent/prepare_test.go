@@ -1,0 +1,123 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// TestPrepared begins requests before they are due, in virtual time: whatever happens before that instant, each row is sent
+// at it, once, or not at all.
+func TestPrepared(t *testing.T) {
+	const prepare, lead = 8 * time.Millisecond, 50 * time.Millisecond
+	for _, tc := range []struct {
+		name string
+		// dial stands before the network; n counts from 1.
+		dial    func(n int64) error
+		slow    time.Duration // each connection takes that long
+		stop    time.Duration // the run's interrupt, in replay time; 0 = none
+		served  int64
+		skipped int64
+		sent    int
+		late    time.Duration // of the last row at the engine, which needs a new connection
+	}{
+		{name: "plain", served: 3, sent: 3},
+		{name: "the engine is back when it matters", dial: func(n int64) error {
+			if n == 2 { // a row that is being prepared
+				return errors.New("refused")
+			}
+			return nil
+		}, served: 3, sent: 3},
+		{name: "a slow connection", slow: prepare - time.Millisecond, served: 3, sent: 3},
+		{name: "a slower connection", slow: prepare + 5*time.Millisecond, served: 3, sent: 3, late: 5 * time.Millisecond},
+		{name: "an interrupt while a row is ready", stop: 35 * time.Millisecond, served: 1, skipped: 2, sent: 1},
+		{name: "an interrupt while it is dialling", stop: 35 * time.Millisecond, slow: 7 * time.Millisecond, served: 1, skipped: 2, sent: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			trace := filepath.Join(t.TempDir(), "trace.jsonl")
+			rows := `{"timestamp": 0, "input_length": 512, "output_length": 3, "hash_ids": [1]}
+{"timestamp": 40, "input_length": 512, "output_length": 3, "hash_ids": [2]}
+{"timestamp": 40, "input_length": 512, "output_length": 3, "hash_ids": [3]}
+`
+			if err := os.WriteFile(trace, []byte(rows), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				e, err := simulator.New(simulator.Config{Latency: simulator.Latency{Prefill: 20 * time.Millisecond}, Record: simulator.Recording{Keep: 10}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				network := newPipes()
+				server := e.NewServer()
+				var serving sync.WaitGroup
+				serving.Go(func() { _ = server.Serve(network) })
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var dialled atomic.Int64
+				rep, err := Run(ctx, Config{
+					Trace: Trace{Name: trace}, Target: Target{URL: "http://engine", Model: "m"}, Prompt: Prompt{Endpoint: prompt.Completions},
+					Schedule: Schedule{Prepare: prepare}, Lead: lead, Waiter: schedule.NewSleeper,
+					Progress: func(*Live) {
+						if tc.stop > 0 {
+							time.AfterFunc(lead+tc.stop, cancel)
+						}
+					},
+					DialContext: func(ctx context.Context, n, addr string) (net.Conn, error) {
+						time.Sleep(tc.slow)
+						if tc.dial != nil {
+							if err := tc.dial(dialled.Add(1)); err != nil {
+								return nil, err
+							}
+						}
+						return network.dial(ctx, n, addr)
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second) // net/http goes on dialling for a request that has been given up
+				_ = server.Close()
+				_ = network.Close()
+				serving.Wait()
+				_ = e.Close()
+				f := rep.Figures()
+				if f.Rows.Served != tc.served || f.Rows.Skipped != tc.skipped || f.Rows.Total != 3 {
+					t.Errorf("%d served, %d skipped, want %d and %d: %+v", f.Rows.Served, f.Rows.Skipped, tc.served, tc.skipped, f.Errors)
+				}
+				records := e.Records()
+				if len(records) != tc.sent {
+					t.Fatalf("the engine had %d requests, want %d", len(records), tc.sent)
+				}
+				var last time.Duration
+				for _, r := range records[1:] {
+					at := r.Headers - records[0].Headers
+					if at < 40*time.Millisecond {
+						t.Errorf("a row was at the engine after %v, before it was due", at)
+					}
+					last = max(last, at)
+				}
+				if want := 40*time.Millisecond + tc.late; tc.sent > 1 && last != want {
+					t.Errorf("the last row was at the engine after %v, want %v", last, want)
+				}
+				if s, ok := f.Stat(measure.Lateness); !ok || s.Max != 0 {
+					t.Errorf("lateness %+v", s)
+				}
+			})
+		})
+	}
+}

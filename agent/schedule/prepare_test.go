@@ -1,0 +1,123 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPrepare: an item is prepared once, in time, when nothing but time decides when it goes.
+func TestPrepare(t *testing.T) {
+	const ms = time.Millisecond
+	slow := func(*Item) time.Duration { return 100 * ms }
+	for _, tc := range []struct {
+		name  string
+		sim   simulation
+		items []*Item
+		want  []event
+	}{
+		{
+			name:  "a burst, all of it before the first goes; one that is due at once, never",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms}},
+			items: []*Item{at(0, ""), at(30, ""), at(30, "")},
+			want: []event{
+				{0, "sent", 0, 0, 0},
+				{1, "prepared", 22, 30, 0},
+				{2, "prepared", 22, 30, 0},
+				{1, "sent", 30, 30, 0},
+				{2, "sent", 30, 30, 0},
+			},
+		},
+		{
+			name:  "up to a quarter earlier where the schedule is awake",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms}},
+			items: []*Item{at(20, ""), at(29, ""), at(30, ""), at(31, "")},
+			want: []event{
+				{0, "prepared", 12, 20, 0},
+				{0, "sent", 20, 20, 0},
+				{1, "prepared", 20, 29, 0},
+				{2, "prepared", 20, 30, 0},
+				{3, "prepared", 23, 31, 0},
+				{1, "sent", 29, 29, 0},
+				{2, "sent", 30, 30, 0},
+				{3, "sent", 31, 31, 0},
+			},
+		},
+		{
+			name:  "a later turn, if its instant lies ahead when the turn before ends",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms}, duration: slow},
+			items: []*Item{at(0, "a"), at(300, "a"), after(3, 300, "a"), at(350, "a")},
+			want: []event{
+				{0, "sent", 0, 0, 0},
+				{1, "prepared", 292, 300, 1},
+				{1, "sent", 300, 300, 1},
+				{2, "prepared", 400, 403, 2},
+				{2, "sent", 403, 403, 2},
+				{3, "sent", 503, 503, 3},
+			},
+		},
+		{
+			name:  "a session without order",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms, OpenSessions: true}, duration: slow},
+			items: []*Item{at(20, "a"), at(30, "a")},
+			want: []event{
+				{0, "prepared", 12, 20, 0},
+				{0, "sent", 20, 20, 0},
+				{1, "prepared", 20, 30, 1},
+				{1, "sent", 30, 30, 1},
+			},
+		},
+		{
+			name:  "nothing past the end, which is skipped at the end",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms, Until: 32 * ms}},
+			items: []*Item{at(30, ""), at(33, ""), at(34, "a")},
+			want: []event{
+				{0, "prepared", 22, 30, 0},
+				{0, "sent", 30, 30, 0},
+				{1, "past end", 32, 33, 0},
+				{2, "past end", 32, 34, 0},
+			},
+		},
+		{
+			name:  "stopped in between: prepared ones are skipped, once",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms}, stopAt: 25 * ms},
+			items: []*Item{at(30, ""), at(31, "a"), at(60, "")},
+			want: []event{
+				{0, "prepared", 22, 30, 0},
+				{1, "prepared", 22, 31, 0},
+				{0, "stopped", 25, 30, 0},
+				{1, "stopped", 25, 31, 0},
+				{2, "stopped", 25, 60, 0},
+			},
+		},
+		{
+			name:  "not under a cap",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms, Slots: 2}},
+			items: []*Item{at(30, "")},
+			want:  []event{{0, "sent", 30, 30, 0}},
+		},
+		{
+			name:  "not in a closed loop",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms, Slots: 1, ClosedLoop: true}},
+			items: []*Item{at(30, ""), at(40, "")},
+			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			events, _, stats, err := tc.sim.run(t, tc.items...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, events); d != "" {
+				t.Errorf("events (-want +got):\n%s", d)
+			}
+			if n := stats.Fired + stats.Skipped; n != int64(len(tc.items)) {
+				t.Errorf("%d items fired or skipped, want %d", n, len(tc.items))
+			}
+		})
+	}
+}

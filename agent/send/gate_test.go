@@ -1,0 +1,226 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// TestGate holds a request back in virtual time: its connection is there before, and nothing of it is.
+func TestGate(t *testing.T) {
+	const wait, reply = 40 * time.Millisecond, 300 * time.Millisecond
+	for _, reused := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			clk := clock.New()
+			var dialled, arrived atomic.Int64 // instants, ns
+			steps := []step{{reply, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
+			dial := piped(func(c net.Conn) {
+				dialled.Store(int64(clk.Now()))
+				play(steps)(noteFirst{c, func() { arrived.CompareAndSwap(0, int64(clk.Now())) }})
+			})
+			c, err := New(Config{
+				URL: "http://engine", DialContext: dial,
+				// Each would fire if it counted from the beginning.
+				FirstTokenTimeout: reply + time.Millisecond, TotalTimeout: reply + 5*time.Millisecond,
+			}, clk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer synctest.Wait()
+			defer c.Close()
+			if reused {
+				var x Exchange
+				c.Do(t.Context(), post("{}"), &x)
+				arrived.Store(0)
+			}
+			began := clk.Now()
+			req := post("{}")
+			req.Gate = NewGate()
+			time.AfterFunc(wait, func() { req.Gate.Open(clk.Now()) })
+			var x Exchange
+			c.Do(t.Context(), req, &x)
+			due := began + wait
+			if x.Err != nil || x.Start != due || x.Wire != due || x.FirstByte != due+reply || x.Reused != reused {
+				t.Errorf("start %v, wire %v, first byte %v, want %v, %v, %v; reused %t: %v", x.Start, x.Wire, x.FirstByte, due, due, due+reply, x.Reused, x.Err)
+			}
+			if got := time.Duration(arrived.Load()); got != due {
+				t.Errorf("the first byte reached the server at %v, want %v", got, due)
+			}
+			if got := time.Duration(dialled.Load()); !reused && got != began {
+				t.Errorf("dialled at %v, want %v", got, began)
+			}
+		})
+	}
+}
+
+// noteFirst calls note at each read that brought something.
+type noteFirst struct {
+	net.Conn
+	note func()
+}
+
+func (c noteFirst) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.note()
+	}
+	return n, err
+}
+
+// TestGateShut gives a request up, before and while it has a connection, and by its context.
+func TestGateShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got atomic.Int64
+		server := piped(func(c net.Conn) {
+			n, _ := io.Copy(io.Discard, c)
+			got.Add(n)
+		})
+		slow := func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(time.Second)
+			return server(ctx, network, addr)
+		}
+		for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){"connected": server, "dialling": slow} {
+			for _, cancelled := range []bool{false, true} {
+				c, err := New(Config{URL: "http://engine", DialContext: dial}, clock.New())
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				req := post("{}")
+				req.Gate = NewGate()
+				end := req.Gate.Shut
+				if cancelled {
+					end = cancel
+				}
+				time.AfterFunc(time.Millisecond, end)
+				var x Exchange
+				c.Do(ctx, req, &x)
+				if x.Err == nil || x.Wire != clock.Never || !cancelled && !errors.Is(x.Err, errShut) {
+					t.Errorf("%s, cancelled %t: wire %v: %v", name, cancelled, x.Wire, x.Err)
+				}
+				if _, open := req.Gate.At(); open {
+					t.Errorf("%s: a gate that is not open says that it is", name)
+				}
+				cancel()
+				c.Close()
+				time.Sleep(2 * time.Second)
+			}
+		}
+		synctest.Wait()
+		if n := got.Load(); n != 0 {
+			t.Errorf("%d bytes of requests that were given up reached the server", n)
+		}
+	})
+}
+
+// TestOneWrite counts what a request costs: one write on a plain connection however long its headers are, within reason, and
+// all of it whatever its size.
+func TestOneWrite(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		header, body int
+		writes       int
+	}{
+		{"short", 10, 2 << 10, 1},
+		{"headers beyond net/http's buffer", 9 << 10, 2 << 10, 1},
+		{"headers beyond what waits", 40 << 10, 2 << 10, 0},
+		{"a long prompt", 10, 20 << 10, 1},
+		{"a prompt of several buffers", 10, 100 << 10, 0},
+	} {
+		var writes atomic.Int64
+		var mu sync.Mutex
+		var got string
+		url := serve(t, func(c net.Conn) {
+			requests(c, func(r *http.Request, body string) bool {
+				mu.Lock()
+				got = r.Header.Get("X-Long") + body
+				mu.Unlock()
+				_, err := io.WriteString(c, sse(chunkA, finish, done))
+				return err == nil
+			})
+		})
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return countWrites{c, &writes}, err
+		}
+		c := client(t, Config{URL: url, DialContext: dial})
+		for range 2 {
+			writes.Store(0)
+			req := post(strings.Repeat("b", tc.body))
+			req.Header = http.Header{"X-Long": {strings.Repeat("h", tc.header)}}
+			var x Exchange
+			c.Do(t.Context(), req, &x)
+			if x.Err != nil {
+				t.Fatalf("%s: %v", tc.name, x.Err)
+			}
+			mu.Lock()
+			if want := strings.Repeat("h", tc.header) + strings.Repeat("b", tc.body); got != want {
+				t.Errorf("%s: the server got %d bytes, want %d", tc.name, len(got), len(want))
+			}
+			mu.Unlock()
+			// net.Buffers writes one piece at a time where the connection is not net's own.
+			if n := int(writes.Load()); tc.writes > 0 && n != 2*tc.writes {
+				t.Errorf("%s: %d writes, want %d of two pieces", tc.name, n, tc.writes)
+			}
+			if x.BytesSent < int64(tc.header+tc.body) {
+				t.Errorf("%s: %d bytes sent", tc.name, x.BytesSent)
+			}
+		}
+	}
+}
+
+type countWrites struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countWrites) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestGateTLS: with TLS, too, the server sees nothing of a request before its gate is open.
+func TestGateTLS(t *testing.T) {
+	var arrived atomic.Int64
+	clk := clock.New()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived.Store(int64(clk.Now()))
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", mediaEvents)
+		_, _ = io.WriteString(w, "data: "+chunkA+"\n\ndata: "+finish+"\n\ndata: [DONE]\n\n")
+	}))
+	defer server.Close()
+	c := client(t, Config{URL: server.URL, TLS: &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}})
+	for range 2 {
+		req := post(strings.Repeat("b", 50<<10))
+		req.Gate = NewGate()
+		var opened atomic.Int64
+		time.AfterFunc(50*time.Millisecond, func() {
+			opened.Store(int64(clk.Now()))
+			req.Gate.Open(clk.Now())
+		})
+		var x Exchange
+		c.Do(t.Context(), req, &x)
+		if x.Err != nil {
+			t.Fatal(x.Err)
+		}
+		if arrived.Load() < opened.Load() {
+			t.Errorf("the request was there %v before its gate was opened", time.Duration(opened.Load()-arrived.Load()))
+		}
+	}
+}
