@@ -20,6 +20,9 @@ var tokenPace = []string{"--prefill", "200ms", "--prefill-per-token", "0", "--de
 type outcome struct {
 	report *report
 	cpu    float64 // µs per token, between the first request and the last token
+	all    float64 // µs per token, of the whole run, the program's start included
+	since  float64 // µs, of all that came after the first request, the program's end included
+	tokens float64
 	rss    float64 // MiB
 	first  float64 // s from the program's start to its first request
 	rate   float64 // tokens/s while the most streams were open, as the engine wrote them
@@ -56,7 +59,9 @@ func (b *bench) streamOnce(ctx context.Context, c client, w work, pace []string,
 	tokens := float64(t.tokens())
 	o := &outcome{
 		report: r, rss: mebi(p.peak), first: first.Sub(p.began).Seconds(), served: len(t.records), took: time.Since(began),
-		cpu:    1e3 * millis(p.cpu(first, last)) / tokens,
+		cpu:   1e3 * millis(p.cpu(first, last)) / tokens,
+		all:   1e3 * millis(p.total()) / tokens,
+		since: 1e3 * millis(p.total()-used(p.samples, first)), tokens: tokens,
 		engine: float64(e.cpu(first, last)) / float64(last.Sub(first)),
 		leaves: r.leaves(t), rate: t.peakRate(),
 	}
@@ -134,9 +139,6 @@ func (b *bench) compare(ctx context.Context, t *table, w work, rounds int, clien
 				continue
 			}
 			t.add(c.name(), o.cells()...)
-			if len(b.pythonPeers()) > 0 && w.streams <= 50 {
-				t.add(c.name(), num("TTFT, ITL off %", 100*o.leaves), num("first request s", o.first))
-			}
 			b.say("  %4d × %-40s gap error p99 %s ms, %s µs/token, %s (%.0f s)", w.streams, c.name(),
 				figure(percentile(o.report.gapErrors, 0.99)), figure(o.cpu), o.report.verdict, o.took.Seconds())
 		}
@@ -164,29 +166,4 @@ func (b *bench) pythonPeers() (peers []client) {
 		peers = append(peers, guidellm{p})
 	}
 	return peers
-}
-
-// peersScenario compares the agent with the Python peers at rates that they can hold.
-func peersScenario(ctx context.Context, b *bench) error {
-	peers := b.pythonPeers()
-	if len(peers) == 0 {
-		b.say("  no Python peer is installed; run: make peers")
-		return nil
-	}
-	full := &moonloop{label: "moonloop, all telemetry", sink: true}
-	const n = 50
-	w := work{streams: n, tokens: b.tokens(), within: time.Second / 2}
-	t := b.table(fmt.Sprintf("%d streams of 50 tokens/s, beside the Python peers", n), streamColumns+
-		"`TTFT, ITL off`: by how much the worst of TTFT p50 and p99, ITL p50 and p99 (ITL as the mean gap of a request, which every one\n"+
-		"of them reports) leaves the engine's own. `first request`: from the start of the program to its first request at the engine.")
-	b.compare(ctx, t, w, b.rounds, append([]client{full}, peers...)...)
-	best := nan
-	for _, p := range peers {
-		if v := t.median(p.name(), "CPU µs/token"); !isUnknown(v) && !(v >= best) {
-			best = v
-		}
-	}
-	ours := t.median(full.label, "CPU µs/token")
-	t.aim("CPU per token at least 10× less than the best Python peer's", best >= 10*ours, ours, best)
-	return nil
 }

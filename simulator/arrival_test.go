@@ -18,7 +18,7 @@ func TestReceived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close() //nolint:errcheck // it writes no record file
+	defer e.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestReceived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // the server closes it, too
+	defer conn.Close()
 	body := `{"model":"m","prompt":[1,2,3],"max_tokens":1}`
 	// The kernel begins to stamp, on a busy machine much, later than the first socket asks for it.
 	var r *Record

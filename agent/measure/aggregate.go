@@ -57,7 +57,7 @@ func NewAggregate(opt Options) *Aggregate {
 		windowCount: series{width: time.Second, limit: 1 << 17},
 	}
 	for id := range distributions {
-		a.hist[id].scale = definitions[id].scale
+		a.hist[id] = newHistogram(definitions[id].scale)
 	}
 	return a
 }

@@ -52,7 +52,7 @@ var (
 	scaleRate   = scale{ticks: 1e3, limit: 1e12}            // per second in thousandths: 248 KiB
 )
 
-// histogram collects values of 0 and above. It allocates at the first value.
+// histogram collects values of 0 and above.
 type histogram struct {
 	scale
 	hdr                     *hdr.Histogram
@@ -60,15 +60,16 @@ type histogram struct {
 	mean, m2, sum, min, max float64
 }
 
+// newHistogram takes all its memory at once: in the middle of a run, that of all figures would hold up every stream for 20 ms.
+func newHistogram(s scale) histogram {
+	return histogram{scale: s, hdr: hdr.New(1, s.limit, 3), min: math.Inf(1), max: math.Inf(-1)}
+}
+
 // record adds a value in the reported unit. NaN is no value: it is counted as clamped, not added.
 func (h *histogram) record(v float64) {
 	if math.IsNaN(v) {
 		h.clamped++
 		return
-	}
-	if h.hdr == nil {
-		h.hdr = hdr.New(1, h.limit, 3)
-		h.min, h.max = math.Inf(1), math.Inf(-1)
 	}
 	h.n++
 	d := v - h.mean // Welford: exact where a sum of squares would cancel

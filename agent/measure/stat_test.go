@@ -13,7 +13,7 @@ import (
 // 1, 2, …, 10 ms: avg 5.5, sum 55, population variance (100 − 1)/12 = 8.25. Nearest rank: p1 and p5 are number
 // ceil(0.5) = 1, p10 number 1, p25 number ceil(2.5) = 3, p50 number 5, p75 number ceil(7.5) = 8, p90 number 9, the rest 10.
 func TestStatByHand(t *testing.T) {
-	h := histogram{scale: scaleMillis}
+	h := newHistogram(scaleMillis)
 	for _, v := range []float64{7, 3, 10, 1, 5, 9, 2, 8, 6, 4} {
 		h.record(v)
 	}
@@ -45,7 +45,7 @@ func near(t *testing.T, name string, got, want, within float64) {
 func TestPercentilesAgainstSorting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 3, 7, 100, 1001, 20000} {
-		h := histogram{scale: scaleMillis}
+		h := newHistogram(scaleMillis)
 		all := make([]float64, n)
 		for i := range all {
 			all[i] = math.Exp(rng.NormFloat64()*3) / 10
@@ -61,7 +61,7 @@ func TestPercentilesAgainstSorting(t *testing.T) {
 }
 
 func TestOutOfRangeIsCountedAndKept(t *testing.T) {
-	h := histogram{scale: scaleMillis}
+	h := newHistogram(scaleMillis)
 	day := 24 * 3600 * 1000.0
 	for _, v := range []float64{-5, 10, 2 * day, math.NaN(), 0} {
 		h.record(v)
@@ -79,7 +79,7 @@ func TestOutOfRangeIsCountedAndKept(t *testing.T) {
 }
 
 func TestEmptyHistogram(t *testing.T) {
-	h := histogram{scale: scaleCount}
+	h := newHistogram(scaleCount)
 	if got, want := h.stat("tokens"), (Stat{Unit: "tokens"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -4,11 +4,14 @@
 package schedule
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+var errBroken = errors.New("broken")
 
 // TestPrepare: an item is prepared once, in time, when nothing but time decides when it goes.
 func TestPrepare(t *testing.T) {
@@ -95,6 +98,15 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
+			name:  "the source breaks off: what is prepared still goes",
+			sim:   simulation{cfg: Config{Prepare: 8 * ms}, srcErr: errBroken},
+			items: []*Item{at(5, ""), at(6, "")},
+			want: []event{
+				{0, "prepared", 0, 5, 0}, {1, "prepared", 0, 6, 0},
+				{0, "sent", 5, 5, 0}, {1, "sent", 6, 6, 0},
+			},
+		},
+		{
 			name:  "not under a cap",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms, Slots: 2}},
 			items: []*Item{at(30, "")},
@@ -109,7 +121,7 @@ func TestPrepare(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			events, _, stats, err := tc.sim.run(t, tc.items...)
-			if err != nil {
+			if !errors.Is(err, tc.sim.srcErr) {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(tc.want, events); d != "" {

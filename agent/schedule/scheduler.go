@@ -126,7 +126,9 @@ type Scheduler struct {
 	feed     chan feeding
 	head     *Item // next item of the source, nil when there is none yet, or none any more
 	eof      bool
-	err      error // the source's
+	err      error // the source's, which ends the schedule
+	broken   error // the same, while rows from before it are on the point of going
+	begun    int   // items that are prepared and wait for their instant
 	stalled  bool
 	placed   dueHeap         // items whose instant is known and has not come
 	ready    fifo            // due; of a cap, waiting for a slot
@@ -203,6 +205,9 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	go s.pull(src, quit)
 	defer func() { s.sessions.closeAll(s.endSession) }()
 	for {
+		if s.begun == 0 {
+			s.err = s.broken
+		}
 		if ctx.Err() != nil || s.err != nil { // before settle, which would let the next turns go
 			s.skipHeld()
 		}
@@ -280,7 +285,10 @@ func (s *Scheduler) read(ctx context.Context) {
 		case errors.Is(f.err, io.EOF):
 			s.eof = true
 		case f.err != nil:
-			s.eof, s.err = true, f.err
+			s.eof, s.broken = true, f.err
+			if s.begun == 0 {
+				s.err = f.err
+			}
 		default:
 			f.item.Due = clock.Never
 			f.item.Intended, f.item.Scheduled = s.cfg.Zero+f.item.Offset, true
@@ -444,6 +452,7 @@ func (s *Scheduler) await(it *Item) {
 	case s.cfg.Prepare == 0 || it.prepared:
 	case it.Intended-s.cfg.Prepare-s.cfg.Prepare/4 <= now:
 		it.prepared = true
+		s.begun++
 		s.hooks.Prepare(it)
 	default:
 		it.wake -= s.cfg.Prepare
@@ -481,6 +490,7 @@ func (s *Scheduler) release() {
 			}
 			s.free = s.free[1:]
 		}
+		s.forget(it)
 		s.inFlight++
 		s.stats.Fired++
 		s.hooks.Fire(it)
@@ -525,7 +535,15 @@ func (s *Scheduler) leave(ses *Session, c completion) {
 	s.sessions.touch(ses)
 }
 
+// forget notes that a prepared item's fate is known.
+func (s *Scheduler) forget(it *Item) {
+	if it.prepared {
+		s.begun--
+	}
+}
+
 func (s *Scheduler) skip(it *Item, why Reason) {
+	s.forget(it)
 	s.stats.Skipped++
 	s.hooks.Skip(it, why)
 }

@@ -24,6 +24,7 @@ type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits
 	done     chan struct{} // closed when the exporting goroutine has ended
+	hurry    chan struct{} // closed when nothing more is taken
 	stop     context.CancelFunc
 
 	mu       sync.Mutex
@@ -53,7 +54,7 @@ type batch struct {
 
 func newQueue(exporter sdktrace.SpanExporter, l limits) *queue {
 	ctx, stop := context.WithCancel(context.Background())
-	q := &queue{exporter: exporter, limits: l, done: make(chan struct{}), stop: stop, lost: make(map[string]int64)}
+	q := &queue{exporter: exporter, limits: l, done: make(chan struct{}), hurry: make(chan struct{}), stop: stop, lost: make(map[string]int64)}
 	q.changed = sync.NewCond(&q.mu)
 	q.linger = time.AfterFunc(l.linger, func() {
 		q.mu.Lock()
@@ -111,9 +112,30 @@ func (q *queue) run(ctx context.Context) {
 		if !ok {
 			return
 		}
+		began := time.Now()
 		q.settle(b, q.export(ctx, b.spans))
+		q.rest(ctx, time.Since(began))
 	}
 }
+
+// rest leaves the processor to those who read streams for as long as the last export has taken. Exports are in no hurry,
+// unless the queue fills, or the run is over.
+func (q *queue) rest(ctx context.Context, d time.Duration) {
+	q.mu.Lock()
+	hurry := q.closed || q.bytes > q.limits.queueBytes/4
+	q.mu.Unlock()
+	if hurry {
+		return
+	}
+	select {
+	case <-time.After(min(d, maxRest)):
+	case <-q.hurry:
+	case <-ctx.Done():
+	}
+}
+
+// maxRest bounds the rest after an export that has waited for its receiver.
+const maxRest = 20 * time.Millisecond
 
 // next waits for a batch. It returns false when the queue is closed and empty.
 func (q *queue) next() (batch, bool) {
@@ -152,7 +174,10 @@ func (q *queue) settle(b batch, r result) {
 func (q *queue) shutdown(ctx context.Context) error {
 	q.mu.Lock()
 	q.cut()
-	q.closed = true
+	if !q.closed {
+		q.closed = true
+		close(q.hurry)
+	}
 	q.linger.Stop()
 	q.changed.Broadcast()
 	q.mu.Unlock()
