@@ -102,8 +102,10 @@ func TestPrepare(t *testing.T) {
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}, srcErr: errBroken},
 			items: []*Item{at(5, ""), at(6, "")},
 			want: []event{
-				{0, "prepared", 0, 5, 0}, {1, "prepared", 0, 6, 0},
-				{0, "sent", 5, 5, 0}, {1, "sent", 6, 6, 0},
+				{0, "prepared", 0, 5, 0},
+				{1, "prepared", 0, 6, 0},
+				{0, "sent", 5, 5, 0},
+				{1, "sent", 6, 6, 0},
 			},
 		},
 		{
