@@ -19,4 +19,10 @@
 //   - in a closed loop, the instant at which a slot became free.
 //
 // Lateness is always counted from the intended instant, so a slow client cannot hide in it.
+//
+// # Before the instant
+//
+// Config.Prepare before its instant an item is handed to Hooks.Prepare, so that all of its request that takes time is done when
+// it is let go. That holds wherever the instant is known in advance: not in a closed loop, not under a cap, not for a turn
+// whose predecessor ended late.
 package schedule

@@ -12,9 +12,9 @@ import (
 // Forever is an instant that no run reaches: a wait until then ends by Wake only.
 const Forever = time.Duration(1<<63 - 1)
 
-// Spin is the spinning that makes a kernel timer exact: the time that the kernel needs to wake a goroutine that reads
-// it, at its shortest. More would only burn CPU.
-const Spin = 30 * time.Microsecond
+// Spin bounds the spinning that makes a kernel timer exact: to the time that machines, virtual ones above all, need to wake a
+// goroutine that reads it. More would only burn CPU.
+const Spin = 60 * time.Microsecond
 
 // Waiter puts one goroutine to sleep until an instant of the run's clock. It is the seam between the schedule
 // and the machine's timers: a kernel timer in production, [NewSleeper] in virtual time and on other systems.

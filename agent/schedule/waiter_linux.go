@@ -21,15 +21,15 @@ import (
 // high-resolution timer wakes the goroutine, without the runtime's rounding to milliseconds and without
 // holding an operating-system thread.
 //
-// The last part of each wait, at most spin, is spent looking at the clock instead of asleep. [Spin] makes up for the time
-// that a wake-up takes; 0 costs the least CPU.
+// The last part of each wait, at most spin and half of it, is spent looking at the clock instead of asleep: as long as
+// wake-ups take on this machine, as far as seen. 0 costs the least CPU.
 func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create kernel timer: %w", err)
 	}
 	// A non-blocking descriptor is taken into the runtime's poller by os.NewFile.
-	t := &timerfd{clk: clk, spin: spin, file: os.NewFile(uintptr(fd), "timerfd")}
+	t := &timerfd{clk: clk, most: spin, spin: spin / 2, file: os.NewFile(uintptr(fd), "timerfd")}
 	if t.raw, err = t.file.SyscallConn(); err != nil {
 		_ = t.file.Close()
 		return nil, fmt.Errorf("create kernel timer: %w", err)
@@ -43,7 +43,8 @@ func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 // generator's should be, that is most of what a short sleep costs.
 type timerfd struct {
 	clk  clock.Clock
-	spin time.Duration
+	spin time.Duration // follows the time that wake-ups take
+	most time.Duration // bound of spin
 	file *os.File
 	raw  syscall.RawConn
 	try  func(fd uintptr) bool // made once: a closure per wait would be garbage
@@ -54,6 +55,7 @@ type timerfd struct {
 	// Of the present wait.
 	until time.Duration
 	armed bool
+	short bool          // too short to say what wake-ups take
 	errno syscall.Errno // the timer could not be set
 	spec  unix.ItimerSpec
 	count uint64 // of expirations, as the kernel writes it
@@ -73,11 +75,24 @@ func (t *timerfd) Wait(until time.Duration) bool {
 		return false
 	}
 	if t.errno != 0 {
-		time.Sleep(until - t.spin - t.clk.Now()) // a timer that cannot be set is no reason to send early
+		time.Sleep(until - t.clk.Now()) // a timer that cannot be set is no reason to send early
 	}
+	t.learn()
 	for t.clk.Now() < until { // at most spin, unless the read failed
 	}
 	return true
+}
+
+// learn moves the spin towards what two of three wake-ups take, at most.
+func (t *timerfd) learn() {
+	const step = 500 * time.Nanosecond
+	switch {
+	case !t.armed || t.short:
+	case t.clk.Now() > t.until:
+		t.spin = min(t.spin+2*step, t.most)
+	default:
+		t.spin = max(t.spin-step, 0)
+	}
 }
 
 // expired sets the timer when it is first called in a wait, and reads it after that. It returns false until the wait
@@ -89,11 +104,13 @@ func (t *timerfd) expired(fd uintptr) bool {
 			return errno != unix.EAGAIN
 		}
 	}
-	left := t.until - t.clk.Now() - t.spin
-	if left <= 0 { // 0 would disarm it, and wait for ever
+	left := t.until - t.clk.Now()
+	if left <= t.spin { // no time to sleep; and 0 would disarm the timer, and wait for ever
 		return true
 	}
-	t.spec = unix.ItimerSpec{Value: unix.NsecToTimespec(int64(left))}
+	t.short = t.spin > left/2
+	asleep := left - min(t.spin, left/2)
+	t.spec = unix.ItimerSpec{Value: unix.NsecToTimespec(int64(asleep))}
 	_, _, t.errno = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&t.spec)), 0, 0, 0) //nolint:gosec // the kernel reads it
 	t.armed = t.errno == 0
 	return t.errno != 0

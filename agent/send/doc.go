@@ -11,7 +11,8 @@
 // What is measured, and how:
 //
 //   - The request is on the wire when the write call that held its last byte has returned. Everything before is our own
-//     and the connection's time.
+//     and the connection's time. Headers and the beginning of the body go out as one write.
+//   - A request behind a [Gate] has its connection before it is due. The engine sees nothing of it until the gate opens.
 //   - A chunk's arrival is the instant at which the kernel received the segment that completed it (Linux, TCP,
 //     HTTP/1.1), else the instant at which the read call returned. Many chunks can come in one read: they share a
 //     stamp and a read number, and Exchange.Coalesced counts those whose gap is unknown.
