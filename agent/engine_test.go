@@ -53,6 +53,7 @@ func (s serving) serve() error {
 		_, _ = io.Copy(io.Discard, r.Body) // an empty answer is an empty OTLP response: all is accepted
 	}))
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	stamped := func(ln net.Listener) net.Listener { return ln }
 	if !s.Sink {
 		cfg := simulator.Config{Latency: s.Latency}
 		if s.Record != "" {
@@ -67,11 +68,13 @@ func (s serving) serve() error {
 			return err
 		}
 		server = e.NewServer()
+		stamped = e.Stamped
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+	ln = stamped(ln)
 	scheme := "http"
 	if s.TLS {
 		scheme = "https"

@@ -15,9 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/semconv"
 	"github.com/moonloop/moonloop/simulator"
 )
 
@@ -117,7 +120,64 @@ func TestPrepared(t *testing.T) {
 				if s, ok := f.Stat(measure.Lateness); !ok || s.Max != 0 {
 					t.Errorf("lateness %+v", s)
 				}
+				if s, ok := f.Stat(measure.WireLag); !ok || s.Max != tc.late.Seconds()*1e3 {
+					t.Errorf("wire lag %+v, want at most %v", s, tc.late)
+				}
 			})
 		})
 	}
+}
+
+// TestPreparedSession: the span of a session whose first turn is prepared, and then skipped, ends no earlier than it began.
+func TestPreparedSession(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	rows := `{"timestamp": 0, "input_length": 512, "output_length": 3, "hash_ids": [1]}
+{"timestamp": 40, "input_length": 512, "output_length": 3, "hash_ids": [2], "session_id": "a"}
+`
+	if err := os.WriteFile(trace, []byte(rows), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e, err := simulator.New(simulator.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		network := newPipes()
+		server := e.NewServer()
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = server.Serve(network) })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		const lead = 50 * time.Millisecond
+		kept := &keepSpans{InMemoryExporter: tracetest.NewInMemoryExporter()}
+		cfg := Config{
+			Trace: Trace{Name: trace}, Target: Target{URL: "http://engine", Model: "m"}, Prompt: Prompt{Endpoint: prompt.Completions},
+			Schedule: Schedule{Prepare: 10 * time.Millisecond}, Lead: lead, Waiter: schedule.NewSleeper, DialContext: network.dial,
+			Progress: func(*Live) { time.AfterFunc(lead+35*time.Millisecond, cancel) },
+		}
+		cfg.Telemetry.SpanExporter = kept
+		rep, err := Run(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = server.Close()
+		_ = network.Close()
+		serving.Wait()
+		_ = e.Close()
+		if f := rep.Figures(); f.Rows.Served != 1 || f.Rows.Skipped != 1 {
+			t.Errorf("%d served, %d skipped, want one of each", f.Rows.Served, f.Rows.Skipped)
+		}
+		sessions := 0
+		for _, s := range kept.GetSpans() {
+			if s.EndTime.Before(s.StartTime) {
+				t.Errorf("span %s ends %v before it begins", s.Name, s.StartTime.Sub(s.EndTime))
+			}
+			if s.Name == semconv.SpanSession {
+				sessions++
+			}
+		}
+		if sessions != 1 {
+			t.Errorf("%d spans of sessions, want 1", sessions)
+		}
+	})
 }

@@ -28,12 +28,13 @@ type session struct {
 // pending is a request on its way to its instant. The scheduler decides what becomes of it: it opens the gate, or shuts it.
 type pending struct {
 	gate   *send.Gate
-	reason string // why it is skipped, set before the gate is shut
+	reason string             // why it is skipped, set before the gate is shut
+	cancel context.CancelFunc // frees what the request has taken hold of
 }
 
 // atOnce is a request that goes as soon as it is ready, from an instant on.
 func atOnce(at time.Duration) *pending {
-	p := &pending{gate: send.NewGate()}
+	p := &pending{gate: send.NewGate(), cancel: func() {}}
 	p.gate.Open(at)
 	return p
 }
@@ -41,6 +42,7 @@ func atOnce(at time.Duration) *pending {
 // begin prepares an item's request, up to the first byte. It runs on the scheduler's goroutine.
 func (r *run) begin(ctx context.Context, it *schedule.Item) {
 	p := &pending{gate: send.NewGate()}
+	ctx, p.cancel = context.WithCancel(ctx)
 	it.Data = p
 	r.start(ctx, it, p)
 }
@@ -91,11 +93,13 @@ func (r *run) endSession(s *schedule.Session, at time.Duration) {
 
 // request carries one item to the engine and back.
 func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, p *pending) {
+	defer p.cancel()
 	rec := newRecord(it)
 	span := r.tel.StartRequest(ses.span, it.Row, it.Index, it.Intended)
 	end := r.exchange(ctx, rec, ses.history, span.Traceparent(), p)
-	at, let := p.gate.At()
+	at, let := p.gate.Wait()
 	if !let {
+		rec = newRecord(it) // nothing of the attempt has happened
 		rec.Outcome, rec.Reason = measure.Skipped, p.reason
 		r.recorder.take(rec, span)
 		return
@@ -133,12 +137,12 @@ func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt
 
 	x := &rec.Exchange
 	r.client.Do(ctx, &req, x)
-	if _, let := p.gate.At(); !let { // it has failed before it was due, or has been given up
-		if _, let = p.gate.Wait(); !let {
-			*x = send.Exchange{}
-			return r.clk.Now()
-		}
-		r.client.Do(ctx, &req, x) // nothing of it has been sent: what failed then may go well now
+	at, let := p.gate.Wait()
+	if !let {
+		return r.clk.Now()
+	}
+	if x.Err != nil && x.End < at { // before it was due; nothing had been sent, and what failed then may go well now
+		r.client.Do(ctx, &req, x)
 	}
 	rec.Sent = true
 	outcome(rec)
@@ -196,6 +200,7 @@ func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
 	reason := skipReason(why, aborted)
 	if p, begun := it.Data.(*pending); begun {
 		p.reason = reason
+		p.cancel() // first: a dead gate on a kept connection looks like a dead connection, and would be tried again
 		p.gate.Shut()
 		return
 	}

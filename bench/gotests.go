@@ -89,11 +89,12 @@ var hotPaths = []struct{ pkg, bench string }{
 
 // goBenchmarks runs the Go benchmarks and lets benchstat sum them up.
 func goBenchmarks(ctx context.Context, b *bench) error {
-	t := b.table("Go benchmarks", fmt.Sprintf("`go test -bench . -benchmem`, %d rounds, summed up by benchstat.", b.rounds))
+	count := max(b.rounds, 6) // from 6 on benchstat says how sure it is
+	t := b.table("Go benchmarks", fmt.Sprintf("`go test -bench . -benchmem`, %d rounds, summed up by benchstat.", count))
 	raw := filepath.Join(b.dir, "benchmarks.txt")
 	var all strings.Builder
 	for _, p := range hotPaths {
-		out, err := goTest(ctx, b, "go", nil, "-run", "^$", "-bench", p.bench, "-benchmem", "-benchtime", "10ms", "-count", strconv.Itoa(b.rounds), p.pkg)
+		out, err := goTest(ctx, b, "go", nil, "-run", "^$", "-bench", p.bench, "-benchmem", "-benchtime", "20ms", "-count", strconv.Itoa(count), p.pkg)
 		if err != nil {
 			b.fail("%s: %v", p.pkg, err)
 		}
@@ -102,7 +103,7 @@ func goBenchmarks(ctx context.Context, b *bench) error {
 	if err := os.WriteFile(raw, []byte(all.String()), 0o644); err != nil {
 		return err
 	}
-	p, err := run(ctx, 5*time.Minute, how{dir: b.dir, name: "benchstat", core: -1, tree: true}, "go", "tool", "-modfile=tools/go.mod", "benchstat", raw)
+	p, err := run(ctx, 5*time.Minute, how{dir: b.dir, name: "benchstat", core: -1, tree: true}, "go", "tool", "-modfile=tools/go.mod", "benchstat", "this run="+raw)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type machine struct {
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
 
 func describe(command string) machine {
-	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Date: time.Now().UTC().Format("2006-01-02 15:04 MST"), Command: command}
+	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Date: stamp(), Command: command}
 	if match := modelName.FindStringSubmatch(content("/proc/cpuinfo")); match != nil {
 		m.CPU = match[1]
 	}
@@ -87,3 +87,6 @@ func moduleVersion(info *debug.BuildInfo) string {
 	}
 	return version
 }
+
+// stamp is the time, as the page writes it.
+func stamp() string { return time.Now().UTC().Format("2006-01-02 15:04 MST") }

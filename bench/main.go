@@ -42,6 +42,7 @@ type bench struct {
 	engineCore int
 	clientCore int
 	results    results
+	scenario   string // that runs
 	failed     bool // one of our own runs failed
 }
 
@@ -151,14 +152,17 @@ func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) 
 	}
 	b.pin()
 	b.results.Machine = describe(shown)
+	raw := filepath.Join(b.dir, "results.json")
+	b.results.keep(raw)
 	b.findPeers(ctx, chosen)
 	for _, s := range chosen {
 		began := time.Now()
 		b.say("%s: %s", s.name, s.about)
+		b.scenario = s.name
 		if err := s.run(ctx, b); err != nil {
 			b.fail("%s: %v", s.name, err)
 		}
-		if err := b.results.write(page, filepath.Join(b.dir, "results.json")); err != nil {
+		if err := b.results.write(page, raw); err != nil {
 			return err
 		}
 		b.say("%s: %.0f s", s.name, time.Since(began).Seconds())
@@ -193,7 +197,7 @@ func (b *bench) fail(format string, args ...any) {
 
 // table starts a table of the results.
 func (b *bench) table(title, about string) *table {
-	t := &table{Title: title, About: about}
+	t := &table{Scenario: b.scenario, Measured: stamp(), Title: title, About: about}
 	b.results.Tables = append(b.results.Tables, t)
 	return t
 }

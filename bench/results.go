@@ -17,15 +17,19 @@ import (
 
 var nan = math.NaN()
 
-// results is everything that a run of the bench found out.
+// results is everything that a run of the bench found out, and, of scenarios that it did not run, what is on the page.
 type results struct {
 	Machine machine
 	Tables  []*table
+	// Sections are the parts of the page by scenario, this run's and those of runs before.
+	Sections map[string]string
 }
 
 // table is a scenario's figures: a row for each contender, a column for each figure, in a cell a value for each round.
 type table struct {
-	Title   string
+	Scenario string
+	Measured string // when
+	Title    string
 	About   string // what was run, what the columns mean
 	Columns []string
 	Rows    []*row
@@ -148,14 +152,37 @@ func (r *results) markdown() string {
 		fmt.Fprintf(&b, "| skipped | %s |\n", s)
 	}
 	b.WriteString("\nA cell is the median of the rounds, with the least and the greatest. Contenders take turns within a round. Engine and client have\none core each, the same for all, and each run has a new engine, whose own record is the truth.\n")
-	for _, t := range r.Tables {
-		t.markdown(&b)
+	b.WriteString("Each table says when it was measured: a run of some scenarios leaves those of the others.\n")
+	for _, s := range scenarios {
+		var own strings.Builder
+		for _, t := range r.Tables {
+			if t.Scenario == s.name {
+				t.markdown(&own)
+			}
+		}
+		if own.Len() > 0 {
+			r.Sections[s.name] = own.String()
+		}
+		b.WriteString(r.Sections[s.name])
 	}
 	return b.String()
 }
 
+// keep takes over the sections of the last run's raw results, if there are any.
+func (r *results) keep(raw string) {
+	r.Sections = map[string]string{}
+	text, err := os.ReadFile(raw)
+	if err != nil {
+		return
+	}
+	var last struct{ Sections map[string]string }
+	if json.Unmarshal(text, &last) == nil && last.Sections != nil { // those of an older bench had none
+		r.Sections = last.Sections
+	}
+}
+
 func (t *table) markdown(b *strings.Builder) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n", t.Title, t.About)
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\nMeasured %s.\n", t.Title, t.About, t.Measured)
 	if len(t.Rows) > 0 {
 		fmt.Fprintf(b, "\n| | %s |\n|---|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---:|", len(t.Columns)))
 		for _, r := range t.Rows {
@@ -204,6 +231,7 @@ func (r *row) MarshalJSON() ([]byte, error) {
 
 // write writes the page and the rounds behind it.
 func (r *results) write(page, raw string) error {
+	content := r.markdown()
 	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
@@ -214,5 +242,5 @@ func (r *results) write(page, raw string) error {
 	if err := os.WriteFile(raw, append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(page, []byte(r.markdown()), 0o644)
+	return os.WriteFile(page, []byte(content), 0o644)
 }

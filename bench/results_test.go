@@ -14,8 +14,8 @@ import (
 )
 
 func TestResults(t *testing.T) {
-	r := &results{Machine: machine{CPU: "a CPU", Cores: 2, Skipped: []string{"k6: not installed"}}}
-	tab := &table{Title: "Speed", About: "Laps."}
+	r := &results{Sections: map[string]string{"dispatch": "\n## Old\n", "go": "\n## Kept\n"}, Machine: machine{CPU: "a CPU", Cores: 2, Skipped: []string{"k6: not installed"}}}
+	tab := &table{Scenario: "dispatch", Measured: "today", Title: "Speed", About: "Laps."}
 	r.Tables = append(r.Tables, tab)
 	for _, v := range []float64{2, 1, 3} {
 		tab.add("us", num("ms", v), word("verdict", "valid"))
@@ -39,6 +39,8 @@ func TestResults(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| skipped | k6: not installed |",
+		"## Speed\n\nLaps.\n\nMeasured today.\n",
+		"## Kept\n",
 		"| | ms | verdict | lost |",
 		"| us | 2.00 (1.00–3.00) | valid 3×, invalid 1× | – |",
 		"| them | 9.00 | – | 4.00 |",
@@ -49,6 +51,14 @@ func TestResults(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if strings.Contains(string(text), "Old") {
+		t.Error("what a scenario said before must go when it is run again")
+	}
+	again := &results{}
+	again.keep(raw)
+	if len(again.Sections) != 2 || !strings.Contains(again.Sections["dispatch"], "Laps.") {
+		t.Errorf("kept: %v", again.Sections)
 	}
 	if strings.Count(string(text), "a note") != 1 {
 		t.Error("a note must stand once")

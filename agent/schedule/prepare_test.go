@@ -5,10 +5,15 @@ package schedule
 
 import (
 	"errors"
+	"io"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/agent/clock"
 )
 
 var errBroken = errors.New("broken")
@@ -134,4 +139,107 @@ func TestPrepare(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPreparedOrder: rows go in the order of their instants and of the trace, though the machine held the schedule up, or
+// there were too many to prepare them all.
+func TestPreparedOrder(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tc := range []struct {
+		name   string
+		hiccup time.Duration // of the scheduler's goroutine while it prepares row 100
+	}{
+		{"in time", 0},
+		{"late for some", 9 * ms},
+		{"late for all", 30 * ms},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var items []*Item
+				for i := range 300 { // more than the channel from the source holds
+					items = append(items, at(20+i/200, []string{"", "a", ""}[i%3]))
+					items[i].Index = int64(i)
+				}
+				clk := clock.New()
+				w := NewSleeper(clk)
+				defer w.Close()
+				var s *Scheduler
+				var fired []int64
+				prepared := 0
+				s, err := New(Config{Prepare: 8 * ms, OpenSessions: true}, clk, w, Hooks{
+					Prepare: func(it *Item) {
+						if prepared++; it.Index == 100 {
+							time.Sleep(tc.hiccup)
+						}
+					},
+					Fire: func(it *Item) {
+						if it.Intended > clk.Now() {
+							t.Errorf("row %d went %v early", it.Index, it.Intended-clk.Now())
+						}
+						fired = append(fired, it.Index)
+						go s.Done(it, clk.Now(), true)
+					},
+					Skip: func(it *Item, _ Reason) { t.Errorf("row %d was skipped", it.Index) },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Run(t.Context(), &rows{items: items}); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.IsSorted(fired) || len(fired) != len(items) {
+					t.Errorf("%d rows went, in this order: %v", len(fired), fired)
+				}
+				if tc.hiccup == 0 && prepared != len(items) {
+					t.Errorf("%d of %d rows were prepared", prepared, len(items))
+				}
+			})
+		})
+	}
+}
+
+// slowSource yields a row only after a while: a live capture.
+type slowSource struct {
+	rows
+	gap time.Duration
+}
+
+func (s *slowSource) Next() (*Item, error) {
+	if s.next > 0 && s.next < len(s.items) {
+		time.Sleep(s.gap)
+	}
+	return s.rows.Next()
+}
+
+// TestSlowSource: a row that comes while the schedule waits for a later one goes at its own instant.
+func TestSlowSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := clock.New()
+		w := NewSleeper(clk)
+		defer w.Close()
+		var s *Scheduler
+		var fired []event
+		s, err := New(Config{}, clk, w, Hooks{
+			Fire: func(it *Item) {
+				fired = append(fired, event{Row: int(it.Index), At: clk.Now().Milliseconds()})
+				go s.Done(it, clk.Now(), true)
+			},
+			Skip: func(*Item, Reason) {},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A turn that waits for a minute, and a row that the source has after 100 ms.
+		items := []*Item{at(0, "a"), after(60_000, 0, "a"), at(300, "")}
+		for i, it := range items {
+			it.Index = int64(i)
+		}
+		if _, err := s.Run(t.Context(), &slowSource{rows: rows{items: items, fail: io.EOF}, gap: 50 * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+		want := []event{{Row: 0}, {Row: 2, At: 300}, {Row: 1, At: 60_000}}
+		if d := cmp.Diff(want, fired); d != "" {
+			t.Errorf("fired (-want +got):\n%s", d)
+		}
+	})
 }

@@ -83,7 +83,8 @@ type Hooks struct {
 	// Prepare does what can be done of an item's request before it is due, in a goroutine of its own. Fire or Skip
 	// follows. May be nil.
 	Prepare func(*Item)
-	// Fire starts the item's request, in a goroutine of its own, which ends in exactly one call of Done.
+	// Fire lets the item's request go, and starts it where it was not prepared, in a goroutine of its own, which ends in
+	// exactly one call of Done.
 	Fire func(*Item)
 	// Skip disposes of an item that will not be sent.
 	Skip func(*Item, Reason)
@@ -138,8 +139,10 @@ type Scheduler struct {
 	held     int // items in placed, ready and the sessions' pending lists
 	stats    Stats
 
-	// idle is set while only a completion, or the source, can move the schedule on.
-	idle atomic.Bool
+	// idle is set while only a completion, or the source, can move the schedule on; hungry, while the source can move
+	// it on before what it waits for.
+	idle, hungry atomic.Bool
+
 	mu   sync.Mutex
 	done []completion
 }
@@ -223,7 +226,7 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 			return s.stats, s.err
 		case from == nowhere:
 			s.block()
-		case !s.wait.Wait(at): // something has happened
+		case !s.sleep(at): // something has happened
 		case from == source:
 			s.admit(s.take(source))
 		default:
@@ -231,6 +234,21 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 		}
 	}
 }
+
+// sleep waits until an instant, or until something may have changed.
+func (s *Scheduler) sleep(until time.Duration) bool {
+	if s.wanted() {
+		s.hungry.Store(true)
+		defer s.hungry.Store(false)
+		if len(s.feed) > 0 { // it came before hungry was set, and woke nobody
+			return false
+		}
+	}
+	return s.wait.Wait(until)
+}
+
+// wanted reports whether the source's next item could be taken in.
+func (s *Scheduler) wanted() bool { return s.head == nil && !s.eof && !s.stalled }
 
 // pull feeds the scheduler, so that a source which has fallen silent holds up nothing but itself.
 func (s *Scheduler) pull(src Source, quit <-chan struct{}) {
@@ -241,7 +259,7 @@ func (s *Scheduler) pull(src Source, quit <-chan struct{}) {
 		case <-quit:
 			return
 		}
-		if s.idle.Load() {
+		if s.idle.Load() || s.hungry.Load() {
 			s.wait.Wake()
 		}
 		if err != nil {
@@ -258,8 +276,7 @@ func (s *Scheduler) block() {
 	s.mu.Lock()
 	waiting := len(s.done) == 0
 	s.mu.Unlock()
-	wanted := s.head == nil && !s.eof && !s.stalled
-	if waiting && (!wanted || len(s.feed) == 0) {
+	if waiting && (!s.wanted() || len(s.feed) == 0) {
 		s.wait.Wait(Forever)
 	}
 }
@@ -333,13 +350,13 @@ func (s *Scheduler) next() (time.Duration, origin) {
 	}
 	if s.cfg.Until > 0 && due > s.cfg.Zero+s.cfg.Until {
 		due = s.cfg.Zero + s.cfg.Until // what lies past the end is skipped at the end, not before and not after
-	} else if s.cfg.Prepare > 0 {
+	} else if now := s.clk.Now(); s.cfg.Prepare > 0 && due > now {
 		due -= s.cfg.Prepare
-		if now := s.clk.Now(); due-s.cfg.Prepare/4 <= now { // at a high rate nothing has to wake up for it
+		if due-s.cfg.Prepare/4 <= now { // at a high rate nothing has to wake up for it
 			due = min(due, now)
 		}
 	}
-	if due <= at {
+	if due < at || due == at && s.cfg.Prepare == 0 { // what is prepared comes first
 		at, from = due, source
 	}
 	return at, from
@@ -443,13 +460,13 @@ func (s *Scheduler) place(it *Item) {
 // await lets a placed item wait for its instant, prepared as soon as that is near, and offers it then.
 func (s *Scheduler) await(it *Item) {
 	now := s.clk.Now()
-	if it.Intended <= now {
+	it.wake = it.Intended
+	if it.Intended <= now && (len(s.placed) == 0 || !s.placed[0].before(it)) {
 		s.offer(it)
 		return
 	}
-	it.wake = it.Intended
 	switch {
-	case s.cfg.Prepare == 0 || it.prepared:
+	case s.cfg.Prepare == 0 || it.prepared || it.Intended <= now || s.broken != nil:
 	case it.Intended-s.cfg.Prepare-s.cfg.Prepare/4 <= now:
 		it.prepared = true
 		s.begun++
@@ -585,15 +602,15 @@ func (s *Scheduler) endSession(ses *Session) {
 // dueHeap orders items by the instant at which they are to be taken up, equal ones by row.
 type dueHeap []*Item
 
-func (h dueHeap) Len() int { return len(h) }
-func (h dueHeap) Less(i, j int) bool {
-	if h[i].wake != h[j].wake {
-		return h[i].wake < h[j].wake
-	}
-	return h[i].Index < h[j].Index
+// before reports whether it is to be taken up before another item.
+func (it *Item) before(other *Item) bool {
+	return it.wake < other.wake || it.wake == other.wake && it.Index < other.Index
 }
-func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(x any)   { *h = append(*h, x.(*Item)) }
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(*Item)) }
 func (h *dueHeap) Pop() any {
 	old := *h
 	it := old[len(old)-1]

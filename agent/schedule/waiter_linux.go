@@ -83,7 +83,7 @@ func (t *timerfd) Wait(until time.Duration) bool {
 	return true
 }
 
-// learn moves the spin towards what two of three wake-ups take, at most.
+// learn moves the spin to where one of three wake-ups comes late: up by two steps for one that did, down by one for others.
 func (t *timerfd) learn() {
 	const step = 500 * time.Nanosecond
 	switch {

@@ -62,7 +62,6 @@ func (u *upload) begin() error {
 		if err := g.pass(u.done); err != nil {
 			return err
 		}
-		u.flight.guard.restart(g.at)
 	}
 	u.flight.uncork()
 	return nil

@@ -146,7 +146,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	defer cancel(nil)
 	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate}
 	f.clear()
-	f.guard = guard{clk: c.clk, start: x.Start, cancel: cancel, limits: limits{
+	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
 	}}
 	f.guard.enter(stagePause) // the total timeout runs
@@ -161,11 +161,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		err = s.take(resp)
 		_ = resp.Body.Close()
 	}
-	if req.Gate != nil {
-		if at, ok := req.Gate.At(); ok {
-			x.Start = at
-		}
-	}
+	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())
 	c.wall.Refresh()
 }

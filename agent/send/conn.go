@@ -87,7 +87,7 @@ func (c *conn) begin(cork bool) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn++
-	c.cork = cork
+	c.cork, c.corked = cork, nil
 	c.full = false
 	c.old = c.now
 	c.now = traffic{arrival: arrival{number: c.now.number}, began: clock.Never, wrote: clock.Never}

@@ -9,7 +9,8 @@ import (
 )
 
 // Gate holds a request back that has been prepared before it is due. All that takes time is done by then, a connection
-// included; what is left when the gate opens is one write of headers and body. With HTTP/2 the headers do not wait.
+// included; what is left when the gate opens is one write of headers and body. With HTTP/2 the headers do not wait, nor do
+// those beyond 16 KiB.
 type Gate struct {
 	decided chan struct{}
 	open    bool          // set before decided is closed, as at is
@@ -34,14 +35,20 @@ func (g *Gate) Wait() (at time.Duration, open bool) {
 	return g.at, g.open
 }
 
-// At returns what Wait does, without waiting: not open where nothing has been decided.
-func (g *Gate) At() (at time.Duration, open bool) {
+// since returns the instant from which on the request's time counts: that at which the gate was opened, if it has been and
+// lies after from.
+func (g *Gate) since(from time.Duration) time.Duration {
+	if g == nil {
+		return from
+	}
 	select {
 	case <-g.decided:
-		return g.at, g.open
+		if g.open {
+			return max(from, g.at)
+		}
 	default:
-		return 0, false
 	}
+	return from
 }
 
 var errShut = errors.New("the request was given up before it was due")

@@ -113,8 +113,8 @@ func TestGateShut(t *testing.T) {
 				if x.Err == nil || x.Wire != clock.Never || !cancelled && !errors.Is(x.Err, errShut) {
 					t.Errorf("%s, cancelled %t: wire %v: %v", name, cancelled, x.Wire, x.Err)
 				}
-				if _, open := req.Gate.At(); open {
-					t.Errorf("%s: a gate that is not open says that it is", name)
+				if at := req.Gate.since(7); at != 7 {
+					t.Errorf("%s: a gate that is not open says that it is, since %v", name, at)
 				}
 				cancel()
 				c.Close()
@@ -124,6 +124,88 @@ func TestGateShut(t *testing.T) {
 		synctest.Wait()
 		if n := got.Load(); n != 0 {
 			t.Errorf("%d bytes of requests that were given up reached the server", n)
+		}
+	})
+}
+
+// TestGateShutKeepsConnections: a request that is given up on a kept connection is not tried on others.
+func TestGateShutKeepsConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int64
+		steps := []step{{time.Millisecond, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
+		pipe := piped(play(steps))
+		c, err := New(Config{URL: "http://engine", DialContext: func(ctx context.Context, n, a string) (net.Conn, error) {
+			dials.Add(1)
+			return pipe(ctx, n, a)
+		}}, clock.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer synctest.Wait()
+		defer c.Close()
+		var all sync.WaitGroup
+		for range 5 { // five kept connections
+			all.Go(func() {
+				var x Exchange
+				c.Do(t.Context(), post("{}"), &x)
+			})
+		}
+		all.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		req := post("{}")
+		req.Gate = NewGate()
+		time.AfterFunc(time.Millisecond, func() {
+			cancel()
+			req.Gate.Shut()
+		})
+		var x Exchange
+		c.Do(ctx, req, &x)
+		if x.Err == nil || x.Replays != 0 {
+			t.Errorf("%d replays: %v", x.Replays, x.Err)
+		}
+		for range 4 {
+			all.Go(func() {
+				var x Exchange
+				c.Do(t.Context(), post("{}"), &x)
+			})
+		}
+		all.Wait()
+		if n := dials.Load(); n != 5 {
+			t.Errorf("%d connections were made, want 5: one was given up, four are left", n)
+		}
+	})
+}
+
+// TestGateRetry: a refusal after the gate is retried as without one, on a clock that began at the gate.
+func TestGateRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := clock.New()
+		n := 0
+		c, err := New(Config{
+			URL: "http://engine", Retries: 2, RetryWait: time.Second, IdleTimeout: 1500 * time.Millisecond, TotalTimeout: 2100 * time.Millisecond,
+			DialContext: piped(func(c net.Conn) {
+				requests(c, func(*http.Request, string) bool {
+					reply := sse(chunkA, finish, done)
+					if n++; n == 1 {
+						reply = "HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n"
+					}
+					_, err := io.WriteString(c, reply)
+					return err == nil
+				})
+			}),
+		}, clk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer synctest.Wait()
+		defer c.Close()
+		req := post("{}")
+		req.Gate = NewGate()
+		time.AfterFunc(500*time.Millisecond, func() { req.Gate.Open(clk.Now()) })
+		var x Exchange
+		c.Do(t.Context(), req, &x)
+		if x.Err != nil || x.Attempts != 2 || x.Start != 500*time.Millisecond || x.End != 2500*time.Millisecond {
+			t.Errorf("%d attempts, from %v to %v: %v", x.Attempts, x.Start, x.End, x.Err)
 		}
 	})
 }

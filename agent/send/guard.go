@@ -44,6 +44,7 @@ type guard struct {
 	mu      sync.Mutex
 	stage   stage
 	start   time.Duration // of the exchange
+	gate    *Gate         // that holds it back, or nil
 	since   time.Duration // of the stage
 	timer   *time.Timer
 	expired *timeout
@@ -78,15 +79,6 @@ func (g *guard) enter(s stage) {
 	g.arm(now)
 }
 
-// restart has the timeouts count from an instant: the request was held back until then.
-func (g *guard) restart(at time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.start = at
-	g.since = max(g.since, at)
-	g.alive(at)
-}
-
 // arm sets the timer to the next deadline.
 func (g *guard) arm(now time.Duration) {
 	at, t := g.deadline()
@@ -109,16 +101,17 @@ func (g *guard) deadline() (at time.Duration, why *timeout) {
 		}
 	}
 	heard := time.Duration(g.heard.Load())
+	start := g.gate.since(g.start)
 	if g.stage >= stageTail {
 		if g.stage == stageOver {
 			earliest(g.since, overLimit, tailCut)
 		}
 		earliest(heard, tailLimit, tailCut)
 		earliest(heard, g.limits.idle, tailCut)
-		earliest(g.start, g.limits.total, tailCut)
+		earliest(start, g.limits.total, tailCut)
 		return at, why
 	}
-	earliest(g.start, g.limits.total, totalOver)
+	earliest(start, g.limits.total, totalOver)
 	switch g.stage {
 	case stageConnect:
 		earliest(g.since, g.limits.connect, connectOver)

@@ -39,8 +39,11 @@ const (
 	// 3,300 requests.
 	DefaultQueueBytes = 64 << 20
 	// DefaultBatchBytes is some 2,500 token events, which take 2 or 3 ms to encode: on one core nothing else happens
-	// meanwhile, and no token is read. It keeps a message well under the 4 MiB that gRPC servers take by default.
+	// meanwhile, and no token is read.
 	DefaultBatchBytes = 128 << 10
+	// DefaultMessageBytes bounds the message that batches are joined to when the queue fills or the run is over: each takes
+	// a round trip. With its resource it is under the 4 MiB that gRPC servers take by default.
+	DefaultMessageBytes = 3 << 20
 	// DefaultBatchSpans is the SDK's.
 	DefaultBatchSpans = 512
 	// DefaultLinger is how long the first span of a batch waits for others.
@@ -70,8 +73,10 @@ type Config struct {
 	// ExponentialHistograms exports every histogram with base-2 exponential buckets in place of the explicit ones.
 	ExponentialHistograms bool
 
-	// QueueBytes and BatchBytes count encoded OTLP, BatchSpans spans; 0 = the default.
+	// QueueBytes and BatchBytes count encoded OTLP, BatchSpans spans; 0 = the default. No message has more than BatchBytes,
+	// where it is given, else than DefaultMessageBytes, unless one span does.
 	QueueBytes, BatchBytes, BatchSpans int
+	messageBytes                       int
 	// Linger, ExportTimeout and MetricInterval: 0 = the OTEL_BSP_* or OTEL_METRIC_EXPORT_INTERVAL variable, else the default.
 	Linger, ExportTimeout, MetricInterval time.Duration
 
@@ -144,6 +149,7 @@ func (c Config) withDefaults() Config {
 	c.Speedup = or(c.Speedup, 1)
 	c.TimestampScale = or(c.TimestampScale, 1)
 	c.QueueBytes = or(c.QueueBytes, DefaultQueueBytes)
+	c.messageBytes = or(c.BatchBytes, DefaultMessageBytes)
 	c.BatchBytes = or(c.BatchBytes, DefaultBatchBytes)
 	c.BatchSpans = or(or(c.BatchSpans, envInt("OTEL_BSP_MAX_EXPORT_BATCH_SIZE")), DefaultBatchSpans)
 	c.Linger = or(or(c.Linger, envMillis("OTEL_BSP_SCHEDULE_DELAY")), DefaultLinger)

@@ -94,7 +94,8 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 		}
 		p.eventLimit = spanLimits.EventCountLimit
 		p.queue = newQueue(exporter, limits{
-			p.cfg.QueueBytes, p.cfg.BatchBytes, p.cfg.BatchSpans, p.cfg.Linger, p.cfg.ExportTimeout,
+			queueBytes: p.cfg.QueueBytes, batchBytes: p.cfg.BatchBytes, batchSpans: p.cfg.BatchSpans, messageBytes: p.cfg.messageBytes,
+			linger: p.cfg.Linger, timeout: p.cfg.ExportTimeout,
 		})
 		// No span processor: ended spans go to the queue from here, together with their token events.
 		p.tracer = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(spanLimits)).

@@ -44,6 +44,7 @@ type queue struct {
 
 type limits struct {
 	queueBytes, batchBytes, batchSpans int
+	messageBytes                       int // to which batches are joined in a hurry; 0 = they are not
 	linger, timeout                    time.Duration
 }
 
@@ -122,7 +123,7 @@ func (q *queue) run(ctx context.Context) {
 // unless the queue fills, or the run is over.
 func (q *queue) rest(ctx context.Context, d time.Duration) {
 	q.mu.Lock()
-	hurry := q.closed || q.bytes > q.limits.queueBytes/4
+	hurry := q.hurried()
 	q.mu.Unlock()
 	if hurry {
 		return
@@ -134,10 +135,14 @@ func (q *queue) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
+// hurried reports whether exports are to come as fast as they can. The caller holds the lock.
+func (q *queue) hurried() bool { return q.closed || q.bytes > q.limits.queueBytes/4 }
+
 // maxRest bounds the rest after an export that has waited for its receiver.
 const maxRest = 20 * time.Millisecond
 
-// next waits for a batch. It returns false when the queue is closed and empty.
+// next waits for a batch, or several in one when there is a hurry: to a distant receiver each message takes a round trip.
+// It returns false when the queue is closed and empty.
 func (q *queue) next() (batch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,9 +152,18 @@ func (q *queue) next() (batch, bool) {
 		}
 		q.changed.Wait()
 	}
-	b := q.ready[0]
-	q.ready[0] = batch{}
-	q.ready = q.ready[1:]
+	var b batch
+	n := 0
+	for ; n < len(q.ready); n++ {
+		more := q.ready[n]
+		if n > 0 && (!q.hurried() || b.bytes+more.bytes > q.limits.messageBytes || len(b.spans)+len(more.spans) > q.limits.batchSpans) {
+			break
+		}
+		b.spans = append(b.spans, more.spans...)
+		b.bytes += more.bytes
+		q.ready[n] = batch{}
+	}
+	q.ready = q.ready[n:]
 	q.inFlight = len(b.spans)
 	return b, true
 }

@@ -21,6 +21,7 @@ import (
 type Session struct {
 	pipeline *Pipeline
 	span     trace.Span
+	start    time.Duration
 	ended    atomic.Bool
 }
 
@@ -32,15 +33,16 @@ func (p *Pipeline) StartSession(key string, at time.Duration) *Session {
 	}
 	span := p.start(context.Background(), semconv.SpanSession, at)
 	span.SetAttributes(attribute.String(semconv.Session, key))
-	return &Session{pipeline: p, span: span}
+	return &Session{pipeline: p, span: span, start: at}
 }
 
-// End ends the session's span. Only the first call counts.
+// End ends the session's span, not before its start, as that of a session whose first turn was skipped. Only the first call
+// counts.
 func (s *Session) End(at time.Duration) {
 	if s == nil || s.ended.Swap(true) {
 		return
 	}
-	s.pipeline.end(s.span, at)
+	s.pipeline.end(s.span, max(at, s.start))
 }
 
 // Span is the span of one request. The zero Span is none.
