@@ -43,7 +43,7 @@ type bench struct {
 	clientCore int
 	results    results
 	scenario   string // that runs
-	failed     bool // one of our own runs failed
+	failed     bool   // one of our own runs failed
 }
 
 // scenario is a part of the bench.

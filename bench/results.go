@@ -30,12 +30,12 @@ type table struct {
 	Scenario string
 	Measured string // when
 	Title    string
-	About   string // what was run, what the columns mean
-	Columns []string
-	Rows    []*row
-	Targets []target
-	Notes   []string
-	Block   string // text that is shown as it is, such as another program's table
+	About    string // what was run, what the columns mean
+	Columns  []string
+	Rows     []*row
+	Targets  []target
+	Notes    []string
+	Block    string // text that is shown as it is, such as another program's table
 }
 
 type row struct {
