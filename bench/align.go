@@ -20,15 +20,27 @@ func align(ideal, arrived []float64) []float64 {
 	for i := range arrived {
 		late[i] = arrived[i] - ideal[i]
 	}
-	known := slices.DeleteFunc(slices.Clone(late), math.IsNaN)
-	if len(known) == 0 {
+	there, _ := known(late)
+	if len(there) == 0 {
 		return nil
 	}
-	zero := slices.Min(known)
+	zero := slices.Min(there)
 	for i := range late {
 		late[i] -= zero
 	}
 	return late
+}
+
+// known leaves out what is not known, and says how much that is.
+func known(values []float64) (kept []float64, missing int) {
+	for _, v := range values {
+		if math.IsNaN(v) {
+			missing++
+			continue
+		}
+		kept = append(kept, v)
+	}
+	return kept, missing
 }
 
 // even returns the ideal instants, in ms, of n requests at an even rate per second.

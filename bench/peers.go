@@ -7,7 +7,10 @@ package main
 
 import (
 	"context"
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -68,6 +71,54 @@ func (b *bench) runVegeta(ctx context.Context, program, dir, url string, rate fl
 	return run(ctx, time.Minute, how{dir: dir, name: "vegeta", core: b.clientCore}, program,
 		"attack", "-name", "bench", "-rate", strconv.Itoa(int(rate))+"/1s", "-duration", b.lasts.String(), "-targets", targets,
 		"-output", filepath.Join(dir, "vegeta.bin"))
+}
+
+// vegetaSays returns the instant of each request, by its tick's number, as vegeta's results have it: when a worker took
+// the tick.
+func (b *bench) vegetaSays(ctx context.Context, program, dir string) ([]float64, error) {
+	file := filepath.Join(dir, "vegeta.csv")
+	if _, err := run(ctx, time.Minute, how{dir: dir, name: "vegeta-encode", core: b.clientCore}, program,
+		"encode", "-to", "csv", "-output", file, filepath.Join(dir, "vegeta.bin")); err != nil {
+		return nil, err
+	}
+	text, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer text.Close() //nolint:errcheck // it is only read
+	return readVegeta(text)
+}
+
+// readVegeta reads vegeta's CSV: the first column is the Unix time in ns, the ninth the tick's number.
+func readVegeta(from io.Reader) ([]float64, error) {
+	rows := csv.NewReader(from)
+	rows.FieldsPerRecord = -1
+	var at []float64
+	var zero int64
+	for {
+		row, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			return at, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("vegeta.csv: %w", err)
+		}
+		if len(row) < 9 {
+			return nil, fmt.Errorf("vegeta.csv: a row of %d columns, want 9 or more", len(row))
+		}
+		ns, errNs := strconv.ParseInt(row[0], 10, 64)
+		seq, errSeq := strconv.Atoi(row[8])
+		if errNs != nil || errSeq != nil || seq < 0 || seq > 1<<24 {
+			return nil, fmt.Errorf("vegeta.csv: time %q, number %q", row[0], row[8])
+		}
+		if zero == 0 {
+			zero = ns
+		}
+		for len(at) <= seq {
+			at = append(at, nan)
+		}
+		at[seq] = float64(ns-zero) / 1e6
+	}
 }
 
 // k6Script sends at a constant arrival rate; an iteration's number is in X-Request-Id.
