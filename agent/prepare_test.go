@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -61,14 +60,9 @@ func TestPrepared(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				e, err := simulator.New(simulator.Config{Latency: simulator.Latency{Prefill: 20 * time.Millisecond}, Record: simulator.Recording{Keep: 10}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				network := newPipes()
-				server := e.NewServer()
-				var serving sync.WaitGroup
-				serving.Go(func() { _ = server.Serve(network) })
+				e, network, stop := serveVirtually(t, simulator.Config{
+					Latency: simulator.Latency{Prefill: 20 * time.Millisecond}, Record: simulator.Recording{Keep: 10},
+				})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var dialled atomic.Int64
@@ -94,10 +88,7 @@ func TestPrepared(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second) // net/http goes on dialling for a request that has been given up
-				_ = server.Close()
-				_ = network.Close()
-				serving.Wait()
-				_ = e.Close()
+				stop()
 				f := rep.Figures()
 				if f.Rows.Served != tc.served || f.Rows.Skipped != tc.skipped || f.Rows.Total != 3 {
 					t.Errorf("%d served, %d skipped, want %d and %d: %+v", f.Rows.Served, f.Rows.Skipped, tc.served, tc.skipped, f.Errors)
@@ -138,14 +129,7 @@ func TestPreparedSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		e, err := simulator.New(simulator.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		network := newPipes()
-		server := e.NewServer()
-		var serving sync.WaitGroup
-		serving.Go(func() { _ = server.Serve(network) })
+		_, network, stop := serveVirtually(t, simulator.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		const lead = 50 * time.Millisecond
@@ -160,10 +144,7 @@ func TestPreparedSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = server.Close()
-		_ = network.Close()
-		serving.Wait()
-		_ = e.Close()
+		stop()
 		if f := rep.Figures(); f.Rows.Served != 1 || f.Rows.Skipped != 1 {
 			t.Errorf("%d served, %d skipped, want one of each", f.Rows.Served, f.Rows.Skipped)
 		}

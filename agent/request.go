@@ -113,20 +113,20 @@ func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, p *p
 	// The scheduler may let the session's next turn go from here on. A row that was too short to send keeps it from
 	// nothing, unless that needs its reply.
 	ok := rec.Outcome == measure.Served || rec.Outcome == measure.Skipped && ses.history == nil
-	r.sched.Done(it, end, ok)
+	r.sched.Done(it, max(end, at), ok) // one that could not be built was over before it was due
 	r.recorder.take(rec, span)
 }
 
 // exchange builds the row's request, sends it, and notes how it went. It returns the instant at which the exchange
-// was over, which is not before the fate of the request is known.
+// was over.
 func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) time.Duration {
 	built, err := r.builder.Build(rec.Index, rec.Row, history)
-	if err != nil || built.Skip {
+	switch {
+	case err != nil:
+		rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
+		return r.clk.Now()
+	case built.Skip:
 		rec.Outcome, rec.Reason = measure.Skipped, measure.SkipTooShort
-		if err != nil {
-			rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
-		}
-		p.gate.Wait()
 		return r.clk.Now()
 	}
 	rec.PromptTokens, rec.OutputTokensAsked = built.Tokens, built.OutputTokens

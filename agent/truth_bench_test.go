@@ -132,20 +132,12 @@ func measureTruth(b *testing.B, streams int, readTimes, overTLS bool) (ttft, gap
 		if len(tokens) != len(res.Result.Gaps)+1 {
 			b.Fatalf("row %d: %d writes, %d gaps", res.Result.Row, len(tokens), len(res.Result.Gaps))
 		}
-		ttft = append(ttft, 1e3*(res.Result.First-res.Result.Wire)-micros(tokens[0]-received(rec)))
+		ttft = append(ttft, 1e3*(res.Result.First-res.Result.Wire)-micros(tokens[0]-rec.Arrived()))
 		for i, gap := range res.Result.Gaps {
 			gaps = append(gaps, 1e3*gap-micros(tokens[i+1]-tokens[i]))
 		}
 	})
 	return ttft, gaps, coalesced
-}
-
-// received is when the kernel had the request, or, where it does not say, the engine.
-func received(r simulator.Record) time.Duration {
-	if r.Received > 0 {
-		return r.Received
-	}
-	return r.BodyRead
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -56,6 +56,25 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// serveVirtually serves an engine on a network in memory. stop ends both, and returns when nothing of them runs.
+func serveVirtually(t *testing.T, cfg simulator.Config) (e *simulator.Engine, network *pipes, stop func()) {
+	t.Helper()
+	e, err := simulator.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network = newPipes()
+	server := e.NewServer()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(network) })
+	return e, network, func() {
+		_ = server.Close()
+		_ = network.Close()
+		serving.Wait()
+		_ = e.Close()
+	}
+}
+
 // TestVirtualTime replays a trace with everything real but the clock and the network: scheduler, HTTP client and
 // server, SSE reader, spans. Nothing of it may add a nanosecond of its own.
 func TestVirtualTime(t *testing.T) {
@@ -87,18 +106,10 @@ func replayVirtually(t *testing.T, path string, n int, speedup float64) {
 		step    = 20 * time.Millisecond
 	)
 	synctest.Test(t, func(t *testing.T) {
-		e, err := simulator.New(simulator.Config{
+		_, network, stop := serveVirtually(t, simulator.Config{
 			Latency: simulator.Latency{Prefill: prefill, Decode: step},
 			Record:  simulator.Recording{Keep: n + 10},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		network := newPipes()
-		server := e.NewServer()
-		var serving sync.WaitGroup
-		serving.Go(func() { _ = server.Serve(network) })
-
 		spans := tracetest.NewInMemoryExporter()
 		kept := &keepSpans{InMemoryExporter: spans}
 		cfg := Config{
@@ -116,10 +127,7 @@ func replayVirtually(t *testing.T, path string, n int, speedup float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = server.Close()
-		_ = network.Close()
-		serving.Wait()
-		_ = e.Close()
+		stop()
 
 		f := rep.Figures()
 		if f.Rows.Served != int64(n) {

@@ -81,7 +81,7 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 	}
 	for i := range saw.records {
 		if n, ok := d.id(&saw.records[i]); ok && n >= 0 && n < len(arrived) {
-			arrived[n] = received(&saw.records[i])
+			arrived[n] = millis(saw.records[i].Arrived())
 		}
 	}
 	late, missing := known(align(ideal, arrived))

@@ -121,20 +121,11 @@ func written(r *simulator.Record) (at []float64) {
 	return at
 }
 
-// received is the instant, in ms, at which a request was there: the kernel had its last byte. Where that is not known, the
-// engine had read it.
-func received(r *simulator.Record) float64 {
-	if r.Received > 0 {
-		return millis(r.Received)
-	}
-	return millis(r.BodyRead)
-}
-
 // ttft is the engine's own time to the first token, in ms: from its receipt of the request's last byte to its first
 // write with a token. NaN without one.
 func ttft(r *simulator.Record) float64 {
 	if at := written(r); len(at) > 0 {
-		return at[0] - received(r)
+		return at[0] - millis(r.Arrived())
 	}
 	return nan
 }

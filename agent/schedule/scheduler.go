@@ -127,8 +127,7 @@ type Scheduler struct {
 	feed     chan feeding
 	head     *Item // next item of the source, nil when there is none yet, or none any more
 	eof      bool
-	err      error // the source's, which ends the schedule
-	broken   error // the same, while rows from before it are on the point of going
+	broken   error // the source's; see failed
 	begun    int   // items that are prepared and wait for their instant
 	stalled  bool
 	placed   dueHeap         // items whose instant is known and has not come
@@ -208,22 +207,19 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	go s.pull(src, quit)
 	defer func() { s.sessions.closeAll(s.endSession) }()
 	for {
-		if s.begun == 0 {
-			s.err = s.broken
-		}
-		if ctx.Err() != nil || s.err != nil { // before settle, which would let the next turns go
+		if ctx.Err() != nil || s.failed() != nil { // before settle, which would let the next turns go
 			s.skipHeld()
 		}
 		s.settle()
 		s.release()
 		s.read(ctx)
-		if s.err != nil && s.held > 0 {
+		if s.failed() != nil && s.held > 0 {
 			continue
 		}
 		at, from := s.next()
 		switch {
 		case from == nowhere && s.eof && s.inFlight == 0 && s.held == 0:
-			return s.stats, s.err
+			return s.stats, s.failed()
 		case from == nowhere:
 			s.block()
 		case !s.sleep(at): // something has happened
@@ -233,6 +229,14 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 			s.await(s.take(waiting))
 		}
 	}
+}
+
+// failed returns the error by which the source ends the schedule, once the rows before it that are prepared have gone.
+func (s *Scheduler) failed() error {
+	if s.begun > 0 {
+		return nil
+	}
+	return s.broken
 }
 
 // sleep waits until an instant, or until something may have changed.
@@ -274,9 +278,9 @@ func (s *Scheduler) block() {
 	defer s.idle.Store(false)
 	// What came before idle was set woke nobody, but it is there.
 	s.mu.Lock()
-	waiting := len(s.done) == 0
+	quiet := len(s.done) == 0
 	s.mu.Unlock()
-	if waiting && (!s.wanted() || len(s.feed) == 0) {
+	if quiet && (!s.wanted() || len(s.feed) == 0) {
 		s.wait.Wait(Forever)
 	}
 }
@@ -303,9 +307,6 @@ func (s *Scheduler) read(ctx context.Context) {
 			s.eof = true
 		case f.err != nil:
 			s.eof, s.broken = true, f.err
-			if s.begun == 0 {
-				s.err = f.err
-			}
 		default:
 			f.item.Due = clock.Never
 			f.item.Intended, f.item.Scheduled = s.cfg.Zero+f.item.Offset, true
@@ -599,13 +600,13 @@ func (s *Scheduler) endSession(ses *Session) {
 	}
 }
 
-// dueHeap orders items by the instant at which they are to be taken up, equal ones by row.
-type dueHeap []*Item
-
-// before reports whether it is to be taken up before another item.
+// before reports whether an item is to be taken up before another one: by instant, at the same one by row.
 func (it *Item) before(other *Item) bool {
 	return it.wake < other.wake || it.wake == other.wake && it.Index < other.Index
 }
+
+// dueHeap has the item that is to be taken up first at its top.
+type dueHeap []*Item
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].before(h[j]) }

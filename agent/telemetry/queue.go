@@ -24,7 +24,7 @@ type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits
 	done     chan struct{} // closed when the exporting goroutine has ended
-	hurry    chan struct{} // closed when nothing more is taken
+	ending   chan struct{} // closed with closed
 	stop     context.CancelFunc
 
 	mu       sync.Mutex
@@ -55,7 +55,7 @@ type batch struct {
 
 func newQueue(exporter sdktrace.SpanExporter, l limits) *queue {
 	ctx, stop := context.WithCancel(context.Background())
-	q := &queue{exporter: exporter, limits: l, done: make(chan struct{}), hurry: make(chan struct{}), stop: stop, lost: make(map[string]int64)}
+	q := &queue{exporter: exporter, limits: l, done: make(chan struct{}), ending: make(chan struct{}), stop: stop, lost: make(map[string]int64)}
 	q.changed = sync.NewCond(&q.mu)
 	q.linger = time.AfterFunc(l.linger, func() {
 		q.mu.Lock()
@@ -130,7 +130,7 @@ func (q *queue) rest(ctx context.Context, d time.Duration) {
 	}
 	select {
 	case <-time.After(min(d, maxRest)):
-	case <-q.hurry:
+	case <-q.ending:
 	case <-ctx.Done():
 	}
 }
@@ -190,7 +190,7 @@ func (q *queue) shutdown(ctx context.Context) error {
 	q.cut()
 	if !q.closed {
 		q.closed = true
-		close(q.hurry)
+		close(q.ending)
 	}
 	q.linger.Stop()
 	q.changed.Broadcast()
