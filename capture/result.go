@@ -76,6 +76,7 @@ var (
 	lostCells      = loss{"cells", "not those of a text"}
 	lostResponse   = loss{"response ids", "shared by too many spans"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
+	lostObserved   = loss{"observed cached tokens", "more than the prompt has"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 

@@ -31,6 +31,8 @@ type writing struct {
 	keys     map[Domain]bool
 	identity map[string]int64
 	digester *mooncake.Digester
+	cache    *mooncake.Predictor // an infinite one, for what was observed
+	observed mooncake.ObservedCache
 	sessions *mooncake.SessionDetector
 	rows     int64
 }
@@ -82,6 +84,7 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 			w.base = r.Start
 		}
 		row.Timestamp = mooncake.Some(float64(r.Start-w.base) / 1e6)
+		row.Observed = p.observed(r)
 	}
 	if w.c.opt.Format == FormatFull {
 		row.SessionID, row.Delay, row.Model, row.OTel = r.Session.String(), delay, r.Model.s, r.Span
@@ -106,6 +109,12 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 	w.identity[identity.String()]++
 	w.rows++
 	w.digester.Add(row, w.rows)
+	if hit, known := w.cache.Predict(row); known {
+		w.observed.Add(row, hit, w.size)
+	}
+	if w.c.opt.Format != FormatFull {
+		row.Observed = mooncake.Observed{}
+	}
 	if p.Replay && row.SessionID != "" {
 		w.sessions.Add(row)
 	}
@@ -113,6 +122,21 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 		return fmt.Errorf("trace of %s: %w", p.name(), err)
 	}
 	return nil
+}
+
+// observed is what telemetry said of a request of production beside its lengths.
+func (p *partition) observed(r *Inference) (o mooncake.Observed) {
+	if o.CachedTokens = r.CachedTokens; o.CachedTokens.V > r.InputTokens.V || o.CachedTokens.V < 0 {
+		p.lost.add(lostObserved, 1)
+		o.CachedTokens = mooncake.Opt[int64]{}
+	}
+	if r.FirstToken.Set && r.FirstToken.V >= r.Start {
+		o.TTFT = mooncake.Some(float64(r.FirstToken.V-r.Start) / 1e6)
+	}
+	if r.End >= r.Start {
+		o.Duration = mooncake.Some(float64(r.End-r.Start) / 1e6)
+	}
+	return o
 }
 
 // start begins the trace with its first row.
@@ -124,6 +148,7 @@ func (w *writing) start(r *Inference) error {
 	w.domains, w.keys, w.identity = map[Domain]bool{}, map[Domain]bool{}, map[string]int64{}
 	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size})
 	w.sessions = mooncake.NewSessionDetector(w.size, 0)
+	w.cache = mooncake.NewPredictor(w.size, 0)
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
@@ -199,6 +224,9 @@ func (w *writing) commit() error {
 	}
 	if !p.Replay {
 		m.TimeBase = time.Unix(0, w.base).UTC()
+	}
+	if o := w.observed; o.Rows > 0 {
+		m.ObservedCache = &o
 	}
 	m.HashDomains, m.HashKeys = names(w.domains), names(w.keys)
 	p.Meta = m

@@ -29,10 +29,12 @@ type Analysis struct {
 	Blocks    BlockStats   `json:"blocks"`
 	Sessions  SessionStats `json:"sessions"`
 	// Eviction is the order of the finite caches in Caches, which come by ascending capacity, the infinite one last.
-	Eviction   string       `json:"eviction"`
-	Caches     []CacheStats `json:"caches"`
-	Digests    Digests      `json:"digests"`
-	Violations []Violation  `json:"violations"`
+	Eviction string       `json:"eviction"`
+	Caches   []CacheStats `json:"caches"`
+	// ObservedCache is zero where no row says what production's engine had cached of it.
+	ObservedCache ObservedCache `json:"observed_cache,omitzero"`
+	Digests       Digests       `json:"digests"`
+	Violations    []Violation   `json:"violations"`
 	// Unchecked says why rules V4 to V7 could not be checked; empty when they were.
 	Unchecked string `json:"unchecked,omitempty"`
 }
@@ -192,17 +194,18 @@ func (a *Analyzer) Add(row *Row, line int64) {
 // Analysis returns the figures of the rows so far.
 func (a *Analyzer) Analysis() *Analysis {
 	out := &Analysis{
-		BlockSize:  a.opt.BlockSize,
-		Rows:       a.rows,
-		Kinds:      KindCounts{a.kinds[KindLength], a.kinds[KindText], a.kinds[KindMessages], a.kinds[KindPayload]},
-		Arrivals:   a.arrivals.Stats(),
-		Input:      lengths(&a.input),
-		Output:     lengths(&a.output),
-		Eviction:   a.opt.Eviction.String(),
-		Caches:     a.cache.Stats(),
-		Digests:    a.digester.Digests(),
-		Violations: a.checker.Violations(),
-		Unchecked:  a.checker.Unchecked(),
+		BlockSize:     a.opt.BlockSize,
+		Rows:          a.rows,
+		Kinds:         KindCounts{a.kinds[KindLength], a.kinds[KindText], a.kinds[KindMessages], a.kinds[KindPayload]},
+		Arrivals:      a.arrivals.Stats(),
+		Input:         lengths(&a.input),
+		Output:        lengths(&a.output),
+		Eviction:      a.opt.Eviction.String(),
+		Caches:        a.cache.Stats(),
+		ObservedCache: a.cache.Observed(),
+		Digests:       a.digester.Digests(),
+		Violations:    a.checker.Violations(),
+		Unchecked:     a.checker.Unchecked(),
 	}
 	out.Sessions = SessionStats{Rows: a.sessionRows, Named: int64(len(a.sessions)), NamedExact: !a.sessionsFull}
 	out.Sessions.Mode, out.Sessions.ModeText = a.detector.Mode()

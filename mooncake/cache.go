@@ -42,6 +42,7 @@ type CacheSim struct {
 	seen      seenIDs
 	lru       *recency // nil without finite caches
 	skipped   int64
+	observed  ObservedCache
 }
 
 // CacheStats is what one cache hit. Rows without input_length are left out.
@@ -114,6 +115,9 @@ func (s *CacheSim) Add(row *Row) {
 		infinite.Unknown++
 	}
 	infinite.add(row, k, len(ids), s.blockSize)
+	if known {
+		s.observed.Add(row, hitTokens(k, row.InputLength.V, s.blockSize), s.blockSize)
+	}
 	if s.lru == nil {
 		return
 	}
@@ -154,6 +158,9 @@ func (s *CacheSim) Stats() []CacheStats {
 	}
 	return out
 }
+
+// Observed sets what production's engine had cached beside what the infinite cache hit, over the rows so far that say so.
+func (s *CacheSim) Observed() ObservedCache { return s.observed }
 
 // add counts a row of which k leading blocks of all were hit.
 func (c *cacheCount) add(row *Row, k, all, blockSize int) {

@@ -36,6 +36,8 @@ type Meta struct {
 	TimeBase time.Time `json:"time_base,omitzero"`
 	// Identity counts rows by what their ids were made from: trace, engine, tokens, text, structure, lengths.
 	Identity map[string]int64 `json:"identity,omitempty"`
+	// ObservedCache sets what production's engine had cached beside what the trace predicts; nil where telemetry does not say.
+	ObservedCache *ObservedCache `json:"observed_cache,omitempty"`
 	// HashDomains are the domains that the ids came from before they were renumbered: 8 hexadecimal digits each.
 	HashDomains []string `json:"hash_domains,omitempty"`
 	// HashKeys are the fingerprints of the keys under which the ids were made, as far as they are known: 8 hexadecimal

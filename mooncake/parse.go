@@ -106,6 +106,8 @@ func (p *parser) field(r *Row, quoted jsontext.Value) *RowError {
 		return p.text("model", &r.Model)
 	case `"otel"`:
 		return p.spanRef(r)
+	case `"observed"`:
+		return p.observed(r)
 	case `"type"`:
 		return p.discriminator()
 	case `"result"`: // what a replay of ours adds to a row

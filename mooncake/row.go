@@ -66,6 +66,9 @@ type Row struct {
 	// OTel names the production span that the row was captured from; zero when unknown.
 	OTel SpanRef
 
+	// Observed is what production's telemetry said of the request; zero when nothing is known.
+	Observed Observed
+
 	// Foreign holds the fields of other tools that are known and have no effect on a replay
 	// (priority, wait_for, ...), by name. Nil when there are none.
 	Foreign map[string]json.RawMessage

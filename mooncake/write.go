@@ -52,7 +52,7 @@ func (w *Writer) Write(row *Row) error {
 
 // AppendRow appends the row as one JSON object without a newline, and returns the extended slice. The four fields of
 // the public traces come first, in their order, then text_input, messages, tools, message_mode, payload, extra,
-// delay, session_id, request_id, model, otel, then foreign fields by name. Absent fields are left out. The row must
+// delay, session_id, request_id, model, otel, observed, then foreign fields by name. Absent fields are left out. The row must
 // be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
 func AppendRow(dst []byte, row *Row) []byte {
 	o := object{dst: append(dst, '{')}
@@ -98,6 +98,7 @@ func AppendRow(dst []byte, row *Row) []byte {
 		o.dst = hex.AppendEncode(o.dst, row.OTel.SpanID[:])
 		o.dst = append(o.dst, `"}`...)
 	}
+	o.observed(row.Observed)
 	if len(row.Foreign) > 0 {
 		for _, name := range slices.Sorted(maps.Keys(row.Foreign)) {
 			o.raw(name, row.Foreign[name])

@@ -38,6 +38,7 @@ type Aggregate struct {
 	cachedPrompt, totalCached        int64 // prompt and cached tokens of the rows whose cached tokens are known
 	cached, predicted                int64 // both, over the rows that have both
 	cacheReported, cachePredicted    int64
+	production                       ProductionCache
 	firstStart, lastContent          time.Duration
 	drift                            ols
 	underWay, tokenRate, windowCount series
@@ -183,6 +184,12 @@ func (a *Aggregate) addTokens(r *Record) {
 		a.cachedPrompt += isl
 		a.totalCached += x.Usage.Cached
 		a.hist[CachedTokens].record(float64(x.Usage.Cached))
+		if observed := r.Row.Observed.CachedTokens; observed.Set {
+			a.production.Requests++
+			a.production.InputTokens += isl
+			a.production.Production += observed.V
+			a.production.Replay += x.Usage.Cached
+		}
 	}
 	if r.Predicted > send.Unknown {
 		a.cachePredicted++

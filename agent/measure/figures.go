@@ -93,6 +93,17 @@ type Cache struct {
 	// Realisation is Σ cached ÷ Σ predicted over the rows that have both, 1 when the server's cache reaches the
 	// ideal; negative when unknown.
 	Realisation float64 `json:"realisation"`
+	// Production is what the trace says of the same requests in production.
+	Production ProductionCache `json:"production,omitzero"`
+}
+
+// ProductionCache sets the prompt tokens that the engine of this run had cached beside those that production's engine had
+// cached of the same requests, over the served rows of which both are known. Zero where the trace says nothing.
+type ProductionCache struct {
+	Requests    int64 `json:"requests"`
+	InputTokens int64 `json:"input_tokens"`      // in this run
+	Production  int64 `json:"production_tokens"` // cached in production
+	Replay      int64 `json:"replay_tokens"`     // cached in this run
 }
 
 // Chunks says how sharp the inter-chunk gaps are, over the served rows of the latencies.

@@ -162,7 +162,13 @@ func (r *Report) cacheLines() []string {
 	if c.Realisation >= 0 {
 		line += ": " + percent(c.Realisation) + " realised"
 	}
-	return []string{line}
+	lines := []string{line}
+	if p := c.Production; p.InputTokens > 0 {
+		share := func(tokens int64) string { return percent(float64(tokens) / float64(p.InputTokens)) }
+		lines = append(lines, fmt.Sprintf("of the %s requests that production counted, its engine had %s cached, this one %s",
+			integer(p.Requests), share(p.Production), share(p.Replay)))
+	}
+	return lines
 }
 
 func (r *Report) scheduleLines() []string {

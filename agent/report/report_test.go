@@ -305,3 +305,38 @@ func TestWriteFiles(t *testing.T) {
 		t.Errorf("files %q", names)
 	}
 }
+
+// TestProductionCacheLine: what production had cached stands below what this engine had, and in the summary.
+func TestProductionCacheLine(t *testing.T) {
+	agg := measure.NewAggregate(measure.Options{})
+	for i, r := range records() {
+		row := *r.Row
+		row.Observed.CachedTokens = mooncake.Some(int64(i % 2 * 600))
+		r.Row = &row
+		agg.Add(r)
+	}
+	f := agg.Figures()
+	rep := New(f)
+	p := f.Cache.Production
+	if p.Requests == 0 || p.Production == 0 {
+		t.Fatalf("nothing to compare: %+v", p)
+	}
+	lines := rep.cacheLines()
+	want := "of the " + integer(p.Requests) + " requests that production counted, its engine had " +
+		percent(float64(p.Production)/float64(p.InputTokens)) + " cached, this one " + percent(float64(p.Replay)/float64(p.InputTokens))
+	if len(lines) != 2 || lines[1] != want {
+		t.Errorf("%q\nwant %q", lines, want)
+	}
+	data, err := rep.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Fidelity struct {
+			Cache struct{ Production measure.ProductionCache }
+		}
+	}
+	if err := json.Unmarshal(data, &got); err != nil || got.Fidelity.Cache.Production != p {
+		t.Errorf("summary: %+v, %v; want %+v", got.Fidelity.Cache.Production, err, p)
+	}
+}

@@ -76,6 +76,12 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 		line(b, "span", spread)
 		line(b, "prompts", sum.prompts(m))
 		line(b, "identity", identities(m))
+		if o := m.ObservedCache; o != nil {
+			line(b, "cache", o.String())
+			if warning := o.Warning(m.BlockSize); warning != "" {
+				line(b, "", "warning: "+warning)
+			}
+		}
 	}
 	out, notes := ledger(without(m.Dropped, general))
 	var dropped int64

@@ -251,6 +251,12 @@ func (t inspected) findingsText(b *strings.Builder) {
 		fmt.Fprintf(b, " notice          the timestamps look like seconds: as milliseconds they are %.0f requests a second; multiply them by 1000 if so\n",
 			t.Arrivals.Rate)
 	}
+	if o := t.ObservedCache; o.Rows > 0 {
+		fmt.Fprintf(b, " cache           %s\n", o)
+		if warning := o.Warning(t.BlockSize); warning != "" {
+			fmt.Fprintf(b, " warning         %s\n", warning)
+		}
+	}
 	if t.Sessions.Rows > 0 {
 		fmt.Fprintf(b, " sessions        %s\n", t.Sessions.ModeText)
 	}

@@ -1,0 +1,190 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Observed is what production's telemetry said of a request that a row was captured from. A replay never acts on it; it is
+// what a replay is measured against. Absent is not 0: many producers never say how much of a prompt was cached.
+type Observed struct {
+	// CachedTokens is the number of prompt tokens that the engine took from its prefix cache, 0 to input_length.
+	CachedTokens Opt[int64] // cached_tokens
+	// TTFT is the time from the start of the request's span to its first token, Duration that to the end of the span, both
+	// in milliseconds, 0 or more.
+	TTFT, Duration Opt[float64] // ttft_ms, duration_ms
+}
+
+// IsZero reports whether nothing was observed.
+func (o Observed) IsZero() bool { return o == Observed{} }
+
+// observed reads the object of that name. null is nothing observed.
+func (p *parser) observed(r *Row) *RowError {
+	switch k := p.dec.PeekKind(); k {
+	case 'n', jsontext.KindInvalid:
+		return p.skip()
+	case '{':
+	default:
+		return &RowError{
+			Field: "observed", Value: kindName(k), Rule: "must be an object with cached_tokens, ttft_ms or duration_ms",
+			Advice: "correct the row, or leave the key out",
+		}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return p.syntax(err)
+	}
+	for p.dec.PeekKind() != '}' {
+		name, err := p.dec.ReadToken()
+		if err != nil {
+			return p.syntax(err)
+		}
+		var e *RowError
+		switch s := name.String(); s {
+		case "cached_tokens":
+			e = p.count("observed.cached_tokens", &r.Observed.CachedTokens)
+		case "ttft_ms":
+			e = p.milliseconds("observed.ttft_ms", &r.Observed.TTFT)
+		case "duration_ms":
+			e = p.milliseconds("observed.duration_ms", &r.Observed.Duration)
+		default:
+			p.unknown = append(p.unknown, clip(strconv.Quote("observed."+s)))
+			e = p.skip()
+		}
+		if e != nil {
+			return e
+		}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return p.syntax(err)
+	}
+	return nil
+}
+
+// observed writes what is known; nothing is written of a row that nobody observed.
+func (o *object) observed(v Observed) {
+	if v.IsZero() {
+		return
+	}
+	o.key("observed")
+	inner := object{dst: append(o.dst, '{')}
+	if v.CachedTokens.Set {
+		inner.integer("cached_tokens", v.CachedTokens.V)
+	}
+	if v.TTFT.Set {
+		inner.milliseconds("ttft_ms", v.TTFT.V)
+	}
+	if v.Duration.Set {
+		inner.milliseconds("duration_ms", v.Duration.V)
+	}
+	o.dst = append(inner.dst, '}')
+}
+
+// faultObserved: what was observed is possible.
+func faultObserved(r *Row) *RowError {
+	o := r.Observed
+	if n := o.CachedTokens; n.Set && (n.V < 0 || n.V > maxTokens || r.InputLength.Set && n.V > r.InputLength.V) {
+		return &RowError{
+			Field: "observed.cached_tokens", Value: strconv.FormatInt(n.V, 10), Rule: "must be from 0 to input_length",
+			Advice: "an engine cannot have cached more of a prompt than there is; correct the row, or leave the key out",
+		}
+	}
+	for _, f := range [...]struct {
+		name string
+		ms   Opt[float64]
+	}{{"observed.ttft_ms", o.TTFT}, {"observed.duration_ms", o.Duration}} {
+		if f.ms.Set && !(f.ms.V >= 0 && f.ms.V <= maxTime) { // NaN, too
+			return &RowError{
+				Field: f.name, Value: strconv.FormatFloat(f.ms.V, 'g', -1, 64), Rule: "must be 0 or more milliseconds, at most 2^53",
+				Advice: "correct the row, or leave the key out",
+			}
+		}
+	}
+	return nil
+}
+
+// ObservedCache sets the prompt tokens that production's engine had cached beside those that the trace lets an infinite
+// prefix cache hit, over the rows of which both are known. It is how one sees, before a replay, whether the trace shares as much
+// as production did. The zero value is ready to use.
+type ObservedCache struct {
+	Rows        int64 `json:"rows"`             // rows of which both are known
+	InputTokens int64 `json:"input_tokens"`     // their prompt tokens
+	Cached      int64 `json:"cached_tokens"`    // what the engine had cached of them
+	Predicted   int64 `json:"predicted_tokens"` // what an infinite prefix cache hits of them, by the trace's ids
+	// Above counts rows of which the engine had cached a whole block more than the trace shares, Below those of which it had
+	// cached a whole block less.
+	Above int64 `json:"rows_cached_more"`
+	Below int64 `json:"rows_cached_less"`
+}
+
+// Add takes the next row and the tokens that an infinite cache hits of it, which a trace of blocks of so many tokens says.
+func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
+	cached := row.Observed.CachedTokens
+	if !cached.Set || !row.InputLength.Set {
+		return
+	}
+	c.Rows++
+	c.InputTokens += row.InputLength.V
+	c.Cached += cached.V
+	c.Predicted += predicted
+	switch difference := cached.V - predicted; {
+	case difference >= int64(blockSize):
+		c.Above++
+	case difference <= -int64(blockSize):
+		c.Below++
+	}
+}
+
+// Rates returns the shares of the prompt tokens that the engine had cached and that the trace predicts, 0 to 1 each; 0 and 0
+// without rows.
+func (c ObservedCache) Rates() (cached, predicted float64) {
+	return quotient(c.Cached, c.InputTokens), quotient(c.Predicted, c.InputTokens)
+}
+
+// noticeable is how far the two rates may be apart, as a share of the prompt tokens, before somebody should know: more than
+// what finite caches and the borders of blocks explain in a capture that is whole.
+const noticeable = 0.02
+
+// fineBlock is the largest block, in tokens, that is about as fine as what engines cache: 16 tokens as a rule.
+const fineBlock = 32
+
+// String says both rates in one sentence. It is empty without rows.
+func (c ObservedCache) String() string {
+	if c.Rows == 0 {
+		return ""
+	}
+	cached, predicted := c.Rates()
+	requests := "requests"
+	if c.Rows == 1 {
+		requests = "request"
+	}
+	return fmt.Sprintf("the engine had cached %.1f %% of the prompt tokens of %d %s; this trace predicts %.1f %%",
+		100*cached, c.Rows, requests, 100*predicted)
+}
+
+// Warning says in one sentence how far the rates are apart, why that is likely, and what to do. It is empty where they agree
+// within 2 points. blockSize is the trace's, in tokens.
+func (c ObservedCache) Warning(blockSize int) string {
+	cached, predicted := c.Rates()
+	points := 100 * (cached - predicted)
+	switch {
+	case math.Abs(cached-predicted) <= noticeable:
+		return ""
+	case points < 0 && c.Cached == 0:
+		return fmt.Sprintf("the engine reports no cached token at all, where this trace predicts %.1f %%: prefix caching was off or is not reported, "+
+			"and a replay on an engine that caches has less work than production had", 100*predicted)
+	case points < 0:
+		return fmt.Sprintf("this trace shares %.1f points more than the engine had cached: it evicted blocks, several replicas served the traffic, "+
+			"or a chat template puts parts of the prompt in another order than the telemetry; a replay has less prefill work than production had", -points)
+	}
+	why := "requests from before or outside this capture had left blocks in the cache, or the text of some prompts is unknown"
+	if blockSize > fineBlock && 2*c.Above <= c.Rows {
+		why = fmt.Sprintf("what prompts share of a block of %d tokens is lost unless they share all of it; compile the journals with --block-size %d to keep more", blockSize, fineBlock)
+	}
+	return fmt.Sprintf("this trace shares %.1f points less than the engine had cached: %s; a replay has more prefill work than production had", points, why)
+}
