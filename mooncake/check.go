@@ -13,7 +13,7 @@ type Rule string
 
 // The rules. A trace that keeps all of them is read alike by every tool.
 const (
-	V1 Rule = "V1" // timestamp, input_length, output_length and hash_ids are there, integers, 0 or more
+	V1 Rule = "V1" // timestamp, input_length, output_length and hash_ids are there
 	V2 Rule = "V2" // timestamps do not decrease
 	V3 Rule = "V3" // a row has ceil(input_length / block size) ids
 	V4 Rule = "V4" // no id occurs twice in a row
@@ -24,7 +24,7 @@ const (
 )
 
 var ruleTexts = map[Rule]string{
-	V1: "timestamp, input_length, output_length or hash_ids is missing or not an integer",
+	V1: "timestamp, input_length, output_length or hash_ids is missing",
 	V2: "earlier than the row before",
 	V3: "the number of ids is not ceil(input_length / block size)",
 	V4: "an id occurs twice in the row",
@@ -78,7 +78,7 @@ func (c *Checker) add(row *Row, line int64) (bad faults, fresh int) {
 		}
 		v.Count++
 	}
-	note(!row.Timestamp.Set || !isInteger(row.Timestamp.V) || !row.InputLength.Set || !row.OutputLength.Set || row.HashIDs == nil, V1)
+	note(!row.Timestamp.Set || !row.InputLength.Set || !row.OutputLength.Set || row.HashIDs == nil, V1)
 	note(row.Timestamp.Set && c.prev.Set && row.Timestamp.V < c.prev.V, V2)
 	if row.Timestamp.Set {
 		c.prev = row.Timestamp

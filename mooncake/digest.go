@@ -26,7 +26,7 @@ type Digests struct {
 	Seq string `json:"seq_digest"`
 	// Tree covers the same without the order of the rows.
 	Tree string `json:"tree_digest"`
-	// Arrival covers the timestamps, relative to the first row's.
+	// Arrival covers the timestamps, relative to the first row's, to the nanosecond.
 	Arrival string `json:"arrival_digest"`
 	// Reason says why a digest is undefined; empty when all are defined.
 	Reason string `json:"undefined_because,omitempty"`
@@ -46,13 +46,13 @@ func (d Digests) Same(o Digests) bool {
 // ([Row.Blocks]) do not count.
 //
 // The sequence and tree digests need both lengths and hash ids on every row, and an id must have one parent, one fill and
-// no second place in a row (rules V4, V5, V6); the arrival digest needs integer timestamps, none before the first.
+// no second place in a row (rules V4, V5, V6); the arrival digest needs timestamps on every row, none before the first.
 type Digester struct {
 	checker *Checker
 	seq     hash.Hash
 	arrival hash.Hash
 	buf     []byte
-	first   int64
+	first   float64
 	ends    []end  // one per row
 	noSeq   string // why there is no sequence digest, and no tree digest
 	noTree  string
@@ -138,20 +138,26 @@ func (d *Digester) time(row *Row, line int64) {
 	case d.noTime != "":
 	case !row.Timestamp.Set:
 		d.noTime = fmt.Sprintf("line %d has no timestamp", line)
-	case !isInteger(row.Timestamp.V):
-		d.noTime = fmt.Sprintf("the timestamp of line %d is not an integer", line)
 	default:
-		t := int64(row.Timestamp.V)
 		if d.checker.rows == 1 {
-			d.first = t
+			d.first = row.Timestamp.V
 		}
-		if t < d.first {
+		if row.Timestamp.V < d.first {
 			d.noTime = fmt.Sprintf("line %d is earlier than the first row", line)
 			return
 		}
-		d.buf = append(strconv.AppendInt(d.buf[:0], t-d.first, 10), '\n')
+		d.buf = append(appendNanos(d.buf[:0], row.Timestamp.V-d.first), '\n')
 		d.arrival.Write(d.buf)
 	}
+}
+
+// appendNanos appends milliseconds to the nearest millionth, without zeros at the end: whole ones are integers.
+func appendNanos(dst []byte, ms float64) []byte {
+	if isInteger(ms) {
+		return strconv.AppendInt(dst, int64(ms), 10)
+	}
+	dst = strconv.AppendFloat(dst, ms, 'f', 6, 64)
+	return bytes.TrimSuffix(bytes.TrimRight(dst, "0"), []byte{'.'})
 }
 
 // Digests returns the digests of the rows so far. A trace without rows has none.

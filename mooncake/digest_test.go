@@ -131,7 +131,6 @@ func TestUndefinedDigests(t *testing.T) {
 		"no output length":   {toy(func(r []*Row) { r[0].OutputLength = Opt[int64]{} }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
 		"no ids":             {toy(func(r []*Row) { r[0].HashIDs = nil }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
 		"huge length":        {toy(func(r []*Row) { r[3].OutputLength.V = 1 << 33 }), false, true, false, "a length of 2^32 or more (line 4)"},
-		"fractional time":    {toy(func(r []*Row) { r[2].Timestamp.V += .5 }), false, false, true, "the timestamp of line 3 is not an integer"},
 		"no time":            {toy(func(r []*Row) { r[2].Timestamp = Opt[float64]{} }), false, false, true, "line 3 has no timestamp"},
 		"before the first":   {toy(func(r []*Row) { r[2].Timestamp.V = 99 }), false, false, true, "line 3 is earlier than the first row"},
 		"no rows":            {nil, true, true, true, "the trace has no rows"},
@@ -159,6 +158,32 @@ func TestUndefinedDigests(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		})
+	}
+}
+
+// TestFractionsOfAMillisecond: a capture's timestamps have them, so its arrivals have a digest like any other's, of the text
+// "0\n0\n250.5\n300\n" here.
+func TestFractionsOfAMillisecond(t *testing.T) {
+	shifted := func(by, half float64) Digests {
+		rows := toyRows()
+		for _, r := range rows {
+			r.Timestamp.V += by
+		}
+		rows[2].Timestamp.V += half
+		return digest(rows)
+	}
+	const want = "49b0d84f0604499ebec2aa13825c4569e824c15d1ae2390e7306c7fba246161a"
+	if got := shifted(0, .5); got.Arrival != want || got.Reason != "" {
+		t.Errorf("arrival digest %s (%s), want %s", got.Arrival, got.Reason, want)
+	}
+	if got := shifted(1_763_800_000_000, .5); got.Arrival != want {
+		t.Errorf("counted from 1970 the arrival digest is %s, want %s", got.Arrival, want)
+	}
+	if got := shifted(0, .500001); got.Arrival == want {
+		t.Error("a nanosecond makes no difference")
+	}
+	if got := shifted(0, .5000001); got.Arrival != want {
+		t.Error("a tenth of a nanosecond makes a difference")
 	}
 }
 

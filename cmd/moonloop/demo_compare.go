@@ -141,11 +141,7 @@ func (l *loop) write(w io.Writer) {
 		return "DIFFERENT"
 	}
 	digest := func(name, a, b string) {
-		verdict := agree(a == b)
-		if a == mooncake.Undefined && b == a {
-			verdict = "(needs whole milliseconds; see timestamps)"
-		}
-		row(name, shortDigest(a), shortDigest(b), verdict)
+		row(name, shortDigest(a), shortDigest(b), agree(a == b && a != mooncake.Undefined))
 	}
 	a, b := l.captured.Meta, l.replayed.Meta
 	row("", "captured", "replayed", "")

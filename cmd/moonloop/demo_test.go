@@ -71,7 +71,7 @@ func TestDemo(t *testing.T) {
 // TestLoopVerdict makes the demonstration's comparison fail in each way that it can.
 func TestLoopVerdict(t *testing.T) {
 	good := func() *loop {
-		meta := mooncake.Meta{Rows: 3, Digests: mooncake.Digests{Seq: strings.Repeat("a", 64), Tree: strings.Repeat("b", 64), Arrival: mooncake.Undefined}}
+		meta := mooncake.Meta{Rows: 3, Digests: mooncake.Digests{Seq: strings.Repeat("a", 64), Tree: strings.Repeat("b", 64), Arrival: strings.Repeat("c", 64)}}
 		return &loop{captured: capture.TraceResult{Meta: meta}, replayed: capture.TraceResult{Meta: meta}, sent: produced{Requests: 3}}
 	}
 	for _, tc := range []struct {
