@@ -34,13 +34,14 @@ ROUNDS   ?= 5
 SCENARIOS ?=
 SOAK     ?= 20m
 RATE     ?=
+SEED     ?=
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm soak check clean
 
 ## help: list the targets
 help:
 	@echo 'usage: make TARGET [SETTING=VALUE]'
-	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^## //p' $(MAKEFILE_LIST) | awk -F': ' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
 GO_BUILD := $(STATIC) go build -ldflags '-s -w' -o bin/
 
@@ -133,6 +134,12 @@ acceptance: build $(WITNESS)
 	MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
 		go test -v -count=1 -p 1 -timeout 60m -run '^TestAcceptance' \
 		$$(grep -rl --include='*_test.go' '^func TestAcceptance' . | xargs -n1 dirname | sort -u)
+
+## acceptance-vllm: the loop on a real vLLM without a GPU, installed into build/vllm (some 6 GB); SEED=n repeats a run, PYTHON=python3.12
+acceptance-vllm: moonloop
+	test/acceptance/vllm/install.sh build/vllm
+	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_SEED='$(SEED)' \
+		go test -v -count=1 -timeout 60m -run '^TestAcceptanceVLLM$$' ./test/acceptance
 
 ## soak: agent and Collector under load for SOAK, which must leave memory, descriptors and goroutines flat; RATE=rows/s, else found out
 # Tables, samples and profiles are in build/soak/TIME.

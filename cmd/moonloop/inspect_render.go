@@ -44,8 +44,7 @@ func (x inspection) render() string {
 
 // granularity goes with every hit curve.
 const granularity = `
- Sharing shorter than a block does not show in hash ids, so true reuse is higher than these figures:
- with blocks of 512 tokens by an estimated 2 to 3 points on the public conversation trace.
+ Sharing shorter than a block does not show in hash ids, so an engine, whose blocks are finer, hits more than these figures.
 `
 
 // figure is one line of the overview.
