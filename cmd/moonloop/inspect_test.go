@@ -58,7 +58,7 @@ func TestInspectPrintsTheGoldenFigures(t *testing.T) {
 		"4a8b86da6cca3e389a72e6bbb4a1f1ab79e989eb3dd987d42aaf4f27818cb977",
 		"1a2b23aebae2550efc38f90cd9b0f98d66cccd38395d8531eacd221590ce027b",
 		"190e7d8d5d4c33a03c9cc55ee05c6f9c9c6ebf05370664cc7e08de1138b02db7",
-		"rules V1 to V8  all kept", "ticks every 3s", "true reuse is higher",
+		"rules V1 to V8  all kept", "ticks every 3s", "hits more than these figures",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in the output", want)
