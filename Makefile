@@ -36,7 +36,7 @@ SOAK     ?= 20m
 RATE     ?=
 SEED     ?=
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-see soak check clean
 
 ## help: list the targets
 help:
@@ -140,6 +140,12 @@ acceptance-vllm: moonloop
 	test/acceptance/vllm/install.sh build/vllm
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_SEED='$(SEED)' \
 		go test -v -count=1 -timeout 60m -run '^TestAcceptanceVLLM$$' ./test/acceptance
+
+## acceptance-see: a real Jaeger, built into build/jaeger, holds what it must while a replay runs and after one was killed
+acceptance-see: moonloop
+	test/acceptance/jaeger/install.sh build/jaeger
+	MOONLOOP_JAEGER='$(CURDIR)/build/jaeger/jaeger' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
+		go test -v -count=1 -timeout 30m -run '^TestAcceptanceJaeger$$' ./test/acceptance
 
 ## soak: agent and Collector under load for SOAK, which must leave memory, descriptors and goroutines flat; RATE=rows/s, else found out
 # Tables, samples and profiles are in build/soak/TIME.

@@ -160,6 +160,7 @@ func startVLLM(t *testing.T, home, dir string) *vllm {
 	}, filepath.Join(home, "server", "bin", "vllm"), "serve", filepath.Join(home, "model"), "--served-model-name", "tiny",
 		"--host", "127.0.0.1", "--port", port, "--enable-prefix-caching", "--enable-prompt-tokens-details", "--enforce-eager",
 		"--max-model-len", "16384", "--max-num-seqs", "64", "--block-size", strconv.Itoa(vllmBlock))
+	t.Cleanup(func() { server.stop(t) }) // before it is killed, which would leave its workers behind
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Second) {
 		if _, err := e.ask(t.Context(), http.MethodGet, "/health"); err == nil {
 			return e
