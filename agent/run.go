@@ -217,6 +217,9 @@ func (r *run) decide() {
 			mooncake.SessionFull: "whole prompts", mooncake.SessionDelta: "new turns",
 		}[info.Sessions], info.Evidence)
 	}
+	if len(info.Broken) > 0 {
+		r.note("%s", brokenRules(info))
+	}
 	switch {
 	case !info.Timed && !r.cfg.Schedule.FileOrder:
 		r.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, r.cfg.Schedule.Concurrency))
@@ -225,6 +228,19 @@ func (r *run) decide() {
 	case info.Timed && info.Grid.Coarse && r.cfg.Schedule.Spread == load.SpreadNone:
 		r.warn("the timestamps lie on a grid of %.0f ms with %.1f rows a step: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform lays them out", info.Grid.Quantum, info.Grid.RowsPerStamp)
 	}
+}
+
+// brokenRules says in one line what inspect would say of the rules of the format.
+func brokenRules(info load.Info) string {
+	where := "the trace breaks"
+	if !info.Whole {
+		where = fmt.Sprintf("the trace breaks, in its first %d rows,", info.Rows)
+	}
+	texts := make([]string, len(info.Broken))
+	for i, v := range info.Broken {
+		texts[i] = fmt.Sprintf("%s in %s", v.Rule, v.Text)
+	}
+	return where + " rules of the format and is replayed as it stands (moonloop inspect shows where): " + strings.Join(texts, "; ")
 }
 
 // openTarget finds the engine, its model and what it adds to a prompt.
@@ -432,6 +448,6 @@ func newRecord(it *schedule.Item) *measure.Record {
 	return &measure.Record{
 		Row: it.Row, Index: it.Index, Turn: it.Turn,
 		Offset: it.Offset, Spread: it.Spread, Intended: it.Intended, Scheduled: it.Scheduled,
-		Predicted: it.Predicted,
+		Predicted: it.Predicted, Finest: it.Finest,
 	}
 }

@@ -78,6 +78,7 @@ type Info struct {
 	Rows         int                  // rows that the look-ahead saw
 	Whole        bool                 // it saw the whole trace
 	Fingerprint  uint64               // of the rows that it saw: equal for equal traces
+	Broken       []mooncake.Violation // rules of the format that these rows break
 }
 
 // Counts say what became of the rows that were read. Valid after the stream has ended.
@@ -93,7 +94,7 @@ type Counts struct {
 // row carries what is computed from all rows along with each.
 type row struct {
 	*mooncake.Row
-	predicted int64
+	predicted mooncake.Prediction
 	spread    float64 // trace milliseconds
 }
 
@@ -270,7 +271,7 @@ func (s *Stream) advance() (*schedule.Item, error) {
 			s.count(func(c *Counts) { c.OtherShards++ })
 			continue
 		}
-		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted}
+		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted.Whole, Finest: e.row.predicted.Finest}
 		if s.info.Timed {
 			scale := float64(time.Millisecond) / s.opt.Speedup
 			it.Timed = e.row.Timestamp.Set
@@ -525,7 +526,7 @@ func (s *Stream) outside(e entry) bool {
 
 // predict notes the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
-	e.row.predicted = -1
+	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1}
 	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil {
 		return
 	}

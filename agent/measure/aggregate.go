@@ -36,7 +36,7 @@ type Aggregate struct {
 
 	totalInput, totalOutput          int64
 	cachedPrompt, totalCached        int64 // prompt and cached tokens of the rows whose cached tokens are known
-	cached, predicted                int64 // both, over the rows that have both
+	cached, predicted, finest        int64 // over the rows that have both
 	cacheReported, cachePredicted    int64
 	firstStart, lastContent          time.Duration
 	drift                            ols
@@ -191,6 +191,7 @@ func (a *Aggregate) addTokens(r *Record) {
 	if predicted, cached, ok := r.CachePair(); ok {
 		a.predicted += predicted
 		a.cached += cached
+		a.finest += max(r.Finest, predicted)
 	}
 	if a.firstStart <= clock.Never || x.Start < a.firstStart {
 		a.firstStart = x.Start

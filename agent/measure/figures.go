@@ -93,6 +93,9 @@ type Cache struct {
 	// Realisation is Σ cached ÷ Σ predicted over the rows that have both, 1 when the server's cache reaches the
 	// ideal; negative when unknown.
 	Realisation float64 `json:"realisation"`
+	// Beyond is Σ cached less the most that the rows before can have left in a cache of the finest blocks, in tokens over
+	// the rows that have both; 0 when it is not more. It was cached before the run, or is the chat template's.
+	Beyond int64 `json:"beyond_tokens,omitempty"`
 }
 
 // Chunks says how sharp the inter-chunk gaps are, over the served rows of the latencies.

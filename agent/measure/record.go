@@ -90,9 +90,10 @@ type Record struct {
 	// Span is the span of this request in this replay; zero without telemetry.
 	Span mooncake.SpanRef
 
-	// Predicted is the number of prompt tokens that an infinite block cache would have served after the rows
-	// before, or send.Unknown.
-	Predicted int64
+	// Predicted is the number of prompt tokens that an infinite cache of whole blocks would have served after the rows
+	// before, or send.Unknown. Finest is the same for a cache of the finest blocks, which shares partial ones, too: more
+	// cannot come from the rows before.
+	Predicted, Finest int64
 }
 
 // Lateness is dispatch minus intention, the cap's wait not included. Zero for rows that were never dispatched.
