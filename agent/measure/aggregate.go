@@ -122,9 +122,11 @@ func (a *Aggregate) addDispatch(r *Record) {
 	a.drift.add(r.Intended.Seconds(), float64(own)/float64(time.Microsecond))
 
 	a.windowCount.add(r.Intended, 1)
+	if r.Sent && r.Exchange.Wire > clock.Never { // which is sharp enough for a window, whatever it is
+		a.windowCount.add(r.Exchange.Wire, -1)
+	}
 	if gap, ok := r.SendGap(); ok && r.Sent {
 		a.record(SendGap, gap)
-		a.windowCount.add(r.Exchange.Wire, -1)
 	}
 }
 
@@ -143,6 +145,9 @@ func (a *Aggregate) addSent(r *Record) {
 	}
 	if x.Wire > clock.Never {
 		a.connections.Requests++
+		if x.WireLate {
+			a.connections.WireLate++
+		}
 		if x.Reused {
 			a.connections.Reused++
 		}
@@ -224,13 +229,13 @@ func (a *Aggregate) addServed(r *Record) {
 	}
 	x := &r.Exchange
 	a.maybe(TTFT)(r.TTFT(x.Start))
-	a.maybe(TTFTWire)(r.TTFT(x.Wire))
+	a.maybe(TTFTWire)(r.TTFT(r.Wire()))
 	a.maybe(TTFTIntended)(r.TTFT(r.Intended))
 	a.maybe(TTFE)(r.TTFE())
 	a.maybe(TTFO)(r.TTFO())
 	a.maybe(TTST)(r.TTST())
 	a.maybe(Latency)(r.Latency(x.Start))
-	a.maybe(LatencyWire)(r.Latency(x.Wire))
+	a.maybe(LatencyWire)(r.Latency(r.Wire()))
 	a.maybe(LatencyIntended)(r.Latency(r.Intended))
 	a.maybe(ITL)(r.ITL())
 	a.maybe(TPOT)(r.TPOT())
@@ -274,8 +279,10 @@ func (a *Aggregate) addPhases(x *send.Exchange) {
 	a.record(HTTPDNS, p.DNS)
 	a.record(HTTPConnecting, connecting)
 	a.record(HTTPTLS, p.TLS)
-	a.record(HTTPSending, p.Sending)
-	a.record(HTTPWaiting, p.Waiting)
+	if !x.WireLate { // which lies between the two
+		a.record(HTTPSending, p.Sending)
+		a.record(HTTPWaiting, p.Waiting)
+	}
 	a.record(HTTPReceiving, p.Receiving)
 	a.record(HTTPDuration, duration)
 	a.record(HTTPOverhead, overhead)

@@ -116,6 +116,9 @@ type Connections struct {
 	Requests int64 `json:"requests"` // requests that reached the wire
 	Reused   int64 `json:"reused"`   // of these, over a connection that had served before
 	Replays  int64 `json:"replays"`  // kept connections that died under a request, which then took another
+	// WireLate counts, of the requests, those whose reply was there before the instant of their last byte had been taken:
+	// they are in no figure that counts from the wire.
+	WireLate int64 `json:"wire_unknown,omitempty"`
 }
 
 // ReuseRatio is reused ÷ requests, 0 to 1; ok is false without requests.

@@ -217,6 +217,10 @@ func (r *Report) clientLines() []string {
 	if len(parts) > 0 {
 		lines = append(lines, strings.Join(parts, "; "))
 	}
+	if n := f.Connections.WireLate; n > 0 {
+		lines = append(lines, fmt.Sprintf("%s of %s requests were answered before the instant of their last byte was taken: they are in no figure from the wire",
+			integer(n), integer(f.Connections.Requests)))
+	}
 	return lines
 }
 

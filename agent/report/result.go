@@ -27,8 +27,9 @@ type result struct {
 	Admitted   *float64 `json:"admitted,omitempty"`
 	Start      *float64 `json:"start,omitempty"`
 	Wire       *float64 `json:"wire,omitempty"`
-	First      *float64 `json:"first,omitempty"` // first content
-	Last       *float64 `json:"last,omitempty"`  // last content
+	WireLate   bool     `json:"wire_unknown,omitempty"` // the reply was there before its stamp
+	First      *float64 `json:"first,omitempty"`        // first content
+	Last       *float64 `json:"last,omitempty"`         // last content
 	End        *float64 `json:"end,omitempty"`
 
 	Lateness *float64 `json:"lateness_ms,omitempty"` // only of scheduled rows
@@ -90,9 +91,9 @@ func newResult(r *measure.Record) result {
 		return res
 	}
 	x := &r.Exchange
-	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(x.Wire), instant(r.FirstToken()), instant(x.End)
+	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(r.Wire()), instant(r.FirstToken()), instant(x.End)
 	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
-	res.Replays, res.Resent = x.Replays, x.Resent
+	res.Replays, res.Resent, res.WireLate = x.Replays, x.Resent, x.WireLate
 	res.PromptError, _ = r.PromptError()
 	res.FinishReason, res.ResponseID = x.FinishReason, x.ResponseID
 	if u := (usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}); u != (usage{}) {

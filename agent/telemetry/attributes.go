@@ -149,7 +149,7 @@ func replyAttributes(a *attributes, r *measure.Record) {
 	if x.FinishReason != "" {
 		a.add(attribute.StringSlice(semconv.GenAIResponseFinishReasons, []string{x.FinishReason}))
 	}
-	if ttfc, ok := r.TTFT(x.Wire); ok {
+	if ttfc, ok := r.TTFT(r.Wire()); ok {
 		a.seconds(semconv.GenAIResponseTimeToFirstChunk, ttfc)
 	}
 	a.count(semconv.GenAIUsageInputTokens, x.Usage.Prompt)
@@ -165,6 +165,7 @@ func replyAttributes(a *attributes, r *measure.Record) {
 	if x.Resent > 0 {
 		a.add(attribute.Int(semconv.RequestResendCount, x.Resent))
 	}
+	a.flag(semconv.WireUnknown, x.WireLate)
 	if x.Coalesced > 0 {
 		a.add(attribute.Int(semconv.ChunksCoalesced, x.Coalesced))
 	}
