@@ -107,6 +107,13 @@ func (f *flight) attempt(n int) {
 	f.attempts, f.got = n+1, 0
 }
 
+// tries returns the number of attempts so far.
+func (f *flight) tries() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.attempts
+}
+
 // connected returns whether the current attempt had a connection.
 func (f *flight) connected() bool {
 	f.mu.Lock()
