@@ -113,14 +113,28 @@ func TestToyCaches(t *testing.T) {
 	}
 }
 
-// slowLRU is the definition, word for word, for one capacity.
-func slowLRU(rows []*Row, capacity int, order Eviction) (hitBlocks int64) {
-	var resident []string // blocks by all ids up to theirs, oldest first
+// blocksOf numbers the blocks of each row: those are one that have all ids up to theirs in common, and the model.
+func blocksOf(rows []*Row) (all [][]int) {
+	numbers := make(map[string]int)
 	for _, row := range rows {
-		var blocks []string
+		var blocks []int
 		for i := range row.HashIDs {
-			blocks = append(blocks, fmt.Sprint(row.Model, row.HashIDs[:i+1]))
+			name := fmt.Sprint(row.Model, row.HashIDs[:i+1])
+			if _, known := numbers[name]; !known {
+				numbers[name] = len(numbers)
+			}
+			blocks = append(blocks, numbers[name])
 		}
+		all = append(all, blocks)
+	}
+	return all
+}
+
+// slowLRU is the definition, word for word, for one capacity.
+func slowLRU(rows [][]int, capacity int, order Eviction) (hitBlocks int64) {
+	var resident []int // oldest first
+	for _, blocks := range rows {
+		blocks = slices.Clone(blocks)
 		for _, block := range blocks {
 			if !slices.Contains(resident, block) {
 				break
@@ -131,7 +145,7 @@ func slowLRU(rows []*Row, capacity int, order Eviction) (hitBlocks int64) {
 			slices.Reverse(blocks)
 		}
 		for _, block := range blocks {
-			resident = append(slices.DeleteFunc(resident, func(x string) bool { return x == block }), block)
+			resident = append(slices.DeleteFunc(resident, func(x int) bool { return x == block }), block)
 		}
 		resident = resident[max(0, len(resident)-capacity):]
 	}
@@ -151,13 +165,14 @@ func TestCachesAgreeWithTheirDefinition(t *testing.T) {
 			model := [...]string{"", "a"}[rng.IntN(2)]
 			rows = append(rows, &Row{InputLength: Some(int64(max(1, 512*len(ids)))), HashIDs: ids, Model: model})
 		}
+		blocks := blocksOf(rows)
 		capacities := []int{1, 2, 5, 10, 20, 39, 40, 100}
 		for _, order := range []Eviction{LeafFirst, RootFirst} {
 			for _, got := range simulate(rows, CacheOptions{Capacities: capacities, Eviction: order}) {
 				if got.Capacity == 0 {
 					got.Capacity = 10000
 				}
-				if want := slowLRU(rows, got.Capacity, order); got.HitBlocks != want {
+				if want := slowLRU(blocks, got.Capacity, order); got.HitBlocks != want {
 					t.Fatalf("%s, capacity %d: %d hit blocks, want %d", order, got.Capacity, got.HitBlocks, want)
 				}
 			}
