@@ -101,10 +101,18 @@ func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
 	}
 	return report.Run{
 		ID: r.cfg.RunID, Tool: "moonloop", Version: r.cfg.Tool, Command: strings.Join(r.cfg.Command, " "),
-		Target: target, Endpoint: string(r.opt.Endpoint), Model: r.opt.Model, Streaming: r.opt.Stream,
+		Target: target, Endpoint: string(r.opt.Endpoint), Model: r.mainModel(), Models: r.models(), Streaming: r.opt.Stream,
 		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
 		Start: r.clk.Wall(r.zero), End: r.clk.Wall(end), Interrupted: ctx.Err() != nil,
 	}
+}
+
+// models counts rows by model, where there are several.
+func (r *run) models() map[string]int64 {
+	if len(r.recorder.models) < 2 {
+		return nil
+	}
+	return r.recorder.models
 }
 
 func (r *run) describeTrace(stats schedule.Stats) report.Trace {
@@ -222,6 +230,10 @@ func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry
 	}
 	if n := counts.Unpredicted; n > 0 {
 		r.warn("cache hits of %d rows could not be predicted: their ids are too many and in no order", n)
+	}
+	if n := f.Tokens.Assumed; n > 0 {
+		r.warn("%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), or there are more than %d; their prompts are as long as the template of %.64q makes them",
+			n, maxMeasured, r.mainModel())
 	}
 	if stats.SessionsEvicted > 0 {
 		r.warn("%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped", stats.SessionsEvicted)

@@ -78,7 +78,28 @@ func (s *Stream) probe() error {
 			}
 		}
 	}
+	s.countModels()
 	return s.decideSessions(detector)
+}
+
+// countModels notes which models the rows of the window name.
+func (s *Stream) countModels() {
+	at := make(map[string]int)
+	for _, e := range s.head {
+		if s.outside(e) || e.row.Kind() == mooncake.KindPayload {
+			continue
+		}
+		i, known := at[e.row.Model]
+		if !known {
+			if len(at) == maxModels {
+				continue
+			}
+			i = len(s.info.Models)
+			at[e.row.Model] = i
+			s.info.Models = append(s.info.Models, ModelRows{Name: e.row.Model})
+		}
+		s.info.Models[i].Rows++
+	}
 }
 
 // shapeOf returns a row of about the same size that has nothing of the row's prompt.

@@ -177,6 +177,9 @@ func (a *Aggregate) addTokens(r *Record) {
 	if r.TooShort {
 		a.tokens.TooShort++
 	}
+	if r.Assumed {
+		a.tokens.Assumed++
+	}
 	if r.TailCut {
 		a.tokens.TailCut++
 	}

@@ -83,6 +83,8 @@ type Tokens struct {
 	NoContent int64 `json:"no_content"` // served without any content
 	TooShort  int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than they ask
 	TailCut   int64 `json:"tail_cut"`   // rows whose last full block the template's tokens ate into
+	// Assumed counts the rows of models whose template was not measured: that of another model was taken for it.
+	Assumed int64 `json:"template_assumed,omitempty"`
 }
 
 // Cache compares the prompt tokens that the server says it had cached with those that an infinite block cache would

@@ -57,6 +57,11 @@ type Record struct {
 	Index int64 // row index in the trace, from 0
 	Turn  int   // turn of its session, from 0
 
+	// Model is the model that was asked for; empty when none was.
+	Model string
+	// Assumed says that the template's overhead of another model was taken, since this one was not measured.
+	Assumed bool
+
 	Outcome Outcome
 	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty when served
 	Message string // for people; no prompt text, no secrets

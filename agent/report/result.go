@@ -21,6 +21,7 @@ type result struct {
 	Message string `json:"message,omitempty"`
 	Row     int64  `json:"row"` // index of the row in the trace, from 0
 	Turn    int    `json:"turn"`
+	Model   string `json:"request_model,omitempty"` // where it is not the row's own
 
 	Intended   *float64 `json:"intended,omitempty"`
 	Dispatched *float64 `json:"dispatched,omitempty"`
@@ -76,6 +77,9 @@ func newResult(r *measure.Record) result {
 	res := result{
 		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn,
 		TooShort: r.TooShort, TailCut: r.TailCut, Spread: micros(r.Spread), Predicted: count(r.Predicted),
+	}
+	if r.Row == nil || r.Model != r.Row.Model {
+		res.Model = r.Model
 	}
 	if !r.Span.IsZero() {
 		res.TraceID, res.SpanID = hex.EncodeToString(r.Span.TraceID[:]), hex.EncodeToString(r.Span.SpanID[:])

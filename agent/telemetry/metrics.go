@@ -31,7 +31,7 @@ type instruments struct {
 
 func newInstruments(p *Pipeline) (*instruments, error) {
 	meter := p.provider.Meter(scope, metric.WithInstrumentationVersion(p.cfg.Version))
-	ins := &instruments{sets: setCache{base: p.base}}
+	ins := &instruments{sets: setCache{base: p.base, model: p.cfg.Model}}
 	var errs []error
 	histogram := func(to *metric.Float64Histogram, m semconv.Metric) {
 		var err error
