@@ -232,8 +232,8 @@ func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry
 		r.warn("cache hits of %d rows could not be predicted: their ids are too many and in no order", n)
 	}
 	if n := f.Tokens.Assumed; n > 0 {
-		r.warn("%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), or there are more than %d; their prompts are as long as the template of %.64q makes them",
-			n, maxMeasured, r.mainModel())
+		r.warn("%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), are more than %d, or the engine did not know them; another model's template was taken for theirs",
+			n, maxMeasured)
 	}
 	if stats.SessionsEvicted > 0 {
 		r.warn("%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped", stats.SessionsEvicted)

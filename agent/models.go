@@ -28,11 +28,11 @@ const (
 	maxNamed = 8
 )
 
-// oneModel reports whether the configuration sends every row to one model.
-func (c *Config) oneModel() bool {
+// oneModel returns the model that the configuration sends every row to, or "".
+func (c *Config) oneModel() string {
 	var extra struct{ Model string }
 	_ = json.Unmarshal(c.Prompt.Extra, &extra) // what is wrong with it is said elsewhere
-	return c.Target.Model != "" || extra.Model != ""
+	return cmp.Or(extra.Model, c.Target.Model)
 }
 
 // chooseModel settles which model rows ask for that name none, and says what is odd about those that rows name.
@@ -43,7 +43,8 @@ func (r *run) chooseModel(ctx context.Context) (fallback string, err error) {
 	}
 	named := slices.DeleteFunc(slices.Clone(r.stream.Info().Models), func(m load.ModelRows) bool { return m.Name == "" })
 	all := len(named) > 0 && len(named) == len(r.stream.Info().Models)
-	needed := !r.cfg.oneModel() && !all // a model for the rows that name none
+	one := r.cfg.oneModel()
+	needed := one == "" && !all // a model for the rows that name none
 	switch {
 	case err != nil && needed:
 		return "", fmt.Errorf("engine %s: list its models: %w", r.engine(), withCures(err, r.listCures(err)))
@@ -59,15 +60,15 @@ func (r *run) chooseModel(ctx context.Context) (fallback string, err error) {
 	}
 	others := named
 	switch {
-	case r.cfg.oneModel():
-		others = slices.DeleteFunc(others, func(m load.ModelRows) bool { return m.Name == r.cfg.Target.Model })
+	case one != "":
+		others = slices.DeleteFunc(others, func(m load.ModelRows) bool { return m.Name == one })
 		if len(others) > 0 {
-			r.note("%s name other models (%s): every row goes to the one that the command line names", r.rowsOf(others), modelNames(others))
+			r.note("other models in %s (%s): every row goes to the one that the command line names", r.rowsOf(others), modelNames(others))
 		}
 	case len(listed) > 0:
 		others = slices.DeleteFunc(others, func(m load.ModelRows) bool { return slices.Contains(listed, m.Name) })
 		if len(others) > 0 {
-			r.warn("%s name models that the engine does not list (%s) and may fail; it lists %s; --model NAME sends every row to one model",
+			r.warn("models in %s that the engine does not list (%s): these rows may fail; it lists %s; --model NAME sends every row to one model",
 				r.rowsOf(others), modelNames(others), names(listed))
 		}
 	}
@@ -117,6 +118,9 @@ func (r *run) rowsOf(models []load.ModelRows) string {
 	if info := r.stream.Info(); !info.Whole {
 		return fmt.Sprintf("%d of the first %d rows", n, info.Rows)
 	}
+	if n == 1 {
+		return "1 row"
+	}
 	return fmt.Sprintf("%d rows", n)
 }
 
@@ -142,7 +146,7 @@ func names(list []string) string {
 }
 
 // calibrate measures what the engine adds to the prompts of each model that the look-ahead shows, and builds with it. Models
-// that come later, or are too many, are taken to be like the one with the most rows.
+// that come later, are too many, or are unknown to the engine are taken to be like the measured one with the most rows.
 func (r *run) calibrate(ctx context.Context) error {
 	rows := make(map[string]int)
 	for _, m := range r.stream.Info().Models {
@@ -161,19 +165,32 @@ func (r *run) calibrate(ctx context.Context) error {
 	models = models[:min(len(models), maxMeasured)]
 	measured := make(map[string]prompt.Overhead, len(models))
 	var texts []string
+	var unknown error
 	for _, model := range models {
 		over, err := r.measure(ctx, model)
+		if failed, _ := errors.AsType[*send.Error](err); failed != nil && failed.Status == http.StatusNotFound {
+			unknown = errors.Join(unknown, err) // rows of other models can still be sent
+			continue
+		}
 		if err != nil {
 			return err
+		}
+		if len(measured) == 0 {
+			r.opt.Overhead, r.opt.TurnOverhead = over.Prompt, over.Turn
 		}
 		measured[model] = over
 		texts = append(texts, fmt.Sprintf("%.64q %d", model, over.Prompt))
 	}
+	switch {
+	case len(measured) == 0:
+		return unknown
+	case unknown != nil:
+		r.warn("%v", unknown)
+	}
 	if len(models) > 1 {
 		r.note("tokens that the chat template of each model adds to a prompt: %s", strings.Join(texts, ", "))
 	}
-	most := measured[models[0]]
-	r.opt.Overhead, r.opt.TurnOverhead, r.opt.Measured = most.Prompt, most.Turn, measured
+	r.opt.Measured = measured
 	return r.build()
 }
 

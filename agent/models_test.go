@@ -53,9 +53,9 @@ func TestModelOfEachRow(t *testing.T) {
 		line    string // that is told before the first request
 	}{
 		{"its own, else the first that is listed", []string{"c", "a", "b"}, "", "", []string{"a", "b", "c", "b"}, []int64{0, 0, 0, 512}, map[string]int64{"a": 1, "b": 2, "c": 1}, ""},
-		{"--model", []string{"a", "b"}, "b", "", []string{"b", "b", "b", "b"}, []int64{0, 512, 512, 512}, nil, `1 rows name other models ("a"): every row goes to the one that the command line names`},
-		{"--extra-inputs", []string{"a", "b"}, "", `{"model": "b"}`, []string{"b", "b", "b", "b"}, []int64{0, 512, 512, 512}, nil, `name other models`},
-		{"one that is not listed", []string{"a"}, "", "", []string{"a", "b", "a", "b"}, []int64{0, -1, 512, -1}, map[string]int64{"a": 2, "b": 2}, `2 rows name models that the engine does not list ("b") and may fail; it lists "a"; --model NAME sends every row to one model`},
+		{"--model", []string{"a", "b"}, "b", "", []string{"b", "b", "b", "b"}, []int64{0, 512, 512, 512}, nil, `other models in 1 row ("a"): every row goes to the one that the command line names`},
+		{"--extra-inputs", []string{"a", "b"}, "", `{"model": "b"}`, []string{"b", "b", "b", "b"}, []int64{0, 512, 512, 512}, nil, `other models in 1 row ("a")`},
+		{"one that is not listed", []string{"a"}, "", "", []string{"a", "b", "a", "b"}, []int64{0, -1, 512, -1}, map[string]int64{"a": 2, "b": 2}, `models in 2 rows that the engine does not list ("b"): these rows may fail; it lists "a"; --model NAME sends every row to one model`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEngine(t, simulator.Config{Models: tc.listed})
@@ -194,5 +194,25 @@ func TestTemplateOfEachModel(t *testing.T) {
 		if warned := slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.Contains(s, "template was not measured") }); warned != (tc.assumed > 0) {
 			t.Errorf("look-ahead %d, overhead %d: warnings %q", tc.lookahead, tc.overhead, rep.Warnings)
 		}
+	}
+}
+
+// TestUnknownModel: rows of a model that the engine does not know fail, and keep no others from being sent; an engine that
+// knows none of the models ends the run before.
+func TestUnknownModel(t *testing.T) {
+	e := newEngine(t, simulator.Config{Models: []string{"a"}})
+	r := e.replay(t, Config{}, ofModels("b", "a", "b")...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if f := r.report.Figures(); f.Rows.Served != 1 || f.Rows.Failed != 2 || f.Errors[0].Reason != "404" || f.Tokens.Prompt.Equal != 1 {
+		t.Errorf("%+v, errors %+v, tokens %+v", f.Rows, f.Errors, f.Tokens)
+	}
+	if !slices.ContainsFunc(r.report.Warnings, func(s string) bool { return strings.Contains(s, `"b"`) && strings.Contains(s, "HTTP 404") }) {
+		t.Errorf("warnings %q", r.report.Warnings)
+	}
+	r = e.replay(t, Config{}, ofModels("b", "c")...)
+	if r.err == nil || len(r.sent) > 0 || !strings.Contains(r.err.Error(), "--model NAME sends every row to another one") {
+		t.Errorf("error %v, %d rows sent", r.err, len(r.sent))
 	}
 }

@@ -166,7 +166,7 @@ func (r *run) openTrace(ctx context.Context) (o opening) {
 		BlockSize: o.trace.BlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: r.cfg.Schedule.Speedup,
 		Spread: r.cfg.Schedule.Spread, Seed: r.cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
-		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: r.cfg.oneModel(),
+		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: r.cfg.oneModel() != "",
 	}
 	if meta := o.trace.Meta(); meta != nil {
 		if o.err = errors.Join(meta.CheckSessionMode(c.Sessions), meta.CheckTimeUnit(c.Unit)); o.err != nil {
