@@ -101,10 +101,18 @@ func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
 	}
 	return report.Run{
 		ID: r.cfg.RunID, Tool: "moonloop", Version: r.cfg.Tool, Command: strings.Join(r.cfg.Command, " "),
-		Target: target, Endpoint: string(r.opt.Endpoint), Model: r.opt.Model, Streaming: r.opt.Stream,
+		Target: target, Endpoint: string(r.opt.Endpoint), Model: r.mainModel(), Models: r.models(), Streaming: r.opt.Stream,
 		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
 		Start: r.clk.Wall(r.zero), End: r.clk.Wall(end), Interrupted: ctx.Err() != nil,
 	}
+}
+
+// models counts rows by model, where there are several.
+func (r *run) models() map[string]int64 {
+	if len(r.recorder.models) < 2 {
+		return nil
+	}
+	return r.recorder.models
 }
 
 func (r *run) describeTrace(stats schedule.Stats) report.Trace {
@@ -216,11 +224,16 @@ func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry
 	if n := r.quarantine.Count(); n > 0 {
 		r.warn("%d rows cannot be used, the run is without them, and the trace's digests are not its; they are in %s; the first is %v", n, r.quarantine.Name(), r.quarantine.First())
 	}
-	if f.Cache.Realisation > 1.05 {
+	// A template's own tokens are cached with every prompt.
+	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > int64(r.opt.Overhead)*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
 		r.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")
 	}
 	if n := counts.Unpredicted; n > 0 {
 		r.warn("cache hits of %d rows could not be predicted: their ids are too many and in no order", n)
+	}
+	if n := f.Tokens.Assumed; n > 0 {
+		r.warn("%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), are more than %d, or the engine did not know them; another model's template was taken for theirs",
+			n, maxMeasured)
 	}
 	if stats.SessionsEvicted > 0 {
 		r.warn("%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped", stats.SessionsEvicted)

@@ -93,7 +93,7 @@ type Trace struct {
 // Target is the engine.
 type Target struct {
 	URL     string // base URL, with or without /v1
-	Model   string // empty = the first that /v1/models names
+	Model   string // of every row; empty = each row's own, and where it names none the first that /v1/models names
 	Profile prompt.Profile
 	Header  http.Header
 	APIKey  string
@@ -102,6 +102,8 @@ type Target struct {
 	// ReadStamps takes arrival stamps after the read call even where the kernel has better ones, to compare the two.
 	ReadStamps bool
 	Retries    int
+	// WaitReady is how long an engine is waited for that is not there or not ready yet; 0 = not at all: one look decides.
+	WaitReady time.Duration
 	// Timeouts; 0 = none.
 	ConnectTimeout, FirstTokenTimeout, IdleTimeout, TotalTimeout time.Duration
 }
@@ -181,6 +183,7 @@ func (c *Config) Validate() error {
 		{"grace", c.Schedule.Grace},
 		{"prepare", c.Schedule.Prepare},
 		{"retries", int64(c.Target.Retries)},
+		{"wait ready", c.Target.WaitReady},
 		{"connect timeout", c.Target.ConnectTimeout},
 		{"first-token timeout", c.Target.FirstTokenTimeout},
 		{"idle timeout", c.Target.IdleTimeout},

@@ -87,7 +87,7 @@ func (l *Live) ended(r *measure.Record) {
 	if r.Scheduled {
 		l.late.add(r.Lateness())
 	}
-	if ttft, ok := r.TTFT(r.Exchange.Wire); ok {
+	if ttft, ok := r.TTFT(r.Wire()); ok {
 		l.ttft.add(ttft)
 	}
 }

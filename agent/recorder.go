@@ -10,6 +10,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // recorder takes in the records, one after another, on a goroutine of its own: figures, telemetry and files are
@@ -24,6 +25,7 @@ type recorder struct {
 	abort  func()           // nil once it has been called
 	failed int64
 	ended  int64
+	models map[string]int64 // rows by the model that was asked for
 }
 
 type recorded struct {
@@ -75,6 +77,7 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 	compare(rec)
 	rec.Span = span.Ref()
 	rc.agg.Add(rec)
+	rc.countModel(rec.Model)
 	r.tel.Finish(span, rec)
 	if rc.file != nil {
 		rc.file.Write(rec)
@@ -88,6 +91,19 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 		rc.checkAbort()
 	}
 	rec.Exchange.Release()
+}
+
+// maxModels bounds the models that are counted by name.
+const maxModels = 64
+
+func (rc *recorder) countModel(name string) {
+	if rc.models == nil {
+		rc.models = make(map[string]int64)
+	}
+	if _, known := rc.models[name]; !known && len(rc.models) >= maxModels {
+		name = semconv.ErrorOther
+	}
+	rc.models[name]++
 }
 
 // checkAbort ends the run early when more than the allowed share has failed, once enough has been tried.

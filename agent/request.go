@@ -94,12 +94,12 @@ func (r *run) endSession(s *schedule.Session, at time.Duration) {
 // request carries one item to the engine and back.
 func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, p *pending) {
 	defer p.cancel()
-	rec := newRecord(it)
+	rec := r.newRecord(it)
 	span := r.tel.StartRequest(ses.span, it.Row, it.Index, it.Intended)
 	end := r.exchange(ctx, rec, ses.history, span.Traceparent(), p)
 	at, let := p.gate.Wait()
 	if !let {
-		rec = newRecord(it) // nothing of the attempt has happened
+		rec = r.newRecord(it) // nothing of the attempt has happened
 		rec.Outcome, rec.Reason = measure.Skipped, p.reason
 		r.recorder.take(rec, span)
 		return
@@ -130,7 +130,7 @@ func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt
 		return r.clk.Now()
 	}
 	rec.PromptTokens, rec.OutputTokensAsked = built.Tokens, built.OutputTokens
-	rec.TooShort, rec.TailCut = built.TooShort, built.TailCut
+	rec.TooShort, rec.TailCut, rec.Model, rec.Assumed = built.TooShort, built.TailCut, built.Model, built.Assumed
 	req := built.Request
 	req.Header = r.headers(rec, traceparent)
 	req.Gate = p.gate
@@ -204,7 +204,7 @@ func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
 		p.gate.Shut()
 		return
 	}
-	rec := newRecord(it)
+	rec := r.newRecord(it)
 	rec.Outcome, rec.Reason = measure.Skipped, reason
 	var span *telemetry.Session // of a session that has begun: a row that is skipped begins none
 	if it.Session != nil {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +115,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	tel := r.cfg.Telemetry
 	tel.RunID, tel.Version = r.cfg.RunID, r.cfg.Tool
-	tel.Model, tel.Operation = r.opt.Model, operation(r.opt.Endpoint)
+	tel.Model, tel.Operation = r.mainModel(), operation(r.opt.Endpoint)
 	tel.ServerAddress, tel.ServerPort = hostPort(r.cfg.Target.URL)
 	tel.Speedup, tel.BlockSize = r.cfg.Schedule.Speedup, r.cfg.Trace.BlockSize
 	tel.TimestampScale = millis(r.cfg.Trace.Unit)
@@ -165,7 +166,7 @@ func (r *run) openTrace(ctx context.Context) (o opening) {
 		BlockSize: o.trace.BlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: r.cfg.Schedule.Speedup,
 		Spread: r.cfg.Schedule.Spread, Seed: r.cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
-		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict,
+		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: r.cfg.oneModel() != "",
 	}
 	if meta := o.trace.Meta(); meta != nil {
 		if o.err = errors.Join(meta.CheckSessionMode(c.Sessions), meta.CheckTimeUnit(c.Unit)); o.err != nil {
@@ -217,6 +218,9 @@ func (r *run) decide() {
 			mooncake.SessionFull: "whole prompts", mooncake.SessionDelta: "new turns",
 		}[info.Sessions], info.Evidence)
 	}
+	if slices.ContainsFunc(info.Broken, func(v mooncake.Violation) bool { return matters(v.Rule) }) {
+		r.note("%s", brokenRules(info))
+	}
 	switch {
 	case !info.Timed && !r.cfg.Schedule.FileOrder:
 		r.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, r.cfg.Schedule.Concurrency))
@@ -225,6 +229,25 @@ func (r *run) decide() {
 	case info.Timed && info.Grid.Coarse && r.cfg.Schedule.Spread == load.SpreadNone:
 		r.warn("the timestamps lie on a grid of %.0f ms with %.1f rows a step: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform lays them out", info.Grid.Quantum, info.Grid.RowsPerStamp)
 	}
+}
+
+// matters reports whether a rule that is broken changes what a replay sends or predicts. A field that is left out, an id out of
+// order and a large id do not.
+func matters(rule mooncake.Rule) bool {
+	return rule != mooncake.V1 && rule != mooncake.V7 && rule != mooncake.V8
+}
+
+// brokenRules says in one line what inspect would say of the rules of the format.
+func brokenRules(info load.Info) string {
+	where := "the trace breaks"
+	if !info.Whole {
+		where = fmt.Sprintf("the trace breaks, in its first %d rows,", info.Rows)
+	}
+	texts := make([]string, len(info.Broken))
+	for i, v := range info.Broken {
+		texts[i] = fmt.Sprintf("%s in %s", v.Rule, v.Text)
+	}
+	return where + " rules of the format and is replayed as it stands (moonloop inspect shows where): " + strings.Join(texts, "; ")
 }
 
 // openTarget finds the engine, its model and what it adds to a prompt.
@@ -243,13 +266,14 @@ func (r *run) openTarget(ctx context.Context) error {
 	if t.TLS != nil && t.TLS.InsecureSkipVerify {
 		r.warn("the engine's certificate was not verified: whoever stands between may have read and changed everything (--insecure-skip-verify)")
 	}
-	model, err := r.chooseModel(ctx)
+	fallback, err := r.chooseModel(ctx)
 	if err != nil {
 		return err
 	}
+	r.stream.DefaultModel(fallback)
 	p := r.cfg.Prompt
 	r.opt = prompt.Options{
-		Endpoint: p.Endpoint, Form: r.form(), Profile: t.Profile, Model: model, Stream: !p.NoStream,
+		Endpoint: p.Endpoint, Form: r.form(), Profile: t.Profile, Model: t.Model, DefaultModel: fallback, Stream: !p.NoStream,
 		Seed: prompt.Seed(p.Seed), BlockSize: r.cfg.Trace.BlockSize, TooShort: p.TooShort, ExtraInputs: p.Extra,
 		DefaultOutput: int(p.Output), OutputCap: int(p.OutputCap), Overhead: p.Overhead,
 	}
@@ -259,10 +283,7 @@ func (r *run) openTarget(ctx context.Context) error {
 	if r.opt.Form == prompt.Tokens || p.Overhead > 0 {
 		return nil
 	}
-	if r.opt.Overhead, r.opt.TurnOverhead, err = r.calibrate(ctx); err != nil {
-		return err
-	}
-	return r.build()
+	return r.calibrate(ctx)
 }
 
 // build makes the builder anew from its options.
@@ -428,10 +449,11 @@ func (r *run) note(format string, args ...any) {
 }
 
 // newRecord is the record of an item that has been dispatched or skipped.
-func newRecord(it *schedule.Item) *measure.Record {
+func (r *run) newRecord(it *schedule.Item) *measure.Record {
 	return &measure.Record{
-		Row: it.Row, Index: it.Index, Turn: it.Turn,
+		Model: r.builder.Model(it.Row),
+		Row:   it.Row, Index: it.Index, Turn: it.Turn,
 		Offset: it.Offset, Spread: it.Spread, Intended: it.Intended, Scheduled: it.Scheduled,
-		Predicted: it.Predicted,
+		Predicted: it.Predicted, Finest: it.Finest,
 	}
 }

@@ -32,12 +32,12 @@ func TestObserved(t *testing.T) {
 	}, []mooncake.Observed{rows[0].Observed, rows[1].Observed, rows[2].Observed, rows[3].Observed})
 	meta := m.meta(t, production)
 	equal(t, "dropped", int64(1), dropped(meta.Dropped, lostObserved))
-	// 1,000 tokens are a block of 512 and a partial one: the second row is predicted whole.
+	// 1,000 tokens are a block of 512 and a partial one, which is not predicted.
 	predicted := mooncake.NewPredictor(512, 0)
 	var want mooncake.ObservedCache
 	for _, row := range rows {
 		hit, _ := predicted.Predict(row)
-		want.Add(row, hit, 512)
+		want.Add(row, hit.Whole, 512)
 	}
 	equal(t, "sidecar", &want, meta.ObservedCache)
 	equal(t, "rows in the sidecar", int64(2), want.Rows)

@@ -110,7 +110,7 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 	w.rows++
 	w.digester.Add(row, w.rows)
 	if hit, known := w.cache.Predict(row); known {
-		w.observed.Add(row, hit, w.size)
+		w.observed.Add(row, hit.Whole, w.size)
 	}
 	if w.c.opt.Format != FormatFull {
 		row.Observed = mooncake.Observed{}

@@ -24,22 +24,23 @@ type CacheOptions struct {
 	BlockSize  int      // tokens per id; 0 is [BlockSize]
 	Capacities []int    // in blocks, above 0; the infinite cache is always simulated
 	Eviction   Eviction // order of the finite caches
-	MaxIDs     int      // ids that the infinite cache remembers when they are not canonical; 0 is [DefaultMaxIDs]
+	MaxIDs     int      // prefixes that the infinite cache remembers when ids are not canonical; 0 is [DefaultMaxIDs]
 }
 
 // CacheSim computes what prefix caches would have hit, for any number of capacities in one pass over the rows in
 // file order, without a time model.
 //
-// For each row the hit is the longest run of leading ids that are all resident. Then all ids are touched, and only then
-// blocks are evicted, so that a row may exceed the capacity and evict parts of itself. The residents of a smaller cache
+// For each row the hit is the longest run of leading blocks that are all resident; a block is told from others by its id and
+// all ids before it, and by the row's model. Then all blocks are touched, and only then blocks are evicted, so that a row may
+// exceed the capacity and evict parts of itself. The residents of a smaller cache
 // are then always among those of a larger one (it is a stack algorithm: Mattson, Gecsei, Slutz, Traiger, 1970), and
-// an id is resident at capacity C exactly when fewer than C other ids were touched after it. One list of ids in order of
+// a block is resident at capacity C exactly when fewer than C other blocks were touched after it. One list of blocks in order of
 // touch, with ranks from a Fenwick tree, answers for all capacities. Memory is bounded by the largest capacity.
 type CacheSim struct {
 	blockSize int
 	eviction  Eviction
 	caches    []*cacheCount // finite by capacity, the infinite one last
-	seen      seenIDs
+	prefixes  *prefixes
 	lru       *recency // nil without finite caches
 	skipped   int64
 	observed  ObservedCache
@@ -90,7 +91,7 @@ func NewCacheSim(opt CacheOptions) *CacheSim {
 	capacities = slices.Compact(capacities)
 	s := &CacheSim{
 		blockSize: opt.BlockSize, eviction: opt.Eviction,
-		seen: seenIDs{max: cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs)},
+		prefixes: newPrefixes(opt.BlockSize, cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs)),
 	}
 	for _, c := range capacities {
 		s.caches = append(s.caches, &cacheCount{CacheStats: CacheStats{Capacity: c}})
@@ -108,27 +109,30 @@ func (s *CacheSim) Add(row *Row) {
 		s.skipped++
 		return
 	}
-	ids := row.Blocks(s.blockSize)
+	common := s.prefixes.add(row)
+	blocks := s.prefixes.nodes
 	infinite := s.caches[len(s.caches)-1]
-	k, known := s.seen.add(ids)
-	if !known {
+	infinite.add(row, common.blocks, len(blocks), s.blockSize)
+	most := common.blocks // no cache hits more than the infinite one
+	if !common.known {
 		infinite.Unknown++
+		most = len(blocks)
 	}
-	infinite.add(row, k, len(ids), s.blockSize)
-	if known {
-		s.observed.Add(row, hitTokens(k, row.InputLength.V, s.blockSize), s.blockSize)
+	if common.known {
+		full := min(int64(common.blocks), row.InputLength.V/int64(s.blockSize)) * int64(s.blockSize)
+		s.observed.Add(row, full, s.blockSize)
 	}
 	if s.lru == nil {
 		return
 	}
-	// The hit of a cache ends at the first id whose rank reaches its capacity, so with the ids from left to
+	// The hit of a cache ends at the first block whose rank reaches its capacity, so with the blocks from left to
 	// right the caches end in ascending order.
 	finite := s.caches[:len(s.caches)-1]
 	done := 0
-	for i, id := range ids {
-		rank, ok := s.lru.rank(id)
+	for i, block := range blocks[:most] {
+		rank, ok := s.lru.rank(block)
 		for done < len(finite) && (!ok || rank >= finite[done].Capacity) {
-			finite[done].add(row, i, len(ids), s.blockSize)
+			finite[done].add(row, i, len(blocks), s.blockSize)
 			done++
 		}
 		if done == len(finite) {
@@ -136,15 +140,15 @@ func (s *CacheSim) Add(row *Row) {
 		}
 	}
 	for ; done < len(finite); done++ {
-		finite[done].add(row, len(ids), len(ids), s.blockSize)
+		finite[done].add(row, most, len(blocks), s.blockSize)
 	}
 	if s.eviction == RootFirst {
-		for _, id := range ids {
-			s.lru.touch(id)
+		for _, block := range blocks {
+			s.lru.touch(block)
 		}
 	} else {
-		for _, id := range slices.Backward(ids) {
-			s.lru.touch(id)
+		for _, block := range slices.Backward(blocks) {
+			s.lru.touch(block)
 		}
 	}
 	s.lru.evict()

@@ -4,6 +4,7 @@
 package mooncake
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -88,9 +89,17 @@ func TestToyCaches(t *testing.T) {
 	} {
 		// The larger cache beside it must not disturb the one of two blocks.
 		s := NewCacheSim(CacheOptions{Capacities: []int{2, 3}, Eviction: test.eviction})
+		named := make(map[uint64]uint64) // blocks by the ids that end them
 		for i, row := range toyRows() {
 			s.Add(row)
-			if diff := cmp.Diff(test.residents[i], s.lru.residents(2)); diff != "" {
+			for at, block := range s.prefixes.nodes {
+				named[block] = row.HashIDs[at]
+			}
+			residents := s.lru.residents(2)
+			for at, block := range residents {
+				residents[at] = named[block]
+			}
+			if diff := cmp.Diff(test.residents[i], residents); diff != "" {
 				t.Errorf("%s: residents after row %d (-want +got):\n%s", test.eviction, i, diff)
 			}
 		}
@@ -104,22 +113,39 @@ func TestToyCaches(t *testing.T) {
 	}
 }
 
-// slowLRU is the definition, word for word, for one capacity.
-func slowLRU(rows []*Row, capacity int, order Eviction) (hitBlocks int64) {
-	var resident []uint64 // oldest first
+// blocksOf numbers the blocks of each row: those are one that have all ids up to theirs in common, and the model.
+func blocksOf(rows []*Row) (all [][]int) {
+	numbers := make(map[string]int)
 	for _, row := range rows {
-		for _, id := range row.HashIDs {
-			if !slices.Contains(resident, id) {
+		var blocks []int
+		for i := range row.HashIDs {
+			name := fmt.Sprint(row.Model, row.HashIDs[:i+1])
+			if _, known := numbers[name]; !known {
+				numbers[name] = len(numbers)
+			}
+			blocks = append(blocks, numbers[name])
+		}
+		all = append(all, blocks)
+	}
+	return all
+}
+
+// slowLRU is the definition, word for word, for one capacity.
+func slowLRU(rows [][]int, capacity int, order Eviction) (hitBlocks int64) {
+	var resident []int // oldest first
+	for _, blocks := range rows {
+		blocks = slices.Clone(blocks)
+		for _, block := range blocks {
+			if !slices.Contains(resident, block) {
 				break
 			}
 			hitBlocks++
 		}
-		ids := slices.Clone(row.HashIDs)
 		if order == LeafFirst {
-			slices.Reverse(ids)
+			slices.Reverse(blocks)
 		}
-		for _, id := range ids {
-			resident = append(slices.DeleteFunc(resident, func(x uint64) bool { return x == id }), id)
+		for _, block := range blocks {
+			resident = append(slices.DeleteFunc(resident, func(x int) bool { return x == block }), block)
 		}
 		resident = resident[max(0, len(resident)-capacity):]
 	}
@@ -134,17 +160,19 @@ func TestCachesAgreeWithTheirDefinition(t *testing.T) {
 		for range 200 {
 			ids := make([]uint64, rng.IntN(12))
 			for i := range ids {
-				ids[i] = rng.Uint64N(40)
+				ids[i] = rng.Uint64N(3)
 			}
-			rows = append(rows, &Row{InputLength: Some(int64(max(1, 512*len(ids)))), HashIDs: ids})
+			model := [...]string{"", "a"}[rng.IntN(2)]
+			rows = append(rows, &Row{InputLength: Some(int64(max(1, 512*len(ids)))), HashIDs: ids, Model: model})
 		}
+		blocks := blocksOf(rows)
 		capacities := []int{1, 2, 5, 10, 20, 39, 40, 100}
 		for _, order := range []Eviction{LeafFirst, RootFirst} {
 			for _, got := range simulate(rows, CacheOptions{Capacities: capacities, Eviction: order}) {
 				if got.Capacity == 0 {
-					got.Capacity = 1000
+					got.Capacity = 10000
 				}
-				if want := slowLRU(rows, got.Capacity, order); got.HitBlocks != want {
+				if want := slowLRU(blocks, got.Capacity, order); got.HitBlocks != want {
 					t.Fatalf("%s, capacity %d: %d hit blocks, want %d", order, got.Capacity, got.HitBlocks, want)
 				}
 			}
@@ -154,7 +182,7 @@ func TestCachesAgreeWithTheirDefinition(t *testing.T) {
 
 func TestPredictor(t *testing.T) {
 	// The toy trace is not canonical, its renumbered form is; both must be predicted alike.
-	want := []int64{0, 512, 1000, 0}
+	want := []Prediction{{0, 0}, {512, 512}, {512, 1000}, {0, 0}}
 	for _, canonical := range []bool{false, true} {
 		p, names := NewPredictor(0, 0), new(Renumber)
 		for i, row := range toyRows() {
@@ -162,11 +190,11 @@ func TestPredictor(t *testing.T) {
 				names.Row(row)
 			}
 			if got, ok := p.Predict(row); got != want[i] || !ok {
-				t.Errorf("row %d: %d, %t, want %d", i, got, ok, want[i])
+				t.Errorf("row %d: %+v, %t, want %+v", i, got, ok, want[i])
 			}
 		}
-		if remembers := p.seen.rest != nil; remembers == canonical {
-			t.Errorf("canonical %t: remembers ids %t", canonical, remembers)
+		if hashes := p.prefixes.rest != nil; hashes == canonical {
+			t.Errorf("canonical %t: hashes %t", canonical, hashes)
 		}
 	}
 }
@@ -175,7 +203,7 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 	rows := toyRows() // distinct ids: 7 9 3 4 8
 	p := NewPredictor(0, 2)
 	type answer struct {
-		Tokens int64
+		Tokens Prediction
 		OK     bool
 	}
 	var got []answer
@@ -185,7 +213,8 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 	}
 	// 7 and 9 are remembered. The second row forgets 3 and 4, so a row that ends in what was remembered is still
 	// exact, and one that reaches an unknown id is not.
-	want := []answer{{0, true}, {512, true}, {1000, true}, {0, false}, {1000, true}, {0, false}}
+	none, third := Prediction{}, Prediction{512, 1000}
+	want := []answer{{none, true}, {Prediction{512, 512}, true}, {third, true}, {none, false}, {third, true}, {none, false}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -198,17 +227,71 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 }
 
 func TestPredictorOnThePublicTrace(t *testing.T) {
-	p := NewPredictor(BlockSize, 1) // canonical ids: no memory is needed
-	var sum int64
+	const rows = 12031
+	p := NewPredictor(BlockSize, rows/hashCost+1) // canonical ids: a run for each row at most
+	var whole, finest int64
 	for _, row := range publicRows(t, 0) {
 		tokens, ok := p.Predict(row)
 		if !ok {
 			t.Fatal("no prediction")
 		}
-		sum += tokens
+		whole += tokens.Whole
+		finest += tokens.Finest
 	}
-	if sum != 54098411 {
-		t.Errorf("%d tokens predicted, want 54098411", sum)
+	if whole != 54063104 || finest != 54098411 {
+		t.Errorf("%d tokens predicted, %d at most, want 54063104 and 54098411", whole, finest)
+	}
+	infinite := simulate(publicRows(t, 0), CacheOptions{})[0]
+	if infinite.FullHitTokens != whole || infinite.HitTokens != finest {
+		t.Errorf("the simulation has %d and %d", infinite.FullHitTokens, infinite.HitTokens)
+	}
+	if p.prefixes.rest != nil || len(p.prefixes.runs) > rows {
+		t.Errorf("%d hashes and %d runs are remembered of %d rows", len(p.prefixes.rest), len(p.prefixes.runs), rows)
+	}
+}
+
+// TestChains: a block is cached after the blocks that it followed before, and only there; the ids need keep no rule.
+func TestChains(t *testing.T) {
+	type tokens = []Prediction
+	row := func(length int64, ids ...uint64) *Row { return &Row{InputLength: Some(length), HashIDs: ids} }
+	of := func(model string, r *Row) *Row { r.Model = model; return r }
+	for _, test := range []struct {
+		name string
+		rows []*Row
+		want tokens
+	}{
+		{"an id with two parents", []*Row{row(2048, 0, 1, 2, 3), row(2048, 0, 2, 1, 4), row(2048, 0, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
+		{"the same in no canonical order", []*Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
+		{"the same at the root", []*Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
+		{"an id twice in a row", []*Row{row(1536, 0, 0, 0), row(1024, 0, 0), row(1024, 0, 1)}, tokens{{}, {1024, 1024}, {512, 512}}},
+		{"new ids below another parent", []*Row{row(1024, 0, 1), row(1024, 0, 2), row(1024, 1, 2), row(1024, 0, 2)}, tokens{{}, {512, 512}, {}, {1024, 1024}}},
+		{"a partial block", []*Row{row(700, 0, 1), row(700, 0, 1), row(600, 0, 1)}, tokens{{}, {512, 700}, {512, 600}}},
+		{"a partial block that is longer elsewhere", []*Row{row(700, 0, 1), row(1024, 0, 1), row(1024, 0, 1), row(700, 0, 1)}, tokens{{}, {512, 700}, {1024, 1024}, {512, 700}}},
+		{"the same in no canonical order", []*Row{row(700, 5, 8), row(1024, 5, 8), row(1024, 5, 8), row(1536, 5, 8, 9)}, tokens{{}, {512, 700}, {1024, 1024}, {1024, 1024}}},
+		{"a prompt shorter than a block", []*Row{row(100, 0), row(100, 0)}, tokens{{}, {0, 100}}},
+		{"ids past the length", []*Row{row(512, 0, 1), row(1024, 0, 1)}, tokens{{}, {512, 512}}},
+		{"another model", []*Row{of("a", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("a", row(1024, 0, 1))}, tokens{{}, {}, {1024, 1024}, {1024, 1024}}},
+	} {
+		p, sim := NewPredictor(0, 0), NewCacheSim(CacheOptions{Capacities: []int{1000}})
+		var got tokens
+		var whole int64
+		for _, r := range test.rows {
+			n, ok := p.Predict(r)
+			if !ok {
+				t.Errorf("%s: no prediction", test.name)
+			}
+			got = append(got, n)
+			whole += n.Whole
+			sim.Add(r)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+		for _, cache := range sim.Stats() {
+			if cache.FullHitTokens != whole {
+				t.Errorf("%s: the cache of %d blocks hits %d tokens in full blocks, %d are predicted", test.name, cache.Capacity, cache.FullHitTokens, whole)
+			}
+		}
 	}
 }
 

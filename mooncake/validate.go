@@ -150,8 +150,16 @@ func faultMessages(r *Row) *RowError {
 	return nil
 }
 
-// faultBody: payload and extra are objects.
+// faultBody: payload and extra are objects, and cap no reply below 0.
 func faultBody(r *Row) *RowError {
+	for _, f := range [...]struct {
+		name string
+		raw  json.RawMessage
+	}{{"payload", r.Payload}, {"extra", r.Extra}} {
+		if e := faultCap(f.name, f.raw); e != nil {
+			return e
+		}
+	}
 	if r.Payload != nil {
 		if n, _, ok := members(r.Payload, ""); !ok || n == 0 {
 			return &RowError{Field: "payload", Rule: "must be an object with at least one member: the whole request body", Advice: "give the body as the engine shall have it"}
@@ -166,6 +174,32 @@ func faultBody(r *Row) *RowError {
 			return &RowError{
 				Field: "extra", Rule: "must not hold messages on a delta row: it would replace the conversation that the turn extends",
 				Advice: "move them to messages, or remove them",
+			}
+		}
+	}
+	return nil
+}
+
+// faultCap: a body asks for no negative number of tokens, which engines refuse or take for as many as fit.
+func faultCap(field string, raw json.RawMessage) *RowError {
+	if !bytes.Contains(raw, []byte("_tokens")) {
+		return nil
+	}
+	var caps struct {
+		MaxTokens           json.RawMessage `json:"max_tokens"`
+		MaxCompletionTokens json.RawMessage `json:"max_completion_tokens"`
+	}
+	if json.Unmarshal(raw, &caps) != nil {
+		return nil // what is no object is told apart elsewhere
+	}
+	for _, limit := range [...]struct {
+		name string
+		raw  json.RawMessage
+	}{{"max_tokens", caps.MaxTokens}, {"max_completion_tokens", caps.MaxCompletionTokens}} {
+		if n, err := strconv.ParseFloat(string(limit.raw), 64); err == nil && n < 0 {
+			return &RowError{
+				Field: field + "." + limit.name, Value: strconv.FormatFloat(n, 'g', -1, 64), Rule: "must be above 0",
+				Advice: "give the number of tokens that the reply may have, or leave it out",
 			}
 		}
 	}

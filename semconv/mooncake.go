@@ -64,6 +64,9 @@ const (
 	// RequestResendCount is an int: how often the whole request was sent again because its kept connection died before a
 	// byte of the reply, so that the engine may have had it twice. A part of [HTTPRequestResendCount]; absent when 0.
 	RequestResendCount = "mooncake.request.resend_count"
+	// WireUnknown is a bool: the reply was there before the instant of the request's last byte had been taken. The queue phase
+	// then ends with the reply's first byte, and nothing counts from the wire. Absent = false.
+	WireUnknown = "mooncake.wire.unknown"
 	// ChunksCoalesced is an int: chunks that came with their predecessor in one read although they had been sent
 	// apart. Absent when 0.
 	ChunksCoalesced = "mooncake.chunks.coalesced"

@@ -4,6 +4,7 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -62,6 +63,9 @@ type Options struct {
 	Sessions mooncake.SessionMode
 	// OpenSessions sends every row by its own timestamp, whatever its session.
 	OpenSessions bool
+	// OneModel sends every row to one model, whatever model it names: their prompts then share one cache. Else each model has
+	// a cache of its own; see [Stream.DefaultModel].
+	OneModel bool
 	// Strict makes an error of what is otherwise read kindly.
 	Strict bool
 }
@@ -78,7 +82,18 @@ type Info struct {
 	Rows         int                  // rows that the look-ahead saw
 	Whole        bool                 // it saw the whole trace
 	Fingerprint  uint64               // of the rows that it saw: equal for equal traces
+	Broken       []mooncake.Violation // rules of the format that these rows break
+	Models       []ModelRows          // models that its rows of the window name, by first appearance
 }
+
+// ModelRows counts the rows that name a model, payloads aside, which bring their own.
+type ModelRows struct {
+	Name string // empty: rows that name none
+	Rows int
+}
+
+// maxModels bounds the models that the look-ahead tells apart.
+const maxModels = 1024
 
 // Counts say what became of the rows that were read. Valid after the stream has ended.
 type Counts struct {
@@ -93,11 +108,11 @@ type Counts struct {
 // row carries what is computed from all rows along with each.
 type row struct {
 	*mooncake.Row
-	predicted int64
+	predicted mooncake.Prediction
 	spread    float64 // trace milliseconds
 }
 
-// Stream is a schedule.Source over a trace. It reads ahead on a goroutine of its own, until Close.
+// Stream is a schedule.Source over a trace. From the first Next on it reads ahead on a goroutine of its own, until Close.
 type Stream struct {
 	opt  Options
 	in   Rows
@@ -122,7 +137,10 @@ type Stream struct {
 	predictor *mooncake.Predictor
 	perMilli  float64 // trace units → ms
 
-	out      chan result // closed by run
+	defaultModel string
+
+	starting sync.Once   // of run
+	out      chan result // closed by run, or by Close when that was never started
 	quit     chan struct{}
 	stopped  chan struct{}
 	stopOnce sync.Once
@@ -136,7 +154,7 @@ type result struct {
 	err  error
 }
 
-// Open reads the look-ahead, decides, and starts to read on. Errors of the look-ahead's rows are returned here.
+// Open reads the look-ahead and decides. The stream reads on from the first Next. Errors of the look-ahead's rows are returned here.
 func Open(in Rows, opt Options) (*Stream, error) {
 	if opt.BlockSize == 0 {
 		opt.BlockSize = mooncake.BlockSize
@@ -171,9 +189,11 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	if err := s.probe(); err != nil {
 		return nil, err
 	}
-	go s.run()
 	return s, nil
 }
+
+// DefaultModel says which model the rows ask for that name none. It must be called before Next, if at all.
+func (s *Stream) DefaultModel(name string) { s.defaultModel = name }
 
 // Unit returns the length of one timestamp unit.
 func (s *Stream) Unit() time.Duration { return s.opt.Unit }
@@ -194,6 +214,7 @@ func (s *Stream) Counts() Counts {
 
 // Next returns the next item by offset, or io.EOF.
 func (s *Stream) Next() (*schedule.Item, error) {
+	s.starting.Do(func() { go s.run() })
 	select {
 	case r, open := <-s.out:
 		return r.take(open)
@@ -226,6 +247,7 @@ func (s *Stream) Stop() { s.stopOnce.Do(func() { close(s.stopped) }) }
 // open: then the goroutine that reads from it ends with the pipe, which must not be closed before.
 func (s *Stream) Close() (ended bool) {
 	close(s.quit)
+	s.starting.Do(func() { close(s.out) })
 	late := time.NewTimer(time.Second)
 	defer late.Stop()
 	for {
@@ -270,7 +292,7 @@ func (s *Stream) advance() (*schedule.Item, error) {
 			s.count(func(c *Counts) { c.OtherShards++ })
 			continue
 		}
-		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted}
+		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted.Whole, Finest: e.row.predicted.Finest}
 		if s.info.Timed {
 			scale := float64(time.Millisecond) / s.opt.Speedup
 			it.Timed = e.row.Timestamp.Set
@@ -525,14 +547,24 @@ func (s *Stream) outside(e entry) bool {
 
 // predict notes the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
-	e.row.predicted = -1
+	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1}
 	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil {
 		return
 	}
 	if e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta {
 		return // its ids are not the whole prompt
 	}
-	if n, ok := s.predictor.Predict(e.row.Row); ok {
+	r := e.row.Row
+	model := cmp.Or(r.Model, s.defaultModel)
+	if s.opt.OneModel {
+		model = ""
+	}
+	if model != r.Model {
+		asked := *r
+		asked.Model = model
+		r = &asked
+	}
+	if n, ok := s.predictor.Predict(r); ok {
 		e.row.predicted = n
 		return
 	}

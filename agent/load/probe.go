@@ -15,12 +15,17 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
+// maxProbedIDs bounds the ids by which the look-ahead's rows are checked against the rules of the format; past it, those that
+// look at ids are not checked.
+const maxProbedIDs = 1 << 20
+
 // maxShapes is the number of rows that warm-up requests are modelled on.
 const maxShapes = 256
 
 // probe reads the look-ahead and decides what the rest of the replay builds on.
 func (s *Stream) probe() error {
 	detector := mooncake.NewSessionDetector(s.opt.BlockSize, 0)
+	checker := mooncake.NewChecker(mooncake.CheckOptions{BlockSize: s.opt.BlockSize, MaxIDs: maxProbedIDs})
 	var arrivals mooncake.Arrivals
 	fingerprint := xxhash.New()
 	var text []byte
@@ -34,6 +39,7 @@ func (s *Stream) probe() error {
 		text = append(mooncake.AppendRow(text[:0], e.row.Row), '\n')
 		_, _ = fingerprint.Write(text) // never fails
 		detector.Add(e.row.Row)
+		checker.Add(e.row.Row, e.line)
 		if len(s.shapes) < maxShapes {
 			s.shapes = append(s.shapes, shapeOf(e.row.Row))
 		}
@@ -53,6 +59,7 @@ func (s *Stream) probe() error {
 		return errors.New("window: the trace has no timestamps, or they are ignored")
 	}
 	s.info.Fingerprint = fingerprint.Sum64()
+	s.info.Broken = checker.Violations()
 	times := arrivals.Stats()
 	s.info.Grid = times.Grid
 	s.info.LooksSeconds = s.opt.Unit == time.Millisecond && times.Seconds
@@ -71,7 +78,28 @@ func (s *Stream) probe() error {
 			}
 		}
 	}
+	s.countModels()
 	return s.decideSessions(detector)
+}
+
+// countModels notes which models the rows of the window name.
+func (s *Stream) countModels() {
+	at := make(map[string]int)
+	for _, e := range s.head {
+		if s.outside(e) || e.row.Kind() == mooncake.KindPayload {
+			continue
+		}
+		i, known := at[e.row.Model]
+		if !known {
+			if len(at) == maxModels {
+				continue
+			}
+			i = len(s.info.Models)
+			at[e.row.Model] = i
+			s.info.Models = append(s.info.Models, ModelRows{Name: e.row.Model})
+		}
+		s.info.Models[i].Rows++
+	}
 }
 
 // shapeOf returns a row of about the same size that has nothing of the row's prompt.

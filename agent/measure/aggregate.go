@@ -36,7 +36,7 @@ type Aggregate struct {
 
 	totalInput, totalOutput          int64
 	cachedPrompt, totalCached        int64 // prompt and cached tokens of the rows whose cached tokens are known
-	cached, predicted                int64 // both, over the rows that have both
+	cached, predicted, finest        int64 // over the rows that have both
 	cacheReported, cachePredicted    int64
 	production                       ProductionCache
 	firstStart, lastContent          time.Duration
@@ -123,9 +123,11 @@ func (a *Aggregate) addDispatch(r *Record) {
 	a.drift.add(r.Intended.Seconds(), float64(own)/float64(time.Microsecond))
 
 	a.windowCount.add(r.Intended, 1)
+	if r.Sent && r.Exchange.Wire > clock.Never { // which is sharp enough for a window, whatever it is
+		a.windowCount.add(r.Exchange.Wire, -1)
+	}
 	if gap, ok := r.SendGap(); ok && r.Sent {
 		a.record(SendGap, gap)
-		a.windowCount.add(r.Exchange.Wire, -1)
 	}
 }
 
@@ -144,6 +146,9 @@ func (a *Aggregate) addSent(r *Record) {
 	}
 	if x.Wire > clock.Never {
 		a.connections.Requests++
+		if x.WireLate {
+			a.connections.WireLate++
+		}
 		if x.Reused {
 			a.connections.Reused++
 		}
@@ -173,6 +178,9 @@ func (a *Aggregate) addTokens(r *Record) {
 	if r.TooShort {
 		a.tokens.TooShort++
 	}
+	if r.Assumed {
+		a.tokens.Assumed++
+	}
 	if r.TailCut {
 		a.tokens.TailCut++
 	}
@@ -198,6 +206,7 @@ func (a *Aggregate) addTokens(r *Record) {
 	if predicted, cached, ok := r.CachePair(); ok {
 		a.predicted += predicted
 		a.cached += cached
+		a.finest += max(r.Finest, predicted)
 	}
 	if a.firstStart <= clock.Never || x.Start < a.firstStart {
 		a.firstStart = x.Start
@@ -230,13 +239,13 @@ func (a *Aggregate) addServed(r *Record) {
 	}
 	x := &r.Exchange
 	a.maybe(TTFT)(r.TTFT(x.Start))
-	a.maybe(TTFTWire)(r.TTFT(x.Wire))
+	a.maybe(TTFTWire)(r.TTFT(r.Wire()))
 	a.maybe(TTFTIntended)(r.TTFT(r.Intended))
 	a.maybe(TTFE)(r.TTFE())
 	a.maybe(TTFO)(r.TTFO())
 	a.maybe(TTST)(r.TTST())
 	a.maybe(Latency)(r.Latency(x.Start))
-	a.maybe(LatencyWire)(r.Latency(x.Wire))
+	a.maybe(LatencyWire)(r.Latency(r.Wire()))
 	a.maybe(LatencyIntended)(r.Latency(r.Intended))
 	a.maybe(ITL)(r.ITL())
 	a.maybe(TPOT)(r.TPOT())
@@ -280,8 +289,10 @@ func (a *Aggregate) addPhases(x *send.Exchange) {
 	a.record(HTTPDNS, p.DNS)
 	a.record(HTTPConnecting, connecting)
 	a.record(HTTPTLS, p.TLS)
-	a.record(HTTPSending, p.Sending)
-	a.record(HTTPWaiting, p.Waiting)
+	if !x.WireLate { // which lies between the two
+		a.record(HTTPSending, p.Sending)
+		a.record(HTTPWaiting, p.Waiting)
+	}
 	a.record(HTTPReceiving, p.Receiving)
 	a.record(HTTPDuration, duration)
 	a.record(HTTPOverhead, overhead)

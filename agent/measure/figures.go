@@ -83,6 +83,8 @@ type Tokens struct {
 	NoContent int64 `json:"no_content"` // served without any content
 	TooShort  int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than they ask
 	TailCut   int64 `json:"tail_cut"`   // rows whose last full block the template's tokens ate into
+	// Assumed counts the rows of models whose template was not measured: that of another model was taken for it.
+	Assumed int64 `json:"template_assumed,omitempty"`
 }
 
 // Cache compares the prompt tokens that the server says it had cached with those that an infinite block cache would
@@ -93,6 +95,9 @@ type Cache struct {
 	// Realisation is Σ cached ÷ Σ predicted over the rows that have both, 1 when the server's cache reaches the
 	// ideal; negative when unknown.
 	Realisation float64 `json:"realisation"`
+	// Beyond is Σ cached less the most that the rows before can have left in a cache of the finest blocks, in tokens over
+	// the rows that have both; 0 when it is not more. It was cached before the run, or is the chat template's.
+	Beyond int64 `json:"beyond_tokens,omitempty"`
 	// Production is what the trace says of the same requests in production.
 	Production ProductionCache `json:"production,omitzero"`
 }
@@ -124,6 +129,9 @@ type Connections struct {
 	Requests int64 `json:"requests"` // requests that reached the wire
 	Reused   int64 `json:"reused"`   // of these, over a connection that had served before
 	Replays  int64 `json:"replays"`  // kept connections that died under a request, which then took another
+	// WireLate counts, of the requests, those whose reply was there before the instant of their last byte had been taken:
+	// they are in no figure that counts from the wire.
+	WireLate int64 `json:"wire_unknown,omitempty"`
 }
 
 // ReuseRatio is reused ÷ requests, 0 to 1; ok is false without requests.

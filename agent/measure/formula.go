@@ -20,6 +20,15 @@ func between(from, to time.Duration) (time.Duration, bool) {
 	return to - from, true
 }
 
+// Wire is the instant at which the request's last byte had been given to the kernel; clock.Never when it was not, or when
+// that was stamped too late to tell.
+func (r *Record) Wire() time.Duration {
+	if r.Exchange.WireLate {
+		return clock.Never
+	}
+	return r.Exchange.Wire
+}
+
 // streamed reports whether the reply came in chunks that can be told apart.
 func (r *Record) streamed() bool { return !r.Exchange.Whole && len(r.Exchange.At) > 0 }
 
@@ -156,11 +165,11 @@ func (r *Record) WireLag() (time.Duration, bool) {
 	if r.Resent() {
 		return 0, false
 	}
-	return between(r.Admitted, r.Exchange.Wire)
+	return between(r.Admitted, r.Wire())
 }
 
 // SendGap is Wire − Intended: what every latency from the wire leaves out (coordinated omission).
-func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Exchange.Wire) }
+func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Wire()) }
 
 // Resent reports whether the engine may have had the request more than once: after a further attempt, or because the
 // whole request went out again when its kept connection died. Its instants are those of the last time, so it is in no

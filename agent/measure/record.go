@@ -57,6 +57,11 @@ type Record struct {
 	Index int64 // row index in the trace, from 0
 	Turn  int   // turn of its session, from 0
 
+	// Model is the model that was asked for; empty when none was.
+	Model string
+	// Assumed says that the template's overhead of another model was taken, since this one was not measured.
+	Assumed bool
+
 	Outcome Outcome
 	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty when served
 	Message string // for people; no prompt text, no secrets
@@ -90,9 +95,10 @@ type Record struct {
 	// Span is the span of this request in this replay; zero without telemetry.
 	Span mooncake.SpanRef
 
-	// Predicted is the number of prompt tokens that an infinite block cache would have served after the rows
-	// before, or send.Unknown.
-	Predicted int64
+	// Predicted is the number of prompt tokens that an infinite cache of whole blocks would have served after the rows
+	// before, or send.Unknown. Finest is the same for a cache of the finest blocks, which shares partial ones, too: more
+	// cannot come from the rows before.
+	Predicted, Finest int64
 }
 
 // Lateness is dispatch minus intention, the cap's wait not included. Zero for rows that were never dispatched.

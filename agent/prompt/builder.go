@@ -4,8 +4,10 @@
 package prompt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/moonloop/moonloop/agent/send"
@@ -31,6 +33,10 @@ type Prompt struct {
 	// OutputTokens is the cap on the reply that the body states; 0 when it states none.
 	OutputTokens int64
 
+	// Model is the model that the body names; empty when it names none.
+	Model string
+	// Assumed is set when the overhead is that of another model, since this one was not measured.
+	Assumed bool
 	// TooShort is set when the overhead alone was longer than the row; Skip when, for that reason, the row must not
 	// be sent.
 	TooShort, Skip bool
@@ -50,6 +56,7 @@ type Builder struct {
 	scheme  scheme
 	dialect dialect
 	extra   object
+	model   string // of every row, unless it is empty
 
 	path        string
 	promptField string // the member of a body that holds the prompt
@@ -57,6 +64,12 @@ type Builder struct {
 
 // Options returns the options that the builder works by, defaults filled in.
 func (b *Builder) Options() Options { return b.opt }
+
+// Model returns the model that a row asks for: that of every row where there is one, else its own, else the default. A
+// payload, or the row's extra, may say otherwise; see Prompt.Model.
+func (b *Builder) Model(row *mooncake.Row) string {
+	return cmp.Or(b.model, row.Model, b.opt.DefaultModel)
+}
 
 // NewBuilder checks the options. Its error names everything that is wrong with them.
 func NewBuilder(o Options) (*Builder, error) {
@@ -74,9 +87,17 @@ func NewBuilder(o Options) (*Builder, error) {
 		o.Overhead = max(1, o.Overhead)
 	}
 	o.TurnOverhead = max(1, o.TurnOverhead)
+	o.Measured = maps.Clone(o.Measured)
+	for model, over := range o.Measured {
+		o.Measured[model] = Overhead{max(1, over.Prompt), max(1, over.Turn)}
+	}
 	b.opt = o
 	b.dialect, _ = o.dialect()
 	b.extra, _ = parseObject(o.ExtraInputs)
+	b.model = o.Model
+	if name := unquoted(b.extra.get("model")); name != "" {
+		b.model = name
+	}
 	return b, nil
 }
 
@@ -133,7 +154,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History) (p Pro
 	}
 
 	body := make(object, 0, 12)
-	if model := orDefault(b.opt.Model, row.Model); model != "" {
+	if model := b.Model(row); model != "" {
 		body.set("model", quote(nil, model))
 	}
 	switch {
@@ -178,6 +199,7 @@ func (b *Builder) payload(row *mooncake.Row, extra object) (p Prompt, err error)
 // finish turns a body into a request.
 func (b *Builder) finish(p *Prompt, body object) {
 	p.OutputTokens = b.stated(body)
+	p.Model = unquoted(body.get("model"))
 	p.Request = send.Request{
 		Path:         b.path,
 		Body:         newBody(&b.scheme, body.parts()),

@@ -24,28 +24,29 @@ var ErrNotStable = errors.New("the prompt's units are not one token each on this
 // Calibration returns the requests whose counted prompt tokens tell the overhead of the server's chat template: 16
 // words, 528 words and, with turns, on the chat endpoint, a conversation of three messages of 16. They are not
 // streamed and ask for one token of output. Extra inputs are in them, as they may change the template; those that
-// concern the reply are not. The builder's own overhead has no part in them.
-func (b *Builder) Calibration(turns bool) []send.Request {
+// concern the reply are not. The builder's own overhead has no part in them. model is the model to measure; empty asks for
+// none.
+func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	short := b.turn("user", true, part{ids: []uint64{calibrationID}, n: calibrationShort})
 	long := part{n: calibrationLong}
 	for id := uint64(calibrationID + 1); len(long.ids)*b.opt.BlockSize < calibrationLong; id++ {
 		long.ids = append(long.ids, id)
 	}
-	requests := []send.Request{b.calibration(short), b.calibration(b.turn("user", true, long))}
+	requests := []send.Request{b.calibration(model, short), b.calibration(model, b.turn("user", true, long))}
 	if turns && b.opt.Endpoint == Chat {
 		comma := part{raw: []byte(",")}
 		three := append(append([]part{}, short...), comma)
 		three = append(append(three, b.turn("assistant", true, part{ids: []uint64{calibrationID + 1<<20}, n: calibrationShort})...), comma)
 		three = append(three, b.turn("user", true, part{ids: []uint64{calibrationID + 1<<21}, n: calibrationShort})...)
-		requests = append(requests, b.calibration(three))
+		requests = append(requests, b.calibration(model, three))
 	}
 	return requests
 }
 
-func (b *Builder) calibration(turn []part) send.Request {
+func (b *Builder) calibration(model string, turn []part) send.Request {
 	var body object
-	if b.opt.Model != "" {
-		body.set("model", quote(nil, b.opt.Model))
+	if model != "" {
+		body.set("model", quote(nil, model))
 	}
 	body.merge(b.extra)
 	body.setParts(b.promptField, b.join(nil, turn))

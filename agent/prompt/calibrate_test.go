@@ -34,7 +34,7 @@ func server(t *testing.T, r send.Request, bos, perMessage, generation int64) int
 func TestCalibration(t *testing.T) {
 	const bos, perMessage, generation = 1, 4, 3
 	b := newBuilder(t, Options{Model: "m", Stream: true, Seed: 6})
-	requests := b.Calibration(true)
+	requests := b.Calibration("m", true)
 	if len(requests) != 3 {
 		t.Fatalf("%d requests, want 3", len(requests))
 	}
@@ -73,7 +73,7 @@ func TestCalibrationBodies(t *testing.T) {
 		Model: "m", Stream: true, Overhead: 40, CacheSalt: "s", BlockSize: 64,
 		ExtraInputs: json.RawMessage(`{"chat_template_kwargs":{"thinking":false},"stream":true,"stream_options":{},"min_tokens":5,"max_tokens":9,"ignore_eos":true,"n":3,"messages":[]}`),
 	}
-	for i, r := range newBuilder(t, o).Calibration(true) {
+	for i, r := range newBuilder(t, o).Calibration("m", true) {
 		m := decoded(t, r)
 		messages := m["messages"].([]any)
 		delete(m, "messages")
@@ -96,7 +96,7 @@ func TestCalibrationBodies(t *testing.T) {
 		}
 	}
 
-	ids := newBuilder(t, Options{Endpoint: Completions, Form: Tokens}).Calibration(true)
+	ids := newBuilder(t, Options{Endpoint: Completions, Form: Tokens}).Calibration("m", true)
 	if len(ids) != 2 {
 		t.Fatalf("%d requests on completions, want 2: there are no turns", len(ids))
 	}
@@ -104,7 +104,7 @@ func TestCalibrationBodies(t *testing.T) {
 	if err != nil || overhead != 0 {
 		t.Errorf("token ids: overhead %d, %v; want 0", overhead, err)
 	}
-	text := newBuilder(t, Options{Endpoint: Completions}).Calibration(false)
+	text := newBuilder(t, Options{Endpoint: Completions}).Calibration("m", false)
 	overhead, err = Solve(server(t, text[0], 1, 0, 0), server(t, text[1], 1, 0, 0))
 	if err != nil || overhead != 2 {
 		t.Errorf("text: overhead %d, %v; want BOS and anchor, 2", overhead, err)

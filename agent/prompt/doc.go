@@ -44,6 +44,7 @@
 // tell how many, and that a word is one token ([Builder.Calibration], [Solve]). They are constant only because
 // every text starts with the same word, "go", which counts among them. For the total to be L, the overhead is taken
 // from the end of the words: each block keeps its place, and two prompts that share k blocks share at least k·B tokens.
+// Each model has a template of its own, so the rows of a trace with several are measured by model ([Options], Measured).
 // When the last block is no longer than the overhead it vanishes, and the block before it may be cut in this one
 // request; [Prompt] flags such rows (TailCut), and those without room for one word (TooShort).
 //

@@ -151,6 +151,18 @@ func quote(dst []byte, s string) []byte {
 	return dst
 }
 
+// unquoted returns the string that raw is in JSON, else "".
+func unquoted(raw []byte) string {
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	s, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil {
+		return ""
+	}
+	return string(s)
+}
+
 // inner appends s as it stands inside a JSON string.
 func inner(dst []byte, s string) []byte {
 	from := len(dst)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -45,8 +46,10 @@ type Options struct {
 	Endpoint Endpoint // default Chat
 	Form     Form     // default Words
 	Profile  Profile  // default Auto
-	Model    string   // default: the row's own, or none
-	Stream   bool     // ask for a stream, and for its usage where the profile can
+	Model    string   // of every row; empty = the row's own
+	// DefaultModel is the model of rows that name none, where Model is empty; empty = none is asked for.
+	DefaultModel string
+	Stream       bool // ask for a stream, and for its usage where the profile can
 
 	Seed      uint64 // as it goes into [Fill]: spread a number of the user's with [Seed] first
 	BlockSize int    // tokens a hash id stands for; default [mooncake.BlockSize], at least 8
@@ -57,7 +60,10 @@ type Options struct {
 	// TurnOverhead is the number of tokens that the server adds to the reply before and the words of a later turn
 	// of a chat session, anchor included, as [SolveTurn] found it. Less than 1 counts as 1.
 	TurnOverhead int
-	TooShort     TooShort // default SendOneWord
+	// Measured has both for the models that were measured, by name; where it is not nil, the rows of other models have the two
+	// above and are flagged (Prompt.Assumed).
+	Measured map[string]Overhead
+	TooShort TooShort // default SendOneWord
 
 	// DefaultOutput is the reply length of rows without an output length; 0 asks for none.
 	DefaultOutput int
@@ -71,6 +77,9 @@ type Options struct {
 	// name. A row's own extra comes after it and wins.
 	ExtraInputs json.RawMessage
 }
+
+// Overhead is what a server adds to prompts of words, in tokens; see Options.Overhead and Options.TurnOverhead.
+type Overhead struct{ Prompt, Turn int }
 
 // ErrOptions is wrapped by every error of [NewBuilder].
 var ErrOptions = errors.New("prompt options")
@@ -140,8 +149,14 @@ func (o Options) check() error {
 	if len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00") {
 		bad("cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
 	}
-	if _, err := parseObject(o.ExtraInputs); err != nil {
+	extra, err := parseObject(o.ExtraInputs)
+	if err != nil {
 		bad("extra inputs: %w", err)
+	}
+	for _, field := range []string{maxField, maxCompletionField} {
+		if n, err := strconv.ParseFloat(string(extra.get(field)), 64); err == nil && n < 0 {
+			bad("extra inputs: %s %v: want 1 or more tokens, or leave it out: replies then have the length that their row asks for", field, n)
+		}
 	}
 	return errors.Join(wrong...)
 }

@@ -16,10 +16,17 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, p *Promp
 	if length < 1 || length > MaxPromptTokens {
 		return nil, fmt.Errorf("%w: input_length %d: want 1 to %d tokens", ErrRow, length, int64(MaxPromptTokens))
 	}
-	overhead := int64(b.opt.Overhead)
+	over := Overhead{b.opt.Overhead, b.opt.TurnOverhead}
+	if b.opt.Measured != nil && !b.scheme.ids {
+		measured, known := b.opt.Measured[b.Model(row)]
+		if p.Assumed = !known; known {
+			over = measured
+		}
+	}
+	overhead := int64(over.Prompt)
 	switch {
 	case later && b.opt.Endpoint == Chat:
-		overhead = int64(b.opt.TurnOverhead)
+		overhead = int64(over.Turn)
 	case later: // the words follow the reply, in the same text
 		overhead = 0
 	}

@@ -75,6 +75,13 @@ func (r *Report) rowLines(p palette) []string {
 	if rejected := r.Trace.Filtered["rejected"]; rejected > 0 {
 		lines = append(lines, p.yellow(integer(rejected)+" more of the trace could not be used and are in "+r.Trace.Quarantine))
 	}
+	if len(r.Run.Models) > 1 {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(r.Run.Models)) {
+			parts = append(parts, fmt.Sprintf("%.64q %s", name, integer(r.Run.Models[name])))
+		}
+		lines = append(lines, "by model: "+strings.Join(parts, ", "))
+	}
 	if n.Retried > 0 {
 		line := fmt.Sprintf("%s sent more than once, %s of them served and left out of the latencies",
 			integer(n.Retried), integer(n.RetriedServed))
@@ -222,6 +229,10 @@ func (r *Report) clientLines() []string {
 	}
 	if len(parts) > 0 {
 		lines = append(lines, strings.Join(parts, "; "))
+	}
+	if n := f.Connections.WireLate; n > 0 {
+		lines = append(lines, fmt.Sprintf("%s of %s requests were answered before the instant of their last byte was taken: they are in no figure from the wire",
+			integer(n), integer(f.Connections.Requests)))
 	}
 	return lines
 }

@@ -50,20 +50,22 @@ func (r *Report) Figures() *measure.Figures { return r.figures }
 
 // Run says what was run, where and against what. Nothing in it may hold a secret: the caller removes them.
 type Run struct {
-	ID          string    `json:"id"`
-	Tool        string    `json:"tool"`
-	Version     string    `json:"version"`
-	Command     string    `json:"command,omitempty"` // the command line without keys and header values
-	Target      string    `json:"target"`            // host and port of the engine
-	Endpoint    string    `json:"endpoint,omitempty"`
-	Model       string    `json:"model,omitempty"`
-	Streaming   bool      `json:"streaming"`
-	GoVersion   string    `json:"go_version,omitempty"`
-	Platform    string    `json:"platform,omitempty"` // GOOS/GOARCH
-	CPUs        int       `json:"cpus,omitempty"`     // processors that the run used
-	Start       time.Time `json:"-"`                  // start_time of the summary
-	End         time.Time `json:"-"`                  // end_time
-	Interrupted bool      `json:"-"`                  // was_cancelled
+	ID       string `json:"id"`
+	Tool     string `json:"tool"`
+	Version  string `json:"version"`
+	Command  string `json:"command,omitempty"` // the command line without keys and header values
+	Target   string `json:"target"`            // host and port of the engine
+	Endpoint string `json:"endpoint,omitempty"`
+	Model    string `json:"model,omitempty"`
+	// Models counts the rows by the model that they asked for, where there are several; those past a bound as "_OTHER".
+	Models      map[string]int64 `json:"models,omitempty"`
+	Streaming   bool             `json:"streaming"`
+	GoVersion   string           `json:"go_version,omitempty"`
+	Platform    string           `json:"platform,omitempty"` // GOOS/GOARCH
+	CPUs        int              `json:"cpus,omitempty"`     // processors that the run used
+	Start       time.Time        `json:"-"`                  // start_time of the summary
+	End         time.Time        `json:"-"`                  // end_time
+	Interrupted bool             `json:"-"`                  // was_cancelled
 }
 
 // Trace says what was replayed.

@@ -21,14 +21,16 @@ type result struct {
 	Message string `json:"message,omitempty"`
 	Row     int64  `json:"row"` // index of the row in the trace, from 0
 	Turn    int    `json:"turn"`
+	Model   string `json:"request_model,omitempty"` // where it is not the row's own
 
 	Intended   *float64 `json:"intended,omitempty"`
 	Dispatched *float64 `json:"dispatched,omitempty"`
 	Admitted   *float64 `json:"admitted,omitempty"`
 	Start      *float64 `json:"start,omitempty"`
 	Wire       *float64 `json:"wire,omitempty"`
-	First      *float64 `json:"first,omitempty"` // first content
-	Last       *float64 `json:"last,omitempty"`  // last content
+	WireLate   bool     `json:"wire_unknown,omitempty"` // the reply was there before its stamp
+	First      *float64 `json:"first,omitempty"`        // first content
+	Last       *float64 `json:"last,omitempty"`         // last content
 	End        *float64 `json:"end,omitempty"`
 
 	Lateness *float64 `json:"lateness_ms,omitempty"` // only of scheduled rows
@@ -76,6 +78,9 @@ func newResult(r *measure.Record) result {
 		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn,
 		TooShort: r.TooShort, TailCut: r.TailCut, Spread: micros(r.Spread), Predicted: count(r.Predicted),
 	}
+	if r.Row == nil || r.Model != r.Row.Model {
+		res.Model = r.Model
+	}
 	if !r.Span.IsZero() {
 		res.TraceID, res.SpanID = hex.EncodeToString(r.Span.TraceID[:]), hex.EncodeToString(r.Span.SpanID[:])
 	}
@@ -90,9 +95,9 @@ func newResult(r *measure.Record) result {
 		return res
 	}
 	x := &r.Exchange
-	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(x.Wire), instant(r.FirstToken()), instant(x.End)
+	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(r.Wire()), instant(r.FirstToken()), instant(x.End)
 	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
-	res.Replays, res.Resent = x.Replays, x.Resent
+	res.Replays, res.Resent, res.WireLate = x.Replays, x.Resent, x.WireLate
 	res.PromptError, _ = r.PromptError()
 	res.FinishReason, res.ResponseID = x.FinishReason, x.ResponseID
 	if u := (usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}); u != (usage{}) {

@@ -27,6 +27,7 @@ type Item struct {
 	Offset    time.Duration // intended instant in replay time, from the schedule's zero
 	Spread    time.Duration // the part of Offset that spreading added
 	Predicted int64         // see measure.Record
+	Finest    int64         // as above
 
 	Session   *Session      // the row's session; nil without one, and for rows that never reached theirs
 	Turn      int           // turn of its session, from 0

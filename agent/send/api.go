@@ -4,59 +4,88 @@
 package send
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"net"
 	"net/http"
 	"time"
 )
 
-// Calls that prepare a run are retried, and bounded as a whole where no total timeout is set.
+// Calls that prepare a run are retried and bounded, whatever the timeouts of the replay are: nothing is measured yet, and a
+// person waits. A shorter total timeout bounds them, too.
 const (
-	apiRetries   = 3
-	apiRetryWait = 200 * time.Millisecond
-	apiTimeout   = 2 * time.Minute
+	// LookLimit bounds a Get with all its retries.
+	LookLimit = 30 * time.Second
+	// CallLimit bounds each attempt of a JSON call, twice as much all of them.
+	CallLimit = 2 * time.Minute
+
+	apiRetries    = 3
+	lookRetryWait = 200 * time.Millisecond
+	callRetryWait = 500 * time.Millisecond
 )
 
-// Get fetches a JSON document into out; the path is as in Request. The call is no part of a replay: it is retried, and
-// nothing is measured. A failure is an *Error.
+// Get fetches a JSON document into out, or, where out is nil, any document; the path is as in Request. The call is no part
+// of a replay: it is retried where no connection came about and on 429 and 503, and nothing is measured. A failure is an
+// *Error.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
-	return c.call(ctx, http.MethodGet, &Request{Path: path}, out)
-}
-
-// JSON posts a body and reads the JSON reply into out, otherwise like Get.
-func (c *Client) JSON(ctx context.Context, path string, body Body, out any) error {
-	return c.call(ctx, http.MethodPost, &Request{Path: path, Body: body}, out)
-}
-
-func (c *Client) call(ctx context.Context, method string, req *Request, out any) error {
-	limit := apiTimeout
-	if c.cfg.TotalTimeout > 0 {
-		limit = c.cfg.TotalTimeout
-	}
+	limit := c.bound(LookLimit)
 	inner, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	return c.call(ctx, inner, limit, http.MethodGet, &Request{Path: path}, out)
+}
+
+// JSON posts a body and reads the JSON reply into out, otherwise like Get; it is retried on every failure that may pass, a
+// missing answer and 5xx included.
+func (c *Client) JSON(ctx context.Context, path string, body Body, out any) error {
+	limit := c.bound(CallLimit)
+	inner, cancel := context.WithTimeout(ctx, 2*limit)
+	defer cancel()
+	return c.call(ctx, inner, limit, http.MethodPost, &Request{Path: path, Body: body}, out)
+}
+
+// bound returns a limit, or the total timeout where that is shorter.
+func (c *Client) bound(limit time.Duration) time.Duration {
+	return min(limit, cmp.Or(c.cfg.TotalTimeout, limit))
+}
+
+// call makes one call. ctx is the caller's, inner the same with the call's bound.
+func (c *Client) call(ctx, inner context.Context, limit time.Duration, method string, req *Request, out any) error {
 	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, guard: guard{clk: c.clk}} // no limits: the context has one
 	f.clear()
-	resp, err := c.roundTrip(f.in(inner), c.api, method, req)
+	via := c.look
+	if method == http.MethodPost {
+		via = c.api
+	}
+	resp, err := c.roundTrip(f.in(inner), via, method, req)
 	var body []byte
 	if err == nil {
 		body, err = io.ReadAll(io.LimitReader(resp.Body, int64(c.cfg.MaxLine)+1))
 		_ = resp.Body.Close()
 	}
 	fail := func(class Class, name, message string, cause error) error {
-		e := &Error{Class: class, Code: Hidden(name, c.secrets), Message: cleaned(message, c.secrets, req.Body, maxServerMessage), Cause: cause}
+		e := &Error{Class: class, Code: Hidden(name, c.secrets), Message: cleaned(message, c.secrets, req.Body, maxMessage), Cause: cause}
 		if resp != nil {
 			e.Status = resp.StatusCode
 		}
+		if n := f.tries(); n > 1 {
+			e.Message += fmt.Sprintf(" (tried %d times)", n)
+		}
 		return e
 	}
+	var late net.Error
 	switch {
 	case ctx.Err() != nil:
 		return fail(ClassCancelled, "", "stopped", context.Cause(ctx))
-	case inner.Err() != nil:
-		return fail(ClassTotalTimeout, "", fmt.Sprintf("no reply within %v", limit), inner.Err())
+	case err != nil && f.connected() && (errors.As(err, &late) && late.Timeout() || inner.Err() != nil):
+		return fail(ClassTotalTimeout, "", fmt.Sprintf("no answer within %v", limit), err)
+	case err != nil && inner.Err() != nil:
+		return fail(ClassConnectTimeout, "", fmt.Sprintf("no connection within %v", limit), err)
 	case err != nil:
 		e := classify(err, f.tlsFailure(), f.connected())
 		if e.Class == ClassTransport {
@@ -64,12 +93,13 @@ func (c *Client) call(ctx context.Context, method string, req *Request, out any)
 				return refused
 			}
 		}
-		e.Message = cleaned(e.Message, c.secrets, req.Body, maxMessage)
-		return e
+		return fail(e.Class, "", e.Message, e.Cause)
 	case len(body) > c.cfg.MaxLine:
 		return fail(ClassLimit, "", errReplyTooLong.Error(), errReplyTooLong)
 	case refusesPlain(resp.StatusCode, body):
 		return fail(ClassTLS, "", wantsTLS, nil)
+	case resp.StatusCode/100 == 3:
+		return fail(ClassHTTP, "", redirected(resp), nil)
 	case resp.StatusCode/100 != 2:
 		class := ClassHTTP
 		if resp.StatusCode == http.StatusTooManyRequests {
@@ -79,10 +109,30 @@ func (c *Client) call(ctx context.Context, method string, req *Request, out any)
 		if message == "" {
 			message = http.StatusText(resp.StatusCode)
 		}
-		return fail(class, name, message, nil)
+		return fail(class, name, cleaned(message, c.secrets, req.Body, maxServerMessage), nil)
+	case out == nil:
+		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
+		if isPage(resp.Header, body) {
+			return fail(ClassProtocol, "", "the reply to "+method+" "+req.Path+" is a web page, not that of an OpenAI-compatible API; "+c.otherURL(), err)
+		}
 		return fail(ClassProtocol, "", "the reply to "+method+" "+req.Path+" is not the JSON that was expected", err)
 	}
 	return nil
+}
+
+// isPage reports whether a reply is for a browser.
+func isPage(header http.Header, body []byte) bool {
+	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	return err == nil && media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<"))
+}
+
+// otherURL says which URL may be the right one where the given one is a web site's.
+func (c *Client) otherURL() string {
+	if p := c.base.Path; p != "" && p != "/" && p != "/v1" && p != "/v1/" {
+		return "try --url " + c.base.Scheme + "://" + c.base.Host + ", or what stands before /v1 in the API's own examples"
+	}
+	return "an engine's API often has another port than its web page; --url is what stands before /v1 in the API's own examples, such as " +
+		c.base.Scheme + "://" + net.JoinHostPort(c.base.Hostname(), "8000")
 }

@@ -28,7 +28,8 @@ type Client struct {
 	wall      *wall
 	transport *http.Transport
 	replay    *retryablehttp.Client // for Do
-	api       *retryablehttp.Client // for Get and JSON
+	look      *retryablehttp.Client // for Get
+	api       *retryablehttp.Client // for JSON
 }
 
 // Connections that are idle for longer are closed. Servers commonly close theirs earlier; that costs a replay.
@@ -63,7 +64,11 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	c.replay = newRetrier(client, cfg.Retries, cfg.RetryWait, cfg.MaxRetryWait)
-	c.api = newRetrier(client, max(apiRetries, cfg.Retries), min(cfg.RetryWait, apiRetryWait), cfg.MaxRetryWait)
+	c.look = newRetrier(client, apiRetries, min(cfg.RetryWait, lookRetryWait), cfg.MaxRetryWait)
+	patient := *client
+	patient.Timeout = c.bound(CallLimit) // of each attempt
+	c.api = newRetrier(&patient, max(apiRetries, cfg.Retries), min(cfg.RetryWait, callRetryWait), cfg.MaxRetryWait)
+	c.api.CheckRetry = mayPass
 	return c, nil
 }
 

@@ -147,9 +147,7 @@ func (c *Config) setDefaults() {
 func join(base *url.URL, path string) string {
 	u := *base
 	u.Path = strings.TrimRight(u.Path, "/")
-	if strings.HasSuffix(u.Path, "/v1") && strings.HasPrefix(path, "/v1/") {
-		u.Path = strings.TrimSuffix(u.Path, "/v1")
-	}
+	u.Path = strings.TrimSuffix(u.Path, "/v1") // paths bring it, but for those that have none
 	u.Path, u.RawPath = u.Path+path, ""
 	return u.String()
 }

@@ -38,6 +38,9 @@ type Exchange struct {
 	// Wire is the instant at which the last byte of the request had been given to the kernel. Every
 	// gen_ai.* latency counts from here.
 	Wire time.Duration
+	// WireLate says that the stamp of the last byte was taken when the reply had come already. Wire is then FirstByte, which it
+	// cannot be after, and no measurement: no latency counts from it.
+	WireLate bool
 	// FirstByte is the arrival of the first byte of the reply's status line, Headers the end of its headers.
 	FirstByte, Headers time.Duration
 	// FirstEvent is the arrival of the first event with a choice, role-only ones included (the

@@ -157,6 +157,21 @@ func classify(err error, shook error, connected bool) *Error {
 	return fail(ClassTransport, text)
 }
 
+// redirected names where a server redirects to: scheme, host and path; the rest of an address can be a secret.
+func redirected(resp *http.Response) string {
+	to, err := resp.Location() // made absolute
+	if err != nil {
+		return "the server redirects and says not where to; is the URL an OpenAI-compatible engine's?"
+	}
+	to = &url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path}
+	text := "the server redirects to " + to.String() + ", which is not followed: it would get prompts and key; "
+	if _, path, ok := strings.Cut(resp.Request.URL.Path, "/v1/"); ok && strings.HasSuffix(to.Path, "/v1/"+path) {
+		to.Path = strings.TrimSuffix(to.Path, "/v1/"+path)
+		return text + "if that is the engine, give --url " + to.String()
+	}
+	return text + "give the URL of the engine itself"
+}
+
 // wantsTLS is the message for a server that was spoken to in plain HTTP and does not take it.
 const wantsTLS = "the server speaks TLS here; is the URL meant to begin with https://?"
 

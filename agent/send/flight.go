@@ -34,6 +34,7 @@ type flight struct {
 	resent   int // of the replays, those of a whole request
 	reused   bool
 	tlsErr   error
+	wireLate bool // see Exchange
 
 	asked, obtained             time.Duration // a connection
 	dns, dnsEnd                 time.Duration
@@ -94,7 +95,7 @@ func (f *flight) clear() {
 	} {
 		*p = clock.Never
 	}
-	f.conn, f.reused, f.tlsErr = nil, false, nil
+	f.conn, f.reused, f.tlsErr, f.wireLate = nil, false, nil, false
 	f.uploaded.Store(0)
 }
 
@@ -104,6 +105,13 @@ func (f *flight) attempt(n int) {
 	defer f.mu.Unlock()
 	f.clear()
 	f.attempts, f.got = n+1, 0
+}
+
+// tries returns the number of attempts so far.
+func (f *flight) tries() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.attempts
 }
 
 // connected returns whether the current attempt had a connection.
@@ -163,7 +171,7 @@ func (f *flight) shook(err error) {
 func (f *flight) gotConn(info httptrace.GotConnInfo) {
 	f.mu.Lock()
 	f.obtained, f.reused = f.clk.Now(), info.Reused
-	f.wire, f.firstByte = clock.Never, clock.Never
+	f.wire, f.firstByte, f.wireLate = clock.Never, clock.Never, false
 	if f.got++; f.got > 1 {
 		f.replays++
 	}
@@ -191,7 +199,7 @@ func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	f.mu.Lock()
 	ok := info.Err == nil && f.firstByte == clock.Never
 	if ok {
-		f.wire = f.written()
+		f.wire, _ = f.written()
 	}
 	f.mu.Unlock()
 	if ok {
@@ -199,14 +207,15 @@ func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	}
 }
 
-// written is the end of the last write call, or now, while the only one has not returned.
-func (f *flight) written() time.Duration {
-	if f.conn != nil {
-		if t, _ := f.conn.look(f.turn); t.wrote != clock.Never {
-			return t.wrote
-		}
+// written is the end of the last write call, or now. ended is false while the only one has not returned.
+func (f *flight) written() (at time.Duration, ended bool) {
+	if f.conn == nil {
+		return f.clk.Now(), true
 	}
-	return f.clk.Now()
+	if t, _ := f.conn.look(f.turn); t.wrote != clock.Never {
+		return t.wrote, true
+	}
+	return f.clk.Now(), false
 }
 
 func (f *flight) answered() {
@@ -217,12 +226,17 @@ func (f *flight) answered() {
 			f.firstByte = time.Duration(t.at)
 		}
 	}
-	waiting := f.wire == clock.Never
+	waiting, ended := f.wire == clock.Never, true
 	if waiting {
-		f.wire = f.written()
+		f.wire, ended = f.written()
 	}
-	// On loopback a reply can arrive before the write call has returned.
-	f.wire = min(f.wire, f.firstByte)
+	// The stamp of the last byte is taken after the write call, since only that is free. A stall of ours, or an engine that
+	// is as near as loopback, can have the reply there before: then the stamp says nothing but that the byte went out no
+	// later than the reply came. The kernel could stamp what it sends, too, but each such stamp is a message in the
+	// socket's error queue: a wake-up and a system call more for every request, for the few whose stamp is late.
+	if f.wire > f.firstByte || !ended {
+		f.wire, f.wireLate = f.firstByte, true
+	}
 	f.mu.Unlock()
 	if waiting {
 		f.guard.enter(stageFirst)
@@ -256,7 +270,7 @@ func (f *flight) last() (a arrival, ok bool) {
 func (f *flight) copyTo(x *Exchange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x.Wire, x.FirstByte, x.Headers = f.wire, f.firstByte, f.headersEnd
+	x.Wire, x.WireLate, x.FirstByte, x.Headers = f.wire, f.wireLate, f.firstByte, f.headersEnd
 	x.Attempts, x.Replays, x.Resent, x.Reused = max(1, f.attempts), f.replays, f.resent, f.reused
 	p := &x.Phases
 	if !f.reused && f.obtained != clock.Never {

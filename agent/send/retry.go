@@ -74,6 +74,17 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	return again, nil
 }
 
+// mayPass decides what is sent again of a call whose answer alone counts: whatever another attempt may mend.
+func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, nil
+	case err != nil:
+		return !hopeless(err) || flightOf(ctx).connected(), nil
+	}
+	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode/100 == 5, nil
+}
+
 // backoff returns Retry-After where the server sent one, else a wait that doubles; both up to longest.
 func backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	if resp != nil {

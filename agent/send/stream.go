@@ -101,7 +101,7 @@ func (s *stream) refusal(resp *http.Response) error {
 	name, message := complaint(body)
 	switch {
 	case resp.StatusCode/100 == 3:
-		message = "the server redirects; give the address that it redirects to"
+		message = redirected(resp)
 	case message == "":
 		message = http.StatusText(resp.StatusCode)
 	}

@@ -13,12 +13,11 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// baseAttributes are those that all requests of a run share, on spans and metrics.
+// baseAttributes are those that all requests of a run share, on spans and metrics; each has its model beside them.
 func baseAttributes(c *Config) []attribute.KeyValue {
 	kvs := []attribute.KeyValue{
 		attribute.String(semconv.GenAIOperationName, c.Operation),
 		attribute.String(semconv.GenAIProviderName, c.Provider),
-		attribute.String(semconv.GenAIRequestModel, c.Model),
 	}
 	if c.ServerAddress != "" {
 		kvs = append(kvs, attribute.String(semconv.ServerAddress, c.ServerAddress))
@@ -61,6 +60,7 @@ func (a *attributes) seconds(key string, d time.Duration) { a.add(attribute.Floa
 func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 	a := make(attributes, 0, 48)
 	a.add(p.base...)
+	a.add(attribute.String(semconv.GenAIRequestModel, or(r.Model, p.cfg.Model)))
 	p.rowAttributes(&a, r)
 	scheduleAttributes(&a, r, p.cfg.Speedup)
 	a.add(attribute.String(semconv.Outcome, r.Outcome.String()))
@@ -149,7 +149,7 @@ func replyAttributes(a *attributes, r *measure.Record) {
 	if x.FinishReason != "" {
 		a.add(attribute.StringSlice(semconv.GenAIResponseFinishReasons, []string{x.FinishReason}))
 	}
-	if ttfc, ok := r.TTFT(x.Wire); ok {
+	if ttfc, ok := r.TTFT(r.Wire()); ok {
 		a.seconds(semconv.GenAIResponseTimeToFirstChunk, ttfc)
 	}
 	a.count(semconv.GenAIUsageInputTokens, x.Usage.Prompt)
@@ -165,6 +165,7 @@ func replyAttributes(a *attributes, r *measure.Record) {
 	if x.Resent > 0 {
 		a.add(attribute.Int(semconv.RequestResendCount, x.Resent))
 	}
+	a.flag(semconv.WireUnknown, x.WireLate)
 	if x.Coalesced > 0 {
 		a.add(attribute.Int(semconv.ChunksCoalesced, x.Coalesced))
 	}

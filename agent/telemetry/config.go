@@ -87,7 +87,7 @@ type Config struct {
 
 	Provider      string // gen_ai.provider.name; empty = "_OTHER"
 	Operation     string // gen_ai.operation.name; empty = "chat"
-	Model         string // gen_ai.request.model
+	Model         string // gen_ai.request.model of requests whose record names none
 	ServerAddress string // server.address
 	ServerPort    int    // server.port; 0 = not stated
 

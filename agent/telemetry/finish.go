@@ -41,6 +41,9 @@ func (p *Pipeline) finishSpan(ctx context.Context, span trace.Span, r *measure.R
 	for _, part := range parts {
 		p.end(p.start(ctx, part.name, part.from), part.to)
 	}
+	if r.Model != "" && r.Model != p.cfg.Model { // which the span was started with
+		span.SetName(p.cfg.Operation + " " + r.Model)
+	}
 	a := p.requestAttributes(r)
 	events, dropped := p.events(&a, r)
 	span.SetAttributes(a...)

@@ -31,7 +31,7 @@ type instruments struct {
 
 func newInstruments(p *Pipeline) (*instruments, error) {
 	meter := p.provider.Meter(scope, metric.WithInstrumentationVersion(p.cfg.Version))
-	ins := &instruments{sets: setCache{base: p.base}}
+	ins := &instruments{sets: setCache{base: p.base, model: p.cfg.Model}}
 	var errs []error
 	histogram := func(to *metric.Float64Histogram, m semconv.Metric) {
 		var err error
@@ -105,7 +105,7 @@ func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 // latencies records the durations of a request that was sent once: of each its operation, of a served one the rest.
 func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *sets) {
 	x := &r.Exchange
-	from, to := x.Wire, x.End
+	from, to := r.Wire(), x.End
 	if from < 0 {
 		from = x.Start
 	}
@@ -124,7 +124,7 @@ func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *set
 	if d, ok := r.TTFT(r.Intended); ok {
 		ins.ttft.Record(ctx, d.Seconds(), s.plain...)
 	}
-	if d, ok := r.TTFT(x.Wire); ok {
+	if d, ok := r.TTFT(r.Wire()); ok {
 		ins.firstChunk.Record(ctx, d.Seconds(), s.plain...)
 	}
 	if x.Whole {

@@ -32,18 +32,20 @@ type sets struct {
 type setKey struct {
 	outcome       measure.Outcome
 	reason, model string
+	asked         string // model
 }
 
 // setCache makes sets when they are first needed.
 type setCache struct {
-	base []attribute.KeyValue
+	base  []attribute.KeyValue
+	model string // asked for by requests whose record names none
 
 	mu   sync.Mutex
 	sets map[setKey]*sets
 }
 
 func (c *setCache) of(r *measure.Record) *sets {
-	key := setKey{outcome: r.Outcome, reason: r.Reason}
+	key := setKey{outcome: r.Outcome, reason: r.Reason, asked: or(r.Model, c.model)}
 	if r.Sent {
 		key.model = r.Exchange.Model
 	}
@@ -57,6 +59,9 @@ func (c *setCache) of(r *measure.Record) *sets {
 			key.reason = semconv.ErrorOther
 		}
 		key.model = ""
+		if key.asked != c.model {
+			key.asked = semconv.ErrorOther
+		}
 		if s := c.sets[key]; s != nil {
 			return s
 		}
@@ -70,9 +75,9 @@ func (c *setCache) of(r *measure.Record) *sets {
 }
 
 func (c *setCache) build(key setKey) *sets {
-	base := c.base
+	base := append(slices.Clip(c.base), attribute.String(semconv.GenAIRequestModel, key.asked))
 	if key.model != "" {
-		base = append(slices.Clip(base), attribute.String(semconv.GenAIResponseModel, key.model))
+		base = append(base, attribute.String(semconv.GenAIResponseModel, key.model))
 	}
 	with := func(kvs ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(base), kvs...)...))

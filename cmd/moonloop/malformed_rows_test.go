@@ -30,6 +30,8 @@ func TestMalformedRows(t *testing.T) {
 		{"session as a number: refused", `{"timestamp":1,"input_length":600,"session_id":7}`},
 		{"messages as text: refused", `{"timestamp":1,"messages":"xyzzy"}`},
 		{"payload as an array: refused", `{"timestamp":1,"payload":[]}`},
+		{"a payload that caps its reply below 0: refused", `{"timestamp":1,"payload":{"model":"m","max_tokens":-1,"prompt":"xyzzy"}}`},
+		{"an extra that caps its reply below 0: refused", `{"timestamp":1,"input_length":600,"extra":{"max_completion_tokens":-1.5}}`},
 		{"extra as text: refused", `{"timestamp":1,"input_length":600,"extra":"xyzzy"}`},
 		{"span as text: refused", `{"timestamp":1,"input_length":600,"otel":"xyzzy"}`},
 		{"span of zeros: refused", `{"timestamp":1,"input_length":600,"otel":{"trace_id":"00000000000000000000000000000000","span_id":"0000000000000000"}}`},

@@ -122,7 +122,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	c := &f.cfg
 
 	fs.StringVarP(&c.Target.URL, "url", "u", "", "base URL of the engine, with or without /v1")
-	fs.StringVarP(&c.Target.Model, "model", "m", "", "model to ask for (default: the first that the engine names)")
+	fs.StringVarP(&c.Target.Model, "model", "m", "", "model to ask for, whatever rows name (default: the row's own, else the first that the engine lists)")
 	fs.StringVar(&f.endpoint, "endpoint", string(prompt.Chat), "chat or completions")
 	fs.StringVar(&f.form, "prompt", "", "words or tokens (default: tokens where endpoint and profile take them, else words)")
 	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "what the engine understands: "+strings.Join(profileNames(), ", "))
@@ -152,7 +152,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Trace.Quarantine, "quarantine", "", "file for the rows that --lenient leaves out (default: TRACE.rejected.jsonl in --out)")
 
 	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and spreading; another seed finds a cold cache")
-	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the engine's template adds to a prompt (0 = measure them with two requests)")
+	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the engine's template adds to a prompt (0 = measure them, with two requests for each model)")
 	fs.StringVar(&f.tooShort, "too-short", string(prompt.SendOneWord), "rows shorter than the template: send (longer, flagged) or skip")
 	fs.Int64Var(&c.Prompt.Output, "output-length", 0, "output tokens for rows that name none (0 = leave it to the engine)")
 	fs.Int64Var(&c.Prompt.OutputCap, "max-output-length", 0, "bound on output tokens (0 = none)")
@@ -169,6 +169,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 where the engine offers it (arrival stamps become coarser)")
 	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "what stamps the bytes of a reply: kernel, where it can, or read (after the read call, to compare)")
 	fs.IntVar(&c.Target.Retries, "retries", 0, "retries per request; what is retried is flagged and out of the latencies")
+	fs.DurationVar(&c.Target.WaitReady, "wait-ready", 0, "wait so long for an engine that is starting or loads its model (0 = look once)")
 	fs.DurationVar(&c.Target.ConnectTimeout, "connect-timeout", 10*time.Second, "name resolution, TCP and TLS together (0 = none)")
 	fs.DurationVar(&c.Target.FirstTokenTimeout, "first-token-timeout", 0, "from the wire to the first token (0 = none)")
 	fs.DurationVar(&c.Target.IdleTimeout, "idle-timeout", 5*time.Minute, "silence within a reply (0 = none)")
