@@ -56,7 +56,8 @@ func (k Kind) String() string {
 	return "other"
 }
 
-// Session is a session id and the attribute that held it.
+// Session is a session id and the attribute that held it. The id may be of any length and hold any bytes: it is a piece of
+// the telemetry, to be hashed and not to be kept.
 type Session struct {
 	Key, ID string
 }
@@ -72,7 +73,7 @@ type Engine struct {
 }
 
 // Record is what one span or log record says about one request to a model. Strings are valid UTF-8 and at most 256
-// bytes; longer values are taken for content and are absent. Slices are reused by the [Reader].
+// bytes; longer values are taken for content and are absent, but for the ids of sessions. Slices are reused by the [Reader].
 type Record struct {
 	Dialect Dialect
 	Kind    Kind
