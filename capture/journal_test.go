@@ -26,11 +26,13 @@ func full(t testing.TB) *Inference {
 		InputTokens: opt[int64](5), OutputTokens: opt[int64](6), CachedTokens: opt[int64](0),
 		Prompt: Prompt{
 			Identity: Text, HashIDs: []uint64{0, 1 << 63, 1<<64 - 1}, BlockSize: 512, Domain: 0xfffffffe, Key: 0xffffffff,
-			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300}, Prefix: true,
+			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300}, Prefix: true, MediaEnd: 256,
 		},
 		Session: 10, Model: name(t, "org/model-1"), Response: ResponseOf("chatcmpl-1"), Run: name(t, "nightly"),
 		Row: opt[int64](0), Timestamp: opt(0.25), InputLength: opt[int64](11), OutputLength: opt[int64](0),
 		Offset: opt(1.5), Spread: opt(0.0), Link: ref(12, 13), Warmup: true, Synthetic: true,
+		CacheWriteTokens: opt[int64](7), Exclusive: true, OutputEstimate: opt[int64](8), Answered: name(t, "model-1-2024-08-06"),
+		Joined: ref(14, 15), Producer: 1<<64 - 1, Clock: 16,
 	}
 }
 
@@ -44,6 +46,8 @@ func some(t testing.TB) []Record {
 		&Content{Span: ref(1, 9), Parent: sid(2), Start: at(5), Prompt: full(t).Prompt},
 		&Link{Span: ref(2, 6), Parent: sid(7), Session: 8},
 		&Link{Span: ref(2, 7)},
+		&Link{Span: ref(2, 8), Border: true},
+		&Inference{Span: ref(1, 10), Model: name(t, "m"), Answered: name(t, "m")},
 	}
 }
 

@@ -76,6 +76,7 @@ var (
 	lostCells      = loss{"cells", "not those of a text"}
 	lostResponse   = loss{"response ids", "shared by too many spans"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
+	lostClock      = loss{"arrivals", "by a clock that differs from those of clients"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 

@@ -39,6 +39,10 @@
 //	mooncake.identity                   string    what the ids rest on: trace, engine, tokens, text or none; a span
 //	                                              that has it, or a row, is a request to a model
 //	mooncake.cells                      bytes     identity text: keyed chain of 128-byte cells, 8 bytes each
+//	mooncake.cells.prefix               bool      the cells are of the beginning of the prompt only
+//	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
+//	mooncake.output_estimate            int       output tokens where nobody counted them, of the order of the truth
+//	mooncake.usage.exclusive            bool      the producer leaves cached or reasoning tokens out; they were added
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
 //

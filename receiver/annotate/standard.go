@@ -46,13 +46,16 @@ func usage(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
 	}
 	if rec.OutputEstimate.Set {
 		counts.Drop(ReasonUsageEstimate, 1)
+		attributes.PutInt(semconv.OutputEstimate, rec.OutputEstimate.V)
 	}
 	if rec.UsageExclusive {
 		counts.Completed++
+		attributes.PutBool(semconv.UsageExclusive, true)
 	}
 	putTokens(attributes, semconv.GenAIUsageInputTokens, rec.InputTokens)
 	putTokens(attributes, semconv.GenAIUsageOutputTokens, rec.OutputTokens)
 	putTokens(attributes, semconv.GenAIUsageCacheReadTokens, rec.CachedTokens)
+	putTokens(attributes, semconv.GenAIUsageCacheWriteTokens, rec.CacheWriteTokens)
 	putTokens(attributes, semconv.GenAIUsageReasoningTokens, rec.ReasoningTokens)
 }
 
