@@ -72,6 +72,7 @@ type prompt struct {
 	tools    *tree
 	toolList int32
 	system   *tree // instructions beside the messages, or nil
+	open     bool  // the document was cut: it may have had members behind that
 	unread   bool  // the document has more that may be of the prompt, and nobody knows where in it
 }
 
@@ -163,7 +164,7 @@ func (p *prompt) find(t *tree) {
 	if list == none {
 		return // the document is a message itself
 	}
-	p.list = list
+	p.list, p.open = list, t.cut
 	p.unread = p.unread || t.moreText(body, list, p.lead, p.toolList, config) || t.moreText(config, p.lead, p.toolList) ||
 		t.get(body, "previous_response_id", "conversation") != none
 }

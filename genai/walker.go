@@ -93,8 +93,14 @@ func (w *walker) prompt(p prompt) {
 	if t.kind(p.list) == nodeArray {
 		i, end = p.list+1, t.nodes[p.list].next
 	}
+	if p.open && p.lead == none && p.system == nil && !(i < end && systemRole(t.role(i, ""))) {
+		w.gaps = true // instructions may have stood behind the messages
+	}
 	for ; i < end && systemRole(t.role(i, "")); i = t.nodes[i].next {
 		w.message(t, i, "")
+	}
+	if p.open && p.toolList == none {
+		w.endHere() // and so may tools
 	}
 	w.tools(p.tools, p.toolList)
 	for ; i < end && !w.stopped; i = t.nodes[i].next {
