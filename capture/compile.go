@@ -6,6 +6,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -160,8 +161,10 @@ func (c *compiler) read(j Source) error {
 		}
 		c.learn(&r.dec)
 		c.key = append(c.key[:0], b[1:headLength]...)
-		if !r.dec.Joined.IsZero() {
-			copy(c.key, r.dec.Joined.TraceID[:]) // as if it were of the trace of its client
+		if to := r.dec.Joined; !to.IsZero() {
+			// As if it were of the trace of its client, under an id that none of the spans there has.
+			own := sha256.Sum256(c.key)
+			c.key = append(append(c.key[:0], to.TraceID[:]...), own[:8]...)
 		}
 		c.key = append(c.key, c.rank(&r.dec), byte(255-r.dec.fields)) //nolint:gosec // at most tagLast fields
 		if err := c.byTrace.add(c.key, b); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // full has every field, so that a field that the encoding forgets shows.
@@ -69,6 +70,37 @@ func readAll(t testing.TB, b []byte) (records []Record, damage []Damage, torn To
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestOldJournal reads a journal that was written before records had the fields that come last.
+func TestOldJournal(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "before-shapes.journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []Record
+	for _, r := range some(t) {
+		switch r := r.(type) {
+		case *Inference:
+			r.MediaEnd, r.CacheWriteTokens, r.Exclusive, r.OutputEstimate = 0, mooncake.Opt[int64]{}, false, mooncake.Opt[int64]{}
+			r.Answered, r.Joined, r.Producer, r.Clock = Name{}, mooncake.SpanRef{}, 0, 0
+			if r.Span == ref(1, 10) {
+				continue
+			}
+		case *Content:
+			r.MediaEnd = 0
+		case *Link:
+			if r.Border {
+				continue
+			}
+		}
+		want = append(want, r)
+	}
+	got, damage, torn := readAll(t, b)
+	same(t, "records", want, got)
+	equal(t, "damage", 0, len(damage))
+	equal(t, "torn", Torn{}, torn)
+	compileBytes(t, Options{}, b)
 }
 
 var compareNames = cmp.Comparer(func(a, b Name) bool { return a == b })

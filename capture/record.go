@@ -33,8 +33,7 @@ type Inference struct {
 	InputTokens, OutputTokens, CachedTokens mooncake.Opt[int64]
 	// CacheWriteTokens are the part of the prompt that the server wrote to its cache.
 	CacheWriteTokens mooncake.Opt[int64]
-	// Exclusive is true where the count of input or output was below its parts: its producer leaves them out. They have
-	// been added.
+	// Exclusive is true where the count of input was below its cached part: its producer leaves that out. It has been added.
 	Exclusive bool
 	// OutputEstimate is of the order of OutputTokens, where nobody counted them.
 	OutputEstimate mooncake.Opt[int64]

@@ -115,7 +115,7 @@ func (t *tree) duplicate(payload []byte) error {
 func (t *tree) keep(payload []byte) (err error) {
 	d := &t.leaf
 	n := node{
-		span: d.Span.SpanID, parent: d.Parent, session: d.Session, run: d.Run,
+		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
 		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, model: d.Model,
 		start: d.Start, end: d.end(), clock: d.Clock,
 		up: -1, above: -1, root: -1, prompt: -1,

@@ -101,6 +101,8 @@ type Record struct {
 	// UsageExclusive is true when a part was larger than its whole, which shows a producer that leaves the cached or the
 	// reasoning tokens out. They have been added then.
 	UsageExclusive bool
+	// InputExclusive is true when that was so of the input.
+	InputExclusive bool
 	// OutputEstimate is present only where OutputTokens is not: chunk events, the limit of a reply that ended by it,
 	// durations or characters. Of the order of the truth, no more.
 	OutputEstimate Opt[int64]
@@ -128,7 +130,7 @@ type Record struct {
 func (r *Record) whole() {
 	if parts := r.CachedTokens.V + r.CacheWriteTokens.V; r.InputTokens.Set && parts > r.InputTokens.V {
 		r.InputTokens.V += parts
-		r.UsageExclusive = true
+		r.UsageExclusive, r.InputExclusive = true, true
 	}
 	if r.OutputTokens.Set && r.ReasoningTokens.V > r.OutputTokens.V {
 		r.OutputTokens.V += r.ReasoningTokens.V

@@ -60,7 +60,7 @@ func (w *walker) forget() {
 
 func (w *walker) result() Walked {
 	switch {
-	case w.seen.Messages == w.seen.Textless:
+	case w.seen.Messages == w.seen.Textless && !w.hole:
 		w.seen.Extent = ExtentNone
 	case w.gaps || w.seen.Textless > 0:
 		w.seen.Extent = ExtentGaps

@@ -42,7 +42,7 @@
 //	mooncake.cells.prefix               bool      the cells are of the beginning of the prompt only
 //	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
 //	mooncake.output_estimate            int       output tokens where nobody counted them, of the order of the truth
-//	mooncake.usage.exclusive            bool      the producer leaves cached or reasoning tokens out; they were added
+//	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
 //

@@ -30,9 +30,9 @@ const (
 	Synthetic = "mooncake.synthetic"
 	// OutputEstimate is an int: output tokens of the order of the truth, where nobody counted them.
 	OutputEstimate = "mooncake.output_estimate"
-	// UsageExclusive is a bool: the producer's count of input or output was below a part of it, so that it leaves such parts
-	// out; they have been added. Absent = false.
-	UsageExclusive = "mooncake.usage.exclusive"
+	// InputExclusive is a bool: the producer's count of input was below its cached part, so that it leaves that out; it has
+	// been added. Absent = false.
+	InputExclusive = "mooncake.input_exclusive"
 )
 
 // Values of [Identity]: what block ids rest on.

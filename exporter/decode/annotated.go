@@ -54,7 +54,7 @@ func (w *worker) annotated(span ptrace.Span) {
 			if n := w.count(key, v); !r.CacheWriteTokens.Set {
 				r.CacheWriteTokens = n
 			}
-		case semconv.UsageExclusive:
+		case semconv.InputExclusive:
 			r.Exclusive = w.flag(key, v)
 		case semconv.OutputEstimate:
 			r.OutputEstimate = w.count(key, v)

@@ -23,7 +23,7 @@ func (w *worker) raw(g *genai.Record, span ptrace.Span) {
 		r.CachedTokens = mooncake.Opt[int64](g.CachedTokens)
 		r.CacheWriteTokens = mooncake.Opt[int64](g.CacheWriteTokens)
 		r.OutputEstimate = mooncake.Opt[int64](g.OutputEstimate)
-		r.Exclusive = g.UsageExclusive
+		r.Exclusive = g.InputExclusive
 	}
 	w.joined(span)
 	r.Answered = w.modelOf(semconv.GenAIResponseModel, g.ResponseModel)

@@ -50,7 +50,9 @@ func usage(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
 	}
 	if rec.UsageExclusive {
 		counts.Completed++
-		attributes.PutBool(semconv.UsageExclusive, true)
+	}
+	if rec.InputExclusive {
+		attributes.PutBool(semconv.InputExclusive, true)
 	}
 	putTokens(attributes, semconv.GenAIUsageInputTokens, rec.InputTokens)
 	putTokens(attributes, semconv.GenAIUsageOutputTokens, rec.OutputTokens)
