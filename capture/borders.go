@@ -24,6 +24,10 @@ import (
 // That is the same as to lay prompts one after another, from the least to the greatest, each cell where the first prompt that has
 // it puts it; but it takes no memory beyond one path in the tree. The survey finds the stretches and what lays them; a layer, on
 // a second walk over the prompts, does it.
+//
+// How many tokens an image has cannot be told from its bytes, nor, from the end of the prompt alone, how many the text before
+// it has. So a prompt with media has two anchors: its end, for what stands behind the last medium, and the rate of usual text for
+// all before, where no other prompt tells. The last cell of the medium, which ends with it, has the tokens that are left.
 
 // anchor is the end of a prompt.
 type anchor struct {

@@ -151,6 +151,8 @@ func (d *decoded) field(p *parser, tag byte) {
 		d.Producer = p.fixed()
 	case tagClock:
 		d.Clock = p.fixed()
+	case tagRemote:
+		d.Remote = true
 	case tagBorder:
 		d.Border = true
 	}

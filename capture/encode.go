@@ -62,6 +62,7 @@ const (
 	tagJoined
 	tagProducer
 	tagClock
+	tagRemote
 	tagBorder
 	tagLast = tagBorder
 )
@@ -192,6 +193,7 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.span(tagJoined, r.Joined)
 	e.fixed(tagProducer, r.Producer != 0, r.Producer)
 	e.fixed(tagClock, r.Clock != 0, r.Clock)
+	e.flag(tagRemote, r.Remote)
 	return e.b
 }
 

@@ -33,7 +33,7 @@ func full(t testing.TB) *Inference {
 		Row: opt[int64](0), Timestamp: opt(0.25), InputLength: opt[int64](11), OutputLength: opt[int64](0),
 		Offset: opt(1.5), Spread: opt(0.0), Link: ref(12, 13), Warmup: true, Synthetic: true,
 		CacheWriteTokens: opt[int64](7), Exclusive: true, OutputEstimate: opt[int64](8), Answered: name(t, "model-1-2024-08-06"),
-		Joined: ref(14, 15), Producer: 1<<64 - 1, Clock: 16,
+		Joined: ref(14, 15), Producer: 1<<64 - 1, Clock: 16, Remote: true,
 	}
 }
 
@@ -83,7 +83,7 @@ func TestOldJournal(t *testing.T) {
 		switch r := r.(type) {
 		case *Inference:
 			r.MediaEnd, r.CacheWriteTokens, r.Exclusive, r.OutputEstimate = 0, mooncake.Opt[int64]{}, false, mooncake.Opt[int64]{}
-			r.Answered, r.Joined, r.Producer, r.Clock = Name{}, mooncake.SpanRef{}, 0, 0
+			r.Answered, r.Joined, r.Producer, r.Clock, r.Remote = Name{}, mooncake.SpanRef{}, 0, 0, false
 			if r.Span == ref(1, 10) {
 				continue
 			}

@@ -96,6 +96,10 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 	if r.Identity == None {
 		r.Prompt = Prompt{Identity: None} // whatever else it says
 	}
+	if l, ok := incomplete(r); ok {
+		p.lost.add(l, 1)
+		r.Prompt = Prompt{Identity: None}
+	}
 	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 && !r.Prefix && r.MediaEnd == 0 {
 		p.tokens += uint64(r.InputTokens.V) //nolint:gosec // above 0
 		p.bytes += uint64(r.Chain.Bytes)
@@ -105,6 +109,20 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 		p.outputs++
 	}
 	return loss{}, true
+}
+
+// incomplete says why the text of a request cannot be all of its prompt. A text that came in log records could not be held
+// against the rest of what is known where these were read.
+func incomplete(r *Inference) (loss, bool) {
+	const templateTokens = 1024 // that chat templates add; a token has a byte or more
+	switch {
+	case r.Identity != Text:
+	case r.Remote:
+		return lostRemote, true
+	case r.MediaEnd == 0 && !r.Prefix && r.InputTokens.V > r.Chain.Bytes+templateTokens:
+		return lostHidden, true
+	}
+	return loss{}, false
 }
 
 // rate returns the tokens per bytes of usual text: the mean over all that is whole and counted, and has no media.

@@ -40,6 +40,9 @@ type Inference struct {
 
 	Prompt // without identity on a raw span, which nobody annotated
 
+	// Remote is true where a part of the prompt is at the server only: no text that is recorded is all of it.
+	Remote bool
+
 	Session  Session
 	Model    Name // that was asked for, else the one that answered
 	Answered Name // the model that answered, where the span says so

@@ -184,4 +184,5 @@ func (r *decoded) complete(o *Inference) {
 	if r.Session == 0 {
 		r.Session = o.Session
 	}
+	r.Remote = r.Remote || o.Remote
 }

@@ -219,6 +219,29 @@ func TestModelsOfOneRequest(t *testing.T) {
 	}
 }
 
+// TestIncomplete holds that a text which cannot be all of the prompt identifies nothing, wherever it came from.
+func TestIncomplete(t *testing.T) {
+	text := Prompt{Identity: Text, Domain: 9, Chain: chain(t, longText(8000))}
+	with := func(r *Inference) { r.Prompt = text }
+	remote := func(r *Inference) { r.Remote = true }
+	content := func(trace uint64) *Content { return &Content{Span: ref(trace, 9), Parent: sid(1), Prompt: text} }
+	for _, c := range []struct {
+		why     string
+		records []Record
+		lost    loss
+	}{
+		{"a part is at the server", []Record{call(2, 1, 0, 1, with, tokens(2048, 1), remote)}, lostRemote},
+		{"the text came in a log record", []Record{call(2, 1, 0, 1, tokens(2048, 1), remote), content(2)}, lostRemote},
+		{"the client says so, and the gateway does not", []Record{call(2, 1, 0, 1, remote), call(2, 2, 1, 2, with, tokens(2048, 1))}, lostRemote},
+		{"the same, by the response's id", []Record{call(2, 1, 0, 1, remote, response("x")), call(3, 2, 0, 2, with, tokens(2048, 1), response("x"), lasting(5))}, lostRemote},
+		{"more tokens than bytes", []Record{call(2, 1, 0, 1, tokens(9500, 1)), content(2)}, lostHidden},
+	} {
+		m, res := compileBytes(t, Options{}, journal(append(c.records, call(1, 1, 0, 0, with, tokens(2048, 1)))...))
+		equal(t, c.why, map[string]int64{"text": 1, "lengths": 1}, m.meta(t, production).Identity)
+		equal(t, c.why, int64(1), dropped(res.Traces[0].Meta.Dropped, c.lost))
+	}
+}
+
 // TestManyModels: past the bound each name is a model of its own, whatever the order.
 func TestManyModels(t *testing.T) {
 	var m models

@@ -34,6 +34,7 @@ type node struct {
 	kind                byte
 	failed, row, warmup bool
 	joined, border      bool // by a link; of a tool or an agent
+	remote              bool // a part of its prompt, or of that of one above it, is at the server only
 	broken              bool // a parent above it is not here
 	below               bool // has inference spans below it
 	rows                bool // of a root: a span of its tree has a row index
@@ -116,7 +117,7 @@ func (t *tree) keep(payload []byte) (err error) {
 	d := &t.leaf
 	n := node{
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
-		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, model: d.Model,
+		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, model: d.Model,
 		start: d.Start, end: d.end(), clock: d.Clock,
 		up: -1, above: -1, root: -1, prompt: -1,
 	}
@@ -316,6 +317,7 @@ func (t *tree) group() {
 			continue
 		}
 		p := &t.nodes[n.above]
+		n.remote = n.remote || p.remote
 		for f, from := range p.from {
 			if n.from[f] < 0 && (f < fromAlone || p.served <= 1) {
 				n.from[f] = from
@@ -380,7 +382,7 @@ func (t *tree) request(i int32) (*Inference, error) {
 		}
 	}
 	r := &t.leaf
-	r.Session, r.Run = n.session, Name{}
+	r.Session, r.Run, r.Remote = n.session, Name{}, n.remote
 	if n.row {
 		return &r.Inference, nil
 	}

@@ -91,14 +91,20 @@ func (w *walker) others(t *tree, object int32, read ...int32) {
 	if t.kind(object) != nodeObject {
 		return
 	}
-	for key := object + 1; key < t.nodes[object].next && !w.stopped; key = t.nodes[key+1].next {
+	var space [8]int32
+	keys := space[:0]
+	for key := object + 1; key < t.nodes[object].next; key = t.nodes[key+1].next {
 		if slices.Contains(read, key+1) || aspects[t.nodes[key].text] || !t.texty(key+1) {
 			continue
 		}
 		if t.partial(key + 1) {
-			w.cut = true
+			w.endHere()
 			return
 		}
+		keys = append(keys, key)
+	}
+	slices.SortStableFunc(keys, func(x, y int32) int { return strings.Compare(t.nodes[x].text, t.nodes[y].text) })
+	for _, key := range keys {
 		b := t.appendString(append(w.buffer[:0], '{'), key)
 		b = t.appendCanonical(append(b, ':'), key+1)
 		w.buffer = append(b, '}')

@@ -28,6 +28,9 @@ const (
 	RunID = "mooncake.run.id"
 	// Synthetic is a bool: the span was made from a log record, not from a span.
 	Synthetic = "mooncake.synthetic"
+	// PromptRemote is a bool: a part of the prompt is at the server only, so that no text that is recorded is all of it.
+	// Absent = false.
+	PromptRemote = "mooncake.prompt.remote"
 	// OutputEstimate is an int: output tokens of the order of the truth, where nobody counted them.
 	OutputEstimate = "mooncake.output_estimate"
 	// InputExclusive is a bool: the producer's count of input was below its cached part, so that it leaves that out; it has

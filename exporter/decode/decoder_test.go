@@ -167,6 +167,7 @@ func TestAnnotated(t *testing.T) {
 			r.CacheWriteTokens = opt[int64](4)
 		}, ""},
 		{"counts that leave out a part", attr(semconv.InputExclusive, true), func(r *capture.Inference) { r.Exclusive = true }, ""},
+		{"a prompt of which the server has a part", attr(semconv.PromptRemote, true), func(r *capture.Inference) { r.Remote = true }, ""},
 		{"an estimate of the output", attr(semconv.OutputEstimate, 40), func(r *capture.Inference) { r.OutputEstimate = opt[int64](40) }, ""},
 		{"0 is a count", attr(semconv.GenAIUsageOutputTokens, 0), func(r *capture.Inference) { r.OutputTokens = opt[int64](0) }, ""},
 		{"no count is below 0", attr(semconv.GenAIUsageInputTokens, -1), none, semconv.GenAIUsageInputTokens},

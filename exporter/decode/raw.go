@@ -25,6 +25,7 @@ func (w *worker) raw(g *genai.Record, span ptrace.Span) {
 		r.OutputEstimate = mooncake.Opt[int64](g.OutputEstimate)
 		r.Exclusive = g.InputExclusive
 	}
+	r.Remote = g.PreviousResponseID != ""
 	w.joined(span)
 	r.Answered = w.modelOf(semconv.GenAIResponseModel, g.ResponseModel)
 	r.Model = w.modelOf(semconv.GenAIRequestModel, g.Model())

@@ -121,6 +121,15 @@ func TestNoTextOfShapes(t *testing.T) {
 	}
 }
 
+// TestRemotePrompts holds that a span says of its prompt what a log record with the text does not know.
+func TestRemotePrompts(t *testing.T) {
+	td, span := oneSpan(t, chat(attributes{"gen_ai.request.previous_response.id": "r1"}))
+	newAnnotator(t, annotate.Config{}).Traces(td)
+	if v, ok := span.Attributes().Get(semconv.PromptRemote); !ok || !v.Bool() {
+		t.Error("a prompt whose history is at the server is not said to be")
+	}
+}
+
 // TestLongSessions holds that the length of a session's id is no matter, and that two that begin alike are two.
 func TestLongSessions(t *testing.T) {
 	twins := map[string]bool{}

@@ -122,7 +122,7 @@ func TestSpan(t *testing.T) {
 		},
 		{
 			reason: "a prompt whose history the server keeps is not the whole one",
-			in:     chat(attributes{"gen_ai.input.messages": hello, "gen_ai.request.previous_response.id": "resp_1"}), want: none,
+			in:     chat(attributes{"gen_ai.input.messages": hello, "gen_ai.request.previous_response.id": "resp_1"}), want: attributes{semconv.Identity: "none", semconv.PromptRemote: true},
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 			dropped: reasons{annotate.ReasonPromptGaps: 1},
 		},

@@ -27,6 +27,9 @@ func (w *worker) annotate(counts *Counts, rec *genai.Record, id identity, attrib
 		attributes.PutDouble(semconv.GenAIResponseTimeToFirstChunk, rec.TimeToFirstToken.V)
 	}
 	putReasons(attributes, rec.FinishReasons)
+	if rec.PreviousResponseID != "" {
+		attributes.PutBool(semconv.PromptRemote, true) // whatever text a log record has
+	}
 	usage(counts, rec, attributes)
 }
 

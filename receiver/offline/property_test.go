@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/receiver/annotate"
@@ -242,6 +243,7 @@ type dialect struct {
 	doc           string // the attribute that holds all of it as JSON
 	body          bool   // which is the body of a request
 	flat          string // prefix of the attributes that hold it
+	logs          func(t testing.TB, a *asked, add func(event string) plog.LogRecord)
 }
 
 var openAITools = list{object{"type": "function", "function": object{"name": "weather", "description": "what the sky does", "parameters": object{"type": "object"}}}}
@@ -461,6 +463,21 @@ var dialects = []dialect{
 		}
 		put("input.value", text(t, body))
 	}},
+	{name: "log records", images: true, logs: func(t testing.TB, a *asked, add func(string) plog.LogRecord) {
+		t.Helper()
+		for _, m := range a.messages {
+			log := add("gen_ai." + m.role + ".message")
+			must(t, log.Body().FromRaw(m.chat()))
+		}
+	}},
+	{name: "a log record", tools: true, images: true, logs: func(t testing.TB, a *asked, add func(string) plog.LogRecord) {
+		t.Helper()
+		log := add("gen_ai.client.inference.operation.details")
+		must(t, log.Attributes().PutEmpty("gen_ai.input.messages").FromRaw(each(a.messages, said.modern)))
+		if a.tools {
+			must(t, log.Attributes().PutEmpty("gen_ai.tool.definitions").FromRaw(openAITools))
+		}
+	}},
 	{name: "logfire", tools: true, images: true, doc: "request_data", body: true, write: func(t testing.TB, a *asked, _ ptrace.Span, put func(string, any)) {
 		t.Helper()
 		put("request_data", text(t, openAI(a)))
@@ -643,6 +660,9 @@ func (a *asked) span(t testing.TB, number int, tokens int64) string {
 		put("gen_ai.request.previous_response.id", "r1")
 		shown.messages = a.messages[len(a.messages)-1:]
 	}
+	if d.logs != nil {
+		return a.inLogs(t, &shown, td)
+	}
 	d.write(t, &shown, span, put)
 	if d.flat == "" && !d.body && a.tools {
 		put("gen_ai.tool.definitions", text(t, openAITools))
@@ -657,6 +677,27 @@ func (a *asked) span(t testing.TB, number int, tokens int64) string {
 	line, err := new(ptrace.JSONMarshaler).MarshalTraces(td)
 	must(t, err)
 	return string(line)
+}
+
+// inLogs returns the telemetry of a prompt that log records have.
+func (a *asked) inLogs(t testing.TB, shown *asked, td ptrace.Traces) string {
+	t.Helper()
+	span := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	ld := plog.NewLogs()
+	records := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
+	dialects[a.dialect].logs(t, shown, func(event string) plog.LogRecord {
+		log := records.AppendEmpty()
+		log.SetEventName(event)
+		log.SetTraceID(span.TraceID())
+		log.SetSpanID(span.SpanID())
+		log.SetTimestamp(span.StartTimestamp() + pcommon.Timestamp(records.Len()))
+		return log
+	})
+	spans, err := new(ptrace.JSONMarshaler).MarshalTraces(td)
+	must(t, err)
+	logs, err := new(plog.JSONMarshaler).MarshalLogs(ld)
+	must(t, err)
+	return string(logs) + "\n" + string(spans)
 }
 
 func TestSharedBlocksAreSharedText(t *testing.T) {
