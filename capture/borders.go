@@ -124,12 +124,15 @@ func (s *survey) extend(number int64, cells int, a anchor) {
 	case n == 0 || s.path[n-1].end < cells:
 		s.path = append(s.path, stretch{owner: number, end: cells, best: a, other: a.media > 0 || a.usual})
 	default:
-		for i := range s.path {
-			if s.path[i].end == cells {
-				s.path[i].offer(a)
-			}
+		if i, ok := s.find(cells); ok {
+			s.path[i].offer(a)
 		}
 	}
+}
+
+// find returns the stretch that ends after so many cells, or else the one that has them.
+func (s *survey) find(cells int) (int, bool) {
+	return slices.BinarySearchFunc(s.path, cells, func(st stretch, cells int) int { return cmp.Compare(st.end, cells) })
 }
 
 // close ends what lies beyond so many cells. What it learned goes to the stretch before.
@@ -143,8 +146,9 @@ func (s *survey) close(cells int) error {
 			if err := s.emit(*last); err != nil {
 				return err
 			}
-			for i := range s.path { // those before it are not laid along with it
-				s.path[i].other = s.path[i].other || s.path[i].owner == last.owner
+			// Those before it are not laid along with it; one that is other already says so of those before itself.
+			for i := len(s.path) - 2; i >= 0 && s.path[i].owner == last.owner && !s.path[i].other; i-- {
+				s.path[i].other = true
 			}
 		}
 		begin := 0
@@ -165,20 +169,15 @@ func (s *survey) close(cells int) error {
 
 // cut makes a stretch of the path end after so many cells, if one goes on there.
 func (s *survey) cut(cells int) {
-	for i := range s.path {
-		begin := 0
-		if i > 0 {
-			begin = s.path[i-1].end
-		}
-		if begin < cells && cells < s.path[i].end {
-			before := s.path[i]
-			if before.end, before.other = cells, true; !before.best.lays(cells) {
-				before.best = noAnchor
-			}
-			s.path = slices.Insert(s.path, i, before)
-			return
-		}
+	i, ends := s.find(cells)
+	if cells == 0 || ends || i == len(s.path) {
+		return
 	}
+	before := s.path[i]
+	if before.end, before.other = cells, true; !before.best.lays(cells) {
+		before.best = noAnchor
+	}
+	s.path = slices.Insert(s.path, i, before)
 }
 
 // offer takes an anchor if it is better.

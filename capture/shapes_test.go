@@ -202,6 +202,9 @@ func TestModelsOfOneRequest(t *testing.T) {
 	}
 	for why, records := range map[string][]Record{
 		"one above the other": {call(1, 1, 0, 0, with("alias")), call(1, 2, 1, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model"))},
+		"one above the other, which count the same": {
+			call(1, 1, 0, 0, with("alias")), link(1, 5, 1, 0), call(1, 2, 5, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model")),
+		},
 		"one response": {
 			call(1, 1, 0, 0, with("alias", response("x"))), call(9, 2, 0, 1, with("org/model", response("x"), lasting(10))),
 			call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model")),
@@ -216,6 +219,24 @@ func TestModelsOfOneRequest(t *testing.T) {
 			equal(t, why, rows[0].HashIDs, row.HashIDs)
 		}
 		equal(t, why+": said in the sidecar", any([][]string{{"alias", "org/model"}}), res.Traces[0].Meta.Transformations[0].Parameters["model_aliases"])
+	}
+}
+
+// TestModelsOfSeveralRequests holds that what stands around requests of another model, and counts their tokens together, is no other name of it.
+func TestModelsOfSeveralRequests(t *testing.T) {
+	text := Prompt{Identity: Text, Domain: 9, Chain: chain(t, longText(8000))}
+	with := func(model string, n int64) func(*Inference) {
+		return func(r *Inference) {
+			named(t, model, "")(r)
+			tokens(n, 1)(r)
+			r.Prompt = text
+		}
+	}
+	m, _ := compileBytes(t, Options{}, journal(
+		call(1, 1, 0, 0, with("agent", 4096)), call(1, 2, 1, 1, with("judge", 2048)), call(2, 1, 0, 2, with("agent", 2048)), call(3, 1, 0, 3, with("judge", 2048))))
+	rows := m.rows(t, production)
+	if len(rows) != 3 || rows[0].HashIDs[0] == rows[1].HashIDs[0] || rows[0].HashIDs[0] != rows[2].HashIDs[0] {
+		t.Errorf("%v", lines(rows))
 	}
 }
 

@@ -50,6 +50,7 @@ type node struct {
 	offset int64  // what makes start and end those of the clock of the topmost request above
 	clock  uint64 // which that is
 	model  Name
+	input  int64  // tokens; -1 is unknown
 	whole  uint64 // of a content: what stands for all of it
 	served int32  // leaves at or below it that did not fail
 	from   [fromCount]int32
@@ -118,8 +119,11 @@ func (t *tree) keep(payload []byte) (err error) {
 	n := node{
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
 		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, model: d.Model,
-		start: d.Start, end: d.end(), clock: d.Clock,
+		start: d.Start, end: d.end(), clock: d.Clock, input: -1,
 		up: -1, above: -1, root: -1, prompt: -1,
+	}
+	if d.InputTokens.Set {
+		n.input = d.InputTokens.V
 	}
 	if !d.Joined.IsZero() {
 		n.parent, n.joined = d.Joined.SpanID, true
@@ -406,7 +410,10 @@ func (t *tree) request(i int32) (*Inference, error) {
 		}
 	}
 	for above := n.above; above >= 0; above = t.nodes[above].above {
-		t.c.models.said(t.nodes[above].model, r.model())
+		// What counts other tokens may stand around several requests.
+		if p := &t.nodes[above]; p.input <= 0 || n.input <= 0 || p.input == n.input {
+			t.c.models.said(p.model, r.model())
+		}
 	}
 	t.c.models.said(r.Model, r.Answered)
 	return &r.Inference, nil

@@ -129,7 +129,9 @@ func (w *walker) part(t *tree, n int32) {
 	case "tool_call", "tool-call", "tool_use", "function_call", "server_tool_call":
 		w.call(t, n)
 	case "tool_call_response", "tool-result", "tool_result", "function_call_output", "server_tool_call_response":
-		w.toolResult(t, t.get(n, "response", "result", "output", "content", "server_tool_call_response"))
+		result := t.get(n, "response", "result", "output", "content", "server_tool_call_response")
+		w.others(t, n, result)
+		w.toolResult(t, result)
 	default:
 		w.mediaPart(t, n, kind)
 	}
