@@ -80,7 +80,7 @@ func (a anchor) kind() uint64 {
 }
 
 func (a *anchor) setKind(kind uint64) {
-	a.usual, a.media = kind == 1, int(kind>>1) //nolint:gosec // as it was written
+	a.usual, a.media = kind == 1, int(kind>>1)
 }
 
 // stretch is cells of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
@@ -222,7 +222,7 @@ func (l *layer) lay(from, to int, a anchor) {
 	if len(l.ends) != from || from >= to || a == noAnchor {
 		return
 	}
-	if n := len(l.rises); n == 0 || l.rises[n-1].to != a && !(a.usual && l.rises[n-1].to.usual) {
+	if n := len(l.rises); n == 0 || l.rises[n-1].to != a && (!a.usual || !l.rises[n-1].to.usual) {
 		next := rise{cells: from, to: a}
 		if from > 0 {
 			next.tokens = l.ends[from-1]

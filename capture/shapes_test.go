@@ -47,32 +47,38 @@ func TestShapes(t *testing.T) {
 		{
 			"an engine's span that only names its client's by a link is the same request",
 			[]Record{call(1, 1, 0, 0, engine(5, 6)), call(2, 1, 0, 3, joined(1, 1), lasting(90))},
-			[]string{"2/1 0 1000 10 [0 1]"}, nil,
+			[]string{"2/1 0 1000 10 [0 1]"},
+			nil,
 		},
 		{
 			"so it is where the link names the HTTP span below the client's",
 			[]Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(2, 1, 0, 3, joined(1, 2), lasting(90))},
-			[]string{"2/1 0 1000 10 [0 1]"}, nil,
+			[]string{"2/1 0 1000 10 [0 1]"},
+			nil,
 		},
 		{
 			"a link to a request that was over is to what this one follows",
 			[]Record{call(1, 1, 0, 0), call(2, 1, 0, 300, joined(1, 1))},
-			[]string{"1/1 0 1000 10 []", "2/1 300 1000 10 []"}, nil,
+			[]string{"1/1 0 1000 10 []", "2/1 300 1000 10 []"},
+			nil,
 		},
 		{
 			"a link to what nobody sent",
 			[]Record{call(2, 1, 0, 3, joined(1, 1))},
-			[]string{"2/1 0 1000 10 []"}, nil,
+			[]string{"2/1 0 1000 10 []"},
+			nil,
 		},
 		{
 			"a tool that a request runs is none of its parts, nor is the request that the tool makes",
 			[]Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), link(1, 3, 2, 0), call(1, 4, 3, 50, tokens(600, 7))},
-			[]string{"1/1 0 1000 10 []", "1/4 50 600 7 []"}, nil,
+			[]string{"1/1 0 1000 10 []", "1/4 50 600 7 []"},
+			nil,
 		},
 		{
 			"a tool beside a request stands between nothing",
 			[]Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), call(1, 4, 1, 50, tokens(600, 7))},
-			[]string{"1/4 0 600 7 []"}, nil,
+			[]string{"1/4 0 600 7 []"},
+			nil,
 		},
 		{
 			"one count of a producer is below its cached tokens: all of them leave these out",
@@ -80,7 +86,8 @@ func TestShapes(t *testing.T) {
 				call(1, 1, 0, 0, producerOf(5), exclusive, tokens(3000, 1), cached(2048)), call(2, 1, 0, 1, producerOf(5), tokens(2465, 1), cached(2000), written(48)),
 				call(3, 1, 0, 2, producerOf(6), tokens(2465, 1), cached(2000)),
 			},
-			[]string{"1/1 0 3000 1 []", "2/1 1 4513 1 []", "3/1 2 2465 1 []"}, nil,
+			[]string{"1/1 0 3000 1 []", "2/1 1 4513 1 []", "3/1 2 2465 1 []"},
+			nil,
 		},
 		{
 			"nothing is known of another model of that producer",
@@ -88,7 +95,8 @@ func TestShapes(t *testing.T) {
 				call(1, 1, 0, 0, producerOf(5), exclusive, tokens(3000, 1), cached(2048), named(t, "a", "")),
 				call(2, 1, 0, 1, producerOf(5), tokens(2465, 1), cached(2000), named(t, "b", "")),
 			},
-			[]string{"1/1 0 3000 1 []", "2/1 1 2465 1 []"}, nil,
+			[]string{"1/1 0 3000 1 []", "2/1 1 2465 1 []"},
+			nil,
 		},
 		{
 			"a gateway whose clock is behind: the client says when, and of what the gateway alone saw nobody does",
@@ -102,17 +110,20 @@ func TestShapes(t *testing.T) {
 		{
 			"a gateway of the same clock, or nearly: its own instant is nearest to the engine",
 			[]Record{call(1, 1, 0, 0, clock(1)), call(1, 2, 1, 4, clock(2)), call(2, 1, 0, 10, clock(1)), call(2, 2, 1, 9, clock(2))},
-			[]string{"1/2 0 1000 10 []", "2/2 6 1000 10 []"}, nil,
+			[]string{"1/2 0 1000 10 []", "2/2 6 1000 10 []"},
+			nil,
 		},
 		{
 			"a clock behind another one that is behind",
 			[]Record{call(1, 1, 0, 20_000, clock(1)), call(1, 2, 1, 10_003, clock(2), lasting(90)), call(1, 3, 2, 10_005, clock(3), lasting(80)), call(2, 1, 0, 20_000, clock(1))},
-			[]string{"1/3 0 1000 10 []", "2/1 0 1000 10 []"}, nil,
+			[]string{"1/3 0 1000 10 []", "2/1 0 1000 10 []"},
+			nil,
 		},
 		{
 			"one response id of two clocks",
 			[]Record{call(1, 1, 0, 60, clock(1), response("x")), call(2, 1, 0, 0, clock(2), response("x"), lasting(90)), call(3, 1, 0, 60, clock(1))},
-			[]string{"2/1 0 1000 10 []", "3/1 0 1000 10 []"}, nil,
+			[]string{"2/1 0 1000 10 []", "3/1 0 1000 10 []"},
+			nil,
 		},
 	} {
 		m, res := compileBytes(t, Options{}, journal(c.records...))

@@ -92,7 +92,7 @@ func (c *Content) load(w *walker) (prompt, bool) {
 	case sourceValue:
 		w.main.load(c.value, w.limits)
 		p.find(&w.main)
-		if p.unread && c.prefix != "" {
+		if c.prefix != "" && (p.unread || w.main.cut || c.moreSystem(&p)) {
 			p = c.flattened(w, p)
 		}
 		if c.listInText {
@@ -123,7 +123,24 @@ func (c *Content) load(w *walker) (prompt, bool) {
 	return p, true
 }
 
-// flattened returns the prompt of flattened messages in place of a document that is not understood, if they are whole.
+// moreSystem reports whether flattened messages begin with one of the system, and the document has none.
+func (c *Content) moreSystem(p *prompt) bool {
+	v, ok := c.attributes.Get(c.prefix + "0.message.role")
+	if !ok || p.lead != none {
+		return false
+	}
+	role, _ := toString(v)
+	if same, ok := roles[role]; ok {
+		role = same
+	}
+	t, first := p.messages, p.list
+	if t.kind(first) == nodeArray {
+		first++
+	}
+	return systemRole(role) && !systemRole(t.role(first, ""))
+}
+
+// flattened returns the prompt of flattened messages in place of a document that is not understood or lacks something, if they are whole.
 func (c *Content) flattened(w *walker, document prompt) prompt {
 	w.entries = w.main.addFlat(c.attributes, c.prefix, w.entries, w.limits)
 	if w.main.empty() || w.main.cut || w.main.gaps {

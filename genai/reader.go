@@ -328,11 +328,17 @@ func (r *Reader) content(attributes pcommon.Map, dropped bool) {
 			c.source, c.prefix, c.toolPrefix = sourceFlat, name, flatContent[i].tools
 		}
 	}
-	if name == "input.value" && s.flat&1 != 0 && !dropped {
-		c.prefix, c.toolPrefix = flatContent[0].prefix, flatContent[0].tools // if the document is not understood
+	if name != "input.value" {
+		return
 	}
-	if name == "input.value" && strings.HasPrefix(s.str(fieldMimeType), "text/plain") && c.value.Type() == pcommon.ValueTypeStr {
+	text := c.value.Type() == pcommon.ValueTypeStr && (strings.HasPrefix(s.str(fieldMimeType), "text/plain") || !jsonLike(c.value.Str()))
+	switch flat := s.flat&1 != 0; {
+	case flat && text: // which may be that of the last message only
+		c.source, c.prefix, c.toolPrefix = sourceFlat, flatContent[0].prefix, flatContent[0].tools
+	case text:
 		c.source = sourceText
+	case flat && !dropped:
+		c.prefix, c.toolPrefix = flatContent[0].prefix, flatContent[0].tools // where the document is not enough
 	}
 }
 

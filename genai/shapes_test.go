@@ -34,29 +34,35 @@ func TestShapesOfContent(t *testing.T) {
 	}{
 		{
 			"Google's kit: instructions in the config",
-			attrs{"gcp.vertex.agent.llm_request": `{"model":"m","contents":[{"role":"user","parts":[{"text":"hi"}]}],"config":{"system_instruction":"Be brief.","temperature":0.1}}`}, nil,
+			attrs{"gcp.vertex.agent.llm_request": `{"model":"m","contents":[{"role":"user","parts":[{"text":"hi"}]}],"config":{"system_instruction":"Be brief.","temperature":0.1}}`},
+			nil,
 			genai.ExtentComplete, brief + hi,
 		},
 		{
 			"and tools",
-			attrs{"gcp.vertex.agent.llm_request": `{"contents":[{"role":"user","parts":[{"text":"hi"}]}],"config":{"tools":[{"function_declarations":[{"name":"f"},{"name":"g"}]}]}}`}, nil,
+			attrs{"gcp.vertex.agent.llm_request": `{"contents":[{"role":"user","parts":[{"text":"hi"}]}],"config":{"tools":[{"function_declarations":[{"name":"f"},{"name":"g"}]}]}}`},
+			nil,
 			genai.ExtentComplete, "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}{"function":{"name":"g"},"type":"function"}` + "\n" + hi,
 		},
 		{
 			"a member of the config that nobody knows",
-			attrs{"gcp.vertex.agent.llm_request": `{"contents":"hi","config":{"style":"` + persona + `"}}`}, nil, genai.ExtentGaps, hi,
+			attrs{"gcp.vertex.agent.llm_request": `{"contents":"hi","config":{"style":"` + persona + `"}}`},
+			nil, genai.ExtentGaps, hi,
 		},
 		{
 			"one of the body",
-			attrs{"input.value": `{"messages":[{"role":"user","content":"hi"}],"documents":[{"text":"` + persona + `"}]}`}, nil, genai.ExtentGaps, hi,
+			attrs{"input.value": `{"messages":[{"role":"user","content":"hi"}],"documents":[{"text":"` + persona + `"}]}`},
+			nil, genai.ExtentGaps, hi,
 		},
 		{
 			"options are no text",
-			attrs{"input.value": `{"messages":[{"role":"user","content":"hi"}],"cache_policy":"ephemeral","beams":3,"metadata":{"note":"` + persona + `"}}`}, nil, genai.ExtentComplete, hi,
+			attrs{"input.value": `{"messages":[{"role":"user","content":"hi"}],"cache_policy":"ephemeral","beams":3,"metadata":{"note":"` + persona + `"}}`},
+			nil, genai.ExtentComplete, hi,
 		},
 		{
 			"a stored prompt, beside the messages",
-			attrs{"input.value": `{"input":"hi","conversation":"conv_1"}`}, nil, genai.ExtentGaps, hi,
+			attrs{"input.value": `{"input":"hi","conversation":"conv_1"}`},
+			nil, genai.ExtentGaps, hi,
 		},
 		{
 			"flattened messages stand in for a document that is not understood",
@@ -64,51 +70,87 @@ func TestShapesOfContent(t *testing.T) {
 				"input.value":                          `{"contents":"hi","persona":"` + persona + `"}`,
 				"llm.input_messages.0.message.role":    "system",
 				"llm.input_messages.0.message.content": "Be brief.", "llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "hi",
-			}, nil, genai.ExtentComplete, brief + hi,
+			},
+			nil, genai.ExtentComplete, brief + hi,
+		},
+		{
+			"and for one that lacks the instructions",
+			attrs{
+				"input.value":                          `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`,
+				"llm.input_messages.0.message.role":    "system",
+				"llm.input_messages.0.message.content": "Be brief.", "llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "hi",
+			},
+			nil, genai.ExtentComplete, brief + hi,
+		},
+		{
+			"and for one that was cut",
+			attrs{
+				"input.value":                       `{"contents":[{"role":"user","parts":[{"te`,
+				"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "hi",
+			},
+			nil, genai.ExtentComplete, hi,
+		},
+		{
+			"and for the text of the last message",
+			attrs{
+				"input.value": "hi", "llm.input_messages.0.message.role": "system", "llm.input_messages.0.message.content": "Be brief.",
+				"llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "hi",
+			},
+			nil, genai.ExtentComplete, brief + hi,
 		},
 		{
 			"unless they have a gap, too",
-			attrs{"input.value": `{"contents":"hi","persona":"` + persona + `"}`, "llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "hi"}, nil,
+			attrs{"input.value": `{"contents":"hi","persona":"` + persona + `"}`, "llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "hi"},
+			nil,
 			genai.ExtentGaps, hi,
 		},
 		{
 			"arguments of a function beside the list of those without a name",
-			attrs{"input.value": `{"args":[],"kwargs":{"messages":[{"role":"user","content":"hi"}]}}`}, nil, genai.ExtentComplete, hi,
+			attrs{"input.value": `{"args":[],"kwargs":{"messages":[{"role":"user","content":"hi"}]}}`},
+			nil, genai.ExtentComplete, hi,
 		},
 		{
 			"Azure: the message as JSON in one attribute",
-			attrs{}, []event{
+			attrs{},
+			[]event{
 				{"gen_ai.system.message", 0, attrs{"gen_ai.system": "az.ai.inference", "gen_ai.event.content": `{"role":"system","content":"Be brief."}`}},
 				{"gen_ai.user.message", 0, attrs{"gen_ai.event.content": `{"content":"hi"}`}},
 				{"gen_ai.choice", 0, attrs{"gen_ai.event.content": `{"message":{"content":"hello"}}`}},
-			}, genai.ExtentComplete, brief + hi,
+			},
+			genai.ExtentComplete, brief + hi,
 		},
 		{
 			"Azure, cut: what follows the cut stands after a hole",
-			attrs{}, []event{
+			attrs{},
+			[]event{
 				{"gen_ai.system.message", 0, attrs{"gen_ai.event.content": `{"role":"system","content":"Be brief`}},
 				{"gen_ai.user.message", 0, attrs{"gen_ai.event.content": `{"content":"hi"}`}},
-			}, genai.ExtentCut, "<|system|>\nBe brief\n<|assistant|>\n",
+			},
+			genai.ExtentCut, "<|system|>\nBe brief\n<|assistant|>\n",
 		},
 		{
 			"pydantic-ai: events in a list, the last of which is the reply",
 			attrs{"events": `[{"event.name":"gen_ai.system.message","role":"system","content":"Be brief.","gen_ai.message.index":0},` +
-				`{"event.name":"gen_ai.user.message","role":"user","content":"hi","gen_ai.message.index":1},{"event.name":"gen_ai.choice","index":0,"message":{"role":"assistant","content":"hello"}}]`}, nil,
+				`{"event.name":"gen_ai.user.message","role":"user","content":"hi","gen_ai.message.index":1},{"event.name":"gen_ai.choice","index":0,"message":{"role":"assistant","content":"hello"}}]`},
+			nil,
 			genai.ExtentComplete, brief + hi,
 		},
 		{
 			"instructions that a message repeats",
-			attrs{"gen_ai.system_instructions": `[{"type":"text","content":"Be brief."}]`, "gen_ai.input.messages": `[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"}]`}, nil,
+			attrs{"gen_ai.system_instructions": `[{"type":"text","content":"Be brief."}]`, "gen_ai.input.messages": `[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"}]`},
+			nil,
 			genai.ExtentComplete, brief + hi,
 		},
 		{
 			"instructions that no message repeats",
-			attrs{"gen_ai.system_instructions": "Be brief.", "gen_ai.input.messages": `[{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}]`}, nil,
+			attrs{"gen_ai.system_instructions": "Be brief.", "gen_ai.input.messages": `[{"role":"system","content":"Be kind."},{"role":"user","content":"hi"}]`},
+			nil,
 			genai.ExtentComplete, brief + "<|system|>\nBe kind.\n" + hi,
 		},
 		{
 			"a member of a message that nobody knows comes before its text",
-			attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi","background":"` + persona + `","n":1,"mode":"fast"}]`}, nil,
+			attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi","background":"` + persona + `","n":1,"mode":"fast"}]`},
+			nil,
 			genai.ExtentComplete, "<|user|>\n" + `{"background":"` + persona + `"}` + "hi\n<|assistant|>\n",
 		},
 		{"a list in a list of parts", attrs{"gen_ai.input.messages": `[{"role":"user","content":["hi",["you there"]]}]`}, nil, genai.ExtentGaps, hi},
@@ -121,22 +163,26 @@ func TestShapesOfContent(t *testing.T) {
 		{"a file of which the name is known", attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"filename":"a.pdf"}}]}]`}, nil, genai.ExtentCut, hi},
 		{
 			"a file that an id names",
-			attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"file_id":"file-1"}}]}]`}, nil,
+			attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"file_id":"file-1"}}]}]`},
+			nil,
 			genai.ExtentComplete, "<|user|>\nhi" + `{"file":{"file_id":"file-1"},"type":"file"}` + "\n<|assistant|>\n",
 		},
 		{"a text that somebody cut", attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi... [truncated]"},{"role":"user","content":"you"}]`}, nil, genai.ExtentCut, hi},
 		{"a text of the same word within", attrs{"gen_ai.input.messages": `[{"role":"user","content":"[truncated] is a mark"}]`}, nil, genai.ExtentComplete, "<|user|>\n[truncated] is a mark\n<|assistant|>\n"},
 		{
 			"a request that was cut: instructions may follow the messages",
-			attrs{"input.value": `{"input":[{"role":"user","content":"hi"},{"role":"us`}, nil, genai.ExtentGaps, "",
+			attrs{"input.value": `{"input":[{"role":"user","content":"hi"},{"role":"us`},
+			nil, genai.ExtentGaps, "",
 		},
 		{
 			"or tools, which come before all but those",
-			attrs{"input.value": `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"},{"role":"us`}, nil, genai.ExtentCut, brief + "<|assistant|>\n",
+			attrs{"input.value": `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"},{"role":"us`},
+			nil, genai.ExtentCut, brief + "<|assistant|>\n",
 		},
 		{
 			"unless they were there before the cut",
-			attrs{"input.value": `{"tools":[{"name":"f"}],"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"},{"role":"us`}, nil,
+			attrs{"input.value": `{"tools":[{"name":"f"}],"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"},{"role":"us`},
+			nil,
 			genai.ExtentCut, "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}` + "\n" + brief + hi,
 		},
 	} {

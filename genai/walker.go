@@ -93,7 +93,7 @@ func (w *walker) prompt(p prompt) {
 	if t.kind(p.list) == nodeArray {
 		i, end = p.list+1, t.nodes[p.list].next
 	}
-	if p.open && p.lead == none && p.system == nil && !(i < end && systemRole(t.role(i, ""))) {
+	if p.open && p.lead == none && p.system == nil && (i == end || !systemRole(t.role(i, ""))) {
 		w.gaps = true // instructions may have stood behind the messages
 	}
 	for ; i < end && systemRole(t.role(i, "")); i = t.nodes[i].next {

@@ -306,7 +306,7 @@ func TestAnnotated(t *testing.T) {
 			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, MediaEnd: 256}
 		}, ""},
 		{"an image that ends within a cell", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 255), none, semconv.CellsMedia},
-		{"an image that ends behind the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1 << 20), none, semconv.CellsMedia},
+		{"an image that ends behind the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1<<20), none, semconv.CellsMedia},
 		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
 		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
 		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
