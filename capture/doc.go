@@ -15,7 +15,7 @@
 //     own spans below a replayed request are of that replay. Where the way up breaks off at a span that nobody sent,
 //     the run is that of the trace, if all of the trace's spans that name a run name the same one.
 //  2. Dedupe by (trace id, span id): annotated before raw, then more fields, then smaller bytes.
-//  3. Group. Inference spans with only links between form a tree; the run of a tool or of an agent ends one. A span without a
+//  3. Group. Inference spans with only links between form a tree; the run of a tool or of an agent ends one. A server's span without a
 //     parent that names another one by a link is below it, if it begins while that lasts. Each successful leaf is one row,
 //     whose gaps are filled from the nearest ancestor that has the field. Tokens and response id come from an ancestor only
 //     when the leaf is its one successful leaf, since they would count for several requests otherwise. Then leaves of

@@ -48,7 +48,8 @@ type Inference struct {
 	Answered Name // the model that answered, where the span says so
 	Response Response
 
-	// Joined is the span of the client, where a span without a parent names it by a link alone.
+	// Joined is the span of the client, where a server's span without a parent names it by a link alone. What stands below
+	// such a span in a trace of its own does not follow it there.
 	Joined mooncake.SpanRef
 	// Producer stands for the service and the instrumentation that wrote the span, Clock for the process whose clock it
 	// has. 0 is unknown.

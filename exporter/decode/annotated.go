@@ -94,10 +94,10 @@ func (w *worker) annotated(span ptrace.Span) {
 	}
 }
 
-// joined notes the span of the client that a span without a parent names by a link alone. One with several links is of a
-// batch.
+// joined notes the span of the client that a server's span without a parent names by a link alone. One with several links is
+// of a batch. A client's own link is to what made it ask.
 func (w *worker) joined(span ptrace.Span) {
-	if !span.ParentSpanID().IsEmpty() || span.Links().Len() != 1 {
+	if span.Kind() != ptrace.SpanKindServer || !span.ParentSpanID().IsEmpty() || span.Links().Len() != 1 {
 		return
 	}
 	link := span.Links().At(0)

@@ -261,7 +261,15 @@ func TestAnnotated(t *testing.T) {
 			l.SetSpanID([8]byte{8})
 		}, none, ""},
 
-		{"the one link of a span without a parent is to its client", func(_ *testing.T, s ptrace.Span) {
+		{"a client's link is to what made it ask", func(_ *testing.T, s ptrace.Span) {
+			s.SetKind(ptrace.SpanKindClient)
+			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
+			l := s.Links().AppendEmpty()
+			l.SetTraceID([16]byte{9})
+			l.SetSpanID([8]byte{8})
+		}, func(r *capture.Inference) { r.Parent = capture.SpanID{} }, ""},
+		{"the one link of a server's span without a parent is to its client", func(_ *testing.T, s ptrace.Span) {
+			s.SetKind(ptrace.SpanKindServer)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			l := s.Links().AppendEmpty()
 			l.SetTraceID([16]byte{9})
@@ -270,6 +278,7 @@ func TestAnnotated(t *testing.T) {
 			r.Parent, r.Joined = capture.SpanID{}, mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
 		}, ""},
 		{"one of several is of a batch", func(_ *testing.T, s ptrace.Span) {
+			s.SetKind(ptrace.SpanKindServer)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			for i := range byte(2) {
 				l := s.Links().AppendEmpty()

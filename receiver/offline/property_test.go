@@ -702,7 +702,7 @@ func (a *asked) inLogs(t testing.TB, shown *asked, td ptrace.Traces) string {
 }
 
 func TestSharedBlocksAreSharedText(t *testing.T) {
-	const block, rounds = 64, 80
+	const block, rounds = 64, 40
 	compared, whole := 0, 0
 	lacked := map[string]int{}
 	for seed := range uint64(rounds) {
