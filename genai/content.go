@@ -258,10 +258,12 @@ func (w *walker) addMessage(role string, m pcommon.Map) {
 		if t.full(w.limits) {
 			break
 		}
-		if key == "gen_ai.event.content" && value.Type() == pcommon.ValueTypeStr && jsonLike(value.Str()) &&
-			w.nested.parse(value.Str(), w.limits) && w.nested.kind(0) == nodeObject {
-			t.graft(&w.nested, w.limits)
-			continue
+		if key == "gen_ai.event.content" && value.Type() == pcommon.ValueTypeStr {
+			if w.nested.parse(value.Str(), w.limits) && w.nested.kind(0) == nodeObject {
+				t.graft(&w.nested, w.limits)
+				continue
+			}
+			key = "content"
 		}
 		t.add(node{kind: nodeString, text: key})
 		t.addValue(value, w.limits, 1)
