@@ -156,7 +156,7 @@ func (c *compiler) read(j Source) error {
 		if err != nil {
 			return err
 		}
-		if c.opt.Skip != nil && c.opt.Skip(r.dec.Span.TraceID) {
+		if c.opt.Skip != nil && (c.opt.Skip(r.dec.Span.TraceID) || !r.dec.Joined.IsZero() && c.opt.Skip(r.dec.Joined.TraceID)) {
 			continue
 		}
 		c.learn(&r.dec)
