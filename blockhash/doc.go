@@ -31,7 +31,8 @@
 // a cell or a full block ends, an end is where the prompt does. The two never share a value, not even where they are the
 // same place: a block that ends with its prompt is not the block that goes on.
 //
-//	text   x is the canonical prompt up to a place: for every message role 0A text 0A, in UTF-8 and as it came.
+//	text   x is the canonical prompt up to a place: for every message role 0A text 0A, in UTF-8 and as it came
+//	       (what stands for tools, media and the like, annotate.Prompt says).
 //	       cell j = border(the first 128(j+1) bytes), for every full cell, at most [MaxCells]
 //	       tail   = end(all of it)
 //	tokens x is a number of token ids, each four bytes little-endian.

@@ -69,6 +69,9 @@ func (h *Hasher) advance(n int) {
 	}
 }
 
+// Bytes returns the length of the text so far.
+func (h *Hasher) Bytes() int64 { return h.chain.Bytes }
+
 // Chain returns the chain of the text so far. Its cells are valid until [Hasher.Reset].
 func (h *Hasher) Chain() Chain {
 	c := h.chain

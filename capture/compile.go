@@ -6,6 +6,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +47,10 @@ type compiler struct {
 	bytes      int64 // of journals that were read
 	maxInput   int64 // tokens of a row of production
 
+	models    models
+	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
+	skewed    map[uint64]bool   // clocks that differ from that of a client
+
 	tree tree
 	key  []byte
 	enc  []byte
@@ -66,6 +71,8 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		bySession:  newSorter(opt.TempDir, share),
 		byText:     newSorter(opt.TempDir, share),
 		byOrder:    newSorter(opt.TempDir, share),
+		exclusive:  map[producer]bool{},
+		skewed:     map[uint64]bool{},
 		maxInput:   min(maxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
 	}
 	for stage, s := range map[Stage]*sorter{
@@ -103,6 +110,7 @@ func (c *compiler) compile(journals []Source) error {
 	if err := c.joinResponses(); err != nil {
 		return err
 	}
+	c.models.settle()
 	if err := c.layTurns(); err != nil {
 		return err
 	}
@@ -148,10 +156,16 @@ func (c *compiler) read(j Source) error {
 		if err != nil {
 			return err
 		}
-		if c.opt.Skip != nil && c.opt.Skip(r.dec.Span.TraceID) {
+		if c.opt.Skip != nil && (c.opt.Skip(r.dec.Span.TraceID) || !r.dec.Joined.IsZero() && c.opt.Skip(r.dec.Joined.TraceID)) {
 			continue
 		}
+		c.learn(&r.dec)
 		c.key = append(c.key[:0], b[1:headLength]...)
+		if to := r.dec.Joined; !to.IsZero() {
+			// As if it were of the trace of its client, under an id that none of the spans there has.
+			own := sha256.Sum256(c.key)
+			c.key = append(append(c.key[:0], to.TraceID[:]...), own[:8]...)
+		}
 		c.key = append(c.key, c.rank(&r.dec), byte(255-r.dec.fields)) //nolint:gosec // at most tagLast fields
 		if err := c.byTrace.add(c.key, b); err != nil {
 			return err

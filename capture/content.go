@@ -17,7 +17,7 @@ func (t *tree) attach(i int32) {
 		return
 	}
 	first := &t.nodes[p.prompt]
-	if n.end == first.end {
+	if n.whole == first.whole {
 		t.c.lost.add(lostSecond, 1)
 		if n.start < first.start {
 			first.start, p.tied = n.start, false

@@ -19,6 +19,7 @@ type decoded struct {
 	kind   byte
 	fields int // number of fields that are set
 	Inference
+	Border bool // of a link
 
 	ids, cells []uint64 // memory of the prompt's slices, used again
 }
@@ -54,11 +55,11 @@ func (d *decoded) decode(b []byte) error {
 func allowed(kind, tag byte) bool {
 	switch kind {
 	case kindInference:
-		return true
+		return tag != tagBorder
 	case kindContent:
-		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagPrefix
+		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagMedia
 	case kindLink:
-		return tag == tagParent || tag == tagSession
+		return tag == tagParent || tag == tagSession || tag == tagBorder
 	}
 	return false
 }
@@ -120,8 +121,7 @@ func (d *decoded) field(p *parser, tag byte) {
 	case tagSpread:
 		d.Spread = mooncake.Some(p.float())
 	case tagLink:
-		copy(d.Link.TraceID[:], p.take(16))
-		copy(d.Link.SpanID[:], p.take(8))
+		d.Link = p.span()
 	case tagWarmup:
 		d.Warmup = true
 	case tagSynthetic:
@@ -130,6 +130,31 @@ func (d *decoded) field(p *parser, tag byte) {
 		d.Key = Domain(p.word())
 	case tagPrefix:
 		d.Prefix = true
+	case tagMedia:
+		d.MediaEnd = p.signed()
+	case tagCacheWrite:
+		d.CacheWriteTokens = mooncake.Some(p.signed())
+	case tagExclusive:
+		d.Exclusive = true
+	case tagOutputEstimate:
+		d.OutputEstimate = mooncake.Some(p.signed())
+	case tagAnswered:
+		if d.Answered = p.name(); d.Answered.IsZero() {
+			d.Answered = d.Model
+		}
+		if d.Answered.IsZero() {
+			p.fail(errors.New("no model answered"))
+		}
+	case tagJoined:
+		d.Joined = p.span()
+	case tagProducer:
+		d.Producer = p.fixed()
+	case tagClock:
+		d.Clock = p.fixed()
+	case tagRemote:
+		d.Remote = true
+	case tagBorder:
+		d.Border = true
 	}
 }
 
@@ -158,7 +183,7 @@ func (d *decoded) record() Record {
 	case kindContent:
 		return &Content{d.Span, d.Parent, d.Start, p}
 	default:
-		return &Link{d.Span, d.Parent, d.Session}
+		return &Link{d.Span, d.Parent, d.Session, d.Border}
 	}
 }
 
@@ -204,6 +229,12 @@ func (p *parser) fixed() uint64 {
 		return binary.LittleEndian.Uint64(v)
 	}
 	return 0
+}
+
+func (p *parser) span() (s mooncake.SpanRef) {
+	copy(s.TraceID[:], p.take(16))
+	copy(s.SpanID[:], p.take(8))
+	return s
 }
 
 func (p *parser) float() float64 { return math.Float64frombits(p.fixed()) }

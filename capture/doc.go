@@ -15,11 +15,14 @@
 //     own spans below a replayed request are of that replay. Where the way up breaks off at a span that nobody sent,
 //     the run is that of the trace, if all of the trace's spans that name a run name the same one.
 //  2. Dedupe by (trace id, span id): annotated before raw, then more fields, then smaller bytes.
-//  3. Group. Inference spans with only links between form a tree; each successful leaf is one row, whose gaps are filled
-//     from the nearest ancestor that has the field. Tokens and response id come from an ancestor only when the leaf
-//     is its one successful leaf, since they would count for several requests otherwise. Then leaves of different trees
-//     with the same response id and overlapping times are one request, and the shortest is the nearest to the engine.
-//     In a tree with a row index, each span that has one is a row of a replay and nothing else is taken from the tree.
+//  3. Group. Inference spans with only links between form a tree; the run of a tool or of an agent ends one. A server's span without a
+//     parent that names another one by a link is below it, if it begins while that lasts. Each successful leaf is one row,
+//     whose gaps are filled from the nearest ancestor that has the field. Tokens and response id come from an ancestor only
+//     when the leaf is its one successful leaf, since they would count for several requests otherwise. Then leaves of
+//     different trees with the same response id and overlapping times are one request, and the shortest is the nearest to
+//     the engine. A request that begins outside of the one above it has another clock: it begins with that one, and rows
+//     which only such a clock saw are counted. In a tree with a row index, each span that has one is a row of a replay and
+//     nothing else is taken from the tree.
 //  4. Borders of blocks over the cells, those of each (domain, model) by themselves; ids by structure for sessions
 //     without content; lengths for the rest.
 //  5. Order: replays by row, production by (start, trace id, span id). Ids are renumbered by first appearance.
@@ -28,12 +31,16 @@
 //
 // All text of a key has one domain, whatever model it went to (see blockhash.TextDomain), so that the prompt of a row may
 // come from its own span, from one above it that calls the model by another name, or from a log record that names none.
-// Ids of text are told apart by the model of the row: that of the leaf, else that of the nearest span above which names one.
+// Ids of text are told apart by the model of the row: the one that answered, else the one asked for, as the leaf says or else the
+// nearest span above. Which names are one model is decided over all records, and takes proof; see models.go.
 //
 // Where the borders of blocks fall is decided over all prompts of a trace at once: each stretch of cells is laid by the
 // shortest prompt that has it, in bytes and tokens, whose end is an anchor. Of conversations generated with a known
 // tokenisation 94 to 97 of 100 requests share exactly as many leading blocks with the requests before them as their
 // tokens do, the others one more or less, and the hit rate of an infinite cache is 0.15 to 0.35 points too low.
+//
+// How many tokens an image, a sound or a file has cannot be told. Text before the last one is laid by other prompts whose end is known,
+// else at the mean rate of the prompts without any (a token for 4 bytes if there are none); the medium has what is left.
 //
 // A prompt may be known only from its beginning: telemetry has cut it off ([Prompt].Prefix), or its log records came in several
 // [Content]s, the earliest of which begins where the prompt does. Nobody knows how it goes on, nor how many tokens that

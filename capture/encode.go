@@ -54,7 +54,17 @@ const (
 	tagSynthetic
 	tagKey
 	tagPrefix
-	tagLast = tagPrefix
+	tagMedia
+	tagCacheWrite
+	tagExclusive
+	tagOutputEstimate
+	tagAnswered // "" is the model
+	tagJoined
+	tagProducer
+	tagClock
+	tagRemote
+	tagBorder
+	tagLast = tagBorder
 )
 
 type encoder struct{ b []byte }
@@ -135,6 +145,15 @@ func (e *encoder) prompt(p *Prompt) {
 func (e *encoder) promptEnd(p *Prompt) {
 	e.signed(tagKey, p.Key != 0, int64(p.Key))
 	e.flag(tagPrefix, p.Prefix)
+	e.signed(tagMedia, p.MediaEnd != 0, p.MediaEnd)
+}
+
+func (e *encoder) span(tag byte, s mooncake.SpanRef) {
+	if !s.IsZero() {
+		e.b = append(e.b, tag)
+		e.b = append(e.b, s.TraceID[:]...)
+		e.b = append(e.b, s.SpanID[:]...)
+	}
 }
 
 func (r *Inference) appendTo(dst []byte) []byte {
@@ -159,14 +178,22 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.integer(tagOutputLength, r.OutputLength)
 	e.float(tagOffset, r.Offset)
 	e.float(tagSpread, r.Spread)
-	if !r.Link.IsZero() {
-		e.b = append(e.b, tagLink)
-		e.b = append(e.b, r.Link.TraceID[:]...)
-		e.b = append(e.b, r.Link.SpanID[:]...)
-	}
+	e.span(tagLink, r.Link)
 	e.flag(tagWarmup, r.Warmup)
 	e.flag(tagSynthetic, r.Synthetic)
 	e.promptEnd(&r.Prompt)
+	e.integer(tagCacheWrite, r.CacheWriteTokens)
+	e.flag(tagExclusive, r.Exclusive)
+	e.integer(tagOutputEstimate, r.OutputEstimate)
+	if r.Answered == r.Model && !r.Model.IsZero() {
+		e.b = append(e.b, tagAnswered, 0)
+	} else {
+		e.name(tagAnswered, r.Answered)
+	}
+	e.span(tagJoined, r.Joined)
+	e.fixed(tagProducer, r.Producer != 0, r.Producer)
+	e.fixed(tagClock, r.Clock != 0, r.Clock)
+	e.flag(tagRemote, r.Remote)
 	return e.b
 }
 
@@ -185,5 +212,6 @@ func (r *Link) appendTo(dst []byte) []byte {
 	e.head(kindLink, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
 	e.fixed(tagSession, r.Session != 0, uint64(r.Session))
+	e.flag(tagBorder, r.Border)
 	return e.b
 }

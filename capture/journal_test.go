@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // full has every field, so that a field that the encoding forgets shows.
@@ -26,11 +27,13 @@ func full(t testing.TB) *Inference {
 		InputTokens: opt[int64](5), OutputTokens: opt[int64](6), CachedTokens: opt[int64](0),
 		Prompt: Prompt{
 			Identity: Text, HashIDs: []uint64{0, 1 << 63, 1<<64 - 1}, BlockSize: 512, Domain: 0xfffffffe, Key: 0xffffffff,
-			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300}, Prefix: true,
+			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300}, Prefix: true, MediaEnd: 256,
 		},
 		Session: 10, Model: name(t, "org/model-1"), Response: ResponseOf("chatcmpl-1"), Run: name(t, "nightly"),
 		Row: opt[int64](0), Timestamp: opt(0.25), InputLength: opt[int64](11), OutputLength: opt[int64](0),
 		Offset: opt(1.5), Spread: opt(0.0), Link: ref(12, 13), Warmup: true, Synthetic: true,
+		CacheWriteTokens: opt[int64](7), Exclusive: true, OutputEstimate: opt[int64](8), Answered: name(t, "model-1-2024-08-06"),
+		Joined: ref(14, 15), Producer: 1<<64 - 1, Clock: 16, Remote: true,
 	}
 }
 
@@ -44,6 +47,8 @@ func some(t testing.TB) []Record {
 		&Content{Span: ref(1, 9), Parent: sid(2), Start: at(5), Prompt: full(t).Prompt},
 		&Link{Span: ref(2, 6), Parent: sid(7), Session: 8},
 		&Link{Span: ref(2, 7)},
+		&Link{Span: ref(2, 8), Border: true},
+		&Inference{Span: ref(1, 10), Model: name(t, "m"), Answered: name(t, "m")},
 	}
 }
 
@@ -65,6 +70,37 @@ func readAll(t testing.TB, b []byte) (records []Record, damage []Damage, torn To
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestOldJournal reads a journal that was written before records had the fields that come last.
+func TestOldJournal(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "before-shapes.journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []Record
+	for _, r := range some(t) {
+		switch r := r.(type) {
+		case *Inference:
+			r.MediaEnd, r.CacheWriteTokens, r.Exclusive, r.OutputEstimate = 0, mooncake.Opt[int64]{}, false, mooncake.Opt[int64]{}
+			r.Answered, r.Joined, r.Producer, r.Clock, r.Remote = Name{}, mooncake.SpanRef{}, 0, 0, false
+			if r.Span == ref(1, 10) {
+				continue
+			}
+		case *Content:
+			r.MediaEnd = 0
+		case *Link:
+			if r.Border {
+				continue
+			}
+		}
+		want = append(want, r)
+	}
+	got, damage, torn := readAll(t, b)
+	same(t, "records", want, got)
+	equal(t, "damage", 0, len(damage))
+	equal(t, "torn", Torn{}, torn)
+	compileBytes(t, Options{}, b)
 }
 
 var compareNames = cmp.Comparer(func(a, b Name) bool { return a == b })

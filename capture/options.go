@@ -44,8 +44,9 @@ type MissingTokens string
 const (
 	MissingDrop MissingTokens = "drop"
 	// MissingEstimate takes the prompt's tokens from its bytes, at the mean rate of the rows that have both (1 token for 4
-	// bytes if there are none), or from its number of blocks, and the output's from the mean of the rows that have it.
-	// Where there is nothing to go by the row is dropped.
+	// bytes if there are none), or from its number of blocks, and the output's from what its span says of them, such as the
+	// limit at which the reply ended, else from the mean of the rows that have it. Where there is nothing to go by the row
+	// is dropped.
 	MissingEstimate MissingTokens = "estimate"
 )
 

@@ -16,12 +16,13 @@ func (c *compiler) place(p *partition, r *Inference) error {
 		p.lost.add(l, 1)
 		return nil
 	}
-	if r.Session == 0 {
+	if r.Session == 0 && !isText(p, r) {
 		return c.settle(p, r, mooncake.Opt[float64]{})
 	}
+	// Text without a session goes along with those that have one: which names are one model is not yet known.
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = binary.BigEndian.AppendUint64(c.key, uint64(r.Session))
-	if r.known() {
+	if r.known() && r.Session != 0 {
 		// Stands before the session's requests: they are not without content.
 		if err := c.bySession.add(append(c.key, turnContent), nil); err != nil {
 			return err
@@ -95,7 +96,11 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 	if r.Identity == None {
 		r.Prompt = Prompt{Identity: None} // whatever else it says
 	}
-	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 && !r.Prefix {
+	if l, ok := incomplete(r); ok {
+		p.lost.add(l, 1)
+		r.Prompt = Prompt{Identity: None}
+	}
+	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 && !r.Prefix && r.MediaEnd == 0 {
 		p.tokens += uint64(r.InputTokens.V) //nolint:gosec // above 0
 		p.bytes += uint64(r.Chain.Bytes)
 	}
@@ -104,6 +109,28 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 		p.outputs++
 	}
 	return loss{}, true
+}
+
+// incomplete says why the text of a request cannot be all of its prompt. A text that came in log records could not be held
+// against the rest of what is known where these were read.
+func incomplete(r *Inference) (loss, bool) {
+	const templateTokens = 1024 // that chat templates add; a token has a byte or more
+	switch {
+	case r.Identity != Text:
+	case r.Remote:
+		return lostRemote, true
+	case r.MediaEnd == 0 && !r.Prefix && r.InputTokens.V > r.Chain.Bytes+templateTokens:
+		return lostHidden, true
+	}
+	return loss{}, false
+}
+
+// rate returns the tokens per bytes of usual text: the mean over all that is whole and counted, and has no media.
+func (p *partition) rate() rate {
+	if p.tokens == 0 || p.bytes == 0 {
+		return rate{1, bytesPerToken}
+	}
+	return rate{int64(p.tokens), int64(p.bytes)} //nolint:gosec // sums of what is below 2^32
 }
 
 // estimate sets the token counts that a request of production lacks, once the sums are complete. It reports false where
@@ -119,14 +146,16 @@ func (p *partition) estimate(r *Inference) bool {
 			n = (blocks - 0.5) * size // the last block is half full on average
 		case r.Prefix:
 			return false
-		case r.Chain.Bytes > 0 && p.bytes > 0:
-			n = float64(r.Chain.Bytes) * (float64(p.tokens) / float64(p.bytes))
 		case r.Chain.Bytes > 0:
-			n = float64(r.Chain.Bytes) / 4
+			rate := p.rate()
+			n = float64(r.Chain.Bytes) * (float64(rate.tokens) / float64(rate.bytes))
 		default:
 			return false
 		}
 		r.InputTokens = mooncake.Some(int64(math.Ceil(min(max(n, 1), float64(p.maxInput)))))
+	}
+	if !r.OutputTokens.Set {
+		r.OutputTokens = r.OutputEstimate
 	}
 	if !r.OutputTokens.Set {
 		if p.outputs == 0 {

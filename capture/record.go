@@ -31,12 +31,29 @@ type Inference struct {
 	// InputTokens, OutputTokens and CachedTokens are what the server counted: the prompt with its cached part, the
 	// output, and the cached part of the prompt. 0 or more.
 	InputTokens, OutputTokens, CachedTokens mooncake.Opt[int64]
+	// CacheWriteTokens are the part of the prompt that the server wrote to its cache.
+	CacheWriteTokens mooncake.Opt[int64]
+	// Exclusive is true where the count of input was below its cached part: its producer leaves that out. It has been added.
+	Exclusive bool
+	// OutputEstimate is of the order of OutputTokens, where nobody counted them.
+	OutputEstimate mooncake.Opt[int64]
 
 	Prompt // without identity on a raw span, which nobody annotated
 
+	// Remote is true where a part of the prompt is at the server only: no text that is recorded is all of it.
+	Remote bool
+
 	Session  Session
-	Model    Name
+	Model    Name // that was asked for, else the one that answered
+	Answered Name // the model that answered, where the span says so
 	Response Response
+
+	// Joined is the span of the client, where a server's span without a parent names it by a link alone. What stands below
+	// such a span in a trace of its own does not follow it there.
+	Joined mooncake.SpanRef
+	// Producer stands for the service and the instrumentation that wrote the span, Clock for the process whose clock it
+	// has. 0 is unknown.
+	Producer, Clock uint64
 
 	// Run is the replay that made the request; zero is production.
 	Run Name
@@ -60,6 +77,9 @@ type Prompt struct {
 	Key       Domain          // fingerprint of the key that made them; 0 is unknown
 	Chain     blockhash.Chain // keyed cells of the text; Bytes = 0 is none
 	Prefix    bool            // Chain is of the beginning of the prompt only, as where telemetry cut it
+	// MediaEnd is the number of bytes of the text up to the end of its last image, sound or file, a multiple of
+	// [blockhash.CellSize]; 0 where there is none. How many tokens such a one has is unknown.
+	MediaEnd int64
 }
 
 // Content holds the prompt of another span, that of its parent: telemetry had it in a log record, or in several, of which
@@ -76,6 +96,8 @@ type Link struct {
 	Span    mooncake.SpanRef
 	Parent  SpanID
 	Session Session
+	// Border is true for the run of a tool or of an agent: requests below it are not parts of one above it.
+	Border bool
 }
 
 // Identity says what block ids rest on. See mooncake.identity.

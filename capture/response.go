@@ -155,7 +155,17 @@ func (c *compiler) join(cl *cluster) error {
 		if err := c.loadMember(m, other); err != nil {
 			return err
 		}
+		if o := &other.Inference; !m.failed && d.Start < o.Start { // it was sent before it was received
+			c.differs(d.Clock, o.Clock, o.Start-d.Start)
+			d.shift(o.Start-d.Start, o.Clock)
+		}
 		d.complete(&other.Inference)
+	}
+	for _, m := range cl.members {
+		if err := c.loadMember(m, other); err != nil {
+			return err
+		}
+		c.models.said(other.Model, d.model())
 	}
 	return c.place(p, &d.Inference)
 }
@@ -165,6 +175,7 @@ func (r *decoded) complete(o *Inference) {
 	for f, lacks := range [fromCount]bool{
 		fromPrompt: !r.known() && o.known(), fromFirstToken: !r.FirstToken.Set, fromModel: r.Model.IsZero(),
 		fromInput: r.InputTokens.V <= 0, fromOutput: !r.OutputTokens.Set, fromCached: !r.CachedTokens.Set,
+		fromAnswered: r.Answered.IsZero(), fromEstimate: !r.OutputEstimate.Set,
 	} {
 		if lacks {
 			r.fill(f, o)
@@ -173,4 +184,5 @@ func (r *decoded) complete(o *Inference) {
 	if r.Session == 0 {
 		r.Session = o.Session
 	}
+	r.Remote = r.Remote || o.Remote
 }

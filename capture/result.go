@@ -77,6 +77,9 @@ var (
 	lostResponse   = loss{"response ids", "shared by too many spans"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
 	lostObserved   = loss{"observed cached tokens", "more than the prompt has"}
+	lostRemote     = loss{"prompts", "a part is at the server only"}
+	lostHidden     = loss{"prompts", "more tokens than the text has bytes"}
+	lostClock      = loss{"arrivals", "by a clock that differs from those of clients"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 

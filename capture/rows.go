@@ -104,6 +104,9 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 			return err
 		}
 	}
+	if !p.Replay && w.c.skewed[r.Clock] {
+		p.lost.add(lostClock, 1)
+	}
 	w.last = r.Row.V
 	identity := w.ids(row, r)
 	w.identity[identity.String()]++
@@ -215,6 +218,9 @@ func (w *writing) commit() error {
 		Transformations: []mooncake.Transformation{{Name: "compile", Parameters: map[string]any{
 			"format": string(w.c.opt.Format), "missing_tokens": string(w.c.opt.MissingTokens), "run": p.Run.s,
 		}}},
+	}
+	if aliases := w.c.models.aliases(); len(aliases) > 0 && !p.Replay {
+		m.Transformations[0].Parameters["model_aliases"] = aliases
 	}
 	if w.c.opt.Format == FormatFull && p.multi {
 		m.SessionMode = mooncake.SessionFull // production: each request holds its whole prompt

@@ -47,6 +47,9 @@ func (c *compiler) layTurns() error {
 		}
 		p := c.list[binary.BigEndian.Uint32(b)]
 		r := &d.Inference
+		if r.Session == 0 {
+			return c.settle(p, r, mooncake.Opt[float64]{})
+		}
 		input, output := r.InputTokens, r.OutputTokens
 		if !p.estimate(r) {
 			p.lost.add(lostTokens, 1)

@@ -31,13 +31,13 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 	if !isText(p, r) {
 		return c.inOrder(p, r, delay)
 	}
-	if r.Chain.Validate() != nil {
+	if r.Chain.Validate() != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
 		p.lost.add(lostCells, 1)
 		r.Prompt = Prompt{}
 		return c.inOrder(p, r, delay)
 	}
 	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ.
-	mask := c.mask.of(r.Domain, r.Model)
+	mask := c.mask.of(r.Domain, c.models.one(r))
 	c.key = c.key[:0]
 	for _, cell := range r.Chain.Cells {
 		c.key = binary.BigEndian.AppendUint64(c.key, cell^mask)
@@ -114,6 +114,7 @@ func (c *compiler) texts(visit func(*text) error) error {
 		t.anchor = noAnchor
 		if p.estimate(&t.Inference) && !t.Prefix {
 			t.anchor = newAnchor(t.Chain.Bytes, t.InputTokens.V, counted)
+			t.anchor.media = int(t.MediaEnd / blockhash.CellSize)
 		}
 		return visit(&t)
 	})
@@ -144,6 +145,7 @@ func (c *compiler) layTexts() error {
 		c.enc = binary.BigEndian.AppendUint64(c.enc[:0], uint64(st.best.rank)) //nolint:gosec // not negative
 		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.best.bytes))    //nolint:gosec // not negative
 		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.best.tokens))   //nolint:gosec // not negative
+		c.enc = binary.BigEndian.AppendUint64(c.enc, st.best.kind())
 		return steps.add(c.key, c.enc)
 	}}
 	err := c.texts(func(t *text) error { return s.add(t.number, t.shared, t.count(), t.anchor) })
@@ -161,18 +163,20 @@ func (c *compiler) layTexts() error {
 	if err != nil {
 		return err
 	}
-	var l layer
 	p := c.part(Partition{})
+	l := layer{rate: p.rate()}
 	err = c.texts(func(t *text) error {
 		l.keep(t.shared)
 		from := t.shared
 		for len(step) > 0 && binary.BigEndian.Uint64(step) == uint64(t.number) { //nolint:gosec // not negative
 			to := int(binary.BigEndian.Uint32(step[8:]))
-			l.lay(from, to, anchor{
+			a := anchor{
 				rank:   int64(binary.BigEndian.Uint64(step[stepKey:])),     //nolint:gosec // as it was written
 				bytes:  int64(binary.BigEndian.Uint64(step[stepKey+8:])),   //nolint:gosec // as it was written
 				tokens: int64(binary.BigEndian.Uint64(step[stepKey+8+8:])), //nolint:gosec // as it was written
-			})
+			}
+			a.setKind(binary.BigEndian.Uint64(step[stepKey+8+8+8:]))
+			l.lay(from, to, a)
 			from = to
 			var err error
 			if step, err = next.next(); err != nil {
@@ -189,7 +193,7 @@ func (c *compiler) layTexts() error {
 
 // layText replaces the cells of a row by the ids of its blocks, as far as they are known.
 func (c *compiler) layText(p *partition, t *text, l *layer) {
-	chain, tokens, size, ends := t.Chain, t.InputTokens.V, int64(c.opt.BlockSize), l.ends
+	chain, tokens, size, ends := t.Chain, t.InputTokens.V, int64(c.opt.BlockSize), l.below(t.InputTokens.V, t.anchor.media)
 	chain.Cells = l.cells[:0]
 	for b := t.cells; len(b) > 0; b = b[cellLength:] {
 		chain.Cells = append(chain.Cells, binary.BigEndian.Uint64(b))

@@ -17,6 +17,8 @@ const (
 	fromInput
 	fromOutput
 	fromCached
+	fromAnswered
+	fromEstimate
 	fromCount
 
 	fromAlone = fromResponse // from here on: only by the one leaf below
@@ -31,18 +33,25 @@ type node struct {
 
 	kind                byte
 	failed, row, warmup bool
+	joined, border      bool // by a link; of a tool or an agent
+	remote              bool // a part of its prompt, or of that of one above it, is at the server only
 	broken              bool // a parent above it is not here
 	below               bool // has inference spans below it
 	rows                bool // of a root: a span of its tree has a row index
 
-	up     int32  // parent
-	above  int32  // nearest inference span above
-	root   int32  // topmost inference span
-	prompt int32  // the content record that has its prompt
-	parts  bool   // several contents, of which prompt is the first
-	tied   bool   // and another one is of the same time
-	start  int64  // of a content: its time
-	end    uint64 // and what stands for all of it
+	up     int32 // parent
+	above  int32 // nearest inference span above
+	root   int32 // topmost inference span
+	prompt int32 // the content record that has its prompt
+	parts  bool  // several contents, of which prompt is the first
+	tied   bool  // and another one is of the same time
+	start  int64 // of a request, and its end; of a content: its time
+	end    int64
+	offset int64  // what makes start and end those of the clock of the topmost request above
+	clock  uint64 // which that is
+	model  Name
+	input  int64  // tokens; -1 is unknown
+	whole  uint64 // of a content: what stands for all of it
 	served int32  // leaves at or below it that did not fail
 	from   [fromCount]int32
 }
@@ -80,6 +89,7 @@ func (t *tree) record(b []byte) error {
 	if err := t.leaf.decode(payload); err != nil {
 		return err // cannot be: the journal's reader has decoded it
 	}
+	t.c.whole(&t.leaf)
 	if t.large {
 		return t.single()
 	}
@@ -107,15 +117,22 @@ func (t *tree) duplicate(payload []byte) error {
 func (t *tree) keep(payload []byte) (err error) {
 	d := &t.leaf
 	n := node{
-		span: d.Span.SpanID, parent: d.Parent, session: d.Session, run: d.Run,
-		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup,
+		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
+		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, model: d.Model,
+		start: d.Start, end: d.end(), clock: d.Clock, input: -1,
 		up: -1, above: -1, root: -1, prompt: -1,
+	}
+	if d.InputTokens.Set {
+		n.input = d.InputTokens.V
+	}
+	if !d.Joined.IsZero() {
+		n.parent, n.joined = d.Joined.SpanID, true
 	}
 	self := int32(len(t.nodes)) //nolint:gosec // bounded by MaxTraceSpans
 	for f, set := range [fromCount]bool{
 		fromPrompt: d.known(), fromFirstToken: d.FirstToken.Set, fromModel: !d.Model.IsZero(),
 		fromResponse: d.Response != Response{}, fromInput: d.InputTokens.V > 0, fromOutput: d.OutputTokens.Set,
-		fromCached: d.CachedTokens.Set,
+		fromCached: d.CachedTokens.Set, fromAnswered: !d.Answered.IsZero(), fromEstimate: d.OutputEstimate.Set,
 	} {
 		n.from[f] = -1
 		if set {
@@ -123,7 +140,7 @@ func (t *tree) keep(payload []byte) (err error) {
 		}
 	}
 	if d.kind == kindContent {
-		n.start, n.end = d.Start, d.Prompt.end()
+		n.whole = d.Prompt.end()
 	}
 	if d.kind != kindLink {
 		if n.at, err = t.pool.put(payload); err != nil {
@@ -173,7 +190,11 @@ func (t *tree) link() {
 		if n.parent == (SpanID{}) {
 			continue
 		}
-		at, ok := slices.BinarySearchFunc(t.nodes, n.parent, func(n node, id SpanID) int { return bytes.Compare(n.span[:], id[:]) })
+		at, ok := t.find(n.parent)
+		if n.joined && (!ok || !t.during(at, n)) {
+			n.parent = SpanID{} // a link to what it follows, or to what nobody sent
+			continue
+		}
 		if n.broken = !ok; ok {
 			n.up = int32(at) //nolint:gosec // bounded by MaxTraceSpans
 		}
@@ -203,6 +224,27 @@ func (t *tree) link() {
 	t.c.lost.add(lostCycle, cut)
 }
 
+// during reports whether a request that names a span by a link may be a part of that: it begins while the span lasts, or the
+// request that it is below.
+func (t *tree) during(at int, part *node) bool {
+	const steps = 64
+	for range steps {
+		if n := &t.nodes[at]; n.kind == kindInference {
+			return part.start >= n.start-sameClock && part.start <= n.end+sameClock
+		}
+		var ok bool
+		if at, ok = t.find(t.nodes[at].parent); !ok {
+			break
+		}
+	}
+	return false
+}
+
+// find returns the place of a span.
+func (t *tree) find(id SpanID) (int, bool) {
+	return slices.BinarySearchFunc(t.nodes, id, func(n node, id SpanID) int { return bytes.Compare(n.span[:], id[:]) })
+}
+
 // inherit brings sessions and runs down from the spans that name them.
 func (t *tree) inherit() {
 	run, one := t.oneRun()
@@ -210,9 +252,11 @@ func (t *tree) inherit() {
 		n := &t.nodes[i]
 		if n.up >= 0 {
 			p := &t.nodes[n.up]
-			n.above = p.above
-			if p.kind == kindInference {
+			switch {
+			case p.kind == kindInference:
 				n.above = n.up
+			case !p.border:
+				n.above = p.above
 			}
 			if n.session == 0 {
 				n.session = p.session
@@ -272,10 +316,12 @@ func (t *tree) group() {
 			continue
 		}
 		t.choose(n)
+		t.timed(n)
 		if n.above < 0 {
 			continue
 		}
 		p := &t.nodes[n.above]
+		n.remote = n.remote || p.remote
 		for f, from := range p.from {
 			if n.from[f] < 0 && (f < fromAlone || p.served <= 1) {
 				n.from[f] = from
@@ -340,9 +386,12 @@ func (t *tree) request(i int32) (*Inference, error) {
 		}
 	}
 	r := &t.leaf
-	r.Session, r.Run = n.session, Name{}
+	r.Session, r.Run, r.Remote = n.session, Name{}, n.remote
 	if n.row {
 		return &r.Inference, nil
+	}
+	if n.offset != 0 {
+		r.shift(n.offset, n.clock)
 	}
 	loaded := i
 	for f, from := range n.from {
@@ -360,6 +409,13 @@ func (t *tree) request(i int32) (*Inference, error) {
 			r.Prefix = r.Prefix || t.nodes[from].parts
 		}
 	}
+	for above := n.above; above >= 0; above = t.nodes[above].above {
+		// What counts other tokens may stand around several requests.
+		if p := &t.nodes[above]; p.input <= 0 || n.input <= 0 || p.input == n.input {
+			t.c.models.said(p.model, r.model())
+		}
+	}
+	t.c.models.said(r.Model, r.Answered)
 	return &r.Inference, nil
 }
 
@@ -368,7 +424,17 @@ func (t *tree) load(n *node, d *decoded) error {
 	if err != nil {
 		return err
 	}
-	return d.decode(b)
+	err = d.decode(b)
+	t.c.whole(d)
+	return err
+}
+
+// model is the one that answered, as far as it is known.
+func (r *Inference) model() Name {
+	if r.Answered.IsZero() {
+		return r.Model
+	}
+	return r.Answered
 }
 
 // fill takes a field of another span.
@@ -388,6 +454,10 @@ func (r *decoded) fill(field int, o *Inference) {
 		r.OutputTokens = o.OutputTokens
 	case fromCached:
 		r.CachedTokens = o.CachedTokens
+	case fromAnswered:
+		r.Answered = o.Answered
+	case fromEstimate:
+		r.OutputEstimate = o.OutputEstimate
 	}
 }
 

@@ -72,6 +72,8 @@ type prompt struct {
 	tools    *tree
 	toolList int32
 	system   *tree // instructions beside the messages, or nil
+	open     bool  // the document was cut: it may have had members behind that
+	unread   bool  // the document has more that may be of the prompt, and nobody knows where in it
 }
 
 // load reads the content into the walker's trees.
@@ -90,6 +92,9 @@ func (c *Content) load(w *walker) (prompt, bool) {
 	case sourceValue:
 		w.main.load(c.value, w.limits)
 		p.find(&w.main)
+		if c.prefix != "" && (p.unread || w.main.cut || c.moreSystem(&p)) {
+			p = c.flattened(w, p)
+		}
 		if c.listInText {
 			w.main.loadListInText(c.value, p.list, w.limits)
 		}
@@ -109,11 +114,40 @@ func (c *Content) load(w *walker) (prompt, bool) {
 			p.toolList = 0
 		}
 	}
-	if c.hasSystem && !w.main.hasSystem(p.list) {
+	if c.hasSystem {
 		w.instructions.load(c.system, w.limits)
-		p.system = &w.instructions
+		if !w.main.repeats(p.list, &w.instructions) {
+			p.system = &w.instructions
+		}
 	}
 	return p, true
+}
+
+// moreSystem reports whether flattened messages begin with one of the system, and the document has none.
+func (c *Content) moreSystem(p *prompt) bool {
+	v, ok := c.attributes.Get(c.prefix + "0.message.role")
+	if !ok || p.lead != none {
+		return false
+	}
+	role, _ := toString(v)
+	if same, ok := roles[role]; ok {
+		role = same
+	}
+	t, first := p.messages, p.list
+	if t.kind(first) == nodeArray {
+		first++
+	}
+	return systemRole(role) && !systemRole(t.role(first, ""))
+}
+
+// flattened returns the prompt of flattened messages in place of a document that is not understood or lacks something, if they are whole.
+func (c *Content) flattened(w *walker, document prompt) prompt {
+	w.entries = w.main.addFlat(c.attributes, c.prefix, w.entries, w.limits)
+	if w.main.empty() || w.main.cut || w.main.gaps {
+		w.main.load(c.value, w.limits)
+		return document
+	}
+	return prompt{messages: &w.main, lead: none, tools: &w.main, toolList: none}
 }
 
 // find looks for the messages in a document: a list of messages, a request body that holds one, or a text.
@@ -123,15 +157,33 @@ func (p *prompt) find(t *tree) {
 	}
 	body := int32(0)
 	for range 2 { // some wrap the request
-		if inner := t.get(body, "request", "args", "kwargs", "body"); t.kind(inner) == nodeObject {
-			body = inner
+		inner := none
+		for _, name := range [...]string{"request", "args", "kwargs", "body"} {
+			if n := t.get(body, name); inner == none && t.kind(n) == nodeObject {
+				inner = n
+			}
 		}
+		if inner == none {
+			break
+		}
+		p.unread = p.unread || t.moreText(body, inner)
+		body = inner
 	}
-	p.lead = t.get(body, "instructions", "system", "systemInstruction", "system_instruction")
-	p.toolList = t.get(body, "tools", "functions")
-	if list := t.get(body, "messages", "input", "contents", "prompt"); list != none {
-		p.list = list
+	config := t.get(body, "config") // Google's
+	lead := [...]string{"instructions", "system", "systemInstruction", "system_instruction"}
+	if p.lead = t.get(body, lead[:]...); p.lead == none {
+		p.lead = t.get(config, lead[:]...)
 	}
+	if p.toolList = t.get(body, "tools", "functions"); p.toolList == none {
+		p.toolList = t.get(config, "tools")
+	}
+	list := t.get(body, "messages", "input", "contents", "prompt")
+	if list == none {
+		return // the document is a message itself
+	}
+	p.list, p.open = list, t.cut
+	p.unread = p.unread || t.moreText(body, list, p.lead, p.toolList, config) || t.moreText(config, p.lead, p.toolList) ||
+		t.get(body, "previous_response_id", "conversation") != none
 }
 
 // load reads an attribute of any encoding, JSON within JSON included.
@@ -176,8 +228,8 @@ func (t *tree) loadListInText(v pcommon.Value, list int32, limits *Limits) {
 func (c *Content) loadEvents(w *walker) {
 	list := w.main.add(node{kind: nodeArray})
 	for _, event := range c.events.All() {
-		if role := messageRole(event.Name()); role != "" && !w.main.full(w.limits) {
-			w.main.addMessage(role, event.Attributes(), w.limits)
+		if role := messageRole(event.Name()); role != "" && !w.main.cut && !w.main.full(w.limits) {
+			w.addMessage(role, event.Attributes())
 		}
 	}
 	w.main.close(list)
@@ -186,29 +238,40 @@ func (c *Content) loadEvents(w *walker) {
 func (c *Content) loadBody(w *walker) {
 	switch c.value.Type() {
 	case pcommon.ValueTypeMap:
-		w.main.addMessage(c.role, c.value.Map(), w.limits)
+		w.addMessage(c.role, c.value.Map())
 	case pcommon.ValueTypeStr:
 		w.main.load(c.value, w.limits)
 		if w.main.kind(0) == nodeString {
 			w.role = c.role
 		}
 	default:
-		w.main.addMessage(c.role, c.attributes, w.limits) // the first revisions had them there
+		w.addMessage(c.role, c.attributes) // the first revisions had them there
 	}
 }
 
-// addMessage appends a message whose role its event's name gives, unless it names one itself.
-func (t *tree) addMessage(role string, m pcommon.Map, limits *Limits) {
+// addMessage appends a message whose role its event's name gives, unless it names one itself. Azure's SDKs write the
+// message as JSON in one attribute.
+func (w *walker) addMessage(role string, m pcommon.Map) {
+	t := &w.main
 	object := t.add(node{kind: nodeObject})
 	for key, value := range m.All() {
-		if t.full(limits) {
+		if t.full(w.limits) {
 			break
 		}
+		if key == "gen_ai.event.content" && value.Type() == pcommon.ValueTypeStr {
+			if w.nested.parse(value.Str(), w.limits) && w.nested.kind(0) == nodeObject {
+				t.graft(&w.nested, w.limits)
+				continue
+			}
+			key = "content"
+		}
 		t.add(node{kind: nodeString, text: key})
-		t.addValue(value, limits, 1)
+		t.addValue(value, w.limits, 1)
 	}
-	t.add(node{kind: nodeString, text: "role"})
-	t.add(node{kind: nodeString, text: role})
+	if !t.cut {
+		t.add(node{kind: nodeString, text: "role"})
+		t.add(node{kind: nodeString, text: role})
+	}
 	t.close(object)
 }
 

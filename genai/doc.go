@@ -17,6 +17,10 @@
 // the others of the trace and is not decided here; [Kind] only separates requests from what stands around them and
 // repeats their counts.
 //
+// What may be of a prompt and is not understood must not pass for equal. Members of a message that nobody knows are pieces of it; of a
+// request, they cost the prompt its identity ([ExtentGaps]); and at a medium of which only the place is recorded the walk
+// ends ([ExtentCut]).
+//
 // # Prompts
 //
 // [Content.Walk] visits the prompt in one canonical order whatever its encoding was: leading system messages, tools,

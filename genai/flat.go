@@ -22,7 +22,7 @@ type flatEntry struct {
 func (t *tree) addFlat(attributes pcommon.Map, prefix string, entries []flatEntry, limits *Limits) []flatEntry {
 	entries = entries[:0]
 	for key, value := range attributes.All() {
-		if rest, ok := strings.CutPrefix(key, prefix); ok && rest != "" && len(rest) <= maxValueBytes {
+		if rest, ok := flatPath(key, prefix); ok && len(rest) <= maxValueBytes {
 			entries = append(entries, flatEntry{rest, value})
 		}
 	}
@@ -32,6 +32,13 @@ func (t *tree) addFlat(attributes pcommon.Map, prefix string, entries []flatEntr
 		t.addLevel(entries, limits, 0)
 	}
 	return entries
+}
+
+// flatPath returns what stands behind the prefix of flattened messages: an index, and more. Other names begin so, too, such
+// as gen_ai.prompt.version.
+func flatPath(key, prefix string) (string, bool) {
+	rest, ok := strings.CutPrefix(key, prefix)
+	return rest, ok && rest != "" && rest[0] >= '0' && rest[0] <= '9'
 }
 
 // addLevel appends the container that sorted entries make.

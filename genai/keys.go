@@ -121,7 +121,7 @@ var fieldNames = [fieldCount][]string{
 	fieldVercelOperation: {"ai.operationId", "operation.name"},
 	fieldGenkitSubtype:   {"genkit:metadata:subtype"},
 	fieldToolName:        {"gen_ai.tool.name", "ai.toolCall.name", "tool.name"},
-	fieldAgentName:       {"gen_ai.agent.name"},
+	fieldAgentName:       {"gen_ai.agent.name", pydanticAgent},
 	fieldRID:             {"rid"},
 
 	fieldLevel:           {"langfuse.observation.level"},
@@ -143,7 +143,8 @@ var fieldNames = [fieldCount][]string{
 	fieldContent: {
 		"gen_ai.input.messages", "input.value", flatContent[0].prefix, "ai.prompt.messages",
 		"langfuse.observation.input", "genkit:input", flatContent[1].prefix, flatContent[2].prefix,
-		"gcp.vertex.agent.llm_request", "request_data", "pydantic_ai.all_messages", "ai.prompt", "gen_ai.prompt",
+		"gcp.vertex.agent.llm_request", "request_data", "pydantic_ai.all_messages", "events", "ai.prompt",
+		"gen_ai.prompt",
 	},
 }
 
@@ -152,7 +153,12 @@ var sessionNames = []string{
 	"gen_ai.conversation.id", "session.id", "langfuse.session.id", "traceloop.association.properties.session_id",
 	"ai.telemetry.metadata.sessionId", "ai.settings.context.sessionId", "metadata.session_id",
 	"langfuse.observation.metadata.langfuse_session_id", "langfuse.trace.metadata.langfuse_session_id",
+	"gen_ai.thread.id", "spring.ai.chat.client.conversation.id",
 }
+
+// pydanticAgent is on the span of an agent's run in pydantic-ai's first revisions, which have the usage of all its requests
+// and no operation.
+const pydanticAgent = "agent_name"
 
 // flatContent lists the prefixes of flattened prompts, and of the tools that go with them.
 var flatContent = []struct{ prefix, tools string }{

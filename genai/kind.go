@@ -149,6 +149,9 @@ func (s *scan) rejected(dialect Dialect, name string) (Kind, bool) {
 	if dialect == DialectGenkit && !s.has(fieldGenkitSubtype) {
 		return KindWrapper, true
 	}
+	if operation == "" && s.names[fieldAgentName] == pydanticAgent {
+		return KindWrapper, true
+	}
 	return KindWrapper, name == "raw_gen_ai_request" // LiteLLM's second copy, below the first
 }
 

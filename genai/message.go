@@ -41,33 +41,35 @@ func (w *walker) message(t *tree, n int32, role string) {
 	}
 	w.open(t.role(n, role))
 	defer func() {
-		if w.texts == 0 && t.partial(n) { // its text may be what is missing
+		if w.texts == 0 && !w.stopped && t.partial(n) { // its text may be what is missing
 			w.cut = true
 			w.seen.Textless--
 		}
 	}()
 	defer w.shut()
 	if kind == "function_call" || kind == "reasoning" || kind == "function_call_output" {
+		w.others(t, n)
 		w.part(t, n)
 		return
 	}
-	if body := t.get(n, "parts", "content", "contents", "text", "prompt"); body != none {
-		switch t.kind(body) {
-		case nodeString:
-			w.text(PieceText, t, body)
-		case nodeArray:
-			w.parts(t, body)
-		case nodeObject:
-			w.part(t, body)
-		default:
-		}
+	body := t.get(n, "parts", "content", "contents", "text", "prompt")
+	calls, call := t.get(n, "tool_calls", "toolCalls"), t.get(n, "function_call")
+	w.others(t, n, body, calls, call)
+	switch t.kind(body) {
+	case nodeString:
+		w.text(PieceText, t, body)
+	case nodeArray:
+		w.parts(t, body)
+	case nodeObject:
+		w.part(t, body)
+	default:
 	}
-	if calls := t.get(n, "tool_calls", "toolCalls"); t.kind(calls) == nodeArray {
+	if t.kind(calls) == nodeArray {
 		for i := calls + 1; i < t.nodes[calls].next; i = t.nodes[i].next {
 			w.call(t, t.unwrap(i, "tool_call"))
 		}
 	}
-	if call := t.get(n, "function_call"); t.kind(call) == nodeObject {
+	if t.kind(call) == nodeObject {
 		w.call(t, call)
 	}
 }
@@ -105,10 +107,14 @@ func (w *walker) part(t *tree, n int32) {
 		return
 	}
 	if t.kind(n) != nodeObject {
+		w.gaps = w.gaps || t.texty(n)
 		return
 	}
 	n = t.unwrap(n, "message_content")
 	kind := t.str(t.get(n, "type"))
+	if kind == "" {
+		kind = t.str(t.get(n, "kind")) // pydantic-ai
+	}
 	if t.partial(n) && t.kind(t.get(n, "text", "content")) != nodeString { // half a call or an image is neither
 		w.cut = true
 		return
@@ -123,7 +129,9 @@ func (w *walker) part(t *tree, n int32) {
 	case "tool_call", "tool-call", "tool_use", "function_call", "server_tool_call":
 		w.call(t, n)
 	case "tool_call_response", "tool-result", "tool_result", "function_call_output", "server_tool_call_response":
-		w.toolResult(t, t.get(n, "response", "result", "output", "content", "server_tool_call_response"))
+		result := t.get(n, "response", "result", "output", "content", "server_tool_call_response")
+		w.others(t, n, result)
+		w.toolResult(t, result)
 	default:
 		w.mediaPart(t, n, kind)
 	}
@@ -132,6 +140,7 @@ func (w *walker) part(t *tree, n int32) {
 // untyped visits a text, or a part whose only key says what it is.
 func (w *walker) untyped(t *tree, n int32, kind string) {
 	if text := t.get(n, "text", "content", "refusal"); t.kind(text) == nodeString {
+		w.others(t, n, text)
 		w.text(PieceText, t, text)
 		return
 	}
@@ -156,6 +165,7 @@ func (w *walker) untyped(t *tree, n int32, kind string) {
 
 func (w *walker) call(t *tree, n int32) {
 	if t.kind(n) != nodeObject {
+		w.gaps = w.gaps || t.texty(n)
 		return
 	}
 	if t.partial(n) {
@@ -200,15 +210,23 @@ func (w *walker) value(t *tree, n int32, kind PieceKind) {
 	}
 }
 
-// mediaPart visits a part that is neither text nor a call. Images are brought into one shape.
+// mediaPart visits a part that is neither text nor a call. Images are brought into one shape. A medium of which there is
+// only the place ends the walk: two of them need not be the same.
 func (w *walker) mediaPart(t *tree, n int32, kind string) {
-	w.media = true
+	piece := PieceOther
+	if t.isMedia(n, kind) {
+		piece, w.media = PieceMedia, true
+		if !t.substantial(n) {
+			w.endHere()
+			return
+		}
+	}
 	b, ok := t.appendImage(w.buffer[:0], n, kind)
 	if !ok {
 		b = t.appendCanonical(b[:0], n)
 	}
 	w.buffer = b
-	w.emit(PieceMedia, string(b))
+	w.emit(piece, string(b))
 }
 
 // appendImage appends an image in the shape of the chat completions API. It returns false for any other part.
@@ -216,30 +234,61 @@ func (t *tree) appendImage(b []byte, n int32, kind string) ([]byte, bool) {
 	if kind == "image_url" && t.kind(t.get(n, "image_url")) == nodeObject {
 		return b, false // is in that shape
 	}
-	var prefix string
-	url := none
-	switch kind {
-	case "image_url", "input_image":
-		url = t.get(n, "image_url")
-	case "image": // OpenInference
-		url = t.path(n, "image", "image", "url")
-	case "uri":
-		if t.str(t.get(n, "modality")) == "image" {
-			url = t.get(n, "uri")
-		}
-	case "blob":
-		if mime := t.str(t.get(n, "mime_type")); strings.HasPrefix(mime, "image/") {
-			url, prefix = t.get(n, "content"), "data:"+mime+";base64,"
-		}
-	case "": // genkit
-		if strings.HasPrefix(t.str(t.path(n, "media", "contentType")), "image/") {
-			url = t.path(n, "media", "url")
-		}
-	}
+	mime, url := t.image(n, kind)
 	if t.kind(url) != nodeString {
 		return b, false
 	}
 	b = append(b, `{"image_url":{"url":"`...)
-	b = appendEscaped(append(b, prefix...), t.raw(url))
+	if mime != "" {
+		b = append(append(append(b, "data:"...), mime...), ";base64,"...)
+	}
+	b = appendEscaped(b, t.raw(url))
 	return append(b, `"},"type":"image_url"}`...), true
+}
+
+// image returns where an image is: its URL, or its bytes and their type.
+func (t *tree) image(n int32, kind string) (mime string, url int32) {
+	ofType := func(part int32, mimeKey, dataKey string) (string, int32) {
+		if mime := t.str(t.get(part, mimeKey)); strings.HasPrefix(mime, "image/") {
+			return mime, t.get(part, dataKey)
+		}
+		return "", none
+	}
+	switch kind {
+	case "image_url", "input_image":
+		return "", t.get(n, "image_url")
+	case "image-url": // pydantic-ai
+		return "", t.get(n, "url")
+	case "image":
+		if source := t.get(n, "source"); t.kind(source) == nodeObject { // Anthropic
+			if mime, data := ofType(source, "media_type", "data"); data != none {
+				return mime, data
+			}
+			return "", t.get(source, "url")
+		}
+		if data := t.get(n, "image"); t.kind(data) == nodeString { // Vercel
+			if mime, data := ofType(n, "mediaType", "image"); data != none && !strings.HasPrefix(t.nodes[data].text, "data:") {
+				return mime, data
+			}
+			return "", data
+		}
+		return "", t.path(n, "image", "image", "url") // OpenInference
+	case "uri":
+		if t.str(t.get(n, "modality")) == "image" {
+			return "", t.get(n, "uri")
+		}
+	case "blob":
+		return ofType(n, "mime_type", "content")
+	case "binary": // pydantic-ai
+		return ofType(n, "media_type", "content")
+	case "": // genkit, Gemini
+		if media := t.get(n, "media"); strings.HasPrefix(t.str(t.get(media, "contentType")), "image/") {
+			return "", t.get(media, "url")
+		}
+		if mime, data := ofType(t.get(n, "inline_data"), "mime_type", "data"); data != none {
+			return mime, data
+		}
+		return ofType(t.get(n, "inlineData"), "mimeType", "data")
+	}
+	return "", none
 }

@@ -110,6 +110,14 @@ func toString(v pcommon.Value) (string, bool) {
 	}
 }
 
+// toSession reads the id of a session. It is hashed by whoever uses it, so that its length is no matter.
+func toSession(v pcommon.Value) (string, bool) {
+	if v.Type() == pcommon.ValueTypeStr && len(v.Str()) > maxValueBytes {
+		return v.Str(), true
+	}
+	return toString(v)
+}
+
 // cleanString refuses the empty and the overlong, and replaces what is not UTF-8.
 func cleanString(s string) (string, bool) {
 	if s == "" || len(s) > maxValueBytes {

@@ -13,7 +13,8 @@ const (
 	PieceReasoning                   // an earlier reply's reasoning, as PieceText
 	PieceToolCall                    // canonical JSON of a tool call of the message
 	PieceToolResult                  // a tool's result that is not text, as canonical JSON
-	PieceMedia                       // canonical JSON of an image, a file or a part that is not known
+	PieceMedia                       // canonical JSON of an image, a sound, a file: how many tokens it is cannot be told from its bytes
+	PieceOther                       // canonical JSON of a part or a member of a message that is not known
 	PieceTool                        // canonical JSON of a tool definition; stands outside of messages
 )
 

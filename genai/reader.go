@@ -105,7 +105,7 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 		rec.Content.value, rec.Content.attributes = log.Body(), attributes
 		return rec
 	}
-	if name == "gen_ai.choice" {
+	if name == eventChoice {
 		if body := log.Body(); body.Type() == pcommon.ValueTypeMap {
 			if reason, ok := body.Map().Get("finish_reason"); ok {
 				r.finishReasons(reason)
@@ -120,6 +120,9 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	r.content(attributes, log.DroppedAttributesCount() > 0)
 	return rec
 }
+
+// eventChoice is the event of a reply.
+const eventChoice = "gen_ai.choice"
 
 // eventName returns a log record's event, from wherever the producer put it.
 func eventName(log plog.LogRecord) string {
@@ -170,7 +173,7 @@ func (r *Reader) attributes(m pcommon.Map) {
 				continue
 			}
 		}
-		if id, ok := toString(value); ok {
+		if id, ok := toSession(value); ok {
 			r.record.Sessions = append(r.record.Sessions, Session{key, id})
 		}
 	}
@@ -213,7 +216,9 @@ func (r *Reader) facts(scope, name string) {
 	if rec.Operation == "" && rec.Kind == KindInference {
 		rec.Operation = guessOperation(rec.Dialect, name)
 	}
-	rec.UsageDoubtful = rec.Dialect == DialectOpenLIT && !rec.CachedTokens.Set && (rec.InputTokens.Set || rec.OutputTokens.Set)
+	// A reply that was not streamed always has its usage; only of streams do servers leave it out unless they are asked.
+	whole := rec.Stream.Set && !rec.Stream.V
+	rec.UsageDoubtful = rec.Dialect == DialectOpenLIT && !whole && !rec.CachedTokens.Set && (rec.InputTokens.Set || rec.OutputTokens.Set)
 	if start := s.str(fieldCompletionStart); start != "" && !rec.TimeToFirstToken.Set && rec.StartUnixNano > 0 {
 		// A JSON string within a string.
 		if at, err := time.Parse(time.RFC3339Nano, strings.Trim(start, `"`)); err == nil {
@@ -323,8 +328,17 @@ func (r *Reader) content(attributes pcommon.Map, dropped bool) {
 			c.source, c.prefix, c.toolPrefix = sourceFlat, name, flatContent[i].tools
 		}
 	}
-	if name == "input.value" && strings.HasPrefix(s.str(fieldMimeType), "text/plain") && c.value.Type() == pcommon.ValueTypeStr {
+	if name != "input.value" {
+		return
+	}
+	text := c.value.Type() == pcommon.ValueTypeStr && (strings.HasPrefix(s.str(fieldMimeType), "text/plain") || !jsonLike(c.value.Str()))
+	switch flat := s.flat&1 != 0; {
+	case flat && text: // which may be that of the last message only
+		c.source, c.prefix, c.toolPrefix = sourceFlat, flatContent[0].prefix, flatContent[0].tools
+	case text:
 		c.source = sourceText
+	case flat && !dropped:
+		c.prefix, c.toolPrefix = flatContent[0].prefix, flatContent[0].tools // where the document is not enough
 	}
 }
 

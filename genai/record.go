@@ -56,7 +56,8 @@ func (k Kind) String() string {
 	return "other"
 }
 
-// Session is a session id and the attribute that held it.
+// Session is a session id and the attribute that held it. The id may be of any length and hold any bytes: it is a piece of
+// the telemetry, to be hashed and not to be kept.
 type Session struct {
 	Key, ID string
 }
@@ -72,7 +73,7 @@ type Engine struct {
 }
 
 // Record is what one span or log record says about one request to a model. Strings are valid UTF-8 and at most 256
-// bytes; longer values are taken for content and are absent. Slices are reused by the [Reader].
+// bytes; longer values are taken for content and are absent, but for the ids of sessions. Slices are reused by the [Reader].
 type Record struct {
 	Dialect Dialect
 	Kind    Kind
@@ -100,6 +101,8 @@ type Record struct {
 	// UsageExclusive is true when a part was larger than its whole, which shows a producer that leaves the cached or the
 	// reasoning tokens out. They have been added then.
 	UsageExclusive bool
+	// InputExclusive is true when that was so of the input.
+	InputExclusive bool
 	// OutputEstimate is present only where OutputTokens is not: chunk events, the limit of a reply that ended by it,
 	// durations or characters. Of the order of the truth, no more.
 	OutputEstimate Opt[int64]
@@ -127,7 +130,7 @@ type Record struct {
 func (r *Record) whole() {
 	if parts := r.CachedTokens.V + r.CacheWriteTokens.V; r.InputTokens.Set && parts > r.InputTokens.V {
 		r.InputTokens.V += parts
-		r.UsageExclusive = true
+		r.UsageExclusive, r.InputExclusive = true, true
 	}
 	if r.OutputTokens.Set && r.ReasoningTokens.V > r.OutputTokens.V {
 		r.OutputTokens.V += r.ReasoningTokens.V

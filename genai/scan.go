@@ -15,12 +15,13 @@ type scan struct {
 	ranks  [fieldCount]uint8 // absent where no attribute holds the field
 	names  [fieldCount]string
 	marks  mark
+	flat   uint8 // which of flatContent there are
 }
 
 const absent = 0xff
 
 func (s *scan) reset() {
-	s.marks = 0
+	s.marks, s.flat = 0, 0
 	for i, rank := range s.ranks {
 		if rank != absent { // few are: most spans have nothing to do with GenAI
 			s.ranks[i], s.values[i], s.names[i] = absent, pcommon.Value{}, "" // telemetry is not to be kept alive
@@ -40,7 +41,8 @@ func (s *scan) attributes(m pcommon.Map, index map[string][]slot) {
 			}
 		}
 		for i := range flatContent {
-			if strings.HasPrefix(key, flatContent[i].prefix) {
+			if _, ok := flatPath(key, flatContent[i].prefix); ok {
+				s.flat |= 1 << i
 				if slot := index[flatContent[i].prefix][0]; slot.rank < s.ranks[fieldContent] {
 					s.take(slot, flatContent[i].prefix, value)
 				}
@@ -75,6 +77,8 @@ func readable(f field, v pcommon.Value) bool {
 			ok = v.Slice().Len() > 0
 		default:
 		}
+	case fieldSession:
+		_, ok = toSession(v)
 	case fieldVercelOperation:
 		ok = v.Type() == pcommon.ValueTypeStr && strings.HasPrefix(v.Str(), "ai.")
 	default:

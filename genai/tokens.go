@@ -21,7 +21,7 @@ func (c *Content) Tokens(dst []uint32) (tokens []uint32, ok bool) {
 	w.begin(nil, &c.reader.limits)
 	defer w.end()
 	p, ok := c.load(w)
-	if !ok || p.lead != none || w.main.cut || w.main.gaps {
+	if !ok || p.lead != none || p.unread || w.main.cut || w.main.gaps {
 		return dst, false
 	}
 	t, list := p.messages, p.list

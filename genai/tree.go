@@ -232,6 +232,20 @@ func (t *tree) addMap(m pcommon.Map, limits *Limits, depth int) {
 	t.close(object)
 }
 
+// graft appends the members of an object that is another tree.
+func (t *tree) graft(other *tree, limits *Limits) {
+	if len(t.nodes)+len(other.nodes) >= limits.Nodes {
+		t.cut = true
+		return
+	}
+	shift := int32(len(t.nodes)) - 1 //nolint:gosec // below Limits.Nodes
+	for _, n := range other.nodes[1:] {
+		n.next += shift
+		t.nodes = append(t.nodes, n)
+	}
+	t.cut = t.cut || other.cut
+}
+
 // full reports whether the tree is at its limit, and marks it as cut then.
 func (t *tree) full(limits *Limits) bool {
 	if len(t.nodes)+1 < limits.Nodes {

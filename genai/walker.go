@@ -3,7 +3,10 @@
 
 package genai
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // walker visits the pieces of one prompt. Its buffers are reused.
 type walker struct {
@@ -19,13 +22,14 @@ type walker struct {
 	cut     bool // the end of what was visited last is missing
 	gaps    bool
 	media   bool
-	texts   int // pieces of the current message, empty text included
+	hole    bool // the walk ended at something that is there and cannot be read
+	texts   int  // pieces of the current message, empty text included
 	seen    Walked
 }
 
 func (w *walker) begin(visit func(Piece) bool, limits *Limits) {
 	w.visit, w.limits, w.role = visit, limits, "user"
-	w.stopped, w.cut, w.gaps, w.media, w.texts, w.seen = false, false, false, false, 0, Walked{}
+	w.stopped, w.cut, w.gaps, w.media, w.hole, w.texts, w.seen = false, false, false, false, false, 0, Walked{}
 	w.side.reset()
 	w.instructions.reset()
 }
@@ -56,7 +60,7 @@ func (w *walker) forget() {
 
 func (w *walker) result() Walked {
 	switch {
-	case w.seen.Messages == w.seen.Textless:
+	case w.seen.Messages == w.seen.Textless && !w.hole:
 		w.seen.Extent = ExtentNone
 	case w.gaps || w.seen.Textless > 0:
 		w.seen.Extent = ExtentGaps
@@ -72,12 +76,12 @@ func (w *walker) result() Walked {
 // what chat templates add is allowed for.
 func (w *walker) implausible(tokens Opt[int64]) bool {
 	const templateTokens, messageTokens = 512, 16
-	return tokens.Set && !w.media && tokens.V > w.seen.Bytes+templateTokens+messageTokens*int64(w.seen.Messages)
+	return tokens.Set && !w.media && !w.hole && tokens.V > w.seen.Bytes+templateTokens+messageTokens*int64(w.seen.Messages)
 }
 
 // prompt visits a prompt in canonical order.
 func (w *walker) prompt(p prompt) {
-	w.gaps = w.gaps || p.messages.gaps || p.tools.gaps
+	w.gaps = w.gaps || p.messages.gaps || p.tools.gaps || p.unread
 	if p.system != nil {
 		w.message(p.system, 0, "system")
 		w.cut = w.cut || p.system.cut
@@ -89,12 +93,20 @@ func (w *walker) prompt(p prompt) {
 	if t.kind(p.list) == nodeArray {
 		i, end = p.list+1, t.nodes[p.list].next
 	}
+	if p.open && p.lead == none && p.system == nil && (i == end || !systemRole(t.role(i, ""))) {
+		w.gaps = true // instructions may have stood behind the messages
+	}
 	for ; i < end && systemRole(t.role(i, "")); i = t.nodes[i].next {
 		w.message(t, i, "")
 	}
+	if p.open && p.toolList == none {
+		w.endHere() // and so may tools
+	}
 	w.tools(p.tools, p.toolList)
 	for ; i < end && !w.stopped; i = t.nodes[i].next {
-		w.message(t, i, w.role)
+		if t.str(t.get(i, "event.name")) != eventChoice { // else it is the reply
+			w.message(t, i, w.role)
+		}
 	}
 	w.cut = w.cut || t.cut
 }
@@ -109,6 +121,10 @@ func (w *walker) tools(t *tree, list int32) {
 	}
 	for ; i < end && !w.stopped; i = t.nodes[i].next {
 		definition, n := t, i
+		if declarations := t.get(i, "function_declarations", "functionDeclarations"); t.kind(declarations) == nodeArray {
+			w.tools(t, declarations)
+			continue
+		}
 		if t.kind(i) == nodeObject {
 			if schema := t.path(i, "tool", "json_schema"); schema != none {
 				n = schema
@@ -125,6 +141,14 @@ func (w *walker) tools(t *tree, list int32) {
 		w.emit(PieceTool, string(w.buffer))
 	}
 	w.cut = w.cut || t != &w.main && t.cut
+}
+
+// endHere ends the walk at what is there and cannot be read: what was visited is a beginning of the prompt.
+func (w *walker) endHere() {
+	if !w.stopped {
+		w.gaps = w.gaps || w.cut
+		w.cut, w.hole, w.stopped = true, true, true
+	}
 }
 
 // emit visits a piece. What follows a cut stands after a hole.
@@ -149,8 +173,15 @@ const (
 // text visits a string node.
 func (w *walker) text(kind PieceKind, t *tree, n int32) {
 	s := t.nodes[n].text
-	if s == "__REDACTED__" {
+	if redacted(s) {
 		w.gaps = true
+		return
+	}
+	if whole := withoutMark(s); len(whole) < len(s) {
+		n = t.add(node{kind: nodeString, text: whole, escaped: t.nodes[n].escaped})
+		w.text(kind, t, n)
+		t.nodes = t.nodes[:n]
+		w.endHere()
 		return
 	}
 	if !t.nodes[n].escaped || s == "" {
@@ -213,17 +244,42 @@ func (t *tree) role(n int32, other string) string {
 
 func systemRole(role string) bool { return role == "system" }
 
-// hasSystem reports whether one of the messages is of the system.
-func (t *tree) hasSystem(list int32) bool {
+// repeats reports whether the messages of the system say what the instructions beside them say, which some producers
+// write twice: one of the messages, or all of them together.
+func (t *tree) repeats(list int32, instructions *tree) bool {
 	if t.kind(list) != nodeArray {
 		return false
 	}
+	var all []byte
+	want := instructions.appendWords(nil, 0)
 	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
 		if systemRole(t.role(i, "")) {
-			return true
+			from := len(all)
+			all = t.appendWords(all, t.unwrap(i, "message"))
+			if bytes.Equal(all[from:], want) {
+				return true
+			}
 		}
 	}
-	return false
+	return len(want) > 0 && bytes.Equal(all, want)
+}
+
+// appendWords appends the texts of a message or of instructions without space.
+func (t *tree) appendWords(b []byte, n int32) []byte {
+	switch t.kind(n) {
+	case nodeString:
+		for word := range strings.FieldsSeq(t.raw(n)) {
+			b = append(b, word...)
+		}
+	case nodeArray:
+		for i := n + 1; i < t.nodes[n].next; i = t.nodes[i].next {
+			b = t.appendWords(b, i)
+		}
+	case nodeObject:
+		b = t.appendWords(b, t.get(n, "parts", "content", "contents", "text"))
+	default:
+	}
+	return b
 }
 
 // unwrap descends into an object that only wraps another.

@@ -39,6 +39,11 @@
 //	mooncake.identity                   string    what the ids rest on: trace, engine, tokens, text or none; a span
 //	                                              that has it, or a row, is a request to a model
 //	mooncake.cells                      bytes     identity text: keyed chain of 128-byte cells, 8 bytes each
+//	mooncake.cells.prefix               bool      the cells are of the beginning of the prompt only
+//	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
+//	mooncake.prompt.remote              bool      a part of the prompt is at the server only
+//	mooncake.output_estimate            int       output tokens where nobody counted them, of the order of the truth
+//	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
 //

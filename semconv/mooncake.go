@@ -11,6 +11,9 @@ const (
 	HashKey     = "mooncake.hash.key"     // string: 8 hex digits, the fingerprint of the key under which ids or cells were made
 	Cells       = "mooncake.cells"        // bytes: identity text only; 8 bytes little-endian a cell, then as many for the tail and for the length of the text
 	CellsPrefix = "mooncake.cells.prefix" // bool: the cells are of the beginning of the prompt only, since its end was cut; absent = false
+	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, whose tokens nobody can tell
+	// from bytes; a multiple of 128. Absent where there is none.
+	CellsMedia = "mooncake.cells.media"
 	// Identity is a string: [IdentityTrace], ... A span that has it stands for a request, a log record that has it was read.
 	Identity     = "mooncake.identity"
 	InputLength  = "mooncake.input_length"  // int: prompt tokens that the row asks for
@@ -25,6 +28,14 @@ const (
 	RunID = "mooncake.run.id"
 	// Synthetic is a bool: the span was made from a log record, not from a span.
 	Synthetic = "mooncake.synthetic"
+	// PromptRemote is a bool: a part of the prompt is at the server only, so that no text that is recorded is all of it.
+	// Absent = false.
+	PromptRemote = "mooncake.prompt.remote"
+	// OutputEstimate is an int: output tokens of the order of the truth, where nobody counted them.
+	OutputEstimate = "mooncake.output_estimate"
+	// InputExclusive is a bool: the producer's count of input was below its cached part, so that it leaves that out; it has
+	// been added. Absent = false.
+	InputExclusive = "mooncake.input_exclusive"
 )
 
 // Values of [Identity]: what block ids rest on.

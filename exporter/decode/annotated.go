@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
@@ -47,6 +48,18 @@ func (w *worker) annotated(span ptrace.Span) {
 			r.OutputTokens = w.count(key, v)
 		case semconv.GenAIUsageCacheReadTokens:
 			r.CachedTokens = w.count(key, v)
+		case semconv.GenAIUsageCacheWriteTokens:
+			r.CacheWriteTokens = w.count(key, v)
+		case semconv.GenAIUsageCacheCreationTokens:
+			if n := w.count(key, v); !r.CacheWriteTokens.Set {
+				r.CacheWriteTokens = n
+			}
+		case semconv.InputExclusive:
+			r.Exclusive = w.flag(key, v)
+		case semconv.PromptRemote:
+			r.Remote = w.flag(key, v)
+		case semconv.OutputEstimate:
+			r.OutputEstimate = w.count(key, v)
 		case semconv.GenAIRequestModel:
 			requested = w.model(key, v)
 		case semconv.GenAIResponseModel:
@@ -63,6 +76,7 @@ func (w *worker) annotated(span ptrace.Span) {
 	if r.Model = requested; r.Model.IsZero() {
 		r.Model = answered
 	}
+	r.Answered = answered
 	if !w.prompt(attributes, &r.Prompt) && !r.Row.Set {
 		r.Identity = capture.None // somebody annotated the span, whatever that annotation was worth
 	}
@@ -75,12 +89,28 @@ func (w *worker) annotated(span ptrace.Span) {
 			w.counts.invalid("link")
 		}
 	}
+	if !r.Row.Set {
+		w.joined(span)
+	}
+}
+
+// joined notes the span of the client that a server's span without a parent names by a link alone. One with several links is
+// of a batch. A client's own link is to what made it ask.
+func (w *worker) joined(span ptrace.Span) {
+	if span.Kind() != ptrace.SpanKindServer || !span.ParentSpanID().IsEmpty() || span.Links().Len() != 1 {
+		return
+	}
+	link := span.Links().At(0)
+	if to := (mooncake.SpanRef{TraceID: link.TraceID(), SpanID: link.SpanID()}); !to.IsZero() && to != w.inference.Span {
+		w.inference.Joined = to
+	}
 }
 
 // prompt fills in what is known of a prompt. It reports false, with p empty, without an identity that it knows: what
 // nobody can tell the meaning of is better left out.
 func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
 	named := false
+	var media mooncake.Opt[int64]
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity:
@@ -106,7 +136,17 @@ func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
 			w.chain(v, p)
 		case semconv.CellsPrefix:
 			p.Prefix = w.flag(key, v)
+		case semconv.CellsMedia:
+			media = w.count(key, v)
 		}
+	}
+	switch end := media.V; {
+	case end == 0:
+	case end%blockhash.CellSize != 0 || end > p.Chain.Bytes:
+		w.counts.invalid(semconv.CellsMedia)
+		*p = capture.Prompt{Identity: capture.None} // nobody knows how much of the text is none
+	default:
+		p.MediaEnd = end
 	}
 	if named && p.Identity == capture.NoIdentity {
 		*p = capture.Prompt{}

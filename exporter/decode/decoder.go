@@ -51,6 +51,8 @@ type worker struct {
 	genai  *genai.Reader
 	counts Counts
 	run    capture.Name // of the resource at hand
+	// What stands for the service and the instrumentation at hand, and for the process.
+	producer, clock uint64
 
 	inference capture.Inference
 	content   capture.Content
@@ -75,9 +77,12 @@ func (w *worker) shrink() {
 
 func (w *worker) traces(td ptrace.Traces, visit func(capture.Record) error) error {
 	for _, resource := range td.ResourceSpans().All() {
-		w.run = runOf(resource.Resource().Attributes(), &w.counts)
+		attributes := resource.Resource().Attributes()
+		w.run = runOf(attributes, &w.counts)
+		w.clock = hashOf(attributes, "", "service.name", "service.instance.id", "host.name", "host.id", "k8s.pod.name")
 		for _, scope := range resource.ScopeSpans().All() {
 			name := scope.Scope().Name()
+			w.producer = hashOf(attributes, name, "service.name")
 			for _, span := range scope.Spans().All() {
 				record := w.span(name, span)
 				if record == nil {
@@ -106,7 +111,7 @@ func (w *worker) span(scope string, span ptrace.Span) capture.Record {
 	parent := capture.SpanID(span.ParentSpanID())
 	attributes := span.Attributes()
 
-	annotated, session := false, capture.Session(0)
+	annotated, border, session := false, false, capture.Session(0)
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity, semconv.Row:
@@ -129,15 +134,17 @@ func (w *worker) span(scope string, span ptrace.Span) capture.Record {
 		w.counts.Inferences++
 		return &w.inference
 	default:
-		if r := w.genai.Span(scope, span); r.Kind == genai.KindInference {
+		r := w.genai.Span(scope, span)
+		border = r.Kind == genai.KindTool || r.Operation == "invoke_agent"
+		if r.Kind == genai.KindInference {
 			w.request(ref, parent, span)
 			w.inference.Session = session
-			w.raw(r)
+			w.raw(r, span)
 			w.counts.Unannotated++
 			return &w.inference
 		}
 	}
-	w.link = capture.Link{Span: ref, Parent: parent, Session: session}
+	w.link = capture.Link{Span: ref, Parent: parent, Session: session, Border: border}
 	w.counts.Links++
 	return &w.link
 }
@@ -145,7 +152,7 @@ func (w *worker) span(scope string, span ptrace.Span) capture.Record {
 // request begins an inference record with what the span itself says.
 func (w *worker) request(ref mooncake.SpanRef, parent capture.SpanID, span ptrace.Span) {
 	w.inference = capture.Inference{
-		Span: ref, Parent: parent, Run: w.run,
+		Span: ref, Parent: parent, Run: w.run, Producer: w.producer, Clock: w.clock,
 		Start:  w.time(span.StartTimestamp(), "start_time"),
 		End:    w.time(span.EndTimestamp(), "end_time"),
 		Failed: span.Status().Code() == ptrace.StatusCodeError,
@@ -153,6 +160,17 @@ func (w *worker) request(ref mooncake.SpanRef, parent capture.SpanID, span ptrac
 	if w.inference.End == 0 {
 		w.inference.End = w.inference.Start
 	}
+}
+
+// hashOf returns what stands for a scope and attributes of a resource, as far as they are there; 0 if none is.
+func hashOf(resource pcommon.Map, scope string, names ...string) uint64 {
+	all := []byte(scope)
+	for _, name := range names {
+		if v, ok := resource.Get(name); ok && (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeInt) {
+			all = append(append(append(append(all, 0), name...), 0), v.AsString()...)
+		}
+	}
+	return uint64(capture.SessionOf(string(all)))
 }
 
 // runOf returns the run that a resource names. A run whose id is no name must not become production: it is called by a

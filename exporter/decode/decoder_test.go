@@ -160,6 +160,15 @@ func TestAnnotated(t *testing.T) {
 		{"some producers write counts as doubles and strings", attr(semconv.GenAIUsageInputTokens, 1300.0, semconv.GenAIUsageOutputTokens, "20"), func(r *capture.Inference) {
 			r.InputTokens, r.OutputTokens = opt[int64](1300), opt[int64](20)
 		}, ""},
+		{"tokens written to the cache, under their name of today and of before", attr(semconv.GenAIUsageCacheWriteTokens, 3, semconv.GenAIUsageCacheCreationTokens, 4), func(r *capture.Inference) {
+			r.CacheWriteTokens = opt[int64](3)
+		}, ""},
+		{"tokens written to the cache, under their name of before", attr(semconv.GenAIUsageCacheCreationTokens, 4), func(r *capture.Inference) {
+			r.CacheWriteTokens = opt[int64](4)
+		}, ""},
+		{"counts that leave out a part", attr(semconv.InputExclusive, true), func(r *capture.Inference) { r.Exclusive = true }, ""},
+		{"a prompt of which the server has a part", attr(semconv.PromptRemote, true), func(r *capture.Inference) { r.Remote = true }, ""},
+		{"an estimate of the output", attr(semconv.OutputEstimate, 40), func(r *capture.Inference) { r.OutputEstimate = opt[int64](40) }, ""},
 		{"0 is a count", attr(semconv.GenAIUsageOutputTokens, 0), func(r *capture.Inference) { r.OutputTokens = opt[int64](0) }, ""},
 		{"no count is below 0", attr(semconv.GenAIUsageInputTokens, -1), none, semconv.GenAIUsageInputTokens},
 		{"nor absurd", attr(semconv.GenAIUsageInputTokens, int64(1)<<62), none, semconv.GenAIUsageInputTokens},
@@ -198,16 +207,21 @@ func TestAnnotated(t *testing.T) {
 		}, func(r *capture.Inference) { r.FirstToken = opt(start + 1) }, ""},
 		{"series before time", attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9), func(r *capture.Inference) { r.FirstToken = opt(start + 2) }, ""},
 
-		{"the model asked for", attr(semconv.GenAIRequestModel, "llama-3", semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) { r.Model = name(t, "llama-3") }, ""},
-		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) { r.Model = name(t, "llama-3-8b") }, ""},
+		{"the model asked for", attr(semconv.GenAIRequestModel, "llama-3", semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) {
+			r.Model, r.Answered = name(t, "llama-3"), name(t, "llama-3-8b")
+		}, ""},
+		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) {
+			r.Model, r.Answered = name(t, "llama-3-8b"), name(t, "llama-3-8b")
+		}, ""},
 		{"a sentence is no model, and stays unlike any other", attr(semconv.GenAIRequestModel, "tell me a story"), func(r *capture.Inference) {
 			r.Model = name(t, "sha256:"+capture.SessionOf("tell me a story").String())
 		}, semconv.GenAIRequestModel},
 		{"a name in another script", attr(semconv.GenAIRequestModel, "通义千问", semconv.GenAIResponseModel, "qwen"), func(r *capture.Inference) {
-			r.Model = name(t, "sha256:"+capture.SessionOf("通义千问").String())
+			r.Model, r.Answered = name(t, "sha256:"+capture.SessionOf("通义千问").String()), name(t, "qwen")
 		}, semconv.GenAIRequestModel},
 		{"a novel is no model", attr(semconv.GenAIResponseModel, strings.Repeat("x", capture.MaxName+1)), func(r *capture.Inference) {
 			r.Model = name(t, "sha256:"+capture.SessionOf(strings.Repeat("x", capture.MaxName+1)).String())
+			r.Answered = r.Model
 		}, semconv.GenAIResponseModel},
 		{"nor is a list", attr(semconv.GenAIRequestModel, []any{"m"}), none, semconv.GenAIRequestModel},
 		{"response id", attr(semconv.GenAIResponseID, "chatcmpl-1"), func(r *capture.Inference) { r.Response = capture.ResponseOf("chatcmpl-1") }, ""},
@@ -247,6 +261,31 @@ func TestAnnotated(t *testing.T) {
 			l.SetSpanID([8]byte{8})
 		}, none, ""},
 
+		{"a client's link is to what made it ask", func(_ *testing.T, s ptrace.Span) {
+			s.SetKind(ptrace.SpanKindClient)
+			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
+			l := s.Links().AppendEmpty()
+			l.SetTraceID([16]byte{9})
+			l.SetSpanID([8]byte{8})
+		}, func(r *capture.Inference) { r.Parent = capture.SpanID{} }, ""},
+		{"the one link of a server's span without a parent is to its client", func(_ *testing.T, s ptrace.Span) {
+			s.SetKind(ptrace.SpanKindServer)
+			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
+			l := s.Links().AppendEmpty()
+			l.SetTraceID([16]byte{9})
+			l.SetSpanID([8]byte{8})
+		}, func(r *capture.Inference) {
+			r.Parent, r.Joined = capture.SpanID{}, mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
+		}, ""},
+		{"one of several is of a batch", func(_ *testing.T, s ptrace.Span) {
+			s.SetKind(ptrace.SpanKindServer)
+			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
+			for i := range byte(2) {
+				l := s.Links().AppendEmpty()
+				l.SetTraceID([16]byte{9})
+				l.SetSpanID([8]byte{8, i})
+			}
+		}, func(r *capture.Inference) { r.Parent = capture.SpanID{} }, ""},
 		{"ids are patterns of unsigned ones", attr(semconv.Identity, "engine", semconv.HashIDs, []any{1, int64(-1), int64(-1) << 63}, semconv.BlockSize, 512, semconv.HashDomain, "0000000a", semconv.HashKey, "0000000b"), func(r *capture.Inference) {
 			r.Prompt = capture.Prompt{Identity: capture.Engine, HashIDs: []uint64{1, 1<<64 - 1, 1 << 63}, BlockSize: 512, Domain: 10, Key: 11}
 		}, ""},
@@ -272,6 +311,11 @@ func TestAnnotated(t *testing.T) {
 		{"cells of a text that was cut", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsPrefix, true), func(r *capture.Inference) {
 			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, Prefix: true}
 		}, ""},
+		{"cells of a text with an image", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 256), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, MediaEnd: 256}
+		}, ""},
+		{"an image that ends within a cell", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 255), none, semconv.CellsMedia},
+		{"an image that ends behind the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1<<20), none, semconv.CellsMedia},
 		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
 		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
 		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
@@ -463,8 +507,27 @@ func TestKinds(t *testing.T) {
 			"an agent's span is no request", func(_ ptrace.Traces, s ptrace.Span) {
 				s.Attributes().PutStr(semconv.GenAIOperationName, "invoke_agent")
 			},
-			&capture.Link{Span: ref, Parent: parent},
+			&capture.Link{Span: ref, Parent: parent, Border: true},
 			Counts{Links: 1},
+		},
+		{
+			"nor is a tool's", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr("openinference.span.kind", "TOOL") },
+			&capture.Link{Span: ref, Parent: parent, Border: true},
+			Counts{Links: 1},
+		},
+		{
+			"a request of a service and a scope", func(td ptrace.Traces, s ptrace.Span) {
+				resource := td.ResourceSpans().At(0)
+				resource.Resource().Attributes().PutStr("service.name", "gw")
+				resource.Resource().Attributes().PutStr("host.name", "h")
+				resource.ScopeSpans().At(0).Scope().SetName("lab")
+				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
+			},
+			inference(func(r *capture.Inference) {
+				r.Producer = uint64(capture.SessionOf("lab\x00service.name\x00gw"))
+				r.Clock = uint64(capture.SessionOf("\x00service.name\x00gw\x00host.name\x00h"))
+			}),
+			Counts{Unannotated: 1},
 		},
 		{"no trace id", func(_ ptrace.Traces, s ptrace.Span) { s.SetTraceID([16]byte{}) }, nil, Counts{NoTraceID: 1}},
 		{"no span id", func(_ ptrace.Traces, s ptrace.Span) { s.SetSpanID([8]byte{}) }, nil, Counts{NoSpanID: 1}},

@@ -4,6 +4,8 @@
 package decode
 
 import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/genai"
 	"github.com/moonloop/moonloop/mooncake"
@@ -12,14 +14,20 @@ import (
 
 // raw fills in what can be told of a request that nobody annotated: the exporter has no key, so nothing of its prompt
 // and no session.
-func (w *worker) raw(g *genai.Record) {
+func (w *worker) raw(g *genai.Record, span ptrace.Span) {
 	r := &w.inference
 	r.Failed = r.Failed || g.ErrorType != ""
 	if !g.UsageDoubtful {
 		r.InputTokens = mooncake.Opt[int64](g.InputTokens)
 		r.OutputTokens = mooncake.Opt[int64](g.OutputTokens)
 		r.CachedTokens = mooncake.Opt[int64](g.CachedTokens)
+		r.CacheWriteTokens = mooncake.Opt[int64](g.CacheWriteTokens)
+		r.OutputEstimate = mooncake.Opt[int64](g.OutputEstimate)
+		r.Exclusive = g.InputExclusive
 	}
+	r.Remote = g.PreviousResponseID != ""
+	w.joined(span)
+	r.Answered = w.modelOf(semconv.GenAIResponseModel, g.ResponseModel)
 	r.Model = w.modelOf(semconv.GenAIRequestModel, g.Model())
 	r.Response = capture.ResponseOf(g.ResponseID)
 	switch t := g.TimeToFirstToken; {

@@ -19,7 +19,8 @@ type identity struct {
 	domain string
 	ids    []uint64
 	cells  []byte
-	prefix bool // cells are of the beginning of the prompt only
+	prefix bool  // cells are of the beginning of the prompt only
+	media  int64 // see [Written]
 }
 
 // identify finds what identifies the prompt of a request: the engine's hashes, else the tokens, else the text. The
@@ -41,8 +42,7 @@ func (w *worker) identify(counts *Counts, rec *genai.Record, scope, span string)
 		return identity{kind: semconv.IdentityNone}
 	}
 	d := w.domain(semconv.IdentityText, "", "")
-	seen := Prompt(d.hasher, &rec.Content)
-	return w.text(counts, d, seen.Extent)
+	return w.text(counts, d, Prompt(d.hasher, &rec.Content))
 }
 
 // engine makes our blocks of an engine's.
@@ -66,12 +66,12 @@ func (w *worker) engine(counts *Counts, rec *genai.Record, scope, span string) (
 }
 
 // text ends the prompt that the hasher of a domain was given.
-func (w *worker) text(counts *Counts, d *domain, extent genai.Extent) identity {
+func (w *worker) text(counts *Counts, d *domain, seen Written) identity {
 	chain := d.hasher.Chain()
 	if len(chain.Cells) > keepCells {
 		clear(w.domains) // and with them the memory of the hasher, after this
 	}
-	switch extent {
+	switch seen.Extent {
 	case genai.ExtentNone:
 		counts.Drop(ReasonPromptTextless, 1)
 		return identity{kind: semconv.IdentityNone}
@@ -83,7 +83,7 @@ func (w *worker) text(counts *Counts, d *domain, extent genai.Extent) identity {
 	case genai.ExtentComplete:
 	}
 	w.cells, _ = chain.AppendBinary(w.cells[:0]) // never fails
-	return identity{kind: semconv.IdentityText, domain: d.name, cells: w.cells, prefix: extent == genai.ExtentCut}
+	return identity{kind: semconv.IdentityText, domain: d.name, cells: w.cells, prefix: seen.Extent == genai.ExtentCut, media: seen.MediaEnd}
 }
 
 // put writes an identity to a span.
@@ -91,7 +91,7 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 	attributes.RemoveIf(func(name string, _ pcommon.Value) bool { // of a sender that annotates by halves
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
-			semconv.CellsPrefix:
+			semconv.CellsPrefix, semconv.CellsMedia:
 			count(&counts.Removed, ownPrefix+"*", 1)
 			return true
 		}
@@ -107,6 +107,9 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 		attributes.PutEmptyBytes(semconv.Cells).FromRaw(id.cells)
 		if id.prefix {
 			attributes.PutBool(semconv.CellsPrefix, true)
+		}
+		if id.media > 0 {
+			attributes.PutInt(semconv.CellsMedia, id.media)
 		}
 		return
 	}

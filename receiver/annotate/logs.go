@@ -147,7 +147,7 @@ func recordTime(log plog.LogRecord) pcommon.Timestamp {
 // message each, in the order of their time, and of their place where that is the same.
 func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session string) {
 	slices.SortStableFunc(p.messages, func(a, b logMessage) int { return cmp.Compare(recordTime(a.log), recordTime(b.log)) })
-	extent := genai.ExtentNone
+	var all Written
 	d := w.domain(semconv.IdentityText, "", "")
 	for _, m := range p.messages {
 		if m.part {
@@ -155,8 +155,8 @@ func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session str
 		}
 		rec := w.reader.Log(m.scope, m.log)
 		session = cmp.Or(session, rec.SessionID())
-		if extent = Prompt(d.hasher, &rec.Content).Extent; extent != genai.ExtentNone {
-			return w.text(counts, d, extent), session
+		if seen := Prompt(d.hasher, &rec.Content); seen.Extent != genai.ExtentNone {
+			return w.text(counts, d, seen), session
 		}
 		d.hasher.Reset()
 	}
@@ -167,14 +167,14 @@ func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session str
 		}
 		rec := w.reader.Log(m.scope, m.log)
 		session = cmp.Or(session, rec.SessionID())
-		seen := Prompt(d.hasher, &rec.Content).Extent
-		missing = missing || seen == genai.ExtentNone
-		extent = join(extent, seen)
+		seen := Prompt(d.hasher, &rec.Content)
+		missing = missing || seen.Extent == genai.ExtentNone
+		all.Extent, all.MediaEnd = join(all.Extent, seen.Extent), max(all.MediaEnd, seen.MediaEnd)
 	}
-	if missing && extent != genai.ExtentNone {
-		extent = genai.ExtentGaps
+	if missing && all.Extent != genai.ExtentNone {
+		all.Extent = genai.ExtentGaps
 	}
-	return w.text(counts, d, extent), session
+	return w.text(counts, d, all), session
 }
 
 // join returns the extent of a prompt of which one more message is known, which has text or not.

@@ -4,27 +4,41 @@
 package annotate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/genai"
 )
+
+// Written is what [Prompt] saw and wrote.
+type Written struct {
+	genai.Walked
+	// MediaEnd is the number of bytes of the canonical prompt up to the end of the last medium, with what was written
+	// before; 0 where there is none. It is a multiple of [blockhash.CellSize].
+	MediaEnd int64
+}
 
 // Prompt writes the canonical prompt of content to h, and returns what there was. It is the one place that says how a
 // prompt becomes bytes:
 //
 //   - a message is its role, 0A, its pieces one after the other with nothing between them, 0A. Pieces are texts, reasoning,
-//     tool calls, tool results and media, as [genai.Piece] has them.
+//     tool calls, tool results, parts that are not known, and media, as [genai.Piece] has them.
+//   - a medium is {"media":"…"} with the SHA-256 of its piece in hex, and as many 00 as complete the cell: the bytes of an image
+//     have nothing to do with its tokens, and text behind it begins with a cell of its own.
 //   - the definition of a tool is a message of the role "tools".
 //   - the last message of content that was cut has no 0A at its end: what is written is then the beginning of what the
 //     whole would have been, and its full cells are those of the whole.
 //
 // Several contents after one another make one prompt.
-func Prompt(h *blockhash.Hasher, content *genai.Content) genai.Walked {
+func Prompt(h *blockhash.Hasher, content *genai.Content) Written {
 	w := promptWriter{h: h}
 	seen := content.Walk(w.piece)
 	if seen.Extent != genai.ExtentCut {
 		w.end()
 	}
-	return seen
+	return Written{seen, w.mediaEnd}
 }
 
 // toolsRole is the role of a message that defines a tool; that of its result is "tool".
@@ -32,8 +46,9 @@ const toolsRole = "tools"
 
 // promptWriter writes pieces.
 type promptWriter struct {
-	h    *blockhash.Hasher
-	open bool // a message waits for its end
+	h        *blockhash.Hasher
+	open     bool // a message waits for its end
+	mediaEnd int64
 }
 
 func (w *promptWriter) piece(p genai.Piece) bool {
@@ -46,10 +61,24 @@ func (w *promptWriter) piece(p genai.Piece) bool {
 		w.end()
 		w.h.Role(toolsRole)
 		w.h.Text(p.Text)
+	case genai.PieceMedia:
+		w.medium(p.Text)
 	default:
 		_, _ = w.h.WriteString(p.Text) // never fails
 	}
 	return true
+}
+
+// noBytes complete a cell.
+var noBytes = strings.Repeat("\x00", blockhash.CellSize)
+
+func (w *promptWriter) medium(piece string) {
+	sum := sha256.Sum256([]byte(piece))
+	_, _ = w.h.WriteString(`{"media":"` + hex.EncodeToString(sum[:]) + `"}`)
+	if begun := w.h.Bytes() % blockhash.CellSize; begun > 0 {
+		_, _ = w.h.WriteString(noBytes[begun:])
+	}
+	w.mediaEnd = w.h.Bytes()
 }
 
 func (w *promptWriter) end() {

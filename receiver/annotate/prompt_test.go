@@ -4,6 +4,9 @@
 package annotate_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +14,11 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/semconv"
 )
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
 
 // TestCanonicalPrompt says to the byte what is hashed.
 func TestCanonicalPrompt(t *testing.T) {
@@ -49,9 +57,10 @@ func TestCanonicalPrompt(t *testing.T) {
 			"assistant\nHm. I look." + call + "\ntool\nrain\n",
 		},
 		{
-			"media are JSON where they stand",
+			"media are a hash where they stand, and the rest of their cell is empty",
 			`[{"role":"user","parts":[{"type":"text","content":"What is "},{"type":"uri","modality":"image","uri":"http://x/y.png"},{"type":"text","content":"?"}]}]`, nil,
-			"user\nWhat is " + `{"image_url":{"url":"http://x/y.png"},"type":"image_url"}` + "?\n",
+			"user\nWhat is " + `{"media":"` + hashOf(`{"image_url":{"url":"http://x/y.png"},"type":"image_url"}`) + `"}` +
+				strings.Repeat("\x00", 128-len("user\nWhat is ")-len(`{"media":""}`)-64) + "?\n",
 		},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

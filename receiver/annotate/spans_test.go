@@ -122,7 +122,7 @@ func TestSpan(t *testing.T) {
 		},
 		{
 			reason: "a prompt whose history the server keeps is not the whole one",
-			in:     chat(attributes{"gen_ai.input.messages": hello, "gen_ai.request.previous_response.id": "resp_1"}), want: none,
+			in:     chat(attributes{"gen_ai.input.messages": hello, "gen_ai.request.previous_response.id": "resp_1"}), want: attributes{semconv.Identity: "none", semconv.PromptRemote: true},
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 			dropped: reasons{annotate.ReasonPromptGaps: 1},
 		},
@@ -163,7 +163,7 @@ func TestSpan(t *testing.T) {
 			in: chat(attributes{
 				"gen_ai.usage.output_tokens": nil, "gen_ai.request.max_tokens": int64(50), "gen_ai.response.finish_reasons": []any{"length"},
 			}),
-			want: none, dropped: reasons{annotate.ReasonUsageEstimate: 1},
+			want: attributes{semconv.Identity: "none", semconv.OutputEstimate: int64(50)}, dropped: reasons{annotate.ReasonUsageEstimate: 1},
 		},
 		{
 			reason: "a session gets its twin, and keeps its name where that is short", in: chat(attributes{"session.id": "sess-A"}),

@@ -27,6 +27,9 @@ func (w *worker) annotate(counts *Counts, rec *genai.Record, id identity, attrib
 		attributes.PutDouble(semconv.GenAIResponseTimeToFirstChunk, rec.TimeToFirstToken.V)
 	}
 	putReasons(attributes, rec.FinishReasons)
+	if rec.PreviousResponseID != "" {
+		attributes.PutBool(semconv.PromptRemote, true) // whatever text a log record has
+	}
 	usage(counts, rec, attributes)
 }
 
@@ -46,13 +49,18 @@ func usage(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
 	}
 	if rec.OutputEstimate.Set {
 		counts.Drop(ReasonUsageEstimate, 1)
+		attributes.PutInt(semconv.OutputEstimate, rec.OutputEstimate.V)
 	}
 	if rec.UsageExclusive {
 		counts.Completed++
 	}
+	if rec.InputExclusive {
+		attributes.PutBool(semconv.InputExclusive, true)
+	}
 	putTokens(attributes, semconv.GenAIUsageInputTokens, rec.InputTokens)
 	putTokens(attributes, semconv.GenAIUsageOutputTokens, rec.OutputTokens)
 	putTokens(attributes, semconv.GenAIUsageCacheReadTokens, rec.CachedTokens)
+	putTokens(attributes, semconv.GenAIUsageCacheWriteTokens, rec.CacheWriteTokens)
 	putTokens(attributes, semconv.GenAIUsageReasoningTokens, rec.ReasoningTokens)
 }
 

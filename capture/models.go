@@ -1,0 +1,176 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+)
+
+// One model has several names: that which is asked for and that which answers, which may be a dated variant, and that of
+// each gateway between. Producers disagree on which of them they write, some from one request to the next; and prompts that
+// are laid under two names share nothing. So the names of one model are found, over all records, and blocks are told apart
+// by models. That two names are one model takes proof, since blocks of different models must not be taken for equal:
+//
+//   - all requests for the one name that say who answered were answered by the other; a name that several models answer to,
+//     as that of a router does, is none of them;
+//   - or the one is the other with a date, and no other date of it was seen.
+//
+// A request is of the model that answered it, if that is known.
+
+// Bounds of what is known of names. Beyond the first, each name is a model of its own; a name with more answers than the second is
+// that of a router in any case.
+const (
+	maxModels  = 1 << 14
+	maxAnswers = 16
+)
+
+// models is what is known of the names of models.
+type models struct {
+	names map[Name]*model
+	many  bool // more than maxModels
+}
+
+type model struct {
+	name    Name
+	answers map[*model]bool // to requests for this name; itself included
+	same    *model          // a name of the same model, or nil for the one that stands for all
+}
+
+// said takes the names of one request: the one asked for, and the one that answered, either of which may be unknown.
+func (m *models) said(asked, answered Name) {
+	a, b := m.of(asked), m.of(answered)
+	if a != nil && b != nil && len(a.answers) <= maxAnswers {
+		a.answers[b] = true
+	}
+}
+
+func (m *models) of(n Name) *model {
+	if n.IsZero() || m.many {
+		return nil
+	}
+	known := m.names[n]
+	if known == nil {
+		if len(m.names) == maxModels {
+			m.many, m.names = true, nil
+			return nil
+		}
+		if m.names == nil {
+			m.names = map[Name]*model{}
+		}
+		known = &model{name: n, answers: map[*model]bool{}}
+		m.names[n] = known
+	}
+	return known
+}
+
+// root returns the name that stands for all of a model.
+func (m *model) root() *model {
+	for m.same != nil {
+		m = m.same
+	}
+	return m
+}
+
+// join makes two names one model. The least stands for it.
+func join(a, b *model) bool {
+	a, b = a.root(), b.root()
+	if a == b {
+		return false
+	}
+	if a.name.s > b.name.s {
+		a, b = b, a
+	}
+	b.same = a
+	return true
+}
+
+// settle decides which names are one model. What is joined only lets more be joined, so that the order is no matter.
+func (m *models) settle() {
+	all := slices.SortedFunc(maps.Values(m.names), func(a, b *model) int { return cmp.Compare(a.name.s, b.name.s) })
+	dated := map[string][]*model{}
+	for _, v := range all {
+		if base := undated(v.name.s); base != v.name.s {
+			dated[base] = append(dated[base], v)
+		}
+	}
+	for base, variants := range dated {
+		if v := m.names[Name{base}]; v != nil && len(variants) == 1 && onlyOf(v, variants[0]) {
+			join(v, variants[0])
+		}
+	}
+	for more := true; more; {
+		more = false
+		for _, v := range all {
+			if one := oneAnswer(v); one != nil && join(v, one) {
+				more = true
+			}
+		}
+	}
+}
+
+// onlyOf reports whether requests for a name were answered by that name and by one other, as far as it is known.
+func onlyOf(v, other *model) bool {
+	for answer := range v.answers {
+		if answer != v && answer != other {
+			return false
+		}
+	}
+	return true
+}
+
+// oneAnswer returns the model that answers to a name, nil where there are several or none is known.
+func oneAnswer(v *model) *model {
+	var one *model
+	if len(v.answers) > maxAnswers {
+		return nil
+	}
+	for answer := range v.answers {
+		if one != nil && one.root() != answer.root() {
+			return nil
+		}
+		one = answer
+	}
+	return one
+}
+
+// datePattern is how dates end the names of models: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022-v2:0, claude-3-haiku@20240307.
+var datePattern = regexp.MustCompile(`^(.+)[-@:]20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?:-v\d+(?::\d+)?)?$`)
+
+// undated returns a model's name without its date.
+func undated(name string) string {
+	if match := datePattern.FindStringSubmatch(name); match != nil {
+		return match[1]
+	}
+	return name
+}
+
+// one returns the name that stands for the model of a request.
+func (m *models) one(r *Inference) Name {
+	name := r.model()
+	if known := m.names[name]; known != nil {
+		return known.root().name
+	}
+	return name
+}
+
+// aliases lists the names of models that have several, each with that which stands for it first.
+func (m *models) aliases() [][]string {
+	byRoot := map[string][]string{}
+	for name, v := range m.names {
+		root := v.root().name.s
+		byRoot[root] = append(byRoot[root], name.s)
+	}
+	var out [][]string
+	for _, names := range byRoot {
+		if len(names) > 1 {
+			slices.Sort(names)
+			out = append(out, names)
+		}
+	}
+	slices.SortFunc(out, slices.Compare[[]string])
+	return out
+}
