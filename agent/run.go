@@ -344,7 +344,6 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 		Skip: func(it *schedule.Item, why schedule.Reason) {
 			r.skip(it, why, errors.Is(context.Cause(dispatch), errAborted))
 		},
-		EndSession: r.endSession,
 	})
 	if err != nil {
 		r.recorder.stop()
