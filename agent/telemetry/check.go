@@ -29,6 +29,10 @@ const checkTime = 800 * time.Millisecond
 // what it misses until then is kept, as far as Config.QueueBytes go. The error is one of configuration, the same that Start
 // returns.
 func Check(ctx context.Context, cfg Config) (warnings []string, err error) {
+	return check(ctx, cfg, checkTime)
+}
+
+func check(ctx context.Context, cfg Config, within time.Duration) (warnings []string, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -36,7 +40,7 @@ func Check(ctx context.Context, cfg Config) (warnings []string, err error) {
 		return nil, nil
 	}
 	c := cfg.withDefaults()
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	found, errs := make([]finding, len(signals)), make([]error, len(signals))
 	var asked sync.WaitGroup
@@ -44,7 +48,7 @@ func Check(ctx context.Context, cfg Config) (warnings []string, err error) {
 		if !s.byOTLP(&c) {
 			continue
 		}
-		asked.Go(func() { found[i], errs[i] = s.ask(ctx, &c) })
+		asked.Go(func() { found[i], errs[i] = s.ask(ctx, &c, within) })
 	}
 	asked.Wait()
 	for _, err := range errs {
@@ -107,7 +111,7 @@ func (f finding) text(lost string) string {
 }
 
 // ask sends the signal's receiver an export without telemetry.
-func (s signal) ask(ctx context.Context, c *Config) (finding, error) {
+func (s signal) ask(ctx context.Context, c *Config, within time.Duration) (finding, error) {
 	protocol, err := s.check(c)
 	if err != nil {
 		return finding{}, err
@@ -120,7 +124,7 @@ func (s signal) ask(ctx context.Context, c *Config) (finding, error) {
 		return finding{}, nil
 	}
 	f := s.receiver(c, protocol)
-	f.what, f.cure = s.diagnose(err, protocol)
+	f.what, f.cure = s.diagnose(err, protocol, within)
 	return f, nil
 }
 
@@ -202,7 +206,7 @@ func (s signal) receiver(c *Config, protocol string) (f finding) {
 }
 
 // diagnose says what an export's error means, and what to do.
-func (s signal) diagnose(err error, protocol string) (what, cure string) {
+func (s signal) diagnose(err error, protocol string, within time.Duration) (what, cure string) {
 	text := err.Error()
 	says := func(words string) bool { return strings.Contains(text, words) }
 	code := codes.OK
@@ -215,7 +219,7 @@ func (s signal) diagnose(err error, protocol string) (what, cure string) {
 		return "no such host", "is the name right?"
 	case says("connection refused"):
 		return "nobody listens there (connection refused)", "start the receiver, or correct the endpoint; " + kept
-	case says("malformed HTTP response"):
+	case says("malformed HTTP response"), says("readLoopPeekFailLocked"): // which it is depends on who speaks first
 		return "a port of gRPC was sent HTTP", "give --otlp-protocol=grpc (OTEL_EXPORTER_OTLP_PROTOCOL=grpc), or the receiver's HTTP port, which is mostly 4318"
 	case protocol == ProtocolGRPC && (says("error reading server preface: http2:") || says("HTTP status code")):
 		return "a port of HTTP was sent gRPC", "give --otlp-protocol=http/protobuf (OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf), or the receiver's gRPC port, which is mostly 4317"
@@ -230,7 +234,7 @@ func (s signal) diagnose(err error, protocol string) (what, cure string) {
 	}
 	switch troubleOf(err) {
 	case late:
-		return fmt.Sprintf("no answer within %v", checkTime), "can it be reached from here, and is it the right port? " + strings.ToUpper(kept[:1]) + kept[1:]
+		return fmt.Sprintf("no answer within %v", within), "can it be reached from here, and is it the right port? " + strings.ToUpper(kept[:1]) + kept[1:]
 	case busy:
 		return "the receiver is overloaded, or what it passes its telemetry to is: " + errorText(unwrapped(err)), kept
 	default:

@@ -6,7 +6,6 @@ package telemetry
 import (
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -91,18 +90,18 @@ func TestCheck(t *testing.T) {
 		{name: "415", cfg: Config{Endpoint: answering(t, 415)}, want: []string{"415 … is it an OTLP receiver"}},
 		{name: "400", cfg: Config{Endpoint: answering(t, 400)}, want: []string{": HTTP 400 Bad Request"}},
 		{name: "503", cfg: Config{Endpoint: answering(t, 503)}, want: []string{"overloaded"}},
-		{name: "silence", cfg: Config{Endpoint: "http://" + silent.Addr().String()}, want: []string{"no answer within 800ms; can it be reached"}},
+		{name: "silence", cfg: Config{Endpoint: "http://" + silent.Addr().String()}, want: []string{"no answer within 100ms; can it be reached"}},
 		{name: "credentials", cfg: Config{Endpoint: "http://user:" + token + "@" + strings.TrimPrefix(closed, "http://")}, want: []string{both + closed + ": nobody"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cleanEnv(t, c.env...)
-			begun := time.Now()
-			got, err := Check(t.Context(), c.cfg)
+			within := time.Minute // a busy machine needs its time where somebody answers
+			if c.name == "silence" {
+				within = 100 * ms
+			}
+			got, err := check(t.Context(), c.cfg, within)
 			if err != nil {
 				t.Fatal(err)
-			}
-			if took := time.Since(begun); took > 30*time.Second { // 0.8 s, and a busy machine
-				t.Errorf("it took %v", took)
 			}
 			if len(got) != len(c.want) {
 				t.Fatalf("%d warnings %q, want %d", len(got), got, len(c.want))
@@ -129,8 +128,6 @@ func TestCheck(t *testing.T) {
 
 // TestCheckErrors: an endpoint that is no URL is an error; the exporters would go to localhost instead. It is said once.
 func TestCheckErrors(t *testing.T) {
-	log.SetOutput(io.Discard) // the SDK's logger
-	t.Cleanup(func() { log.SetOutput(nil) })
 	for _, c := range []struct {
 		env  []string
 		want string

@@ -5,6 +5,8 @@ package telemetry
 
 import (
 	"fmt"
+	"log"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -16,16 +18,22 @@ import (
 // maxSDKWarnings bounds what CatchSDK tells.
 const maxSDKWarnings = 10
 
-// CatchSDK takes what OpenTelemetry's SDK says by its global error handler and logger, which write raw lines to standard
-// error, and tells it as warnings: each text once, without the values of headers, ten at most. warn is called on any
-// goroutine, one call at a time. release silences both; what they were before cannot be had back.
+// CatchSDK takes what OpenTelemetry's SDK says by its global error handler and logger, and net/http below it by the standard
+// library's logger, all of which write raw lines to standard error, and tells it as warnings: each text once, without the
+// values of headers, ten at most. warn is called on any goroutine, one call at a time. release ends that: the standard logger
+// is what it was, the SDK is silent.
 //
 // It is for programs, whose own these globals are. A library leaves them alone, as Start does.
 func CatchSDK(warn func(text string)) (release func()) {
 	c := &catcher{warn: warn, told: make(map[string]bool)}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.tell(err.Error()) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.tell("OpenTelemetry's SDK: " + err.Error()) }))
 	otel.SetLogger(logr.New(sdkSink{c}))
+	writer, flags := log.Writer(), log.Flags()
+	log.SetOutput(c)
+	log.SetFlags(0)
 	return func() {
+		log.SetOutput(writer)
+		log.SetFlags(flags)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.warn = nil
@@ -48,10 +56,16 @@ func (c *catcher) tell(text string) {
 	}
 	c.told[text] = true
 	if len(c.told) > maxSDKWarnings {
-		c.warn("OpenTelemetry's SDK has more to say, which is not shown")
+		c.warn("OpenTelemetry's SDK and net/http have more to say, which is not shown")
 		return
 	}
-	c.warn("OpenTelemetry's SDK: " + text)
+	c.warn(text)
+}
+
+// Write takes a line of the standard logger.
+func (c *catcher) Write(line []byte) (int, error) {
+	c.tell("net/http: " + strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 // sdkSink takes the errors of the SDK's logger, as its default does.
@@ -79,7 +93,7 @@ func (s sdkSink) Error(err error, msg string, keysAndValues ...any) {
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	s.tell(text)
+	s.tell("OpenTelemetry's SDK: " + text)
 }
 
 // WithValues implements logr.LogSink.
