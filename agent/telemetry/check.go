@@ -129,7 +129,7 @@ func (s signal) ask(ctx context.Context, c *Config, within time.Duration) (findi
 }
 
 func askForSpans(ctx context.Context, c *Config) error {
-	client, err := newTraceClient(c, true)
+	client, err := newTraceClient(c)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -40,9 +39,9 @@ func (r *result) lose(why string, n int64) {
 
 // export sends spans and says what became of each. A batch that the receiver finds too large is halved until it fits. What
 // fails in a way that may pass is kept.
-func (q *queue) export(ctx context.Context, spans []sdktrace.ReadOnlySpan, timeout time.Duration) (r result) {
+func (q *queue) export(ctx context.Context, spans []sdktrace.ReadOnlySpan) (r result) {
 	n := int64(len(spans))
-	one, cancel := context.WithTimeout(ctx, timeout)
+	one, cancel := context.WithTimeout(ctx, q.limits.timeout)
 	err := q.exporter.ExportSpans(one, spans)
 	cancel()
 	if err == nil {
@@ -59,12 +58,12 @@ func (q *queue) export(ctx context.Context, spans []sdktrace.ReadOnlySpan, timeo
 	case tooLarge(err) && n == 1:
 		r.lose(semconv.LostTooLarge, n)
 	case tooLarge(err):
-		r = q.export(ctx, spans[:n/2], timeout)
+		r = q.export(ctx, spans[:n/2])
 		if r.kept != nil {
 			r.kept = append(slices.Clip(r.kept), spans[n/2:]...)
 			return r
 		}
-		r.add(q.export(ctx, spans[n/2:], timeout))
+		r.add(q.export(ctx, spans[n/2:]))
 	case why != lasting:
 		r.err, r.kept, r.why, r.cause = nil, spans, why, err
 	default:

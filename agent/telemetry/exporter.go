@@ -42,35 +42,30 @@ func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, err
 		}
 		return e, nil
 	}
-	client, err := newTraceClient(c, false)
+	client, err := newTraceClient(c)
 	if err != nil {
 		return nil, err
 	}
 	return otlptrace.New(ctx, client)
 }
 
-// newTraceClient returns what carries spans by OTLP; one that tries once, for a question, or again and again.
-func newTraceClient(c *Config, once bool) (otlptrace.Client, error) {
+// newTraceClient returns what carries spans by OTLP. It tries once: what is tried again is the queue's to decide, which has to
+// know what a receiver may have twice.
+func newTraceClient(c *Config) (otlptrace.Client, error) {
 	protocol, err := traces.check(c)
 	if err != nil {
 		return nil, err
 	}
 	if protocol == ProtocolGRPC {
-		var opts []otlptracegrpc.Option
+		opts := []otlptracegrpc.Option{otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{})}
 		if c.Endpoint != "" {
 			opts = append(opts, otlptracegrpc.WithEndpointURL(c.Endpoint))
 		}
-		if once {
-			opts = append(opts, otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}))
-		}
 		return otlptracegrpc.NewClient(opts...), nil
 	}
-	var opts []otlptracehttp.Option
+	opts := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
 	if c.Endpoint != "" {
 		opts = append(opts, otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")+traces.path()))
-	}
-	if once {
-		opts = append(opts, otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 	}
 	return otlptracehttp.NewClient(opts...), nil
 }
@@ -102,7 +97,8 @@ func newMetricReader(ctx context.Context, c *Config, count *metricCount) (sdkmet
 	return sdkmetric.NewPeriodicReader(countedExporter{e, count}, opts...), nil
 }
 
-// newMetricExporter returns what carries metrics by OTLP, as newTraceClient does.
+// newMetricExporter returns what carries metrics by OTLP: once, for a question, or with retries, since figures that add up may
+// arrive twice.
 func newMetricExporter(ctx context.Context, c *Config, once bool) (sdkmetric.Exporter, error) {
 	protocol, err := metrics.check(c)
 	if err != nil {

@@ -131,7 +131,7 @@ func (q *queue) run(ctx context.Context) {
 			return
 		}
 		began := time.Now()
-		r := q.export(ctx, b.spans, q.attemptTime())
+		r := q.export(ctx, b.spans)
 		if q.settle(b, r, began) {
 			q.rest(ctx, time.Since(began))
 		} else {

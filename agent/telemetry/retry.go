@@ -36,8 +36,8 @@ const (
 // doubtful reports whether the receiver may have the spans all the same.
 func (t trouble) doubtful() bool { return t == broken || t == late }
 
-// troubleOf classifies the error of an exporter. The OTLP exporters retry by themselves within one export, and what they
-// deemed worth that shows in their words only.
+// troubleOf classifies the error of an exporter. What the one of OTLP over HTTP deems worth another attempt shows in its words
+// only.
 func troubleOf(err error) trouble {
 	if s, ok := status.FromError(err); ok {
 		return troubleOfStatus(s)
@@ -110,8 +110,7 @@ func patience(why trouble, timeout time.Duration) time.Duration {
 type outage struct {
 	since time.Time     // start of its first attempt; zero outside of an outage
 	wait  time.Duration // before the next attempt
-	why   trouble       // of the last failed attempt
-	cause error         // the same in the exporter's words; both are kept after the outage
+	cause error         // of the last failed attempt, kept after the outage
 	// message is the number of bytes that the receiver is trusted to take in time; 0 = any. After a timeout it is a quarter of
 	// what failed, and it doubles with each message that gets through.
 	message int
@@ -122,7 +121,7 @@ func (o *outage) goesOn(r result, bytes int, began time.Time) {
 	if o.since.IsZero() || r.accepted > 0 {
 		o.since, o.wait = began, firstWait
 	}
-	o.why, o.cause = r.why, r.cause
+	o.cause = r.cause
 	if r.why == late {
 		o.message = max(1, bytes/4)
 	}
@@ -139,17 +138,6 @@ func (o *outage) over(accepted bool, bytes, most int) {
 			o.message = 0
 		}
 	}
-}
-
-// attemptTime bounds the next attempt. The gRPC exporter tries by itself for as long as it may, and the end of the run does not
-// wait for that where nobody was there before.
-func (q *queue) attemptTime() time.Duration {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.outage.since.IsZero() && q.outage.why == away {
-		return min(q.limits.timeout, restartTime)
-	}
-	return q.limits.timeout
 }
 
 // message is the bound on the bytes to which batches are joined. The caller holds the lock.
