@@ -111,11 +111,14 @@ func TestSpansOfEveryEnding(t *testing.T) {
 		{"not streamed", "", Config{Prompt: Prompt{NoStream: true}}, []string{row}, without(semconv.GenAIRequestStream)},
 		{"not streamed, failed", "server-error", Config{Prompt: Prompt{NoStream: true}}, []string{row}, and(without(semconv.GenAIRequestStream), semconv.ErrorType)},
 		{
-			"skipped: no request was made", "server-error", Config{Trace: Trace{Sessions: mooncake.SessionFull}}, []string{row, second},
+			"skipped: no request was made", "server-error",
+			Config{Trace: Trace{Sessions: mooncake.SessionFull}},
+			[]string{row, second},
 			and(without(semconv.GenAIRequestStream, semconv.GenAIRequestMaxTokens, semconv.ScheduleLateness), semconv.OutcomeReason),
 		},
 		{
-			"unsendable: none could be made", "", Config{Trace: Trace{Sessions: mooncake.SessionDelta}, Prompt: Prompt{Overhead: 1}},
+			"unsendable: none could be made", "",
+			Config{Trace: Trace{Sessions: mooncake.SessionDelta}, Prompt: Prompt{Overhead: 1}},
 			[]string{strings.Replace(row, `"hash_ids"`, `"extra": {"prompt": "x"}, "hash_ids"`, 1)},
 			and(without(semconv.GenAIRequestStream, semconv.GenAIRequestMaxTokens, semconv.CachePredictedTokens), semconv.ErrorType),
 		},

@@ -79,8 +79,9 @@ func troubleOfStatus(s *status.Status) trouble {
 		return busy
 	case codes.DeadlineExceeded:
 		return late
+	default:
+		return lasting
 	}
-	return lasting
 }
 
 // The waits between two attempts.

@@ -83,17 +83,18 @@ func (sdkSink) Info(int, string, ...any) {}
 // Error implements logr.LogSink. Of the values that come with it only the names of variables and files are told: others may
 // be headers.
 func (s sdkSink) Error(err error, msg string, keysAndValues ...any) {
-	text := msg
+	var text strings.Builder
+	text.WriteString("OpenTelemetry's SDK: " + msg)
 	for i := 0; i+1 < len(keysAndValues); i += 2 {
 		switch keysAndValues[i] {
 		case "environment variable", "file":
-			text += fmt.Sprintf(" %v", keysAndValues[i+1])
+			fmt.Fprintf(&text, " %v", keysAndValues[i+1])
 		}
 	}
 	if err != nil {
-		text += ": " + err.Error()
+		text.WriteString(": " + err.Error())
 	}
-	s.tell("OpenTelemetry's SDK: " + text)
+	s.tell(text.String())
 }
 
 // WithValues implements logr.LogSink.
