@@ -244,6 +244,9 @@ func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry
 	if !loss.Complete() || loss.MetricFailures > 0 {
 		r.warn("the run's telemetry is incomplete: %s", incomplete(loss))
 	}
+	if n := loss.Resent; n > 0 {
+		r.warn("the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile takes each once)", n)
+	}
 }
 
 // incomplete says what of a run's telemetry did not arrive, and why as far as it is known.

@@ -82,7 +82,7 @@ func receiver(t *testing.T, ln net.Listener, limit int, pause time.Duration) {
 // TestTelemetryOutage replays with an OTLP endpoint that fails in every way. The replay is the same, it ends, and its
 // report says what was lost and why.
 func TestTelemetryOutage(t *testing.T) {
-	const n = 150
+	const n = 100
 	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_TRACES_SAMPLER"} {
 		t.Setenv(name, "")
 	}
@@ -100,7 +100,7 @@ func TestTelemetryOutage(t *testing.T) {
 			t.Fatal(r.err)
 		}
 		if took := time.Since(started); took > time.Minute {
-			t.Errorf("the run took %v for 0.75 s of trace", took)
+			t.Errorf("the run took %v for half a second of trace", took)
 		}
 		if rows := r.report.Figures().Rows; rows.Served != n {
 			t.Errorf("%+v, want all %d served", rows, n)
@@ -108,7 +108,7 @@ func TestTelemetryOutage(t *testing.T) {
 		return r
 	}
 	lateness := func(r replayed) float64 {
-		s, ok := r.report.Figures().Stat(measure.Lateness)
+		s, ok := r.report.Figures().Stat(measure.LatenessUnexplained) // the machine's own stalls left out
 		if !ok {
 			t.Fatal("no lateness")
 		}
@@ -126,7 +126,8 @@ func TestTelemetryOutage(t *testing.T) {
 		protocol string
 		queue    int  // bytes; 0 = the default
 		restarts bool // half-way
-		// why is the only reason for which spans are lost, at least and at most so many.
+		// why is the only reason for which spans are lost, at least and at most so many. Where somebody answers, however late,
+		// it is certain how many.
 		why         string
 		least, most int64
 	}{
@@ -137,7 +138,7 @@ func TestTelemetryOutage(t *testing.T) {
 		{"black hole and a full queue", blackHole, overHTTP, 1, false, semconv.LostQueueFull, all, all},
 		{"refusing, HTTP", nobody, overHTTP, 0, false, semconv.LostExport, all, all},
 		{"refusing, gRPC", nobody, overGRPC, 0, false, semconv.LostExport, all, all},
-		{"restarting", nobody, overHTTP, 0, true, semconv.LostExport, 1, all - 1},
+		{"restarting, HTTP", nobody, overHTTP, 0, true, semconv.LostExport, 0, 0},
 		{"over the size limit of a batch", taking(20<<10, 0), overHTTP, 0, false, semconv.LostTooLarge, 0, 0},
 		{"over the size limit of a span", taking(100, 0), overHTTP, 0, false, semconv.LostTooLarge, all, all},
 	} {
@@ -146,11 +147,11 @@ func TestTelemetryOutage(t *testing.T) {
 			var progress func(*Live)
 			if tc.restarts {
 				progress = func(*Live) {
-					time.AfterFunc(400*time.Millisecond, func() { receiver(t, listen(t, address), limitless, 0) })
+					time.AfterFunc(300*time.Millisecond, func() { receiver(t, listen(t, address), limitless, 0) })
 				}
 			}
 			patience := time.Minute // where somebody answers, whatever else the machine does
-			if tc.least == all {
+			if tc.least == all && tc.why != semconv.LostTooLarge {
 				patience = 300 * time.Millisecond
 			}
 			r := run(t, telemetry.Config{Endpoint: "http://" + address, Protocol: tc.protocol, QueueBytes: tc.queue, ExportTimeout: patience}, progress)

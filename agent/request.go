@@ -84,13 +84,6 @@ func (r *run) session(it *schedule.Item) *session {
 	return ses
 }
 
-// endSession runs on the scheduler's goroutine when no further turn will be sent.
-func (r *run) endSession(s *schedule.Session, at time.Duration) {
-	if ses, begun := s.Data.(*session); begun {
-		ses.span.End(at)
-	}
-}
-
 // request carries one item to the engine and back.
 func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, p *pending) {
 	defer p.cancel()
@@ -130,7 +123,8 @@ func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt
 		return r.clk.Now()
 	}
 	rec.PromptTokens, rec.OutputTokensAsked = built.Tokens, built.OutputTokens
-	rec.TooShort, rec.TailCut, rec.Model, rec.Assumed = built.TooShort, built.TailCut, built.Model, built.Assumed
+	rec.TooShort, rec.TailCut, rec.Stream = built.TooShort, built.TailCut, built.Request.Stream
+	rec.Model, rec.Assumed = built.Model, built.Assumed
 	req := built.Request
 	req.Header = r.headers(rec, traceparent)
 	req.Gate = p.gate

@@ -96,18 +96,8 @@ func newRunID() string {
 
 // prepare does everything that must be done before the first request of the trace.
 func (r *run) prepare(ctx context.Context) error {
-	// A trace may be a pipe that stays silent; an interrupt must not wait for it.
-	opened := make(chan opening, 1)
-	go func() { opened <- r.openTrace(ctx) }()
-	select {
-	case o := <-opened:
-		r.opening = o
-		if o.err != nil {
-			return o.err
-		}
-	case <-ctx.Done():
-		go func() { (<-opened).close() }()
-		return fmt.Errorf("trace %s: interrupted before its first rows could be read", mooncake.PublicName(r.cfg.Trace.Name))
+	if err := r.openAndCheck(ctx); err != nil {
+		return err
 	}
 	r.decide()
 	if err := r.openTarget(ctx); err != nil {
@@ -126,6 +116,52 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	r.recorder, err = newRecorder(r)
 	return err
+}
+
+// openAndCheck opens the trace and asks the OTLP receivers meanwhile whether they are there: who waits for an hour's spans
+// wants to know before.
+func (r *run) openAndCheck(ctx context.Context) error {
+	checked := make(chan telemetryCheck, 1)
+	go func() {
+		var c telemetryCheck
+		c.warnings, c.err = telemetry.Check(ctx, r.cfg.Telemetry)
+		checked <- c
+	}()
+	// A trace may be a pipe that stays silent; an interrupt must not wait for it.
+	opened := make(chan opening, 1)
+	go func() { opened <- r.openTrace(ctx) }()
+	for waiting := 2; waiting > 0; waiting-- {
+		select {
+		case r.opening = <-opened:
+			opened = nil
+			if r.opening.err != nil {
+				return r.opening.err
+			}
+		case c := <-checked:
+			for _, text := range c.warnings {
+				r.warn("%s", text)
+			}
+			if c.err != nil {
+				if opened != nil {
+					go func() { (<-opened).close() }()
+				}
+				return fmt.Errorf("telemetry: %w", c.err)
+			}
+		case <-ctx.Done():
+			if opened == nil {
+				return ctx.Err()
+			}
+			go func() { (<-opened).close() }()
+			return fmt.Errorf("trace %s: interrupted before its first rows could be read", mooncake.PublicName(r.cfg.Trace.Name))
+		}
+	}
+	return nil
+}
+
+// telemetryCheck is what telemetry.Check came to.
+type telemetryCheck struct {
+	warnings []string
+	err      error
 }
 
 // opening is what openTrace came to. Trace and stream are set as far as it came.
@@ -365,7 +401,6 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 		Skip: func(it *schedule.Item, why schedule.Reason) {
 			r.skip(it, why, errors.Is(context.Cause(dispatch), errAborted))
 		},
-		EndSession: r.endSession,
 	})
 	if err != nil {
 		r.recorder.stop()

@@ -20,7 +20,7 @@
 //	end     the arrival of the last token, or the instant of the failure
 //	status  Error when the request was not served, with [ErrorType]; else unset
 //	trace   a request without a session is a trace of its own; the requests of a session share one, below
-//	        a root span [SpanSession] of kind INTERNAL
+//	        a root span [SpanSession] of kind INTERNAL, which ends with the first of them
 //	links   of a replay: the production span that the row was captured from, where the row knows it
 //
 // Standard attributes say what the conventions have a name for: the operation, provider, model and server, the

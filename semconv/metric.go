@@ -31,7 +31,7 @@ const (
 const (
 	ResultAccepted = "accepted"
 	LostQueueFull  = "queue_full"    // the exporter fell behind by more than the queue's bytes
-	LostExport     = "export_failed" // the exporter gave up, its own retries included
+	LostExport     = "export_failed" // refused by the receiver, or not taken before the end
 	LostTooLarge   = "too_large"     // the receiver takes no message of this size, not even one span
 	LostRejected   = "rejected"      // the receiver took the message without these spans (partial success)
 	LostShutdown   = "shutdown"      // not sent when the time for shutting down was over, or ended after it

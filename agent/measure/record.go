@@ -87,6 +87,7 @@ type Record struct {
 	PromptTokens int64
 	// OutputTokensAsked is the reply length that the body asked for; 0 when it asked for none.
 	OutputTokensAsked int64
+	Stream            bool // the body asked for a stream
 	TooShort          bool // the row is shorter than the template: sent longer than it asks
 	TailCut           bool // the template's tokens ate into the row's last full block
 	Prompt            Agreement

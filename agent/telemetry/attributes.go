@@ -71,6 +71,7 @@ func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 	case measure.Skipped:
 		a.text(semconv.OutcomeReason, r.Reason)
 	}
+	a.flag(semconv.GenAIRequestStream, r.Stream)
 	if r.OutputTokensAsked > 0 {
 		a.count(semconv.GenAIRequestMaxTokens, r.OutputTokensAsked)
 	}
@@ -143,7 +144,6 @@ func scheduleAttributes(a *attributes, r *measure.Record, speedup float64) {
 // replyAttributes say what came back.
 func replyAttributes(a *attributes, r *measure.Record) {
 	x := &r.Exchange
-	a.flag(semconv.GenAIRequestStream, len(x.At) > 0 && !x.Whole)
 	a.text(semconv.GenAIResponseID, x.ResponseID)
 	a.text(semconv.GenAIResponseModel, x.Model)
 	if x.FinishReason != "" {

@@ -48,7 +48,8 @@ const (
 	DefaultBatchSpans = 512
 	// DefaultLinger is how long the first span of a batch waits for others.
 	DefaultLinger = time.Second
-	// DefaultExportTimeout bounds one export, the exporter's own retries included. It is the SDK's.
+	// DefaultExportTimeout bounds one export. It is the SDK's; OTEL_EXPORTER_OTLP_TIMEOUT, 10 s by default, bounds it, too. What was not delivered in
+	// that time is kept and sent again; at the end of a run, four times it is how long a receiver that does not answer is given.
 	DefaultExportTimeout = 30 * time.Second
 	// DefaultMetricInterval is the time between two exports of metrics. The SDK's minute is longer than many runs.
 	DefaultMetricInterval = 10 * time.Second

@@ -20,13 +20,16 @@
 //
 // The SDK's batch processor counts spans, not bytes, and loses them silently when its queue is full or when a batch is
 // larger than the receiver takes. Our own queue is bounded by bytes, as are its batches; it never makes its
-// caller wait; and each span that it was given ends as accepted or as lost, with the reason, in [Loss].
+// caller wait; and each span that it was given ends as accepted or as lost, with the reason, in [Loss]. What a receiver does not
+// take because it is away, overloaded or slow stays in the queue and is sent again, until it arrives, the queue is full or the
+// time for shutting down is over; a receiver that had it but did not say so in time has it twice, with the same ids.
 // The token events of a span are kept as plain arrays until the moment of export, so that the bound on the queue's bytes
 // bounds the memory too: as SDK events they would take ten times as much.
 //
 // # Global state
 //
 // The package sets no global of OpenTelemetry: no provider, no propagator, no error handler. Some errors still reach the
-// global error handler because the SDK offers no other way: unknown values of OTEL_TRACES_SAMPLER, malformed ones of
-// OTEL_RESOURCE_ATTRIBUTES (which are in Loss too), and failures of metric exporters other than OTLP (console, prometheus).
+// global error handler and logger because the SDK offers no other way: values of OTEL_* variables that it cannot use (those of
+// endpoints, certificates and headers are errors of Start), and failures of metric exporters other than OTLP (console,
+// prometheus). A program, to which these globals belong, may have them told as its own warnings: [CatchSDK].
 package telemetry

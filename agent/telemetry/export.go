@@ -6,6 +6,7 @@ package telemetry
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,11 @@ import (
 type result struct {
 	accepted int64
 	lost     map[string]int64
-	err      error // the first
+	err      error // the first of those that cost spans
+
+	kept  []sdktrace.ReadOnlySpan // to be sent again
+	why   trouble                 // why they are kept
+	cause error                   // in the exporter's words
 }
 
 func (r *result) lose(why string, n int64) {
@@ -32,7 +37,8 @@ func (r *result) lose(why string, n int64) {
 	r.lost[why] += n
 }
 
-// export sends spans and says what became of each. A batch that the receiver finds too large is halved until it fits.
+// export sends spans and says what became of each. A batch that the receiver finds too large is halved until it fits. What
+// fails in a way that may pass is kept.
 func (q *queue) export(ctx context.Context, spans []sdktrace.ReadOnlySpan) (r result) {
 	n := int64(len(spans))
 	one, cancel := context.WithTimeout(ctx, q.limits.timeout)
@@ -44,29 +50,38 @@ func (q *queue) export(ctx context.Context, spans []sdktrace.ReadOnlySpan) (r re
 	}
 	r.err = err
 	rejected, partly := partialSuccess(err)
-	switch {
+	switch why := troubleOf(err); {
 	case partly:
 		rejected = min(rejected, n)
 		r.accepted = n - rejected
 		r.lose(semconv.LostRejected, rejected)
-	case !tooLarge(err):
-		r.lose(semconv.LostExport, n)
-	case n == 1:
+	case tooLarge(err) && n == 1:
 		r.lose(semconv.LostTooLarge, n)
-	default:
-		r.err = nil
-		for _, half := range [][]sdktrace.ReadOnlySpan{spans[:n/2], spans[n/2:]} {
-			h := q.export(ctx, half)
-			r.accepted += h.accepted
-			for why, n := range h.lost {
-				r.lose(why, n)
-			}
-			if r.err == nil {
-				r.err = h.err
-			}
+	case tooLarge(err):
+		r = q.export(ctx, spans[:n/2])
+		if r.kept != nil {
+			r.kept = append(slices.Clip(r.kept), spans[n/2:]...)
+			return r
 		}
+		r.add(q.export(ctx, spans[n/2:]))
+	case why != lasting:
+		r.err, r.kept, r.why, r.cause = nil, spans, why, err
+	default:
+		r.lose(semconv.LostExport, n)
 	}
 	return r
+}
+
+// add adds what became of further spans.
+func (r *result) add(more result) {
+	r.accepted += more.accepted
+	for why, n := range more.lost {
+		r.lose(why, n)
+	}
+	if r.err == nil {
+		r.err = more.err
+	}
+	r.kept, r.why, r.cause = more.kept, more.why, more.cause
 }
 
 // rejectedSpans matches the OTLP exporters' error for a message that the receiver took in part. Its type is internal
@@ -105,9 +120,13 @@ const maxErrorText = 512
 // the cause is one of certificates and keys.
 func errorText(err error) string {
 	text := send.Hidden(err.Error(), otlpSecrets())
-	cure := remedy(text)
+	return bounded(text) + remedy(text)
+}
+
+// bounded cuts a text that is too long for a line.
+func bounded(text string) string {
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
 	}
-	return text + cure
+	return text
 }

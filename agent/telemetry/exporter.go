@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -41,22 +42,32 @@ func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, err
 		}
 		return e, nil
 	}
-	protocol, err := traces.protocol(c)
-	if err = errors.Join(err, traces.checkSecrets()); err != nil {
+	client, err := newTraceClient(c)
+	if err != nil {
+		return nil, err
+	}
+	return otlptrace.New(ctx, client)
+}
+
+// newTraceClient returns what carries spans by OTLP. It tries once: what is tried again is the queue's to decide, which has to
+// know what a receiver may have twice.
+func newTraceClient(c *Config) (otlptrace.Client, error) {
+	protocol, err := traces.check(c)
+	if err != nil {
 		return nil, err
 	}
 	if protocol == ProtocolGRPC {
-		var opts []otlptracegrpc.Option
+		opts := []otlptracegrpc.Option{otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{})}
 		if c.Endpoint != "" {
 			opts = append(opts, otlptracegrpc.WithEndpointURL(c.Endpoint))
 		}
-		return otlptracegrpc.New(ctx, opts...)
+		return otlptracegrpc.NewClient(opts...), nil
 	}
-	var opts []otlptracehttp.Option
+	opts := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
 	if c.Endpoint != "" {
-		opts = append(opts, otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")+"/v1/traces"))
+		opts = append(opts, otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")+traces.path()))
 	}
-	return otlptracehttp.New(ctx, opts...)
+	return otlptracehttp.NewClient(opts...), nil
 }
 
 // newMetricReader returns the reader of the metrics, nil when they are off. Exports by OTLP are counted.
@@ -75,7 +86,7 @@ func newMetricReader(ctx context.Context, c *Config, count *metricCount) (sdkmet
 		}
 		return r, nil
 	}
-	e, err := newMetricExporter(ctx, c)
+	e, err := newMetricExporter(ctx, c, false)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +97,11 @@ func newMetricReader(ctx context.Context, c *Config, count *metricCount) (sdkmet
 	return sdkmetric.NewPeriodicReader(countedExporter{e, count}, opts...), nil
 }
 
-func newMetricExporter(ctx context.Context, c *Config) (sdkmetric.Exporter, error) {
-	protocol, err := metrics.protocol(c)
-	if err = errors.Join(err, metrics.checkSecrets()); err != nil {
+// newMetricExporter returns what carries metrics by OTLP: once, for a question, or with retries, since figures that add up may
+// arrive twice.
+func newMetricExporter(ctx context.Context, c *Config, once bool) (sdkmetric.Exporter, error) {
+	protocol, err := metrics.check(c)
+	if err != nil {
 		return nil, err
 	}
 	if protocol == ProtocolGRPC {
@@ -96,13 +109,28 @@ func newMetricExporter(ctx context.Context, c *Config) (sdkmetric.Exporter, erro
 		if c.Endpoint != "" {
 			opts = append(opts, otlpmetricgrpc.WithEndpointURL(c.Endpoint))
 		}
+		if once {
+			opts = append(opts, otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))
+		}
 		return otlpmetricgrpc.New(ctx, opts...)
 	}
 	var opts []otlpmetrichttp.Option
 	if c.Endpoint != "" {
-		opts = append(opts, otlpmetrichttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")+"/v1/metrics"))
+		opts = append(opts, otlpmetrichttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")+metrics.path()))
+	}
+	if once {
+		opts = append(opts, otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))
 	}
 	return otlpmetrichttp.New(ctx, opts...)
+}
+
+// check returns the transport of a signal's OTLP, or says what is wrong with what the environment says of it.
+func (s signal) check(c *Config) (protocol string, err error) {
+	protocol, err = s.protocol(c)
+	if err == nil {
+		err = s.checkEndpoint(c, protocol)
+	}
+	return protocol, errors.Join(err, s.checkSecrets())
 }
 
 // protocol returns the transport of a signal's OTLP.

@@ -25,21 +25,22 @@ func (p *Pipeline) Finish(sp Span, r *measure.Record) {
 	ctx := context.Background()
 	if sp.span != nil {
 		ctx = trace.ContextWithSpan(ctx, sp.span) // for exemplars
-		p.finishSpan(ctx, sp.span, r)
+		p.finishSpan(ctx, sp, r)
 	}
 	if p.instruments != nil {
 		p.instruments.record(ctx, r)
 	}
 }
 
-func (p *Pipeline) finishSpan(ctx context.Context, span trace.Span, r *measure.Record) {
+// finishSpan queues what a request is in its trace: its session's root, if that is still to come, itself, its phases. Parents
+// go first, so that whatever ends the process leaves no span without its parent.
+func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
+	span := sp.span
 	parts, end := phases(r)
+	p.endSession(sp.session, end)
 	if !span.SpanContext().IsSampled() {
 		span.End(trace.WithTimestamp(p.clk.Wall(end)))
 		return
-	}
-	for _, part := range parts {
-		p.end(p.start(ctx, part.name, part.from), part.to)
 	}
 	if r.Model != "" && r.Model != p.cfg.Model { // which the span was started with
 		span.SetName(p.cfg.Operation + " " + r.Model)
@@ -57,7 +58,13 @@ func (p *Pipeline) finishSpan(ctx context.Context, span trace.Span, r *measure.R
 	if events > 0 || dropped > 0 {
 		ended = newTokenSpan(ended, p.clk, &r.Exchange, events, dropped)
 	}
-	p.queue.add(ended)
+	all := append(make([]sdktrace.ReadOnlySpan, 0, 1+len(parts)), ended)
+	for _, part := range parts {
+		if ended := p.stop(p.start(ctx, part.name, part.from), part.to); ended != nil {
+			all = append(all, ended)
+		}
+	}
+	p.queue.add(all...)
 }
 
 // events returns how many of the chunks become span events and how many a limit cuts off, the last ones: the SDK would

@@ -225,8 +225,8 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{
 			"failed", failed(send.ClassConnectTimeout), codes.Error,
-			map[string]any{"mooncake.outcome": "failed", "error.type": "connect_timeout"},
-			[]string{"gen_ai.usage.input_tokens", "gen_ai.request.stream", "http.response.status_code", "gen_ai.response.time_to_first_chunk"},
+			map[string]any{"mooncake.outcome": "failed", "error.type": "connect_timeout", "gen_ai.request.stream": true},
+			[]string{"gen_ai.usage.input_tokens", "http.response.status_code", "gen_ai.response.time_to_first_chunk"},
 		},
 		{"failed without a class", failed(""), codes.Error, map[string]any{"error.type": "_OTHER"}, nil},
 		{"cancelled", cancelled, codes.Error, map[string]any{"mooncake.outcome": "cancelled", "error.type": "cancelled"}, nil},
@@ -324,29 +324,28 @@ func TestSession(t *testing.T) {
 	cfg.SpanExporter = e
 	p, clk := start(t, cfg)
 	ses := p.StartSession("s-1", 100*ms)
-	first, second := served(2), served(2)
+	first, second := served(2), served(7)
 	first.Row.SessionID, second.Row.SessionID, second.Turn = "s-1", "s-1", 1
 	origin := mooncake.SpanRef{TraceID: [16]byte{1, 2, 3}, SpanID: [8]byte{4, 5}}
 	second.Row.OTel = origin
 	finish(p, ses, first)
 	finish(p, ses, second)
 	finish(p, nil, served(2))
-	ses.End(900 * ms)
-	ses.End(950 * ms) // counts no second time
-	open := p.StartSession("s-2", 0)
+	open, late := p.StartSession("s-2", 0), served(2)
+	late.Row.SessionID = "s-2"
 	loss := shutdown(t, p)
 	if loss.Ended != 13 || loss.Unended != 1 || loss.Complete() {
 		t.Errorf("3 requests of 4 spans and a session ended, one session is open: %+v", loss)
 	}
-	open.End(time.Second)
-	if l := p.Loss(); l.Unended != 0 || l.LostSpans() != 1 {
-		t.Errorf("a session that ends after shutdown is lost, and counted: %+v", l)
+	finish(p, open, late)
+	if l := p.Loss(); l.Unended != 0 || l.LostSpans() != 5 {
+		t.Errorf("a session whose first request ends after shutdown is lost, and counted: %+v", l)
 	}
 
 	spans := e.stubs()
 	root := spans["session"][0]
-	if root.SpanKind != trace.SpanKindInternal || root.Parent.IsValid() || !root.EndTime.Equal(clk.Wall(900*ms)) {
-		t.Errorf("session span: kind %v, parent %v, end %v", root.SpanKind, root.Parent, root.EndTime.Sub(clk.Start()))
+	if root.SpanKind != trace.SpanKindInternal || root.Parent.IsValid() || !root.EndTime.Equal(clk.Wall(160*ms)) {
+		t.Errorf("session span, which its first request ends: kind %v, parent %v, end %v", root.SpanKind, root.Parent, root.EndTime.Sub(clk.Start()))
 	}
 	if diff := cmp.Diff(map[string]any{"mooncake.session": "s-1"}, attributeMap(root.Attributes)); diff != "" {
 		t.Errorf("session span (-want +got):\n%s", diff)
@@ -455,7 +454,7 @@ func TestWholeReplyHasNoEvents(t *testing.T) {
 		cfg.SpanExporter, cfg.TokenEvents = e, mode
 		p, _ := start(t, cfg)
 		r := served(1)
-		r.Exchange.Whole = true
+		r.Exchange.Whole, r.Stream = true, false
 		finish(p, nil, r)
 		shutdown(t, p)
 		s := e.stubs()["chat m"][0]
@@ -473,7 +472,6 @@ func TestSampler(t *testing.T) {
 	p, _ := start(t, cfg)
 	ses := p.StartSession("s", 0)
 	sp := finish(p, ses, served(5))
-	ses.End(time.Second)
 	loss := shutdown(t, p)
 	if len(e.spans) != 0 || loss.Ended != 0 || loss.SampledOut != 2 || loss.Complete() || loss.Unended != 0 {
 		t.Errorf("%d spans arrived, %+v; want none, and 2 said to be sampled out", len(e.spans), loss)

@@ -134,7 +134,7 @@ func served(chunks int) *measure.Record {
 		},
 		Index: 7, Outcome: measure.Served,
 		Offset: 100 * ms, Spread: 20 * ms, Intended: 100 * ms, Scheduled: true, Dispatched: 101 * ms, Admitted: 103 * ms,
-		Sent: true, PromptTokens: 1300, OutputTokensAsked: int64(chunks), Predicted: 1024,
+		Sent: true, PromptTokens: 1300, OutputTokensAsked: int64(chunks), Stream: true, Predicted: 1024,
 		Prompt: measure.AgreeDifferent,
 		Exchange: send.Exchange{
 			Start: 103 * ms, Wire: 105 * ms, FirstByte: 140 * ms, Headers: 140 * ms, FirstEvent: 145 * ms, FirstAnswer: 150 * ms,

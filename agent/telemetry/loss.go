@@ -11,7 +11,10 @@ type Loss struct {
 	// Lost counts spans that no receiver has, by reason (semconv.LostQueueFull, ...). A span whose acknowledgement was
 	// lost counts as lost although the receiver may have it.
 	Lost map[string]int64
-	// Unended counts sampled spans that were started and never ended: requests without a record, sessions not closed.
+	// Resent counts spans that were sent again because no acknowledgement came, once for each time. A receiver may have such a
+	// span more than once, with the same ids; capture.Compile takes it once.
+	Resent int64
+	// Unended counts sampled spans that were started and never ended: requests without a record, sessions without one.
 	Unended int64
 	// SampledOut counts session and request spans that a sampler dropped, with their phases and events: the spans
 	// of the run are incomplete although nothing was lost.
@@ -55,6 +58,7 @@ func (p *Pipeline) Loss() Loss {
 		var first string
 		l.Ended, l.Accepted, l.Lost, first = p.queue.account()
 		l.FirstError = or(l.FirstError, first)
+		l.Resent = p.queue.sentAgain()
 	}
 	l.Unended = max(0, started-l.Ended)
 	p.metricCount.mu.Lock()

@@ -18,8 +18,9 @@ import (
 // queue carries ended spans to an exporter. It stands in for the SDK's batch processor: bounded by bytes instead of
 // spans, never blocking whoever adds to it, and with an account of every span.
 //
-// Spans become batches as they arrive. One goroutine exports the batches in order. All states are under one lock that
-// is never held during an export.
+// Spans become batches as they arrive. One goroutine exports the batches in order. What a receiver did not take because it
+// was away, or too slow, goes back to the head and is tried again; see retry.go. All states are under one lock that is never
+// held during an export.
 type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits
@@ -36,16 +37,17 @@ type queue struct {
 	linger   *time.Timer // cuts the filling batch
 	closed   bool        // nothing more is taken
 	gaveUp   bool        // what is not settled has been counted as lost
+	outage   outage
 
-	ended, accepted int64 // spans
-	lost            map[string]int64
-	firstError      string
+	ended, accepted, resent int64 // spans
+	lost                    map[string]int64
+	firstError              string
 }
 
 type limits struct {
 	queueBytes, batchBytes, batchSpans int
-	messageBytes                       int // to which batches are joined in a hurry; 0 = they are not
-	linger, timeout                    time.Duration
+	messageBytes                       int           // to which batches are joined in a hurry; 0 = they are not
+	linger, timeout                    time.Duration // timeout is of one export
 }
 
 type batch struct {
@@ -67,11 +69,26 @@ func newQueue(exporter sdktrace.SpanExporter, l limits) *queue {
 	return q
 }
 
-// add takes an ended span, or counts it as lost. It never waits for the exporter.
-func (q *queue) add(s sdktrace.ReadOnlySpan) {
-	size := spanSize(s)
+// add takes ended spans of one trace, parents first, or counts them as lost. It never waits for the exporter. They go out
+// together where they fit into a batch, else in order: a run that is killed leaves no span behind whose parent is missing.
+func (q *queue) add(spans ...sdktrace.ReadOnlySpan) {
+	sizes, all := make([]int, len(spans)), 0
+	for i, s := range spans {
+		sizes[i] = spanSize(s)
+		all += sizes[i]
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.filling.bytes+all > q.limits.batchBytes || len(q.filling.spans)+len(spans) > q.limits.batchSpans {
+		q.cut()
+	}
+	for i, s := range spans {
+		q.addOne(s, sizes[i])
+	}
+}
+
+// addOne takes one span. The caller holds the lock.
+func (q *queue) addOne(s sdktrace.ReadOnlySpan, size int) {
 	q.ended++
 	switch {
 	case q.closed:
@@ -114,8 +131,12 @@ func (q *queue) run(ctx context.Context) {
 			return
 		}
 		began := time.Now()
-		q.settle(b, q.export(ctx, b.spans))
-		q.rest(ctx, time.Since(began))
+		r := q.export(ctx, b.spans)
+		if q.settle(b, r, began) {
+			q.rest(ctx, time.Since(began))
+		} else {
+			q.backOff(ctx)
+		}
 	}
 }
 
@@ -156,7 +177,7 @@ func (q *queue) next() (batch, bool) {
 	n := 0
 	for ; n < len(q.ready); n++ {
 		more := q.ready[n]
-		if n > 0 && (!q.hurried() || b.bytes+more.bytes > q.limits.messageBytes || len(b.spans)+len(more.spans) > q.limits.batchSpans) {
+		if n > 0 && (!q.hurried() || b.bytes+more.bytes > q.message() || len(b.spans)+len(more.spans) > q.limits.batchSpans) {
 			break
 		}
 		b.spans = append(b.spans, more.spans...)
@@ -168,20 +189,41 @@ func (q *queue) next() (batch, bool) {
 	return b, true
 }
 
-// settle enters the result of an export.
-func (q *queue) settle(b batch, r result) {
+// settle enters the result of an export that began at an instant, and reports whether all of it is settled: what is kept
+// stands at the head of the queue again.
+func (q *queue) settle(b batch, r result, began time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.gaveUp { // counted already
-		return
+		return true
 	}
 	q.inFlight = 0
-	q.bytes -= b.bytes
 	q.accepted += r.accepted
 	for why, n := range r.lost {
 		q.lost[why] += n
 	}
 	q.note(r.err)
+	if len(r.kept) == 0 {
+		q.bytes -= b.bytes
+		q.outage.over(r.accepted > 0, b.bytes, q.limits.messageBytes)
+		return true
+	}
+	kept := newBatch(r.kept)
+	q.bytes -= b.bytes - kept.bytes
+	q.outage.goesOn(r, kept.bytes, began)
+	again := []batch{kept}
+	if r.why == late { // less at a time
+		again = kept.quarters()
+	}
+	q.ready = append(again, q.ready...)
+	if q.closed && time.Since(q.outage.since) >= patience(r.why, q.limits.timeout) {
+		q.lose(semconv.LostExport, r.cause)
+		return true
+	}
+	if r.why.doubtful() {
+		q.resent += int64(len(r.kept))
+	}
+	return false
 }
 
 // shutdown exports what is queued, as far as ctx allows, and closes the exporter. What is left is counted as lost.
@@ -205,7 +247,7 @@ func (q *queue) shutdown(ctx context.Context) error {
 	return q.exporter.Shutdown(ctx)
 }
 
-// giveUp counts everything that is not settled as lost.
+// giveUp counts everything that is not settled as lost: the time is over.
 func (q *queue) giveUp(cause error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -214,12 +256,24 @@ func (q *queue) giveUp(cause error) {
 		left += len(b.spans)
 	}
 	q.gaveUp = true
+	if q.outage.cause != nil {
+		cause = fmt.Errorf("%w; the last attempt: %w", cause, q.outage.cause)
+	}
+	q.lose(semconv.LostShutdown, fmt.Errorf("%d spans were not sent in time: %w", left, cause))
+	q.changed.Broadcast()
+}
+
+// lose counts what is queued, and under export, as lost. The caller holds the lock.
+func (q *queue) lose(why string, cause error) {
+	left := q.inFlight
+	for _, b := range q.ready {
+		left += len(b.spans)
+	}
 	q.ready, q.inFlight, q.bytes = nil, 0, 0
 	if left > 0 {
-		q.lost[semconv.LostShutdown] += int64(left)
-		q.note(fmt.Errorf("%d spans were not sent in time: %w", left, cause))
+		q.lost[why] += int64(left)
+		q.note(cause)
 	}
-	q.changed.Broadcast()
 }
 
 // note keeps the first error. The caller holds the lock.
@@ -229,9 +283,20 @@ func (q *queue) note(err error) {
 	}
 }
 
+// sentAgain returns the number of spans that were sent again although the receiver may have them.
+func (q *queue) sentAgain() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.resent
+}
+
 // account returns the counts so far: ended = accepted + Σ lost + queued.
 func (q *queue) account() (ended, accepted int64, lost map[string]int64, firstError string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ended, q.accepted, maps.Clone(q.lost), q.firstError
+	firstError = q.firstError
+	if firstError == "" && len(q.lost) > 0 && q.outage.cause != nil { // the queue is full because of it
+		firstError = errorText(q.outage.cause)
+	}
+	return q.ended, q.accepted, maps.Clone(q.lost), firstError
 }

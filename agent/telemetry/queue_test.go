@@ -7,8 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -258,7 +265,7 @@ func TestQueueErrors(t *testing.T) {
 	}
 }
 
-// An export that hangs ends by its own timeout; the next batch gets its chance.
+// An export that hangs ends by its own timeout. Its spans are tried again, and none is lost.
 func TestQueueExportTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -276,8 +283,132 @@ func TestQueueExportTimeout(t *testing.T) {
 			q.add(span("request"))
 		}
 		_, accepted, lost, _ := closeQueue(t, q, time.Minute)
-		if accepted != 10 || lost[semconv.LostExport] != 10 {
+		if accepted != 20 || len(lost) > 0 {
 			t.Errorf("accepted %d, lost %v", accepted, lost)
+		}
+	})
+}
+
+// passing are the errors of a receiver that may be back or ready soon, in the words of the OTLP exporters.
+var passing = map[string]error{
+	"HTTP, refused": &url.Error{Op: "Post", URL: "http://x/v1/traces", Err: &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
+	"HTTP, no name": &url.Error{Op: "Post", URL: "http://x/v1/traces", Err: &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "x"}}},
+	"HTTP, reset":   &url.Error{Op: "Post", URL: "http://x/v1/traces", Err: &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}},
+	"HTTP, closed":  &url.Error{Op: "Post", URL: "http://x/v1/traces", Err: io.EOF},
+	"HTTP, no answer": fmt.Errorf("traces export: retry-able request failure: %w", // client timeout
+		&url.Error{Op: "Post", URL: "http://x/v1/traces", Err: os.ErrDeadlineExceeded}),
+	"HTTP 503":          errors.New("traces export: retry-able request failure: body: (empty)"),
+	"gRPC, refused":     fmt.Errorf("traces export: exporter export timeout: %w", status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`)),
+	"gRPC, closed":      fmt.Errorf("traces export: %w", status.Error(codes.Unavailable, "error reading from server: EOF")),
+	"gRPC, no answer":   fmt.Errorf("traces export: %w", status.Error(codes.DeadlineExceeded, "context deadline exceeded")),
+	"gRPC, overloaded":  fmt.Errorf("traces export: %w", status.Error(codes.Unavailable, "data refused due to high memory usage")),
+	"an export's bound": context.DeadlineExceeded,
+}
+
+// A receiver that restarts, or is too slow for a while, costs no span, in the run and at its end; one that stays away costs
+// each of them, and the run's end does not wait for it longer than it may.
+func TestQueueOutage(t *testing.T) {
+	for name, failure := range passing {
+		for _, c := range []struct {
+			what              string
+			from, until, stop time.Duration // of the outage, and of the run
+			lost              int64
+		}{
+			{"in the run", 0, 40 * time.Second, 50 * time.Second, 0},
+			{"at its end", 9 * time.Second, 13 * time.Second, 10 * time.Second, 0},
+			{"for ever", 0, time.Hour, 40 * time.Second, 100},
+		} {
+			t.Run(name+", "+c.what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					begun := time.Now()
+					e := &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error {
+						if at := time.Since(begun); at >= c.from && at < c.until {
+							return failure
+						}
+						return nil
+					}}
+					l := wide
+					l.batchSpans, l.timeout = 10, 5*time.Second
+					q := newQueue(e, l)
+					var want []string
+					for i := range 100 {
+						time.Sleep(c.stop / 100)
+						q.add(span(fmt.Sprint(i)))
+						want = append(want, fmt.Sprint(i))
+					}
+					end := time.Now()
+					_, accepted, lost, first := closeQueue(t, q, time.Hour)
+					if lost[semconv.LostExport] != c.lost || accepted != 100-c.lost || (first == "") != (c.lost == 0) {
+						t.Errorf("%d accepted, lost %v, want %d; first error %q", accepted, lost, c.lost, first)
+					}
+					if took := time.Since(end); took > 10*time.Second {
+						t.Errorf("the end took %v", took)
+					}
+					var got []string
+					for _, s := range e.spans {
+						got = append(got, s.Name())
+					}
+					if diff := cmp.Diff(want, got); diff != "" && c.lost == 0 {
+						t.Errorf("order (-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An outage holds what the queue may hold; what comes past it is lost to the full queue, and the rest arrives.
+func TestQueueOutageIsBounded(t *testing.T) {
+	one := spanSize(span("request"))
+	synctest.Test(t, func(t *testing.T) {
+		back := false
+		e := &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error {
+			if back {
+				return nil
+			}
+			return passing["gRPC, no answer"]
+		}}
+		l := wide
+		l.queueBytes, l.batchBytes, l.messageBytes = 1000*one, 10*one, 100*one
+		q := newQueue(e, l)
+		for range 1500 {
+			q.add(span("request"))
+		}
+		time.Sleep(time.Minute)
+		if _, accepted, lost, first := q.account(); accepted != 0 || lost[semconv.LostQueueFull] != 500 || first == "" || q.bytes != 1000*one {
+			t.Errorf("in the outage %d accepted, lost %v, %d bytes held, first error %q", accepted, lost, q.bytes, first)
+		}
+		back = true
+		_, accepted, lost, _ := closeQueue(t, q, time.Minute)
+		if accepted != 1000 || lost[semconv.LostQueueFull] != 500 || len(lost) != 1 || q.bytes != 0 {
+			t.Errorf("accepted %d, lost %v, %d bytes held", accepted, lost, q.bytes)
+		}
+		if again := q.sentAgain(); again == 0 {
+			t.Error("nothing was sent twice, although no answer came")
+		}
+	})
+}
+
+// A receiver that needs a second for each span gets fewer at a time until it answers in time.
+func TestQueueSlowReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeExporter{do: func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+			select {
+			case <-time.After(time.Duration(len(spans)) * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		l := wide
+		l.messageBytes = l.batchBytes
+		q := newQueue(e, l)
+		for range 200 {
+			q.add(span("request"))
+		}
+		_, accepted, lost, first := closeQueue(t, q, time.Hour)
+		if accepted != 200 || len(lost) > 0 || first != "" {
+			t.Errorf("accepted %d, lost %v, %s", accepted, lost, first)
 		}
 	})
 }

@@ -6,7 +6,7 @@ package telemetry
 import (
 	"context"
 	"encoding/hex"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -18,35 +18,45 @@ import (
 )
 
 // Session is the trace of one session. A nil Session is none.
+//
+// A span leaves the process when it ends, and a trace without its root has no name in any backend. So the root does not wait
+// for the session's last turn, which the trace does not name anyway: it ends with the first request that does, and goes out
+// before that. The turns that follow are its children all the same, and outlast it.
 type Session struct {
-	pipeline *Pipeline
-	span     trace.Span
-	start    time.Duration
-	ended    atomic.Bool
+	span  trace.Span
+	start time.Duration
+	once  sync.Once
 }
 
 // StartSession starts the root span of a session's trace at an instant of the run's clock. key is the session's name in the
-// trace.
+// trace. The first of its requests to come to Finish ends it.
 func (p *Pipeline) StartSession(key string, at time.Duration) *Session {
 	if p == nil || p.tracer == nil {
 		return nil
 	}
 	span := p.start(context.Background(), semconv.SpanSession, at)
 	span.SetAttributes(attribute.String(semconv.Session, key))
-	return &Session{pipeline: p, span: span, start: at}
+	return &Session{span: span, start: at}
 }
 
-// End ends the session's span, not before its start, as that of a session whose first turn was skipped. Only the first call
-// counts.
-func (s *Session) End(at time.Duration) {
-	if s == nil || s.ended.Swap(true) {
+// endSession ends a session's root with its first request, not before its start, as that of a session whose first turn was
+// skipped. When it returns, the root is queued: whoever comes second waits for whoever comes first.
+func (p *Pipeline) endSession(s *Session, at time.Duration) {
+	if s == nil {
 		return
 	}
-	s.pipeline.end(s.span, max(at, s.start))
+	s.once.Do(func() {
+		if root := p.stop(s.span, max(at, s.start)); root != nil {
+			p.queue.add(root)
+		}
+	})
 }
 
 // Span is the span of one request. The zero Span is none.
-type Span struct{ span trace.Span }
+type Span struct {
+	span    trace.Span
+	session *Session // nil without one
+}
 
 var clientKind = trace.WithSpanKind(trace.SpanKindClient)
 
@@ -61,12 +71,12 @@ func (p *Pipeline) StartRequest(s *Session, row *mooncake.Row, _ int64, intended
 		ctx = trace.ContextWithSpan(ctx, s.span)
 	}
 	if row == nil || row.OTel.IsZero() {
-		return Span{p.start(ctx, p.name, intended, clientKind)}
+		return Span{p.start(ctx, p.name, intended, clientKind), s}
 	}
 	origin := trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: row.OTel.TraceID, SpanID: row.OTel.SpanID, Remote: true,
 	})
-	return Span{p.start(ctx, p.name, intended, clientKind, trace.WithLinks(trace.Link{SpanContext: origin}))}
+	return Span{p.start(ctx, p.name, intended, clientKind, trace.WithLinks(trace.Link{SpanContext: origin})), s}
 }
 
 // start starts a span and counts it.
@@ -78,13 +88,6 @@ func (p *Pipeline) start(ctx context.Context, name string, at time.Duration, opt
 		p.sampledOut.Add(1)
 	}
 	return span
-}
-
-// end ends a span and queues it.
-func (p *Pipeline) end(span trace.Span, at time.Duration) {
-	if ended := p.stop(span, at); ended != nil {
-		p.queue.add(ended)
-	}
 }
 
 // stop ends a span and returns it, or nil when the sampler dropped it.

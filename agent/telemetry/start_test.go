@@ -159,7 +159,6 @@ func TestOffIsFree(t *testing.T) {
 		}
 		p.Finish(sp, r)
 		p.InFlight(-1)
-		s.End(0)
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations", allocs)

@@ -54,6 +54,12 @@ func (guard) Authenticate(ctx context.Context, headers map[string][]string) (con
 	return ctx, errors.New("not authenticated")
 }
 
+// withTLS makes a receiver speak TLS, and demand certificates of an authority's where one is given.
+func withTLS(cfg *otlpreceiver.Config, cert, key, clients string) {
+	secure := configtls.ServerConfig{Config: configtls.Config{CertFile: cert, KeyFile: key}, ClientCAFile: clients}
+	cfg.Protocols.GRPC.Get().TLS, cfg.Protocols.HTTP.Get().ServerConfig.TLS = configoptional.Some(secure), configoptional.Some(secure)
+}
+
 // TestExportTLS: spans and metrics go out through TLS by each protocol, with certificates and tokens of the standard
 // variables. What does not do is said in the account, with a word on the cure, and every span of it is counted as lost.
 func TestExportTLS(t *testing.T) {
@@ -103,11 +109,11 @@ func TestExportTLS(t *testing.T) {
 					if c.cert == "" {
 						return
 					}
-					secure := configtls.ServerConfig{Config: configtls.Config{CertFile: c.cert, KeyFile: c.key}}
+					var clients string
 					if c.mutual {
-						secure.ClientCAFile = ours.File(t)
+						clients = ours.File(t)
 					}
-					overGRPC.TLS, overHTTP.TLS = configoptional.Some(secure), configoptional.Some(secure)
+					withTLS(cfg, c.cert, c.key, clients)
 				})
 				cleanEnv(t, c.env...)
 				cfg := target

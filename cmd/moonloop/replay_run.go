@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -25,6 +26,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	cfg.Progress = view.follow
 	cfg.Note = func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
 	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
+	defer telemetry.CatchSDK(cfg.Warn)()
 	rep, err := agent.Run(cmd.Context(), cfg)
 	view.stop()
 	if rep != nil {

@@ -132,7 +132,9 @@ func configure(t *testing.T, dir string, s settings) *collector {
 	t.Helper()
 	c := &collector{
 		dir: dir, address: freeAddress(t), http: freeAddress(t), metrics: freeAddress(t),
-		environment: []string{testKey, "MOONLOOP_DIR=" + dir, "JAEGER_ENDPOINT=" + freeAddress(t)}, // where nobody listens
+		environment: []string{
+			testKey, "MOONLOOP_DIR=" + dir, "JAEGER_ENDPOINT=" + freeAddress(t), "PROMETHEUS_ENDPOINT=http://" + freeAddress(t), // where nobody listens
+		},
 	}
 	config, err := filepath.Abs(filepath.Join(root, s.config))
 	if err != nil {

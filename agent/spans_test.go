@@ -1,0 +1,189 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// received is what a receiver has, message by message.
+type received struct {
+	mu    sync.Mutex
+	spans []sdktrace.ReadOnlySpan
+	check func([]sdktrace.ReadOnlySpan) // called with all spans so far after each message; may be nil
+}
+
+func (r *received) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spans = append(r.spans, spans...)
+	if r.check != nil {
+		r.check(r.spans)
+	}
+	return nil
+}
+
+func (*received) Shutdown(context.Context) error { return nil }
+
+// named returns the spans of a name.
+func (r *received) named(name string) (found []sdktrace.ReadOnlySpan) {
+	for _, s := range r.spans {
+		if s.Name() == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// TestSpansOfEveryEnding: however a request ends, its span says what was asked for, as that of a served one does. What
+// nobody asked for, or answered, is absent.
+func TestSpansOfEveryEnding(t *testing.T) {
+	const row = `{"timestamp": 0, "session_id": "a", "input_length": 100, "output_length": 8, "hash_ids": [1]}`
+	keys := func(t *testing.T, name string, cfg Config, lines ...string) []string {
+		t.Helper()
+		e := newEngine(t, simulator.Config{Latency: simulator.Latency{Decode: time.Millisecond}})
+		if name != "" {
+			e = newEngine(t, simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{simulator.Fault(name): 1}}})
+		}
+		got := new(received)
+		cfg.Telemetry.SpanExporter, cfg.Prompt.Endpoint, cfg.Target.Model = got, ids.Endpoint, "m"
+		if r := e.replay(t, cfg, lines...); r.err != nil {
+			t.Fatal(r.err)
+		}
+		spans := got.named("text_completion m")
+		if len(spans) != len(lines) {
+			t.Fatalf("%d request spans of %d rows", len(spans), len(lines))
+		}
+		var keys []string
+		for _, kv := range spans[len(spans)-1].Attributes() {
+			key := string(kv.Key)
+			if !slices.ContainsFunc([]string{"gen_ai.response.", "gen_ai.usage.", "http.", semconv.RequestResendCount, semconv.ChunksCoalesced}, func(of string) bool {
+				return strings.HasPrefix(key, of)
+			}) {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	served := keys(t, "", Config{}, row)
+	for _, want := range []string{semconv.GenAIRequestStream, semconv.GenAIRequestMaxTokens, semconv.GenAIRequestModel, semconv.Row} {
+		if !slices.Contains(served, want) {
+			t.Errorf("a served request has no %s", want)
+		}
+	}
+	without := func(keys ...string) []string {
+		return slices.DeleteFunc(slices.Clone(served), func(k string) bool { return slices.Contains(keys, k) })
+	}
+	and := func(have []string, more ...string) []string {
+		return slices.Sorted(slices.Values(append(slices.Clone(have), more...)))
+	}
+	failed := and(served, semconv.ErrorType)
+	second := strings.Replace(row, `"timestamp": 0`, `"timestamp": 1`, 1)
+	for _, tc := range []struct {
+		name, fault string
+		cfg         Config
+		rows        []string
+		want        []string
+	}{
+		{"429", "rate-limit", Config{}, []string{row}, failed},
+		{"500", "server-error", Config{}, []string{row}, failed},
+		{"refused", "refuse", Config{}, []string{row}, failed},
+		{"cut", "cut", Config{}, []string{row}, failed},
+		{"idle", "stall", Config{Target: Target{IdleTimeout: 50 * time.Millisecond}}, []string{row}, failed},
+		{"first token late", "stall", Config{Target: Target{FirstTokenTimeout: 50 * time.Millisecond, IdleTimeout: time.Second}}, []string{row}, failed},
+		{"cancelled", "stall", Config{Schedule: Schedule{MaxDuration: 200 * time.Millisecond, Grace: time.Millisecond}}, []string{row}, failed},
+		{"not streamed", "", Config{Prompt: Prompt{NoStream: true}}, []string{row}, without(semconv.GenAIRequestStream)},
+		{"not streamed, failed", "server-error", Config{Prompt: Prompt{NoStream: true}}, []string{row}, and(without(semconv.GenAIRequestStream), semconv.ErrorType)},
+		{
+			"skipped: no request was made", "server-error",
+			Config{Trace: Trace{Sessions: mooncake.SessionFull}},
+			[]string{row, second},
+			and(without(semconv.GenAIRequestStream, semconv.GenAIRequestMaxTokens, semconv.ScheduleLateness), semconv.OutcomeReason),
+		},
+		{
+			"unsendable: none could be made", "",
+			Config{Trace: Trace{Sessions: mooncake.SessionDelta}, Prompt: Prompt{Overhead: 1}},
+			[]string{strings.Replace(row, `"hash_ids"`, `"extra": {"prompt": "x"}, "hash_ids"`, 1)},
+			and(without(semconv.GenAIRequestStream, semconv.GenAIRequestMaxTokens, semconv.CachePredictedTokens), semconv.ErrorType),
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, keys(t, tc.fault, tc.cfg, tc.rows...)); diff != "" {
+				t.Errorf("attributes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSessionsWhileTheyRun: whenever the process is killed, each trace that holds a span of a request holds the request, and
+// its session's root. Nothing waits for the end of the run, and the books are exact.
+func TestSessionsWhileTheyRun(t *testing.T) {
+	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: time.Millisecond}})
+	const sessions, turns = 8, 3
+	var lines []string
+	for turn := range turns {
+		for i := range sessions {
+			hashes := []string{fmt.Sprint(100 * i), fmt.Sprint(100*i + 1), fmt.Sprint(100*i + 2)}[:turn+1]
+			lines = append(lines, fmt.Sprintf(`{"session_id": "s%d", "timestamp": %d, "input_length": %d, "output_length": 3, "hash_ids": [%s]}`,
+				i, 120*turn+i, 512*(turn+1), strings.Join(hashes, ", ")))
+		}
+	}
+	lines = append(lines, `{"timestamp": 370, "input_length": 100, "output_length": 3, "hash_ids": [7777]}`)
+	for _, batch := range []int{1, 3, 512} {
+		t.Run(fmt.Sprint("messages of ", batch), func(t *testing.T) {
+			early := make(map[trace.TraceID]bool) // roots that came before their session's last turn
+			got := &received{check: func(spans []sdktrace.ReadOnlySpan) {
+				have := make(map[trace.SpanID]bool)
+				requests := make(map[trace.TraceID]int)
+				for _, s := range spans {
+					have[s.SpanContext().SpanID()] = true
+					if s.Name() != semconv.SpanSession && strings.HasPrefix(s.Name(), "text_completion") {
+						requests[s.SpanContext().TraceID()]++
+					}
+				}
+				for _, s := range spans {
+					if s.Parent().IsValid() && !have[s.Parent().SpanID()] {
+						t.Errorf("%s has come, its parent has not", s.Name())
+					}
+					if s.Name() == semconv.SpanSession && requests[s.SpanContext().TraceID()] < turns {
+						early[s.SpanContext().TraceID()] = true
+					}
+				}
+			}}
+			cfg := Config{Prompt: ids}
+			cfg.Telemetry.SpanExporter, cfg.Telemetry.BatchSpans, cfg.Telemetry.Linger = got, batch, time.Millisecond
+			r := e.replay(t, cfg, lines...)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			tel := r.report.Telemetry
+			if want := int64(4*len(lines) + sessions); tel.SpansEnded != want || tel.SpansAccepted != want || int64(len(got.spans)) != want {
+				t.Errorf("%d spans ended, %d accepted, %d came; want %d", tel.SpansEnded, tel.SpansAccepted, len(got.spans), want)
+			}
+			roots := make(map[trace.TraceID]bool)
+			for _, root := range got.named(semconv.SpanSession) {
+				roots[root.SpanContext().TraceID()] = true
+			}
+			// One message may hold all that a busy machine comes to; with a few spans each, the order is certain.
+			if len(roots) != sessions || len(early) != sessions && batch < 512 {
+				t.Errorf("%d sessions have roots, of %d it came before the session was over; want %d", len(roots), len(early), sessions)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// watched is what a program writes, for others to look at meanwhile.
+type watched struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// TestReplayToADeadReceiver: an OTLP endpoint where nobody listens is told before the engine hears of the replay, and what
+// OpenTelemetry's SDK has to say are warnings of ours, each once.
+func TestReplayToADeadReceiver(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := "http://" + closed.Addr().String()
+	_ = closed.Close()
+	var stderr watched
+	e, err := simulator.New(simulator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first sync.Once
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first.Do(func() {
+			told := func() bool { return strings.Contains(stderr.String(), "do not arrive at "+endpoint) }
+			for until := time.Now().Add(10 * time.Second); !told() && time.Now().Before(until); { // what it wrote is on its way here
+				time.Sleep(time.Millisecond)
+			}
+			if !told() {
+				t.Errorf("the engine is asked, and nothing has been said of the receiver: %q", stderr.String())
+			}
+		})
+		e.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		engine.Close()
+		_ = e.Close()
+	})
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(rowOfSix), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "moonloop", "replay", trace, "--url", engine.URL, "--progress", "none")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
+	cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT=soon", "OTEL_TRACES_SAMPLER=dice",
+		"OTEL_BSP_EXPORT_TIMEOUT=100") // the end need not wait for it
+	cmd.Stderr = &stderr
+	_ = cmd.Run()
+	if status := cmd.ProcessState.ExitCode(); status != exitOK && status != exitInvalid {
+		t.Errorf("exit status %d\n%s", status, stderr.String())
+	}
+	times := make(map[string]int)
+	for line := range strings.Lines(stderr.String()) {
+		if !strings.HasPrefix(line, "moonloop: ") {
+			t.Errorf("a line that is not ours: %q", line)
+		}
+		times[line]++
+		if times[line] > 1 {
+			t.Errorf("said again: %q", line)
+		}
+	}
+	for _, want := range []string{`parsing "soon"`, "dice"} {
+		if n := strings.Count(stderr.String(), want); n != 1 {
+			t.Errorf("%q is said %d times, want once:\n%s", want, n, stderr.String())
+		}
+	}
+}
