@@ -66,7 +66,7 @@ EXIT STATUS
   moonloop compile /var/lib/otelcol/journal --out prod.jsonl
   moonloop compile pod-*/journal/*.journal --out prod.jsonl.zst --replays drop
   moonloop compile journals --run 0f8c1b2a --out replayed.jsonl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: someInputs("one journal or folder of journals, or more", "name the *.journal files, or the folder that they are in"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
 	}
 	fs := cmd.Flags()

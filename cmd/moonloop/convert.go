@@ -71,7 +71,7 @@ EXIT STATUS
   moonloop convert --from dynamo dynamo-request-trace*.jsonl.gz --out dynamo.jsonl
   moonloop convert AzureLLMInferenceTrace_code_1week.csv AzureLLMInferenceTrace_conv_1week.csv --out azure.jsonl.zst
   moonloop convert qwen_traceA_blksz_16.jsonl --block-size 512 --out bailian.jsonl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE: func(cmd *cobra.Command, args []string) error { return runConvert(cmd, f, args) },
 	}
 	fs := cmd.Flags()

@@ -64,7 +64,7 @@ EXIT STATUS
   3    the loop closed, but the replay's measurement is not valid, as of "moonloop replay"
   130  interrupted`,
 		Example: "  moonloop demo\n  moonloop demo --out demo-results",
-		Args:    cobra.NoArgs,
+		Args:    noInputs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
 	cmd.Flags().StringVar(&d.folder, "out", "", "folder for the traces, the journal and the replay's report (default: they are thrown away)")

@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -39,8 +40,14 @@ go to standard output.
 Exit status: 0 when the trace was written; 2 when it could not be.`,
 		Example: `  moonloop generate --rows 500 --rate 10 --think 2,0.5 --out trace.jsonl
   moonloop generate --rows 0 --duration 1h --grid 3s --sessions | moonloop inspect -`,
-		Args: cobra.NoArgs,
+		Args: noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.Rows == 0 && cfg.Duration == 0 {
+				return errors.New("--rows and --duration are both 0, and a trace has to end: give one of them")
+			}
+			if err := inFlags(cfg.Validate(), generateNames); err != nil {
+				return err
+			}
 			return runGenerate(cmd.Context(), cfg, &files, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -62,6 +69,13 @@ Exit status: 0 when the trace was written; 2 when it could not be.`,
 	f.BoolVar(&cfg.SessionIDs, "sessions", cfg.SessionIDs, "write session_id on the rows")
 	f.IntVar(&cfg.BlockSize, "block-size", cfg.BlockSize, "tokens per hash id")
 	return cmd
+}
+
+// generateNames are the names that the configuration has for what flags set, and the flags.
+var generateNames = [][2]string{
+	{"rows", "rows"}, {"duration", "duration"}, {"rate", "rate"}, {"turns", "turns"}, {"system prompt of", "system-prompt"},
+	{"longest input of", "max-input"}, {"token time", "token-time"}, {"grid", "grid"}, {"block size", "block-size"},
+	{"user tokens", "user"}, {"output tokens", "output"}, {"think time", "think"},
 }
 
 func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdout, stderr io.Writer) error {

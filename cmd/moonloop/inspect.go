@@ -59,7 +59,7 @@ unknown or a row has more ids than blocks; 2 when the command or a trace cannot 
 		Example: `  moonloop inspect trace.jsonl
   moonloop inspect --json trace.jsonl.zst | jq .traces[0].digests
   moonloop inspect --capacity 5859,100k captured.jsonl replayed.jsonl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runInspect(cmd.Context(), args, opt, interruptible(cmd.Context(), cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -150,7 +150,7 @@ func TestInspectRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no trace":              {nil, "requires at least 1 arg"},
+		"no trace":              {nil, "inspect takes one file or more"},
 		"a missing file":        {[]string{"none.jsonl"}, "none.jsonl"},
 		"a capacity of nothing": {[]string{"--capacity", "0", "-"}, "--capacity"},
 		"a broken capacity":     {[]string{"--capacity", "1.0005k", "-"}, "--capacity"},

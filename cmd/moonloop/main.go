@@ -81,22 +81,31 @@ func withSignals(parent context.Context, stderr io.Writer) (context.Context, fun
 
 // run executes one command line and returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRootCommand()
+	return execute(ctx, newRootCommand(), args, stdin, stdout, stderr)
+}
+
+func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
+	typed := func(cmd *cobra.Command) []typedFlag {
+		_, rest, _ := root.Find(args) // as the library finds cmd
+		return typedFlags(cmd.Flags(), aliasesOf(cmd), rest)
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, typed(cmd), err) })
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkFlags(cmd, typed(cmd)) }
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := findCommand(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return exitOK
 	}
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return exit.status
 	}
-	fmt.Fprintf(stderr, "moonloop: error: %v\n", err)
-	if hint, ok := errors.AsType[hintError](err); ok {
-		fmt.Fprintf(stderr, "moonloop: hint: %s\n", hint.hint)
-	}
+	printError(stderr, err)
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
@@ -117,7 +126,8 @@ Without an engine at hand, "moonloop demo" runs the whole loop against the built
 		Version:       version(),
 	}
 	root.SetVersionTemplate("moonloop {{.Version}}\n")
-	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(newHelpCommand())
+	defer wordCompletion(root)
 	root.AddCommand(
 		newCaptureCommand(),
 		newCompileCommand(),

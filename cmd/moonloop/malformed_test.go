@@ -130,7 +130,11 @@ func (c malformed) transcript(t *testing.T, engine string) string {
 				args[i] = strings.NewReplacer("ENGINE", engine, "␣", " ", "␊", "\n", "␀", "").Replace(a)
 			}
 			if args[0] == "replay" {
-				args = slices.Insert(args, 1, "--progress", "none", "--endpoint", "completions", "--model", "sim")
+				for _, flag := range [][2]string{{"--progress", "none"}, {"--endpoint", "completions"}, {"--model", "sim"}} {
+					if !slices.Contains(args, flag[0]) {
+						args = slices.Insert(args, 1, flag[0], flag[1])
+					}
+				}
 			}
 			var stdout, stderr bytes.Buffer
 			status := run(ctx, args, strings.NewReader(c.stdin), &stdout, &stderr)

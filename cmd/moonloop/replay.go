@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -35,7 +34,7 @@ type replayFlags struct {
 	profile, endpoint     string
 	form, tooShort        string
 	extra                 string
-	headers               []string
+	headers               headerFlags
 	apiKeyEnv, apiKeyFile string
 	ca, cert, key         string
 	insecure              bool
@@ -159,7 +158,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.extra, "extra-inputs", "", "JSON object merged into every request body")
 	fs.BoolVar(&f.noStream, "no-stream", false, "ask for whole replies instead of streams")
 
-	fs.StringArrayVarP(&f.headers, "header", "H", nil, "extra header, \"Name: value\" (repeatable)")
+	fs.StringArrayVarP(&f.headers.lines, "header", "H", nil, "extra header, \"Name: value\", or @FILE with one a line (repeatable)")
+	fs.StringArrayVar(&f.headers.env, "header-env", nil, "extra header from the environment, Name=VARIABLE (repeatable)")
 	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "environment variable that holds the bearer key")
 	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "file that holds the bearer key")
 	fs.StringVar(&f.ca, "ca-file", "", "PEM file of certificate authorities to trust for the engine")
@@ -202,11 +202,11 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	c.Prompt.Endpoint, c.Prompt.Form = prompt.Endpoint(f.endpoint), prompt.Form(f.form)
 	c.Prompt.TooShort, c.Target.Profile = prompt.TooShort(f.tooShort), prompt.Profile(f.profile)
 	c.Prompt.NoStream = f.noStream
-	if c.Schedule.Speedup == 0 { // which the configuration takes for 1
-		check(errors.New("speed-up 0: want a number above 0"))
-	}
 	if fs.Changed("max-error-rate") {
 		c.MaxErrorRate = &f.maxErrorRate
+	}
+	if f.cfg.Schedule.FileOrder && fs.Changed("speedup") {
+		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
 	}
 	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
 		c.Schedule.Grace = time.Nanosecond
@@ -229,9 +229,8 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 		check(err)
 	}
 	if f.startAt != "" {
-		if c.Schedule.StartAt, err = time.Parse(time.RFC3339Nano, f.startAt); err != nil {
-			check(fmt.Errorf("start-at %q: want a time such as 2026-11-21T15:04:05Z", f.startAt))
-		}
+		c.Schedule.StartAt, err = parseStartAt(f.startAt, time.Now())
+		check(err)
 	}
 	if f.slo != "" {
 		if c.SLO, err = measure.ParseSLO(f.slo); err != nil {
@@ -239,12 +238,9 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 		}
 	}
 	if f.extra != "" {
-		if !json.Valid([]byte(f.extra)) || !strings.HasPrefix(strings.TrimSpace(f.extra), "{") {
-			check(errors.New(`extra inputs: want a JSON object, such as {"temperature": 0}`)) // it may hold a secret
-		}
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
-	c.Target.Header, err = parseHeaders(f.headers)
+	c.Target.Header, f.warnings, err = f.headers.parse()
 	check(err)
 	c.Target.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile)
 	check(err)
@@ -258,14 +254,45 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.TokenEvents = telemetry.Mode(f.tokenEvents)
 	c.Target.ReadStamps = f.stamps == "read"
-	check(choice("arrival-stamps", f.stamps, "kernel", "read"))
-	switch f.progress {
-	case "auto", "bar", "lines", "none":
-	default:
-		check(fmt.Errorf("progress %q: want auto, bar, lines or none", f.progress))
-	}
-	check(c.Validate())
+	check(f.contradictions(fs))
+	check(inFlags(c.Validate(), configNames))
 	return errors.Join(errs...)
+}
+
+// contradictions says which flags would have no effect beside others.
+func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
+	var errs []error
+	if f.cfg.Schedule.FileOrder {
+		for _, name := range []string{"spread", "start", "end"} {
+			if fs.Changed(name) && !(name == "spread" && f.spread == "none") {
+				errs = append(errs, fmt.Errorf("--%s has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out", name))
+			}
+		}
+	}
+	if f.cfg.Schedule.FileOrder && fs.Changed("speedup") {
+		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
+	}
+	if fs.Changed("grace") && f.cfg.Schedule.MaxDuration == 0 && f.cfg.AbortErrorRate == 0 {
+		errs = append(errs, errors.New("--grace has no effect without --max-duration or --abort-error-rate: give one of these, or leave it out"))
+	}
+	if f.cfg.Schedule.OpenLoop && f.sessions == "delta" {
+		errs = append(errs, errors.New("--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out"))
+	}
+	return errors.Join(errs...)
+}
+
+// parseStartAt reads a time to come.
+func parseStartAt(text string, now time.Time) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	switch {
+	case err != nil:
+		return time.Time{}, errWant
+	case !at.After(now):
+		return time.Time{}, fmt.Errorf("it is %s ago; want a time to come, the same for every shard", now.Sub(at).Round(time.Second))
+	case at.Sub(now) > century:
+		return time.Time{}, errors.New("it is more than 100 years ahead; want an earlier time")
+	}
+	return at, nil
 }
 
 // traceTime is a flag in trace time: a duration, or a bare number of milliseconds as trace files have it.
@@ -303,50 +330,30 @@ func parseShard(text string) (shard, shards int, err error) {
 		}
 	}
 	if !found || err != nil || shards < 1 || shard < 0 || shard >= shards {
-		return 0, 0, fmt.Errorf("shard %q: want i/n with 0 ≤ i < n", text)
+		return 0, 0, errWant
 	}
 	return shard, shards, nil
-}
-
-func parseHeaders(lines []string) (http.Header, error) {
-	h := make(http.Header)
-	for _, line := range lines {
-		name, value, found := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !found || strings.ContainsFunc(name, notToken) || name == "" {
-			return nil, errors.New("header: want \"Name: value\" with a name of letters, digits and -") // the value may be a secret
-		}
-		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return nil, fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)
-		}
-		h.Add(name, strings.TrimSpace(value))
-	}
-	return h, nil
-}
-
-// notToken reports a character that a header's name cannot have.
-func notToken(r rune) bool {
-	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
 // readKey reads the bearer key. Keys are never taken from the command line, which every user of a machine can see.
 func readKey(env, file string) (string, error) {
 	switch {
 	case env != "" && file != "":
-		return "", errors.New("api key: give either --api-key-env or --api-key-file")
+		return "", errors.New("--api-key-env and --api-key-file: a key comes from one of the two; leave the other out")
 	case env != "":
 		key := strings.TrimSpace(os.Getenv(env))
 		if key == "" {
-			return "", fmt.Errorf("api key: environment variable %s is empty or not set", env)
+			return "", fmt.Errorf("--api-key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 		}
 		return key, nil
 	case file != "":
 		b, err := os.ReadFile(file) //nolint:gosec // the user names the file
 		if err != nil {
-			return "", fmt.Errorf("api key: %w; name a file that holds the key", err)
+			return "", fmt.Errorf("--api-key-file %s: %s; name a file that holds the key", publicFile(file), reason(err))
 		}
 		key := strings.TrimSpace(string(b))
 		if key == "" {
-			return "", fmt.Errorf("api key: the file %s is empty; write the key into it", file)
+			return "", fmt.Errorf("--api-key-file %s: the file is empty; write the key into it", publicFile(file))
 		}
 		return key, nil
 	}

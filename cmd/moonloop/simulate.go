@@ -82,7 +82,7 @@ EXIT STATUS
 
   # an engine that writes lines with CR LF and leaves usage out
   moonloop simulate --fast --fault crlf=0.5 --fault no-usage=0.5`,
-		Args: cobra.NoArgs,
+		Args: noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return simulate(cmd, c, f) },
 	}
 	simulateFlagSet(cmd, &c, &f)
