@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -53,6 +54,9 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 		for _, v := range values {
 			if len(v) >= minSecret {
 				c.secrets = append(c.secrets, v)
+			}
+			if _, key, found := strings.Cut(v, " "); found && len(key) >= minSecret {
+				c.secrets = append(c.secrets, key) // without "Bearer"
 			}
 		}
 	}

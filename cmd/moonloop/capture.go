@@ -142,7 +142,7 @@ func hashKey(env string) (key, notice string, err error) {
 	case key == "" && env == hashKeyEnv:
 		return randomKey(), "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
 	case key == "":
-		return "", "", fmt.Errorf("hash key: environment variable %s is empty or not set", env)
+		return "", "", fmt.Errorf("--key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 	}
 	if _, err := blockhash.NewKey([]byte(key)); err != nil {
 		return "", "", hintError{fmt.Errorf("hash key in %s: %w", env, err), "openssl rand -hex 32 makes one"}

@@ -158,6 +158,9 @@ func (f *convertFlags) validate(names []string) error {
 			errs = append(errs, fmt.Errorf("--%s %d: want 1 or more", flag, n))
 		}
 	}
+	if _, _, err := hashKey(f.keyEnv); err != nil {
+		errs = append(errs, err)
+	}
 	for i, name := range names {
 		switch again := slices.ContainsFunc(names[:i], func(other string) bool { return sameFile(other, name) }); {
 		case again && name == "-":

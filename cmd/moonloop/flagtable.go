@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -48,7 +49,7 @@ var commonRules = map[string]rule{
 	"replays":        oneOf(string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly)),
 	"missing-tokens": oneOf(string(capture.MissingDrop), string(capture.MissingEstimate)),
 	"memory":         that("a number of bytes above 0, such as 256MiB", isMemory),
-	"temp-dir":       anyText("a folder"),
+	"temp-dir":       that("a folder that exists", isFolder),
 	"quarantine":     anyText("the name of a file"),
 	"journal":        anyText("the name of a folder"),
 	"session-key":    anyText("the name of an attribute"),
@@ -171,7 +172,7 @@ var verbRules = map[string]map[string]rule{
 const minReplayBlock = 8
 
 const (
-	wantTraceTime    = "a duration such as 90s or 5m, or a number of milliseconds, from 0 to 100 years"
+	wantTraceTime = "a duration such as 90s or 5m, or a number of milliseconds, from 0 to 100 years"
 )
 
 func notStandardOutput(value string) error {
@@ -214,6 +215,15 @@ func isGrid(value string) error {
 func isMemory(value string) error {
 	if n, err := humanize.ParseBytes(value); err != nil || n == 0 || n > 1<<50 {
 		return errWant
+	}
+	return nil
+}
+
+func isFolder(value string) error {
+	if info, err := os.Stat(value); err != nil {
+		return fmt.Errorf("%s; want a folder that exists", reason(err))
+	} else if !info.IsDir() {
+		return errors.New("it is a file; want a folder that exists")
 	}
 	return nil
 }
@@ -263,7 +273,7 @@ func isEndpoint(value string) error {
 
 func parseURL(value string) (*url.URL, error) {
 	if !strings.Contains(value, "://") {
-		return nil, errors.New("begin it with http:// or https://")
+		return nil, errors.New("it has no scheme; want http://host:port or https://host:port")
 	}
 	u, err := url.Parse(value)
 	switch {

@@ -91,12 +91,20 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 		return typedFlags(cmd.Flags(), aliasesOf(cmd), rest)
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, typed(cmd), err) })
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkFlags(cmd, typed(cmd)) }
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := findCommand(root, args)
+	wordCompletion(root) // which writes to what is set now
+	verb, err := findCommand(root, args)
 	if err == nil {
+		// Before the arguments: where a flag has swallowed what followed it, their number is wrong, too.
+		number := verb.Args
+		verb.Args = func(cmd *cobra.Command, args []string) error {
+			if err := checkFlags(cmd, typed(cmd)); err != nil || number == nil {
+				return err
+			}
+			return number(cmd, args)
+		}
 		err = root.ExecuteContext(ctx)
 	}
 	if err == nil {
@@ -127,7 +135,6 @@ Without an engine at hand, "moonloop demo" runs the whole loop against the built
 	}
 	root.SetVersionTemplate("moonloop {{.Version}}\n")
 	root.SetHelpCommand(newHelpCommand())
-	defer wordCompletion(root)
 	root.AddCommand(
 		newCaptureCommand(),
 		newCompileCommand(),

@@ -288,7 +288,7 @@ func parseStartAt(text string, now time.Time) (time.Time, error) {
 	case err != nil:
 		return time.Time{}, errWant
 	case !at.After(now):
-		return time.Time{}, fmt.Errorf("it is %s ago; want a time to come, the same for every shard", now.Sub(at).Round(time.Second))
+		return time.Time{}, errors.New("it is over; want a time to come, the same for every shard")
 	case at.Sub(now) > century:
 		return time.Time{}, errors.New("it is more than 100 years ahead; want an earlier time")
 	}

@@ -104,18 +104,19 @@ func noSuchCommand(parent *cobra.Command, name string) error {
 	}
 }
 
-// findCommand says whether a command line names a verb that exists. The library's own error is not fit to be read.
-func findCommand(root *cobra.Command, args []string) error {
+// findCommand returns the verb that a command line names. The library's own error is not fit to be read.
+func findCommand(root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
-	if _, _, err := root.Find(args); err == nil || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return nil
+	verb, _, err := root.Find(args)
+	if err == nil || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		return verb, nil
 	}
 	for _, a := range args {
 		if !strings.HasPrefix(a, "-") { // no flag of the root has a value
-			return noSuchCommand(root, a)
+			return nil, noSuchCommand(root, a)
 		}
 	}
-	return nil
+	return verb, nil
 }
 
 // wordCompletion completes the library's own verb: without a shell, or with one that it does not know, it would show its
