@@ -107,7 +107,7 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 	if f.grpc == "" && f.http == "" {
 		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
 	}
-	token, notices, err := f.listenSecrets.check()
+	token, notices, err := f.listenSecrets.check(cmd.Context())
 	if err != nil {
 		errs = append(errs, err)
 	}

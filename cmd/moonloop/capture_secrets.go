@@ -7,6 +7,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"strings"
 
@@ -32,18 +34,22 @@ func (l *listenSecrets) register(fs *pflag.FlagSet) {
 }
 
 // check reads everything once, so that what is wrong is said before there is anything else, and returns the bearer key.
-func (l *listenSecrets) check() (token string, notices []string, err error) {
+func (l *listenSecrets) check(ctx context.Context) (token string, notices []string, err error) {
 	var errs []error
-	pair, err := tlsfile.Pair(tlsfile.File{From: "--tls-cert", Name: l.cert}, tlsfile.File{From: "--tls-key", Name: l.key})
+	pair, err := unlessInterrupted(ctx, func() (*tls.Certificate, error) {
+		return tlsfile.Pair(tlsfile.File{From: "--tls-cert", Name: l.cert}, tlsfile.File{From: "--tls-key", Name: l.key})
+	}, l.cert, l.key)
 	errs = append(errs, err)
 	if l.clientCA != "" {
-		_, err := tlsfile.Pool(tlsfile.File{From: "--client-ca", Name: l.clientCA})
+		_, err := unlessInterrupted(ctx, func() (*x509.CertPool, error) {
+			return tlsfile.Pool(tlsfile.File{From: "--client-ca", Name: l.clientCA})
+		}, l.clientCA)
 		errs = append(errs, err)
 		if pair == nil && err == nil && l.cert == "" {
 			errs = append(errs, errors.New("--client-ca: senders show their certificate to a listener with TLS; give --tls-cert and --tls-key, too"))
 		}
 	}
-	token, err = readKey(l.keyEnv, l.keyFile)
+	token, err = readKey(ctx, l.keyEnv, l.keyFile)
 	errs = append(errs, err)
 	for _, text := range exposure([2]string{"--tls-key", l.key}, [2]string{"--api-key-file", l.keyFile}) {
 		notices = append(notices, "warning: "+text)

@@ -4,18 +4,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 )
-
-// maxHeaderFile bounds a file of headers, in bytes. Servers refuse far less.
-const maxHeaderFile = 64 << 10
 
 // headerFlags are the extra headers of a replay: on the command line, in files and in the environment.
 type headerFlags struct {
@@ -24,12 +21,12 @@ type headerFlags struct {
 }
 
 // parse returns the headers, and what to warn of. No error and no warning holds a value.
-func (f headerFlags) parse() (header http.Header, warnings []string, err error) {
+func (f headerFlags) parse(ctx context.Context) (header http.Header, warnings []string, err error) {
 	header = make(http.Header)
 	var errs []error
 	for _, line := range f.lines {
 		if name, isFile := strings.CutPrefix(line, "@"); isFile {
-			lines, err := headerFile(name)
+			lines, err := headerFile(ctx, name)
 			if err != nil {
 				errs = append(errs, err)
 			}
@@ -39,6 +36,7 @@ func (f headerFlags) parse() (header http.Header, warnings []string, err error) 
 				}
 				if err := addHeader(header, line); err != nil {
 					errs = append(errs, fmt.Errorf("-H %s: line %d: %w", quoted("@"+name), i+1, err))
+					break // a file of something else has no good one
 				}
 			}
 			warnings = append(warnings, exposure([2]string{"-H", name})...)
@@ -71,25 +69,12 @@ func (f headerFlags) parse() (header http.Header, warnings []string, err error) 
 var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password|credential|signature`)
 
 // headerFile returns the lines of a file of headers.
-func headerFile(name string) ([]string, error) {
-	f, err := os.Open(name) //nolint:gosec // the user names it
+func headerFile(ctx context.Context, name string) ([]string, error) {
+	content, err := readSecretFile(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("-H %s: %s; name a file with one \"Name: value\" a line", quoted("@"+name), reason(err))
 	}
-	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("-H %s: it is a directory; name a file with one \"Name: value\" a line", quoted("@"+name))
-	}
-	content, err := io.ReadAll(io.LimitReader(f, maxHeaderFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("-H %s: it cannot be read: %s", quoted("@"+name), reason(err))
-	case len(content) > maxHeaderFile:
-		return nil, fmt.Errorf("-H %s: it has more than %d KiB; name a file with one \"Name: value\" a line", quoted("@"+name), maxHeaderFile>>10)
-	case strings.TrimSpace(string(content)) == "":
-		return nil, fmt.Errorf("-H %s: it is empty; write one \"Name: value\" a line into it", quoted("@"+name))
-	}
-	lines := strings.Split(strings.TrimPrefix(string(content), "\ufeff"), "\n")
+	lines := strings.Split(content, "\n")
 	for i := range lines {
 		lines[i] = strings.TrimSuffix(lines[i], "\r")
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ EXIT STATUS
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.cfg.Trace.Name = args[0]
-			if err := f.resolve(cmd.Flags()); err != nil {
+			if err := f.resolve(cmd.Context(), cmd.Flags()); err != nil {
 				return err
 			}
 			for _, text := range f.warnings {
@@ -189,7 +190,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 }
 
 // resolve turns the flags' text into the configuration and reports everything that is wrong with it.
-func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
+func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c := &f.cfg
 	var errs []error
 	check := func(err error) {
@@ -240,11 +241,11 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	if f.extra != "" {
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
-	c.Target.Header, f.warnings, err = f.headers.parse()
+	c.Target.Header, f.warnings, err = f.headers.parse(ctx)
 	check(err)
-	c.Target.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile)
+	c.Target.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile)
 	check(err)
-	c.Target.TLS, err = clientTLS(f.ca, f.cert, f.key, f.insecure)
+	c.Target.TLS, err = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
 	check(err)
 	unencrypted, err := checkScheme(c.Target.URL, c.Target.TLS, c.Target.APIKey)
 	check(err)
@@ -336,7 +337,7 @@ func parseShard(text string) (shard, shards int, err error) {
 }
 
 // readKey reads the bearer key. Keys are never taken from the command line, which every user of a machine can see.
-func readKey(env, file string) (string, error) {
+func readKey(ctx context.Context, env, file string) (string, error) {
 	switch {
 	case env != "" && file != "":
 		return "", errors.New("--api-key-env and --api-key-file: a key comes from one of the two; leave the other out")
@@ -345,19 +346,24 @@ func readKey(env, file string) (string, error) {
 		if key == "" {
 			return "", fmt.Errorf("--api-key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 		}
-		return key, nil
+		return checkKey("--api-key-env", key)
 	case file != "":
-		b, err := os.ReadFile(file) //nolint:gosec // the user names the file
+		key, err := readSecretFile(ctx, file)
 		if err != nil {
 			return "", fmt.Errorf("--api-key-file %s: %s; name a file that holds the key", publicFile(file), reason(err))
 		}
-		key := strings.TrimSpace(string(b))
-		if key == "" {
-			return "", fmt.Errorf("--api-key-file %s: the file is empty; write the key into it", publicFile(file))
-		}
-		return key, nil
+		return checkKey("--api-key-file", key)
 	}
 	return "", nil
+}
+
+// checkKey returns a key that can stand in a header. Its error does not repeat it.
+func checkKey(flag, key string) (string, error) {
+	key = strings.TrimSpace(key)
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%s: the key has a space, a line end or another character that no key has; want the key alone, without \"Bearer\"", flag)
+	}
+	return key, nil
 }
 
 func profileNames() (names []string) {

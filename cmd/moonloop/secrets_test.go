@@ -113,7 +113,9 @@ func TestSecretsStayHidden(t *testing.T) {
 	replay := func(flags ...string) []string {
 		args := []string{"replay", "trace.jsonl", "--progress", "lines", "--out", "results"}
 		for _, f := range [][2]string{{"--url", engine.URL}, {"--model", "sim"}, {"--endpoint", "completions"}} {
-			if !slices.ContainsFunc(flags, func(a string) bool { return strings.HasPrefix(a, f[0]) || strings.HasPrefix(a, "-u") || strings.HasPrefix(a, "--base-url") }) {
+			if !slices.ContainsFunc(flags, func(a string) bool {
+				return strings.HasPrefix(a, f[0]) || strings.HasPrefix(a, "-u") || strings.HasPrefix(a, "--base-url")
+			}) {
 				args = append(args, f[0], f[1])
 			}
 		}

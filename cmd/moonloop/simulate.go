@@ -151,7 +151,7 @@ func faultHelp() string {
 }
 
 // apply completes the configuration with the flags that need a look.
-func (f *simulateFlags) apply(c *simulator.Config) error {
+func (f *simulateFlags) apply(ctx context.Context, c *simulator.Config) error {
 	var errs []error
 	choice := func(flag, value, no, yes string) bool {
 		if value != no && value != yes {
@@ -184,7 +184,7 @@ func (f *simulateFlags) apply(c *simulator.Config) error {
 		c.Faults.Rates[simulator.Fault(name)] = rate
 	}
 	var err error
-	if c.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile); err != nil {
+	if c.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile); err != nil {
 		errs = append(errs, err)
 	}
 	if err := c.Validate(); err != nil {
@@ -209,10 +209,10 @@ var simulateFields = strings.NewReplacer(
 
 // simulate serves until the command's context ends.
 func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err error) {
-	if err := f.apply(&c); err != nil {
+	ctx := cmd.Context()
+	if err := f.apply(ctx, &c); err != nil {
 		return err
 	}
-	ctx := cmd.Context()
 	if f.endWithStdin {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -221,7 +221,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 			cancel()
 		}()
 	}
-	certificate, err := f.certificate()
+	certificate, err := unlessInterrupted(ctx, f.certificate, f.tlsCert, f.tlsKey)
 	if err != nil {
 		return err
 	}
