@@ -55,33 +55,11 @@ func hostileServers(t *testing.T) map[string]string {
 		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 	})
 
-	raw := func(name string, talk func(net.Conn)) {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer func() { _ = c.Close() }()
-					talk(c)
-				}()
-			}
-		}()
-		urls[name] = "http://" + l.Addr().String()
-	}
-	raw("closes at once", func(net.Conn) {})
-	raw("garbage", func(c net.Conn) {
-		_, _ = bufio.NewReader(c).ReadString('\n')
-		_, _ = c.Write([]byte("\x93\x01\xfe\xca\x17 xyzzy\r\n\r\n"))
-	})
-	raw("garbage at once", func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n")) })
-	raw("never answers", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	// They read the request first: a connection that is closed with unread bytes is reset.
+	urls["closes at once"] = rawServer(t, func(net.Conn) {})
+	urls["garbage"] = rawServer(t, func(c net.Conn) { _, _ = c.Write([]byte("\x93\x01\xfe\xca\x17 xyzzy\r\n\r\n")) })
+	urls["another protocol"] = rawServer(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n")) })
+	urls[neverAnswers] = ""
 	urls["no TLS, for https"] = strings.Replace(urls["404"], "http:", "https:", 1)
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -89,6 +67,37 @@ func hostileServers(t *testing.T) map[string]string {
 	t.Cleanup(secure.Close)
 	urls["TLS, for http"] = strings.Replace(secure.URL, "https:", "http:", 1)
 	return urls
+}
+
+// neverAnswers is the server that each case has for itself: its request ends the case's context.
+const neverAnswers = "never answers"
+
+// rawServer reads the head of a request, talks, and closes. It returns its URL.
+func rawServer(t *testing.T, talk func(net.Conn)) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				for head := bufio.NewReader(c); ; {
+					if line, err := head.ReadString('\n'); err != nil || line == "\r\n" {
+						break
+					}
+				}
+				talk(c)
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String()
 }
 
 // TestHostileServers: servers that are no engine, and servers that have no trace. An answer that does not come is waited for
@@ -121,17 +130,16 @@ func TestHostileServers(t *testing.T) {
 	)
 	for what, url := range hostileServers(t) {
 		for place, command := range places {
-			c := malformed{name: place + ": " + what, commands: []string{strings.ReplaceAll(command, "URL", url)}}
-			c.ctx = func(t *testing.T) context.Context {
-				t.Helper()
-				limit := time.Minute
-				if what == "never answers" {
-					limit = 200 * time.Millisecond
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				t.Cleanup(cancel)
-				return ctx
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			t.Cleanup(cancel)
+			if what == neverAnswers {
+				url = rawServer(t, func(c net.Conn) {
+					cancel()
+					_, _ = io.Copy(io.Discard, c)
+				})
 			}
+			c := malformed{name: place + ": " + what, commands: []string{strings.ReplaceAll(command, "URL", url)}}
+			c.ctx = func(*testing.T) context.Context { return ctx }
 			all.Go(func() {
 				text := c.transcript(t, "")
 				mu.Lock()
