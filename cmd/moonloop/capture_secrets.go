@@ -26,11 +26,11 @@ type listenSecrets struct {
 }
 
 func (l *listenSecrets) register(fs *pflag.FlagSet) {
-	fs.StringVar(&l.cert, "tls-cert", "", "PEM file of the certificate chain to listen with")
-	fs.StringVar(&l.key, "tls-key", "", "PEM file of its private key")
-	fs.StringVar(&l.clientCA, "client-ca", "", "PEM file of the authorities that senders must have a certificate of")
-	fs.StringVar(&l.keyEnv, "api-key-env", "", "environment variable that holds the bearer key to demand of senders")
-	fs.StringVar(&l.keyFile, "api-key-file", "", "file that holds the bearer key to demand of senders")
+	fs.StringVar(&l.cert, "tls-cert", "", "PEM `FILE` of the server's certificate chain")
+	fs.StringVar(&l.key, "tls-key", "", "PEM `FILE` of the server's private key")
+	fs.StringVar(&l.clientCA, "client-ca", "", "PEM `FILE` of the authorities that must have issued the senders' certificates")
+	fs.StringVar(&l.keyEnv, "api-key-env", "", "name of the environment `VARIABLE` that holds the bearer key that senders must present")
+	fs.StringVar(&l.keyFile, "api-key-file", "", "`FILE` that holds the bearer key that senders must present")
 }
 
 // check reads everything once, so that what is wrong is said before there is anything else, and returns the bearer key.

@@ -124,11 +124,11 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "moonloop",
 		Short: "Capture production LLM traffic from OpenTelemetry, and replay it with exact timing",
-		Long: `moonloop makes a Mooncake trace of the GenAI telemetry of production (capture, compile, convert), without a word of the
-prompts, and replays such traces against an OpenAI-compatible engine: every request at its own instant, every request a
-span, every figure a metric, and a verdict on the run's own fidelity at the end.
+		Long: `moonloop turns production GenAI telemetry into a Mooncake trace that holds no prompt text (capture, compile, convert). It
+replays such traces against an OpenAI-compatible engine: each request is sent at its recorded time and emits an OpenTelemetry
+span, each figure is a metric, and the report ends with a verdict on how faithful the replay was.
 
-Without an engine at hand, "moonloop demo" runs the whole loop against the built-in simulator.`,
+If you have no engine, "moonloop demo" runs the whole loop (capture, replay, capture again, compare) against a simulated one.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version(),
