@@ -106,15 +106,8 @@ func shortDuration(d time.Duration) string {
 
 // oneOf are a few words.
 func oneOf(words ...string) rule {
-	want := words[0]
-	for i, w := range words[1:] {
-		if i == len(words)-2 {
-			want += " or " + w
-		} else {
-			want += ", " + w
-		}
-	}
-	return rule{want: want, ok: func(value string) error {
+	last := len(words) - 1
+	return rule{want: strings.Join(words[:last], ", ") + " or " + words[last], ok: func(value string) error {
 		if !slices.Contains(words, value) {
 			return errWant
 		}

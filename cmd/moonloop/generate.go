@@ -75,9 +75,18 @@ EXIT STATUS
 
 // generateNames are the names that the configuration has for what flags set, and the flags.
 var generateNames = [][2]string{
-	{"rows", "rows"}, {"duration", "duration"}, {"rate", "rate"}, {"turns", "turns"}, {"system prompt of", "system-prompt"},
-	{"longest input of", "max-input"}, {"token time", "token-time"}, {"grid", "grid"}, {"block size", "block-size"},
-	{"user tokens", "user"}, {"output tokens", "output"}, {"think time", "think"},
+	{"rows", "rows"},
+	{"duration", "duration"},
+	{"rate", "rate"},
+	{"turns", "turns"},
+	{"system prompt of", "system-prompt"},
+	{"longest input of", "max-input"},
+	{"token time", "token-time"},
+	{"grid", "grid"},
+	{"block size", "block-size"},
+	{"user tokens", "user"},
+	{"output tokens", "output"},
+	{"think time", "think"},
 }
 
 func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdout, stderr io.Writer) error {

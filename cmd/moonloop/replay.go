@@ -270,7 +270,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	var errs []error
 	if f.cfg.Schedule.FileOrder {
 		for _, name := range []string{"spread", "start", "end"} {
-			if fs.Changed(name) && !(name == "spread" && f.spread == "none") {
+			if fs.Changed(name) && (name != "spread" || f.spread != "none") {
 				errs = append(errs, fmt.Errorf("--%s has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out", name))
 			}
 		}
