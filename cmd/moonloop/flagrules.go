@@ -22,6 +22,8 @@ type rule struct {
 	want string // completes "want ..."
 	// ok judges a value. Nil accepts every one.
 	ok func(value string) error
+	// words are all values that there are, for completion; nil where they cannot be listed.
+	words []string
 	// emptyMeans something: "" is a value like any other.
 	emptyMeans bool
 	// secret values are never repeated.
@@ -107,7 +109,7 @@ func shortDuration(d time.Duration) string {
 // oneOf are a few words.
 func oneOf(words ...string) rule {
 	last := len(words) - 1
-	return rule{want: strings.Join(words[:last], ", ") + " or " + words[last], ok: func(value string) error {
+	return rule{words: words, want: strings.Join(words[:last], ", ") + " or " + words[last], ok: func(value string) error {
 		if !slices.Contains(words, value) {
 			return errWant
 		}
@@ -142,6 +144,16 @@ func ruleOf(verb string, f *pflag.Flag) rule {
 		return lasting(0, century)
 	}
 	return anyText("a text of one line")
+}
+
+// completeFlags offers the words of rules to shells.
+func completeFlags(verb *cobra.Command) {
+	verb.Flags().VisitAll(func(f *pflag.Flag) {
+		if words := ruleOf(verb.Name(), f).words; words != nil {
+			// It fails only for a flag that does not exist or is completed already.
+			_ = verb.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
 }
 
 // checkFlags says everything that is wrong with the flags of a command line, one by one.

@@ -147,17 +147,7 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 
 // check reports the flags that cannot be meant.
 func (opt inspectOptions) check(traces int) error {
-	for _, f := range []struct {
-		name  string
-		value int
-	}{{"block-size", opt.blockSize}, {"max-ids", opt.maxIDs}, {"max-line", opt.maxLine}} {
-		if f.value < 0 {
-			return fmt.Errorf("--%s %d: must be above 0", f.name, f.value)
-		}
-	}
 	switch {
-	case opt.blockSize > mooncake.MaxBlockSize:
-		return fmt.Errorf("--block-size %d: must be at most %d tokens", opt.blockSize, mooncake.MaxBlockSize)
 	case opt.lenient && opt.strict:
 		return errors.New("--lenient leaves out what --strict reports: give one of the two")
 	case opt.quarantine != "" && !opt.lenient:

@@ -155,7 +155,6 @@ func TestInspectRefuses(t *testing.T) {
 		"a capacity of nothing": {[]string{"--capacity", "0", "-"}, "--capacity"},
 		"a broken capacity":     {[]string{"--capacity", "1.0005k", "-"}, "--capacity"},
 		"an unknown eviction":   {[]string{"--eviction", "lfu", "-"}, "leaf-first or root-first"},
-		"a negative block size": {[]string{"--block-size=-1", "-"}, "--block-size -1"},
 		"another block size":    {[]string{"--block-size=16", side}, "block size 16 contradicts"},
 		"rows that are missing": {[]string{side}, "the trace has 1 rows, its sidecar says 2"},
 	} {

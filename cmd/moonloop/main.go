@@ -145,6 +145,9 @@ If you have no engine, "moonloop demo" runs the whole loop (capture, replay, cap
 		newSimulateCommand(),
 		newDemoCommand(),
 	)
+	for _, verb := range root.Commands() {
+		completeFlags(verb)
+	}
 	return root
 }
 

@@ -7,11 +7,8 @@ package main
 
 import (
 	"os"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
 )
 
 // TestMalformedFlags: the trace is good, the command line is not. ␣ stands for a space within an argument, ␊ for a line end.
@@ -168,21 +165,6 @@ func TestMalformedFlags(t *testing.T) {
 		}, commands: []string{command}})
 	}
 	checkMalformed(t, "flags", cases)
-}
-
-// TestSimulateNamesFlags: whatever flag is out of range, its message names flags and no fields of Go.
-func TestSimulateNamesFlags(t *testing.T) {
-	field := regexp.MustCompile(`simulator:|[A-Z][a-z]+\.[A-Z]`)
-	newSimulateCommand().Flags().VisitAll(func(f *pflag.Flag) {
-		value := map[string]string{"int": "-1", "int64": "-1", "float64": "-1", "duration": "-1s"}[f.Value.Type()]
-		if value == "" || f.Name == "grace" {
-			return
-		}
-		_, _, err := command(t, newSimulateCommand(), "", "--"+f.Name+"="+value)
-		if err == nil || !strings.Contains(err.Error(), "--"+f.Name) || field.MatchString(err.Error()) {
-			t.Errorf("--%s=%s: error %v, want one that names the flag, in no words of Go", f.Name, value, err)
-		}
-	})
 }
 
 // TestMalformedGoldensRepeatNothing: no message of any case holds what stands for a prompt or a secret.

@@ -109,16 +109,6 @@ EXIT STATUS
 	}
 	f.register(cmd.Flags())
 	cmd.Flags().SetNormalizeFunc(peerNames)
-	for name, values := range map[string][]string{
-		"endpoint": {string(prompt.Chat), string(prompt.Completions)}, "prompt": {string(prompt.Words), string(prompt.Tokens)},
-		"profile": profileNames(), "spread": {"none", "uniform", "even"}, "session-mode": {"full", "delta"},
-		"time-unit": {"ms", "s", "us"}, "too-short": {string(prompt.SendOneWord), string(prompt.Skip)},
-		"token-events": {"all", "array", "first", "none"}, "otlp-protocol": {telemetry.ProtocolGRPC, telemetry.ProtocolHTTP},
-		"progress": {"auto", "bar", "lines", "none"}, "arrival-stamps": {"kernel", "read"},
-	} {
-		// It fails only for a flag that does not exist, which the test of the help would show.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
 	return cmd
 }
 

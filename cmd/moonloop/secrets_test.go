@@ -310,3 +310,39 @@ func (w *secretWitness) elsewhere(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "not allowed: "+planted[2:], http.StatusForbidden)
 	}
 }
+
+// TestCommandInSummary: the command line in the report is one to run again, by the flags' own names, but for secrets.
+func TestCommandInSummary(t *testing.T) {
+	root := newRootCommand()
+	var got []string
+	for _, verb := range root.Commands() {
+		if verb.Name() == replayVerb {
+			verb.RunE = func(cmd *cobra.Command, args []string) error {
+				got = publicCommand(cmd, args)
+				return nil
+			}
+		}
+	}
+	status := execute(t.Context(), root, []string{
+		"replay", "a trace.jsonl", "-c", "5", "--base-url=http://h:1/v1", "--num-prompts", "7", "--extra-body", `{"a":1}`, "-HX-Key: k", "-H", "@headers",
+		"--header-env", "X-Key=MY_KEY", "--api-key-env", "my_key", "--start", "90s", "--strict", "--no-stream=false", "--slo", "ttft=1s itl=2s",
+	}, strings.NewReader(""), io.Discard, io.Discard)
+	want := "moonloop replay 'a trace.jsonl' --concurrency 5 --url http://h:1/v1 --max-requests 7 --extra-inputs … --header … --header @headers " +
+		"--header-env X-Key=MY_KEY --api-key-env … --start 1m30s --strict --no-stream=false --slo 'ttft=1s itl=2s'"
+	if text := strings.Join(got, " "); status != exitOK || text != want {
+		t.Errorf("exit status %d\n got %s\nwant %s", status, text, want)
+	}
+}
+
+// TestNearest: what is suggested for a mistyped word.
+func TestNearest(t *testing.T) {
+	verbs := []string{"capture", "compile", "completion", "convert", "demo", "generate", "help", "inspect", "replay", "simulate"}
+	for typed, want := range map[string]string{
+		"repaly": "replay", "inspcet": "inspect", "cap": "capture", "comp": "compile completion", "genrate": "generate", "xyz": "", "": "",
+		"Replay": "replay", "deom": "demo", "replayreplayreplay": "",
+	} {
+		if got := strings.Join(nearest(typed, verbs), " "); got != want {
+			t.Errorf("%q: %q, want %q", typed, got, want)
+		}
+	}
+}

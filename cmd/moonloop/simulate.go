@@ -153,15 +153,9 @@ func faultHelp() string {
 // apply completes the configuration with the flags that need a look.
 func (f *simulateFlags) apply(ctx context.Context, c *simulator.Config) error {
 	var errs []error
-	choice := func(flag, value, no, yes string) bool {
-		if value != no && value != yes {
-			errs = append(errs, fmt.Errorf("--%s is %q: must be %s or %s", flag, value, no, yes))
-		}
-		return value == yes
-	}
-	c.Latency.SerialPrefill = choice("prefill-lane", f.prefillLane, "parallel", "serial")
-	c.Cache.CommitAfterPrefill = choice("cache-commit", f.cacheCommit, "admission", "prefill")
-	if choice("role-chunk", f.roleChunk, "first-token", "immediately") {
+	c.Latency.SerialPrefill = f.prefillLane == "serial"
+	c.Cache.CommitAfterPrefill = f.cacheCommit == "prefill"
+	if f.roleChunk == "immediately" {
 		c.RoleChunk = simulator.RoleImmediately
 	}
 	if f.fast {
@@ -175,37 +169,18 @@ func (f *simulateFlags) apply(ctx context.Context, c *simulator.Config) error {
 		c.Faults.Rates = make(map[simulator.Fault]float64)
 	}
 	for _, fault := range f.faults {
-		name, share, found := strings.Cut(fault, "=")
-		rate, err := strconv.ParseFloat(share, 64)
-		if !found || err != nil {
-			errs = append(errs, fmt.Errorf("--fault is %q: must be name=share, such as rate-limit=0.01", fault))
-			continue
-		}
-		c.Faults.Rates[simulator.Fault(name)] = rate
+		name, share, _ := strings.Cut(fault, "=")
+		c.Faults.Rates[simulator.Fault(name)], _ = strconv.ParseFloat(share, 64) // its rule has read it
 	}
 	var err error
 	if c.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile); err != nil {
 		errs = append(errs, err)
 	}
 	if err := c.Validate(); err != nil {
-		errs = append(errs, errors.New(simulateFields.Replace(err.Error())))
+		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "simulator: ", "")))
 	}
 	return errors.Join(errs...)
 }
-
-// simulateFields puts the flags in the place of the configuration's fields, for those who have never seen these.
-var simulateFields = strings.NewReplacer(
-	"simulator: Latency.PrefillPerToken", "--prefill-per-token", "simulator: Latency.Prefill", "--prefill",
-	"simulator: Latency.DecodePerSequence", "--decode-per-sequence", "simulator: Latency.Decode", "--decode",
-	"simulator: Latency.MaxBatch", "--max-batch", "simulator: MaxRunning", "--max-running", "simulator: MaxWaiting", "--max-waiting",
-	"simulator: Cache.BlockSize", "--block-size", "simulator: Cache.Blocks", "--cache-blocks",
-	"simulator: MaxModelLen", "--max-model-len", "simulator: DefaultMaxTokens", "--default-max-tokens",
-	"simulator: TokensPerChunk", "--tokens-per-chunk", "simulator: BodyLimit", "--body-limit", "simulator: BodyTimeout", "--body-timeout",
-	"simulator: Faults.After", "--fault-after", "simulator: Faults.RetryAfter", "--retry-after", "simulator: Faults.StallFor", "--stall-for",
-	"simulator: Template.PerMessage", "--template-message", "simulator: Template.PerPrompt", "--template-prompt",
-	"simulator: EarlyStop", "--early-stop", "simulator: ToolCalls", "--tool-calls",
-	"simulator: Record.Headers", "--record-header", "simulator: Models", "--model", "simulator: ", "",
-)
 
 // simulate serves until the command's context ends.
 func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err error) {
