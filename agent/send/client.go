@@ -50,6 +50,13 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	if cfg.APIKey != "" {
 		c.secrets = append(c.secrets, cfg.APIKey)
 	}
+	for _, values := range base.Query() { // a key may be one of them
+		for _, v := range values {
+			if len(v) >= minSecret {
+				c.secrets = append(c.secrets, v)
+			}
+		}
+	}
 	for _, values := range cfg.Header {
 		for _, v := range values {
 			if len(v) >= minSecret {

@@ -253,8 +253,8 @@ func isBaseURL(value string) error {
 		return err
 	case u.User != nil:
 		return errors.New("it holds a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
-	case u.RawQuery != "" || u.Fragment != "":
-		return errors.New("it holds a query or a fragment, which would be sent with no request; give the base URL alone, and keys by -H @FILE")
+	case u.Fragment != "":
+		return errors.New("it holds a fragment, which no request sends; leave out the # and what follows")
 	}
 	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -68,6 +70,20 @@ func (f headerFlags) parse(ctx context.Context) (header http.Header, warnings []
 // secretHeader are the names of headers whose value is hardly ever meant for others.
 var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password|credential|signature`)
 
+// secretQuery returns the name of a parameter in a URL whose value is hardly meant for others; "" where there is none.
+func secretQuery(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		if secretHeader.MatchString(name) {
+			return quoted(name)
+		}
+	}
+	return ""
+}
+
 // headerFile returns the lines of a file of headers.
 func headerFile(ctx context.Context, name string) ([]string, error) {
 	content, err := readSecretFile(ctx, name)
@@ -111,7 +127,7 @@ var ownHeaders = map[string]string{
 	"Expect":            "the client sends the body with the headers, whatever the server says",
 	"Content-Encoding":  "the body is sent as it is",
 	"Accept-Encoding":   "a compressed stream would have no arrival times, so none is asked for",
-	"Host":              "it is that of --url; name the host there",
+	"Host":              "each request names the host of --url",
 	"Traceparent":       "each request has its own, from telemetry",
 	"Tracestate":        "each request has its own, from telemetry",
 	"X-Request-Id":      "each request has its own, of the run's id and the row",

@@ -247,6 +247,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	if unencrypted != "" {
 		f.warnings = append(f.warnings, unencrypted)
 	}
+	if name := secretQuery(c.Target.URL); name != "" {
+		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
+	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.TokenEvents = telemetry.Mode(f.tokenEvents)
 	c.Target.ReadStamps = f.stamps == "read"

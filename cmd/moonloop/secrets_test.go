@@ -148,6 +148,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	cases = append(
 		cases,
 		secretCase{replay("-H", "@headers"), in(), true},
+		secretCase{replay("--url", engine.URL+"/v1?key="+planted), in(), true},
 		secretCase{replay("--header-env", "Authorization=MY_HEADER"), in("MY_HEADER", "Bearer "+planted), true},
 		secretCase{replay("--header-env=X-Key=MY_HEADER"), in("MY_HEADER", planted), true},
 		secretCase{replay("--api-key-env", "MY_KEY"), in("MY_KEY", planted), true},
@@ -282,15 +283,13 @@ func (w *secretWitness) toEngine(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	w.mu.Lock()
-	if bytes.Contains(body, []byte(planted)) || strings.Contains(fmt.Sprint(r.Header), planted) {
+	if bytes.Contains(body, []byte(planted)) || strings.Contains(fmt.Sprint(r.Header, r.URL), planted) {
 		w.there = true
 	}
 	w.mu.Unlock()
-	for _, values := range r.Header {
-		if strings.Contains(values[0], planted) {
-			http.Error(rw, "not allowed: "+planted, http.StatusForbidden) // as some gateways do
-			return
-		}
+	if strings.Contains(fmt.Sprint(r.Header, r.URL), planted) {
+		http.Error(rw, "not allowed: "+planted, http.StatusForbidden) // as some gateways say it
+		return
 	}
 	w.engine.ServeHTTP(rw, r)
 }
