@@ -127,6 +127,9 @@ func TestMalformedFlags(t *testing.T) {
 		"file order and a window: refused":                    replay + "--no-fixed-schedule --start 5 --end 9",
 		"file order and a speed-up: warned":                   replay + "--no-fixed-schedule --speedup 2",
 		"a grace that nothing begins: refused":                replay + "--grace 5s",
+		"file order and preparation: refused":                 replay + "--no-fixed-schedule --prepare 5ms",
+		"HTTP/2 and preparation: refused":                     replay + "--http2 --prepare 5ms",
+		"a key and a header of one: refused":                  replay + "--api-key-file headers2 -H @headers",
 		"a start that is over: refused":                       replay + "--start-at 2020-01-01T00:00:00Z",
 		"a run id with a line end: refused":                   replay + "--run-id a␊b",
 		"a run id with a space: refused":                      replay + "--run-id a␣b",
@@ -161,7 +164,7 @@ func TestMalformedFlags(t *testing.T) {
 		"a header from nothing: refused":                 replay + "--header-env Authorization",
 	} {
 		cases = append(cases, malformed{name: name, files: map[string]string{
-			"trace.jsonl": rowOfSix, "empty": "", "headers": "# of the gateway\r\nX-Tenant: a\r\n\r\nAuthorization: Bearer xyzzy\r\n",
+			"trace.jsonl": rowOfSix, "empty": "", "headers2": "xyzzy-xyzzy", "headers": "# of the gateway\r\nX-Tenant: a\r\n\r\nAuthorization: Bearer xyzzy\r\n",
 			"bad-headers": "X-Tenant: a\nxyzzy\nContent-Length: 5\n",
 		}, commands: []string{command}})
 	}

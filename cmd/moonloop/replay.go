@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,9 +202,6 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	if fs.Changed("max-error-rate") {
 		c.MaxErrorRate = &f.maxErrorRate
 	}
-	if f.cfg.Schedule.FileOrder && fs.Changed("speedup") {
-		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
-	}
 	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
 		c.Schedule.Grace = time.Nanosecond
 	}
@@ -225,8 +223,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 		check(err)
 	}
 	if f.startAt != "" {
-		c.Schedule.StartAt, err = parseStartAt(f.startAt, time.Now())
-		check(err)
+		if c.Schedule.StartAt, err = parseStartAt(f.startAt, time.Now()); err != nil { // since its rule was checked
+			check(fmt.Errorf("--start-at %s: %w", f.startAt, err))
+		}
 	}
 	if f.slo != "" {
 		if c.SLO, err = measure.ParseSLO(f.slo); err != nil {
@@ -242,7 +241,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	check(err)
 	c.Target.TLS, err = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
 	check(err)
-	unencrypted, err := checkScheme(c.Target.URL, c.Target.TLS, c.Target.APIKey)
+	unencrypted, err := checkScheme(c.Target.URL, c.Target.TLS, cmp.Or(c.Target.APIKey, c.Target.Header.Get("Authorization")))
 	check(err)
 	if unencrypted != "" {
 		f.warnings = append(f.warnings, unencrypted)
@@ -262,11 +261,17 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	var errs []error
 	if f.cfg.Schedule.FileOrder {
-		for _, name := range []string{"spread", "start", "end"} {
+		for _, name := range []string{"spread", "start", "end", "prepare"} {
 			if fs.Changed(name) && (name != "spread" || f.spread != "none") {
 				errs = append(errs, fmt.Errorf("--%s has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out", name))
 			}
 		}
+	}
+	if f.cfg.Target.HTTP2 && fs.Changed("prepare") {
+		errs = append(errs, errors.New("--prepare has no effect with --http2, whose headers go out at once: leave one of the two out"))
+	}
+	if f.cfg.Target.APIKey != "" && f.cfg.Target.Header.Get("Authorization") != "" {
+		errs = append(errs, errors.New("an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out"))
 	}
 	if f.cfg.Schedule.FileOrder && fs.Changed("speedup") {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
