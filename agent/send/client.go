@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -50,10 +51,20 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	if cfg.APIKey != "" {
 		c.secrets = append(c.secrets, cfg.APIKey)
 	}
+	for _, values := range base.Query() { // a key may be one of them
+		for _, v := range values {
+			if len(v) >= minSecret {
+				c.secrets = append(c.secrets, v)
+			}
+		}
+	}
 	for _, values := range cfg.Header {
 		for _, v := range values {
 			if len(v) >= minSecret {
 				c.secrets = append(c.secrets, v)
+			}
+			if _, key, found := strings.Cut(v, " "); found && len(key) >= minSecret {
+				c.secrets = append(c.secrets, key) // without "Bearer"
 			}
 		}
 	}

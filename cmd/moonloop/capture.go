@@ -39,34 +39,34 @@ func newCaptureCommand() *cobra.Command {
 	var f captureFlags
 	cmd := &cobra.Command{
 		Use:   "capture --out TRACE",
-		Short: "Listen for OpenTelemetry, and make a trace of the model requests in it",
-		Long: `Capture does what a Collector with the receiver and the exporter of this project does, without a Collector: it
-listens for OTLP on localhost, and on Ctrl-C writes a replayable trace of the requests to models that it saw. The
-spans of a replay become a trace of their own, TRACE.run-ID.jsonl beside TRACE.
+		Short: "Listen for OpenTelemetry data and write a trace of its model requests",
+		Long: `Capture listens for OTLP on localhost. On Ctrl-C it writes a replayable trace of the model requests that it saw. It uses the
+same receiver and exporter as otelcol-moonloop, without a Collector. The spans of each replay become a trace of their own,
+TRACE.run-ID.jsonl next to TRACE.
 
-Point any application or gateway at it that writes GenAI spans, and let it record the content of prompts: that is
-what tells which prompts begin alike. It is hashed under a key on arrival; no text is ever written. Spans and the prompts
-in log records are taken. Metrics are accepted, so that their senders have no errors, counted and thrown away.
+Point any application or gateway that emits GenAI spans at it, and enable content capture there: shared prefixes are found from
+the content. Prompts are hashed with a key on arrival, and the text is discarded. Capture reads spans, and prompts in log
+records. Metrics are accepted (so senders see no errors), counted and discarded.
 
   OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
   OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true my-application
 
-KEY. Prompts that are hashed under one key can be compared. $` + hashKeyEnv + ` holds it, at least 32 random bytes, for
-example of "openssl rand -hex 32". Without, each capture has a key of its own.
+KEY. Traces can be compared only if their prompts were hashed with the same key. Set $` + hashKeyEnv + ` to at least 32
+random bytes, for example from "openssl rand -hex 32". If it is not set, each capture uses a random key.
 
-OTHER MACHINES. An address that they can reach should have --tls-cert and --tls-key, for telemetry comes with its prompts,
-and --api-key-file or --client-ca, so that not everybody may send. Senders then need, beside an https:// endpoint,
+OTHER MACHINES. If other machines can reach the address, set --tls-cert and --tls-key, because telemetry contains the prompts,
+and --api-key-file or --client-ca, to restrict who may send. Senders then need an https:// endpoint,
 OTEL_EXPORTER_OTLP_CERTIFICATE and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20KEY".
 
-JOURNAL. What arrives is on the disk before its sender is thanked, in a folder beside the trace, which goes when the trace
-is there. A capture that was killed goes on when it is started again; or "moonloop compile" makes a trace of its journal.
+JOURNAL. Telemetry is written to a journal, a folder next to the trace, before it is acknowledged. The journal is removed once
+the trace is written. If a capture was killed, start it again to continue, or build the trace with "moonloop compile".
 
 EXIT STATUS
 
   0    a trace was written
-  1    there was no request to write, or writing failed; the journal stays
+  1    no complete request was seen, or writing failed; the journal is kept
   2    usage error, the address is not free, or the trace exists
-  130  stopped at once by a second signal; the journal stays`,
+  130  stopped at once by a second signal; the journal is kept`,
 		Example: `  moonloop capture --out prod.jsonl
   moonloop capture --out prod.jsonl --duration 1h --http "" --session-key app.chat_id
   moonloop replay prod.jsonl --url http://engine:8000`,
@@ -81,17 +81,17 @@ EXIT STATUS
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
-	fs.StringVar(&f.journal, "journal", "", "folder of the journal (default: the trace's name with .journal)")
-	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal, for moonloop compile")
-	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", `address for OTLP over gRPC; port 0 takes a free one, "" is not at all`)
-	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "address for OTLP over HTTP, likewise")
+	fs.StringVar(&f.journal, "journal", "", "`DIR` of the journal (default: the trace's name with .journal)")
+	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal after the trace is written, for moonloop compile")
+	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", "`ADDRESS` for OTLP over gRPC; port 0 picks a free port, an empty address disables it")
+	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "`ADDRESS` for OTLP over HTTP, likewise")
 	f.listenSecrets.register(fs)
-	fs.DurationVar(&f.duration, "duration", 0, "stop after so long (0 = on Ctrl-C)")
-	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has come for so long after the first (0 = never)")
-	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "environment variable that holds the hash key")
-	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "attribute that holds a session id, before the known ones (repeatable)")
-	fs.StringArrayVar(&f.deny, "deny", nil, "attribute to remove from every span on arrival; a * at the end stands for any ending (repeatable)")
-	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production; a replay has that of its trace")
+	fs.DurationVar(&f.duration, "duration", 0, "stop after this time (0 = on Ctrl-C)")
+	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has arrived for this time, after the first (0 = never)")
+	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "name of the environment `VARIABLE` that holds the hash key")
+	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "`ATTRIBUTE` that holds a session id, checked before the known ones (repeatable)")
+	fs.StringArrayVar(&f.deny, "deny", nil, "`ATTRIBUTE` to remove from every span on arrival; a trailing * matches any ending (repeatable)")
+	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
 	f.addRequests(fs, "")
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
 	return cmd
@@ -107,7 +107,7 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 	if f.grpc == "" && f.http == "" {
 		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
 	}
-	token, notices, err := f.listenSecrets.check()
+	token, notices, err := f.listenSecrets.check(cmd.Context())
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -142,7 +142,7 @@ func hashKey(env string) (key, notice string, err error) {
 	case key == "" && env == hashKeyEnv:
 		return randomKey(), "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
 	case key == "":
-		return "", "", fmt.Errorf("hash key: environment variable %s is empty or not set", env)
+		return "", "", fmt.Errorf("--key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 	}
 	if _, err := blockhash.NewKey([]byte(key)); err != nil {
 		return "", "", hintError{fmt.Errorf("hash key in %s: %w", env, err), "openssl rand -hex 32 makes one"}

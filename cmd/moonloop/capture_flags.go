@@ -27,19 +27,19 @@ type traceFlags struct {
 
 // addOutput adds the flags of what is written.
 func (f *traceFlags) addOutput(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.out, "out", "o", "", "trace to write (required); compressed when the name ends in .gz or .zst")
-	fs.BoolVar(&f.force, "force", false, "replace the trace, its sidecar and traces of replays that are there")
+	fs.StringVarP(&f.out, "out", "o", "", "`FILE` to write the trace to (required); compressed if the name ends in .gz or .zst")
+	fs.BoolVar(&f.force, "force", false, "replace an existing trace, its .meta.json and its traces of replays")
 	fs.StringVar(&f.format, "format", string(capture.FormatFull),
-		"full, or mooncake: rows have the four fields that every tool knows, with ids of their own where nothing is known of a prompt")
-	fs.BoolVar(&f.json, "json", false, "print what was made as JSON")
+		"full, or mooncake: only the four fields that every tool reads, with unique ids for prompts that are not known")
+	fs.BoolVar(&f.json, "json", false, "print the result as JSON")
 }
 
 // addRequests adds the flags of what becomes of requests. The prefix says where they have an effect.
 func (f *traceFlags) addRequests(fs *pflag.FlagSet, prefix string) {
-	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), prefix+"what becomes of requests of replays: separate (own traces), drop or only")
-	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), prefix+"what becomes of requests whose tokens nobody counted: drop or estimate")
-	fs.StringVar(&f.memory, "memory", humanize.IBytes(capture.DefaultMemory), prefix+"memory to sort in, before temporary files")
-	fs.StringVar(&f.tempDir, "temp-dir", "", prefix+"folder for temporary files (default: the system's)")
+	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), prefix+"what to do with requests of replays: separate (traces of their own), drop or only")
+	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), prefix+"what to do with requests without token counts: drop or estimate")
+	fs.StringVar(&f.memory, "memory", humanize.IBytes(capture.DefaultMemory), prefix+"memory for sorting, such as 256MiB, before temporary files are used")
+	fs.StringVar(&f.tempDir, "temp-dir", "", prefix+"`DIR` for temporary files (default: the system's)")
 }
 
 // choice checks a flag that has a few values.

@@ -40,22 +40,22 @@ func newCompileCommand() *cobra.Command {
 	var f compileFlags
 	cmd := &cobra.Command{
 		Use:   "compile JOURNAL... --out TRACE",
-		Short: "Make traces of the journals of collectors",
-		Long: `Compile makes Mooncake traces of the journals that the mooncake exporter of a Collector, or "moonloop capture", has
-written: one trace of production, and one of each replay that was captured beside it. A folder stands for the journals
-among its *.journal files; others there are named and left out. A file that is named and is no journal is an error.
+		Short: "Build traces from the journals of collectors",
+		Long: `Compile builds Mooncake traces from the journals that the mooncake exporter of a Collector, or "moonloop capture", has
+written: one trace of production, and one for each replay that was captured with it. For a folder, all journals among its
+*.journal files are read, and other files there are reported and skipped. A named file that is not a journal is an error.
 
-Name the journals of all collectors that saw the traffic in one command, in any order: the same records give the same
-bytes, however they were spread. Traces that were compiled apart cannot be put together afterwards, because each
-numbers its blocks by itself. Collectors must share their key ($` + hashKeyEnv + `), or the same prompt is two
-prompts. --list tells what is in journals, and under which keys.
+Name the journals of all collectors that saw the traffic in one command, in any order. The result does not depend on how the
+records were distributed. Do not compile them separately and join the traces: each trace numbers its blocks by itself. All
+collectors must use the same key ($` + hashKeyEnv + `): one prompt hashed with two keys counts as two prompts. --list shows
+what the journals hold, and which keys were used.
 
-Production goes to the file that --out names, a replay to TRACE.run-ID.jsonl beside it; each has a sidecar,
-X.meta.json. Files appear whole or not at all, and replace nothing without --force. Journals stay as they are, damaged
-or torn ones are compiled as far as they can be read, and what is not in a trace is counted.
+The production trace is written to --out, each replay to TRACE.run-ID.jsonl next to it, and for each trace a TRACE.meta.json
+describes it. A file is written completely or not at all, and an existing one is replaced only with --force. Journals are not
+changed. Damaged or torn journals are compiled as far as they can be read, and everything that is not in a trace is counted.
 
-Beyond --memory records are sorted in temporary files in --temp-dir, up to twice as large as the journals. What comes on
-top, without a bound, are distinct block ids: up to 64 bytes each.
+If sorting needs more than --memory, temporary files in --temp-dir are used, up to twice the size of the journals. On top of
+--memory, distinct block ids take up to 64 bytes each, without a bound.
 
 EXIT STATUS
 
@@ -66,16 +66,16 @@ EXIT STATUS
   moonloop compile /var/lib/otelcol/journal --out prod.jsonl
   moonloop compile pod-*/journal/*.journal --out prod.jsonl.zst --replays drop
   moonloop compile journals --run 0f8c1b2a --out replayed.jsonl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: someInputs("one journal or folder of journals, or more", "name the *.journal files, or the folder that they are in"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
-	fs.BoolVar(&f.list, "list", false, "only list what is in the journals: workloads, keys, spans and their times")
-	fs.StringVar(&f.run, "run", "", "only the replay of this run id, to the file that --out names")
+	fs.BoolVar(&f.list, "list", false, "only list what the journals hold: workloads, keys, spans and their times")
+	fs.StringVar(&f.run, "run", "", "compile only the replay with this run `ID`, into --out")
 	f.addRequests(fs, "")
-	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production; a replay has that of its trace")
+	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
 	return cmd
 }

@@ -42,33 +42,33 @@ func newDemoCommand() *cobra.Command {
 	var d demonstration
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Close the loop on this machine: production, capture, replay, capture again, compare; in a minute",
-		Long: `Demo shows the whole loop on free ports of localhost, and needs nothing:
+		Short: "Run the whole loop on this machine: application, capture, replay, capture again, compare",
+		Long: `Demo runs the whole loop on free ports of localhost, in about half a minute, with nothing to install:
 
-  1  an engine: "moonloop simulate", as a process of its own
-  2  a capture: the receiver and the exporter of a Collector, in this process
-  3  production: an application that holds conversations with the engine, and writes OpenTelemetry spans with the
-     prompts on them, as applications in production do
-  4  the journal of the capture is compiled to a trace, which holds no text
-  5  the trace is replayed against the engine at its own timing; the spans of the replay go to the same capture
-  6  the journal is compiled again: the replay's spans give a trace, too
-  7  both traces are compared, and every file is searched for the text of the prompts
+  1  engine: "moonloop simulate", as a process of its own
+  2  capture: the receiver and the exporter of a Collector, in this process
+  3  production: an application chats with the engine and emits OpenTelemetry spans that contain the prompts, as
+     applications in production do
+  4  compile: the capture's journal becomes a trace without text
+  5  replay: the trace is replayed against the engine at its recorded times; the replay's spans go to the same capture
+  6  compile: the replay's spans become a second trace
+  7  compare: both traces are compared, and every file is searched for the text of the prompts
 
 Variables named OTEL_* have no effect here.
 
 EXIT STATUS
 
-  0    the loop closed: the same rows with the same shared blocks and the same timestamps, and no text in any file
-  1    it did not, or a request failed
+  0    both traces have the same rows, shared blocks and timestamps, and no file contains text of a prompt
+  1    they differ, a file contains text, or a request failed
   2    the demonstration could not start
-  3    the loop closed, but the replay's measurement is not valid, as of "moonloop replay"
+  3    they are the same, but the replay's measurement is invalid
   130  interrupted`,
 		Example: "  moonloop demo\n  moonloop demo --out demo-results",
-		Args:    cobra.NoArgs,
+		Args:    noInputs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
-	cmd.Flags().StringVar(&d.folder, "out", "", "folder for the traces, the journal and the replay's report (default: they are thrown away)")
-	cmd.Flags().DurationVar(&d.length, "production", 16*time.Second, "how long production lasts, about")
+	cmd.Flags().StringVar(&d.folder, "out", "", "`DIR` for the traces, the journal and the replay's report (default: they are deleted)")
+	cmd.Flags().DurationVar(&d.length, "production", 16*time.Second, "approximate duration of the production step")
 	return cmd
 }
 
@@ -86,9 +86,6 @@ type demonstration struct {
 func (d *demonstration) run(cmd *cobra.Command) (err error) {
 	ctx := cmd.Context()
 	d.out, d.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if d.length < time.Second || d.length > time.Hour {
-		return fmt.Errorf("--production %s: want 1s to 1h", d.length)
-	}
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "OTEL_") {
 			if err := os.Unsetenv(name); err != nil {

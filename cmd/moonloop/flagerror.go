@@ -6,33 +6,175 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
 // flagError words the error of a command line for its writer: which flag, which value, and what would do. The flag
-// library's own text speaks of functions of Go.
-func flagError(cmd *cobra.Command, err error) error {
-	hint := fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help")
-	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+// library's own text speaks of functions of Go, and repeats what may be a secret.
+func flagError(cmd *cobra.Command, typed []typedFlag, err error) error {
+	return hintError{wordFlagError(cmd, typed, err), listsFlags(cmd)}
+}
+
+func wordFlagError(cmd *cobra.Command, typed []typedFlag, err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		t := typedFlag{bad.GetFlag(), "--" + bad.GetFlag().Name, bad.GetValue()}
+		for _, as := range typed {
+			if as.flag == t.flag && as.value == t.value {
+				t.as = as.as
+			}
+		}
+		if err := t.check(cmd); err != nil {
+			return err
+		}
+		return t.wrong(ruleOf(cmd.Name(), t.flag), "want "+ruleOf(cmd.Name(), t.flag).want)
+	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		as := "--" + missing.GetSpecifiedName()
+		if missing.GetSpecifiedShortnames() != "" {
+			as = "-" + missing.GetSpecifiedName()[:1]
+		}
+		return fmt.Errorf("%s: its value is missing; want %s", as, ruleOf(cmd.Name(), missing.GetFlag()).want)
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if unknown.GetSpecifiedShortnames() != "" {
+			return fmt.Errorf("%s: there is no such flag", visibleName("-"+firstRune(unknown.GetSpecifiedShortnames())))
+		}
+		name := unknown.GetSpecifiedName()
+		return fmt.Errorf("%s: there is no such flag%s", visibleName("--"+name), didYouMean(nearest(name, flagNames(cmd)), "--"))
+	}
+	if bad, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
+		return fmt.Errorf("%s: it is no flag; want --name, --name=value or --name value", visibleName(flagName(bad.GetSpecifiedFlag())))
+	}
+	return err
+}
+
+// visibleName shows a name of a flag that does not exist; what cannot be one is quoted.
+func visibleName(name string) string {
+	if strings.ContainsFunc(name, notToken) || len(name) > 40 {
+		return quoted(name)
+	}
+	return name
+}
+
+func firstRune(s string) string {
+	for _, r := range s {
+		return string(r)
+	}
+	return s
+}
+
+// noInputs refuses arguments of a verb that has none.
+func noInputs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return hintError{fmt.Errorf("%s takes no argument, and %s was given: leave it out, or write the flag that it belongs to before it", cmd.Name(), quoted(args[0])), listsFlags(cmd)}
+}
+
+// inputs demands one argument or more.
+func someInputs(what, hint string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return hintError{fmt.Errorf("%s takes %s, and none was given", cmd.Name(), what), hint}
+		}
+		return nil
+	}
+}
+
+// printError writes an error as a line, and errors that were joined as a line each; then the hints, each once.
+func printError(w io.Writer, err error) {
+	var hints []string
+	var each func(err error)
+	each = func(err error) {
+		if hint, ok := errors.AsType[hintError](err); ok && !slices.Contains(hints, hint.hint) {
+			hints = append(hints, hint.hint)
+		}
+		if hint, ok := err.(hintError); ok { //nolint:errorlint // the outermost one alone
+			each(hint.error)
+			return
+		}
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+			for _, one := range joined.Unwrap() {
+				each(one)
+			}
+			return
+		}
+		fmt.Fprintf(w, "moonloop: error: %s\n", onOneTerminal(err.Error()))
+	}
+	each(err)
+	for _, hint := range hints {
+		fmt.Fprintf(w, "moonloop: hint: %s\n", onOneTerminal(hint))
+	}
+}
+
+// onOneTerminal escapes control characters but line ends: a name of a file must not move the cursor.
+func onOneTerminal(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if isControl(r) && r != '\n' && r != '\t' {
+			fmt.Fprintf(&b, `\x%02x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// configNames are the names that the configuration of a replay has for what flags set, and the flags.
+var configNames = [][2]string{
+	{"token events", "token-events"},
+	{"OTLP protocol", "otlp-protocol"},
+	{"OTLP endpoint", "otlp-endpoint"},
+	{"block size", "block-size"},
+	{"look-ahead", "lookahead"},
+	{"start", "start"},
+	{"end", "end"},
+	{"max requests", "max-requests"},
+	{"concurrency", "concurrency"},
+	{"warm-up requests", "warmup-requests"},
+	{"max duration", "max-duration"},
+	{"grace", "grace"},
+	{"prepare", "prepare"},
+	{"retries", "retries"},
+	{"connect timeout", "connect-timeout"},
+	{"first-token timeout", "first-token-timeout"},
+	{"idle timeout", "idle-timeout"},
+	{"request timeout", "request-timeout"},
+	{"overhead", "overhead"},
+	{"output length", "output-length"},
+	{"max output length", "max-output-length"},
+	{"speed-up", "speedup"},
+	{"open loop", "open-loop"},
+	{"lenient", "lenient"},
+	{"quarantine", "quarantine"},
+	{"goodput goal", "goodput-goal"},
+	{"abort error rate", "abort-error-rate"},
+	{"max error rate", "max-error-rate"},
+	{"url", "url"},
+}
+
+// inFlags puts flags into the place of the configuration's names at the beginning of its errors.
+func inFlags(err error, names [][2]string) error {
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		return hintError{err, hint}
+		if err == nil {
+			return nil
+		}
+		for _, n := range names {
+			if rest, found := strings.CutPrefix(err.Error(), n[0]); found && (rest[0] == ' ' || rest[0] == ':') {
+				return errors.New("--" + n[1] + rest)
+			}
+		}
+		return err
 	}
-	flag := bad.GetFlag()
-	want := fmt.Sprint(bad.Unwrap())
-	if errors.Is(err, strconv.ErrRange) {
-		want = "the number does not fit into 64 bits"
-	} else if kind, ok := map[string]string{
-		"int":      "a whole number",
-		"int64":    "a whole number",
-		"uint64":   "a whole number of 0 or more",
-		"float64":  "a number",
-		"bool":     "true or false",
-		"duration": "a duration with its unit, such as 500ms, 90s or 5m",
-	}[flag.Value.Type()]; ok {
-		want = "want " + kind
+	var errs []error
+	for _, one := range joined.Unwrap() {
+		errs = append(errs, inFlags(one, names))
 	}
-	return hintError{fmt.Errorf("--%s %q: %s", flag.Name, bad.GetValue(), want), hint}
+	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -23,45 +24,69 @@ func newGenerateCommand() *cobra.Command {
 	var files outputs
 	cmd := &cobra.Command{
 		Use:   "generate",
-		Short: "Make a realistic Mooncake trace",
-		Long: `Generate makes a trace of conversations that arrive as a Poisson process and share one system
-prompt. Each turn's prompt holds the turn before, its reply, and a new user message; lengths and
-thinking times are log-normal. Rows hold full prompts with canonical block ids and keep every rule
-of the format. The same flags give the same bytes on every machine.
+		Short: "Generate a realistic Mooncake trace",
+		Long: `Generate writes a trace of conversations that arrive as a Poisson process and share one system prompt. Each turn's prompt
+holds the turn before, its reply and a new user message. Lengths and thinking times are log-normal. Rows hold full prompts
+with canonical block ids and follow every rule of the format. The same flags give the same bytes on every machine.
 
-Distributions are written MEDIAN,SIGMA[,MAX]: half of the values are below the median, sigma is the
-standard deviation of the logarithm, and values above the maximum become the maximum.
+Distributions are written MEDIAN,SIGMA[,MAX]: half of the values are below the median, SIGMA is the standard deviation of the
+logarithm, and values above MAX become MAX.
 
-With --out FILE the trace appears whole or not at all, compressed when the name ends in .gz or .zst,
-and its sidecar X.meta.json beside it; both replace nothing without --force. Without --out, the rows
-go to standard output.
+With --out FILE the trace is written completely or not at all, compressed if the name ends in .gz or .zst. FILE's .meta.json
+next to it describes the trace. Existing files are replaced only with --force. Without --out, rows go to standard output.
 
-Exit status: 0 when the trace was written; 2 when it could not be.`,
+EXIT STATUS
+
+  0    the trace was written
+  2    usage error, or the trace could not be written
+  130  interrupted`,
 		Example: `  moonloop generate --rows 500 --rate 10 --think 2,0.5 --out trace.jsonl
   moonloop generate --rows 0 --duration 1h --grid 3s --sessions | moonloop inspect -`,
-		Args: cobra.NoArgs,
+		Args: noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.Rows == 0 && cfg.Duration == 0 {
+				return errors.New("--rows and --duration are both 0, and a trace has to end: give one of them")
+			}
+			if err := inFlags(cfg.Validate(), generateNames); err != nil {
+				return err
+			}
 			return runGenerate(cmd.Context(), cfg, &files, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&files.out, "out", "o", "", "file to write, instead of standard output")
-	f.BoolVar(&files.force, "force", false, "replace the trace and its sidecar if they are there")
+	f.StringVarP(&files.out, "out", "o", "", "`FILE` to write, instead of standard output")
+	f.BoolVar(&files.force, "force", false, "replace an existing trace and its .meta.json")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
-	f.Int64Var(&cfg.Rows, "rows", cfg.Rows, "rows to make; 0 is no limit")
-	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "trace time to cover; 0 is no limit")
-	f.Float64Var(&cfg.Rate, "rate", cfg.Rate, "rows per second, once conversations end as often as they begin")
-	f.Float64Var(&cfg.Turns, "turns", cfg.Turns, "mean turns of a conversation")
-	f.Int64Var(&cfg.SystemPromptTokens, "system-prompt", cfg.SystemPromptTokens, "tokens at the beginning of every prompt")
+	f.Int64Var(&cfg.Rows, "rows", cfg.Rows, "number of rows (0 = no limit)")
+	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "trace time to cover (0 = no limit)")
+	f.Float64Var(&cfg.Rate, "rate", cfg.Rate, "mean rows per second, once conversations end as often as they begin")
+	f.Float64Var(&cfg.Turns, "turns", cfg.Turns, "mean number of turns of a conversation")
+	f.Int64Var(&cfg.SystemPromptTokens, "system-prompt", cfg.SystemPromptTokens, "tokens of the system prompt that every prompt begins with")
 	f.Var((*logNormalFlag)(&cfg.UserTokens), "user", "tokens of a user message")
 	f.Var((*logNormalFlag)(&cfg.OutputTokens), "output", "tokens of a reply")
-	f.Int64Var(&cfg.MaxInput, "max-input", cfg.MaxInput, "longest prompt in tokens; 0 is no limit")
+	f.Int64Var(&cfg.MaxInput, "max-input", cfg.MaxInput, "longest prompt in tokens (0 = no limit)")
 	f.Var((*logNormalFlag)(&cfg.Think), "think", "seconds between a reply and the next turn")
-	f.DurationVar(&cfg.TokenTime, "token-time", cfg.TokenTime, "time that one token of a reply takes")
-	f.DurationVar(&cfg.Grid, "grid", cfg.Grid, "round timestamps down to multiples of this; 0 is whole milliseconds")
+	f.DurationVar(&cfg.TokenTime, "token-time", cfg.TokenTime, "time per token of a reply")
+	f.DurationVar(&cfg.Grid, "grid", cfg.Grid, "round timestamps down to multiples of this (0 = whole milliseconds)")
 	f.BoolVar(&cfg.SessionIDs, "sessions", cfg.SessionIDs, "write session_id on the rows")
 	f.IntVar(&cfg.BlockSize, "block-size", cfg.BlockSize, "tokens per hash id")
 	return cmd
+}
+
+// generateNames are the names that the configuration has for what flags set, and the flags.
+var generateNames = [][2]string{
+	{"rows", "rows"},
+	{"duration", "duration"},
+	{"rate", "rate"},
+	{"turns", "turns"},
+	{"system prompt of", "system-prompt"},
+	{"longest input of", "max-input"},
+	{"token time", "token-time"},
+	{"grid", "grid"},
+	{"block size", "block-size"},
+	{"user tokens", "user"},
+	{"output tokens", "output"},
+	{"think time", "think"},
 }
 
 func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdout, stderr io.Writer) error {

@@ -51,11 +51,11 @@ func TestGenerateRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--rows", "0"}, "rows or duration"},
+		{[]string{"--rows", "0"}, "--rows and --duration"},
 		{[]string{"--user", "5"}, "is not MEDIAN,SIGMA"},
 		{[]string{"--user", "5,x"}, "is not a number"},
-		{[]string{"--think", "NaN,1"}, "think time: median NaN"},
-		{[]string{"surplus"}, "unknown command"},
+		{[]string{"--think", "NaN,1"}, "--think: median NaN"},
+		{[]string{"surplus"}, "takes no argument"},
 		{[]string{"--out", filepath.Join(dir, "none", "t.jsonl")}, "cannot be created"},
 	} {
 		stdout, _, err := command(t, newGenerateCommand(), "", append([]string{"--out", filepath.Join(dir, "t.jsonl")}, test.args...)...)

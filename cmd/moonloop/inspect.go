@@ -37,44 +37,45 @@ func newInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect TRACE...",
 		Short: "Measure and check Mooncake traces",
-		Long: `Inspect reads traces and says what is in them: rows, arrivals and their clock, lengths, how much of
-the prompts is shared, what prefix caches of several sizes would have hit, the digests, and the rules of
-the format (V1 to V8) that are broken. Of several traces it says whether they are the same workload as the
-first: by their digests, or row by row where a digest is undefined.
+		Long: `Inspect reads traces and reports rows, arrivals and the resolution of their timestamps, lengths, how much of the prompts is
+shared, the hit rate of prefix caches of several sizes, the digests (fingerprints of a workload), and violations of the
+format's rules (V1 to V8). With several traces it reports whether each is the same workload as the first, by their
+digests, or row by row if a digest is undefined.
 
-A trace is a file of JSON lines, plain or compressed with gzip, zstd or bzip2, - for standard
-input, or an http or https URL. The block size comes from the trace's sidecar (X.meta.json) where
-there is one, else it is 512.
+A trace is a file of JSON lines (plain, or compressed with gzip, zstd or bzip2), - for standard input, or an http or https
+URL. The block size is read from TRACE.meta.json if that exists, else it is 512.
 
-Hits are those of a cache without a time model, rows in file order. Finite caches evict the least
-recently used block, of one row the last block first. Sharing shorter than a block does not show
-in hash ids, so true reuse is higher than the figures say.
+Hit rates are for rows in file order, without a time model. A finite cache evicts the least recently used block, and of one
+row the last block first. Hash ids do not show sharing shorter than a block, so the true reuse is higher.
 
-A row that cannot be used is an error, with its line and what is wrong. With --lenient such rows are left
-out of everything, and counted; --quarantine FILE keeps them, with their lines and the reasons. When a
-hundred were left out and no more than these could be used, the trace is refused all the same.
+A row that cannot be used is an error that names the line and the reason. With --lenient such rows are skipped and counted,
+and --quarantine FILE saves them with their lines and reasons. A trace of which a hundred rows or more, and at least half, are
+unusable is refused even so.
 
-Exit status: 0 when the traces could be read; 1 with --strict when a rule is broken, a key is
-unknown or a row has more ids than blocks; 2 when the command or a trace cannot be used.`,
+EXIT STATUS
+
+  0    all traces were read
+  1    with --strict: a rule is violated, a key is unknown, or a row has more ids than blocks
+  2    usage or input error`,
 		Example: `  moonloop inspect trace.jsonl
   moonloop inspect --json trace.jsonl.zst | jq .traces[0].digests
   moonloop inspect --capacity 5859,100k captured.jsonl replayed.jsonl`,
-		Args: cobra.MinimumNArgs(1),
+		Args: someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runInspect(cmd.Context(), args, opt, interruptible(cmd.Context(), cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&opt.json, "json", false, "print JSON instead of tables")
-	f.BoolVar(&opt.strict, "strict", false, "fail when a rule is broken or something was read with a liberty")
-	f.BoolVar(&opt.lenient, "lenient", false, "leave out and count rows that cannot be used, instead of refusing the trace")
-	f.StringVar(&opt.quarantine, "quarantine", "", "file for the rows that --lenient leaves out of one trace")
-	f.IntVar(&opt.blockSize, "block-size", 0, "tokens per hash id (default: the sidecar's, else 512)")
+	f.BoolVar(&opt.strict, "strict", false, "exit with status 1 if a rule is violated or a flaw was tolerated")
+	f.BoolVar(&opt.lenient, "lenient", false, "skip and count rows that cannot be used, instead of refusing the trace")
+	f.StringVar(&opt.quarantine, "quarantine", "", "`FILE` for the rows that --lenient skips (one trace only)")
+	f.IntVar(&opt.blockSize, "block-size", 0, "tokens per hash id (default: from TRACE.meta.json, else 512)")
 	f.StringSliceVar(&opt.capacities, "capacity", []string{"1k", "3k", "5859", "10k", "30k", "50k", "100k"},
-		"cache sizes to simulate, in blocks; k and m stand for thousands and millions")
+		"cache sizes to simulate, in blocks (k = thousand, m = million)")
 	f.StringVar(&opt.eviction, "eviction", "leaf-first", "which blocks of a row a finite cache evicts first: leaf-first or root-first")
-	f.IntVar(&opt.maxIDs, "max-ids", mooncake.DefaultMaxIDs, "distinct ids to remember; beyond, what needs them is left out")
-	f.IntVar(&opt.maxLine, "max-line", mooncake.DefaultMaxLine, "longest line to accept, in bytes")
+	f.IntVar(&opt.maxIDs, "max-ids", mooncake.DefaultMaxIDs, "maximum number of distinct ids to remember; figures that need more are left out")
+	f.IntVar(&opt.maxLine, "max-line", mooncake.DefaultMaxLine, "longest accepted line, in bytes")
 	return cmd
 }
 
@@ -146,17 +147,7 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 
 // check reports the flags that cannot be meant.
 func (opt inspectOptions) check(traces int) error {
-	for _, f := range []struct {
-		name  string
-		value int
-	}{{"block-size", opt.blockSize}, {"max-ids", opt.maxIDs}, {"max-line", opt.maxLine}} {
-		if f.value < 0 {
-			return fmt.Errorf("--%s %d: must be above 0", f.name, f.value)
-		}
-	}
 	switch {
-	case opt.blockSize > mooncake.MaxBlockSize:
-		return fmt.Errorf("--block-size %d: must be at most %d tokens", opt.blockSize, mooncake.MaxBlockSize)
 	case opt.lenient && opt.strict:
 		return errors.New("--lenient leaves out what --strict reports: give one of the two")
 	case opt.quarantine != "" && !opt.lenient:

@@ -150,12 +150,11 @@ func TestInspectRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no trace":              {nil, "requires at least 1 arg"},
+		"no trace":              {nil, "inspect takes one file or more"},
 		"a missing file":        {[]string{"none.jsonl"}, "none.jsonl"},
 		"a capacity of nothing": {[]string{"--capacity", "0", "-"}, "--capacity"},
 		"a broken capacity":     {[]string{"--capacity", "1.0005k", "-"}, "--capacity"},
 		"an unknown eviction":   {[]string{"--eviction", "lfu", "-"}, "leaf-first or root-first"},
-		"a negative block size": {[]string{"--block-size=-1", "-"}, "--block-size -1"},
 		"another block size":    {[]string{"--block-size=16", side}, "block size 16 contradicts"},
 		"rows that are missing": {[]string{side}, "the trace has 1 rows, its sidecar says 2"},
 	} {

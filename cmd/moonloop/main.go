@@ -81,22 +81,39 @@ func withSignals(parent context.Context, stderr io.Writer) (context.Context, fun
 
 // run executes one command line and returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRootCommand()
+	return execute(ctx, newRootCommand(), args, stdin, stdout, stderr)
+}
+
+func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
+	typed := func(cmd *cobra.Command) []typedFlag {
+		_, rest, _ := root.Find(args) // as the library finds cmd
+		return typedFlags(cmd.Flags(), aliasesOf(cmd), rest)
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, typed(cmd), err) })
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	wordCompletion(root) // which writes to what is set now
+	verb, err := findCommand(root, args)
+	if err == nil {
+		// Before the arguments: where a flag has swallowed what followed it, their number is wrong, too.
+		number := verb.Args
+		verb.Args = func(cmd *cobra.Command, args []string) error {
+			if err := checkFlags(cmd, typed(cmd)); err != nil || number == nil {
+				return err
+			}
+			return number(cmd, args)
+		}
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return exitOK
 	}
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return exit.status
 	}
-	fmt.Fprintf(stderr, "moonloop: error: %v\n", err)
-	if hint, ok := errors.AsType[hintError](err); ok {
-		fmt.Fprintf(stderr, "moonloop: hint: %s\n", hint.hint)
-	}
+	printError(stderr, err)
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
@@ -107,17 +124,17 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "moonloop",
 		Short: "Capture production LLM traffic from OpenTelemetry, and replay it with exact timing",
-		Long: `moonloop makes a Mooncake trace of the GenAI telemetry of production (capture, compile, convert), without a word of the
-prompts, and replays such traces against an OpenAI-compatible engine: every request at its own instant, every request a
-span, every figure a metric, and a verdict on the run's own fidelity at the end.
+		Long: `moonloop turns production GenAI telemetry into a Mooncake trace that holds no prompt text (capture, compile, convert). It
+replays such traces against an OpenAI-compatible engine: each request is sent at its recorded time and emits an OpenTelemetry
+span, each figure is a metric, and the report ends with a verdict on how faithful the replay was.
 
-Without an engine at hand, "moonloop demo" runs the whole loop against the built-in simulator.`,
+If you have no engine, "moonloop demo" runs the whole loop (capture, replay, capture again, compare) against a simulated one.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version(),
 	}
 	root.SetVersionTemplate("moonloop {{.Version}}\n")
-	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newCaptureCommand(),
 		newCompileCommand(),
@@ -128,6 +145,9 @@ Without an engine at hand, "moonloop demo" runs the whole loop against the built
 		newSimulateCommand(),
 		newDemoCommand(),
 	)
+	for _, verb := range root.Commands() {
+		completeFlags(verb)
+	}
 	return root
 }
 

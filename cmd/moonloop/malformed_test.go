@@ -125,12 +125,16 @@ func (c malformed) transcript(t *testing.T, engine string) string {
 			lines = []string{"replay " + rest + " --url ENGINE", "inspect " + rest}
 		}
 		for _, line := range lines {
-			args := strings.Fields(line)
+			args := strings.Fields(strings.TrimSuffix(line, " --model ␀")) // for: the model is the engine's to name
 			for i, a := range args {
 				args[i] = strings.NewReplacer("ENGINE", engine, "␣", " ", "␊", "\n", "␀", "").Replace(a)
 			}
 			if args[0] == "replay" {
-				args = slices.Insert(args, 1, "--progress", "none", "--endpoint", "completions", "--model", "sim")
+				for _, flag := range [][2]string{{"--progress", "none"}, {"--endpoint", "completions"}, {"--model", "sim"}} {
+					if !slices.Contains(args, flag[0]) && !strings.HasSuffix(line, flag[0]+" ␀") {
+						args = slices.Insert(args, 1, flag[0], flag[1])
+					}
+				}
 			}
 			var stdout, stderr bytes.Buffer
 			status := run(ctx, args, strings.NewReader(c.stdin), &stdout, &stderr)

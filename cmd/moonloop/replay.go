@@ -4,11 +4,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ type replayFlags struct {
 	profile, endpoint     string
 	form, tooShort        string
 	extra                 string
-	headers               []string
+	headers               headerFlags
 	apiKeyEnv, apiKeyFile string
 	ca, cert, key         string
 	insecure              bool
@@ -52,37 +53,42 @@ func newReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay TRACE",
 		Short: "Replay a trace against an OpenAI-compatible engine",
-		Long: `Replay sends each row of a Mooncake trace to an engine at the row's own instant, with a prompt that shares
-its prefix blocks with the other rows as the trace says, and measures what comes back.
+		Long: `Replay sends each row of a Mooncake trace to an engine at its recorded time, with a generated prompt that shares as many
+leading blocks with other prompts as in the trace, and measures the replies.
 
 TRACE is a file, "-" for standard input, or an http(s) URL; JSON lines, also compressed with gzip, zstd or bzip2.
 
-Flags that mean the same in AIPerf or in vLLM's bench go by their names there too (--request-count,
+Flags that exist in AIPerf or in vLLM's bench can be given by their names there, too (--request-count,
 --fixed-schedule-start-offset, --random-seed, ...).
 
-A row that cannot be used ends the replay with its line and what is wrong. With --lenient the replay is that of the
-trace without such rows: they have no index, record or span, but each stands in the quarantine file with its line and the
-reason, the report counts them, and the verdict is degraded (invalid above 5 %). When a hundred rows were left out and
-no more than these could be used, the trace is refused all the same. The quarantine file may hold prompts, as the trace may.
+A row that cannot be used ends the replay with an error that names the line and the reason. With --lenient such rows are
+skipped: they get no index, record or span. Each is written to the quarantine file with its line and the reason, the report
+counts them, and the verdict is degraded (invalid above 5 %). A trace of which a hundred rows or more, and at least half, are
+unusable is refused even so. The quarantine file may hold prompts if the trace does.
 
-Spans and metrics go out by OTLP when OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or an
-OTEL_EXPORTER_OTLP_*ENDPOINT variable says so; all standard OTEL_* variables are read.
+KEYS. --api-key-env and --api-key-file send "Authorization: Bearer KEY". Other headers come from -H "Name: value", from a file
+with one header a line (-H @FILE, as in curl; a pipe works, too), or from the environment (--header-env). Values on the command
+line are visible to every user of the machine, so use a file or the environment for keys. No key is written to a file, a log, a
+metric or a span.
+
+TELEMETRY. Spans and metrics are exported over OTLP if --otlp-endpoint, OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or an
+OTEL_EXPORTER_OTLP_*ENDPOINT variable is set. All standard OTEL_* variables then apply.
 
 EXIT STATUS
 
   0    the run ended and its measurement is valid or degraded
   1    a goal was missed, or more requests failed than --max-error-rate allows (all may, unless it is given)
-  2    usage or input error: nothing was measured, or the trace broke off
+  2    usage or input error: nothing was measured, or the trace ended early
   3    the measurement is invalid, or degraded with --strict-verdict
-  130  interrupted; what had been measured is in the report`,
-		Example: `  # the trace as it was, prompts as token ids
+  130  interrupted; the report covers what was measured until then`,
+		Example: `  # at the recorded times, with prompts as token ids
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --model m --endpoint completions
 
   # ten times as fast, at most 256 at once, results in ./run1, spans to a local Collector
   OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --speedup 10 --concurrency 256 --out run1
 
-  # minutes 10 to 20, bursts of a coarse clock laid out, a service level that must hold for 95 %
+  # minutes 10 to 20, bursts of coarse timestamps smoothed, 95 % of the requests must meet the service level
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --start 10m --end 20m --spread uniform \
     --slo ttft=500ms,itl=50ms --goodput-goal 0.95`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -93,7 +99,7 @@ EXIT STATUS
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.cfg.Trace.Name = args[0]
-			if err := f.resolve(cmd.Flags()); err != nil {
+			if err := f.resolve(cmd.Context(), cmd.Flags()); err != nil {
 				return err
 			}
 			for _, text := range f.warnings {
@@ -104,16 +110,6 @@ EXIT STATUS
 	}
 	f.register(cmd.Flags())
 	cmd.Flags().SetNormalizeFunc(peerNames)
-	for name, values := range map[string][]string{
-		"endpoint": {string(prompt.Chat), string(prompt.Completions)}, "prompt": {string(prompt.Words), string(prompt.Tokens)},
-		"profile": profileNames(), "spread": {"none", "uniform", "even"}, "session-mode": {"full", "delta"},
-		"time-unit": {"ms", "s", "us"}, "too-short": {string(prompt.SendOneWord), string(prompt.Skip)},
-		"token-events": {"all", "array", "first", "none"}, "otlp-protocol": {telemetry.ProtocolGRPC, telemetry.ProtocolHTTP},
-		"progress": {"auto", "bar", "lines", "none"}, "arrival-stamps": {"kernel", "read"},
-	} {
-		// It fails only for a flag that does not exist, which the test of the help would show.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
 	return cmd
 }
 
@@ -121,76 +117,77 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	c := &f.cfg
 
-	fs.StringVarP(&c.Target.URL, "url", "u", "", "base URL of the engine, with or without /v1")
-	fs.StringVarP(&c.Target.Model, "model", "m", "", "model to ask for, whatever rows name (default: the row's own, else the first that the engine lists)")
-	fs.StringVar(&f.endpoint, "endpoint", string(prompt.Chat), "chat or completions")
-	fs.StringVar(&f.form, "prompt", "", "words or tokens (default: tokens where endpoint and profile take them, else words)")
-	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "what the engine understands: "+strings.Join(profileNames(), ", "))
-	fs.StringVar(&c.Out, "out", "", "directory for summary.json, summary.csv and requests.jsonl")
+	fs.StringVarP(&c.Target.URL, "url", "u", "", "base `URL` of the engine, with or without /v1")
+	fs.StringVarP(&c.Target.Model, "model", "m", "", "`NAME` of the model to request, whatever rows name (default: the row's own, else the first that the engine lists)")
+	fs.StringVar(&f.endpoint, "endpoint", string(prompt.Chat), "API endpoint: chat or completions")
+	fs.StringVar(&f.form, "prompt", "", "form of prompts: words or tokens (default: tokens if endpoint and profile accept token ids, else words)")
+	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "request fields that the engine understands: "+strings.Join(profileNames(), ", "))
+	fs.StringVar(&c.Out, "out", "", "`DIR` for summary.json, summary.csv and requests.jsonl")
 
 	fs.Float64Var(&c.Schedule.Speedup, "speedup", 1, "divide the trace's times by this")
-	fs.StringVar(&f.spread, "spread", "none", "lay rows that share a coarse timestamp out over its step: none, uniform or even")
-	fs.Var(&f.start, "start", "replay rows from this time on, after the first row (90s, 5m, or milliseconds)")
-	fs.Var(&f.end, "end", "replay rows up to this time after the first row")
-	fs.Int64Var(&c.Trace.MaxRows, "max-requests", 0, "stop after so many rows (0 = all)")
-	fs.DurationVar(&c.Schedule.MaxDuration, "max-duration", 0, "send nothing after so much replay time (0 = no limit)")
-	fs.DurationVar(&c.Schedule.Grace, "grace", 30*time.Second, "time that requests under way have after --max-duration or --abort-error-rate")
-	fs.DurationVar(&c.Schedule.Prepare, "prepare", 2*time.Millisecond, "have each request ready, with a connection, so long before it is due (at most 1s)")
-	fs.IntVarP(&c.Schedule.Concurrency, "concurrency", "c", 0, "most requests at once; the size of a closed loop (0 = no cap; 1 without timestamps)")
-	fs.BoolVar(&c.Schedule.FileOrder, "no-fixed-schedule", false, "ignore timestamps: file order, --concurrency at a time")
-	fs.BoolVar(&c.Schedule.OpenLoop, "open-loop", false, "send each turn of a session at its own timestamp, whatever became of the one before")
-	fs.IntVar(&c.Schedule.Warmup, "warmup-requests", 0, "requests before the schedule starts, kept out of every figure")
-	fs.StringVar(&f.shard, "shard", "", "i/n: replay the i-th of n parts (from 0); sessions stay whole")
-	fs.StringVar(&f.startAt, "start-at", "", "wall-clock time at which the schedule starts (RFC 3339), for shards on several machines")
+	fs.StringVar(&f.spread, "spread", "none", "smooth bursts caused by coarse timestamps: none, uniform (random) or even")
+	fs.Var(&f.start, "start", "skip rows before this `TIME` after the first row (90s, 5m, or a number of milliseconds)")
+	fs.Var(&f.end, "end", "skip rows after this `TIME` after the first row")
+	fs.Int64Var(&c.Trace.MaxRows, "max-requests", 0, "stop after N rows (0 = all)")
+	fs.DurationVar(&c.Schedule.MaxDuration, "max-duration", 0, "send no request after this much replay time (0 = no limit)")
+	fs.DurationVar(&c.Schedule.Grace, "grace", 30*time.Second, "time for in-flight requests to finish after --max-duration or --abort-error-rate")
+	fs.DurationVar(&c.Schedule.Prepare, "prepare", 2*time.Millisecond, "prepare each request and its connection this long before it is due (at most 1s)")
+	fs.IntVarP(&c.Schedule.Concurrency, "concurrency", "c", 0, "maximum number of in-flight requests; size of a closed loop (0 = no cap; 1 without timestamps)")
+	fs.BoolVar(&c.Schedule.FileOrder, "no-fixed-schedule", false, "ignore timestamps: send rows in file order, --concurrency at a time (closed loop)")
+	fs.BoolVar(&c.Schedule.OpenLoop, "open-loop", false, "send each turn of a session at its own timestamp, without waiting for the turn before")
+	fs.IntVar(&c.Schedule.Warmup, "warmup-requests", 0, "send N requests before the schedule starts; no figure includes them")
+	fs.StringVar(&f.shard, "shard", "", "replay part i of n, written `i/n` (i from 0); sessions are not split")
+	fs.StringVar(&f.startAt, "start-at", "", "start the schedule at this wall-clock `TIME` (RFC 3339), for shards on several machines")
 
-	fs.StringVar(&f.sessions, "session-mode", "", "what rows of one session are: full prompts, or delta (new turns) (default: the sidecar's word, else detected)")
-	fs.StringVar(&f.unit, "time-unit", "", "unit of timestamps: ms, s or us; delays are always ms (default: the sidecar's word, else ms)")
-	fs.IntVar(&c.Trace.BlockSize, "block-size", 0, "tokens per hash id (default: the sidecar's, else 512)")
-	fs.IntVar(&c.Trace.Lookahead, "lookahead", load.DefaultLookahead, "rows read before the first is sent; rows further out of order are an error")
-	fs.BoolVar(&c.Trace.Strict, "strict", false, "refuse what is otherwise read kindly (unknown fields, ids past the input length, ...)")
-	fs.BoolVar(&c.Trace.Lenient, "lenient", false, "leave out rows that cannot be used, and keep them in a file, instead of refusing the trace")
-	fs.StringVar(&c.Trace.Quarantine, "quarantine", "", "file for the rows that --lenient leaves out (default: TRACE.rejected.jsonl in --out)")
+	fs.StringVar(&f.sessions, "session-mode", "", "what the rows of a session hold: full (whole prompts) or delta (new turns) (default: from TRACE.meta.json, else detected)")
+	fs.StringVar(&f.unit, "time-unit", "", "unit of timestamps: ms, s or us; delays are always in ms (default: from TRACE.meta.json, else ms)")
+	fs.IntVar(&c.Trace.BlockSize, "block-size", 0, "tokens per hash id (default: from TRACE.meta.json, else 512)")
+	fs.IntVar(&c.Trace.Lookahead, "lookahead", load.DefaultLookahead, "number of rows to read ahead and sort; a row further out of order is an error")
+	fs.BoolVar(&c.Trace.Strict, "strict", false, "treat tolerated flaws as errors (unknown fields, ids past the input length, ...)")
+	fs.BoolVar(&c.Trace.Lenient, "lenient", false, "skip rows that cannot be used and write them to the quarantine file, instead of refusing the trace")
+	fs.StringVar(&c.Trace.Quarantine, "quarantine", "", "`FILE` for the rows that --lenient skips (default: TRACE.rejected.jsonl in --out)")
 
-	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and spreading; another seed finds a cold cache")
-	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the engine's template adds to a prompt (0 = measure them, with two requests for each model)")
-	fs.StringVar(&f.tooShort, "too-short", string(prompt.SendOneWord), "rows shorter than the template: send (longer, flagged) or skip")
-	fs.Int64Var(&c.Prompt.Output, "output-length", 0, "output tokens for rows that name none (0 = leave it to the engine)")
-	fs.Int64Var(&c.Prompt.OutputCap, "max-output-length", 0, "bound on output tokens (0 = none)")
-	fs.StringVar(&f.extra, "extra-inputs", "", "JSON object merged into every request body")
-	fs.BoolVar(&f.noStream, "no-stream", false, "ask for whole replies instead of streams")
+	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and smoothing; change it to avoid hitting the engine's warm cache")
+	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the chat template adds to a prompt (0 = measured by two calibration requests for each model)")
+	fs.StringVar(&f.tooShort, "too-short", string(prompt.SendOneWord), "what to do with rows shorter than the chat template: send (longer than asked, flagged) or skip")
+	fs.Int64Var(&c.Prompt.Output, "output-length", 0, "output tokens of rows without an output length (0 = the engine decides)")
+	fs.Int64Var(&c.Prompt.OutputCap, "max-output-length", 0, "cap on output tokens (0 = none)")
+	fs.StringVar(&f.extra, "extra-inputs", "", "`JSON` object merged into every request body; not shown in any output")
+	fs.BoolVar(&f.noStream, "no-stream", false, "request whole replies instead of streams")
 
-	fs.StringArrayVarP(&f.headers, "header", "H", nil, "extra header, \"Name: value\" (repeatable)")
-	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "environment variable that holds the bearer key")
-	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "file that holds the bearer key")
-	fs.StringVar(&f.ca, "ca-file", "", "PEM file of certificate authorities to trust for the engine")
-	fs.StringVar(&f.cert, "cert-file", "", "PEM client certificate")
-	fs.StringVar(&f.key, "key-file", "", "PEM key of the client certificate")
+	fs.StringArrayVarP(&f.headers.lines, "header", "H", nil, "extra header, \"`Name: value`\", or @FILE with one header a line (repeatable)")
+	fs.StringArrayVar(&f.headers.env, "header-env", nil, "extra header whose value is in an environment variable, `Name=VARIABLE` (repeatable)")
+	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "name of the environment `VARIABLE` that holds the bearer key")
+	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` that holds the bearer key")
+	fs.StringVar(&f.ca, "ca-file", "", "PEM `FILE` of the certificate authorities to trust for the engine")
+	fs.StringVar(&f.cert, "cert-file", "", "PEM `FILE` of the client certificate")
+	fs.StringVar(&f.key, "key-file", "", "PEM `FILE` of the client certificate's key")
 	fs.BoolVar(&f.insecure, "insecure-skip-verify", false, "do not verify the engine's certificate")
-	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 where the engine offers it (arrival stamps become coarser)")
-	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "what stamps the bytes of a reply: kernel, where it can, or read (after the read call, to compare)")
-	fs.IntVar(&c.Target.Retries, "retries", 0, "retries per request; what is retried is flagged and out of the latencies")
-	fs.DurationVar(&c.Target.WaitReady, "wait-ready", 0, "wait so long for an engine that is starting or loads its model (0 = look once)")
-	fs.DurationVar(&c.Target.ConnectTimeout, "connect-timeout", 10*time.Second, "name resolution, TCP and TLS together (0 = none)")
-	fs.DurationVar(&c.Target.FirstTokenTimeout, "first-token-timeout", 0, "from the wire to the first token (0 = none)")
-	fs.DurationVar(&c.Target.IdleTimeout, "idle-timeout", 5*time.Minute, "silence within a reply (0 = none)")
-	fs.DurationVar(&c.Target.TotalTimeout, "request-timeout", 6*time.Hour, "whole request (0 = none)")
+	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 if the engine offers it (makes arrival timestamps coarser)")
+	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "source of arrival timestamps: kernel (if the platform has them), or read (after the read call, to compare)")
+	fs.IntVar(&c.Target.Retries, "retries", 0, "retries per request; a retried request is flagged and excluded from latencies")
+	fs.DurationVar(&c.Target.WaitReady, "wait-ready", 0, "wait this long for an engine that is starting or loading its model (0 = look once)")
+	fs.DurationVar(&c.Target.ConnectTimeout, "connect-timeout", 10*time.Second, "limit for name resolution, TCP and TLS together (0 = none)")
+	fs.DurationVar(&c.Target.FirstTokenTimeout, "first-token-timeout", 0, "limit from the last byte sent to the first token (0 = none)")
+	fs.DurationVar(&c.Target.IdleTimeout, "idle-timeout", 5*time.Minute, "limit for silence within a reply (0 = none)")
+	fs.DurationVar(&c.Target.TotalTimeout, "request-timeout", 6*time.Hour, "limit for a whole request (0 = none)")
 
 	fs.StringVar(&f.slo, "slo", "", "service level of a good request, such as ttft=500ms,itl=50ms,e2e=10s")
-	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must be good, 0 to 1")
-	fs.Float64Var(&f.maxErrorRate, "max-error-rate", 1, "share of requests that may fail for exit status 0, 0 to 1")
-	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share has failed (0 = never)")
-	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "treat a degraded measurement like an invalid one")
+	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must meet --slo, 0 to 1")
+	fs.Float64Var(&f.maxErrorRate, "max-error-rate", 1, "share of requests that may fail before the exit status is 1, 0 to 1")
+	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share of requests has failed, 0 to 1 (0 = never)")
+	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "exit with status 3 for a degraded measurement, too")
 
 	fs.StringVar(&f.tokenEvents, "token-events", string(telemetry.EventsAll), "per-token events on spans: all, array, first or none")
-	fs.BoolVar(&c.Telemetry.ExponentialHistograms, "exponential-histograms", false, "export histograms as exponential ones")
-	fs.StringVar(&c.Telemetry.Endpoint, "otlp-endpoint", "", "send spans and metrics to this OTLP receiver, such as http://localhost:4318 (wins over OTEL_ variables)")
-	fs.StringVar(&c.Telemetry.Protocol, "otlp-protocol", "", "grpc or http/protobuf (default: as OTEL_EXPORTER_OTLP_PROTOCOL says, else http/protobuf)")
-	fs.StringVar(&c.RunID, "run-id", "", "name of the run in every artefact (default: random)")
+	fs.BoolVar(&c.Telemetry.ExponentialHistograms, "exponential-histograms", false, "export exponential histograms instead of explicit buckets")
+	fs.StringVar(&c.Telemetry.Endpoint, "otlp-endpoint", "", "send spans and metrics to the OTLP receiver at this `URL`, such as http://localhost:4318 (overrides OTEL_* variables)")
+	fs.StringVar(&c.Telemetry.Protocol, "otlp-protocol", "", "grpc or http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, else http/protobuf)")
+	fs.StringVar(&c.RunID, "run-id", "", "`ID` of the run, in the report, the spans and the metrics (default: random)")
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
 }
 
 // resolve turns the flags' text into the configuration and reports everything that is wrong with it.
-func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
+func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c := &f.cfg
 	var errs []error
 	check := func(err error) {
@@ -203,9 +200,6 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	c.Prompt.Endpoint, c.Prompt.Form = prompt.Endpoint(f.endpoint), prompt.Form(f.form)
 	c.Prompt.TooShort, c.Target.Profile = prompt.TooShort(f.tooShort), prompt.Profile(f.profile)
 	c.Prompt.NoStream = f.noStream
-	if c.Schedule.Speedup == 0 { // which the configuration takes for 1
-		check(errors.New("speed-up 0: want a number above 0"))
-	}
 	if fs.Changed("max-error-rate") {
 		c.MaxErrorRate = &f.maxErrorRate
 	}
@@ -230,8 +224,8 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 		check(err)
 	}
 	if f.startAt != "" {
-		if c.Schedule.StartAt, err = time.Parse(time.RFC3339Nano, f.startAt); err != nil {
-			check(fmt.Errorf("start-at %q: want a time such as 2026-11-21T15:04:05Z", f.startAt))
+		if c.Schedule.StartAt, err = parseStartAt(f.startAt, time.Now()); err != nil { // since its rule was checked
+			check(fmt.Errorf("--start-at %s: %w", f.startAt, err))
 		}
 	}
 	if f.slo != "" {
@@ -240,33 +234,70 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 		}
 	}
 	if f.extra != "" {
-		if !json.Valid([]byte(f.extra)) || !strings.HasPrefix(strings.TrimSpace(f.extra), "{") {
-			check(errors.New(`extra inputs: want a JSON object, such as {"temperature": 0}`)) // it may hold a secret
-		}
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
-	c.Target.Header, err = parseHeaders(f.headers)
+	c.Target.Header, f.warnings, err = f.headers.parse(ctx)
 	check(err)
-	c.Target.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile)
+	c.Target.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile)
 	check(err)
-	c.Target.TLS, err = clientTLS(f.ca, f.cert, f.key, f.insecure)
+	c.Target.TLS, err = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
 	check(err)
-	unencrypted, err := checkScheme(c.Target.URL, c.Target.TLS, c.Target.APIKey)
+	unencrypted, err := checkScheme(c.Target.URL, c.Target.TLS, cmp.Or(c.Target.APIKey, c.Target.Header.Get("Authorization")))
 	check(err)
 	if unencrypted != "" {
 		f.warnings = append(f.warnings, unencrypted)
 	}
+	if name := secretQuery(c.Target.URL); name != "" {
+		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
+	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.TokenEvents = telemetry.Mode(f.tokenEvents)
 	c.Target.ReadStamps = f.stamps == "read"
-	check(choice("arrival-stamps", f.stamps, "kernel", "read"))
-	switch f.progress {
-	case "auto", "bar", "lines", "none":
-	default:
-		check(fmt.Errorf("progress %q: want auto, bar, lines or none", f.progress))
-	}
-	check(c.Validate())
+	check(f.contradictions(fs))
+	check(inFlags(c.Validate(), configNames))
 	return errors.Join(errs...)
+}
+
+// contradictions says which flags would have no effect beside others.
+func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
+	var errs []error
+	if f.cfg.Schedule.FileOrder {
+		for _, name := range []string{"spread", "start", "end", "prepare"} {
+			if fs.Changed(name) && (name != "spread" || f.spread != "none") {
+				errs = append(errs, fmt.Errorf("--%s has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out", name))
+			}
+		}
+	}
+	if f.cfg.Target.HTTP2 && fs.Changed("prepare") {
+		errs = append(errs, errors.New("--prepare has no effect with --http2, whose headers go out at once: leave one of the two out"))
+	}
+	if f.cfg.Target.APIKey != "" && f.cfg.Target.Header.Get("Authorization") != "" {
+		errs = append(errs, errors.New("an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out"))
+	}
+	if f.cfg.Schedule.FileOrder && fs.Changed("speedup") {
+		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
+	}
+	if fs.Changed("grace") && f.cfg.Schedule.MaxDuration == 0 && f.cfg.AbortErrorRate == 0 {
+		errs = append(errs, errors.New("--grace has no effect without --max-duration or --abort-error-rate: give one of these, or leave it out"))
+	}
+	if f.cfg.Schedule.OpenLoop && f.sessions == "delta" {
+		errs = append(errs, errors.New("--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out"))
+	}
+	return errors.Join(errs...)
+}
+
+// parseStartAt reads a time to come.
+func parseStartAt(text string, now time.Time) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	switch {
+	case err != nil:
+		return time.Time{}, errWant
+	case !at.After(now):
+		return time.Time{}, errors.New("it is over; want a time to come, the same for every shard")
+	case at.Sub(now) > century:
+		return time.Time{}, errors.New("it is more than 100 years ahead; want an earlier time")
+	}
+	return at, nil
 }
 
 // traceTime is a flag in trace time: a duration, or a bare number of milliseconds as trace files have it.
@@ -304,54 +335,39 @@ func parseShard(text string) (shard, shards int, err error) {
 		}
 	}
 	if !found || err != nil || shards < 1 || shard < 0 || shard >= shards {
-		return 0, 0, fmt.Errorf("shard %q: want i/n with 0 ≤ i < n", text)
+		return 0, 0, errWant
 	}
 	return shard, shards, nil
 }
 
-func parseHeaders(lines []string) (http.Header, error) {
-	h := make(http.Header)
-	for _, line := range lines {
-		name, value, found := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !found || strings.ContainsFunc(name, notToken) || name == "" {
-			return nil, errors.New("header: want \"Name: value\" with a name of letters, digits and -") // the value may be a secret
-		}
-		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return nil, fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)
-		}
-		h.Add(name, strings.TrimSpace(value))
-	}
-	return h, nil
-}
-
-// notToken reports a character that a header's name cannot have.
-func notToken(r rune) bool {
-	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-}
-
 // readKey reads the bearer key. Keys are never taken from the command line, which every user of a machine can see.
-func readKey(env, file string) (string, error) {
+func readKey(ctx context.Context, env, file string) (string, error) {
 	switch {
 	case env != "" && file != "":
-		return "", errors.New("api key: give either --api-key-env or --api-key-file")
+		return "", errors.New("--api-key-env and --api-key-file: a key comes from one of the two; leave the other out")
 	case env != "":
 		key := strings.TrimSpace(os.Getenv(env))
 		if key == "" {
-			return "", fmt.Errorf("api key: environment variable %s is empty or not set", env)
+			return "", fmt.Errorf("--api-key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 		}
-		return key, nil
+		return checkKey("--api-key-env", key)
 	case file != "":
-		b, err := os.ReadFile(file) //nolint:gosec // the user names the file
+		key, err := readSecretFile(ctx, file)
 		if err != nil {
-			return "", fmt.Errorf("api key: %w; name a file that holds the key", err)
+			return "", fmt.Errorf("--api-key-file %s: %s; name a file that holds the key", publicFile(file), reason(err))
 		}
-		key := strings.TrimSpace(string(b))
-		if key == "" {
-			return "", fmt.Errorf("api key: the file %s is empty; write the key into it", file)
-		}
-		return key, nil
+		return checkKey("--api-key-file", key)
 	}
 	return "", nil
+}
+
+// checkKey returns a key that can stand in a header. Its error does not repeat it.
+func checkKey(flag, key string) (string, error) {
+	key = strings.TrimSpace(key)
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%s: the key has a space, a line end or another character that no key has; want the key alone, without \"Bearer\"", flag)
+	}
+	return key, nil
 }
 
 func profileNames() (names []string) {

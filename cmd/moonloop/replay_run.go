@@ -6,14 +6,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/telemetry"
-	"github.com/moonloop/moonloop/mooncake"
 )
 
 // replay runs a replay, shows it under way on standard error and its report on standard output.
@@ -22,7 +20,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	view := newProgress(stderr, progressMode)
 	cfg.Trace.Stdin = cmd.InOrStdin()
 	cfg.Tool = version()
-	cfg.Command = publicCommand(os.Args)
+	cfg.Command = publicCommand(cmd, []string{cfg.Trace.Name})
 	cfg.Progress = view.follow
 	cfg.Note = func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
 	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
@@ -45,39 +43,4 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 		return err
 	}
 	return exitWith(rep.ExitStatus)
-}
-
-// publicCommand returns a command line without what may be secret in it: the values of headers, bodies and URLs.
-func publicCommand(args []string) []string {
-	out := make([]string, 0, len(args))
-	hide := false
-	for i, a := range args {
-		if i == 0 {
-			a = "moonloop"
-		}
-		name, _, assigned := strings.Cut(a, "=")
-		secret := name == "-H" || name == "--header" || name == "--extra-inputs"
-		switch {
-		case hide:
-			a, hide = "…", false
-		case secret && assigned:
-			a = name + "=…"
-		case strings.HasPrefix(a, "-H") && a != "-H":
-			a = "-H…"
-		case secret:
-			hide = true
-		default:
-			a = publicArg(a)
-		}
-		out = append(out, a)
-	}
-	return out
-}
-
-// publicArg returns an argument, or the value in --flag=value, without what may be secret in a URL.
-func publicArg(a string) string {
-	if name, value, assigned := strings.Cut(a, "="); assigned && strings.HasPrefix(name, "-") {
-		return name + "=" + mooncake.PublicName(value)
-	}
-	return mooncake.PublicName(a)
 }

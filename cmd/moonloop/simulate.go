@@ -44,45 +44,45 @@ func newSimulateCommand() *cobra.Command {
 	var c simulator.Config
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Serve an OpenAI-compatible engine without a model, with a prefix cache and stated latencies",
-		Long: `Simulate serves chat and text completions, streamed and whole, from an engine that has no model: it counts
-tokens, keeps a block prefix cache, takes the time that its latency model says, and writes words.
+		Short: "Simulate an OpenAI-compatible engine, with a prefix cache, latencies and faults",
+		Long: `Simulate serves chat and text completions, streamed and whole, without a model: it counts tokens, maintains a block prefix
+cache, waits as its latency model computes, and replies with random words.
 
   POST /v1/chat/completions, /v1/completions   GET /v1/models, /health, /metrics
 
-TOKENS. Each word of a text, split at white space, is one token; token ids are tokens as they are. A chat adds
---template-message tokens for each message and --template-prompt for the prompt.
+TOKENS. Each word of a text, split at white space, is one token. Each token id is one token. A chat adds --template-message
+tokens for each message and --template-prompt tokens for the prompt.
 
-LATENCY. With n prompt tokens, c of them cached, and d sequences that decode at the time:
+LATENCY. With n prompt tokens, c of them cached, and d sequences decoding at that time:
 
   prefill = prefill + prefill-per-token · (n - c)
   step    = ceil(d / max-batch) · (decode + decode-per-sequence · min(d, max-batch))
 
-A request waits until fewer than --max-running run, has its first token at the end of its prefill, and each
-further one a step later, counted from the planned instant of the one before. --fast takes no time for any of it.
+A request waits until fewer than --max-running requests run. Its first token is sent at the end of its prefill, each further
+one a step later, counted from the planned time of the token before. --fast removes all latency.
 
-FAULTS. --fault name=share, several times, or the request header ` + simulator.HeaderFault + `: name. The first
-replace the reply, the next break the stream, and the rest are shapes of whole replies that some engine has:
+FAULTS. Inject a fault with --fault name=share (repeatable), or with the request header ` + simulator.HeaderFault + `: name.
+The first faults replace the reply, the next break the stream, and the rest imitate replies of real engines:
 
 ` + faultHelp() + `
-The first line on standard output is "listening on URL". SIGINT or SIGTERM stops: what runs may finish within
---grace. A line of totals follows on standard error.
+The first line on standard output is "listening on URL". SIGINT or SIGTERM stops the engine; running requests have --grace to
+finish. Totals are printed on standard error.
 
 EXIT STATUS
 
   0    stopped by a signal
   1    the server or the record file failed
-  2    usage error, or the address is not free`,
-		Example: `  # a free port, one accelerator's worth of latency, a cache of 20,000 blocks, the truth in a file
+  2    usage error, or the address is in use`,
+		Example: `  # a free port, the latency of one accelerator, a cache of 20,000 blocks, a record of every request in a file
   moonloop simulate --listen 127.0.0.1:0 --prefill 15ms --prefill-per-token 20us --decode 8ms \
     --max-running 256 --cache-blocks 20000 --record truth.jsonl
 
-  # one request in a hundred is refused, one in a hundred breaks off
+  # refuse 1 % of the requests, cut 1 % of the streams
   moonloop simulate --fast --fault rate-limit=0.01 --fault cut=0.01
 
-  # an engine that writes lines with CR LF and leaves usage out
+  # end lines with CR LF in half of the streams, leave usage out of the other half
   moonloop simulate --fast --fault crlf=0.5 --fault no-usage=0.5`,
-		Args: cobra.NoArgs,
+		Args: noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return simulate(cmd, c, f) },
 	}
 	simulateFlagSet(cmd, &c, &f)
@@ -92,53 +92,53 @@ EXIT STATUS
 func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
-	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "environment variable that holds the bearer key to demand")
-	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "file that holds the bearer key to demand")
-	fs.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate chain")
-	fs.StringVar(&f.tlsKey, "tls-key", "", "PEM file of its private key")
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:8000", "`ADDRESS` to listen on; port 0 picks a free port")
+	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "name of the environment `VARIABLE` that holds the bearer key that clients must present")
+	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` that holds the bearer key that clients must present")
+	fs.StringVar(&f.tlsCert, "tls-cert", "", "PEM `FILE` of the server's certificate chain")
+	fs.StringVar(&f.tlsKey, "tls-key", "", "PEM `FILE` of the server's private key")
 	fs.BoolVar(&f.endWithStdin, "end-with-stdin", false, "stop when standard input ends, for a parent process that may be killed")
 	fs.DurationVar(&f.grace, "grace", 5*time.Second, "time for running requests to finish after a signal")
-	fs.StringArrayVar(&c.Models, "model", nil, "model name to serve, repeatable; none: any name")
-	fs.IntVar(&c.MaxModelLen, "max-model-len", 0, "most tokens of prompt and reply together; 0: no limit")
+	fs.StringArrayVar(&c.Models, "model", nil, "`NAME` of a model to serve, repeatable (default: every name is accepted)")
+	fs.IntVar(&c.MaxModelLen, "max-model-len", 0, "maximum tokens of prompt and reply together (0 = no limit)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of replies, early stops and faults")
 
-	fs.BoolVar(&f.fast, "fast", false, "no latency at all; the five flags below have no effect")
+	fs.BoolVar(&f.fast, "fast", false, "no latency; the next six flags have no effect")
 	fs.DurationVar(&c.Latency.Prefill, "prefill", 20*time.Millisecond, "prefill time of every prompt")
 	fs.DurationVar(&c.Latency.PrefillPerToken, "prefill-per-token", 20*time.Microsecond, "prefill time of each token not cached")
 	fs.StringVar(&f.prefillLane, "prefill-lane", "parallel", "parallel, or serial: one prefill at a time")
 	fs.DurationVar(&c.Latency.Decode, "decode", 10*time.Millisecond, "time of a decode step")
-	fs.DurationVar(&c.Latency.DecodePerSequence, "decode-per-sequence", 5*time.Microsecond, "time that each sequence adds to a step")
-	fs.IntVar(&c.Latency.MaxBatch, "max-batch", 0, "most sequences in a step, more take turns; 0: no limit")
-	fs.IntVar(&c.MaxRunning, "max-running", 0, "most requests that run at once, more wait; 0: no limit")
-	fs.IntVar(&c.MaxWaiting, "max-waiting", simulator.DefaultMaxWaiting, "most requests that wait, more get status 429")
+	fs.DurationVar(&c.Latency.DecodePerSequence, "decode-per-sequence", 5*time.Microsecond, "time that each sequence adds to a decode step")
+	fs.IntVar(&c.Latency.MaxBatch, "max-batch", 0, "maximum sequences in a decode step; more take turns (0 = no limit)")
+	fs.IntVar(&c.MaxRunning, "max-running", 0, "maximum running requests; more wait (0 = no limit)")
+	fs.IntVar(&c.MaxWaiting, "max-waiting", simulator.DefaultMaxWaiting, "maximum waiting requests; more get status 429")
 
-	fs.IntVar(&c.Cache.BlockSize, "block-size", simulator.DefaultBlockSize, "tokens of a cache block")
-	fs.IntVar(&c.Cache.Blocks, "cache-blocks", 0, "capacity of the prefix cache; 0: infinite, memory grows with what is sent")
-	fs.BoolVar(&c.Cache.Disabled, "no-prefix-cache", false, "cache nothing")
-	fs.StringVar(&f.cacheCommit, "cache-commit", "admission", "when blocks become visible: admission, or prefill (when it is done)")
-	fs.BoolVar(&c.Cache.RecomputeLast, "recompute-last", false, "at least the last prompt token is never cached")
+	fs.IntVar(&c.Cache.BlockSize, "block-size", simulator.DefaultBlockSize, "tokens per cache block")
+	fs.IntVar(&c.Cache.Blocks, "cache-blocks", 0, "capacity of the prefix cache in blocks (0 = infinite: memory grows with the prompts)")
+	fs.BoolVar(&c.Cache.Disabled, "no-prefix-cache", false, "disable the prefix cache")
+	fs.StringVar(&f.cacheCommit, "cache-commit", "admission", "when blocks become visible to other requests: admission, or prefill (at its end)")
+	fs.BoolVar(&c.Cache.RecomputeLast, "recompute-last", false, "never serve the last prompt token from the cache")
 	fs.IntVar(&f.template.PerMessage, "template-message", simulator.DefaultTemplate.PerMessage, "template tokens of each message")
 	fs.IntVar(&f.template.PerPrompt, "template-prompt", simulator.DefaultTemplate.PerPrompt, "template tokens of each chat")
 
-	fs.IntVar(&c.DefaultMaxTokens, "default-max-tokens", simulator.DefaultMaxTokens, "reply length of requests without a limit")
-	fs.Float64Var(&c.EarlyStop, "early-stop", 0, "share, 0 to 1, of requests without ignore_eos that stop early")
-	fs.Float64Var(&c.ToolCalls, "tool-calls", 0, "share, 0 to 1, of requests with tools that are answered with a call")
-	fs.IntVar(&c.TokensPerChunk, "tokens-per-chunk", 1, "tokens of each chunk after the first")
-	fs.StringVar(&f.roleChunk, "role-chunk", "first-token", "when a chat's role goes out: first-token, or immediately")
+	fs.IntVar(&c.DefaultMaxTokens, "default-max-tokens", simulator.DefaultMaxTokens, "reply length of requests without a limit, in tokens")
+	fs.Float64Var(&c.EarlyStop, "early-stop", 0, "share of requests without ignore_eos that stop early, 0 to 1")
+	fs.Float64Var(&c.ToolCalls, "tool-calls", 0, "share of requests with tools that are answered by a tool call, 0 to 1")
+	fs.IntVar(&c.TokensPerChunk, "tokens-per-chunk", 1, "tokens per chunk, after the first")
+	fs.StringVar(&f.roleChunk, "role-chunk", "first-token", "when the role of a chat reply is sent: first-token, or immediately")
 
-	fs.StringArrayVar(&f.faults, "fault", nil, "name=share of requests that meet a fault, repeatable")
-	fs.IntVar(&c.Faults.After, "fault-after", 0, "tokens before a stream breaks; 0: half of the reply")
-	fs.DurationVar(&c.Faults.RetryAfter, "retry-after", simulator.DefaultRetryAfter, "what rate-limit and unavailable ask for")
-	fs.DurationVar(&c.Faults.StallFor, "stall-for", 0, "length of a stall, 0: until the client leaves; and of slow-accept, 0: --body-timeout")
+	fs.StringArrayVar(&f.faults, "fault", nil, "share of requests with a fault, `name=share` (repeatable)")
+	fs.IntVar(&c.Faults.After, "fault-after", 0, "tokens before a stream breaks (0 = half of the reply)")
+	fs.DurationVar(&c.Faults.RetryAfter, "retry-after", simulator.DefaultRetryAfter, "Retry-After of the faults rate-limit and unavailable")
+	fs.DurationVar(&c.Faults.StallFor, "stall-for", 0, "length of a stall (0 = until the client disconnects) and of slow-accept (0 = --body-timeout)")
 
-	fs.Int64Var(&c.BodyLimit, "body-limit", simulator.DefaultBodyLimit, "most bytes of a request body")
-	fs.DurationVar(&c.BodyTimeout, "body-timeout", simulator.DefaultBodyTimeout, "most time for a request body to arrive")
-	fs.StringVar(&f.record, "record", "", "file to write a JSON line to for each request: what came in, and what went out when")
-	fs.BoolVar(&f.recordWrites, "record-writes", true, "put the instant of every write into the record")
-	fs.BoolVar(&c.Record.Bodies, "record-bodies", false, "put request bodies into the record; they hold the prompts")
-	fs.BoolVar(&c.Record.Blocks, "record-blocks", false, "put the prompts' block ids into the record")
-	fs.StringArrayVar(&c.Record.Headers, "record-header", nil, "request header to put into the record, repeatable")
+	fs.Int64Var(&c.BodyLimit, "body-limit", simulator.DefaultBodyLimit, "maximum size of a request body, in bytes")
+	fs.DurationVar(&c.BodyTimeout, "body-timeout", simulator.DefaultBodyTimeout, "maximum time for a request body to arrive")
+	fs.StringVar(&f.record, "record", "", "`FILE` for a JSON line per request: what was received, and what was sent when")
+	fs.BoolVar(&f.recordWrites, "record-writes", true, "record the time of every write")
+	fs.BoolVar(&c.Record.Bodies, "record-bodies", false, "record request bodies, which contain the prompts")
+	fs.BoolVar(&c.Record.Blocks, "record-blocks", false, "record the block ids of prompts")
+	fs.StringArrayVar(&c.Record.Headers, "record-header", nil, "`NAME` of a request header to record (repeatable)")
 }
 
 func faultHelp() string {
@@ -151,17 +151,11 @@ func faultHelp() string {
 }
 
 // apply completes the configuration with the flags that need a look.
-func (f *simulateFlags) apply(c *simulator.Config) error {
+func (f *simulateFlags) apply(ctx context.Context, c *simulator.Config) error {
 	var errs []error
-	choice := func(flag, value, no, yes string) bool {
-		if value != no && value != yes {
-			errs = append(errs, fmt.Errorf("--%s is %q: must be %s or %s", flag, value, no, yes))
-		}
-		return value == yes
-	}
-	c.Latency.SerialPrefill = choice("prefill-lane", f.prefillLane, "parallel", "serial")
-	c.Cache.CommitAfterPrefill = choice("cache-commit", f.cacheCommit, "admission", "prefill")
-	if choice("role-chunk", f.roleChunk, "first-token", "immediately") {
+	c.Latency.SerialPrefill = f.prefillLane == "serial"
+	c.Cache.CommitAfterPrefill = f.cacheCommit == "prefill"
+	if f.roleChunk == "immediately" {
 		c.RoleChunk = simulator.RoleImmediately
 	}
 	if f.fast {
@@ -175,44 +169,25 @@ func (f *simulateFlags) apply(c *simulator.Config) error {
 		c.Faults.Rates = make(map[simulator.Fault]float64)
 	}
 	for _, fault := range f.faults {
-		name, share, found := strings.Cut(fault, "=")
-		rate, err := strconv.ParseFloat(share, 64)
-		if !found || err != nil {
-			errs = append(errs, fmt.Errorf("--fault is %q: must be name=share, such as rate-limit=0.01", fault))
-			continue
-		}
-		c.Faults.Rates[simulator.Fault(name)] = rate
+		name, share, _ := strings.Cut(fault, "=")
+		c.Faults.Rates[simulator.Fault(name)], _ = strconv.ParseFloat(share, 64) // its rule has read it
 	}
 	var err error
-	if c.APIKey, err = readKey(f.apiKeyEnv, f.apiKeyFile); err != nil {
+	if c.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile); err != nil {
 		errs = append(errs, err)
 	}
 	if err := c.Validate(); err != nil {
-		errs = append(errs, errors.New(simulateFields.Replace(err.Error())))
+		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "simulator: ", "")))
 	}
 	return errors.Join(errs...)
 }
 
-// simulateFields puts the flags in the place of the configuration's fields, for those who have never seen these.
-var simulateFields = strings.NewReplacer(
-	"simulator: Latency.PrefillPerToken", "--prefill-per-token", "simulator: Latency.Prefill", "--prefill",
-	"simulator: Latency.DecodePerSequence", "--decode-per-sequence", "simulator: Latency.Decode", "--decode",
-	"simulator: Latency.MaxBatch", "--max-batch", "simulator: MaxRunning", "--max-running", "simulator: MaxWaiting", "--max-waiting",
-	"simulator: Cache.BlockSize", "--block-size", "simulator: Cache.Blocks", "--cache-blocks",
-	"simulator: MaxModelLen", "--max-model-len", "simulator: DefaultMaxTokens", "--default-max-tokens",
-	"simulator: TokensPerChunk", "--tokens-per-chunk", "simulator: BodyLimit", "--body-limit", "simulator: BodyTimeout", "--body-timeout",
-	"simulator: Faults.After", "--fault-after", "simulator: Faults.RetryAfter", "--retry-after", "simulator: Faults.StallFor", "--stall-for",
-	"simulator: Template.PerMessage", "--template-message", "simulator: Template.PerPrompt", "--template-prompt",
-	"simulator: EarlyStop", "--early-stop", "simulator: ToolCalls", "--tool-calls",
-	"simulator: Record.Headers", "--record-header", "simulator: Models", "--model", "simulator: ", "",
-)
-
 // simulate serves until the command's context ends.
 func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err error) {
-	if err := f.apply(&c); err != nil {
+	ctx := cmd.Context()
+	if err := f.apply(ctx, &c); err != nil {
 		return err
 	}
-	ctx := cmd.Context()
 	if f.endWithStdin {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -221,7 +196,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 			cancel()
 		}()
 	}
-	certificate, err := f.certificate()
+	certificate, err := unlessInterrupted(ctx, f.certificate, f.tlsCert, f.tlsKey)
 	if err != nil {
 		return err
 	}

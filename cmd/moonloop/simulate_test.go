@@ -143,16 +143,16 @@ func TestSimulateUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown flag", []string{"--nonsense"}, "unknown flag"},
+		{"unknown flag", []string{"--nonsense"}, "there is no such flag"},
 		{"choice", []string{"--prefill-lane", "fast"}, "parallel or serial"},
-		{"negative", []string{"--max-running", "-1"}, "--max-running is -1"},
-		{"fault without a share", []string{"--fault", "cut"}, "name=share"},
+		{"negative", []string{"--max-running", "-1"}, `--max-running "-1": want`},
+		{"fault without a share", []string{"--fault", "cut"}, "such as cut=0.01"},
 		{"unknown fault", []string{"--fault", "nonsense=0.1"}, "rate-limit"},
 		{"half a certificate", []string{"--tls-cert", "x"}, "give both"},
 		{"key from an empty variable", []string{"--api-key-env", "TEST_SIMULATE_UNSET"}, "TEST_SIMULATE_UNSET"},
-		{"address", []string{"--listen", "127.0.0.1:99999"}, "takes a free port"},
+		{"address", []string{"--listen", "127.0.0.1:99999"}, "want host:port"},
 		{"no directory", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
-		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, "--block-size is -1"},
+		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, `--block-size "-1"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stderr bytes.Buffer

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,10 +15,10 @@ import (
 
 // clientTLS builds the TLS configuration of the client's flags; nil when none is given: then the system's
 // authorities are trusted.
-func clientTLS(ca, cert, key string, insecure bool) (*tls.Config, error) {
-	c, err := tlsfile.Files{
+func clientTLS(ctx context.Context, ca, cert, key string, insecure bool) (*tls.Config, error) {
+	c, err := unlessInterrupted(ctx, tlsfile.Files{
 		CA: tlsfile.File{From: "--ca-file", Name: ca}, Cert: tlsfile.File{From: "--cert-file", Name: cert}, Key: tlsfile.File{From: "--key-file", Name: key},
-	}.Load()
+	}.Load, ca, cert, key)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,183 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// headerFlags are the extra headers of a replay: on the command line, in files and in the environment.
+type headerFlags struct {
+	lines []string // -H: "Name: value" or "@FILE"
+	env   []string // --header-env: Name=VARIABLE
+}
+
+// parse returns the headers, and what to warn of. No error and no warning holds a value.
+func (f headerFlags) parse(ctx context.Context) (header http.Header, warnings []string, err error) {
+	header = make(http.Header)
+	var errs []error
+	for _, line := range f.lines {
+		if name, isFile := strings.CutPrefix(line, "@"); isFile {
+			lines, err := headerFile(ctx, name)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			for i, line := range lines {
+				if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+					continue
+				}
+				if err := addHeader(header, line); err != nil {
+					errs = append(errs, fmt.Errorf("-H %s: line %d: %w", quoted("@"+name), i+1, err))
+					break // a file of something else has no good one
+				}
+			}
+			warnings = append(warnings, exposure([2]string{"-H", name})...)
+			continue
+		}
+		if err := addHeader(header, line); err != nil {
+			errs = append(errs, fmt.Errorf("-H: %w", err))
+			continue
+		}
+		if name, _, _ := strings.Cut(line, ":"); secretHeader.MatchString(name) {
+			warnings = append(warnings, fmt.Sprintf("-H %s: every user of this machine can read its value in the list of processes; "+
+				"use --api-key-env or --api-key-file for a bearer key, else -H @FILE or --header-env", name))
+		}
+	}
+	for _, pair := range f.env {
+		name, variable, _ := strings.Cut(pair, "=")
+		value, set := os.LookupEnv(variable)
+		if !set || value == "" {
+			errs = append(errs, fmt.Errorf("--header-env %s: environment variable %s is empty or not set; export it, or leave the flag out", name, publicVariable(variable)))
+			continue
+		}
+		if err := addHeader(header, name+": "+value); err != nil {
+			errs = append(errs, fmt.Errorf("--header-env: %w", err))
+		}
+	}
+	return header, warnings, errors.Join(errs...)
+}
+
+// secretHeader are the names of headers whose value is hardly ever meant for others.
+var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password|credential|signature`)
+
+// secretQuery returns the name of a parameter in a URL whose value is hardly meant for others; "" where there is none.
+func secretQuery(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		if secretHeader.MatchString(name) {
+			return quoted(name)
+		}
+	}
+	return ""
+}
+
+// headerFile returns the lines of a file of headers.
+func headerFile(ctx context.Context, name string) ([]string, error) {
+	content, err := readSecretFile(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("-H %s: %s; name a file with one \"Name: value\" a line", quoted("@"+name), reason(err))
+	}
+	lines := strings.Split(content, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r")
+	}
+	return lines, nil
+}
+
+// addHeader adds a header of the form "Name: value". Its error does not repeat the value, nor a name that may be one.
+func addHeader(h http.Header, line string) error {
+	name, value, found := strings.Cut(line, ":")
+	name = strings.TrimSpace(name)
+	if !found || name == "" || strings.ContainsFunc(name, notToken) {
+		return errors.New("want \"Name: value\" with a name of letters, digits and -")
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)
+	}
+	if why, owned := ownHeaders[http.CanonicalHeaderKey(name)]; owned {
+		return fmt.Errorf("header %s: %s; leave it out", name, why)
+	}
+	h.Add(name, strings.TrimSpace(value))
+	return nil
+}
+
+// ownHeaders are headers that have no effect, or break requests, when somebody else sets them, and why.
+var ownHeaders = map[string]string{
+	"Content-Length":    "each request has its own length",
+	"Transfer-Encoding": "the client decides how a request is framed",
+	"Connection":        "the client decides when a connection ends",
+	"Keep-Alive":        "the client decides when a connection ends",
+	"Proxy-Connection":  "the client decides when a connection ends",
+	"Upgrade":           "the client decides which version of HTTP it speaks (--http2)",
+	"Te":                "the client decides how a reply is framed",
+	"Trailer":           "no request has trailers",
+	"Expect":            "the client sends the body with the headers, whatever the server says",
+	"Content-Encoding":  "the body is sent as it is",
+	"Accept-Encoding":   "a compressed stream would have no arrival times, so none is asked for",
+	"Host":              "each request names the host of --url",
+	"Traceparent":       "each request has its own, from telemetry",
+	"Tracestate":        "each request has its own, from telemetry",
+	"X-Request-Id":      "each request has its own, of the run's id and the row",
+}
+
+// isHeader checks -H before anything is read.
+func isHeader(value string) error {
+	if name, isFile := strings.CutPrefix(value, "@"); isFile {
+		if name == "" || strings.ContainsFunc(name, isControl) {
+			return errors.New("want the name of a file after @")
+		}
+		return nil
+	}
+	return addHeader(make(http.Header), value)
+}
+
+// isHeaderVariable checks --header-env before the environment is read.
+func isHeaderVariable(value string) error {
+	name, variable, found := strings.Cut(value, "=")
+	if !found || isVariable(variable) != nil {
+		return errWant
+	}
+	return addHeader(make(http.Header), name+":")
+}
+
+// notToken reports a character that a header's name cannot have.
+func notToken(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}
+
+// publicVariable repeats the name of an environment variable if it is written as such names are, and so is no key.
+func publicVariable(name string) string {
+	if len(name) <= 32 && name == strings.ToUpper(name) && variable.MatchString(name) {
+		return name
+	}
+	return "of the given name"
+}
+
+// publicFile repeats the name of a file of secrets if it looks like one, and so is no secret itself.
+func publicFile(name string) string {
+	if strings.ContainsAny(name, "./\\") || len(name) < 16 || slices.Contains([]string{"-"}, name) {
+		return quoted(name)
+	}
+	return "of the given name"
+}
+
+// reason is why a file cannot be used, without the name of a function or of the file.
+func reason(err error) string {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,94 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestHostileFiles: files that are not what they should be, for every verb and flag that reads one. What TestMalformedFiles
+// has for replay and inspect is left out.
+func TestHostileFiles(t *testing.T) {
+	gz, zst := gzipped(t, manyRows()), zstded(t, manyRows())
+	commands := map[string]string{
+		"convert":            "convert FILE --out x.jsonl",
+		"convert from otlp":  "convert FILE --from otlp --max-line 65536 --out x.jsonl",
+		"convert from azure": "convert FILE --from azure --max-line 65536 --out x.jsonl",
+		"compile":            "compile FILE --out x.jsonl",
+		"compile, list":      "compile FILE --list",
+		"replay, headers":    "replay trace.jsonl --url ENGINE -H @FILE",
+		"replay, key":        "replay trace.jsonl --url ENGINE --api-key-file FILE",
+		"replay, authority":  "replay trace.jsonl --url https://127.0.0.1:1 --ca-file FILE",
+		"replay, TLS key":    "replay trace.jsonl --url https://127.0.0.1:1 --cert-file FILE --key-file FILE",
+		"simulate, key":      "simulate --listen 127.0.0.1:0 --record missing/r --api-key-file FILE",
+		"capture, key":       "capture --out x.jsonl --grpc 127.0.0.1:0 --http ␀ --duration 1ms --api-key-file FILE",
+	}
+	contents := map[string]string{
+		"empty":           "",
+		"blank lines":     "\n \n\r\n\t\n",
+		"an HTML page":    "<!DOCTYPE html>\n<html><body>xyzzy: sign in</body></html>\n",
+		"a PNG":           "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR",
+		"UTF-16":          utf16le(rowOfSix),
+		"cut gzip":        gz[:len(gz)/2],
+		"cut zstd":        zst[:len(zst)/2],
+		"CRLF":            strings.ReplaceAll(rowOfSix, "\n", "\r\n"),
+		"a UTF-8 mark":    "\xef\xbb\xbf" + rowOfSix,
+		"NUL bytes":       strings.Repeat("\x00", 4096),
+		"a huge line":     strings.Repeat("xyzzy", 1<<18),
+		"binary junk":     "\x93\x01\xfe\xca\x17\x00\x80\n\xf0",
+		"a Mooncake row":  rowOfSix,
+		"terminal escape": "\x1b]0;xyzzy\x07\x1b[31m\n",
+	}
+	var cases []malformed
+	for verb, command := range commands {
+		one := func(kind, file string) malformed {
+			return malformed{
+				name: verb + ": " + kind, commands: []string{strings.ReplaceAll(command, "FILE", file)},
+				files: map[string]string{"trace.jsonl": rowOfSix},
+			}
+		}
+		for kind, content := range contents {
+			c := one(kind, "input")
+			c.files["input"] = content
+			cases = append(cases, c)
+		}
+		cases = append(cases, one("missing", "missing"), one("a directory", "."), one("the null device", "/dev/null"), one("the device of zeros", "/dev/zero"))
+
+		link := one("a link that leads to itself", "loop")
+		link.arrange = func(t *testing.T) {
+			t.Helper()
+			if err := os.Symlink("loop", "loop"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pipe := one("a pipe that nobody writes to: an interrupt ends the wait", "pipe")
+		pipe.arrange = func(t *testing.T) {
+			t.Helper()
+			if err := syscall.Mkfifo("pipe", 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { // lets go of those that still wait
+				if f, err := os.OpenFile("pipe", os.O_RDWR, 0); err == nil {
+					time.Sleep(50 * time.Millisecond)
+					_ = f.Close()
+				}
+			})
+		}
+		pipe.ctx = func(t *testing.T) context.Context {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		cases = append(cases, link, pipe)
+	}
+	checkMalformed(t, "../hostile/files", cases)
+}
