@@ -184,6 +184,10 @@ func sameFile(a, b string) bool {
 
 // telemetry converts OTLP and Dynamo's request trace.
 func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in *inputs, sink capture.Sink) (offline.Result, error) {
+	annotation := annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys}
+	if err := checkAnnotation(annotation); err != nil {
+		return offline.Result{}, err
+	}
 	text, notice, err := hashKey(f.keyEnv)
 	if err != nil {
 		return offline.Result{}, err
@@ -193,7 +197,7 @@ func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in
 	}
 	opt := offline.Options{
 		Format: offline.Format(f.from), MaxLine: f.maxLine,
-		Annotate: annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys},
+		Annotate: annotation,
 		Compile:  compile,
 	}
 	if opt.Annotate.Key, err = annotate.ParseKey(text); err != nil {
