@@ -265,8 +265,20 @@ func (in *inputs) open(ctx context.Context, i int) (io.ReadCloser, error) {
 	return in.openOne(ctx, in.names[i])
 }
 
-// openOne opens an input so that the end of ctx ends the waiting for it.
+// openOne opens an input of text so that the end of ctx ends the waiting for it.
 func (in *inputs) openOne(ctx context.Context, name string) (*mooncake.Input, error) {
+	opened, err := in.openAny(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := opened.Text(); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return opened, nil
+}
+
+// openAny opens an input, whatever is in it.
+func (in *inputs) openAny(ctx context.Context, name string) (*mooncake.Input, error) {
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().IsRegular() || info.IsDir() || name == "-" {
 		return mooncake.OpenInput(ctx, name, in.opt)
