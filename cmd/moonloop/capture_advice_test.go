@@ -37,7 +37,7 @@ func TestCaptureAdvice(t *testing.T) {
 	flags := map[string]map[string]bool{}
 	for _, cmd := range newRootCommand().Commands() {
 		names := map[string]bool{"help": true}
-		for _, word := range strings.Fields(cmd.LocalFlags().FlagUsages()) {
+		for word := range strings.FieldsSeq(cmd.LocalFlags().FlagUsages()) {
 			names[strings.Trim(word, ",()")] = true
 		}
 		flags[cmd.Name()] = names
@@ -83,12 +83,12 @@ func settingsOf(typ reflect.Type, to map[string]bool) {
 	if typ.Kind() != reflect.Struct {
 		return
 	}
-	for i := range typ.NumField() {
-		if name, _, _ := strings.Cut(typ.Field(i).Tag.Get("mapstructure"), ","); name != "" {
+	for field := range typ.Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("mapstructure"), ","); name != "" {
 			to[name] = true
 		}
-		if typ.Field(i).IsExported() && strings.Contains(typ.PkgPath(), "moonloop") {
-			settingsOf(typ.Field(i).Type, to)
+		if field.IsExported() && strings.Contains(typ.PkgPath(), "moonloop") {
+			settingsOf(field.Type, to)
 		}
 	}
 }

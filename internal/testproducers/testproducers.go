@@ -13,6 +13,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +104,7 @@ func scenario(producer string) (all []*request) {
 	for turn, session := range []string{"pier-A", "pier-B", "pier-A", "pier-B", "pier-A"} {
 		asked := append(history[session], message{"user", text(fmt.Sprint("question ", turn, " of ", session), 12)})
 		r := add("conversation", session, asked...)
-		history[session] = append(asked[:len(asked):len(asked)], message{"assistant", r.reply})
+		history[session] = append(slices.Clip(asked), message{"assistant", r.reply})
 	}
 	add("alone", "", message{"user", text("lonely boat", 40)})
 	add("error_429", "", message{"user", text("refused ship", 30)})
@@ -252,9 +254,7 @@ func (w *writer) served(to map[string]any, id string, counts map[string]any) map
 		to[id] = w.r.ID
 	}
 	if w.r.Case != "stream" {
-		for name, value := range counts {
-			to[name] = value
-		}
+		maps.Copy(to, counts)
 	}
 	return to
 }

@@ -88,7 +88,7 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // call is what is known of a call from its beginning on. Its own context is the one that it is read under.
 type call struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
 
 	upload  *upload
 	timer   *time.Timer
