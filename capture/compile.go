@@ -150,6 +150,9 @@ func (c *compiler) read(j Source) error {
 		if errors.Is(err, io.EOF) {
 			c.res.Torn.Records += r.torn.Records
 			c.res.Torn.Bytes += r.torn.Bytes
+			if r.torn.Records > 0 && len(c.res.TornIn) < maxDamage {
+				c.res.TornIn = append(c.res.TornIn, j.Name)
+			}
 			c.bytes += r.offset
 			return nil
 		}

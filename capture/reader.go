@@ -27,8 +27,9 @@ func (d *Damage) Error() string {
 		d.Journal, d.Bytes, d.Offset)
 }
 
-// Torn counts what writes that did not end, because of a crash or a full disk, left behind. None of it was
-// acknowledged.
+// Torn counts what stands at the end of a journal, or where a writer went on with it, and is no record. A write that a crash or a
+// full disk cut off leaves that, and was not acknowledged. So does whatever takes the end off a journal later, such as a copy that is
+// not whole, and then it may have been: a journal does not tell which.
 type Torn struct {
 	Records int64 `json:"records"` // places; each was one call of Append
 	Bytes   int64 `json:"bytes"`

@@ -27,6 +27,8 @@ type Result struct {
 	Links      int64 `json:"links"`
 	Copies     int64 `json:"copies"` // records that were there before, byte for byte, and change nothing
 	Torn       Torn  `json:"torn"`
+	// TornIn are the journals that Torn is of, the first 100 at most.
+	TornIn []string `json:"torn_in,omitempty"`
 	// Damage is each stretch of damage, the first 100 at most; DamageCount and DamageBytes are of all.
 	Damage      []Damage `json:"damage,omitempty"`
 	DamageCount int64    `json:"damage_count"`

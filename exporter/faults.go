@@ -65,9 +65,9 @@ func (f *faults) succeeded(log *zap.Logger) {
 
 // cure is what to do about a fault.
 var cure = map[fault]string{
-	noSpace:     "make room on the file system of the exporter's directory, or lift the quota; " + patience,
-	notWritable: "make the exporter's directory writable: see its mode, its owner and how its file system is mounted; " + patience,
-	gone:        "leave the exporter's directory alone while it runs; a new segment is begun, and " + patience,
+	noSpace:     "make room on the file system of the journal, or lift the quota; " + patience,
+	notWritable: "make the journal's folder writable: see its mode, its owner and how its file system is mounted; " + patience,
+	gone:        "leave the journal's folder alone while it is written; a new segment is begun, and " + patience,
 	otherFault:  "see the error; " + patience,
 }
 

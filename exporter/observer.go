@@ -67,6 +67,10 @@ func (o *observer) Compiled(c segment.Compilation) {
 		o.log.Info("segment is compiled", zap.String("segment", c.Segment), zap.Stringer("run", t.Run), zap.Int64("rows", t.Meta.Rows),
 			zap.Int64("merged", t.Merged), zap.Any("dropped", t.Meta.Dropped), zap.Duration("took", c.Took))
 	}
+	if torn := c.Result.Torn; torn.Records > 0 {
+		o.log.Warn("segment has writes that were cut off: before they were acknowledged, by a crash or a full disk, or by damage afterwards",
+			zap.String("segment", c.Segment), zap.Int64("writes", torn.Records), zap.Int64("bytes", torn.Bytes))
+	}
 	if n := c.Result.DamageCount; n > 0 {
 		o.log.Warn("segment is damaged", zap.String("segment", c.Segment), zap.Int64("stretches", n), zap.Int64("bytes", c.Result.DamageBytes))
 	}

@@ -5,6 +5,7 @@ package mooncake
 
 import (
 	"cmp"
+	"fmt"
 	"hash/maphash"
 	"slices"
 )
@@ -15,8 +16,12 @@ type AnalyzeOptions struct {
 	MaxIDs     int      // distinct ids to remember; 0 is [DefaultMaxIDs]
 	Capacities []int    // of the simulated caches, in blocks
 	Eviction   Eviction // of the simulated caches
-	TrunkShare float64  // ids in more than this share of the rows belong to no session; 0 is 0.01
+	TrunkShare float64  // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
 }
+
+// TrunkRows is the number of rows of which an id must be in more to belong to the trunk, unless a share is given: the turns of one conversation may be as
+// many. Of a trace that has no more rows nobody can tell a trunk from a conversation.
+const TrunkRows = 10
 
 // Analysis is what an [Analyzer] found out about a trace.
 type Analysis struct {
@@ -69,9 +74,17 @@ type LengthStats struct {
 	ModeCount int64 `json:"mode_count"`
 	// Distinct tells whether quantiles are exact: they are up to a million distinct values.
 	Exact bool `json:"exact"`
+
+	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// BlockStats describes the hash ids. What needs the prefix forest is zero unless Forest is true.
+// MarshalJSON writes null for what is undefined.
+func (s LengthStats) MarshalJSON() ([]byte, error) {
+	type plain LengthStats
+	return s.Undefined.marshal(plain(s))
+}
+
+// BlockStats describes the hash ids. What needs the prefix forest is undefined unless Forest is true.
 type BlockStats struct {
 	References int64   `json:"references"`
 	MeanPerRow float64 `json:"per_row_mean"`
@@ -85,7 +98,7 @@ type BlockStats struct {
 	Once     int64 `json:"ids_used_once"`
 	Again    int64 `json:"ids_used_again"`
 	Roots    int64 `json:"roots"`
-	Trunk    int64 `json:"trunk_ids"` // in more than TrunkShare of the rows
+	Trunk    int64 `json:"trunk_ids"` // in more than TrunkShare of the rows, and in more than TrunkRows
 	Forks    int64 `json:"ids_with_several_successors"`
 	Leaves   int64 `json:"leaves"`
 	Depth    int64 `json:"depth"`
@@ -95,6 +108,14 @@ type BlockStats struct {
 	InnerLasts int64 `json:"last_ids_also_inside"` // last ids of rows that other rows continue
 	// Top are the most referenced ids, as numbered by first appearance.
 	Top []TopID `json:"top"`
+
+	Undefined UndefinedFigures `json:"undefined,omitempty"`
+}
+
+// MarshalJSON writes null for what is undefined.
+func (s BlockStats) MarshalJSON() ([]byte, error) {
+	type plain BlockStats
+	return s.Undefined.marshal(plain(s))
 }
 
 // TopID is an id and the number of times that rows name it.
@@ -112,20 +133,30 @@ type SessionStats struct {
 	Mode       SessionMode `json:"mode"`
 	ModeText   string      `json:"mode_found"`
 	// Inferred counts the groups of rows that share an id below the trunk: conversations, when rows
-	// hold full prompts. Largest are the sizes of the largest ones. Zero without [BlockStats].Forest.
+	// hold full prompts. Largest are the sizes of the largest ones. Undefined without [BlockStats].Forest, and with no more than
+	// [TrunkRows] rows.
 	Inferred int64   `json:"inferred"`
 	Single   int64   `json:"inferred_with_one_row"`
 	Largest  []int64 `json:"inferred_largest"`
+
+	Undefined UndefinedFigures `json:"undefined,omitempty"`
+}
+
+// MarshalJSON writes null for what is undefined.
+func (s SessionStats) MarshalJSON() ([]byte, error) {
+	type plain SessionStats
+	return s.Undefined.marshal(plain(s))
 }
 
 // Analyzer measures a trace row by row.
 type Analyzer struct {
-	opt      AnalyzeOptions
-	checker  *Checker
-	digester *Digester
-	cache    *CacheSim
-	arrivals Arrivals
-	detector *SessionDetector
+	opt       AnalyzeOptions
+	trunkRows int64 // an id of the trunk is in more
+	checker   *Checker
+	digester  *Digester
+	cache     *CacheSim
+	arrivals  Arrivals
+	detector  *SessionDetector
 
 	rows          int64
 	kinds         [4]int64
@@ -144,12 +175,13 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 	if opt.BlockSize <= 0 {
 		opt.BlockSize = BlockSize
 	}
+	trunkRows := int64(0)
 	if opt.TrunkShare <= 0 {
-		opt.TrunkShare = 0.01
+		opt.TrunkShare, trunkRows = 0.01, TrunkRows
 	}
 	checker := NewChecker(CheckOptions{BlockSize: opt.BlockSize, MaxIDs: opt.MaxIDs})
 	return &Analyzer{
-		opt: opt, checker: checker, digester: newDigester(checker),
+		opt: opt, trunkRows: trunkRows, checker: checker, digester: newDigester(checker),
 		cache: NewCacheSim(CacheOptions{
 			BlockSize: opt.BlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
 		}),
@@ -214,8 +246,27 @@ func (a *Analyzer) Analysis() *Analysis {
 		References: a.perRow.sum, MeanPerRow: a.perRow.mean(), MinPerRow: q[0], MaxPerRow: q[1],
 		Tiled: a.tiled, Short: a.short,
 	}
-	if out.Unchecked == "" && a.checker.count(V4) == 0 && a.checker.count(V5) == 0 {
-		a.forest(&out.Blocks, &out.Sessions)
+	trunk, inferred := []string{"trunk_ids"}, []string{"inferred", "inferred_with_one_row", "inferred_largest"}
+	why := out.Unchecked
+	switch {
+	case a.perRow.n == 0:
+		why = "no row has a length"
+		out.Blocks.Undefined.add(why, "references", "per_row_mean", "per_row_min", "per_row_max", "rows_with_full_last_block", "rows_below_one_block")
+	case why == "" && a.checker.count(V4)+a.checker.count(V5) > 0:
+		why = "ids do not tell prefixes: rule V4 or V5 is broken"
+	}
+	if why != "" {
+		out.Blocks.Undefined.add(why, append(trunk, "distinct_ids", "ids_used_once", "ids_used_again", "roots", "ids_with_several_successors",
+			"leaves", "depth", "distinct_sequences", "most_copies_of_a_sequence", "last_ids_also_inside", "top")...)
+		out.Sessions.Undefined.add(why, inferred...)
+		return out
+	}
+	a.forest(&out.Blocks, &out.Sessions)
+	if a.rows <= a.trunkRows {
+		why = fmt.Sprintf("too few rows: a trunk is told from a conversation by ids in more than %d of them", TrunkRows)
+		out.Blocks.Undefined.add(why, trunk...)
+		out.Sessions.Undefined.add(why, inferred...)
+		out.Blocks.Trunk, out.Sessions.Inferred, out.Sessions.Single, out.Sessions.Largest = 0, 0, 0, nil
 	}
 	return out
 }
@@ -228,6 +279,10 @@ func lengths(t *tally) LengthStats {
 	}
 	s.AtMax = t.counts[s.Max]
 	s.Mode, s.ModeCount = t.mode()
+	if t.n == 0 {
+		s.Undefined.add("no row has one", "sum", "mean", "min", "p1", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max",
+			"rows_at_max", "mode", "mode_count")
+	}
 	return s
 }
 
@@ -241,7 +296,7 @@ const (
 // component is one subtree that hangs below it: its size is the number of rows of the subtree's root.
 func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 	f := a.checker.forest
-	limit := a.opt.TrunkShare * float64(a.rows)
+	limit := max(a.opt.TrunkShare*float64(a.rows), float64(a.trunkRows))
 	trunk := func(n uint32) bool { return n == noParent || float64(f.refs[n]) > limit }
 	b.Forest, b.Distinct = true, int64(len(f.parent))
 	depth := make([]uint32, len(f.parent))

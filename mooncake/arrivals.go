@@ -4,13 +4,19 @@
 package mooncake
 
 import (
+	"cmp"
 	"maps"
 	"math"
+	"slices"
 )
 
 // Arrivals watches the timestamps of a trace: its span and rate, whether they come from a coarse clock, and
-// whether they are milliseconds at all. It needs no more than the rows in file order; the zero value is ready to use.
+// whether they are milliseconds at all. It takes the rows in file order, and remembers up to 4 million timestamps (32 MiB)
+// for the case that this is not the order of time. The zero value is ready to use.
 type Arrivals struct {
+	times             []float64 // of all rows; nil where there are too many
+	forgot            bool      // there are too many
+	most              int       // how many may be remembered; 0 is maxTimes
 	first, last, prev float64
 	lowest, highest   float64
 	rows, missing     int64
@@ -30,6 +36,16 @@ func (a *Arrivals) Add(row *Row) {
 		return
 	}
 	t := row.Timestamp.V
+	if a.forgot = a.forgot || len(a.times) == cmp.Or(a.most, maxTimes); a.forgot {
+		a.times = nil
+	} else {
+		a.times = append(a.times, t)
+	}
+	a.add(t)
+}
+
+// add takes the next timestamp.
+func (a *Arrivals) add(t float64) {
 	a.rows++
 	a.fractional = a.fractional || t != math.Trunc(t)
 	if a.rows == 1 {
@@ -58,23 +74,26 @@ func (a *Arrivals) Add(row *Row) {
 	a.run = 1
 }
 
-// ArrivalStats describes the timestamps of a trace. Times are in milliseconds.
+// maxTimes is how many timestamps are remembered.
+const maxTimes = 1 << 22
+
+// ArrivalStats describes the timestamps of a trace. Times are in milliseconds. But for First, Last, Equal and Backward it does
+// not depend on the order of the rows.
 type ArrivalStats struct {
 	First   float64 `json:"first_ms"`
 	Last    float64 `json:"last_ms"`
 	Span    float64 `json:"span_ms"` // highest less lowest
 	Missing int64   `json:"rows_without_timestamp"`
-	// Rate is rows over the span, per second; 0 without a span.
+	// Rate is rows over the span, per second; undefined without a span.
 	Rate float64 `json:"rate_per_second"`
 	// GapMean and GapCV are the mean and the coefficient of variation (population standard deviation over mean) of
-	// the differences between neighbouring rows.
-	GapMean float64 `json:"gap_mean_ms"`
-	GapCV   float64 `json:"gap_cv"`
-	// Distinct counts timestamps that differ from the row before: the distinct timestamps of a trace in time order.
-	Distinct int64 `json:"distinct_timestamps"`
-	Equal    int64 `json:"rows_at_the_timestamp_before"`
-	Backward int64 `json:"rows_before_the_row_before"`
-	// RowsPerStamp describes how many neighbouring rows share a timestamp.
+	// the differences between neighbours in time.
+	GapMean  float64 `json:"gap_mean_ms"`
+	GapCV    float64 `json:"gap_cv"`
+	Distinct int64   `json:"distinct_timestamps"`
+	Equal    int64   `json:"rows_at_the_timestamp_before"`
+	Backward int64   `json:"rows_before_the_row_before"`
+	// RowsPerStamp describes how many rows share a timestamp.
 	RowsPerStamp struct {
 		Mean float64 `json:"mean"`
 		Min  int64   `json:"min"`
@@ -88,6 +107,14 @@ type ArrivalStats struct {
 	// Seconds says that the timestamps could be seconds: as milliseconds they are more than 1,000 rows a second. Such a
 	// trace would replay a thousand times too fast.
 	Seconds bool `json:"looks_like_seconds"`
+
+	Undefined UndefinedFigures `json:"undefined,omitempty"`
+}
+
+// MarshalJSON writes null for what is undefined.
+func (s ArrivalStats) MarshalJSON() ([]byte, error) {
+	type plain ArrivalStats
+	return s.Undefined.marshal(plain(s))
 }
 
 // Grid is the clock tick that the timestamps of a trace come from.
@@ -116,18 +143,44 @@ func (a *Arrivals) Stats() ArrivalStats {
 		First: a.first, Last: a.last, Span: a.highest - a.lowest, Missing: a.missing, Equal: a.equal, Backward: a.backward,
 	}
 	if a.rows == 0 {
+		s.Undefined.add("no row has a timestamp", "first_ms", "last_ms", "span_ms", "rate_per_second", "gap_mean_ms", "gap_cv", "distinct_timestamps",
+			"rows_at_the_timestamp_before", "rows_before_the_row_before", "rows_per_timestamp", "timestamp_gap_ms", "grid", "looks_like_seconds")
 		return s
 	}
-	runs := a.withLastRun()
-	s.Distinct = runs.n
 	if s.Span > 0 {
 		s.Rate = float64(a.rows) / s.Span * 1000
+	} else {
+		s.Undefined.add("all timestamps are equal, so that there is no span", "rate_per_second", "gap_cv", "timestamp_gap_ms")
 	}
 	if a.rows > 1 {
-		s.GapMean = a.mean
-		if a.mean > 0 {
-			s.GapCV = math.Sqrt(a.m2/float64(a.rows-1)) / a.mean
+		s.GapMean = s.Span / float64(a.rows-1)
+	} else {
+		s.Undefined.add("one row has no neighbour", "gap_mean_ms", "gap_cv")
+	}
+	s.Seconds = s.Rate > secondsRate && (a.rows >= secondsRows || a.fractional)
+	ordered := a
+	switch {
+	case a.backward == 0:
+	case a.forgot:
+		s.Undefined.add("the rows are not in order of time, and more than can be sorted here: sort the trace by timestamp",
+			"gap_cv", "distinct_timestamps", "rows_per_timestamp", "timestamp_gap_ms", "grid")
+		return s
+	default:
+		ordered = new(Arrivals)
+		for _, t := range slices.Sorted(slices.Values(a.times)) {
+			ordered.add(t)
 		}
+	}
+	ordered.neighbours(&s)
+	return s
+}
+
+// neighbours fills in what depends on which timestamp comes next.
+func (a *Arrivals) neighbours(s *ArrivalStats) {
+	runs := a.withLastRun()
+	s.Distinct = runs.n
+	if a.mean > 0 {
+		s.GapCV = math.Sqrt(a.m2/float64(a.rows-1)) / a.mean
 	}
 	q := runs.quantiles(0, 50, 99, 100)
 	s.RowsPerStamp.Mean = runs.mean()
@@ -136,8 +189,6 @@ func (a *Arrivals) Stats() ArrivalStats {
 		s.StampGap[i] = float64(v) / 1000
 	}
 	s.Grid = a.grid(runs.mean())
-	s.Seconds = s.Rate > secondsRate && (a.rows >= secondsRows || a.fractional)
-	return s
 }
 
 // withLastRun returns the tally of rows per timestamp with the run that has not ended.

@@ -6,7 +6,10 @@ package mooncake
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func arrivals(stamps ...float64) ArrivalStats {
@@ -104,5 +107,35 @@ func TestTallyStaysBounded(t *testing.T) {
 	}
 	if coarse.n != n || coarse.sum != n*(n-1)/2 {
 		t.Errorf("%d values with sum %d", coarse.n, coarse.sum)
+	}
+}
+
+// TestArrivalsAreSorted: what does not depend on the order of the rows is the same of shuffled ones; where there are too many to
+// sort it is undefined, and says so.
+func TestArrivalsAreSorted(t *testing.T) {
+	stamps := poisson(3000, .003, ticks(3000))
+	want := arrivals(stamps...)
+	rand.New(rand.NewPCG(7, 8)).Shuffle(len(stamps), func(i, j int) { stamps[i], stamps[j] = stamps[j], stamps[i] })
+	got := arrivals(stamps...)
+	if got.Backward < 1000 || got.First != stamps[0] {
+		t.Fatalf("the rows are in order: %+v", got)
+	}
+	got.First, got.Last, got.Equal, got.Backward = want.First, want.Last, want.Equal, want.Backward
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("shuffled rows (-ordered +shuffled):\n%s", diff)
+	}
+
+	a := Arrivals{most: len(stamps) - 1}
+	for _, ts := range stamps {
+		a.Add(&Row{Timestamp: Some(ts)})
+	}
+	s := a.Stats()
+	for _, name := range []string{"gap_cv", "distinct_timestamps", "rows_per_timestamp", "timestamp_gap_ms", "grid"} {
+		if !strings.Contains(s.Undefined[name], "not in order of time") {
+			t.Errorf("%s: undefined because %q", name, s.Undefined[name])
+		}
+	}
+	if s.Rate != want.Rate || s.GapMean != want.GapMean || s.Distinct != 0 {
+		t.Errorf("%+v, want rate and mean gap of %+v, and no more", s, want)
 	}
 }

@@ -73,6 +73,14 @@ type CacheStats struct {
 	// Unknown counts rows whose hits could not be told, because more ids than MaxIDs appeared in no canonical order.
 	// They are counted as missing from there on.
 	Unknown int64 `json:"unknown_requests,omitempty"`
+
+	Undefined UndefinedFigures `json:"undefined,omitempty"`
+}
+
+// MarshalJSON writes null for what is undefined.
+func (s CacheStats) MarshalJSON() ([]byte, error) {
+	type plain CacheStats
+	return s.Undefined.marshal(plain(s))
 }
 
 type cacheCount struct {
@@ -195,6 +203,14 @@ func (c *cacheCount) add(row *Row, k, all, blockSize int) {
 func (c *cacheCount) stats() CacheStats {
 	s := c.CacheStats
 	s.PrefillTokens = s.InputTokens - s.HitTokens
+	if s.Requests == 0 {
+		s.Undefined.add("no row has a length", "blocks", "hit_blocks", "input_tokens", "hit_tokens", "prefill_tokens", "full_blocks", "full_block_hits",
+			"full_block_hit_tokens", "block_hit_rate", "token_hit_rate", "mean_request_block_hit_rate", "mean_request_token_hit_rate",
+			"fully_hit_requests", "not_hit_requests", "hit_blocks_p50_p75_p90_p95_p99_max")
+	}
+	if s.Blocks == 0 {
+		s.Undefined.add("no row has blocks", "block_hit_rate", "mean_request_block_hit_rate")
+	}
 	s.BlockRate = quotient(s.HitBlocks, s.Blocks)
 	s.TokenRate = quotient(s.HitTokens, s.InputTokens)
 	if s.Requests > 0 {

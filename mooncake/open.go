@@ -6,6 +6,7 @@ package mooncake
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/bzip2"
 	"context"
 	"errors"
@@ -252,42 +253,72 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // looksLikeTrace tells from the first bytes that a file cannot be a trace, and what it is.
 func looksLikeTrace(r *bufio.Reader) error {
-	head, err := r.Peek(4096)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("cannot be read: %w; take a whole copy of the file", err)
+	head, ended, err := peek(r)
+	if err != nil {
+		return err
 	}
-	ended := err != nil
-	for _, magic := range []struct{ prefix, is string }{
-		{"PK\x03\x04", "a zip archive: unpack it"},
-		{"\xfd7zXZ", "xz-compressed: decompress it, or use gzip, zstd or bzip2"},
-		{"PAR1", "a Parquet file: convert it to JSON lines"},
-		{"\xff\xfe", "UTF-16: convert it to UTF-8"},
-		{"\xfe\xff", "UTF-16: convert it to UTF-8"},
-		{"\x1f\x8b", "compressed twice: unpack it once"},
-		{"\xff\xd8\xff", "a JPEG image: name the trace"},
-		{"\x89PNG", "a PNG image: name the trace"},
-		{"%PDF", "a PDF document: name the trace"},
-	} {
-		if bytes.HasPrefix(head, []byte(magic.prefix)) {
-			return fmt.Errorf("not a trace but %s", magic.is)
-		}
-	}
+	what, advice := foreignTo(head)
 	text := bytes.TrimSpace(bytes.TrimPrefix(head, utf8BOM))
 	switch {
+	case what != "":
+		return fmt.Errorf("not a trace but %s: %s", what, cmp.Or(advice, "name the trace"))
 	case len(text) == 0 && ended:
 		return errors.New("empty: there is no row in it; name another file")
-	case len(text) == 0:
+	case len(text) == 0, text[0] == '{':
 		return nil
 	case text[0] == '[':
 		return errors.New("a JSON array, not JSON lines: write one row object on each line")
 	case text[0] == '<':
 		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give that of the file itself")
-	case len(head) > 1 && head[0] == '{' && head[1] == 0, len(head) > 1 && head[0] == 0 && head[1] == '{':
-		return errors.New("UTF-16 without a byte order mark: convert it to UTF-8")
-	case text[0] == '{':
-		return nil
 	case bytes.IndexByte(head, 0) >= 0:
 		return errors.New("binary data, not JSON lines: name the trace, or convert it")
 	}
 	return errors.New("not JSON lines: the first line does not begin with an object; other formats become traces with moonloop convert")
+}
+
+// peek returns what a file begins with, and whether that is all of it.
+func peek(r *bufio.Reader) (head []byte, ended bool, err error) {
+	head, err = r.Peek(4096)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, fmt.Errorf("cannot be read: %w; take a whole copy of the file", err)
+	}
+	return head, err != nil, nil
+}
+
+// foreignTo tells from its first bytes that a file is not of text, and what to do about it; "" where it may be.
+func foreignTo(head []byte) (what, advice string) {
+	for _, magic := range []struct{ prefix, what, advice string }{
+		{"PK\x03\x04", "a zip archive", "unpack it"},
+		{"\xfd7zXZ", "xz-compressed", "decompress it, or use gzip, zstd or bzip2"},
+		{"PAR1", "a Parquet file", "convert it to JSON lines"},
+		{"\xff\xfe", "UTF-16", "convert it to UTF-8"},
+		{"\xfe\xff", "UTF-16", "convert it to UTF-8"},
+		{"\x1f\x8b", "compressed twice", "unpack it once"},
+		{"\xff\xd8\xff", "a JPEG image", ""},
+		{"\x89PNG", "a PNG image", ""},
+		{"%PDF", "a PDF document", ""},
+	} {
+		if bytes.HasPrefix(head, []byte(magic.prefix)) {
+			return magic.what, magic.advice
+		}
+	}
+	if utf16Text(head) {
+		return "UTF-16 without a byte order mark", "convert it to UTF-8"
+	}
+	return "", ""
+}
+
+// utf16Text reports whether bytes are ASCII in UTF-16, without a mark: every second one is 0, and no other.
+func utf16Text(head []byte) bool {
+	head = head[:min(len(head), 64)&^1]
+	for _, zero := range []int{0, 1} {
+		fits := len(head) >= 4
+		for i, c := range head {
+			fits = fits && (c == 0) == (i%2 == zero)
+		}
+		if fits {
+			return true
+		}
+	}
+	return false
 }

@@ -12,6 +12,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -145,10 +146,29 @@ func (p *parser) value(field string, want jsontext.Kind) (jsontext.Value, *RowEr
 	default:
 		advice := "correct the row, or leave the key out"
 		if k == '"' && want == '0' {
-			advice = "write it without quotes"
+			advice = numberAdvice(field, v)
 		}
 		return nil, &RowError{Field: field, Value: kindName(k), Rule: "must be " + kindName(want), Advice: advice}
 	}
+}
+
+// numberAdvice says what to do about a string where a number must be.
+func numberAdvice(field string, v jsontext.Value) string {
+	s, err := unquote(v)
+	if err != nil {
+		s = ""
+	}
+	if _, err := strconv.ParseFloat(strings.TrimSpace(s), 64); err == nil {
+		return "write it without quotes"
+	}
+	switch _, err := time.Parse(time.DateOnly, s[:min(len(s), len(time.DateOnly))]); { // of a date with a time, too
+	case field != "timestamp" && field != "delay":
+		return "correct the row, or leave the key out"
+	case field == "timestamp" && err == nil:
+		return "it looks like a date, and milliseconds from any instant on are wanted: convert it, " +
+			"for instance with jq -c '.timestamp |= fromdateiso8601 * 1000' (whole seconds in UTC)"
+	}
+	return "write milliseconds as a number, from any instant on"
 }
 
 func (p *parser) skip() *RowError {

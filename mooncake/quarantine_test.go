@@ -39,7 +39,7 @@ func TestQuarantineKeepsRowsAsTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"trace":"t","line":2,"reason":"is not valid JSON at byte 1; write one JSON object on each line","row":"bad \"row\" <&>"}
-{"trace":"t","line":4,"field":"input_length","reason":"input_length: a string: must be a number; write it without quotes","row":"{\"input_length\":\"x\"}"}
+{"trace":"t","line":4,"field":"input_length","reason":"input_length: a string: must be a number; correct the row, or leave the key out","row":"{\"input_length\":\"x\"}"}
 {"trace":"t","line":5,"reason":"is not valid JSON at byte 19: a byte that is not UTF-8; convert the file to UTF-8, for instance from Latin-1","row_base64":"eyJ0ZXh0X2lucHV0IjoiY2Fm6SJ9"}
 `
 	if diff := cmp.Diff(want, string(data)); diff != "" {

@@ -4,6 +4,7 @@
 package receiver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -38,16 +39,22 @@ type Config struct {
 	// matches all names that begin so.
 	Deny []string `mapstructure:"deny"`
 
-	// Admission bounds the memory of requests.
+	// Admission bounds the memory of requests, and the time that they take to come.
 	Admission AdmissionConfig `mapstructure:"admission"`
 }
 
-// AdmissionConfig says how much memory requests may take.
+// AdmissionConfig says how much memory requests may take, and how long they may take to come.
 type AdmissionConfig struct {
 	// RequestLimitMiB is what the requests under way may take together once they are decoded, in MiB, 1 to 1,048,576. What
 	// comes above it is refused. 0, the default, is 256, or four times the largest message where that is more.
 	RequestLimitMiB int64 `mapstructure:"request_limit_mib"`
+	// ReadTimeout is the time in which all of a request must have come, from its headers on: up to an hour. 0, the default, is
+	// 30 s, three times what an SDK waits by default. Over HTTP a read_timeout of the protocol's own takes its place.
+	ReadTimeout time.Duration `mapstructure:"read_timeout"`
 }
+
+// readTimeout returns the time in which all of a request must have come.
+func (c AdmissionConfig) readTimeout() time.Duration { return cmp.Or(c.ReadTimeout, 30*time.Second) }
 
 // bytes returns the limit for a server of OTLP.
 func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
@@ -77,6 +84,9 @@ func (c *Config) Validate() error {
 	}
 	if n := c.Admission.RequestLimitMiB; n < 0 || n > 1<<20 {
 		err = errors.Join(err, fmt.Errorf("admission::request_limit_mib: is %d, and must be 1 to 1048576: leave it out for 256", n))
+	}
+	if d := c.Admission.ReadTimeout; d < 0 || d > time.Hour {
+		err = errors.Join(err, fmt.Errorf("admission::read_timeout: is %s, and must be above 0s, up to 1h: leave it out for 30s", d))
 	}
 	return errors.Join(err, config.Validate())
 }

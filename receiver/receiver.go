@@ -42,6 +42,7 @@ type mooncakeReceiver struct {
 	startErr    error
 	stopErr     error
 	otlp        []component.Component // one for each signal, on one listener
+	gate        *admission.Gate       // before their decoders; nil before Start
 }
 
 var (
@@ -126,7 +127,7 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 // gate. The configuration that was given stays as it is.
 func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config, component.Host) {
 	server := r.config.OTLP
-	var paths admission.Paths
+	var opt admission.Options
 	gateID := component.NewIDWithName(metadata.Type, "admission")
 	last := configmiddleware.Config{ID: gateID}
 	if server.Protocols.GRPC.HasValue() {
@@ -137,13 +138,19 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 	if server.Protocols.HTTP.HasValue() {
 		http := *server.Protocols.HTTP.Get()
 		http.ServerConfig.Middlewares = append(slices.Clone(http.ServerConfig.Middlewares), last)
+		if http.ServerConfig.ReadTimeout <= 0 { // also of what never gets to the gate
+			http.ServerConfig.ReadTimeout = r.config.Admission.readTimeout()
+		}
 		server.Protocols.HTTP = configoptional.Some(http)
-		paths = admission.Paths{Traces: string(http.TracesURLPath), Metrics: string(http.MetricsURLPath), Logs: string(http.LogsURLPath)}
+		opt.Paths = admission.Paths{Traces: string(http.TracesURLPath), Metrics: string(http.MetricsURLPath), Logs: string(http.LogsURLPath)}
+		opt.HTTPTimeout = http.ServerConfig.ReadTimeout
 	}
-	gate := admission.NewGate(r.config.Admission.bytes(&server), paths, func(why admission.Reason) {
+	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.readTimeout()
+	opt.Refused = func(why admission.Reason) {
 		by(context.Background(), r.telemetry.ReceiverMooncakeRefusedRequests, attributeReason, string(why), 1)
-	})
-	return &server, admission.NewHost(host, gateID, gate)
+	}
+	r.gate = admission.NewGate(opt)
+	return &server, admission.NewHost(host, gateID, r.gate)
 }
 
 // warn logs what works and is probably not meant.
@@ -169,6 +176,9 @@ func (r *mooncakeReceiver) Shutdown(ctx context.Context) error {
 	r.stop.Do(func() {
 		r.onShutdown()
 		var errs []error
+		if r.gate != nil {
+			errs = append(errs, r.gate.Shutdown(ctx))
+		}
 		for _, otlp := range r.otlp {
 			errs = append(errs, otlp.Shutdown(ctx))
 		}

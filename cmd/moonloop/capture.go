@@ -12,15 +12,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
 // hashKeyEnv is the environment variable that holds the key unless another one is named.
 const hashKeyEnv = "MOONLOOP_HASH_KEY"
+
+// defaultRequestLimit is the memory that the requests being received may take together, in bytes: four times the largest.
+const defaultRequestLimit = 4 * maxMessageMiB << 20
 
 // captureFlags are the flags of "moonloop capture".
 type captureFlags struct {
@@ -29,6 +34,7 @@ type captureFlags struct {
 	keepJournal bool
 	grpc, http  string
 	listenSecrets
+	requestLimit      string
 	duration, idle    time.Duration
 	keyEnv            string
 	sessionKeys, deny []string
@@ -86,6 +92,8 @@ EXIT STATUS
 	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", "`ADDRESS` for OTLP over gRPC; port 0 picks a free port, an empty address disables it")
 	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "`ADDRESS` for OTLP over HTTP, likewise")
 	f.listenSecrets.register(fs)
+	fs.StringVar(&f.requestLimit, "request-limit", humanize.IBytes(defaultRequestLimit),
+		"`MEMORY` that requests may take together while they are received; a sender above it is told to try again")
 	fs.DurationVar(&f.duration, "duration", 0, "stop after this time (0 = on Ctrl-C)")
 	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has arrived for this time, after the first (0 = never)")
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "name of the environment `VARIABLE` that holds the hash key")
@@ -123,6 +131,8 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 			notices = append(notices, notice)
 		}
 	}
+	limit, err := parseSize("request-limit", f.requestLimit, 1<<20, "from 1MiB on")
+	errs = append(errs, err, checkAnnotation(annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, Deny: f.deny}))
 	key, notice, err := hashKey(f.keyEnv)
 	if err != nil {
 		errs = append(errs, err)
@@ -131,7 +141,7 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 		notices = append(notices, notice)
 	}
 	listen := pipelineConfig{
-		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token, blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
+		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token, requestLimit: limit, blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
 	}
 	return compile, listen, notices, errors.Join(errs...)
 }

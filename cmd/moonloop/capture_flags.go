@@ -50,6 +50,15 @@ func choice(flag, value string, known ...string) error {
 	return fmt.Errorf("--%s %q: want %s", flag, value, strings.Join(known, " or "))
 }
 
+// parseSize reads a flag that is a number of bytes; least says in words what the smallest one is.
+func parseSize(flag, value string, smallest uint64, least string) (int64, error) {
+	n, err := humanize.ParseBytes(value)
+	if err != nil || n < smallest || n > 1<<50 {
+		return 0, fmt.Errorf("--%s %q: want a number of bytes %s, such as 256MiB", flag, value, least)
+	}
+	return int64(n), nil
+}
+
 // options checks the flags, and returns what they mean to a compile.
 func (f *traceFlags) options(cmd *cobra.Command) (capture.Options, error) {
 	errs := []error{
@@ -60,11 +69,8 @@ func (f *traceFlags) options(cmd *cobra.Command) (capture.Options, error) {
 	if cmd.Flags().Changed("block-size") && (f.blockSize < 1 || f.blockSize > 1<<30) {
 		errs = append(errs, fmt.Errorf("--block-size %d: want 1 to 2^30 tokens", f.blockSize))
 	}
-	memory, err := humanize.ParseBytes(f.memory)
-	if err != nil || memory == 0 || memory > 1<<50 {
-		errs = append(errs, fmt.Errorf("--memory %q: want a number of bytes above 0, such as 256MiB", f.memory))
-		memory = 0
-	}
+	memory, err := parseSize("memory", f.memory, 1, "above 0")
+	errs = append(errs, err)
 	return capture.Options{
 		Replays: capture.Replays(f.replays), Format: capture.Format(f.format), MissingTokens: capture.MissingTokens(f.untokened),
 		BlockSize: f.blockSize, Memory: int(memory), TempDir: f.tempDir, Tool: cmd.CommandPath() + " " + version(),

@@ -42,6 +42,8 @@ type pipelineConfig struct {
 	sessionKeys []string
 	deny        []string
 	warn        func(string)
+
+	requestLimit int64 // bytes that the requests being received may take together; 0 is the receiver's default
 }
 
 // pipeline is what a Collector would run: this module's receiver, and its exporter right behind it. There is no queue
@@ -137,6 +139,7 @@ func tryPipeline(ctx context.Context, c pipelineConfig) (*pipeline, error) {
 		"hash_key":     c.key,
 		"session_keys": c.sessionKeys,
 		"deny":         c.deny,
+		"admission":    map[string]any{"request_limit_mib": c.requestLimit >> 20},
 	})
 	if err != nil {
 		return nil, err

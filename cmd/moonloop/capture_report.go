@@ -36,7 +36,13 @@ func (s *summaries) report(w io.Writer, result capture.Result) error {
 		fmt.Fprintf(&b, "%s: %s\n", counted(result.Journals, "journals"), text)
 	}
 	if result.Torn.Records > 0 {
-		line(&b, "torn", fmt.Sprintf("%s that a crash or a full disk cut off, %s; none had been acknowledged", counted(result.Torn.Records, "writes"), size(result.Torn.Bytes)))
+		it := "they were"
+		if result.Torn.Records == 1 {
+			it = "it was"
+		}
+		line(&b, "torn", fmt.Sprintf("%s, %s, in %s: cut off before %s acknowledged, by a crash or a full disk, or damaged afterwards, as where a copy is",
+			counted(result.Torn.Records, "writes"), size(result.Torn.Bytes), few(result.TornIn), it))
+		line(&b, "", "not whole; a journal does not tell which")
 	}
 	for _, d := range result.Damage {
 		line(&b, "damaged", d.Error())
@@ -157,6 +163,15 @@ func (s *summaries) text(d mooncake.Dropped) string {
 		text += " (--missing-tokens estimate keeps them)"
 	}
 	return text
+}
+
+// few names the first ones of many.
+func few(names []string) string {
+	const some = 3
+	if more := len(names) - some; more > 0 {
+		return strings.Join(names[:some], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // line writes a labelled line, unless there is nothing to say.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ func TestCompileScripts(t *testing.T) {
 			"exits":    scriptExits,
 			"journals": scriptJournals,
 			"damage":   scriptDamage,
+			"cut":      scriptCut,
 		},
 	})
 }
@@ -69,6 +71,16 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	b[len(b)/2] ^= 0x55
 	ts.Check(os.WriteFile(name, b, 0o600))
+}
+
+// scriptCut takes bytes off the end of a file: cut FILE BYTES
+func scriptCut(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	info, err := os.Stat(name)
+	ts.Check(err)
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(name, info.Size()-n))
 }
 
 func sampleRecords(what string) ([]capture.Record, error) {

@@ -187,6 +187,10 @@ func sameFile(a, b string) bool {
 
 // telemetry converts OTLP and Dynamo's request trace.
 func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in *inputs, sink capture.Sink) (offline.Result, error) {
+	annotation := annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys}
+	if err := checkAnnotation(annotation); err != nil {
+		return offline.Result{}, err
+	}
 	text, notice, err := hashKey(f.keyEnv)
 	if err != nil {
 		return offline.Result{}, err
@@ -196,7 +200,7 @@ func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in
 	}
 	opt := offline.Options{
 		Format: offline.Format(f.from), MaxLine: f.maxLine,
-		Annotate: annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys},
+		Annotate: annotation,
 		Compile:  compile,
 	}
 	if opt.Annotate.Key, err = annotate.ParseKey(text); err != nil {
@@ -264,8 +268,20 @@ func (in *inputs) open(ctx context.Context, i int) (io.ReadCloser, error) {
 	return in.openOne(ctx, in.names[i])
 }
 
-// openOne opens an input so that the end of ctx ends the waiting for it.
+// openOne opens an input of text so that the end of ctx ends the waiting for it.
 func (in *inputs) openOne(ctx context.Context, name string) (*mooncake.Input, error) {
+	opened, err := in.openAny(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := opened.Text(); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return opened, nil
+}
+
+// openAny opens an input, whatever is in it.
+func (in *inputs) openAny(ctx context.Context, name string) (*mooncake.Input, error) {
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().IsRegular() || info.IsDir() || name == "-" {
 		return mooncake.OpenInput(ctx, name, in.opt)

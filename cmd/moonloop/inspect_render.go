@@ -5,6 +5,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,31 +68,32 @@ var sections = [][]figure{
 			return fmt.Sprintf("%s, %s ms", humanize.Commaf(t.Arrivals.First), humanize.Commaf(t.Arrivals.Last))
 		})},
 		{"rows without timestamp", func(t *inspected) string { return unless(t.Arrivals.Missing == 0, comma(t.Arrivals.Missing)) }},
-		{"rate", timed(func(t *inspected) string { return fmt.Sprintf("%.4f req/s", t.Arrivals.Rate) })},
+		{"rate", timed(arrival(func(a *mooncake.ArrivalStats) string { return fmt.Sprintf("%.4f req/s", a.Rate) }, "rate_per_second"))},
 		{"input, output rate", timed(func(t *inspected) string {
-			return fmt.Sprintf("%s, %s tok/s", perSecond(t.Input.Sum, t.Arrivals.Span), perSecond(t.Output.Sum, t.Arrivals.Span))
+			return unlessUndefined(t.Arrivals.Undefined, "rate_per_second",
+				fmt.Sprintf("%s, %s tok/s", perSecond(t.Input, t.Arrivals.Span), perSecond(t.Output, t.Arrivals.Span)))
 		})},
 		{"gap between rows", timed(func(t *inspected) string {
-			return fmt.Sprintf("mean %.4f ms, CV %.4f", t.Arrivals.GapMean, t.Arrivals.GapCV)
+			a := &t.Arrivals
+			return unlessUndefined(a.Undefined, "gap_mean_ms", fmt.Sprintf("mean %.4f ms, CV %s", a.GapMean,
+				unlessUndefined(a.Undefined, "gap_cv", fmt.Sprintf("%.4f", a.GapCV))))
 		})},
-		{"distinct timestamps", timed(func(t *inspected) string {
-			return fmt.Sprintf("%s, mean %.2f rows, max %d", comma(t.Arrivals.Distinct), t.Arrivals.RowsPerStamp.Mean, t.Arrivals.RowsPerStamp.Max)
-		})},
-		{"timestamp grid", timed(func(t *inspected) string { return grid(t.Arrivals.Grid) })},
+		{"distinct timestamps", timed(arrival(func(a *mooncake.ArrivalStats) string {
+			return fmt.Sprintf("%s, mean %.2f rows, max %d", comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max)
+		}, "distinct_timestamps"))},
+		{"timestamp grid", timed(arrival(func(a *mooncake.ArrivalStats) string { return grid(a.Grid) }, "grid"))},
 	},
 	{
-		{"input tokens", sized(func(t *inspected) string { return comma(t.Input.Sum) })},
-		{"  mean", sized(func(t *inspected) string { return fmt.Sprintf("%.1f", t.Input.Mean) })},
-		{"  min p1 p10 p25", sized(func(t *inspected) string { return commas(t.Input.Min, t.Input.P1, t.Input.P10, t.Input.P25) })},
-		{"  p50 p75 p90", sized(func(t *inspected) string { return commas(t.Input.P50, t.Input.P75, t.Input.P90) })},
-		{"  p95 p99 p99.9 max", sized(func(t *inspected) string { return commas(t.Input.P95, t.Input.P99, t.Input.P999, t.Input.Max) })},
-		{"output tokens", sized(func(t *inspected) string { return comma(t.Output.Sum) })},
-		{"  mean", sized(func(t *inspected) string { return fmt.Sprintf("%.1f", t.Output.Mean) })},
-		{"  min p1 p10 p25", sized(func(t *inspected) string { return commas(t.Output.Min, t.Output.P1, t.Output.P10, t.Output.P25) })},
-		{"  p50 p75 p90", sized(func(t *inspected) string { return commas(t.Output.P50, t.Output.P75, t.Output.P90) })},
-		{"  p95 p99 p99.9 max", sized(func(t *inspected) string {
-			return commas(t.Output.P95, t.Output.P99, t.Output.P999, t.Output.Max)
-		})},
+		{"input tokens", lengthsInput(func(l *mooncake.LengthStats) string { return comma(l.Sum) })},
+		{"  mean", lengthsInput(func(l *mooncake.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
+		{"  min p1 p10 p25", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
+		{"  p50 p75 p90", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
+		{"  p95 p99 p99.9 max", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
+		{"output tokens", lengthsOutput(func(l *mooncake.LengthStats) string { return comma(l.Sum) })},
+		{"  mean", lengthsOutput(func(l *mooncake.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
+		{"  min p1 p10 p25", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
+		{"  p50 p75 p90", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
+		{"  p95 p99 p99.9 max", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
 	},
 	{
 		{"block size", sized(func(t *inspected) string { return comma(int64(t.BlockSize)) + " tokens" })},
@@ -100,12 +103,16 @@ var sections = [][]figure{
 		})},
 		{"distinct ids", forest(func(t *inspected) string { return comma(t.Blocks.Distinct) })},
 		{"  used once, again", forest(func(t *inspected) string { return commas(t.Blocks.Once, t.Blocks.Again) })},
-		{"  roots, in > 1 % of rows", forest(func(t *inspected) string { return commas(t.Blocks.Roots, t.Blocks.Trunk) })},
+		{"  roots", forest(func(t *inspected) string { return comma(t.Blocks.Roots) })},
+		{"  trunk (> 1 %, > 10 rows)", forest(func(t *inspected) string {
+			return unlessUndefined(t.Blocks.Undefined, "trunk_ids", comma(t.Blocks.Trunk))
+		})},
 		{"  forks, leaves, depth", forest(func(t *inspected) string {
 			return commas(t.Blocks.Forks, t.Blocks.Leaves, t.Blocks.Depth)
 		})},
 		{"groups of rows sharing ids", forest(func(t *inspected) string {
-			return fmt.Sprintf("%s, %s of one row", comma(t.Sessions.Inferred), comma(t.Sessions.Single))
+			return unlessUndefined(t.Sessions.Undefined, "inferred",
+				fmt.Sprintf("%s, %s of one row", comma(t.Sessions.Inferred), comma(t.Sessions.Single)))
 		})},
 		{"session ids", func(t *inspected) string {
 			return unless(t.Sessions.Rows == 0, fmt.Sprintf("%s in %s rows, mode %s",
@@ -125,6 +132,44 @@ func timed(of func(*inspected) string) func(*inspected) string {
 			return ""
 		}
 		return of(t)
+	}
+}
+
+// arrival makes a figure of the arrivals, by its name in JSON.
+func arrival(of func(*mooncake.ArrivalStats) string, name string) func(*inspected) string {
+	return func(t *inspected) string { return unlessUndefined(t.Arrivals.Undefined, name, of(&t.Arrivals)) }
+}
+
+// lengthsInput and lengthsOutput make figures of the lengths, all of which are undefined together.
+func lengthsInput(of func(*mooncake.LengthStats) string) func(*inspected) string {
+	return sized(func(t *inspected) string { return unlessUndefined(t.Input.Undefined, "mean", of(&t.Input)) })
+}
+
+func lengthsOutput(of func(*mooncake.LengthStats) string) func(*inspected) string {
+	return sized(func(t *inspected) string { return unlessUndefined(t.Output.Undefined, "mean", of(&t.Output)) })
+}
+
+// unlessUndefined returns a figure, or that it is undefined, where it is.
+func unlessUndefined(undefined mooncake.UndefinedFigures, name, figure string) string {
+	if undefined[name] != "" {
+		return mooncake.Undefined
+	}
+	return figure
+}
+
+// undefinedBecause says why figures of the overview are undefined, each reason once.
+func (t inspected) undefinedBecause(b *strings.Builder) {
+	reasons := map[string]bool{}
+	for _, of := range []mooncake.UndefinedFigures{t.Arrivals.Undefined, t.Input.Undefined, t.Output.Undefined, t.Blocks.Undefined, t.Sessions.Undefined} {
+		for _, why := range of {
+			// What no row has is a line that is left out.
+			reasons[why] = reasons[why] || !strings.HasPrefix(why, "no row has")
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		if reasons[why] && why != t.Unchecked {
+			fmt.Fprintf(b, " undefined       %s\n", why)
+		}
 	}
 }
 
@@ -222,6 +267,7 @@ func (t inspected) findingsText(b *strings.Builder) {
 	if d.Reason != "" {
 		fmt.Fprintf(b, "   undefined because %s\n", d.Reason)
 	}
+	t.undefinedBecause(b)
 	switch {
 	case t.Unchecked != "":
 		fmt.Fprintf(b, " rules           V4 to V7 not checked: %s\n", t.Unchecked)
@@ -297,11 +343,11 @@ func milliseconds(ms float64) string {
 	return (time.Duration(ms*1e3) * time.Microsecond).String()
 }
 
-func perSecond(tokens int64, ms float64) string {
-	if ms <= 0 {
-		return "-"
+func perSecond(tokens mooncake.LengthStats, ms float64) string {
+	if tokens.Rows == 0 {
+		return mooncake.Undefined
 	}
-	return humanize.CommafWithDigits(float64(tokens)/ms*1000, 0)
+	return humanize.CommafWithDigits(float64(tokens.Sum)/ms*1000, 0)
 }
 
 func grid(g mooncake.Grid) string {

@@ -423,3 +423,30 @@ func TestKill(t *testing.T) {
 		t.Errorf("%d rows of %d spans, %d of them acknowledged", lines, len(spans), len(acknowledged))
 	}
 }
+
+// TestShortSegment: a closed segment that is shorter than it was when it was closed is damaged, and said to be.
+func TestShortSegment(t *testing.T) {
+	w := new(watcher)
+	j := mustOpen(t, options(t, w))
+	add(t, j, engine(1, 1, 0))
+	add(t, j, engine(2, 1, 0))
+	file, i := j.Segment(), j.open.id
+	mustClose(t, j)
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.writePending(i, &carry{}, info.Size()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, info.Size()-7); err != nil {
+		t.Fatal(err)
+	}
+	res, err := j.compile(t.Context(), i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Inferences != 1 || res.DamageCount != 1 || res.DamageBytes != 7 || len(res.Damage) != 1 || res.Damage[0].Offset != info.Size()-7 {
+		t.Errorf("%d records, damage %+v (%d, %d bytes); want 1 record, and 7 bytes missing at the end", res.Inferences, res.Damage, res.DamageCount, res.DamageBytes)
+	}
+}

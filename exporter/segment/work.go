@@ -85,9 +85,15 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 		}
 		opt.TempDir = j.opt.temp()
 	}
-	res, err := capture.Compile(ctx, opt, capture.Files(j.opt.path(i, traceSuffix)), upTo(j.opt.path(i, journalSuffix), end))
+	file := j.opt.path(i, journalSuffix)
+	res, err := capture.Compile(ctx, opt, capture.Files(j.opt.path(i, traceSuffix)), upTo(file, end))
 	if err != nil {
 		return res, err
+	}
+	// All of it was durable when it was closed, so what is missing now is damage, and no write that was cut off.
+	if info, err := os.Stat(file); err == nil && info.Size() < end {
+		missing := capture.Damage{Journal: file, Offset: info.Size(), Bytes: end - info.Size()}
+		res.Damage, res.DamageCount, res.DamageBytes = append(res.Damage, missing), res.DamageCount+1, res.DamageBytes+missing.Bytes
 	}
 	return res, j.dropPending(i)
 }

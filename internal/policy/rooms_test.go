@@ -35,6 +35,8 @@ var rooms = []string{
 	"internal/kernelstamp", // when bytes came in, by the kernel
 	"internal/testcert",    // certificates for tests
 	"internal/testwire",    // encoded OTLP for tests
+
+	"internal/testproducers", // telemetry of producers for tests
 }
 
 // ban keeps a room off something that the order alone would allow.

@@ -89,7 +89,7 @@ var disasters = []disaster{
 		config: laptop,
 		strike: func(d *disk) { d.must(syscall.Mount("over", d.file("traces"), "tmpfs", syscall.MS_RDONLY, "")) },
 		lift:   func(d *disk) { d.must(syscall.Unmount(d.file("traces"), syscall.MNT_DETACH)) },
-		metric: failedWrites + "gone", log: cannot, todo: "leave the exporter's directory alone",
+		metric: failedWrites + "gone", log: cannot, todo: "leave the journal's folder alone",
 	},
 }
 
@@ -274,5 +274,5 @@ func folderRemoved(t *testing.T) {
 		t.Errorf("%d rows, %d bytes lost, %d attempts failed of %d that were sent again", len(got.rows), counts["exporter_lost"],
 			counts[failedWrites+"gone"], sender.resent.Load())
 	}
-	disaster{reason: "folder removed", log: cannot, todo: "leave the exporter's directory alone"}.heard(t, said)
+	disaster{reason: "folder removed", log: cannot, todo: "leave the journal's folder alone"}.heard(t, said)
 }

@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/internal/testproducers"
 )
 
 // producersConfig sends everything that can leave the receiver somewhere: to journals, to files, and to the log with
@@ -57,25 +58,33 @@ type account struct {
 	pairs      int // of such rows, that share the blocks that their prompts share, give or take the one with the border
 }
 
-// TestProducers sends what real instrumentation libraries wrote, as they wrote it, twice, and accounts for every request
-// that really happened: it is a row with the right counts, session and shared blocks, or there is a reason. No text of a
-// prompt leaves the Collector anywhere.
+// TestProducers sends telemetry of our own making, shaped as that of each kind of producer, twice, and accounts for every request
+// of the engine behind it: it is a row with the right counts, session and shared blocks, or there is a reason. No text of a prompt
+// leaves the Collector anywhere.
 func TestProducers(t *testing.T) {
+	var checks []check
+	dir := t.TempDir()
+	for _, p := range testproducers.All() {
+		write(t, dir, p.Name+".traces.jsonl", string(p.Traces))
+		write(t, dir, p.Name+".logs.jsonl", string(p.Logs))
+		write(t, dir, p.Name+".truth.jsonl", string(p.Truth))
+		w := p.Want
+		checks = append(checks, check{p.Name, p.Reason, account{
+			requests: w.Requests, rows: w.Rows, failed: w.Failed, uncounted: w.Uncounted, embeddings: w.Embeddings, noSpan: w.NoSpan,
+			sessions: w.Sessions, text: w.Text, pairs: w.Text * (w.Text - 1) / 2,
+		}})
+	}
+	runChecks(t, dir, checks)
+}
+
+// TestRealProducers does the same with what real instrumentation libraries wrote, as they wrote it, where the captures are at hand:
+// they are no part of the repository.
+func TestRealProducers(t *testing.T) {
 	data := filepath.Join(root, "..", "shared", "data", "producers")
 	if _, err := os.Stat(data); err != nil {
-		t.Skipf("captured telemetry is not here, so nothing is compared with it: %v", err)
+		t.Skipf("the captures of real libraries are not here; TestProducers has telemetry of our own making: %v", err)
 	}
-	key, err := blockhash.NewKey([]byte(strings.TrimPrefix(testKey, "MOONLOOP_HASH_KEY=")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := tabwriter.NewWriter(t.Output(), 0, 0, 2, ' ', 0)
-	defer table.Flush() //nolint:errcheck // a test's log
-	fmt.Fprintln(table, "PRODUCER\tREQUESTS\tROWS\tFAILED\tUNCOUNTED\tEMBEDDINGS\tNO SPAN\tTWICE\tSESSIONS\tBY TEXT\tPAIRS")
-	for _, c := range []struct {
-		producer, reason string
-		want             account
-	}{
+	runChecks(t, data, []check{
 		{
 			"go-genkit", "counts only without streams, no sessions",
 			account{requests: 14, rows: 4, failed: 3, uncounted: 6, noSpan: 1, text: 4, pairs: 6},
@@ -104,7 +113,26 @@ func TestProducers(t *testing.T) {
 			"vercel-ai7-otel", "agents and steps repeat usage and messages; the last request is of no session",
 			account{requests: 18, rows: 12, failed: 4, uncounted: 1, noSpan: 1, sessions: 11, text: 12, pairs: 66},
 		},
-	} {
+	})
+}
+
+// check is a producer, and what must become of its requests.
+type check struct {
+	producer, reason string
+	want             account
+}
+
+// runChecks sends the telemetry of each producer, whose files are in a folder, to a Collector of its own.
+func runChecks(t *testing.T, data string, checks []check) {
+	t.Helper()
+	key, err := blockhash.NewKey([]byte(strings.TrimPrefix(testKey, "MOONLOOP_HASH_KEY=")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := tabwriter.NewWriter(t.Output(), 0, 0, 2, ' ', 0)
+	defer table.Flush() //nolint:errcheck // a test's log
+	fmt.Fprintln(table, "PRODUCER\tREQUESTS\tROWS\tFAILED\tUNCOUNTED\tEMBEDDINGS\tNO SPAN\tTWICE\tSESSIONS\tBY TEXT\tPAIRS")
+	for _, c := range checks {
 		t.Run(c.producer, func(t *testing.T) {
 			stem, dir := filepath.Join(data, c.producer), t.TempDir()
 			address, metrics := freeAddress(t), freeAddress(t)

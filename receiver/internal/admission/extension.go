@@ -11,11 +11,8 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 )
 
-// Start does nothing: the gate is there as long as its receiver.
+// Start does nothing: the gate is there as long as its receiver, which shuts it down.
 func (*Gate) Start(context.Context, component.Host) error { return nil }
-
-// Shutdown does nothing.
-func (*Gate) Shutdown(context.Context) error { return nil }
 
 // Host is a host that has one more extension, the gate.
 type Host struct {

@@ -7,11 +7,15 @@
 // million times, 8 MB, takes half a gigabyte of stack, or ends the process. The Collector's memory limiter comes behind the decoder, and
 // looks once a second. So a Gate walks over a request first, without decoding it, adds up what its messages will take,
 // and holds that room until the request is done. What does not fit is refused and counted.
+//
+// Nor does a request that stops amid its way keep others out: all of it must come within a time, and as soon as another one
+// needs the room, those that are slow lose theirs.
 package admission
 
 import (
+	"context"
 	"sync"
-	"sync/atomic"
+	"time"
 )
 
 // Reason says why a request was refused.
@@ -27,6 +31,10 @@ const (
 	ReasonTooDeep Reason = "too_deep"
 	// ReasonMalformed is one that is no OTLP.
 	ReasonMalformed Reason = "malformed"
+	// ReasonSlow is one that did not come in time, or slowly while others needed its room: senders try again.
+	ReasonSlow Reason = "slow"
+	// ReasonMediaType is one over HTTP whose Content-Type is neither of OTLP's.
+	ReasonMediaType Reason = "media_type"
 )
 
 // refusal is a Reason as an error, which says what to do and repeats nothing of the request.
@@ -38,48 +46,66 @@ type refusal struct {
 func (r *refusal) Error() string { return r.message }
 
 var (
-	errBusy = &refusal{ReasonBusy, "the requests under way take all the memory there is for them: try again later, " +
-		"or raise admission::request_limit_mib of the receiver"}
-	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests may: send smaller batches, " +
-		"or raise admission::request_limit_mib of the receiver"}
-	errTooDeep   = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
+	errBusy = &refusal{ReasonBusy, "the requests under way take all the memory there is for them: try again later, " + raise}
+	// errTooLarge would not fit if it were alone.
+	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests may: send smaller batches, " + raise}
+	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
+
 	errMalformed = &refusal{ReasonMalformed, "the request is no OTLP: it is cut or damaged, or of another encoding than it says"}
 	errGroup     = &refusal{ReasonMalformed, "the request has groups of protobuf, which OTLP does not have"}
+	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its room: send it again, " +
+		"in smaller batches where the way here is slow"}
+	errStopping = &refusal{ReasonBusy, "the receiver stops: send the request again to the one that takes its place"}
 )
+
+// raise is what whoever runs the receiver can do, in a Collector and in the command.
+const raise = "or give the receiver more (admission::request_limit_mib of a Collector, --request-limit of moonloop capture)"
 
 // Gate admits requests. It is an extension of the Collector's kind "middleware", for gRPC and HTTP servers.
 type Gate struct {
-	limit   int64
-	used    atomic.Int64
-	refused func(Reason)
+	opt     Options
 	paths   map[string]*message
 	tickets sync.Map // of the requests that a gRPC server is reading: from the message that it decodes into to its *ticket
+
+	mu       sync.Mutex
+	used     int64                // bytes that the requests under way take
+	uploads  map[*upload]struct{} // of which not everything is there
+	nextLook time.Time            // not before it are slow ones looked for again
+	stopped  bool
+}
+
+// Options says how much a [Gate] admits.
+type Options struct {
+	// Limit is the memory that requests may take together, in bytes.
+	Limit int64
+	// HTTPTimeout and GRPCTimeout are how long a request may take to come, from its headers on.
+	HTTPTimeout, GRPCTimeout time.Duration
+	Paths                    Paths
+	// Refused is called for each request that is refused, by several goroutines at once.
+	Refused func(Reason)
 }
 
 // Paths are the URL paths of the signals over HTTP.
 type Paths struct{ Traces, Metrics, Logs string }
 
-// NewGate returns a gate for requests that take at most so many bytes of memory together. refused is called for
-// each one that is refused, by several goroutines at once.
-func NewGate(limit int64, paths Paths, refused func(Reason)) *Gate {
-	return &Gate{limit: limit, refused: refused, paths: map[string]*message{
-		paths.Traces: tracesRequest, paths.Metrics: metricsRequest, paths.Logs: logsRequest,
+// NewGate returns a gate.
+func NewGate(opt Options) *Gate {
+	return &Gate{opt: opt, uploads: map[*upload]struct{}{}, paths: map[string]*message{
+		opt.Paths.Traces: tracesRequest, opt.Paths.Metrics: metricsRequest, opt.Paths.Logs: logsRequest,
 	}}
 }
 
-// Used returns the bytes that the requests under way take.
-func (g *Gate) Used() int64 { return g.used.Load() }
-
-// take takes room, or returns why there is none.
-func (g *Gate) take(bytes int64) *refusal {
-	if bytes > g.limit {
-		return errTooLarge
+// Shutdown ends the requests of which not everything is there, and takes no more, so that the end of a server waits for
+// nobody who does not send. Their senders are told to try again.
+func (g *Gate) Shutdown(context.Context) error {
+	g.mu.Lock()
+	g.stopped = true
+	var ended []*upload
+	for u := range g.uploads {
+		g.end(u, errStopping)
+		ended = append(ended, u)
 	}
-	if g.used.Add(bytes) > g.limit {
-		g.used.Add(-bytes)
-		return errBusy
-	}
+	g.mu.Unlock()
+	stopAll(ended)
 	return nil
 }
-
-func (g *Gate) giveBack(bytes int64) { g.used.Add(-bytes) }

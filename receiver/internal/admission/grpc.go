@@ -7,6 +7,7 @@ import (
 	"context"
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // GetGRPCServerOptions returns what puts the gate into a gRPC server.
@@ -22,9 +24,13 @@ import (
 // Only the codec sees a request before it is decoded, but it knows of no call, and no status that it returns reaches the
 // sender. So it leaves a ticket under the message that it decodes into, or leaves the message empty. The statistics
 // of the call, which begin and end with it whatever happens, take the ticket and in the end give the room back. The
-// interceptor tells the sender of a refusal.
+// interceptor, which comes when the sender has said that this was all, tells the sender of a refusal.
+//
+// What has come of a message nobody sees before it is whole, and only the tap can end the wait for it, since the server
+// reads under the context that the tap returns.
 func (g *Gate) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, error) {
 	return []grpc.ServerOption{
+		grpc.InTapHandle(g.tap),
 		grpc.ForceServerCodecV2(&codec{CodecV2: encoding.GetCodecV2(proto.Name), gate: g}),
 		grpc.StatsHandler(&calls{gate: g}),
 		grpc.ChainUnaryInterceptor(intercept),
@@ -33,7 +39,8 @@ func (g *Gate) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, error
 
 // ticket is the room that a request has, or why it has none.
 type ticket struct {
-	bytes   int64
+	*upload
+	bytes   int64 // of the message
 	refused *refusal
 }
 
@@ -59,40 +66,76 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	body := whole.ReadOnlyData()
 	const copies = 2 // of the texts: those received, and those decoded
 	bytes := copies * int64(len(body))
-	messages, refused := scan(body, requests[t.Elem().Name()], c.gate.limit-bytes)
-	if bytes += messages; refused == nil {
-		refused = c.gate.take(bytes)
+	u := &upload{gate: c.gate} // not one that can be ended before its call has it
+	messages, refused := scan(body, requests[t.Elem().Name()], c.gate.opt.Limit-bytes)
+	if refused == nil {
+		refused = u.take(bytes + messages)
 	}
 	if refused != nil {
-		c.gate.refused(refused.reason)
-		c.gate.tickets.Store(v, &ticket{refused: refused})
+		c.gate.opt.Refused(refused.reason)
+		c.gate.tickets.Store(v, &ticket{upload: u, refused: refused})
 		return nil
 	}
 	if err := c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v); err != nil {
-		c.gate.giveBack(bytes)
-		c.gate.refused(ReasonMalformed)
-		c.gate.tickets.Store(v, &ticket{refused: errMalformed})
+		u.done()
+		c.gate.opt.Refused(ReasonMalformed)
+		c.gate.tickets.Store(v, &ticket{upload: u, refused: errMalformed})
 		return nil //nolint:nilerr // the interceptor has the error: the decoder's would quote the request
 	}
-	c.gate.tickets.Store(v, &ticket{bytes: bytes})
+	c.gate.tickets.Store(v, &ticket{upload: u, bytes: int64(len(body))})
 	return nil
 }
 
-// call is what is known of a call from its beginning on.
+// call is what is known of a call from its beginning on. Its own context is the one that it is read under.
 type call struct {
+	context.Context //nolint:containedctx // it is one
+
+	upload  *upload
+	timer   *time.Timer
+	cancel  context.CancelFunc
+	ended   atomic.Bool // the reading was
 	request any
 	ticket  atomic.Pointer[ticket]
 }
 
 type callKey struct{}
 
+// Value returns the call itself under its key.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// Err tells the sender that its time was over: it tries again after that.
+func (c *call) Err() error {
+	if err := c.Context.Err(); err == nil || !c.ended.Load() {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// tap begins a call.
+func (g *Gate) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	c := new(call)
+	c.Context, c.cancel = context.WithCancel(ctx)
+	c.upload = g.begin(func() {
+		c.ended.Store(true)
+		c.cancel()
+	})
+	if c.ended.Load() {
+		return ctx, status.Error(codes.Unavailable, errStopping.message)
+	}
+	c.timer = time.AfterFunc(g.opt.GRPCTimeout, c.upload.late)
+	return c, nil
+}
+
 // calls follows the calls of a server.
 type calls struct{ gate *Gate }
 
-// TagRPC begins a call.
-func (*calls) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	return context.WithValue(ctx, callKey{}, new(call))
-}
+// TagRPC does nothing: the tap has been there before.
+func (*calls) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC takes the ticket of a call when its request is there, and gives the room back at its end.
 func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
@@ -103,13 +146,22 @@ func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	switch s := s.(type) {
 	case *stats.InPayload:
 		c.request = s.Payload
-		c.ticket.Store(h.gate.pick(s.Payload))
-	case *stats.End:
-		for _, t := range []*ticket{c.ticket.Load(), h.gate.pick(c.request)} { // the second is of a message too many
-			if t != nil {
-				h.gate.giveBack(t.bytes)
-			}
+		if t := h.gate.pick(s.Payload); t != nil {
+			c.ticket.Store(t)
+			c.upload.got.Store(t.bytes)
+			c.upload.adopt(t.upload)
 		}
+	case *stats.End:
+		c.timer.Stop()
+		c.cancel()
+		if t := h.gate.pick(c.request); t != nil { // of a message too many
+			t.done()
+		}
+		why := c.upload.whole()
+		if t := c.ticket.Load(); why != nil && (t == nil || t.refused == nil) { // else it was counted
+			h.gate.opt.Refused(why.reason)
+		}
+		c.upload.done()
 	}
 }
 
@@ -134,17 +186,22 @@ func (g *Gate) pick(request any) *ticket {
 // intercept keeps refused requests from their handler.
 func intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		c.timer.Stop()
+		refused := c.upload.whole()
 		if t := c.ticket.Load(); t != nil && t.refused != nil {
-			return nil, status.Error(t.refused.code(), t.refused.message)
+			refused = t.refused
+		}
+		if refused != nil {
+			return nil, status.Error(refused.code(), refused.message)
 		}
 	}
 	return handler(ctx, request)
 }
 
-// code returns the status of a refusal. Senders try again after Unavailable only.
+// code returns the status of a refusal. Senders try again after Unavailable.
 func (r *refusal) code() codes.Code {
 	switch r.reason {
-	case ReasonBusy:
+	case ReasonBusy, ReasonSlow:
 		return codes.Unavailable
 	case ReasonTooLarge:
 		return codes.ResourceExhausted

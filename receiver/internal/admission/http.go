@@ -5,11 +5,15 @@ package admission
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -25,39 +29,56 @@ func (g *Gate) GetHTTPHandler(context.Context) (func(context.Context, http.Handl
 
 // serve passes a request on for which there is room. While its body comes room is taken piece by piece.
 func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	m := g.paths[r.URL.Path]
-	if m == nil || r.Method != http.MethodPost {
-		next.ServeHTTP(w, r)
+	m, kind := g.paths[r.URL.Path], mediaType(r)
+	if m == nil || r.Method != http.MethodPost || kind != typeJSON && kind != typeProto {
+		s := &statusWriter{ResponseWriter: w}
+		next.ServeHTTP(s, r) // the stock handler says what it understands
+		if s.status == http.StatusUnsupportedMediaType {
+			g.opt.Refused(ReasonMediaType)
+		}
 		return
 	}
-	h := holder{gate: g}
-	defer h.release()
-	body, err := h.read(r.Body)
+	control := http.NewResponseController(w)
+	u := g.begin(func() { _ = control.SetReadDeadline(past) })
+	defer u.done()
+	// A writer that knows no deadlines leaves the server's own. So do the following.
+	_ = control.SetReadDeadline(u.begun.Add(g.opt.HTTPTimeout))
+	body, err := u.read(r.Body)
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		refused = cmp.Or(u.whole(), errSlow)
 	case err != nil:
 		// The stock handler answers as it always does: too long, cut, badly compressed.
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), &failing{err}))
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		refused = h.admit(body, m, isJSON(r))
+		if refused = u.whole(); refused == nil {
+			refused = u.admit(body, m, kind == typeJSON)
+		}
 	}
 	if refused != nil {
-		g.refused(refused.reason)
-		h.release()
-		// To the end, which the server's limit on bodies has: a sender whose connection breaks while it sends gets no answer, and
-		// tries again what will never fit.
+		g.opt.Refused(refused.reason)
+		u.done()
+		// To the end, which the server's limits on bodies and their time have: a sender whose connection breaks while it sends gets
+		// no answer, and tries again what will never fit.
 		_, _ = io.Copy(io.Discard, r.Body)
-		refused.write(w, isJSON(r))
+		refused.write(w, kind == typeJSON)
 		return
 	}
+	_ = u.whole() // one that is cut, too
+	// The deadline is of the body: it must not end the wait of whoever the request is for.
+	_ = control.SetReadDeadline(time.Time{})
 	s := &statusWriter{ResponseWriter: w}
 	next.ServeHTTP(s, r)
 	if s.status == http.StatusBadRequest {
-		g.refused(ReasonMalformed)
+		g.opt.Refused(ReasonMalformed)
 	}
 }
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
 
 // failing is the end of a body that cannot be read to its end.
 type failing struct{ err error }
@@ -79,43 +100,26 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// holder is the room that one request has.
-type holder struct {
-	gate  *Gate
-	bytes int64
-}
-
-func (h *holder) release() {
-	h.gate.giveBack(h.bytes)
-	h.bytes = 0
-}
-
-func (h *holder) take(bytes int64) *refusal {
-	if h.bytes+bytes > h.gate.limit {
-		return errTooLarge
-	}
-	if err := h.gate.take(bytes); err != nil {
-		return err
-	}
-	h.bytes += bytes
-	return nil
-}
-
 // copies of a body: the one here, which grows, the stock handler's, and the texts decoded.
 const copies = 4
 
+// Pieces of a body for which room is taken: small ones at first, so that whoever sends next to nothing takes next to nothing.
+const (
+	firstPiece = 4 << 10
+	lastPiece  = 64 << 10
+)
+
 // read reads a body, and takes room for its copies before they are made.
-func (h *holder) read(from io.Reader) ([]byte, error) {
+func (u *upload) read(from io.Reader) ([]byte, error) {
 	var body bytes.Buffer
-	const piece = 64 << 10
-	for {
-		if err := h.take(copies * piece); err != nil {
+	from = &counted{from, &u.got}
+	for piece := int64(firstPiece); ; piece = min(2*piece, lastPiece) {
+		if err := u.take(copies * piece); err != nil {
 			return nil, err
 		}
 		n, err := io.CopyN(&body, from, piece)
 		if err != nil {
-			h.gate.giveBack(copies * (piece - n))
-			h.bytes -= copies * (piece - n)
+			u.giveBack(copies * (piece - n))
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -126,11 +130,24 @@ func (h *holder) read(from io.Reader) ([]byte, error) {
 	}
 }
 
+// counted counts what is read.
+type counted struct {
+	io.Reader
+	bytes *atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
 // admit takes room for what a body becomes.
-func (h *holder) admit(body []byte, m *message, isJSON bool) *refusal {
+func (u *upload) admit(body []byte, m *message, isJSON bool) *refusal {
 	var bytes int64
 	var refused *refusal
-	if left := h.gate.limit - h.bytes; isJSON {
+	// What the body itself takes is the room that it has by now.
+	if left := u.gate.opt.Limit - copies*int64(len(body)); isJSON {
 		bytes, refused = scanJSON(body, left)
 	} else {
 		bytes, refused = scan(body, m, left)
@@ -138,7 +155,7 @@ func (h *holder) admit(body []byte, m *message, isJSON bool) *refusal {
 	if refused != nil {
 		return refused
 	}
-	return h.take(bytes)
+	return u.take(bytes)
 }
 
 const (
@@ -146,9 +163,13 @@ const (
 	typeProto = "application/x-protobuf"
 )
 
-func isJSON(r *http.Request) bool {
+// mediaType returns that of a request; "" is none, or one that cannot be read.
+func mediaType(r *http.Request) string {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return err == nil && kind == typeJSON
+	if err != nil {
+		return ""
+	}
+	return kind
 }
 
 // write answers as OTLP over HTTP asks for: with a status message in the encoding of the request.
@@ -161,12 +182,15 @@ func (r *refusal) write(w http.ResponseWriter, isJSON bool) {
 	}
 	code := http.StatusBadRequest
 	switch r.reason {
-	case ReasonBusy:
+	case ReasonBusy, ReasonSlow: // not 408: senders of OTLP do not try again after that
 		code = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
+		if r.reason == ReasonSlow {
+			w.Header().Set("Connection", "close") // the rest of the body is still on its way
+		}
 	case ReasonTooLarge:
 		code = http.StatusRequestEntityTooLarge
-	case ReasonTooDeep, ReasonMalformed:
+	case ReasonTooDeep, ReasonMalformed, ReasonMediaType:
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(code)

@@ -1,0 +1,84 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf16"
+)
+
+// encoded returns a text in UTF-16.
+func encoded(text string, order binary.AppendByteOrder) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(text)) {
+		b = order.AppendUint16(b, unit)
+	}
+	return string(b)
+}
+
+// TestConvertSaysWhatAFileIs: of what is no text convert says what it is, as inspect does, whether the format is named or found
+// out, and whichever input it is; and writes nothing.
+func TestConvertSaysWhatAFileIs(t *testing.T) {
+	folder := t.TempDir()
+	good := filepath.Join(folder, "good.csv")
+	write := func(name, content string) {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(good, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n")
+	for name, tc := range map[string]struct{ content, want string }{
+		"page":      {"\n<!DOCTYPE html><html><body>sign in</body></html>", "is a page of HTML or XML: the address may need a login"},
+		"image":     {"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "is no text but a PNG image: name another file"},
+		"marked":    {"\ufeff", "is no text but UTF-16: convert it to UTF-8"},
+		"unmarked":  {"", "is no text but UTF-16 without a byte order mark: convert it to UTF-8"},
+		"archive":   {"PK\x03\x04\x14\x00", "is no text but a zip archive: unpack it"},
+		"table":     {"PAR1\x15\x04", "is no text but a Parquet file: convert it to JSON lines"},
+		"protobufs": {"\x00\x00\x01\x2c\x0a\x90\x02", "is no text but binary data: name another file"},
+	} {
+		switch name {
+		case "marked":
+			tc.content = encoded(tc.content+`{"resourceSpans":[]}`, binary.LittleEndian)
+		case "unmarked":
+			tc.content = encoded("TIMESTAMP,ContextTokens,GeneratedTokens\n", binary.BigEndian)
+		}
+		file := filepath.Join(folder, name)
+		write(file, tc.content)
+		for _, args := range [][]string{{file}, {"--from", "otlp", file}, {"--from", "azure", good, file}, {"--from", "bailian", file}} {
+			out := filepath.Join(t.TempDir(), "out.jsonl")
+			var stdout, stderr strings.Builder
+			status := run(t.Context(), append([]string{"convert", "--out", out}, args...), strings.NewReader(""), &stdout, &stderr)
+			if status != exitUsage || !strings.Contains(stderr.String(), name+" "+tc.want) {
+				t.Errorf("%s %q: exit status %d, %s; want %d and %q", name, args[:len(args)-1], status, &stderr, exitUsage, tc.want)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Errorf("%s: something was written", name)
+			}
+		}
+	}
+}
+
+// TestTimestampsOfText: who writes dates, or numbers in quotes, is told what is wanted.
+func TestTimestampsOfText(t *testing.T) {
+	for stamp, want := range map[string]string{
+		`"2024-01-01T00:00:00Z"`:      "it looks like a date, and milliseconds from any instant on are wanted: convert it, for instance with jq",
+		`"2024-01-01 00:00:00+02:00"`: "it looks like a date",
+		`"123.5"`:                     "write it without quotes",
+		`"yesterday"`:                 "write milliseconds as a number",
+		`""`:                          "write milliseconds as a number",
+	} {
+		_, _, err := command(t, newInspectCommand(), `{"timestamp": `+stamp+`, "input_length": 5, "output_length": 1, "hash_ids": [0]}`, "-")
+		if err == nil || !strings.Contains(err.Error(), "timestamp: a string: must be a number; "+want) {
+			t.Errorf("%s: %v, want %q", stamp, err, want)
+		}
+	}
+	_, _, err := command(t, newInspectCommand(), `{"timestamp": 1, "input_length": "many", "output_length": 1}`, "-")
+	if err == nil || !strings.Contains(err.Error(), "input_length: a string: must be a number; correct the row, or leave the key out") {
+		t.Errorf("%v", err)
+	}
+}

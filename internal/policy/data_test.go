@@ -1,0 +1,37 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOutsideDataIsNamed: a test that needs data from outside the repository skips itself in a plain clone. CONTRIBUTING.md names
+// the packages of all of them, so that nobody counts on what does not run.
+func TestOutsideDataIsNamed(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(content), "### Data that is not here")
+	section, _, _ = strings.Cut(section, "\n## ")
+	found := 0
+	eachGoFile(t, func(name string, content []byte) {
+		if !strings.HasSuffix(name, "_test.go") || !bytes.Contains(content, []byte(`"shared", "data"`)) || strings.HasPrefix(name, "internal/policy/") {
+			return
+		}
+		found++
+		if dir := path.Dir(filepath.ToSlash(name)); !strings.Contains(section, "`"+dir+"`") {
+			t.Errorf("%s looks for data outside the repository, and CONTRIBUTING.md does not name %s among what a plain clone leaves out", name, dir)
+		}
+	})
+	if found < 5 {
+		t.Errorf("%d tests look for data outside the repository: they were not found", found)
+	}
+}

@@ -1,0 +1,275 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testproducers makes telemetry shaped as that of instrumentation libraries, gateways and engines, beside what the engine
+// behind them really saw. All of it is made here: no text, id or time of a capture is in it.
+//
+// Each producer reports the same application: two conversations that share a long system prompt, a request of no session, one that
+// the engine refused, and what else the producer has a way of its own to report. The engine counts a token for every four bytes of a
+// prompt that it renders as <|role|>, a line feed, the text and a line feed for each message, and <|assistant|> at the end.
+package testproducers
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// Producer is what one producer sent, and what becomes of it.
+type Producer struct {
+	Name, Reason  string
+	Traces, Logs  []byte // requests of OTLP in JSON, one a line
+	Truth         []byte // requests as the engine saw them, as JSON, one a line
+	Want          Account
+	hasText, keys bool // the telemetry holds prompts, sessions
+}
+
+// Account is what must become of the requests.
+type Account struct {
+	Requests   int // at the engine
+	Rows       int // with the engine's counts
+	Failed     int // the engine refused them
+	Uncounted  int // nobody counted their tokens
+	Embeddings int // not for a reply
+	NoSpan     int // the producer wrote none
+	Sessions   int // rows with a session
+	Text       int // rows whose prompts are known by their text
+}
+
+// message is one of a prompt.
+type message struct{ Role, Text string }
+
+// request is one that the application made.
+type request struct {
+	Case     string `json:"case"`
+	Session  string `json:"session,omitempty"`
+	ID       string `json:"id,omitempty"` // of the response; none where it failed
+	Received int64  `json:"t_recv_unix_nano"`
+	Input    int64  `json:"input_tokens,omitempty"`
+	Output   int64  `json:"output_tokens,omitempty"`
+	Cached   int64  `json:"cached_tokens,omitempty"`
+	Prompt   string `json:"prompt,omitempty"`
+
+	messages []message
+	reply    string
+	start    time.Time
+	number   int
+}
+
+func (r *request) failed() bool { return r.Case == "error_429" }
+
+const model = "harbour-8b"
+
+// text makes sentences that no other place has.
+func text(about string, sentences int) string {
+	var b strings.Builder
+	for n := range sentences {
+		fmt.Fprintf(&b, "The %s has entry %d, which the keeper checks at dusk. ", about, n)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// scenario returns the requests that all producers report.
+func scenario(producer string) (all []*request) {
+	base := time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
+	system := message{"system", text("house rule", 110)}
+	add := func(kind, session string, messages ...message) *request {
+		r := &request{
+			Case: kind, Session: session, number: len(all) + 1, start: base.Add(time.Duration(len(all)) * 2 * time.Second),
+			messages: messages, reply: text(fmt.Sprint("answer ", len(all)), 2),
+		}
+		r.Received = r.start.Add(time.Millisecond).UnixNano()
+		var prompt strings.Builder
+		for _, m := range messages {
+			fmt.Fprintf(&prompt, "<|%s|>\n%s\n", m.Role, m.Text)
+		}
+		r.Prompt = prompt.String() + "<|assistant|>\n"
+		r.Input, r.Output = int64(len(r.Prompt)+3)/4, int64(20+r.number)
+		if !r.failed() {
+			r.ID = fmt.Sprintf("reply-%s-%02d", producer, r.number)
+			r.Cached = min(r.Input, int64(len(all))*64)
+		}
+		all = append(all, r)
+		return r
+	}
+	history := map[string][]message{"pier-A": {system}, "pier-B": {system}}
+	for turn, session := range []string{"pier-A", "pier-B", "pier-A", "pier-B", "pier-A"} {
+		asked := append(history[session], message{"user", text(fmt.Sprint("question ", turn, " of ", session), 12)})
+		r := add("conversation", session, asked...)
+		history[session] = append(slices.Clip(asked), message{"assistant", r.reply})
+	}
+	add("alone", "", message{"user", text("lonely boat", 40)})
+	add("error_429", "", message{"user", text("refused ship", 30)})
+	return all
+}
+
+// All returns every producer.
+func All() []Producer {
+	type report func(w *writer, r *request)
+	var all []Producer
+	for _, p := range []struct {
+		Producer
+		report report
+		more   string // a request that only this producer has
+	}{
+		{Producer{Name: "events", Reason: "OpenTelemetry to 1.36: messages in log records; sessions on the application's span", hasText: true, keys: true}, (*writer).events, ""},
+		{Producer{Name: "events-without-text", Reason: "the same with content capture off", keys: true}, (*writer).eventsWithoutText, ""},
+		{Producer{Name: "messages", Reason: "OpenTelemetry since 1.37, and vLLM's own span below, which is the row; embeddings are no request", hasText: true, keys: true}, (*writer).messages, "embeddings"},
+		{Producer{Name: "openinference", Reason: "documents in input.value and output.value; no span of what failed", hasText: true, keys: true}, (*writer).openInference, ""},
+		{Producer{Name: "traceloop", Reason: "flat attributes below a workflow; no counts of a stream", hasText: true, keys: true}, (*writer).traceloop, "stream"},
+		{Producer{Name: "vercel", Reason: "the span above repeats prompt and counts", hasText: true, keys: true}, (*writer).vercel, ""},
+		{Producer{Name: "langfuse", Reason: "counts without the cached tokens; no response id, and errors as a level", hasText: true, keys: true}, (*writer).langfuse, ""},
+		{Producer{Name: "genkit", Reason: "a util span above repeats everything; no sessions, no counts of a stream", hasText: true}, (*writer).genkit, "stream"},
+		{Producer{Name: "engine", Reason: "an engine alone: counts, and nothing of prompts and sessions"}, (*writer).engine, ""},
+	} {
+		requests := scenario(p.Name)
+		if p.more != "" {
+			last := requests[len(requests)-1]
+			more := *requests[len(requests)-2]
+			more.Case, more.number = p.more, last.number+1
+			more.start = last.start.Add(2 * time.Second)
+			more.Received, more.Output = more.start.Add(time.Millisecond).UnixNano(), more.Output+7
+			more.ID = fmt.Sprintf("reply-%s-%02d", p.Name, more.number)
+			requests = append(requests, &more)
+		}
+		var truth bytes.Buffer
+		encoder := json.NewEncoder(&truth)
+		out := p.Producer
+		for _, r := range requests {
+			w := newWriter(r)
+			p.report(w, r)
+			out.Traces = append(out.Traces, w.traces()...)
+			out.Logs = append(out.Logs, w.records()...)
+			_ = encoder.Encode(r) // texts and numbers
+			out.count(r, w)
+		}
+		out.Truth = truth.Bytes()
+		all = append(all, out)
+	}
+	return all
+}
+
+// count adds what becomes of a request.
+func (p *Producer) count(r *request, w *writer) {
+	p.Want.Requests++
+	switch {
+	case w.spans.Len() == 0:
+		p.Want.NoSpan++
+	case r.Case == "embeddings":
+		p.Want.Embeddings++
+	case r.failed():
+		p.Want.Failed++
+	case r.Case == "stream":
+		p.Want.Uncounted++
+	default:
+		p.Want.Rows++
+		if p.hasText {
+			p.Want.Text++
+		}
+		if p.keys && r.Session != "" {
+			p.Want.Sessions++
+		}
+	}
+}
+
+// writer collects the telemetry of one request.
+type writer struct {
+	td    ptrace.Traces
+	ld    plog.Logs
+	scope ptrace.ScopeSpans
+	spans ptrace.SpanSlice
+	logs  plog.LogRecordSlice
+	r     *request
+}
+
+func newWriter(r *request) *writer {
+	w := &writer{td: ptrace.NewTraces(), ld: plog.NewLogs(), r: r}
+	resource := w.td.ResourceSpans().AppendEmpty()
+	resource.Resource().Attributes().PutStr("service.name", "harbour")
+	w.scope = resource.ScopeSpans().AppendEmpty()
+	w.spans = w.scope.Spans()
+	logs := w.ld.ResourceLogs().AppendEmpty()
+	logs.Resource().Attributes().PutStr("service.name", "harbour")
+	w.logs = logs.ScopeLogs().AppendEmpty().LogRecords()
+	return w
+}
+
+func (w *writer) traces() []byte {
+	if w.spans.Len() == 0 {
+		return nil
+	}
+	b, _ := new(ptrace.JSONMarshaler).MarshalTraces(w.td) // no value here has an error
+	return append(b, '\n')
+}
+
+func (w *writer) records() []byte {
+	if w.logs.Len() == 0 {
+		return nil
+	}
+	b, _ := new(plog.JSONMarshaler).MarshalLogs(w.ld)
+	return append(b, '\n')
+}
+
+// span adds a span below the last one, within its time.
+func (w *writer) span(name string, kind ptrace.SpanKind, attributes map[string]any) ptrace.Span {
+	level := w.spans.Len()
+	s := w.spans.AppendEmpty()
+	trace, id := pcommon.TraceID{0: 7, 15: byte(w.r.number)}, pcommon.SpanID{0: byte(level + 1), 7: byte(w.r.number)} //nolint:gosec // few
+	s.SetTraceID(trace)
+	s.SetSpanID(id)
+	if level > 0 {
+		s.SetParentSpanID(w.spans.At(level - 1).SpanID())
+	}
+	s.SetName(name)
+	s.SetKind(kind)
+	inside := time.Duration(level) * 100 * time.Microsecond
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(w.r.start.Add(inside)))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(w.r.start.Add(time.Second - inside)))
+	_ = s.Attributes().FromRaw(attributes) // plain values
+	return s
+}
+
+// refuse marks a span as that of a request which failed.
+func (w *writer) refuse(s ptrace.Span) {
+	if w.r.failed() {
+		s.Status().SetCode(ptrace.StatusCodeError)
+		s.Attributes().PutStr("error.type", "RateLimitError")
+	}
+}
+
+// served adds attributes of a reply, unless there was none; those that are counts not where nobody counted.
+func (w *writer) served(to map[string]any, id string, counts map[string]any) map[string]any {
+	if w.r.failed() {
+		return to
+	}
+	if id != "" {
+		to[id] = w.r.ID
+	}
+	if w.r.Case != "stream" {
+		maps.Copy(to, counts)
+	}
+	return to
+}
+
+// app adds the application's own span, which names the session.
+func (w *writer) app() {
+	attributes := map[string]any{"http.request.method": "POST"}
+	if w.r.Session != "" {
+		attributes["session.id"] = w.r.Session
+	}
+	w.span("POST /assistant", ptrace.SpanKindServer, attributes)
+}
+
+// document returns JSON.
+func document(v any) string {
+	b, _ := json.Marshal(v) // texts, numbers and maps
+	return string(b)
+}

@@ -1,0 +1,86 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSlowUploadsYield: where there is no room, the slowest uploads lose theirs, as many as it takes and no more. What comes fast
+// enough, what is whole and what has just begun keeps it.
+func TestSlowUploadsYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stopped []string
+		g := NewGate(Options{Limit: 600, Refused: func(Reason) { t.Error("the gate counts what its servers do") }})
+		coming := func(name string, room, got int64) *upload {
+			u := g.begin(func() { stopped = append(stopped, name) })
+			if err := u.take(room); err != nil {
+				t.Fatal(name, err)
+			}
+			u.got.Store(got)
+			return u
+		}
+		expect := func(u *upload, bytes int64, want *refusal, victims ...string) {
+			t.Helper()
+			if err := u.take(bytes); err != want {
+				t.Errorf("room for %d bytes: %v, want %v", bytes, err, want)
+			}
+			if !slices.Equal(stopped, victims) {
+				t.Errorf("stopped %q, want %q", stopped, victims)
+			}
+		}
+		whole := coming("whole", 100, 0)
+		if err := whole.whole(); err != nil {
+			t.Fatal(err)
+		}
+		slower := coming("slower", 100, 0)
+		slow := coming("slow", 100, slowRate/2)
+		fast := coming("fast", 100, 100*slowRate)
+		empty := g.begin(func() { stopped = append(stopped, "empty") })
+		time.Sleep(slowAfter + time.Second)
+		fresh := coming("fresh", 200, 0)
+
+		asks := g.begin(func() {})
+		expect(asks, 601, errTooLarge)
+		expect(asks, 201, errBusy) // both slow ones hold 200
+		expect(asks, 100, errBusy) // and are not looked for again at once
+		time.Sleep(lookAgain)
+		expect(asks, 100, nil, "slower")
+		expect(asks, 100, nil, "slower", "slow")
+		expect(asks, 1, errBusy, "slower", "slow")
+		if err := slower.take(1); err != errSlow {
+			t.Errorf("an upload that was stopped takes room: %v", err)
+		}
+		if err := slow.whole(); err != errSlow {
+			t.Errorf("an upload that was stopped is whole: %v", err)
+		}
+		slow.giveBack(50)
+		for _, u := range []*upload{whole, slower, slow, fast, fresh, empty, asks, asks} {
+			u.done()
+		}
+		if g.used != 0 || len(g.uploads) != 0 {
+			t.Errorf("%d bytes of %d uploads are held in the end", g.used, len(g.uploads))
+		}
+	})
+}
+
+// TestUploadsOfAStoppedGate: it ends what comes, and takes nothing more.
+func TestUploadsOfAStoppedGate(t *testing.T) {
+	g := NewGate(Options{Limit: 100})
+	stopped := 0
+	u := g.begin(func() { stopped++ })
+	if err := u.take(60); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late := g.begin(func() { stopped++ })
+	if a, b := u.take(1), late.take(1); a != errStopping || b != errStopping || stopped != 2 || g.used != 0 {
+		t.Errorf("refusals %v and %v, %d stopped, %d bytes held; want both stopped and nothing held", a, b, stopped, g.used)
+	}
+}

@@ -1,0 +1,249 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package receiver
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonloop/moonloop/internal/testwire"
+	"github.com/moonloop/moonloop/receiver/internal/metadata"
+	"github.com/moonloop/moonloop/receiver/internal/metadatatest"
+)
+
+// stallHTTP begins a request over HTTP, and stops amid its body.
+func stallHTTP(t *testing.T, cfg *Config, path, headers, begun string) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", cfg.OTLP.Protocols.HTTP.Get().ServerConfig.NetAddr.Endpoint)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n%sContent-Length: 1000000\r\n\r\n%s", path, headers, begun)
+	require.NoError(t, err)
+	return conn
+}
+
+// stallMessage begins a call over gRPC, and stops amid its message.
+func stallMessage(t *testing.T, cfg *Config) (end func() string) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	read, write := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint+methodTraces, read)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/grpc")
+	done := make(chan string)
+	go func() {
+		defer close(done)
+		reply, err := transport.RoundTrip(request)
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		_, _ = io.Copy(io.Discard, reply.Body)
+		_ = reply.Body.Close()
+		done <- reply.Header.Get("Grpc-Status") + reply.Trailer.Get("Grpc-Status")
+	}()
+	_, err = write.Write(append(binary.BigEndian.AppendUint32([]byte{0}, 1000), 1, 2, 3))
+	require.NoError(t, err)
+	return func() string { return <-done }
+}
+
+// stallEnd makes a call over gRPC whose message is whole, and does not say that this was all.
+func stallEnd(t *testing.T, conn *grpc.ClientConn, size int) grpc.ClientStream {
+	t.Helper()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, methodTraces, grpc.ForceCodecV2(wired{}))
+	require.NoError(t, err)
+	require.NoError(t, stream.SendMsg(testwire.Within(make([]byte, size), 1, 2, 2, 5)))
+	return stream
+}
+
+// TestStalledUploads: whoever stops amid a request keeps nobody out, however many do. There is no other limit on time here.
+func TestStalledUploads(t *testing.T) {
+	const stalled = 300
+	begin := func(t *testing.T) (*Config, *componenttest.Telemetry) {
+		t.Helper()
+		cfg := testConfig(t)
+		cfg.Admission = AdmissionConfig{RequestLimitMiB: 2, ReadTimeout: time.Hour}
+		tel := componenttest.NewTelemetry()
+		t.Cleanup(func() { _ = tel.Shutdown(context.Background()) })
+		start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, consumertest.NewNop(), nil)
+		return cfg, tel
+	}
+	// What is honest takes all the room there is but a quarter.
+	honest := testwire.Within(make([]byte, 350<<10), 1, 2, 2, 5)
+	refusals := func(t *testing.T, tel *componenttest.Telemetry) map[string]int64 {
+		t.Helper()
+		got := map[string]int64{}
+		m, err := tel.GetMetric("otelcol_receiver_mooncake_refused_requests")
+		if err != nil {
+			return got
+		}
+		for _, point := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			reason, _ := point.Attributes.Value("reason")
+			got[reason.AsString()] = point.Value
+		}
+		return got
+	}
+	t.Run("HTTP", func(t *testing.T) {
+		cfg, tel := begin(t)
+		for range stalled {
+			stallHTTP(t, cfg, "/v1/traces", "", strings.Repeat(" ", 6000))
+		}
+		try := func(want int) func() bool {
+			return func() bool { return post(t, cfg, "/v1/traces", "application/x-protobuf", honest) == want }
+		}
+		require.Eventually(t, try(503), time.Minute, time.Millisecond, "they take all the room")
+		require.Eventually(t, try(200), time.Minute, 10*time.Millisecond, "they keep it")
+		require.Eventually(t, func() bool { return refusals(t, tel)["slow"] > 0 }, time.Minute, 10*time.Millisecond)
+	})
+	t.Run("gRPC", func(t *testing.T) {
+		cfg, tel := begin(t)
+		conn := dial(t, cfg)
+		for range stalled {
+			stallEnd(t, conn, 6000)
+		}
+		other := dial(t, cfg)
+		try := func(want codes.Code) func() bool {
+			return func() bool {
+				var reply []byte
+				return status.Code(other.Invoke(t.Context(), methodTraces, honest, &reply, grpc.ForceCodecV2(wired{}))) == want
+			}
+		}
+		require.Eventually(t, try(codes.Unavailable), time.Minute, time.Millisecond, "they take all the room")
+		require.Eventually(t, try(codes.OK), time.Minute, 10*time.Millisecond, "they keep it")
+		require.Eventually(t, func() bool { return refusals(t, tel)["slow"] > 0 }, time.Minute, 10*time.Millisecond)
+	})
+}
+
+// TestReadTimeout: all of a request comes within a time, or its sender is told to try again, and let go.
+func TestReadTimeout(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Admission.ReadTimeout = 300 * time.Millisecond
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { _ = tel.Shutdown(context.Background()) })
+	start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, consumertest.NewNop(), nil)
+
+	first := stallMessage(t, cfg)
+	second := stallEnd(t, dial(t, cfg), 10)
+	var held []net.Conn
+	for _, c := range []struct{ path, headers, begun string }{
+		{"/v1/traces", "", `{"resourceSpans":`},
+		{"/v1/logs", "Content-Encoding: gzip\r\n", string(gzipped(t, "{"))},
+		{"/v1/logs", "Content-Encoding: gzip\r\n", "\x1f"}, // what unpacks waits before there is a body
+		{"/elsewhere", "", ""},
+	} {
+		held = append(held, stallHTTP(t, cfg, c.path, c.headers, c.begun))
+	}
+	for n, conn := range held {
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		said, err := io.ReadAll(conn)
+		require.NoError(t, err, "connection %d is still open", n)
+		if n < 2 {
+			require.Contains(t, string(said), "503 Service Unavailable")
+			require.Contains(t, string(said), "Retry-After: 1")
+			require.Contains(t, string(said), "did not come in time")
+		}
+	}
+	require.Equal(t, "4", first(), "DeadlineExceeded")
+	var reply []byte
+	require.Equal(t, codes.DeadlineExceeded, status.Code(second.RecvMsg(&reply)))
+	require.Eventually(t, func() bool {
+		m, err := tel.GetMetric("otelcol_receiver_mooncake_refused_requests")
+		return err == nil && m.Data.(metricdata.Sum[int64]).DataPoints[0].Value == 4
+	}, time.Minute, 10*time.Millisecond)
+	metadatatest.AssertEqualReceiverMooncakeRefusedRequests(t, tel, points("reason", "slow", 4), ignore...)
+}
+
+// TestReadTimeoutIsOfReading: whoever waits for the journal is not let go because the body once had a deadline.
+func TestReadTimeoutIsOfReading(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Admission.ReadTimeout = 100 * time.Millisecond
+	slow, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {
+		time.Sleep(3 * cfg.Admission.ReadTimeout)
+		return ctx.Err()
+	})
+	require.NoError(t, err)
+	start(t, NewFactory(), receivertest.NewNopSettings(metadata.Type), cfg, slow, nil)
+	honest, err := ptraceotlp.NewExportRequestFromTraces(inference()).MarshalProto()
+	require.NoError(t, err)
+	require.Equal(t, 200, post(t, cfg, "/v1/traces", "application/x-protobuf", honest))
+	var reply []byte
+	require.NoError(t, dial(t, cfg).Invoke(t.Context(), methodTraces, honest, &reply, grpc.ForceCodecV2(wired{})))
+}
+
+// TestShutdownWhileStalled: a receiver that stops waits for nobody who does not send.
+func TestShutdownWhileStalled(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Admission.ReadTimeout = time.Hour
+	r, err := NewFactory().CreateTraces(t.Context(), receivertest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop())
+	require.NoError(t, err)
+	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+	conn := stallHTTP(t, cfg, "/v1/traces", "", "{")
+	end := stallMessage(t, cfg)
+	stallEnd(t, dial(t, cfg), 10)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, r.Shutdown(ctx))
+	_ = end()
+	said, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(said), "503")
+}
+
+// TestContentType: who sends something else than OTLP is told what is understood.
+func TestContentType(t *testing.T) {
+	cfg := testConfig(t)
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { _ = tel.Shutdown(context.Background()) })
+	start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, consumertest.NewNop(), nil)
+	for _, sent := range []string{"text/plain", "application/protobuf", "", "a b"} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", cfg.OTLP.Protocols.HTTP.Get().ServerConfig.NetAddr.Endpoint)
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: test\r\nContent-Type: %s\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello", sent)
+		require.NoError(t, err)
+		reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		said, err := io.ReadAll(reply.Body)
+		require.NoError(t, err)
+		require.NoError(t, reply.Body.Close())
+		require.NoError(t, conn.Close())
+		require.Equal(t, http.StatusUnsupportedMediaType, reply.StatusCode, "%q: %s", sent, said)
+		require.Contains(t, string(said), "application/json, application/x-protobuf", sent)
+	}
+	metadatatest.AssertEqualReceiverMooncakeRefusedRequests(t, tel, points("reason", "media_type", 4), ignore...)
+}
+
+func gzipped(t *testing.T, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write([]byte(text))
+	require.NoError(t, err)
+	require.NoError(t, z.Flush())
+	return b.Bytes()
+}
