@@ -5,6 +5,7 @@ package simulator
 
 import (
 	"math"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestLimitsAtTheirMaximum(t *testing.T) {
 			_, url := serve(t, config)
 			for _, stream := range []string{"true", "false"} {
 				a, text := post(t, url+"/v1/chat/completions", `{"model": "m", "max_tokens": 20, "stream": `+stream+`, "messages": [{"role": "user", "content": "a b c"}]}`)
-				if a.StatusCode != 200 || !strings.Contains(text, "finish_reason") {
+				if a.StatusCode != http.StatusOK || !strings.Contains(text, "finish_reason") {
 					t.Errorf("stream %s: status %d: %.200s", stream, a.StatusCode, text)
 				}
 			}

@@ -70,11 +70,18 @@ OTEL_EXPORTER_OTLP_*ENDPOINT variable says so; all standard OTEL_* variables are
 
 EXIT STATUS
 
-  0    the run ended and its measurement is valid or degraded
-  1    a goal was missed, or more requests failed than --max-error-rate allows (all may, unless it is given)
+  0    the run ended and its measurement is valid, degraded, or of too few requests to judge
+  1    a goal was missed, or more requests failed than --max-error-rate allows (1 %, unless it is given)
   2    usage or input error: nothing was measured, or the trace broke off
-  3    the measurement is invalid, or degraded with --strict-verdict
-  130  interrupted; what had been measured is in the report`,
+  3    the measurement is invalid; with --strict-verdict, if it is anything but valid
+  130  interrupted (SIGINT, SIGTERM, SIGHUP); what had been measured is in the report
+
+RESULTS
+
+A run has the directory of --out to itself, and replaces no results in it without --force. While it runs,
+requests.jsonl.partial there holds the records so far, in the order in which requests ended, at most a second behind. It
+is a trace that inspect and replay read; after kill -9 it is what is left. requests.jsonl, in the trace's order, and the
+summaries appear at the end.`,
 		Example: `  # the trace as it was, prompts as token ids
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --model m --endpoint completions
 
@@ -127,6 +134,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.form, "prompt", "", "words or tokens (default: tokens where endpoint and profile take them, else words)")
 	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "what the engine understands: "+strings.Join(profileNames(), ", "))
 	fs.StringVar(&c.Out, "out", "", "directory for summary.json, summary.csv and requests.jsonl")
+	fs.BoolVar(&c.Force, "force", false, "replace the results in --out if they are there")
 
 	fs.Float64Var(&c.Schedule.Speedup, "speedup", 1, "divide the trace's times by this")
 	fs.StringVar(&f.spread, "spread", "none", "lay rows that share a coarse timestamp out over its step: none, uniform or even")
@@ -176,9 +184,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 
 	fs.StringVar(&f.slo, "slo", "", "service level of a good request, such as ttft=500ms,itl=50ms,e2e=10s")
 	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must be good, 0 to 1")
-	fs.Float64Var(&f.maxErrorRate, "max-error-rate", 1, "share of requests that may fail for exit status 0, 0 to 1")
+	fs.Float64Var(&f.maxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, "share of requests that may fail for exit status 0, 0 to 1 (1 = any may)")
 	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share has failed (0 = never)")
-	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "treat a degraded measurement like an invalid one")
+	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "treat a measurement that is degraded, or of too few requests to judge, like an invalid one")
 
 	fs.StringVar(&f.tokenEvents, "token-events", string(telemetry.EventsAll), "per-token events on spans: all, array, first or none")
 	fs.BoolVar(&c.Telemetry.ExponentialHistograms, "exponential-histograms", false, "export histograms as exponential ones")
@@ -205,9 +213,7 @@ func (f *replayFlags) resolve(fs *pflag.FlagSet) error {
 	if c.Schedule.Speedup == 0 { // which the configuration takes for 1
 		check(errors.New("speed-up 0: want a number above 0"))
 	}
-	if fs.Changed("max-error-rate") {
-		c.MaxErrorRate = &f.maxErrorRate
-	}
+	c.MaxErrorRate = &f.maxErrorRate
 	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
 		c.Schedule.Grace = time.Nanosecond
 	}
