@@ -78,16 +78,22 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 	return rep, runErr
 }
 
-// writeSidecar writes the sidecar of requests.jsonl, without which the same rows would be read in another way.
-func (r *run) writeSidecar(rep *report.Report) error {
-	meta := &mooncake.Meta{
-		Tool: "moonloop " + r.cfg.Tool, Rows: rep.Figures().Rows.Total, BlockSize: r.cfg.Trace.BlockSize,
+// sidecar is that of the records, without which the same rows would be read in another way.
+func (r *run) sidecar() *mooncake.Meta {
+	return &mooncake.Meta{
+		Tool: "moonloop " + r.cfg.Tool, BlockSize: r.cfg.Trace.BlockSize,
 		SessionMode: r.cfg.Trace.Sessions, TimeUnit: mooncake.UnitName(r.cfg.Trace.Unit),
 		Transformations: []mooncake.Transformation{{
-			Name: "replay", Parameters: map[string]any{"trace": rep.Trace.Name, "run": r.cfg.RunID},
+			Name: "replay", Parameters: map[string]any{"trace": mooncake.PublicName(r.cfg.Trace.Name), "run": r.cfg.RunID},
 			Effect: "each row has what became of it in this replay under the key result",
 		}},
 	}
+}
+
+// writeSidecar writes the sidecar of requests.jsonl.
+func (r *run) writeSidecar(rep *report.Report) error {
+	meta := r.sidecar()
+	meta.Rows = rep.Figures().Rows.Total
 	if n := r.quarantine.Count(); n > 0 {
 		meta.Dropped = []mooncake.Dropped{{What: "rows", Reason: "rejected", Count: n}}
 	}
@@ -135,10 +141,28 @@ func (r *run) describeTrace(stats schedule.Stats) report.Trace {
 	if q := r.quarantine; q != nil {
 		t.Quarantine = q.Name()
 	}
+	if counts.Cut {
+		t.NotReached, t.AtLeast = r.notReached(counts.Read + r.quarantine.Count())
+	}
 	if meta := r.trace.Meta(); meta != nil && r.quarantine.Count() == 0 { // the digests are of all rows
 		t.SeqDigest, t.TreeDigest, t.ArrivalDigest = meta.Digests.Seq, meta.Digests.Tree, meta.Digests.Arrival
 	}
 	return t
+}
+
+// counting bounds the time for which the rows of a trace that were not reached are counted.
+const counting = time.Second
+
+// notReached returns how many rows the trace has beside those that were read, as far as that can be told without reading
+// them: by its sidecar, or its lines. atLeast says that there may be more.
+func (r *run) notReached(read int64) (rows int64, atLeast bool) {
+	if n, whole, err := mooncake.CountRows(r.cfg.Trace.Name, counting); err == nil {
+		return max(0, n-read), !whole
+	}
+	if meta := r.trace.Meta(); meta != nil && meta.Rows >= read {
+		return meta.Rows - read, false
+	}
+	return 0, true
 }
 
 func (r *run) describeSchedule() report.Schedule {
@@ -187,6 +211,7 @@ func (r *run) facts(rep *report.Report, m observe.Machine, stats schedule.Stats)
 	facts.Records = f.Rows.Total
 	rejected := r.quarantine.Count()
 	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+r.stream.Counts().Read)))
+	facts.Elapsed = m.Elapsed.Seconds()
 	facts.LookAheadStalls = judge.Know(float64(stats.Stalls))
 	facts.HiccupShare = judge.KnowIf(m.HiccupShare(), m.Elapsed > 0)
 	facts.CPUShare = judge.KnowIf(m.CPUShare, m.CPUKnown)
@@ -213,10 +238,7 @@ func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry
 		r.warn("%s", n.Text)
 	}
 	counts := r.stream.Counts()
-	if counts.GivenUp {
-		r.warn("the trace was silent when the run was stopped: rows that it may still have had are not accounted for")
-	}
-	if whole := counts.PastLimit == 0 && !counts.GivenUp && runErr == nil; whole && r.cfg.Trace.MaxRows == 0 {
+	if whole := counts.PastLimit == 0 && !counts.Cut && runErr == nil; whole && r.cfg.Trace.MaxRows == 0 {
 		if err := r.trace.Meta().CheckRows(counts.Read + r.quarantine.Count()); err != nil {
 			r.warn("%v", err)
 		}
@@ -274,9 +296,9 @@ func incomplete(loss telemetry.Loss) string {
 
 // goalsMissed says what the engine failed of what was asked of it.
 func (r *run) goalsMissed(f *measure.Figures) (missed []string) {
-	tried := f.Rows.Served + f.Rows.Failed
-	if limit := r.cfg.MaxErrorRate; limit != nil && float64(f.Rows.Failed) > *limit*float64(tried) {
-		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed, %g %% may", f.Rows.Failed, tried, 100**limit))
+	if tried := f.Rows.Served + f.Rows.Failed; float64(f.Rows.Failed) > r.maxErrorRate()*float64(tried) {
+		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed: %s; at most %.4g %% may (--max-error-rate)",
+			f.Rows.Failed, tried, classes(f.Errors), 100*r.maxErrorRate()))
 	}
 	if goal := r.cfg.GoodputGoal; goal > 0 {
 		if good, ok := f.Stat(measure.GoodFraction); !ok || good.Avg < goal {
@@ -284,6 +306,14 @@ func (r *run) goalsMissed(f *measure.Figures) (missed []string) {
 		}
 	}
 	return missed
+}
+
+// maxErrorRate is the share of requests that may fail.
+func (r *run) maxErrorRate() float64 {
+	if r.cfg.MaxErrorRate != nil {
+		return *r.cfg.MaxErrorRate
+	}
+	return DefaultMaxErrorRate
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -27,6 +27,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
+// DefaultMaxErrorRate is the share of requests that may fail for a run to pass, unless Config.MaxErrorRate says another. It is
+// what a service of two nines is allowed: a stray failure does not fail a run, a dead or overloaded engine does.
+const DefaultMaxErrorRate = 0.01
+
 // Config is one replay. Trace.Name and Target.URL are needed; everything else has a working zero value.
 type Config struct {
 	Trace     Trace
@@ -39,7 +43,7 @@ type Config struct {
 	// must be good for the run to pass. Zero = no goal.
 	SLO         measure.SLO
 	GoodputGoal float64
-	// MaxErrorRate is the share of requests, 0 to 1, that may fail for the run to pass; nil = any.
+	// MaxErrorRate is the share of requests, 0 to 1, that may fail for the run to pass; nil = DefaultMaxErrorRate.
 	MaxErrorRate *float64
 	// AbortErrorRate ends the run early when a larger share has failed after max(Concurrency, 10) requests;
 	// 0 = never. What is under way then has Schedule.Grace to end.
@@ -47,8 +51,11 @@ type Config struct {
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
 
-	// Out is the directory for summary.json, summary.csv and requests.jsonl; empty = none.
-	Out string
+	// Out is the directory for summary.json, summary.csv and requests.jsonl; empty = none. The run has it to itself. When it
+	// holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or sent; with Force each is
+	// replaced when the new one is complete.
+	Out   string
+	Force bool
 	// RunID names the run in every artefact; empty = a new random one.
 	RunID string
 	// Tool is the version of the program, for the report; Command the command line, secrets left out.

@@ -13,22 +13,31 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 )
 
+// maxWarming bounds the warm-up requests that are under way at once, whatever cap the run has.
+const maxWarming = 1024
+
 // warmUp sends requests with the shapes of the trace's first rows and none of their blocks, so that connections and
 // the engine are warm and its cache knows nothing of the trace. What becomes of them is in no figure; a failure is
-// a warning.
+// a warning. An interrupt ends it.
 func (r *run) warmUp(ctx context.Context) {
 	n := r.cfg.Schedule.Warmup
 	if n == 0 {
 		return
 	}
 	shapes := r.stream.Shapes(n)
-	limit := make(chan struct{}, max(1, r.cfg.Schedule.Concurrency))
+	limit := make(chan struct{}, min(max(1, r.cfg.Schedule.Concurrency), maxWarming))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	failed, example := 0, ""
 	for i := range n {
 		row := shapes[i%len(shapes)]
-		limit <- struct{}{}
+		select {
+		case limit <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
 		wg.Go(func() {
 			defer func() { <-limit }()
 			// Rows without ids get content of their own by index; the trace has no negative ones.
@@ -44,7 +53,7 @@ func (r *run) warmUp(ctx context.Context) {
 		})
 	}
 	wg.Wait()
-	if failed > 0 {
+	if failed > 0 && ctx.Err() == nil {
 		r.warn("%d of %d warm-up requests failed, such as: %s", failed, n, example)
 	}
 }

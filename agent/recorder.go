@@ -48,7 +48,7 @@ func newRecorder(r *run) (*recorder, error) {
 		return rc, nil
 	}
 	var err error
-	rc.file, err = report.CreateRequests(r.cfg.Out)
+	rc.file, err = report.CreateRequests(r.cfg.Out, r.sidecar())
 	return rc, err
 }
 

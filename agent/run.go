@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,6 +35,8 @@ const (
 	defaultGrace   = 30 * time.Second
 	// flushTime bounds the wait for telemetry at the end of a run.
 	flushTime = 30 * time.Second
+	// longest bounds what is asked for in time, so that no sum of instants overflows: nobody waits for so long.
+	longest = 50 * 365 * 24 * time.Hour
 )
 
 var errAborted = errors.New("too many requests failed")
@@ -45,6 +46,7 @@ type run struct {
 	cfg Config
 	clk clock.Clock
 	opening
+	folder   *report.Folder // nil without an output directory
 	client   *send.Client
 	builder  *prompt.Builder
 	opt      prompt.Options // the builder's
@@ -76,6 +78,9 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		r.cfg.RunID = newRunID()
 	}
 	defer r.close()
+	if err := r.openFolder(); err != nil {
+		return nil, err
+	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -92,6 +97,21 @@ func newRunID() string {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
+}
+
+// openFolder takes the output directory, before anything is read or sent.
+func (r *run) openFolder() (err error) {
+	if r.cfg.Out == "" {
+		return nil
+	}
+	var further []string
+	if c := r.cfg.Trace; c.Lenient && c.Quarantine == "" {
+		further = append(further, mooncake.RejectedName(c.Name))
+	}
+	if r.folder, err = report.OpenFolder(r.cfg.Out, r.cfg.Force, further...); err != nil {
+		return err
+	}
+	return r.folder.CheckInput(r.cfg.Trace.Name)
 }
 
 // prepare does everything that must be done before the first request of the trace.
@@ -230,9 +250,6 @@ func (r *run) openQuarantine() (*mooncake.Quarantine, error) {
 	name := c.Quarantine
 	if name == "" {
 		name = filepath.Join(r.cfg.Out, mooncake.RejectedName(c.Name))
-		if err := os.MkdirAll(r.cfg.Out, 0o700); err != nil {
-			return nil, fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
-		}
 	}
 	q, err := mooncake.NewQuarantine(name)
 	if err != nil {
@@ -291,8 +308,8 @@ func (r *run) openTarget(ctx context.Context) error {
 	t := r.cfg.Target
 	client, err := send.New(send.Config{
 		URL: t.URL, Header: t.Header, APIKey: t.APIKey, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
-		ConnectTimeout: t.ConnectTimeout, FirstTokenTimeout: t.FirstTokenTimeout,
-		IdleTimeout: t.IdleTimeout, TotalTimeout: t.TotalTimeout,
+		ConnectTimeout: min(t.ConnectTimeout, longest), FirstTokenTimeout: min(t.FirstTokenTimeout, longest),
+		IdleTimeout: min(t.IdleTimeout, longest), TotalTimeout: min(t.TotalTimeout, longest),
 		Connections: r.cfg.Schedule.Concurrency, DialContext: r.cfg.DialContext, NoKernelStamps: t.ReadStamps,
 	}, r.clk)
 	if err != nil {
@@ -359,7 +376,7 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	}
 	r.zero = r.clk.Now() + lead
 	if !s.StartAt.IsZero() {
-		r.zero = max(r.zero, s.StartAt.Sub(r.clk.Start()))
+		r.zero = max(r.zero, min(s.StartAt.Sub(r.clk.Start()), longest))
 	}
 	slots := s.Concurrency
 	if !info.Timed {
@@ -370,15 +387,11 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	defer stopDispatch(nil)
 	requests, stopRequests := context.WithCancel(ctx)
 	defer stopRequests()
-	grace := s.Grace
-	if grace == 0 {
-		grace = defaultGrace
-	}
-	if s.MaxDuration > 0 {
-		t := time.AfterFunc(r.zero-r.clk.Now()+s.MaxDuration+grace, stopRequests)
+	grace, until := min(cmp.Or(s.Grace, defaultGrace), longest), min(s.MaxDuration, longest)
+	if until > 0 {
+		t := time.AfterFunc(r.zero-r.clk.Now()+until+grace, stopRequests)
 		defer t.Stop()
 	}
-	defer context.AfterFunc(dispatch, r.stream.Stop)()
 	r.live = &Live{clk: r.clk, zero: r.zero, view: View{End: last}}
 	context.AfterFunc(dispatch, r.live.stop)
 	if r.cfg.Progress != nil {
@@ -394,7 +407,7 @@ func (r *run) replay(ctx context.Context) (schedule.Stats, error) {
 	var err error
 	r.sched, err = schedule.New(schedule.Config{
 		Zero: r.zero, Slots: slots, ClosedLoop: !info.Timed, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
-		Until: s.MaxDuration, Prepare: r.ahead(), Carry: info.Sessions == mooncake.SessionDelta,
+		Until: until, Prepare: r.ahead(), Carry: info.Sessions == mooncake.SessionDelta,
 	}, r.clk, r.wait, schedule.Hooks{
 		Prepare: func(it *schedule.Item) { r.begin(requests, it) },
 		Fire:    func(it *schedule.Item) { r.fire(requests, it) },
@@ -459,9 +472,10 @@ func (r *run) close() {
 		_, _ = r.tel.Shutdown(ctx)
 	}
 	if r.recorder != nil && r.recorder.file != nil {
-		_ = r.recorder.file.Close() // after conclude without effect
+		_ = r.recorder.file.Abandon() // after conclude without effect
 	}
 	r.opening.close()
+	_ = r.folder.Close()
 	if r.client != nil {
 		r.client.Close()
 	}

@@ -195,6 +195,13 @@ func openFile(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
+// What compressed files begin with.
+const (
+	gzipMagic  = "\x1f\x8b"
+	zstdMagic  = "\x28\xb5\x2f\xfd"
+	bzip2Magic = "BZh"
+)
+
 // unpack looks at the first bytes and decompresses when they say so.
 func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
 	const peek = 64 << 10
@@ -205,13 +212,13 @@ func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
 	}
 	var out io.Reader
 	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+	case bytes.HasPrefix(head, []byte(gzipMagic)):
 		z, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, fmt.Errorf("damaged gzip: %w; take a whole copy of the file", err)
 		}
 		out = z
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case bytes.HasPrefix(head, []byte(zstdMagic)):
 		// One goroutine's worth of work, and a window that bounds the memory.
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
@@ -219,7 +226,7 @@ func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
 		}
 		t.close = append(t.close, func() error { z.Close(); return nil })
 		out = z
-	case bytes.HasPrefix(head, []byte("BZh")):
+	case bytes.HasPrefix(head, []byte(bzip2Magic)):
 		out = bzip2.NewReader(in)
 	default:
 		return in, nil

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tryLock locks a file until it is closed or the process ends. It reports false when somebody else has it locked; where
+// there are no locks nobody has.
+func tryLock(f *os.File) bool {
+	return !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
 // claim locks a temporary file that was just created, until it is closed or the process ends. It reports false when
 // somebody's sweep was faster and the file is gone. File systems without locks are never swept.
-func claim(f *os.File) bool {
-	if errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
-		return false
-	}
-	return inPlace(f)
-}
+func claim(f *os.File) bool { return tryLock(f) && inPlace(f) }
 
 // removeStale removes a temporary file unless its writer still has it.
 func removeStale(name string) {
@@ -31,14 +32,4 @@ func removeStale(name string) {
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && inPlace(f) {
 		_ = os.Remove(name)
 	}
-}
-
-// inPlace reports whether an open file is the one that has its name.
-func inPlace(f *os.File) bool {
-	mine, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Lstat(f.Name())
-	return err == nil && os.SameFile(mine, named)
 }

@@ -295,7 +295,7 @@ func (x *exchange) decode() error {
 	if x.stream && !e.config.Record.NoWrites {
 		x.rec.Writes = slices.Grow(x.rec.Writes, x.chunks()+1) // and the finish
 	}
-	for from, to := 0, 1; from < x.plan.tokens; from, to = to, min(to+x.tokensPerChunk(), x.plan.tokens) {
+	for from, to := 0, 1; from < x.plan.tokens; from, to = to, to+min(x.tokensPerChunk(), x.plan.tokens-to) {
 		if from == breakAt {
 			if err := x.meetFault(); err != nil {
 				return err
@@ -325,8 +325,11 @@ func (x *exchange) tokensPerChunk() int { return max(x.engine.config.TokensPerCh
 
 // chunks returns the number of chunks of the planned reply, at most what is worth reserving.
 func (x *exchange) chunks() int {
-	k := x.tokensPerChunk()
-	return min(1+(x.plan.tokens-1+k-1)/k, maxReserved)
+	n := 1
+	if rest := x.plan.tokens - 1; rest > 0 {
+		n += 1 + (rest-1)/x.tokensPerChunk()
+	}
+	return min(n, maxReserved)
 }
 
 const maxReserved = 4096 // writes

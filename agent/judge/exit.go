@@ -5,12 +5,12 @@ package judge
 
 // The exit codes of a replay. Of several that apply the first of this order counts: interrupted, input, invalid,
 // goals missed, ok. So a code of 1 says that the measurement stands and the engine missed its goals, and a
-// code of 3 that nothing can be said about goals.
+// code of 3 that nothing can be said about goals. Of a run that is too small to judge, goals and failures count as they are.
 const (
 	ExitOK          = 0
 	ExitGoals       = 1   // goals missed: goodput below its goal, or errors above their limit
 	ExitInput       = 2   // wrong usage, unreadable or refused input
-	ExitInvalid     = 3   // the verdict is invalid, or degraded under --strict-verdict
+	ExitInvalid     = 3   // the verdict is invalid, or, under --strict-verdict, anything but valid
 	ExitInterrupted = 130 // stopped by a signal
 )
 
@@ -19,7 +19,7 @@ type Ending struct {
 	Interrupted bool // stopped by a signal before its end
 	InputError  bool // ended by wrong usage or input
 	GoalsMissed bool
-	Strict      bool // a degraded run counts as invalid
+	Strict      bool // a degraded or undecided run counts as invalid
 }
 
 // ExitCode returns the exit code of a run.
@@ -29,7 +29,7 @@ func ExitCode(c Class, e Ending) int {
 		return ExitInterrupted
 	case e.InputError:
 		return ExitInput
-	case c == Invalid, c == Degraded && e.Strict:
+	case c == Invalid, c != Valid && e.Strict:
 		return ExitInvalid
 	case e.GoalsMissed:
 		return ExitGoals

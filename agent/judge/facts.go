@@ -40,6 +40,12 @@ type Facts struct {
 	Rows    int64 // rows that the run took from the trace
 	Records int64 // records that came back
 
+	// What the values below rest on; see the column needs of the table.
+	Scheduled int64   // requests with an intended instant of their own
+	Wired     int64   // requests that reached the wire
+	Streams   int64   // replies whose gaps between chunks are known: those of one reply are no evidence of the others'
+	Elapsed   float64 // observed time in s
+
 	RejectedShare Fact // rows of the trace that could not be used and were left out ÷ rows of the trace, as far as it was read
 
 	// LatenessP50, P99 and Max are of the lateness that the machine's hiccups do not explain.

@@ -7,7 +7,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// FromFigures fills in what the figures know: everything but Rows, RejectedShare, LookAheadStalls, HiccupShare, ClockStep, the
+// FromFigures fills in what the figures know: everything but Rows, Elapsed, RejectedShare, LookAheadStalls, HiccupShare, ClockStep, the
 // process's own consumption and the telemetry.
 func FromFigures(f *measure.Figures) Facts {
 	late, scheduled := f.Stat(measure.Lateness)
@@ -17,6 +17,10 @@ func FromFigures(f *measure.Figures) Facts {
 	return Facts{
 		Served:  f.Rows.Served,
 		Records: f.Rows.Total,
+
+		Scheduled: late.Count,
+		Wired:     wire.Count,
+		Streams:   f.Chunks.Streams,
 
 		LatenessP50:       KnowIf(own.P50, scheduled),
 		LatenessP99:       KnowIf(own.P99, scheduled),

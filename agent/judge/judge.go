@@ -9,39 +9,43 @@
 // # The table
 //
 // Each metric is valid up to the first bound, invalid above the second, degraded between; the worst class is the
-// run's. A metric that is unknown changes nothing and is listed. Lateness is judged by the part that hiccups of the
-// machine, measured in the same run, do not explain; hiccups are judged by their own share of the time. The last column
-// says why the bounds are where they are; they are fixed, because a verdict under other bounds is that of a
-// different run.
+// run's. A metric that is unknown changes nothing and is listed. One that rests on less than it needs is not judged, neither
+// way, and the run is too small to judge, unless something else makes it worse: the 99th percentile of three requests is
+// their maximum, the share of one hiccup in 50 ms is chance. So a percentile needs as many values as leave one beyond it
+// (a median ten, for five on either side), a share of a count as many as make one of them no more than the first bound
+// (streams, not their gaps: what coalesces one gap of a stream coalesces its neighbours), a share of time so long a run that
+// one delay of 100 ms, which every machine has, does not make it invalid. What has no need is a fact of any run. Lateness is judged by the part that hiccups of the machine, measured in the same run, do not
+// explain; hiccups are judged by their own share of the time. The last column says why the bounds are where they are; they
+// are fixed, because a verdict under other bounds is that of a different run.
 //
-//	metric                   valid ≤     invalid >   because
-//	no_request_served        0           0           a run without a served request has no figures
-//	records_missing          0 rows      0 rows      every row ends as exactly one record; anything else is a defect of the tool
-//	rows_rejected            0 %         5 %         a row that is missing takes its load and its blocks with it; above 5 % it is another workload
-//	lateness_p50             1 ms        10 ms       a timer on an idle machine is good for 0.1 ms; past 10 ms bursts have another shape
-//	lateness_p99             10 ms       250 ms      10 ms is a scheduling quantum of a busy machine; 250 ms is as long as a good time to first token
-//	lateness_max             100 ms      2000 ms     one straggler does not spoil a run; 2 s means that the client stood still
-//	lateness_explained       always      never       a note: the machine was held up, not the tool
-//	lateness_drift           100 µs/s    1000 µs/s   100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s; 0 where it adds up to at most 1 ms over the run
-//	hiccup_share             10 %        50 %        below 10 % nine requests in ten meet none; above 50 % the client's instants are chance
-//	wire_lag_p99             20 ms       2000 ms     20 ms is a handshake or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
-//	cap_wait_share           1 %         never       a cap is asked for, so it never makes a run invalid, but the arrivals are no longer the trace's
-//	lookahead_stalls         0           never       what it did to the instants is in the lateness
-//	coalesced_share          1 %         20 %        above 1 % the low percentiles of the gaps are not the engine's, above 20 % the gaps are not
-//	unstamped_share          100 %       never       a note: such gaps are good to about 1 ms on a machine with idle time
-//	clock_step               1 ms        50 ms       1 ms is a clock that is being slewed over a short run; 50 ms bends a time to first token
-//	cpu_share                70 %        95 %        above 70 % reads begin to batch, above 95 % the client is the bottleneck
-//	gc_pause_max             10 ms       250 ms      the bounds of lateness_p99: a pause delays whatever falls into it
-//	gc_pause_share           1 %         10 %        1 % touches one request in a hundred
-//	throttled_share          1 %         25 %        as hiccup_share, but stricter, because it can be cured
-//	prompt_tokens_different  0.1 %       5 %         with token ids or after calibration none differs; above 5 % it is another workload
-//	prompt_tokens_unknown    100 %       never       a note: unknown is not wrong
-//	output_tokens_short      1 %         never       an engine without ignore_eos cannot do better, so the run is labelled and not refused
-//	output_tokens_estimated  1 %         never       a chunk may hold several tokens, so throughputs and per-token latencies are estimates
-//	retried_share            0.1 %       5 %         retries are off by default; what was sent twice is out of the latencies
-//	failed_share             100 %       never       a note: failures are the engine's, and the limit on them is a goal
-//	spans_lost               0 %         never       a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
-//	metric_exports_failed    0           never       cumulative metrics catch up with the next export; the report does not depend on them
+//	metric                   valid ≤     invalid >   needs                     because
+//	no_request_served        0           0                                     a run without a served request has no figures
+//	records_missing          0 rows      0 rows                                every row ends as exactly one record; anything else is a defect of the tool
+//	rows_rejected            0 %         5 %                                   a row that is missing takes its load and its blocks with it; above 5 % it is another workload
+//	lateness_p50             1 ms        10 ms       10 scheduled requests     a timer on an idle machine is good for 0.1 ms; past 10 ms bursts have another shape
+//	lateness_p99             10 ms       250 ms      100 scheduled requests    10 ms is a scheduling quantum of a busy machine; 250 ms is as long as a good time to first token
+//	lateness_max             100 ms      2000 ms                               one straggler does not spoil a run; 2 s means that the client stood still
+//	lateness_explained       always      never                                 a note: the machine was held up, not the tool
+//	lateness_drift           100 µs/s    1000 µs/s   10 scheduled requests     100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s; 0 where it adds up to at most 1 ms over the run
+//	hiccup_share             10 %        50 %        1 s                       below 10 % nine requests in ten meet none; above 50 % the client's instants are chance
+//	wire_lag_p99             20 ms       2000 ms     100 requests on the wire  20 ms is a handshake or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
+//	cap_wait_share           1 %         never                                 a cap is asked for, so it never makes a run invalid, but the arrivals are no longer the trace's
+//	lookahead_stalls         0           never                                 what it did to the instants is in the lateness
+//	coalesced_share          1 %         20 %        100 streams               above 1 % the low percentiles of the gaps are not the engine's, above 20 % the gaps are not
+//	unstamped_share          100 %       never                                 a note: such gaps are good to about 1 ms on a machine with idle time
+//	clock_step               1 ms        50 ms                                 1 ms is a clock that is being slewed over a short run; 50 ms bends a time to first token
+//	cpu_share                70 %        95 %        1 s                       above 70 % reads begin to batch, above 95 % the client is the bottleneck
+//	gc_pause_max             10 ms       250 ms                                the bounds of lateness_p99: a pause delays whatever falls into it
+//	gc_pause_share           1 %         10 %        1 s                       1 % touches one request in a hundred
+//	throttled_share          1 %         25 %        1 s                       as hiccup_share, but stricter, because it can be cured
+//	prompt_tokens_different  0.1 %       5 %                                   with token ids or after calibration none differs; above 5 % it is another workload
+//	prompt_tokens_unknown    100 %       never                                 a note: unknown is not wrong
+//	output_tokens_short      1 %         never                                 an engine without ignore_eos cannot do better, so the run is labelled and not refused
+//	output_tokens_estimated  1 %         never                                 a chunk may hold several tokens, so throughputs and per-token latencies are estimates
+//	retried_share            0.1 %       5 %                                   retries are off by default; what was sent twice is out of the latencies
+//	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
+//	spans_lost               0 %         never                                 a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
+//	metric_exports_failed    0           never                                 cumulative metrics catch up with the next export; the report does not depend on them
 package judge
 
 import (
@@ -54,18 +58,24 @@ type Class uint8
 
 // The classes, from good to bad.
 const (
-	Valid    Class = iota // the figures are the engine's
-	Degraded              // usable, with the reasons beside them
-	Invalid               // not a measurement of what was asked
+	Valid     Class = iota // the figures are the engine's
+	Undecided              // nothing is wrong, and the run is too small to show that it is right
+	Degraded               // usable, with the reasons beside them
+	Invalid                // not a measurement of what was asked
 )
 
-var classNames = [...]string{"valid", "degraded", "invalid"}
+var classNames = [...]string{"valid", "undecided", "degraded", "invalid"}
 
-// String returns the class in lower case.
-func (c Class) String() string { return classNames[c] }
+// String returns the class as people read it, in lower case: that of Undecided is "too few to judge".
+func (c Class) String() string {
+	if c == Undecided {
+		return "too few to judge"
+	}
+	return classNames[c]
+}
 
-// MarshalText writes the class as String does.
-func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+// MarshalText writes the class as one word: valid, undecided, degraded or invalid.
+func (c Class) MarshalText() ([]byte, error) { return []byte(classNames[c]), nil }
 
 // UnmarshalText reads what MarshalText writes.
 func (c *Class) UnmarshalText(text []byte) error {
@@ -75,7 +85,7 @@ func (c *Class) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("class %q: want valid, degraded or invalid", text)
+	return fmt.Errorf("class %q: want valid, undecided, degraded or invalid", text)
 }
 
 // Reason is one metric that is not valid, or valid and worth a note.
@@ -94,10 +104,29 @@ func (r Reason) String() string {
 	return fmt.Sprintf("%s %s > %s: %s", r.Metric, withUnit(number(r.Value), r.Unit), withUnit(number(r.Bound), r.Unit), r.Text)
 }
 
+// Lack is something that the run has too little of for some metrics to be judged.
+type Lack struct {
+	Metrics []string `json:"metrics"`
+	Have    float64  `json:"have"`
+	Need    float64  `json:"need"`
+	Of      string   `json:"of"` // what it has and needs: a unit, such as s, or things that are counted
+}
+
+// String writes the lack as one line: "3 of 100 scheduled requests that lateness_p99 needs".
+func (l Lack) String() string {
+	verb := "needs"
+	if len(l.Metrics) > 1 {
+		verb = "need"
+	}
+	return fmt.Sprintf("%s of the %s %s that %s %s", number(l.Have), number(l.Need), l.Of, strings.Join(l.Metrics, ", "), verb)
+}
+
 // Verdict is the judgement of a run.
 type Verdict struct {
 	Class   Class    `json:"class"`
 	Reasons []Reason `json:"reasons"` // worst first, notes last
+	// TooFew lists the metrics that were measured and not judged.
+	TooFew []Lack `json:"too_few,omitempty"`
 	// Unknown lists the metrics that were not measured.
 	Unknown []string `json:"unknown,omitempty"`
 }
@@ -109,7 +138,22 @@ func (v Verdict) String() string {
 	for _, r := range v.Reasons {
 		b.WriteString("\n  " + r.Class.String() + ": " + r.String())
 	}
+	for _, l := range v.TooFew {
+		b.WriteString("\n  too few: " + l.String())
+	}
 	return b.String()
+}
+
+// lacks notes that a rule has too little to go by.
+func (v *Verdict) lacks(r *rule, have float64) {
+	v.Class = max(v.Class, Undecided)
+	for i := range v.TooFew {
+		if l := &v.TooFew[i]; l.Of == r.needs.of.unit && l.Need == r.needs.enough {
+			l.Metrics = append(l.Metrics, r.metric)
+			return
+		}
+	}
+	v.TooFew = append(v.TooFew, Lack{[]string{r.metric}, have, r.needs.enough, r.needs.of.unit})
 }
 
 // Judge applies the table of the package comment.
@@ -123,6 +167,10 @@ func Judge(f Facts) Verdict {
 			v.Unknown = append(v.Unknown, r.metric)
 			continue
 		}
+		if !r.needs.met(&f) {
+			v.lacks(r, r.needs.of.have(&f))
+			continue
+		}
 		class, bound := r.classify(fact.V), r.note
 		switch class {
 		case Valid:
@@ -133,6 +181,7 @@ func Judge(f Facts) Verdict {
 			bound = r.valid
 		case Invalid:
 			bound = r.invalid
+		case Undecided: // no value is
 		}
 		byClass[class] = append(byClass[class], Reason{r.metric, fact.V, bound, r.unit, class, r.text})
 		v.Class = max(v.Class, class)

@@ -87,7 +87,7 @@ func beyond(r *rule) Class {
 
 // good is a run without a flaw in which everything is known.
 func good() Facts {
-	f := Facts{Served: 100, Rows: 100, Records: 100}
+	f := Facts{Served: 100, Rows: 100, Records: 100, Scheduled: 100, Wired: 100, Streams: 100, Elapsed: 10}
 	v := reflect.ValueOf(&f).Elem()
 	for _, field := range v.Fields() {
 		if fact, ok := reflect.TypeAssert[*Fact](field.Addr()); ok {
@@ -150,8 +150,9 @@ func TestJudge(t *testing.T) {
 		{"hiccups are named before they matter", func(f *Facts) { f.HiccupShare = Know(0.02) }, Valid, []string{"hiccup_share: valid"}},
 		{"one prompt of 12,031", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
 		{"not a number is unknown", func(f *Facts) { f.CPUShare = Know(math.NaN()) }, Valid, nil},
-		{"nearly all failed: that is the engine's", func(f *Facts) { f.FailedShare = Know(0.99) }, Valid, []string{"failed_share: valid"}},
-		{"one in a hundred failed", func(f *Facts) { f.FailedShare = Know(0.01) }, Valid, nil},
+		{"nearly all failed: never invalid", func(f *Facts) { f.FailedShare = Know(0.99) }, Degraded, []string{"failed_share: degraded"}},
+		{"one in a hundred failed", func(f *Facts) { f.FailedShare = Know(0.01) }, Valid, []string{"failed_share: valid"}},
+		{"one in a million failed", func(f *Facts) { f.FailedShare = Know(1e-6) }, Valid, []string{"failed_share: valid"}},
 		{"early is not late", func(f *Facts) { f.LatenessP50 = Know(-3) }, Valid, nil},
 	} {
 		f := good()
@@ -163,6 +164,83 @@ func TestJudge(t *testing.T) {
 		}
 		if got.Class != test.want || !cmp.Equal(reasons, test.reasons) {
 			t.Errorf("%s: %v %q, want %v %q", test.name, got.Class, reasons, test.want, test.reasons)
+		}
+	}
+}
+
+// TestTooFewToJudge: what rests on chance is not judged of a small run, however good or bad it looks; facts are.
+func TestTooFewToJudge(t *testing.T) {
+	bad := func(f *Facts) { // as a loaded machine makes a run of three rows look
+		f.LatenessP50, f.LatenessP99, f.Drift, f.WireLagP99 = Know(1000), Know(1000), Know(1e6), Know(5000)
+		f.HiccupShare, f.CPUShare, f.GCPauseShare, f.ThrottledShare, f.CoalescedShare = Know(1), Know(1), Know(1), Know(1), Know(1)
+	}
+	small := func(f *Facts) {
+		f.Served, f.Rows, f.Records, f.Scheduled, f.Wired, f.Streams, f.Elapsed = 3, 3, 3, 3, 3, 3, 0.05
+	}
+	for _, test := range []struct {
+		name    string
+		change  []func(*Facts)
+		want    Class
+		reasons int
+		lacks   int // metrics
+	}{
+		{"three good rows", []func(*Facts){small}, Undecided, 0, 9},
+		{"three rows on a loaded machine", []func(*Facts){small, bad}, Undecided, 0, 9},
+		{"three rows, one of them of another length", []func(*Facts){small, func(f *Facts) { f.PromptDifferent = Know(1. / 3) }}, Invalid, 1, 9},
+		{"three rows without a record", []func(*Facts){small, func(f *Facts) { f.Records = 0 }}, Invalid, 1, 9},
+		{"three rows, none served", []func(*Facts){small, func(f *Facts) { f.Served = 0 }}, Invalid, 1, 9},
+		{"three rows, one failed", []func(*Facts){small, func(f *Facts) { f.FailedShare = Know(1. / 3) }}, Degraded, 1, 9},
+		{"three rows, one 3 s late", []func(*Facts){small, func(f *Facts) { f.LatenessMax = Know(3000) }}, Invalid, 1, 9},
+		{"enough of everything", []func(*Facts){bad}, Invalid, 9, 0},
+		{"enough for a median, not for a percentile", []func(*Facts){bad, func(f *Facts) { f.Scheduled, f.Wired = 99, 99 }}, Invalid, 7, 2},
+		{"99 streams and 0.9 s", []func(*Facts){bad, func(f *Facts) { f.Streams, f.Elapsed = 99, 0.9 }}, Invalid, 4, 5},
+		{"what is unknown is not too little", []func(*Facts){func(f *Facts) { *f = Facts{Served: 1, Rows: 1, Records: 1} }}, Valid, 0, 0},
+	} {
+		f := good()
+		for _, change := range test.change {
+			change(&f)
+		}
+		v := Judge(f)
+		lacks := 0
+		for _, l := range v.TooFew {
+			lacks += len(l.Metrics)
+		}
+		if v.Class != test.want || len(v.Reasons) != test.reasons || lacks != test.lacks {
+			t.Errorf("%s: %d metrics too few, want %s, %d reasons, %d too few; got\n%v", test.name, lacks, test.want, test.reasons, test.lacks, v)
+		}
+	}
+	f := good()
+	small(&f)
+	f.Streams, f.Elapsed = 100, 10
+	const want = "too few to judge\n" +
+		"  too few: 3 of the 10 scheduled requests that lateness_p50, lateness_drift need\n" +
+		"  too few: 3 of the 100 scheduled requests that lateness_p99 needs\n" +
+		"  too few: 3 of the 100 requests on the wire that wire_lag_p99 needs"
+	v := Judge(f)
+	if d := cmp.Diff(want, v.String()); d != "" {
+		t.Error(d)
+	}
+	text, err := json.Marshal(v)
+	if err != nil || !strings.Contains(string(text), `"class":"undecided"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	var again Verdict
+	if err := json.Unmarshal(text, &again); err != nil || !cmp.Equal(v, again) {
+		t.Errorf("%v, %v", again, err)
+	}
+}
+
+// TestNeedsFollowTheirReasons: a share of a count needs so many that one of them is no more than the first bound.
+func TestNeedsFollowTheirReasons(t *testing.T) {
+	for i := range rules {
+		switch r := &rules[i]; {
+		case r.needs.of.have == nil:
+		case strings.HasSuffix(r.metric, "_p99") && r.needs.enough < 100:
+			t.Errorf("%s: one in a hundred of %v is none", r.metric, r.needs.enough)
+		case r.unit == "%" && r.needs.of.unit != "s" && 100/r.needs.enough > r.valid:
+			t.Errorf("%s: one of %v is %v %%, more than %v %%", r.metric, r.needs.enough, 100/r.needs.enough, r.valid)
+		case r.unit == "%" && r.needs.of.unit == "s" && 100*0.1/r.needs.enough > r.invalid:
+			t.Errorf("%s: 100 ms of %v s are %v %%, more than %v %%", r.metric, r.needs.enough, 10/r.needs.enough, r.invalid)
 		}
 	}
 }
@@ -208,6 +286,9 @@ func TestExitCode(t *testing.T) {
 		{"valid", Valid, Ending{}, 0},
 		{"degraded is fine", Degraded, Ending{}, 0},
 		{"unless asked", Degraded, Ending{Strict: true}, 3},
+		{"too few to judge", Undecided, Ending{}, 0},
+		{"too few to judge, strictly", Undecided, Ending{Strict: true}, 3},
+		{"too few to judge, but enough failed", Undecided, Ending{GoalsMissed: true}, 1},
 		{"strict leaves valid alone", Valid, Ending{Strict: true}, 0},
 		{"invalid", Invalid, Ending{}, 3},
 		{"goals missed", Valid, Ending{GoalsMissed: true}, 1},
@@ -276,7 +357,7 @@ func TestTableInThePackageComment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const from, to = "// different run.\n//\n", "package judge\n"
+	const from, to = "is that of a different run.\n//\n", "package judge\n"
 	head, rest, ok := strings.Cut(string(text), from)
 	old, tail, ok2 := strings.Cut(rest, to)
 	if !ok || !ok2 {
@@ -299,7 +380,7 @@ func TestTableInThePackageComment(t *testing.T) {
 
 // tableLines renders the rules.
 func tableLines() []string {
-	lines := []string{"metric                   valid ≤     invalid >   because"}
+	lines := []string{"metric                   valid ≤     invalid >   needs                     because"}
 	for i := range rules {
 		r := &rules[i]
 		valid, invalid := r.bound(r.valid), r.bound(r.invalid)
@@ -309,7 +390,7 @@ func tableLines() []string {
 		if math.IsInf(r.invalid, 1) {
 			invalid = "never"
 		}
-		lines = append(lines, pad(r.metric, 25)+pad(valid, 12)+pad(invalid, 12)+r.why)
+		lines = append(lines, pad(r.metric, 25)+pad(valid, 12)+pad(invalid, 12)+pad(r.needs.String(), 26)+r.why)
 	}
 	return lines
 }

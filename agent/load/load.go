@@ -22,9 +22,6 @@ import (
 // horizon is the longest replay time that a schedule can hold: 100 years.
 const horizon = 100 * 365 * 24 * time.Hour
 
-// patience is how long a stopped replay waits for a trace that is silent.
-const patience = 100 * time.Millisecond
-
 // ErrNoRows is the error of a trace that has come to its end without a row.
 var ErrNoRows = errors.New("the trace has no rows: name another one")
 
@@ -101,7 +98,7 @@ type Counts struct {
 	OutsideWindow int64
 	PastLimit     int64 // behind MaxRows; reading stops there, so this counts those in the look-ahead only
 	OtherShards   int64
-	GivenUp       bool  // the replay was stopped while the trace was silent: rows may be unread
+	Cut           bool  // the stream was stopped before it saw the trace's end: rows may be unread
 	Unpredicted   int64 // rows whose cache hits could not be predicted within the bound
 }
 
@@ -112,18 +109,23 @@ type row struct {
 	spread    float64 // trace milliseconds
 }
 
-// Stream is a schedule.Source over a trace. From the first Next on it reads ahead on a goroutine of its own, until Close.
+// Stream is a schedule.Source over a trace. A goroutine of its own reads the file, until Stop or Close; Next puts in order
+// what has been read. So a file that falls silent holds up nothing that has been read from it.
 type Stream struct {
 	opt  Options
-	in   Rows
 	info Info
 
 	shapes []*mooncake.Row
 
 	// Owned by the reading goroutine once Open has returned.
-	index     int64
+	in    Rows
+	index int64
+	keys  sessionKeys
+
+	// Owned by the caller of Next.
 	head      []entry // the look-ahead, before it is put in order
 	headErr   error   // what ended the look-ahead
+	fileEnded bool    // the reading goroutine has come to the file's end, or to an error
 	order     orderer // by timestamp
 	over      error   // what ended the reading
 	lastOut   float64 // key that left order last
@@ -133,14 +135,12 @@ type Stream struct {
 	bound     float64 // no later row's offset is below
 	ended     bool
 	passed    int64
-	keys      sessionKeys
 	predictor *mooncake.Predictor
 	perMilli  float64 // trace units → ms
 
-	defaultModel string
+	defaultModel string // of rows that name none
 
-	starting sync.Once   // of run
-	out      chan result // closed by run, or by Close when that was never started
+	rows     chan fileRow // closed by feed
 	quit     chan struct{}
 	stopped  chan struct{}
 	stopOnce sync.Once
@@ -149,12 +149,14 @@ type Stream struct {
 	counts Counts
 }
 
-type result struct {
-	item *schedule.Item
+// fileRow is what the reading goroutine has read: a row that has a place in time, or what ended the reading.
+type fileRow struct {
+	entry
+	turn bool // a later turn of its session
 	err  error
 }
 
-// Open reads the look-ahead and decides. The stream reads on from the first Next. Errors of the look-ahead's rows are returned here.
+// Open reads the look-ahead, decides, and starts to read on. Errors of the look-ahead's rows are returned here.
 func Open(in Rows, opt Options) (*Stream, error) {
 	if opt.BlockSize == 0 {
 		opt.BlockSize = mooncake.BlockSize
@@ -182,13 +184,14 @@ func Open(in Rows, opt Options) (*Stream, error) {
 		opt: opt, in: in,
 		predictor: mooncake.NewPredictor(opt.BlockSize, 0),
 		perMilli:  float64(opt.Unit) / float64(time.Millisecond),
-		out:       make(chan result, 256),
+		rows:      make(chan fileRow, 256),
 		quit:      make(chan struct{}),
 		stopped:   make(chan struct{}),
 	}
 	if err := s.probe(); err != nil {
 		return nil, err
 	}
+	go s.feed()
 	return s, nil
 }
 
@@ -212,47 +215,19 @@ func (s *Stream) Counts() Counts {
 	return s.counts
 }
 
-// Next returns the next item by offset, or io.EOF.
-func (s *Stream) Next() (*schedule.Item, error) {
-	s.starting.Do(func() { go s.run() })
-	select {
-	case r, open := <-s.out:
-		return r.take(open)
-	case <-s.stopped:
-	}
-	// The replay is over: rows that are there still count, a trace that has fallen silent is given up.
-	silence := time.NewTimer(patience)
-	defer silence.Stop()
-	select {
-	case r, open := <-s.out:
-		return r.take(open)
-	case <-silence.C:
-		s.count(func(c *Counts) { c.GivenUp = true })
-		return nil, io.EOF
-	}
-}
-
-func (r result) take(open bool) (*schedule.Item, error) {
-	if !open {
-		return nil, io.EOF
-	}
-	return r.item, r.err
-}
-
-// Stop says that no more rows are wanted than are there: from then on Next ends when the trace is silent for a moment,
-// as an open pipe may be.
+// Stop ends the reading: from then on Next returns the rows that have been read, and then io.EOF, however much the trace
+// still has, and however silent it is.
 func (s *Stream) Stop() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
 // Close stops the reading and reports whether it has ended. It has not when the trace is a pipe that is silent and
 // open: then the goroutine that reads from it ends with the pipe, which must not be closed before.
 func (s *Stream) Close() (ended bool) {
 	close(s.quit)
-	s.starting.Do(func() { close(s.out) })
 	late := time.NewTimer(time.Second)
 	defer late.Stop()
 	for {
 		select {
-		case _, open := <-s.out:
+		case _, open := <-s.rows:
 			if !open {
 				return true
 			}
@@ -262,27 +237,57 @@ func (s *Stream) Close() (ended bool) {
 	}
 }
 
-// run feeds out until the trace ends, fails, or the stream is closed.
-func (s *Stream) run() {
-	defer close(s.out)
-	for {
-		it, err := s.advance()
-		if errors.Is(err, io.EOF) {
-			return
-		}
+// feed reads the file behind the look-ahead until it ends or fails, or the stream is stopped or closed.
+func (s *Stream) feed() {
+	defer close(s.rows)
+	for err := s.headErr; err == nil; {
 		select {
-		case s.out <- result{it, err}:
+		case <-s.stopped:
+			return
 		case <-s.quit:
 			return
+		default:
 		}
-		if err != nil {
+		var f fileRow
+		f.entry, f.turn, f.err = s.readFile()
+		err = f.err
+		select {
+		case s.rows <- f:
+		case <-s.stopped: // nobody has seen the row: it was not reached
+			return
+		case <-s.quit:
 			return
 		}
 	}
 }
 
-// advance returns the next item of this shard.
-func (s *Stream) advance() (*schedule.Item, error) {
+// receive returns the next row behind the look-ahead. Once the stream is stopped that is one which has been read already.
+func (s *Stream) receive() (f fileRow, err error) {
+	open := false
+	select {
+	case f, open = <-s.rows:
+	case <-s.stopped:
+		select {
+		case f, open = <-s.rows:
+		default:
+		}
+	}
+	switch {
+	case !open && s.fileEnded:
+		return f, io.EOF
+	case !open:
+		s.count(func(c *Counts) { c.Cut = true })
+		return f, io.EOF
+	case f.err != nil:
+		s.fileEnded = true
+		return f, f.err
+	}
+	s.count(func(c *Counts) { c.Read++ })
+	return f, nil
+}
+
+// Next returns the next item of this shard by offset, or io.EOF. One goroutine at a time may call it.
+func (s *Stream) Next() (*schedule.Item, error) {
 	for {
 		e, err := s.place()
 		if err != nil {
@@ -421,7 +426,7 @@ func (s *Stream) earliest() (entry, error) {
 		if s.anyOut && e.key < s.lastOut && !e.outside {
 			s.over = fmt.Errorf(
 				"line %d: timestamp %s ms comes more than %d rows after %s ms: the trace is not in time order; sort it by timestamp, or raise --lookahead",
-				s.in.Line(), number(e.key), s.opt.Lookahead, number(s.lastOut))
+				e.line, number(e.key), s.opt.Lookahead, number(s.lastOut))
 			break
 		}
 		s.order.push(e)
@@ -449,13 +454,14 @@ func (s *Stream) read() (entry, error) {
 	if s.headErr != nil {
 		return entry{}, s.headErr
 	}
-	e, turn, err := s.readFile()
+	f, err := s.receive()
 	if err != nil {
 		return entry{}, err
 	}
+	e := f.entry
 	s.look(&e)
-	if !e.outside && turn && s.info.Sessions == mooncake.SessionNone && !s.opt.OpenSessions {
-		return entry{}, fmt.Errorf("line %d: the first session of more than one row begins behind the look-ahead of %d rows; say what its rows mean with --session-mode=full or --session-mode=delta", s.in.Line(), s.info.Rows)
+	if !e.outside && f.turn && s.info.Sessions == mooncake.SessionNone && !s.opt.OpenSessions {
+		return entry{}, fmt.Errorf("line %d: the first session of more than one row begins behind the look-ahead of %d rows; say what its rows mean with --session-mode=full or --session-mode=delta", e.line, s.info.Rows)
 	}
 	return e, nil
 }
@@ -495,7 +501,6 @@ func (s *Stream) readFile() (e entry, turn bool, err error) {
 		}
 		e := entry{row: row{Row: r}, key: key, index: s.index, line: s.in.Line()}
 		s.index++
-		s.count(func(c *Counts) { c.Read++ })
 		return e, turn, nil
 	}
 }

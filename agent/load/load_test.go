@@ -236,21 +236,79 @@ func (s *silent) Read() (*mooncake.Row, error) {
 	return r, err
 }
 
+// A trace that falls silent when the replay is stopped: each row that was read comes out all the same.
 func TestStopGivesUpASilentTrace(t *testing.T) {
-	pipe := &silent{mooncake.NewReader(strings.NewReader(strings.Join(grid(20, 3), "\n")), mooncake.ReaderOptions{}), make(chan struct{})}
+	const rows = 60
+	pipe := &silent{mooncake.NewReader(strings.NewReader(strings.Join(grid(rows/3, 3), "\n")), mooncake.ReaderOptions{}), make(chan struct{})}
 	s, err := Open(pipe, Options{Lookahead: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
+	for len(s.rows) < rows-8 { // the rest of the rows has been read, the reader waits for more
+		time.Sleep(time.Millisecond)
+	}
 	s.Stop()
 	all, err := items(t, s)
-	if err != nil || len(all) == 0 || !s.Counts().GivenUp {
-		t.Errorf("%d items, error %v, counts %+v; want the rows that are there and then the end", len(all), err, s.Counts())
+	if c := s.Counts(); err != nil || len(all) != rows || c.Read != rows || !c.Cut {
+		t.Errorf("%d items, error %v, counts %+v; want all %d rows that are there and then the end", len(all), err, c, rows)
 	}
 	if s.Close() {
 		t.Error("Close claims that a blocked reader has ended")
 	}
 	close(pipe.quit)
+}
+
+// endless is a trace without an end.
+type endless struct{ n int64 }
+
+func (e *endless) Line() int64                       { return e.n }
+func (e *endless) Refuse(f *mooncake.RowError) error { return f }
+func (e *endless) Read() (*mooncake.Row, error) {
+	e.n++
+	return &mooncake.Row{Timestamp: mooncake.Some(float64(e.n)), InputLength: mooncake.Some[int64](600)}, nil
+}
+
+// TestStopEndsTheReading stops a trace that has no end: what was read comes out, row by row and each once, and no more.
+func TestStopEndsTheReading(t *testing.T) {
+	const lookahead = 100
+	src := &endless{}
+	s, err := Open(src, Options{Lookahead: lookahead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(-1)
+	next := func() error {
+		it, err := s.Next()
+		if err == nil && it.Index != last+1 {
+			t.Fatalf("row %d comes after row %d", it.Index, last)
+		}
+		last++
+		return err
+	}
+	for range 1000 {
+		if err := next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Stop()
+	after := 0
+	for ; ; after++ {
+		if err = next(); err != nil {
+			break
+		}
+		if after > 10_000 {
+			t.Fatal("a stopped stream reads on")
+		}
+	}
+	if c := s.Counts(); !errors.Is(err, io.EOF) || after < lookahead-1 || c.Read != last || !c.Cut {
+		t.Errorf("%d rows after the stop, the last is %d, error %v, counts %+v", after, last, err, c)
+	}
+	if !s.Close() {
+		t.Error("the reading has not ended")
+	}
+	if most := last + int64(cap(s.rows)) + 1; src.n > most {
+		t.Errorf("%d rows were read from the file, %d came out", src.n, last)
+	}
 }
 
 func TestSpreadUniformKeepsTurnsInOrder(t *testing.T) {

@@ -44,6 +44,7 @@ func (s *Stream) probe() error {
 			s.shapes = append(s.shapes, shapeOf(e.row.Row))
 		}
 		s.head = append(s.head, e)
+		s.counts.Read++ // nobody else is there yet
 	}
 	s.info.Rows, s.info.Whole = len(s.head), errors.Is(s.headErr, io.EOF)
 	switch {

@@ -82,6 +82,9 @@ func (r *Report) rowLines(p palette) []string {
 		}
 		lines = append(lines, "by model: "+strings.Join(parts, ", "))
 	}
+	if line := r.notReached(); line != "" {
+		lines = append(lines, p.yellow(line))
+	}
 	if n.Retried > 0 {
 		line := fmt.Sprintf("%s sent more than once, %s of them served and left out of the latencies",
 			integer(n.Retried), integer(n.RetriedServed))
@@ -95,6 +98,21 @@ func (r *Report) rowLines(p palette) []string {
 			grouped(d.Avg), integer(int64(r.single(measure.TotalInput))), integer(int64(r.single(measure.TotalOutput)))))
 	}
 	return lines
+}
+
+// notReached says how many rows of the trace the run did not come to; nothing where it came to all.
+func (r *Report) notReached() string {
+	switch t := r.Trace; {
+	case t.AtLeast && t.NotReached == 0:
+		return "the trace was not read further: how many rows it still had is unknown"
+	case t.AtLeast:
+		return "at least " + integer(t.NotReached) + " further rows of the trace were not reached"
+	case t.NotReached == 1:
+		return "1 further row of the trace was not reached"
+	case t.NotReached > 0:
+		return integer(t.NotReached) + " further rows of the trace were not reached"
+	}
+	return ""
 }
 
 func (r *Report) single(id measure.ID) float64 {
@@ -261,7 +279,7 @@ func (r *Report) telemetryLines() []string {
 }
 
 func (r *Report) verdictLines(p palette) []string {
-	paint := [...]func(string) string{judge.Valid: p.green, judge.Degraded: p.yellow, judge.Invalid: p.red}
+	paint := [...]func(string) string{judge.Valid: p.green, judge.Undecided: p.yellow, judge.Degraded: p.yellow, judge.Invalid: p.red}
 	lines := []string{paint[r.Verdict.Class](r.Verdict.Class.String())}
 	for _, reason := range r.Verdict.Reasons {
 		class := reason.Class.String()
@@ -269,6 +287,9 @@ func (r *Report) verdictLines(p palette) []string {
 			class = "note"
 		}
 		lines = append(lines, class+": "+reason.String())
+	}
+	for _, lack := range r.Verdict.TooFew {
+		lines = append(lines, "too few: "+lack.String())
 	}
 	if len(r.Verdict.Unknown) > 0 {
 		lines = append(lines, "not measured: "+strings.Join(r.Verdict.Unknown, ", "))

@@ -19,6 +19,11 @@ const (
 	RequestsFile = "requests.jsonl"
 )
 
+// PartialFile is requests.jsonl of a run under way, and what a run that was killed leaves: whole lines, in the order in which
+// requests ended, of all those that had ended a second before. Its sidecar is there from the beginning, so that it can be
+// read like any trace. A line at its end that a dying machine tore is refused, and left out by a lenient reader.
+const PartialFile = RequestsFile + partialSuffix
+
 // WriteFiles writes summary.json and summary.csv into the directory, which is created if it is absent.
 func (r *Report) WriteFiles(dir string) error {
 	text, err := r.JSON()
@@ -33,7 +38,10 @@ func (r *Report) WriteFiles(dir string) error {
 }
 
 func writeFile(dir, name string, content []byte) error {
-	f, err := create(dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
+	}
+	f, err := createFile(filepath.Join(dir, name), partialSuffix)
 	if err != nil {
 		return err
 	}
@@ -46,25 +54,31 @@ type partial struct {
 	*bufio.Writer
 	file *os.File
 	path string // the final one
+	temp string
 }
 
 const partialSuffix = ".partial"
 
-func create(dir, name string) (*partial, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
-	}
-	path := filepath.Join(dir, name)
-	f, err := os.OpenFile(path+partialSuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the user chose the directory
+// createFile starts the file of a path, under that path with a suffix.
+func createFile(path, suffix string) (*partial, error) {
+	f, err := os.OpenFile(path+suffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the user chose the directory
 	if err != nil {
 		return nil, fmt.Errorf("output file cannot be created: %w; choose another directory with --out", err)
 	}
-	return &partial{bufio.NewWriterSize(f, 1<<16), f, path}, nil
+	return &partial{bufio.NewWriterSize(f, 1<<16), f, path, path + suffix}, nil
 }
 
 // finish flushes and closes the file and, if nothing failed, gives it its name. What could be written stays under the
 // partial name otherwise.
 func (p *partial) finish(err error) error {
+	if err = p.complete(err); err != nil {
+		return fmt.Errorf("%s is incomplete, what was written is in %s: %w", p.path, filepath.Base(p.temp), err)
+	}
+	return nil
+}
+
+// complete is finish with the bare error.
+func (p *partial) complete(err error) error {
 	if err == nil {
 		err = p.Flush()
 	}
@@ -75,10 +89,7 @@ func (p *partial) finish(err error) error {
 		err = cerr
 	}
 	if err == nil {
-		err = os.Rename(p.path+partialSuffix, p.path)
+		err = os.Rename(p.temp, p.path)
 	}
-	if err != nil {
-		return fmt.Errorf("%s is incomplete, what was written is in %s: %w", p.path, filepath.Base(p.path)+partialSuffix, err)
-	}
-	return nil
+	return err
 }

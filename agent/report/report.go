@@ -12,7 +12,9 @@
 // # Files
 //
 // Every file has the mode 0600 and gets its name when it is complete: until then its name ends in .partial.
-// requests.jsonl holds a Mooncake row per line with one more key, result, so it can be replayed as it is.
+// requests.jsonl holds a Mooncake row per line with one more key, result, so it can be replayed as it is. What a run that
+// was killed leaves of it is [PartialFile], which can be read in the same way. A run has its directory to itself and
+// replaces nothing in it unless it is told to: [OpenFolder].
 package report
 
 import (
@@ -73,16 +75,21 @@ type Trace struct {
 	Name string `json:"name"`
 	// Rows is the number of rows that the run took; Filtered says how many others it left out, by reason
 	// (window, max_requests, shard, rejected: those that could not be used).
-	Rows          int64            `json:"rows"`
-	Filtered      map[string]int64 `json:"filtered,omitempty"`
-	Quarantine    string           `json:"quarantine,omitempty"` // file of the rejected rows, where there may be any
-	BlockSize     int              `json:"block_size,omitempty"`
-	SessionMode   string           `json:"session_mode,omitempty"` // full, delta or none
-	Unit          string           `json:"unit,omitempty"`         // of the timestamps as found: ms, s
-	Grid          float64          `json:"grid_ms,omitempty"`      // step of coarse timestamps; 0: none found
-	SeqDigest     string           `json:"seq_digest,omitempty"`
-	TreeDigest    string           `json:"tree_digest,omitempty"`
-	ArrivalDigest string           `json:"arrival_digest,omitempty"`
+	Rows     int64            `json:"rows"`
+	Filtered map[string]int64 `json:"filtered,omitempty"`
+	// NotReached is the number of rows that the trace still had when the run ended early: they were not read, whatever
+	// window, limit or shard would have made of them, and have no record. AtLeast says that there may be more: so many
+	// are known of, 0 where nothing is.
+	NotReached    int64   `json:"rows_not_reached"`
+	AtLeast       bool    `json:"rows_not_reached_at_least,omitempty"`
+	Quarantine    string  `json:"quarantine,omitempty"` // file of the rejected rows, where there may be any
+	BlockSize     int     `json:"block_size,omitempty"`
+	SessionMode   string  `json:"session_mode,omitempty"` // full, delta or none
+	Unit          string  `json:"unit,omitempty"`         // of the timestamps as found: ms, s
+	Grid          float64 `json:"grid_ms,omitempty"`      // step of coarse timestamps; 0: none found
+	SeqDigest     string  `json:"seq_digest,omitempty"`
+	TreeDigest    string  `json:"tree_digest,omitempty"`
+	ArrivalDigest string  `json:"arrival_digest,omitempty"`
 }
 
 // Schedule says what the rows' instants were made of.

@@ -101,7 +101,7 @@ func sample(t *testing.T) *Report {
 	r.Telemetry = Telemetry{Enabled: true, SpansEnded: 40, SpansAccepted: 38, SpansLost: map[string]int64{"queue full": 2}, MetricExports: 3}
 	r.Warnings = []string{"the timestamps lie on a grid of 300 ms: rows of one instant go out as a burst (--spread=uniform spreads them)"}
 	f := judge.FromFigures(r.Figures())
-	f.Rows, f.HiccupShare, f.SpansLost = 40, judge.Know(196./14000), judge.Know(2./40)
+	f.Rows, f.Elapsed, f.HiccupShare, f.SpansLost = 40, 14, judge.Know(196./14000), judge.Know(2./40)
 	r.Verdict = judge.Judge(f)
 	return r
 }
@@ -338,5 +338,28 @@ func TestProductionCacheLine(t *testing.T) {
 	}
 	if err := json.Unmarshal(data, &got); err != nil || got.Fidelity.Cache.Production != p {
 		t.Errorf("summary: %+v, %v; want %+v", got.Fidelity.Cache.Production, err, p)
+	}
+}
+
+// TestRowsNotReachedAreSaid: the number where it is known, and that it is a bound or unknown where it is.
+func TestRowsNotReachedAreSaid(t *testing.T) {
+	for _, test := range []struct {
+		trace Trace
+		want  string
+	}{
+		{Trace{}, ""},
+		{Trace{NotReached: 1}, "1 further row of the trace was not reached"},
+		{Trace{NotReached: 1234}, "1,234 further rows of the trace were not reached"},
+		{Trace{NotReached: 1234, AtLeast: true}, "at least 1,234 further rows of the trace were not reached"},
+		{Trace{AtLeast: true}, "the trace was not read further: how many rows it still had is unknown"},
+	} {
+		r := sample(t)
+		r.Trace = test.trace
+		if got := r.notReached(); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.trace, got, test.want)
+		}
+		if text := strings.Join(r.rowLines(false), "\n"); !strings.Contains(text, test.want) {
+			t.Errorf("%+v: %s", test.trace, text)
+		}
 	}
 }

@@ -4,11 +4,14 @@
 package report
 
 import (
-	"container/heap"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/mooncake"
@@ -16,37 +19,46 @@ import (
 
 // Requests writes requests.jsonl: each record's row, with the key result beside its fields. Safe for concurrent use.
 //
-// Records come as requests end; the lines are in the trace's order, which is what a reader of traces wants, as far as a
-// bounded buffer can restore it: a long request holds back the rows after it until the buffer is full. In a shard, which
-// lacks rows, the buffer is always full. A row without a Row writes its result alone.
+// Records come as requests end, and are written so, to [PartialFile]: no later than flushAfter, whole lines at a time, so
+// that a run that is killed leaves all of its records but the last ones. When the run has ended, Close puts the lines into
+// the trace's order, which is what a reader of traces wants, as far as a bounded buffer can restore it. A row without a Row
+// writes its result alone.
 type Requests struct {
 	mu     sync.Mutex
-	file   *partial
+	file   *os.File // under the partial name
+	path   string   // the final one
 	closed bool
 	err    error // the first
-	rows   int64 // written, or in the buffer
 	lost   int64
-	late   int64 // written after a later row
-	last   int64 // index of the last row written
+	late   int64 // lines that stand after a later row's in the final file
 
-	held      lines
-	heldBytes int
-	spare     []byte
+	lines   []byte // whole ones that are not in the file yet
+	pending int64  // their number
+	timer   *time.Timer
+	last    int64 // greatest index so far
+	ordered bool  // each index was greater than those before
 }
 
-// The bounds of the buffer that restores the trace's order.
 const (
-	maxHeld      = 8192
-	maxHeldBytes = 16 << 20
+	flushAfter = time.Second // a record is in the file no later than this after its request's end
+	flushBytes = 64 << 10    // and before, when so much has come together
 )
 
-// CreateRequests opens requests.jsonl in the directory, which is created if it is absent.
-func CreateRequests(dir string) (*Requests, error) {
-	f, err := create(dir, RequestsFile)
+// CreateRequests opens requests.jsonl in a directory that is there. The sidecar is that of the partial file: what is read of
+// a run that was killed is read by it; nil = none.
+func CreateRequests(dir string, sidecar *mooncake.Meta) (*Requests, error) {
+	path := filepath.Join(dir, RequestsFile)
+	f, err := os.OpenFile(path+partialSuffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) //nolint:gosec // the user chose the directory
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("output file cannot be created: %w; choose another directory with --out", err)
 	}
-	return &Requests{file: f, last: -1}, nil
+	q := &Requests{file: f, path: path, last: -1, ordered: true}
+	if sidecar != nil {
+		if err := sidecar.Save(f.Name()); err != nil {
+			return nil, errors.Join(err, q.Abandon())
+		}
+	}
+	return q, nil
 }
 
 // Write adds one record. An error of the file system does not stop the run: the first is kept for Close, the
@@ -58,18 +70,48 @@ func (q *Requests) Write(r *measure.Record) {
 		q.lost++
 		return
 	}
-	text, err := appendLine(q.spare[:0], r)
-	q.spare = nil
-	if err != nil {
+	whole := len(q.lines)
+	var err error
+	if q.lines, err = appendLine(q.lines, r); err != nil {
+		q.lines = q.lines[:whole]
 		q.err = err
 		q.lost++
 		return
 	}
-	q.rows++
-	q.heldBytes += len(text)
-	heap.Push(&q.held, line{r.Index, text})
-	for len(q.held) > 0 && (q.held[0].index == q.last+1 || len(q.held) > maxHeld || q.heldBytes > maxHeldBytes) {
-		q.writeFirst()
+	q.pending++
+	q.ordered = q.ordered && r.Index > q.last
+	q.last = max(q.last, r.Index)
+	switch {
+	case len(q.lines) >= flushBytes:
+		q.flush()
+	case q.timer == nil:
+		q.timer = time.AfterFunc(flushAfter, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.flush()
+		})
+	case q.pending == 1:
+		q.timer.Reset(flushAfter)
+	}
+}
+
+// flush writes what is not in the file yet.
+func (q *Requests) flush() {
+	if q.pending == 0 {
+		return
+	}
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	if q.err == nil {
+		_, q.err = q.file.Write(q.lines)
+	}
+	if q.err != nil {
+		q.lost += q.pending
+	}
+	q.lines, q.pending = q.lines[:0], 0
+	if cap(q.lines) > 16*flushBytes { // of one long row
+		q.lines = nil
 	}
 }
 
@@ -80,15 +122,16 @@ func (q *Requests) Lost() int64 {
 	return q.lost
 }
 
-// Disordered returns the number of lines that stand after a line of a later row.
+// Disordered returns, once the file is closed, the number of lines that stand after a line of a later row.
 func (q *Requests) Disordered() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.late
 }
 
-// Close writes what is held back and gives the file its name. It returns the first error of the whole file, with the
-// number of records that are not in it. A second Close does nothing.
+// Close completes the file, puts its lines in order and gives it its name. It returns the first error of the whole file,
+// with the number of records that are not in it; what could be written then stays under the partial name. A second Close
+// does nothing.
 func (q *Requests) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,57 +139,57 @@ func (q *Requests) Close() error {
 		return nil
 	}
 	q.closed = true
-	for len(q.held) > 0 {
-		q.writeFirst()
+	q.flush()
+	partial := q.file.Name()
+	defer q.dropSidecar()
+	err := q.err
+	if err == nil {
+		err = q.file.Sync()
 	}
-	err := q.file.finish(q.err)
+	if err == nil && !q.ordered {
+		if q.late, err = sortRequests(q.file, q.path); err == nil {
+			return errors.Join(q.file.Close(), os.Remove(partial))
+		}
+	}
+	if cerr := q.file.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(partial, q.path)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s is incomplete, what was written is in %s: %w", q.path, filepath.Base(partial), err)
+	}
 	if err != nil && q.lost > 0 {
 		return fmt.Errorf("%d records are not in %s: %w", q.lost, RequestsFile, err)
 	}
 	return err
 }
 
-func (q *Requests) writeFirst() {
-	first := heap.Pop(&q.held).(line)
-	q.heldBytes -= len(first.text)
-	if q.err != nil {
-		q.rows--
-		q.lost++
-		return
+// dropSidecar removes the sidecar of the partial file when that is gone.
+func (q *Requests) dropSidecar() {
+	if _, err := os.Lstat(q.file.Name()); errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(mooncake.MetaName(q.file.Name()))
 	}
-	if first.index < q.last {
-		q.late++
-	}
-	q.last = max(q.last, first.index)
-	if _, err := q.file.Write(first.text); err != nil {
-		q.err = err
-		q.rows--
-		q.lost++
-	}
-	q.spare = first.text
 }
 
-// line is one encoded record.
-type line struct {
-	index int64
-	text  []byte
+// Abandon closes the file of a run that was none, and removes it.
+func (q *Requests) Abandon() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	defer q.dropSidecar()
+	return errors.Join(q.file.Close(), os.Remove(q.file.Name()))
 }
 
-// lines is a heap by index.
-type lines []line
-
-func (l lines) Len() int           { return len(l) }
-func (l lines) Less(i, j int) bool { return l[i].index < l[j].index }
-func (l lines) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *lines) Push(x any)        { *l = append(*l, x.(line)) }
-func (l *lines) Pop() any {
-	last := (*l)[len(*l)-1]
-	(*l)[len(*l)-1] = line{}
-	*l = (*l)[:len(*l)-1]
-	return last
-}
-
-// appendLine appends the row's object with the result as its last member, and a newline.
+// appendLine appends the row's object with the result as its last member, and a newline. On an error what it has appended
+// is not a line.
 func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 	result, err := json.Marshal(newResult(r))
 	if err != nil {
@@ -155,8 +198,9 @@ func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 	if r.Row == nil {
 		return append(append(append(dst, `{"result": `...), result...), '}', '\n'), nil
 	}
+	before := len(dst)
 	dst = mooncake.AppendRow(dst, r.Row)
-	if len(dst) < 2 || dst[len(dst)-1] != '}' {
+	if len(dst) < before+2 || dst[len(dst)-1] != '}' {
 		return dst, errors.New("a row must be an object")
 	}
 	dst = dst[:len(dst)-1]

@@ -8,12 +8,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,8 +46,8 @@ func readLines(t *testing.T, path string) []map[string]json.RawMessage {
 
 // Lines hold the rows as they were and come in the trace's order, although the records come as requests end.
 func TestRequests(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "out")
-	q, err := CreateRequests(dir)
+	dir := t.TempDir()
+	q, err := CreateRequests(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func TestRequests(t *testing.T) {
 // The reader of traces takes the file as it is and gives the rows back.
 func TestRequestsCanBeReplayed(t *testing.T) {
 	dir := t.TempDir()
-	q, err := CreateRequests(dir)
+	q, err := CreateRequests(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,35 +194,107 @@ func TestRowsOfEveryKind(t *testing.T) {
 	}
 }
 
-// What waits for nothing is written at once, so that the buffer grows with what is under way and not with the trace.
-func TestNothingIsHeldWithoutReason(t *testing.T) {
-	q, err := CreateRequests(t.TempDir())
+// skipped is the record of a row that was not sent.
+func skipped(index int64) *measure.Record {
+	return &measure.Record{Index: index, Outcome: measure.Skipped, Predicted: send.Unknown}
+}
+
+// TestRecordsAreInTheFileWithinASecond: whatever kills the run a second after a request's end finds its record in the file,
+// whole, although a request before it is still under way; and the file can be read as what it is.
+func TestRecordsAreInTheFileWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		q, err := CreateRequests(dir, &mooncake.Meta{BlockSize: 16, SessionMode: mooncake.SessionNone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		partial := filepath.Join(dir, PartialFile)
+		for round := range int64(5) { // row 0 ends last
+			for i := range int64(10) {
+				q.Write(skipped(10*round + i + 1))
+			}
+			time.Sleep(flushAfter + time.Millisecond)
+			synctest.Wait()
+			if n := len(readLines(t, partial)); n != int(10*round)+10 {
+				t.Errorf("%d records in the file a second after the last of %d", n, 10*round+10)
+			}
+			time.Sleep(10 * time.Second) // and nothing happens
+		}
+		trace, err := mooncake.Open(t.Context(), partial, mooncake.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta := trace.Meta(); meta == nil || meta.BlockSize != 16 {
+			t.Errorf("sidecar %+v", meta)
+		}
+		if err := trace.Close(); err != nil {
+			t.Fatal(err)
+		}
+		q.Write(skipped(0))
+		if err := q.Close(); err != nil || q.Disordered() != 0 {
+			t.Errorf("%d out of order, %v", q.Disordered(), err)
+		}
+		for i, line := range readLines(t, filepath.Join(dir, RequestsFile)) {
+			if !strings.Contains(string(line["result"]), fmt.Sprintf(`"row":%d,`, i)) {
+				t.Fatalf("line %d: %s", i, line["result"])
+			}
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 {
+			t.Errorf("%v, %v: want the file alone", entries, err)
+		}
+	})
+}
+
+// TestALargeRecordIsNotWaitedWith: what fills the buffer is written at once.
+func TestALargeRecordIsNotWaitedWith(t *testing.T) {
+	dir := t.TempDir()
+	q, err := CreateRequests(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []struct {
-		index int64
-		held  int // afterwards
-	}{{0, 0}, {1, 0}, {3, 1}, {4, 2}, {2, 0}, {5, 0}} {
-		q.Write(&measure.Record{Index: step.index, Outcome: measure.Skipped, Predicted: send.Unknown})
-		if len(q.held) != step.held {
-			t.Errorf("after row %d %d lines wait, want %d", step.index, len(q.held), step.held)
+	r := skipped(0)
+	r.Message = strings.Repeat("x", flushBytes)
+	q.Write(r)
+	if n := len(readLines(t, filepath.Join(dir, PartialFile))); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	if err := q.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v: an abandoned file stays", entries, err)
+	}
+}
+
+// TestOrderNeedsNoLuck: the row of a line is found whatever texts stand around it.
+func TestOrderNeedsNoLuck(t *testing.T) {
+	nasty := `"result": {"row":7,` + "\n" + `,"row":8,"result": {`
+	for index, r := range []*measure.Record{
+		{Message: nasty},
+		{Reason: nasty, Row: &mooncake.Row{TextInput: mooncake.Some(nasty)}},
+		{Row: &mooncake.Row{Foreign: map[string]json.RawMessage{"result": json.RawMessage(`{"row":9,"x":{"result": {"row":9,"y":1}}}`)}}},
+	} {
+		r.Index, r.Outcome, r.Predicted = int64(index), measure.Failed, send.Unknown
+		text, err := appendLine(nil, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := lineRow(text); err != nil || got != int64(index) {
+			t.Errorf("row %d, %v, want %d: %s", got, err, index, text)
 		}
 	}
-	if err := q.Close(); err != nil || q.Disordered() != 0 {
-		t.Errorf("%d out of order, %v", q.Disordered(), err)
+	if _, err := lineRow([]byte("{}\n")); err == nil {
+		t.Error("a line of another kind has a row")
 	}
 }
 
 // A request that outlasts the buffer comes out of order, and is counted.
 func TestDisorderIsCounted(t *testing.T) {
 	dir := t.TempDir()
-	q, err := CreateRequests(dir)
+	q, err := CreateRequests(dir, nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-	skipped := func(i int64) *measure.Record {
-		return &measure.Record{Index: i, Outcome: measure.Skipped, Predicted: send.Unknown}
 	}
 	for i := int64(1); i <= maxHeld+5; i++ {
 		q.Write(skipped(i))
@@ -237,11 +311,11 @@ func TestDisorderIsCounted(t *testing.T) {
 // A broken disk does not stop the run: Write goes on, Close tells.
 func TestRequestsOnABrokenFile(t *testing.T) {
 	dir := t.TempDir()
-	q, err := CreateRequests(dir)
+	q, err := CreateRequests(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := q.file.file.Close(); err != nil { // every write fails from here on
+	if err := q.file.Close(); err != nil { // every write fails from here on
 		t.Fatal(err)
 	}
 	long := strings.Repeat("x", 2<<20)
@@ -266,7 +340,7 @@ func TestOutputDirectoryThatCannotBe(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CreateRequests(filepath.Join(file, "out")); err == nil || !strings.Contains(err.Error(), "--out") {
+	if _, err := CreateRequests(filepath.Join(file, "out"), nil); err == nil || !strings.Contains(err.Error(), "--out") {
 		t.Errorf("error %v should say what to do", err)
 	}
 	if err := sample(t).WriteFiles(filepath.Join(file, "out")); err == nil {
@@ -276,7 +350,7 @@ func TestOutputDirectoryThatCannotBe(t *testing.T) {
 
 func TestConcurrentWrites(t *testing.T) {
 	dir := t.TempDir()
-	q, err := CreateRequests(dir)
+	q, err := CreateRequests(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +376,7 @@ func TestConcurrentWrites(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	q, err := CreateRequests(b.TempDir())
+	q, err := CreateRequests(b.TempDir(), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

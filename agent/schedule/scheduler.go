@@ -45,8 +45,12 @@ type Item struct {
 
 // Source yields items by rising offset, items of one session in the order in which they are to be sent. Next is
 // called on a goroutine of its own; it returns io.EOF at the end, and any other error ends the schedule.
+//
+// Stop says that nothing will be sent any more: Next then yields the items that the source has read already, each of
+// which is skipped, and returns io.EOF without reading on. It may be called at any time, from any goroutine, more than once.
 type Source interface {
 	Next() (*Item, error)
+	Stop()
 }
 
 // Config says how a schedule runs. The zero value is an open loop without a cap.
@@ -133,7 +137,8 @@ type Scheduler struct {
 	stalled  bool
 	placed   dueHeap         // items whose instant is known and has not come
 	ready    fifo            // due; of a cap, waiting for a slot
-	free     []time.Duration // instants at which the free slots became free, earliest first; nil without a cap
+	unused   int             // free slots that count as free since zero; 0 without a cap
+	free     []time.Duration // instants at which the other free slots became free, earliest first
 	sessions sessionTable
 	inFlight int
 	held     int // items in placed, ready and the sessions' pending lists
@@ -178,11 +183,7 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	if cfg.MaxSessions == 0 {
 		cfg.MaxSessions = 1 << 14
 	}
-	s := &Scheduler{cfg: cfg, clk: clk, wait: w, hooks: hooks, feed: make(chan feeding, 64)}
-	for range cfg.Slots {
-		s.free = append(s.free, cfg.Zero)
-	}
-	return s, nil
+	return &Scheduler{cfg: cfg, clk: clk, wait: w, hooks: hooks, feed: make(chan feeding, 64), unused: cfg.Slots}, nil
 }
 
 // Done reports that a fired item's request has ended, served (ok) or not. Call it once per fired item, from any
@@ -198,11 +199,14 @@ func (s *Scheduler) Done(it *Item, at time.Duration, ok bool) {
 }
 
 // Run takes every item of the source to Fire or Skip and returns when all that were fired are done. After ctx
-// has ended, everything not yet fired is skipped as Stopped, rows not yet read included; Run still waits for the
-// fired ones. An error is the source's: then the rows behind it stay unread. The source may still be in a Next when Run
-// returns; only its own end ends that.
+// has ended, or Config.Until, the source is stopped, and what it had read and is not yet fired is skipped, as Stopped or
+// PastEnd; Run still waits for the fired ones. An error is the source's: then the rows behind it stay unread. The source
+// may still be in a Next when Run returns; only its own end ends that.
 func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
-	defer context.AfterFunc(ctx, s.wait.Wake)()
+	defer context.AfterFunc(ctx, func() {
+		src.Stop()
+		s.wait.Wake()
+	})()
 	quit := make(chan struct{})
 	defer close(quit)
 	go s.pull(src, quit)
@@ -225,6 +229,9 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 			s.block()
 		case !s.sleep(at): // something has happened
 		case from == source:
+			if s.pastEnd(s.head) { // and so are those behind it
+				src.Stop()
+			}
 			s.admit(s.take(source))
 		default:
 			s.await(s.take(waiting))
@@ -345,10 +352,10 @@ func (s *Scheduler) next() (time.Duration, origin) {
 	}
 	due := s.cfg.Zero + s.head.Offset
 	if s.cfg.ClosedLoop { // as soon as a slot is free; until then there is no point in taking it up
-		if len(s.free) == 0 {
+		if !s.slotFree() {
 			return at, from
 		}
-		due = s.free[0]
+		due = s.freeSince()
 	}
 	if s.cfg.Until > 0 && due > s.cfg.Zero+s.cfg.Until {
 		due = s.cfg.Zero + s.cfg.Until // what lies past the end is skipped at the end, not before and not after
@@ -377,8 +384,8 @@ func (s *Scheduler) take(from origin) *Item {
 
 // admit takes up the source's head, whose turn, as far as it is known, has come.
 func (s *Scheduler) admit(it *Item) {
-	if s.cfg.ClosedLoop && len(s.free) > 0 { // a closed loop wants a row to go when its slot became free
-		it.Intended = max(it.Intended, s.free[0])
+	if s.cfg.ClosedLoop && s.slotFree() { // a closed loop wants a row to go when its slot became free
+		it.Intended = max(it.Intended, s.freeSince())
 	}
 	switch {
 	case s.pastEnd(it):
@@ -493,7 +500,7 @@ func (s *Scheduler) offer(it *Item) {
 
 // release fires what is ready, as far as there are slots.
 func (s *Scheduler) release() {
-	for s.ready.len() > 0 && (s.cfg.Slots == 0 || len(s.free) > 0) {
+	for s.ready.len() > 0 && (s.cfg.Slots == 0 || s.slotFree()) {
 		s.held--
 		it := s.ready.pop()
 		if it.Waited && s.pastEnd(it) {
@@ -503,16 +510,50 @@ func (s *Scheduler) release() {
 			}
 			continue
 		}
-		if len(s.free) > 0 {
+		if s.cfg.Slots > 0 {
 			if s.cfg.ClosedLoop { // see admit
-				it.Intended = max(it.Intended, s.free[0])
+				it.Intended = max(it.Intended, s.freeSince())
 			}
-			s.free = s.free[1:]
+			s.takeSlot()
 		}
 		s.forget(it)
 		s.inFlight++
 		s.stats.Fired++
 		s.hooks.Fire(it)
+	}
+}
+
+// maxFree bounds the instants that are kept of free slots. With more than that, nobody waits for a slot, and since when one
+// has been free decides nothing.
+const maxFree = 1 << 16
+
+// slotFree reports whether a slot of the cap is free.
+func (s *Scheduler) slotFree() bool { return s.unused > 0 || len(s.free) > 0 }
+
+// freeSince returns since when the next free slot has been free.
+func (s *Scheduler) freeSince() time.Duration {
+	if s.unused > 0 {
+		return s.cfg.Zero
+	}
+	return s.free[0]
+}
+
+// takeSlot takes the slot that has been free for longest.
+func (s *Scheduler) takeSlot() {
+	if s.unused > 0 {
+		s.unused--
+		return
+	}
+	s.free = s.free[1:]
+}
+
+// giveSlot frees a slot.
+func (s *Scheduler) giveSlot(at time.Duration) {
+	i, _ := slices.BinarySearch(s.free, at)
+	s.free = slices.Insert(s.free, i, at)
+	if len(s.free) > maxFree {
+		s.free = s.free[1:]
+		s.unused++
 	}
 }
 
@@ -525,8 +566,7 @@ func (s *Scheduler) settle() {
 	for _, c := range done {
 		s.inFlight--
 		if s.cfg.Slots > 0 {
-			i, _ := slices.BinarySearch(s.free, c.at)
-			s.free = slices.Insert(s.free, i, c.at)
+			s.giveSlot(c.at)
 		}
 		if c.item.Session != nil {
 			s.leave(c.item.Session, c)

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +25,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rows is a Source over a slice; fail is returned at its end in place of io.EOF.
+// rows is a Source over a slice; fail is returned at its end in place of io.EOF. It has read ahead so many rows when it is
+// stopped; 0 = all.
 type rows struct {
-	items []*Item
-	next  int
-	fail  error
+	items   []*Item
+	next    int
+	fail    error
+	ahead   int
+	stopped atomic.Bool
 }
 
+func (r *rows) Stop() { r.stopped.Store(true) }
+
 func (r *rows) Next() (*Item, error) {
+	if r.stopped.Load() && r.ahead > 0 {
+		if r.ahead--; r.ahead == 0 {
+			r.next, r.fail = len(r.items), nil
+		}
+	}
 	if r.next == len(r.items) {
 		if r.fail != nil {
 			return nil, r.fail
@@ -342,6 +355,85 @@ func TestScheduleSourceError(t *testing.T) {
 	}
 }
 
+// TestNothingIsAllocatedByACap: a cap costs what runs under it, however great it is.
+func TestNothingIsAllocatedByACap(t *testing.T) {
+	for _, loop := range []bool{false, true} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		events, _, stats, err := simulation{cfg: Config{Slots: math.MaxInt, ClosedLoop: loop}}.run(t, at(0, ""), at(1, ""), at(2, ""))
+		runtime.ReadMemStats(&after)
+		if err != nil || stats.Fired != 3 {
+			t.Errorf("closed loop %t: %+v, error %v, %+v", loop, stats, err, events)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			t.Errorf("closed loop %t: %d bytes were allocated for three rows", loop, n)
+		}
+	}
+}
+
+// TestFreeSlotsAreBounded: the instants of free slots are not kept without an end, and no slot is lost.
+func TestFreeSlotsAreBounded(t *testing.T) {
+	s, err := New(Config{Slots: 3 * maxFree}, clock.New(), nil, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * maxFree {
+		s.takeSlot()
+	}
+	if s.slotFree() {
+		t.Fatal("a slot too many")
+	}
+	for i := range time.Duration(3 * maxFree) {
+		s.giveSlot(i)
+	}
+	if len(s.free) > maxFree || len(s.free)+s.unused != 3*maxFree {
+		t.Errorf("%d instants of %d free slots, want at most %d", len(s.free), len(s.free)+s.unused, maxFree)
+	}
+}
+
+// TestEndStopsTheSource: rows behind the end of the schedule that the source has not read stay unread, those that it has
+// are skipped.
+func TestEndStopsTheSource(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"open loop":   {Until: 50 * time.Millisecond},
+		"cap":         {Until: 50 * time.Millisecond, Slots: 1},
+		"closed loop": {Until: 50 * time.Millisecond, Slots: 1, ClosedLoop: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const n, ahead = 100_000, 20
+			src := &rows{ahead: ahead}
+			for i := range n {
+				src.items = append(src.items, at(10*i, ""))
+				src.items[i].Index = int64(i)
+			}
+			clk := clock.New()
+			w := NewSleeper(clk)
+			defer w.Close()
+			var s *Scheduler
+			s, err := New(cfg, clk, w, Hooks{
+				Fire: func(it *Item) {
+					go func() {
+						time.Sleep(9 * time.Millisecond)
+						s.Done(it, clk.Now(), true)
+					}()
+				},
+				Skip: func(it *Item, why Reason) {
+					if why != PastEnd {
+						t.Errorf("%s: row %d: %v", name, it.Index, why)
+					}
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stats, err := s.Run(t.Context(), src)
+			if err != nil || stats.Fired != 6 || stats.Skipped < ahead || stats.Skipped > 1000 {
+				t.Errorf("%s: %+v, error %v; want 6 rows sent, those that had been read skipped, and no others", name, stats, err)
+			}
+		})
+	}
+}
+
 func TestNewRejects(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"closed loop without slots": {ClosedLoop: true},
@@ -367,6 +459,8 @@ func (s *silent) Next() (*Item, error) {
 	<-s.quit
 	return nil, io.EOF
 }
+
+func (s *silent) Stop() {}
 
 func TestScheduleSilentSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

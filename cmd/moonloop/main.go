@@ -56,11 +56,16 @@ func main() {
 	os.Exit(status)
 }
 
-// withSignals returns a context that the first interrupt or SIGTERM ends. A second one ends the process.
+// withSignals returns a context that the first interrupt, SIGTERM or SIGHUP ends. A second one ends the process. A SIGHUP
+// that is ignored, as under nohup, stays so.
 func withSignals(parent context.Context, stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	signal.Notify(signals, ends...)
 	go func() {
 		if _, open := <-signals; !open {
 			return

@@ -109,6 +109,7 @@ func TestInterrupt(t *testing.T) {
 	}{
 		{"Ctrl-C", os.Interrupt},
 		{"SIGTERM", syscall.SIGTERM},
+		{"SIGHUP", syscall.SIGHUP}, // a dropped ssh
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e, err := simulator.New(simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})

@@ -76,11 +76,18 @@ OTEL_EXPORTER_OTLP_*ENDPOINT variable is set. All standard OTEL_* variables then
 
 EXIT STATUS
 
-  0    the run ended and its measurement is valid or degraded
-  1    a goal was missed, or more requests failed than --max-error-rate allows (all may, unless it is given)
+  0    the run ended and its measurement is valid, degraded, or of too few requests to judge
+  1    a goal was missed, or more requests failed than --max-error-rate allows (1 %, unless it is given)
   2    usage or input error: nothing was measured, or the trace ended early
-  3    the measurement is invalid, or degraded with --strict-verdict
-  130  interrupted; the report covers what was measured until then`,
+  3    the measurement is invalid; with --strict-verdict, if it is anything but valid
+  130  interrupted (SIGINT, SIGTERM, SIGHUP); the report covers what was measured until then
+
+RESULTS
+
+One run at a time writes to the --out directory, and it replaces earlier results only with --force. While it runs,
+requests.jsonl.partial holds the records so far, at most a second old, in the order in which the requests ended. That
+file is a trace: inspect and replay read it, also after kill -9. At the end requests.jsonl, in the order of the trace,
+and the summaries appear.`,
 		Example: `  # at the recorded times, with prompts as token ids
   moonloop replay trace.jsonl --url http://127.0.0.1:8000 --model m --endpoint completions
 
@@ -123,6 +130,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.form, "prompt", "", "form of prompts: words or tokens (default: tokens if endpoint and profile accept token ids, else words)")
 	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "request fields that the engine understands: "+strings.Join(profileNames(), ", "))
 	fs.StringVar(&c.Out, "out", "", "`DIR` for summary.json, summary.csv and requests.jsonl")
+	fs.BoolVar(&c.Force, "force", false, "replace the results in --out if there are any")
 
 	fs.Float64Var(&c.Schedule.Speedup, "speedup", 1, "divide the trace's times by this")
 	fs.StringVar(&f.spread, "spread", "none", "smooth bursts caused by coarse timestamps: none, uniform (random) or even")
@@ -174,9 +182,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 
 	fs.StringVar(&f.slo, "slo", "", "service level of a good request, such as ttft=500ms,itl=50ms,e2e=10s")
 	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must meet --slo, 0 to 1")
-	fs.Float64Var(&f.maxErrorRate, "max-error-rate", 1, "share of requests that may fail before the exit status is 1, 0 to 1")
+	fs.Float64Var(&f.maxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, "share of requests that may fail before the exit status is 1, 0 to 1 (1 = any)")
 	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share of requests has failed, 0 to 1 (0 = never)")
-	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "exit with status 3 for a degraded measurement, too")
+	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "exit with status 3 unless the measurement is valid")
 
 	fs.StringVar(&f.tokenEvents, "token-events", string(telemetry.EventsAll), "per-token events on spans: all, array, first or none")
 	fs.BoolVar(&c.Telemetry.ExponentialHistograms, "exponential-histograms", false, "export exponential histograms instead of explicit buckets")
@@ -200,9 +208,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c.Prompt.Endpoint, c.Prompt.Form = prompt.Endpoint(f.endpoint), prompt.Form(f.form)
 	c.Prompt.TooShort, c.Target.Profile = prompt.TooShort(f.tooShort), prompt.Profile(f.profile)
 	c.Prompt.NoStream = f.noStream
-	if fs.Changed("max-error-rate") {
-		c.MaxErrorRate = &f.maxErrorRate
-	}
+	c.MaxErrorRate = &f.maxErrorRate
 	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
 		c.Schedule.Grace = time.Nanosecond
 	}

@@ -4,8 +4,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -25,8 +29,12 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	cfg.Note = func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
 	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
+	// Who reads our output may go first, as when a terminal is closed: the results are to be written all the same.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
 	rep, err := agent.Run(cmd.Context(), cfg)
 	view.stop()
+	signal.Stop(broken)
 	if rep != nil {
 		colours := false
 		if f, ok := stdout.(*os.File); ok {
@@ -38,6 +46,9 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 		if cfg.Out != "" && err == nil {
 			fmt.Fprintf(stdout, "results in %s\n", cfg.Out)
 		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return hintError{err, "--force replaces what is there, once the new results are complete"}
 	}
 	if err != nil {
 		return err

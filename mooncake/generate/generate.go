@@ -35,6 +35,9 @@ type source struct {
 	spared  bool
 }
 
+// maxBlocks bounds the ids of one row: some 8 MiB of them, which every reader takes.
+const maxBlocks = 1 << 20
+
 // Generate makes the trace and gives each row to the caller, in the order of the timestamps. Rows are the
 // caller's to keep. It stops at the first error of the caller and returns it.
 func Generate(cfg Config, row func(*mooncake.Row) error) error {
@@ -46,6 +49,10 @@ func Generate(cfg Config, row func(*mooncake.Row) error) error {
 		c := s.turn()
 		if cfg.Duration > 0 && c.at >= cfg.Duration.Microseconds() {
 			return nil // turns come in the order of time: all further ones are later still
+		}
+		if blocks := c.input / s.block; blocks > maxBlocks {
+			return fmt.Errorf("trace cannot be generated: a prompt of %d tokens has %d blocks of %d tokens, and a row holds at most %d: shorten the prompts, or enlarge the blocks",
+				c.input, blocks, s.block, maxBlocks)
 		}
 		if err := row(s.row(c)); err != nil {
 			return err

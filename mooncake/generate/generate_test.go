@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -237,5 +238,47 @@ func BenchmarkGenerate(b *testing.B) {
 	b.ReportAllocs()
 	if err := Generate(cfg, func(*mooncake.Row) error { return nil }); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// TestLimitsAtTheirMaximum: what is as great as it may be costs what a row needs of it, or is refused.
+func TestLimitsAtTheirMaximum(t *testing.T) {
+	enough := errors.New("enough")
+	for name, tc := range map[string]struct {
+		set  func(*Config)
+		want string // in the error; empty = rows
+	}{
+		"rows":          {func(c *Config) { c.Rows = math.MaxInt64 }, ""},
+		"duration":      {func(c *Config) { c.Rows, c.Duration = 0, maxSeconds*time.Second }, ""},
+		"rate":          {func(c *Config) { c.Rate = 1e6 }, ""},
+		"turns":         {func(c *Config) { c.Turns = 1e6 }, ""},
+		"longest input": {func(c *Config) { c.MaxInput = maxTokens }, ""},
+		"block size":    {func(c *Config) { c.BlockSize = 1 << 20 }, ""},
+		"maximum of a distribution": {func(c *Config) {
+			c.UserTokens.Max, c.OutputTokens.Max, c.Think.Max = math.MaxFloat64, math.MaxFloat64, math.MaxFloat64
+		}, ""},
+		"system prompt": {func(c *Config) { c.SystemPromptTokens, c.MaxInput = maxTokens, 0 }, "blocks of 512 tokens"},
+		"prompts": {func(c *Config) {
+			c.UserTokens, c.MaxInput, c.BlockSize = LogNormal{Median: maxTokens}, 0, 1
+		}, "blocks of 1 tokens"},
+	} {
+		cfg := Default()
+		tc.set(&cfg)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		n := 0
+		err := Generate(cfg, func(*mooncake.Row) error {
+			if n++; n == 100 {
+				return enough
+			}
+			return nil
+		})
+		runtime.ReadMemStats(&after)
+		if tc.want == "" && !errors.Is(err, enough) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: error %v after %d rows", name, err, n)
+		}
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
+			t.Errorf("%s: %d MiB were allocated for %d rows", name, grown>>20, n)
+		}
 	}
 }

@@ -76,7 +76,7 @@ func proxied(t *testing.T, binary, dir, trace string, off bool, flags ...string)
 	run.proxy = startFaultProxy(t, engine.find(t, listening), off)
 	args := append([]string{
 		"replay", trace, "--url", run.proxy.url, "--model", "sim", "--endpoint", "completions", "--prompt", "tokens",
-		"--seed", "1", "--out", filepath.Join(dir, "out"), "--progress", "lines",
+		"--seed", "1", "--out", filepath.Join(dir, "out"), "--progress", "lines", "--max-error-rate", "1",
 	}, flags...)
 	run.process = start(t, dir, "replay", toSink(run.sink.url), binary, args...)
 	if code := run.process.wait(t, 10*time.Minute); code != 0 && code != 3 {

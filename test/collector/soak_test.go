@@ -150,7 +150,7 @@ service: {extensions: [file_storage, health_check, pprof]}
 			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + c.address, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc",
 			"OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=" + host, "OTEL_EXPORTER_PROMETHEUS_PORT=" + port,
 		}, moonloop.file(t), "replay", trace, "--session-mode", "full", "--url", url, "--model", "soak", "--run-id", "soak", "--progress", "none",
-			"--endpoint", "completions", "--token-events", "all", "--out", filepath.Join(dir, "replay")),
+			"--endpoint", "completions", "--token-events", "all", "--max-error-rate", "0.05", "--out", filepath.Join(dir, "replay")),
 	}
 	r.all = []*watched{agent, otelcol, {name: "engine", process: engine}}
 

@@ -1,0 +1,164 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/simulator"
+)
+
+// endlessTrace is standard input that never ends: a row every 10 ms of trace time.
+type endlessTrace struct {
+	n    int
+	rest []byte
+	read int64 // bytes
+}
+
+func (e *endlessTrace) Read(p []byte) (int, error) {
+	for len(e.rest) < len(p) {
+		e.rest = fmt.Appendf(e.rest, `{"timestamp": %d, "input_length": 100, "output_length": 2}`+"\n", 10*e.n)
+		e.n++
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	e.read += int64(n)
+	return n, nil
+}
+
+// TestRowsNotReached ends runs early: each row that was read has its record, those behind them are counted where that can
+// be done for sure, and none is read.
+func TestRowsNotReached(t *testing.T) {
+	const n = 50_000
+	dir := t.TempDir()
+	var lines bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&lines, `{"timestamp": %d, "input_length": 100, "output_length": 2}`+"\n", 10*i)
+		if i%1000 == 0 {
+			lines.WriteString(" \n\r\n") // which are no rows
+		}
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(lines.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	plain, bare := file("plain.jsonl", lines.Bytes()), file("bare.jsonl.gz", packed.Bytes())
+	known := file("known.jsonl.gz", packed.Bytes())
+	file("known.meta.json", fmt.Appendf(nil, `{"schema": 1, "rows": %d}`, n))
+	e := newEngine(t, simulator.Config{})
+	for _, tc := range []struct {
+		name    string
+		trace   Trace
+		stop    bool // by an interrupt, else by --max-duration
+		loop    bool // closed
+		reason  string
+		known   bool // the number of rows
+		said    string
+		without string // text that must not stand in the report
+	}{
+		{"duration", Trace{Name: plain}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", "at least"},
+		{"interrupt", Trace{Name: plain}, true, false, measure.SkipInterrupted, true, "further rows of the trace were not reached", "at least"},
+		{"duration of a closed loop", Trace{Name: plain}, false, true, measure.SkipDuration, true, "further rows of the trace were not reached", "at least"},
+		{"interrupt of a closed loop", Trace{Name: plain}, true, true, measure.SkipInterrupted, true, "further rows of the trace were not reached", "at least"},
+		{"compressed, with a sidecar", Trace{Name: known}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", "at least"},
+		{"compressed", Trace{Name: bare}, false, false, measure.SkipDuration, false, "how many rows it still had is unknown", "further rows"},
+		{"standard input without an end", Trace{Name: "-", Stdin: &endlessTrace{}}, true, false, measure.SkipInterrupted, false, "how many rows it still had is unknown", "further rows"},
+		{"standard input without an end, by duration", Trace{Name: "-", Stdin: &endlessTrace{}}, false, false, measure.SkipDuration, false, "how many rows it still had is unknown", "further rows"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cfg := Config{
+				Trace: tc.trace, Target: Target{URL: e.url, Model: "m"}, Prompt: ids, Lead: time.Millisecond,
+				Out: filepath.Join(t.TempDir(), "out"), Schedule: Schedule{FileOrder: tc.loop, Grace: 20 * time.Second},
+			}
+			want := judge.ExitOK
+			if tc.stop {
+				cfg.Progress = func(l *Live) {
+					go func() {
+						defer cancel()
+						for ctx.Err() == nil && l.Look().Served < 10 {
+							time.Sleep(time.Millisecond)
+						}
+					}()
+				}
+				want = judge.ExitInterrupted
+			} else {
+				cfg.Schedule.MaxDuration = 200 * time.Millisecond
+			}
+			r := replayed{}
+			r.report, r.err = Run(ctx, cfg)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			r.read(t, cfg.Out)
+			f := r.report.Figures()
+			if status := r.report.ExitStatus; status != want && status != judge.ExitInvalid {
+				t.Errorf("exit status %d, want %d", status, want)
+			}
+			if len(f.Skips) != 1 || f.Skips[0].Reason != tc.reason || f.Rows.Served == 0 {
+				t.Errorf("rows %+v, skipped %+v, want %s alone", f.Rows, f.Skips, tc.reason)
+			}
+			if f.Rows.Total != int64(len(r.results)) || !tc.loop && f.Rows.Total > 10_000 {
+				t.Errorf("%d rows, %d records: rows that nobody needs were read", f.Rows.Total, len(r.results))
+			}
+			for _, reason := range r.report.Verdict.Reasons {
+				if reason.Metric == "records_missing" {
+					t.Error(reason)
+				}
+			}
+			got := r.report.Trace
+			switch {
+			case tc.known && (got.AtLeast || got.Rows+got.NotReached != n):
+				t.Errorf("%d rows taken, %d not reached (at least: %t), want %d in all", got.Rows, got.NotReached, got.AtLeast, n)
+			case !tc.known && (!got.AtLeast || got.NotReached != 0):
+				t.Errorf("%d not reached (at least: %t), want unknown", got.NotReached, got.AtLeast)
+			}
+			var table strings.Builder
+			if err := r.report.Table(&table, false); err != nil {
+				t.Fatal(err)
+			}
+			if text := table.String(); !strings.Contains(text, tc.said) || strings.Contains(text, tc.without) {
+				t.Errorf("the report should say %q and not %q:\n%s", tc.said, tc.without, text)
+			}
+			if in, ok := tc.trace.Stdin.(*endlessTrace); ok && in.n > 50_000 {
+				t.Errorf("%d rows of standard input were read", in.n)
+			}
+		})
+	}
+}
+
+// TestWholeTraceIsReached: a run that comes to the end says nothing of rows that it did not reach.
+func TestWholeTraceIsReached(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	r := e.replay(t, Config{Prompt: ids}, rows(5, 1)...)
+	if r.err != nil || r.report.Trace.NotReached != 0 || r.report.Trace.AtLeast {
+		t.Errorf("error %v, %+v", r.err, r.report.Trace)
+	}
+}
+
+var _ io.Reader = (*endlessTrace)(nil)

@@ -1,0 +1,90 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// lockFile is what a run holds locked in its output directory. It goes with the run.
+const lockFile = ".replay.lock"
+
+// Folder is an output directory that one run has to itself: no second run mixes its records with the first one's, and no
+// result of an earlier run is lost without a word.
+type Folder struct {
+	dir    string
+	made   bool // it was not there before
+	unlock func()
+}
+
+// OpenFolder takes a directory for one run, and creates it if it is absent. It is an error when another run has it, and,
+// unless force is set, [fs.ErrExist] when it holds a file that the run would write: those of this package, and the further
+// names. With force each of them is replaced when the new one is complete, and nothing else is touched.
+func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
+	_, err := os.Stat(dir)
+	f := &Folder{dir: dir, made: errors.Is(err, fs.ErrNotExist)}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
+	}
+	f.unlock, err = mooncake.Lock(filepath.Join(dir, lockFile))
+	switch {
+	case errors.Is(err, mooncake.ErrLocked):
+		return nil, fmt.Errorf("output directory %s: another replay writes its results into it; wait for its end, or choose another one with --out", dir)
+	case err != nil:
+		f.unlock = func() {}
+		return nil, errors.Join(fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err), f.Close())
+	case force:
+		return f, nil
+	}
+	for _, name := range append([]string{
+		SummaryJSON, SummaryCSV, RequestsFile, mooncake.MetaName(RequestsFile), PartialFile, mooncake.MetaName(PartialFile),
+	}, further...) {
+		switch _, err := os.Lstat(filepath.Join(dir, name)); {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err == nil && name == PartialFile:
+			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; choose another directory with --out", dir, name, fs.ErrExist)
+			return nil, errors.Join(err, f.Close())
+		case err == nil:
+			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)
+			return nil, errors.Join(err, f.Close())
+		default:
+			return nil, errors.Join(fmt.Errorf("output directory: %w; choose another one with --out", err), f.Close())
+		}
+	}
+	return f, nil
+}
+
+// CheckInput reports that a trace is one of the files that the run would replace when it has read it.
+func (f *Folder) CheckInput(trace string) error {
+	in, err := os.Stat(trace)
+	if err != nil {
+		return nil //nolint:nilerr // what is not there, or no file, cannot be replaced
+	}
+	for _, name := range []string{SummaryJSON, SummaryCSV, RequestsFile, PartialFile} {
+		if out, err := os.Stat(filepath.Join(f.dir, name)); err == nil && os.SameFile(in, out) {
+			return fmt.Errorf("output directory %s: its %s is the trace itself; choose another directory with --out", f.dir, name)
+		}
+	}
+	return nil
+}
+
+// Close lets the directory go. One that was created and is still empty is removed.
+func (f *Folder) Close() error {
+	if f == nil || f.unlock == nil {
+		return nil
+	}
+	f.unlock()
+	f.unlock = nil
+	if f.made {
+		_ = os.Remove(f.dir) // which fails, as it should, unless it is empty
+	}
+	return nil
+}

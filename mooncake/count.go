@@ -1,0 +1,74 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// ErrUncountable is a trace whose rows only reading it would count.
+var ErrUncountable = errors.New("its rows can only be counted by reading it")
+
+// CountRows counts the rows of a plain trace file, its lines that are not blank, without looking into them. It counts for
+// at most so long: whole is false where the time was up, and the file has so many rows at least. The error is
+// [ErrUncountable] for everything but a regular file that is not compressed.
+func CountRows(name string, limit time.Duration) (rows int64, whole bool, err error) {
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // os.Open waits at a pipe
+		return 0, false, ErrUncountable
+	}
+	f, err := os.Open(name) //nolint:gosec // the user's trace
+	if err != nil {
+		return 0, false, fmt.Errorf("rows cannot be counted: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	buf := make([]byte, 1<<20)
+	begun := false // the line under way is not blank
+	for start, first := time.Now(), true; time.Since(start) < limit || first; first = false {
+		n, err := f.Read(buf)
+		part := buf[:n]
+		if first && packed(part) {
+			return 0, false, ErrUncountable
+		}
+		for len(part) > 0 {
+			end := bytes.IndexByte(part, '\n')
+			line := part
+			if end >= 0 {
+				line = part[:end]
+			}
+			begun = begun || len(bytes.TrimLeft(line, " \t\r")) > 0
+			if end < 0 {
+				break
+			}
+			if begun {
+				rows++
+			}
+			begun, part = false, part[end+1:]
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if begun { // the last line may lack its newline
+				rows++
+			}
+			return rows, true, nil
+		case err != nil:
+			return rows, false, fmt.Errorf("rows cannot be counted: %w", err)
+		}
+	}
+	return rows, false, nil
+}
+
+// packed reports whether a file that begins so is compressed.
+func packed(head []byte) bool {
+	for _, magic := range []string{gzipMagic, zstdMagic, bzip2Magic} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return true
+		}
+	}
+	return false
+}
