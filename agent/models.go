@@ -95,10 +95,14 @@ func (r *run) listCures(err error) []string {
 		return nil
 	case failed.Status == http.StatusUnauthorized, failed.Status == http.StatusForbidden:
 		return []string{r.keyCure()}
-	case failed.Status/100 == 3, failed.Class == send.ClassProtocol: // its message says it
+	case failed.Status/100 == 3, errors.Is(failed, send.ErrPage): // its message says it
 		return nil
 	}
-	return []string{"is the URL an OpenAI-compatible engine's base URL? If it is, name the model with --model"}
+	cure := "is the URL an OpenAI-compatible engine's base URL?"
+	if r.cfg.Target.Model == "" {
+		cure += " If it is, name the model with --model"
+	}
+	return []string{cure}
 }
 
 // keyCure says what to do about an engine that wants a key.

@@ -115,12 +115,15 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		if isPage(resp.Header, body) {
-			return fail(ClassProtocol, "", "the reply to "+method+" "+req.Path+" is a web page, not that of an OpenAI-compatible API; "+c.otherURL(), err)
+			return fail(ClassProtocol, "", "the reply to "+method+" "+req.Path+" is a web page, not that of an OpenAI-compatible API; "+c.otherURL(), ErrPage)
 		}
 		return fail(ClassProtocol, "", "the reply to "+method+" "+req.Path+" is not the JSON that was expected", err)
 	}
 	return nil
 }
+
+// ErrPage is the cause of an [Error] about a reply that is a web page where an API's was expected. Its message says what to try.
+var ErrPage = errors.New("a web page")
 
 // isPage reports whether a reply is for a browser.
 func isPage(header http.Header, body []byte) bool {
