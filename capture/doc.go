@@ -22,7 +22,8 @@
 //     different trees with the same response id and overlapping times are one request, and the shortest is the nearest to
 //     the engine. A request that begins outside of the one above it has another clock: it begins with that one, and rows
 //     which only such a clock saw are counted. In a tree with a row index, each span that has one is a row of a replay and
-//     nothing else is taken from the tree.
+//     nothing else is taken from the tree. Spans of production that have the response id of a replay's request, at its
+//     time, are of the replay, too: a gateway that does not pass the trace context on makes traces of their own of them.
 //  4. Borders of blocks over the cells, those of each (domain, model) by themselves; ids by structure for sessions
 //     without content; lengths for the rest.
 //  5. Order: replays by row, production by (start, trace id, span id). Ids are renumbered by first appearance.

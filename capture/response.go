@@ -13,22 +13,23 @@ import (
 // none: some servers give the same one to every reply.
 const maxShared = 64
 
-// responseKey is the length of the key of byResponse: response id, start, trace id, span id.
-const responseKey = 16 + 8 + 24
+// responseKey is the length of the key of byResponse: response id, start, trace id, span id. The partition's index follows, then
+// the record.
+const (
+	responseKey   = 16 + 8 + 24
+	responseIndex = 4
+)
 
-// request passes on a request of step 3. Those of production that have a response id may still be one with others, which
-// a failed one can tell what they lack.
+// request passes on a request of step 3. Those that have a response id may still be one with others, which a failed one can tell
+// what they lack, and one of a replay whose they are.
 func (c *compiler) request(p *partition, r *Inference) error {
-	switch none := r.Response == (Response{}); {
-	case none && r.Failed:
-		return nil
-	case none || p.Replay:
-		return c.place(p, r)
+	if r.Response == (Response{}) {
+		return c.placeServed(p, r)
 	}
-	c.enc = r.appendTo(c.enc[:0])
 	c.key = append(c.key[:0], r.Response[:]...)
 	c.key = appendTime(c.key, r.Start)
 	c.key = append(append(c.key, r.Span.TraceID[:]...), r.Span.SpanID[:]...)
+	c.enc = r.appendTo(binary.BigEndian.AppendUint32(c.enc[:0], p.index))
 	return c.byResponse.add(c.key, c.enc)
 }
 
@@ -42,11 +43,13 @@ type cluster struct {
 	response Response
 	end      int64
 	alone    *decoded // the only one so far; most response ids are of one span
+	part     *partition
 	members  []member // all of several
 	many     bool     // too many: they go by one by one
 }
 
 type member struct {
+	part   *partition
 	length int64 // ns
 	failed bool
 	at     place
@@ -57,22 +60,23 @@ func (c *compiler) joinResponses() error {
 	var cl cluster
 	d, spare := new(decoded), new(decoded)
 	err := c.byResponse.each(c.ctx, func(b []byte) error {
-		if err := d.decode(b[responseKey:]); err != nil {
+		p := c.list[binary.BigEndian.Uint32(b[responseKey:])]
+		if err := d.decode(b[responseKey+responseIndex:]); err != nil {
 			return err
 		}
 		if d.Response != cl.response || d.Start > cl.end {
 			if err := c.join(&cl); err != nil {
 				return err
 			}
-			cl = cluster{response: d.Response, end: d.end(), alone: d, members: cl.members[:0]}
+			cl = cluster{response: d.Response, end: d.end(), alone: d, part: p, members: cl.members[:0]}
 			d, spare = spare, d
 			return nil
 		}
 		cl.end = max(cl.end, d.end())
 		if cl.many {
-			return c.placeServed(&d.Inference)
+			return c.placeServed(p, &d.Inference)
 		}
-		if err := c.admit(&cl, d); err != nil || len(cl.members) <= maxShared {
+		if err := c.admit(&cl, p, d); err != nil || len(cl.members) <= maxShared {
 			return err
 		}
 		cl.many = true
@@ -81,7 +85,7 @@ func (c *compiler) joinResponses() error {
 			if err := c.loadMember(m, d); err != nil {
 				return err
 			}
-			if err := c.placeServed(&d.Inference); err != nil {
+			if err := c.placeServed(m.part, &d.Inference); err != nil {
 				return err
 			}
 		}
@@ -95,20 +99,17 @@ func (c *compiler) joinResponses() error {
 }
 
 // admit adds a member to a cluster that has one.
-func (c *compiler) admit(cl *cluster, d *decoded) error {
-	for _, r := range []*decoded{cl.alone, d} {
-		if r == nil {
-			continue
-		}
-		c.enc = r.appendTo(c.enc[:0])
-		at, err := c.tree.pool.put(c.enc)
-		if err != nil {
+func (c *compiler) admit(cl *cluster, p *partition, d *decoded) error {
+	if first := cl.alone; first != nil {
+		cl.alone = nil
+		if err := c.admit(cl, cl.part, first); err != nil {
 			return err
 		}
-		cl.members = append(cl.members, member{r.end() - r.Start, r.Failed, at})
 	}
-	cl.alone = nil
-	return nil
+	c.enc = d.appendTo(c.enc[:0])
+	at, err := c.tree.pool.put(c.enc)
+	cl.members = append(cl.members, member{p, d.end() - d.Start, d.Failed, at})
+	return err
 }
 
 func (c *compiler) loadMember(m member, d *decoded) error {
@@ -119,21 +120,24 @@ func (c *compiler) loadMember(m member, d *decoded) error {
 	return d.decode(b)
 }
 
-// placeServed passes on a request of production unless it failed, which has been counted.
-func (c *compiler) placeServed(r *Inference) error {
-	if r.Failed {
+// placeServed passes on a request, unless it failed or is of a trace that is not wanted, which has been counted.
+func (c *compiler) placeServed(p *partition, r *Inference) error {
+	if r.Failed || !p.wanted(c.opt.Replays) {
 		return nil
 	}
-	return c.place(c.part(Partition{}), r)
+	return c.place(p, r)
 }
 
 // join makes one request of a cluster: the shortest that did not fail, which is the nearest to the engine; what it
-// lacks comes from the next longer one that has it.
+// lacks comes from the next longer one that has it. Where a replay made the request, it is the replay's, and its row is known.
 func (c *compiler) join(cl *cluster) error {
 	if cl.alone != nil {
-		return c.placeServed(&cl.alone.Inference)
+		return c.placeServed(cl.part, &cl.alone.Inference)
 	}
 	defer c.tree.pool.reset() // idle since the last trace
+	if slices.ContainsFunc(cl.members, func(m member) bool { return m.part.Replay }) {
+		return c.joinReplay(cl)
+	}
 	// Sorted by start, trace id and span id before.
 	slices.SortStableFunc(cl.members, func(a, b member) int { return cmp.Compare(a.length, b.length) })
 	best := slices.IndexFunc(cl.members, func(m member) bool { return !m.failed })
@@ -168,6 +172,43 @@ func (c *compiler) join(cl *cluster) error {
 		c.models.said(other.Model, d.model())
 	}
 	return c.place(p, &d.Inference)
+}
+
+// joinReplay passes on the rows of a replay. Spans of the same requests that were taken for production, because a gateway or an engine
+// did not continue the replay's trace, become spans of the replay: no user sent these requests.
+func (c *compiler) joinReplay(cl *cluster) error {
+	d := &c.tree.leaf
+	of := cl.members[slices.IndexFunc(cl.members, func(m member) bool { return m.part.Replay })].part
+	for _, m := range cl.members {
+		if !m.part.Replay {
+			c.move(m, of)
+			continue
+		}
+		if err := c.loadMember(m, d); err != nil {
+			return err
+		}
+		if err := c.placeServed(m.part, &d.Inference); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move counts a span of production for a replay instead.
+func (c *compiler) move(m member, to *partition) {
+	m.part.Spans--
+	to.Spans++
+	if m.failed {
+		m.part.lost.remove(lostFailed)
+	}
+	switch {
+	case !to.wanted(c.opt.Replays):
+		to.lost.add(lostPolicy, 1)
+	case m.failed:
+		to.lost.add(lostFailed, 1)
+	default:
+		to.Merged++
+	}
 }
 
 // complete takes every field that r lacks from another span of the same request.

@@ -94,6 +94,13 @@ func (t tally) add(l loss, n int64) {
 	}
 }
 
+// remove takes one back.
+func (t tally) remove(l loss) {
+	if t[l]--; t[l] == 0 {
+		delete(t, l)
+	}
+}
+
 // list returns the counts in a fixed order.
 func (t tally) list(more ...tally) []mooncake.Dropped {
 	all := maps.Clone(t)

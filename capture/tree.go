@@ -331,32 +331,33 @@ func (t *tree) group() {
 }
 
 // enter counts an inference span for its partition and returns that; nil, with the reason counted, when the span has no
-// part in a trace whatever it says.
-func (c *compiler) enter(key Partition, warmup bool) *partition {
-	p := c.part(key)
-	if p == nil {
+// part in a trace whatever it says. unwanted says that it has none because the trace is not wanted, which is counted, too.
+func (c *compiler) enter(key Partition, warmup bool) (p *partition, unwanted bool) {
+	if p = c.part(key); p == nil {
 		c.lost.add(lostRun, 1)
-		return nil
+		return nil, false
 	}
 	p.Spans++
 	switch {
 	case !p.wanted(c.opt.Replays):
 		p.lost.add(lostPolicy, 1)
+		return p, true
 	case warmup:
 		p.lost.add(lostWarmup, 1)
-	default:
-		return p
+		return nil, false
 	}
-	return nil
+	return p, false
 }
 
 // emit passes on what becomes of an inference span.
 func (t *tree) emit(i int32) error {
 	n := &t.nodes[i]
 	rows := t.nodes[n.root].rows
-	p := t.c.enter(Partition{rows || !n.run.IsZero(), n.run}, n.warmup)
+	p, unwanted := t.c.enter(Partition{rows || !n.run.IsZero(), n.run}, n.warmup)
 	switch {
-	case p == nil:
+	case p == nil, unwanted && !n.row:
+	case unwanted:
+		return t.pass(p, i)
 	case rows && !n.row, !p.Replay && n.below:
 		p.Merged++
 	case p.Replay && !n.row:
@@ -365,16 +366,18 @@ func (t *tree) emit(i int32) error {
 		if n.failed {
 			p.lost.add(lostFailed, 1)
 		}
-		if n.failed && p.Replay {
-			return nil
-		}
-		r, err := t.request(i)
-		if err != nil {
-			return err
-		}
-		return t.c.request(p, r)
+		return t.pass(p, i)
 	}
 	return nil
+}
+
+// pass passes on a request.
+func (t *tree) pass(p *partition, i int32) error {
+	r, err := t.request(i)
+	if err != nil {
+		return err
+	}
+	return t.c.request(p, r)
 }
 
 // request returns an inference span with its gaps filled. A span with a row index is what it is.
@@ -496,9 +499,11 @@ func (t *tree) single() error {
 	if run.IsZero() {
 		run = t.run
 	}
-	p := t.c.enter(Partition{d.Row.Set || !run.IsZero(), run}, d.Warmup)
+	p, unwanted := t.c.enter(Partition{d.Row.Set || !run.IsZero(), run}, d.Warmup)
 	switch {
-	case p == nil:
+	case p == nil, unwanted && !d.Row.Set:
+	case unwanted:
+		return t.c.request(p, &d.Inference)
 	case p.Replay && !d.Row.Set:
 		p.lost.add(lostNoRow, 1)
 	case d.Failed:
