@@ -203,14 +203,15 @@ func (r *run) calibrate(ctx context.Context) error {
 func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
 	turns := r.stream.Info().Sessions == mooncake.SessionDelta && r.opt.Endpoint == prompt.Chat
 	var counted []int64
-	for _, req := range r.builder.Calibration(model, turns) {
+	for i, req := range r.builder.Calibration(model, turns) {
 		var reply struct {
 			Usage *struct {
 				PromptTokens int64 `json:"prompt_tokens"`
 			}
 		}
 		_, stop := r.tell(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*r.bound(send.CallLimit))
-		err := r.client.JSON(ctx, req.Path, req.Body, &reply)
+		header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" calibration "+model, int64(i))}}
+		err := r.client.JSON(ctx, req.Path, header, req.Body, &reply)
 		stop()
 		if err != nil {
 			return over, r.calibrationError(ctx, req.Path, model, err)

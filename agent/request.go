@@ -5,6 +5,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"strconv"
 	"time"
@@ -152,14 +154,25 @@ func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt
 // in one place.
 func (r *run) headers(rec *measure.Record, traceparent string) http.Header {
 	h := make(http.Header, 3)
-	if traceparent != "" {
-		h.Set("Traceparent", traceparent)
+	if traceparent == "" {
+		traceparent = unrecorded(r.cfg.RunID, rec.Index)
 	}
+	h.Set("Traceparent", traceparent)
 	h.Set("X-Request-Id", r.cfg.RunID+"-"+strconv.FormatInt(rec.Index, 10))
 	if id := rec.Row.SessionID; id != "" {
 		h.Set("X-Session-Id", headerSafe(id))
 	}
 	return h
+}
+
+// unrecorded is the trace context of a request that is in no trace of the run's: of calibration, of a warm-up, or of a run without
+// telemetry. Its flags say "not sampled", so that gateways and engines record no span of it either: a capture beside them would
+// take that for production. It is W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
+func unrecorded(run string, index int64) string {
+	sum := sha256.Sum256(strconv.AppendInt([]byte(run+"-"), index, 10))
+	b := hex.AppendEncode([]byte("00-"), sum[:16])
+	b = hex.AppendEncode(append(b, '-'), sum[16:24])
+	return string(append(b, "-00"...))
 }
 
 // headerSafe keeps a session id from breaking a header: other characters than visible ASCII become "_".

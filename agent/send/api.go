@@ -40,13 +40,13 @@ func (c *Client) Get(ctx context.Context, path string, out any) error {
 	return c.call(ctx, inner, limit, http.MethodGet, &Request{Path: path}, out)
 }
 
-// JSON posts a body and reads the JSON reply into out, otherwise like Get; it is retried on every failure that may pass, a
+// JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get; it is retried on every failure that may pass, a
 // missing answer and 5xx included.
-func (c *Client) JSON(ctx context.Context, path string, body Body, out any) error {
+func (c *Client) JSON(ctx context.Context, path string, header http.Header, body Body, out any) error {
 	limit := c.bound(CallLimit)
 	inner, cancel := context.WithTimeout(ctx, 2*limit)
 	defer cancel()
-	return c.call(ctx, inner, limit, http.MethodPost, &Request{Path: path, Body: body}, out)
+	return c.call(ctx, inner, limit, http.MethodPost, &Request{Path: path, Header: header, Body: body}, out)
 }
 
 // bound returns a limit, or the total timeout where that is shorter.

@@ -167,7 +167,7 @@ func TestAPI(t *testing.T) {
 			Prompt int `json:"prompt_tokens"`
 		}
 	}
-	if err := c.JSON(t.Context(), "/v1/chat/completions", post("12345").Body, &reply); err != nil || reply.Usage.Prompt != 5 {
+	if err := c.JSON(t.Context(), "/v1/chat/completions", nil, post("12345").Body, &reply); err != nil || reply.Usage.Prompt != 5 {
 		t.Errorf("%+v: %v", reply, err)
 	}
 	for path, want := range map[string]Class{"/nothing": ClassHTTP, "/html": ClassProtocol} {
