@@ -206,8 +206,10 @@ func (e *vllm) empty(t *testing.T) {
 // tokens are prompt tokens that the engine looked up in its prefix cache, and those that were there.
 type tokens struct{ queries, hits int64 }
 
-func (c tokens) since(before tokens) tokens { return tokens{c.queries - before.queries, c.hits - before.hits} }
-func (c tokens) rate() float64              { return float64(c.hits) / float64(c.queries) }
+func (c tokens) since(before tokens) tokens {
+	return tokens{c.queries - before.queries, c.hits - before.hits}
+}
+func (c tokens) rate() float64 { return float64(c.hits) / float64(c.queries) }
 
 // counters reads the engine's own metrics.
 func (e *vllm) counters(t *testing.T) tokens {
