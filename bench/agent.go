@@ -48,7 +48,7 @@ func (m *moonloop) stream(ctx context.Context, b *bench, dir, url string, w work
 func (m *moonloop) with(ctx context.Context, b *bench, dir, url, trace string, more []string, body func(args []string) error) error {
 	args := append([]string{
 		"replay", trace, "--url", url, "--model", "m", "--endpoint", "completions", "--out", filepath.Join(dir, "out"),
-		"--run-id", runID, "--progress", "none",
+		"--force", "--run-id", runID, "--progress", "none",
 	}, m.args...)
 	args = append(args, more...)
 	if m.sink {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,10 +43,13 @@ func startEnding(t *testing.T, binary string, environment []string, flags ...str
 	e := &ending{out: filepath.Join(dir, "out")}
 	e.engine = start(t, dir, "engine", nil, binary, "simulate", "--listen", "127.0.0.1:0", "--grace", "0s",
 		"--prefill", "5ms", "--decode", "10ms", "--record", filepath.Join(dir, "engine.jsonl"))
-	args := append([]string{
-		"replay", trace, "--url", e.engine.find(t, listening), "--model", "sim", "--endpoint", "completions",
-		"--out", e.out, "--progress", "none",
-	}, flags...)
+	args := []string{
+		"replay", trace, "--url", e.engine.find(t, listening), "--model", "sim", "--endpoint", "completions", "--progress", "none",
+	}
+	if !slices.Contains(flags, "--out") {
+		args = append(args, "--out", e.out)
+	}
+	args = append(args, flags...)
 	e.process = start(t, dir, "replay", environment, binary, args...)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if info, err := os.Stat(filepath.Join(dir, "engine.jsonl")); err == nil && info.Size() > 0 {
