@@ -17,6 +17,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // checkTime bounds Check: a wrong endpoint is told in the first second of a run.
@@ -168,15 +170,21 @@ func (s signal) checkEndpoint(c *Config, protocol string) error {
 	if c.Endpoint != "" || value == "" {
 		return nil
 	}
-	const want = "want http://host:port or https://host:port"
-	u, err := url.Parse(value)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: not a URL; %s", variable, want) // the error would repeat its credentials
-	case protocol == ProtocolGRPC && u.Scheme == "unix":
+	if u, err := url.Parse(value); err == nil && protocol == ProtocolGRPC && u.Scheme == "unix" {
 		return nil
+	}
+	return checkURL(variable, value)
+}
+
+// checkURL says what is wrong with the endpoint that has a name, and repeats no user, password or query of it.
+func checkURL(name, endpoint string) error {
+	const want = "want http://host:port or https://host:port"
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil, !strings.Contains(endpoint, "://") && strings.ContainsAny(endpoint, "@?#"):
+		return fmt.Errorf("%s: not a URL; %s", name, want)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("%s %q: %s", variable, u.Redacted(), want)
+		return fmt.Errorf("%s %q: %s", name, mooncake.PublicName(endpoint), want)
 	}
 	return nil
 }
