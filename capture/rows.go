@@ -112,8 +112,10 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 	w.identity[identity.String()]++
 	w.rows++
 	w.digester.Add(row, w.rows)
-	if hit, known := w.cache.Predict(row); known {
-		w.observed.Add(row, hit.Whole, w.size)
+	if !p.Replay { // of which nothing was observed
+		if hit, known := w.cache.Predict(row); known {
+			w.observed.Add(row, hit.Whole, w.size)
+		}
 	}
 	if w.c.opt.Format != FormatFull {
 		row.Observed = mooncake.Observed{}
