@@ -113,7 +113,9 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 	w.rows++
 	w.digester.Add(row, w.rows)
 	if !p.Replay { // of which nothing was observed
-		if hit, known := w.cache.Predict(row); known {
+		one := *row
+		one.Model = w.c.models.one(r).s // as blocks are told apart
+		if hit, known := w.cache.Predict(&one); known {
 			w.observed.Add(row, hit.Whole, w.size)
 		}
 	}
