@@ -33,6 +33,7 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 	r.over = true
 	machine := r.watch.Stop()
 	end := r.clk.Now()
+	r.stream.Close() // which reads ahead; what the trace is asked for below is its reader's until then
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	loss, err := r.tel.Shutdown(flush)
@@ -234,8 +235,10 @@ func (r *run) facts(rep *report.Report, m observe.Machine, stats schedule.Stats)
 
 // warnAtEnd says what only the end of a run shows.
 func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry.Loss, runErr error) {
-	for _, n := range r.trace.Notices() {
-		r.warn("%s", n.Text)
+	if r.stream.Close() { // else somebody still waits for its next row
+		for _, n := range r.trace.Notices() {
+			r.warn("%s", n.Text)
+		}
 	}
 	counts := r.stream.Counts()
 	if whole := counts.PastLimit == 0 && !counts.Cut && runErr == nil; whole && r.cfg.Trace.MaxRows == 0 {

@@ -27,9 +27,10 @@
 //	rows held back     65,536, for their session or a slot; at the bound the trace is not read further
 //	sessions           16,384 open ones; the last timestamp of 131,072; the prompt kind of 262,144 (10 MiB); of rows that are
 //	                   new turns also a million that were closed to make room (40 MiB)
-//	prediction         nothing while block ids are canonical, as moonloop writes them; else 4 million ids (200 MB), past which
-//	                   rows are counted as unpredicted
-//	requests.jsonl     16 MiB of lines that wait for an earlier row, then they are written out of order, and counted
+//	prediction         16 bytes for each row with new blocks while block ids are canonical, as moonloop writes them, for 16
+//	                   million of them; else 4 million prefixes (200 MB); past either rows are counted as unpredicted
+//	requests.jsonl     64 KiB of lines on their way to the file; at the end 16 MiB of lines that wait for an earlier row, then
+//	                   they are written out of order, and counted
 //	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes), past which they are lost, and counted
 //	garbage            what a second allocates, 20 to 64 MiB, and at least a quarter of what lives; GOGC sets another pace
 //

@@ -162,3 +162,17 @@ func TestWholeTraceIsReached(t *testing.T) {
 }
 
 var _ io.Reader = (*endlessTrace)(nil)
+
+// TestNoticesWhileTheTraceIsRead: a run that wants no more rows ends while the trace may still be read ahead, and what is said
+// of the trace at its end is not looked up meanwhile. The race detector sees it where it is.
+func TestNoticesWhileTheTraceIsRead(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	for _, limit := range []Config{{Trace: Trace{MaxRows: 2}}, {Schedule: Schedule{MaxDuration: 15 * time.Millisecond}}} {
+		cfg := limit
+		cfg.Trace.Name, cfg.Trace.Stdin, cfg.Trace.Lookahead = "-", &endlessTrace{}, 1
+		cfg.Target, cfg.Prompt, cfg.Lead = Target{URL: e.url, Model: "m"}, ids, time.Millisecond
+		if rep, err := Run(t.Context(), cfg); err != nil || rep.Trace.Rows < 2 {
+			t.Errorf("%d rows, %v", rep.Trace.Rows, err)
+		}
+	}
+}

@@ -51,14 +51,14 @@ func (r *run) reach(ctx context.Context) (models []string, err error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, err
-		case within.Err() != nil:
-			return nil, fmt.Errorf("not ready within %v (--wait-ready): %w", wait, cmp.Or(last, err))
 		case !loading(err):
 			stop()
 			if last != nil {
 				r.note("engine %s: ready after %v", r.engine(), (r.clk.Now() - began).Round(100*time.Millisecond))
 			}
 			return models, err
+		case within.Err() != nil:
+			return nil, fmt.Errorf("not ready within %v (--wait-ready): %w", wait, cmp.Or(last, err))
 		}
 		last = err
 		why(err)

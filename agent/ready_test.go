@@ -212,6 +212,21 @@ func TestPreflightIsBounded(t *testing.T) {
 			err: []string{"not ready within 1m0s", "HTTP 503"}, notErr: "--wait-ready 5m", atLeast: time.Minute, atMost: time.Minute,
 		},
 		{
+			name: "no answer to the list of models before the wait is over", engine: func() difficult { return difficult{models: never} },
+			target: Target{WaitReady: 10 * time.Second},
+			err:    []string{"not ready within 10s (--wait-ready): total_timeout: no answer within 10s", "is it an engine"}, notErr: "5m", atLeast: 10 * time.Second, atMost: 10 * time.Second,
+		},
+		{
+			name: "the same with a model, waited for", engine: func() difficult { return difficult{models: never} },
+			target: Target{WaitReady: 10 * time.Second, Model: "m"},
+			err:    []string{"not ready within 10s"}, atLeast: 10 * time.Second, atMost: 10 * time.Second,
+		},
+		{
+			name: "no answer to the question for its health before the wait is over", engine: func() difficult { return difficult{models: listed, health: never} },
+			target: Target{WaitReady: 10 * time.Second},
+			err:    []string{"not ready within 10s (--wait-ready): total_timeout: no answer within 10s"}, notErr: "%!", atLeast: 10 * time.Second, atMost: 10 * time.Second,
+		},
+		{
 			name: "one failed calibration request", engine: func() difficult { return difficult{models: listed, post: once(second(500))} },
 			atMost: 10 * time.Second,
 		},

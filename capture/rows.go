@@ -112,8 +112,12 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 	w.identity[identity.String()]++
 	w.rows++
 	w.digester.Add(row, w.rows)
-	if hit, known := w.cache.Predict(row); known {
-		w.observed.Add(row, hit.Whole, w.size)
+	if !p.Replay { // of which nothing was observed
+		one := *row
+		one.Model = w.c.models.one(r).s // as blocks are told apart
+		if hit, known := w.cache.Predict(&one); known {
+			w.observed.Add(row, hit.Whole, w.size)
+		}
 	}
 	if w.c.opt.Format != FormatFull {
 		row.Observed = mooncake.Observed{}

@@ -198,6 +198,22 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// TestObservedUnderTwoNames holds that what is predicted of production's cache knows names of one model for one, as the blocks do.
+func TestObservedUnderTwoNames(t *testing.T) {
+	text := chain(t, longText(8000))
+	var records []Record
+	for i, name := range []string{"gpt-4o", "gpt-4o-2024-08-06", "gpt-4o", "other", "other"} {
+		records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(2048, 1), named(t, name, ""), func(r *Inference) {
+			r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: text}
+			r.CachedTokens = mooncake.Some([]int64{0, 2048, 2048, 0, 2048}[i])
+		}))
+	}
+	for _, format := range []Format{FormatFull, FormatMooncake} {
+		_, res := compileBytes(t, Options{Format: format}, journal(records...))
+		equal(t, string(format), &mooncake.ObservedCache{Rows: 5, InputTokens: 5 * 2048, Cached: 3 * 2048, Predicted: 3 * 2048}, res.Traces[0].Meta.ObservedCache)
+	}
+}
+
 func reversed(records []Record) []Record {
 	out := slices.Clone(records)
 	slices.Reverse(out)

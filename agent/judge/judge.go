@@ -14,9 +14,10 @@
 // their maximum, the share of one hiccup in 50 ms is chance. So a percentile needs as many values as leave one beyond it
 // (a median ten, for five on either side), a share of a count as many as make one of them no more than the first bound
 // (streams, not their gaps: what coalesces one gap of a stream coalesces its neighbours), a share of time so long a run that
-// one delay of 100 ms, which every machine has, does not make it invalid. What has no need is a fact of any run. Lateness is judged by the part that hiccups of the machine, measured in the same run, do not
-// explain; hiccups are judged by their own share of the time. The last column says why the bounds are where they are; they
-// are fixed, because a verdict under other bounds is that of a different run.
+// one delay of 100 ms, which every machine has, does not make it invalid. What has no need is a fact of any run. Lateness is
+// judged by the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own
+// share of the time. The last column says why the bounds are where they are; they are fixed, because a verdict under other
+// bounds is that of a different run.
 //
 //	metric                   valid ≤     invalid >   needs                     because
 //	no_request_served        0           0                                     a run without a served request has no figures

@@ -145,6 +145,9 @@ type Stream struct {
 	stopped  chan struct{}
 	stopOnce sync.Once
 
+	closeOnce sync.Once
+	closed    bool // the reading has ended
+
 	mu     sync.Mutex
 	counts Counts
 }
@@ -220,21 +223,23 @@ func (s *Stream) Counts() Counts {
 func (s *Stream) Stop() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
 // Close stops the reading and reports whether it has ended. It has not when the trace is a pipe that is silent and
-// open: then the goroutine that reads from it ends with the pipe, which must not be closed before.
+// open: then the goroutine that reads from it ends with the pipe, which must not be closed before. Only the first call waits; each
+// returns what that found.
 func (s *Stream) Close() (ended bool) {
-	close(s.quit)
-	late := time.NewTimer(time.Second)
-	defer late.Stop()
-	for {
-		select {
-		case _, open := <-s.rows:
-			if !open {
-				return true
+	s.closeOnce.Do(func() {
+		close(s.quit)
+		late := time.NewTimer(time.Second)
+		defer late.Stop()
+		for open := true; open; {
+			select {
+			case _, open = <-s.rows:
+			case <-late.C:
+				return
 			}
-		case <-late.C:
-			return false
 		}
-	}
+		s.closed = true
+	})
+	return s.closed
 }
 
 // feed reads the file behind the look-ahead until it ends or fails, or the stream is stopped or closed.

@@ -26,7 +26,8 @@ type Folder struct {
 
 // OpenFolder takes a directory for one run, and creates it if it is absent. It is an error when another run has it, and,
 // unless force is set, [fs.ErrExist] when it holds a file that the run would write: those of this package, and the further
-// names. With force each of them is replaced when the new one is complete, and nothing else is touched.
+// names. With force each of them is replaced when the new one is complete, but for [PartialFile], which begins anew with
+// the run, and nothing else is touched.
 func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	_, err := os.Stat(dir)
 	f := &Folder{dir: dir, made: errors.Is(err, fs.ErrNotExist)}

@@ -127,7 +127,7 @@ func TestPrepare(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			events, _, stats, err := tc.sim.run(t, tc.items...)
+			events, stats, err := tc.sim.run(t, tc.items...)
 			if !errors.Is(err, tc.sim.srcErr) {
 				t.Fatal(err)
 			}

@@ -93,9 +93,6 @@ type Hooks struct {
 	Fire func(*Item)
 	// Skip disposes of an item that will not be sent.
 	Skip func(*Item, Reason)
-	// EndSession says that no further turn of the session will be sent; at is the end of its last one.
-	// May be nil.
-	EndSession func(s *Session, at time.Duration)
 }
 
 // Reason says why an item was skipped.
@@ -210,7 +207,6 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	quit := make(chan struct{})
 	defer close(quit)
 	go s.pull(src, quit)
-	defer func() { s.sessions.closeAll(s.endSession) }()
 	for {
 		if ctx.Err() != nil || s.failed() != nil { // before settle, which would let the next turns go
 			s.skipHeld()
@@ -417,7 +413,6 @@ func (s *Scheduler) enter(it *Item) {
 		if s.cfg.Carry { // nobody else asks
 			s.sessions.remember(old)
 		}
-		s.endSession(old)
 	})
 	it.Session = ses
 	it.Turn = ses.turns
@@ -632,12 +627,6 @@ func (s *Scheduler) skipHeld() {
 	}
 	for s.ready.len() > 0 {
 		underWay(s.ready.pop())
-	}
-}
-
-func (s *Scheduler) endSession(ses *Session) {
-	if s.hooks.EndSession != nil {
-		s.hooks.EndSession(ses, ses.end)
 	}
 }
 

@@ -86,11 +86,3 @@ func (t *sessionTable) each(f func(*Session)) {
 		f(ses)
 	}
 }
-
-func (t *sessionTable) closeAll(closed func(*Session)) {
-	for id, ses := range t.byID {
-		delete(t.byID, id)
-		closed(ses)
-	}
-	t.idle.Init()
-}

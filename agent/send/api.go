@@ -34,16 +34,16 @@ const (
 // of a replay: it is retried where no connection came about and on 429 and 503, and nothing is measured. A failure is an
 // *Error.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
-	limit := c.bound(LookLimit)
+	limit := until(ctx, c.bound(LookLimit))
 	inner, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return c.call(ctx, inner, limit, http.MethodGet, &Request{Path: path}, out)
 }
 
-// JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get; it is retried on every failure that may pass, a
-// missing answer and 5xx included.
+// JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get; it is
+// retried on every failure that may pass, a missing answer and 5xx included.
 func (c *Client) JSON(ctx context.Context, path string, header http.Header, body Body, out any) error {
-	limit := c.bound(CallLimit)
+	limit := until(ctx, c.bound(CallLimit))
 	inner, cancel := context.WithTimeout(ctx, 2*limit)
 	defer cancel()
 	return c.call(ctx, inner, limit, http.MethodPost, &Request{Path: path, Header: header, Body: body}, out)
@@ -52,6 +52,15 @@ func (c *Client) JSON(ctx context.Context, path string, header http.Header, body
 // bound returns a limit, or the total timeout where that is shorter.
 func (c *Client) bound(limit time.Duration) time.Duration {
 	return min(limit, cmp.Or(c.cfg.TotalTimeout, limit))
+}
+
+// until returns a limit, or the time until the caller's deadline where that is shorter. A deadline is a bound like ours, and no
+// cancelling: what has not answered by then is told so.
+func until(ctx context.Context, limit time.Duration) time.Duration {
+	if end, bounded := ctx.Deadline(); bounded {
+		return min(limit, time.Until(end).Round(10*time.Millisecond)) // the caller's own deadline is exact
+	}
+	return limit
 }
 
 // call makes one call. ctx is the caller's, inner the same with the call's bound.
@@ -80,7 +89,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	}
 	var late net.Error
 	switch {
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fail(ClassCancelled, "", "stopped", context.Cause(ctx))
 	case err != nil && f.connected() && (errors.As(err, &late) && late.Timeout() || inner.Err() != nil):
 		return fail(ClassTotalTimeout, "", fmt.Sprintf("no answer within %v", limit), err)

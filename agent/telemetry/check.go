@@ -17,6 +17,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // checkTime bounds Check: a wrong endpoint is told in the first second of a run.
@@ -168,15 +170,21 @@ func (s signal) checkEndpoint(c *Config, protocol string) error {
 	if c.Endpoint != "" || value == "" {
 		return nil
 	}
-	const want = "want http://host:port or https://host:port"
-	u, err := url.Parse(value)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: not a URL; %s", variable, want) // the error would repeat its credentials
-	case protocol == ProtocolGRPC && u.Scheme == "unix":
+	if u, err := url.Parse(value); err == nil && protocol == ProtocolGRPC && u.Scheme == "unix" {
 		return nil
+	}
+	return checkURL(variable, value)
+}
+
+// checkURL says what is wrong with the endpoint that has a name, and repeats no user, password or query of it.
+func checkURL(name, endpoint string) error {
+	const want = "want http://host:port or https://host:port"
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil, !strings.Contains(endpoint, "://") && strings.ContainsAny(endpoint, "@?#"):
+		return fmt.Errorf("%s: not a URL; %s", name, want)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("%s %q: %s", variable, u.Redacted(), want)
+		return fmt.Errorf("%s %q: %s", name, mooncake.PublicName(endpoint), want)
 	}
 	return nil
 }
@@ -223,6 +231,8 @@ func (s signal) diagnose(err error, protocol string, within time.Duration) (what
 		return "a port of gRPC was sent HTTP", "give --otlp-protocol=grpc (OTEL_EXPORTER_OTLP_PROTOCOL=grpc), or the receiver's HTTP port, which is mostly 4318"
 	case protocol == ProtocolGRPC && (says("error reading server preface: http2:") || says("HTTP status code")):
 		return "a port of HTTP was sent gRPC", "give --otlp-protocol=http/protobuf (OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf), or the receiver's gRPC port, which is mostly 4317"
+	case protocol == ProtocolGRPC && says("server preface"): // reset, or ended: which it is depends on who is faster
+		return "the connection was closed before a word of gRPC came back", "does the endpoint begin with https://? A receiver that speaks TLS wants that"
 	case code == codes.Unimplemented:
 		return "the receiver does not take them", fmt.Sprintf("give it a pipeline for %s, or set OTEL_%s_EXPORTER=none", s.plural(), s)
 	case says("404 Not Found"), says("405 Method Not Allowed"):

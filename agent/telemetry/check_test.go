@@ -135,7 +135,9 @@ func TestCheckErrors(t *testing.T) {
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT: not a URL; want http://host:port or https://host:port"},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, `OTEL_EXPORTER_OTLP_ENDPOINT "localhost:4317": want http://host:port or https://host:port`},
 		{[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://"}, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT "http:": want`},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://u:" + token + "@h"}, `"ftp://u:xxxxx@h": want`},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://u:" + token + "@h/x?key=" + token}, `"ftp://h/x": want`},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=u:" + token + "@h:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT: not a URL; want"},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=h:4318/?key=" + token}, "OTEL_EXPORTER_OTLP_ENDPOINT: not a URL; want"},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://h", "OTEL_EXPORTER_OTLP_PROTOCOL=udp"}, "udp: want grpc or http/protobuf"},
 	} {
 		t.Run(c.want, func(t *testing.T) {

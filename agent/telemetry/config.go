@@ -6,7 +6,6 @@ package telemetry
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -115,12 +114,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("OTLP protocol %q: want %s or %s", c.Protocol, ProtocolGRPC, ProtocolHTTP))
 	}
 	if c.Endpoint != "" {
-		switch u, err := url.Parse(c.Endpoint); {
-		case err != nil:
-			errs = append(errs, errors.New("OTLP endpoint: not a URL")) // the error would repeat its credentials
-		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			errs = append(errs, fmt.Errorf("OTLP endpoint %q: want http://host:port or https://host:port", u.Redacted()))
-		}
+		errs = append(errs, checkURL("OTLP endpoint", c.Endpoint))
 	}
 	for _, n := range []struct {
 		name  string

@@ -107,11 +107,7 @@ EXIT STATUS
 
 // settings checks everything that can be checked without touching the network or the disk.
 func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineConfig, []string, error) {
-	compile, err := f.options(cmd)
-	errs := []error{err, choice("progress", f.progress, "auto", "bar", "lines", "none")}
-	if f.duration < 0 || f.idle < 0 {
-		errs = append(errs, errors.New("--duration and --idle: want a time of 0 or more"))
-	}
+	var errs []error
 	if f.grpc == "" && f.http == "" {
 		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
 	}
@@ -131,8 +127,8 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 			notices = append(notices, notice)
 		}
 	}
-	limit, err := parseSize("request-limit", f.requestLimit, 1<<20, "from 1MiB on")
-	errs = append(errs, err, checkAnnotation(annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, Deny: f.deny}))
+	limit, _ := humanize.ParseBytes(f.requestLimit) // its rule has read it
+	errs = append(errs, checkAnnotation(annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, Deny: f.deny}))
 	key, notice, err := hashKey(f.keyEnv)
 	if err != nil {
 		errs = append(errs, err)
@@ -141,9 +137,9 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 		notices = append(notices, notice)
 	}
 	listen := pipelineConfig{
-		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token, requestLimit: limit, blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
+		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token, requestLimit: int64(limit), blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
 	}
-	return compile, listen, notices, errors.Join(errs...)
+	return f.options(cmd), listen, notices, errors.Join(errs...)
 }
 
 // hashKey returns the key that the environment holds, or a random one, and then a notice.

@@ -82,15 +82,12 @@ EXIT STATUS
 
 func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	opt, err := f.options(cmd)
-	if err == nil && f.run != "" {
+	opt := f.options(cmd)
+	if f.run != "" {
 		if opt.Replays == capture.ReplaysDrop {
-			err = errors.New("--run names a replay, and --replays drop leaves all of them out: choose one")
+			return errors.New("--run names a replay, and --replays drop leaves all of them out: choose one")
 		}
 		opt.Replays = capture.ReplaysOnly
-	}
-	if err != nil {
-		return err
 	}
 	journals, bytes, err := findJournals(args, func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) })
 	if err != nil {

@@ -90,10 +90,10 @@ EXIT STATUS
 }
 
 func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
-	compile, err := f.options(cmd)
-	if err := errors.Join(err, f.validate(names)); err != nil {
+	if err := f.validate(names); err != nil {
 		return err
 	}
+	compile := f.options(cmd)
 	_, publicErr := foreign.ParseFormat(f.from)
 	files := outputs{out: f.out, force: f.force, runs: publicErr != nil && f.replays != string(capture.ReplaysDrop)}
 	for _, name := range names {
@@ -146,18 +146,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, compile capture.Options, in *
 
 // validate checks what can be checked without reading.
 func (f *convertFlags) validate(names []string) error {
-	errs := []error{
-		choice("from", f.from, string(offline.OTLP), string(offline.Dynamo), string(foreign.Bailian), string(foreign.BurstGPT), string(foreign.Azure)),
-		choice("failed", f.failed, string(foreign.FailedDrop), string(foreign.FailedKeep)),
-	}
-	if f.from == "" {
-		errs[0] = nil
-	}
-	for flag, n := range map[string]int{"look-ahead": f.lookahead, "max-line": f.maxLine} {
-		if n < 1 {
-			errs = append(errs, fmt.Errorf("--%s %d: want 1 or more", flag, n))
-		}
-	}
+	var errs []error
 	if _, _, err := hashKey(f.keyEnv); err != nil {
 		errs = append(errs, err)
 	}

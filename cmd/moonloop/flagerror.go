@@ -76,7 +76,7 @@ func noInputs(cmd *cobra.Command, args []string) error {
 	return hintError{fmt.Errorf("%s takes no argument, and %s was given: leave it out, or write the flag that it belongs to before it", cmd.Name(), quoted(args[0])), listsFlags(cmd)}
 }
 
-// inputs demands one argument or more.
+// someInputs demands one argument or more.
 func someInputs(what, hint string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -141,6 +141,7 @@ var configNames = [][2]string{
 	{"grace", "grace"},
 	{"prepare", "prepare"},
 	{"retries", "retries"},
+	{"wait ready", "wait-ready"},
 	{"connect timeout", "connect-timeout"},
 	{"first-token timeout", "first-token-timeout"},
 	{"idle timeout", "idle-timeout"},

@@ -48,7 +48,7 @@ var commonRules = map[string]rule{
 	"format":         oneOf(string(capture.FormatFull), string(capture.FormatMooncake)),
 	"replays":        oneOf(string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly)),
 	"missing-tokens": oneOf(string(capture.MissingDrop), string(capture.MissingEstimate)),
-	"memory":         that("a number of bytes above 0, such as 256MiB", isMemory),
+	"memory":         bytesFrom(1, "above 0"),
 	"temp-dir":       that("a folder that exists", isFolder),
 	"quarantine":     anyText("the name of a file"),
 	"journal":        anyText("the name of a folder"),
@@ -117,6 +117,8 @@ var verbRules = map[string]map[string]rule{
 		"deny":     anyText("the name of an attribute, or its beginning and a *"),
 		"duration": lasting(0, century),
 		"idle":     lasting(0, century),
+
+		"request-limit": bytesFrom(1<<20, "from 1MiB on"),
 	},
 	"convert": {
 		"out":        that("the name of a file", isTraceName),
@@ -212,11 +214,14 @@ func isGrid(value string) error {
 	return nil
 }
 
-func isMemory(value string) error {
-	if n, err := humanize.ParseBytes(value); err != nil || n == 0 || n > 1<<50 {
-		return errWant
-	}
-	return nil
+// bytesFrom are the numbers of bytes from least on, which words say.
+func bytesFrom(least uint64, words string) rule {
+	return that("a number of bytes "+words+", such as 256MiB", func(value string) error {
+		if n, err := humanize.ParseBytes(value); err != nil || n < least || n > 1<<50 {
+			return errWant
+		}
+		return nil
+	})
 }
 
 func isFolder(value string) error {

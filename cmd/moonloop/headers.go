@@ -168,7 +168,7 @@ func publicVariable(name string) string {
 
 // publicFile repeats the name of a file of secrets if it looks like one, and so is no secret itself.
 func publicFile(name string) string {
-	if strings.ContainsAny(name, "./\\") || len(name) < 16 || slices.Contains([]string{"-"}, name) {
+	if strings.ContainsAny(name, "./\\") || len(name) < 16 {
 		return quoted(name)
 	}
 	return "of the given name"

@@ -40,7 +40,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	control := http.NewResponseController(w)
 	u := g.begin(func() { _ = control.SetReadDeadline(past) })
-	defer u.done()
+	defer u.leave()
 	// A writer that knows no deadlines leaves the server's own. So do the following.
 	_ = control.SetReadDeadline(u.begun.Add(g.opt.HTTPTimeout))
 	body, err := u.read(r.Body)

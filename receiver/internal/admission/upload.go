@@ -6,6 +6,7 @@ package admission
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,7 +17,10 @@ import (
 type upload struct {
 	gate  *Gate
 	begun time.Time
-	stop  func() // ends the reading of it; called once at most, and not with gate.mu held
+	stop  func() // ends the reading of it; called once at most, not with gate.mu held, and not after leave
+
+	stopping sync.Mutex // held while stop runs
+	left     bool       // within stopping
 
 	got atomic.Int64 // bytes that have come
 
@@ -116,8 +120,25 @@ func (g *Gate) end(u *upload, why *refusal) {
 // stopAll stops the reading of uploads that have ended.
 func stopAll(list []*upload) {
 	for _, u := range list {
+		u.halt()
+	}
+}
+
+// halt stops the reading, unless its handler has left.
+func (u *upload) halt() {
+	u.stopping.Lock()
+	defer u.stopping.Unlock()
+	if !u.left {
 		u.stop()
 	}
+}
+
+// leave is done for a handler that returns: what stop works on is its server's again.
+func (u *upload) leave() {
+	u.done()
+	u.stopping.Lock()
+	u.left = true
+	u.stopping.Unlock()
 }
 
 // late ends an upload whose time is over.
@@ -129,7 +150,7 @@ func (u *upload) late() {
 	}
 	u.gate.mu.Unlock()
 	if coming {
-		u.stop()
+		u.halt()
 	}
 }
 

@@ -84,3 +84,20 @@ func TestUploadsOfAStoppedGate(t *testing.T) {
 		t.Errorf("refusals %v and %v, %d stopped, %d bytes held; want both stopped and nothing held", a, b, stopped, g.used)
 	}
 }
+
+// TestNoStopAfterTheEnd: what ends the reading of a request is of its server, and touched no more when that has gone on: an
+// upload may lose its room at the very moment in which its handler returns.
+func TestNoStopAfterTheEnd(t *testing.T) {
+	g := NewGate(Options{Limit: 100})
+	stopped := 0
+	early, late := g.begin(func() { stopped++ }), g.begin(func() { stopped += 10 })
+	g.mu.Lock()
+	g.end(early, errSlow)
+	g.end(late, errSlow)
+	g.mu.Unlock()
+	late.leave()
+	stopAll([]*upload{early, late})
+	if stopped != 1 {
+		t.Errorf("stopped %d, want only the upload whose handler is there", stopped)
+	}
+}
