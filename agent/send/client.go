@@ -202,7 +202,12 @@ func (c *Client) roundTrip(ctx context.Context, via *retryablehttp.Client, metho
 	if _, ok := r.Header["Accept"]; !ok {
 		r.Header["Accept"] = accept[req.Stream]
 	}
-	return via.Do(r)
+	resp, err := via.Do(r)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		_ = resp.Body.Close() // the bare connection, which no context ends: a read of it would outlast every timeout
+		resp.Body = http.NoBody
+	}
+	return resp, err
 }
 
 var accept = map[bool][]string{true: {mediaEvents}, false: {mediaJSON}}
