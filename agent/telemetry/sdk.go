@@ -4,8 +4,10 @@
 package telemetry
 
 import (
+	"errors"
 	"fmt"
 	"log"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -90,6 +92,9 @@ func (s sdkSink) Error(err error, msg string, keysAndValues ...any) {
 		case "environment variable", "file":
 			fmt.Fprintf(&text, " %v", keysAndValues[i+1])
 		}
+	}
+	if of, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL, credentials and all
+		err = of.Err
 	}
 	if err != nil {
 		text.WriteString(": " + err.Error())

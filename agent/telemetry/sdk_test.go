@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -36,24 +37,26 @@ func TestCatchSDK(t *testing.T) {
 	log.Print("Unsolicited response received on idle HTTP channel")
 	logger.Info("nothing of interest")
 	logger.Error(errors.New("invalid syntax"), "parse duration", "environment variable", "OTEL_X", "input", token)
+	logger.Error(&url.Error{Op: "parse", URL: "http://u:pass@h:port", Err: errors.New(`invalid port ":port" after host`)}, "parse url", "input", token)
 	if diff := cmp.Diff([]string{
 		"OpenTelemetry's SDK: unsupported sampler: dice",
 		"OpenTelemetry's SDK: refused: [hidden]",
 		"net/http: Unsolicited response received on idle HTTP channel",
 		"OpenTelemetry's SDK: parse duration OTEL_X: invalid syntax",
+		`OpenTelemetry's SDK: parse url: invalid port ":port" after host`,
 	}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	for i := range 100 {
 		otel.Handle(fmt.Errorf("error %d: %s", i, strings.Repeat("x", 10_000)))
 	}
-	if len(told) != maxSDKWarnings+2 || !strings.Contains(told[len(told)-1], "more to say") || len(told[5]) > maxErrorText+100 {
+	if len(told) != maxSDKWarnings+3 || !strings.Contains(told[len(told)-1], "more to say") || len(told[5]) > maxErrorText+100 {
 		t.Errorf("%d warnings, the last %q, one of %d bytes", len(told), told[len(told)-1], len(told[5]))
 	}
 	release()
 	otel.Handle(errors.New("late"))
 	log.Print("of the program")
-	if len(told) != maxSDKWarnings+2 || !strings.Contains(raw.String(), "of the program") {
+	if len(told) != maxSDKWarnings+3 || !strings.Contains(raw.String(), "of the program") {
 		t.Errorf("after the release: %q, and raw %q", told[len(told)-1], raw.String())
 	}
 }

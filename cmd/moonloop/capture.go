@@ -127,7 +127,7 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 			notices = append(notices, notice)
 		}
 	}
-	limit, _ := humanize.ParseBytes(f.requestLimit) // its rule has read it
+	limit, _ := humanize.ParseBytes(f.requestLimit) // its rule has read it, and bounds it
 	errs = append(errs, checkAnnotation(annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, Deny: f.deny}))
 	key, notice, err := hashKey(f.keyEnv)
 	if err != nil {
@@ -137,7 +137,9 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 		notices = append(notices, notice)
 	}
 	listen := pipelineConfig{
-		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token, requestLimit: int64(limit), blockSize: f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
+		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token,
+		requestLimit: int64(limit), //nolint:gosec // see above
+		blockSize:    f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
 	}
 	return f.options(cmd), listen, notices, errors.Join(errs...)
 }
