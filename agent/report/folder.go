@@ -26,7 +26,8 @@ type Folder struct {
 
 // OpenFolder takes a directory for one run, and creates it if it is absent. It is an error when another run has it, and,
 // unless force is set, [fs.ErrExist] when it holds a file that the run would write: those of this package, and the further
-// names. With force each of them is replaced when the new one is complete, and nothing else is touched.
+// names. With force each of them is replaced when the new one is complete, but for the records of a run that did not end, which
+// make way when the run begins; nothing else is touched.
 func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	_, err := os.Stat(dir)
 	f := &Folder{dir: dir, made: errors.Is(err, fs.ErrNotExist)}
@@ -44,13 +45,13 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		return f, nil
 	}
 	for _, name := range append([]string{
-		SummaryJSON, SummaryCSV, RequestsFile, mooncake.MetaName(RequestsFile), PartialFile, mooncake.MetaName(PartialFile),
+		PartialFile, SummaryJSON, SummaryCSV, RequestsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
 	}, further...) {
 		switch _, err := os.Lstat(filepath.Join(dir, name)); {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err == nil && name == PartialFile:
-			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; choose another directory with --out", dir, name, fs.ErrExist)
+			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; move it away, or choose another directory with --out", dir, name, fs.ErrExist)
 			return nil, errors.Join(err, f.Close())
 		case err == nil:
 			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)
