@@ -45,13 +45,13 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		return f, nil
 	}
 	for _, name := range append([]string{
-		SummaryJSON, SummaryCSV, RequestsFile, mooncake.MetaName(RequestsFile), PartialFile, mooncake.MetaName(PartialFile),
+		PartialFile, SummaryJSON, SummaryCSV, RequestsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
 	}, further...) {
 		switch _, err := os.Lstat(filepath.Join(dir, name)); {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err == nil && name == PartialFile:
-			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; choose another directory with --out", dir, name, fs.ErrExist)
+			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; move it away, or choose another directory with --out", dir, name, fs.ErrExist)
 			return nil, errors.Join(err, f.Close())
 		case err == nil:
 			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)

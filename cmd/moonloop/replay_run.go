@@ -48,7 +48,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return hintError{err, "--force replaces what is there, once the new results are complete"}
+		return hintError{err, "--force replaces results once the new ones are complete; it discards the records of a run that did not end at once"}
 	}
 	if err != nil {
 		return err
