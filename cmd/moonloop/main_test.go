@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -112,6 +113,10 @@ func TestInterrupt(t *testing.T) {
 		{"SIGHUP", syscall.SIGHUP}, // a dropped ssh
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			// Whatever started the tests may have it ignored, as nohup has a hang-up. What is caught here has its default in a child.
+			caught := make(chan os.Signal, 1)
+			signal.Notify(caught, tc.signal)
+			defer signal.Stop(caught)
 			e, err := simulator.New(simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
 			if err != nil {
 				t.Fatal(err)

@@ -142,7 +142,7 @@ func TestTwoReplaysInOneFolder(t *testing.T) {
 			t.Errorf("%s: exit status %d\n%s", force, status, stderr.String())
 		}
 	}
-	if err := r.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	_ = r.Wait()

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -193,6 +194,10 @@ func TestEndings(t *testing.T) {
 
 	for name, s := range map[string]os.Signal{"Ctrl-C": os.Interrupt, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
+			// Whatever started the tests may have it ignored, as nohup has a hang-up. What is caught here has its default in a child.
+			caught := make(chan os.Signal, 1)
+			signal.Notify(caught, s)
+			defer signal.Stop(caught)
 			e := startEnding(t, binary, withoutTelemetry)
 			soon()
 			e.signal(t, s)
