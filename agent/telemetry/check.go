@@ -24,6 +24,9 @@ import (
 // checkTime bounds Check: a wrong endpoint is told in the first second of a run.
 const checkTime = 800 * time.Millisecond
 
+// checkGrace is how long a question may take to end once the time is over; see within.
+const checkGrace = 100 * time.Millisecond
+
 // Check asks each OTLP receiver that Start would export to whether it takes telemetry, with an export that holds none. It
 // returns in a second at most.
 //
@@ -34,7 +37,7 @@ func Check(ctx context.Context, cfg Config) (warnings []string, err error) {
 	return check(ctx, cfg, checkTime)
 }
 
-func check(ctx context.Context, cfg Config, within time.Duration) (warnings []string, err error) {
+func check(ctx context.Context, cfg Config, limit time.Duration) (warnings []string, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -42,7 +45,7 @@ func check(ctx context.Context, cfg Config, within time.Duration) (warnings []st
 		return nil, nil
 	}
 	c := cfg.withDefaults()
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	found, errs := make([]finding, len(signals)), make([]error, len(signals))
 	var asked sync.WaitGroup
@@ -50,7 +53,7 @@ func check(ctx context.Context, cfg Config, within time.Duration) (warnings []st
 		if !s.byOTLP(&c) {
 			continue
 		}
-		asked.Go(func() { found[i], errs[i] = s.ask(ctx, &c, within) })
+		asked.Go(func() { found[i], errs[i] = s.ask(ctx, &c, limit) })
 	}
 	asked.Wait()
 	for _, err := range errs {
@@ -113,7 +116,7 @@ func (f finding) text(lost string) string {
 }
 
 // ask sends the signal's receiver an export without telemetry.
-func (s signal) ask(ctx context.Context, c *Config, within time.Duration) (finding, error) {
+func (s signal) ask(ctx context.Context, c *Config, limit time.Duration) (finding, error) {
 	protocol, err := s.check(c)
 	if err != nil {
 		return finding{}, err
@@ -122,11 +125,11 @@ func (s signal) ask(ctx context.Context, c *Config, within time.Duration) (findi
 	if s == metrics {
 		send = askForMetrics
 	}
-	if err = send(ctx, c); err == nil {
+	if err = within(ctx, checkGrace, func() error { return send(ctx, c) }); err == nil {
 		return finding{}, nil
 	}
 	f := s.receiver(c, protocol)
-	f.what, f.cure = s.diagnose(err, protocol, within)
+	f.what, f.cure = s.diagnose(err, protocol, limit)
 	return f, nil
 }
 

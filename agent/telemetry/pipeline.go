@@ -156,7 +156,7 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	if p.provider != nil {
 		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own bound gives way to a deadline of ctx
 		defer cancel()
-		if err := p.provider.Shutdown(last); err != nil {
+		if err := within(last, closeGrace, func() error { return p.provider.Shutdown(last) }); err != nil {
 			p.metricCount.mu.Lock()
 			p.metricCount.fail(err)
 			p.metricCount.mu.Unlock()
@@ -167,6 +167,9 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	}
 	return p.Loss(), err
 }
+
+// closeGrace is how long the last export may take to end once its time is over; see within.
+const closeGrace = time.Second
 
 // threeQuarters returns a context that ends after three quarters of the time that ctx has left.
 func threeQuarters(ctx context.Context) (context.Context, context.CancelFunc) {
