@@ -8,8 +8,12 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// compare holds what a row asked for beside what the server counted.
+// compare holds what a row asked for beside what the server counted. Of its counts it takes what can be: no server has more of a
+// prompt cached than there is.
 func compare(r *measure.Record) {
+	if u := &r.Exchange.Usage; u.Prompt > send.Unknown && u.Cached > u.Prompt {
+		u.Cached, r.CachedRefused = send.Unknown, true
+	}
 	if r.Outcome != measure.Served {
 		return
 	}

@@ -38,6 +38,7 @@ type Aggregate struct {
 	cachedPrompt, totalCached        int64 // prompt and cached tokens of the rows whose cached tokens are known
 	cached, predicted, finest        int64 // over the rows that have both
 	cacheReported, cachePredicted    int64
+	cacheRefused                     int64
 	production                       ProductionCache
 	firstStart, lastContent          time.Duration
 	drift                            ols
@@ -177,6 +178,9 @@ func (a *Aggregate) addTokens(r *Record) {
 	}
 	if r.TooShort {
 		a.tokens.TooShort++
+	}
+	if r.CachedRefused {
+		a.cacheRefused++
 	}
 	if r.Assumed {
 		a.tokens.Assumed++

@@ -92,6 +92,8 @@ type Tokens struct {
 type Cache struct {
 	Reported  int64 `json:"reported_requests"`  // served rows whose reply names cached tokens
 	Predicted int64 `json:"predicted_requests"` // served rows with a prediction
+	// Refused counts served rows whose reply names more cached tokens than its prompt has; they are not among Reported.
+	Refused int64 `json:"refused_requests,omitempty"`
 	// Realisation is Σ cached ÷ Σ predicted over the rows that have both, 1 when the server's cache reaches the
 	// ideal; negative when unknown.
 	Realisation float64 `json:"realisation"`

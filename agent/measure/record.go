@@ -59,6 +59,8 @@ type Record struct {
 
 	// Model is the model that was asked for; empty when none was.
 	Model string
+	// CachedRefused says that the reply named more cached tokens than its prompt has: they count as unknown.
+	CachedRefused bool
 	// Assumed says that the template's overhead of another model was taken, since this one was not measured.
 	Assumed bool
 

@@ -16,7 +16,7 @@ func (a *Aggregate) Figures() *Figures {
 	f := &Figures{
 		Rows: a.rows, Errors: a.errs.sorted(), Skips: a.skips.sorted(), SLO: a.opt.SLO, Tokens: a.tokens,
 		Cache: Cache{
-			Reported: a.cacheReported, Predicted: a.cachePredicted, Realisation: -1, Beyond: max(0, a.cached-a.finest), Production: a.production,
+			Reported: a.cacheReported, Predicted: a.cachePredicted, Refused: a.cacheRefused, Realisation: -1, Beyond: max(0, a.cached-a.finest), Production: a.production,
 		},
 		Chunks: a.chunks, Connections: a.connections, Schedule: a.schedule,
 	}

@@ -171,7 +171,7 @@ func (r *Report) tokenLines() []string {
 func (r *Report) cacheLines() []string {
 	c := r.figures.Cache
 	predicted, known := r.figures.Stat(measure.PredictedTokens)
-	if c.Reported == 0 && !known {
+	if c.Reported == 0 && c.Refused == 0 && !known {
 		return nil
 	}
 	line := "the server reports no cached tokens"
@@ -188,6 +188,9 @@ func (r *Report) cacheLines() []string {
 		line += ": " + percent(c.Realisation) + " realised"
 	}
 	lines := []string{line}
+	if c.Refused > 0 {
+		lines = append(lines, integer(c.Refused)+" replies name more cached tokens than their prompt has; they count as unknown")
+	}
 	if p := c.Production; p.InputTokens > 0 {
 		share := func(tokens int64) string { return percent(float64(tokens) / float64(p.InputTokens)) }
 		lines = append(lines, fmt.Sprintf("of the %s requests that production counted, its engine had %s cached, this one %s",
