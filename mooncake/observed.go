@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Observed is what production's telemetry said of a request that a row was captured from. A replay never acts on it; it is
@@ -26,44 +24,18 @@ func (o Observed) IsZero() bool { return o == Observed{} }
 
 // observed reads the object of that name. null is nothing observed.
 func (p *parser) observed(r *Row) *RowError {
-	switch k := p.dec.PeekKind(); k {
-	case 'n', jsontext.KindInvalid:
-		return p.skip()
-	case '{':
-	default:
-		return &RowError{
-			Field: "observed", Value: kindName(k), Rule: "must be an object with cached_tokens, ttft_ms or duration_ms",
-			Advice: "correct the row, or leave the key out",
-		}
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return p.syntax(err)
-	}
-	for p.dec.PeekKind() != '}' {
-		name, err := p.dec.ReadToken()
-		if err != nil {
-			return p.syntax(err)
-		}
-		var e *RowError
-		switch s := name.String(); s {
+	_, e := p.object("observed", "cached_tokens, ttft_ms or duration_ms", func(name string) *RowError {
+		switch name {
 		case "cached_tokens":
-			e = p.count("observed.cached_tokens", &r.Observed.CachedTokens)
+			return p.count("observed.cached_tokens", &r.Observed.CachedTokens)
 		case "ttft_ms":
-			e = p.milliseconds("observed.ttft_ms", &r.Observed.TTFT)
+			return p.milliseconds("observed.ttft_ms", &r.Observed.TTFT)
 		case "duration_ms":
-			e = p.milliseconds("observed.duration_ms", &r.Observed.Duration)
-		default:
-			p.unknown = append(p.unknown, clip(strconv.Quote("observed."+s)))
-			e = p.skip()
+			return p.milliseconds("observed.duration_ms", &r.Observed.Duration)
 		}
-		if e != nil {
-			return e
-		}
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return p.syntax(err)
-	}
-	return nil
+		return p.stranger("observed." + name)
+	})
+	return e
 }
 
 // observed writes what is known; nothing is written of a row that nobody observed.

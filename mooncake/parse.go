@@ -324,38 +324,53 @@ func (p *parser) discriminator() *RowError {
 	return nil
 }
 
-// spanRef reads otel: {trace_id, span_id}, both in hex.
-func (p *parser) spanRef(r *Row) *RowError {
+// object reads an object member by member. found is false for null: absent.
+func (p *parser) object(field, members string, member func(name string) *RowError) (found bool, e *RowError) {
 	switch k := p.dec.PeekKind(); k {
 	case 'n', jsontext.KindInvalid:
-		return p.skip()
+		return false, p.skip()
 	case '{':
 	default:
-		return &RowError{
-			Field: "otel", Value: kindName(k), Rule: "must be an object with trace_id and span_id",
+		return false, &RowError{
+			Field: field, Value: kindName(k), Rule: "must be an object with " + members,
 			Advice: "correct the row, or leave the key out",
 		}
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
-		return p.syntax(err)
+		return false, p.syntax(err)
 	}
 	for p.dec.PeekKind() != '}' {
 		name, err := p.dec.ReadToken()
 		if err != nil {
-			return p.syntax(err)
+			return false, p.syntax(err)
 		}
+		if e := member(name.String()); e != nil {
+			return false, e
+		}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return false, p.syntax(err)
+	}
+	return true, nil
+}
+
+// stranger skips the value of a member that nobody knows, and notes its name.
+func (p *parser) stranger(name string) *RowError {
+	p.unknown = append(p.unknown, clip(strconv.Quote(name)))
+	return p.skip()
+}
+
+// spanRef reads otel: {trace_id, span_id}, both in hex.
+func (p *parser) spanRef(r *Row) *RowError {
+	found, e := p.object("otel", "trace_id and span_id", func(name string) *RowError {
 		var to []byte
-		switch s := name.String(); s {
+		switch name {
 		case "trace_id":
 			to = r.OTel.TraceID[:]
 		case "span_id":
 			to = r.OTel.SpanID[:]
 		default:
-			p.unknown = append(p.unknown, clip(strconv.Quote("otel."+s)))
-			if e := p.skip(); e != nil {
-				return e
-			}
-			continue
+			return p.stranger("otel." + name)
 		}
 		var s string
 		if e := p.text("otel", &s); e != nil {
@@ -367,14 +382,12 @@ func (p *parser) spanRef(r *Row) *RowError {
 		if _, err := hex.Decode(to, []byte(s)); err != nil {
 			return badSpanRef
 		}
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return p.syntax(err)
-	}
-	if r.OTel.TraceID == [16]byte{} || r.OTel.SpanID == [8]byte{} {
+		return nil
+	})
+	if found && r.OTel.IsZero() {
 		return badSpanRef
 	}
-	return nil
+	return e
 }
 
 var badSpanRef = &RowError{
