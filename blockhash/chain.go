@@ -18,7 +18,37 @@ type Chain struct {
 	// Bytes is the length of the text: at least [CellSize] per cell, and more than the rest of a cell beyond that only
 	// where the text has more cells than are kept.
 	Bytes int64
+	// Ends are where the messages of the text end, in order, at most [MaxEnds]; nil where that is not known. The last one of a
+	// whole prompt ends with the text.
+	Ends []End
 }
+
+// End is a place in a canonical prompt where a message ends.
+type End struct {
+	Bytes int64  // length of the text up to there, at most [MaxEndBytes]
+	Role  Role   // whose message it was
+	Value uint64 // keyed value of the text up to there; where a cell ends there, that cell's
+}
+
+// Role is who wrote a message, as far as prompts are told apart by it.
+type Role uint8
+
+// The roles. The zero Role is any other.
+const (
+	RoleOther Role = iota
+	RoleSystem
+	RoleUser
+	RoleAssistant
+	RoleTool
+	RoleTools // the definitions of tools
+)
+
+const (
+	// MaxEnds is the most ends of messages that are kept of one prompt: the first ones.
+	MaxEnds = 1 << 12
+	// MaxEndBytes is the greatest length of text at which an end is kept.
+	MaxEndBytes = 1<<28 - 1
+)
 
 // The attribute mooncake.cells is a list of words of 8 bytes, little-endian: the cells, then the tail, then the length.
 const (

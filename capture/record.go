@@ -45,6 +45,7 @@ type Inference struct {
 
 	Session  Session
 	Model    Name // that was asked for, else the one that answered
+	Finish   Name // the reason why the reply ended, as the producer spells it; of several choices the first
 	Answered Name // the model that answered, where the span says so
 	Response Response
 
@@ -80,6 +81,13 @@ type Prompt struct {
 	// MediaEnd is the number of bytes of the text up to the end of its last image, sound or file, a multiple of
 	// [blockhash.CellSize]; 0 where there is none. How many tokens such a one has is unknown.
 	MediaEnd int64
+	// Reply is the end of the reply to the prompt, as it would stand in the next prompt: of the prompt's text and a message of
+	// the assistant behind it. Zero where the reply is unknown, or not one whole text.
+	Reply blockhash.End
+	// HashRanges are those of a replayed row, and FineBlockSize the tokens per id of theirs; Replies likewise.
+	HashRanges    []mooncake.HashRange
+	FineBlockSize uint32
+	Replies       []mooncake.Reply
 }
 
 // Content holds the prompt of another span, that of its parent: telemetry had it in a log record, or in several, of which

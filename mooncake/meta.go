@@ -27,8 +27,10 @@ type Meta struct {
 	Tool   string `json:"tool,omitempty"` // what wrote the trace, with its version
 	Rows   int64  `json:"rows,omitempty"`
 
-	BlockSize   int         `json:"block_size,omitempty"`   // tokens per hash id
-	SessionMode SessionMode `json:"session_mode,omitempty"` // what rows of one session_id hold
+	BlockSize int `json:"block_size,omitempty"` // tokens per hash id
+	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 where rows have none.
+	FineBlockSize int         `json:"fine_block_size,omitempty"`
+	SessionMode   SessionMode `json:"session_mode,omitempty"` // what rows of one session_id hold
 
 	// TimeUnit is the unit of timestamps: ms, s or us; empty is ms. Delays are milliseconds whatever it says.
 	TimeUnit string `json:"time_unit,omitempty"`

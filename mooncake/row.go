@@ -51,6 +51,13 @@ type Row struct {
 	// HashIDs are the ids of the prompt's blocks, in order; an id stands for its block and all blocks
 	// before it. Nil when the row has none.
 	HashIDs []uint64
+	// HashRanges are the ids of the same prompt in blocks as fine as a real engine caches (Meta.FineBlockSize): an id stands
+	// for its block and all blocks before it, and ids that follow one another are one range. They are numbers apart from
+	// HashIDs. Nil when the row has none, else they are ceil(input_length/fine block) ids in all.
+	HashRanges []HashRange
+	// Replies are the parts of the prompt that were replies to earlier rows, in order of their place in it. An engine had
+	// them in its cache, since it had generated them: a replay puts its own live replies there.
+	Replies []Reply
 
 	TextInput   Opt[string]     // text_input
 	Messages    json.RawMessage // messages: an array of objects with a role
@@ -72,6 +79,19 @@ type Row struct {
 	// Foreign holds the fields of other tools that are known and have no effect on a replay
 	// (priority, wait_for, ...), by name. Nil when there are none.
 	Foreign map[string]json.RawMessage
+}
+
+// HashRange is Count ids one after another: First, First+1, ...
+type HashRange struct {
+	First uint64
+	Count int64 // 1 or more
+}
+
+// Reply is a part of a prompt that was the reply to an earlier row.
+type Reply struct {
+	Back   int64 // how many rows before this one in the file that row is, 1 or more
+	At     int64 // prompt tokens of this row before the reply, 1 or more
+	Tokens int64 // its length, 1 or more; the row has a token or more after it
 }
 
 // SpanRef names a span by its ids, in binary.

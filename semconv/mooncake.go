@@ -14,6 +14,22 @@ const (
 	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, whose tokens nobody can tell
 	// from bytes; a multiple of 128. Absent where there is none.
 	CellsMedia = "mooncake.cells.media"
+	// CellsEnds is bytes, beside [Cells]: where each message of the text ends, 12 bytes an end: its keyed value, 8 bytes
+	// little-endian, then in 4 bytes little-endian the length of the text up to there times 16, plus the number of its role. Absent = unknown.
+	CellsEnds = "mooncake.cells.ends"
+	// CellsReply is bytes: one end as in [CellsEnds], that of the reply as it would stand in the next prompt. Absent = unknown.
+	CellsReply = "mooncake.cells.reply"
+	// HashRanges is an int[]: the ids of the prompt in blocks of [FineBlockSize] tokens, as pairs of the first id and the
+	// number of ids that follow one another.
+	HashRanges    = "mooncake.hash_ranges"
+	FineBlockSize = "mooncake.fine_block_size" // int: tokens per id of [HashRanges]
+	// Replies is an int[]: the parts of the prompt that were replies to earlier rows, as triples of the distance to that row,
+	// the tokens of the prompt before the reply, and the tokens of the reply.
+	Replies = "mooncake.replies"
+	// RepliesCarried is an int: prompt tokens that were the replay's own live replies. RepliesInvented is an int: prompt tokens
+	// in the place of a reply that were invented, because the live one was not there in time or had another length.
+	RepliesCarried  = "mooncake.replies.carried_tokens"
+	RepliesInvented = "mooncake.replies.invented_tokens"
 	// Identity is a string: [IdentityTrace], ... A span that has it stands for a request, a log record that has it was read.
 	Identity     = "mooncake.identity"
 	InputLength  = "mooncake.input_length"  // int: prompt tokens that the row asks for
