@@ -27,6 +27,8 @@ type writing struct {
 	base     int64 // start of the first row, ns
 	last     int64 // row index
 	numbers  numbers
+	ledger   ledger
+	sharing  sharing
 	domains  map[Domain]bool
 	keys     map[Domain]bool
 	identity map[string]int64
@@ -51,10 +53,10 @@ func (c *compiler) writeRows() (err error) {
 			if err := w.commit(); err != nil {
 				return err
 			}
-			*w = writing{c: c, part: p, last: -1}
+			*w = writing{c: c, part: p, last: -1, sharing: w.sharing}
 		}
 		delay, record := takeDelay(b[orderKey:])
-		if err := d.decode(record); err != nil {
+		if err := d.decode(w.sharing.decode(record)); err != nil {
 			return err
 		}
 		return w.row(&d.Inference, delay)
@@ -120,7 +122,7 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 		}
 	}
 	if w.c.opt.Format != FormatFull {
-		row.Observed = mooncake.Observed{}
+		row.Observed, row.HashRanges, row.Replies = mooncake.Observed{}, nil, nil
 	}
 	if p.Replay && row.SessionID != "" {
 		w.sessions.Add(row)
@@ -156,6 +158,11 @@ func (w *writing) start(r *Inference) error {
 	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size})
 	w.sessions = mooncake.NewSessionDetector(w.size, 0)
 	w.cache = mooncake.NewPredictor(w.size, 0)
+	if !w.part.Replay {
+		w.ledger = ledger{size: w.size, fine: w.c.fine}
+		w.ledger.owners[byText] = make([]owner, w.c.byText.count)
+		w.ledger.owners[byStructure] = make([]owner, w.c.structured)
+	}
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
@@ -167,6 +174,15 @@ func (w *writing) start(r *Inference) error {
 // ids gives the row the numbers of its blocks, and returns what they rest on.
 func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
+	if w.sharing.kind != unshared {
+		w.ledger.place(row, &w.sharing, &w.numbers, w.rows)
+		replies, lost := w.ledger.replies(&w.sharing, w.rows)
+		p.lost.add(lostReply, lost)
+		if row.Replies = replies; r.Identity != Structure {
+			w.from(r)
+		}
+		return r.Identity
+	}
 	if r.HashIDs != nil && int(r.BlockSize) != w.size {
 		p.lost.add(lostBlockSize, 1)
 		r.HashIDs = nil
@@ -185,19 +201,8 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	default:
 		return Lengths
 	}
-	dom := uint64(r.Domain)
-	if r.Identity == Text {
-		dom = textual
-	}
-	if r.Identity == Structure {
-		dom = structural
-	} else {
-		w.domains[r.Domain] = true
-		if r.Key != 0 {
-			w.keys[r.Key] = true
-		}
-	}
-	w.numbers.renumber(dom, row.HashIDs)
+	w.from(r)
+	w.numbers.renumber(r.Domain, row.HashIDs)
 	if !p.Replay {
 		// Engines that hash full blocks only say nothing of the last one, which nobody else can have.
 		row.HashIDs = w.numbers.fresh(row.HashIDs, blocks-len(row.HashIDs))
@@ -206,6 +211,14 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 		return Trace
 	}
 	return r.Identity
+}
+
+// from takes note of who made a row's ids.
+func (w *writing) from(r *Inference) {
+	w.domains[r.Domain] = true
+	if r.Key != 0 {
+		w.keys[r.Key] = true
+	}
 }
 
 // commit completes the trace at hand, if it has rows.
