@@ -116,6 +116,7 @@ type laid struct {
 	at     []int64 // bytes of the text up to each mark
 	anchor
 	turns []turn // the replies in it whose tokens are known, in order
+	known int    // how many of them the prompt before has, too
 }
 
 // add takes the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless all that is
@@ -125,7 +126,7 @@ func (s *survey) add(p *laid) error {
 		return err
 	}
 	// Up to the last medium there is the rate of usual text.
-	rest, before := p.turns, 0
+	rest, before := p.turns[p.known:], 0
 	if p.media > 0 {
 		before = min(p.media-1, len(p.at))
 		for len(rest) > 0 && rest[0].mark <= before {

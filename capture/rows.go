@@ -176,7 +176,7 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
 	if w.sharing.kind != unshared {
 		w.ledger.place(row, &w.sharing, &w.numbers, w.rows)
-		replies, lost := w.ledger.replies(&w.sharing, w.rows)
+		replies, lost := w.ledger.replies(&w.sharing, w.rows, row.InputLength.V)
 		p.lost.add(lostReply, lost)
 		if row.Replies = replies; r.Identity != Structure {
 			w.from(r)

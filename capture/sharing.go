@@ -219,10 +219,10 @@ func (l *ledger) keep(kind sharingKind, number int64, o owner) {
 }
 
 // replies returns the parts of a row's prompt that were replies to rows of the trace, and how many were not.
-func (l *ledger) replies(s *sharing, index int64) (replies []mooncake.Reply, lost int64) {
+func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Reply, lost int64) {
 	for _, t := range s.turns {
 		of := l.known(s.kind, t.of)
-		if of.tokens == 0 || of.row >= index {
+		if of.tokens == 0 || of.row >= index || t.end() >= tokens {
 			lost++
 			continue
 		}

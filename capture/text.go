@@ -95,13 +95,12 @@ type text struct {
 // texts visits all prompts in the order of their marks.
 func (c *compiler) texts(visit func(*text) error) error {
 	t := text{laid: laid{arrival: arrival{number: -1}}}
-	before := []byte(nil)
+	var before []byte
 	p := c.part(Partition{})
 	return c.byText.walk(c.ctx, func(b []byte) error {
 		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
-		before = append(before[:0], t.marks...)
 		t.number++
-		t.marks = append(t.marks[:0], b[:n]...)
+		before, t.marks = t.marks, append(before[:0], b[:n]...)
 		t.shared = commonMarks(before, t.marks)
 		var record []byte
 		t.delay, record = takeDelay(b[n : len(b)-countLength])
@@ -111,7 +110,7 @@ func (c *compiler) texts(visit func(*text) error) error {
 		t.at, t.ends = appendPlaces(t.at[:0], t.ends[:0], &t.Prompt, n/markLength)
 		counted := t.InputTokens.Set
 		t.counted = counted && t.OutputTokens.Set
-		t.anchor, t.order, t.turns = noAnchor, never, t.turns[:0]
+		t.anchor, t.order, t.turns, t.known = noAnchor, never, nil, 0
 		if p.estimate(&t.Inference) {
 			t.order = arrivalOf(&t.Inference)
 			if !t.Prefix {
@@ -135,8 +134,12 @@ func arrivalOf(r *Inference) (order [arrivalLength]byte) {
 
 // commonMarks returns the number of leading marks that two prompts share.
 func commonMarks(a, b []byte) int {
-	n := 0
-	for most := min(len(a), len(b)); n < most && bytes.Equal(a[n:n+markLength], b[n:n+markLength]); {
+	const stride = 64 * markLength
+	n, most := 0, min(len(a), len(b))
+	for n+stride <= most && bytes.Equal(a[n:n+stride], b[n:n+stride]) {
+		n += stride
+	}
+	for n < most && binary.LittleEndian.Uint64(a[n:]) == binary.LittleEndian.Uint64(b[n:]) {
 		n += markLength
 	}
 	return n / markLength
