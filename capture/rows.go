@@ -24,10 +24,12 @@ type writing struct {
 	out  TraceWriter // nil before the first row
 
 	size     int   // tokens per block
+	fine     int   // tokens per id of ranges; 0 where rows have none
 	base     int64 // start of the first row, ns
 	last     int64 // row index
 	numbers  numbers
 	ledger   ledger
+	replayed replayRows
 	sharing  sharing
 	domains  map[Domain]bool
 	keys     map[Domain]bool
@@ -110,6 +112,9 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 		p.lost.add(lostClock, 1)
 	}
 	w.last = r.Row.V
+	if p.Replay {
+		w.replayed.row(r.Row.V, w.rows)
+	}
 	identity := w.ids(row, r)
 	w.identity[identity.String()]++
 	w.rows++
@@ -159,6 +164,9 @@ func (w *writing) start(r *Inference) error {
 	w.sessions = mooncake.NewSessionDetector(w.size, 0)
 	w.cache = mooncake.NewPredictor(w.size, 0)
 	if !w.part.Replay {
+		if w.c.fine < w.size && w.c.opt.Format == FormatFull {
+			w.fine = w.c.fine
+		}
 		w.ledger = ledger{size: w.size, fine: w.c.fine}
 		w.ledger.owners[byText] = make([]owner, w.c.byText.count)
 		w.ledger.owners[byStructure] = make([]owner, w.c.structured)
@@ -190,6 +198,7 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	switch {
 	case r.HashIDs != nil && p.Replay:
 		row.HashIDs = slices.Clone(r.HashIDs) // as the row had them, too few or too many
+		w.ranges(row, r)
 	case r.HashIDs != nil:
 		if len(r.HashIDs) > blocks {
 			p.lost.add(lostSurplus, int64(len(r.HashIDs)-blocks))
@@ -213,6 +222,28 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	return r.Identity
 }
 
+// ranges gives a row of a replay its ranges and replies, those that the row had which it was sent for.
+func (w *writing) ranges(row *mooncake.Row, r *Inference) {
+	if len(r.HashRanges) == 0 || w.c.opt.Format != FormatFull {
+		return
+	}
+	fine := int(r.FineBlockSize)
+	if w.fine == 0 && fine > 0 && fine < w.size && w.size%fine == 0 {
+		w.fine = fine
+	}
+	var ids int64
+	for _, h := range r.HashRanges {
+		ids += min(max(h.Count, 0), maxTokens)
+	}
+	if fine == 0 || fine != w.fine || ids != int64(mooncake.BlockCount(row.InputLength.V, fine)) {
+		w.part.lost.add(lostRanges, 1)
+		return
+	}
+	row.HashRanges = w.replayed.ranges.Domain(uint64(r.Domain), nil, r.HashRanges)
+	row.Replies = w.replayed.replies(r, w.rows)
+	w.part.lost.add(lostReply, int64(len(r.Replies)-len(row.Replies)))
+}
+
 // from takes note of who made a row's ids.
 func (w *writing) from(r *Inference) {
 	w.domains[r.Domain] = true
@@ -229,7 +260,7 @@ func (w *writing) commit() error {
 	out, p := w.out, w.part
 	w.out = nil
 	m := mooncake.Meta{
-		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size,
+		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size, FineBlockSize: w.fine,
 		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(),
 		Dropped: p.lost.list(w.c.lost),
 		Transformations: []mooncake.Transformation{{Name: "compile", Parameters: map[string]any{

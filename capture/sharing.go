@@ -4,7 +4,9 @@
 package capture
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -229,4 +231,44 @@ func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Re
 		replies = append(replies, mooncake.Reply{Back: index - of.row, At: t.at, Tokens: t.tokens})
 	}
 	return replies, lost
+}
+
+// replayRows gives the rows of a replay the ranges and the replies that they were sent with.
+type replayRows struct {
+	ranges mooncake.RenumberRanges
+	// stretches of rows that follow one another in the trace that was replayed, as in this one.
+	stretches []stretchOfRows
+}
+
+// stretchOfRows begins with the row that has an index in the trace that was replayed, and one in this trace.
+type stretchOfRows struct{ from, to int64 }
+
+// row takes note of the next row of the trace: its index in the trace that was replayed, above that of the row before, and in this one.
+func (r *replayRows) row(from, to int64) {
+	if n := len(r.stretches); n > 0 && from-r.stretches[n-1].from == to-r.stretches[n-1].to {
+		return
+	}
+	r.stretches = append(r.stretches, stretchOfRows{from, to})
+}
+
+// replies returns those that are to rows of this trace: some rows that were to be replayed may not have been sent.
+func (r *replayRows) replies(row *Inference, index int64) (replies []mooncake.Reply) {
+	for _, one := range row.Replies {
+		of := row.Row.V - one.Back
+		i, exact := slices.BinarySearchFunc(r.stretches, of, func(s stretchOfRows, of int64) int { return cmp.Compare(s.from, of) })
+		if !exact {
+			i--
+		}
+		if one.Back < 1 || i < 0 {
+			continue
+		}
+		s, next := r.stretches[i], index
+		if i+1 < len(r.stretches) {
+			next = r.stretches[i+1].to
+		}
+		if to := s.to + of - s.from; to < next {
+			replies = append(replies, mooncake.Reply{Back: index - to, At: one.At, Tokens: one.Tokens})
+		}
+	}
+	return replies
 }
