@@ -357,7 +357,7 @@ func (p *parser) hashRanges(memory *[]mooncake.HashRange) []mooncake.HashRange {
 	next := uint64(0)
 	for range p.length(MaxRanges) {
 		r := mooncake.HashRange{First: next + uint64(p.signed()), Count: p.count()} //nolint:gosec // modulo 2^64
-		next = r.First + uint64(r.Count)                                           //nolint:gosec // modulo 2^64
+		next = r.First + uint64(r.Count)                                            //nolint:gosec // modulo 2^64
 		v = append(v, r)
 	}
 	*memory = v
