@@ -37,11 +37,11 @@ func BenchmarkPrompt(b *testing.B) {
 				b.ReportAllocs()
 				cache := newBlockCache(0)
 				for b.Loop() {
-					q, refusal := parseRequest(bench.api, body)
+					q, refusal := parseRequest(bench.api, LikePlain, body)
 					if refusal != nil {
 						b.Fatal(refusal)
 					}
-					c := newChain(512)
+					c := newChain(512, Tokenizer{})
 					if refusal := q.render(bench.api, c, DefaultTemplate); refusal != nil {
 						b.Fatal(refusal)
 					}

@@ -53,6 +53,14 @@ func (c *blockCache) commit(ids []uint64) {
 	c.touch(ids)
 }
 
+// reset drops everything.
+func (c *blockCache) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.slot)
+	c.nodes = append(c.nodes[:0], cacheNode{})
+}
+
 // counts returns the number of resident and of evicted blocks.
 func (c *blockCache) counts() (resident int, evicted int64) {
 	c.mu.Lock()

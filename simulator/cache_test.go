@@ -145,7 +145,7 @@ func TestChainPublicTraceHead(t *testing.T) {
 	c := newBlockCache(0)
 	got := 0
 	for _, r := range rows {
-		chain := newChain(512)
+		chain := newChain(512, Tokenizer{})
 		for i := range r.InputLength {
 			chain.add(r.HashIDs[i/512]<<9 | uint64(i%512))
 		}

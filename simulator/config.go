@@ -43,7 +43,11 @@ type Config struct {
 	// [DefaultMaxWaiting].
 	MaxWaiting int
 
-	Cache Cache
+	// Like is the engine whose ways this one has. [VLLM] and [LlamaCPP] set it, and what goes with it.
+	Like Like
+
+	Cache     Cache
+	Tokenizer Tokenizer
 	// Template is the chat template's size; nil is [DefaultTemplate].
 	Template *Template
 	// MaxModelLen bounds prompt plus reply tokens, more is answered with 400; 0 is no limit.
@@ -61,6 +65,9 @@ type Config struct {
 	RoleChunk RoleChunk
 
 	Faults Faults
+	// ErrorsInStream refuses a streamed request whose prompt holds an id outside the vocabulary with status 200 and an error event,
+	// as vLLM does, which finds that mistake only after it has begun the reply.
+	ErrorsInStream bool
 
 	// BodyLimit bounds a request body in bytes, more is answered with 413; 0 is [DefaultBodyLimit].
 	BodyLimit int64
@@ -77,12 +84,23 @@ type Cache struct {
 	Disabled           bool // nothing is ever cached
 	CommitAfterPrefill bool // blocks become visible when their prefill is done, not at admission
 	RecomputeLast      bool // at least the last token of a prompt is computed
+	// Replies keeps what was generated, when a request ends: prompt and reply except for the reply's last token, which was never
+	// computed.
+	Replies bool
+	// Slots, when not 0, replaces the one cache by that of llama.cpp: each of so many slots has what its last request left there,
+	// and a prompt has of it what it shares with one free slot. It bounds MaxRunning, and needs Blocks = 0.
+	Slots int
+	// Saved is the number of blocks that contents which slots have lost may have; 0 saves none. Only with Slots.
+	Saved int
 }
 
-// Template is the number of tokens that a chat's rendering adds to the words of its messages.
+// Template is how a chat's messages become a prompt: the number of tokens that it adds to their words, and their order.
 type Template struct {
 	PerMessage int // header and end of each message
 	PerPrompt  int // begin of the prompt and the header of the reply
+	// SystemLast puts the text of all system messages before that of the last user message, in the same message, as templates do
+	// whose models know no system message. Without a user message nothing moves.
+	SystemLast bool
 }
 
 // DefaultTemplate is the size of the Llama-3 template: 10 tokens around a single message.
@@ -138,6 +156,9 @@ func (c *Config) Validate() error {
 		{"MaxWaiting", int64(c.MaxWaiting)},
 		{"Cache.BlockSize", int64(c.Cache.BlockSize)},
 		{"Cache.Blocks", int64(c.Cache.Blocks)},
+		{"Cache.Slots", int64(c.Cache.Slots)},
+		{"Cache.Saved", int64(c.Cache.Saved)},
+		{"Tokenizer.Vocabulary", int64(c.Tokenizer.Vocabulary)},
 		{"MaxModelLen", int64(c.MaxModelLen)},
 		{"DefaultMaxTokens", int64(c.DefaultMaxTokens)},
 		{"TokensPerChunk", int64(c.TokensPerChunk)},
@@ -152,6 +173,14 @@ func (c *Config) Validate() error {
 	}
 	bad(c.Cache.BlockSize > maxBlockSize, "Cache.BlockSize is %d: must be at most %d", c.Cache.BlockSize, maxBlockSize)
 	bad(c.Cache.Blocks > math.MaxInt32-1, "Cache.Blocks is %d: must be below 2^31-1", c.Cache.Blocks)
+	bad(c.Cache.Slots > maxSlots, "Cache.Slots is %d: must be at most %d", c.Cache.Slots, maxSlots)
+	bad(c.Cache.Slots > 0 && c.MaxRunning > c.Cache.Slots, "MaxRunning is %d: must be at most Cache.Slots, which is %d", c.MaxRunning, c.Cache.Slots)
+	bad(c.Cache.Slots > 0 && c.Cache.Blocks > 0, "Cache.Blocks is %d: must be 0 with Cache.Slots; Cache.Saved bounds what is kept beside the slots", c.Cache.Blocks)
+	bad(c.Cache.Slots == 0 && c.Cache.Saved > 0, "Cache.Saved is %d: must be 0 without Cache.Slots", c.Cache.Saved)
+	bad(c.Tokenizer.Vocabulary > maxVocabulary, "Tokenizer.Vocabulary is %d: must be at most %d", c.Tokenizer.Vocabulary, maxVocabulary)
+	bad(c.Tokenizer.WordBytes != 0 && (c.Tokenizer.WordBytes < leastWordBytes || c.Tokenizer.WordBytes > maxWordBytes),
+		"Tokenizer.WordBytes is %d: must be 0 or between %d and %d", c.Tokenizer.WordBytes, leastWordBytes, maxWordBytes)
+	bad(c.Like > LikeLlamaCPP, "Like is %d: unknown", c.Like)
 	bad(c.RoleChunk > RoleImmediately, "RoleChunk is %d: unknown", c.RoleChunk)
 	if t := c.Template; t != nil {
 		for _, n := range []struct {
@@ -182,6 +211,10 @@ func (c *Config) Validate() error {
 const (
 	maxBlockSize = 1 << 20
 	maxTemplate  = 1 << 16
+	maxSlots     = 1 << 12
+
+	leastWordBytes = 4 // the words of replies are one token each
+	maxWordBytes   = 1 << 10
 )
 
 func isShare(x float64) bool { return x >= 0 && x <= 1 } // false for NaN
@@ -189,6 +222,7 @@ func isShare(x float64) bool { return x >= 0 && x <= 1 } // false for NaN
 // withDefaults returns a copy in which every zero that means a default is filled in.
 func (c Config) withDefaults() Config {
 	def(&c.MaxWaiting, DefaultMaxWaiting)
+	def(&c.MaxRunning, c.Cache.Slots)
 	def(&c.Cache.BlockSize, DefaultBlockSize)
 	def(&c.DefaultMaxTokens, DefaultMaxTokens)
 	def(&c.TokensPerChunk, 1)

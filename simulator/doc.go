@@ -12,22 +12,25 @@
 //
 // # Endpoints
 //
-// POST /v1/chat/completions and /v1/completions; GET /v1/models, /health and /metrics. Errors have OpenAI's
+// POST /v1/chat/completions and /v1/completions; GET /v1/models, /health and /metrics; with [Config].Like also POST
+// /tokenize, and as vLLM /reset_prefix_cache. Errors have OpenAI's
 // shape, {"error":{"message","type","param","code"}}. The request header X-Simulate-Fault asks for one fault,
 // X-Simulate-Tool-Calls: 1 for a reply of tool calls. The reply header X-Simulator-Seq is [Record].Seq.
 //
 // # Tokens
 //
 // Text is split at ASCII white space; each word is one token, whatever its length. "go" followed by n times
-// " word" is n+1 tokens. Token ids are tokens as they are. A chat is rendered, by [Template], to
+// " word" is n+1 tokens. With [Tokenizer].WordBytes a longer word is several. Token ids are tokens as they are; that of a
+// word is its hash, below [Tokenizer].Vocabulary. A chat is rendered, by [Template], to
 //
 //	begin · tools · (header of role · content · end)* · header of the assistant
 //
 // with PerPrompt = begin + the last header and PerMessage = header + end tokens, so one message of n words is
 // n + PerPrompt + PerMessage tokens. By default both are 5, the figures of the Llama-3 template: 1 begin, 4
 // header, 1 end. Tools and tool calls count as the words of their JSON text. The cache sees the rendered
-// tokens, so two chats share their common beginning and no more. Prompts are always tokenised as text
-// or as ids, never both alike: the words of a text never match the same prompt given as ids.
+// tokens, so two chats share their common beginning and no more. A prompt in the ids that /tokenize and return_token_ids
+// (both as vLLM) say of a text is that text. With [Template].SystemLast the system text moves into the last user message,
+// so that turns of a conversation share less than their messages do.
 //
 // A reply has exactly max_completion_tokens (or max_tokens) tokens, finish_reason "length". Where the request
 // gives neither, it has [Config].DefaultMaxTokens and finish_reason "stop". With [Config].EarlyStop = s, a share
@@ -50,8 +53,15 @@
 // are touched from last to first, so that the root ends most recent and, at equal age, the tail is evicted first
 // (LRU leaf first), and only then blocks are evicted until Blocks are left. Lookup and commit are one atomic
 // step at admission, or, with [Cache].CommitAfterPrefill, lookup at admission and commit when the prefill is
-// done. With [Cache].RecomputeLast at most n-1 tokens of a prompt of n count as cached, as in vLLM. Blocks in
-// use are not pinned.
+// done. With [Cache].RecomputeLast at most n-1 tokens of a prompt of n count as cached, as in vLLM. With [Cache].Replies
+// the blocks of prompt and reply without its last token are committed when the request ends, however it ends. Blocks in use
+// are not pinned.
+//
+// With [Cache].Slots there is a cache for each slot: what its last request left there, of which a prompt hits what it shares
+// from its beginning. A request takes the free slot that shares most, if that is above a tenth of its prompt, else the one
+// that was free longest, and so overwrites what another request may have wanted. A slot that is about to lose more than
+// half of what it has, saves that in [Cache].Saved blocks, the oldest of which go first, and takes over what is saved there
+// and shares more. These are the rules of llama.cpp.
 //
 // # Latency
 //

@@ -27,8 +27,9 @@ type Engine struct {
 	mux    *http.ServeMux
 	key    [sha256.Size]byte // digest of Config.APIKey
 	cache  *blockCache
-	queue  gate // MaxRunning
-	lane   gate // serial prefill
+	slots  *slotCache // in place of cache, with Cache.Slots
+	queue  gate       // MaxRunning
+	lane   gate       // serial prefill
 	log    recordLog
 	metric *metrics
 	count  counters
@@ -65,6 +66,9 @@ func New(config Config) (*Engine, error) {
 		log:    recordLog{config: config.Record},
 		idle:   make(chan struct{}),
 	}
+	if n := config.Cache.Slots; n > 0 {
+		e.slots = newSlotCache(n, config.Cache.Saved)
+	}
 	close(e.idle)
 	e.wall = kernelstamp.NewWall(e.now)
 	e.closing, e.close = context.WithCancel(context.Background())
@@ -80,13 +84,25 @@ func (e *Engine) routes() *http.ServeMux {
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.Handle("GET /metrics", e.metric.handler)
-	for _, path := range []string{"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"} {
+	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"}
+	if e.config.Like != LikePlain {
+		mux.HandleFunc("POST "+pathTokenize, e.serveTokenize)
+		paths = append(paths, pathTokenize)
+	}
+	if e.config.Like == LikeVLLM {
+		mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, _ *http.Request) {
+			e.ResetCache()
+			w.WriteHeader(http.StatusOK)
+		})
+		paths = append(paths, pathReset)
+	}
+	for _, path := range paths {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			(&apiError{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: "this method is not allowed here"}).write(w)
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		(&apiError{status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url", message: "unknown path: see /v1/models, /v1/chat/completions, /v1/completions, /health, /metrics"}).write(w)
+		(&apiError{status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url", message: "unknown path: see " + strings.Join(paths, ", ")}).write(w)
 	})
 	return mux
 }
@@ -126,10 +142,7 @@ func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
 		OwnedBy     string `json:"owned_by"`
 		MaxModelLen int    `json:"max_model_len,omitempty"`
 	}
-	names := e.config.Models
-	if len(names) == 0 {
-		names = []string{DefaultModel}
-	}
+	names := e.modelNames()
 	list := make([]model, len(names))
 	for i, name := range names {
 		list[i] = model{ID: name, Object: "model", Created: e.start.Unix(), OwnedBy: "moonloop", MaxModelLen: e.config.MaxModelLen}
@@ -144,6 +157,14 @@ func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(body) // nobody to tell when the client has gone
 }
 
+// modelNames returns the names of which /v1/models tells.
+func (e *Engine) modelNames() []string {
+	if len(e.config.Models) == 0 {
+		return []string{DefaultModel}
+	}
+	return e.config.Models
+}
+
 // serves reports whether a model name is served.
 func (e *Engine) serves(model string) bool {
 	return len(e.config.Models) == 0 || slices.Contains(e.config.Models, model)
@@ -154,6 +175,23 @@ func (e *Engine) serves(model string) bool {
 func (e *Engine) Start() time.Time { return e.start }
 
 func (e *Engine) now() time.Duration { return time.Since(e.start) }
+
+// ResetCache empties the prefix cache. What requests under way have is kept for them alone.
+func (e *Engine) ResetCache() {
+	if e.slots != nil {
+		e.slots.reset()
+	} else {
+		e.cache.reset()
+	}
+}
+
+// cacheCounts returns the number of resident and of evicted blocks.
+func (e *Engine) cacheCounts() (resident int, evicted int64) {
+	if e.slots != nil {
+		return e.slots.counts()
+	}
+	return e.cache.counts()
+}
 
 // Records returns the kept records of the requests that have ended, by sequence number. A client may see the end of
 // its reply a moment before the record is there: see [Engine.WaitIdle].

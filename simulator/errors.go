@@ -19,11 +19,27 @@ type apiError struct {
 	param      string // empty is null
 	message    string
 	retryAfter time.Duration // 0: no Retry-After header
+	late       bool          // found only after the reply had begun, by engines of [Config].ErrorsInStream
 	media, raw string        // a content type and a body of its own, in another shape than OpenAI's
 }
 
 func badRequest(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", param: param, message: fmt.Sprintf(format, args...)}
+}
+
+// inStream returns the refusal as a stream that says nothing else, in vLLM's shape.
+func (e *apiError) inStream() *apiError {
+	type inner struct {
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Param   any    `json:"param"`
+		Code    int    `json:"code"`
+	}
+	event, err := json.Marshal(map[string]inner{"error": {Message: e.message, Type: "BadRequestError", Code: e.status}})
+	if err != nil { // strings always marshal
+		return e
+	}
+	return &apiError{status: http.StatusOK, message: e.message, media: mediaEvents, raw: "data: " + string(event) + "\n\ndata: [DONE]\n\n"}
 }
 
 // body returns the error object as JSON.

@@ -94,6 +94,8 @@ var faultTable = []faultKind{
 const (
 	mediaJSON = "application/json"
 	mediaText = "text/plain; charset=utf-8"
+
+	mediaEvents = "text/event-stream; charset=utf-8"
 )
 
 // foreign is a reply in the shape of another engine.

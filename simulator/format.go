@@ -21,7 +21,11 @@ type format struct {
 	includeUsage    bool
 	continuousUsage bool
 	shape           *shape
-	begun           bool // the role, or a chunk, has been made
+	like            Like
+	tokenizer       Tokenizer
+	returnIDs       bool     // say the ids of prompt and reply
+	promptIDs       []uint64 // until they have been said
+	begun           bool     // the role, or a chunk, has been made
 }
 
 func newFormat(a api, q *request, p *plan, s *shape, id uint64, created int64) *format {
@@ -45,6 +49,9 @@ func newFormat(a api, q *request, p *plan, s *shape, id uint64, created int64) *
 // event appends one event of a stream with one choice, given from its delta (or text) to its end.
 func (f *format) event(b []byte, completed int, choice func([]byte) []byte) []byte {
 	b = f.choice(b, '0', choice)
+	if f.api == chat {
+		b = f.promptTokenIDs(b)
+	}
 	switch {
 	case f.shape.usage == usageNone, f.shape.usage == usageOnFinish:
 	case f.shape.usage == usageGrows, f.continuousUsage:
@@ -145,9 +152,47 @@ func (f *format) text(b []byte, from, to int) []byte {
 	b = append(b, end...)
 	b = append(b, `,"logprobs":null,"finish_reason":`...)
 	if f.shape.finishOnLast && to == f.plan.tokens {
-		return f.reason(b)
+		b = f.reason(b)
+	} else {
+		b = append(b, "null"...)
 	}
-	return append(b, "null"...)
+	return f.tokenIDs(b, from, to)
+}
+
+// promptTokenIDs appends the member with the prompt's ids, once, where they were asked for.
+func (f *format) promptTokenIDs(b []byte) []byte {
+	if f.promptIDs == nil {
+		return b
+	}
+	b = appendIDs(append(b, `,"prompt_token_ids":`...), f.promptIDs)
+	f.promptIDs = nil
+	return b
+}
+
+// tokenIDs appends the members with the ids of some tokens of a reply, where they were asked for.
+func (f *format) tokenIDs(b []byte, from, to int) []byte {
+	if !f.returnIDs {
+		return b
+	}
+	if f.api == completions {
+		b = f.promptTokenIDs(b)
+	}
+	var ids []uint64
+	for i := from; i < to; i++ {
+		f.plan.tokenIDs(i, &f.tokenizer, func(id uint64) { ids = append(ids, id) })
+	}
+	return appendIDs(append(b, `,"token_ids":`...), ids)
+}
+
+func appendIDs(b []byte, ids []uint64) []byte {
+	b = append(b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, id, 10)
+	}
+	return append(b, ']')
 }
 
 // reason appends the finish reason as JSON.
@@ -235,7 +280,10 @@ func (f *format) whole() []byte {
 	b = append(b, end...)
 	b = append(b, `,"logprobs":null,"finish_reason":"`...)
 	b = append(b, f.plan.finish...)
-	b = append(b, `"}]`...)
+	b = append(b, '"')
+	b = f.tokenIDs(b, 0, f.plan.tokens)
+	b = append(b, `}]`...)
+	b = f.promptTokenIDs(b)
 	if f.shape.usage != usageNone {
 		b = f.usage(b, f.plan.tokens)
 	}
@@ -251,7 +299,11 @@ func (f *format) usage(b []byte, completed int) []byte {
 	b = strconv.AppendInt(b, int64(f.promptTokens+completed), 10)
 	b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
 	b = strconv.AppendInt(b, int64(f.cachedTokens), 10)
-	return append(b, "}}"...)
+	b = append(b, "}}"...)
+	if f.like != LikeLlamaCPP {
+		return b
+	}
+	return fmt.Appendf(b, `,"timings":{"cache_n":%d,"prompt_n":%d,"predicted_n":%d}`, f.cachedTokens, f.promptTokens-f.cachedTokens, completed)
 }
 
 // appendQuoted appends a JSON string. The texts come from valid JSON, so quoting cannot fail.

@@ -5,6 +5,7 @@ package simulator
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -44,10 +45,12 @@ func newMetrics(e *Engine) *metrics {
 	total("generation_tokens_total", "Output tokens of ended requests.", nil, e.count.output.Load)
 	total("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", nil, e.count.prompt.Load)
 	total("prefix_cache_hits_total", "Prompt tokens served by the prefix cache.", nil, e.count.cached.Load)
-	total("prefix_cache_evicted_blocks_total", "Blocks evicted from the prefix cache.", nil, func() int64 { _, n := e.cache.counts(); return n })
-	gauge("prefix_cache_blocks", "Blocks in the prefix cache.", func() int { n, _ := e.cache.counts(); return n })
+	total("prefix_cache_evicted_blocks_total", "Blocks evicted from the prefix cache.", nil, func() int64 { _, n := e.cacheCounts(); return n })
+	gauge("prefix_cache_blocks", "Blocks in the prefix cache.", func() int { n, _ := e.cacheCounts(); return n })
 	gauge("num_requests_running", "Requests in prefill or decode.", func() int { n, _ := e.queue.counts(); return n })
 	gauge("num_requests_waiting", "Requests that wait to run.", func() int { _, n := e.queue.counts(); return n })
+
+	registerLike(reg, e)
 
 	seconds := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 50, 100, 250}
 	tokens := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
@@ -60,6 +63,55 @@ func newMetrics(e *Engine) *metrics {
 		whole:   histogram("e2e_request_latency_seconds", "From the body's last byte to the end.", seconds),
 	}
 	return m
+}
+
+// registerLike adds the metrics by which a client finds out how the engine caches, under the names that the engine has which this
+// one is like. vLLM counts a prompt when it is looked up; here it counts when its request has ended.
+func registerLike(reg *prometheus.Registry, e *Engine) {
+	running := func() float64 { n, _ := e.queue.counts(); return float64(n) }
+	waiting := func() float64 { _, n := e.queue.counts(); return float64(n) }
+	computed := func() float64 { return float64(e.count.prompt.Load() - e.count.cached.Load()) }
+	value := func(load func() int64) func() float64 { return func() float64 { return float64(load()) } }
+	type one struct {
+		name, help string
+		value      func() float64
+	}
+	var totals, gauges []one
+	var prefix string
+	var labels prometheus.Labels
+	switch e.config.Like {
+	case LikeVLLM:
+		prefix, labels = "vllm:", prometheus.Labels{"engine": "0", "model_name": e.modelNames()[0]}
+		totals = []one{
+			{"prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", value(e.count.prompt.Load)},
+			{"prefix_cache_hits_total", "Prompt tokens served by the prefix cache.", value(e.count.cached.Load)},
+			{"prompt_tokens_total", "Prompt tokens.", value(e.count.prompt.Load)},
+			{"generation_tokens_total", "Output tokens.", value(e.count.output.Load)},
+		}
+		gauges = []one{{"num_requests_running", "Requests that run.", running}, {"num_requests_waiting", "Requests that wait.", waiting}}
+		c := e.config.Cache
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "cache_config_info", Help: "Settings of the cache.",
+			ConstLabels: prometheus.Labels{
+				"engine": "0", "block_size": strconv.Itoa(c.BlockSize), "num_gpu_blocks": strconv.Itoa(c.Blocks),
+				"enable_prefix_caching": map[bool]string{true: "True", false: "False"}[!c.Disabled],
+			},
+		}, func() float64 { return 1 }))
+	case LikeLlamaCPP:
+		prefix = "llamacpp:"
+		totals = []one{
+			{"prompt_tokens_total", "Prompt tokens computed.", computed},
+			{"prompt_tokens_cached_total", "Prompt tokens served by the slots.", value(e.count.cached.Load)},
+			{"tokens_predicted_total", "Output tokens.", value(e.count.output.Load)},
+		}
+		gauges = []one{{"requests_processing", "Requests that run.", running}, {"requests_deferred", "Requests that wait.", waiting}}
+	}
+	for _, m := range totals {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + m.name, Help: m.help, ConstLabels: labels}, m.value))
+	}
+	for _, m := range gauges {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + m.name, Help: m.help, ConstLabels: labels}, m.value))
+	}
 }
 
 // observe takes the figures of a finished request from its record.

@@ -50,11 +50,21 @@ func (p *plan) appendToken(b []byte, i int) []byte {
 	case p.tool != "":
 		b = append(b, `{\"text\":\"`...)
 	}
-	b = append(b, replyWords[mix(p.key^uint64(i))%uint64(len(replyWords))]...) //nolint:gosec // i is never negative
+	b = append(b, p.word(i)...)
 	if p.tool != "" && i == p.tokens-1 {
 		b = append(b, `\"}`...)
 	}
 	return b
+}
+
+// tokenIDs calls add with the id of token i: a word of a reply is one token.
+func (p *plan) tokenIDs(i int, t *Tokenizer, add func(uint64)) {
+	t.word([]byte(p.word(i)), add)
+}
+
+// word returns the word of token i.
+func (p *plan) word(i int) string {
+	return replyWords[mix(p.key^uint64(i))%uint64(len(replyWords))] //nolint:gosec // i is never negative
 }
 
 // replyWords are the words of all replies.

@@ -80,6 +80,11 @@ func renderIDs(c *chain, array []byte) *apiError {
 					return badRequest("prompt", "token %d of the prompt is out of range: token ids are below 2^31", c.tokens)
 				}
 			}
+			if v := c.tokenizer.Vocabulary; v > 0 && id >= uint64(v) {
+				refusal := badRequest("prompt", "token %d of the prompt is out of vocabulary: token ids are below %d", c.tokens, v)
+				refusal.late = true
+				return refusal
+			}
 			if b := array[i]; b == '.' || b == 'e' || b == 'E' {
 				return badRequest("prompt", "token %d of the prompt is not an integer", c.tokens)
 			}
@@ -117,26 +122,50 @@ func (q *request) renderChat(c *chain, t Template) *apiError {
 	if _, err := dec.ReadToken(); err != nil {
 		return notJSON(err)
 	}
+	var all []message
 	for dec.PeekKind() == '{' {
-		m, err := q.readMessage(dec)
+		m, err := q.readMessage(dec, len(all))
 		if err != nil {
 			return err
 		}
+		all = append(all, m)
+	}
+	if dec.PeekKind() != ']' {
+		return badRequest("messages", "messages[%d] must be an object", len(all))
+	}
+	if len(all) == 0 {
+		return badRequest("messages", "messages is empty")
+	}
+	home := -1 // the message that has the system text, where it moves
+	for i, m := range all {
+		if t.SystemLast && m.role == "user" {
+			home = i
+		}
+	}
+	for i, m := range all {
 		before := c.tokens
+		fact := Message{Role: cut(m.role, maxName), Bytes: len(m.content), ToolCalls: m.toolCalls != nil}
+		if home >= 0 && m.role == "system" {
+			q.facts.Messages = append(q.facts.Messages, fact)
+			continue
+		}
 		c.special(m.role, max(t.PerMessage-1, 0))
+		if i == home {
+			for _, s := range all {
+				if s.role != "system" {
+					continue
+				}
+				if err := s.renderContent(c); err != nil {
+					return err
+				}
+			}
+		}
 		if err := m.renderContent(c); err != nil {
 			return err
 		}
 		c.special("end", min(t.PerMessage, 1))
-		q.facts.Messages = append(q.facts.Messages, Message{
-			Role: cut(m.role, maxName), Bytes: len(m.content), Tokens: c.tokens - before, ToolCalls: m.toolCalls != nil,
-		})
-	}
-	if dec.PeekKind() != ']' {
-		return badRequest("messages", "messages[%d] must be an object", len(q.facts.Messages))
-	}
-	if len(q.facts.Messages) == 0 {
-		return badRequest("messages", "messages is empty")
+		fact.Tokens = c.tokens - before
+		q.facts.Messages = append(q.facts.Messages, fact)
 	}
 	// The header of the reply is that of an assistant's message, so that the next turn extends this prompt.
 	c.special("assistant", max(t.PerPrompt-1, 0))
@@ -149,9 +178,8 @@ type message struct {
 	content, toolCalls jsontext.Value
 }
 
-// readMessage reads one object. The values are cut out of the raw messages by offset, as in parseRequest.
-func (q *request) readMessage(dec *jsontext.Decoder) (m message, _ *apiError) {
-	index := len(q.facts.Messages)
+// readMessage reads one object, the one of an index. The values are cut out of the raw messages by offset, as in parseRequest.
+func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *apiError) {
 	if _, err := dec.ReadToken(); err != nil {
 		return m, notJSON(err)
 	}

@@ -26,6 +26,7 @@ type request struct {
 	includeUsage    bool
 	continuousUsage bool
 	toolChoiceNone  bool
+	returnIDs       bool
 	cacheSalt       string
 	toolNames       []string
 
@@ -33,7 +34,7 @@ type request struct {
 }
 
 // parseRequest decodes a body in one pass over its top level. The prompt stays raw: see [request.render].
-func parseRequest(a api, body []byte) (*request, *apiError) {
+func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 	q := &request{facts: Facts{MaxTokens: Absent, MinTokens: Absent}}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	if dec.PeekKind() != '{' {
@@ -62,6 +63,12 @@ func parseRequest(a api, body []byte) (*request, *apiError) {
 			continue // null is absent
 		}
 		ok := true
+		if name == "return_token_ids" && like == LikeVLLM {
+			if !decode(value, &q.returnIDs) {
+				return nil, badRequest(name, "field %s has the wrong type or is out of range", name)
+			}
+			continue
+		}
 		switch name {
 		case "model":
 			ok = decode(value, &q.facts.Model)

@@ -28,8 +28,8 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, a := range []api{chat, completions} {
 			raw := []byte(body)
-			q, refusal := parseRequest(a, raw)
-			c := newChain(16)
+			q, refusal := parseRequest(a, LikePlain, raw)
+			c := newChain(16, Tokenizer{})
 			if refusal == nil {
 				refusal = q.render(a, c, Template{})
 			}
@@ -59,7 +59,7 @@ func FuzzRequest(f *testing.F) {
 
 func TestChain(t *testing.T) {
 	blocks := func(size int, texts ...string) ([]uint64, int) {
-		c := newChain(size)
+		c := newChain(size, Tokenizer{})
 		for _, text := range texts {
 			c.words([]byte(text))
 		}
@@ -110,11 +110,11 @@ func TestChain(t *testing.T) {
 // The next turn of a chat begins with the tokens of the turn before, header of the reply included.
 func TestNextTurnExtendsThePrompt(t *testing.T) {
 	turn := func(messages string) []uint64 {
-		q, refusal := parseRequest(chat, []byte(`{"model":"m","messages":[`+messages+`]}`))
+		q, refusal := parseRequest(chat, LikePlain, []byte(`{"model":"m","messages":[`+messages+`]}`))
 		if refusal != nil {
 			t.Fatal(refusal)
 		}
-		c := newChain(1)
+		c := newChain(1, Tokenizer{})
 		if refusal := q.render(chat, c, DefaultTemplate); refusal != nil {
 			t.Fatal(refusal)
 		}

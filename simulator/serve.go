@@ -34,7 +34,11 @@ type exchange struct {
 	buf    []byte   // events that have not gone out
 	held   int      // chunks of tokens in buf
 	unsent int      // their tokens
+	chain  *chain   // of the prompt, and then of the reply
+	model  string   // as asked for
+	salt   string   // of the cache
 	wanted []uint64 // ids of the prompt's full blocks
+	slot   int      // with Cache.Slots: the one that the request has, from 1
 	// planned is the instant of the token before, by the latency model.
 	planned time.Duration
 }
@@ -116,6 +120,7 @@ func (x *exchange) serve() error {
 	// the next request must not start in the past.
 	defer func() { e.queue.release(e.now()) }()
 	x.rec.Admitted = e.now()
+	defer x.keep() // before the next request is admitted
 	if err := x.prefill(admitted); err != nil {
 		return err
 	}
@@ -185,7 +190,7 @@ func (x *exchange) read() error {
 	if unknown != nil {
 		return unknown
 	}
-	q, refusal := parseRequest(x.api, body)
+	q, refusal := parseRequest(x.api, e.config.Like, body)
 	if q != nil {
 		defer func() {
 			x.rec.Request = q.facts
@@ -204,13 +209,15 @@ func (x *exchange) prepare(q *request) error {
 	if !x.engine.serves(q.facts.Model) {
 		return &apiError{status: http.StatusNotFound, kind: "invalid_request_error", param: "model", code: "model_not_found", message: "this model is not served: see /v1/models"}
 	}
-	chain := newChain(c.Cache.BlockSize)
+	x.stream = q.facts.Stream
+	chain := newChain(c.Cache.BlockSize, c.Tokenizer)
+	chain.keep = q.returnIDs
 	if refusal := q.render(x.api, chain, *c.Template); refusal != nil {
 		return refusal
 	}
 	hash := chain.sum()
 	x.rec.PromptTokens, x.rec.PromptHash = chain.tokens, Hash(hash)
-	x.wanted = chain.blocks
+	x.chain, x.wanted, x.model, x.salt = chain, chain.blocks, q.facts.Model, q.cacheSalt
 	salted(x.wanted, q.facts.Model, q.cacheSalt)
 	if c.Record.Blocks {
 		x.rec.Blocks = make([]Hash, len(x.wanted))
@@ -226,8 +233,11 @@ func (x *exchange) prepare(q *request) error {
 		refusal.code = "context_length_exceeded"
 		return refusal
 	}
-	x.stream = q.facts.Stream
 	x.format = newFormat(x.api, q, &x.plan, &x.shape, mix(c.Seed^x.rec.Seq<<1), x.rec.Time.Unix())
+	x.format.like, x.format.tokenizer = c.Like, c.Tokenizer
+	if q.returnIDs {
+		x.format.returnIDs, x.format.promptIDs = true, chain.ids
+	}
 	x.format.promptTokens = chain.tokens
 	if x.shape.shortPrompt {
 		x.format.promptTokens = (chain.tokens + 1) / 2
@@ -262,10 +272,30 @@ func (x *exchange) prefill(admitted time.Duration) error {
 		return err
 	}
 	x.rec.PrefillDone = e.now()
-	if c := &e.config.Cache; c.CommitAfterPrefill && !c.Disabled {
+	if c := &e.config.Cache; c.CommitAfterPrefill && !c.Disabled && e.slots == nil {
 		e.cache.commit(x.wanted)
 	}
 	return nil
+}
+
+// keep leaves in the cache what the request has computed beyond its prompt, and gives its slot back.
+func (x *exchange) keep() {
+	c := &x.engine.config.Cache
+	if fed := x.rec.OutputTokens - 1; c.Replies && !c.Disabled && x.rec.PrefillDone != Never {
+		for i := range fed {
+			x.plan.tokenIDs(i, &x.chain.tokenizer, x.chain.add)
+		}
+		fresh := x.chain.blocks[len(x.wanted):]
+		salted(fresh, x.model, x.salt)
+		x.wanted = x.chain.blocks
+		if x.engine.slots == nil && len(fresh) > 0 {
+			x.engine.cache.commit(x.wanted)
+		}
+	}
+	if x.slot > 0 {
+		x.engine.slots.giveBack(x.slot-1, x.wanted)
+		x.slot = 0
+	}
 }
 
 // lookup returns the number of prompt tokens that the cache serves.
@@ -274,6 +304,9 @@ func (x *exchange) lookup() int {
 	var k int
 	switch {
 	case c.Disabled:
+	case x.engine.slots != nil:
+		x.slot, k = x.engine.slots.take(x.wanted)
+		x.slot++
 	case c.CommitAfterPrefill:
 		k = x.engine.cache.lookup(x.wanted)
 	default:
@@ -401,7 +434,7 @@ func (x *exchange) open() {
 	x.rec.Status = http.StatusOK
 	h := x.w.Header()
 	if x.stream {
-		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Content-Type", mediaEvents)
 		h.Set("Cache-Control", "no-cache")
 	} else {
 		h.Set("Content-Type", mediaJSON)
@@ -429,6 +462,9 @@ func (x *exchange) end(err error) {
 			x.buf = x.format.failure(x.buf[:0], refusal)
 			_ = x.write() // the outcome is the same if the client has gone
 		} else {
+			if x.stream && x.engine.config.ErrorsInStream && refusal.late {
+				refusal = refusal.inStream()
+			}
 			rec.Status = refusal.status
 			rec.BytesOut += int64(refusal.write(x.w))
 		}

@@ -49,7 +49,7 @@ func (e *Engine) Stats() Stats {
 	s.PromptTokens, s.CachedTokens, s.OutputTokens = e.count.prompt.Load(), e.count.cached.Load(), e.count.output.Load()
 	s.BytesIn, s.BytesOut = e.count.bytesIn.Load(), e.count.bytesOut.Load()
 	s.Running, s.Waiting = e.queue.counts()
-	s.CacheBlocks, s.EvictedBlocks = e.cache.counts()
+	s.CacheBlocks, s.EvictedBlocks = e.cacheCounts()
 	s.RecordsDropped, s.RecordsLost = e.log.counts()
 	return s
 }

@@ -9,23 +9,64 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// chain turns a stream of tokens into block ids: the running XXH64 after each full block.
-type chain struct {
-	size   int // bytes of a full block: 8 for each token
-	tokens int
-	open   []byte // tokens of the block under way, little-endian
-	digest *xxhash.Digest
-	blocks []uint64
+// Tokenizer says what a text's tokens are. The zero Tokenizer makes one token of each word, with an id below 2^31.
+type Tokenizer struct {
+	// Vocabulary is the number of ids: a word's is below it, and an id in a prompt that is not is refused. 0 is 2^31.
+	Vocabulary int
+	// WordBytes is the length of the longest word, in bytes, that is one token. A longer one is a token for each piece of so many
+	// bytes, as texts in real vocabularies have more tokens than words. 0: every word is one token.
+	WordBytes int
 }
 
-func newChain(blockSize int) *chain {
-	return &chain{size: 8 * blockSize, open: make([]byte, 0, 8*min(blockSize, DefaultBlockSize)), digest: xxhash.New()}
+const maxVocabulary = 1 << 31
+
+// reduce returns the id of a token's digest.
+func (t *Tokenizer) reduce(digest uint64) uint64 {
+	if t.Vocabulary > 0 {
+		return digest % uint64(t.Vocabulary)
+	}
+	return digest % maxVocabulary
+}
+
+// word calls add with the id of each token of a word.
+func (t *Tokenizer) word(word []byte, add func(uint64)) {
+	if t.WordBytes <= 0 || len(word) <= t.WordBytes {
+		add(t.reduce(xxhash.Sum64(word)))
+		return
+	}
+	for at := 0; at < len(word); at += t.WordBytes {
+		h := xxhash.Sum64(word[at:min(at+t.WordBytes, len(word))])
+		if at > 0 {
+			h = mix(h) // a piece within a word is another token than the same letters at a word's beginning
+		}
+		add(t.reduce(h))
+	}
+}
+
+// chain turns a stream of tokens into block ids: the running XXH64 after each full block.
+type chain struct {
+	tokenizer Tokenizer
+	size      int // bytes of a full block: 8 for each token
+	tokens    int
+	open      []byte // tokens of the block under way, little-endian
+	digest    *xxhash.Digest
+	blocks    []uint64
+	// ids are the tokens themselves, where keep is set.
+	keep bool
+	ids  []uint64
+}
+
+func newChain(blockSize int, tokenizer Tokenizer) *chain {
+	return &chain{tokenizer: tokenizer, size: 8 * blockSize, open: make([]byte, 0, 8*min(blockSize, DefaultBlockSize)), digest: xxhash.New()}
 }
 
 // add appends one token.
 func (c *chain) add(token uint64) {
 	c.open = binary.LittleEndian.AppendUint64(c.open, token)
 	c.tokens++
+	if c.keep {
+		c.ids = append(c.ids, token)
+	}
 	if len(c.open) == c.size {
 		_, _ = c.digest.Write(c.open) // never fails
 		c.blocks = append(c.blocks, c.digest.Sum64())
@@ -44,7 +85,7 @@ func (c *chain) words(text []byte) {
 		for i < len(text) && !isSpace(text[i]) {
 			i++
 		}
-		c.add(xxhash.Sum64(text[start:i]))
+		c.tokenizer.word(text[start:i], c.add)
 	}
 }
 
@@ -54,14 +95,15 @@ func isSpace(b byte) bool { return b == ' ' || b-'\t' < 5 } // \t \n \v \f \r
 func (c *chain) special(label string, n int) {
 	h := xxhash.Sum64String("\x00" + label) // no word holds a zero byte and a label
 	for i := range n {
-		c.add(mix(h + uint64(i)))
+		c.add(c.tokenizer.reduce(mix(h + uint64(i))))
 	}
 }
 
-// sum returns the digest of all tokens and ends the chain.
+// sum returns the digest of all tokens so far.
 func (c *chain) sum() uint64 {
-	_, _ = c.digest.Write(c.open)
-	return c.digest.Sum64()
+	all := *c.digest
+	_, _ = all.Write(c.open)
+	return all.Sum64()
 }
 
 // salted mixes model and cache salt into block ids, in place: prompts of different models or salts share nothing.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/tlsfile"
 	"github.com/moonloop/moonloop/simulator"
@@ -31,6 +32,7 @@ type simulateFlags struct {
 	grace                 time.Duration
 	fast                  bool
 	template              simulator.Template
+	like                  string
 	prefillLane           string
 	cacheCommit           string
 	roleChunk             string
@@ -50,8 +52,15 @@ cache, waits as its latency model computes, and replies with random words.
 
   POST /v1/chat/completions, /v1/completions   GET /v1/models, /health, /metrics
 
-TOKENS. Each word of a text, split at white space, is one token. Each token id is one token. A chat adds --template-message
-tokens for each message and --template-prompt tokens for the prompt.
+TOKENS. Each word of a text, split at white space, is one token; with --word-bytes, a longer word is several. Each token id is one
+token. A chat adds --template-message tokens for each message and --template-prompt tokens for the prompt.
+
+ENGINES. --like takes over what a real engine does. It sets the flags below, where they are not given, and adds endpoints:
+
+  vllm      --block-size 16 --cache-replies --recompute-last --vocabulary 131072 --word-bytes 6 --errors-in-stream;
+            POST /tokenize and /reset_prefix_cache, metrics such as vllm:cache_config_info, the field return_token_ids
+  llamacpp  --block-size 1 --cache-replies --recompute-last --vocabulary 131072 --word-bytes 6 --cache-slots 4
+            --cache-saved 65536; POST /tokenize, metrics such as llamacpp:prompt_tokens_total, timings beside usage
 
 LATENCY. With n prompt tokens, c of them cached, and d sequences decoding at that time:
 
@@ -76,6 +85,9 @@ EXIT STATUS
 		Example: `  # a free port, the latency of one accelerator, a cache of 20,000 blocks, a record of every request in a file
   moonloop simulate --listen 127.0.0.1:0 --prefill 15ms --prefill-per-token 20us --decode 8ms \
     --max-running 256 --cache-blocks 20000 --record truth.jsonl
+
+  # cache as vLLM does, with a capacity of 4,096 blocks of 32 tokens
+  moonloop simulate --fast --like vllm --block-size 32 --cache-blocks 4096
 
   # refuse 1 % of the requests, cut 1 % of the streams
   moonloop simulate --fast --fault rate-limit=0.01 --fault cut=0.01
@@ -103,6 +115,8 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.IntVar(&c.MaxModelLen, "max-model-len", 0, "maximum tokens of prompt and reply together (0 = no limit)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of replies, early stops and faults")
 
+	fs.StringVar(&f.like, "like", "plain", "engine to imitate: plain, vllm, or llamacpp; sets other flags where they are not given, see ENGINES")
+
 	fs.BoolVar(&f.fast, "fast", false, "no latency; the next six flags have no effect")
 	fs.DurationVar(&c.Latency.Prefill, "prefill", 20*time.Millisecond, "prefill time of every prompt")
 	fs.DurationVar(&c.Latency.PrefillPerToken, "prefill-per-token", 20*time.Microsecond, "prefill time of each token not cached")
@@ -118,8 +132,15 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.BoolVar(&c.Cache.Disabled, "no-prefix-cache", false, "disable the prefix cache")
 	fs.StringVar(&f.cacheCommit, "cache-commit", "admission", "when blocks become visible to other requests: admission, or prefill (at its end)")
 	fs.BoolVar(&c.Cache.RecomputeLast, "recompute-last", false, "never serve the last prompt token from the cache")
+	fs.BoolVar(&c.Cache.Replies, "cache-replies", false, "keep generated tokens in the cache, except for the last of each reply")
+	fs.IntVar(&c.Cache.Slots, "cache-slots", 0, "slots that each cache the last request they served, in place of one cache (0 = one cache)")
+	fs.IntVar(&c.Cache.Saved, "cache-saved", 0, "blocks to save of what slots lose (0 = none)")
+	fs.IntVar(&c.Tokenizer.Vocabulary, "vocabulary", 0, "number of token ids; a prompt with another id is refused (0 = 2^31)")
+	fs.IntVar(&c.Tokenizer.WordBytes, "word-bytes", 0, "longest word that is one token, in bytes; a longer one is several (0 = every word is one)")
+	fs.BoolVar(&c.ErrorsInStream, "errors-in-stream", false, "refuse token ids outside the vocabulary inside the stream, with status 200")
 	fs.IntVar(&f.template.PerMessage, "template-message", simulator.DefaultTemplate.PerMessage, "template tokens of each message")
 	fs.IntVar(&f.template.PerPrompt, "template-prompt", simulator.DefaultTemplate.PerPrompt, "template tokens of each chat")
+	fs.BoolVar(&f.template.SystemLast, "template-system-last", false, "put the system text into the last user message, before its own text")
 
 	fs.IntVar(&c.DefaultMaxTokens, "default-max-tokens", simulator.DefaultMaxTokens, "reply length of requests without a limit, in tokens")
 	fs.Float64Var(&c.EarlyStop, "early-stop", 0, "share of requests without ignore_eos that stop early, 0 to 1")
@@ -150,9 +171,34 @@ func faultHelp() string {
 	return b.String()
 }
 
+// liken takes over what an engine does and no flag says.
+func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
+	c.Like = engine.Like
+	for name, take := range map[string]func(){
+		"block-size":       func() { c.Cache.BlockSize = engine.Cache.BlockSize },
+		"cache-replies":    func() { c.Cache.Replies = engine.Cache.Replies },
+		"recompute-last":   func() { c.Cache.RecomputeLast = engine.Cache.RecomputeLast },
+		"cache-slots":      func() { c.Cache.Slots = engine.Cache.Slots },
+		"cache-saved":      func() { c.Cache.Saved = engine.Cache.Saved },
+		"vocabulary":       func() { c.Tokenizer.Vocabulary = engine.Tokenizer.Vocabulary },
+		"word-bytes":       func() { c.Tokenizer.WordBytes = engine.Tokenizer.WordBytes },
+		"errors-in-stream": func() { c.ErrorsInStream = engine.ErrorsInStream },
+	} {
+		if !fs.Changed(name) {
+			take()
+		}
+	}
+}
+
 // apply completes the configuration with the flags that need a look.
-func (f *simulateFlags) apply(ctx context.Context, c *simulator.Config) error {
+func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulator.Config) error {
 	var errs []error
+	switch f.like {
+	case "vllm":
+		liken(fs, c, simulator.VLLM())
+	case "llamacpp":
+		liken(fs, c, simulator.LlamaCPP())
+	}
 	c.Latency.SerialPrefill = f.prefillLane == "serial"
 	c.Cache.CommitAfterPrefill = f.cacheCommit == "prefill"
 	if f.roleChunk == "immediately" {
@@ -185,7 +231,7 @@ func (f *simulateFlags) apply(ctx context.Context, c *simulator.Config) error {
 // simulate serves until the command's context ends.
 func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err error) {
 	ctx := cmd.Context()
-	if err := f.apply(ctx, &c); err != nil {
+	if err := f.apply(ctx, cmd.Flags(), &c); err != nil {
 		return err
 	}
 	if f.endWithStdin {

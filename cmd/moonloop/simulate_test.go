@@ -204,3 +204,35 @@ func TestSimulateTLS(t *testing.T) {
 		t.Errorf("exit status %d", status)
 	}
 }
+
+// --like sets what the engine of that name does, and nothing that a flag says: blocks of 32, not 16, and replies in the cache.
+func TestSimulateLike(t *testing.T) {
+	record := filepath.Join(t.TempDir(), "truth.jsonl")
+	url, stop := startSimulate(t, "--fast", "--like", "vllm", "--block-size", "32", "--record", record)
+	send := func(prompt string) (text string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/completions",
+			strings.NewReader(`{"model":"m","prompt":"`+prompt+`","max_tokens":33}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		var reply struct{ Choices []struct{ Text string } }
+		if err := json.NewDecoder(response.Body).Decode(&reply); err != nil || len(reply.Choices) != 1 {
+			t.Fatalf("%v: %+v", err, reply)
+		}
+		return reply.Choices[0].Text
+	}
+	const prompt = "go word word"
+	send(prompt + " " + send(prompt) + " again")
+	if status, out := stop(); status != exitOK {
+		t.Errorf("exit status %d\n%s", status, out)
+	}
+	content, err := os.ReadFile(record)
+	if lines := strings.Split(string(content), "\n"); err != nil || len(lines) != 3 || !strings.Contains(lines[1], `"cached_tokens":32,`) {
+		t.Errorf("%v: the second request did not hit 32 tokens:\n%s", err, content)
+	}
+}
