@@ -28,11 +28,19 @@ func TestNothingIsAllocatedPerBlock(t *testing.T) {
 	var back blockhash.Chain
 	for name, run := range map[string]func(){
 		"messages": func() { h.Reset(); h.Role("user"); h.Text(text); h.Chain() },
-		"bytes":    func() { h.Reset(); _, _ = h.Write(raw); h.Chain() },
-		"tokens":   func() { h.Tokens(ids[:0], tokens, 512) },
-		"engine":   func() { _, _ = h.Reblock(ids[:0], hashes, 16, 512, 16_001, "span") },
-		"lay":      func() { _, _ = chain.Blocks(ids[:0], ends, 20_000, 512) },
-		"encode":   func() { attr, _ = chain.AppendBinary(attr[:0]) },
+		"short messages": func() {
+			h.Reset()
+			for range 100 {
+				h.Role("user")
+				h.Text("hello")
+			}
+			h.Chain()
+		},
+		"bytes":  func() { h.Reset(); _, _ = h.Write(raw); h.Chain() },
+		"tokens": func() { h.Tokens(ids[:0], tokens, 512) },
+		"engine": func() { _, _ = h.Reblock(ids[:0], hashes, 16, 512, 16_001, "span") },
+		"lay":    func() { _, _ = chain.Blocks(ids[:0], ends, 20_000, 512) },
+		"encode": func() { attr, _ = chain.AppendBinary(attr[:0]) },
 		"decode": func() {
 			if err := back.UnmarshalBinary(attr); err != nil {
 				t.Fatal(err)

@@ -57,7 +57,7 @@ const (
 )
 
 // AppendBinary appends the chain in the form of the attribute mooncake.cells: 8 bytes little-endian for each cell, then
-// 8 for the tail and 8 for the length of the text in bytes. The error is always nil.
+// 8 for the tail and 8 for the length of the text in bytes. The ends are no part of it: see [Chain.AppendEnds]. The error is always nil.
 func (c Chain) AppendBinary(dst []byte) ([]byte, error) {
 	for _, cell := range c.Cells {
 		dst = binary.LittleEndian.AppendUint64(dst, cell)
@@ -67,8 +67,8 @@ func (c Chain) AppendBinary(dst []byte) ([]byte, error) {
 }
 
 // UnmarshalBinary reads what [Chain.AppendBinary] wrote into the memory of c.Cells, as far as that suffices. Nothing is
-// kept of data. What no [Hasher] can have made is an error and leaves c as it was; whether the cells are values of one
-// text cannot be checked.
+// kept of data, and c.Ends becomes nil. What no [Hasher] can have made is an error and leaves c as it
+// was; whether the cells are values of one text cannot be checked.
 func (c *Chain) UnmarshalBinary(data []byte) error {
 	words := len(data) / wordSize
 	if len(data)%wordSize != 0 || words < trailerWords {
@@ -85,12 +85,18 @@ func (c *Chain) UnmarshalBinary(data []byte) error {
 	}
 	c.Tail = binary.LittleEndian.Uint64(data[cells*wordSize:])
 	c.Bytes = size
+	c.Ends = nil
 	return nil
 }
 
-// Validate returns an [ErrLength] unless the chain has as many cells as its text. Whether the cells are values of one text
-// cannot be checked.
-func (c Chain) Validate() error { return checkCells(len(c.Cells), c.Bytes) }
+// Validate returns an [ErrLength] unless the chain has as many cells as its text, and ends that are within the text, one behind the
+// other, of known roles, and the same as the cells that end where they do. Whether the values are those of one text cannot be checked.
+func (c Chain) Validate() error {
+	if err := checkCells(len(c.Cells), c.Bytes); err != nil {
+		return err
+	}
+	return c.checkEnds()
+}
 
 // checkCells returns an error unless a text of so many bytes has so many cells.
 func checkCells(cells int, bytes int64) error {

@@ -6,7 +6,7 @@
 //
 // # Values
 //
-// A [Hasher] hashes the prompts of one domain under one key. Whatever it hands out, cell, tail or block id, is a value:
+// A [Hasher] hashes the prompts of one domain under one key. Whatever it hands out, cell, end, tail or block id, is a value:
 // 64 bits that depend on the prompt from its first byte to the place that the value stands for. Equal values mean equal
 // beginnings, and so the values of a prompt form a chain although no value is computed from another. Values of two keys
 // or of two domains never match, but for the one chance in 2^64 that any two values have.
@@ -28,12 +28,15 @@
 //
 // where hex is lower case, and domain, as an input, the eight ASCII bytes of its hex form. A hasher runs one XXH64 over
 // the whole prompt and takes its sum at each border; AES is there because a seeded XXH64 is no secret. A border is where
-// a cell or a full block ends, an end is where the prompt does. The two never share a value, not even where they are the
+// a cell, a message or a full block ends, an end is where the prompt does. The two never share a value, not even where they are the
 // same place: a block that ends with its prompt is not the block that goes on.
 //
 //	text   x is the canonical prompt up to a place: for every message role 0A text 0A, in UTF-8 and as it came
 //	       (what stands for tools, media and the like, annotate.Prompt says).
 //	       cell j = border(the first 128(j+1) bytes), for every full cell, at most [MaxCells]
+//	       End i  = border(all up to the end of message i), with the length up to there and the role, at most [MaxEnds]
+//	                and none beyond [MaxEndBytes]; equal to a cell where one ends there
+//	       reply  = border(all of it ‖ "assistant" 0A reply 0A): the End that the reply has in the next prompt
 //	       tail   = end(all of it)
 //	tokens x is a number of token ids, each four bytes little-endian.
 //	       id i   = border(the first B(i+1) tokens), for every full block
@@ -58,6 +61,8 @@
 // # What the values hide
 //
 // Who does not have the key cannot test a guess of a prompt, nor link the values of two domains or keys. What remains
-// visible is what a trace needs: lengths, times, and which prompts share how long a beginning. Finding two texts of
+// visible is what a trace needs: lengths, times, which prompts share how long a beginning, how many messages a prompt has, how long
+// each of them is and whose it is. Who has the key, and nobody else, can test a guess: of 128 bytes at a time behind a beginning
+// that he knows, and with the ends of a message at a time, also of a short one. Finding two texts of
 // equal XXH64 on purpose is not ruled out; whoever does so bends the figures of his own prompts.
 package blockhash

@@ -22,6 +22,7 @@ type Hasher struct {
 
 	digest xxhash.Digest // over all of the text so far
 	left   int           // bytes until the next cell is full
+	role   Role          // of the message at hand
 	chain  Chain         // so far; without the tail
 }
 

@@ -16,15 +16,22 @@ const (
 func (h *Hasher) Reset() {
 	h.digest.ResetWithSeed(h.seed)
 	h.left = CellSize
-	h.chain = Chain{Cells: h.chain.Cells[:0]}
+	h.role = RoleOther
+	h.chain = Chain{Cells: h.chain.Cells[:0], Ends: h.chain.Ends[:0]}
 }
 
 // Role begins a message of the canonical prompt, which is, for every message, its role, a newline, its text and another
 // newline.
-func (h *Hasher) Role(role string) { h.line(role) }
+func (h *Hasher) Role(role string) {
+	h.role = roleOf(role)
+	h.line(role)
+}
 
 // Text ends a message. Where its text comes in parts, all but the last are written with [Hasher.WriteString].
-func (h *Hasher) Text(text string) { h.line(text) }
+func (h *Hasher) Text(text string) {
+	h.line(text)
+	h.ended()
+}
 
 func (h *Hasher) line(s string) {
 	_, _ = h.WriteString(s)
@@ -72,9 +79,13 @@ func (h *Hasher) advance(n int) {
 // Bytes returns the length of the text so far.
 func (h *Hasher) Bytes() int64 { return h.chain.Bytes }
 
-// Chain returns the chain of the text so far. Its cells are valid until [Hasher.Reset].
+// Chain returns the chain of the text so far. Its cells and ends are valid until [Hasher.Reset], and remain those of the text so
+// far where more is written.
 func (h *Hasher) Chain() Chain {
 	c := h.chain
+	if len(c.Ends) == 0 {
+		c.Ends = nil
+	}
 	c.Tail = h.value(h.digest.Sum64(), end)
 	return c
 }

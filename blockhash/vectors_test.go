@@ -53,7 +53,18 @@ type textVector struct {
 	Cells    []string    `json:"cells"`
 	Tail     string      `json:"tail"`
 	Attr     string      `json:"mooncake_cells"` // hex
-	Lay      []layCase   `json:"lay"`            // with the tokens spread evenly over the text: cell j ends after floor(128(j+1)·tokens/bytes)
+	Ends     []endVector `json:"ends"`           // of the messages
+	EndsAttr string      `json:"mooncake_cells_ends"`
+	Reply    string      `json:"reply"` // a text of the assistant behind the messages
+	ReplyEnd endVector   `json:"reply_end"`
+	EndAttr  string      `json:"mooncake_cells_reply"`
+	Lay      []layCase   `json:"lay"` // with the tokens spread evenly over the text: cell j ends after floor(128(j+1)·tokens/bytes)
+}
+
+type endVector struct {
+	Bytes int64          `json:"bytes"`
+	Role  blockhash.Role `json:"role"`
+	Value string         `json:"value"`
 }
 
 type layCase struct {
@@ -160,6 +171,7 @@ func makeVectors(t *testing.T) vectors {
 		{short, 0, [][2]string{}, []layCase{{Tokens: 0, Size: 512}, {Tokens: 700, Size: 512}}},
 		{short, 0, [][2]string{{"user", "hello"}}, []layCase{{Tokens: 9, Size: 512}}},
 		{short, 0, [][2]string{{"user", lines[:122]}}, []layCase{{Tokens: 32, Size: 16}}}, // exactly one cell
+		{short, 0, [][2]string{{"developer", "a"}, {"tools", "{}"}, {"user", "b"}, {"model", ""}, {"tool", "c"}, {"x", "d"}}, nil},
 		{short, 0, [][2]string{{"system", lines}, {"user", "日本語の質問 ☾"}}, []layCase{
 			{Tokens: 150, Size: 32}, {Tokens: 160, Size: 32}, // a last block that is full
 			{Tokens: 6000, Size: 512}, // above 4 tokens per byte
@@ -178,7 +190,19 @@ func makeVectors(t *testing.T) vectors {
 		tv := textVector{
 			Key: hex.EncodeToString(c.key), Domain: domain, Messages: c.messages,
 			Bytes: chain.Bytes, Cells: decimals(chain.Cells), Tail: decimal(chain.Tail), Attr: hex.EncodeToString(attr),
+			EndsAttr: hex.EncodeToString(chain.AppendEnds(nil)), Reply: "Of course.",
 		}
+		for _, e := range chain.Ends {
+			tv.Ends = append(tv.Ends, endVector{e.Bytes, e.Role, decimal(e.Value)})
+		}
+		h.Role("assistant")
+		h.Text(tv.Reply)
+		reply, ok := h.End()
+		replyAttr, err := reply.AppendBinary(nil)
+		if !ok || err != nil {
+			t.Fatalf("no end of a reply: %v", err)
+		}
+		tv.ReplyEnd, tv.EndAttr = endVector{reply.Bytes, reply.Role, decimal(reply.Value)}, hex.EncodeToString(replyAttr)
 		for _, l := range c.lay {
 			ids, err := chain.Blocks(nil, evenEnds(chain, l.Tokens), l.Tokens, l.Size)
 			if err != nil {
@@ -263,6 +287,22 @@ func checkVectors(t *testing.T, v vectors) {
 		check("bytes", int64(len(text)), c.Bytes)
 		check("cells", decimals(cells), c.Cells)
 		check("tail", decimal(tail), c.Tail)
+		var ends []endVector
+		attr := []byte(nil)
+		roles := map[string]blockhash.Role{"system": 1, "developer": 1, "user": 2, "assistant": 3, "model": 3, "tool": 4, "tools": 5}
+		upTo := ""
+		for _, m := range append(slices.Clone(c.Messages), [2]string{"assistant", c.Reply}) {
+			upTo += m[0] + "\n" + m[1] + "\n"
+			value, _ := reference{unhex(t, c.Key), c.Domain}.values([]byte(upTo))
+			ends = append(ends, endVector{int64(len(upTo)), roles[m[0]], decimal(value)})
+			attr = append(attr, referenceWords([]uint64{value})...)
+			attr = append(attr, referenceWords([]uint64{uint64(len(upTo))*16 + uint64(roles[m[0]])})[:4]...)
+		}
+		last := len(ends) - 1
+		check("ends", ends[:last], append([]endVector{}, c.Ends...))
+		check("reply", ends[last], c.ReplyEnd)
+		check("mooncake.cells.ends", hex.EncodeToString(attr[:12*last]), c.EndsAttr)
+		check("mooncake.cells.reply", hex.EncodeToString(attr[12*last:]), c.EndAttr)
 		check("mooncake.cells", hex.EncodeToString(referenceWords(append(cells, tail, uint64(len(text))))), c.Attr)
 		for _, l := range c.Lay {
 			check("lay", decimals(referenceLay(cells, tail, len(text), l.Tokens, l.Size)), l.IDs)

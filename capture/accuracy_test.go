@@ -72,7 +72,7 @@ func TestTextIdentity(t *testing.T) {
 			h.Text(m[1])
 		}
 		c := h.Chain()
-		c.Cells = slices.Clone(c.Cells)
+		c.Cells, c.Ends = slices.Clone(c.Cells), slices.Clone(c.Ends)
 		return Prompt{Identity: Text, Domain: 9, Key: 8, Chain: c}
 	}
 	model := func(s string) func(*Inference) { return func(r *Inference) { r.Model = name(t, s) } }

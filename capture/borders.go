@@ -4,26 +4,26 @@
 package capture
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"math/bits"
 	"slices"
-
-	"github.com/moonloop/moonloop/blockhash"
 )
 
-// Where the borders of blocks fall in texts of which only cells and numbers of tokens are known: the anchored-cells
-// method, over all prompts at once.
+// Where tokens fall in texts of which only marks (see marks.go) and numbers of tokens are known: the anchored-cells method, over
+// all prompts at once.
 //
-// Prompts, sorted by their cells, are a tree of cells, and a prompt's number of tokens is known where it ends: an anchor.
-// Every stretch of cells that the same prompts share is laid by one of them, the least one (see anchor.rank): its tokens beyond the
-// beginning of the stretch are spread evenly over its text from there to its end. The less text lies behind the stretch,
+// Prompts, sorted by their marks, are a tree of marks, and a prompt's number of tokens is known where it ends: an anchor. Another
+// one is the end of a reply that stands in it, since its tokens were counted when it was made.
+// Every stretch of marks that the same prompts share is laid by one anchor, the least one (see anchor.rank): its tokens beyond the
+// beginning of the stretch are spread evenly over its text from there to the anchor. The less text lies behind the stretch,
 // the less can the tokens of that text displace it. So a system prompt is laid by the shortest question below it, a turn of a
 // conversation by its own end, and errors do not add up along the conversation.
 //
-// That is the same as to lay prompts one after another, from the least to the greatest, each cell where the first prompt that has
-// it puts it; but it takes no memory beyond one path in the tree. The survey finds the stretches and what lays them; a layer, on
-// a second walk over the prompts, does it.
+// That is the same as to lay prompts one after another, from the least to the greatest, each mark where the first prompt that has
+// it puts it; but it takes no memory beyond one path in the tree. The survey finds the stretches, what lays them and which
+// prompt had them first; a layer, on a second walk over the prompts, does it.
 //
 // How many tokens an image has cannot be told from its bytes, nor, from the end of the prompt alone, how many the text before
 // it has. So a prompt with media has two anchors: its end, for what stands behind the last medium, and the rate of usual text for
@@ -35,7 +35,7 @@ type anchor struct {
 	// short question about a large image would be taken; in tokens alone, a long list of numbers.
 	rank          int64
 	bytes, tokens int64
-	// media is the number of cells up to the end of the last medium, 0 without one: only the last of them and what is behind it
+	// media is the number of marks up to the end of the last medium, 0 without one: only the last of them and what is behind it
 	// is laid by the anchor.
 	media int
 	// usual is true for the rate of usual text: it lays from wherever it begins, and has no end.
@@ -50,9 +50,8 @@ const (
 	guessed       = 1 << 60 // rank of numbers of tokens that are estimates: only where there are no others
 )
 
-// usual returns the rate of usual text for so many cells.
-func usual(cells int) anchor {
-	bytes := int64(cells) * blockhash.CellSize
+// usual returns the rate of usual text, as an anchor that ends after so many bytes.
+func usual(bytes int64) anchor {
 	return anchor{rank: guessed + 2*bytes, bytes: bytes, tokens: bytes / bytesPerToken, usual: true}
 }
 
@@ -64,7 +63,7 @@ func newAnchor(bytes, tokens int64, counted bool) anchor {
 	return a
 }
 
-// lays reports whether an anchor lays a stretch that ends after so many cells. One ends where the last medium's last cell begins.
+// lays reports whether an anchor lays a stretch that ends after so many marks. One ends where the last medium's last cell begins.
 func (a anchor) lays(end int) bool { return end >= a.media }
 
 func (a anchor) compare(b anchor) int {
@@ -83,66 +82,104 @@ func (a *anchor) setKind(kind uint64) {
 	a.usual, a.media = kind == 1, int(kind>>1)
 }
 
-// stretch is cells of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
+// stretch is marks of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
 type stretch struct {
-	owner int64 // number of the first prompt that has it
-	end   int   // cells
+	owner int64 // number of the first prompt that has it, in the order of marks
+	end   int   // marks
 	best  anchor
-	other bool // best is not the owner's own
+	first arrival // the first prompt that has it, in the order of time
+	other bool    // best or first is not the owner's own
 }
 
-// survey finds the best anchor of every stretch.
+// arrival is when a prompt came.
+type arrival struct {
+	order  [arrivalLength]byte
+	number int64
+}
+
+// arrivalLength is that of start, trace id and span id.
+const arrivalLength = 8 + 24
+
+// never is after all others, for prompts that are no rows.
+var never = [arrivalLength]byte(bytes.Repeat([]byte{0xff}, arrivalLength))
+
+// survey finds the best anchor of every stretch, and the prompt that had it first.
 type survey struct {
 	path []stretch // of the prompt at hand
 	emit func(stretch) error
 }
 
-// add takes the next prompt in the order of cells: its number, how many of its cells it shares with the prompt before,
-// and how many it has. A stretch is emitted when no further prompt can have it, unless its anchor is its owner's.
-func (s *survey) add(number int64, shared, cells int, a anchor) error {
-	if err := s.close(shared); err != nil {
+// laid is what the survey and the layer take of a prompt.
+type laid struct {
+	arrival
+	shared int     // marks that the prompt before in the order of marks has, too
+	at     []int64 // bytes of the text up to each mark
+	anchor
+	turns []turn // the replies in it whose tokens are known, in order
+	known int    // how many of them the prompt before has, too
+}
+
+// add takes the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless all that is
+// known of it is its owner's.
+func (s *survey) add(p *laid) error {
+	if err := s.close(p.shared); err != nil {
 		return err
 	}
-	if a.media > 0 {
-		// Up to the last medium there is the rate of usual text.
-		before := min(a.media-1, cells)
+	// Up to the last medium there is the rate of usual text.
+	rest, before := p.turns[p.known:], 0
+	if p.media > 0 {
+		before = min(p.media-1, len(p.at))
+		for len(rest) > 0 && rest[0].mark <= before {
+			s.fix(p, rest[0])
+			rest = rest[1:]
+		}
 		s.cut(before)
-		s.extend(number, before, usual(before))
-		if cells <= before {
+		s.extend(p, before, usual(placeOf(p.at, before)))
+		if len(p.at) <= before {
 			return nil
 		}
 	}
-	s.extend(number, cells, a)
+	for _, t := range rest {
+		s.fix(p, t)
+	}
+	s.extend(p, len(p.at), p.anchor)
 	return nil
 }
 
-// extend lays so many cells of a prompt by an anchor: those that the path lacks, or else the last ones that it has.
-func (s *survey) extend(number int64, cells int, a anchor) {
+// fix makes the end of a reply an anchor.
+func (s *survey) fix(p *laid, t turn) {
+	s.cut(t.mark)
+	s.extend(p, t.mark, t.anchor(p.at))
+}
+
+// extend lays so many marks of a prompt by an anchor: those that the path lacks, or else the last ones that it has.
+func (s *survey) extend(p *laid, marks int, a anchor) {
 	n := len(s.path)
 	switch {
-	case cells == 0:
-	case n == 0 || s.path[n-1].end < cells:
-		s.path = append(s.path, stretch{owner: number, end: cells, best: a, other: a.media > 0 || a.usual})
+	case marks == 0:
+	case n == 0 || s.path[n-1].end < marks:
+		s.path = append(s.path, stretch{owner: p.number, end: marks, best: a, first: p.arrival, other: a != p.anchor || a.media > 0})
 	default:
-		if i, ok := s.find(cells); ok {
+		if i, ok := s.find(marks); ok {
 			s.path[i].offer(a)
+			s.path[i].had(p.arrival)
 		}
 	}
 }
 
-// find returns the stretch that ends after so many cells, or else the one that has them.
-func (s *survey) find(cells int) (int, bool) {
-	return slices.BinarySearchFunc(s.path, cells, func(st stretch, cells int) int { return cmp.Compare(st.end, cells) })
+// find returns the stretch that ends after so many marks, or else the one that has them.
+func (s *survey) find(marks int) (int, bool) {
+	return slices.BinarySearchFunc(s.path, marks, func(st stretch, marks int) int { return cmp.Compare(st.end, marks) })
 }
 
-// close ends what lies beyond so many cells. What it learned goes to the stretch before.
-func (s *survey) close(cells int) error {
+// close ends what lies beyond so many marks. What it learned goes to the stretch before.
+func (s *survey) close(marks int) error {
 	for len(s.path) > 0 {
 		last := &s.path[len(s.path)-1]
-		if last.end <= cells {
+		if last.end <= marks {
 			return nil
 		}
-		if last.other {
+		if last.other || last.first.number != last.owner {
 			if err := s.emit(*last); err != nil {
 				return err
 			}
@@ -155,26 +192,30 @@ func (s *survey) close(cells int) error {
 		if len(s.path) > 1 {
 			begin = s.path[len(s.path)-2].end
 		}
-		if begin < cells {
-			last.end = cells // it goes on as far as the next prompt has it
+		if begin < marks {
+			last.end = marks // it goes on as far as the next prompt has it
 			return nil
 		}
+		ended := *last
 		s.path = s.path[:len(s.path)-1]
-		if n := len(s.path); n > 0 && last.best.lays(s.path[n-1].end) {
-			s.path[n-1].offer(last.best)
+		if n := len(s.path); n > 0 {
+			s.path[n-1].had(ended.first)
+			if ended.best.lays(s.path[n-1].end) {
+				s.path[n-1].offer(ended.best)
+			}
 		}
 	}
 	return nil
 }
 
-// cut makes a stretch of the path end after so many cells, if one goes on there.
-func (s *survey) cut(cells int) {
-	i, ends := s.find(cells)
-	if cells == 0 || ends || i == len(s.path) {
+// cut makes a stretch of the path end after so many marks, if one goes on there.
+func (s *survey) cut(marks int) {
+	i, ends := s.find(marks)
+	if marks == 0 || ends || i == len(s.path) {
 		return
 	}
 	before := s.path[i]
-	if before.end, before.other = cells, true; !before.best.lays(cells) {
+	if before.end, before.other = marks, true; !before.best.lays(marks) {
 		before.best = noAnchor
 	}
 	s.path = slices.Insert(s.path, i, before)
@@ -187,14 +228,21 @@ func (s *stretch) offer(a anchor) {
 	}
 }
 
-// layer knows, for the cells of the prompt at hand, after how many tokens they end.
+// had takes note of a prompt that has the stretch.
+func (s *stretch) had(by arrival) {
+	if bytes.Compare(by.order[:], s.first.order[:]) < 0 {
+		s.first = by
+	}
+}
+
+// layer knows, for the marks of the prompt at hand, after how many tokens they stand, and which prompt had them first.
 type layer struct {
-	ends  []int64 // of the leading cells; fewer than the prompt has where nobody's end is known
+	ends  []int64 // of the leading marks; fewer than the prompt has where nobody's end is known
 	rises []rise
+	parts []part
 	rate  rate // of usual text
 
-	cells, ids []uint64 // kept for their memory
-	capped     []int64
+	capped []int64 // kept for its memory
 }
 
 // rate is tokens per bytes of text.
@@ -204,53 +252,75 @@ func (r rate) of(bytes int64) int64 { return share(r.tokens, bytes, r.bytes) }
 
 // rise is how tokens rise over text: from a place on, evenly to an anchor.
 type rise struct {
-	cells  int   // where it begins
+	marks  int   // where it begins
+	bytes  int64 // there
 	tokens int64 // there
 	to     anchor
 }
 
-// keep goes back to the cells that the next prompt shares with the one before.
-func (l *layer) keep(cells int) {
-	l.ends = l.ends[:min(cells, len(l.ends))]
-	for len(l.rises) > 0 && l.rises[len(l.rises)-1].cells >= cells {
+// part is marks of a prompt: from the end of the part before it to its own end.
+type part struct {
+	end   int
+	first int64 // number of the first prompt in the order of time that has them
+}
+
+// keep goes back to the marks that the next prompt shares with the one before.
+func (l *layer) keep(marks int) {
+	l.ends = l.ends[:min(marks, len(l.ends))]
+	for len(l.rises) > 0 && l.rises[len(l.rises)-1].marks >= marks {
 		l.rises = l.rises[:len(l.rises)-1]
+	}
+	n := len(l.parts)
+	for n > 1 && l.parts[n-2].end >= marks {
+		n--
+	}
+	if l.parts = l.parts[:n]; n > 0 {
+		if l.parts[n-1].end = min(l.parts[n-1].end, marks); marks == 0 {
+			l.parts = l.parts[:0]
+		}
 	}
 }
 
-// lay goes on to so many cells, by an anchor. Cells behind some that no anchor is known for have none either.
-func (l *layer) lay(from, to int, a anchor) {
-	if len(l.ends) != from || from >= to || a == noAnchor {
+// lay goes on to so many marks, at the bytes of text that at has for each, by an anchor. first is the prompt that had them first.
+// Marks behind some that no anchor is known for have none either.
+func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
+	if from >= to {
+		return
+	}
+	l.parts = append(l.parts, part{to, first})
+	if len(l.ends) != from || a == noAnchor {
 		return
 	}
 	if n := len(l.rises); n == 0 || l.rises[n-1].to != a && (!a.usual || !l.rises[n-1].to.usual) {
-		next := rise{cells: from, to: a}
+		next := rise{marks: from, to: a}
 		if from > 0 {
-			next.tokens = l.ends[from-1]
+			next.tokens, next.bytes = l.ends[from-1], at[from-1]
 		}
 		if from+1 == a.media { // the last cell of a medium: all of its tokens, which are what the text leaves
-			next.cells++
-			text := a.bytes - int64(a.media)*blockhash.CellSize
-			next.tokens = max(next.tokens, a.tokens-l.rate.of(text))
+			next.marks++
+			next.bytes = at[from]
+			next.tokens = max(next.tokens, a.tokens-l.rate.of(max(0, a.bytes-next.bytes)))
 			l.ends = append(l.ends, next.tokens)
 		}
 		l.rises = append(l.rises, next)
 	}
 	n := l.rises[len(l.rises)-1]
-	text := a.bytes - int64(n.cells)*blockhash.CellSize
 	more := max(0, a.tokens-n.tokens) // below 0 where somebody counted in another way
 	for j := len(l.ends); j < to; j++ {
 		// A border is a whole number of tokens, so that whole ends, rounded down, compare as exact ones do. They are
 		// the same on every platform, which those in floating point need not be.
-		bytes := int64(j+1-n.cells) * blockhash.CellSize
-		if a.usual {
+		switch bytes, all := max(0, at[j]-n.bytes), a.bytes-n.bytes; {
+		case a.usual:
 			l.ends = append(l.ends, n.tokens+l.rate.of(bytes))
-		} else {
-			l.ends = append(l.ends, n.tokens+share(more, bytes, text))
+		case bytes < all:
+			l.ends = append(l.ends, n.tokens+share(more, bytes, all))
+		default: // at the anchor, or where a sender says so that lies about its text
+			l.ends = append(l.ends, n.tokens+more)
 		}
 	}
 }
 
-// below returns the ends of cells with those before the last medium's last cell below the tokens of the whole prompt: the rate of
+// below returns the ends of marks with those before the last medium's last cell below the tokens of the whole prompt: the rate of
 // usual text may say more than there are, and the medium has some.
 func (l *layer) below(tokens int64, media int) []int64 {
 	before := l.ends[:min(max(media-1, 0), len(l.ends))]

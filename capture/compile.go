@@ -44,8 +44,12 @@ type compiler struct {
 	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
 	mask       mask
-	bytes      int64 // of journals that were read
-	maxInput   int64 // tokens of a row of production
+	replied    bool    // a reply is known
+	fine       int     // tokens per fine block
+	sharing    sharing // of the row at hand, kept for its memory
+	structured int64   // turns of sessions without content
+	bytes      int64   // of journals that were read
+	maxInput   int64   // tokens of a row of production
 
 	models    models
 	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
@@ -73,6 +77,7 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		byOrder:    newSorter(opt.TempDir, share),
 		exclusive:  map[producer]bool{},
 		skewed:     map[uint64]bool{},
+		fine:       fineBlockSize(opt.BlockSize),
 		maxInput:   min(maxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
 	}
 	for stage, s := range map[Stage]*sorter{

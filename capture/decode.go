@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -21,12 +23,16 @@ type decoded struct {
 	Inference
 	Border bool // of a link
 
-	ids, cells []uint64 // memory of the prompt's slices, used again
+	// Memory of the prompt's slices, used again.
+	ids, cells []uint64
+	ends       []blockhash.End
+	ranges     []mooncake.HashRange
+	replies    []mooncake.Reply
 }
 
 // decode reads a record into d.
 func (d *decoded) decode(b []byte) error {
-	*d = decoded{ids: d.ids, cells: d.cells}
+	*d = decoded{ids: d.ids, cells: d.cells, ends: d.ends, ranges: d.ranges, replies: d.replies}
 	if len(b) < headLength {
 		return errShort
 	}
@@ -57,7 +63,8 @@ func allowed(kind, tag byte) bool {
 	case kindInference:
 		return tag != tagBorder
 	case kindContent:
-		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagMedia
+		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagMedia ||
+			tag >= tagEnds && tag <= tagReplies
 	case kindLink:
 		return tag == tagParent || tag == tagSession || tag == tagBorder
 	}
@@ -155,26 +162,45 @@ func (d *decoded) field(p *parser, tag byte) {
 		d.Remote = true
 	case tagBorder:
 		d.Border = true
+	case tagEnds:
+		d.Chain.Ends = p.ends(&d.ends)
+	case tagReply:
+		d.Reply = p.end(d.Chain.Bytes)
+	case tagHashRanges:
+		d.HashRanges = p.hashRanges(&d.ranges)
+	case tagFineBlockSize:
+		d.FineBlockSize = p.word()
+	case tagReplies:
+		d.Replies = p.replies(&d.replies)
+	case tagFinish:
+		d.Finish = p.name()
 	}
 }
 
 // take makes the prompt of another record this one's.
 func (d *decoded) take(p *Prompt) {
 	d.Prompt = *p
-	if p.HashIDs != nil {
-		d.ids = append(d.ids[:0], p.HashIDs...)
-		d.HashIDs = d.ids
+	d.HashIDs = copyTo(&d.ids, p.HashIDs)
+	d.Chain.Cells = copyTo(&d.cells, p.Chain.Cells)
+	d.Chain.Ends = copyTo(&d.ends, p.Chain.Ends)
+	d.HashRanges = copyTo(&d.ranges, p.HashRanges)
+	d.Replies = copyTo(&d.replies, p.Replies)
+}
+
+// copyTo returns a copy in the memory that is given, which it may replace; nil of nil.
+func copyTo[T any](memory *[]T, v []T) []T {
+	if v == nil {
+		return nil
 	}
-	if p.Chain.Cells != nil {
-		d.cells = append(d.cells[:0], p.Chain.Cells...)
-		d.Chain.Cells = d.cells
-	}
+	*memory = append(slices.Grow((*memory)[:0], 1), v...)
+	return *memory
 }
 
 // record returns the record that was decoded, in memory of its own.
 func (d *decoded) record() Record {
 	p := d.Prompt
-	p.HashIDs, p.Chain.Cells = own(p.HashIDs), own(p.Chain.Cells)
+	p.HashIDs, p.Chain.Cells, p.Chain.Ends = own(p.HashIDs), own(p.Chain.Cells), own(p.Chain.Ends)
+	p.HashRanges, p.Replies = own(p.HashRanges), own(p.Replies)
 	switch d.kind {
 	case kindInference:
 		r := d.Inference
@@ -187,11 +213,12 @@ func (d *decoded) record() Record {
 	}
 }
 
-func own(v []uint64) []uint64 {
+// own returns a copy; nil of nil.
+func own[T any](v []T) []T {
 	if v == nil {
 		return nil
 	}
-	return append([]uint64{}, v...)
+	return append([]T{}, v...)
 }
 
 // parser takes values off the front of a record. After the first error it returns zero values.
@@ -279,6 +306,71 @@ func (p *parser) name() Name {
 		p.fail(err)
 	}
 	return name
+}
+
+// length returns the number of members of a list that has some, and at most so many.
+func (p *parser) length(most uint64) int {
+	n := p.size()
+	if n > most || n > uint64(len(p.b)) { // a member takes a byte or more
+		p.fail(errors.New("list is too long"))
+		return 0
+	}
+	return int(n) //nolint:gosec // just checked
+}
+
+// count returns a number that is not negative.
+func (p *parser) count() int64 {
+	n := p.size()
+	if n > math.MaxInt64 {
+		p.fail(errors.New("number is not of 63 bits"))
+		return 0
+	}
+	return int64(n)
+}
+
+// end returns the end of a message behind a place. What is at that place itself, or no end of any text, is an error.
+func (p *parser) end(from int64) blockhash.End {
+	n := p.size()
+	e := blockhash.End{Role: blockhash.Role(n & (1<<roleBits - 1)), Value: p.fixed()} //nolint:gosec // 3 bits
+	n >>= roleBits
+	if from < 0 || from > blockhash.MaxEndBytes || n == 0 || n > uint64(blockhash.MaxEndBytes-from) || e.Role > blockhash.RoleTools {
+		p.fail(errors.New("end of a message is none"))
+		return blockhash.End{}
+	}
+	e.Bytes = from + int64(n) //nolint:gosec // at most MaxEndBytes
+	return e
+}
+
+func (p *parser) ends(memory *[]blockhash.End) []blockhash.End {
+	v := (*memory)[:0]
+	from := int64(0)
+	for range p.length(blockhash.MaxEnds) {
+		e := p.end(from)
+		v, from = append(v, e), e.Bytes
+	}
+	*memory = v
+	return v
+}
+
+func (p *parser) hashRanges(memory *[]mooncake.HashRange) []mooncake.HashRange {
+	v := slices.Grow((*memory)[:0], 1) // an empty list is not an absent one
+	next := uint64(0)
+	for range p.length(MaxRanges) {
+		r := mooncake.HashRange{First: next + uint64(p.signed()), Count: p.count()} //nolint:gosec // modulo 2^64
+		next = r.First + uint64(r.Count)                                            //nolint:gosec // modulo 2^64
+		v = append(v, r)
+	}
+	*memory = v
+	return v
+}
+
+func (p *parser) replies(memory *[]mooncake.Reply) []mooncake.Reply {
+	v := slices.Grow((*memory)[:0], 1) // an empty list is not an absent one
+	for range p.length(MaxReplies) {
+		v = append(v, mooncake.Reply{Back: p.count(), At: p.count(), Tokens: p.count()})
+	}
+	*memory = v
+	return v
 }
 
 // list returns values in the memory that is given, which it may replace. An empty list is not nil: it is not an absent one.

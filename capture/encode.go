@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -64,7 +65,13 @@ const (
 	tagClock
 	tagRemote
 	tagBorder
-	tagLast = tagBorder
+	tagEnds
+	tagReply
+	tagHashRanges
+	tagFineBlockSize
+	tagReplies
+	tagFinish
+	tagLast = tagFinish
 )
 
 type encoder struct{ b []byte }
@@ -148,6 +155,49 @@ func (e *encoder) promptEnd(p *Prompt) {
 	e.signed(tagMedia, p.MediaEnd != 0, p.MediaEnd)
 }
 
+// roleBits is the number of bits of a role beside the place of an end.
+const roleBits = 3
+
+// end writes an end of a message: the distance from the place before it with its role, and its value.
+func (e *encoder) end(end blockhash.End, from int64) {
+	e.b = binary.AppendUvarint(e.b, uint64(end.Bytes-from)<<roleBits|uint64(end.Role)) //nolint:gosec // ends ascend
+	e.b = binary.LittleEndian.AppendUint64(e.b, end.Value)
+}
+
+// promptLast writes the fields of a prompt that came last.
+func (e *encoder) promptLast(p *Prompt) {
+	if ends := p.Chain.Ends; len(ends) > 0 {
+		e.b = binary.AppendUvarint(append(e.b, tagEnds), uint64(len(ends)))
+		from := int64(0)
+		for _, end := range ends {
+			e.end(end, from)
+			from = end.Bytes
+		}
+	}
+	if p.Reply != (blockhash.End{}) {
+		e.b = append(e.b, tagReply)
+		e.end(p.Reply, p.Chain.Bytes)
+	}
+	if p.HashRanges != nil {
+		e.b = binary.AppendUvarint(append(e.b, tagHashRanges), uint64(len(p.HashRanges)))
+		next := uint64(0)
+		for _, r := range p.HashRanges {
+			e.b = binary.AppendVarint(e.b, int64(r.First-next)) //nolint:gosec // modulo 2^64
+			e.b = binary.AppendUvarint(e.b, uint64(r.Count))    //nolint:gosec // not negative
+			next = r.First + uint64(r.Count)                    //nolint:gosec // modulo 2^64
+		}
+	}
+	e.signed(tagFineBlockSize, p.FineBlockSize != 0, int64(p.FineBlockSize))
+	if p.Replies != nil {
+		e.b = binary.AppendUvarint(append(e.b, tagReplies), uint64(len(p.Replies)))
+		for _, r := range p.Replies {
+			for _, n := range [...]int64{r.Back, r.At, r.Tokens} {
+				e.b = binary.AppendUvarint(e.b, uint64(n)) //nolint:gosec // not negative
+			}
+		}
+	}
+}
+
 func (e *encoder) span(tag byte, s mooncake.SpanRef) {
 	if !s.IsZero() {
 		e.b = append(e.b, tag)
@@ -194,6 +244,8 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.fixed(tagProducer, r.Producer != 0, r.Producer)
 	e.fixed(tagClock, r.Clock != 0, r.Clock)
 	e.flag(tagRemote, r.Remote)
+	e.promptLast(&r.Prompt)
+	e.name(tagFinish, r.Finish)
 	return e.b
 }
 
@@ -204,6 +256,7 @@ func (r *Content) appendTo(dst []byte) []byte {
 	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
 	e.prompt(&r.Prompt)
 	e.promptEnd(&r.Prompt)
+	e.promptLast(&r.Prompt)
 	return e.b
 }
 

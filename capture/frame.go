@@ -12,6 +12,13 @@ import (
 // MaxRecord is the size of the largest record, in bytes before framing: the cells of a prompt of 128 MB.
 const MaxRecord = 8 << 20
 
+const (
+	// MaxRanges is the most ranges of fine ids in a record: those of 1 Mi tokens in blocks of 16 of which no two follow one another.
+	MaxRanges = 1 << 16
+	// MaxReplies is the most replies in the prompt of a record.
+	MaxReplies = 1 << 13
+)
+
 // maxFrame is the size of the largest frame without its delimiter.
 const maxFrame = MaxRecord + 4 + (MaxRecord+4)/254 + 1
 

@@ -141,7 +141,8 @@ func compileBytes(t testing.TB, o Options, journals ...[]byte) (memory, Result) 
 
 func (m memory) rows(t testing.TB, name string) []*mooncake.Row {
 	t.Helper()
-	r := mooncake.NewReader(bytes.NewReader(m[name]), mooncake.ReaderOptions{Name: name})
+	meta := m.meta(t, name)
+	r := mooncake.NewReader(bytes.NewReader(m[name]), mooncake.ReaderOptions{Name: name, BlockSize: meta.BlockSize, FineBlockSize: meta.FineBlockSize})
 	var rows []*mooncake.Row
 	for {
 		row, err := r.Read()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,13 +28,18 @@ func full(t testing.TB) *Inference {
 		InputTokens: opt[int64](5), OutputTokens: opt[int64](6), CachedTokens: opt[int64](0),
 		Prompt: Prompt{
 			Identity: Text, HashIDs: []uint64{0, 1 << 63, 1<<64 - 1}, BlockSize: 512, Domain: 0xfffffffe, Key: 0xffffffff,
-			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300}, Prefix: true, MediaEnd: 256,
+			Chain: blockhash.Chain{Cells: []uint64{7, 8}, Tail: 9, Bytes: 300, Ends: []blockhash.End{
+				{Bytes: 3, Role: blockhash.RoleSystem, Value: 1<<64 - 1}, {Bytes: 256, Role: blockhash.RoleTools, Value: 8}, {Bytes: 300, Value: 0},
+			}}, Prefix: true, MediaEnd: 256,
+			Reply:      blockhash.End{Bytes: blockhash.MaxEndBytes, Role: blockhash.RoleAssistant, Value: 1 << 63},
+			HashRanges: []mooncake.HashRange{{First: 0, Count: 9}, {First: 1<<64 - 1, Count: 1}, {First: 5, Count: 1<<63 - 1}}, FineBlockSize: 16,
+			Replies: []mooncake.Reply{{Back: 7, At: 1034, Tokens: 212}, {Back: 1, At: 1<<63 - 1, Tokens: 1}},
 		},
 		Session: 10, Model: name(t, "org/model-1"), Response: ResponseOf("chatcmpl-1"), Run: name(t, "nightly"),
 		Row: opt[int64](0), Timestamp: opt(0.25), InputLength: opt[int64](11), OutputLength: opt[int64](0),
 		Offset: opt(1.5), Spread: opt(0.0), Link: ref(12, 13), Warmup: true, Synthetic: true,
 		CacheWriteTokens: opt[int64](7), Exclusive: true, OutputEstimate: opt[int64](8), Answered: name(t, "model-1-2024-08-06"),
-		Joined: ref(14, 15), Producer: 1<<64 - 1, Clock: 16, Remote: true,
+		Joined: ref(14, 15), Producer: 1<<64 - 1, Clock: 16, Remote: true, Finish: name(t, "tool_calls"),
 	}
 }
 
@@ -49,6 +55,7 @@ func some(t testing.TB) []Record {
 		&Link{Span: ref(2, 7)},
 		&Link{Span: ref(2, 8), Border: true},
 		&Inference{Span: ref(1, 10), Model: name(t, "m"), Answered: name(t, "m")},
+		&Inference{Span: ref(1, 11), Prompt: Prompt{HashRanges: []mooncake.HashRange{}, Replies: []mooncake.Reply{}}},
 	}
 }
 
@@ -72,35 +79,89 @@ func readAll(t testing.TB, b []byte) (records []Record, damage []Damage, torn To
 	}
 }
 
-// TestOldJournal reads a journal that was written before records had the fields that come last.
-func TestOldJournal(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("testdata", "before-shapes.journal"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []Record
-	for _, r := range some(t) {
-		switch r := r.(type) {
-		case *Inference:
-			r.MediaEnd, r.CacheWriteTokens, r.Exclusive, r.OutputEstimate = 0, mooncake.Opt[int64]{}, false, mooncake.Opt[int64]{}
-			r.Answered, r.Joined, r.Producer, r.Clock, r.Remote = Name{}, mooncake.SpanRef{}, 0, 0, false
-			if r.Span == ref(1, 10) {
-				continue
-			}
-		case *Content:
-			r.MediaEnd = 0
-		case *Link:
-			if r.Border {
-				continue
-			}
+// withoutLast takes the fields off a record that came with the ends of messages.
+func withoutLast(p *Prompt) {
+	p.Chain.Ends, p.Reply, p.HashRanges, p.FineBlockSize, p.Replies = nil, blockhash.End{}, nil, 0, nil
+}
+
+// TestOldJournals reads journals that were written before records had the fields that come last.
+func TestOldJournals(t *testing.T) {
+	for file, older := range map[string]bool{"before-shapes.journal": true, "before-ends.journal": false} {
+		b, err := os.ReadFile(filepath.Join("testdata", file))
+		if err != nil {
+			t.Fatal(err)
 		}
-		want = append(want, r)
+		var want []Record
+		for _, r := range some(t) {
+			switch r := r.(type) {
+			case *Inference:
+				withoutLast(&r.Prompt)
+				r.Finish = Name{}
+				if older {
+					r.MediaEnd, r.CacheWriteTokens, r.Exclusive, r.OutputEstimate = 0, mooncake.Opt[int64]{}, false, mooncake.Opt[int64]{}
+					r.Answered, r.Joined, r.Producer, r.Clock, r.Remote = Name{}, mooncake.SpanRef{}, 0, 0, false
+				}
+				if r.Span == ref(1, 11) || older && r.Span == ref(1, 10) {
+					continue
+				}
+			case *Content:
+				withoutLast(&r.Prompt)
+				if older {
+					r.MediaEnd = 0
+				}
+			case *Link:
+				if older && r.Border {
+					continue
+				}
+			}
+			want = append(want, r)
+		}
+		got, damage, torn := readAll(t, b)
+		same(t, file+": records", want, got)
+		equal(t, file+": damage", 0, len(damage))
+		equal(t, file+": torn", Torn{}, torn)
+		compileBytes(t, Options{}, b)
 	}
-	got, damage, torn := readAll(t, b)
-	same(t, "records", want, got)
-	equal(t, "damage", 0, len(damage))
-	equal(t, "torn", Torn{}, torn)
-	compileBytes(t, Options{}, b)
+}
+
+// TestHostileEnds: ends that are none are damage, not records; and those that do not fit the text of their record cost it its
+// identity, as cells do.
+func TestHostileEnds(t *testing.T) {
+	good := call(1, 2, 0, 0, func(r *Inference) {
+		r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: chain(t, "hello")}
+		r.Reply = blockhash.End{Bytes: r.Chain.Bytes + 20, Role: blockhash.RoleAssistant, Value: 5}
+	})
+	m, _ := compileBytes(t, Options{}, journal(good))
+	equal(t, "cells lost of a sound record", int64(0), dropped(m.meta(t, production).Dropped, lostCells))
+	for what, change := range map[string]func(*Prompt){
+		"ends beyond the text":            func(p *Prompt) { p.Chain.Ends[0].Bytes = p.Chain.Bytes + 1 },
+		"a reply of the user":             func(p *Prompt) { p.Reply.Role = blockhash.RoleUser },
+		"a reply that is not long enough": func(p *Prompt) { p.Reply.Bytes = p.Chain.Bytes + 1 },
+	} {
+		bad := *good
+		bad.Chain.Ends = slices.Clone(good.Chain.Ends)
+		change(&bad.Prompt)
+		m, _ := compileBytes(t, Options{}, journal(&bad))
+		equal(t, what, int64(1), dropped(m.meta(t, production).Dropped, lostCells))
+	}
+	for what, change := range map[string]func(*Prompt){
+		"two ends at one place":             func(p *Prompt) { p.Chain.Ends = append(p.Chain.Ends, p.Chain.Ends[0]) },
+		"a role that nobody has":            func(p *Prompt) { p.Chain.Ends[0].Role = 7 },
+		"an end beyond any text":            func(p *Prompt) { p.Chain.Ends[0].Bytes = blockhash.MaxEndBytes + 1 },
+		"more ends than there are":          func(p *Prompt) { p.Chain.Ends = make([]blockhash.End, blockhash.MaxEnds+1) },
+		"a reply that ends with its prompt": func(p *Prompt) { p.Reply.Bytes = p.Chain.Bytes },
+		"a range of fewer than no ids":      func(p *Prompt) { p.HashRanges = []mooncake.HashRange{{Count: -1}} },
+		"more ranges than there are":        func(p *Prompt) { p.HashRanges = make([]mooncake.HashRange, MaxRanges+1) },
+		"a reply before the prompt":         func(p *Prompt) { p.Replies = []mooncake.Reply{{At: -1}} },
+		"more replies than there are":       func(p *Prompt) { p.Replies = make([]mooncake.Reply, MaxReplies+1) },
+	} {
+		bad := *good
+		bad.Chain.Ends = slices.Clone(good.Chain.Ends)
+		change(&bad.Prompt)
+		records, damage, _ := readAll(t, append(journal(&bad, good), []byte{0}...))
+		same(t, what, []Record{good}, records)
+		equal(t, what, 1, len(damage))
+	}
 }
 
 var compareNames = cmp.Comparer(func(a, b Name) bool { return a == b })

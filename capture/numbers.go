@@ -6,7 +6,7 @@ package capture
 // numbers gives ids the numbers 0, 1, 2, ... by first appearance. An id is (domain, 64 bits).
 type numbers struct {
 	next    uint64
-	domains map[uint64]*domain
+	domains map[Domain]*domain
 }
 
 // domain holds the numbers of the ids of one domain: of those that came as 0, 1, 2, ..., like those of a replay, in 8 bytes
@@ -16,18 +16,12 @@ type domain struct {
 	other   map[uint64]uint64
 }
 
-// Domains beyond those of 32 bits.
-const (
-	structural = 1<<32 + iota // ids by structure
-	textual                   // ids of text, whose domains and models a mask has set apart
-)
-
 // renumber replaces the ids of a domain by their numbers, in place.
-func (n *numbers) renumber(dom uint64, ids []uint64) {
+func (n *numbers) renumber(dom Domain, ids []uint64) {
 	d := n.domains[dom]
 	if d == nil {
 		if n.domains == nil {
-			n.domains = map[uint64]*domain{}
+			n.domains = map[Domain]*domain{}
 		}
 		d = &domain{}
 		n.domains[dom] = d

@@ -33,11 +33,11 @@ func (c *compiler) place(p *partition, r *Inference) error {
 	return c.bySession.add(c.key, c.enc)
 }
 
-// inOrder passes a row on to its place in the trace.
-func (c *compiler) inOrder(p *partition, r *Inference, delay mooncake.Opt[float64]) error {
+// inOrder passes a row on to its place in the trace, with what it shares.
+func (c *compiler) inOrder(p *partition, r *Inference, delay mooncake.Opt[float64], s *sharing) error {
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
-	c.enc = r.appendTo(appendDelay(c.enc[:0], delay))
+	c.enc = r.appendTo(s.appendTo(appendDelay(c.enc[:0], delay)))
 	return c.byOrder.add(c.key, c.enc)
 }
 

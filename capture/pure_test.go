@@ -115,7 +115,7 @@ func TestEightCollectors(t *testing.T) {
 			h.Text(m[1])
 		}
 		p := Prompt{Identity: Text, Domain: 9, Key: 8, Chain: h.Chain()}
-		p.Chain.Cells = slices.Clone(p.Chain.Cells)
+		p.Chain.Cells, p.Chain.Ends = slices.Clone(p.Chain.Cells), slices.Clone(p.Chain.Ends)
 		trace := uint64(i + 1)
 		records = append(records, &Content{ref(trace, 3), sid(1), at(int64(i)), p},
 			call(trace, 1, 2, int64(i), tokens(int64(len(c.tokens)), 9)), link(trace, 2, 0, Session(i%7)))

@@ -24,9 +24,13 @@ type writing struct {
 	out  TraceWriter // nil before the first row
 
 	size     int   // tokens per block
+	fine     int   // tokens per id of ranges; 0 where rows have none
 	base     int64 // start of the first row, ns
 	last     int64 // row index
 	numbers  numbers
+	ledger   ledger
+	replayed replayRows
+	sharing  sharing
 	domains  map[Domain]bool
 	keys     map[Domain]bool
 	identity map[string]int64
@@ -51,10 +55,10 @@ func (c *compiler) writeRows() (err error) {
 			if err := w.commit(); err != nil {
 				return err
 			}
-			*w = writing{c: c, part: p, last: -1}
+			*w = writing{c: c, part: p, last: -1, sharing: w.sharing}
 		}
 		delay, record := takeDelay(b[orderKey:])
-		if err := d.decode(record); err != nil {
+		if err := d.decode(w.sharing.decode(record)); err != nil {
 			return err
 		}
 		return w.row(&d.Inference, delay)
@@ -108,6 +112,9 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 		p.lost.add(lostClock, 1)
 	}
 	w.last = r.Row.V
+	if p.Replay {
+		w.replayed.row(r.Row.V, w.rows)
+	}
 	identity := w.ids(row, r)
 	w.identity[identity.String()]++
 	w.rows++
@@ -120,7 +127,7 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 		}
 	}
 	if w.c.opt.Format != FormatFull {
-		row.Observed = mooncake.Observed{}
+		row.Observed, row.HashRanges, row.Replies = mooncake.Observed{}, nil, nil
 	}
 	if p.Replay && row.SessionID != "" {
 		w.sessions.Add(row)
@@ -156,6 +163,14 @@ func (w *writing) start(r *Inference) error {
 	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size})
 	w.sessions = mooncake.NewSessionDetector(w.size, 0)
 	w.cache = mooncake.NewPredictor(w.size, 0)
+	if !w.part.Replay {
+		if w.c.fine < w.size && w.c.opt.Format == FormatFull {
+			w.fine = w.c.fine
+		}
+		w.ledger = ledger{size: w.size, fine: w.c.fine}
+		w.ledger.owners[byText] = make([]owner, w.c.byText.count)
+		w.ledger.owners[byStructure] = make([]owner, w.c.structured)
+	}
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
@@ -167,6 +182,15 @@ func (w *writing) start(r *Inference) error {
 // ids gives the row the numbers of its blocks, and returns what they rest on.
 func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
+	if w.sharing.kind != unshared {
+		w.ledger.place(row, &w.sharing, &w.numbers, w.rows)
+		replies, lost := w.ledger.replies(&w.sharing, w.rows, row.InputLength.V)
+		p.lost.add(lostReply, lost)
+		if row.Replies = replies; r.Identity != Structure {
+			w.from(r)
+		}
+		return r.Identity
+	}
 	if r.HashIDs != nil && int(r.BlockSize) != w.size {
 		p.lost.add(lostBlockSize, 1)
 		r.HashIDs = nil
@@ -174,6 +198,7 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	switch {
 	case r.HashIDs != nil && p.Replay:
 		row.HashIDs = slices.Clone(r.HashIDs) // as the row had them, too few or too many
+		w.ranges(row, r)
 	case r.HashIDs != nil:
 		if len(r.HashIDs) > blocks {
 			p.lost.add(lostSurplus, int64(len(r.HashIDs)-blocks))
@@ -185,19 +210,8 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	default:
 		return Lengths
 	}
-	dom := uint64(r.Domain)
-	if r.Identity == Text {
-		dom = textual
-	}
-	if r.Identity == Structure {
-		dom = structural
-	} else {
-		w.domains[r.Domain] = true
-		if r.Key != 0 {
-			w.keys[r.Key] = true
-		}
-	}
-	w.numbers.renumber(dom, row.HashIDs)
+	w.from(r)
+	w.numbers.renumber(r.Domain, row.HashIDs)
 	if !p.Replay {
 		// Engines that hash full blocks only say nothing of the last one, which nobody else can have.
 		row.HashIDs = w.numbers.fresh(row.HashIDs, blocks-len(row.HashIDs))
@@ -208,6 +222,36 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	return r.Identity
 }
 
+// ranges gives a row of a replay its ranges and replies, those that the row had which it was sent for.
+func (w *writing) ranges(row *mooncake.Row, r *Inference) {
+	if len(r.HashRanges) == 0 || w.c.opt.Format != FormatFull {
+		return
+	}
+	fine := int(r.FineBlockSize)
+	if w.fine == 0 && fine > 0 && fine < w.size && w.size%fine == 0 {
+		w.fine = fine
+	}
+	var ids int64
+	for _, h := range r.HashRanges {
+		ids += min(max(h.Count, 0), maxTokens)
+	}
+	if fine == 0 || fine != w.fine || ids != int64(mooncake.BlockCount(row.InputLength.V, fine)) {
+		w.part.lost.add(lostRanges, 1)
+		return
+	}
+	row.HashRanges = w.replayed.ranges.Domain(uint64(r.Domain), nil, r.HashRanges)
+	row.Replies = w.replayed.replies(r, w.rows)
+	w.part.lost.add(lostReply, int64(len(r.Replies)-len(row.Replies)))
+}
+
+// from takes note of who made a row's ids.
+func (w *writing) from(r *Inference) {
+	w.domains[r.Domain] = true
+	if r.Key != 0 {
+		w.keys[r.Key] = true
+	}
+}
+
 // commit completes the trace at hand, if it has rows.
 func (w *writing) commit() error {
 	if w.out == nil {
@@ -216,7 +260,7 @@ func (w *writing) commit() error {
 	out, p := w.out, w.part
 	w.out = nil
 	m := mooncake.Meta{
-		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size,
+		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size, FineBlockSize: w.fine,
 		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(),
 		Dropped: p.lost.list(w.c.lost),
 		Transformations: []mooncake.Transformation{{Name: "compile", Parameters: map[string]any{

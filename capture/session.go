@@ -24,8 +24,8 @@ type session struct {
 	turns   int64
 	end     int64 // of the turn before, in ns
 	tokens  int64 // prompt and output of the turn before
-	full    int   // full blocks of its prompt
-	ids     []uint64
+	full    int64 // full blocks of its prompt
+	sharing sharing
 }
 
 // layTurns takes the requests of each session in order: the delay of a turn, and ids by structure for sessions without
@@ -33,10 +33,9 @@ type session struct {
 func (c *compiler) layTurns() error {
 	var s session
 	var d decoded
-	var next uint64 // structural id
 	return c.bySession.each(c.ctx, func(b []byte) error {
 		if s.turns == 0 && !s.content || !bytes.Equal(b[:sessionKey], s.key[:]) {
-			s = session{key: [sessionKey]byte(b[:sessionKey]), ids: s.ids[:0]}
+			s = session{key: [sessionKey]byte(b[:sessionKey]), sharing: sharing{parts: s.sharing.parts[:0]}}
 		}
 		if b[sessionKey] == turnContent {
 			s.content = true
@@ -62,32 +61,37 @@ func (c *compiler) layTurns() error {
 				delay = mooncake.Some(float64(r.Start-s.end) / 1e6)
 			}
 		}
-		if !s.content && !p.Replay {
-			next = s.lay(r, int64(c.opt.BlockSize), next)
+		structural := !s.content && !p.Replay
+		if structural {
+			s.lay(r, int64(c.fine), c.structured)
+			c.structured++
 		}
 		s.turns++
 		s.end = r.end()
 		r.InputTokens, r.OutputTokens = input, output // what is an estimate is told apart further on
+		if structural {
+			return c.inOrder(p, r, delay, &s.sharing)
+		}
 		return c.settle(p, r, delay)
 	})
 }
 
-// lay gives a turn ids: it shares with the turn before what the server had cached, where it says so, but no more than there
-// was, nor than the turn has. A block of the turn before that was not full has gone on with its output, so that its id
-// stays its own.
-func (s *session) lay(r *Inference, size int64, next uint64) uint64 {
+// lay says what a turn shares with the turn before: what the server had cached, where it says so, but no more than there
+// was, nor than the turn has. A block of the turn before that was not full has gone on with its output, so that it stays its own.
+func (s *session) lay(r *Inference, fine, number int64) {
 	n := r.InputTokens.V
 	shared := min(s.tokens, n)
 	if r.CachedTokens.Set {
 		shared = min(shared, max(r.CachedTokens.V, 0))
 	}
-	s.ids = s.ids[:min(int(shared/size), s.full)]
-	for range mooncake.BlockCount(n, int(size)) - len(s.ids) {
-		s.ids = append(s.ids, next)
-		next++
+	depth := min(shared/fine, s.full)
+	before := s.sharing.parts
+	s.sharing = sharing{kind: byStructure, number: number, parts: before[:0]}
+	for _, p := range before {
+		s.sharing.add(p.first, min(p.depth, depth))
 	}
-	s.full = int(n / size)
+	s.sharing.add(number, int64(mooncake.BlockCount(n, int(fine))))
+	s.full = n / fine
 	s.tokens = n + r.OutputTokens.V
-	r.Prompt = Prompt{Identity: Structure, HashIDs: s.ids, BlockSize: uint32(size)} //nolint:gosec // at most 2^30
-	return next
+	r.Prompt = Prompt{Identity: Structure}
 }

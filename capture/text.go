@@ -8,15 +8,16 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"sort"
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// An item of byText is the cells of a prompt, big-endian so that bytes sort like cells; the delay of the row; its record
-// without the cells; and the number of cells.
+// An item of byText is the marks of a prompt, see marks.go; the delay of the row; its record without the cells; and the number of
+// marks.
 const (
-	cellLength  = 8
+	markLength  = 8
 	delayLength = 8
 	countLength = 4
 )
@@ -29,26 +30,25 @@ func isText(p *partition, r *Inference) bool {
 // settle passes on a row whose place is known: with blocks to be laid, or to where it stands.
 func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64]) error {
 	if !isText(p, r) {
-		return c.inOrder(p, r, delay)
+		return c.inOrder(p, r, delay, &sharing{})
 	}
-	if r.Chain.Validate() != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
+	if r.Chain.Validate() != nil || r.Reply != (blockhash.End{}) && r.Chain.ValidateReply(r.Reply) != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
 		p.lost.add(lostCells, 1)
 		r.Prompt = Prompt{}
-		return c.inOrder(p, r, delay)
+		return c.inOrder(p, r, delay, &sharing{})
 	}
 	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ.
 	mask := c.mask.of(r.Domain, c.models.one(r))
-	c.key = c.key[:0]
-	for _, cell := range r.Chain.Cells {
-		c.key = binary.BigEndian.AppendUint64(c.key, cell^mask)
-	}
+	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
+	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
+	c.replied = c.replied || r.Reply != (blockhash.End{})
+	r.masked(mask)
 	cells := r.Chain.Cells
-	r.Chain.Tail ^= mask
 	r.Chain.Cells = nil
 	c.enc = appendDelay(c.enc[:0], delay)
 	c.enc = r.appendTo(c.enc)
-	r.Chain.Cells = cells                                            // its memory is used again
-	c.enc = binary.BigEndian.AppendUint32(c.enc, uint32(len(cells))) //nolint:gosec // at most MaxCells
+	r.Chain.Cells = cells // its memory is used again
+	c.enc = binary.BigEndian.AppendUint32(c.enc, marks)
 	return c.byText.add(c.key, c.enc)
 }
 
@@ -84,135 +84,183 @@ func takeDelay(b []byte) (mooncake.Opt[float64], []byte) {
 
 // text is a prompt on a walk over byText.
 type text struct {
-	number int64
-	shared int    // cells that the prompt before has, too
-	cells  []byte // as in the item
-	delay  mooncake.Opt[float64]
+	laid
+	marks []byte // as in the item
+	ends  []int  // the mark of each end of a message, counted from 1
+	delay mooncake.Opt[float64]
 	decoded
-	anchor anchor
+	counted bool // somebody counted its tokens, and those of its reply
 }
 
-func (t *text) count() int { return len(t.cells) / cellLength }
-
-// texts visits all prompts in the order of their cells.
+// texts visits all prompts in the order of their marks.
 func (c *compiler) texts(visit func(*text) error) error {
-	t := text{number: -1}
-	before := []byte(nil)
+	t := text{laid: laid{arrival: arrival{number: -1}}}
+	var before []byte
 	p := c.part(Partition{})
 	return c.byText.walk(c.ctx, func(b []byte) error {
-		n := cellLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
-		before = append(before[:0], t.cells...)
+		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
 		t.number++
-		t.cells = append(t.cells[:0], b[:n]...)
-		t.shared = commonCells(before, t.cells)
+		before, t.marks = t.marks, append(before[:0], b[:n]...)
+		t.shared = commonMarks(before, t.marks)
 		var record []byte
 		t.delay, record = takeDelay(b[n : len(b)-countLength])
 		if err := t.decode(record); err != nil {
 			return err
 		}
+		t.at, t.ends = appendPlaces(t.at[:0], t.ends[:0], &t.Prompt, n/markLength)
 		counted := t.InputTokens.Set
-		t.anchor = noAnchor
-		if p.estimate(&t.Inference) && !t.Prefix {
-			t.anchor = newAnchor(t.Chain.Bytes, t.InputTokens.V, counted)
-			t.anchor.media = int(t.MediaEnd / blockhash.CellSize)
+		t.counted = counted && t.OutputTokens.Set
+		t.anchor, t.order, t.turns, t.known = noAnchor, never, nil, 0
+		if p.estimate(&t.Inference) {
+			t.order = arrivalOf(&t.Inference)
+			if !t.Prefix {
+				t.anchor = newAnchor(t.Chain.Bytes, t.InputTokens.V, counted)
+				if t.MediaEnd > 0 {
+					t.media = 1 + sort.Search(len(t.at), func(i int) bool { return t.at[i] >= t.MediaEnd })
+				}
+			}
 		}
 		return visit(&t)
 	})
 }
 
-// commonCells returns the number of leading cells that two prompts share.
-func commonCells(a, b []byte) int {
-	n := 0
-	for most := min(len(a), len(b)); n < most && bytes.Equal(a[n:n+cellLength], b[n:n+cellLength]); {
-		n += cellLength
+// arrivalOf returns what production is ordered by.
+func arrivalOf(r *Inference) (order [arrivalLength]byte) {
+	b := appendTime(order[:0], r.Start)
+	b = append(b, r.Span.TraceID[:]...)
+	_ = append(b, r.Span.SpanID[:]...)
+	return order
+}
+
+// commonMarks returns the number of leading marks that two prompts share.
+func commonMarks(a, b []byte) int {
+	const stride = 64 * markLength
+	n, most := 0, min(len(a), len(b))
+	for n+stride <= most && bytes.Equal(a[n:n+stride], b[n:n+stride]) {
+		n += stride
 	}
-	return n / cellLength
+	for n < most && binary.LittleEndian.Uint64(a[n:]) == binary.LittleEndian.Uint64(b[n:]) {
+		n += markLength
+	}
+	return n / markLength
 }
 
 // stepKey is the length of the key of a stretch: its owner and its end.
 const stepKey = 8 + 4
 
-// layTexts gives rows whose text is known the ids of their blocks.
+// layTexts finds out what rows whose text is known share, in tokens.
 func (c *compiler) layTexts() error {
 	if c.byText.empty() {
 		return nil
 	}
+	defer c.byText.close()
+	turns, err := c.findTurns()
+	if err != nil {
+		return err
+	}
+	defer turns.close()
 	steps := newSorter(c.opt.TempDir, c.opt.Memory/8)
 	defer steps.close()
+	if err := c.survey(turns, steps); err != nil {
+		return err
+	}
+	return c.layer(turns, steps)
+}
+
+// survey is the first walk: it finds what lays each stretch, and who had it first.
+func (c *compiler) survey(turns, steps *sorter) error {
 	s := survey{emit: func(st stretch) error {
 		c.key = binary.BigEndian.AppendUint64(c.key[:0], uint64(st.owner))     //nolint:gosec // not negative
-		c.key = binary.BigEndian.AppendUint32(c.key, uint32(st.end))           //nolint:gosec // at most MaxCells
+		c.key = binary.BigEndian.AppendUint32(c.key, uint32(st.end))           //nolint:gosec // at most MaxCells, MaxEnds and one
 		c.enc = binary.BigEndian.AppendUint64(c.enc[:0], uint64(st.best.rank)) //nolint:gosec // not negative
 		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.best.bytes))    //nolint:gosec // not negative
 		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.best.tokens))   //nolint:gosec // not negative
 		c.enc = binary.BigEndian.AppendUint64(c.enc, st.best.kind())
+		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.first.number)) //nolint:gosec // not negative
 		return steps.add(c.key, c.enc)
 	}}
-	err := c.texts(func(t *text) error { return s.add(t.number, t.shared, t.count(), t.anchor) })
-	if err == nil {
-		err = s.close(0)
-	}
+	next, err := newTurnCursor(turns)
 	if err != nil {
 		return err
 	}
-	next, err := steps.cursor()
+	err = c.texts(func(t *text) error {
+		if err := next.of(t); err != nil {
+			return err
+		}
+		return s.add(&t.laid)
+	})
 	if err != nil {
 		return err
 	}
-	step, err := next.next()
+	return s.close(0)
+}
+
+// layer is the second walk: it lays the stretches of each prompt.
+func (c *compiler) layer(turns, steps *sorter) error {
+	next, err := newTurnCursor(turns)
+	if err != nil {
+		return err
+	}
+	found, err := steps.cursor()
+	if err != nil {
+		return err
+	}
+	step, err := found.next()
 	if err != nil {
 		return err
 	}
 	p := c.part(Partition{})
 	l := layer{rate: p.rate()}
-	err = c.texts(func(t *text) error {
+	return c.texts(func(t *text) error {
+		if err := next.of(t); err != nil {
+			return err
+		}
 		l.keep(t.shared)
 		from := t.shared
 		for len(step) > 0 && binary.BigEndian.Uint64(step) == uint64(t.number) { //nolint:gosec // not negative
 			to := int(binary.BigEndian.Uint32(step[8:]))
-			a := anchor{
-				rank:   int64(binary.BigEndian.Uint64(step[stepKey:])),     //nolint:gosec // as it was written
-				bytes:  int64(binary.BigEndian.Uint64(step[stepKey+8:])),   //nolint:gosec // as it was written
-				tokens: int64(binary.BigEndian.Uint64(step[stepKey+8+8:])), //nolint:gosec // as it was written
-			}
-			a.setKind(binary.BigEndian.Uint64(step[stepKey+8+8+8:]))
-			l.lay(from, to, a)
+			word := func(i int) int64 { return int64(binary.BigEndian.Uint64(step[stepKey+8*i:])) } //nolint:gosec // as it was written
+			a := anchor{rank: word(0), bytes: word(1), tokens: word(2)}
+			a.setKind(uint64(word(3))) //nolint:gosec // as it was written
+			l.lay(from, to, t.at, a, word(4))
 			from = to
 			var err error
-			if step, err = next.next(); err != nil {
+			if step, err = found.next(); err != nil {
 				return err
 			}
 		}
-		l.lay(from, t.count(), t.anchor)
-		c.layText(p, t, &l)
-		return c.inOrder(p, &t.Inference, t.delay)
+		l.lay(from, len(t.at), t.at, t.anchor, t.number)
+		return c.inOrder(p, &t.Inference, t.delay, c.share(p, t, &l))
 	})
-	c.byText.close()
-	return err
 }
 
-// layText replaces the cells of a row by the ids of its blocks, as far as they are known.
-func (c *compiler) layText(p *partition, t *text, l *layer) {
-	chain, tokens, size, ends := t.Chain, t.InputTokens.V, int64(c.opt.BlockSize), l.below(t.InputTokens.V, t.anchor.media)
-	chain.Cells = l.cells[:0]
-	for b := t.cells; len(b) > 0; b = b[cellLength:] {
-		chain.Cells = append(chain.Cells, binary.BigEndian.Uint64(b))
+// share says what a prompt has in common with the prompts before it in time, and takes its text from the record.
+func (c *compiler) share(p *partition, t *text, l *layer) *sharing {
+	tokens, fine := t.InputTokens.V, int64(c.fine)
+	ends := l.below(tokens, t.media)
+	s := &c.sharing
+	*s = sharing{kind: byText, number: t.number, parts: s.parts[:0], turns: t.turns}
+	for _, part := range l.parts {
+		if part.end > len(ends) {
+			break
+		}
+		depth := min(ends[part.end-1], tokens) / fine
+		if part.end == len(t.at) && !t.Prefix && ends[part.end-1] == tokens { // the whole prompt, with its last block
+			depth = int64(mooncake.BlockCount(tokens, c.fine))
+		}
+		s.add(part.first, depth)
 	}
-	t.Chain = blockhash.Chain{}
 	if t.Prefix {
 		// Only up to where whole prompts have the same text. The blocks behind it are those of no other row.
-		known := int64(0)
-		if len(ends) > 0 {
-			known = ends[len(ends)-1]
-		}
-		tokens = min(tokens, known) / size * size
 		p.lost.add(lostRest, 1)
+		if len(s.parts) == 0 {
+			s.kind = unshared
+		}
 	}
-	ids, err := chain.Blocks(l.ids[:0], ends, tokens, int(size))
-	l.cells, l.ids = chain.Cells, ids
-	if err != nil || len(ids) == 0 {
-		t.Prompt = Prompt{}
-		return
+	identity, domain, key := t.Identity, t.Domain, t.Key
+	t.Prompt = Prompt{}
+	if s.kind != unshared {
+		t.Prompt = Prompt{Identity: identity, Domain: domain, Key: key}
 	}
-	t.HashIDs, t.BlockSize = ids, uint32(size) //nolint:gosec // at most 2^30
+	return s
 }

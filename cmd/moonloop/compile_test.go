@@ -113,6 +113,7 @@ func sampleRecords(what string) ([]capture.Record, error) {
 			h.Role("user")
 			h.Text(text[:4000+400*i])
 			r.Prompt = capture.Prompt{Identity: capture.Text, Domain: domain, Key: 0x0a0b0c0d, Chain: h.Chain()}
+			r.Chain.Ends = slices.Clone(r.Chain.Ends)
 			if what == "keys" && i%4 == 0 {
 				r.Key = 0x01020304
 			}

@@ -4,8 +4,6 @@
 package decode
 
 import (
-	"math"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -67,6 +65,8 @@ func (w *worker) annotated(span ptrace.Span) {
 		case semconv.GenAIResponseID:
 			id, _ := w.text(key, v)
 			r.Response = capture.ResponseOf(id)
+		case semconv.GenAIResponseFinishReasons:
+			r.Finish = w.finish(key, v)
 		case semconv.GenAIResponseTimeToFirstChunk:
 			ttfc = w.number(key, v, 0)
 		case semconv.TokenGaps:
@@ -111,6 +111,7 @@ func (w *worker) joined(span ptrace.Span) {
 func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
 	named := false
 	var media mooncake.Opt[int64]
+	var ends, reply pcommon.Value
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity:
@@ -123,11 +124,7 @@ func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
 		case semconv.HashIDs:
 			p.HashIDs = w.hashIDs(v)
 		case semconv.BlockSize:
-			if n := w.count(key, v); n.Set && n.V <= math.MaxInt32 {
-				p.BlockSize = uint32(n.V) //nolint:gosec // just checked
-			} else if n.Set {
-				w.counts.invalid(key)
-			}
+			p.BlockSize = w.blockSize(key, v)
 		case semconv.HashDomain:
 			p.Domain = w.domain(key, v)
 		case semconv.HashKey:
@@ -138,7 +135,22 @@ func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
 			p.Prefix = w.flag(key, v)
 		case semconv.CellsMedia:
 			media = w.count(key, v)
+		case semconv.CellsEnds:
+			ends = v
+		case semconv.CellsReply:
+			reply = v
+		case semconv.HashRanges:
+			p.HashRanges = w.hashRanges(v)
+		case semconv.FineBlockSize:
+			p.FineBlockSize = w.blockSize(key, v)
+		case semconv.Replies:
+			p.Replies = w.replies(v)
 		}
+	}
+	w.messages(ends, reply, p)
+	if p.HashRanges != nil && p.FineBlockSize == 0 {
+		w.counts.invalid(semconv.HashRanges) // of nobody knows how many tokens
+		p.HashRanges = nil
 	}
 	switch end := media.V; {
 	case end == 0:

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/genai"
 	"github.com/moonloop/moonloop/mooncake"
@@ -58,8 +59,12 @@ type worker struct {
 	content   capture.Content
 	link      capture.Link
 
-	ids   []uint64
-	cells []uint64
+	ids    []uint64
+	cells  []uint64
+	ends   []blockhash.End
+	ints   []int64
+	ranges []mooncake.HashRange
+	parts  []mooncake.Reply
 }
 
 // keep is the number of bytes or values of a buffer that is used again: one huge span must not cost its memory for good.
@@ -71,6 +76,9 @@ func (w *worker) shrink() {
 	}
 	if cap(w.cells) > keep {
 		w.cells = nil
+	}
+	if cap(w.ints) > keep {
+		w.ints, w.ranges, w.parts = nil, nil, nil
 	}
 	w.inference, w.content = capture.Inference{}, capture.Content{}
 }

@@ -54,7 +54,8 @@ func put(t *testing.T, m pcommon.Map, key string, value any) {
 // keepRecord copies a record: that of the decoder is valid during the visit only.
 func keepRecord(r capture.Record) capture.Record {
 	own := func(p *capture.Prompt) {
-		p.HashIDs, p.Chain.Cells = slices.Clone(p.HashIDs), slices.Clone(p.Chain.Cells)
+		p.HashIDs, p.Chain.Cells, p.Chain.Ends = slices.Clone(p.HashIDs), slices.Clone(p.Chain.Cells), slices.Clone(p.Chain.Ends)
+		p.HashRanges, p.Replies = slices.Clone(p.HashRanges), slices.Clone(p.Replies)
 	}
 	switch r := r.(type) {
 	case *capture.Inference:
@@ -102,6 +103,18 @@ func name(t testing.TB, s string) capture.Name {
 // chain is the cells of a text, and the attribute that holds them.
 func chain(t testing.TB, text string) (blockhash.Chain, []byte) {
 	t.Helper()
+	c, _ := hashed(t, text)
+	b, err := c.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Ends = nil
+	return c, b
+}
+
+// hashed is the chain of a message of the user, and the end of its reply.
+func hashed(t testing.TB, text string) (blockhash.Chain, blockhash.End) {
+	t.Helper()
 	key, err := blockhash.NewKey([]byte(strings.Repeat("k", blockhash.KeySize)))
 	if err != nil {
 		t.Fatal(err)
@@ -113,11 +126,10 @@ func chain(t testing.TB, text string) (blockhash.Chain, []byte) {
 	h.Role("user")
 	h.Text(text)
 	c := h.Chain()
-	b, err := c.AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, b
+	h.Role("assistant")
+	h.Text("Fine.")
+	reply, _ := h.End()
+	return c, reply
 }
 
 func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
@@ -142,6 +154,28 @@ func TestAnnotated(t *testing.T) {
 			}
 		}
 	}
+	whole, reply := hashed(t, strings.Repeat("all work and no play ", 30))
+	rawEnds := whole.AppendEnds(nil)
+	rawReply, err := reply.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]any, 2*capture.MaxRanges+2)
+	for i := range many {
+		many[i] = int64(1)
+	}
+	text := func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells} }
+	ranges := func(kv ...any) func(*testing.T, ptrace.Span) {
+		return attr(append([]any{semconv.Row, 3, semconv.Identity, "trace"}, kv...)...)
+	}
+	row := func(change func(*capture.Prompt)) func(r *capture.Inference) {
+		return func(r *capture.Inference) {
+			r.Row, r.Prompt = opt[int64](3), capture.Prompt{Identity: capture.Trace}
+			change(&r.Prompt)
+		}
+	}
+	fine := func(p *capture.Prompt) { p.FineBlockSize = 16 }
+	nothing := func(*capture.Prompt) {}
 	huge := make([]any, maxHashIDs+1)
 	for i := range huge {
 		huge[i] = int64(i)
@@ -321,6 +355,46 @@ func TestAnnotated(t *testing.T) {
 		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
 		{"no bytes", attr(semconv.Identity, "text", semconv.Cells, []byte{}), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
 
+		{"ends and a reply", attr(semconv.Identity, "text", semconv.CellsReply, rawReply, semconv.CellsEnds, rawEnds, semconv.Cells, raw), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: whole, Reply: reply}
+		}, ""},
+		{"ends of nothing", attr(semconv.Identity, "text", semconv.CellsEnds, rawEnds), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.CellsEnds},
+		{"ends that were cut", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, rawEnds[:11]), text, semconv.CellsEnds},
+		{"ends of another text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, rawReply), text, semconv.CellsEnds},
+		{"ends that are a text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, "once upon a "), text, semconv.CellsEnds},
+		{"more ends than any prompt has", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, make([]byte, maxEnds+12)), text, semconv.CellsEnds},
+		{"a reply to nothing", attr(semconv.Identity, "text", semconv.CellsReply, rawReply), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.CellsReply},
+		{"a reply that is the user's", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, rawEnds), text, semconv.CellsReply},
+		{"a reply that is a number", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, 1), text, semconv.CellsReply},
+		{"a reply of no bytes", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, []byte{}), text, semconv.CellsReply},
+		{"a reply to half a prompt", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsPrefix, true, semconv.CellsReply, rawReply), func(r *capture.Inference) {
+			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, Prefix: true}
+		}, semconv.CellsReply},
+
+		{"ranges and replies", ranges(semconv.HashRanges, []any{0, 44, -1, 1}, semconv.FineBlockSize, 16, semconv.Replies, []any{7, 1034, 212}), row(func(p *capture.Prompt) {
+			p.HashRanges, p.FineBlockSize = []mooncake.HashRange{{First: 0, Count: 44}, {First: 1<<64 - 1, Count: 1}}, 16
+			p.Replies = []mooncake.Reply{{Back: 7, At: 1034, Tokens: 212}}
+		}), ""},
+		{"no ranges are not absent ones", ranges(semconv.HashRanges, []any{}, semconv.FineBlockSize, 16, semconv.Replies, []any{}), row(func(p *capture.Prompt) {
+			p.HashRanges, p.FineBlockSize, p.Replies = []mooncake.HashRange{}, 16, []mooncake.Reply{}
+		}), ""},
+		{"half a range", ranges(semconv.HashRanges, []any{0, 44, 1}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
+		{"a range of no ids", ranges(semconv.HashRanges, []any{0, 0}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
+		{"a range that is a text", ranges(semconv.HashRanges, []any{"0", 44}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
+		{"ranges of blocks of no size", ranges(semconv.HashRanges, []any{0, 44}), row(nothing), semconv.HashRanges},
+		{"more ranges than a record has", ranges(semconv.HashRanges, many, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
+		{"an absurd fine block", ranges(semconv.FineBlockSize, int64(1)<<31), row(nothing), semconv.FineBlockSize},
+		{"a reply to a later row", ranges(semconv.Replies, []any{-1, 1034, 212}), row(nothing), semconv.Replies},
+		{"a reply that begins the prompt", ranges(semconv.Replies, []any{1, 0, 212}), row(nothing), semconv.Replies},
+		{"two thirds of a reply", ranges(semconv.Replies, []any{1, 1}), row(nothing), semconv.Replies},
+
+		{"a finish reason", attr(semconv.GenAIResponseFinishReasons, []any{"tool_calls"}), func(r *capture.Inference) { r.Finish = name(t, "tool_calls") }, ""},
+		{"that of the first choice", attr(semconv.GenAIResponseFinishReasons, []any{"stop", "length"}), func(r *capture.Inference) { r.Finish = name(t, "stop") }, ""},
+		{"one that is no list", attr(semconv.GenAIResponseFinishReasons, "stop"), func(r *capture.Inference) { r.Finish = name(t, "stop") }, ""},
+		{"no finish reason", attr(semconv.GenAIResponseFinishReasons, []any{}), none, ""},
+		{"a finish reason that is a sentence", attr(semconv.GenAIResponseFinishReasons, []any{"it was done"}), none, semconv.GenAIResponseFinishReasons},
+		{"a finish reason that is a number", attr(semconv.GenAIResponseFinishReasons, []any{1}), none, semconv.GenAIResponseFinishReasons},
+
 		{"an identity of a later version: nobody knows what the ids mean", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
 		{"an identity that is no word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
 	} {
@@ -350,6 +424,7 @@ func inf() float64 { zero := 0.0; return 1 / zero }
 // TestKinds has each kind of span, and spans that are damaged as a whole.
 func TestKinds(t *testing.T) {
 	cells, raw := chain(t, strings.Repeat("all work and no play ", 30))
+	whole, _ := hashed(t, strings.Repeat("all work and no play ", 30))
 	bare := capture.Inference{Span: ref, Parent: parent, Start: start, End: end}
 	inference := func(change func(*capture.Inference)) capture.Record {
 		r := bare
@@ -414,10 +489,11 @@ func TestKinds(t *testing.T) {
 				s.SetName(semconv.SpanContent)
 				s.Attributes().PutStr(semconv.Identity, "text")
 				s.Attributes().PutEmptyBytes(semconv.Cells).FromRaw(raw)
+				s.Attributes().PutEmptyBytes(semconv.CellsEnds).FromRaw(whole.AppendEnds(nil))
 				s.Attributes().PutStr(semconv.HashDomain, "0000000a")
 				s.Attributes().PutStr(semconv.HashKey, "0000000b")
 			},
-			&capture.Content{Span: ref, Parent: parent, Start: start, Prompt: capture.Prompt{Identity: capture.Text, Chain: cells, Domain: 10, Key: 11}},
+			&capture.Content{Span: ref, Parent: parent, Start: start, Prompt: capture.Prompt{Identity: capture.Text, Chain: whole, Domain: 10, Key: 11}},
 			Counts{Contents: 1},
 		},
 		{
@@ -465,8 +541,10 @@ func TestKinds(t *testing.T) {
 				a.PutInt(semconv.GenAIUsageOutputTokens, 2)
 				a.PutInt(semconv.GenAIUsageCacheReadTokens, 1)
 				a.PutDouble(semconv.GenAIResponseTimeToFirstChunk, 0.5)
+				a.PutEmptySlice(semconv.GenAIResponseFinishReasons).AppendEmpty().SetStr("length")
 			},
 			inference(func(r *capture.Inference) {
+				r.Finish = name(t, "length")
 				r.InputTokens, r.OutputTokens, r.CachedTokens = opt[int64](9), opt[int64](2), opt[int64](1)
 				r.Model, r.Response, r.FirstToken = name(t, "m1"), capture.ResponseOf("x"), opt(start+5e8)
 			}),

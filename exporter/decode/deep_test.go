@@ -45,7 +45,8 @@ func TestDeep(t *testing.T) {
 			for _, key := range []string{
 				semconv.Identity, semconv.Row, semconv.Session, semconv.Timestamp, semconv.InputLength, semconv.OutputLength, semconv.ScheduleOffset,
 				semconv.ScheduleSpread, semconv.Synthetic, semconv.Outcome, semconv.ErrorType, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain,
-				semconv.HashKey, semconv.Cells, semconv.CellsPrefix, semconv.TokenGaps, semconv.GenAIRequestModel, semconv.GenAIResponseModel,
+				semconv.HashKey, semconv.Cells, semconv.CellsPrefix, semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize,
+				semconv.Replies, "gen_ai.output.messages", "output.value", semconv.TokenGaps, semconv.GenAIRequestModel, semconv.GenAIResponseModel,
 				semconv.GenAIResponseID, semconv.GenAIUsageInputTokens, semconv.GenAIUsageOutputTokens, semconv.GenAIUsageCacheReadTokens,
 				semconv.GenAIResponseTimeToFirstChunk, semconv.GenAIOperationName, semconv.GenAIInputMessages, semconv.GenAIConversationID,
 				"gen_ai.response.finish_reasons", "gen_ai.system_instructions", "gen_ai.tool.definitions", "gen_ai.prompt", "gen_ai.system",

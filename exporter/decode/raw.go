@@ -30,6 +30,9 @@ func (w *worker) raw(g *genai.Record, span ptrace.Span) {
 	r.Answered = w.modelOf(semconv.GenAIResponseModel, g.ResponseModel)
 	r.Model = w.modelOf(semconv.GenAIRequestModel, g.Model())
 	r.Response = capture.ResponseOf(g.ResponseID)
+	if len(g.FinishReasons) > 0 {
+		r.Finish = w.finishOf(g.FinishReasons[0])
+	}
 	switch t := g.TimeToFirstToken; {
 	case !t.Set:
 	case t.V >= 0 && t.V <= maxSeconds:

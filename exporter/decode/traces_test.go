@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -157,7 +158,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A span whose ids and cells are as many as can be is a record that a journal takes.
+// A span whose ids, cells, ends, ranges and replies are as many as can be is a record that a journal takes.
 func TestLargestRecordFits(t *testing.T) {
 	td, s := one()
 	s.Attributes().PutStr(semconv.Identity, "text")
@@ -174,6 +175,23 @@ func TestLargestRecordFits(t *testing.T) {
 		raw[i] |= 0x80 // wide
 	}
 	s.Attributes().PutEmptyBytes(semconv.Cells).FromRaw(raw)
+	var ends []byte
+	for i := range blockhash.MaxEnds {
+		var err error
+		if ends, err = (blockhash.End{Bytes: int64(2048*i + 2047), Role: blockhash.RoleUser, Value: 1<<64 - 1}).AppendBinary(ends); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Attributes().PutEmptyBytes(semconv.CellsEnds).FromRaw(ends)
+	for key, numbers := range map[string][]int64{semconv.HashRanges: {1 << 62, maxCount, -1 << 63, maxCount}, semconv.Replies: {maxCount, maxCount, maxCount}} {
+		most := map[string]int{semconv.HashRanges: 2 * capture.MaxRanges, semconv.Replies: 3 * capture.MaxReplies}[key]
+		list := s.Attributes().PutEmptySlice(key)
+		list.EnsureCapacity(most)
+		for i := range most {
+			list.AppendEmpty().SetInt(numbers[i%len(numbers)])
+		}
+	}
+	s.Attributes().PutInt(semconv.FineBlockSize, 1<<31-1)
 	s.Attributes().PutStr(semconv.GenAIRequestModel, strings.Repeat("m", capture.MaxName))
 	var b capture.Batch
 	counts, err := New(Config{}).Traces(td, b.Add)

@@ -5,6 +5,7 @@ package decode
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -20,9 +21,11 @@ const (
 	maxNumber  = 1e15 // ms or s: beyond any clock
 	maxSeconds = 1e7
 	maxText    = 1 << 10 // bytes of a value that is hashed
-	// maxHashIDs is how many ids fit into a record beside the longest chain: 450 Mi tokens in blocks of 512.
-	maxHashIDs = (capture.MaxRecord - 1<<20) / 8
+	// maxHashIDs is how many ids fit into a record beside the longest chain and the longest lists of ranges and replies: 320 Mi tokens
+	// in blocks of 512.
+	maxHashIDs = (capture.MaxRecord - 3<<20) / 8
 	maxCells   = (blockhash.MaxCells + 2) * 8 // bytes of mooncake.cells
+	maxEnds    = blockhash.MaxEnds * 12       // bytes of mooncake.cells.ends
 	maxExact   = 1 << 53                      // integers that a double holds exactly
 )
 
@@ -187,6 +190,111 @@ func (w *worker) chain(v pcommon.Value, p *capture.Prompt) {
 		return
 	}
 	w.cells = p.Chain.Cells
+}
+
+// messages reads the ends of a text's messages and that of its reply. They belong to the cells, without which they are nothing.
+func (w *worker) messages(ends, reply pcommon.Value, p *capture.Prompt) {
+	if ends != (pcommon.Value{}) {
+		p.Chain.Ends = w.ends
+		if ends.Type() != pcommon.ValueTypeBytes || ends.Bytes().Len() > maxEnds || p.Chain.UnmarshalEnds(ends.Bytes().AsRaw()) != nil {
+			w.counts.invalid(semconv.CellsEnds)
+			p.Chain.Ends = nil
+		} else {
+			w.ends = p.Chain.Ends
+		}
+	}
+	if reply == (pcommon.Value{}) {
+		return
+	}
+	var end blockhash.End
+	if reply.Type() != pcommon.ValueTypeBytes || reply.Bytes().Len() > maxEnds || end.UnmarshalBinary(reply.Bytes().AsRaw()) != nil ||
+		p.Chain.Bytes == 0 || p.Prefix || p.Chain.ValidateReply(end) != nil {
+		w.counts.invalid(semconv.CellsReply)
+		return
+	}
+	p.Reply = end
+}
+
+// blockSize reads a number of tokens per block; 0 is unknown.
+func (w *worker) blockSize(key string, v pcommon.Value) uint32 {
+	n := w.count(key, v)
+	if n.V > math.MaxInt32 {
+		w.counts.invalid(key)
+		return 0
+	}
+	return uint32(n.V) //nolint:gosec // just checked
+}
+
+// tuples reads a list of ints, so many to a member, and at most so many members, into the worker's memory.
+func (w *worker) tuples(key string, v pcommon.Value, size, most int) (ints []int64, ok bool) {
+	if v.Type() != pcommon.ValueTypeSlice || v.Slice().Len()%size != 0 || v.Slice().Len() > size*most {
+		w.counts.invalid(key)
+		return nil, false
+	}
+	w.ints = w.ints[:0]
+	for _, e := range v.Slice().All() {
+		if e.Type() != pcommon.ValueTypeInt {
+			w.counts.invalid(key)
+			return nil, false
+		}
+		w.ints = append(w.ints, e.Int())
+	}
+	return w.ints, true
+}
+
+// hashRanges reads ranges of fine ids. One that cannot be read costs them all, as with ids.
+func (w *worker) hashRanges(v pcommon.Value) []mooncake.HashRange {
+	ints, ok := w.tuples(semconv.HashRanges, v, 2, capture.MaxRanges)
+	if !ok {
+		return nil
+	}
+	w.ranges = slices.Grow(w.ranges[:0], 1) // an empty list is not an absent one
+	for ; len(ints) > 0; ints = ints[2:] {
+		if ints[1] < 1 || ints[1] > maxCount {
+			w.counts.invalid(semconv.HashRanges)
+			return nil
+		}
+		w.ranges = append(w.ranges, mooncake.HashRange{First: uint64(ints[0]), Count: ints[1]}) //nolint:gosec // two's complement is the contract
+	}
+	return w.ranges
+}
+
+// replies reads the parts of a prompt that were replies.
+func (w *worker) replies(v pcommon.Value) []mooncake.Reply {
+	ints, ok := w.tuples(semconv.Replies, v, 3, capture.MaxReplies)
+	if !ok {
+		return nil
+	}
+	w.parts = slices.Grow(w.parts[:0], 1) // an empty list is not an absent one
+	for ; len(ints) > 0; ints = ints[3:] {
+		if slices.Min(ints[:3]) < 1 || slices.Max(ints[:3]) > maxCount {
+			w.counts.invalid(semconv.Replies)
+			return nil
+		}
+		w.parts = append(w.parts, mooncake.Reply{Back: ints[0], At: ints[1], Tokens: ints[2]})
+	}
+	return w.parts
+}
+
+// finish reads the reason why the first choice ended. The list may be empty.
+func (w *worker) finish(key string, v pcommon.Value) capture.Name {
+	if v.Type() == pcommon.ValueTypeSlice {
+		if v.Slice().Len() == 0 {
+			return capture.Name{}
+		}
+		v = v.Slice().At(0)
+	}
+	s, _ := w.text(key, v)
+	return w.finishOf(s)
+}
+
+// finishOf returns a finish reason, of which one that is no name is nothing.
+func (w *worker) finishOf(s string) capture.Name {
+	name, err := capture.ParseName(s)
+	if err != nil {
+		w.counts.invalid(semconv.GenAIResponseFinishReasons)
+	}
+	return name
 }
 
 // firstGap reads the time from the span's start to the first chunk out of the series of arrivals.

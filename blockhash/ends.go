@@ -1,0 +1,175 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blockhash
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Where the messages of a text end. Two prompts part at such a place far more often than at that of a cell, and the server's
+// count of tokens tells where it is in tokens.
+
+// endSize is the number of bytes of an end in the attributes mooncake.cells.ends and mooncake.cells.reply: its value, and its place
+// with its role in the low roleBits.
+const (
+	endSize  = wordSize + 4
+	roleBits = 4
+	lastRole = RoleTools
+)
+
+// roleOf returns the role of a message by the name that stands in the canonical prompt.
+func roleOf(name string) Role {
+	switch name {
+	case "system", "developer":
+		return RoleSystem
+	case "user":
+		return RoleUser
+	case "assistant", "model":
+		return RoleAssistant
+	case "tool", "function":
+		return RoleTool
+	case "tools":
+		return RoleTools
+	default:
+		return RoleOther
+	}
+}
+
+// End returns the end of a message that ends with the text so far, and whose role was the last one that began. ok is false
+// beyond [MaxEndBytes]. A text that goes on with a reply has the end of that here, which the chain taken before it knows
+// nothing of.
+func (h *Hasher) End() (end End, ok bool) {
+	if h.chain.Bytes > MaxEndBytes {
+		return End{}, false
+	}
+	return End{Bytes: h.chain.Bytes, Role: h.role, Value: h.value(h.digest.Sum64(), border)}, true
+}
+
+// ended takes note of the end of a message.
+func (h *Hasher) ended() {
+	if len(h.chain.Ends) == MaxEnds {
+		return
+	}
+	if end, ok := h.End(); ok {
+		h.chain.Ends = append(h.chain.Ends, end)
+	}
+}
+
+// AppendBinary appends the end as one of the attribute mooncake.cells.ends: 8 bytes little-endian for its value, and 4 for 16 times
+// its place plus its role. An end that [End.UnmarshalBinary] would refuse is an error.
+func (e End) AppendBinary(dst []byte) ([]byte, error) {
+	if err := e.check(); err != nil {
+		return dst, err
+	}
+	dst = binary.LittleEndian.AppendUint64(dst, e.Value)
+	return binary.LittleEndian.AppendUint32(dst, uint32(e.Bytes)<<roleBits|uint32(e.Role)), nil //nolint:gosec // just checked
+}
+
+// UnmarshalBinary reads what [End.AppendBinary] wrote. What no [Hasher] can have made is an error and leaves e as it was.
+func (e *End) UnmarshalBinary(data []byte) error {
+	if len(data) != endSize {
+		return fmt.Errorf("end of a message: %d bytes: %w: it has %d", len(data), ErrLength, endSize)
+	}
+	place := binary.LittleEndian.Uint32(data[wordSize:])
+	read := End{
+		Bytes: int64(place >> roleBits),
+		Role:  Role(place & (1<<roleBits - 1)), //nolint:gosec // 4 bits
+		Value: binary.LittleEndian.Uint64(data),
+	}
+	if err := read.check(); err != nil {
+		return err
+	}
+	*e = read
+	return nil
+}
+
+// check returns an error for an end that no text has.
+func (e End) check() error {
+	if e.Bytes < 1 || e.Bytes > MaxEndBytes || e.Role > lastRole {
+		return fmt.Errorf("end of a message: after %d bytes, of role %d: %w: it is after 1 to %d bytes, of a role up to %d",
+			e.Bytes, e.Role, ErrLength, MaxEndBytes, lastRole)
+	}
+	return nil
+}
+
+// AppendEnds appends the ends of messages in the form of the attribute mooncake.cells.ends, 12 bytes each as [End.AppendBinary] has
+// them. Of a chain that [Chain.Validate] refuses the form is nothing that can be read.
+func (c Chain) AppendEnds(dst []byte) []byte {
+	for _, e := range c.Ends {
+		dst, _ = e.AppendBinary(dst) // those of a valid chain are valid
+	}
+	return dst
+}
+
+// UnmarshalEnds reads what [Chain.AppendEnds] wrote into the memory of c.Ends, as far as that suffices. Nothing is kept of data. What
+// no [Hasher] can have made of a text with the cells and the length of c, which have to be there, is an error and leaves c as it was.
+func (c *Chain) UnmarshalEnds(data []byte) error {
+	n := len(data) / endSize
+	if len(data)%endSize != 0 || n > MaxEnds {
+		return fmt.Errorf("mooncake.cells.ends: %d bytes: %w: an end has %d, and there are at most %d ends", len(data), ErrLength, endSize, MaxEnds)
+	}
+	// Twice over the data, so that nothing is touched by what is refused.
+	var before, e End
+	for rest := data; len(rest) > 0; rest = rest[endSize:] {
+		if err := e.UnmarshalBinary(rest[:endSize]); err != nil {
+			return err
+		}
+		if err := c.follows(e, before); err != nil {
+			return err
+		}
+		before = e
+	}
+	c.Ends = c.Ends[:0]
+	for ; len(data) > 0; data = data[endSize:] {
+		_ = e.UnmarshalBinary(data[:endSize]) // as before
+		c.Ends = append(c.Ends, e)
+	}
+	return nil
+}
+
+// checkEnds returns an error unless ends are such as the text of the chain can have.
+func (c Chain) checkEnds() error {
+	if len(c.Ends) > MaxEnds {
+		return fmt.Errorf("mooncake.cells.ends: %d ends: %w: there are at most %d", len(c.Ends), ErrLength, MaxEnds)
+	}
+	var before End
+	for _, e := range c.Ends {
+		if err := e.check(); err != nil {
+			return err
+		}
+		if err := c.follows(e, before); err != nil {
+			return err
+		}
+		before = e
+	}
+	return nil
+}
+
+// follows returns an error unless an end can be the next one behind another of the text of the chain.
+func (c Chain) follows(e, before End) error {
+	if e.Bytes <= before.Bytes || e.Bytes > c.Bytes {
+		return fmt.Errorf("mooncake.cells.ends: an end after %d bytes behind one after %d, in a text of %d: %w: the attribute is not ours",
+			e.Bytes, before.Bytes, c.Bytes, ErrLength)
+	}
+	if cell := e.Bytes/CellSize - 1; e.Bytes%CellSize == 0 && cell < int64(len(c.Cells)) && c.Cells[cell] != e.Value {
+		return fmt.Errorf("mooncake.cells.ends: the end after %d bytes is not that of the cell which ends there: %w: the attribute is not ours",
+			e.Bytes, ErrLength)
+	}
+	return nil
+}
+
+// ValidateReply returns an [ErrLength] unless an end can be that of the reply to the prompt whose chain this is: of a message of the
+// assistant behind it. Whether the value is that of such a text cannot be checked.
+func (c Chain) ValidateReply(reply End) error {
+	if err := reply.check(); err != nil {
+		return err
+	}
+	const least = int64(len("assistant\n\n"))
+	if reply.Role != RoleAssistant || reply.Bytes < c.Bytes+least {
+		return fmt.Errorf("mooncake.cells.reply: an end after %d bytes of role %d, behind a prompt of %d bytes: %w: "+
+			"a reply is a message of the assistant behind the prompt", reply.Bytes, reply.Role, c.Bytes, ErrLength)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// longTalks returns a journal of so many requests of conversations of 12 turns each below 20 system prompts, whose borders are
+// aligned nowhere; without the ends of messages and replies, as before those were recorded, or with them.
+func longTalks(t testing.TB, requests int, ends bool) []byte {
+	t.Helper()
+	const turns = 12
+	w := newAuthor(3)
+	source := longText(4 << 20)
+	piece := func(n int) string {
+		at := w.IntN(len(source) - n)
+		return source[at : at+n]
+	}
+	var systems []string
+	for range 20 {
+		systems = append(systems, piece(500+w.IntN(6000)))
+	}
+	h := newHasher(t, blockhash.TextDomain)
+	b := []byte(header)
+	model := name(t, "model-7b")
+	for talk := range (requests + turns - 1) / turns {
+		h.Reset()
+		h.Role("system")
+		h.Text(systems[w.IntN(len(systems))])
+		said := ""
+		for turn := range turns {
+			if turn > 0 {
+				h.Role("assistant")
+				h.Text(said)
+			}
+			h.Role("user")
+			h.Text(piece(50 + w.IntN(1500)))
+			said = piece(100 + w.IntN(2500))
+			c := h.Chain()
+			r := Inference{
+				Span: ref(uint64(talk*turns+turn+1), 1), Start: at(int64(talk*937 + turn*20_011)), Model: model, Response: ResponseOf(fmt.Sprint(talk, turn)),
+				InputTokens: opt(c.Bytes/4 + 7), OutputTokens: opt(int64(len(said)/4 + 1)), CachedTokens: opt(c.Bytes / 8 / 32 * 32),
+				Prompt: Prompt{Identity: Text, Domain: 9, Key: 8, Chain: c},
+			}
+			r.End, r.FirstToken = r.Start+3e9, opt(r.Start+int64(1e8))
+			if ends {
+				// What comes after the prompt, on a hasher of its own that has the same text.
+				probe := *h
+				probe.Role("assistant")
+				probe.Text(said)
+				r.Reply, _ = probe.End()
+			} else {
+				r.Chain.Ends = nil
+			}
+			b = appendFrame(b, r.appendTo(nil))
+		}
+	}
+	return b
+}
+
+// lengthOf is a sink that counts bytes.
+type lengthOf struct {
+	n int64
+}
+
+func (l *lengthOf) Write(p []byte) (int, error) { l.n += int64(len(p)); return len(p), nil }
+
+type countedTrace struct{ *mooncake.Writer }
+
+func (countedTrace) Commit(*mooncake.Meta) error { return nil }
+func (countedTrace) Close() error                { return nil }
+
+// BenchmarkCompileTalks compiles 12,000 requests of conversations with text: bytes of journal and rows a request, time, and the
+// most memory in use.
+func BenchmarkCompileTalks(b *testing.B) {
+	for _, ends := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ends=%v", ends), func(b *testing.B) {
+			j := longTalks(b, 12_000, ends)
+			var rows int64
+			most := uint64(0)
+			for b.Loop() {
+				runtime.GC()
+				var l lengthOf
+				done := make(chan struct{})
+				go func() {
+					var m runtime.MemStats
+					for {
+						select {
+						case <-done:
+							return
+						case <-time.After(5 * time.Millisecond):
+							runtime.ReadMemStats(&m)
+							most = max(most, m.HeapInuse)
+						}
+					}
+				}()
+				_, err := Compile(b.Context(), Options{TempDir: b.TempDir()}, func(Partition) (TraceWriter, error) {
+					return countedTrace{mooncake.NewWriter(&l)}, nil
+				}, buffer("journal", j))
+				close(done)
+				if err != nil {
+					b.Fatal(err)
+				}
+				rows = l.n
+			}
+			b.ReportMetric(float64(len(j))/12_000, "journal-B/request")
+			b.ReportMetric(float64(rows)/12_000, "row-B/request")
+			b.ReportMetric(float64(most)/(1<<20), "peak-MiB")
+		})
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// rowsOnly is a sink that keeps the rows themselves.
+type rowsOnly struct{ rows []*mooncake.Row }
+
+func (s *rowsOnly) sink(Partition) (TraceWriter, error) { return s, nil }
+
+func (s *rowsOnly) Write(row *mooncake.Row) error {
+	one := *row
+	s.rows = append(s.rows, &one)
+	return nil
+}
+
+func (s *rowsOnly) Commit(*mooncake.Meta) error { return nil }
+func (s *rowsOnly) Close() error                { return nil }
+
+// tokenCache is an engine's: to the token, and it forgets nothing. What was generated is in it but for its last token.
+type tokenCache struct{ children map[uint32]*tokenCache }
+
+func (c *tokenCache) serve(prompt, reply []uint32) (hit int) {
+	missed := false
+	for i, token := range slices.Concat(prompt, reply[:max(0, len(reply)-1)]) {
+		next := c.children[token]
+		if next == nil {
+			if missed = true; c.children == nil {
+				c.children = map[uint32]*tokenCache{}
+			}
+			next = &tokenCache{}
+			c.children[token] = next
+		}
+		if !missed && i < len(prompt) {
+			hit++
+		}
+		c = next
+	}
+	return hit
+}
+
+// fineIDs returns all ids of a row's ranges.
+func fineIDs(row *mooncake.Row) (ids []uint64) {
+	for _, r := range row.HashRanges {
+		for i := range uint64(r.Count) { //nolint:gosec // of a test's own
+			ids = append(ids, r.First+i)
+		}
+	}
+	return ids
+}
+
+// TestFineSharing compiles conversations with replies of which every token is known, and compares what rows share at 16 tokens a block,
+// with the replies in them, with what an engine would have cached.
+func TestFineSharing(t *testing.T) {
+	h := newHasher(t, blockhash.TextDomain)
+	for seed := range uint64(6) {
+		chats := conversations(seed+1, 60)
+		type request struct{ prompt, reply []uint32 }
+		var truth []request
+		var records []Record
+		for i, c := range chats {
+			// The reply stands in the next request of the conversation, or is one that nobody ever sees again.
+			reply := "nothing more of " + string(rune('a'+i%26))
+			for _, later := range chats[i+1:] {
+				if n := len(c.messages); len(later.messages) > n && later.messages[n-1] == c.messages[n-1] {
+					reply = later.messages[n][1]
+					break
+				}
+			}
+			header := tokenize(nil, "assistant", "")
+			said := tokenize(nil, "assistant", reply)
+			truth = append(truth, request{slices.Concat(c.tokens, header[:len(header)-1]), said[len(header)-1:]})
+			h.Reset()
+			for _, m := range c.messages {
+				h.Role(m[0])
+				h.Text(m[1])
+			}
+			chain := h.Chain()
+			chain.Cells, chain.Ends = slices.Clone(chain.Cells), slices.Clone(chain.Ends)
+			h.Role("assistant")
+			h.Text(reply)
+			end, _ := h.End()
+			r := truth[i]
+			records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(int64(len(r.prompt)), int64(len(r.reply))),
+				func(r *Inference) { r.Prompt = Prompt{Identity: Text, Domain: 9, Key: 8, Chain: chain, Reply: end} }))
+		}
+		var s rowsOnly
+		if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journal(records...))); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "rows", len(chats), len(s.rows))
+
+		var cache tokenCache
+		seen, last := map[uint64]bool{}, map[uint64]uint64{}
+		within, signed, prompt, had, got, over, replies := 0, 0, 0, 0, 0, 0, 0
+		for i, row := range s.rows {
+			r := truth[i]
+			want := cache.serve(r.prompt, r.reply)
+			ids := fineIDs(row)
+			equal(t, "blocks", mooncake.BlockCount(row.InputLength.V, FineBlockSize), len(ids))
+			n := 0
+			for n < len(ids) && seen[ids[n]] {
+				n++
+			}
+			hit := min(n*FineBlockSize, len(r.prompt))
+			for _, one := range row.Replies {
+				if of := s.rows[i-int(one.Back)]; one.At != of.InputLength.V || one.Tokens != of.OutputLength.V {
+					t.Errorf("row %d: reply %+v to a row of %d and %d tokens", i, one, of.InputLength.V, of.OutputLength.V)
+				}
+				hit = max(hit, int(one.At+one.Tokens)-1)
+			}
+			replies += len(row.Replies)
+			for _, id := range ids {
+				seen[id] = true
+			}
+			// As hash_ids say, too: they are shared exactly where the fine ids at their ends are.
+			for j, id := range row.HashIDs {
+				end := ids[min((j+1)*mooncake.BlockSize/FineBlockSize, len(ids))-1]
+				if known, ok := last[id]; ok && known != end {
+					t.Fatalf("row %d, block %d: hash id %d ends with the fine blocks %d and %d", i, j, id, known, end)
+				}
+				last[id] = end
+			}
+			if diff := hit - want; diff >= -FineBlockSize && diff <= FineBlockSize {
+				within++
+			}
+			signed += hit - want
+			over = max(over, hit-want)
+			prompt, had, got = prompt+len(r.prompt), had+want, got+hit
+		}
+		back := map[uint64]uint64{}
+		for id, end := range last {
+			if other, ok := back[end]; ok {
+				t.Fatalf("the hash ids %d and %d both end with the fine block %d", id, other, end)
+			}
+			back[end] = id
+		}
+		rate := func(n int) float64 { return 100 * float64(n) / float64(prompt) }
+		t.Logf("seed %d: %d requests, cached %.2f %%, by the trace %+.2f points; within a block %.1f %%, mean error %+.2f tokens, %d too many at most, %d replies",
+			seed+1, len(chats), rate(had), rate(got)-rate(had), 100*float64(within)/float64(len(chats)), float64(signed)/float64(len(chats)), over, replies)
+		if math.Abs(rate(got)-rate(had)) > 0.5 || 100*within < 90*len(chats) {
+			t.Errorf("seed %d: want the hit rate within 0.5 points, and 90 of 100 requests within a block", seed+1)
+		}
+		if replies == 0 {
+			t.Error("no reply was found")
+		}
+	}
+}

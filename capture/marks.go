@@ -1,0 +1,79 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+
+	"github.com/moonloop/moonloop/blockhash"
+)
+
+// A mark is a place in a prompt's text with a keyed value: the end of a cell, the end of a message, and, of a whole prompt, its
+// end. A value stands for all text up to its place, so two prompts have as many leading marks in common as the text that they
+// share has, and the marks of many prompts are a tree. Cells make the tree fine; the ends of messages make it exact where prompts
+// part as a rule, and where a prompt goes on with the reply to another one.
+
+// appendMarks appends the values of a prompt's marks, masked, big-endian so that bytes sort like marks.
+func appendMarks(dst []byte, p *Prompt, mask uint64) []byte {
+	ends := p.Chain.Ends
+	for i, cell := range p.Chain.Cells {
+		border := int64(i+1) * blockhash.CellSize
+		for len(ends) > 0 && ends[0].Bytes <= border {
+			if ends[0].Bytes < border { // else it is the cell's
+				dst = binary.BigEndian.AppendUint64(dst, ends[0].Value^mask)
+			}
+			ends = ends[1:]
+		}
+		dst = binary.BigEndian.AppendUint64(dst, cell^mask)
+	}
+	for _, end := range ends {
+		dst = binary.BigEndian.AppendUint64(dst, end.Value^mask)
+	}
+	if !p.Prefix { // the end of a text that was cut is that of nothing
+		dst = binary.BigEndian.AppendUint64(dst, p.Chain.Tail^mask)
+	}
+	return dst
+}
+
+// appendPlaces appends the bytes of text up to each mark of a prompt that has so many of them, and says for each end of a message
+// which mark it is, counted from 1.
+func appendPlaces(dst []int64, which []int, p *Prompt, marks int) (places []int64, of []int) {
+	next := int64(blockhash.CellSize) // end of the next cell
+	last := min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
+	for _, end := range p.Chain.Ends {
+		for ; next <= min(end.Bytes, last); next += blockhash.CellSize {
+			dst = append(dst, next)
+		}
+		if end.Bytes+blockhash.CellSize != next || end.Bytes > last {
+			dst = append(dst, end.Bytes)
+		}
+		which = append(which, len(dst))
+	}
+	for ; next <= last; next += blockhash.CellSize {
+		dst = append(dst, next)
+	}
+	if len(dst) < marks {
+		dst = append(dst, p.Chain.Bytes)
+	}
+	return dst, which
+}
+
+// placeOf returns the bytes of text up to so many marks.
+func placeOf(places []int64, marks int) int64 {
+	if marks == 0 {
+		return 0
+	}
+	return places[marks-1]
+}
+
+// masked sets the values of a prompt apart by a mask, but for those of its cells.
+func (p *Prompt) masked(mask uint64) {
+	p.Chain.Tail ^= mask
+	for i := range p.Chain.Ends {
+		p.Chain.Ends[i].Value ^= mask
+	}
+	if p.Reply != (blockhash.End{}) {
+		p.Reply.Value ^= mask
+	}
+}

@@ -1,0 +1,274 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// What prompts share becomes ids without a table of ids. Prompts are a tree of blocks, and each block in it belongs to the row
+// that had it first: a row's own blocks are the end of its prompt, and their ids follow one another. So an id is the number of
+// a row and a depth, and a row's ids are a range for each row of whose blocks it takes some, and one for its own. The ids of the coarse
+// blocks, which the exchange format has, follow from the fine ones: two rows share one where they share the fine block at its end.
+
+// FineBlockSize is the number of tokens per block of hash_ranges, about that of real prefix caches, where it divides the block
+// size of the trace.
+const FineBlockSize = 16
+
+// fineBlockSize returns the tokens per fine block of a trace of blocks of so many.
+func fineBlockSize(size int) int {
+	if size%FineBlockSize == 0 {
+		return FineBlockSize
+	}
+	return size
+}
+
+// sharing is what a row has in common with rows before it.
+type sharing struct {
+	kind   sharingKind
+	number int64 // of the row, among those of its kind
+	parts  []portion
+	turns  []turn
+}
+
+// sharingKind is what is known of it.
+type sharingKind byte
+
+const (
+	unshared     sharingKind = iota // nothing
+	byText                          // by text
+	byStructure                     // by the turns of a session alone
+	sharingKinds = iota
+)
+
+// portion is blocks of a prompt: from the end of the portion before it to its own end.
+type portion struct {
+	first int64 // number of the row that had them first
+	depth int64 // fine blocks of the prompt up to the end of it
+}
+
+// add puts a portion behind the others, if it has blocks.
+func (s *sharing) add(first, depth int64) {
+	n := len(s.parts)
+	switch {
+	case n > 0 && depth <= s.parts[n-1].depth, depth == 0:
+	case n > 0 && s.parts[n-1].first == first:
+		s.parts[n-1].depth = depth
+	default:
+		s.parts = append(s.parts, portion{first, depth})
+	}
+}
+
+// appendTo appends what decode reads.
+func (s *sharing) appendTo(dst []byte) []byte {
+	if dst = append(dst, byte(s.kind)); s.kind == unshared {
+		return dst
+	}
+	dst = binary.AppendVarint(dst, s.number)
+	dst = binary.AppendUvarint(dst, uint64(len(s.parts)))
+	for _, p := range s.parts {
+		dst = binary.AppendVarint(binary.AppendVarint(dst, p.first), p.depth)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.turns)))
+	for _, t := range s.turns {
+		dst = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(dst, t.of), t.at), t.tokens)
+	}
+	return dst
+}
+
+// decode reads what appendTo wrote, into the memory that s has, and returns what follows.
+func (s *sharing) decode(b []byte) []byte {
+	*s = sharing{kind: sharingKind(b[0]), parts: s.parts[:0], turns: s.turns[:0]}
+	if b = b[1:]; s.kind == unshared {
+		return b
+	}
+	next := func() int64 {
+		v, n := binary.Varint(b)
+		b = b[n:]
+		return v
+	}
+	count := func() uint64 {
+		v, n := binary.Uvarint(b)
+		b = b[n:]
+		return v
+	}
+	s.number = next()
+	for range count() {
+		s.parts = append(s.parts, portion{next(), next()})
+	}
+	for range count() {
+		s.turns = append(s.turns, turn{of: next(), at: next(), tokens: next()})
+	}
+	return b
+}
+
+// owner is what is known of a row that has a number: 32 bytes.
+type owner struct {
+	fine   uint64 // id of its own block at depth d: fine + d
+	coarse uint64 // id of its own coarse block i: coarse + i
+	tokens int64  // of its prompt; 0 is a row that was not written
+	row    int64  // index in the trace
+}
+
+// ledger gives the rows of a trace their ids.
+type ledger struct {
+	size, fine int // tokens per block
+	owners     [sharingKinds][]owner
+	next       uint64            // fine id
+	ends       map[uint64]uint64 // coarse ids of prompts that end within the blocks of others, by their last fine id
+}
+
+// known returns what is known of a row; nothing of one that has not been written.
+func (l *ledger) known(kind sharingKind, number int64) owner {
+	if o := l.owners[kind]; number < int64(len(o)) {
+		return o[number]
+	}
+	return owner{}
+}
+
+// place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index.
+func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index int64) {
+	var (
+		tokens = row.InputLength.V
+		blocks = int64(mooncake.BlockCount(tokens, l.fine))
+		ratio  = int64(l.size / l.fine)
+		done   = int64(0) // fine blocks that have their ids
+		ranges []mooncake.HashRange
+		ids    = make([]uint64, 0, mooncake.BlockCount(tokens, l.size))
+	)
+	take := func(first uint64, to int64) {
+		n := len(ranges)
+		if n > 0 && ranges[n-1].First+uint64(ranges[n-1].Count) == first { //nolint:gosec // above 0
+			ranges[n-1].Count += to - done
+		} else {
+			ranges = append(ranges, mooncake.HashRange{First: first, Count: to - done})
+		}
+		done = to
+	}
+	for _, p := range s.parts {
+		of := l.known(s.kind, p.first)
+		if of.tokens == 0 {
+			break // its own, or that of a row that could not be written
+		}
+		shared := of.tokens / int64(l.fine)
+		if of.tokens == tokens {
+			shared = blocks // with the last one
+		}
+		to := min(p.depth, shared, blocks)
+		for to > done {
+			// The coarse block at hand ends with this fine one.
+			i := int64(len(ids))
+			last := min((i+1)*ratio, blocks) - 1
+			if last >= to {
+				break
+			}
+			id := of.coarse + uint64(i) //nolint:gosec // not negative
+			if last != (i+1)*ratio-1 && of.tokens != tokens {
+				id = l.end(of.fine+uint64(last), numbers) //nolint:gosec // not negative
+			}
+			ids = append(ids, id)
+			if last == blocks-1 {
+				break
+			}
+		}
+		if to > done {
+			take(of.fine+uint64(done), to) //nolint:gosec // not negative
+		}
+		if to < p.depth {
+			break
+		}
+	}
+	own := owner{tokens: tokens, row: index, fine: l.next - uint64(done), coarse: numbers.next - uint64(len(ids))} //nolint:gosec // wraps around, and back
+	if done < blocks {
+		first := l.next
+		l.next += uint64(blocks - done) //nolint:gosec // above 0
+		take(first, blocks)
+	}
+	ids = numbers.fresh(ids, cap(ids)-len(ids))
+	l.keep(s.kind, s.number, own)
+	row.HashIDs = ids
+	if l.fine < l.size {
+		row.HashRanges = ranges
+	}
+}
+
+// end returns the id of the last block of a prompt that ends within the blocks of another one.
+func (l *ledger) end(fine uint64, numbers *numbers) uint64 {
+	id, known := l.ends[fine]
+	if !known {
+		if l.ends == nil {
+			l.ends = map[uint64]uint64{}
+		}
+		id = numbers.next
+		numbers.next++
+		l.ends[fine] = id
+	}
+	return id
+}
+
+func (l *ledger) keep(kind sharingKind, number int64, o owner) {
+	all := l.owners[kind]
+	for int64(len(all)) <= number {
+		all = append(all, owner{})
+	}
+	all[number] = o
+	l.owners[kind] = all
+}
+
+// replies returns the parts of a row's prompt that were replies to rows of the trace, and how many were not.
+func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Reply, lost int64) {
+	for _, t := range s.turns {
+		of := l.known(s.kind, t.of)
+		if of.tokens == 0 || of.row >= index || t.end() >= tokens {
+			lost++
+			continue
+		}
+		replies = append(replies, mooncake.Reply{Back: index - of.row, At: t.at, Tokens: t.tokens})
+	}
+	return replies, lost
+}
+
+// replayRows gives the rows of a replay the ranges and the replies that they were sent with.
+type replayRows struct {
+	ranges mooncake.RenumberRanges
+	// stretches of rows that follow one another in the trace that was replayed, as in this one.
+	stretches []stretchOfRows
+}
+
+// stretchOfRows begins with the row that has an index in the trace that was replayed, and one in this trace.
+type stretchOfRows struct{ from, to int64 }
+
+// row takes note of the next row of the trace: its index in the trace that was replayed, above that of the row before, and in this one.
+func (r *replayRows) row(from, to int64) {
+	if n := len(r.stretches); n > 0 && from-r.stretches[n-1].from == to-r.stretches[n-1].to {
+		return
+	}
+	r.stretches = append(r.stretches, stretchOfRows{from, to})
+}
+
+// replies returns those that are to rows of this trace: some rows that were to be replayed may not have been sent.
+func (r *replayRows) replies(row *Inference, index int64) (replies []mooncake.Reply) {
+	for _, one := range row.Replies {
+		of := row.Row.V - one.Back
+		i, exact := slices.BinarySearchFunc(r.stretches, of, func(s stretchOfRows, of int64) int { return cmp.Compare(s.from, of) })
+		if !exact {
+			i--
+		}
+		if one.Back < 1 || i < 0 {
+			continue
+		}
+		s, next := r.stretches[i], index
+		if i+1 < len(r.stretches) {
+			next = r.stretches[i+1].to
+		}
+		if to := s.to + of - s.from; to < next {
+			replies = append(replies, mooncake.Reply{Back: index - to, At: one.At, Tokens: one.Tokens})
+		}
+	}
+	return replies
+}
