@@ -52,7 +52,7 @@ func TestAcceptanceVLLM(t *testing.T) {
 func startVLLM(t *testing.T, home, dir, name string, block int, args ...string) *realEngine {
 	t.Helper()
 	port := freePort(t)
-	e := &realEngine{name: name, url: "http://127.0.0.1:" + port, block: int64(block), conversations: 22, atOnce: 11}
+	e := &realEngine{name: name, url: "http://127.0.0.1:" + port, block: int64(block), conversations: 20, atOnce: 10}
 	server := start(t, dir, "vllm", []string{
 		"VLLM_CPU_KVCACHE_SPACE=2", "OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 		"VLLM_SERVER_DEV_MODE=1", // which has reset_prefix_cache

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """app.py BASE_URL INSTRUMENTATION CONVERSATIONS AT_ONCE SEED FILE: a chat application as people write them.
 
-It holds conversations of three to five turns through the official client, instrumented by openinference, openai-v2 or traceloop,
+It holds conversations of four or five turns through the official client, instrumented by openinference, openai-v2 or traceloop,
 at most so many at once, and half of the replies are streams. Where its spans go the OTEL_ variables say.
 
 The replies of a model with random weights are no text: they do not tokenise back to the tokens that were generated, as those of a
@@ -119,7 +119,7 @@ def conversation(i):
     global failed
     r = random.Random(f"{seed} {i}")
     messages = [{"role": "system", "content": SYSTEM}]
-    for turn in range(r.choice([3, 4, 4, 5])):
+    for turn in range(r.choice([4, 4, 4, 5])):
         messages.append({"role": "user", "content": text(r, min(9000, r.lognormvariate(7, 0.8)))})
         began = time.time()
         try:
