@@ -58,8 +58,8 @@ func walk(rec *genai.Record) (prompt string, extent genai.Extent) {
 	return text.String(), extent
 }
 
-// withoutContent compares records; prompts are compared by their walk.
-var withoutContent = cmp.Options{cmpopts.IgnoreFields(genai.Record{}, "Content"), cmpopts.EquateEmpty()}
+// withoutContent compares records; prompts and replies are compared by their walk.
+var withoutContent = cmp.Options{cmpopts.IgnoreFields(genai.Record{}, "Content", "Reply"), cmpopts.EquateEmpty()}
 
 func n(v int64) genai.Opt[int64]           { return genai.Some(v) }
 func seconds(v float64) genai.Opt[float64] { return genai.Some(v) }

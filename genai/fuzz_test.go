@@ -26,6 +26,8 @@ var documentKeys = []string{
 	"output.value", "llm.invocation_parameters", "langfuse.observation.usage_details", "langfuse.observation.completion_start_time",
 	"genkit:input", "genkit:output", "ai.prompt.messages", "ai.prompt.tools", "gen_ai.prompt.0.content", "gen_ai.prompt.1.tool_calls.0.arguments",
 	"llm.input_messages.0.message.contents.0.message_content.text", "llm.tools.0.tool.json_schema", "llm.prompts.7.content", "inference_time",
+	"gen_ai.output.messages", "llm.output_messages.0.message.content", "gen_ai.completion.0.tool_calls.0.arguments", "ai.response.text", "ai.response.toolCalls",
+	"langfuse.observation.output", "gcp.vertex.agent.llm_response", "response_data", "events",
 }
 
 // FuzzSpan holds the reader to its contract on anything: it returns, its strings are clean, what it visits and what it allocates
@@ -33,6 +35,8 @@ var documentKeys = []string{
 func FuzzSpan(f *testing.F) {
 	const scopes = "openinference.instrumentation.openai\n@traceloop/instrumentation-openai\nai\ngenkit-tracer\nvllm.llm_engine\nlangfuse-sdk\n"
 	for i := range documentKeys {
+		f.Add(i, `{"choices":[{"index":0,"message":{"role":"assistant","content":"a\u00e9","tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}}]}}]}`, `{"gen_ai.operation.name":"chat"}`, "chat m", uint8(0))
+		f.Add(i, `[{"toolCallId":"1","toolName":"f","input":{"b":1}}]`, `{"ai.operationId":"ai.generateText.doGenerate","ai.response.text":"x"}`, "chat m", uint8(2))
 		f.Add(i, `[{"role":"user","parts":[{"type":"text","content":"a\u00e9"}]},{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}]`, `{"gen_ai.operation.name":"chat"}`, "chat m", uint8(0))
 		f.Add(i, `{"messages":[{"content":[{"text":"hi"}]}],"tools":["{\"name\":\"f\"}"],"usage":{"inputTokens":1}}`, `{"openinference.span.kind":"LLM","session.id":"s"}`, "ChatCompletion", uint8(3))
 		f.Add(i, `"[{\"role\":\"us`, `{"genkit:metadata:subtype":"model","gen_ai.usage.input_tokens":"3"}`, "generate", uint8(7))
@@ -132,7 +136,7 @@ func numbered(v any) any {
 // described says all that a record says.
 func described(rec *genai.Record) string {
 	facts := *rec
-	facts.Content = genai.Content{}
+	facts.Content, facts.Reply = genai.Content{}, genai.Reply{}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v", facts)
 	walked := rec.Content.Walk(func(p genai.Piece) bool {
@@ -141,6 +145,11 @@ func described(rec *genai.Record) string {
 	})
 	tokens, ok := rec.Content.Tokens(nil)
 	fmt.Fprintf(&b, " %+v %v %t", walked, tokens, ok)
+	ok = rec.Reply.Walk(func(p genai.Piece) bool {
+		fmt.Fprintf(&b, " %d %q %q", p.Kind, p.Role, p.Text)
+		return true
+	})
+	fmt.Fprintf(&b, " %t", ok)
 	return b.String()
 }
 
@@ -171,6 +180,17 @@ func checkRecord(t *testing.T, rec *genai.Record, size int) {
 	}
 	if limit := int64(16*size + 1024); bytes > limit {
 		t.Errorf("%d bytes visited of %d", bytes, size)
+	}
+	messages := 0
+	bytes = 0
+	whole := rec.Reply.Walk(func(p genai.Piece) bool {
+		if bytes += int64(len(p.Text)); p.Kind == genai.PieceMessage {
+			messages++
+		}
+		return true
+	})
+	if limit := int64(16*size + 1024); bytes > limit || whole && (bytes == 0 || messages != 1 || !rec.Reply.Present()) {
+		t.Errorf("a reply of %d messages, %d bytes of %d: whole %t", messages, bytes, size, whole)
 	}
 	if (walked.Extent == genai.ExtentNone) != (walked.Messages == walked.Textless) {
 		t.Errorf("%+v", walked)

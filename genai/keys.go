@@ -59,6 +59,12 @@ const (
 	fieldTools
 	fieldContent
 
+	// The reply.
+	fieldReply
+	fieldReplyText
+	fieldReplyCalls
+	fieldReplyReasoning
+
 	fieldCount
 )
 
@@ -143,10 +149,23 @@ var fieldNames = [fieldCount][]string{
 	fieldContent: {
 		"gen_ai.input.messages", "input.value", flatContent[0].prefix, "ai.prompt.messages",
 		"langfuse.observation.input", "genkit:input", flatContent[1].prefix, flatContent[2].prefix,
-		"gcp.vertex.agent.llm_request", "request_data", "pydantic_ai.all_messages", "events", "ai.prompt",
+		"gcp.vertex.agent.llm_request", "request_data", "pydantic_ai.all_messages", contentEvents, "ai.prompt",
 		"gen_ai.prompt",
 	},
+
+	fieldReply: {
+		outputMessages, "output.value", flatReplies[0], "langfuse.observation.output", "genkit:output", flatReplies[1], flatReplies[2],
+		"gcp.vertex.agent.llm_response", "response_data", "gen_ai.completion",
+	},
+	fieldReplyText:      {"ai.response.text", "ai.result.text"},
+	fieldReplyCalls:     {"ai.response.toolCalls", "ai.result.toolCalls"},
+	fieldReplyReasoning: {"ai.response.reasoning"},
 }
+
+const (
+	outputMessages = "gen_ai.output.messages"
+	contentEvents  = "events" // pydantic-ai's: messages and replies
+)
 
 // sessionNames are the attributes that hold a session id, best first, after those of [Options].
 var sessionNames = []string{
@@ -166,6 +185,9 @@ var flatContent = []struct{ prefix, tools string }{
 	{"gen_ai.prompt.", "llm.request.functions."},
 	{"llm.prompts.", "llm.request.functions."},
 }
+
+// flatReplies lists the prefixes of flattened replies.
+var flatReplies = [...]string{"llm.output_messages.", "gen_ai.completion.", "llm.completions."}
 
 // milliseconds are the attributes of fieldTTFT that are not in seconds.
 var milliseconds = map[string]bool{

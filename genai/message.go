@@ -80,7 +80,7 @@ func (w *walker) open(role string) {
 		return
 	}
 	w.gaps = w.gaps || w.cut
-	w.role = role
+	w.role, w.opened = role, role
 	w.seen.Messages++
 	w.texts = 0
 	w.stopped = !w.visit(Piece{Kind: PieceMessage, Role: role})

@@ -53,6 +53,12 @@ func Names() iter.Seq2[string, NameKind] {
 			}
 			seen[flat.prefix] = true // stands among the names of fieldContent
 		}
+		for _, prefix := range flatReplies {
+			if !visit(NameContent, prefix+"*") {
+				return
+			}
+			seen[prefix] = true // stands among the names of fieldReply
+		}
 		for f, names := range fieldNames {
 			if fieldKind(field(f)) == NameContent && !visit(NameContent, names...) {
 				return
@@ -73,7 +79,7 @@ func Names() iter.Seq2[string, NameKind] {
 func fieldKind(f field) NameKind {
 	switch f {
 	case fieldContent, fieldSystem, fieldTools, fieldInvocation, fieldUsageDetails, fieldGenkitInput,
-		fieldGenkitOutput, fieldOutputValue:
+		fieldGenkitOutput, fieldOutputValue, fieldReply, fieldReplyText, fieldReplyCalls, fieldReplyReasoning:
 		return NameContent
 	case fieldFinish, fieldError:
 		return NameReason

@@ -67,7 +67,10 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 	}
 	r.error(span)
 	r.content(attributes, span.DroppedAttributesCount() > 0)
+	r.reply(attributes, span.DroppedAttributesCount() > 0)
 	r.spanEvents(span)
+	r.replyEvents(span)
+	r.weigh()
 	r.estimate(span.Name())
 	return rec
 }
@@ -110,7 +113,10 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 			if reason, ok := body.Map().Get("finish_reason"); ok {
 				r.finishReasons(reason)
 			}
+			attributes = body.Map()
 		}
+		rec.Reply.source, rec.Reply.attributes = replyChoice, attributes // the first revisions had it there
+		r.weigh()
 		return rec
 	}
 	if body := log.Body(); body.Type() == pcommon.ValueTypeMap && !r.scan.has(fieldContent) {
@@ -118,6 +124,8 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 		r.attributes(attributes)
 	}
 	r.content(attributes, log.DroppedAttributesCount() > 0)
+	r.reply(attributes, log.DroppedAttributesCount() > 0)
+	r.weigh()
 	return rec
 }
 
@@ -154,6 +162,7 @@ func (r *Reader) begin() *Record {
 		FinishReasons: r.record.FinishReasons[:0],
 		Engine:        Engine{Hashes: r.record.Engine.Hashes[:0]},
 		Content:       Content{reader: r},
+		Reply:         Reply{reader: r},
 	}
 	return &r.record
 }

@@ -123,6 +123,7 @@ type Record struct {
 
 	Engine  Engine
 	Content Content
+	Reply   Reply
 }
 
 // whole makes the counts of input and output those of the whole, as the conventions have them. That a producer leaves

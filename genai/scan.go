@@ -16,12 +16,14 @@ type scan struct {
 	names  [fieldCount]string
 	marks  mark
 	flat   uint8 // which of flatContent there are
+
+	flatReplies uint8 // which of flatReplies there are
 }
 
 const absent = 0xff
 
 func (s *scan) reset() {
-	s.marks, s.flat = 0, 0
+	s.marks, s.flat, s.flatReplies = 0, 0, 0
 	for i, rank := range s.ranks {
 		if rank != absent { // few are: most spans have nothing to do with GenAI
 			s.ranks[i], s.values[i], s.names[i] = absent, pcommon.Value{}, "" // telemetry is not to be kept alive
@@ -48,6 +50,14 @@ func (s *scan) attributes(m pcommon.Map, index map[string][]slot) {
 				}
 			}
 		}
+		for i, prefix := range flatReplies {
+			if _, ok := flatPath(key, prefix); ok {
+				s.flatReplies |= 1 << i
+				if slot := index[prefix][0]; slot.rank < s.ranks[fieldReply] {
+					s.take(slot, prefix, value)
+				}
+			}
+		}
 	}
 }
 
@@ -67,7 +77,7 @@ func readable(f field, v pcommon.Value) bool {
 	case fieldTTFT, fieldServerTTFT:
 		_, ok = toFloat(v)
 	case fieldFinish, fieldTools, fieldSystem, fieldContent, fieldInvocation, fieldUsageDetails, fieldGenkitInput,
-		fieldGenkitOutput, fieldOutputValue:
+		fieldGenkitOutput, fieldOutputValue, fieldReply, fieldReplyText, fieldReplyCalls, fieldReplyReasoning:
 		switch v.Type() {
 		case pcommon.ValueTypeStr:
 			ok = v.Str() != ""

@@ -22,14 +22,17 @@ type walker struct {
 	cut     bool // the end of what was visited last is missing
 	gaps    bool
 	media   bool
-	hole    bool // the walk ended at something that is there and cannot be read
-	texts   int  // pieces of the current message, empty text included
+	hole    bool   // the walk ended at something that is there and cannot be read
+	texts   int    // pieces of the current message, empty text included
+	kinds   uint   // bits of the kinds of pieces that were visited
+	opened  string // role of the last message
 	seen    Walked
 }
 
 func (w *walker) begin(visit func(Piece) bool, limits *Limits) {
 	w.visit, w.limits, w.role = visit, limits, "user"
 	w.stopped, w.cut, w.gaps, w.media, w.hole, w.texts, w.seen = false, false, false, false, false, 0, Walked{}
+	w.kinds, w.opened = 0, ""
 	w.side.reset()
 	w.instructions.reset()
 }
@@ -55,7 +58,7 @@ func (w *walker) forget() {
 		t.forget()
 	}
 	clear(w.buffer[:cap(w.buffer)])
-	w.role = ""
+	w.role, w.opened = "", ""
 }
 
 func (w *walker) result() Walked {
@@ -159,6 +162,7 @@ func (w *walker) emit(kind PieceKind, text string) {
 	w.gaps = w.gaps || w.cut
 	w.seen.Bytes += int64(len(text))
 	w.texts++
+	w.kinds |= 1 << kind
 	w.stopped = !w.visit(Piece{Kind: kind, Role: w.role, Text: text})
 }
 

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -176,10 +177,15 @@ func (f *atomicFile) commit() error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	// Closing it ends the lock that keeps the sweep of another writer from it, so it first gets its name.
+	place, closed := f.place, f.Close
+	if runtime.GOOS == "windows" { // which renames no open file
+		place, closed = closed, place
+	}
+	if err := place(); err != nil {
 		return err
 	}
-	if err := f.place(); err != nil {
+	if err := closed(); err != nil {
 		return err
 	}
 	f.done = true
@@ -218,5 +224,8 @@ func (f *atomicFile) discard() error {
 	}
 	f.done = true
 	_ = f.Close()
-	return os.Remove(f.Name())
+	if err := os.Remove(f.Name()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil // the sweep of another writer was faster
 }

@@ -39,6 +39,9 @@ type Config struct {
 	// matches all names that begin so.
 	Deny []string `mapstructure:"deny"`
 
+	// MessageEnds says whether spans tell where the messages of a prompt end, and its reply. Default true.
+	MessageEnds bool `mapstructure:"message_ends"`
+
 	// Admission bounds the memory of requests, and the time that they take to come.
 	Admission AdmissionConfig `mapstructure:"admission"`
 }
@@ -100,6 +103,8 @@ func (c *Config) annotation() (annotate.Config, error) {
 		Content:     c.Content,
 		SessionKeys: c.SessionKeys,
 		Deny:        c.Deny,
+
+		OmitMessageEnds: !c.MessageEnds,
 	}, err
 }
 
@@ -113,5 +118,5 @@ func createDefaultConfig() component.Config {
 	server := *overHTTP.GetOrInsertDefault()
 	server.ServerConfig.ReadHeaderTimeout = readHeaderTimeout
 	otlp.Protocols.HTTP = configoptional.Default(server)
-	return &Config{OTLP: *otlp, BlockSize: mooncake.BlockSize, Content: annotate.ContentDrop}
+	return &Config{OTLP: *otlp, BlockSize: mooncake.BlockSize, Content: annotate.ContentDrop, MessageEnds: true}
 }

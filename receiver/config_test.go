@@ -40,6 +40,7 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, 512, cfg.BlockSize)
 	require.Equal(t, annotate.ContentDrop, cfg.Content)
 	require.Empty(t, cfg.HashKey)
+	require.True(t, cfg.MessageEnds)
 	require.Equal(t, "localhost:4317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 	require.Equal(t, "localhost:4318", cfg.OTLP.Protocols.HTTP.Get().ServerConfig.NetAddr.Endpoint)
 
@@ -49,6 +50,7 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, configopaque.String("an example of a key, do not use it"), cfg.HashKey)
 	require.Equal(t, []string{"chat.id", "thread.id"}, cfg.SessionKeys)
 	require.Equal(t, []string{"tenant.name", "billing.*"}, cfg.Deny)
+	require.False(t, cfg.MessageEnds)
 	require.Equal(t, "127.0.0.1:14317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 
 	cfg, err = load(t, "keep")

@@ -10,6 +10,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/entity"
+
+	"github.com/moonloop/moonloop/blockhash"
 )
 
 // removedName takes the place of a name that is so long that it may be a text.
@@ -36,6 +38,7 @@ type cleaner struct {
 	rules  *rules
 	counts *Counts
 	twin   func(session string) string
+	chain  blockhash.Chain // of which the length is that of the text of the span at hand
 }
 
 // manner says how attributes are cleaned.
@@ -116,6 +119,9 @@ func (c *cleaner) span(span ptrace.Span, genAI bool) {
 		c.removed(labelStatus)
 	}
 	c.state(span.TraceState())
+	if genAI {
+		c.textOf(span.Attributes())
+	}
 	c.attributes(span.Attributes(), strict(genAI)|onSpan)
 	events := span.Events()
 	for i := range events.Len() {

@@ -34,8 +34,10 @@ type Config struct {
 	SessionKeys []string
 	// Deny are names of attributes that are removed from all telemetry, beside the known ones; a trailing *
 	// matches all names that begin so. They are removed after they have been read. With ContentKeep there must be none.
-	Deny   []string
-	Limits genai.Limits
+	Deny []string
+	// OmitMessageEnds leaves out where the messages of a prompt end, and where its reply does: see package blockhash on what these tell.
+	OmitMessageEnds bool
+	Limits          genai.Limits
 }
 
 // MaxBlockSize is the largest block, in tokens.

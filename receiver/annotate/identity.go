@@ -21,6 +21,8 @@ type identity struct {
 	cells  []byte
 	prefix bool  // cells are of the beginning of the prompt only
 	media  int64 // see [Written]
+	ends   []byte
+	reply  []byte
 }
 
 // identify finds what identifies the prompt of a request: the engine's hashes, else the tokens, else the text. The
@@ -42,7 +44,9 @@ func (w *worker) identify(counts *Counts, rec *genai.Record, scope, span string)
 		return identity{kind: semconv.IdentityNone}
 	}
 	d := w.domain(semconv.IdentityText, "", "")
-	return w.text(counts, d, Prompt(d.hasher, &rec.Content))
+	id := w.text(counts, d, Prompt(d.hasher, &rec.Content))
+	w.addReply(&id, d, &rec.Reply)
+	return id
 }
 
 // engine makes our blocks of an engine's.
@@ -83,7 +87,23 @@ func (w *worker) text(counts *Counts, d *domain, seen Written) identity {
 	case genai.ExtentComplete:
 	}
 	w.cells, _ = chain.AppendBinary(w.cells[:0]) // never fails
-	return identity{kind: semconv.IdentityText, domain: d.name, cells: w.cells, prefix: seen.Extent == genai.ExtentCut, media: seen.MediaEnd}
+	id := identity{kind: semconv.IdentityText, domain: d.name, cells: w.cells, prefix: seen.Extent == genai.ExtentCut, media: seen.MediaEnd}
+	if !w.config.OmitMessageEnds {
+		w.ends = chain.AppendEnds(w.ends[:0])
+		id.ends = w.ends
+	}
+	return id
+}
+
+// addReply adds the end of the reply to the identity of a whole prompt, which the hasher of a domain has just been given.
+func (w *worker) addReply(id *identity, d *domain, reply *genai.Reply) {
+	if id.kind != semconv.IdentityText || id.prefix || w.config.OmitMessageEnds || !reply.Present() {
+		return
+	}
+	if end, ok := Reply(d.hasher, reply); ok {
+		w.reply, _ = end.AppendBinary(w.reply[:0]) // that of a hasher is one
+		id.reply = w.reply
+	}
 }
 
 // put writes an identity to a span.
@@ -91,7 +111,8 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 	attributes.RemoveIf(func(name string, _ pcommon.Value) bool { // of a sender that annotates by halves
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
-			semconv.CellsPrefix, semconv.CellsMedia:
+			semconv.CellsPrefix, semconv.CellsMedia, semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize,
+			semconv.Replies:
 			count(&counts.Removed, ownPrefix+"*", 1)
 			return true
 		}
@@ -110,6 +131,12 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 		}
 		if id.media > 0 {
 			attributes.PutInt(semconv.CellsMedia, id.media)
+		}
+		if len(id.ends) > 0 {
+			attributes.PutEmptyBytes(semconv.CellsEnds).FromRaw(id.ends)
+		}
+		if len(id.reply) > 0 {
+			attributes.PutEmptyBytes(semconv.CellsReply).FromRaw(id.reply)
 		}
 		return
 	}

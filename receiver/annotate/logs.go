@@ -47,6 +47,9 @@ func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 					mark(log, w.request(&counts, rec, resource.Resource(), log, &out))
 				case genai.KindContent:
 					counts.ContentLogs++
+					if rec.Reply.Present() {
+						prompts.reply(name, log)
+					}
 					switch {
 					case !rec.Content.Present():
 						mark(log, semconv.IdentityNone)
@@ -60,6 +63,7 @@ func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 		}
 	}
 	for _, p := range prompts.inOrder {
+		p.replies = prompts.replies[p.key]
 		kind := w.carrier(&counts, p, &out)
 		for _, m := range p.messages {
 			mark(m.log, kind)
@@ -104,6 +108,7 @@ type logPrompt struct {
 	key      spanKey
 	resource pcommon.Resource
 	messages []logMessage
+	replies  []logMessage // to it; of several nobody knows which one the prompt goes on with
 }
 
 // logMessage is a log record with one message, or with a whole prompt.
@@ -117,6 +122,16 @@ type logMessage struct {
 type logPrompts struct {
 	bySpan  map[spanKey]*logPrompt
 	inOrder []*logPrompt
+	replies map[spanKey][]logMessage // records that hold one
+}
+
+// reply takes a record with a reply.
+func (ps *logPrompts) reply(scope string, log plog.LogRecord) {
+	if ps.replies == nil {
+		ps.replies = map[spanKey][]logMessage{}
+	}
+	key := spanKey{log.TraceID(), log.SpanID()}
+	ps.replies[key] = append(ps.replies[key], logMessage{scope: scope, log: log})
 }
 
 // add takes a record, unless it names no span.
@@ -156,7 +171,9 @@ func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session str
 		rec := w.reader.Log(m.scope, m.log)
 		session = cmp.Or(session, rec.SessionID())
 		if seen := Prompt(d.hasher, &rec.Content); seen.Extent != genai.ExtentNone {
-			return w.text(counts, d, seen), session
+			id = w.text(counts, d, seen)
+			w.addLogReply(&id, d, p)
+			return id, session
 		}
 		d.hasher.Reset()
 	}
@@ -174,7 +191,17 @@ func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session str
 	if missing && all.Extent != genai.ExtentNone {
 		all.Extent = genai.ExtentGaps
 	}
-	return w.text(counts, d, all), session
+	id = w.text(counts, d, all)
+	w.addLogReply(&id, d, p)
+	return id, session
+}
+
+// addLogReply adds the end of the reply that a batch holds to the identity of the prompt that it holds. A sender that cuts its batches
+// between the two, as one whose replies take longer than its batches does, loses it.
+func (w *worker) addLogReply(id *identity, d *domain, p *logPrompt) {
+	if len(p.replies) == 1 {
+		w.addReply(id, d, &w.reader.Log(p.replies[0].scope, p.replies[0].log).Reply)
+	}
 }
 
 // join returns the extent of a prompt of which one more message is known, which has text or not.

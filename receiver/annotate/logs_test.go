@@ -5,6 +5,7 @@ package annotate_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -77,16 +78,46 @@ func TestCarriers(t *testing.T) {
 		want    []string // canonical prompts of the spans
 		starts  []pcommon.Timestamp
 		dropped reasons
+		reply   string // to the first
 	}{
-		{"messages of one span are one prompt", []message{system("Be kind.", 1), user("Hello", 2), choice}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil},
-		{"the order is that of their time", []message{user("Hello", 2), system("Be kind.", 1)}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil},
-		{"where times are equal it is that of their place", []message{system("Be kind.", 1), user("A", 1), user("B", 1)}, []string{"system\nBe kind.\nuser\nA\nuser\nB\n"}, []pcommon.Timestamp{1}, nil},
+		{"messages of one span are one prompt", []message{system("Be kind.", 1), user("Hello", 2), choice}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, "Fine."},
+		{"of two replies nobody knows which one is sent again", []message{user("Hello", 2), choice, choice}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
+		{"nor is the second one the first", []message{user("Hello", 2), {"gen_ai.choice", attributes{"index": int64(1), "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
+		{"a reply without text is not known", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "stop", "index": int64(0), "message": attributes{}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
+		{"nor is one whose call is not there", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "tool_calls", "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
+		{"nor one that is cut", []message{user("Hello", 2), {"gen_ai.choice", attributes{"message": attributes{"content": strings.Repeat("x", 2048)}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
+		{"the reply of another span", []message{user("Hello", 2), {"gen_ai.choice", choice.body, 9, 3}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
+		{
+			"a whole prompt and its reply in two records",
+			[]message{
+				{semconv.EventInferenceDetails, attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"Hello"}]}]`}, 2, 2},
+				{semconv.EventInferenceDetails, attributes{"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Fine."}],"finish_reason":"stop"}]`}, 3, 2},
+			},
+			[]string{"user\nHello\n"},
+			[]pcommon.Timestamp{2},
+			nil,
+			"Fine.",
+		},
+		{
+			"and in one",
+			[]message{{semconv.EventInferenceDetails, attributes{
+				"gen_ai.input.messages":  `[{"role":"user","parts":[{"type":"text","content":"Hello"}]}]`,
+				"gen_ai.output.messages": []any{attributes{"role": "assistant", "parts": []any{attributes{"type": "text", "content": "Fine."}}}},
+			}, 2, 2}},
+			[]string{"user\nHello\n"},
+			[]pcommon.Timestamp{2},
+			nil,
+			"Fine.",
+		},
+		{"the order is that of their time", []message{user("Hello", 2), system("Be kind.", 1)}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, ""},
+		{"where times are equal it is that of their place", []message{system("Be kind.", 1), user("A", 1), user("B", 1)}, []string{"system\nBe kind.\nuser\nA\nuser\nB\n"}, []pcommon.Timestamp{1}, nil, ""},
 		{
 			"each span has its own",
 			[]message{user("Hello", 1), {"gen_ai.user.message", attributes{"content": "Bye"}, 2, 3}},
 			[]string{"user\nHello\n", "user\nBye\n"},
 			[]pcommon.Timestamp{1, 2},
 			nil,
+			"",
 		},
 		{
 			"a whole prompt is not joined with its messages",
@@ -94,14 +125,15 @@ func TestCarriers(t *testing.T) {
 			[]string{"user\nHello\n"},
 			[]pcommon.Timestamp{1},
 			nil,
+			"",
 		},
-		{"a message without text leaves a hole", []message{system("Be kind.", 1), {"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}},
-		{"messages without text are no prompt", []message{{"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptTextless: 1}},
-		{"a record that names no span has nowhere to go", []message{{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 0}}, nil, nil, reasons{annotate.ReasonLogNoSpan: 1}},
-		{"a reply alone is no prompt", []message{choice}, nil, nil, nil},
-		{"a cut before the end is a hole", []message{system(strings.Repeat("x", 2048), 1), user("Hello", 2)}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}},
-		{"a cut at the end leaves a prefix", []message{user("A", 1), user(strings.Repeat("x", 2048), 2)}, []string{"user\nA\nuser\n" + strings.Repeat("x", 2048)}, []pcommon.Timestamp{1}, nil},
-		{"other records are none of this", []message{{"shop.sale", "three apples", 1, 2}}, nil, nil, nil},
+		{"a message without text leaves a hole", []message{system("Be kind.", 1), {"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}, ""},
+		{"messages without text are no prompt", []message{{"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptTextless: 1}, ""},
+		{"a record that names no span has nowhere to go", []message{{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 0}}, nil, nil, reasons{annotate.ReasonLogNoSpan: 1}, ""},
+		{"a reply alone is no prompt", []message{choice}, nil, nil, nil, ""},
+		{"a cut before the end is a hole", []message{system(strings.Repeat("x", 2048), 1), user("Hello", 2)}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}, ""},
+		{"a cut at the end leaves a prefix", []message{user("A", 1), user(strings.Repeat("x", 2048), 2)}, []string{"user\nA\nuser\n" + strings.Repeat("x", 2048)}, []pcommon.Timestamp{1}, nil, ""},
+		{"other records are none of this", []message{{"shop.sale", "three apples", 1, 2}}, nil, nil, nil, ""},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			a := newAnnotator(t, annotate.Config{})
@@ -116,8 +148,13 @@ func TestCarriers(t *testing.T) {
 			for i, span := range made {
 				want := attributes{
 					semconv.Identity: "text", semconv.HashDomain: blockhash.TextDomain(key), semconv.HashKey: key.Fingerprint(),
-					semconv.Cells: chainOf(t, key, c.want[i]), semconv.Synthetic: true,
+					semconv.Synthetic: true,
 				}
+				reply := ""
+				if i == 0 {
+					reply = c.reply
+				}
+				maps.Copy(want, chained(t, key, c.want[i], reply))
 				if counts.Truncated > 0 {
 					want[semconv.CellsPrefix] = true
 				}

@@ -41,6 +41,17 @@ func Prompt(h *blockhash.Hasher, content *genai.Content) Written {
 	return Written{seen, w.mediaEnd}
 }
 
+// Reply writes the reply to a whole prompt behind it, as the message that it is in the next prompt, and returns where that ends. ok is
+// false where the reply is not known whole; what was written then is of no use, and the chain of the prompt has to be taken before.
+func Reply(h *blockhash.Hasher, reply *genai.Reply) (end blockhash.End, ok bool) {
+	w := promptWriter{h: h}
+	if !reply.Walk(w.piece) {
+		return blockhash.End{}, false
+	}
+	w.end()
+	return h.End()
+}
+
 // toolsRole is the role of a message that defines a tool; that of its result is "tool".
 const toolsRole = "tools"
 

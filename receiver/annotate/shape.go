@@ -137,7 +137,18 @@ func (c *cleaner) ours(name string, value pcommon.Value, how manner) bool {
 			return len(s) <= maxName && genai.IsWord(s)
 		}
 	case pcommon.ValueTypeBytes:
-		return name == semconv.Cells && how&onSpan != 0 && isChain(value.Bytes())
+		switch {
+		case how&onSpan == 0:
+			return false
+		case name == semconv.Cells:
+			_, ok := isChain(value.Bytes())
+			return ok
+		case name == semconv.CellsEnds:
+			return c.isEnds(value.Bytes())
+		case name == semconv.CellsReply:
+			return c.isReply(value.Bytes())
+		}
+		return false
 	case pcommon.ValueTypeSlice:
 		return isSeries(name) && how&onSpan != 0 && numbers(value.Slice())
 	default:
@@ -148,13 +159,13 @@ func (c *cleaner) ours(name string, value pcommon.Value, how manner) bool {
 // noCells stand for the cells of a chain of which only their number matters.
 var noCells [blockhash.MaxCells]uint64
 
-// isChain reports whether bytes can be the cells of a prompt, as [blockhash.Chain.UnmarshalBinary] reads them. A text
-// of as many bytes is none: its last eight make a length that nobody sends.
-func isChain(b pcommon.ByteSlice) bool {
+// isChain reports whether bytes can be the cells of a prompt, as [blockhash.Chain.UnmarshalBinary] reads them, and of how many bytes
+// of text. A text of as many bytes is none: its last eight make a length that nobody sends.
+func isChain(b pcommon.ByteSlice) (text int64, ok bool) {
 	const word, trailer, maxText = 8, 16, 1 << 40
 	n := b.Len()
 	if n%word != 0 || n < trailer || n > trailer+word*len(noCells) {
-		return false
+		return 0, false
 	}
 	var length [word]byte
 	for i := range length {
@@ -162,7 +173,32 @@ func isChain(b pcommon.ByteSlice) bool {
 	}
 	bytes := binary.LittleEndian.Uint64(length[:])
 	chain := blockhash.Chain{Cells: noCells[:(n-trailer)/word], Bytes: int64(min(bytes, maxText))}
-	return bytes <= maxText && chain.Validate() == nil
+	return chain.Bytes, bytes <= maxText && chain.Validate() == nil
+}
+
+// textOf takes note of how long the text is whose cells a span has, which the ends of its messages have to fit.
+func (c *cleaner) textOf(attributes pcommon.Map) {
+	c.chain.Bytes = 0
+	if cells, ok := attributes.Get(semconv.Cells); ok && cells.Type() == pcommon.ValueTypeBytes {
+		if text, ok := isChain(cells.Bytes()); ok {
+			c.chain.Bytes = text
+		}
+	}
+}
+
+// isEnds reports whether bytes can be the ends of the messages of the text at hand. A text of as many bytes is none: its letters make
+// places behind the end.
+func (c *cleaner) isEnds(b pcommon.ByteSlice) bool {
+	const end = 12
+	return b.Len() <= end*blockhash.MaxEnds && c.chain.UnmarshalEnds(b.AsRaw()) == nil
+}
+
+// isReply reports whether bytes can be the end of the reply to the text at hand. Those of a letter are far behind it.
+func (c *cleaner) isReply(b pcommon.ByteSlice) bool {
+	const longest = 1 << 24 // bytes of a reply
+	var end blockhash.End
+	return b.Len() <= 12 && end.UnmarshalBinary(b.AsRaw()) == nil && c.chain.Bytes > 0 && c.chain.ValidateReply(end) == nil &&
+		end.Bytes <= c.chain.Bytes+longest
 }
 
 func numbers(list pcommon.Slice) bool {
@@ -177,7 +213,7 @@ func numbers(list pcommon.Slice) bool {
 // isSeries reports whether an attribute holds numbers without a bound.
 func isSeries(name string) bool {
 	switch name {
-	case semconv.HashIDs, semconv.TokenGaps, semconv.TokenCounts:
+	case semconv.HashIDs, semconv.HashRanges, semconv.Replies, semconv.TokenGaps, semconv.TokenCounts:
 		return true
 	}
 	return false

@@ -70,6 +70,11 @@ func TestShapes(t *testing.T) {
 		{"a text has no cells", false, semconv.Cells, []byte(strings.Repeat("the patient asked why so", 1000)), gone{}},
 		{"ids are numbers", true, semconv.HashIDs, []any{int64(1), int64(-1)}, []any{int64(1), int64(-1)}},
 		{"and no text", true, semconv.HashIDs, []any{int64(1), "hi"}, gone{}},
+		{"ranges are numbers", true, semconv.HashRanges, []any{int64(0), int64(44)}, []any{int64(0), int64(44)}},
+		{"and no text", true, semconv.HashRanges, []any{int64(1), "hi"}, gone{}},
+		{"replies are numbers", true, semconv.Replies, []any{int64(7), int64(1034), int64(212)}, []any{int64(7), int64(1034), int64(212)}},
+		{"and no text", true, semconv.Replies, []any{"hi"}, gone{}},
+		{"ends of no text are no ends", true, semconv.CellsEnds, make([]byte, 12), gone{}},
 	} {
 		t.Run(c.reason+", "+c.name, func(t *testing.T) {
 			in := attributes{c.name: c.in}
@@ -136,6 +141,46 @@ func TestCells(t *testing.T) {
 		}
 		if event.Len()+link.Len() > 0 {
 			t.Errorf("%s: they are on an event or a link", c.reason)
+		}
+	}
+}
+
+// TestEnds: only what can be the ends of the messages of the span's own text stays, and only on a span.
+func TestEnds(t *testing.T) {
+	whole := chained(t, testKey(t, 'k'), "system\nBe kind.\nuser\n"+strings.Repeat("the patient asked why so", 100)+"\n", "Because.")
+	cells, ends, reply := whole[semconv.Cells].([]byte), whole[semconv.CellsEnds].([]byte), whole[semconv.CellsReply].([]byte)
+	for _, c := range []struct {
+		reason      string
+		cells       []byte
+		ends, reply []byte
+		stay        [2]bool
+	}{
+		{"those of a prompt, and of its reply", cells, ends, reply, [2]bool{true, true}},
+		{"those of nothing", nil, ends, reply, [2]bool{}},
+		{"those of another prompt", chainOf(t, testKey(t, 'k'), "user\nHello\n"), ends, ends[:12], [2]bool{}},
+		{"a reply among the messages", cells, append(append([]byte{}, ends...), reply...), ends[12:], [2]bool{}},
+		{"a text", cells, []byte(secret), []byte(secret[:12]), [2]bool{}},
+		{"a longer one", cells, []byte(longSecret), []byte(longSecret), [2]bool{}},
+		{"parts", cells, ends[:11], reply[:11], [2]bool{}},
+		{"more than there can be", cells, make([]byte, 12*blockhash.MaxEnds+12), nil, [2]bool{}},
+	} {
+		in := chat(attributes{semconv.Identity: "text", semconv.CellsReply: c.reply, semconv.CellsEnds: c.ends})
+		if c.cells != nil {
+			in[semconv.Cells] = c.cells
+		}
+		td, span := oneSpan(t, in)
+		event := span.Events().AppendEmpty().Attributes()
+		event.PutEmptyBytes(semconv.Cells).FromRaw(c.cells)
+		event.PutEmptyBytes(semconv.CellsEnds).FromRaw(c.ends)
+		event.PutEmptyBytes(semconv.CellsReply).FromRaw(c.reply)
+		newAnnotator(t, annotate.Config{}).Traces(td)
+		_, hasEnds := span.Attributes().Get(semconv.CellsEnds)
+		_, hasReply := span.Attributes().Get(semconv.CellsReply)
+		if got := [2]bool{hasEnds, hasReply}; got != c.stay {
+			t.Errorf("%s: ends and reply stay: %v, want %v", c.reason, got, c.stay)
+		}
+		if event.Len() > 0 {
+			t.Errorf("%s: they are on an event", c.reason)
 		}
 	}
 }

@@ -50,6 +50,35 @@ func chainOf(t testing.TB, key blockhash.Key, prompt string) []byte {
 	return cells
 }
 
+// chained returns what a span has of a canonical prompt whose texts have no line breaks, and of the reply to it, "" for none. A last
+// message without its line break has no end.
+func chained(t testing.TB, key blockhash.Key, prompt, reply string) attributes {
+	t.Helper()
+	m := attributes{semconv.Cells: chainOf(t, key, prompt)}
+	h, err := blockhash.NewHasher(key, blockhash.TextDomain(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(prompt, "\n")
+	for ; len(lines) > 2; lines = lines[2:] {
+		h.Role(strings.TrimSuffix(lines[0], "\n"))
+		h.Text(strings.TrimSuffix(lines[1], "\n"))
+	}
+	if ends := h.Chain().AppendEnds(nil); len(ends) > 0 {
+		m[semconv.CellsEnds] = ends
+	}
+	if reply != "" {
+		h.Role("assistant")
+		h.Text(reply)
+		end, _ := h.End()
+		m[semconv.CellsReply], err = end.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
 // chat returns the attributes of a request in the current conventions.
 func chat(more attributes) attributes {
 	m := attributes{
@@ -74,12 +103,15 @@ const helloPrompt = "user\nHello there, how are you today? Please tell me all ab
 // TestSpan has one row for each rule of annotation and cleaning.
 func TestSpan(t *testing.T) {
 	key := testKey(t, 'k')
-	identity := func(more attributes) attributes {
+	identity := func(more ...attributes) attributes {
 		m := attributes{
 			semconv.Identity: "text", semconv.HashDomain: blockhash.TextDomain(key), semconv.HashKey: key.Fingerprint(),
-			semconv.Cells: chainOf(t, key, helloPrompt),
 		}
-		maps.Copy(m, more)
+		maps.Copy(m, chained(t, key, helloPrompt, ""))
+		for _, more := range more {
+			maps.Copy(m, more)
+		}
+		maps.DeleteFunc(m, func(_ string, value any) bool { return value == nil })
 		return m
 	}
 	none := attributes{semconv.Identity: "none"}
@@ -100,7 +132,7 @@ func TestSpan(t *testing.T) {
 		{
 			reason: "a prompt that is cut is a prefix", in: chat(attributes{"gen_ai.input.messages": cut}),
 			want: identity(attributes{
-				semconv.Cells: chainOf(t, key, "user\nHello there, how are you today? Please tell me all"), semconv.CellsPrefix: true,
+				semconv.Cells: chainOf(t, key, "user\nHello there, how are you today? Please tell me all"), semconv.CellsPrefix: true, semconv.CellsEnds: nil,
 			}),
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 		},
@@ -140,6 +172,34 @@ func TestSpan(t *testing.T) {
 			reason: "an annotation by halves is replaced, and what it held is counted", want: none,
 			in:      chat(attributes{semconv.Cells: []byte("12345678"), semconv.HashDomain: "00000000", semconv.Identity: int64(7)}),
 			without: []string{semconv.Cells, semconv.HashDomain}, removed: named{"mooncake.*": 3},
+		},
+		{
+			reason: "all of it", want: none,
+			in: chat(attributes{
+				semconv.CellsEnds: make([]byte, 12), semconv.CellsReply: make([]byte, 12), semconv.HashRanges: []any{int64(0), int64(4)},
+				semconv.FineBlockSize: int64(16), semconv.Replies: []any{int64(1), int64(2), int64(3)},
+			}),
+			without: []string{semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize, semconv.Replies}, removed: named{"mooncake.*": 5},
+		},
+		{
+			reason: "a reply ends where it will in the next prompt", want: identity(chained(t, key, helloPrompt, "Fine.")),
+			in:      chat(attributes{"gen_ai.input.messages": hello, "gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Fine."}]}]`}),
+			without: []string{"gen_ai.input.messages", "gen_ai.output.messages"}, removed: named{"gen_ai.input.messages": 1, "gen_ai.output.messages": 1},
+		},
+		{
+			reason: "a reply to half a prompt does not",
+			in:     chat(attributes{"gen_ai.input.messages": cut, "gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Fine."}]}]`}),
+			want: identity(attributes{
+				semconv.Cells: chainOf(t, key, "user\nHello there, how are you today? Please tell me all"), semconv.CellsPrefix: true, semconv.CellsEnds: nil,
+			}),
+			without: []string{"gen_ai.input.messages", "gen_ai.output.messages"}, removed: named{"gen_ai.input.messages": 1, "gen_ai.output.messages": 1},
+		},
+		{
+			reason: "a prompt that is cut has the ends of the messages before",
+			in:     chat(attributes{"gen_ai.input.messages": `[{"role":"system","content":"Be kind."},` + cut[1:]}),
+			want: identity(attributes{semconv.CellsPrefix: true, semconv.Cells: nil, semconv.CellsEnds: nil}, chained(t, key,
+				"system\nBe kind.\nuser\nHello there, how are you today? Please tell me all", "")),
+			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 		},
 		{
 			reason: "older names become current ones, numbers in strings become numbers",
@@ -368,6 +428,24 @@ func TestKeep(t *testing.T) {
 	}
 	if v, _ := span.Attributes().Get(semconv.Cells); !cmp.Equal(v.AsRaw(), any(chainOf(t, testKey(t, 'k'), helloPrompt))) {
 		t.Errorf("cells are not those of the prompt")
+	}
+}
+
+// TestOmitMessageEnds: where messages end is left out where the configuration says so, and the cells are the same.
+func TestOmitMessageEnds(t *testing.T) {
+	in := attributes{"gen_ai.input.messages": hello, "gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Fine."}]}]`}
+	for _, omit := range []bool{false, true} {
+		a := newAnnotator(t, annotate.Config{OmitMessageEnds: omit})
+		td, span := oneSpan(t, chat(in))
+		a.Traces(td)
+		made, _ := a.Logs(logsOf(t, message{semconv.EventInferenceDetails, in, 1, 2}))
+		for what, m := range map[string]pcommon.Map{"span": span.Attributes(), "log record": spans(made)[0].Attributes()} {
+			_, ends := m.Get(semconv.CellsEnds)
+			_, reply := m.Get(semconv.CellsReply)
+			if _, cells := m.Get(semconv.Cells); ends == omit || reply == omit || !cells {
+				t.Errorf("%s, left out %t: ends %t, reply %t, cells %t", what, omit, ends, reply, cells)
+			}
+		}
 	}
 }
 

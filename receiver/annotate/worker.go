@@ -20,6 +20,8 @@ type worker struct {
 	tokens []uint32
 	ids    []uint64
 	cells  []byte
+	ends   []byte
+	reply  []byte
 }
 
 // Bounds of what a worker keeps.

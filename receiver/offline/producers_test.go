@@ -40,7 +40,7 @@ func (t *trace) Close() error                     { return nil }
 // rows reads the trace back, strictly.
 func (t *trace) rows(tb testing.TB) []*mooncake.Row {
 	tb.Helper()
-	r := mooncake.NewReader(bytes.NewReader(t.text.Bytes()), mooncake.ReaderOptions{Strict: true, BlockSize: t.meta.BlockSize})
+	r := mooncake.NewReader(bytes.NewReader(t.text.Bytes()), mooncake.ReaderOptions{Strict: true, BlockSize: t.meta.BlockSize, FineBlockSize: t.meta.FineBlockSize})
 	var rows []*mooncake.Row
 	for {
 		row, err := r.Read()

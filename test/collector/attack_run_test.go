@@ -243,7 +243,7 @@ func (v *victim) files(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := mooncake.NewReader(bytes.NewReader(content), mooncake.ReaderOptions{Strict: true})
+	r := mooncake.NewReader(bytes.NewReader(content), mooncake.ReaderOptions{Strict: true, FineBlockSize: capture.FineBlockSize})
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {

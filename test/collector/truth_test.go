@@ -72,7 +72,7 @@ func compileTrace(t *testing.T, dir string) *trace {
 		t.Fatalf("sidecar: %v", err)
 	}
 	out := &trace{meta: meta}
-	r := mooncake.NewReader(bytes.NewReader(readOptional(t, name)), mooncake.ReaderOptions{Strict: true, BlockSize: meta.BlockSize})
+	r := mooncake.NewReader(bytes.NewReader(readOptional(t, name)), mooncake.ReaderOptions{Strict: true, BlockSize: meta.BlockSize, FineBlockSize: meta.FineBlockSize})
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {

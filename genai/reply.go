@@ -1,0 +1,321 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package genai
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// The reply to a request is a message of the next prompt. It is worth something only if it is written as it will stand there: by the
+// same walk over the same shapes. What may be wrong is left out: a reply that is not known costs little, and a wrong one makes two
+// conversations share what they do not.
+
+// replySource says where a reply is.
+type replySource uint8
+
+const (
+	replyNone   replySource = iota
+	replyValue              // one attribute: a document, or a list of messages
+	replyFlat               // attributes below a prefix
+	replyParts              // an attribute with the text, one with the calls
+	replyList               // among the events of a prompt, in one attribute
+	replyChoice             // a choice: the attributes of a span event, or the body of a log record
+)
+
+// Reply is the reply that a span or log record holds, not yet read. It refers to the telemetry and to buffers of the [Reader]: walk it
+// before either changes.
+type Reply struct {
+	reader *Reader
+	source replySource
+
+	value      pcommon.Value // of replyValue and replyList; of replyParts the text; of replyChoice a body that is a text
+	calls      pcommon.Value // of replyParts
+	attributes pcommon.Map   // of replyFlat and replyChoice
+	prefix     string        // of replyFlat, and of flattened messages that stand in for a document
+	plain      bool          // a value that is no document is the text itself
+
+	hasText, hasCalls bool // of replyParts
+
+	outputTokens, reasoningTokens Opt[int64]
+	called                        bool // the reply ended with a call of a tool
+}
+
+// Present reports whether there may be a reply to walk.
+func (r *Reply) Present() bool { return r.source != replyNone }
+
+// Walk calls visit for the pieces of the reply as of a message of a prompt: role first. It returns true where that was the whole and
+// only reply, text and calls. Where it returns false nothing that was visited is to be used: there are several replies or none, or a
+// part of it is missing, cut, redacted, no text, or may be.
+func (r *Reply) Walk(visit func(Piece) bool) bool {
+	if r.source == replyNone {
+		return false
+	}
+	w := &r.reader.walker
+	w.begin(visit, &r.reader.limits)
+	defer w.end()
+	t := &w.main
+	if r.source == replyParts {
+		r.walkParts(w)
+	} else {
+		n := r.load(w)
+		if n == none || t.cut || t.gaps {
+			return false
+		}
+		w.message(t, n, assistant)
+	}
+	if w.cut || w.gaps || w.hole || w.stopped || w.media || t.cut || w.opened != assistant || w.seen.Messages != 1 || w.seen.Bytes == 0 {
+		return false
+	}
+	return r.plausible(w)
+}
+
+const assistant = "assistant"
+
+// plausible reports whether what was visited can be all that the server generated: a call that it ended with, reasoning that was
+// counted, and a byte or more for each token but those of the template.
+func (r *Reply) plausible(w *walker) bool {
+	const templateTokens = 32
+	thoughts := w.kinds&(1<<PieceReasoning|1<<PieceOther) != 0
+	return (!r.called || w.kinds&(1<<PieceToolCall) != 0) && (r.reasoningTokens.V == 0 || thoughts) &&
+		(!r.outputTokens.Set || r.outputTokens.V <= w.seen.Bytes+templateTokens)
+}
+
+// load reads the reply into the walker's tree and returns its message, or none.
+func (r *Reply) load(w *walker) int32 {
+	t := &w.main
+	t.reset()
+	switch r.source {
+	case replyFlat:
+		return r.loadFlat(w)
+	case replyList:
+		t.load(r.value, w.limits)
+		return t.choiceOf(0)
+	case replyChoice:
+		return r.loadChoice(w)
+	case replyValue:
+		t.load(r.value, w.limits)
+		if t.kind(0) == nodeString && r.plain {
+			return 0
+		}
+		n := t.reply(0)
+		if (n == none || t.cut) && r.prefix != "" {
+			n = r.loadFlat(w)
+		}
+		return n
+	case replyNone, replyParts:
+	}
+	return none
+}
+
+// loadFlat reads flattened messages, of which there must be one.
+func (r *Reply) loadFlat(w *walker) int32 {
+	w.entries = w.main.addFlat(r.attributes, r.prefix, w.entries, w.limits)
+	t := &w.main
+	if t.empty() {
+		return none
+	}
+	return t.only(0)
+}
+
+// loadChoice reads the event of a choice.
+func (r *Reply) loadChoice(w *walker) int32 {
+	t := &w.main
+	if content, ok := r.attributes.Get("gen_ai.event.content"); ok { // Azure
+		if content.Type() != pcommon.ValueTypeStr || !t.parse(content.Str(), w.limits) {
+			return none
+		}
+	} else {
+		t.addMap(r.attributes, w.limits, 0)
+	}
+	return t.choice(0)
+}
+
+// choice returns the message of a choice, the first of several as it says itself.
+func (t *tree) choice(n int32) int32 {
+	if t.kind(n) != nodeObject || t.int(t.get(n, "index")).V > 0 {
+		return none
+	}
+	if message := t.get(n, "message"); message != none {
+		return message
+	}
+	if t.get(n, "content", "parts", "tool_calls") != none {
+		return n
+	}
+	return none
+}
+
+// choiceOf returns the message of the only choice in a list of events.
+func (t *tree) choiceOf(list int32) int32 {
+	found := none
+	if t.kind(list) != nodeArray {
+		return none
+	}
+	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
+		if t.str(t.get(i, "event.name")) != eventChoice {
+			continue
+		}
+		if found != none {
+			return none
+		}
+		if found = t.choice(i); found == none {
+			return none
+		}
+	}
+	return found
+}
+
+// only returns the only member of a list, an object.
+func (t *tree) only(list int32) int32 {
+	n := list + 1
+	if t.kind(list) != nodeArray || n == t.nodes[list].next || t.nodes[n].next != t.nodes[list].next || t.kind(n) != nodeObject {
+		return none
+	}
+	return n
+}
+
+// reply returns the message of the reply in a document: the response of an API, a list of one message, or a message. A text that
+// happens to be JSON is none of these.
+func (t *tree) reply(n int32) int32 {
+	if t.kind(n) == nodeArray {
+		n = t.only(n)
+	}
+	if t.kind(n) != nodeObject || t.bool(t.get(n, "partial")).V { // Google's kit
+		return none
+	}
+	if list := t.get(n, "choices"); list != none {
+		return t.object(t.get(t.only(list), "message"))
+	}
+	if list := t.get(n, "candidates"); list != none { // Gemini, genkit
+		return t.object(t.get(t.only(list), "content", "message"))
+	}
+	switch output := t.get(n, "output"); t.kind(output) {
+	case nodeArray: // the responses API: each item would be a message of its own
+		return t.only(output)
+	case nodeObject: // Bedrock
+		return t.object(t.get(output, "message"))
+	default:
+	}
+	if message := t.object(t.get(n, "message")); message != none {
+		return message
+	}
+	if content := t.get(n, "content"); t.get(content, "parts") != none { // Gemini
+		return content
+	}
+	if t.role(n, "") != "" {
+		return n
+	}
+	return none
+}
+
+// object returns a node that is an object, or none.
+func (t *tree) object(n int32) int32 {
+	if t.kind(n) != nodeObject {
+		return none
+	}
+	return n
+}
+
+// walkParts visits a text and the calls beside it.
+func (r *Reply) walkParts(w *walker) {
+	t := &w.main
+	t.reset()
+	w.open(assistant)
+	if r.hasText {
+		if r.value.Type() != pcommon.ValueTypeStr {
+			w.gaps = true
+			return
+		}
+		w.text(PieceText, t, t.add(plain(r.value.Str(), w.limits)))
+	}
+	if r.hasCalls {
+		t.load(r.calls, w.limits)
+		if t.kind(0) != nodeArray || t.cut {
+			w.gaps = true
+			return
+		}
+		for i := int32(1); i < t.nodes[0].next; i = t.nodes[i].next {
+			w.call(t, i)
+		}
+	}
+	w.shut()
+}
+
+// reply says where the reply is in attributes.
+func (r *Reader) reply(attributes pcommon.Map, dropped bool) {
+	s, rec := &r.scan, &r.record
+	p := &rec.Reply
+	switch operation := s.operation(); {
+	case rec.Choices.V > 1, rec.ErrorType != "", operation == "text_completion", operation == "completion" && rec.Dialect != DialectLiteLLM:
+		return // of a completion the next prompt is a longer text
+	}
+	p.attributes = attributes
+	name := s.names[fieldReply]
+	switch {
+	case name == flatReplies[0], name == flatReplies[1], name == flatReplies[2]:
+		if !dropped {
+			p.source, p.prefix = replyFlat, name
+		}
+	case name == "output.value":
+		if s.flatReplies&1 != 0 && !dropped {
+			p.prefix = flatReplies[0] // where the document is none
+		}
+		mime, ok := attributes.Get("output.mime_type")
+		switch text := ok && mime.Type() == pcommon.ValueTypeStr && strings.HasPrefix(mime.Str(), "text/plain"); {
+		case !text:
+			p.source, p.value = replyValue, s.values[fieldReply]
+		case p.prefix != "": // a text has no calls
+			p.source = replyFlat
+		}
+	case name != "":
+		p.source, p.value = replyValue, s.values[fieldReply]
+		p.plain = name == "langfuse.observation.output"
+	case s.has(fieldReplyReasoning): // nobody knows whether it is sent again
+	case (s.has(fieldReplyText) || s.has(fieldReplyCalls)) && !dropped:
+		p.source = replyParts
+		p.value, p.hasText = s.values[fieldReplyText], s.has(fieldReplyText)
+		p.calls, p.hasCalls = s.values[fieldReplyCalls], s.has(fieldReplyCalls)
+	case s.names[fieldContent] == contentEvents:
+		p.source, p.value = replyList, s.values[fieldContent]
+	}
+}
+
+// replyEvents looks for the reply in the events of a span.
+func (r *Reader) replyEvents(span ptrace.Span) {
+	p := &r.record.Reply
+	if p.Present() || span.DroppedEventsCount() > 0 || r.record.Choices.V > 1 || r.record.ErrorType != "" {
+		return
+	}
+	for _, event := range span.Events().All() {
+		switch name := event.Name(); name {
+		case eventChoice:
+			if p.Present() { // several
+				p.source = replyNone
+				return
+			}
+			p.source, p.attributes = replyChoice, event.Attributes()
+		case "gen_ai.content.completion", semconv.EventInferenceDetails:
+			for _, key := range [...]string{outputMessages, "gen_ai.completion"} {
+				if v, ok := event.Attributes().Get(key); ok && !p.Present() {
+					p.source, p.value = replyValue, v
+				}
+			}
+		}
+	}
+}
+
+// weigh notes what a reply is to be held against.
+func (r *Reader) weigh() {
+	rec := &r.record
+	p := &rec.Reply
+	p.outputTokens, p.reasoningTokens = rec.OutputTokens, rec.ReasoningTokens
+	if len(rec.FinishReasons) > 0 {
+		reason := rec.FinishReasons[0]
+		p.called = strings.Contains(reason, "tool") || strings.Contains(reason, "function_call")
+	}
+}
