@@ -53,7 +53,7 @@ func startVLLM(t *testing.T, home, dir, name string, block int, args ...string) 
 	t.Helper()
 	port := freePort(t)
 	e := &realEngine{name: name, url: "http://127.0.0.1:" + port, block: int64(block), conversations: 20, atOnce: 10}
-	server := start(t, dir, "vllm", []string{
+	server := startGroup(t, dir, "vllm", []string{
 		"VLLM_CPU_KVCACHE_SPACE=2", "OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 		"VLLM_SERVER_DEV_MODE=1", // which has reset_prefix_cache
 	}, filepath.Join(home, "server", "bin", "vllm"), append([]string{
@@ -61,7 +61,7 @@ func startVLLM(t *testing.T, home, dir, name string, block int, args ...string) 
 		"--host", "127.0.0.1", "--port", port, "--enable-prefix-caching", "--enable-prompt-tokens-details", "--enforce-eager",
 		"--max-model-len", "16384", "--max-num-seqs", "64", "--block-size", strconv.Itoa(block),
 	}, args...)...)
-	t.Cleanup(func() { server.stop(t) }) // before it is killed, which would leave its workers behind
+	t.Cleanup(func() { server.stop(t) })
 	e.empty = func(t *testing.T) {
 		t.Helper()
 		if _, err := e.ask(t.Context(), http.MethodPost, "/reset_prefix_cache"); err != nil {
