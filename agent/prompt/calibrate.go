@@ -27,7 +27,7 @@ var ErrNotStable = errors.New("the prompt's units are not one token each on this
 // concern the reply are not. The builder's own overhead has no part in them. model is the model to measure; empty asks for
 // none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
-	short := b.turn("user", true, part{ids: []uint64{calibrationID}, n: calibrationShort})
+	short := b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID}}, n: calibrationShort})
 	long := part{n: calibrationLong}
 	for id := uint64(calibrationID + 1); len(long.ids)*b.opt.BlockSize < calibrationLong; id++ {
 		long.ids = append(long.ids, id)
@@ -36,8 +36,8 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	if turns && b.opt.Endpoint == Chat {
 		comma := part{raw: []byte(",")}
 		three := append(append([]part{}, short...), comma)
-		three = append(append(three, b.turn("assistant", true, part{ids: []uint64{calibrationID + 1<<20}, n: calibrationShort})...), comma)
-		three = append(three, b.turn("user", true, part{ids: []uint64{calibrationID + 1<<21}, n: calibrationShort})...)
+		three = append(append(three, b.turn("assistant", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<20}}, n: calibrationShort})...), comma)
+		three = append(three, b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<21}}, n: calibrationShort})...)
 		requests = append(requests, b.calibration(model, three))
 	}
 	return requests
