@@ -114,7 +114,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 		if resp.StatusCode == http.StatusTooManyRequests {
 			class = ClassRateLimited
 		}
-		name, message := complaint(body)
+		name, message, _ := complaint(body)
 		if message == "" {
 			message = http.StatusText(resp.StatusCode)
 		}
