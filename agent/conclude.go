@@ -82,7 +82,7 @@ func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) 
 // sidecar is that of the records, without which the same rows would be read in another way.
 func (r *run) sidecar() *mooncake.Meta {
 	return &mooncake.Meta{
-		Tool: "moonloop " + r.cfg.Tool, BlockSize: r.cfg.Trace.BlockSize,
+		Tool: "moonloop " + r.cfg.Tool, BlockSize: r.cfg.Trace.BlockSize, FineBlockSize: r.cfg.Trace.FineBlockSize,
 		SessionMode: r.cfg.Trace.Sessions, TimeUnit: mooncake.UnitName(r.cfg.Trace.Unit),
 		Transformations: []mooncake.Transformation{{
 			Name: "replay", Parameters: map[string]any{"trace": mooncake.PublicName(r.cfg.Trace.Name), "run": r.cfg.RunID},

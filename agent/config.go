@@ -80,6 +80,8 @@ type Trace struct {
 	Name      string    // path, "-" for Stdin, or an http(s) URL
 	Stdin     io.Reader // nil = the process's standard input
 	BlockSize int       // tokens per hash id; 0 = the sidecar's, else 512
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = the sidecar's.
+	FineBlockSize int
 	// Unit is the length of one timestamp unit; 0 = the sidecar's, else a millisecond.
 	Unit time.Duration
 	// Sessions is what the rows of one session mean; zero = the sidecar's word, else detection.
@@ -180,6 +182,7 @@ func (c *Config) Validate() error {
 		value any // int64 or time.Duration
 	}{
 		{"block size", int64(c.Trace.BlockSize)},
+		{"fine block size", int64(c.Trace.FineBlockSize)},
 		{"look-ahead", int64(c.Trace.Lookahead)},
 		{"start", c.Trace.Start},
 		{"end", c.Trace.End},

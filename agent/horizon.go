@@ -60,7 +60,7 @@ func lastRow(name string) *mooncake.Row {
 	}
 	tail = bytes.TrimRight(tail, "\r\n\t ")
 	line := tail[bytes.LastIndexByte(tail, '\n')+1:]
-	row, err := mooncake.NewReader(bytes.NewReader(line), mooncake.ReaderOptions{}).Read()
+	row, err := mooncake.ParseRow(line)
 	if err != nil {
 		return nil
 	}

@@ -206,7 +206,7 @@ func (o opening) close() {
 // openTrace opens the trace and reads its first rows, by its sidecar and the configuration.
 func (r *run) openTrace(ctx context.Context) (o opening) {
 	c := r.cfg.Trace
-	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, Stdin: c.Stdin}
+	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, FineBlockSize: c.FineBlockSize, Stdin: c.Stdin}
 	if c.Lenient {
 		read.Reject = func(row mooncake.Rejected) error { return o.quarantine.Add(row) } // not before a row is read
 	}
@@ -219,7 +219,7 @@ func (r *run) openTrace(ctx context.Context) (o opening) {
 		}
 	}
 	opt := load.Options{
-		BlockSize: o.trace.BlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
+		BlockSize: o.trace.BlockSize(), FineBlockSize: o.trace.FineBlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: r.cfg.Schedule.FileOrder,
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: r.cfg.Schedule.Speedup,
 		Spread: r.cfg.Schedule.Spread, Seed: r.cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
 		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: r.cfg.oneModel() != "",
@@ -266,6 +266,7 @@ func (r *run) decide() {
 	c := &r.cfg.Trace
 	info := r.stream.Info()
 	c.BlockSize, c.Sessions, c.Unit = r.trace.BlockSize(), info.Sessions, r.stream.Unit()
+	c.FineBlockSize = r.trace.FineBlockSize()
 	if info.Sessions == mooncake.SessionFull || info.Sessions == mooncake.SessionDelta {
 		r.note("sessions: rows are %s; %s", map[mooncake.SessionMode]string{
 			mooncake.SessionFull: "whole prompts", mooncake.SessionDelta: "new turns",

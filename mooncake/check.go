@@ -45,7 +45,9 @@ type Violation struct {
 // CheckOptions says how to check a trace. The zero value is usable.
 type CheckOptions struct {
 	BlockSize int // tokens per id; 0 is [BlockSize]
-	MaxIDs    int // distinct ids to remember for V4 to V7; 0 is [DefaultMaxIDs]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves V9 unchecked.
+	FineBlockSize int
+	MaxIDs        int // distinct ids to remember for V4 to V7; 0 is [DefaultMaxIDs]
 }
 
 // Checker checks a trace against the rules V1 to V8, row by row.

@@ -159,6 +159,10 @@ func (m *Meta) Validate() error {
 		return fmt.Errorf("sidecar: time_unit %s must be ms, s or us; correct it, or leave it out for ms", word(m.TimeUnit))
 	case m.BlockSize < 0 || m.BlockSize > MaxBlockSize:
 		return fmt.Errorf("sidecar: block_size %d must be above 0 and at most %d; correct it, or leave it out", m.BlockSize, MaxBlockSize)
+	case m.FineBlockSize < 0 || m.FineBlockSize > MaxBlockSize:
+		return fmt.Errorf("sidecar: fine_block_size %d must be above 0 and at most %d; correct it, or leave it out", m.FineBlockSize, MaxBlockSize)
+	case m.BlockSize > 0 && checkFine(m.FineBlockSize, m.BlockSize) != nil:
+		return fmt.Errorf("sidecar: fine_block_size %d must divide block_size %d and be below it; correct it, or leave it out", m.FineBlockSize, m.BlockSize)
 	case m.Rows < 0:
 		return fmt.Errorf("sidecar: rows %d must be 0 or more; correct it, or leave it out", m.Rows)
 	}
@@ -183,6 +187,15 @@ func (m *Meta) CheckBlockSize(given int) error {
 	}
 	return fmt.Errorf("block size %d contradicts the trace's sidecar, which says %d: leave it out, or correct the sidecar",
 		given, m.BlockSize)
+}
+
+// CheckFineBlockSize reports a fine block size that contradicts the sidecar, like CheckBlockSize.
+func (m *Meta) CheckFineBlockSize(given int) error {
+	if m == nil || m.FineBlockSize == 0 || given == 0 || given == m.FineBlockSize {
+		return nil
+	}
+	return fmt.Errorf("fine block size %d contradicts the trace's sidecar, which says %d: leave it out, or correct the sidecar",
+		given, m.FineBlockSize)
 }
 
 // CheckSessionMode reports a session mode that contradicts the sidecar, like CheckBlockSize. Only full and delta can

@@ -20,13 +20,14 @@ const (
 	NoticeTooManyIDs   NoticeCode = "too_many_ids"  // more ids than the input length has room for
 	NoticePrefixOnly   NoticeCode = "prefix_only"   // fewer ids than the input length has blocks
 	NoticeSessions     NoticeCode = "sessions_unchecked"
+	NoticeReplyLost    NoticeCode = "reply_lost" // replies to rows that were refused
 )
 
 // Notice is something that a reader took a liberty with, or that a person should know. One notice stands for all rows
 // with the same finding.
 type Notice struct {
 	Code  NoticeCode `json:"code"`
-	Count int64      `json:"count"` // rows
+	Count int64      `json:"count"` // rows; of [NoticeReplyLost] replies
 	Line  int64      `json:"first_line"`
 	Text  string     `json:"text"` // one sentence for people
 }
@@ -42,7 +43,14 @@ type noticeKey struct {
 	name string
 }
 
-func (ns notices) add(code NoticeCode, name string, line int64) {
+// add counts a row.
+func (ns notices) add(code NoticeCode, name string, line int64) { ns.count(code, name, line, 1) }
+
+// count counts several things of a row, or none.
+func (ns notices) count(code NoticeCode, name string, line, by int64) {
+	if by == 0 {
+		return
+	}
 	k := noticeKey{code, name}
 	n := ns[k]
 	if n == nil {
@@ -55,7 +63,7 @@ func (ns notices) add(code NoticeCode, name string, line int64) {
 			ns[k] = n
 		}
 	}
-	n.Count++
+	n.Count += by
 }
 
 // otherNames stands for the keys beyond maxNames. No key has this name: names are kept quoted.
@@ -101,6 +109,12 @@ func (k noticeKey) text(count int64, blockSize int, rows, fitting int64) string 
 			s += ": all rows do, so the block size is probably larger, at least " + strconv.FormatInt(fitting, 10)
 		}
 		return s
+	case NoticeReplyLost:
+		in = "1 reply"
+		if count > 1 {
+			in = strconv.FormatInt(count, 10) + " replies"
+		}
+		return in + " to rows that cannot be used are left out of replies: these tokens are ordinary ones of the prompt"
 	case NoticeSessions:
 		return "too many sessions to check all: " + in + " were not checked for a mix of prompt kinds in their session"
 	}

@@ -17,6 +17,9 @@ type Observed struct {
 	// TTFT is the time from the start of the request's span to its first token, Duration that to the end of the span, both
 	// in milliseconds, 0 or more.
 	TTFT, Duration Opt[float64] // ttft_ms, duration_ms
+	// FinishReason is why the reply ended, in the producer's word: stop, length, ... At most 64 letters, digits, _, -, . and ;
+	// for several replies; empty when unknown.
+	FinishReason string // finish_reason
 }
 
 // IsZero reports whether nothing was observed.
@@ -24,7 +27,7 @@ func (o Observed) IsZero() bool { return o == Observed{} }
 
 // observed reads the object of that name. null is nothing observed.
 func (p *parser) observed(r *Row) *RowError {
-	_, e := p.object("observed", "cached_tokens, ttft_ms or duration_ms", func(name string) *RowError {
+	_, e := p.object("observed", "cached_tokens, ttft_ms, duration_ms or finish_reason", func(name string) *RowError {
 		switch name {
 		case "cached_tokens":
 			return p.count("observed.cached_tokens", &r.Observed.CachedTokens)
@@ -32,6 +35,8 @@ func (p *parser) observed(r *Row) *RowError {
 			return p.milliseconds("observed.ttft_ms", &r.Observed.TTFT)
 		case "duration_ms":
 			return p.milliseconds("observed.duration_ms", &r.Observed.Duration)
+		case "finish_reason":
+			return p.text("observed.finish_reason", &r.Observed.FinishReason)
 		}
 		return p.stranger("observed." + name)
 	})
@@ -54,6 +59,7 @@ func (o *object) observed(v Observed) {
 	if v.Duration.Set {
 		inner.milliseconds("duration_ms", v.Duration.V)
 	}
+	inner.nonEmpty("finish_reason", v.FinishReason)
 	o.dst = append(inner.dst, '}')
 }
 
@@ -77,7 +83,23 @@ func faultObserved(r *Row) *RowError {
 			}
 		}
 	}
+	if !IsFinishReason(o.FinishReason) && o.FinishReason != "" {
+		return &RowError{
+			Field: "observed.finish_reason", Value: word(o.FinishReason), Rule: "must be a word of at most 64 letters, digits, _, -, . and ;",
+			Advice: "correct the row, or leave the key out",
+		}
+	}
 	return nil
+}
+
+// IsFinishReason reports whether a text can be an [Observed].FinishReason: 1 to 64 letters, digits, _, -, . and ; of ASCII.
+func IsFinishReason(s string) bool {
+	for _, c := range []byte(s) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' && c != ';' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
 }
 
 // ObservedCache sets the prompt tokens that production's engine had cached beside those that the trace lets an infinite

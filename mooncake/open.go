@@ -30,8 +30,10 @@ const (
 type OpenOptions struct {
 	Strict    bool // see [ReaderOptions]
 	BlockSize int  // tokens per hash id; 0 is what the sidecar says, else [BlockSize]
-	MaxLine   int  // see [ReaderOptions]
-	MaxIDs    int  // see [ReaderOptions]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 is what the sidecar says.
+	FineBlockSize int
+	MaxLine       int // see [ReaderOptions]
+	MaxIDs        int // see [ReaderOptions]
 
 	Reject func(Rejected) error // see [ReaderOptions]
 
@@ -55,7 +57,7 @@ type Trace struct {
 
 // Open opens a trace: a file, "-" for standard input, or an http or https URL, which is fetched whole to a temporary file
 // first, so that a broken connection gives an error and never half a trace. gzip, zstd and bzip2 are
-// recognised by their content. The sidecar, if there is one, is read, and must agree with the given block size. The
+// recognised by their content. The sidecar, if there is one, is read, and must agree with the given block sizes. The
 // context bounds opening, not reading.
 func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 	t := new(Trace)
@@ -75,18 +77,26 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 			return err
 		}
 	}
-	if err := t.meta.CheckBlockSize(opt.BlockSize); err != nil {
+	if err := errors.Join(t.meta.CheckBlockSize(opt.BlockSize), t.meta.CheckFineBlockSize(opt.FineBlockSize)); err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
-	if opt.BlockSize == 0 && t.meta != nil {
-		opt.BlockSize = t.meta.BlockSize
+	if t.meta != nil {
+		opt.BlockSize = cmp.Or(opt.BlockSize, t.meta.BlockSize)
+		opt.FineBlockSize = cmp.Or(opt.FineBlockSize, t.meta.FineBlockSize)
+	}
+	opt.BlockSize = cmp.Or(opt.BlockSize, BlockSize)
+	if err := checkFine(opt.FineBlockSize, opt.BlockSize); err != nil {
+		return fmt.Errorf("%s: %w", label, err)
 	}
 	if err := looksLikeTrace(plain); err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
 	t.Reader = NewReader(plain, ReaderOptions{
-		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs, Reject: opt.Reject,
+		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs, Reject: opt.Reject,
 	})
+	if name == "-" {
+		t.sidecar = ""
+	}
 	return nil
 }
 

@@ -27,6 +27,25 @@ type parser struct {
 	foreign []string // names of other tools' fields
 }
 
+// ParseRow reads one row by itself, without the rows and the sidecar of its trace: what only these tell (how many tokens a block
+// has, whether there is the row that a reply belongs to) is not checked. The error is a *[RowError].
+func ParseRow(line []byte) (*Row, error) {
+	row, e := new(parser).parse(line)
+	if e != nil {
+		return nil, e
+	}
+	return row, nil
+}
+
+// parse parses a line that is not blank, and checks what the row says by itself.
+func (p *parser) parse(line []byte) (*Row, *RowError) {
+	row, e := p.row(line)
+	if e == nil {
+		e = row.fault()
+	}
+	return row, e
+}
+
 // row parses a line that is not blank.
 func (p *parser) row(line []byte) (*Row, *RowError) {
 	p.line, p.buf = line, *bytes.NewBuffer(line)
@@ -78,6 +97,10 @@ func (p *parser) field(r *Row, quoted jsontext.Value) *RowError {
 		return p.count("output_length", &r.OutputLength)
 	case `"hash_ids"`:
 		return p.ids(r)
+	case `"hash_ranges"`:
+		return p.ranges(r)
+	case `"replies"`:
+		return p.replies(r)
 	case `"text_input"`:
 		v, e := p.value("text_input", '"')
 		if v == nil || e != nil {

@@ -26,8 +26,11 @@ type ReaderOptions struct {
 	Name      string // of the trace, for errors
 	Strict    bool   // what is odd is an error instead of a notice
 	BlockSize int    // tokens per hash id; 0 is [BlockSize]
-	MaxLine   int    // longest line in bytes; 0 is [DefaultMaxLine]
-	MaxIDs    int    // ids that Strict remembers to check their parents and fills; 0 is [DefaultMaxIDs]
+	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 is unknown, and refuses rows with
+	// hash_ranges.
+	FineBlockSize int
+	MaxLine       int // longest line in bytes; 0 is [DefaultMaxLine]
+	MaxIDs        int // ids that Strict remembers to check their parents and fills; 0 is [DefaultMaxIDs]
 
 	// Reject decides what becomes of a row that cannot be used. Nil: Read returns its error. Else Reject owns the row: when
 	// it returns nil the reader goes on as if the line were not there; an error ends the reading and stays. A row of which
@@ -43,7 +46,10 @@ type Reader struct {
 	text     []byte // that line
 	good     bool   // Read returned it
 	rows     int64
+	read     int64 // rows of the source so far, those that were refused included
+	refused  refusals
 	long     []byte // a line that does not fit into src's buffer
+	sidecar  string // its name for messages; empty when unknown
 	parser   parser
 	notices  notices
 	fitting  int64 // the smallest block size that gives every row enough ids
@@ -65,8 +71,11 @@ func NewReader(r io.Reader, opt ReaderOptions) *Reader {
 		opt: opt, src: bufio.NewReaderSize(r, 64<<10), notices: make(notices),
 		sessions: make(map[uint64]promptClass), seed: maphash.MakeSeed(),
 	}
+	if opt.Name != "" {
+		rd.sidecar = MetaName(opt.Name)
+	}
 	if opt.Strict {
-		rd.checker = NewChecker(CheckOptions{BlockSize: opt.BlockSize, MaxIDs: opt.MaxIDs})
+		rd.checker = NewChecker(CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxIDs: opt.MaxIDs})
 	}
 	return rd
 }
@@ -76,6 +85,9 @@ func (r *Reader) Line() int64 { return r.line }
 
 // BlockSize returns the block size that rows are read with, in tokens.
 func (r *Reader) BlockSize() int { return r.opt.BlockSize }
+
+// FineBlockSize returns the number of tokens per id of hash_ranges; 0 when it is not known.
+func (r *Reader) FineBlockSize() int { return r.opt.FineBlockSize }
 
 // Notices returns what has been noticed so far, ordered by first line.
 func (r *Reader) Notices() []Notice { return r.notices.list(r.opt.BlockSize, r.rows, r.fitting) }
@@ -93,10 +105,8 @@ func (r *Reader) Read() (*Row, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		row, fault := r.parser.row(line)
-		if fault == nil {
-			fault = row.fault()
-		}
+		r.read++
+		row, fault := r.parser.parse(line)
 		if fault == nil {
 			fault = r.take(row)
 		}
@@ -119,6 +129,7 @@ func (r *Reader) Refuse(fault *RowError) error {
 		r.good = false
 		r.rows--
 	}
+	r.refused.add(r.read - 1)
 	at := *fault
 	at.File, at.Line = r.opt.Name, r.line
 	if r.opt.Reject == nil {
@@ -186,6 +197,13 @@ func (r *Reader) take(row *Row) *RowError {
 			Advice: "give the block size that the trace was made with, or read without strict",
 		}
 	}
+	if fault := r.faultSizes(row); fault != nil {
+		return fault
+	}
+	lost, fault := r.refused.remap(row, r.read-1)
+	if fault != nil {
+		return fault
+	}
 	if fault := r.session(row); fault != nil {
 		return fault
 	}
@@ -194,6 +212,7 @@ func (r *Reader) take(row *Row) *RowError {
 			return fault
 		}
 	}
+	r.notices.count(NoticeReplyLost, "", r.line, lost)
 	for _, name := range r.parser.unknown {
 		r.notices.add(NoticeUnknownKey, name, r.line)
 	}

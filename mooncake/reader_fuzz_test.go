@@ -31,13 +31,19 @@ func FuzzReader(f *testing.F) {
 		"{\"timestamp\": 3000, \"input_length\": 12000, \"output_length\": 1, \"hash_ids\": [0, 5]}\n{\"timestamp\": 2999.5, \"input_length\": 513, \"hash_ids\": [0, 5]}\n",
 		"{\"session_id\":\"a\",\"input_length\":600,\"hash_ids\":[1,2]}\n{\"session_id\":\"a\",\"delay\":100,\"input_length\":1700,\"hash_ids\":[1,2,3,4]}",
 		`{"input_length":-1}` + "\n" + `{"input_length":9007199254740993,"input_length":1}` + "\n" + `{"\u0069nput_length":7,"hash_ids":[null]}`,
+		`{"input_length": 1030, "hash_ids": [0, 1, 2], "hash_ranges": [[0, 65]]}` + "\n" +
+			`{"input_length": 1030, "hash_ids": [0, 3, 4], "hash_ranges": [[0, 40], [65, 25]], "replies": [[1, 600, 100], [1, 701, 1]]}`,
+		`{"input_length": 600, "hash_ids": [7, 9], "hash_ranges": [[18446744073709551600, 16], [5, 22]]}` + "\n\n{}\n" +
+			`{"input_length": 600, "hash_ids": [7, 8], "hash_ranges": [[18446744073709551600, 15], [4, 23]], "replies": [[1, 1, 1], [2, 2, 597]]}`,
+		`{"input_length": 1099511627776, "hash_ids": [], "hash_ranges": [[0, 1099511627776]], "observed": {"finish_reason": "stop"}}`,
+		`{"input_length": 33, "hash_ids": [1], "hash_ranges": [[2, 1], [1, 1], [0, 1]]}` + "\n" + `{"input_length": 33, "hash_ids": [1], "hash_ranges": [[0, 3]]}`,
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
 		lines := strings.Split(in, "\n")
-		r := NewReader(strings.NewReader(in), ReaderOptions{MaxLine: 1 << 20})
-		torn := NewReader(iotest.HalfReader(iotest.DataErrReader(strings.NewReader(in))), ReaderOptions{MaxLine: 1 << 20})
+		r := NewReader(strings.NewReader(in), ReaderOptions{MaxLine: 1 << 20, FineBlockSize: 16})
+		torn := NewReader(iotest.HalfReader(iotest.DataErrReader(strings.NewReader(in))), ReaderOptions{MaxLine: 1 << 20, FineBlockSize: 16})
 		a := NewAnalyzer(AnalyzeOptions{Capacities: []int{2}})
 		p := NewPredictor(0, 4)
 		rows, last := 0, int64(0)
@@ -81,7 +87,7 @@ func FuzzReader(f *testing.F) {
 			if err := NewWriter(&b).Write(row); err != nil {
 				t.Fatalf("cannot be written: %v", err)
 			}
-			if again, err = NewReader(bytes.NewReader(b.Bytes()), ReaderOptions{}).Read(); err != nil {
+			if again, err = ParseRow(b.Bytes()); err != nil {
 				t.Fatalf("cannot be read again: %v\n%s", err, b.Bytes())
 			}
 			if diff := cmp.Diff(row, again); diff != "" {

@@ -36,7 +36,7 @@ func (r *Row) Validate() error {
 
 // fault is Validate with the concrete type, which the reader completes with file and line.
 func (r *Row) fault() *RowError {
-	for _, rule := range []func(*Row) *RowError{faultSource, faultNumbers, faultMessages, faultBody, faultObserved} {
+	for _, rule := range []func(*Row) *RowError{faultSource, faultNumbers, faultRanges, faultReplies, faultMessages, faultBody, faultObserved} {
 		if e := rule(r); e != nil {
 			return e
 		}

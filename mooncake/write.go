@@ -51,7 +51,7 @@ func (w *Writer) Write(row *Row) error {
 }
 
 // AppendRow appends the row as one JSON object without a newline, and returns the extended slice. The four fields of
-// the public traces come first, in their order, then text_input, messages, tools, message_mode, payload, extra,
+// the public traces come first, in their order, then hash_ranges, replies, text_input, messages, tools, message_mode, payload, extra,
 // delay, session_id, request_id, model, otel, observed, then foreign fields by name. Absent fields are left out. The row must
 // be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
 func AppendRow(dst []byte, row *Row) []byte {
@@ -76,6 +76,7 @@ func AppendRow(dst []byte, row *Row) []byte {
 		}
 		o.dst = append(o.dst, ']')
 	}
+	o.sharing(row)
 	if row.TextInput.Set {
 		o.text("text_input", row.TextInput.V)
 	}

@@ -40,7 +40,9 @@ type Rows interface {
 // Options choose what is loaded. The zero value loads everything as it stands.
 type Options struct {
 	BlockSize int // tokens per block id; 0 = mooncake.BlockSize
-	Lookahead int // 0 = DefaultLookahead
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = unknown, and no row has any.
+	FineBlockSize int
+	Lookahead     int // 0 = DefaultLookahead
 	// Unit is the length of one timestamp unit: time.Millisecond when 0.
 	Unit time.Duration
 	// FileOrder ignores timestamps: rows go out in file order, in a closed loop.

@@ -25,7 +25,7 @@ const maxShapes = 256
 // probe reads the look-ahead and decides what the rest of the replay builds on.
 func (s *Stream) probe() error {
 	detector := mooncake.NewSessionDetector(s.opt.BlockSize, 0)
-	checker := mooncake.NewChecker(mooncake.CheckOptions{BlockSize: s.opt.BlockSize, MaxIDs: maxProbedIDs})
+	checker := mooncake.NewChecker(mooncake.CheckOptions{BlockSize: s.opt.BlockSize, FineBlockSize: s.opt.FineBlockSize, MaxIDs: maxProbedIDs})
 	var arrivals mooncake.Arrivals
 	fingerprint := xxhash.New()
 	var text []byte

@@ -199,7 +199,9 @@ func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 		return append(append(append(dst, `{"result": `...), result...), '}', '\n'), nil
 	}
 	before := len(dst)
-	dst = mooncake.AppendRow(dst, r.Row)
+	row := *r.Row
+	row.Replies = nil // they name rows by their places in the trace, and here not every row has its place
+	dst = mooncake.AppendRow(dst, &row)
 	if len(dst) < before+2 || dst[len(dst)-1] != '}' {
 		return dst, errors.New("a row must be an object")
 	}

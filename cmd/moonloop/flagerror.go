@@ -131,6 +131,7 @@ var configNames = [][2]string{
 	{"OTLP protocol", "otlp-protocol"},
 	{"OTLP endpoint", "otlp-endpoint"},
 	{"block size", "block-size"},
+	{"fine block size", "fine-block-size"},
 	{"look-ahead", "lookahead"},
 	{"start", "start"},
 	{"end", "end"},

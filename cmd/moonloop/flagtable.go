@@ -67,6 +67,8 @@ var commonRules = map[string]rule{
 	"cert-file":      anyText("the name of a PEM file"),
 	"key-file":       anyText("the name of a PEM file"),
 	"cert":           anyText("the name of a PEM file"),
+
+	"fine-block-size": whole(1, mooncake.MaxBlockSize),
 }
 
 // verbRules are the rules of one verb's flags, before the common ones.

@@ -25,6 +25,7 @@ type inspectOptions struct {
 	lenient    bool
 	quarantine string
 	blockSize  int
+	fine       int
 	maxIDs     int
 	capacities []string
 	eviction   string
@@ -71,6 +72,7 @@ EXIT STATUS
 	f.BoolVar(&opt.lenient, "lenient", false, "skip and count rows that cannot be used, instead of refusing the trace")
 	f.StringVar(&opt.quarantine, "quarantine", "", "`FILE` for the rows that --lenient skips (one trace only)")
 	f.IntVar(&opt.blockSize, "block-size", 0, "tokens per hash id (default: from TRACE.meta.json, else 512)")
+	f.IntVar(&opt.fine, "fine-block-size", 0, "tokens per id of hash_ranges (default: from TRACE.meta.json)")
 	f.StringSliceVar(&opt.capacities, "capacity", []string{"1k", "3k", "5859", "10k", "30k", "50k", "100k"},
 		"cache sizes to simulate, in blocks (k = thousand, m = million)")
 	f.StringVar(&opt.eviction, "eviction", "leaf-first", "which blocks of a row a finite cache evicts first: leaf-first or root-first")
@@ -160,7 +162,7 @@ func (opt inspectOptions) check(traces int) error {
 
 // inspectTrace reads one trace. It does not read strictly: everything is counted, and --strict decides at the end.
 func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze mooncake.AnalyzeOptions, stdin io.Reader) (_ inspected, err error) {
-	read := mooncake.OpenOptions{BlockSize: opt.blockSize, MaxLine: opt.maxLine, Stdin: stdin}
+	read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine, Stdin: stdin}
 	var left *mooncake.Quarantine
 	if opt.lenient {
 		if left, err = mooncake.NewQuarantine(opt.quarantine); err != nil {

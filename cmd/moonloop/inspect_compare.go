@@ -84,7 +84,7 @@ func compareRows(ctx context.Context, first, other string, opt inspectOptions) (
 	var compare mooncake.CompareOptions
 	compare.MaxIDs = opt.maxIDs
 	for i, name := range []string{first, other} {
-		read := mooncake.OpenOptions{BlockSize: opt.blockSize, MaxLine: opt.maxLine}
+		read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine}
 		if opt.lenient {
 			read.Reject = func(mooncake.Rejected) error { return nil } // counted when the trace was read first
 		}

@@ -150,6 +150,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.sessions, "session-mode", "", "what the rows of a session hold: full (whole prompts) or delta (new turns) (default: from TRACE.meta.json, else detected)")
 	fs.StringVar(&f.unit, "time-unit", "", "unit of timestamps: ms, s or us; delays are always in ms (default: from TRACE.meta.json, else ms)")
 	fs.IntVar(&c.Trace.BlockSize, "block-size", 0, "tokens per hash id (default: from TRACE.meta.json, else 512)")
+	fs.IntVar(&c.Trace.FineBlockSize, "fine-block-size", 0, "tokens per id of hash_ranges (default: from TRACE.meta.json)")
 	fs.IntVar(&c.Trace.Lookahead, "lookahead", load.DefaultLookahead, "number of rows to read ahead and sort; a row further out of order is an error")
 	fs.BoolVar(&c.Trace.Strict, "strict", false, "treat tolerated flaws as errors (unknown fields, ids past the input length, ...)")
 	fs.BoolVar(&c.Trace.Lenient, "lenient", false, "skip rows that cannot be used and write them to the quarantine file, instead of refusing the trace")

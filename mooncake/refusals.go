@@ -1,0 +1,57 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// maxRefusals is how many rows that were left out are remembered: 8 MiB.
+const maxRefusals = 1 << 20
+
+// refusals are the places of the rows that a reader has refused. Whoever reads on does not know of these rows, so that the number
+// of rows back to one that a reply belongs to becomes smaller by those between.
+type refusals struct {
+	at     []int64 // ascending, from 0
+	forgot int64   // rows before it may have been refused and are not in at
+}
+
+// add notes that the row of an index was refused.
+func (f *refusals) add(index int64) {
+	if len(f.at) == maxRefusals {
+		half := maxRefusals / 2
+		f.forgot = f.at[half-1] + 1
+		f.at = slices.Delete(f.at, 0, half)
+	}
+	f.at = append(f.at, index)
+}
+
+// remap counts the rows back of a row's replies without the refused ones, and leaves out the replies to refused rows. index is the
+// row's own, with them.
+func (f *refusals) remap(row *Row, index int64) (lost int64, fault *RowError) {
+	kept := row.Replies[:0]
+	for i, reply := range row.Replies {
+		target := index - reply.Back
+		if target < 0 {
+			return 0, &RowError{
+				Field: "replies", Value: "element " + strconv.Itoa(i),
+				Rule:   fmt.Sprintf("is the reply of the row %d before this one, which is row %d of the trace", reply.Back, index+1),
+				Advice: "rows may have been cut off the beginning of the trace: take the whole trace, or leave replies out",
+			}
+		}
+		before, refused := slices.BinarySearch(f.at, target)
+		if refused || target < f.forgot {
+			lost++
+			continue
+		}
+		reply.Back -= int64(len(f.at) - before)
+		kept = append(kept, reply)
+	}
+	if row.Replies = kept; len(kept) == 0 {
+		row.Replies = nil
+	}
+	return lost, nil
+}
