@@ -43,13 +43,24 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	return requests
 }
 
+// VocabularyProbe returns a request whose prompt is the smallest and the greatest of the token ids that prompts are made of: an
+// engine whose vocabulary has fewer refuses it. It is like the calibration requests otherwise.
+func (b *Builder) VocabularyProbe(model string) send.Request {
+	return b.measuring(model, []part{{raw: fmt.Appendf(nil, "[%d,%d]", firstToken, LastToken)}})
+}
+
 func (b *Builder) calibration(model string, turn []part) send.Request {
+	return b.measuring(model, b.join(nil, turn))
+}
+
+// measuring makes a request of a prompt that is not part of the trace.
+func (b *Builder) measuring(model string, prompt []part) send.Request {
 	var body object
 	if model != "" {
 		body.set("model", quote(nil, model))
 	}
 	body.merge(b.extra)
-	body.setParts(b.promptField, b.join(nil, turn))
+	body.setParts(b.promptField, prompt)
 	body.remove("stream_options", maxField, maxCompletionField, minField, minNewField, "ignore_eos", "n", "best_of")
 	body.set("stream", []byte("false"))
 	body.set(b.dialect.maxTokens, []byte("1"))
