@@ -155,7 +155,7 @@ func (w *writing) start(r *Inference) error {
 	w.domains, w.keys, w.identity = map[Domain]bool{}, map[Domain]bool{}, map[string]int64{}
 	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size})
 	w.sessions = mooncake.NewSessionDetector(w.size, 0)
-	w.cache = mooncake.NewPredictor(w.size, 0)
+	w.cache = mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: w.size})
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)

@@ -4,14 +4,16 @@
 package mooncake
 
 // Renumber gives block ids the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows in file
-// order, ids from left to right. The zero value is ready to use.
+// order, ids from left to right. The ids of ranges are numbered likewise, by themselves. The zero value is ready to use.
 //
 // As long as the ids come canonical, as those of the public traces do, it needs no memory. From the first other id on it
-// remembers each new id (some 40 bytes each, without bound).
+// remembers each new id (some 40 bytes each, without bound). What ranges take, [RenumberRanges] says.
 type Renumber struct {
 	next  uint64            // numbers given so far
 	base  uint64            // ids below it are their own numbers
 	other map[uint64]uint64 // nil while canonical
+
+	ranges RenumberRanges
 }
 
 // ID returns the number of an id, and whether the id is new.
@@ -45,15 +47,118 @@ func (r *Renumber) add(id uint64) uint64 {
 	return n
 }
 
-// Row replaces the row's ids by their numbers, in place.
+// Row replaces the row's ids by their numbers, in place, and its ranges by new ones.
 func (r *Renumber) Row(row *Row) {
 	for i, id := range row.HashIDs {
 		row.HashIDs[i], _ = r.ID(id)
 	}
+	if row.HashRanges != nil {
+		row.HashRanges = r.ranges.Ranges(make([]HashRange, 0, len(row.HashRanges)), row.HashRanges)
+	}
+}
+
+// Len returns the number of distinct ids so far, those of ranges aside.
+func (r *Renumber) Len() uint64 { return r.next }
+
+// Canonical reports whether all ids so far were their own numbers, those of ranges aside.
+func (r *Renumber) Canonical() bool { return r.other == nil }
+
+// RenumberRanges gives the ids of ranges the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows
+// in file order, ids from left to right. The zero value is ready to use.
+//
+// Ids of several domains, each of which calls its ids as it likes, get numbers of one sequence. As long as all ids come from one
+// domain and canonical, it needs no memory; from the first other id on some 30 bytes for each range of new ids that does
+// not go on where another ended, without bound. Time and memory never depend on how many ids a range has. But a range is cut
+// where the ids in it have numbers that do not follow one another: so one range may become as many as were read before.
+type RenumberRanges struct {
+	next    uint64                // numbers given so far
+	home    uint64                // the first domain; its ids below base are their own numbers
+	base    uint64                // not used while canonical
+	domains map[uint64]*intervals // nil while canonical
+}
+
+// Ranges appends the numbers of ranges of ids to dst, as the fewest ranges that say them, and returns the extended slice. No range
+// may have a count below 1, or ids beyond 2^64-1 ([Row.Validate]).
+func (r *RenumberRanges) Ranges(dst, src []HashRange) []HashRange { return r.Domain(0, dst, src) }
+
+// Domain is Ranges for ids of a domain: ids of two domains are never the same.
+func (r *RenumberRanges) Domain(domain uint64, dst, src []HashRange) []HashRange {
+	if r.next == 0 && r.domains == nil {
+		r.home = domain
+	}
+	begin := len(dst)
+	for _, h := range src {
+		for h.Count > 0 {
+			to, count := r.number(domain, h)
+			if n := len(dst); n > begin && dst[n-1].First+uint64(dst[n-1].Count) == to { //nolint:gosec // above 0
+				dst[n-1].Count += count
+			} else {
+				dst = append(dst, HashRange{First: to, Count: count})
+			}
+			h.First += uint64(count) //nolint:gosec // above 0
+			h.Count -= count
+		}
+	}
+	return dst
+}
+
+// number returns the number of the first id of a range, and how many of its ids have the numbers that follow. Ids that are new get
+// numbers.
+func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count int64) {
+	canonical := r.domains == nil && domain == r.home
+	known := r.base
+	if canonical {
+		known = r.next
+	}
+	switch {
+	case domain == r.home && h.First < known:
+		return h.First, min(h.Count, countTo(h.First, known-1))
+	case canonical && h.First == r.next:
+		r.next += uint64(h.Count) //nolint:gosec // above 0
+		return h.First, h.Count
+	}
+	r.leave()
+	m := r.domains[domain]
+	if m == nil {
+		m = new(intervals)
+		r.domains[domain] = m
+	}
+	to, count, is := m.find(h.First)
+	count = min(count, h.Count)
+	if !is {
+		to = r.next
+		m.insert(h.First, count, to)
+		r.next += uint64(count) //nolint:gosec // above 0
+	}
+	return to, count
+}
+
+// leave ends the time in which ids were their own numbers.
+func (r *RenumberRanges) leave() {
+	if r.domains == nil {
+		r.base, r.domains = r.next, make(map[uint64]*intervals)
+	}
+}
+
+// Fresh appends the numbers of so many ids that never come again, 1 or more, and returns the extended slice.
+func (r *RenumberRanges) Fresh(dst []HashRange, count int64) []HashRange {
+	r.leave()
+	h := HashRange{First: r.next, Count: count}
+	r.next += uint64(count) //nolint:gosec // above 0
+	return append(dst, h)
 }
 
 // Len returns the number of distinct ids so far.
-func (r *Renumber) Len() uint64 { return r.next }
+func (r *RenumberRanges) Len() uint64 { return r.next }
 
 // Canonical reports whether all ids so far were their own numbers.
-func (r *Renumber) Canonical() bool { return r.other == nil }
+func (r *RenumberRanges) Canonical() bool { return r.domains == nil }
+
+// kept returns how many ranges are remembered.
+func (r *RenumberRanges) kept() int {
+	n := 0
+	for _, m := range r.domains {
+		n += m.n
+	}
+	return n
+}

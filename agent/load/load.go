@@ -190,7 +190,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	}
 	s := &Stream{
 		opt: opt, in: in,
-		predictor: mooncake.NewPredictor(opt.BlockSize, 0),
+		predictor: mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: opt.BlockSize}),
 		perMilli:  float64(opt.Unit) / float64(time.Millisecond),
 		rows:      make(chan fileRow, 256),
 		quit:      make(chan struct{}),
@@ -492,9 +492,11 @@ func (s *Stream) read() (entry, error) {
 
 // look notes whether the window leaves a row out, else what the cache will have of it.
 func (s *Stream) look(e *entry) {
-	if e.outside = s.outside(*e); !e.outside {
-		s.predict(e)
+	if e.outside = s.outside(*e); e.outside {
+		s.predictor.Skip()
+		return
 	}
+	s.predict(e)
 }
 
 // readFile returns the next row that has a place in time, and whether it is a later turn of its session.
@@ -580,11 +582,10 @@ func (s *Stream) outside(e entry) bool {
 // predict notes the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
 	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1}
-	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil {
+	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil ||
+		e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids are not the whole prompt
+		s.predictor.Skip()
 		return
-	}
-	if e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta {
-		return // its ids are not the whole prompt
 	}
 	r := e.row.Row
 	model := cmp.Or(r.Model, s.defaultModel)

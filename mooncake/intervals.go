@@ -1,0 +1,94 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"math"
+	"slices"
+	"sort"
+)
+
+// intervals is a map from ids to numbers that are given to ids in ranges: ids that follow one another have numbers that do.
+// It takes memory and time by the number of ranges, never by that of ids. The zero value is empty.
+type intervals struct {
+	// chunks hold the ranges in order of their ids, so that one that comes between others moves a chunk at most.
+	chunks [][]interval
+	n      int
+}
+
+// interval gives the ids first to last the numbers from to on.
+type interval struct{ first, last, to uint64 }
+
+// maxChunk is the number of ranges at which a chunk becomes two.
+const maxChunk = 512
+
+// seek returns the place of the last range that begins at an id or before it; at is -1 when there is none.
+func (m *intervals) seek(id uint64) (chunk, at int) {
+	chunk = sort.Search(len(m.chunks), func(i int) bool { return m.chunks[i][0].first > id }) - 1
+	if chunk < 0 {
+		return 0, -1
+	}
+	list := m.chunks[chunk]
+	return chunk, sort.Search(len(list), func(i int) bool { return list[i].first > id }) - 1
+}
+
+// find returns the number of an id and how many ids from it on have the numbers that follow; or, where the id has none, how
+// many from it on have none.
+func (m *intervals) find(id uint64) (to uint64, count int64, known bool) {
+	c, i := m.seek(id)
+	if i >= 0 {
+		if r := m.chunks[c][i]; id <= r.last {
+			return r.to + (id - r.first), countTo(id, r.last), true
+		}
+	}
+	i++
+	if c < len(m.chunks) && i == len(m.chunks[c]) {
+		c, i = c+1, 0
+	}
+	if c < len(m.chunks) {
+		return 0, countTo(id, m.chunks[c][i].first-1), false
+	}
+	return 0, math.MaxInt64, false
+}
+
+// countTo returns the number of ids from one to another, itself included, or the largest that there is.
+func countTo(first, last uint64) int64 {
+	return int64(min(last-first, math.MaxInt64-1)) + 1 //nolint:gosec // bounded
+}
+
+// insert gives ids that have no number the numbers from to on.
+func (m *intervals) insert(first uint64, count int64, to uint64) {
+	r := interval{first, HashRange{first, count}.last(), to}
+	if len(m.chunks) == 0 {
+		m.chunks = [][]interval{{r}}
+		m.n = 1
+		return
+	}
+	c, i := m.seek(first)
+	list := m.chunks[c]
+	i++ // its place
+	before := i > 0 && list[i-1].last+1 == r.first && list[i-1].to+(r.first-list[i-1].first) == r.to
+	after := i < len(list) && r.last+1 == list[i].first && r.to+(list[i].first-r.first) == list[i].to
+	switch {
+	case before && after:
+		list[i-1].last = list[i].last
+		m.chunks[c] = slices.Delete(list, i, i+1)
+		m.n--
+		return
+	case before:
+		list[i-1].last = r.last
+		return
+	case after:
+		list[i].first, list[i].to = r.first, r.to
+		return
+	}
+	m.n++
+	list = slices.Insert(list, i, r)
+	m.chunks[c] = list
+	if len(list) > maxChunk {
+		half := len(list) / 2
+		m.chunks[c] = slices.Clip(list[:half])
+		m.chunks = slices.Insert(m.chunks, c+1, slices.Clone(list[half:]))
+	}
+}
