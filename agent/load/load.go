@@ -67,6 +67,9 @@ type Options struct {
 	OneModel bool
 	// Strict makes an error of what is otherwise read kindly.
 	Strict bool
+	// Replies is called for each row that has replies, in file order, as it is read, with its index. May be nil. It is called on
+	// a goroutine of the stream's, and for the rows of the look-ahead before Open returns.
+	Replies func(index int64, replies []mooncake.Reply)
 }
 
 // Info is what the look-ahead found and decided.
@@ -208,6 +211,20 @@ func (s *Stream) Unit() time.Duration { return s.opt.Unit }
 
 // Info returns what the look-ahead decided.
 func (s *Stream) Info() Info { return s.info }
+
+// Ahead calls yield for the rows of the look-ahead that this shard is to send, with the line of each. It must be called before
+// Next, and the rows must not be changed.
+func (s *Stream) Ahead(yield func(line int64, row *mooncake.Row) bool) {
+	n := int64(0)
+	for _, e := range s.head {
+		if s.outside(e) {
+			continue
+		}
+		if n++; s.opt.MaxRows > 0 && n > s.opt.MaxRows || s.mine(e) && !yield(e.line, e.row.Row) {
+			return
+		}
+	}
+}
 
 // Shapes returns copies of up to n of the first rows, without their ids and sessions: requests of the trace's size
 // that share nothing with it. There is at least one.
@@ -507,6 +524,9 @@ func (s *Stream) readFile() (e entry, turn bool, err error) {
 		}
 		if r.SessionID != "" {
 			s.keys.set(r.SessionID, key)
+		}
+		if len(r.Replies) > 0 && s.opt.Replies != nil {
+			s.opt.Replies(s.index, r.Replies)
 		}
 		e := entry{row: row{Row: r}, key: key, index: s.index, line: s.in.Line()}
 		s.index++
