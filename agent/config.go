@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
@@ -111,6 +112,9 @@ type Target struct {
 	// ReadStamps takes arrival stamps after the read call even where the kernel has better ones, to compare the two.
 	ReadStamps bool
 	Retries    int
+	// CacheBlock is the number of tokens in a block of the engine's prefix cache, for the prediction; 0 = as its metrics say,
+	// else learned from its replies.
+	CacheBlock int
 	// WaitReady is how long an engine is waited for that is not there or not ready yet; 0 = not at all: one look decides.
 	WaitReady time.Duration
 	// Timeouts; 0 = none.
@@ -127,6 +131,10 @@ type Prompt struct {
 	Overhead int
 	TooShort prompt.TooShort
 	Extra    json.RawMessage // merged into each body
+	// Carry says whether the replay's own replies stand where the trace says that earlier replies stood; zero = carry.Auto.
+	// CarryBytes bounds what is kept for that; 0 = carry.DefaultBytes.
+	Carry      carry.Mode
+	CarryBytes int64
 	// Output is the number of tokens for rows without output_length; OutputCap bounds all. 0 = none.
 	Output, OutputCap int64
 }
@@ -199,6 +207,8 @@ func (c *Config) Validate() error {
 		{"idle timeout", c.Target.IdleTimeout},
 		{"request timeout", c.Target.TotalTimeout},
 		{"overhead", int64(c.Prompt.Overhead)},
+		{"bytes of kept replies", c.Prompt.CarryBytes},
+		{"engine block size", int64(c.Target.CacheBlock)},
 		{"output length", c.Prompt.Output},
 		{"max output length", c.Prompt.OutputCap},
 	} {
@@ -210,6 +220,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Schedule.Prepare > time.Second {
 		bad("prepare %v: want at most 1s", c.Schedule.Prepare)
+	}
+	if m := c.Prompt.Carry; m != "" && m != carry.Auto && m != carry.Always && m != carry.Never {
+		bad("carry replies %q: want %q, %q or %q", m, carry.Auto, carry.Always, carry.Never)
 	}
 	if c.Trace.BlockSize > mooncake.MaxBlockSize {
 		bad("block size %d: want at most %d tokens", c.Trace.BlockSize, mooncake.MaxBlockSize)

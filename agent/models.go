@@ -198,10 +198,12 @@ func (r *run) calibrate(ctx context.Context) error {
 	return r.build()
 }
 
-// measure learns from two requests, three where sessions are new turns, how many tokens the engine adds to a prompt of a
-// model, and proves that a generated word costs it exactly one.
+// measure learns from two requests, three where prompts have several turns, how many tokens the engine adds to a prompt of a
+// model, and proves that a generated word costs it exactly one. Where turns are only for live replies, an engine that does not
+// take them, or does not count them as it should, is noted: such replies can be left out.
 func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
-	turns := r.stream.Info().Sessions == mooncake.SessionDelta && r.opt.Endpoint == prompt.Chat
+	delta := r.stream.Info().Sessions == mooncake.SessionDelta
+	turns := (delta || r.carry != nil) && r.opt.Endpoint == prompt.Chat
 	var counted []int64
 	for i, req := range r.builder.Calibration(model, turns) {
 		var reply struct {
@@ -214,7 +216,12 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 		err := r.client.JSON(ctx, req.Path, header, req.Body, &reply)
 		stop()
 		if err != nil {
-			return over, r.calibrationError(ctx, req.Path, model, err)
+			err = r.calibrationError(ctx, req.Path, model, err)
+			if i < 2 || delta || ctx.Err() != nil {
+				return over, err
+			}
+			r.noTurns, turns = err, false
+			break
 		}
 		if reply.Usage == nil {
 			return over, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
@@ -226,7 +233,10 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 	}
 	if turns {
 		if over.Turn, err = prompt.SolveTurn(counted[0], counted[2]); err != nil {
-			return over, fmt.Errorf("calibration: %w", err)
+			if delta {
+				return over, fmt.Errorf("calibration: %w", err)
+			}
+			r.noTurns = fmt.Errorf("calibration: %w", err)
 		}
 	}
 	return over, nil

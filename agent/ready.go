@@ -72,11 +72,18 @@ func (r *run) reach(ctx context.Context) (models []string, err error) {
 // listModels asks the engine for its models.
 func (r *run) listModels(ctx context.Context) (names []string, err error) {
 	var list struct {
-		Data []struct{ ID string }
+		Data []struct {
+			ID          string
+			MaxModelLen int64 `json:"max_model_len"`
+		}
 	}
 	err = r.client.Get(ctx, "/v1/models", &list)
+	r.contexts = make(map[string]int64)
 	for _, m := range list.Data {
 		names = append(names, m.ID)
+		if m.MaxModelLen > 0 {
+			r.contexts[m.ID] = m.MaxModelLen
+		}
 	}
 	return names, err
 }

@@ -115,7 +115,10 @@ func (r *run) request(ctx context.Context, it *schedule.Item, ses *session, p *p
 // exchange builds the row's request, sends it, and notes how it went. It returns the instant at which the exchange
 // was over.
 func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) time.Duration {
-	built, err := r.builder.Build(rec.Index, rec.Row, history)
+	built, keep, err := r.buildRow(rec, history)
+	if keep {
+		defer func() { r.keepReply(rec) }()
+	}
 	switch {
 	case err != nil:
 		rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
@@ -211,6 +214,7 @@ func (r *run) skip(it *schedule.Item, why schedule.Reason, aborted bool) {
 		p.gate.Shut()
 		return
 	}
+	r.carry.Skip(it.Index, it.Row)
 	rec := r.newRecord(it)
 	rec.Outcome, rec.Reason = measure.Skipped, reason
 	var span *telemetry.Session // of a session that has begun: a row that is skipped begins none

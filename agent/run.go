@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
@@ -49,7 +50,10 @@ type run struct {
 	folder   *report.Folder // nil without an output directory
 	client   *send.Client
 	builder  *prompt.Builder
-	opt      prompt.Options // the builder's
+	opt      prompt.Options   // the builder's
+	carry    *carry.Store     // nil where no row has replies, or none is to be carried
+	noTurns  error            // why the cost of a turn could not be measured
+	contexts map[string]int64 // tokens that the engine's models can hold, as far as it says
 	tel      *telemetry.Pipeline
 	watch    *observe.Observer
 	wait     schedule.Waiter
@@ -77,6 +81,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if r.cfg.RunID == "" {
 		r.cfg.RunID = newRunID()
 	}
+	r.carry = carry.New(carry.Options{Mode: cfg.Prompt.Carry, Bytes: cfg.Prompt.CarryBytes, Shard: cfg.Trace.Shard, Shards: cfg.Trace.Shards})
 	defer r.close()
 	if err := r.openFolder(); err != nil {
 		return nil, err
@@ -223,6 +228,7 @@ func (r *run) openTrace(ctx context.Context) (o opening) {
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: r.cfg.Schedule.Speedup,
 		Spread: r.cfg.Schedule.Spread, Seed: r.cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
 		Sessions: c.Sessions, OpenSessions: r.cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: r.cfg.oneModel() != "",
+		Replies: r.carry.Need,
 	}
 	if meta := o.trace.Meta(); meta != nil {
 		if o.err = errors.Join(meta.CheckSessionMode(c.Sessions), meta.CheckTimeUnit(c.Unit)); o.err != nil {
@@ -328,16 +334,27 @@ func (r *run) openTarget(ctx context.Context) error {
 	p := r.cfg.Prompt
 	r.opt = prompt.Options{
 		Endpoint: p.Endpoint, Form: r.form(), Profile: t.Profile, Model: t.Model, DefaultModel: fallback, Stream: !p.NoStream,
-		Seed: prompt.Seed(p.Seed), BlockSize: r.cfg.Trace.BlockSize, TooShort: p.TooShort, ExtraInputs: p.Extra,
+		Seed: prompt.Seed(p.Seed), BlockSize: r.cfg.Trace.BlockSize, FineBlockSize: r.cfg.Trace.FineBlockSize, TooShort: p.TooShort, ExtraInputs: p.Extra,
 		DefaultOutput: int(p.Output), OutputCap: int(p.OutputCap), Overhead: p.Overhead,
 	}
 	if err := r.build(); err != nil {
 		return err
 	}
-	if r.opt.Form == prompt.Tokens || p.Overhead > 0 {
-		return nil
+	r.chooseReplies()
+	switch {
+	case r.opt.Form == prompt.Tokens:
+		err = r.checkVocabulary(ctx)
+	case p.Overhead == 0:
+		err = r.calibrate(ctx)
 	}
-	return r.calibrate(ctx)
+	if err != nil {
+		return err
+	}
+	r.tooLong()
+	if r.cfg.Target.CacheBlock == 0 {
+		r.cfg.Target.CacheBlock = r.askBlockSize(ctx)
+	}
+	return r.settleReplies(ctx)
 }
 
 // build makes the builder anew from its options.
@@ -476,6 +493,7 @@ func (r *run) close() {
 		_ = r.recorder.file.Abandon() // after conclude without effect
 	}
 	r.opening.close()
+	r.carry.Close()
 	_ = r.folder.Close()
 	if r.client != nil {
 		r.client.Close()

@@ -33,7 +33,7 @@ func TestObserved(t *testing.T) {
 	meta := m.meta(t, production)
 	equal(t, "dropped", int64(1), dropped(meta.Dropped, lostObserved))
 	// 1,000 tokens are a block of 512 and a partial one, which is not predicted.
-	predicted := mooncake.NewPredictor(512, 0)
+	predicted := mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: 512})
 	var want mooncake.ObservedCache
 	for _, row := range rows {
 		hit, _ := predicted.Predict(row)

@@ -36,6 +36,7 @@ type writing struct {
 	identity map[string]int64
 	digester *mooncake.Digester
 	cache    *mooncake.Predictor // an infinite one, for what was observed
+	hit      int64               // prompt tokens that it would have of the row at hand, if the ledger gave its ids
 	observed mooncake.ObservedCache
 	sessions *mooncake.SessionDetector
 	rows     int64
@@ -120,14 +121,16 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 	w.rows++
 	w.digester.Add(row, w.rows)
 	if !p.Replay { // of which nothing was observed
-		one := *row
-		one.Model = w.c.models.one(r).s // as blocks are told apart
-		if hit, known := w.cache.Predict(&one); known {
-			w.observed.Add(row, hit.Whole, w.size)
+		if hit, known := w.predict(row, r); known {
+			grain := w.size
+			if row.HashRanges != nil {
+				grain = w.fine
+			}
+			w.observed.Add(row, hit, grain)
 		}
 	}
 	if w.c.opt.Format != FormatFull {
-		row.Observed, row.HashRanges, row.Replies = mooncake.Observed{}, nil, nil
+		row.Observed = mooncake.Observed{}
 	}
 	if p.Replay && row.SessionID != "" {
 		w.sessions.Add(row)
@@ -136,6 +139,18 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 		return fmt.Errorf("trace of %s: %w", p.name(), err)
 	}
 	return nil
+}
+
+// predict returns the prompt tokens of a row that an infinite prefix cache would have. Rows whose ids the ledger gave know it; the
+// others have no id in common with those.
+func (w *writing) predict(row *mooncake.Row, r *Inference) (tokens int64, known bool) {
+	if w.sharing.kind != unshared {
+		return w.hit, true
+	}
+	one := *row
+	one.Model = w.c.models.one(r).s // as blocks are told apart
+	hit, known := w.cache.Predict(&one)
+	return hit.Whole, known
 }
 
 // observed is what telemetry said of a request of production beside its lengths.
@@ -159,18 +174,21 @@ func (w *writing) start(r *Inference) error {
 	if w.part.Replay && r.BlockSize > 0 && r.BlockSize <= math.MaxInt32 {
 		w.size = int(r.BlockSize)
 	}
-	w.domains, w.keys, w.identity = map[Domain]bool{}, map[Domain]bool{}, map[string]int64{}
-	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size})
-	w.sessions = mooncake.NewSessionDetector(w.size, 0)
-	w.cache = mooncake.NewPredictor(w.size, 0)
-	if !w.part.Replay {
-		if w.c.fine < w.size && w.c.opt.Format == FormatFull {
-			w.fine = w.c.fine
-		}
+	if w.part.Replay {
+		w.fine = int(r.FineBlockSize)
+	} else {
+		w.fine = w.c.fine
 		w.ledger = ledger{size: w.size, fine: w.c.fine}
 		w.ledger.owners[byText] = make([]owner, w.c.byText.count)
 		w.ledger.owners[byStructure] = make([]owner, w.c.structured)
 	}
+	if w.fine >= w.size || w.fine > 0 && w.size%w.fine != 0 || w.c.opt.Format != FormatFull {
+		w.fine = 0
+	}
+	w.domains, w.keys, w.identity = map[Domain]bool{}, map[Domain]bool{}, map[string]int64{}
+	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine})
+	w.sessions = mooncake.NewSessionDetector(w.size, 0)
+	w.cache = mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: w.size})
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
@@ -183,10 +201,15 @@ func (w *writing) start(r *Inference) error {
 func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
 	if w.sharing.kind != unshared {
-		w.ledger.place(row, &w.sharing, &w.numbers, w.rows)
+		shared := w.ledger.place(row, &w.sharing, &w.numbers, w.rows)
 		replies, lost := w.ledger.replies(&w.sharing, w.rows, row.InputLength.V)
 		p.lost.add(lostReply, lost)
-		if row.Replies = replies; r.Identity != Structure {
+		if row.Replies = replies; w.fine == 0 && w.c.fine < w.size { // the row has plain fields only
+			row.HashRanges, row.Replies = nil, nil
+			shared = shared / int64(w.size) * int64(w.size)
+		}
+		w.hit = cachedOf(row, shared)
+		if r.Identity != Structure {
 			w.from(r)
 		}
 		return r.Identity
@@ -227,15 +250,11 @@ func (w *writing) ranges(row *mooncake.Row, r *Inference) {
 	if len(r.HashRanges) == 0 || w.c.opt.Format != FormatFull {
 		return
 	}
-	fine := int(r.FineBlockSize)
-	if w.fine == 0 && fine > 0 && fine < w.size && w.size%fine == 0 {
-		w.fine = fine
-	}
 	var ids int64
 	for _, h := range r.HashRanges {
 		ids += min(max(h.Count, 0), maxTokens)
 	}
-	if fine == 0 || fine != w.fine || ids != int64(mooncake.BlockCount(row.InputLength.V, fine)) {
+	if w.fine == 0 || int(r.FineBlockSize) != w.fine || ids != int64(mooncake.BlockCount(row.InputLength.V, w.fine)) {
 		w.part.lost.add(lostRanges, 1)
 		return
 	}

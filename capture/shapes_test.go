@@ -208,9 +208,13 @@ func TestObservedUnderTwoNames(t *testing.T) {
 			r.CachedTokens = mooncake.Some([]int64{0, 2048, 2048, 0, 2048}[i])
 		}))
 	}
-	for _, format := range []Format{FormatFull, FormatMooncake} {
+	for format, want := range map[Format]mooncake.ObservedCache{
+		FormatFull:     {Predicted: 3 * (2048 - 1), Ranged: 5}, // of ranges a token is left to compute
+		FormatMooncake: {Predicted: 3 * 2048},
+	} {
+		want.Rows, want.InputTokens, want.Cached = 5, 5*2048, 3*2048
 		_, res := compileBytes(t, Options{Format: format}, journal(records...))
-		equal(t, string(format), &mooncake.ObservedCache{Rows: 5, InputTokens: 5 * 2048, Cached: 3 * 2048, Predicted: 3 * 2048}, res.Traces[0].Meta.ObservedCache)
+		equal(t, string(format), &want, res.Traces[0].Meta.ObservedCache)
 	}
 }
 

@@ -131,8 +131,9 @@ func (l *ledger) known(kind sharingKind, number int64) owner {
 	return owner{}
 }
 
-// place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index.
-func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index int64) {
+// place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
+// before it is returned, in tokens of whole fine blocks.
+func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
 	var (
 		tokens = row.InputLength.V
 		blocks = int64(mooncake.BlockCount(tokens, l.fine))
@@ -155,11 +156,11 @@ func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index in
 		if of.tokens == 0 {
 			break // its own, or that of a row that could not be written
 		}
-		shared := of.tokens / int64(l.fine)
+		whole := of.tokens / int64(l.fine)
 		if of.tokens == tokens {
-			shared = blocks // with the last one
+			whole = blocks // with the last one
 		}
-		to := min(p.depth, shared, blocks)
+		to := min(p.depth, whole, blocks)
 		for to > done {
 			// The coarse block at hand ends with this fine one.
 			i := int64(len(ids))
@@ -183,6 +184,7 @@ func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index in
 			break
 		}
 	}
+	shared = min(done, tokens/int64(l.fine)) * int64(l.fine)
 	own := owner{tokens: tokens, row: index, fine: l.next - uint64(done), coarse: numbers.next - uint64(len(ids))} //nolint:gosec // wraps around, and back
 	if done < blocks {
 		first := l.next
@@ -195,6 +197,19 @@ func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index in
 	if l.fine < l.size {
 		row.HashRanges = ranges
 	}
+	return shared
+}
+
+// cachedOf returns the prompt tokens of a row that an infinite prefix cache has, where it shares so many with rows before it. A reply
+// to one of those is cached, too, but for its last token, which the engine never took in; and no engine takes all of a prompt from its cache.
+func cachedOf(row *mooncake.Row, shared int64) int64 {
+	if row.HashRanges == nil { // blocks of the exchange format alone, of which all may be cached
+		return shared
+	}
+	for _, r := range row.Replies {
+		shared = max(shared, r.At+r.Tokens-1)
+	}
+	return min(shared, row.InputLength.V-1)
 }
 
 // end returns the id of the last block of a prompt that ends within the blocks of another one.

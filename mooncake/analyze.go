@@ -12,11 +12,13 @@ import (
 
 // AnalyzeOptions says how to measure a trace. The zero value is usable.
 type AnalyzeOptions struct {
-	BlockSize  int      // tokens per id; 0 is [BlockSize]
-	MaxIDs     int      // distinct ids to remember; 0 is [DefaultMaxIDs]
-	Capacities []int    // of the simulated caches, in blocks
-	Eviction   Eviction // of the simulated caches
-	TrunkShare float64  // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
+	BlockSize int // tokens per id; 0 is [BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
+	FineBlockSize int
+	MaxIDs        int      // distinct ids to remember; 0 is [DefaultMaxIDs]
+	Capacities    []int    // of the simulated caches, in blocks
+	Eviction      Eviction // of the simulated caches
+	TrunkShare    float64  // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
 }
 
 // TrunkRows is the number of rows of which an id must be in more to belong to the trunk, unless a share is given: the turns of one conversation may be as
@@ -38,10 +40,14 @@ type Analysis struct {
 	Caches   []CacheStats `json:"caches"`
 	// ObservedCache is zero where no row says what production's engine had cached of it.
 	ObservedCache ObservedCache `json:"observed_cache,omitzero"`
-	Digests       Digests       `json:"digests"`
-	Violations    []Violation   `json:"violations"`
+	// Fine is zero where no row has hash_ranges or replies.
+	Fine       FineStats   `json:"fine_sharing,omitzero"`
+	Digests    Digests     `json:"digests"`
+	Violations []Violation `json:"violations"`
 	// Unchecked says why rules V4 to V7 could not be checked; empty when they were.
 	Unchecked string `json:"unchecked,omitempty"`
+	// UncheckedRanges says why rule V9 could not be checked; empty when it was, and where no row has hash_ranges.
+	UncheckedRanges string `json:"unchecked_ranges,omitempty"`
 }
 
 // KindCounts counts rows by what gives them their prompt.
@@ -179,11 +185,11 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 	if opt.TrunkShare <= 0 {
 		opt.TrunkShare, trunkRows = 0.01, TrunkRows
 	}
-	checker := NewChecker(CheckOptions{BlockSize: opt.BlockSize, MaxIDs: opt.MaxIDs})
+	checker := NewChecker(CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxIDs: opt.MaxIDs})
 	return &Analyzer{
 		opt: opt, trunkRows: trunkRows, checker: checker, digester: newDigester(checker),
 		cache: NewCacheSim(CacheOptions{
-			BlockSize: opt.BlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
+			BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
 		}),
 		detector: NewSessionDetector(opt.BlockSize, 0),
 		seed:     maphash.MakeSeed(), sessions: make(map[uint64]struct{}),
@@ -235,9 +241,12 @@ func (a *Analyzer) Analysis() *Analysis {
 		Eviction:      a.opt.Eviction.String(),
 		Caches:        a.cache.Stats(),
 		ObservedCache: a.cache.Observed(),
+		Fine:          a.cache.Fine(),
 		Digests:       a.digester.Digests(),
 		Violations:    a.checker.Violations(),
 		Unchecked:     a.checker.Unchecked(),
+
+		UncheckedRanges: a.checker.UncheckedRanges(),
 	}
 	out.Sessions = SessionStats{Rows: a.sessionRows, Named: int64(len(a.sessions)), NamedExact: !a.sessionsFull}
 	out.Sessions.Mode, out.Sessions.ModeText = a.detector.Mode()

@@ -5,6 +5,7 @@ package mooncake
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -21,10 +22,12 @@ func (e Eviction) String() string { return [...]string{"leaf-first", "root-first
 
 // CacheOptions says which caches to simulate. The zero value is one infinite cache.
 type CacheOptions struct {
-	BlockSize  int      // tokens per id; 0 is [BlockSize]
-	Capacities []int    // in blocks, above 0; the infinite cache is always simulated
-	Eviction   Eviction // order of the finite caches
-	MaxIDs     int      // prefixes that the infinite cache remembers when ids are not canonical; 0 is [DefaultMaxIDs]
+	BlockSize int // tokens per id; 0 is [BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
+	FineBlockSize int
+	Capacities    []int    // in blocks, above 0; the infinite cache is always simulated
+	Eviction      Eviction // order of the finite caches
+	MaxIDs        int      // prefixes that the infinite cache remembers when ids are not canonical; 0 is [DefaultMaxIDs]
 }
 
 // CacheSim computes what prefix caches would have hit, for any number of capacities in one pass over the rows in
@@ -41,6 +44,8 @@ type CacheSim struct {
 	eviction  Eviction
 	caches    []*cacheCount // finite by capacity, the infinite one last
 	prefixes  *prefixes
+	fine      *fineSharing // nil without a fine block size
+	fineStats FineStats
 	lru       *recency // nil without finite caches
 	skipped   int64
 	observed  ObservedCache
@@ -101,6 +106,10 @@ func NewCacheSim(opt CacheOptions) *CacheSim {
 		blockSize: opt.BlockSize, eviction: opt.Eviction,
 		prefixes: newPrefixes(opt.BlockSize, cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs)),
 	}
+	if opt.FineBlockSize > 0 {
+		s.fine = newFineSharing(opt.FineBlockSize, hashCost*min(cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs), math.MaxInt/hashCost))
+		s.fineStats.BlockSize = opt.FineBlockSize
+	}
 	for _, c := range capacities {
 		s.caches = append(s.caches, &cacheCount{CacheStats: CacheStats{Capacity: c}})
 	}
@@ -115,6 +124,9 @@ func NewCacheSim(opt CacheOptions) *CacheSim {
 func (s *CacheSim) Add(row *Row) {
 	if !row.InputLength.Set {
 		s.skipped++
+		if s.fine != nil {
+			s.fine.skip()
+		}
 		return
 	}
 	common := s.prefixes.add(row)
@@ -126,10 +138,7 @@ func (s *CacheSim) Add(row *Row) {
 		infinite.Unknown++
 		most = len(blocks)
 	}
-	if common.known {
-		full := min(int64(common.blocks), row.InputLength.V/int64(s.blockSize)) * int64(s.blockSize)
-		s.observed.Add(row, full, s.blockSize)
-	}
+	s.observe(row, common)
 	if s.lru == nil {
 		return
 	}
@@ -161,6 +170,33 @@ func (s *CacheSim) Add(row *Row) {
 	}
 	s.lru.evict()
 }
+
+// observe counts what the infinite cache has of a row as finely as the row says, and sets it beside what production's engine had.
+func (s *CacheSim) observe(row *Row, common overlap) {
+	length, size := row.InputLength.V, int64(s.blockSize)
+	whole := min(int64(common.blocks), length/size) * size
+	s.fineStats.replies(row)
+	switch {
+	case s.fine != nil && row.HashRanges != nil:
+		prompts, all := s.fine.add(row)
+		if common.known && all.known {
+			fine := s.fineStats.ranges(length, whole, max(prompts.tokens, common.tokens), max(all.tokens, common.tokens))
+			s.observed.Add(row, fine, s.fineStats.BlockSize)
+			return
+		}
+		s.fineStats.Unknown++
+	case s.fine != nil:
+		s.fine.skip()
+		fallthrough
+	default:
+		if common.known {
+			s.observed.Add(row, whole, s.blockSize)
+		}
+	}
+}
+
+// Fine returns what the infinite cache hit of the rows with ranges so far.
+func (s *CacheSim) Fine() FineStats { return s.fineStats.rated() }
 
 // Stats returns what each cache hit so far: the finite ones by ascending capacity, then the infinite one.
 func (s *CacheSim) Stats() []CacheStats {

@@ -184,7 +184,7 @@ func TestPredictor(t *testing.T) {
 	// The toy trace is not canonical, its renumbered form is; both must be predicted alike.
 	want := []Prediction{{0, 0}, {512, 512}, {512, 1000}, {0, 0}}
 	for _, canonical := range []bool{false, true} {
-		p, names := NewPredictor(0, 0), new(Renumber)
+		p, names := NewPredictor(PredictorOptions{}), new(Renumber)
 		for i, row := range toyRows() {
 			if canonical {
 				names.Row(row)
@@ -201,7 +201,7 @@ func TestPredictor(t *testing.T) {
 
 func TestPredictorBeyondItsBound(t *testing.T) {
 	rows := toyRows() // distinct ids: 7 9 3 4 8
-	p := NewPredictor(0, 2)
+	p := NewPredictor(PredictorOptions{MaxIDs: 2})
 	type answer struct {
 		Tokens Prediction
 		OK     bool
@@ -228,7 +228,7 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 
 func TestPredictorOnThePublicTrace(t *testing.T) {
 	const rows = 12031
-	p := NewPredictor(BlockSize, rows/hashCost+1) // canonical ids: a run for each row at most
+	p := NewPredictor(PredictorOptions{MaxIDs: rows/hashCost + 1}) // canonical ids: a run for each row at most
 	var whole, finest int64
 	for _, row := range publicRows(t, 0) {
 		tokens, ok := p.Predict(row)
@@ -272,7 +272,7 @@ func TestChains(t *testing.T) {
 		{"ids past the length", []*Row{row(512, 0, 1), row(1024, 0, 1)}, tokens{{}, {512, 512}}},
 		{"another model", []*Row{of("a", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("a", row(1024, 0, 1))}, tokens{{}, {}, {1024, 1024}, {1024, 1024}}},
 	} {
-		p, sim := NewPredictor(0, 0), NewCacheSim(CacheOptions{Capacities: []int{1000}})
+		p, sim := NewPredictor(PredictorOptions{}), NewCacheSim(CacheOptions{Capacities: []int{1000}})
 		var got tokens
 		var whole int64
 		for _, r := range test.rows {
@@ -306,7 +306,7 @@ func BenchmarkCacheSim(b *testing.B) {
 
 func BenchmarkPredictor(b *testing.B) {
 	rows := publicRows(b, 0)
-	p := NewPredictor(0, 0)
+	p := NewPredictor(PredictorOptions{})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		p.Predict(rows[i%len(rows)])

@@ -21,6 +21,7 @@ const (
 	V6 Rule = "V6" // a block always holds the same number of tokens
 	V7 Rule = "V7" // ids are 0, 1, 2, ... in order of first appearance
 	V8 Rule = "V8" // ids are below 2^31
+	V9 Rule = "V9" // hash_ranges tell the same prefixes as hash_ids, only finer
 )
 
 var ruleTexts = map[Rule]string{
@@ -32,6 +33,7 @@ var ruleTexts = map[Rule]string{
 	V6: "an id's block holds another number of tokens elsewhere",
 	V7: "an id is out of order: ids are not 0, 1, 2, ... by first appearance",
 	V8: "an id is 2^31 or more, which tools with 32-bit ids cannot read",
+	V9: "hash_ranges tell other prefixes than hash_ids, or than themselves elsewhere",
 }
 
 // Violation counts the rows that break a rule.
@@ -50,9 +52,11 @@ type CheckOptions struct {
 	MaxIDs        int // distinct ids to remember for V4 to V7; 0 is [DefaultMaxIDs]
 }
 
-// Checker checks a trace against the rules V1 to V8, row by row.
+// Checker checks a trace against the rules V1 to V9, row by row.
 type Checker struct {
 	forest *forest
+	ranges *agreement // nil without a fine block size
+	block  int64      // at which V9 is broken first
 	prev   Opt[float64]
 	found  map[Rule]*Violation
 	rows   int64
@@ -61,7 +65,9 @@ type Checker struct {
 
 // NewChecker returns a checker.
 func NewChecker(opt CheckOptions) *Checker {
-	return &Checker{forest: newForest(opt.BlockSize, opt.MaxIDs), found: make(map[Rule]*Violation)}
+	c := &Checker{forest: newForest(opt.BlockSize, opt.MaxIDs), found: make(map[Rule]*Violation)}
+	c.ranges = newAgreement(opt.FineBlockSize, c.forest.blockSize, c.forest.max)
+	return c
 }
 
 // Add checks the next row of the file, which stands on the given line.
@@ -98,13 +104,22 @@ func (c *Checker) add(row *Row, line int64) (bad faults, fresh int) {
 	note(bad&parents != 0, V5)
 	note(bad&fills != 0, V6)
 	note(bad&order != 0, V7)
+	if c.ranges != nil {
+		if block := c.ranges.add(row, c.forest, bad); block >= 0 {
+			if c.count(V9) == 0 {
+				c.block = block
+			}
+			bad |= disagreeing
+			note(true, V9)
+		}
+	}
 	return bad, fresh
 }
 
 // Violations returns the rules that are broken, in order.
 func (c *Checker) Violations() []Violation {
 	out := []Violation{}
-	for _, rule := range [...]Rule{V1, V2, V3, V4, V5, V6, V7, V8} {
+	for _, rule := range [...]Rule{V1, V2, V3, V4, V5, V6, V7, V8, V9} {
 		v := c.found[rule]
 		if v == nil {
 			continue
@@ -113,6 +128,9 @@ func (c *Checker) Violations() []Violation {
 		w.Text = plural(w.Count, "row") + ": " + ruleTexts[rule]
 		if rule == V8 && c.maxID >= 1<<53 {
 			w.Text += "; ids of 2^53 or more lose digits in JavaScript and jq"
+		}
+		if rule == V9 {
+			w.Text += fmt.Sprintf("; the first at block %d", c.block)
 		}
 		out = append(out, w)
 	}
@@ -125,6 +143,14 @@ func (c *Checker) Unchecked() string {
 		return fmt.Sprintf("more than %d distinct ids", c.forest.max)
 	}
 	return ""
+}
+
+// UncheckedRanges returns why V9 is not known, or "" when it is.
+func (c *Checker) UncheckedRanges() string {
+	if c.ranges == nil {
+		return ""
+	}
+	return c.ranges.full
 }
 
 // count returns how many rows break a rule.
@@ -147,6 +173,11 @@ func (c *Checker) strict(row *Row, line int64) *RowError {
 		rule = V5
 	case bad&fills != 0:
 		rule = V6
+	case bad&disagreeing != 0:
+		return &RowError{
+			Field: "hash_ranges", Value: fmt.Sprintf("block %d", c.block), Rule: "the row breaks " + string(V9) + ": " + ruleTexts[V9],
+			Advice: "read without strict to replay it all the same",
+		}
 	default:
 		return nil
 	}

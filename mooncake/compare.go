@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,6 +37,9 @@ type Comparison struct {
 	// Blocks are the rows that share other blocks with themselves or with the rows before them, have another number of blocks, or
 	// have block ids in one trace only. What ids are called does not count.
 	Blocks Difference `json:"blocks"`
+	// Ranges are the rows of which hash_ranges share other finer blocks, likewise, and Replies those with other replies.
+	Ranges  Difference `json:"ranges,omitzero"`
+	Replies Difference `json:"replies,omitzero"`
 	// Timestamps are the rows whose timestamps, relative to the first row that has one, are further apart than
 	// tolerated, and those that have one in one trace only.
 	Timestamps Difference `json:"timestamps"`
@@ -66,7 +70,7 @@ func (d *Difference) add(row int64, lines [2]int64) {
 // Same reports whether the traces are the same workload: as many rows, with the same lengths and the same sharing of
 // blocks at the same times, all of which was compared.
 func (c *Comparison) Same() bool {
-	return c.Rows[0] == c.Rows[1] && c.Lengths.Count == 0 && c.Blocks.Count == 0 && c.Timestamps.Count == 0 && c.Unchecked == 0
+	return c.Rows[0] == c.Rows[1] && c.Lengths.Count+c.Blocks.Count+c.Ranges.Count+c.Replies.Count+c.Timestamps.Count+c.Unchecked == 0
 }
 
 // String says in one sentence whether the traces are the same workload, and if not where they begin to differ.
@@ -78,7 +82,7 @@ func (c *Comparison) String() string {
 	for _, d := range []struct {
 		what string
 		Difference
-	}{{"lengths", c.Lengths}, {"blocks", c.Blocks}, {"timestamps", c.Timestamps}} {
+	}{{"lengths", c.Lengths}, {"blocks", c.Blocks}, {"ranges", c.Ranges}, {"replies", c.Replies}, {"timestamps", c.Timestamps}} {
 		if d.Count > 0 {
 			parts = append(parts, fmt.Sprintf("other %s in %s, first on lines %d and %d", d.what, plural(d.Count, "row"), d.Lines[0], d.Lines[1]))
 		}
@@ -152,7 +156,8 @@ type side struct {
 	unit   float64
 	first  Opt[float64] // timestamp, in the trace's unit
 	ids    Renumber
-	other  []uint64 // for each id's number: that of the id of the other trace which stands for the same block, +1
+	other  []uint64  // for each id's number: that of the id of the other trace which stands for the same block, +1
+	ranges intervals // for ids of ranges: those of the other trace which stand for the same blocks
 }
 
 func (s *side) next(rows *int64) (err error) {
@@ -196,6 +201,46 @@ func (c *comparer) compare(n int64) {
 		c.out.Unchecked++
 	case !c.match(ids, others):
 		c.out.Blocks.add(n, lines)
+	}
+	switch a, b := one.row.HashRanges, two.row.HashRanges; {
+	case a == nil && b == nil:
+	case max(one.ranges.n, two.ranges.n) > c.opt.MaxIDs:
+		c.out.Unchecked++
+	case !c.matchRanges(a, b):
+		c.out.Ranges.add(n, lines)
+	}
+	if !slices.Equal(one.row.Replies, two.row.Replies) {
+		c.out.Replies.add(n, lines)
+	}
+}
+
+// matchRanges is match for the ids of ranges.
+func (c *comparer) matchRanges(a, b []HashRange) bool {
+	one, two := &c.sides[0], &c.sides[1]
+	same := true
+	var left, right HashRange // what is left of the ranges at hand
+	for {
+		if left.Count == 0 && len(a) > 0 {
+			left, a = a[0], a[1:]
+		}
+		if right.Count == 0 && len(b) > 0 {
+			right, b = b[0], b[1:]
+		}
+		if left.Count == 0 || right.Count == 0 {
+			return same && left.Count == right.Count
+		}
+		to, n, known := one.ranges.find(left.First)
+		_, m, taken := two.ranges.find(right.First)
+		n = min(n, m, left.Count, right.Count)
+		switch {
+		case !known && !taken:
+			one.ranges.insert(left.First, n, right.First)
+			two.ranges.insert(right.First, n, left.First)
+		case !known || to != right.First:
+			same = false
+		}
+		left.First, left.Count = left.First+uint64(n), left.Count-n     //nolint:gosec // above 0
+		right.First, right.Count = right.First+uint64(n), right.Count-n //nolint:gosec // likewise
 	}
 }
 

@@ -4,8 +4,11 @@
 package mooncake
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +92,61 @@ func TestCompareEnds(t *testing.T) {
 	_, err := Compare(t.Context(), NewReader(strings.NewReader(row), ReaderOptions{}), NewReader(strings.NewReader("{}\n"), ReaderOptions{Name: "b"}), CompareOptions{})
 	if _, ok := errors.AsType[*RowError](err); !ok {
 		t.Errorf("error %v, want that of the row", err)
+	}
+}
+
+// Ranges are compared by what they share, whatever their ids are called, and replies as they stand. A row that differs does not make
+// those after it differ.
+func TestCompareRanges(t *testing.T) {
+	rows := conversations(rand.New(rand.NewPCG(3, 9)), 40, 32, 16)
+	sharing := 0 // the last row that does, so that no other row shares with it
+	for i := range rows {
+		if len(rows[i].HashRanges) > 1 {
+			sharing = i
+		}
+	}
+	trace := func(change func(i int, r *Row)) *Reader {
+		var text []byte
+		for i := range rows {
+			r := rows[i].Row
+			r.HashRanges, r.Replies = slices.Clone(r.HashRanges), slices.Clone(r.Replies)
+			change(i, &r)
+			text = append(AppendRow(text, &r), '\n')
+		}
+		return NewReader(bytes.NewReader(text), ReaderOptions{BlockSize: 32, FineBlockSize: 16})
+	}
+	for name, tc := range map[string]struct {
+		change          func(i int, r *Row)
+		ranges, replies int64
+	}{
+		"the same": {func(int, *Row) {}, 0, 0},
+		"other names": {func(_ int, r *Row) {
+			ids := expand(r.HashRanges)
+			for i, id := range ids {
+				ids[i] = id/3*1000 + id%3
+			}
+			r.HashRanges = collapse(ids)
+		}, 0, 0},
+		"one row shares nothing": {func(i int, r *Row) {
+			if i == sharing {
+				r.HashRanges = []HashRange{{1 << 40, int64(len(expand(r.HashRanges)))}}
+			}
+		}, 1, 0},
+		"a row without ranges": {func(i int, r *Row) { r.HashRanges = [][]HashRange{r.HashRanges, nil}[i/39] }, 1, 0},
+		"a reply of other length": {func(i int, r *Row) {
+			if n := len(r.Replies); n > 1 {
+				r.Replies = r.Replies[1:]
+			}
+		}, 0, -1},
+	} {
+		got, err := Compare(t.Context(), trace(func(int, *Row) {}), trace(tc.change), CompareOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got.Ranges.Count != tc.ranges || tc.replies < 0 != (got.Replies.Count > 0) || got.Same() != (tc.ranges == 0 && tc.replies == 0) ||
+			strings.HasPrefix(got.String(), "the same") != got.Same() {
+			t.Errorf("%s: %+v: %s", name, got, got)
+		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Undefined stands for a digest that the trace has none of.
 const Undefined = "undefined"
 
-// Digests tell whether two traces are the same workload: they are exactly when all three digests are defined and equal.
+// Digests tell whether two traces are the same workload: they are exactly when all digests are defined and equal.
 // Each is 64 hexadecimal digits of a SHA-256, or [Undefined].
 type Digests struct {
 	// Seq covers the order of the rows, their lengths and which blocks they share, whatever the ids are called.
@@ -28,25 +28,29 @@ type Digests struct {
 	Tree string `json:"tree_digest"`
 	// Arrival covers the timestamps, relative to the first row's, to the nanosecond.
 	Arrival string `json:"arrival_digest"`
+	// Ranges covers what rows share in the finer blocks of hash_ranges, whatever these ids are called, and which tokens are replies.
+	// It is empty where no row has either.
+	Ranges string `json:"range_digest,omitempty"`
 	// Reason says why a digest is undefined; empty when all are defined.
 	Reason string `json:"undefined_because,omitempty"`
 }
 
-// Defined reports whether all three digests are defined.
+// Defined reports whether all digests are defined.
 func (d Digests) Defined() bool {
-	return d != Digests{} && d.Seq != Undefined && d.Tree != Undefined && d.Arrival != Undefined
+	return d != Digests{} && d.Seq != Undefined && d.Tree != Undefined && d.Arrival != Undefined && d.Ranges != Undefined
 }
 
 // Same reports whether two traces are the same workload.
 func (d Digests) Same(o Digests) bool {
-	return d.Defined() && d.Seq == o.Seq && d.Tree == o.Tree && d.Arrival == o.Arrival
+	return d.Defined() && d.Seq == o.Seq && d.Tree == o.Tree && d.Arrival == o.Arrival && d.Ranges == o.Ranges
 }
 
 // Digester computes the digests of a trace, row by row. Ids beyond what the input length has room for
 // ([Row.Blocks]) do not count.
 //
 // The sequence and tree digests need both lengths and hash ids on every row, and an id must have one parent, one fill and
-// no second place in a row (rules V4, V5, V6); the arrival digest needs timestamps on every row, none before the first.
+// no second place in a row (rules V4, V5, V6); the arrival digest needs timestamps on every row, none before the first; the
+// digest of ranges needs to know the size of their blocks, and that they agree with hash ids (V9).
 type Digester struct {
 	checker *Checker
 	seq     hash.Hash
@@ -57,6 +61,9 @@ type Digester struct {
 	noSeq   string // why there is no sequence digest, and no tree digest
 	noTree  string
 	noTime  string // why there is no arrival digest
+
+	ranges  hash.Hash // nil until a row has ranges or replies
+	noRange string    // why there is no digest of ranges
 }
 
 // end is where a row hangs in the forest. Both lengths are below 2^32, which bounds a row to 12 bytes.
@@ -77,6 +84,7 @@ func (d *Digester) Add(row *Row, line int64) { d.add(row, line) }
 func (d *Digester) add(row *Row, line int64) (bad faults, fresh int) {
 	bad, fresh = d.checker.add(row, line)
 	d.time(row, line)
+	d.share(row, line, bad)
 	switch {
 	case d.noSeq != "":
 	case !row.InputLength.Set || !row.OutputLength.Set || row.HashIDs == nil:
@@ -111,6 +119,46 @@ func (d *Digester) sequence(row *Row) {
 	}
 	d.buf = append(b, '\n')
 	d.seq.Write(d.buf)
+}
+
+// share digests ranges and replies.
+func (d *Digester) share(row *Row, line int64, bad faults) {
+	if d.noRange != "" || row.HashRanges == nil && len(row.Replies) == 0 {
+		return
+	}
+	a := d.checker.ranges
+	switch {
+	case row.HashRanges == nil:
+	case a == nil:
+		d.noRange = fmt.Sprintf("nothing says how many tokens an id of hash_ranges stands for (line %d)", line)
+	case bad&disagreeing != 0:
+		d.noRange = fmt.Sprintf("hash_ranges and hash_ids disagree (line %d)", line)
+	default:
+		d.noRange = a.full
+	}
+	if d.noRange != "" {
+		d.ranges = nil
+		return
+	}
+	if d.ranges == nil {
+		d.ranges = sha256.New()
+	}
+	b := strconv.AppendInt(d.buf[:0], d.checker.rows, 10)
+	if row.HashRanges != nil {
+		b = append(b, ':')
+		b = strconv.AppendInt(b, a.fine, 10)
+		for _, h := range a.row {
+			b = strconv.AppendUint(append(b, ' '), h.First, 10)
+			b = strconv.AppendInt(append(b, '+'), h.Count, 10)
+		}
+	}
+	for _, r := range row.Replies {
+		for i, n := range [...]int64{r.Back, r.At, r.Tokens} {
+			b = strconv.AppendInt(append(b, ";,,"[i]), n, 10)
+		}
+	}
+	d.buf = append(b, '\n')
+	d.ranges.Write(d.buf)
 }
 
 // end remembers a row for the tree digest.
@@ -176,7 +224,13 @@ func (d *Digester) Digests() Digests {
 			out.Tree = d.tree()
 		}
 	}
-	reasons := slices.DeleteFunc([]string{cmp.Or(d.noSeq, d.noTree), d.noTime}, func(s string) bool { return s == "" })
+	switch {
+	case d.noRange != "":
+		out.Ranges = Undefined
+	case d.ranges != nil:
+		out.Ranges = hex.EncodeToString(d.ranges.Sum(nil))
+	}
+	reasons := slices.DeleteFunc([]string{cmp.Or(d.noSeq, d.noTree), d.noTime, d.noRange}, func(s string) bool { return s == "" })
 	out.Reason = strings.Join(reasons, "; ")
 	return out
 }

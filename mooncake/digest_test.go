@@ -6,6 +6,7 @@ package mooncake
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -145,7 +146,7 @@ func TestUndefinedDigests(t *testing.T) {
 				d.Add(r, int64(i+1))
 			}
 			got := d.Digests()
-			want := Digests{toyDigests.Seq, toyDigests.Tree, toyDigests.Arrival, test.reason}
+			want := Digests{toyDigests.Seq, toyDigests.Tree, toyDigests.Arrival, "", test.reason}
 			for undefined, s := range map[*string]bool{&want.Seq: test.noSeq, &want.Tree: test.noTree, &want.Arrival: test.noArr} {
 				if s {
 					*undefined = Undefined
@@ -203,5 +204,82 @@ func BenchmarkDigester(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		digest(rows)
+	}
+}
+
+// The digest of ranges is one more: the others are as they were, whatever the ids of ranges are called, and a trace that differs in
+// ranges or replies alone is another workload.
+func TestRangeDigest(t *testing.T) {
+	digests := func(rows []modelled, change func(i int, r *Row), opt CheckOptions) Digests {
+		opt.BlockSize = 24
+		d := NewDigester(opt)
+		for i := range rows {
+			r := rows[i].Row
+			r.HashRanges, r.Replies = slices.Clone(r.HashRanges), slices.Clone(r.Replies)
+			change(i, &r)
+			d.Add(&r, int64(i+1))
+		}
+		return d.Digests()
+	}
+	rows := conversations(rand.New(rand.NewPCG(1, 6)), 40, 24, 4)
+	fine := CheckOptions{FineBlockSize: 4}
+	same := func(int, *Row) {}
+	want := digests(rows, same, fine)
+	if !want.Defined() || len(want.Ranges) != 64 {
+		t.Fatalf("%+v", want)
+	}
+	plain := digests(rows, func(_ int, r *Row) { r.HashRanges, r.Replies = nil, nil }, fine)
+	if plain.Ranges != "" || !plain.Defined() || plain.Seq != want.Seq || plain.Tree != want.Tree || plain.Arrival != want.Arrival || plain.Same(want) {
+		t.Errorf("without ranges: %+v", plain)
+	}
+	last := func(i int, r *Row) bool { return i == len(rows)-1 && len(r.HashRanges) > 0 }
+	for name, tc := range map[string]struct {
+		change func(i int, r *Row)
+		same   bool
+	}{
+		"other names": {func(_ int, r *Row) {
+			ids := expand(r.HashRanges)
+			for i, id := range ids {
+				ids[i] = (id + 1) * 0x9e3779b97f4a7c15
+			}
+			r.HashRanges = collapse(ids)
+		}, true},
+		"ranges that could be fewer": {func(_ int, r *Row) {
+			if h := &r.HashRanges[0]; h.Count > 1 {
+				h.Count--
+				r.HashRanges = slices.Insert(r.HashRanges, 1, HashRange{h.last() + 1, 1})
+			}
+		}, true},
+		"less in common": {func(i int, r *Row) {
+			if last(i, r) {
+				r.HashRanges = []HashRange{{1 << 30, int64(len(expand(r.HashRanges)))}}
+				r.HashIDs = slices.Clone(r.HashIDs)
+				for k := range r.HashIDs {
+					r.HashIDs[k] += 1 << 30
+				}
+			}
+		}, false},
+		"no ranges on a row": {func(i int, r *Row) { r.HashRanges = r.HashRanges[:len(r.HashRanges)*min(1, i)] }, false},
+		"no replies":         {func(_ int, r *Row) { r.Replies = nil }, false},
+		"another reply":      {func(_ int, r *Row) { r.Replies = slices.Clip(r.Replies[:min(1, len(r.Replies))]) }, false},
+		"a reply of one less": {func(_ int, r *Row) {
+			if n := len(r.Replies); n > 0 && r.Replies[n-1].Tokens > 1 {
+				r.Replies[n-1].Tokens--
+			}
+		}, false},
+	} {
+		if got := digests(rows, tc.change, fine); got.Ranges == want.Ranges != tc.same || got.Same(want) != tc.same {
+			t.Errorf("%s: %+v, of the rows themselves %+v", name, got, want)
+		}
+	}
+	if got := digests(rows, same, CheckOptions{}); got.Ranges != Undefined || got.Seq != want.Seq || got.Defined() || !strings.Contains(got.Reason, "nothing says how many tokens an id of hash_ranges stands for") {
+		t.Errorf("without the size: %+v", got)
+	}
+	if got := digests(rows, func(i int, r *Row) {
+		if i == 20 {
+			r.HashRanges = collapse([]uint64{1, 0})
+		}
+	}, fine); got.Ranges != Undefined || got.Seq != want.Seq || !strings.Contains(got.Reason, "hash_ranges and hash_ids disagree (line 21)") {
+		t.Errorf("ranges that disagree: %+v", got)
 	}
 }

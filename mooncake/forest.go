@@ -31,10 +31,11 @@ const noParent = ^uint32(0)
 type faults uint8
 
 const (
-	repeated faults = 1 << iota // V4
-	parents                     // V5
-	fills                       // V6
-	order                       // V7
+	repeated    faults = 1 << iota // V4
+	parents                        // V5
+	fills                          // V6
+	order                          // V7
+	disagreeing                    // V9
 )
 
 func newForest(blockSize, maxIDs int) *forest {

@@ -114,9 +114,12 @@ type ObservedCache struct {
 	// cached a whole block less.
 	Above int64 `json:"rows_cached_more"`
 	Below int64 `json:"rows_cached_less"`
+	// Ranged counts rows of which hash_ranges say what they share.
+	Ranged int64 `json:"rows_with_ranges,omitempty"`
 }
 
-// Add takes the next row and the tokens that an infinite cache hits of it, which a trace of blocks of so many tokens says.
+// Add takes the next row and the tokens that an infinite cache hits of it, which blocks of so many tokens say: those of
+// hash_ranges where the row has them.
 func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	cached := row.Observed.CachedTokens
 	if !cached.Set || !row.InputLength.Set {
@@ -126,6 +129,9 @@ func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	c.InputTokens += row.InputLength.V
 	c.Cached += cached.V
 	c.Predicted += predicted
+	if row.HashRanges != nil {
+		c.Ranged++
+	}
 	switch difference := cached.V - predicted; {
 	case difference >= int64(blockSize):
 		c.Above++
@@ -162,7 +168,7 @@ func (c ObservedCache) String() string {
 }
 
 // Warning says in one sentence how far the rates are apart, why that is likely, and what to do. It is empty where they agree
-// within 2 points. blockSize is the trace's, in tokens.
+// within 2 points. blockSize is the trace's, in tokens, that of its hash ids.
 func (c ObservedCache) Warning(blockSize int) string {
 	cached, predicted := c.Rates()
 	points := 100 * (cached - predicted)
@@ -177,7 +183,7 @@ func (c ObservedCache) Warning(blockSize int) string {
 			"or a chat template puts parts of the prompt in another order than the telemetry; a replay has less prefill work than production had", -points)
 	}
 	why := "requests from before or outside this capture had left blocks in the cache, or the text of some prompts is unknown"
-	if blockSize > fineBlock && 2*c.Above <= c.Rows {
+	if blockSize > fineBlock && 2*c.Above <= c.Rows && 2*c.Ranged < c.Rows {
 		why = fmt.Sprintf("what prompts share of a block of %d tokens is lost unless they share all of it; compile the journals with --block-size %d to keep more", blockSize, fineBlock)
 	}
 	return fmt.Sprintf("this trace shares %.1f points less than the engine had cached: %s; a replay has more prefill work than production had", points, why)

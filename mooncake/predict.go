@@ -3,53 +3,118 @@
 
 package mooncake
 
+import (
+	"cmp"
+	"math"
+)
+
 // DefaultPredictorIDs is the number of prefixes that a predictor remembers, when their ids are not canonical, unless it is
 // told otherwise; about 200 MB.
 const DefaultPredictorIDs = 1 << 22
 
+// PredictorOptions says what to predict. The zero value predicts by the hash ids of blocks of 512 tokens.
+type PredictorOptions struct {
+	BlockSize int // tokens per hash id; 0 is [BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
+	FineBlockSize int
+	// EngineBlock is the number of tokens that the engine caches as one; 0 is unknown: the trace's own blocks, the finest that a row
+	// has.
+	EngineBlock int
+	// NoReplies predicts for an engine that sees other replies in a prompt than those it gave: a replay that does not carry them.
+	NoReplies bool
+	// MaxIDs is the number of prefixes to remember when ids are not canonical, 0 is [DefaultPredictorIDs]. Of rows with
+	// canonical ids it remembers four times as many.
+	MaxIDs int
+}
+
 // Predictor tells how many prompt tokens of a row an infinite prefix cache would serve after the rows before. It follows the
 // chain of a row's ids from the first one on, for each model by itself: an id after other ids than before is another block.
 // It takes 16 bytes for a row with new blocks while ids are canonical (0, 1, 2, ... in order of first appearance), else some
-// 50 for each new block. It is not safe for concurrent use.
+// 50 for each new block; ranges take some 30 for a row, and 100 for a range that is not canonical. It is not safe for
+// concurrent use.
 type Predictor struct {
+	opt      PredictorOptions
 	prefixes *prefixes
+	fine     *fineSharing // nil without a fine block size
 	unknown  int64
 }
 
 // Prediction is what an infinite prefix cache would have of a row's prompt, in tokens.
 type Prediction struct {
-	// Whole counts the blocks that rows before had in full: what an engine caches whose blocks are the trace's.
+	// Whole counts the blocks that rows before had in full: what an engine caches whose blocks are those of
+	// [PredictorOptions].EngineBlock, or the trace's. Where a row has ranges, or the engine's blocks are not the trace's, it
+	// leaves a token to compute: no engine takes all of a prompt from its cache.
 	Whole int64
 	// Finest counts every token in common, those of partial last blocks included: no engine has more from these rows alone,
 	// however fine its blocks are.
 	Finest int64
 }
 
-// NewPredictor returns a predictor. blockSize is in tokens, 0 is [BlockSize]; bound is the number of prefixes to
-// remember when ids are not canonical, 0 is [DefaultPredictorIDs]. Of rows with canonical ids it remembers four times as many.
-func NewPredictor(blockSize, bound int) *Predictor {
-	if blockSize <= 0 {
-		blockSize = BlockSize
+// NewPredictor returns a predictor.
+func NewPredictor(opt PredictorOptions) *Predictor {
+	if opt.BlockSize <= 0 {
+		opt.BlockSize = BlockSize
 	}
-	if bound <= 0 {
-		bound = DefaultPredictorIDs
+	if opt.MaxIDs <= 0 {
+		opt.MaxIDs = DefaultPredictorIDs
 	}
-	return &Predictor{prefixes: newPrefixes(blockSize, bound)}
+	p := &Predictor{opt: opt, prefixes: newPrefixes(opt.BlockSize, opt.MaxIDs)}
+	if opt.FineBlockSize > 0 {
+		p.fine = newFineSharing(opt.FineBlockSize, hashCost*min(opt.MaxIDs, math.MaxInt/hashCost))
+	}
+	return p
 }
 
 // Predict returns the cached tokens of the next row in file order. ok is false when they cannot be told: the row gives its
 // prompt in another way, or the bound is passed.
+//
+// Replies are named by the number of rows back, so each row of the trace is either predicted or skipped ([Predictor.Skip]).
 func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 	if !row.InputLength.Set {
+		p.Skip()
 		return Prediction{}, false
 	}
 	common := p.prefixes.add(row)
-	if !common.known {
+	most, known := common.tokens, common.known
+	ranged := p.fine != nil && row.HashRanges != nil
+	switch {
+	case ranged:
+		prompts, all := p.fine.add(row)
+		if p.opt.NoReplies {
+			all = prompts
+		}
+		most, known = max(most, all.tokens), known && all.known
+	case p.fine != nil:
+		p.fine.skip()
+	}
+	if !known {
 		p.unknown++
 		return Prediction{}, false
 	}
-	size := int64(p.prefixes.blockSize)
-	return Prediction{Whole: min(int64(common.blocks), row.InputLength.V/size) * size, Finest: common.tokens}, true
+	length, size := row.InputLength.V, int64(p.opt.BlockSize)
+	if grain := int64(p.grain(ranged)); ranged || grain != size {
+		return Prediction{Whole: wholeBlocks(most, length, grain), Finest: most}, true
+	}
+	return Prediction{Whole: min(int64(common.blocks), length/size) * size, Finest: most}, true
+}
+
+// wholeBlocks returns the tokens in the whole blocks among the leading tokens of a prompt that a cache has, of which an engine
+// computes the last one at least.
+func wholeBlocks(cached, length, block int64) int64 { return min(cached, length-1) / block * block }
+
+// grain returns the tokens that the engine caches as one, of a row with ranges or without.
+func (p *Predictor) grain(ranged bool) int {
+	if ranged {
+		return cmp.Or(p.opt.EngineBlock, p.opt.FineBlockSize)
+	}
+	return cmp.Or(p.opt.EngineBlock, p.opt.BlockSize)
+}
+
+// Skip tells of the next row in file order that it is not predicted, and that no row shares anything with it.
+func (p *Predictor) Skip() {
+	if p.fine != nil {
+		p.fine.skip()
+	}
 }
 
 // Unknown returns the number of rows without a prediction because the bound was passed.

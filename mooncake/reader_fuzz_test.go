@@ -45,7 +45,7 @@ func FuzzReader(f *testing.F) {
 		r := NewReader(strings.NewReader(in), ReaderOptions{MaxLine: 1 << 20, FineBlockSize: 16})
 		torn := NewReader(iotest.HalfReader(iotest.DataErrReader(strings.NewReader(in))), ReaderOptions{MaxLine: 1 << 20, FineBlockSize: 16})
 		a := NewAnalyzer(AnalyzeOptions{Capacities: []int{2}})
-		p := NewPredictor(0, 4)
+		p := NewPredictor(PredictorOptions{FineBlockSize: 16, MaxIDs: 4})
 		rows, last := 0, int64(0)
 		for {
 			row, err := r.Read()

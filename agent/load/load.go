@@ -67,6 +67,9 @@ type Options struct {
 	OneModel bool
 	// Strict makes an error of what is otherwise read kindly.
 	Strict bool
+	// Replies is called for each row that has replies, in file order, as it is read, with its index. May be nil. It is called on
+	// a goroutine of the stream's, and for the rows of the look-ahead before Open returns.
+	Replies func(index int64, replies []mooncake.Reply)
 }
 
 // Info is what the look-ahead found and decided.
@@ -187,7 +190,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	}
 	s := &Stream{
 		opt: opt, in: in,
-		predictor: mooncake.NewPredictor(opt.BlockSize, 0),
+		predictor: mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: opt.BlockSize}),
 		perMilli:  float64(opt.Unit) / float64(time.Millisecond),
 		rows:      make(chan fileRow, 256),
 		quit:      make(chan struct{}),
@@ -208,6 +211,20 @@ func (s *Stream) Unit() time.Duration { return s.opt.Unit }
 
 // Info returns what the look-ahead decided.
 func (s *Stream) Info() Info { return s.info }
+
+// Ahead calls yield for the rows of the look-ahead that this shard is to send, with the line of each. It must be called before
+// Next, and the rows must not be changed.
+func (s *Stream) Ahead(yield func(line int64, row *mooncake.Row) bool) {
+	n := int64(0)
+	for _, e := range s.head {
+		if s.outside(e) {
+			continue
+		}
+		if n++; s.opt.MaxRows > 0 && n > s.opt.MaxRows || s.mine(e) && !yield(e.line, e.row.Row) {
+			return
+		}
+	}
+}
 
 // Shapes returns copies of up to n of the first rows, without their ids and sessions: requests of the trace's size
 // that share nothing with it. There is at least one.
@@ -475,9 +492,11 @@ func (s *Stream) read() (entry, error) {
 
 // look notes whether the window leaves a row out, else what the cache will have of it.
 func (s *Stream) look(e *entry) {
-	if e.outside = s.outside(*e); !e.outside {
-		s.predict(e)
+	if e.outside = s.outside(*e); e.outside {
+		s.predictor.Skip()
+		return
 	}
+	s.predict(e)
 }
 
 // readFile returns the next row that has a place in time, and whether it is a later turn of its session.
@@ -505,6 +524,9 @@ func (s *Stream) readFile() (e entry, turn bool, err error) {
 		}
 		if r.SessionID != "" {
 			s.keys.set(r.SessionID, key)
+		}
+		if len(r.Replies) > 0 && s.opt.Replies != nil {
+			s.opt.Replies(s.index, r.Replies)
 		}
 		e := entry{row: row{Row: r}, key: key, index: s.index, line: s.in.Line()}
 		s.index++
@@ -560,11 +582,10 @@ func (s *Stream) outside(e entry) bool {
 // predict notes the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
 	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1}
-	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil {
+	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil ||
+		e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids are not the whole prompt
+		s.predictor.Skip()
 		return
-	}
-	if e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta {
-		return // its ids are not the whole prompt
 	}
 	r := e.row.Row
 	model := cmp.Or(r.Model, s.defaultModel)

@@ -33,6 +33,8 @@ type Aggregate struct {
 	connections Connections
 	schedule    Schedule
 	good        int64
+	replies     Replies
+	invented    reasons
 
 	totalInput, totalOutput          int64
 	cachedPrompt, totalCached        int64 // prompt and cached tokens of the rows whose cached tokens are known
@@ -135,6 +137,16 @@ func (a *Aggregate) addDispatch(r *Record) {
 // addSent takes what is true of every row that was tried, served or not.
 func (a *Aggregate) addSent(r *Record) {
 	x := &r.Exchange
+	a.replies.Needed += int64(len(r.Replies))
+	a.replies.CarriedTokens += r.Carried
+	a.replies.InventedTokens += r.Invented
+	for _, why := range r.Replies {
+		if why == "" {
+			a.replies.Carried++
+		} else {
+			a.invented.add(why, "")
+		}
+	}
 	if r.Resent() {
 		a.rows.Retried++
 	}

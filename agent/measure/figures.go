@@ -19,6 +19,24 @@ type Figures struct {
 	Chunks      Chunks
 	Connections Connections
 	Schedule    Schedule
+	Replies     Replies
+}
+
+// Replies counts the places in the prompts that were sent where the trace says that the reply of an earlier row stood. A reply
+// has a place in each later prompt of its conversation.
+type Replies struct {
+	Needed  int64 `json:"needed"`
+	Carried int64 `json:"carried"` // of these, filled with the replay's own live reply
+	// Invented says why words were invented in the other places, the most frequent reason first.
+	Invented []Reason `json:"invented,omitempty"`
+	// CarriedTokens and InventedTokens are the prompt tokens of both.
+	CarriedTokens  int64 `json:"carried_tokens"`
+	InventedTokens int64 `json:"invented_tokens"`
+}
+
+// CarriedShare is carried ÷ needed tokens, 0 to 1; ok is false where none was needed.
+func (r Replies) CarriedShare() (share float64, ok bool) {
+	return ratio(r.CarriedTokens, r.CarriedTokens+r.InventedTokens)
 }
 
 // Stat returns a figure. ok is false where nothing was measured: the Stat then holds the unit alone.

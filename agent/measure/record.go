@@ -95,6 +95,11 @@ type Record struct {
 	Prompt            Agreement
 	Output            Agreement
 
+	// Replies says of each of the row's replies what stood in its place: empty for the live reply, else why its words were
+	// invented (the reasons of package carry). Nil where the row has none. Carried and Invented are their prompt tokens.
+	Replies           []string
+	Carried, Invented int64
+
 	// Span is the span of this request in this replay; zero without telemetry.
 	Span mooncake.SpanRef
 

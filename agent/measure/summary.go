@@ -18,8 +18,9 @@ func (a *Aggregate) Figures() *Figures {
 		Cache: Cache{
 			Reported: a.cacheReported, Predicted: a.cachePredicted, Refused: a.cacheRefused, Realisation: -1, Beyond: max(0, a.cached-a.finest), Production: a.production,
 		},
-		Chunks: a.chunks, Connections: a.connections, Schedule: a.schedule,
+		Chunks: a.chunks, Connections: a.connections, Schedule: a.schedule, Replies: a.replies,
 	}
+	f.Replies.Invented = a.invented.sorted()
 	if a.predicted > 0 {
 		f.Cache.Realisation = float64(a.cached) / float64(a.predicted)
 	}

@@ -7,15 +7,25 @@ import (
 	"io"
 
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // part is a piece of a body: bytes as they are, or, when raw is nil, n tokens that are made as they are read.
 type part struct {
 	raw []byte
 
-	ids []uint64 // of the first blocks
-	row int64    // whose own blocks follow them
-	n   int64    // tokens
+	blocks
+
+	from int64 // place of the first token among those that the blocks make
+	n    int64 // tokens
+}
+
+// blocks are those that tokens are made of.
+type blocks struct {
+	ids    []uint64             // of the trace's blocks, or
+	ranges []mooncake.HashRange // of the fine ones, unless it is nil
+	first  int64                // number of the block that the first id or range stands for
+	row    int64                // whose own blocks follow them
 }
 
 // scheme turns ids into bytes. It is the same for every body of a builder.
@@ -23,6 +33,7 @@ type scheme struct {
 	alphabet
 	seed  uint64
 	block int // tokens
+	fine  int // tokens of a fine block
 }
 
 // size returns the length of a part in bytes.
@@ -59,6 +70,10 @@ type reader struct {
 	part int   // being read
 	off  int64 // in it
 	left int64 // of the whole
+
+	// Of the part being read, the range that was used last, and the number of its first block.
+	span  int
+	begun int64
 }
 
 // Len returns the number of bytes that are left.
@@ -73,7 +88,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		at := &r.parts[r.part]
 		size := r.scheme.size(at)
 		if r.off == size {
-			r.part, r.off = r.part+1, 0
+			r.part, r.off, r.span = r.part+1, 0, 0
 			continue
 		}
 		var got int
@@ -91,15 +106,49 @@ func (r *reader) Read(p []byte) (n int, err error) {
 
 // generate writes what p has room for of the block under the reader's position.
 func (r *reader) generate(p []byte, at *part, size int64) int {
+	if at.ranges != nil {
+		return r.generateFine(p, at, size)
+	}
 	block := int64(r.block * r.unit)
-	k, in := r.off/block, r.off%block
+	off := at.from*int64(r.unit) + r.off
+	k, in := off/block, off%block
 	n := min(int64(len(p)), block-in, size-r.off)
 	id := privateID(at.row, k)
-	if k < int64(len(at.ids)) {
-		id = at.ids[k]
+	if i := k - at.first; i < int64(len(at.ids)) {
+		id = at.ids[i]
 	}
 	r.write(p[:n], mix(id^r.seed), int(in))
 	return int(n)
+}
+
+// fineSalt keeps the ids of fine blocks apart from those of the trace's blocks: they are numbers of their own, and both kinds
+// of rows may be in one trace.
+const fineSalt = 0x8f3a1d5c97e6b042
+
+// generateFine writes what p has room for of the fine blocks from the reader's position on.
+func (r *reader) generateFine(p []byte, at *part, size int64) (n int) {
+	block := int64(r.fine * r.unit)
+	p = p[:min(int64(len(p)), size-r.off)]
+	off := at.from*int64(r.unit) + r.off
+	k, in := off/block, off%block
+	if r.span == 0 {
+		r.begun = at.first
+	}
+	for n < len(p) {
+		for r.span < len(at.ranges) && k >= r.begun+at.ranges[r.span].Count {
+			r.begun += at.ranges[r.span].Count
+			r.span++
+		}
+		id := privateID(at.row, k)
+		if r.span < len(at.ranges) {
+			id = (at.ranges[r.span].First + uint64(k-r.begun)) ^ fineSalt //nolint:gosec // not negative: the reader goes forward
+		}
+		to := p[n:min(int64(len(p)), int64(n)+block-in)]
+		r.write(to, mix(id^r.seed), int(in))
+		n += len(to)
+		k, in = k+1, 0
+	}
+	return n
 }
 
 // privateID returns the id of block k of a prompt where no id of the trace reaches: a bijection of row and k, so

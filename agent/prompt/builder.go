@@ -43,6 +43,10 @@ type Prompt struct {
 	// TailCut is set when the overhead, which is taken from the end, took the row's last block whole: this
 	// request, or one that shares the block before it, may hit up to the overhead's tokens less than the row says.
 	TailCut bool
+	// Carried is the number of prompt tokens that are live replies, Invented that of tokens in the place of a reply which were
+	// invented. NoRoom is set when the row has replies and no room for its messages: all of it was invented, in one message.
+	Carried, Invented int64
+	NoRoom            bool
 
 	// turn is what a session remembers of the row; nil for rows that are complete in themselves.
 	turn []part
@@ -81,7 +85,7 @@ func NewBuilder(o Options) (*Builder, error) {
 	if o.Endpoint == Completions {
 		b.path, b.promptField = "/v1/completions", "prompt"
 	}
-	b.scheme = scheme{alphabet: tokens, seed: o.Seed, block: o.BlockSize}
+	b.scheme = scheme{alphabet: tokens, seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize}
 	if o.Form == Words {
 		b.scheme.alphabet = words
 		o.Overhead = max(1, o.Overhead)
@@ -109,14 +113,14 @@ func NewBuilder(o Options) (*Builder, error) {
 //
 // The error wraps [ErrRow] or [ErrHistoryFull].
 func (b *Builder) Build(index int64, row *mooncake.Row, history *History) (Prompt, error) {
-	p, err := b.build(index, row, history)
+	p, err := b.build(index, row, history, Live{})
 	if err != nil {
 		return Prompt{}, fmt.Errorf("row %d: %w", index, err)
 	}
 	return p, nil
 }
 
-func (b *Builder) build(index int64, row *mooncake.Row, history *History) (p Prompt, err error) {
+func (b *Builder) build(index int64, row *mooncake.Row, history *History, live Live) (p Prompt, err error) {
 	extra, err := parseObject(row.Extra)
 	if err != nil {
 		return p, fmt.Errorf("%w: extra: %w", ErrRow, err)
@@ -147,7 +151,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History) (p Pro
 	case kind == mooncake.KindText:
 		turn = b.text(row.TextInput.V)
 	default:
-		turn, err = b.generated(index, row, history.later(), &p)
+		turn, err = b.generated(index, row, history.later(), live.Replies, &p)
 	}
 	if err != nil || p.Skip {
 		return p, err
@@ -171,7 +175,11 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History) (p Pro
 	body.merge(b.extra)
 	body.merge(extra)
 	b.complete(&body, b.output(row), kind == mooncake.KindLength && !replaced)
+	if live.Keep && b.scheme.ids && b.dialect.returnsIDs && !body.has(returnField) {
+		body.set(returnField, []byte("true"))
+	}
 	b.finish(&p, body)
+	p.Request.KeepReply = live.Keep
 	if history != nil {
 		p.turn, p.chat, p.Request.KeepReply = turn, b.opt.Endpoint == Chat, true
 	}

@@ -27,7 +27,7 @@ var ErrNotStable = errors.New("the prompt's units are not one token each on this
 // concern the reply are not. The builder's own overhead has no part in them. model is the model to measure; empty asks for
 // none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
-	short := b.turn("user", true, part{ids: []uint64{calibrationID}, n: calibrationShort})
+	short := b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID}}, n: calibrationShort})
 	long := part{n: calibrationLong}
 	for id := uint64(calibrationID + 1); len(long.ids)*b.opt.BlockSize < calibrationLong; id++ {
 		long.ids = append(long.ids, id)
@@ -36,20 +36,31 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	if turns && b.opt.Endpoint == Chat {
 		comma := part{raw: []byte(",")}
 		three := append(append([]part{}, short...), comma)
-		three = append(append(three, b.turn("assistant", true, part{ids: []uint64{calibrationID + 1<<20}, n: calibrationShort})...), comma)
-		three = append(three, b.turn("user", true, part{ids: []uint64{calibrationID + 1<<21}, n: calibrationShort})...)
+		three = append(append(three, b.turn("assistant", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<20}}, n: calibrationShort})...), comma)
+		three = append(three, b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<21}}, n: calibrationShort})...)
 		requests = append(requests, b.calibration(model, three))
 	}
 	return requests
 }
 
+// VocabularyProbe returns a request whose prompt is the smallest and the greatest of the token ids that prompts are made of: an
+// engine whose vocabulary has fewer refuses it. It is like the calibration requests otherwise.
+func (b *Builder) VocabularyProbe(model string) send.Request {
+	return b.measuring(model, []part{{raw: fmt.Appendf(nil, "[%d,%d]", firstToken, LastToken)}})
+}
+
 func (b *Builder) calibration(model string, turn []part) send.Request {
+	return b.measuring(model, b.join(nil, turn))
+}
+
+// measuring makes a request of a prompt that is not part of the trace.
+func (b *Builder) measuring(model string, prompt []part) send.Request {
 	var body object
 	if model != "" {
 		body.set("model", quote(nil, model))
 	}
 	body.merge(b.extra)
-	body.setParts(b.promptField, b.join(nil, turn))
+	body.setParts(b.promptField, prompt)
 	body.remove("stream_options", maxField, maxCompletionField, minField, minNewField, "ignore_eos", "n", "best_of")
 	body.set("stream", []byte("false"))
 	body.set(b.dialect.maxTokens, []byte("1"))

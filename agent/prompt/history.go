@@ -37,7 +37,7 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 	}
 	h.size += len(reply) + len(toolCalls) + len(row.Tools)
 	for _, part := range p.turn {
-		h.size += len(part.raw) + 8*len(part.ids)
+		h.size += len(part.raw) + 8*len(part.ids) + 16*len(part.ranges)
 	}
 	if h.full() {
 		h.parts, h.tools = nil, nil

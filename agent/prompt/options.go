@@ -53,6 +53,9 @@ type Options struct {
 
 	Seed      uint64 // as it goes into [Fill]: spread a number of the user's with [Seed] first
 	BlockSize int    // tokens a hash id stands for; default [mooncake.BlockSize], at least 8
+	// FineBlockSize is the number of tokens that an id of hash_ranges stands for, at least 8; 0 = the trace has none, and
+	// ranges have no effect.
+	FineBlockSize int
 
 	// Overhead is the number of tokens that the server adds to the words of a prompt, anchor included, as
 	// [Solve] found it. Less than 1 counts as 1 with words: the anchor is always there.
@@ -119,6 +122,9 @@ func (o Options) check() error {
 	}
 	if o.BlockSize < words.header/wordBytes {
 		bad("block size %d: an id needs %d words to be told from others", o.BlockSize, words.header/wordBytes)
+	}
+	if o.FineBlockSize != 0 && o.FineBlockSize < words.header/wordBytes {
+		bad("fine block size %d: an id needs %d words to be told from others", o.FineBlockSize, words.header/wordBytes)
 	}
 	for _, length := range []struct {
 		name string

@@ -43,6 +43,7 @@ type dialect struct {
 	tokenIDs      bool   // takes token ids for a prompt
 	streamOptions bool   // takes stream_options
 	cacheSalt     bool   // takes cache_salt
+	returnsIDs    bool   // returns token ids when asked with return_token_ids
 }
 
 // The names that the cap and the length held go by.
@@ -51,48 +52,49 @@ const (
 	maxCompletionField = "max_completion_tokens"
 	minField           = "min_tokens"
 	minNewField        = "min_new_tokens"
+	returnField        = "return_token_ids"
 )
 
 // dialects is the one place that knows engines apart. A field that an engine silently ignores is left out, because
 // sending it would look as if it held. The columns are those of dialect.
 var dialects = map[Profile]struct{ chat, completions dialect }{
 	Auto: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true},
-		completions: dialect{maxField, true, minField, true, true, true},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, true},
+		completions: dialect{maxField, true, minField, true, true, true, true},
 	},
 	VLLM: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true},
-		completions: dialect{maxField, true, minField, true, true, true},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, true},
+		completions: dialect{maxField, true, minField, true, true, true, true},
 	},
 	// min_tokens on the OpenAI endpoints; min_new_tokens is the name on /generate.
 	SGLang: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true},
-		completions: dialect{maxField, true, minField, true, true, true},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, false},
+		completions: dialect{maxField, true, minField, true, true, true, false},
 	},
 	// Refuses every field that it does not know; cache_salt is known to chat alone.
 	TRTLLM: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true},
-		completions: dialect{maxField, true, minField, true, true, false},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, false},
+		completions: dialect{maxField, true, minField, true, true, false, false},
 	},
 	LMDeploy: {
-		chat:        dialect{maxCompletionField, true, minNewField, false, true, false},
-		completions: dialect{maxField, true, "", false, true, false},
+		chat:        dialect{maxCompletionField, true, minNewField, false, true, false, false},
+		completions: dialect{maxField, true, "", false, true, false, false},
 	},
 	LlamaCPP: {
-		chat:        dialect{maxField, true, "", false, true, false},
-		completions: dialect{maxField, true, "", true, true, false},
+		chat:        dialect{maxField, true, "", false, true, false, false},
+		completions: dialect{maxField, true, "", true, true, false, false},
 	},
 	// Ignores ignore_eos and max_completion_tokens; a prompt of ids is an error.
 	Ollama: {
-		chat:        dialect{maxField, false, "", false, true, false},
-		completions: dialect{maxField, false, "", false, true, false},
+		chat:        dialect{maxField, false, "", false, true, false, false},
+		completions: dialect{maxField, false, "", false, true, false, false},
 	},
 	TGI: {
-		chat:        dialect{maxField, false, "", false, true, false},
-		completions: dialect{maxField, false, "", false, true, false},
+		chat:        dialect{maxField, false, "", false, true, false, false},
+		completions: dialect{maxField, false, "", false, true, false, false},
 	},
 	OpenAI: {
-		chat:        dialect{maxCompletionField, false, "", false, true, false},
-		completions: dialect{maxField, false, "", true, true, false},
+		chat:        dialect{maxCompletionField, false, "", false, true, false, false},
+		completions: dialect{maxField, false, "", true, true, false, false},
 	},
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // generated makes the user turn of a row that gives lengths and block ids.
-func (b *Builder) generated(index int64, row *mooncake.Row, later bool, p *Prompt) ([]part, error) {
+func (b *Builder) generated(index int64, row *mooncake.Row, later bool, replies []Reply, p *Prompt) ([]part, error) {
 	length := row.InputLength.V
 	if length < 1 || length > MaxPromptTokens {
 		return nil, fmt.Errorf("%w: input_length %d: want 1 to %d tokens", ErrRow, length, int64(MaxPromptTokens))
@@ -23,6 +23,15 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, p *Promp
 			over = measured
 		}
 	}
+	if len(replies) > 0 {
+		if turns := b.conversation(index, row, replies, over, p); turns != nil {
+			return turns, nil
+		}
+		p.NoRoom = true
+		for _, r := range row.Replies {
+			p.Invented += r.Tokens
+		}
+	}
 	overhead := int64(over.Prompt)
 	switch {
 	case later && b.opt.Endpoint == Chat:
@@ -30,7 +39,6 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, p *Promp
 	case later: // the words follow the reply, in the same text
 		overhead = 0
 	}
-	ids := row.Blocks(b.opt.BlockSize)
 	n := length - overhead
 	if n < 1 {
 		p.TooShort = true
@@ -40,12 +48,26 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, p *Promp
 		}
 		n = 1
 	}
-	p.TailCut = len(ids) > 0 && n <= int64(len(ids)-1)*int64(b.opt.BlockSize)
+	p.TailCut = b.tailCut(row, n)
 	p.Added = n
 	if !later {
 		p.Tokens = n + overhead
 	}
-	return b.turn("user", !later || b.opt.Endpoint == Chat, part{ids: ids, row: index, n: n}), nil
+	return b.turn("user", !later || b.opt.Endpoint == Chat, part{blocks: b.blocks(index, row), n: n}), nil
+}
+
+// blocks are those of a row: its fine ones where it has them.
+func (b *Builder) blocks(index int64, row *mooncake.Row) blocks {
+	if b.opt.FineBlockSize > 0 && len(row.HashRanges) > 0 {
+		return blocks{ranges: row.HashRanges, row: index}
+	}
+	return blocks{ids: row.Blocks(b.opt.BlockSize), row: index}
+}
+
+// tailCut reports whether the overhead took the row's last block whole, where n tokens are left of the row.
+func (b *Builder) tailCut(row *mooncake.Row, n int64) bool {
+	ids := row.Blocks(b.opt.BlockSize)
+	return len(ids) > 0 && n <= int64(len(ids)-1)*int64(b.opt.BlockSize)
 }
 
 // turn wraps generated tokens, after the anchor where they need one.

@@ -30,7 +30,7 @@ const (
 	callRetryWait = 500 * time.Millisecond
 )
 
-// Get fetches a JSON document into out, or, where out is nil, any document; the path is as in Request. The call is no part
+// Get fetches a JSON document into out, or any document where out is nil or a *[]byte; the path is as in Request. The call is no part
 // of a replay: it is retried where no connection came about and on 429 and 503, and nothing is measured. A failure is an
 // *Error.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
@@ -114,12 +114,16 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 		if resp.StatusCode == http.StatusTooManyRequests {
 			class = ClassRateLimited
 		}
-		name, message := complaint(body)
+		name, message, _ := complaint(body)
 		if message == "" {
 			message = http.StatusText(resp.StatusCode)
 		}
 		return fail(class, name, cleaned(message, c.secrets, req.Body, maxServerMessage), nil)
 	case out == nil:
+		return nil
+	}
+	if text, ok := out.(*[]byte); ok {
+		*text = body
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {

@@ -56,6 +56,7 @@ type choice struct {
 	finish    text
 	tools     []byte // the array of tool calls as it stands
 	called    bool   // the name or the arguments of a call are not empty
+	tokenIDs  []byte // the array of the choice's token ids as it stands
 }
 
 // answered reports whether the choice holds a token that is no reasoning. Role-only, empty and finish-only ones hold none.

@@ -93,8 +93,10 @@ type Exchange struct {
 	BytesRead int64
 	Done      bool // [DONE] was seen
 
-	Reply     string // text of choice 0, when KeepReply was set
-	ToolCalls []byte // JSON array of the reassembled tool calls of choice 0, when KeepReply was set
+	Reply string // text of choice 0, when KeepReply was set
+	// ReplyTokens are the token ids of choice 0, when KeepReply was set and the server named those of every token.
+	ReplyTokens []uint32
+	ToolCalls   []byte // JSON array of the reassembled tool calls of choice 0, when KeepReply was set
 
 	// Err is nil exactly when the request was served: a finish reason came and no error did.
 	Err *Error
@@ -139,6 +141,7 @@ const (
 	ClassHTTP              Class = "http"                // a status outside 2xx; error.type is the number
 	ClassRateLimited       Class = "rate_limited"        // 429
 	ClassStreamError       Class = "stream_error"        // an error event inside a 2xx reply
+	ClassRejected          Class = "rejected"            // the engine finds the request invalid, and says so in a 2xx reply
 	ClassIncomplete        Class = "incomplete"          // the stream ended without a finish reason
 	ClassTransport         Class = "transport"           // the connection broke (reset, unexpected EOF)
 	ClassProtocol          Class = "protocol"            // not what was asked for: HTML, bad JSON, no event stream

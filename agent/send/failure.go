@@ -20,16 +20,17 @@ import (
 )
 
 // complaint reads a server's error in any of its shapes: {"error": {…}} or {"error": "…"}, flat, FastAPI's "detail", or
-// plain text. code is the server's name for it: a string code, else the type, else the number.
-func complaint(body []byte) (name, message string) {
+// plain text. name is the server's name for it: a string code, else the type, else the number, which status is in any case,
+// where it is one of HTTP.
+func complaint(body []byte) (name, message string, status int) {
 	var root map[string]any
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if d.Decode(&root) != nil {
 		if text := bytes.TrimSpace(body); bytes.HasPrefix(text, []byte("<")) {
-			return "", "the server answered with a page of HTML or XML"
+			return "", "the server answered with a page of HTML or XML", 0
 		}
-		return "", string(body)
+		return "", string(body), 0
 	}
 	e := root
 	switch v := root["error"].(type) {
@@ -67,7 +68,10 @@ func complaint(body []byte) (name, message string) {
 	if name == "" {
 		name = number
 	}
-	return name, message
+	if n, err := strconv.Atoi(number); err == nil && n >= 100 && n < 600 {
+		status = n
+	}
+	return name, message, status
 }
 
 // firstText returns a string, or the message of the first element of a list of errors.

@@ -4,8 +4,10 @@
 package send
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 )
@@ -14,9 +16,11 @@ const maxToolCalls = 128
 
 // reply puts choice 0 of a stream together again.
 type reply struct {
-	text  []byte
-	calls []toolCall
-	size  int // bytes in calls
+	text   []byte
+	calls  []toolCall
+	size   int // bytes in calls
+	tokens []uint32
+	partly bool // a choice that held a token came without its token ids, or with what is no id
 }
 
 // toolCall is one call, in the form in which the next request carries it.
@@ -37,7 +41,8 @@ func (r *reply) add(c *choice, bound int) error {
 			return err
 		}
 	}
-	if len(r.text)+r.size > bound {
+	r.addTokens(c)
+	if len(r.text)+r.size+4*len(r.tokens) > bound {
 		return errReplyKept
 	}
 	return nil
@@ -73,8 +78,28 @@ func (r *reply) addCalls(array []byte) error {
 	return nil
 }
 
+// addTokens takes a choice's token ids.
+func (r *reply) addTokens(c *choice) {
+	if len(c.tokenIDs) == 0 {
+		r.partly = r.partly || c.produced()
+		return
+	}
+	for rest := c.tokenIDs[1 : len(c.tokenIDs)-1]; len(rest) > 0 && !r.partly; {
+		var id []byte
+		id, rest, _ = bytes.Cut(rest, []byte(","))
+		n := digits(bytes.TrimSpace(id))
+		if r.partly = n < 0 || n > math.MaxUint32; r.partly {
+			return
+		}
+		r.tokens = append(r.tokens, uint32(n))
+	}
+}
+
 // copyTo sets the exchange's reply.
 func (r *reply) copyTo(x *Exchange) {
+	if !r.partly {
+		x.ReplyTokens = r.tokens
+	}
 	x.Reply = strings.ToValidUTF8(string(r.text), "\ufffd")
 	calls := slices.DeleteFunc(r.calls, func(c toolCall) bool { return c.Function.Name == "" && c.Function.Arguments == "" })
 	if len(calls) == 0 {

@@ -75,6 +75,8 @@ func (s *scanner) member(k kind, key []byte) bool {
 			return s.text(&s.choice.finish)
 		case "index":
 			return s.index()
+		case "token_ids":
+			return s.tokenIDs()
 		}
 	case kindDelta:
 		switch string(key) {
@@ -229,6 +231,17 @@ func (s *scanner) toolCalls() bool {
 	from := s.i
 	ok := s.array(kindToolCall)
 	s.choice.tools = s.data[from:s.i]
+	return ok
+}
+
+// tokenIDs reads a value that counts if it is an array.
+func (s *scanner) tokenIDs() bool {
+	if s.peek() != '[' {
+		return s.skip()
+	}
+	from := s.i
+	ok := s.skip()
+	s.choice.tokenIDs = s.data[from:s.i]
 	return ok
 }
 

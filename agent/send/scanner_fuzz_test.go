@@ -25,6 +25,7 @@ func FuzzScanner(f *testing.F) {
 		`{"choices":[{"message":{"content":"a","reasoning":"b"},"text":"c"},{"text":"d"}],"choices":[],"usage":null,"delta":"d"}`,
 		`{"id":"cmpl-1","choices":[{"index":2,"text":" \ud83d\ude00\n","logprobs":{"content":[{"token":"no"}]},"finish_reason":"length","stop_reason":null}],"usage":{"prompt_tokens":12,"completion_tokens":3,"total_tokens":15,"completion_tokens_details":{"reasoning_tokens":1},"prompt_tokens_details":{"cached_tokens":8}}}`,
 		`{"choices":[{"delta":{"content":"","reasoning_content":"hm"},"index":0},{"delta":{"content":"b","content":"c","refusal":null},"index":1}],"usage":{"prompt_tokens":1,"prompt_tokens":2}}`,
+		`{"choices":[{"index":0,"text":"","token_ids":[1, 22,333],"prompt_token_ids":[4]},{"token_ids":null},{"token_ids":[{"a":[]}]}]}`,
 		`{"choices":[{"delta":{"function_call":{"name":"f","arguments":"{"}}}],"error":{"message":"no","code":500}}`,
 	} {
 		f.Add([]byte(s))
@@ -151,6 +152,9 @@ func plainOf(in []byte) (p plain, ok bool) {
 		n, _ := m["index"].(json.Number)
 		if i, err := n.Int64(); err == nil && i >= 0 && len(n) <= 18 && n != "-0" {
 			c.Index = i
+		}
+		if list, isList := m["token_ids"].([]any); isList {
+			c.TokenIDs = list
 		}
 		calls := []any{map[string]any{"function": delta["function_call"]}}
 		if tools, isList := delta["tool_calls"].([]any); isList {

@@ -26,7 +26,7 @@ type plain struct {
 type plainChoice struct {
 	Index                      int64
 	Content, Reasoning, Finish string
-	Tools                      any
+	Tools, TokenIDs            any
 	Called                     bool
 }
 
@@ -42,6 +42,13 @@ func (c *chunk) plain() plain {
 			d.UseNumber()
 			if err := d.Decode(&pc.Tools); err != nil {
 				pc.Tools = err.Error()
+			}
+		}
+		if ch.tokenIDs != nil {
+			d := json.NewDecoder(bytes.NewReader(ch.tokenIDs))
+			d.UseNumber()
+			if err := d.Decode(&pc.TokenIDs); err != nil {
+				pc.TokenIDs = err.Error()
 			}
 		}
 		p.Choices = append(p.Choices, pc)

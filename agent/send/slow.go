@@ -106,6 +106,10 @@ func choiceOf(o object) choice {
 			if n := number(m.value); n != Unknown {
 				c.index = n
 			}
+		case "token_ids":
+			if _, ok := m.value.([]any); ok {
+				c.tokenIDs, _ = json.Marshal(m.value) // it was JSON a moment ago
+			}
 		}
 	}
 	return c

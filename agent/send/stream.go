@@ -98,7 +98,7 @@ func (s *stream) refusal(resp *http.Response) error {
 	if resp.StatusCode == http.StatusTooManyRequests {
 		class = ClassRateLimited
 	}
-	name, message := complaint(body)
+	name, message, _ := complaint(body)
 	switch {
 	case resp.StatusCode/100 == 3:
 		message = redirected(resp)
@@ -113,8 +113,7 @@ func (s *stream) refusal(resp *http.Response) error {
 func (s *stream) stranger(media string) error {
 	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
 	if s.chunk.parse(body) && s.chunk.failed {
-		s.fail(ClassStreamError, "", "")
-		s.failure.Code, s.failure.Message = complaint(body)
+		s.complain(body)
 		return err
 	}
 	want := mediaJSON
@@ -185,8 +184,7 @@ func (s *stream) event(e *event) error {
 	ok := c.parse(data)
 	switch {
 	case e.isError, ok && (c.failed || c.typ.is("error") || c.typ.is("response.failed")):
-		name, message := complaint(data)
-		s.fail(ClassStreamError, name, message)
+		s.complain(data)
 		s.flight.guard.enter(stageTail)
 		return nil
 	case !ok:
@@ -194,6 +192,17 @@ func (s *stream) event(e *event) error {
 		return nil
 	}
 	return s.content(e.at)
+}
+
+// complain notes an error in a reply whose status is a success. vLLM answers 200 before it looks at a request, and says in the
+// first event that it is invalid: with the number of a client's error.
+func (s *stream) complain(data []byte) {
+	name, message, status := complaint(data)
+	class := ClassStreamError
+	if status/100 == 4 && status != http.StatusTooManyRequests && len(s.x.At) == 0 {
+		class = ClassRejected
+	}
+	s.fail(class, name, message)
 }
 
 // content takes a parsed chunk.

@@ -40,14 +40,15 @@ func newInspectCommand() *cobra.Command {
 		Short: "Measure and check Mooncake traces",
 		Long: `Inspect reads traces and reports rows, arrivals and the resolution of their timestamps, lengths, how much of the prompts is
 shared, the hit rate of prefix caches of several sizes, the digests (fingerprints of a workload), and violations of the
-format's rules (V1 to V8). With several traces it reports whether each is the same workload as the first, by their
+format's rules (V1 to V9). With several traces it reports whether each is the same workload as the first, by their
 digests, or row by row if a digest is undefined.
 
 A trace is a file of JSON lines (plain, or compressed with gzip, zstd or bzip2), - for standard input, or an http or https
-URL. The block size is read from TRACE.meta.json if that exists, else it is 512.
+URL. The block size is read from TRACE.meta.json if that exists, else it is 512. So is the size of the finer blocks of hash_ranges.
 
 Hit rates are for rows in file order, without a time model. A finite cache evicts the least recently used block, and of one
-row the last block first. Hash ids do not show sharing shorter than a block, so the true reuse is higher.
+row the last block first. Hash ids do not show sharing shorter than a block, so the true reuse is higher; where rows have
+hash_ranges or replies, lines of the overview say how much of it these show.
 
 A row that cannot be used is an error that names the line and the reason. With --lenient such rows are skipped and counted,
 and --quarantine FILE saves them with their lines and reasons. A trace of which a hundred rows or more, and at least half, are
@@ -179,7 +180,7 @@ func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze 
 		return inspected{}, err
 	}
 	defer func() { _ = trace.Close() }()
-	analyze.BlockSize = trace.BlockSize()
+	analyze.BlockSize, analyze.FineBlockSize = trace.BlockSize(), trace.FineBlockSize()
 	a := mooncake.NewAnalyzer(analyze)
 	rows := int64(0)
 	for ; ; rows++ {

@@ -66,7 +66,7 @@ func sameWorkload(all []comparison) *bool {
 func digestText(a, b mooncake.Digests) string {
 	var differ []string
 	for _, d := range []struct{ name, a, b string }{
-		{"sequence", a.Seq, b.Seq}, {"tree", a.Tree, b.Tree}, {"arrival", a.Arrival, b.Arrival},
+		{"sequence", a.Seq, b.Seq}, {"tree", a.Tree, b.Tree}, {"arrival", a.Arrival, b.Arrival}, {"range", a.Ranges, b.Ranges},
 	} {
 		if d.a != d.b {
 			differ = append(differ, d.name+" differs")

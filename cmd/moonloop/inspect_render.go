@@ -21,14 +21,17 @@ import (
 func (x inspection) render() string {
 	var b strings.Builder
 	b.WriteString(x.overview())
-	curves := false
+	curves, ranges := false, false
 	for _, t := range x.Traces {
 		if t.infinite().Requests > 0 {
 			b.WriteString("\n" + t.caches())
-			curves = true
+			curves, ranges = true, ranges || t.Fine.Rows > 0
 		}
 	}
-	if curves {
+	switch {
+	case ranges:
+		b.WriteString(granularity + finer)
+	case curves:
 		b.WriteString(granularity)
 	}
 	b.WriteString("\n")
@@ -47,6 +50,10 @@ func (x inspection) render() string {
 // granularity goes with every hit curve.
 const granularity = `
  Sharing shorter than a block does not show in hash ids, so an engine, whose blocks are finer, hits more than these figures.
+`
+
+// finer goes on with granularity where there are hash_ranges.
+const finer = ` How much more, the lines of hash_ranges above say.
 `
 
 // figure is one line of the overview.
@@ -122,6 +129,20 @@ var sections = [][]figure{
 			c := t.infinite()
 			return fmt.Sprintf("%s (%.2f %%)", comma(c.PrefillTokens), 100*(1-c.TokenRate))
 		})},
+		{"rows with hash_ranges", ranged(func(f *mooncake.FineStats) string {
+			return fmt.Sprintf("%s, blocks of %d tokens", comma(f.Rows), f.BlockSize)
+		})},
+		{"  tokens hit by hash_ids", ranged(func(f *mooncake.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.CoarseRate) })},
+		{"  by hash_ranges", ranged(func(f *mooncake.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.Rate) })},
+		{"  and replies", ranged(func(f *mooncake.FineStats) string {
+			return unless(f.ReplyRows == 0, fmt.Sprintf("%.2f %%", 100*f.RepliesRate))
+		})},
+		{"rows with replies", func(t *inspected) string {
+			return unless(t.Fine.ReplyRows == 0, comma(t.Fine.ReplyRows))
+		}},
+		{"  replies, their tokens", func(t *inspected) string {
+			return unless(t.Fine.ReplyRows == 0, commas(t.Fine.Replies, t.Fine.ReplyTokens))
+		}},
 	},
 }
 
@@ -132,6 +153,16 @@ func timed(of func(*inspected) string) func(*inspected) string {
 			return ""
 		}
 		return of(t)
+	}
+}
+
+// ranged makes a figure that only a trace with hash_ranges has: what an infinite cache hits of the rows that have them.
+func ranged(of func(*mooncake.FineStats) string) func(*inspected) string {
+	return func(t *inspected) string {
+		if t.Fine.Rows == 0 {
+			return ""
+		}
+		return of(&t.Fine)
 	}
 }
 
@@ -264,6 +295,9 @@ func (t inspected) infinite() mooncake.CacheStats { return t.Caches[len(t.Caches
 func (t inspected) findingsText(b *strings.Builder) {
 	d := t.Digests
 	fmt.Fprintf(b, " seq_digest      %s\n tree_digest     %s\n arrival_digest  %s\n", d.Seq, d.Tree, d.Arrival)
+	if d.Ranges != "" {
+		fmt.Fprintf(b, " range_digest    %s\n", d.Ranges)
+	}
 	if d.Reason != "" {
 		fmt.Fprintf(b, "   undefined because %s\n", d.Reason)
 	}
@@ -271,8 +305,13 @@ func (t inspected) findingsText(b *strings.Builder) {
 	switch {
 	case t.Unchecked != "":
 		fmt.Fprintf(b, " rules           V4 to V7 not checked: %s\n", t.Unchecked)
+	case len(t.Violations) == 0 && t.Fine.Rows > 0 && t.UncheckedRanges == "":
+		b.WriteString(" rules V1 to V9  all kept\n")
 	case len(t.Violations) == 0:
 		b.WriteString(" rules V1 to V8  all kept\n")
+	}
+	if t.UncheckedRanges != "" {
+		fmt.Fprintf(b, " rules           V9 not checked: %s\n", t.UncheckedRanges)
 	}
 	for _, v := range t.Violations {
 		fmt.Fprintf(b, " %s broken       %s (first in line %s)\n", v.Rule, v.Text, comma(v.Line))

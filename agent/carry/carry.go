@@ -1,0 +1,427 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package carry keeps the live replies of a replay for the rows whose prompts they are part of.
+//
+// In production the next turn of a conversation is the prompt before, the engine's own reply and a new text, and the engine
+// has the keys and values of the reply in its cache. A replay that puts other words in its place misses them. So a row says
+// which of its tokens were the reply of an earlier row, and the replay puts the reply there that it got itself.
+//
+// A row never waits for that. What stands in a reply's place is decided once, by the first row that needs it at its instant: the
+// live reply, or invented words where that is not complete, has another length, or would not be the same tokens again. All later
+// rows do the same, so that the prompts of a conversation stay prefixes of one another. Each reason is counted.
+//
+// Memory is bounded by bytes: of the replies that are complete, the one that was looked at longest ago goes first.
+package carry
+
+import (
+	"container/list"
+	"context"
+	"sync"
+
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Mode says whether live replies are carried.
+type Mode string
+
+// The modes.
+const (
+	Auto   Mode = "auto"   // what is known to have the tokens that the row says
+	Always Mode = "always" // text that nothing can check, too
+	Never  Mode = "never"  // nothing: rows are built as if they had no replies
+)
+
+// DefaultBytes bounds the replies that are kept at once, unless Options say another.
+const DefaultBytes = 64 << 20
+
+// Why invented words stand in the place of a reply.
+const (
+	Late      = "late"              // the reply, or its check, was not complete at the row's instant
+	Failed    = "failed"            // the earlier request failed, or was cancelled or skipped
+	Length    = "length"            // the reply has another number of tokens than the row says
+	Text      = "not_tokenising"    // its text does not have that many tokens when it is part of a prompt
+	Unchecked = "cannot_be_checked" // nothing can tell how many tokens the text has, and the mode is Auto
+	Evicted   = "evicted"           // it was given up to keep within the bound
+	NoRoom    = "no_room"           // a message of the row is too short for the chat template's own tokens
+	Shard     = "shard"             // the earlier row is another shard's
+	NotSent   = "not_sent"          // the earlier row is not part of this replay: a window or a limit leaves it out
+	Off       = "off"               // the mode is Never
+)
+
+// Options say how replies are kept. The zero Options carry what needs no check.
+type Options struct {
+	Mode  Mode  // default Auto
+	Bytes int64 // default DefaultBytes
+	// BlockSize and FineBlockSize are the trace's, in tokens.
+	BlockSize, FineBlockSize int
+	// TokenIDs says that prompts are made of token ids; else of text.
+	TokenIDs bool
+	// Whole says that Need has been called for every row of the trace before the first Begin, so that other replies are
+	// not worth keeping.
+	Whole bool
+	// Shard of Shards is what this process replays; Shards 0 = all.
+	Shard, Shards int
+	// Check tells how many tokens a reply's text is as part of a prompt, and which, where prompts are made of token ids.
+	// Nil: that cannot be told. It runs in the background, at most checkers at once.
+	Check func(ctx context.Context, model, text string) (count int64, tokens []uint32, err error)
+}
+
+const (
+	// checkers bounds the checks under way at once: they go to the engine that is measured.
+	checkers = 4
+	// entryBytes is what an entry takes beside its reply, roughly.
+	entryBytes = 256
+	// maxNamed bounds, twice, the rows that are known to be needed and have not begun.
+	maxNamed = 1 << 17
+)
+
+// Store keeps replies. It is safe for concurrent use. A nil Store carries nothing.
+type Store struct {
+	opt    Options
+	ctx    context.Context //nolint:containedctx // of the checks, which outlast the calls that ask for them
+	cancel context.CancelFunc
+	checks sync.WaitGroup
+
+	mu      sync.Mutex
+	named   [2]map[int64]struct{} // rows that have not begun and are needed: young and old
+	entries map[int64]*entry
+	idle    list.List // of *entry that may go, longest untouched first
+	bytes   int64
+	evicted bool
+	queue   []*entry // waiting for a check
+	busy    int      // checks under way
+}
+
+// state is how far an earlier row's request is.
+type state uint8
+
+const (
+	absent state = iota // nothing is known of it
+	underWay
+	complete
+	gone // it will never be complete
+)
+
+// entry is what is known of one earlier row.
+type entry struct {
+	index  int64
+	state  state
+	needed bool // a row that has been read names it
+	place  *list.Element
+
+	tail   prompt.Tail
+	model  string
+	text   string
+	tokens []uint32
+	count  int64 // tokens of the reply by the engine's count
+
+	checking, checked bool
+	unchecked         bool  // the check failed, or there is none
+	inPrompt          int64 // tokens of the text by the check
+
+	decided bool
+	reply   prompt.Reply
+	why     string // of an invented one
+}
+
+// New returns a store that is empty.
+func New(o Options) *Store {
+	if o.Mode == "" {
+		o.Mode = Auto
+	}
+	if o.Bytes == 0 {
+		o.Bytes = DefaultBytes
+	}
+	if o.BlockSize == 0 {
+		o.BlockSize = mooncake.BlockSize
+	}
+	s := &Store{opt: o, entries: make(map[int64]*entry)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.named[0] = make(map[int64]struct{})
+	return s
+}
+
+// Close stops the checks.
+func (s *Store) Close() {
+	if s == nil {
+		return
+	}
+	s.cancel()
+	s.mu.Lock()
+	s.queue = nil
+	s.mu.Unlock()
+	s.checks.Wait()
+}
+
+// Set changes the options that are known after the first rows have been read. It must be called before the first Begin.
+func (s *Store) Set(change func(*Options)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.opt)
+}
+
+// Need says that a row which has been read names the replies of earlier ones. Rows may be sent before.
+func (s *Store) Need(index int64, replies []mooncake.Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range replies {
+		at := index - r.Back
+		if e := s.entries[at]; e != nil {
+			if !e.needed {
+				e.needed = true
+				s.check(e)
+			}
+			continue
+		}
+		if _, old := s.named[1][at]; old {
+			continue
+		}
+		if len(s.named[0]) >= maxNamed {
+			s.named[0], s.named[1] = make(map[int64]struct{}), s.named[0]
+		}
+		s.named[0][at] = struct{}{}
+	}
+}
+
+// Needed reports whether any row has named a reply.
+func (s *Store) Needed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.named[0]) > 0
+}
+
+// Begin says that a row's request is being made, and reports whether its reply is to be kept. If so, one call of End follows.
+func (s *Store) Begin(index int64, row *mooncake.Row) (keep bool) {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[index]
+	needed := false
+	for _, named := range s.named {
+		if _, found := named[index]; found {
+			needed = true
+			delete(named, index)
+		}
+	}
+	if e != nil || s.opt.Whole && !needed { // decided already: a row that needs it came before it
+		return false
+	}
+	e = &entry{index: index, needed: needed, state: underWay, tail: prompt.TailOf(row, s.opt.BlockSize, s.opt.FineBlockSize)}
+	s.add(e)
+	return true
+}
+
+// Ended is how a request came out.
+type Ended struct {
+	Served bool
+	Model  string // that was asked for
+	Text   string
+	Tokens []uint32 // its token ids, where the engine named them
+	Count  int64    // of its tokens, by the engine's count; negative where it did not say
+}
+
+// End says how the request of a row came out.
+func (s *Store) End(index int64, how Ended) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[index]
+	if e == nil || e.state != underWay {
+		return
+	}
+	e.state = complete
+	switch {
+	case !how.Served:
+		e.state = gone
+	case !e.decided:
+		e.model, e.text, e.tokens, e.count = how.Model, how.Text, how.Tokens, how.Count
+		if e.count < 0 && len(e.tokens) > 0 {
+			e.count = int64(len(e.tokens))
+		}
+		s.bytes += e.weight()
+		s.check(e)
+	}
+	s.let(e)
+}
+
+// Skip says that a row's request is not made.
+func (s *Store) Skip(index int64, row *mooncake.Row) {
+	if s.Begin(index, row) {
+		s.End(index, Ended{})
+	}
+}
+
+// Take decides what stands in the place of each reply of a row, and says why where that is invented words: "" where it is the
+// live reply. It returns nothing for a row without replies.
+func (s *Store) Take(index int64, row *mooncake.Row) (replies []prompt.Reply, why []string) {
+	if s == nil || len(row.Replies) == 0 {
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	replies, why = make([]prompt.Reply, len(row.Replies)), make([]string, len(row.Replies))
+	for i, r := range row.Replies {
+		replies[i], why[i] = s.take(index-r.Back, row, r.Tokens)
+	}
+	return replies, why
+}
+
+// take decides on one reply.
+func (s *Store) take(at int64, row *mooncake.Row, tokens int64) (reply prompt.Reply, why string) {
+	e := s.entries[at]
+	if e == nil {
+		e = &entry{index: at, decided: true, why: s.missing(at, row)}
+		s.add(e)
+		s.let(e)
+		return e.reply, e.why
+	}
+	if e.place != nil {
+		s.idle.MoveToBack(e.place)
+	}
+	if !e.decided {
+		s.decide(e, tokens)
+	}
+	if e.reply.Carried && e.count != tokens { // the rows do not agree
+		return prompt.Reply{Before: e.reply.Before}, Length
+	}
+	return e.reply, e.why
+}
+
+// missing says why nothing is known of a row.
+func (s *Store) missing(at int64, row *mooncake.Row) string {
+	// The turns of a session are in one shard, other rows go by their index.
+	if n := int64(s.opt.Shards); n > 1 && row.SessionID == "" && at%n != int64(s.opt.Shard) {
+		return Shard
+	}
+	if s.evicted {
+		return Evicted
+	}
+	return NotSent
+}
+
+// decide settles what stands in the place of a reply, for all rows that need it.
+func (s *Store) decide(e *entry, tokens int64) {
+	e.decided = true
+	e.reply.Before = e.tail
+	e.why = s.reason(e, tokens)
+	before := e.weight()
+	if e.why == "" {
+		e.reply.Carried = true
+		if s.opt.TokenIDs {
+			e.reply.Tokens = e.tokens
+		} else {
+			e.reply.Text = e.text
+		}
+	}
+	e.text, e.tokens = "", nil
+	if e.state == complete {
+		s.bytes += e.weight() - before
+	}
+}
+
+// reason says why a reply cannot be carried.
+func (s *Store) reason(e *entry, tokens int64) string {
+	ids := s.opt.TokenIDs && int64(len(e.tokens)) == tokens
+	switch {
+	case e.state == gone:
+		return Failed
+	case e.state != complete:
+		return Late
+	case e.count != tokens:
+		return Length
+	case ids:
+		return ""
+	case e.checked && (e.inPrompt != tokens || s.opt.TokenIDs):
+		return Text
+	case e.checked:
+		return ""
+	case e.checking:
+		return Late
+	case s.opt.TokenIDs || e.text == "":
+		return Unchecked
+	case s.opt.Mode == Always:
+		return ""
+	}
+	return Unchecked
+}
+
+// check has the engine say how many tokens a reply is, unless that is known or nobody needs it.
+func (s *Store) check(e *entry) {
+	known := s.opt.TokenIDs && int64(len(e.tokens)) == e.count
+	if e.state != complete || e.decided || e.checking || e.checked || !e.needed || known || e.text == "" || s.opt.Check == nil || s.ctx.Err() != nil {
+		return
+	}
+	e.checking = true
+	s.hold(e)
+	s.queue = append(s.queue, e)
+	if s.busy < checkers {
+		s.busy++
+		s.checks.Go(s.work)
+	}
+}
+
+// work does the checks that wait.
+func (s *Store) work() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) > 0 {
+		e := s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		if !e.decided {
+			model, text := e.model, e.text
+			s.mu.Unlock()
+			count, tokens, err := s.opt.Check(s.ctx, model, text)
+			s.mu.Lock()
+			if e.checked = err == nil; e.checked && !e.decided {
+				e.inPrompt = count
+				if s.opt.TokenIDs && count == e.count && int64(len(tokens)) == count {
+					before := e.weight()
+					e.tokens, e.text = tokens, ""
+					s.bytes += e.weight() - before
+				}
+			}
+		}
+		e.checking = false
+		s.let(e)
+	}
+	s.busy--
+}
+
+// weight is what an entry's reply takes.
+func (e *entry) weight() int64 {
+	return int64(len(e.text) + len(e.reply.Text) + 4*len(e.tokens) + 4*len(e.reply.Tokens))
+}
+
+// add takes an entry in.
+func (s *Store) add(e *entry) {
+	s.entries[e.index] = e
+	s.bytes += entryBytes
+}
+
+// hold keeps an entry from being given up.
+func (s *Store) hold(e *entry) {
+	if e.place != nil {
+		s.idle.Remove(e.place)
+		e.place = nil
+	}
+}
+
+// let says that an entry may be given up, and gives up what is past the bound.
+func (s *Store) let(e *entry) {
+	if e.place == nil && !e.checking && e.state != underWay && s.entries[e.index] == e {
+		e.place = s.idle.PushBack(e)
+	}
+	for s.bytes > s.opt.Bytes && s.idle.Len() > 0 {
+		old := s.idle.Remove(s.idle.Front()).(*entry) // nothing else is in the list
+		delete(s.entries, old.index)
+		s.bytes -= entryBytes + old.weight()
+		s.evicted = true
+	}
+}

@@ -1,0 +1,231 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+// This file builds the prompts of rows that say which of their tokens were the replies of earlier rows: a conversation of the
+// replay's own, in which each live reply stands where production's stood.
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Reply is what stands in a prompt where an element of the row's Replies says that the reply of an earlier row was. The zero
+// Reply is invented words, or token ids, of the same number.
+type Reply struct {
+	// Carried says that the live reply stands there: Tokens in a prompt of token ids, else Text. It must have as many tokens
+	// as the row says.
+	Carried bool
+	Text    string
+	Tokens  []uint32
+	// Before is the earlier row, as far as it is known: its prompt stands before the reply to the last token.
+	Before Tail
+}
+
+// Tail is the end of a row's prompt. A last block that is not full has an id of its own, by which no later row can know its
+// tokens. The zero Tail is unknown.
+type Tail struct {
+	Length int64  // the row's input length
+	ID     uint64 // of its last block
+	Fine   bool   // a fine block, whose ids are numbers apart
+	Known  bool
+}
+
+// TailOf returns the end of a row's prompt, unknown where the row does not tell its blocks.
+func TailOf(row *mooncake.Row, blockSize, fineBlockSize int) Tail {
+	if !row.InputLength.Set || row.Kind() != mooncake.KindLength {
+		return Tail{}
+	}
+	n := row.InputLength.V
+	if last := len(row.HashRanges) - 1; fineBlockSize > 0 && last >= 0 {
+		var count int64
+		for _, r := range row.HashRanges {
+			count += r.Count
+		}
+		r := row.HashRanges[last]
+		return Tail{Length: n, ID: r.First + uint64(r.Count-1), Fine: true, Known: count == int64(mooncake.BlockCount(n, fineBlockSize))} //nolint:gosec // a count is above 0
+	}
+	if ids := row.Blocks(blockSize); len(ids) > 0 && len(ids) == mooncake.BlockCount(n, blockSize) {
+		return Tail{Length: n, ID: ids[len(ids)-1], Known: true}
+	}
+	return Tail{}
+}
+
+// Live is what a replay knows, of its own replies, when it builds a row.
+type Live struct {
+	// Replies is what stands in the place of each of the row's Replies; nil where nothing is to be carried.
+	Replies []Reply
+	// Keep says that a later row needs the reply to this one: it is kept, with its token ids where prompts are made of such
+	// and the engine can be asked for them.
+	Keep bool
+}
+
+// BuildLive is [Builder.Build] without a history, for a replay that carries its live replies. Where Live has Replies, each is,
+// on the chat endpoint, a message of the assistant, and what stands before and after it are messages of the user, as the
+// earlier rows sent them. The prompt has the row's input length to the token; where a message would have no room for a word
+// beside the template's overhead, the prompt is one message of invented words, and flagged (Prompt.NoRoom).
+//
+// Rows that give their prompt in another way, or whose extra replaces it, are built as Build does.
+func (b *Builder) BuildLive(index int64, row *mooncake.Row, live Live) (Prompt, error) {
+	if n := len(live.Replies); n > 0 && n != len(row.Replies) {
+		return Prompt{}, fmt.Errorf("row %d: %w: %d replies are given for %d", index, ErrRow, n, len(row.Replies))
+	}
+	p, err := b.build(index, row, nil, live)
+	if err != nil {
+		return Prompt{}, fmt.Errorf("row %d: %w", index, err)
+	}
+	return p, nil
+}
+
+// conversation makes the turns of a row with replies; nil where it has no room for them.
+func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, over Overhead, p *Prompt) []part {
+	c := turns{b: b, blocks: b.blocks(index, row), chat: b.opt.Endpoint == Chat, over: over}
+	var carried, invented int64
+	for i, r := range row.Replies {
+		if r.At < c.end || r.Tokens < 1 || !c.say(r.At, replies[i].Before) {
+			return nil
+		}
+		if replies[i].Carried {
+			c.carry(r, replies[i])
+			carried += r.Tokens
+		} else {
+			c.invent(r)
+			invented += r.Tokens
+		}
+		c.end = r.At + r.Tokens
+	}
+	if !c.say(row.InputLength.V, Tail{}) {
+		return nil
+	}
+	p.Carried, p.Invented, p.Added, p.Tokens = carried, invented, c.added, row.InputLength.V
+	p.TailCut = b.tailCut(row, c.place)
+	return c.parts
+}
+
+// turns puts a conversation together. Overhead is taken from the end of each message, so that a word's place in the row is that
+// of its blocks, whatever comes after it: an earlier row, which ends with the message, sent the same words.
+type turns struct {
+	b      *Builder
+	blocks blocks
+	chat   bool
+	over   Overhead
+
+	parts []part
+	end   int64 // of what has been said: tokens of the row
+	place int64 // of the next word, among those that the blocks make
+	added int64
+}
+
+// say adds what stands before token to of the row. before is the end of the row that went no further, if it is known.
+func (c *turns) say(to int64, before Tail) (room bool) {
+	first := len(c.parts) == 0
+	n := to - c.end
+	switch {
+	case first:
+		n -= int64(c.over.Prompt)
+	case c.chat:
+		n -= int64(c.over.Turn)
+	}
+	if n < 0 || n == 0 && (first || c.chat) {
+		return false
+	}
+	if c.chat {
+		c.place = c.end // else the words go on where they were, the overhead before them all
+	}
+	if n == 0 {
+		return true
+	}
+	words := c.words(c.place, c.place+n, to, before)
+	c.added += n
+	c.place += n
+	switch {
+	case c.chat:
+		c.message("user", anchor, words)
+	case first && !c.b.scheme.ids:
+		c.parts = append(append(c.parts, part{raw: []byte(anchor)}), words...)
+	default:
+		c.join(words)
+	}
+	return true
+}
+
+// words makes those of the row from one place to another. The last of them are those of the row that ended at token end.
+func (c *turns) words(from, to, end int64, before Tail) []part {
+	whole := part{blocks: c.blocks, from: from, n: to - from}
+	if !before.Known || before.Length != end || before.Fine != (c.blocks.ranges != nil) || from == to {
+		return []part{whole}
+	}
+	size := int64(c.b.scheme.block)
+	last := blocks{row: c.blocks.row, first: (end - 1) / size}
+	if before.Fine {
+		size = int64(c.b.scheme.fine)
+		last = blocks{row: c.blocks.row, first: (end - 1) / size, ranges: []mooncake.HashRange{{First: before.ID, Count: 1}}}
+	} else {
+		last.ids = []uint64{before.ID}
+	}
+	at := max(from, last.first*size)
+	if at >= to {
+		return []part{whole}
+	}
+	whole.n = at - from
+	rest := part{blocks: last, from: at, n: to - at}
+	if whole.n == 0 {
+		return []part{rest}
+	}
+	if c.b.scheme.ids {
+		return []part{whole, {raw: []byte(",")}, rest}
+	}
+	return []part{whole, rest}
+}
+
+// carry adds a live reply.
+func (c *turns) carry(r mooncake.Reply, live Reply) {
+	switch {
+	case c.b.scheme.ids:
+		raw := make([]byte, 0, tokenBytes*len(live.Tokens))
+		for i, id := range live.Tokens {
+			if i > 0 {
+				raw = append(raw, ',')
+			}
+			raw = strconv.AppendUint(raw, uint64(id), 10)
+		}
+		c.join([]part{{raw: raw}})
+	case c.chat:
+		c.parts = append(c.parts, part{raw: assistant(live.Text, nil)})
+	default:
+		c.join([]part{{raw: inner(nil, live.Text)}})
+	}
+	c.place += r.Tokens
+}
+
+// invent adds words in the place of a reply.
+func (c *turns) invent(r mooncake.Reply) {
+	if c.chat {
+		c.added += r.Tokens
+		c.message("assistant", anchor, []part{{blocks: c.blocks, from: r.At, n: r.Tokens - 1}})
+		return
+	}
+	c.join([]part{{blocks: c.blocks, from: c.place, n: r.Tokens}})
+	c.added += r.Tokens
+	c.place += r.Tokens
+}
+
+// message adds a message, after a comma where one stands before it.
+func (c *turns) message(role, begin string, words []part) {
+	head := `{"role":"` + role + `","content":"` + begin
+	if len(c.parts) > 0 {
+		head = "," + head
+	}
+	c.parts = append(append(append(c.parts, part{raw: []byte(head)}), words...), part{raw: []byte(`"}`)})
+}
+
+// join adds to a prompt that is one text, or one list of token ids.
+func (c *turns) join(more []part) {
+	if c.b.scheme.ids && len(c.parts) > 0 {
+		c.parts = append(c.parts, part{raw: []byte(",")})
+	}
+	c.parts = append(c.parts, more...)
+}

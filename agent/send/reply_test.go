@@ -1,0 +1,49 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestReplyTokens: the token ids of a reply are kept where it was asked for and the server named those of every chunk that held a
+// token, and never in part.
+func TestReplyTokens(t *testing.T) {
+	const (
+		first  = `{"choices":[{"index":0,"text":"","token_ids":[200],"prompt_token_ids":[1,2,3]}]}` // half a character
+		second = `{"choices":[{"index":0,"text":"A ","token_ids":[ 7 , 4294967295]}]}`
+		last   = `{"choices":[{"index":0,"text":"","token_ids":null,"finish_reason":"length"}]}`
+		bare   = `{"choices":[{"index":0,"text":"B"}]}`
+		wrong  = `{"choices":[{"index":0,"text":"B","token_ids":[1,-2]}]}`
+		large  = `{"choices":[{"index":0,"text":"B","token_ids":[4294967296]}]}`
+		other  = `{"choices":[{"index":1,"text":"C","token_ids":[9],"finish_reason":"length"}]}`
+	)
+	for _, tt := range []struct {
+		name   string
+		reply  string
+		whole  bool
+		forget bool
+		want   []uint32
+	}{
+		{"a stream", sse(first, second, last, usage, done), false, false, []uint32{200, 7, 4294967295}},
+		{"a whole reply", answer("200 OK", "application/json", `{"choices":[{"index":0,"text":"A","token_ids":[5,6],"finish_reason":"length"}]}`), true, false, []uint32{5, 6}},
+		{"of choice 0 alone", sse(first, other, second, last, done), false, false, []uint32{200, 7, 4294967295}},
+		{"a chunk without", sse(first, bare, last, done), false, false, nil},
+		{"what is no id", sse(first, wrong, last, done), false, false, nil},
+		{"what is too large", sse(first, large, last, done), false, false, nil},
+		{"none", sse(bare, last, done), false, false, nil},
+		{"not asked for", sse(first, second, last, done), false, true, nil},
+	} {
+		req := &Request{Path: "/v1/completions", Stream: !tt.whole, KeepReply: !tt.forget}
+		x := once(t, req, Config{}, tt.reply, false)
+		if x.Err != nil {
+			t.Errorf("%s: %v", tt.name, x.Err)
+		}
+		if diff := cmp.Diff(tt.want, x.ReplyTokens); diff != "" {
+			t.Errorf("%s: token ids (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}

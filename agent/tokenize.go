@@ -1,0 +1,131 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+// This file asks the engine how many tokens a text is as part of a prompt: a live reply is carried only where it is as many as
+// the row says.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// tokenizeLimit bounds one question.
+const tokenizeLimit = 20 * time.Second
+
+// tokenizer is an engine's way to count the tokens of a text.
+type tokenizer struct {
+	ask  func(ctx context.Context, model, text string) (tokens []uint32, count int64, err error)
+	base int64 // what stands around the text
+}
+
+// count returns the tokens of a text where it stands, and which they are where nothing stands around it.
+func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uint32, error) {
+	tokens, n, err := t.ask(ctx, model, text)
+	return n - t.base, tokens, err
+}
+
+// findTokenizer looks for a way to count, by two texts of which the tokens are known; nil where the engine has none. First come
+// those that have the template render the text as the assistant's message, then those that take the text alone.
+func (r *run) findTokenizer(ctx context.Context, model string) *tokenizer {
+	ways := []func(context.Context, string, string) ([]uint32, int64, error){r.askText, r.askContent}
+	if r.opt.Endpoint == prompt.Chat {
+		ways = append([]func(context.Context, string, string) ([]uint32, int64, error){r.askMessages, r.askTemplate}, ways...)
+	}
+	const words = 16
+	var known [words * 5]byte
+	prompt.Fill(known[:], r.opt.Seed, math.MaxUint32, words)
+	one, many := prompt.Anchor, prompt.Anchor+string(known[:])
+	for _, ask := range ways {
+		_, low, err := ask(ctx, model, one)
+		if err != nil || low < 1 {
+			continue
+		}
+		if _, high, err := ask(ctx, model, many); err == nil && high-low == words {
+			return &tokenizer{ask, low - 1}
+		}
+	}
+	return nil
+}
+
+// message is one of a chat.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// around returns a conversation in which the text is the reply.
+func around(text string) []message {
+	return []message{{"user", prompt.Anchor}, {"assistant", text}, {"user", prompt.Anchor}}
+}
+
+// within returns a text between words, as it stands in a prompt that is one text.
+func (r *run) within(text string) string {
+	if r.opt.Form == prompt.Tokens || r.opt.Endpoint == prompt.Chat {
+		return text
+	}
+	return prompt.Anchor + text + " " + prompt.Anchor
+}
+
+// askMessages is vLLM's way, with the chat template.
+func (r *run) askMessages(ctx context.Context, model, text string) ([]uint32, int64, error) {
+	return r.askTokens(ctx, map[string]any{"model": model, "messages": around(text)})
+}
+
+// askText is vLLM's way.
+func (r *run) askText(ctx context.Context, model, text string) ([]uint32, int64, error) {
+	return r.askTokens(ctx, map[string]any{"model": model, "prompt": r.within(text), "add_special_tokens": false})
+}
+
+// askTemplate is llama.cpp's way, with the chat template.
+func (r *run) askTemplate(ctx context.Context, _, text string) ([]uint32, int64, error) {
+	var rendered struct {
+		Prompt string `json:"prompt"`
+	}
+	if err := r.post(ctx, "/apply-template", map[string]any{"messages": around(text)}, &rendered); err != nil {
+		return nil, 0, err
+	}
+	return r.askTokens(ctx, map[string]any{"content": rendered.Prompt, "add_special": true, "parse_special": true})
+}
+
+// askContent is llama.cpp's way.
+func (r *run) askContent(ctx context.Context, _, text string) ([]uint32, int64, error) {
+	return r.askTokens(ctx, map[string]any{"content": r.within(text), "add_special": false})
+}
+
+func (r *run) askTokens(ctx context.Context, body map[string]any) ([]uint32, int64, error) {
+	var reply struct {
+		Count  *int64   `json:"count"`
+		Tokens []uint32 `json:"tokens"`
+	}
+	if err := r.post(ctx, "/tokenize", body, &reply); err != nil {
+		return nil, 0, err
+	}
+	count := int64(len(reply.Tokens))
+	if reply.Count != nil {
+		count = *reply.Count
+	}
+	return reply.Tokens, count, nil
+}
+
+// post sends one question that is no part of the replay.
+func (r *run) post(ctx context.Context, path string, body map[string]any, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenizeLimit)
+	defer cancel()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("question to %s: %w", path, err)
+	}
+	header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" "+path, 0)}}
+	return r.client.JSON(ctx, path, header, send.Body{Size: int64(len(raw)), Open: func() io.Reader { return bytes.NewReader(raw) }}, out)
+}

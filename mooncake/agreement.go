@@ -1,0 +1,136 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"fmt"
+	"math"
+)
+
+// agreement checks that ranges tell the same prefixes as hash ids, only finer: two rows have the same hash id at a block exactly when
+// they have the same id at the end of that block. An id of ranges must follow the same id everywhere, and its block hold as many
+// tokens. It takes 4 bytes for a hash id of rows with ranges, and 16 for a row with new blocks; ids that are not canonical take
+// what [RenumberRanges] says.
+type agreement struct {
+	max   int
+	fine  int64
+	ratio int64 // fine blocks in a block
+	names RenumberRanges
+	row   []HashRange // the current row, with canonical ids
+	chain *lineage
+	ends  []uint32 // for each hash id: the run that holds the end of its block, +1
+	// short are the nodes of whole fine blocks at which a partial block ended. At the end of all other blocks, a node that was there
+	// before was the end of a block then, too.
+	short  map[uint64]struct{}
+	ranges int64  // that came
+	pieces int64  // that they became
+	full   string // why nothing more is known; empty while it is
+}
+
+// anyRun stands for the end of a block that is not known.
+const anyRun = math.MaxUint32
+
+// newAgreement returns nil where there is nothing to agree on: block sizes that do not fit are for the reader to refuse.
+func newAgreement(fine, blockSize, maxIDs int) *agreement {
+	if fine <= 0 || checkFine(fine, blockSize) != nil {
+		return nil
+	}
+	return &agreement{max: maxIDs, fine: int64(fine), ratio: int64(blockSize / fine), chain: newLineage(fine, maxIDs), short: map[uint64]struct{}{}}
+}
+
+// add compares the ranges of a row with its hash ids, which the forest has numbered, and returns the first block, from 0, at
+// which they disagree, or -1. Past the bound it does nothing.
+func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
+	a.row = a.row[:0]
+	if a.full != "" || row.HashRanges == nil {
+		return -1
+	}
+	if f.full {
+		a.drop(fmt.Sprintf("more than %d distinct ids", f.max))
+		return -1
+	}
+	before := a.chain.next
+	a.row = a.names.Ranges(a.row, row.HashRanges)
+	a.ranges += int64(len(row.HashRanges))
+	a.pieces += int64(len(a.row))
+	strange := a.chain.add("", row.InputLength.V, a.row).strange
+	if a.chain.full || a.names.kept()+len(a.short) > a.max || a.pieces > freeSteps+stepsPerRange*a.ranges || len(a.chain.runs) >= anyRun-1 {
+		a.drop(fmt.Sprintf("hash_ranges have ids in no order, and more than %d ranges of them", a.max))
+		return -1
+	}
+	if n := len(f.parent) - len(a.ends); n > 0 {
+		a.ends = append(a.ends, make([]uint32, n)...)
+	}
+	if broken := bad&(repeated|parents|fills) != 0; strange || broken {
+		for _, n := range f.row {
+			if a.ends[n] == 0 {
+				a.ends[n] = anyRun
+			}
+		}
+		if strange {
+			return a.strange(before)
+		}
+		return -1 // hash ids that do not stand for prefixes agree with nothing, which is said by other rules
+	}
+	block = -1
+	blocks := (row.InputLength.V-1)/a.fine + 1
+	for i, at := int64(0), 0; i < int64(len(f.row)); i++ {
+		var node uint64
+		var run int
+		var ok bool
+		if node, run, at, ok = a.chain.block(min((i+1)*a.ratio, blocks)-1, at); !ok {
+			break
+		}
+		switch end := &a.ends[f.row[i]]; {
+		case *end == uint32(run)+1, *end == anyRun: //nolint:gosec // bounded above
+		case *end == 0 && block >= 0:
+			*end = anyRun // one fault is reported once, not for all rows after it
+		case *end == 0 && a.unused(row, i, node, before):
+			*end = uint32(run) + 1 //nolint:gosec // likewise
+			if a.isShort(row, i) {
+				a.short[node] = struct{}{}
+			}
+		case block < 0:
+			block = i
+		}
+	}
+	return block
+}
+
+// isShort reports whether a block is partial and ends with a whole fine one.
+func (a *agreement) isShort(row *Row, block int64) bool {
+	tokens := row.InputLength.V - block*a.ratio*a.fine
+	return tokens < a.ratio*a.fine && tokens%a.fine == 0
+}
+
+// unused reports whether a node has never been the end of a block of this index and length.
+func (a *agreement) unused(row *Row, block int64, node, before uint64) bool {
+	if a.isShort(row, block) {
+		_, used := a.short[node]
+		return !used
+	}
+	return node >= before
+}
+
+// strange returns the block in which ids of the row do not go on as elsewhere: the first one that is on no run of the others.
+func (a *agreement) strange(before uint64) int64 {
+	for _, s := range a.chain.path {
+		if s.run < 0 {
+			return s.at / a.ratio
+		}
+	}
+	// Every id has its place; one has another number of tokens. Only a row's last block, and one that was a row's last, can.
+	for _, s := range a.chain.path {
+		if s.end && s.node+uint64(s.count) <= before { //nolint:gosec // above 0
+			return (s.at + s.count - 1) / a.ratio
+		}
+	}
+	s := a.chain.path[len(a.chain.path)-1]
+	return (s.at + s.count - 1) / a.ratio
+}
+
+// drop gives the memory back when the bound is passed, and says why.
+func (a *agreement) drop(why string) {
+	*a = agreement{full: why}
+}

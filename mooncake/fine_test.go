@@ -1,0 +1,231 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// modelled is a row together with what its ids stand for.
+type modelled struct {
+	Row
+	tokens []int // of the prompt, and behind it the reply
+	by     int   // index of the row whose conversation it goes on with; itself for the first
+}
+
+// conversations makes rows of conversations whose turns hold the turn before, its reply and new tokens, interleaved, with ids of
+// blocks of both sizes made from the tokens. Some turns change the text before, so that they go on from within.
+func conversations(rng *rand.Rand, rows, block, fine int) []modelled {
+	var out []modelled
+	fresh := 0
+	more := func(n int) []int {
+		list := make([]int, n)
+		for i := range list {
+			fresh++
+			list[i] = fresh
+		}
+		return list
+	}
+	trunk := more(rng.IntN(3 * block))
+	coarse, finer := map[string]uint64{}, map[string]uint64{}
+	ids := func(model string, tokens []int, size int, names map[string]uint64) []uint64 {
+		var list []uint64
+		for at := 0; at < len(tokens); at += size {
+			key := fmt.Sprint(tokens[:min(len(tokens), at+size)])
+			if _, known := names[key]; !known {
+				names[key] = uint64(len(names))
+			}
+			list = append(list, names[key])
+		}
+		return list
+	}
+	for len(out) < rows {
+		m := modelled{by: len(out)}
+		prompt := slices.Concat(trunk, more(1+rng.IntN(2*block)))
+		if len(out) > 0 && rng.IntN(4) > 0 {
+			m.by = rng.IntN(len(out))
+			before := out[m.by]
+			length := int(before.InputLength.V)
+			switch m.Model = before.Model; rng.IntN(8) {
+			case 0: // the same again
+				prompt = slices.Clone(before.tokens[:length])
+			case 1: // the beginning of it
+				prompt = slices.Clone(before.tokens[:1+rng.IntN(length)])
+			case 2: // it parts from it within
+				prompt = slices.Concat(before.tokens[:rng.IntN(length)], more(1+rng.IntN(block)))
+			default: // the next turn
+				prompt = slices.Concat(before.tokens, more(1+rng.IntN(block)))
+				m.Replies = nil
+				for _, r := range before.Replies {
+					r.Back += int64(len(out) - m.by)
+					m.Replies = append(m.Replies, r)
+				}
+				m.Replies = append(m.Replies, Reply{int64(len(out) - m.by), int64(length), int64(len(before.tokens) - length)})
+			}
+		} else if rng.IntN(5) == 0 {
+			m.Model = "other"
+		}
+		m.tokens = slices.Concat(prompt, more(1+rng.IntN(block)))
+		m.InputLength, m.OutputLength = Some(int64(len(prompt))), Some(int64(len(m.tokens)-len(prompt)))
+		m.Timestamp = Some(float64(len(out)))
+		m.HashIDs = ids(m.Model, prompt, block, coarse)
+		m.HashRanges = collapse(ids(m.Model, prompt, fine, finer))
+		out = append(out, m)
+	}
+	return out
+}
+
+// common is how many leading elements two lists share.
+func common(a, b []int) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// The prediction is what comparing every prompt with all before it gives, token by token, at the grain of the ids; the replies of
+// rows of which the prompt goes on are there but for their last token; in whole blocks of the engine's size, and never the last token
+// of the prompt.
+func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
+	const block, fine = 24, 4
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		rows := conversations(rng, 60, block, fine)
+		scrambled := map[uint64]uint64{} // other names for the ids, which are no order
+		engine := []int{0, 1, 4, 6, 16, 512}[seed%6]
+		carry := NewPredictor(PredictorOptions{BlockSize: block, FineBlockSize: fine, EngineBlock: engine})
+		plain := NewPredictor(PredictorOptions{BlockSize: block, FineBlockSize: fine, EngineBlock: engine, NoReplies: true})
+		var gained int64
+		for i := range rows {
+			r := rows[i]
+			prompt := r.tokens[:r.InputLength.V]
+			var prompts, all int
+			for k := range rows[:i] {
+				before := rows[k]
+				if before.Model != r.Model {
+					continue
+				}
+				n := common(prompt, before.tokens[:before.InputLength.V])
+				if n < len(prompt) && n < int(before.InputLength.V) || n%fine != 0 && len(prompt) != int(before.InputLength.V) {
+					n = n / fine * fine // the block that differs has another id
+				}
+				prompts = max(prompts, n)
+			}
+			all = prompts
+			for _, reply := range r.Replies {
+				before := rows[i-int(reply.Back)]
+				if !slices.Equal(r.tokens[:reply.At+reply.Tokens], before.tokens) {
+					t.Fatalf("seed %d, row %d: the test's reply is none", seed, i)
+				}
+				all = max(all, int(reply.At+reply.Tokens)-1)
+			}
+			size := int64(fine)
+			if engine > 0 {
+				size = int64(engine)
+			}
+			if seed%3 == 2 {
+				var ids []uint64
+				for _, id := range expand(r.HashRanges) {
+					part := id // each by itself, or some together
+					if seed%2 == 0 {
+						part /= 7
+					}
+					if _, known := scrambled[part]; !known {
+						scrambled[part] = rng.Uint64N(1<<40) << 8
+					}
+					ids = append(ids, scrambled[part]+id-part)
+				}
+				r.HashRanges = collapse(ids)
+			}
+			got, ok := carry.Predict(&r.Row)
+			want := Prediction{Whole: min(int64(all), int64(len(prompt)-1)) / size * size, Finest: int64(all)}
+			if !ok || got != want {
+				t.Fatalf("seed %d, row %d of %d: %+v with replies, want %+v", seed, i, len(prompt), got, want)
+			}
+			gained += want.Finest - int64(prompts)
+			got, ok = plain.Predict(&r.Row)
+			want = Prediction{Whole: min(int64(prompts), int64(len(prompt)-1)) / size * size, Finest: int64(prompts)}
+			if !ok || got != want {
+				t.Fatalf("seed %d, row %d of %d: %+v, want %+v", seed, i, len(prompt), got, want)
+			}
+		}
+		if gained == 0 {
+			t.Errorf("seed %d: no reply counts", seed)
+		}
+	}
+}
+
+// What no trace has costs no more than what was written of it, and no prediction is beyond the prompt.
+func TestPredictorOfHostileRanges(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		p := NewPredictor(PredictorOptions{FineBlockSize: 16, EngineBlock: int(seed % 3 * 16), MaxIDs: 64})
+		for row := range 400 {
+			r := Row{InputLength: Some(1 + rng.Int64N(1<<(1+rng.IntN(40)))), HashIDs: []uint64{}}
+			left := r.InputLength.V
+			for range rng.IntN(5) {
+				if left > 0 {
+					h := HashRange{rng.Uint64N(1 << (4 + rng.IntN(40))), 1 + rng.Int64N(left)}
+					r.HashRanges = append(r.HashRanges, h)
+					left -= h.Count
+				}
+			}
+			for at := int64(1); row > 0 && rng.IntN(3) > 0 && at+2 < r.InputLength.V; {
+				reply := Reply{1 + rng.Int64N(int64(row)), at, 1 + rng.Int64N(r.InputLength.V-at-1)}
+				r.Replies = append(r.Replies, reply)
+				at += reply.Tokens
+			}
+			n, ok := p.Predict(&r)
+			if ok && (n.Whole < 0 || n.Whole > n.Finest || n.Finest > r.InputLength.V || r.HashRanges != nil && n.Whole >= r.InputLength.V) {
+				t.Fatalf("seed %d, row %d: %+v of %+v", seed, row, n, r)
+			}
+		}
+		l := p.fine.lineage
+		if len(l.runs)+sideCost*len(l.side)+len(p.fine.ends) > 64*hashCost {
+			t.Errorf("seed %d: %d runs, %d others and %d ends are remembered, beyond the bound", seed, len(l.runs), len(l.side), len(p.fine.ends))
+		}
+		if p.Unknown() == 0 {
+			t.Errorf("seed %d: nothing is unknown beyond the bound", seed)
+		}
+	}
+}
+
+// A skipped row counts as a row: replies name rows by their places in the trace. Without that they would be another row's.
+func TestPredictorSkips(t *testing.T) {
+	row := func(first uint64, length int64, replies ...Reply) *Row {
+		return &Row{InputLength: Some(length), HashIDs: []uint64{first}, HashRanges: []HashRange{{first, (length + 15) / 16}}, Replies: replies}
+	}
+	for _, skip := range []func(*Predictor){
+		(*Predictor).Skip,
+		func(p *Predictor) { p.Predict(&Row{TextInput: Some("x")}) },
+		func(p *Predictor) { p.Predict(&Row{InputLength: Some[int64](9)}) },
+	} {
+		p := NewPredictor(PredictorOptions{FineBlockSize: 16})
+		skip(p)
+		p.Predict(row(0, 100))
+		skip(p)
+		next := row(50, 200, Reply{2, 100, 50})
+		next.HashRanges = []HashRange{{0, 6}, {50, 7}}
+		if n, ok := p.Predict(next); !ok || n != (Prediction{Whole: 144, Finest: 149}) {
+			t.Errorf("%+v, %t", n, ok)
+		}
+		// The same reply behind other tokens, behind a prompt of another length, of a row with other tokens, and of a row without ranges.
+		for _, other := range []Reply{{3, 99, 50}, {3, 101, 50}, {1, 200, 5}, {2, 100, 50}, {4, 100, 50}} {
+			r := row(900, 300, other)
+			p := NewPredictor(PredictorOptions{FineBlockSize: 16})
+			skip(p)
+			p.Predict(row(0, 100))
+			skip(p)
+			p.Predict(row(70, 200))
+			r.HashRanges = []HashRange{{0, 6}, {90, 13}}
+			if n, ok := p.Predict(r); !ok || n.Finest != 96 {
+				t.Errorf("%+v: %+v, %t", other, n, ok)
+			}
+		}
+	}
+}

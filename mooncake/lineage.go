@@ -1,0 +1,287 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"hash/maphash"
+	"math"
+	"sort"
+)
+
+// lineage is the set of prompt prefixes of the rows before, at the borders of their fine blocks: what [prefixes] is for hash ids,
+// for ids that come in ranges. Time and memory go by the number of ranges, never by that of ids.
+//
+// A prefix is named by a number, its node. Ids that are canonical (0, 1, 2, ... in order of first appearance) are their own
+// nodes, and the new ones of a row are one run of 16 bytes. Ids that follow other ids than they did before, those of a second
+// model, and those that are not canonical are side runs, with nodes of their own: some 100 bytes each.
+type lineage struct {
+	fine   int64 // tokens of a full block
+	budget int   // what may still be remembered: a run costs 1, a side run sideCost
+	seed   maphash.Seed
+	next   uint64 // ids below it are canonical
+	runs   []fineRun
+	side   []sideRun
+	nodes  uint64               // of side runs
+	branch map[branching]uint32 // the side run that begins after a node with an id
+	full   bool                 // prefixes were not remembered
+	ranges int64                // that came
+	steps  int64                // that they took
+
+	path []stretch // of the row added last
+}
+
+// fineRun is a run of consecutive canonical ids, each of which follows the one before. It ends where the next one starts.
+type fineRun struct {
+	parent uint64 // node before the first id
+	packed uint64 // the first id, and above its 40 bits the tokens of the last block; the other blocks are full
+}
+
+// sideRun is a run of consecutive ids that are not their own nodes.
+type sideRun struct {
+	node  uint64 // of the first id; the others follow
+	first uint64 // id
+	count int64
+	fill  int64 // tokens in the last block
+}
+
+// branching is a node with the id that follows it.
+type branching struct{ node, id uint64 }
+
+// stretch is a part of a row's path: consecutive nodes of one run.
+type stretch struct {
+	at    int64 // the row's blocks before it
+	node  uint64
+	count int64
+	run   int  // of the canonical ones; below 0: another one
+	end   bool // it ends where its run ends
+}
+
+const (
+	sideCost = 6 // the price of a side run in runs of 16 bytes
+
+	maxFineID = 1 << 40                  // canonical ids are below it: 10^12
+	sideNodes = 1 << 62                  // nodes of side runs, from here on
+	rootNodes = 1 << 63                  // nodes before the first block, one for each model
+	noNode    = uint64(math.MaxUint64)   // of a prefix that was not remembered
+	maxFill   = uint64(MaxBlockSize) - 1 // a fine block is below a block
+	idBits    = 40
+
+	// Rows of which each range is cut into very many, which no trace has, end the remembering: their number could be anything.
+	freeSteps     = 1 << 22
+	stepsPerRange = 1 << 10
+)
+
+func newLineage(fine, budget int) *lineage {
+	return &lineage{fine: int64(fine), budget: budget, seed: maphash.MakeSeed()}
+}
+
+func (r fineRun) start() uint64 { return r.packed & (maxFineID - 1) }
+func (r fineRun) fill() int64   { return int64(r.packed >> idBits) } //nolint:gosec // 24 bits
+
+func (r *fineRun) setFill(tokens int64) {
+	r.packed = r.start() | min(uint64(tokens), maxFill)<<idBits //nolint:gosec // a block's
+}
+
+// shared is what a row has in common with the rows before.
+type shared struct {
+	tokens int64 // leading ones
+	known  bool  // false: a prefix that was not remembered may have been there
+	// strange: an id follows another one than it did before, or has another number of tokens, or ids are not canonical.
+	strange bool
+}
+
+// add puts the prefixes of a prompt into the set and returns what was there of them before. Ids beyond what the length has room for
+// do not count.
+func (l *lineage) add(model string, length int64, ranges []HashRange) shared {
+	l.path = l.path[:0]
+	node := l.root(model)
+	out := shared{known: true}
+	missed := false
+	at, left := int64(0), length
+	l.ranges += int64(len(ranges))
+	for _, h := range ranges {
+		id, count := h.First, min(h.Count, (left-1)/l.fine+1)
+		for left > 0 && count > 0 {
+			if l.steps++; l.steps > freeSteps+stepsPerRange*l.ranges {
+				l.full = true
+				node = noNode
+			}
+			s := l.find(node, id, count)
+			there := s.count > 0
+			if !there {
+				if !missed {
+					missed, out.known = true, !l.full
+				}
+				s = l.insert(node, id, count, min(left, count*l.fine))
+			}
+			want := min(left, s.count*l.fine)
+			if there {
+				have := (s.count-1)*l.fine + l.lastFill(s)
+				if !missed {
+					out.tokens += min(have, want)
+					missed = have < want
+				}
+				if have < want {
+					l.fill(s, want)
+				}
+				out.strange = out.strange || have != want
+			}
+			out.strange = out.strange || s.run < 0
+			s.at = at
+			l.path = append(l.path, s)
+			node = s.node + uint64(s.count) - 1 //nolint:gosec // above 0
+			if s.node == noNode {
+				node = noNode
+			}
+			at, left = at+s.count, left-want
+			id, count = id+uint64(s.count), count-s.count //nolint:gosec // likewise
+		}
+	}
+	return out
+}
+
+// root returns the node before the first block of a model's prompts.
+func (l *lineage) root(model string) uint64 {
+	return (maphash.String(l.seed, model) | rootNodes) &^ 1 // never noNode
+}
+
+// run returns the index of the canonical run that holds an id below next, and the id behind its last one.
+func (l *lineage) run(id uint64) (at int, end uint64) {
+	at = sort.Search(len(l.runs), func(i int) bool { return l.runs[i].start() > id }) - 1
+	if at+1 < len(l.runs) {
+		return at, l.runs[at+1].start()
+	}
+	return at, l.next
+}
+
+// find returns the known nodes that go on from one with so many ids from one on, as far as they are of one run; none have a count
+// of 0.
+func (l *lineage) find(node, id uint64, count int64) stretch {
+	if node == noNode {
+		return stretch{}
+	}
+	if id < l.next {
+		at, end := l.run(id)
+		if start := l.runs[at].start(); id == start && l.runs[at].parent == node || id > start && node == id-1 {
+			have := int64(end - id) //nolint:gosec // below 2^40
+			return stretch{node: id, count: min(count, have), run: at, end: count >= have}
+		}
+	}
+	if len(l.side) == 0 {
+		return stretch{}
+	}
+	if node >= sideNodes && node < rootNodes { // it may go on within its run
+		at := sort.Search(len(l.side), func(i int) bool { return l.side[i].node > node }) - 1
+		r := &l.side[at]
+		if k := int64(node-r.node) + 1; k < r.count && r.first+uint64(k) == id { //nolint:gosec // below the count
+			return stretch{node: node + 1, count: min(count, r.count-k), run: ^at, end: count >= r.count-k}
+		}
+	}
+	if at, ok := l.branch[branching{node, id}]; ok {
+		r := &l.side[at]
+		return stretch{node: r.node, count: min(count, r.count), run: ^int(at), end: count >= r.count}
+	}
+	return stretch{}
+}
+
+// insert remembers nodes that are not there, with so many tokens, if it still can: all of them, or those before the first new
+// canonical id.
+func (l *lineage) insert(node, id uint64, count, tokens int64) stretch {
+	lost := stretch{node: noNode, count: count, run: -1}
+	if node == noNode {
+		return lost
+	}
+	if id == l.next && count <= maxFineID-int64(l.next) { //nolint:gosec // below 2^40
+		last := len(l.runs) - 1
+		if last < 0 || node != id-1 { // else the last run goes on, and all before it is full
+			if !l.spend(1) {
+				return lost
+			}
+			l.runs = append(l.runs, fineRun{parent: node, packed: id})
+			last++
+		}
+		l.next += uint64(count) //nolint:gosec // above 0
+		l.runs[last].setFill(tokens - (count-1)*l.fine)
+		return stretch{node: id, count: count, run: last, end: true}
+	}
+	if id < l.next {
+		if known := int64(l.next - id); count > known { //nolint:gosec // below 2^40
+			count, tokens = known, known*l.fine
+		}
+	}
+	fill := tokens - (count-1)*l.fine
+	if at := len(l.side) - 1; at >= 0 { // the last one may go on
+		if r := &l.side[at]; r.node+uint64(r.count)-1 == node && r.first+uint64(r.count) == id { //nolint:gosec // above 0
+			first := l.nodes
+			r.count, r.fill = r.count+count, fill
+			l.nodes += uint64(count) //nolint:gosec // above 0
+			return stretch{node: sideNodes + first, count: count, run: ^at, end: true}
+		}
+	}
+	if l.nodes > sideNodes-maxTokens || !l.spend(sideCost) {
+		l.full = true
+		return lost
+	}
+	if l.branch == nil {
+		l.branch = make(map[branching]uint32)
+	}
+	l.branch[branching{node, id}] = uint32(len(l.side)) //nolint:gosec // bounded by the budget
+	l.side = append(l.side, sideRun{node: sideNodes + l.nodes, first: id, count: count, fill: fill})
+	s := stretch{node: sideNodes + l.nodes, count: count, run: ^(len(l.side) - 1), end: true}
+	l.nodes += uint64(count) //nolint:gosec // above 0
+	return s
+}
+
+// lastFill returns the tokens that are known of the last block of a stretch.
+func (l *lineage) lastFill(s stretch) int64 {
+	switch {
+	case !s.end:
+		return l.fine
+	case s.run >= 0:
+		return l.runs[s.run].fill()
+	}
+	return l.side[^s.run].fill
+}
+
+// fill notes that a stretch, which ends its run, has so many tokens.
+func (l *lineage) fill(s stretch, tokens int64) {
+	last := tokens - (s.count-1)*l.fine
+	if s.run >= 0 {
+		l.runs[s.run].setFill(last)
+		return
+	}
+	l.side[^s.run].fill = last
+}
+
+// spend takes from the budget.
+func (l *lineage) spend(cost int) bool {
+	if l.full || l.budget < cost {
+		l.full = true
+		return false
+	}
+	l.budget -= cost
+	return true
+}
+
+// block returns the node of the row added last that ends with its block of an index, and the run that it is in; ok is false when the
+// row has no such block or its prefix was not remembered. The search begins at stretch from, and returns where it ended.
+func (l *lineage) block(index int64, from int) (node uint64, run, at int, ok bool) {
+	for at = from; at < len(l.path); at++ {
+		if s := l.path[at]; index < s.at+s.count {
+			return s.node + uint64(index-s.at), s.run, at, s.node != noNode //nolint:gosec // not below it
+		}
+	}
+	return 0, 0, at, false
+}
+
+// end returns the node of the row added last behind so many of its blocks, or [noNode].
+func (l *lineage) end(model string, blocks int64) uint64 {
+	if blocks == 0 {
+		return l.root(model)
+	}
+	if node, _, _, ok := l.block(blocks-1, 0); ok {
+		return node
+	}
+	return noNode
+}
