@@ -120,6 +120,11 @@ type ObservedCache struct {
 	Ranged int64    `json:"rows_with_ranges,omitempty"`
 	Step   int64    `json:"cached_in_steps_of,omitempty"`
 	ByStep [7]int64 `json:"-"`
+	// OutsideRows counts rows whose prompt is known, of which the engine had cached a whole block more than it shares with rows before,
+	// and OutsideTokens how much more: it was cached from outside the capture. An engine with larger blocks than the trace, or a provider
+	// that counts in steps, says less, so that these are lower bounds.
+	OutsideRows   int64 `json:"outside_rows,omitempty"`
+	OutsideTokens int64 `json:"outside_tokens,omitempty"`
 }
 
 const (
@@ -144,6 +149,10 @@ func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	switch difference := cached.V - predicted; {
 	case difference >= int64(blockSize):
 		c.Above++
+		if row.HashIDs != nil {
+			c.OutsideRows++
+			c.OutsideTokens += difference
+		}
 	case difference <= -int64(blockSize):
 		c.Below++
 	}
@@ -193,12 +202,12 @@ func (c ObservedCache) String() string {
 		return ""
 	}
 	cached, predicted := c.Rates()
-	requests := "requests"
-	if c.Rows == 1 {
-		requests = "request"
+	text := fmt.Sprintf("the engine had cached %.1f %% of the prompt tokens of %s; this trace predicts %.1f %%",
+		100*cached, plural(c.Rows, "request"), 100*predicted)
+	if c.OutsideRows > 0 {
+		text += fmt.Sprintf("; %s of %s were cached from outside the capture", plural(c.OutsideTokens, "token"), plural(c.OutsideRows, "request"))
 	}
-	return fmt.Sprintf("the engine had cached %.1f %% of the prompt tokens of %d %s; this trace predicts %.1f %%",
-		100*cached, c.Rows, requests, 100*predicted)
+	return text
 }
 
 // Warning says in one sentence how far the rates are apart, why that is likely, and what to do. It is empty where they agree
