@@ -6,6 +6,7 @@ package capture
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -34,6 +35,10 @@ type sharing struct {
 	number int64 // of the row, among those of its kind
 	parts  []portion
 	turns  []turn
+	// The text that it shares with rows before ends within this block; 0 where that is unknown. The last row is the one that had the
+	// end of it first. Only where an engine says so does the row share more than its parts, and no more than this.
+	limit int64
+	last  int64
 }
 
 // sharingKind is what is known of it.
@@ -78,7 +83,7 @@ func (s *sharing) appendTo(dst []byte) []byte {
 	for _, t := range s.turns {
 		dst = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(dst, t.of), t.at), t.tokens)
 	}
-	return dst
+	return binary.AppendVarint(binary.AppendVarint(dst, s.limit), s.last)
 }
 
 // decode reads what appendTo wrote, into the memory that s has, and returns what follows.
@@ -104,15 +109,18 @@ func (s *sharing) decode(b []byte) []byte {
 	for range count() {
 		s.turns = append(s.turns, turn{of: next(), at: next(), tokens: next()})
 	}
+	s.limit, s.last = next(), next()
 	return b
 }
 
-// owner is what is known of a row that has a number: 32 bytes.
+// owner is what is known of a row that has a number: 40 bytes.
 type owner struct {
 	fine   uint64 // id of its own block at depth d: fine + d
 	coarse uint64 // id of its own coarse block i: coarse + i
-	tokens int64  // of its prompt; 0 is a row that was not written
 	row    int64  // index in the trace
+	from   int64  // number of the row whose blocks come directly before its own, by what the engine said; below 0: none
+	tokens uint32 // of its prompt; 0 is a row that was not written
+	begin  uint32 // depth at which its own blocks begin
 }
 
 // ledger gives the rows of a trace their ids.
@@ -131,71 +139,122 @@ func (l *ledger) known(kind sharingKind, number int64) owner {
 	return owner{}
 }
 
-// place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
-// before it is returned, in tokens of whole fine blocks.
-func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
-	var (
-		tokens = row.InputLength.V
-		blocks = int64(mooncake.BlockCount(tokens, l.fine))
-		ratio  = int64(l.size / l.fine)
-		done   = int64(0) // fine blocks that have their ids
-		ranges []mooncake.HashRange
-		ids    = make([]uint64, 0, mooncake.BlockCount(tokens, l.size))
-	)
-	take := func(first uint64, to int64) {
-		n := len(ranges)
-		if n > 0 && ranges[n-1].First+uint64(ranges[n-1].Count) == first { //nolint:gosec // above 0
-			ranges[n-1].Count += to - done
-		} else {
-			ranges = append(ranges, mooncake.HashRange{First: first, Count: to - done})
-		}
-		done = to
+// at returns who owns the block at a depth of a row, and the depth at which the owner's blocks end, at the latest. The block has to be
+// one that the row had first by its text. ok is false where nobody is known to own it.
+func (l *ledger) at(kind sharingKind, number, depth int64) (o owner, end int64, ok bool) {
+	o, end = l.known(kind, number), math.MaxInt64
+	for o.tokens > 0 && depth < int64(o.begin) && o.from >= 0 {
+		end = min(end, int64(o.begin))
+		o = l.known(kind, o.from)
 	}
-	for _, p := range s.parts {
-		of := l.known(s.kind, p.first)
-		if of.tokens == 0 {
-			break // its own, or that of a row that could not be written
+	return o, end, o.tokens > 0 && depth >= int64(o.begin)
+}
+
+// placing is a row that gets its ids.
+type placing struct {
+	*ledger
+	numbers *numbers
+	kind    sharingKind
+	tokens  int64
+	blocks  int64 // fine ones
+	done    int64 // of those, how many have their ids
+	ranges  []mooncake.HashRange
+	ids     []uint64
+}
+
+// take gives the row ids that follow one another, up to a depth.
+func (p *placing) take(first uint64, to int64) {
+	n := len(p.ranges)
+	if n > 0 && p.ranges[n-1].First+uint64(p.ranges[n-1].Count) == first { //nolint:gosec // above 0
+		p.ranges[n-1].Count += to - p.done
+	} else {
+		p.ranges = append(p.ranges, mooncake.HashRange{First: first, Count: to - p.done})
+	}
+	p.done = to
+}
+
+// share gives the row the ids that another one has, up to a depth, and reports whether that has them all.
+func (p *placing) share(number, to int64) bool {
+	ratio := int64(p.size / p.fine)
+	for to > p.done {
+		// The coarse block at hand ends with this fine one.
+		i := int64(len(p.ids))
+		last := min((i+1)*ratio, p.blocks) - 1
+		if last >= to {
+			break
 		}
-		whole := of.tokens / int64(l.fine)
-		if of.tokens == tokens {
-			whole = blocks // with the last one
+		of, _, ok := p.at(p.kind, number, last)
+		if !ok {
+			return false
 		}
-		to := min(p.depth, whole, blocks)
-		for to > done {
-			// The coarse block at hand ends with this fine one.
-			i := int64(len(ids))
-			last := min((i+1)*ratio, blocks) - 1
-			if last >= to {
-				break
-			}
-			id := of.coarse + uint64(i) //nolint:gosec // not negative
-			if last != (i+1)*ratio-1 && of.tokens != tokens {
-				id = l.end(of.fine+uint64(last), numbers) //nolint:gosec // not negative
-			}
-			ids = append(ids, id)
-			if last == blocks-1 {
-				break
-			}
+		id := of.coarse + uint64(i) //nolint:gosec // not negative
+		if last != (i+1)*ratio-1 && int64(of.tokens) != p.tokens {
+			id = p.end(of.fine+uint64(last), p.numbers) //nolint:gosec // not negative
 		}
-		if to > done {
-			take(of.fine+uint64(done), to) //nolint:gosec // not negative
-		}
-		if to < p.depth {
+		p.ids = append(p.ids, id)
+		if last == p.blocks-1 {
 			break
 		}
 	}
-	shared = min(done, tokens/int64(l.fine)) * int64(l.fine)
-	own := owner{tokens: tokens, row: index, fine: l.next - uint64(done), coarse: numbers.next - uint64(len(ids))} //nolint:gosec // wraps around, and back
-	if done < blocks {
-		first := l.next
-		l.next += uint64(blocks - done) //nolint:gosec // above 0
-		take(first, blocks)
+	for to > p.done {
+		of, end, ok := p.at(p.kind, number, p.done)
+		if !ok {
+			return false
+		}
+		p.take(of.fine+uint64(p.done), min(to, end)) //nolint:gosec // not negative
 	}
-	ids = numbers.fresh(ids, cap(ids)-len(ids))
+	return true
+}
+
+// whole returns the full blocks of a row with a number, and the last one, too, where it ends like the row at hand.
+func (p *placing) whole(number int64) int64 {
+	of := int64(p.known(p.kind, number).tokens)
+	if of == p.tokens {
+		return p.blocks
+	}
+	return of / int64(p.fine)
+}
+
+// place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
+// before it is returned, in tokens of whole fine blocks.
+func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
+	tokens := row.InputLength.V
+	p := placing{
+		ledger: l, numbers: numbers, kind: s.kind, tokens: tokens, blocks: int64(mooncake.BlockCount(tokens, l.fine)),
+		ids: make([]uint64, 0, mooncake.BlockCount(tokens, l.size)),
+	}
+	all := true // that the text shares
+	for _, part := range s.parts {
+		if part.first == s.number {
+			break
+		}
+		to := min(part.depth, p.whole(part.first), p.blocks)
+		if all = p.share(part.first, to) && to == part.depth; !all {
+			break
+		}
+	}
+	from := int64(-1)
+	if to := min(row.Observed.CachedTokens.V/int64(l.fine), s.limit, p.whole(s.last)); all && p.done > 0 && to > p.done {
+		// The engine had more. How far the text is the same is known to a cell or a message: so far it can be true. Some providers count
+		// in steps of 128 tokens from 1,024 on, or not at all below: that is less than there was, and raises nothing.
+		if p.share(s.last, to) {
+			from = s.last
+		}
+	}
+	shared = min(p.done, tokens/int64(l.fine)) * int64(l.fine)
+	own := owner{
+		row: index, from: from, tokens: uint32(tokens), begin: uint32(p.done), //nolint:gosec // at most maxTokens
+		fine: l.next - uint64(p.done), coarse: numbers.next - uint64(len(p.ids)), //nolint:gosec // wraps around, and back
+	}
+	if p.done < p.blocks {
+		first := l.next
+		l.next += uint64(p.blocks - p.done) //nolint:gosec // above 0
+		p.take(first, p.blocks)
+	}
+	row.HashIDs = numbers.fresh(p.ids, cap(p.ids)-len(p.ids))
 	l.keep(s.kind, s.number, own)
-	row.HashIDs = ids
 	if l.fine < l.size {
-		row.HashRanges = ranges
+		row.HashRanges = p.ranges
 	}
 	return shared
 }

@@ -240,15 +240,22 @@ func (c *compiler) share(p *partition, t *text, l *layer) *sharing {
 	ends := l.below(tokens, t.media)
 	s := &c.sharing
 	*s = sharing{kind: byText, number: t.number, parts: s.parts[:0], turns: t.turns}
+	common := 0 // marks that prompts before have, too
 	for _, part := range l.parts {
 		if part.end > len(ends) {
 			break
+		}
+		if part.first != t.number {
+			s.last, common = part.first, part.end
 		}
 		depth := min(ends[part.end-1], tokens) / fine
 		if part.end == len(t.at) && !t.Prefix && ends[part.end-1] == tokens { // the whole prompt, with its last block
 			depth = int64(mooncake.BlockCount(tokens, c.fine))
 		}
 		s.add(part.first, depth)
+	}
+	if common > 0 && common < len(ends) && common+1 != t.media { // of a medium nobody knows where in it
+		s.limit = min(ends[common], tokens) / fine
 	}
 	if t.Prefix {
 		// Only up to where whole prompts have the same text. The blocks behind it are those of no other row.

@@ -89,11 +89,13 @@ func TestObservedCache(t *testing.T) {
 	row(30, Some[int64](29), 0, 1, 4) // predicted 20: not a whole block more
 	row(30, Some[int64](30), 0, 1, 5) // predicted 20: a whole block more
 	row(30, Some[int64](9), 0, 1, 6)  // predicted 20: a whole block less
-	want := ObservedCache{Rows: 4, InputTokens: 120, Cached: 68, Predicted: 60, Above: 1, Below: 1}
+	row(30, Some[int64](10))          // predicted 0: of an unknown prompt, which says nothing of the capture
+	want := ObservedCache{Rows: 5, InputTokens: 150, Cached: 78, Predicted: 60, Above: 2, Below: 1, OutsideRows: 1, OutsideTokens: 10}
 	if d := cmp.Diff(want, sim.Observed()); d != "" {
 		t.Error(d)
 	}
-	if got, want := want.String(), "the engine had cached 56.7 % of the prompt tokens of 4 requests; this trace predicts 50.0 %"; got != want {
+	if got, want := want.String(), "the engine had cached 52.0 % of the prompt tokens of 5 requests; this trace predicts 40.0 %; "+
+		"10 tokens of 1 request were cached from outside the capture"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := (ObservedCache{}).String(); got != "" {
