@@ -229,3 +229,87 @@ func TestPredictorSkips(t *testing.T) {
 		}
 	}
 }
+
+// What an engine of coarser blocks had is compared at its blocks, which its counts tell; in whatever order rows come.
+func TestObservedCacheInTheEnginesSteps(t *testing.T) {
+	for _, engine := range []int64{16, 32, 128, 512} {
+		rng := rand.New(rand.NewPCG(uint64(engine), 7))
+		rows := conversations(rng, 80, 512, 16)
+		exact := NewPredictor(PredictorOptions{FineBlockSize: 16, EngineBlock: int(engine)})
+		finest := NewPredictor(PredictorOptions{FineBlockSize: 16})
+		sim := NewCacheSim(CacheOptions{FineBlockSize: 16})
+		var cached, fine int64
+		for i := range rows {
+			n, _ := exact.Predict(&rows[i].Row)
+			rows[i].Observed.CachedTokens = Some(n.Whole)
+			cached += n.Whole
+			n, _ = finest.Predict(&rows[i].Row)
+			fine += n.Whole
+			sim.Add(&rows[i].Row)
+		}
+		got := sim.Observed()
+		if got.Cached != cached || got.Predicted != cached || got.Step%engine != 0 || got.Ranged != 80 || got.Warning(512) != "" {
+			t.Errorf("blocks of %d: %+v, want %d predicted; warning %q", engine, got, cached, got.Warning(512))
+		}
+		if engine == 512 && fine-cached < got.InputTokens/50 {
+			t.Errorf("steps of 16 and 512 differ by %d tokens: the test shows nothing", fine-cached)
+		}
+	}
+}
+
+// Where the engine's blocks are known and are not the trace's, rows without ranges are predicted by them, too; where they are
+// the same, as ever.
+func TestPredictorAtTheEnginesBlock(t *testing.T) {
+	for _, tc := range []struct{ engine, length, whole int64 }{
+		{0, 700, 512}, {0, 1024, 1024}, {512, 700, 512}, {512, 1024, 1024}, {16, 700, 688}, {16, 1024, 1008}, {1, 700, 699}, {1024, 700, 0}, {1024, 1025, 1024},
+	} {
+		p := NewPredictor(PredictorOptions{EngineBlock: int(tc.engine)})
+		row := Row{InputLength: Some(tc.length), HashIDs: []uint64{0, 1, 2}[:BlockCount(tc.length, BlockSize)]}
+		p.Predict(&row)
+		if n, ok := p.Predict(&row); !ok || n != (Prediction{Whole: tc.whole, Finest: tc.length}) {
+			t.Errorf("%+v: %+v", tc, n)
+		}
+	}
+}
+
+// A lineage of any rows, whatever their ids mean, is the set of prefixes of their ids one by one.
+func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
+	const fine = 8
+	for seed := range uint64(400) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		l, single := newLineage(fine, 1<<20), newPrefixes(fine, 1<<20)
+		var before []HashRange
+		for row := range 60 {
+			var ranges []HashRange
+			if seed%2 == 0 && before != nil { // goes on from within the row before
+				for _, h := range before[:1+rng.IntN(len(before))] {
+					ranges = append(ranges, HashRange{h.First, 1 + rng.Int64N(h.Count)})
+				}
+			}
+			for range 1 + rng.IntN(3) {
+				h := HashRange{rng.Uint64N(40), 1 + rng.Int64N(6)}
+				if rng.IntN(2) == 0 {
+					h.First = l.next // a new canonical one
+				}
+				ranges = append(ranges, h)
+			}
+			before = ranges
+			ids := expand(ranges)
+			r := Row{
+				InputLength: Some(int64(len(ids)-1)*fine + 1 + rng.Int64N(fine+int64(rng.IntN(2)*fine))), HashIDs: ids,
+				Model: []string{"a", "b"}[rng.IntN(4)/3],
+			}
+			want, got := single.add(&r), l.add(r.Model, r.InputLength.V, ranges)
+			if got.tokens != want.tokens || !got.known {
+				t.Fatalf("seed %d, row %d, %v of %d tokens: %d are shared, want %d", seed, row, ranges, r.InputLength.V, got.tokens, want.tokens)
+			}
+			at := 0
+			for i := range ids {
+				var ok bool
+				if _, _, at, ok = l.block(int64(i), at); !ok {
+					t.Fatalf("seed %d, row %d: block %d of %d has no node", seed, row, i, len(ids))
+				}
+			}
+		}
+	}
+}

@@ -119,8 +119,7 @@ func (l *lineage) add(model string, length int64, ranges []HashRange) shared {
 			if there {
 				have := (s.count-1)*l.fine + l.lastFill(s)
 				if !missed {
-					out.tokens += min(have, want)
-					missed = have < want
+					out.tokens += min(have, want) // behind a block that is not full there is nothing
 				}
 				if have < want {
 					l.fill(s, want)
