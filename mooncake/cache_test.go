@@ -182,7 +182,7 @@ func TestCachesAgreeWithTheirDefinition(t *testing.T) {
 
 func TestPredictor(t *testing.T) {
 	// The toy trace is not canonical, its renumbered form is; both must be predicted alike.
-	want := []Prediction{{0, 0, 0}, {512, 512, 512}, {512, 1000, 1000}, {0, 0, 0}}
+	want := []Prediction{{0, 0}, {512, 512}, {512, 1000}, {0, 0}}
 	for _, canonical := range []bool{false, true} {
 		p, names := NewPredictor(PredictorOptions{}), new(Renumber)
 		for i, row := range toyRows() {
@@ -213,8 +213,8 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 	}
 	// 7 and 9 are remembered. The second row forgets 3 and 4, so a row that ends in what was remembered is still
 	// exact, and one that reaches an unknown id is not.
-	none, third := Prediction{}, Prediction{512, 1000, 1000}
-	want := []answer{{none, true}, {Prediction{512, 512, 512}, true}, {third, true}, {none, false}, {third, true}, {none, false}}
+	none, third := Prediction{}, Prediction{512, 1000}
+	want := []answer{{none, true}, {Prediction{512, 512}, true}, {third, true}, {none, false}, {third, true}, {none, false}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -260,17 +260,17 @@ func TestChains(t *testing.T) {
 		rows []*Row
 		want tokens
 	}{
-		{"an id with two parents", []*Row{row(2048, 0, 1, 2, 3), row(2048, 0, 2, 1, 4), row(2048, 0, 2, 1, 5)}, tokens{{}, {512, 512, 512}, {1536, 1536, 1536}}},
-		{"the same in no canonical order", []*Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512, 512}, {1536, 1536, 1536}}},
-		{"the same at the root", []*Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024, 1024}}},
-		{"an id twice in a row", []*Row{row(1536, 0, 0, 0), row(1024, 0, 0), row(1024, 0, 1)}, tokens{{}, {1024, 1024, 1024}, {512, 512, 512}}},
-		{"new ids below another parent", []*Row{row(1024, 0, 1), row(1024, 0, 2), row(1024, 1, 2), row(1024, 0, 2)}, tokens{{}, {512, 512, 512}, {}, {1024, 1024, 1024}}},
-		{"a partial block", []*Row{row(700, 0, 1), row(700, 0, 1), row(600, 0, 1)}, tokens{{}, {512, 700, 700}, {512, 600, 600}}},
-		{"a partial block that is longer elsewhere", []*Row{row(700, 0, 1), row(1024, 0, 1), row(1024, 0, 1), row(700, 0, 1)}, tokens{{}, {512, 700, 700}, {1024, 1024, 1024}, {512, 700, 700}}},
-		{"the same in no canonical order", []*Row{row(700, 5, 8), row(1024, 5, 8), row(1024, 5, 8), row(1536, 5, 8, 9)}, tokens{{}, {512, 700, 700}, {1024, 1024, 1024}, {1024, 1024, 1024}}},
-		{"a prompt shorter than a block", []*Row{row(100, 0), row(100, 0)}, tokens{{}, {0, 100, 100}}},
-		{"ids past the length", []*Row{row(512, 0, 1), row(1024, 0, 1)}, tokens{{}, {512, 512, 512}}},
-		{"another model", []*Row{of("a", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("a", row(1024, 0, 1))}, tokens{{}, {}, {1024, 1024, 1024}, {1024, 1024, 1024}}},
+		{"an id with two parents", []*Row{row(2048, 0, 1, 2, 3), row(2048, 0, 2, 1, 4), row(2048, 0, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
+		{"the same in no canonical order", []*Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
+		{"the same at the root", []*Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
+		{"an id twice in a row", []*Row{row(1536, 0, 0, 0), row(1024, 0, 0), row(1024, 0, 1)}, tokens{{}, {1024, 1024}, {512, 512}}},
+		{"new ids below another parent", []*Row{row(1024, 0, 1), row(1024, 0, 2), row(1024, 1, 2), row(1024, 0, 2)}, tokens{{}, {512, 512}, {}, {1024, 1024}}},
+		{"a partial block", []*Row{row(700, 0, 1), row(700, 0, 1), row(600, 0, 1)}, tokens{{}, {512, 700}, {512, 600}}},
+		{"a partial block that is longer elsewhere", []*Row{row(700, 0, 1), row(1024, 0, 1), row(1024, 0, 1), row(700, 0, 1)}, tokens{{}, {512, 700}, {1024, 1024}, {512, 700}}},
+		{"the same in no canonical order", []*Row{row(700, 5, 8), row(1024, 5, 8), row(1024, 5, 8), row(1536, 5, 8, 9)}, tokens{{}, {512, 700}, {1024, 1024}, {1024, 1024}}},
+		{"a prompt shorter than a block", []*Row{row(100, 0), row(100, 0)}, tokens{{}, {0, 100}}},
+		{"ids past the length", []*Row{row(512, 0, 1), row(1024, 0, 1)}, tokens{{}, {512, 512}}},
+		{"another model", []*Row{of("a", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("a", row(1024, 0, 1))}, tokens{{}, {}, {1024, 1024}, {1024, 1024}}},
 	} {
 		p, sim := NewPredictor(PredictorOptions{}), NewCacheSim(CacheOptions{Capacities: []int{1000}})
 		var got tokens

@@ -143,13 +143,13 @@ func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
 				r.HashRanges = collapse(ids)
 			}
 			got, ok := carry.Predict(&r.Row)
-			want := Prediction{Whole: min(int64(all), int64(len(prompt)-1)) / size * size, Finest: int64(all), Prompts: int64(prompts)}
+			want := Prediction{Whole: min(int64(all), int64(len(prompt)-1)) / size * size, Finest: int64(all)}
 			if !ok || got != want {
 				t.Fatalf("seed %d, row %d of %d: %+v with replies, want %+v", seed, i, len(prompt), got, want)
 			}
 			gained += want.Finest - int64(prompts)
 			got, ok = plain.Predict(&r.Row)
-			want = Prediction{Whole: min(int64(prompts), int64(len(prompt)-1)) / size * size, Finest: int64(prompts), Prompts: int64(prompts)}
+			want = Prediction{Whole: min(int64(prompts), int64(len(prompt)-1)) / size * size, Finest: int64(prompts)}
 			if !ok || got != want {
 				t.Fatalf("seed %d, row %d of %d: %+v, want %+v", seed, i, len(prompt), got, want)
 			}
@@ -211,7 +211,7 @@ func TestPredictorSkips(t *testing.T) {
 		skip(p)
 		next := row(50, 200, Reply{2, 100, 50})
 		next.HashRanges = []HashRange{{0, 6}, {50, 7}}
-		if n, ok := p.Predict(next); !ok || n != (Prediction{Whole: 144, Finest: 149, Prompts: 96}) {
+		if n, ok := p.Predict(next); !ok || n != (Prediction{Whole: 144, Finest: 149}) {
 			t.Errorf("%+v, %t", n, ok)
 		}
 		// The same reply behind other tokens, behind a prompt of another length, of a row with other tokens, and of a row without ranges.
@@ -266,7 +266,7 @@ func TestPredictorAtTheEnginesBlock(t *testing.T) {
 		p := NewPredictor(PredictorOptions{EngineBlock: int(tc.engine)})
 		row := Row{InputLength: Some(tc.length), HashIDs: []uint64{0, 1, 2}[:BlockCount(tc.length, BlockSize)]}
 		p.Predict(&row)
-		if n, ok := p.Predict(&row); !ok || n != (Prediction{Whole: tc.whole, Finest: tc.length, Prompts: tc.length}) {
+		if n, ok := p.Predict(&row); !ok || n != (Prediction{Whole: tc.whole, Finest: tc.length}) {
 			t.Errorf("%+v: %+v", tc, n)
 		}
 	}
