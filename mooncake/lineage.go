@@ -77,7 +77,7 @@ func newLineage(fine, budget int) *lineage {
 }
 
 func (r fineRun) start() uint64 { return r.packed & (maxFineID - 1) }
-func (r fineRun) fill() int64   { return int64(r.packed >> idBits) } //nolint:gosec // 24 bits
+func (r fineRun) fill() int64   { return int64(r.packed >> idBits) }
 
 func (r *fineRun) setFill(tokens int64) {
 	r.packed = r.start() | min(uint64(tokens), maxFill)<<idBits //nolint:gosec // a block's
