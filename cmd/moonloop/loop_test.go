@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/moonloop/moonloop/agent/carry"
+	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/simulator"
 )
 
@@ -92,8 +94,7 @@ func TestLoopOnRealCaches(t *testing.T) {
 			if hit, turns := l.followed(); hit*2 < turns && !test.reorders {
 				t.Fatalf("void: %d of production's %d follow-up turns hit 80 %% of the reply before", hit, turns)
 			}
-			// Half as fast, so that a reply is there before the next turn on a busy machine, too: a row never waits.
-			points := l.replay(t, "replay", test.within, "--speedup=0.5")
+			points := l.replay(t, "replay", test.within)
 			if test.within == 0 {
 				return
 			}
@@ -183,19 +184,49 @@ func (l *realLoop) followed() (hit, turns int) {
 	return hit, turns
 }
 
-// replay replays the captured trace and returns how many points its hit rate is above production's. With a bound, the hits of each
-// request are held against production's, too.
-func (l *realLoop) replay(t *testing.T, name string, within float64, args ...string) (points float64) {
+// send replays the captured trace against an engine with an empty cache, and returns the folder with the results and the number of
+// replies that were not there in time.
+func (l *realLoop) send(t *testing.T, name string, args ...string) (out string, late int64) {
 	t.Helper()
 	_, url, stop := l.engine(t)
 	defer stop()
-	out := filepath.Join(l.folder, strings.ReplaceAll(name, " ", "-"))
+	out = filepath.Join(l.folder, strings.ReplaceAll(name, " ", "-"))
 	var stdout, stderr bytes.Buffer
 	status := run(context.WithoutCancel(t.Context()), append([]string{
-		"replay", filepath.Join(l.folder, "prod.jsonl"), "--url", url, "--out", out, "--progress", "none",
+		"replay", filepath.Join(l.folder, "prod.jsonl"), "--url", url, "--out", out, "--force", "--progress", "none",
 	}, args...), strings.NewReader(""), &stdout, &stderr)
 	if status != exitOK && status != exitInvalid { // a machine too busy to measure times counts as well as another
 		t.Fatalf("%s: exit status %d\n%s%s", name, status, &stdout, &stderr)
+	}
+	content, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary struct {
+		Fidelity struct{ Replies measure.Replies }
+	}
+	if err := json.Unmarshal(content, &summary); err != nil {
+		t.Fatal(err)
+	}
+	for _, why := range summary.Fidelity.Replies.Invented {
+		if why.Reason == carry.Late {
+			late = why.Count
+		}
+	}
+	return out, late
+}
+
+// replay replays the captured trace and returns how many points its hit rate is above production's. With a bound, the replay is so slow
+// that each reply is there in time, and the hits of each request are held against production's, too.
+func (l *realLoop) replay(t *testing.T, name string, within float64, args ...string) (points float64) {
+	t.Helper()
+	out, late := l.send(t, name, args...)
+	for _, speed := range []string{"0.5", "0.2"} {
+		if late == 0 || within == 0 {
+			break
+		}
+		t.Logf("%s: %d replies were not there in time, since this machine is busy: again at %s of the speed", name, late, speed)
+		out, late = l.send(t, name, append(args, "--speedup", speed)...)
 	}
 	var prompt, production, replayed int64
 	apart := map[int64]int{} // in blocks
