@@ -118,7 +118,6 @@ type entry struct {
 	count  int64 // tokens of the reply by the engine's count
 
 	checking, checked bool
-	unchecked         bool  // the check failed, or there is none
 	inPrompt          int64 // tokens of the text by the check
 
 	decided bool
@@ -189,7 +188,7 @@ func (s *Store) Need(index int64, replies []mooncake.Reply) {
 func (s *Store) Needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.named[0]) > 0
+	return len(s.named[0])+len(s.named[1]) > 0
 }
 
 // Begin says that a row's request is being made, and reports whether its reply is to be kept. If so, one call of End follows.
