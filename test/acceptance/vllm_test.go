@@ -29,10 +29,7 @@ func TestAcceptanceVLLM(t *testing.T) {
 		{"vLLM, blocks of 128", 128, nil, drawn, loopBounds(1)},
 		// No bound: the trace does not yet follow a template that puts the system text into the last user message. The figures
 		// are written down.
-		{
-			"vLLM, blocks of 32, system text last", 32, []string{"--chat-template", "vllm/last.jinja"}, drawn[:1],
-			[]variant{{name: "replay"}},
-		},
+		{"vLLM, blocks of 32, system text last", 32, []string{"--chat-template", "vllm/last.jinja"}, drawn[:1], []variant{{name: "replay"}}},
 	} {
 		t.Run(strings.NewReplacer(", ", "_", " ", "-").Replace(run.name), func(t *testing.T) {
 			folder := filepath.Join(dir, filepath.Base(t.Name()))
