@@ -157,7 +157,8 @@ func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []varia
 	if cached != hits {
 		t.Errorf("the engine says that it had %d tokens cached, its replies add up to %d", hits, cached)
 	}
-	share := followed(t, truth)
+	bound := slices.ContainsFunc(variants, func(v variant) bool { return v.points > 0 })
+	share := followed(t, truth, bound)
 
 	// What was captured is what the engine counted.
 	rows := readLines[captured](t, trace)
@@ -305,9 +306,9 @@ func readTruth(t *testing.T, log string) []*served {
 	return list
 }
 
-// followed fails where production's follow-up turns did not find the reply before in the cache: then the test says nothing of
-// replies. It returns the share of such turns that did.
-func followed(t *testing.T, truth []*served) float64 {
+// followed fails, where bounds are to be held, if production's follow-up turns did not find the reply before in the cache: then the
+// test says nothing of replies. It returns the share of such turns that did.
+func followed(t *testing.T, truth []*served, bound bool) float64 {
 	t.Helper()
 	turns, hit, lost := 0, 0, 0
 	for _, s := range truth {
@@ -329,7 +330,7 @@ func followed(t *testing.T, truth []*served) float64 {
 		t.Errorf("void: %d requests, want 75 or more", len(truth))
 	}
 	share := float64(hit) / float64(max(1, turns))
-	if share < 0.5 {
+	if share < 0.5 && bound {
 		t.Errorf("void: %d of production's %d follow-up turns hit 80 %% of the reply before, want half of them or more", hit, turns)
 	}
 	return share
