@@ -23,6 +23,10 @@ func TestMoreCachedThanPrompt(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
+		if r.Header.Get("X-Request-Id") == "" { // the look at the vocabulary
+			http.NotFound(w, r)
+			return
+		}
 		cached := []int{600, 601, 100_000}[served]
 		served++
 		w.Header().Set("Content-Type", "text/event-stream")

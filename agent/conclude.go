@@ -86,7 +86,7 @@ func (r *run) sidecar() *mooncake.Meta {
 		SessionMode: r.cfg.Trace.Sessions, TimeUnit: mooncake.UnitName(r.cfg.Trace.Unit),
 		Transformations: []mooncake.Transformation{{
 			Name: "replay", Parameters: map[string]any{"trace": mooncake.PublicName(r.cfg.Trace.Name), "run": r.cfg.RunID},
-			Effect: "each row has what became of it in this replay under the key result",
+			Effect: "each row has what became of it in this replay under the key result, and no replies",
 		}},
 	}
 }

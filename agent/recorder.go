@@ -26,6 +26,9 @@ type recorder struct {
 	failed int64
 	ended  int64
 	models map[string]int64 // rows by the model that was asked for
+
+	divisor       int64 // of all cached counts so far
+	cachedReplies int   // that named cached tokens
 }
 
 type recorded struct {
@@ -75,6 +78,7 @@ func (rc *recorder) stop() {
 func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 	r := rc.run
 	compare(rec)
+	rc.learnBlock(rec)
 	rec.Span = span.Ref()
 	rc.agg.Add(rec)
 	rc.countModel(rec.Model)

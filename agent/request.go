@@ -119,6 +119,7 @@ func (r *run) exchange(ctx context.Context, rec *measure.Record, history *prompt
 	if keep {
 		defer func() { r.keepReply(rec) }()
 	}
+	r.predict(rec)
 	switch {
 	case err != nil:
 		rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()

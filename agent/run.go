@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/carry"
@@ -61,6 +62,7 @@ type run struct {
 	recorder *recorder
 	live     *Live
 	zero     time.Duration
+	learned  atomic.Int64 // tokens in a block of the engine's cache, as its replies show
 
 	warnings []string
 	over     bool // the schedule has ended
@@ -132,7 +134,7 @@ func (r *run) prepare(ctx context.Context) error {
 	tel.RunID, tel.Version = r.cfg.RunID, r.cfg.Tool
 	tel.Model, tel.Operation = r.mainModel(), operation(r.opt.Endpoint)
 	tel.ServerAddress, tel.ServerPort = hostPort(r.cfg.Target.URL)
-	tel.Speedup, tel.BlockSize = r.cfg.Schedule.Speedup, r.cfg.Trace.BlockSize
+	tel.Speedup, tel.BlockSize, tel.FineBlockSize = r.cfg.Schedule.Speedup, r.cfg.Trace.BlockSize, r.cfg.Trace.FineBlockSize
 	tel.TimestampScale = millis(r.cfg.Trace.Unit)
 	tel.HashDomain = hashDomain(r.trace.Meta(), r.stream.Info().Fingerprint)
 	var err error
@@ -522,6 +524,6 @@ func (r *run) newRecord(it *schedule.Item) *measure.Record {
 		Model: r.builder.Model(it.Row),
 		Row:   it.Row, Index: it.Index, Turn: it.Turn,
 		Offset: it.Offset, Spread: it.Spread, Intended: it.Intended, Scheduled: it.Scheduled,
-		Predicted: it.Predicted, Finest: it.Finest,
+		Prediction: it.Predicted, Predicted: it.Predicted.Whole, Finest: it.Predicted.Finest,
 	}
 }

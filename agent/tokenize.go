@@ -45,7 +45,8 @@ func (r *run) findTokenizer(ctx context.Context, model string) *tokenizer {
 	const words = 16
 	var known [words * 5]byte
 	prompt.Fill(known[:], r.opt.Seed, math.MaxUint32, words)
-	one, many := prompt.Anchor, prompt.Anchor+string(known[:])
+	one := " " + prompt.Anchor
+	many := one + string(known[:])
 	for _, ask := range ways {
 		_, low, err := ask(ctx, model, one)
 		if err != nil || low < 1 {

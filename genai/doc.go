@@ -27,4 +27,10 @@
 // other messages. Text comes out byte for byte as the application wrote it, with the JSON escapes undone; tools, tool
 // calls and media come out as JSON in the shape of the chat completions API, compact and with sorted keys, so that
 // the same conversation gives the same pieces in every dialect.
+//
+// # Replies
+//
+// [Reply.Walk] visits the reply as the message that it is in the next prompt: by the same walk over the same shapes, so that its pieces
+// are those that the client sends back. It says so only of the whole and only reply. Several choices, a cut, a text that is not
+// recorded, a call or reasoning that was counted and is not there: of all these there is none.
 package genai

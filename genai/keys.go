@@ -189,6 +189,33 @@ var flatContent = []struct{ prefix, tools string }{
 // flatReplies lists the prefixes of flattened replies.
 var flatReplies = [...]string{"llm.output_messages.", "gen_ai.completion.", "llm.completions."}
 
+// flatPrefix is the prefix of flattened messages, and the bit by which a scan notes that there are some.
+type flatPrefix struct {
+	prefix string
+	field  field
+	bit    uint8
+}
+
+// The bits of those that stand in for a document.
+const (
+	flatInput  = 1 << 0 // flatContent[0]
+	flatOutput = 1 << 3 // flatReplies[0]
+)
+
+// flatByByte holds all of them by their first byte: most attributes of a trace begin with none of these.
+var flatByByte = func() (index [256][]flatPrefix) {
+	put := func(prefix string, f field, bit int) {
+		index[prefix[0]] = append(index[prefix[0]], flatPrefix{prefix, f, 1 << bit})
+	}
+	for i := range flatContent {
+		put(flatContent[i].prefix, fieldContent, i)
+	}
+	for i, prefix := range flatReplies {
+		put(prefix, fieldReply, 3+i)
+	}
+	return index
+}()
+
 // milliseconds are the attributes of fieldTTFT that are not in seconds.
 var milliseconds = map[string]bool{
 	"llm_d.pd_proxy.true_ttft_ms": true, "ai.response.msToFirstChunk": true, "ai.stream.msToFirstChunk": true,

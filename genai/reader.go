@@ -341,7 +341,7 @@ func (r *Reader) content(attributes pcommon.Map, dropped bool) {
 		return
 	}
 	text := c.value.Type() == pcommon.ValueTypeStr && (strings.HasPrefix(s.str(fieldMimeType), "text/plain") || !jsonLike(c.value.Str()))
-	switch flat := s.flat&1 != 0; {
+	switch flat := s.flat&flatInput != 0; {
 	case flat && text: // which may be that of the last message only
 		c.source, c.prefix, c.toolPrefix = sourceFlat, flatContent[0].prefix, flatContent[0].tools
 	case text:

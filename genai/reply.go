@@ -262,7 +262,7 @@ func (r *Reader) reply(attributes pcommon.Map, dropped bool) {
 			p.source, p.prefix = replyFlat, name
 		}
 	case name == "output.value":
-		if s.flatReplies&1 != 0 && !dropped {
+		if s.flat&flatOutput != 0 && !dropped {
 			p.prefix = flatReplies[0] // where the document is none
 		}
 		mime, ok := attributes.Get("output.mime_type")

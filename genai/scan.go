@@ -15,15 +15,13 @@ type scan struct {
 	ranks  [fieldCount]uint8 // absent where no attribute holds the field
 	names  [fieldCount]string
 	marks  mark
-	flat   uint8 // which of flatContent there are
-
-	flatReplies uint8 // which of flatReplies there are
+	flat   uint8 // which of flatContent and flatReplies there are
 }
 
 const absent = 0xff
 
 func (s *scan) reset() {
-	s.marks, s.flat, s.flatReplies = 0, 0, 0
+	s.marks, s.flat = 0, 0
 	for i, rank := range s.ranks {
 		if rank != absent { // few are: most spans have nothing to do with GenAI
 			s.ranks[i], s.values[i], s.names[i] = absent, pcommon.Value{}, "" // telemetry is not to be kept alive
@@ -42,19 +40,14 @@ func (s *scan) attributes(m pcommon.Map, index map[string][]slot) {
 				s.take(slot, key, value)
 			}
 		}
-		for i := range flatContent {
-			if _, ok := flatPath(key, flatContent[i].prefix); ok {
-				s.flat |= 1 << i
-				if slot := index[flatContent[i].prefix][0]; slot.rank < s.ranks[fieldContent] {
-					s.take(slot, flatContent[i].prefix, value)
-				}
-			}
+		if key == "" {
+			continue
 		}
-		for i, prefix := range flatReplies {
-			if _, ok := flatPath(key, prefix); ok {
-				s.flatReplies |= 1 << i
-				if slot := index[prefix][0]; slot.rank < s.ranks[fieldReply] {
-					s.take(slot, prefix, value)
+		for _, f := range flatByByte[key[0]] {
+			if _, ok := flatPath(key, f.prefix); ok {
+				s.flat |= f.bit
+				if slot := index[f.prefix][0]; slot.rank < s.ranks[f.field] {
+					s.take(slot, f.prefix, value)
 				}
 			}
 		}

@@ -229,3 +229,45 @@ func TestPredictorSkips(t *testing.T) {
 		}
 	}
 }
+
+// What an engine of coarser blocks had is compared at its blocks, which its counts tell; in whatever order rows come.
+func TestObservedCacheInTheEnginesSteps(t *testing.T) {
+	for _, engine := range []int64{16, 32, 128, 512} {
+		rng := rand.New(rand.NewPCG(uint64(engine), 7))
+		rows := conversations(rng, 80, 512, 16)
+		exact := NewPredictor(PredictorOptions{FineBlockSize: 16, EngineBlock: int(engine)})
+		finest := NewPredictor(PredictorOptions{FineBlockSize: 16})
+		sim := NewCacheSim(CacheOptions{FineBlockSize: 16})
+		var cached, fine int64
+		for i := range rows {
+			n, _ := exact.Predict(&rows[i].Row)
+			rows[i].Observed.CachedTokens = Some(n.Whole)
+			cached += n.Whole
+			n, _ = finest.Predict(&rows[i].Row)
+			fine += n.Whole
+			sim.Add(&rows[i].Row)
+		}
+		got := sim.Observed()
+		if got.Cached != cached || got.Predicted != cached || got.Step%engine != 0 || got.Ranged != 80 || got.Warning(512) != "" {
+			t.Errorf("blocks of %d: %+v, want %d predicted; warning %q", engine, got, cached, got.Warning(512))
+		}
+		if engine == 512 && fine-cached < got.InputTokens/50 {
+			t.Errorf("steps of 16 and 512 differ by %d tokens: the test shows nothing", fine-cached)
+		}
+	}
+}
+
+// Where the engine's blocks are known and are not the trace's, rows without ranges are predicted by them, too; where they are
+// the same, as ever.
+func TestPredictorAtTheEnginesBlock(t *testing.T) {
+	for _, tc := range []struct{ engine, length, whole int64 }{
+		{0, 700, 512}, {0, 1024, 1024}, {512, 700, 512}, {512, 1024, 1024}, {16, 700, 688}, {16, 1024, 1008}, {1, 700, 699}, {1024, 700, 0}, {1024, 1025, 1024},
+	} {
+		p := NewPredictor(PredictorOptions{EngineBlock: int(tc.engine)})
+		row := Row{InputLength: Some(tc.length), HashIDs: []uint64{0, 1, 2}[:BlockCount(tc.length, BlockSize)]}
+		p.Predict(&row)
+		if n, ok := p.Predict(&row); !ok || n != (Prediction{Whole: tc.whole, Finest: tc.length}) {
+			t.Errorf("%+v: %+v", tc, n)
+		}
+	}
+}

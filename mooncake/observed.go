@@ -109,19 +109,28 @@ type ObservedCache struct {
 	Rows        int64 `json:"rows"`             // rows of which both are known
 	InputTokens int64 `json:"input_tokens"`     // their prompt tokens
 	Cached      int64 `json:"cached_tokens"`    // what the engine had cached of them
-	Predicted   int64 `json:"predicted_tokens"` // what an infinite prefix cache hits of them, by the trace's ids
+	Predicted   int64 `json:"predicted_tokens"` // what an infinite prefix cache hits of them, by the trace's ids and the engine's steps
 	// Above counts rows of which the engine had cached a whole block more than the trace shares, Below those of which it had
 	// cached a whole block less.
 	Above int64 `json:"rows_cached_more"`
 	Below int64 `json:"rows_cached_less"`
-	// Ranged counts rows of which hash_ranges say what they share.
-	Ranged int64 `json:"rows_with_ranges,omitempty"`
+	// Ranged counts rows of which hash_ranges say what they share. Step is the greatest number of tokens of which the engine's
+	// counts of these rows are multiples: its block, as a rule. ByStep are the predicted tokens of these rows in steps of 16, 32, 64,
+	// ... tokens.
+	Ranged int64    `json:"rows_with_ranges,omitempty"`
+	Step   int64    `json:"cached_in_steps_of,omitempty"`
+	ByStep [7]int64 `json:"-"`
 	// OutsideRows counts rows whose prompt is known, of which the engine had cached a whole block more than it shares with rows before,
 	// and OutsideTokens how much more: it was cached from outside the capture. An engine with larger blocks than the trace, or a provider
 	// that counts in steps, says less, so that these are lower bounds.
 	OutsideRows   int64 `json:"outside_rows,omitempty"`
 	OutsideTokens int64 `json:"outside_tokens,omitempty"`
 }
+
+const (
+	minStep  = 16 // tokens, the finest block of which engines have whole ones only
+	stepRows = 8  // fewer rows say too little of the steps that an engine counts in: of two random counts one in four is even
+)
 
 // Add takes the next row and the tokens that an infinite cache hits of it, which blocks of so many tokens say: those of
 // hash_ranges where the row has them.
@@ -135,7 +144,7 @@ func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	c.Cached += cached.V
 	c.Predicted += predicted
 	if row.HashRanges != nil {
-		c.Ranged++
+		c.addRanged(cached.V, predicted)
 	}
 	switch difference := cached.V - predicted; {
 	case difference >= int64(blockSize):
@@ -147,6 +156,31 @@ func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	case difference <= -int64(blockSize):
 		c.Below++
 	}
+}
+
+// addRanged counts what the engine would have of a row in each of the steps that it may count in. So an engine of coarser blocks than
+// the trace's finest is not taken for one that lacks something.
+func (c *ObservedCache) addRanged(cached, predicted int64) {
+	c.Predicted -= c.ByStep[c.steps()]
+	c.Ranged++
+	for c.Step, cached = cached, c.Step; cached != 0; { // Euclid
+		c.Step, cached = cached, c.Step%cached
+	}
+	c.ByStep[0] += predicted // as the trace's finest blocks say
+	for i := 1; i < len(c.ByStep); i++ {
+		step := int64(minStep) << i
+		c.ByStep[i] += predicted / step * step
+	}
+	c.Predicted += c.ByStep[c.steps()] - predicted
+}
+
+// steps returns the place in ByStep of the steps that the engine counts in.
+func (c *ObservedCache) steps() int {
+	at := 0
+	for c.Step > 0 && c.Ranged >= stepRows && at+1 < len(c.ByStep) && c.Step%(minStep<<(at+1)) == 0 {
+		at++
+	}
+	return at
 }
 
 // Rates returns the shares of the prompt tokens that the engine had cached and that the trace predicts, 0 to 1 each; 0 and 0

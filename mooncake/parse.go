@@ -25,6 +25,7 @@ type parser struct {
 	dec     jsontext.Decoder
 	unknown []string // quoted names of keys that nobody knows
 	foreign []string // names of other tools' fields
+	numbers []uint64 // of arrays, until the next one
 }
 
 // ParseRow reads one row by itself, without the rows and the sidecar of its trace: what only these tell (how many tokens a block

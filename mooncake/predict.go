@@ -48,6 +48,8 @@ type Prediction struct {
 	// Finest counts every token in common, those of partial last blocks included: no engine has more from these rows alone,
 	// however fine its blocks are.
 	Finest int64
+	// Prompts is Finest without the replies: what an engine can have of rows whose replies are not the next prompt's.
+	Prompts int64
 }
 
 // NewPredictor returns a predictor.
@@ -76,6 +78,7 @@ func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 	}
 	common := p.prefixes.add(row)
 	most, known := common.tokens, common.known
+	alone := most
 	ranged := p.fine != nil && row.HashRanges != nil
 	switch {
 	case ranged:
@@ -83,6 +86,7 @@ func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 		if p.opt.NoReplies {
 			all = prompts
 		}
+		alone = max(most, prompts.tokens)
 		most, known = max(most, all.tokens), known && all.known
 	case p.fine != nil:
 		p.fine.skip()
@@ -93,9 +97,9 @@ func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 	}
 	length, size := row.InputLength.V, int64(p.opt.BlockSize)
 	if grain := int64(p.grain(ranged)); ranged || grain != size {
-		return Prediction{Whole: wholeBlocks(most, length, grain), Finest: most}, true
+		return Prediction{Whole: wholeBlocks(most, length, grain), Finest: most, Prompts: alone}, true
 	}
-	return Prediction{Whole: min(int64(common.blocks), length/size) * size, Finest: most}, true
+	return Prediction{Whole: min(int64(common.blocks), length/size) * size, Finest: most, Prompts: alone}, true
 }
 
 // wholeBlocks returns the tokens in the whole blocks among the leading tokens of a prompt that a cache has, of which an engine

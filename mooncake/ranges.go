@@ -9,106 +9,97 @@ import (
 	"math"
 	"slices"
 	"strconv"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // This file reads, writes and checks the two fields that make a trace as fine as a real cache: hash_ranges and replies.
 
 // ranges reads hash_ranges: pairs of the first id and the number of ids.
 func (p *parser) ranges(r *Row) *RowError {
-	v, e := p.value("hash_ranges", '[')
-	if v == nil || e != nil {
+	n, e := p.tuples("hash_ranges", "[first id, number of ids]", 2)
+	if n == nil || e != nil {
 		return e
 	}
-	out := []HashRange{}
-	e = tuples("hash_ranges", "[first id, number of ids]", v, 2, func(n []uint64) *RowError {
+	r.HashRanges = make([]HashRange, 0, len(n)/2)
+	for ; len(n) > 0; n = n[2:] {
 		if n[1] > maxTokens {
-			return tooLong("hash_ranges", "element "+strconv.Itoa(len(out)))
+			return tooLong("hash_ranges", "element "+strconv.Itoa(len(r.HashRanges)))
 		}
-		out = append(out, HashRange{First: n[0], Count: int64(n[1])})
-		return nil
-	})
-	r.HashRanges = out
-	return e
+		r.HashRanges = append(r.HashRanges, HashRange{First: n[0], Count: int64(n[1])}) //nolint:gosec // bounded above
+	}
+	return nil
 }
 
 // replies reads replies: triples of how many rows back, the tokens before, and the tokens. An empty list is none.
 func (p *parser) replies(r *Row) *RowError {
-	v, e := p.value("replies", '[')
-	if v == nil || e != nil {
+	n, e := p.tuples("replies", "[rows back, tokens before, tokens]", 3)
+	if len(n) == 0 || e != nil {
 		return e
 	}
-	var out []Reply
-	e = tuples("replies", "[rows back, tokens before, tokens]", v, 3, func(n []uint64) *RowError {
-		if slices.Max(n) > maxTokens {
-			return tooLong("replies", "element "+strconv.Itoa(len(out)))
+	r.Replies = make([]Reply, 0, len(n)/3)
+	for ; len(n) > 0; n = n[3:] {
+		if max(n[0], n[1], n[2]) > maxTokens {
+			return tooLong("replies", "element "+strconv.Itoa(len(r.Replies)))
 		}
-		out = append(out, Reply{Back: int64(n[0]), At: int64(n[1]), Tokens: int64(n[2])}) //nolint:gosec // bounded above
-		return nil
-	})
-	r.Replies = out
-	return e
+		r.Replies = append(r.Replies, Reply{Back: int64(n[0]), At: int64(n[1]), Tokens: int64(n[2])}) //nolint:gosec // bounded above
+	}
+	return nil
 }
 
-// tuples reads an array of arrays of so many unsigned integers each. The array is valid JSON when it gets here; numbers never pass
-// through a float.
-func tuples(field, want string, v jsontext.Value, size int, add func([]uint64) *RowError) *RowError {
-	element := 0
-	bad := func(rule string) *RowError {
-		return &RowError{
-			Field: field, Value: "element " + strconv.Itoa(element), Rule: rule,
+// tuples reads an array of arrays of so many unsigned integers each, and returns these one after another, until the next call. Nil
+// without an error means null: absent. Numbers never pass through a float.
+func (p *parser) tuples(field, want string, size int) ([]uint64, *RowError) {
+	v, e := p.value(field, '[')
+	if v == nil || e != nil {
+		return nil, e
+	}
+	p.numbers = append(p.numbers[:0], 0)[:0] // not nil
+	bad := func(rule string) ([]uint64, *RowError) {
+		return nil, &RowError{
+			Field: field, Value: "element " + strconv.Itoa(len(p.numbers)/size), Rule: rule,
 			Advice: "write each as " + want + ", in unsigned integers, or leave the key out",
 		}
 	}
-	var numbers [3]uint64
+	inside, n := false, 0 // of an array, and the numbers in it
 	for i := 1; i < len(v)-1; {
-		switch v[i] {
-		case ',', ' ', '\t', '\r', '\n':
+		switch c := v[i]; {
+		case c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
 			i++
 			continue
-		case '[':
+		case !inside && c == '[':
+			inside, n = true, 0
 			i++
-		default:
+			continue
+		case !inside:
 			return bad("is not an array")
-		}
-		n := 0
-		for v[i] != ']' {
-			switch c := v[i]; {
-			case c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
-				i++
-				continue
-			case c == '-':
-				return bad("holds a negative number")
-			case c < '0' || c > '9':
-				return bad("holds something else than an integer")
-			case n == size:
-				return bad(fmt.Sprintf("holds more than %d numbers", size))
-			}
-			var x uint64
-			for ; v[i] >= '0' && v[i] <= '9'; i++ {
-				d := uint64(v[i] - '0')
-				if x > (math.MaxUint64-d)/10 {
-					return bad("holds a number above 2^64-1")
-				}
-				x = x*10 + d
-			}
-			if c := v[i]; c == '.' || c|0x20 == 'e' {
-				return bad("holds something else than an integer")
-			}
-			numbers[n] = x
-			n++
-		}
-		i++
-		if n < size {
+		case c == ']' && n < size:
 			return bad(fmt.Sprintf("holds %d numbers, not %d", n, size))
+		case c == ']':
+			inside = false
+			i++
+			continue
+		case c == '-':
+			return bad("holds a negative number")
+		case c < '0' || c > '9':
+			return bad("holds something else than an integer")
+		case n == size:
+			p.numbers = p.numbers[:len(p.numbers)-n]
+			return bad(fmt.Sprintf("holds more than %d numbers", size))
 		}
-		if e := add(numbers[:size]); e != nil {
-			return e
+		var x uint64
+		for ; v[i] >= '0' && v[i] <= '9'; i++ {
+			d := uint64(v[i] - '0')
+			if x > (math.MaxUint64-d)/10 {
+				return bad("holds a number above 2^64-1")
+			}
+			x = x*10 + d
 		}
-		element++
+		if c := v[i]; c == '.' || c|0x20 == 'e' {
+			return bad("holds something else than an integer")
+		}
+		p.numbers = append(p.numbers, x)
+		n++
 	}
-	return nil
+	return p.numbers, nil
 }
 
 // sharing writes hash_ranges and replies.

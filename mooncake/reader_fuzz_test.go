@@ -44,7 +44,7 @@ func FuzzReader(f *testing.F) {
 		lines := strings.Split(in, "\n")
 		r := NewReader(strings.NewReader(in), ReaderOptions{MaxLine: 1 << 20, FineBlockSize: 16})
 		torn := NewReader(iotest.HalfReader(iotest.DataErrReader(strings.NewReader(in))), ReaderOptions{MaxLine: 1 << 20, FineBlockSize: 16})
-		a := NewAnalyzer(AnalyzeOptions{Capacities: []int{2}})
+		a := NewAnalyzer(AnalyzeOptions{FineBlockSize: 16, Capacities: []int{2}})
 		p := NewPredictor(PredictorOptions{FineBlockSize: 16, MaxIDs: 4})
 		rows, last := 0, int64(0)
 		for {

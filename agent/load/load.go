@@ -190,7 +190,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	}
 	s := &Stream{
 		opt: opt, in: in,
-		predictor: mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: opt.BlockSize}),
+		predictor: mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize}),
 		perMilli:  float64(opt.Unit) / float64(time.Millisecond),
 		rows:      make(chan fileRow, 256),
 		quit:      make(chan struct{}),
@@ -321,7 +321,7 @@ func (s *Stream) Next() (*schedule.Item, error) {
 			s.count(func(c *Counts) { c.OtherShards++ })
 			continue
 		}
-		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted.Whole, Finest: e.row.predicted.Finest}
+		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted}
 		if s.info.Timed {
 			scale := float64(time.Millisecond) / s.opt.Speedup
 			it.Timed = e.row.Timestamp.Set
@@ -581,7 +581,7 @@ func (s *Stream) outside(e entry) bool {
 
 // predict notes the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
-	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1}
+	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1, Prompts: -1}
 	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil ||
 		e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids are not the whole prompt
 		s.predictor.Skip()

@@ -440,12 +440,12 @@ func TestShardsKeepSessionsWholeAndPredictionsAlike(t *testing.T) {
 		}
 		for _, it := range all {
 			if shard < 0 {
-				predicted[it.Index] = it.Predicted
+				predicted[it.Index] = it.Predicted.Whole
 				continue
 			}
 			total++
-			if it.Predicted != predicted[it.Index] {
-				t.Errorf("row %d: prediction %d in its shard, %d in the whole", it.Index, it.Predicted, predicted[it.Index])
+			if it.Predicted.Whole != predicted[it.Index] {
+				t.Errorf("row %d: prediction %d in its shard, %d in the whole", it.Index, it.Predicted.Whole, predicted[it.Index])
 			}
 			if where, known := home[it.Row.SessionID]; known && where != shard {
 				t.Errorf("session %s is in shards %d and %d", it.Row.SessionID, where, shard)

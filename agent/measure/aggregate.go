@@ -41,6 +41,7 @@ type Aggregate struct {
 	cached, predicted, finest        int64 // over the rows that have both
 	cacheReported, cachePredicted    int64
 	cacheRefused                     int64
+	apart                            Cache // of which only the counts by row
 	production                       ProductionCache
 	firstStart, lastContent          time.Duration
 	drift                            ols
@@ -223,6 +224,7 @@ func (a *Aggregate) addTokens(r *Record) {
 		a.predicted += predicted
 		a.cached += cached
 		a.finest += max(r.Finest, predicted)
+		a.compareCache(cached-predicted, r.Block)
 	}
 	if a.firstStart <= clock.Never || x.Start < a.firstStart {
 		a.firstStart = x.Start
@@ -233,6 +235,24 @@ func (a *Aggregate) addTokens(r *Record) {
 	}
 	if a.opt.SLO.Any() && a.opt.SLO.Good(r) {
 		a.good++
+	}
+}
+
+// compareCache counts a row by how much more the server had cached than predicted, in tokens.
+func (a *Aggregate) compareCache(more, block int64) {
+	c := &a.apart
+	c.Block = block
+	switch {
+	case more == 0:
+		c.Equal++
+	case more > -block && more < block:
+		c.Within++
+	case more < 0:
+		c.Less++
+		c.LessTokens -= more
+	default:
+		c.More++
+		c.MoreTokens += more
 	}
 }
 

@@ -118,6 +118,17 @@ type Cache struct {
 	// Beyond is Σ cached less the most that the rows before can have left in a cache of the finest blocks, in tokens over
 	// the rows that have both; 0 when it is not more. It was cached before the run, or is the chat template's.
 	Beyond int64 `json:"beyond_tokens,omitempty"`
+	// Equal, Within, Less and More count the rows that have both by how far they are apart: not at all, by less than a block,
+	// the server having had a block or more less (evicted, or on another replica), or more (the chat template's own
+	// tokens, or a cache that was warm). LessTokens and MoreTokens are what these lack or have beyond.
+	Equal      int64 `json:"equal_requests"`
+	Within     int64 `json:"within_block_requests"`
+	Less       int64 `json:"less_requests"`
+	More       int64 `json:"more_requests"`
+	LessTokens int64 `json:"less_tokens,omitempty"`
+	MoreTokens int64 `json:"more_tokens,omitempty"`
+	// Block is the number of tokens in the blocks that the prediction last counted.
+	Block int64 `json:"block_size,omitempty"`
 	// Production is what the trace says of the same requests in production.
 	Production ProductionCache `json:"production,omitzero"`
 }

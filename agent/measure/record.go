@@ -107,6 +107,11 @@ type Record struct {
 	// before, or send.Unknown. Finest is the same for a cache of the finest blocks, which shares partial ones, too: more
 	// cannot come from the rows before.
 	Predicted, Finest int64
+	// Prediction is what both come from: of an engine whose blocks nobody knows, and to which every reply is carried.
+	Prediction mooncake.Prediction
+	// Block is the number of tokens in the blocks that Predicted counts: the engine's, or the trace's finest where that is not
+	// known; 0 where nothing is.
+	Block int64
 }
 
 // Lateness is dispatch minus intention, the cap's wait not included. Zero for rows that were never dispatched.

@@ -17,6 +17,8 @@ func (a *Aggregate) Figures() *Figures {
 		Rows: a.rows, Errors: a.errs.sorted(), Skips: a.skips.sorted(), SLO: a.opt.SLO, Tokens: a.tokens,
 		Cache: Cache{
 			Reported: a.cacheReported, Predicted: a.cachePredicted, Refused: a.cacheRefused, Realisation: -1, Beyond: max(0, a.cached-a.finest), Production: a.production,
+			Equal: a.apart.Equal, Within: a.apart.Within, Less: a.apart.Less, More: a.apart.More,
+			LessTokens: a.apart.LessTokens, MoreTokens: a.apart.MoreTokens, Block: a.apart.Block,
 		},
 		Chunks: a.chunks, Connections: a.connections, Schedule: a.schedule, Replies: a.replies,
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 )
@@ -50,6 +51,7 @@ func (r *Report) blocks(p palette) []block {
 	add("Goodput", r.goodputLines())
 	add("Tokens", r.tokenLines())
 	add("Cache", r.cacheLines())
+	add("Replies", r.replyLines())
 	add("Schedule", r.scheduleLines())
 	add("Client", r.clientLines())
 	add("Telemetry", r.telemetryLines())
@@ -188,6 +190,10 @@ func (r *Report) cacheLines() []string {
 		line += ": " + percent(c.Realisation) + " realised"
 	}
 	lines := []string{line}
+	if c.Within+c.Less+c.More > 0 {
+		lines = append(lines, fmt.Sprintf("by request, in blocks of %s: %s equal, %s within a block, %s less (evicted, or on another replica), %s more (template, or a warm cache)",
+			integer(c.Block), integer(c.Equal), integer(c.Within), integer(c.Less), integer(c.More)))
+	}
 	if c.Refused > 0 {
 		lines = append(lines, integer(c.Refused)+" replies name more cached tokens than their prompt has; they count as unknown")
 	}
@@ -197,6 +203,41 @@ func (r *Report) cacheLines() []string {
 			integer(p.Requests), share(p.Production), share(p.Replay)))
 	}
 	return lines
+}
+
+// replyLines says what stood in the prompts where the trace had replies of earlier rows.
+func (r *Report) replyLines() []string {
+	n := r.figures.Replies
+	if n.Needed == 0 {
+		return nil
+	}
+	line := fmt.Sprintf("%s places in later prompts, %s with the live reply", integer(n.Needed), integer(n.Carried))
+	if share, ok := n.CarriedShare(); ok {
+		line += fmt.Sprintf(" (%s tokens, %s)", integer(n.CarriedTokens), percent(share))
+	}
+	lines := []string{line}
+	var why []string
+	for _, e := range n.Invented {
+		why = append(why, inventedWords[e.Reason]+" "+integer(e.Count))
+	}
+	if len(why) > 0 {
+		lines = append(lines, "invented words in the others: "+strings.Join(why, ", "))
+	}
+	return lines
+}
+
+// inventedWords names why words were invented for people who have not read the documentation.
+var inventedWords = map[string]string{
+	carry.Late:      "not there in time",
+	carry.Failed:    "earlier request failed or skipped",
+	carry.Length:    "another length",
+	carry.Text:      "text of other tokens",
+	carry.Unchecked: "cannot be checked",
+	carry.Evicted:   "given up for memory",
+	carry.NoRoom:    "no room beside the chat template",
+	carry.Shard:     "in another shard",
+	carry.NotSent:   "earlier row not replayed",
+	carry.Off:       "not carried",
 }
 
 func (r *Report) scheduleLines() []string {

@@ -55,6 +55,7 @@ type fidelity struct {
 	} `json:"schedule"`
 	Tokens      measure.Tokens      `json:"tokens"`
 	Cache       cache               `json:"cache"`
+	Replies     *measure.Replies    `json:"replies,omitempty"` // of rows that have some
 	Chunks      measure.Chunks      `json:"chunks"`
 	Connections measure.Connections `json:"connections"`
 	Machine     Machine             `json:"machine"`
@@ -115,6 +116,9 @@ func (r *Report) tail() tail {
 		Fidelity: fidelity{
 			Tokens: f.Tokens, Cache: cache{Cache: f.Cache}, Chunks: f.Chunks, Connections: f.Connections, Machine: r.Machine,
 		},
+	}
+	if f.Replies.Needed > 0 {
+		t.Fidelity.Replies = &f.Replies
 	}
 	if f.Cache.Realisation >= 0 {
 		t.Fidelity.Cache.Realisation = &f.Cache.Realisation

@@ -44,7 +44,11 @@ type result struct {
 
 	Usage     *usage `json:"usage,omitempty"`
 	Predicted *int64 `json:"predicted_cached_tokens,omitempty"`
-	Prompt    string `json:"prompt_agreement,omitempty"` // equal, different or unknown
+	// CarriedTokens are the prompt tokens that were live replies, InventedTokens those in the place of replies that were not.
+	CarriedTokens  int64 `json:"carried_reply_tokens,omitempty"`
+	InventedTokens int64 `json:"invented_reply_tokens,omitempty"`
+
+	Prompt string `json:"prompt_agreement,omitempty"` // equal, different or unknown
 	// PromptError is the server's count less the row's; absent where they are not different.
 	PromptError int64 `json:"prompt_token_error,omitempty"`
 
@@ -77,6 +81,7 @@ func newResult(r *measure.Record) result {
 	res := result{
 		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn,
 		TooShort: r.TooShort, TailCut: r.TailCut, Spread: micros(r.Spread), Predicted: count(r.Predicted),
+		CarriedTokens: r.Carried, InventedTokens: r.Invented,
 	}
 	if r.Row == nil || r.Model != r.Row.Model {
 		res.Model = r.Model

@@ -22,12 +22,11 @@ import (
 // fills the second before it fires or skips the item.
 type Item struct {
 	Row       *mooncake.Row
-	Index     int64         // row index in the trace
-	Timed     bool          // Offset comes from a timestamp
-	Offset    time.Duration // intended instant in replay time, from the schedule's zero
-	Spread    time.Duration // the part of Offset that spreading added
-	Predicted int64         // see measure.Record
-	Finest    int64         // as above
+	Index     int64               // row index in the trace
+	Timed     bool                // Offset comes from a timestamp
+	Offset    time.Duration       // intended instant in replay time, from the schedule's zero
+	Spread    time.Duration       // the part of Offset that spreading added
+	Predicted mooncake.Prediction // of its cached tokens; -1 where none can be made
 
 	Session   *Session      // the row's session; nil without one, and for rows that never reached theirs
 	Turn      int           // turn of its session, from 0

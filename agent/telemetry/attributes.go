@@ -105,6 +105,23 @@ func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 		)
 		a.text(semconv.HashDomain, p.cfg.HashDomain)
 	}
+	if row.HashRanges != nil {
+		pairs := make([]int64, 0, 2*len(row.HashRanges))
+		for _, h := range row.HashRanges {
+			pairs = append(pairs, int64(h.First), h.Count) //nolint:gosec // two's complement is the contract
+		}
+		a.add(attribute.Int64Slice(semconv.HashRanges, pairs), attribute.Int(semconv.FineBlockSize, p.cfg.FineBlockSize))
+	}
+	if len(row.Replies) > 0 {
+		triples := make([]int64, 0, 3*len(row.Replies))
+		for _, reply := range row.Replies {
+			triples = append(triples, reply.Back, reply.At, reply.Tokens)
+		}
+		a.add(attribute.Int64Slice(semconv.Replies, triples))
+	}
+	if len(r.Replies) > 0 {
+		a.add(attribute.Int64(semconv.RepliesCarried, r.Carried), attribute.Int64(semconv.RepliesInvented, r.Invented))
+	}
 	if row.SessionID != "" {
 		a.add(
 			attribute.String(semconv.GenAIConversationID, row.SessionID),

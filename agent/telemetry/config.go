@@ -97,6 +97,7 @@ type Config struct {
 	TimestampScale float64
 	HashDomain     string // mooncake.hash.domain; empty = not stated
 	BlockSize      int    // tokens per hash id; 0 = 512
+	FineBlockSize  int    // tokens per id of hash_ranges; 0 = rows have none
 	Identity       string // mooncake.identity; empty = "trace"
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/telemetry"
@@ -82,6 +83,7 @@ var verbRules = map[string]map[string]rule{
 		"spread":         oneOf("none", "uniform", "even"),
 		"session-mode":   oneOf("full", "delta"),
 		"time-unit":      oneOf("ms", "s", "us"),
+		"carry-replies":  oneOf(string(carry.Auto), string(carry.Always), string(carry.Never)),
 		"too-short":      oneOf(string(prompt.SendOneWord), string(prompt.Skip)),
 		"token-events":   oneOf(string(telemetry.EventsAll), string(telemetry.EventsArray), string(telemetry.EventsFirst), string(telemetry.EventsNone)),
 		"otlp-protocol":  oneOf(telemetry.ProtocolGRPC, telemetry.ProtocolHTTP),
@@ -102,6 +104,8 @@ var verbRules = map[string]map[string]rule{
 		"output-length":       whole(0, maxTokens),
 		"max-output-length":   whole(0, maxTokens),
 		"retries":             whole(0, 1000),
+		"carry-memory":        bytesFrom(1<<10, "from 1KiB on"),
+		"engine-block-size":   whole(0, mooncake.MaxBlockSize),
 		"slo":                 that("name=duration pairs with a name of ttft, ttst, itl, tpot or e2e, such as ttft=500ms,itl=50ms", isSLO),
 		"goodput-goal":        fraction(),
 		"max-error-rate":      fraction(),

@@ -15,10 +15,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
@@ -45,6 +47,7 @@ type replayFlags struct {
 	noStream              bool
 	tokenEvents, progress string
 	stamps                string
+	carry, carryMemory    string
 	warnings              []string // of resolve
 }
 
@@ -162,6 +165,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Prompt.Output, "output-length", 0, "output tokens of rows without an output length (0 = the engine decides)")
 	fs.Int64Var(&c.Prompt.OutputCap, "max-output-length", 0, "cap on output tokens (0 = none)")
 	fs.StringVar(&f.extra, "extra-inputs", "", "`JSON` object merged into every request body; not shown in any output")
+	fs.StringVar(&f.carry, "carry-replies", string(carry.Auto), "put the replay's own replies where the trace says that earlier replies stood: auto (if their tokens are known), always or never")
+	fs.StringVar(&f.carryMemory, "carry-memory", humanize.IBytes(carry.DefaultBytes), "memory for replies that later rows need")
 	fs.BoolVar(&f.noStream, "no-stream", false, "request whole replies instead of streams")
 
 	fs.StringArrayVarP(&f.headers.lines, "header", "H", nil, "extra header, \"`Name: value`\", or @FILE with one header a line (repeatable)")
@@ -174,6 +179,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.insecure, "insecure-skip-verify", false, "do not verify the engine's certificate")
 	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 if the engine offers it (makes arrival timestamps coarser)")
 	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "source of arrival timestamps: kernel (if the platform has them), or read (after the read call, to compare)")
+	fs.IntVar(&c.Target.CacheBlock, "engine-block-size", 0, "tokens per block of the engine's prefix cache, for the prediction (0 = from its /metrics, else learned from its replies)")
 	fs.IntVar(&c.Target.Retries, "retries", 0, "retries per request; a retried request is flagged and excluded from latencies")
 	fs.DurationVar(&c.Target.WaitReady, "wait-ready", 0, "wait this long for an engine that is starting or loading its model (0 = look once)")
 	fs.DurationVar(&c.Target.ConnectTimeout, "connect-timeout", 10*time.Second, "limit for name resolution, TCP and TLS together (0 = none)")
@@ -209,6 +215,8 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c.Prompt.Endpoint, c.Prompt.Form = prompt.Endpoint(f.endpoint), prompt.Form(f.form)
 	c.Prompt.TooShort, c.Target.Profile = prompt.TooShort(f.tooShort), prompt.Profile(f.profile)
 	c.Prompt.NoStream = f.noStream
+	memory, _ := humanize.ParseBytes(f.carryMemory)                          // its rule has read it
+	c.Prompt.Carry, c.Prompt.CarryBytes = carry.Mode(f.carry), int64(memory) //nolint:gosec // likewise
 	c.MaxErrorRate = &f.maxErrorRate
 	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
 		c.Schedule.Grace = time.Nanosecond

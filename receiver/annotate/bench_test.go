@@ -28,6 +28,10 @@ func BenchmarkTraces(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	turns := `{"role":"system","parts":[{"type":"text","content":"` + text[:8000] + `"}]}`
+	for range 12 {
+		turns += `,{"role":"user","parts":[{"type":"text","content":"` + text[:500] + `"}]},{"role":"assistant","parts":[{"type":"text","content":"` + text[:1200] + `"}]}`
+	}
 	for _, c := range []struct {
 		name  string
 		bytes int // of text in a span
@@ -40,6 +44,13 @@ func BenchmarkTraces(b *testing.B) {
 		}},
 		{"escaped text", len(escaped), func() (ptrace.Traces, ptrace.Span) {
 			return oneSpan(b, chat(attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":` + string(escaped) + `}]}]`}))
+		}},
+		{"conversation and reply", len(turns), func() (ptrace.Traces, ptrace.Span) {
+			return oneSpan(b, chat(attributes{
+				"gen_ai.input.messages":      `[` + turns + `]`,
+				"gen_ai.output.messages":     `[{"role":"assistant","finish_reason":"stop","parts":[{"type":"text","content":"` + text[:1200] + `"}]}]`,
+				"gen_ai.usage.output_tokens": int64(300),
+			}))
 		}},
 		{"replay, 2000 events", 0, func() (ptrace.Traces, ptrace.Span) { return agentSpan(2000) }},
 	} {

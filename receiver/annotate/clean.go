@@ -119,7 +119,7 @@ func (c *cleaner) span(span ptrace.Span, genAI bool) {
 		c.removed(labelStatus)
 	}
 	c.state(span.TraceState())
-	if genAI {
+	if c.chain.Bytes = 0; genAI {
 		c.textOf(span.Attributes())
 	}
 	c.attributes(span.Attributes(), strict(genAI)|onSpan)

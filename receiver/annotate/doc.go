@@ -7,7 +7,8 @@
 //
 // Every span passes. One that package genai takes for a request to a model gets mooncake.identity, which says what
 // tells its prompt from others: the block hashes of the engine, token ids, the text as keyed cells, or nothing. With it
-// come the ids or cells, who made them (domain and key fingerprint), and the standard gen_ai.* attributes of what the
+// come the ids or cells, where the messages of a text end and where the reply will in the next prompt, if it is known whole ([Prompt],
+// [Reply]), who made them (domain and key fingerprint), and the standard gen_ai.* attributes of what the
 // producer called otherwise, so that readers need no dialects. Name, kind, ids, times and status code stay as they are.
 // Usage that a producer makes up is taken off, and estimates are not written. Every span that names a session gets its
 // keyed twin.

@@ -27,6 +27,9 @@ func FuzzTraces(f *testing.F) {
 		{"ai.operationId": "ai.streamText.doStream", "ai.prompt.messages": hello, "ai.usage.promptTokens": int64(3)},
 		{"langfuse.observation.type": "generation", "langfuse.observation.input": hello},
 		{"llm_d.pd_proxy.true_ttft_ms": 3.5, "gen_ai.usage.input_tokens": int64(9)},
+		chat(attributes{"gen_ai.input.messages": hello, "gen_ai.output.messages": `[{"role":"assistant","content":"Fine."}]`}),
+		{"llm.input_messages.0.message.content": "Hello", "llm.output_messages.0.message.content": "Fine.", "openinference.span.kind": "LLM"},
+		{"mooncake.identity": "text", "mooncake.cells": make([]byte, 16), "mooncake.cells.ends": make([]byte, 24), "mooncake.cells.reply": make([]byte, 12)},
 		{"rid": "r", "gen_ai.usage.prompt_tokens": int64(3), "mooncake.identity": int64(1), "mooncake.cells": []byte{1}},
 	} {
 		td, _ := oneSpan(f, in)
@@ -47,6 +50,7 @@ func FuzzLogs(f *testing.F) {
 		plog.NewLogs(),
 		dynamoLog(`{"event_type":"request_end","request":{"request_id":"r","replay":{"trace_block_size":64,"input_length":64,"input_sequence_hashes":[18446744073709551615]}}}`),
 		logsOf(f, message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2}, message{"gen_ai.choice", attributes{"index": int64(0)}, 2, 2}),
+		logsOf(f, message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2}, message{"gen_ai.choice", attributes{"message": attributes{"content": "Fine."}}, 2, 2}),
 	} {
 		f.Add([]byte(logBytes(f, ld)[0]))
 	}
@@ -76,6 +80,8 @@ func FuzzPlaces(f *testing.F) {
 		f.Add("gen_ai.input.messages", "", place, place%6, true)
 		f.Add("url.full", "https://example.com/a?b=", place, uint8(0), place%2 == 0)
 		f.Add("mooncake.hash_ids", "[", place, place%6, false)
+		f.Add("mooncake.cells.ends", "", place, place%6, true)
+		f.Add("mooncake.cells.reply", "", place, uint8(1), false)
 		f.Add("http.request.header.x-request-id", "{\"a\": \"", place, uint8(2), true)
 	}
 	a, b := newAnnotator(f, annotate.Config{}), newAnnotator(f, annotate.Config{SessionKeys: []string{"user"}, Deny: []string{"app.*"}})

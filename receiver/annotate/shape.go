@@ -178,7 +178,6 @@ func isChain(b pcommon.ByteSlice) (text int64, ok bool) {
 
 // textOf takes note of how long the text is whose cells a span has, which the ends of its messages have to fit.
 func (c *cleaner) textOf(attributes pcommon.Map) {
-	c.chain.Bytes = 0
 	if cells, ok := attributes.Get(semconv.Cells); ok && cells.Type() == pcommon.ValueTypeBytes {
 		if text, ok := isChain(cells.Bytes()); ok {
 			c.chain.Bytes = text

@@ -169,6 +169,10 @@ func TestEnds(t *testing.T) {
 			in[semconv.Cells] = c.cells
 		}
 		td, span := oneSpan(t, in)
+		// Another span, which nobody annotated, has no text that they could be of.
+		other := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty().Attributes()
+		other.PutEmptyBytes(semconv.CellsEnds).FromRaw(c.ends)
+		other.PutEmptyBytes(semconv.CellsReply).FromRaw(c.reply)
 		event := span.Events().AppendEmpty().Attributes()
 		event.PutEmptyBytes(semconv.Cells).FromRaw(c.cells)
 		event.PutEmptyBytes(semconv.CellsEnds).FromRaw(c.ends)
@@ -179,8 +183,8 @@ func TestEnds(t *testing.T) {
 		if got := [2]bool{hasEnds, hasReply}; got != c.stay {
 			t.Errorf("%s: ends and reply stay: %v, want %v", c.reason, got, c.stay)
 		}
-		if event.Len() > 0 {
-			t.Errorf("%s: they are on an event", c.reason)
+		if event.Len() > 0 || other.Len() > 0 {
+			t.Errorf("%s: they are on an event, or on a span without a text", c.reason)
 		}
 	}
 }

@@ -1,0 +1,292 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/moonloop/moonloop/agent/carry"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// The lengths of conversations: of the first prompt, of each reply, and of what each turn adds.
+const (
+	firstTurn, replyTokens, nextTurn = 301, 40, 61
+	fineBlock                        = 16
+)
+
+// conversations are three conversations of three turns each: three first turns, three second ones, three third ones.
+func conversations(t *testing.T) (lines []string) {
+	t.Helper()
+	next, nextFine := 0, 0
+	ids, ranges := make([][]int, 3), make([][][2]int, 3)
+	for turn := range 3 {
+		length := firstTurn + turn*(replyTokens+nextTurn)
+		before := length - replyTokens - nextTurn
+		for c := range 3 {
+			// Whole blocks of the turn before stay, the partial last one does not.
+			keep, left := 0, 0
+			if turn > 0 {
+				keep, left = before/512, before/fineBlock
+			}
+			ids[c] = slices.Clone(ids[c][:keep])
+			for len(ids[c]) < (length+511)/512 {
+				ids[c] = append(ids[c], next)
+				next++
+			}
+			var own [][2]int
+			have := 0
+			for _, r := range ranges[c] {
+				if n := min(r[1], left-have); n > 0 {
+					own, have = append(own, [2]int{r[0], n}), have+n
+				}
+			}
+			n := (length+fineBlock-1)/fineBlock - have
+			ranges[c] = append(own, [2]int{nextFine, n})
+			nextFine += n
+			row := map[string]any{"timestamp": len(lines), "input_length": length, "output_length": replyTokens, "hash_ids": ids[c], "hash_ranges": ranges[c]}
+			var replies [][3]int
+			for k := range turn {
+				replies = append(replies, [3]int{3 * (turn - k), firstTurn + k*(replyTokens+nextTurn), replyTokens})
+			}
+			if replies != nil {
+				row["replies"] = replies
+			}
+			b, err := json.Marshal(row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, string(b))
+		}
+	}
+	return lines
+}
+
+// replay replays lines to the engine, and returns the report, the records and the spans.
+func (e *talker) replay(t *testing.T, cfg Config, lines []string) (*report.Report, []result, tracetest.SpanStubs) {
+	t.Helper()
+	dir := t.TempDir()
+	cfg.Trace.Name = filepath.Join(dir, "trace.jsonl")
+	if err := os.WriteFile(cfg.Trace.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(lines[0], "hash_ranges") {
+		cfg.Trace.FineBlockSize = fineBlock
+	}
+	spans := &keepSpans{InMemoryExporter: tracetest.NewInMemoryExporter()}
+	cfg.Telemetry.SpanExporter = spans
+	cfg.Target.URL, cfg.Out, cfg.RunID = e.start(t), filepath.Join(dir, "out"), "run"
+	rep, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := replayed{report: rep}
+	r.read(t, cfg.Out)
+	return rep, r.results, spans.GetSpans()
+}
+
+// thinking is a schedule in which each turn comes when the one before, and the check of its reply, is over.
+func thinking(lines []string) []string {
+	var out []string
+	for i, line := range lines {
+		var row map[string]any
+		_ = json.Unmarshal([]byte(line), &row)
+		row["timestamp"] = i / 3 * 400
+		b, _ := json.Marshal(row)
+		out = append(out, string(b))
+	}
+	return out
+}
+
+// TestRepliesAreCarried: each later turn goes on after the turn before and its live reply, to the token, on every kind of
+// prompt; the engine has cached what is predicted; and every prompt has the tokens of its row.
+func TestRepliesAreCarried(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		prompt Prompt
+		block  int
+	}{
+		{"chat", Prompt{}, 16},
+		{"chat, whole replies", Prompt{NoStream: true}, 16},
+		{"chat, an engine of single tokens", Prompt{}, 1},
+		{"words", Prompt{Endpoint: prompt.Completions, Form: prompt.Words}, 16},
+		{"token ids", Prompt{Endpoint: prompt.Completions}, 32},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e := &talker{block: tt.block}
+			rep, results, spans := e.replay(t, Config{Prompt: tt.prompt}, thinking(conversations(t)))
+			for row := range int64(9) {
+				want := firstTurn + row/3*(replyTokens+nextTurn)
+				if n := int64(len(e.prompts[row])); n != want || results[row].Result.Prompt != "equal" {
+					t.Errorf("row %d: %d tokens, want %d; %s", row, n, want, results[row].Result.Prompt)
+				}
+				if row < 3 {
+					continue
+				}
+				before := append(slices.Clone(e.prompts[row-3]), e.replies[row-3]...)
+				if got := e.prompts[row][:len(before)]; !slices.Equal(got, before) {
+					t.Errorf("row %d does not go on after row %d and its reply: %s", row, row-3, cmp.Diff(before, got))
+				}
+				res, hit := results[row].Result, (int64(len(before))-1)/int64(tt.block)*int64(tt.block)
+				if res.Predicted == nil || *res.Predicted != hit || res.Usage.Cached != hit && tt.block > 1 || res.Usage.Cached < hit {
+					t.Errorf("row %d: %d cached, predicted %v, want %d", row, res.Usage.Cached, res.Predicted, hit)
+				}
+			}
+			want := measure.Replies{Needed: 9, Carried: 9, CarriedTokens: 9 * replyTokens, Invented: []measure.Reason{}}
+			if diff := cmp.Diff(want, rep.Figures().Replies); diff != "" {
+				t.Errorf("replies (-want +got):\n%s", diff)
+			}
+			checkReplySpans(t, spans)
+			var table strings.Builder
+			if err := rep.Table(&table, false); err != nil || !strings.Contains(table.String(), "9 places in later prompts, 9 with the live reply (360 tokens, 100 %)") {
+				t.Errorf("%v\n%s", err, &table)
+			}
+			if got := rep.Figures().Cache.Block; got != int64(tt.block) {
+				t.Errorf("blocks of %d, the engine's are %d", got, tt.block)
+			}
+		})
+	}
+}
+
+// checkReplySpans looks at the span of the last row.
+func checkReplySpans(t *testing.T, spans tracetest.SpanStubs) {
+	t.Helper()
+	for _, s := range spans {
+		got := map[string]any{}
+		for _, kv := range s.Attributes {
+			got[string(kv.Key)] = kv.Value.AsInterface()
+		}
+		if got[semconv.Row] != int64(8) {
+			continue
+		}
+		for key, want := range map[string]any{
+			semconv.Replies: []int64{6, 301, 40, 3, 402, 40}, semconv.FineBlockSize: int64(fineBlock),
+			semconv.RepliesCarried: int64(80), semconv.RepliesInvented: int64(0),
+		} {
+			if diff := cmp.Diff(want, got[key]); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", key, diff)
+			}
+		}
+		var n int64
+		ranges, _ := got[semconv.HashRanges].([]int64)
+		for i, v := range ranges {
+			n += v * int64(i%2)
+		}
+		if n != (503+fineBlock-1)/fineBlock {
+			t.Errorf("%s has %d ids: %v", semconv.HashRanges, n, ranges)
+		}
+		return
+	}
+	t.Error("the last row has no span")
+}
+
+// TestRepliesAreInvented: what cannot be carried is invented, alike in all later rows, exact, and counted by its reason.
+func TestRepliesAreInvented(t *testing.T) {
+	first := func(row int64) bool { return row == 0 }
+	tokenIDs := Prompt{Endpoint: prompt.Completions}
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+		e    *talker
+		want string
+		n    int64 // places; the reply of row 0 has two
+	}{
+		{"an engine that cannot count", Config{}, &talker{silent: true}, carry.Unchecked, 9},
+		{"never", Config{Prompt: Prompt{Carry: carry.Never}}, &talker{}, carry.Off, 9},
+		{"a known overhead", Config{Prompt: Prompt{Overhead: 7}}, &talker{}, carry.Off, 9},
+		{"text of other tokens", Config{}, &talker{odd: first}, carry.Text, 2},
+		{"a reply that is too short", Config{}, &talker{shorten: first}, carry.Length, 2},
+		{"a request that failed", Config{}, &talker{fail: first}, carry.Failed, 2},
+		{"token ids that the engine does not give", Config{Prompt: tokenIDs}, &talker{plain: true, silent: true}, carry.Unchecked, 9},
+		{"no memory", Config{Prompt: Prompt{CarryBytes: 1}}, &talker{}, carry.Evicted, 9},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e := tt.e
+			rate := 1.0
+			tt.cfg.MaxErrorRate = &rate
+			rep, results, _ := e.replay(t, tt.cfg, thinking(conversations(t)))
+			f := rep.Figures().Replies
+			if len(f.Invented) != 1 || f.Invented[0].Reason != tt.want || f.Invented[0].Count != tt.n || f.Carried != 9-tt.n || f.InventedTokens != replyTokens*tt.n {
+				t.Errorf("%+v, want %d × %s", f, tt.n, tt.want)
+			}
+			for row := range int64(9) {
+				if e.fail != nil && row == 0 {
+					continue
+				}
+				if results[row].Result.Prompt != "equal" {
+					t.Errorf("row %d: prompt %s", row, results[row].Result.Prompt)
+				}
+			}
+			if second, third := e.prompts[3], e.prompts[6]; tt.want != carry.Off && tt.want != carry.Evicted && !slices.Equal(second, third[:len(second)]) {
+				t.Errorf("the third turn does not go on after the second: %s", cmp.Diff(second, third[:len(second)]))
+			}
+		})
+	}
+}
+
+// TestCarriedUnchecked: always carries text that nobody can check.
+func TestCarriedUnchecked(t *testing.T) {
+	e := &talker{silent: true}
+	rep, _, _ := e.replay(t, Config{Prompt: Prompt{Carry: carry.Always}}, thinking(conversations(t)))
+	if f := rep.Figures().Replies; f.Carried != 9 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestRepliesNeverDelay: a row whose reply is still under way goes at its instant, with invented words.
+func TestRepliesNeverDelay(t *testing.T) {
+	second := make(chan struct{})
+	e := &talker{hold: func(row int64) {
+		if row == 0 {
+			<-second
+			return
+		}
+		close(second)
+	}}
+	lines := conversations(t)
+	two := []string{lines[0], strings.Replace(strings.Replace(lines[3], `"replies":[[3,`, `"replies":[[1,`, 1), `"timestamp":3`, `"timestamp":200`, 1)}
+	rep, results, _ := e.replay(t, Config{}, two)
+	f := rep.Figures().Replies
+	if f.Needed != 1 || f.Carried != 0 || len(f.Invented) != 1 || f.Invented[0].Reason != carry.Late {
+		t.Errorf("%+v", f)
+	}
+	if results[1].Result.Prompt != "equal" {
+		t.Error("the prompt has another length")
+	}
+}
+
+// TestRepliesOfOtherShards: a reply that another process got is counted as that.
+func TestRepliesOfOtherShards(t *testing.T) {
+	e := &talker{}
+	rep, _, _ := e.replay(t, Config{Trace: Trace{Shard: 1, Shards: 2}}, thinking(conversations(t)))
+	f := rep.Figures().Replies // rows 3, 5 and 7: replies of 0, 2, and of 1 and 4
+	if f.Needed != 4 || f.Carried != 1 || len(f.Invented) != 1 || f.Invented[0].Reason != carry.Shard || f.Invented[0].Count != 3 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestRowsWithoutReplies: a trace that has none is replayed as ever: no further question, no further field.
+func TestRowsWithoutReplies(t *testing.T) {
+	e := &talker{}
+	rep, _, _ := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions}}, []string{
+		`{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [0, 1]}`,
+		`{"timestamp": 1, "input_length": 700, "output_length": 2, "hash_ids": [0, 2]}`,
+	})
+	if e.paths["/tokenize"] != 0 || strings.Contains(e.bodies[0], "return_token_ids") || rep.Figures().Replies.Needed != 0 {
+		t.Errorf("%v, body %s", e.paths, e.bodies[0])
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"bytes"
+	"io"
+	"testing"
+)
+
+// ranged gives rows of hash ids ranges of 16 tokens that share as much, and every second row that goes on from a row before the reply
+// to it.
+func ranged(rows []*Row) []*Row {
+	const fine = BlockSize / 16
+	first := map[uint64]uint64{} // id of ranges of a hash id
+	ends := map[uint64]int{}     // by last full block: the row that ended with it
+	next := uint64(0)
+	out := clone(rows)
+	for i, row := range out {
+		left := int64(BlockCount(row.InputLength.V, 16))
+		for _, id := range row.HashIDs {
+			count := min(fine, left)
+			left -= count
+			at, known := first[id]
+			if !known {
+				at = next
+				first[id] = at
+				next += uint64(count)
+			}
+			if n := len(row.HashRanges); n > 0 && row.HashRanges[n-1].last()+1 == at {
+				row.HashRanges[n-1].Count += count
+			} else {
+				row.HashRanges = append(row.HashRanges, HashRange{at, count})
+			}
+		}
+		for k, id := range row.HashIDs {
+			if before, known := ends[id]; known && k < len(row.HashIDs)-1 {
+				at := rows[before].InputLength.V
+				if tokens := min(rows[before].OutputLength.V, row.InputLength.V-at-1); tokens > 0 && (len(row.Replies) == 0 || at >= row.Replies[len(row.Replies)-1].At+row.Replies[len(row.Replies)-1].Tokens) {
+					row.Replies = append(row.Replies, Reply{int64(i - before), at, tokens})
+				}
+			}
+		}
+		if n := row.InputLength.V / BlockSize; n > 0 {
+			ends[row.HashIDs[n-1]] = i
+		}
+	}
+	return out
+}
+
+// The rows of the public trace beside the same with ranges: ranges may make nothing much slower.
+func eachKind(b *testing.B, f func(b *testing.B, rows []*Row, fine int)) {
+	rows := publicRows(b, 0)
+	b.Run("ids", func(b *testing.B) { f(b, rows, 0) })
+	with := ranged(rows)
+	b.Run("ranges", func(b *testing.B) { f(b, with, 16) })
+}
+
+func BenchmarkRangesReader(b *testing.B) {
+	eachKind(b, func(b *testing.B, rows []*Row, fine int) {
+		var text []byte
+		for _, row := range rows {
+			text = append(AppendRow(text, row), '\n')
+		}
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		for b.Loop() {
+			r := NewReader(bytes.NewReader(text), ReaderOptions{FineBlockSize: fine})
+			for {
+				if _, err := r.Read(); err == io.EOF {
+					break
+				} else if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkRangesPredictor(b *testing.B) {
+	eachKind(b, func(b *testing.B, rows []*Row, fine int) {
+		b.ReportAllocs()
+		for b.Loop() {
+			p := NewPredictor(PredictorOptions{FineBlockSize: fine})
+			for _, row := range rows {
+				p.Predict(row)
+			}
+		}
+	})
+}
+
+func BenchmarkRangesAnalyzer(b *testing.B) {
+	eachKind(b, func(b *testing.B, rows []*Row, fine int) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if v := analyze(rows, AnalyzeOptions{FineBlockSize: fine}).Violations; len(v) > 0 {
+				b.Fatal(v)
+			}
+		}
+	})
+}
