@@ -34,9 +34,10 @@ ROUNDS   ?= 5
 SCENARIOS ?=
 SOAK     ?= 20m
 RATE     ?=
-SEED     ?=
+SEEDS    ?=
+INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-see soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-see soak check clean
 
 ## help: list the targets
 help:
@@ -135,11 +136,20 @@ acceptance: build $(WITNESS)
 		go test -v -count=1 -p 1 -timeout 60m -run '^TestAcceptance' \
 		$$(grep -rl --include='*_test.go' '^func TestAcceptance' . | xargs -n1 dirname | sort -u)
 
-## acceptance-vllm: the loop on a real vLLM without a GPU, installed into build/vllm (some 6 GB); SEED=n repeats a run, PYTHON=python3.12
+ACCEPT_ENGINE = MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_SEEDS='$(SEEDS)' \
+	MOONLOOP_INSTRUMENTATION='$(INSTRUMENTATION)' go test -v -count=1 -timeout 120m
+
+## acceptance-vllm: the loop on a real vLLM without a GPU, installed into build/vllm (some 6 GB)
+# SEEDS=12,34 repeats runs, else five are drawn; INSTRUMENTATION=openinference, openai-v2 or traceloop; PYTHON=python3.12
 acceptance-vllm: moonloop
 	test/acceptance/vllm/install.sh build/vllm
-	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_SEED='$(SEED)' \
-		go test -v -count=1 -timeout 60m -run '^TestAcceptanceVLLM$$' ./test/acceptance
+	MOONLOOP_VLLM='$(CURDIR)/build/vllm' $(ACCEPT_ENGINE) -run '^TestAcceptanceVLLM$$' ./test/acceptance
+
+## acceptance-llamacpp: the same on llama.cpp, built into build/llamacpp; MOONLOOP_LLAMA_SERVER=FILE takes one that is there
+acceptance-llamacpp: moonloop
+	test/acceptance/vllm/install.sh build/vllm
+	test/acceptance/llamacpp/install.sh build/llamacpp build/vllm
+	MOONLOOP_LLAMACPP='$(CURDIR)/build/llamacpp' $(ACCEPT_ENGINE) -run '^TestAcceptanceLlamaCPP$$' ./test/acceptance
 
 ## acceptance-see: a real Jaeger, built into build/jaeger, holds what it must while a replay runs and after one was killed
 acceptance-see: moonloop

@@ -249,8 +249,8 @@ func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry
 	if n := r.quarantine.Count(); n > 0 {
 		r.warn("%d rows cannot be used, the run is without them, and the trace's digests are not its; they are in %s; the first is %v", n, r.quarantine.Name(), r.quarantine.First())
 	}
-	// A template's own tokens are cached with every prompt.
-	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > int64(r.opt.Overhead)*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
+	// A template's own tokens are cached with every prompt, and an engine may share a part of a fine block.
+	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > int64(r.opt.Overhead+r.cfg.Trace.FineBlockSize)*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
 		r.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")
 	}
 	if n := counts.Unpredicted; n > 0 {

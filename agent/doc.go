@@ -7,6 +7,7 @@
 //
 //	load      the trace becomes a stream of items with offsets
 //	schedule  one goroutine lets each item go at its instant
+//	carry     live replies wait for the rows whose prompts they are part of
 //	prompt    the row becomes the bytes of a request, as the socket takes them
 //	send      the request goes out; arrivals are stamped
 //	measure   what happened becomes one record, the records become figures
@@ -29,6 +30,7 @@
 //	                   new turns also a million that were closed to make room (40 MiB)
 //	prediction         16 bytes for each row with new blocks while block ids are canonical, as moonloop writes them, for 16
 //	                   million of them; else 4 million prefixes (200 MB); past either rows are counted as unpredicted
+//	live replies       64 MiB (Prompt.CarryBytes) where rows say that they need them, and 262,144 rows that are known to be needed
 //	requests.jsonl     64 KiB of lines on their way to the file; at the end 16 MiB of lines that wait for an earlier row, then
 //	                   they are written out of order, and counted
 //	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes), past which they are lost, and counted

@@ -22,8 +22,8 @@ func (r *run) predict(rec *measure.Record) {
 	if p.Finest < 0 || !row.InputLength.Set {
 		return
 	}
-	if rec.Finest = p.Finest; p.Finest > p.Prompts { // by the replies in it
-		rec.Finest = p.Prompts
+	if rec.Finest = p.Finest; p.Finest > rec.Prompts { // by the replies in it
+		rec.Finest = rec.Prompts
 		for i, why := range rec.Replies {
 			// The engine never saw the last token that it generated.
 			if n := row.Replies[i].At + row.Replies[i].Tokens - 1; why == "" && n <= p.Finest {

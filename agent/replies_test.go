@@ -5,11 +5,16 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -18,6 +23,8 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -74,7 +81,7 @@ func conversations(t *testing.T) (lines []string) {
 	return lines
 }
 
-// replay replays lines to the engine, and returns the report, the records and the spans.
+// replay replays lines to the engine in virtual time, in which whatever can happen at once does, and returns the report, the records and the spans.
 func (e *talker) replay(t *testing.T, cfg Config, lines []string) (*report.Report, []result, tracetest.SpanStubs) {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,11 +94,24 @@ func (e *talker) replay(t *testing.T, cfg Config, lines []string) (*report.Repor
 	}
 	spans := &keepSpans{InMemoryExporter: tracetest.NewInMemoryExporter()}
 	cfg.Telemetry.SpanExporter = spans
-	cfg.Target.URL, cfg.Out, cfg.RunID = e.start(t), filepath.Join(dir, "out"), "run"
-	rep, err := Run(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.Target.URL, cfg.Out, cfg.RunID = "http://engine", filepath.Join(dir, "out"), "run"
+	var rep *report.Report
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		cfg.DialContext, cfg.Waiter = network.dial, schedule.NewSleeper
+		server := &http.Server{Handler: e.reset(), ReadHeaderTimeout: time.Minute}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = server.Serve(network) })
+		defer func() {
+			_ = server.Close()
+			_ = network.Close()
+			serving.Wait()
+		}()
+		var err error
+		if rep, err = Run(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	})
 	r := replayed{report: rep}
 	r.read(t, cfg.Out)
 	return rep, r.results, spans.GetSpans()
@@ -125,7 +145,6 @@ func TestRepliesAreCarried(t *testing.T) {
 		{"token ids", Prompt{Endpoint: prompt.Completions}, 32},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			e := &talker{block: tt.block}
 			rep, results, spans := e.replay(t, Config{Prompt: tt.prompt}, thinking(conversations(t)))
 			for row := range int64(9) {
@@ -214,7 +233,6 @@ func TestRepliesAreInvented(t *testing.T) {
 		{"no memory", Config{Prompt: Prompt{CarryBytes: 1}}, &talker{}, carry.Evicted, 9},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			e := tt.e
 			rate := 1.0
 			tt.cfg.MaxErrorRate = &rate
@@ -238,6 +256,34 @@ func TestRepliesAreInvented(t *testing.T) {
 	}
 }
 
+// TestRepliesOfSessions: turns that wait for the turn before, under a cap, carry its reply.
+func TestRepliesOfSessions(t *testing.T) {
+	var lines []string
+	for i, line := range conversations(t) {
+		var row map[string]any
+		_ = json.Unmarshal([]byte(line), &row)
+		row["session_id"] = fmt.Sprint("s", i%3)
+		if i >= 3 {
+			delete(row, "timestamp")
+			row["delay"] = 300
+		}
+		b, _ := json.Marshal(row)
+		lines = append(lines, string(b))
+	}
+	for _, p := range []Prompt{{}, {Endpoint: prompt.Completions}} {
+		e := &talker{}
+		rep, results, _ := e.replay(t, Config{Prompt: p, Trace: Trace{Sessions: mooncake.SessionFull}, Schedule: Schedule{Concurrency: 2, Warmup: 2}}, lines)
+		if f := rep.Figures().Replies; f.Carried != 9 || f.Needed != 9 {
+			t.Errorf("%+v", f)
+		}
+		for i, r := range results {
+			if r.Result.Prompt != "equal" {
+				t.Errorf("row %d: prompt %s", i, r.Result.Prompt)
+			}
+		}
+	}
+}
+
 // TestCarriedUnchecked: always carries text that nobody can check.
 func TestCarriedUnchecked(t *testing.T) {
 	e := &talker{silent: true}
@@ -249,13 +295,10 @@ func TestCarriedUnchecked(t *testing.T) {
 
 // TestRepliesNeverDelay: a row whose reply is still under way goes at its instant, with invented words.
 func TestRepliesNeverDelay(t *testing.T) {
-	second := make(chan struct{})
 	e := &talker{hold: func(row int64) {
 		if row == 0 {
-			<-second
-			return
+			time.Sleep(time.Second)
 		}
-		close(second)
 	}}
 	lines := conversations(t)
 	two := []string{lines[0], strings.Replace(strings.Replace(lines[3], `"replies":[[3,`, `"replies":[[1,`, 1), `"timestamp":3`, `"timestamp":200`, 1)}
@@ -264,8 +307,8 @@ func TestRepliesNeverDelay(t *testing.T) {
 	if f.Needed != 1 || f.Carried != 0 || len(f.Invented) != 1 || f.Invented[0].Reason != carry.Late {
 		t.Errorf("%+v", f)
 	}
-	if results[1].Result.Prompt != "equal" {
-		t.Error("the prompt has another length")
+	if r := results[1].Result; r.Prompt != "equal" || r.Lateness != 0 {
+		t.Errorf("prompt %s, %g ms late", r.Prompt, r.Lateness)
 	}
 }
 

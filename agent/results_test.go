@@ -152,7 +152,7 @@ func TestFailuresFailTheRun(t *testing.T) {
 		}
 		missed := strings.Join(r.report.Missed, "\n")
 		if (tc.want == "") != (missed == "") || !strings.Contains(missed, tc.want) {
-			t.Errorf("%d of %d failed: missed %q, want %q", tc.bad, tc.n, missed, tc.want)
+			t.Errorf("%d of %d failed: missed %q, want %q; %v", tc.bad, tc.n, missed, tc.want, r.report.Figures().Errors)
 		}
 		status := judge.ExitOK
 		if tc.want != "" {

@@ -524,6 +524,6 @@ func (r *run) newRecord(it *schedule.Item) *measure.Record {
 		Model: r.builder.Model(it.Row),
 		Row:   it.Row, Index: it.Index, Turn: it.Turn,
 		Offset: it.Offset, Spread: it.Spread, Intended: it.Intended, Scheduled: it.Scheduled,
-		Prediction: it.Predicted, Predicted: it.Predicted.Whole, Finest: it.Predicted.Finest,
+		Prediction: it.Predicted, Prompts: it.Prompts, Predicted: it.Predicted.Whole, Finest: it.Predicted.Finest,
 	}
 }

@@ -41,11 +41,16 @@ type talker struct {
 // start serves the engine.
 func (e *talker) start(t *testing.T) string {
 	t.Helper()
-	e.cache, e.paths = make(map[string]bool), make(map[string]int)
-	e.prompts, e.replies, e.bodies = make(map[int64][]string), make(map[int64][]string), make(map[int64]string)
-	s := httptest.NewServer(e)
+	s := httptest.NewServer(e.reset())
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// reset makes the engine new.
+func (e *talker) reset() *talker {
+	e.cache, e.paths = make(map[string]bool), make(map[string]int)
+	e.prompts, e.replies, e.bodies = make(map[int64][]string), make(map[int64][]string), make(map[int64]string)
+	return e
 }
 
 func (e *talker) render(messages []any) (out []string) {

@@ -8,12 +8,15 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/prompt"
@@ -25,15 +28,44 @@ const tokenizeLimit = 20 * time.Second
 
 // tokenizer is an engine's way to count the tokens of a text.
 type tokenizer struct {
-	ask  func(ctx context.Context, model, text string) (tokens []uint32, count int64, err error)
-	base int64 // what stands around the text
+	ask func(ctx context.Context, model, text string) (tokens []uint32, count int64, err error)
+
+	mu    sync.Mutex
+	bases map[string]int64 // by model: the tokens that stand around the text
 }
+
+// one is a text of one token.
+const one = " " + prompt.Anchor
 
 // count returns the tokens of a text where it stands, and which they are where nothing stands around it.
 func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uint32, error) {
+	base, err := t.base(ctx, model)
+	if err != nil {
+		return 0, nil, err
+	}
 	tokens, n, err := t.ask(ctx, model, text)
-	return n - t.base, tokens, err
+	return n - base, tokens, err
 }
+
+// base returns the tokens that stand around a text on a model, which has a template of its own.
+func (t *tokenizer) base(ctx context.Context, model string) (int64, error) {
+	t.mu.Lock()
+	base, known := t.bases[model]
+	t.mu.Unlock()
+	if known {
+		return base, nil
+	}
+	_, n, err := t.ask(ctx, model, one)
+	if err != nil || n < 1 {
+		return 0, cmp.Or(err, errNoCount)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bases[model] = n - 1
+	return n - 1, nil
+}
+
+var errNoCount = errors.New("the engine counts no tokens of a text")
 
 // findTokenizer looks for a way to count, by two texts of which the tokens are known; nil where the engine has none. First come
 // those that have the template render the text as the assistant's message, then those that take the text alone.
@@ -45,15 +77,14 @@ func (r *run) findTokenizer(ctx context.Context, model string) *tokenizer {
 	const words = 16
 	var known [words * 5]byte
 	prompt.Fill(known[:], r.opt.Seed, math.MaxUint32, words)
-	one := " " + prompt.Anchor
 	many := one + string(known[:])
 	for _, ask := range ways {
-		_, low, err := ask(ctx, model, one)
-		if err != nil || low < 1 {
+		t := &tokenizer{ask: ask, bases: make(map[string]int64)}
+		if _, err := t.base(ctx, model); err != nil {
 			continue
 		}
-		if _, high, err := ask(ctx, model, many); err == nil && high-low == words {
-			return &tokenizer{ask, low - 1}
+		if n, _, err := t.count(ctx, model, many); err == nil && n == words+1 {
+			return t
 		}
 	}
 	return nil

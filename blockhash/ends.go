@@ -75,7 +75,7 @@ func (e *End) UnmarshalBinary(data []byte) error {
 	place := binary.LittleEndian.Uint32(data[wordSize:])
 	read := End{
 		Bytes: int64(place >> roleBits),
-		Role:  Role(place & (1<<roleBits - 1)), //nolint:gosec // 4 bits
+		Role:  Role(place & (1<<roleBits - 1)),
 		Value: binary.LittleEndian.Uint64(data),
 	}
 	if err := read.check(); err != nil {

@@ -44,6 +44,7 @@ type compiler struct {
 	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
 	mask       mask
+	unseen     bool    // a reply is not known of a prompt that is
 	replied    bool    // a reply is known
 	fine       int     // tokens per fine block
 	sharing    sharing // of the row at hand, kept for its memory

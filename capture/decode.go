@@ -331,13 +331,13 @@ func (p *parser) count() int64 {
 // end returns the end of a message behind a place. What is at that place itself, or no end of any text, is an error.
 func (p *parser) end(from int64) blockhash.End {
 	n := p.size()
-	e := blockhash.End{Role: blockhash.Role(n & (1<<roleBits - 1)), Value: p.fixed()} //nolint:gosec // 3 bits
+	e := blockhash.End{Role: blockhash.Role(n & (1<<roleBits - 1)), Value: p.fixed()}
 	n >>= roleBits
 	if from < 0 || from > blockhash.MaxEndBytes || n == 0 || n > uint64(blockhash.MaxEndBytes-from) || e.Role > blockhash.RoleTools {
 		p.fail(errors.New("end of a message is none"))
 		return blockhash.End{}
 	}
-	e.Bytes = from + int64(n) //nolint:gosec // at most MaxEndBytes
+	e.Bytes = from + int64(n)
 	return e
 }
 

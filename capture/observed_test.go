@@ -16,16 +16,16 @@ func TestObserved(t *testing.T) {
 		return func(r *Inference) { r.FirstToken = opt(r.Start + ms*1e6) }
 	}
 	records := []Record{
-		call(1, 1, 0, 0, engine(5, 6), cached(0), firstToken(40)),
+		call(1, 1, 0, 0, engine(5, 6), cached(0), firstToken(40), func(r *Inference) { r.Finish = name(t, "tool_calls") }),
 		call(2, 1, 0, 1, engine(5, 6), cached(900)),
-		call(3, 1, 0, 2, engine(5, 6), firstToken(-1)),
+		call(3, 1, 0, 2, engine(5, 6), firstToken(-1), func(r *Inference) { r.Finish = name(t, "no+word") }),
 		call(4, 1, 0, 3, engine(5, 6), cached(1001), lasting(-1)), // more than the prompt has, and an end before its start
 		replayed(t, "a", 0, 9, 1, 0, 7),
 	}
 	m, res := compileBytes(t, Options{}, journal(records...))
 	rows := m.rows(t, production)
 	equal(t, "rows", []mooncake.Observed{
-		{CachedTokens: opt[int64](0), TTFT: opt(40.0), Duration: opt(100.0)},
+		{CachedTokens: opt[int64](0), TTFT: opt(40.0), Duration: opt(100.0), FinishReason: "tool_calls"},
 		{CachedTokens: opt[int64](900), Duration: opt(100.0)},
 		{Duration: opt(100.0)},
 		{},

@@ -9,11 +9,16 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Which parts of a prompt were replies to earlier ones: where the text up to the end of one of the assistant's messages is that of
 // an earlier prompt and the reply to it, which is proof and needs no session. The reply's tokens were counted when it was
 // made, so that its end is an anchor, see borders.go; and an engine had it in its cache.
+//
+// Of some requests telemetry has the prompt and not the reply, as where log records of the two came in different batches. A message of the
+// assistant directly behind such a prompt is taken for its reply where nobody else had that prompt, its length fits the tokens that
+// were counted, and the engine proves it: it had cached what the text before does not explain.
 
 // turn is a reply that stands in a prompt.
 type turn struct {
@@ -21,6 +26,13 @@ type turn struct {
 	of     int64 // number of the first prompt that it was the reply to
 	at     int64 // tokens before it
 	tokens int64 // its own
+	// unseen is true where telemetry does not have the reply's text: the engine's count must prove it.
+	unseen bool
+}
+
+// proven reports whether a reply was in a prompt's engine's cache, if telemetry does not have its text: half of it, and a block at least.
+func (t turn) proven(cached mooncake.Opt[int64]) bool {
+	return !t.unseen || cached.V >= t.at+max(FineBlockSize, t.tokens/2)
 }
 
 // anchor is that of a turn in a prompt whose marks are at these places.
@@ -29,18 +41,26 @@ func (t turn) anchor(places []int64) anchor {
 }
 
 // An item of the join is a value, which of the two it is, and then of a reply its arrival, the number of its prompt, the tokens of that
-// and its own; of a message the number of its prompt and its mark.
+// and its own, and whether it is unseen; of a message the number of its prompt, its mark, and its bytes. The value of an unseen reply is
+// that of the end of its prompt, set apart by a mask, and a message of the assistant is there under that of the end before it, too.
 const (
 	joinReply   = 0
 	joinMessage = 1
 	joinKey     = markLength
+	unseenMask  = 0x756e7365656e2121
+)
+
+// Bytes per token that a reply may have whose text is not known: from some of code or of Chinese to long words of English.
+const (
+	leastBytesPerToken = 1.5
+	mostBytesPerToken  = 16
 )
 
 // findTurns returns the replies in each prompt, by its number and mark, but for those that it shares with the prompt before in the
 // order of marks; nothing where no reply is known.
 func (c *compiler) findTurns() (*sorter, error) {
 	found := newSorter(c.opt.TempDir, c.opt.Memory/8)
-	if !c.replied {
+	if !c.replied && !c.unseen {
 		return found, nil
 	}
 	join := newSorter(c.opt.TempDir, c.opt.Memory/8)
@@ -61,32 +81,57 @@ func (c *compiler) findTurns() (*sorter, error) {
 			if t.ends[i] <= t.shared {
 				break
 			}
-			if end.Role == blockhash.RoleAssistant {
-				if err := add(end.Value, joinMessage, nil, t.number, int64(t.ends[i])); err != nil {
+			if end.Role != blockhash.RoleAssistant {
+				continue
+			}
+			begin := int64(0)
+			if i > 0 {
+				begin = t.Chain.Ends[i-1].Bytes
+			}
+			if err := add(end.Value, joinMessage, nil, t.number, int64(t.ends[i]), end.Bytes-begin); err != nil {
+				return err
+			}
+			if i > 0 && c.unseen {
+				if err := add(t.Chain.Ends[i-1].Value^unseenMask, joinMessage, nil, t.number, int64(t.ends[i]), end.Bytes-begin); err != nil {
 					return err
 				}
 			}
 		}
-		if t.Reply == (blockhash.End{}) || !t.counted || t.Prefix || t.OutputTokens.V < 1 {
+		switch {
+		case !t.counted || t.Prefix || t.OutputTokens.V < 1:
 			return nil
+		case t.Reply != (blockhash.End{}):
+			return add(t.Reply.Value, joinReply, t.order[:], t.number, t.InputTokens.V, t.OutputTokens.V, 0)
+		case unseen(&t.Inference):
+			last := t.Chain.Ends[len(t.Chain.Ends)-1]
+			return add(last.Value^unseenMask, joinReply, t.order[:], t.number, t.InputTokens.V, t.OutputTokens.V, 1)
 		}
-		return add(t.Reply.Value, joinReply, t.order[:], t.number, t.InputTokens.V, t.OutputTokens.V)
+		return nil
 	})
 	if err != nil {
 		found.close()
 		return nil, err
 	}
-	// Of several prompts that are equal and had the same reply, the first one.
+	// Of several prompts that are equal and had the same reply, the first one. Of several whose replies are unseen, none.
 	var value, of []byte
+	several := false
 	err = join.each(c.ctx, func(b []byte) error {
 		if !bytes.Equal(value, b[:markLength]) {
-			value, of = append(value[:0], b[:markLength]...), of[:0]
+			value, of, several = append(value[:0], b[:markLength]...), of[:0], false
 		}
 		switch rest := b[joinKey+1:]; {
-		case b[joinKey] == joinMessage && len(of) > 0:
-			return found.add(rest, of)
-		case b[joinKey] == joinReply && len(of) == 0:
-			of = append(of, rest[arrivalLength:]...)
+		case b[joinKey] == joinReply:
+			if several = len(of) > 0; !several {
+				of = append(of, rest[arrivalLength:]...)
+			}
+		case len(of) > 0:
+			const word = 8
+			unseen := of[len(of)-1] == 1
+			length, tokens := binary.BigEndian.Uint64(rest[2*word:]), binary.BigEndian.Uint64(of[2*word:])
+			if rate := float64(length) / float64(tokens); unseen && (several || rate < leastBytesPerToken || rate > mostBytesPerToken) {
+				return nil
+			}
+			return found.add(rest[:2*word], of)
 		}
 		return nil
 	})
@@ -95,6 +140,12 @@ func (c *compiler) findTurns() (*sorter, error) {
 		return nil, err
 	}
 	return found, nil
+}
+
+// unseen reports whether telemetry has all of a prompt, and nothing of its reply.
+func unseen(r *Inference) bool {
+	ends := r.Chain.Ends
+	return r.Reply == (blockhash.End{}) && !r.Prefix && len(ends) > 0 && ends[len(ends)-1].Bytes == r.Chain.Bytes
 }
 
 // turnCursor gives prompts their turns, in the order of their numbers.
@@ -130,7 +181,8 @@ func (c *turnCursor) of(t *text) (err error) {
 		if n := len(c.path); n > 0 {
 			end = c.path[n-1].end()
 		}
-		if r := (turn{mark: int(word(1)), of: word(2), at: word(3), tokens: word(4)}); r.at > end && r.end() < t.InputTokens.V {
+		r := turn{mark: int(word(1)), of: word(2), at: word(3), tokens: word(4), unseen: word(5) == 1}
+		if r.at > end && r.end() < t.InputTokens.V && r.proven(t.CachedTokens) {
 			c.path = append(c.path, r)
 		}
 	}

@@ -168,6 +168,9 @@ func (p *partition) observed(r *Inference) (o mooncake.Observed) {
 	if r.FirstToken.Set && r.FirstToken.V >= r.Start {
 		o.TTFT = mooncake.Some(float64(r.FirstToken.V-r.Start) / 1e6)
 	}
+	if s := r.Finish.String(); mooncake.IsFinishReason(s) {
+		o.FinishReason = s
+	}
 	if r.End >= r.Start {
 		o.Duration = mooncake.Some(float64(r.End-r.Start) / 1e6)
 	}

@@ -46,6 +46,7 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
 	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
 	c.replied = c.replied || r.Reply != (blockhash.End{})
+	c.unseen = c.unseen || unseen(r)
 	r.masked(mask)
 	cells := r.Chain.Cells
 	r.Chain.Cells = nil

@@ -19,6 +19,7 @@ const (
 	fromCached
 	fromAnswered
 	fromEstimate
+	fromFinish
 	fromCount
 
 	fromAlone = fromResponse // from here on: only by the one leaf below
@@ -133,6 +134,7 @@ func (t *tree) keep(payload []byte) (err error) {
 		fromPrompt: d.known(), fromFirstToken: d.FirstToken.Set, fromModel: !d.Model.IsZero(),
 		fromResponse: d.Response != Response{}, fromInput: d.InputTokens.V > 0, fromOutput: d.OutputTokens.Set,
 		fromCached: d.CachedTokens.Set, fromAnswered: !d.Answered.IsZero(), fromEstimate: d.OutputEstimate.Set,
+		fromFinish: !d.Finish.IsZero(),
 	} {
 		n.from[f] = -1
 		if set {
@@ -461,6 +463,8 @@ func (r *decoded) fill(field int, o *Inference) {
 		r.Answered = o.Answered
 	case fromEstimate:
 		r.OutputEstimate = o.OutputEstimate
+	case fromFinish:
+		r.Finish = o.Finish
 	}
 }
 

@@ -34,7 +34,7 @@ type Reply struct {
 	reader *Reader
 	source replySource
 
-	value      pcommon.Value // of replyValue and replyList; of replyParts the text; of replyChoice a body that is a text
+	value      pcommon.Value // of replyValue and replyList; of replyParts the text
 	calls      pcommon.Value // of replyParts
 	attributes pcommon.Map   // of replyFlat and replyChoice
 	prefix     string        // of replyFlat, and of flattened messages that stand in for a document
@@ -64,7 +64,7 @@ func (r *Reply) Walk(visit func(Piece) bool) bool {
 		r.walkParts(w)
 	} else {
 		n := r.load(w)
-		if n == none || t.cut || t.gaps {
+		if n < 0 || t.cut || t.gaps {
 			return false
 		}
 		w.message(t, n, assistant)
@@ -179,8 +179,11 @@ func (t *tree) only(list int32) int32 {
 	return n
 }
 
+// several is the index of a node of which there are more than one.
+const several = int32(-2)
+
 // reply returns the message of the reply in a document: the response of an API, a list of one message, or a message. A text that
-// happens to be JSON is none of these.
+// happens to be JSON is none of these, and of several choices there is none but the fact.
 func (t *tree) reply(n int32) int32 {
 	if t.kind(n) == nodeArray {
 		n = t.only(n)
@@ -188,11 +191,11 @@ func (t *tree) reply(n int32) int32 {
 	if t.kind(n) != nodeObject || t.bool(t.get(n, "partial")).V { // Google's kit
 		return none
 	}
-	if list := t.get(n, "choices"); list != none {
-		return t.object(t.get(t.only(list), "message"))
-	}
-	if list := t.get(n, "candidates"); list != none { // Gemini, genkit
-		return t.object(t.get(t.only(list), "content", "message"))
+	if list := t.get(n, "choices", "candidates"); t.kind(list) == nodeArray { // of OpenAI; of Gemini and genkit
+		if t.nodes[list].next > list+1 && t.only(list) == none {
+			return several
+		}
+		return t.object(t.get(t.only(list), "message", "content"))
 	}
 	switch output := t.get(n, "output"); t.kind(output) {
 	case nodeArray: // the responses API: each item would be a message of its own

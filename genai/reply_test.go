@@ -66,6 +66,10 @@ func TestReplies(t *testing.T) {
 		{"a text that is JSON stays a text", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": `{"role":"user","content":"hi"}`}, `<|assistant|>{"role":"user","content":"hi"}`, nil},
 
 		{"two choices", choices(choice + "," + choice), "", nil},
+		{"two choices, of which the first is flattened, too", attrs{
+			"openinference.span.kind": "LLM", "output.value": `{"choices":[` + choice + "," + choice + `]}`,
+			"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "Fine.",
+		}, "", nil},
 		{"two messages", attrs{"gen_ai.output.messages": `[{"role":"assistant","parts":[` + text + `]},{"role":"assistant","parts":[` + text + `]}]`}, "", nil},
 		{"two flattened messages", attrs{"gen_ai.completion.0.content": "Fine.", "gen_ai.completion.1.content": "Bad."}, "", nil},
 		{"the second of two flattened messages", attrs{"gen_ai.completion.1.content": "Fine."}, "", nil},

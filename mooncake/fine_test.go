@@ -271,3 +271,45 @@ func TestPredictorAtTheEnginesBlock(t *testing.T) {
 		}
 	}
 }
+
+// A lineage of any rows, whatever their ids mean, is the set of prefixes of their ids one by one.
+func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
+	const fine = 8
+	for seed := range uint64(400) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		l, single := newLineage(fine, 1<<20), newPrefixes(fine, 1<<20)
+		var before []HashRange
+		for row := range 60 {
+			var ranges []HashRange
+			if seed%2 == 0 && before != nil { // goes on from within the row before
+				for _, h := range before[:1+rng.IntN(len(before))] {
+					ranges = append(ranges, HashRange{h.First, 1 + rng.Int64N(h.Count)})
+				}
+			}
+			for range 1 + rng.IntN(3) {
+				h := HashRange{rng.Uint64N(40), 1 + rng.Int64N(6)}
+				if rng.IntN(2) == 0 {
+					h.First = l.next // a new canonical one
+				}
+				ranges = append(ranges, h)
+			}
+			before = ranges
+			ids := expand(ranges)
+			r := Row{
+				InputLength: Some(int64(len(ids)-1)*fine + 1 + rng.Int64N(fine+int64(rng.IntN(2)*fine))), HashIDs: ids,
+				Model: []string{"a", "b"}[rng.IntN(4)/3],
+			}
+			want, got := single.add(&r), l.add(r.Model, r.InputLength.V, ranges)
+			if got.tokens != want.tokens || !got.known {
+				t.Fatalf("seed %d, row %d, %v of %d tokens: %d are shared, want %d", seed, row, ranges, r.InputLength.V, got.tokens, want.tokens)
+			}
+			at := 0
+			for i := range ids {
+				var ok bool
+				if _, _, at, ok = l.block(int64(i), at); !ok {
+					t.Fatalf("seed %d, row %d: block %d of %d has no node", seed, row, i, len(ids))
+				}
+			}
+		}
+	}
+}

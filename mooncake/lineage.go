@@ -77,7 +77,7 @@ func newLineage(fine, budget int) *lineage {
 }
 
 func (r fineRun) start() uint64 { return r.packed & (maxFineID - 1) }
-func (r fineRun) fill() int64   { return int64(r.packed >> idBits) } //nolint:gosec // 24 bits
+func (r fineRun) fill() int64   { return int64(r.packed >> idBits) }
 
 func (r *fineRun) setFill(tokens int64) {
 	r.packed = r.start() | min(uint64(tokens), maxFill)<<idBits //nolint:gosec // a block's
@@ -119,8 +119,7 @@ func (l *lineage) add(model string, length int64, ranges []HashRange) shared {
 			if there {
 				have := (s.count-1)*l.fine + l.lastFill(s)
 				if !missed {
-					out.tokens += min(have, want)
-					missed = have < want
+					out.tokens += min(have, want) // behind a block that is not full there is nothing
 				}
 				if have < want {
 					l.fill(s, want)

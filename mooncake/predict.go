@@ -37,6 +37,7 @@ type Predictor struct {
 	prefixes *prefixes
 	fine     *fineSharing // nil without a fine block size
 	unknown  int64
+	prompts  int64 // see WithoutReplies
 }
 
 // Prediction is what an infinite prefix cache would have of a row's prompt, in tokens.
@@ -48,8 +49,6 @@ type Prediction struct {
 	// Finest counts every token in common, those of partial last blocks included: no engine has more from these rows alone,
 	// however fine its blocks are.
 	Finest int64
-	// Prompts is Finest without the replies: what an engine can have of rows whose replies are not the next prompt's.
-	Prompts int64
 }
 
 // NewPredictor returns a predictor.
@@ -78,7 +77,7 @@ func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 	}
 	common := p.prefixes.add(row)
 	most, known := common.tokens, common.known
-	alone := most
+	p.prompts = most
 	ranged := p.fine != nil && row.HashRanges != nil
 	switch {
 	case ranged:
@@ -86,7 +85,7 @@ func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 		if p.opt.NoReplies {
 			all = prompts
 		}
-		alone = max(most, prompts.tokens)
+		p.prompts = max(most, prompts.tokens)
 		most, known = max(most, all.tokens), known && all.known
 	case p.fine != nil:
 		p.fine.skip()
@@ -97,9 +96,9 @@ func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 	}
 	length, size := row.InputLength.V, int64(p.opt.BlockSize)
 	if grain := int64(p.grain(ranged)); ranged || grain != size {
-		return Prediction{Whole: wholeBlocks(most, length, grain), Finest: most, Prompts: alone}, true
+		return Prediction{Whole: wholeBlocks(most, length, grain), Finest: most}, true
 	}
-	return Prediction{Whole: min(int64(common.blocks), length/size) * size, Finest: most, Prompts: alone}, true
+	return Prediction{Whole: min(int64(common.blocks), length/size) * size, Finest: most}, true
 }
 
 // wholeBlocks returns the tokens in the whole blocks among the leading tokens of a prompt that a cache has, of which an engine
@@ -120,6 +119,10 @@ func (p *Predictor) Skip() {
 		p.fine.skip()
 	}
 }
+
+// WithoutReplies returns Finest of the row that was predicted last as it is for an engine that sees other replies in the prompt than
+// those it gave.
+func (p *Predictor) WithoutReplies() int64 { return p.prompts }
 
 // Unknown returns the number of rows without a prediction because the bound was passed.
 func (p *Predictor) Unknown() int64 { return p.unknown }

@@ -5,7 +5,6 @@ package mooncake
 
 import (
 	"bytes"
-	"io"
 	"testing"
 )
 
@@ -49,54 +48,53 @@ func ranged(rows []*Row) []*Row {
 	return out
 }
 
-// The rows of the public trace beside the same with ranges: ranges may make nothing much slower.
-func eachKind(b *testing.B, f func(b *testing.B, rows []*Row, fine int)) {
+// kinds are the rows of the public trace, and the same with ranges, which may make nothing much slower.
+func kinds(b *testing.B, f func(name string, rows []*Row, fine int)) {
+	b.Helper()
 	rows := publicRows(b, 0)
-	b.Run("ids", func(b *testing.B) { f(b, rows, 0) })
-	with := ranged(rows)
-	b.Run("ranges", func(b *testing.B) { f(b, with, 16) })
+	f("ids", rows, 0)
+	f("ranges", ranged(rows), 16)
 }
 
 func BenchmarkRangesReader(b *testing.B) {
-	eachKind(b, func(b *testing.B, rows []*Row, fine int) {
+	kinds(b, func(name string, rows []*Row, fine int) {
 		var text []byte
 		for _, row := range rows {
 			text = append(AppendRow(text, row), '\n')
 		}
-		b.SetBytes(int64(len(text)))
-		b.ReportAllocs()
-		for b.Loop() {
-			r := NewReader(bytes.NewReader(text), ReaderOptions{FineBlockSize: fine})
-			for {
-				if _, err := r.Read(); err == io.EOF {
-					break
-				} else if err != nil {
-					b.Fatal(err)
-				}
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				readAll(b, NewReader(bytes.NewReader(text), ReaderOptions{FineBlockSize: fine}))
 			}
-		}
+		})
 	})
 }
 
 func BenchmarkRangesPredictor(b *testing.B) {
-	eachKind(b, func(b *testing.B, rows []*Row, fine int) {
-		b.ReportAllocs()
-		for b.Loop() {
-			p := NewPredictor(PredictorOptions{FineBlockSize: fine})
-			for _, row := range rows {
-				p.Predict(row)
+	kinds(b, func(name string, rows []*Row, fine int) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p := NewPredictor(PredictorOptions{FineBlockSize: fine})
+				for _, row := range rows {
+					p.Predict(row)
+				}
 			}
-		}
+		})
 	})
 }
 
 func BenchmarkRangesAnalyzer(b *testing.B) {
-	eachKind(b, func(b *testing.B, rows []*Row, fine int) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if v := analyze(rows, AnalyzeOptions{FineBlockSize: fine}).Violations; len(v) > 0 {
-				b.Fatal(v)
+	kinds(b, func(name string, rows []*Row, fine int) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if v := analyze(rows, AnalyzeOptions{FineBlockSize: fine}).Violations; len(v) > 0 {
+					b.Fatal(v)
+				}
 			}
-		}
+		})
 	})
 }

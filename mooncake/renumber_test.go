@@ -132,6 +132,19 @@ func TestRenumberGiantRanges(t *testing.T) {
 	if len(dst) != 2*n-1 { // the lowest has the last numbers, which the new ones follow
 		t.Errorf("a range over all became %d, want %d", len(dst), 2*n-1)
 	}
+	var holes RenumberRanges // that were filled in order are no longer there
+	holes.Ranges(nil, []HashRange{{100, 5}, {105, 5}, {110, 5}})
+	if holes.kept() != 1 {
+		t.Errorf("%d ranges are kept of one", holes.kept())
+	}
+	var m intervals
+	m.insert(10, 5, 110)
+	m.insert(20, 5, 120)
+	m.insert(15, 5, 115)
+	m.insert(5, 5, 105)
+	if m.n != 1 || len(m.chunks[0]) != 1 || m.chunks[0][0] != (interval{5, 24, 105}) {
+		t.Errorf("%d ranges: %v", m.n, m.chunks)
+	}
 	if dst = r.Ranges(dst[:0], []HashRange{{math.MaxUint64, 1}, {0, 1}}); len(dst) == 0 {
 		t.Error("the last id has no number")
 	}

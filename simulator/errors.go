@@ -77,7 +77,7 @@ func (e *apiError) write(w http.ResponseWriter) int {
 		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 	}
 	w.WriteHeader(e.status)
-	n, _ := w.Write(body) // a client that has gone does not want the error either
+	n, _ := w.Write(body) //nolint:gosec // no text of the request is in it; and a client that has gone does not want the error either
 	return n
 }
 

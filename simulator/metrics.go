@@ -80,6 +80,7 @@ func registerLike(reg *prometheus.Registry, e *Engine) {
 	var prefix string
 	var labels prometheus.Labels
 	switch e.config.Like {
+	case LikePlain:
 	case LikeVLLM:
 		prefix, labels = "vllm:", prometheus.Labels{"engine": "0", "model_name": e.modelNames()[0]}
 		totals = []one{

@@ -17,6 +17,7 @@ package carry
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/moonloop/moonloop/agent/prompt"
@@ -118,7 +119,6 @@ type entry struct {
 	count  int64 // tokens of the reply by the engine's count
 
 	checking, checked bool
-	unchecked         bool  // the check failed, or there is none
 	inPrompt          int64 // tokens of the text by the check
 
 	decided bool
@@ -189,7 +189,7 @@ func (s *Store) Need(index int64, replies []mooncake.Reply) {
 func (s *Store) Needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.named[0]) > 0
+	return len(s.named[0])+len(s.named[1]) > 0
 }
 
 // Begin says that a row's request is being made, and reports whether its reply is to be kept. If so, one call of End follows.
@@ -358,7 +358,9 @@ func (s *Store) check(e *entry) {
 		return
 	}
 	e.checking = true
-	s.hold(e)
+	if len(s.queue) > 2*len(s.entries) { // most have been given up meanwhile
+		s.queue = slices.DeleteFunc(s.queue, func(e *entry) bool { return s.entries[e.index] != e })
+	}
 	s.queue = append(s.queue, e)
 	if s.busy < checkers {
 		s.busy++
@@ -374,7 +376,8 @@ func (s *Store) work() {
 		e := s.queue[0]
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
-		if !e.decided {
+		if !e.decided && s.entries[e.index] == e {
+			s.hold(e)
 			model, text := e.model, e.text
 			s.mu.Unlock()
 			count, tokens, err := s.opt.Check(s.ctx, model, text)
@@ -415,13 +418,14 @@ func (s *Store) hold(e *entry) {
 
 // let says that an entry may be given up, and gives up what is past the bound.
 func (s *Store) let(e *entry) {
-	if e.place == nil && !e.checking && e.state != underWay && s.entries[e.index] == e {
+	if e.place == nil && e.state != underWay && s.entries[e.index] == e {
 		e.place = s.idle.PushBack(e)
 	}
 	for s.bytes > s.opt.Bytes && s.idle.Len() > 0 {
 		old := s.idle.Remove(s.idle.Front()).(*entry) // nothing else is in the list
 		delete(s.entries, old.index)
 		s.bytes -= entryBytes + old.weight()
+		old.text = "" // a check may still wait for it
 		s.evicted = true
 	}
 }

@@ -173,6 +173,27 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
+// TestChecksThatWaitAreBounded: an engine that does not answer keeps no more than the bound, and a handful that it was asked about.
+func TestChecksThatWaitAreBounded(t *testing.T) {
+	stuck := func(ctx context.Context, _, _ string) (int64, []uint32, error) {
+		<-ctx.Done()
+		return 0, nil, ctx.Err()
+	}
+	s := New(Options{Check: stuck, Bytes: 10 * (entryBytes + 1000)})
+	for i := range int64(1000) {
+		s.Need(i+1, rowOf(1).Replies)
+		s.Begin(i, rowOf())
+		s.End(i, served(strings.Repeat("x", 1000), 0))
+		s.mu.Lock()
+		kept, waiting := s.bytes, len(s.queue)
+		s.mu.Unlock()
+		if most := s.opt.Bytes + checkers*(entryBytes+1000); kept > most || waiting > 100 {
+			t.Fatalf("%d bytes are kept, the bound is %d; %d checks wait", kept, most, waiting)
+		}
+	}
+	s.Close()
+}
+
 // TestNamedRowsAreBounded: rows that are named and never begin cost no memory without end.
 func TestNamedRowsAreBounded(t *testing.T) {
 	s := New(Options{})
@@ -201,6 +222,7 @@ func TestStoreAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+	s.checks.Wait()
 	s.Close()
 	if s.busy != 0 || s.bytes > s.opt.Bytes {
 		t.Errorf("%d checks under way, %d bytes", s.busy, s.bytes)

@@ -111,6 +111,7 @@ type Counts struct {
 type row struct {
 	*mooncake.Row
 	predicted mooncake.Prediction
+	prompts   int64   // its Finest without replies
 	spread    float64 // trace milliseconds
 }
 
@@ -321,7 +322,7 @@ func (s *Stream) Next() (*schedule.Item, error) {
 			s.count(func(c *Counts) { c.OtherShards++ })
 			continue
 		}
-		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted}
+		it := &schedule.Item{Row: e.row.Row, Index: e.index, Predicted: e.row.predicted, Prompts: e.row.prompts}
 		if s.info.Timed {
 			scale := float64(time.Millisecond) / s.opt.Speedup
 			it.Timed = e.row.Timestamp.Set
@@ -581,7 +582,7 @@ func (s *Stream) outside(e entry) bool {
 
 // predict notes the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
-	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1, Prompts: -1}
+	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1}
 	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil ||
 		e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids are not the whole prompt
 		s.predictor.Skip()
@@ -598,7 +599,7 @@ func (s *Stream) predict(e *entry) {
 		r = &asked
 	}
 	if n, ok := s.predictor.Predict(r); ok {
-		e.row.predicted = n
+		e.row.predicted, e.row.prompts = n, s.predictor.WithoutReplies()
 		return
 	}
 	s.count(func(c *Counts) { c.Unpredicted++ })

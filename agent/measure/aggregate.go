@@ -243,6 +243,7 @@ func (a *Aggregate) compareCache(more, block int64) {
 	c := &a.apart
 	c.Block = block
 	switch {
+	case block == 0: // nobody compared
 	case more == 0:
 		c.Equal++
 	case more > -block && more < block:

@@ -121,10 +121,10 @@ type Cache struct {
 	// Equal, Within, Less and More count the rows that have both by how far they are apart: not at all, by less than a block,
 	// the server having had a block or more less (evicted, or on another replica), or more (the chat template's own
 	// tokens, or a cache that was warm). LessTokens and MoreTokens are what these lack or have beyond.
-	Equal      int64 `json:"equal_requests"`
-	Within     int64 `json:"within_block_requests"`
-	Less       int64 `json:"less_requests"`
-	More       int64 `json:"more_requests"`
+	Equal      int64 `json:"equal_requests,omitempty"`
+	Within     int64 `json:"within_block_requests,omitempty"`
+	Less       int64 `json:"less_requests,omitempty"`
+	More       int64 `json:"more_requests,omitempty"`
 	LessTokens int64 `json:"less_tokens,omitempty"`
 	MoreTokens int64 `json:"more_tokens,omitempty"`
 	// Block is the number of tokens in the blocks that the prediction last counted.

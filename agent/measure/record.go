@@ -109,6 +109,8 @@ type Record struct {
 	Predicted, Finest int64
 	// Prediction is what both come from: of an engine whose blocks nobody knows, and to which every reply is carried.
 	Prediction mooncake.Prediction
+	// Prompts is Prediction.Finest where no reply is carried.
+	Prompts int64
 	// Block is the number of tokens in the blocks that Predicted counts: the engine's, or the trace's finest where that is not
 	// known; 0 where nothing is.
 	Block int64

@@ -228,7 +228,7 @@ func TestConversations(t *testing.T) {
 		{endpoint: Chat, head: 1, tail: 1},
 	} {
 		t.Run(fmt.Sprint(m), func(t *testing.T) {
-			for seed := range uint64(20) {
+			for seed := range uint64(6) {
 				conversations(t, m, seed)
 			}
 		})

@@ -36,6 +36,9 @@
 //	L > M·B, or M = 0    what is left is the row's own: ids made of its index, which no other row has
 //	L ≤ (M-1)·B          the first ids count, the others have no effect
 //
+// A row with hash_ranges is made of those instead, in blocks of Options.FineBlockSize tokens, as a real cache has them. Their
+// ids are numbers apart, and so are their texts.
+//
 // A row with text, messages or a payload is sent as it is; see [Builder.Build] and [Options] for what is added.
 //
 // # Overhead
@@ -53,6 +56,14 @@
 // Most traces give every row its whole prompt. In a delta session a row is only the new turn, and goes out after the
 // turns before it and the replies that the engine really gave. [History] carries those; it holds words by their ids, so
 // a conversation of a hundred thousand words costs a few kilobytes.
+//
+// # Replies
+//
+// A row may say that tokens of its prompt were the reply to an earlier row. [Builder.BuildLive] puts the live reply there. The
+// prompt then has the shape that makes the earlier prompt and its reply a true prefix of it: on the chat endpoint a message for each turn,
+// the first with exactly the words of the first row, else one text, or one list of token ids. A message's overhead is taken from its
+// end, and the last block before a reply, if it was partial, is the earlier row's own. Where the live reply is not to be
+// had, as many invented words stand there. The length is the row's, whatever is carried.
 //
 // # Bodies
 //

@@ -27,6 +27,7 @@ type Item struct {
 	Offset    time.Duration       // intended instant in replay time, from the schedule's zero
 	Spread    time.Duration       // the part of Offset that spreading added
 	Predicted mooncake.Prediction // of its cached tokens; -1 where none can be made
+	Prompts   int64               // Predicted.Finest where no reply is carried
 
 	Session   *Session      // the row's session; nil without one, and for rows that never reached theirs
 	Turn      int           // turn of its session, from 0

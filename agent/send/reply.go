@@ -91,7 +91,7 @@ func (r *reply) addTokens(c *choice) {
 		if r.partly = n < 0 || n > math.MaxUint32; r.partly {
 			return
 		}
-		r.tokens = append(r.tokens, uint32(n))
+		r.tokens = append(r.tokens, uint32(n)) //nolint:gosec // bounded above
 	}
 }
 

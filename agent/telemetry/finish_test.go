@@ -93,6 +93,44 @@ func TestRequestSpan(t *testing.T) {
 	})
 }
 
+// A span says what its row says of sharing and of replies, every id as the pattern of its bits, and what became of the replies.
+func TestSharingOnSpans(t *testing.T) {
+	cleanEnv(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg, e := target, &fakeExporter{}
+		cfg.SpanExporter, cfg.FineBlockSize = e, 16
+		p, _ := start(t, cfg)
+		r := served(1)
+		row := *r.Row
+		row.HashRanges = []mooncake.HashRange{{First: 0, Count: 44}, {First: 1<<64 - 2, Count: 2}}
+		row.Replies = []mooncake.Reply{{Back: 7, At: 1034, Tokens: 212}, {Back: 1, At: 1250, Tokens: 9}}
+		r.Row, r.Replies, r.Carried, r.Invented = &row, []string{"", "late"}, 212, 9
+		finish(p, nil, r)
+		skipped := &measure.Record{Row: &row, Index: 8, Outcome: measure.Skipped, Reason: measure.SkipInterrupted, Predicted: send.Unknown}
+		finish(p, nil, skipped)
+		shutdown(t, p)
+		for i, s := range e.stubs()["chat m"] {
+			want := map[string]any{
+				"mooncake.hash_ranges": []int64{0, 44, -2, 2}, "mooncake.fine_block_size": int64(16),
+				"mooncake.replies":                []int64{7, 1034, 212, 1, 1250, 9},
+				"mooncake.replies.carried_tokens": int64(212), "mooncake.replies.invented_tokens": int64(9),
+			}
+			if i == 1 { // a row that was not sent had nothing in its prompt
+				want["mooncake.replies.carried_tokens"], want["mooncake.replies.invented_tokens"] = nil, nil
+			}
+			got := attributeMap(s.Attributes)
+			for key, v := range want {
+				if diff := cmp.Diff(v, got[key]); diff != "" {
+					t.Errorf("span %d: %s (-want +got):\n%s", i, key, diff)
+				}
+			}
+		}
+		if n := len(e.stubs()["chat m"]); n != 2 {
+			t.Errorf("%d spans", n)
+		}
+	})
+}
+
 // Phases follow one another without a gap from the span's start to its end, however the request ended.
 func TestPhases(t *testing.T) {
 	edit := func(r *measure.Record, f func(*measure.Record)) *measure.Record { f(r); return r }
@@ -302,6 +340,7 @@ func TestSparseRow(t *testing.T) {
 	text, empty := attributeMap(e.stubs()["chat m"][0].Attributes), attributeMap(e.stubs()["chat m"][1].Attributes)
 	for _, key := range []string{
 		"mooncake.hash_ids", "mooncake.identity", "mooncake.block_size", "mooncake.timestamp", "mooncake.input_length",
+		"mooncake.hash_ranges", "mooncake.fine_block_size", "mooncake.replies", "mooncake.replies.carried_tokens", "mooncake.replies.invented_tokens",
 		"mooncake.output_length", "mooncake.session", "mooncake.turn", "gen_ai.conversation.id",
 	} {
 		if v, ok := text[key]; ok {

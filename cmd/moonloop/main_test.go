@@ -131,7 +131,7 @@ func TestInterrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), "moonloop", "replay", trace, "--url", s.URL, "--model", "m",
-				"--endpoint", "completions", "--out", filepath.Join(dir, "out"), "--progress", "none")
+				"--endpoint", "completions", "--prompt", "words", "--overhead", "1", "--out", filepath.Join(dir, "out"), "--progress", "none")
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

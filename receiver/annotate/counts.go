@@ -10,17 +10,19 @@ type Reason string
 
 // The reasons. The last two are for those who call [Annotator.Logs] and have no use for a part of what it gives.
 const (
-	ReasonPromptGaps      Reason = "prompt_gaps"      // a part of the prompt before its end is missing: no cells
-	ReasonPromptTextless  Reason = "prompt_textless"  // messages without text: the producer records none, or redacts it
-	ReasonHashesPartial   Reason = "hashes_partial"   // not all of an engine's hashes could be read
-	ReasonHashesBlockSize Reason = "hashes_blocksize" // an engine's blocks are coarser than ours, or do not divide them
-	ReasonHashesLength    Reason = "hashes_length"    // an engine's hashes are not those of so many tokens
-	ReasonUsageDoubtful   Reason = "usage_doubtful"   // the producer makes token counts up: taken off the span
-	ReasonUsageEstimate   Reason = "usage_estimate"   // the output can only be estimated: not written as usage
-	ReasonLogNoSpan       Reason = "log_no_span"      // a prompt in a log record that names no span
-	ReasonLogNoTime       Reason = "log_no_time"      // a request in a log record without any time
-	ReasonLogOther        Reason = "log_other"        // a log record that is neither, where nobody takes log records
-	ReasonNoPipeline      Reason = "no_pipeline"      // a span made of log records, where nobody takes spans
+	ReasonPromptGaps      Reason = "prompt_gaps"          // a part of the prompt before its end is missing: no cells
+	ReasonPromptTextless  Reason = "prompt_textless"      // messages without text: the producer records none, or redacts it
+	ReasonHashesPartial   Reason = "hashes_partial"       // not all of an engine's hashes could be read
+	ReasonHashesBlockSize Reason = "hashes_blocksize"     // an engine's blocks are coarser than ours, or do not divide them
+	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes are not those of so many tokens
+	ReasonUsageDoubtful   Reason = "usage_doubtful"       // the producer makes token counts up: taken off the span
+	ReasonUsageEstimate   Reason = "usage_estimate"       // the output can only be estimated: not written as usage
+	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt that is not whole, or one of several
+	ReasonReplyAlone      Reason = "reply_without_prompt" // a reply in log records whose prompt came in another batch
+	ReasonLogNoSpan       Reason = "log_no_span"          // a prompt in a log record that names no span
+	ReasonLogNoTime       Reason = "log_no_time"          // a request in a log record without any time
+	ReasonLogOther        Reason = "log_other"            // a log record that is neither, where nobody takes log records
+	ReasonNoPipeline      Reason = "no_pipeline"          // a span made of log records, where nobody takes spans
 )
 
 // Counts says what was seen and done. The zero Counts is empty and ready.

@@ -45,7 +45,7 @@ func (w *worker) identify(counts *Counts, rec *genai.Record, scope, span string)
 	}
 	d := w.domain(semconv.IdentityText, "", "")
 	id := w.text(counts, d, Prompt(d.hasher, &rec.Content))
-	w.addReply(&id, d, &rec.Reply)
+	w.addReply(counts, &id, d, &rec.Reply)
 	return id
 }
 
@@ -96,14 +96,22 @@ func (w *worker) text(counts *Counts, d *domain, seen Written) identity {
 }
 
 // addReply adds the end of the reply to the identity of a whole prompt, which the hasher of a domain has just been given.
-func (w *worker) addReply(id *identity, d *domain, reply *genai.Reply) {
-	if id.kind != semconv.IdentityText || id.prefix || w.config.OmitMessageEnds || !reply.Present() {
+func (w *worker) addReply(counts *Counts, id *identity, d *domain, reply *genai.Reply) {
+	if !w.takesReply(id) || !reply.Present() {
 		return
 	}
-	if end, ok := Reply(d.hasher, reply); ok {
-		w.reply, _ = end.AppendBinary(w.reply[:0]) // that of a hasher is one
-		id.reply = w.reply
+	end, ok := Reply(d.hasher, reply)
+	if !ok {
+		counts.Drop(ReasonReplyPartial, 1)
+		return
 	}
+	w.reply, _ = end.AppendBinary(w.reply[:0]) // that of a hasher is one
+	id.reply = w.reply
+}
+
+// takesReply reports whether a reply is of use beside an identity: that of a whole text.
+func (w *worker) takesReply(id *identity) bool {
+	return id.kind == semconv.IdentityText && !id.prefix && !w.config.OmitMessageEnds
 }
 
 // put writes an identity to a span.

@@ -69,6 +69,7 @@ func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 			mark(m.log, kind)
 		}
 	}
+	w.alone(&counts, &prompts)
 	if a.config.Content != ContentKeep {
 		c := cleaner{rules: a.rules, counts: &counts, twin: w.twin}
 		c.logs(ld, genAI)
@@ -172,7 +173,7 @@ func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session str
 		session = cmp.Or(session, rec.SessionID())
 		if seen := Prompt(d.hasher, &rec.Content); seen.Extent != genai.ExtentNone {
 			id = w.text(counts, d, seen)
-			w.addLogReply(&id, d, p)
+			w.addLogReply(counts, &id, d, p)
 			return id, session
 		}
 		d.hasher.Reset()
@@ -192,15 +193,32 @@ func (w *worker) logText(counts *Counts, p *logPrompt) (id identity, session str
 		all.Extent = genai.ExtentGaps
 	}
 	id = w.text(counts, d, all)
-	w.addLogReply(&id, d, p)
+	w.addLogReply(counts, &id, d, p)
 	return id, session
 }
 
-// addLogReply adds the end of the reply that a batch holds to the identity of the prompt that it holds. A sender that cuts its batches
-// between the two, as one whose replies take longer than its batches does, loses it.
-func (w *worker) addLogReply(id *identity, d *domain, p *logPrompt) {
-	if len(p.replies) == 1 {
-		w.addReply(id, d, &w.reader.Log(p.replies[0].scope, p.replies[0].log).Reply)
+// addLogReply adds the end of the reply that a batch holds to the identity of the prompt that it holds.
+func (w *worker) addLogReply(counts *Counts, id *identity, d *domain, p *logPrompt) {
+	switch n := len(p.replies); {
+	case n == 1:
+		w.addReply(counts, id, d, &w.reader.Log(p.replies[0].scope, p.replies[0].log).Reply)
+	case n > 1 && w.takesReply(id):
+		counts.Drop(ReasonReplyPartial, 1)
+	}
+}
+
+// alone counts the replies whose prompts are not in the batch: a sender that cuts its batches between the two, as one whose replies
+// take longer than its batches does, loses them.
+func (w *worker) alone(counts *Counts, prompts *logPrompts) {
+	for key, replies := range prompts.replies {
+		if prompts.bySpan[key] != nil || w.config.OmitMessageEnds {
+			continue
+		}
+		for _, r := range replies {
+			if w.reader.Log(r.scope, r.log).Reply.Walk(func(genai.Piece) bool { return true }) {
+				counts.Drop(ReasonReplyAlone, 1)
+			}
+		}
 	}
 }
 

@@ -81,12 +81,12 @@ func TestCarriers(t *testing.T) {
 		reply   string // to the first
 	}{
 		{"messages of one span are one prompt", []message{system("Be kind.", 1), user("Hello", 2), choice}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, "Fine."},
-		{"of two replies nobody knows which one is sent again", []message{user("Hello", 2), choice, choice}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
-		{"nor is the second one the first", []message{user("Hello", 2), {"gen_ai.choice", attributes{"index": int64(1), "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
-		{"a reply without text is not known", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "stop", "index": int64(0), "message": attributes{}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
-		{"nor is one whose call is not there", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "tool_calls", "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
-		{"nor one that is cut", []message{user("Hello", 2), {"gen_ai.choice", attributes{"message": attributes{"content": strings.Repeat("x", 2048)}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
-		{"the reply of another span", []message{user("Hello", 2), {"gen_ai.choice", choice.body, 9, 3}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, nil, ""},
+		{"of two replies nobody knows which one is sent again", []message{user("Hello", 2), choice, choice}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"nor is the second one the first", []message{user("Hello", 2), {"gen_ai.choice", attributes{"index": int64(1), "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"a reply without text is not known", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "stop", "index": int64(0), "message": attributes{}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"nor is one whose call is not there", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "tool_calls", "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"nor one that is cut", []message{user("Hello", 2), {"gen_ai.choice", attributes{"message": attributes{"content": strings.Repeat("x", 2048)}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"the reply of another span", []message{user("Hello", 2), {"gen_ai.choice", choice.body, 9, 3}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyAlone: 1}, ""},
 		{
 			"a whole prompt and its reply in two records",
 			[]message{
@@ -130,7 +130,7 @@ func TestCarriers(t *testing.T) {
 		{"a message without text leaves a hole", []message{system("Be kind.", 1), {"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}, ""},
 		{"messages without text are no prompt", []message{{"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptTextless: 1}, ""},
 		{"a record that names no span has nowhere to go", []message{{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 0}}, nil, nil, reasons{annotate.ReasonLogNoSpan: 1}, ""},
-		{"a reply alone is no prompt", []message{choice}, nil, nil, nil, ""},
+		{"a reply alone is no prompt", []message{choice}, nil, nil, reasons{annotate.ReasonReplyAlone: 1}, ""},
 		{"a cut before the end is a hole", []message{system(strings.Repeat("x", 2048), 1), user("Hello", 2)}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}, ""},
 		{"a cut at the end leaves a prefix", []message{user("A", 1), user(strings.Repeat("x", 2048), 2)}, []string{"user\nA\nuser\n" + strings.Repeat("x", 2048)}, []pcommon.Timestamp{1}, nil, ""},
 		{"other records are none of this", []message{{"shop.sale", "three apples", 1, 2}}, nil, nil, nil, ""},
@@ -341,7 +341,7 @@ func TestLogsOnce(t *testing.T) {
 			if td.SpanCount() != 2 || counts.ContentLogs != 4 || counts.RequestLogs != 1 || counts.AnnotatedLogs != 0 {
 				t.Fatalf("%d spans, counts %+v", td.SpanCount(), counts)
 			}
-			if diff := cmp.Diff(reasons{annotate.ReasonLogNoSpan: 1, annotate.ReasonPromptTextless: 1}, counts.Dropped); diff != "" {
+			if diff := cmp.Diff(reasons{annotate.ReasonLogNoSpan: 1, annotate.ReasonPromptTextless: 1, annotate.ReasonReplyPartial: 1}, counts.Dropped); diff != "" {
 				t.Errorf("dropped (-want +got):\n%s", diff)
 			}
 			td, counts = newAnnotator(t, annotate.Config{Key: testKey(t, 'x')}).Logs(ld)

@@ -118,11 +118,11 @@ func TestProducers(t *testing.T) {
 		want             figures
 	}{
 		{
-			"otel-js-openai", "messages in logs; two requests have logs and no span; the Responses API repeats itself in attributes",
+			"otel-js-openai", "messages in logs; two requests have logs and no span; the Responses API repeats itself in attributes; a reply came in the batch after its prompt",
 			figures{
 				Spans: 66, Dialects: dialects{"otel": 2, "otel-1.36": 17}, Identities: named{"none": 18, "text": 20},
 				Sessions: 22, WithoutTokens: 5, Logs: 68, Content: 68, Carriers: 20,
-				Dropped: reasons{"usage_estimate": 2},
+				Dropped: reasons{"usage_estimate": 2, "reply_without_prompt": 1},
 			},
 		},
 		{
@@ -141,10 +141,10 @@ func TestProducers(t *testing.T) {
 			},
 		},
 		{
-			"js-openinference-openai", "an embedding is of the dialect and no request; sessions on the spans themselves",
+			"js-openinference-openai", "an embedding is of the dialect and no request; sessions on the spans themselves; reasoning was counted and is not there",
 			figures{
 				Spans: 40, Dialects: dialects{"openinference": 18}, Identities: named{"text": 17},
-				Sessions: 18, WithoutTokens: 8, Dropped: reasons{"usage_estimate": 6},
+				Sessions: 18, WithoutTokens: 8, Dropped: reasons{"usage_estimate": 6, "reply_partial": 1},
 			},
 		},
 		{

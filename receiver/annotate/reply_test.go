@@ -131,8 +131,12 @@ func TestRepliesOfDialects(t *testing.T) {
 	parsed := object{"unit": "C", "city": "Zürich"}
 	answer := object{"role": "assistant", "content": words, "tool_calls": list{call}}
 	// Messages of the second turn: the first has two of them.
-	openAI := list{object{"role": "system", "content": "Be kind."}, object{"role": "user", "content": "Will it rain?"}, answer,
-		object{"role": "tool", "tool_call_id": "call_1", "content": "rain"}}
+	openAI := list{
+		object{"role": "system", "content": "Be kind."},
+		object{"role": "user", "content": "Will it rain?"},
+		answer,
+		object{"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+	}
 	modern := list{
 		object{"role": "system", "parts": list{object{"type": "text", "content": "Be kind."}}},
 		object{"role": "user", "parts": list{object{"type": "text", "content": "Will it rain?"}}},
@@ -162,9 +166,7 @@ func TestRepliesOfDialects(t *testing.T) {
 	}
 	openInference := func(messages list, more attributes) attributes {
 		m := attributes{"openinference.span.kind": "LLM", "llm.model_name": "llama", "input.mime_type": "application/json", "input.value": text(t, object{"messages": messages})}
-		for name, value := range more {
-			m[name] = value
-		}
+		maps.Copy(m, more)
 		return m
 	}
 	anthropic := list{
@@ -188,20 +190,20 @@ func TestRepliesOfDialects(t *testing.T) {
 		object{"type": "function_call_output", "call_id": "call_1", "output": "rain"},
 	}
 	vercel := list{
-		openAI[0], object{"role": "user", "content": list{object{"type": "text", "text": "Will it rain?"}}},
+		openAI[0],
+		object{"role": "user", "content": list{object{"type": "text", "text": "Will it rain?"}}},
 		object{"role": "assistant", "content": list{object{"type": "text", "text": words}, object{"type": "tool-call", "toolCallId": "call_1", "toolName": "weather", "input": parsed}}},
 		object{"role": "tool", "content": list{object{"type": "tool-result", "toolCallId": "call_1", "toolName": "weather", "output": object{"type": "text", "value": "rain"}}}},
 	}
 	genkit := list{
-		object{"role": "system", "content": list{object{"text": "Be kind."}}}, object{"role": "user", "content": list{object{"text": "Will it rain?"}}},
+		object{"role": "system", "content": list{object{"text": "Be kind."}}},
+		object{"role": "user", "content": list{object{"text": "Will it rain?"}}},
 		object{"role": "model", "content": list{object{"text": words}, object{"toolRequest": object{"ref": "call_1", "name": "weather", "input": parsed}}}},
 		object{"role": "tool", "content": list{object{"toolResponse": object{"ref": "call_1", "name": "weather", "output": "rain"}}}},
 	}
 	langfuse := func(messages list, more attributes) attributes {
 		m := attributes{"langfuse.observation.type": "generation", "langfuse.observation.model.name": "llama", "langfuse.observation.input": text(t, object{"messages": messages})}
-		for name, value := range more {
-			m[name] = value
-		}
+		maps.Copy(m, more)
 		return m
 	}
 	pydantic := list{
@@ -343,7 +345,8 @@ func TestRepliesInEvents(t *testing.T) {
 		first, second []event
 	}{
 		{
-			"conventions 1.36", []event{user, {"gen_ai.choice", attributes{"index": 0, "finish_reason": "stop", "message": "It rains."}}},
+			"conventions 1.36",
+			[]event{user, {"gen_ai.choice", attributes{"index": 0, "finish_reason": "stop", "message": "It rains."}}},
 			[]event{user, {"gen_ai.assistant.message", attributes{"content": "It rains."}}, user},
 		},
 		{
@@ -352,11 +355,13 @@ func TestRepliesInEvents(t *testing.T) {
 			[]event{user, {"gen_ai.assistant.message", attributes{"content": "It rains."}}, user},
 		},
 		{
-			"Azure", []event{azure, {"gen_ai.choice", attributes{"gen_ai.event.content": `{"index":0,"finish_reason":"stop","message":{"content":"It rains."}}`}}},
+			"Azure",
+			[]event{azure, {"gen_ai.choice", attributes{"gen_ai.event.content": `{"index":0,"finish_reason":"stop","message":{"content":"It rains."}}`}}},
 			[]event{azure, {"gen_ai.assistant.message", attributes{"gen_ai.event.content": `{"role":"assistant","content":"It rains."}`}}, azure},
 		},
 		{
-			"Strands", []event{strands, {"gen_ai.choice", attributes{"finish_reason": "end_turn", "message": `[{"text": "It rains."}]`}}},
+			"Strands",
+			[]event{strands, {"gen_ai.choice", attributes{"finish_reason": "end_turn", "message": `[{"text": "It rains."}]`}}},
 			[]event{strands, {"gen_ai.assistant.message", attributes{"content": `[{"text": "It rains."}]`}}, strands},
 		},
 		{

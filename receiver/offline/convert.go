@@ -156,7 +156,7 @@ func (c *converter) lose(what, reason string, n int64) {
 func (c *converter) dropped() []mooncake.Dropped {
 	for reason, n := range c.result.Annotated.Dropped {
 		kind, rest, _ := strings.Cut(string(reason), "_")
-		what := map[string]string{"prompt": "prompts", "hashes": "hash ids", "usage": "token counts", "log": "log records"}[kind]
+		what := map[string]string{"prompt": "prompts", "hashes": "hash ids", "usage": "token counts", "reply": "replies", "log": "log records"}[kind]
 		c.lose(cmp.Or(what, kind), strings.ReplaceAll(rest, "_", " "), n)
 	}
 	c.lose("spans", "no trace id", c.result.Decoded.NoTraceID)

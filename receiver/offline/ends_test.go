@@ -76,7 +76,7 @@ func TestSharedEndsAreSharedMessages(t *testing.T) {
 	a, err := annotate.New(annotate.Config{Key: testKey(t)})
 	must(t, err)
 	equal, lacking := 0, 0
-	for seed := range uint64(40) {
+	for seed := range uint64(30) {
 		r := author{rand.New(rand.NewPCG(seed, 2))}
 		var prompts []*asked
 		var truth [][]string
@@ -242,7 +242,7 @@ func TestWhatEndsCost(t *testing.T) {
 		name  string
 		lines func() []string
 	}{
-		{"30 conversations of 12 turns", func() []string { return chats(t, 30, 12) }},
+		{"6 conversations of 12 turns", func() []string { return chats(t, 6, 12) }},
 		{"otel-js-openai", func() []string { return captured("otel-js-openai") }},
 		{"js-traceloop-openai", func() []string { return captured("js-traceloop-openai") }},
 		{"js-openinference-openai", func() []string { return captured("js-openinference-openai") }},

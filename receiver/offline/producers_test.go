@@ -209,7 +209,7 @@ func TestProducers(t *testing.T) {
 				"sess-B turn 0", "sess-B turn 1", "sess-B turn 2", "tool_result", "multimodal", "reasoning", "legacy_completions",
 				"responses", "responses",
 			},
-			dropped:  map[string]int64{"rows: no token counts": 8, "token counts: estimate": 6},
+			dropped:  map[string]int64{"replies: partial": 1, "rows: no token counts": 8, "token counts: estimate": 6},
 			identity: map[string]int64{"text": 9},
 		},
 		{
@@ -228,7 +228,7 @@ func TestProducers(t *testing.T) {
 				"tool_call", "tool_result", "multimodal", "reasoning", "responses", "responses",
 			},
 			dropped: map[string]int64{
-				"contents: no inference span above": 2, "requests: failed": 3, "rows: no token counts": 2, "token counts: estimate": 2,
+				"contents: no inference span above": 2, "replies: without prompt": 1, "requests: failed": 3, "rows: no token counts": 2, "token counts: estimate": 2,
 			},
 			identity: map[string]int64{"text": 13},
 		},
@@ -238,7 +238,7 @@ func TestProducers(t *testing.T) {
 				"sess-A turn 0", "sess-B turn 0", "", "sess-B turn 1", "", "sess-A turn 1", "sess-B turn 2", "sess-A turn 2", "sess-A turn 3",
 				"tool_call", "tool_result", "multimodal", "reasoning", "responses", "responses",
 			},
-			dropped:  map[string]int64{"contents: no inference span above": 2, "requests: failed": 3, "token counts: estimate": 2},
+			dropped:  map[string]int64{"contents: no inference span above": 2, "replies: without prompt": 1, "requests: failed": 3, "token counts: estimate": 2},
 			identity: map[string]int64{"text": 15},
 		},
 		{

@@ -56,8 +56,26 @@ type process struct {
 // start starts a program; it is killed when the test ends.
 func start(t *testing.T, dir, name string, environment []string, program string, args ...string) *process {
 	t.Helper()
+	return launch(t, dir, name, environment, exec.CommandContext(t.Context(), program, args...))
+}
+
+// startGroup does so with a program that starts others, which do not always end with it: when the test ends, all of them are killed.
+func startGroup(t *testing.T, dir, name string, environment []string, program string, args ...string) *process {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nobody is left: good
+		}
+	})
+	return launch(t, dir, name, environment, cmd)
+}
+
+func launch(t *testing.T, dir, name string, environment []string, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{
-		cmd: exec.CommandContext(t.Context(), program, args...),
+		cmd: cmd,
 		out: filepath.Join(dir, name+".out"), err: filepath.Join(dir, name+".err"),
 		done: make(chan struct{}),
 	}

@@ -9,7 +9,7 @@ set -euo pipefail
 dir=${1:?usage: install.sh DIR}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${PYTHON:-python3.12}
-done="$dir/installed-1"
+done="$dir/installed-2"
 [ -e "$done" ] && exit 0
 
 command -v "$python" >/dev/null || {
@@ -41,5 +41,6 @@ server/bin/python "$here/model.py" model
 
 tools/bin/uv venv --quiet --clear --python "$python" client
 tools/bin/uv pip install --quiet --python client/bin/python --prerelease allow \
-	'openai<3' httpx openinference-instrumentation-openai==0.1.66 opentelemetry-exporter-otlp-proto-http
+	'openai<3' httpx opentelemetry-exporter-otlp-proto-http openinference-instrumentation-openai==0.1.66 \
+	opentelemetry-instrumentation-openai-v2==2.4b0 opentelemetry-util-genai==0.4b0 opentelemetry-instrumentation-openai==0.62.4
 touch "$(basename "$done")"

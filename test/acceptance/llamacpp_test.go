@@ -1,0 +1,52 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package acceptance
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// TestAcceptanceLlamaCPP is the loop of engine_test.go on llama.cpp. It caches single tokens, in four slots, each of which has what its
+// last request left there; the application holds as many conversations at once as there are slots, so that what a request finds in
+// them depends on what was said, not on which of many waiting requests came first.
+func TestAcceptanceLlamaCPP(t *testing.T) {
+	home, dir := setting(t, "MOONLOOP_LLAMACPP"), artefacts(t)
+	var table []string
+	for _, seed := range seeds(t) {
+		t.Run("seed-"+seed, func(t *testing.T) {
+			folder := filepath.Join(dir, seed)
+			mkdir(t, folder)
+			engine := startLlamaCPP(t, home, folder)
+			table = append(table, engine.loop(t, home, folder, seed, loopBounds(2))...)
+		})
+	}
+	showTable(t, table)
+}
+
+// startLlamaCPP starts a server. It empties its cache by starting anew, which takes it less than a second.
+func startLlamaCPP(t *testing.T, home, dir string) *realEngine {
+	t.Helper()
+	port := freePort(t)
+	e := &realEngine{name: "llama.cpp, 4 slots", url: "http://127.0.0.1:" + port, block: 1, conversations: 20, atOnce: 4}
+	var server *process
+	e.empty = func(t *testing.T) {
+		t.Helper()
+		if server != nil {
+			server.stop(t)
+		}
+		// One thread: the others would spin while they wait for it.
+		server = start(t, dir, "llama-server", nil, filepath.Join(home, "llama-server"), "-m", filepath.Join(home, "model.gguf"),
+			"--host", "127.0.0.1", "--port", port, "-c", "65536", "-np", "4", "-t", "1", "--metrics", "--jinja", "--no-warmup", "--alias", "tiny")
+		e.ready(t, server)
+	}
+	e.hits = func(t *testing.T) int64 {
+		t.Helper()
+		return e.counter(t, "llamacpp:prompt_tokens_cached_total")
+	}
+	e.empty(t)
+	return e
+}
