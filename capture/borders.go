@@ -84,11 +84,12 @@ func (a *anchor) setKind(kind uint64) {
 
 // stretch is marks of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
 type stretch struct {
-	owner int64 // number of the first prompt that has it, in the order of marks
-	end   int   // marks
-	best  anchor
-	first arrival // the first prompt that has it, in the order of time
-	other bool    // best or first is not the owner's own
+	owner  int64 // place of the first prompt that has it, in the order of marks
+	number int64 // of that prompt
+	end    int   // marks
+	best   anchor
+	first  arrival // the first prompt that has it, in the order of time
+	other  bool    // best is not the owner's own
 }
 
 // arrival is when a prompt came.
@@ -112,6 +113,7 @@ type survey struct {
 // laid is what the survey and the layer take of a prompt.
 type laid struct {
 	arrival
+	place  int64   // in the order of marks, from 0
 	shared int     // marks that the prompt before in the order of marks has, too
 	at     []int64 // bytes of the text up to each mark
 	anchor
@@ -158,7 +160,7 @@ func (s *survey) extend(p *laid, marks int, a anchor) {
 	switch {
 	case marks == 0:
 	case n == 0 || s.path[n-1].end < marks:
-		s.path = append(s.path, stretch{owner: p.number, end: marks, best: a, first: p.arrival, other: a != p.anchor || a.media > 0})
+		s.path = append(s.path, stretch{owner: p.place, number: p.number, end: marks, best: a, first: p.arrival, other: a != p.anchor || a.media > 0})
 	default:
 		if i, ok := s.find(marks); ok {
 			s.path[i].offer(a)
@@ -179,7 +181,7 @@ func (s *survey) close(marks int) error {
 		if last.end <= marks {
 			return nil
 		}
-		if last.other || last.first.number != last.owner {
+		if last.other || last.first.number != last.number {
 			if err := s.emit(*last); err != nil {
 				return err
 			}

@@ -53,6 +53,8 @@ type compiler struct {
 	maxInput   int64   // tokens of a row of production
 
 	models    models
+	engines   engines           // what those of production say of their caches
+	followed  *sorter           // what rows share as their engine saw them, by arrival
 	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
@@ -76,6 +78,7 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		bySession:  newSorter(opt.TempDir, share),
 		byText:     newSorter(opt.TempDir, share),
 		byOrder:    newSorter(opt.TempDir, share),
+		followed:   newSorter(opt.TempDir, share),
 		exclusive:  map[producer]bool{},
 		skewed:     map[uint64]bool{},
 		fine:       fineBlockSize(opt.BlockSize),
@@ -89,7 +92,7 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 	c.tree = tree{c: c, pool: pool{dir: opt.TempDir, limit: share}}
 	defer func() {
 		c.tree.pool.close()
-		for _, s := range []*sorter{c.byTrace, c.byResponse, c.bySession, c.byText, c.byOrder} {
+		for _, s := range []*sorter{c.byTrace, c.byResponse, c.bySession, c.byText, c.byOrder, c.followed} {
 			s.close()
 		}
 	}()

@@ -52,6 +52,12 @@
 // no other row's. Later parts begin somewhere else and are left out; where no part is the earliest, all are. One
 // Content alone is taken for a whole prompt.
 //
+// # What the engine had cached
+//
+// Where production says how much of a prompt its engine had cached, that counts. It raises what a row shares, from where the text is known
+// to be the same to the next mark (the end of a cell or of a message), and lowers nothing. And it tells of templates that write
+// prompts in another order than telemetry shows: see follow.go.
+//
 // # Memory
 //
 // Whatever is sorted, grouped or laid goes to temporary files beyond [Options].Memory. Above that stay: the ids and ancestry

@@ -68,6 +68,8 @@ type Options struct {
 	Replays       Replays
 	Format        Format
 	MissingTokens MissingTokens
+	// FollowEngine says whether prompts share what they do in the order in which their engine saw them. An order is recorded in the sidecar.
+	FollowEngine FollowEngine
 	// BlockSize is the number of tokens per block of production; 0 is [mooncake.BlockSize]. A run has that of its rows.
 	BlockSize int
 	// Memory is the number of bytes above which records are sorted and grouped on disk; 0 is [DefaultMemory]. It changes
@@ -122,6 +124,9 @@ func (o *Options) complete() error {
 	if o.MissingTokens == "" {
 		o.MissingTokens = MissingDrop
 	}
+	if o.FollowEngine == "" {
+		o.FollowEngine = FollowAuto
+	}
 	switch {
 	case o.Replays != ReplaysSeparate && o.Replays != ReplaysDrop && o.Replays != ReplaysOnly:
 		return fmt.Errorf("replays %q must be separate, drop or only", o.Replays)
@@ -129,6 +134,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("format %q must be full or mooncake", o.Format)
 	case o.MissingTokens != MissingDrop && o.MissingTokens != MissingEstimate:
 		return fmt.Errorf("missing tokens %q must be drop or estimate", o.MissingTokens)
+	case o.FollowEngine != FollowAuto && o.FollowEngine != FollowNever:
+		return fmt.Errorf("follow engine %q must be auto or never", o.FollowEngine)
 	case o.BlockSize > 1<<30:
 		return fmt.Errorf("block size %d must be at most 2^30", o.BlockSize)
 	}

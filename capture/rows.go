@@ -51,6 +51,7 @@ func (c *compiler) writeRows() (err error) {
 		}
 	}()
 	var d decoded
+	var f followed
 	err = c.byOrder.each(c.ctx, func(b []byte) error {
 		if p := c.list[binary.BigEndian.Uint32(b)]; p != w.part {
 			if err := w.commit(); err != nil {
@@ -61,6 +62,11 @@ func (c *compiler) writeRows() (err error) {
 		delay, record := takeDelay(b[orderKey:])
 		if err := d.decode(w.sharing.decode(record)); err != nil {
 			return err
+		}
+		if !w.part.Replay {
+			if err := f.of(c, b[orderKey-arrivalLength:orderKey], &w.sharing); err != nil {
+				return err
+			}
 		}
 		return w.row(&d.Inference, delay)
 	})
@@ -288,6 +294,9 @@ func (w *writing) commit() error {
 		Transformations: []mooncake.Transformation{{Name: "compile", Parameters: map[string]any{
 			"format": string(w.c.opt.Format), "missing_tokens": string(w.c.opt.MissingTokens), "run": p.Run.s,
 		}}},
+	}
+	if orders, effect := w.c.engines.orders(); orders != nil && !p.Replay {
+		m.Transformations[0].Parameters["prompt_order"], m.Transformations[0].Effect = orders, effect
 	}
 	if aliases := w.c.models.aliases(); len(aliases) > 0 && !p.Replay {
 		m.Transformations[0].Parameters["model_aliases"] = aliases

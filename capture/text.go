@@ -38,7 +38,11 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 		return c.inOrder(p, r, delay, &sharing{})
 	}
 	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ.
-	mask := c.mask.of(r.Domain, c.models.one(r))
+	model := c.models.one(r)
+	mask := c.mask.of(r.Domain, model)
+	if cached, ok := cachedCount(r); ok && c.opt.FollowEngine != FollowNever {
+		c.engines.count(model, cached)
+	}
 	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
 	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
 	c.replied = c.replied || r.Reply != (blockhash.End{})
@@ -95,12 +99,13 @@ type text struct {
 
 // texts visits all prompts in the order of their marks.
 func (c *compiler) texts(visit func(*text) error) error {
-	t := text{laid: laid{arrival: arrival{number: -1}}}
+	t := text{laid: laid{place: -1}}
 	var before []byte
 	p := c.part(Partition{})
 	return c.byText.walk(c.ctx, func(b []byte) error {
 		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
-		t.number++
+		t.place++
+		t.number = t.place
 		before, t.marks = t.marks, append(before[:0], b[:n]...)
 		t.shared = commonMarks(before, t.marks)
 		var record []byte
@@ -165,12 +170,33 @@ func (c *compiler) layTexts() error {
 	if err := c.survey(turns, steps); err != nil {
 		return err
 	}
-	return c.layer(turns, steps)
+	p := c.part(Partition{})
+	err = c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
+		s, _ := c.share(t.number, o, parts)
+		c.engines.saw(c, t, o, s)
+		if t.Prefix {
+			// Only up to where whole prompts have the same text. The blocks behind it are those of no other row.
+			p.lost.add(lostRest, 1)
+			if len(s.parts) == 0 {
+				s.kind = unshared
+			}
+		}
+		identity, domain, key := t.Identity, t.Domain, t.Key
+		t.Prompt = Prompt{} // the record needs no text any more
+		if s.kind != unshared {
+			t.Prompt = Prompt{Identity: identity, Domain: domain, Key: key}
+		}
+		return c.inOrder(p, &t.Inference, t.delay, s)
+	})
+	if err != nil {
+		return err
+	}
+	return c.follow(turns, steps)
 }
 
-// survey is the first walk: it finds what lays each stretch, and who had it first.
-func (c *compiler) survey(turns, steps *sorter) error {
-	s := survey{emit: func(st stretch) error {
+// surveyTo returns a survey that adds what it finds to a sorter.
+func (c *compiler) surveyTo(steps *sorter) survey {
+	return survey{emit: func(st stretch) error {
 		c.key = binary.BigEndian.AppendUint64(c.key[:0], uint64(st.owner))     //nolint:gosec // not negative
 		c.key = binary.BigEndian.AppendUint32(c.key, uint32(st.end))           //nolint:gosec // at most MaxCells, MaxEnds and one
 		c.enc = binary.BigEndian.AppendUint64(c.enc[:0], uint64(st.best.rank)) //nolint:gosec // not negative
@@ -180,6 +206,11 @@ func (c *compiler) survey(turns, steps *sorter) error {
 		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.first.number)) //nolint:gosec // not negative
 		return steps.add(c.key, c.enc)
 	}}
+}
+
+// survey is the first walk: it finds what lays each stretch, and who had it first.
+func (c *compiler) survey(turns, steps *sorter) error {
+	s := c.surveyTo(steps)
 	next, err := newTurnCursor(turns)
 	if err != nil {
 		return err
@@ -196,79 +227,92 @@ func (c *compiler) survey(turns, steps *sorter) error {
 	return s.close(0)
 }
 
-// layer is the second walk: it lays the stretches of each prompt.
-func (c *compiler) layer(turns, steps *sorter) error {
+// stepCursor gives prompts their stretches, in the order of their places.
+type stepCursor struct {
+	*cursor
+	item []byte
+}
+
+func newStepCursor(steps *sorter) (*stepCursor, error) {
+	next, err := steps.cursor()
+	if err != nil {
+		return nil, err
+	}
+	s := &stepCursor{cursor: next}
+	s.item, err = next.next()
+	return s, err
+}
+
+// lay has a layer lay the stretches of the next prompt.
+func (s *stepCursor) lay(l *layer, p *laid) (err error) {
+	l.keep(p.shared)
+	from := p.shared
+	for ; err == nil && len(s.item) > 0 && binary.BigEndian.Uint64(s.item) == uint64(p.place); s.item, err = s.next() { //nolint:gosec // not negative
+		to := int(binary.BigEndian.Uint32(s.item[8:]))
+		word := func(i int) int64 { return int64(binary.BigEndian.Uint64(s.item[stepKey+8*i:])) } //nolint:gosec // as it was written
+		a := anchor{rank: word(0), bytes: word(1), tokens: word(2)}
+		a.setKind(uint64(word(3))) //nolint:gosec // as it was written
+		l.lay(from, to, p.at, a, word(4))
+		from = to
+	}
+	l.lay(from, len(p.at), p.at, p.anchor, p.number)
+	return err
+}
+
+// laidOut is a prompt of which is known where its marks fall.
+type laidOut struct {
+	tokens int64
+	ends   []int64 // tokens up to each mark, of the leading ones as far as it is known
+	whole  bool    // the last mark is the end of the prompt
+	media  int     // marks up to the end of the last medium, 0 without one
+	turns  []turn
+}
+
+// layer is the second walk: it lays the stretches of each prompt, and says which prompts had its marks first.
+func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []part) error) error {
 	next, err := newTurnCursor(turns)
 	if err != nil {
 		return err
 	}
-	found, err := steps.cursor()
+	step, err := newStepCursor(steps)
 	if err != nil {
 		return err
 	}
-	step, err := found.next()
-	if err != nil {
-		return err
-	}
-	p := c.part(Partition{})
-	l := layer{rate: p.rate()}
+	l := layer{rate: c.part(Partition{}).rate()}
 	return c.texts(func(t *text) error {
 		if err := next.of(t); err != nil {
 			return err
 		}
-		l.keep(t.shared)
-		from := t.shared
-		for len(step) > 0 && binary.BigEndian.Uint64(step) == uint64(t.number) { //nolint:gosec // not negative
-			to := int(binary.BigEndian.Uint32(step[8:]))
-			word := func(i int) int64 { return int64(binary.BigEndian.Uint64(step[stepKey+8*i:])) } //nolint:gosec // as it was written
-			a := anchor{rank: word(0), bytes: word(1), tokens: word(2)}
-			a.setKind(uint64(word(3))) //nolint:gosec // as it was written
-			l.lay(from, to, t.at, a, word(4))
-			from = to
-			var err error
-			if step, err = found.next(); err != nil {
-				return err
-			}
+		if err := step.lay(&l, &t.laid); err != nil {
+			return err
 		}
-		l.lay(from, len(t.at), t.at, t.anchor, t.number)
-		return c.inOrder(p, &t.Inference, t.delay, c.share(p, t, &l))
+		tokens := t.InputTokens.V
+		ends := l.below(tokens, t.media)
+		return visit(t, &laidOut{tokens, ends, !t.Prefix && len(ends) == len(t.at), t.media, t.turns}, l.parts)
 	})
 }
 
-// share says what a prompt has in common with the prompts before it in time, and takes its text from the record.
-func (c *compiler) share(p *partition, t *text, l *layer) *sharing {
-	tokens, fine := t.InputTokens.V, int64(c.fine)
-	ends := l.below(tokens, t.media)
-	s := &c.sharing
-	*s = sharing{kind: byText, number: t.number, parts: s.parts[:0], turns: t.turns}
-	common := 0 // marks that prompts before have, too
-	for _, part := range l.parts {
-		if part.end > len(ends) {
+// share says what a prompt with a number has in common with the prompts before it in time, and how many leading marks one of them has.
+func (c *compiler) share(number int64, o *laidOut, parts []part) (s *sharing, common int) {
+	fine, n := int64(c.fine), len(o.ends)
+	s = &c.sharing
+	*s = sharing{kind: byText, number: number, parts: s.parts[:0], turns: o.turns}
+	for _, part := range parts {
+		if part.end > n {
 			break
 		}
-		if part.first != t.number {
+		if part.first != number {
 			s.last, common = part.first, part.end
 		}
-		depth := min(ends[part.end-1], tokens) / fine
-		if part.end == len(t.at) && !t.Prefix && ends[part.end-1] == tokens { // the whole prompt, with its last block
-			depth = int64(mooncake.BlockCount(tokens, c.fine))
+		end := o.ends[part.end-1]
+		depth := min(end, o.tokens) / fine
+		if o.whole && part.end == n && end == o.tokens { // with its last block
+			depth = int64(mooncake.BlockCount(o.tokens, c.fine))
 		}
 		s.add(part.first, depth)
 	}
-	if common > 0 && common < len(ends) && common+1 != t.media { // of a medium nobody knows where in it
-		s.limit = min(ends[common], tokens) / fine
+	if common > 0 && common < n && common+1 != o.media { // of a medium nobody knows where in it
+		s.limit = min(o.ends[common], o.tokens) / fine
 	}
-	if t.Prefix {
-		// Only up to where whole prompts have the same text. The blocks behind it are those of no other row.
-		p.lost.add(lostRest, 1)
-		if len(s.parts) == 0 {
-			s.kind = unshared
-		}
-	}
-	identity, domain, key := t.Identity, t.Domain, t.Key
-	t.Prompt = Prompt{}
-	if s.kind != unshared {
-		t.Prompt = Prompt{Identity: identity, Domain: domain, Key: key}
-	}
-	return s
+	return s, common
 }

@@ -37,6 +37,7 @@ type Config struct {
 	Format         capture.Format        `mapstructure:"format"`
 	Replays        capture.Replays       `mapstructure:"replays"`
 	MissingTokens  capture.MissingTokens `mapstructure:"missing_tokens"`
+	FollowEngine   capture.FollowEngine  `mapstructure:"follow_engine"`
 	BlockSize      int                   `mapstructure:"block_size"`       // tokens
 	MemoryLimitMiB int                   `mapstructure:"memory_limit_mib"` // beyond it Compile uses temporary files
 
@@ -81,6 +82,7 @@ func createDefaultConfig() component.Config {
 		Format:         capture.FormatFull,
 		Replays:        capture.ReplaysSeparate,
 		MissingTokens:  capture.MissingDrop,
+		FollowEngine:   capture.FollowAuto,
 		BlockSize:      mooncake.BlockSize,
 		MemoryLimitMiB: defaultMemoryMiB,
 		TimeoutConfig:  exporterhelper.NewDefaultTimeoutConfig(),
@@ -117,6 +119,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("replays is %q: it must be separate, drop or only", c.Replays))
 	case c.MissingTokens != capture.MissingDrop && c.MissingTokens != capture.MissingEstimate:
 		errs = append(errs, fmt.Errorf("missing_tokens is %q: it must be drop or estimate", c.MissingTokens))
+	case c.FollowEngine != capture.FollowAuto && c.FollowEngine != capture.FollowNever:
+		errs = append(errs, fmt.Errorf("follow_engine is %q: it must be auto or never", c.FollowEngine))
 	}
 	if c.BlockSize <= 0 || c.BlockSize > 1<<30 {
 		errs = append(errs, fmt.Errorf("block_size is %d: it must be between 1 and 2^30 tokens", c.BlockSize))
@@ -136,7 +140,7 @@ func (c *Config) options() segment.Options {
 	}
 	if c.Compile {
 		opt.Compile = &capture.Options{
-			Replays: c.Replays, Format: c.Format, MissingTokens: c.MissingTokens,
+			Replays: c.Replays, Format: c.Format, MissingTokens: c.MissingTokens, FollowEngine: c.FollowEngine,
 			BlockSize: c.BlockSize, Memory: c.MemoryLimitMiB << 20,
 		}
 	}

@@ -222,8 +222,8 @@ func (c ObservedCache) Warning(blockSize int) string {
 		return fmt.Sprintf("the engine reports no cached token at all, where this trace predicts %.1f %%: prefix caching was off or is not reported, "+
 			"and a replay on an engine that caches has less work than production had", 100*predicted)
 	case points < 0:
-		return fmt.Sprintf("this trace shares %.1f points more than the engine had cached: it evicted blocks, several replicas served the traffic, "+
-			"or a chat template puts parts of the prompt in another order than the telemetry; a replay has less prefill work than production had", -points)
+		return fmt.Sprintf("this trace shares %.1f points more than the engine had cached: it evicted blocks, other tenants shared its cache, several replicas "+
+			"served the traffic, or a chat template puts parts of the prompt in another order than the telemetry; a replay has less prefill work than production had", -points)
 	}
 	why := "requests from before or outside this capture had left blocks in the cache, or the text of some prompts is unknown"
 	if blockSize > fineBlock && 2*c.Above <= c.Rows && 2*c.Ranged < c.Rows {

@@ -16,6 +16,7 @@ type traceFlags struct {
 	out                        string
 	force, json                bool
 	format, replays, untokened string
+	follow                     string
 	blockSize                  int
 	memory, tempDir            string
 }
@@ -33,6 +34,8 @@ func (f *traceFlags) addOutput(fs *pflag.FlagSet) {
 func (f *traceFlags) addRequests(fs *pflag.FlagSet, prefix string) {
 	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), prefix+"what to do with requests of replays: separate (traces of their own), drop or only")
 	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), prefix+"what to do with requests without token counts: drop or estimate")
+	fs.StringVar(&f.follow, "follow-engine", string(capture.FollowAuto),
+		prefix+"share prompts in the order in which the engine saw them, where its counts of cached tokens prove it (auto), or as telemetry shows them (never)")
 	fs.StringVar(&f.memory, "memory", humanize.IBytes(capture.DefaultMemory), prefix+"memory for sorting, such as 256MiB, before temporary files are used")
 	fs.StringVar(&f.tempDir, "temp-dir", "", prefix+"`DIR` for temporary files (default: the system's)")
 }
@@ -42,6 +45,7 @@ func (f *traceFlags) options(cmd *cobra.Command) capture.Options {
 	memory, _ := humanize.ParseBytes(f.memory) // its rule has read it
 	return capture.Options{
 		Replays: capture.Replays(f.replays), Format: capture.Format(f.format), MissingTokens: capture.MissingTokens(f.untokened),
-		BlockSize: f.blockSize, Memory: int(memory), TempDir: f.tempDir, Tool: cmd.CommandPath() + " " + version(), //nolint:gosec // likewise
+		FollowEngine: capture.FollowEngine(f.follow),
+		BlockSize:    f.blockSize, Memory: int(memory), TempDir: f.tempDir, Tool: cmd.CommandPath() + " " + version(), //nolint:gosec // likewise
 	}
 }

@@ -88,6 +88,9 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 				line(b, "", "warning: "+warning)
 			}
 		}
+		if i := slices.IndexFunc(m.Transformations, func(t mooncake.Transformation) bool { return t.Parameters["prompt_order"] != nil }); i >= 0 {
+			line(b, "order", m.Transformations[i].Effect)
+		}
 	}
 	out, notes := ledger(without(m.Dropped, general))
 	var dropped int64

@@ -36,7 +36,7 @@ type convertFlags struct {
 
 // Flags that only some formats know.
 var (
-	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "memory", "temp-dir"}
+	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "memory", "temp-dir"}
 	publicFlags    = []string{"failed", "only-model", "look-ahead"}
 )
 

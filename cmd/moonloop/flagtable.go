@@ -49,6 +49,7 @@ var commonRules = map[string]rule{
 	"format":         oneOf(string(capture.FormatFull), string(capture.FormatMooncake)),
 	"replays":        oneOf(string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly)),
 	"missing-tokens": oneOf(string(capture.MissingDrop), string(capture.MissingEstimate)),
+	"follow-engine":  oneOf(string(capture.FollowAuto), string(capture.FollowNever)),
 	"memory":         bytesFrom(1, "above 0"),
 	"temp-dir":       that("a folder that exists", isFolder),
 	"quarantine":     anyText("the name of a file"),

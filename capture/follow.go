@@ -1,0 +1,414 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Whether an engine saw prompts in another order than telemetry shows is told by what it had cached: it had far less than prompts share
+// as telemetry shows them, and as much as they share in that other order. So where production's counts are predicted too high,
+// the prompts of the model are written in each order that would change them, and an order is followed that explains nearly
+// all counts. Eviction, several replicas and other tenants leave gaps that no order explains.
+
+// FollowEngine says whether a trace follows an engine that saw prompts in another order than telemetry shows.
+type FollowEngine string
+
+// What can be done. The zero FollowEngine is FollowAuto.
+const (
+	FollowAuto  FollowEngine = "auto"  // where the engine's counts of cached tokens prove it
+	FollowNever FollowEngine = "never" // prompts stay as telemetry shows them
+)
+
+const (
+	// leastCounts is how many counts of a model say anything: the least number of which a twentieth may be unexplained.
+	leastCounts = 20
+	// doubtPercent is the share of the prompt tokens by which a prediction is above the engine's counts where an order is looked for: from here on
+	// a trace warns, too.
+	doubtPercent = 2
+	// provedPercent of the counts are explained by an order that is followed.
+	provedPercent = 95
+	// leastFits is how many counts say how many tokens the heads of prompts have: with fewer, any order could be made to fit.
+	leastFits = 3
+	// finestStep is that of the finest engines, in tokens. Those that count each token are compared as if they did not: where tokens
+	// fall in text is not known to the token.
+	finestStep = 16
+)
+
+// modelEngine is what is known of the engine of a model, by its own counts of cached tokens.
+type modelEngine struct {
+	model Name
+	rows  int64 // of which it said how much was cached
+	step  int64 // of which all counts are multiples; 0 if all are 0
+	most  int64 // the greatest count
+	heads heads // that prompts with a last message of the user further on begin with
+	// Tokens of those rows: of their prompts, that were cached, and that telemetry's order predicts.
+	input, cached, predicted int64
+
+	order     PromptOrder // that is followed; empty: telemetry's
+	explained int64       // counts, by the order that is followed, or was tried last
+	foretold  int64       // tokens, likewise: all that it predicts
+	beyond    bool        // one count was more than that order has
+}
+
+// block returns the tokens that the engine has cached as one, as far as its counts show it: a few that happen to be equal do not.
+func (e *modelEngine) block() int64 {
+	if e.most < 4*e.step {
+		return finestStep
+	}
+	return max(e.step, finestStep)
+}
+
+// doubtful reports whether telemetry's order says that more was shared than the engine had.
+func (e *modelEngine) doubtful() bool {
+	return e.order == "" && e.rows >= leastCounts && e.cached > 0 && 100*(e.predicted-e.cached) > doubtPercent*e.input
+}
+
+// mayBe reports whether the engine may have seen prompts in an order. One that moves two things is not tried where there is one.
+func (e *modelEngine) mayBe(o PromptOrder) bool {
+	return e.doubtful() && e.heads&o.moves() == o.moves()
+}
+
+// proved reports whether the order that was tried explains the counts.
+func (e *modelEngine) proved() bool {
+	off := e.foretold - e.cached
+	return !e.beyond && 100*e.explained >= provedPercent*e.rows && 100*max(off, -off) <= doubtPercent*e.input
+}
+
+// engines are those of all models, as far as they say something.
+type engines struct {
+	of   map[Name]int
+	list []modelEngine
+}
+
+// count takes a count of cached tokens of a model.
+func (e *engines) count(model Name, cached int64) {
+	at, known := e.of[model]
+	if !known {
+		if len(e.list) == maxModels {
+			return
+		}
+		if e.of == nil {
+			e.of = map[Name]int{}
+		}
+		at = len(e.list)
+		e.of[model] = at
+		e.list = append(e.list, modelEngine{model: model})
+	}
+	one := &e.list[at]
+	one.rows++
+	one.most = max(one.most, cached)
+	for one.step, cached = cached, one.step; cached != 0; { // Euclid
+		one.step, cached = cached, one.step%cached
+	}
+}
+
+// cachedCount returns what an engine says that it had cached of a prompt of which the whole text is known.
+func cachedCount(r *Inference) (tokens int64, ok bool) {
+	n := r.CachedTokens
+	return n.V, n.Set && r.InputTokens.Set && n.V >= 0 && n.V <= r.InputTokens.V && !r.Prefix
+}
+
+// saw compares a count with what the prompt shares in telemetry's order.
+func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing) {
+	cached, ok := cachedCount(&t.Inference)
+	if len(e.list) == 0 || !ok {
+		return
+	}
+	at, known := e.of[c.models.one(&t.Inference)]
+	if !known {
+		return
+	}
+	one := &e.list[at]
+	one.input += o.tokens
+	one.cached += cached
+	one.predicted += s.hit(o, cached, int64(c.fine), one.block())
+	if outline, ok := outlineOf(&t.Prompt); ok {
+		one.heads |= outline.movable()
+	}
+}
+
+// hit returns the tokens of a prompt that an engine has cached in blocks, which has seen all rows before, where it says that it had so
+// many.
+func (s *sharing) hit(o *laidOut, cached, fine, block int64) int64 {
+	shared := int64(0)
+	for _, p := range s.parts {
+		if p.first != s.number {
+			shared = p.depth
+		}
+	}
+	if shared > 0 {
+		shared = max(shared, min(cached/fine, s.limit)) // as the ledger raises it
+	}
+	shared *= fine
+	for _, t := range o.turns {
+		shared = max(shared, t.end()-1)
+	}
+	return min(shared, o.tokens-1) / block * block
+}
+
+// follow finds out which engines saw prompts in another order, and what their rows share then.
+func (c *compiler) follow(turns, steps *sorter) error {
+	for _, order := range promptOrders {
+		tried := false
+		for i := range c.engines.list {
+			tried = tried || c.engines.list[i].mayBe(order)
+		}
+		if !tried {
+			continue
+		}
+		if err := c.try(order, turns, steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try follows the engines that have seen prompts in this order.
+func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
+	by := newSorter(c.opt.TempDir, c.opt.Memory/8)
+	defer by.close()
+	var d turned
+	err := c.layer(turns, steps, func(t *text, o *laidOut, _ []part) error {
+		at, known := c.engines.of[c.models.one(&t.Inference)]
+		if !known || t.arrival.order == never || !c.engines.list[at].mayBe(order) {
+			return nil
+		}
+		if d.turn(order, t, o.ends); !o.whole { // nobody knows where in it the last message of the user is: it shares nothing
+			d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
+			d.out = laidOut{tokens: o.tokens, ends: d.out.ends[:0], turns: d.out.turns[:0]}
+		}
+		d.arrival, d.model, d.cached = t.arrival, at, -1
+		if cached, ok := cachedCount(&t.Inference); ok {
+			d.cached = cached
+		}
+		c.enc = d.appendTo(c.enc[:0])
+		return by.add(d.marks, c.enc)
+	})
+	if err != nil || by.empty() {
+		return err
+	}
+	first := newSorter(c.opt.TempDir, c.opt.Memory/8)
+	defer first.close()
+	s := c.surveyTo(first)
+	if err := c.turnedTexts(by, nil, func(d *turned) error { return s.add(&d.laid) }); err != nil {
+		return err
+	}
+	if err := s.close(0); err != nil {
+		return err
+	}
+	right, err := c.fitHeads(by, first)
+	if err != nil {
+		return err
+	}
+	for i := range c.engines.list {
+		if e := &c.engines.list[i]; e.order == "" {
+			e.explained, e.foretold, e.beyond = 0, 0, false
+		}
+	}
+	err = c.turnedLayer(by, first, right, func(d *turned, s *sharing, common int) error {
+		if d.cached < 0 {
+			return nil
+		}
+		e := &c.engines.list[d.model]
+		slack := int64(0)
+		if g, ok := d.guessOf(common, d.out.ends); common > 0 && (ok || common <= d.to) {
+			if _, fitted := right[g.key]; !fitted { // more than a guess is no proof against the order
+				slack = max(g.tokens, d.out.ends[common-1]) / 2
+			}
+		}
+		block := e.block()
+		hit := s.hit(&d.out, d.cached, int64(c.fine), block)
+		e.foretold += hit
+		switch off := hit - d.cached/block*block; {
+		case off < -block:
+			e.beyond = e.beyond || off < -block-slack
+		case off <= block:
+			e.explained++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	proved := false
+	for i := range c.engines.list {
+		if e := &c.engines.list[i]; e.mayBe(order) && e.proved() {
+			e.order, proved = order, true
+		}
+	}
+	if !proved {
+		return nil
+	}
+	return c.turnedLayer(by, first, right, func(d *turned, s *sharing, _ int) error {
+		if c.engines.list[d.model].order == "" {
+			return nil
+		}
+		c.enc = s.appendTo(c.enc[:0])
+		return c.followed.add(d.order[:], c.enc)
+	})
+}
+
+// fitHeads returns how many more tokens heads have than was guessed, by their keys: where prompts part behind the heads, or
+// directly at their end, the engine's counts say so, to a block.
+func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
+	found := map[uint64][]int32{}
+	err := c.turnedLayer(by, first, nil, func(d *turned, s *sharing, common int) error {
+		if d.cached <= 0 || common == 0 {
+			return nil
+		}
+		g, ok := d.guessOf(common, d.out.ends)
+		more := d.cached + c.engines.list[d.model].block()/2 - d.out.ends[common-1]
+		if g.less {
+			more = -more
+		}
+		if ok && more >= -g.tokens/2 && more <= g.tokens/2 { // else the engine lacked something else
+			found[g.key] = append(found[g.key], int32(more)) //nolint:gosec // at most maxTokens
+		}
+		return nil
+	})
+	right := map[uint64]int64{}
+	for key, all := range found {
+		if len(all) >= leastFits {
+			slices.Sort(all)
+			right[key] = int64(all[len(all)/2])
+		}
+	}
+	return right, err
+}
+
+// turnedTexts visits all prompts of a sorter in the order of their marks. Their heads have so many tokens more than was guessed.
+func (c *compiler) turnedTexts(by *sorter, more map[uint64]int64, visit func(*turned) error) error {
+	d := turned{laid: laid{place: -1, anchor: noAnchor}}
+	var before []byte
+	return by.walk(c.ctx, func(b []byte) error {
+		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
+		d.place++
+		before, d.marks = d.marks, append(before[:0], b[:n]...)
+		d.shared = commonMarks(before, d.marks)
+		d.decode(b[n:len(b)-countLength], n/markLength)
+		d.correct(d.out.ends, more)
+		d.at = d.out.ends // as many
+		return visit(&d)
+	})
+}
+
+// turnedLayer visits them with what they share, and how many marks that are.
+func (c *compiler) turnedLayer(by, first *sorter, more map[uint64]int64, visit func(*turned, *sharing, int) error) error {
+	step, err := newStepCursor(first)
+	if err != nil {
+		return err
+	}
+	var l layer
+	return c.turnedTexts(by, more, func(d *turned) error {
+		if err := step.lay(&l, &d.laid); err != nil {
+			return err
+		}
+		s, common := c.share(d.number, &d.out, l.parts)
+		return visit(d, s, common)
+	})
+}
+
+// appendTo appends what decode reads, and the number of marks.
+func (d *turned) appendTo(dst []byte) []byte {
+	dst = append(dst, d.order[:]...)
+	for _, n := range [...]int64{
+		d.number, int64(d.model), d.cached, d.out.tokens, flag(d.out.whole), int64(d.out.media),
+		int64(d.key), d.moved, int64(d.from), int64(d.to), int64(len(d.bounds)), int64(len(d.out.turns)), //nolint:gosec // back in decode
+	} {
+		dst = binary.AppendVarint(dst, n)
+	}
+	for _, b := range d.bounds {
+		dst = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(dst, int64(b.mark)), int64(b.last)), int64(b.key)) //nolint:gosec // likewise
+	}
+	for _, t := range d.out.turns {
+		dst = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(dst, t.of), t.at), t.tokens)
+	}
+	before := int64(0)
+	for _, end := range d.out.ends {
+		dst = binary.AppendVarint(dst, end-before)
+		before = end
+	}
+	return binary.BigEndian.AppendUint32(dst, uint32(len(d.out.ends))) //nolint:gosec // at most MaxCells, MaxEnds and two
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// decode reads what appendTo wrote of a prompt with so many marks, into the memory that d has.
+func (d *turned) decode(b []byte, marks int) {
+	b = b[copy(d.order[:], b):]
+	next := func() int64 {
+		v, n := binary.Varint(b)
+		b = b[n:]
+		return v
+	}
+	d.number, d.model, d.cached = next(), int(next()), next()
+	d.out = laidOut{tokens: next(), whole: next() == 1, media: int(next()), ends: d.out.ends[:0], turns: d.out.turns[:0]}
+	d.fit = fit{key: uint64(next()), moved: next(), from: int(next()), to: int(next()), bounds: d.bounds[:0]} //nolint:gosec // as it was written
+	bounds, turns := next(), next()
+	for range bounds {
+		d.bounds = append(d.bounds, bound{int(next()), int(next()), uint64(next())}) //nolint:gosec // likewise
+	}
+	for range turns {
+		d.out.turns = append(d.out.turns, turn{of: next(), at: next(), tokens: next()})
+	}
+	end := int64(0)
+	for range marks {
+		end += next()
+		d.out.ends = append(d.out.ends, end)
+	}
+}
+
+// orders returns the orders that are followed, by model, and one sentence that says so; nothing where none is.
+func (e *engines) orders() (orders map[string]PromptOrder, effect string) {
+	var texts []string
+	for _, one := range slices.SortedFunc(slices.Values(e.list), func(a, b modelEngine) int { return cmp.Compare(a.model.s, b.model.s) }) {
+		if one.order == "" {
+			continue
+		}
+		if orders == nil {
+			orders = map[string]PromptOrder{}
+		}
+		orders[one.model.s] = one.order
+		texts = append(texts, fmt.Sprintf("%s of %s, by %d of its %d counts of cached tokens", one.order, cmp.Or(one.model.s, "requests that name no model"), one.explained, one.rows))
+	}
+	if len(texts) > 0 {
+		effect = "Prompts share what they do in the order in which the engine saw them: " + strings.Join(texts, "; ") + "."
+	}
+	return orders, effect
+}
+
+// followed gives rows of production what they share in the order that their engine saw them in.
+type followed struct {
+	*cursor
+	item []byte
+}
+
+// of replaces what the row with this arrival shares, if its engine is followed. Rows come in the order of their arrivals.
+func (f *followed) of(c *compiler, order []byte, s *sharing) (err error) {
+	if c.followed.empty() {
+		return nil
+	}
+	if f.cursor == nil {
+		if f.cursor, err = c.followed.cursor(); err == nil {
+			f.item, err = f.next()
+		}
+	}
+	for err == nil && len(f.item) > 0 && string(f.item[:arrivalLength]) < string(order) {
+		f.item, err = f.next()
+	}
+	if err == nil && len(f.item) > 0 && string(f.item[:arrivalLength]) == string(order) && s.kind == byText {
+		s.decode(f.item[arrivalLength:])
+	}
+	return err
+}

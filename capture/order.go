@@ -1,0 +1,252 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/moonloop/moonloop/blockhash"
+)
+
+// Some chat templates write a prompt in another order than telemetry shows: Mistral's put the system text, or the tools, directly
+// before the last message of the user, and so behind all that the turns of a conversation share. The marks of a prompt in such an
+// order follow from those that telemetry shows: the marks up to the last message of the user, closer to the beginning by what was
+// moved; then one that stands for what was moved; and then those that are left.
+
+// PromptOrder is the order in which an engine's template writes the system text and the tools that begin a prompt.
+type PromptOrder string
+
+// The orders. Whatever is last stands directly before the last message of the user.
+const (
+	SystemLast PromptOrder = "system_last" // the system text
+	ToolsLast  PromptOrder = "tools_last"  // the definitions of tools
+	BothLast   PromptOrder = "both_last"   // the two
+)
+
+// promptOrders are all of them, in the order in which they are tried.
+var promptOrders = [...]PromptOrder{SystemLast, ToolsLast, BothLast}
+
+// heads are the roles of what a prompt begins with.
+type heads uint8
+
+const (
+	systemHead heads = 1 << iota
+	toolsHead
+)
+
+// head returns what a message is that a prompt begins with, 0 for another one.
+func head(r blockhash.Role) heads {
+	switch r {
+	case blockhash.RoleSystem:
+		return systemHead
+	case blockhash.RoleTools:
+		return toolsHead
+	}
+	return 0
+}
+
+// moves returns what an order moves.
+func (o PromptOrder) moves() heads {
+	switch o {
+	case SystemLast:
+		return systemHead
+	case ToolsLast:
+		return toolsHead
+	case BothLast:
+		return systemHead | toolsHead
+	}
+	return 0
+}
+
+// outline is what matters of the messages of a prompt: the number of those that are heads, which ones there are, and the index of the
+// last message of the user, below heads where there is none.
+type outline struct {
+	heads int
+	found heads
+	user  int
+}
+
+// outlineOf returns that of a prompt. ok is false where not all is known of where its messages end.
+func outlineOf(p *Prompt) (o outline, ok bool) {
+	ends := p.Chain.Ends
+	if len(ends) == 0 || p.Prefix || ends[len(ends)-1].Bytes != p.Chain.Bytes {
+		return outline{}, false
+	}
+	for ; o.heads < len(ends) && head(ends[o.heads].Role) != 0; o.heads++ {
+		o.found |= head(ends[o.heads].Role)
+	}
+	for o.user = len(ends) - 1; o.user >= o.heads && ends[o.user].Role != blockhash.RoleUser; o.user-- {
+	}
+	return o, true
+}
+
+// movable returns the heads that an order can put behind other messages than heads.
+func (o outline) movable() heads {
+	if o.user <= o.heads {
+		return 0
+	}
+	return o.found
+}
+
+// moves returns the heads of a prompt that an order puts elsewhere: none where they stand directly before the last message of the
+// user already.
+func (o outline) moves(p *Prompt, order PromptOrder) heads {
+	moves := o.found & order.moves()
+	switch {
+	case o.user > o.heads:
+		return moves
+	case o.user < o.heads: // there is no message of the user
+		return 0
+	}
+	for i := 1; i < o.heads; i++ {
+		if head(p.Chain.Ends[i-1].Role)&moves != 0 && head(p.Chain.Ends[i].Role)&moves == 0 {
+			return moves
+		}
+	}
+	return 0
+}
+
+// turned is a prompt on a walk over those in another order.
+type turned struct {
+	laid
+	out    laidOut
+	marks  []byte
+	model  int   // index in engines.list
+	cached int64 // what the engine had; below 0: unknown
+	fit
+}
+
+// fit is what the engine's counts can correct of where marks fall: how many tokens the heads have is a guess, since no prompt ends with
+// them.
+type fit struct {
+	bounds []bound // where heads end
+	// The marks behind the heads, up to what was moved, are at the place that telemetry's order has them at, less so many tokens.
+	from, to int
+	moved    int64
+	key      uint64 // of what was moved
+}
+
+// bound is the mark at which a head ends, counted from 1, up to the last mark that is less than a cell behind it. All prompts that have
+// the key have the same heads up to there.
+type bound struct {
+	mark, last int
+	key        uint64
+}
+
+// guess is a number of tokens that can be corrected, by its key.
+type guess struct {
+	key    uint64
+	tokens int64
+	less   bool // the marks are further on the fewer these tokens are
+}
+
+// guessOf returns what the place of a mark depends on; ok is false where it depends on nothing that can be corrected.
+func (f *fit) guessOf(mark int, ends []int64) (g guess, ok bool) {
+	if f.from < mark && mark <= f.to {
+		return guess{f.key, f.moved, true}, true
+	}
+	for _, b := range f.bounds {
+		if b.mark <= mark && mark <= b.last {
+			return guess{b.key, ends[mark-1], false}, true
+		}
+	}
+	return guess{}, false
+}
+
+// correct moves marks where there are so many tokens more than was guessed.
+func (f *fit) correct(ends []int64, more map[uint64]int64) {
+	for _, b := range f.bounds {
+		for i := b.mark; i <= b.last; i++ {
+			ends[i-1] += more[b.key]
+		}
+	}
+	if less := more[f.key]; less != 0 {
+		for i := f.from; i < f.to; i++ {
+			ends[i] = max(ends[i]-less, 0)
+		}
+	}
+}
+
+// turn takes the marks of a prompt that end after so many tokens, in an order.
+func (d *turned) turn(order PromptOrder, t *text, ends []int64) {
+	d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
+	d.out = laidOut{tokens: t.InputTokens.V, whole: true, ends: d.out.ends[:0], turns: d.out.turns[:0]}
+	moved := int64(0) // tokens
+	from := 0
+	until := func(to int) { // copies marks
+		for ; from < to; from++ {
+			d.marks = append(d.marks, t.marks[markLength*from:markLength*(from+1)]...)
+			d.out.ends = append(d.out.ends, ends[from]-moved)
+			if from+1 == t.media {
+				d.out.media = len(d.out.ends)
+			}
+		}
+	}
+	o, _ := outlineOf(&t.Prompt)
+	moves := o.moves(&t.Prompt, order)
+	valueOf := func(mark int) uint64 { return binary.BigEndian.Uint64(t.marks[markLength*(mark-1):]) }
+	for i := range o.heads {
+		to := t.ends[i]
+		if head(t.Chain.Ends[i].Role)&moves != 0 {
+			begin := int64(0)
+			if from > 0 {
+				begin = ends[from-1]
+			}
+			from, moved = to, moved+ends[to-1]-begin
+			continue
+		}
+		until(to)
+		key := valueOf(to)
+		if moved > 0 {
+			key = turnValue(key)
+		}
+		d.bounds = append(d.bounds, bound{len(d.out.ends), len(d.out.ends), key})
+	}
+	// Prompts may go on alike within a cell behind their heads.
+	behind := from
+	for behind > 0 && behind < len(ends) && t.at[behind] < t.at[from-1]+blockhash.CellSize {
+		behind++
+	}
+	if n := len(d.bounds); n > 0 && o.user > o.heads {
+		until(min(behind, t.ends[o.user-1]))
+		d.bounds[n-1].last = len(d.out.ends)
+	} else if n > 0 && moves == 0 {
+		until(behind)
+		d.bounds[n-1].last = len(d.out.ends)
+	}
+	d.from, d.to = len(d.out.ends), len(d.out.ends)
+	last := 0 // marks up to the end of the last message of the user, if it was moved to
+	if moves != 0 {
+		d.moved, d.key = moved, valueOf(t.ends[o.heads-1])
+		if len(d.bounds) > 0 { // only some of the heads
+			d.key = turnValue(turnValue(d.key))
+		}
+		until(t.ends[o.user-1])
+		d.to = len(d.out.ends)
+		// What was moved depends on all before it, as the value of a mark does.
+		d.marks = binary.BigEndian.AppendUint64(d.marks, turnValue(binary.BigEndian.Uint64(d.marks[len(d.marks)-markLength:])))
+		d.out.ends = append(d.out.ends, ends[from-1])
+		moved, last = 0, t.ends[o.user]
+		if o.user == o.heads {
+			mark := len(d.out.ends)
+			key := valueOf(from)
+			until(behind)
+			d.bounds = append(d.bounds, bound{mark, len(d.out.ends), key})
+		}
+	}
+	until(len(ends))
+	for _, r := range t.turns {
+		// A reply is in the engine's cache only if the prompt to it began like this one, and so had the same last message of the user.
+		if r.mark > last {
+			d.out.turns = append(d.out.turns, r)
+		}
+	}
+}
+
+// turnValue makes another value of a mark's.
+func turnValue(value uint64) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	return bits.RotateLeft64(value, 29) * odd
+}
