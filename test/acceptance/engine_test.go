@@ -157,8 +157,8 @@ func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []varia
 	if cached != hits {
 		t.Errorf("the engine says that it had %d tokens cached, its replies add up to %d", hits, cached)
 	}
-	bound := slices.ContainsFunc(variants, func(v variant) bool { return v.points > 0 })
-	share := followed(t, truth, bound)
+	carried := slices.ContainsFunc(variants, func(v variant) bool { return v.beyond })
+	share := followed(t, truth, carried)
 
 	// What was captured is what the engine counted.
 	rows := readLines[captured](t, trace)
@@ -308,7 +308,7 @@ func readTruth(t *testing.T, log string) []*served {
 
 // followed fails, where bounds are to be held, if production's follow-up turns did not find the reply before in the cache: then the
 // test says nothing of replies. It returns the share of such turns that did.
-func followed(t *testing.T, truth []*served, bound bool) float64 {
+func followed(t *testing.T, truth []*served, carried bool) float64 {
 	t.Helper()
 	turns, hit, lost := 0, 0, 0
 	for _, s := range truth {
@@ -330,7 +330,7 @@ func followed(t *testing.T, truth []*served, bound bool) float64 {
 		t.Errorf("void: %d requests, want 75 or more", len(truth))
 	}
 	share := float64(hit) / float64(max(1, turns))
-	if share < 0.5 && bound {
+	if share < 0.5 && carried {
 		t.Errorf("void: %d of production's %d follow-up turns hit 80 %% of the reply before, want half of them or more", hit, turns)
 	}
 	return share
