@@ -62,8 +62,8 @@ func fineIDs(row *mooncake.Row) (ids []uint64) {
 // with the replies in them, with what an engine would have cached.
 func TestFineSharing(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
-	for seed := range uint64(6) {
-		chats := conversations(seed+1, 60)
+	for seed := range uint64(3) {
+		chats := conversations(seed+1, 40)
 		type request struct{ prompt, reply []uint32 }
 		var truth []request
 		var records []Record

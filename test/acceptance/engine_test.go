@@ -46,7 +46,7 @@ type bounds struct {
 	points  float64 // between the hit rates; 0 is no bound: the figures are written down
 	beyond  bool    // the replay must be further than points away
 	near    float64 // share of the requests whose hits are within an engine's block, of at least 16 tokens
-	perMean float64 // tokens that the hits of a request may be off on average, with their sign
+	perMean float64 // tokens that the hits of a request may be off on average, with their sign; 0 is no bound
 }
 
 // variant is a way to replay what was captured.
@@ -56,11 +56,11 @@ type variant struct {
 	bounds
 }
 
-// loopBounds are the promise: a replay within so many points of production, and the proof that the test can fail: a replay without
-// the replies that production's engine had in its cache is further away.
-func loopBounds(points float64) []variant {
+// loopBounds are the promise: a replay within so many points of production, and so many tokens a request on average; and the proof that
+// the test can fail: a replay without the replies that production's engine had in its cache is further away.
+func loopBounds(points, perMean float64) []variant {
 	return []variant{
-		{name: "replay", bounds: bounds{points: points, near: 0.9, perMean: 4}},
+		{name: "replay", bounds: bounds{points: points, near: 0.9, perMean: perMean}},
 		{name: "replies not carried", args: []string{"--carry-replies=never"}, bounds: bounds{points: points, beyond: true}},
 	}
 }
@@ -157,7 +157,8 @@ func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []varia
 	if cached != hits {
 		t.Errorf("the engine says that it had %d tokens cached, its replies add up to %d", hits, cached)
 	}
-	share := followed(t, truth)
+	bound := slices.ContainsFunc(variants, func(v variant) bool { return v.points > 0 })
+	share := followed(t, truth, bound)
 
 	// What was captured is what the engine counted.
 	rows := readLines[captured](t, trace)
@@ -225,7 +226,7 @@ func (e *realEngine) replay(t *testing.T, dir, trace, what, extra string, v vari
 	name := strings.ReplaceAll(v.name, " ", "-")
 	out := filepath.Join(dir, "run-"+name)
 	var summary replayed
-	var hits int64
+	var counted int64 // by the engine
 	for _, speed := range replaySpeeds {
 		e.empty(t)
 		before := e.hits(t)
@@ -238,7 +239,7 @@ func (e *realEngine) replay(t *testing.T, dir, trace, what, extra string, v vari
 		if code := replay.wait(t, 20*time.Minute); code != 0 && code != 3 {
 			t.Fatalf("%s: replay ended with status %d\n%s", v.name, code, replay.tail())
 		}
-		hits = e.hits(t) - before
+		counted = e.hits(t) - before
 		summary = replayed{}
 		read(t, filepath.Join(out, "summary.json"), &summary)
 		t.Logf("%s, %s at %s of the speed: of %d places of replies %d have the live one, the others are %+v",
@@ -251,12 +252,16 @@ func (e *realEngine) replay(t *testing.T, dir, trace, what, extra string, v vari
 		t.Errorf("%s, %s: %d requests served, %d with the row's prompt tokens, %d with its output tokens; want %d each",
 			what, v.name, summary.Rows.Served, summary.Fidelity.Tokens.Prompt.Equal, summary.Fidelity.Tokens.Output.Equal, n)
 	}
-	if c := summary.Fidelity.Cache.Production; told && (c.Production != cached || c.Replay != hits) {
-		t.Errorf("%s, %s: the summary has %d and %d cached tokens of production and replay; the engine counted %d and %d",
-			what, v.name, c.Production, c.Replay, cached, hits)
-	}
-
 	match(t, truth, readLines[captured](t, filepath.Join(out, "requests.jsonl")))
+	var hits int64
+	for _, s := range truth {
+		hits += s.replayed
+	}
+	// The engine counts the requests by which a replay measures the template, too: a few tokens.
+	if c := summary.Fidelity.Cache.Production; told && (c.Production != cached || c.Replay != hits) || counted < hits || counted > hits+512 {
+		t.Errorf("%s, %s: the summary has %d and %d cached tokens of production and replay; the engine counted %d and %d, and said %d with its replies",
+			what, v.name, c.Production, c.Replay, cached, counted, hits)
+	}
 	within, near, sum := max(16, e.block), 0, int64(0)
 	for _, s := range truth {
 		apart := s.replayed - s.cached()
@@ -301,9 +306,9 @@ func readTruth(t *testing.T, log string) []*served {
 	return list
 }
 
-// followed fails where production's follow-up turns did not find the reply before in the cache: then the test says nothing of
-// replies. It returns the share of such turns that did.
-func followed(t *testing.T, truth []*served) float64 {
+// followed fails, where bounds are to be held, if production's follow-up turns did not find the reply before in the cache: then the
+// test says nothing of replies. It returns the share of such turns that did.
+func followed(t *testing.T, truth []*served, bound bool) float64 {
 	t.Helper()
 	turns, hit, lost := 0, 0, 0
 	for _, s := range truth {
@@ -325,7 +330,7 @@ func followed(t *testing.T, truth []*served) float64 {
 		t.Errorf("void: %d requests, want 75 or more", len(truth))
 	}
 	share := float64(hit) / float64(max(1, turns))
-	if share < 0.5 {
+	if share < 0.5 && bound {
 		t.Errorf("void: %d of production's %d follow-up turns hit 80 %% of the reply before, want half of them or more", hit, turns)
 	}
 	return share

@@ -11,8 +11,9 @@ import (
 )
 
 // TestAcceptanceLlamaCPP is the loop of engine_test.go on llama.cpp. It caches single tokens, in four slots, each of which has what its
-// last request left there; the application holds as many conversations at once as there are slots, so that what a request finds in
-// them depends on what was said, not on which of many waiting requests came first.
+// last request left there; the application holds as many conversations at once as there are slots. Still, a conversation that
+// begins while another one's user thinks may overwrite that one's slot, in production or in the replay: a few requests then hit
+// hundreds of tokens less in one of them, so the mean of all requests has no bound.
 func TestAcceptanceLlamaCPP(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_LLAMACPP"), artefacts(t)
 	var table []string
@@ -21,7 +22,7 @@ func TestAcceptanceLlamaCPP(t *testing.T) {
 			folder := filepath.Join(dir, seed)
 			mkdir(t, folder)
 			engine := startLlamaCPP(t, home, folder)
-			table = append(table, engine.loop(t, home, folder, seed, loopBounds(2))...)
+			table = append(table, engine.loop(t, home, folder, seed, loopBounds(2, 0))...)
 		})
 	}
 	showTable(t, table)

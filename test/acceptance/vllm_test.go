@@ -25,8 +25,8 @@ func TestAcceptanceVLLM(t *testing.T) {
 		seeds    []string
 		variants []variant
 	}{
-		{"vLLM, blocks of 32", 32, nil, drawn, loopBounds(1)},
-		{"vLLM, blocks of 128", 128, nil, drawn, loopBounds(1)},
+		{"vLLM, blocks of 32", 32, nil, drawn, loopBounds(1, 4)},
+		{"vLLM, blocks of 128", 128, nil, drawn, loopBounds(1, 4)},
 		// No bound: the trace does not yet follow a template that puts the system text into the last user message. The figures
 		// are written down.
 		{"vLLM, blocks of 32, system text last", 32, []string{"--chat-template", "vllm/last.jinja"}, drawn[:1], []variant{{name: "replay"}}},
