@@ -179,7 +179,9 @@ func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
 		if !known || t.arrival.order == never || !c.engines.list[at].mayBe(order) {
 			return nil
 		}
-		if d.turn(order, t, o.ends); !o.whole { // nobody knows where in it the last message of the user is: it shares nothing
+		if o.whole {
+			d.turn(order, t, o.ends)
+		} else { // nobody knows where in it the last message of the user is: it shares nothing
 			d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
 			d.out = laidOut{tokens: o.tokens, ends: d.out.ends[:0], turns: d.out.turns[:0]}
 		}

@@ -53,6 +53,7 @@ func withTools(chats []chat) []chat {
 
 // ofModel names the model of requests and sets them apart from those of others.
 func ofModel(t *testing.T, records []Record, model string, trace uint64) []Record {
+	t.Helper()
 	for _, r := range records {
 		r := r.(*Inference)
 		r.Model = name(t, model)

@@ -43,8 +43,9 @@ func head(r blockhash.Role) heads {
 		return systemHead
 	case blockhash.RoleTools:
 		return toolsHead
+	default:
+		return 0
 	}
-	return 0
 }
 
 // moves returns what an order moves.

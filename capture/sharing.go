@@ -187,7 +187,7 @@ func (p *placing) share(number, to int64) bool {
 		if !ok {
 			return false
 		}
-		id := of.coarse + uint64(i) //nolint:gosec // not negative
+		id := of.coarse + uint64(i)
 		if last != (i+1)*ratio-1 && int64(of.tokens) != p.tokens {
 			id = p.end(of.fine+uint64(last), p.numbers) //nolint:gosec // not negative
 		}
