@@ -102,17 +102,17 @@ func (p *parser) tuples(field, want string, size int) ([]uint64, *RowError) {
 	return p.numbers, nil
 }
 
-// sharing writes hash_ranges and replies.
+// sharing writes hash_ranges and replies. No spaces stand between their numbers: a turn of a long conversation has many of both.
 func (o *object) sharing(row *Row) {
 	if row.HashRanges != nil {
 		o.key("hash_ranges")
 		o.dst = append(o.dst, '[')
 		for i, r := range row.HashRanges {
 			if i > 0 {
-				o.dst = append(o.dst, ", "...)
+				o.dst = append(o.dst, ',')
 			}
 			o.dst = strconv.AppendUint(append(o.dst, '['), r.First, 10)
-			o.dst = strconv.AppendInt(append(o.dst, ", "...), r.Count, 10)
+			o.dst = strconv.AppendInt(append(o.dst, ','), r.Count, 10)
 			o.dst = append(o.dst, ']')
 		}
 		o.dst = append(o.dst, ']')
@@ -122,11 +122,11 @@ func (o *object) sharing(row *Row) {
 		o.dst = append(o.dst, '[')
 		for i, r := range row.Replies {
 			if i > 0 {
-				o.dst = append(o.dst, ", "...)
+				o.dst = append(o.dst, ',')
 			}
 			o.dst = strconv.AppendInt(append(o.dst, '['), r.Back, 10)
-			o.dst = strconv.AppendInt(append(o.dst, ", "...), r.At, 10)
-			o.dst = strconv.AppendInt(append(o.dst, ", "...), r.Tokens, 10)
+			o.dst = strconv.AppendInt(append(o.dst, ','), r.At, 10)
+			o.dst = strconv.AppendInt(append(o.dst, ','), r.Tokens, 10)
 			o.dst = append(o.dst, ']')
 		}
 		o.dst = append(o.dst, ']')

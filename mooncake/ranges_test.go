@@ -15,16 +15,16 @@ import (
 )
 
 // fineRow is a row of 1,030 tokens: 3 blocks of 512, 65 of 16.
-const fineRow = `{"timestamp": 0, "input_length": 1030, "output_length": 9, "hash_ids": [0, 1, 2], "hash_ranges": [[0, 65]]`
+const fineRow = `{"timestamp": 0, "input_length": 1030, "output_length": 9, "hash_ids": [0, 1, 2], "hash_ranges": [[0,65]]`
 
 func fineReader() ReaderOptions { return ReaderOptions{Name: "t.jsonl", FineBlockSize: 16} }
 
 func TestRangesRoundTrip(t *testing.T) {
 	lines := []string{
 		fineRow + `}`,
-		`{"timestamp": 0, "input_length": 1030, "output_length": 9, "hash_ids": [0, 3, 4], "hash_ranges": [[0, 40], [65, 25]], ` +
-			`"replies": [[1, 600, 100], [1, 700, 1]], "delay": 4, "observed": {"duration_ms": 3, "finish_reason": "stop;tool_calls"}}`,
-		`{"input_length": 17, "hash_ids": [9], "hash_ranges": [[18446744073709551615, 1], [0, 1]]}`,
+		`{"timestamp": 0, "input_length": 1030, "output_length": 9, "hash_ids": [0, 3, 4], "hash_ranges": [[0,40],[65,25]], ` +
+			`"replies": [[1,600,100],[1,700,1]], "delay": 4, "observed": {"duration_ms": 3, "finish_reason": "stop;tool_calls"}}`,
+		`{"input_length": 17, "hash_ids": [9], "hash_ranges": [[18446744073709551615,1],[0,1]]}`,
 	}
 	rows, _, err := read(strings.Join(lines, "\n"), fineReader())
 	if err != nil {
