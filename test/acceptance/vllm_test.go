@@ -29,7 +29,9 @@ func TestAcceptanceVLLM(t *testing.T) {
 		{"vLLM, blocks of 128", 128, nil, drawn, loopBounds(1, 4)},
 		// The trace follows the template. No reply is carried, since none is in the prefix that the engine has cached.
 		{
-			"vLLM, blocks of 32, system text last", 32, []string{"--chat-template", "vllm/last.jinja"}, drawn,
+			"vLLM, blocks of 32, system text last", 32,
+			[]string{"--chat-template", "vllm/last.jinja"},
+			drawn,
 			[]variant{{name: "replay", bounds: bounds{points: 2, near: 0.9, perMean: 4}}},
 		},
 	} {
