@@ -100,7 +100,7 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 		p.lost.add(l, 1)
 		r.Prompt = Prompt{Identity: None}
 	}
-	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 && !r.Prefix && r.MediaEnd == 0 {
+	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < maxText && !r.Prefix && r.MediaEnd == 0 {
 		p.tokens += uint64(r.InputTokens.V) //nolint:gosec // above 0
 		p.bytes += uint64(r.Chain.Bytes)
 	}

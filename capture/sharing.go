@@ -212,7 +212,7 @@ func (p *placing) whole(number int64) int64 {
 	if of == p.tokens {
 		return p.blocks
 	}
-	return of / int64(p.fine)
+	return min(of, p.tokens) / int64(p.fine)
 }
 
 // place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows

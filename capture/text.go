@@ -32,7 +32,7 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 	if !isText(p, r) {
 		return c.inOrder(p, r, delay, &sharing{})
 	}
-	if r.Chain.Validate() != nil || r.Reply != (blockhash.End{}) && r.Chain.ValidateReply(r.Reply) != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
+	if r.Chain.Bytes >= maxText || r.Chain.Validate() != nil || r.Reply != (blockhash.End{}) && r.Chain.ValidateReply(r.Reply) != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
 		p.lost.add(lostCells, 1)
 		r.Prompt = Prompt{}
 		return c.inOrder(p, r, delay, &sharing{})
