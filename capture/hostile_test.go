@@ -229,3 +229,25 @@ func TestHostileRanges(t *testing.T) {
 		}
 	}
 }
+
+// TestTwins: rows that came at one instant under one span, as one that was joined to its client and one that was not, are two rows, in
+// the order that an engine is followed in, too.
+func TestTwins(t *testing.T) {
+	for _, every := range []int{12, 50} {
+		records, _ := productionOf(t, newHasher(t, blockhash.TextDomain), conversations(16, 30), 16, movedLast("system"))
+		ofModel(t, records, "m", 1)
+		for i, r := range slices.Clone(records) {
+			if other := *r.(*Inference); i%every == 4 && i+5 < len(records) {
+				// Of another prompt, of which nobody said what was cached.
+				of := records[i+5].(*Inference)
+				other.Prompt, other.InputTokens, other.OutputTokens, other.CachedTokens = of.Prompt, of.InputTokens, of.OutputTokens, mooncake.Opt[int64]{}
+				other.Joined = ref(uint64(9000+i), 1)
+				records = append(records, &other)
+			}
+		}
+		m, res := compileBytes(t, Options{}, journal(records...))
+		followed := res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"] != nil
+		equal(t, "the engine is followed where twins are few", every == 50, followed)
+		equal(t, "rows", len(records), agreeing(t, production, m, production))
+	}
+}

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// orderKey is the length of the key of byOrder: partition, order.
-const orderKey = 4 + orderLength
+// orderKey is the length of the key of byOrder: partition, order, and the number among those of which as much is known.
+const orderKey = 4 + orderLength + 8
 
 // writing is the trace that is being written.
 type writing struct {

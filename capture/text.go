@@ -118,7 +118,7 @@ func (c *compiler) texts(visit func(*text) error) error {
 		t.counted = counted && t.OutputTokens.Set
 		t.anchor, t.order, t.turns, t.known = noAnchor, never, nil, 0
 		if p.estimate(&t.Inference) {
-			t.order = arrivalOf(&t.Inference)
+			t.order = arrivalOf(&t.Inference, t.number)
 			if !t.Prefix {
 				t.anchor = newAnchor(t.Chain.Bytes, t.InputTokens.V, counted)
 				if t.MediaEnd > 0 {
@@ -131,10 +131,11 @@ func (c *compiler) texts(visit func(*text) error) error {
 }
 
 // arrivalOf returns what production is ordered by.
-func arrivalOf(r *Inference) (order [arrivalLength]byte) {
+func arrivalOf(r *Inference, number int64) (order [arrivalLength]byte) {
 	b := appendTime(order[:0], r.Start)
 	b = append(b, r.Span.TraceID[:]...)
-	_ = append(b, r.Span.SpanID[:]...)
+	b = append(b, r.Span.SpanID[:]...)
+	_ = binary.BigEndian.AppendUint64(b, uint64(number)) //nolint:gosec // not negative
 	return order
 }
 
