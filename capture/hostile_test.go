@@ -251,3 +251,37 @@ func TestTwins(t *testing.T) {
 		equal(t, "rows", len(records), agreeing(t, production, m, production))
 	}
 }
+
+// TestCutRanges: rows whose ranges are cut into as many as rows came before end in rows without, not in a trace of the square of them.
+func TestCutRanges(t *testing.T) {
+	const n = 1600
+	var records []Record
+	add := func(tokens int64, h mooncake.HashRange) {
+		i := int64(len(records))
+		r := replayed(t, "r", i, uint64(i+1), 1, 0, make([]uint64, mooncake.BlockCount(tokens, 512))...)
+		for at := range r.HashIDs {
+			r.HashIDs[at] = uint64(i)<<32 + uint64(at)
+		}
+		r.InputLength, r.FineBlockSize, r.HashRanges = opt(tokens), 16, []mooncake.HashRange{h}
+		records = append(records, r)
+	}
+	for i := range uint64(n) {
+		add(16, mooncake.HashRange{First: i * 7919 % n, Count: 1})
+	}
+	for range n {
+		add(16*n, mooncake.HashRange{First: 0, Count: n})
+	}
+	var s rowsOnly
+	res, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journal(records...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranges := 0
+	for _, row := range s.rows {
+		ranges += len(row.HashRanges)
+	}
+	lost := dropped(res.Traces[0].Meta.Dropped, lostRanges)
+	if equal(t, "rows", 2*n, len(s.rows)); ranges > 1<<20+32*2*n || lost == 0 {
+		t.Errorf("%d rows have %d ranges, and of %d they are left out", 2*n, ranges, lost)
+	}
+}

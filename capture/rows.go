@@ -265,7 +265,10 @@ func (w *writing) ranges(row *mooncake.Row, r *Inference) {
 		w.part.lost.add(lostRanges, 1)
 		return
 	}
-	row.HashRanges = w.replayed.ranges.Domain(uint64(r.Domain), nil, r.HashRanges)
+	if row.HashRanges = w.replayed.number(r.Domain, r.HashRanges); row.HashRanges == nil {
+		w.part.lost.add(lostRanges, 1)
+		return
+	}
 	said = mooncake.Row{InputLength: row.InputLength, Replies: w.replayed.replies(r, w.rows)}
 	if said.Validate() == nil {
 		row.Replies = said.Replies
