@@ -98,8 +98,8 @@ type arrival struct {
 	number int64
 }
 
-// arrivalLength is that of start, trace id and span id.
-const arrivalLength = 8 + 24
+// arrivalLength is that of start, trace id, span id and number: two records of one span may both be rows.
+const arrivalLength = 8 + 24 + 8
 
 // never is after all others, for prompts that are no rows.
 var never = [arrivalLength]byte(bytes.Repeat([]byte{0xff}, arrivalLength))

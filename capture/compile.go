@@ -24,6 +24,8 @@ const (
 	maxStart = 7_258_118_400 * 1e9 // 2200-01-01
 	// maxTokens bounds the tokens of a row of production, because ids are made for them.
 	maxTokens = 1 << 24 // and at most blockhash.MaxBlocks blocks
+	// maxText bounds the bytes of its text, so that tokens and bytes can be multiplied: a sender may say any number.
+	maxText = 1 << 32
 )
 
 // compiler is one call of Compile. Records go from sorter to sorter; see the package comment.

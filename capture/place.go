@@ -37,6 +37,7 @@ func (c *compiler) place(p *partition, r *Inference) error {
 func (c *compiler) inOrder(p *partition, r *Inference, delay mooncake.Opt[float64], s *sharing) error {
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
+	c.key = binary.BigEndian.AppendUint64(c.key, uint64(s.number)) //nolint:gosec // not negative
 	c.enc = r.appendTo(s.appendTo(appendDelay(c.enc[:0], delay)))
 	return c.byOrder.add(c.key, c.enc)
 }
@@ -100,7 +101,7 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 		p.lost.add(l, 1)
 		r.Prompt = Prompt{Identity: None}
 	}
-	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < 1<<32 && !r.Prefix && r.MediaEnd == 0 {
+	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < maxText && !r.Prefix && r.MediaEnd == 0 {
 		p.tokens += uint64(r.InputTokens.V) //nolint:gosec // above 0
 		p.bytes += uint64(r.Chain.Bytes)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// orderKey is the length of the key of byOrder: partition, order.
-const orderKey = 4 + orderLength
+// orderKey is the length of the key of byOrder: partition, order, and the number among those of which as much is known.
+const orderKey = 4 + orderLength + 8
 
 // writing is the trace that is being written.
 type writing struct {
@@ -259,17 +259,31 @@ func (w *writing) ranges(row *mooncake.Row, r *Inference) {
 	if len(r.HashRanges) == 0 || w.c.opt.Format != FormatFull {
 		return
 	}
-	var ids int64
-	for _, h := range r.HashRanges {
-		ids += min(max(h.Count, 0), maxTokens)
-	}
-	if w.fine == 0 || int(r.FineBlockSize) != w.fine || ids != int64(mooncake.BlockCount(row.InputLength.V, w.fine)) {
+	// The spans of a replay may say anything, and what no reader takes must not end the trace.
+	said := mooncake.Row{InputLength: row.InputLength, HashIDs: row.HashIDs, HashRanges: r.HashRanges}
+	if w.fine == 0 || int(r.FineBlockSize) != w.fine || said.Validate() != nil || !whole(&said, w.size, w.fine) {
 		w.part.lost.add(lostRanges, 1)
 		return
 	}
-	row.HashRanges = w.replayed.ranges.Domain(uint64(r.Domain), nil, r.HashRanges)
-	row.Replies = w.replayed.replies(r, w.rows)
+	if row.HashRanges = w.replayed.number(r.Domain, r.HashRanges); row.HashRanges == nil {
+		w.part.lost.add(lostRanges, 1)
+		return
+	}
+	said = mooncake.Row{InputLength: row.InputLength, Replies: w.replayed.replies(r, w.rows)}
+	if said.Validate() == nil {
+		row.Replies = said.Replies
+	}
 	w.part.lost.add(lostReply, int64(len(r.Replies)-len(row.Replies)))
+}
+
+// whole reports whether a row that is valid by itself has all ids of its prompt, in blocks of both sizes.
+func whole(row *mooncake.Row, size, fine int) bool {
+	var ids int64
+	for _, h := range row.HashRanges {
+		ids += h.Count // at most the length in all
+	}
+	tokens := row.InputLength.V
+	return ids == int64(mooncake.BlockCount(tokens, fine)) && len(row.HashIDs) == mooncake.BlockCount(tokens, size)
 }
 
 // from takes note of who made a row's ids.

@@ -212,7 +212,7 @@ func (p *placing) whole(number int64) int64 {
 	if of == p.tokens {
 		return p.blocks
 	}
-	return of / int64(p.fine)
+	return min(of, p.tokens) / int64(p.fine)
 }
 
 // place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
@@ -309,13 +309,32 @@ func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Re
 
 // replayRows gives the rows of a replay the ranges and the replies that they were sent with.
 type replayRows struct {
-	ranges mooncake.RenumberRanges
+	ranges       mooncake.RenumberRanges
+	came, became int64 // ranges of rows, and those that they were cut into
 	// stretches of rows that follow one another in the trace that was replayed, as in this one.
 	stretches []stretchOfRows
 }
 
 // stretchOfRows begins with the row that has an index in the trace that was replayed, and one in this trace.
 type stretchOfRows struct{ from, to int64 }
+
+// Ranges that are cut into very many, as those of no replay are, end in rows without: a journal could make a trace that is as long as
+// the square of it.
+const (
+	freeRanges = 1 << 20
+	cutsEach   = 16
+)
+
+// number returns a row's ranges by their numbers in this trace; nothing where they were cut into too many.
+func (r *replayRows) number(domain Domain, ranges []mooncake.HashRange) []mooncake.HashRange {
+	r.came += int64(len(ranges))
+	if r.became > freeRanges+cutsEach*r.came {
+		return nil
+	}
+	ranges = r.ranges.Domain(uint64(domain), nil, ranges)
+	r.became += int64(len(ranges))
+	return ranges
+}
 
 // row takes note of the next row of the trace: its index in the trace that was replayed, above that of the row before, and in this one.
 func (r *replayRows) row(from, to int64) {

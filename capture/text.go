@@ -32,7 +32,7 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 	if !isText(p, r) {
 		return c.inOrder(p, r, delay, &sharing{})
 	}
-	if r.Chain.Validate() != nil || r.Reply != (blockhash.End{}) && r.Chain.ValidateReply(r.Reply) != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
+	if r.Chain.Bytes >= maxText || r.Chain.Validate() != nil || r.Reply != (blockhash.End{}) && r.Chain.ValidateReply(r.Reply) != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
 		p.lost.add(lostCells, 1)
 		r.Prompt = Prompt{}
 		return c.inOrder(p, r, delay, &sharing{})
@@ -118,7 +118,7 @@ func (c *compiler) texts(visit func(*text) error) error {
 		t.counted = counted && t.OutputTokens.Set
 		t.anchor, t.order, t.turns, t.known = noAnchor, never, nil, 0
 		if p.estimate(&t.Inference) {
-			t.order = arrivalOf(&t.Inference)
+			t.order = arrivalOf(&t.Inference, t.number)
 			if !t.Prefix {
 				t.anchor = newAnchor(t.Chain.Bytes, t.InputTokens.V, counted)
 				if t.MediaEnd > 0 {
@@ -131,10 +131,11 @@ func (c *compiler) texts(visit func(*text) error) error {
 }
 
 // arrivalOf returns what production is ordered by.
-func arrivalOf(r *Inference) (order [arrivalLength]byte) {
+func arrivalOf(r *Inference, number int64) (order [arrivalLength]byte) {
 	b := appendTime(order[:0], r.Start)
 	b = append(b, r.Span.TraceID[:]...)
-	_ = append(b, r.Span.SpanID[:]...)
+	b = append(b, r.Span.SpanID[:]...)
+	_ = binary.BigEndian.AppendUint64(b, uint64(number)) //nolint:gosec // not negative
 	return order
 }
 

@@ -92,8 +92,10 @@ func (f *fineSharing) add(row *Row) (prompts, all shared) {
 	length := row.InputLength.V
 	prompts = f.lineage.add(row.Model, length, row.HashRanges)
 	all = prompts
+	at := 0 // of the path, on which replies stand one behind the other
 	for _, reply := range row.Replies {
-		switch there, known := f.replied(row, reply); {
+		there, known := f.replied(row, reply, &at)
+		switch {
 		case there:
 			// The last token that an engine generated was never fed to it.
 			all.tokens = max(all.tokens, reply.At+reply.Tokens-1)
@@ -104,13 +106,13 @@ func (f *fineSharing) add(row *Row) (prompts, all shared) {
 	if f.rows++; len(f.ends) == 0 {
 		f.first = f.rows - 1
 	}
-	f.end(f.lineage.end(row.Model, length/f.lineage.fine), length)
+	f.end(f.lineage.end(row.Model, length/f.lineage.fine, &at), length)
 	return prompts, all
 }
 
 // replied reports whether the prompt up to a reply is all of the prompt that it was the reply to, and of nothing else: then
-// the cache has the reply behind it.
-func (f *fineSharing) replied(row *Row, reply Reply) (there, known bool) {
+// the cache has the reply behind it. The search on the path goes on from where the one before ended.
+func (f *fineSharing) replied(row *Row, reply Reply, from *int) (there, known bool) {
 	at := f.rows - reply.Back - f.first // its place in ends
 	switch {
 	case at < 0:
@@ -119,7 +121,7 @@ func (f *fineSharing) replied(row *Row, reply Reply) (there, known bool) {
 		return false, !f.lineage.full
 	}
 	end := f.ends[at]
-	return int64(f.lengths[at]) == reply.At && end != noNode && f.lineage.end(row.Model, reply.At/f.lineage.fine) == end, true
+	return int64(f.lengths[at]) == reply.At && end != noNode && f.lineage.end(row.Model, reply.At/f.lineage.fine, from) == end, true
 }
 
 // end remembers where a row ends.

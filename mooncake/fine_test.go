@@ -5,9 +5,11 @@ package mooncake
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 // modelled is a row together with what its ids stand for.
@@ -311,5 +313,39 @@ func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestManyReplies: the time that a prediction takes goes by the replies and ranges of a row, not by their product.
+func TestManyReplies(t *testing.T) {
+	const n = 10000
+	p := NewPredictor(PredictorOptions{BlockSize: 1 << 14, FineBlockSize: 1})
+	row := func(length int64, ranges ...HashRange) *Row {
+		return &Row{InputLength: Some(length), OutputLength: Some[int64](1), HashIDs: []uint64{0}, HashRanges: ranges}
+	}
+	for i := range int64(n) {
+		p.Predict(row(i+1, HashRange{0, i + 1}))
+	}
+	took := func(replies bool) time.Duration {
+		least := time.Duration(math.MaxInt64)
+		for range 3 {
+			// Each id is a range of its own.
+			last := row(n + 1)
+			for i := range uint64(n + 1) {
+				last.HashRanges = append(last.HashRanges, HashRange{i, 1})
+			}
+			for at := int64(1); replies && at < n; at++ {
+				last.Replies = append(last.Replies, Reply{Back: p.fine.rows - at + 1, At: at, Tokens: 1})
+			}
+			begin := time.Now()
+			p.Predict(last)
+			least = min(least, time.Since(begin))
+		}
+		return least
+	}
+	without, with := took(false), took(true)
+	t.Logf("a row with %d ranges takes %v, with as many replies %v", n, without, with)
+	if with > 20*without {
+		t.Errorf("replies make a prediction %d times as slow", with/without)
 	}
 }

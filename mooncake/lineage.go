@@ -274,12 +274,14 @@ func (l *lineage) block(index int64, from int) (node uint64, run, at int, ok boo
 	return 0, 0, at, false
 }
 
-// end returns the node of the row added last behind so many of its blocks, or [noNode].
-func (l *lineage) end(model string, blocks int64) uint64 {
+// end returns the node of the row added last behind so many of its blocks, or [noNode]. The search begins at stretch from, and leaves
+// there where it ended: the next one is for as many blocks, or more.
+func (l *lineage) end(model string, blocks int64, from *int) uint64 {
 	if blocks == 0 {
 		return l.root(model)
 	}
-	if node, _, _, ok := l.block(blocks-1, 0); ok {
+	node, _, at, ok := l.block(blocks-1, *from)
+	if *from = at; ok {
 		return node
 	}
 	return noNode

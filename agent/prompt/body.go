@@ -71,9 +71,14 @@ type reader struct {
 	off  int64 // in it
 	left int64 // of the whole
 
-	// Of the part being read, the range that was used last, and the number of its first block.
-	span  int
-	begun int64
+	place fineBlocks // in the fine blocks that were read last, unless they are of one range
+}
+
+// fineBlocks is a place in the ranges of fine blocks.
+type fineBlocks struct {
+	ranges []mooncake.HashRange
+	span   int   // the range that was used last
+	begun  int64 // number of its first block
 }
 
 // Len returns the number of bytes that are left.
@@ -88,7 +93,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		at := &r.parts[r.part]
 		size := r.scheme.size(at)
 		if r.off == size {
-			r.part, r.off, r.span = r.part+1, 0, 0
+			r.part, r.off = r.part+1, 0
 			continue
 		}
 		var got int
@@ -131,17 +136,22 @@ func (r *reader) generateFine(p []byte, at *part, size int64) (n int) {
 	p = p[:min(int64(len(p)), size-r.off)]
 	off := at.from*int64(r.unit) + r.off
 	k, in := off/block, off%block
-	if r.span == 0 {
-		r.begun = at.first
+	// Parts of a conversation are of the same ranges, but for the last block of an earlier row: the search goes on where it was.
+	c := &r.place
+	if same := len(at.ranges) > 0 && len(c.ranges) == len(at.ranges) && &at.ranges[0] == &c.ranges[0]; !same || k < c.begun {
+		if len(at.ranges) == 1 {
+			c = new(fineBlocks)
+		}
+		*c = fineBlocks{ranges: at.ranges, begun: at.first}
 	}
 	for n < len(p) {
-		for r.span < len(at.ranges) && k >= r.begun+at.ranges[r.span].Count {
-			r.begun += at.ranges[r.span].Count
-			r.span++
+		for c.span < len(c.ranges) && k >= c.begun+c.ranges[c.span].Count {
+			c.begun += c.ranges[c.span].Count
+			c.span++
 		}
 		id := privateID(at.row, k)
-		if r.span < len(at.ranges) {
-			id = (at.ranges[r.span].First + uint64(k-r.begun)) ^ fineSalt //nolint:gosec // not negative: the reader goes forward
+		if c.span < len(c.ranges) {
+			id = (c.ranges[c.span].First + uint64(k-c.begun)) ^ fineSalt //nolint:gosec // not negative: the reader goes forward
 		}
 		to := p[n:min(int64(len(p)), int64(n)+block-in)]
 		r.write(to, mix(id^r.seed), int(in))

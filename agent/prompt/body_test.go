@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -200,4 +202,41 @@ func benchRow() *mooncake.Row {
 		row.HashIDs = append(row.HashIDs, id)
 	}
 	return row
+}
+
+// TestManyRanges: the time that a body takes goes by its parts and ranges, not by their product.
+func TestManyRanges(t *testing.T) {
+	const n = 10000
+	b, err := NewBuilder(Options{Form: Words, Endpoint: Chat, BlockSize: 512, FineBlockSize: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := &mooncake.Row{InputLength: mooncake.Some[int64](16*n - 8)}
+	for i := range uint64(n) {
+		row.HashRanges = append(row.HashRanges, mooncake.HashRange{First: 2 * i, Count: 1})
+	}
+	took := func(live Live) time.Duration {
+		p, err := b.BuildLive(n, row, live)
+		if err != nil || p.NoRoom {
+			t.Fatal(err, p.NoRoom)
+		}
+		least := time.Duration(math.MaxInt64)
+		for range 3 {
+			begin := time.Now()
+			if _, err := io.Copy(io.Discard, p.Request.Body.Open()); err != nil {
+				t.Fatal(err)
+			}
+			least = min(least, time.Since(begin))
+		}
+		return least
+	}
+	without := took(Live{})
+	for i := range int64(n - 1) {
+		row.Replies = append(row.Replies, mooncake.Reply{Back: i + 1, At: 16*i + 8, Tokens: 8})
+	}
+	with := took(Live{Replies: make([]Reply, n-1)})
+	t.Logf("a body of %d ranges takes %v, with as many replies %v", n, without, with)
+	if with > 20*without {
+		t.Errorf("replies make a body %d times as slow", with/without)
+	}
 }
