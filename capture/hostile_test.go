@@ -67,6 +67,7 @@ func agreeing(t *testing.T, what string, m memory, trace string) int {
 
 // hostileRecords are requests whose senders lie: about what they share, how long it is and how many tokens it has.
 func hostileRecords(t *testing.T, seed uint64, n int) []Record {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	h := newHasher(t, blockhash.TextDomain)
 	roles := [...]string{"system", "tools", "user", "assistant", "user", "assistant", "user", "tool", "other"}
