@@ -75,7 +75,10 @@ func (e *ending) signal(t *testing.T, s os.Signal) {
 // outcomes waits for the end and returns how often the records name each outcome; each row must have one.
 func (e *ending) outcomes(t *testing.T, status int) map[string]int {
 	t.Helper()
-	if code := e.wait(t, time.Minute); code != status {
+	// A machine that was too busy to measure says so with 3 where goals were missed, too.
+	code := e.wait(t, time.Minute)
+	busy := status == 1 && code == 3 && strings.Contains(string(e.tail()), "invalid")
+	if code != status && !busy {
 		t.Errorf("exit status %d, want %d\n%s", code, status, e.tail())
 	}
 	rows := map[int64]bool{}
