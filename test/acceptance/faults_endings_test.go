@@ -6,6 +6,7 @@
 package acceptance
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -53,7 +54,8 @@ func startEnding(t *testing.T, binary string, environment []string, flags ...str
 	args = append(args, flags...)
 	e.process = start(t, dir, "replay", environment, binary, args...)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if info, err := os.Stat(filepath.Join(dir, "engine.jsonl")); err == nil && info.Size() > 0 {
+		// The first request asks for the vocabulary, before the first row.
+		if content, err := os.ReadFile(filepath.Join(dir, "engine.jsonl")); err == nil && bytes.Count(content, []byte("\n")) > 1 {
 			return e
 		}
 		if time.Now().After(deadline) {
