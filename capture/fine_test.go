@@ -64,34 +64,9 @@ func TestFineSharing(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for seed := range uint64(3) {
 		chats := conversations(seed+1, 40)
-		type request struct{ prompt, reply []uint32 }
-		var truth []request
-		var records []Record
-		for i, c := range chats {
-			// The reply stands in the next request of the conversation, or is one that nobody ever sees again.
-			reply := "nothing more of " + string(rune('a'+i%26))
-			for _, later := range chats[i+1:] {
-				if n := len(c.messages); len(later.messages) > n && later.messages[n-1] == c.messages[n-1] {
-					reply = later.messages[n][1]
-					break
-				}
-			}
-			header := tokenize(nil, "assistant", "")
-			said := tokenize(nil, "assistant", reply)
-			truth = append(truth, request{slices.Concat(c.tokens, header[:len(header)-1]), said[len(header)-1:]})
-			h.Reset()
-			for _, m := range c.messages {
-				h.Role(m[0])
-				h.Text(m[1])
-			}
-			chain := h.Chain()
-			chain.Cells, chain.Ends = slices.Clone(chain.Cells), slices.Clone(chain.Ends)
-			h.Role("assistant")
-			h.Text(reply)
-			end, _ := h.End()
-			r := truth[i]
-			records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(int64(len(r.prompt)), int64(len(r.reply))),
-				func(r *Inference) { r.Prompt = Prompt{Identity: Text, Domain: 9, Key: 8, Chain: chain, Reply: end} }))
+		records, truth := productionOf(t, h, chats, 1, func(messages [][2]string) [][2]string { return messages })
+		for _, r := range records {
+			r.(*Inference).CachedTokens = mooncake.Opt[int64]{} // so that text alone tells
 		}
 		var s rowsOnly
 		if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journal(records...))); err != nil {
@@ -99,12 +74,11 @@ func TestFineSharing(t *testing.T) {
 		}
 		equal(t, "rows", len(chats), len(s.rows))
 
-		var cache tokenCache
 		seen, last := map[uint64]bool{}, map[uint64]uint64{}
 		within, signed, prompt, had, got, over, replies := 0, 0, 0, 0, 0, 0, 0
 		for i, row := range s.rows {
 			r := truth[i]
-			want := cache.serve(r.prompt, r.reply)
+			want := r.cached
 			ids := fineIDs(row)
 			equal(t, "blocks", mooncake.BlockCount(row.InputLength.V, FineBlockSize), len(ids))
 			n := 0

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Whether an engine saw prompts in another order than telemetry shows is told by what it had cached: it had far less than prompts share
@@ -103,9 +105,7 @@ func (e *engines) count(model Name, cached int64) {
 	one := &e.list[at]
 	one.rows++
 	one.most = max(one.most, cached)
-	for one.step, cached = cached, one.step; cached != 0; { // Euclid
-		one.step, cached = cached, one.step%cached
-	}
+	one.step = mooncake.CommonStep(one.step, cached)
 }
 
 // cachedCount returns what an engine says that it had cached of a prompt of which the whole text is known.
@@ -391,10 +391,7 @@ func (e *engines) orders() (orders map[string]PromptOrder, effect string) {
 }
 
 // followed gives rows of production what they share in the order that their engine saw them in.
-type followed struct {
-	*cursor
-	item []byte
-}
+type followed struct{ ahead }
 
 // of replaces what the row with this arrival shares, if its engine is followed. Rows come in the order of their arrivals.
 func (f *followed) of(c *compiler, order []byte, s *sharing) (err error) {
@@ -402,12 +399,10 @@ func (f *followed) of(c *compiler, order []byte, s *sharing) (err error) {
 		return nil
 	}
 	if f.cursor == nil {
-		if f.cursor, err = c.followed.cursor(); err == nil {
-			f.item, err = f.next()
-		}
+		f.ahead, err = c.followed.ahead()
 	}
 	for err == nil && len(f.item) > 0 && string(f.item[:arrivalLength]) < string(order) {
-		f.item, err = f.next()
+		err = f.advance()
 	}
 	if err == nil && len(f.item) > 0 && string(f.item[:arrivalLength]) == string(order) && s.kind == byText {
 		s.decode(f.item[arrivalLength:])

@@ -150,19 +150,13 @@ func unseen(r *Inference) bool {
 
 // turnCursor gives prompts their turns, in the order of their numbers.
 type turnCursor struct {
-	*cursor
-	item []byte
+	ahead
 	path []turn // of the prompt at hand
 }
 
 func newTurnCursor(turns *sorter) (*turnCursor, error) {
-	next, err := turns.cursor()
-	if err != nil {
-		return nil, err
-	}
-	t := &turnCursor{cursor: next}
-	t.item, err = next.next()
-	return t, err
+	next, err := turns.ahead()
+	return &turnCursor{ahead: next}, err
 }
 
 // of gives a prompt its turns: those that it shares with the prompt before, and its own, which fit one behind the other into its tokens.
@@ -172,7 +166,7 @@ func (c *turnCursor) of(t *text) (err error) {
 		n--
 	}
 	c.path, t.known = c.path[:n], n
-	for ; err == nil && len(c.item) > 0; c.item, err = c.next() {
+	for ; err == nil && len(c.item) > 0; err = c.advance() {
 		word := func(i int) int64 { return int64(binary.BigEndian.Uint64(c.item[8*i:])) } //nolint:gosec // as it was written
 		if word(0) != t.number {
 			break

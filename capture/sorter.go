@@ -321,6 +321,28 @@ func (c *cursor) next() ([]byte, error) {
 	return c.runs[0].b, nil
 }
 
+// ahead gives items in order, like a cursor, and shows the one that comes next.
+type ahead struct {
+	*cursor
+	item []byte // nil behind the last
+}
+
+// ahead returns all items in order, the first one already read.
+func (s *sorter) ahead() (ahead, error) {
+	c, err := s.cursor()
+	if err != nil {
+		return ahead{}, err
+	}
+	a := ahead{cursor: c}
+	return a, a.advance()
+}
+
+// advance goes on to the next item.
+func (a *ahead) advance() (err error) {
+	a.item, err = a.next()
+	return err
+}
+
 // close frees memory and file.
 func (s *sorter) close() {
 	_ = s.wait() // whoever closes does not want it any more, or has its error

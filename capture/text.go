@@ -229,26 +229,18 @@ func (c *compiler) survey(turns, steps *sorter) error {
 }
 
 // stepCursor gives prompts their stretches, in the order of their places.
-type stepCursor struct {
-	*cursor
-	item []byte
-}
+type stepCursor struct{ ahead }
 
 func newStepCursor(steps *sorter) (*stepCursor, error) {
-	next, err := steps.cursor()
-	if err != nil {
-		return nil, err
-	}
-	s := &stepCursor{cursor: next}
-	s.item, err = next.next()
-	return s, err
+	next, err := steps.ahead()
+	return &stepCursor{next}, err
 }
 
 // lay has a layer lay the stretches of the next prompt.
 func (s *stepCursor) lay(l *layer, p *laid) (err error) {
 	l.keep(p.shared)
 	from := p.shared
-	for ; err == nil && len(s.item) > 0 && binary.BigEndian.Uint64(s.item) == uint64(p.place); s.item, err = s.next() { //nolint:gosec // not negative
+	for ; err == nil && len(s.item) > 0 && binary.BigEndian.Uint64(s.item) == uint64(p.place); err = s.advance() { //nolint:gosec // not negative
 		to := int(binary.BigEndian.Uint32(s.item[8:]))
 		word := func(i int) int64 { return int64(binary.BigEndian.Uint64(s.item[stepKey+8*i:])) } //nolint:gosec // as it was written
 		a := anchor{rank: word(0), bytes: word(1), tokens: word(2)}

@@ -158,14 +158,20 @@ func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	}
 }
 
+// CommonStep returns the greatest number of tokens of which two counts are multiples, by Euclid; both are 0 or more, and 0 leaves the other.
+func CommonStep(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // addRanged counts what the engine would have of a row in each of the steps that it may count in. So an engine of coarser blocks than
 // the trace's finest is not taken for one that lacks something.
 func (c *ObservedCache) addRanged(cached, predicted int64) {
 	c.Predicted -= c.ByStep[c.steps()]
 	c.Ranged++
-	for c.Step, cached = cached, c.Step; cached != 0; { // Euclid
-		c.Step, cached = cached, c.Step%cached
-	}
+	c.Step = CommonStep(c.Step, cached)
 	c.ByStep[0] += predicted // as the trace's finest blocks say
 	for i := 1; i < len(c.ByStep); i++ {
 		step := int64(minStep) << i
