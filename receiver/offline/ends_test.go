@@ -231,7 +231,8 @@ func chats(t testing.TB, conversations, turns int) (lines []string) {
 // bytes are more than that only where messages have fewer than some 150 bytes on average, as those of js-openinference-longconv have,
 // which is not among these: it takes twice the attributes.
 func TestWhatEndsCost(t *testing.T) {
-	captured := func(producer string) []string {
+	captured := func(t *testing.T, producer string) []string {
+		t.Helper()
 		lines := strings.Split(strings.TrimSpace(producerFile(t, producer+".traces.jsonl")), "\n")
 		if files, _ := filepath.Glob(filepath.Join("..", "..", "..", "shared", "data", "producers", producer+".logs.jsonl")); len(files) > 0 {
 			lines = append(lines, strings.Split(strings.TrimSpace(producerFile(t, producer+".logs.jsonl")), "\n")...)
@@ -240,17 +241,17 @@ func TestWhatEndsCost(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		lines func() []string
+		lines func(*testing.T) []string
 	}{
-		{"6 conversations of 12 turns", func() []string { return chats(t, 6, 12) }},
-		{"otel-js-openai", func() []string { return captured("otel-js-openai") }},
-		{"js-traceloop-openai", func() []string { return captured("js-traceloop-openai") }},
-		{"js-openinference-openai", func() []string { return captured("js-openinference-openai") }},
-		{"vercel-ai7-otel", func() []string { return captured("vercel-ai7-otel") }},
-		{"go-genkit", func() []string { return captured("go-genkit") }},
+		{"6 conversations of 12 turns", func(t *testing.T) []string { t.Helper(); return chats(t, 6, 12) }},
+		{"otel-js-openai", func(t *testing.T) []string { t.Helper(); return captured(t, "otel-js-openai") }},
+		{"js-traceloop-openai", func(t *testing.T) []string { t.Helper(); return captured(t, "js-traceloop-openai") }},
+		{"js-openinference-openai", func(t *testing.T) []string { t.Helper(); return captured(t, "js-openinference-openai") }},
+		{"vercel-ai7-otel", func(t *testing.T) []string { t.Helper(); return captured(t, "vercel-ai7-otel") }},
+		{"go-genkit", func(t *testing.T) []string { t.Helper(); return captured(t, "go-genkit") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lines := c.lines()
+			lines := c.lines(t)
 			before, after := measure(t, true, lines), measure(t, false, lines)
 			ratio := func(a, b int) float64 { return float64(a) / float64(b) }
 			attributes, journal := ratio(after.attributes, before.attributes), ratio(after.journal, before.journal)
