@@ -34,7 +34,8 @@
 //	requests.jsonl     64 KiB of lines on their way to the file; at the end 16 MiB of lines that wait for an earlier row, then
 //	                   they are written out of order, and counted
 //	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes), past which they are lost, and counted
-//	garbage            what a second allocates, 20 to 64 MiB, and at least a quarter of what lives; GOGC sets another pace
+//	garbage            by the process's GOGC, which Run leaves alone; `moonloop replay` lets grow what a second allocates, 20 to
+//	                   64 MiB, and at least a quarter of what lives
 //
 // The first request leaves when the look-ahead has been read, however long the trace is.
 package agent

@@ -91,7 +91,6 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
-	defer paceGC()()
 	r.warmUp(ctx)
 	if err := r.arm(); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/internal/gcpace"
 )
 
 // replay runs a replay, shows it under way on standard error and its report on standard output.
@@ -29,6 +30,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	cfg.Note = func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
 	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
+	defer gcpace.Start()()
 	// Who reads our output may go first, as when a terminal is closed: the results are to be written all the same.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)

@@ -32,6 +32,7 @@ var rooms = []string{
 	"semconv",              // names
 	"simulator",            // an engine to test against
 	"examples",             // what is shipped to be copied
+	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
 	"internal/testcert",    // certificates for tests
 	"internal/testwire",    // encoded OTLP for tests
@@ -50,6 +51,7 @@ var bans = []ban{
 	{"agent", module + "/receiver", true, "the agent does not know of the Collector"},
 	{"agent", module + "/exporter", true, "the agent does not know of the Collector"},
 	{"agent", module + "/simulator", false, "the simulator is a test engine; production does not need it"},
+	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
 }
 

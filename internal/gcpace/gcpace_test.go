@@ -1,14 +1,14 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package gcpace
 
 import (
 	"runtime/debug"
 	"testing"
 )
 
-func TestGCPace(t *testing.T) {
+func TestPercent(t *testing.T) {
 	const second = 1 << 20 // a quiet one
 	for _, tc := range []struct {
 		live, allocated uint64
@@ -23,26 +23,26 @@ func TestGCPace(t *testing.T) {
 		{1 << 30, second, 25, "large: a quarter, or the collector would never rest"},
 		{1<<64 - 1, 1<<64 - 1, 25, "nonsense"},
 	} {
-		if got := gcPace(tc.live, tc.allocated); got != tc.want {
+		if got := percent(tc.live, tc.allocated); got != tc.want {
 			t.Errorf("%d live bytes, %d allocated: %d %%, want %d %%: %s", tc.live, tc.allocated, got, tc.want, tc.why)
 		}
 	}
 }
 
-func TestPaceGCRestores(t *testing.T) {
+func TestStartRestores(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
-	restore := paceGC()
-	if during := debug.SetGCPercent(gcMost); during == 77 {
-		t.Error("a run leaves the pace as it was")
+	restore := Start()
+	if during := debug.SetGCPercent(most); during == 77 {
+		t.Error("Start leaves the pace as it was")
 	}
 	restore()
 	if after := debug.SetGCPercent(77); after != 77 {
-		t.Errorf("after a run: %d, want what it was", after)
+		t.Errorf("afterwards: %d, want what it was", after)
 	}
 	t.Setenv("GOGC", "150")
-	restore = paceGC()
+	restore = Start()
 	if during := debug.SetGCPercent(77); during != 77 {
 		t.Errorf("with the user's GOGC: %d", during)
 	}

@@ -1,7 +1,9 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package gcpace sets the pace of the garbage collector for a process that measures time. The setting is the whole process's,
+// so it belongs to a command: no importable package touches it.
+package gcpace
 
 import (
 	"os"
@@ -10,21 +12,21 @@ import (
 	"time"
 )
 
-// The collector's pace during a run. A collection costs milliseconds at the wrong moment, and memory is what is paid for
+// The pace during a run. A collection costs milliseconds at the wrong moment, and memory is what is paid for
 // fewer of them: the heap may grow by what the run allocates in a second, so that there is about one in a second, but by
-// gcLeastRoom at least and gcMostRoom at most, and in any case by gcLeast per cent of what lives, or the collector of a large
+// leastRoom at least and mostRoom at most, and in any case by least per cent of what lives, or the collector of a large
 // heap would never rest.
 const (
-	gcLeastRoom = 20 << 20 // bytes
-	gcMostRoom  = 64 << 20
-	gcLeast     = 25 // per cent
-	gcMost      = 400
-	gcEvery     = time.Second
+	leastRoom = 20 << 20 // bytes
+	mostRoom  = 64 << 20
+	least     = 25 // per cent
+	most      = 400
+	every     = time.Second
 )
 
-// paceGC sets the collector's pace until the returned function is called, which restores the one before. A GOGC that
+// Start sets the collector's pace until the returned function is called, which restores the one before. A GOGC that
 // the user has set is left alone.
-func paceGC() (restore func()) {
+func Start() (restore func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
@@ -36,7 +38,7 @@ func paceGC() (restore func()) {
 		}
 		metrics.Read(s)
 		all := s[3].Value.Uint64()
-		next := gcPace(s[0].Value.Uint64()+s[1].Value.Uint64()+s[2].Value.Uint64(), all-allocated)
+		next := percent(s[0].Value.Uint64()+s[1].Value.Uint64()+s[2].Value.Uint64(), all-allocated)
 		allocated = all
 		// To set it stops the world for a moment: not for a trifle.
 		if next < pace*9/10 || next > pace*11/10 {
@@ -49,7 +51,7 @@ func paceGC() (restore func()) {
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
-		tick := time.NewTicker(gcEvery)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
@@ -67,9 +69,9 @@ func paceGC() (restore func()) {
 	}
 }
 
-// gcPace returns the per cent by which the heap may grow before it is collected. live is what the per cent are of (live
+// percent returns the per cent by which the heap may grow before it is collected. live is what the per cent are of (live
 // heap, stacks and globals), allocated what the last second has allocated, both in bytes.
-func gcPace(live, allocated uint64) int {
-	room := min(gcMostRoom, max(gcLeastRoom, allocated))
-	return int(min(gcMost, max(gcLeast, 100*room/max(1, live))))
+func percent(live, allocated uint64) int {
+	room := min(mostRoom, max(leastRoom, allocated))
+	return int(min(most, max(least, 100*room/max(1, live))))
 }
