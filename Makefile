@@ -13,9 +13,12 @@ MAKEFLAGS += --no-print-directory
 # go without: the race detector needs cgo, and they find their data by their source path.
 STATIC := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath"
 
-# The tools have a module of their own, so that their 200 dependencies stay out of go.mod.
-TOOL := go tool -modfile=tools/go.mod
+# The tools have a module of their own, so that their 200 dependencies stay out of every other; no workspace holds it.
+TOOL := GOWORK=off go tool -modfile='$(CURDIR)/tools/go.mod'
 LINT := $(STATIC) $(TOOL) golangci-lint
+
+# The modules of go.work. What others import is the root's, so that a distribution's 200 modules stay out of theirs.
+MODULES := . bench cmd/otelcol-moonloop
 
 # The Collector builder's own version decides the version of the Collector's core: keep it equal to the
 # v0 version in test/acceptance/collector/builder.yaml.
@@ -62,22 +65,20 @@ demo: moonloop
 # Without the generated distribution, which has no tests: test/collector builds and runs it, and with the race detector its
 # 900 packages alone would take minutes to compile.
 test:
-	$(STATIC) go vet $$($(TESTED))
-	go test -race $$($(TESTED))
-
-TESTED := go list ./... | grep -v /cmd/otelcol-moonloop
+	$(STATIC) go vet ./... ./bench/...
+	go test -race ./... ./bench/...
 
 ## lint: every linter and formatter of .golangci.yml
 lint:
-	$(LINT) run
+	@for module in $(MODULES); do (cd $$module && $(LINT) run); done
 
 ## fmt: format the code
 fmt:
-	$(LINT) fmt
+	@for module in $(MODULES); do (cd $$module && $(LINT) fmt); done
 
 ## generate: write generated files anew
 generate:
-	go generate ./...
+	go generate ./... ./cmd/otelcol-moonloop
 	go test ./internal/policy -run '^TestDependencies$$' -update
 
 ## fresh: fail if a generated file is not what generating gives (on a copy; the checkout stays as it is)
@@ -89,9 +90,9 @@ fresh:
 		|| { echo 'error: generated files are stale; run: make generate' >&2; exit 1; }; \
 	echo 'generated files are fresh'
 
-## tidy: fail if go.mod or go.sum is not what the imports ask for
+## tidy: fail if a go.mod or go.sum is not what the imports ask for
 tidy:
-	go mod tidy -diff
+	@for module in $(MODULES); do (cd $$module && GOWORK=off go mod tidy -diff); done
 
 ## fuzz: each fuzz target for FUZZTIME, FUZZJOBS of them side by side
 fuzz:
@@ -101,7 +102,7 @@ fuzz:
 bench: bench-go bench-peers
 
 ## bench-go: Go benchmarks; BENCH=regexp PKG=./mooncake COUNT=10 narrow and repeat them
-# Compare two runs with: go tool -modfile=tools/go.mod benchstat old.txt new.txt
+# Compare two runs with: GOWORK=off go tool -modfile=tools/go.mod benchstat old.txt new.txt
 # Lines of packages without benchmarks say nothing and are left out; grep's "nothing left" is no failure.
 bench-go:
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) \
@@ -123,7 +124,7 @@ collector: $(WITNESS)
 
 $(WITNESS): test/acceptance/collector/builder.yaml
 	mkdir -p build
-	go run $(OCB) --config $<
+	GOWORK=off go run $(OCB) --config $<
 
 ## acceptance: the long runs on the public trace, with their figures; TRACE=file SPEEDUP=30
 # The data is a megabyte that the repository does not carry; test/acceptance says where it is from. Tests named
@@ -166,7 +167,7 @@ soak: build
 
 ## check: everything that must hold before a commit
 check:
-	$(LINT) fmt --diff
+	@for module in $(MODULES); do (cd $$module && $(LINT) fmt --diff); done
 	$(MAKE) test lint tidy fresh
 
 ## clean: remove what was built

@@ -103,7 +103,7 @@ func goBenchmarks(ctx context.Context, b *bench) error {
 	if err := os.WriteFile(raw, []byte(all.String()), 0o644); err != nil {
 		return err
 	}
-	p, err := run(ctx, 5*time.Minute, how{dir: b.dir, name: "benchstat", core: -1, tree: true}, "go", "tool", "-modfile=tools/go.mod", "benchstat", "this run="+raw)
+	p, err := run(ctx, 5*time.Minute, how{dir: b.dir, name: "benchstat", core: -1, env: []string{"GOWORK=off"}, tree: true}, "go", "tool", "-modfile=tools/go.mod", "benchstat", "this run="+raw)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:generate go tool -modfile=../tools/go.mod mdatagen metadata.yaml
+//go:generate env GOWORK=off go tool -modfile=../tools/go.mod mdatagen metadata.yaml
 
 // Package receiver is the Collector receiver "mooncake": OTLP in, over gRPC and HTTP, annotated spans, cleaned logs
 // and cleaned metrics out. README.md says how it is configured and what it does to telemetry.

@@ -33,7 +33,7 @@ last() { grep -v '^\s*$' "$1" | tail -n 1 | cut -c1-200; }
 go_peer() { # NAME PACKAGE
 	want "$1" || return 0
 	echo "peers: building $1" >&2
-	if ! (cd "$here" && CGO_ENABLED=0 go build -trimpath -o "$folder/bin/$1" "$2") >"$folder/$1.log" 2>&1; then
+	if ! (cd "$here" && CGO_ENABLED=0 GOWORK=off go build -trimpath -o "$folder/bin/$1" "$2") >"$folder/$1.log" 2>&1; then
 		skip "$1" "go build failed: $(last "$folder/$1.log")"
 	fi
 }

@@ -30,10 +30,43 @@ var families = []struct{ prefix, major string }{
 	{"go.opentelemetry.io/otel", "v1."},
 }
 
-// TestOneVersionPerFamily reads go.mod, indirect requirements included: a forgotten one lifts the others silently.
+// modules are the folders of those that go.work puts together, the root first.
+var modules = []string{".", "bench", distribution}
+
+const distribution = "cmd/otelcol-moonloop"
+
+// TestOneVersionPerFamily reads each go.mod, indirect requirements included: a forgotten one lifts the others silently.
 func TestOneVersionPerFamily(t *testing.T) {
-	for _, problem := range mixedFamilies(required(t)) {
-		t.Error(problem)
+	for _, folder := range modules {
+		for _, problem := range mixedFamilies(required(t, folder)) {
+			t.Errorf("%s/go.mod: %s", folder, problem)
+		}
+	}
+}
+
+// TestModulesAgree wants one version of each module in all of ours: a workspace builds with the highest of them, and whoever
+// builds one of ours alone would get another program.
+func TestModulesAgree(t *testing.T) {
+	versions := map[string]string{}
+	for _, folder := range modules {
+		for _, line := range required(t, folder) {
+			path, version, _ := strings.Cut(line, " ")
+			if before, ok := versions[path]; ok && before != version {
+				t.Errorf("%s/go.mod requires %s %s, another of ours %s; go work sync makes them one", folder, path, version, before)
+			}
+			versions[path] = version
+		}
+	}
+}
+
+// TestRootIsLight keeps what only the distribution needs out of what others import.
+func TestRootIsLight(t *testing.T) {
+	for _, line := range required(t, ".") {
+		for _, heavy := range []string{"go.opentelemetry.io/collector/otelcol ", "go.opentelemetry.io/collector/service ", "github.com/aws/", "k8s.io/"} {
+			if strings.HasPrefix(line, heavy) {
+				t.Errorf("go.mod requires %s: whoever imports a package of ours would get a Collector's distribution", line)
+			}
+		}
 	}
 }
 
@@ -48,8 +81,8 @@ func TestWitnessVersions(t *testing.T) {
 // TestDistributionVersions wants the distribution's builder, and what the builder's file says of each component, to
 // be what go.mod compiles: the binary prints the former as its components' versions.
 func TestDistributionVersions(t *testing.T) {
-	compiled := required(t)
-	names := named(t, "cmd/otelcol-moonloop/builder.yaml", "cmd/otelcol-moonloop/doc.go")
+	compiled := required(t, distribution)
+	names := named(t, distribution+"/builder.yaml", distribution+"/doc.go")
 	for _, problem := range mixedFamilies(slices.Concat(compiled, names)) {
 		t.Error(problem)
 	}
@@ -61,10 +94,10 @@ func TestDistributionVersions(t *testing.T) {
 	}
 }
 
-// required returns "path version" of each module that go.mod requires.
-func required(t *testing.T) []string {
+// required returns "path version" of each module that the go.mod in a folder requires.
+func required(t *testing.T, folder string) []string {
 	t.Helper()
-	root := repositoryRoot(t)
+	root := filepath.Join(repositoryRoot(t), filepath.FromSlash(folder))
 	// The tool reads go.mod by itself; reading it here too tells the test cache what the result depends on.
 	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
 		t.Fatal(err)
@@ -81,11 +114,11 @@ func required(t *testing.T) []string {
 	if err := json.Unmarshal(output, &mod); err != nil {
 		t.Fatal(err)
 	}
-	modules := make([]string, 0, len(mod.Require))
+	lines := make([]string, 0, len(mod.Require))
 	for _, r := range mod.Require {
-		modules = append(modules, r.Path+" "+r.Version)
+		lines = append(lines, r.Path+" "+r.Version)
 	}
-	return modules
+	return lines
 }
 
 var moduleVersion = regexp.MustCompile(`(\S+\.\S+/\S+)[@ ](v\d+\.\d+\.\d+)`)
@@ -93,7 +126,7 @@ var moduleVersion = regexp.MustCompile(`(\S+\.\S+/\S+)[@ ](v\d+\.\d+\.\d+)`)
 // named returns "path version" of each module that the files name with its version.
 func named(t *testing.T, files ...string) []string {
 	t.Helper()
-	var modules []string
+	var lines []string
 	for _, name := range files {
 		content, err := os.ReadFile(filepath.Join(repositoryRoot(t), filepath.FromSlash(name)))
 		if err != nil {
@@ -104,10 +137,10 @@ func named(t *testing.T, files ...string) []string {
 			t.Errorf("%s names no module with its version", name)
 		}
 		for _, match := range found {
-			modules = append(modules, match[1]+" "+match[2])
+			lines = append(lines, match[1]+" "+match[2])
 		}
 	}
-	return modules
+	return lines
 }
 
 // mixedFamilies returns what is wrong with a list of "path version".

@@ -13,6 +13,7 @@ version=v1.76.0
 
 mkdir -p "$dir/module"
 cd "$dir/module"
+export GOWORK=off # a module of its own
 source=$(go mod download -json "$module@$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
 sed "s#^module .*#module jaeger-for-tests#" "$source" >go.mod
 go mod edit -require "$module@$version"
