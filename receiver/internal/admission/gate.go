@@ -52,6 +52,7 @@ var (
 	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
 
 	errMalformed = &refusal{ReasonMalformed, "the request is no OTLP: it is cut or damaged, or of another encoding than it says"}
+	errUnknown   = &refusal{ReasonMalformed, "the request is none of traces, metrics or logs that this receiver knows"}
 	errGroup     = &refusal{ReasonMalformed, "the request has groups of protobuf, which OTLP does not have"}
 	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its room: send it again, " +
 		"in smaller batches where the way here is slow"}

@@ -50,16 +50,19 @@ type codec struct {
 	gate *Gate
 }
 
-// requests are the messages of OTLP by the names of the types that they are decoded into.
+// requests are the messages of OTLP by the names of the types that they are decoded into. These names are the Collector's own
+// affair: a request that is decoded into another type is refused, so that a renamed one cannot pass the gate unseen.
 var requests = map[string]*message{
 	"ExportTraceServiceRequest": tracesRequest, "ExportLogsServiceRequest": logsRequest, "ExportMetricsServiceRequest": metricsRequest,
 }
 
 // Unmarshal decodes a message for which there is room. Others it leaves empty.
 func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
-	t := reflect.TypeOf(v)
-	if t.Kind() != reflect.Pointer || requests[t.Elem().Name()] == nil {
-		return c.CodecV2.Unmarshal(data, v)
+	request := requests[reflect.Indirect(reflect.ValueOf(v)).Type().Name()]
+	if request == nil {
+		c.gate.opt.Refused(errUnknown.reason)
+		c.gate.tickets.Store(v, &ticket{upload: &upload{gate: c.gate}, refused: errUnknown})
+		return nil
 	}
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
@@ -67,7 +70,7 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	const copies = 2 // of the texts: those received, and those decoded
 	bytes := copies * int64(len(body))
 	u := &upload{gate: c.gate} // not one that can be ended before its call has it
-	messages, refused := scan(body, requests[t.Elem().Name()], c.gate.opt.Limit-bytes)
+	messages, refused := scan(body, request, c.gate.opt.Limit-bytes)
 	if refused == nil {
 		refused = u.take(bytes + messages)
 	}

@@ -1,0 +1,35 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// TestUnknownTypesAreRefused: how much a message takes that is decoded into a type of another name is not known. A Collector
+// that renames its own must not open the gate.
+func TestUnknownTypesAreRefused(t *testing.T) {
+	var refused []Reason
+	g := NewGate(Options{Limit: 1 << 30, Refused: func(r Reason) { refused = append(refused, r) }})
+	c := &codec{CodecV2: encoding.GetCodecV2(proto.Name), gate: g}
+	into := new(structpb.Value)
+	body := mem.BufferSlice{mem.SliceBuffer{0x1a, 1, 'x'}} // a text
+	if err := c.Unmarshal(body, into); err != nil {
+		t.Fatal(err)
+	}
+	if into.GetKind() != nil {
+		t.Error("it was decoded")
+	}
+	if len(refused) != 1 || refused[0] != ReasonMalformed {
+		t.Errorf("refused: %v", refused)
+	}
+	if ticket := g.pick(into); ticket == nil || ticket.refused != errUnknown {
+		t.Errorf("its call is not told: %+v", ticket)
+	}
+}
