@@ -3,6 +3,8 @@
 
 package genai
 
+import "github.com/moonloop/moonloop/semconv"
+
 import "strings"
 
 // Dialect names a way to write GenAI telemetry. It is "" for a span that has nothing to do with GenAI.
@@ -55,8 +57,8 @@ var marksByPrefix = []struct {
 	mark   mark
 }{
 	{"gen_ai.", markGenAI},
-	{"gen_ai.provider.name", markProvider},
-	{"gen_ai.system", markSystem},
+	{semconv.GenAIProviderName, markProvider},
+	{semconv.GenAISystem, markSystem},
 	{"gen_ai.prompt.", markTraceloop},
 	{"gen_ai.latency.kv_cache_transfer_time", markKVTransfer},
 	{"genkit:", markGenkit},
@@ -95,7 +97,7 @@ func marksOf(key string) mark {
 			marks |= marksByPrefix[i].mark
 		}
 	}
-	if key == "gen_ai.system_instructions" {
+	if key == semconv.GenAISystemInstructions {
 		marks &^= markSystem
 	}
 	return marks

@@ -3,6 +3,8 @@
 
 package genai
 
+import "github.com/moonloop/moonloop/semconv"
+
 // field is a fact of a record that an attribute may hold.
 type field uint8
 
@@ -72,54 +74,54 @@ const (
 //
 // Sources: the GenAI conventions v1.26 to v1.41 and the revision after it, and the producers of package doc.
 var fieldNames = [fieldCount][]string{
-	fieldOperation: {"gen_ai.operation.name", "llm.request.type"},
-	fieldProvider:  {"gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system", "ai.model.provider"},
+	fieldOperation: {semconv.GenAIOperationName, "llm.request.type"},
+	fieldProvider:  {semconv.GenAIProviderName, semconv.GenAISystem, "llm.provider", "llm.system", "ai.model.provider"},
 	fieldRequestModel: {
-		"gen_ai.request.model", "llm.request.model_name", "ai.model.id", "langfuse.observation.model.name",
+		semconv.GenAIRequestModel, "llm.request.model_name", "ai.model.id", "langfuse.observation.model.name",
 		"genkit:name", "target_model", "llm.request.model",
 	},
-	fieldResponseModel: {"gen_ai.response.model", "ai.response.model", "llm.response.model_name", "llm.response.model"},
+	fieldResponseModel: {semconv.GenAIResponseModel, "ai.response.model", "llm.response.model_name", "llm.response.model"},
 	fieldAnyModel:      {"llm.model_name"},
 	fieldResponseID: {
-		"gen_ai.response.id", "ai.response.id", "gen_ai.request.id", "llm_d.pd_proxy.request_id", "rid",
+		semconv.GenAIResponseID, "ai.response.id", "gen_ai.request.id", "llm_d.pd_proxy.request_id", "rid",
 	},
-	fieldStream:    {"gen_ai.request.stream", "gen_ai.request.is_stream", "gen_ai.is_streaming", "llm.is_streaming"},
-	fieldMaxTokens: {"gen_ai.request.max_tokens", "gen_ai.request.max_completion_tokens", "llm.request.max_tokens"},
-	fieldChoices:   {"gen_ai.request.choice.count", "gen_ai.request.n"},
+	fieldStream:    {semconv.GenAIRequestStream, "gen_ai.request.is_stream", "gen_ai.is_streaming", "llm.is_streaming"},
+	fieldMaxTokens: {semconv.GenAIRequestMaxTokens, "gen_ai.request.max_completion_tokens", "llm.request.max_tokens"},
+	fieldChoices:   {semconv.GenAIRequestChoiceCount, "gen_ai.request.n"},
 	fieldPriority:  {"request_prio"},
 
 	fieldInput: {
-		"gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "ai.usage.inputTokens",
+		semconv.GenAIUsageInputTokens, semconv.GenAIUsagePromptTokens, "llm.token_count.prompt", "ai.usage.inputTokens",
 		"ai.usage.promptTokens", "llm.usage.prompt_tokens",
 	},
 	fieldOutput: {
-		"gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
+		semconv.GenAIUsageOutputTokens, semconv.GenAIUsageCompletionTokens, "llm.token_count.completion",
 		"ai.usage.outputTokens", "ai.usage.completionTokens", "llm.usage.completion_tokens",
 	},
 	fieldCached: {
-		"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
+		semconv.GenAIUsageCacheReadTokens, "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
 		"llm.token_count.prompt_details.cache_read", "ai.usage.cachedInputTokens",
 		"ai.usage.inputTokenDetails.cacheReadTokens", "gen_ai.usage.details.cache_read_tokens",
 	},
 	fieldCacheWrite: {
-		"gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens",
+		semconv.GenAIUsageCacheWriteTokens, semconv.GenAIUsageCacheCreationTokens,
 		"gen_ai.usage.cache_creation_input_tokens", "llm.token_count.prompt_details.cache_write",
 		"llm.token_count.prompt_details.cache_creation",
 	},
 	fieldReasoning: {
-		"gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens",
+		semconv.GenAIUsageReasoningTokens, "gen_ai.usage.reasoning_tokens",
 		"llm.token_count.completion_details.reasoning", "ai.usage.reasoningTokens",
 		"ai.usage.outputTokenDetails.reasoningTokens",
 	},
-	fieldFinish: {"gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.finish_reason"},
-	fieldError:  {"error.type"},
+	fieldFinish: {semconv.GenAIResponseFinishReasons, "ai.response.finishReason", "llm.finish_reason"},
+	fieldError:  {semconv.ErrorType},
 	fieldTTFT: {
-		"gen_ai.response.time_to_first_chunk", "gen_ai.client.operation.time_to_first_chunk",
-		"gen_ai.client.inference.time_to_first_chunk", "gen_ai.latency.time_to_first_token",
+		semconv.GenAIResponseTimeToFirstChunk, semconv.ClientTimeToFirstChunk.Name,
+		semconv.ClientTimeToFirstChunk.Latest, "gen_ai.latency.time_to_first_token",
 		"agw.ai.time_to_first_token", "llm_d.pd_proxy.true_ttft_ms", "ai.response.msToFirstChunk",
 		"ai.stream.msToFirstChunk",
 	},
-	fieldPrevious: {"gen_ai.request.previous_response.id"},
+	fieldPrevious: {semconv.GenAIPreviousResponseID},
 
 	fieldSpanKind:        {"openinference.span.kind"},
 	fieldObservation:     {"langfuse.observation.type"},
@@ -131,7 +133,7 @@ var fieldNames = [fieldCount][]string{
 	fieldRID:             {"rid"},
 
 	fieldLevel:           {"langfuse.observation.level"},
-	fieldHTTPStatus:      {"http.response.status_code"},
+	fieldHTTPStatus:      {semconv.HTTPResponseStatusCode},
 	fieldCompletionStart: {"langfuse.observation.completion_start_time"},
 	fieldServerTTFT:      {"gen_ai.server.time_to_first_token"},
 	fieldTotalTime:       {"total_time"},
@@ -144,32 +146,29 @@ var fieldNames = [fieldCount][]string{
 	fieldOutputValue:     {"output.value"},
 	fieldMimeType:        {"input.mime_type"},
 
-	fieldSystem: {"gen_ai.system_instructions"},
-	fieldTools:  {"gen_ai.tool.definitions", "ai.prompt.tools"},
+	fieldSystem: {semconv.GenAISystemInstructions},
+	fieldTools:  {semconv.GenAIToolDefinitions, "ai.prompt.tools"},
 	fieldContent: {
-		"gen_ai.input.messages", "input.value", flatContent[0].prefix, "ai.prompt.messages",
+		semconv.GenAIInputMessages, "input.value", flatContent[0].prefix, "ai.prompt.messages",
 		"langfuse.observation.input", "genkit:input", flatContent[1].prefix, flatContent[2].prefix,
 		"gcp.vertex.agent.llm_request", "request_data", "pydantic_ai.all_messages", contentEvents, "ai.prompt",
-		"gen_ai.prompt",
+		semconv.GenAIPrompt,
 	},
 
 	fieldReply: {
-		outputMessages, "output.value", flatReplies[0], "langfuse.observation.output", "genkit:output", flatReplies[1], flatReplies[2],
-		"gcp.vertex.agent.llm_response", "response_data", "gen_ai.completion",
+		semconv.GenAIOutputMessages, "output.value", flatReplies[0], "langfuse.observation.output", "genkit:output", flatReplies[1], flatReplies[2],
+		"gcp.vertex.agent.llm_response", "response_data", semconv.GenAICompletion,
 	},
 	fieldReplyText:      {"ai.response.text", "ai.result.text"},
 	fieldReplyCalls:     {"ai.response.toolCalls", "ai.result.toolCalls"},
 	fieldReplyReasoning: {"ai.response.reasoning"},
 }
 
-const (
-	outputMessages = "gen_ai.output.messages"
-	contentEvents  = "events" // pydantic-ai's: messages and replies
-)
+const contentEvents = "events" // pydantic-ai's: messages and replies
 
 // sessionNames are the attributes that hold a session id, best first, after those of [Options].
 var sessionNames = []string{
-	"gen_ai.conversation.id", "session.id", "langfuse.session.id", "traceloop.association.properties.session_id",
+	semconv.GenAIConversationID, "session.id", "langfuse.session.id", "traceloop.association.properties.session_id",
 	"ai.telemetry.metadata.sessionId", "ai.settings.context.sessionId", "metadata.session_id",
 	"langfuse.observation.metadata.langfuse_session_id", "langfuse.trace.metadata.langfuse_session_id",
 	"gen_ai.thread.id", "spring.ai.chat.client.conversation.id",

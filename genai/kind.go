@@ -11,7 +11,7 @@ import (
 
 // inferenceOperations are the values of gen_ai.operation.name and its likes that are one request to a model.
 var inferenceOperations = map[string]bool{
-	"chat": true, "completion": true, "text_completion": true, "generate_content": true, "generate": true,
+	semconv.OperationChat: true, "completion": true, semconv.OperationTextCompletion: true, semconv.OperationGenerateContent: true, "generate": true,
 	"generate_content_stream": true, "responses": true, "anthropic_messages": true,
 }
 

@@ -3,6 +3,8 @@
 
 package genai
 
+import "github.com/moonloop/moonloop/semconv"
+
 import "iter"
 
 // NameKind says what the attributes of a name hold.
@@ -110,7 +112,7 @@ var factNames = []string{
 // wordNames are those of them that are a word.
 var wordNames = []string{
 	"schema", "event_type", "endpoint", "payload_drop_reason", // of log records
-	"gen_ai.output.type", "gen_ai.token.type", "gen_ai.request.reasoning.level", "gen_ai.request.reasoning_effort",
+	"gen_ai.output.type", semconv.GenAITokenType, "gen_ai.request.reasoning.level", "gen_ai.request.reasoning_effort",
 	"gen_ai.tool.call.id", "gen_ai.tool.type", "gen_ai.operation.id", "tool_call.id", "tool.id", "ai.toolCall.id",
 	"openai.api.type", "openai.request.service_tier", "openai.response.service_tier",
 	"openai.response.system_fingerprint", "gen_ai.openai.request.service_tier",
@@ -123,7 +125,7 @@ var wordNames = []string{
 // documents, errors and copies of requests.
 var contentNames = []string{
 	// The GenAI conventions, all revisions.
-	"gen_ai.input.*", "gen_ai.output.messages*", "gen_ai.system_instructions*", "gen_ai.completion", "gen_ai.completion.*",
+	"gen_ai.input.*", "gen_ai.output.messages*", "gen_ai.system_instructions*", semconv.GenAICompletion, "gen_ai.completion.*",
 	"gen_ai.event.content", "gen_ai.content.*", "gen_ai.tool.call.arguments*", "gen_ai.tool.call.result*",
 	"gen_ai.tool.description", "gen_ai.tool.definitions*", "gen_ai.tool.message", "gen_ai.agent.description",
 	"gen_ai.evaluation.explanation", "gen_ai.retrieval.*", "gen_ai.memory.*", "gen_ai.request.stop_sequences",

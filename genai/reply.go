@@ -303,7 +303,7 @@ func (r *Reader) replyEvents(span ptrace.Span) {
 			}
 			p.source, p.attributes = replyChoice, event.Attributes()
 		case "gen_ai.content.completion", semconv.EventInferenceDetails:
-			for _, key := range [...]string{outputMessages, "gen_ai.completion"} {
+			for _, key := range [...]string{semconv.GenAIOutputMessages, semconv.GenAICompletion} {
 				if v, ok := event.Attributes().Get(key); ok && !p.Present() {
 					p.source, p.value = replyValue, v
 				}

@@ -6,6 +6,8 @@ package genai
 import (
 	"slices"
 	"strings"
+
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // What is in a prompt and cannot be read must not pass for equal: two prompts would be taken for one. A document may hold
@@ -27,7 +29,7 @@ var parameters = setOf(
 // aspects are members of a message or of a part that are no text of it, however long they are.
 var aspects = setOf(
 	"role", "type", "kind", "id", "name", "toolName", "index", "status", "call_id", "tool_call_id", "toolCallId", "tool_use_id", "event.name",
-	"gen_ai.message.index", "gen_ai.system", "gen_ai.provider.name", "finish_reason", "finishReason", "stop_reason", "stop_sequence", "usage", "usage_metadata",
+	"gen_ai.message.index", semconv.GenAISystem, semconv.GenAIProviderName, "finish_reason", "finishReason", "stop_reason", "stop_sequence", "usage", "usage_metadata",
 	"response_metadata", "metadata", "annotations", "citations", "logprobs", "timestamp", "created_at", "createdAt", "created", "time", "cache_control", "cacheControl",
 	"providerOptions", "providerMetadata", "providerExecuted", "signature", "thought", "thought_signature", "thoughtSignature",
 	"arguments", "output", "summary", "encoding", "mime_type", "media_type",

@@ -15,10 +15,6 @@ const (
 	GenAIRequestStream      = "gen_ai.request.stream"       // bool; unset means no stream
 	GenAIRequestMaxTokens   = "gen_ai.request.max_tokens"   // int
 	GenAIRequestChoiceCount = "gen_ai.request.choice.count" // int; set when not 1
-	GenAIRequestTemperature = "gen_ai.request.temperature"  // double
-	GenAIRequestTopP        = "gen_ai.request.top_p"        // double
-	GenAIRequestTopK        = "gen_ai.request.top_k"        // double; int in later revisions
-	GenAIRequestSeed        = "gen_ai.request.seed"         // int
 
 	GenAIResponseID               = "gen_ai.response.id"                  // string
 	GenAIResponseModel            = "gen_ai.response.model"               // string

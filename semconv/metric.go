@@ -4,9 +4,11 @@
 package semconv
 
 // Metric is a metric's identity. Unit is in UCUM. Boundaries are the upper bounds, inclusive, of the explicit buckets
-// of a histogram, in the metric's unit, in ascending order; nil for other kinds. They are not to be changed.
+// of a histogram, in the metric's unit, in ascending order; nil for other kinds. They are not to be changed. Latest is the name in the
+// revision after v1.41 of the GenAI conventions, where that is another one.
 type Metric struct {
 	Name        string
+	Latest      string
 	Unit        string
 	Description string
 	Boundaries  []float64

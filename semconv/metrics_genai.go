@@ -9,22 +9,35 @@ var (
 	// ClientOperationDuration also has [ErrorType]. Ours counts from the wire to the last token, or from handing the
 	// request over where it never reached the wire.
 	ClientOperationDuration = Metric{
-		Name: "gen_ai.client.operation.duration", Unit: "s",
+		Name: "gen_ai.client.operation.duration", Latest: "gen_ai.client.inference.duration", Unit: "s",
 		Description: "Duration of a GenAI operation", Boundaries: operationBuckets,
 	}
-	// ClientTokenUsage also has [GenAITokenType].
+	// ClientTokenUsage also has [GenAITokenType]. The revision after v1.41 has a counter for each type in its place.
 	ClientTokenUsage = Metric{
 		Name: "gen_ai.client.token.usage", Unit: "{token}",
 		Description: "Number of input and output tokens used", Boundaries: tokenBuckets,
 	}
+	// ClientInputTokens and the two behind it are of the revision after v1.41.
+	ClientInputTokens = Metric{
+		Name: "gen_ai.client.inference.usage.input_tokens", Unit: "{token}",
+		Description: "Input tokens used, cached ones included",
+	}
+	ClientOutputTokens = Metric{
+		Name: "gen_ai.client.inference.usage.output_tokens", Unit: "{token}",
+		Description: "Output tokens used, reasoning included",
+	}
+	ClientCacheReadTokens = Metric{
+		Name: "gen_ai.client.inference.usage.cache_read.input_tokens", Unit: "{token}",
+		Description: "Input tokens that the provider had cached",
+	}
 	// ClientTimeToFirstChunk has one value per streamed request. Ours counts from the wire.
 	ClientTimeToFirstChunk = Metric{
-		Name: "gen_ai.client.operation.time_to_first_chunk", Unit: "s",
+		Name: "gen_ai.client.operation.time_to_first_chunk", Latest: "gen_ai.client.inference.time_to_first_chunk", Unit: "s",
 		Description: "Time from the request to the first chunk of the response", Boundaries: operationBuckets,
 	}
 	// ClientTimePerOutputChunk has one value for each chunk after the first.
 	ClientTimePerOutputChunk = Metric{
-		Name: "gen_ai.client.operation.time_per_output_chunk", Unit: "s",
+		Name: "gen_ai.client.operation.time_per_output_chunk", Latest: "gen_ai.client.inference.time_per_output_chunk", Unit: "s",
 		Description: "Time between two chunks of a response", Boundaries: operationBuckets,
 	}
 )

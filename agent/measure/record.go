@@ -8,6 +8,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // Outcome is how a row ended. Every row ends in exactly one.
@@ -22,7 +23,7 @@ const (
 )
 
 func (o Outcome) String() string {
-	return [...]string{"served", "failed", "cancelled", "skipped"}[o]
+	return [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped}[o]
 }
 
 // Skip reasons; Record.Reason of a skipped row.

@@ -6,6 +6,8 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -21,7 +23,10 @@ type instruments struct {
 	sets setCache
 
 	operation, firstChunk, perChunk metric.Float64Histogram
-	usage                           metric.Int64Histogram
+
+	// Of one revision of the conventions there is usage, of the other the three behind it.
+	usage                            metric.Int64Histogram
+	inputUsed, outputUsed, cacheRead metric.Int64Counter
 
 	ttft, latency, lateness, capWait   metric.Float64Histogram
 	promptError                        metric.Int64Histogram
@@ -32,10 +37,15 @@ type instruments struct {
 func newInstruments(p *Pipeline) (*instruments, error) {
 	meter := p.provider.Meter(scope, metric.WithInstrumentationVersion(p.cfg.Version))
 	ins := &instruments{sets: setCache{base: p.base, model: p.cfg.Model}}
+	latest := latestConventions()
 	var errs []error
 	histogram := func(to *metric.Float64Histogram, m semconv.Metric) {
+		name := m.Name
+		if latest && m.Latest != "" {
+			name = m.Latest
+		}
 		var err error
-		*to, err = meter.Float64Histogram(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description),
+		*to, err = meter.Float64Histogram(name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description),
 			metric.WithExplicitBucketBoundaries(m.Boundaries...))
 		errs = append(errs, err)
 	}
@@ -53,7 +63,13 @@ func newInstruments(p *Pipeline) (*instruments, error) {
 	histogram(&ins.operation, semconv.ClientOperationDuration)
 	histogram(&ins.firstChunk, semconv.ClientTimeToFirstChunk)
 	histogram(&ins.perChunk, semconv.ClientTimePerOutputChunk)
-	counts(&ins.usage, semconv.ClientTokenUsage)
+	if latest {
+		counter(&ins.inputUsed, semconv.ClientInputTokens)
+		counter(&ins.outputUsed, semconv.ClientOutputTokens)
+		counter(&ins.cacheRead, semconv.ClientCacheReadTokens)
+	} else {
+		counts(&ins.usage, semconv.ClientTokenUsage)
+	}
 	histogram(&ins.ttft, semconv.LatencyTTFT)
 	histogram(&ins.latency, semconv.LatencyRequest)
 	histogram(&ins.lateness, semconv.ScheduleLatenessSeconds)
@@ -88,18 +104,41 @@ func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 	if !r.Resent() {
 		ins.latencies(ctx, r, s)
 	}
-	if x.Usage.Prompt > send.Unknown {
-		ins.usage.Record(ctx, x.Usage.Prompt, s.input...)
-	}
-	if x.Usage.Completion > send.Unknown {
-		ins.usage.Record(ctx, x.Usage.Completion, s.output...)
-	}
+	ins.tokens(ctx, &x.Usage, s)
 	if x.Coalesced > 0 {
 		ins.coalescedOnes.Add(ctx, int64(x.Coalesced), s.add...)
 	}
 	if r.Outcome == measure.Served {
 		ins.counts(ctx, r, s)
 	}
+}
+
+// tokens records what the server counted.
+func (ins *instruments) tokens(ctx context.Context, u *send.Usage, s *sets) {
+	for _, of := range []struct {
+		tokens  int64
+		counter metric.Int64Counter
+		kind    []metric.RecordOption // of the histogram; nil of what is a part of another kind
+	}{{u.Prompt, ins.inputUsed, s.input}, {u.Completion, ins.outputUsed, s.output}, {u.Cached, ins.cacheRead, nil}} {
+		switch {
+		case of.tokens == send.Unknown:
+		case of.counter != nil:
+			of.counter.Add(ctx, of.tokens, s.add...)
+		case of.kind != nil:
+			ins.usage.Record(ctx, of.tokens, of.kind...)
+		}
+	}
+}
+
+// latestConventions reports whether the user asks for the revision of the GenAI conventions after v1.41, by the variable that
+// lists the revisions that programs are to write.
+func latestConventions() bool {
+	for name := range strings.SplitSeq(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), ",") {
+		if strings.TrimSpace(name) == "gen_ai_latest_experimental" {
+			return true
+		}
+	}
+	return false
 }
 
 // latencies records the durations of a request that was sent once: of each its operation, of a served one the rest.

@@ -196,6 +196,38 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// TestLatestConventions: who opts in gets the metrics under their names of the revision after v1.41, and under no other.
+func TestLatestConventions(t *testing.T) {
+	cleanEnv(t)
+	t.Setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "http, gen_ai_latest_experimental")
+	synctest.Test(t, func(t *testing.T) {
+		cfg, reader := target, sdkmetric.NewManualReader()
+		cfg.MetricReader, cfg.SpanExporter = reader, &fakeExporter{}
+		p, _ := start(t, cfg)
+		finish(p, nil, served(3))
+		got := collect(t, reader)
+		for name, want := range map[string]string{
+			"gen_ai.client.inference.duration":                            "n=1 sum=0.065 ≤0.08:1",
+			"gen_ai.client.inference.time_to_first_chunk":                 "n=1 sum=0.045 ≤0.08:1",
+			"gen_ai.client.inference.time_per_output_chunk":               "n=2 sum=0.02 ≤0.01:2",
+			"gen_ai.client.inference.usage.input_tokens":                  "1302",
+			"gen_ai.client.inference.usage.output_tokens":                 "3",
+			"gen_ai.client.inference.usage.cache_read.input_tokens":       "512",
+			"gen_ai.client.operation.duration, gen_ai.client.token.usage": "",
+		} {
+			for name := range strings.SplitSeq(name, ", ") {
+				var have string
+				if m, ok := got[name]; ok {
+					have = strings.TrimPrefix(strings.Join(points(m), "; "), "m-2 ")
+				}
+				if have != want {
+					t.Errorf("%s: %q, want %q", name, have, want)
+				}
+			}
+		}
+	})
+}
+
 // Figures that compare two numbers take only rows that have both, and of the same thing; latencies only rows that the
 // engine had once.
 func TestComparableRowsOnly(t *testing.T) {

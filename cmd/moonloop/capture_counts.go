@@ -48,7 +48,7 @@ func countBatch(td ptrace.Traces) (n batchCounts) {
 				case row:
 					n.inference++
 					n.replayed++
-				case annotated && span.Name() != contentSpan:
+				case annotated && span.Name() != semconv.SpanContent:
 					n.inference++
 					if identity.Type() == pcommon.ValueTypeStr && identity.Str() == semconv.IdentityNone {
 						n.anonymous++
@@ -96,9 +96,6 @@ func (c *captureCounts) discard(_ context.Context, md pmetric.Metrics) error {
 	c.points.Add(int64(md.DataPointCount()))
 	return nil
 }
-
-// contentSpan is the name of spans that the receiver makes of log records with a prompt. They are no requests.
-const contentSpan = "mooncake.content"
 
 // silence is the time since the last span; 0 before the first.
 func (c *captureCounts) silence() time.Duration {

@@ -29,7 +29,7 @@ func TestCaptureCounts(t *testing.T) {
 	add("chat m", semconv.Identity, semconv.IdentityText, semconv.GenAIUsageInputTokens, "5", semconv.GenAIUsageOutputTokens, "5")
 	add("chat m", semconv.Identity, semconv.IdentityNone)
 	add("chat m", semconv.Identity, semconv.IdentityTrace, semconv.Row, "0")
-	add(contentSpan, semconv.Identity, semconv.IdentityText)
+	add(semconv.SpanContent, semconv.Identity, semconv.IdentityText)
 
 	var said []string
 	c := captureCounts{warn: func(text string) { said = append(said, text) }}

@@ -25,6 +25,8 @@ import (
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
+
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // Files of a demonstration, in its folder.
@@ -191,7 +193,7 @@ func (d *demonstration) production(ctx context.Context) (produced, error) {
 	provider := sdktrace.NewTracerProvider(
 		// With their prompts on them, the SDK's 512 spans to a batch would not fit into a message.
 		sdktrace.WithBatcher(spans, sdktrace.WithMaxExportBatchSize(32), sdktrace.WithBatchTimeout(time.Second)),
-		sdktrace.WithResource(sdkresource.NewSchemaless(attribute.String("service.name", "harbour-assistant"))),
+		sdktrace.WithResource(sdkresource.NewSchemaless(attribute.String(semconv.ServiceName, "harbour-assistant"))),
 	)
 	plan := planProduction(d.length, 1)
 	d.step("production", fmt.Sprintf("an application with OpenTelemetry: %d conversations, %d requests, about %s",

@@ -141,7 +141,7 @@ func (a *production) visit(ctx context.Context, c conversation) {
 		}
 		history = append(history, chatMessage{"user", t.question})
 		turning, span := a.tracer.Start(ctx, "POST /assistant", trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String(semconv.GenAIConversationID, c.id), attribute.String("http.route", "/assistant")))
+			trace.WithAttributes(attribute.String(semconv.GenAIConversationID, c.id), attribute.String(semconv.HTTPRoute, "/assistant")))
 		reply, err := a.chat(turning, history, t.reply)
 		if err != nil {
 			span.SetStatus(codes.Error, "")

@@ -87,10 +87,10 @@ func (w *worker) traces(td ptrace.Traces, visit func(capture.Record) error) erro
 	for _, resource := range td.ResourceSpans().All() {
 		attributes := resource.Resource().Attributes()
 		w.run = runOf(attributes, &w.counts)
-		w.clock = hashOf(attributes, "", "service.name", "service.instance.id", "host.name", "host.id", "k8s.pod.name")
+		w.clock = hashOf(attributes, "", semconv.ServiceName, semconv.ServiceInstanceID, "host.name", "host.id", "k8s.pod.name")
 		for _, scope := range resource.ScopeSpans().All() {
 			name := scope.Scope().Name()
-			w.producer = hashOf(attributes, name, "service.name")
+			w.producer = hashOf(attributes, name, semconv.ServiceName)
 			for _, span := range scope.Spans().All() {
 				record := w.span(name, span)
 				if record == nil {

@@ -76,7 +76,7 @@ func (a *Annotator) Traces(td ptrace.Traces) Counts {
 
 // serviceName returns the name of the service that telemetry is from, or "".
 func serviceName(resource pcommon.Resource) string {
-	if v, ok := resource.Attributes().Get("service.name"); ok && v.Type() == pcommon.ValueTypeStr && len(v.Str()) <= maxName {
+	if v, ok := resource.Attributes().Get(semconv.ServiceName); ok && v.Type() == pcommon.ValueTypeStr && len(v.Str()) <= maxName {
 		return v.Str()
 	}
 	return ""

@@ -3,12 +3,14 @@
 
 package annotate
 
+import "github.com/moonloop/moonloop/semconv"
+
 // allowedNames are those of ids, models, reasons and addresses beyond the facts of the GenAI dialects.
 var allowedNames = []string{
-	"exception.escaped", "server.address", "server.port", "client.address", "client.port", "peer.service", "service.peer.name",
+	"exception.escaped", semconv.ServerAddress, semconv.ServerPort, "client.address", "client.port", "peer.service", "service.peer.name",
 	"network.peer.address", "network.peer.port", "network.protocol.name", "network.protocol.version", "network.transport",
 	"network.type", "net.peer.name", "net.peer.ip", "net.host.name", "net.transport",
-	"http.request.method", "http.request.resend_count", "http.route", "http.method",
+	semconv.HTTPRequestMethod, semconv.HTTPRequestResendCount, semconv.HTTPRoute, "http.method",
 	"http.status_code", "http.scheme", "http.flavor", "url.scheme", "url.domain",
 	"rpc.system", "rpc.system.name", "rpc.service", "rpc.method", "rpc.response.status_code",
 	"span.kind", "span.type", "otel.status_code", "thread.name", "code.function.name", "code.function", "code.namespace",
@@ -17,13 +19,13 @@ var allowedNames = []string{
 	"http.response.header.x_request_id", "http.request.header.x-correlation-id", "http.response.header.x-correlation-id",
 	"http.request.header.traceparent", "http.request.header.content-type", "http.response.header.content-type",
 	"http.request.header.content-length", "http.response.header.content-length", "http.response.header.retry-after",
-	"deployment.environment", "deployment.environment.name", "service.name", "service.version", "service.instance.id",
+	"deployment.environment", "deployment.environment.name", semconv.ServiceName, semconv.ServiceVersion, semconv.ServiceInstanceID,
 	"service.namespace", "telemetry.sdk.name", "telemetry.sdk.language", "telemetry.sdk.version",
 }
 
 // addressNames hold URLs. A query is what somebody searches for, or a key; user and password stand before the host.
 var addressNames = []string{
-	"url.full", "url.original", "http.url", "http.target", "http.path", "http.referer", "http.referrer", "http.request.url",
+	semconv.URLFull, "url.original", "http.url", "http.target", "http.path", "http.referer", "http.referrer", "http.request.url",
 	"http.request.header.referer", "http.response.header.location", "http.request.header.location", "next.url",
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/moonloop/moonloop/genai"
+
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // What may be left of a value.
@@ -81,7 +83,7 @@ func newRules(c Config) *rules {
 		}
 	}
 	r.put("exception.type", allowed, reason)
-	r.put("url.path", allowed, address)
+	r.put(semconv.URLPath, allowed, address)
 	for _, name := range addressNames {
 		r.put(name, unknown, address)
 	}

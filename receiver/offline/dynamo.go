@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/moonloop/moonloop/mooncake"
+
+	"github.com/moonloop/moonloop/semconv"
 )
 
 const (
@@ -49,7 +51,7 @@ func (c *converter) dynamoLine(line []byte) error {
 	}
 	ld := plog.NewLogs()
 	resource := ld.ResourceLogs().AppendEmpty()
-	resource.Resource().Attributes().PutStr("service.name", "dynamo")
+	resource.Resource().Attributes().PutStr(semconv.ServiceName, "dynamo")
 	scope := resource.ScopeLogs().AppendEmpty()
 	scope.Scope().SetName(dynamoScope)
 	log := scope.LogRecords().AppendEmpty()
