@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // The traces below have the shapes that the documentation of other replay tools shows to its readers. Each must

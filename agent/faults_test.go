@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // What a fault of the engine makes of a row's record: served only where it was served, and what was served beside what

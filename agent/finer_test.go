@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // TestFinerRowsAreReadAndKept: a trace with ranges is read by the size that its sidecar or the configuration gives, its last row

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonloop/moonloop/agent/report"
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 func TestMain(m *testing.M) {

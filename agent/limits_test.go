@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // TestLimitsAtTheirMaximum replays with each numeric limit as great as it can be: it costs what the run uses of it, the run

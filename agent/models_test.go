@@ -22,8 +22,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/semconv"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // ofModels are rows that name models, "" for none, one after the other, all with the same prompt of one block.

@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/semconv"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // listen returns a listener on loopback that is closed with the test.

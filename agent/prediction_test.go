@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // TestPredictionOfBrokenTraces: an infinite cache realises what is predicted of it, also where an id comes after different

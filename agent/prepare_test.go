@@ -20,8 +20,8 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/semconv"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // TestPrepared begins requests before they are due, in virtual time: whatever happens before that instant, each row is sent

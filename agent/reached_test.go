@@ -18,7 +18,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // endlessTrace is standard input that never ends: a row every 10 ms of trace time.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 func TestSessionsFullPrompts(t *testing.T) {

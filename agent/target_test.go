@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/prompt"
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 func TestOptionRetries(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/prompt"
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // BenchmarkTruth prints how far the agent's TTFT and inter-chunk gaps are from what the engine really did, at 1 to 1,000

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // TestUnrecordedRequests: each request has a trace context of its own. Those that are in no trace of the run's say "not sampled", so

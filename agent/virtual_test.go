@@ -21,8 +21,8 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/semconv"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // pipes is a network in memory: what is dialled is accepted. Its connections block durably, so that the time of a

@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // work is a load of streams: so many, each of so many tokens, started within a time.

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // dispatcher is a program that sends one-token requests on a schedule.

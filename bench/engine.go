@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // engine is a simulator process, a new one for each measured run, whose record is the truth about the run.

@@ -3,9 +3,11 @@
 
 package genai
 
-import "github.com/moonloop/moonloop/semconv"
+import (
+	"strings"
 
-import "strings"
+	"github.com/moonloop/moonloop/semconv"
+)
 
 // Dialect names a way to write GenAI telemetry. It is "" for a span that has nothing to do with GenAI.
 type Dialect string

@@ -3,9 +3,11 @@
 
 package genai
 
-import "github.com/moonloop/moonloop/semconv"
+import (
+	"iter"
 
-import "iter"
+	"github.com/moonloop/moonloop/semconv"
+)
 
 // NameKind says what the attributes of a name hold.
 type NameKind uint8

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // rehearse starts the simulated engine and returns its URL.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/moonloop/moonloop/agent/tlsfile"
+	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
 // otlpVariables returns the names of a signal's variables with a suffix: the family's, then its own.

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/extensionauth"
 
-	"github.com/moonloop/moonloop/agent/tlsfile"
+	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
 // listenSecrets are the flags that guard what is listened on, by the names that "moonloop simulate" has for them.

@@ -24,8 +24,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // TestCaptureScripts runs "moonloop capture" as its users do.

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/convert/foreign"
+	"github.com/moonloop/moonloop/convert/offline"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/mooncake/foreign"
 	"github.com/moonloop/moonloop/receiver/annotate"
-	"github.com/moonloop/moonloop/receiver/offline"
 )
 
 // convertFlags are the flags of convert.

@@ -25,7 +25,6 @@ import (
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
-
 	"github.com/moonloop/moonloop/semconv"
 )
 

@@ -24,10 +24,10 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/convert/foreign"
+	"github.com/moonloop/moonloop/convert/offline"
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/mooncake/foreign"
-	"github.com/moonloop/moonloop/receiver/offline"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // replayVerb is the one verb whose flags have other names, too.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/measure"
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // Whether a replay hits the prefix cache as often as production did, on engines that cache as real ones do: blocks of 16 tokens or

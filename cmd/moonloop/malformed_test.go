@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata/malformed")

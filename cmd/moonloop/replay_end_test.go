@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // underWay is a replay by process whose first five rows are served at once, while the last is due in an hour.

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/moonloop/moonloop/agent/tlsfile"
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
 // simulateFlags are the flags that are not fields of the engine's configuration as they stand.

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // startSimulate runs the verb and returns its URL. stop ends it and returns exit status and standard error.

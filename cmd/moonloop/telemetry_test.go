@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // watched is what a program writes, for others to look at meanwhile.

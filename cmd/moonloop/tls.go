@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/moonloop/moonloop/agent/tlsfile"
+	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
 // clientTLS builds the TLS configuration of the client's flags; nil when none is given: then the system's

@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/internal/testcert"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // secureEngine is a simulated engine behind TLS. It counts the requests that a trace's rows make.

@@ -22,6 +22,7 @@ var rooms = []string{
 	"test",                 // tests of the whole
 	"bench",                // the agent beside its peers
 	"cmd",                  // the commands
+	"convert",              // files of any format to traces
 	"agent",                // replay
 	"receiver",             // Collector receiver
 	"exporter",             // Collector exporter
@@ -30,10 +31,11 @@ var rooms = []string{
 	"blockhash",            // text and tokens to block ids
 	"mooncake",             // the row, its file and its figures
 	"semconv",              // names
-	"simulator",            // an engine to test against
 	"examples",             // what is shipped to be copied
+	"internal/simulator",   // an engine to test against
 	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
+	"internal/tlsfile",     // files of keys and certificates
 	"internal/testcert",    // certificates for tests
 	"internal/testwire",    // encoded OTLP for tests
 
@@ -50,8 +52,10 @@ type ban struct {
 var bans = []ban{
 	{"agent", module + "/receiver", true, "the agent does not know of the Collector"},
 	{"agent", module + "/exporter", true, "the agent does not know of the Collector"},
-	{"agent", module + "/simulator", false, "the simulator is a test engine; production does not need it"},
+	{"agent", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
+	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
+	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
 }
 
@@ -120,11 +124,11 @@ func TestForbidden(t *testing.T) {
 	for _, c := range []struct {
 		file, target, want string
 	}{
-		{"agent/agent.go", module + "/mooncake", ""},       // down
-		{"agent/send/client.go", module + "/agent", ""},    // within the room
-		{"agent/agent.go", "net/http", ""},                 // not ours
-		{"agent/agent_test.go", module + "/simulator", ""}, // a test may
-		{"agent/agent.go", module + "/simulator", "the simulator is a test engine; production does not need it"},
+		{"agent/agent.go", module + "/mooncake", ""},                // down
+		{"agent/send/client.go", module + "/agent", ""},             // within the room
+		{"agent/agent.go", "net/http", ""},                          // not ours
+		{"agent/agent_test.go", module + "/internal/simulator", ""}, // a test may
+		{"agent/agent.go", module + "/internal/simulator", "the simulator is a test engine; production does not need it"},
 		{"agent/agent_test.go", module + "/receiver", "the agent does not know of the Collector"},
 		{"mooncake/row.go", module + "/agent/send", "imports point down, and agent stands above mooncake"},
 		{"mooncake/row_test.go", module + "/agent", "imports point down, and agent stands above mooncake"}, // tests too

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/moonloop/moonloop/genai"
-
 	"github.com/moonloop/moonloop/semconv"
 )
 

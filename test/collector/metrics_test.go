@@ -25,7 +25,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // TestConfigurationsTakeMetrics: whoever sends spans by OTEL_EXPORTER_OTLP_ENDPOINT sends metrics there, too, a replay among

@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/moonloop/moonloop/mooncake"
-
 	"github.com/moonloop/moonloop/semconv"
 )
 
