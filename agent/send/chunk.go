@@ -72,10 +72,7 @@ func (c *chunk) reset() { *c = chunk{choices: c.choices[:0], usage: NoUsage} }
 func (c *chunk) parse(data []byte) bool {
 	c.reset()
 	s := scanner{data: data, out: c}
-	if !s.root() {
-		return false
-	}
-	return !s.escapedKey || c.parseSlowly(data)
+	return s.root()
 }
 
 // maxCount is more tokens than any prompt or reply has. A count above is none.

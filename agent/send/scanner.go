@@ -3,16 +3,17 @@
 
 package send
 
-// scanner takes the members that matter out of a JSON object in one pass and without allocation. It is an extractor,
+import "bytes"
+
+// scanner takes the members that matter out of a JSON object in one pass, and allocates for keys with an escape alone. It is an extractor,
 // not a validator: it forgives a missing comma, and bytes after the last brace. A fuzz test holds it to encoding/json
 // on everything that is valid JSON.
 type scanner struct {
-	data       []byte
-	i          int
-	depth      int
-	escapedKey bool // a key with an escape was seen where one of ours could stand
-	out        *chunk
-	choice     *choice // being read
+	data   []byte
+	i      int
+	depth  int
+	out    *chunk
+	choice *choice // being read
 }
 
 // maxDepth bounds the nesting of objects and arrays.
@@ -169,7 +170,7 @@ func (s *scanner) object(k kind) bool {
 		case ',':
 			s.i++
 		case '"':
-			key, ok := s.str()
+			key, ok := s.key()
 			if !ok || s.peek() != ':' {
 				return false
 			}
@@ -306,20 +307,13 @@ func (s *scanner) number() (int64, bool) {
 	return digits(s.data[from:s.i]), true
 }
 
-// str reads a key, whose quote is next.
-func (s *scanner) str() ([]byte, bool) {
-	from := s.i + 1
-	for i := from; i < len(s.data); i++ {
-		switch s.data[i] {
-		case '"':
-			s.i = i + 1
-			return s.data[from:i], true
-		case '\\':
-			s.escapedKey = true
-			i++
-		}
+// key reads a key, whose quote is next, and decodes it.
+func (s *scanner) key() ([]byte, bool) {
+	key, ok := s.value()
+	if bytes.IndexByte(key, '\\') >= 0 {
+		key = text(key).append(nil)
 	}
-	return nil, false
+	return key, ok
 }
 
 // value reads a string, whose quote is next.

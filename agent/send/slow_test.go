@@ -9,8 +9,7 @@ import (
 	"errors"
 )
 
-// parseSlowly does what the scanner does, with encoding/json: for objects with an escape in a key. It is also what the
-// scanner is tested against.
+// parseSlowly does what the scanner does, with encoding/json: what the scanner is held to.
 func (c *chunk) parseSlowly(data []byte) bool {
 	c.reset()
 	d := json.NewDecoder(bytes.NewReader(data))
