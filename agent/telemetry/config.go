@@ -4,6 +4,7 @@
 package telemetry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -84,6 +85,10 @@ type Config struct {
 	// pipeline shuts them down.
 	SpanExporter sdktrace.SpanExporter
 	MetricReader sdkmetric.Reader
+	// OtherSpanExporter and OtherMetricReader make what OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name where that is neither
+	// otlp nor none: autoexport's functions do, whose dependencies are its own. nil = such a name is an error.
+	OtherSpanExporter func(context.Context) (sdktrace.SpanExporter, error)
+	OtherMetricReader func(context.Context) (sdkmetric.Reader, error)
 
 	Provider      string // gen_ai.provider.name; empty = "_OTHER"
 	Operation     string // gen_ai.operation.name; empty = "chat"

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -23,7 +22,7 @@ import (
 )
 
 // exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER that is built here, since it can take its endpoint
-// from the configuration; every other value is autoexport's.
+// from the configuration; every other value is for [Config.OtherSpanExporter] and [Config.OtherMetricReader].
 const exporterOTLP = "otlp"
 
 // newSpanExporter returns the exporter of the traces, nil when they are off.
@@ -36,17 +35,24 @@ func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, err
 		return nil, nil //nolint:nilnil // off is not an error
 	case exporterOTLP:
 	default:
-		e, err := autoexport.NewSpanExporter(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: %w", name, err)
-		}
-		return e, nil
+		return other(ctx, traces, name, c.OtherSpanExporter)
 	}
 	client, err := newTraceClient(c)
 	if err != nil {
 		return nil, err
 	}
 	return otlptrace.New(ctx, client)
+}
+
+// other makes an exporter that is not built here.
+func other[T any](ctx context.Context, s signal, name string, build func(context.Context) (T, error)) (e T, err error) {
+	if build == nil {
+		return e, fmt.Errorf("OTEL_%s_EXPORTER=%s: there are %s and none here", s, name, exporterOTLP)
+	}
+	if e, err = build(ctx); err != nil {
+		return e, fmt.Errorf("OTEL_%s_EXPORTER=%s: %w", s, name, err)
+	}
+	return e, nil
 }
 
 // newTraceClient returns what carries spans by OTLP. It tries once: what is tried again is the queue's to decide, which has to
@@ -80,11 +86,7 @@ func newMetricReader(ctx context.Context, c *Config, count *metricCount) (sdkmet
 		return nil, nil //nolint:nilnil // off is not an error
 	case exporterOTLP:
 	default:
-		r, err := autoexport.NewMetricReader(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("OTEL_METRICS_EXPORTER=%s: %w", name, err)
-		}
-		return r, nil
+		return other(ctx, metrics, name, c.OtherMetricReader)
 	}
 	e, err := newMetricExporter(ctx, c, false)
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/contrib/exporters/autoexport"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/observe"
@@ -52,6 +54,7 @@ func TestOnOff(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			cleanEnv(t, c.env...)
+			withAutoexport(&c.cfg)
 			p, err := Start(t.Context(), c.cfg, clock.New())
 			if err != nil {
 				t.Fatal(err)
@@ -77,6 +80,22 @@ func TestOnOff(t *testing.T) {
 	}
 }
 
+// withAutoexport makes the exporters that are not built here, as the command does.
+func withAutoexport(c *Config) {
+	c.OtherSpanExporter = func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }
+	c.OtherMetricReader = func(ctx context.Context) (sdkmetric.Reader, error) { return autoexport.NewMetricReader(ctx) }
+}
+
+// TestOtherExporters: without somebody who makes them, exporters of other names are an error that says so.
+func TestOtherExporters(t *testing.T) {
+	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"} {
+		cleanEnv(t, name+"=console")
+		if _, err := Start(t.Context(), Config{}, clock.New()); err == nil || !strings.Contains(err.Error(), name+"=console: there are otlp and none here") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestStartErrors(t *testing.T) {
 	for _, c := range []struct {
 		env  string
@@ -97,6 +116,7 @@ func TestStartErrors(t *testing.T) {
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			cleanEnv(t, c.env)
+			withAutoexport(&c.cfg)
 			p, err := Start(t.Context(), c.cfg, clock.New())
 			if err == nil || !strings.Contains(err.Error(), c.want) || p != nil {
 				t.Fatalf("error %v, want one with %q", err, c.want)

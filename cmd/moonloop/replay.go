@@ -18,6 +18,9 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/carry"
@@ -267,6 +270,8 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.TokenEvents = telemetry.Mode(f.tokenEvents)
+	c.Telemetry.OtherSpanExporter = func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }
+	c.Telemetry.OtherMetricReader = func(ctx context.Context) (sdkmetric.Reader, error) { return autoexport.NewMetricReader(ctx) }
 	c.Target.ReadStamps = f.stamps == "read"
 	check(f.contradictions(fs))
 	check(inFlags(c.Validate(), configNames))
