@@ -19,7 +19,7 @@ type Chain struct {
 	// where the text has more cells than are kept.
 	Bytes int64
 	// Ends are where the messages of the text end, in order, at most [MaxEnds]; nil where that is not known. The last one of a
-	// whole prompt ends with the text.
+	// whole prompt ends with the text. What [Chain.KeptEnds] left out is not there.
 	Ends []End
 }
 
@@ -44,7 +44,8 @@ const (
 )
 
 const (
-	// MaxEnds is the most ends of messages that are kept of one prompt: the first ones.
+	// MaxEnds is the most ends of messages that a [Hasher] finds in one prompt: the first ones. [Chain.KeptEnds] keeps fewer of many short
+	// messages.
 	MaxEnds = 1 << 12
 	// MaxEndBytes is the greatest length of text at which an end is kept.
 	MaxEndBytes = 1<<28 - 1

@@ -35,7 +35,8 @@
 //	       (what stands for tools, media and the like, annotate.Prompt says).
 //	       cell j = border(the first 128(j+1) bytes), for every full cell, at most [MaxCells]
 //	       End i  = border(all up to the end of message i), with the length up to there and the role, at most [MaxEnds]
-//	                and none beyond [MaxEndBytes]; equal to a cell where one ends there
+//	                and none beyond [MaxEndBytes]; equal to a cell where one ends there. Of many short messages only some
+//	                leave the process: see [Chain.KeptEnds]
 //	       reply  = border(all of it ‖ "assistant" 0A reply 0A): the End that the reply has in the next prompt
 //	       tail   = end(all of it)
 //	tokens x is a number of token ids, each four bytes little-endian.
@@ -61,8 +62,8 @@
 // # What the values hide
 //
 // Who does not have the key cannot test a guess of a prompt, nor link the values of two domains or keys. What remains
-// visible is what a trace needs: lengths, times, which prompts share how long a beginning, how many messages a prompt has, how long
-// each of them is and whose it is. Who has the key, and nobody else, can test a guess: of 128 bytes at a time behind a beginning
+// visible is what a trace needs: lengths, times, which prompts share how long a beginning, where messages of a prompt end, of
+// not too short ones all, and whose they are. Who has the key, and nobody else, can test a guess: of 128 bytes at a time behind a beginning
 // that he knows, and with the ends of a message at a time, also of a short one. Finding two texts of
 // equal XXH64 on purpose is not ruled out; whoever does so bends the figures of his own prompts.
 package blockhash

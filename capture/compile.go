@@ -48,6 +48,7 @@ type compiler struct {
 	mask       mask
 	unseen     bool    // a reply is not known of a prompt that is
 	replied    bool    // a reply is known
+	thinned    bool    // ends of messages may be left out
 	fine       int     // tokens per fine block
 	sharing    sharing // of the row at hand, kept for its memory
 	structured int64   // turns of sessions without content

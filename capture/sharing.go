@@ -113,14 +113,16 @@ func (s *sharing) decode(b []byte) []byte {
 	return b
 }
 
-// owner is what is known of a row that has a number: 40 bytes.
+// owner is what is known of a row that has a number: 48 bytes.
 type owner struct {
 	fine   uint64 // id of its own block at depth d: fine + d
 	coarse uint64 // id of its own coarse block i: coarse + i
 	row    int64  // index in the trace
-	from   int64  // number of the row whose blocks come directly before its own, by what the engine said; below 0: none
+	from   int64  // number of the row whose own blocks come directly before; below 0: none
 	tokens uint32 // of its prompt; 0 is a row that was not written
 	begin  uint32 // depth at which its own blocks begin
+	turns  uint32 // index of the first of the replies that end behind what it shares
+	many   uint32 // of these
 }
 
 // ledger gives the rows of a trace their ids.
@@ -128,6 +130,7 @@ type ledger struct {
 	size, fine int // tokens per block
 	owners     [sharingKinds][]owner
 	next       uint64            // fine id
+	turns      []turn            // of all rows that end behind what these share
 	ends       map[uint64]uint64 // coarse ids of prompts that end within the blocks of others, by their last fine id
 }
 
@@ -139,15 +142,15 @@ func (l *ledger) known(kind sharingKind, number int64) owner {
 	return owner{}
 }
 
-// at returns who owns the block at a depth of a row, and the depth at which the owner's blocks end, at the latest. The block has to be
-// one that the row had first by its text. ok is false where nobody is known to own it.
-func (l *ledger) at(kind sharingKind, number, depth int64) (o owner, end int64, ok bool) {
-	o, end = l.known(kind, number), math.MaxInt64
+// at returns who owns the block at a depth of a row, his number, and the depth at which the owner's blocks end, at the latest. ok is
+// false where nobody is known to own it.
+func (l *ledger) at(kind sharingKind, number, depth int64) (o owner, by, end int64, ok bool) {
+	o, by, end = l.known(kind, number), number, math.MaxInt64
 	for o.tokens > 0 && depth < int64(o.begin) && o.from >= 0 {
-		end = min(end, int64(o.begin))
-		o = l.known(kind, o.from)
+		end, by = min(end, int64(o.begin)), o.from
+		o = l.known(kind, by)
 	}
-	return o, end, o.tokens > 0 && depth >= int64(o.begin)
+	return o, by, end, o.tokens > 0 && depth >= int64(o.begin)
 }
 
 // placing is a row that gets its ids.
@@ -158,8 +161,10 @@ type placing struct {
 	tokens  int64
 	blocks  int64 // fine ones
 	done    int64 // of those, how many have their ids
+	from    int64 // number of the row whose own ids it took last; below 0: none
 	ranges  []mooncake.HashRange
 	ids     []uint64
+	turns   []turn // that it has
 }
 
 // take gives the row ids that follow one another, up to a depth.
@@ -175,6 +180,9 @@ func (p *placing) take(first uint64, to int64) {
 
 // share gives the row the ids that another one has, up to a depth, and reports whether that has them all.
 func (p *placing) share(number, to int64) bool {
+	if of, _, _, ok := p.at(p.kind, number, p.done-1); to > p.done && p.done > 0 && (!ok || of.fine+uint64(p.done-1) != p.last()) { //nolint:gosec // not negative
+		return false // senders lie: what follows one text stands behind another
+	}
 	ratio := int64(p.size / p.fine)
 	for to > p.done {
 		// The coarse block at hand ends with this fine one.
@@ -183,7 +191,7 @@ func (p *placing) share(number, to int64) bool {
 		if last >= to {
 			break
 		}
-		of, _, ok := p.at(p.kind, number, last)
+		of, _, _, ok := p.at(p.kind, number, last)
 		if !ok {
 			return false
 		}
@@ -197,13 +205,50 @@ func (p *placing) share(number, to int64) bool {
 		}
 	}
 	for to > p.done {
-		of, end, ok := p.at(p.kind, number, p.done)
+		of, by, end, ok := p.at(p.kind, number, p.done)
 		if !ok {
 			return false
 		}
-		p.take(of.fine+uint64(p.done), min(to, end)) //nolint:gosec // not negative
+		before := p.done
+		p.take(of.fine+uint64(before), min(to, end)) //nolint:gosec // not negative
+		p.inherit(of, before*int64(p.fine), p.done*int64(p.fine))
+		p.from = by
 	}
 	return true
+}
+
+// inherit gives the row the replies of another one that end behind so many tokens, and not behind so many.
+func (p *placing) inherit(of owner, from, to int64) {
+	for _, t := range p.ledger.turns[of.turns : of.turns+of.many] {
+		if from < t.end() && t.end() <= to {
+			p.turns = append(p.turns, t)
+		}
+	}
+}
+
+// inOrder puts the replies in order, each of them once, and no more than a row can have.
+func (p *placing) inOrder() {
+	slices.SortStableFunc(p.turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+	end := int64(0)
+	p.turns = slices.DeleteFunc(p.turns, func(t turn) bool {
+		if t.at <= end { // nothing begins with a reply
+			return true
+		}
+		end = t.end()
+		return false
+	})
+	p.turns = p.turns[:min(len(p.turns), MaxReplies)]
+}
+
+// keepTurns keeps the replies that end behind so many tokens, for rows that share them, and returns which these are.
+func (p *placing) keepTurns(shared int64) (first, many uint32) {
+	first = uint32(len(p.ledger.turns)) //nolint:gosec // as many as there are in a journal
+	for _, t := range p.turns {
+		if t.end() > shared {
+			p.ledger.turns = append(p.ledger.turns, t)
+		}
+	}
+	return first, uint32(len(p.ledger.turns)) - first //nolint:gosec // likewise
 }
 
 // whole returns the full blocks of a row with a number, and the last one, too, where it ends like the row at hand.
@@ -215,13 +260,36 @@ func (p *placing) whole(number int64) int64 {
 	return min(of, p.tokens) / int64(p.fine)
 }
 
+// last returns the id of the last fine block that the row has so far; 0 where it has none.
+func (p *placing) last() uint64 {
+	if len(p.ranges) == 0 {
+		return 0
+	}
+	r := p.ranges[len(p.ranges)-1]
+	return r.First + uint64(r.Count-1) //nolint:gosec // a range has an id
+}
+
+// replied returns the full blocks of the prompt that the row's last reply was one to; 0 without a reply.
+func (p *placing) replied(s *sharing) int64 {
+	if len(s.turns) == 0 {
+		return 0
+	}
+	last := s.turns[len(s.turns)-1]
+	return min(last.at/int64(p.fine), p.whole(last.of), p.blocks)
+}
+
 // place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
 // before it is returned, in tokens of whole fine blocks.
 func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
 	tokens := row.InputLength.V
 	p := placing{
 		ledger: l, numbers: numbers, kind: s.kind, tokens: tokens, blocks: int64(mooncake.BlockCount(tokens, l.fine)),
-		ids: make([]uint64, 0, mooncake.BlockCount(tokens, l.size)),
+		ids:  make([]uint64, 0, mooncake.BlockCount(tokens, l.size)),
+		from: -1, turns: s.turns,
+	}
+	if n := len(s.turns); n > 0 {
+		last := s.turns[n-1]
+		p.inherit(l.known(s.kind, last.of), 0, last.at)
 	}
 	all := true // that the text shares
 	for _, part := range s.parts {
@@ -233,17 +301,20 @@ func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index in
 			break
 		}
 	}
-	from := int64(-1)
-	if to := min(row.Observed.CachedTokens.V/int64(l.fine), s.limit, p.whole(s.last)); all && p.done > 0 && to > p.done {
+	if to := p.replied(s); all && to > p.done {
+		// The prompt begins with all of that which its last reply was one to, whatever marks say between two cells.
+		p.share(s.turns[len(s.turns)-1].of, to)
+	} else if to := min(row.Observed.CachedTokens.V/int64(l.fine), s.limit, p.whole(s.last)); all && p.done > 0 && to > p.done {
 		// The engine had more. How far the text is the same is known to a cell or a message: so far it can be true. Some providers count
 		// in steps of 128 tokens from 1,024 on, or not at all below: that is less than there was, and raises nothing.
-		if p.share(s.last, to) {
-			from = s.last
-		}
+		p.share(s.last, to)
 	}
 	shared = min(p.done, tokens/int64(l.fine)) * int64(l.fine)
+	p.inOrder()
+	s.turns = p.turns
+	turns, many := p.keepTurns(p.done * int64(l.fine))
 	own := owner{
-		row: index, from: from, tokens: uint32(tokens), begin: uint32(p.done), //nolint:gosec // at most maxTokens
+		turns: turns, many: many, row: index, from: p.from, tokens: uint32(tokens), begin: uint32(p.done), //nolint:gosec // at most maxTokens
 		fine: l.next - uint64(p.done), coarse: numbers.next - uint64(len(p.ids)), //nolint:gosec // wraps around, and back
 	}
 	if p.done < p.blocks {

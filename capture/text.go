@@ -43,10 +43,16 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 	if cached, ok := cachedCount(r); ok && c.opt.FollowEngine != FollowNever {
 		c.engines.count(model, cached)
 	}
-	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
-	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
 	c.replied = c.replied || r.Reply != (blockhash.End{})
 	c.unseen = c.unseen || unseen(r)
+	c.thinned = c.thinned || thinned(&r.Prompt)
+	return c.addText(c.byText, r, delay, mask)
+}
+
+// addText adds a prompt to a sorter, with its values masked.
+func (c *compiler) addText(to *sorter, r *Inference, delay mooncake.Opt[float64], mask uint64) error {
+	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
+	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
 	r.masked(mask)
 	cells := r.Chain.Cells
 	r.Chain.Cells = nil
@@ -54,7 +60,7 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 	c.enc = r.appendTo(c.enc)
 	r.Chain.Cells = cells // its memory is used again
 	c.enc = binary.BigEndian.AppendUint32(c.enc, marks)
-	return c.byText.add(c.key, c.enc)
+	return to.add(c.key, c.enc)
 }
 
 // mask is what sets the values of one domain and model apart from those of all others.
@@ -97,23 +103,10 @@ type text struct {
 	counted bool // somebody counted its tokens, and those of its reply
 }
 
-// texts visits all prompts in the order of their marks.
+// texts visits all prompts in the order of their marks, with their anchors.
 func (c *compiler) texts(visit func(*text) error) error {
-	t := text{laid: laid{place: -1}}
-	var before []byte
 	p := c.part(Partition{})
-	return c.byText.walk(c.ctx, func(b []byte) error {
-		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
-		t.place++
-		t.number = t.place
-		before, t.marks = t.marks, append(before[:0], b[:n]...)
-		t.shared = commonMarks(before, t.marks)
-		var record []byte
-		t.delay, record = takeDelay(b[n : len(b)-countLength])
-		if err := t.decode(record); err != nil {
-			return err
-		}
-		t.at, t.ends = appendPlaces(t.at[:0], t.ends[:0], &t.Prompt, n/markLength)
+	return c.prompts(func(t *text) error {
 		counted := t.InputTokens.Set
 		t.counted = counted && t.OutputTokens.Set
 		t.anchor, t.order, t.turns, t.known = noAnchor, never, nil, 0
@@ -126,6 +119,26 @@ func (c *compiler) texts(visit func(*text) error) error {
 				}
 			}
 		}
+		return visit(t)
+	})
+}
+
+// prompts visits all prompts in the order of their marks, as they were recorded.
+func (c *compiler) prompts(visit func(*text) error) error {
+	t := text{laid: laid{place: -1}}
+	var before []byte
+	return c.byText.walk(c.ctx, func(b []byte) error {
+		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
+		t.place++
+		t.number = t.place
+		before, t.marks = t.marks, append(before[:0], b[:n]...)
+		t.shared = commonMarks(before, t.marks)
+		var record []byte
+		t.delay, record = takeDelay(b[n : len(b)-countLength])
+		if err := t.decode(record); err != nil {
+			return err
+		}
+		t.at, t.ends = appendPlaces(t.at[:0], t.ends[:0], &t.Prompt, n/markLength)
 		return visit(&t)
 	})
 }
@@ -159,6 +172,11 @@ const stepKey = 8 + 4
 func (c *compiler) layTexts() error {
 	if c.byText.empty() {
 		return nil
+	}
+	if c.thinned {
+		if err := c.completeEnds(); err != nil {
+			return err
+		}
 	}
 	defer c.byText.close()
 	turns, err := c.findTurns()

@@ -14,7 +14,7 @@ const (
 	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, whose tokens nobody can tell
 	// from bytes; a multiple of 128. Absent where there is none.
 	CellsMedia = "mooncake.cells.media"
-	// CellsEnds is bytes, beside [Cells]: where each message of the text ends, 12 bytes an end: its keyed value, 8 bytes
+	// CellsEnds is bytes, beside [Cells]: where messages of the text end, all but some of many short ones, 12 bytes an end: its keyed value, 8 bytes
 	// little-endian, then in 4 bytes little-endian the length of the text up to there times 16, plus the number of its role. Absent = unknown.
 	CellsEnds = "mooncake.cells.ends"
 	// CellsReply is bytes: one end as in [CellsEnds], that of the reply as it would stand in the next prompt. Absent = unknown.

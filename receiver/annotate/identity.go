@@ -89,6 +89,7 @@ func (w *worker) text(counts *Counts, d *domain, seen Written) identity {
 	w.cells, _ = chain.AppendBinary(w.cells[:0]) // never fails
 	id := identity{kind: semconv.IdentityText, domain: d.name, cells: w.cells, prefix: seen.Extent == genai.ExtentCut, media: seen.MediaEnd}
 	if !w.config.OmitMessageEnds {
+		chain.Ends = chain.KeptEnds()
 		w.ends = chain.AppendEnds(w.ends[:0])
 		id.ends = w.ends
 	}

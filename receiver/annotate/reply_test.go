@@ -405,7 +405,8 @@ func TestEndsTellSharedMessages(t *testing.T) {
 		if i == 0 && r.IntN(2) == 0 {
 			role = "system"
 		}
-		return object{"role": role, "content": strings.Repeat("naïve “words” \n", r.IntN(12)) + string(rune('a'+r.IntN(26)))}
+		// So long that all ends are kept.
+		return object{"role": role, "content": strings.Repeat("naïve “words” \n", 45+r.IntN(12)) + string(rune('a'+r.IntN(26)))}
 	}
 	dialects := []func(list) attributes{
 		func(m list) attributes { return chat(attributes{"gen_ai.input.messages": text(t, m)}) },

@@ -1,0 +1,167 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"math"
+
+	"slices"
+	"testing"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// say appends a message to a conversation.
+func (c *chat) say(role, text string) {
+	c.messages = append(slices.Clip(c.messages), [2]string{role, text})
+	c.tokens = tokenize(slices.Clip(c.tokens), role, text)
+}
+
+// few returns a few words, of some 30 bytes.
+func (w *author) few() string {
+	text := ""
+	for range 2 + w.IntN(6) {
+		text += w.words[w.IntN(len(w.words))] + " "
+	}
+	return text + "."
+}
+
+// smallTalk returns the requests of n conversations of up to 40 turns in which everybody says some 30 bytes, mixed.
+func smallTalk(seed uint64, n int) []chat {
+	w := newAuthor(seed)
+	greeting := w.text(300)
+	open, left := make([]chat, n), make([]int, n)
+	for i := range open {
+		open[i].say("system", greeting)
+		left[i] = 10 + w.IntN(30)
+	}
+	var out []chat
+	for len(open) > 0 {
+		i := w.IntN(len(open))
+		open[i].say("user", w.few())
+		out = append(out, open[i])
+		open[i].say("assistant", w.few())
+		if left[i]--; left[i] == 0 {
+			open, left = slices.Delete(open, i, i+1), slices.Delete(left, i, i+1)
+		}
+	}
+	return out
+}
+
+// manyTools returns the requests of n agents that have one task, and call 6 to 20 tools between two requests. Each answers in a few words.
+func manyTools(seed uint64, n int) []chat {
+	w := newAuthor(seed)
+	system := w.text(1500)
+	open, left := make([]chat, n), make([]int, n)
+	for i := range open {
+		open[i].say("system", system)
+		open[i].say("user", w.text(300))
+		left[i] = 3 + w.IntN(10)
+	}
+	var out []chat
+	for len(open) > 0 {
+		i := w.IntN(len(open))
+		out = append(out, open[i])
+		open[i].say("assistant", w.text(100+w.IntN(200)))
+		for range 6 + w.IntN(15) {
+			open[i].say("tool", w.few())
+		}
+		if left[i]--; left[i] == 0 {
+			open, left = slices.Delete(open, i, i+1), slices.Delete(left, i, i+1)
+		}
+	}
+	return out
+}
+
+// edge makes records those that the receiver makes of the prompts, of which it keeps some of the ends of many short messages, or all of
+// them; without counts of cached tokens, so that text alone tells. It returns how many ends there were, and are.
+func edge(records []Record, kept bool) (were, are int) {
+	for _, r := range records {
+		r := r.(*Inference)
+		r.CachedTokens = mooncake.Opt[int64]{}
+		were += len(r.Chain.Ends)
+		if kept {
+			r.Chain.Ends = r.Chain.KeptEnds()
+		}
+		are += len(r.Chain.Ends)
+	}
+	return were, are
+}
+
+// sampled returns one of three requests, as where telemetry is sampled.
+func sampled(chats func(seed uint64, n int) []chat) func(seed uint64, n int) []chat {
+	return func(seed uint64, n int) (out []chat) {
+		w := newAuthor(seed)
+		for _, c := range chats(seed, n) {
+			if w.IntN(3) == 0 {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+}
+
+// TestShortMessages: of many short messages few ends are recorded, and rows share as much as if all were: as an engine has it cached. Where
+// telemetry lacks requests, they share somewhat less.
+func TestShortMessages(t *testing.T) {
+	h := newHasher(t, blockhash.TextDomain)
+	for _, c := range []struct {
+		name  string
+		chats func(seed uint64, n int) []chat
+		most  float64 // of the ends that are kept
+		price float64 // points less than with all ends: where turns are missing in telemetry, their replies and borders are known to a cell
+	}{
+		{"small talk", smallTalk, 0.25, 0.2},
+		{"small talk, sampled", sampled(smallTalk), 0.25, 5},
+		{"agents", manyTools, 0.25, 0.2},
+		{"agents, sampled", sampled(manyTools), 0.25, 4},
+		{"long messages", conversations, 1, 0.2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			chats := c.chats(5, 16)
+			type result struct {
+				points, prompts, share float64 // with replies, and of what prompts share alone
+				within, replies        int
+			}
+			compiled := func(kept bool) (r result) {
+				records, truth := productionOf(t, h, chats, 1, asRecorded)
+				were, are := edge(records, kept)
+				var s rowsOnly
+				if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journal(records...))); err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "rows", len(chats), len(s.rows))
+				hits(t, s.rows, mooncake.BlockSize) // ids that contradict one another end the test
+				p := mooncake.NewPredictor(mooncake.PredictorOptions{FineBlockSize: FineBlockSize})
+				prompt, had, got, alone := 0, 0, 0, 0
+				for i, row := range s.rows {
+					predicted, _ := p.Predict(row)
+					hit, want := int(predicted.Finest), truth[i].cached
+					prompt, had, got, alone = prompt+len(truth[i].prompt), had+want, got+hit, alone+int(p.WithoutReplies())
+					if hit-want >= -FineBlockSize && hit-want <= FineBlockSize {
+						r.within++
+					}
+					r.replies += len(row.Replies)
+				}
+				percent := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
+				r.points, r.prompts, r.share = percent(got-had, prompt), percent(alone, prompt), float64(are)/float64(were)
+				r.within = 100 * r.within / len(chats)
+				return r
+			}
+			all, kept := compiled(false), compiled(true)
+			t.Logf("%d requests, %.0f %% of the ends: %+.3f points, %d %% within a block, %.2f %% by prompts alone, %d replies; all ends: %+.3f points, %d %%, %.2f %%, %d replies",
+				len(chats), 100*kept.share, kept.points, kept.within, kept.prompts, kept.replies, all.points, all.within, all.prompts, all.replies)
+			if math.Abs(all.points) > 0.5 || math.Abs(kept.points-all.points) > c.price || math.Abs(kept.prompts-all.prompts) > c.price {
+				t.Errorf("want the hit rate of the engine within 0.5 points with all ends, and that within %.1f with those that are kept", c.price)
+			}
+			if c.price < 1 && (kept.within < all.within-1 || kept.replies < all.replies*99/100) {
+				t.Error("want as many requests within a block, and the replies that are found with all ends")
+			}
+			if all.replies == 0 || kept.share > c.most {
+				t.Error("this test measures nothing")
+			}
+		})
+	}
+}
