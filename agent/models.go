@@ -167,6 +167,30 @@ func (r *run) calibrate(ctx context.Context) error {
 	}
 	slices.SortStableFunc(models, func(a, b string) int { return cmp.Compare(rows[b], rows[a]) })
 	models = models[:min(len(models), maxMeasured)]
+	err := r.measureAll(ctx, models)
+	for _, way := range []string{byTokenize, byUsage} {
+		if !errors.Is(err, prompt.ErrNotStable) {
+			break
+		}
+		found := r.findWords(ctx, way, models)
+		if ctx.Err() != nil {
+			return found
+		}
+		if found == nil {
+			err = r.measureAll(ctx, models)
+		} else if way == byUsage {
+			err = fmt.Errorf("%w; no other words serve: %w", err, found)
+		}
+	}
+	if err == nil && r.opt.Words != prompt.CommonLexicon() {
+		r.note("words: the usual ones are not one token each on this engine; prompts are made of %d of %d letters that are (found by %s, requests: %d)",
+			r.opt.Words.Len(), r.opt.Words.Letters(), r.found.Found, r.found.Requests)
+	}
+	return err
+}
+
+// measureAll measures models, and builds with what came out.
+func (r *run) measureAll(ctx context.Context, models []string) error {
 	measured := make(map[string]prompt.Overhead, len(models))
 	var texts []string
 	var unknown error
@@ -206,27 +230,15 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 	turns := (delta || r.carry != nil) && r.opt.Endpoint == prompt.Chat
 	var counted []int64
 	for i, req := range r.builder.Calibration(model, turns) {
-		var reply struct {
-			Usage *struct {
-				PromptTokens int64 `json:"prompt_tokens"`
-			}
-		}
-		_, stop := r.tell(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*r.bound(send.CallLimit))
-		header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" calibration "+model, int64(i))}}
-		err := r.client.JSON(ctx, req.Path, header, req.Body, &reply)
-		stop()
+		n, err := r.countPrompt(ctx, model, "calibration "+model, int64(i), req)
 		if err != nil {
-			err = r.calibrationError(ctx, req.Path, model, err)
 			if i < 2 || delta || ctx.Err() != nil {
 				return over, err
 			}
 			r.noTurns, turns = err, false
 			break
 		}
-		if reply.Usage == nil {
-			return over, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
-		}
-		counted = append(counted, reply.Usage.PromptTokens)
+		counted = append(counted, n)
 	}
 	if over.Prompt, err = prompt.Solve(counted[0], counted[1]); err != nil {
 		return over, fmt.Errorf("calibration: %w", err)
@@ -240,6 +252,26 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 		}
 	}
 	return over, nil
+}
+
+// countPrompt asks for one token of a reply, to learn how many the prompt of a request has. No engine records it by its traceparent,
+// which what and i make.
+func (r *run) countPrompt(ctx context.Context, model, what string, i int64, req send.Request) (int64, error) {
+	var reply struct {
+		Usage *struct {
+			PromptTokens int64 `json:"prompt_tokens"`
+		}
+	}
+	_, stop := r.tell(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*r.bound(send.CallLimit))
+	defer stop()
+	header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" "+what, i)}}
+	if err := r.client.JSON(ctx, req.Path, header, req.Body, &reply); err != nil {
+		return 0, r.calibrationError(ctx, req.Path, model, err)
+	}
+	if reply.Usage == nil {
+		return 0, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
+	}
+	return reply.Usage.PromptTokens, nil
 }
 
 // calibrationError says what was asked of the engine, what came, and what to do.
