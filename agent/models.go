@@ -183,8 +183,9 @@ func (r *run) calibrate(ctx context.Context) error {
 		}
 	}
 	if err == nil && r.opt.Words != prompt.CommonLexicon() {
-		r.note("words: the usual ones are not one token each on this engine; prompts are made of %d of %d letters that are (found by %s, requests: %d)",
-			r.opt.Words.Len(), r.opt.Words.Letters(), r.found.Found, r.found.Requests)
+		r.note("words: the usual ones are not one token each on this engine; prompts are made of %d others of %s (%s in %d requests)",
+			r.opt.Words.Len(), map[bool]string{true: "1 letter", false: fmt.Sprintf("%d letters", r.opt.Words.Letters())}[r.opt.Words.Letters() == 1],
+			map[string]string{byTokenize: "found by its /tokenize", byUsage: "found by its counts"}[r.found.Found], r.found.Requests)
 	}
 	return err
 }

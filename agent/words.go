@@ -24,7 +24,7 @@ const (
 	// maxProbes bounds the requests that look for words by the engine's count of a prompt, for each model.
 	maxProbes = 64
 	// enoughProbed is the number of words with which such a look ends.
-	enoughProbed = 64
+	enoughProbed = 32
 	// maxOwn bounds the token ids that an engine is asked the text of.
 	maxOwn = 8192
 	// firstOwn is where words begin in a vocabulary: bytes and control tokens come before them.
@@ -49,6 +49,7 @@ type words struct {
 	count func(text string) (int64, error)
 	text  func(ids []uint32) (string, error) // of tokens; nil: the engine's own words are not wanted
 
+	all   bool   // words of every length are wanted, since another model may take some of them only
 	asked int    // requests
 	known uint32 // the greatest token id that the engine has named
 }
@@ -62,47 +63,57 @@ var pivots = []string{" A", " .", ".", "\n"}
 // byTokens returns the units of a pool, and of the engine's own vocabulary, that are one token each by the engine's tokenizer, and an
 // anchor.
 func (w *words) byTokens(pool []string) (good []string, anchor string, err error) {
-	spaced, bare := bySpace(pool)
+	const n = 9
 	for _, pivot := range pivots {
-		const n = 9
 		ids, err := w.tokens(anchors[0] + strings.Repeat(pivot, n))
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, "", err
+		case len(ids) == 0: // not the engine's way to be asked
+			return nil, "", errNoWords
+		case len(ids) < n, slices.ContainsFunc(ids[len(ids)-n+1:], func(id uint32) bool { return id != ids[len(ids)-1] }):
+			continue // the pivot is not one token
 		}
-		if len(ids) < n || slices.ContainsFunc(ids[len(ids)-n+1:], func(id uint32) bool { return id != ids[len(ids)-1] }) {
+		good, err = w.around(pool, pivot, ids[len(ids)-1])
+		switch {
+		case errors.Is(err, errNoWords):
 			continue
-		}
-		id := ids[len(ids)-1]
-		if good, err = w.between(spaced, pivot, id); errors.Is(err, errNoWords) {
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return nil, "", err
+		case len(ids) == 1+n:
+			return good, anchors[0], nil
 		}
-		if more := w.own(spaced); len(more) > 0 {
-			if more, err = w.between(more, pivot, id); err == nil {
-				good = append(good, more...)
-			}
+		other, err := w.tokens(anchors[1] + strings.Repeat(pivot, n))
+		if err == nil && len(other) < len(ids) {
+			return good, anchors[1], nil
 		}
-		if len(good) == 0 && len(bare) > 0 { // letters alone are good where none of them merge
-			once, err := w.tokens(anchors[0] + strings.Join(bare, ""))
-			if err != nil {
-				return nil, "", err
-			}
-			twice, err := w.tokens(anchors[0] + strings.Repeat(strings.Join(bare, ""), 2))
-			if err != nil || len(twice)-len(once) != len(bare) {
-				return nil, "", cmp.Or(err, errNoWords)
-			}
-			good = bare
-		}
-		for _, anchor = range anchors {
-			if ids, err := w.tokens(anchor + strings.Repeat(pivot, n)); err != nil || len(ids) == 1+n {
-				return good, anchor, err
-			}
-		}
-		return good, anchors[0], nil
+		return good, anchors[0], err
 	}
 	return nil, "", errNoWords
+}
+
+// around returns the units that are one token each, by a pivot whose token is known.
+func (w *words) around(pool []string, pivot string, id uint32) (good []string, err error) {
+	spaced, bare := bySpace(pool)
+	if good, err = w.between(spaced, pivot, id); err != nil {
+		return nil, err
+	}
+	if own, err := w.between(w.own(spaced), pivot, id); err == nil {
+		good = append(good, own...)
+	}
+	if len(good) >= prompt.LeastWords || len(bare) == 0 {
+		return good, nil
+	}
+	// Letters alone are good where none of them merge.
+	once, err := w.tokens(anchors[0] + strings.Join(bare, ""))
+	if err != nil {
+		return nil, err
+	}
+	twice, err := w.tokens(anchors[0] + strings.Repeat(strings.Join(bare, ""), 2))
+	if len(twice)-len(once) == len(bare) {
+		good = append(good, bare...)
+	}
+	return good, err
 }
 
 // tokens asks for the tokens of a text.
@@ -117,6 +128,9 @@ func (w *words) tokens(text string) ([]uint32, error) {
 
 // between returns the units that are one token between two pivots.
 func (w *words) between(pool []string, pivot string, id uint32) (good []string, err error) {
+	if len(pool) == 0 {
+		return nil, nil
+	}
 	ids, err := w.tokens(anchors[0] + pivot + strings.Join(pool, pivot) + pivot)
 	if err != nil {
 		return nil, err
@@ -218,7 +232,7 @@ func (w *words) byCounts(pool []string) (good []string, anchor string, err error
 			return nil, "", err
 		}
 		good = append(good, found...)
-		if len(found) >= enoughProbed {
+		if len(found) >= enoughProbed && !w.all {
 			break
 		}
 	}
@@ -370,7 +384,7 @@ func (r *run) findWords(ctx context.Context, way string, models []string) error 
 	said := report.Words{Found: way}
 	pool, anchor := prompt.Candidates(), ""
 	for i, model := range models {
-		good, first, err := r.sift(ctx, way, model, pool, anchor == "", &said.Requests)
+		good, first, err := r.sift(ctx, way, model, pool, len(models) > 1, &said.Requests)
 		failed, _ := errors.AsType[*send.Error](err)
 		switch {
 		case failed != nil && failed.Status == http.StatusNotFound && len(models) > i+1 && ctx.Err() == nil:
@@ -395,9 +409,9 @@ func (r *run) findWords(ctx context.Context, way string, models []string) error 
 }
 
 // sift returns the units of a pool that are one token each on a model, and an anchor. asked grows by the requests.
-func (r *run) sift(ctx context.Context, way, model string, pool []string, first bool, asked *int) (good []string, anchor string, err error) {
+func (r *run) sift(ctx context.Context, way, model string, pool []string, several bool, asked *int) (good []string, anchor string, err error) {
 	if way == byUsage {
-		w := &words{}
+		w := &words{all: several}
 		w.count = func(text string) (int64, error) {
 			return r.countPrompt(ctx, model, "words "+model, int64(*asked+w.asked), r.builder.TextProbe(model, text))
 		}
@@ -406,11 +420,13 @@ func (r *run) sift(ctx context.Context, way, model string, pool []string, first 
 		return good, anchor, err
 	}
 	for _, ask := range []asking{r.askPrompt, r.askContent} {
-		w := &words{ask: func(text string) ([]uint32, error) {
-			ids, _, err := ask(ctx, model, text)
-			return ids, err
-		}}
-		if first {
+		w := &words{
+			ask: func(text string) ([]uint32, error) {
+				ids, _, err := ask(ctx, model, text)
+				return ids, err
+			},
+		}
+		if !several { // the words of one vocabulary are not those of another
 			w.text = func(ids []uint32) (string, error) { return r.askDetokenize(ctx, model, ids) }
 		}
 		good, anchor, err = w.byTokens(pool)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/simulator"
@@ -75,10 +76,10 @@ func TestFindWords(t *testing.T) {
 		{name: "of three letters", tokens: ofLetters(3).tokens, byTokens: 512, byCounts: 512, letters: 3, maxTokens: 4, anchor: "go"},
 		{name: "of two letters", tokens: ofLetters(2).tokens, byTokens: 128, byCounts: 128, letters: 2, maxTokens: 4, anchor: "go"},
 		{name: "of one letter", tokens: ofLetters(1).tokens, byTokens: 32, byCounts: 32, letters: 1, maxTokens: 4, anchor: "go"},
-		{name: "nine in ten", tokens: share(90).tokens, byTokens: 256, byCounts: 64, letters: 4, maxTokens: 4, anchor: "go"},
+		{name: "nine in ten", tokens: share(90).tokens, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 4, anchor: "go"},
 		{name: "half", tokens: share(50).tokens, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 4, anchor: "go"},
 		{name: "one in ten", tokens: share(10).tokens, byTokens: 32, byCounts: 0, letters: 3, maxTokens: 4, anchor: "go"},
-		{name: "no capitals", tokens: func(s string) []uint32 { return share(90).tokens(strings.ToLower(s)) }, byTokens: 256, byCounts: 64, letters: 4, maxTokens: 7, anchor: "go"},
+		{name: "no capitals", tokens: func(s string) []uint32 { return share(90).tokens(strings.ToLower(s)) }, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 7, anchor: "go"},
 		{name: "bytes", tokens: share(0).bytes, byTokens: 32, byCounts: 32, letters: 1, maxTokens: 8, anchor: "a", bare: true},
 		{name: "two words a token", tokens: func(s string) []uint32 {
 			ids := merging.tokens(s)
@@ -262,5 +263,61 @@ func TestNoWords(t *testing.T) {
 	}
 	if n := e.paths["/v1/chat/completions"]; n > 2+maxProbes || len(e.prompts) > 0 {
 		t.Errorf("%d requests, %d rows", n, len(e.prompts))
+	}
+}
+
+// TestRepliesWithFoundWords: live replies are checked and carried beside words that were found, and each row has its length.
+func TestRepliesWithFoundWords(t *testing.T) {
+	for _, endpoint := range []prompt.Endpoint{prompt.Chat, prompt.Completions} {
+		cfg := simulator.VLLM()
+		cfg.Tokenizer.WordBytes = 3
+		r := newEngine(t, cfg).replay(t, Config{
+			Trace: Trace{FineBlockSize: fineBlock}, Prompt: Prompt{Endpoint: endpoint, Form: prompt.Words}, Schedule: Schedule{FileOrder: true},
+		}, conversations(t)...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		for i, res := range r.results {
+			if res.Result.Prompt != "equal" || res.Result.Output != "equal" {
+				t.Errorf("%s: row %d: %+v", endpoint, i, res.Result)
+			}
+		}
+		// A reply may come late; nothing else keeps one from being carried.
+		f := r.report.Figures().Replies
+		late := int64(0)
+		if len(f.Invented) == 1 && f.Invented[0].Reason == carry.Late {
+			late = f.Invented[0].Count
+		}
+		if f.Carried == 0 || f.Carried+late != 9 || f.Needed != 9 || r.report.Run.Words.Letters != 3 {
+			t.Errorf("%s: %+v, words %+v", endpoint, f, r.report.Run.Words)
+		}
+	}
+}
+
+// TestWordsOfSeveralModels: words are found that serve the tokenizers of all models of a trace.
+func TestWordsOfSeveralModels(t *testing.T) {
+	tokenizers := map[string]vocabulary{"a": ofLetters(3), "b": ofLetters(2)}
+	for _, way := range []string{byTokenize, byUsage} {
+		pool := prompt.Candidates()
+		for _, model := range []string{"a", "b"} {
+			tokens := tokenizers[model].tokens
+			w := &words{
+				ask:   func(text string) ([]uint32, error) { return tokens(text), nil },
+				count: func(text string) (int64, error) { return 5 + int64(len(tokens(text))), nil },
+				all:   true,
+			}
+			find := w.byTokens
+			if way == byUsage {
+				find = w.byCounts
+			}
+			var err error
+			if pool, _, err = find(pool); err != nil {
+				t.Fatalf("%s, %s: %v", way, model, err)
+			}
+		}
+		l, err := lexicon(pool, "go", prompt.LeastWords)
+		if err != nil || l.Len() != 128 || l.Letters() != 2 {
+			t.Errorf("%s: %v, %v; want 128 words of 2 letters", way, l, err)
+		}
 	}
 }
