@@ -150,7 +150,8 @@ func names(list []string) string {
 }
 
 // calibrate measures what the engine adds to the prompts of each model that the look-ahead shows, and builds with it. Models
-// that come later, are too many, or are unknown to the engine are taken to be like the measured one with the most rows.
+// that come later, are too many, or are unknown to the engine are taken to be like the measured one with the most rows. Where the usual
+// words are not one token each, it finds others.
 func (r *run) calibrate(ctx context.Context) error {
 	rows := make(map[string]int)
 	for _, m := range r.stream.Info().Models {
@@ -173,25 +174,37 @@ func (r *run) calibrate(ctx context.Context) error {
 			break
 		}
 		found := r.findWords(ctx, way, models)
-		if ctx.Err() != nil {
-			return found
-		}
-		if found == nil {
+		switch {
+		case found == nil:
 			err = r.measureAll(ctx, models)
-		} else if way == byUsage {
+		case ctx.Err() != nil:
+			return found
+		case way == byUsage:
 			err = fmt.Errorf("%w; no other words serve: %w", err, found)
 		}
 	}
 	if err == nil && r.opt.Words != prompt.CommonLexicon() {
-		r.note("words: the usual ones are not one token each on this engine; prompts are made of %d others of %s (%s in %d requests)",
-			r.opt.Words.Len(), map[bool]string{true: "1 letter", false: fmt.Sprintf("%d letters", r.opt.Words.Letters())}[r.opt.Words.Letters() == 1],
-			map[string]string{byTokenize: "found by its /tokenize", byUsage: "found by its counts"}[r.found.Found], r.found.Requests)
+		r.noteWords()
 	}
 	return err
 }
 
+// noteWords says what prompts are made of, where it is not what they usually are.
+func (r *run) noteWords() {
+	l, by, letters := r.opt.Words, "/"+byTokenize, "letters"
+	if r.found.Found == byUsage {
+		by = "counts of prompts"
+	}
+	if l.Letters() == 1 {
+		letters = "letter"
+	}
+	r.note("words: the usual ones are not one token each on this engine; prompts are made of %d others of %d %s (found by its %s in %d requests)",
+		l.Len(), l.Letters(), letters, by, r.found.Requests)
+}
+
 // measureAll measures models, and builds with what came out.
 func (r *run) measureAll(ctx context.Context, models []string) error {
+	r.noTurns = nil
 	measured := make(map[string]prompt.Overhead, len(models))
 	var texts []string
 	var unknown error

@@ -176,7 +176,7 @@ func (w *words) own(pool []string) (more []string) {
 	for _, unit := range pool {
 		seen[unit] = true
 	}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		unit := " " + word
 		if len(word) <= prompt.MostLetters && !seen[unit] && !strings.ContainsFunc(word, func(c rune) bool { return c < 'a' || c > 'z' }) {
 			more = append(more, unit)
