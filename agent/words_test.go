@@ -264,6 +264,8 @@ func TestNoWords(t *testing.T) {
 	if err == nil || !errors.Is(err, prompt.ErrNotStable) || !strings.Contains(err.Error(), "512 of them cost 1024 tokens; send token ids") || !strings.Contains(err.Error(), "no other words serve: too few words are one token each") {
 		t.Errorf("%v", err)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if n := e.paths["/v1/chat/completions"]; n > 2+maxProbes || len(e.prompts) > 0 {
 		t.Errorf("%d requests, %d rows", n, len(e.prompts))
 	}
