@@ -69,24 +69,39 @@ func (r *run) tooLong() {
 // beyondVocabulary matches what engines say of token ids that they do not have.
 var beyondVocabulary = regexp.MustCompile(`(?i)vocab|invalid tokens?\b|token.?ids?\b|out of range`)
 
-// checkVocabulary finds out whether the engine's vocabulary has the token ids that prompts are made of. An engine refuses them
-// before it does anything, so whatever takes longer is no refusal; of every other failure the rows tell.
+// checkVocabulary finds token ids that the engine's vocabulary has, and has prompts made of them.
 func (r *run) checkVocabulary(ctx context.Context) error {
+	ranges := prompt.TokenRanges()
+	for _, ids := range ranges {
+		if r.refuses(ctx, ids) {
+			continue
+		}
+		if ids != r.opt.TokenIDs {
+			r.note("token ids: the engine's vocabulary is smaller than usual; prompts are made of the ids %d to %d", ids.First, ids.Last())
+			r.opt.TokenIDs = ids
+			return r.build()
+		}
+		return nil
+	}
+	least := ranges[len(ranges)-1]
+	return fmt.Errorf("engine %s: it takes no token ids that prompts could be made of, not even %d to %d: its vocabulary has fewer; --prompt=words sends words to the same endpoint, --endpoint=chat sends messages",
+		r.engine(), least.First, least.Last())
+}
+
+// refuses reports whether the engine's vocabulary lacks some token ids. An engine refuses them before it does anything, so whatever
+// takes longer is no refusal; of every other failure the rows tell.
+func (r *run) refuses(ctx context.Context, ids prompt.TokenRange) bool {
 	ctx, cancel := context.WithTimeout(ctx, vocabularyLimit)
 	defer cancel()
-	req := r.builder.VocabularyProbe(r.mainModel())
-	req.Header = http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" vocabulary", 0)}}
+	req := r.builder.VocabularyProbe(r.mainModel(), ids)
+	req.Header = http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" vocabulary", int64(ids.First))}}
 	var x send.Exchange
 	r.client.Do(ctx, &req, &x)
 	said := ""
 	if e := x.Err; e != nil && (e.Class == send.ClassRejected || e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) {
 		said = e.Message
 	}
-	if !beyondVocabulary.MatchString(said) {
-		return nil
-	}
-	return fmt.Errorf("engine %s: it does not take the token ids %d to %d that prompts are made of: its vocabulary has fewer; --prompt=words sends words to the same endpoint, --endpoint=chat sends messages",
-		r.engine(), prompt.FirstToken, prompt.LastToken)
+	return beyondVocabulary.MatchString(said)
 }
 
 // blockInMetrics matches the block size in vLLM's metrics.

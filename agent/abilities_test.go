@@ -8,38 +8,69 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/moonloop/moonloop/agent/prompt"
 )
 
-// TestVocabulary: token ids that the engine's vocabulary lacks end the run before the first row, with what to do; where it has
-// them, or cannot answer, nothing is said.
+// TestVocabulary: prompts are made of token ids that the engine's vocabulary has; where it has too few for any, the run ends before
+// the first row, with what to do.
 func TestVocabulary(t *testing.T) {
-	row := `{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [0, 1]}`
-	run := func(e *talker, cfg Config) error {
-		trace := filepath.Join(t.TempDir(), "trace.jsonl")
-		if err := os.WriteFile(trace, []byte(row+"\n"), 0o600); err != nil {
-			t.Fatal(err)
+	rows := []string{
+		`{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [0, 1]}`,
+		`{"timestamp": 1, "input_length": 700, "output_length": 2, "hash_ids": [0, 2]}`,
+	}
+	for _, tt := range []struct {
+		last, first, least int
+		asked              int // requests before the rows
+	}{
+		{0, 10000, 14095, 1},
+		{14095, 10000, 14095, 1},
+		{14094, 3584, 7679, 2},
+		{8191, 3584, 7679, 2},
+		{4095, 1792, 3839, 3},
+		{2047, 1000, 2023, 4},
+		{1023, 448, 959, 5},
+		{511, 224, 479, 6},
+		{255, 112, 239, 7},
+		{127, 32, 95, 8},
+	} {
+		e := &talker{last: tt.last}
+		rep, results, _ := e.replay(t, Config{Prompt: ids}, rows)
+		for i, want := range []int64{600, 700} {
+			seen := make(map[string]bool)
+			for _, token := range e.prompts[int64(i)] {
+				id, err := strconv.Atoi(token)
+				if err != nil || id < tt.first || id > tt.least {
+					t.Fatalf("a vocabulary of %d: id %q, want %d to %d", tt.last+1, token, tt.first, tt.least)
+				}
+				seen[token] = true
+			}
+			if r := results[i].Result; r.Usage.Prompt != want || r.Prompt != "equal" || len(seen) < 50 {
+				t.Errorf("a vocabulary of %d: row %d has %d tokens, %d different ones, want %d", tt.last+1, i, r.Usage.Prompt, len(seen), want)
+			}
 		}
-		cfg.Trace.Name, cfg.Target.URL, cfg.RunID = trace, e.start(t), "run"
-		_, err := Run(t.Context(), cfg)
-		return err
+		if a, b := e.prompts[0], e.prompts[1]; len(a) < 513 || !slices.Equal(a[:512], b[:512]) || slices.Equal(a[512:523], b[512:523]) {
+			t.Errorf("a vocabulary of %d: the shared block is not shared, or the others are", tt.last+1)
+		}
+		if got := rep.Run.TokenIDs; got == nil || got.First != tt.first || got.Last != tt.least || rep.Run.Words != nil {
+			t.Errorf("the report says %+v, want %d to %d", got, tt.first, tt.least)
+		}
+		if n := e.paths["/v1/completions"] - len(rows); n != tt.asked {
+			t.Errorf("a vocabulary of %d: %d requests before the rows, want %d", tt.last+1, n, tt.asked)
+		}
 	}
-	small := &talker{last: 8191}
-	err := run(small, Config{Prompt: ids})
-	if err == nil || !strings.Contains(err.Error(), "it does not take the token ids 10000 to 14095 that prompts are made of: its vocabulary has fewer; --prompt=words sends words") {
-		t.Errorf("a vocabulary of 8,192: %v", err)
+	tiny := &talker{last: 63}
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(rows[0]+"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if len(small.prompts) > 0 {
+	_, err := Run(t.Context(), Config{Trace: Trace{Name: trace}, Target: Target{URL: tiny.start(t)}, Prompt: ids, RunID: "run"})
+	if err == nil || !strings.Contains(err.Error(), "it takes no token ids that prompts could be made of, not even 32 to 95: its vocabulary has fewer; --prompt=words sends words") {
+		t.Errorf("a vocabulary of 64: %v", err)
+	}
+	if len(tiny.prompts) > 0 {
 		t.Error("rows were sent all the same")
-	}
-	if err := run(&talker{last: 8191}, Config{Prompt: Prompt{Endpoint: prompt.Completions, Form: prompt.Words}}); err != nil {
-		t.Errorf("words need no ids: %v", err)
-	}
-	if err := run(&talker{last: prompt.LastToken}, Config{Prompt: ids}); err != nil {
-		t.Errorf("a vocabulary that has them: %v", err)
 	}
 }
 

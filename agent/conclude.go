@@ -19,6 +19,7 @@ import (
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/observe"
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/agent/telemetry"
@@ -106,12 +107,28 @@ func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
 	if u, err := url.Parse(target); err == nil {
 		target = u.Host
 	}
-	return report.Run{
+	run := report.Run{
 		ID: r.cfg.RunID, Tool: "moonloop", Version: r.cfg.Tool, Command: strings.Join(r.cfg.Command, " "),
 		Target: target, Endpoint: string(r.opt.Endpoint), Model: r.mainModel(), Models: r.models(), Streaming: r.opt.Stream,
 		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
 		Start: r.clk.Wall(r.zero), End: r.clk.Wall(end), Interrupted: ctx.Err() != nil,
 	}
+	if r.opt.Form == prompt.Tokens {
+		run.TokenIDs = &report.TokenIDs{First: r.opt.TokenIDs.First, Last: r.opt.TokenIDs.Last()}
+		return run
+	}
+	words := r.found
+	switch {
+	case words.Found != "":
+	case r.cfg.Prompt.Overhead > 0:
+		words.Found = wordsUnchecked
+	default:
+		words.Found = wordsUsual
+	}
+	l := r.opt.Words
+	words.Count, words.Letters, words.Anchor, words.Digest = l.Len(), l.Letters(), l.Anchor(), l.Digest()
+	run.Words = &words
+	return run
 }
 
 // models counts rows by model, where there are several.

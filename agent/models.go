@@ -150,7 +150,8 @@ func names(list []string) string {
 }
 
 // calibrate measures what the engine adds to the prompts of each model that the look-ahead shows, and builds with it. Models
-// that come later, are too many, or are unknown to the engine are taken to be like the measured one with the most rows.
+// that come later, are too many, or are unknown to the engine are taken to be like the measured one with the most rows. Where the usual
+// words are not one token each, it finds others.
 func (r *run) calibrate(ctx context.Context) error {
 	rows := make(map[string]int)
 	for _, m := range r.stream.Info().Models {
@@ -167,6 +168,43 @@ func (r *run) calibrate(ctx context.Context) error {
 	}
 	slices.SortStableFunc(models, func(a, b string) int { return cmp.Compare(rows[b], rows[a]) })
 	models = models[:min(len(models), maxMeasured)]
+	err := r.measureAll(ctx, models)
+	for _, way := range []string{byTokenize, byUsage} {
+		if !errors.Is(err, prompt.ErrNotStable) {
+			break
+		}
+		found := r.findWords(ctx, way, models)
+		switch {
+		case found == nil:
+			err = r.measureAll(ctx, models)
+		case ctx.Err() != nil:
+			return found
+		case way == byUsage:
+			err = fmt.Errorf("%w; no other words serve: %w", err, found)
+		}
+	}
+	if err == nil && r.opt.Words != prompt.CommonLexicon() {
+		r.noteWords()
+	}
+	return err
+}
+
+// noteWords says what prompts are made of, where it is not what they usually are.
+func (r *run) noteWords() {
+	l, by, letters := r.opt.Words, "/"+byTokenize, "letters"
+	if r.found.Found == byUsage {
+		by = "counts of prompts"
+	}
+	if l.Letters() == 1 {
+		letters = "letter"
+	}
+	r.note("words: the usual ones are not one token each on this engine; prompts are made of %d others of %d %s (found by its %s in %d requests)",
+		l.Len(), l.Letters(), letters, by, r.found.Requests)
+}
+
+// measureAll measures models, and builds with what came out.
+func (r *run) measureAll(ctx context.Context, models []string) error {
+	r.noTurns = nil
 	measured := make(map[string]prompt.Overhead, len(models))
 	var texts []string
 	var unknown error
@@ -206,27 +244,15 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 	turns := (delta || r.carry != nil) && r.opt.Endpoint == prompt.Chat
 	var counted []int64
 	for i, req := range r.builder.Calibration(model, turns) {
-		var reply struct {
-			Usage *struct {
-				PromptTokens int64 `json:"prompt_tokens"`
-			}
-		}
-		_, stop := r.tell(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*r.bound(send.CallLimit))
-		header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" calibration "+model, int64(i))}}
-		err := r.client.JSON(ctx, req.Path, header, req.Body, &reply)
-		stop()
+		n, err := r.countPrompt(ctx, model, "calibration "+model, int64(i), req)
 		if err != nil {
-			err = r.calibrationError(ctx, req.Path, model, err)
 			if i < 2 || delta || ctx.Err() != nil {
 				return over, err
 			}
 			r.noTurns, turns = err, false
 			break
 		}
-		if reply.Usage == nil {
-			return over, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
-		}
-		counted = append(counted, reply.Usage.PromptTokens)
+		counted = append(counted, n)
 	}
 	if over.Prompt, err = prompt.Solve(counted[0], counted[1]); err != nil {
 		return over, fmt.Errorf("calibration: %w", err)
@@ -240,6 +266,26 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 		}
 	}
 	return over, nil
+}
+
+// countPrompt asks for one token of a reply, to learn how many the prompt of a request has. No engine records it by its traceparent,
+// which what and i make.
+func (r *run) countPrompt(ctx context.Context, model, what string, i int64, req send.Request) (int64, error) {
+	var reply struct {
+		Usage *struct {
+			PromptTokens int64 `json:"prompt_tokens"`
+		}
+	}
+	_, stop := r.tell(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*r.bound(send.CallLimit))
+	defer stop()
+	header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" "+what, i)}}
+	if err := r.client.JSON(ctx, req.Path, header, req.Body, &reply); err != nil {
+		return 0, r.calibrationError(ctx, req.Path, model, err)
+	}
+	if reply.Usage == nil {
+		return 0, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
+	}
+	return reply.Usage.PromptTokens, nil
 }
 
 // calibrationError says what was asked of the engine, what came, and what to do.

@@ -53,6 +53,7 @@ type run struct {
 	builder  *prompt.Builder
 	opt      prompt.Options   // the builder's
 	carry    *carry.Store     // nil where no row has replies, or none is to be carried
+	found    report.Words     // how the words of prompts were found; zero = they are the usual ones
 	noTurns  error            // why the cost of a turn could not be measured
 	contexts map[string]int64 // tokens that the engine's models can hold, as far as it says
 	tel      *telemetry.Pipeline

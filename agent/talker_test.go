@@ -25,6 +25,7 @@ type talker struct {
 	plain   bool                 // no token ids in replies
 	context int                  // max_model_len
 	last    int                  // greatest token id; 0: any
+	double  bool                 // a word of a chat is two tokens
 	fail    func(row int64) bool // refuses a row
 	shorten func(row int64) bool // its reply lacks a token
 	odd     func(row int64) bool // its reply's text has other tokens
@@ -58,7 +59,11 @@ func (e *talker) render(messages []any) (out []string) {
 	for _, raw := range messages {
 		m := raw.(map[string]any)
 		out = append(out, "<"+m["role"].(string)+">", "<n>")
-		out = append(out, strings.Fields(m["content"].(string))...)
+		words := strings.Fields(m["content"].(string))
+		out = append(out, words...)
+		if e.double {
+			out = append(out, words...)
+		}
 		out = append(out, "<end>")
 	}
 	return append(out, "<assistant>", "<n>")

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -26,16 +25,17 @@ import (
 // tokenizeLimit bounds one question.
 const tokenizeLimit = 20 * time.Second
 
+// asking is a way to ask a model for the tokens of a text, and for their number.
+type asking func(ctx context.Context, model, text string) (tokens []uint32, count int64, err error)
+
 // tokenizer is an engine's way to count the tokens of a text.
 type tokenizer struct {
-	ask func(ctx context.Context, model, text string) (tokens []uint32, count int64, err error)
+	ask asking
+	one string // a text of one token
 
 	mu    sync.Mutex
 	bases map[string]int64 // by model: the tokens that stand around the text
 }
-
-// one is a text of one token.
-const one = " " + prompt.Anchor
 
 // count returns the tokens of a text where it stands, and which they are where nothing stands around it.
 func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uint32, error) {
@@ -55,7 +55,7 @@ func (t *tokenizer) base(ctx context.Context, model string) (int64, error) {
 	if known {
 		return base, nil
 	}
-	_, n, err := t.ask(ctx, model, one)
+	_, n, err := t.ask(ctx, model, t.one)
 	if err != nil || n < 1 {
 		return 0, cmp.Or(err, errNoCount)
 	}
@@ -70,20 +70,18 @@ var errNoCount = errors.New("the engine counts no tokens of a text")
 // findTokenizer looks for a way to count, by two texts of which the tokens are known; nil where the engine has none. First come
 // those that have the template render the text as the assistant's message, then those that take the text alone.
 func (r *run) findTokenizer(ctx context.Context, model string) *tokenizer {
-	ways := []func(context.Context, string, string) ([]uint32, int64, error){r.askText, r.askContent}
+	ways := []asking{r.askText, r.askContentText}
 	if r.opt.Endpoint == prompt.Chat {
-		ways = append([]func(context.Context, string, string) ([]uint32, int64, error){r.askMessages, r.askTemplate}, ways...)
+		ways = append([]asking{r.askMessages, r.askTemplate}, ways...)
 	}
 	const words = 16
-	var known [words * 5]byte
-	prompt.Fill(known[:], r.opt.Seed, math.MaxUint32, words)
-	many := one + string(known[:])
+	one, many := r.opt.Words.Text(1), r.opt.Words.Text(words)
 	for _, ask := range ways {
-		t := &tokenizer{ask: ask, bases: make(map[string]int64)}
+		t := &tokenizer{ask: ask, one: one, bases: make(map[string]int64)}
 		if _, err := t.base(ctx, model); err != nil {
 			continue
 		}
-		if n, _, err := t.count(ctx, model, many); err == nil && n == words+1 {
+		if n, _, err := t.count(ctx, model, many); err == nil && n == words {
 			return t
 		}
 	}
@@ -98,7 +96,7 @@ type message struct {
 
 // around returns a conversation in which the text is the reply.
 func around(text string) []message {
-	return []message{{"user", prompt.Anchor}, {"assistant", text}, {"user", prompt.Anchor}}
+	return []message{{"user", anchors[0]}, {"assistant", text}, {"user", anchors[0]}}
 }
 
 // within returns a text between words, as it stands in a prompt that is one text.
@@ -106,7 +104,7 @@ func (r *run) within(text string) string {
 	if r.opt.Form == prompt.Tokens || r.opt.Endpoint == prompt.Chat {
 		return text
 	}
-	return prompt.Anchor + text + " " + prompt.Anchor
+	return r.opt.Words.Anchor() + text + r.opt.Words.Text(1)
 }
 
 // askMessages is vLLM's way, with the chat template.
@@ -116,7 +114,12 @@ func (r *run) askMessages(ctx context.Context, model, text string) ([]uint32, in
 
 // askText is vLLM's way.
 func (r *run) askText(ctx context.Context, model, text string) ([]uint32, int64, error) {
-	return r.askTokens(ctx, map[string]any{"model": model, "prompt": r.within(text), "add_special_tokens": false})
+	return r.askPrompt(ctx, model, r.within(text))
+}
+
+// askPrompt is vLLM's way, for a text that is the whole of a prompt.
+func (r *run) askPrompt(ctx context.Context, model, text string) ([]uint32, int64, error) {
+	return r.askTokens(ctx, map[string]any{"model": model, "prompt": text, "add_special_tokens": false})
 }
 
 // askTemplate is llama.cpp's way, with the chat template.
@@ -130,9 +133,24 @@ func (r *run) askTemplate(ctx context.Context, _, text string) ([]uint32, int64,
 	return r.askTokens(ctx, map[string]any{"content": rendered.Prompt, "add_special": true, "parse_special": true})
 }
 
-// askContent is llama.cpp's way.
+// askContentText is llama.cpp's way.
+func (r *run) askContentText(ctx context.Context, model, text string) ([]uint32, int64, error) {
+	return r.askContent(ctx, model, r.within(text))
+}
+
+// askContent is llama.cpp's way, for a text that is the whole of a prompt.
 func (r *run) askContent(ctx context.Context, _, text string) ([]uint32, int64, error) {
-	return r.askTokens(ctx, map[string]any{"content": r.within(text), "add_special": false})
+	return r.askTokens(ctx, map[string]any{"content": text, "add_special": false})
+}
+
+// askDetokenize asks for the text of tokens, in the way of both.
+func (r *run) askDetokenize(ctx context.Context, model string, ids []uint32) (string, error) {
+	var reply struct {
+		Prompt  string `json:"prompt"`
+		Content string `json:"content"`
+	}
+	err := r.post(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids}, &reply)
+	return reply.Prompt + reply.Content, err
 }
 
 func (r *run) askTokens(ctx context.Context, body map[string]any) ([]uint32, int64, error) {

@@ -85,9 +85,8 @@ func NewBuilder(o Options) (*Builder, error) {
 	if o.Endpoint == Completions {
 		b.path, b.promptField = "/v1/completions", "prompt"
 	}
-	b.scheme = scheme{alphabet: tokens, seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize}
+	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize}
 	if o.Form == Words {
-		b.scheme.alphabet = words
 		o.Overhead = max(1, o.Overhead)
 	}
 	o.TurnOverhead = max(1, o.TurnOverhead)

@@ -4,8 +4,10 @@
 package prompt
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/moonloop/moonloop/agent/send"
 )
@@ -14,25 +16,27 @@ import (
 const (
 	calibrationID    = 1 << 50
 	calibrationShort = 16
-	calibrationLong  = 528 // one full block of 512 and a part of the next
-	calibrationSlope = calibrationLong - calibrationShort
+	calibrationSlope = MostWords // by which the long one is longer: every word once at least
 )
 
 // ErrNotStable says that a generated word, or token id, did not cost the server exactly one token.
 var ErrNotStable = errors.New("the prompt's units are not one token each on this server")
 
+// ErrTurn says that the cost of a later turn of a chat cannot be told.
+var ErrTurn = errors.New("a later turn of a chat does not cost the server what it has")
+
 // Calibration returns the requests whose counted prompt tokens tell the overhead of the server's chat template: 16
-// words, 528 words and, with turns, on the chat endpoint, a conversation of three messages of 16. They are not
-// streamed and ask for one token of output. Extra inputs are in them, as they may change the template; those that
-// concern the reply are not. The builder's own overhead has no part in them. model is the model to measure; empty asks for
+// words, the same and 512 more, every word that there is among them, and, with turns, on the chat endpoint, a conversation of three
+// messages of 16. They are not streamed and ask for one token of output. Extra inputs are in them, as they may change the template;
+// those that concern the reply are not. The builder's own overhead has no part in them. model is the model to measure; empty asks for
 // none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
-	short := b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID}}, n: calibrationShort})
-	long := part{n: calibrationLong}
-	for id := uint64(calibrationID + 1); len(long.ids)*b.opt.BlockSize < calibrationLong; id++ {
-		long.ids = append(long.ids, id)
-	}
-	requests := []send.Request{b.calibration(model, short), b.calibration(model, b.turn("user", true, long))}
+	some := part{blocks: blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
+	short := b.turn("user", true, some)
+	long := b.turn("user", true, some)
+	at := slices.IndexFunc(long, func(p part) bool { return p.raw == nil })
+	long = slices.Insert(long, at+1, part{raw: b.every()})
+	requests := []send.Request{b.calibration(model, short), b.calibration(model, long)}
 	if turns && b.opt.Endpoint == Chat {
 		comma := part{raw: []byte(",")}
 		three := append(append([]part{}, short...), comma)
@@ -43,10 +47,31 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	return requests
 }
 
-// VocabularyProbe returns a request whose prompt is the smallest and the greatest of the token ids that prompts are made of: an
-// engine whose vocabulary has fewer refuses it. It is like the calibration requests otherwise.
-func (b *Builder) VocabularyProbe(model string) send.Request {
-	return b.measuring(model, []part{{raw: fmt.Appendf(nil, "[%d,%d]", firstToken, LastToken)}})
+// VocabularyProbe returns a request whose prompt is the smallest and the greatest of some token ids: an engine whose vocabulary has
+// fewer refuses it. It is like the calibration requests otherwise.
+func (b *Builder) VocabularyProbe(model string, ids TokenRange) send.Request {
+	return b.measuring(model, []part{{raw: fmt.Appendf(nil, "[%d,%d]", ids.First, ids.Last())}})
+}
+
+// every returns calibrationSlope units as they stand behind others, every word equally often, in an order that the seed decides.
+func (b *Builder) every() []byte {
+	a := &b.scheme.alphabet
+	var out []byte
+	var unit [8]byte
+	stride := mix(b.scheme.seed^calibrationID) | 1 // odd, and there is a power of two of units: it comes by all of them
+	for i := range uint64(calibrationSlope) {
+		binary.LittleEndian.PutUint64(unit[:], a.all[i*stride%uint64(len(a.all))])
+		out = append(out, unit[:a.unit]...)
+	}
+	if a.ids { // a comma stands between ids
+		return append([]byte(","), out[:len(out)-1]...)
+	}
+	return out
+}
+
+// TextProbe returns a request whose prompt is a text, as it is; see [Builder.Calibration].
+func (b *Builder) TextProbe(model, text string) send.Request {
+	return b.calibration(model, b.text(text))
 }
 
 func (b *Builder) calibration(model string, turn []part) send.Request {
@@ -93,7 +118,7 @@ func SolveTurn(p16, pTurns int64) (overhead int, err error) {
 	o := pTurns - p16 - (calibrationShort + 1) - calibrationShort
 	if o < 1 {
 		return 0, fmt.Errorf("%w: two more messages of %d cost %d tokens; the template may drop earlier turns",
-			ErrNotStable, calibrationShort, pTurns-p16)
+			ErrTurn, calibrationShort, pTurns-p16)
 	}
 	return int(o), nil
 }

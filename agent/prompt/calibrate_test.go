@@ -128,7 +128,7 @@ func TestSolveErrors(t *testing.T) {
 	if _, err := Solve(20, 600); !strings.Contains(err.Error(), "token ids") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
-	if c, err := SolveTurn(20, 20); !errors.Is(err, ErrNotStable) {
+	if c, err := SolveTurn(20, 20); !errors.Is(err, ErrTurn) {
 		t.Errorf("earlier turns are dropped: %d, %v", c, err)
 	}
 }

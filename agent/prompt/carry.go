@@ -143,9 +143,9 @@ func (c *turns) say(to int64, before Tail) (room bool) {
 	c.place += n
 	switch {
 	case c.chat:
-		c.message("user", anchor, words)
+		c.message("user", c.b.opt.Words.anchor, words)
 	case first && !c.b.scheme.ids:
-		c.parts = append(append(c.parts, part{raw: []byte(anchor)}), words...)
+		c.parts = append(append(c.parts, part{raw: []byte(c.b.opt.Words.anchor)}), words...)
 	default:
 		c.join(words)
 	}
@@ -205,7 +205,7 @@ func (c *turns) carry(r mooncake.Reply, live Reply) {
 func (c *turns) invent(r mooncake.Reply) {
 	if c.chat {
 		c.added += r.Tokens
-		c.message("assistant", anchor, []part{{blocks: c.blocks, from: r.At, n: r.Tokens - 1}})
+		c.message("assistant", c.b.opt.Words.anchor, []part{{blocks: c.blocks, from: r.At, n: r.Tokens - 1}})
 		return
 	}
 	c.join([]part{{blocks: c.blocks, from: c.place, n: r.Tokens}})

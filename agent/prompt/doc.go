@@ -24,6 +24,9 @@
 // cut, never respelled. The draws are independent of each other, so a reader can begin at any byte. Where the
 // engine takes token ids, [FillTokens] does the same with ids of five digits, and needs no tokenizer at all.
 //
+// An engine on which these words are not one token each has others: a [Lexicon] of 2^b words of one length spells the same numbers, b bits
+// a word, 64/b words for an id. [TokenRanges] does it for small vocabularies. With another lexicon an id has other words.
+//
 // Everything follows from the seed, the row, its index and the options: the same bytes in every process, shard and
 // attempt. Another seed is another text, and by that a cold cache; [Seed] makes one of a user's number.
 //
@@ -44,7 +47,7 @@
 // # Overhead
 //
 // A server adds tokens of its own: BOS, the chat template, a system prompt. Two calibration requests of known length
-// tell how many, and that a word is one token ([Builder.Calibration], [Solve]). They are constant only because
+// tell how many, and that each word is one token ([Builder.Calibration], [Solve]). They are constant only because
 // every text starts with the same word, "go", which counts among them. For the total to be L, the overhead is taken
 // from the end of the words: each block keeps its place, and two prompts that share k blocks share at least k·B tokens.
 // Each model has a template of its own, so the rows of a trace with several are measured by model ([Options], Measured).

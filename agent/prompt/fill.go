@@ -60,14 +60,37 @@ type alphabet struct {
 	unit   int  // one token
 	header int  // the units that spell the block's id
 	step   int  // the units that one draw yields
+
+	bits uint                                                   // that a unit spells
+	all  []uint64                                               // the units, 2^bits of them: up to 8 bytes in the order of a little-endian store, of which the first count
+	bulk func(dst []byte, x uint64) (rest []byte, state uint64) // writes whole draws, faster; may be nil
 }
 
 var (
-	words  = alphabet{unit: wordBytes, header: 8 * wordBytes, step: 7 * wordBytes}
-	tokens = alphabet{ids: true, unit: tokenBytes, header: 6 * tokenBytes, step: 5 * tokenBytes}
+	words  = alphabet{unit: wordBytes, header: 8 * wordBytes, step: 7 * wordBytes, bits: wordBits, all: wordUnits[:], bulk: bulkWords}
+	tokens = alphabet{ids: true, unit: tokenBytes, header: 6 * tokenBytes, step: 5 * tokenBytes, bits: tokenBits, all: tokenUnits[:], bulk: bulkTokens}
 )
 
-func (a alphabet) fill(dst []byte, seed, id uint64, n int) int {
+// maxSpelled is what [alphabet.spell] may write: the longest header, that of 16 units of 8 bytes each, and a last store.
+const maxSpelled = 16*8 + 8
+
+// newAlphabet makes an alphabet of units of one length of at most 8 bytes, a power of two of them. A draw yields seven.
+func newAlphabet(units []string) alphabet {
+	a := alphabet{unit: len(units[0]), bits: uint(bits.Len(uint(len(units)))) - 1, all: make([]uint64, len(units))}
+	a.header, a.step = headerUnits(len(units))*a.unit, 7*a.unit
+	for i, unit := range units {
+		a.all[i] = littleEndian(unit)
+	}
+	return a
+}
+
+// headerUnits returns how many of n units spell an id, which has 64 bits.
+func headerUnits(n int) int {
+	width := bits.Len(uint(n)) - 1
+	return (64 + width - 1) / width
+}
+
+func (a *alphabet) fill(dst []byte, seed, id uint64, n int) int {
 	n = max(0, min(n, len(dst)/a.unit)) * a.unit
 	a.write(dst[:n], mix(id^seed), 0)
 	return n
@@ -75,8 +98,8 @@ func (a alphabet) fill(dst []byte, seed, id uint64, n int) int {
 
 // write fills dst with a block's bytes from byte off on. x is the block's state, mix(id xor seed). Each draw stands
 // alone, so any byte of a block is found without making those before it.
-func (a alphabet) write(dst []byte, x uint64, off int) {
-	var buf [48]byte
+func (a *alphabet) write(dst []byte, x uint64, off int) {
+	var buf [maxSpelled]byte
 	if off < a.header {
 		a.spell(&buf, a.header, x)
 		n := copy(dst, buf[off:a.header])
@@ -92,10 +115,8 @@ func (a alphabet) write(dst []byte, x uint64, off int) {
 		a.spell(&buf, a.step, draw(x))
 		dst = dst[copy(dst, buf[in:a.step]):]
 	}
-	if a.ids {
-		dst, x = bulkTokens(dst, x)
-	} else {
-		dst, x = bulkWords(dst, x)
+	if a.bulk != nil {
+		dst, x = a.bulk(dst, x)
 	}
 	for len(dst) > 0 {
 		x += golden
@@ -105,17 +126,10 @@ func (a alphabet) write(dst []byte, x uint64, off int) {
 }
 
 // spell writes n bytes of units from the bits of r, lowest first.
-func (a alphabet) spell(buf *[48]byte, n int, r uint64) {
-	if a.ids {
-		for at := 0; at < n; at += tokenBytes {
-			binary.LittleEndian.PutUint64(buf[at:], tokenUnits[r%(1<<tokenBits)])
-			r >>= tokenBits
-		}
-		return
-	}
-	for at := 0; at < n; at += wordBytes {
-		binary.LittleEndian.PutUint64(buf[at:], wordUnits[r%(1<<wordBits)])
-		r >>= wordBits
+func (a *alphabet) spell(buf *[maxSpelled]byte, n int, r uint64) {
+	for at := 0; at < n; at += a.unit {
+		binary.LittleEndian.PutUint64(buf[at:], a.all[r&(1<<a.bits-1)])
+		r >>= a.bits
 	}
 }
 

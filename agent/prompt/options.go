@@ -57,6 +57,11 @@ type Options struct {
 	// ranges have no effect.
 	FineBlockSize int
 
+	// Words are those that prompts are made of; nil = [CommonLexicon].
+	Words *Lexicon
+	// TokenIDs are those that prompts are made of, one of [TokenRanges]; zero = the first.
+	TokenIDs TokenRange
+
 	// Overhead is the number of tokens that the server adds to the words of a prompt, anchor included, as
 	// [Solve] found it. Less than 1 counts as 1 with words: the anchor is always there.
 	Overhead int
@@ -94,7 +99,17 @@ func (o Options) withDefaults() Options {
 	o.Profile = orDefault(o.Profile, Auto)
 	o.TooShort = orDefault(o.TooShort, SendOneWord)
 	o.BlockSize = orDefault(o.BlockSize, mooncake.BlockSize)
+	o.Words = orDefault(o.Words, usual)
+	o.TokenIDs = orDefault(o.TokenIDs, TokenRanges()[0])
 	return o
+}
+
+// alphabet returns how the options have blocks written. Defaults are filled in.
+func (o *Options) alphabet() alphabet {
+	if o.Form == Tokens {
+		return o.TokenIDs.alphabet()
+	}
+	return o.Words.alphabet
 }
 
 func orDefault[T comparable](v, def T) T {
@@ -120,11 +135,13 @@ func (o Options) check() error {
 	if o.TooShort != SendOneWord && o.TooShort != Skip {
 		bad("policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	}
-	if o.BlockSize < words.header/wordBytes {
-		bad("block size %d: an id needs %d words to be told from others", o.BlockSize, words.header/wordBytes)
+	a := o.alphabet()
+	header := max(a.header/a.unit, words.header/wordBytes) // a trace that can be replayed in one form can be in the other
+	if o.BlockSize < header {
+		bad("block size %d: an id needs %d words to be told from others", o.BlockSize, header)
 	}
-	if o.FineBlockSize != 0 && o.FineBlockSize < words.header/wordBytes {
-		bad("fine block size %d: an id needs %d words to be told from others", o.FineBlockSize, words.header/wordBytes)
+	if o.FineBlockSize != 0 && o.FineBlockSize < header {
+		bad("fine block size %d: an id needs %d words to be told from others", o.FineBlockSize, header)
 	}
 	for _, length := range []struct {
 		name string

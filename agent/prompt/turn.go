@@ -76,9 +76,9 @@ func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	case b.scheme.ids:
 		return []part{tokens}
 	case b.opt.Endpoint == Chat:
-		return []part{{raw: []byte(`{"role":"` + role + `","content":"` + anchor)}, tokens, {raw: []byte(`"}`)}}
+		return []part{{raw: []byte(`{"role":"` + role + `","content":"` + b.opt.Words.anchor)}, tokens, {raw: []byte(`"}`)}}
 	case anchored:
-		return []part{{raw: []byte(anchor)}, tokens}
+		return []part{{raw: []byte(b.opt.Words.anchor)}, tokens}
 	}
 	return []part{tokens}
 }

@@ -29,15 +29,6 @@ const (
 // word is not one token in every vocabulary; with the same word there always, the template costs every prompt the same.
 const anchor = "go"
 
-// FirstToken and LastToken are the smallest and the greatest token id that prompts are made of.
-const (
-	FirstToken = firstToken
-	LastToken  = firstToken + 1<<tokenBits - 1
-)
-
-// Anchor is the first word of every prompt of words, one token in every vocabulary that the list was made for.
-const Anchor = anchor
-
 // wordUnits and tokenUnits hold what one draw of bits spells: up to 8 bytes in the order of a little-endian store,
 // of which the first wordBytes or tokenBytes count.
 var (

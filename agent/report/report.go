@@ -68,6 +68,27 @@ type Run struct {
 	Start       time.Time        `json:"-"`                  // start_time of the summary
 	End         time.Time        `json:"-"`                  // end_time
 	Interrupted bool             `json:"-"`                  // was_cancelled
+	// Words, or TokenIDs, is what generated prompts were made of.
+	Words    *Words    `json:"words,omitempty"`
+	TokenIDs *TokenIDs `json:"token_ids,omitempty"`
+}
+
+// Words says which words prompts were made of. Runs with equal digests and anchors send equal prompts for equal rows and seeds.
+type Words struct {
+	Count   int    `json:"count"`
+	Letters int    `json:"letters"`
+	Anchor  string `json:"anchor"` // the first word of each prompt
+	Digest  string `json:"digest"` // SHA-256 of the sorted words with nothing between them
+	// Found says how they were found: "usual", the usual ones, one token each here; "unchecked", the same without a look;
+	// "tokenize", by the engine's tokenizer; "usage", by its counts of prompts. Requests is how many the look took.
+	Found    string `json:"found"`
+	Requests int    `json:"requests,omitempty"`
+}
+
+// TokenIDs says which token ids prompts were made of.
+type TokenIDs struct {
+	First int `json:"first"`
+	Last  int `json:"last"`
 }
 
 // Trace says what was replayed.

@@ -178,8 +178,8 @@ func (c *Config) Validate() error {
 	bad(c.Cache.Slots > 0 && c.Cache.Blocks > 0, "Cache.Blocks is %d: must be 0 with Cache.Slots; Cache.Saved bounds what is kept beside the slots", c.Cache.Blocks)
 	bad(c.Cache.Slots == 0 && c.Cache.Saved > 0, "Cache.Saved is %d: must be 0 without Cache.Slots", c.Cache.Saved)
 	bad(c.Tokenizer.Vocabulary > maxVocabulary, "Tokenizer.Vocabulary is %d: must be at most %d", c.Tokenizer.Vocabulary, maxVocabulary)
-	bad(c.Tokenizer.WordBytes != 0 && (c.Tokenizer.WordBytes < leastWordBytes || c.Tokenizer.WordBytes > maxWordBytes),
-		"Tokenizer.WordBytes is %d: must be 0 or between %d and %d", c.Tokenizer.WordBytes, leastWordBytes, maxWordBytes)
+	bad(c.Tokenizer.WordBytes < 0 || c.Tokenizer.WordBytes > maxWordBytes,
+		"Tokenizer.WordBytes is %d: must be between 0 and %d", c.Tokenizer.WordBytes, maxWordBytes)
 	bad(c.Like > LikeLlamaCPP, "Like is %d: unknown", c.Like)
 	bad(c.RoleChunk > RoleImmediately, "RoleChunk is %d: unknown", c.RoleChunk)
 	if t := c.Template; t != nil {
@@ -213,8 +213,7 @@ const (
 	maxTemplate  = 1 << 16
 	maxSlots     = 1 << 12
 
-	leastWordBytes = 4 // the words of replies are one token each
-	maxWordBytes   = 1 << 10
+	maxWordBytes = 1 << 10
 )
 
 func isShare(x float64) bool { return x >= 0 && x <= 1 } // false for NaN

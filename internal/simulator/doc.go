@@ -20,7 +20,7 @@
 // # Tokens
 //
 // Text is split at ASCII white space; each word is one token, whatever its length. "go" followed by n times
-// " word" is n+1 tokens. With [Tokenizer].WordBytes a longer word is several. Token ids are tokens as they are; that of a
+// " word" is n+1 tokens. With [Tokenizer].WordBytes a longer word is several, and those of replies are cut to it. Token ids are tokens as they are; that of a
 // word is its hash, below [Tokenizer].Vocabulary. A chat is rendered, by [Template], to
 //
 //	begin · tools · (header of role · content · end)* · header of the assistant

@@ -173,6 +173,24 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// TestShortWords: where words of four letters are several tokens, prompts count them so, and a word of a reply stays one.
+func TestShortWords(t *testing.T) {
+	for bytes := 1; bytes <= 5; bytes++ {
+		config := VLLM()
+		config.Tokenizer.WordBytes = bytes
+		e, url := serve(t, config)
+		reply := whole(t, e, url+"/v1/completions", map[string]any{"prompt": "go four word text", "max_tokens": 40, "return_token_ids": true})
+		if want := (2+bytes-1)/bytes + 3*((4+bytes-1)/bytes); len(reply.Choices[0].PromptIDs) != want {
+			t.Errorf("%d bytes: %d tokens of the prompt, want %d", bytes, len(reply.Choices[0].PromptIDs), want)
+		}
+		var tokenized struct{ Tokens []int }
+		_, body := post(t, url+"/tokenize", `{"model":"m","prompt":"`+reply.Choices[0].Text+`"}`)
+		if err := json.Unmarshal([]byte(body), &tokenized); err != nil || len(tokenized.Tokens) != 40 || !slices.Equal(tokenized.Tokens, reply.Choices[0].IDs) {
+			t.Errorf("%d bytes: the reply's text is %v, its ids are %v (%v)", bytes, tokenized.Tokens, reply.Choices[0].IDs, err)
+		}
+	}
+}
+
 // Ids that the engine says of a text stand for that text, in prompt and reply, streamed or whole.
 func TestTokenIDs(t *testing.T) {
 	e, url := serve(t, VLLM())

@@ -11,6 +11,7 @@ type plan struct {
 	finish string // finish_reason
 	tool   string // the function to call; empty: a text
 	key    uint64 // of the words
+	bytes  int    // of a word, at most: each is one token; 0 is no limit
 }
 
 // The finish reasons.
@@ -24,7 +25,7 @@ const (
 func (c *Config) plan(q *request, promptHash uint64, header http.Header) plan {
 	key := mix(promptHash ^ mix(c.Seed))
 	f := &q.facts
-	p := plan{tokens: f.MaxTokens, finish: finishLength, key: key}
+	p := plan{tokens: f.MaxTokens, finish: finishLength, key: key, bytes: c.Tokenizer.WordBytes}
 	if f.MaxTokens == Absent {
 		p.tokens, p.finish = max(c.DefaultMaxTokens, f.MinTokens), finishStop
 	}
@@ -64,7 +65,11 @@ func (p *plan) tokenIDs(i int, t *Tokenizer, add func(uint64)) {
 
 // word returns the word of token i.
 func (p *plan) word(i int) string {
-	return replyWords[mix(p.key^uint64(i))%uint64(len(replyWords))] //nolint:gosec // i is never negative
+	word := replyWords[mix(p.key^uint64(i))%uint64(len(replyWords))] //nolint:gosec // i is never negative
+	if p.bytes > 0 {
+		return cut(word, p.bytes)
+	}
+	return word
 }
 
 // replyWords are the words of all replies.

@@ -14,7 +14,8 @@ type Tokenizer struct {
 	// Vocabulary is the number of ids: a word's is below it, and an id in a prompt that is not is refused. 0 is 2^31.
 	Vocabulary int
 	// WordBytes is the length of the longest word, in bytes, that is one token. A longer one is a token for each piece of so many
-	// bytes, as texts in real vocabularies have more tokens than words. 0: every word is one token.
+	// bytes, as texts in real vocabularies have more tokens than words; below 4, so are the words that replays use. Those of replies
+	// are cut to it. 0: every word is one token.
 	WordBytes int
 }
 

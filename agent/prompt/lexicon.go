@@ -1,0 +1,160 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+// This file holds which words prompts are made of, where those that the package knows do not serve: on an engine whose tokenizer
+// takes several tokens for them.
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The number of words of a lexicon, a power of two, and the letters of each.
+const (
+	LeastWords = 16
+	MostWords  = 512
+	// MostLetters is what fits in 8 bytes after a space.
+	MostLetters = 7
+)
+
+// ErrLexicon is wrapped by every error of [NewLexicon].
+var ErrLexicon = errors.New("words of prompts")
+
+// Lexicon is the words that prompts are made of, each of which is one token, on the engines that it is for, behind any other. They
+// have the same length, so that any byte of a prompt is found without making those before it.
+type Lexicon struct {
+	anchor, space string
+	words         []string
+	alphabet      alphabet
+}
+
+// usual is the lexicon of the embedded list.
+var usual = &Lexicon{anchor: anchor, space: " ", words: strings.Fields(wordList), alphabet: words}
+
+// CommonLexicon returns the words of [Fill]: one token each in every common vocabulary.
+func CommonLexicon() *Lexicon { return usual }
+
+// NewLexicon makes a lexicon of words of ASCII letters and digits: a power of two of them, from [LeastWords] to [MostWords], of one
+// length. Their order has no effect. space stands before each, a space or nothing; anchor begins every prompt.
+func NewLexicon(anchor, space string, list []string) (*Lexicon, error) {
+	n := len(list)
+	if n < LeastWords || n > MostWords || n&(n-1) != 0 {
+		return nil, fmt.Errorf("%w: %d of them: want a power of two from %d to %d", ErrLexicon, n, LeastWords, MostWords)
+	}
+	l := &Lexicon{anchor: anchor, space: space, words: slices.Sorted(slices.Values(list))}
+	for i, word := range l.words {
+		switch {
+		case len(word) != len(l.words[0]) || len(word) > MostLetters:
+			return nil, fmt.Errorf("%w: words of %d and of %d letters: want one length of at most %d", ErrLexicon, len(l.words[0]), len(word), MostLetters)
+		case strings.ContainsFunc(word, func(c rune) bool { return !isPlain(c) }) || word == "":
+			return nil, fmt.Errorf("%w: word %d: want letters and digits of ASCII", ErrLexicon, i)
+		case i > 0 && word == l.words[i-1]:
+			return nil, fmt.Errorf("%w: word %d is there twice", ErrLexicon, i)
+		}
+	}
+	if strings.ContainsFunc(anchor, func(c rune) bool { return !isPlain(c) }) || anchor == "" || space != "" && space != " " {
+		return nil, fmt.Errorf("%w: want an anchor of letters, and a space or nothing before each word", ErrLexicon)
+	}
+	units := make([]string, n)
+	for i, word := range l.words {
+		units[i] = space + word
+	}
+	l.alphabet = newAlphabet(units)
+	return l, nil
+}
+
+func isPlain(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// Anchor returns the word that every prompt begins with.
+func (l *Lexicon) Anchor() string { return l.anchor }
+
+// Len returns the number of words.
+func (l *Lexicon) Len() int { return len(l.words) }
+
+// Letters returns the number of letters of each word.
+func (l *Lexicon) Letters() int { return len(l.words[0]) }
+
+// Text returns the first n words, in their order, as they stand in a prompt: each with what stands before it.
+func (l *Lexicon) Text(n int) string {
+	n = min(n, len(l.words))
+	return strings.Repeat(l.space, min(n, 1)) + strings.Join(l.words[:n], l.space)
+}
+
+// Digest returns the SHA-256 of the words in their order, with nothing between them, in hexadecimal digits. Runs whose anchor and
+// digest are equal send equal prompts for equal rows.
+func (l *Lexicon) Digest() string {
+	sum := sha256.Sum256([]byte(strings.Join(l.words, "")))
+	return hex.EncodeToString(sum[:])
+}
+
+// MinWords returns how many words a lexicon needs for blocks of so many tokens: ids are numbers of 64 bits, spelled at the beginning of
+// a block, and two ids must not give one block.
+func MinWords(blockSize int) int {
+	n := LeastWords
+	for n < MostWords && headerUnits(n) > blockSize {
+		n *= 2
+	}
+	return n
+}
+
+// short is a list of 512 words of three letters, which are one token each in as many vocabularies as the others.
+//
+//go:embed words3.txt
+var short string
+
+// Candidates returns words that may be one token on an engine, with what stands before each: those of the embedded lists, of two
+// letters or digits, and of one; at last the latter with nothing before them, which are one token where every byte is.
+func Candidates() []string {
+	const consonants, vowels, digits = "bcdfghjklmnpqrstvwxyz", "aeiou", "0123456789"
+	var list []string
+	for _, word := range slices.Concat(usual.words, strings.Fields(short)) {
+		list = append(list, " "+word)
+	}
+	for _, v := range vowels {
+		for _, c := range consonants {
+			list = append(list, " "+string(v)+string(c), " "+string(c)+string(v))
+		}
+	}
+	for _, space := range []string{" ", ""} {
+		for _, c := range vowels + consonants + digits {
+			list = append(list, space+string(c))
+		}
+	}
+	return list
+}
+
+// TokenRange is token ids that prompts are made of, from First on; a power of two of them, of one number of digits.
+type TokenRange struct{ First, Count int }
+
+// Last returns the greatest of the ids.
+func (r TokenRange) Last() int { return r.First + r.Count - 1 }
+
+// TokenRanges returns the ranges that may be tried on an engine, the one for common vocabularies first, each of the others in the
+// middle of a smaller vocabulary: special tokens lie at its ends.
+func TokenRanges() []TokenRange {
+	return []TokenRange{{firstToken, 1 << tokenBits}, {3584, 4096}, {1792, 2048}, {1000, 1024}, {448, 512}, {224, 256}, {112, 128}, {32, 64}}
+}
+
+// alphabet returns how blocks are written in ids of the range.
+func (r TokenRange) alphabet() alphabet {
+	if r.First == firstToken && r.Count == 1<<tokenBits {
+		return tokens
+	}
+	units := make([]string, r.Count)
+	for i := range units {
+		units[i] = strconv.Itoa(r.First+i) + ","
+	}
+	a := newAlphabet(units)
+	a.ids, a.step = true, 5*a.unit
+	return a
+}
