@@ -37,11 +37,11 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 		r.Prompt = Prompt{}
 		return c.inOrder(p, r, delay, &sharing{})
 	}
-	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ.
-	model := c.models.one(r)
-	mask := c.mask.of(r.Domain, model)
-	if cached, ok := cachedCount(r); ok && c.opt.FollowEngine != FollowNever {
-		c.engines.count(model, cached)
+	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ, and the orders of templates.
+	of := c.template(r)
+	mask := c.mask.of(r.Domain, of)
+	if c.opt.FollowEngine != FollowNever {
+		c.engines.count(of, r)
 	}
 	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
 	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
@@ -57,18 +57,31 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 	return c.byText.add(c.key, c.enc)
 }
 
-// mask is what sets the values of one domain and model apart from those of all others.
-type mask struct {
-	domain Domain
-	model  Name
-	known  bool
-	value  uint64
+// template returns what a request's prompt was made with, as far as it is followed.
+func (c *compiler) template(r *Inference) template {
+	of := c.models.template(r)
+	if c.opt.FollowEngine == FollowNever {
+		of.told = ""
+	}
+	return of
 }
 
-func (m *mask) of(d Domain, model Name) uint64 {
-	if !m.known || m.domain != d || m.model != model {
-		sum := sha256.Sum256(append(binary.BigEndian.AppendUint32(nil, uint32(d)), model.s...))
-		*m = mask{d, model, true, binary.BigEndian.Uint64(sum[:])}
+// mask is what sets the values of one domain and template apart from those of all others.
+type mask struct {
+	domain Domain
+	template
+	known bool
+	value uint64
+}
+
+func (m *mask) of(d Domain, t template) uint64 {
+	if !m.known || m.domain != d || m.template != t {
+		name := append(binary.BigEndian.AppendUint32(nil, uint32(d)), t.model.s...)
+		if t.told != "" {
+			name = append(append(name, 0), t.told...)
+		}
+		sum := sha256.Sum256(name)
+		*m = mask{d, t, true, binary.BigEndian.Uint64(sum[:])}
 	}
 	return m.value
 }
