@@ -120,7 +120,7 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
 			semconv.CellsPrefix, semconv.CellsMedia, semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize,
-			semconv.Replies:
+			semconv.Replies, semconv.PromptOrder:
 			count(&counts.Removed, ownPrefix+"*", 1)
 			return true
 		}
