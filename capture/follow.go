@@ -449,7 +449,7 @@ func (e *modelEngine) why() string {
 	case e.told == AsSent || e.rows == 0:
 		return text + ", as they were captured with"
 	default:
-		return fmt.Sprintf("%s, as they were captured with and as %d of its %d counts of cached tokens say", text, e.explained, e.rows)
+		return fmt.Sprintf("%s, as they were captured with, which explains %d of its %d counts of cached tokens", text, e.explained, e.rows)
 	}
 }
 

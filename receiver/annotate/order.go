@@ -56,7 +56,8 @@ func (c *Config) validateOrders() (errs []error) {
 			errs = append(errs, fmt.Errorf("prompt_order[%d]: order is %.40q, and must be one of %s", i, o.Order, strings.Join(orders, ", ")))
 		}
 		if at := slices.IndexFunc(c.PromptOrder[:i], func(before ModelOrder) bool { return before.matches(o.Model) }); at >= 0 {
-			errs = append(errs, fmt.Errorf("prompt_order[%d]: has no effect behind prompt_order[%d], which takes all of its models: put it before that one, or leave it out", i, at))
+			errs = append(errs, fmt.Errorf("prompt_order[%d]: has no effect behind that of %.80q, which takes all of its models: put it before that one, or leave it out",
+				i, c.PromptOrder[at].Model))
 		}
 	}
 	if len(c.PromptOrder) > 0 && c.OmitMessageEnds {
