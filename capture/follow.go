@@ -95,7 +95,7 @@ type engines struct {
 // count takes the count of cached tokens of a request, if it has one, or else that its order was told.
 func (e *engines) count(of template, r *Inference) {
 	cached, ok := cachedCount(r)
-	if !ok && of.told == "" {
+	if r.Identity != Text || !ok && of.told == "" {
 		return
 	}
 	at, known := e.of[of]
@@ -128,7 +128,7 @@ func cachedCount(r *Inference) (tokens int64, ok bool) {
 // saw compares a count with what the prompt shares in telemetry's order.
 func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing) {
 	cached, ok := cachedCount(&t.Inference)
-	if len(e.list) == 0 || !ok {
+	if len(e.list) == 0 || !ok || t.Identity != Text {
 		return
 	}
 	at, known := e.of[c.template(&t.Inference)]
@@ -187,7 +187,7 @@ func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
 	var d turned
 	err := c.layer(turns, steps, func(t *text, o *laidOut, _ []part) error {
 		at, known := c.engines.of[c.template(&t.Inference)]
-		if !known || t.arrival.order == never || !c.engines.list[at].takes(order) {
+		if !known || t.Identity != Text || t.arrival.order == never || !c.engines.list[at].takes(order) {
 			return nil
 		}
 		if _, ok := outlineOf(&t.Prompt); ok && o.whole {

@@ -27,8 +27,25 @@ func isText(p *partition, r *Inference) bool {
 	return !p.Replay && r.Chain.Bytes > 0 && r.HashIDs == nil
 }
 
+// spread makes the ids of a prompt's blocks, where these are finer than those of the trace, the cells of a text: one id stands for all
+// tokens up to the end of its block, as a cell does for all bytes. The text has as many bytes for each token as make a block a cell, so that
+// borders fall exactly where they are.
+func (c *compiler) spread(p *partition, r *Inference) {
+	b, n := int64(r.BlockSize), r.InputTokens.V
+	if p.Replay || r.HashIDs == nil || !r.InputTokens.Set || n < 1 || n > p.maxInput || b < int64(c.fine) || b >= int64(c.opt.BlockSize) || blockhash.CellSize%b != 0 {
+		return
+	}
+	full := n / b
+	if ids := int64(len(r.HashIDs)); ids != (n+b-1)/b || full > blockhash.MaxCells {
+		return // of another number of tokens than was counted
+	}
+	r.Chain = blockhash.Chain{Cells: r.HashIDs[:full], Tail: r.HashIDs[len(r.HashIDs)-1], Bytes: n * (blockhash.CellSize / b)}
+	r.HashIDs, r.BlockSize = nil, 0
+}
+
 // settle passes on a row whose place is known: with blocks to be laid, or to where it stands.
 func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64]) error {
+	c.spread(p, r)
 	if !isText(p, r) {
 		return c.inOrder(p, r, delay, &sharing{})
 	}
@@ -60,7 +77,7 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 // template returns what a request's prompt was made with, as far as it is followed.
 func (c *compiler) template(r *Inference) template {
 	of := c.models.template(r)
-	if c.opt.FollowEngine == FollowNever {
+	if c.opt.FollowEngine == FollowNever || r.Identity != Text { // tokens are in the order that the engine saw
 		of.told = ""
 	}
 	return of
@@ -188,6 +205,9 @@ func (c *compiler) layTexts() error {
 	err = c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
 		s, _ := c.share(t.number, o, parts)
 		c.engines.saw(c, t, o, s)
+		if t.Identity != Text { // it is known to the block what prompts share
+			s.limit = 0
+		}
 		if t.Prefix {
 			// Only up to where whole prompts have the same text. The blocks behind it are those of no other row.
 			p.lost.add(lostRest, 1)
