@@ -15,7 +15,7 @@ import (
 func TestFineTokens(t *testing.T) {
 	h := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
 	for _, identity := range []Identity{Tokens, Engine} {
-		for _, size := range []int{16, 32, 128, 512} {
+		for _, size := range []int{16, 32, 128, 256, 512} {
 			chats := conversations(4, 12)
 			var records []Record
 			for i, c := range chats {
@@ -52,16 +52,27 @@ func TestFineTokens(t *testing.T) {
 	}
 }
 
-// TestFineTokensOfAnotherLength: ids of another number of blocks than the tokens that were counted have are dropped, and counted, as are those of
-// blocks that no trace can be made of.
+// TestFineTokensOfAnotherLength: ids of another number of blocks than the tokens that were counted have become blocks of the trace; those of
+// blocks that no trace can be made of are dropped, and counted.
 func TestFineTokensOfAnotherLength(t *testing.T) {
-	for why, prompt := range map[string]Prompt{
-		"too few": {HashIDs: []uint64{1, 2}, BlockSize: 16},
-		"odd":     {HashIDs: []uint64{1, 2, 3}, BlockSize: 24},
-		"finer":   {HashIDs: make([]uint64, 9), BlockSize: 8},
+	for _, c := range []struct {
+		why     string
+		ids     int
+		size    uint32
+		dropped int64
+		blocks  int
+	}{
+		{"too few", 40, 16, 0, 2},
+		{"too many", 99, 16, 0, 2},
+		{"odd", 30, 24, 1, 0},
+		{"finer", 90, 8, 1, 0},
 	} {
-		prompt.Identity, prompt.Domain, prompt.Key = Tokens, 9, 8
-		_, res := compileBytes(t, Options{}, journal(call(1, 1, 0, 0, tokens(70, 1), func(r *Inference) { r.Prompt = prompt })))
-		equal(t, why, int64(1), dropped(res.Traces[0].Meta.Dropped, lostBlockSize))
+		prompt := Prompt{Identity: Tokens, Domain: 9, Key: 8, BlockSize: c.size}
+		for i := range c.ids {
+			prompt.HashIDs = append(prompt.HashIDs, uint64(i+1)) //nolint:gosec // small
+		}
+		m, res := compileBytes(t, Options{}, journal(call(1, 1, 0, 0, tokens(700, 1), func(r *Inference) { r.Prompt = prompt })))
+		equal(t, c.why, c.dropped, dropped(res.Traces[0].Meta.Dropped, lostBlockSize))
+		equal(t, c.why, c.blocks, len(m.rows(t, production)[0].HashIDs))
 	}
 }

@@ -28,19 +28,43 @@ func isText(p *partition, r *Inference) bool {
 }
 
 // spread makes the ids of a prompt's blocks, where these are finer than those of the trace, the cells of a text: one id stands for all
-// tokens up to the end of its block, as a cell does for all bytes. The text has as many bytes for each token as make a block a cell, so that
-// borders fall exactly where they are.
+// tokens up to the end of its block, as a cell does for all bytes. The text has so many bytes for a token that borders fall exactly where
+// they are: a block is a cell, or several of which only the last one is known by itself.
 func (c *compiler) spread(p *partition, r *Inference) {
-	b, n := int64(r.BlockSize), r.InputTokens.V
-	if p.Replay || r.HashIDs == nil || !r.InputTokens.Set || n < 1 || n > p.maxInput || b < int64(c.fine) || b >= int64(c.opt.BlockSize) || blockhash.CellSize%b != 0 {
+	const cell, others = blockhash.CellSize, 0x9e3779b97f4a7c15
+	b, n, size := int64(r.BlockSize), r.InputTokens.V, int64(c.opt.BlockSize)
+	if p.Replay || r.HashIDs == nil || b < int64(c.fine) || b >= size || cell%b != 0 && b%cell != 0 {
 		return
 	}
-	full := n / b
-	if ids := int64(len(r.HashIDs)); ids != (n+b-1)/b || full > blockhash.MaxCells {
-		return // of another number of tokens than was counted
+	bytes, each := n*max(cell/b, 1), max(b/cell, 1) // of the text, and cells of a block
+	if !r.InputTokens.Set || n < 1 || n > p.maxInput || int64(len(r.HashIDs)) != (n+b-1)/b || bytes/cell > blockhash.MaxCells {
+		// Of another number of tokens than was counted: the trace's own blocks are what can be told.
+		if size%b == 0 {
+			r.HashIDs, r.BlockSize = every(r.HashIDs, int(size/b)), uint32(size) //nolint:gosec // at most 2^30
+		}
+		return
 	}
-	r.Chain = blockhash.Chain{Cells: r.HashIDs[:full], Tail: r.HashIDs[len(r.HashIDs)-1], Bytes: n * (blockhash.CellSize / b)}
+	c.cells = c.cells[:0]
+	for i := range bytes / cell {
+		id := r.HashIDs[i/each]
+		if before := each - 1 - i%each; before > 0 {
+			id ^= others * uint64(before) //nolint:gosec // above 0
+		}
+		c.cells = append(c.cells, id)
+	}
+	r.Chain = blockhash.Chain{Cells: c.cells, Tail: r.HashIDs[len(r.HashIDs)-1], Bytes: bytes}
 	r.HashIDs, r.BlockSize = nil, 0
+}
+
+// every returns each so many-th of some ids, and the last one, in their memory.
+func every(ids []uint64, n int) []uint64 {
+	out := ids[:0]
+	for i, id := range ids {
+		if (i+1)%n == 0 || i == len(ids)-1 {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // settle passes on a row whose place is known: with blocks to be laid, or to where it stands.

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/exporter"
 	"github.com/moonloop/moonloop/receiver"
 	"github.com/moonloop/moonloop/receiver/annotate"
@@ -142,7 +143,7 @@ func tryPipeline(ctx context.Context, c pipelineConfig) (*pipeline, error) {
 	in := receiver.NewFactory()
 	inConfig, err := componentConfig(in, map[string]any{
 		"protocols":    protocols,
-		"block_size":   c.blockSize,
+		"block_size":   capture.FineBlockSizeOf(c.blockSize), // the journal is for one trace
 		"hash_key":     c.key,
 		"session_keys": c.sessionKeys,
 		"deny":         c.deny,
