@@ -82,6 +82,7 @@ func (o PromptOrder) moves() heads {
 		return toolsHead
 	case BothLast:
 		return systemHead | toolsHead
+	case AsSent:
 	}
 	return 0
 }

@@ -19,7 +19,7 @@ func TestFineTokens(t *testing.T) {
 			chats := conversations(4, 12)
 			var records []Record
 			for i, c := range chats {
-				prompt := Prompt{Identity: identity, Domain: 9, Key: 8, BlockSize: uint32(size), HashIDs: h.Tokens(nil, c.tokens, size)} //nolint:gosec // small
+				prompt := Prompt{Identity: identity, Domain: 9, Key: 8, BlockSize: uint32(size), HashIDs: h.Tokens(nil, c.tokens, size)}
 				// An engine that had more than the tokens share, or an order that a model is told to have, changes nothing.
 				records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(int64(len(c.tokens)), 10), cached(int64(len(c.tokens))-1),
 					func(r *Inference) { r.Prompt, r.Order = prompt, SystemLast }))
@@ -69,7 +69,7 @@ func TestFineTokensOfAnotherLength(t *testing.T) {
 	} {
 		prompt := Prompt{Identity: Tokens, Domain: 9, Key: 8, BlockSize: c.size}
 		for i := range c.ids {
-			prompt.HashIDs = append(prompt.HashIDs, uint64(i+1)) //nolint:gosec // small
+			prompt.HashIDs = append(prompt.HashIDs, uint64(i+1))
 		}
 		m, res := compileBytes(t, Options{}, journal(call(1, 1, 0, 0, tokens(700, 1), func(r *Inference) { r.Prompt = prompt })))
 		equal(t, c.why, c.dropped, dropped(res.Traces[0].Meta.Dropped, lostBlockSize))

@@ -48,7 +48,7 @@ func (c *compiler) spread(p *partition, r *Inference) {
 	for i := range bytes / cell {
 		id := r.HashIDs[i/each]
 		if before := each - 1 - i%each; before > 0 {
-			id ^= others * uint64(before) //nolint:gosec // above 0
+			id ^= others * uint64(before)
 		}
 		c.cells = append(c.cells, id)
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,12 +23,12 @@ func predicted(t *testing.T, name string) (tokens, observed, prompts []int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	r := mooncake.NewReader(f, mooncake.ReaderOptions{Name: name, FineBlockSize: 16})
 	p := mooncake.NewPredictor(mooncake.PredictorOptions{FineBlockSize: 16, EngineBlock: 16})
 	for {
 		row, err := r.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return tokens, observed, prompts
 		}
 		if err != nil {
