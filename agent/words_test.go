@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
-	"github.com/moonloop/moonloop/simulator"
+	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // vocabulary is a tokenizer: a text is its words, each with the space before it; a word that is no token is its bytes.

@@ -61,9 +61,10 @@ type compiler struct {
 	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
-	tree tree
-	key  []byte
-	enc  []byte
+	tree  tree
+	key   []byte
+	enc   []byte
+	cells []uint64 // of the row at hand
 }
 
 // Compile makes traces out of journals: one for production and one for each run, through sink. It reads each journal once,
@@ -84,7 +85,7 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		followed:   newSorter(opt.TempDir, share),
 		exclusive:  map[producer]bool{},
 		skewed:     map[uint64]bool{},
-		fine:       fineBlockSize(opt.BlockSize),
+		fine:       FineBlockSizeOf(opt.BlockSize),
 		maxInput:   min(maxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
 	}
 	for stage, s := range map[Stage]*sorter{

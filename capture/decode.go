@@ -174,6 +174,10 @@ func (d *decoded) field(p *parser, tag byte) {
 		d.Replies = p.replies(&d.replies)
 	case tagFinish:
 		d.Finish = p.name()
+	case tagOrder:
+		if d.Order = orderOf(p.byte()); d.Order == "" {
+			p.fail(errors.New("unknown order of prompts"))
+		}
 	}
 }
 

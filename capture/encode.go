@@ -71,7 +71,8 @@ const (
 	tagFineBlockSize
 	tagReplies
 	tagFinish
-	tagLast = tagFinish
+	tagOrder
+	tagLast = tagOrder
 )
 
 type encoder struct{ b []byte }
@@ -246,6 +247,7 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.flag(tagRemote, r.Remote)
 	e.promptLast(&r.Prompt)
 	e.name(tagFinish, r.Finish)
+	e.bytes(tagOrder, r.Order != "", []byte{r.Order.number()})
 	return e.b
 }
 

@@ -17,13 +17,14 @@ import (
 // as telemetry shows them, and as much as they share in that other order. So where production's counts are predicted too high,
 // the prompts of the model are written in each order that would change them, and an order is followed that explains nearly
 // all counts. Eviction, several replicas and other tenants leave gaps that no order explains.
+// Where the order of a model's template was told to who captured, it is followed without any proof.
 
 // FollowEngine says whether a trace follows an engine that saw prompts in another order than telemetry shows.
 type FollowEngine string
 
 // What can be done. The zero FollowEngine is FollowAuto.
 const (
-	FollowAuto  FollowEngine = "auto"  // where the engine's counts of cached tokens prove it
+	FollowAuto  FollowEngine = "auto"  // where requests name an order, or the engine's counts of cached tokens prove one
 	FollowNever FollowEngine = "never" // prompts stay as telemetry shows them
 )
 
@@ -42,9 +43,9 @@ const (
 	finestStep = 16
 )
 
-// modelEngine is what is known of the engine of a model, by its own counts of cached tokens.
+// modelEngine is what is known of the engine of a template, by its own counts of cached tokens.
 type modelEngine struct {
-	model Name
+	template
 	rows  int64 // of which it said how much was cached
 	step  int64 // of which all counts are multiples; 0 if all are 0
 	most  int64 // the greatest count
@@ -52,7 +53,7 @@ type modelEngine struct {
 	// Tokens of those rows: of their prompts, that were cached, and that telemetry's order predicts.
 	input, cached, predicted int64
 
-	order     PromptOrder // that is followed; empty: telemetry's
+	order     PromptOrder // that is followed, since it was told or proved; empty: telemetry's
 	explained int64       // counts, by the order that is followed, or was tried last
 	foretold  int64       // tokens, likewise: all that it predicts
 	beyond    bool        // one count was more than that order has
@@ -76,6 +77,9 @@ func (e *modelEngine) mayBe(o PromptOrder) bool {
 	return e.doubtful() && e.heads&o.moves() == o.moves()
 }
 
+// takes reports whether rows are written in an order: because they are told to be, or to see whether that explains the counts.
+func (e *modelEngine) takes(o PromptOrder) bool { return e.told == o || e.mayBe(o) }
+
 // proved reports whether the order that was tried explains the counts.
 func (e *modelEngine) proved() bool {
 	off := e.foretold - e.cached
@@ -84,23 +88,30 @@ func (e *modelEngine) proved() bool {
 
 // engines are those of all models, as far as they say something.
 type engines struct {
-	of   map[Name]int
+	of   map[template]int
 	list []modelEngine
 }
 
-// count takes a count of cached tokens of a model.
-func (e *engines) count(model Name, cached int64) {
-	at, known := e.of[model]
+// count takes the count of cached tokens of a request, if it has one, or else that its order was told.
+func (e *engines) count(of template, r *Inference) {
+	cached, ok := cachedCount(r)
+	if r.Identity != Text || !ok && of.told == "" {
+		return
+	}
+	at, known := e.of[of]
 	if !known {
 		if len(e.list) == maxModels {
 			return
 		}
 		if e.of == nil {
-			e.of = map[Name]int{}
+			e.of = map[template]int{}
 		}
 		at = len(e.list)
-		e.of[model] = at
-		e.list = append(e.list, modelEngine{model: model})
+		e.of[of] = at
+		e.list = append(e.list, modelEngine{template: of, order: of.told})
+	}
+	if !ok {
+		return
 	}
 	one := &e.list[at]
 	one.rows++
@@ -117,10 +128,10 @@ func cachedCount(r *Inference) (tokens int64, ok bool) {
 // saw compares a count with what the prompt shares in telemetry's order.
 func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing) {
 	cached, ok := cachedCount(&t.Inference)
-	if len(e.list) == 0 || !ok {
+	if len(e.list) == 0 || !ok || t.Identity != Text {
 		return
 	}
-	at, known := e.of[c.models.one(&t.Inference)]
+	at, known := e.of[c.template(&t.Inference)]
 	if !known {
 		return
 	}
@@ -157,7 +168,7 @@ func (c *compiler) follow(turns, steps *sorter) error {
 	for _, order := range promptOrders {
 		tried := false
 		for i := range c.engines.list {
-			tried = tried || c.engines.list[i].mayBe(order)
+			tried = tried || c.engines.list[i].takes(order)
 		}
 		if !tried {
 			continue
@@ -175,11 +186,11 @@ func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
 	defer by.close()
 	var d turned
 	err := c.layer(turns, steps, func(t *text, o *laidOut, _ []part) error {
-		at, known := c.engines.of[c.models.one(&t.Inference)]
-		if !known || t.arrival.order == never || !c.engines.list[at].mayBe(order) {
+		at, known := c.engines.of[c.template(&t.Inference)]
+		if !known || t.Identity != Text || t.arrival.order == never || !c.engines.list[at].takes(order) {
 			return nil
 		}
-		if o.whole {
+		if _, ok := outlineOf(&t.Prompt); ok && o.whole {
 			d.turn(order, t, o.ends)
 		} else { // nobody knows where in it the last message of the user is: it shares nothing
 			d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
@@ -209,7 +220,7 @@ func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
 		return err
 	}
 	for i := range c.engines.list {
-		if e := &c.engines.list[i]; e.order == "" {
+		if e := &c.engines.list[i]; e.takes(order) {
 			e.explained, e.foretold, e.beyond = 0, 0, false
 		}
 	}
@@ -240,7 +251,7 @@ func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
 	}
 	proved := false
 	for i := range c.engines.list {
-		if e := &c.engines.list[i]; e.mayBe(order) && e.proved() {
+		if e := &c.engines.list[i]; e.told == order || e.mayBe(order) && e.proved() {
 			e.order, proved = order, true
 		}
 	}
@@ -256,29 +267,61 @@ func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
 	})
 }
 
+// fits are what the engine's counts say of how many more tokens heads have than was guessed.
+type fits struct {
+	more []int32
+	less bool // as of a guess
+	told bool // the order was told
+}
+
+// right returns how many more tokens those are; ok is false where too few counts say it. With fewer than say it by their median, the one
+// that had most in the cache does, since an engine may lack blocks, and has none that a prompt does not share.
+func (f *fits) right() (more int64, ok bool) {
+	n := len(f.more)
+	slices.Sort(f.more)
+	switch {
+	case n >= leastFits:
+		return int64(f.more[n/2]), true
+	case !f.told:
+		return 0, false
+	case f.less:
+		return int64(f.more[0]), true
+	default:
+		return int64(f.more[n-1]), true
+	}
+}
+
 // fitHeads returns how many more tokens heads have than was guessed, by their keys: where prompts part behind the heads, or
 // directly at their end, the engine's counts say so, to a block.
 func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
-	found := map[uint64][]int32{}
+	found := map[uint64]*fits{}
 	err := c.turnedLayer(by, first, nil, func(d *turned, s *sharing, common int) error {
 		if d.cached <= 0 || common == 0 {
 			return nil
 		}
 		g, ok := d.guessOf(common, d.out.ends)
-		more := d.cached + c.engines.list[d.model].block()/2 - d.out.ends[common-1]
+		e := &c.engines.list[d.model]
+		more, most := d.cached+e.block()/2-d.out.ends[common-1], g.tokens/2 // by more only where the engine lacked something else
+		if e.told != "" {
+			most = g.tokens // which needs no proof: heads of one language and a question of another
+		}
 		if g.less {
 			more = -more
 		}
-		if ok && more >= -g.tokens/2 && more <= g.tokens/2 { // else the engine lacked something else
-			found[g.key] = append(found[g.key], int32(more)) //nolint:gosec // at most maxTokens
+		if ok && more >= -most && more <= most {
+			one := found[g.key]
+			if one == nil {
+				one = &fits{less: g.less, told: e.told != ""}
+				found[g.key] = one
+			}
+			one.more = append(one.more, int32(more)) //nolint:gosec // at most maxTokens
 		}
 		return nil
 	})
 	right := map[uint64]int64{}
-	for key, all := range found {
-		if len(all) >= leastFits {
-			slices.Sort(all)
-			right[key] = int64(all[len(all)/2])
+	for key, one := range found {
+		if more, ok := one.right(); ok {
+			right[key] = more
 		}
 	}
 	return right, err
@@ -374,20 +417,40 @@ func (d *turned) decode(b []byte, marks int) {
 // orders returns the orders that are followed, by model, and one sentence that says so; nothing where none is.
 func (e *engines) orders() (orders map[string]PromptOrder, effect string) {
 	var texts []string
-	for _, one := range slices.SortedFunc(slices.Values(e.list), func(a, b modelEngine) int { return cmp.Compare(a.model.s, b.model.s) }) {
+	byName := func(a, b modelEngine) int {
+		return cmp.Or(cmp.Compare(a.model.s, b.model.s), cmp.Compare(a.order, b.order), cmp.Compare(a.told, b.told))
+	}
+	for _, one := range slices.SortedFunc(slices.Values(e.list), byName) {
 		if one.order == "" {
 			continue
 		}
 		if orders == nil {
 			orders = map[string]PromptOrder{}
 		}
-		orders[one.model.s] = one.order
-		texts = append(texts, fmt.Sprintf("%s of %s, by %d of its %d counts of cached tokens", one.order, cmp.Or(one.model.s, "requests that name no model"), one.explained, one.rows))
+		if before := orders[one.model.s]; before == "" {
+			orders[one.model.s] = one.order
+		} else if !strings.HasSuffix(string(before), string(one.order)) {
+			orders[one.model.s] = before + "," + one.order
+		}
+		texts = append(texts, one.why())
 	}
 	if len(texts) > 0 {
 		effect = "Prompts share what they do in the order in which the engine saw them: " + strings.Join(texts, "; ") + "."
 	}
 	return orders, effect
+}
+
+// why says which order is followed, and what speaks for it.
+func (e *modelEngine) why() string {
+	text := fmt.Sprintf("%s of %s", e.order, cmp.Or(e.model.s, "requests that name no model"))
+	switch {
+	case e.told == "":
+		return fmt.Sprintf("%s, by %d of its %d counts of cached tokens", text, e.explained, e.rows)
+	case e.told == AsSent || e.rows == 0:
+		return text + ", as they were captured with"
+	default:
+		return fmt.Sprintf("%s, as they were captured with, which explains %d of its %d counts of cached tokens", text, e.explained, e.rows)
+	}
 }
 
 // followed gives rows of production what they share in the order that their engine saw them in.

@@ -40,6 +40,7 @@ func full(t testing.TB) *Inference {
 		Offset: opt(1.5), Spread: opt(0.0), Link: ref(12, 13), Warmup: true, Synthetic: true,
 		CacheWriteTokens: opt[int64](7), Exclusive: true, OutputEstimate: opt[int64](8), Answered: name(t, "model-1-2024-08-06"),
 		Joined: ref(14, 15), Producer: 1<<64 - 1, Clock: 16, Remote: true, Finish: name(t, "tool_calls"),
+		Order: BothLast,
 	}
 }
 
@@ -96,7 +97,7 @@ func TestOldJournals(t *testing.T) {
 			switch r := r.(type) {
 			case *Inference:
 				withoutLast(&r.Prompt)
-				r.Finish = Name{}
+				r.Finish, r.Order = Name{}, ""
 				if older {
 					r.MediaEnd, r.CacheWriteTokens, r.Exclusive, r.OutputEstimate = 0, mooncake.Opt[int64]{}, false, mooncake.Opt[int64]{}
 					r.Answered, r.Joined, r.Producer, r.Clock, r.Remote = Name{}, mooncake.SpanRef{}, 0, 0, false

@@ -6,6 +6,7 @@ package capture
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"regexp"
 	"slices"
 )
@@ -38,6 +39,7 @@ type model struct {
 	name    Name
 	answers map[*model]bool // to requests for this name; itself included
 	same    *model          // a name of the same model, or nil for the one that stands for all
+	orders  uint            // that requests name for it, a bit for each number; settled, those for all of its names
 }
 
 // said takes the names of one request: the one asked for, and the one that answered, either of which may be unknown.
@@ -46,6 +48,31 @@ func (m *models) said(asked, answered Name) {
 	if a != nil && b != nil && len(a.answers) <= maxAnswers {
 		a.answers[b] = true
 	}
+}
+
+// told takes the order that a request names for the template of its model.
+func (m *models) told(r *Inference) {
+	if r.Order == "" {
+		return
+	}
+	if known := m.of(r.model()); known != nil {
+		known.orders |= 1 << r.Order.number()
+	}
+}
+
+// template is what an engine makes its prompts with: that of a model, in an order that it was told to have; "" is not told.
+type template struct {
+	model Name
+	told  PromptOrder
+}
+
+// template returns that of a request: in the order that it names, else in the only one that other requests for its model name.
+func (m *models) template(r *Inference) template {
+	t := template{m.one(r), r.Order}
+	if known := m.names[t.model]; known != nil && t.told == "" && bits.OnesCount(known.orders) == 1 {
+		t.told = orderOf(byte(bits.TrailingZeros(known.orders))) //nolint:gosec // the number of an order
+	}
+	return t
 }
 
 func (m *models) of(n Name) *model {
@@ -109,6 +136,9 @@ func (m *models) settle() {
 				more = true
 			}
 		}
+	}
+	for _, v := range all {
+		v.root().orders |= v.orders
 	}
 }
 

@@ -6,8 +6,10 @@ package capture
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // Some chat templates write a prompt in another order than telemetry shows: Mistral's put the system text, or the tools, directly
@@ -20,13 +22,36 @@ type PromptOrder string
 
 // The orders. Whatever is last stands directly before the last message of the user.
 const (
-	SystemLast PromptOrder = "system_last" // the system text
-	ToolsLast  PromptOrder = "tools_last"  // the definitions of tools
-	BothLast   PromptOrder = "both_last"   // the two
+	AsSent     PromptOrder = semconv.PromptOrderAsSent     // nothing, as telemetry shows it
+	SystemLast PromptOrder = semconv.PromptOrderSystemLast // the system text
+	ToolsLast  PromptOrder = semconv.PromptOrderToolsLast  // the definitions of tools
+	BothLast   PromptOrder = semconv.PromptOrderBothLast   // the two
 )
 
-// promptOrders are all of them, in the order in which they are tried.
+// promptOrders are those that move something, in the order in which they are tried.
 var promptOrders = [...]PromptOrder{SystemLast, ToolsLast, BothLast}
+
+// orderNumbers are all of them, by the numbers that they have in journals, from 1.
+var orderNumbers = [...]PromptOrder{1: AsSent, SystemLast, ToolsLast, BothLast}
+
+// ParsePromptOrder reads a mooncake.prompt_order attribute. ok is false for a value that nobody knows.
+func ParsePromptOrder(s string) (o PromptOrder, ok bool) {
+	o = PromptOrder(s)
+	return o, s != "" && slices.Contains(orderNumbers[:], o)
+}
+
+// number is that of an order in journals; 0 for none.
+func (o PromptOrder) number() byte {
+	return byte(max(slices.Index(orderNumbers[:], o), 0)) //nolint:gosec // of few
+}
+
+// orderOf returns the order of a number; "" where there is none.
+func orderOf(number byte) PromptOrder {
+	if int(number) < len(orderNumbers) {
+		return orderNumbers[number]
+	}
+	return ""
+}
 
 // heads are the roles of what a prompt begins with.
 type heads uint8
@@ -57,6 +82,7 @@ func (o PromptOrder) moves() heads {
 		return toolsHead
 	case BothLast:
 		return systemHead | toolsHead
+	case AsSent:
 	}
 	return 0
 }

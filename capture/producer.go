@@ -21,6 +21,7 @@ func (c *compiler) learn(d *decoded) {
 		return
 	}
 	c.models.said(d.Model, d.Answered)
+	c.models.told(&d.Inference)
 	if !d.Exclusive || d.Producer == 0 || c.exclusive == nil {
 		return
 	}

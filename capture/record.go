@@ -40,6 +40,10 @@ type Inference struct {
 
 	Prompt // without identity on a raw span, which nobody annotated
 
+	// Order is that in which the engine's template writes the prompt, as whoever annotated the span was told; "" is unknown. The text of
+	// Prompt is in telemetry's order all the same.
+	Order PromptOrder
+
 	// Remote is true where a part of the prompt is at the server only: no text that is recorded is all of it.
 	Remote bool
 

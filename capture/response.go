@@ -217,6 +217,7 @@ func (r *decoded) complete(o *Inference) {
 		fromPrompt: !r.known() && o.known(), fromFirstToken: !r.FirstToken.Set, fromModel: r.Model.IsZero(),
 		fromInput: r.InputTokens.V <= 0, fromOutput: !r.OutputTokens.Set, fromCached: !r.CachedTokens.Set,
 		fromAnswered: r.Answered.IsZero(), fromEstimate: !r.OutputEstimate.Set, fromFinish: r.Finish.IsZero(),
+		fromOrder: r.Order == "",
 	} {
 		if lacks {
 			r.fill(f, o)

@@ -21,8 +21,8 @@ import (
 // size of the trace.
 const FineBlockSize = 16
 
-// fineBlockSize returns the tokens per fine block of a trace of blocks of so many.
-func fineBlockSize(size int) int {
+// FineBlockSizeOf returns the tokens per fine block of a trace of blocks of so many.
+func FineBlockSizeOf(size int) int {
 	if size%FineBlockSize == 0 {
 		return FineBlockSize
 	}

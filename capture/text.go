@@ -27,8 +27,49 @@ func isText(p *partition, r *Inference) bool {
 	return !p.Replay && r.Chain.Bytes > 0 && r.HashIDs == nil
 }
 
+// spread makes the ids of a prompt's blocks, where these are finer than those of the trace, the cells of a text: one id stands for all
+// tokens up to the end of its block, as a cell does for all bytes. The text has so many bytes for a token that borders fall exactly where
+// they are: a block is a cell, or several of which only the last one is known by itself.
+func (c *compiler) spread(p *partition, r *Inference) {
+	const cell, others = blockhash.CellSize, 0x9e3779b97f4a7c15
+	b, n, size := int64(r.BlockSize), r.InputTokens.V, int64(c.opt.BlockSize)
+	if p.Replay || r.HashIDs == nil || b < int64(c.fine) || b >= size || cell%b != 0 && b%cell != 0 {
+		return
+	}
+	bytes, each := n*max(cell/b, 1), max(b/cell, 1) // of the text, and cells of a block
+	if !r.InputTokens.Set || n < 1 || n > p.maxInput || int64(len(r.HashIDs)) != (n+b-1)/b || bytes/cell > blockhash.MaxCells {
+		// Of another number of tokens than was counted: the trace's own blocks are what can be told.
+		if size%b == 0 {
+			r.HashIDs, r.BlockSize = every(r.HashIDs, int(size/b)), uint32(size) //nolint:gosec // at most 2^30
+		}
+		return
+	}
+	c.cells = c.cells[:0]
+	for i := range bytes / cell {
+		id := r.HashIDs[i/each]
+		if before := each - 1 - i%each; before > 0 {
+			id ^= others * uint64(before)
+		}
+		c.cells = append(c.cells, id)
+	}
+	r.Chain = blockhash.Chain{Cells: c.cells, Tail: r.HashIDs[len(r.HashIDs)-1], Bytes: bytes}
+	r.HashIDs, r.BlockSize = nil, 0
+}
+
+// every returns each so many-th of some ids, and the last one, in their memory.
+func every(ids []uint64, n int) []uint64 {
+	out := ids[:0]
+	for i, id := range ids {
+		if (i+1)%n == 0 || i == len(ids)-1 {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // settle passes on a row whose place is known: with blocks to be laid, or to where it stands.
 func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64]) error {
+	c.spread(p, r)
 	if !isText(p, r) {
 		return c.inOrder(p, r, delay, &sharing{})
 	}
@@ -37,11 +78,11 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 		r.Prompt = Prompt{}
 		return c.inOrder(p, r, delay, &sharing{})
 	}
-	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ.
-	model := c.models.one(r)
-	mask := c.mask.of(r.Domain, model)
-	if cached, ok := cachedCount(r); ok && c.opt.FollowEngine != FollowNever {
-		c.engines.count(model, cached)
+	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ, and the orders of templates.
+	of := c.template(r)
+	mask := c.mask.of(r.Domain, of)
+	if c.opt.FollowEngine != FollowNever {
+		c.engines.count(of, r)
 	}
 	c.replied = c.replied || r.Reply != (blockhash.End{})
 	c.unseen = c.unseen || unseen(r)
@@ -63,18 +104,31 @@ func (c *compiler) addText(to *sorter, r *Inference, delay mooncake.Opt[float64]
 	return to.add(c.key, c.enc)
 }
 
-// mask is what sets the values of one domain and model apart from those of all others.
-type mask struct {
-	domain Domain
-	model  Name
-	known  bool
-	value  uint64
+// template returns what a request's prompt was made with, as far as it is followed.
+func (c *compiler) template(r *Inference) template {
+	of := c.models.template(r)
+	if c.opt.FollowEngine == FollowNever || r.Identity != Text { // tokens are in the order that the engine saw
+		of.told = ""
+	}
+	return of
 }
 
-func (m *mask) of(d Domain, model Name) uint64 {
-	if !m.known || m.domain != d || m.model != model {
-		sum := sha256.Sum256(append(binary.BigEndian.AppendUint32(nil, uint32(d)), model.s...))
-		*m = mask{d, model, true, binary.BigEndian.Uint64(sum[:])}
+// mask is what sets the values of one domain and template apart from those of all others.
+type mask struct {
+	domain Domain
+	template
+	known bool
+	value uint64
+}
+
+func (m *mask) of(d Domain, t template) uint64 {
+	if !m.known || m.domain != d || m.template != t {
+		name := append(binary.BigEndian.AppendUint32(nil, uint32(d)), t.model.s...)
+		if t.told != "" {
+			name = append(append(name, 0), t.told...)
+		}
+		sum := sha256.Sum256(name)
+		*m = mask{d, t, true, binary.BigEndian.Uint64(sum[:])}
 	}
 	return m.value
 }
@@ -193,6 +247,9 @@ func (c *compiler) layTexts() error {
 	err = c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
 		s, _ := c.share(t.number, o, parts)
 		c.engines.saw(c, t, o, s)
+		if t.Identity != Text { // it is known to the block what prompts share
+			s.limit = 0
+		}
 		if t.Prefix {
 			// Only up to where whole prompts have the same text. The blocks behind it are those of no other row.
 			p.lost.add(lostRest, 1)

@@ -13,6 +13,7 @@ const (
 	fromPrompt = iota
 	fromFirstToken
 	fromModel
+	fromOrder
 	fromResponse
 	fromInput
 	fromOutput
@@ -134,7 +135,7 @@ func (t *tree) keep(payload []byte) (err error) {
 		fromPrompt: d.known(), fromFirstToken: d.FirstToken.Set, fromModel: !d.Model.IsZero(),
 		fromResponse: d.Response != Response{}, fromInput: d.InputTokens.V > 0, fromOutput: d.OutputTokens.Set,
 		fromCached: d.CachedTokens.Set, fromAnswered: !d.Answered.IsZero(), fromEstimate: d.OutputEstimate.Set,
-		fromFinish: !d.Finish.IsZero(),
+		fromFinish: !d.Finish.IsZero(), fromOrder: d.Order != "",
 	} {
 		n.from[f] = -1
 		if set {
@@ -465,6 +466,8 @@ func (r *decoded) fill(field int, o *Inference) {
 		r.OutputEstimate = o.OutputEstimate
 	case fromFinish:
 		r.Finish = o.Finish
+	case fromOrder:
+		r.Order = o.Order
 	}
 }
 

@@ -41,9 +41,19 @@ type Config struct {
 
 	// MessageEnds says whether spans tell where the messages of a prompt end, and its reply. Default true.
 	MessageEnds bool `mapstructure:"message_ends"`
+	// PromptOrder says of models in which order their chat templates write a prompt. The first that matches counts.
+	PromptOrder []ModelOrderConfig `mapstructure:"prompt_order"`
 
 	// Admission bounds the memory of requests, and the time that they take to come.
 	Admission AdmissionConfig `mapstructure:"admission"`
+}
+
+// ModelOrderConfig says in which order the chat template of a model writes a prompt.
+type ModelOrderConfig struct {
+	// Model is the name that is asked for or answers. A trailing * matches all names that begin so.
+	Model string `mapstructure:"model"`
+	// Order is what the template moves directly before the last message of the user: as_sent (nothing), system_last, tools_last or both_last.
+	Order string `mapstructure:"order"`
 }
 
 // AdmissionConfig says how much memory requests may take, and how long they may take to come.
@@ -97,6 +107,10 @@ func (c *Config) Validate() error {
 // annotation returns the configuration of the annotator.
 func (c *Config) annotation() (annotate.Config, error) {
 	key, err := annotate.ParseKey(string(c.HashKey))
+	var orders []annotate.ModelOrder
+	for _, o := range c.PromptOrder {
+		orders = append(orders, annotate.ModelOrder(o))
+	}
 	return annotate.Config{
 		BlockSize:   c.BlockSize,
 		Key:         key,
@@ -105,6 +119,7 @@ func (c *Config) annotation() (annotate.Config, error) {
 		Deny:        c.Deny,
 
 		OmitMessageEnds: !c.MessageEnds,
+		PromptOrder:     orders,
 	}, err
 }
 

@@ -53,6 +53,12 @@ func TestConfig(t *testing.T) {
 	require.False(t, cfg.MessageEnds)
 	require.Equal(t, "127.0.0.1:14317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 
+	cfg, err = load(t, "orders")
+	require.NoError(t, err)
+	require.Equal(t, []ModelOrderConfig{
+		{"mistral-small-24b", "both_last"}, {"mistral*", "system_last"}, {"arn:aws:bedrock:us-east-1::model/x", "tools_last"}, {"*", "as_sent"},
+	}, cfg.PromptOrder)
+
 	cfg, err = load(t, "keep")
 	require.NoError(t, err)
 	require.Equal(t, annotate.ContentKeep, cfg.Content)
@@ -67,6 +73,11 @@ func TestConfigErrors(t *testing.T) {
 		{"bad_key", []string{"hash_key", "9 bytes", "openssl rand -hex 32"}},
 		{"bad_content", []string{"content", "drop", "keep"}},
 		{"bad_names", []string{"session_keys[0]", "session_keys[1]", "session_keys[2]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
+		{"bad_orders", []string{
+			"prompt_order[0]: model", "prompt_order[1]: model", `prompt_order[2]: order is "last"`, "as_sent, system_last, tools_last, both_last",
+			`prompt_order[3]: order is ""`, `prompt_order[5]: has no effect behind that of "o*"`, "message_ends",
+		}},
+		{"bad_order_key", []string{"modell"}},
 		{"keep_and_deny", []string{"deny", "keep"}},
 		{"no_protocol", []string{"at least one protocol"}},
 		{"typo", []string{"blok_size"}},

@@ -19,6 +19,9 @@ const (
 	CellsEnds = "mooncake.cells.ends"
 	// CellsReply is bytes: one end as in [CellsEnds], that of the reply as it would stand in the next prompt. Absent = unknown.
 	CellsReply = "mooncake.cells.reply"
+	// PromptOrder is a string, beside the model: the order in which its template writes a prompt, as the receiver was told:
+	// [PromptOrderAsSent], ... The cells are of the order that telemetry shows all the same. Absent = unknown.
+	PromptOrder = "mooncake.prompt_order"
 	// HashRanges is an int[]: the ids of the prompt in blocks of [FineBlockSize] tokens, as pairs of the first id and the
 	// number of ids that follow one another.
 	HashRanges    = "mooncake.hash_ranges"
@@ -52,6 +55,14 @@ const (
 	// InputExclusive is a bool: the producer's count of input was below its cached part, so that it leaves that out; it has
 	// been added. Absent = false.
 	InputExclusive = "mooncake.input_exclusive"
+)
+
+// Values of [PromptOrder]: what the template moves directly before the last message of the user.
+const (
+	PromptOrderAsSent     = "as_sent"     // nothing
+	PromptOrderSystemLast = "system_last" // the system text
+	PromptOrderToolsLast  = "tools_last"  // the definitions of tools
+	PromptOrderBothLast   = "both_last"   // the two
 )
 
 // Values of [Identity]: what block ids rest on.

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
 // settingNames finds the names under which a Collector's configuration has what is a flag here.
-var settingNames = regexp.MustCompile(`(?m)^(block_size|session_keys|deny)(?:\[(\d+)\])?:`)
+var settingNames = regexp.MustCompile(`(?m)^(block_size|session_keys|deny|prompt_order)(?:\[(\d+)\])?:`)
 
 // checkAnnotation checks how telemetry is annotated, and says what is wrong in the words of the flags.
 func checkAnnotation(c annotate.Config) error {
@@ -29,7 +33,41 @@ func checkAnnotation(c annotate.Config) error {
 			return fmt.Sprintf("--session-key %.80q:", c.SessionKeys[n])
 		case "deny":
 			return fmt.Sprintf("--deny %.80q:", c.Deny[n])
+		case "prompt_order":
+			return fmt.Sprintf("--prompt-order %.80q:", c.PromptOrder[n].Model+"="+c.PromptOrder[n].Order)
 		}
 		return "--block-size:"
 	}))
+}
+
+// addPromptOrder adds the flag that says in which order the chat templates of models write prompts.
+func addPromptOrder(fs *pflag.FlagSet, values *[]string, prefix string) {
+	fs.StringArrayVar(values, "prompt-order", nil, prefix+"`MODEL=ORDER` in which the model's chat template writes prompts: system_last, tools_last or both_last "+
+		"(directly before the last message of the user), or as_sent; a trailing * matches any ending, and the first that matches counts (repeatable)")
+}
+
+// parsePromptOrder reads a value of that flag. Names of models may have an equals sign, orders have none.
+func parsePromptOrder(value string) annotate.ModelOrder {
+	at := max(strings.LastIndexByte(value, '='), 0)
+	return annotate.ModelOrder{Model: value[:at], Order: strings.TrimPrefix(value[at:], "=")}
+}
+
+// isPromptOrder checks a value of that flag.
+func isPromptOrder(value string) error {
+	config := annotate.Config{PromptOrder: []annotate.ModelOrder{parsePromptOrder(value)}}
+	if config.Validate() != nil {
+		return errWant
+	}
+	return nil
+}
+
+// promptOrders reads the values of that flag. They have no effect where prompts stay as telemetry shows them.
+func promptOrders(values []string, follow string) (orders []annotate.ModelOrder, err error) {
+	for _, value := range values {
+		orders = append(orders, parsePromptOrder(value))
+	}
+	if len(orders) > 0 && follow == string(capture.FollowNever) {
+		err = errors.New("--prompt-order has no effect with --follow-engine never, which leaves prompts as telemetry shows them: leave one of them out")
+	}
+	return orders, err
 }

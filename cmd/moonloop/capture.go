@@ -38,6 +38,7 @@ type captureFlags struct {
 	duration, idle    time.Duration
 	keyEnv            string
 	sessionKeys, deny []string
+	promptOrders      []string
 	progress          string
 }
 
@@ -101,6 +102,7 @@ EXIT STATUS
 	fs.StringArrayVar(&f.deny, "deny", nil, "`ATTRIBUTE` to remove from every span on arrival; a trailing * matches any ending (repeatable)")
 	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
 	f.addRequests(fs, "")
+	addPromptOrder(fs, &f.promptOrders, "")
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
 	return cmd
 }
@@ -128,7 +130,8 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 		}
 	}
 	limit, _ := humanize.ParseBytes(f.requestLimit) // its rule has read it, and bounds it
-	errs = append(errs, checkAnnotation(annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, Deny: f.deny}))
+	orders, err := promptOrders(f.promptOrders, f.follow)
+	errs = append(errs, err, checkAnnotation(annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrder: orders}))
 	key, notice, err := hashKey(f.keyEnv)
 	if err != nil {
 		errs = append(errs, err)
@@ -139,7 +142,7 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 	listen := pipelineConfig{
 		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token,
 		requestLimit: int64(limit), //nolint:gosec // see above
-		blockSize:    f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny,
+		blockSize:    f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny, promptOrders: orders,
 	}
 	return f.options(cmd), listen, notices, errors.Join(errs...)
 }

@@ -26,7 +26,7 @@ func TestCaptureAdvice(t *testing.T) {
 	// Not said by a capture: it always gives a key, drops content, has a pipeline of traces and no queue, and checks these settings
 	// itself, in the words of its flags (TestCaptureSettings).
 	unsaid := regexp.MustCompile(`^(hash_key is empty|content is keep|no pipeline of traces|sending_queue without|((admission|rotation)::)?[a-z_]+:? is %|` +
-		`(block_size|session_keys\[%d\]|deny\[%d\]|content|deny|hash_key): )`)
+		`(block_size|session_keys\[%d\]|deny\[%d\]|prompt_order\[%d\]|prompt_order|content|deny|hash_key): )`)
 	settings := map[string]bool{}
 	for _, f := range []component.Factory{receiver.NewFactory(), exporter.NewFactory()} {
 		settingsOf(reflect.TypeOf(f.CreateDefaultConfig()), settings)

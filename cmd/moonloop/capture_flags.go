@@ -35,7 +35,7 @@ func (f *traceFlags) addRequests(fs *pflag.FlagSet, prefix string) {
 	fs.StringVar(&f.replays, "replays", string(capture.ReplaysSeparate), prefix+"what to do with requests of replays: separate (traces of their own), drop or only")
 	fs.StringVar(&f.untokened, "missing-tokens", string(capture.MissingDrop), prefix+"what to do with requests without token counts: drop or estimate")
 	fs.StringVar(&f.follow, "follow-engine", string(capture.FollowAuto),
-		prefix+"share prompts in the order in which the engine saw them, where its counts of cached tokens prove it (auto), or as telemetry shows them (never)")
+		prefix+"share prompts in the order in which the engine saw them, where spans name it or its counts of cached tokens prove it (auto), or as telemetry shows them (never)")
 	fs.StringVar(&f.memory, "memory", humanize.IBytes(capture.DefaultMemory), prefix+"memory for sorting, such as 256MiB, before temporary files are used")
 	fs.StringVar(&f.tempDir, "temp-dir", "", prefix+"`DIR` for temporary files (default: the system's)")
 }

@@ -23,8 +23,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/exporter"
 	"github.com/moonloop/moonloop/receiver"
+	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
 // maxMessageMiB bounds an OTLP message. Spans with the content of their prompts pass gRPC's default of 4 MiB easily.
@@ -41,7 +43,9 @@ type pipelineConfig struct {
 	key         string // at least 32 bytes
 	sessionKeys []string
 	deny        []string
-	warn        func(string)
+
+	promptOrders []annotate.ModelOrder
+	warn         func(string)
 
 	requestLimit int64 // bytes that the requests being received may take together; 0 is the receiver's default
 }
@@ -132,13 +136,18 @@ func tryPipeline(ctx context.Context, c pipelineConfig) (*pipeline, error) {
 	}
 	p.exporter = sink
 
+	var orders []any
+	for _, o := range c.promptOrders {
+		orders = append(orders, map[string]any{"model": o.Model, "order": o.Order})
+	}
 	in := receiver.NewFactory()
 	inConfig, err := componentConfig(in, map[string]any{
 		"protocols":    protocols,
-		"block_size":   c.blockSize,
+		"block_size":   capture.FineBlockSizeOf(c.blockSize), // the journal is for one trace
 		"hash_key":     c.key,
 		"session_keys": c.sessionKeys,
 		"deny":         c.deny,
+		"prompt_order": orders,
 		"admission":    map[string]any{"request_limit_mib": c.requestLimit >> 20},
 	})
 	if err != nil {

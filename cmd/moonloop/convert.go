@@ -28,6 +28,7 @@ type convertFlags struct {
 	// of telemetry
 	keyEnv      string
 	sessionKeys []string
+	orders      []string
 	// of public traces
 	failed    string
 	models    []string
@@ -36,7 +37,7 @@ type convertFlags struct {
 
 // Flags that only some formats know.
 var (
-	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "memory", "temp-dir"}
+	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "prompt-order", "memory", "temp-dir"}
 	publicFlags    = []string{"failed", "only-model", "look-ahead"}
 )
 
@@ -83,6 +84,7 @@ EXIT STATUS
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "telemetry: name of the environment `VARIABLE` that holds the hash key")
 	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "telemetry: `ATTRIBUTE` that holds a session id, checked before the known ones (repeatable)")
 	f.addRequests(fs, "telemetry: ")
+	addPromptOrder(fs, &f.orders, "telemetry: ")
 	fs.StringVar(&f.failed, "failed", string(foreign.FailedDrop), "burstgpt: what to do with failed requests: drop or keep (as rows without output)")
 	fs.StringArrayVar(&f.models, "only-model", nil, "burstgpt: keep only requests to the model of this `NAME` (repeatable)")
 	fs.IntVar(&f.lookahead, "look-ahead", foreign.DefaultLookahead, "public traces: number of rows to read ahead and sort by time")
@@ -176,7 +178,11 @@ func sameFile(a, b string) bool {
 
 // telemetry converts OTLP and Dynamo's request trace.
 func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in *inputs, sink capture.Sink) (offline.Result, error) {
-	annotation := annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys}
+	orders, err := promptOrders(f.orders, f.follow)
+	if err != nil {
+		return offline.Result{}, err
+	}
+	annotation := annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, PromptOrder: orders}
 	if err := checkAnnotation(annotation); err != nil {
 		return offline.Result{}, err
 	}

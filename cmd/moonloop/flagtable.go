@@ -50,6 +50,7 @@ var commonRules = map[string]rule{
 	"replays":        oneOf(string(capture.ReplaysSeparate), string(capture.ReplaysDrop), string(capture.ReplaysOnly)),
 	"missing-tokens": oneOf(string(capture.MissingDrop), string(capture.MissingEstimate)),
 	"follow-engine":  oneOf(string(capture.FollowAuto), string(capture.FollowNever)),
+	"prompt-order":   that("MODEL=ORDER with an order of system_last, tools_last, both_last or as_sent, such as 'mistral-*=system_last'", isPromptOrder),
 	"memory":         bytesFrom(1, "above 0"),
 	"temp-dir":       that("a folder that exists", isFolder),
 	"quarantine":     anyText("the name of a file"),

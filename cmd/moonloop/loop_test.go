@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -113,6 +114,9 @@ type realLoop struct {
 	config simulator.Config
 	block  int64
 	truth  []*simulator.Record // of production, in the order of arrival
+
+	conversations int      // 0: enough
+	args          []string // of the capture
 }
 
 // engine starts one with an empty cache.
@@ -133,7 +137,7 @@ func (l *realLoop) engine(t *testing.T) (e *simulator.Engine, url string, stop f
 
 func (l *realLoop) capture(t *testing.T, seed uint64) {
 	t.Helper()
-	c := startCapture(t, l.folder)
+	c := startCapture(t, l.folder, l.args...)
 	e, url, stop := l.engine(t)
 	defer stop()
 	spans, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(c.grpc), otlptracegrpc.WithInsecure())
@@ -146,7 +150,7 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 		// One after the other: which of several conversations overwrites another one's slot hangs on a millisecond.
 		conversations, apart = 7, 900*time.Millisecond
 	}
-	plan := planTalks(conversations, apart, max(100, 3*int(l.block)), seed) // shorter ones would be hidden by the end of a block
+	plan := planTalks(cmp.Or(l.conversations, conversations), apart, max(100, 3*int(l.block)), seed) // shorter ones would be hidden by the end of a block
 	app := production{engine: url, tracer: provider.Tracer("test")}
 	sent := app.run(t.Context(), plan)
 	if err := provider.Shutdown(t.Context()); err != nil {

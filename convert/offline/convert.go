@@ -50,6 +50,11 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 		return Result{}, errors.New("no file to convert")
 	}
 	opt.Annotate.Content = annotate.ContentDrop
+	if err := opt.Annotate.Validate(); err != nil {
+		return Result{}, err
+	}
+	opt.Compile.BlockSize = opt.Annotate.BlockSize
+	opt.Annotate.BlockSize = capture.FineBlockSizeOf(cmp.Or(opt.Annotate.BlockSize, mooncake.BlockSize)) // the journal is a short one
 	annotator, err := annotate.New(opt.Annotate)
 	if err != nil {
 		return Result{}, err
@@ -64,7 +69,6 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 	if err := c.write(ctx, opt, journal, files); err != nil {
 		return c.result, err
 	}
-	opt.Compile.BlockSize = opt.Annotate.BlockSize
 	before := history{step: c.transformation(opt, files), lost: c.dropped()}
 	annotated := func(p capture.Partition) (capture.TraceWriter, error) {
 		w, err := sink(p)

@@ -101,6 +101,10 @@ func TestDynamo(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{})); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
+	// Row 1 shares 15 of the engine's blocks of 64 with row 0: as finely as that.
+	if diff := cmp.Diff([]mooncake.HashRange{{First: 0, Count: 60}, {First: 63, Count: 40}}, traces[0].rows(t)[1].HashRanges); diff != "" {
+		t.Errorf("ranges (-want +got):\n%s", diff)
+	}
 	meta := traces[0].meta
 	if meta.TimeBase.UnixMilli() != epoch || meta.BlockSize != 512 || meta.SessionMode != mooncake.SessionFull {
 		t.Errorf("sidecar %+v", meta)

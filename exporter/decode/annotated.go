@@ -56,6 +56,8 @@ func (w *worker) annotated(span ptrace.Span) {
 			r.Exclusive = w.flag(key, v)
 		case semconv.PromptRemote:
 			r.Remote = w.flag(key, v)
+		case semconv.PromptOrder:
+			r.Order = w.order(key, v)
 		case semconv.OutputEstimate:
 			r.OutputEstimate = w.count(key, v)
 		case semconv.GenAIRequestModel:

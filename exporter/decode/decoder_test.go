@@ -395,6 +395,11 @@ func TestAnnotated(t *testing.T) {
 		{"a finish reason that is a sentence", attr(semconv.GenAIResponseFinishReasons, []any{"it was done"}), none, semconv.GenAIResponseFinishReasons},
 		{"a finish reason that is a number", attr(semconv.GenAIResponseFinishReasons, []any{1}), none, semconv.GenAIResponseFinishReasons},
 
+		{"the order of a prompt", attr(semconv.PromptOrder, "both_last"), func(r *capture.Inference) { r.Order = capture.BothLast }, ""},
+		{"an order that nobody knows", attr(semconv.PromptOrder, "user_first"), none, semconv.PromptOrder},
+		{"an order that is a number", attr(semconv.PromptOrder, 1), none, semconv.PromptOrder},
+		{"no order", attr(semconv.PromptOrder, ""), none, semconv.PromptOrder},
+
 		{"an identity of a later version: nobody knows what the ids mean", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
 		{"an identity that is no word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
 	} {

@@ -104,6 +104,20 @@ func (w *worker) failed(key string, v pcommon.Value) bool {
 	}
 }
 
+// order reads the order of a prompt.
+func (w *worker) order(key string, v pcommon.Value) capture.PromptOrder {
+	s, ok := w.text(key, v)
+	if !ok {
+		return ""
+	}
+	o, ok := capture.ParsePromptOrder(s)
+	if !ok {
+		w.counts.invalid(key)
+		return ""
+	}
+	return o
+}
+
 func (w *worker) model(key string, v pcommon.Value) capture.Name {
 	if v.Type() != pcommon.ValueTypeStr {
 		w.counts.invalid(key)

@@ -32,6 +32,7 @@ func New(config Config) (*Annotator, error) {
 		config.BlockSize = mooncake.BlockSize
 	}
 	config.SessionKeys, config.Deny = slices.Clone(config.SessionKeys), slices.Clone(config.Deny)
+	config.PromptOrder = slices.Clone(config.PromptOrder)
 	a := &Annotator{config: config, fingerprint: config.Key.Fingerprint(), rules: newRules(config)}
 	a.pool.New = func() any {
 		return &worker{

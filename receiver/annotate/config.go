@@ -37,7 +37,10 @@ type Config struct {
 	Deny []string
 	// OmitMessageEnds leaves out where the messages of a prompt end, and where its reply does: see package blockhash on what these tell.
 	OmitMessageEnds bool
-	Limits          genai.Limits
+	// PromptOrder says of models in which order their chat templates write a prompt, where that is not the order of telemetry, or where
+	// it is known to be. The first that matches counts. With OmitMessageEnds there must be none.
+	PromptOrder []ModelOrder
+	Limits      genai.Limits
 }
 
 // MaxBlockSize is the largest block, in tokens.
@@ -73,7 +76,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("deny[%d]: takes in %s*, which are the annotations themselves: name what is to go more exactly", i, ownPrefix))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.validateOrders()...)...)
 }
 
 // ParseKey reads a hash key from a configuration. The characters are the key as they stand, without white space around

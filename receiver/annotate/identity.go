@@ -10,6 +10,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -18,6 +19,7 @@ type identity struct {
 	kind   string // [semconv.IdentityNone], ...
 	domain string
 	ids    []uint64
+	size   int // tokens per id
 	cells  []byte
 	prefix bool  // cells are of the beginning of the prompt only
 	media  int64 // see [Written]
@@ -38,7 +40,7 @@ func (w *worker) identify(counts *Counts, rec *genai.Record, scope, span string)
 		d := w.domain(semconv.IdentityTokens, "", model)
 		w.tokens = tokens
 		w.ids = d.hasher.Tokens(w.ids[:0], tokens, w.config.BlockSize)
-		return identity{kind: semconv.IdentityTokens, domain: d.name, ids: w.ids}
+		return identity{kind: semconv.IdentityTokens, domain: d.name, ids: w.ids, size: w.config.BlockSize}
 	}
 	if !rec.Content.Present() {
 		return identity{kind: semconv.IdentityNone}
@@ -56,7 +58,11 @@ func (w *worker) engine(counts *Counts, rec *genai.Record, scope, span string) (
 		return identity{}, false
 	}
 	d := w.domain(semconv.IdentityEngine, scope, rec.Model())
-	ids, err := d.hasher.Reblock(w.ids[:0], rec.Engine.Hashes, rec.Engine.BlockSize, w.config.BlockSize, rec.InputTokens.V, span)
+	size := w.config.BlockSize
+	if from := rec.Engine.BlockSize; from > size && from <= mooncake.BlockSize && from%size == 0 {
+		size = from // nobody knows finer ones, and a trace makes its blocks of these
+	}
+	ids, err := d.hasher.Reblock(w.ids[:0], rec.Engine.Hashes, rec.Engine.BlockSize, size, rec.InputTokens.V, span)
 	if err != nil {
 		reason := ReasonHashesLength
 		if errors.Is(err, blockhash.ErrBlockSize) {
@@ -66,7 +72,7 @@ func (w *worker) engine(counts *Counts, rec *genai.Record, scope, span string) (
 		return identity{}, false
 	}
 	w.ids = ids
-	return identity{kind: semconv.IdentityEngine, domain: d.name, ids: ids}, true
+	return identity{kind: semconv.IdentityEngine, domain: d.name, ids: ids, size: size}, true
 }
 
 // text ends the prompt that the hasher of a domain was given.
@@ -121,7 +127,7 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
 			semconv.CellsPrefix, semconv.CellsMedia, semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize,
-			semconv.Replies:
+			semconv.Replies, semconv.PromptOrder:
 			count(&counts.Removed, ownPrefix+"*", 1)
 			return true
 		}
@@ -149,7 +155,7 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 		}
 		return
 	}
-	attributes.PutInt(semconv.BlockSize, int64(w.config.BlockSize))
+	attributes.PutInt(semconv.BlockSize, int64(id.size))
 	ids := attributes.PutEmptySlice(semconv.HashIDs)
 	ids.EnsureCapacity(len(id.ids))
 	for _, v := range id.ids {

@@ -120,6 +120,8 @@ func (c *cleaner) ours(name string, value pcommon.Value, how manner) bool {
 			return isFingerprint(s)
 		case semconv.Identity:
 			return isIdentity(s)
+		case semconv.PromptOrder:
+			return isPromptOrder(s)
 		case semconv.Session:
 			if len(s) > maxName {
 				value.SetStr(c.twin(s))

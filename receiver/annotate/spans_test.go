@@ -4,6 +4,7 @@
 package annotate_test
 
 import (
+	"bytes"
 	"maps"
 	"strings"
 	"testing"
@@ -446,6 +447,58 @@ func TestOmitMessageEnds(t *testing.T) {
 				t.Errorf("%s, left out %t: ends %t, reply %t, cells %t", what, omit, ends, reply, cells)
 			}
 		}
+	}
+}
+
+// TestPromptOrder: a span says in which order the template of its model writes the prompt, as the configuration has it, beside the cells
+// of the text as it came.
+func TestPromptOrder(t *testing.T) {
+	a := newAnnotator(t, annotate.Config{PromptOrder: []annotate.ModelOrder{
+		{Model: "exact", Order: "as_sent"}, {Model: "dated-2024", Order: "tools_last"}, {Model: "ex*", Order: "both_last"}, {Model: "*", Order: "system_last"},
+	}})
+	plain := newAnnotator(t, annotate.Config{})
+	for _, test := range []struct{ asked, answered, want string }{
+		{"exact", "", "as_sent"},
+		{"exactly", "", "both_last"},
+		{"dated", "dated-2024", "tools_last"},
+		{"", "exactly", "both_last"},
+		{"other", "another", "system_last"},
+		{"", "", "system_last"},
+	} {
+		in := attributes{"gen_ai.input.messages": hello, "gen_ai.request.model": test.asked, "gen_ai.response.model": test.answered, semconv.PromptOrder: "tools_last"}
+		td, span := oneSpan(t, chat(in))
+		a.Traces(td)
+		got, _ := span.Attributes().Get(semconv.PromptOrder)
+		if got.AsString() != test.want {
+			t.Errorf("asked %q, answered by %q: order %q, want %q", test.asked, test.answered, got.AsString(), test.want)
+		}
+		other, without := oneSpan(t, chat(in))
+		plain.Traces(other)
+		if v, ok := without.Attributes().Get(semconv.PromptOrder); ok {
+			t.Errorf("order %q without a configuration: a sender's own", v.AsString())
+		}
+		cells, _ := span.Attributes().Get(semconv.Cells)
+		same, _ := without.Attributes().Get(semconv.Cells)
+		if !cmp.Equal(cells.AsRaw(), same.AsRaw()) {
+			t.Error("the cells are not those of the text as it came")
+		}
+		// The next receiver leaves what it says, and takes off what is no order.
+		before := traceJSON(t, td)
+		plain.Traces(td)
+		if !bytes.Equal(before, traceJSON(t, td)) {
+			t.Error("the next receiver changed the span")
+		}
+		span.Attributes().PutStr(semconv.PromptOrder, "anything")
+		plain.Traces(td)
+		if v, ok := span.Attributes().Get(semconv.PromptOrder); ok {
+			t.Errorf("order %q passed", v.AsString())
+		}
+	}
+	// Text that comes in log records: the span says it, too.
+	td, span := oneSpan(t, chat(attributes{"gen_ai.request.model": "exactly"}))
+	a.Traces(td)
+	if v, _ := span.Attributes().Get(semconv.PromptOrder); v.AsString() != "both_last" {
+		t.Errorf("a span without text: order %q", v.AsString())
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 func (w *worker) annotate(counts *Counts, rec *genai.Record, id identity, attributes pcommon.Map) {
 	count(&counts.Identities, id.kind, 1)
 	w.put(counts, id, attributes)
+	if id.kind == semconv.IdentityText || id.kind == semconv.IdentityNone { // whose text may be in log records
+		putString(attributes, semconv.PromptOrder, w.config.order(rec))
+	}
 	putString(attributes, semconv.GenAIOperationName, rec.Operation)
 	putString(attributes, semconv.GenAIProviderName, rec.Provider)
 	putString(attributes, semconv.GenAIRequestModel, rec.RequestModel)

@@ -1,0 +1,211 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// inOrder says which order a receiver was told for requests.
+func inOrder(records []Record, order PromptOrder) []Record {
+	for _, r := range records {
+		r.(*Inference).Order = order
+	}
+	return records
+}
+
+// uncounted takes away what the engine had cached.
+func uncounted(records []Record) []Record {
+	for _, r := range records {
+		r.(*Inference).CachedTokens = mooncake.Opt[int64]{}
+	}
+	return records
+}
+
+// desks are conversations about two desks, each with a system text and tools of its own.
+func desks(seed uint64, n int, tools bool) (chats []chat) {
+	w := newAuthor(seed)
+	var heads [2][][2]string
+	for i := range heads {
+		if tools {
+			heads[i] = append(heads[i], [2]string{"tools", w.text(900)}, [2]string{"tools", w.text(400)})
+		}
+		heads[i] = append(heads[i], [2]string{"system", w.text(2500 + 1500*i)})
+	}
+	for i := range n {
+		m := slices.Clone(heads[i%2])
+		for range 2 + w.IntN(4) {
+			m = append(m, [2]string{"user", w.text(60 + w.IntN(500))})
+			chats = append(chats, chat{messages: slices.Clone(m)})
+			m = append(m, [2]string{"assistant", w.text(100 + w.IntN(1200))})
+		}
+	}
+	return chats
+}
+
+// TestDeclaredOrder: where the receiver was told the order of a model's template, a trace shares what it shares in that order, with no
+// count of cached tokens or with too few to tell.
+func TestDeclaredOrder(t *testing.T) {
+	h := newHasher(t, blockhash.TextDomain)
+	for _, c := range []struct {
+		why   string
+		order PromptOrder
+		tools bool
+		moved []string
+	}{
+		{"as sent", AsSent, true, nil},
+		{"system text last", SystemLast, false, []string{"system"}},
+		{"system text last, tools first", SystemLast, true, []string{"system"}},
+		{"tools last", ToolsLast, true, []string{"tools"}},
+		{"both last", BothLast, true, []string{"tools", "system"}},
+	} {
+		template := asRecorded
+		if c.moved != nil {
+			template = movedLast(c.moved...)
+		}
+		for _, counts := range []int{0, leastCounts - 1} {
+			records, truth := productionOf(t, h, desks(uint64(len(c.why)), 12, c.tools), 16, template)
+			ofModel(t, records, "m", 1)
+			for i, r := range records {
+				if (i+1)*counts/len(records) == i*counts/len(records) {
+					r.(*Inference).CachedTokens = mooncake.Opt[int64]{}
+				}
+			}
+			off := func(order PromptOrder, follow FollowEngine) (points, within float64, told any) {
+				m, res := compileBytes(t, Options{FollowEngine: follow}, journal(inOrder(records, order)...))
+				prompt, had, got, near := 0, 0, 0, 0
+				for i, hit := range hits(t, m.rows(t, production), mooncake.BlockSize) {
+					hit = hit / 16 * 16
+					prompt, had, got = prompt+len(truth[i].prompt), had+truth[i].cached, got+hit
+					if diff := hit - truth[i].cached; diff >= -16 && diff <= 16 {
+						near++
+					}
+				}
+				return 100 * float64(got-had) / float64(prompt), 100 * float64(near) / float64(len(truth)),
+					res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"]
+			}
+			if points, _, told := off("", FollowAuto); c.order != AsSent && (points < 5 || told != nil) {
+				t.Errorf("%s: %+.1f points and order %v where nobody said it: the test says nothing", c.why, points, told)
+			}
+			points, within, told := off(c.order, FollowAuto)
+			t.Logf("%s, %d counts: %d requests, by the trace %+.2f points; within a block %.1f %%", c.why, counts, len(truth), points, within)
+			// Without a count nobody knows how many of the tokens of tools and system text are whose.
+			if most := map[bool]float64{true: 1, false: 6}[counts > 0]; points < -most || points > most || counts > 0 && within < 95 {
+				t.Errorf("%s, %d counts: %+.2f points, %.1f %% within a block: want %.0f points, and with counts 95 %%", c.why, counts, points, within, most)
+			}
+			equal(t, c.why, any(map[string]PromptOrder{"m": c.order}), told)
+			if points, _, told := off(c.order, FollowNever); c.order != AsSent && (points < 5 || told != nil) {
+				t.Errorf("%s: %+.1f points and order %v with never", c.why, points, told)
+			}
+		}
+	}
+}
+
+// sharedWith returns how many fine blocks the rows of one kind have in common with those of another one.
+func sharedWith(rows []*mooncake.Row, one, other func(*mooncake.Row) bool) (n int) {
+	ids := map[uint64]bool{}
+	for _, row := range rows {
+		if one(row) {
+			for _, id := range fineIDs(row) {
+				ids[id] = true
+			}
+		}
+	}
+	for _, row := range rows {
+		if other(row) {
+			for _, id := range fineIDs(row) {
+				if ids[id] {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// TestDeclaredOrders: requests for one model that name two orders have nothing in common; those that name none are of the one order that
+// others of the model name.
+func TestDeclaredOrders(t *testing.T) {
+	h := newHasher(t, blockhash.TextDomain)
+	half := func(rest PromptOrder) []Record {
+		records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))
+		uncounted(ofModel(t, records, "m", 1))
+		for i, r := range records {
+			one := r.(*Inference)
+			if one.Order = SystemLast; i%2 == 1 {
+				one.Order = rest
+				one.Finish = name(t, "odd")
+			}
+		}
+		return records
+	}
+	odd := func(row *mooncake.Row) bool { return row.Observed.FinishReason == "odd" }
+	even := func(row *mooncake.Row) bool { return !odd(row) }
+
+	both, res := compileBytes(t, Options{}, journal(half(SystemLast)...))
+	if n := sharedWith(both.rows(t, production), even, odd); n == 0 {
+		t.Error("requests of one order have nothing in common: the test says nothing")
+	}
+	equal(t, "one order", any(map[string]PromptOrder{"m": SystemLast}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
+	some, _ := compileBytes(t, Options{}, journal(half("")...))
+	equal(t, "an order that half of the requests name", string(both[production]), string(some[production]))
+
+	two, res := compileBytes(t, Options{}, journal(half(AsSent)...))
+	if n := sharedWith(two.rows(t, production), even, odd); n != 0 {
+		t.Errorf("requests of two orders have %d blocks in common", n)
+	}
+	equal(t, "two orders", any(map[string]PromptOrder{"m": "as_sent,system_last"}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
+	records := half(AsSent)
+	slices.Reverse(records)
+	again, _ := compileBytes(t, Options{}, journal(records...))
+	equal(t, "however they come", string(two[production]), string(again[production]))
+}
+
+// TestDeclaredWithoutEnds: of a text whose messages nobody tells apart no order but telemetry's can be made. It shares nothing.
+func TestDeclaredWithoutEnds(t *testing.T) {
+	h := newHasher(t, blockhash.TextDomain)
+	records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))
+	for _, r := range inOrder(uncounted(records), SystemLast) {
+		r.(*Inference).Chain.Ends, r.(*Inference).Reply = nil, blockhash.End{}
+	}
+	m, _ := compileBytes(t, Options{}, journal(records...))
+	for i, hit := range hits(t, m.rows(t, production), mooncake.BlockSize) {
+		if hit != 0 {
+			t.Errorf("row %d shares %d tokens", i, hit)
+		}
+	}
+}
+
+// TestDeclaredAbove: a request is of the order that the span of its client names, where the engine's own span is the one that is taken.
+func TestDeclaredAbove(t *testing.T) {
+	h := newHasher(t, blockhash.TextDomain)
+	records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))
+	uncounted(ofModel(t, records, "m", 1))
+	want, _ := compileBytes(t, Options{}, journal(inOrder(slices.Clone(records), SystemLast)...))
+	hit := func(m memory) []int { return hits(t, m.rows(t, production), mooncake.BlockSize) }
+	for name, join := range map[string]func(client, engine *Inference){
+		"below": func(client, engine *Inference) { engine.Parent = client.Span.SpanID },
+		"by the response": func(client, engine *Inference) {
+			client.Response = ResponseOf(string(client.Span.TraceID[:]))
+			engine.Response = client.Response
+			engine.Span.TraceID[1] = 7
+		},
+	} {
+		var both []Record
+		for _, r := range records {
+			client := *r.(*Inference)
+			engine := client
+			engine.Span.SpanID, engine.Prompt, engine.Order = sid(9), Prompt{Identity: None}, ""
+			engine.Start, engine.End = engine.Start+10, engine.End-10
+			join(&client, &engine)
+			both = append(both, &client, &engine)
+		}
+		got, _ := compileBytes(t, Options{}, journal(both...))
+		equal(t, name, hit(want), hit(got))
+	}
+}

@@ -1,0 +1,67 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// In which order the template of a model writes a prompt is nothing that telemetry shows. An operator who knows it says so by the
+// model's name, and each span of that model passes it on. The text is hashed as it comes all the same: whoever compiles the journals
+// knows from usage where in that order a reply ends, to the token, and moves what was moved.
+
+// orders are the values of [semconv.PromptOrder].
+var orders = []string{semconv.PromptOrderAsSent, semconv.PromptOrderSystemLast, semconv.PromptOrderToolsLast, semconv.PromptOrderBothLast}
+
+// isPromptOrder reports whether a text is an order of prompts.
+func isPromptOrder(s string) bool { return slices.Contains(orders, s) }
+
+// ModelOrder says in which order the chat template of a model writes a prompt.
+type ModelOrder struct {
+	Model string // the name that is asked for or answers; a trailing * matches all names that begin so
+	Order string // one of the values of [semconv.PromptOrder]
+}
+
+// matches reports whether the order is that of a model with a name.
+func (o ModelOrder) matches(name string) bool {
+	prefix, cut := strings.CutSuffix(o.Model, "*")
+	return name == o.Model || cut && strings.HasPrefix(name, prefix)
+}
+
+// order returns the order of the prompts of the model that a request asked for, or of the one that answered; "" if nobody said.
+func (c *Config) order(rec *genai.Record) string {
+	for _, o := range c.PromptOrder {
+		if o.matches(rec.RequestModel) || o.matches(rec.ResponseModel) {
+			return o.Order
+		}
+	}
+	return ""
+}
+
+// validateOrders returns what is wrong with [Config.PromptOrder].
+func (c *Config) validateOrders() (errs []error) {
+	for i, o := range c.PromptOrder {
+		prefix, _ := strings.CutSuffix(o.Model, "*")
+		if o.Model == "" || len(o.Model) > maxName || strings.Contains(prefix, "*") {
+			errs = append(errs, fmt.Errorf("prompt_order[%d]: model must be the name of a model, of 1 to %d bytes, or the beginning of names and one * behind it", i, maxName))
+		}
+		if !isPromptOrder(o.Order) {
+			errs = append(errs, fmt.Errorf("prompt_order[%d]: order is %.40q, and must be one of %s", i, o.Order, strings.Join(orders, ", ")))
+		}
+		if at := slices.IndexFunc(c.PromptOrder[:i], func(before ModelOrder) bool { return before.matches(o.Model) }); at >= 0 {
+			errs = append(errs, fmt.Errorf("prompt_order[%d]: has no effect behind that of %.80q, which takes all of its models: put it before that one, or leave it out",
+				i, c.PromptOrder[at].Model))
+		}
+	}
+	if len(c.PromptOrder) > 0 && c.OmitMessageEnds {
+		errs = append(errs, errors.New("prompt_order: has no effect with message_ends false, since nobody knows then where the system text ends: leave one of them out"))
+	}
+	return errs
+}
