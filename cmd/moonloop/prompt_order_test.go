@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/simulator"
 )
 
 // predicted returns the cached tokens that a trace predicts of each row on an engine of blocks of 16, and those that production's had.
