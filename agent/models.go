@@ -18,7 +18,9 @@ import (
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 const (
@@ -207,14 +209,17 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 	var counted []int64
 	for i, req := range r.builder.Calibration(model, turns) {
 		var reply struct {
+			ID    string
 			Usage *struct {
 				PromptTokens int64 `json:"prompt_tokens"`
 			}
 		}
 		_, stop := r.tell(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*r.bound(send.CallLimit))
 		header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" calibration "+model, int64(i))}}
+		began := r.clk.Now()
 		err := r.client.JSON(ctx, req.Path, header, req.Body, &reply)
 		stop()
+		r.apart = append(r.apart, telemetry.Apart{Name: semconv.SpanMeasure, Model: model, Response: r.client.Hidden(reply.ID), From: began, To: r.clk.Now()})
 		if err != nil {
 			err = r.calibrationError(ctx, req.Path, model, err)
 			if i < 2 || delta || ctx.Err() != nil {
