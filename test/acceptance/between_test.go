@@ -33,8 +33,13 @@ type between struct {
 var liteLLMs = map[string][]string{
 	"LiteLLM":         nil,
 	"LiteLLM, latest": {"OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_only"},
+	forwarding:        nil,
 	"LiteLLM, v2":     {"LITELLM_OTEL_V2=true", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_only"},
 }
+
+// forwarding is a LiteLLM that passes the trace context on to the engine. Behind one that does not, a replay must export its spans to the
+// capture, or the engine's spans of it are taken for production; behind this one it need not.
+const forwarding = "LiteLLM, forwarding"
 
 // application says how the application writes its spans.
 func (b between) application() string {
@@ -56,7 +61,7 @@ func TestAcceptanceBetween(t *testing.T) {
 		"| application | between | requests | spans of them | rows | twice | invented | lost | replay, of 12 |",
 		"|---|---|---|---|---|---|---|---|---|",
 	}
-	for _, gateway := range []string{"", "LiteLLM", "LiteLLM, latest", "LiteLLM, v2"} {
+	for _, gateway := range []string{"", "LiteLLM", "LiteLLM, latest", "LiteLLM, v2", forwarding} {
 		t.Run(pathOf(cmp.Or(gateway, "direct")), func(t *testing.T) {
 			url := engine.url
 			if gateway != "" {
@@ -64,8 +69,8 @@ func TestAcceptanceBetween(t *testing.T) {
 			}
 			for _, instrumentation := range []string{"openai-v2", "openinference", "traceloop"} {
 				for _, propagate := range []bool{false, true} {
-					if propagate && len(liteLLMs[gateway]) > 0 {
-						continue // how a gateway is joined does not depend on its names
+					if propagate && len(liteLLMs[gateway]) > 0 || !propagate && gateway == forwarding {
+						continue // how spans are joined does not depend on their names
 					}
 					b := between{instrumentation, gateway, propagate}
 					t.Run(pathOf(b.application()), func(t *testing.T) {
@@ -89,8 +94,8 @@ func startLiteLLM(t *testing.T, home, dir, engine, otlp, how string) (url string
 	content := fmt.Sprintf(`model_list:
   - model_name: tiny
     litellm_params: {model: openai/tiny, api_base: "%s/v1", api_key: none}
-litellm_settings: {callbacks: [otel], num_retries: 0}
-`, engine)
+litellm_settings: {callbacks: [otel], num_retries: 0, forward_traceparent_to_llm_provider: %t}
+`, engine, how == forwarding)
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +133,15 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 		"300", "--user", "100,0.5,400", "--output", "20,0.5,40", "--out", source).wait(t, time.Minute); code != 0 {
 		t.Fatalf("generate ended with status %d", code)
 	}
-	replay := start(t, dir, "replay", nil, moonloop, "replay", source, "--url", url, "--model", "tiny", "--warmup-requests", "2", "--out",
-		filepath.Join(dir, "run"), "--run-id", "beside", "--progress", "none", "--otlp-endpoint", "http://"+otlp)
+	flags := []string{
+		"replay", source, "--url", url, "--model", "tiny", "--warmup-requests", "2", "--out", filepath.Join(dir, "run"), "--run-id", "beside",
+		"--progress", "none",
+	}
+	tells := b.gateway != forwarding // the capture is, of the replay
+	if tells {
+		flags = append(flags, "--otlp-endpoint", "http://"+otlp)
+	}
+	replay := start(t, dir, "replay", nil, moonloop, flags...)
 	// 3 says that the machine was too busy to measure times; counts hold all the same.
 	if code := replay.wait(t, 10*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
@@ -172,17 +184,21 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 		}
 	}
 	read(t, capture.out, &result)
-	if len(result.Traces) != 2 {
-		t.Fatalf("%d traces, want production's and the replay's", len(result.Traces))
+	if want := map[bool]int{true: 2, false: 1}[tells]; len(result.Traces) != want {
+		t.Fatalf("%d traces, want %d: production's, and the replay's where it tells", len(result.Traces), want)
 	}
 	each := 2
 	if b.gateway != "" {
 		each = 3
 	}
-	production, beside := result.Traces[0], result.Traces[1]
+	production, beside := result.Traces[0], result.Traces[len(result.Traces)-1]
 	equal(t, "spans of production, at least", min(production.Spans, each*len(requests)), each*len(requests))
-	equal(t, "rows of the replay's own trace", beside.Meta.Rows, rows)
-	equal(t, "its spans, at least", min(beside.Spans, each*rows), each*rows)
+	if tells {
+		equal(t, "rows of the replay's own trace", beside.Meta.Rows, rows)
+		equal(t, "its spans, at least", min(beside.Spans, each*rows), each*rows)
+	} else {
+		beside.Meta.Rows = 0
+	}
 	return fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d | %d | %d |", b.application(), cmp.Or(b.gateway, "-"), len(requests), production.Spans,
 		len(seen), twice, invented, len(lost), beside.Meta.Rows)
 }

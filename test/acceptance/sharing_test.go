@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -75,8 +76,8 @@ func shared(list []told) (hits []int64) {
 }
 
 // uncut fails unless a trace shares what the prompts' tokens share, and production's engines had in their caches so many points less
-// that the test says something. It returns lines for a table.
-func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, least float64) (table []string) {
+// that the test says something. It returns a line for a table.
+func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, least float64) (line string) {
 	t.Helper()
 	tokens, rows := readLines[told](t, log+".tokens"), readLines[sharingRow](t, trace)
 	equal(t, "prompts in tokens", len(tokens), len(truth))
@@ -117,9 +118,8 @@ func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, lea
 	}
 	rate := func(n int64) float64 { return 100 * float64(n) / float64(prompt) }
 	share := float64(near) / float64(len(truth))
-	table = append(table, fmt.Sprintf("| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.0f %% | %d of %d |", e.name, len(truth), rate(cached), rate(inText), rate(inTrace),
-		100*share, missed, turns))
-	t.Log("\n| | requests | production hit | the prompts share | the trace shares | requests within two blocks | turns that missed the prompt before |\n" + table[0])
+	line = fmt.Sprintf("| %s | %d | %.2f %% | %d of %d | %.2f %% | %.2f %% | %.0f %% |", e.name, len(truth), rate(cached), missed, turns, rate(inText), rate(inTrace), 100*share)
+	t.Log(line)
 	if apart := rate(inTrace) - rate(inText); apart < -1 || apart > 1 {
 		t.Errorf("the trace shares %.2f %% of the prompts' tokens, the text %.2f %%; want at most 1 point between them", rate(inTrace), rate(inText))
 	}
@@ -129,14 +129,21 @@ func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, lea
 	if rate(inText)-rate(cached) < least {
 		t.Errorf("void: production hit %.2f %% of what is shared to %.2f %%, want %.0f points or more between them", rate(cached), rate(inText), least)
 	}
-	return table
+	return line
+}
+
+// showSharing writes the lines of uncut, as a table for docs/fidelity.md.
+func showSharing(t *testing.T, lines ...string) {
+	t.Helper()
+	t.Log("\n| | requests | production hit | turns that missed the prompt before | the prompts share | the trace shares | requests within two blocks |\n" +
+		"|---|---|---|---|---|---|---|\n" + strings.Join(lines, "\n"))
 }
 
 // TestAcceptanceSmallCache: vLLM has room for some of the conversations only, and llama.cpp slots for some of them. The replay
 // begins on an empty cache as small as production's.
 func TestAcceptanceSmallCache(t *testing.T) {
 	dir := artefacts(t)
-	var table []string
+	var sharing, table []string
 	for _, run := range []struct {
 		name string
 		home string
@@ -149,7 +156,7 @@ func TestAcceptanceSmallCache(t *testing.T) {
 		}},
 		{"llama.cpp", os.Getenv("MOONLOOP_LLAMACPP"), func(t *testing.T, home, dir string) *realEngine {
 			t.Helper()
-			e := startLlamaCPP(t, home, dir)
+			e := startLlamaCPP(t, home, dir, "--cache-ram", "0") // what a slot loses is lost
 			e.name, e.atOnce = "llama.cpp, 4 slots for 10 conversations", 10
 			return e
 		}},
@@ -161,19 +168,20 @@ func TestAcceptanceSmallCache(t *testing.T) {
 			folder := filepath.Join(dir, run.name)
 			mkdir(t, folder)
 			e := run.at(t, run.home, folder)
+			e.conversations = 14
 			seed := seeds(t)[0]
 			truth, trace, log := e.production(t, run.home, folder, seed, "--tokens")
-			table = append(table, e.uncut(t, truth, trace, log, 5)...)
+			sharing = append(sharing, e.uncut(t, truth, trace, log, 5))
 			extra, err := os.ReadFile(log + ".extra")
 			if err != nil {
 				t.Fatal(err)
 			}
 			// What is evicted first depends on which requests run at the same time, to the millisecond, so one hit of a whole prompt more
 			// or less is chance; a replay that shared only what production hit, or hit all that is shared, would be further away.
-			line := e.replay(t, folder, trace, e.name, string(extra), variant{name: "replay", bounds: bounds{points: 8}}, truth, instrumentation() != "openai-v2")
-			table = append(table, line)
+			table = append(table, e.replay(t, folder, trace, e.name, string(extra), variant{name: e.name, bounds: bounds{points: 8}}, truth, instrumentation() != "openai-v2"))
 		})
 	}
+	showSharing(t, sharing...)
 	showTable(t, table)
 }
 
@@ -200,7 +208,7 @@ func TestAcceptanceReplicas(t *testing.T) {
 		},
 	})
 	t.Cleanup(proxy.Close)
-	both := &realEngine{name: "vLLM, two replicas in turn", url: proxy.URL, block: 32, conversations: 20, atOnce: 10}
+	both := &realEngine{name: "vLLM, two replicas in turn", url: proxy.URL, block: 32, conversations: 14, atOnce: 7}
 	both.empty = func(t *testing.T) {
 		t.Helper()
 		for _, e := range replicas {
@@ -215,5 +223,5 @@ func TestAcceptanceReplicas(t *testing.T) {
 		return n
 	}
 	truth, trace, log := both.production(t, home, filepath.Join(dir, "both"), seeds(t)[0], "--tokens")
-	showTable(t, both.uncut(t, truth, trace, log, 5))
+	showSharing(t, both.uncut(t, truth, trace, log, 5))
 }
