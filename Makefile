@@ -40,7 +40,7 @@ RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-see soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-see soak check clean
 
 ## help: list the targets
 help:
@@ -151,6 +151,15 @@ acceptance-llamacpp: moonloop
 	test/acceptance/vllm/install.sh build/vllm
 	test/acceptance/llamacpp/install.sh build/llamacpp build/vllm
 	MOONLOOP_LLAMACPP='$(CURDIR)/build/llamacpp' $(ACCEPT_ENGINE) -run '^TestAcceptanceLlamaCPP$$' ./test/acceptance
+
+## acceptance-between: a vLLM whose own spans are captured, too, LiteLLM before it, three libraries, replays beside; small caches, two replicas
+# Installs into build/vllm, build/litellm and build/llamacpp.
+acceptance-between: moonloop
+	test/acceptance/vllm/install.sh build/vllm
+	test/acceptance/litellm/install.sh build/litellm
+	test/acceptance/llamacpp/install.sh build/llamacpp build/vllm
+	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_LITELLM='$(CURDIR)/build/litellm' MOONLOOP_LLAMACPP='$(CURDIR)/build/llamacpp' \
+		$(ACCEPT_ENGINE) -run '^TestAcceptance(Between|SmallCache|Replicas)$$' ./test/acceptance
 
 ## acceptance-see: a real Jaeger, built into build/jaeger, holds what it must while a replay runs and after one was killed
 acceptance-see: moonloop

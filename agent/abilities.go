@@ -17,7 +17,9 @@ import (
 
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 const (
@@ -96,7 +98,9 @@ func (r *run) refuses(ctx context.Context, ids prompt.TokenRange) bool {
 	req := r.builder.VocabularyProbe(r.mainModel(), ids)
 	req.Header = http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" vocabulary", int64(ids.First))}}
 	var x send.Exchange
+	began := r.clk.Now()
 	r.client.Do(ctx, &req, &x)
+	r.apart = append(r.apart, telemetry.Apart{Name: semconv.SpanMeasure, Model: r.mainModel(), Response: x.ResponseID, From: began, To: r.clk.Now()})
 	said := ""
 	if e := x.Err; e != nil && (e.Class == send.ClassRejected || e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) {
 		said = e.Message

@@ -18,7 +18,9 @@ import (
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 const (
@@ -272,6 +274,7 @@ func (r *run) measure(ctx context.Context, model string) (over prompt.Overhead, 
 // which what and i make.
 func (r *run) countPrompt(ctx context.Context, model, what string, i int64, req send.Request) (int64, error) {
 	var reply struct {
+		ID    string
 		Usage *struct {
 			PromptTokens int64 `json:"prompt_tokens"`
 		}
@@ -279,7 +282,10 @@ func (r *run) countPrompt(ctx context.Context, model, what string, i int64, req 
 	_, stop := r.tell(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*r.bound(send.CallLimit))
 	defer stop()
 	header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" "+what, i)}}
-	if err := r.client.JSON(ctx, req.Path, header, req.Body, &reply); err != nil {
+	began := r.clk.Now()
+	err := r.client.JSON(ctx, req.Path, header, req.Body, &reply)
+	r.apart = append(r.apart, telemetry.Apart{Name: semconv.SpanMeasure, Model: model, Response: r.client.Hidden(reply.ID), From: began, To: r.clk.Now()})
+	if err != nil {
 		return 0, r.calibrationError(ctx, req.Path, model, err)
 	}
 	if reply.Usage == nil {

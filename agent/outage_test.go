@@ -114,7 +114,7 @@ func TestTelemetryOutage(t *testing.T) {
 		}
 		return s.P50
 	}
-	const all = 4 * n // spans: request, queue, prefill, decode
+	const all = 4*n + 1 // spans: request, queue, prefill, decode; the look at the vocabulary
 	const (
 		limitless          = 64 << 20
 		overHTTP, overGRPC = telemetry.ProtocolHTTP, telemetry.ProtocolGRPC

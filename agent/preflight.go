@@ -11,6 +11,8 @@ import (
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // maxWarming bounds the warm-up requests that are under way at once, whatever cap the run has.
@@ -42,7 +44,9 @@ func (r *run) warmUp(ctx context.Context) {
 			defer func() { <-limit }()
 			// Rows without ids get content of their own by index; the trace has no negative ones.
 			rec := &measure.Record{Row: row, Index: int64(-1 - i)}
-			r.exchange(ctx, rec, nil, "", atOnce(r.clk.Now()))
+			began := r.clk.Now()
+			r.exchange(ctx, rec, nil, "", atOnce(began))
+			r.tel.Apart(telemetry.Apart{Name: semconv.SpanWarmup, Model: rec.Model, Response: rec.Exchange.ResponseID, From: began, To: r.clk.Now()})
 			rec.Exchange.Release()
 			if rec.Exchange.Err != nil {
 				mu.Lock()

@@ -57,6 +57,7 @@ type run struct {
 	noTurns  error            // why the cost of a turn could not be measured
 	contexts map[string]int64 // tokens that the engine's models can hold, as far as it says
 	tel      *telemetry.Pipeline
+	apart    []telemetry.Apart // requests before there was telemetry
 	watch    *observe.Observer
 	wait     schedule.Waiter
 	sched    *schedule.Scheduler
@@ -141,6 +142,10 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.tel, err = telemetry.Start(ctx, tel, r.clk); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
+	for _, a := range r.apart {
+		r.tel.Apart(a)
+	}
+	r.apart = nil
 	r.recorder, err = newRecorder(r)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // TestUnrecordedRequests: each request has a trace context of its own. Those that are in no trace of the run's say "not sampled", so
@@ -23,8 +24,9 @@ func TestUnrecordedRequests(t *testing.T) {
 	}{{"with telemetry", true, recorded}, {"without", false, unrecorded}} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := Config{Schedule: Schedule{Warmup: 3}} // chat, which is calibrated
+			spans := new(received)
 			if tc.telemetry {
-				cfg.Telemetry.SpanExporter = new(received)
+				cfg.Telemetry.SpanExporter = spans
 			}
 			r := newEngine(t, simulator.Config{}).replay(t, cfg,
 				`{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1, 2]}`,
@@ -49,6 +51,33 @@ func TestUnrecordedRequests(t *testing.T) {
 					if seen = append(seen, parent[:min(len(parent), 35)]); slices.Contains(seen[:len(seen)-1], seen[len(seen)-1]) {
 						t.Errorf("%s: trace %s is another request's, too", kind.name, parent)
 					}
+				}
+			}
+			// A capture behind a gateway that drops all that knows them by their responses' ids.
+			for _, kind := range []struct {
+				span string
+				sent int
+			}{{"calibration", len(r.other)}, {"warmup", len(r.warmups)}} {
+				ids := make(map[string]bool)
+				for _, s := range spans.named(kind.span) {
+					for _, kv := range s.Attributes() {
+						if kv.Key == semconv.GenAIResponseID {
+							ids[kv.Value.AsString()] = true
+						}
+						if kv.Key == semconv.Row {
+							t.Errorf("%s: its span has a row", kind.span)
+						}
+					}
+					if run, _ := s.Resource().Set().Value(semconv.RunID); run.AsString() != "run" || s.EndTime().Before(s.StartTime()) {
+						t.Errorf("%s: span of run %q from %v to %v", kind.span, run.AsString(), s.StartTime(), s.EndTime())
+					}
+				}
+				want := kind.sent
+				if !tc.telemetry {
+					want = 0
+				}
+				if len(ids) != want || len(spans.named(kind.span)) != want {
+					t.Errorf("%s: %d spans with %d responses' ids, want %d", kind.span, len(spans.named(kind.span)), len(ids), want)
 				}
 			}
 		})

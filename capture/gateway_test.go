@@ -44,6 +44,23 @@ func TestReplayBehindAGateway(t *testing.T) {
 	only, _ = compileBytes(t, Options{Replays: ReplaysOnly}, journal(records...))
 	equal(t, "the replay alone", lines(m.rows(t, "run a")), lines(only.rows(t, "run a")))
 
+	// A replay's requests that are no rows, of calibration and of a warm-up.
+	apart := func(trace uint64, second int64, change ...func(*Inference)) *Inference {
+		return with(call(trace, 1, 0, second, func(r *Inference) { r.Run = name(t, "a") }), change...)
+	}
+	more := append(slices.Clone(records), apart(30, 11, response("c0"), lasting(3)), call(70, 1, 0, 12, response("c0"), lasting(1)),
+		apart(31, 13, response("c1"), lasting(3), failed), call(71, 1, 0, 14, response("c1"), lasting(1)), apart(32, 15))
+	for _, replays := range []Replays{ReplaysSeparate, ReplaysDrop} {
+		again, res := compileBytes(t, Options{Replays: replays}, journal(more...))
+		equal(t, "production beside calibration", string(m["production"]), string(again["production"]))
+		equal(t, "its spans, and the replay's", []int64{4, 15}, []int64{res.Traces[0].Spans, res.Traces[1].Spans})
+		if replays == ReplaysSeparate {
+			equal(t, "the replay", lines(m.rows(t, "run a")), lines(again.rows(t, "run a")))
+			equal(t, "no rows", int64(5), dropped(res.Traces[1].Meta.Dropped, lostNoRow))
+			equal(t, "merged as before", a.Merged, res.Traces[1].Merged)
+		}
+	}
+
 	slices.Reverse(records)
 	again, _ := compileBytes(t, Options{}, journal(records...))
 	equal(t, "in another order", m, again)

@@ -52,6 +52,7 @@ type member struct {
 	part   *partition
 	length int64 // ns
 	failed bool
+	row    bool // of a replay
 	at     place
 }
 
@@ -108,7 +109,7 @@ func (c *compiler) admit(cl *cluster, p *partition, d *decoded) error {
 	}
 	c.enc = d.appendTo(c.enc[:0])
 	at, err := c.tree.pool.put(c.enc)
-	cl.members = append(cl.members, member{p, d.end() - d.Start, d.Failed, at})
+	cl.members = append(cl.members, member{p, d.end() - d.Start, d.Failed, d.Row.Set, at})
 	return err
 }
 
@@ -120,9 +121,10 @@ func (c *compiler) loadMember(m member, d *decoded) error {
 	return d.decode(b)
 }
 
-// placeServed passes on a request, unless it failed or is of a trace that is not wanted, which has been counted.
+// placeServed passes on a request, unless it failed, is of a replay and no row, or is of a trace that is not wanted, which has been
+// counted.
 func (c *compiler) placeServed(p *partition, r *Inference) error {
-	if r.Failed || !p.wanted(c.opt.Replays) {
+	if r.Failed || p.Replay && !r.Row.Set || !p.wanted(c.opt.Replays) {
 		return nil
 	}
 	return c.place(p, r)
@@ -178,10 +180,13 @@ func (c *compiler) join(cl *cluster) error {
 // did not continue the replay's trace, become spans of the replay: no user sent these requests.
 func (c *compiler) joinReplay(cl *cluster) error {
 	d := &c.tree.leaf
-	of := cl.members[slices.IndexFunc(cl.members, func(m member) bool { return m.part.Replay })].part
+	of, row := cl.members[slices.IndexFunc(cl.members, func(m member) bool { return m.part.Replay })].part, false
+	for _, m := range cl.members {
+		row = row || m.row
+	}
 	for _, m := range cl.members {
 		if !m.part.Replay {
-			c.move(m, of)
+			c.move(m, of, row)
 			continue
 		}
 		if err := c.loadMember(m, d); err != nil {
@@ -194,8 +199,8 @@ func (c *compiler) joinReplay(cl *cluster) error {
 	return nil
 }
 
-// move counts a span of production for a replay instead.
-func (c *compiler) move(m member, to *partition) {
+// move counts a span of production for a replay instead, of whose request a row is made or none.
+func (c *compiler) move(m member, to *partition, row bool) {
 	m.part.Spans--
 	to.Spans++
 	if m.failed {
@@ -204,6 +209,8 @@ func (c *compiler) move(m member, to *partition) {
 	switch {
 	case !to.wanted(c.opt.Replays):
 		to.lost.add(lostPolicy, 1)
+	case !row:
+		to.lost.add(lostNoRow, 1)
 	case m.failed:
 		to.lost.add(lostFailed, 1)
 	default:

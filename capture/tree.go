@@ -358,13 +358,14 @@ func (t *tree) emit(i int32) error {
 	rows := t.nodes[n.root].rows
 	p, unwanted := t.c.enter(Partition{rows || !n.run.IsZero(), n.run}, n.warmup)
 	switch {
-	case p == nil, unwanted && !n.row:
+	case p == nil, unwanted && (rows && !n.row || !p.Replay):
 	case unwanted:
 		return t.pass(p, i)
 	case rows && !n.row, !p.Replay && n.below:
 		p.Merged++
 	case p.Replay && !n.row:
 		p.lost.add(lostNoRow, 1)
+		return t.pass(p, i) // others may have seen the request
 	default:
 		if n.failed {
 			p.lost.add(lostFailed, 1)
@@ -508,11 +509,12 @@ func (t *tree) single() error {
 	}
 	p, unwanted := t.c.enter(Partition{d.Row.Set || !run.IsZero(), run}, d.Warmup)
 	switch {
-	case p == nil, unwanted && !d.Row.Set:
+	case p == nil, unwanted && !p.Replay:
 	case unwanted:
 		return t.c.request(p, &d.Inference)
 	case p.Replay && !d.Row.Set:
 		p.lost.add(lostNoRow, 1)
+		return t.c.request(p, &d.Inference) // others may have seen the request
 	case d.Failed:
 		p.lost.add(lostFailed, 1)
 	default:

@@ -23,6 +23,9 @@
 //	        a root span [SpanSession] of kind INTERNAL, which ends with the first of them
 //	links   of a replay: the production span that the row was captured from, where the row knows it
 //
+// Requests of a replay that are no rows have spans, too, without any attribute of this project, each in a trace of its own:
+// [SpanMeasure] and [SpanWarmup]. Their response ids tell a capture whose requests a gateway and an engine have seen.
+//
 // Standard attributes say what the conventions have a name for: the operation, provider, model and server, the
 // conversation, what was asked for, what came back, and the tokens that the server counted (usage). Attributes of this
 // project say which row the request is:

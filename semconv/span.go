@@ -6,6 +6,8 @@ package semconv
 // Names of spans. An inference span is called "{gen_ai.operation.name} {gen_ai.request.model}".
 const (
 	SpanSession  = "session"          // root of the trace of one session
+	SpanMeasure  = "calibration"      // a request by which a replay learns something of the engine; it has no row
+	SpanWarmup   = "warmup"           // a request before the schedule of a replay; it has no row
 	SpanContent  = "mooncake.content" // child of an inference span whose content came in logs; cells only
 	PhaseQueue   = "queue"            // intended instant → wire
 	PhasePrefill = "prefill"          // wire → first token

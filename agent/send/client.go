@@ -249,6 +249,9 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	c.hide(x)
 }
 
+// Hidden takes the client's secrets out of a text of the server's.
+func (c *Client) Hidden(text string) string { return Hidden(text, c.secrets) }
+
 // hide takes secrets out of the names that the server gave, too: it may call anything by the key that it was sent.
 func (c *Client) hide(x *Exchange) {
 	for _, text := range []*string{&x.ResponseID, &x.Model, &x.FinishReason} {

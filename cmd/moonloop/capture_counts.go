@@ -38,6 +38,7 @@ type batchCounts struct{ spans, inference, replayed, anonymous, uncounted int64 
 
 func countBatch(td ptrace.Traces) (n batchCounts) {
 	for _, resource := range td.ResourceSpans().All() {
+		_, replay := resource.Resource().Attributes().Get(semconv.RunID)
 		for _, scope := range resource.ScopeSpans().All() {
 			for _, span := range scope.Spans().All() {
 				n.spans++
@@ -45,7 +46,7 @@ func countBatch(td ptrace.Traces) (n batchCounts) {
 				_, row := a.Get(semconv.Row)
 				identity, annotated := a.Get(semconv.Identity)
 				switch {
-				case row:
+				case row, replay && annotated && span.Name() != semconv.SpanContent: // calibration has no row
 					n.inference++
 					n.replayed++
 				case annotated && span.Name() != semconv.SpanContent:

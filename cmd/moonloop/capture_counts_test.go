@@ -17,6 +17,9 @@ import (
 
 func TestCaptureCounts(t *testing.T) {
 	td := ptrace.NewTraces()
+	calibration := td.ResourceSpans().AppendEmpty()
+	calibration.Resource().Attributes().PutStr(semconv.RunID, "r")
+	calibration.ScopeSpans().AppendEmpty().Spans().AppendEmpty().Attributes().PutStr(semconv.Identity, semconv.IdentityNone)
 	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
 	add := func(name string, attributes ...string) {
 		s := spans.AppendEmpty()
@@ -42,7 +45,7 @@ func TestCaptureCounts(t *testing.T) {
 			t.Errorf("error %v, want that of the exporter", err)
 		}
 	}
-	if got, want := c.String(), "spans 0 · requests 0 · REFUSED 10"; got != want {
+	if got, want := c.String(), "spans 0 · requests 0 · REFUSED 12"; got != want {
 		t.Errorf("after refused batches: %q, want %q", got, want)
 	}
 	for range 2 {
@@ -50,10 +53,10 @@ func TestCaptureCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(said) != 2 || !strings.Contains(said[0], "disk full; spans are refused") || !strings.Contains(said[1], "10 spans refused so far") {
+	if len(said) != 2 || !strings.Contains(said[0], "disk full; spans are refused") || !strings.Contains(said[1], "12 spans refused so far") {
 		t.Errorf("warnings %q, want one when refusing begins and one when it ends", said)
 	}
-	if got, want := c.String(), "spans 10 · requests 6 · of replays 2 · REFUSED 10 · 2 without token counts · 2 without prompt"; got != want {
+	if got, want := c.String(), "spans 12 · requests 8 · of replays 4 · REFUSED 12 · 2 without token counts · 2 without prompt"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if c.lastArrive.Load() == 0 {

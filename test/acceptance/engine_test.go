@@ -124,38 +124,52 @@ type captured struct {
 	} `json:"result"`
 }
 
-// loop captures what the application does with one seed and replays it in each variant. It returns lines for a table.
-func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []variant) (table []string) {
+// instrumentation is the library that the application's spans are from.
+func instrumentation() string { return cmp.Or(os.Getenv("MOONLOOP_INSTRUMENTATION"), "openinference") }
+
+// production captures what the application does with one seed, and more arguments. It returns the application's requests, in the order in
+// which they began, and the names of the trace and of the application's log.
+func (e *realEngine) production(t *testing.T, home, dir, seed string, more ...string) (truth []*served, trace, log string) {
 	t.Helper()
 	mkdir(t, dir)
 	moonloop := setting(t, "MOONLOOP_BIN")
 	key := []string{"MOONLOOP_HASH_KEY=" + strings.Repeat("a5", 32)}
-
-	// Production.
 	receiver := "127.0.0.1:" + freePort(t)
-	trace, log := filepath.Join(dir, "production.jsonl"), filepath.Join(dir, "app.jsonl")
+	trace, log = filepath.Join(dir, "production.jsonl"), filepath.Join(dir, "app.jsonl")
 	capture := start(t, dir, "capture", key, moonloop, "capture", "--out", trace, "--keep-journal", "--progress", "none",
 		"--grpc", "127.0.0.1:"+freePort(t), "--http", receiver)
 	capture.find(t, regexp.MustCompile(`(listening for OTLP over HTTP)`))
 	e.empty(t)
 	before := e.hits(t)
-	instrumentation := cmp.Or(os.Getenv("MOONLOOP_INSTRUMENTATION"), "openinference")
-	told := instrumentation != "openai-v2" // which leaves the cached tokens of a chat out
 	app := start(t, dir, "app", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + receiver},
-		filepath.Join(home, "client", "bin", "python"), filepath.Join("vllm", "app.py"), e.url, instrumentation,
-		strconv.Itoa(e.conversations), strconv.Itoa(e.atOnce), seed, log)
+		filepath.Join(home, "client", "bin", "python"), append([]string{
+			filepath.Join("vllm", "app.py"), e.url, instrumentation(),
+			strconv.Itoa(e.conversations), strconv.Itoa(e.atOnce), seed, log,
+		}, more...)...)
 	if code := app.wait(t, 15*time.Minute); code != 0 {
 		t.Fatalf("the application ended with status %d\n%s", code, app.tail())
 	}
 	hits := e.hits(t) - before
 	capture.stop(t)
-	truth := readTruth(t, log)
-	var prompt, cached int64
+	truth = readTruth(t, log)
+	var cached int64
 	for _, s := range truth {
-		prompt, cached = prompt+s.Input, cached+s.cached()
+		cached += s.cached()
 	}
 	if cached != hits {
 		t.Errorf("the engine says that it had %d tokens cached, its replies add up to %d", hits, cached)
+	}
+	return truth, trace, log
+}
+
+// loop captures what the application does with one seed and replays it in each variant. It returns lines for a table.
+func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []variant) (table []string) {
+	t.Helper()
+	truth, trace, log := e.production(t, home, dir, seed)
+	told := instrumentation() != "openai-v2" // which leaves the cached tokens of a chat out
+	var prompt, cached int64
+	for _, s := range truth {
+		prompt, cached = prompt+s.Input, cached+s.cached()
 	}
 	carried := slices.ContainsFunc(variants, func(v variant) bool { return v.beyond })
 	share := followed(t, truth, carried)
@@ -424,8 +438,14 @@ func multiset[T any](list []T, of func(T) captured) (out []string) {
 // ready waits until the engine answers; a program that ends first fails the test.
 func (e *realEngine) ready(t *testing.T, server *process) {
 	t.Helper()
+	e.await(t, server, "/health")
+}
+
+// await does so for a server that says under path that it is ready.
+func (e *realEngine) await(t *testing.T, server *process, path string) {
+	t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		if _, err := e.ask(t.Context(), http.MethodGet, "/health"); err == nil {
+		if _, err := e.ask(t.Context(), http.MethodGet, path); err == nil {
 			return
 		}
 		select {

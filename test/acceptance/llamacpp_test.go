@@ -28,8 +28,8 @@ func TestAcceptanceLlamaCPP(t *testing.T) {
 	showTable(t, table)
 }
 
-// startLlamaCPP starts a server. It empties its cache by starting anew, which takes it less than a second.
-func startLlamaCPP(t *testing.T, home, dir string) *realEngine {
+// startLlamaCPP starts a server, with more arguments. It empties its cache by starting anew, which takes it less than a second.
+func startLlamaCPP(t *testing.T, home, dir string, args ...string) *realEngine {
 	t.Helper()
 	port := freePort(t)
 	e := &realEngine{name: "llama.cpp, 4 slots", url: "http://127.0.0.1:" + port, block: 1, conversations: 20, atOnce: 4}
@@ -40,8 +40,10 @@ func startLlamaCPP(t *testing.T, home, dir string) *realEngine {
 			server.stop(t)
 		}
 		// One thread: the others would spin while they wait for it.
-		server = start(t, dir, "llama-server", nil, filepath.Join(home, "llama-server"), "-m", filepath.Join(home, "model.gguf"),
-			"--host", "127.0.0.1", "--port", port, "-c", "65536", "-np", "4", "-t", "1", "--metrics", "--jinja", "--no-warmup", "--alias", "tiny")
+		server = start(t, dir, "llama-server", nil, filepath.Join(home, "llama-server"), append([]string{
+			"-m", filepath.Join(home, "model.gguf"), "--host", "127.0.0.1", "--port", port,
+			"-c", "65536", "-np", "4", "-t", "1", "--metrics", "--jinja", "--no-warmup", "--alias", "tiny",
+		}, args...)...)
 		e.ready(t, server)
 	}
 	e.hits = func(t *testing.T) int64 {
