@@ -1,0 +1,22 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter_test
+
+import (
+	"fmt"
+
+	"go.opentelemetry.io/collector/component"
+	otelexporter "go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/nopexporter"
+
+	"github.com/moonloop/moonloop/exporter"
+)
+
+// A Collector of your own takes the exporter as it takes any other: among its factories.
+func ExampleNewFactory() {
+	ours, stock := exporter.NewFactory(), nopexporter.NewFactory()
+	factories := map[component.Type]otelexporter.Factory{ours.Type(): ours, stock.Type(): stock}
+	fmt.Println(len(factories), "factories;", ours.Type(), "takes traces:", ours.TracesStability())
+	// Output: 2 factories; mooncake takes traces: Alpha
+}

@@ -1,0 +1,28 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package receiver_test
+
+import (
+	"fmt"
+	"log"
+
+	"go.opentelemetry.io/collector/component"
+	otelreceiver "go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+
+	"github.com/moonloop/moonloop/receiver"
+)
+
+// A Collector of your own takes the receiver as it takes any other: among its factories.
+func ExampleNewFactory() {
+	ours := receiver.NewFactory()
+	factories := map[component.Type]otelreceiver.Factory{ours.Type(): ours}
+	stock := otlpreceiver.NewFactory()
+	factories[stock.Type()] = stock
+	if len(factories) != 2 {
+		log.Fatal("two of one type")
+	}
+	fmt.Println(ours.Type(), "takes traces:", ours.TracesStability(), "- logs:", ours.LogsStability())
+	// Output: mooncake takes traces: Alpha - logs: Alpha
+}
