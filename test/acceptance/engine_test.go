@@ -39,6 +39,7 @@ type realEngine struct {
 	hits  func(t *testing.T) int64
 	// conversations is how many the application holds, atOnce how many of them at the same time.
 	conversations, atOnce int
+	app                   []string // further arguments of the application
 }
 
 // bounds say how far a replay may be from production.
@@ -145,7 +146,7 @@ func (e *realEngine) production(t *testing.T, home, dir, seed string, more ...st
 		filepath.Join(home, "client", "bin", "python"), append([]string{
 			filepath.Join("vllm", "app.py"), e.url, instrumentation(),
 			strconv.Itoa(e.conversations), strconv.Itoa(e.atOnce), seed, log,
-		}, more...)...)
+		}, slices.Concat(e.app, more)...)...)
 	if code := app.wait(t, 15*time.Minute); code != 0 {
 		t.Fatalf("the application ended with status %d\n%s", code, app.tail())
 	}

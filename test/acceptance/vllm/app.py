@@ -1,6 +1,6 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
-"""app.py [--tools] [--tokens] [--gateway URL] [--propagate] BASE_URL INSTRUMENTATION CONVERSATIONS AT_ONCE SEED FILE: a chat application as people
+"""app.py [--tools] [--tokens] [--system BYTES] [--gateway URL] [--propagate] BASE_URL INSTRUMENTATION CONVERSATIONS AT_ONCE SEED FILE: a chat application as people
 write them.
 
 It holds conversations of four or five turns through the official client, instrumented by openinference, openai-v2 or traceloop,
@@ -15,6 +15,7 @@ replay's replies be such words too.
 
 --tools: each request has tools, and one turn of each conversation calls one, whose result the model reads in the next request.
 --gateway: requests go through that server; the engine is asked about its tokens directly.
+--system: the length of the system text that all conversations begin with.
 --tokens: FILE.tokens gets the tokens of each prompt and of its reply, as the engine's own tokenizer has them.
 --propagate: requests carry the trace context, as they do where the HTTP client is instrumented, too.
 """
@@ -38,6 +39,7 @@ arguments.add_argument("--gateway")
 arguments.add_argument("--tools", action="store_true")
 arguments.add_argument("--tokens", action="store_true")
 arguments.add_argument("--propagate", action="store_true")
+arguments.add_argument("--system", type=int, default=3000)
 arguments = arguments.parse_args()
 base, instrumentation, seed, file = arguments.base, arguments.instrumentation, arguments.seed, arguments.file
 os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental")  # openai-v2: spans with messages
@@ -124,7 +126,7 @@ def text(r, length):
     return " ".join(out)
 
 
-SYSTEM = "You are the assistant of a shop. " + text(random.Random(99), 3000)
+SYSTEM = "You are the assistant of a shop. " + text(random.Random(99), arguments.system)
 TOOLS = [
     {
         "type": "function",
