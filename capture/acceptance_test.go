@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -39,18 +40,18 @@ func mix(state *uint64) uint64 {
 
 // day returns the records of the i-th request of a long day: of ten requests three have hashes of the engine, three text (a
 // system prompt and something new), three only usage, two of them below a link with a session; one is a row of a replay.
-func day(i uint64, r *Inference, l *Link, state *uint64) (linked bool) {
+func day(i uint64, r *journal.Inference, l *journal.Link, state *uint64) (linked bool) {
 	ids, cells := r.HashIDs[:0], r.Chain.Cells[:0]
-	*r = Inference{
+	*r = journal.Inference{
 		Span: traceOf(i, 2), Start: epoch + int64(i)*8_640_000 + int64(mix(state)%1e9),
 		InputTokens: opt(int64(4096 - mix(state)%500)), OutputTokens: opt(int64(mix(state) % 2000)),
-		Prompt:   Prompt{Identity: None},
-		Response: Response{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24), 1}, Model: Name{"model-" + strconv.Itoa(int(i%3))},
+		Prompt:   journal.Prompt{Identity: journal.None},
+		Response: journal.Response{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24), 1}, Model: nameOf("model-" + strconv.Itoa(int(i%3))),
 	}
 	r.End = r.Start + int64(mix(state)%60e9)
 	switch i % 10 {
 	case 0, 1, 2:
-		r.Prompt = Prompt{Identity: Engine, Domain: 5, Key: 9, BlockSize: 512}
+		r.Prompt = journal.Prompt{Identity: journal.Engine, Domain: 5, Key: 9, BlockSize: 512}
 		system := mix(state) % 1000
 		for j := range uint64(4) {
 			ids = append(ids, (system*8+j)*0x9e3779b97f4a7c15)
@@ -60,7 +61,7 @@ func day(i uint64, r *Inference, l *Link, state *uint64) (linked bool) {
 		}
 		r.HashIDs = ids
 	case 3, 4, 5:
-		r.Prompt = Prompt{Identity: Text, Domain: 6, Key: 9}
+		r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 6, Key: 9}
 		system, n := mix(state)%1000, 16+mix(state)%32
 		for j := range n {
 			if j < 12 {
@@ -73,12 +74,12 @@ func day(i uint64, r *Inference, l *Link, state *uint64) (linked bool) {
 		r.InputTokens = opt(r.Chain.Bytes / 3)
 	case 6, 7:
 		r.Parent = sid(1)
-		*l = Link{Span: traceOf(i, 1), Session: Session(1 + i/40)}
+		*l = journal.Link{Span: traceOf(i, 1), Session: journal.Session(1 + i/40)}
 		return true
 	case 8:
 	case 9:
-		r.Prompt = Prompt{Identity: Trace, BlockSize: 512, Domain: 7, HashIDs: append(ids, 0, 1+i/20)}
-		r.Run, r.Row, r.Timestamp = Name{"run"}, opt(int64(i/10)), opt(float64(i/10))
+		r.Prompt = journal.Prompt{Identity: journal.Trace, BlockSize: 512, Domain: 7, HashIDs: append(ids, 0, 1+i/20)}
+		r.Run, r.Row, r.Timestamp = nameOf("run"), opt(int64(i/10)), opt(float64(i/10))
 		r.InputLength, r.OutputLength = opt[int64](1000), opt[int64](10)
 	}
 	return false
@@ -104,17 +105,17 @@ func writeDay(dir string, requests uint64) (int64, error) {
 			if err == nil {
 				w := bufio.NewWriterSize(f, 1<<20)
 				_, _ = w.WriteString(header)
-				var r Inference
-				var l Link
+				var r journal.Inference
+				var l journal.Link
 				var rec, frame []byte
 				for i := j; i < requests; i += tenMillionJournals {
 					state := i
 					if day(i, &r, &l, &state) {
-						rec = l.appendTo(rec[:0])
+						rec = journal.AppendRecord(rec[:0], &l)
 						frame = appendFrame(frame[:0], rec)
 						_, _ = w.Write(frame)
 					}
-					rec = r.appendTo(rec[:0])
+					rec = journal.AppendRecord(rec[:0], &r)
 					frame = appendFrame(frame[:0], rec)
 					_, _ = w.Write(frame)
 				}

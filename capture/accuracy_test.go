@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -65,7 +66,7 @@ func (a *accuracy) String() string {
 func TestTextIdentity(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	exact := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
-	hashed := func(messages [][2]string) Prompt {
+	hashed := func(messages [][2]string) journal.Prompt {
 		h.Reset()
 		for _, m := range messages {
 			h.Role(m[0])
@@ -73,25 +74,25 @@ func TestTextIdentity(t *testing.T) {
 		}
 		c := h.Chain()
 		c.Cells, c.Ends = slices.Clone(c.Cells), slices.Clone(c.Ends)
-		return Prompt{Identity: Text, Domain: 9, Key: 8, Chain: c}
+		return journal.Prompt{Identity: journal.Text, Domain: 9, Key: 8, Chain: c}
 	}
-	model := func(s string) func(*Inference) { return func(r *Inference) { r.Model = name(t, s) } }
+	model := func(s string) func(*journal.Inference) { return func(r *journal.Inference) { r.Model = name(t, s) } }
 	for seed := range uint64(12) {
 		chats := conversations(seed+1, 120)
 		// Ways in which text and usage come.
-		var one, two, logged, cut []Record
+		var one, two, logged, cut []journal.Record
 		for i, c := range chats {
 			trace, ms := uint64(i+1), int64(i)
 			usage := tokens(int64(len(c.tokens)), 10)
 			whole := hashed(c.messages)
-			text := func(r *Inference) { r.Prompt = whole }
-			none := func(r *Inference) { r.Identity = None }
+			text := func(r *journal.Inference) { r.Prompt = whole }
+			none := func(r *journal.Inference) { r.Identity = journal.None }
 			one = append(one, call(trace, 1, 0, ms, model("m"), usage, text))
 			two = append(
 				two, call(trace, 2, 0, ms, noTokens, model("provider/m"), text), link(trace, 3, 2, 0),
 				call(trace, 1, 3, ms, model("m"), usage, none),
 			)
-			logged = append(logged, call(trace, 1, 0, ms, model("m"), usage, none), &Content{ref(trace, 2), sid(1), at(ms), whole})
+			logged = append(logged, call(trace, 1, 0, ms, model("m"), usage, none), &journal.Content{Span: ref(trace, 2), Parent: sid(1), Start: at(ms), Prompt: whole})
 			if i%20 != 0 {
 				cut = append(cut, call(trace, 1, 0, ms, model("m"), usage, text))
 				continue
@@ -99,13 +100,13 @@ func TestTextIdentity(t *testing.T) {
 			at1 := len(c.messages) / 2
 			cut = append(
 				cut, call(trace, 1, 0, ms, model("m"), usage, none),
-				&Content{ref(trace, 3), sid(1), at(ms), hashed(c.messages[:at1])}, &Content{ref(trace, 2), sid(1), at(ms) + 9, hashed(c.messages[at1:])},
+				&journal.Content{Span: ref(trace, 3), Parent: sid(1), Start: at(ms), Prompt: hashed(c.messages[:at1])}, &journal.Content{Span: ref(trace, 2), Parent: sid(1), Start: at(ms) + 9, Prompt: hashed(c.messages[at1:])},
 			)
 		}
 		var first memory
 		for i, way := range []struct {
 			name    string
-			records []Record
+			records []journal.Record
 		}{
 			{"text and usage on one span", one},
 			{"text on the client's span, usage on the gateway's", two},
@@ -115,7 +116,7 @@ func TestTextIdentity(t *testing.T) {
 			if i > 0 && seed >= 3 {
 				break // the same every time
 			}
-			m, res := compileBytes(t, Options{}, journal(way.records...))
+			m, res := compileBytes(t, Options{}, journalOf(way.records...))
 			rows := m.rows(t, production)
 			var a accuracy
 			over := 0

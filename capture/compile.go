@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -141,48 +142,49 @@ func (c *compiler) read(j Source) error {
 	}
 	defer f.Close() //nolint:errcheck // only read
 	c.res.Journals++
-	r := NewReader(j.Name, f)
+	r := journal.NewReader(j.Name, f)
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
 			if c.ctx.Err() != nil {
 				return context.Cause(c.ctx)
 			}
 			if c.opt.Progress != nil {
-				c.opt.Progress(StageRead, c.bytes+r.offset, 0)
+				c.opt.Progress(StageRead, c.bytes+r.Offset(), 0)
 			}
 		}
-		b, err := r.next()
-		if d := (*Damage)(nil); errors.As(err, &d) {
+		b, d, err := r.NextEncoded()
+		if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
 			c.res.DamageCount++
-			c.res.DamageBytes += d.Bytes
+			c.res.DamageBytes += damage.Bytes
 			if len(c.res.Damage) < maxDamage {
-				c.res.Damage = append(c.res.Damage, *d)
+				c.res.Damage = append(c.res.Damage, *damage)
 			}
 			continue
 		}
 		if errors.Is(err, io.EOF) {
-			c.res.Torn.Records += r.torn.Records
-			c.res.Torn.Bytes += r.torn.Bytes
-			if r.torn.Records > 0 && len(c.res.TornIn) < maxDamage {
+			torn := r.Torn()
+			c.res.Torn.Records += torn.Records
+			c.res.Torn.Bytes += torn.Bytes
+			if torn.Records > 0 && len(c.res.TornIn) < maxDamage {
 				c.res.TornIn = append(c.res.TornIn, j.Name)
 			}
-			c.bytes += r.offset
+			c.bytes += r.Offset()
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if c.opt.Skip != nil && (c.opt.Skip(r.dec.Span.TraceID) || !r.dec.Joined.IsZero() && c.opt.Skip(r.dec.Joined.TraceID)) {
+		if c.opt.Skip != nil && (c.opt.Skip(d.Span.TraceID) || !d.Joined.IsZero() && c.opt.Skip(d.Joined.TraceID)) {
 			continue
 		}
-		c.learn(&r.dec)
-		c.key = append(c.key[:0], b[1:headLength]...)
-		if to := r.dec.Joined; !to.IsZero() {
+		c.learn(d)
+		c.key = append(append(c.key[:0], d.Span.TraceID[:]...), d.Span.SpanID[:]...)
+		if to := d.Joined; !to.IsZero() {
 			// As if it were of the trace of its client, under an id that none of the spans there has.
 			own := sha256.Sum256(c.key)
 			c.key = append(append(c.key[:0], to.TraceID[:]...), own[:8]...)
 		}
-		c.key = append(c.key, c.rank(&r.dec), byte(255-r.dec.fields)) //nolint:gosec // at most tagLast fields
+		c.key = append(c.key, c.rank(d), byte(255-d.Fields)) //nolint:gosec // at most one for each tag
 		if err := c.byTrace.add(c.key, b); err != nil {
 			return err
 		}
@@ -190,15 +192,15 @@ func (c *compiler) read(j Source) error {
 }
 
 // rank says which of the records of one span is taken, the lowest, and counts them by kind.
-func (c *compiler) rank(d *decoded) byte {
+func (c *compiler) rank(d *journal.Decoder) byte {
 	switch {
-	case d.kind == kindContent:
+	case d.Kind == journal.KindContent:
 		c.res.Contents++
 		return 2
-	case d.kind == kindLink:
+	case d.Kind == journal.KindLink:
 		c.res.Links++
 		return 3
-	case d.annotated():
+	case annotated(&d.Inference):
 		c.res.Inferences++
 		return 0
 	}
@@ -207,7 +209,7 @@ func (c *compiler) rank(d *decoded) byte {
 }
 
 // recordKey is the length of the key of byTrace: trace id, span id, rank, number of missing fields.
-const recordKey = headLength - 1 + 2
+const recordKey = 16 + 8 + 2
 
 // part returns a partition; nil when there are too many.
 func (c *compiler) part(p Partition) *partition {
@@ -236,7 +238,7 @@ func (c *compiler) result() Result {
 			}
 			return 0
 		}
-		return cmp.Or(cmp.Compare(replay(a), replay(b)), cmp.Compare(a.Run.s, b.Run.s))
+		return cmp.Or(cmp.Compare(replay(a), replay(b)), cmp.Compare(a.Run.String(), b.Run.String()))
 	}) {
 		if p.Meta.Rows == 0 {
 			p.Meta.Dropped = p.lost.list(c.lost)

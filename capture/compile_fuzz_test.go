@@ -9,28 +9,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // FuzzCompile compiles records of any bytes, framed as a journal so that their sums are right, beside a small journal of
 // everything that is cut in two and damaged, in one order and the other, in memory and on disk.
 func FuzzCompile(f *testing.F) {
-	whole := journal(traffic(f, 6)...)
+	whole := journalOf(traffic(f, 6)...)
 	const most = 1 << 10 // of the input: minimizing takes the square of it
-	pack := func(records ...Record) (b []byte) {
+	pack := func(records ...journal.Record) (b []byte) {
 		for _, r := range records {
-			if p := r.appendTo(nil); len(p) < 256 && len(b) < most/2 {
+			if p := journal.AppendRecord(nil, r); len(p) < 256 && len(b) < most/2 {
 				b = append(append(b, byte(len(p))), p...)
 			}
 		}
 		return b
 	}
 	f.Add(uint16(100), uint16(500), byte(1), []byte{})
-	f.Add(uint16(3001), uint16(700), byte(255), pack(some(f)...))
+	f.Add(uint16(3001), uint16(700), byte(255), pack(everyField(f)...))
 	f.Add(uint16(1500), uint16(0), byte(0), pack(traffic(f, 8)...))
 	f.Add(uint16(8), uint16(0), byte(0), pack(
-		call(1, 1, 0, 0, tokens(700, 1), func(r *Inference) { r.Prompt = Prompt{Identity: Text, Chain: chain(f, longText(400))} }),
-		call(2, 1, 0, 1, noTokens), &Content{ref(2, 2), sid(1), 5, Prompt{Identity: Text, Chain: chain(f, longText(300))}},
-		&Content{ref(2, 3), sid(1), 4, Prompt{Identity: Text, Chain: chain(f, longText(150))}},
+		call(1, 1, 0, 0, tokens(700, 1), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: chain(f, longText(400))}
+		}),
+		call(2, 1, 0, 1, noTokens), &journal.Content{Span: ref(2, 2), Parent: sid(1), Start: 5, Prompt: journal.Prompt{Identity: journal.Text, Chain: chain(f, longText(300))}},
+		&journal.Content{Span: ref(2, 3), Parent: sid(1), Start: 4, Prompt: journal.Prompt{Identity: journal.Text, Chain: chain(f, longText(150))}},
 		call(3, 1, 0, 2, engine(1, 2), inSession(4)), call(3, 2, 0, 3, inSession(4)),
 	))
 	dir := f.TempDir()
@@ -69,10 +73,10 @@ func FuzzDeal(f *testing.F) {
 	records := traffic(f, 10)
 	frames := make([][]byte, len(records))
 	for i, r := range records {
-		frames[i] = appendFrame(nil, r.appendTo(nil))
+		frames[i] = appendFrame(nil, journal.AppendRecord(nil, r))
 	}
 	dir := f.TempDir()
-	want, _ := compileBytes(f, Options{TempDir: dir}, journal(records...))
+	want, _ := compileBytes(f, Options{TempDir: dir}, journalOf(records...))
 
 	f.Add([]byte{}, uint16(0))
 	f.Add([]byte{7, 0, 200, 1, 3, 2, 130, 3, 9, 4, 255}, uint16(900))
@@ -118,7 +122,7 @@ func FuzzDeal(f *testing.F) {
 		}
 
 		first := journals[0][:len(header)+int(cut)%(len(journals[0])-len(header)+1)]
-		var left []Record
+		var left []journal.Record
 		torn := len(first) - len(header) // what is left of a record
 		for _, r := range dealt[0] {
 			if torn < len(frames[r])-1 { // the last zero may be missing
@@ -134,13 +138,13 @@ func FuzzDeal(f *testing.F) {
 		}
 		journals[0] = first
 		got, res := compileBytes(t, o, journals...)
-		rest, _ := compileBytes(t, o, journal(left...))
+		rest, _ := compileBytes(t, o, journalOf(left...))
 		for _, m := range []memory{rest, got} { // the sidecars also count what is torn
 			maps.DeleteFunc(m, func(name string, _ []byte) bool { return strings.HasSuffix(name, " meta") })
 		}
 		if !maps.EqualFunc(rest, got, bytes.Equal) {
 			equal(t, "cut", rest, got)
 		}
-		equal(t, "torn by the cut", Torn{min(int64(torn), 1), int64(torn)}, res.Torn)
+		equal(t, "torn by the cut", journal.Torn{Records: min(int64(torn), 1), Bytes: int64(torn)}, res.Torn)
 	})
 }

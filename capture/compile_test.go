@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -32,22 +33,22 @@ func lines(rows []*mooncake.Row) []string {
 	return out
 }
 
-func link(trace, span, parent uint64, s Session) *Link {
-	return &Link{Span: ref(trace, span), Parent: sid(parent), Session: s}
+func link(trace, span, parent uint64, s journal.Session) *journal.Link {
+	return &journal.Link{Span: ref(trace, span), Parent: sid(parent), Session: s}
 }
 
 // TestGroups is step 3: which spans become rows. The second half of a line is ids.
 func TestGroups(t *testing.T) {
 	for _, c := range []struct {
 		why     string
-		records []Record
+		records []journal.Record
 		want    []string
 		merged  int64
 		failed  int64
 	}{
 		{
 			"a client, an HTTP span, a gateway and an engine are one request, that of the engine",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 9, 0), link(1, 2, 1, 0), call(1, 3, 2, 5), call(1, 4, 3, 7, tokens(600, 7)),
 			},
 			[]string{"1/4 0 600 7 []"},
@@ -55,31 +56,31 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"of three attempts below one call two fail",
-			[]Record{call(1, 1, 0, 0), call(1, 2, 1, 1, failed, noTokens), call(1, 3, 1, 2, failed, noTokens), call(1, 4, 1, 3)},
+			[]journal.Record{call(1, 1, 0, 0), call(1, 2, 1, 1, failed, noTokens), call(1, 3, 1, 2, failed, noTokens), call(1, 4, 1, 3)},
 			[]string{"1/4 0 1000 10 []"},
 			1, 2,
 		},
 		{
 			"a failed client above an engine that served is a row: the engine had the work",
-			[]Record{call(1, 1, 0, 0, failed), call(1, 2, 1, 1)},
+			[]journal.Record{call(1, 1, 0, 0, failed), call(1, 2, 1, 1)},
 			[]string{"1/2 0 1000 10 []"},
 			1, 0,
 		},
 		{
 			"two calls side by side below a link are two requests",
-			[]Record{link(1, 1, 0, 0), call(1, 2, 1, 0), call(1, 3, 1, 4)},
+			[]journal.Record{link(1, 1, 0, 0), call(1, 2, 1, 0), call(1, 3, 1, 4)},
 			[]string{"1/2 0 1000 10 []", "1/3 4 1000 10 []"},
 			0, 0,
 		},
 		{
 			"ids and tokens of the one span above fill the leaf",
-			[]Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(1, 3, 2, 1, noTokens)},
+			[]journal.Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(1, 3, 2, 1, noTokens)},
 			[]string{"1/3 0 1000 10 [0 1]"},
 			1, 0,
 		},
 		{
 			"ids come from the nearest span above that has some, tokens from the next that has those",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 0, engine(8, 9)), call(1, 2, 1, 1, engine(5, 6), noTokens), call(1, 3, 2, 2, noTokens),
 				call(2, 1, 0, 9, engine(5, 6)),
 			},
@@ -88,13 +89,13 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"tokens of a span above two leaves are those of neither",
-			[]Record{call(1, 1, 0, 0, engine(5, 6)), call(1, 2, 1, 1, noTokens), call(1, 3, 1, 2)},
+			[]journal.Record{call(1, 1, 0, 0, engine(5, 6)), call(1, 2, 1, 1, noTokens), call(1, 3, 1, 2)},
 			[]string{"1/3 0 1000 10 [0 1]"},
 			1, 0,
 		},
 		{
 			"the same response id at the same time in two traces: the shorter is nearer to the engine",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 0, response("x"), lasting(100), engine(5, 6)), call(2, 2, 0, 10, response("x"), lasting(80), noTokens),
 			},
 			[]string{"2/2 0 1000 10 [0 1]"},
@@ -102,7 +103,7 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"the response id of the client is that of its gateway, too",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 0, response("x")), call(1, 2, 1, 5, lasting(90)), call(2, 3, 0, 10, response("x"), lasting(80)),
 			},
 			[]string{"2/3 0 1000 10 []"},
@@ -110,35 +111,35 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"the same response id at another time is another request: some servers have only one",
-			[]Record{call(1, 1, 0, 0, response("x")), call(2, 2, 0, 101, response("x"))},
+			[]journal.Record{call(1, 1, 0, 0, response("x")), call(2, 2, 0, 101, response("x"))},
 			[]string{"1/1 0 1000 10 []", "2/2 101 1000 10 []"},
 			0, 0,
 		},
 		{
 			"a content record is the prompt of its parent",
-			[]Record{
-				call(1, 1, 0, 0), &Content{ref(1, 2), sid(1), 0, Prompt{Identity: Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
+			[]journal.Record{
+				call(1, 1, 0, 0), &journal.Content{Span: ref(1, 2), Parent: sid(1), Start: 0, Prompt: journal.Prompt{Identity: journal.Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
 			},
 			[]string{"1/1 0 1000 10 [0 1]"},
 			0, 0,
 		},
 		{
 			"the client's content and the gateway's usage are of one request",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 0, noTokens), call(1, 2, 1, 1),
-				&Content{ref(1, 3), sid(1), 0, Prompt{Identity: Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
+				&journal.Content{Span: ref(1, 3), Parent: sid(1), Start: 0, Prompt: journal.Prompt{Identity: journal.Engine, HashIDs: []uint64{5, 6}, BlockSize: 512}},
 			},
 			[]string{"1/2 0 1000 10 [0 1]"},
 			1, 0,
 		},
 		{
 			"times decide the order of rows, then trace and span id; digits below 1 ms stay",
-			[]Record{call(2, 1, 0, 7), call(1, 3, 0, 7), call(1, 2, 0, 7), func() Record { r := call(3, 1, 0, 0); r.Start += 250_001; return r }()},
+			[]journal.Record{call(2, 1, 0, 7), call(1, 3, 0, 7), call(1, 2, 0, 7), func() journal.Record { r := call(3, 1, 0, 0); r.Start += 250_001; return r }()},
 			[]string{"3/1 0 1000 10 []", "1/2 6.749999 1000 10 []", "1/3 6.749999 1000 10 []", "2/1 6.749999 1000 10 []"},
 			0, 0,
 		},
 	} {
-		m, res := compileBytes(t, Options{}, journal(c.records...))
+		m, res := compileBytes(t, Options{}, journalOf(c.records...))
 		equal(t, c.why, c.want, lines(m.rows(t, production)))
 		if len(res.Traces) != 1 {
 			t.Fatalf("%s: %d traces", c.why, len(res.Traces))
@@ -152,28 +153,28 @@ func TestGroups(t *testing.T) {
 
 // TestDedupe is step 2: which record of one span is taken.
 func TestDedupe(t *testing.T) {
-	raw := call(1, 1, 0, 0, tokens(600, 1), cached(3), func(r *Inference) { r.Model, r.Session = name(t, "m"), 4; r.Response = ResponseOf("x") })
+	raw := call(1, 1, 0, 0, tokens(600, 1), cached(3), func(r *journal.Inference) { r.Model, r.Session = name(t, "m"), 4; r.Response = journal.ResponseOf("x") })
 	annotated := call(1, 1, 0, 0, tokens(700, 2), engine(5, 6))
 	more := call(1, 1, 0, 0, tokens(800, 3), engine(5, 6), cached(0))
 	twin := call(1, 1, 0, 0, tokens(700, 3), engine(5, 6))
-	seen := call(1, 1, 0, 0, tokens(700, 5), func(r *Inference) { r.Identity = None })
-	content := &Content{Span: ref(1, 1), Parent: sid(2), Prompt: annotated.Prompt}
+	seen := call(1, 1, 0, 0, tokens(700, 5), func(r *journal.Inference) { r.Identity = journal.None })
+	content := &journal.Content{Span: ref(1, 1), Parent: sid(2), Prompt: annotated.Prompt}
 	for _, c := range []struct {
 		why     string
-		records []Record
+		records []journal.Record
 		want    int64 // output_length of the row
 		copies  int64
 	}{
-		{"annotated before raw", []Record{raw, annotated}, 2, 0},
-		{"seen by a receiver before raw", []Record{raw, seen}, 5, 0},
-		{"then more fields", []Record{annotated, more}, 3, 0},
-		{"then smaller bytes", []Record{twin, annotated}, 2, 0},
-		{"a link says less than anything", []Record{link(1, 1, 0, 0), raw}, 1, 0},
-		{"an inference span is no content", []Record{content, raw}, 1, 0},
-		{"delivered twice", []Record{annotated, annotated}, 2, 1},
+		{"annotated before raw", []journal.Record{raw, annotated}, 2, 0},
+		{"seen by a receiver before raw", []journal.Record{raw, seen}, 5, 0},
+		{"then more fields", []journal.Record{annotated, more}, 3, 0},
+		{"then smaller bytes", []journal.Record{twin, annotated}, 2, 0},
+		{"a link says less than anything", []journal.Record{link(1, 1, 0, 0), raw}, 1, 0},
+		{"an inference span is no content", []journal.Record{content, raw}, 1, 0},
+		{"delivered twice", []journal.Record{annotated, annotated}, 2, 1},
 	} {
 		for range 2 {
-			m, res := compileBytes(t, Options{}, journal(c.records...))
+			m, res := compileBytes(t, Options{}, journalOf(c.records...))
 			rows := m.rows(t, production)
 			if len(rows) != 1 || rows[0].OutputLength.V != c.want {
 				t.Errorf("%s: %v", c.why, lines(rows))
@@ -191,7 +192,7 @@ func TestPartitions(t *testing.T) {
 	warm.Warmup = true
 	bad := replayed(t, "b", 2, 31, 1, 0, 7)
 	bad.Failed = true
-	records := []Record{
+	records := []journal.Record{
 		call(1, 1, 0, 0),
 		// Run a: the rows come late, and one below a session's root; engine spans know of no run.
 		replayed(t, "a", 1, 20, 1, 0, 500, 501), call(20, 2, 1, 3), link(20, 3, 2, 0),
@@ -200,11 +201,11 @@ func TestPartitions(t *testing.T) {
 		replayed(t, "a", 1, 22, 1, 0, 500, 501),
 		// Run b.
 		replayed(t, "b", 1, 32, 1, 0, 500), warm, bad, call(31, 2, 1, 3),
-		call(33, 1, 0, 3, func(r *Inference) { r.Run = name(t, "b") }), // calibration
+		call(33, 1, 0, 3, func(r *journal.Inference) { r.Run = name(t, "b") }), // calibration
 		// Without a run id, but a row.
-		func() Record { r := replayed(t, "", 4, 40, 1, 0, 9); r.Link = ref(50, 51); return r }(),
+		func() journal.Record { r := replayed(t, "", 4, 40, 1, 0, 9); r.Link = ref(50, 51); return r }(),
 	}
-	m, res := compileBytes(t, Options{}, journal(records...))
+	m, res := compileBytes(t, Options{}, journalOf(records...))
 	equal(t, "production", []string{"1/1 0 1000 10 []"}, lines(m.rows(t, production)))
 	equal(t, "run a", []string{"21/2 0 1024 3 [0 1]", "20/1 10 1024 3 [0 2]"}, lines(m.rows(t, "run a")))
 	equal(t, "run b", []string{"32/1 10 512 3 [0]"}, lines(m.rows(t, "run b")))
@@ -230,7 +231,7 @@ func TestPartitions(t *testing.T) {
 		ReplaysDrop: {production},
 		ReplaysOnly: {"a replay without a run id", "run a", "run b"},
 	} {
-		only, res := compileBytes(t, Options{Replays: policy}, journal(records...))
+		only, res := compileBytes(t, Options{Replays: policy}, journalOf(records...))
 		for _, n := range names {
 			if slices.Contains(want, n) {
 				equal(t, string(policy)+": "+n, string(m[n]), string(only[n]))
@@ -246,7 +247,7 @@ func TestPartitions(t *testing.T) {
 			t.Errorf("%s: nothing is counted as dropped", policy)
 		}
 	}
-	_, res = compileBytes(t, Options{MaxRuns: 2}, journal(records...))
+	_, res = compileBytes(t, Options{MaxRuns: 2}, journalOf(records...))
 	if n := dropped(res.Dropped, lostRun); n == 0 || len(res.Traces) != 3 {
 		t.Errorf("limit of 2 runs: %d traces, %d spans dropped", len(res.Traces), n)
 	}
@@ -254,8 +255,8 @@ func TestPartitions(t *testing.T) {
 
 // TestSessions is step 4 without content, laid by hand in blocks of 100 tokens.
 func TestSessions(t *testing.T) {
-	const s, other = Session(0xabc), Session(0xdef)
-	records := []Record{
+	const s, other = journal.Session(0xabc), journal.Session(0xdef)
+	records := []journal.Record{
 		link(1, 1, 0, s), link(1, 2, 1, 0),
 		call(1, 3, 2, 0, tokens(250, 90)),                   // blocks 0 1 2; the last one holds 50
 		call(1, 4, 2, 1000, tokens(410, 90)),                // 0 1 shared; block 2 was full only with the output
@@ -265,7 +266,7 @@ func TestSessions(t *testing.T) {
 		call(2, 2, 0, 3000, tokens(200, 5), inSession(other)),
 		call(3, 1, 0, 5000, tokens(100, 5)), // no session
 	}
-	m, res := compileBytes(t, Options{BlockSize: 100}, journal(records...))
+	m, res := compileBytes(t, Options{BlockSize: 100}, journalOf(records...))
 	rows := m.rows(t, production)
 	equal(t, "rows", []string{
 		"1/3 0 250 90 [0 1 2]",
@@ -292,24 +293,24 @@ func TestSessions(t *testing.T) {
 	equal(t, "unannotated", int64(7), dropped(meta.Dropped, lostRawPrompts))
 
 	// One request with content: the others of its session are lengths.
-	records = append(records, call(1, 7, 2, 9000, engine(1, 2), func(r *Inference) { r.BlockSize = 100 }))
-	_, res = compileBytes(t, Options{BlockSize: 100}, journal(records...))
+	records = append(records, call(1, 7, 2, 9000, engine(1, 2), func(r *journal.Inference) { r.BlockSize = 100 }))
+	_, res = compileBytes(t, Options{BlockSize: 100}, journalOf(records...))
 	equal(t, "identity with content", map[string]int64{"structure": 2, "lengths": 5, "engine": 1}, res.Traces[0].Meta.Identity)
 }
 
 // TestText lays borders over the cells of conversations.
 func TestText(t *testing.T) {
 	text := strings.Repeat("It was the best of times, it was the worst of times. ", 400) // 21,200 bytes
-	chainOf := func(n int) func(*Inference) {
+	chainOf := func(n int) func(*journal.Inference) {
 		c := chain(t, text[:n])
-		return func(r *Inference) { r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: c} }
+		return func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: c} }
 	}
-	m, res := compileBytes(t, Options{}, journal(
+	m, res := compileBytes(t, Options{}, journalOf(
 		call(1, 1, 0, 0, chainOf(8192), tokens(2048, 1)), // 4 blocks
 		call(2, 1, 0, 1, chainOf(21000), tokens(5250, 1)),
 		call(3, 1, 0, 2, chainOf(8192), tokens(2048, 1)),
-		call(4, 1, 0, 3, func(r *Inference) {
-			r.Prompt = Prompt{Identity: Text, Domain: 9}
+		call(4, 1, 0, 3, func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9}
 			r.Chain.Cells, r.Chain.Bytes = []uint64{1, 2}, 7
 		}),
 	))
@@ -335,9 +336,9 @@ func TestText(t *testing.T) {
 }
 
 func TestIDs(t *testing.T) {
-	size := func(n uint32) func(*Inference) { return func(r *Inference) { r.BlockSize = n } }
-	domain := func(d Domain) func(*Inference) { return func(r *Inference) { r.Domain = d } }
-	m, res := compileBytes(t, Options{}, journal(
+	size := func(n uint32) func(*journal.Inference) { return func(r *journal.Inference) { r.BlockSize = n } }
+	domain := func(d journal.Domain) func(*journal.Inference) { return func(r *journal.Inference) { r.Domain = d } }
+	m, res := compileBytes(t, Options{}, journalOf(
 		call(1, 1, 0, 0, engine(1<<63, 6)),
 		call(2, 1, 0, 1, engine(1<<63, 6), domain(8)),     // another domain: nothing is shared
 		call(3, 1, 0, 2, engine(1<<63)),                   // full blocks only
@@ -359,15 +360,17 @@ func TestIDs(t *testing.T) {
 
 func TestEstimate(t *testing.T) {
 	text := strings.Repeat("abcdefgh", 1024) // 8,192 bytes, and 6 of "user\n" and "\n"
-	withText := func(r *Inference) { r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: chain(t, text)} }
-	records := []Record{
+	withText := func(r *journal.Inference) {
+		r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, text)}
+	}
+	records := []journal.Record{
 		call(1, 1, 0, 0, withText, tokens(4099, 10)), // half a token per byte
 		call(2, 1, 0, 1, tokens(500, 21)),
 		call(3, 1, 0, 2, withText, noTokens),
 		call(4, 1, 0, 3, engine(1, 2, 3), noTokens),
 		call(5, 1, 0, 4, noTokens, inSession(5)),
 	}
-	m, res := compileBytes(t, Options{MissingTokens: MissingEstimate}, journal(records...))
+	m, res := compileBytes(t, Options{MissingTokens: MissingEstimate}, journalOf(records...))
 	got := m.rows(t, production)
 	for i, want := range []string{"4099 10", "500 21", "4099 16", "1280 16"} {
 		if l := fmt.Sprintf("%d %d", got[i].InputLength.V, got[i].OutputLength.V); l != want {
@@ -375,15 +378,15 @@ func TestEstimate(t *testing.T) {
 		}
 	}
 	equal(t, "nothing to go by", int64(1), dropped(res.Traces[0].Meta.Dropped, lostTokens))
-	_, res = compileBytes(t, Options{}, journal(records...))
+	_, res = compileBytes(t, Options{}, journalOf(records...))
 	equal(t, "dropped", int64(3), dropped(res.Traces[0].Meta.Dropped, lostTokens))
 }
 
 func TestPlainFormat(t *testing.T) {
 	delayed := replayed(t, "a", 3, 9, 1, 0, 5)
 	delayed.Timestamp, delayed.Offset, delayed.Spread = mooncake.Opt[float64]{}, opt(2.5), opt(0.25)
-	m, _ := compileBytes(t, Options{Format: FormatMooncake}, journal(
-		call(1, 1, 0, 0, inSession(4), engine(9, 8)), call(2, 1, 0, 3, func(r *Inference) { r.Model = name(t, "m") }), delayed,
+	m, _ := compileBytes(t, Options{Format: FormatMooncake}, journalOf(
+		call(1, 1, 0, 0, inSession(4), engine(9, 8)), call(2, 1, 0, 3, func(r *journal.Inference) { r.Model = name(t, "m") }), delayed,
 	))
 	equal(t, "production", `{"timestamp": 0, "input_length": 1000, "output_length": 10, "hash_ids": [0, 1]}
 {"timestamp": 3, "input_length": 1000, "output_length": 10, "hash_ids": [2, 3]}
@@ -394,7 +397,7 @@ func TestPlainFormat(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	broken := errors.New("disk full")
-	one := buffer("j", journal(call(1, 1, 0, 0)))
+	one := buffer("j", journalOf(call(1, 1, 0, 0)))
 	for _, c := range []struct {
 		why  string
 		opt  Options
@@ -410,7 +413,7 @@ func TestErrors(t *testing.T) {
 		{"options", Options{Format: "csv"}, memory{}.sink, one, "format"},
 		{"options", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},
 		{"options", Options{Memory: -1}, memory{}.sink, one, "memory"},
-		{"no temporary folder", Options{TempDir: "/nowhere", Memory: 1}, memory{}.sink, buffer("j", journal(call(1, 1, 0, 0), call(1, 2, 0, 0))), "temporary file"},
+		{"no temporary folder", Options{TempDir: "/nowhere", Memory: 1}, memory{}.sink, buffer("j", journalOf(call(1, 1, 0, 0), call(1, 2, 0, 0))), "temporary file"},
 	} {
 		if _, err := Compile(t.Context(), c.opt, c.sink, c.src); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.why, err)
@@ -434,11 +437,11 @@ func (f *failing) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func (f *failing) Close() error             { *f.closed = true; return nil }
 
 func TestDamagedJournals(t *testing.T) {
-	a, b := journal(call(1, 1, 0, 0), call(2, 1, 0, 1), call(3, 1, 0, 2)), journal(call(4, 1, 0, 3), call(5, 1, 0, 4))
+	a, b := journalOf(call(1, 1, 0, 0), call(2, 1, 0, 1), call(3, 1, 0, 2)), journalOf(call(4, 1, 0, 3), call(5, 1, 0, 4))
 	a[len(header)+5] ^= 4
 	m, res := compileBytes(t, Options{}, a, b[:len(b)-9])
 	equal(t, "rows", 3, len(m.rows(t, production)))
-	equal(t, "damage", []Damage{{"test", int64(len(header)), res.DamageBytes}}, res.Damage)
+	equal(t, "damage", []journal.Damage{{Journal: "test", Offset: int64(len(header)), Bytes: res.DamageBytes}}, res.Damage)
 	equal(t, "torn", int64(1), res.Torn.Records)
 	for _, list := range [][]mooncake.Dropped{res.Dropped, m.meta(t, production).Dropped} {
 		if dropped(list, lostTorn) != 1 || dropped(list, lostDamaged) != 1 {
@@ -465,7 +468,7 @@ func TestFiles(t *testing.T) {
 		t.Error("two runs, one file")
 	}
 	dir := t.TempDir()
-	src := buffer("j", journal(call(1, 1, 0, 0), replayed(t, "r1", 0, 2, 1, 0, 7)))
+	src := buffer("j", journalOf(call(1, 1, 0, 0), replayed(t, "r1", 0, 2, 1, 0, 7)))
 	if _, err := Compile(t.Context(), Options{TempDir: dir}, Files(dir+"/out.jsonl"), src); err != nil {
 		t.Fatal(err)
 	}
@@ -482,4 +485,14 @@ func TestFiles(t *testing.T) {
 	if diff := cmp.Diff(4, countFiles(t, dir)); diff != "" {
 		t.Errorf("files left behind (-want +got):\n%s", diff)
 	}
+}
+
+// What is skipped might as well not be there.
+func TestSkip(t *testing.T) {
+	kept := []journal.Record{call(1, 1, 0, 0), call(3, 1, 0, 5)}
+	all := append([]journal.Record{call(2, 1, 0, 1, response("x")), &journal.Link{Span: ref(2, 2)}}, kept...)
+	want, _ := compileBytes(t, Options{}, journalOf(kept...))
+	got, res := compileBytes(t, Options{Skip: func(trace [16]byte) bool { return trace == ref(2, 0).TraceID }}, journalOf(all...))
+	equal(t, "traces", want, got)
+	equal(t, "records", int64(2), res.Inferences+res.Links)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // Prompts of many short messages list only some of the places where these end, and not all of them the same ones: see
@@ -14,7 +15,7 @@ import (
 // else is found out, prompts that have a cell in common get all ends in it that any of them lists.
 
 // thinned reports whether a prompt may have messages whose ends it does not list.
-func thinned(p *Prompt) bool { return len(p.Chain.Ends) >= blockhash.MostEnds(p.Chain.Bytes) }
+func thinned(p *journal.Prompt) bool { return len(p.Chain.Ends) >= blockhash.MostEnds(p.Chain.Bytes) }
 
 // An item of the join is the value of a cell, which of the two it is, and then of an end in that its place, its value and its role, or of
 // a prompt its number and the mark of the cell. What is found is a prompt's number, the mark of a cell, and an end in it.

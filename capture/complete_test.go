@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -77,9 +78,9 @@ func manyTools(seed uint64, n int) []chat {
 
 // edge makes records those that the receiver makes of the prompts, of which it keeps some of the ends of many short messages, or all of
 // them; without counts of cached tokens, so that text alone tells. It returns how many ends there were, and are.
-func edge(records []Record, kept bool) (were, are int) {
+func edge(records []journal.Record, kept bool) (were, are int) {
 	for _, r := range records {
-		r := r.(*Inference)
+		r := r.(*journal.Inference)
 		r.CachedTokens = mooncake.Opt[int64]{}
 		were += len(r.Chain.Ends)
 		if kept {
@@ -129,7 +130,7 @@ func TestShortMessages(t *testing.T) {
 				records, truth := productionOf(t, h, chats, 1, asRecorded)
 				were, are := edge(records, kept)
 				var s rowsOnly
-				if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journal(records...))); err != nil {
+				if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journalOf(records...))); err != nil {
 					t.Fatal(err)
 				}
 				equal(t, "rows", len(chats), len(s.rows))

@@ -8,21 +8,22 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // inOrder says which order a receiver was told for requests.
-func inOrder(records []Record, order PromptOrder) []Record {
+func inOrder(records []journal.Record, order journal.PromptOrder) []journal.Record {
 	for _, r := range records {
-		r.(*Inference).Order = order
+		r.(*journal.Inference).Order = order
 	}
 	return records
 }
 
 // uncounted takes away what the engine had cached.
-func uncounted(records []Record) []Record {
+func uncounted(records []journal.Record) []journal.Record {
 	for _, r := range records {
-		r.(*Inference).CachedTokens = mooncake.Opt[int64]{}
+		r.(*journal.Inference).CachedTokens = mooncake.Opt[int64]{}
 	}
 	return records
 }
@@ -54,15 +55,15 @@ func TestDeclaredOrder(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
 		why   string
-		order PromptOrder
+		order journal.PromptOrder
 		tools bool
 		moved []string
 	}{
-		{"as sent", AsSent, true, nil},
-		{"system text last", SystemLast, false, []string{"system"}},
-		{"system text last, tools first", SystemLast, true, []string{"system"}},
-		{"tools last", ToolsLast, true, []string{"tools"}},
-		{"both last", BothLast, true, []string{"tools", "system"}},
+		{"as sent", journal.AsSent, true, nil},
+		{"system text last", journal.SystemLast, false, []string{"system"}},
+		{"system text last, tools first", journal.SystemLast, true, []string{"system"}},
+		{"tools last", journal.ToolsLast, true, []string{"tools"}},
+		{"both last", journal.BothLast, true, []string{"tools", "system"}},
 	} {
 		template := asRecorded
 		if c.moved != nil {
@@ -73,11 +74,11 @@ func TestDeclaredOrder(t *testing.T) {
 			ofModel(t, records, "m", 1)
 			for i, r := range records {
 				if (i+1)*counts/len(records) == i*counts/len(records) {
-					r.(*Inference).CachedTokens = mooncake.Opt[int64]{}
+					r.(*journal.Inference).CachedTokens = mooncake.Opt[int64]{}
 				}
 			}
-			off := func(order PromptOrder, follow FollowEngine) (points, within float64, told any) {
-				m, res := compileBytes(t, Options{FollowEngine: follow}, journal(inOrder(records, order)...))
+			off := func(order journal.PromptOrder, follow FollowEngine) (points, within float64, told any) {
+				m, res := compileBytes(t, Options{FollowEngine: follow}, journalOf(inOrder(records, order)...))
 				prompt, had, got, near := 0, 0, 0, 0
 				for i, hit := range hits(t, m.rows(t, production), mooncake.BlockSize) {
 					hit = hit / 16 * 16
@@ -89,7 +90,7 @@ func TestDeclaredOrder(t *testing.T) {
 				return 100 * float64(got-had) / float64(prompt), 100 * float64(near) / float64(len(truth)),
 					res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"]
 			}
-			if points, _, told := off("", FollowAuto); c.order != AsSent && (points < 5 || told != nil) {
+			if points, _, told := off("", FollowAuto); c.order != journal.AsSent && (points < 5 || told != nil) {
 				t.Errorf("%s: %+.1f points and order %v where nobody said it: the test says nothing", c.why, points, told)
 			}
 			points, within, told := off(c.order, FollowAuto)
@@ -98,8 +99,8 @@ func TestDeclaredOrder(t *testing.T) {
 			if most := map[bool]float64{true: 1, false: 6}[counts > 0]; points < -most || points > most || counts > 0 && within < 95 {
 				t.Errorf("%s, %d counts: %+.2f points, %.1f %% within a block: want %.0f points, and with counts 95 %%", c.why, counts, points, within, most)
 			}
-			equal(t, c.why, any(map[string]PromptOrder{"m": c.order}), told)
-			if points, _, told := off(c.order, FollowNever); c.order != AsSent && (points < 5 || told != nil) {
+			equal(t, c.why, any(map[string]journal.PromptOrder{"m": c.order}), told)
+			if points, _, told := off(c.order, FollowNever); c.order != journal.AsSent && (points < 5 || told != nil) {
 				t.Errorf("%s: %+.1f points and order %v with never", c.why, points, told)
 			}
 		}
@@ -132,12 +133,12 @@ func sharedWith(rows []*mooncake.Row, one, other func(*mooncake.Row) bool) (n in
 // others of the model name.
 func TestDeclaredOrders(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
-	half := func(rest PromptOrder) []Record {
+	half := func(rest journal.PromptOrder) []journal.Record {
 		records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))
 		uncounted(ofModel(t, records, "m", 1))
 		for i, r := range records {
-			one := r.(*Inference)
-			if one.Order = SystemLast; i%2 == 1 {
+			one := r.(*journal.Inference)
+			if one.Order = journal.SystemLast; i%2 == 1 {
 				one.Order = rest
 				one.Finish = name(t, "odd")
 			}
@@ -147,22 +148,22 @@ func TestDeclaredOrders(t *testing.T) {
 	odd := func(row *mooncake.Row) bool { return row.Observed.FinishReason == "odd" }
 	even := func(row *mooncake.Row) bool { return !odd(row) }
 
-	both, res := compileBytes(t, Options{}, journal(half(SystemLast)...))
+	both, res := compileBytes(t, Options{}, journalOf(half(journal.SystemLast)...))
 	if n := sharedWith(both.rows(t, production), even, odd); n == 0 {
 		t.Error("requests of one order have nothing in common: the test says nothing")
 	}
-	equal(t, "one order", any(map[string]PromptOrder{"m": SystemLast}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
-	some, _ := compileBytes(t, Options{}, journal(half("")...))
+	equal(t, "one order", any(map[string]journal.PromptOrder{"m": journal.SystemLast}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
+	some, _ := compileBytes(t, Options{}, journalOf(half("")...))
 	equal(t, "an order that half of the requests name", string(both[production]), string(some[production]))
 
-	two, res := compileBytes(t, Options{}, journal(half(AsSent)...))
+	two, res := compileBytes(t, Options{}, journalOf(half(journal.AsSent)...))
 	if n := sharedWith(two.rows(t, production), even, odd); n != 0 {
 		t.Errorf("requests of two orders have %d blocks in common", n)
 	}
-	equal(t, "two orders", any(map[string]PromptOrder{"m": "as_sent,system_last"}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
-	records := half(AsSent)
+	equal(t, "two orders", any(map[string]journal.PromptOrder{"m": "as_sent,system_last"}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
+	records := half(journal.AsSent)
 	slices.Reverse(records)
-	again, _ := compileBytes(t, Options{}, journal(records...))
+	again, _ := compileBytes(t, Options{}, journalOf(records...))
 	equal(t, "however they come", string(two[production]), string(again[production]))
 }
 
@@ -170,10 +171,10 @@ func TestDeclaredOrders(t *testing.T) {
 func TestDeclaredWithoutEnds(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))
-	for _, r := range inOrder(uncounted(records), SystemLast) {
-		r.(*Inference).Chain.Ends, r.(*Inference).Reply = nil, blockhash.End{}
+	for _, r := range inOrder(uncounted(records), journal.SystemLast) {
+		r.(*journal.Inference).Chain.Ends, r.(*journal.Inference).Reply = nil, blockhash.End{}
 	}
-	m, _ := compileBytes(t, Options{}, journal(records...))
+	m, _ := compileBytes(t, Options{}, journalOf(records...))
 	for i, hit := range hits(t, m.rows(t, production), mooncake.BlockSize) {
 		if hit != 0 {
 			t.Errorf("row %d shares %d tokens", i, hit)
@@ -186,26 +187,26 @@ func TestDeclaredAbove(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))
 	uncounted(ofModel(t, records, "m", 1))
-	want, _ := compileBytes(t, Options{}, journal(inOrder(slices.Clone(records), SystemLast)...))
+	want, _ := compileBytes(t, Options{}, journalOf(inOrder(slices.Clone(records), journal.SystemLast)...))
 	hit := func(m memory) []int { return hits(t, m.rows(t, production), mooncake.BlockSize) }
-	for name, join := range map[string]func(client, engine *Inference){
-		"below": func(client, engine *Inference) { engine.Parent = client.Span.SpanID },
-		"by the response": func(client, engine *Inference) {
-			client.Response = ResponseOf(string(client.Span.TraceID[:]))
+	for name, join := range map[string]func(client, engine *journal.Inference){
+		"below": func(client, engine *journal.Inference) { engine.Parent = client.Span.SpanID },
+		"by the response": func(client, engine *journal.Inference) {
+			client.Response = journal.ResponseOf(string(client.Span.TraceID[:]))
 			engine.Response = client.Response
 			engine.Span.TraceID[1] = 7
 		},
 	} {
-		var both []Record
+		var both []journal.Record
 		for _, r := range records {
-			client := *r.(*Inference)
+			client := *r.(*journal.Inference)
 			engine := client
-			engine.Span.SpanID, engine.Prompt, engine.Order = sid(9), Prompt{Identity: None}, ""
+			engine.Span.SpanID, engine.Prompt, engine.Order = sid(9), journal.Prompt{Identity: journal.None}, ""
 			engine.Start, engine.End = engine.Start+10, engine.End-10
 			join(&client, &engine)
 			both = append(both, &client, &engine)
 		}
-		got, _ := compileBytes(t, Options{}, journal(both...))
+		got, _ := compileBytes(t, Options{}, journalOf(both...))
 		equal(t, name, hit(want), hit(got))
 	}
 }

@@ -1,13 +1,9 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture keeps what was captured from telemetry, and makes traces of it.
+// Package capture compiles the journals of one or many collectors into traces.
 //
-// A collector appends records to a journal: an [Inference] for each annotated (or raw) inference span, a [Content] for
-// each span that only carries the cells of another one's prompt, and a [Link] for every other span, because sessions
-// and ancestry live on those. A record holds ids, numbers, hashes and enumerations; no field can hold a text.
-//
-// [Compile] turns the journals of one or many collectors into canonical traces, one for production and one for each
+// [Compile] makes canonical traces of journals (package journal), one for production and one for each
 // replay. It is a pure function of the set of records: however they are dealt to journals, in whatever order these are
 // given, and however often a record is there, the bytes written are the same. Its steps:
 //
@@ -46,8 +42,8 @@
 // How many tokens an image, a sound or a file has cannot be told. Text before the last one is laid by other prompts whose end is known,
 // else at the mean rate of the prompts without any (a token for 4 bytes if there are none); the medium has what is left.
 //
-// A prompt may be known only from its beginning: telemetry has cut it off ([Prompt].Prefix), or its log records came in several
-// [Content]s, the earliest of which begins where the prompt does. Nobody knows how it goes on, nor how many tokens that
+// A prompt may be known only from its beginning: telemetry has cut it off ([journal.Prompt].Prefix), or its log records came in several
+// [journal.Content]s, the earliest of which begins where the prompt does. Nobody knows how it goes on, nor how many tokens that
 // beginning has, so it anchors nothing, and its blocks are known as far as whole prompts have the same text; the others are like
 // no other row's. Later parts begin somewhere else and are left out; where no part is the earliest, all are. One
 // Content alone is taken for a whole prompt.

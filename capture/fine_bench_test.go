@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -45,10 +46,10 @@ func longTalks(t testing.TB, requests int, ends bool) []byte {
 			h.Text(piece(50 + w.IntN(1500)))
 			said = piece(100 + w.IntN(2500))
 			c := h.Chain()
-			r := Inference{
-				Span: ref(uint64(talk*turns+turn+1), 1), Start: at(int64(talk*937 + turn*20_011)), Model: model, Response: ResponseOf(fmt.Sprint(talk, turn)),
+			r := journal.Inference{
+				Span: ref(uint64(talk*turns+turn+1), 1), Start: at(int64(talk*937 + turn*20_011)), Model: model, Response: journal.ResponseOf(fmt.Sprint(talk, turn)),
 				InputTokens: opt(c.Bytes/4 + 7), OutputTokens: opt(int64(len(said)/4 + 1)), CachedTokens: opt(c.Bytes / 8 / 32 * 32),
-				Prompt: Prompt{Identity: Text, Domain: 9, Key: 8, Chain: c},
+				Prompt: journal.Prompt{Identity: journal.Text, Domain: 9, Key: 8, Chain: c},
 			}
 			r.End, r.FirstToken = r.Start+3e9, opt(r.Start+int64(1e8))
 			if ends {
@@ -60,7 +61,7 @@ func longTalks(t testing.TB, requests int, ends bool) []byte {
 			} else {
 				r.Chain.Ends = nil
 			}
-			b = appendFrame(b, r.appendTo(nil))
+			b = appendFrame(b, journal.AppendRecord(nil, &r))
 		}
 	}
 	return b

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -66,10 +67,10 @@ func TestFineSharing(t *testing.T) {
 		chats := conversations(seed+1, 40)
 		records, truth := productionOf(t, h, chats, 1, func(messages [][2]string) [][2]string { return messages })
 		for _, r := range records {
-			r.(*Inference).CachedTokens = mooncake.Opt[int64]{} // so that text alone tells
+			r.(*journal.Inference).CachedTokens = mooncake.Opt[int64]{} // so that text alone tells
 		}
 		var s rowsOnly
-		if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journal(records...))); err != nil {
+		if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journalOf(records...))); err != nil {
 			t.Fatal(err)
 		}
 		equal(t, "rows", len(chats), len(s.rows))

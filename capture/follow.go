@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -53,10 +54,10 @@ type modelEngine struct {
 	// Tokens of those rows: of their prompts, that were cached, and that telemetry's order predicts.
 	input, cached, predicted int64
 
-	order     PromptOrder // that is followed, since it was told or proved; empty: telemetry's
-	explained int64       // counts, by the order that is followed, or was tried last
-	foretold  int64       // tokens, likewise: all that it predicts
-	beyond    bool        // one count was more than that order has
+	order     journal.PromptOrder // that is followed, since it was told or proved; empty: telemetry's
+	explained int64               // counts, by the order that is followed, or was tried last
+	foretold  int64               // tokens, likewise: all that it predicts
+	beyond    bool                // one count was more than that order has
 }
 
 // block returns the tokens that the engine has cached as one, as far as its counts show it: a few that happen to be equal do not.
@@ -73,12 +74,12 @@ func (e *modelEngine) doubtful() bool {
 }
 
 // mayBe reports whether the engine may have seen prompts in an order. One that moves two things is not tried where there is one.
-func (e *modelEngine) mayBe(o PromptOrder) bool {
-	return e.doubtful() && e.heads&o.moves() == o.moves()
+func (e *modelEngine) mayBe(o journal.PromptOrder) bool {
+	return e.doubtful() && e.heads&movedBy(o) == movedBy(o)
 }
 
 // takes reports whether rows are written in an order: because they are told to be, or to see whether that explains the counts.
-func (e *modelEngine) takes(o PromptOrder) bool { return e.told == o || e.mayBe(o) }
+func (e *modelEngine) takes(o journal.PromptOrder) bool { return e.told == o || e.mayBe(o) }
 
 // proved reports whether the order that was tried explains the counts.
 func (e *modelEngine) proved() bool {
@@ -93,9 +94,9 @@ type engines struct {
 }
 
 // count takes the count of cached tokens of a request, if it has one, or else that its order was told.
-func (e *engines) count(of template, r *Inference) {
+func (e *engines) count(of template, r *journal.Inference) {
 	cached, ok := cachedCount(r)
-	if r.Identity != Text || !ok && of.told == "" {
+	if r.Identity != journal.Text || !ok && of.told == "" {
 		return
 	}
 	at, known := e.of[of]
@@ -120,7 +121,7 @@ func (e *engines) count(of template, r *Inference) {
 }
 
 // cachedCount returns what an engine says that it had cached of a prompt of which the whole text is known.
-func cachedCount(r *Inference) (tokens int64, ok bool) {
+func cachedCount(r *journal.Inference) (tokens int64, ok bool) {
 	n := r.CachedTokens
 	return n.V, n.Set && r.InputTokens.Set && n.V >= 0 && n.V <= r.InputTokens.V && !r.Prefix
 }
@@ -128,7 +129,7 @@ func cachedCount(r *Inference) (tokens int64, ok bool) {
 // saw compares a count with what the prompt shares in telemetry's order.
 func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing) {
 	cached, ok := cachedCount(&t.Inference)
-	if len(e.list) == 0 || !ok || t.Identity != Text {
+	if len(e.list) == 0 || !ok || t.Identity != journal.Text {
 		return
 	}
 	at, known := e.of[c.template(&t.Inference)]
@@ -181,13 +182,13 @@ func (c *compiler) follow(turns, steps *sorter) error {
 }
 
 // try follows the engines that have seen prompts in this order.
-func (c *compiler) try(order PromptOrder, turns, steps *sorter) error {
+func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 	by := newSorter(c.opt.TempDir, c.opt.Memory/8)
 	defer by.close()
 	var d turned
 	err := c.layer(turns, steps, func(t *text, o *laidOut, _ []part) error {
 		at, known := c.engines.of[c.template(&t.Inference)]
-		if !known || t.Identity != Text || t.arrival.order == never || !c.engines.list[at].takes(order) {
+		if !known || t.Identity != journal.Text || t.arrival.order == never || !c.engines.list[at].takes(order) {
 			return nil
 		}
 		if _, ok := outlineOf(&t.Prompt); ok && o.whole {
@@ -415,22 +416,22 @@ func (d *turned) decode(b []byte, marks int) {
 }
 
 // orders returns the orders that are followed, by model, and one sentence that says so; nothing where none is.
-func (e *engines) orders() (orders map[string]PromptOrder, effect string) {
+func (e *engines) orders() (orders map[string]journal.PromptOrder, effect string) {
 	var texts []string
 	byName := func(a, b modelEngine) int {
-		return cmp.Or(cmp.Compare(a.model.s, b.model.s), cmp.Compare(a.order, b.order), cmp.Compare(a.told, b.told))
+		return cmp.Or(cmp.Compare(a.model.String(), b.model.String()), cmp.Compare(a.order, b.order), cmp.Compare(a.told, b.told))
 	}
 	for _, one := range slices.SortedFunc(slices.Values(e.list), byName) {
 		if one.order == "" {
 			continue
 		}
 		if orders == nil {
-			orders = map[string]PromptOrder{}
+			orders = map[string]journal.PromptOrder{}
 		}
-		if before := orders[one.model.s]; before == "" {
-			orders[one.model.s] = one.order
+		if before := orders[one.model.String()]; before == "" {
+			orders[one.model.String()] = one.order
 		} else if !strings.HasSuffix(string(before), string(one.order)) {
-			orders[one.model.s] = before + "," + one.order
+			orders[one.model.String()] = before + "," + one.order
 		}
 		texts = append(texts, one.why())
 	}
@@ -442,11 +443,11 @@ func (e *engines) orders() (orders map[string]PromptOrder, effect string) {
 
 // why says which order is followed, and what speaks for it.
 func (e *modelEngine) why() string {
-	text := fmt.Sprintf("%s of %s", e.order, cmp.Or(e.model.s, "requests that name no model"))
+	text := fmt.Sprintf("%s of %s", e.order, cmp.Or(e.model.String(), "requests that name no model"))
 	switch {
 	case e.told == "":
 		return fmt.Sprintf("%s, by %d of its %d counts of cached tokens", text, e.explained, e.rows)
-	case e.told == AsSent || e.rows == 0:
+	case e.told == journal.AsSent || e.rows == 0:
 		return text + ", as they were captured with"
 	default:
 		return fmt.Sprintf("%s, as they were captured with, which explains %d of its %d counts of cached tokens", text, e.explained, e.rows)

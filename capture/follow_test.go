@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -52,10 +53,10 @@ func withTools(chats []chat) []chat {
 }
 
 // ofModel names the model of requests and sets them apart from those of others.
-func ofModel(t *testing.T, records []Record, model string, trace uint64) []Record {
+func ofModel(t *testing.T, records []journal.Record, model string, trace uint64) []journal.Record {
 	t.Helper()
 	for _, r := range records {
-		r := r.(*Inference)
+		r := r.(*journal.Inference)
 		r.Model = name(t, model)
 		r.Span.TraceID[0] = byte(trace)
 	}
@@ -67,14 +68,14 @@ func TestFollow(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
 		why   string
-		want  PromptOrder
+		want  journal.PromptOrder
 		tools bool
 		moved []string
 	}{
-		{"system text last", SystemLast, false, []string{"system"}},
-		{"system text last, tools first", SystemLast, true, []string{"system"}},
-		{"tools last", ToolsLast, true, []string{"tools"}},
-		{"both last", BothLast, true, []string{"tools", "system"}},
+		{"system text last", journal.SystemLast, false, []string{"system"}},
+		{"system text last, tools first", journal.SystemLast, true, []string{"system"}},
+		{"tools last", journal.ToolsLast, true, []string{"tools"}},
+		{"both last", journal.BothLast, true, []string{"tools", "system"}},
 	} {
 		chats := conversations(uint64(len(c.why)), 30)
 		if c.tools {
@@ -83,7 +84,7 @@ func TestFollow(t *testing.T) {
 		records, truth := productionOf(t, h, chats, 16, movedLast(c.moved...))
 		ofModel(t, records, "m", 1)
 		for _, follow := range []FollowEngine{FollowNever, FollowAuto} {
-			m, res := compileBytes(t, Options{FollowEngine: follow}, journal(records...))
+			m, res := compileBytes(t, Options{FollowEngine: follow}, journalOf(records...))
 			prompt, had, got, within := 0, 0, 0, 0
 			for i, hit := range hits(t, m.rows(t, production), mooncake.BlockSize) {
 				hit = hit / 16 * 16
@@ -104,7 +105,7 @@ func TestFollow(t *testing.T) {
 			case points < -2 || points > 2 || 100*within < 95*len(truth):
 				t.Errorf("%s: want the hit rate within 2 points, and 95 of 100 requests within a block", c.why)
 			default:
-				equal(t, c.why, any(map[string]PromptOrder{"m": c.want}), order)
+				equal(t, c.why, any(map[string]journal.PromptOrder{"m": c.want}), order)
 			}
 		}
 	}
@@ -116,9 +117,9 @@ func TestFollowEach(t *testing.T) {
 	one, _ := productionOf(t, h, conversations(3, 12), 16, movedLast("system"))
 	two, _ := productionOf(t, h, conversations(4, 12), 16, asRecorded)
 	records := slices.Concat(ofModel(t, one, "one", 1), ofModel(t, two, "two", 2))
-	auto, res := compileBytes(t, Options{}, journal(records...))
-	equal(t, "orders", any(map[string]PromptOrder{"one": SystemLast}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
-	never, _ := compileBytes(t, Options{FollowEngine: FollowNever}, journal(records...))
+	auto, res := compileBytes(t, Options{}, journalOf(records...))
+	equal(t, "orders", any(map[string]journal.PromptOrder{"one": journal.SystemLast}), res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"])
+	never, _ := compileBytes(t, Options{FollowEngine: FollowNever}, journalOf(records...))
 	hit := func(rows []*mooncake.Row, model string) (out []int) {
 		for i, n := range hits(t, rows, mooncake.BlockSize) {
 			if rows[i].Model == model {
@@ -133,7 +134,7 @@ func TestFollowEach(t *testing.T) {
 		t.Error("the model that reorders shares the same")
 	}
 	// However much memory there is.
-	small, _ := compileBytes(t, Options{Memory: 1 << 12}, journal(records...))
+	small, _ := compileBytes(t, Options{Memory: 1 << 12}, journalOf(records...))
 	equal(t, "in 4 KiB", string(auto[production]), string(small[production]))
 }
 
@@ -161,14 +162,14 @@ func TestFollowNothing(t *testing.T) {
 		}},
 		{"never cached", func(int64) int64 { return 0 }},
 	} {
-		var lost []Record
+		var lost []journal.Record
 		for _, r := range records {
-			one := *r.(*Inference)
+			one := *r.(*journal.Inference)
 			one.CachedTokens.V = c.lose(one.CachedTokens.V)
 			lost = append(lost, &one)
 		}
-		auto, res := compileBytes(t, Options{}, journal(lost...))
-		never, _ := compileBytes(t, Options{FollowEngine: FollowNever}, journal(lost...))
+		auto, res := compileBytes(t, Options{}, journalOf(lost...))
+		never, _ := compileBytes(t, Options{FollowEngine: FollowNever}, journalOf(lost...))
 		equal(t, c.why, string(never[production]), string(auto[production]))
 		if m := res.Traces[0].Meta; m.Transformations[0].Parameters["prompt_order"] != nil || m.ObservedCache.Warning(m.BlockSize) == "" {
 			t.Errorf("%s: %+v, warning %q", c.why, m.Transformations, m.ObservedCache.Warning(m.BlockSize))
@@ -199,7 +200,7 @@ func errands(seed uint64, n int) (chats []chat) {
 func TestFollowReplies(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, truth := productionOf(t, h, errands(6, 30), 16, movedLast("system"))
-	m, res := compileBytes(t, Options{}, journal(records...))
+	m, res := compileBytes(t, Options{}, journalOf(records...))
 	rows, replies, within := m.rows(t, production), 0, 0
 	for i, hit := range hits(t, rows, mooncake.BlockSize) {
 		if diff := hit/16*16 - truth[i].cached; diff >= -16 && diff <= 16 {
@@ -245,13 +246,13 @@ func TestFollowByChance(t *testing.T) {
 			func(cached int64) int64 { return cached * 7 / 10 / 16 * 16 },
 			func(cached int64) int64 { return min(cached, 512) },
 		} {
-			var lost []Record
+			var lost []journal.Record
 			for _, r := range records {
-				one := *r.(*Inference)
+				one := *r.(*journal.Inference)
 				one.CachedTokens.V = lose(one.CachedTokens.V)
 				lost = append(lost, &one)
 			}
-			_, res := compileBytes(t, Options{}, journal(lost...))
+			_, res := compileBytes(t, Options{}, journalOf(lost...))
 			if effect := res.Traces[0].Meta.Transformations[0].Effect; effect != "" {
 				t.Errorf("seed %d, loss %d: %s", seed, i, effect)
 			}

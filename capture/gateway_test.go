@@ -6,18 +6,20 @@ package capture
 import (
 	"slices"
 	"testing"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // TestReplayBehindAGateway: a gateway that does not pass the trace context on makes a replay's requests look like production's,
 // its own span and the engine's. Their response ids say whose they are.
 func TestReplayBehindAGateway(t *testing.T) {
-	with := func(r *Inference, change ...func(*Inference)) *Inference {
+	with := func(r *journal.Inference, change ...func(*journal.Inference)) *journal.Inference {
 		for _, c := range change {
 			c(r)
 		}
 		return r
 	}
-	records := []Record{
+	records := []journal.Record{
 		with(replayed(t, "a", 0, 20, 1, 0, 500), response("r0")), call(50, 1, 0, 1, response("r0"), lasting(3)), call(60, 1, 0, 2, response("r0"), lasting(1)),
 		with(replayed(t, "a", 1, 21, 1, 0, 500, 501), response("r1")), call(51, 1, 0, 2, response("r1"), lasting(3)),
 		// The replay gave up, the engine did not.
@@ -29,7 +31,7 @@ func TestReplayBehindAGateway(t *testing.T) {
 		call(4, 1, 0, 902, response("q"), failed),
 	}
 	production := []string{"1/1 0 1000 10 []", "2/1 899 1000 10 []", "3/1 900 1000 10 []"}
-	m, res := compileBytes(t, Options{}, journal(records...))
+	m, res := compileBytes(t, Options{}, journalOf(records...))
 	equal(t, "production", production, lines(m.rows(t, "production")))
 	equal(t, "replay", []string{"20/1 0 512 3 [0]", "21/1 10 1024 3 [0 1]", "23/1 30 512 3 [0]"}, lines(m.rows(t, "run a")))
 	p, a := res.Traces[0], res.Traces[1]
@@ -38,20 +40,20 @@ func TestReplayBehindAGateway(t *testing.T) {
 	equal(t, "failed", []int64{1, 2}, []int64{dropped(p.Meta.Dropped, lostFailed), dropped(a.Meta.Dropped, lostFailed)})
 
 	// Dropped replays take what others saw of them along.
-	only, res := compileBytes(t, Options{Replays: ReplaysDrop}, journal(records...))
+	only, res := compileBytes(t, Options{Replays: ReplaysDrop}, journalOf(records...))
 	equal(t, "production alone", string(m["production"]), string(only["production"]))
 	equal(t, "counted", int64(10), dropped(res.Traces[1].Meta.Dropped, lostPolicy))
-	only, _ = compileBytes(t, Options{Replays: ReplaysOnly}, journal(records...))
+	only, _ = compileBytes(t, Options{Replays: ReplaysOnly}, journalOf(records...))
 	equal(t, "the replay alone", lines(m.rows(t, "run a")), lines(only.rows(t, "run a")))
 
 	// A replay's requests that are no rows, of calibration and of a warm-up.
-	apart := func(trace uint64, second int64, change ...func(*Inference)) *Inference {
-		return with(call(trace, 1, 0, second, func(r *Inference) { r.Run = name(t, "a") }), change...)
+	apart := func(trace uint64, second int64, change ...func(*journal.Inference)) *journal.Inference {
+		return with(call(trace, 1, 0, second, func(r *journal.Inference) { r.Run = name(t, "a") }), change...)
 	}
 	more := append(slices.Clone(records), apart(30, 11, response("c0"), lasting(3)), call(70, 1, 0, 12, response("c0"), lasting(1)),
 		apart(31, 13, response("c1"), lasting(3), failed), call(71, 1, 0, 14, response("c1"), lasting(1)), apart(32, 15))
 	for _, replays := range []Replays{ReplaysSeparate, ReplaysDrop} {
-		again, res := compileBytes(t, Options{Replays: replays}, journal(more...))
+		again, res := compileBytes(t, Options{Replays: replays}, journalOf(more...))
 		equal(t, "production beside calibration", string(m["production"]), string(again["production"]))
 		equal(t, "its spans, and the replay's", []int64{4, 15}, []int64{res.Traces[0].Spans, res.Traces[1].Spans})
 		if replays == ReplaysSeparate {
@@ -62,6 +64,6 @@ func TestReplayBehindAGateway(t *testing.T) {
 	}
 
 	slices.Reverse(records)
-	again, _ := compileBytes(t, Options{}, journal(records...))
+	again, _ := compileBytes(t, Options{}, journalOf(records...))
 	equal(t, "in another order", m, again)
 }

@@ -7,14 +7,17 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -30,11 +33,11 @@ func ref(trace, span uint64) mooncake.SpanRef {
 	return r
 }
 
-func sid(span uint64) SpanID { return ref(0, span).SpanID }
+func sid(span uint64) journal.SpanID { return ref(0, span).SpanID }
 
-func name(t testing.TB, s string) Name {
+func name(t testing.TB, s string) journal.Name {
 	t.Helper()
-	n, err := ParseName(s)
+	n, err := journal.ParseName(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +47,8 @@ func name(t testing.TB, s string) Name {
 func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
 
 // call is a served request of production: 1,000 prompt tokens, 10 of output, 100 ms long.
-func call(trace, span, parent uint64, ms int64, change ...func(*Inference)) *Inference {
-	r := &Inference{
+func call(trace, span, parent uint64, ms int64, change ...func(*journal.Inference)) *journal.Inference {
+	r := &journal.Inference{
 		Span: ref(trace, span), Parent: sid(parent), Start: at(ms), End: at(ms + 100),
 		InputTokens: opt[int64](1000), OutputTokens: opt[int64](10),
 	}
@@ -55,37 +58,93 @@ func call(trace, span, parent uint64, ms int64, change ...func(*Inference)) *Inf
 	return r
 }
 
-func failed(r *Inference)                  { r.Failed = true }
-func noTokens(r *Inference)                { r.InputTokens, r.OutputTokens = opt[int64](0), mooncake.Opt[int64]{} }
-func inSession(s Session) func(*Inference) { return func(r *Inference) { r.Session = s } }
-func response(id string) func(*Inference)  { return func(r *Inference) { r.Response = ResponseOf(id) } }
-
-func lasting(ms int64) func(*Inference) { return func(r *Inference) { r.End = r.Start + ms*1e6 } }
-
-func tokens(n, m int64) func(*Inference) {
-	return func(r *Inference) { r.InputTokens, r.OutputTokens = opt(n), opt(m) }
+func failed(r *journal.Inference) { r.Failed = true }
+func noTokens(r *journal.Inference) {
+	r.InputTokens, r.OutputTokens = opt[int64](0), mooncake.Opt[int64]{}
 }
-func cached(n int64) func(*Inference) { return func(r *Inference) { r.CachedTokens = opt(n) } }
-func engine(ids ...uint64) func(*Inference) {
-	return func(r *Inference) { r.Prompt = Prompt{Identity: Engine, HashIDs: ids, BlockSize: 512, Domain: 7} }
+func inSession(s journal.Session) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.Session = s }
+}
+func response(id string) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.Response = journal.ResponseOf(id) }
 }
 
-// replayed is a row of a run.
-func replayed(t testing.TB, run string, row int64, trace, span, parent uint64, ids ...uint64) *Inference {
-	t.Helper()
-	return &Inference{
-		Span: ref(trace, span), Parent: sid(parent), Start: at(row), End: at(row + 5), Run: name(t, run), Row: opt(row),
-		Timestamp: opt(float64(row * 10)), InputLength: opt(int64(len(ids)) * 512), OutputLength: opt[int64](3),
-		InputTokens: opt[int64](77777), OutputTokens: opt[int64](3),
-		Prompt: Prompt{Identity: Trace, HashIDs: ids, BlockSize: 512, Domain: 1},
+func lasting(ms int64) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.End = r.Start + ms*1e6 }
+}
+
+func tokens(n, m int64) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.InputTokens, r.OutputTokens = opt(n), opt(m) }
+}
+func cached(n int64) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.CachedTokens = opt(n) }
+}
+func engine(ids ...uint64) func(*journal.Inference) {
+	return func(r *journal.Inference) {
+		r.Prompt = journal.Prompt{Identity: journal.Engine, HashIDs: ids, BlockSize: 512, Domain: 7}
 	}
 }
 
-// journal returns a journal of records, as a file holds it.
-func journal(records ...Record) []byte {
+// replayed is a row of a run.
+func replayed(t testing.TB, run string, row int64, trace, span, parent uint64, ids ...uint64) *journal.Inference {
+	t.Helper()
+	return &journal.Inference{
+		Span: ref(trace, span), Parent: sid(parent), Start: at(row), End: at(row + 5), Run: name(t, run), Row: opt(row),
+		Timestamp: opt(float64(row * 10)), InputLength: opt(int64(len(ids)) * 512), OutputLength: opt[int64](3),
+		InputTokens: opt[int64](77777), OutputTokens: opt[int64](3),
+		Prompt: journal.Prompt{Identity: journal.Trace, HashIDs: ids, BlockSize: 512, Domain: 1},
+	}
+}
+
+// header begins every journal.
+const header = "moonloop-journal 1\n"
+
+// appendFrame frames a payload as [journal.Writer] does: with its CRC-32C, each stretch of bytes without a 0 behind its length and
+// one, a stretch of 254 bytes standing for no 0.
+func appendFrame(dst, payload []byte) []byte {
+	rest := binary.LittleEndian.AppendUint32(bytes.Clone(payload), crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)))
+	for more := true; more; {
+		n := bytes.IndexByte(rest[:min(len(rest), 254)], 0)
+		skip := n + 1
+		if n < 0 {
+			n = min(len(rest), 254)
+			skip, more = n, n == 254
+		}
+		dst = append(append(dst, byte(n+1)), rest[:n]...)
+		rest = rest[skip:]
+	}
+	return append(dst, 0)
+}
+
+// compareNames compares values that hold names.
+var compareNames = cmp.Comparer(func(a, b journal.Name) bool { return a == b })
+
+// everyField returns records with every field, from a journal.
+func everyField(t testing.TB) []journal.Record {
+	t.Helper()
+	f, err := os.Open(filepath.Join("journal", "testdata", "every-field.journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var records []journal.Record
+	for r := journal.NewReader(f.Name(), f); ; {
+		one, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return records
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, one)
+	}
+}
+
+// journalOf returns a journal of records, as a file holds it.
+func journalOf(records ...journal.Record) []byte {
 	b := []byte(header)
 	for _, r := range records {
-		b = appendFrame(b, r.appendTo(nil))
+		b = appendFrame(b, journal.AppendRecord(nil, r))
 	}
 	return b
 }

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -66,18 +69,18 @@ func agreeing(t *testing.T, what string, m memory, trace string) int {
 }
 
 // hostileRecords are requests whose senders lie: about what they share, how long it is and how many tokens it has.
-func hostileRecords(t *testing.T, seed uint64, n int) []Record {
+func hostileRecords(t *testing.T, seed uint64, n int) []journal.Record {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	h := newHasher(t, blockhash.TextDomain)
 	roles := [...]string{"system", "tools", "user", "assistant", "user", "assistant", "user", "tool", "other"}
 	texts := [...]string{"", "a", "yes", newAuthor(seed).text(200), newAuthor(seed + 1).text(700), newAuthor(seed + 2).text(3000), string(bytes.Repeat([]byte{'x'}, 117))}
-	models := [...]Name{{}, name(t, "m"), name(t, "n")}
+	models := [...]journal.Name{{}, name(t, "m"), name(t, "n")}
 	var known []blockhash.End
 	var before [][2]string
-	var out []Record
+	var out []journal.Record
 	for i := range n {
-		p := Prompt{Identity: Text, Domain: 9, Key: 8}
+		p := journal.Prompt{Identity: journal.Text, Domain: 9, Key: 8}
 		switch rng.IntN(4) {
 		case 0: // nothing of it is true
 			p.Chain.Bytes = rng.Int64N(6000) + 1
@@ -142,7 +145,7 @@ func hostileRecords(t *testing.T, seed uint64, n int) []Record {
 			r.CachedTokens = opt(rng.Int64N(in+2) / 16 * 16)
 		}
 		if rng.IntN(3) == 0 {
-			r.Session = Session(1 + rng.IntN(5))
+			r.Session = journal.Session(1 + rng.IntN(5))
 		}
 		out = append(out, r)
 		if rng.IntN(20) == 0 { // the same instant and ids, but of another trace
@@ -160,7 +163,7 @@ func TestHostileSharing(t *testing.T) {
 	for seed := range uint64(6) {
 		records := hostileRecords(t, seed+1, 120)
 		size := [...]int{512, 16, 32, 100}[seed%4]
-		want, _ := compileBytes(t, Options{BlockSize: size}, journal(records...))
+		want, _ := compileBytes(t, Options{BlockSize: size}, journalOf(records...))
 		rows := agreeing(t, production, want, production)
 		if rows < 60 {
 			t.Errorf("seed %d: %d rows", seed+1, rows)
@@ -168,7 +171,7 @@ func TestHostileSharing(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		rng.Shuffle(len(records), func(i, j int) { records[i], records[j] = records[j], records[i] })
 		half := rng.IntN(len(records))
-		got, _ := compileBytes(t, Options{BlockSize: size, Memory: 1 << 12}, journal(records[half:]...), journal(records[:half]...))
+		got, _ := compileBytes(t, Options{BlockSize: size, Memory: 1 << 12}, journalOf(records[half:]...), journalOf(records[:half]...))
 		for name, b := range want {
 			if !bytes.Equal(b, got[name]) {
 				t.Errorf("seed %d: %s differs", seed+1, name)
@@ -180,11 +183,11 @@ func TestHostileSharing(t *testing.T) {
 // TestLyingLengths: a text that says to be longer than any is counted as one that nobody can have.
 func TestLyingLengths(t *testing.T) {
 	short := call(1, 1, 0, 1, tokens(1000, 1))
-	short.Prompt = Prompt{Identity: Text, Domain: 9, Chain: blockhash.Chain{Bytes: 1}}
+	short.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: blockhash.Chain{Bytes: 1}}
 	for _, bytes := range []int64{1 << 28, 1 << 40, 1 << 62, 1<<63 - 1} {
 		long := call(2, 1, 0, 2, tokens(5, 1))
-		long.Prompt = Prompt{Identity: Text, Domain: 9, MediaEnd: blockhash.CellSize, Chain: blockhash.Chain{Bytes: bytes, Cells: make([]uint64, blockhash.MaxCells)}}
-		m, _ := compileBytes(t, Options{}, journal(short, long))
+		long.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, MediaEnd: blockhash.CellSize, Chain: blockhash.Chain{Bytes: bytes, Cells: make([]uint64, blockhash.MaxCells)}}
+		m, _ := compileBytes(t, Options{}, journalOf(short, long))
 		equal(t, "rows", 2, agreeing(t, production, m, production))
 	}
 }
@@ -220,7 +223,7 @@ func TestHostileRanges(t *testing.T) {
 				second.HashIDs[i] = uint64(i)
 			}
 		}
-		m, res := compileBytes(t, Options{}, journal(first, second))
+		m, res := compileBytes(t, Options{}, journalOf(first, second))
 		rows := m.rows(t, "run r")
 		equal(t, c.why+": rows", 2, len(rows))
 		lost := dropped(res.Traces[0].Meta.Dropped, lostRanges) + dropped(res.Traces[0].Meta.Dropped, lostReply)
@@ -238,15 +241,15 @@ func TestTwins(t *testing.T) {
 		records, _ := productionOf(t, newHasher(t, blockhash.TextDomain), conversations(16, 30), 16, movedLast("system"))
 		ofModel(t, records, "m", 1)
 		for i, r := range slices.Clone(records) {
-			if other := *r.(*Inference); i%every == 4 && i+5 < len(records) {
+			if other := *r.(*journal.Inference); i%every == 4 && i+5 < len(records) {
 				// Of another prompt, of which nobody said what was cached.
-				of := records[i+5].(*Inference)
+				of := records[i+5].(*journal.Inference)
 				other.Prompt, other.InputTokens, other.OutputTokens, other.CachedTokens = of.Prompt, of.InputTokens, of.OutputTokens, mooncake.Opt[int64]{}
 				other.Joined = ref(uint64(9000+i), 1)
 				records = append(records, &other)
 			}
 		}
-		m, res := compileBytes(t, Options{}, journal(records...))
+		m, res := compileBytes(t, Options{}, journalOf(records...))
 		followed := res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"] != nil
 		equal(t, "the engine is followed where twins are few", every == 50, followed)
 		equal(t, "rows", len(records), agreeing(t, production, m, production))
@@ -256,7 +259,7 @@ func TestTwins(t *testing.T) {
 // TestCutRanges: rows whose ranges are cut into as many as rows came before end in rows without, not in a trace of the square of them.
 func TestCutRanges(t *testing.T) {
 	const n = 1600
-	var records []Record
+	var records []journal.Record
 	add := func(tokens int64, h mooncake.HashRange) {
 		i := int64(len(records))
 		r := replayed(t, "r", i, uint64(i+1), 1, 0, make([]uint64, mooncake.BlockCount(tokens, 512))...)
@@ -273,7 +276,7 @@ func TestCutRanges(t *testing.T) {
 		add(16*n, mooncake.HashRange{First: 0, Count: n})
 	}
 	var s rowsOnly
-	res, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journal(records...)))
+	res, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journalOf(records...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,5 +287,39 @@ func TestCutRanges(t *testing.T) {
 	lost := dropped(res.Traces[0].Meta.Dropped, lostRanges)
 	if equal(t, "rows", 2*n, len(s.rows)); ranges > 1<<20+32*2*n || lost == 0 {
 		t.Errorf("%d rows have %d ranges, and of %d they are left out", 2*n, ranges, lost)
+	}
+}
+
+// TestForeignEnds: ends that do not fit the text of their record cost it its identity, as cells do.
+func TestForeignEnds(t *testing.T) {
+	good := call(1, 2, 0, 0, func(r *journal.Inference) {
+		r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, "hello")}
+		r.Reply = blockhash.End{Bytes: r.Chain.Bytes + 20, Role: blockhash.RoleAssistant, Value: 5}
+	})
+	m, _ := compileBytes(t, Options{}, journalOf(good))
+	equal(t, "cells lost of a sound record", int64(0), dropped(m.meta(t, production).Dropped, lostCells))
+	for what, change := range map[string]func(*journal.Prompt){
+		"ends beyond the text":            func(p *journal.Prompt) { p.Chain.Ends[0].Bytes = p.Chain.Bytes + 1 },
+		"a reply of the user":             func(p *journal.Prompt) { p.Reply.Role = blockhash.RoleUser },
+		"a reply that is not long enough": func(p *journal.Prompt) { p.Reply.Bytes = p.Chain.Bytes + 1 },
+	} {
+		bad := *good
+		bad.Chain.Ends = slices.Clone(good.Chain.Ends)
+		change(&bad.Prompt)
+		m, _ := compileBytes(t, Options{}, journalOf(&bad))
+		equal(t, what, int64(1), dropped(m.meta(t, production).Dropped, lostCells))
+	}
+}
+
+// TestCompileOldJournals compiles journals that were written before records had the fields that come last.
+func TestCompileOldJournals(t *testing.T) {
+	for _, file := range []string{"before-shapes.journal", "before-ends.journal"} {
+		b, err := os.ReadFile(filepath.Join("journal", "testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, res := compileBytes(t, Options{}, b); res.Inferences == 0 || res.DamageCount != 0 {
+			t.Errorf("%s: %+v", file, res)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // A mark is a place in a prompt's text with a keyed value: the end of a cell, the end of a message, and, of a whole prompt, its
@@ -15,7 +16,7 @@ import (
 // part as a rule, and where a prompt goes on with the reply to another one.
 
 // appendMarks appends the values of a prompt's marks, masked, big-endian so that bytes sort like marks.
-func appendMarks(dst []byte, p *Prompt, mask uint64) []byte {
+func appendMarks(dst []byte, p *journal.Prompt, mask uint64) []byte {
 	ends := p.Chain.Ends
 	for i, cell := range p.Chain.Cells {
 		border := int64(i+1) * blockhash.CellSize
@@ -38,7 +39,7 @@ func appendMarks(dst []byte, p *Prompt, mask uint64) []byte {
 
 // appendPlaces appends the bytes of text up to each mark of a prompt that has so many of them, and says for each end of a message
 // which mark it is, counted from 1.
-func appendPlaces(dst []int64, which []int, p *Prompt, marks int) (places []int64, of []int) {
+func appendPlaces(dst []int64, which []int, p *journal.Prompt, marks int) (places []int64, of []int) {
 	next := int64(blockhash.CellSize) // end of the next cell
 	last := min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
 	for _, end := range p.Chain.Ends {
@@ -67,8 +68,8 @@ func placeOf(places []int64, marks int) int64 {
 	return places[marks-1]
 }
 
-// masked sets the values of a prompt apart by a mask, but for those of its cells.
-func (p *Prompt) masked(mask uint64) {
+// maskEnds sets the values of a prompt apart by a mask, but for those of its cells.
+func maskEnds(p *journal.Prompt, mask uint64) {
 	p.Chain.Tail ^= mask
 	for i := range p.Chain.Ends {
 		p.Chain.Ends[i].Value ^= mask

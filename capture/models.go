@@ -6,9 +6,10 @@ package capture
 import (
 	"cmp"
 	"maps"
-	"math/bits"
 	"regexp"
 	"slices"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // One model has several names: that which is asked for and that which answers, which may be a dated variant, and that of
@@ -31,19 +32,19 @@ const (
 
 // models is what is known of the names of models.
 type models struct {
-	names map[Name]*model
+	names map[journal.Name]*model
 	many  bool // more than maxModels
 }
 
 type model struct {
-	name    Name
-	answers map[*model]bool // to requests for this name; itself included
-	same    *model          // a name of the same model, or nil for the one that stands for all
-	orders  uint            // that requests name for it, a bit for each number; settled, those for all of its names
+	name    journal.Name
+	answers map[*model]bool       // to requests for this name; itself included
+	same    *model                // a name of the same model, or nil for the one that stands for all
+	orders  []journal.PromptOrder // that requests name for it, each once; settled, those for all of its names
 }
 
 // said takes the names of one request: the one asked for, and the one that answered, either of which may be unknown.
-func (m *models) said(asked, answered Name) {
+func (m *models) said(asked, answered journal.Name) {
 	a, b := m.of(asked), m.of(answered)
 	if a != nil && b != nil && len(a.answers) <= maxAnswers {
 		a.answers[b] = true
@@ -51,31 +52,31 @@ func (m *models) said(asked, answered Name) {
 }
 
 // told takes the order that a request names for the template of its model.
-func (m *models) told(r *Inference) {
+func (m *models) told(r *journal.Inference) {
 	if r.Order == "" {
 		return
 	}
-	if known := m.of(r.model()); known != nil {
-		known.orders |= 1 << r.Order.number()
+	if known := m.of(modelOf(r)); known != nil {
+		known.addOrder(r.Order)
 	}
 }
 
 // template is what an engine makes its prompts with: that of a model, in an order that it was told to have; "" is not told.
 type template struct {
-	model Name
-	told  PromptOrder
+	model journal.Name
+	told  journal.PromptOrder
 }
 
 // template returns that of a request: in the order that it names, else in the only one that other requests for its model name.
-func (m *models) template(r *Inference) template {
+func (m *models) template(r *journal.Inference) template {
 	t := template{m.one(r), r.Order}
-	if known := m.names[t.model]; known != nil && t.told == "" && bits.OnesCount(known.orders) == 1 {
-		t.told = orderOf(byte(bits.TrailingZeros(known.orders))) //nolint:gosec // the number of an order
+	if known := m.names[t.model]; known != nil && t.told == "" && len(known.orders) == 1 {
+		t.told = known.orders[0]
 	}
 	return t
 }
 
-func (m *models) of(n Name) *model {
+func (m *models) of(n journal.Name) *model {
 	if n.IsZero() || m.many {
 		return nil
 	}
@@ -86,12 +87,19 @@ func (m *models) of(n Name) *model {
 			return nil
 		}
 		if m.names == nil {
-			m.names = map[Name]*model{}
+			m.names = map[journal.Name]*model{}
 		}
 		known = &model{name: n, answers: map[*model]bool{}}
 		m.names[n] = known
 	}
 	return known
+}
+
+// addOrder adds an order, unless it is there.
+func (m *model) addOrder(o journal.PromptOrder) {
+	if !slices.Contains(m.orders, o) {
+		m.orders = append(m.orders, o)
+	}
 }
 
 // root returns the name that stands for all of a model.
@@ -108,7 +116,7 @@ func join(a, b *model) bool {
 	if a == b {
 		return false
 	}
-	if a.name.s > b.name.s {
+	if a.name.String() > b.name.String() {
 		a, b = b, a
 	}
 	b.same = a
@@ -117,15 +125,15 @@ func join(a, b *model) bool {
 
 // settle decides which names are one model. What is joined only lets more be joined, so that the order is no matter.
 func (m *models) settle() {
-	all := slices.SortedFunc(maps.Values(m.names), func(a, b *model) int { return cmp.Compare(a.name.s, b.name.s) })
+	all := slices.SortedFunc(maps.Values(m.names), func(a, b *model) int { return cmp.Compare(a.name.String(), b.name.String()) })
 	dated := map[string][]*model{}
 	for _, v := range all {
-		if base := undated(v.name.s); base != v.name.s {
+		if base := undated(v.name.String()); base != v.name.String() {
 			dated[base] = append(dated[base], v)
 		}
 	}
 	for base, variants := range dated {
-		if v := m.names[Name{base}]; v != nil && len(variants) == 1 && onlyOf(v, variants[0]) {
+		if v := m.names[nameOf(base)]; v != nil && len(variants) == 1 && onlyOf(v, variants[0]) {
 			join(v, variants[0])
 		}
 	}
@@ -138,7 +146,9 @@ func (m *models) settle() {
 		}
 	}
 	for _, v := range all {
-		v.root().orders |= v.orders
+		for _, o := range v.orders {
+			v.root().addOrder(o)
+		}
 	}
 }
 
@@ -167,6 +177,12 @@ func oneAnswer(v *model) *model {
 	return one
 }
 
+// nameOf returns a part of a name as a name.
+func nameOf(s string) journal.Name {
+	n, _ := journal.ParseName(s) // cannot fail: the whole is a name
+	return n
+}
+
 // datePattern is how dates end the names of models: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022-v2:0, claude-3-haiku@20240307.
 var datePattern = regexp.MustCompile(`^(.+)[-@:]20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?:-v\d+(?::\d+)?)?$`)
 
@@ -179,8 +195,8 @@ func undated(name string) string {
 }
 
 // one returns the name that stands for the model of a request.
-func (m *models) one(r *Inference) Name {
-	name := r.model()
+func (m *models) one(r *journal.Inference) journal.Name {
+	name := modelOf(r)
 	if known := m.names[name]; known != nil {
 		return known.root().name
 	}
@@ -191,8 +207,8 @@ func (m *models) one(r *Inference) Name {
 func (m *models) aliases() [][]string {
 	byRoot := map[string][]string{}
 	for name, v := range m.names {
-		root := v.root().name.s
-		byRoot[root] = append(byRoot[root], name.s)
+		root := v.root().name.String()
+		byRoot[root] = append(byRoot[root], name.String())
 	}
 	var out [][]string
 	for _, names := range byRoot {

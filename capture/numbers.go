@@ -3,10 +3,12 @@
 
 package capture
 
+import "github.com/moonloop/moonloop/capture/journal"
+
 // numbers gives ids the numbers 0, 1, 2, ... by first appearance. An id is (domain, 64 bits).
 type numbers struct {
 	next    uint64
-	domains map[Domain]*domain
+	domains map[journal.Domain]*domain
 }
 
 // domain holds the numbers of the ids of one domain: of those that came as 0, 1, 2, ..., like those of a replay, in 8 bytes
@@ -17,11 +19,11 @@ type domain struct {
 }
 
 // renumber replaces the ids of a domain by their numbers, in place.
-func (n *numbers) renumber(dom Domain, ids []uint64) {
+func (n *numbers) renumber(dom journal.Domain, ids []uint64) {
 	d := n.domains[dom]
 	if d == nil {
 		if n.domains == nil {
-			n.domains = map[Domain]*domain{}
+			n.domains = map[journal.Domain]*domain{}
 		}
 		d = &domain{}
 		n.domains[dom] = d

@@ -6,23 +6,24 @@ package capture
 import (
 	"testing"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // TestObserved: a row of production keeps what telemetry said of the request; the sidecar sets the engine's cached tokens beside
 // those that the trace predicts.
 func TestObserved(t *testing.T) {
-	firstToken := func(ms int64) func(*Inference) {
-		return func(r *Inference) { r.FirstToken = opt(r.Start + ms*1e6) }
+	firstToken := func(ms int64) func(*journal.Inference) {
+		return func(r *journal.Inference) { r.FirstToken = opt(r.Start + ms*1e6) }
 	}
-	records := []Record{
-		call(1, 1, 0, 0, engine(5, 6), cached(0), firstToken(40), func(r *Inference) { r.Finish = name(t, "tool_calls") }),
+	records := []journal.Record{
+		call(1, 1, 0, 0, engine(5, 6), cached(0), firstToken(40), func(r *journal.Inference) { r.Finish = name(t, "tool_calls") }),
 		call(2, 1, 0, 1, engine(5, 6), cached(900)),
-		call(3, 1, 0, 2, engine(5, 6), firstToken(-1), func(r *Inference) { r.Finish = name(t, "no+word") }),
+		call(3, 1, 0, 2, engine(5, 6), firstToken(-1), func(r *journal.Inference) { r.Finish = name(t, "no+word") }),
 		call(4, 1, 0, 3, engine(5, 6), cached(1001), lasting(-1)), // more than the prompt has, and an end before its start
 		replayed(t, "a", 0, 9, 1, 0, 7),
 	}
-	m, res := compileBytes(t, Options{}, journal(records...))
+	m, res := compileBytes(t, Options{}, journalOf(records...))
 	rows := m.rows(t, production)
 	equal(t, "rows", []mooncake.Observed{
 		{CachedTokens: opt[int64](0), TTFT: opt(40.0), Duration: opt(100.0), FinishReason: "tool_calls"},
@@ -52,7 +53,7 @@ func TestObserved(t *testing.T) {
 
 // TestObservedPlain: the four plain fields stay four, and the sidecar says it all the same.
 func TestObservedPlain(t *testing.T) {
-	m, _ := compileBytes(t, Options{Format: FormatMooncake}, journal(call(1, 1, 0, 0, engine(5, 6), cached(512))))
+	m, _ := compileBytes(t, Options{Format: FormatMooncake}, journalOf(call(1, 1, 0, 0, engine(5, 6), cached(512))))
 	equal(t, "row", mooncake.Observed{}, m.rows(t, production)[0].Observed)
 	if o := m.meta(t, production).ObservedCache; o == nil || o.Cached != 512 {
 		t.Errorf("sidecar: %+v", o)

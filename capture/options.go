@@ -69,7 +69,7 @@ type Options struct {
 	Format        Format
 	MissingTokens MissingTokens
 	// FollowEngine says whether prompts share what they do in the order in which their engine saw them: in that which requests name, see
-	// [Inference.Order], or else in one that counts prove. An order is recorded in the sidecar.
+	// [journal.Inference.Order], or else in one that counts prove. An order is recorded in the sidecar.
 	FollowEngine FollowEngine
 	// BlockSize is the number of tokens per block of production; 0 is [mooncake.BlockSize]. A run has that of its rows.
 	BlockSize int

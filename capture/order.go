@@ -6,10 +6,9 @@ package capture
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/semconv"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // Some chat templates write a prompt in another order than telemetry shows: Mistral's put the system text, or the tools, directly
@@ -17,41 +16,8 @@ import (
 // order follow from those that telemetry shows: the marks up to the last message of the user, closer to the beginning by what was
 // moved; then one that stands for what was moved; and then those that are left.
 
-// PromptOrder is the order in which an engine's template writes the system text and the tools that begin a prompt.
-type PromptOrder string
-
-// The orders. Whatever is last stands directly before the last message of the user.
-const (
-	AsSent     PromptOrder = semconv.PromptOrderAsSent     // nothing, as telemetry shows it
-	SystemLast PromptOrder = semconv.PromptOrderSystemLast // the system text
-	ToolsLast  PromptOrder = semconv.PromptOrderToolsLast  // the definitions of tools
-	BothLast   PromptOrder = semconv.PromptOrderBothLast   // the two
-)
-
 // promptOrders are those that move something, in the order in which they are tried.
-var promptOrders = [...]PromptOrder{SystemLast, ToolsLast, BothLast}
-
-// orderNumbers are all of them, by the numbers that they have in journals, from 1.
-var orderNumbers = [...]PromptOrder{1: AsSent, SystemLast, ToolsLast, BothLast}
-
-// ParsePromptOrder reads a mooncake.prompt_order attribute. ok is false for a value that nobody knows.
-func ParsePromptOrder(s string) (o PromptOrder, ok bool) {
-	o = PromptOrder(s)
-	return o, s != "" && slices.Contains(orderNumbers[:], o)
-}
-
-// number is that of an order in journals; 0 for none.
-func (o PromptOrder) number() byte {
-	return byte(max(slices.Index(orderNumbers[:], o), 0)) //nolint:gosec // of few
-}
-
-// orderOf returns the order of a number; "" where there is none.
-func orderOf(number byte) PromptOrder {
-	if int(number) < len(orderNumbers) {
-		return orderNumbers[number]
-	}
-	return ""
-}
+var promptOrders = [...]journal.PromptOrder{journal.SystemLast, journal.ToolsLast, journal.BothLast}
 
 // heads are the roles of what a prompt begins with.
 type heads uint8
@@ -73,16 +39,16 @@ func head(r blockhash.Role) heads {
 	}
 }
 
-// moves returns what an order moves.
-func (o PromptOrder) moves() heads {
+// movedBy returns what an order moves.
+func movedBy(o journal.PromptOrder) heads {
 	switch o {
-	case SystemLast:
+	case journal.SystemLast:
 		return systemHead
-	case ToolsLast:
+	case journal.ToolsLast:
 		return toolsHead
-	case BothLast:
+	case journal.BothLast:
 		return systemHead | toolsHead
-	case AsSent:
+	case journal.AsSent:
 	}
 	return 0
 }
@@ -96,7 +62,7 @@ type outline struct {
 }
 
 // outlineOf returns that of a prompt. ok is false where not all is known of where its messages end.
-func outlineOf(p *Prompt) (o outline, ok bool) {
+func outlineOf(p *journal.Prompt) (o outline, ok bool) {
 	ends := p.Chain.Ends
 	if len(ends) == 0 || p.Prefix || ends[len(ends)-1].Bytes != p.Chain.Bytes {
 		return outline{}, false
@@ -119,8 +85,8 @@ func (o outline) movable() heads {
 
 // moves returns the heads of a prompt that an order puts elsewhere: none where they stand directly before the last message of the
 // user already.
-func (o outline) moves(p *Prompt, order PromptOrder) heads {
-	moves := o.found & order.moves()
+func (o outline) moves(p *journal.Prompt, order journal.PromptOrder) heads {
+	moves := o.found & movedBy(order)
 	switch {
 	case o.user > o.heads:
 		return moves
@@ -197,7 +163,7 @@ func (f *fit) correct(ends []int64, more map[uint64]int64) {
 }
 
 // turn takes the marks of a prompt that end after so many tokens, in an order.
-func (d *turned) turn(order PromptOrder, t *text, ends []int64) {
+func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
 	d.out = laidOut{tokens: t.InputTokens.V, whole: true, ends: d.out.ends[:0], turns: d.out.turns[:0]}
 	moved := int64(0) // tokens

@@ -7,11 +7,12 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // place checks a request that is to be a row, and passes it on by session, or by order where it has none.
-func (c *compiler) place(p *partition, r *Inference) error {
+func (c *compiler) place(p *partition, r *journal.Inference) error {
 	if l, ok := c.check(p, r); !ok {
 		p.lost.add(l, 1)
 		return nil
@@ -22,23 +23,23 @@ func (c *compiler) place(p *partition, r *Inference) error {
 	// Text without a session goes along with those that have one: which names are one model is not yet known.
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = binary.BigEndian.AppendUint64(c.key, uint64(r.Session))
-	if r.known() && r.Session != 0 {
+	if known(&r.Prompt) && r.Session != 0 {
 		// Stands before the session's requests: they are not without content.
 		if err := c.bySession.add(append(c.key, turnContent), nil); err != nil {
 			return err
 		}
 	}
 	c.key = appendOrder(append(c.key, turnRequest), p, r)
-	c.enc = r.appendTo(c.enc[:0])
+	c.enc = journal.AppendRecord(c.enc[:0], r)
 	return c.bySession.add(c.key, c.enc)
 }
 
 // inOrder passes a row on to its place in the trace, with what it shares.
-func (c *compiler) inOrder(p *partition, r *Inference, delay mooncake.Opt[float64], s *sharing) error {
+func (c *compiler) inOrder(p *partition, r *journal.Inference, delay mooncake.Opt[float64], s *sharing) error {
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
 	c.key = binary.BigEndian.AppendUint64(c.key, uint64(s.number)) //nolint:gosec // not negative
-	c.enc = r.appendTo(s.appendTo(appendDelay(c.enc[:0], delay)))
+	c.enc = journal.AppendRecord(s.appendTo(appendDelay(c.enc[:0], delay)), r)
 	return c.byOrder.add(c.key, c.enc)
 }
 
@@ -46,7 +47,7 @@ func (c *compiler) inOrder(p *partition, r *Inference, delay mooncake.Opt[float6
 const orderLength = 8 + 8 + 24
 
 // appendOrder appends the place of a row in its trace: of replays the row index, else the start.
-func appendOrder(dst []byte, p *partition, r *Inference) []byte {
+func appendOrder(dst []byte, p *partition, r *journal.Inference) []byte {
 	row := int64(0)
 	if p.Replay {
 		row = r.Row.V
@@ -57,7 +58,7 @@ func appendOrder(dst []byte, p *partition, r *Inference) []byte {
 }
 
 // check settles the token counts of a request as far as they are known, and says why it can be no row.
-func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
+func (c *compiler) check(p *partition, r *journal.Inference) (loss, bool) {
 	if p.Replay {
 		if !r.InputLength.Set {
 			r.InputLength = r.InputTokens
@@ -91,15 +92,15 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 	if r.End < r.Start {
 		p.lost.add(lostReversed, 1)
 	}
-	if r.Identity == NoIdentity {
+	if r.Identity == journal.NoIdentity {
 		p.lost.add(lostRawPrompts, 1)
 	}
-	if r.Identity == None {
-		r.Prompt = Prompt{Identity: None} // whatever else it says
+	if r.Identity == journal.None {
+		r.Prompt = journal.Prompt{Identity: journal.None} // whatever else it says
 	}
 	if l, ok := incomplete(r); ok {
 		p.lost.add(l, 1)
-		r.Prompt = Prompt{Identity: None}
+		r.Prompt = journal.Prompt{Identity: journal.None}
 	}
 	if r.InputTokens.Set && r.Chain.Bytes > 0 && r.Chain.Bytes < maxText && !r.Prefix && r.MediaEnd == 0 {
 		p.tokens += uint64(r.InputTokens.V) //nolint:gosec // above 0
@@ -114,10 +115,10 @@ func (c *compiler) check(p *partition, r *Inference) (loss, bool) {
 
 // incomplete says why the text of a request cannot be all of its prompt. A text that came in log records could not be held
 // against the rest of what is known where these were read.
-func incomplete(r *Inference) (loss, bool) {
+func incomplete(r *journal.Inference) (loss, bool) {
 	const templateTokens = 1024 // that chat templates add; a token has a byte or more
 	switch {
-	case r.Identity != Text:
+	case r.Identity != journal.Text:
 	case r.Remote:
 		return lostRemote, true
 	case r.MediaEnd == 0 && !r.Prefix && r.InputTokens.V > r.Chain.Bytes+templateTokens:
@@ -136,7 +137,7 @@ func (p *partition) rate() rate {
 
 // estimate sets the token counts that a request of production lacks, once the sums are complete. It reports false where
 // there is nothing to go by.
-func (p *partition) estimate(r *Inference) bool {
+func (p *partition) estimate(r *journal.Inference) bool {
 	if p.Replay {
 		return true
 	}

@@ -3,6 +3,8 @@
 
 package capture
 
+import "github.com/moonloop/moonloop/capture/journal"
+
 // What one span shows of all that its producer writes: whether its counts leave out the cached tokens, and whether its clock
 // differs from those of its clients. It is gathered over all records before the first row is made.
 
@@ -12,12 +14,12 @@ const maxProducers = 1 << 16
 // producer is who counts tokens: an instrumentation in a service, of one model.
 type producer struct {
 	id    uint64
-	model Name
+	model journal.Name
 }
 
 // learn takes what a record shows.
-func (c *compiler) learn(d *decoded) {
-	if d.kind != kindInference || d.Row.Set || !d.Run.IsZero() {
+func (c *compiler) learn(d *journal.Decoder) {
+	if d.Kind != journal.KindInference || d.Row.Set || !d.Run.IsZero() {
 		return
 	}
 	c.models.said(d.Model, d.Answered)
@@ -31,7 +33,7 @@ func (c *compiler) learn(d *decoded) {
 }
 
 // whole adds the cached tokens to a count of a producer that leaves them out, where that count does not show it.
-func (c *compiler) whole(d *decoded) {
+func (c *compiler) whole(d *journal.Decoder) {
 	if d.Exclusive || d.Row.Set || d.Producer == 0 || !d.InputTokens.Set || !c.exclusive[producer{d.Producer, d.Model}] {
 		return
 	}
@@ -66,13 +68,5 @@ func (t *tree) timed(n *node) {
 func (c *compiler) differs(clock, other uint64, by int64) {
 	if clock != 0 && clock != other && (by > sameClock || by < -sameClock) && len(c.skewed) < maxProducers {
 		c.skewed[clock] = true
-	}
-}
-
-// shift moves a request by so many ns.
-func (r *Inference) shift(by int64, clock uint64) {
-	r.Start, r.End, r.Clock = r.Start+by, r.End+by, clock
-	if r.FirstToken.Set {
-		r.FirstToken.V += by
 	}
 }

@@ -17,36 +17,37 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // traffic makes records of everything: call trees, sessions, text, response ids across traces, two runs, duplicates.
-func traffic(t testing.TB, requests int) []Record {
+func traffic(t testing.TB, requests int) []journal.Record {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
 	text := strings.Repeat("Call me Ishmael. Some years ago, never mind how long precisely. ", 200)
-	chains := []func(*Inference){}
+	chains := []func(*journal.Inference){}
 	for n := 3000; n < len(text); n += 1111 {
 		c := chain(t, text[:n])
-		chains = append(chains, func(r *Inference) {
-			r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: c}
+		chains = append(chains, func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: c}
 			r.InputTokens = opt(int64(n / 4))
 		})
 	}
-	models := []Name{name(t, "m1"), name(t, "m2")}
-	content := func(trace, span uint64, start int64) *Content {
-		var r Inference
+	models := []journal.Name{name(t, "m1"), name(t, "m2")}
+	content := func(trace, span uint64, start int64) *journal.Content {
+		var r journal.Inference
 		chains[rng.IntN(len(chains))](&r)
-		return &Content{ref(trace, span), sid(1), start, r.Prompt}
+		return &journal.Content{Span: ref(trace, span), Parent: sid(1), Start: start, Prompt: r.Prompt}
 	}
-	var out []Record
+	var out []journal.Record
 	for i := range requests {
 		trace, ms := uint64(1000+i), int64(rng.IntN(requests))
-		s := Session(1 + rng.IntN(requests/4+1))
+		s := journal.Session(1 + rng.IntN(requests/4+1))
 		switch rng.IntN(7) {
 		case 0: // client, link, gateway with content
 			out = append(out, link(trace, 1, 0, s), call(trace, 2, 1, ms), link(trace, 3, 2, 0),
-				call(trace, 4, 3, ms+1, chains[rng.IntN(len(chains))], func(r *Inference) { r.Model = models[rng.IntN(2)] }))
+				call(trace, 4, 3, ms+1, chains[rng.IntN(len(chains))], func(r *journal.Inference) { r.Model = models[rng.IntN(2)] }))
 		case 1: // a turn of a session without content
 			out = append(out, call(trace, 1, 0, ms, inSession(s+1e6), tokens(int64(rng.IntN(9000)), 5)))
 		case 2: // two traces, one response
@@ -57,9 +58,9 @@ func traffic(t testing.TB, requests int) []Record {
 		case 4:
 			out = append(out, replayed(t, "a", int64(i), trace, 1, 0, 0, uint64(1+i)), call(trace, 2, 1, ms))
 		case 5:
-			out = append(out, replayed(t, "b", int64(i), trace, 1, 99, 3, rng.Uint64()), &Content{Span: ref(trace, 7), Parent: sid(1)})
+			out = append(out, replayed(t, "b", int64(i), trace, 1, 99, 3, rng.Uint64()), &journal.Content{Span: ref(trace, 7), Parent: sid(1)})
 		case 6: // log records in parts
-			out = append(out, call(trace, 1, 0, ms, func(r *Inference) { r.Identity = None }),
+			out = append(out, call(trace, 1, 0, ms, func(r *journal.Inference) { r.Identity = journal.None }),
 				content(trace, 2, at(ms+rng.Int64N(2))), content(trace, 3, at(ms+rng.Int64N(2))))
 		}
 		if rng.IntN(5) == 0 {
@@ -72,20 +73,20 @@ func traffic(t testing.TB, requests int) []Record {
 // TestPure deals records to journals at random, in random order, under small limits of memory.
 func TestPure(t *testing.T) {
 	records := traffic(t, 600)
-	want, wantRes := compileBytes(t, Options{}, journal(records...))
+	want, wantRes := compileBytes(t, Options{}, journalOf(records...))
 	if len(want) != 6 || len(want.rows(t, production)) < 200 {
 		t.Fatalf("%d files, %d rows of production", len(want), len(want.rows(t, production)))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 12 {
-		dealt := make([][]Record, 1+rng.IntN(8))
+		dealt := make([][]journal.Record, 1+rng.IntN(8))
 		for _, i := range rng.Perm(len(records)) {
 			j := rng.IntN(len(dealt))
 			dealt[j] = append(dealt[j], records[i])
 		}
 		var journals [][]byte
 		for _, d := range dealt {
-			journals = append(journals, journal(d...))
+			journals = append(journals, journalOf(d...))
 		}
 		// From everything on disk, over runs of runs, to everything in memory.
 		memory := []int{8, 1 << 12, 1 << 16, DefaultMemory}[round%4]
@@ -107,28 +108,28 @@ func TestPure(t *testing.T) {
 func TestEightCollectors(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	h := newHasher(t, blockhash.TextDomain)
-	var records []Record
+	var records []journal.Record
 	for i, c := range conversations(3, 40) {
 		h.Reset()
 		for _, m := range c.messages {
 			h.Role(m[0])
 			h.Text(m[1])
 		}
-		p := Prompt{Identity: Text, Domain: 9, Key: 8, Chain: h.Chain()}
+		p := journal.Prompt{Identity: journal.Text, Domain: 9, Key: 8, Chain: h.Chain()}
 		p.Chain.Cells, p.Chain.Ends = slices.Clone(p.Chain.Cells), slices.Clone(p.Chain.Ends)
 		trace := uint64(i + 1)
-		records = append(records, &Content{ref(trace, 3), sid(1), at(int64(i)), p},
-			call(trace, 1, 2, int64(i), tokens(int64(len(c.tokens)), 9)), link(trace, 2, 0, Session(i%7)))
+		records = append(records, &journal.Content{Span: ref(trace, 3), Parent: sid(1), Start: at(int64(i)), Prompt: p},
+			call(trace, 1, 2, int64(i), tokens(int64(len(c.tokens)), 9)), link(trace, 2, 0, journal.Session(i%7)))
 	}
 	for i := range uint64(300) {
 		records = append(records, replayed(t, "a", int64(i), 1e6+i, 1, 0, 0, 1+i/2, 1000+i), call(1e6+i, 2, 1, 0))
 	}
-	want, wantRes := compileBytes(t, Options{}, journal(records...))
+	want, wantRes := compileBytes(t, Options{}, journalOf(records...))
 	equal(t, "identities", map[string]int64{"text": wantRes.Traces[0].Meta.Rows}, wantRes.Traces[0].Meta.Identity)
 	equal(t, "keys", []string{"00000008"}, wantRes.Traces[0].Meta.HashKeys)
 	equal(t, "rows of the replay", int64(300), wantRes.Traces[1].Meta.Rows)
 	for round := range 4 {
-		var dealt [8][]Record
+		var dealt [8][]journal.Record
 		copies := int64(0)
 		for _, i := range rng.Perm(len(records)) {
 			j := rng.IntN(8)
@@ -141,7 +142,7 @@ func TestEightCollectors(t *testing.T) {
 		}
 		var journals [][]byte
 		for _, d := range dealt {
-			journals = append(journals, journal(d...))
+			journals = append(journals, journalOf(d...))
 		}
 		got, res := compileBytes(t, Options{Memory: []int{1 << 12, DefaultMemory}[round%2]}, journals...)
 		for name, b := range want {
@@ -188,9 +189,9 @@ func publicRows(t testing.TB, n int) []*mooncake.Row {
 }
 
 // asReplay returns the records of a replay of rows, with the engine's own spans and the phases below them.
-func asReplay(t testing.TB, run string, rows []*mooncake.Row, trace uint64, jitter *rand.Rand) []Record {
+func asReplay(t testing.TB, run string, rows []*mooncake.Row, trace uint64, jitter *rand.Rand) []journal.Record {
 	t.Helper()
-	var out []Record
+	var out []journal.Record
 	for i, row := range rows {
 		tr := trace + uint64(i)
 		r := replayed(t, run, int64(i), tr, 1, 0, row.HashIDs...)
@@ -217,14 +218,14 @@ func TestRoundTrip(t *testing.T) {
 	records := asReplay(t, "first", rows, 1<<40, rng)
 	records = append(records, asReplay(t, "second", rows[:500], 1<<41, rng)...)
 	records = append(records, traffic(t, 400)...)
-	journals := make([][]Record, 8)
+	journals := make([][]journal.Record, 8)
 	for _, i := range rng.Perm(len(records)) {
 		j := rng.IntN(len(journals))
 		journals[j] = append(journals[j], records[i])
 	}
 	var dealt [][]byte
 	for _, j := range journals {
-		dealt = append(dealt, journal(j...))
+		dealt = append(dealt, journalOf(j...))
 	}
 	m, _ := compileBytes(t, Options{Memory: 1 << 20}, dealt...)
 	for run, want := range map[string][]*mooncake.Row{"first": rows, "second": rows[:500]} {
@@ -237,32 +238,32 @@ func TestRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	alone, _ := compileBytes(t, Options{}, journal(traffic(t, 400)...))
+	alone, _ := compileBytes(t, Options{}, journalOf(traffic(t, 400)...))
 	equal(t, "production beside the replays", string(alone[production]), string(m[production]))
 }
 
 // TestHostile gives spans that nobody sends.
 func TestHostile(t *testing.T) {
 	const many = 1 << 18
-	cycle := []Record{call(1, 1, 1, 0)} // its own parent
+	cycle := []journal.Record{call(1, 1, 1, 0)} // its own parent
 	for i := range uint64(10) {
 		cycle = append(cycle, call(2, i+1, (i+1)%10+1, 0), call(2, 100+i, i+1, 1))
 	}
-	deep, wide := make([]Record, many), make([]Record, many)
+	deep, wide := make([]journal.Record, many), make([]journal.Record, many)
 	for i := range uint64(many) {
 		deep[i], wide[i] = call(3, i+1, i, 0, noTokens), call(4, i+1, 1, 0, noTokens)
 	}
 	deep[0] = call(3, 1, 0, 0, engine(1, 2))
 	wide[0] = call(4, 1, 0, 0, engine(1, 2))
-	same := make([]Record, 1000)
+	same := make([]journal.Record, 1000)
 	for i := range same {
 		same[i] = call(uint64(i), 1, 0, int64(i), response("chatcmpl-1"))
 	}
-	future := func(ns int64) func(*Inference) { return func(r *Inference) { r.Start, r.End = ns, ns } }
+	future := func(ns int64) func(*journal.Inference) { return func(r *journal.Inference) { r.Start, r.End = ns, ns } }
 	for _, c := range []struct {
 		why     string
 		opt     Options
-		records []Record
+		records []journal.Record
 		rows    int64
 		lost    loss
 		count   int64
@@ -275,28 +276,28 @@ func TestHostile(t *testing.T) {
 		{
 			"times that cannot be",
 			Options{},
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 0, future(0)), call(2, 1, 0, 0, future(-5)), call(3, 1, 0, 0, future(math.MaxInt64)),
 				call(4, 1, 0, 0, future(math.MinInt64)), call(5, 1, 0, 0), call(6, 1, 0, 0, future(1e18/2)),
 			},
 			1, lostTime, 5,
 		},
-		{"an end before the start", Options{}, []Record{call(1, 1, 0, 0, lasting(-100))}, 1, lostReversed, 1},
+		{"an end before the start", Options{}, []journal.Record{call(1, 1, 0, 0, lasting(-100))}, 1, lostReversed, 1},
 		{
 			"a row of nothing",
 			Options{},
-			[]Record{func() Record { r := replayed(t, "r", 1, 1, 1, 0); r.InputLength = opt[int64](0); return r }()},
+			[]journal.Record{func() journal.Record { r := replayed(t, "r", 1, 1, 1, 0); r.InputLength = opt[int64](0); return r }()},
 			0, lostInvalid, 1,
 		},
 		{
 			"a timestamp that is no number",
 			Options{},
-			[]Record{func() Record { r := replayed(t, "r", 1, 1, 1, 0, 4); r.Timestamp = opt(math.NaN()); return r }()},
+			[]journal.Record{func() journal.Record { r := replayed(t, "r", 1, 1, 1, 0, 4); r.Timestamp = opt(math.NaN()); return r }()},
 			0, lostInvalid, 1,
 		},
-		{"spans without a trace id, or without their own: rows that do not name them", Options{}, []Record{call(0, 1, 0, 0), call(1, 0, 0, 0)}, 2, loss{}, 0},
+		{"spans without a trace id, or without their own: rows that do not name them", Options{}, []journal.Record{call(0, 1, 0, 0), call(1, 0, 0, 0)}, 2, loss{}, 0},
 	} {
-		m, res := compileBytes(t, c.opt, journal(c.records...))
+		m, res := compileBytes(t, c.opt, journalOf(c.records...))
 		for name := range m {
 			if !strings.HasSuffix(name, " meta") {
 				m.rows(t, name) // what is written can be read
@@ -313,14 +314,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	cells := make([]uint64, 128)
 	b := []byte(header)
 	for i := range uint64(requests) {
-		r := call(i+1, 1, 0, int64(i), inSession(Session(i/3+1)), func(r *Inference) {
-			r.Identity, r.Domain = Text, 9
+		r := call(i+1, 1, 0, int64(i), inSession(journal.Session(i/3+1)), func(r *journal.Inference) {
+			r.Identity, r.Domain = journal.Text, 9
 			for j := range cells {
 				cells[j] = uint64(j)<<20 + i%10 // few distinct ones: their positions are kept
 			}
 			r.Chain.Cells, r.Chain.Bytes = cells, 128*128
 		})
-		b = appendFrame(b, r.appendTo(nil))
+		b = appendFrame(b, journal.AppendRecord(nil, r))
 	}
 	runtime.GC()
 	var before, during runtime.MemStats
@@ -386,8 +387,8 @@ func BenchmarkCompile(b *testing.B) {
 			}
 			engine(ids...)(r)
 		}
-		for _, rec := range []Record{r, link(i+1, 1, 0, Session(i/4+1))} {
-			j = appendFrame(j, rec.appendTo(nil))
+		for _, rec := range []journal.Record{r, link(i+1, 1, 0, journal.Session(i/4+1))} {
+			j = appendFrame(j, journal.AppendRecord(nil, rec))
 		}
 	}
 	for _, limit := range []int{DefaultMemory, 8 << 20} {

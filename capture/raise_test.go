@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -20,9 +21,9 @@ type served struct {
 
 // productionOf makes the records of conversations whose every token is known. The engine sees each prompt as the template renders it, and
 // says, in whole blocks, what it had cached of it.
-func productionOf(t *testing.T, h *blockhash.Hasher, chats []chat, block int, template func([][2]string) [][2]string) ([]Record, []served) {
+func productionOf(t *testing.T, h *blockhash.Hasher, chats []chat, block int, template func([][2]string) [][2]string) ([]journal.Record, []served) {
 	t.Helper()
-	var records []Record
+	var records []journal.Record
 	var truth []served
 	var cache tokenCache
 	for i, c := range chats {
@@ -54,7 +55,9 @@ func productionOf(t *testing.T, h *blockhash.Hasher, chats []chat, block int, te
 		h.Text(reply)
 		end, _ := h.End()
 		records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(int64(len(one.prompt)), int64(len(one.reply))), cached(int64(one.cached)),
-			func(r *Inference) { r.Prompt = Prompt{Identity: Text, Domain: 9, Key: 8, Chain: chain, Reply: end} }))
+			func(r *journal.Inference) {
+				r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Key: 8, Chain: chain, Reply: end}
+			}))
 	}
 	return records, truth
 }
@@ -111,15 +114,15 @@ func TestRaised(t *testing.T) {
 			records, truth := productionOf(t, h, conversations(seed+1, 30), block, asRecorded)
 			var silent, told rowsOnly
 			for _, r := range records {
-				r.(*Inference).CachedTokens.Set = false
+				r.(*journal.Inference).CachedTokens.Set = false
 			}
-			if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, silent.sink, buffer("test", journal(records...))); err != nil {
+			if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, silent.sink, buffer("test", journalOf(records...))); err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range records {
-				r.(*Inference).CachedTokens.Set = true
+				r.(*journal.Inference).CachedTokens.Set = true
 			}
-			if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, told.sink, buffer("test", journal(records...))); err != nil {
+			if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, told.sink, buffer("test", journalOf(records...))); err != nil {
 				t.Fatal(err)
 			}
 			before, after := hits(t, silent.rows, mooncake.BlockSize), hits(t, told.rows, mooncake.BlockSize)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -143,7 +144,7 @@ func (c *compiler) findTurns() (*sorter, error) {
 }
 
 // unseen reports whether telemetry has all of a prompt, and nothing of its reply.
-func unseen(r *Inference) bool {
+func unseen(r *journal.Inference) bool {
 	ends := r.Chain.Ends
 	return r.Reply == (blockhash.End{}) && !r.Prefix && len(ends) > 0 && ends[len(ends)-1].Bytes == r.Chain.Bytes
 }

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // maxShared is the number of spans that one request can have at one time. A response id that more of them share is
@@ -22,14 +24,14 @@ const (
 
 // request passes on a request of step 3. Those that have a response id may still be one with others, which a failed one can tell
 // what they lack, and one of a replay whose they are.
-func (c *compiler) request(p *partition, r *Inference) error {
-	if r.Response == (Response{}) {
+func (c *compiler) request(p *partition, r *journal.Inference) error {
+	if r.Response == (journal.Response{}) {
 		return c.placeServed(p, r)
 	}
 	c.key = append(c.key[:0], r.Response[:]...)
 	c.key = appendTime(c.key, r.Start)
 	c.key = append(append(c.key, r.Span.TraceID[:]...), r.Span.SpanID[:]...)
-	c.enc = r.appendTo(binary.BigEndian.AppendUint32(c.enc[:0], p.index))
+	c.enc = journal.AppendRecord(binary.BigEndian.AppendUint32(c.enc[:0], p.index), r)
 	return c.byResponse.add(c.key, c.enc)
 }
 
@@ -40,9 +42,9 @@ func appendTime(dst []byte, t int64) []byte {
 
 // cluster is requests of one response id with overlapping times.
 type cluster struct {
-	response Response
+	response journal.Response
 	end      int64
-	alone    *decoded // the only one so far; most response ids are of one span
+	alone    *journal.Decoder // the only one so far; most response ids are of one span
 	part     *partition
 	members  []member // all of several
 	many     bool     // too many: they go by one by one
@@ -59,21 +61,21 @@ type member struct {
 // joinResponses makes one request of those that have the same response id and overlapping times.
 func (c *compiler) joinResponses() error {
 	var cl cluster
-	d, spare := new(decoded), new(decoded)
+	d, spare := new(journal.Decoder), new(journal.Decoder)
 	err := c.byResponse.each(c.ctx, func(b []byte) error {
 		p := c.list[binary.BigEndian.Uint32(b[responseKey:])]
-		if err := d.decode(b[responseKey+responseIndex:]); err != nil {
+		if err := d.Decode(b[responseKey+responseIndex:]); err != nil {
 			return err
 		}
 		if d.Response != cl.response || d.Start > cl.end {
 			if err := c.join(&cl); err != nil {
 				return err
 			}
-			cl = cluster{response: d.Response, end: d.end(), alone: d, part: p, members: cl.members[:0]}
+			cl = cluster{response: d.Response, end: endOf(&d.Inference), alone: d, part: p, members: cl.members[:0]}
 			d, spare = spare, d
 			return nil
 		}
-		cl.end = max(cl.end, d.end())
+		cl.end = max(cl.end, endOf(&d.Inference))
 		if cl.many {
 			return c.placeServed(p, &d.Inference)
 		}
@@ -100,30 +102,30 @@ func (c *compiler) joinResponses() error {
 }
 
 // admit adds a member to a cluster that has one.
-func (c *compiler) admit(cl *cluster, p *partition, d *decoded) error {
+func (c *compiler) admit(cl *cluster, p *partition, d *journal.Decoder) error {
 	if first := cl.alone; first != nil {
 		cl.alone = nil
 		if err := c.admit(cl, cl.part, first); err != nil {
 			return err
 		}
 	}
-	c.enc = d.appendTo(c.enc[:0])
+	c.enc = journal.AppendRecord(c.enc[:0], &d.Inference)
 	at, err := c.tree.pool.put(c.enc)
-	cl.members = append(cl.members, member{p, d.end() - d.Start, d.Failed, d.Row.Set, at})
+	cl.members = append(cl.members, member{p, endOf(&d.Inference) - d.Start, d.Failed, d.Row.Set, at})
 	return err
 }
 
-func (c *compiler) loadMember(m member, d *decoded) error {
+func (c *compiler) loadMember(m member, d *journal.Decoder) error {
 	b, err := c.tree.pool.get(m.at)
 	if err != nil {
 		return err
 	}
-	return d.decode(b)
+	return d.Decode(b)
 }
 
 // placeServed passes on a request, unless it failed, is of a replay and no row, or is of a trace that is not wanted, which has been
 // counted.
-func (c *compiler) placeServed(p *partition, r *Inference) error {
+func (c *compiler) placeServed(p *partition, r *journal.Inference) error {
 	if r.Failed || p.Replay && !r.Row.Set || !p.wanted(c.opt.Replays) {
 		return nil
 	}
@@ -163,15 +165,15 @@ func (c *compiler) join(cl *cluster) error {
 		}
 		if o := &other.Inference; !m.failed && d.Start < o.Start { // it was sent before it was received
 			c.differs(d.Clock, o.Clock, o.Start-d.Start)
-			d.shift(o.Start-d.Start, o.Clock)
+			shift(&d.Inference, o.Start-d.Start, o.Clock)
 		}
-		d.complete(&other.Inference)
+		complete(d, &other.Inference)
 	}
 	for _, m := range cl.members {
 		if err := c.loadMember(m, other); err != nil {
 			return err
 		}
-		c.models.said(other.Model, d.model())
+		c.models.said(other.Model, modelOf(&d.Inference))
 	}
 	return c.place(p, &d.Inference)
 }
@@ -219,15 +221,15 @@ func (c *compiler) move(m member, to *partition, row bool) {
 }
 
 // complete takes every field that r lacks from another span of the same request.
-func (r *decoded) complete(o *Inference) {
+func complete(r *journal.Decoder, o *journal.Inference) {
 	for f, lacks := range [fromCount]bool{
-		fromPrompt: !r.known() && o.known(), fromFirstToken: !r.FirstToken.Set, fromModel: r.Model.IsZero(),
+		fromPrompt: !known(&r.Prompt) && known(&o.Prompt), fromFirstToken: !r.FirstToken.Set, fromModel: r.Model.IsZero(),
 		fromInput: r.InputTokens.V <= 0, fromOutput: !r.OutputTokens.Set, fromCached: !r.CachedTokens.Set,
 		fromAnswered: r.Answered.IsZero(), fromEstimate: !r.OutputEstimate.Set, fromFinish: r.Finish.IsZero(),
 		fromOrder: r.Order == "",
 	} {
 		if lacks {
-			r.fill(f, o)
+			fill(r, f, o)
 		}
 	}
 	if r.Session == 0 {

@@ -8,31 +8,32 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Partition is one workload of the journals: production, or one replay.
 type Partition struct {
-	Replay bool `json:"replay"`
-	Run    Name `json:"run,omitzero"` // of a replay; zero when its spans name none
+	Replay bool         `json:"replay"`
+	Run    journal.Name `json:"run,omitzero"` // of a replay; zero when its spans name none
 }
 
 // Result says what was compiled, and what was not.
 type Result struct {
 	Traces []TraceResult `json:"traces"` // production first, then runs by name; one without rows was not written
 
-	Journals   int64 `json:"journals"`
-	Inferences int64 `json:"inferences"` // records read, by kind
-	Contents   int64 `json:"contents"`
-	Links      int64 `json:"links"`
-	Copies     int64 `json:"copies"` // records that were there before, byte for byte, and change nothing
-	Torn       Torn  `json:"torn"`
+	Journals   int64        `json:"journals"`
+	Inferences int64        `json:"inferences"` // records read, by kind
+	Contents   int64        `json:"contents"`
+	Links      int64        `json:"links"`
+	Copies     int64        `json:"copies"` // records that were there before, byte for byte, and change nothing
+	Torn       journal.Torn `json:"torn"`
 	// TornIn are the journals that Torn is of, the first 100 at most.
 	TornIn []string `json:"torn_in,omitempty"`
 	// Damage is each stretch of damage, the first 100 at most; DamageCount and DamageBytes are of all.
-	Damage      []Damage `json:"damage,omitempty"`
-	DamageCount int64    `json:"damage_count"`
-	DamageBytes int64    `json:"damage_bytes"`
+	Damage      []journal.Damage `json:"damage,omitempty"`
+	DamageCount int64            `json:"damage_count"`
+	DamageBytes int64            `json:"damage_bytes"`
 	// Dropped counts what belongs to no partition.
 	Dropped []mooncake.Dropped `json:"dropped,omitempty"`
 }

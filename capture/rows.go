@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -31,8 +32,8 @@ type writing struct {
 	ledger   ledger
 	replayed replayRows
 	sharing  sharing
-	domains  map[Domain]bool
-	keys     map[Domain]bool
+	domains  map[journal.Domain]bool
+	keys     map[journal.Domain]bool
 	identity map[string]int64
 	digester *mooncake.Digester
 	cache    *mooncake.Predictor // an infinite one, for what was observed
@@ -50,7 +51,7 @@ func (c *compiler) writeRows() (err error) {
 			err = errors.Join(err, w.out.Close())
 		}
 	}()
-	var d decoded
+	var d journal.Decoder
 	var f followed
 	err = c.byOrder.each(c.ctx, func(b []byte) error {
 		if p := c.list[binary.BigEndian.Uint32(b)]; p != w.part {
@@ -60,7 +61,7 @@ func (c *compiler) writeRows() (err error) {
 			*w = writing{c: c, part: p, last: -1, sharing: w.sharing}
 		}
 		delay, record := takeDelay(b[orderKey:])
-		if err := d.decode(w.sharing.decode(record)); err != nil {
+		if err := d.Decode(w.sharing.decode(record)); err != nil {
 			return err
 		}
 		if !w.part.Replay {
@@ -77,7 +78,7 @@ func (c *compiler) writeRows() (err error) {
 }
 
 // row writes a row, or counts why not.
-func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
+func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	p := w.part
 	switch {
 	case !p.estimate(r):
@@ -98,7 +99,7 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 		row.Observed = p.observed(r)
 	}
 	if w.c.opt.Format == FormatFull {
-		row.SessionID, row.Delay, row.Model, row.OTel = r.Session.String(), delay, r.Model.s, r.Span
+		row.SessionID, row.Delay, row.Model, row.OTel = r.Session.String(), delay, r.Model.String(), r.Span
 		if !r.Link.IsZero() {
 			row.OTel = r.Link
 		}
@@ -149,18 +150,18 @@ func (w *writing) row(r *Inference, delay mooncake.Opt[float64]) error {
 
 // predict returns the prompt tokens of a row that an infinite prefix cache would have. Rows whose ids the ledger gave know it; the
 // others have no id in common with those.
-func (w *writing) predict(row *mooncake.Row, r *Inference) (tokens int64, known bool) {
+func (w *writing) predict(row *mooncake.Row, r *journal.Inference) (tokens int64, known bool) {
 	if w.sharing.kind != unshared {
 		return w.hit, true
 	}
 	one := *row
-	one.Model = w.c.models.one(r).s // as blocks are told apart
+	one.Model = w.c.models.one(r).String() // as blocks are told apart
 	hit, known := w.cache.Predict(&one)
 	return hit.Whole, known
 }
 
 // observed is what telemetry said of a request of production beside its lengths.
-func (p *partition) observed(r *Inference) (o mooncake.Observed) {
+func (p *partition) observed(r *journal.Inference) (o mooncake.Observed) {
 	if o.CachedTokens = r.CachedTokens; o.CachedTokens.V > r.InputTokens.V || o.CachedTokens.V < 0 {
 		p.lost.add(lostObserved, 1)
 		o.CachedTokens = mooncake.Opt[int64]{}
@@ -178,7 +179,7 @@ func (p *partition) observed(r *Inference) (o mooncake.Observed) {
 }
 
 // start begins the trace with its first row.
-func (w *writing) start(r *Inference) error {
+func (w *writing) start(r *journal.Inference) error {
 	w.size = w.c.opt.BlockSize
 	if w.part.Replay && r.BlockSize > 0 && r.BlockSize <= math.MaxInt32 {
 		w.size = int(r.BlockSize)
@@ -194,7 +195,7 @@ func (w *writing) start(r *Inference) error {
 	if w.fine >= w.size || w.fine > 0 && w.size%w.fine != 0 || w.c.opt.Format != FormatFull {
 		w.fine = 0
 	}
-	w.domains, w.keys, w.identity = map[Domain]bool{}, map[Domain]bool{}, map[string]int64{}
+	w.domains, w.keys, w.identity = map[journal.Domain]bool{}, map[journal.Domain]bool{}, map[string]int64{}
 	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine})
 	w.sessions = mooncake.NewSessionDetector(w.size, 0)
 	w.cache = mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: w.size})
@@ -207,7 +208,7 @@ func (w *writing) start(r *Inference) error {
 }
 
 // ids gives the row the numbers of its blocks, and returns what they rest on.
-func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
+func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
 	if w.sharing.kind != unshared {
 		shared := w.ledger.place(row, &w.sharing, &w.numbers, w.rows)
@@ -218,7 +219,7 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 			shared = shared / int64(w.size) * int64(w.size)
 		}
 		w.hit = cachedOf(row, shared)
-		if r.Identity != Structure {
+		if r.Identity != journal.Structure {
 			w.from(r)
 		}
 		return r.Identity
@@ -238,9 +239,9 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 		row.HashIDs = slices.Clone(r.HashIDs[:min(blocks, len(r.HashIDs))])
 	case w.c.opt.Format == FormatMooncake:
 		row.HashIDs = w.numbers.fresh([]uint64{}, blocks) // some tools need the field
-		return Lengths
+		return journal.Lengths
 	default:
-		return Lengths
+		return journal.Lengths
 	}
 	w.from(r)
 	w.numbers.renumber(r.Domain, row.HashIDs)
@@ -248,14 +249,14 @@ func (w *writing) ids(row *mooncake.Row, r *Inference) Identity {
 		// Engines that hash full blocks only say nothing of the last one, which nobody else can have.
 		row.HashIDs = w.numbers.fresh(row.HashIDs, blocks-len(row.HashIDs))
 	}
-	if r.Identity == NoIdentity {
-		return Trace
+	if r.Identity == journal.NoIdentity {
+		return journal.Trace
 	}
 	return r.Identity
 }
 
 // ranges gives a row of a replay its ranges and replies, those that the row had which it was sent for.
-func (w *writing) ranges(row *mooncake.Row, r *Inference) {
+func (w *writing) ranges(row *mooncake.Row, r *journal.Inference) {
 	if len(r.HashRanges) == 0 || w.c.opt.Format != FormatFull {
 		return
 	}
@@ -287,7 +288,7 @@ func whole(row *mooncake.Row, size, fine int) bool {
 }
 
 // from takes note of who made a row's ids.
-func (w *writing) from(r *Inference) {
+func (w *writing) from(r *journal.Inference) {
 	w.domains[r.Domain] = true
 	if r.Key != 0 {
 		w.keys[r.Key] = true
@@ -306,7 +307,7 @@ func (w *writing) commit() error {
 		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(),
 		Dropped: p.lost.list(w.c.lost),
 		Transformations: []mooncake.Transformation{{Name: "compile", Parameters: map[string]any{
-			"format": string(w.c.opt.Format), "missing_tokens": string(w.c.opt.MissingTokens), "run": p.Run.s,
+			"format": string(w.c.opt.Format), "missing_tokens": string(w.c.opt.MissingTokens), "run": p.Run.String(),
 		}}},
 	}
 	if orders, effect := w.c.engines.orders(); orders != nil && !p.Replay {
@@ -335,7 +336,7 @@ func (w *writing) commit() error {
 	return out.Close()
 }
 
-func names(set map[Domain]bool) []string {
+func names(set map[journal.Domain]bool) []string {
 	var out []string
 	for d := range set {
 		out = append(out, d.String())
@@ -352,5 +353,5 @@ func (p *Partition) name() string {
 	case p.Run.IsZero():
 		return "a replay without a run id"
 	}
-	return "run " + p.Run.s
+	return "run " + p.Run.String()
 }

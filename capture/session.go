@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -32,7 +33,7 @@ type session struct {
 // content.
 func (c *compiler) layTurns() error {
 	var s session
-	var d decoded
+	var d journal.Decoder
 	return c.bySession.each(c.ctx, func(b []byte) error {
 		if s.turns == 0 && !s.content || !bytes.Equal(b[:sessionKey], s.key[:]) {
 			s = session{key: [sessionKey]byte(b[:sessionKey]), sharing: sharing{parts: s.sharing.parts[:0]}}
@@ -41,7 +42,7 @@ func (c *compiler) layTurns() error {
 			s.content = true
 			return nil
 		}
-		if err := d.decode(b[sessionKey+1+orderLength:]); err != nil {
+		if err := d.Decode(b[sessionKey+1+orderLength:]); err != nil {
 			return err
 		}
 		p := c.list[binary.BigEndian.Uint32(b)]
@@ -67,7 +68,7 @@ func (c *compiler) layTurns() error {
 			c.structured++
 		}
 		s.turns++
-		s.end = r.end()
+		s.end = endOf(r)
 		r.InputTokens, r.OutputTokens = input, output // what is an estimate is told apart further on
 		if structural {
 			return c.inOrder(p, r, delay, &s.sharing)
@@ -78,7 +79,7 @@ func (c *compiler) layTurns() error {
 
 // lay says what a turn shares with the turn before: what the server had cached, where it says so, but no more than there
 // was, nor than the turn has. A block of the turn before that was not full has gone on with its output, so that it stays its own.
-func (s *session) lay(r *Inference, fine, number int64) {
+func (s *session) lay(r *journal.Inference, fine, number int64) {
 	n := r.InputTokens.V
 	shared := min(s.tokens, n)
 	if r.CachedTokens.Set {
@@ -93,5 +94,5 @@ func (s *session) lay(r *Inference, fine, number int64) {
 	s.sharing.add(number, int64(mooncake.BlockCount(n, int(fine))))
 	s.full = n / fine
 	s.tokens = n + r.OutputTokens.V
-	r.Prompt = Prompt{Identity: Structure}
+	r.Prompt = journal.Prompt{Identity: journal.Structure}
 }

@@ -12,77 +12,84 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // What records of real producers look like, one by one, and what Compile makes of it.
 
-func named(t testing.TB, asked, answered string) func(*Inference) {
+func named(t testing.TB, asked, answered string) func(*journal.Inference) {
 	t.Helper()
-	return func(r *Inference) { r.Model, r.Answered = name(t, asked), name(t, answered) }
+	return func(r *journal.Inference) { r.Model, r.Answered = name(t, asked), name(t, answered) }
 }
 
-func joined(trace, span uint64) func(*Inference) {
-	return func(r *Inference) { r.Joined = ref(trace, span) }
+func joined(trace, span uint64) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.Joined = ref(trace, span) }
 }
 
-func clock(n uint64) func(*Inference)      { return func(r *Inference) { r.Clock = n } }
-func producerOf(n uint64) func(*Inference) { return func(r *Inference) { r.Producer = n } }
-func written(n int64) func(*Inference)     { return func(r *Inference) { r.CacheWriteTokens = opt(n) } }
-func exclusive(r *Inference)               { r.Exclusive = true }
-func estimate(n int64) func(*Inference)    { return func(r *Inference) { r.OutputEstimate = opt(n) } }
+func clock(n uint64) func(*journal.Inference) { return func(r *journal.Inference) { r.Clock = n } }
+func producerOf(n uint64) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.Producer = n }
+}
+func written(n int64) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.CacheWriteTokens = opt(n) }
+}
+func exclusive(r *journal.Inference) { r.Exclusive = true }
+func estimate(n int64) func(*journal.Inference) {
+	return func(r *journal.Inference) { r.OutputEstimate = opt(n) }
+}
 
-func tool(trace, span, parent uint64) *Link {
-	return &Link{Span: ref(trace, span), Parent: sid(parent), Border: true}
+func tool(trace, span, parent uint64) *journal.Link {
+	return &journal.Link{Span: ref(trace, span), Parent: sid(parent), Border: true}
 }
 
 // TestShapes is which rows come out of what several spans say of one request.
 func TestShapes(t *testing.T) {
 	for _, c := range []struct {
 		why     string
-		records []Record
+		records []journal.Record
 		want    []string
 		lost    map[loss]int64
 	}{
 		{
 			"an engine's span that only names its client's by a link is the same request",
-			[]Record{call(1, 1, 0, 0, engine(5, 6)), call(2, 1, 0, 3, joined(1, 1), lasting(90))},
+			[]journal.Record{call(1, 1, 0, 0, engine(5, 6)), call(2, 1, 0, 3, joined(1, 1), lasting(90))},
 			[]string{"2/1 0 1000 10 [0 1]"},
 			nil,
 		},
 		{
 			"so it is where the link names the HTTP span below the client's",
-			[]Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(2, 1, 0, 3, joined(1, 2), lasting(90))},
+			[]journal.Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(2, 1, 0, 3, joined(1, 2), lasting(90))},
 			[]string{"2/1 0 1000 10 [0 1]"},
 			nil,
 		},
 		{
 			"a link to a request that was over is to what this one follows",
-			[]Record{call(1, 1, 0, 0), call(2, 1, 0, 300, joined(1, 1))},
+			[]journal.Record{call(1, 1, 0, 0), call(2, 1, 0, 300, joined(1, 1))},
 			[]string{"1/1 0 1000 10 []", "2/1 300 1000 10 []"},
 			nil,
 		},
 		{
 			"a link to what nobody sent",
-			[]Record{call(2, 1, 0, 3, joined(1, 1))},
+			[]journal.Record{call(2, 1, 0, 3, joined(1, 1))},
 			[]string{"2/1 0 1000 10 []"},
 			nil,
 		},
 		{
 			"a tool that a request runs is none of its parts, nor is the request that the tool makes",
-			[]Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), link(1, 3, 2, 0), call(1, 4, 3, 50, tokens(600, 7))},
+			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), link(1, 3, 2, 0), call(1, 4, 3, 50, tokens(600, 7))},
 			[]string{"1/1 0 1000 10 []", "1/4 50 600 7 []"},
 			nil,
 		},
 		{
 			"a tool beside a request stands between nothing",
-			[]Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), call(1, 4, 1, 50, tokens(600, 7))},
+			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), call(1, 4, 1, 50, tokens(600, 7))},
 			[]string{"1/4 0 600 7 []"},
 			nil,
 		},
 		{
 			"one count of a producer is below its cached tokens: all of them leave these out",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 0, producerOf(5), exclusive, tokens(3000, 1), cached(2048)), call(2, 1, 0, 1, producerOf(5), tokens(2465, 1), cached(2000), written(48)),
 				call(3, 1, 0, 2, producerOf(6), tokens(2465, 1), cached(2000)),
 			},
@@ -91,7 +98,7 @@ func TestShapes(t *testing.T) {
 		},
 		{
 			"nothing is known of another model of that producer",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 0, producerOf(5), exclusive, tokens(3000, 1), cached(2048), named(t, "a", "")),
 				call(2, 1, 0, 1, producerOf(5), tokens(2465, 1), cached(2000), named(t, "b", "")),
 			},
@@ -100,7 +107,7 @@ func TestShapes(t *testing.T) {
 		},
 		{
 			"a gateway whose clock is behind: the client says when, and of what the gateway alone saw nobody does",
-			[]Record{
+			[]journal.Record{
 				call(1, 1, 0, 20_000, clock(1)), call(1, 2, 1, 10_003, clock(2), lasting(90)),
 				call(2, 1, 0, 21_000, clock(1)), call(3, 1, 0, 12_000, clock(2)),
 			},
@@ -109,24 +116,24 @@ func TestShapes(t *testing.T) {
 		},
 		{
 			"a gateway of the same clock, or nearly: its own instant is nearest to the engine",
-			[]Record{call(1, 1, 0, 0, clock(1)), call(1, 2, 1, 4, clock(2)), call(2, 1, 0, 10, clock(1)), call(2, 2, 1, 9, clock(2))},
+			[]journal.Record{call(1, 1, 0, 0, clock(1)), call(1, 2, 1, 4, clock(2)), call(2, 1, 0, 10, clock(1)), call(2, 2, 1, 9, clock(2))},
 			[]string{"1/2 0 1000 10 []", "2/2 6 1000 10 []"},
 			nil,
 		},
 		{
 			"a clock behind another one that is behind",
-			[]Record{call(1, 1, 0, 20_000, clock(1)), call(1, 2, 1, 10_003, clock(2), lasting(90)), call(1, 3, 2, 10_005, clock(3), lasting(80)), call(2, 1, 0, 20_000, clock(1))},
+			[]journal.Record{call(1, 1, 0, 20_000, clock(1)), call(1, 2, 1, 10_003, clock(2), lasting(90)), call(1, 3, 2, 10_005, clock(3), lasting(80)), call(2, 1, 0, 20_000, clock(1))},
 			[]string{"1/3 0 1000 10 []", "2/1 0 1000 10 []"},
 			nil,
 		},
 		{
 			"one response id of two clocks",
-			[]Record{call(1, 1, 0, 60, clock(1), response("x")), call(2, 1, 0, 0, clock(2), response("x"), lasting(90)), call(3, 1, 0, 60, clock(1))},
+			[]journal.Record{call(1, 1, 0, 60, clock(1), response("x")), call(2, 1, 0, 0, clock(2), response("x"), lasting(90)), call(3, 1, 0, 60, clock(1))},
 			[]string{"2/1 0 1000 10 []", "3/1 0 1000 10 []"},
 			nil,
 		},
 	} {
-		m, res := compileBytes(t, Options{}, journal(c.records...))
+		m, res := compileBytes(t, Options{}, journalOf(c.records...))
 		equal(t, c.why, c.want, lines(m.rows(t, production)))
 		for _, l := range []loss{lostClock, lostTokens, lostInvalid} {
 			equal(t, c.why+": "+l.reason, c.lost[l], dropped(res.Traces[0].Meta.Dropped, l))
@@ -136,21 +143,21 @@ func TestShapes(t *testing.T) {
 
 // TestSkippedClients holds that a span which is joined to a trace that is left out is left out with it: it would be a request of its own.
 func TestSkippedClients(t *testing.T) {
-	m, _ := compileBytes(t, Options{Skip: func(id [16]byte) bool { return id == ref(1, 1).TraceID }}, journal(
+	m, _ := compileBytes(t, Options{Skip: func(id [16]byte) bool { return id == ref(1, 1).TraceID }}, journalOf(
 		call(1, 1, 0, 0), call(2, 1, 0, 3, joined(1, 1), lasting(90)), call(3, 1, 0, 5)))
 	equal(t, "rows", []string{"3/1 0 1000 10 []"}, lines(m.rows(t, production)))
 }
 
 // TestOutputEstimates holds that what is known of one reply comes before the mean of all.
 func TestOutputEstimates(t *testing.T) {
-	noOutput := func(r *Inference) { r.OutputTokens = mooncake.Opt[int64]{} }
-	records := []Record{
+	noOutput := func(r *journal.Inference) { r.OutputTokens = mooncake.Opt[int64]{} }
+	records := []journal.Record{
 		call(1, 1, 0, 0, engine(5, 6), noOutput, estimate(40)), call(2, 1, 0, 1, engine(5, 6), noOutput),
 		call(3, 1, 0, 2, engine(5, 6), tokens(1000, 7)), call(4, 1, 0, 3, engine(5, 6), noOutput, estimate(41)), call(4, 2, 1, 4, engine(5, 6), noOutput),
 	}
-	m, _ := compileBytes(t, Options{MissingTokens: MissingEstimate}, journal(records...))
+	m, _ := compileBytes(t, Options{MissingTokens: MissingEstimate}, journalOf(records...))
 	equal(t, "estimated", []string{"1/1 0 1000 40 [0 1]", "2/1 1 1000 7 [0 1]", "3/1 2 1000 7 [0 1]", "4/2 4 1000 41 [0 1]"}, lines(m.rows(t, production)))
-	m, _ = compileBytes(t, Options{}, journal(records...))
+	m, _ = compileBytes(t, Options{}, journalOf(records...))
 	equal(t, "dropped", []string{"3/1 0 1000 7 [0 1]"}, lines(m.rows(t, production)))
 }
 
@@ -175,15 +182,15 @@ func TestModels(t *testing.T) {
 		{"a chain of names", []request{{"a", "b"}, {"b", "c"}, {"a", "c"}, {"a", ""}, {"c", ""}}, "AAAAA"},
 		{"names that are told apart by case", []request{{"M", ""}, {"m", ""}}, "AB"},
 	} {
-		var records []Record
+		var records []journal.Record
 		text := chain(t, longText(8000))
 		for i, r := range c.requests {
-			records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(2048, 1), named(t, r.asked, r.answered), func(r *Inference) {
-				r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: text}
+			records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(2048, 1), named(t, r.asked, r.answered), func(r *journal.Inference) {
+				r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: text}
 			}))
 		}
-		for round, order := range [][]Record{records, reversed(records)} {
-			m, _ := compileBytes(t, Options{}, journal(order...))
+		for round, order := range [][]journal.Record{records, reversed(records)} {
+			m, _ := compileBytes(t, Options{}, journalOf(order...))
 			got, byID := "", map[uint64]string{}
 			for _, row := range m.rows(t, production) {
 				letter := byID[row.HashIDs[0]]
@@ -201,10 +208,10 @@ func TestModels(t *testing.T) {
 // TestObservedUnderTwoNames holds that what is predicted of production's cache knows names of one model for one, as the blocks do.
 func TestObservedUnderTwoNames(t *testing.T) {
 	text := chain(t, longText(8000))
-	var records []Record
+	var records []journal.Record
 	for i, name := range []string{"gpt-4o", "gpt-4o-2024-08-06", "gpt-4o", "other", "other"} {
-		records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(2048, 1), named(t, name, ""), func(r *Inference) {
-			r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: text}
+		records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(2048, 1), named(t, name, ""), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: text}
 			r.CachedTokens = mooncake.Some([]int64{0, 2048, 2048, 0, 2048}[i])
 		}))
 	}
@@ -213,14 +220,14 @@ func TestObservedUnderTwoNames(t *testing.T) {
 		FormatMooncake: {Predicted: 3 * 2048},
 	} {
 		want.Rows, want.InputTokens, want.Cached = 5, 5*2048, 3*2048
-		_, res := compileBytes(t, Options{Format: format}, journal(records...))
+		_, res := compileBytes(t, Options{Format: format}, journalOf(records...))
 		got := *res.Traces[0].Meta.ObservedCache
 		got.Step, got.ByStep = want.Step, want.ByStep
 		equal(t, string(format), want, got)
 	}
 }
 
-func reversed(records []Record) []Record {
+func reversed(records []journal.Record) []journal.Record {
 	out := slices.Clone(records)
 	slices.Reverse(out)
 	return out
@@ -230,17 +237,17 @@ func reversed(records []Record) []Record {
 // share blocks.
 func TestModelsOfOneRequest(t *testing.T) {
 	text := chain(t, longText(8000))
-	with := func(model string, more ...func(*Inference)) func(*Inference) {
-		return func(r *Inference) {
+	with := func(model string, more ...func(*journal.Inference)) func(*journal.Inference) {
+		return func(r *journal.Inference) {
 			named(t, model, "")(r)
 			tokens(2048, 1)(r)
-			r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: text}
+			r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: text}
 			for _, m := range more {
 				m(r)
 			}
 		}
 	}
-	for why, records := range map[string][]Record{
+	for why, records := range map[string][]journal.Record{
 		"one above the other": {call(1, 1, 0, 0, with("alias")), call(1, 2, 1, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model"))},
 		"one above the other, which count the same": {
 			call(1, 1, 0, 0, with("alias")), link(1, 5, 1, 0), call(1, 2, 5, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model")),
@@ -250,7 +257,7 @@ func TestModelsOfOneRequest(t *testing.T) {
 			call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model")),
 		},
 	} {
-		m, res := compileBytes(t, Options{}, journal(records...))
+		m, res := compileBytes(t, Options{}, journalOf(records...))
 		rows := m.rows(t, production)
 		if len(rows) != 3 {
 			t.Fatalf("%s: %d rows", why, len(rows))
@@ -264,15 +271,15 @@ func TestModelsOfOneRequest(t *testing.T) {
 
 // TestModelsOfSeveralRequests holds that what stands around requests of another model, and counts their tokens together, is no other name of it.
 func TestModelsOfSeveralRequests(t *testing.T) {
-	text := Prompt{Identity: Text, Domain: 9, Chain: chain(t, longText(8000))}
-	with := func(model string, n int64) func(*Inference) {
-		return func(r *Inference) {
+	text := journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, longText(8000))}
+	with := func(model string, n int64) func(*journal.Inference) {
+		return func(r *journal.Inference) {
 			named(t, model, "")(r)
 			tokens(n, 1)(r)
 			r.Prompt = text
 		}
 	}
-	m, _ := compileBytes(t, Options{}, journal(
+	m, _ := compileBytes(t, Options{}, journalOf(
 		call(1, 1, 0, 0, with("agent", 4096)), call(1, 2, 1, 1, with("judge", 2048)), call(2, 1, 0, 2, with("agent", 2048)), call(3, 1, 0, 3, with("judge", 2048))))
 	rows := m.rows(t, production)
 	if len(rows) != 3 || rows[0].HashIDs[0] == rows[1].HashIDs[0] || rows[0].HashIDs[0] != rows[2].HashIDs[0] {
@@ -282,22 +289,24 @@ func TestModelsOfSeveralRequests(t *testing.T) {
 
 // TestIncomplete holds that a text which cannot be all of the prompt identifies nothing, wherever it came from.
 func TestIncomplete(t *testing.T) {
-	text := Prompt{Identity: Text, Domain: 9, Chain: chain(t, longText(8000))}
-	with := func(r *Inference) { r.Prompt = text }
-	remote := func(r *Inference) { r.Remote = true }
-	content := func(trace uint64) *Content { return &Content{Span: ref(trace, 9), Parent: sid(1), Prompt: text} }
+	text := journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, longText(8000))}
+	with := func(r *journal.Inference) { r.Prompt = text }
+	remote := func(r *journal.Inference) { r.Remote = true }
+	content := func(trace uint64) *journal.Content {
+		return &journal.Content{Span: ref(trace, 9), Parent: sid(1), Prompt: text}
+	}
 	for _, c := range []struct {
 		why     string
-		records []Record
+		records []journal.Record
 		lost    loss
 	}{
-		{"a part is at the server", []Record{call(2, 1, 0, 1, with, tokens(2048, 1), remote)}, lostRemote},
-		{"the text came in a log record", []Record{call(2, 1, 0, 1, tokens(2048, 1), remote), content(2)}, lostRemote},
-		{"the client says so, and the gateway does not", []Record{call(2, 1, 0, 1, remote), call(2, 2, 1, 2, with, tokens(2048, 1))}, lostRemote},
-		{"the same, by the response's id", []Record{call(2, 1, 0, 1, remote, response("x")), call(3, 2, 0, 2, with, tokens(2048, 1), response("x"), lasting(5))}, lostRemote},
-		{"more tokens than bytes", []Record{call(2, 1, 0, 1, tokens(9500, 1)), content(2)}, lostHidden},
+		{"a part is at the server", []journal.Record{call(2, 1, 0, 1, with, tokens(2048, 1), remote)}, lostRemote},
+		{"the text came in a log record", []journal.Record{call(2, 1, 0, 1, tokens(2048, 1), remote), content(2)}, lostRemote},
+		{"the client says so, and the gateway does not", []journal.Record{call(2, 1, 0, 1, remote), call(2, 2, 1, 2, with, tokens(2048, 1))}, lostRemote},
+		{"the same, by the response's id", []journal.Record{call(2, 1, 0, 1, remote, response("x")), call(3, 2, 0, 2, with, tokens(2048, 1), response("x"), lasting(5))}, lostRemote},
+		{"more tokens than bytes", []journal.Record{call(2, 1, 0, 1, tokens(9500, 1)), content(2)}, lostHidden},
 	} {
-		m, res := compileBytes(t, Options{}, journal(append(c.records, call(1, 1, 0, 0, with, tokens(2048, 1)))...))
+		m, res := compileBytes(t, Options{}, journalOf(append(c.records, call(1, 1, 0, 0, with, tokens(2048, 1)))...))
 		equal(t, c.why, map[string]int64{"text": 1, "lengths": 1}, m.meta(t, production).Identity)
 		equal(t, c.why, int64(1), dropped(res.Traces[0].Meta.Dropped, c.lost))
 	}
@@ -309,11 +318,11 @@ func TestManyModels(t *testing.T) {
 	asked, answered := name(t, "asked"), name(t, "answered")
 	m.said(asked, answered)
 	for i := range maxModels {
-		m.said(name(t, fmt.Sprint("m", i)), Name{})
+		m.said(name(t, fmt.Sprint("m", i)), journal.Name{})
 	}
 	m.said(asked, answered)
 	m.settle()
-	equal(t, "model", asked, m.one(&Inference{Model: asked}))
+	equal(t, "model", asked, m.one(&journal.Inference{Model: asked}))
 	equal(t, "aliases", 0, len(m.aliases()))
 }
 
@@ -324,7 +333,7 @@ type picture struct {
 }
 
 // prompt writes a picture as annotate does, four bytes of text a token.
-func (p picture) prompt(t testing.TB) func(*Inference) {
+func (p picture) prompt(t testing.TB) func(*journal.Inference) {
 	t.Helper()
 	text := "user\n" + p.before
 	end := int64(0)
@@ -337,8 +346,8 @@ func (p picture) prompt(t testing.TB) func(*Inference) {
 	h := newHasher(t, blockhash.TextDomain)
 	_, _ = h.WriteString(text)
 	words := "user\n" + p.before + p.after + "\n"
-	return func(r *Inference) {
-		r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: h.Chain(), MediaEnd: end}
+	return func(r *journal.Inference) {
+		r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: h.Chain(), MediaEnd: end}
 		r.InputTokens, r.OutputTokens = opt(int64(len(words))/4+p.tokens), opt[int64](1)
 	}
 }
@@ -364,7 +373,7 @@ func TestPictures(t *testing.T) {
 			if turned {
 				p.first, p.second = p.second, p.first
 			}
-			m, _ := compileBytes(t, Options{BlockSize: 64}, journal(call(1, 1, 0, 0, p.first.prompt(t)), call(2, 1, 0, 1, p.second.prompt(t))))
+			m, _ := compileBytes(t, Options{BlockSize: 64}, journalOf(call(1, 1, 0, 0, p.first.prompt(t)), call(2, 1, 0, 1, p.second.prompt(t))))
 			rows := m.rows(t, production)
 			shared := int64(0)
 			for shared < int64(len(rows[0].HashIDs)) && rows[0].HashIDs[shared] == rows[1].HashIDs[shared] {
@@ -386,7 +395,7 @@ func TestShapesArePure(t *testing.T) {
 	records := traffic(t, 100)
 	for i := range uint64(300) {
 		ms, trace := rng.Int64N(500), 10_000+i
-		var change []func(*Inference)
+		var change []func(*journal.Inference)
 		change = append(change, named(t, names[rng.IntN(6)], names[rng.IntN(6)]), clock(rng.Uint64N(4)), producerOf(rng.Uint64N(4)), cached(rng.Int64N(500)))
 		if rng.IntN(20) == 0 {
 			change = append(change, exclusive)
@@ -405,17 +414,17 @@ func TestShapesArePure(t *testing.T) {
 			records = append(records, call(trace, 2, 1, ms-rng.Int64N(50), clock(9), named(t, names[rng.IntN(6)], "")))
 		}
 	}
-	want, _ := compileBytes(t, Options{BlockSize: 64}, journal(records...))
+	want, _ := compileBytes(t, Options{BlockSize: 64}, journalOf(records...))
 	if len(want.rows(t, production)) < 300 {
 		t.Fatalf("%d rows", len(want.rows(t, production)))
 	}
 	for round := range 6 {
-		dealt := make([][]Record, 3)
+		dealt := make([][]journal.Record, 3)
 		for _, i := range rng.Perm(len(records)) {
 			j := rng.IntN(len(dealt))
 			dealt[j] = append(dealt[j], records[i])
 		}
-		got, _ := compileBytes(t, Options{BlockSize: 64, Memory: []int{8, DefaultMemory}[round%2]}, journal(dealt[0]...), journal(dealt[1]...), journal(dealt[2]...))
+		got, _ := compileBytes(t, Options{BlockSize: 64, Memory: []int{8, DefaultMemory}[round%2]}, journalOf(dealt[0]...), journalOf(dealt[1]...), journalOf(dealt[2]...))
 		for name, b := range want {
 			if !bytes.Equal(b, got[name]) {
 				t.Errorf("round %d: %s differs", round, name)

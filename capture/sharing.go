@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -237,7 +238,7 @@ func (p *placing) inOrder() {
 		end = t.end()
 		return false
 	})
-	p.turns = p.turns[:min(len(p.turns), MaxReplies)]
+	p.turns = p.turns[:min(len(p.turns), journal.MaxReplies)]
 }
 
 // keepTurns keeps the replies that end behind so many tokens, for rows that share them, and returns which these are.
@@ -397,7 +398,7 @@ const (
 )
 
 // number returns a row's ranges by their numbers in this trace; nothing where they were cut into too many.
-func (r *replayRows) number(domain Domain, ranges []mooncake.HashRange) []mooncake.HashRange {
+func (r *replayRows) number(domain journal.Domain, ranges []mooncake.HashRange) []mooncake.HashRange {
 	r.came += int64(len(ranges))
 	if r.became > freeRanges+cutsEach*r.came {
 		return nil
@@ -416,7 +417,7 @@ func (r *replayRows) row(from, to int64) {
 }
 
 // replies returns those that are to rows of this trace: some rows that were to be replayed may not have been sent.
-func (r *replayRows) replies(row *Inference, index int64) (replies []mooncake.Reply) {
+func (r *replayRows) replies(row *journal.Inference, index int64) (replies []mooncake.Reply) {
 	for _, one := range row.Replies {
 		of := row.Row.V - one.Back
 		i, exact := slices.BinarySearchFunc(r.stretches, of, func(s stretchOfRows, of int64) int { return cmp.Compare(s.from, of) })

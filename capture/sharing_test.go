@@ -6,6 +6,7 @@ package capture
 import (
 	"testing"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -13,7 +14,7 @@ import (
 // up, and a reply to a row that is not there is counted.
 func TestRangesOfReplays(t *testing.T) {
 	ranges := func(h ...mooncake.HashRange) []mooncake.HashRange { return h }
-	row := func(row int64, ids []uint64, tokens int64, h []mooncake.HashRange, replies ...mooncake.Reply) *Inference {
+	row := func(row int64, ids []uint64, tokens int64, h []mooncake.HashRange, replies ...mooncake.Reply) *journal.Inference {
 		r := replayed(t, "r", row, uint64(row+1), 1, 0, ids...)
 		r.InputLength, r.HashRanges, r.FineBlockSize, r.Replies = opt(tokens), h, 16, replies
 		return r
@@ -26,9 +27,9 @@ func TestRangesOfReplays(t *testing.T) {
 		mooncake.Reply{Back: 2, At: 64, Tokens: 30}, mooncake.Reply{Back: 1, At: 120, Tokens: 30})
 	bad := row(4, []uint64{4}, 300, ranges(mooncake.HashRange{First: 7, Count: 4}))
 
-	m, res := compileBytes(t, Options{}, journal(first, second, third, fourth, bad))
+	m, res := compileBytes(t, Options{}, journalOf(first, second, third, fourth, bad))
 	rows := m.rows(t, "run r")
-	for i, r := range []*Inference{first, second, third, fourth} {
+	for i, r := range []*journal.Inference{first, second, third, fourth} {
 		equal(t, "ranges as sent", r.HashRanges, rows[i].HashRanges)
 		equal(t, "replies as sent", r.Replies, rows[i].Replies)
 	}
@@ -36,7 +37,7 @@ func TestRangesOfReplays(t *testing.T) {
 	equal(t, "counted", int64(1), dropped(res.Traces[0].Meta.Dropped, lostRanges))
 	equal(t, "fine block size", 16, res.Traces[0].Meta.FineBlockSize)
 
-	m, res = compileBytes(t, Options{}, journal(first, third, fourth))
+	m, res = compileBytes(t, Options{}, journalOf(first, third, fourth))
 	rows = m.rows(t, "run r")
 	equal(t, "the row before is one closer", []mooncake.Reply{{Back: 1, At: 100, Tokens: 30}}, rows[1].Replies)
 	equal(t, "ids close up", ranges(mooncake.HashRange{First: 0, Count: 6}, mooncake.HashRange{First: 7, Count: 7}), rows[1].HashRanges)
@@ -44,7 +45,7 @@ func TestRangesOfReplays(t *testing.T) {
 	equal(t, "new ids", ranges(mooncake.HashRange{First: 14, Count: 19}), rows[2].HashRanges)
 	equal(t, "counted", int64(1), dropped(res.Traces[0].Meta.Dropped, lostReply))
 
-	m, _ = compileBytes(t, Options{Format: FormatMooncake}, journal(first, third, fourth))
+	m, _ = compileBytes(t, Options{Format: FormatMooncake}, journalOf(first, third, fourth))
 	for _, r := range m.rows(t, "run r") {
 		equal(t, "a plain row", 0, len(r.HashRanges)+len(r.Replies))
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -33,7 +34,7 @@ var hashed = regexp.MustCompile(`-[0-9a-f]{16}$`)
 // RunFile returns the name of a run's trace beside that of production: out.run-ID.jsonl beside out.jsonl. Two ids never
 // have one file, on file systems that know no case either: characters that do not belong into a file name become _, and
 // an id that has such characters or capitals, is long, or ends like a hash, has a hash of it at the end (64 bits of SHA-256).
-func RunFile(name string, run Name) string {
+func RunFile(name string, run journal.Name) string {
 	name, ending := endings(name)
 	safe := strings.Map(func(r rune) rune {
 		switch {
@@ -41,10 +42,10 @@ func RunFile(name string, run Name) string {
 			return r
 		}
 		return '_'
-	}, run.s)
+	}, run.String())
 	capital := strings.ToLower(safe) != safe
-	if safe != run.s || capital || len(safe) > 64 || safe == "" || strings.HasSuffix(safe, ".") || hashed.MatchString(safe) {
-		h := sha256.Sum256([]byte(run.s))
+	if safe != run.String() || capital || len(safe) > 64 || safe == "" || strings.HasSuffix(safe, ".") || hashed.MatchString(safe) {
+		h := sha256.Sum256([]byte(run.String()))
 		safe = safe[:min(len(safe), 64)] + "-" + hex.EncodeToString(h[:8])
 	}
 	return name + runPrefix + safe + ending

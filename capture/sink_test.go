@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // TestRunFileIsInjective: two runs have two files, also where file names know no case.
@@ -61,7 +63,7 @@ func TestSpansAddUp(t *testing.T) {
 	records := append(traffic(t, 600),
 		call(1, 1, 0, 0, failed), call(2, 1, 0, 0, failed, response("f")), call(3, 1, 0, 0, response("f"), failed),
 		call(4, 1, 0, 0, noTokens), call(5, 1, 0, 0, noTokens, inSession(9)), call(6, 1, 0, 0, tokens(1<<40, 1)),
-		call(7, 1, 0, 0, func(r *Inference) { r.Start = 5 }), call(8, 1, 0, 0, func(r *Inference) { r.Warmup = true }),
+		call(7, 1, 0, 0, func(r *journal.Inference) { r.Start = 5 }), call(8, 1, 0, 0, func(r *journal.Inference) { r.Warmup = true }),
 		call(9, 1, 0, 0), call(9, 2, 1, 0), call(9, 3, 2, 0, failed),
 		replayed(t, "late", 1, 10, 1, 0, 7), replayed(t, "late", 1, 10, 2, 0, 7), replayed(t, "late", -1, 11, 1, 0, 7),
 		replayed(t, "later", 1, 12, 1, 0, 7), call(12, 2, 0, 0, failed),
@@ -75,7 +77,7 @@ func TestSpansAddUp(t *testing.T) {
 		{MaxTraceSpans: 2},
 		{MaxTraceSpans: 1, Format: FormatMooncake},
 	} {
-		_, res := compileBytes(t, o, journal(records...))
+		_, res := compileBytes(t, o, journalOf(records...))
 		all := dropped(res.Dropped, lostRun)
 		for _, p := range res.Traces {
 			sum := p.Meta.Rows + p.Merged

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -14,17 +15,17 @@ import (
 // to those blocks, and say so in ranges; hash ids share what they did.
 func TestFineTokens(t *testing.T) {
 	h := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
-	for _, identity := range []Identity{Tokens, Engine} {
+	for _, identity := range []journal.Identity{journal.Tokens, journal.Engine} {
 		for _, size := range []int{16, 32, 128, 256, 512} {
 			chats := conversations(4, 12)
-			var records []Record
+			var records []journal.Record
 			for i, c := range chats {
-				prompt := Prompt{Identity: identity, Domain: 9, Key: 8, BlockSize: uint32(size), HashIDs: h.Tokens(nil, c.tokens, size)}
+				prompt := journal.Prompt{Identity: identity, Domain: 9, Key: 8, BlockSize: uint32(size), HashIDs: h.Tokens(nil, c.tokens, size)}
 				// An engine that had more than the tokens share, or an order that a model is told to have, changes nothing.
 				records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(int64(len(c.tokens)), 10), cached(int64(len(c.tokens))-1),
-					func(r *Inference) { r.Prompt, r.Order = prompt, SystemLast }))
+					func(r *journal.Inference) { r.Prompt, r.Order = prompt, journal.SystemLast }))
 			}
-			m, res := compileBytes(t, Options{}, journal(records...))
+			m, res := compileBytes(t, Options{}, journalOf(records...))
 			rows := m.rows(t, production)
 			equal(t, "identity", map[string]int64{identity.String(): int64(len(chats))}, res.Traces[0].Meta.Identity)
 			coarse, fine := cache{}, cache{}
@@ -67,11 +68,11 @@ func TestFineTokensOfAnotherLength(t *testing.T) {
 		{"odd", 30, 24, 1, 0},
 		{"finer", 90, 8, 1, 0},
 	} {
-		prompt := Prompt{Identity: Tokens, Domain: 9, Key: 8, BlockSize: c.size}
+		prompt := journal.Prompt{Identity: journal.Tokens, Domain: 9, Key: 8, BlockSize: c.size}
 		for i := range c.ids {
 			prompt.HashIDs = append(prompt.HashIDs, uint64(i+1))
 		}
-		m, res := compileBytes(t, Options{}, journal(call(1, 1, 0, 0, tokens(700, 1), func(r *Inference) { r.Prompt = prompt })))
+		m, res := compileBytes(t, Options{}, journalOf(call(1, 1, 0, 0, tokens(700, 1), func(r *journal.Inference) { r.Prompt = prompt })))
 		equal(t, c.why, c.dropped, dropped(res.Traces[0].Meta.Dropped, lostBlockSize))
 		equal(t, c.why, c.blocks, len(m.rows(t, production)[0].HashIDs))
 	}

@@ -11,6 +11,7 @@ import (
 	"sort"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -23,14 +24,14 @@ const (
 )
 
 // isText reports whether the blocks of a row are those of its text.
-func isText(p *partition, r *Inference) bool {
+func isText(p *partition, r *journal.Inference) bool {
 	return !p.Replay && r.Chain.Bytes > 0 && r.HashIDs == nil
 }
 
 // spread makes the ids of a prompt's blocks, where these are finer than those of the trace, the cells of a text: one id stands for all
 // tokens up to the end of its block, as a cell does for all bytes. The text has so many bytes for a token that borders fall exactly where
 // they are: a block is a cell, or several of which only the last one is known by itself.
-func (c *compiler) spread(p *partition, r *Inference) {
+func (c *compiler) spread(p *partition, r *journal.Inference) {
 	const cell, others = blockhash.CellSize, 0x9e3779b97f4a7c15
 	b, n, size := int64(r.BlockSize), r.InputTokens.V, int64(c.opt.BlockSize)
 	if p.Replay || r.HashIDs == nil || b < int64(c.fine) || b >= size || cell%b != 0 && b%cell != 0 {
@@ -68,14 +69,14 @@ func every(ids []uint64, n int) []uint64 {
 }
 
 // settle passes on a row whose place is known: with blocks to be laid, or to where it stands.
-func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64]) error {
+func (c *compiler) settle(p *partition, r *journal.Inference, delay mooncake.Opt[float64]) error {
 	c.spread(p, r)
 	if !isText(p, r) {
 		return c.inOrder(p, r, delay, &sharing{})
 	}
 	if r.Chain.Bytes >= maxText || r.Chain.Validate() != nil || r.Reply != (blockhash.End{}) && r.Chain.ValidateReply(r.Reply) != nil || r.MediaEnd < 0 || r.MediaEnd > r.Chain.Bytes || r.MediaEnd%blockhash.CellSize != 0 {
 		p.lost.add(lostCells, 1)
-		r.Prompt = Prompt{}
+		r.Prompt = journal.Prompt{}
 		return c.inOrder(p, r, delay, &sharing{})
 	}
 	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ, and the orders of templates.
@@ -91,23 +92,23 @@ func (c *compiler) settle(p *partition, r *Inference, delay mooncake.Opt[float64
 }
 
 // addText adds a prompt to a sorter, with its values masked.
-func (c *compiler) addText(to *sorter, r *Inference, delay mooncake.Opt[float64], mask uint64) error {
+func (c *compiler) addText(to *sorter, r *journal.Inference, delay mooncake.Opt[float64], mask uint64) error {
 	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
 	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
-	r.masked(mask)
+	maskEnds(&r.Prompt, mask)
 	cells := r.Chain.Cells
 	r.Chain.Cells = nil
 	c.enc = appendDelay(c.enc[:0], delay)
-	c.enc = r.appendTo(c.enc)
+	c.enc = journal.AppendRecord(c.enc, r)
 	r.Chain.Cells = cells // its memory is used again
 	c.enc = binary.BigEndian.AppendUint32(c.enc, marks)
 	return to.add(c.key, c.enc)
 }
 
 // template returns what a request's prompt was made with, as far as it is followed.
-func (c *compiler) template(r *Inference) template {
+func (c *compiler) template(r *journal.Inference) template {
 	of := c.models.template(r)
-	if c.opt.FollowEngine == FollowNever || r.Identity != Text { // tokens are in the order that the engine saw
+	if c.opt.FollowEngine == FollowNever || r.Identity != journal.Text { // tokens are in the order that the engine saw
 		of.told = ""
 	}
 	return of
@@ -115,15 +116,15 @@ func (c *compiler) template(r *Inference) template {
 
 // mask is what sets the values of one domain and template apart from those of all others.
 type mask struct {
-	domain Domain
+	domain journal.Domain
 	template
 	known bool
 	value uint64
 }
 
-func (m *mask) of(d Domain, t template) uint64 {
+func (m *mask) of(d journal.Domain, t template) uint64 {
 	if !m.known || m.domain != d || m.template != t {
-		name := append(binary.BigEndian.AppendUint32(nil, uint32(d)), t.model.s...)
+		name := append(binary.BigEndian.AppendUint32(nil, uint32(d)), t.model.String()...)
 		if t.told != "" {
 			name = append(append(name, 0), t.told...)
 		}
@@ -153,7 +154,7 @@ type text struct {
 	marks []byte // as in the item
 	ends  []int  // the mark of each end of a message, counted from 1
 	delay mooncake.Opt[float64]
-	decoded
+	journal.Decoder
 	counted bool // somebody counted its tokens, and those of its reply
 }
 
@@ -189,7 +190,7 @@ func (c *compiler) prompts(visit func(*text) error) error {
 		t.shared = commonMarks(before, t.marks)
 		var record []byte
 		t.delay, record = takeDelay(b[n : len(b)-countLength])
-		if err := t.decode(record); err != nil {
+		if err := t.Decode(record); err != nil {
 			return err
 		}
 		t.at, t.ends = appendPlaces(t.at[:0], t.ends[:0], &t.Prompt, n/markLength)
@@ -198,7 +199,7 @@ func (c *compiler) prompts(visit func(*text) error) error {
 }
 
 // arrivalOf returns what production is ordered by.
-func arrivalOf(r *Inference, number int64) (order [arrivalLength]byte) {
+func arrivalOf(r *journal.Inference, number int64) (order [arrivalLength]byte) {
 	b := appendTime(order[:0], r.Start)
 	b = append(b, r.Span.TraceID[:]...)
 	b = append(b, r.Span.SpanID[:]...)
@@ -247,7 +248,7 @@ func (c *compiler) layTexts() error {
 	err = c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
 		s, _ := c.share(t.number, o, parts)
 		c.engines.saw(c, t, o, s)
-		if t.Identity != Text { // it is known to the block what prompts share
+		if t.Identity != journal.Text { // it is known to the block what prompts share
 			s.limit = 0
 		}
 		if t.Prefix {
@@ -258,9 +259,9 @@ func (c *compiler) layTexts() error {
 			}
 		}
 		identity, domain, key := t.Identity, t.Domain, t.Key
-		t.Prompt = Prompt{} // the record needs no text any more
+		t.Prompt = journal.Prompt{} // the record needs no text any more
 		if s.kind != unshared {
-			t.Prompt = Prompt{Identity: identity, Domain: domain, Key: key}
+			t.Prompt = journal.Prompt{Identity: identity, Domain: domain, Key: key}
 		}
 		return c.inOrder(p, &t.Inference, t.delay, s)
 	})

@@ -6,41 +6,43 @@ package capture
 import (
 	"slices"
 	"testing"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // TestContents is about prompts that log records hold.
 func TestContents(t *testing.T) {
 	const bytesPerBlock = 2048 // of 512 tokens
 	text := longText(8 * bytesPerBlock)
-	chainOf := func(from, to int) Prompt {
-		return Prompt{Identity: Text, Domain: 9, Chain: chain(t, text[from*bytesPerBlock:to*bytesPerBlock])}
+	chainOf := func(from, to int) journal.Prompt {
+		return journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, text[from*bytesPerBlock:to*bytesPerBlock])}
 	}
-	whole := func(trace uint64, blocks int, ms int64) *Inference {
-		return call(trace, 1, 0, ms, tokens(int64(blocks*512), 1), func(r *Inference) { r.Prompt = chainOf(0, blocks) })
+	whole := func(trace uint64, blocks int, ms int64) *journal.Inference {
+		return call(trace, 1, 0, ms, tokens(int64(blocks*512), 1), func(r *journal.Inference) { r.Prompt = chainOf(0, blocks) })
 	}
-	seen := func(trace uint64, blocks int, ms int64, change ...func(*Inference)) *Inference {
-		return call(trace, 1, 0, ms, append(change, tokens(int64(blocks*512), 1), func(r *Inference) { r.Identity = None })...)
+	seen := func(trace uint64, blocks int, ms int64, change ...func(*journal.Inference)) *journal.Inference {
+		return call(trace, 1, 0, ms, append(change, tokens(int64(blocks*512), 1), func(r *journal.Inference) { r.Identity = journal.None })...)
 	}
-	part := func(trace, span uint64, ms int64, p Prompt) *Content {
-		return &Content{ref(trace, span), sid(1), at(ms), p}
+	part := func(trace, span uint64, ms int64, p journal.Prompt) *journal.Content {
+		return &journal.Content{Span: ref(trace, span), Parent: sid(1), Start: at(ms), Prompt: p}
 	}
 	for _, c := range []struct {
 		why     string
-		records []Record
+		records []journal.Record
 		shared  int // leading ids that the two rows have in common
 		lost    map[loss]int64
 	}{
-		{"a record of all of it", []Record{whole(1, 4, 0), seen(2, 4, 1), part(2, 2, 1, chainOf(0, 4))}, 4, nil},
+		{"a record of all of it", []journal.Record{whole(1, 4, 0), seen(2, 4, 1), part(2, 2, 1, chainOf(0, 4))}, 4, nil},
 		{
 			"two parts: the first is known as far as another prompt has it",
-			[]Record{whole(1, 6, 0), seen(2, 6, 1), part(2, 3, 1, chainOf(0, 3)), part(2, 2, 2, chainOf(3, 6))},
+			[]journal.Record{whole(1, 6, 0), seen(2, 6, 1), part(2, 3, 1, chainOf(0, 3)), part(2, 2, 2, chainOf(3, 6))},
 			2,
 			map[loss]int64{lostPart: 1, lostRest: 1}, // a border lies half a cell late: the third block is longer than the part
 		},
 		{
 			"the second part begins like another prompt, and is not taken for it",
-			[]Record{
-				call(1, 1, 0, 0, tokens(512*3, 1), func(r *Inference) { r.Prompt = chainOf(3, 6) }),
+			[]journal.Record{
+				call(1, 1, 0, 0, tokens(512*3, 1), func(r *journal.Inference) { r.Prompt = chainOf(3, 6) }),
 				seen(2, 6, 1), part(2, 2, 9, chainOf(3, 6)), part(2, 3, 1, chainOf(0, 3)),
 			},
 			0,
@@ -48,13 +50,13 @@ func TestContents(t *testing.T) {
 		},
 		{
 			"parts of the same time: none",
-			[]Record{whole(1, 6, 0), seen(2, 6, 1), part(2, 3, 1, chainOf(0, 3)), part(2, 2, 1, chainOf(3, 6))},
+			[]journal.Record{whole(1, 6, 0), seen(2, 6, 1), part(2, 3, 1, chainOf(0, 3)), part(2, 2, 1, chainOf(3, 6))},
 			0,
 			map[loss]int64{lostPart: 2},
 		},
 		{
 			"the same twice is one, of the earlier time",
-			[]Record{
+			[]journal.Record{
 				whole(1, 6, 0), seen(2, 6, 1), part(2, 2, 5, chainOf(0, 3)), part(2, 3, 4, chainOf(3, 6)), part(2, 4, 3, chainOf(0, 3)),
 			},
 			2,
@@ -62,42 +64,42 @@ func TestContents(t *testing.T) {
 		},
 		{
 			"a span that has its prompt needs none",
-			[]Record{whole(1, 4, 0), whole(2, 4, 1), part(2, 2, 1, chainOf(0, 3))},
+			[]journal.Record{whole(1, 4, 0), whole(2, 4, 1), part(2, 2, 1, chainOf(0, 3))},
 			4,
 			map[loss]int64{lostSecond: 1},
 		},
 		{
 			"a beginning that nobody shares",
-			[]Record{whole(1, 4, 0), call(2, 1, 0, 1, func(r *Inference) { r.Prompt = chainOf(5, 7); r.Prefix = true })},
+			[]journal.Record{whole(1, 4, 0), call(2, 1, 0, 1, func(r *journal.Inference) { r.Prompt = chainOf(5, 7); r.Prefix = true })},
 			0,
 			map[loss]int64{lostRest: 1},
 		},
 		{
 			"two beginnings, cut at the same place: nobody knows how they go on",
-			[]Record{
-				call(1, 1, 0, 0, func(r *Inference) { r.Prompt = chainOf(0, 2); r.Prefix = true }),
-				call(2, 1, 0, 1, func(r *Inference) { r.Prompt = chainOf(0, 2); r.Prefix = true }),
+			[]journal.Record{
+				call(1, 1, 0, 0, func(r *journal.Inference) { r.Prompt = chainOf(0, 2); r.Prefix = true }),
+				call(2, 1, 0, 1, func(r *journal.Inference) { r.Prompt = chainOf(0, 2); r.Prefix = true }),
 			},
 			0,
 			map[loss]int64{lostRest: 2},
 		},
 		{
 			"another model is another tokenizer",
-			[]Record{whole(1, 4, 0), seen(2, 4, 1, func(r *Inference) { r.Model = name(t, "other") }), part(2, 2, 1, chainOf(0, 4))},
+			[]journal.Record{whole(1, 4, 0), seen(2, 4, 1, func(r *journal.Inference) { r.Model = name(t, "other") }), part(2, 2, 1, chainOf(0, 4))},
 			0, nil,
 		},
 		{
 			"another domain is another key",
-			[]Record{whole(1, 4, 0), func() Record { r := whole(2, 4, 1); r.Domain = 10; return r }()},
+			[]journal.Record{whole(1, 4, 0), func() journal.Record { r := whole(2, 4, 1); r.Domain = 10; return r }()},
 			0, nil,
 		},
 		{
 			"seen by a receiver, with nothing that identifies the prompt, whatever else it says",
-			[]Record{whole(1, 4, 0), func() Record { r := whole(2, 4, 1); r.Identity = None; return r }()},
+			[]journal.Record{whole(1, 4, 0), func() journal.Record { r := whole(2, 4, 1); r.Identity = journal.None; return r }()},
 			0, nil,
 		},
 	} {
-		m, res := compileBytes(t, Options{}, journal(c.records...))
+		m, res := compileBytes(t, Options{}, journalOf(c.records...))
 		rows := m.rows(t, production)
 		if len(rows) != 2 {
 			t.Fatalf("%s: %d rows", c.why, len(rows))
@@ -123,19 +125,19 @@ func longText(n int) string {
 // TestEstimatesAreNoAnchors: where somebody has counted, guesses displace nothing.
 func TestEstimatesAreNoAnchors(t *testing.T) {
 	text := longText(40_000)
-	with := func(n int) func(*Inference) {
+	with := func(n int) func(*journal.Inference) {
 		c := chain(t, text[:n])
-		return func(r *Inference) { r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: c} }
+		return func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: c} }
 	}
-	counted := []Record{call(1, 1, 0, 0, with(30_000), tokens(15_000, 1)), call(2, 1, 0, 1, with(40_000), tokens(20_000, 1))}
-	m, _ := compileBytes(t, Options{MissingTokens: MissingEstimate}, journal(counted...))
+	counted := []journal.Record{call(1, 1, 0, 0, with(30_000), tokens(15_000, 1)), call(2, 1, 0, 1, with(40_000), tokens(20_000, 1))}
+	m, _ := compileBytes(t, Options{MissingTokens: MissingEstimate}, journalOf(counted...))
 	want := m.rows(t, production)
 	// Counts of other text halve the estimate: the shorter prompt would be laid by that.
-	other := call(4, 1, 0, 3, tokens(100, 1), func(r *Inference) {
-		r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: chain(t, longText(90_000)[50_000:])}
+	other := call(4, 1, 0, 3, tokens(100, 1), func(r *journal.Inference) {
+		r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, longText(90_000)[50_000:])}
 	})
 	guess := call(3, 1, 0, 2, with(20_000), noTokens, inSession(4))
-	m, _ = compileBytes(t, Options{MissingTokens: MissingEstimate}, journal(append(counted, other, guess)...))
+	m, _ = compileBytes(t, Options{MissingTokens: MissingEstimate}, journalOf(append(counted, other, guess)...))
 	got := m.rows(t, production)
 	equal(t, "rows", 4, len(got))
 	equal(t, "ids", [][]uint64{want[0].HashIDs, want[1].HashIDs}, [][]uint64{got[0].HashIDs, got[1].HashIDs})

@@ -6,6 +6,8 @@ package capture
 import (
 	"bytes"
 	"slices"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // Fields of a leaf that are filled from above.
@@ -28,12 +30,12 @@ const (
 
 // node is a span of the trace at hand. Indices are those of tree.nodes, -1 is none.
 type node struct {
-	span, parent SpanID
-	session      Session // its own, then the nearest one at or above it
-	run          Name    // likewise
-	at           place   // of the record; not of a link
+	span, parent journal.SpanID
+	session      journal.Session // its own, then the nearest one at or above it
+	run          journal.Name    // likewise
+	at           place           // of the record; not of a link
 
-	kind                byte
+	kind                journal.Kind
 	failed, row, warmup bool
 	joined, border      bool // by a link; of a tool or an agent
 	remote              bool // a part of its prompt, or of that of one above it, is at the server only
@@ -51,7 +53,7 @@ type node struct {
 	end    int64
 	offset int64  // what makes start and end those of the clock of the topmost request above
 	clock  uint64 // which that is
-	model  Name
+	model  journal.Name
 	input  int64  // tokens; -1 is unknown
 	whole  uint64 // of a content: what stands for all of it
 	served int32  // leaves at or below it that did not fail
@@ -63,15 +65,15 @@ type tree struct {
 	c     *compiler
 	pool  pool
 	trace [16]byte
-	last  SpanID
+	last  journal.SpanID
 	begun bool
-	taken []byte // the record before, of this span
-	large bool   // more spans than the limit: they go by one by one
-	run   Name   // of a large trace
+	taken []byte       // the record before, of this span
+	large bool         // more spans than the limit: they go by one by one
+	run   journal.Name // of a large trace
 	nodes []node
 	order []int32 // parents first
-	leaf  decoded
-	other decoded
+	leaf  journal.Decoder
+	other journal.Decoder
 }
 
 // record takes the next record in the order of (trace id, span id, rank).
@@ -88,7 +90,7 @@ func (t *tree) record(b []byte) error {
 	}
 	copy(t.last[:], key[16:])
 	t.taken = append(t.taken[:0], payload...)
-	if err := t.leaf.decode(payload); err != nil {
+	if err := t.leaf.Decode(payload); err != nil {
 		return err // cannot be: the journal's reader has decoded it
 	}
 	t.c.whole(&t.leaf)
@@ -106,7 +108,7 @@ func (t *tree) duplicate(payload []byte) error {
 		return nil
 	}
 	t.taken = append(t.taken[:0], payload...)
-	err := t.other.decode(payload)
+	err := t.other.Decode(payload)
 	if p := t.c.part(Partition{!t.other.Run.IsZero(), t.other.Run}); p != nil {
 		p.lost.add(lostDuplicate, 1)
 	} else {
@@ -120,8 +122,8 @@ func (t *tree) keep(payload []byte) (err error) {
 	d := &t.leaf
 	n := node{
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
-		kind: d.kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, model: d.Model,
-		start: d.Start, end: d.end(), clock: d.Clock, input: -1,
+		kind: d.Kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, model: d.Model,
+		start: d.Start, end: endOf(&d.Inference), clock: d.Clock, input: -1,
 		up: -1, above: -1, root: -1, prompt: -1,
 	}
 	if d.InputTokens.Set {
@@ -132,8 +134,8 @@ func (t *tree) keep(payload []byte) (err error) {
 	}
 	self := int32(len(t.nodes)) //nolint:gosec // bounded by MaxTraceSpans
 	for f, set := range [fromCount]bool{
-		fromPrompt: d.known(), fromFirstToken: d.FirstToken.Set, fromModel: !d.Model.IsZero(),
-		fromResponse: d.Response != Response{}, fromInput: d.InputTokens.V > 0, fromOutput: d.OutputTokens.Set,
+		fromPrompt: known(&d.Prompt), fromFirstToken: d.FirstToken.Set, fromModel: !d.Model.IsZero(),
+		fromResponse: d.Response != journal.Response{}, fromInput: d.InputTokens.V > 0, fromOutput: d.OutputTokens.Set,
 		fromCached: d.CachedTokens.Set, fromAnswered: !d.Answered.IsZero(), fromEstimate: d.OutputEstimate.Set,
 		fromFinish: !d.Finish.IsZero(), fromOrder: d.Order != "",
 	} {
@@ -142,10 +144,10 @@ func (t *tree) keep(payload []byte) (err error) {
 			n.from[f] = self
 		}
 	}
-	if d.kind == kindContent {
-		n.whole = d.Prompt.end()
+	if d.Kind == journal.KindContent {
+		n.whole = wholeOf(&d.Prompt)
 	}
-	if d.kind != kindLink {
+	if d.Kind != journal.KindLink {
 		if n.at, err = t.pool.put(payload); err != nil {
 			return err
 		}
@@ -163,7 +165,7 @@ func (t *tree) finish() error {
 	t.inherit()
 	t.group()
 	for i := range t.nodes {
-		if t.nodes[i].kind != kindInference {
+		if t.nodes[i].kind != journal.KindInference {
 			continue
 		}
 		if err := t.emit(int32(i)); err != nil {
@@ -171,7 +173,7 @@ func (t *tree) finish() error {
 		}
 	}
 	t.clear()
-	t.large, t.run = false, Name{}
+	t.large, t.run = false, journal.Name{}
 	return nil
 }
 
@@ -190,12 +192,12 @@ func (t *tree) link() {
 	)
 	for i := range t.nodes {
 		n := &t.nodes[i]
-		if n.parent == (SpanID{}) {
+		if n.parent == (journal.SpanID{}) {
 			continue
 		}
 		at, ok := t.find(n.parent)
 		if n.joined && (!ok || !t.during(at, n)) {
-			n.parent = SpanID{} // a link to what it follows, or to what nobody sent
+			n.parent = journal.SpanID{} // a link to what it follows, or to what nobody sent
 			continue
 		}
 		if n.broken = !ok; ok {
@@ -232,7 +234,7 @@ func (t *tree) link() {
 func (t *tree) during(at int, part *node) bool {
 	const steps = 64
 	for range steps {
-		if n := &t.nodes[at]; n.kind == kindInference {
+		if n := &t.nodes[at]; n.kind == journal.KindInference {
 			return part.start >= n.start-sameClock && part.start <= n.end+sameClock
 		}
 		var ok bool
@@ -244,8 +246,8 @@ func (t *tree) during(at int, part *node) bool {
 }
 
 // find returns the place of a span.
-func (t *tree) find(id SpanID) (int, bool) {
-	return slices.BinarySearchFunc(t.nodes, id, func(n node, id SpanID) int { return bytes.Compare(n.span[:], id[:]) })
+func (t *tree) find(id journal.SpanID) (int, bool) {
+	return slices.BinarySearchFunc(t.nodes, id, func(n node, id journal.SpanID) int { return bytes.Compare(n.span[:], id[:]) })
 }
 
 // inherit brings sessions and runs down from the spans that name them.
@@ -256,7 +258,7 @@ func (t *tree) inherit() {
 		if n.up >= 0 {
 			p := &t.nodes[n.up]
 			switch {
-			case p.kind == kindInference:
+			case p.kind == journal.KindInference:
 				n.above = n.up
 			case !p.border:
 				n.above = p.above
@@ -272,7 +274,7 @@ func (t *tree) inherit() {
 		if n.run.IsZero() && n.broken && one {
 			n.run = run
 		}
-		if n.kind == kindInference {
+		if n.kind == journal.KindInference {
 			n.root = i
 			if n.above >= 0 {
 				n.root = t.nodes[n.above].root
@@ -282,14 +284,14 @@ func (t *tree) inherit() {
 }
 
 // oneRun returns the run that spans of the trace name, if they all name the same one.
-func (t *tree) oneRun() (run Name, one bool) {
+func (t *tree) oneRun() (run journal.Name, one bool) {
 	for i := range t.nodes {
 		switch r := t.nodes[i].run; {
 		case r.IsZero() || r == run:
 		case run.IsZero():
 			run, one = r, true
 		default:
-			return Name{}, false
+			return journal.Name{}, false
 		}
 	}
 	return run, one
@@ -299,7 +301,7 @@ func (t *tree) oneRun() (run Name, one bool) {
 func (t *tree) group() {
 	for _, i := range slices.Backward(t.order) {
 		switch n := &t.nodes[i]; n.kind {
-		case kindInference:
+		case journal.KindInference:
 			if !n.below && !n.failed {
 				n.served = 1
 			}
@@ -309,13 +311,13 @@ func (t *tree) group() {
 				p.below = true
 				p.served = min(p.served+n.served, 2) // one, or several
 			}
-		case kindContent:
+		case journal.KindContent:
 			t.attach(i)
 		}
 	}
 	for _, i := range t.order {
 		n := &t.nodes[i]
-		if n.kind != kindInference {
+		if n.kind != journal.KindInference {
 			continue
 		}
 		t.choose(n)
@@ -385,7 +387,7 @@ func (t *tree) pass(p *partition, i int32) error {
 }
 
 // request returns an inference span with its gaps filled. A span with a row index is what it is.
-func (t *tree) request(i int32) (*Inference, error) {
+func (t *tree) request(i int32) (*journal.Inference, error) {
 	n := &t.nodes[i]
 	if len(t.nodes) > 1 { // else it is what was decoded last
 		if err := t.load(n, &t.leaf); err != nil {
@@ -393,12 +395,12 @@ func (t *tree) request(i int32) (*Inference, error) {
 		}
 	}
 	r := &t.leaf
-	r.Session, r.Run, r.Remote = n.session, Name{}, n.remote
+	r.Session, r.Run, r.Remote = n.session, journal.Name{}, n.remote
 	if n.row {
 		return &r.Inference, nil
 	}
 	if n.offset != 0 {
-		r.shift(n.offset, n.clock)
+		shift(&r.Inference, n.offset, n.clock)
 	}
 	loaded := i
 	for f, from := range n.from {
@@ -411,44 +413,36 @@ func (t *tree) request(i int32) (*Inference, error) {
 			}
 			loaded = from
 		}
-		r.fill(f, &t.other.Inference)
-		if f == fromPrompt && t.nodes[from].kind == kindContent {
+		fill(r, f, &t.other.Inference)
+		if f == fromPrompt && t.nodes[from].kind == journal.KindContent {
 			r.Prefix = r.Prefix || t.nodes[from].parts
 		}
 	}
 	for above := n.above; above >= 0; above = t.nodes[above].above {
 		// What counts other tokens may stand around several requests.
 		if p := &t.nodes[above]; p.input <= 0 || n.input <= 0 || p.input == n.input {
-			t.c.models.said(p.model, r.model())
+			t.c.models.said(p.model, modelOf(&r.Inference))
 		}
 	}
 	t.c.models.said(r.Model, r.Answered)
 	return &r.Inference, nil
 }
 
-func (t *tree) load(n *node, d *decoded) error {
+func (t *tree) load(n *node, d *journal.Decoder) error {
 	b, err := t.pool.get(n.at)
 	if err != nil {
 		return err
 	}
-	err = d.decode(b)
+	err = d.Decode(b)
 	t.c.whole(d)
 	return err
 }
 
-// model is the one that answered, as far as it is known.
-func (r *Inference) model() Name {
-	if r.Answered.IsZero() {
-		return r.Model
-	}
-	return r.Answered
-}
-
 // fill takes a field of another span.
-func (r *decoded) fill(field int, o *Inference) {
+func fill(r *journal.Decoder, field int, o *journal.Inference) {
 	switch field {
 	case fromPrompt:
-		r.take(&o.Prompt)
+		r.SetPrompt(&o.Prompt)
 	case fromFirstToken:
 		r.FirstToken = o.FirstToken
 	case fromModel:
@@ -479,7 +473,7 @@ func (t *tree) outgrow() error {
 	t.c.lost.add(lostAncestry, 1)
 	for i := range t.nodes {
 		n := t.nodes[i]
-		if n.kind == kindLink {
+		if n.kind == journal.KindLink {
 			continue
 		}
 		if err := t.load(&n, &t.leaf); err != nil {
@@ -496,11 +490,11 @@ func (t *tree) outgrow() error {
 // single emits the span in t.leaf by itself.
 func (t *tree) single() error {
 	d := &t.leaf
-	switch d.kind {
-	case kindContent:
+	switch d.Kind {
+	case journal.KindContent:
 		t.c.lost.add(lostOrphan, 1)
 		return nil
-	case kindLink:
+	case journal.KindLink:
 		return nil
 	}
 	run := d.Run
@@ -518,7 +512,7 @@ func (t *tree) single() error {
 	case d.Failed:
 		p.lost.add(lostFailed, 1)
 	default:
-		d.Run = Name{}
+		d.Run = journal.Name{}
 		return t.c.request(p, &d.Inference)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/exporter/segment"
 )
@@ -25,7 +25,7 @@ type journalExporter struct {
 	decoder *decode.Decoder
 	log     *zap.Logger
 	metrics *metrics
-	batches sync.Pool // of *capture.Batch
+	batches sync.Pool // of *journal.Batch
 	journal *segment.Journal
 	queued  bool
 	faults  faults
@@ -38,7 +38,7 @@ func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, err
 	}
 	e := &journalExporter{
 		options: c.options(), decoder: decode.New(decode.Config{}), log: set.Logger, metrics: m,
-		batches: sync.Pool{New: func() any { return new(capture.Batch) }},
+		batches: sync.Pool{New: func() any { return new(journal.Batch) }},
 		queued:  c.QueueConfig.HasValue(),
 	}
 	e.options.Observer = &observer{log: set.Logger, metrics: m}
@@ -77,7 +77,7 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	b := e.batches.Get().(*capture.Batch)
+	b := e.batches.Get().(*journal.Batch)
 	b.Reset()
 	counts, err := e.decoder.Traces(td, b.Add)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // fault is why writing failed. metadata.yaml describes them.
@@ -84,7 +84,7 @@ func faultOf(err error) fault {
 		return false
 	}
 	switch {
-	case is(capture.ErrGone):
+	case is(journal.ErrGone):
 		return gone
 	case is(syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG):
 		return noSpace

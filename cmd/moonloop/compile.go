@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -148,7 +149,7 @@ func journalSources(ctx context.Context, names []string) []capture.Source {
 
 // journalHint adds the next step to the error of a file that is no journal.
 func journalHint(err error) error {
-	if errors.Is(err, capture.ErrNotJournal) {
+	if errors.Is(err, journal.ErrNotJournal) {
 		hint := "journals are the *" + journalSuffix + ` files of the mooncake exporter; "moonloop convert" reads telemetry in files`
 		if strings.Contains(err.Error(), "of version") {
 			hint = "a newer moonloop wrote it: compile with that one"
@@ -220,7 +221,7 @@ func findJournals(args []string, warn func(string)) (names []string, bytes int64
 			if err != nil {
 				return nil, 0, fmt.Errorf("journal: %w", err)
 			}
-			if err := checkJournal(name, info); errors.Is(err, capture.ErrNotJournal) {
+			if err := checkJournal(name, info); errors.Is(err, journal.ErrNotJournal) {
 				warn(err.Error() + "; it was left out")
 				continue
 			} else if err != nil {
@@ -239,14 +240,14 @@ func findJournals(args []string, warn func(string)) (names []string, bytes int64
 // checkJournal says whether a file of a folder begins like a journal.
 func checkJournal(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: %w", name, capture.ErrNotJournal)
+		return fmt.Errorf("%s: %w", name, journal.ErrNotJournal)
 	}
 	f, err := os.Open(name) //nolint:gosec // in a folder that the user names
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	if _, err = capture.NewReader(name, f).Next(); errors.Is(err, capture.ErrNotJournal) {
+	if _, err = journal.NewReader(name, f).Next(); errors.Is(err, journal.ErrNotJournal) {
 		return err
 	}
 	return nil // what else is wrong with it, reading will say

@@ -16,6 +16,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // maxListed bounds the workloads that a list of journals tells apart.
@@ -85,13 +86,13 @@ func (l *journalList) add(ctx context.Context, source capture.Source) error {
 		return fmt.Errorf("journal cannot be opened: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	r := capture.NewReader(source.Name, f)
+	r := journal.NewReader(source.Name, f)
 	for n := 0; ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		record, err := r.Next()
-		if _, damaged := errors.AsType[*capture.Damage](err); damaged {
+		if _, damaged := errors.AsType[*journal.Damage](err); damaged {
 			l.Damage++
 			continue
 		}
@@ -102,13 +103,13 @@ func (l *journalList) add(ctx context.Context, source capture.Source) error {
 		if err != nil {
 			return err
 		}
-		if request, ok := record.(*capture.Inference); ok {
+		if request, ok := record.(*journal.Inference); ok {
 			l.count(request)
 		}
 	}
 }
 
-func (l *journalList) count(r *capture.Inference) {
+func (l *journalList) count(r *journal.Inference) {
 	p := capture.Partition{Replay: r.Row.Set || !r.Run.IsZero(), Run: r.Run}
 	i := slices.IndexFunc(l.Workloads, func(w *listedWork) bool { return w.Partition == p })
 	start := time.Unix(0, r.Start).UTC()

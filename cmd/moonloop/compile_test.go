@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -48,9 +49,9 @@ func scriptJournals(ts *testscript.TestScript, _ bool, args []string) {
 	what := strings.Join(args[2:], "")
 	dir := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(dir, 0o700))
-	var writers []*capture.Writer
+	var writers []*journal.Writer
 	for i := range int(args[1][0] - '0') {
-		w, err := capture.OpenWriter(filepath.Join(dir, string(rune('a'+i))+".journal"), capture.WriterOptions{NoSync: true})
+		w, err := journal.OpenWriter(filepath.Join(dir, string(rune('a'+i))+".journal"), journal.WriterOptions{NoSync: true})
 		ts.Check(err)
 		writers = append(writers, w)
 	}
@@ -83,7 +84,7 @@ func scriptCut(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Truncate(name, info.Size()-n))
 }
 
-func sampleRecords(what string) ([]capture.Record, error) {
+func sampleRecords(what string) ([]journal.Record, error) {
 	key, err := blockhash.NewKey(bytes.Repeat([]byte{7}, blockhash.KeySize))
 	if err != nil {
 		return nil, err
@@ -92,18 +93,18 @@ func sampleRecords(what string) ([]capture.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	domain, err := capture.ParseDomain(blockhash.TextDomain(key))
+	domain, err := journal.ParseDomain(blockhash.TextDomain(key))
 	if err != nil {
 		return nil, err
 	}
-	run := func(s string) capture.Name {
-		n, _ := capture.ParseName(s) // as written here
+	run := func(s string) journal.Name {
+		n, _ := journal.ParseName(s) // as written here
 		return n
 	}
 	text := strings.Repeat("The library opens at nine, the museum at ten. ", 400)
-	var out []capture.Record
+	var out []journal.Record
 	for i := range int64(20) {
-		r := &capture.Inference{
+		r := &journal.Inference{
 			Span: sampleSpan(uint64(i), 2), Parent: sampleSpan(0, 1).SpanID,
 			Start: 1_750_000_000*1e9 + i*1e8, End: 1_750_000_000*1e9 + i*1e8 + 5e7,
 			InputTokens: mooncake.Some(1000 + 100*i), OutputTokens: mooncake.Some[int64](20),
@@ -112,7 +113,7 @@ func sampleRecords(what string) ([]capture.Record, error) {
 			h.Reset()
 			h.Role("user")
 			h.Text(text[:4000+400*i])
-			r.Prompt = capture.Prompt{Identity: capture.Text, Domain: domain, Key: 0x0a0b0c0d, Chain: h.Chain()}
+			r.Prompt = journal.Prompt{Identity: journal.Text, Domain: domain, Key: 0x0a0b0c0d, Chain: h.Chain()}
 			r.Chain.Ends = slices.Clone(r.Chain.Ends)
 			if what == "keys" && i%4 == 0 {
 				r.Key = 0x01020304
@@ -121,7 +122,7 @@ func sampleRecords(what string) ([]capture.Record, error) {
 		if what == "raw" {
 			r.InputTokens = mooncake.Opt[int64]{}
 		}
-		l := &capture.Link{Span: sampleSpan(uint64(i), 1), Session: capture.Session(1 + i%5)}
+		l := &journal.Link{Span: sampleSpan(uint64(i), 1), Session: journal.Session(1 + i%5)}
 		if out = append(out, l); what != "links" {
 			out = append(out, r)
 		}
@@ -131,10 +132,10 @@ func sampleRecords(what string) ([]capture.Record, error) {
 	}
 	for i := range int64(6) {
 		for j, name := range []string{"run-1", "run-2"} {
-			out = append(out, &capture.Inference{
+			out = append(out, &journal.Inference{
 				Span: sampleSpan(uint64(100+i), uint64(1+j)), Start: i, End: i, Run: run(name), Row: mooncake.Some(i),
 				Timestamp: mooncake.Some(float64(3000 * (i / 2))), InputLength: mooncake.Some[int64](600), OutputLength: mooncake.Some(i),
-				Prompt: capture.Prompt{Identity: capture.Trace, HashIDs: []uint64{7, uint64(40 + i)}, BlockSize: 512, Domain: 3},
+				Prompt: journal.Prompt{Identity: journal.Trace, HashIDs: []uint64{7, uint64(40 + i)}, BlockSize: 512, Domain: 3},
 			})
 		}
 	}
@@ -151,8 +152,8 @@ func sampleSpan(trace, span uint64) mooncake.SpanRef {
 // TestCompileInterrupted: Ctrl-C leaves what was there, and nothing else.
 func TestCompileInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	journal := filepath.Join(dir, "j.journal")
-	w, err := capture.OpenWriter(journal, capture.WriterOptions{NoSync: true})
+	file := filepath.Join(dir, "j.journal")
+	w, err := journal.OpenWriter(file, journal.WriterOptions{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestCompileInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	status := run(ctx, []string{"compile", journal, "--out", out, "--force", "--temp-dir", dir}, strings.NewReader(""), &stdout, &stderr)
+	status := run(ctx, []string{"compile", file, "--out", out, "--force", "--temp-dir", dir}, strings.NewReader(""), &stdout, &stderr)
 	if status != exitInterrupted || stdout.Len() > 0 || stderr.String() != "moonloop: error: interrupted; nothing was written\n" {
 		t.Errorf("status %d, output %q, errors %q", status, stdout.String(), stderr.String())
 	}
@@ -217,7 +218,7 @@ func TestReportNamesFiles(t *testing.T) {
 	}
 	slices.Reverse(records)
 	dir := t.TempDir()
-	w, err := capture.OpenWriter(filepath.Join(dir, "j.journal"), capture.WriterOptions{NoSync: true})
+	w, err := journal.OpenWriter(filepath.Join(dir, "j.journal"), journal.WriterOptions{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/convert/foreign"
 	"github.com/moonloop/moonloop/convert/offline"
 	"github.com/moonloop/moonloop/internal/simulator"
@@ -58,8 +59,8 @@ var commonRules = map[string]rule{
 	"session-key":    anyText("the name of an attribute"),
 	"model":          anyText("the name of a model"),
 	"only-model":     anyText("the name of a model"),
-	"run-id":         that(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", capture.MaxName), isRunID),
-	"run":            that(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", capture.MaxName), isRunID),
+	"run-id":         that(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", journal.MaxName), isRunID),
+	"run":            that(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", journal.MaxName), isRunID),
 	"api-key-file":   anyText("the name of a file"),
 	"api-key-env":    {want: "the name of an environment variable, not the key itself", ok: isVariable, secret: true},
 	"key-env":        {want: "the name of an environment variable, not the key itself", ok: isVariable, secret: true},
@@ -247,7 +248,7 @@ func isFolder(value string) error {
 }
 
 func isRunID(value string) error {
-	if _, err := capture.ParseName(value); err != nil {
+	if _, err := journal.ParseName(value); err != nil {
 		return errWant
 	}
 	return nil

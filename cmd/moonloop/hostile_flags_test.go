@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
@@ -193,7 +193,7 @@ func arrangeHostile(t *testing.T, files map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	w, err := capture.OpenWriter("a.journal", capture.WriterOptions{NoSync: true})
+	w, err := journal.OpenWriter("a.journal", journal.WriterOptions{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/receiver/annotate"
@@ -65,8 +66,8 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	c := &converter{format: opt.Format, annotator: annotator, decoder: decode.New(decode.Config{Limits: opt.Annotate.Limits})}
-	journal := filepath.Join(dir, "journal")
-	if err := c.write(ctx, opt, journal, files); err != nil {
+	name := filepath.Join(dir, "journal")
+	if err := c.write(ctx, opt, name, files); err != nil {
 		return c.result, err
 	}
 	before := history{step: c.transformation(opt, files), lost: c.dropped()}
@@ -74,7 +75,7 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 		w, err := sink(p)
 		return completed{w, before.of(p)}, err
 	}
-	compiled, err := capture.Compile(ctx, opt.Compile, annotated, capture.FileSource(journal))
+	compiled, err := capture.Compile(ctx, opt.Compile, annotated, capture.FileSource(name))
 	for i := range compiled.Traces {
 		t := &compiled.Traces[i]
 		if t.Meta.Rows > 0 {
@@ -109,14 +110,14 @@ type converter struct {
 	format    Format
 	annotator *annotate.Annotator
 	decoder   *decode.Decoder
-	journal   *capture.Writer
+	journal   *journal.Writer
 	result    Result
 	lost      tally
 }
 
 // write puts all files into a journal.
-func (c *converter) write(ctx context.Context, opt Options, journal string, files []capture.Source) (err error) {
-	if c.journal, err = capture.OpenWriter(journal, capture.WriterOptions{NoSync: true}); err != nil {
+func (c *converter) write(ctx context.Context, opt Options, name string, files []capture.Source) (err error) {
+	if c.journal, err = journal.OpenWriter(name, journal.WriterOptions{NoSync: true}); err != nil {
 		return err
 	}
 	for _, file := range files {
@@ -141,7 +142,7 @@ func (c *converter) traces(td ptrace.Traces) error {
 }
 
 func (c *converter) records(td ptrace.Traces) error {
-	counts, err := c.decoder.Traces(td, func(r capture.Record) error { return c.journal.Append(r) })
+	counts, err := c.decoder.Traces(td, func(r journal.Record) error { return c.journal.Append(r) })
 	c.result.Decoded.Add(counts)
 	return err
 }

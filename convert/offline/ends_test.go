@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/semconv"
@@ -164,13 +164,13 @@ func measure(t testing.TB, without bool, lines []string) sizes {
 					sum.attributes += encoded(t, span.Attributes())
 				}
 			})
-			var b capture.Batch
-			_, err := d.Traces(td, func(r capture.Record) error {
-				inference, ok := r.(*capture.Inference)
+			var b journal.Batch
+			_, err := d.Traces(td, func(r journal.Record) error {
+				inference, ok := r.(*journal.Inference)
 				if ok && without {
-					inference.Finish = capture.Name{}
+					inference.Finish = journal.Name{}
 				}
-				if content, isContent := r.(*capture.Content); ok && inference.Chain.Bytes > 0 || isContent && content.Chain.Bytes > 0 {
+				if content, isContent := r.(*journal.Content); ok && inference.Chain.Bytes > 0 || isContent && content.Chain.Bytes > 0 {
 					return b.Add(r)
 				}
 				return nil

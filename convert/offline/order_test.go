@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
@@ -26,12 +27,12 @@ func TestPromptOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := traces[0].meta
-		orders, _ := m.Transformations[1].Parameters["prompt_order"].(map[string]capture.PromptOrder)
+		orders, _ := m.Transformations[1].Parameters["prompt_order"].(map[string]journal.PromptOrder)
 		if want := m.Identity["text"] > 0; want != (len(orders) > 0) {
 			t.Errorf("%s: %d rows of text, orders %v", p.Name, m.Identity["text"], orders)
 		}
 		for model, order := range orders {
-			if said++; order != capture.SystemLast {
+			if said++; order != journal.SystemLast {
 				t.Errorf("%s: order %q of %q", p.Name, order, model)
 			}
 		}

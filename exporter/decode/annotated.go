@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -16,7 +16,7 @@ import (
 // annotated fills in what an agent or a receiver wrote on a span.
 func (w *worker) annotated(span ptrace.Span) {
 	r, attributes := &w.inference, span.Attributes()
-	var requested, answered capture.Name
+	var requested, answered journal.Name
 	var ttfc mooncake.Opt[float64]
 	var gap mooncake.Opt[int64]
 	for key, v := range attributes.All() {
@@ -66,7 +66,7 @@ func (w *worker) annotated(span ptrace.Span) {
 			answered = w.model(key, v)
 		case semconv.GenAIResponseID:
 			id, _ := w.text(key, v)
-			r.Response = capture.ResponseOf(id)
+			r.Response = journal.ResponseOf(id)
 		case semconv.GenAIResponseFinishReasons:
 			r.Finish = w.finish(key, v)
 		case semconv.GenAIResponseTimeToFirstChunk:
@@ -80,7 +80,7 @@ func (w *worker) annotated(span ptrace.Span) {
 	}
 	r.Answered = answered
 	if !w.prompt(attributes, &r.Prompt) && !r.Row.Set {
-		r.Identity = capture.None // somebody annotated the span, whatever that annotation was worth
+		r.Identity = journal.None // somebody annotated the span, whatever that annotation was worth
 	}
 	w.firstToken(span, gap, ttfc)
 	if r.Row.Set && span.Links().Len() > 0 {
@@ -110,7 +110,7 @@ func (w *worker) joined(span ptrace.Span) {
 
 // prompt fills in what is known of a prompt. It reports false, with p empty, without an identity that it knows: what
 // nobody can tell the meaning of is better left out.
-func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
+func (w *worker) prompt(attributes pcommon.Map, p *journal.Prompt) bool {
 	named := false
 	var media mooncake.Opt[int64]
 	var ends, reply pcommon.Value
@@ -119,7 +119,7 @@ func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
 		case semconv.Identity:
 			named = true
 			if s, ok := w.text(key, v); ok {
-				if p.Identity, ok = capture.ParseIdentity(s); !ok || p.Identity == capture.NoIdentity {
+				if p.Identity, ok = journal.ParseIdentity(s); !ok || p.Identity == journal.NoIdentity {
 					w.counts.invalid(key)
 				}
 			}
@@ -158,14 +158,14 @@ func (w *worker) prompt(attributes pcommon.Map, p *capture.Prompt) bool {
 	case end == 0:
 	case end%blockhash.CellSize != 0 || end > p.Chain.Bytes:
 		w.counts.invalid(semconv.CellsMedia)
-		*p = capture.Prompt{Identity: capture.None} // nobody knows how much of the text is none
+		*p = journal.Prompt{Identity: journal.None} // nobody knows how much of the text is none
 	default:
 		p.MediaEnd = end
 	}
-	if named && p.Identity == capture.NoIdentity {
-		*p = capture.Prompt{}
+	if named && p.Identity == journal.NoIdentity {
+		*p = journal.Prompt{}
 	}
-	return p.Identity != capture.NoIdentity
+	return p.Identity != journal.NoIdentity
 }
 
 // firstToken finds the instant of the first token: in the token events, in the series that stands for them, or in the

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/genai"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
@@ -37,7 +37,7 @@ func New(cfg Config) *Decoder {
 // Traces calls visit with the record of each span, in order. The record, its slices included, is valid until visit
 // returns. An error of visit ends the walk and is returned as it is, with the counts up to and including that
 // record. The spans are not changed.
-func (d *Decoder) Traces(td ptrace.Traces, visit func(capture.Record) error) (Counts, error) {
+func (d *Decoder) Traces(td ptrace.Traces, visit func(journal.Record) error) (Counts, error) {
 	w := d.pool.Get().(*worker)
 	w.counts = Counts{}
 	err := w.traces(td, visit)
@@ -51,13 +51,13 @@ func (d *Decoder) Traces(td ptrace.Traces, visit func(capture.Record) error) (Co
 type worker struct {
 	genai  *genai.Reader
 	counts Counts
-	run    capture.Name // of the resource at hand
+	run    journal.Name // of the resource at hand
 	// What stands for the service and the instrumentation at hand, and for the process.
 	producer, clock uint64
 
-	inference capture.Inference
-	content   capture.Content
-	link      capture.Link
+	inference journal.Inference
+	content   journal.Content
+	link      journal.Link
 
 	ids    []uint64
 	cells  []uint64
@@ -80,10 +80,10 @@ func (w *worker) shrink() {
 	if cap(w.ints) > keep {
 		w.ints, w.ranges, w.parts = nil, nil, nil
 	}
-	w.inference, w.content = capture.Inference{}, capture.Content{}
+	w.inference, w.content = journal.Inference{}, journal.Content{}
 }
 
-func (w *worker) traces(td ptrace.Traces, visit func(capture.Record) error) error {
+func (w *worker) traces(td ptrace.Traces, visit func(journal.Record) error) error {
 	for _, resource := range td.ResourceSpans().All() {
 		attributes := resource.Resource().Attributes()
 		w.run = runOf(attributes, &w.counts)
@@ -106,7 +106,7 @@ func (w *worker) traces(td ptrace.Traces, visit func(capture.Record) error) erro
 }
 
 // span returns the record of a span, nil where there can be none.
-func (w *worker) span(scope string, span ptrace.Span) capture.Record {
+func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	ref := mooncake.SpanRef{TraceID: span.TraceID(), SpanID: span.SpanID()}
 	switch {
 	case span.TraceID().IsEmpty():
@@ -116,10 +116,10 @@ func (w *worker) span(scope string, span ptrace.Span) capture.Record {
 		w.counts.NoSpanID++
 		return nil
 	}
-	parent := capture.SpanID(span.ParentSpanID())
+	parent := journal.SpanID(span.ParentSpanID())
 	attributes := span.Attributes()
 
-	annotated, border, session := false, false, capture.Session(0)
+	annotated, border, session := false, false, journal.Session(0)
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity, semconv.Row:
@@ -130,7 +130,7 @@ func (w *worker) span(scope string, span ptrace.Span) capture.Record {
 	}
 	switch {
 	case span.Name() == semconv.SpanContent:
-		w.content = capture.Content{Span: ref, Parent: parent, Start: w.time(span.StartTimestamp(), "start_time")}
+		w.content = journal.Content{Span: ref, Parent: parent, Start: w.time(span.StartTimestamp(), "start_time")}
 		if p := &w.content.Prompt; w.prompt(attributes, p) && (p.HashIDs != nil || p.Chain.Bytes > 0) {
 			w.counts.Contents++
 			return &w.content
@@ -152,14 +152,14 @@ func (w *worker) span(scope string, span ptrace.Span) capture.Record {
 			return &w.inference
 		}
 	}
-	w.link = capture.Link{Span: ref, Parent: parent, Session: session, Border: border}
+	w.link = journal.Link{Span: ref, Parent: parent, Session: session, Border: border}
 	w.counts.Links++
 	return &w.link
 }
 
 // request begins an inference record with what the span itself says.
-func (w *worker) request(ref mooncake.SpanRef, parent capture.SpanID, span ptrace.Span) {
-	w.inference = capture.Inference{
+func (w *worker) request(ref mooncake.SpanRef, parent journal.SpanID, span ptrace.Span) {
+	w.inference = journal.Inference{
 		Span: ref, Parent: parent, Run: w.run, Producer: w.producer, Clock: w.clock,
 		Start:  w.time(span.StartTimestamp(), "start_time"),
 		End:    w.time(span.EndTimestamp(), "end_time"),
@@ -178,15 +178,15 @@ func hashOf(resource pcommon.Map, scope string, names ...string) uint64 {
 			all = append(append(append(append(all, 0), name...), 0), v.AsString()...)
 		}
 	}
-	return uint64(capture.SessionOf(string(all)))
+	return uint64(journal.SessionOf(string(all)))
 }
 
 // runOf returns the run that a resource names. A run whose id is no name must not become production: it is called by a
 // hash of its id.
-func runOf(resource pcommon.Map, counts *Counts) capture.Name {
+func runOf(resource pcommon.Map, counts *Counts) journal.Name {
 	v, ok := resource.Get(semconv.RunID)
 	if !ok {
-		return capture.Name{}
+		return journal.Name{}
 	}
 	id := v.Str()
 	switch v.Type() {
@@ -195,10 +195,10 @@ func runOf(resource pcommon.Map, counts *Counts) capture.Name {
 		// No run has such an id, so it need not be told from others like it. And a text of it could take any amount of memory.
 		id = "a " + v.Type().String()
 	}
-	name, err := capture.ParseName(id)
+	name, err := journal.ParseName(id)
 	if err != nil {
 		counts.invalid(semconv.RunID)
-		name, _ = capture.ParseName(capture.SessionOf(id).String()) // hex digits are a name
+		name, _ = journal.ParseName(journal.SessionOf(id).String()) // hex digits are a name
 	}
 	return name
 }

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -27,7 +27,7 @@ var (
 	traceID = [16]byte{1, 2, 3}
 	spanID  = [8]byte{4, 5}
 	ref     = mooncake.SpanRef{TraceID: traceID, SpanID: spanID}
-	parent  = capture.SpanID{6}
+	parent  = journal.SpanID{6}
 )
 
 // one returns a span with ids, times and a parent, and what it is in.
@@ -52,31 +52,31 @@ func put(t *testing.T, m pcommon.Map, key string, value any) {
 }
 
 // keepRecord copies a record: that of the decoder is valid during the visit only.
-func keepRecord(r capture.Record) capture.Record {
-	own := func(p *capture.Prompt) {
+func keepRecord(r journal.Record) journal.Record {
+	own := func(p *journal.Prompt) {
 		p.HashIDs, p.Chain.Cells, p.Chain.Ends = slices.Clone(p.HashIDs), slices.Clone(p.Chain.Cells), slices.Clone(p.Chain.Ends)
 		p.HashRanges, p.Replies = slices.Clone(p.HashRanges), slices.Clone(p.Replies)
 	}
 	switch r := r.(type) {
-	case *capture.Inference:
+	case *journal.Inference:
 		c := *r
 		own(&c.Prompt)
 		return &c
-	case *capture.Content:
+	case *journal.Content:
 		c := *r
 		own(&c.Prompt)
 		return &c
-	case *capture.Link:
+	case *journal.Link:
 		c := *r
 		return &c
 	}
 	return nil
 }
 
-func decodeAll(t testing.TB, d *Decoder, td ptrace.Traces) ([]capture.Record, Counts) {
+func decodeAll(t testing.TB, d *Decoder, td ptrace.Traces) ([]journal.Record, Counts) {
 	t.Helper()
-	var all []capture.Record
-	counts, err := d.Traces(td, func(r capture.Record) error {
+	var all []journal.Record
+	counts, err := d.Traces(td, func(r journal.Record) error {
 		all = append(all, keepRecord(r))
 		return nil
 	})
@@ -89,11 +89,11 @@ func decodeAll(t testing.TB, d *Decoder, td ptrace.Traces) ([]capture.Record, Co
 	return all, counts
 }
 
-var compareNames = cmp.Comparer(func(a, b capture.Name) bool { return a == b })
+var compareNames = cmp.Comparer(func(a, b journal.Name) bool { return a == b })
 
-func name(t testing.TB, s string) capture.Name {
+func name(t testing.TB, s string) journal.Name {
 	t.Helper()
-	n, err := capture.ParseName(s)
+	n, err := journal.ParseName(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,77 +160,77 @@ func TestAnnotated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := make([]any, 2*capture.MaxRanges+2)
+	many := make([]any, 2*journal.MaxRanges+2)
 	for i := range many {
 		many[i] = int64(1)
 	}
-	text := func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells} }
+	text := func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text, Chain: cells} }
 	ranges := func(kv ...any) func(*testing.T, ptrace.Span) {
 		return attr(append([]any{semconv.Row, 3, semconv.Identity, "trace"}, kv...)...)
 	}
-	row := func(change func(*capture.Prompt)) func(r *capture.Inference) {
-		return func(r *capture.Inference) {
-			r.Row, r.Prompt = opt[int64](3), capture.Prompt{Identity: capture.Trace}
+	row := func(change func(*journal.Prompt)) func(r *journal.Inference) {
+		return func(r *journal.Inference) {
+			r.Row, r.Prompt = opt[int64](3), journal.Prompt{Identity: journal.Trace}
 			change(&r.Prompt)
 		}
 	}
-	fine := func(p *capture.Prompt) { p.FineBlockSize = 16 }
-	nothing := func(*capture.Prompt) {}
+	fine := func(p *journal.Prompt) { p.FineBlockSize = 16 }
+	nothing := func(*journal.Prompt) {}
 	huge := make([]any, maxHashIDs+1)
 	for i := range huge {
 		huge[i] = int64(i)
 	}
-	none := func(*capture.Inference) {}
+	none := func(*journal.Inference) {}
 	for _, c := range []struct {
 		why     string
 		span    func(*testing.T, ptrace.Span)
-		want    func(*capture.Inference) // what differs from the bare record
+		want    func(*journal.Inference) // what differs from the bare record
 		invalid string                   // attribute that is left out
 	}{
 		{"identity none: seen, nothing known", attr(), none, ""},
-		{"tokens of the usage", attr(semconv.GenAIUsageInputTokens, 1300, semconv.GenAIUsageOutputTokens, 20, semconv.GenAIUsageCacheReadTokens, 512), func(r *capture.Inference) {
+		{"tokens of the usage", attr(semconv.GenAIUsageInputTokens, 1300, semconv.GenAIUsageOutputTokens, 20, semconv.GenAIUsageCacheReadTokens, 512), func(r *journal.Inference) {
 			r.InputTokens, r.OutputTokens, r.CachedTokens = opt[int64](1300), opt[int64](20), opt[int64](512)
 		}, ""},
-		{"some producers write counts as doubles and strings", attr(semconv.GenAIUsageInputTokens, 1300.0, semconv.GenAIUsageOutputTokens, "20"), func(r *capture.Inference) {
+		{"some producers write counts as doubles and strings", attr(semconv.GenAIUsageInputTokens, 1300.0, semconv.GenAIUsageOutputTokens, "20"), func(r *journal.Inference) {
 			r.InputTokens, r.OutputTokens = opt[int64](1300), opt[int64](20)
 		}, ""},
-		{"tokens written to the cache, under their name of today and of before", attr(semconv.GenAIUsageCacheWriteTokens, 3, semconv.GenAIUsageCacheCreationTokens, 4), func(r *capture.Inference) {
+		{"tokens written to the cache, under their name of today and of before", attr(semconv.GenAIUsageCacheWriteTokens, 3, semconv.GenAIUsageCacheCreationTokens, 4), func(r *journal.Inference) {
 			r.CacheWriteTokens = opt[int64](3)
 		}, ""},
-		{"tokens written to the cache, under their name of before", attr(semconv.GenAIUsageCacheCreationTokens, 4), func(r *capture.Inference) {
+		{"tokens written to the cache, under their name of before", attr(semconv.GenAIUsageCacheCreationTokens, 4), func(r *journal.Inference) {
 			r.CacheWriteTokens = opt[int64](4)
 		}, ""},
-		{"counts that leave out a part", attr(semconv.InputExclusive, true), func(r *capture.Inference) { r.Exclusive = true }, ""},
-		{"a prompt of which the server has a part", attr(semconv.PromptRemote, true), func(r *capture.Inference) { r.Remote = true }, ""},
-		{"an estimate of the output", attr(semconv.OutputEstimate, 40), func(r *capture.Inference) { r.OutputEstimate = opt[int64](40) }, ""},
-		{"0 is a count", attr(semconv.GenAIUsageOutputTokens, 0), func(r *capture.Inference) { r.OutputTokens = opt[int64](0) }, ""},
+		{"counts that leave out a part", attr(semconv.InputExclusive, true), func(r *journal.Inference) { r.Exclusive = true }, ""},
+		{"a prompt of which the server has a part", attr(semconv.PromptRemote, true), func(r *journal.Inference) { r.Remote = true }, ""},
+		{"an estimate of the output", attr(semconv.OutputEstimate, 40), func(r *journal.Inference) { r.OutputEstimate = opt[int64](40) }, ""},
+		{"0 is a count", attr(semconv.GenAIUsageOutputTokens, 0), func(r *journal.Inference) { r.OutputTokens = opt[int64](0) }, ""},
 		{"no count is below 0", attr(semconv.GenAIUsageInputTokens, -1), none, semconv.GenAIUsageInputTokens},
 		{"nor absurd", attr(semconv.GenAIUsageInputTokens, int64(1)<<62), none, semconv.GenAIUsageInputTokens},
 		{"nor a fraction", attr(semconv.GenAIUsageInputTokens, 12.5), none, semconv.GenAIUsageInputTokens},
 		{"nor a text", attr(semconv.GenAIUsageInputTokens, "many"), none, semconv.GenAIUsageInputTokens},
 		{"nor a list", attr(semconv.GenAIUsageInputTokens, []any{1}), none, semconv.GenAIUsageInputTokens},
 
-		{"status Error", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeError) }, func(r *capture.Inference) { r.Failed = true }, ""},
+		{"status Error", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeError) }, func(r *journal.Inference) { r.Failed = true }, ""},
 		{"status Ok", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeOk) }, none, ""},
-		{"an error type", attr(semconv.ErrorType, "503"), func(r *capture.Inference) { r.Failed = true }, ""},
-		{"an error type that is no string is one all the same", attr(semconv.ErrorType, 503), func(r *capture.Inference) { r.Failed = true }, semconv.ErrorType},
+		{"an error type", attr(semconv.ErrorType, "503"), func(r *journal.Inference) { r.Failed = true }, ""},
+		{"an error type that is no string is one all the same", attr(semconv.ErrorType, 503), func(r *journal.Inference) { r.Failed = true }, semconv.ErrorType},
 		{"an error type without a value is none", attr(semconv.ErrorType, nil), none, ""},
 		{"an empty error type is none", attr(semconv.ErrorType, ""), none, ""},
-		{"cancelled is not served", attr(semconv.Outcome, semconv.OutcomeCancelled), func(r *capture.Inference) { r.Failed = true }, ""},
-		{"skipped is not served", attr(semconv.Outcome, semconv.OutcomeSkipped), func(r *capture.Inference) { r.Failed = true }, ""},
+		{"cancelled is not served", attr(semconv.Outcome, semconv.OutcomeCancelled), func(r *journal.Inference) { r.Failed = true }, ""},
+		{"skipped is not served", attr(semconv.Outcome, semconv.OutcomeSkipped), func(r *journal.Inference) { r.Failed = true }, ""},
 		{"served", attr(semconv.Outcome, semconv.OutcomeServed), none, ""},
 		{"an outcome that is no word says nothing", attr(semconv.Outcome, 5), none, semconv.Outcome},
 
-		{"the event of the first token", token(start+7, 0), func(r *capture.Inference) { r.FirstToken = opt(start + 7) }, ""},
+		{"the event of the first token", token(start+7, 0), func(r *journal.Inference) { r.FirstToken = opt(start + 7) }, ""},
 		{"a later token is not the first", token(start+7, 1), none, ""},
 		{"a token before the request", token(start-1, 0), none, semconv.EventToken},
 		{"a token after its end", token(end+1, 0), none, semconv.EventToken},
-		{"the series of arrivals begins at the span's start", attr(semconv.TokenGaps, []any{7, 9}), func(r *capture.Inference) { r.FirstToken = opt(start + 7) }, ""},
+		{"the series of arrivals begins at the span's start", attr(semconv.TokenGaps, []any{7, 9}), func(r *journal.Inference) { r.FirstToken = opt(start + 7) }, ""},
 		{"an empty series", attr(semconv.TokenGaps, []any{}), none, ""},
 		{"a series of another type", attr(semconv.TokenGaps, []any{"7"}), none, semconv.TokenGaps},
 		{"a series from before the start", attr(semconv.TokenGaps, []any{-7}), none, semconv.TokenGaps},
-		{"production's own time to the first chunk, from the start", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5), func(r *capture.Inference) { r.FirstToken = opt(start + 5e8) }, ""},
-		{"a replay's is from the wire, whose instant is not known here", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5, semconv.Row, 3), func(r *capture.Inference) { r.Row = opt[int64](3) }, ""},
+		{"production's own time to the first chunk, from the start", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5), func(r *journal.Inference) { r.FirstToken = opt(start + 5e8) }, ""},
+		{"a replay's is from the wire, whose instant is not known here", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5, semconv.Row, 3), func(r *journal.Inference) { r.Row = opt[int64](3) }, ""},
 		{"longer than the request", attr(semconv.GenAIResponseTimeToFirstChunk, 2.5), none, semconv.GenAIResponseTimeToFirstChunk},
 		{"negative", attr(semconv.GenAIResponseTimeToFirstChunk, -0.1), none, semconv.GenAIResponseTimeToFirstChunk},
 		{"beyond what ns can hold", attr(semconv.GenAIResponseTimeToFirstChunk, 1e300), none, semconv.GenAIResponseTimeToFirstChunk},
@@ -238,45 +238,45 @@ func TestAnnotated(t *testing.T) {
 			t.Helper()
 			token(start+1, 0)(t, s)
 			attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9)(t, s)
-		}, func(r *capture.Inference) { r.FirstToken = opt(start + 1) }, ""},
-		{"series before time", attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9), func(r *capture.Inference) { r.FirstToken = opt(start + 2) }, ""},
+		}, func(r *journal.Inference) { r.FirstToken = opt(start + 1) }, ""},
+		{"series before time", attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9), func(r *journal.Inference) { r.FirstToken = opt(start + 2) }, ""},
 
-		{"the model asked for", attr(semconv.GenAIRequestModel, "llama-3", semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) {
+		{"the model asked for", attr(semconv.GenAIRequestModel, "llama-3", semconv.GenAIResponseModel, "llama-3-8b"), func(r *journal.Inference) {
 			r.Model, r.Answered = name(t, "llama-3"), name(t, "llama-3-8b")
 		}, ""},
-		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *capture.Inference) {
+		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *journal.Inference) {
 			r.Model, r.Answered = name(t, "llama-3-8b"), name(t, "llama-3-8b")
 		}, ""},
-		{"a sentence is no model, and stays unlike any other", attr(semconv.GenAIRequestModel, "tell me a story"), func(r *capture.Inference) {
-			r.Model = name(t, "sha256:"+capture.SessionOf("tell me a story").String())
+		{"a sentence is no model, and stays unlike any other", attr(semconv.GenAIRequestModel, "tell me a story"), func(r *journal.Inference) {
+			r.Model = name(t, "sha256:"+journal.SessionOf("tell me a story").String())
 		}, semconv.GenAIRequestModel},
-		{"a name in another script", attr(semconv.GenAIRequestModel, "通义千问", semconv.GenAIResponseModel, "qwen"), func(r *capture.Inference) {
-			r.Model, r.Answered = name(t, "sha256:"+capture.SessionOf("通义千问").String()), name(t, "qwen")
+		{"a name in another script", attr(semconv.GenAIRequestModel, "通义千问", semconv.GenAIResponseModel, "qwen"), func(r *journal.Inference) {
+			r.Model, r.Answered = name(t, "sha256:"+journal.SessionOf("通义千问").String()), name(t, "qwen")
 		}, semconv.GenAIRequestModel},
-		{"a novel is no model", attr(semconv.GenAIResponseModel, strings.Repeat("x", capture.MaxName+1)), func(r *capture.Inference) {
-			r.Model = name(t, "sha256:"+capture.SessionOf(strings.Repeat("x", capture.MaxName+1)).String())
+		{"a novel is no model", attr(semconv.GenAIResponseModel, strings.Repeat("x", journal.MaxName+1)), func(r *journal.Inference) {
+			r.Model = name(t, "sha256:"+journal.SessionOf(strings.Repeat("x", journal.MaxName+1)).String())
 			r.Answered = r.Model
 		}, semconv.GenAIResponseModel},
 		{"nor is a list", attr(semconv.GenAIRequestModel, []any{"m"}), none, semconv.GenAIRequestModel},
-		{"response id", attr(semconv.GenAIResponseID, "chatcmpl-1"), func(r *capture.Inference) { r.Response = capture.ResponseOf("chatcmpl-1") }, ""},
+		{"response id", attr(semconv.GenAIResponseID, "chatcmpl-1"), func(r *journal.Inference) { r.Response = journal.ResponseOf("chatcmpl-1") }, ""},
 		{"a response id that is none", attr(semconv.GenAIResponseID, strings.Repeat("x", maxText+1)), none, semconv.GenAIResponseID},
 
-		{"a twin of a session stays what it is", attr(semconv.Session, "00000000000000ff"), func(r *capture.Inference) { r.Session = 255 }, ""},
-		{"the session of a trace is hashed", attr(semconv.Session, "s 1"), func(r *capture.Inference) { r.Session = capture.SessionOf("s 1") }, ""},
+		{"a twin of a session stays what it is", attr(semconv.Session, "00000000000000ff"), func(r *journal.Inference) { r.Session = 255 }, ""},
+		{"the session of a trace is hashed", attr(semconv.Session, "s 1"), func(r *journal.Inference) { r.Session = journal.SessionOf("s 1") }, ""},
 		{"an empty session is none", attr(semconv.Session, ""), none, ""},
 		{"a session of another type", attr(semconv.Session, 5), none, semconv.Session},
 
-		{"row, and what it asks for", attr(semconv.Row, 0, semconv.Timestamp, 27.5, semconv.InputLength, 6758, semconv.OutputLength, 500), func(r *capture.Inference) {
+		{"row, and what it asks for", attr(semconv.Row, 0, semconv.Timestamp, 27.5, semconv.InputLength, 6758, semconv.OutputLength, 500), func(r *journal.Inference) {
 			r.Row, r.Timestamp, r.InputLength, r.OutputLength = opt[int64](0), opt(27.5), opt[int64](6758), opt[int64](500)
 		}, ""},
-		{"JSON makes ints of whole doubles", attr(semconv.Timestamp, 27), func(r *capture.Inference) { r.Timestamp = opt(27.0) }, ""},
+		{"JSON makes ints of whole doubles", attr(semconv.Timestamp, 27), func(r *journal.Inference) { r.Timestamp = opt(27.0) }, ""},
 		{"no row is below 0", attr(semconv.Row, -1), none, semconv.Row},
 		{"no timestamp is below 0", attr(semconv.Timestamp, -0.5), none, semconv.Timestamp},
 		{"nor infinite", attr(semconv.Timestamp, inf()), none, semconv.Timestamp},
 		{"nor none", attr(semconv.Timestamp, inf()-inf()), none, semconv.Timestamp},
-		{"how it was scheduled", attr(semconv.ScheduleOffset, 1.25, semconv.ScheduleSpread, 0.25), func(r *capture.Inference) { r.Offset, r.Spread = opt(1.25), opt(0.25) }, ""},
+		{"how it was scheduled", attr(semconv.ScheduleOffset, 1.25, semconv.ScheduleSpread, 0.25), func(r *journal.Inference) { r.Offset, r.Spread = opt(1.25), opt(0.25) }, ""},
 		{"a schedule of another type", attr(semconv.ScheduleOffset, "1.25"), none, semconv.ScheduleOffset},
-		{"made of a log", attr(semconv.Synthetic, true), func(r *capture.Inference) { r.Synthetic = true }, ""},
+		{"made of a log", attr(semconv.Synthetic, true), func(r *journal.Inference) { r.Synthetic = true }, ""},
 		{"a flag of another type", attr(semconv.Synthetic, "true"), none, semconv.Synthetic},
 
 		{"a replay's link is the production span", func(t *testing.T, s ptrace.Span) {
@@ -285,10 +285,10 @@ func TestAnnotated(t *testing.T) {
 			l := s.Links().AppendEmpty()
 			l.SetTraceID([16]byte{9})
 			l.SetSpanID([8]byte{8})
-		}, func(r *capture.Inference) {
+		}, func(r *journal.Inference) {
 			r.Row, r.Link = opt[int64](1), mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
 		}, ""},
-		{"a link without ids", func(t *testing.T, s ptrace.Span) { t.Helper(); attr(semconv.Row, 1)(t, s); s.Links().AppendEmpty() }, func(r *capture.Inference) { r.Row = opt[int64](1) }, "link"},
+		{"a link without ids", func(t *testing.T, s ptrace.Span) { t.Helper(); attr(semconv.Row, 1)(t, s); s.Links().AppendEmpty() }, func(r *journal.Inference) { r.Row = opt[int64](1) }, "link"},
 		{"production's links are its own", func(_ *testing.T, s ptrace.Span) {
 			l := s.Links().AppendEmpty()
 			l.SetTraceID([16]byte{9})
@@ -301,15 +301,15 @@ func TestAnnotated(t *testing.T) {
 			l := s.Links().AppendEmpty()
 			l.SetTraceID([16]byte{9})
 			l.SetSpanID([8]byte{8})
-		}, func(r *capture.Inference) { r.Parent = capture.SpanID{} }, ""},
+		}, func(r *journal.Inference) { r.Parent = journal.SpanID{} }, ""},
 		{"the one link of a server's span without a parent is to its client", func(_ *testing.T, s ptrace.Span) {
 			s.SetKind(ptrace.SpanKindServer)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			l := s.Links().AppendEmpty()
 			l.SetTraceID([16]byte{9})
 			l.SetSpanID([8]byte{8})
-		}, func(r *capture.Inference) {
-			r.Parent, r.Joined = capture.SpanID{}, mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
+		}, func(r *journal.Inference) {
+			r.Parent, r.Joined = journal.SpanID{}, mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
 		}, ""},
 		{"one of several is of a batch", func(_ *testing.T, s ptrace.Span) {
 			s.SetKind(ptrace.SpanKindServer)
@@ -319,63 +319,63 @@ func TestAnnotated(t *testing.T) {
 				l.SetTraceID([16]byte{9})
 				l.SetSpanID([8]byte{8, i})
 			}
-		}, func(r *capture.Inference) { r.Parent = capture.SpanID{} }, ""},
-		{"ids are patterns of unsigned ones", attr(semconv.Identity, "engine", semconv.HashIDs, []any{1, int64(-1), int64(-1) << 63}, semconv.BlockSize, 512, semconv.HashDomain, "0000000a", semconv.HashKey, "0000000b"), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Engine, HashIDs: []uint64{1, 1<<64 - 1, 1 << 63}, BlockSize: 512, Domain: 10, Key: 11}
+		}, func(r *journal.Inference) { r.Parent = journal.SpanID{} }, ""},
+		{"ids are patterns of unsigned ones", attr(semconv.Identity, "engine", semconv.HashIDs, []any{1, int64(-1), int64(-1) << 63}, semconv.BlockSize, 512, semconv.HashDomain, "0000000a", semconv.HashKey, "0000000b"), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Engine, HashIDs: []uint64{1, 1<<64 - 1, 1 << 63}, BlockSize: 512, Domain: 10, Key: 11}
 		}, ""},
-		{"some JSON has ids as strings", attr(semconv.Identity, "tokens", semconv.HashIDs, []any{"9223372036854775808", "18446744073709551615"}, semconv.BlockSize, 16), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Tokens, HashIDs: []uint64{1 << 63, 1<<64 - 1}, BlockSize: 16}
+		{"some JSON has ids as strings", attr(semconv.Identity, "tokens", semconv.HashIDs, []any{"9223372036854775808", "18446744073709551615"}, semconv.BlockSize, 16), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Tokens, HashIDs: []uint64{1 << 63, 1<<64 - 1}, BlockSize: 16}
 		}, ""},
-		{"no ids are not absent ids", attr(semconv.Identity, "trace", semconv.HashIDs, []any{}), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Trace, HashIDs: []uint64{}}
+		{"no ids are not absent ids", attr(semconv.Identity, "trace", semconv.HashIDs, []any{}), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Trace, HashIDs: []uint64{}}
 		}, ""},
-		{"an id that is none costs them all", attr(semconv.Identity, "trace", semconv.HashIDs, []any{1, "x"}), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
-		{"a double may have been rounded", attr(semconv.Identity, "trace", semconv.HashIDs, []any{9.223372036854775808e18}), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
-		{"one id is no list", attr(semconv.Identity, "trace", semconv.HashIDs, 1), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
-		{"more ids than any prompt has", attr(semconv.Identity, "trace", semconv.HashIDs, huge), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashIDs},
-		{"an absurd block size", attr(semconv.Identity, "trace", semconv.BlockSize, int64(1)<<31), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.BlockSize},
-		{"a negative block size", attr(semconv.Identity, "trace", semconv.BlockSize, -512), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.BlockSize},
-		{"a domain that is no hex", attr(semconv.Identity, "trace", semconv.HashDomain, "0000000x"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashDomain},
-		{"a domain that is a number", attr(semconv.Identity, "trace", semconv.HashDomain, 12345678), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashDomain},
-		{"a key that is too short", attr(semconv.Identity, "trace", semconv.HashKey, "0b"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Trace} }, semconv.HashKey},
+		{"an id that is none costs them all", attr(semconv.Identity, "trace", semconv.HashIDs, []any{1, "x"}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
+		{"a double may have been rounded", attr(semconv.Identity, "trace", semconv.HashIDs, []any{9.223372036854775808e18}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
+		{"one id is no list", attr(semconv.Identity, "trace", semconv.HashIDs, 1), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
+		{"more ids than any prompt has", attr(semconv.Identity, "trace", semconv.HashIDs, huge), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
+		{"an absurd block size", attr(semconv.Identity, "trace", semconv.BlockSize, int64(1)<<31), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.BlockSize},
+		{"a negative block size", attr(semconv.Identity, "trace", semconv.BlockSize, -512), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.BlockSize},
+		{"a domain that is no hex", attr(semconv.Identity, "trace", semconv.HashDomain, "0000000x"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashDomain},
+		{"a domain that is a number", attr(semconv.Identity, "trace", semconv.HashDomain, 12345678), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashDomain},
+		{"a key that is too short", attr(semconv.Identity, "trace", semconv.HashKey, "0b"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashKey},
 
-		{"cells", attr(semconv.Identity, "text", semconv.Cells, raw), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells}
+		{"cells", attr(semconv.Identity, "text", semconv.Cells, raw), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: cells}
 		}, ""},
-		{"cells of a text that was cut", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsPrefix, true), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, Prefix: true}
+		{"cells of a text that was cut", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsPrefix, true), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: cells, Prefix: true}
 		}, ""},
-		{"cells of a text with an image", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 256), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, MediaEnd: 256}
+		{"cells of a text with an image", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 256), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: cells, MediaEnd: 256}
 		}, ""},
 		{"an image that ends within a cell", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 255), none, semconv.CellsMedia},
 		{"an image that ends behind the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1<<20), none, semconv.CellsMedia},
-		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
-		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
-		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
-		{"no bytes", attr(semconv.Identity, "text", semconv.Cells, []byte{}), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.Cells},
+		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
+		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
+		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
+		{"no bytes", attr(semconv.Identity, "text", semconv.Cells, []byte{}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 
-		{"ends and a reply", attr(semconv.Identity, "text", semconv.CellsReply, rawReply, semconv.CellsEnds, rawEnds, semconv.Cells, raw), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: whole, Reply: reply}
+		{"ends and a reply", attr(semconv.Identity, "text", semconv.CellsReply, rawReply, semconv.CellsEnds, rawEnds, semconv.Cells, raw), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: whole, Reply: reply}
 		}, ""},
-		{"ends of nothing", attr(semconv.Identity, "text", semconv.CellsEnds, rawEnds), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.CellsEnds},
+		{"ends of nothing", attr(semconv.Identity, "text", semconv.CellsEnds, rawEnds), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.CellsEnds},
 		{"ends that were cut", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, rawEnds[:11]), text, semconv.CellsEnds},
 		{"ends of another text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, rawReply), text, semconv.CellsEnds},
 		{"ends that are a text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, "once upon a "), text, semconv.CellsEnds},
 		{"more ends than any prompt has", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, make([]byte, maxEnds+12)), text, semconv.CellsEnds},
-		{"a reply to nothing", attr(semconv.Identity, "text", semconv.CellsReply, rawReply), func(r *capture.Inference) { r.Prompt = capture.Prompt{Identity: capture.Text} }, semconv.CellsReply},
+		{"a reply to nothing", attr(semconv.Identity, "text", semconv.CellsReply, rawReply), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.CellsReply},
 		{"a reply that is the user's", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, rawEnds), text, semconv.CellsReply},
 		{"a reply that is a number", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, 1), text, semconv.CellsReply},
 		{"a reply of no bytes", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, []byte{}), text, semconv.CellsReply},
-		{"a reply to half a prompt", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsPrefix, true, semconv.CellsReply, rawReply), func(r *capture.Inference) {
-			r.Prompt = capture.Prompt{Identity: capture.Text, Chain: cells, Prefix: true}
+		{"a reply to half a prompt", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsPrefix, true, semconv.CellsReply, rawReply), func(r *journal.Inference) {
+			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: cells, Prefix: true}
 		}, semconv.CellsReply},
 
-		{"ranges and replies", ranges(semconv.HashRanges, []any{0, 44, -1, 1}, semconv.FineBlockSize, 16, semconv.Replies, []any{7, 1034, 212}), row(func(p *capture.Prompt) {
+		{"ranges and replies", ranges(semconv.HashRanges, []any{0, 44, -1, 1}, semconv.FineBlockSize, 16, semconv.Replies, []any{7, 1034, 212}), row(func(p *journal.Prompt) {
 			p.HashRanges, p.FineBlockSize = []mooncake.HashRange{{First: 0, Count: 44}, {First: 1<<64 - 1, Count: 1}}, 16
 			p.Replies = []mooncake.Reply{{Back: 7, At: 1034, Tokens: 212}}
 		}), ""},
-		{"no ranges are not absent ones", ranges(semconv.HashRanges, []any{}, semconv.FineBlockSize, 16, semconv.Replies, []any{}), row(func(p *capture.Prompt) {
+		{"no ranges are not absent ones", ranges(semconv.HashRanges, []any{}, semconv.FineBlockSize, 16, semconv.Replies, []any{}), row(func(p *journal.Prompt) {
 			p.HashRanges, p.FineBlockSize, p.Replies = []mooncake.HashRange{}, 16, []mooncake.Reply{}
 		}), ""},
 		{"half a range", ranges(semconv.HashRanges, []any{0, 44, 1}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
@@ -388,14 +388,14 @@ func TestAnnotated(t *testing.T) {
 		{"a reply that begins the prompt", ranges(semconv.Replies, []any{1, 0, 212}), row(nothing), semconv.Replies},
 		{"two thirds of a reply", ranges(semconv.Replies, []any{1, 1}), row(nothing), semconv.Replies},
 
-		{"a finish reason", attr(semconv.GenAIResponseFinishReasons, []any{"tool_calls"}), func(r *capture.Inference) { r.Finish = name(t, "tool_calls") }, ""},
-		{"that of the first choice", attr(semconv.GenAIResponseFinishReasons, []any{"stop", "length"}), func(r *capture.Inference) { r.Finish = name(t, "stop") }, ""},
-		{"one that is no list", attr(semconv.GenAIResponseFinishReasons, "stop"), func(r *capture.Inference) { r.Finish = name(t, "stop") }, ""},
+		{"a finish reason", attr(semconv.GenAIResponseFinishReasons, []any{"tool_calls"}), func(r *journal.Inference) { r.Finish = name(t, "tool_calls") }, ""},
+		{"that of the first choice", attr(semconv.GenAIResponseFinishReasons, []any{"stop", "length"}), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
+		{"one that is no list", attr(semconv.GenAIResponseFinishReasons, "stop"), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
 		{"no finish reason", attr(semconv.GenAIResponseFinishReasons, []any{}), none, ""},
 		{"a finish reason that is a sentence", attr(semconv.GenAIResponseFinishReasons, []any{"it was done"}), none, semconv.GenAIResponseFinishReasons},
 		{"a finish reason that is a number", attr(semconv.GenAIResponseFinishReasons, []any{1}), none, semconv.GenAIResponseFinishReasons},
 
-		{"the order of a prompt", attr(semconv.PromptOrder, "both_last"), func(r *capture.Inference) { r.Order = capture.BothLast }, ""},
+		{"the order of a prompt", attr(semconv.PromptOrder, "both_last"), func(r *journal.Inference) { r.Order = journal.BothLast }, ""},
 		{"an order that nobody knows", attr(semconv.PromptOrder, "user_first"), none, semconv.PromptOrder},
 		{"an order that is a number", attr(semconv.PromptOrder, 1), none, semconv.PromptOrder},
 		{"no order", attr(semconv.PromptOrder, ""), none, semconv.PromptOrder},
@@ -408,9 +408,9 @@ func TestAnnotated(t *testing.T) {
 			put(t, s.Attributes(), semconv.Identity, semconv.IdentityNone)
 			c.span(t, s)
 			got, counts := decodeAll(t, New(Config{}), td)
-			want := &capture.Inference{Span: ref, Parent: parent, Start: start, End: end, Prompt: capture.Prompt{Identity: capture.None}}
+			want := &journal.Inference{Span: ref, Parent: parent, Start: start, End: end, Prompt: journal.Prompt{Identity: journal.None}}
 			c.want(want)
-			if diff := cmp.Diff([]capture.Record{want}, got, compareNames); diff != "" {
+			if diff := cmp.Diff([]journal.Record{want}, got, compareNames); diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)
 			}
 			wantCounts := Counts{Inferences: 1}
@@ -430,8 +430,8 @@ func inf() float64 { zero := 0.0; return 1 / zero }
 func TestKinds(t *testing.T) {
 	cells, raw := chain(t, strings.Repeat("all work and no play ", 30))
 	whole, _ := hashed(t, strings.Repeat("all work and no play ", 30))
-	bare := capture.Inference{Span: ref, Parent: parent, Start: start, End: end}
-	inference := func(change func(*capture.Inference)) capture.Record {
+	bare := journal.Inference{Span: ref, Parent: parent, Start: start, End: end}
+	inference := func(change func(*journal.Inference)) journal.Record {
 		r := bare
 		change(&r)
 		return &r
@@ -439,17 +439,17 @@ func TestKinds(t *testing.T) {
 	for _, c := range []struct {
 		why    string
 		span   func(ptrace.Traces, ptrace.Span)
-		want   capture.Record
+		want   journal.Record
 		counts Counts
 	}{
 		{
 			"a row without ids is a request of a replay", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutInt(semconv.Row, 4) },
-			inference(func(r *capture.Inference) { r.Row = opt[int64](4) }),
+			inference(func(r *journal.Inference) { r.Row = opt[int64](4) }),
 			Counts{Inferences: 1},
 		},
 		{
 			"a row that is damaged too: somebody annotated it", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
-			inference(func(r *capture.Inference) { r.Identity = capture.None }),
+			inference(func(r *journal.Inference) { r.Identity = journal.None }),
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.Row: 1}},
 		},
 		{
@@ -458,7 +458,7 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.RunID, "not here")
 				s.Attributes().PutInt(semconv.Row, 4)
 			},
-			inference(func(r *capture.Inference) { r.Row, r.Run = opt[int64](4), name(t, "r1") }),
+			inference(func(r *journal.Inference) { r.Row, r.Run = opt[int64](4), name(t, "r1") }),
 			Counts{Inferences: 1},
 		},
 		{
@@ -466,8 +466,8 @@ func TestKinds(t *testing.T) {
 				td.ResourceSpans().At(0).Resource().Attributes().PutStr(semconv.RunID, "run of today")
 				s.Attributes().PutInt(semconv.Row, 4)
 			},
-			inference(func(r *capture.Inference) {
-				r.Row, r.Run = opt[int64](4), name(t, capture.SessionOf("run of today").String())
+			inference(func(r *journal.Inference) {
+				r.Row, r.Run = opt[int64](4), name(t, journal.SessionOf("run of today").String())
 			}),
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.RunID: 1}},
 		},
@@ -476,8 +476,8 @@ func TestKinds(t *testing.T) {
 				td.ResourceSpans().At(0).Resource().Attributes().PutEmptySlice(semconv.RunID).AppendEmpty().SetStr("r1")
 				s.Attributes().PutInt(semconv.Row, 4)
 			},
-			inference(func(r *capture.Inference) {
-				r.Row, r.Run = opt[int64](4), name(t, capture.SessionOf("a Slice").String())
+			inference(func(r *journal.Inference) {
+				r.Row, r.Run = opt[int64](4), name(t, journal.SessionOf("a Slice").String())
 			}),
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.RunID: 1}},
 		},
@@ -486,7 +486,7 @@ func TestKinds(t *testing.T) {
 				td.ResourceSpans().At(0).Resource().Attributes().PutEmpty(semconv.RunID)
 				s.Attributes().PutInt(semconv.Row, 4)
 			},
-			inference(func(r *capture.Inference) { r.Row = opt[int64](4) }),
+			inference(func(r *journal.Inference) { r.Row = opt[int64](4) }),
 			Counts{Inferences: 1},
 		},
 		{
@@ -498,7 +498,7 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.HashDomain, "0000000a")
 				s.Attributes().PutStr(semconv.HashKey, "0000000b")
 			},
-			&capture.Content{Span: ref, Parent: parent, Start: start, Prompt: capture.Prompt{Identity: capture.Text, Chain: whole, Domain: 10, Key: 11}},
+			&journal.Content{Span: ref, Parent: parent, Start: start, Prompt: journal.Prompt{Identity: journal.Text, Chain: whole, Domain: 10, Key: 11}},
 			Counts{Contents: 1},
 		},
 		{
@@ -509,7 +509,7 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.Identity, "text")
 				s.Attributes().PutEmptyBytes(semconv.Cells).FromRaw(raw)
 			},
-			&capture.Content{Span: ref, Parent: parent, Start: start, Prompt: capture.Prompt{Identity: capture.Text, Chain: cells}},
+			&journal.Content{Span: ref, Parent: parent, Start: start, Prompt: journal.Prompt{Identity: journal.Text, Chain: cells}},
 			Counts{Contents: 1},
 		},
 		{
@@ -518,12 +518,12 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.Identity, "text")
 				s.Attributes().PutStr(semconv.Session, "00000000000000ff")
 			},
-			&capture.Link{Span: ref, Parent: parent, Session: 255},
+			&journal.Link{Span: ref, Parent: parent, Session: 255},
 			Counts{Links: 1},
 		},
 		{
 			"any other span", func(_ ptrace.Traces, s ptrace.Span) { s.SetName("GET /"); s.Attributes().PutStr("url.path", "/") },
-			&capture.Link{Span: ref, Parent: parent},
+			&journal.Link{Span: ref, Parent: parent},
 			Counts{Links: 1},
 		},
 		{
@@ -531,7 +531,7 @@ func TestKinds(t *testing.T) {
 				td.ResourceSpans().At(0).Resource().Attributes().PutStr(semconv.RunID, "r1")
 				s.SetName(semconv.PhaseDecode)
 			},
-			&capture.Link{Span: ref, Parent: parent},
+			&journal.Link{Span: ref, Parent: parent},
 			Counts{Links: 1},
 		},
 		{
@@ -548,10 +548,10 @@ func TestKinds(t *testing.T) {
 				a.PutDouble(semconv.GenAIResponseTimeToFirstChunk, 0.5)
 				a.PutEmptySlice(semconv.GenAIResponseFinishReasons).AppendEmpty().SetStr("length")
 			},
-			inference(func(r *capture.Inference) {
+			inference(func(r *journal.Inference) {
 				r.Finish = name(t, "length")
 				r.InputTokens, r.OutputTokens, r.CachedTokens = opt[int64](9), opt[int64](2), opt[int64](1)
-				r.Model, r.Response, r.FirstToken = name(t, "m1"), capture.ResponseOf("x"), opt(start+5e8)
+				r.Model, r.Response, r.FirstToken = name(t, "m1"), journal.ResponseOf("x"), opt(start+5e8)
 			}),
 			Counts{Unannotated: 1},
 		},
@@ -563,8 +563,8 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.GenAIRequestModel, "my model")
 				s.Attributes().PutDouble(semconv.GenAIResponseTimeToFirstChunk, 9e6)
 			},
-			inference(func(r *capture.Inference) {
-				r.Start, r.End, r.Model = 1<<63-2, 1<<63-1, name(t, "sha256:"+capture.SessionOf("my model").String())
+			inference(func(r *journal.Inference) {
+				r.Start, r.End, r.Model = 1<<63-2, 1<<63-1, name(t, "sha256:"+journal.SessionOf("my model").String())
 			}),
 			Counts{Unannotated: 1, Invalid: map[string]int64{semconv.GenAIResponseTimeToFirstChunk: 1, semconv.GenAIRequestModel: 1}},
 		},
@@ -573,7 +573,7 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
 				s.Attributes().PutDouble(semconv.GenAIResponseTimeToFirstChunk, 2.5)
 			},
-			inference(func(*capture.Inference) {}),
+			inference(func(*journal.Inference) {}),
 			Counts{Unannotated: 1, Invalid: map[string]int64{semconv.GenAIResponseTimeToFirstChunk: 1}},
 		},
 		{
@@ -583,19 +583,19 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutInt(semconv.GenAIUsagePromptTokens, 9)
 				s.Attributes().PutStr("error.type", "timeout")
 			},
-			inference(func(r *capture.Inference) { r.InputTokens, r.Failed = opt[int64](9), true }),
+			inference(func(r *journal.Inference) { r.InputTokens, r.Failed = opt[int64](9), true }),
 			Counts{Unannotated: 1},
 		},
 		{
 			"an agent's span is no request", func(_ ptrace.Traces, s ptrace.Span) {
 				s.Attributes().PutStr(semconv.GenAIOperationName, "invoke_agent")
 			},
-			&capture.Link{Span: ref, Parent: parent, Border: true},
+			&journal.Link{Span: ref, Parent: parent, Border: true},
 			Counts{Links: 1},
 		},
 		{
 			"nor is a tool's", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr("openinference.span.kind", "TOOL") },
-			&capture.Link{Span: ref, Parent: parent, Border: true},
+			&journal.Link{Span: ref, Parent: parent, Border: true},
 			Counts{Links: 1},
 		},
 		{
@@ -606,9 +606,9 @@ func TestKinds(t *testing.T) {
 				resource.ScopeSpans().At(0).Scope().SetName("lab")
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
 			},
-			inference(func(r *capture.Inference) {
-				r.Producer = uint64(capture.SessionOf("lab\x00service.name\x00gw"))
-				r.Clock = uint64(capture.SessionOf("\x00service.name\x00gw\x00host.name\x00h"))
+			inference(func(r *journal.Inference) {
+				r.Producer = uint64(journal.SessionOf("lab\x00service.name\x00gw"))
+				r.Clock = uint64(journal.SessionOf("\x00service.name\x00gw\x00host.name\x00h"))
 			}),
 			Counts{Unannotated: 1},
 		},
@@ -620,12 +620,12 @@ func TestKinds(t *testing.T) {
 				s.SetStartTimestamp(1 << 63)
 				s.SetEndTimestamp(1<<64 - 1)
 			},
-			inference(func(r *capture.Inference) { r.Row, r.Start, r.End = opt[int64](4), 0, 0 }),
+			inference(func(r *journal.Inference) { r.Row, r.Start, r.End = opt[int64](4), 0, 0 }),
 			Counts{Inferences: 1, Invalid: map[string]int64{"start_time": 1, "end_time": 1}},
 		},
 		{
 			"no end", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutInt(semconv.Row, 4); s.SetEndTimestamp(0) },
-			inference(func(r *capture.Inference) { r.Row, r.End = opt[int64](4), start }),
+			inference(func(r *journal.Inference) { r.Row, r.End = opt[int64](4), start }),
 			Counts{Inferences: 1},
 		},
 	} {
@@ -633,7 +633,7 @@ func TestKinds(t *testing.T) {
 			td, s := one()
 			c.span(td, s)
 			got, counts := decodeAll(t, New(Config{}), td)
-			var want []capture.Record
+			var want []journal.Record
 			if c.want != nil {
 				want = append(want, c.want)
 			}

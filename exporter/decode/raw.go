@@ -6,7 +6,7 @@ package decode
 import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/genai"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
@@ -29,7 +29,7 @@ func (w *worker) raw(g *genai.Record, span ptrace.Span) {
 	w.joined(span)
 	r.Answered = w.modelOf(semconv.GenAIResponseModel, g.ResponseModel)
 	r.Model = w.modelOf(semconv.GenAIRequestModel, g.Model())
-	r.Response = capture.ResponseOf(g.ResponseID)
+	r.Response = journal.ResponseOf(g.ResponseID)
 	if len(g.FinishReasons) > 0 {
 		r.Finish = w.finishOf(g.FinishReasons[0])
 	}

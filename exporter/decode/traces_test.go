@@ -16,6 +16,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -90,7 +91,7 @@ func TestRoundTrip(t *testing.T) {
 	td := replay(3, 4)
 	d := New(Config{})
 	want, _ := decodeAll(t, d, td)
-	first := want[0].(*capture.Inference)
+	first := want[0].(*journal.Inference)
 	if diff := cmp.Diff([]uint64{0, 1 << 63, 1<<64 - 1, 3}, first.HashIDs); diff != "" {
 		t.Errorf("ids (-want +got):\n%s", diff)
 	}
@@ -125,11 +126,11 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%s: counts %+v", name, counts)
 		}
 		file := t.TempDir() + "/journal"
-		w, err := capture.OpenWriter(file, capture.WriterOptions{NoSync: true})
+		w, err := journal.OpenWriter(file, journal.WriterOptions{NoSync: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var batch capture.Batch
+		var batch journal.Batch
 		if _, err := d.Traces(back, batch.Add); err != nil {
 			t.Fatal(err)
 		}
@@ -140,8 +141,8 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var read []capture.Record
-		for r := capture.NewReader(file, f); ; {
+		var read []journal.Record
+		for r := journal.NewReader(file, f); ; {
 			record, err := r.Next()
 			if errors.Is(err, io.EOF) {
 				break
@@ -184,7 +185,7 @@ func TestLargestRecordFits(t *testing.T) {
 	}
 	s.Attributes().PutEmptyBytes(semconv.CellsEnds).FromRaw(ends)
 	for key, numbers := range map[string][]int64{semconv.HashRanges: {1 << 62, maxCount, -1 << 63, maxCount}, semconv.Replies: {maxCount, maxCount, maxCount}} {
-		most := map[string]int{semconv.HashRanges: 2 * capture.MaxRanges, semconv.Replies: 3 * capture.MaxReplies}[key]
+		most := map[string]int{semconv.HashRanges: 2 * journal.MaxRanges, semconv.Replies: 3 * journal.MaxReplies}[key]
 		list := s.Attributes().PutEmptySlice(key)
 		list.EnsureCapacity(most)
 		for i := range most {
@@ -192,8 +193,8 @@ func TestLargestRecordFits(t *testing.T) {
 		}
 	}
 	s.Attributes().PutInt(semconv.FineBlockSize, 1<<31-1)
-	s.Attributes().PutStr(semconv.GenAIRequestModel, strings.Repeat("m", capture.MaxName))
-	var b capture.Batch
+	s.Attributes().PutStr(semconv.GenAIRequestModel, strings.Repeat("m", journal.MaxName))
+	var b journal.Batch
 	counts, err := New(Config{}).Traces(td, b.Add)
 	if err != nil || counts.Inferences != 1 || counts.Invalid != nil {
 		t.Errorf("counts %+v, error %v", counts, err)
@@ -203,7 +204,7 @@ func TestLargestRecordFits(t *testing.T) {
 func TestVisitError(t *testing.T) {
 	stop := errors.New("stop")
 	n := 0
-	counts, err := New(Config{}).Traces(replay(3, 1), func(capture.Record) error {
+	counts, err := New(Config{}).Traces(replay(3, 1), func(journal.Record) error {
 		if n++; n == 2 {
 			return stop
 		}
@@ -262,7 +263,7 @@ func FuzzTraces(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var batch capture.Batch
+		var batch journal.Batch
 		counts, err := d.Traces(td, batch.Add)
 		if err != nil {
 			t.Fatal(err)
@@ -291,7 +292,7 @@ func BenchmarkTraces(b *testing.B) {
 	for name, td := range map[string]ptrace.Traces{"replay of 20 blocks": replay(100, 20), "text of 10 KB": text, "unannotated": raws} {
 		b.Run(name, func(b *testing.B) {
 			d := New(Config{})
-			var batch capture.Batch
+			var batch journal.Batch
 			b.ReportAllocs()
 			for b.Loop() {
 				batch.Reset()

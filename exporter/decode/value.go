@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -23,7 +23,7 @@ const (
 	maxText    = 1 << 10 // bytes of a value that is hashed
 	// maxHashIDs is how many ids fit into a record beside the longest chain and the longest lists of ranges and replies: 320 Mi tokens
 	// in blocks of 512.
-	maxHashIDs = (capture.MaxRecord - 3<<20) / 8
+	maxHashIDs = (journal.MaxRecord - 3<<20) / 8
 	maxCells   = (blockhash.MaxCells + 2) * 8 // bytes of mooncake.cells
 	maxEnds    = blockhash.MaxEnds * 12       // bytes of mooncake.cells.ends
 	maxExact   = 1 << 53                      // integers that a double holds exactly
@@ -105,12 +105,12 @@ func (w *worker) failed(key string, v pcommon.Value) bool {
 }
 
 // order reads the order of a prompt.
-func (w *worker) order(key string, v pcommon.Value) capture.PromptOrder {
+func (w *worker) order(key string, v pcommon.Value) journal.PromptOrder {
 	s, ok := w.text(key, v)
 	if !ok {
 		return ""
 	}
-	o, ok := capture.ParsePromptOrder(s)
+	o, ok := journal.ParsePromptOrder(s)
 	if !ok {
 		w.counts.invalid(key)
 		return ""
@@ -118,36 +118,36 @@ func (w *worker) order(key string, v pcommon.Value) capture.PromptOrder {
 	return o
 }
 
-func (w *worker) model(key string, v pcommon.Value) capture.Name {
+func (w *worker) model(key string, v pcommon.Value) journal.Name {
 	if v.Type() != pcommon.ValueTypeStr {
 		w.counts.invalid(key)
-		return capture.Name{}
+		return journal.Name{}
 	}
 	return w.modelOf(key, v.Str())
 }
 
 // modelOf returns the name of a model. Two models whose names are no names must not become one, whose prompts would then share
 // blocks: such a model is called by a hash of its name.
-func (w *worker) modelOf(key, s string) capture.Name {
-	name, err := capture.ParseName(s)
+func (w *worker) modelOf(key, s string) journal.Name {
+	name, err := journal.ParseName(s)
 	if err != nil {
 		w.counts.invalid(key)
-		name, _ = capture.ParseName("sha256:" + capture.SessionOf(s).String())
+		name, _ = journal.ParseName("sha256:" + journal.SessionOf(s).String())
 	}
 	return name
 }
 
-func (w *worker) session(v pcommon.Value) capture.Session {
+func (w *worker) session(v pcommon.Value) journal.Session {
 	id, _ := w.text(semconv.Session, v)
-	return capture.SessionOf(id)
+	return journal.SessionOf(id)
 }
 
-func (w *worker) domain(key string, v pcommon.Value) capture.Domain {
+func (w *worker) domain(key string, v pcommon.Value) journal.Domain {
 	s, ok := w.text(key, v)
 	if !ok {
 		return 0
 	}
-	d, err := capture.ParseDomain(s)
+	d, err := journal.ParseDomain(s)
 	if err != nil {
 		w.counts.invalid(key)
 	}
@@ -191,7 +191,7 @@ func (w *worker) hashIDs(v pcommon.Value) []uint64 {
 }
 
 // chain reads cells.
-func (w *worker) chain(v pcommon.Value, p *capture.Prompt) {
+func (w *worker) chain(v pcommon.Value, p *journal.Prompt) {
 	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > maxCells {
 		w.counts.invalid(semconv.Cells)
 		return
@@ -207,7 +207,7 @@ func (w *worker) chain(v pcommon.Value, p *capture.Prompt) {
 }
 
 // messages reads the ends of a text's messages and that of its reply. They belong to the cells, without which they are nothing.
-func (w *worker) messages(ends, reply pcommon.Value, p *capture.Prompt) {
+func (w *worker) messages(ends, reply pcommon.Value, p *journal.Prompt) {
 	if ends != (pcommon.Value{}) {
 		p.Chain.Ends = w.ends
 		if ends.Type() != pcommon.ValueTypeBytes || ends.Bytes().Len() > maxEnds || p.Chain.UnmarshalEnds(ends.Bytes().AsRaw()) != nil {
@@ -258,7 +258,7 @@ func (w *worker) tuples(key string, v pcommon.Value, size, most int) (ints []int
 
 // hashRanges reads ranges of fine ids. One that cannot be read costs them all, as with ids.
 func (w *worker) hashRanges(v pcommon.Value) []mooncake.HashRange {
-	ints, ok := w.tuples(semconv.HashRanges, v, 2, capture.MaxRanges)
+	ints, ok := w.tuples(semconv.HashRanges, v, 2, journal.MaxRanges)
 	if !ok {
 		return nil
 	}
@@ -275,7 +275,7 @@ func (w *worker) hashRanges(v pcommon.Value) []mooncake.HashRange {
 
 // replies reads the parts of a prompt that were replies.
 func (w *worker) replies(v pcommon.Value) []mooncake.Reply {
-	ints, ok := w.tuples(semconv.Replies, v, 3, capture.MaxReplies)
+	ints, ok := w.tuples(semconv.Replies, v, 3, journal.MaxReplies)
 	if !ok {
 		return nil
 	}
@@ -291,10 +291,10 @@ func (w *worker) replies(v pcommon.Value) []mooncake.Reply {
 }
 
 // finish reads the reason why the first choice ended. The list may be empty.
-func (w *worker) finish(key string, v pcommon.Value) capture.Name {
+func (w *worker) finish(key string, v pcommon.Value) journal.Name {
 	if v.Type() == pcommon.ValueTypeSlice {
 		if v.Slice().Len() == 0 {
-			return capture.Name{}
+			return journal.Name{}
 		}
 		v = v.Slice().At(0)
 	}
@@ -303,8 +303,8 @@ func (w *worker) finish(key string, v pcommon.Value) capture.Name {
 }
 
 // finishOf returns a finish reason, of which one that is no name is nothing.
-func (w *worker) finishOf(s string) capture.Name {
-	name, err := capture.ParseName(s)
+func (w *worker) finishOf(s string) journal.Name {
+	name, err := journal.ParseName(s)
 	if err != nil {
 		w.counts.invalid(semconv.GenAIResponseFinishReasons)
 	}

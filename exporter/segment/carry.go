@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // maxCarried is the number of traces that can be carried on, 40 MB of them.
@@ -35,7 +35,7 @@ type carry struct {
 	bytes  int64                // of what was copied of them
 
 	file string
-	w    *capture.Writer
+	w    *journal.Writer
 	done int64  // size of from up to which what came after the cut was copied
 	late []mark // of that, in the new journal
 
@@ -101,7 +101,7 @@ const batchBytes = 1 << 20
 // copy begins a new journal with the records of the traces.
 func (c *carry) copy(ctx context.Context, file string) (err error) {
 	_ = os.Remove(file) // of an attempt that failed
-	if c.w, err = capture.OpenWriter(file, capture.WriterOptions{NoSync: true}); err != nil {
+	if c.w, err = journal.OpenWriter(file, journal.WriterOptions{NoSync: true}); err != nil {
 		return err
 	}
 	c.file = file
@@ -136,7 +136,7 @@ func (c *carry) discard() {
 
 // each writes those of the records between two offsets, where records begin, that keep wants, which may be none. What is
 // damaged is for the compiler to count.
-func (c *carry) each(ctx context.Context, from, to int64, keep func(trace [16]byte) bool, w *capture.Writer) error {
+func (c *carry) each(ctx context.Context, from, to int64, keep func(trace [16]byte) bool, w *journal.Writer) error {
 	f, err := os.Open(c.from.file)
 	if err != nil {
 		return err
@@ -144,11 +144,11 @@ func (c *carry) each(ctx context.Context, from, to int64, keep func(trace [16]by
 	defer f.Close() //nolint:errcheck // only read
 	head := c.from.head
 	from = max(from, head)
-	r := capture.NewReader(c.from.file, io.MultiReader(io.NewSectionReader(f, 0, head), io.NewSectionReader(f, from, to-from)))
-	var batch capture.Batch
+	r := journal.NewReader(c.from.file, io.MultiReader(io.NewSectionReader(f, 0, head), io.NewSectionReader(f, from, to-from)))
+	var batch journal.Batch
 	for n, done := 0, false; !done; {
 		err := r.Copy(&batch, keep)
-		var damage *capture.Damage
+		var damage *journal.Damage
 		switch {
 		case errors.As(err, &damage):
 			continue

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // watch cuts the open segment when its time has come, with or without traffic, and makes the cuts that take long.
@@ -124,7 +124,7 @@ func (j *Journal) cutBeside(ctx context.Context, c *carry) {
 		j.giveUp(c) // the next process goes on with the old segment
 	case err == nil:
 		j.note(s, j.cut(c.now, c), now)
-	case s.failed.Load(), errors.Is(s.w.InPlace(), capture.ErrGone):
+	case s.failed.Load(), errors.Is(s.w.InPlace(), journal.ErrGone):
 		j.giveUp(c)
 		j.note(s, j.cut(now, nil), now)
 	default:
@@ -179,7 +179,7 @@ func (j *Journal) cut(now time.Time, c *carry) Cut {
 	cut := Cut{Segment: s.file, Bytes: s.w.Size(), Waited: j.waits}
 	_ = s.commit(cut.Bytes) // where it fails the observer knows, and all who wait for it; the next segment helps
 	cut.Cause = s.why()
-	gone := errors.Is(s.w.InPlace(), capture.ErrGone)
+	gone := errors.Is(s.w.InPlace(), journal.ErrGone)
 	switch {
 	case gone:
 		cut.Lost = cut.Bytes - s.head

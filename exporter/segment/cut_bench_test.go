@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // BenchmarkCut ends a segment of 32 MiB of which a tenth is carried on: the time for which Append waits.
@@ -19,7 +20,7 @@ func BenchmarkCut(b *testing.B) {
 		b.Fatal(err)
 	}
 	for n := uint64(1); j.Size() < 32<<20; n += 1000 {
-		var batch capture.Batch
+		var batch journal.Batch
 		for i := range uint64(1000) {
 			r := engine(n+i, 1, 0)
 			for k := range uint64(10) {

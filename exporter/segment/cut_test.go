@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -100,7 +100,7 @@ func testCarry(t *testing.T, atOnce int64) {
 		j.atOnce = atOnce
 		j.mu.Unlock()
 		uncut := filepath.Join(t.TempDir(), "uncut")
-		whole, err := capture.OpenWriter(uncut, capture.WriterOptions{NoSync: true})
+		whole, err := journal.OpenWriter(uncut, journal.WriterOptions{NoSync: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func testCarry(t *testing.T, atOnce int64) {
 			for i := 0; i < len(talks); {
 				c := &talks[i]
 				// The engine's span comes first, as it ends first.
-				records := []capture.Record{engine(c.trace, c.span+1, c.span), client(c.trace, c.span)}
+				records := []journal.Record{engine(c.trace, c.span+1, c.span), client(c.trace, c.span)}
 				if rng.IntN(2) == 0 {
 					add(t, j, records[0])
 					time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
@@ -269,7 +269,7 @@ func TestClockAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := filepath.Join(opt.Directory, "test-20990101T000000Z-000001.journal")
-		old, err := capture.OpenWriter(first, capture.WriterOptions{})
+		old, err := journal.OpenWriter(first, journal.WriterOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +348,7 @@ func TestModes(t *testing.T) {
 		w := new(watcher)
 		opt := options(t, w)
 		j := mustOpen(t, opt)
-		run, err := capture.ParseName("r1")
+		run, err := journal.ParseName("r1")
 		if err != nil {
 			t.Fatal(err)
 		}

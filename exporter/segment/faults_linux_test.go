@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -282,7 +282,7 @@ func TestPowerLoss(t *testing.T) {
 				if size > math.MaxInt32 || size != j.open.safe {
 					t.Fatalf("%d bytes, %d of them durable", size, j.open.safe)
 				}
-				var batch capture.Batch // of which nobody was told that it is durable
+				var batch journal.Batch // of which nobody was told that it is durable
 				for n := range uint64(3) {
 					if err := batch.Add(engine(10+n, 1, 0)); err != nil {
 						t.Fatal(err)
@@ -325,20 +325,20 @@ func TestPowerLoss(t *testing.T) {
 }
 
 // tolerantRecords counts the records of a journal that may be torn.
-func tolerantRecords(t *testing.T, journal string) map[mooncake.SpanRef]int {
+func tolerantRecords(t *testing.T, file string) map[mooncake.SpanRef]int {
 	t.Helper()
-	f, err := os.Open(journal)
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
 	all := map[mooncake.SpanRef]int{}
-	for r := capture.NewReader(journal, f); ; {
+	for r := journal.NewReader(file, f); ; {
 		rec, err := r.Next()
-		if _, damaged := errors.AsType[*capture.Damage](err); err != nil && !damaged {
+		if _, damaged := errors.AsType[*journal.Damage](err); err != nil && !damaged {
 			return all
 		}
-		if i, ok := rec.(*capture.Inference); ok {
+		if i, ok := rec.(*journal.Inference); ok {
 			all[i.Span]++
 		}
 	}

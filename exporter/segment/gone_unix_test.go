@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // renew removes a folder and makes it anew.
@@ -55,7 +55,7 @@ func TestGone(t *testing.T) {
 				for span := uint64(2); span <= 301; span++ {
 					if err := j.Append(batch(t, engine(span, span, 0))); err == nil {
 						acknowledged = append(acknowledged, span)
-					} else if refused++; !errors.Is(err, capture.ErrGone) {
+					} else if refused++; !errors.Is(err, journal.ErrGone) {
 						t.Errorf("refused with %v", err)
 					}
 					time.Sleep(time.Minute)
@@ -69,7 +69,7 @@ func TestGone(t *testing.T) {
 						t.Errorf("cut: %v", cut.Err)
 					}
 				}
-				if first := w.ends()[0]; c.lost > 0 && (!errors.Is(first.Cause, capture.ErrGone) || first.Lost == 0 || first.Carried > 0) {
+				if first := w.ends()[0]; c.lost > 0 && (!errors.Is(first.Cause, journal.ErrGone) || first.Lost == 0 || first.Carried > 0) {
 					t.Errorf("the first cut is %+v, want one that says what was lost", first)
 				}
 				// The name is still nobody else's.
@@ -107,8 +107,8 @@ func TestGoneAtClose(t *testing.T) {
 	if err := os.Remove(j.Segment()); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Close(context.Background()); !errors.Is(err, capture.ErrGone) {
-		t.Errorf("got %v, want %v", err, capture.ErrGone)
+	if err := j.Close(context.Background()); !errors.Is(err, journal.ErrGone) {
+		t.Errorf("got %v, want %v", err, journal.ErrGone)
 	}
 }
 

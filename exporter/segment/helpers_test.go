@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -126,16 +127,16 @@ func mustClose(t *testing.T, j *Journal) {
 	}
 }
 
-func add(t *testing.T, j *Journal, records ...capture.Record) {
+func add(t *testing.T, j *Journal, records ...journal.Record) {
 	t.Helper()
 	if err := j.Append(batch(t, records...)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func batch(t testing.TB, records ...capture.Record) *capture.Batch {
+func batch(t testing.TB, records ...journal.Record) *journal.Batch {
 	t.Helper()
-	var b capture.Batch
+	var b journal.Batch
 	for _, r := range records {
 		if err := b.Add(r); err != nil {
 			t.Fatal(err)
@@ -155,21 +156,21 @@ func ref(trace, span uint64) mooncake.SpanRef {
 const epoch = int64(1_750_000_000) * 1e9
 
 // client is a request as its application sees it: it knows the session, not the tokens.
-func client(trace, span uint64) *capture.Inference {
+func client(trace, span uint64) *journal.Inference {
 	start := epoch + int64(trace*1000+span)*1e6
-	return &capture.Inference{
-		Span: ref(trace, span), Start: start, End: start + 5e8, Session: capture.Session(trace + 1),
-		Prompt: capture.Prompt{Identity: capture.None},
+	return &journal.Inference{
+		Span: ref(trace, span), Start: start, End: start + 5e8, Session: journal.Session(trace + 1),
+		Prompt: journal.Prompt{Identity: journal.None},
 	}
 }
 
 // engine is the same request as the engine below sees it.
-func engine(trace, span, parent uint64) *capture.Inference {
+func engine(trace, span, parent uint64) *journal.Inference {
 	r := client(trace, span)
 	r.Parent = ref(0, parent).SpanID
 	r.Session = 0
 	r.InputTokens, r.OutputTokens = mooncake.Some[int64](700), mooncake.Some[int64](7)
-	r.Prompt = capture.Prompt{Identity: capture.Engine, HashIDs: []uint64{trace, trace<<32 + span}, BlockSize: 512, Domain: 7}
+	r.Prompt = journal.Prompt{Identity: journal.Engine, HashIDs: []uint64{trace, trace<<32 + span}, BlockSize: 512, Domain: 7}
 	return r
 }
 
@@ -184,12 +185,12 @@ func segments(t testing.TB, dir string) []string {
 	return names
 }
 
-func traceFile(journal string) string { return strings.TrimSuffix(journal, ".journal") + ".jsonl" }
+func traceFile(file string) string { return strings.TrimSuffix(file, ".journal") + ".jsonl" }
 
 // rows reads the rows of a segment's own trace; none where there is no file.
-func rows(t testing.TB, journal string) []*mooncake.Row {
+func rows(t testing.TB, file string) []*mooncake.Row {
 	t.Helper()
-	b, err := os.ReadFile(traceFile(journal))
+	b, err := os.ReadFile(traceFile(file))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -211,15 +212,15 @@ func rows(t testing.TB, journal string) []*mooncake.Row {
 }
 
 // records counts the records of a journal, by span.
-func records(t testing.TB, journal string) map[mooncake.SpanRef]int {
+func records(t testing.TB, file string) map[mooncake.SpanRef]int {
 	t.Helper()
-	f, err := os.Open(journal)
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
 	all := map[mooncake.SpanRef]int{}
-	for r := capture.NewReader(journal, f); ; {
+	for r := journal.NewReader(file, f); ; {
 		record, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -228,9 +229,9 @@ func records(t testing.TB, journal string) map[mooncake.SpanRef]int {
 			t.Fatal(err)
 		}
 		switch r := record.(type) {
-		case *capture.Inference:
+		case *journal.Inference:
 			all[r.Span]++
-		case *capture.Link:
+		case *journal.Link:
 			all[r.Span]++
 		}
 	}

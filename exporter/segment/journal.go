@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // ErrClosed is an Append after Close.
@@ -96,7 +96,7 @@ func (o *Options) lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal cannot be locked: %w", err)
 	}
-	if err := capture.Lock(f); err != nil {
+	if err := journal.Lock(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s is locked: another exporter or process writes journals of this directory and name; give each its own name: %w", file, err), f.Close())
 	}
 	return f, nil
@@ -179,7 +179,7 @@ func (j *Journal) sweep() error {
 
 // Append writes the records of a batch. When it returns nil they are durable, in a file that has its name, unless
 // Options.NoSync says otherwise. After an error some of them may be in the journal, and appending them again does no harm.
-func (j *Journal) Append(b *capture.Batch) error {
+func (j *Journal) Append(b *journal.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (j *Journal) look(now time.Time) {
 		return
 	}
 	j.looked = now
-	if err := cmp.Or(capture.InPlace(j.lock), j.open.w.InPlace()); err != nil {
+	if err := cmp.Or(journal.InPlace(j.lock), j.open.w.InPlace()); err != nil {
 		j.open.mu.Lock()
 		_ = j.open.fail(err)
 		j.open.mu.Unlock()
@@ -224,7 +224,7 @@ func (j *Journal) look(now time.Time) {
 
 // hold takes the lock anew if the one that is held is of a file that nobody else will find. j.mu is held.
 func (j *Journal) hold() error {
-	if err := capture.InPlace(j.lock); !errors.Is(err, capture.ErrGone) {
+	if err := journal.InPlace(j.lock); !errors.Is(err, journal.ErrGone) {
 		return err
 	}
 	lock, err := j.opt.lock()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -346,7 +347,7 @@ func victim(dir string) {
 	}
 	first, _ := strconv.ParseUint(os.Getenv(victimDirectory+"_FROM"), 10, 64)
 	for i := first; ; i++ {
-		var b capture.Batch
+		var b journal.Batch
 		if err := errors.Join(b.Add(engine(1+i%50, i, 0)), j.Append(&b)); err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)

@@ -13,14 +13,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // open is the segment that is written.
 type open struct {
 	id     id
 	file   string
-	w      *capture.Writer
+	w      *journal.Writer
 	head   int64     // length of the journal's first line, before which no record is
 	begun  int64     // size with what was carried into it, which no mark is of
 	empty  bool      // no records, carried or not
@@ -107,7 +107,7 @@ func (s *open) why() error {
 // openSegment begins a segment, or goes on with one that is there.
 func (j *Journal) openSegment(i id) (*open, error) {
 	s := &open{id: i, file: j.opt.path(i, journalSuffix), end: j.opt.end(i.begun), synced: j.opt.Observer.Synced}
-	w, err := capture.OpenWriter(s.file, capture.WriterOptions{NoSync: true})
+	w, err := journal.OpenWriter(s.file, journal.WriterOptions{NoSync: true})
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +136,6 @@ func isEmpty(file string) bool {
 		return false
 	}
 	defer f.Close() //nolint:errcheck // only read
-	_, err = capture.NewReader(file, f).Next()
+	_, err = journal.NewReader(file, f).Next()
 	return errors.Is(err, io.EOF)
 }

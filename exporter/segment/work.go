@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // work compiles closed segments, one at a time, and removes old ones.
@@ -92,7 +93,7 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	}
 	// All of it was durable when it was closed, so what is missing now is damage, and no write that was cut off.
 	if info, err := os.Stat(file); err == nil && info.Size() < end {
-		missing := capture.Damage{Journal: file, Offset: info.Size(), Bytes: end - info.Size()}
+		missing := journal.Damage{Journal: file, Offset: info.Size(), Bytes: end - info.Size()}
 		res.Damage, res.DamageCount, res.DamageBytes = append(res.Damage, missing), res.DamageCount+1, res.DamageBytes+missing.Bytes
 	}
 	return res, j.dropPending(i)

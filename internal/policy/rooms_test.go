@@ -26,7 +26,7 @@ var rooms = []string{
 	"agent",                // replay
 	"receiver",             // Collector receiver
 	"exporter",             // Collector exporter
-	"capture",              // journals to traces
+	"capture",              // journals, and journals to traces
 	"genai",                // dialects to one inference record
 	"blockhash",            // text and tokens to block ids
 	"mooncake",             // the row, its file and its figures
@@ -56,6 +56,7 @@ var bans = []ban{
 	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
 	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
 	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
+	{"capture", "go.opentelemetry.io/collector", true, "a journal is written, read and compiled without the Collector and its pdata"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
 }
 
@@ -130,6 +131,7 @@ func TestForbidden(t *testing.T) {
 		{"agent/agent_test.go", module + "/internal/simulator", ""}, // a test may
 		{"agent/agent.go", module + "/internal/simulator", "the simulator is a test engine; production does not need it"},
 		{"agent/agent_test.go", module + "/receiver", "the agent does not know of the Collector"},
+		{"capture/journal/record.go", "go.opentelemetry.io/collector/pdata/ptrace", "a journal is written, read and compiled without the Collector and its pdata"},
 		{"mooncake/row.go", module + "/agent/send", "imports point down, and agent stands above mooncake"},
 		{"mooncake/row_test.go", module + "/agent", "imports point down, and agent stands above mooncake"}, // tests too
 		{"mooncakes/row.go", "fmt", "mooncakes is in no room: give the new room its place in the order of internal/policy"},

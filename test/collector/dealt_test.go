@@ -20,6 +20,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
@@ -59,12 +60,12 @@ func dealt(t *testing.T, random *rand.Rand, spans []ptrace.Traces, collectors in
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	journals := make([]*capture.Writer, collectors)
+	journals := make([]*journal.Writer, collectors)
 	sources := make([]capture.Source, collectors)
 	receivers := make([]*annotate.Annotator, collectors)
 	for i := range collectors {
 		name := filepath.Join(dir, fmt.Sprintf("%d.journal", i))
-		if journals[i], err = capture.OpenWriter(name, capture.WriterOptions{NoSync: true}); err != nil {
+		if journals[i], err = journal.OpenWriter(name, journal.WriterOptions{NoSync: true}); err != nil {
 			t.Fatal(err)
 		}
 		sources[i] = capture.FileSource(name)
@@ -78,7 +79,7 @@ func dealt(t *testing.T, random *rand.Rand, spans []ptrace.Traces, collectors in
 		original.CopyTo(span)
 		i := random.IntN(collectors)
 		receivers[i].Traces(span)
-		if _, err := decoder.Traces(span, func(r capture.Record) error { return journals[i].Append(r) }); err != nil {
+		if _, err := decoder.Traces(span, func(r journal.Record) error { return journals[i].Append(r) }); err != nil {
 			t.Fatal(err)
 		}
 	}

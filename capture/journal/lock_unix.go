@@ -3,7 +3,7 @@
 
 //go:build unix && !solaris && !aix
 
-package capture
+package journal
 
 import (
 	"os"

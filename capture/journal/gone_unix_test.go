@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package capture
+package journal
 
 import (
 	"errors"

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package journal
 
 import (
 	"bytes"
@@ -45,13 +45,13 @@ func readEvents(t *testing.T, r *Reader) (events []string, end error) {
 		case err != nil:
 			return append(events, fmt.Sprint("torn ", r.Torn())), err
 		default:
-			b := rec.appendTo(nil)
+			b := AppendRecord(nil, rec)
 			// What is read encodes to what reads the same.
-			var d decoded
-			if err := d.decode(b); err != nil {
+			var d Decoder
+			if err := d.Decode(b); err != nil {
 				t.Fatalf("%x cannot be read again: %v", b, err)
 			}
-			if again := d.record().appendTo(nil); !bytes.Equal(b, again) {
+			if again := AppendRecord(nil, d.Record()); !bytes.Equal(b, again) {
 				t.Fatalf("%x reads back as %x", b, again)
 			}
 			events = append(events, fmt.Sprintf("record %x", b))
@@ -91,20 +91,20 @@ func eventsOf(b []byte) (events []string, end error) {
 			continue
 		}
 		zeros = 0
-		var d decoded
+		var d Decoder
 		payload, ok := openFrame(bytes.Clone(frame))
 		switch {
 		case ok && bytes.Equal(payload, []byte{kindResume}):
 			if bad >= 0 {
 				torn.Records, torn.Bytes, bad = torn.Records+1, torn.Bytes+int64(badEnd-bad), -1
 			}
-		case !ok || len(frame) > maxFrame || d.decode(payload) != nil:
+		case !ok || len(frame) > maxFrame || d.Decode(payload) != nil:
 			broken()
 		default:
 			if bad >= 0 {
 				events, bad = append(events, fmt.Sprintf("damage %d+%d", bad, badEnd-bad)), -1
 			}
-			events = append(events, fmt.Sprintf("record %x", d.record().appendTo(nil)))
+			events = append(events, fmt.Sprintf("record %x", AppendRecord(nil, d.Record())))
 		}
 	}
 	if bad >= 0 {
@@ -118,14 +118,14 @@ func eventsOf(b []byte) (events []string, end error) {
 func FuzzDamage(f *testing.F) {
 	records := some(f)
 	for i := range uint64(6) {
-		records = append(records, call(i+10, 1, 0, int64(i)), link(i+10, 2, 1, Session(i)))
+		records = append(records, &Inference{Span: ref(i+10, 1), Start: at(int64(i)), InputTokens: opt[int64](1000)}, &Link{Span: ref(i+10, 2), Parent: sid(1), Session: Session(i)})
 	}
 	whole := journal(records...)
 	var at []int // where each record begins, and the end
 	known := map[string]int{}
 	for i, r := range records {
 		at = append(at, len(journal(records[:i]...)))
-		known[string(r.appendTo(nil))] = i
+		known[string(AppendRecord(nil, r))] = i
 	}
 	at = append(at, len(whole))
 
@@ -190,7 +190,7 @@ func FuzzDamage(f *testing.F) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			i, ok := known[string(rec.appendTo(nil))]
+			i, ok := known[string(AppendRecord(nil, rec))]
 			if !ok {
 				t.Fatalf("a record that nobody wrote: %+v", rec)
 			}

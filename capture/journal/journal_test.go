@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package journal
 
 import (
 	"bytes"
@@ -85,6 +85,15 @@ func withoutLast(p *Prompt) {
 	p.Chain.Ends, p.Reply, p.HashRanges, p.FineBlockSize, p.Replies = nil, blockhash.End{}, nil, 0, nil
 }
 
+// TestEncoding: what was encoded once is encoded so for ever, of every field.
+func TestEncoding(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join("testdata", "every-field.journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "journal of every field", want, journal(some(t)...))
+}
+
 // TestOldJournals reads journals that were written before records had the fields that come last.
 func TestOldJournals(t *testing.T) {
 	for file, older := range map[string]bool{"before-shapes.journal": true, "before-ends.journal": false} {
@@ -121,30 +130,12 @@ func TestOldJournals(t *testing.T) {
 		same(t, file+": records", want, got)
 		equal(t, file+": damage", 0, len(damage))
 		equal(t, file+": torn", Torn{}, torn)
-		compileBytes(t, Options{}, b)
 	}
 }
 
-// TestHostileEnds: ends that are none are damage, not records; and those that do not fit the text of their record cost it its
-// identity, as cells do.
+// TestHostileEnds: ends that are none are damage, not records.
 func TestHostileEnds(t *testing.T) {
-	good := call(1, 2, 0, 0, func(r *Inference) {
-		r.Prompt = Prompt{Identity: Text, Domain: 9, Chain: chain(t, "hello")}
-		r.Reply = blockhash.End{Bytes: r.Chain.Bytes + 20, Role: blockhash.RoleAssistant, Value: 5}
-	})
-	m, _ := compileBytes(t, Options{}, journal(good))
-	equal(t, "cells lost of a sound record", int64(0), dropped(m.meta(t, production).Dropped, lostCells))
-	for what, change := range map[string]func(*Prompt){
-		"ends beyond the text":            func(p *Prompt) { p.Chain.Ends[0].Bytes = p.Chain.Bytes + 1 },
-		"a reply of the user":             func(p *Prompt) { p.Reply.Role = blockhash.RoleUser },
-		"a reply that is not long enough": func(p *Prompt) { p.Reply.Bytes = p.Chain.Bytes + 1 },
-	} {
-		bad := *good
-		bad.Chain.Ends = slices.Clone(good.Chain.Ends)
-		change(&bad.Prompt)
-		m, _ := compileBytes(t, Options{}, journal(&bad))
-		equal(t, what, int64(1), dropped(m.meta(t, production).Dropped, lostCells))
-	}
+	good := full(t)
 	for what, change := range map[string]func(*Prompt){
 		"two ends at one place":             func(p *Prompt) { p.Chain.Ends = append(p.Chain.Ends, p.Chain.Ends[0]) },
 		"a role that nobody has":            func(p *Prompt) { p.Chain.Ends[0].Role = 7 },
@@ -421,7 +412,7 @@ func TestLargestRecord(t *testing.T) {
 		r.HashIDs[i] = 1<<63 + uint64(i)<<8
 	}
 	got, damage, torn := readAll(t, journal(r, r))
-	want := r.appendTo(nil)
+	want := AppendRecord(nil, r)
 	if len(got) != 2 || !bytes.Equal(want, got[0].appendTo(nil)) || !bytes.Equal(want, got[1].appendTo(nil)) {
 		t.Errorf("%d records, or others than were written", len(got))
 	}

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package journal
 
 import (
 	"encoding/binary"
@@ -16,12 +16,13 @@ import (
 
 var errShort = errors.New("record ends within a field")
 
-// decoded is a record taken apart, whatever its kind: the fields that a kind does not have stay zero.
-type decoded struct {
-	kind   byte
-	fields int // number of fields that are set
+// Decoder decodes records one after the other, into memory that it uses again. It holds the last one, of whatever kind: the
+// fields that a kind does not have are zero. The zero Decoder is usable.
+type Decoder struct {
+	Kind   Kind
+	Fields int // number of fields that the record has
 	Inference
-	Border bool // of a link
+	Border bool // of a [Link]
 
 	// Memory of the prompt's slices, used again.
 	ids, cells []uint64
@@ -30,13 +31,13 @@ type decoded struct {
 	replies    []mooncake.Reply
 }
 
-// decode reads a record into d.
-func (d *decoded) decode(b []byte) error {
-	*d = decoded{ids: d.ids, cells: d.cells, ends: d.ends, ranges: d.ranges, replies: d.replies}
+// Decode reads a record that [AppendRecord] encoded. What d held before is overwritten, the memory of its slices included.
+func (d *Decoder) Decode(b []byte) error {
+	*d = Decoder{ids: d.ids, cells: d.cells, ends: d.ends, ranges: d.ranges, replies: d.replies}
 	if len(b) < headLength {
 		return errShort
 	}
-	d.kind = b[0]
+	d.Kind = Kind(b[0])
 	copy(d.Span.TraceID[:], b[1:])
 	copy(d.Span.SpanID[:], b[17:])
 	p := parser{b: b[headLength:]}
@@ -44,11 +45,11 @@ func (d *decoded) decode(b []byte) error {
 	for len(p.b) > 0 {
 		tag := p.b[0]
 		p.b = p.b[1:]
-		if tag <= last || tag > tagLast || !allowed(d.kind, tag) {
-			return fmt.Errorf("field %d does not belong into a record of kind %q after field %d", tag, d.kind, last)
+		if tag <= last || tag > tagLast || !allowed(d.Kind, tag) {
+			return fmt.Errorf("field %d does not belong into a record of kind %q after field %d", tag, d.Kind, last)
 		}
 		last = tag
-		d.fields++
+		d.Fields++
 		d.field(&p, tag)
 		if p.err != nil {
 			return p.err
@@ -58,20 +59,20 @@ func (d *decoded) decode(b []byte) error {
 }
 
 // allowed reports whether a kind of record has a field.
-func allowed(kind, tag byte) bool {
+func allowed(kind Kind, tag byte) bool {
 	switch kind {
-	case kindInference:
+	case KindInference:
 		return tag != tagBorder
-	case kindContent:
+	case KindContent:
 		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagMedia ||
 			tag >= tagEnds && tag <= tagReplies
-	case kindLink:
+	case KindLink:
 		return tag == tagParent || tag == tagSession || tag == tagBorder
 	}
 	return false
 }
 
-func (d *decoded) field(p *parser, tag byte) {
+func (d *Decoder) field(p *parser, tag byte) {
 	switch tag {
 	case tagParent:
 		copy(d.Parent[:], p.take(8))
@@ -181,8 +182,8 @@ func (d *decoded) field(p *parser, tag byte) {
 	}
 }
 
-// take makes the prompt of another record this one's.
-func (d *decoded) take(p *Prompt) {
+// SetPrompt replaces the prompt of the record by a copy of another one's.
+func (d *Decoder) SetPrompt(p *Prompt) {
 	d.Prompt = *p
 	d.HashIDs = copyTo(&d.ids, p.HashIDs)
 	d.Chain.Cells = copyTo(&d.cells, p.Chain.Cells)
@@ -200,17 +201,17 @@ func copyTo[T any](memory *[]T, v []T) []T {
 	return *memory
 }
 
-// record returns the record that was decoded, in memory of its own.
-func (d *decoded) record() Record {
+// Record returns a copy of the record, in memory of its own.
+func (d *Decoder) Record() Record {
 	p := d.Prompt
 	p.HashIDs, p.Chain.Cells, p.Chain.Ends = own(p.HashIDs), own(p.Chain.Cells), own(p.Chain.Ends)
 	p.HashRanges, p.Replies = own(p.HashRanges), own(p.Replies)
-	switch d.kind {
-	case kindInference:
+	switch d.Kind {
+	case KindInference:
 		r := d.Inference
 		r.Prompt = p
 		return &r
-	case kindContent:
+	case KindContent:
 		return &Content{d.Span, d.Parent, d.Start, p}
 	default:
 		return &Link{d.Span, d.Parent, d.Session, d.Border}

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package journal
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 
 // A batch is in the journal what its records would have been one by one, and goes on being so from one journal to the next.
 func TestBatch(t *testing.T) {
-	records := []Record{call(1, 1, 0, 0), &Link{Span: ref(2, 1)}, call(1, 2, 1, 5, engine(1, 2, 3)), &Content{Span: ref(2, 3), Parent: sid(1)}}
+	records := []Record{&Inference{Span: ref(1, 1), Start: at(0), End: at(100)}, &Link{Span: ref(2, 1)}, &Inference{Span: ref(1, 2), Parent: sid(1), Start: at(5), Prompt: Prompt{Identity: Engine, HashIDs: []uint64{1, 2, 3}, BlockSize: 512, Domain: 7}}, &Content{Span: ref(2, 3), Parent: sid(1)}}
 	var b Batch
 	for _, r := range records {
 		if err := b.Add(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	huge := call(9, 9, 0, 0)
+	huge := &Inference{Span: ref(9, 9)}
 	huge.HashIDs = make([]uint64, MaxRecord/8+1)
 	huge.HashIDs[0] = 1 << 63
 	if err := b.Add(huge); !errors.Is(err, ErrTooLarge) {
@@ -54,14 +54,4 @@ func TestBatch(t *testing.T) {
 	if want := journal(records[1], records[3])[len(header):]; !bytes.Equal(b.frames, want) || b.Len() != 2 {
 		t.Errorf("copied %d records\n%x, want\n%x", b.Len(), b.frames, want)
 	}
-}
-
-// What is skipped might as well not be there.
-func TestSkip(t *testing.T) {
-	kept := []Record{call(1, 1, 0, 0), call(3, 1, 0, 5)}
-	all := append([]Record{call(2, 1, 0, 1, response("x")), &Link{Span: ref(2, 2)}}, kept...)
-	want, _ := compileBytes(t, Options{}, journal(kept...))
-	got, res := compileBytes(t, Options{Skip: func(trace [16]byte) bool { return trace == ref(2, 0).TraceID }}, journal(all...))
-	equal(t, "traces", want, got)
-	equal(t, "records", int64(2), res.Inferences+res.Links)
 }

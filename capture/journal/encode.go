@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package journal
 
 import (
 	"encoding/binary"
@@ -15,13 +15,19 @@ import (
 // A record is its kind, trace id and span id, then the fields that are set: a tag and a value each, tags ascending. There
 // is one encoding of a record, so that equal records are equal bytes.
 const (
-	kindInference = 'I'
-	kindContent   = 'C'
-	kindLink      = 'L'
-	kindResume    = 'R' // a writer went on here; no ids, no fields
+	KindInference Kind = 'I'
+	KindContent   Kind = 'C'
+	KindLink      Kind = 'L'
 
+	kindResume = 'R' // a writer went on here; no ids, no fields
 	headLength = 1 + 16 + 8
 )
+
+// Kind is which of the records one is.
+type Kind byte
+
+// AppendRecord appends the one encoding of a record, which [Decoder.Decode] reads.
+func AppendRecord(dst []byte, r Record) []byte { return r.appendTo(dst) }
 
 // Tags of fields. A tag is never given a new meaning; the version of the journal changes instead.
 const (
@@ -77,8 +83,8 @@ const (
 
 type encoder struct{ b []byte }
 
-func (e *encoder) head(kind byte, s mooncake.SpanRef) {
-	e.b = append(e.b, kind)
+func (e *encoder) head(kind Kind, s mooncake.SpanRef) {
+	e.b = append(e.b, byte(kind))
 	e.b = append(e.b, s.TraceID[:]...)
 	e.b = append(e.b, s.SpanID[:]...)
 }
@@ -209,7 +215,7 @@ func (e *encoder) span(tag byte, s mooncake.SpanRef) {
 
 func (r *Inference) appendTo(dst []byte) []byte {
 	e := encoder{dst}
-	e.head(kindInference, r.Span)
+	e.head(KindInference, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
 	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
 	e.signed(tagEnd, r.End != r.Start, r.End-r.Start)
@@ -253,7 +259,7 @@ func (r *Inference) appendTo(dst []byte) []byte {
 
 func (r *Content) appendTo(dst []byte) []byte {
 	e := encoder{dst}
-	e.head(kindContent, r.Span)
+	e.head(KindContent, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
 	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
 	e.prompt(&r.Prompt)
@@ -264,7 +270,7 @@ func (r *Content) appendTo(dst []byte) []byte {
 
 func (r *Link) appendTo(dst []byte) []byte {
 	e := encoder{dst}
-	e.head(kindLink, r.Span)
+	e.head(KindLink, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
 	e.fixed(tagSession, r.Session != 0, uint64(r.Session))
 	e.flag(tagBorder, r.Border)

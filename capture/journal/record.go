@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package journal
 
 import (
 	"github.com/moonloop/moonloop/blockhash"
@@ -14,7 +14,6 @@ type SpanID [8]byte
 
 // Record is what a journal holds: an [*Inference], a [*Content] or a [*Link].
 type Record interface {
-	// appendTo appends the one encoding of the record.
 	appendTo(dst []byte) []byte
 }
 
@@ -150,22 +149,3 @@ func (i Identity) String() string {
 	}
 	return ""
 }
-
-// annotated reports whether a receiver or an agent made the span what it is.
-func (r *Inference) annotated() bool { return r.Identity != NoIdentity || r.Row.Set }
-
-// known reports whether anything is known of the prompt beyond its length.
-func (p *Prompt) known() bool {
-	return p.Identity != None && (len(p.HashIDs) > 0 || p.Chain.Bytes > 0)
-}
-
-// end returns what stands for the whole prompt, as far as it is known.
-func (p *Prompt) end() uint64 {
-	if n := len(p.HashIDs); n > 0 {
-		return p.HashIDs[n-1]
-	}
-	return p.Chain.Tail
-}
-
-// end returns the end of the span, never before its start.
-func (r *Inference) end() int64 { return max(r.Start, r.End) }

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package journal
 
 import (
 	"bufio"
@@ -45,7 +45,7 @@ type Reader struct {
 	bad     *Damage
 	held    []byte // a good payload behind the damage that is reported first
 	torn    Torn
-	dec     decoded
+	dec     Decoder
 	err     error
 }
 
@@ -60,11 +60,20 @@ func (r *Reader) Next() (Record, error) {
 	if _, err := r.next(); err != nil {
 		return nil, err
 	}
-	return r.dec.record(), nil
+	return r.dec.Record(), nil
 }
 
 // Torn returns what was torn so far; all of it after io.EOF.
 func (r *Reader) Torn() Torn { return r.torn }
+
+// Offset returns the number of bytes of the journal that were read.
+func (r *Reader) Offset() int64 { return r.offset }
+
+// NextEncoded returns the next record as it is in the journal, and decoded, both until the next call. Its errors are those of [Reader.Next].
+func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
+	b, err := r.next()
+	return b, &r.dec, err
+}
 
 // next returns the bytes of the next record, which are in r.dec too, until the next call.
 func (r *Reader) next() ([]byte, error) {
@@ -99,7 +108,7 @@ func (r *Reader) next() ([]byte, error) {
 		switch {
 		case ok && len(payload) == 1 && payload[0] == kindResume:
 			r.tear()
-		case !ok || r.dec.decode(payload) != nil:
+		case !ok || r.dec.Decode(payload) != nil:
 			r.damage(start, r.offset-start)
 		case r.bad != nil:
 			d := r.bad

@@ -1,0 +1,53 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// at returns an instant so many ms after one in 2025, in ns.
+func at(ms int64) int64 { return int64(1_750_000_000)*1e9 + ms*int64(time.Millisecond) }
+
+func ref(trace, span uint64) mooncake.SpanRef {
+	var r mooncake.SpanRef
+	binary.BigEndian.PutUint64(r.TraceID[8:], trace)
+	binary.BigEndian.PutUint64(r.SpanID[:], span)
+	return r
+}
+
+func sid(span uint64) SpanID { return ref(0, span).SpanID }
+
+func name(t testing.TB, s string) Name {
+	t.Helper()
+	n, err := ParseName(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
+
+// journal returns a journal of records, as a file holds it.
+func journal(records ...Record) []byte {
+	b := []byte(header)
+	for _, r := range records {
+		b = appendFrame(b, AppendRecord(nil, r))
+	}
+	return b
+}
+
+func equal(t testing.TB, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, compareNames); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
