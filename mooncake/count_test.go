@@ -45,32 +45,3 @@ func TestCountRows(t *testing.T) {
 		}
 	}
 }
-
-// TestLock: one holder at a time, and nothing is left when it lets go.
-func TestLock(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "lock")
-	for range 3 {
-		unlock, err := Lock(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Lock(name); !errors.Is(err, ErrLocked) {
-			t.Errorf("a second holder: %v", err)
-		}
-		unlock()
-		if _, err := os.Stat(name); err == nil {
-			t.Error("the file stays")
-		}
-	}
-	if err := os.WriteFile(name, nil, 0o600); err != nil { // of a process that was killed
-		t.Fatal(err)
-	}
-	unlock, err := Lock(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-	if _, err := Lock(filepath.Join(name, "no folder")); err == nil {
-		t.Error("no error")
-	}
-}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // MetaSchema is the version of the sidecar that this package writes, and the highest one that it reads.
@@ -249,15 +251,15 @@ func (m *Meta) CheckTimeUnit(given time.Duration) error {
 
 // Save writes the sidecar of a trace, whole or not at all, readable by its owner alone.
 func (m *Meta) Save(trace string) error {
-	f, err := newAtomicFile(MetaName(trace))
+	f, err := atomicfile.Create(MetaName(trace), atomicfile.Regular)
 	if err != nil {
 		return fmt.Errorf("sidecar cannot be written: %w", err)
 	}
 	if err := m.Write(f); err != nil {
-		return errors.Join(err, f.discard())
+		return errors.Join(err, f.Discard())
 	}
-	if err := f.commit(); err != nil {
-		return errors.Join(fmt.Errorf("sidecar was not written: %w", err), f.discard())
+	if err := f.Commit(); err != nil {
+		return errors.Join(fmt.Errorf("sidecar was not written: %w", err), f.Discard())
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // maxRejected is the number of rejected rows from which a quarantine asks whether the file is a trace at all.
@@ -39,7 +41,7 @@ type Rejected struct {
 type Quarantine struct {
 	mu    sync.Mutex
 	name  string
-	out   *atomicFile // nil without a file
+	out   *atomicfile.File // nil without a file
 	buf   *bufio.Writer
 	count int64
 	first *RowError
@@ -56,7 +58,7 @@ func NewQuarantine(name string) (*Quarantine, error) {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("quarantine: %s is not a file: name one that may be replaced", name)
 	}
-	out, err := newAtomicFile(name)
+	out, err := atomicfile.Create(name, atomicfile.Regular)
 	if err != nil {
 		return nil, fmt.Errorf("quarantine: %w; name a file in a directory that exists and can be written", err)
 	}
@@ -185,10 +187,10 @@ func (q *Quarantine) Commit() error {
 	q.done = true
 	err := q.buf.Flush()
 	if err == nil {
-		err = q.out.commit()
+		err = q.out.Commit()
 	}
 	if err != nil {
-		return fmt.Errorf("quarantine: %s was not written: %w", q.name, errors.Join(err, q.out.discard()))
+		return fmt.Errorf("quarantine: %s was not written: %w", q.name, errors.Join(err, q.out.Discard()))
 	}
 	return nil
 }
@@ -204,5 +206,5 @@ func (q *Quarantine) Close() error {
 		return nil
 	}
 	q.done = true
-	return q.out.discard()
+	return q.out.Discard()
 }

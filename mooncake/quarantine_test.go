@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 func TestQuarantineKeepsRowsAsTheyWere(t *testing.T) {
@@ -177,7 +179,7 @@ func FuzzLenient(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		var rejected []Rejected
 		var file bytes.Buffer
-		q := &Quarantine{out: new(atomicFile), buf: bufio.NewWriter(&file)}
+		q := &Quarantine{out: new(atomicfile.File), buf: bufio.NewWriter(&file)}
 		var good strings.Builder
 		lines := strings.SplitAfter(in, "\n")
 		r := NewReader(strings.NewReader(in), ReaderOptions{MaxLine: 1 << 20, Reject: func(x Rejected) error {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // The names of the files in the output directory.
@@ -52,27 +54,26 @@ func writeFile(dir, name string, content []byte) error {
 // partial is a file that has its name only when it is complete.
 type partial struct {
 	*bufio.Writer
-	file *os.File
+	file *atomicfile.File
 	path string // the final one
-	temp string
 }
 
 const partialSuffix = ".partial"
 
 // createFile starts the file of a path, under that path with a suffix.
 func createFile(path, suffix string) (*partial, error) {
-	f, err := os.OpenFile(path+suffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the user chose the directory
+	f, err := atomicfile.CreateAs(path+suffix, path)
 	if err != nil {
 		return nil, fmt.Errorf("output file cannot be created: %w; choose another directory with --out", err)
 	}
-	return &partial{bufio.NewWriterSize(f, 1<<16), f, path, path + suffix}, nil
+	return &partial{bufio.NewWriterSize(f, 1<<16), f, path}, nil
 }
 
 // finish flushes and closes the file and, if nothing failed, gives it its name. What could be written stays under the
 // partial name otherwise.
 func (p *partial) finish(err error) error {
 	if err = p.complete(err); err != nil {
-		return fmt.Errorf("%s is incomplete, what was written is in %s: %w", p.path, filepath.Base(p.temp), err)
+		return fmt.Errorf("%s is incomplete, what was written is in %s: %w", p.path, filepath.Base(p.file.Name()), err)
 	}
 	return nil
 }
@@ -83,13 +84,10 @@ func (p *partial) complete(err error) error {
 		err = p.Flush()
 	}
 	if err == nil {
-		err = p.file.Sync()
+		err = p.file.Commit()
 	}
-	if cerr := p.file.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(p.temp, p.path)
+	if err != nil {
+		_ = p.file.Close()
 	}
 	return err
 }

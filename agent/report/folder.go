@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -34,9 +35,9 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
 	}
-	f.unlock, err = mooncake.Lock(filepath.Join(dir, lockFile))
+	f.unlock, err = atomicfile.Hold(filepath.Join(dir, lockFile))
 	switch {
-	case errors.Is(err, mooncake.ErrLocked):
+	case errors.Is(err, atomicfile.ErrLocked):
 		return nil, fmt.Errorf("output directory %s: another replay writes its results into it; wait for its end, or choose another one with --out", dir)
 	case err != nil:
 		f.unlock = func() {}

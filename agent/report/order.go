@@ -34,7 +34,7 @@ func sortRequests(from *os.File, path string) (late int64, err error) {
 	}
 	s := sorter{out: out.Writer, last: -1}
 	if err = out.complete(s.sort(bufio.NewReaderSize(from, 1<<18))); err != nil {
-		_ = os.Remove(out.temp) // all of it is in the other file
+		_ = out.file.Discard() // all of it is in the other file
 	}
 	return s.late, err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -25,8 +26,8 @@ import (
 // writes its result alone.
 type Requests struct {
 	mu     sync.Mutex
-	file   *os.File // under the partial name
-	path   string   // the final one
+	file   *atomicfile.File // under the partial name
+	path   string           // the final one
 	closed bool
 	err    error // the first
 	lost   int64
@@ -48,7 +49,7 @@ const (
 // a run that was killed is read by it; nil = none.
 func CreateRequests(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	path := filepath.Join(dir, RequestsFile)
-	f, err := os.OpenFile(path+partialSuffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) //nolint:gosec // the user chose the directory
+	f, err := atomicfile.CreateAs(path+partialSuffix, path)
 	if err != nil {
 		return nil, fmt.Errorf("output file cannot be created: %w; choose another directory with --out", err)
 	}
@@ -143,21 +144,20 @@ func (q *Requests) Close() error {
 	partial := q.file.Name()
 	defer q.dropSidecar()
 	err := q.err
-	if err == nil {
-		err = q.file.Sync()
-	}
-	if err == nil && !q.ordered {
-		if q.late, err = sortRequests(q.file, q.path); err == nil {
-			return errors.Join(q.file.Close(), os.Remove(partial))
+	switch {
+	case err != nil:
+	case q.ordered:
+		err = q.file.Commit()
+	default:
+		if err = q.file.Sync(); err == nil {
+			q.late, err = sortRequests(q.file.File, q.path)
+		}
+		if err == nil {
+			return q.file.Discard()
 		}
 	}
-	if cerr := q.file.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(partial, q.path)
-	}
 	if err != nil {
+		_ = q.file.Close()
 		err = fmt.Errorf("%s is incomplete, what was written is in %s: %w", q.path, filepath.Base(partial), err)
 	}
 	if err != nil && q.lost > 0 {
@@ -185,7 +185,7 @@ func (q *Requests) Abandon() error {
 		q.timer.Stop()
 	}
 	defer q.dropSidecar()
-	return errors.Join(q.file.Close(), os.Remove(q.file.Name()))
+	return q.file.Discard()
 }
 
 // appendLine appends the row's object with the result as its last member, and a newline. On an error what it has appended

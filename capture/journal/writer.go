@@ -10,7 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
+
+// ErrGone is a journal that was removed or replaced while it was open. What is written to it still succeeds, and is lost.
+var ErrGone = atomicfile.ErrGone
 
 // ErrTooLarge is a record above [MaxRecord].
 var ErrTooLarge = errors.New("record is too large")
@@ -48,7 +53,7 @@ func OpenWriter(name string, opt WriterOptions) (*Writer, error) {
 }
 
 func (w *Writer) start() error {
-	if err := lock(w.file); err != nil {
+	if err := atomicfile.Lock(w.file); err != nil {
 		return fmt.Errorf("another writer holds it; give each its own file: %w", err)
 	}
 	head := make([]byte, len(header))
@@ -64,10 +69,7 @@ func (w *Writer) start() error {
 		if err := w.write([]byte(header)); err != nil {
 			return err
 		}
-		if dir, err := os.Open(filepath.Dir(w.file.Name())); err == nil {
-			_ = dir.Sync() // some file systems cannot; the file is there all the same
-			_ = dir.Close()
-		}
+		atomicfile.SyncDir(filepath.Dir(w.file.Name()))
 		return w.file.Sync()
 	case string(head) != header:
 		return checkHeader(head[:n])
@@ -133,7 +135,7 @@ func (w *Writer) Sync() error {
 }
 
 // InPlace returns [ErrGone] if the journal was removed or replaced since it was opened.
-func (w *Writer) InPlace() error { return InPlace(w.file) }
+func (w *Writer) InPlace() error { return atomicfile.InPlace(w.file) }
 
 // Close makes all records durable, as Sync does, and closes the file, which ends the lock. A Writer cannot be used after that.
 func (w *Writer) Close() error {

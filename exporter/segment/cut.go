@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // watch cuts the open segment when its time has come, with or without traffic, and makes the cuts that take long.
@@ -240,7 +241,7 @@ func (j *Journal) begin(now time.Time, c *carry) (*open, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open traces were not carried on to the next segment: %w", err), os.Remove(c.file))
 		}
-		syncDir(j.opt.Directory)
+		atomicfile.SyncDir(j.opt.Directory)
 	}
 	s, err := j.openSegment(i)
 	if err != nil {

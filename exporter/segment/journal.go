@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // ErrClosed is an Append after Close.
@@ -96,7 +97,7 @@ func (o *Options) lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal cannot be locked: %w", err)
 	}
-	if err := journal.Lock(f); err != nil {
+	if err := atomicfile.Lock(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s is locked: another exporter or process writes journals of this directory and name; give each its own name: %w", file, err), f.Close())
 	}
 	return f, nil
@@ -215,7 +216,7 @@ func (j *Journal) look(now time.Time) {
 		return
 	}
 	j.looked = now
-	if err := cmp.Or(journal.InPlace(j.lock), j.open.w.InPlace()); err != nil {
+	if err := cmp.Or(atomicfile.InPlace(j.lock), j.open.w.InPlace()); err != nil {
 		j.open.mu.Lock()
 		_ = j.open.fail(err)
 		j.open.mu.Unlock()
@@ -224,7 +225,7 @@ func (j *Journal) look(now time.Time) {
 
 // hold takes the lock anew if the one that is held is of a file that nobody else will find. j.mu is held.
 func (j *Journal) hold() error {
-	if err := journal.InPlace(j.lock); !errors.Is(err, journal.ErrGone) {
+	if err := atomicfile.InPlace(j.lock); !errors.Is(err, journal.ErrGone) {
 		return err
 	}
 	lock, err := j.opt.lock()

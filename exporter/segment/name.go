@@ -88,11 +88,3 @@ func (o *Options) makeTemp() error {
 	}
 	return nil
 }
-
-// syncDir makes what was created, renamed or removed in a folder durable. Some file systems cannot, and do so anyway.
-func syncDir(dir string) {
-	if f, err := os.Open(dir); err == nil { //nolint:gosec // the user names the folder
-		_ = f.Sync()
-		_ = f.Close()
-	}
-}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // A .pending file says that a segment is closed and its own trace not compiled yet. It has a line of 32 hex digits for
@@ -23,7 +25,7 @@ func (j *Journal) writePending(i id, c *carry, end int64) error {
 		return err
 	}
 	temp := filepath.Join(j.opt.temp(), i.String()+pendingSuffix)
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) //nolint:gosec // a file of ours
+	f, err := atomicfile.CreateAs(temp, j.opt.path(i, pendingSuffix))
 	if err != nil {
 		return fmt.Errorf("segment cannot be closed: %w", err)
 	}
@@ -35,13 +37,12 @@ func (j *Journal) writePending(i id, c *carry, end int64) error {
 		_, _ = b.WriteString(hex.EncodeToString(trace[:])) // Flush has the error
 		_ = b.WriteByte('\n')
 	}
-	if err := errors.Join(b.Flush(), f.Sync(), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("segment cannot be closed: %w", err), os.Remove(temp))
+	if err = b.Flush(); err == nil {
+		err = f.Commit()
 	}
-	if err := os.Rename(temp, j.opt.path(i, pendingSuffix)); err != nil {
-		return fmt.Errorf("segment cannot be closed: %w", err)
+	if err != nil {
+		return errors.Join(fmt.Errorf("segment cannot be closed: %w", err), f.Discard())
 	}
-	syncDir(j.opt.Directory)
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal
+package atomicfile
 
 import (
 	"os"
@@ -9,9 +9,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock takes an exclusive lock that ends with the file's close or the process. It is on one byte far behind the end,
-// because Windows keeps readers off what is locked.
+const errHeld = windows.ERROR_LOCK_VIOLATION // somebody else has the lock
+
 func lock(f *os.File) error {
 	at := &windows.Overlapped{OffsetHigh: 1 << 30}
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
 }
+
+// removeStale removes a temporary file, which fails while its writer has it open.
+func removeStale(name string) { _ = os.Remove(name) }

@@ -3,15 +3,16 @@
 
 //go:build !windows && (!unix || solaris || aix)
 
-package mooncake
+package atomicfile
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
-// tryLock does nothing: this platform has no lock that ends with the process.
-func tryLock(*os.File) bool { return true }
+var errHeld = errors.ErrUnsupported // never: this platform has no lock that ends with the process
 
-// claim does nothing, as tryLock.
-func claim(*os.File) bool { return true }
+func lock(*os.File) error { return nil }
 
 // removeStale does nothing: nobody can say whether the file is still being written.
 func removeStale(string) {}
