@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -78,7 +79,7 @@ func (c *captureCounts) tap(next consumer.Traces) consumer.ConsumeTracesFunc {
 			return err
 		}
 		if c.failing.CompareAndSwap(true, false) && c.warn != nil {
-			c.warn(fmt.Sprintf("the journal can be written again; %s refused so far", counted(c.refused.Load(), "spans")))
+			c.warn(fmt.Sprintf("the journal can be written again; %s refused so far", term.Counted(c.refused.Load(), "spans")))
 		}
 		c.spans.Add(n.spans)
 		c.inference.Add(n.inference)
@@ -109,21 +110,21 @@ func (c *captureCounts) silence() time.Duration {
 // String is what a person wants to see go up, and what they should look into before it is too late.
 func (c *captureCounts) String() string {
 	inference := c.inference.Load()
-	s := fmt.Sprintf("spans %s · requests %s", comma(c.spans.Load()), comma(inference))
+	s := fmt.Sprintf("spans %s · requests %s", term.Comma(c.spans.Load()), term.Comma(inference))
 	replayed := c.replayed.Load()
 	if replayed > 0 {
-		s += " · of replays " + comma(replayed)
+		s += " · of replays " + term.Comma(replayed)
 	}
 	if n := c.refused.Load(); n > 0 {
-		s += " · REFUSED " + comma(n)
+		s += " · REFUSED " + term.Comma(n)
 	}
 	most := func(n int64, what, cure string) {
 		switch production := inference - replayed; {
 		case n == 0:
 		case 2*n > production && production >= enoughRequests:
-			s += fmt.Sprintf(" · %s %s, which is most: %s", comma(n), what, cure)
+			s += fmt.Sprintf(" · %s %s, which is most: %s", term.Comma(n), what, cure)
 		default:
-			s += fmt.Sprintf(" · %s %s", comma(n), what)
+			s += fmt.Sprintf(" · %s %s", term.Comma(n), what)
 		}
 	}
 	most(c.uncounted.Load(), "without token counts", "they give no rows")

@@ -4,16 +4,14 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -26,14 +24,14 @@ func (s *summaries) report(w io.Writer, result capture.Result) error {
 		s.trace(&b, t, general)
 	}
 	if result.Journals > 0 {
-		text := fmt.Sprintf("%s of requests, %s", counted(result.Inferences, "spans"), counted(result.Links, "other spans"))
+		text := fmt.Sprintf("%s of requests, %s", term.Counted(result.Inferences, "spans"), term.Counted(result.Links, "other spans"))
 		if result.Contents > 0 {
-			text += ", " + counted(result.Contents, "contents")
+			text += ", " + term.Counted(result.Contents, "contents")
 		}
 		if result.Copies > 0 {
-			text += fmt.Sprintf("; %s of these delivered more than once", comma(result.Copies))
+			text += fmt.Sprintf("; %s of these delivered more than once", term.Comma(result.Copies))
 		}
-		fmt.Fprintf(&b, "%s: %s\n", counted(result.Journals, "journals"), text)
+		fmt.Fprintf(&b, "%s: %s\n", term.Counted(result.Journals, "journals"), text)
 	}
 	if result.Torn.Records > 0 {
 		it := "they were"
@@ -41,14 +39,14 @@ func (s *summaries) report(w io.Writer, result capture.Result) error {
 			it = "it was"
 		}
 		line(&b, "torn", fmt.Sprintf("%s, %s, in %s: cut off before %s acknowledged, by a crash or a full disk, or damaged afterwards, as where a copy is",
-			counted(result.Torn.Records, "writes"), size(result.Torn.Bytes), few(result.TornIn), it))
+			term.Counted(result.Torn.Records, "writes"), term.Size(result.Torn.Bytes), few(result.TornIn), it))
 		line(&b, "", "not whole; a journal does not tell which")
 	}
 	for _, d := range result.Damage {
 		line(&b, "damaged", d.Error())
 	}
 	if more := result.DamageCount - int64(len(result.Damage)); more > 0 {
-		line(&b, "damaged", fmt.Sprintf("%s more, %s in all", counted(more, "places"), size(result.DamageBytes)))
+		line(&b, "damaged", fmt.Sprintf("%s more, %s in all", term.Counted(more, "places"), term.Size(result.DamageBytes)))
 	}
 	for _, d := range general {
 		if d.What == "records" || strings.HasPrefix(d.What, "stretches") {
@@ -74,10 +72,10 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 	if sum == nil {
 		fmt.Fprintf(b, "no rows of %s\n", name)
 	} else {
-		fmt.Fprintf(b, "%s: %s of %s\n", sum.file, counted(m.Rows, "rows"), name)
-		spread := span(sum.last)
+		fmt.Fprintf(b, "%s: %s of %s\n", sum.file, term.Counted(m.Rows, "rows"), name)
+		spread := term.Milliseconds(sum.last)
 		if n := len(sum.sessions); n > 0 {
-			spread += ", " + counted(int64(n), "sessions")
+			spread += ", " + term.Counted(int64(n), "sessions")
 		}
 		line(b, "span", spread)
 		line(b, "prompts", sum.prompts(m))
@@ -98,7 +96,7 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 		dropped += d.Count
 	}
 	if t.Spans > 0 {
-		line(b, "came in", fmt.Sprintf("%s = %s + %s merged + %s dropped", counted(t.Spans, "spans"), counted(m.Rows, "rows"), comma(t.Merged), comma(dropped)))
+		line(b, "came in", fmt.Sprintf("%s = %s + %s merged + %s dropped", term.Counted(t.Spans, "spans"), term.Counted(m.Rows, "rows"), term.Comma(t.Merged), term.Comma(dropped)))
 	}
 	for _, d := range out {
 		line(b, "dropped", s.text(d))
@@ -110,7 +108,7 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 		return
 	}
 	line(b, "keys", strings.Join(m.HashKeys, ", "))
-	line(b, "digests", fmt.Sprintf("seq %s  tree %s  arrival %s", shortDigest(m.Digests.Seq), shortDigest(m.Digests.Tree), shortDigest(m.Digests.Arrival)))
+	line(b, "digests", fmt.Sprintf("seq %s  tree %s  arrival %s", term.Digest(m.Digests.Seq), term.Digest(m.Digests.Tree), term.Digest(m.Digests.Arrival)))
 	for reason := range strings.SplitSeq(m.Digests.Reason, "; ") {
 		line(b, "", reason)
 	}
@@ -122,13 +120,13 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 
 // prompts says how much of the prompts had been there before.
 func (t *traceSummary) prompts(m mooncake.Meta) string {
-	text := counted(t.cache.InputTokens, "tokens")
+	text := term.Counted(t.cache.InputTokens, "tokens")
 	unknown := m.Identity["lengths"]
 	switch {
 	case t.cache.Blocks == 0 || unknown >= m.Rows:
 		return text + "; what they share is unknown"
 	case unknown > 0:
-		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*t.cache.BlockRate, counted(unknown, "rows"))
+		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*t.cache.BlockRate, term.Counted(unknown, "rows"))
 	}
 	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*t.cache.BlockRate)
 }
@@ -161,7 +159,7 @@ func ledger(list []mooncake.Dropped) (out, notes []mooncake.Dropped) {
 
 // text says what was dropped and why, and what to do about it.
 func (s *summaries) text(d mooncake.Dropped) string {
-	text := counted(d.Count, d.What) + ": " + d.Reason
+	text := term.Counted(d.Count, d.What) + ": " + d.Reason
 	if d.What == "rows" && d.Reason == "no token counts" && s.untokened == string(capture.MissingDrop) {
 		text += " (--missing-tokens estimate keeps them)"
 	}
@@ -184,18 +182,6 @@ func line(w io.Writer, label, text string) {
 	}
 }
 
-// counted puts a number before a plural noun, which becomes singular after 1.
-func counted(n int64, noun string) string {
-	if n == 1 {
-		first, rest, _ := strings.Cut(noun, " of ")
-		first = cmp.Or(map[string]string{"stretches": "stretch", "ancestries": "ancestry"}[first], strings.TrimSuffix(first, "s"))
-		if noun = first; rest != "" {
-			noun += " of " + rest
-		}
-	}
-	return comma(n) + " " + noun
-}
-
 func partitionName(p capture.Partition) string {
 	switch {
 	case !p.Replay:
@@ -206,21 +192,11 @@ func partitionName(p capture.Partition) string {
 	return "replay " + p.Run.String()
 }
 
-// shortDigest is enough of a digest for eyes.
-func shortDigest(d string) string {
-	if len(d) > 12 && d != mooncake.Undefined {
-		return d[:12]
-	}
-	return d
-}
-
 // identities says what the rows' block ids rest on.
 func identities(m mooncake.Meta) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(m.Identity)) {
-		parts = append(parts, name+" "+comma(m.Identity[name]))
+		parts = append(parts, name+" "+term.Comma(m.Identity[name]))
 	}
 	return strings.Join(parts, ", ")
 }
-
-func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // runCapture listens until it is told to stop, then writes the trace.
@@ -100,13 +101,14 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 
 // listenUntil shows what arrives until something ends the capture, and says what.
 func listenUntil(ctx context.Context, p *pipeline, f captureFlags, stderr io.Writer) string {
-	view := newCaptureView(stderr, f.progress)
-	begin := time.Now()
-	defer func() {
-		view.show(time.Since(begin), p.seen.String())
-		view.stop()
-	}()
-	tick := time.NewTicker(barEvery)
+	view := term.NewProgress(stderr, f.progress)
+	view.Show(p.show())
+	defer view.Stop(true)
+	var over <-chan time.Time
+	if f.duration > 0 {
+		over = time.After(f.duration)
+	}
+	tick := time.NewTicker(idleEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -114,33 +116,24 @@ func listenUntil(ctx context.Context, p *pipeline, f captureFlags, stderr io.Wri
 			return "stopping"
 		case err := <-p.broken:
 			return fmt.Sprintf("stopping, because the receiver did: %v", err)
-		case <-tick.C:
-		}
-		elapsed := time.Since(begin)
-		view.show(elapsed, p.seen.String())
-		if f.duration > 0 && elapsed >= f.duration {
+		case <-over:
 			return "stopping after " + f.duration.String()
-		}
-		if f.idle > 0 && p.seen.silence() >= f.idle {
-			return "stopping: no span for " + f.idle.String()
+		case <-tick.C:
+			if f.idle > 0 && p.seen.silence() >= f.idle {
+				return "stopping: no span for " + f.idle.String()
+			}
 		}
 	}
 }
 
-// watch shows what arrives until ctx ends.
-func (p *pipeline) watch(ctx context.Context, stderr io.Writer) {
-	view := newCaptureView(stderr, "auto")
-	defer view.stop()
+// idleEvery is how often silence is looked for.
+const idleEvery = 250 * time.Millisecond
+
+// show is what a view shows of a capture.
+func (p *pipeline) show() func() (string, float64) {
 	begin := time.Now()
-	tick := time.NewTicker(barEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			view.show(time.Since(begin), p.seen.String())
-		}
+	return func() (string, float64) {
+		return fmt.Sprintf("%s  %s", time.Since(begin).Truncate(time.Second), &p.seen), -1
 	}
 }
 
@@ -173,7 +166,7 @@ func writeCapture(ctx context.Context, p *pipeline, f captureFlags, files *outpu
 		}
 	}
 	if points := p.seen.points.Load(); points > 0 {
-		say("%s of metrics came, too, and were thrown away", counted(points, "points"))
+		say("%s of metrics came, too, and were thrown away", term.Counted(points, "points"))
 	}
 	switch {
 	case len(traces.list) == 0 && result.Inferences > 0:
@@ -203,7 +196,7 @@ func (p *pipeline) why() string {
 	case spans == 0:
 		return "no span came; is the application's OTEL_EXPORTER_OTLP_ENDPOINT this address?"
 	case inference == 0:
-		return fmt.Sprintf("no request to a model was among the %s that came", counted(spans, "spans"))
+		return fmt.Sprintf("no request to a model was among the %s that came", term.Counted(spans, "spans"))
 	}
 	return "no request was complete; see above for what was missing"
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -103,11 +104,10 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	if err := files.check(); err != nil {
 		return err
 	}
-	progress, err := newCompileProgress(stderr, f.progress, bytes)
-	if err != nil {
-		return err
-	}
+	progress := compileProgress{bytes: bytes}
 	opt.Progress = progress.update
+	view := term.NewProgress(stderr, f.progress)
+	view.Show(progress.show)
 	if os.Getenv("GOGC") == "" {
 		// What grows with the traffic are numbers without pointers, which cost nothing to collect, and twice their memory
 		// if that is put off.
@@ -119,7 +119,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		sink = f.onlyRun(traces.sink(files.create, func(capture.Partition) string { return f.out }))
 	}
 	result, err := capture.Compile(ctx, opt, sink, journalSources(ctx, journals)...)
-	progress.end()
+	view.Stop(false)
 	if err != nil {
 		return traces.failed(ctx, journalHint(err))
 	}
@@ -173,7 +173,7 @@ func (f *compileFlags) noRows(result capture.Result) error {
 	if f.run != "" {
 		return hintError{fmt.Errorf("run %q has no rows in these journals", f.run), "--list names the runs"}
 	}
-	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", counted(result.Inferences, "spans"))
+	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", term.Counted(result.Inferences, "spans"))
 	if result.Inferences == 0 {
 		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter"))
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -198,17 +199,12 @@ func (d *demonstration) production(ctx context.Context) (produced, error) {
 	d.step("production", fmt.Sprintf("an application with OpenTelemetry: %d conversations, %d requests, about %s",
 		len(plan), prompts(plan), d.length))
 	app := production{engine: d.engine, tracer: provider.Tracer("harbour-assistant")}
-	showing, done := context.WithCancel(ctx)
-	view := make(chan struct{})
-	go func() {
-		defer close(view)
-		d.capture.watch(showing, d.err)
-	}()
+	view := term.NewProgress(d.err, "auto")
+	view.Show(d.capture.show())
 	sent := app.run(ctx, plan)
 	// Until the last batch is acknowledged; then all of them are in the journal.
 	err = provider.Shutdown(context.WithoutCancel(ctx))
-	done()
-	<-view
+	view.Stop(true)
 	switch {
 	case ctx.Err() != nil:
 		return sent, errors.New("demo: interrupted")
@@ -218,7 +214,7 @@ func (d *demonstration) production(ctx context.Context) (produced, error) {
 		return sent, fmt.Errorf("demo: %d requests of production failed, the first because %w", sent.Failed, sent.err)
 	}
 	d.detail(fmt.Sprintf("%s prompt tokens, of which the engine had %s cached; %s spans captured",
-		comma(sent.PromptTokens), percentOf(sent.Cached, sent.PromptTokens), comma(d.capture.seen.spans.Load())))
+		term.Comma(sent.PromptTokens), term.Share(float64(sent.Cached)/float64(sent.PromptTokens)), term.Comma(d.capture.seen.spans.Load())))
 	return sent, nil
 }
 
@@ -248,7 +244,7 @@ func (d *demonstration) compile(ctx context.Context, name string, replays captur
 		return capture.TraceResult{}, fmt.Errorf("demo: the journal holds %d traces for %s, want 1", len(written), name)
 	}
 	t := written[0]
-	d.detail(fmt.Sprintf("%s: %s, %s, prompts by %s", name, counted(t.Meta.Rows, "rows"), counted(int64(len(traces.list[0].sessions)), "sessions"), identities(t.Meta)))
+	d.detail(fmt.Sprintf("%s: %s, %s, prompts by %s", name, term.Counted(t.Meta.Rows, "rows"), term.Counted(int64(len(traces.list[0].sessions)), "sessions"), identities(t.Meta)))
 	for _, lost := range t.Meta.Dropped {
 		d.detail("dropped: " + traces.text(lost))
 	}
@@ -261,7 +257,7 @@ func (d *demonstration) replay(ctx context.Context) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := newProgress(d.err, "auto")
+	view := term.NewProgress(d.err, "auto")
 	rep, err := agent.Run(ctx, agent.Config{
 		Trace:     agent.Trace{Name: d.file(demoCaptured)},
 		Target:    agent.Target{URL: d.engine},
@@ -272,15 +268,15 @@ func (d *demonstration) replay(ctx context.Context) (*report.Report, error) {
 		Command:   []string{"moonloop", "demo"},
 		// Every request of the demonstration must be served.
 		MaxErrorRate: new(float64),
-		Progress:     view.follow,
+		Progress:     func(live *agent.Live) { view.Show(show(live)) },
 		Warn:         func(text string) { fmt.Fprintf(d.err, "moonloop: warning: %s\n", text) },
 	})
-	view.stop()
+	view.Stop(true)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintln(d.out)
-	if err := rep.Table(d.out, colours(d.out)); err != nil {
+	if err := rep.Table(d.out, term.Colours(d.out)); err != nil {
 		return nil, fmt.Errorf("demo: write the report: %w", err)
 	}
 	fmt.Fprintln(d.out)

@@ -35,6 +35,7 @@ var rooms = []string{
 	"internal/simulator",   // an engine to test against
 	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
+	"internal/term",        // numbers, tables and progress for people
 	"internal/tlsfile",     // files of keys and certificates
 	"internal/testcert",    // certificates for tests
 	"internal/testwire",    // encoded OTLP for tests
