@@ -4,8 +4,6 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
@@ -25,7 +24,7 @@ import (
 const hashKeyEnv = "MOONLOOP_HASH_KEY"
 
 // defaultRequestLimit is the memory that the requests being received may take together, in bytes: four times the largest.
-const defaultRequestLimit = 4 * maxMessageMiB << 20
+const defaultRequestLimit = 4 * collect.MaxMessage
 
 // captureFlags are the flags of "moonloop capture".
 type captureFlags struct {
@@ -108,7 +107,7 @@ EXIT STATUS
 }
 
 // settings checks everything that can be checked without touching the network or the disk.
-func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineConfig, []string, error) {
+func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, collect.Config, []string, error) {
 	var errs []error
 	if f.grpc == "" && f.http == "" {
 		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
@@ -139,19 +138,19 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 	if notice != "" {
 		notices = append(notices, notice)
 	}
-	listen := pipelineConfig{
-		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token,
-		requestLimit: int64(limit), //nolint:gosec // see above
-		blockSize:    f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny, promptOrders: orders,
+	listen := collect.Config{
+		GRPC: f.grpc, HTTP: f.http, TLS: collect.TLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}, Token: token,
+		RequestLimit: int64(limit), //nolint:gosec // see above
+		BlockSize:    f.blockSize, Key: key, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrders: orders, Version: version(),
 	}
 	return f.options(cmd), listen, notices, errors.Join(errs...)
 }
 
-// hashKey returns the key that the environment holds, or a random one, and then a notice.
+// hashKey returns the key that the environment holds, or nothing and a notice: then a random one is to be taken.
 func hashKey(env string) (key, notice string, err error) {
 	switch key = strings.TrimSpace(os.Getenv(env)); {
 	case key == "" && env == hashKeyEnv:
-		return randomKey(), "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
+		return "", "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
 	case key == "":
 		return "", "", fmt.Errorf("--key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 	}
@@ -159,11 +158,4 @@ func hashKey(env string) (key, notice string, err error) {
 		return "", "", hintError{fmt.Errorf("hash key in %s: %w", env, err), "openssl rand -hex 32 makes one"}
 	}
 	return key, "", nil
-}
-
-// randomKey returns a hash key that nobody else has.
-func randomKey() string {
-	var b [blockhash.KeySize]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }

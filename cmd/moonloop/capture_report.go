@@ -4,6 +4,9 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,15 +14,23 @@ import (
 	"strings"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
+
+// summaries are what a call says of the traces that it wrote.
+type summaries struct {
+	collect.Traces
+	from      string // what production is called: production unless it is set
+	untokened string // of --missing-tokens
+}
 
 // report writes a block for each trace that was compiled, then what belongs to none. Every command that makes traces ends
 // with it.
 func (s *summaries) report(w io.Writer, result capture.Result) error {
 	var b strings.Builder
-	general := slices.Concat(s.lost, result.Dropped)
+	general := slices.Concat(s.Lost, result.Dropped)
 	for _, t := range result.Traces {
 		s.trace(&b, t, general)
 	}
@@ -68,17 +79,17 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 	if !t.Replay && s.from != "" {
 		name = s.from
 	}
-	sum := s.of(t.Partition)
+	sum := s.Of(t.Partition)
 	if sum == nil {
 		fmt.Fprintf(b, "no rows of %s\n", name)
 	} else {
-		fmt.Fprintf(b, "%s: %s of %s\n", sum.file, term.Counted(m.Rows, "rows"), name)
-		spread := term.Milliseconds(sum.last)
-		if n := len(sum.sessions); n > 0 {
+		fmt.Fprintf(b, "%s: %s of %s\n", sum.File, term.Counted(m.Rows, "rows"), name)
+		spread := term.Milliseconds(sum.Last)
+		if n := sum.Sessions; n > 0 {
 			spread += ", " + term.Counted(int64(n), "sessions")
 		}
 		line(b, "span", spread)
-		line(b, "prompts", sum.prompts(m))
+		line(b, "prompts", prompts(sum.Cache, m))
 		line(b, "identity", identities(m))
 		if o := m.ObservedCache; o != nil {
 			line(b, "cache", o.String())
@@ -119,16 +130,16 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 }
 
 // prompts says how much of the prompts had been there before.
-func (t *traceSummary) prompts(m mooncake.Meta) string {
-	text := term.Counted(t.cache.InputTokens, "tokens")
+func prompts(cache mooncake.CacheStats, m mooncake.Meta) string {
+	text := term.Counted(cache.InputTokens, "tokens")
 	unknown := m.Identity["lengths"]
 	switch {
-	case t.cache.Blocks == 0 || unknown >= m.Rows:
+	case cache.Blocks == 0 || unknown >= m.Rows:
 		return text + "; what they share is unknown"
 	case unknown > 0:
-		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*t.cache.BlockRate, term.Counted(unknown, "rows"))
+		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*cache.BlockRate, term.Counted(unknown, "rows"))
 	}
-	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*t.cache.BlockRate)
+	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*cache.BlockRate)
 }
 
 // without takes what belongs to no trace off what a sidecar says of one.
@@ -199,4 +210,55 @@ func identities(m mooncake.Meta) string {
 		parts = append(parts, name+" "+term.Comma(m.Identity[name]))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// failed completes the error of a call: what is there nevertheless, and that a signal was the cause, if it was.
+func (s *summaries) failed(ctx context.Context, err error) error {
+	names := strings.Join(s.Written(), ", ")
+	switch {
+	case ctx.Err() != nil && names == "":
+		return errors.New("interrupted; nothing was written")
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted; of the traces only %s was written", names)
+	case names != "":
+		return fmt.Errorf("%w (%s was written before)", err, names)
+	}
+	return err
+}
+
+// made is the output of --json, the same of every command.
+type made struct {
+	From   string      `json:"from,omitempty"` // format of the inputs, where there are several
+	Traces []madeTrace `json:"traces"`         // hides those of Result
+	capture.Result
+}
+
+type madeTrace struct {
+	File string `json:"file,omitempty"` // absent: without rows nothing is written
+	capture.TraceResult
+	Span        float64 `json:"span_ms"`
+	Sessions    int     `json:"sessions"` // up to a million
+	InputTokens int64   `json:"input_tokens"`
+	Blocks      int64   `json:"blocks"`
+	HitBlocks   int64   `json:"blocks_seen_before"`
+}
+
+// encode writes what was made as JSON.
+func (s *summaries) encode(w io.Writer, from string, result capture.Result) error {
+	out := made{From: from, Traces: []madeTrace{}, Result: result}
+	out.Result.Dropped = slices.Concat(s.Lost, result.Dropped)
+	for _, t := range result.Traces {
+		m := madeTrace{TraceResult: t}
+		if sum := s.Of(t.Partition); sum != nil {
+			m.File, m.Span, m.Sessions = sum.File, sum.Last, sum.Sessions
+			m.InputTokens, m.Blocks, m.HitBlocks = sum.Cache.InputTokens, sum.Cache.Blocks, sum.Cache.HitBlocks
+		}
+		out.Traces = append(out.Traces, m)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(out); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
 }

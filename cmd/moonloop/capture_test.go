@@ -148,7 +148,7 @@ func produce(t *testing.T, address string, seed uint64) produced {
 	if err := provider.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sent.Failed > 0 || sent.Requests != int64(prompts(plan)) {
+	if sent.Failed > 0 || sent.Requests != int64(turnsOf(plan)) {
 		t.Fatalf("%d of %d requests failed: %v", sent.Failed, sent.Requests, sent.err)
 	}
 	return sent

@@ -114,9 +114,9 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	traces := summaries{untokened: f.untokened}
-	sink := traces.sink(files.create, files.file)
+	sink := traces.Sink(files.create, files.file)
 	if f.run != "" {
-		sink = f.onlyRun(traces.sink(files.create, func(capture.Partition) string { return f.out }))
+		sink = f.onlyRun(traces.Sink(files.create, func(capture.Partition) string { return f.out }))
 	}
 	result, err := capture.Compile(ctx, opt, sink, journalSources(ctx, journals)...)
 	view.Stop(false)
@@ -131,7 +131,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	} else {
 		err = traces.report(stdout, result)
 	}
-	if err == nil && len(traces.list) == 0 {
+	if err == nil && len(traces.List) == 0 {
 		return f.noRows(result)
 	}
 	return err

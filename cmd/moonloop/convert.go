@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/convert/foreign"
 	"github.com/moonloop/moonloop/convert/offline"
@@ -108,7 +109,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	inputs := inputs{names: names, opt: mooncake.OpenOptions{Stdin: interruptible(ctx, cmd.InOrStdin())}}
 	defer inputs.close()
 	traces := summaries{untokened: f.untokened}
-	result, err := f.convert(cmd, compile, &inputs, &traces, traces.sink(files.create, files.file))
+	result, err := f.convert(cmd, compile, &inputs, &traces, traces.Sink(files.create, files.file))
 	if err != nil {
 		return traces.failed(ctx, err)
 	}
@@ -139,7 +140,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, compile capture.Options, in *
 	}
 	if err == nil {
 		result, err := f.telemetry(cmd, compile, in, sink)
-		traces.lost = result.Lost // the sidecars have it already
+		traces.Lost = result.Lost // the sidecars have it already
 		return result.Result, err
 	}
 	traces.from = f.from
@@ -198,7 +199,9 @@ func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in
 		Annotate: annotation,
 		Compile:  compile,
 	}
-	if opt.Annotate.Key, err = annotate.ParseKey(text); err != nil {
+	if text == "" {
+		opt.Annotate.Key = blockhash.RandomKey()
+	} else if opt.Annotate.Key, err = annotate.ParseKey(text); err != nil {
 		return offline.Result{}, fmt.Errorf("hash key in %s: %w", f.keyEnv, err)
 	}
 	var files []capture.Source

@@ -24,6 +24,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
@@ -82,7 +83,7 @@ type demonstration struct {
 	out, err io.Writer
 	steps    int
 	engine   string // URL
-	capture  *pipeline
+	capture  *collect.Collector
 }
 
 func (d *demonstration) run(cmd *cobra.Command) (err error) {
@@ -118,9 +119,9 @@ func (d *demonstration) run(cmd *cobra.Command) (err error) {
 	d.engine = engine
 	d.step("engine", "simulated, at "+engine)
 
-	d.capture, err = startPipeline(ctx, pipelineConfig{
-		grpc: "127.0.0.1:0", journal: d.file(demoJournal), blockSize: mooncake.BlockSize, key: randomKey(),
-		warn: func(text string) { fmt.Fprintf(d.err, "moonloop: warning: %s\n", text) },
+	d.capture, err = collect.Start(ctx, collect.Config{
+		GRPC: "127.0.0.1:0", Journal: d.file(demoJournal), Version: version(),
+		Warn: func(text string) { fmt.Fprintf(d.err, "moonloop: warning: %s\n", text) },
 	})
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -131,10 +132,10 @@ func (d *demonstration) run(cmd *cobra.Command) (err error) {
 			return nil
 		}
 		stopped = true
-		return d.capture.stop(ctx)
+		return d.capture.Stop(ctx)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	d.step("capture", "receiver and exporter, OTLP at "+d.capture.grpc)
+	d.step("capture", "receiver and exporter, OTLP at "+d.capture.GRPC)
 
 	sent, err := d.production(ctx)
 	if err != nil {
@@ -197,10 +198,10 @@ func (d *demonstration) production(ctx context.Context) (produced, error) {
 	)
 	plan := planProduction(d.length, 1)
 	d.step("production", fmt.Sprintf("an application with OpenTelemetry: %d conversations, %d requests, about %s",
-		len(plan), prompts(plan), d.length))
+		len(plan), turnsOf(plan), d.length))
 	app := production{engine: d.engine, tracer: provider.Tracer("harbour-assistant")}
 	view := term.NewProgress(d.err, "auto")
-	view.Show(d.capture.show())
+	view.Show(showCapture(d.capture))
 	sent := app.run(ctx, plan)
 	// Until the last batch is acknowledged; then all of them are in the journal.
 	err = provider.Shutdown(context.WithoutCancel(ctx))
@@ -214,13 +215,13 @@ func (d *demonstration) production(ctx context.Context) (produced, error) {
 		return sent, fmt.Errorf("demo: %d requests of production failed, the first because %w", sent.Failed, sent.err)
 	}
 	d.detail(fmt.Sprintf("%s prompt tokens, of which the engine had %s cached; %s spans captured",
-		term.Comma(sent.PromptTokens), term.Share(float64(sent.Cached)/float64(sent.PromptTokens)), term.Comma(d.capture.seen.spans.Load())))
+		term.Comma(sent.PromptTokens), term.Share(float64(sent.Cached)/float64(sent.PromptTokens)), term.Comma(d.capture.Counts().Spans)))
 	return sent, nil
 }
 
 // spanExporter sends to the capture.
 func (d *demonstration) spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
-	e, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(d.capture.grpc), otlptracegrpc.WithInsecure())
+	e, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(d.capture.GRPC), otlptracegrpc.WithInsecure())
 	if err != nil {
 		return nil, fmt.Errorf("demo: OTLP exporter: %w", err)
 	}
@@ -229,12 +230,12 @@ func (d *demonstration) spanExporter(ctx context.Context) (sdktrace.SpanExporter
 
 // compile makes the trace of one partition.
 func (d *demonstration) compile(ctx context.Context, name string, replays capture.Replays) (capture.TraceResult, error) {
-	sources, err := journals(d.file(demoJournal))
+	sources, err := collect.Journals(d.file(demoJournal))
 	if err != nil {
 		return capture.TraceResult{}, fmt.Errorf("demo: journal: %w", err)
 	}
 	var traces summaries
-	sink := traces.sink(mooncake.CreateNew, func(capture.Partition) string { return d.file(name) })
+	sink := traces.Sink(mooncake.CreateNew, func(capture.Partition) string { return d.file(name) })
 	result, err := capture.Compile(ctx, capture.Options{Replays: replays, Tool: "moonloop demo " + version()}, sink, sources...)
 	if err != nil {
 		return capture.TraceResult{}, fmt.Errorf("demo: compile: %w", err)
@@ -244,7 +245,7 @@ func (d *demonstration) compile(ctx context.Context, name string, replays captur
 		return capture.TraceResult{}, fmt.Errorf("demo: the journal holds %d traces for %s, want 1", len(written), name)
 	}
 	t := written[0]
-	d.detail(fmt.Sprintf("%s: %s, %s, prompts by %s", name, term.Counted(t.Meta.Rows, "rows"), term.Counted(int64(len(traces.list[0].sessions)), "sessions"), identities(t.Meta)))
+	d.detail(fmt.Sprintf("%s: %s, %s, prompts by %s", name, term.Counted(t.Meta.Rows, "rows"), term.Counted(int64(traces.List[0].Sessions), "sessions"), identities(t.Meta)))
 	for _, lost := range t.Meta.Dropped {
 		d.detail("dropped: " + traces.text(lost))
 	}

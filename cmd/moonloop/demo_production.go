@@ -299,8 +299,8 @@ func (a *production) stream(ctx context.Context, history []chatMessage, tokens i
 	return reply, nil
 }
 
-// prompts is the number of turns of a plan.
-func prompts(plan []conversation) (n int) {
+// turnsOf is the number of turns of a plan.
+func turnsOf(plan []conversation) (n int) {
 	for c := range slices.Values(plan) {
 		n += len(c.turns)
 	}

@@ -47,10 +47,10 @@ func TestPlanProduction(t *testing.T) {
 	if len(systems) != 2 {
 		t.Errorf("%d system prompts, want 2", len(systems))
 	}
-	if n := prompts(plan); n < 50 || n > 200 || tokens/n < 1500 || tokens/n > 6000 {
+	if n := turnsOf(plan); n < 50 || n > 200 || tokens/n < 1500 || tokens/n > 6000 {
 		t.Errorf("%d prompts of %d words on average: want some 100 of some 3,000", n, tokens/n)
 	}
-	t.Logf("%d conversations, %d prompts, %d words, %d full blocks", len(plan), prompts(plan), tokens, blocks)
+	t.Logf("%d conversations, %d prompts, %d words, %d full blocks", len(plan), turnsOf(plan), tokens, blocks)
 	for _, c := range planProduction(time.Second, 2) {
 		if len(c.turns) == 0 {
 			t.Errorf("%s asks nothing", c.id)

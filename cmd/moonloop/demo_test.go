@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -51,14 +52,14 @@ func TestDemo(t *testing.T) {
 	if t.Failed() {
 		t.Logf("%s%s", out, &stderr)
 	}
-	want := int64(prompts(planProduction(3*time.Second, 1)))
+	want := int64(turnsOf(planProduction(3*time.Second, 1)))
 	for _, name := range []string{demoCaptured, demoReplayed} {
 		meta, err := mooncake.LoadMeta(filepath.Join(folder, name))
 		if err != nil || meta == nil || meta.Rows != want {
 			t.Errorf("%s: sidecar %+v (%v), want %d rows", name, meta, err, want)
 		}
 	}
-	if files, err := journals(filepath.Join(folder, demoJournal)); err != nil || len(files) != 1 {
+	if files, err := collect.Journals(filepath.Join(folder, demoJournal)); err != nil || len(files) != 1 {
 		t.Errorf("journals: %v (%v), want one", files, err)
 	}
 

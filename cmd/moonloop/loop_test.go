@@ -156,7 +156,7 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 	if err := provider.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sent.Failed > 0 || sent.Requests != int64(prompts(plan)) {
+	if sent.Failed > 0 || sent.Requests != int64(turnsOf(plan)) {
 		t.Fatalf("%d of %d requests failed: %v", sent.Failed, sent.Requests, sent.err)
 	}
 	if out, status := c.end(t, os.Interrupt); status != exitOK {

@@ -22,6 +22,8 @@ var rooms = []string{
 	"test",                 // tests of the whole
 	"bench",                // the agent beside its peers
 	"cmd",                  // the commands
+	"internal/demo",        // the demonstration
+	"collect",              // receiver and exporter in one process
 	"convert",              // files of any format to traces
 	"agent",                // replay
 	"receiver",             // Collector receiver
@@ -55,6 +57,9 @@ var bans = []ban{
 	{"agent", module + "/exporter", true, "the agent does not know of the Collector"},
 	{"agent", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
+	{"collect", module + "/convert", true, "a capture reads no files but its journal"},
+	{"collect", module + "/agent", true, "a capture sends nothing"},
+	{"collect", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
 	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
