@@ -90,6 +90,12 @@ func (l *Live) Look() View {
 	return v
 }
 
+// Line is what a view of a run under way shows: the current view in a line, and the part of the trace's time that is over.
+func (l *Live) Line() (text string, part float64) {
+	v := l.Look()
+	return v.String(), v.Part()
+}
+
 func (l *Live) sent(offset time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

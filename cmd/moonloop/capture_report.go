@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -90,7 +89,7 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 		}
 		line(b, "span", spread)
 		line(b, "prompts", prompts(sum.Cache, m))
-		line(b, "identity", identities(m))
+		line(b, "identity", term.Numbers(m.Identity))
 		if o := m.ObservedCache; o != nil {
 			line(b, "cache", o.String())
 			if warning := o.Warning(m.BlockSize); warning != "" {
@@ -201,15 +200,6 @@ func partitionName(p capture.Partition) string {
 		return "a replay without a name"
 	}
 	return "replay " + p.Run.String()
-}
-
-// identities says what the rows' block ids rest on.
-func identities(m mooncake.Meta) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(m.Identity)) {
-		parts = append(parts, name+" "+term.Comma(m.Identity[name]))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // failed completes the error of a call: what is there nevertheless, and that a signal was the cause, if it was.

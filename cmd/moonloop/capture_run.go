@@ -102,8 +102,10 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 
 // listenUntil shows what arrives until something ends the capture, and says what.
 func listenUntil(ctx context.Context, p *collect.Collector, f captureFlags, stderr io.Writer) string {
-	view := term.NewProgress(stderr, f.progress)
-	view.Show(showCapture(p))
+	view, begin := term.NewProgress(stderr, f.progress), time.Now()
+	view.Show(func() (string, float64) {
+		return fmt.Sprintf("%s  %s", time.Since(begin).Truncate(time.Second), p.Counts()), -1
+	})
 	defer view.Stop(true)
 	var over <-chan time.Time
 	if f.duration > 0 {
@@ -129,14 +131,6 @@ func listenUntil(ctx context.Context, p *collect.Collector, f captureFlags, stde
 
 // idleEvery is how often silence is looked for.
 const idleEvery = 250 * time.Millisecond
-
-// showCapture is what a view shows of a capture.
-func showCapture(p *collect.Collector) func() (string, float64) {
-	begin := time.Now()
-	return func() (string, float64) {
-		return fmt.Sprintf("%s  %s", time.Since(begin).Truncate(time.Second), p.Counts()), -1
-	}
-}
 
 // writeCapture compiles the journal and says what came of it. Without a row nothing is written.
 func writeCapture(ctx context.Context, p *collect.Collector, journal string, f captureFlags, files *outputs, opt capture.Options, stdout io.Writer) (written bool, err error) {

@@ -26,7 +26,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	cfg.Trace.Stdin = cmd.InOrStdin()
 	cfg.Tool = version()
 	cfg.Command = publicCommand(cmd, []string{cfg.Trace.Name})
-	cfg.Progress = func(live *agent.Live) { view.Show(show(live)) }
+	cfg.Progress = func(live *agent.Live) { view.Show(live.Line) }
 	cfg.Note = func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
 	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
@@ -52,12 +52,4 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 		return err
 	}
 	return exitWith(rep.ExitStatus)
-}
-
-// show is what a view shows of a run.
-func show(live *agent.Live) func() (string, float64) {
-	return func() (string, float64) {
-		v := live.Look()
-		return v.String(), v.Part()
-	}
 }

@@ -6,7 +6,9 @@ package term
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,3 +48,12 @@ func Milliseconds(ms float64) string {
 
 // Digest shortens a digest to what is enough for eyes.
 func Digest(d string) string { return d[:min(len(d), 12)] }
+
+// Numbers writes named numbers in the order of their names, such as "lengths 3, text 1,024".
+func Numbers(of map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, name+" "+Comma(of[name]))
+	}
+	return strings.Join(parts, ", ")
+}

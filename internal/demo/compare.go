@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"context"
@@ -27,7 +27,7 @@ import (
 // loop is what the demonstration found when it compared what was captured with what came back from the replay.
 type loop struct {
 	captured, replayed capture.TraceResult
-	sent               produced
+	sent               Sent
 	traces             mooncake.Comparison
 	ideal              mooncake.CacheStats
 	engine, again      float64     // share of the prompt tokens that the engine had cached, in production and in the replay
@@ -38,9 +38,9 @@ type loop struct {
 }
 
 // compareLoop compares the traces in a folder, and searches every file in it for the texts that were sent.
-func compareLoop(ctx context.Context, folder string, captured, replayed capture.TraceResult, sent produced, rep *report.Report) (*loop, error) {
+func compareLoop(ctx context.Context, folder string, captured, replayed capture.TraceResult, sent Sent, rep *report.Report) (*loop, error) {
 	l := &loop{captured: captured, replayed: replayed, sent: sent, verdict: rep.Verdict.Class, engine: math.NaN(), again: math.NaN()}
-	before, after := filepath.Join(folder, demoCaptured), filepath.Join(folder, demoReplayed)
+	before, after := filepath.Join(folder, Captured), filepath.Join(folder, Replayed)
 	if err := l.compare(ctx, before, after); err != nil {
 		return nil, fmt.Errorf("demo: compare: %w", err)
 	}
@@ -54,7 +54,7 @@ func compareLoop(ctx context.Context, folder string, captured, replayed capture.
 	if share, ok := rep.Figures().Stat(measure.CacheReadPct); ok {
 		l.again = share.Avg / 100
 	}
-	search := newTextSearch(sent.Texts)
+	search := NewSearch(sent.Texts)
 	for _, text := range sent.Texts {
 		l.texts += int64(len(text))
 	}
@@ -68,7 +68,7 @@ func compareLoop(ctx context.Context, folder string, captured, replayed capture.
 		}
 		l.files++
 		l.bytes += int64(len(content))
-		if search.in(content) {
+		if search.In(content) {
 			l.found = append(l.found, name)
 		}
 		return nil
