@@ -46,36 +46,6 @@ func newCaptureCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture --out TRACE",
 		Short: "Listen for OpenTelemetry data and write a trace of its model requests",
-		Long: `Capture listens for OTLP on localhost. On Ctrl-C it writes a replayable trace of the model requests that it saw. It uses the
-same receiver and exporter as otelcol-moonloop, without a Collector. The spans of each replay become a trace of their own,
-TRACE.run-ID.jsonl next to TRACE.
-
-Point any application or gateway that emits GenAI spans at it, and enable content capture there: shared prefixes are found from
-the content. Prompts are hashed with a key on arrival, and the text is discarded. Capture reads spans, and prompts in log
-records. Metrics are accepted (so senders see no errors), counted and discarded.
-
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
-  OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true my-application
-
-KEY. Traces can be compared only if their prompts were hashed with the same key. Set $` + hashKeyEnv + ` to at least 32
-random bytes, for example from "openssl rand -hex 32". If it is not set, each capture uses a random key.
-
-OTHER MACHINES. If other machines can reach the address, set --tls-cert and --tls-key, because telemetry contains the prompts,
-and --api-key-file or --client-ca, to restrict who may send. Senders then need an https:// endpoint,
-OTEL_EXPORTER_OTLP_CERTIFICATE and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20KEY".
-
-JOURNAL. Telemetry is written to a journal, a folder next to the trace, before it is acknowledged. The journal is removed once
-the trace is written. If a capture was killed, start it again to continue, or build the trace with "moonloop compile".
-
-EXIT STATUS
-
-  0    a trace was written
-  1    no complete request was seen, or writing failed; the journal is kept
-  2    usage error, the address is not free, or the trace exists
-  130  stopped at once by a second signal; the journal is kept`,
-		Example: `  moonloop capture --out prod.jsonl
-  moonloop capture --out prod.jsonl --duration 1h --http "" --session-key app.chat_id
-  moonloop replay prod.jsonl --url http://engine:8000`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return hintError{fmt.Errorf("capture reads nothing, but listens: %q has no meaning to it", args[0]), "--out names the trace"}
@@ -89,6 +59,8 @@ EXIT STATUS
 	f.addOutput(fs)
 	fs.StringVar(&f.journal, "journal", "", "`DIR` of the journal (default: the trace's name with .journal)")
 	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal after the trace is written, for moonloop compile")
+	under(fs, "Output")
+
 	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", "`ADDRESS` for OTLP over gRPC; port 0 picks a free port, an empty address disables it")
 	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "`ADDRESS` for OTLP over HTTP, likewise")
 	f.listenSecrets.register(fs)
@@ -96,13 +68,18 @@ EXIT STATUS
 		"`MEMORY` that requests may take together while they are received; a sender above it is told to try again")
 	fs.DurationVar(&f.duration, "duration", 0, "stop after this time (0 = on Ctrl-C)")
 	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has arrived for this time, after the first (0 = never)")
+	under(fs, "Listening")
+
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "name of the environment `VARIABLE` that holds the hash key")
 	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "`ATTRIBUTE` that holds a session id, checked before the known ones (repeatable)")
 	fs.StringArrayVar(&f.deny, "deny", nil, "`ATTRIBUTE` to remove from every span on arrival; a trailing * matches any ending (repeatable)")
 	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
 	f.addRequests(fs, "")
 	addPromptOrder(fs, &f.promptOrders, "")
+	under(fs, "Requests")
+
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
+	under(fs, "Output")
 	return cmd
 }
 

@@ -19,28 +19,7 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run the whole loop on this machine: application, capture, replay, capture again, compare",
-		Long: `Demo runs the whole loop on free ports of localhost, in about half a minute, with nothing to install:
-
-  1  engine: "moonloop simulate", as a process of its own
-  2  capture: the receiver and the exporter of a Collector, in this process
-  3  production: an application chats with the engine and emits OpenTelemetry spans that contain the prompts, as
-     applications in production do
-  4  compile: the capture's journal becomes a trace without text
-  5  replay: the trace is replayed against the engine at its recorded times; the replay's spans go to the same capture
-  6  compile: the replay's spans become a second trace
-  7  compare: both traces are compared, and every file is searched for the text of the prompts
-
-Variables named OTEL_* have no effect here.
-
-EXIT STATUS
-
-  0    both traces have the same rows, shared blocks and timestamps, and no file contains text of a prompt
-  1    they differ, a file contains text, or a request failed
-  2    the demonstration could not start
-  3    they are the same, but the replay's measurement is invalid
-  130  interrupted`,
-		Example: "  moonloop demo\n  moonloop demo --out demo-results",
-		Args:    noInputs,
+		Args:  noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.Out, cfg.Err = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return runDemo(cmd, cfg)
