@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,44 @@ type View struct {
 	Stopped        bool // no further rows go out
 }
 
+// Part is the part of the trace's time that is over, from 0 to 1.
+func (v View) Part() float64 {
+	if v.End <= 0 {
+		return 0
+	}
+	return min(1, v.Offset.Seconds()/v.End.Seconds())
+}
+
+// String says in a line where in the run it is, when it will end, and how it is doing.
+func (v View) String() string {
+	at := v.Elapsed.Round(time.Second).String()
+	switch {
+	case v.Elapsed < 0:
+		at = "starting"
+	case v.Stopped:
+		at += ", ending"
+	case v.End > v.Elapsed:
+		at += fmt.Sprintf(", %s left", (v.End - v.Elapsed).Round(time.Second))
+	}
+	skipped := ""
+	if v.Skipped > 0 {
+		skipped = fmt.Sprintf(" · skipped %d", v.Skipped)
+	}
+	return fmt.Sprintf("%s  sent %d · in flight %d · done %d · failed %d%s · late %s · TTFT %s",
+		at, v.Sent, v.InFlight, v.Served, v.Failed, skipped, short(v.Lateness), short(v.TTFT))
+}
+
+// short writes a duration with three digits.
+func short(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
 // Look returns the current view.
 func (l *Live) Look() View {
 	l.mu.Lock()
@@ -49,6 +88,12 @@ func (l *Live) Look() View {
 	v.Elapsed = l.clk.Now() - l.zero
 	v.Lateness, v.TTFT = l.late.median(), l.ttft.median()
 	return v
+}
+
+// Line is what a view of a run under way shows: the current view in a line, and the part of the trace's time that is over.
+func (l *Live) Line() (text string, part float64) {
+	v := l.Look()
+	return v.String(), v.Part()
 }
 
 func (l *Live) sent(offset time.Duration) {

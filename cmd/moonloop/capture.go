@@ -4,8 +4,6 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
@@ -25,7 +24,7 @@ import (
 const hashKeyEnv = "MOONLOOP_HASH_KEY"
 
 // defaultRequestLimit is the memory that the requests being received may take together, in bytes: four times the largest.
-const defaultRequestLimit = 4 * maxMessageMiB << 20
+const defaultRequestLimit = 4 * collect.MaxMessage
 
 // captureFlags are the flags of "moonloop capture".
 type captureFlags struct {
@@ -47,36 +46,6 @@ func newCaptureCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture --out TRACE",
 		Short: "Listen for OpenTelemetry data and write a trace of its model requests",
-		Long: `Capture listens for OTLP on localhost. On Ctrl-C it writes a replayable trace of the model requests that it saw. It uses the
-same receiver and exporter as otelcol-moonloop, without a Collector. The spans of each replay become a trace of their own,
-TRACE.run-ID.jsonl next to TRACE.
-
-Point any application or gateway that emits GenAI spans at it, and enable content capture there: shared prefixes are found from
-the content. Prompts are hashed with a key on arrival, and the text is discarded. Capture reads spans, and prompts in log
-records. Metrics are accepted (so senders see no errors), counted and discarded.
-
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
-  OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true my-application
-
-KEY. Traces can be compared only if their prompts were hashed with the same key. Set $` + hashKeyEnv + ` to at least 32
-random bytes, for example from "openssl rand -hex 32". If it is not set, each capture uses a random key.
-
-OTHER MACHINES. If other machines can reach the address, set --tls-cert and --tls-key, because telemetry contains the prompts,
-and --api-key-file or --client-ca, to restrict who may send. Senders then need an https:// endpoint,
-OTEL_EXPORTER_OTLP_CERTIFICATE and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20KEY".
-
-JOURNAL. Telemetry is written to a journal, a folder next to the trace, before it is acknowledged. The journal is removed once
-the trace is written. If a capture was killed, start it again to continue, or build the trace with "moonloop compile".
-
-EXIT STATUS
-
-  0    a trace was written
-  1    no complete request was seen, or writing failed; the journal is kept
-  2    usage error, the address is not free, or the trace exists
-  130  stopped at once by a second signal; the journal is kept`,
-		Example: `  moonloop capture --out prod.jsonl
-  moonloop capture --out prod.jsonl --duration 1h --http "" --session-key app.chat_id
-  moonloop replay prod.jsonl --url http://engine:8000`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return hintError{fmt.Errorf("capture reads nothing, but listens: %q has no meaning to it", args[0]), "--out names the trace"}
@@ -90,6 +59,8 @@ EXIT STATUS
 	f.addOutput(fs)
 	fs.StringVar(&f.journal, "journal", "", "`DIR` of the journal (default: the trace's name with .journal)")
 	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal after the trace is written, for moonloop compile")
+	under(fs, "Output")
+
 	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", "`ADDRESS` for OTLP over gRPC; port 0 picks a free port, an empty address disables it")
 	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "`ADDRESS` for OTLP over HTTP, likewise")
 	f.listenSecrets.register(fs)
@@ -97,18 +68,23 @@ EXIT STATUS
 		"`MEMORY` that requests may take together while they are received; a sender above it is told to try again")
 	fs.DurationVar(&f.duration, "duration", 0, "stop after this time (0 = on Ctrl-C)")
 	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has arrived for this time, after the first (0 = never)")
+	under(fs, "Listening")
+
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "name of the environment `VARIABLE` that holds the hash key")
 	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "`ATTRIBUTE` that holds a session id, checked before the known ones (repeatable)")
 	fs.StringArrayVar(&f.deny, "deny", nil, "`ATTRIBUTE` to remove from every span on arrival; a trailing * matches any ending (repeatable)")
 	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
 	f.addRequests(fs, "")
 	addPromptOrder(fs, &f.promptOrders, "")
+	under(fs, "Requests")
+
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
+	under(fs, "Output")
 	return cmd
 }
 
 // settings checks everything that can be checked without touching the network or the disk.
-func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineConfig, []string, error) {
+func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, collect.Config, []string, error) {
 	var errs []error
 	if f.grpc == "" && f.http == "" {
 		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
@@ -139,19 +115,19 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, pipelineCo
 	if notice != "" {
 		notices = append(notices, notice)
 	}
-	listen := pipelineConfig{
-		grpc: f.grpc, http: f.http, tls: f.serverTLS(), token: token,
-		requestLimit: int64(limit), //nolint:gosec // see above
-		blockSize:    f.blockSize, key: key, sessionKeys: f.sessionKeys, deny: f.deny, promptOrders: orders,
+	listen := collect.Config{
+		GRPC: f.grpc, HTTP: f.http, TLS: collect.TLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}, Token: token,
+		RequestLimit: int64(limit), //nolint:gosec // see above
+		BlockSize:    f.blockSize, Key: key, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrders: orders, Version: version(),
 	}
 	return f.options(cmd), listen, notices, errors.Join(errs...)
 }
 
-// hashKey returns the key that the environment holds, or a random one, and then a notice.
+// hashKey returns the key that the environment holds, or nothing and a notice: then a random one is to be taken.
 func hashKey(env string) (key, notice string, err error) {
 	switch key = strings.TrimSpace(os.Getenv(env)); {
 	case key == "" && env == hashKeyEnv:
-		return randomKey(), "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
+		return "", "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
 	case key == "":
 		return "", "", fmt.Errorf("--key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 	}
@@ -159,11 +135,4 @@ func hashKey(env string) (key, notice string, err error) {
 		return "", "", hintError{fmt.Errorf("hash key in %s: %w", env, err), "openssl rand -hex 32 makes one"}
 	}
 	return key, "", nil
-}
-
-// randomKey returns a hash key that nobody else has.
-func randomKey() string {
-	var b [blockhash.KeySize]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }

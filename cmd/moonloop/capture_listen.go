@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -34,13 +33,4 @@ func isLoopback(host string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
-}
-
-// freeAddress checks that an address can be listened on, and returns it with its port in the place of port 0.
-func freeAddress(ctx context.Context, address string) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -4,8 +4,12 @@
 package main
 
 import (
-	"net"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/collect"
 )
 
 func TestCheckListen(t *testing.T) {
@@ -33,17 +37,18 @@ func TestCheckListen(t *testing.T) {
 	}
 }
 
-func TestFreeAddress(t *testing.T) {
-	address, err := freeAddress(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatalf("%s is not free: %v", address, err)
-	}
-	defer l.Close()
-	if _, err := freeAddress(t.Context(), address); err == nil {
-		t.Errorf("%s is taken, and counts as free", address)
+// TestListenHint: what keeps a capture from starting comes with what to do, in flags.
+func TestListenHint(t *testing.T) {
+	for want, err := range map[string]error{
+		"--grpc 127.0.0.1:0":             &collect.ListenError{Protocol: "grpc", Err: errors.New("taken")},
+		`--http ""`:                      &collect.ListenError{Protocol: "http", Err: errors.New("taken")},
+		"--journal names another folder": fmt.Errorf("%w: taken", collect.ErrJournal),
+		"":                               errors.New("taken"),
+	} {
+		got := listenHint(err)
+		hint, _ := errors.AsType[hintError](got)
+		if !errors.Is(got, err) || (hint.hint == "") != (want == "") || !strings.Contains(hint.hint, want) {
+			t.Errorf("%v: hint %q, want %q", err, hint.hint, want)
+		}
 	}
 }

@@ -4,36 +4,44 @@
 package main
 
 import (
-	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
+
+// summaries are what a call says of the traces that it wrote.
+type summaries struct {
+	collect.Traces
+	from      string // what production is called: production unless it is set
+	untokened string // of --missing-tokens
+}
 
 // report writes a block for each trace that was compiled, then what belongs to none. Every command that makes traces ends
 // with it.
 func (s *summaries) report(w io.Writer, result capture.Result) error {
 	var b strings.Builder
-	general := slices.Concat(s.lost, result.Dropped)
+	general := slices.Concat(s.Lost, result.Dropped)
 	for _, t := range result.Traces {
 		s.trace(&b, t, general)
 	}
 	if result.Journals > 0 {
-		text := fmt.Sprintf("%s of requests, %s", counted(result.Inferences, "spans"), counted(result.Links, "other spans"))
+		text := fmt.Sprintf("%s of requests, %s", term.Counted(result.Inferences, "spans"), term.Counted(result.Links, "other spans"))
 		if result.Contents > 0 {
-			text += ", " + counted(result.Contents, "contents")
+			text += ", " + term.Counted(result.Contents, "contents")
 		}
 		if result.Copies > 0 {
-			text += fmt.Sprintf("; %s of these delivered more than once", comma(result.Copies))
+			text += fmt.Sprintf("; %s of these delivered more than once", term.Comma(result.Copies))
 		}
-		fmt.Fprintf(&b, "%s: %s\n", counted(result.Journals, "journals"), text)
+		fmt.Fprintf(&b, "%s: %s\n", term.Counted(result.Journals, "journals"), text)
 	}
 	if result.Torn.Records > 0 {
 		it := "they were"
@@ -41,14 +49,14 @@ func (s *summaries) report(w io.Writer, result capture.Result) error {
 			it = "it was"
 		}
 		line(&b, "torn", fmt.Sprintf("%s, %s, in %s: cut off before %s acknowledged, by a crash or a full disk, or damaged afterwards, as where a copy is",
-			counted(result.Torn.Records, "writes"), size(result.Torn.Bytes), few(result.TornIn), it))
+			term.Counted(result.Torn.Records, "writes"), term.Size(result.Torn.Bytes), few(result.TornIn), it))
 		line(&b, "", "not whole; a journal does not tell which")
 	}
 	for _, d := range result.Damage {
 		line(&b, "damaged", d.Error())
 	}
 	if more := result.DamageCount - int64(len(result.Damage)); more > 0 {
-		line(&b, "damaged", fmt.Sprintf("%s more, %s in all", counted(more, "places"), size(result.DamageBytes)))
+		line(&b, "damaged", fmt.Sprintf("%s more, %s in all", term.Counted(more, "places"), term.Size(result.DamageBytes)))
 	}
 	for _, d := range general {
 		if d.What == "records" || strings.HasPrefix(d.What, "stretches") {
@@ -70,18 +78,18 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 	if !t.Replay && s.from != "" {
 		name = s.from
 	}
-	sum := s.of(t.Partition)
+	sum := s.Of(t.Partition)
 	if sum == nil {
 		fmt.Fprintf(b, "no rows of %s\n", name)
 	} else {
-		fmt.Fprintf(b, "%s: %s of %s\n", sum.file, counted(m.Rows, "rows"), name)
-		spread := span(sum.last)
-		if n := len(sum.sessions); n > 0 {
-			spread += ", " + counted(int64(n), "sessions")
+		fmt.Fprintf(b, "%s: %s of %s\n", sum.File, term.Counted(m.Rows, "rows"), name)
+		spread := term.Milliseconds(sum.Last)
+		if n := sum.Sessions; n > 0 {
+			spread += ", " + term.Counted(int64(n), "sessions")
 		}
 		line(b, "span", spread)
-		line(b, "prompts", sum.prompts(m))
-		line(b, "identity", identities(m))
+		line(b, "prompts", prompts(sum.Cache, m))
+		line(b, "identity", term.Numbers(m.Identity))
 		if o := m.ObservedCache; o != nil {
 			line(b, "cache", o.String())
 			if warning := o.Warning(m.BlockSize); warning != "" {
@@ -98,7 +106,7 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 		dropped += d.Count
 	}
 	if t.Spans > 0 {
-		line(b, "came in", fmt.Sprintf("%s = %s + %s merged + %s dropped", counted(t.Spans, "spans"), counted(m.Rows, "rows"), comma(t.Merged), comma(dropped)))
+		line(b, "came in", fmt.Sprintf("%s = %s + %s merged + %s dropped", term.Counted(t.Spans, "spans"), term.Counted(m.Rows, "rows"), term.Comma(t.Merged), term.Comma(dropped)))
 	}
 	for _, d := range out {
 		line(b, "dropped", s.text(d))
@@ -110,7 +118,7 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 		return
 	}
 	line(b, "keys", strings.Join(m.HashKeys, ", "))
-	line(b, "digests", fmt.Sprintf("seq %s  tree %s  arrival %s", shortDigest(m.Digests.Seq), shortDigest(m.Digests.Tree), shortDigest(m.Digests.Arrival)))
+	line(b, "digests", fmt.Sprintf("seq %s  tree %s  arrival %s", term.Digest(m.Digests.Seq), term.Digest(m.Digests.Tree), term.Digest(m.Digests.Arrival)))
 	for reason := range strings.SplitSeq(m.Digests.Reason, "; ") {
 		line(b, "", reason)
 	}
@@ -121,16 +129,16 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 }
 
 // prompts says how much of the prompts had been there before.
-func (t *traceSummary) prompts(m mooncake.Meta) string {
-	text := counted(t.cache.InputTokens, "tokens")
+func prompts(cache mooncake.CacheStats, m mooncake.Meta) string {
+	text := term.Counted(cache.InputTokens, "tokens")
 	unknown := m.Identity["lengths"]
 	switch {
-	case t.cache.Blocks == 0 || unknown >= m.Rows:
+	case cache.Blocks == 0 || unknown >= m.Rows:
 		return text + "; what they share is unknown"
 	case unknown > 0:
-		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*t.cache.BlockRate, counted(unknown, "rows"))
+		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*cache.BlockRate, term.Counted(unknown, "rows"))
 	}
-	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*t.cache.BlockRate)
+	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*cache.BlockRate)
 }
 
 // without takes what belongs to no trace off what a sidecar says of one.
@@ -161,7 +169,7 @@ func ledger(list []mooncake.Dropped) (out, notes []mooncake.Dropped) {
 
 // text says what was dropped and why, and what to do about it.
 func (s *summaries) text(d mooncake.Dropped) string {
-	text := counted(d.Count, d.What) + ": " + d.Reason
+	text := term.Counted(d.Count, d.What) + ": " + d.Reason
 	if d.What == "rows" && d.Reason == "no token counts" && s.untokened == string(capture.MissingDrop) {
 		text += " (--missing-tokens estimate keeps them)"
 	}
@@ -184,18 +192,6 @@ func line(w io.Writer, label, text string) {
 	}
 }
 
-// counted puts a number before a plural noun, which becomes singular after 1.
-func counted(n int64, noun string) string {
-	if n == 1 {
-		first, rest, _ := strings.Cut(noun, " of ")
-		first = cmp.Or(map[string]string{"stretches": "stretch", "ancestries": "ancestry"}[first], strings.TrimSuffix(first, "s"))
-		if noun = first; rest != "" {
-			noun += " of " + rest
-		}
-	}
-	return comma(n) + " " + noun
-}
-
 func partitionName(p capture.Partition) string {
 	switch {
 	case !p.Replay:
@@ -206,21 +202,53 @@ func partitionName(p capture.Partition) string {
 	return "replay " + p.Run.String()
 }
 
-// shortDigest is enough of a digest for eyes.
-func shortDigest(d string) string {
-	if len(d) > 12 && d != mooncake.Undefined {
-		return d[:12]
+// failed completes the error of a call: what is there nevertheless, and that a signal was the cause, if it was.
+func (s *summaries) failed(ctx context.Context, err error) error {
+	names := strings.Join(s.Written(), ", ")
+	switch {
+	case ctx.Err() != nil && names == "":
+		return errors.New("interrupted; nothing was written")
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted; of the traces only %s was written", names)
+	case names != "":
+		return fmt.Errorf("%w (%s was written before)", err, names)
 	}
-	return d
+	return err
 }
 
-// identities says what the rows' block ids rest on.
-func identities(m mooncake.Meta) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(m.Identity)) {
-		parts = append(parts, name+" "+comma(m.Identity[name]))
-	}
-	return strings.Join(parts, ", ")
+// made is the output of --json, the same of every command.
+type made struct {
+	From   string      `json:"from,omitempty"` // format of the inputs, where there are several
+	Traces []madeTrace `json:"traces"`         // hides those of Result
+	capture.Result
 }
 
-func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+type madeTrace struct {
+	File string `json:"file,omitempty"` // absent: without rows nothing is written
+	capture.TraceResult
+	Span        float64 `json:"span_ms"`
+	Sessions    int     `json:"sessions"` // up to a million
+	InputTokens int64   `json:"input_tokens"`
+	Blocks      int64   `json:"blocks"`
+	HitBlocks   int64   `json:"blocks_seen_before"`
+}
+
+// encode writes what was made as JSON.
+func (s *summaries) encode(w io.Writer, from string, result capture.Result) error {
+	out := made{From: from, Traces: []madeTrace{}, Result: result}
+	out.Result.Dropped = slices.Concat(s.Lost, result.Dropped)
+	for _, t := range result.Traces {
+		m := madeTrace{TraceResult: t}
+		if sum := s.Of(t.Partition); sum != nil {
+			m.File, m.Span, m.Sessions = sum.File, sum.Last, sum.Sessions
+			m.InputTokens, m.Blocks, m.HitBlocks = sum.Cache.InputTokens, sum.Cache.Blocks, sum.Cache.HitBlocks
+		}
+		out.Traces = append(out.Traces, m)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(out); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}

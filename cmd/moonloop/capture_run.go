@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // runCapture listens until it is told to stop, then writes the trace.
@@ -26,11 +28,11 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	if err != nil {
 		return err
 	}
-	listen.journal = f.journal
-	if listen.journal == "" {
-		listen.journal = journalFolder(f.out)
+	listen.Journal = f.journal
+	if listen.Journal == "" {
+		listen.Journal = collect.JournalFolder(f.out)
 	}
-	earlier, err := journals(listen.journal)
+	earlier, err := collect.Journals(listen.Journal)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -42,7 +44,7 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		return err
 	}
 	if len(earlier) > 0 {
-		notices = append(notices, "going on with the journal of an earlier capture, "+listen.journal)
+		notices = append(notices, "going on with the journal of an earlier capture, "+listen.Journal)
 		if os.Getenv(f.keyEnv) == "" {
 			notices = append(notices, "warning: prompts match none of that capture's from now on, because each has a random key")
 		}
@@ -50,24 +52,24 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	for _, notice := range notices {
 		note(notice)
 	}
-	listen.warn = func(text string) { note("warning: " + text) }
-	p, err := startPipeline(cmd.Context(), listen)
+	listen.Warn = func(text string) { note("warning: " + text) }
+	p, err := collect.Start(cmd.Context(), listen)
 	if err != nil {
-		return err
+		return listenHint(err)
 	}
 	listening := cmd.OutOrStdout()
 	if f.json {
 		listening = stderr
 	}
-	if p.grpc != "" {
-		fmt.Fprintf(listening, "listening for OTLP over gRPC on %s\n", p.grpc)
+	if p.GRPC != "" {
+		fmt.Fprintf(listening, "listening for OTLP over gRPC on %s\n", p.GRPC)
 	}
-	if p.http != "" {
+	if p.HTTP != "" {
 		scheme := "http"
-		if listen.tls != nil {
+		if listen.TLS.CertFile != "" {
 			scheme = "https"
 		}
-		fmt.Fprintf(listening, "listening for OTLP over HTTP on %s://%s\n", scheme, p.http)
+		fmt.Fprintf(listening, "listening for OTLP over HTTP on %s://%s\n", scheme, p.HTTP)
 	}
 	note("Ctrl-C stops, and writes " + f.out)
 	reason := listenUntil(cmd.Context(), p, f, stderr)
@@ -75,10 +77,10 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 
 	// A second Ctrl-C ends the process.
 	ctx := context.WithoutCancel(cmd.Context())
-	err = p.stop(ctx)
+	err = p.Stop(ctx)
 	written := false
 	if err == nil {
-		written, err = writeCapture(ctx, p, f, &files, compile, cmd.OutOrStdout())
+		written, err = writeCapture(ctx, p, listen.Journal, f, &files, compile, cmd.OutOrStdout())
 	}
 	if err != nil {
 		again := f.out
@@ -88,80 +90,66 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		case errors.Is(err, syscall.ENOSPC):
 			again = "A_FILE_ON_ANOTHER_DISK"
 		}
-		fmt.Fprintf(stderr, "moonloop: error: %v\nmoonloop: hint: what was acknowledged is in the journal: moonloop compile %s --out %s\n", err, p.journal, again)
+		fmt.Fprintf(stderr, "moonloop: error: %v\nmoonloop: hint: what was acknowledged is in the journal: moonloop compile %s --out %s\n", err, listen.Journal, again)
 		return exitWith(exitGoals)
 	}
 	if !written {
-		fmt.Fprintf(stderr, "moonloop: error: %s was not written: %s\n", f.out, p.why())
+		fmt.Fprintf(stderr, "moonloop: error: %s was not written: %s\n", f.out, why(p.Counts()))
 		return exitWith(exitGoals)
 	}
 	return nil
 }
 
 // listenUntil shows what arrives until something ends the capture, and says what.
-func listenUntil(ctx context.Context, p *pipeline, f captureFlags, stderr io.Writer) string {
-	view := newCaptureView(stderr, f.progress)
-	begin := time.Now()
-	defer func() {
-		view.show(time.Since(begin), p.seen.String())
-		view.stop()
-	}()
-	tick := time.NewTicker(barEvery)
+func listenUntil(ctx context.Context, p *collect.Collector, f captureFlags, stderr io.Writer) string {
+	view, begin := term.NewProgress(stderr, f.progress), time.Now()
+	view.Show(func() (string, float64) {
+		return fmt.Sprintf("%s  %s", time.Since(begin).Truncate(time.Second), p.Counts()), -1
+	})
+	defer view.Stop(true)
+	var over <-chan time.Time
+	if f.duration > 0 {
+		over = time.After(f.duration)
+	}
+	tick := time.NewTicker(idleEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return "stopping"
-		case err := <-p.broken:
+		case err := <-p.Broken():
 			return fmt.Sprintf("stopping, because the receiver did: %v", err)
-		case <-tick.C:
-		}
-		elapsed := time.Since(begin)
-		view.show(elapsed, p.seen.String())
-		if f.duration > 0 && elapsed >= f.duration {
+		case <-over:
 			return "stopping after " + f.duration.String()
-		}
-		if f.idle > 0 && p.seen.silence() >= f.idle {
-			return "stopping: no span for " + f.idle.String()
+		case <-tick.C:
+			if f.idle > 0 && p.Counts().Silence() >= f.idle {
+				return "stopping: no span for " + f.idle.String()
+			}
 		}
 	}
 }
 
-// watch shows what arrives until ctx ends.
-func (p *pipeline) watch(ctx context.Context, stderr io.Writer) {
-	view := newCaptureView(stderr, "auto")
-	defer view.stop()
-	begin := time.Now()
-	tick := time.NewTicker(barEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			view.show(time.Since(begin), p.seen.String())
-		}
-	}
-}
+// idleEvery is how often silence is looked for.
+const idleEvery = 250 * time.Millisecond
 
 // writeCapture compiles the journal and says what came of it. Without a row nothing is written.
-func writeCapture(ctx context.Context, p *pipeline, f captureFlags, files *outputs, opt capture.Options, stdout io.Writer) (written bool, err error) {
-	sources, err := journals(p.journal)
+func writeCapture(ctx context.Context, p *collect.Collector, journal string, f captureFlags, files *outputs, opt capture.Options, stdout io.Writer) (written bool, err error) {
+	sources, err := collect.Journals(journal)
 	if err != nil {
 		return false, fmt.Errorf("journal: %w", err)
 	}
-	for _, journal := range sources {
-		files.read(journal.Name)
+	for _, source := range sources {
+		files.read(source.Name)
 	}
-	traces := summaries{untokened: f.untokened, lost: p.lost()}
-	result, err := capture.Compile(ctx, opt, traces.sink(files.create, files.file), sources...)
+	traces := summaries{untokened: f.untokened, Traces: collect.Traces{Lost: p.Lost()}}
+	result, err := capture.Compile(ctx, opt, traces.Sink(files.create, files.file), sources...)
 	if err != nil {
-		return false, fmt.Errorf("compile %s: %w", p.journal, traces.failed(ctx, err))
+		return false, fmt.Errorf("compile %s: %w", journal, traces.failed(ctx, err))
 	}
 	switch {
 	case f.json:
 		err = traces.encode(stdout, "", result)
-	case result.Inferences > 0 || len(traces.lost) > 0:
+	case result.Inferences > 0 || len(traces.Lost) > 0:
 		err = traces.report(stdout, result)
 	}
 	if err != nil {
@@ -172,38 +160,49 @@ func writeCapture(ctx context.Context, p *pipeline, f captureFlags, files *outpu
 			fmt.Fprintf(stdout, format+"\n", args...)
 		}
 	}
-	if points := p.seen.points.Load(); points > 0 {
-		say("%s of metrics came, too, and were thrown away", counted(points, "points"))
+	if points := p.Counts().Points; points > 0 {
+		say("%s of metrics came, too, and were thrown away", term.Counted(points, "points"))
 	}
 	switch {
-	case len(traces.list) == 0 && result.Inferences > 0:
+	case len(traces.List) == 0 && result.Inferences > 0:
 		// Something in it may yet become a row, with other options.
-		say("journal in %s", p.journal)
+		say("journal in %s", journal)
 		return false, nil
 	case f.keepJournal:
-		say("journal in %s", p.journal)
+		say("journal in %s", journal)
 	default:
-		if err := removeJournal(p.journal); err != nil {
-			say("journal in %s, because it could not be removed: %v", p.journal, err)
+		if err := collect.RemoveJournal(journal); err != nil {
+			say("journal in %s, because it could not be removed: %v", journal, err)
 		}
 	}
-	if len(traces.list) > 0 {
-		say("next: moonloop replay %s --url http://ENGINE:PORT", traces.list[0].file)
+	if len(traces.List) > 0 {
+		say("next: moonloop replay %s --url http://ENGINE:PORT", traces.List[0].File)
 	}
-	return len(traces.list) > 0, nil
+	return len(traces.List) > 0, nil
 }
 
 // why says what was missing for a trace.
-func (p *pipeline) why() string {
-	switch spans, inference := p.seen.spans.Load(), p.seen.inference.Load(); {
-	case spans == 0 && p.seen.refused.Load() > 0:
+func why(seen collect.Counts) string {
+	switch {
+	case seen.Spans == 0 && seen.Refused > 0:
 		return "the journal could not be written, so that every span was refused"
-	case spans == 0 && p.seen.points.Load() > 0:
+	case seen.Spans == 0 && seen.Points > 0:
 		return "only metrics came, and no span; does OTEL_TRACES_EXPORTER keep the application from sending any?"
-	case spans == 0:
+	case seen.Spans == 0:
 		return "no span came; is the application's OTEL_EXPORTER_OTLP_ENDPOINT this address?"
-	case inference == 0:
-		return fmt.Sprintf("no request to a model was among the %s that came", counted(spans, "spans"))
+	case seen.Requests == 0:
+		return fmt.Sprintf("no request to a model was among the %s that came", term.Counted(seen.Spans, "spans"))
 	}
 	return "no request was complete; see above for what was missing"
+}
+
+// listenHint adds the next step to the error of a capture that does not start.
+func listenHint(err error) error {
+	if l, ok := errors.AsType[*collect.ListenError](err); ok {
+		return hintError{err, "--" + l.Protocol + " 127.0.0.1:0 takes a free port, --" + l.Protocol + ` "" leaves it out`}
+	}
+	if errors.Is(err, collect.ErrJournal) {
+		return hintError{err, "one capture has one journal: --journal names another folder, and so does another --out"}
+	}
+	return err
 }

@@ -5,16 +5,12 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"strings"
 
 	"github.com/spf13/pflag"
-	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/extension/extensionauth"
 
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
@@ -67,50 +63,4 @@ func (l *listenSecrets) missing() string {
 		lacks = append(lacks, "without a key (--api-key-file)")
 	}
 	return strings.Join(lacks, " and ")
-}
-
-// serverTLS returns the settings of the receiver's listeners; nil without TLS.
-func (l *listenSecrets) serverTLS() map[string]any {
-	if l.cert == "" {
-		return nil
-	}
-	settings := map[string]any{"cert_file": l.cert, "key_file": l.key}
-	if l.clientCA != "" {
-		settings["client_ca_file"] = l.clientCA
-	}
-	return settings
-}
-
-// bearerID names the bearer check among the extensions of a captureHost.
-var bearerID = component.MustNewID("bearer")
-
-// bearer lets requests with the right key pass.
-type bearer struct {
-	component.StartFunc
-	component.ShutdownFunc
-
-	want [sha256.Size]byte
-}
-
-var _ extensionauth.Server = bearer{}
-
-func newBearer(token string) bearer { return bearer{want: sha256.Sum256([]byte("Bearer " + token))} }
-
-// Authenticate implements extensionauth.Server. Digests have one length, so that the time of a comparison tells nothing
-// of the key. The error, which the sender gets, names no key.
-func (b bearer) Authenticate(ctx context.Context, headers map[string][]string) (context.Context, error) {
-	for name, values := range headers {
-		if !strings.EqualFold(name, "Authorization") || len(values) != 1 {
-			continue
-		}
-		scheme, key, _ := strings.Cut(values[0], " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			continue
-		}
-		got := sha256.Sum256([]byte("Bearer " + key))
-		if subtle.ConstantTimeCompare(got[:], b.want[:]) == 1 {
-			return ctx, nil
-		}
-	}
-	return ctx, errors.New("not authenticated: send the key of this capture as \"authorization: Bearer KEY\"")
 }

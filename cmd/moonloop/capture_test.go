@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/moonloop/moonloop/internal/demo"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -123,7 +124,7 @@ func (c *capturing) end(t *testing.T, signal os.Signal) (stdout string, status i
 }
 
 // produce lets the demonstration's application work in front of an engine without latency, with its spans to an address.
-func produce(t *testing.T, address string, seed uint64) produced {
+func produce(t *testing.T, address string, seed uint64) demo.Sent {
 	t.Helper()
 	e, err := simulator.New(simulator.Config{})
 	if err != nil {
@@ -136,20 +137,20 @@ func produce(t *testing.T, address string, seed uint64) produced {
 		t.Fatal(err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans, sdktrace.WithMaxExportBatchSize(32)))
-	plan := planProduction(8*time.Second, seed)
+	plan := demo.Plan(8*time.Second, seed)
 	for i := range plan {
-		plan[i].start /= 20
-		for j := range plan[i].turns {
-			plan[i].turns[j].think /= 20
+		plan[i].Start /= 20
+		for j := range plan[i].Turns {
+			plan[i].Turns[j].Think /= 20
 		}
 	}
-	app := production{engine: s.URL, tracer: provider.Tracer("test")}
-	sent := app.run(t.Context(), plan)
+	app := demo.Application{Engine: s.URL, Tracer: provider.Tracer("test")}
+	sent := app.Run(t.Context(), plan)
 	if err := provider.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sent.Failed > 0 || sent.Requests != int64(prompts(plan)) {
-		t.Fatalf("%d of %d requests failed: %v", sent.Failed, sent.Requests, sent.err)
+	if sent.Failed > 0 || sent.Requests != int64(demo.Turns(plan)) {
+		t.Fatalf("%d of %d requests failed: %v", sent.Failed, sent.Requests, sent.Err)
 	}
 	return sent
 }
@@ -194,7 +195,7 @@ func TestCaptureProduction(t *testing.T) {
 		tokens += row.InputLength.V
 		sim.Add(row)
 	}
-	if want := len(planProduction(8*time.Second, 1)) + len(planProduction(8*time.Second, 2)); len(sessions) != want || sessions[""] {
+	if want := len(demo.Plan(8*time.Second, 1)) + len(demo.Plan(8*time.Second, 2)); len(sessions) != want || sessions[""] {
 		t.Errorf("%d sessions, want %d and no row without one", len(sessions), want)
 	}
 	if want := first.PromptTokens + second.PromptTokens; tokens != want {
@@ -206,7 +207,7 @@ func TestCaptureProduction(t *testing.T) {
 	if diff := float64(hits-engine) / float64(tokens); diff < -0.05 || diff > 0.05 {
 		t.Errorf("the trace's cache hits %d of %d tokens, the engine's %d", hits, tokens, engine)
 	}
-	search := newTextSearch(append(first.Texts, second.Texts...))
+	search := demo.NewSearch(append(first.Texts, second.Texts...))
 	left, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +217,7 @@ func TestCaptureProduction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if search.in(content) {
+		if search.In(content) {
 			t.Errorf("%s holds text of prompts", entry.Name())
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -42,42 +43,22 @@ func newCompileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compile JOURNAL... --out TRACE",
 		Short: "Build traces from the journals of collectors",
-		Long: `Compile builds Mooncake traces from the journals that the mooncake exporter of a Collector, or "moonloop capture", has
-written: one trace of production, and one for each replay that was captured with it. For a folder, all journals among its
-*.journal files are read, and other files there are reported and skipped. A named file that is not a journal is an error.
-
-Name the journals of all collectors that saw the traffic in one command, in any order. The result does not depend on how the
-records were distributed. Do not compile them separately and join the traces: each trace numbers its blocks by itself. All
-collectors must use the same key ($` + hashKeyEnv + `): one prompt hashed with two keys counts as two prompts. --list shows
-what the journals hold, and which keys were used.
-
-The production trace is written to --out, each replay to TRACE.run-ID.jsonl next to it, and for each trace a TRACE.meta.json
-describes it. A file is written completely or not at all, and an existing one is replaced only with --force. Journals are not
-changed. Damaged or torn journals are compiled as far as they can be read, and everything that is not in a trace is counted.
-
-If sorting needs more than --memory, temporary files in --temp-dir are used, up to twice the size of the journals. On top of
---memory, distinct block ids take up to 64 bytes each, without a bound.
-
-EXIT STATUS
-
-  0    traces were written, or journals listed
-  2    usage error, a journal cannot be read, none holds a row, or a trace exists
-  130  interrupted`,
-		Example: `  moonloop compile --list /var/lib/otelcol/journal
-  moonloop compile /var/lib/otelcol/journal --out prod.jsonl
-  moonloop compile pod-*/journal/*.journal --out prod.jsonl.zst --replays drop
-  moonloop compile journals --run 0f8c1b2a --out replayed.jsonl`,
-		Args: someInputs("one journal or folder of journals, or more", "name the *.journal files, or the folder that they are in"),
-		RunE: func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
+		Args:  someInputs("one journal or folder of journals, or more", "name the *.journal files, or the folder that they are in"),
+		RunE:  func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
+	under(fs, "Output")
+
 	fs.BoolVar(&f.list, "list", false, "only list what the journals hold: workloads, keys, spans and their times")
 	fs.StringVar(&f.run, "run", "", "compile only the replay with this run `ID`, into --out")
 	f.addRequests(fs, "")
 	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
+	under(fs, "Requests")
+
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
+	under(fs, "Output")
 	return cmd
 }
 
@@ -104,23 +85,22 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	if err := files.check(); err != nil {
 		return err
 	}
-	progress, err := newCompileProgress(stderr, f.progress, bytes)
-	if err != nil {
-		return err
-	}
+	progress := compileProgress{bytes: bytes}
 	opt.Progress = progress.update
+	view := term.NewProgress(stderr, f.progress)
+	view.Show(progress.show)
 	if os.Getenv("GOGC") == "" {
 		// What grows with the traffic are numbers without pointers, which cost nothing to collect, and twice their memory
 		// if that is put off.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	traces := summaries{untokened: f.untokened}
-	sink := traces.sink(files.create, files.file)
+	sink := traces.Sink(files.create, files.file)
 	if f.run != "" {
-		sink = f.onlyRun(traces.sink(files.create, func(capture.Partition) string { return f.out }))
+		sink = f.onlyRun(traces.Sink(files.create, func(capture.Partition) string { return f.out }))
 	}
 	result, err := capture.Compile(ctx, opt, sink, journalSources(ctx, journals)...)
-	progress.end()
+	view.Stop(false)
 	if err != nil {
 		return traces.failed(ctx, journalHint(err))
 	}
@@ -132,7 +112,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	} else {
 		err = traces.report(stdout, result)
 	}
-	if err == nil && len(traces.list) == 0 {
+	if err == nil && len(traces.List) == 0 {
 		return f.noRows(result)
 	}
 	return err
@@ -174,7 +154,7 @@ func (f *compileFlags) noRows(result capture.Result) error {
 	if f.run != "" {
 		return hintError{fmt.Errorf("run %q has no rows in these journals", f.run), "--list names the runs"}
 	}
-	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", counted(result.Inferences, "spans"))
+	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", term.Counted(result.Inferences, "spans"))
 	if result.Inferences == 0 {
 		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter"))
 	}

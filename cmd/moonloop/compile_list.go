@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // maxListed bounds the workloads that a list of journals tells apart.
@@ -138,33 +139,33 @@ func (l *journalList) count(r *journal.Inference) {
 func (l *journalList) String() string {
 	var b strings.Builder
 	if len(l.Workloads) > 0 {
-		t := newTable()
+		t := term.NewTable()
 		t.AppendHeader(table.Row{"", "spans", "from (UTC)", "to", "keys"})
 		for _, w := range l.Workloads {
 			var keys []string
 			for key, n := range w.Keys {
-				keys = append(keys, key+" "+comma(n))
+				keys = append(keys, key+" "+term.Comma(n))
 			}
 			slices.Sort(keys)
 			t.AppendRow(table.Row{
-				partitionName(w.Partition), comma(w.Spans), w.First.Format(time.DateTime), w.Last.Format(time.DateTime),
+				partitionName(w.Partition), term.Comma(w.Spans), w.First.Format(time.DateTime), w.Last.Format(time.DateTime),
 				strings.Join(keys, ", "),
 			})
 		}
 		b.WriteString(t.Render() + "\n")
 	}
-	parts := []string{counted(int64(l.Journals), "journals")}
+	parts := []string{term.Counted(int64(l.Journals), "journals")}
 	if len(l.Workloads) == 0 {
 		parts = append(parts, "no request in them")
 	}
 	if l.Others > 0 {
-		parts = append(parts, counted(l.Others, "spans")+" of further replays")
+		parts = append(parts, term.Counted(l.Others, "spans")+" of further replays")
 	}
 	if l.Torn > 0 {
-		parts = append(parts, counted(l.Torn, "torn writes"))
+		parts = append(parts, term.Counted(l.Torn, "torn writes"))
 	}
 	if l.Damage > 0 {
-		parts = append(parts, counted(l.Damage, "damaged places"))
+		parts = append(parts, term.Counted(l.Damage, "damaged places"))
 	}
 	b.WriteString(strings.Join(parts, "; ") + "\n")
 	return b.String()

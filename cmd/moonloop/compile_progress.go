@@ -5,69 +5,37 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"time"
-
-	"golang.org/x/term"
+	"sync"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
-// compileProgress shows how far a compile is: one line that changes on a terminal, a line now and then elsewhere.
+// compileProgress is how far a compile is.
 type compileProgress struct {
-	out   io.Writer
-	bar   bool
 	bytes int64 // of all journals
-	every time.Duration
-	next  time.Time
-	shown bool
+
+	mu          sync.Mutex
+	stage       capture.Stage
+	done, total int64
 }
 
-func newCompileProgress(out io.Writer, mode string, bytes int64) (*compileProgress, error) {
-	p := &compileProgress{out: out, bytes: bytes}
-	switch mode {
-	case "auto":
-		f, ok := out.(*os.File)
-		p.bar = ok && term.IsTerminal(int(f.Fd()))
-	case "bar":
-		p.bar = true
-	case "lines":
-	case "none":
-		p.out = io.Discard
-	default:
-		return nil, fmt.Errorf("--progress %q: want auto, bar, lines or none", mode)
-	}
-	p.every = lineEvery
-	if p.bar {
-		p.every = barEvery
-	}
-	p.next = time.Now().Add(p.every)
-	return p, nil
-}
-
-// update shows a stage, unless it is too early for that.
+// update notes a stage.
 func (p *compileProgress) update(stage capture.Stage, done, total int64) {
-	now := time.Now()
-	if now.Before(p.next) {
-		return
-	}
-	p.next = now.Add(p.every)
-	s := fmt.Sprintf("%s: %s of %s", stage, comma(done), comma(total))
-	if stage == capture.StageRead {
-		s = fmt.Sprintf("%s: %s of %s", stage, size(done), size(p.bytes))
-	}
-	p.shown = true
-	if p.bar {
-		fmt.Fprintf(p.out, "\r\x1b[K%s", s)
-		return
-	}
-	fmt.Fprintln(p.out, s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage, p.done, p.total = stage, done, total
 }
 
-// end takes the line down.
-func (p *compileProgress) end() {
-	if p.bar && p.shown {
-		fmt.Fprint(p.out, "\r\x1b[K")
+// show is what a view shows of it.
+func (p *compileProgress) show() (text string, part float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.stage {
+	case "":
+		return "", -1
+	case capture.StageRead:
+		return fmt.Sprintf("%s: %s of %s", p.stage, term.Size(p.done), term.Size(p.bytes)), -1
 	}
+	return fmt.Sprintf("%s: %s of %s", p.stage, term.Comma(p.done), term.Comma(p.total)), -1
 }

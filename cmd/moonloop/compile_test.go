@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -23,6 +22,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -184,30 +184,18 @@ func TestCompileInterrupted(t *testing.T) {
 }
 
 func TestCompileProgress(t *testing.T) {
-	for _, c := range []struct{ mode, want string }{
-		{"lines", "reading journals: 1.0 KiB of 4.0 KiB\ngrouping spans: 1,000 of 2,000\n"},
-		{"bar", "\r\x1b[Kreading journals: 1.0 KiB of 4.0 KiB\r\x1b[Kgrouping spans: 1,000 of 2,000\r\x1b[K"},
-		{"none", ""},
-		{"auto", "reading journals: 1.0 KiB of 4.0 KiB\ngrouping spans: 1,000 of 2,000\n"}, // no terminal
-	} {
-		var b bytes.Buffer
-		p, err := newCompileProgress(&b, c.mode, 4096)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.update(capture.StageRead, 5, 0) // too early
-		p.next = time.Time{}
-		p.update(capture.StageRead, 1024, 0)
-		p.next = time.Time{}
-		p.update(capture.StageGroup, 1000, 2000)
-		p.end()
-		if b.String() != c.want {
-			t.Errorf("%s: %q, want %q", c.mode, b.String(), c.want)
+	p := compileProgress{bytes: 4096}
+	said := func(want string) {
+		t.Helper()
+		if got, part := p.show(); got != want || part >= 0 {
+			t.Errorf("%q (part %g), want %q", got, part, want)
 		}
 	}
-	if _, err := newCompileProgress(nil, "some", 0); err == nil {
-		t.Error("a mode that nobody knows is accepted")
-	}
+	said("") // nothing yet
+	p.update(capture.StageRead, 1024, 0)
+	said("reading journals: 1.0 KiB of 4.0 KiB")
+	p.update(capture.StageGroup, 1000, 2000)
+	said("grouping spans: 1,000 of 2,000")
 }
 
 // TestReportNamesFiles: each trace is reported under the name of its own file, in whatever order they were written.
@@ -274,7 +262,7 @@ func TestCounted(t *testing.T) {
 		{1, "stretches of a journal", "1 stretch of a journal"},
 		{2, "stretches of a journal", "2 stretches of a journal"},
 	} {
-		if got := counted(tc.n, tc.noun); got != tc.want {
+		if got := term.Counted(tc.n, tc.noun); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/convert/foreign"
 	"github.com/moonloop/moonloop/convert/offline"
@@ -47,47 +48,29 @@ func newConvertCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert INPUT... --out TRACE",
 		Short: "Convert telemetry files or other public traces into a Mooncake trace",
-		Long: `Convert reads files of one format and writes their requests as one Mooncake trace. TRACE.meta.json next to it describes the
-trace and counts what was left out. An input is a file (plain, or compressed with gzip, zstd or bzip2), - for standard input,
-or an http or https URL. The format is detected from the first line of the first input, or given with --from:
-
-  otlp      JSON lines of the Collector's file exporter, traces and logs, in one file or many
-  dynamo    JSON lines of Dynamo's request trace
-  bailian   Alibaba's qwen-bailian-usagetraces-anon: blocks of 16 tokens, unless --block-size asks for larger ones
-  burstgpt  CSV of BurstGPT, with or without session ids: lengths only
-  azure     CSV of the Azure LLM inference traces of 2023, 2024 and 2025: lengths only
-
-Telemetry is processed as by "moonloop capture": prompts are hashed with the key in $` + hashKeyEnv + `, and no text is
-written. Requests of replays become traces of their own, TRACE.run-ID.jsonl next to TRACE.
-
-Rows of public traces are merged by time; a row that is out of order by more than --look-ahead rows is an error. A line that
-cannot be parsed is an error that names the line; only an incomplete last line of telemetry is skipped and counted.
-
-EXIT STATUS
-
-  0    the trace was written
-  2    usage or input error, no request found, or the trace exists; nothing was written, unless the error names it
-  130  interrupted; nothing was written`,
-		Example: `  moonloop convert otel.jsonl.zst --out prod.jsonl
-  moonloop convert --from dynamo dynamo-request-trace*.jsonl.gz --out dynamo.jsonl
-  moonloop convert AzureLLMInferenceTrace_code_1week.csv AzureLLMInferenceTrace_conv_1week.csv --out azure.jsonl.zst
-  moonloop convert qwen_traceA_blksz_16.jsonl --block-size 512 --out bailian.jsonl`,
-		Args: someInputs("one file or more", `name files, URLs, or - for standard input`),
-		RunE: func(cmd *cobra.Command, args []string) error { return runConvert(cmd, f, args) },
+		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
+		RunE:  func(cmd *cobra.Command, args []string) error { return runConvert(cmd, f, args) },
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
+	under(fs, "Output")
+
 	fs.StringVar(&f.from, "from", "", "format of the inputs: otlp, dynamo, bailian, burstgpt or azure (default: detected)")
 	fs.IntVar(&f.blockSize, "block-size", 0, "tokens per hash id (default: 16 for bailian, else 512)")
 	fs.IntVar(&f.maxLine, "max-line", mooncake.DefaultMaxLine, "longest accepted line, in bytes")
+	under(fs, "Input")
+
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "telemetry: name of the environment `VARIABLE` that holds the hash key")
 	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "telemetry: `ATTRIBUTE` that holds a session id, checked before the known ones (repeatable)")
 	f.addRequests(fs, "telemetry: ")
 	addPromptOrder(fs, &f.orders, "telemetry: ")
+	under(fs, "Telemetry")
+
 	fs.StringVar(&f.failed, "failed", string(foreign.FailedDrop), "burstgpt: what to do with failed requests: drop or keep (as rows without output)")
 	fs.StringArrayVar(&f.models, "only-model", nil, "burstgpt: keep only requests to the model of this `NAME` (repeatable)")
 	fs.IntVar(&f.lookahead, "look-ahead", foreign.DefaultLookahead, "public traces: number of rows to read ahead and sort by time")
+	under(fs, "Public traces")
 	return cmd
 }
 
@@ -108,7 +91,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	inputs := inputs{names: names, opt: mooncake.OpenOptions{Stdin: interruptible(ctx, cmd.InOrStdin())}}
 	defer inputs.close()
 	traces := summaries{untokened: f.untokened}
-	result, err := f.convert(cmd, compile, &inputs, &traces, traces.sink(files.create, files.file))
+	result, err := f.convert(cmd, compile, &inputs, &traces, traces.Sink(files.create, files.file))
 	if err != nil {
 		return traces.failed(ctx, err)
 	}
@@ -139,7 +122,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, compile capture.Options, in *
 	}
 	if err == nil {
 		result, err := f.telemetry(cmd, compile, in, sink)
-		traces.lost = result.Lost // the sidecars have it already
+		traces.Lost = result.Lost // the sidecars have it already
 		return result.Result, err
 	}
 	traces.from = f.from
@@ -198,7 +181,9 @@ func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in
 		Annotate: annotation,
 		Compile:  compile,
 	}
-	if opt.Annotate.Key, err = annotate.ParseKey(text); err != nil {
+	if text == "" {
+		opt.Annotate.Key = blockhash.RandomKey()
+	} else if opt.Annotate.Key, err = annotate.ParseKey(text); err != nil {
 		return offline.Result{}, fmt.Errorf("hash key in %s: %w", f.keyEnv, err)
 	}
 	var files []capture.Source

@@ -9,12 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/collect"
+	"github.com/moonloop/moonloop/internal/demo"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -51,59 +51,19 @@ func TestDemo(t *testing.T) {
 	if t.Failed() {
 		t.Logf("%s%s", out, &stderr)
 	}
-	want := int64(prompts(planProduction(3*time.Second, 1)))
-	for _, name := range []string{demoCaptured, demoReplayed} {
+	want := int64(demo.Turns(demo.Plan(3*time.Second, 1)))
+	for _, name := range []string{demo.Captured, demo.Replayed} {
 		meta, err := mooncake.LoadMeta(filepath.Join(folder, name))
 		if err != nil || meta == nil || meta.Rows != want {
 			t.Errorf("%s: sidecar %+v (%v), want %d rows", name, meta, err, want)
 		}
 	}
-	if files, err := journals(filepath.Join(folder, demoJournal)); err != nil || len(files) != 1 {
+	if files, err := collect.Journals(filepath.Join(folder, demo.Journal)); err != nil || len(files) != 1 {
 		t.Errorf("journals: %v (%v), want one", files, err)
 	}
 
 	again := exec.CommandContext(ctx, "moonloop", "demo", "--out", folder)
 	if out, _ := again.CombinedOutput(); again.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "empty or not there yet") {
 		t.Errorf("a folder with results: exit status %d\n%s", again.ProcessState.ExitCode(), out)
-	}
-}
-
-// TestLoopVerdict makes the demonstration's comparison fail in each way that it can.
-func TestLoopVerdict(t *testing.T) {
-	good := func() *loop {
-		meta := mooncake.Meta{Rows: 3, Digests: mooncake.Digests{Seq: strings.Repeat("a", 64), Tree: strings.Repeat("b", 64), Arrival: strings.Repeat("c", 64)}}
-		return &loop{captured: capture.TraceResult{Meta: meta}, replayed: capture.TraceResult{Meta: meta}, sent: produced{Requests: 3}}
-	}
-	for _, tc := range []struct {
-		name string
-		bend func(*loop)
-		want string // in the output; "" is a closed loop
-	}{
-		{"closed", func(*loop) {}, ""},
-		{"timestamps 1 ms apart are allowed", func(l *loop) { l.traces.Apart = 1 }, ""},
-		{"timestamps further apart are not", func(l *loop) {
-			l.traces.Apart, l.traces.Timestamps = 1.01, mooncake.Difference{Count: 1}
-		}, "1.01 ms"},
-		{"a request of production is missing", func(l *loop) { l.sent.Requests = 4 }, "production sent 4"},
-		{"a row of the replay is missing", func(l *loop) { l.replayed.Meta.Rows = 2 }, "DIFFERENT"},
-		{"other sharing", func(l *loop) { l.traces.Blocks.Count = 1 }, "DIFFERENT lengths and shared blocks"},
-		{"other lengths", func(l *loop) { l.traces.Lengths.Count = 1 }, "DIFFERENT lengths and shared blocks"},
-		{"sharing that was not compared", func(l *loop) { l.traces.Unchecked = 1 }, "same"},
-		{"text in a file", func(l *loop) { l.found = []string{"journal/x"} }, "in journal/x;"},
-	} {
-		l := good()
-		tc.bend(l)
-		if closed := tc.want == ""; l.closed() != closed {
-			t.Errorf("%s: closed is %v", tc.name, l.closed())
-		}
-		var b strings.Builder
-		l.write(&b)
-		verdict := "Loop        closed; the measurement of the replay is valid"
-		if tc.want != "" {
-			verdict = "Loop        NOT CLOSED; the measurement of the replay is valid"
-		}
-		if !slices.Contains(strings.Split(b.String(), "\n"), verdict) || !strings.Contains(b.String(), tc.want) {
-			t.Errorf("%s: want %q and %q in\n%s", tc.name, verdict, tc.want, &b)
-		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // rule is what the value of a flag must fulfil beyond its type. Rules are checked before anything is read, written or sent.
@@ -45,7 +47,7 @@ const century = 100 * 365 * 24 * time.Hour
 
 // whole are the whole numbers from least to most.
 func whole(least, most int64) rule {
-	return rule{want: fmt.Sprintf("a whole number from %s to %s", comma(least), comma(most)), ok: func(value string) error {
+	return rule{want: fmt.Sprintf("a whole number from %s to %s", term.Comma(least), term.Comma(most)), ok: func(value string) error {
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < least || n > most {
 			return errWant
@@ -205,7 +207,7 @@ func (t typedFlag) check(cmd *cobra.Command) error {
 	case isFlagOf(cmd, t.value):
 		return fmt.Errorf("%s: its value is missing, for %s after it is a flag; want %s", t.as, flagName(t.value), r.want)
 	case len(t.value) > longest:
-		return t.wrong(r, fmt.Sprintf("its value has %s bytes; want %s, of at most %s bytes", comma(int64(len(t.value))), r.want, comma(int64(longest))))
+		return t.wrong(r, fmt.Sprintf("its value has %s bytes; want %s, of at most %s bytes", term.Comma(int64(len(t.value))), r.want, term.Comma(int64(longest))))
 	case !utf8.ValidString(t.value):
 		return t.wrong(r, "its value is not valid UTF-8; want "+r.want)
 	case strings.ContainsFunc(t.value, isControl) && !r.long:

@@ -25,24 +25,7 @@ func newGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Generate a realistic Mooncake trace",
-		Long: `Generate writes a trace of conversations that arrive as a Poisson process and share one system prompt. Each turn's prompt
-holds the turn before, its reply and a new user message. Lengths and thinking times are log-normal. Rows hold full prompts
-with canonical block ids and follow every rule of the format. The same flags give the same bytes on every machine.
-
-Distributions are written MEDIAN,SIGMA[,MAX]: half of the values are below the median, SIGMA is the standard deviation of the
-logarithm, and values above MAX become MAX.
-
-With --out FILE the trace is written completely or not at all, compressed if the name ends in .gz or .zst. FILE's .meta.json
-next to it describes the trace. Existing files are replaced only with --force. Without --out, rows go to standard output.
-
-EXIT STATUS
-
-  0    the trace was written
-  2    usage error, or the trace could not be written
-  130  interrupted`,
-		Example: `  moonloop generate --rows 500 --rate 10 --think 2,0.5 --out trace.jsonl
-  moonloop generate --rows 0 --duration 1h --grid 3s --sessions | moonloop inspect -`,
-		Args: noInputs,
+		Args:  noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.Rows == 0 && cfg.Duration == 0 {
 				return errors.New("--rows and --duration are both 0, and a trace has to end: give one of them")

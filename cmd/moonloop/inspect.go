@@ -38,31 +38,7 @@ func newInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect TRACE...",
 		Short: "Measure and check Mooncake traces",
-		Long: `Inspect reads traces and reports rows, arrivals and the resolution of their timestamps, lengths, how much of the prompts is
-shared, the hit rate of prefix caches of several sizes, the digests (fingerprints of a workload), and violations of the
-format's rules (V1 to V9). With several traces it reports whether each is the same workload as the first, by their
-digests, or row by row if a digest is undefined.
-
-A trace is a file of JSON lines (plain, or compressed with gzip, zstd or bzip2), - for standard input, or an http or https
-URL. The block size is read from TRACE.meta.json if that exists, else it is 512. So is the size of the finer blocks of hash_ranges.
-
-Hit rates are for rows in file order, without a time model. A finite cache evicts the least recently used block, and of one
-row the last block first. Hash ids do not show sharing shorter than a block, so the true reuse is higher; where rows have
-hash_ranges or replies, lines of the overview say how much of it these show.
-
-A row that cannot be used is an error that names the line and the reason. With --lenient such rows are skipped and counted,
-and --quarantine FILE saves them with their lines and reasons. A trace of which a hundred rows or more, and at least half, are
-unusable is refused even so.
-
-EXIT STATUS
-
-  0    all traces were read
-  1    with --strict: a rule is violated, a key is unknown, or a row has more ids than blocks
-  2    usage or input error`,
-		Example: `  moonloop inspect trace.jsonl
-  moonloop inspect --json trace.jsonl.zst | jq .traces[0].digests
-  moonloop inspect --capacity 5859,100k captured.jsonl replayed.jsonl`,
-		Args: someInputs("one file or more", `name files, URLs, or - for standard input`),
+		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runInspect(cmd.Context(), args, opt, interruptible(cmd.Context(), cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -8,12 +8,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -65,16 +65,16 @@ type figure struct {
 // sections are the lines of the overview.
 var sections = [][]figure{
 	{
-		{"rows", func(t *inspected) string { return comma(t.Rows) }},
+		{"rows", func(t *inspected) string { return term.Comma(t.Rows) }},
 		{"rows without lengths", func(t *inspected) string {
 			return unless(t.Rows == t.Kinds.Length, fmt.Sprintf("%s text, %s messages, %s payload",
-				comma(t.Kinds.Text), comma(t.Kinds.Messages), comma(t.Kinds.Payload)))
+				term.Comma(t.Kinds.Text), term.Comma(t.Kinds.Messages), term.Comma(t.Kinds.Payload)))
 		}},
-		{"span", timed(func(t *inspected) string { return span(t.Arrivals.Span) })},
+		{"span", timed(func(t *inspected) string { return term.Milliseconds(t.Arrivals.Span) })},
 		{"first, last timestamp", timed(func(t *inspected) string {
 			return fmt.Sprintf("%s, %s ms", humanize.Commaf(t.Arrivals.First), humanize.Commaf(t.Arrivals.Last))
 		})},
-		{"rows without timestamp", func(t *inspected) string { return unless(t.Arrivals.Missing == 0, comma(t.Arrivals.Missing)) }},
+		{"rows without timestamp", func(t *inspected) string { return unless(t.Arrivals.Missing == 0, term.Comma(t.Arrivals.Missing)) }},
 		{"rate", timed(arrival(func(a *mooncake.ArrivalStats) string { return fmt.Sprintf("%.4f req/s", a.Rate) }, "rate_per_second"))},
 		{"input, output rate", timed(func(t *inspected) string {
 			return unlessUndefined(t.Arrivals.Undefined, "rate_per_second",
@@ -86,51 +86,51 @@ var sections = [][]figure{
 				unlessUndefined(a.Undefined, "gap_cv", fmt.Sprintf("%.4f", a.GapCV))))
 		})},
 		{"distinct timestamps", timed(arrival(func(a *mooncake.ArrivalStats) string {
-			return fmt.Sprintf("%s, mean %.2f rows, max %d", comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max)
+			return fmt.Sprintf("%s, mean %.2f rows, max %d", term.Comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max)
 		}, "distinct_timestamps"))},
 		{"timestamp grid", timed(arrival(func(a *mooncake.ArrivalStats) string { return grid(a.Grid) }, "grid"))},
 	},
 	{
-		{"input tokens", lengthsInput(func(l *mooncake.LengthStats) string { return comma(l.Sum) })},
+		{"input tokens", lengthsInput(func(l *mooncake.LengthStats) string { return term.Comma(l.Sum) })},
 		{"  mean", lengthsInput(func(l *mooncake.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
 		{"  min p1 p10 p25", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
 		{"  p50 p75 p90", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
 		{"  p95 p99 p99.9 max", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
-		{"output tokens", lengthsOutput(func(l *mooncake.LengthStats) string { return comma(l.Sum) })},
+		{"output tokens", lengthsOutput(func(l *mooncake.LengthStats) string { return term.Comma(l.Sum) })},
 		{"  mean", lengthsOutput(func(l *mooncake.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
 		{"  min p1 p10 p25", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
 		{"  p50 p75 p90", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
 		{"  p95 p99 p99.9 max", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
 	},
 	{
-		{"block size", sized(func(t *inspected) string { return comma(int64(t.BlockSize)) + " tokens" })},
-		{"block references", sized(func(t *inspected) string { return comma(t.Blocks.References) })},
+		{"block size", sized(func(t *inspected) string { return term.Comma(int64(t.BlockSize)) + " tokens" })},
+		{"block references", sized(func(t *inspected) string { return term.Comma(t.Blocks.References) })},
 		{"  per row", sized(func(t *inspected) string {
-			return fmt.Sprintf("mean %.4f, min %s, max %s", t.Blocks.MeanPerRow, comma(t.Blocks.MinPerRow), comma(t.Blocks.MaxPerRow))
+			return fmt.Sprintf("mean %.4f, min %s, max %s", t.Blocks.MeanPerRow, term.Comma(t.Blocks.MinPerRow), term.Comma(t.Blocks.MaxPerRow))
 		})},
-		{"distinct ids", forest(func(t *inspected) string { return comma(t.Blocks.Distinct) })},
+		{"distinct ids", forest(func(t *inspected) string { return term.Comma(t.Blocks.Distinct) })},
 		{"  used once, again", forest(func(t *inspected) string { return commas(t.Blocks.Once, t.Blocks.Again) })},
-		{"  roots", forest(func(t *inspected) string { return comma(t.Blocks.Roots) })},
+		{"  roots", forest(func(t *inspected) string { return term.Comma(t.Blocks.Roots) })},
 		{"  trunk (> 1 %, > 10 rows)", forest(func(t *inspected) string {
-			return unlessUndefined(t.Blocks.Undefined, "trunk_ids", comma(t.Blocks.Trunk))
+			return unlessUndefined(t.Blocks.Undefined, "trunk_ids", term.Comma(t.Blocks.Trunk))
 		})},
 		{"  forks, leaves, depth", forest(func(t *inspected) string {
 			return commas(t.Blocks.Forks, t.Blocks.Leaves, t.Blocks.Depth)
 		})},
 		{"groups of rows sharing ids", forest(func(t *inspected) string {
 			return unlessUndefined(t.Sessions.Undefined, "inferred",
-				fmt.Sprintf("%s, %s of one row", comma(t.Sessions.Inferred), comma(t.Sessions.Single)))
+				fmt.Sprintf("%s, %s of one row", term.Comma(t.Sessions.Inferred), term.Comma(t.Sessions.Single)))
 		})},
 		{"session ids", func(t *inspected) string {
 			return unless(t.Sessions.Rows == 0, fmt.Sprintf("%s in %s rows, mode %s",
-				comma(t.Sessions.Named), comma(t.Sessions.Rows), t.Sessions.Mode))
+				term.Comma(t.Sessions.Named), term.Comma(t.Sessions.Rows), t.Sessions.Mode))
 		}},
 		{"minimum prefill tokens", sized(func(t *inspected) string {
 			c := t.infinite()
-			return fmt.Sprintf("%s (%.2f %%)", comma(c.PrefillTokens), 100*(1-c.TokenRate))
+			return fmt.Sprintf("%s (%.2f %%)", term.Comma(c.PrefillTokens), 100*(1-c.TokenRate))
 		})},
 		{"rows with hash_ranges", ranged(func(f *mooncake.FineStats) string {
-			return fmt.Sprintf("%s, blocks of %d tokens", comma(f.Rows), f.BlockSize)
+			return fmt.Sprintf("%s, blocks of %d tokens", term.Comma(f.Rows), f.BlockSize)
 		})},
 		{"  tokens hit by hash_ids", ranged(func(f *mooncake.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.CoarseRate) })},
 		{"  by hash_ranges", ranged(func(f *mooncake.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.Rate) })},
@@ -138,7 +138,7 @@ var sections = [][]figure{
 			return unless(f.ReplyRows == 0, fmt.Sprintf("%.2f %%", 100*f.RepliesRate))
 		})},
 		{"rows with replies", func(t *inspected) string {
-			return unless(t.Fine.ReplyRows == 0, comma(t.Fine.ReplyRows))
+			return unless(t.Fine.ReplyRows == 0, term.Comma(t.Fine.ReplyRows))
 		}},
 		{"  replies, their tokens", func(t *inspected) string {
 			return unless(t.Fine.ReplyRows == 0, commas(t.Fine.Replies, t.Fine.ReplyTokens))
@@ -229,7 +229,7 @@ func forest(of func(*inspected) string) func(*inspected) string {
 
 // overview is the table of all traces. A line that says nothing for any trace is left out.
 func (x inspection) overview() string {
-	w := newTable()
+	w := term.NewTable()
 	header := table.Row{""}
 	columns := []table.ColumnConfig{{Number: 1, Align: text.AlignLeft}}
 	for i, t := range x.Traces {
@@ -257,7 +257,7 @@ func (x inspection) overview() string {
 
 // caches is the hit curve of one trace.
 func (t inspected) caches() string {
-	w := newTable()
+	w := term.NewTable()
 	w.SetTitle("%s: what a prefix cache hits (finite ones LRU, %s)", t.Trace, t.Eviction)
 	w.AppendHeader(table.Row{"capacity, blocks", "tokens", "hit blocks", "rate", "hit tokens", "rate", "full blocks hit"})
 	columns := make([]table.ColumnConfig, 7)
@@ -268,22 +268,22 @@ func (t inspected) caches() string {
 	for _, c := range t.Caches {
 		name, size := "infinite", ""
 		if c.Capacity > 0 {
-			name, size = comma(int64(c.Capacity)), comma(int64(c.Capacity)*int64(t.BlockSize))
+			name, size = term.Comma(int64(c.Capacity)), term.Comma(int64(c.Capacity)*int64(t.BlockSize))
 		}
 		w.AppendRow(table.Row{
-			name, size, comma(c.HitBlocks), fmt.Sprintf("%.6f", c.BlockRate),
-			comma(c.HitTokens), fmt.Sprintf("%.6f", c.TokenRate), comma(c.FullHits),
+			name, size, term.Comma(c.HitBlocks), fmt.Sprintf("%.6f", c.BlockRate),
+			term.Comma(c.HitTokens), fmt.Sprintf("%.6f", c.TokenRate), term.Comma(c.FullHits),
 		})
 	}
 	c := t.infinite()
 	q := c.HitQuantiles
 	s := w.Render() + "\n"
 	s += fmt.Sprintf(" infinite cache: %s requests hit whole, %s not at all; hit blocks a request p50 %s, p75 %s, p90 %s, p95 %s, p99 %s, max %s;\n",
-		comma(c.FullyHit), comma(c.NotHit), comma(q[0]), comma(q[1]), comma(q[2]), comma(q[3]), comma(q[4]), comma(q[5]))
+		term.Comma(c.FullyHit), term.Comma(c.NotHit), term.Comma(q[0]), term.Comma(q[1]), term.Comma(q[2]), term.Comma(q[3]), term.Comma(q[4]), term.Comma(q[5]))
 	s += fmt.Sprintf(" mean hit rate a request %.6f of tokens, %.6f of blocks; only full blocks %s tokens\n",
-		c.MeanTokenRate, c.MeanBlockRate, comma(c.FullHitTokens))
+		c.MeanTokenRate, c.MeanBlockRate, term.Comma(c.FullHitTokens))
 	if c.Unknown > 0 {
-		s += fmt.Sprintf(" the hits of %s requests are not known: more ids than --max-ids\n", comma(c.Unknown))
+		s += fmt.Sprintf(" the hits of %s requests are not known: more ids than --max-ids\n", term.Comma(c.Unknown))
 	}
 	return s
 }
@@ -314,7 +314,7 @@ func (t inspected) findingsText(b *strings.Builder) {
 		fmt.Fprintf(b, " rules           V9 not checked: %s\n", t.UncheckedRanges)
 	}
 	for _, v := range t.Violations {
-		fmt.Fprintf(b, " %s broken       %s (first in line %s)\n", v.Rule, v.Text, comma(v.Line))
+		fmt.Fprintf(b, " %s broken       %s (first in line %s)\n", v.Rule, v.Text, term.Comma(v.Line))
 	}
 	if t.Rejected > 0 {
 		kept := "--quarantine FILE keeps them"
@@ -322,14 +322,14 @@ func (t inspected) findingsText(b *strings.Builder) {
 			kept = "they are in " + t.Quarantine
 		}
 		fmt.Fprintf(b, " rejected        %s of %s rows cannot be used and are left out; %s; the first is %v\n",
-			comma(t.Rejected), comma(t.Rejected+t.Rows), kept, t.firstRejected)
+			term.Comma(t.Rejected), term.Comma(t.Rejected+t.Rows), kept, t.firstRejected)
 	}
 	for _, n := range t.Notices {
-		fmt.Fprintf(b, " notice          %s (first in line %s)\n", n.Text, comma(n.Line))
+		fmt.Fprintf(b, " notice          %s (first in line %s)\n", n.Text, term.Comma(n.Line))
 	}
 	if g := t.Arrivals.Grid; g.Coarse {
 		fmt.Fprintf(b, " notice          the clock of the timestamps ticks every %s: a replay as recorded sends %.1f requests at once; see --spread\n",
-			milliseconds(g.Quantum), g.RowsPerStamp)
+			term.Milliseconds(g.Quantum), g.RowsPerStamp)
 	}
 	if t.Arrivals.Seconds {
 		fmt.Fprintf(b, " notice          the timestamps look like seconds: as milliseconds they are %.0f requests a second; multiply them by 1000 if so\n",
@@ -346,22 +346,10 @@ func (t inspected) findingsText(b *strings.Builder) {
 	}
 }
 
-func newTable() table.Writer {
-	w := table.NewWriter()
-	style := table.StyleRounded
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Options.SeparateHeader = true
-	style.Format.Header = text.FormatDefault
-	w.SetStyle(style)
-	return w
-}
-
-func comma(n int64) string { return humanize.Comma(n) }
-
 func commas(list ...int64) string {
 	parts := make([]string, len(list))
 	for i, n := range list {
-		parts[i] = comma(n)
+		parts[i] = term.Comma(n)
 	}
 	return strings.Join(parts, "  ")
 }
@@ -372,14 +360,6 @@ func unless(nothing bool, s string) string {
 		return ""
 	}
 	return s
-}
-
-func span(ms float64) string {
-	return (time.Duration(ms*1e3) * time.Microsecond).String()
-}
-
-func milliseconds(ms float64) string {
-	return (time.Duration(ms*1e3) * time.Microsecond).String()
 }
 
 func perSecond(tokens mooncake.LengthStats, ms float64) string {
@@ -394,7 +374,7 @@ func grid(g mooncake.Grid) string {
 	case g.Quantum == 0:
 		return "none"
 	case g.Coarse:
-		return fmt.Sprintf("%s, %.1f %% of gaps on it", milliseconds(g.Quantum), 100*g.Share)
+		return fmt.Sprintf("%s, %.1f %% of gaps on it", term.Milliseconds(g.Quantum), 100*g.Share)
 	}
-	return milliseconds(g.Quantum) + ", one row each"
+	return term.Milliseconds(g.Quantum) + ", one row each"
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/internal/demo"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
@@ -31,14 +32,14 @@ import (
 
 // planTalks makes conversations that share a system prompt and have long replies: what a turn hits in the cache is mostly what was
 // said before it. A reply has that many tokens or up to 500 more. They name no session, as most clients do not.
-func planTalks(conversations int, apart time.Duration, leastReply int, seed uint64) (plan []conversation) {
-	p := newProse(seed)
-	system := p.system(310 + p.IntN(100))
+func planTalks(conversations int, apart time.Duration, leastReply int, seed uint64) (plan []demo.Conversation) {
+	p := demo.NewProse(seed)
+	system := p.System(310 + p.IntN(100))
 	for i := range conversations {
-		c := conversation{start: time.Duration(i) * apart, system: system}
+		c := demo.Conversation{Start: time.Duration(i) * apart, System: system}
 		for range 4 {
-			c.turns = append(c.turns, turn{
-				think: time.Duration(120+p.IntN(160)) * time.Millisecond, question: p.question(p.words(120, 0.8)), reply: leastReply + p.IntN(500),
+			c.Turns = append(c.Turns, demo.Turn{
+				Think: time.Duration(120+p.IntN(160)) * time.Millisecond, Question: p.Question(p.Words(120, 0.8)), Reply: leastReply + p.IntN(500),
 			})
 		}
 		plan = append(plan, c)
@@ -151,13 +152,13 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 		conversations, apart = 7, 900*time.Millisecond
 	}
 	plan := planTalks(cmp.Or(l.conversations, conversations), apart, max(100, 3*int(l.block)), seed) // shorter ones would be hidden by the end of a block
-	app := production{engine: url, tracer: provider.Tracer("test")}
-	sent := app.run(t.Context(), plan)
+	app := demo.Application{Engine: url, Tracer: provider.Tracer("test")}
+	sent := app.Run(t.Context(), plan)
 	if err := provider.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sent.Failed > 0 || sent.Requests != int64(prompts(plan)) {
-		t.Fatalf("%d of %d requests failed: %v", sent.Failed, sent.Requests, sent.err)
+	if sent.Failed > 0 || sent.Requests != int64(demo.Turns(plan)) {
+		t.Fatalf("%d of %d requests failed: %v", sent.Failed, sent.Requests, sent.Err)
 	}
 	if out, status := c.end(t, os.Interrupt); status != exitOK {
 		t.Fatalf("capture: exit status %d\n%s%s", status, out, &c.stderr)

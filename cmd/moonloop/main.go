@@ -127,13 +127,8 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "moonloop",
-		Short: "Capture production LLM traffic from OpenTelemetry, and replay it with exact timing",
-		Long: `moonloop turns production GenAI telemetry into a Mooncake trace that holds no prompt text (capture, compile, convert). It
-replays such traces against an OpenAI-compatible engine: each request is sent at its recorded time and emits an OpenTelemetry
-span, each figure is a metric, and the report ends with a verdict on how faithful the replay was.
-
-If you have no engine, "moonloop demo" runs the whole loop (capture, replay, capture again, compare) against a simulated one.`,
+		Use:           "moonloop",
+		Short:         "Capture production LLM traffic from OpenTelemetry, and replay it with exact timing",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version(),
@@ -150,7 +145,9 @@ If you have no engine, "moonloop demo" runs the whole loop (capture, replay, cap
 		newSimulateCommand(),
 		newDemoCommand(),
 	)
+	describe(root)
 	for _, verb := range root.Commands() {
+		describe(verb)
 		completeFlags(verb)
 	}
 	return root

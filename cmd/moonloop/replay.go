@@ -59,51 +59,6 @@ func newReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay TRACE",
 		Short: "Replay a trace against an OpenAI-compatible engine",
-		Long: `Replay sends each row of a Mooncake trace to an engine at its recorded time, with a generated prompt that shares as many
-leading blocks with other prompts as in the trace, and measures the replies.
-
-TRACE is a file, "-" for standard input, or an http(s) URL; JSON lines, also compressed with gzip, zstd or bzip2.
-
-Flags that exist in AIPerf or in vLLM's bench can be given by their names there, too (--request-count,
---fixed-schedule-start-offset, --random-seed, ...).
-
-A row that cannot be used ends the replay with an error that names the line and the reason. With --lenient such rows are
-skipped: they get no index, record or span. Each is written to the quarantine file with its line and the reason, the report
-counts them, and the verdict is degraded (invalid above 5 %). A trace of which a hundred rows or more, and at least half, are
-unusable is refused even so. The quarantine file may hold prompts if the trace does.
-
-KEYS. --api-key-env and --api-key-file send "Authorization: Bearer KEY". Other headers come from -H "Name: value", from a file
-with one header a line (-H @FILE, as in curl; a pipe works, too), or from the environment (--header-env). Values on the command
-line are visible to every user of the machine, so use a file or the environment for keys. No key is written to a file, a log, a
-metric or a span.
-
-TELEMETRY. Spans and metrics are exported over OTLP if --otlp-endpoint, OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or an
-OTEL_EXPORTER_OTLP_*ENDPOINT variable is set. All standard OTEL_* variables then apply.
-
-EXIT STATUS
-
-  0    the run ended and its measurement is valid, degraded, or of too few requests to judge
-  1    a goal was missed, or more requests failed than --max-error-rate allows (1 %, unless it is given)
-  2    usage or input error: nothing was measured, or the trace ended early
-  3    the measurement is invalid; with --strict-verdict, if it is anything but valid
-  130  interrupted (SIGINT, SIGTERM, SIGHUP); the report covers what was measured until then
-
-RESULTS
-
-One run at a time writes to the --out directory, and it replaces earlier results only with --force. While it runs,
-requests.jsonl.partial holds the records so far, at most a second old, in the order in which the requests ended. That
-file is a trace: inspect and replay read it, also after kill -9. At the end requests.jsonl, in the order of the trace,
-and the summaries appear.`,
-		Example: `  # at the recorded times, with prompts as token ids
-  moonloop replay trace.jsonl --url http://127.0.0.1:8000 --model m --endpoint completions
-
-  # ten times as fast, at most 256 at once, results in ./run1, spans to a local Collector
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 \
-  moonloop replay trace.jsonl --url http://127.0.0.1:8000 --speedup 10 --concurrency 256 --out run1
-
-  # minutes 10 to 20, bursts of coarse timestamps smoothed, 95 % of the requests must meet the service level
-  moonloop replay trace.jsonl --url http://127.0.0.1:8000 --start 10m --end 20m --spread uniform \
-    --slo ttft=500ms,itl=50ms --goodput-goal 0.95`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return hintError{fmt.Errorf("replay takes one trace, %d were given", len(args)), "name a file, a URL, or - for standard input"}
@@ -133,10 +88,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.Target.URL, "url", "u", "", "base `URL` of the engine, with or without /v1")
 	fs.StringVarP(&c.Target.Model, "model", "m", "", "`NAME` of the model to request, whatever rows name (default: the row's own, else the first that the engine lists)")
 	fs.StringVar(&f.endpoint, "endpoint", string(prompt.Chat), "API endpoint: chat or completions")
-	fs.StringVar(&f.form, "prompt", "", "form of prompts: words or tokens (default: tokens if endpoint and profile accept token ids, else words)")
 	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "request fields that the engine understands: "+strings.Join(profileNames(), ", "))
-	fs.StringVar(&c.Out, "out", "", "`DIR` for summary.json, summary.csv and requests.jsonl")
-	fs.BoolVar(&c.Force, "force", false, "replace the results in --out if there are any")
+	under(fs, "Engine")
 
 	fs.Float64Var(&c.Schedule.Speedup, "speedup", 1, "divide the trace's times by this")
 	fs.StringVar(&f.spread, "spread", "none", "smooth bursts caused by coarse timestamps: none, uniform (random) or even")
@@ -152,6 +105,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Schedule.Warmup, "warmup-requests", 0, "send N requests before the schedule starts; no figure includes them")
 	fs.StringVar(&f.shard, "shard", "", "replay part i of n, written `i/n` (i from 0); sessions are not split")
 	fs.StringVar(&f.startAt, "start-at", "", "start the schedule at this wall-clock `TIME` (RFC 3339), for shards on several machines")
+	under(fs, "Load")
 
 	fs.StringVar(&f.sessions, "session-mode", "", "what the rows of a session hold: full (whole prompts) or delta (new turns) (default: from TRACE.meta.json, else detected)")
 	fs.StringVar(&f.unit, "time-unit", "", "unit of timestamps: ms, s or us; delays are always in ms (default: from TRACE.meta.json, else ms)")
@@ -161,7 +115,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Trace.Strict, "strict", false, "treat tolerated flaws as errors (unknown fields, ids past the input length, ...)")
 	fs.BoolVar(&c.Trace.Lenient, "lenient", false, "skip rows that cannot be used and write them to the quarantine file, instead of refusing the trace")
 	fs.StringVar(&c.Trace.Quarantine, "quarantine", "", "`FILE` for the rows that --lenient skips (default: TRACE.rejected.jsonl in --out)")
+	under(fs, "Trace")
 
+	fs.StringVar(&f.form, "prompt", "", "form of prompts: words or tokens (default: tokens if endpoint and profile accept token ids, else words)")
 	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and smoothing; change it to avoid hitting the engine's warm cache")
 	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the chat template adds to a prompt (0 = measured by two calibration requests for each model)")
 	fs.StringVar(&f.tooShort, "too-short", string(prompt.SendOneWord), "what to do with rows shorter than the chat template: send (longer than asked, flagged) or skip")
@@ -171,6 +127,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.carry, "carry-replies", string(carry.Auto), "put the replay's own replies where the trace says that earlier replies stood: auto (if their tokens are known), always or never")
 	fs.StringVar(&f.carryMemory, "carry-memory", humanize.IBytes(carry.DefaultBytes), "memory for replies that later rows need")
 	fs.BoolVar(&f.noStream, "no-stream", false, "request whole replies instead of streams")
+	under(fs, "Prompts and replies")
 
 	fs.StringArrayVarP(&f.headers.lines, "header", "H", nil, "extra header, \"`Name: value`\", or @FILE with one header a line (repeatable)")
 	fs.StringArrayVar(&f.headers.env, "header-env", nil, "extra header whose value is in an environment variable, `Name=VARIABLE` (repeatable)")
@@ -180,6 +137,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.cert, "cert-file", "", "PEM `FILE` of the client certificate")
 	fs.StringVar(&f.key, "key-file", "", "PEM `FILE` of the client certificate's key")
 	fs.BoolVar(&f.insecure, "insecure-skip-verify", false, "do not verify the engine's certificate")
+	under(fs, "Keys and certificates")
+
 	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 if the engine offers it (makes arrival timestamps coarser)")
 	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "source of arrival timestamps: kernel (if the platform has them), or read (after the read call, to compare)")
 	fs.IntVar(&c.Target.CacheBlock, "engine-block-size", 0, "tokens per block of the engine's prefix cache, for the prediction (0 = from its /metrics, else learned from its replies)")
@@ -189,19 +148,26 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Target.FirstTokenTimeout, "first-token-timeout", 0, "limit from the last byte sent to the first token (0 = none)")
 	fs.DurationVar(&c.Target.IdleTimeout, "idle-timeout", 5*time.Minute, "limit for silence within a reply (0 = none)")
 	fs.DurationVar(&c.Target.TotalTimeout, "request-timeout", 6*time.Hour, "limit for a whole request (0 = none)")
+	under(fs, "Connections")
 
 	fs.StringVar(&f.slo, "slo", "", "service level of a good request, such as ttft=500ms,itl=50ms,e2e=10s")
 	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must meet --slo, 0 to 1")
 	fs.Float64Var(&f.maxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, "share of requests that may fail before the exit status is 1, 0 to 1 (1 = any)")
 	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share of requests has failed, 0 to 1 (0 = never)")
 	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "exit with status 3 unless the measurement is valid")
+	under(fs, "Goals")
 
 	fs.StringVar(&f.tokenEvents, "token-events", string(telemetry.EventsAll), "per-token events on spans: all, array, first or none")
 	fs.BoolVar(&c.Telemetry.ExponentialHistograms, "exponential-histograms", false, "export exponential histograms instead of explicit buckets")
 	fs.StringVar(&c.Telemetry.Endpoint, "otlp-endpoint", "", "send spans and metrics to the OTLP receiver at this `URL`, such as http://localhost:4318 (overrides OTEL_* variables)")
 	fs.StringVar(&c.Telemetry.Protocol, "otlp-protocol", "", "grpc or http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, else http/protobuf)")
+	under(fs, "Telemetry")
+
+	fs.StringVar(&c.Out, "out", "", "`DIR` for summary.json, summary.csv and requests.jsonl")
+	fs.BoolVar(&c.Force, "force", false, "replace the results in --out if there are any")
 	fs.StringVar(&c.RunID, "run-id", "", "`ID` of the run, in the report, the spans and the metrics (default: random)")
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
+	under(fs, "Output")
 }
 
 // resolve turns the flags' text into the configuration and reports everything that is wrong with it.

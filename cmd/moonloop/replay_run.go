@@ -12,21 +12,21 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/gcpace"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // replay runs a replay, shows it under way on standard error and its report on standard output.
 func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
-	view := newProgress(stderr, progressMode)
+	view := term.NewProgress(stderr, progressMode)
 	cfg.Trace.Stdin = cmd.InOrStdin()
 	cfg.Tool = version()
 	cfg.Command = publicCommand(cmd, []string{cfg.Trace.Name})
-	cfg.Progress = view.follow
+	cfg.Progress = func(live *agent.Live) { view.Show(live.Line) }
 	cfg.Note = func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
 	cfg.Warn = func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
@@ -35,14 +35,10 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	rep, err := agent.Run(cmd.Context(), cfg)
-	view.stop()
+	view.Stop(true)
 	signal.Stop(broken)
 	if rep != nil {
-		colours := false
-		if f, ok := stdout.(*os.File); ok {
-			colours = term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
-		}
-		if err := rep.Table(stdout, colours); err != nil {
+		if err := rep.Table(stdout, term.Colours(stdout)); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		if cfg.Out != "" && err == nil {

@@ -47,55 +47,8 @@ func newSimulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate an OpenAI-compatible engine, with a prefix cache, latencies and faults",
-		Long: `Simulate serves chat and text completions, streamed and whole, without a model: it counts tokens, maintains a block prefix
-cache, waits as its latency model computes, and replies with random words.
-
-  POST /v1/chat/completions, /v1/completions   GET /v1/models, /health, /metrics
-
-TOKENS. Each word of a text, split at white space, is one token; with --word-bytes, a longer word is several. Each token id is one
-token. A chat adds --template-message tokens for each message and --template-prompt tokens for the prompt.
-
-ENGINES. --like takes over what a real engine does. It sets the flags below, where they are not given, and adds endpoints:
-
-  vllm      --block-size 16 --cache-replies --recompute-last --vocabulary 131072 --word-bytes 6 --errors-in-stream;
-            POST /tokenize and /reset_prefix_cache, metrics such as vllm:cache_config_info, the field return_token_ids
-  llamacpp  --block-size 1 --cache-replies --recompute-last --vocabulary 131072 --word-bytes 6 --cache-slots 4
-            --cache-saved 65536; POST /tokenize, metrics such as llamacpp:prompt_tokens_total, timings beside usage
-
-LATENCY. With n prompt tokens, c of them cached, and d sequences decoding at that time:
-
-  prefill = prefill + prefill-per-token · (n - c)
-  step    = ceil(d / max-batch) · (decode + decode-per-sequence · min(d, max-batch))
-
-A request waits until fewer than --max-running requests run. Its first token is sent at the end of its prefill, each further
-one a step later, counted from the planned time of the token before. --fast removes all latency.
-
-FAULTS. Inject a fault with --fault name=share (repeatable), or with the request header ` + simulator.HeaderFault + `: name.
-The first faults replace the reply, the next break the stream, and the rest imitate replies of real engines:
-
-` + faultHelp() + `
-The first line on standard output is "listening on URL". SIGINT or SIGTERM stops the engine; running requests have --grace to
-finish. Totals are printed on standard error.
-
-EXIT STATUS
-
-  0    stopped by a signal
-  1    the server or the record file failed
-  2    usage error, or the address is in use`,
-		Example: `  # a free port, the latency of one accelerator, a cache of 20,000 blocks, a record of every request in a file
-  moonloop simulate --listen 127.0.0.1:0 --prefill 15ms --prefill-per-token 20us --decode 8ms \
-    --max-running 256 --cache-blocks 20000 --record truth.jsonl
-
-  # cache as vLLM does, with a capacity of 4,096 blocks of 32 tokens
-  moonloop simulate --fast --like vllm --block-size 32 --cache-blocks 4096
-
-  # refuse 1 % of the requests, cut 1 % of the streams
-  moonloop simulate --fast --fault rate-limit=0.01 --fault cut=0.01
-
-  # end lines with CR LF in half of the streams, leave usage out of the other half
-  moonloop simulate --fast --fault crlf=0.5 --fault no-usage=0.5`,
-		Args: noInputs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return simulate(cmd, c, f) },
+		Args:  noInputs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return simulate(cmd, c, f) },
 	}
 	simulateFlagSet(cmd, &c, &f)
 	return cmd
@@ -114,8 +67,10 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.StringArrayVar(&c.Models, "model", nil, "`NAME` of a model to serve, repeatable (default: every name is accepted)")
 	fs.IntVar(&c.MaxModelLen, "max-model-len", 0, "maximum tokens of prompt and reply together (0 = no limit)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of replies, early stops and faults")
+	under(fs, "Server")
 
 	fs.StringVar(&f.like, "like", "plain", "engine to imitate: plain, vllm, or llamacpp; sets other flags where they are not given, see ENGINES")
+	under(fs, "Engine")
 
 	fs.BoolVar(&f.fast, "fast", false, "no latency; the next six flags have no effect")
 	fs.DurationVar(&c.Latency.Prefill, "prefill", 20*time.Millisecond, "prefill time of every prompt")
@@ -126,6 +81,7 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.IntVar(&c.Latency.MaxBatch, "max-batch", 0, "maximum sequences in a decode step; more take turns (0 = no limit)")
 	fs.IntVar(&c.MaxRunning, "max-running", 0, "maximum running requests; more wait (0 = no limit)")
 	fs.IntVar(&c.MaxWaiting, "max-waiting", simulator.DefaultMaxWaiting, "maximum waiting requests; more get status 429")
+	under(fs, "Latency")
 
 	fs.IntVar(&c.Cache.BlockSize, "block-size", simulator.DefaultBlockSize, "tokens per cache block")
 	fs.IntVar(&c.Cache.Blocks, "cache-blocks", 0, "capacity of the prefix cache in blocks (0 = infinite: memory grows with the prompts)")
@@ -141,17 +97,20 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.IntVar(&f.template.PerMessage, "template-message", simulator.DefaultTemplate.PerMessage, "template tokens of each message")
 	fs.IntVar(&f.template.PerPrompt, "template-prompt", simulator.DefaultTemplate.PerPrompt, "template tokens of each chat")
 	fs.BoolVar(&f.template.SystemLast, "template-system-last", false, "put the system text into the last user message, before its own text")
+	under(fs, "Cache and tokens")
 
 	fs.IntVar(&c.DefaultMaxTokens, "default-max-tokens", simulator.DefaultMaxTokens, "reply length of requests without a limit, in tokens")
 	fs.Float64Var(&c.EarlyStop, "early-stop", 0, "share of requests without ignore_eos that stop early, 0 to 1")
 	fs.Float64Var(&c.ToolCalls, "tool-calls", 0, "share of requests with tools that are answered by a tool call, 0 to 1")
 	fs.IntVar(&c.TokensPerChunk, "tokens-per-chunk", 1, "tokens per chunk, after the first")
 	fs.StringVar(&f.roleChunk, "role-chunk", "first-token", "when the role of a chat reply is sent: first-token, or immediately")
+	under(fs, "Replies")
 
 	fs.StringArrayVar(&f.faults, "fault", nil, "share of requests with a fault, `name=share` (repeatable)")
 	fs.IntVar(&c.Faults.After, "fault-after", 0, "tokens before a stream breaks (0 = half of the reply)")
 	fs.DurationVar(&c.Faults.RetryAfter, "retry-after", simulator.DefaultRetryAfter, "Retry-After of the faults rate-limit and unavailable")
 	fs.DurationVar(&c.Faults.StallFor, "stall-for", 0, "length of a stall (0 = until the client disconnects) and of slow-accept (0 = --body-timeout)")
+	under(fs, "Faults")
 
 	fs.Int64Var(&c.BodyLimit, "body-limit", simulator.DefaultBodyLimit, "maximum size of a request body, in bytes")
 	fs.DurationVar(&c.BodyTimeout, "body-timeout", simulator.DefaultBodyTimeout, "maximum time for a request body to arrive")
@@ -160,6 +119,7 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	fs.BoolVar(&c.Record.Bodies, "record-bodies", false, "record request bodies, which contain the prompts")
 	fs.BoolVar(&c.Record.Blocks, "record-blocks", false, "record the block ids of prompts")
 	fs.StringArrayVar(&c.Record.Headers, "record-header", nil, "`NAME` of a request header to record (repeatable)")
+	under(fs, "Bodies and records")
 }
 
 func faultHelp() string {

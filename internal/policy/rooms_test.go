@@ -22,6 +22,8 @@ var rooms = []string{
 	"test",                 // tests of the whole
 	"bench",                // the agent beside its peers
 	"cmd",                  // the commands
+	"internal/demo",        // the demonstration
+	"collect",              // receiver and exporter in one process
 	"convert",              // files of any format to traces
 	"agent",                // replay
 	"receiver",             // Collector receiver
@@ -36,6 +38,7 @@ var rooms = []string{
 	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
 	"internal/atomicfile",  // files that are written whole, and locks
+	"internal/term",        // numbers, tables and progress for people
 	"internal/tlsfile",     // files of keys and certificates
 	"internal/testcert",    // certificates for tests
 	"internal/testwire",    // encoded OTLP for tests
@@ -55,6 +58,9 @@ var bans = []ban{
 	{"agent", module + "/exporter", true, "the agent does not know of the Collector"},
 	{"agent", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
+	{"collect", module + "/convert", true, "a capture reads no files but its journal"},
+	{"collect", module + "/agent", true, "a capture sends nothing"},
+	{"collect", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
 	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
 	{"capture", "go.opentelemetry.io/collector", true, "a journal is written, read and compiled without the Collector and its pdata"},

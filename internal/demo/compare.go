@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/term"
 
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // loop is what the demonstration found when it compared what was captured with what came back from the replay.
 type loop struct {
 	captured, replayed capture.TraceResult
-	sent               produced
+	sent               Sent
 	traces             mooncake.Comparison
 	ideal              mooncake.CacheStats
 	engine, again      float64     // share of the prompt tokens that the engine had cached, in production and in the replay
@@ -38,9 +38,9 @@ type loop struct {
 }
 
 // compareLoop compares the traces in a folder, and searches every file in it for the texts that were sent.
-func compareLoop(ctx context.Context, folder string, captured, replayed capture.TraceResult, sent produced, rep *report.Report) (*loop, error) {
+func compareLoop(ctx context.Context, folder string, captured, replayed capture.TraceResult, sent Sent, rep *report.Report) (*loop, error) {
 	l := &loop{captured: captured, replayed: replayed, sent: sent, verdict: rep.Verdict.Class, engine: math.NaN(), again: math.NaN()}
-	before, after := filepath.Join(folder, demoCaptured), filepath.Join(folder, demoReplayed)
+	before, after := filepath.Join(folder, Captured), filepath.Join(folder, Replayed)
 	if err := l.compare(ctx, before, after); err != nil {
 		return nil, fmt.Errorf("demo: compare: %w", err)
 	}
@@ -54,7 +54,7 @@ func compareLoop(ctx context.Context, folder string, captured, replayed capture.
 	if share, ok := rep.Figures().Stat(measure.CacheReadPct); ok {
 		l.again = share.Avg / 100
 	}
-	search := newTextSearch(sent.Texts)
+	search := NewSearch(sent.Texts)
 	for _, text := range sent.Texts {
 		l.texts += int64(len(text))
 	}
@@ -68,7 +68,7 @@ func compareLoop(ctx context.Context, folder string, captured, replayed capture.
 		}
 		l.files++
 		l.bytes += int64(len(content))
-		if search.in(content) {
+		if search.In(content) {
 			l.found = append(l.found, name)
 		}
 		return nil
@@ -141,7 +141,7 @@ func (l *loop) write(w io.Writer) {
 		return "DIFFERENT"
 	}
 	digest := func(name, a, b string) {
-		row(name, shortDigest(a), shortDigest(b), agree(a == b && a != mooncake.Undefined))
+		row(name, term.Digest(a), term.Digest(b), agree(a == b && a != mooncake.Undefined))
 	}
 	a, b := l.captured.Meta, l.replayed.Meta
 	row("", "captured", "replayed", "")
@@ -149,15 +149,15 @@ func (l *loop) write(w io.Writer) {
 	if a.Rows == l.sent.Requests {
 		rows += ", and as many as production sent"
 	} else {
-		rows += ": production sent " + comma(l.sent.Requests)
+		rows += ": production sent " + term.Comma(l.sent.Requests)
 	}
-	row("rows", comma(a.Rows), comma(b.Rows), rows)
+	row("rows", term.Comma(a.Rows), term.Comma(b.Rows), rows)
 	digest("seq digest", a.Digests.Seq, b.Digests.Seq)
 	digest("tree digest", a.Digests.Tree, b.Digests.Tree)
 	digest("arrival digest", a.Digests.Arrival, b.Digests.Arrival)
 	row("requests", "", "", agree(l.traces.Lengths.Count == 0 && l.traces.Blocks.Count == 0)+" lengths and shared blocks, row by row")
 	row("timestamps", "", "", fmt.Sprintf("at most %.3g ms apart", l.traces.Apart))
-	row("engine's cache", share(l.engine), share(l.again), "of the prompt tokens; an infinite cache: "+share(l.ideal.TokenRate))
+	row("engine's cache", term.Share(l.engine), term.Share(l.again), "of the prompt tokens; an infinite cache: "+term.Share(l.ideal.TokenRate))
 	sizes := fmt.Sprintf("%s were sent, %d files written (%s)", humanize.Bytes(uint64(max(0, l.texts))), l.files, humanize.Bytes(uint64(max(0, l.bytes))))
 	if len(l.found) == 0 {
 		row("text", "in no file", "in no file", sizes)
@@ -169,21 +169,4 @@ func (l *loop) write(w io.Writer) {
 		verdict = "NOT CLOSED"
 	}
 	fmt.Fprintf(w, "\nLoop        %s; the measurement of the replay is %s\n", verdict, l.verdict)
-}
-
-// share prints a share as a percentage.
-func share(x float64) string {
-	if math.IsNaN(x) {
-		return "unknown"
-	}
-	return fmt.Sprintf("%.1f %%", 100*x)
-}
-
-// percentOf prints n of total as a percentage.
-func percentOf(n, total int64) string { return share(float64(n) / float64(total)) }
-
-// colours says whether a writer is a terminal that shows them.
-func colours(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
 }

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"bufio"
@@ -24,86 +24,87 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// conversation is one user's visit to the demonstration's application.
-type conversation struct {
-	id     string
-	start  time.Duration // after the application's own
-	system string
-	turns  []turn
+// Conversation is one user's visit to the demonstration's application.
+type Conversation struct {
+	ID     string
+	Start  time.Duration // after the application's own
+	System string
+	Turns  []Turn
 }
 
-type turn struct {
-	think    time.Duration // between the reply before and the question
-	question string
-	reply    int // tokens
+// Turn is a question of a conversation, and how long its reply is.
+type Turn struct {
+	Think    time.Duration // between the reply before and the question
+	Question string
+	Reply    int // tokens
 }
 
 // What the simulated engine needs for a turn, roughly; the plan of a production stays within its duration by it.
 const (
-	demoPrefill = 80 * time.Millisecond
-	demoToken   = 10 * time.Millisecond
+	prefillTime = 80 * time.Millisecond
+	tokenTime   = 10 * time.Millisecond
 )
 
-// planProduction makes the visits of a production that lasts about so long: they begin as a Poisson process, and share
+// Plan makes the visits of a production that lasts about so long: they begin as a Poisson process, and share
 // two system prompts. The same duration and seed give the same visits.
-func planProduction(duration time.Duration, seed uint64) []conversation {
-	p := newProse(seed)
-	systems := []string{p.system(1300), p.system(1300), p.system(900)} // the first is twice as frequent
+func Plan(duration time.Duration, seed uint64) []Conversation {
+	p := NewProse(seed)
+	systems := []string{p.System(1300), p.System(1300), p.System(900)} // the first is twice as frequent
 	systems[1] = systems[0]
 	const perSecond = 2
-	var plan []conversation
+	var plan []Conversation
 	for at := 0.0; ; at += p.ExpFloat64() / perSecond {
 		start := time.Duration(at * float64(time.Second))
 		if start >= duration*4/5 && len(plan) > 0 {
 			return plan
 		}
-		c := conversation{id: fmt.Sprintf("visit-%d-%03d", seed, len(plan)), start: start, system: systems[p.IntN(len(systems))]}
+		c := Conversation{ID: fmt.Sprintf("visit-%d-%03d", seed, len(plan)), Start: start, System: systems[p.IntN(len(systems))]}
 		now := start
 		for range 2 + p.IntN(4) {
-			t := turn{reply: 20 + p.IntN(60), question: p.question(p.words(500, 0.8))}
-			if len(c.turns) > 0 {
-				t.think = 300*time.Millisecond + time.Duration(p.ExpFloat64()*float64(700*time.Millisecond))
+			t := Turn{Reply: 20 + p.IntN(60), Question: p.Question(p.Words(500, 0.8))}
+			if len(c.Turns) > 0 {
+				t.Think = 300*time.Millisecond + time.Duration(p.ExpFloat64()*float64(700*time.Millisecond))
 			}
-			now += t.think + demoPrefill + time.Duration(t.reply)*demoToken
-			if len(c.turns) > 0 && now > duration {
+			now += t.Think + prefillTime + time.Duration(t.Reply)*tokenTime
+			if len(c.Turns) > 0 && now > duration {
 				break
 			}
-			c.turns = append(c.turns, t)
+			c.Turns = append(c.Turns, t)
 		}
 		plan = append(plan, c)
 	}
 }
 
-// words draws a log-normal number of words, 2,000 at most.
-func (p prose) words(median, sigma float64) int {
+// Words draws a log-normal number of words, 2,000 at most.
+func (p Prose) Words(median, sigma float64) int {
 	return int(min(2000, median*math.Exp(sigma*p.NormFloat64())))
 }
 
-// production is an application in front of an engine: it keeps conversations, asks for streamed replies, and writes
+// Application is one in front of an engine: it keeps conversations, asks for streamed replies, and writes
 // spans by the GenAI conventions, with the content of the messages on them.
-type production struct {
-	engine string // base URL
-	tracer trace.Tracer
+type Application struct {
+	Engine string // base URL
+	Tracer trace.Tracer
 
 	mu   sync.Mutex
-	sent produced
+	sent Sent
 }
 
-// produced says what a production sent.
-type produced struct {
+// Sent says what an application sent.
+type Sent struct {
 	Requests, Failed     int64
 	PromptTokens, Cached int64    // as the engine counted
 	Texts                []string // every text that was in a prompt or a reply
-	err                  error    // the first
+	Err                  error    // the first
 }
 
-// run holds the conversations of a plan, each at its own time, until all have ended or ctx ends.
-func (a *production) run(ctx context.Context, plan []conversation) produced {
+// Run holds the conversations of a plan, each at its own time, until all have ended or ctx ends.
+func (a *Application) Run(ctx context.Context, plan []Conversation) Sent {
 	begin := time.Now()
 	var visits sync.WaitGroup
 	for _, c := range plan {
 		visits.Go(func() {
-			if pause(ctx, time.Until(begin.Add(c.start))) {
+			if pause(ctx, time.Until(begin.Add(c.Start))) {
 				a.visit(ctx, c)
 			}
 		})
@@ -133,16 +134,16 @@ type chatMessage struct {
 
 // visit holds one conversation. Every turn is a request to the application, and a trace: the session stands on the
 // application's span, the call of the model below it.
-func (a *production) visit(ctx context.Context, c conversation) {
-	history := []chatMessage{{"system", c.system}}
-	for _, t := range c.turns {
-		if !pause(ctx, t.think) {
+func (a *Application) visit(ctx context.Context, c Conversation) {
+	history := []chatMessage{{"system", c.System}}
+	for _, t := range c.Turns {
+		if !pause(ctx, t.Think) {
 			return
 		}
-		history = append(history, chatMessage{"user", t.question})
-		turning, span := a.tracer.Start(ctx, "POST /assistant", trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String(semconv.GenAIConversationID, c.id), attribute.String(semconv.HTTPRoute, "/assistant")))
-		reply, err := a.chat(turning, history, t.reply)
+		history = append(history, chatMessage{"user", t.Question})
+		turning, span := a.Tracer.Start(ctx, "POST /assistant", trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(attribute.String(semconv.GenAIConversationID, c.ID), attribute.String(semconv.HTTPRoute, "/assistant")))
+		reply, err := a.chat(turning, history, t.Reply)
 		if err != nil {
 			span.SetStatus(codes.Error, "")
 		}
@@ -155,14 +156,14 @@ func (a *production) visit(ctx context.Context, c conversation) {
 	}
 }
 
-func (a *production) account(history []chatMessage, reply chatReply, err error) {
+func (a *Application) account(history []chatMessage, reply chatReply, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sent.Requests++
 	if err != nil {
 		a.sent.Failed++
-		if a.sent.err == nil {
-			a.sent.err = err
+		if a.sent.Err == nil {
+			a.sent.Err = err
 		}
 	}
 	a.sent.PromptTokens += reply.usage.PromptTokens
@@ -189,11 +190,11 @@ type chatUsage struct {
 }
 
 // chat asks the engine, and writes the span of it.
-func (a *production) chat(ctx context.Context, history []chatMessage, tokens int) (chatReply, error) {
-	ctx, span := a.tracer.Start(ctx, semconv.OperationChat+" "+demoModel, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+func (a *Application) chat(ctx context.Context, history []chatMessage, tokens int) (chatReply, error) {
+	ctx, span := a.Tracer.Start(ctx, semconv.OperationChat+" "+model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String(semconv.GenAIOperationName, semconv.OperationChat),
 		attribute.String(semconv.GenAIProviderName, "openai"),
-		attribute.String(semconv.GenAIRequestModel, demoModel),
+		attribute.String(semconv.GenAIRequestModel, model),
 		attribute.Bool(semconv.GenAIRequestStream, true),
 		attribute.Int(semconv.GenAIRequestMaxTokens, tokens),
 		attribute.String(semconv.GenAIInputMessages, conventional(history...)),
@@ -237,15 +238,15 @@ func conventional(messages ...chatMessage) string {
 }
 
 // stream sends a chat and reads the streamed reply.
-func (a *production) stream(ctx context.Context, history []chatMessage, tokens int) (reply chatReply, err error) {
+func (a *Application) stream(ctx context.Context, history []chatMessage, tokens int) (reply chatReply, err error) {
 	body, err := json.Marshal(map[string]any{
-		"model": demoModel, "messages": history, "max_completion_tokens": tokens,
+		"model": model, "messages": history, "max_completion_tokens": tokens,
 		"stream": true, "stream_options": map[string]bool{"include_usage": true},
 	})
 	if err != nil {
 		return reply, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.engine+"/v1/chat/completions", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.Engine+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return reply, err
 	}
@@ -299,10 +300,10 @@ func (a *production) stream(ctx context.Context, history []chatMessage, tokens i
 	return reply, nil
 }
 
-// prompts is the number of turns of a plan.
-func prompts(plan []conversation) (n int) {
+// Turns is the number of turns of a plan.
+func Turns(plan []Conversation) (n int) {
 	for c := range slices.Values(plan) {
-		n += len(c.turns)
+		n += len(c.Turns)
 	}
 	return n
 }

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package collect
 
 import (
 	"cmp"
@@ -21,12 +21,13 @@ const (
 	lostBytes    = "otelcol_exporter_mooncake_lost"
 )
 
-// lost returns what came and is not in the journal: what the exporter dropped, by its own count, and what it refused.
-func (p *pipeline) lost() []mooncake.Dropped {
+// Lost returns what came and is not in the journal: what the exporter dropped, by its own count, and what it refused. After
+// [Collector.Stop] it is complete.
+func (c *Collector) Lost() []mooncake.Dropped {
 	var list []mooncake.Dropped
 	var all metricdata.ResourceMetrics
 	// An error is of a callback that has nothing to do with counters; the rest is there.
-	_ = p.metrics.Collect(context.Background(), &all)
+	_ = c.metrics.Collect(context.Background(), &all)
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			sum, ok := m.Data.(metricdata.Sum[int64])
@@ -43,7 +44,7 @@ func (p *pipeline) lost() []mooncake.Dropped {
 		}
 	}
 	list = append(list, mooncake.Dropped{
-		What: "spans", Reason: "refused while the journal could not be written; senders may have sent them again", Count: p.seen.refused.Load(),
+		What: "spans", Reason: "refused while the journal could not be written; senders may have sent them again", Count: c.Counts().Refused,
 	})
 	slices.SortFunc(list, func(a, b mooncake.Dropped) int {
 		return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Reason, b.Reason))

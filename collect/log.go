@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package collect
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ type warningCore struct {
 }
 
 // refusal begins what the Collector's library says when the exporter refuses a batch: with advice that nobody can follow
-// here, again for each batch. [captureCounts] says it instead.
+// here, again for each batch. [tally] says it instead.
 const refusal = "Exporting failed."
 
 // sayAgain is how long the same message is not repeated.

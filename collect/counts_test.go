@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package collect
 
 import (
 	"errors"
@@ -35,8 +35,8 @@ func TestCaptureCounts(t *testing.T) {
 	add(semconv.SpanContent, semconv.Identity, semconv.IdentityText)
 
 	var said []string
-	c := captureCounts{warn: func(text string) { said = append(said, text) }}
-	if c.silence() != 0 {
+	c := tally{warn: func(text string) { said = append(said, text) }}
+	if c.counts().Silence() != 0 {
 		t.Error("silence before the first span")
 	}
 	refused := errors.New("disk full")
@@ -45,7 +45,7 @@ func TestCaptureCounts(t *testing.T) {
 			t.Errorf("error %v, want that of the exporter", err)
 		}
 	}
-	if got, want := c.String(), "spans 0 · requests 0 · REFUSED 12"; got != want {
+	if got, want := c.counts().String(), "spans 0 · requests 0 · REFUSED 12"; got != want {
 		t.Errorf("after refused batches: %q, want %q", got, want)
 	}
 	for range 2 {
@@ -56,16 +56,16 @@ func TestCaptureCounts(t *testing.T) {
 	if len(said) != 2 || !strings.Contains(said[0], "disk full; spans are refused") || !strings.Contains(said[1], "12 spans refused so far") {
 		t.Errorf("warnings %q, want one when refusing begins and one when it ends", said)
 	}
-	if got, want := c.String(), "spans 12 · requests 8 · of replays 4 · REFUSED 12 · 2 without token counts · 2 without prompt"; got != want {
+	if got, want := c.counts().String(), "spans 12 · requests 8 · of replays 4 · REFUSED 12 · 2 without token counts · 2 without prompt"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if c.lastArrive.Load() == 0 {
+	if c.counts().Last.IsZero() {
 		t.Error("the last arrival is not noted")
 	}
 	points := pmetric.NewMetrics()
 	points.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptyGauge().DataPoints().AppendEmpty()
-	if err := c.discard(t.Context(), points); err != nil || c.points.Load() != 1 {
-		t.Errorf("%d points counted (%v), want 1", c.points.Load(), err)
+	if err := c.discard(t.Context(), points); err != nil || c.counts().Points != 1 {
+		t.Errorf("%d points counted (%v), want 1", c.counts().Points, err)
 	}
 }
 
@@ -79,10 +79,7 @@ func TestCaptureCountsMost(t *testing.T) {
 		{10, 5, 5, "spans 0 · requests 10 · 5 without token counts · 5 without prompt"},
 		{10, 6, 10, "spans 0 · requests 10 · 6 without token counts, which is most: they give no rows · 10 without prompt, which is most: is content recorded?"},
 	} {
-		var c captureCounts
-		c.inference.Store(tc.production)
-		c.uncounted.Store(tc.uncounted)
-		c.anonymous.Store(tc.anonymous)
+		c := Counts{Requests: tc.production, Uncounted: tc.uncounted, Anonymous: tc.anonymous}
 		if got := c.String(); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
 		}

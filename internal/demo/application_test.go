@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"strings"
@@ -15,54 +15,54 @@ import (
 // prompts of several blocks, the same ones every time, and an end.
 func TestPlanProduction(t *testing.T) {
 	const length = 16 * time.Second
-	plan := planProduction(length, 1)
-	if diff := cmp.Diff(plan, planProduction(length, 1), cmp.AllowUnexported(conversation{}, turn{})); diff != "" {
+	plan := Plan(length, 1)
+	if diff := cmp.Diff(plan, Plan(length, 1), cmp.AllowUnexported(Conversation{}, Turn{})); diff != "" {
 		t.Errorf("two plans of one seed differ:\n%s", diff)
 	}
 	systems := map[string]int{}
 	texts := map[string]bool{}
 	var tokens, blocks int
 	for _, c := range plan {
-		systems[c.system]++
-		prompt := len(strings.Fields(c.system))
-		at := c.start
-		for _, turn := range c.turns {
-			at += turn.think
-			prompt += len(strings.Fields(turn.question))
-			if texts[turn.question] {
-				t.Errorf("two questions are equal: %.60q", turn.question)
+		systems[c.System]++
+		prompt := len(strings.Fields(c.System))
+		at := c.Start
+		for _, turn := range c.Turns {
+			at += turn.Think
+			prompt += len(strings.Fields(turn.Question))
+			if texts[turn.Question] {
+				t.Errorf("two questions are equal: %.60q", turn.Question)
 			}
-			texts[turn.question] = true
+			texts[turn.Question] = true
 			tokens += prompt
 			blocks += prompt / 512
 			if prompt < 900 || prompt > 12_000 {
 				t.Errorf("a prompt of %d words: want a few thousand", prompt)
 			}
-			prompt += turn.reply
+			prompt += turn.Reply
 		}
 		if at > length {
-			t.Errorf("%s asks %s after the start, want within %s", c.id, at, length)
+			t.Errorf("%s asks %s after the start, want within %s", c.ID, at, length)
 		}
 	}
 	if len(systems) != 2 {
 		t.Errorf("%d system prompts, want 2", len(systems))
 	}
-	if n := prompts(plan); n < 50 || n > 200 || tokens/n < 1500 || tokens/n > 6000 {
+	if n := Turns(plan); n < 50 || n > 200 || tokens/n < 1500 || tokens/n > 6000 {
 		t.Errorf("%d prompts of %d words on average: want some 100 of some 3,000", n, tokens/n)
 	}
-	t.Logf("%d conversations, %d prompts, %d words, %d full blocks", len(plan), prompts(plan), tokens, blocks)
-	for _, c := range planProduction(time.Second, 2) {
-		if len(c.turns) == 0 {
-			t.Errorf("%s asks nothing", c.id)
+	t.Logf("%d conversations, %d prompts, %d words, %d full blocks", len(plan), Turns(plan), tokens, blocks)
+	for _, c := range Plan(time.Second, 2) {
+		if len(c.Turns) == 0 {
+			t.Errorf("%s asks nothing", c.ID)
 		}
 	}
 }
 
 // TestTextSearch finds what the demonstration says is nowhere.
 func TestTextSearch(t *testing.T) {
-	p := newProse(3)
-	texts := []string{p.system(200), p.question(300), "short"}
-	search := newTextSearch(texts)
+	p := NewProse(3)
+	texts := []string{p.System(200), p.Question(300), "short"}
+	search := NewSearch(texts)
 	if len(search) < 100 {
 		t.Fatalf("%d pieces to look for", len(search))
 	}
@@ -73,12 +73,12 @@ func TestTextSearch(t *testing.T) {
 	}{
 		{"nothing", "", false},
 		{"numbers", strings.Repeat(`{"timestamp": 1, "input_length": 2, "output_length": 3, "hash_ids": [0, 1]}`, 20), false},
-		{"another text", newProse(4).text(20, func() string { return "Something else altogether is written here." }), false},
+		{"another text", NewProse(4).text(20, func() string { return "Something else altogether is written here." }), false},
 		{"a whole text", texts[1], true},
 		{"a piece in the middle of something", "\x00\x01{" + texts[0][100:131] + "}", true},
 		{"a piece that is too short to be sure", texts[0][1:16], false},
 	} {
-		if got := search.in([]byte(tc.file)); got != tc.want {
+		if got := search.In([]byte(tc.file)); got != tc.want {
 			t.Errorf("%s: found is %v, want %v", tc.name, got, tc.want)
 		}
 	}

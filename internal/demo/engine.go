@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"bufio"
@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-const demoModel = "demo-model"
+const model = "demo-model"
 
-// demoEngine is the simulated engine of the demonstration: a mid-sized model on one accelerator.
-var demoEngine = []string{
-	"--listen", "127.0.0.1:0", "--model", demoModel,
+// engineFlags is the simulated engine of the demonstration: a mid-sized model on one accelerator.
+var engineFlags = []string{
+	"--listen", "127.0.0.1:0", "--model", model,
 	"--prefill", "15ms", "--prefill-per-token", "20us", "--decode", "8ms", "--decode-per-sequence", "100us",
 	"--max-running", "256", "--cache-blocks", "20000", "--end-with-stdin",
 }
 
 // startEngine starts this program's simulator as a process and returns its URL. stop ends it and waits for it.
-func startEngine(ctx context.Context, stderr io.Writer) (url string, stop func() error, err error) {
+func startEngine(ctx context.Context) (url string, stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, fmt.Errorf("demo: find this program: %w", err)
 	}
 	// Not bound to ctx: an interrupt ends the replay first, and then, in order, the engine.
-	engine := exec.CommandContext(context.WithoutCancel(ctx), self, append([]string{"simulate"}, demoEngine...)...) //nolint:gosec // this program
-	engine.Args[0] = "moonloop"                                                                                     // however it is called
+	engine := exec.CommandContext(context.WithoutCancel(ctx), self, append([]string{"simulate"}, engineFlags...)...) //nolint:gosec // this program
+	engine.Args[0] = "moonloop"                                                                                      // however it is called
 	engine.SysProcAttr = ownGroup()
 	var log strings.Builder
 	engine.Stderr = &log

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package collect
 
 import (
 	"errors"
@@ -16,16 +16,16 @@ import (
 // journalName begins the names of the files in a journal folder.
 const journalName = "capture"
 
-// journalFolder is where the journal of a trace is: prod.journal for prod.jsonl.zst.
-func journalFolder(trace string) string {
+// JournalFolder is where the journal of a trace is: prod.journal for prod.jsonl.zst.
+func JournalFolder(trace string) string {
 	for _, suffix := range []string{".gz", ".zst", ".zstd", ".jsonl"} {
 		trace = strings.TrimSuffix(trace, suffix)
 	}
 	return trace + ".journal"
 }
 
-// journals returns the files of a journal folder, oldest first; none if there is no such folder.
-func journals(folder string) ([]capture.Source, error) {
+// Journals returns the files of a journal folder, oldest first; none if there is no such folder.
+func Journals(folder string) ([]capture.Source, error) {
 	names, err := journalFiles(folder, journalName+"-*.journal")
 	var sources []capture.Source
 	for _, name := range names {
@@ -34,8 +34,8 @@ func journals(folder string) ([]capture.Source, error) {
 	return sources, err
 }
 
-// removeJournal removes the files of a journal, and the folder unless something else is in it.
-func removeJournal(folder string) error {
+// RemoveJournal removes the files of a journal, and the folder unless something else is in it.
+func RemoveJournal(folder string) error {
 	names, err := journalFiles(folder, journalName+"-*", journalName+".lock", "."+journalName+".tmp")
 	errs := []error{err}
 	for _, name := range names {

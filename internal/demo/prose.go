@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package demo
 
 import (
 	"math/rand/v2"
@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// prose writes what people ask a harbour's assistant, and what that is told to be. Equal seeds write equal texts.
-type prose struct{ *rand.Rand }
+// Prose writes what people ask a harbour's assistant, and what that is told to be. Equal seeds write equal texts.
+type Prose struct{ *rand.Rand }
 
-func newProse(seed uint64) prose {
-	return prose{rand.New(rand.NewPCG(seed, 0x6861_7262_6f75_72))} //nolint:gosec // must be repeatable
+// NewProse returns the writer of a seed.
+func NewProse(seed uint64) Prose {
+	return Prose{rand.New(rand.NewPCG(seed, 0x6861_7262_6f75_72))} //nolint:gosec // must be repeatable
 }
 
 // The words of a harbour. A % in a phrase is a number that makes the sentence one of a kind.
@@ -51,7 +52,7 @@ var (
 )
 
 // pick returns one of the phrases, with a number in the place of each %.
-func (p prose) pick(phrases []string) string {
+func (p Prose) pick(phrases []string) string {
 	phrase := phrases[p.IntN(len(phrases))]
 	for strings.Contains(phrase, "%") {
 		phrase = strings.Replace(phrase, "%", strconv.Itoa(1+p.IntN(999)), 1)
@@ -60,7 +61,7 @@ func (p prose) pick(phrases []string) string {
 }
 
 // sentence is an entry of a log.
-func (p prose) sentence() string {
+func (p Prose) sentence() string {
 	s := p.pick(proseWho) + " " + p.pick(proseDid) + " " + p.pick(proseWhat) + ", " + p.pick(proseWhen)
 	if p.IntN(2) == 0 {
 		s += ", " + p.pick(proseWhen)
@@ -69,12 +70,12 @@ func (p prose) sentence() string {
 }
 
 // rule is a sentence of a system prompt.
-func (p prose) rule() string {
+func (p Prose) rule() string {
 	return strings.NewReplacer("{who}", p.pick(proseWho), "{did}", p.pick(proseDid), "{what}", p.pick(proseWhat)).Replace(p.pick(proseRule))
 }
 
 // text appends sentences until there are about so many words.
-func (p prose) text(words int, sentence func() string) string {
+func (p Prose) text(words int, sentence func() string) string {
 	var b strings.Builder
 	for n := 0; n < words; {
 		s := sentence()
@@ -85,12 +86,12 @@ func (p prose) text(words int, sentence func() string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// system is a system prompt of about so many words.
-func (p prose) system(words int) string {
+// System is a system prompt of about so many words.
+func (p Prose) System(words int) string {
 	return "You are the assistant of a harbour. Be brief, be exact, and keep to these rules.\n" + p.text(words, p.rule)
 }
 
-// question is a user's message of about so many words: a log, and what to do with it.
-func (p prose) question(words int) string {
+// Question is a user's message of about so many words: a log, and what to do with it.
+func (p Prose) Question(words int) string {
 	return p.text(words, p.sentence) + "\n\n" + p.pick(proseAsk)
 }

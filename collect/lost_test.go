@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package collect
 
 import (
 	"bytes"
@@ -48,14 +48,15 @@ func spanJSON(traceID string) string {
 
 const metricJSON = `{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"1"},{"asInt":"2"}]}}]}]}]}`
 
-// lossy is a pipeline of a test.
-func lossy(t *testing.T) (p *pipeline, warnings func() string) {
+// lossy is a collector of a test.
+func lossy(t *testing.T) (p *Collector, folder string, warnings func() string) {
 	t.Helper()
+	folder = filepath.Join(t.TempDir(), "journal")
 	var mu sync.Mutex
 	var said []string
-	p, err := startPipeline(t.Context(), pipelineConfig{
-		http: "127.0.0.1:0", journal: filepath.Join(t.TempDir(), "journal"), blockSize: mooncake.BlockSize, key: randomKey(),
-		warn: func(text string) {
+	p, err := Start(t.Context(), Config{
+		HTTP: "127.0.0.1:0", Journal: folder,
+		Warn: func(text string) {
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, text)
@@ -64,7 +65,7 @@ func lossy(t *testing.T) (p *pipeline, warnings func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, func() string {
+	return p, folder, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(said, "\n")
@@ -73,22 +74,22 @@ func lossy(t *testing.T) (p *pipeline, warnings func() string) {
 
 // TestCaptureLost: what comes and gets into no journal is counted.
 func TestCaptureLost(t *testing.T) {
-	p, warnings := lossy(t)
+	p, _, warnings := lossy(t)
 	for _, id := range []string{"5b8efff798038103d269b633813fc60c", "", ""} {
-		if status := post(t, "http://"+p.http+"/v1/traces", spanJSON(id)); status != http.StatusOK {
+		if status := post(t, "http://"+p.HTTP+"/v1/traces", spanJSON(id)); status != http.StatusOK {
 			t.Errorf("trace %q: status %d", id, status)
 		}
 	}
-	if status := post(t, "http://"+p.http+"/v1/metrics", metricJSON); status != http.StatusOK {
+	if status := post(t, "http://"+p.HTTP+"/v1/metrics", metricJSON); status != http.StatusOK {
 		t.Errorf("metrics: status %d", status)
 	}
-	if err := p.stop(t.Context()); err != nil {
+	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]mooncake.Dropped{{What: "spans", Reason: "no trace id", Count: 2}}, p.lost()); diff != "" {
+	if diff := cmp.Diff([]mooncake.Dropped{{What: "spans", Reason: "no trace id", Count: 2}}, p.Lost()); diff != "" {
 		t.Errorf("lost (-want +got):\n%s", diff)
 	}
-	if n := p.seen.points.Load(); n != 2 {
+	if n := p.Counts().Points; n != 2 {
 		t.Errorf("%d points of metrics, want 2", n)
 	}
 	if text := warnings(); text != "" {
@@ -98,24 +99,24 @@ func TestCaptureLost(t *testing.T) {
 
 // TestCaptureRefuses: spans that cannot be written are refused, counted, and said once in words that fit.
 func TestCaptureRefuses(t *testing.T) {
-	p, warnings := lossy(t)
-	if err := os.RemoveAll(p.journal); err != nil {
+	p, folder, warnings := lossy(t)
+	if err := os.RemoveAll(folder); err != nil {
 		t.Skipf("a journal that is open cannot be removed here: %v", err)
 	}
-	if err := os.WriteFile(p.journal, nil, 0o600); err != nil { // no journal can be made there
+	if err := os.WriteFile(folder, nil, 0o600); err != nil { // no journal can be made there
 		t.Fatal(err)
 	}
 	for range 2 {
-		if status := post(t, "http://"+p.http+"/v1/traces", spanJSON("5b8efff798038103d269b633813fc60c")); status != http.StatusServiceUnavailable {
+		if status := post(t, "http://"+p.HTTP+"/v1/traces", spanJSON("5b8efff798038103d269b633813fc60c")); status != http.StatusServiceUnavailable {
 			t.Errorf("status %d, want %d", status, http.StatusServiceUnavailable)
 		}
 	}
-	_ = p.stop(t.Context()) // which cannot seal a journal that is gone
-	lost := p.lost()
+	_ = p.Stop(t.Context()) // which cannot seal a journal that is gone
+	lost := p.Lost()
 	if len(lost) == 0 || lost[len(lost)-1].What != "spans" || lost[len(lost)-1].Count != 2 || !strings.HasPrefix(lost[len(lost)-1].Reason, "refused") {
 		t.Errorf("lost %v, want 2 spans refused", lost)
 	}
-	if s := p.seen.String(); !strings.Contains(s, "REFUSED 2") {
+	if s := p.Counts().String(); !strings.Contains(s, "REFUSED 2") {
 		t.Errorf("live line %q", s)
 	}
 	text := warnings()

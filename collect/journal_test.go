@@ -1,26 +1,23 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package collect
 
 import (
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/moonloop/moonloop/mooncake"
 )
 
 func TestJournalFolder(t *testing.T) {
 	for trace, want := range map[string]string{
 		"prod.jsonl": "prod.journal", "a/prod.jsonl.zst": "a/prod.journal", "prod": "prod.journal", "prod.v2.jsonl.gz": "prod.v2.journal",
 	} {
-		if got := journalFolder(trace); got != want {
+		if got := JournalFolder(trace); got != want {
 			t.Errorf("journal of %s is %s, want %s", trace, got, want)
 		}
 	}
@@ -29,7 +26,7 @@ func TestJournalFolder(t *testing.T) {
 // TestRemoveJournal removes what is the capture's and nothing else, whatever the folder is called.
 func TestRemoveJournal(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "[odd] *")
-	if sources, err := journals(folder); err != nil || len(sources) > 0 {
+	if sources, err := Journals(folder); err != nil || len(sources) > 0 {
 		t.Errorf("no folder: %v, %v", sources, err)
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -46,11 +43,11 @@ func TestRemoveJournal(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(folder, ".capture.tmp"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	sources, err := journals(folder)
+	sources, err := Journals(folder)
 	if err != nil || len(sources) != 2 || filepath.Base(sources[0].Name) != "capture-1-000001.journal" {
 		t.Errorf("journals %v, %v", sources, err)
 	}
-	if err := removeJournal(folder); err != nil {
+	if err := RemoveJournal(folder); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(folder)
@@ -70,7 +67,7 @@ func TestRemoveJournal(t *testing.T) {
 		}
 	}
 	put("capture-1-000001.journal")
-	if err := removeJournal(folder); err != nil {
+	if err := RemoveJournal(folder); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
@@ -78,23 +75,21 @@ func TestRemoveJournal(t *testing.T) {
 	}
 }
 
-// TestJournalTaken: two captures do not write one journal, and the second says what to do.
+// TestJournalTaken: two collectors do not write one journal.
 func TestJournalTaken(t *testing.T) {
-	config := pipelineConfig{
-		http: "127.0.0.1:0", journal: filepath.Join(t.TempDir(), "journal"), blockSize: mooncake.BlockSize, key: randomKey(), warn: func(string) {},
-	}
-	p, err := startPipeline(t.Context(), config)
+	config := Config{HTTP: "127.0.0.1:0", Journal: filepath.Join(t.TempDir(), "journal")}
+	p, err := Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := startPipeline(t.Context(), config)
-	if hint, ok := errors.AsType[hintError](err); !ok || !strings.Contains(hint.hint, "--journal") {
-		t.Errorf("error %v, want one with a hint", err)
+	second, err := Start(t.Context(), config)
+	if !errors.Is(err, ErrJournal) {
+		t.Errorf("error %v, want %v", err, ErrJournal)
 		if err == nil {
-			_ = second.stop(t.Context())
+			_ = second.Stop(t.Context())
 		}
 	}
-	if err := p.stop(t.Context()); err != nil {
+	if err := p.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

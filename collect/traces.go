@@ -1,0 +1,98 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"slices"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// maxSessions bounds the sessions that are counted of a trace.
+const maxSessions = 1 << 20
+
+// Traces takes down what the sidecars of the traces of one call do not say, while the traces are written.
+type Traces struct {
+	Lost []mooncake.Dropped // before anything was compiled; the sidecar of the first trace gets it
+	List []*Trace           // in the order in which they were begun
+}
+
+// Trace is what a sidecar does not say of a trace.
+type Trace struct {
+	capture.Partition
+	File      string
+	Committed bool                // it is there
+	Sessions  int                 // up to a million
+	Cache     mooncake.CacheStats // of an infinite cache, once it is committed
+	Last      float64             // timestamp in ms
+}
+
+// Of returns that of a partition's trace; nil if none was begun.
+func (s *Traces) Of(p capture.Partition) *Trace {
+	if i := slices.IndexFunc(s.List, func(t *Trace) bool { return t.Partition == p }); i >= 0 {
+		return s.List[i]
+	}
+	return nil
+}
+
+// Sink writes a partition's trace to the file that name gives it and create begins, such as [mooncake.CreateNew].
+func (s *Traces) Sink(create func(string) (*mooncake.File, error), name func(capture.Partition) string) capture.Sink {
+	return func(p capture.Partition) (capture.TraceWriter, error) {
+		file, err := create(name(p))
+		if err != nil {
+			return nil, err
+		}
+		w := &watched{
+			TraceWriter: file, Trace: &Trace{Partition: p, File: name(p)}, sessions: make(map[string]struct{}),
+			sim: mooncake.NewCacheSim(mooncake.CacheOptions{BlockSize: 1}),
+		}
+		if len(s.List) == 0 {
+			w.lost = s.Lost
+		}
+		s.List = append(s.List, w.Trace)
+		return w, nil
+	}
+}
+
+// Written names the traces that are there.
+func (s *Traces) Written() []string {
+	var names []string
+	for _, t := range s.List {
+		if t.Committed {
+			names = append(names, t.File)
+		}
+	}
+	return names
+}
+
+// watched is a trace that is looked at while it is written.
+type watched struct {
+	capture.TraceWriter
+	*Trace
+	lost     []mooncake.Dropped
+	sessions map[string]struct{}
+	// sim counts blocks only. Their size is not known yet; with one of 1 token no id is beyond the end of its prompt.
+	sim *mooncake.CacheSim
+}
+
+func (w *watched) Write(row *mooncake.Row) error {
+	if row.SessionID != "" && len(w.sessions) < maxSessions {
+		w.sessions[row.SessionID] = struct{}{}
+		w.Sessions = len(w.sessions)
+	}
+	w.Last = max(w.Last, row.Timestamp.Or(0))
+	w.sim.Add(row)
+	return w.TraceWriter.Write(row)
+}
+
+func (w *watched) Commit(meta *mooncake.Meta) error {
+	stats := w.sim.Stats()
+	w.Cache = stats[len(stats)-1]
+	m := *meta
+	m.Dropped = slices.Concat(w.lost, meta.Dropped)
+	err := w.TraceWriter.Commit(&m)
+	w.Committed = err == nil
+	return err
+}

@@ -1,0 +1,102 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package term
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	barWidth  = 20 // columns
+	barEvery  = 250 * time.Millisecond
+	lineEvery = 10 * time.Second
+	clearLine = "\r\x1b[K"
+)
+
+// Progress shows work under way: one line that changes on a terminal, a line now and then elsewhere.
+type Progress struct {
+	out  io.Writer
+	mode string
+	look func() (text string, part float64)
+
+	quit chan struct{}
+	gone sync.WaitGroup
+}
+
+// NewProgress returns the view for a mode: bar, lines, none, or auto, which is a bar on a terminal and lines elsewhere.
+func NewProgress(out io.Writer, mode string) *Progress {
+	if mode == "auto" {
+		mode = "lines"
+		if IsTerminal(out) {
+			mode = "bar"
+		}
+	}
+	return &Progress{out: out, mode: mode, quit: make(chan struct{})}
+}
+
+// Show shows what look returns, again and again, from now on until [Progress.Stop]: a text, nothing where that is empty, and
+// the part of the work that is done, from 0 to 1; below 0 where nobody knows. Look is called from a goroutine of its own.
+func (p *Progress) Show(look func() (text string, part float64)) {
+	p.look = look
+	switch p.mode {
+	case "bar":
+		p.gone.Go(func() { p.each(barEvery, p.bar) })
+	case "lines":
+		p.gone.Go(func() {
+			p.each(lineEvery, func() {
+				if text, _ := look(); text != "" {
+					fmt.Fprintln(p.out, text)
+				}
+			})
+		})
+	}
+}
+
+// Stop ends the view, also one that showed nothing. The last state stays on a terminal if keep says so. Call it once.
+func (p *Progress) Stop(keep bool) {
+	close(p.quit)
+	p.gone.Wait()
+	switch {
+	case p.mode != "bar" || p.look == nil:
+	case keep:
+		p.bar()
+		fmt.Fprintln(p.out)
+	default:
+		fmt.Fprint(p.out, clearLine)
+	}
+}
+
+func (p *Progress) each(every time.Duration, show func()) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-tick.C:
+			show()
+		}
+	}
+}
+
+// bar draws the line anew. One line, whatever the terminal's width: a line that wraps cannot be redrawn.
+func (p *Progress) bar() {
+	text, part := p.look()
+	width, tail := max(0, Width(p.out)-1), ""
+	if part >= 0 {
+		done := int(math.Round(min(part, 1) * barWidth))
+		tail = fmt.Sprintf(" %s%s %3.0f%%", strings.Repeat("█", done), strings.Repeat("░", barWidth-done), 100*min(part, 1))
+		width = max(0, width-utf8.RuneCountInString(tail))
+	}
+	if utf8.RuneCountInString(text) > width {
+		text = string([]rune(text)[:width])
+	}
+	fmt.Fprint(p.out, clearLine, text, tail)
+}

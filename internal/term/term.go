@@ -1,0 +1,35 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package term is what the commands have in common when they write for people: numbers in words, tables, and one line that
+// shows work under way.
+package term
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// defaultWidth is the width of what is no terminal, in columns.
+const defaultWidth = 100
+
+// IsTerminal reports whether a writer is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Colours reports whether a writer is a terminal whose user wants colours.
+func Colours(w io.Writer) bool { return IsTerminal(w) && os.Getenv("NO_COLOR") == "" }
+
+// Width returns the columns of a terminal; 100 of what is none.
+func Width(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return columns
+		}
+	}
+	return defaultWidth
+}

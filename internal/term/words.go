@@ -1,0 +1,59 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package term
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Comma writes a number with commas between its thousands.
+func Comma(n int64) string { return humanize.Comma(n) }
+
+// Counted puts a number before a plural noun, which becomes singular after 1.
+func Counted(n int64, noun string) string {
+	if n == 1 {
+		first, rest, _ := strings.Cut(noun, " of ")
+		first = cmp.Or(map[string]string{"stretches": "stretch", "ancestries": "ancestry"}[first], strings.TrimSuffix(first, "s"))
+		if noun = first; rest != "" {
+			noun += " of " + rest
+		}
+	}
+	return Comma(n) + " " + noun
+}
+
+// Size writes a number of bytes in binary units, such as 1.5 MiB.
+func Size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// Share writes a share as a percentage; NaN is unknown.
+func Share(x float64) string {
+	if math.IsNaN(x) {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1f %%", 100*x)
+}
+
+// Milliseconds writes a number of milliseconds as a duration, such as 1m30s.
+func Milliseconds(ms float64) string {
+	return (time.Duration(ms*1e3) * time.Microsecond).String()
+}
+
+// Digest shortens a digest to what is enough for eyes.
+func Digest(d string) string { return d[:min(len(d), 12)] }
+
+// Numbers writes named numbers in the order of their names, such as "lengths 3, text 1,024".
+func Numbers(of map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, name+" "+Comma(of[name]))
+	}
+	return strings.Join(parts, ", ")
+}
