@@ -3,7 +3,7 @@
 
 // Package agent replays a Mooncake trace against an OpenAI-compatible engine.
 //
-// [Run] is the whole of it. A row travels through the sub-packages in one direction:
+// [Run] does everything. A row passes through the sub-packages in one direction:
 //
 //	load      the trace becomes a stream of items with offsets
 //	schedule  one goroutine lets each item go at its instant
@@ -15,13 +15,12 @@
 //	judge     the run's own fidelity becomes a verdict
 //	report    everything becomes a table and files
 //
-// Between them this package keeps only what ties them together: who may stop the run, who waits for whom at its
-// end, and what a session carries from turn to turn.
+// This package connects them: what may stop the run, what waits for what at its end, and what a session passes from turn to turn.
 //
 // # Memory
 //
-// A replay's memory depends on the requests under way and on its configuration, not on the length of the trace. Beyond the
-// program itself and about 10 MiB of histograms, at most, it holds:
+// A replay's memory depends on the requests in flight and on its configuration, not on the length of the trace. In addition to
+// the program itself and about 10 MiB of histograms, it has at most:
 //
 //	per open stream    about 45 KiB, most of it net/http's, and 12 bytes per token of the reply until its record is written
 //	look-ahead         4,096 rows (Trace.Lookahead), and 320 on their way
@@ -37,5 +36,5 @@
 //	garbage            by the process's GOGC, which Run leaves alone; `moonloop replay` lets grow what a second allocates, 20 to
 //	                   64 MiB, and at least a quarter of what lives
 //
-// The first request leaves when the look-ahead has been read, however long the trace is.
+// The first request is sent when the look-ahead has been read, however long the trace is.
 package agent

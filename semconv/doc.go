@@ -1,16 +1,16 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package semconv holds the names of moonloop's telemetry: every attribute, event, metric and span that is read or
-// written, with its type and unit. It has no logic.
+// Package semconv has the names of moonloop's telemetry: every attribute, event, metric and span that it reads or writes, with
+// type and unit. The package has no logic.
 //
-// The names of the GenAI conventions are our own constants because Go's semconv packages have none after v1.41.0;
-// names that a later revision changed are here too, for reading. What the conventions lack is called mooncake.*.
+// The names of the GenAI conventions are our own constants because Go's semconv packages have none after v1.41.0; names that a
+// later revision changed are here, too, for reading. Names that the conventions lack are mooncake.*.
 //
 // # The annotated inference span
 //
-// Everything in moonloop hangs on one contract: the annotated inference span. The agent makes one for each row that
-// it replays, the receiver makes one out of anybody's GenAI telemetry, the exporter turns them into rows of a trace.
+// Everything in moonloop depends on one contract: the annotated inference span. The agent writes one for each row that it
+// replays. The receiver makes one from each request in GenAI telemetry. The exporter converts them to rows of a trace.
 //
 // There is one span per request that reached an engine:
 //
@@ -23,12 +23,13 @@
 //	        a root span [SpanSession] of kind INTERNAL, which ends with the first of them
 //	links   of a replay: the production span that the row was captured from, where the row knows it
 //
-// Requests of a replay that are no rows have spans, too, without any attribute of this project, each in a trace of its own:
-// [SpanMeasure] and [SpanWarmup]. Their response ids tell a capture whose requests a gateway and an engine have seen.
+// Requests of a replay that are not rows have spans, too ([SpanMeasure], [SpanWarmup]), without any attribute of this project,
+// each in an OTel trace of its own. By their response ids, a capture recognises the spans that a gateway or an engine wrote of
+// these requests.
 //
-// Standard attributes say what the conventions have a name for: the operation, provider, model and server, the
-// conversation, what was asked for, what came back, and the tokens that the server counted (usage). Attributes of this
-// project say which row the request is:
+// Standard attributes are used where the conventions have a name: the operation, provider, model and server, the conversation,
+// the request's parameters, the reply, and the tokens that the server counted (usage). Attributes of this project say which row
+// the request is:
 //
 //	attribute                           type      meaning
 //	mooncake.row                        int       index of the row in its trace, from 0
@@ -50,7 +51,7 @@
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
 //
-// and, on the spans of a replay, how faithfully the row was sent and how it ended:
+// On the spans of a replay, these say how faithfully the row was sent and how it ended:
 //
 //	mooncake.schedule.offset            double    s of replay time; spreading included
 //	mooncake.schedule.spread            double    s; the part of the offset that spreading added
@@ -76,14 +77,13 @@
 //	prefill  wire → first token
 //	decode   first token → last token
 //
-// A phase that was not reached is absent, and the last one that was lasts until the failure. A reply that was no
-// stream does not tell prefill from decode: it has one phase [PhaseReply] in their place. A skipped row has a span of
-// length zero and no phases.
+// A phase that was not reached is absent, and the last phase reached lasts until the failure. A reply that was not a stream does
+// not separate prefill from decode: it has one phase [PhaseReply] instead. A skipped row has a span of length zero and no phases.
 //
 // # Tokens
 //
-// Each chunk of output is a span event [EventToken] at its arrival, with [TokenIndex], [TokenCount] where the server
-// said it, and [TokenGap] from the second on. In their place a span may carry the whole series in [TokenGaps] and
-// [TokenCounts], which cost a tenth, or the first token's event only, or none. Events that a limit cut off are
-// counted on the span: its dropped-events count, and [TokenDropped].
+// Each chunk of output is a span event [EventToken] at its arrival, with [TokenIndex], [TokenCount] where the server said it, and
+// [TokenGap] from the second on. Instead, a span can have the whole series in [TokenGaps] and [TokenCounts], which need a tenth
+// of the space, or the first token's event only, or none. Events above a limit are counted on the span, in its dropped-events
+// count and [TokenDropped].
 package semconv

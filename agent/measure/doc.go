@@ -1,21 +1,20 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure turns what became of each row into the figures of a run.
+// Package measure computes the figures of a run from the outcome of each row.
 //
-// A [Record] holds the instants and counts of one row. The methods of Record are the formulas, one per figure,
-// each with the tool that it comes from; [Aggregate] feeds them into histograms and sums; [Figures] is the result.
+// A [Record] has the instants and counts of one row. The methods of Record are the formulas, one for each figure, with the tool
+// that it comes from; [Aggregate] feeds them into histograms and sums; [Figures] is the result.
 //
-// # Which end, which start
+// # Where a latency starts and ends
 //
 // Every latency names its two ends. It ends at a content chunk's arrival, and starts at one of three instants:
 //
 //   - start: the request was handed to the transport. This is where AIPerf, vLLM and GuideLLM start, so the
 //     figures with their names start here too. It contains the wait for a connection and the connection's set-up.
-//   - wire: the last byte of the request was given to the kernel. What the engine and the network did.
-//   - intended: the instant at which the schedule wanted the row to go out. What a user of the traced system
-//     would have waited, the client's own lateness included. A latency from here cannot hide a client that fell
-//     behind (coordinated omission).
+//   - wire: the last byte of the request was given to the kernel. The time of the engine and the network.
+//   - intended: the scheduled time of the row. What a user of the traced system would have waited, the client's own lateness
+//     included. A latency from here shows a client that fell behind (coordinated omission).
 //
 // # What counts
 //
