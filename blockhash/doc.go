@@ -31,18 +31,18 @@
 // message or a full block ends; an end is where the prompt ends. The two never have the same value, even at the same position: a
 // block that ends with its prompt differs from a block that continues.
 //
-//	text   x is the canonical prompt up to a place: for every message role 0A text 0A, in UTF-8 and as it came
-//	       (what stands for tools, media and the like, annotate.Prompt says).
+//	text   x is the canonical prompt up to a position: for every message role 0A text 0A, in UTF-8, unchanged
+//	       (annotate.Prompt describes the text for tools, media and the like).
 //	       cell j = border(the first 128(j+1) bytes), for every full cell, at most [MaxCells]
-//	       End i  = border(all up to the end of message i), with the length up to there and the role, at most [MaxEnds]
+//	       End i  = border(everything up to the end of message i), with the length up to there and the role, at most [MaxEnds]
 //	                and none beyond [MaxEndBytes]; equal to a cell where one ends there. Of many short messages only some
 //	                leave the process: see [Chain.KeptEnds]
 //	       reply  = border(all of it ‖ "assistant" 0A reply 0A): the End that the reply has in the next prompt
 //	       tail   = end(all of it)
-//	tokens x is a number of token ids, each four bytes little-endian.
+//	tokens x is a sequence of token ids, each four bytes little-endian.
 //	       id i   = border(the first B(i+1) tokens), for every full block
-//	       last   = end(all of them), if a block is left that is not full
-//	engine the hashes of an engine are chained already and take the place of XXH64:
+//	       last   = end(all of them), if the last block is not full
+//	engine the hashes of an engine are already chained, and replace XXH64:
 //	       id i   = first half of AES-128(secret, LE64(hash) ‖ domain)
 //	       last   = end(LE64(last hash) ‖ LE64(tokens of the prompt) ‖ span), if the engine did not hash it
 //

@@ -16,10 +16,10 @@
 //
 //	name    {gen_ai.operation.name} {gen_ai.request.model}, such as "chat llama-3"
 //	kind    CLIENT
-//	start   the instant at which the request should have gone out (in production: at which it was made)
+//	start   the instant at which the request was scheduled (in production: at which it was made)
 //	end     the arrival of the last token, or the instant of the failure
 //	status  Error when the request was not served, with [ErrorType]; else unset
-//	trace   a request without a session is a trace of its own; the requests of a session share one, below
+//	trace   a request without a session has an OTel trace of its own; the requests of a session share one, below
 //	        a root span [SpanSession] of kind INTERNAL, which ends with the first of them
 //	links   of a replay: the production span that the row was captured from, where the row knows it
 //
@@ -38,15 +38,18 @@
 //	mooncake.output_length              int       output tokens that the row asks for
 //	mooncake.hash_ids                   int[]     block ids, each the two's-complement pattern of a uint64
 //	mooncake.block_size                 int       tokens that a block id stands for
-//	mooncake.hash.domain                string    who made the ids; ids of two domains never match
+//	mooncake.hash.domain                string    the origin of the ids; ids of two domains never match
 //	mooncake.hash.key                   string    fingerprint of the key under which ids or cells were made
-//	mooncake.identity                   string    what the ids rest on: trace, engine, tokens, text or none; a span
-//	                                              that has it, or a row, is a request to a model
+//	mooncake.identity                   string    what the ids are computed from: trace, engine, tokens, text or
+//	                                              none; a span with it, or with a row, is a request to a model
 //	mooncake.cells                      bytes     identity text: keyed chain of 128-byte cells, 8 bytes each
 //	mooncake.cells.prefix               bool      the cells are of the beginning of the prompt only
+//	mooncake.cells.ends                 bytes     identity text: where messages end, 12 bytes each
+//	mooncake.cells.reply                bytes     the same for the reply, as it will be in the next prompt
+//	mooncake.prompt_order               string    the order in which the model's template writes the prompt
 //	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
-//	mooncake.prompt.remote              bool      a part of the prompt is at the server only
-//	mooncake.output_estimate            int       output tokens where nobody counted them, of the order of the truth
+//	mooncake.prompt.remote              bool      a part of the prompt is only on the server
+//	mooncake.output_estimate            int       an estimate of output tokens that nobody counted
 //	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
@@ -58,10 +61,10 @@
 //	mooncake.schedule.speedup           double    the scale of the schedule
 //	mooncake.schedule.lateness          double    s; dispatch minus intended instant
 //	mooncake.schedule.cap_wait          double    s; wait for the concurrency cap
-//	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have served
+//	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have had
 //	mooncake.outcome, .outcome.reason   string    served, failed, cancelled or skipped, and why not served
 //	mooncake.request.resend_count       int       whole requests sent again because a kept connection died
-//	mooncake.chunks.coalesced           int       output chunks whose own arrival is unknown
+//	mooncake.chunks.coalesced           int       output chunks whose own arrival time is unknown
 //	mooncake.prompt.too_short, .tail_cut  bool    the prompt is not exactly what the row asks for
 //
 // Durations named gen_ai.* count from the wire: the instant at which the last byte of the request had been handed to

@@ -18,13 +18,12 @@
 //
 // # What counts
 //
-// Warm-up rows are counted and otherwise ignored. Latencies come from served rows that were sent once: a retried
-// request's instants belong to its last attempt and would flatter it. Tokens and throughputs come from all served
-// rows. Lateness comes from all rows that were dispatched, served or not.
+// Warm-up rows are counted and otherwise ignored. Latencies come from served rows that were sent once: the instants of a retried
+// request are those of its last attempt, and too good. Tokens and throughputs come from all served rows. Lateness comes from all
+// rows that were dispatched, served or not.
 //
 // # Memory
 //
-// An Aggregate takes at most 20 MiB, whatever the number of rows: HdrHistograms of three significant digits with
-// exact average, minimum, maximum, sum and standard deviation beside them, and time series that double their bin
-// width when a run outgrows them.
+// An Aggregate uses at most 20 MiB, whatever the number of rows: HdrHistograms of three significant digits, with exact average,
+// minimum, maximum, sum and standard deviation, and time series that double their bin width when a run outgrows them.
 package measure

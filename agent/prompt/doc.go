@@ -4,9 +4,9 @@
 // Package prompt generates the bytes of requests from the rows of a trace, while they are written to the socket.
 //
 // A Mooncake row has no text. It has the length of the prompt and the ids of its blocks, of 512 tokens as a rule. Two rows with
-// the same leading ids began with the same tokens, and an engine's cache has those tokens after the first one. A replay needs
-// prompts with exactly those lengths and shared prefixes, for an engine whose tokenizer it does not know. The prompts of the
-// public conversation trace have 725 MB, so none is built ahead.
+// the same leading ids began with the same tokens, so after the first row these are in the engine's cache. A replay needs prompts
+// with exactly those lengths and shared prefixes, for an engine whose tokenizer it does not know. The prompts of the public
+// conversation trace have 725 MB, so none is built ahead.
 //
 // # Words
 //
@@ -37,8 +37,8 @@
 //
 //	L = M·B              the ids tile the prompt
 //	(M-1)·B < L < M·B    the last block is partial
-//	L > M·B, or M = 0    what is left is the row's own: ids made of its index, which no other row has
-//	L ≤ (M-1)·B          the first ids count, the others have no effect
+//	L > M·B, or M = 0    the rest is the row's own: ids made from its index, which no other row has
+//	L ≤ (M-1)·B          only the first ids are used
 //
 // For a row with hash_ranges, those are used instead, in blocks of Options.FineBlockSize tokens, as in a real cache. The ids of
 // ranges have a number space of their own, and texts of their own.
@@ -48,18 +48,18 @@
 // # Overhead
 //
 // A server adds tokens of its own: BOS, the chat template, a system prompt. Two calibration requests of known length measure how
-// many, and that each word is one token ([Builder.Calibration], [Solve]). Their number is constant only because every text starts
-// with the same word, "go", which is counted with them. For the total to be L, as many words are removed from the end: each block
-// keeps its position, and two prompts that share k blocks share at least k·B tokens. Each model has its own template, so a trace
-// with several models is measured for each ([Options], Measured). If the last block is no longer than the overhead, it is
-// removed, and the block before it may be cut in this one request. [Prompt] flags such rows (TailCut), and rows without room for
-// one word (TooShort).
+// many, and that each word is one token ([Builder.Calibration], [Solve]). That number is constant only because every text starts
+// with the same word, "go", which is counted with the overhead. For the total to be L, as many words are removed from the end:
+// each block keeps its position, and two prompts that share k blocks share at least k·B tokens. Each model has its own template,
+// so a trace with several models is measured for each ([Options], Measured). If the last block is no longer than the overhead, it
+// is removed, and the block before it may be cut in this one request. [Prompt] flags such rows (TailCut), and rows without room
+// for one word (TooShort).
 //
 // # Sessions
 //
-// Most traces give every row its whole prompt. In a delta session a row is only the new turn. It is sent behind the earlier turns
-// and the engine's real replies to them, which [History] has. History stores words as ids, so a conversation of a hundred
-// thousand words needs a few kilobytes.
+// In most traces every row has its whole prompt. In a delta session a row is only the new turn. It is sent after the earlier
+// turns and the engine's real replies to them, which [History] stores. History stores words as ids, so a conversation of a
+// hundred thousand words needs a few kilobytes.
 //
 // # Replies
 //
@@ -67,7 +67,7 @@
 // prompt is then shaped so that the earlier prompt and its reply are a true prefix of it: on the chat endpoint, a message for
 // each turn, the first with exactly the words of the first row; else one text, or one list of token ids. A message's overhead is
 // removed from its end. The last block before a reply, if partial, is the earlier row's own. If the live reply is not available,
-// as many generated words are inserted. The length is the row's in every case.
+// invented words of the same number are inserted. The length is the row's in every case.
 //
 // # Bodies
 //

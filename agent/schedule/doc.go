@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule sends each row at its scheduled time.
+// Package schedule dispatches each row at its scheduled time.
 //
 // One goroutine, [Scheduler.Run], owns all state. It reads rows from a [Source] in the order of their offsets. It delays the
 // turns of a session until the previous turn has ended, and all requests that a concurrency cap does not allow yet. It passes
@@ -22,7 +22,7 @@
 //
 // # Before the instant
 //
-// An item is passed to Hooks.Prepare the duration Config.Prepare before its instant, so that all slow work on its request is done
-// when it is dispatched. That needs an instant that is known in advance: not in a closed loop, not under a cap, not for a turn
+// Config.Prepare is the time before its instant at which an item is passed to Hooks.Prepare, so that slow work on its request is
+// done when it is due. It has no effect if the instant is not known in advance: in a closed loop, under a cap, and for a turn
 // whose predecessor ended late.
 package schedule

@@ -7,11 +7,11 @@
 //	<directory>/<name>-20261121T170501Z-000001.journal          a segment; the last one is open
 //	<directory>/<name>-20261121T170501Z-000001.jsonl            its trace, with .meta.json
 //	<directory>/<name>-20261121T170501Z-000001.run-ID.jsonl     that of a replay, by [capture.RunFile]
-//	<directory>/<name>-20261121T170501Z-000001.pending          its trace is not there yet
-//	<directory>/<name>.lock                                     held by whoever writes
+//	<directory>/<name>-20261121T170501Z-000001.pending          its trace is not compiled yet
+//	<directory>/<name>.lock                                     locked by the process that writes
 //	<directory>/.<name>.tmp                                     temporary files
 //
-// Times are UTC, numbers never come back, files can be read by their owner only. A segment without a record is replaced by one
+// Times are UTC, numbers are never reused, and only the owner can read the files. A segment without a record is replaced by one
 // with a later time, so that a name shows when the first record arrived, to within Options.MaxAge.
 //
 // # The cut
