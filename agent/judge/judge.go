@@ -16,7 +16,8 @@
 // gaps: what coalesces one gap of a stream coalesces its neighbours). A share of time needs a run so long that one delay of 100
 // ms, which every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
 // the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the
-// time. The last column gives the reason for the bounds. They are fixed, so that verdicts can be compared.
+// time. The last column gives the reason for the bounds. They are fixed, because a verdict with other bounds
+// is that of a different run.
 //
 //	metric                   valid ≤     invalid >   needs                     because
 //	no_request_served        0           0                                     a run without a served request has no figures
