@@ -24,7 +24,7 @@
 //
 //	per open stream    about 45 KiB, most of it net/http's, and 12 bytes per token of the reply until its record is written
 //	look-ahead         4,096 rows (Trace.Lookahead), and 320 rows between goroutines
-//	rows held back     65,536, for their session or a slot; at the limit, reading of the trace pauses
+//	delayed rows       65,536, for their session or a slot; at the limit, reading of the trace pauses
 //	sessions           16,384 open ones; the last timestamp of 131,072; the prompt kind of 262,144 (10 MiB); if rows are
 //	                   new turns, also a million that were closed to make room (40 MiB)
 //	prediction         16 bytes for each row with new blocks while block ids are canonical, as moonloop writes them, for 16

@@ -18,7 +18,7 @@
 // # Losses are counted
 //
 // The SDK's batch processor counts spans, not bytes, and loses them silently when its queue is full or when a batch is larger
-// than the receiver takes. Our own queue is bounded by bytes, as are its batches; it never blocks its caller. Each span is
+// than the receiver accepts. Our own queue is bounded by bytes, as are its batches; it never blocks its caller. Each span is
 // counted in [Loss], as accepted or as lost with the reason. If a receiver is down, overloaded or slow, spans stay in the queue
 // and are retried, until they are accepted, the queue is full or the time for shutting down is over. If a receiver accepts spans
 // but does not answer in time, it gets them twice, with the same ids. The token events of a span are plain arrays until the

@@ -8,9 +8,9 @@
 // log-normal length. The next turn starts after the reply and a think time. Rows have full prompts with canonical block ids, in
 // the order of their timestamps, and follow all rules of the format (V1 to V8).
 //
-// The same configuration gives the same bytes on every machine. Randomness is PCG-DXSM of math/rand/v2,
-// whose sequence Go guarantees; time is kept in whole microseconds; and the logarithm and exponential are our own, from
-// operations that IEEE 754 defines to the last bit, because those of package math differ between architectures.
+// The same configuration yields the same bytes on every machine. Randomness is PCG-DXSM of math/rand/v2, whose sequence Go
+// guarantees. Times are whole microseconds. The logarithm and exponential are our own, made of operations that IEEE 754 defines
+// to the last bit, because those of package math differ between architectures.
 //
 // Memory grows with the conversations that are open at one time, not with the length of the trace.
 package generate
