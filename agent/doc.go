@@ -3,39 +3,38 @@
 
 // Package agent replays a Mooncake trace against an OpenAI-compatible engine.
 //
-// [Run] is the whole of it. A row travels through the sub-packages in one direction:
+// [Run] does everything. A row passes through the sub-packages in one direction:
 //
 //	load      the trace becomes a stream of items with offsets
-//	schedule  one goroutine lets each item go at its instant
-//	carry     live replies wait for the rows whose prompts they are part of
-//	prompt    the row becomes the bytes of a request, as the socket takes them
-//	send      the request goes out; arrivals are stamped
-//	measure   what happened becomes one record, the records become figures
+//	schedule  one goroutine dispatches each item at its scheduled time
+//	carry     live replies are stored for the rows whose prompts contain them
+//	prompt    the row becomes the bytes of a request, while they are written to the socket
+//	send      the request is sent; arrivals are timestamped
+//	measure   the outcome becomes one record, the records become figures
 //	telemetry the record becomes a span with its children and events, and metrics
-//	judge     the run's own fidelity becomes a verdict
+//	judge     the records become a verdict on how faithful the run was
 //	report    everything becomes a table and files
 //
-// Between them this package keeps only what ties them together: who may stop the run, who waits for whom at its
-// end, and what a session carries from turn to turn.
+// This package connects them: what may stop the run, what waits for what at its end, and what a session passes from turn to turn.
 //
 // # Memory
 //
-// A replay's memory depends on the requests under way and on its configuration, not on the length of the trace. Beyond the
-// program itself and about 10 MiB of histograms, at most, it holds:
+// A replay's memory depends on the requests in flight and on its configuration, not on the length of the trace. In addition to
+// the program itself and about 10 MiB of histograms, it has at most:
 //
 //	per open stream    about 45 KiB, most of it net/http's, and 12 bytes per token of the reply until its record is written
-//	look-ahead         4,096 rows (Trace.Lookahead), and 320 on their way
-//	rows held back     65,536, for their session or a slot; at the bound the trace is not read further
-//	sessions           16,384 open ones; the last timestamp of 131,072; the prompt kind of 262,144 (10 MiB); of rows that are
-//	                   new turns also a million that were closed to make room (40 MiB)
+//	look-ahead         4,096 rows (Trace.Lookahead), and 320 rows between goroutines
+//	delayed rows       65,536, for their session or a slot; at the limit, reading of the trace pauses
+//	sessions           16,384 open ones; the last timestamp of 131,072; the prompt kind of 262,144 (10 MiB); if rows are
+//	                   new turns, also a million that were closed to make room (40 MiB)
 //	prediction         16 bytes for each row with new blocks while block ids are canonical, as moonloop writes them, for 16
-//	                   million of them; else 4 million prefixes (200 MB); past either rows are counted as unpredicted
-//	live replies       64 MiB (Prompt.CarryBytes) where rows say that they need them, and 262,144 rows that are known to be needed
-//	requests.jsonl     64 KiB of lines on their way to the file; at the end 16 MiB of lines that wait for an earlier row, then
-//	                   they are written out of order, and counted
-//	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes), past which they are lost, and counted
-//	garbage            by the process's GOGC, which Run leaves alone; `moonloop replay` lets grow what a second allocates, 20 to
-//	                   64 MiB, and at least a quarter of what lives
+//	                   million of them; else 4 million prefixes (200 MB); beyond, rows are counted as unpredicted
+//	live replies       64 MiB (Prompt.CarryBytes) if rows need them, and 262,144 rows whose reply is needed
+//	requests.jsonl     64 KiB of unwritten lines; at the end 16 MiB of lines that wait for an earlier row; beyond,
+//	                   lines are written out of order, and counted
+//	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes); beyond, spans are lost, and counted
+//	garbage            as the process's GOGC says, which Run does not set; `moonloop replay` allows as much as a second
+//	                   allocates, 20 to 64 MiB, and at least a quarter of the live memory
 //
-// The first request leaves when the look-ahead has been read, however long the trace is.
+// The first request is sent when the look-ahead has been read, however long the trace is.
 package agent

@@ -4,8 +4,8 @@
 //go:generate env GOWORK=off go tool -modfile=../tools/go.mod mdatagen metadata.yaml
 
 // Package exporter is the Collector exporter "mooncake": it writes spans to a journal, segment by segment, and compiles a
-// replayable trace of each segment that is complete. README.md says how it is configured and what it guarantees.
+// replayable trace from each complete segment. README.md describes its configuration and guarantees.
 //
-// It is a shell: package decode turns spans into records, package segment keeps the journal, package capture makes
-// traces of it. No text that is on a span is ever written.
+// The package is thin: package decode converts spans to records, package segment writes the journal, package capture compiles it.
+// No text of a span is ever written.
 package exporter

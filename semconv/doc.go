@@ -1,34 +1,35 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package semconv holds the names of moonloop's telemetry: every attribute, event, metric and span that is read or
-// written, with its type and unit. It has no logic.
+// Package semconv has the names of moonloop's telemetry: every attribute, event, metric and span that it reads or writes, with
+// type and unit. The package has no logic.
 //
-// The names of the GenAI conventions are our own constants because Go's semconv packages have none after v1.41.0;
-// names that a later revision changed are here too, for reading. What the conventions lack is called mooncake.*.
+// The names of the GenAI conventions are our own constants because Go's semconv packages have none after v1.41.0; names that a
+// later revision changed are here, too, for reading. Names that the conventions lack are mooncake.*.
 //
 // # The annotated inference span
 //
-// Everything in moonloop hangs on one contract: the annotated inference span. The agent makes one for each row that
-// it replays, the receiver makes one out of anybody's GenAI telemetry, the exporter turns them into rows of a trace.
+// Everything in moonloop depends on one contract: the annotated inference span. The agent writes one for each row that it
+// replays. The receiver makes one from each request in GenAI telemetry. The exporter converts them to rows of a trace.
 //
 // There is one span per request that reached an engine:
 //
 //	name    {gen_ai.operation.name} {gen_ai.request.model}, such as "chat llama-3"
 //	kind    CLIENT
-//	start   the instant at which the request should have gone out (in production: at which it was made)
+//	start   the instant at which the request was scheduled (in production: at which it was made)
 //	end     the arrival of the last token, or the instant of the failure
 //	status  Error when the request was not served, with [ErrorType]; else unset
-//	trace   a request without a session is a trace of its own; the requests of a session share one, below
+//	trace   a request without a session has an OTel trace of its own; the requests of a session share one, below
 //	        a root span [SpanSession] of kind INTERNAL, which ends with the first of them
 //	links   of a replay: the production span that the row was captured from, where the row knows it
 //
-// Requests of a replay that are no rows have spans, too, without any attribute of this project, each in a trace of its own:
-// [SpanMeasure] and [SpanWarmup]. Their response ids tell a capture whose requests a gateway and an engine have seen.
+// Requests of a replay that are not rows have spans, too ([SpanMeasure], [SpanWarmup]), without any attribute of this project,
+// each in an OTel trace of its own. By their response ids, a capture recognises the spans that a gateway or an engine wrote of
+// these requests.
 //
-// Standard attributes say what the conventions have a name for: the operation, provider, model and server, the
-// conversation, what was asked for, what came back, and the tokens that the server counted (usage). Attributes of this
-// project say which row the request is:
+// Standard attributes are used where the conventions have a name: the operation, provider, model and server, the conversation,
+// the request's parameters, the reply, and the tokens that the server counted (usage). Attributes of this project say which row
+// the request is:
 //
 //	attribute                           type      meaning
 //	mooncake.row                        int       index of the row in its trace, from 0
@@ -37,30 +38,33 @@
 //	mooncake.output_length              int       output tokens that the row asks for
 //	mooncake.hash_ids                   int[]     block ids, each the two's-complement pattern of a uint64
 //	mooncake.block_size                 int       tokens that a block id stands for
-//	mooncake.hash.domain                string    who made the ids; ids of two domains never match
+//	mooncake.hash.domain                string    the origin of the ids; ids of two domains never match
 //	mooncake.hash.key                   string    fingerprint of the key under which ids or cells were made
-//	mooncake.identity                   string    what the ids rest on: trace, engine, tokens, text or none; a span
-//	                                              that has it, or a row, is a request to a model
+//	mooncake.identity                   string    what the ids are computed from: trace, engine, tokens, text or
+//	                                              none; a span with it, or with a row, is a request to a model
 //	mooncake.cells                      bytes     identity text: keyed chain of 128-byte cells, 8 bytes each
 //	mooncake.cells.prefix               bool      the cells are of the beginning of the prompt only
+//	mooncake.cells.ends                 bytes     identity text: where messages end, 12 bytes each
+//	mooncake.cells.reply                bytes     the same for the reply, as it will be in the next prompt
+//	mooncake.prompt_order               string    the order in which the model's template writes the prompt
 //	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
-//	mooncake.prompt.remote              bool      a part of the prompt is at the server only
-//	mooncake.output_estimate            int       output tokens where nobody counted them, of the order of the truth
+//	mooncake.prompt.remote              bool      a part of the prompt is only on the server
+//	mooncake.output_estimate            int       an estimate of output tokens that nobody counted
 //	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
 //
-// and, on the spans of a replay, how faithfully the row was sent and how it ended:
+// On the spans of a replay, these say how faithfully the row was sent and how it ended:
 //
 //	mooncake.schedule.offset            double    s of replay time; spreading included
 //	mooncake.schedule.spread            double    s; the part of the offset that spreading added
 //	mooncake.schedule.speedup           double    the scale of the schedule
 //	mooncake.schedule.lateness          double    s; dispatch minus intended instant
 //	mooncake.schedule.cap_wait          double    s; wait for the concurrency cap
-//	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have served
+//	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have had
 //	mooncake.outcome, .outcome.reason   string    served, failed, cancelled or skipped, and why not served
 //	mooncake.request.resend_count       int       whole requests sent again because a kept connection died
-//	mooncake.chunks.coalesced           int       output chunks whose own arrival is unknown
+//	mooncake.chunks.coalesced           int       output chunks whose own arrival time is unknown
 //	mooncake.prompt.too_short, .tail_cut  bool    the prompt is not exactly what the row asks for
 //
 // Durations named gen_ai.* count from the wire: the instant at which the last byte of the request had been handed to
@@ -76,14 +80,13 @@
 //	prefill  wire → first token
 //	decode   first token → last token
 //
-// A phase that was not reached is absent, and the last one that was lasts until the failure. A reply that was no
-// stream does not tell prefill from decode: it has one phase [PhaseReply] in their place. A skipped row has a span of
-// length zero and no phases.
+// A phase that was not reached is absent, and the last phase reached lasts until the failure. A reply that was not a stream does
+// not separate prefill from decode: it has one phase [PhaseReply] instead. A skipped row has a span of length zero and no phases.
 //
 // # Tokens
 //
-// Each chunk of output is a span event [EventToken] at its arrival, with [TokenIndex], [TokenCount] where the server
-// said it, and [TokenGap] from the second on. In their place a span may carry the whole series in [TokenGaps] and
-// [TokenCounts], which cost a tenth, or the first token's event only, or none. Events that a limit cut off are
-// counted on the span: its dropped-events count, and [TokenDropped].
+// Each chunk of output is a span event [EventToken] at its arrival, with [TokenIndex], [TokenCount] where the server said it, and
+// [TokenGap] from the second on. Instead, a span can have the whole series in [TokenGaps] and [TokenCounts], which need a tenth
+// of the space, or the first token's event only, or none. Events above a limit are counted on the span, in its dropped-events
+// count and [TokenDropped].
 package semconv

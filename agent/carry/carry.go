@@ -1,17 +1,17 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package carry keeps the live replies of a replay for the rows whose prompts they are part of.
+// Package carry stores the live replies of a replay for the rows whose prompts contain them.
 //
-// In production the next turn of a conversation is the prompt before, the engine's own reply and a new text, and the engine
-// has the keys and values of the reply in its cache. A replay that puts other words in its place misses them. So a row says
-// which of its tokens were the reply of an earlier row, and the replay puts the reply there that it got itself.
+// In production, the next turn of a conversation has as its prompt the previous prompt, the engine's own reply and a new text.
+// The engine has the keys and values of the reply in its cache. A replay with other words there would miss them. So a row says
+// which of its tokens are the reply to an earlier row, and the replay inserts the reply that it got itself.
 //
-// A row never waits for that. What stands in a reply's place is decided once, by the first row that needs it at its instant: the
-// live reply, or invented words where that is not complete, has another length, or would not be the same tokens again. All later
-// rows do the same, so that the prompts of a conversation stay prefixes of one another. Each reason is counted.
+// A row never waits for a reply. The first row that needs a reply decides, when it is due, what is inserted: the live reply, or
+// invented words if the reply is not complete, has another length, or would be tokenised differently. All later rows use the same
+// words, so that the prompts of a conversation stay prefixes of one another. Each reason is counted.
 //
-// Memory is bounded by bytes: of the replies that are complete, the one that was looked at longest ago goes first.
+// Memory is bounded in bytes: the complete reply that was used longest ago is dropped first.
 package carry
 
 import (

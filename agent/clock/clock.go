@@ -3,8 +3,8 @@
 
 // Package clock is the one clock of a run.
 //
-// Every instant of a run is an offset from the run's start on the monotonic clock, so that a step of the
-// wall clock cannot bend a latency. The wall clock is read once, at the start, to place the run in time.
+// Every instant of a run is an offset from the run's start on the monotonic clock, so that a step of the wall clock cannot change
+// a latency. The wall clock is read once, at the start, to give the run a date.
 package clock
 
 import "time"

@@ -3,21 +3,21 @@
 
 // Package judge says whether the figures of a run can be believed.
 //
-// It does not say whether the engine was good: that is what goals are for. It says whether the client, the machine
-// under it and the telemetry behind it did what the trace asked, so that the figures are the engine's.
+// It does not say whether the engine was good: goals do that. It says whether the client, its machine and its telemetry did what
+// the trace asked, so that the figures are the engine's.
 //
 // # The table
 //
-// Each metric is valid up to the first bound, invalid above the second, degraded between; the worst class is the
-// run's. A metric that is unknown changes nothing and is listed. One that rests on less than it needs is not judged, neither
-// way, and the run is too small to judge, unless something else makes it worse: the 99th percentile of three requests is
-// their maximum, the share of one hiccup in 50 ms is chance. So a percentile needs as many values as leave one beyond it
-// (a median ten, for five on either side), a share of a count as many as make one of them no more than the first bound
-// (streams, not their gaps: what coalesces one gap of a stream coalesces its neighbours), a share of time so long a run that
-// one delay of 100 ms, which every machine has, does not make it invalid. What has no need is a fact of any run. Lateness is
-// judged by the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own
-// share of the time. The last column says why the bounds are where they are; they are fixed, because a verdict under other
-// bounds is that of a different run.
+// Each metric is valid up to the first bound, invalid above the second, degraded between; the worst class is the run's. An
+// unknown metric is listed, and does not change the verdict. A metric with less data than it needs is not judged; then the run is
+// too small to judge, unless another metric makes it worse. For example, the 99th percentile of three requests is their maximum,
+// and the share of one hiccup in 50 ms is chance. So a percentile needs enough values to leave one beyond it (a median ten, for
+// five on either side). A share of a count needs enough that one of them is no more than the first bound (streams, not their
+// gaps: what coalesces one gap of a stream coalesces its neighbours). A share of time needs a run so long that one delay of 100
+// ms, which every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
+// the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the
+// time. The last column gives the reason for the bounds. They are fixed, because a verdict with other bounds
+// is that of a different run.
 //
 //	metric                   valid ≤     invalid >   needs                     because
 //	no_request_served        0           0                                     a run without a served request has no figures

@@ -1,17 +1,17 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package load turns a trace into the stream of items that the schedule sends.
+// Package load converts a trace to the stream of items that package schedule sends.
 //
-// A trace may be larger than memory, so it is read as it is sent. What must be known before the first request
-// (does the trace have timestamps, in which unit, on how coarse a grid, what do its sessions mean) is
-// decided from a look-ahead over the first rows and told in [Info]. The same look-ahead puts rows that are
-// slightly out of time order into order; a row that is further out is an error.
+// A trace can be larger than memory, so it is read while it is sent. Some facts are needed before the first request: whether the
+// trace has timestamps, their unit and resolution, and what its sessions mean. They come from a look-ahead over the first rows,
+// and are in [Info]. The look-ahead also sorts rows that are slightly out of time order; a row that is further out of order is an
+// error.
 //
-// The way of a row:
+// The path of a row:
 //
 //	read → window → predict → order by time → limit → spread → order by offset → shard → schedule
 //
-// Everything before the shard is computed from all rows, so that n shards of one trace, in n processes, agree on
-// offsets, indices and predictions without talking to each other.
+// Everything before the shard is computed from all rows, so that n shards of one trace, in n processes, agree on offsets, indices
+// and predictions without communication.
 package load

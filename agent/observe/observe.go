@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe watches the machine and the process during a run, so that the run can say which of its
-// figures are the engine's and which are its own.
+// Package observe watches the machine and the process during a run, so that effects of the client can be told from effects of the
+// engine.
 //
 // It measures four things: hiccups (a tick that comes late although nothing but the machine or this process
 // can be the reason), the garbage collector's pauses, the share of the CPU that this process used, and the time

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report writes what a run found: the table at the end, summary.json and summary.csv, and a line per request.
+// Package report writes the results of a run: the table at the end, summary.json and summary.csv, and a line for each request.
 //
 // # Names
 //
@@ -11,10 +11,10 @@
 //
 // # Files
 //
-// Every file has the mode 0600 and gets its name when it is complete: until then its name ends in .partial.
-// requests.jsonl holds a Mooncake row per line with one more key, result, so it can be replayed as it is. What a run that
-// was killed leaves of it is [PartialFile], which can be read in the same way. A run has its directory to itself and
-// replaces nothing in it unless it is told to: [OpenFolder].
+// Every file has the mode 0600 and gets its name when it is complete: until then its name ends in .partial. requests.jsonl has a
+// Mooncake row on each line, with one more key, result, so it can be replayed unchanged. A killed run leaves [PartialFile]
+// instead, which can be read in the same way. Only one run can use a directory, and it replaces files only if asked to:
+// [OpenFolder].
 package report
 
 import (

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decode turns spans into records of a journal. It is the other side of the contract in package semconv: what an agent
-// or a receiver wrote on a span becomes the fields of a record.
+// Package decode converts spans to records of a journal. It reads the contract of package semconv: the attributes that an agent or a
+// receiver wrote on a span become the fields of a record.
 //
 // Every span is exactly one record, or counted as dropped because it has no id:
 //
@@ -11,7 +11,7 @@
 //	a request to a model, by package genai   [journal.Inference] without identity and session, counted as unannotated
 //	anything else                            [journal.Link]
 //
-// Spans come from the network. An attribute that is not what the contract says (another type, a negative count, a million
-// ids, cells that no hasher made) is left out and counted, and costs the record nothing else. No text gets through: a
-// record's only strings are names without spaces, of models and runs.
+// Spans come from the network. An attribute that violates the contract (another type, a negative count, a million ids, cells of
+// impossible length) is left out and counted; the rest of the record stays. No text gets through: a record's only strings are
+// names of models and runs, without spaces.
 package decode

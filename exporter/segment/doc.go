@@ -1,53 +1,52 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package segment keeps a journal in segments: files that are begun by size and by time, and a trace beside each one
-// that is complete.
+// Package segment writes a journal in segments, files that are limited in size and time, and a trace next to each complete
+// segment.
 //
 //	<directory>/<name>-20261121T170501Z-000001.journal          a segment; the last one is open
 //	<directory>/<name>-20261121T170501Z-000001.jsonl            its trace, with .meta.json
 //	<directory>/<name>-20261121T170501Z-000001.run-ID.jsonl     that of a replay, by [capture.RunFile]
-//	<directory>/<name>-20261121T170501Z-000001.pending          its trace is not there yet
-//	<directory>/<name>.lock                                     held by whoever writes
+//	<directory>/<name>-20261121T170501Z-000001.pending          its trace is not compiled yet
+//	<directory>/<name>.lock                                     locked by the process that writes
 //	<directory>/.<name>.tmp                                     temporary files
 //
-// Times are UTC, numbers never come back, files can be read by their owner only. A segment without a record gives way to one of a
-// later time, so that a name tells when the first record came, to Options.MaxAge.
+// Times are UTC, numbers are never reused, and only the owner can read the files. A segment without a record is replaced by one
+// with a later time, so that a name shows when the first record arrived, to within Options.MaxAge.
 //
 // # The cut
 //
-// A trace (one trace id) that goes on across the end of a segment would be torn by it: its requests would miss what their
-// ancestors know. So at the cut the records of each trace that had one within the grace period before it are copied to
-// the new segment, and the old segment's own trace leaves them out. Each of them is then whole in the trace of exactly
-// one segment: the first at whose cut it had been quiet for the grace period, to 1/64 of that, however many cuts there were
-// meanwhile. One that is never quiet is not carried on for ever ([Options.MaxCarries]), nor are more than a bound; both are
-// counted. What comes for a trace that has been left behind is in the trace of the segment that it came into.
+// An OTel trace (one trace id) can continue across the end of a segment. If it were cut there, its requests would lack what their
+// ancestors know. So at the cut, the records of each OTel trace with a record in the last grace period are copied to the new
+// segment, and the old segment's own trace leaves them out. Each OTel trace is then complete in exactly one segment's trace: the
+// first at whose cut it had no record for the grace period, to 1/64 of that, however many cuts there were. An OTel trace that
+// never pauses is copied [Options.MaxCarries] times, and the number of copied OTel traces is bounded; both are counted. Later
+// records of an OTel trace that is no longer copied are in the trace of the segment in which they arrived.
 //
-// Each cut copies what is open. So a segment is not closed for its size as long as most of it came within the grace period:
-// at a rate that fills segments faster than that each record would be copied many times.
+// Each cut copies what is open. So a segment is not closed for its size while most of it arrived in the last grace period: if
+// segments filled faster than that, each record would be copied many times.
 //
-// The new segment gets its name when the copies in it are durable and the old one's .pending, with the traces to leave
-// out, is too. So a crash at any point leaves either the old segment open, or the cut done. Copying takes a second or a few
-// for a segment of 256 MiB. What comes meanwhile goes to the old segment and is copied after the rest, so that Append waits only
-// for the last of it, some milliseconds. It belongs to the new segment: .pending has the size of the old one at the cut, and
-// its own trace ends there. Only a segment that cannot be written any more is cut while Append waits.
+// The new segment gets its name when its copies, and the old segment's .pending with the OTel traces to leave out, are durable.
+// So after a crash at any point, either the old segment is open, or the cut is done. Copying takes a second or a few for a
+// segment of 256 MiB. Records that arrive meanwhile go to the old segment, and are copied last, so that Append waits only for
+// these, some milliseconds. They belong to the new segment: .pending has the old segment's size at the cut, and its own trace
+// stops there. Only if a segment cannot be written any more does Append wait for the whole cut.
 //
-// The traces of segments are a convenience, never to be concatenated: the journals of all segments, with the copies in
-// them, compile to the same trace as one journal that had never been cut, because [capture.Compile] takes each span once.
+// The traces of segments are a convenience. Never concatenate them. The journals of all segments, with the copies in them,
+// compile to the same trace as one journal without cuts, because [capture.Compile] uses each span once.
 //
 // # What is durable when
 //
-// Append returns when its records are on the disk, with one sync for all who wait at the time; with [Options.NoSync] it
-// returns when the operating system has them, and they survive the end of the process but not of the machine. A disk that
-// is full is an error of Append. A sync that fails fails all that waited for it, and the segment is not written again,
-// because later syncs could succeed without what was lost.
+// Append returns when its records are on disk, with one sync for all waiting calls. With [Options.NoSync] it returns when the
+// operating system has them, and they survive a crash of the process but not of the machine. A full disk is an error of Append.
+// If a sync fails, all calls that waited for it fail, and the segment is not written again, because later syncs could succeed
+// although records are lost.
 //
-// Somebody may remove, rename or replace the open journal, the lock, or the whole folder. Each sync looks afterwards
-// whether the journal still has its name, so that Append never returns nil for a record that was not to be found by then; with
-// NoSync that is looked at once a second. A journal that is gone is not written again: who waits for a sync of it gets an error, the
-// next Append begins a segment in a folder that is made anew, and nothing is carried into it. What was in the journal is gone with
-// it, and counted ([Cut].Lost). While another process has taken the name meanwhile, Append fails.
+// Somebody may remove, rename or replace the open journal, the lock, or the whole directory. After each sync, the journal's name
+// is checked, so that Append never returns nil for a record that could not be found by then; with NoSync, it is checked once a
+// second. A journal that is gone is not written again: calls that wait for its sync get an error, and the next Append begins a
+// segment in a new directory, without copies. The records of the journal are lost, and counted ([Cut].Lost). While another
+// process uses the name, Append fails.
 //
-// The next process goes on with the open segment of the one before, however that one ended, and compiles what was
-// pending.
+// The next process continues the open segment of the previous one, however that process ended, and compiles what is pending.
 package segment

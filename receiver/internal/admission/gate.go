@@ -1,15 +1,15 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission decides, before an OTLP request is decoded, whether there is room for it.
+// Package admission decides, before an OTLP request is decoded, whether there is memory for it.
 //
-// Decoding makes much of little: an empty span takes 2 bytes on the wire and 230 in memory, and a value nested a
-// million times, 8 MB, takes half a gigabyte of stack, or ends the process. The Collector's memory limiter comes behind the decoder, and
-// looks once a second. So a Gate walks over a request first, without decoding it, adds up what its messages will take,
-// and holds that room until the request is done. What does not fit is refused and counted.
+// Decoding multiplies memory: an empty span is 2 bytes on the wire and 230 in memory. A value nested a million times, 8 MB, needs
+// half a gigabyte of stack, or crashes the process. The Collector's memory limiter is after the decoder, and checks once a
+// second. So a Gate scans a request before it is decoded, adds up the memory that its messages will need, and reserves it until
+// the request is done. Requests that do not fit are refused and counted.
 //
-// Nor does a request that stops amid its way keep others out: all of it must come within a time, and as soon as another one
-// needs the room, those that are slow lose theirs.
+// A stalled request does not block others: each request has a time limit, and if another one needs the memory, slow requests lose
+// theirs.
 package admission
 
 import (
