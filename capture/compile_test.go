@@ -343,7 +343,7 @@ func TestIDs(t *testing.T) {
 		call(2, 1, 0, 1, engine(1<<63, 6), domain(8)),     // another domain: nothing is shared
 		call(3, 1, 0, 2, engine(1<<63)),                   // full blocks only
 		call(4, 1, 0, 3, engine(1<<63, 1<<64-1, 9)),       // one too many
-		call(5, 1, 0, 4, engine(1<<63, 6), size(16)),      // of another size
+		call(5, 1, 0, 4, engine(1<<63, 6), size(24)),      // of a size that no trace has
 		call(6, 1, 0, 5, engine(1<<63), tokens(1<<30, 1)), // nobody's prompt
 		call(7, 1, 0, 6, engine(1<<63), noTokens),
 	))
