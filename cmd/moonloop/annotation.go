@@ -62,11 +62,11 @@ func isPromptOrder(value string) error {
 }
 
 // promptOrders reads the values of that flag. They have no effect where prompts stay as telemetry shows them.
-func promptOrders(values []string, follow string) (orders []annotate.ModelOrder, err error) {
+func promptOrders(values []string, follow capture.FollowEngine) (orders []annotate.ModelOrder, err error) {
 	for _, value := range values {
 		orders = append(orders, parsePromptOrder(value))
 	}
-	if len(orders) > 0 && follow == string(capture.FollowNever) {
+	if len(orders) > 0 && follow == capture.FollowNever {
 		err = errors.New("--prompt-order has no effect with --follow-engine never, which leaves prompts as telemetry shows them: leave one of them out")
 	}
 	return orders, err

@@ -73,7 +73,7 @@ func newCaptureCommand() *cobra.Command {
 	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "name of the environment `VARIABLE` that holds the hash key")
 	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "`ATTRIBUTE` that holds a session id, checked before the known ones (repeatable)")
 	fs.StringArrayVar(&f.deny, "deny", nil, "`ATTRIBUTE` to remove from every span on arrival; a trailing * matches any ending (repeatable)")
-	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
+	fs.IntVar(&f.BlockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
 	f.addRequests(fs, "")
 	addPromptOrder(fs, &f.promptOrders, "")
 	under(fs, "Requests")
@@ -106,8 +106,8 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, collect.Co
 		}
 	}
 	limit, _ := humanize.ParseBytes(f.requestLimit) // its rule has read it, and bounds it
-	orders, err := promptOrders(f.promptOrders, f.follow)
-	errs = append(errs, err, checkAnnotation(annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrder: orders}))
+	orders, err := promptOrders(f.promptOrders, f.FollowEngine)
+	errs = append(errs, err, checkAnnotation(annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrder: orders}))
 	key, notice, err := hashKey(f.keyEnv)
 	if err != nil {
 		errs = append(errs, err)
@@ -118,7 +118,7 @@ func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, collect.Co
 	listen := collect.Config{
 		GRPC: f.grpc, HTTP: f.http, TLS: collect.TLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}, Token: token,
 		RequestLimit: int64(limit), //nolint:gosec // see above
-		BlockSize:    f.blockSize, Key: key, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrders: orders, Version: version(),
+		BlockSize:    f.BlockSize, Key: key, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrders: orders, Version: version(),
 	}
 	return f.options(cmd), listen, notices, errors.Join(errs...)
 }

@@ -36,7 +36,7 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	files := outputs{out: f.out, force: f.force, runs: f.replays != string(capture.ReplaysDrop)}
+	files := outputs{out: f.out, force: f.force, runs: f.Replays != capture.ReplaysDrop}
 	for _, journal := range earlier {
 		files.read(journal.Name)
 	}
@@ -141,7 +141,7 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, f c
 	for _, source := range sources {
 		files.read(source.Name)
 	}
-	traces := summaries{untokened: f.untokened, Traces: collect.Traces{Lost: p.Lost()}}
+	traces := summaries{untokened: f.MissingTokens, Traces: collect.Traces{Lost: p.Lost()}}
 	result, err := capture.Compile(ctx, opt, traces.Sink(files.create, files.file), sources...)
 	if err != nil {
 		return false, fmt.Errorf("compile %s: %w", journal, traces.failed(ctx, err))

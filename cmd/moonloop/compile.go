@@ -54,7 +54,7 @@ func newCompileCommand() *cobra.Command {
 	fs.BoolVar(&f.list, "list", false, "only list what the journals hold: workloads, keys, spans and their times")
 	fs.StringVar(&f.run, "run", "", "compile only the replay with this run `ID`, into --out")
 	f.addRequests(fs, "")
-	fs.IntVar(&f.blockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
+	fs.IntVar(&f.BlockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
 	under(fs, "Requests")
 
 	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
@@ -94,7 +94,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		// if that is put off.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
-	traces := summaries{untokened: f.untokened}
+	traces := summaries{untokened: f.MissingTokens}
 	sink := traces.Sink(files.create, files.file)
 	if f.run != "" {
 		sink = f.onlyRun(traces.Sink(files.create, func(capture.Partition) string { return f.out }))

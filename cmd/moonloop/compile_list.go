@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -58,18 +57,10 @@ func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool)
 	slices.SortFunc(list.Workloads, func(a, b *listedWork) int {
 		return strings.Compare(partitionOrder(a.Partition), partitionOrder(b.Partition))
 	})
-	var err error
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(list)
-	} else {
-		_, err = io.WriteString(w, list.String())
+		return output(w, list)
 	}
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	return nil
+	return output(w, list.String())
 }
 
 // partitionOrder sorts production before replays, and these by name.

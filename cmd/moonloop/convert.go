@@ -31,7 +31,7 @@ type convertFlags struct {
 	sessionKeys []string
 	orders      []string
 	// of public traces
-	failed    string
+	failed    foreign.Failed
 	models    []string
 	lookahead int
 }
@@ -57,7 +57,7 @@ func newConvertCommand() *cobra.Command {
 	under(fs, "Output")
 
 	fs.StringVar(&f.from, "from", "", "format of the inputs: otlp, dynamo, bailian, burstgpt or azure (default: detected)")
-	fs.IntVar(&f.blockSize, "block-size", 0, "tokens per hash id (default: 16 for bailian, else 512)")
+	fs.IntVar(&f.BlockSize, "block-size", 0, "tokens per hash id (default: 16 for bailian, else 512)")
 	fs.IntVar(&f.maxLine, "max-line", mooncake.DefaultMaxLine, "longest accepted line, in bytes")
 	under(fs, "Input")
 
@@ -67,7 +67,7 @@ func newConvertCommand() *cobra.Command {
 	addPromptOrder(fs, &f.orders, "telemetry: ")
 	under(fs, "Telemetry")
 
-	fs.StringVar(&f.failed, "failed", string(foreign.FailedDrop), "burstgpt: what to do with failed requests: drop or keep (as rows without output)")
+	fs.StringVar((*string)(&f.failed), "failed", string(foreign.FailedDrop), "burstgpt: what to do with failed requests: drop or keep (as rows without output)")
 	fs.StringArrayVar(&f.models, "only-model", nil, "burstgpt: keep only requests to the model of this `NAME` (repeatable)")
 	fs.IntVar(&f.lookahead, "look-ahead", foreign.DefaultLookahead, "public traces: number of rows to read ahead and sort by time")
 	under(fs, "Public traces")
@@ -80,7 +80,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	}
 	compile := f.options(cmd)
 	_, publicErr := foreign.ParseFormat(f.from)
-	files := outputs{out: f.out, force: f.force, runs: publicErr != nil && f.replays != string(capture.ReplaysDrop)}
+	files := outputs{out: f.out, force: f.force, runs: publicErr != nil && f.Replays != capture.ReplaysDrop}
 	for _, name := range names {
 		files.read(name)
 	}
@@ -90,7 +90,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	ctx := cmd.Context()
 	inputs := inputs{names: names, opt: mooncake.OpenOptions{Stdin: interruptible(ctx, cmd.InOrStdin())}}
 	defer inputs.close()
-	traces := summaries{untokened: f.untokened}
+	traces := summaries{untokened: f.MissingTokens}
 	result, err := f.convert(cmd, compile, &inputs, &traces, traces.Sink(files.create, files.file))
 	if err != nil {
 		return traces.failed(ctx, err)
@@ -161,11 +161,11 @@ func sameFile(a, b string) bool {
 
 // telemetry converts OTLP and Dynamo's request trace.
 func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in *inputs, sink capture.Sink) (offline.Result, error) {
-	orders, err := promptOrders(f.orders, f.follow)
+	orders, err := promptOrders(f.orders, f.FollowEngine)
 	if err != nil {
 		return offline.Result{}, err
 	}
-	annotation := annotate.Config{BlockSize: f.blockSize, SessionKeys: f.sessionKeys, PromptOrder: orders}
+	annotation := annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, PromptOrder: orders}
 	if err := checkAnnotation(annotation); err != nil {
 		return offline.Result{}, err
 	}
@@ -196,11 +196,11 @@ func (f *convertFlags) telemetry(cmd *cobra.Command, compile capture.Options, in
 // public converts public traces.
 func (f *convertFlags) public(cmd *cobra.Command, in *inputs, sink capture.Sink) (result capture.Result, err error) {
 	opt := foreign.Options{
-		Format: foreign.Format(f.from), BlockSize: f.blockSize, Models: f.models, Lookahead: f.lookahead, MaxLine: f.maxLine,
-		Plain: f.format == string(capture.FormatMooncake), Tool: "moonloop convert " + version(),
+		Format: foreign.Format(f.from), BlockSize: f.BlockSize, Models: f.models, Lookahead: f.lookahead, MaxLine: f.maxLine,
+		Plain: f.Format == capture.FormatMooncake, Tool: "moonloop convert " + version(),
 	}
 	if cmd.Flags().Changed("failed") {
-		opt.Failed = foreign.Failed(f.failed)
+		opt.Failed = f.failed
 	}
 	var files []foreign.Source
 	for i, name := range in.labels() {

@@ -125,61 +125,53 @@ func onOneTerminal(text string) string {
 	return b.String()
 }
 
-// configNames are the names that the configuration of a replay has for what flags set, and the flags.
-var configNames = [][2]string{
-	{"token events", "token-events"},
-	{"OTLP protocol", "otlp-protocol"},
-	{"OTLP endpoint", "otlp-endpoint"},
-	{"block size", "block-size"},
-	{"fine block size", "fine-block-size"},
-	{"engine block size", "engine-block-size"},
-	{"carry replies", "carry-replies"},
-	{"bytes of kept replies", "carry-memory"},
-	{"look-ahead", "lookahead"},
-	{"start", "start"},
-	{"end", "end"},
-	{"max requests", "max-requests"},
-	{"concurrency", "concurrency"},
-	{"warm-up requests", "warmup-requests"},
-	{"max duration", "max-duration"},
-	{"grace", "grace"},
-	{"prepare", "prepare"},
-	{"retries", "retries"},
-	{"wait ready", "wait-ready"},
-	{"connect timeout", "connect-timeout"},
-	{"first-token timeout", "first-token-timeout"},
-	{"idle timeout", "idle-timeout"},
-	{"request timeout", "request-timeout"},
-	{"overhead", "overhead"},
-	{"output length", "output-length"},
-	{"max output length", "max-output-length"},
-	{"speed-up", "speedup"},
-	{"open loop", "open-loop"},
-	{"lenient", "lenient"},
-	{"quarantine", "quarantine"},
-	{"goodput goal", "goodput-goal"},
-	{"abort error rate", "abort-error-rate"},
-	{"max error rate", "max-error-rate"},
-	{"url", "url"},
+// otherNames are names that configurations have for what flags set, where they are not the flags' own.
+var otherNames = map[string]string{
+	"bytes of kept replies": "carry-memory",
+	"system prompt of":      "system-prompt",
+	"longest input of":      "max-input",
+	"user tokens":           "user",
+	"output tokens":         "output",
+	"think time":            "think",
 }
 
-// inFlags puts flags into the place of the configuration's names at the beginning of its errors.
-func inFlags(err error, names [][2]string) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		if err == nil {
-			return nil
-		}
-		for _, n := range names {
-			if rest, found := strings.CutPrefix(err.Error(), n[0]); found && (rest[0] == ' ' || rest[0] == ':') {
-				return errors.New("--" + n[1] + rest)
-			}
-		}
-		return err
+// inFlags puts flags into the place of the configuration's names at the beginning of its errors: --first-token-timeout
+// for "first-token timeout".
+func inFlags(err error, fs *pflag.FlagSet) error {
+	if err == nil {
+		return nil
 	}
 	var errs []error
-	for _, one := range joined.Unwrap() {
-		errs = append(errs, inFlags(one, names))
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			errs = append(errs, inFlags(one, fs))
+		}
+		return errors.Join(errs...)
 	}
-	return errors.Join(errs...)
+	for name, flag := range otherNames {
+		if rest, found := strings.CutPrefix(err.Error(), name); found {
+			return errors.New("--" + flag + rest)
+		}
+	}
+	flag, rest := "", ""
+	fs.VisitAll(func(f *pflag.Flag) {
+		if r, found := cutName(err.Error(), f.Name); found && len(f.Name) > len(flag) {
+			flag, rest = f.Name, r
+		}
+	})
+	if flag == "" {
+		return err
+	}
+	return errors.New("--" + flag + rest)
+}
+
+// cutName cuts the name of a flag off a text that begins with it, whatever stands between its words.
+func cutName(text, name string) (rest string, found bool) {
+	bare := strings.NewReplacer("-", "", " ", "")
+	for i, r := range text {
+		if (r == ' ' || r == ':') && strings.EqualFold(bare.Replace(text[:i]), bare.Replace(name)) {
+			return text[i:], true
+		}
+	}
+	return "", false
 }

@@ -30,7 +30,7 @@ func newGenerateCommand() *cobra.Command {
 			if cfg.Rows == 0 && cfg.Duration == 0 {
 				return errors.New("--rows and --duration are both 0, and a trace has to end: give one of them")
 			}
-			if err := inFlags(cfg.Validate(), generateNames); err != nil {
+			if err := inFlags(cfg.Validate(), cmd.Flags()); err != nil {
 				return err
 			}
 			return runGenerate(cmd.Context(), cfg, &files, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -54,22 +54,6 @@ func newGenerateCommand() *cobra.Command {
 	f.BoolVar(&cfg.SessionIDs, "sessions", cfg.SessionIDs, "write session_id on the rows")
 	f.IntVar(&cfg.BlockSize, "block-size", cfg.BlockSize, "tokens per hash id")
 	return cmd
-}
-
-// generateNames are the names that the configuration has for what flags set, and the flags.
-var generateNames = [][2]string{
-	{"rows", "rows"},
-	{"duration", "duration"},
-	{"rate", "rate"},
-	{"turns", "turns"},
-	{"system prompt of", "system-prompt"},
-	{"longest input of", "max-input"},
-	{"token time", "token-time"},
-	{"grid", "grid"},
-	{"block size", "block-size"},
-	{"user tokens", "user"},
-	{"output tokens", "output"},
-	{"think time", "think"},
 }
 
 func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdout, stderr io.Writer) error {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,15 +106,12 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 		}
 		out.Same = sameWorkload(out.Comparisons)
 	}
-	if opt.json {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(out)
-	} else {
-		_, err = io.WriteString(stdout, out.render())
+	var result any = out
+	if !opt.json {
+		result = out.render()
 	}
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
+	if err := output(stdout, result); err != nil {
+		return err
 	}
 	if opt.strict && found > 0 {
 		_, _ = fmt.Fprintf(stderr, "moonloop: strict: %d findings, listed above\n", found)

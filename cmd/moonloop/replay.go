@@ -35,22 +35,17 @@ import (
 type replayFlags struct {
 	cfg agent.Config
 
-	start, end            traceTime
 	unit, sessions        string
 	spread, shard         string
-	profile, endpoint     string
-	form, tooShort        string
 	extra                 string
 	headers               headerFlags
 	apiKeyEnv, apiKeyFile string
 	ca, cert, key         string
 	insecure              bool
 	slo, startAt          string
-	maxErrorRate          float64
-	noStream              bool
-	tokenEvents, progress string
+	progress              string
 	stamps                string
-	carry, carryMemory    string
+	carryMemory           string
 	warnings              []string // of resolve
 }
 
@@ -87,14 +82,14 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 
 	fs.StringVarP(&c.Target.URL, "url", "u", "", "base `URL` of the engine, with or without /v1")
 	fs.StringVarP(&c.Target.Model, "model", "m", "", "`NAME` of the model to request, whatever rows name (default: the row's own, else the first that the engine lists)")
-	fs.StringVar(&f.endpoint, "endpoint", string(prompt.Chat), "API endpoint: chat or completions")
-	fs.StringVar(&f.profile, "profile", string(prompt.Auto), "request fields that the engine understands: "+strings.Join(profileNames(), ", "))
+	fs.StringVar((*string)(&c.Prompt.Endpoint), "endpoint", string(prompt.Chat), "API endpoint: chat or completions")
+	fs.StringVar((*string)(&c.Target.Profile), "profile", string(prompt.Auto), "request fields that the engine understands: "+strings.Join(profileNames(), ", "))
 	under(fs, "Engine")
 
 	fs.Float64Var(&c.Schedule.Speedup, "speedup", 1, "divide the trace's times by this")
 	fs.StringVar(&f.spread, "spread", "none", "smooth bursts caused by coarse timestamps: none, uniform (random) or even")
-	fs.Var(&f.start, "start", "skip rows before this `TIME` after the first row (90s, 5m, or a number of milliseconds)")
-	fs.Var(&f.end, "end", "skip rows after this `TIME` after the first row")
+	fs.Var((*traceTime)(&c.Trace.Start), "start", "skip rows before this `TIME` after the first row (90s, 5m, or a number of milliseconds)")
+	fs.Var((*traceTime)(&c.Trace.End), "end", "skip rows after this `TIME` after the first row")
 	fs.Int64Var(&c.Trace.MaxRows, "max-requests", 0, "stop after N rows (0 = all)")
 	fs.DurationVar(&c.Schedule.MaxDuration, "max-duration", 0, "send no request after this much replay time (0 = no limit)")
 	fs.DurationVar(&c.Schedule.Grace, "grace", 30*time.Second, "time for in-flight requests to finish after --max-duration or --abort-error-rate")
@@ -117,16 +112,16 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Trace.Quarantine, "quarantine", "", "`FILE` for the rows that --lenient skips (default: TRACE.rejected.jsonl in --out)")
 	under(fs, "Trace")
 
-	fs.StringVar(&f.form, "prompt", "", "form of prompts: words or tokens (default: tokens if endpoint and profile accept token ids, else words)")
+	fs.StringVar((*string)(&c.Prompt.Form), "prompt", "", "form of prompts: words or tokens (default: tokens if endpoint and profile accept token ids, else words)")
 	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and smoothing; change it to avoid hitting the engine's warm cache")
 	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the chat template adds to a prompt (0 = measured by two calibration requests for each model)")
-	fs.StringVar(&f.tooShort, "too-short", string(prompt.SendOneWord), "what to do with rows shorter than the chat template: send (longer than asked, flagged) or skip")
+	fs.StringVar((*string)(&c.Prompt.TooShort), "too-short", string(prompt.SendOneWord), "what to do with rows shorter than the chat template: send (longer than asked, flagged) or skip")
 	fs.Int64Var(&c.Prompt.Output, "output-length", 0, "output tokens of rows without an output length (0 = the engine decides)")
 	fs.Int64Var(&c.Prompt.OutputCap, "max-output-length", 0, "cap on output tokens (0 = none)")
 	fs.StringVar(&f.extra, "extra-inputs", "", "`JSON` object merged into every request body; not shown in any output")
-	fs.StringVar(&f.carry, "carry-replies", string(carry.Auto), "put the replay's own replies where the trace says that earlier replies stood: auto (if their tokens are known), always or never")
+	fs.StringVar((*string)(&c.Prompt.Carry), "carry-replies", string(carry.Auto), "put the replay's own replies where the trace says that earlier replies stood: auto (if their tokens are known), always or never")
 	fs.StringVar(&f.carryMemory, "carry-memory", humanize.IBytes(carry.DefaultBytes), "memory for replies that later rows need")
-	fs.BoolVar(&f.noStream, "no-stream", false, "request whole replies instead of streams")
+	fs.BoolVar(&c.Prompt.NoStream, "no-stream", false, "request whole replies instead of streams")
 	under(fs, "Prompts and replies")
 
 	fs.StringArrayVarP(&f.headers.lines, "header", "H", nil, "extra header, \"`Name: value`\", or @FILE with one header a line (repeatable)")
@@ -152,12 +147,13 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 
 	fs.StringVar(&f.slo, "slo", "", "service level of a good request, such as ttft=500ms,itl=50ms,e2e=10s")
 	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must meet --slo, 0 to 1")
-	fs.Float64Var(&f.maxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, "share of requests that may fail before the exit status is 1, 0 to 1 (1 = any)")
+	c.MaxErrorRate = new(float64)
+	fs.Float64Var(c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, "share of requests that may fail before the exit status is 1, 0 to 1 (1 = any)")
 	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share of requests has failed, 0 to 1 (0 = never)")
 	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "exit with status 3 unless the measurement is valid")
 	under(fs, "Goals")
 
-	fs.StringVar(&f.tokenEvents, "token-events", string(telemetry.EventsAll), "per-token events on spans: all, array, first or none")
+	fs.StringVar((*string)(&c.Telemetry.TokenEvents), "token-events", string(telemetry.EventsAll), "per-token events on spans: all, array, first or none")
 	fs.BoolVar(&c.Telemetry.ExponentialHistograms, "exponential-histograms", false, "export exponential histograms instead of explicit buckets")
 	fs.StringVar(&c.Telemetry.Endpoint, "otlp-endpoint", "", "send spans and metrics to the OTLP receiver at this `URL`, such as http://localhost:4318 (overrides OTEL_* variables)")
 	fs.StringVar(&c.Telemetry.Protocol, "otlp-protocol", "", "grpc or http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, else http/protobuf)")
@@ -180,13 +176,8 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 		}
 	}
 	var err error
-	c.Trace.Start, c.Trace.End = time.Duration(f.start), time.Duration(f.end)
-	c.Prompt.Endpoint, c.Prompt.Form = prompt.Endpoint(f.endpoint), prompt.Form(f.form)
-	c.Prompt.TooShort, c.Target.Profile = prompt.TooShort(f.tooShort), prompt.Profile(f.profile)
-	c.Prompt.NoStream = f.noStream
-	memory, _ := humanize.ParseBytes(f.carryMemory)                          // its rule has read it
-	c.Prompt.Carry, c.Prompt.CarryBytes = carry.Mode(f.carry), int64(memory) //nolint:gosec // likewise
-	c.MaxErrorRate = &f.maxErrorRate
+	memory, _ := humanize.ParseBytes(f.carryMemory)   // its rule has read it
+	c.Prompt.CarryBytes = int64(memory)               //nolint:gosec // likewise
 	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
 		c.Schedule.Grace = time.Nanosecond
 	}
@@ -235,12 +226,11 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
-	c.Telemetry.TokenEvents = telemetry.Mode(f.tokenEvents)
 	c.Telemetry.OtherSpanExporter = func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }
 	c.Telemetry.OtherMetricReader = func(ctx context.Context) (sdkmetric.Reader, error) { return autoexport.NewMetricReader(ctx) }
 	c.Target.ReadStamps = f.stamps == "read"
 	check(f.contradictions(fs))
-	check(inFlags(c.Validate(), configNames))
+	check(inFlags(c.Validate(), fs))
 	return errors.Join(errs...)
 }
 

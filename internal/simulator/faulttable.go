@@ -47,7 +47,7 @@ var faultTable = []faultKind{
 	{name: FaultStreamErrorDone, about: "an error event in the stream, then [DONE]", mid: func(x *exchange) error { return x.breakStream(true) }},
 	{name: FaultCut, about: "the connection is dropped in the middle of the stream", mid: func(*exchange) error { return errAbort }},
 	{name: FaultStall, about: "the stream falls silent", mid: (*exchange).stall},
-	{name: FaultSilentEnd, about: "a clean end of the stream without finish reason, usage, [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
+	{name: FaultSilentEnd, about: "a clean end without finish reason, usage and [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
 	{name: "done-only", about: "[DONE] without a finish reason", mid: func(x *exchange) error { return x.endWith("data: [DONE]\n\n") }},
 	{name: "malformed-event", about: "an event whose JSON breaks off", mid: func(x *exchange) error { return x.endWith(`data: {"choices":[{"delta":{` + "\n\n") }},
 	{name: "bad-framing", about: "a chunk of HTTP whose length is no number", mid: (*exchange).breakFraming},

@@ -22,7 +22,7 @@ import (
 type summaries struct {
 	collect.Traces
 	from      string // what production is called: production unless it is set
-	untokened string // of --missing-tokens
+	untokened capture.MissingTokens
 }
 
 // report writes a block for each trace that was compiled, then what belongs to none. Every command that makes traces ends
@@ -64,11 +64,7 @@ func (s *summaries) report(w io.Writer, result capture.Result) error {
 		}
 		line(&b, "lost", s.text(d))
 	}
-	_, err := io.WriteString(w, b.String())
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	return nil
+	return output(w, b.String())
 }
 
 // trace writes the block of one trace.
@@ -170,7 +166,7 @@ func ledger(list []mooncake.Dropped) (out, notes []mooncake.Dropped) {
 // text says what was dropped and why, and what to do about it.
 func (s *summaries) text(d mooncake.Dropped) string {
 	text := term.Counted(d.Count, d.What) + ": " + d.Reason
-	if d.What == "rows" && d.Reason == "no token counts" && s.untokened == string(capture.MissingDrop) {
+	if d.What == "rows" && d.Reason == "no token counts" && s.untokened == capture.MissingDrop {
 		text += " (--missing-tokens estimate keeps them)"
 	}
 	return text
@@ -245,9 +241,21 @@ func (s *summaries) encode(w io.Writer, from string, result capture.Result) erro
 		}
 		out.Traces = append(out.Traces, m)
 	}
+	return output(w, out)
+}
+
+// output writes the result of a command: as it stands where it is a text, else as JSON.
+func output(w io.Writer, result any) error {
+	text, isText := result.(string)
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(out); err != nil {
+	var err error
+	if isText {
+		_, err = io.WriteString(w, text)
+	} else {
+		err = enc.Encode(result)
+	}
+	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
