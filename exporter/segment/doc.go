@@ -32,6 +32,14 @@
 // for the last of it, some milliseconds. It belongs to the new segment: .pending has the size of the old one at the cut, and
 // its own trace ends there. Only a segment that cannot be written any more is cut while Append waits.
 //
+// A simpler design would copy nothing: a segment is closed, and its trace is compiled a grace period later from its own journal and
+// those of its neighbours, with the traces that have a record in this segment and none in the next. Copies, .pending and [Options.MaxCarries]
+// would go, and Append would never wait for a cut. It needs three things that are not here: Compile would have to select by what the next
+// journal holds, which is still being written, and so up to a snapshot of its size; retention would have to keep the neighbours of each
+// segment whose trace is not there yet; and a segment without rows would need another sign that its trace is done. Each trace would
+// come a grace period later, and a compile would read two to three times the bytes. Until that is built and its crash points are
+// tested as those of the cut are, segments copy.
+//
 // The traces of segments are a convenience, never to be concatenated: the journals of all segments, with the copies in
 // them, compile to the same trace as one journal that had never been cut, because [capture.Compile] takes each span once.
 //
