@@ -22,6 +22,6 @@
 //
 // # Reading
 //
-// [Reader.Next] returns records in memory of their own. For those who read very many, [Reader.NextEncoded] returns each in memory that it uses again:
-// its bytes, which can be stored and decoded later by a [Decoder], and its fields.
+// [Reader.Next] returns each record in memory of its own. [Reader.NextEncoded], for those who read millions, returns the fields and the
+// bytes of a record in memory that it uses again. A [Decoder] decodes such bytes later.
 package journal

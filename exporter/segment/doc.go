@@ -32,6 +32,14 @@
 // these, some milliseconds. They belong to the new segment: .pending has the old segment's size at the cut, and its own trace
 // stops there. Only if a segment cannot be written any more does Append wait for the whole cut.
 //
+// A simpler design would copy nothing: a segment is closed, and its trace is compiled a grace period later from its own journal and
+// those of its neighbours, with the traces that have a record in this segment and none in the next. Copies, .pending and [Options.MaxCarries]
+// would go, and Append would never wait for a cut. It needs three things that are not here: Compile would have to select by what the next
+// journal holds, which is still being written, and so up to a snapshot of its size; retention would have to keep the neighbours of each
+// segment whose trace is not there yet; and a segment without rows would need another sign that its trace is done. Each trace would
+// come a grace period later, and a compile would read two to three times the bytes. Until that is built and its crash points are
+// tested as those of the cut are, segments copy.
+//
 // The traces of segments are a convenience. Never concatenate them. The journals of all segments, with the copies in them,
 // compile to the same trace as one journal without cuts, because [capture.Compile] uses each span once.
 //
