@@ -5,9 +5,8 @@
 //
 // It reads traces ([Open], [Reader]) and writes them ([Create], [Writer]), together with the sidecar that says what the
 // rows cannot ([Meta]). It checks a trace against the rules of the format ([Checker]), gives its ids canonical
-// numbers ([Renumber]), reduces it to digests that tell whether two traces are the same workload ([Digester]),
-// and measures it ([Analyzer]): lengths, arrivals, prefix sharing, and what a prefix cache would have hit
-// ([CacheSim], [Predictor]). It knows nothing of engines, prompts or telemetry.
+// numbers ([Renumber]), and reduces it to digests that tell whether two traces are the same workload ([Digester]). Package
+// stats measures traces. Both know nothing of engines, prompts or telemetry.
 //
 // # Rows
 //

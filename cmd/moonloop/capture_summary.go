@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // maxSessions bounds the sessions that a summary counts.
@@ -34,8 +35,8 @@ type traceSummary struct {
 	file      string
 	committed bool
 	sessions  map[string]struct{}
-	cache     mooncake.CacheStats // of an infinite cache
-	last      float64             // timestamp in ms
+	cache     stats.CacheStats // of an infinite cache
+	last      float64          // timestamp in ms
 }
 
 // of returns the summary of a partition's trace; nil if none was begun.
@@ -54,7 +55,7 @@ func (s *summaries) sink(create func(string) (*mooncake.File, error), name func(
 			return nil, err
 		}
 		t := &traceSummary{Partition: p, file: name(p), sessions: make(map[string]struct{})}
-		w := &summarised{TraceWriter: file, traceSummary: t, sim: mooncake.NewCacheSim(mooncake.CacheOptions{BlockSize: 1})}
+		w := &summarised{TraceWriter: file, traceSummary: t, sim: stats.NewCacheSim(stats.CacheOptions{BlockSize: 1})}
 		if len(s.list) == 0 {
 			w.lost = s.lost
 		}
@@ -69,7 +70,7 @@ type summarised struct {
 	*traceSummary
 	lost []mooncake.Dropped
 	// sim counts blocks only. Their size is not known yet; with one of 1 token no id is beyond the end of its prompt.
-	sim *mooncake.CacheSim
+	sim *stats.CacheSim
 }
 
 func (s *summarised) Write(row *mooncake.Row) error {
