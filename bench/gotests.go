@@ -84,7 +84,7 @@ var hotPaths = []struct{ pkg, bench string }{
 	{"./agent/telemetry", "."},
 	{"./blockhash", "."},
 	{"./genai/...", "."},
-	{"./mooncake", "."},
+	{"./mooncake/...", "."},
 }
 
 // goBenchmarks runs the Go benchmarks and lets benchstat sum them up.

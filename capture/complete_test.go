@@ -5,13 +5,13 @@ package capture
 
 import (
 	"math"
-
 	"slices"
 	"testing"
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // say appends a message to a conversation.
@@ -135,7 +135,7 @@ func TestShortMessages(t *testing.T) {
 				}
 				equal(t, "rows", len(chats), len(s.rows))
 				hits(t, s.rows, mooncake.BlockSize) // ids that contradict one another end the test
-				p := mooncake.NewPredictor(mooncake.PredictorOptions{FineBlockSize: FineBlockSize})
+				p := stats.NewPredictor(stats.PredictorOptions{FineBlockSize: FineBlockSize})
 				prompt, had, got, alone := 0, 0, 0, 0
 				for i, row := range s.rows {
 					predicted, _ := p.Predict(row)

@@ -62,9 +62,11 @@ func failed(r *journal.Inference) { r.Failed = true }
 func noTokens(r *journal.Inference) {
 	r.InputTokens, r.OutputTokens = opt[int64](0), mooncake.Opt[int64]{}
 }
+
 func inSession(s journal.Session) func(*journal.Inference) {
 	return func(r *journal.Inference) { r.Session = s }
 }
+
 func response(id string) func(*journal.Inference) {
 	return func(r *journal.Inference) { r.Response = journal.ResponseOf(id) }
 }
@@ -76,9 +78,11 @@ func lasting(ms int64) func(*journal.Inference) {
 func tokens(n, m int64) func(*journal.Inference) {
 	return func(r *journal.Inference) { r.InputTokens, r.OutputTokens = opt(n), opt(m) }
 }
+
 func cached(n int64) func(*journal.Inference) {
 	return func(r *journal.Inference) { r.CachedTokens = opt(n) }
 }
+
 func engine(ids ...uint64) func(*journal.Inference) {
 	return func(r *journal.Inference) {
 		r.Prompt = journal.Prompt{Identity: journal.Engine, HashIDs: ids, BlockSize: 512, Domain: 7}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // TestObserved: a row of production keeps what telemetry said of the request; the sidecar sets the engine's cached tokens beside
@@ -34,7 +35,7 @@ func TestObserved(t *testing.T) {
 	meta := m.meta(t, production)
 	equal(t, "dropped", int64(1), dropped(meta.Dropped, lostObserved))
 	// 1,000 tokens are a block of 512 and a partial one, which is not predicted.
-	predicted := mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: 512})
+	predicted := stats.NewPredictor(stats.PredictorOptions{BlockSize: 512})
 	var want mooncake.ObservedCache
 	for _, row := range rows {
 		hit, _ := predicted.Predict(row)

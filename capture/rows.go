@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // orderKey is the length of the key of byOrder: partition, order, and the number among those of which as much is known.
@@ -36,10 +37,10 @@ type writing struct {
 	keys     map[journal.Domain]bool
 	identity map[string]int64
 	digester *mooncake.Digester
-	cache    *mooncake.Predictor // an infinite one, for what was observed
-	hit      int64               // prompt tokens that it would have of the row at hand, if the ledger gave its ids
+	cache    *stats.Predictor // an infinite one, for what was observed
+	hit      int64            // prompt tokens that it would have of the row at hand, if the ledger gave its ids
 	observed mooncake.ObservedCache
-	sessions *mooncake.SessionDetector
+	sessions *stats.SessionDetector
 	rows     int64
 }
 
@@ -197,8 +198,8 @@ func (w *writing) start(r *journal.Inference) error {
 	}
 	w.domains, w.keys, w.identity = map[journal.Domain]bool{}, map[journal.Domain]bool{}, map[string]int64{}
 	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine})
-	w.sessions = mooncake.NewSessionDetector(w.size, 0)
-	w.cache = mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: w.size})
+	w.sessions = stats.NewSessionDetector(w.size, 0)
+	w.cache = stats.NewPredictor(stats.PredictorOptions{BlockSize: w.size})
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)

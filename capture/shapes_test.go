@@ -31,6 +31,7 @@ func clock(n uint64) func(*journal.Inference) { return func(r *journal.Inference
 func producerOf(n uint64) func(*journal.Inference) {
 	return func(r *journal.Inference) { r.Producer = n }
 }
+
 func written(n int64) func(*journal.Inference) {
 	return func(r *journal.Inference) { r.CacheWriteTokens = opt(n) }
 }

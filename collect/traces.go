@@ -8,6 +8,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // maxSessions bounds the sessions that are counted of a trace.
@@ -23,10 +24,10 @@ type Traces struct {
 type Trace struct {
 	capture.Partition
 	File      string
-	Committed bool                // it is there
-	Sessions  int                 // up to a million
-	Cache     mooncake.CacheStats // of an infinite cache, once it is committed
-	Last      float64             // timestamp in ms
+	Committed bool             // it is there
+	Sessions  int              // up to a million
+	Cache     stats.CacheStats // of an infinite cache, once it is committed
+	Last      float64          // timestamp in ms
 }
 
 // Of returns that of a partition's trace; nil if none was begun.
@@ -46,7 +47,7 @@ func (s *Traces) Sink(create func(string) (*mooncake.File, error), name func(cap
 		}
 		w := &watched{
 			TraceWriter: file, Trace: &Trace{Partition: p, File: name(p)}, sessions: make(map[string]struct{}),
-			sim: mooncake.NewCacheSim(mooncake.CacheOptions{BlockSize: 1}),
+			sim: stats.NewCacheSim(stats.CacheOptions{BlockSize: 1}),
 		}
 		if len(s.List) == 0 {
 			w.lost = s.Lost
@@ -74,7 +75,7 @@ type watched struct {
 	lost     []mooncake.Dropped
 	sessions map[string]struct{}
 	// sim counts blocks only. Their size is not known yet; with one of 1 token no id is beyond the end of its prompt.
-	sim *mooncake.CacheSim
+	sim *stats.CacheSim
 }
 
 func (w *watched) Write(row *mooncake.Row) error {

@@ -6,6 +6,8 @@ package mooncake
 import (
 	"fmt"
 	"math"
+
+	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
 
 // agreement checks that ranges tell the same prefixes as hash ids, only finer: two rows have the same hash id at a block exactly when
@@ -18,7 +20,7 @@ type agreement struct {
 	ratio int64 // fine blocks in a block
 	names RenumberRanges
 	row   []HashRange // the current row, with canonical ids
-	chain *lineage
+	chain *ranges.Lineage
 	ends  []uint32 // for each hash id: the run that holds the end of its block, +1
 	// short are the nodes of whole fine blocks at which a partial block ended. At the end of all other blocks, a node that was there
 	// before was the end of a block then, too.
@@ -36,7 +38,7 @@ func newAgreement(fine, blockSize, maxIDs int) *agreement {
 	if fine <= 0 || checkFine(fine, blockSize) != nil {
 		return nil
 	}
-	return &agreement{max: maxIDs, fine: int64(fine), ratio: int64(blockSize / fine), chain: newLineage(fine, maxIDs), short: map[uint64]struct{}{}}
+	return &agreement{max: maxIDs, fine: int64(fine), ratio: int64(blockSize / fine), chain: ranges.NewLineage(fine, maxIDs), short: map[uint64]struct{}{}}
 }
 
 // add compares the ranges of a row with its hash ids, which the forest has numbered, and returns the first block, from 0, at
@@ -50,12 +52,12 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 		a.drop(fmt.Sprintf("more than %d distinct ids", f.max))
 		return -1
 	}
-	before := a.chain.next
+	before := a.chain.Next()
 	a.row = a.names.Ranges(a.row, row.HashRanges)
 	a.ranges += int64(len(row.HashRanges))
 	a.pieces += int64(len(a.row))
-	strange := a.chain.add("", row.InputLength.V, a.row).strange
-	if a.chain.full || a.names.kept()+len(a.short) > a.max || a.pieces > freeSteps+stepsPerRange*a.ranges || len(a.chain.runs) >= anyRun-1 {
+	strange := ranges.Add(a.chain, "", row.InputLength.V, a.row).Strange
+	if a.chain.Full || a.names.kept()+len(a.short) > a.max || ranges.TooManySteps(a.pieces, a.ranges) || a.chain.Runs() >= anyRun-1 {
 		a.drop(fmt.Sprintf("hash_ranges have ids in no order, and more than %d ranges of them", a.max))
 		return -1
 	}
@@ -69,7 +71,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 			}
 		}
 		if strange {
-			return a.strange(before)
+			return a.chain.Strange(before) / a.ratio
 		}
 		return -1 // hash ids that do not stand for prefixes agree with nothing, which is said by other rules
 	}
@@ -79,7 +81,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 		var node uint64
 		var run int
 		var ok bool
-		if node, run, at, ok = a.chain.block(min((i+1)*a.ratio, blocks)-1, at); !ok {
+		if node, run, at, ok = a.chain.Block(min((i+1)*a.ratio, blocks)-1, at); !ok {
 			break
 		}
 		switch end := &a.ends[f.row[i]]; {
@@ -111,23 +113,6 @@ func (a *agreement) unused(row *Row, block int64, node, before uint64) bool {
 		return !used
 	}
 	return node >= before
-}
-
-// strange returns the block in which ids of the row do not go on as elsewhere: the first one that is on no run of the others.
-func (a *agreement) strange(before uint64) int64 {
-	for _, s := range a.chain.path {
-		if s.run < 0 {
-			return s.at / a.ratio
-		}
-	}
-	// Every id has its place; one has another number of tokens. Only a row's last block, and one that was a row's last, can.
-	for _, s := range a.chain.path {
-		if s.end && s.node+uint64(s.count) <= before { //nolint:gosec // above 0
-			return (s.at + s.count - 1) / a.ratio
-		}
-	}
-	s := a.chain.path[len(a.chain.path)-1]
-	return (s.at + s.count - 1) / a.ratio
 }
 
 // drop gives the memory back when the bound is passed, and says why.

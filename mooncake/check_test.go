@@ -74,23 +74,4 @@ func TestCheckerBeyondItsBound(t *testing.T) {
 	if c.Unchecked() == "" || c.forest.parent != nil {
 		t.Error("five ids were remembered, the bound is two")
 	}
-	a := analyze(toyRows(), AnalyzeOptions{MaxIDs: 2})
-	if a.Blocks.Forest || a.Unchecked == "" || a.Blocks.References != 8 {
-		t.Errorf("blocks %+v, unchecked %q", a.Blocks, a.Unchecked)
-	}
-}
-
-func TestToyAnalysis(t *testing.T) {
-	a := analyze(toyRows(), AnalyzeOptions{TrunkShare: 0.6})
-	want := BlockStats{
-		References: 8, MeanPerRow: 2, MinPerRow: 1, MaxPerRow: 3, Tiled: 1, Short: 1, Forest: true,
-		Distinct: 5, Once: 3, Again: 2, Roots: 2, Trunk: 1, Forks: 1, Leaves: 3, Depth: 3, Sequences: 3, Copies: 2,
-		Top: []TopID{{0, 3}, {1, 2}, {2, 1}, {3, 1}, {4, 1}},
-	}
-	if diff := cmp.Diff(want, a.Blocks); diff != "" {
-		t.Errorf("blocks (-want +got):\n%s", diff)
-	}
-	if s := a.Sessions; s.Inferred != 3 || s.Single != 2 || !cmp.Equal(s.Largest, []int64{2, 1, 1}) {
-		t.Errorf("sessions %+v", s)
-	}
 }

@@ -7,50 +7,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
+	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/moonloop/moonloop/mooncake/internal/testtrace"
 )
-
-// publicTrace returns the path of the public conversation trace, which lies beside the repository where it is available.
-func publicTrace(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if filepath.Dir(dir) == dir {
-			tb.Fatal("no go.mod above the package")
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := filepath.Join(dir, "..", "shared", "data", "conversation_trace.jsonl")
-	if _, err := os.Stat(path); err != nil {
-		tb.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
-	}
-	return path
-}
-
-// publicData returns the bytes of the public trace, or of its first lines.
-func publicData(tb testing.TB, lines int) []byte {
-	tb.Helper()
-	data, err := os.ReadFile(publicTrace(tb))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	end := 0
-	for range lines {
-		end += bytes.IndexByte(data[end:], '\n') + 1
-	}
-	if lines > 0 {
-		return data[:end]
-	}
-	return data
-}
 
 // readAll reads every row of a trace.
 func readAll(tb testing.TB, r *Reader) []*Row {
@@ -70,7 +32,7 @@ func readAll(tb testing.TB, r *Reader) []*Row {
 
 func publicRows(tb testing.TB, lines int) []*Row {
 	tb.Helper()
-	return readAll(tb, NewReader(bytes.NewReader(publicData(tb, lines)), ReaderOptions{Name: "conversation", Strict: true}))
+	return readAll(tb, NewReader(bytes.NewReader(testtrace.PublicData(tb, lines)), ReaderOptions{Name: "conversation", Strict: true}))
 }
 
 // toyRows are the rows that the reference digests were computed on by hand.
@@ -83,18 +45,68 @@ func toyRows() []*Row {
 	}
 }
 
-func analyze(rows []*Row, opt AnalyzeOptions) *Analysis {
-	a := NewAnalyzer(opt)
-	for i, row := range rows {
-		a.Add(row, int64(i+1))
-	}
-	return a.Analysis()
-}
-
 func digest(rows []*Row) Digests {
 	d := NewDigester(CheckOptions{})
 	for i, row := range rows {
 		d.Add(row, int64(i+1))
 	}
 	return d.Digests()
+}
+
+// clone copies rows, so that a test can change them.
+func clone(rows []*Row) []*Row {
+	out := make([]*Row, len(rows))
+	for i, r := range rows {
+		c := *r
+		c.HashIDs = slices.Clone(r.HashIDs)
+		out[i] = &c
+	}
+	return out
+}
+
+// modelled is a row together with what its ids stand for.
+type modelled struct {
+	Row
+	tokens []int // of the prompt, and behind it the reply
+	by     int   // index of the row whose conversation it goes on with; itself for the first
+}
+
+// conversations are those of testtrace as rows.
+func conversations(rng *rand.Rand, rows, block, fine int) []modelled {
+	var out []modelled
+	for i, r := range testtrace.Conversations(rng, rows, block, fine) {
+		m := modelled{tokens: r.Tokens, by: r.By, Row: Row{
+			Model: r.Model, Timestamp: Some(float64(i)), HashIDs: r.IDs, HashRanges: collapse(r.FineIDs),
+			InputLength: Some(int64(r.Length)), OutputLength: Some(int64(len(r.Tokens) - r.Length)),
+		}}
+		for _, x := range r.Replies {
+			m.Replies = append(m.Replies, Reply{Back: x[0], At: x[1], Tokens: x[2]})
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// expand returns the ids of ranges, one by one.
+func expand(ranges []HashRange) []uint64 {
+	var ids []uint64
+	for _, h := range ranges {
+		for i := range uint64(h.Count) {
+			ids = append(ids, h.First+i)
+		}
+	}
+	return ids
+}
+
+// collapse returns the fewest ranges that say ids.
+func collapse(ids []uint64) []HashRange {
+	var ranges []HashRange
+	for i, id := range ids {
+		if n := len(ranges); i > 0 && id == ids[i-1]+1 {
+			ranges[n-1].Count++
+		} else {
+			ranges = append(ranges, HashRange{First: id, Count: 1})
+		}
+	}
+	return ranges
 }

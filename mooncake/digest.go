@@ -71,12 +71,11 @@ type end struct{ last, in, out uint32 }
 
 // NewDigester returns a digester.
 func NewDigester(opt CheckOptions) *Digester {
-	return newDigester(NewChecker(opt))
+	return &Digester{checker: NewChecker(opt), seq: sha256.New(), arrival: sha256.New()}
 }
 
-func newDigester(c *Checker) *Digester {
-	return &Digester{checker: c, seq: sha256.New(), arrival: sha256.New()}
-}
+// Checker returns the checker that has seen the same rows, to be asked, not to be fed.
+func (d *Digester) Checker() *Checker { return d.checker }
 
 // Add digests the next row of the file, which stands on the given line.
 func (d *Digester) Add(row *Row, line int64) { d.add(row, line) }
@@ -171,7 +170,7 @@ func (d *Digester) end(row *Row, line int64) {
 	case len(d.ends) == 4*d.checker.forest.max:
 		d.noTree = fmt.Sprintf("more than %d rows", len(d.ends))
 	default:
-		last := noParent
+		last := NoParent
 		if ids := d.checker.forest.row; len(ids) > 0 {
 			last = ids[len(ids)-1]
 		}
@@ -243,7 +242,7 @@ func (d *Digester) tree() string {
 	slices.SortFunc(d.ends, func(a, b end) int { return cmp.Compare(a.last, b.last) })
 	ends := d.ends // of the ids up to the current one, and of rows without ids behind all others
 	rootless := len(ends)
-	for rootless > 0 && ends[rootless-1].last == noParent {
+	for rootless > 0 && ends[rootless-1].last == NoParent {
 		rootless--
 	}
 	start, list := f.children()

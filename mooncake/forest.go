@@ -17,7 +17,7 @@ type forest struct {
 	names     Renumber
 	full      bool // more than max distinct ids: the arrays are gone
 
-	parent []uint32 // number of the preceding id, noParent at a root
+	parent []uint32 // number of the preceding id, NoParent at a root
 	fill   []uint32 // tokens in the block
 	refs   []uint32 // occurrences in rows
 	last   []uint32 // rows that end with the id
@@ -25,7 +25,22 @@ type forest struct {
 	row []uint32 // the current row, renumbered
 }
 
-const noParent = ^uint32(0)
+// NoParent is the parent of a root.
+const NoParent = ^uint32(0)
+
+// Forest is the prefix forest of rows: every id hangs below the id that precedes it. Ids are numbered in the order in which
+// they first appear. The slices are the checker's own, for the rows so far.
+type Forest struct {
+	Parents    []uint32 // of each id the number of the preceding one, or [NoParent]
+	References []uint32 // occurrences in rows
+	Last       []uint32 // rows that end with the id
+}
+
+// Forest returns the prefix forest of the rows so far, empty where they had too many ids ([Checker.Unchecked]). It tells prefixes
+// only where V4 and V5 hold.
+func (c *Checker) Forest() Forest {
+	return Forest{Parents: c.forest.parent, References: c.forest.refs, Last: c.forest.last}
+}
 
 // faults are the rules that a row breaks.
 type faults uint8
@@ -56,7 +71,7 @@ func (f *forest) add(row *Row) (bad faults, fresh int) {
 		return 0, 0
 	}
 	ids := row.Blocks(f.blockSize)
-	prev := noParent
+	prev := NoParent
 	for i, id := range ids {
 		n, known := f.names.lookup(id)
 		if !known {
@@ -86,7 +101,7 @@ func (f *forest) add(row *Row) (bad faults, fresh int) {
 		prev = uint32(n) //nolint:gosec // max is at most 2^31
 		f.row = append(f.row, prev)
 	}
-	if prev != noParent {
+	if prev != NoParent {
 		f.last[prev]++
 	}
 	// An id that comes twice in a row has two predecessors, so that rows with one parent each need no look.
@@ -124,7 +139,7 @@ func (f *forest) drop() {
 func (f *forest) children() (start []int, list []uint32) {
 	ids := len(f.parent)
 	slot := func(p uint32) int {
-		if p == noParent {
+		if p == NoParent {
 			return ids
 		}
 		return int(p)

@@ -192,7 +192,8 @@ func (c *ObservedCache) steps() int {
 // Rates returns the shares of the prompt tokens that the engine had cached and that the trace predicts, 0 to 1 each; 0 and 0
 // without rows.
 func (c ObservedCache) Rates() (cached, predicted float64) {
-	return quotient(c.Cached, c.InputTokens), quotient(c.Predicted, c.InputTokens)
+	tokens := float64(max(c.InputTokens, 1))
+	return float64(c.Cached) / tokens, float64(c.Predicted) / tokens
 }
 
 // noticeable is how far the two rates may be apart, as a share of the prompt tokens, before somebody should know: more than

@@ -78,31 +78,6 @@ func TestObservedUnknownKey(t *testing.T) {
 	}
 }
 
-// TestObservedCache: rows of which both are known are summed, by the infinite cache's own figures.
-func TestObservedCache(t *testing.T) {
-	sim := NewCacheSim(CacheOptions{BlockSize: 10})
-	row := func(n int64, cached Opt[int64], ids ...uint64) {
-		sim.Add(&Row{InputLength: Some(n), HashIDs: ids, Observed: Observed{CachedTokens: cached}})
-	}
-	row(30, Some[int64](0), 0, 1, 2)  // predicted 0
-	row(30, Opt[int64]{}, 0, 1, 3)    // says nothing
-	row(30, Some[int64](29), 0, 1, 4) // predicted 20: not a whole block more
-	row(30, Some[int64](30), 0, 1, 5) // predicted 20: a whole block more
-	row(30, Some[int64](9), 0, 1, 6)  // predicted 20: a whole block less
-	row(30, Some[int64](10))          // predicted 0: of an unknown prompt, which says nothing of the capture
-	want := ObservedCache{Rows: 5, InputTokens: 150, Cached: 78, Predicted: 60, Above: 2, Below: 1, OutsideRows: 1, OutsideTokens: 10}
-	if d := cmp.Diff(want, sim.Observed()); d != "" {
-		t.Error(d)
-	}
-	if got, want := want.String(), "the engine had cached 52.0 % of the prompt tokens of 5 requests; this trace predicts 40.0 %; "+
-		"10 tokens of 1 request were cached from outside the capture"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got := (ObservedCache{}).String(); got != "" {
-		t.Errorf("of no rows: %q", got)
-	}
-}
-
 // TestObservedWarning: a difference of more than 2 points is named with its likely reason and what to do.
 func TestObservedWarning(t *testing.T) {
 	for _, c := range []struct {

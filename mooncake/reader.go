@@ -18,9 +18,6 @@ const DefaultMaxLine = 64 << 20
 // maxReaderSessions bounds the sessions whose prompt kind a reader remembers: up to 10 MiB.
 const maxReaderSessions = 1 << 18
 
-// maxCountedSessions bounds those that an analysis counts: up to 40 MiB.
-const maxCountedSessions = 1 << 20
-
 // ReaderOptions says how to read a trace. The zero value is usable.
 type ReaderOptions struct {
 	Name      string // of the trace, for errors

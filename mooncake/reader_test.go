@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake/internal/testtrace"
 )
 
 func read(s string, opt ReaderOptions) ([]*Row, *Reader, error) {
@@ -323,7 +325,7 @@ func TestABrokenSourceIsNotAnEnd(t *testing.T) {
 }
 
 func BenchmarkReader(b *testing.B) {
-	data := publicData(b, 0)
+	data := testtrace.PublicData(b, 0)
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	rows := 0

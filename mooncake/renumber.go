@@ -3,6 +3,8 @@
 
 package mooncake
 
+import "github.com/moonloop/moonloop/mooncake/internal/ranges"
+
 // Renumber gives block ids the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows in file
 // order, ids from left to right. The ids of ranges are numbered likewise, by themselves. The zero value is ready to use.
 //
@@ -71,10 +73,10 @@ func (r *Renumber) Canonical() bool { return r.other == nil }
 // not go on where another ended, without bound. Time and memory never depend on how many ids a range has. But a range is cut
 // where the ids in it have numbers that do not follow one another: so one range may become as many as were read before.
 type RenumberRanges struct {
-	next    uint64                // numbers given so far
-	home    uint64                // the first domain; its ids below base are their own numbers
-	base    uint64                // not used while canonical
-	domains map[uint64]*intervals // nil while canonical
+	next    uint64                 // numbers given so far
+	home    uint64                 // the first domain; its ids below base are their own numbers
+	base    uint64                 // not used while canonical
+	domains map[uint64]*ranges.Map // nil while canonical
 }
 
 // Ranges appends the numbers of ranges of ids to dst, as the fewest ranges that say them, and returns the extended slice. No range
@@ -112,7 +114,7 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 	}
 	switch {
 	case domain == r.home && h.First < known:
-		return h.First, min(h.Count, countTo(h.First, known-1))
+		return h.First, min(h.Count, ranges.CountTo(h.First, known-1))
 	case canonical && h.First == r.next:
 		r.next += uint64(h.Count) //nolint:gosec // above 0
 		return h.First, h.Count
@@ -120,14 +122,14 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 	r.leave()
 	m := r.domains[domain]
 	if m == nil {
-		m = new(intervals)
+		m = new(ranges.Map)
 		r.domains[domain] = m
 	}
-	to, count, is := m.find(h.First)
+	to, count, is := m.Find(h.First)
 	count = min(count, h.Count)
 	if !is {
 		to = r.next
-		m.insert(h.First, count, to)
+		m.Insert(h.First, count, to)
 		r.next += uint64(count) //nolint:gosec // above 0
 	}
 	return to, count
@@ -136,29 +138,18 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 // leave ends the time in which ids were their own numbers.
 func (r *RenumberRanges) leave() {
 	if r.domains == nil {
-		r.base, r.domains = r.next, make(map[uint64]*intervals)
+		r.base, r.domains = r.next, make(map[uint64]*ranges.Map)
 	}
-}
-
-// Fresh appends the numbers of so many ids that never come again, 1 or more, and returns the extended slice.
-func (r *RenumberRanges) Fresh(dst []HashRange, count int64) []HashRange {
-	r.leave()
-	h := HashRange{First: r.next, Count: count}
-	r.next += uint64(count) //nolint:gosec // above 0
-	return append(dst, h)
 }
 
 // Len returns the number of distinct ids so far.
 func (r *RenumberRanges) Len() uint64 { return r.next }
 
-// Canonical reports whether all ids so far were their own numbers.
-func (r *RenumberRanges) Canonical() bool { return r.domains == nil }
-
 // kept returns how many ranges are remembered.
 func (r *RenumberRanges) kept() int {
 	n := 0
 	for _, m := range r.domains {
-		n += m.n
+		n += m.Len()
 	}
 	return n
 }

@@ -11,32 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// expand returns the ids of ranges, one by one.
-func expand(ranges []HashRange) []uint64 {
-	var ids []uint64
-	for _, h := range ranges {
-		for i := range uint64(h.Count) {
-			ids = append(ids, h.First+i)
-		}
-	}
-	return ids
-}
-
-// collapse returns the fewest ranges that say ids.
-func collapse(ids []uint64) []HashRange {
-	var ranges []HashRange
-	for i, id := range ids {
-		if n := len(ranges); i > 0 && id == ids[i-1]+1 {
-			ranges[n-1].Count++
-		} else {
-			ranges = append(ranges, HashRange{id, 1})
-		}
-	}
-	return ranges
-}
-
 // Ranges are renumbered like the ids that they stand for, one by one, and are as few as can be, whatever comes: overlaps, ids
-// again and again, two domains, ids of which nobody is to know.
+// again and again, two domains.
 func TestRenumberRangesIsThatOfTheirIDs(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -44,13 +20,6 @@ func TestRenumberRangesIsThatOfTheirIDs(t *testing.T) {
 		next, numbers := uint64(0), map[[2]uint64]uint64{}
 		room, canonical := 1+rng.Uint64N(400), seed%3 == 0
 		for row := range 60 {
-			if seed%5 == 4 && rng.IntN(4) == 0 {
-				count := 1 + rng.Int64N(9)
-				if got := ranges.Fresh(nil, count); cmp.Diff([]HashRange{{next, count}}, got) != "" {
-					t.Fatalf("seed %d: fresh ids are %v, want %d from %d on", seed, got, count, next)
-				}
-				next += uint64(count)
-			}
 			domain := uint64(7)
 			if seed%4 == 3 {
 				domain = rng.Uint64N(2)
@@ -112,7 +81,7 @@ func TestRenumberRow(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations a row", n)
 	}
-	if !c.Canonical() || c.kept() != 0 {
+	if c.domains != nil || c.kept() != 0 {
 		t.Errorf("%d ranges are kept of canonical ids", c.kept())
 	}
 }
@@ -136,14 +105,6 @@ func TestRenumberGiantRanges(t *testing.T) {
 	holes.Ranges(nil, []HashRange{{100, 5}, {105, 5}, {110, 5}})
 	if holes.kept() != 1 {
 		t.Errorf("%d ranges are kept of one", holes.kept())
-	}
-	var m intervals
-	m.insert(10, 5, 110)
-	m.insert(20, 5, 120)
-	m.insert(15, 5, 115)
-	m.insert(5, 5, 105)
-	if m.n != 1 || len(m.chunks[0]) != 1 || m.chunks[0][0] != (interval{5, 24, 105}) {
-		t.Errorf("%d ranges: %v", m.n, m.chunks)
 	}
 	if dst = r.Ranges(dst[:0], []HashRange{{math.MaxUint64, 1}, {0, 1}}); len(dst) == 0 {
 		t.Error("the last id has no number")

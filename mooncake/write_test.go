@@ -12,10 +12,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake/internal/testtrace"
 )
 
 func TestThePublicTraceKeepsItsBytes(t *testing.T) {
-	data := publicData(t, 0)
+	data := testtrace.PublicData(t, 0)
 	var b bytes.Buffer
 	w := NewWriter(&b)
 	for _, row := range publicRows(t, 0) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // horizon is the longest replay time that a schedule can hold: 100 years.
@@ -77,7 +78,7 @@ type Info struct {
 	Timed        bool                 // the schedule follows timestamps; else file order
 	First        float64              // timestamp that offset 0 stands for, ms
 	Last         float64              // greatest timestamp of the look-ahead, ms
-	Grid         mooncake.Grid        // of the timestamps seen
+	Grid         stats.Grid           // of the timestamps seen
 	Sessions     mooncake.SessionMode // what rows of one session mean
 	Evidence     string               // why; empty when there are no sessions of several rows
 	LooksSeconds bool                 // the timestamps look like seconds although the unit is milliseconds
@@ -110,7 +111,7 @@ type Counts struct {
 // row carries what is computed from all rows along with each.
 type row struct {
 	*mooncake.Row
-	predicted mooncake.Prediction
+	predicted stats.Prediction
 	prompts   int64   // its Finest without replies
 	spread    float64 // trace milliseconds
 }
@@ -141,7 +142,7 @@ type Stream struct {
 	bound     float64 // no later row's offset is below
 	ended     bool
 	passed    int64
-	predictor *mooncake.Predictor
+	predictor *stats.Predictor
 	perMilli  float64 // trace units → ms
 
 	defaultModel string // of rows that name none
@@ -191,7 +192,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	}
 	s := &Stream{
 		opt: opt, in: in,
-		predictor: mooncake.NewPredictor(mooncake.PredictorOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize}),
+		predictor: stats.NewPredictor(stats.PredictorOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize}),
 		perMilli:  float64(opt.Unit) / float64(time.Millisecond),
 		rows:      make(chan fileRow, 256),
 		quit:      make(chan struct{}),
@@ -582,7 +583,7 @@ func (s *Stream) outside(e entry) bool {
 
 // predict notes the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
-	e.row.predicted = mooncake.Prediction{Whole: -1, Finest: -1}
+	e.row.predicted = stats.Prediction{Whole: -1, Finest: -1}
 	if e.row.Kind() != mooncake.KindLength || e.row.HashIDs == nil ||
 		e.row.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids are not the whole prompt
 		s.predictor.Skip()

@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // maxProbedIDs bounds the ids by which the look-ahead's rows are checked against the rules of the format; past it, those that
@@ -24,9 +25,9 @@ const maxShapes = 256
 
 // probe reads the look-ahead and decides what the rest of the replay builds on.
 func (s *Stream) probe() error {
-	detector := mooncake.NewSessionDetector(s.opt.BlockSize, 0)
+	detector := stats.NewSessionDetector(s.opt.BlockSize, 0)
 	checker := mooncake.NewChecker(mooncake.CheckOptions{BlockSize: s.opt.BlockSize, FineBlockSize: s.opt.FineBlockSize, MaxIDs: maxProbedIDs})
-	var arrivals mooncake.Arrivals
+	var arrivals stats.Arrivals
 	fingerprint := xxhash.New()
 	var text []byte
 	for len(s.head) < s.opt.Lookahead && s.headErr == nil {
@@ -115,7 +116,7 @@ func shapeOf(r *mooncake.Row) *mooncake.Row {
 }
 
 // decideSessions settles what the rows of one session mean.
-func (s *Stream) decideSessions(d *mooncake.SessionDetector) error {
+func (s *Stream) decideSessions(d *stats.SessionDetector) error {
 	found, evidence := d.Mode()
 	s.info.Sessions, s.info.Evidence = found, evidence
 	switch given := s.opt.Sessions; {

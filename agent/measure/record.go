@@ -8,6 +8,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -109,7 +110,7 @@ type Record struct {
 	// cannot come from the rows before.
 	Predicted, Finest int64
 	// Prediction is what both come from: of an engine whose blocks nobody knows, and to which every reply is carried.
-	Prediction mooncake.Prediction
+	Prediction stats.Prediction
 	// Prompts is Prediction.Finest where no reply is carried.
 	Prompts int64
 	// Block is the number of tokens in the blocks that Predicted counts: the engine's, or the trace's finest where that is not

@@ -16,18 +16,19 @@ import (
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // Item is one row on its way through the schedule. The source fills the first group of fields; the scheduler
 // fills the second before it fires or skips the item.
 type Item struct {
 	Row       *mooncake.Row
-	Index     int64               // row index in the trace
-	Timed     bool                // Offset comes from a timestamp
-	Offset    time.Duration       // intended instant in replay time, from the schedule's zero
-	Spread    time.Duration       // the part of Offset that spreading added
-	Predicted mooncake.Prediction // of its cached tokens; -1 where none can be made
-	Prompts   int64               // Predicted.Finest where no reply is carried
+	Index     int64            // row index in the trace
+	Timed     bool             // Offset comes from a timestamp
+	Offset    time.Duration    // intended instant in replay time, from the schedule's zero
+	Spread    time.Duration    // the part of Offset that spreading added
+	Predicted stats.Prediction // of its cached tokens; -1 where none can be made
+	Prompts   int64            // Predicted.Finest where no reply is carried
 
 	Session   *Session      // the row's session; nil without one, and for rows that never reached theirs
 	Turn      int           // turn of its session, from 0

@@ -27,6 +27,7 @@ import (
 	"github.com/moonloop/moonloop/internal/demo"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // TestCaptureScripts runs "moonloop capture" as its users do.
@@ -189,7 +190,7 @@ func TestCaptureProduction(t *testing.T) {
 	}
 	sessions := map[string]bool{}
 	var tokens int64
-	sim := mooncake.NewCacheSim(mooncake.CacheOptions{})
+	sim := stats.NewCacheSim(stats.CacheOptions{})
 	for _, row := range rows {
 		sessions[row.SessionID] = true
 		tokens += row.InputLength.V

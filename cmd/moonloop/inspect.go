@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // inspectOptions are the flags of inspect.
@@ -61,7 +62,7 @@ func newInspectCommand() *cobra.Command {
 type inspected struct {
 	Trace string         `json:"trace"`
 	Meta  *mooncake.Meta `json:"meta,omitempty"`
-	*mooncake.Analysis
+	*stats.Analysis
 	Notices []mooncake.Notice `json:"notices"`
 	// Rejected counts the rows that could not be used and are in nothing of the above; Quarantine is the file where they are.
 	Rejected   int64  `json:"rejected,omitempty"`
@@ -79,7 +80,7 @@ type inspection struct {
 }
 
 func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin io.Reader, stdout, stderr io.Writer) error {
-	analyze := mooncake.AnalyzeOptions{MaxIDs: opt.maxIDs}
+	analyze := stats.AnalyzeOptions{MaxIDs: opt.maxIDs}
 	var err error
 	if analyze.Capacities, err = parseCapacities(opt.capacities); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (opt inspectOptions) check(traces int) error {
 }
 
 // inspectTrace reads one trace. It does not read strictly: everything is counted, and --strict decides at the end.
-func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze mooncake.AnalyzeOptions, stdin io.Reader) (_ inspected, err error) {
+func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze stats.AnalyzeOptions, stdin io.Reader) (_ inspected, err error) {
 	read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine, Stdin: stdin}
 	var left *mooncake.Quarantine
 	if opt.lenient {
@@ -153,7 +154,7 @@ func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze 
 	}
 	defer func() { _ = trace.Close() }()
 	analyze.BlockSize, analyze.FineBlockSize = trace.BlockSize(), trace.FineBlockSize()
-	a := mooncake.NewAnalyzer(analyze)
+	a := stats.NewAnalyzer(analyze)
 	rows := int64(0)
 	for ; ; rows++ {
 		row, err := trace.Read()
@@ -215,8 +216,8 @@ func (t inspected) findings() int64 {
 	return n
 }
 
-func parseEviction(s string) (mooncake.Eviction, error) {
-	for _, e := range []mooncake.Eviction{mooncake.LeafFirst, mooncake.RootFirst} {
+func parseEviction(s string) (stats.Eviction, error) {
+	for _, e := range []stats.Eviction{stats.LeafFirst, stats.RootFirst} {
 		if s == e.String() {
 			return e, nil
 		}

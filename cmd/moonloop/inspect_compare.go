@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // comparison is how a trace compares with the first one. Digests decide where they are defined; else the rows are compared one
@@ -22,7 +23,7 @@ type comparison struct {
 	// Same is absent when it cannot be told.
 	Same *bool `json:"same,omitempty"`
 	// Rows is present when rows were compared.
-	Rows *mooncake.Comparison `json:"by_rows,omitempty"`
+	Rows *stats.Comparison `json:"by_rows,omitempty"`
 
 	text string // for people
 }
@@ -79,9 +80,9 @@ func digestText(a, b mooncake.Digests) string {
 }
 
 // compareRows reads two traces again, side by side.
-func compareRows(ctx context.Context, first, other string, opt inspectOptions) (_ *mooncake.Comparison, err error) {
+func compareRows(ctx context.Context, first, other string, opt inspectOptions) (_ *stats.Comparison, err error) {
 	var readers [2]*mooncake.Reader
-	var compare mooncake.CompareOptions
+	var compare stats.CompareOptions
 	compare.MaxIDs = opt.maxIDs
 	for i, name := range []string{first, other} {
 		read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine}
@@ -95,7 +96,7 @@ func compareRows(ctx context.Context, first, other string, opt inspectOptions) (
 		defer func() { _ = trace.Close() }()
 		readers[i], compare.Units[i] = trace.Reader, trace.Meta().Unit()
 	}
-	c, err := mooncake.Compare(ctx, readers[0], readers[1], compare)
+	c, err := stats.Compare(ctx, readers[0], readers[1], compare)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s against %s: %w", displayName(other), displayName(first), err)
 	}

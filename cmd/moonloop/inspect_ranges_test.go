@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // rangedRows are two turns of a conversation, and another one that parts from it within its second block. An engine with blocks of
@@ -61,7 +62,7 @@ func TestInspectShowsFinerSharing(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := mooncake.FineStats{
+	want := stats.FineStats{
 		BlockSize: 16, Rows: 3, InputTokens: 3230, CoarseHitTokens: 1536, HitTokens: 1664, RepliesHitTokens: 1760,
 		CoarseRate: 1536. / 3230, Rate: 1664. / 3230, RepliesRate: 1760. / 3230, ReplyRows: 1, Replies: 1, ReplyTokens: 100,
 	}

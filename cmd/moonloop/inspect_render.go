@@ -15,6 +15,7 @@ import (
 
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // render draws the overview with one column a trace, then what is told of each trace by itself.
@@ -75,7 +76,7 @@ var sections = [][]figure{
 			return fmt.Sprintf("%s, %s ms", humanize.Commaf(t.Arrivals.First), humanize.Commaf(t.Arrivals.Last))
 		})},
 		{"rows without timestamp", func(t *inspected) string { return unless(t.Arrivals.Missing == 0, term.Comma(t.Arrivals.Missing)) }},
-		{"rate", timed(arrival(func(a *mooncake.ArrivalStats) string { return fmt.Sprintf("%.4f req/s", a.Rate) }, "rate_per_second"))},
+		{"rate", timed(arrival(func(a *stats.ArrivalStats) string { return fmt.Sprintf("%.4f req/s", a.Rate) }, "rate_per_second"))},
 		{"input, output rate", timed(func(t *inspected) string {
 			return unlessUndefined(t.Arrivals.Undefined, "rate_per_second",
 				fmt.Sprintf("%s, %s tok/s", perSecond(t.Input, t.Arrivals.Span), perSecond(t.Output, t.Arrivals.Span)))
@@ -85,22 +86,22 @@ var sections = [][]figure{
 			return unlessUndefined(a.Undefined, "gap_mean_ms", fmt.Sprintf("mean %.4f ms, CV %s", a.GapMean,
 				unlessUndefined(a.Undefined, "gap_cv", fmt.Sprintf("%.4f", a.GapCV))))
 		})},
-		{"distinct timestamps", timed(arrival(func(a *mooncake.ArrivalStats) string {
+		{"distinct timestamps", timed(arrival(func(a *stats.ArrivalStats) string {
 			return fmt.Sprintf("%s, mean %.2f rows, max %d", term.Comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max)
 		}, "distinct_timestamps"))},
-		{"timestamp grid", timed(arrival(func(a *mooncake.ArrivalStats) string { return grid(a.Grid) }, "grid"))},
+		{"timestamp grid", timed(arrival(func(a *stats.ArrivalStats) string { return grid(a.Grid) }, "grid"))},
 	},
 	{
-		{"input tokens", lengthsInput(func(l *mooncake.LengthStats) string { return term.Comma(l.Sum) })},
-		{"  mean", lengthsInput(func(l *mooncake.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
-		{"  min p1 p10 p25", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
-		{"  p50 p75 p90", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
-		{"  p95 p99 p99.9 max", lengthsInput(func(l *mooncake.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
-		{"output tokens", lengthsOutput(func(l *mooncake.LengthStats) string { return term.Comma(l.Sum) })},
-		{"  mean", lengthsOutput(func(l *mooncake.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
-		{"  min p1 p10 p25", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
-		{"  p50 p75 p90", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
-		{"  p95 p99 p99.9 max", lengthsOutput(func(l *mooncake.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
+		{"input tokens", lengthsInput(func(l *stats.LengthStats) string { return term.Comma(l.Sum) })},
+		{"  mean", lengthsInput(func(l *stats.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
+		{"  min p1 p10 p25", lengthsInput(func(l *stats.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
+		{"  p50 p75 p90", lengthsInput(func(l *stats.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
+		{"  p95 p99 p99.9 max", lengthsInput(func(l *stats.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
+		{"output tokens", lengthsOutput(func(l *stats.LengthStats) string { return term.Comma(l.Sum) })},
+		{"  mean", lengthsOutput(func(l *stats.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
+		{"  min p1 p10 p25", lengthsOutput(func(l *stats.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
+		{"  p50 p75 p90", lengthsOutput(func(l *stats.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
+		{"  p95 p99 p99.9 max", lengthsOutput(func(l *stats.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
 	},
 	{
 		{"block size", sized(func(t *inspected) string { return term.Comma(int64(t.BlockSize)) + " tokens" })},
@@ -129,12 +130,12 @@ var sections = [][]figure{
 			c := t.infinite()
 			return fmt.Sprintf("%s (%.2f %%)", term.Comma(c.PrefillTokens), 100*(1-c.TokenRate))
 		})},
-		{"rows with hash_ranges", ranged(func(f *mooncake.FineStats) string {
+		{"rows with hash_ranges", ranged(func(f *stats.FineStats) string {
 			return fmt.Sprintf("%s, blocks of %d tokens", term.Comma(f.Rows), f.BlockSize)
 		})},
-		{"  tokens hit by hash_ids", ranged(func(f *mooncake.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.CoarseRate) })},
-		{"  by hash_ranges", ranged(func(f *mooncake.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.Rate) })},
-		{"  and replies", ranged(func(f *mooncake.FineStats) string {
+		{"  tokens hit by hash_ids", ranged(func(f *stats.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.CoarseRate) })},
+		{"  by hash_ranges", ranged(func(f *stats.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.Rate) })},
+		{"  and replies", ranged(func(f *stats.FineStats) string {
 			return unless(f.ReplyRows == 0, fmt.Sprintf("%.2f %%", 100*f.RepliesRate))
 		})},
 		{"rows with replies", func(t *inspected) string {
@@ -157,7 +158,7 @@ func timed(of func(*inspected) string) func(*inspected) string {
 }
 
 // ranged makes a figure that only a trace with hash_ranges has: what an infinite cache hits of the rows that have them.
-func ranged(of func(*mooncake.FineStats) string) func(*inspected) string {
+func ranged(of func(*stats.FineStats) string) func(*inspected) string {
 	return func(t *inspected) string {
 		if t.Fine.Rows == 0 {
 			return ""
@@ -167,21 +168,21 @@ func ranged(of func(*mooncake.FineStats) string) func(*inspected) string {
 }
 
 // arrival makes a figure of the arrivals, by its name in JSON.
-func arrival(of func(*mooncake.ArrivalStats) string, name string) func(*inspected) string {
+func arrival(of func(*stats.ArrivalStats) string, name string) func(*inspected) string {
 	return func(t *inspected) string { return unlessUndefined(t.Arrivals.Undefined, name, of(&t.Arrivals)) }
 }
 
 // lengthsInput and lengthsOutput make figures of the lengths, all of which are undefined together.
-func lengthsInput(of func(*mooncake.LengthStats) string) func(*inspected) string {
+func lengthsInput(of func(*stats.LengthStats) string) func(*inspected) string {
 	return sized(func(t *inspected) string { return unlessUndefined(t.Input.Undefined, "mean", of(&t.Input)) })
 }
 
-func lengthsOutput(of func(*mooncake.LengthStats) string) func(*inspected) string {
+func lengthsOutput(of func(*stats.LengthStats) string) func(*inspected) string {
 	return sized(func(t *inspected) string { return unlessUndefined(t.Output.Undefined, "mean", of(&t.Output)) })
 }
 
 // unlessUndefined returns a figure, or that it is undefined, where it is.
-func unlessUndefined(undefined mooncake.UndefinedFigures, name, figure string) string {
+func unlessUndefined(undefined stats.UndefinedFigures, name, figure string) string {
 	if undefined[name] != "" {
 		return mooncake.Undefined
 	}
@@ -191,7 +192,7 @@ func unlessUndefined(undefined mooncake.UndefinedFigures, name, figure string) s
 // undefinedBecause says why figures of the overview are undefined, each reason once.
 func (t inspected) undefinedBecause(b *strings.Builder) {
 	reasons := map[string]bool{}
-	for _, of := range []mooncake.UndefinedFigures{t.Arrivals.Undefined, t.Input.Undefined, t.Output.Undefined, t.Blocks.Undefined, t.Sessions.Undefined} {
+	for _, of := range []stats.UndefinedFigures{t.Arrivals.Undefined, t.Input.Undefined, t.Output.Undefined, t.Blocks.Undefined, t.Sessions.Undefined} {
 		for _, why := range of {
 			// What no row has is a line that is left out.
 			reasons[why] = reasons[why] || !strings.HasPrefix(why, "no row has")
@@ -289,7 +290,7 @@ func (t inspected) caches() string {
 }
 
 // infinite returns the figures of the infinite cache, which is the last one.
-func (t inspected) infinite() mooncake.CacheStats { return t.Caches[len(t.Caches)-1] }
+func (t inspected) infinite() stats.CacheStats { return t.Caches[len(t.Caches)-1] }
 
 // findingsText lists digests, broken rules and notices.
 func (t inspected) findingsText(b *strings.Builder) {
@@ -362,14 +363,14 @@ func unless(nothing bool, s string) string {
 	return s
 }
 
-func perSecond(tokens mooncake.LengthStats, ms float64) string {
+func perSecond(tokens stats.LengthStats, ms float64) string {
 	if tokens.Rows == 0 {
 		return mooncake.Undefined
 	}
 	return humanize.CommafWithDigits(float64(tokens.Sum)/ms*1000, 0)
 }
 
-func grid(g mooncake.Grid) string {
+func grid(g stats.Grid) string {
 	switch {
 	case g.Quantum == 0:
 		return "none"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // predicted returns the cached tokens that a trace predicts of each row on an engine of blocks of 16, and those that production's had.
@@ -25,7 +26,7 @@ func predicted(t *testing.T, name string) (tokens, observed, prompts []int64) {
 	}
 	defer f.Close()
 	r := mooncake.NewReader(f, mooncake.ReaderOptions{Name: name, FineBlockSize: 16})
-	p := mooncake.NewPredictor(mooncake.PredictorOptions{FineBlockSize: 16, EngineBlock: 16})
+	p := stats.NewPredictor(stats.PredictorOptions{FineBlockSize: 16, EngineBlock: 16})
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {

@@ -16,6 +16,7 @@ import (
 	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // summaries are what a call says of the traces that it wrote.
@@ -125,7 +126,7 @@ func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []m
 }
 
 // prompts says how much of the prompts had been there before.
-func prompts(cache mooncake.CacheStats, m mooncake.Meta) string {
+func prompts(cache stats.CacheStats, m mooncake.Meta) string {
 	text := term.Counted(cache.InputTokens, "tokens")
 	unknown := m.Identity["lengths"]
 	switch {

@@ -22,14 +22,15 @@ import (
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // loop is what the demonstration found when it compared what was captured with what came back from the replay.
 type loop struct {
 	captured, replayed capture.TraceResult
 	sent               Sent
-	traces             mooncake.Comparison
-	ideal              mooncake.CacheStats
+	traces             stats.Comparison
+	ideal              stats.CacheStats
 	engine, again      float64     // share of the prompt tokens that the engine had cached, in production and in the replay
 	verdict            judge.Class // of the replay's measurement
 	found              []string
@@ -92,7 +93,7 @@ func (l *loop) compare(ctx context.Context, before, after string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	// Spans have nanoseconds, timestamps of a trace may be rounded.
-	c, err := mooncake.Compare(ctx, a.Reader, b.Reader, mooncake.CompareOptions{Tolerance: 1})
+	c, err := stats.Compare(ctx, a.Reader, b.Reader, stats.CompareOptions{Tolerance: 1})
 	if err == nil {
 		l.traces = *c
 	}
@@ -100,13 +101,13 @@ func (l *loop) compare(ctx context.Context, before, after string) (err error) {
 }
 
 // idealCache returns what an infinite cache hits of a trace.
-func idealCache(ctx context.Context, name string) (_ mooncake.CacheStats, err error) {
+func idealCache(ctx context.Context, name string) (_ stats.CacheStats, err error) {
 	trace, err := mooncake.Open(ctx, name, mooncake.OpenOptions{})
 	if err != nil {
-		return mooncake.CacheStats{}, err
+		return stats.CacheStats{}, err
 	}
 	defer func() { err = errors.Join(err, trace.Close()) }()
-	sim := mooncake.NewCacheSim(mooncake.CacheOptions{BlockSize: trace.BlockSize()})
+	sim := stats.NewCacheSim(stats.CacheOptions{BlockSize: trace.BlockSize()})
 	for {
 		row, err := trace.Read()
 		if errors.Is(err, io.EOF) {
@@ -114,7 +115,7 @@ func idealCache(ctx context.Context, name string) (_ mooncake.CacheStats, err er
 			return stats[len(stats)-1], nil
 		}
 		if err != nil {
-			return mooncake.CacheStats{}, err
+			return stats.CacheStats{}, err
 		}
 		sim.Add(row)
 	}

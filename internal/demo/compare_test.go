@@ -10,6 +10,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // TestLoopVerdict makes the demonstration's comparison fail in each way that it can.
@@ -26,7 +27,7 @@ func TestLoopVerdict(t *testing.T) {
 		{"closed", func(*loop) {}, ""},
 		{"timestamps 1 ms apart are allowed", func(l *loop) { l.traces.Apart = 1 }, ""},
 		{"timestamps further apart are not", func(l *loop) {
-			l.traces.Apart, l.traces.Timestamps = 1.01, mooncake.Difference{Count: 1}
+			l.traces.Apart, l.traces.Timestamps = 1.01, stats.Difference{Count: 1}
 		}, "1.01 ms"},
 		{"a request of production is missing", func(l *loop) { l.sent.Requests = 4 }, "production sent 4"},
 		{"a row of the replay is missing", func(l *loop) { l.replayed.Meta.Rows = 2 }, "DIFFERENT"},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 func rows(t *testing.T, cfg Config) []*mooncake.Row {
@@ -26,8 +27,8 @@ func rows(t *testing.T, cfg Config) []*mooncake.Row {
 	return out
 }
 
-func analysis(rows []*mooncake.Row, blockSize int) *mooncake.Analysis {
-	a := mooncake.NewAnalyzer(mooncake.AnalyzeOptions{BlockSize: blockSize})
+func analysis(rows []*mooncake.Row, blockSize int) *stats.Analysis {
+	a := stats.NewAnalyzer(stats.AnalyzeOptions{BlockSize: blockSize})
 	for i, r := range rows {
 		a.Add(r, int64(i+1))
 	}
@@ -110,7 +111,7 @@ func TestTurnsContinueTheirConversation(t *testing.T) {
 		tokens int64 // prompt and reply
 	}
 	last := map[string]turn{}
-	detector := mooncake.NewSessionDetector(0, 0)
+	detector := stats.NewSessionDetector(0, 0)
 	later := 0
 	for i, r := range rows(t, cfg) {
 		detector.Add(r)

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"fmt"
@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
-func simulate(rows []*Row, opt CacheOptions) []CacheStats {
+func simulate(rows []*mooncake.Row, opt CacheOptions) []CacheStats {
 	s := NewCacheSim(opt)
 	for _, row := range rows {
 		s.Add(row)
@@ -95,11 +97,11 @@ func TestToyCaches(t *testing.T) {
 			for at, block := range s.prefixes.nodes {
 				named[block] = row.HashIDs[at]
 			}
-			residents := s.lru.residents(2)
-			for at, block := range residents {
-				residents[at] = named[block]
+			got := residents(s.lru, 2)
+			for at, block := range got {
+				got[at] = named[block]
 			}
-			if diff := cmp.Diff(test.residents[i], residents); diff != "" {
+			if diff := cmp.Diff(test.residents[i], got); diff != "" {
 				t.Errorf("%s: residents after row %d (-want +got):\n%s", test.eviction, i, diff)
 			}
 		}
@@ -114,7 +116,7 @@ func TestToyCaches(t *testing.T) {
 }
 
 // blocksOf numbers the blocks of each row: those are one that have all ids up to theirs in common, and the model.
-func blocksOf(rows []*Row) (all [][]int) {
+func blocksOf(rows []*mooncake.Row) (all [][]int) {
 	numbers := make(map[string]int)
 	for _, row := range rows {
 		var blocks []int
@@ -156,14 +158,14 @@ func TestCachesAgreeWithTheirDefinition(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 30 {
 		// Ids without any structure, repeated ones included: the simulation must not depend on a valid trace.
-		var rows []*Row
+		var rows []*mooncake.Row
 		for range 200 {
 			ids := make([]uint64, rng.IntN(12))
 			for i := range ids {
 				ids[i] = rng.Uint64N(3)
 			}
 			model := [...]string{"", "a"}[rng.IntN(2)]
-			rows = append(rows, &Row{InputLength: Some(int64(max(1, 512*len(ids)))), HashIDs: ids, Model: model})
+			rows = append(rows, &mooncake.Row{InputLength: mooncake.Some(int64(max(1, 512*len(ids)))), HashIDs: ids, Model: model})
 		}
 		blocks := blocksOf(rows)
 		capacities := []int{1, 2, 5, 10, 20, 39, 40, 100}
@@ -184,7 +186,7 @@ func TestPredictor(t *testing.T) {
 	// The toy trace is not canonical, its renumbered form is; both must be predicted alike.
 	want := []Prediction{{0, 0}, {512, 512}, {512, 1000}, {0, 0}}
 	for _, canonical := range []bool{false, true} {
-		p, names := NewPredictor(PredictorOptions{}), new(Renumber)
+		p, names := NewPredictor(PredictorOptions{}), new(mooncake.Renumber)
 		for i, row := range toyRows() {
 			if canonical {
 				names.Row(row)
@@ -221,7 +223,7 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 	if p.Unknown() != 2 {
 		t.Errorf("%d rows without a prediction, want 2", p.Unknown())
 	}
-	if _, ok := p.Predict(&Row{TextInput: Some("hi")}); ok {
+	if _, ok := p.Predict(&mooncake.Row{TextInput: mooncake.Some("hi")}); ok {
 		t.Error("a text row has a prediction")
 	}
 }
@@ -253,24 +255,26 @@ func TestPredictorOnThePublicTrace(t *testing.T) {
 // TestChains: a block is cached after the blocks that it followed before, and only there; the ids need keep no rule.
 func TestChains(t *testing.T) {
 	type tokens = []Prediction
-	row := func(length int64, ids ...uint64) *Row { return &Row{InputLength: Some(length), HashIDs: ids} }
-	of := func(model string, r *Row) *Row { r.Model = model; return r }
+	row := func(length int64, ids ...uint64) *mooncake.Row {
+		return &mooncake.Row{InputLength: mooncake.Some(length), HashIDs: ids}
+	}
+	of := func(model string, r *mooncake.Row) *mooncake.Row { r.Model = model; return r }
 	for _, test := range []struct {
 		name string
-		rows []*Row
+		rows []*mooncake.Row
 		want tokens
 	}{
-		{"an id with two parents", []*Row{row(2048, 0, 1, 2, 3), row(2048, 0, 2, 1, 4), row(2048, 0, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
-		{"the same in no canonical order", []*Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
-		{"the same at the root", []*Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
-		{"an id twice in a row", []*Row{row(1536, 0, 0, 0), row(1024, 0, 0), row(1024, 0, 1)}, tokens{{}, {1024, 1024}, {512, 512}}},
-		{"new ids below another parent", []*Row{row(1024, 0, 1), row(1024, 0, 2), row(1024, 1, 2), row(1024, 0, 2)}, tokens{{}, {512, 512}, {}, {1024, 1024}}},
-		{"a partial block", []*Row{row(700, 0, 1), row(700, 0, 1), row(600, 0, 1)}, tokens{{}, {512, 700}, {512, 600}}},
-		{"a partial block that is longer elsewhere", []*Row{row(700, 0, 1), row(1024, 0, 1), row(1024, 0, 1), row(700, 0, 1)}, tokens{{}, {512, 700}, {1024, 1024}, {512, 700}}},
-		{"the same in no canonical order", []*Row{row(700, 5, 8), row(1024, 5, 8), row(1024, 5, 8), row(1536, 5, 8, 9)}, tokens{{}, {512, 700}, {1024, 1024}, {1024, 1024}}},
-		{"a prompt shorter than a block", []*Row{row(100, 0), row(100, 0)}, tokens{{}, {0, 100}}},
-		{"ids past the length", []*Row{row(512, 0, 1), row(1024, 0, 1)}, tokens{{}, {512, 512}}},
-		{"another model", []*Row{of("a", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("a", row(1024, 0, 1))}, tokens{{}, {}, {1024, 1024}, {1024, 1024}}},
+		{"an id with two parents", []*mooncake.Row{row(2048, 0, 1, 2, 3), row(2048, 0, 2, 1, 4), row(2048, 0, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
+		{"the same in no canonical order", []*mooncake.Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
+		{"the same at the root", []*mooncake.Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
+		{"an id twice in a row", []*mooncake.Row{row(1536, 0, 0, 0), row(1024, 0, 0), row(1024, 0, 1)}, tokens{{}, {1024, 1024}, {512, 512}}},
+		{"new ids below another parent", []*mooncake.Row{row(1024, 0, 1), row(1024, 0, 2), row(1024, 1, 2), row(1024, 0, 2)}, tokens{{}, {512, 512}, {}, {1024, 1024}}},
+		{"a partial block", []*mooncake.Row{row(700, 0, 1), row(700, 0, 1), row(600, 0, 1)}, tokens{{}, {512, 700}, {512, 600}}},
+		{"a partial block that is longer elsewhere", []*mooncake.Row{row(700, 0, 1), row(1024, 0, 1), row(1024, 0, 1), row(700, 0, 1)}, tokens{{}, {512, 700}, {1024, 1024}, {512, 700}}},
+		{"the same in no canonical order", []*mooncake.Row{row(700, 5, 8), row(1024, 5, 8), row(1024, 5, 8), row(1536, 5, 8, 9)}, tokens{{}, {512, 700}, {1024, 1024}, {1024, 1024}}},
+		{"a prompt shorter than a block", []*mooncake.Row{row(100, 0), row(100, 0)}, tokens{{}, {0, 100}}},
+		{"ids past the length", []*mooncake.Row{row(512, 0, 1), row(1024, 0, 1)}, tokens{{}, {512, 512}}},
+		{"another model", []*mooncake.Row{of("a", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("a", row(1024, 0, 1))}, tokens{{}, {}, {1024, 1024}, {1024, 1024}}},
 	} {
 		p, sim := NewPredictor(PredictorOptions{}), NewCacheSim(CacheOptions{Capacities: []int{1000}})
 		var got tokens
@@ -311,4 +315,40 @@ func BenchmarkPredictor(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		p.Predict(rows[i%len(rows)])
 	}
+}
+
+// TestObservedCache: rows of which both are known are summed, by the infinite cache's own figures.
+func TestObservedCache(t *testing.T) {
+	sim := NewCacheSim(CacheOptions{BlockSize: 10})
+	row := func(n int64, cached mooncake.Opt[int64], ids ...uint64) {
+		sim.Add(&mooncake.Row{InputLength: mooncake.Some(n), HashIDs: ids, Observed: mooncake.Observed{CachedTokens: cached}})
+	}
+	row(30, mooncake.Some[int64](0), 0, 1, 2)  // predicted 0
+	row(30, mooncake.Opt[int64]{}, 0, 1, 3)    // says nothing
+	row(30, mooncake.Some[int64](29), 0, 1, 4) // predicted 20: not a whole block more
+	row(30, mooncake.Some[int64](30), 0, 1, 5) // predicted 20: a whole block more
+	row(30, mooncake.Some[int64](9), 0, 1, 6)  // predicted 20: a whole block less
+	row(30, mooncake.Some[int64](10))          // predicted 0: of an unknown prompt, which says nothing of the capture
+	want := mooncake.ObservedCache{Rows: 5, InputTokens: 150, Cached: 78, Predicted: 60, Above: 2, Below: 1, OutsideRows: 1, OutsideTokens: 10}
+	if d := cmp.Diff(want, sim.Observed()); d != "" {
+		t.Error(d)
+	}
+	if got, want := want.String(), "the engine had cached 52.0 % of the prompt tokens of 5 requests; this trace predicts 40.0 %; "+
+		"10 tokens of 1 request were cached from outside the capture"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (mooncake.ObservedCache{}).String(); got != "" {
+		t.Errorf("of no rows: %q", got)
+	}
+}
+
+// residents returns the ids of a cache of the given capacity, oldest first.
+func residents(r *recency, capacity int) []uint64 {
+	var out []uint64
+	for at := r.oldest; at < r.next; at++ {
+		if r.used[at] {
+			out = append(out, r.ids[at])
+		}
+	}
+	return out[max(0, len(out)-capacity):]
 }

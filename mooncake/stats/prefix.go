@@ -1,12 +1,14 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"hash/maphash"
 	"math"
 	"sort"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // prefixes is the set of prompt prefixes of the rows before, at the borders of their blocks: what an infinite prefix cache
@@ -56,7 +58,7 @@ func newPrefixes(blockSize, bound int) *prefixes {
 }
 
 // add puts a row's prefixes into the set and returns what was there of them before.
-func (p *prefixes) add(row *Row) overlap {
+func (p *prefixes) add(row *mooncake.Row) overlap {
 	ids := row.Blocks(p.blockSize)
 	all := overlap{known: true}
 	p.nodes = p.nodes[:0]
@@ -89,7 +91,7 @@ func (p *prefixes) add(row *Row) overlap {
 }
 
 // tokens returns the tokens in block i of a row, above 0.
-func (p *prefixes) tokens(row *Row, i int) uint32 {
+func (p *prefixes) tokens(row *mooncake.Row, i int) uint32 {
 	full := int64(p.blockSize)
 	return clamp32(min(full, row.InputLength.V-int64(i)*full))
 }
@@ -154,3 +156,6 @@ func (p *prefixes) spend(cost int) bool {
 func (p *prefixes) hash(node, id uint64) uint64 {
 	return maphash.Comparable(p.seed, [2]uint64{node, id}) | hashed
 }
+
+// clamp32 narrows a number of tokens. Blocks of 2^32 tokens or more are all the same to the set.
+func clamp32(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }

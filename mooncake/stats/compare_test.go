@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 func TestCompare(t *testing.T) {
@@ -65,7 +67,7 @@ func TestCompare(t *testing.T) {
 `, CompareOptions{}, Comparison{Rows: [2]int64{3, 1}, Timed: 1}, "not the same workload: 3 and 1 row"},
 		{"more ids than can be remembered", a, CompareOptions{MaxIDs: 1}, Comparison{Rows: [2]int64{3, 3}, Timed: 3, Unknown: 1, Unchecked: 1}, "the blocks of 1 row not compared"},
 	} {
-		got, err := Compare(t.Context(), NewReader(strings.NewReader(a), ReaderOptions{}), NewReader(strings.NewReader(tc.b), ReaderOptions{}), tc.opt)
+		got, err := Compare(t.Context(), mooncake.NewReader(strings.NewReader(a), mooncake.ReaderOptions{}), mooncake.NewReader(strings.NewReader(tc.b), mooncake.ReaderOptions{}), tc.opt)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -86,11 +88,11 @@ func TestCompareEnds(t *testing.T) {
 	row := `{"timestamp": 0, "input_length": 1000, "output_length": 5}` + "\n"
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Compare(ctx, NewReader(strings.NewReader(row), ReaderOptions{}), NewReader(strings.NewReader(row), ReaderOptions{}), CompareOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := Compare(ctx, mooncake.NewReader(strings.NewReader(row), mooncake.ReaderOptions{}), mooncake.NewReader(strings.NewReader(row), mooncake.ReaderOptions{}), CompareOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
-	_, err := Compare(t.Context(), NewReader(strings.NewReader(row), ReaderOptions{}), NewReader(strings.NewReader("{}\n"), ReaderOptions{Name: "b"}), CompareOptions{})
-	if _, ok := errors.AsType[*RowError](err); !ok {
+	_, err := Compare(t.Context(), mooncake.NewReader(strings.NewReader(row), mooncake.ReaderOptions{}), mooncake.NewReader(strings.NewReader("{}\n"), mooncake.ReaderOptions{Name: "b"}), CompareOptions{})
+	if _, ok := errors.AsType[*mooncake.RowError](err); !ok {
 		t.Errorf("error %v, want that of the row", err)
 	}
 }
@@ -105,41 +107,41 @@ func TestCompareRanges(t *testing.T) {
 			sharing = i
 		}
 	}
-	trace := func(change func(i int, r *Row)) *Reader {
+	trace := func(change func(i int, r *mooncake.Row)) *mooncake.Reader {
 		var text []byte
 		for i := range rows {
 			r := rows[i].Row
 			r.HashRanges, r.Replies = slices.Clone(r.HashRanges), slices.Clone(r.Replies)
 			change(i, &r)
-			text = append(AppendRow(text, &r), '\n')
+			text = append(mooncake.AppendRow(text, &r), '\n')
 		}
-		return NewReader(bytes.NewReader(text), ReaderOptions{BlockSize: 32, FineBlockSize: 16})
+		return mooncake.NewReader(bytes.NewReader(text), mooncake.ReaderOptions{BlockSize: 32, FineBlockSize: 16})
 	}
 	for name, tc := range map[string]struct {
-		change          func(i int, r *Row)
+		change          func(i int, r *mooncake.Row)
 		ranges, replies int64
 	}{
-		"the same": {func(int, *Row) {}, 0, 0},
-		"other names": {func(_ int, r *Row) {
+		"the same": {func(int, *mooncake.Row) {}, 0, 0},
+		"other names": {func(_ int, r *mooncake.Row) {
 			ids := expand(r.HashRanges)
 			for i, id := range ids {
 				ids[i] = id/3*1000 + id%3
 			}
 			r.HashRanges = collapse(ids)
 		}, 0, 0},
-		"one row shares nothing": {func(i int, r *Row) {
+		"one row shares nothing": {func(i int, r *mooncake.Row) {
 			if i == sharing {
-				r.HashRanges = []HashRange{{1 << 40, int64(len(expand(r.HashRanges)))}}
+				r.HashRanges = []mooncake.HashRange{{First: 1 << 40, Count: int64(len(expand(r.HashRanges)))}}
 			}
 		}, 1, 0},
-		"a row without ranges": {func(i int, r *Row) { r.HashRanges = [][]HashRange{r.HashRanges, nil}[i/39] }, 1, 0},
-		"a reply of other length": {func(i int, r *Row) {
+		"a row without ranges": {func(i int, r *mooncake.Row) { r.HashRanges = [][]mooncake.HashRange{r.HashRanges, nil}[i/39] }, 1, 0},
+		"a reply of other length": {func(i int, r *mooncake.Row) {
 			if n := len(r.Replies); n > 1 {
 				r.Replies = r.Replies[1:]
 			}
 		}, 0, -1},
 	} {
-		got, err := Compare(t.Context(), trace(func(int, *Row) {}), trace(tc.change), CompareOptions{})
+		got, err := Compare(t.Context(), trace(func(int, *mooncake.Row) {}), trace(tc.change), CompareOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

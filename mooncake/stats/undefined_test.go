@@ -1,15 +1,17 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // figures encodes an analysis, and reads it as any program would.
-func figures(t *testing.T, rows ...*Row) map[string]any {
+func figures(t *testing.T, rows ...*mooncake.Row) map[string]any {
 	t.Helper()
 	b, err := json.Marshal(analyze(rows, AnalyzeOptions{}))
 	if err != nil {
@@ -24,29 +26,29 @@ func figures(t *testing.T, rows ...*Row) map[string]any {
 
 // TestUndefinedIsNull: what has no value is null with a reason, and no 0; what has one is there.
 func TestUndefinedIsNull(t *testing.T) {
-	row := func(ms float64, in int64, ids ...uint64) *Row {
-		return &Row{Timestamp: Some(ms), InputLength: Some(in), OutputLength: Some[int64](5), HashIDs: ids}
+	row := func(ms float64, in int64, ids ...uint64) *mooncake.Row {
+		return &mooncake.Row{Timestamp: mooncake.Some(ms), InputLength: mooncake.Some(in), OutputLength: mooncake.Some[int64](5), HashIDs: ids}
 	}
-	text := &Row{TextInput: Some("good morning")}
-	many := make([]*Row, 0, 12)
+	text := &mooncake.Row{TextInput: mooncake.Some("good morning")}
+	many := make([]*mooncake.Row, 0, 12)
 	for n := range uint64(12) {
 		many = append(many, row(float64(n), 1000, 0, n+1))
 	}
 	for _, c := range []struct {
 		name, set string
-		rows      []*Row
+		rows      []*mooncake.Row
 		null      []string
 		there     []string
 	}{
-		{"no timestamps", "arrivals", []*Row{text}, []string{"first_ms", "span_ms", "rate_per_second", "gap_mean_ms", "gap_cv", "distinct_timestamps", "grid"}, []string{"rows_without_timestamp"}},
-		{"one row", "arrivals", []*Row{row(5, 10, 1)}, []string{"rate_per_second", "gap_mean_ms", "gap_cv"}, []string{"first_ms", "span_ms", "distinct_timestamps"}},
-		{"one instant", "arrivals", []*Row{row(5, 10, 1), row(5, 10, 1)}, []string{"rate_per_second", "gap_cv"}, []string{"gap_mean_ms", "distinct_timestamps"}},
-		{"two instants", "arrivals", []*Row{row(5, 10, 1), row(6, 10, 1)}, nil, []string{"rate_per_second", "gap_mean_ms", "gap_cv", "grid"}},
-		{"no lengths", "input_length", []*Row{text}, []string{"mean", "min", "p99.9", "mode"}, []string{"rows"}},
-		{"no outputs", "output_length", []*Row{text}, []string{"sum", "mean"}, []string{"rows"}},
-		{"no lengths", "blocks", []*Row{text}, []string{"references", "per_row_mean", "distinct_ids", "trunk_ids", "top"}, []string{"forest"}},
-		{"two parents", "blocks", []*Row{row(0, 1000, 1, 2), row(1, 1000, 3, 2)}, []string{"distinct_ids", "roots", "depth", "trunk_ids"}, []string{"references"}},
-		{"two parents", "sessions", []*Row{row(0, 1000, 1, 2), row(1, 1000, 3, 2)}, []string{"inferred", "inferred_largest"}, []string{"session_ids"}},
+		{"no timestamps", "arrivals", []*mooncake.Row{text}, []string{"first_ms", "span_ms", "rate_per_second", "gap_mean_ms", "gap_cv", "distinct_timestamps", "grid"}, []string{"rows_without_timestamp"}},
+		{"one row", "arrivals", []*mooncake.Row{row(5, 10, 1)}, []string{"rate_per_second", "gap_mean_ms", "gap_cv"}, []string{"first_ms", "span_ms", "distinct_timestamps"}},
+		{"one instant", "arrivals", []*mooncake.Row{row(5, 10, 1), row(5, 10, 1)}, []string{"rate_per_second", "gap_cv"}, []string{"gap_mean_ms", "distinct_timestamps"}},
+		{"two instants", "arrivals", []*mooncake.Row{row(5, 10, 1), row(6, 10, 1)}, nil, []string{"rate_per_second", "gap_mean_ms", "gap_cv", "grid"}},
+		{"no lengths", "input_length", []*mooncake.Row{text}, []string{"mean", "min", "p99.9", "mode"}, []string{"rows"}},
+		{"no outputs", "output_length", []*mooncake.Row{text}, []string{"sum", "mean"}, []string{"rows"}},
+		{"no lengths", "blocks", []*mooncake.Row{text}, []string{"references", "per_row_mean", "distinct_ids", "trunk_ids", "top"}, []string{"forest"}},
+		{"two parents", "blocks", []*mooncake.Row{row(0, 1000, 1, 2), row(1, 1000, 3, 2)}, []string{"distinct_ids", "roots", "depth", "trunk_ids"}, []string{"references"}},
+		{"two parents", "sessions", []*mooncake.Row{row(0, 1000, 1, 2), row(1, 1000, 3, 2)}, []string{"inferred", "inferred_largest"}, []string{"session_ids"}},
 		{"few rows", "blocks", many[:10], []string{"trunk_ids"}, []string{"distinct_ids", "roots"}},
 		{"few rows", "sessions", many[:10], []string{"inferred", "inferred_with_one_row"}, nil},
 		{"rows enough", "blocks", many, nil, []string{"trunk_ids"}},

@@ -1,7 +1,12 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
+
+import (
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/internal/ranges"
+)
 
 // FineStats is what an infinite prefix cache hits of the rows with hash_ranges, in whole blocks of three kinds: those of the
 // trace, those of the ranges, and these with the replies to earlier rows in the cache, too. Of each prompt an engine computes a
@@ -28,7 +33,7 @@ type FineStats struct {
 }
 
 // replies counts the replies of a row.
-func (s *FineStats) replies(row *Row) {
+func (s *FineStats) replies(row *mooncake.Row) {
 	if len(row.Replies) == 0 {
 		return
 	}
@@ -66,31 +71,32 @@ func (s FineStats) rated() FineStats {
 // the replies to them. It takes 16 bytes for a row with new blocks while ids are canonical, and 12 for each row that a reply may
 // belong to.
 type fineSharing struct {
-	lineage *lineage
+	lineage *ranges.Lineage
+	size    int64 // tokens of a fine block
 	rows    int64 // that came, of all kinds
 	first   int64 // index of the first row with ranges; rows before have no end
 	// ends and lengths are, for each row from the first on, the node behind its last full block, and its prompt tokens: both are
-	// noNode and 0 for a row without ranges.
+	// ranges.NoNode and 0 for a row without ranges.
 	ends    []uint64
 	lengths []uint32
 }
 
 // newFineSharing returns nothing shared. The budget is in units of 16 bytes.
 func newFineSharing(fine, budget int) *fineSharing {
-	return &fineSharing{lineage: newLineage(fine, budget)}
+	return &fineSharing{size: int64(fine), lineage: ranges.NewLineage(fine, budget)}
 }
 
 // skip tells of a row that is not to be shared with.
 func (f *fineSharing) skip() {
 	if f.rows++; len(f.ends) > 0 {
-		f.end(noNode, 0)
+		f.end(ranges.NoNode, 0)
 	}
 }
 
 // add takes the next row, which has ranges, and returns what the cache has of its prompt: prompts alone, and with replies.
-func (f *fineSharing) add(row *Row) (prompts, all shared) {
+func (f *fineSharing) add(row *mooncake.Row) (prompts, all ranges.Shared) {
 	length := row.InputLength.V
-	prompts = f.lineage.add(row.Model, length, row.HashRanges)
+	prompts = ranges.Add(f.lineage, row.Model, length, row.HashRanges)
 	all = prompts
 	at := 0 // of the path, on which replies stand one behind the other
 	for _, reply := range row.Replies {
@@ -98,35 +104,35 @@ func (f *fineSharing) add(row *Row) (prompts, all shared) {
 		switch {
 		case there:
 			// The last token that an engine generated was never fed to it.
-			all.tokens = max(all.tokens, reply.At+reply.Tokens-1)
+			all.Tokens = max(all.Tokens, reply.At+reply.Tokens-1)
 		case !known:
-			all.known = false
+			all.Known = false
 		}
 	}
 	if f.rows++; len(f.ends) == 0 {
 		f.first = f.rows - 1
 	}
-	f.end(f.lineage.end(row.Model, length/f.lineage.fine, &at), length)
+	f.end(f.lineage.End(row.Model, length/f.size, &at), length)
 	return prompts, all
 }
 
 // replied reports whether the prompt up to a reply is all of the prompt that it was the reply to, and of nothing else: then
 // the cache has the reply behind it. The search on the path goes on from where the one before ended.
-func (f *fineSharing) replied(row *Row, reply Reply, from *int) (there, known bool) {
+func (f *fineSharing) replied(row *mooncake.Row, reply mooncake.Reply, from *int) (there, known bool) {
 	at := f.rows - reply.Back - f.first // its place in ends
 	switch {
 	case at < 0:
 		return false, true // it has no ranges
 	case at >= int64(len(f.ends)):
-		return false, !f.lineage.full
+		return false, !f.lineage.Full
 	}
 	end := f.ends[at]
-	return int64(f.lengths[at]) == reply.At && end != noNode && f.lineage.end(row.Model, reply.At/f.lineage.fine, from) == end, true
+	return int64(f.lengths[at]) == reply.At && end != ranges.NoNode && f.lineage.End(row.Model, reply.At/f.size, from) == end, true
 }
 
 // end remembers where a row ends.
 func (f *fineSharing) end(node uint64, length int64) {
-	if int64(len(f.ends)) == f.rows-f.first-1 && f.lineage.spend(1) {
+	if int64(len(f.ends)) == f.rows-f.first-1 && f.lineage.Spend(1) {
 		f.ends = append(f.ends, node)
 		f.lengths = append(f.lengths, clamp32(length))
 	}

@@ -1,11 +1,13 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"cmp"
 	"math"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // DefaultPredictorIDs is the number of prefixes that a predictor remembers, when their ids are not canonical, unless it is
@@ -14,7 +16,7 @@ const DefaultPredictorIDs = 1 << 22
 
 // PredictorOptions says what to predict. The zero value predicts by the hash ids of blocks of 512 tokens.
 type PredictorOptions struct {
-	BlockSize int // tokens per hash id; 0 is [BlockSize]
+	BlockSize int // tokens per hash id; 0 is [mooncake.BlockSize]
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
 	FineBlockSize int
 	// EngineBlock is the number of tokens that the engine caches as one; 0 is unknown: the trace's own blocks, the finest that a row
@@ -54,7 +56,7 @@ type Prediction struct {
 // NewPredictor returns a predictor.
 func NewPredictor(opt PredictorOptions) *Predictor {
 	if opt.BlockSize <= 0 {
-		opt.BlockSize = BlockSize
+		opt.BlockSize = mooncake.BlockSize
 	}
 	if opt.MaxIDs <= 0 {
 		opt.MaxIDs = DefaultPredictorIDs
@@ -70,7 +72,7 @@ func NewPredictor(opt PredictorOptions) *Predictor {
 // prompt in another way, or the bound is passed.
 //
 // Replies are named by the number of rows back, so each row of the trace is either predicted or skipped ([Predictor.Skip]).
-func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
+func (p *Predictor) Predict(row *mooncake.Row) (tokens Prediction, ok bool) {
 	if !row.InputLength.Set {
 		p.Skip()
 		return Prediction{}, false
@@ -85,8 +87,8 @@ func (p *Predictor) Predict(row *Row) (tokens Prediction, ok bool) {
 		if p.opt.NoReplies {
 			all = prompts
 		}
-		p.prompts = max(most, prompts.tokens)
-		most, known = max(most, all.tokens), known && all.known
+		p.prompts = max(most, prompts.Tokens)
+		most, known = max(most, all.Tokens), known && all.Known
 	case p.fine != nil:
 		p.fine.skip()
 	}

@@ -1,21 +1,23 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
 	"slices"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // AnalyzeOptions says how to measure a trace. The zero value is usable.
 type AnalyzeOptions struct {
-	BlockSize int // tokens per id; 0 is [BlockSize]
+	BlockSize int // tokens per id; 0 is [mooncake.BlockSize]
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
 	FineBlockSize int
-	MaxIDs        int      // distinct ids to remember; 0 is [DefaultMaxIDs]
+	MaxIDs        int      // distinct ids to remember; 0 is [mooncake.DefaultMaxIDs]
 	Capacities    []int    // of the simulated caches, in blocks
 	Eviction      Eviction // of the simulated caches
 	TrunkShare    float64  // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
@@ -39,11 +41,11 @@ type Analysis struct {
 	Eviction string       `json:"eviction"`
 	Caches   []CacheStats `json:"caches"`
 	// ObservedCache is zero where no row says what production's engine had cached of it.
-	ObservedCache ObservedCache `json:"observed_cache,omitzero"`
+	ObservedCache mooncake.ObservedCache `json:"observed_cache,omitzero"`
 	// Fine is zero where no row has hash_ranges or replies.
-	Fine       FineStats   `json:"fine_sharing,omitzero"`
-	Digests    Digests     `json:"digests"`
-	Violations []Violation `json:"violations"`
+	Fine       FineStats            `json:"fine_sharing,omitzero"`
+	Digests    mooncake.Digests     `json:"digests"`
+	Violations []mooncake.Violation `json:"violations"`
 	// Unchecked says why rules V4 to V7 could not be checked; empty when they were.
 	Unchecked string `json:"unchecked,omitempty"`
 	// UncheckedRanges says why rule V9 could not be checked; empty when it was, and where no row has hash_ranges.
@@ -135,9 +137,9 @@ type SessionStats struct {
 	Rows  int64 `json:"rows_with_session_id"`
 	Named int64 `json:"session_ids"`
 	// NamedExact is false when there were too many session ids to count; Named is then a lower bound.
-	NamedExact bool        `json:"session_ids_exact"`
-	Mode       SessionMode `json:"mode"`
-	ModeText   string      `json:"mode_found"`
+	NamedExact bool                 `json:"session_ids_exact"`
+	Mode       mooncake.SessionMode `json:"mode"`
+	ModeText   string               `json:"mode_found"`
 	// Inferred counts the groups of rows that share an id below the trunk: conversations, when rows
 	// hold full prompts. Largest are the sizes of the largest ones. Undefined without [BlockStats].Forest, and with no more than
 	// [TrunkRows] rows.
@@ -158,8 +160,8 @@ func (s SessionStats) MarshalJSON() ([]byte, error) {
 type Analyzer struct {
 	opt       AnalyzeOptions
 	trunkRows int64 // an id of the trunk is in more
-	checker   *Checker
-	digester  *Digester
+	checker   *mooncake.Checker
+	digester  *mooncake.Digester
 	cache     *CacheSim
 	arrivals  Arrivals
 	detector  *SessionDetector
@@ -179,15 +181,15 @@ type Analyzer struct {
 // NewAnalyzer returns an analyzer.
 func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 	if opt.BlockSize <= 0 {
-		opt.BlockSize = BlockSize
+		opt.BlockSize = mooncake.BlockSize
 	}
 	trunkRows := int64(0)
 	if opt.TrunkShare <= 0 {
 		opt.TrunkShare, trunkRows = 0.01, TrunkRows
 	}
-	checker := NewChecker(CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxIDs: opt.MaxIDs})
+	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxIDs: opt.MaxIDs})
 	return &Analyzer{
-		opt: opt, trunkRows: trunkRows, checker: checker, digester: newDigester(checker),
+		opt: opt, trunkRows: trunkRows, checker: digester.Checker(), digester: digester,
 		cache: NewCacheSim(CacheOptions{
 			BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
 		}),
@@ -198,7 +200,7 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 
 // Add measures the next row of the file, which stands on the given line. It keeps references to ids of rows with a
 // session id, so rows must not be changed afterwards.
-func (a *Analyzer) Add(row *Row, line int64) {
+func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	a.rows++
 	a.kinds[row.Kind()]++
 	a.digester.Add(row, line)
@@ -221,7 +223,7 @@ func (a *Analyzer) Add(row *Row, line int64) {
 	if row.SessionID != "" {
 		a.sessionRows++
 		key := maphash.String(a.seed, row.SessionID)
-		if _, ok := a.sessions[key]; !ok && len(a.sessions) >= maxCountedSessions {
+		if _, ok := a.sessions[key]; !ok && len(a.sessions) >= maxSessions {
 			a.sessionsFull = true
 		} else {
 			a.sessions[key] = struct{}{}
@@ -234,7 +236,7 @@ func (a *Analyzer) Analysis() *Analysis {
 	out := &Analysis{
 		BlockSize:     a.opt.BlockSize,
 		Rows:          a.rows,
-		Kinds:         KindCounts{a.kinds[KindLength], a.kinds[KindText], a.kinds[KindMessages], a.kinds[KindPayload]},
+		Kinds:         KindCounts{a.kinds[mooncake.KindLength], a.kinds[mooncake.KindText], a.kinds[mooncake.KindMessages], a.kinds[mooncake.KindPayload]},
 		Arrivals:      a.arrivals.Stats(),
 		Input:         lengths(&a.input),
 		Output:        lengths(&a.output),
@@ -261,7 +263,7 @@ func (a *Analyzer) Analysis() *Analysis {
 	case a.perRow.n == 0:
 		why = "no row has a length"
 		out.Blocks.Undefined.add(why, "references", "per_row_mean", "per_row_min", "per_row_max", "rows_with_full_last_block", "rows_below_one_block")
-	case why == "" && a.checker.count(V4)+a.checker.count(V5) > 0:
+	case why == "" && slices.ContainsFunc(out.Violations, func(v mooncake.Violation) bool { return v.Rule == mooncake.V4 || v.Rule == mooncake.V5 }):
 		why = "ids do not tell prefixes: rule V4 or V5 is broken"
 	}
 	if why != "" {
@@ -298,24 +300,25 @@ func lengths(t *tally) LengthStats {
 const (
 	topIDs      = 8
 	topSessions = 5
+	maxSessions = 1 << 20 // that are counted: up to 40 MiB
 )
 
 // forest reads the figures off the prefix forest. Sessions are the connected components of rows that share an id
 // outside the trunk. A parent is in at least as many rows as its child, so the trunk is the top of the forest, and a
 // component is one subtree that hangs below it: its size is the number of rows of the subtree's root.
 func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
-	f := a.checker.forest
+	f := a.checker.Forest()
 	limit := max(a.opt.TrunkShare*float64(a.rows), float64(a.trunkRows))
-	trunk := func(n uint32) bool { return n == noParent || float64(f.refs[n]) > limit }
-	b.Forest, b.Distinct = true, int64(len(f.parent))
-	depth := make([]uint32, len(f.parent))
-	successors := make([]uint32, len(f.parent))
+	trunk := func(n uint32) bool { return n == mooncake.NoParent || float64(f.References[n]) > limit }
+	b.Forest, b.Distinct = true, int64(len(f.Parents))
+	depth := make([]uint32, len(f.Parents))
+	successors := make([]uint32, len(f.Parents))
 	var sizes tally
 	inTrunk := a.rows // rows that end in the trunk, or have no ids
-	for n, parent := range f.parent {
+	for n, parent := range f.Parents {
 		id := uint32(n)
 		depth[n] = 1
-		if parent == noParent {
+		if parent == mooncake.NoParent {
 			b.Roots++
 		} else {
 			depth[n] += depth[parent]
@@ -325,13 +328,13 @@ func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 			}
 		}
 		b.Depth = max(b.Depth, int64(depth[n]))
-		if f.refs[n] == 1 {
+		if f.References[n] == 1 {
 			b.Once++
 		}
-		if f.last[n] > 0 {
+		if f.Last[n] > 0 {
 			b.Sequences++
-			b.Copies = max(b.Copies, int64(f.last[n]))
-			if f.refs[n] > f.last[n] {
+			b.Copies = max(b.Copies, int64(f.Last[n]))
+			if f.References[n] > f.Last[n] {
 				b.InnerLasts++
 			}
 		}
@@ -339,10 +342,10 @@ func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 		case trunk(id):
 			b.Trunk++
 		case trunk(parent):
-			sizes.add(int64(f.refs[n]))
-			inTrunk -= int64(f.refs[n])
+			sizes.add(int64(f.References[n]))
+			inTrunk -= int64(f.References[n])
 		}
-		b.Top = append(b.Top, TopID{uint64(n), int64(f.refs[n])})
+		b.Top = append(b.Top, TopID{uint64(n), int64(f.References[n])})
 		if len(b.Top) >= 64*topIDs {
 			b.Top = largest(b.Top)
 		}

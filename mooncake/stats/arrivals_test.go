@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"math"
@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 func arrivals(stamps ...float64) ArrivalStats {
 	var a Arrivals
 	for _, t := range stamps {
-		a.Add(&Row{Timestamp: Some(t)})
+		a.Add(&mooncake.Row{Timestamp: mooncake.Some(t)})
 	}
 	return a.Stats()
 }
@@ -83,9 +85,9 @@ func TestSecondsAreSuspected(t *testing.T) {
 func TestArrivalsOutOfOrder(t *testing.T) {
 	var a Arrivals
 	for _, ts := range []float64{100, 50, 50, 300} {
-		a.Add(&Row{Timestamp: Some(ts)})
+		a.Add(&mooncake.Row{Timestamp: mooncake.Some(ts)})
 	}
-	a.Add(&Row{})
+	a.Add(&mooncake.Row{})
 	s := a.Stats()
 	if s.First != 100 || s.Last != 300 || s.Span != 250 || s.Backward != 1 || s.Equal != 1 || s.Missing != 1 || s.Distinct != 3 || s.Rate != 16 {
 		t.Errorf("%+v", s)
@@ -127,7 +129,7 @@ func TestArrivalsAreSorted(t *testing.T) {
 
 	a := Arrivals{most: len(stamps) - 1}
 	for _, ts := range stamps {
-		a.Add(&Row{Timestamp: Some(ts)})
+		a.Add(&mooncake.Row{Timestamp: mooncake.Some(ts)})
 	}
 	s := a.Stats()
 	for _, name := range []string{"gap_cv", "distinct_timestamps", "rows_per_timestamp", "timestamp_gap_ms", "grid"} {

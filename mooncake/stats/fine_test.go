@@ -1,85 +1,18 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
-
-// modelled is a row together with what its ids stand for.
-type modelled struct {
-	Row
-	tokens []int // of the prompt, and behind it the reply
-	by     int   // index of the row whose conversation it goes on with; itself for the first
-}
-
-// conversations makes rows of conversations whose turns hold the turn before, its reply and new tokens, interleaved, with ids of
-// blocks of both sizes made from the tokens. Some turns change the text before, so that they go on from within.
-func conversations(rng *rand.Rand, rows, block, fine int) []modelled {
-	var out []modelled
-	fresh := 0
-	more := func(n int) []int {
-		list := make([]int, n)
-		for i := range list {
-			fresh++
-			list[i] = fresh
-		}
-		return list
-	}
-	trunk := more(rng.IntN(3 * block))
-	coarse, finer := map[string]uint64{}, map[string]uint64{}
-	ids := func(model string, tokens []int, size int, names map[string]uint64) []uint64 {
-		var list []uint64
-		for at := 0; at < len(tokens); at += size {
-			key := fmt.Sprint(tokens[:min(len(tokens), at+size)])
-			if _, known := names[key]; !known {
-				names[key] = uint64(len(names))
-			}
-			list = append(list, names[key])
-		}
-		return list
-	}
-	for len(out) < rows {
-		m := modelled{by: len(out)}
-		prompt := slices.Concat(trunk, more(1+rng.IntN(2*block)))
-		if len(out) > 0 && rng.IntN(4) > 0 {
-			m.by = rng.IntN(len(out))
-			before := out[m.by]
-			length := int(before.InputLength.V)
-			switch m.Model = before.Model; rng.IntN(8) {
-			case 0: // the same again
-				prompt = slices.Clone(before.tokens[:length])
-			case 1: // the beginning of it
-				prompt = slices.Clone(before.tokens[:1+rng.IntN(length)])
-			case 2: // it parts from it within
-				prompt = slices.Concat(before.tokens[:rng.IntN(length)], more(1+rng.IntN(block)))
-			default: // the next turn
-				prompt = slices.Concat(before.tokens, more(1+rng.IntN(block)))
-				m.Replies = nil
-				for _, r := range before.Replies {
-					r.Back += int64(len(out) - m.by)
-					m.Replies = append(m.Replies, r)
-				}
-				m.Replies = append(m.Replies, Reply{int64(len(out) - m.by), int64(length), int64(len(before.tokens) - length)})
-			}
-		} else if rng.IntN(5) == 0 {
-			m.Model = "other"
-		}
-		m.tokens = slices.Concat(prompt, more(1+rng.IntN(block)))
-		m.InputLength, m.OutputLength = Some(int64(len(prompt))), Some(int64(len(m.tokens)-len(prompt)))
-		m.Timestamp = Some(float64(len(out)))
-		m.HashIDs = ids(m.Model, prompt, block, coarse)
-		m.HashRanges = collapse(ids(m.Model, prompt, fine, finer))
-		out = append(out, m)
-	}
-	return out
-}
 
 // common is how many leading elements two lists share.
 func common(a, b []int) int {
@@ -168,17 +101,17 @@ func TestPredictorOfHostileRanges(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		p := NewPredictor(PredictorOptions{FineBlockSize: 16, EngineBlock: int(seed % 3 * 16), MaxIDs: 64})
 		for row := range 400 {
-			r := Row{InputLength: Some(1 + rng.Int64N(1<<(1+rng.IntN(40)))), HashIDs: []uint64{}}
+			r := mooncake.Row{InputLength: mooncake.Some(1 + rng.Int64N(1<<(1+rng.IntN(40)))), HashIDs: []uint64{}}
 			left := r.InputLength.V
 			for range rng.IntN(5) {
 				if left > 0 {
-					h := HashRange{rng.Uint64N(1 << (4 + rng.IntN(40))), 1 + rng.Int64N(left)}
+					h := mooncake.HashRange{First: rng.Uint64N(1 << (4 + rng.IntN(40))), Count: 1 + rng.Int64N(left)}
 					r.HashRanges = append(r.HashRanges, h)
 					left -= h.Count
 				}
 			}
 			for at := int64(1); row > 0 && rng.IntN(3) > 0 && at+2 < r.InputLength.V; {
-				reply := Reply{1 + rng.Int64N(int64(row)), at, 1 + rng.Int64N(r.InputLength.V-at-1)}
+				reply := mooncake.Reply{Back: 1 + rng.Int64N(int64(row)), At: at, Tokens: 1 + rng.Int64N(r.InputLength.V-at-1)}
 				r.Replies = append(r.Replies, reply)
 				at += reply.Tokens
 			}
@@ -188,8 +121,8 @@ func TestPredictorOfHostileRanges(t *testing.T) {
 			}
 		}
 		l := p.fine.lineage
-		if len(l.runs)+sideCost*len(l.side)+len(p.fine.ends) > 64*hashCost {
-			t.Errorf("seed %d: %d runs, %d others and %d ends are remembered, beyond the bound", seed, len(l.runs), len(l.side), len(p.fine.ends))
+		if l.Size()+len(p.fine.ends) > 64*hashCost {
+			t.Errorf("seed %d: %d units and %d ends are remembered, beyond the bound", seed, l.Size(), len(p.fine.ends))
 		}
 		if p.Unknown() == 0 {
 			t.Errorf("seed %d: nothing is unknown beyond the bound", seed)
@@ -199,32 +132,32 @@ func TestPredictorOfHostileRanges(t *testing.T) {
 
 // A skipped row counts as a row: replies name rows by their places in the trace. Without that they would be another row's.
 func TestPredictorSkips(t *testing.T) {
-	row := func(first uint64, length int64, replies ...Reply) *Row {
-		return &Row{InputLength: Some(length), HashIDs: []uint64{first}, HashRanges: []HashRange{{first, (length + 15) / 16}}, Replies: replies}
+	row := func(first uint64, length int64, replies ...mooncake.Reply) *mooncake.Row {
+		return &mooncake.Row{InputLength: mooncake.Some(length), HashIDs: []uint64{first}, HashRanges: []mooncake.HashRange{{First: first, Count: (length + 15) / 16}}, Replies: replies}
 	}
 	for _, skip := range []func(*Predictor){
 		(*Predictor).Skip,
-		func(p *Predictor) { p.Predict(&Row{TextInput: Some("x")}) },
-		func(p *Predictor) { p.Predict(&Row{InputLength: Some[int64](9)}) },
+		func(p *Predictor) { p.Predict(&mooncake.Row{TextInput: mooncake.Some("x")}) },
+		func(p *Predictor) { p.Predict(&mooncake.Row{InputLength: mooncake.Some[int64](9)}) },
 	} {
 		p := NewPredictor(PredictorOptions{FineBlockSize: 16})
 		skip(p)
 		p.Predict(row(0, 100))
 		skip(p)
-		next := row(50, 200, Reply{2, 100, 50})
-		next.HashRanges = []HashRange{{0, 6}, {50, 7}}
+		next := row(50, 200, mooncake.Reply{Back: 2, At: 100, Tokens: 50})
+		next.HashRanges = []mooncake.HashRange{{First: 0, Count: 6}, {First: 50, Count: 7}}
 		if n, ok := p.Predict(next); !ok || n != (Prediction{Whole: 144, Finest: 149}) {
 			t.Errorf("%+v, %t", n, ok)
 		}
 		// The same reply behind other tokens, behind a prompt of another length, of a row with other tokens, and of a row without ranges.
-		for _, other := range []Reply{{3, 99, 50}, {3, 101, 50}, {1, 200, 5}, {2, 100, 50}, {4, 100, 50}} {
+		for _, other := range []mooncake.Reply{{Back: 3, At: 99, Tokens: 50}, {Back: 3, At: 101, Tokens: 50}, {Back: 1, At: 200, Tokens: 5}, {Back: 2, At: 100, Tokens: 50}, {Back: 4, At: 100, Tokens: 50}} {
 			r := row(900, 300, other)
 			p := NewPredictor(PredictorOptions{FineBlockSize: 16})
 			skip(p)
 			p.Predict(row(0, 100))
 			skip(p)
 			p.Predict(row(70, 200))
-			r.HashRanges = []HashRange{{0, 6}, {90, 13}}
+			r.HashRanges = []mooncake.HashRange{{First: 0, Count: 6}, {First: 90, Count: 13}}
 			if n, ok := p.Predict(r); !ok || n.Finest != 96 {
 				t.Errorf("%+v: %+v, %t", other, n, ok)
 			}
@@ -243,7 +176,7 @@ func TestObservedCacheInTheEnginesSteps(t *testing.T) {
 		var cached, fine int64
 		for i := range rows {
 			n, _ := exact.Predict(&rows[i].Row)
-			rows[i].Observed.CachedTokens = Some(n.Whole)
+			rows[i].Observed.CachedTokens = mooncake.Some(n.Whole)
 			cached += n.Whole
 			n, _ = finest.Predict(&rows[i].Row)
 			fine += n.Whole
@@ -266,7 +199,7 @@ func TestPredictorAtTheEnginesBlock(t *testing.T) {
 		{0, 700, 512}, {0, 1024, 1024}, {512, 700, 512}, {512, 1024, 1024}, {16, 700, 688}, {16, 1024, 1008}, {1, 700, 699}, {1024, 700, 0}, {1024, 1025, 1024},
 	} {
 		p := NewPredictor(PredictorOptions{EngineBlock: int(tc.engine)})
-		row := Row{InputLength: Some(tc.length), HashIDs: []uint64{0, 1, 2}[:BlockCount(tc.length, BlockSize)]}
+		row := mooncake.Row{InputLength: mooncake.Some(tc.length), HashIDs: []uint64{0, 1, 2}[:mooncake.BlockCount(tc.length, mooncake.BlockSize)]}
 		p.Predict(&row)
 		if n, ok := p.Predict(&row); !ok || n != (Prediction{Whole: tc.whole, Finest: tc.length}) {
 			t.Errorf("%+v: %+v", tc, n)
@@ -279,37 +212,37 @@ func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 	const fine = 8
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 8))
-		l, single := newLineage(fine, 1<<20), newPrefixes(fine, 1<<20)
-		var before []HashRange
-		for row := range 60 {
-			var ranges []HashRange
+		l, single := ranges.NewLineage(fine, 1<<20), newPrefixes(fine, 1<<20)
+		var before []mooncake.HashRange
+		for n := range 60 {
+			var row []mooncake.HashRange
 			if seed%2 == 0 && before != nil { // goes on from within the row before
 				for _, h := range before[:1+rng.IntN(len(before))] {
-					ranges = append(ranges, HashRange{h.First, 1 + rng.Int64N(h.Count)})
+					row = append(row, mooncake.HashRange{First: h.First, Count: 1 + rng.Int64N(h.Count)})
 				}
 			}
 			for range 1 + rng.IntN(3) {
-				h := HashRange{rng.Uint64N(40), 1 + rng.Int64N(6)}
+				h := mooncake.HashRange{First: rng.Uint64N(40), Count: 1 + rng.Int64N(6)}
 				if rng.IntN(2) == 0 {
-					h.First = l.next // a new canonical one
+					h.First = l.Next() // a new canonical one
 				}
-				ranges = append(ranges, h)
+				row = append(row, h)
 			}
-			before = ranges
-			ids := expand(ranges)
-			r := Row{
-				InputLength: Some(int64(len(ids)-1)*fine + 1 + rng.Int64N(fine+int64(rng.IntN(2)*fine))), HashIDs: ids,
+			before = row
+			ids := expand(row)
+			r := mooncake.Row{
+				InputLength: mooncake.Some(int64(len(ids)-1)*fine + 1 + rng.Int64N(fine+int64(rng.IntN(2)*fine))), HashIDs: ids,
 				Model: []string{"a", "b"}[rng.IntN(4)/3],
 			}
-			want, got := single.add(&r), l.add(r.Model, r.InputLength.V, ranges)
-			if got.tokens != want.tokens || !got.known {
-				t.Fatalf("seed %d, row %d, %v of %d tokens: %d are shared, want %d", seed, row, ranges, r.InputLength.V, got.tokens, want.tokens)
+			want, got := single.add(&r), ranges.Add(l, r.Model, r.InputLength.V, row)
+			if got.Tokens != want.tokens || !got.Known {
+				t.Fatalf("seed %d, row %d, %v of %d tokens: %d are shared, want %d", seed, n, row, r.InputLength.V, got.Tokens, want.tokens)
 			}
 			at := 0
 			for i := range ids {
 				var ok bool
-				if _, _, at, ok = l.block(int64(i), at); !ok {
-					t.Fatalf("seed %d, row %d: block %d of %d has no node", seed, row, i, len(ids))
+				if _, _, at, ok = l.Block(int64(i), at); !ok {
+					t.Fatalf("seed %d, row %d: block %d of %d has no node", seed, n, i, len(ids))
 				}
 			}
 		}
@@ -320,11 +253,11 @@ func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 func TestManyReplies(t *testing.T) {
 	const n = 10000
 	p := NewPredictor(PredictorOptions{BlockSize: 1 << 14, FineBlockSize: 1})
-	row := func(length int64, ranges ...HashRange) *Row {
-		return &Row{InputLength: Some(length), OutputLength: Some[int64](1), HashIDs: []uint64{0}, HashRanges: ranges}
+	row := func(length int64, ranges ...mooncake.HashRange) *mooncake.Row {
+		return &mooncake.Row{InputLength: mooncake.Some(length), OutputLength: mooncake.Some[int64](1), HashIDs: []uint64{0}, HashRanges: ranges}
 	}
 	for i := range int64(n) {
-		p.Predict(row(i+1, HashRange{0, i + 1}))
+		p.Predict(row(i+1, mooncake.HashRange{First: 0, Count: i + 1}))
 	}
 	took := func(replies bool) time.Duration {
 		least := time.Duration(math.MaxInt64)
@@ -332,10 +265,10 @@ func TestManyReplies(t *testing.T) {
 			// Each id is a range of its own.
 			last := row(n + 1)
 			for i := range uint64(n + 1) {
-				last.HashRanges = append(last.HashRanges, HashRange{i, 1})
+				last.HashRanges = append(last.HashRanges, mooncake.HashRange{First: i, Count: 1})
 			}
 			for at := int64(1); replies && at < n; at++ {
-				last.Replies = append(last.Replies, Reply{Back: p.fine.rows - at + 1, At: at, Tokens: 1})
+				last.Replies = append(last.Replies, mooncake.Reply{Back: p.fine.rows - at + 1, At: at, Tokens: 1})
 			}
 			begin := time.Now()
 			p.Predict(last)

@@ -1,23 +1,25 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"bytes"
 	"testing"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // ranged gives rows of hash ids ranges of 16 tokens that share as much, and every second row that goes on from a row before the reply
 // to it.
-func ranged(rows []*Row) []*Row {
-	const fine = BlockSize / 16
+func ranged(rows []*mooncake.Row) []*mooncake.Row {
+	const fine = mooncake.BlockSize / 16
 	first := map[uint64]uint64{} // id of ranges of a hash id
 	ends := map[uint64]int{}     // by last full block: the row that ended with it
 	next := uint64(0)
 	out := clone(rows)
 	for i, row := range out {
-		left := int64(BlockCount(row.InputLength.V, 16))
+		left := int64(mooncake.BlockCount(row.InputLength.V, 16))
 		for _, id := range row.HashIDs {
 			count := min(fine, left)
 			left -= count
@@ -27,21 +29,21 @@ func ranged(rows []*Row) []*Row {
 				first[id] = at
 				next += uint64(count)
 			}
-			if n := len(row.HashRanges); n > 0 && row.HashRanges[n-1].last()+1 == at {
+			if n := len(row.HashRanges); n > 0 && row.HashRanges[n-1].First+uint64(row.HashRanges[n-1].Count) == at {
 				row.HashRanges[n-1].Count += count
 			} else {
-				row.HashRanges = append(row.HashRanges, HashRange{at, count})
+				row.HashRanges = append(row.HashRanges, mooncake.HashRange{First: at, Count: count})
 			}
 		}
 		for k, id := range row.HashIDs {
 			if before, known := ends[id]; known && k < len(row.HashIDs)-1 {
 				at := rows[before].InputLength.V
 				if tokens := min(rows[before].OutputLength.V, row.InputLength.V-at-1); tokens > 0 && (len(row.Replies) == 0 || at >= row.Replies[len(row.Replies)-1].At+row.Replies[len(row.Replies)-1].Tokens) {
-					row.Replies = append(row.Replies, Reply{int64(i - before), at, tokens})
+					row.Replies = append(row.Replies, mooncake.Reply{Back: int64(i - before), At: at, Tokens: tokens})
 				}
 			}
 		}
-		if n := row.InputLength.V / BlockSize; n > 0 {
+		if n := row.InputLength.V / mooncake.BlockSize; n > 0 {
 			ends[row.HashIDs[n-1]] = i
 		}
 	}
@@ -49,7 +51,7 @@ func ranged(rows []*Row) []*Row {
 }
 
 // kinds are the rows of the public trace, and the same with ranges, which may make nothing much slower.
-func kinds(b *testing.B, f func(name string, rows []*Row, fine int)) {
+func kinds(b *testing.B, f func(name string, rows []*mooncake.Row, fine int)) {
 	b.Helper()
 	rows := publicRows(b, 0)
 	f("ids", rows, 0)
@@ -57,23 +59,23 @@ func kinds(b *testing.B, f func(name string, rows []*Row, fine int)) {
 }
 
 func BenchmarkRangesReader(b *testing.B) {
-	kinds(b, func(name string, rows []*Row, fine int) {
+	kinds(b, func(name string, rows []*mooncake.Row, fine int) {
 		var text []byte
 		for _, row := range rows {
-			text = append(AppendRow(text, row), '\n')
+			text = append(mooncake.AppendRow(text, row), '\n')
 		}
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				readAll(b, NewReader(bytes.NewReader(text), ReaderOptions{FineBlockSize: fine}))
+				readAll(b, mooncake.NewReader(bytes.NewReader(text), mooncake.ReaderOptions{FineBlockSize: fine}))
 			}
 		})
 	})
 }
 
 func BenchmarkRangesPredictor(b *testing.B) {
-	kinds(b, func(name string, rows []*Row, fine int) {
+	kinds(b, func(name string, rows []*mooncake.Row, fine int) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -87,7 +89,7 @@ func BenchmarkRangesPredictor(b *testing.B) {
 }
 
 func BenchmarkRangesAnalyzer(b *testing.B) {
-	kinds(b, func(name string, rows []*Row, fine int) {
+	kinds(b, func(name string, rows []*mooncake.Row, fine int) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

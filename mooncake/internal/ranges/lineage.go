@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package ranges
 
 import (
 	"hash/maphash"
@@ -9,13 +9,13 @@ import (
 	"sort"
 )
 
-// lineage is the set of prompt prefixes of the rows before, at the borders of their fine blocks: what [prefixes] is for hash ids,
+// Lineage is the set of prompt prefixes of the rows before, at the borders of their fine blocks: those of hash ids, but
 // for ids that come in ranges. Time and memory go by the number of ranges, never by that of ids.
 //
 // A prefix is named by a number, its node. Ids that are canonical (0, 1, 2, ... in order of first appearance) are their own
 // nodes, and the new ones of a row are one run of 16 bytes. Ids that follow other ids than they did before, those of a second
 // model, and those that are not canonical are side runs, with nodes of their own: some 100 bytes each.
-type lineage struct {
+type Lineage struct {
 	fine   int64 // tokens of a full block
 	budget int   // what may still be remembered: a run costs 1, a side run sideCost
 	seed   maphash.Seed
@@ -24,7 +24,7 @@ type lineage struct {
 	side   []sideRun
 	nodes  uint64               // of side runs
 	branch map[branching]uint32 // the side run that begins after a node with an id
-	full   bool                 // prefixes were not remembered
+	Full   bool                 // prefixes were not remembered
 	ranges int64                // that came
 	steps  int64                // that they took
 
@@ -60,20 +60,22 @@ type stretch struct {
 const (
 	sideCost = 6 // the price of a side run in runs of 16 bytes
 
-	maxFineID = 1 << 40                  // canonical ids are below it: 10^12
-	sideNodes = 1 << 62                  // nodes of side runs, from here on
-	rootNodes = 1 << 63                  // nodes before the first block, one for each model
-	noNode    = uint64(math.MaxUint64)   // of a prefix that was not remembered
-	maxFill   = uint64(MaxBlockSize) - 1 // a fine block is below a block
+	maxFineID = 1 << 40                // canonical ids are below it: 10^12
+	sideNodes = 1 << 62                // nodes of side runs, from here on
+	rootNodes = 1 << 63                // nodes before the first block, one for each model
+	NoNode    = uint64(math.MaxUint64) // of a prefix that was not remembered
 	idBits    = 40
+	maxFill   = 1<<(64-idBits) - 1 // a fine block is below a block
+	maxTokens = 1 << 40            // of a prompt
 
 	// Rows of which each range is cut into very many, which no trace has, end the remembering: their number could be anything.
 	freeSteps     = 1 << 22
 	stepsPerRange = 1 << 10
 )
 
-func newLineage(fine, budget int) *lineage {
-	return &lineage{fine: int64(fine), budget: budget, seed: maphash.MakeSeed()}
+// NewLineage returns an empty set. The budget is in units of 16 bytes.
+func NewLineage(fine, budget int) *Lineage {
+	return &Lineage{fine: int64(fine), budget: budget, seed: maphash.MakeSeed()}
 }
 
 func (r fineRun) start() uint64 { return r.packed & (maxFineID - 1) }
@@ -83,35 +85,42 @@ func (r *fineRun) setFill(tokens int64) {
 	r.packed = r.start() | min(uint64(tokens), maxFill)<<idBits //nolint:gosec // a block's
 }
 
-// shared is what a row has in common with the rows before.
-type shared struct {
-	tokens int64 // leading ones
-	known  bool  // false: a prefix that was not remembered may have been there
-	// strange: an id follows another one than it did before, or has another number of tokens, or ids are not canonical.
-	strange bool
+// Shared is what a row has in common with the rows before.
+type Shared struct {
+	Tokens int64 // leading ones
+	Known  bool  // false: a prefix that was not remembered may have been there
+	// Strange: an id follows another one than it did before, or has another number of tokens, or ids are not canonical.
+	Strange bool
 }
 
-// add puts the prefixes of a prompt into the set and returns what was there of them before. Ids beyond what the length has room for
+// Add puts the prefixes of a prompt into the set and returns what was there of them before. Ids beyond what the length has room for
 // do not count.
-func (l *lineage) add(model string, length int64, ranges []HashRange) shared {
+func Add[R ~struct {
+	First uint64
+	Count int64
+}](l *Lineage, model string, length int64, ranges []R) Shared {
 	l.path = l.path[:0]
 	node := l.root(model)
-	out := shared{known: true}
+	out := Shared{Known: true}
 	missed := false
 	at, left := int64(0), length
 	l.ranges += int64(len(ranges))
-	for _, h := range ranges {
+	for _, r := range ranges {
+		h := struct {
+			First uint64
+			Count int64
+		}(r)
 		id, count := h.First, min(h.Count, (left-1)/l.fine+1)
 		for left > 0 && count > 0 {
-			if l.steps++; l.steps > freeSteps+stepsPerRange*l.ranges {
-				l.full = true
-				node = noNode
+			if l.steps++; TooManySteps(l.steps, l.ranges) {
+				l.Full = true
+				node = NoNode
 			}
 			s := l.find(node, id, count)
 			there := s.count > 0
 			if !there {
 				if !missed {
-					missed, out.known = true, !l.full
+					missed, out.Known = true, !l.Full
 				}
 				s = l.insert(node, id, count, min(left, count*l.fine))
 			}
@@ -119,19 +128,19 @@ func (l *lineage) add(model string, length int64, ranges []HashRange) shared {
 			if there {
 				have := (s.count-1)*l.fine + l.lastFill(s)
 				if !missed {
-					out.tokens += min(have, want) // behind a block that is not full there is nothing
+					out.Tokens += min(have, want) // behind a block that is not full there is nothing
 				}
 				if have < want {
 					l.fill(s, want)
 				}
-				out.strange = out.strange || have != want
+				out.Strange = out.Strange || have != want
 			}
-			out.strange = out.strange || s.run < 0
+			out.Strange = out.Strange || s.run < 0
 			s.at = at
 			l.path = append(l.path, s)
 			node = s.node + uint64(s.count) - 1 //nolint:gosec // above 0
-			if s.node == noNode {
-				node = noNode
+			if s.node == NoNode {
+				node = NoNode
 			}
 			at, left = at+s.count, left-want
 			id, count = id+uint64(s.count), count-s.count //nolint:gosec // likewise
@@ -141,12 +150,24 @@ func (l *lineage) add(model string, length int64, ranges []HashRange) shared {
 }
 
 // root returns the node before the first block of a model's prompts.
-func (l *lineage) root(model string) uint64 {
-	return (maphash.String(l.seed, model) | rootNodes) &^ 1 // never noNode
+func (l *Lineage) root(model string) uint64 {
+	return (maphash.String(l.seed, model) | rootNodes) &^ 1 // never NoNode
 }
 
+// TooManySteps reports whether ranges are cut into so many that nothing more is to be remembered of them.
+func TooManySteps(steps, ranges int64) bool { return steps > freeSteps+stepsPerRange*ranges }
+
+// Next returns the number of canonical ids: those below it.
+func (l *Lineage) Next() uint64 { return l.next }
+
+// Runs returns the number of canonical runs.
+func (l *Lineage) Runs() int { return len(l.runs) }
+
+// Size returns what is remembered, in units of the budget.
+func (l *Lineage) Size() int { return len(l.runs) + sideCost*len(l.side) }
+
 // run returns the index of the canonical run that holds an id below next, and the id behind its last one.
-func (l *lineage) run(id uint64) (at int, end uint64) {
+func (l *Lineage) run(id uint64) (at int, end uint64) {
 	at = sort.Search(len(l.runs), func(i int) bool { return l.runs[i].start() > id }) - 1
 	if at+1 < len(l.runs) {
 		return at, l.runs[at+1].start()
@@ -156,8 +177,8 @@ func (l *lineage) run(id uint64) (at int, end uint64) {
 
 // find returns the known nodes that go on from one with so many ids from one on, as far as they are of one run; none have a count
 // of 0.
-func (l *lineage) find(node, id uint64, count int64) stretch {
-	if node == noNode {
+func (l *Lineage) find(node, id uint64, count int64) stretch {
+	if node == NoNode {
 		return stretch{}
 	}
 	if id < l.next {
@@ -186,15 +207,15 @@ func (l *lineage) find(node, id uint64, count int64) stretch {
 
 // insert remembers nodes that are not there, with so many tokens, if it still can: all of them, or those before the first new
 // canonical id.
-func (l *lineage) insert(node, id uint64, count, tokens int64) stretch {
-	lost := stretch{node: noNode, count: count, run: -1}
-	if node == noNode {
+func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
+	lost := stretch{node: NoNode, count: count, run: -1}
+	if node == NoNode {
 		return lost
 	}
 	if id == l.next && count <= maxFineID-int64(l.next) { //nolint:gosec // below 2^40
 		last := len(l.runs) - 1
 		if last < 0 || node != id-1 { // else the last run goes on, and all before it is full
-			if !l.spend(1) {
+			if !l.Spend(1) {
 				return lost
 			}
 			l.runs = append(l.runs, fineRun{parent: node, packed: id})
@@ -218,8 +239,8 @@ func (l *lineage) insert(node, id uint64, count, tokens int64) stretch {
 			return stretch{node: sideNodes + first, count: count, run: ^at, end: true}
 		}
 	}
-	if l.nodes > sideNodes-maxTokens || !l.spend(sideCost) {
-		l.full = true
+	if l.nodes > sideNodes-maxTokens || !l.Spend(sideCost) {
+		l.Full = true
 		return lost
 	}
 	if l.branch == nil {
@@ -233,7 +254,7 @@ func (l *lineage) insert(node, id uint64, count, tokens int64) stretch {
 }
 
 // lastFill returns the tokens that are known of the last block of a stretch.
-func (l *lineage) lastFill(s stretch) int64 {
+func (l *Lineage) lastFill(s stretch) int64 {
 	switch {
 	case !s.end:
 		return l.fine
@@ -244,7 +265,7 @@ func (l *lineage) lastFill(s stretch) int64 {
 }
 
 // fill notes that a stretch, which ends its run, has so many tokens.
-func (l *lineage) fill(s stretch, tokens int64) {
+func (l *Lineage) fill(s stretch, tokens int64) {
 	last := tokens - (s.count-1)*l.fine
 	if s.run >= 0 {
 		l.runs[s.run].setFill(last)
@@ -253,36 +274,54 @@ func (l *lineage) fill(s stretch, tokens int64) {
 	l.side[^s.run].fill = last
 }
 
-// spend takes from the budget.
-func (l *lineage) spend(cost int) bool {
-	if l.full || l.budget < cost {
-		l.full = true
+// Spend takes from the budget.
+func (l *Lineage) Spend(cost int) bool {
+	if l.Full || l.budget < cost {
+		l.Full = true
 		return false
 	}
 	l.budget -= cost
 	return true
 }
 
-// block returns the node of the row added last that ends with its block of an index, and the run that it is in; ok is false when the
+// Block returns the node of the row added last that ends with its block of an index, and the run that it is in; ok is false when the
 // row has no such block or its prefix was not remembered. The search begins at stretch from, and returns where it ended.
-func (l *lineage) block(index int64, from int) (node uint64, run, at int, ok bool) {
+func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok bool) {
 	for at = from; at < len(l.path); at++ {
 		if s := l.path[at]; index < s.at+s.count {
-			return s.node + uint64(index-s.at), s.run, at, s.node != noNode //nolint:gosec // not below it
+			return s.node + uint64(index-s.at), s.run, at, s.node != NoNode //nolint:gosec // not below it
 		}
 	}
 	return 0, 0, at, false
 }
 
-// end returns the node of the row added last behind so many of its blocks, or [noNode]. The search begins at stretch from, and leaves
+// End returns the node of the row added last behind so many of its blocks, or [NoNode]. The search begins at stretch from, and leaves
 // there where it ended: the next one is for as many blocks, or more.
-func (l *lineage) end(model string, blocks int64, from *int) uint64 {
+func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 	if blocks == 0 {
 		return l.root(model)
 	}
-	node, _, at, ok := l.block(blocks-1, *from)
+	node, _, at, ok := l.Block(blocks-1, *from)
 	if *from = at; ok {
 		return node
 	}
-	return noNode
+	return NoNode
+}
+
+// Strange returns, of a row added last whose ids do not go on as elsewhere, the block at which they do not: the first one that is on
+// no run of the others. Ids below before were there before the row.
+func (l *Lineage) Strange(before uint64) int64 {
+	for _, s := range l.path {
+		if s.run < 0 {
+			return s.at
+		}
+	}
+	// Every id has its place; one has another number of tokens. Only a row's last block, and one that was a row's last, can.
+	for _, s := range l.path {
+		if s.end && s.node+uint64(s.count) <= before { //nolint:gosec // above 0
+			return s.at + s.count - 1
+		}
+	}
+	s := l.path[len(l.path)-1]
+	return s.at + s.count - 1
 }

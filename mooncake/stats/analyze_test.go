@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/internal/testtrace"
 )
 
 // golden are the published figures of the public conversation trace and its first 1,000 rows.
@@ -30,7 +33,7 @@ type golden struct {
 	blocks        BlockStats
 	sessions      SessionStats
 	infinite      CacheStats
-	digests       Digests
+	digests       mooncake.Digests
 }
 
 var goldens = map[string]golden{
@@ -58,7 +61,7 @@ var goldens = map[string]golden{
 			FullHitTokens: 54063104, BlockRate: .366412, TokenRate: .373624, MeanTokenRate: .409385, MeanBlockRate: .384258,
 			FullyHit: 118, NotHit: 1, HitQuantiles: [6]int64{1, 7, 25, 43, 106, 240},
 		},
-		digests: Digests{
+		digests: mooncake.Digests{
 			Seq:     "4a8b86da6cca3e389a72e6bbb4a1f1ab79e989eb3dd987d42aaf4f27818cb977",
 			Tree:    "1a2b23aebae2550efc38f90cd9b0f98d66cccd38395d8531eacd221590ce027b",
 			Arrival: "190e7d8d5d4c33a03c9cc55ee05c6f9c9c6ebf05370664cc7e08de1138b02db7",
@@ -88,7 +91,7 @@ var goldens = map[string]golden{
 			FullHitTokens: 2959360, BlockRate: .212086, TokenRate: .215742, MeanTokenRate: .287810, MeanBlockRate: .268079,
 			FullyHit: 11, NotHit: 1, HitQuantiles: [6]int64{1, 1, 13, 31, 74, 236},
 		},
-		digests: Digests{
+		digests: mooncake.Digests{
 			Seq:     "8ea4a04969d800bc9a91f979c8245b2b4e7eb494e4e0570d080accdd6df9aedc",
 			Tree:    "5b8998e1fd6563666adbfe3b5916dfb1e26f1dca627342d1d323548cec377fd5",
 			Arrival: "4d67fb627d19d321182dc36dd46351b546e85f4257fcc431b950e41bba7a366a",
@@ -104,7 +107,7 @@ func near(decimals float64) cmp.Option {
 func TestGoldenFigures(t *testing.T) {
 	for name, want := range goldens {
 		t.Run(name, func(t *testing.T) {
-			data := publicData(t, want.lines)
+			data := testtrace.PublicData(t, want.lines)
 			sum := sha256.Sum256(data)
 			if got := hex.EncodeToString(sum[:]); got != want.sha || len(data) != want.bytes {
 				t.Fatalf("not the trace that the figures belong to: %d bytes, sha256 %s", len(data), got)
@@ -134,7 +137,7 @@ func TestGoldenFigures(t *testing.T) {
 				want.output.AtMax, want.output.Mode, want.output.ModeCount = got.Output.AtMax, got.Output.Mode, got.Output.ModeCount
 			}
 			want.sessions.NamedExact = true
-			want.sessions.Mode, want.sessions.ModeText = SessionNone, "no session has more than one row"
+			want.sessions.Mode, want.sessions.ModeText = mooncake.SessionNone, "no session has more than one row"
 			want.infinite.Requests, want.infinite.Blocks, want.infinite.InputTokens = want.rows, want.blocks.References, want.input.Sum
 			for what, pair := range map[string][2]any{
 				"input":      {want.input, got.Input},
@@ -142,7 +145,7 @@ func TestGoldenFigures(t *testing.T) {
 				"blocks":     {want.blocks, got.Blocks},
 				"sessions":   {want.sessions, got.Sessions},
 				"digests":    {want.digests, got.Digests},
-				"violations": {[]Violation{}, got.Violations},
+				"violations": {[]mooncake.Violation{}, got.Violations},
 			} {
 				if diff := cmp.Diff(pair[0], pair[1], near(4)); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -152,5 +155,36 @@ func TestGoldenFigures(t *testing.T) {
 				t.Errorf("infinite cache (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func analyze(rows []*mooncake.Row, opt AnalyzeOptions) *Analysis {
+	a := NewAnalyzer(opt)
+	for i, row := range rows {
+		a.Add(row, int64(i+1))
+	}
+	return a.Analysis()
+}
+
+func TestToyAnalysis(t *testing.T) {
+	a := analyze(toyRows(), AnalyzeOptions{TrunkShare: 0.6})
+	want := BlockStats{
+		References: 8, MeanPerRow: 2, MinPerRow: 1, MaxPerRow: 3, Tiled: 1, Short: 1, Forest: true,
+		Distinct: 5, Once: 3, Again: 2, Roots: 2, Trunk: 1, Forks: 1, Leaves: 3, Depth: 3, Sequences: 3, Copies: 2,
+		Top: []TopID{{0, 3}, {1, 2}, {2, 1}, {3, 1}, {4, 1}},
+	}
+	if diff := cmp.Diff(want, a.Blocks); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
+	}
+	if s := a.Sessions; s.Inferred != 3 || s.Single != 2 || !cmp.Equal(s.Largest, []int64{2, 1, 1}) {
+		t.Errorf("sessions %+v", s)
+	}
+}
+
+// Of an analysis, what needs no prefix forest is there beyond the bound, too.
+func TestAnalysisBeyondItsBound(t *testing.T) {
+	a := analyze(toyRows(), AnalyzeOptions{MaxIDs: 2})
+	if a.Blocks.Forest || a.Unchecked == "" || a.Blocks.References != 8 {
+		t.Errorf("blocks %+v, unchecked %q", a.Blocks, a.Unchecked)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"context"
@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
 
 // CompareOptions says how traces are compared. The zero value is usable.
@@ -21,12 +24,12 @@ type CompareOptions struct {
 	Tolerance float64
 	// Units are the units of timestamps of the two traces; 0 is the millisecond.
 	Units [2]time.Duration
-	// MaxIDs bounds the block ids of one trace that are remembered; 0 is [DefaultMaxIDs]. The blocks of rows beyond
+	// MaxIDs bounds the block ids of one trace that are remembered; 0 is [mooncake.DefaultMaxIDs]. The blocks of rows beyond
 	// are not compared.
 	MaxIDs int
 }
 
-// Comparison is how two traces differ, row by row in file order. Unlike [Digests] it is defined for any two traces: rows without
+// Comparison is how two traces differ, row by row in file order. Unlike [mooncake.Digests] it is defined for any two traces: rows without
 // block ids, and timestamps with digits below a millisecond, are compared like others. Sessions, models and delays are
 // not.
 type Comparison struct {
@@ -108,15 +111,15 @@ func (c *Comparison) String() string {
 // Compare reads two traces to their ends and says how they differ. It takes the readers' block sizes; traces of two sizes share
 // blocks in the same way only where the ids say so. A row that a reader refuses ends the comparison with its error. It
 // takes some 100 bytes for each distinct block id of a trace.
-func Compare(ctx context.Context, a, b *Reader, opt CompareOptions) (*Comparison, error) {
+func Compare(ctx context.Context, a, b *mooncake.Reader, opt CompareOptions) (*Comparison, error) {
 	if opt.Tolerance <= 0 {
 		opt.Tolerance = 1e-3
 	}
 	if opt.MaxIDs <= 0 {
-		opt.MaxIDs = DefaultMaxIDs
+		opt.MaxIDs = mooncake.DefaultMaxIDs
 	}
 	c := &comparer{opt: opt}
-	for i, r := range []*Reader{a, b} {
+	for i, r := range []*mooncake.Reader{a, b} {
 		c.sides[i].reader = r
 		c.sides[i].unit = 1
 		if u := opt.Units[i]; u > 0 {
@@ -151,13 +154,13 @@ type comparer struct {
 
 // side is one of the traces.
 type side struct {
-	reader *Reader
-	row    *Row // nil after the last one
+	reader *mooncake.Reader
+	row    *mooncake.Row // nil after the last one
 	unit   float64
-	first  Opt[float64] // timestamp, in the trace's unit
-	ids    Renumber
-	other  []uint64  // for each id's number: that of the id of the other trace which stands for the same block, +1
-	ranges intervals // for ids of ranges: those of the other trace which stand for the same blocks
+	first  mooncake.Opt[float64] // timestamp, in the trace's unit
+	ids    mooncake.Renumber
+	other  []uint64   // for each id's number: that of the id of the other trace which stands for the same block, +1
+	ranges ranges.Map // for ids of ranges: those of the other trace which stand for the same blocks
 }
 
 func (s *side) next(rows *int64) (err error) {
@@ -204,7 +207,7 @@ func (c *comparer) compare(n int64) {
 	}
 	switch a, b := one.row.HashRanges, two.row.HashRanges; {
 	case a == nil && b == nil:
-	case max(one.ranges.n, two.ranges.n) > c.opt.MaxIDs:
+	case max(one.ranges.Len(), two.ranges.Len()) > c.opt.MaxIDs:
 		c.out.Unchecked++
 	case !c.matchRanges(a, b):
 		c.out.Ranges.add(n, lines)
@@ -215,10 +218,10 @@ func (c *comparer) compare(n int64) {
 }
 
 // matchRanges is match for the ids of ranges.
-func (c *comparer) matchRanges(a, b []HashRange) bool {
+func (c *comparer) matchRanges(a, b []mooncake.HashRange) bool {
 	one, two := &c.sides[0], &c.sides[1]
 	same := true
-	var left, right HashRange // what is left of the ranges at hand
+	var left, right mooncake.HashRange // what is left of the ranges at hand
 	for {
 		if left.Count == 0 && len(a) > 0 {
 			left, a = a[0], a[1:]
@@ -229,13 +232,13 @@ func (c *comparer) matchRanges(a, b []HashRange) bool {
 		if left.Count == 0 || right.Count == 0 {
 			return same && left.Count == right.Count
 		}
-		to, n, known := one.ranges.find(left.First)
-		_, m, taken := two.ranges.find(right.First)
+		to, n, known := one.ranges.Find(left.First)
+		_, m, taken := two.ranges.Find(right.First)
 		n = min(n, m, left.Count, right.Count)
 		switch {
 		case !known && !taken:
-			one.ranges.insert(left.First, n, right.First)
-			two.ranges.insert(right.First, n, left.First)
+			one.ranges.Insert(left.First, n, right.First)
+			two.ranges.Insert(right.First, n, left.First)
 		case !known || to != right.First:
 			same = false
 		}

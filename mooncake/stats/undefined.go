@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"bytes"

@@ -1,12 +1,14 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Eviction says in which order the blocks of one row age in a least-recently-used cache.
@@ -22,12 +24,12 @@ func (e Eviction) String() string { return [...]string{"leaf-first", "root-first
 
 // CacheOptions says which caches to simulate. The zero value is one infinite cache.
 type CacheOptions struct {
-	BlockSize int // tokens per id; 0 is [BlockSize]
+	BlockSize int // tokens per id; 0 is [mooncake.BlockSize]
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
 	FineBlockSize int
 	Capacities    []int    // in blocks, above 0; the infinite cache is always simulated
 	Eviction      Eviction // order of the finite caches
-	MaxIDs        int      // prefixes that the infinite cache remembers when ids are not canonical; 0 is [DefaultMaxIDs]
+	MaxIDs        int      // prefixes that the infinite cache remembers when ids are not canonical; 0 is [mooncake.DefaultMaxIDs]
 }
 
 // CacheSim computes what prefix caches would have hit, for any number of capacities in one pass over the rows in
@@ -48,7 +50,7 @@ type CacheSim struct {
 	fineStats FineStats
 	lru       *recency // nil without finite caches
 	skipped   int64
-	observed  ObservedCache
+	observed  mooncake.ObservedCache
 }
 
 // CacheStats is what one cache hit. Rows without input_length are left out.
@@ -97,17 +99,17 @@ type cacheCount struct {
 // NewCacheSim returns a simulation. Capacities of 0 or less are ignored.
 func NewCacheSim(opt CacheOptions) *CacheSim {
 	if opt.BlockSize <= 0 {
-		opt.BlockSize = BlockSize
+		opt.BlockSize = mooncake.BlockSize
 	}
 	capacities := slices.DeleteFunc(slices.Clone(opt.Capacities), func(c int) bool { return c <= 0 })
 	slices.Sort(capacities)
 	capacities = slices.Compact(capacities)
 	s := &CacheSim{
 		blockSize: opt.BlockSize, eviction: opt.Eviction,
-		prefixes: newPrefixes(opt.BlockSize, cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs)),
+		prefixes: newPrefixes(opt.BlockSize, cmp.Or(max(opt.MaxIDs, 0), mooncake.DefaultMaxIDs)),
 	}
 	if opt.FineBlockSize > 0 {
-		s.fine = newFineSharing(opt.FineBlockSize, hashCost*min(cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs), math.MaxInt/hashCost))
+		s.fine = newFineSharing(opt.FineBlockSize, hashCost*min(cmp.Or(max(opt.MaxIDs, 0), mooncake.DefaultMaxIDs), math.MaxInt/hashCost))
 		s.fineStats.BlockSize = opt.FineBlockSize
 	}
 	for _, c := range capacities {
@@ -121,7 +123,7 @@ func NewCacheSim(opt CacheOptions) *CacheSim {
 }
 
 // Add processes the next row in file order.
-func (s *CacheSim) Add(row *Row) {
+func (s *CacheSim) Add(row *mooncake.Row) {
 	if !row.InputLength.Set {
 		s.skipped++
 		if s.fine != nil {
@@ -172,15 +174,15 @@ func (s *CacheSim) Add(row *Row) {
 }
 
 // observe counts what the infinite cache has of a row as finely as the row says, and sets it beside what production's engine had.
-func (s *CacheSim) observe(row *Row, common overlap) {
+func (s *CacheSim) observe(row *mooncake.Row, common overlap) {
 	length, size := row.InputLength.V, int64(s.blockSize)
 	whole := min(int64(common.blocks), length/size) * size
 	s.fineStats.replies(row)
 	switch {
 	case s.fine != nil && row.HashRanges != nil:
 		prompts, all := s.fine.add(row)
-		if common.known && all.known {
-			fine := s.fineStats.ranges(length, whole, max(prompts.tokens, common.tokens), max(all.tokens, common.tokens))
+		if common.known && all.Known {
+			fine := s.fineStats.ranges(length, whole, max(prompts.Tokens, common.tokens), max(all.Tokens, common.tokens))
 			s.observed.Add(row, fine, s.fineStats.BlockSize)
 			return
 		}
@@ -208,10 +210,10 @@ func (s *CacheSim) Stats() []CacheStats {
 }
 
 // Observed sets what production's engine had cached beside what the infinite cache hit, over the rows so far that say so.
-func (s *CacheSim) Observed() ObservedCache { return s.observed }
+func (s *CacheSim) Observed() mooncake.ObservedCache { return s.observed }
 
 // add counts a row of which k leading blocks of all were hit.
-func (c *cacheCount) add(row *Row, k, all, blockSize int) {
+func (c *cacheCount) add(row *mooncake.Row, k, all, blockSize int) {
 	n, size := row.InputLength.V, int64(blockSize)
 	tokens := hitTokens(k, n, blockSize)
 	full := min(int64(k), n/size)

@@ -1,7 +1,9 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+// Package ranges holds what reading, checking and measuring traces have in common: a map and a set of prefixes of ids that come in
+// ranges, each as large as the number of ranges, never as that of ids.
+package ranges
 
 import (
 	"math"
@@ -9,9 +11,9 @@ import (
 	"sort"
 )
 
-// intervals is a map from ids to numbers that are given to ids in ranges: ids that follow one another have numbers that do.
+// Map is a map from ids to numbers that are given to ids in ranges: ids that follow one another have numbers that do.
 // It takes memory and time by the number of ranges, never by that of ids. The zero value is empty.
-type intervals struct {
+type Map struct {
 	// chunks hold the ranges in order of their ids, so that one that comes between others moves a chunk at most.
 	chunks [][]interval
 	n      int
@@ -20,11 +22,14 @@ type intervals struct {
 // interval gives the ids first to last the numbers from to on.
 type interval struct{ first, last, to uint64 }
 
+// Len returns the number of ranges.
+func (m *Map) Len() int { return m.n }
+
 // maxChunk is the number of ranges at which a chunk becomes two.
 const maxChunk = 512
 
 // seek returns the place of the last range that begins at an id or before it; at is -1 when there is none.
-func (m *intervals) seek(id uint64) (chunk, at int) {
+func (m *Map) seek(id uint64) (chunk, at int) {
 	chunk = sort.Search(len(m.chunks), func(i int) bool { return m.chunks[i][0].first > id }) - 1
 	if chunk < 0 {
 		return 0, -1
@@ -33,13 +38,13 @@ func (m *intervals) seek(id uint64) (chunk, at int) {
 	return chunk, sort.Search(len(list), func(i int) bool { return list[i].first > id }) - 1
 }
 
-// find returns the number of an id and how many ids from it on have the numbers that follow; or, where the id has none, how
+// Find returns the number of an id and how many ids from it on have the numbers that follow; or, where the id has none, how
 // many from it on have none.
-func (m *intervals) find(id uint64) (to uint64, count int64, known bool) {
+func (m *Map) Find(id uint64) (to uint64, count int64, known bool) {
 	c, i := m.seek(id)
 	if i >= 0 {
 		if r := m.chunks[c][i]; id <= r.last {
-			return r.to + (id - r.first), countTo(id, r.last), true
+			return r.to + (id - r.first), CountTo(id, r.last), true
 		}
 	}
 	i++
@@ -47,19 +52,19 @@ func (m *intervals) find(id uint64) (to uint64, count int64, known bool) {
 		c, i = c+1, 0
 	}
 	if c < len(m.chunks) {
-		return 0, countTo(id, m.chunks[c][i].first-1), false
+		return 0, CountTo(id, m.chunks[c][i].first-1), false
 	}
 	return 0, math.MaxInt64, false
 }
 
-// countTo returns the number of ids from one to another, itself included, or the largest that there is.
-func countTo(first, last uint64) int64 {
+// CountTo returns the number of ids from one to another, itself included, or the largest that there is.
+func CountTo(first, last uint64) int64 {
 	return int64(min(last-first, math.MaxInt64-1)) + 1
 }
 
-// insert gives ids that have no number the numbers from to on.
-func (m *intervals) insert(first uint64, count int64, to uint64) {
-	r := interval{first, HashRange{first, count}.last(), to}
+// Insert gives ids that have no number the numbers from to on.
+func (m *Map) Insert(first uint64, count int64, to uint64) {
+	r := interval{first, first + uint64(count-1), to} //nolint:gosec // 1 or more
 	if len(m.chunks) == 0 {
 		m.chunks = [][]interval{{r}}
 		m.n = 1

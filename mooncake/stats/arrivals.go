@@ -1,13 +1,15 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 import (
 	"cmp"
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Arrivals watches the timestamps of a trace: its span and rate, whether they come from a coarse clock, and
@@ -30,7 +32,7 @@ type Arrivals struct {
 }
 
 // Add takes the next row in file order.
-func (a *Arrivals) Add(row *Row) {
+func (a *Arrivals) Add(row *mooncake.Row) {
 	if !row.Timestamp.Set {
 		a.missing++
 		return

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mooncake
+package stats
 
 // recency keeps ids in the order of their last touch, and tells how many were touched after a given one. Each touch takes
 // a new slot; a Fenwick tree counts the used slots. When the slots run out, the used ones are moved together.
@@ -90,15 +90,4 @@ func (r *recency) compact() {
 
 func (r *recency) resize(slots int) {
 	r.ids, r.used, r.tree = make([]uint64, slots), make([]bool, slots), make([]int32, slots+1)
-}
-
-// residents returns the ids of a cache of the given capacity, oldest first.
-func (r *recency) residents(capacity int) []uint64 {
-	var out []uint64
-	for at := r.oldest; at < r.next; at++ {
-		if r.used[at] {
-			out = append(out, r.ids[at])
-		}
-	}
-	return out[max(0, len(out)-capacity):]
 }

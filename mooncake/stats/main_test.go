@@ -1,0 +1,12 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

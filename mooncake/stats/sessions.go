@@ -1,0 +1,173 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// SessionDetector finds out from rows which session mode a trace has. Rows are fed in file order; the ids of the
+// last turn of up to MaxSessions sessions are remembered.
+type SessionDetector struct {
+	blockSize, max int
+	last           map[string]turn
+	sessions       int64 // with two rows or more
+	unread         int64 // rows of sessions beyond max
+	evidence       [evidenceKinds]int64
+}
+
+// turn is what the detector remembers of the session's last row.
+type turn struct {
+	ids  []uint64 // its full blocks; nil when it has none
+	many bool     // the session has two rows already
+}
+
+type evidence uint8
+
+const (
+	startsWith    evidence = iota // all full blocks of the turn before
+	startsAlike                   // some of them
+	disjoint                      // other ids altogether
+	overlaps                      // common ids, but not at the beginning
+	historyRows                   // messages with the conversation
+	deltaRows                     // messages with the new turn
+	payloadRows                   // whole bodies
+	textRows                      // text_input, a user message
+	lengthRows                    // nothing to compare
+	evidenceKinds = iota
+)
+
+// DefaultDetectorSessions is the number of sessions that a detector remembers.
+const DefaultDetectorSessions = 1 << 16
+
+// NewSessionDetector returns a detector. blockSize is in tokens, 0 is [mooncake.BlockSize]; sessions is the number
+// of sessions to remember, 0 is [DefaultDetectorSessions].
+func NewSessionDetector(blockSize, sessions int) *SessionDetector {
+	if blockSize <= 0 {
+		blockSize = mooncake.BlockSize
+	}
+	if sessions <= 0 {
+		sessions = DefaultDetectorSessions
+	}
+	return &SessionDetector{blockSize: blockSize, max: sessions, last: make(map[string]turn)}
+}
+
+// Add looks at the next row in file order. It keeps a reference to the row's ids.
+func (d *SessionDetector) Add(row *mooncake.Row) {
+	if row.SessionID == "" {
+		return
+	}
+	now := turn{}
+	if row.Kind() == mooncake.KindLength {
+		ids := row.Blocks(d.blockSize)
+		now.ids = ids[:min(len(ids), int(row.InputLength.V/int64(d.blockSize)))]
+	}
+	before, later := d.last[row.SessionID]
+	if !later && len(d.last) >= d.max {
+		d.unread++
+		return
+	}
+	if later {
+		if !before.many {
+			d.sessions++
+		}
+		now.many = true
+		d.evidence[compare(before.ids, row, d.blockSize)]++
+	}
+	d.last[row.SessionID] = now
+}
+
+// compare says what a later turn tells, given the full blocks of the turn before.
+func compare(before []uint64, row *mooncake.Row, blockSize int) evidence {
+	switch row.Kind() {
+	case mooncake.KindMessages:
+		if row.MessageMode == mooncake.MessageDelta {
+			return deltaRows
+		}
+		return historyRows
+	case mooncake.KindPayload:
+		return payloadRows
+	case mooncake.KindText:
+		return textRows
+	case mooncake.KindLength:
+	}
+	ids := row.Blocks(blockSize)
+	switch {
+	case len(before) == 0 || len(ids) == 0:
+		return lengthRows
+	case len(ids) >= len(before) && slices.Equal(ids[:len(before)], before):
+		return startsWith
+	case ids[0] == before[0]:
+		return startsAlike
+	}
+	seen := make(map[uint64]bool, len(before))
+	for _, id := range before {
+		seen[id] = true
+	}
+	if slices.ContainsFunc(ids, func(id uint64) bool { return seen[id] }) {
+		return overlaps
+	}
+	return disjoint
+}
+
+// Mode returns the mode that the rows so far show, and one sentence that says what was found. The mode is
+// [SessionUnknown] when they show nothing (lengths only) or both modes.
+func (d *SessionDetector) Mode() (mooncake.SessionMode, string) {
+	if d.sessions == 0 {
+		return mooncake.SessionNone, "no session has more than one row"
+	}
+	e := &d.evidence
+	full := e[startsWith] + e[startsAlike] + e[historyRows] + e[payloadRows]
+	delta := e[disjoint] + e[deltaRows] + e[textRows]
+	mode := mooncake.SessionUnknown
+	switch {
+	case e[overlaps] > 0:
+	case full > 0 && delta == 0:
+		mode = mooncake.SessionFull
+	case delta > 0 && full == 0:
+		mode = mooncake.SessionDelta
+	}
+	return mode, d.found(mode)
+}
+
+// found says in words what the rows showed.
+func (d *SessionDetector) found(mode mooncake.SessionMode) string {
+	var parts []string
+	for kind, text := range [evidenceKinds]string{
+		startsWith:  "%s with all full blocks of the turn before",
+		startsAlike: "%s with some blocks of the turn before, then differ",
+		disjoint:    "%s with new blocks only",
+		overlaps:    "%s blocks of the turn before, but not from the beginning",
+		historyRows: "%s messages with the whole conversation",
+		deltaRows:   "%s messages with message_mode delta",
+		payloadRows: "%s whole bodies",
+		textRows:    "%s text_input, which is one new user message",
+		lengthRows:  "%s nothing to compare with the turn before",
+	} {
+		n := d.evidence[kind]
+		if n == 0 {
+			continue
+		}
+		verb := " have"
+		if kind := evidence(kind); kind == startsWith || kind == startsAlike || kind == disjoint {
+			verb = " begin"
+		}
+		if n == 1 {
+			verb = map[string]string{" have": " has", " begin": " begins"}[verb]
+		}
+		parts = append(parts, fmt.Sprintf(text, plural(n, "later turn")+verb))
+	}
+	s := plural(d.sessions, "session") + " with more than one row: " + strings.Join(parts, ", ")
+	if d.unread > 0 {
+		s += "; " + plural(d.unread, "row") + " of further sessions not looked at"
+	}
+	if mode == mooncake.SessionUnknown {
+		s += "; it takes a person to say whether rows hold whole prompts (full) or new turns (delta)"
+	}
+	return s
+}
