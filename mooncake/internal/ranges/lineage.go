@@ -9,8 +9,8 @@ import (
 	"sort"
 )
 
-// Lineage is the set of prompt prefixes of the rows before, at the borders of their fine blocks: those of hash ids, but
-// for ids that come in ranges. Time and memory go by the number of ranges, never by that of ids.
+// Lineage is the set of prompt prefixes of the rows before, at the borders of their fine blocks, by ids that come in ranges. Time
+// and memory go by the number of ranges, never by that of ids.
 //
 // A prefix is named by a number, its node. Ids that are canonical (0, 1, 2, ... in order of first appearance) are their own
 // nodes, and the new ones of a row are one run of 16 bytes. Ids that follow other ids than they did before, those of a second
