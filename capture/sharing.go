@@ -181,7 +181,7 @@ func (p *placing) take(first uint64, to int64) {
 
 // share gives the row the ids that another one has, up to a depth, and reports whether that has them all.
 func (p *placing) share(number, to int64) bool {
-	if of, _, _, ok := p.at(p.kind, number, p.done-1); to > p.done && p.done > 0 && (!ok || of.fine+uint64(p.done-1) != p.last()) { //nolint:gosec // not negative
+	if of, _, _, ok := p.at(p.kind, number, p.done-1); to > p.done && p.done > 0 && (!ok || of.fine+uint64(p.done-1) != p.last()) {
 		return false // senders lie: what follows one text stands behind another
 	}
 	ratio := int64(p.size / p.fine)

@@ -313,6 +313,7 @@ func (t *tree) group() {
 			}
 		case journal.KindContent:
 			t.attach(i)
+		case journal.KindLink:
 		}
 	}
 	for _, i := range t.order {
@@ -496,6 +497,7 @@ func (t *tree) single() error {
 		return nil
 	case journal.KindLink:
 		return nil
+	case journal.KindInference:
 	}
 	run := d.Run
 	if run.IsZero() {

@@ -8,14 +8,14 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	otelexporter "go.opentelemetry.io/collector/exporter"
-	"go.opentelemetry.io/collector/exporter/nopexporter"
+	"go.opentelemetry.io/collector/exporter/exportertest"
 
 	"github.com/moonloop/moonloop/exporter"
 )
 
 // A Collector of your own takes the exporter as it takes any other: among its factories.
 func ExampleNewFactory() {
-	ours, stock := exporter.NewFactory(), nopexporter.NewFactory()
+	ours, stock := exporter.NewFactory(), exportertest.NewNopFactory()
 	factories := map[component.Type]otelexporter.Factory{ours.Type(): ours, stock.Type(): stock}
 	fmt.Println(len(factories), "factories;", ours.Type(), "takes traces:", ours.TracesStability())
 	// Output: 2 factories; mooncake takes traces: Alpha

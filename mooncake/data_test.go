@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/moonloop/moonloop/mooncake/internal/testtrace"
@@ -51,17 +50,6 @@ func digest(rows []*Row) Digests {
 		d.Add(row, int64(i+1))
 	}
 	return d.Digests()
-}
-
-// clone copies rows, so that a test can change them.
-func clone(rows []*Row) []*Row {
-	out := make([]*Row, len(rows))
-	for i, r := range rows {
-		c := *r
-		c.HashIDs = slices.Clone(r.HashIDs)
-		out[i] = &c
-	}
-	return out
 }
 
 // modelled is a row together with what its ids stand for.

@@ -46,7 +46,7 @@ func ExampleCreate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	trace, err := mooncake.Create(filepath.Join(dir, "trace.jsonl"))
 	if err != nil {
 		log.Fatal(err)

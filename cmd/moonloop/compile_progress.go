@@ -31,10 +31,10 @@ func (p *compileProgress) update(stage capture.Stage, done, total int64) {
 func (p *compileProgress) show() (text string, part float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch p.stage {
-	case "":
+	if p.stage == "" {
 		return "", -1
-	case capture.StageRead:
+	}
+	if p.stage == capture.StageRead {
 		return fmt.Sprintf("%s: %s of %s", p.stage, term.Size(p.done), term.Size(p.bytes)), -1
 	}
 	return fmt.Sprintf("%s: %s of %s", p.stage, term.Comma(p.done), term.Comma(p.total)), -1

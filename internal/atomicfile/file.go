@@ -18,6 +18,7 @@ import (
 // Over says what a file may replace.
 type Over int
 
+// What a file may replace.
 const (
 	Anything Over = iota // whatever has the name
 	Regular              // a regular file: no device, no folder, and no symbolic link, which may be meant or what it leads to

@@ -58,12 +58,14 @@ type stretch struct {
 }
 
 const (
+	// NoNode is that of a prefix that was not remembered.
+	NoNode = uint64(math.MaxUint64)
+
 	sideCost = 6 // the price of a side run in runs of 16 bytes
 
-	maxFineID = 1 << 40                // canonical ids are below it: 10^12
-	sideNodes = 1 << 62                // nodes of side runs, from here on
-	rootNodes = 1 << 63                // nodes before the first block, one for each model
-	NoNode    = uint64(math.MaxUint64) // of a prefix that was not remembered
+	maxFineID = 1 << 40 // canonical ids are below it: 10^12
+	sideNodes = 1 << 62 // nodes of side runs, from here on
+	rootNodes = 1 << 63 // nodes before the first block, one for each model
 	idBits    = 40
 	maxFill   = 1<<(64-idBits) - 1 // a fine block is below a block
 	maxTokens = 1 << 40            // of a prompt
