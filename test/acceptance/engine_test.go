@@ -103,10 +103,11 @@ func (s *served) cached() int64 {
 	return *s.Cached
 }
 
-// replyHit is the share of the reply before that the engine had cached.
-func (s *served) replyHit() float64 {
-	hit := min(max(0, s.cached()-s.before.Input), s.before.Output)
-	return float64(hit) / float64(s.before.Output)
+// replyHit is the share of the reply before that the engine had cached, of what its whole blocks have of it; of a reply that no block
+// ends in there is none. The last token of a reply was never computed.
+func (s *served) replyHit(block int64) (share float64, ok bool) {
+	whole := (s.before.Input+s.before.Output-1)/block*block - s.before.Input
+	return float64(max(0, s.cached()-s.before.Input)) / float64(whole), whole > 0
 }
 
 // captured is a row of the captured trace, and of a replay's results.
@@ -173,7 +174,7 @@ func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []varia
 		prompt, cached = prompt+s.Input, cached+s.cached()
 	}
 	carried := slices.ContainsFunc(variants, func(v variant) bool { return v.beyond })
-	share := followed(t, truth, carried)
+	share := followed(t, truth, e.block, carried)
 
 	// What was captured is what the engine counted.
 	rows := readLines[captured](t, trace)
@@ -323,7 +324,7 @@ func readTruth(t *testing.T, log string) []*served {
 
 // followed fails, where bounds are to be held, if production's follow-up turns did not find the reply before in the cache: then the
 // test says nothing of replies. It returns the share of such turns that did.
-func followed(t *testing.T, truth []*served, carried bool) float64 {
+func followed(t *testing.T, truth []*served, block int64, carried bool) float64 {
 	t.Helper()
 	turns, hit, lost := 0, 0, 0
 	for _, s := range truth {
@@ -333,8 +334,12 @@ func followed(t *testing.T, truth []*served, carried bool) float64 {
 		if s.before == nil {
 			continue
 		}
+		share, ok := s.replyHit(block)
+		if !ok {
+			continue
+		}
 		turns++
-		if s.replyHit() >= 0.8 {
+		if share >= 0.8 {
 			hit++
 		}
 	}
