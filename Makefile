@@ -74,7 +74,7 @@ lint:
 
 ## fmt: format the code
 fmt:
-	@for module in $(MODULES); do (cd $$module && $(LINT) fmt); done
+	@for module in . bench; do (cd $$module && $(LINT) fmt); done
 
 ## generate: write generated files anew
 generate:
@@ -176,7 +176,7 @@ soak: build
 
 ## check: everything that must hold before a commit
 check:
-	@for module in $(MODULES); do (cd $$module && $(LINT) fmt --diff); done
+	@for module in . bench; do (cd $$module && $(LINT) fmt --diff); done
 	$(MAKE) test lint tidy fresh
 
 ## clean: remove what was built
