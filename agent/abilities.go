@@ -17,9 +17,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/send"
-	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/semconv"
 )
 
 const (
@@ -100,7 +98,7 @@ func (r *run) refuses(ctx context.Context, ids prompt.TokenRange) bool {
 	var x send.Exchange
 	began := r.clk.Now()
 	r.client.Do(ctx, &req, &x)
-	r.apart = append(r.apart, telemetry.Apart{Name: semconv.SpanMeasure, Model: r.mainModel(), Response: x.ResponseID, From: began, To: r.clk.Now()})
+	r.asked(r.mainModel(), x.ResponseID, began)
 	said := ""
 	if e := x.Err; e != nil && (e.Class == send.ClassRejected || e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) {
 		said = e.Message

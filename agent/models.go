@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
@@ -284,7 +285,7 @@ func (r *run) countPrompt(ctx context.Context, model, what string, i int64, req 
 	header := http.Header{"Traceparent": {unrecorded(r.cfg.RunID+" "+what, i)}}
 	began := r.clk.Now()
 	err := r.client.JSON(ctx, req.Path, header, req.Body, &reply)
-	r.apart = append(r.apart, telemetry.Apart{Name: semconv.SpanMeasure, Model: model, Response: r.client.Hidden(reply.ID), From: began, To: r.clk.Now()})
+	r.asked(model, r.client.Hidden(reply.ID), began)
 	if err != nil {
 		return 0, r.calibrationError(ctx, req.Path, model, err)
 	}
@@ -292,6 +293,11 @@ func (r *run) countPrompt(ctx context.Context, model, what string, i int64, req 
 		return 0, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
 	}
 	return reply.Usage.PromptTokens, nil
+}
+
+// asked notes a request that the engine was asked something by, for its span.
+func (r *run) asked(model, response string, began time.Duration) {
+	r.apart = append(r.apart, telemetry.Apart{Name: semconv.SpanMeasure, Model: model, Response: response, From: began, To: r.clk.Now()})
 }
 
 // calibrationError says what was asked of the engine, what came, and what to do.
