@@ -10,15 +10,17 @@ SHELL       := bash
 MAKEFLAGS += --no-print-directory
 
 # One set of flags for building, vetting and linting, since each set compiles the Collector's 900 packages once more. Tests
-# go without: the race detector needs cgo, and they find their data by their source path.
-STATIC := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath"
+# go without: the race detector needs cgo, and they find their data by their source path. No tables for a debugger are compiled,
+# which binaries are stripped of anyway: that saves a tenth of the time.
+STATIC := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
 
 # The tools have a module of their own, so that their 200 dependencies stay out of every other; no workspace holds it.
 TOOL := GOWORK=off go tool -modfile='$(CURDIR)/tools/go.mod'
 LINT := $(STATIC) $(TOOL) golangci-lint
 
-# The modules of go.work. What others import is the root's, so that a distribution's 200 modules stay out of theirs.
-MODULES := . bench cmd/otelcol-moonloop
+# The modules of go.work, and test/deploy, which no workspace holds: Kubernetes and Helm would decide the versions of what is built.
+# What others import is the root's, so that a distribution's 200 modules stay out of theirs.
+MODULES := . bench cmd/otelcol-moonloop dashboards test/deploy
 
 # The Collector builder's own version decides the version of the Collector's core: keep it equal to the
 # v0 version in test/acceptance/collector/builder.yaml.
@@ -40,7 +42,7 @@ RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-see soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -63,10 +65,11 @@ demo: moonloop
 
 ## test: vet, and every test with the race detector
 # Without the generated distribution, which has no tests: test/collector builds and runs it, and with the race detector its
-# 900 packages alone would take minutes to compile.
+# 900 packages alone would take minutes to compile. test/deploy has nothing that runs side by side.
 test:
-	$(STATIC) go vet ./... ./bench/...
-	go test -race ./... ./bench/...
+	$(STATIC) go vet ./... ./bench/... ./dashboards/...
+	go test -race ./... ./bench/... ./dashboards/...
+	cd test/deploy && GOWORK=off $(STATIC) go vet . && GOWORK=off $(STATIC) go test .
 
 ## lint: every linter and formatter of .golangci.yml
 lint:
@@ -74,11 +77,11 @@ lint:
 
 ## fmt: format the code
 fmt:
-	@for module in . bench; do (cd $$module && $(LINT) fmt); done
+	@for module in . bench dashboards test/deploy; do (cd $$module && $(LINT) fmt); done
 
 ## generate: write generated files anew
 generate:
-	go generate ./... ./cmd/otelcol-moonloop
+	go generate ./... ./cmd/otelcol-moonloop ./dashboards
 	go test ./internal/policy -run '^TestDependencies$$' -update
 
 ## fresh: fail if a generated file is not what generating gives (on a copy; the checkout stays as it is)
@@ -162,10 +165,24 @@ acceptance-between: moonloop
 		$(ACCEPT_ENGINE) -run '^TestAcceptance(Between|SmallCache|Replicas)$$' ./test/acceptance
 
 ## acceptance-see: a real Jaeger, built into build/jaeger, holds what it must while a replay runs and after one was killed
-acceptance-see: moonloop
+acceptance-see: build
 	test/acceptance/jaeger/install.sh build/jaeger
-	MOONLOOP_JAEGER='$(CURDIR)/build/jaeger/jaeger' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
-		go test -v -count=1 -timeout 30m -run '^TestAcceptanceJaeger$$' ./test/acceptance
+	MOONLOOP_JAEGER='$(CURDIR)/build/jaeger/jaeger' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
+	MOONLOOP_OUT='$(CURDIR)/build/acceptance' go test -v -count=1 -timeout 30m -run '^TestAcceptanceJaeger' ./test/acceptance
+
+## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart
+# Needs etcd. The first build takes some fifteen minutes.
+acceptance-kubernetes:
+	test/acceptance/kubernetes/install.sh build/kubernetes
+	MOONLOOP_KUBERNETES='$(CURDIR)/build/kubernetes' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
+		go test -v -count=1 -timeout 30m -run '^TestAcceptanceKubernetes$$' ./test/acceptance
+
+## acceptance-images: both images, built from their Dockerfiles without a daemon; a loop in read-only containers, as root of this machine
+# Needs buildah, podman and runc.
+acceptance-images:
+	test/acceptance/images/build.sh build/images
+	MOONLOOP_IMAGES='$(CURDIR)/build/images' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
+		go test -v -count=1 -timeout 30m -run '^TestAcceptanceImages$$' ./test/acceptance
 
 ## soak: agent and Collector under load for SOAK, which must leave memory, descriptors and goroutines flat; RATE=rows/s, else found out
 # Tables, samples and profiles are in build/soak/TIME.
@@ -176,7 +193,7 @@ soak: build
 
 ## check: everything that must hold before a commit
 check:
-	@for module in . bench; do (cd $$module && $(LINT) fmt --diff); done
+	@for module in . bench dashboards test/deploy; do (cd $$module && $(LINT) fmt --diff); done
 	$(MAKE) test lint tidy fresh
 
 ## clean: remove what was built

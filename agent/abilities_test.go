@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/agent/report"
 )
 
 // TestVocabulary: prompts are made of token ids that the engine's vocabulary has; where it has too few for any, the run ends before
@@ -161,7 +163,7 @@ func TestEngineBlock(t *testing.T) {
 		t.Errorf("with a wrong flag all is as predicted: %+v", c)
 	}
 	var table strings.Builder
-	if err := rep.Table(&table, false); err != nil || !strings.Contains(table.String(), "by request, in blocks of 16:") {
+	if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "by request, in blocks of 16:") {
 		t.Errorf("%v\n%s", err, &table)
 	}
 }

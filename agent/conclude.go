@@ -4,291 +4,252 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/observe"
-	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/preflight"
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
 )
+
+const (
+	// flushTime bounds the wait for telemetry at the end of a run.
+	flushTime = 30 * time.Second
+	// countTime bounds the time for which the rows of a trace that were not reached are counted.
+	countTime = time.Second
+)
+
+// ending is what a run leaves behind, and what is reported of it.
+type ending struct {
+	plan     plan
+	clk      clock.Clock
+	zero     time.Duration
+	in       *input
+	client   *send.Client
+	tel      *telemetry.Pipeline
+	watch    *observe.Observer
+	recorder *recorder
+	said     *notices
+	stats    schedule.Stats
+}
 
 // conclude closes the books: the pipeline is flushed, the figures are taken, the run is judged and reported. It
 // works on a cancelled ctx too, within its own time.
 //
 // The error is runErr, or says why the replay was none, or which results could not be written.
-func (r *run) conclude(ctx context.Context, stats schedule.Stats, runErr error) (*report.Report, error) {
-	r.over = true
-	machine := r.watch.Stop()
-	end := r.clk.Now()
-	r.stream.Close() // which reads ahead; what the trace is asked for below is its reader's until then
+func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, error) {
+	e.said.over = true
+	machine := e.watch.Stop()
+	end := e.clk.Now()
+	readerEnded := e.in.stream.Close() // which reads ahead; what the trace is asked for below is its reader's until then
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
-	loss, err := r.tel.Shutdown(flush)
-	if err != nil && loss.FirstError == "" {
+	spansErr := e.tel.CloseSpans(flush)
+
+	figures, counts := e.recorder.figures.Figures(), e.in.stream.Counts()
+	rep := report.New(figures)
+	rep.Run, rep.Schedule = e.plan.run, e.plan.order
+	rep.Run.Start, rep.Run.End, rep.Run.Interrupted = e.clk.Wall(e.zero), e.clk.Wall(end), ctx.Err() != nil
+	if len(e.recorder.models) > 1 {
+		rep.Run.Models = e.recorder.models
+	}
+	rep.Trace = e.describeTrace(counts)
+	rep.Machine = e.describeMachine(machine)
+	// The last export of metrics has the verdict, as far as it can be told before that export.
+	rep.Telemetry = describeTelemetry(e.tel)
+	e.tel.Conclude(verdictMetrics(judge.Judge(e.facts(rep, machine, counts))))
+	loss, err := e.tel.Shutdown(flush)
+	if err = cmp.Or(spansErr, err); err != nil && loss.FirstError == "" {
 		loss.FirstError = err.Error()
 	}
-
-	figures := r.recorder.agg.Figures()
-	rep := report.New(figures)
-	rep.Run = r.describe(ctx, end)
-	rep.Trace = r.describeTrace(stats)
-	rep.Schedule = r.describeSchedule()
-	rep.Machine = describeMachine(machine, stats)
-	if step, known := r.client.ClockStep(); known {
-		ms := millis(step)
-		rep.Machine.ClockStep = &ms
-	}
-	rep.Telemetry = describeTelemetry(r.tel != nil, loss)
-	r.warnAtEnd(figures, stats, loss, runErr)
-	rep.Verdict = judge.Judge(r.facts(rep, machine, stats))
-	if runErr == nil && rep.Trace.Rows == 0 && ctx.Err() == nil {
-		runErr = r.traceError(errors.New("no row is left to replay: window, limit and shard leave all of them out"))
-	}
-	if f := r.recorder.file; f != nil {
-		runErr = errors.Join(runErr, f.Close())
-		if n := f.Disordered(); n > 0 {
-			r.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
+	rep.Telemetry = describeTelemetry(e.tel)
+	if readerEnded { // else somebody still waits for its next row
+		for _, n := range e.in.trace.Notices() {
+			e.said.warn("%s", n.Text)
 		}
 	}
-	if q := r.quarantine; q != nil {
+	e.warn(figures, counts, loss, runErr)
+	rep.Verdict = judge.Judge(e.facts(rep, machine, counts))
+	if runErr == nil && rep.Trace.Rows == 0 && ctx.Err() == nil {
+		runErr = e.in.named(errors.New("no row is left to replay: window, limit and shard leave all of them out"))
+	}
+	if f := e.recorder.file; f != nil {
+		runErr = errors.Join(runErr, f.Close())
+		if n := f.Disordered(); n > 0 {
+			e.said.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
+		}
+	}
+	if q := e.in.quarantine; q != nil {
 		runErr = errors.Join(runErr, q.Commit())
 	}
-	rep.Warnings, rep.Missed = r.warnings, r.goalsMissed(figures)
-	if r.cfg.Out != "" {
-		runErr = errors.Join(runErr, rep.WriteFiles(r.cfg.Out), r.writeSidecar(rep))
+	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures)
+	if e.plan.out != "" {
+		runErr = errors.Join(runErr, rep.WriteFiles(e.plan.out), e.writeSidecar(figures), e.writePage(figures))
 	}
 	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
 		Interrupted: ctx.Err() != nil,
 		InputError:  runErr != nil,
 		GoalsMissed: len(rep.Missed) > 0,
-		Strict:      r.cfg.StrictVerdict,
+		Strict:      e.plan.limits.strictVerdict,
 	})
 	return rep, runErr
 }
 
-// sidecar is that of the records, without which the same rows would be read in another way.
-func (r *run) sidecar() *mooncake.Meta {
-	return &mooncake.Meta{
-		Tool: "moonloop " + r.cfg.Tool, BlockSize: r.cfg.Trace.BlockSize, FineBlockSize: r.cfg.Trace.FineBlockSize,
-		SessionMode: r.cfg.Trace.Sessions, TimeUnit: mooncake.UnitName(r.cfg.Trace.Unit),
-		Transformations: []mooncake.Transformation{{
-			Name: "replay", Parameters: map[string]any{"trace": mooncake.PublicName(r.cfg.Trace.Name), "run": r.cfg.RunID},
-			Effect: "each row has what became of it in this replay under the key result, and no replies",
-		}},
-	}
-}
-
-// writeSidecar writes the sidecar of requests.jsonl.
-func (r *run) writeSidecar(rep *report.Report) error {
-	meta := r.sidecar()
-	meta.Rows = rep.Figures().Rows.Total
-	if n := r.quarantine.Count(); n > 0 {
+// writeSidecar writes the sidecar of requests.jsonl, without which the same rows would be read in another way.
+func (e ending) writeSidecar(f *measure.Figures) error {
+	meta := e.plan.sidecar
+	meta.Rows = f.Rows.Total
+	if n := e.in.quarantine.Count(); n > 0 {
 		meta.Dropped = []mooncake.Dropped{{What: "rows", Reason: "rejected", Count: n}}
 	}
-	return meta.Save(filepath.Join(r.cfg.Out, report.RequestsFile))
+	return meta.Save(filepath.Join(e.plan.out, report.RequestsFile))
 }
 
-func (r *run) describe(ctx context.Context, end time.Duration) report.Run {
-	target := r.cfg.Target.URL
-	if u, err := url.Parse(target); err == nil {
-		target = u.Host
-	}
-	run := report.Run{
-		ID: r.cfg.RunID, Tool: "moonloop", Version: r.cfg.Tool, Command: strings.Join(r.cfg.Command, " "),
-		Target: target, Endpoint: string(r.opt.Endpoint), Model: r.mainModel(), Models: r.models(), Streaming: r.opt.Stream,
-		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
-		Start: r.clk.Wall(r.zero), End: r.clk.Wall(end), Interrupted: ctx.Err() != nil,
-	}
-	if r.opt.Form == prompt.Tokens {
-		run.TokenIDs = &report.TokenIDs{First: r.opt.TokenIDs.First, Last: r.opt.TokenIDs.Last()}
-		return run
-	}
-	words := r.found
-	switch {
-	case words.Found != "":
-	case r.cfg.Prompt.Overhead > 0:
-		words.Found = wordsUnchecked
-	default:
-		words.Found = wordsUsual
-	}
-	l := r.opt.Words
-	words.Count, words.Letters, words.Anchor, words.Digest = l.Len(), l.Letters(), l.Anchor(), l.Digest()
-	run.Words = &words
-	return run
-}
-
-// models counts rows by model, where there are several.
-func (r *run) models() map[string]int64 {
-	if len(r.recorder.models) < 2 {
-		return nil
-	}
-	return r.recorder.models
-}
-
-func (r *run) describeTrace(stats schedule.Stats) report.Trace {
-	info, counts := r.stream.Info(), r.stream.Counts()
-	t := report.Trace{
-		Name: mooncake.PublicName(r.cfg.Trace.Name), Rows: stats.Fired + stats.Skipped, BlockSize: r.cfg.Trace.BlockSize,
-		SessionMode: info.Sessions.String(), Unit: mooncake.UnitName(r.cfg.Trace.Unit), Filtered: make(map[string]int64),
-	}
-	if info.Grid.Coarse {
-		t.Grid = info.Grid.Quantum
-	}
-	for why, n := range map[string]int64{
-		"window": counts.OutsideWindow, "max_requests": counts.PastLimit, "shard": counts.OtherShards,
-		"rejected": r.quarantine.Count(),
-	} {
-		if n > 0 {
-			t.Filtered[why] = n
-		}
-	}
-	if q := r.quarantine; q != nil {
-		t.Quarantine = q.Name()
-	}
-	if counts.Cut {
-		t.NotReached, t.AtLeast = r.notReached(counts.Read + r.quarantine.Count())
-	}
-	if meta := r.trace.Meta(); meta != nil && r.quarantine.Count() == 0 { // the digests are of all rows
-		t.SeqDigest, t.TreeDigest, t.ArrivalDigest = meta.Digests.Seq, meta.Digests.Tree, meta.Digests.Arrival
-	}
-	return t
-}
-
-// counting bounds the time for which the rows of a trace that were not reached are counted.
-const counting = time.Second
-
-// notReached returns how many rows the trace has beside those that were read, as far as that can be told without reading
-// them: by its sidecar, or its lines. atLeast says that there may be more.
-func (r *run) notReached(read int64) (rows int64, atLeast bool) {
-	if n, whole, err := mooncake.CountRows(r.cfg.Trace.Name, counting); err == nil {
-		return max(0, n-read), !whole
-	}
-	if meta := r.trace.Meta(); meta != nil && meta.Rows >= read {
-		return meta.Rows - read, false
-	}
-	return 0, true
-}
-
-func (r *run) describeSchedule() report.Schedule {
-	s := r.cfg.Schedule
-	d := report.Schedule{Mode: "timestamps", Speedup: s.Speedup, Concurrency: s.Concurrency, Warmup: s.Warmup, Seed: r.cfg.Prompt.Seed}
-	if !r.stream.Info().Timed {
-		d.Mode, d.Speedup, d.Concurrency = "closed_loop", 0, max(1, s.Concurrency)
-	}
-	if s.Spread != load.SpreadNone {
-		d.Spread = s.Spread.String()
-	}
-	if n := r.cfg.Trace.Shards; n > 0 {
-		d.Shard = fmt.Sprintf("%d/%d", r.cfg.Trace.Shard, n)
-	}
-	return d
-}
-
-func describeMachine(m observe.Machine, stats schedule.Stats) report.Machine {
-	d := report.Machine{
-		Elapsed: millis(m.Elapsed), Hiccups: m.Hiccups, HiccupTime: millis(m.HiccupTime), HiccupMax: millis(m.HiccupMax),
-		GCPauses: m.GCPauses, GCPauseMax: millis(m.GCPauseMax), GCPauseTime: millis(m.GCPauseTime), MaxRSS: m.MaxRSS, ReaderStalls: stats.Stalls,
-	}
-	if m.CPUKnown {
-		d.CPUShare = &m.CPUShare
-	}
-	if m.ThrottleKnown {
-		t := millis(m.Throttled)
-		d.Throttled = &t
-	}
-	return d
-}
-
-func describeTelemetry(on bool, loss telemetry.Loss) report.Telemetry {
+func describeTelemetry(tel *telemetry.Pipeline) report.Telemetry {
+	loss := tel.Loss()
 	return report.Telemetry{
-		Enabled: on, SpansEnded: loss.Ended, SpansAccepted: loss.Accepted, SpansLost: loss.Lost,
+		Enabled: tel != nil, SpansEnded: loss.Ended, SpansAccepted: loss.Accepted, SpansLost: loss.Lost,
 		SpansSampled: loss.SampledOut, EventsDropped: loss.EventsDropped,
 		MetricExports: loss.MetricExports, MetricExportsFailed: loss.MetricFailures,
 	}
 }
 
-// facts gathers what the verdict depends on.
-func (r *run) facts(rep *report.Report, m observe.Machine, stats schedule.Stats) judge.Facts {
-	f := rep.Figures()
-	facts := judge.FromFigures(f)
-	facts.Rows = stats.Fired + stats.Skipped
-	facts.Records = f.Rows.Total
-	rejected := r.quarantine.Count()
-	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+r.stream.Counts().Read)))
-	facts.Elapsed = m.Elapsed.Seconds()
-	facts.LookAheadStalls = judge.Know(float64(stats.Stalls))
-	facts.HiccupShare = judge.KnowIf(m.HiccupShare(), m.Elapsed > 0)
-	facts.CPUShare = judge.KnowIf(m.CPUShare, m.CPUKnown)
-	facts.GCPauseMax = judge.Millis(m.GCPauseMax)
-	if m.Elapsed > 0 {
-		facts.GCPauseShare = judge.Know(float64(m.GCPauseTime) / float64(m.Elapsed))
-		facts.ThrottledShare = judge.KnowIf(float64(m.Throttled)/float64(m.Elapsed), m.ThrottleKnown)
+// verdictMetrics is a verdict for metrics: its class, and the reasons that are more than notes.
+func verdictMetrics(v judge.Verdict) telemetry.Verdict {
+	m := telemetry.Verdict{Class: v.Class.Word(), Classes: judge.Words()}
+	for _, r := range v.Reasons {
+		if r.Class != judge.Valid {
+			m.Reasons = append(m.Reasons, telemetry.VerdictReason{Metric: r.Metric, Class: r.Class.Word(), Value: r.Value})
+		}
 	}
+	return m
+}
+
+// writePage draws the run. Without records there is nothing to draw.
+func (e ending) writePage(f *measure.Figures) error {
+	if !e.plan.page || f.Rows.Total == 0 {
+		return nil
+	}
+	return page.Save(e.plan.out, e.plan.traceURL)
+}
+
+func (e ending) describeTrace(counts load.Counts) report.Trace {
+	rejected := e.in.quarantine.Count()
+	t := e.plan.trace
+	t.Rows = e.stats.Fired + e.stats.Skipped
+	t.Filtered = map[string]int64{
+		"window": counts.OutsideWindow, "max_requests": counts.PastLimit, "shard": counts.OtherShards, "rejected": rejected,
+	}
+	maps.DeleteFunc(t.Filtered, func(_ string, n int64) bool { return n == 0 })
+	if counts.Cut {
+		t.NotReached, t.AtLeast = e.in.notReached(counts.Read + rejected)
+	}
+	if meta := e.in.trace.Meta(); meta != nil && rejected == 0 { // the digests are of all rows
+		t.SeqDigest, t.TreeDigest, t.ArrivalDigest = meta.Digests.Seq, meta.Digests.Tree, meta.Digests.Arrival
+	}
+	return t
+}
+
+// notReached returns how many rows the trace has beside those that were read, as far as that can be told without reading
+// them: by its sidecar, or its lines. atLeast says that there may be more.
+func (in *input) notReached(read int64) (rows int64, atLeast bool) {
+	if n, whole, err := mooncake.CountRows(in.path, countTime); err == nil {
+		return max(0, n-read), !whole
+	}
+	if meta := in.trace.Meta(); meta != nil && meta.Rows >= read {
+		return meta.Rows - read, false
+	}
+	return 0, true
+}
+
+func (e ending) describeMachine(m observe.Machine) report.Machine {
+	d := report.Machine{
+		Elapsed: clock.Millis(m.Elapsed), Hiccups: m.Hiccups, HiccupTime: clock.Millis(m.HiccupTime), HiccupMax: clock.Millis(m.HiccupMax),
+		GCPauses: m.GCPauses, GCPauseMax: clock.Millis(m.GCPauseMax), GCPauseTime: clock.Millis(m.GCPauseTime), MaxRSS: m.MaxRSS,
+		ReaderStalls: e.stats.Stalls,
+	}
+	if m.CPUKnown {
+		d.CPUShare = &m.CPUShare
+	}
+	if m.ThrottleKnown {
+		d.Throttled = new(clock.Millis(m.Throttled))
+	}
+	if step, known := e.client.ClockStep(); known {
+		d.ClockStep = new(clock.Millis(step))
+	}
+	return d
+}
+
+// facts gathers what the verdict depends on.
+func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts) judge.Facts {
+	facts := judge.FromFigures(rep.Figures())
+	facts.Rows = rep.Trace.Rows
+	rejected := e.in.quarantine.Count()
+	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+counts.Read)))
+	facts.Elapsed = m.Elapsed.Seconds()
+	facts.LookAheadStalls = judge.Know(float64(e.stats.Stalls))
+	share := func(d time.Duration, known bool) judge.Fact {
+		return judge.KnowIf(float64(d)/float64(m.Elapsed), known && m.Elapsed > 0)
+	}
+	facts.HiccupShare, facts.GCPauseShare, facts.ThrottledShare = share(m.HiccupTime, true), share(m.GCPauseTime, true), share(m.Throttled, m.ThrottleKnown)
+	facts.CPUShare = judge.KnowIf(m.CPUShare, m.CPUKnown)
+	facts.GCPauseMax = judge.Know(rep.Machine.GCPauseMax)
 	if step := rep.Machine.ClockStep; step != nil {
 		facts.ClockStep = judge.Know(max(*step, -*step))
 	}
 	if t := rep.Telemetry; t.Enabled {
-		if t.SpansEnded > 0 {
-			facts.SpansLost = judge.Know(float64(t.Lost()) / float64(t.SpansEnded))
-		}
+		facts.SpansLost = judge.KnowIf(float64(t.Lost())/float64(t.SpansEnded), t.SpansEnded > 0)
 		facts.MetricExportsFailed = judge.Know(float64(t.MetricExportsFailed))
 	}
 	return facts
 }
 
-// warnAtEnd says what only the end of a run shows.
-func (r *run) warnAtEnd(f *measure.Figures, stats schedule.Stats, loss telemetry.Loss, runErr error) {
-	if r.stream.Close() { // else somebody still waits for its next row
-		for _, n := range r.trace.Notices() {
-			r.warn("%s", n.Text)
+// warn says what only the end of a run shows.
+func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss, runErr error) {
+	said, rejected := e.said, e.in.quarantine.Count()
+	if counts.PastLimit == 0 && !counts.Cut && runErr == nil && e.plan.limits.allRows {
+		if err := e.in.trace.Meta().CheckRows(counts.Read + rejected); err != nil {
+			said.warn("%v", err)
 		}
 	}
-	counts := r.stream.Counts()
-	if whole := counts.PastLimit == 0 && !counts.Cut && runErr == nil; whole && r.cfg.Trace.MaxRows == 0 {
-		if err := r.trace.Meta().CheckRows(counts.Read + r.quarantine.Count()); err != nil {
-			r.warn("%v", err)
-		}
-	}
-	if n := r.quarantine.Count(); n > 0 {
-		r.warn("%d rows cannot be used, the run is without them, and the trace's digests are not its; they are in %s; the first is %v", n, r.quarantine.Name(), r.quarantine.First())
+	if rejected > 0 {
+		said.warn("%d rows cannot be used, the run is without them, and the trace's digests are not its; they are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
 	}
 	// A template's own tokens are cached with every prompt, and an engine may share a part of a fine block.
-	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > int64(r.opt.Overhead+r.cfg.Trace.FineBlockSize)*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
-		r.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")
+	slack := int64(e.plan.requests.Options().Overhead) + e.plan.blocks.fine
+	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > slack*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
+		said.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")
 	}
-	if n := counts.Unpredicted; n > 0 {
-		r.warn("cache hits of %d rows could not be predicted: their ids are too many and in no order", n)
+	counted := func(n int64, format string, args ...any) {
+		if n > 0 {
+			said.warn(format, append([]any{n}, args...)...)
+		}
 	}
-	if n := f.Tokens.Assumed; n > 0 {
-		r.warn("%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), are more than %d, or the engine did not know them; another model's template was taken for theirs",
-			n, maxMeasured)
-	}
-	if stats.SessionsEvicted > 0 {
-		r.warn("%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped", stats.SessionsEvicted)
-	}
-	if f.Tokens.TooShort > 0 {
-		r.warn("%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)", f.Tokens.TooShort)
-	}
+	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: their ids are too many and in no order")
+	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), are more than %d, or the engine did not know them; another model's template was taken for theirs",
+		preflight.MaxMeasured)
+	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped")
+	counted(f.Tokens.TooShort, "%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)")
 	if !loss.Complete() || loss.MetricFailures > 0 {
-		r.warn("the run's telemetry is incomplete: %s", incomplete(loss))
+		said.warn("the run's telemetry is incomplete: %s", incomplete(loss))
 	}
-	if n := loss.Resent; n > 0 {
-		r.warn("the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile takes each once)", n)
-	}
+	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile takes each once)")
 }
 
 // incomplete says what of a run's telemetry did not arrive, and why as far as it is known.
@@ -313,27 +274,3 @@ func incomplete(loss telemetry.Loss) string {
 	}
 	return text
 }
-
-// goalsMissed says what the engine failed of what was asked of it.
-func (r *run) goalsMissed(f *measure.Figures) (missed []string) {
-	if tried := f.Rows.Served + f.Rows.Failed; float64(f.Rows.Failed) > r.maxErrorRate()*float64(tried) {
-		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed: %s; at most %.4g %% may (--max-error-rate)",
-			f.Rows.Failed, tried, classes(f.Errors), 100*r.maxErrorRate()))
-	}
-	if goal := r.cfg.GoodputGoal; goal > 0 {
-		if good, ok := f.Stat(measure.GoodFraction); !ok || good.Avg < goal {
-			missed = append(missed, fmt.Sprintf("goodput: %.4g %% of the requests met %s, the goal is %g %%", 100*good.Avg, r.cfg.SLO, 100*goal))
-		}
-	}
-	return missed
-}
-
-// maxErrorRate is the share of requests that may fail.
-func (r *run) maxErrorRate() float64 {
-	if r.cfg.MaxErrorRate != nil {
-		return *r.cfg.MaxErrorRate
-	}
-	return DefaultMaxErrorRate
-}
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

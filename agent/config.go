@@ -4,8 +4,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,11 +55,15 @@ type Config struct {
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
 
-	// Out is the directory for summary.json, summary.csv and requests.jsonl; empty = none. The run has it to itself. When it
+	// Out is the directory for summary.json, summary.csv, requests.jsonl and report.html; empty = none. The run has it to itself. When it
 	// holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or sent; with Force each is
 	// replaced when the new one is complete.
 	Out   string
 	Force bool
+	// NoPage leaves report.html out. TraceURL is the address of a trace in a tracing system, with {trace_id} in it, to which the
+	// page links; empty = no links.
+	NoPage   bool
+	TraceURL string
 	// RunID names the run in every artefact; empty = a new random one.
 	RunID string
 	// Tool is the version of the program, for the report; Command the command line, secrets left out.
@@ -241,21 +248,14 @@ func (c *Config) Validate() error {
 	case !t.Lenient && t.Quarantine != "":
 		bad("quarantine: without --lenient the first row that cannot be used ends the replay; give both or neither")
 	}
-	rates := []struct {
-		name  string
-		value float64
-	}{{"goodput goal", c.GoodputGoal}, {"abort error rate", c.AbortErrorRate}}
-	if c.MaxErrorRate != nil {
-		rates = append(rates, struct {
-			name  string
-			value float64
-		}{"max error rate", *c.MaxErrorRate})
-	}
-	for _, r := range rates {
-		if !(r.value >= 0 && r.value <= 1) {
-			bad("%s %v: want a share from 0 to 1", r.name, r.value)
+	share := func(name string, value *float64) {
+		if value != nil && !(*value >= 0 && *value <= 1) {
+			bad("%s %v: want a share from 0 to 1", name, *value)
 		}
 	}
+	share("goodput goal", &c.GoodputGoal)
+	share("abort error rate", &c.AbortErrorRate)
+	share("max error rate", c.MaxErrorRate)
 	if c.GoodputGoal > 0 && !c.SLO.Any() {
 		bad("goodput goal: it needs a service level, such as --slo ttft=500ms")
 	}
@@ -268,4 +268,42 @@ func (c *Config) Validate() error {
 func validPort(port string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
+}
+
+// The defaults of a configuration.
+const (
+	defaultLead = 50 * time.Millisecond
+	// defaultPrepare is enough for a burst of 20 requests, some 0.1 ms each, or for a connection within a data centre. Each
+	// request that waits has a connection of its own: more would cost caches, the engine's and ours.
+	defaultPrepare = 2 * time.Millisecond
+	defaultGrace   = 30 * time.Second
+	// longest bounds what is asked for in time, so that no sum of instants overflows: nobody waits for so long.
+	longest = 50 * 365 * 24 * time.Hour
+)
+
+// resolved returns a valid configuration with its defaults in the place of zeros.
+func (c Config) resolved() Config {
+	if c.RunID == "" {
+		var id [8]byte
+		_, _ = rand.Read(id[:]) // never fails
+		c.RunID = hex.EncodeToString(id[:])
+	}
+	if c.MaxErrorRate == nil {
+		c.MaxErrorRate = new(DefaultMaxErrorRate)
+	}
+	c.Lead = cmp.Or(c.Lead, defaultLead)
+	s := &c.Schedule
+	s.Speedup = cmp.Or(s.Speedup, 1)
+	s.MaxDuration, s.Grace = min(s.MaxDuration, longest), min(cmp.Or(s.Grace, defaultGrace), longest)
+	if s.Prepare = cmp.Or(s.Prepare, defaultPrepare); c.Target.HTTP2 { // headers would go out at once
+		s.Prepare = 0
+	}
+	return c
+}
+
+// oneModel returns the model that the configuration sends every row to, or "".
+func (c *Config) oneModel() string {
+	var extra struct{ Model string }
+	_ = json.Unmarshal(c.Prompt.Extra, &extra) // what is wrong with it is said elsewhere
+	return cmp.Or(extra.Model, c.Target.Model)
 }

@@ -3,7 +3,15 @@
 
 // Package agent replays a Mooncake trace against an OpenAI-compatible engine.
 //
-// [Run] does everything. A row passes through the sub-packages in one direction:
+// [Run] does everything, in five steps:
+//
+//	validate  the configuration is checked without touching anything
+//	preflight the output directory is locked, the trace opened, the engine asked what a replay must know of it
+//	plan      all of that becomes one value, which says everything that the run will do; nothing changes it
+//	run       each part is given what it needs of the plan; the schedule runs to its end
+//	conclude  the telemetry is flushed, the figures are judged and reported
+//
+// A row passes through the sub-packages in one direction:
 //
 //	load      the trace becomes a stream of items with offsets
 //	schedule  one goroutine dispatches each item at its scheduled time
@@ -15,7 +23,20 @@
 //	judge     the records become a verdict on how faithful the run was
 //	report    everything becomes a table and files
 //
+// Beside that way, preflight asks the engine, observe watches the machine, and clock is the clock of all of them.
+//
 // This package connects them: what may stop the run, what waits for what at its end, and what a session passes from turn to turn.
+//
+// # The way of a row
+//
+// What crosses a border is one type. A mooncake.Row enters load and leaves it as a schedule.Item, with its offset and its
+// prediction. The scheduler calls the dispatcher with the item, on its own goroutine; from there a goroutine of the request's own
+// takes it on. The sender makes a measure.Record of the item: prompt fills in what was asked, send what came back, the predictor
+// what a cache should have had. The record goes to the scheduler as "done", and through a channel to the recorder, which alone adds
+// it to the figures, completes its span, writes its line, and counts it.
+//
+// A span begins with its item, as a telemetry.Span, so that its context can go out with the request; it goes with the record to
+// the recorder, and ends there. A session's root span begins with the session's first request, and ends with the first record of it.
 //
 // # Memory
 //

@@ -41,7 +41,7 @@ func TestFaultRecords(t *testing.T) {
 		t.Run(string(tc.fault)+": "+tc.outcome+" "+tc.reason, func(t *testing.T) {
 			e := newEngine(t, simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{tc.fault: 1}}})
 			cfg := Config{Prompt: ids, Target: Target{Model: "m"}}
-			if tc.fault == simulator.FaultStall {
+			if tc.fault == "stall" {
 				cfg.Target.IdleTimeout = 100 * time.Millisecond
 			}
 			r := e.replay(t, cfg, `{"timestamp": 0, "input_length": 100, "output_length": 8, "hash_ids": [1]}`)

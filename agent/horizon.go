@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -17,30 +19,43 @@ const tailBytes = 1 << 20
 
 // horizon returns the offset of the trace's last row, so that progress can say how long a run will take; 0 when that
 // cannot be told without reading the trace. It is a guess: rows need not be in order.
-func (r *run) horizon() time.Duration {
-	info := r.stream.Info()
-	if !info.Timed || r.cfg.Trace.MaxRows > 0 {
+func horizon(cfg Config, info load.Info) time.Duration {
+	if !info.Timed || cfg.Trace.MaxRows > 0 {
 		return 0
 	}
 	last := info.Last
 	if !info.Whole {
-		row := lastRow(r.cfg.Trace.Name)
+		row := lastRow(cfg.Trace.Name)
 		if row == nil || !row.Timestamp.Set {
 			return 0
 		}
-		last = row.Timestamp.V * millis(r.cfg.Trace.Unit)
+		last = row.Timestamp.V * clock.Millis(info.Unit)
 	}
 	end := time.Duration((last - info.First) * float64(time.Millisecond))
-	if w := r.cfg.Trace; w.End > 0 {
+	if w := cfg.Trace; w.End > 0 {
 		end = min(end, w.End-w.Start)
 	}
-	if speed := r.cfg.Schedule.Speedup; speed > 0 {
-		end = time.Duration(float64(end) / speed)
-	}
-	if limit := r.cfg.Schedule.MaxDuration; limit > 0 {
+	end = time.Duration(float64(end) / cfg.Schedule.Speedup)
+	if limit := cfg.Schedule.MaxDuration; limit > 0 {
 		end = min(end, limit)
 	}
 	return max(0, end)
+}
+
+// rowsToSend returns how many rows a run will take from the trace; 0 where that cannot be told: a window and shards leave out
+// rows that only reading them tells.
+func (in *input) rowsToSend(t Trace) int64 {
+	if t.Shards > 0 || t.Start > 0 || t.End > 0 {
+		return 0
+	}
+	rows := int64(0)
+	if meta := in.trace.Meta(); meta != nil {
+		rows = meta.Rows
+	}
+	if limit := t.MaxRows; limit > 0 && (rows == 0 || limit < rows) {
+		return limit
+	}
+	return rows
 }
 
 // lastRow reads the last row of a plain trace file; nil for everything else.
@@ -59,8 +74,7 @@ func lastRow(name string) *mooncake.Row {
 		return nil
 	}
 	tail = bytes.TrimRight(tail, "\r\n\t ")
-	line := tail[bytes.LastIndexByte(tail, '\n')+1:]
-	row, err := mooncake.ParseRow(line)
+	row, err := mooncake.ParseRow(tail[bytes.LastIndexByte(tail, '\n')+1:])
 	if err != nil {
 		return nil
 	}

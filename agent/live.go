@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,43 +12,76 @@ import (
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/telemetry"
 )
-
-// recent is the number of requests that the medians of a live view look back on.
-const recent = 256
 
 // Live is a view of a run under way. Safe for concurrent use.
 type Live struct {
-	clk  clock.Clock
-	zero time.Duration
+	clk    clock.Clock
+	zero   time.Duration
+	chunks func() int64 // output chunks that arrived so far
+	// watched is whether anybody looks: following a run second by second costs some time for every token.
+	watched bool
 
 	mu   sync.Mutex
 	view View
-	late window
-	ttft window
+
+	// The scheduler waits for mu, and must not wait for the gaps of a long reply.
+	pulsing sync.Mutex // before mu where both are needed
+	pulse   pulse
 }
 
 // View is one look at a run.
 type View struct {
+	Trace, Engine, Model, RunID string
+
 	Elapsed  time.Duration // since the schedule's zero; negative before it
+	Due      int64         // rows whose turn has come
 	Sent     int64
 	InFlight int64
 	Served   int64
 	Failed   int64 // failed or cancelled
 	Skipped  int64
+	Rows     int64 // rows that the run will end with; 0 when unknown
+	Chunks   int64 // output chunks that arrived
 	// Offset is the replay time of the row sent last, End that of the trace's last row; 0 when unknown.
 	Offset, End time.Duration
-	// Lateness and TTFT (from the wire) are medians of the last requests.
-	Lateness, TTFT time.Duration
-	Stopped        bool // no further rows go out
+	Stopped     bool // no further rows go out
+
+	// Cached and Predicted are prompt tokens of the requests for which both are known, of Prompt in all: what the engine had
+	// cached, and what an infinite cache would have had.
+	Cached, Predicted, Prompt int64
+	// Errors are the classes of requests that were not served, most frequent first.
+	Errors []measure.Reason
+
+	// Lateness, TTFT (from the wire) and Gap (between chunks) are those of the requests that ended in the last ten seconds.
+	Lateness, TTFT, Gap Quantiles
+	// Seconds are the last whole seconds, oldest first.
+	Seconds []Second
 }
 
-// Part is the part of the trace's time that is over, from 0 to 1.
+// Part is the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of these.
 func (v View) Part() float64 {
-	if v.End <= 0 {
-		return 0
+	switch {
+	case v.End > 0:
+		return min(1, v.Offset.Seconds()/v.End.Seconds())
+	case v.Rows > 0:
+		return min(1, float64(v.Served+v.Failed+v.Skipped)/float64(v.Rows))
 	}
-	return min(1, v.Offset.Seconds()/v.End.Seconds())
+	return 0
+}
+
+// Left is the time until the last row is due, as far as it can be told; false when it cannot.
+func (v View) Left() (time.Duration, bool) {
+	switch done := v.Served + v.Failed + v.Skipped; {
+	case v.Elapsed < 0 || v.Stopped:
+		return 0, false
+	case v.End > 0:
+		return max(v.End-v.Elapsed, 0), v.End > v.Elapsed
+	case v.Rows > 0 && done > 0:
+		return time.Duration(float64(v.Elapsed) * float64(max(v.Rows-done, 0)) / float64(done)), true
+	}
+	return 0, false
 }
 
 // String says in a line where in the run it is, when it will end, and how it is doing.
@@ -58,15 +92,17 @@ func (v View) String() string {
 		at = "starting"
 	case v.Stopped:
 		at += ", ending"
-	case v.End > v.Elapsed:
-		at += fmt.Sprintf(", %s left", (v.End - v.Elapsed).Round(time.Second))
+	default:
+		if left, known := v.Left(); known {
+			at += fmt.Sprintf(", %s left", left.Round(time.Second))
+		}
 	}
 	skipped := ""
 	if v.Skipped > 0 {
 		skipped = fmt.Sprintf(" · skipped %d", v.Skipped)
 	}
-	return fmt.Sprintf("%s  sent %d · in flight %d · done %d · failed %d%s · late %s · TTFT %s",
-		at, v.Sent, v.InFlight, v.Served, v.Failed, skipped, short(v.Lateness), short(v.TTFT))
+	return fmt.Sprintf("%s  failed %d · late %s · TTFT %s · in flight %d · done %d of %d sent%s",
+		at, v.Failed, short(v.Lateness.P50), short(v.TTFT.P50), v.InFlight, v.Served, v.Sent, skipped)
 }
 
 // short writes a duration with three digits.
@@ -82,20 +118,54 @@ func short(d time.Duration) string {
 
 // Look returns the current view.
 func (l *Live) Look() View {
+	l.pulsing.Lock()
+	defer l.pulsing.Unlock()
+	l.advance()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view
 	v.Elapsed = l.clk.Now() - l.zero
-	v.Lateness, v.TTFT = l.late.median(), l.ttft.median()
+	v.Chunks = l.arrived()
+	v.Lateness, v.TTFT, v.Gap = l.pulse.late.quantiles(), l.pulse.ttft.quantiles(), l.pulse.gap.quantiles()
+	v.Seconds = slices.Clone(l.pulse.seconds)
+	v.Errors = slices.Clone(v.Errors)
 	return v
 }
 
-// Line is what a view of a run under way shows: the current view in a line, and the part of the trace's time that is over.
+// Line is what a view of a run under way shows: the current view in a line, and the part of the run that is over.
 func (l *Live) Line() (text string, part float64) {
 	v := l.Look()
 	return v.String(), v.Part()
 }
 
+// due says that a row's turn has come.
+func (l *Live) due() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view.Due++
+}
+
+// progress is what metrics say of the run.
+func (l *Live) progress() telemetry.Progress {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.view
+	v.Elapsed = l.clk.Now() - l.zero
+	left, known := v.Left()
+	p := telemetry.Progress{Due: v.Due, Sent: v.Sent, Chunks: l.arrived(), Part: -1, Left: -1, RowsLeft: -1}
+	if v.End > 0 || v.Rows > 0 {
+		p.Part = v.Part()
+	}
+	if known {
+		p.Left = left
+	}
+	if v.Rows > 0 {
+		p.RowsLeft = max(v.Rows-v.Served-v.Failed-v.Skipped, 0)
+	}
+	return p
+}
+
+// sent says that a row's request goes out.
 func (l *Live) sent(offset time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,40 +188,78 @@ func (l *Live) stop() {
 }
 
 func (l *Live) ended(r *measure.Record) {
+	if l.watched {
+		l.follow(r)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	v := &l.view
 	switch r.Outcome {
 	case measure.Skipped:
-		l.view.Skipped++
+		v.Skipped++
 		return
 	case measure.Served:
-		l.view.Served++
+		v.Served++
 	default:
-		l.view.Failed++
+		v.Failed++
+		l.failed(r.Reason)
 	}
+	if predicted, cached, known := r.CachePair(); known {
+		v.Predicted, v.Cached, v.Prompt = v.Predicted+predicted, v.Cached+cached, v.Prompt+r.Exchange.Usage.Prompt
+	}
+}
+
+// follow adds a request's durations to those of the last seconds.
+func (l *Live) follow(r *measure.Record) {
+	if r.Outcome == measure.Skipped {
+		return
+	}
+	l.pulsing.Lock()
+	defer l.pulsing.Unlock()
+	l.advance()
 	if r.Scheduled {
-		l.late.add(r.Lateness())
+		l.pulse.late.add(r.Lateness())
 	}
 	if ttft, ok := r.TTFT(r.Wire()); ok {
-		l.ttft.add(ttft)
+		l.pulse.ttft.add(ttft)
+	}
+	at := r.Exchange.At
+	for i := 1; i < len(at); i++ {
+		l.pulse.gap.add(time.Duration(at[i] - at[i-1]))
 	}
 }
 
-// window holds the last values of a figure.
-type window struct {
-	values [recent]time.Duration
-	n      int
+// maxErrors bounds the classes of errors of a view.
+const maxErrors = 16
+
+// failed counts a class of errors.
+func (l *Live) failed(reason string) {
+	errs := l.view.Errors
+	i := slices.IndexFunc(errs, func(e measure.Reason) bool { return e.Reason == reason })
+	switch {
+	case i >= 0:
+		errs[i].Count++
+	case len(errs) < maxErrors:
+		errs = append(errs, measure.Reason{Reason: reason, Count: 1})
+	default:
+		errs[len(errs)-1] = measure.Reason{Reason: "others", Count: errs[len(errs)-1].Count + 1}
+	}
+	slices.SortStableFunc(errs, func(a, b measure.Reason) int { return cmp.Compare(b.Count, a.Count) })
+	l.view.Errors = errs
 }
 
-func (w *window) add(d time.Duration) {
-	w.values[w.n%recent] = d
-	w.n++
+// advance closes the seconds that are over. The caller holds pulsing, and not mu.
+func (l *Live) advance() {
+	l.mu.Lock()
+	v := l.view
+	l.mu.Unlock()
+	v.Chunks = l.arrived()
+	l.pulse.advance(l.clk.Now()-l.zero, &v)
 }
 
-func (w *window) median() time.Duration {
-	last := slices.Sorted(slices.Values(w.values[:min(w.n, recent)]))
-	if len(last) == 0 {
+func (l *Live) arrived() int64 {
+	if l.chunks == nil {
 		return 0
 	}
-	return last[(len(last)-1)/2]
+	return l.chunks()
 }

@@ -8,6 +8,7 @@ package agent
 
 import (
 	"cmp"
+	"sync/atomic"
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/send"
@@ -16,8 +17,22 @@ import (
 // learnAfter is the number of replies with cached tokens from which the engine's block is concluded.
 const learnAfter = 16
 
+// blocks are the numbers of tokens in a block: of the trace, of its ranges (0 = it has none) and of the engine's cache (0 =
+// unknown).
+type blocks struct{ size, fine, engine int64 }
+
+// predictor predicts the cache hits of rows, and learns the engine's block from its replies where nobody says it.
+type predictor struct {
+	blocks
+	learned atomic.Int64 // tokens in a block of the engine's cache, as its replies show
+
+	// Owned by the recorder.
+	divisor int64 // of all cached counts so far
+	replies int   // that named cached tokens
+}
+
 // predict says how many of a row's prompt tokens an infinite cache with the engine's blocks has.
-func (r *run) predict(rec *measure.Record) {
+func (c *predictor) predict(rec *measure.Record) {
 	p, row := rec.Prediction, rec.Row
 	if p.Finest < 0 || !row.InputLength.Set {
 		return
@@ -31,31 +46,29 @@ func (r *run) predict(rec *measure.Record) {
 			}
 		}
 	}
-	ranged := len(row.HashRanges) > 0 && r.cfg.Trace.FineBlockSize > 0
-	block := int64(cmp.Or(r.cfg.Target.CacheBlock, int(r.learned.Load())))
-	switch {
-	case block == 0 && !ranged: // whole blocks of the trace, as they stand
-		rec.Block, rec.Predicted = int64(r.cfg.Trace.BlockSize), p.Whole
+	block := cmp.Or(c.engine, c.learned.Load())
+	if block == 0 && len(row.HashRanges) > 0 {
+		block = c.fine
+	}
+	if block == 0 { // whole blocks of the trace, as they stand
+		rec.Block, rec.Predicted = c.size, p.Whole
 		return
-	case block == 0:
-		block = int64(r.cfg.Trace.FineBlockSize)
 	}
 	// An engine computes a token of each prompt at least.
 	rec.Block, rec.Predicted = block, max(0, min(rec.Finest, row.InputLength.V-1)/block*block)
 }
 
-// learnBlock concludes the engine's block from the cached tokens of its replies: what divides them all. Only a trace that is
+// learn concludes the engine's block from the cached tokens of its replies: what divides them all. Only a trace that is
 // finer than a cache shows it.
-func (rc *recorder) learnBlock(rec *measure.Record) {
-	r := rc.run
+func (c *predictor) learn(rec *measure.Record) {
 	cached := rec.Exchange.Usage.Cached
-	if r.cfg.Target.CacheBlock > 0 || r.cfg.Trace.FineBlockSize == 0 || rec.Outcome != measure.Served || cached <= max(0, send.Unknown) {
+	if c.engine > 0 || c.fine == 0 || rec.Outcome != measure.Served || cached <= max(0, send.Unknown) {
 		return
 	}
 	for n := cached; n > 0; {
-		rc.divisor, n = n, rc.divisor%n
+		c.divisor, n = n, c.divisor%n
 	}
-	if rc.cachedReplies++; rc.cachedReplies >= learnAfter {
-		r.learned.Store(rc.divisor)
+	if c.replies++; c.replies >= learnAfter {
+		c.learned.Store(c.divisor)
 	}
 }

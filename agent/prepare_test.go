@@ -21,7 +21,6 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/simulator"
-	"github.com/moonloop/moonloop/semconv"
 )
 
 // TestPrepared begins requests before they are due, in virtual time: whatever happens before that instant, each row is sent
@@ -154,7 +153,7 @@ func TestPreparedSession(t *testing.T) {
 			if s.EndTime.Before(s.StartTime) {
 				t.Errorf("span %s ends %v before it begins", s.Name, s.StartTime.Sub(s.EndTime))
 			}
-			if s.Name == semconv.SpanSession {
+			if isRoot(s.Name) {
 				sessions++
 			}
 		}

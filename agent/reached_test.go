@@ -18,6 +18,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
@@ -139,7 +140,7 @@ func TestRowsNotReached(t *testing.T) {
 				t.Errorf("%d not reached (at least: %t), want unknown", got.NotReached, got.AtLeast)
 			}
 			var table strings.Builder
-			if err := r.report.Table(&table, false); err != nil {
+			if err := r.report.Table(&table, report.Width, false); err != nil {
 				t.Fatal(err)
 			}
 			if text := table.String(); !strings.Contains(text, tc.said) || strings.Contains(text, tc.without) {

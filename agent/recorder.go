@@ -8,27 +8,31 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/observe"
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// recorder takes in the records, one after another, on a goroutine of its own: figures, telemetry and files are
+// recorder receives the records, one after another, on a goroutine of its own: figures, telemetry and files are
 // written there, so that nothing of it happens while a request is dispatched or a stream is read.
 type recorder struct {
-	run    *run
-	in     chan recorded
-	giving sync.WaitGroup // request goroutines that have yet to hand their record over
-	gone   sync.WaitGroup
-	agg    *measure.Aggregate
-	file   *report.Requests // nil without an output directory
-	abort  func()           // nil once it has been called
-	failed int64
-	ended  int64
-	models map[string]int64 // rows by the model that was asked for
+	limits  limits
+	cache   *predictor
+	tel     *telemetry.Pipeline
+	live    *Live
+	watch   *observe.Observer // of the hiccups that explain lateness
+	abort   func()            // ends the run early
+	figures *measure.Aggregate
+	file    *report.Requests // nil without an output directory
+	models  map[string]int64 // rows by the model that was asked for
+	failed  int64
+	ended   int64
 
-	divisor       int64 // of all cached counts so far
-	cachedReplies int   // that named cached tokens
+	in      chan recorded
+	senders sync.WaitGroup // request goroutines that have yet to submit their record
+	gone    sync.WaitGroup
 }
 
 type recorded struct {
@@ -36,28 +40,26 @@ type recorded struct {
 	span telemetry.Span
 }
 
-func newRecorder(r *run) (*recorder, error) {
-	rc := &recorder{
-		run: r,
+// newRecorder returns a recorder, and creates its file. live and watch are to be set before its start.
+func newRecorder(p plan, cache *predictor, tel *telemetry.Pipeline) (rc *recorder, err error) {
+	rc = &recorder{
+		limits: p.limits, cache: cache, tel: tel, models: make(map[string]int64),
 		// When the recorder falls behind, finished requests wait here and then in their own goroutines, after
 		// their stream has ended: late books, never a late request.
 		in: make(chan recorded, 1024),
-		agg: measure.NewAggregate(measure.Options{
-			SLO:     r.cfg.SLO,
-			Excused: func(a, b time.Duration) time.Duration { return r.watch.Excused(a, b) },
-		}),
 	}
-	if r.cfg.Out == "" {
-		return rc, nil
+	rc.figures = measure.NewAggregate(measure.Options{
+		SLO: p.limits.slo, Excused: func(from, to time.Duration) time.Duration { return rc.watch.Excused(from, to) },
+	})
+	if p.out != "" {
+		rc.file, err = report.CreateRequests(p.out, &p.sidecar)
 	}
-	var err error
-	rc.file, err = report.CreateRequests(r.cfg.Out, r.sidecar())
 	return rc, err
 }
 
-// start begins to take records. abort is called when too many requests have failed.
+// start begins to record. abort is called when too many requests have failed.
 func (rc *recorder) start(abort func()) {
-	rc.abort = abort
+	rc.abort = sync.OnceFunc(abort)
 	rc.gone.Go(func() {
 		for r := range rc.in {
 			rc.record(r.rec, r.span)
@@ -65,34 +67,42 @@ func (rc *recorder) start(abort func()) {
 	})
 }
 
-// take hands a record over. It must not be called after stop.
-func (rc *recorder) take(rec *measure.Record, span telemetry.Span) { rc.in <- recorded{rec, span} }
+// submit hands a record over. It must not be called after stop.
+func (rc *recorder) submit(rec *measure.Record, span telemetry.Span) { rc.in <- recorded{rec, span} }
 
-// stop waits until every record has been taken in.
+// stop waits until every record has been written.
 func (rc *recorder) stop() {
-	rc.giving.Wait()
+	rc.senders.Wait()
 	close(rc.in)
 	rc.gone.Wait()
 }
 
+// abandon removes the file of a run that was none; after its Close without effect.
+func (rc *recorder) abandon() {
+	if rc.file != nil {
+		_ = rc.file.Abandon()
+	}
+}
+
 func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
-	r := rc.run
 	compare(rec)
-	rc.learnBlock(rec)
+	rc.cache.learn(rec)
 	rec.Span = span.Ref()
-	rc.agg.Add(rec)
+	rc.figures.Add(rec)
 	rc.countModel(rec.Model)
-	r.tel.Finish(span, rec)
+	rc.tel.Finish(span, rec)
 	if rc.file != nil {
 		rc.file.Write(rec)
 	}
-	r.live.ended(rec)
+	rc.live.ended(rec)
 	if rec.Outcome != measure.Skipped {
 		rc.ended++
 	}
 	if rec.Outcome == measure.Failed {
 		rc.failed++
-		rc.checkAbort()
+		if limit := rc.limits.abortErrors; limit > 0 && rc.ended >= rc.limits.abortAfter && float64(rc.failed) > limit*float64(rc.ended) {
+			rc.abort()
+		}
 	}
 	rec.Exchange.Release()
 }
@@ -101,21 +111,37 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 const maxModels = 64
 
 func (rc *recorder) countModel(name string) {
-	if rc.models == nil {
-		rc.models = make(map[string]int64)
-	}
 	if _, known := rc.models[name]; !known && len(rc.models) >= maxModels {
 		name = semconv.ErrorOther
 	}
 	rc.models[name]++
 }
 
-// checkAbort ends the run early when more than the allowed share has failed, once enough has been tried.
-func (rc *recorder) checkAbort() {
-	limit := rc.run.cfg.AbortErrorRate
-	armed := rc.ended >= int64(max(rc.run.cfg.Schedule.Concurrency, 10))
-	if rc.abort != nil && limit > 0 && armed && float64(rc.failed) > limit*float64(rc.ended) {
-		rc.abort()
-		rc.abort = nil
+// compare puts what a row asked for beside what the server counted. Of its counts it takes what can be: no server has more of a
+// prompt cached than there is.
+func compare(r *measure.Record) {
+	u := &r.Exchange.Usage
+	if u.Prompt > send.Unknown && u.Cached > u.Prompt {
+		u.Cached, r.CachedRefused = send.Unknown, true
 	}
+	if r.Outcome != measure.Served {
+		return
+	}
+	// A row that was sent longer than it asks (too short for the template) differs from its row, and says so.
+	if n := r.Row.InputLength; n.Set && r.PromptTokens > 0 {
+		r.Prompt = agree(u.Prompt, n.V)
+	}
+	if n := r.OutputTokensAsked; n > 0 {
+		r.Output = agree(u.Completion, n)
+	}
+}
+
+func agree(served, asked int64) measure.Agreement {
+	switch served {
+	case send.Unknown:
+		return measure.AgreeUnknown
+	case asked:
+		return measure.AgreeEqual
+	}
+	return measure.AgreeDifferent
 }

@@ -16,7 +16,7 @@ import (
 
 func TestOptionRetries(t *testing.T) {
 	e := newEngine(t, simulator.Config{Faults: simulator.Faults{
-		Rates: map[simulator.Fault]float64{simulator.FaultRateLimit: 0.3}, RetryAfter: time.Millisecond,
+		Rates: map[simulator.Fault]float64{"rate-limit": 0.3}, RetryAfter: time.Millisecond,
 	}})
 	r := e.replay(t, Config{Prompt: ids}, rows(40, 2)...)
 	if r.err != nil {
@@ -44,7 +44,7 @@ func TestOptionRetries(t *testing.T) {
 func TestOptionTimeouts(t *testing.T) {
 	slow := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
 	stuck := newEngine(t, simulator.Config{Faults: simulator.Faults{
-		Rates: map[simulator.Fault]float64{simulator.FaultStall: 1}, After: 1, StallFor: time.Hour,
+		Rates: map[simulator.Fault]float64{"stall": 1}, After: 1, StallFor: time.Hour,
 	}})
 	const soon = 50 * time.Millisecond
 	for _, tc := range []struct {

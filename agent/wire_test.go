@@ -100,7 +100,7 @@ func TestWireStampedLate(t *testing.T) {
 			}
 		}
 		var table strings.Builder
-		if err := rep.Table(&table, false); err != nil || !strings.Contains(table.String(), "1 of 3 requests were answered before") {
+		if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "1 of 3 requests were answered before") {
 			t.Errorf("error %v, table:\n%s", err, table.String())
 		}
 		checkAddsUp(t, kept.GetSpans())

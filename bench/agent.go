@@ -6,16 +6,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -33,75 +32,43 @@ func (m *moonloop) name() string { return m.label }
 
 // stream makes a trace of the load and replays it.
 func (m *moonloop) stream(ctx context.Context, b *bench, dir, url string, w work) (*process, error) {
-	trace := filepath.Join(dir, "trace.jsonl")
-	at := make([]float64, w.streams)
-	for i := range at {
-		at[i] = float64(i) * millis(w.within) / float64(w.streams)
-	}
-	if err := writeTrace(trace, at, w.tokens); err != nil {
-		return nil, err
-	}
-	return m.replay(ctx, b, dir, url, trace, 2*time.Minute)
+	return m.replayRows(ctx, b, dir, url, even(w.streams, float64(w.streams)/w.within.Seconds()), w.tokens, 2*time.Minute)
 }
 
-// with calls body with the arguments of a replay, and with a sink that runs where the setting has one.
-func (m *moonloop) with(ctx context.Context, b *bench, dir, url, trace string, more []string, body func(args []string) error) error {
-	args := append([]string{
+// replayRows makes a trace of rows of one block each, of their own, that arrive at the given ms, and replays it.
+func (m *moonloop) replayRows(ctx context.Context, b *bench, dir, url string, at []float64, tokens int, limit time.Duration) (*process, error) {
+	var rows strings.Builder
+	for i, ms := range at {
+		fmt.Fprintf(&rows, `{"timestamp": %s, "input_length": 512, "output_length": %d, "hash_ids": [%d]}`+"\n",
+			strconv.FormatFloat(ms, 'f', -1, 64), tokens, i)
+	}
+	trace := filepath.Join(dir, "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(rows.String()), 0o644); err != nil {
+		return nil, err
+	}
+	return m.replay(ctx, b, dir, url, trace, limit)
+}
+
+// replay replays a trace to its end, or ends the agent at the limit. Exit status 3, an invalid measurement, is a result and
+// no failure.
+func (m *moonloop) replay(ctx context.Context, b *bench, dir, url, trace string, limit time.Duration, more ...string) (*process, error) {
+	args := slices.Concat([]string{
 		"replay", trace, "--url", url, "--model", "m", "--endpoint", "completions", "--out", filepath.Join(dir, "out"),
 		"--force", "--run-id", runID, "--progress", "none",
-	}, m.args...)
-	args = append(args, more...)
+	}, m.args, more)
 	if m.sink {
-		s, err := b.startSink(ctx, dir)
+		s, err := b.serve(ctx, dir, "sink", b.self, "-sink")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer s.stop() //nolint:errcheck // it only throws away
 		args = append(args, "--otlp-endpoint", s.url)
 	}
-	return body(args)
-}
-
-// replay replays a trace to its end. Exit status 3, an invalid measurement, is a result and no failure.
-func (m *moonloop) replay(ctx context.Context, b *bench, dir, url, trace string, limit time.Duration, more ...string) (p *process, err error) {
-	err = m.with(ctx, b, dir, url, trace, more, func(args []string) error {
-		p, err = run(ctx, limit, how{dir: dir, name: "agent", core: b.clientCore}, b.moonloop, args...)
-		if err != nil && p != nil && p.status() == 3 {
-			return nil
-		}
-		return err
-	})
-	return p, err
-}
-
-// replayFor replays a trace for a time, and ends the agent then if it has not ended.
-func (m *moonloop) replayFor(ctx context.Context, b *bench, dir, url, trace string, long time.Duration, more ...string) (p *process, err error) {
-	err = m.with(ctx, b, dir, url, trace, more, func(args []string) error {
-		if p, err = start(ctx, how{dir: dir, name: "agent", core: b.clientCore}, b.moonloop, args...); err != nil {
-			return err
-		}
-		select {
-		case <-p.done:
-			if s := p.status(); s != 0 && s != 3 {
-				return fmt.Errorf("agent: %w: …%s", p.err, p.tail())
-			}
-		case <-time.After(long):
-			_ = p.signal(syscall.SIGKILL)
-			<-p.done
-		}
-		return nil
-	})
-	return p, err
-}
-
-// writeTrace writes rows of one block each, of their own, that arrive at the given ms.
-func writeTrace(name string, at []float64, tokens int) error {
-	var b strings.Builder
-	for i, ms := range at {
-		fmt.Fprintf(&b, `{"timestamp": %s, "input_length": 512, "output_length": %d, "hash_ids": [%d]}`+"\n",
-			strconv.FormatFloat(ms, 'f', -1, 64), tokens, i)
+	p, err := run(ctx, limit, how{dir: dir, name: "agent", core: b.clientCore}, b.moonloop, args...)
+	if err != nil && p != nil && p.status() == 3 {
+		err = nil
 	}
-	return os.WriteFile(name, []byte(b.String()), 0o644)
+	return p, err
 }
 
 // line is what the bench reads of a line of requests.jsonl.
@@ -128,27 +95,15 @@ type summary struct {
 			Unit   string
 		}
 	}
-	Rows struct{ Total, Served, Failed int }
+	Rows struct{ Served, Failed int }
 	Fid  struct {
-		Chunks struct {
-			Gaps, Coalesced float64
-			Kernel          int `json:"kernel_stamped_requests"`
-		}
+		Chunks  struct{ Gaps, Coalesced float64 }
 		Machine struct {
-			Elapsed     float64 `json:"elapsed_ms"`
-			Hiccups     int
-			HiccupTime  float64 `json:"hiccup_time_ms"`
-			HiccupMax   float64 `json:"hiccup_max_ms"`
-			CPU         float64 `json:"cpu_share"`
-			GCPauseMax  float64 `json:"gc_pause_max_ms"`
-			GCPauseTime float64 `json:"gc_pause_time_ms"`
+			Elapsed    float64 `json:"elapsed_ms"`
+			HiccupTime float64 `json:"hiccup_time_ms"`
+			HiccupMax  float64 `json:"hiccup_max_ms"`
 		}
 	} `json:"fidelity"`
-	Telemetry struct {
-		Ended    int `json:"spans_ended"`
-		Accepted int `json:"spans_accepted"`
-		Dropped  int `json:"span_events_dropped"`
-	}
 }
 
 // why names what made a verdict worse than valid.
@@ -162,50 +117,28 @@ func (s *summary) why() string {
 	return strings.Join(reasons, ", ")
 }
 
-func readSummary(dir string) (*summary, error) {
+// readOut reads what the agent left in its folder.
+func readOut(dir string) (s *summary, lines []line, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "out", "summary.json"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := &summary{}
-	return s, json.Unmarshal(text, s)
-}
-
-// readLines reads requests.jsonl, in the order of rows.
-func readLines(dir string) (lines []line, err error) {
-	file, err := os.Open(filepath.Join(dir, "out", "requests.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // it is only read
-	for d := json.NewDecoder(bufio.NewReaderSize(file, 1<<20)); d.More(); {
-		var l line
-		if err := d.Decode(&l); err != nil {
-			return nil, err
-		}
-		lines = append(lines, l)
-	}
-	slices.SortFunc(lines, func(a, b line) int { return a.Result.Row - b.Result.Row })
-	return lines, nil
+	lines, err = readLines[line](filepath.Join(dir, "out", "requests.jsonl"))
+	return s, lines, errors.Join(err, json.Unmarshal(text, &s))
 }
 
 // read takes TTFT from the wire: what the agent itself did before is not the engine's.
 func (m *moonloop) read(dir string, t *truth) (*report, error) {
-	s, err := readSummary(dir)
-	if err != nil {
-		return nil, err
-	}
-	lines, err := readLines(dir)
+	s, lines, err := readOut(dir)
 	if err != nil {
 		return nil, err
 	}
 	r := &report{verdict: s.Verdict.Class, coalesced: s.Fid.Chunks.Coalesced / s.Fid.Chunks.Gaps}
 	by := t.byID()
 	for _, l := range lines {
-		if l.Result.Outcome != "served" {
-			continue
+		if l.Result.Outcome == "served" {
+			r.add(one{l.Result.First - l.Result.Wire, l.Result.ITL, l.Result.Gaps}, by[runID+"-"+strconv.Itoa(l.Result.Row)])
 		}
-		r.add(one{l.Result.First - l.Result.Wire, l.Result.ITL, l.Result.Gaps}, by[runID+"-"+strconv.Itoa(l.Result.Row)])
 	}
 	return r, nil
 }

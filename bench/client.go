@@ -6,7 +6,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/moonloop/moonloop/internal/simulator"
@@ -73,4 +78,29 @@ func (r *report) leaves(t *truth) float64 {
 		}
 	}
 	return worst
+}
+
+// readLines reads a file of a JSON value on each line.
+func readLines[T any](name string) ([]T, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	lines, err := decodeLines[T](file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return lines, nil
+}
+
+func decodeLines[T any](from io.Reader) (lines []T, err error) {
+	for d := json.NewDecoder(bufio.NewReaderSize(from, 1<<20)); d.More(); {
+		var line T
+		if err := d.Decode(&line); err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
 }

@@ -23,9 +23,9 @@ func honesty(ctx context.Context, b *bench) error {
 		"`ends at`: the first rate after that, or “–” where the ladder, or the engine's core, ended first. `engine core`, `CPU`: at the\n"+
 		"greatest rate. %d ladders for us, one for each peer, whose start takes the longest.", 100*bearable, min(b.rounds, 3)))
 	ours := &moonloop{label: "moonloop"}
-	clients := append([]client{ours}, b.pythonPeers()...)
+	rivals := b.pythonPeers()
 	for round := range min(b.rounds, 3) {
-		for _, c := range clients {
+		for _, c := range append([]client{ours}, rivals...) {
 			steps := []int{250, 500, 1000, 1500, 2000, 2500}
 			if c != client(ours) {
 				if round > 0 {
@@ -36,7 +36,7 @@ func honesty(ctx context.Context, b *bench) error {
 			b.climb(ctx, t, c, steps, round)
 		}
 	}
-	for _, p := range b.pythonPeers() {
+	for _, p := range rivals {
 		we, they := t.median(ours.label, "valid up to"), t.median(p.name(), "right up to")
 		if isUnknown(they) && !isUnknown(t.median(p.name(), "ends at")) {
 			they = 0 // it was wrong from the first rate on
@@ -53,14 +53,14 @@ func (b *bench) climb(ctx context.Context, t *table, c client, steps []int, roun
 	verdict, first := unknown, nan
 	for _, n := range steps {
 		w := work{streams: n, tokens: b.tokens(), within: time.Second}
-		o, err := b.streamOnce(ctx, c, w, tokenPace, "honesty", round)
+		o, err := b.streamOnce(ctx, c, w, "honesty", round)
 		if err != nil {
 			t.note("%s with %d streams: %v", c.name(), n, err)
 			wrong = float64(n * 50)
 			break
 		}
 		core, cpu = o.engine, o.cpu
-		b.say("  %4d × %-10s off %s %%, %s, %.0f tokens/s, engine %.0f %% (%.0f s)", n, c.name(), figure(100*o.leaves), o.report.verdict, o.rate, 100*o.engine, o.took.Seconds())
+		b.say("  %4d × %-10s off %s %%, %s, %.0f tokens/s, engine %.0f %% (%.0f s)", n, c.name(), figure(100*o.leaves), o.report.verdict, o.rate, o.engine, o.took.Seconds())
 		if o.leaves <= bearable && isUnknown(wrong) {
 			right = o.rate
 		} else if isUnknown(wrong) {
@@ -73,12 +73,12 @@ func (b *bench) climb(ctx context.Context, t *table, c client, steps []int, roun
 			turned, verdict = o.rate, o.report.verdict
 		}
 		_, ours := c.(*moonloop)
-		if !isUnknown(wrong) && (!ours || !isUnknown(turned)) || o.engine > 0.97 {
+		if !isUnknown(wrong) && (!ours || !isUnknown(turned)) || o.engine > 97 {
 			break
 		}
 	}
 	t.add(c.name(), num("right up to", right), num("ends at", wrong), num("off by %", first),
-		num("valid up to", valid), num("turns at", turned), word("to", verdict), num("engine core %", 100*core), num("CPU µs/token", cpu))
+		num("valid up to", valid), num("turns at", turned), word("to", verdict), num("engine core %", core), num("CPU µs/token", cpu))
 }
 
 func isUnknown(v float64) bool { return v != v }

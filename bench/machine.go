@@ -6,47 +6,54 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
 
-// machine is what a figure depends on beside the programs.
-type machine struct {
-	CPU      string
-	Cores    int
-	Kernel   string
-	Memory   string
-	Go       string
-	Date     string
-	Command  string
-	Load     string   // of the machine before the first round
-	Programs []string // name and version of each
-	Skipped  []string // name of each peer that did not run, and why
-}
-
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
 
-func describe(command string) machine {
-	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Date: stamp(), Command: command}
-	if match := modelName.FindStringSubmatch(content("/proc/cpuinfo")); match != nil {
-		m.CPU = match[1]
-	}
-	m.Kernel = strings.TrimSpace(content("/proc/sys/kernel/osrelease"))
+// fact notes what the figures depend on.
+func (r *results) fact(name, value string) { r.Facts = append(r.Facts, [2]string{name, value}) }
+
+// describe notes what the machine is, and its load before the first round.
+func (r *results) describe() {
+	model := append(modelName.FindStringSubmatch(content("/proc/cpuinfo")), "", "")
+	load, _, _ := strings.Cut(content("/proc/loadavg"), " ")
 	var kB float64
 	_, _ = fmt.Sscanf(content("/proc/meminfo"), "MemTotal: %g kB", &kB)
-	m.Memory = fmt.Sprintf("%.1f GiB", kB/(1<<20))
-	if fields := strings.Fields(content("/proc/loadavg")); len(fields) > 0 {
-		m.Load = fields[0]
+	r.fact("date", stamp())
+	r.fact("CPU", fmt.Sprintf("%s, %d cores", model[1], runtime.NumCPU()))
+	r.fact("memory", fmt.Sprintf("%.1f GiB", kB/(1<<20)))
+	r.fact("kernel", "Linux "+strings.TrimSpace(content("/proc/sys/kernel/osrelease")))
+	r.fact("Go", runtime.Version())
+	r.fact("load before", load)
+}
+
+// findPrograms notes who takes part. peers.sh leaves the reason why a peer is not there.
+func (b *bench) findPrograms(ctx context.Context, chosen []scenario) {
+	b.results.fact("program", "moonloop "+versionOf(ctx, b.moonloop))
+	if !slices.ContainsFunc(chosen, func(s scenario) bool { return s.peers }) {
+		return
 	}
-	return m
+	for _, p := range peers {
+		if program := b.installed(p); program != "" {
+			b.results.fact("program", p.program+" "+versionOf(ctx, program))
+			continue
+		}
+		why := strings.TrimSpace(content(filepath.Join(b.peers, p.program+".skipped")))
+		b.results.fact("skipped", p.program+": "+cmp.Or(why, "not installed; run: make peers"))
+	}
 }
 
 // content returns a file as text, empty where it cannot be read: such a line of the results is then empty too.

@@ -50,18 +50,19 @@ type bench struct {
 type scenario struct {
 	name  string
 	run   func(context.Context, *bench) error
+	peers bool // it runs peers
 	about string
 }
 
 var scenarios = []scenario{
-	{"dispatch", dispatch, "lateness of one-token requests, beside vegeta and k6"},
-	{"streams", streams, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory"},
-	{"peers", peersScenario, "the same at rates that Python peers can hold"},
-	{"start", startUp, "time to the first request, and memory, on the public trace and on ten million rows"},
-	{"hold", hold, "5,000 streams of 10 tokens/s for a minute"},
-	{"honesty", honesty, "the rate at which the verdict turns, or a peer's figures leave the truth"},
-	{"collector", collectorScenario, "the Collector beside the stock receiver and file exporter"},
-	{"go", goBenchmarks, "Go benchmarks of the hot paths"},
+	{"dispatch", dispatch, true, "lateness of one-token requests, beside vegeta and k6"},
+	{"streams", streams, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory"},
+	{"peers", pythonStreams, true, "the same at rates that Python peers can hold"},
+	{"start", startUp, false, "time to the first request, and memory, on the public trace and on ten million rows"},
+	{"hold", hold, false, "5,000 streams of 10 tokens/s for a minute"},
+	{"honesty", honesty, true, "the rate at which the verdict turns, or a peer's figures leave the truth"},
+	{"collector", collectorScenario, false, "the Collector beside the stock receiver and file exporter"},
+	{"go", goBenchmarks, false, "Go benchmarks of the hot paths"},
 }
 
 func main() {
@@ -76,21 +77,38 @@ func main() {
 // command reads the command line and does what it says.
 func command(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	b := &bench{}
-	var names []string
-	for _, s := range scenarios {
-		names = append(names, s.name)
-	}
+	b := &bench{sizes: []int{300, 1000}}
+	chosen := scenarios
 	fs.StringVar(&b.moonloop, "moonloop", "bin/moonloop", "the command to measure")
 	fs.StringVar(&b.dir, "dir", "build/bench", "folder for raw results and artefacts")
 	fs.StringVar(&b.peers, "peers", "build/peers", "folder that peers.sh installed the peers into")
 	fs.StringVar(&b.trace, "trace", "", "the public conversation trace; without it a generated trace stands in")
 	fs.IntVar(&b.rounds, "rounds", 5, "rounds of each comparison")
 	fs.DurationVar(&b.lasts, "lasts", 3*time.Second, "length of a dispatch run; the others are in proportion")
-	sizes := fs.String("sizes", "300,1000", "numbers of streams of the scenario streams")
-	pick := fs.String("scenarios", strings.Join(names, ","), "what to run")
+	fs.Func("sizes", "numbers of streams of the scenario streams (default 300,1000)", func(list string) error {
+		b.sizes = nil
+		for text := range strings.SplitSeq(list, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				return errors.New("want numbers above 0, with commas between them")
+			}
+			b.sizes = append(b.sizes, n)
+		}
+		return nil
+	})
+	fs.Func("scenarios", "what to run (default all of "+scenarioNames()+")", func(list string) error {
+		chosen = nil
+		for _, name := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+			i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+			if i < 0 {
+				return errors.New("want some of " + scenarioNames())
+			}
+			chosen = append(chosen, scenarios[i])
+		}
+		return nil
+	})
 	page := fs.String("out", "bench/RESULTS.md", "page to write")
-	shown := fs.String("command", "", "how the reader starts this, for the page (default: this command line)")
+	shown := fs.String("command", "go run ./bench "+strings.Join(args, " "), "how the reader starts this, for the page")
 	floorURL := fs.String("floor", "", "be the floor client against this engine")
 	beSink := fs.Bool("sink", false, "be the OTLP sink")
 	var w work
@@ -108,25 +126,15 @@ func command(ctx context.Context, args []string) error {
 	case b.rounds < 1 || b.lasts <= 0:
 		return errors.New("-rounds and -lasts must be above 0")
 	}
-	for text := range strings.SplitSeq(*sizes, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-sizes %q: want numbers above 0, with commas between them", *sizes)
-		}
-		b.sizes = append(b.sizes, n)
-	}
-	var chosen []scenario
-	for _, name := range strings.FieldsFunc(*pick, func(r rune) bool { return r == ',' || r == ' ' }) {
-		i := slices.Index(names, name)
-		if i < 0 {
-			return fmt.Errorf("-scenarios %q: want some of %s", name, strings.Join(names, ", "))
-		}
-		chosen = append(chosen, scenarios[i])
-	}
-	if *shown == "" {
-		*shown = "go run ./bench " + strings.Join(args, " ")
-	}
 	return b.all(ctx, chosen, *page, *shown)
+}
+
+func scenarioNames() string {
+	names := make([]string, len(scenarios))
+	for i, s := range scenarios {
+		names[i] = s.name
+	}
+	return strings.Join(names, ", ")
 }
 
 // all runs the scenarios, and writes the page after each, so that an interrupted run leaves what it had.
@@ -151,10 +159,11 @@ func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) 
 		return err
 	}
 	b.pin()
-	b.results.Machine = describe(shown)
+	b.results.Command = shown
+	b.results.describe()
 	raw := filepath.Join(b.dir, "results.json")
 	b.results.keep(raw)
-	b.findPeers(ctx, chosen)
+	b.findPrograms(ctx, chosen)
 	for _, s := range chosen {
 		began := time.Now()
 		b.say("%s: %s", s.name, s.about)
@@ -179,7 +188,7 @@ func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) 
 // pin chooses a core for the engine and one for the client, the last two; with fewer than two nothing is pinned.
 func (b *bench) pin() {
 	b.engineCore, b.clientCore = -1, -1
-	if n := runtime.NumCPU(); n > 1 && runtime.GOOS == "linux" {
+	if n := runtime.NumCPU(); n > 1 {
 		b.engineCore, b.clientCore = n-2, n-1
 	}
 }

@@ -6,11 +6,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,75 +21,136 @@ import (
 	"time"
 )
 
-// peerNames are the peers, as peers.sh names their programs in bin.
-var peerNames = []string{"vegeta", "k6", "aiperf", "guidellm", "vllm"}
+// peer is a program of others: how it is started, and how its report is read. In its files and arguments stand {url} of the
+// engine, {dir} of the run, {body} of a request for one token, {model}, and the load: {rate} and {lasts}, or {streams} and
+// {tokens}.
+type peer struct {
+	program string // in bin, where peers.sh installs it
+	label   string
+	files   map[string]string // that it needs, by name
+	env     []string
+	args    []string
 
-// peer returns the program of a peer, or "" where it is not installed.
-func (b *bench) peer(name string) string {
-	program := filepath.Join(b.peers, "bin", name)
+	// Of those that send one-token requests on a schedule: the header in which request i names itself, after a prefix, and the
+	// instants, in ms, at which the peer says that it let each request go; nil: it does not say.
+	header, prefix string
+	says           func(ctx context.Context, b *bench, program, dir string) ([]float64, error)
+	// Of those that run streams: the file of their report in the run's folder, and who reads it.
+	file   string
+	report func(text []byte, t *truth) (*report, error)
+}
+
+// tokenizer is the name of the tokenizer that peers.sh made, and of the model.
+const tokenizer = "moonloop/words"
+
+// python is what the Python peers need in their environment: no hub, and the tokenizer that peers.sh made.
+var python = []string{"HF_HOME={peers}/huggingface", "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "HOME={dir}", "NO_COLOR=1"}
+
+// peers are all that peers.sh can install, or say why not.
+var peers = []peer{
+	{
+		program: "vegeta", label: "vegeta", header: "X-Vegeta-Seq", says: vegetaSays,
+		files: map[string]string{
+			"body.json": "{body}",
+			"targets":   "POST {url}/v1/completions\nContent-Type: application/json\n@{dir}/body.json\n",
+		},
+		args: []string{
+			"attack", "-name", "bench", "-rate", "{rate}/1s", "-duration", "{lasts}ms", "-targets", "{dir}/targets", "-output", "{dir}/vegeta.bin",
+		},
+	},
+	{
+		program: "k6", label: "k6", header: "X-Request-Id", prefix: "k6-", files: map[string]string{"script.js": k6Script},
+		env:  []string{"K6_NO_USAGE_REPORT=true"},
+		args: []string{"run", "--quiet", "--no-summary", "--address", "", "{dir}/script.js"},
+	},
+	{
+		program: "aiperf", label: "AIPerf", env: python, file: "aiperf/profile_export.jsonl", report: readAIPerf,
+		args: []string{
+			"profile", "--model", "{model}", "--tokenizer", "{model}", "--url", "{url}", "--endpoint-type", "chat", "--streaming",
+			"--concurrency", "{streams}", "--request-count", "{streams}", "--num-dataset-entries", "1", "--isl", "64", "--osl", "{tokens}",
+			"--extra-inputs", "ignore_eos:true", "--use-server-token-count", "--export-level", "records", "--random-seed", "1",
+			"--artifact-dir", "{dir}/aiperf", "--ui-type", "none", "--no-server-metrics", "--no-gpu-telemetry",
+		},
+	},
+	{
+		program: "guidellm", label: "GuideLLM", env: python, file: "guidellm.json", report: readGuideLLM,
+		args: []string{
+			"run", "--backend", "kind=openai_http,target={url},model={model}", "--profile", "kind=concurrent,streams={streams}",
+			"--constraint", "kind=max_requests,count={streams}", "--data", "kind=synthetic_text,prompt_tokens=64,output_tokens={tokens}",
+			"--output", "kind=json,path={dir}/guidellm.json", "--disable-console",
+		},
+	},
+	{program: "vllm"},
+}
+
+// k6Script sends at a constant arrival rate; an iteration's number is in X-Request-Id. It has virtual users for a tenth of a
+// second's requests: more than are ever under way at one token each.
+const k6Script = `
+import http from 'k6/http';
+import exec from 'k6/execution';
+export const options = {
+  discardResponseBodies: true,
+  scenarios: { bench: { executor: 'constant-arrival-rate', rate: {rate}, timeUnit: '1s', duration: '{lasts}ms', preAllocatedVUs: Math.max(50, {rate} / 10) } },
+};
+const body = '{body}';
+export default function () {
+  http.post('{url}/v1/completions', body, { headers: { 'Content-Type': 'application/json', 'X-Request-Id': 'k6-' + exec.scenario.iterationInTest } });
+}
+`
+
+// installed returns the program of a peer, or "" where it is not installed.
+func (b *bench) installed(p peer) string {
+	program := filepath.Join(b.peers, "bin", p.program)
 	if _, err := os.Stat(program); err != nil {
 		return ""
 	}
 	return program
 }
 
-// needsPeers are the scenarios that run peers.
-var needsPeers = map[string]bool{"dispatch": true, "peers": true, "honesty": true}
-
-// findPeers notes who takes part. peers.sh leaves the reason why a peer is not there.
-func (b *bench) findPeers(ctx context.Context, chosen []scenario) {
-	m := &b.results.Machine
-	m.Programs = append(m.Programs, "moonloop "+versionOf(ctx, b.moonloop))
-	wanted := false
-	for _, s := range chosen {
-		wanted = wanted || needsPeers[s.name]
-	}
-	if !wanted {
-		return
-	}
-	for _, name := range peerNames {
-		program := b.peer(name)
-		if program == "" {
-			why := strings.TrimSpace(content(filepath.Join(b.peers, name+".skipped")))
-			if why == "" {
-				why = "not installed; run: make peers"
-			}
-			m.Skipped = append(m.Skipped, name+": "+why)
-			continue
+// run runs a peer to its end. Load are pairs of a name in braces and its value.
+func (p peer) run(ctx context.Context, b *bench, dir, url string, load ...string) (*process, error) {
+	fill := strings.NewReplacer(append(load, "{url}", url, "{dir}", dir, "{peers}", b.peers, "{model}", tokenizer, "{body}", promptBody(1))...)
+	for name, text := range p.files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(fill.Replace(text)), 0o644); err != nil {
+			return nil, err
 		}
-		m.Programs = append(m.Programs, name+" "+versionOf(ctx, program))
 	}
+	filled := func(texts []string) (out []string) {
+		for _, text := range texts {
+			out = append(out, fill.Replace(text))
+		}
+		return out
+	}
+	h := how{dir: dir, name: p.program, core: b.clientCore, env: filled(p.env), tree: p.report != nil}
+	return run(ctx, 4*time.Minute, h, b.installed(p), filled(p.args)...)
 }
 
-// runVegeta attacks at a constant rate. Its tick's number is in X-Vegeta-Seq.
-func (b *bench) runVegeta(ctx context.Context, program, dir, url string, rate float64) (*process, error) {
-	body, targets := filepath.Join(dir, "body.json"), filepath.Join(dir, "targets")
-	if err := os.WriteFile(body, []byte(promptBody(1)), 0o644); err != nil {
-		return nil, err
+func (p peer) name() string { return p.label }
+
+func (p peer) stream(ctx context.Context, b *bench, dir, url string, w work) (*process, error) {
+	return p.run(ctx, b, dir, url, "{streams}", strconv.Itoa(w.streams), "{tokens}", strconv.Itoa(w.tokens))
+}
+
+func (p peer) read(dir string, t *truth) (*report, error) {
+	r, err := p.report([]byte(content(filepath.Join(dir, p.file))), t)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", p.file, err)
+	case len(r.ttft) == 0:
+		return nil, fmt.Errorf("%s: no request succeeded", p.file)
 	}
-	target := fmt.Sprintf("POST %s/v1/completions\nContent-Type: application/json\n@%s\n", url, body)
-	if err := os.WriteFile(targets, []byte(target), 0o644); err != nil {
-		return nil, err
-	}
-	return run(ctx, time.Minute, how{dir: dir, name: "vegeta", core: b.clientCore}, program,
-		"attack", "-name", "bench", "-rate", strconv.Itoa(int(rate))+"/1s", "-duration", b.lasts.String(), "-targets", targets,
-		"-output", filepath.Join(dir, "vegeta.bin"))
+	return r, nil
 }
 
 // vegetaSays returns the instant of each request, by its tick's number, as vegeta's results have it: when a worker took
 // the tick.
-func (b *bench) vegetaSays(ctx context.Context, program, dir string) ([]float64, error) {
+func vegetaSays(ctx context.Context, b *bench, program, dir string) ([]float64, error) {
 	file := filepath.Join(dir, "vegeta.csv")
 	if _, err := run(ctx, time.Minute, how{dir: dir, name: "vegeta-encode", core: b.clientCore}, program,
 		"encode", "-to", "csv", "-output", file, filepath.Join(dir, "vegeta.bin")); err != nil {
 		return nil, err
 	}
-	text, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer text.Close() //nolint:errcheck // it is only read
-	return readVegeta(text)
+	return readVegeta(strings.NewReader(content(file)))
 }
 
 // readVegeta reads vegeta's CSV: the first column is the Unix time in ns, the ninth the tick's number.
@@ -121,35 +185,56 @@ func readVegeta(from io.Reader) ([]float64, error) {
 	}
 }
 
-// k6Script sends at a constant arrival rate; an iteration's number is in X-Request-Id.
-const k6Script = `
-import http from 'k6/http';
-import exec from 'k6/execution';
-export const options = {
-  discardResponseBodies: true,
-  scenarios: { bench: { executor: 'constant-arrival-rate', rate: %d, timeUnit: '1s', duration: '%dms', preAllocatedVUs: %d } },
-};
-const body = %q;
-export default function () {
-  http.post('%s/v1/completions', body, { headers: { 'Content-Type': 'application/json', 'X-Request-Id': 'k6-' + exec.scenario.iterationInTest } });
-}
-`
-
-func (b *bench) runK6(ctx context.Context, program, dir, url string, rate float64) (*process, error) {
-	script := filepath.Join(dir, "script.js")
-	// Virtual users for a tenth of a second's requests: more than are ever under way at one token each.
-	text := fmt.Sprintf(k6Script, int(rate), b.lasts.Milliseconds(), max(50, int(rate)/10), promptBody(1), url)
-	if err := os.WriteFile(script, []byte(text), 0o644); err != nil {
-		return nil, err
+// readAIPerf reads a request a line, which names itself by its X-Request-ID.
+func readAIPerf(text []byte, t *truth) (*report, error) {
+	type value struct{ Value float64 }
+	type request struct {
+		Metadata struct {
+			ID string `json:"x_request_id"`
+		}
+		Metrics struct {
+			TTFT value                     `json:"time_to_first_token"`
+			ITL  value                     `json:"inter_token_latency"`
+			Gaps struct{ Value []float64 } `json:"inter_chunk_latency"`
+		}
+		Error any
 	}
-	return run(ctx, time.Minute, how{dir: dir, name: "k6", core: b.clientCore, env: []string{"K6_NO_USAGE_REPORT=true"}}, program,
-		"run", "--quiet", "--no-summary", "--address", "", script)
+	requests, err := decodeLines[request](bytes.NewReader(text))
+	r := &report{verdict: "–"}
+	by := t.byID()
+	for _, q := range requests {
+		if q.Error == nil {
+			r.add(one{q.Metrics.TTFT.Value, q.Metrics.ITL.Value, q.Metrics.Gaps.Value}, by[q.Metadata.ID])
+		}
+	}
+	zero := 0
+	for _, g := range r.gaps {
+		if math.Abs(g) < 1e-6 { // messages of one read share its stamp
+			zero++
+		}
+	}
+	r.coalesced = float64(zero) / float64(len(r.gaps)) // NaN without gaps
+	return r, err
 }
 
-// python is what the Python peers need in their environment: no hub, and the tokenizer that peers.sh made.
-func (b *bench) python(dir string) []string {
-	return []string{"HF_HOME=" + filepath.Join(b.peers, "huggingface"), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "HOME=" + dir, "NO_COLOR=1"}
+// readGuideLLM reads one mean gap of each request; none has a name that the engine sees.
+func readGuideLLM(text []byte, _ *truth) (*report, error) {
+	var file struct {
+		Benchmarks []struct {
+			Requests struct {
+				Successful []struct {
+					TTFT float64 `json:"time_to_first_token_ms"`
+					ITL  float64 `json:"inter_token_latency_ms"`
+				}
+			}
+		}
+	}
+	err := json.Unmarshal(text, &file)
+	r := &report{coalesced: nan, verdict: "–"}
+	for _, b := range file.Benchmarks {
+		for _, q := range b.Requests.Successful {
+			r.add(one{q.TTFT, q.ITL, nil}, nil)
+		}
+	}
+	return r, err
 }
-
-// tokenizer is the name of the tokenizer that peers.sh made, and of the model.
-const tokenizer = "moonloop/words"

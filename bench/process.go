@@ -14,9 +14,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // sample is what a program and its children had used by an instant.
@@ -32,12 +33,10 @@ type process struct {
 	name    string
 	log     string // the file with all its output
 	began   time.Time
-	lasted  time.Duration
 	samples []sample
 	peak    int64 // bytes
 	done    chan struct{}
 	err     error // of its end
-	stopped sync.Once
 }
 
 // how says how a program is started.
@@ -73,7 +72,6 @@ func start(ctx context.Context, h how, program string, args ...string) (*process
 	ended := make(chan struct{})
 	go func() {
 		p.err = p.cmd.Wait()
-		p.lasted = time.Since(p.began)
 		_ = log.Close()
 		_ = p.signal(syscall.SIGKILL) // children that outlived it
 		close(ended)
@@ -88,35 +86,27 @@ func (p *process) signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Pr
 // watch samples until the program has ended. Seldom enough to cost nothing beside what is measured.
 func (p *process) watch(children bool, ended <-chan struct{}) {
 	defer close(p.done)
+	pause := 50 * time.Millisecond
+	if children {
+		pause = 200 * time.Millisecond
+	}
 	var gone time.Duration // of children that have ended
-	last := map[int]state{}
+	last := map[int]procfs.ProcStat{}
 	for {
-		now := time.Now()
-		ours := map[int]state{}
-		if children {
-			ours = tree(p.cmd.Process.Pid)
-		} else if s, ok := look(p.cmd.Process.Pid); ok {
-			ours[p.cmd.Process.Pid] = s
-		}
-		s := sample{at: now}
+		s, now := sample{at: time.Now()}, look(p.cmd.Process.Pid, children)
 		for pid, was := range last {
-			if _, ok := ours[pid]; !ok {
-				gone += was.cpu
+			if _, ok := now[pid]; !ok {
+				gone += cpuTime(was)
 			}
 		}
-		for _, is := range ours {
-			s.cpu += is.cpu
-			s.rss += is.rss
+		for _, is := range now {
+			s.cpu += cpuTime(is)
+			s.rss += int64(is.ResidentMemory())
 		}
 		s.cpu += gone
-		last = ours
-		if len(ours) > 0 {
+		if last = now; len(now) > 0 {
 			p.samples = append(p.samples, s)
 			p.peak = max(p.peak, s.rss, p.highWater(children))
-		}
-		pause := 50 * time.Millisecond
-		if children {
-			pause = 200 * time.Millisecond
 		}
 		select {
 		case <-ended:
@@ -126,32 +116,68 @@ func (p *process) watch(children bool, ended <-chan struct{}) {
 	}
 }
 
+// look returns the processes that there are of a program: its own and, where they count, all that descend from it.
+func look(root int, children bool) map[int]procfs.ProcStat {
+	procs := procfs.Procs{}
+	if children {
+		procs, _ = procfs.AllProcs() // what could be read is returned
+	} else if p, err := procfs.NewProc(root); err == nil {
+		procs = procfs.Procs{p}
+	}
+	all := make(map[int]procfs.ProcStat, len(procs))
+	for _, p := range procs {
+		if s, err := p.Stat(); err == nil {
+			all[p.PID] = s
+		}
+	}
+	ours := make(map[int]procfs.ProcStat)
+	for pid, s := range all {
+		for up, hops := pid, 0; hops < 16; up, hops = all[up].PPID, hops+1 {
+			if up == root {
+				ours[pid] = s
+				break
+			}
+		}
+	}
+	return ours
+}
+
+// cpuTime is in steps of 10 ms.
+func cpuTime(s procfs.ProcStat) time.Duration {
+	return time.Duration(s.CPUTime() * float64(time.Second))
+}
+
 // highWater is the kernel's own mark, which misses no peak; of several processes there is none.
 func (p *process) highWater(children bool) int64 {
 	if children {
 		return 0
 	}
-	_, rest, _ := strings.Cut(content(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)), "VmHWM:")
-	var kB int64
-	_, _ = fmt.Sscan(rest, &kB)
-	return kB << 10
+	proc, err := procfs.NewProc(p.cmd.Process.Pid)
+	if err != nil {
+		return 0 // it has ended
+	}
+	status, _ := proc.NewStatus() // likewise
+	return int64(status.VmHWM)
 }
+
+// errTooLong is the error of a program that was killed at its limit.
+var errTooLong = errors.New("killed at its time limit")
 
 // wait waits for the program's end, or kills it past the limit.
 func (p *process) wait(limit time.Duration) error {
 	select {
 	case <-p.done:
+		return p.err
 	case <-time.After(limit):
 		_ = p.signal(syscall.SIGKILL)
 		<-p.done
-		return fmt.Errorf("%s did not end within %v; see %s", p.name, limit, p.log)
+		return fmt.Errorf("%s: %w of %v; see %s", p.name, errTooLong, limit, p.log)
 	}
-	return p.err
 }
 
 // stop asks the program to end, and waits.
 func (p *process) stop() error {
-	p.stopped.Do(func() { _ = p.signal(syscall.SIGINT) })
+	_ = p.signal(syscall.SIGINT)
 	return p.wait(time.Minute)
 }
 
@@ -165,21 +191,19 @@ func (p *process) cpu(from, to time.Time) time.Duration {
 
 // used returns the processor time used by an instant.
 func used(samples []sample, at time.Time) time.Duration {
+	var before sample
 	for i, s := range samples {
 		if s.at.Before(at) {
+			before = s
 			continue
 		}
 		if i == 0 {
 			return s.cpu
 		}
-		before := samples[i-1]
 		share := float64(at.Sub(before.at)) / float64(s.at.Sub(before.at))
 		return before.cpu + time.Duration(share*float64(s.cpu-before.cpu))
 	}
-	if len(samples) == 0 {
-		return 0
-	}
-	return samples[len(samples)-1].cpu
+	return before.cpu
 }
 
 // total is the processor time of a program that has ended, its start included.
@@ -199,11 +223,8 @@ func run(ctx context.Context, limit time.Duration, h how, program string, args .
 	if err != nil {
 		return nil, err
 	}
-	if err := p.wait(limit); err != nil {
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			return p, fmt.Errorf("%s: %w: …%s", h.name, err, p.tail())
-		}
-		return p, err
+	if err = p.wait(limit); err != nil && !errors.Is(err, errTooLong) {
+		err = fmt.Errorf("%s: %w: …%s", h.name, err, p.tail())
 	}
-	return p, nil
+	return p, err
 }

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -19,7 +20,8 @@ var nan = math.NaN()
 
 // results is everything that a run of the bench found out, and, of scenarios that it did not run, what is on the page.
 type results struct {
-	Machine machine
+	Command string      // how to repeat it
+	Facts   [][2]string // what a figure depends on beside the programs, and these: name and value
 	Tables  []*table
 	// Sections are the parts of the page by scenario, this run's and those of runs before.
 	Sections map[string]string
@@ -33,79 +35,83 @@ type table struct {
 	About    string // what was run, what the columns mean
 	Columns  []string
 	Rows     []*row
-	Targets  []target
+	Targets  []string // what a figure was to reach, and did
 	Notes    []string
 	Block    string // text that is shown as it is, such as another program's table
 }
 
 type row struct {
 	Name  string
-	Cells map[string][]float64 // NaN: the round has none
-	Words map[string][]string  // verdicts
-}
-
-// target is what a figure was to reach.
-type target struct {
-	Text  string
-	Holds bool
-	Known bool   // it could be measured
-	Found string // what was measured
+	Cells map[string][]any // by column: figures, or words such as verdicts, of the rounds that have one
 }
 
 // row returns the row of a name, a new one when there is none yet.
 func (t *table) row(name string) *row {
-	for _, r := range t.Rows {
-		if r.Name == name {
-			return r
-		}
+	i := slices.IndexFunc(t.Rows, func(r *row) bool { return r.Name == name })
+	if i < 0 {
+		i = len(t.Rows)
+		t.Rows = append(t.Rows, &row{name, map[string][]any{}})
 	}
-	r := &row{Name: name, Cells: map[string][]float64{}, Words: map[string][]string{}}
-	t.Rows = append(t.Rows, r)
-	return r
+	return t.Rows[i]
 }
 
 // add enters a round of a row; columns appear in the order of names.
-func (t *table) add(name string, figures ...cell) {
+func (t *table) add(name string, cells ...cell) {
 	r := t.row(name)
-	for _, f := range figures {
-		if !slices.Contains(t.Columns, f.column) {
-			t.Columns = append(t.Columns, f.column)
+	for _, c := range cells {
+		if !slices.Contains(t.Columns, c.column) {
+			t.Columns = append(t.Columns, c.column)
 		}
-		if f.word != "" {
-			r.Words[f.column] = append(r.Words[f.column], f.word)
-			continue
+		if v, isFigure := c.value.(float64); !isFigure || !math.IsNaN(v) && !math.IsInf(v, 0) { // else the round has none
+			r.Cells[c.column] = append(r.Cells[c.column], c.value)
 		}
-		r.Cells[f.column] = append(r.Cells[f.column], f.value)
 	}
 }
 
 // cell is a figure, or a word, of one round.
 type cell struct {
 	column string
-	value  float64
-	word   string
+	value  any
 }
 
-func num(column string, v float64) cell { return cell{column: column, value: v} }
-func word(column, w string) cell        { return cell{column: column, word: w} }
+func num(column string, v float64) cell { return cell{column, v} }
+func word(column, w string) cell        { return cell{column, w} }
+
+// spread is that of a row's figures in a column; ok is false where there is none.
+func (t *table) spread(name, column string) (s spread, ok bool) {
+	return spreadOf(t.row(name).figures(column))
+}
+
+func (r *row) figures(column string) (figures []float64) {
+	for _, v := range r.Cells[column] {
+		if f, ok := v.(float64); ok {
+			figures = append(figures, f)
+		}
+	}
+	return figures
+}
 
 // median is a row's median in a column; NaN where there is none.
 func (t *table) median(name, column string) float64 {
-	if s, ok := spreadOf(t.row(name).Cells[column]); ok {
+	if s, ok := t.spread(name, column); ok {
 		return s.Median
 	}
 	return nan
 }
 
-// aim enters a target. A value that was not measured makes it unknown.
+// aim enters a target, and what was measured of it. A value that was not measured makes it unknown.
 func (t *table) aim(text string, holds bool, values ...float64) {
-	found := make([]string, len(values))
-	known := true
-	for i, v := range values {
-		known = known && !math.IsNaN(v)
-		found[i] = figure(v)
+	state := "does not hold"
+	if holds {
+		state = "holds"
 	}
-	t.Targets = append(t.Targets, target{text, holds, known, strings.Join(found, ", ")})
+	found := make([]string, len(values))
+	for i, v := range values {
+		if found[i] = figure(v); math.IsNaN(v) {
+			state = "was not measured"
+		}
+	}
+	t.Targets = append(t.Targets, fmt.Sprintf("Target: %s: **%s** (%s)", text, state, strings.Join(found, ", ")))
 }
 
 func (t *table) note(format string, args ...any) {
@@ -117,12 +123,13 @@ func (t *table) note(format string, args ...any) {
 
 // show writes a cell: the median with least and greatest, or the words with their counts.
 func (r *row) show(column string) string {
-	if s, ok := spreadOf(r.Cells[column]); ok {
+	if s, ok := spreadOf(r.figures(column)); ok {
 		return s.String()
 	}
 	var order []string
 	counts := map[string]int{}
-	for _, w := range r.Words[column] {
+	for _, v := range r.Cells[column] {
+		w := fmt.Sprint(v)
 		if counts[w]++; counts[w] == 1 {
 			order = append(order, w)
 		}
@@ -132,24 +139,15 @@ func (r *row) show(column string) string {
 			order[i] = fmt.Sprintf("%s %d×", w, counts[w])
 		}
 	}
-	if len(order) == 0 {
-		return "–"
-	}
-	return strings.Join(order, ", ")
+	return cmp.Or(strings.Join(order, ", "), "–")
 }
 
 // markdown is the whole of RESULTS.md.
 func (r *results) markdown() string {
 	var b strings.Builder
-	m := r.Machine
-	fmt.Fprintf(&b, "# Results of the bench\n\nWritten by the harness; do not edit. Repeat it with `%s`, which docs/performance.md explains.\n\n", m.Command)
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| date | %s |\n| CPU | %s, %d cores |\n| memory | %s |\n| kernel | Linux %s |\n| Go | %s |\n| load before | %s |\n",
-		m.Date, m.CPU, m.Cores, m.Memory, m.Kernel, m.Go, m.Load)
-	for _, p := range m.Programs {
-		fmt.Fprintf(&b, "| program | %s |\n", p)
-	}
-	for _, s := range m.Skipped {
-		fmt.Fprintf(&b, "| skipped | %s |\n", s)
+	fmt.Fprintf(&b, "# Results of the bench\n\nWritten by the harness; do not edit. Repeat it with `%s`, which docs/performance.md explains.\n\n| | |\n|---|---|\n", r.Command)
+	for _, fact := range r.Facts {
+		fmt.Fprintf(&b, "| %s | %s |\n", fact[0], fact[1])
 	}
 	b.WriteString("\nA cell is the median of the rounds, with the least and the greatest. Contenders take turns within a round. Engine and client have\none core each, the same for all, and each run has a new engine, whose own record is the truth.\n")
 	b.WriteString("Each table says when it was measured: a run of some scenarios leaves those of the others.\n")
@@ -199,34 +197,9 @@ func (t *table) markdown(b *strings.Builder) {
 	if len(t.Targets)+len(t.Notes) > 0 {
 		b.WriteByte('\n')
 	}
-	for _, g := range t.Targets {
-		state := "does not hold"
-		switch {
-		case !g.Known:
-			state = "was not measured"
-		case g.Holds:
-			state = "holds"
-		}
-		fmt.Fprintf(b, "- Target: %s: **%s** (%s)\n", g.Text, state, g.Found)
-	}
-	for _, n := range t.Notes {
+	for _, n := range slices.Concat(t.Targets, t.Notes) {
 		fmt.Fprintf(b, "- %s\n", n)
 	}
-}
-
-// MarshalJSON leaves out what JSON has no number for.
-func (r *row) MarshalJSON() ([]byte, error) {
-	cells := make(map[string][]*float64, len(r.Cells))
-	for column, rounds := range r.Cells {
-		for _, v := range rounds {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				cells[column] = append(cells[column], nil)
-				continue
-			}
-			cells[column] = append(cells[column], &v)
-		}
-	}
-	return json.Marshal(map[string]any{"name": r.Name, "rounds": cells, "words": r.Words})
 }
 
 // write writes the page and the rounds behind it.

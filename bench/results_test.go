@@ -14,7 +14,7 @@ import (
 )
 
 func TestResults(t *testing.T) {
-	r := &results{Sections: map[string]string{"dispatch": "\n## Old\n", "go": "\n## Kept\n"}, Machine: machine{CPU: "a CPU", Cores: 2, Skipped: []string{"k6: not installed"}}}
+	r := &results{Sections: map[string]string{"dispatch": "\n## Old\n", "go": "\n## Kept\n"}, Facts: [][2]string{{"skipped", "k6: not installed"}}}
 	tab := &table{Scenario: "dispatch", Measured: "today", Title: "Speed", About: "Laps."}
 	r.Tables = append(r.Tables, tab)
 	for _, v := range []float64{2, 1, 3} {

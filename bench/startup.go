@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,13 +62,13 @@ func startUp(ctx context.Context, b *bench) error {
 		}
 	}
 	for _, speed := range []string{"1×", "30×"} {
-		few, many := t.row("public trace, "+speed), t.row("ten million rows, "+speed)
-		a, _ := spreadOf(few.Cells["first request s"])
-		z, _ := spreadOf(many.Cells["first request s"])
-		t.aim(speed+": ten million rows start as fast, within the rounds' spread or 20 ms", z.Median <= max(a.Max, a.Median+0.02), a.Median, z.Median)
-		c, _ := spreadOf(few.Cells["RSS MiB"])
-		y, _ := spreadOf(many.Cells["RSS MiB"])
-		t.aim(speed+": ten million rows grow no larger, within the rounds' spread or 10 %", y.Median <= max(c.Max, 1.1*c.Median), c.Median, y.Median)
+		few, many := "public trace, "+speed, "ten million rows, "+speed
+		a, _ := t.spread(few, "first request s")
+		z := t.median(many, "first request s")
+		t.aim(speed+": ten million rows start as fast, within the rounds' spread or 20 ms", z <= max(a.Max, a.Median+0.02), a.Median, z)
+		c, _ := t.spread(few, "RSS MiB")
+		y := t.median(many, "RSS MiB")
+		t.aim(speed+": ten million rows grow no larger, within the rounds' spread or 10 %", y <= max(c.Max, 1.1*c.Median), c.Median, y)
 	}
 	return nil
 }
@@ -75,32 +76,24 @@ func startUp(ctx context.Context, b *bench) error {
 // startOnce runs the window of a trace. The whole trace ends with the window; another is ended with it, since the agent
 // reads the rows after the window, to record them as skipped, and ten million take longer than a round.
 func (b *bench) startOnce(ctx context.Context, t *table, name, trace, speedup string, agent *moonloop, whole bool, round int) error {
-	dir, err := b.folder("start", name, round)
-	if err != nil {
-		return err
-	}
-	e, err := b.startEngine(ctx, dir, "--prefill", "100ms", "--prefill-per-token", "0", "--decode", "10ms", "--record-writes=false")
-	if err != nil {
-		return err
-	}
-	window := 2 * b.lasts
-	var p *process
-	if whole {
-		p, err = agent.replay(ctx, b, dir, e.url, trace, time.Minute, "--speedup", speedup, "--max-duration", window.String(), "--grace", "1s")
-	} else {
-		p, err = agent.replayFor(ctx, b, dir, e.url, trace, window, "--speedup", speedup)
-	}
-	saw, truthErr := e.finish()
-	if err != nil {
-		return err
-	}
-	if truthErr != nil {
-		return truthErr
-	}
-	t.add(name, num("first request s", saw.first().Sub(p.began).Seconds()), num("RSS MiB", mebi(p.peak)),
-		num("most open", float64(saw.mostOpen())), num("requests", float64(len(saw.records))), num("CPU s", p.total().Seconds()))
-	b.say("  %-30s first request %s s, %s MiB", name, figure(saw.first().Sub(p.began).Seconds()), figure(mebi(p.peak)))
-	return os.RemoveAll(dir)
+	engine := []string{"--prefill", "100ms", "--prefill-per-token", "0", "--decode", "10ms", "--record-writes=false"}
+	return b.measure(ctx, []any{"start", name, round}, engine, func(dir, url string) (*process, error) {
+		window := 2 * b.lasts
+		if whole {
+			return agent.replay(ctx, b, dir, url, trace, time.Minute, "--speedup", speedup, "--max-duration", window.String(), "--grace", "1s")
+		}
+		p, err := agent.replay(ctx, b, dir, url, trace, window, "--speedup", speedup)
+		if errors.Is(err, errTooLong) {
+			err = nil
+		}
+		return p, err
+	}, func(m *measured) error {
+		first := m.first.Sub(m.began).Seconds()
+		t.add(name, num("first request s", first), num("RSS MiB", mebi(m.peak)), num("most open", float64(m.truth.mostOpen())),
+			num("requests", float64(len(m.truth.records))), num("CPU s", m.total().Seconds()))
+		b.say("  %-30s first request %s s, %s MiB", name, figure(first), figure(mebi(m.peak)))
+		return nil
+	})
 }
 
 // generate makes a trace of the public one's rate, unless it is there.
@@ -111,13 +104,4 @@ func (b *bench) generate(ctx context.Context, name string, rows int) error {
 	_, err := run(ctx, 5*time.Minute, how{dir: b.dir, name: "generate", core: -1}, b.moonloop,
 		"generate", "--rows", strconv.Itoa(rows), "--rate", "3.4", "--out", name)
 	return err
-}
-
-// mostOpen is the greatest number of requests that were open at once.
-func (t *truth) mostOpen() int {
-	var at []step
-	for i := range t.records {
-		at = append(at, step{t.records[i].Headers, 1}, step{t.records[i].Ended, -1})
-	}
-	return highest(at)
 }

@@ -6,8 +6,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +65,7 @@ func TestTruth(t *testing.T) {
 }
 
 func TestReadAIPerf(t *testing.T) {
-	r, err := readAIPerf(strings.NewReader(`
+	r, err := readAIPerf([]byte(`
 {"metadata":{"x_request_id":"a"},"metrics":{"time_to_first_token":{"value":21,"unit":"ms"},"inter_token_latency":{"value":30.5,"unit":"ms"},"inter_chunk_latency":{"value":[0,61],"unit":"ms"}},"error":null}
 {"metadata":{"x_request_id":"stranger"},"metrics":{"time_to_first_token":{"value":11},"inter_token_latency":{"value":20},"inter_chunk_latency":{"value":[20]}}}
 {"metadata":{"x_request_id":"b"},"metrics":{},"error":{"code":500}}
@@ -78,13 +80,10 @@ func TestReadAIPerf(t *testing.T) {
 	if diff := cmp.Diff(want, r, cmp.AllowUnexported(report{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := readAIPerf(strings.NewReader(""), makeTruth(t)); err == nil {
-		t.Error("no request is no error")
-	}
 }
 
 func TestReadGuideLLM(t *testing.T) {
-	r, err := readGuideLLM([]byte(`{"benchmarks":[{"requests":{"successful":[{"time_to_first_token_ms":10,"inter_token_latency_ms":20},{"time_to_first_token_ms":20,"inter_token_latency_ms":33}],"errored":[{}]}}]}`))
+	r, err := readGuideLLM([]byte(`{"benchmarks":[{"requests":{"successful":[{"time_to_first_token_ms":10,"inter_token_latency_ms":20},{"time_to_first_token_ms":20,"inter_token_latency_ms":33}],"errored":[{}]}}]}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +94,54 @@ func TestReadGuideLLM(t *testing.T) {
 	if got := r.leaves(makeTruth(t)); got < 0.0999 || got > 0.1001 {
 		t.Errorf("leaves the truth by %v, want 0.1", got)
 	}
-	if _, err := readGuideLLM([]byte(`{"benchmarks":[]}`)); err == nil {
-		t.Error("no request is no error")
+}
+
+// TestPeerReports: a report without a request that succeeded is an error.
+func TestPeerReports(t *testing.T) {
+	for _, p := range peers {
+		for _, text := range []string{"", `{"benchmarks":[]}`, "\""} {
+			if p.report == nil || p.program == "aiperf" && len(text) > 1 { // to which that is a line of a request
+				continue
+			}
+			dir := t.TempDir()
+			name := filepath.Join(dir, p.file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.read(dir, makeTruth(t)); err == nil {
+				t.Errorf("%s: %q is no error", p.program, text)
+			}
+		}
+	}
+}
+
+// TestPeerFilled: the command line and the files of every peer name all that they need, and no name is left in braces.
+func TestPeerFilled(t *testing.T) {
+	dir := t.TempDir()
+	b := &bench{peers: dir, clientCore: -1}
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range peers {
+		if len(p.args) == 0 {
+			continue
+		}
+		echo := "#!/bin/sh\nprintf '%s\\n' \"$@\"; env\n"
+		if err := os.WriteFile(filepath.Join(dir, "bin", p.program), []byte(echo), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		out := t.TempDir()
+		program, err := p.run(t.Context(), b, out, "http://engine", "{rate}", "100", "{lasts}", "2000", "{streams}", "7", "{tokens}", "9")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := content(program.log)
+		for name := range p.files {
+			text += content(filepath.Join(out, name))
+		}
+		if !strings.Contains(text, "http://engine") || regexp.MustCompile(`\{[a-z]+\}`).MatchString(text) {
+			t.Errorf("%s is called with\n%s", p.program, text)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ func TestNothingIsAllocatedPerBlock(t *testing.T) {
 	h := testHasher(t)
 	r := rand.New(rand.NewPCG(9, 9))
 	text, tokens := randomText(r, 100_000), randomTokens(r, 20_000)
-	raw := []byte(text)
 	hashes := make([]uint64, 1000)
 	ids := make([]uint64, 0, 2000)
 	chain := chainOf(h, text)
@@ -36,7 +35,6 @@ func TestNothingIsAllocatedPerBlock(t *testing.T) {
 			}
 			h.Chain()
 		},
-		"bytes":  func() { h.Reset(); _, _ = h.Write(raw); h.Chain() },
 		"tokens": func() { h.Tokens(ids[:0], tokens, 512) },
 		"engine": func() { _, _ = h.Reblock(ids[:0], hashes, 16, 512, 16_001, "span") },
 		"lay":    func() { _, _ = chain.Blocks(ids[:0], ends, 20_000, 512) },

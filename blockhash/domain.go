@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 const labelDomain = "moonloop domain v1"
@@ -21,19 +22,13 @@ const domainSize = 8
 //
 // A domain is public and the hash has no key. A cache salt that is a secret should go in as its [Key.Session] twin.
 func Domain(kind string, parts ...string) string {
-	hash := sha256.New()
-	hash.Write([]byte(labelDomain))
-	hash.Write([]byte{0})
-	add := func(part string) {
+	text := []byte(labelDomain + "\x00")
+	for _, part := range append([]string{kind}, parts...) {
 		// The length in front keeps ("ab", "c") and ("a", "bc") apart.
-		hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
-		hash.Write([]byte(part))
+		text = append(binary.LittleEndian.AppendUint64(text, uint64(len(part))), part...)
 	}
-	add(kind)
-	for _, part := range parts {
-		add(part)
-	}
-	return hex.EncodeToString(hash.Sum(nil)[:domainSize/2])
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:domainSize/2])
 }
 
 // TextDomain returns the domain of all text that is hashed under a key. No model is part of it: the same text has the same
@@ -43,11 +38,7 @@ func TextDomain(key Key) string { return Domain("text", key.Fingerprint(), "", "
 
 // checkDomain returns an error unless domain is what [Domain] returns.
 func checkDomain(domain string) error {
-	valid := len(domain) == domainSize
-	for _, c := range []byte(domain) {
-		valid = valid && ('0' <= c && c <= '9' || 'a' <= c && c <= 'f')
-	}
-	if !valid {
+	if len(domain) != domainSize || strings.Trim(domain, "0123456789abcdef") != "" {
 		// Not quoted: it came from outside, and nothing says that it is no text.
 		return fmt.Errorf("hash domain: %d bytes that are not %d lower-case hexadecimal digits: make it with Domain",
 			len(domain), domainSize)

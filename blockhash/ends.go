@@ -6,6 +6,7 @@ package blockhash
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Where the messages of a text end. Two prompts part at such a place far more often than at that of a cell, and the server's
@@ -72,17 +73,18 @@ func (e *End) UnmarshalBinary(data []byte) error {
 	if len(data) != endSize {
 		return fmt.Errorf("end of a message: %d bytes: %w: it has %d", len(data), ErrLength, endSize)
 	}
-	place := binary.LittleEndian.Uint32(data[wordSize:])
-	read := End{
-		Bytes: int64(place >> roleBits),
-		Role:  Role(place & (1<<roleBits - 1)),
-		Value: binary.LittleEndian.Uint64(data),
-	}
+	read := endOf(data)
 	if err := read.check(); err != nil {
 		return err
 	}
 	*e = read
 	return nil
+}
+
+// endOf returns the end that stands at the beginning of data.
+func endOf(data []byte) End {
+	place := binary.LittleEndian.Uint32(data[wordSize:])
+	return End{Bytes: int64(place >> roleBits), Role: Role(place & (1<<roleBits - 1)), Value: binary.LittleEndian.Uint64(data)}
 }
 
 // check returns an error for an end that no text has.
@@ -106,26 +108,19 @@ func (c Chain) AppendEnds(dst []byte) []byte {
 // UnmarshalEnds reads what [Chain.AppendEnds] wrote into the memory of c.Ends, as far as that suffices. Nothing is kept of data. What
 // no [Hasher] can have made of a text with the cells and the length of c, which have to be there, is an error and leaves c as it was.
 func (c *Chain) UnmarshalEnds(data []byte) error {
-	n := len(data) / endSize
-	if len(data)%endSize != 0 || n > MaxEnds {
+	if len(data)%endSize != 0 || len(data) > endSize*MaxEnds {
 		return fmt.Errorf("mooncake.cells.ends: %d bytes: %w: an end has %d, and there are at most %d ends", len(data), ErrLength, endSize, MaxEnds)
 	}
-	// Twice over the data, so that nothing is touched by what is refused.
-	var before, e End
-	for rest := data; len(rest) > 0; rest = rest[endSize:] {
-		if err := e.UnmarshalBinary(rest[:endSize]); err != nil {
-			return err
-		}
-		if err := c.follows(e, before); err != nil {
-			return err
-		}
-		before = e
-	}
-	c.Ends = c.Ends[:0]
+	// Behind those that are there, so that nothing is touched by what is refused.
+	before := len(c.Ends)
+	read := slices.Grow(c.Ends, len(data)/endSize)
 	for ; len(data) > 0; data = data[endSize:] {
-		_ = e.UnmarshalBinary(data[:endSize]) // as before
-		c.Ends = append(c.Ends, e)
+		read = append(read, endOf(data))
 	}
+	if err := (Chain{Cells: c.Cells, Bytes: c.Bytes, Ends: read[before:]}).checkEnds(); err != nil {
+		return err
+	}
+	c.Ends = append(read[:0], read[before:]...)
 	return nil
 }
 
@@ -139,23 +134,15 @@ func (c Chain) checkEnds() error {
 		if err := e.check(); err != nil {
 			return err
 		}
-		if err := c.follows(e, before); err != nil {
-			return err
+		if e.Bytes <= before.Bytes || e.Bytes > c.Bytes {
+			return fmt.Errorf("mooncake.cells.ends: an end after %d bytes behind one after %d, in a text of %d: %w: the attribute is not ours",
+				e.Bytes, before.Bytes, c.Bytes, ErrLength)
+		}
+		if cell := e.Bytes/CellSize - 1; e.Bytes%CellSize == 0 && cell < int64(len(c.Cells)) && c.Cells[cell] != e.Value {
+			return fmt.Errorf("mooncake.cells.ends: the end after %d bytes is not that of the cell which ends there: %w: the attribute is not ours",
+				e.Bytes, ErrLength)
 		}
 		before = e
-	}
-	return nil
-}
-
-// follows returns an error unless an end can be the next one behind another of the text of the chain.
-func (c Chain) follows(e, before End) error {
-	if e.Bytes <= before.Bytes || e.Bytes > c.Bytes {
-		return fmt.Errorf("mooncake.cells.ends: an end after %d bytes behind one after %d, in a text of %d: %w: the attribute is not ours",
-			e.Bytes, before.Bytes, c.Bytes, ErrLength)
-	}
-	if cell := e.Bytes/CellSize - 1; e.Bytes%CellSize == 0 && cell < int64(len(c.Cells)) && c.Cells[cell] != e.Value {
-		return fmt.Errorf("mooncake.cells.ends: the end after %d bytes is not that of the cell which ends there: %w: the attribute is not ours",
-			e.Bytes, ErrLength)
 	}
 	return nil
 }

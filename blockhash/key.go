@@ -4,6 +4,7 @@
 package blockhash
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
@@ -49,7 +50,7 @@ func NewKey(secret []byte) (Key, error) {
 		return Key{}, fmt.Errorf("hash key: has %d bytes, and fewer than %d can be guessed: generate one with openssl rand -hex 32",
 			len(secret), KeySize)
 	}
-	return newKey(append([]byte(nil), secret...)), nil
+	return newKey(bytes.Clone(secret)), nil
 }
 
 // RandomKey returns a new random key, which nobody else can ever have.
@@ -64,9 +65,7 @@ var processKey = sync.OnceValue(RandomKey)
 func newKey(key []byte) Key {
 	s := &secret{derive: func(label, data string) []byte {
 		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(label))
-		mac.Write([]byte{0})
-		mac.Write([]byte(data))
+		mac.Write([]byte(label + "\x00" + data))
 		return mac.Sum(nil)
 	}}
 	block, err := aes.NewCipher(s.derive(labelValue, "")[:16])

@@ -51,18 +51,6 @@ func (h *Hasher) WriteString(s string) (int, error) {
 	return n, nil
 }
 
-// Write does for bytes what [Hasher.WriteString] does for a string.
-func (h *Hasher) Write(p []byte) (int, error) {
-	n := len(p)
-	for len(p) > 0 {
-		k := min(len(p), h.left)
-		_, _ = h.digest.Write(p[:k])
-		h.advance(k)
-		p = p[k:]
-	}
-	return n, nil
-}
-
 // advance takes note of n bytes that are in the digest, at most those that were left of the cell.
 func (h *Hasher) advance(n int) {
 	h.chain.Bytes += int64(n)

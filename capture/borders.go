@@ -84,7 +84,7 @@ func (a *anchor) setKind(kind uint64) {
 
 // stretch is marks of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
 type stretch struct {
-	owner  int64 // place of the first prompt that has it, in the order of marks
+	owner  int64 // index of the first prompt that has it, in the order of marks
 	number int64 // of that prompt
 	end    int   // marks
 	best   anchor
@@ -113,7 +113,7 @@ type survey struct {
 // laid is what the survey and the layer take of a prompt.
 type laid struct {
 	arrival
-	place  int64   // in the order of marks, from 0
+	index  int64   // in the order of marks, from 0
 	shared int     // marks that the prompt before in the order of marks has, too
 	at     []int64 // bytes of the text up to each mark
 	anchor
@@ -136,7 +136,7 @@ func (s *survey) add(p *laid) error {
 			rest = rest[1:]
 		}
 		s.cut(before)
-		s.extend(p, before, usual(placeOf(p.at, before)))
+		s.extend(p, before, usual(textUpTo(p.at, before)))
 		if len(p.at) <= before {
 			return nil
 		}
@@ -160,7 +160,7 @@ func (s *survey) extend(p *laid, marks int, a anchor) {
 	switch {
 	case marks == 0:
 	case n == 0 || s.path[n-1].end < marks:
-		s.path = append(s.path, stretch{owner: p.place, number: p.number, end: marks, best: a, first: p.arrival, other: a != p.anchor || a.media > 0})
+		s.path = append(s.path, stretch{owner: p.index, number: p.number, end: marks, best: a, first: p.arrival, other: a != p.anchor || a.media > 0})
 	default:
 		if i, ok := s.find(marks); ok {
 			s.path[i].offer(a)

@@ -35,7 +35,7 @@ func layAll(t *testing.T, prompts []prompt) []placed {
 	}}
 	for i := range prompts {
 		p := &prompts[i]
-		p.number, p.place, p.shared = int64(i), int64(i), 0
+		p.number, p.index, p.shared = int64(i), int64(i), 0
 		if i > 0 {
 			for before := prompts[i-1].marks; p.shared < min(len(before), len(p.marks)) && before[p.shared] == p.marks[p.shared]; {
 				p.shared++

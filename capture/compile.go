@@ -109,10 +109,22 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 
 func (c *compiler) compile(journals []Source) error {
 	for _, j := range journals {
-		if err := c.read(j); err != nil {
+		if err := c.read(j, inCompiled); err != nil {
 			return err
 		}
 	}
+	counted := c.res
+	for _, beside := range []struct {
+		journals []Source
+		at       position
+	}{{c.opt.Before, inBefore}, {c.opt.After, inAfter}} {
+		for _, j := range beside.journals {
+			if err := c.read(j, beside.at); err != nil {
+				return err
+			}
+		}
+	}
+	c.res = counted
 	c.lost.add(lostTorn, c.res.Torn.Records)
 	c.lost.add(lostDamaged, c.res.DamageCount)
 	if err := c.byTrace.each(c.ctx, c.tree.record); err != nil {
@@ -135,7 +147,7 @@ func (c *compiler) compile(journals []Source) error {
 }
 
 // read puts the records of a journal in the order of step 2.
-func (c *compiler) read(j Source) error {
+func (c *compiler) read(j Source, at position) error {
 	f, err := j.Open()
 	if err != nil {
 		return fmt.Errorf("journal cannot be opened: %w", err)
@@ -174,9 +186,6 @@ func (c *compiler) read(j Source) error {
 		if err != nil {
 			return err
 		}
-		if c.opt.Skip != nil && (c.opt.Skip(d.Span.TraceID) || !d.Joined.IsZero() && c.opt.Skip(d.Joined.TraceID)) {
-			continue
-		}
 		c.learn(d)
 		c.key = append(append(c.key[:0], d.Span.TraceID[:]...), d.Span.SpanID[:]...)
 		if to := d.Joined; !to.IsZero() {
@@ -184,7 +193,7 @@ func (c *compiler) read(j Source) error {
 			own := sha256.Sum256(c.key)
 			c.key = append(append(c.key[:0], to.TraceID[:]...), own[:8]...)
 		}
-		c.key = append(c.key, c.rank(d), byte(255-d.Fields)) //nolint:gosec // at most one for each tag
+		c.key = append(c.key, c.rank(d), byte(255-d.Fields), byte(at)) //nolint:gosec // at most one for each tag
 		if err := c.byTrace.add(c.key, b); err != nil {
 			return err
 		}
@@ -208,8 +217,17 @@ func (c *compiler) rank(d *journal.Decoder) byte {
 	return 1
 }
 
-// recordKey is the length of the key of byTrace: trace id, span id, rank, number of missing fields.
-const recordKey = 16 + 8 + 2
+// recordKey is the length of the key of byTrace: trace id, span id, rank, number of missing fields, position.
+const recordKey = 16 + 8 + 3
+
+// position is where a journal is: among those that are compiled, or beside them, see [Options].
+type position byte
+
+const (
+	inBefore position = iota
+	inCompiled
+	inAfter
+)
 
 // part returns a partition; nil when there are too many.
 func (c *compiler) part(p Partition) *partition {

@@ -486,13 +486,3 @@ func TestFiles(t *testing.T) {
 		t.Errorf("files left behind (-want +got):\n%s", diff)
 	}
 }
-
-// What is skipped might as well not be there.
-func TestSkip(t *testing.T) {
-	kept := []journal.Record{call(1, 1, 0, 0), call(3, 1, 0, 5)}
-	all := append([]journal.Record{call(2, 1, 0, 1, response("x")), &journal.Link{Span: ref(2, 2)}}, kept...)
-	want, _ := compileBytes(t, Options{}, journalOf(kept...))
-	got, res := compileBytes(t, Options{Skip: func(trace [16]byte) bool { return trace == ref(2, 0).TraceID }}, journalOf(all...))
-	equal(t, "traces", want, got)
-	equal(t, "records", int64(2), res.Inferences+res.Links)
-}

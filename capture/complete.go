@@ -4,33 +4,74 @@
 package capture
 
 import (
-	"encoding/binary"
+	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // Prompts of many short messages list only some of the places where these end, and not all of them the same ones: see
-// [blockhash.Chain.KeptEnds]. Marks that one prompt has and another one with the same text has not would part them there. So before anything
+// [blockhash.Chain.KeptEnds]. Marks that one prompt has and another one with the same text has not part them there. So before anything
 // else is found out, prompts that have a cell in common get all ends in it that any of them lists.
+//
+// Few cells need that. Where prompts list the same ends, a cell is in one place in the tree of marks. Where they do not, the first cell behind the
+// parting is in both branches, and so may be those behind that one. So the first cells of all branches tell which cells can be anywhere else.
 
 // thinned reports whether a prompt may have messages whose ends it does not list.
 func thinned(p *journal.Prompt) bool { return len(p.Chain.Ends) >= blockhash.MostEnds(p.Chain.Bytes) }
 
+// branches finds the cells that are in several places in the tree of marks, by those that branches begin with. It takes 16 bytes a prompt.
+type branches struct {
+	path  []int    // marks of the prompt before that are in cells
+	cells []uint64 // the first of each branch
+}
+
+// add takes the next prompt in the order of marks: it parts from the one before.
+func (b *branches) add(t *text) {
+	n := len(b.path)
+	for n > 0 && b.path[n-1] > t.shared {
+		n--
+	}
+	if mark := t.before.cellFrom(t.shared + 1); mark > 0 && (n == len(b.path) || b.path[n] != mark) {
+		b.cells = append(b.cells, t.before.value(mark))
+	}
+	b.path = b.path[:n]
+	if mark := t.cellFrom(t.shared + 1); mark > 0 {
+		b.path = append(b.path, mark)
+		b.cells = append(b.cells, t.value(mark))
+	}
+}
+
+// parted returns the cells that several branches begin with, in order.
+func (b *branches) parted() []uint64 {
+	slices.Sort(b.cells)
+	parted := b.cells[:0]
+	for i, cell := range b.cells[min(1, len(b.cells)):] {
+		if cell == b.cells[i] && (len(parted) == 0 || parted[len(parted)-1] != cell) {
+			parted = append(parted, cell)
+		}
+	}
+	return parted
+}
+
 // An item of the join is the value of a cell, which of the two it is, and then of an end in that its place, its value and its role, or of
-// a prompt its number and the mark of the cell. What is found is a prompt's number, the mark of a cell, and an end in it.
+// a prompt its number, the mark of the cell, and how many ends it lists there. What is found is a prompt's number, the mark of a cell, and an end
+// in it.
 const (
 	joinEnd  = 0
 	joinCell = 1
 )
 
-// completeEnds gives prompts the ends that others list in the cells that they have in common.
-func (c *compiler) completeEnds() error {
-	found, err := c.sharedEnds()
+// completeEnds gives prompts the ends that others list in the cells that they have in common: in those that parted has, and behind them.
+func (c *compiler) completeEnds(parted []uint64) error {
+	found, err := c.findEnds(parted)
 	if err != nil {
 		return err
 	}
 	defer found.close()
+	if found.empty() {
+		return nil
+	}
 	full := newSorter(c.opt.TempDir, c.byText.limit)
 	full.stage, full.progress = c.byText.stage, c.byText.progress
 	if err := c.addComplete(full, found); err != nil {
@@ -42,36 +83,40 @@ func (c *compiler) completeEnds() error {
 	return nil
 }
 
-// sharedEnds returns the ends in the cells of each prompt, but for the marks that it shares with the prompt before.
-func (c *compiler) sharedEnds() (*sorter, error) {
+// findEnds returns the ends in the cells of each prompt that does not list them all, but for the marks that it shares with the prompt before.
+func (c *compiler) findEnds(parted []uint64) (*sorter, error) {
 	join := newSorter(c.opt.TempDir, c.opt.Memory/8)
 	defer join.close()
-	add := func(to *sorter, words ...uint64) error {
-		c.key = c.key[:0]
-		for _, w := range words {
-			c.key = binary.BigEndian.AppendUint64(c.key, w)
-		}
-		return to.add(c.key, nil)
-	}
+	first := 0 // cell of the prompt that may be in another branch, by its mark; 0 where none is
 	err := c.prompts(func(t *text) error {
+		if first > t.shared {
+			first = 0
+		}
 		ends := t.Chain.Ends
-		for mark, border := range t.cells {
+		for mark := t.cellFrom(1); mark > 0; mark = t.cellFrom(mark + 1) {
 			n := 0
-			for n < len(ends) && ends[n].Bytes <= border {
+			for n < len(ends) && ends[n].Bytes <= t.at[mark-1] {
 				n++
 			}
-			if mark > t.shared {
-				cell := t.value(mark)
-				for _, end := range ends[:n] {
-					if err := add(join, cell, joinEnd, uint64(end.Bytes), end.Value, uint64(end.Role)); err != nil { //nolint:gosec // above 0
-						return err
-					}
-				}
-				if err := add(join, cell, joinCell, uint64(t.number), uint64(mark)); err != nil { //nolint:gosec // not negative
+			in, marks := ends[:n], t.ends[len(t.ends)-len(ends):]
+			if ends = ends[n:]; mark <= t.shared {
+				continue
+			}
+			cell := t.value(mark)
+			if _, is := slices.BinarySearch(parted, cell); first == 0 && is {
+				first = mark
+			}
+			if first == 0 {
+				continue
+			}
+			for i, end := range in {
+				if err := join.addWords(cell, joinEnd, uint64(end.Bytes), t.value(marks[i]), uint64(end.Role)); err != nil { //nolint:gosec // above 0
 					return err
 				}
 			}
-			ends = ends[n:]
+			if err := join.addWords(cell, joinCell, uint64(t.number), uint64(mark), uint64(n)); err != nil { //nolint:gosec // not negative
+				return err
+			}
 		}
 		return nil
 	})
@@ -82,20 +127,20 @@ func (c *compiler) sharedEnds() (*sorter, error) {
 	var cell uint64
 	var ends []blockhash.End // in it, in order
 	err = join.each(c.ctx, func(b []byte) error {
-		word := func(i int) uint64 { return binary.BigEndian.Uint64(b[markLength*i:]) }
-		if word(0) != cell {
-			cell, ends = word(0), ends[:0]
+		if word(b, 0) != cell {
+			cell, ends = word(b, 0), ends[:0]
 		}
-		if word(1) == joinEnd {
-			end := blockhash.End{Bytes: int64(word(2)), Value: word(3), Role: blockhash.Role(word(4))} //nolint:gosec // as they were written
+		switch {
+		case word(b, 1) == joinEnd:
+			end := blockhash.End{Bytes: int64(word(b, 2)), Value: word(b, 3), Role: blockhash.Role(word(b, 4))} //nolint:gosec // as they were written
 			if n := len(ends); n == 0 || ends[n-1].Bytes < end.Bytes {
 				ends = append(ends, end)
 			}
-			return nil
-		}
-		for _, end := range ends {
-			if err := add(found, word(2), word(3), uint64(end.Bytes), end.Value, uint64(end.Role)); err != nil { //nolint:gosec // above 0
-				return err
+		case word(b, 4) < uint64(len(ends)):
+			for _, end := range ends {
+				if err := found.addWords(word(b, 2), word(b, 3), uint64(end.Bytes), end.Value, uint64(end.Role)); err != nil { //nolint:gosec // above 0
+					return err
+				}
 			}
 		}
 		return nil
@@ -125,48 +170,41 @@ func (c *compiler) addComplete(to, found *sorter) error {
 			path = path[:len(path)-1]
 		}
 		for ; len(next.item) > 0; err = next.advance() {
-			word := func(i int) uint64 { return binary.BigEndian.Uint64(next.item[markLength*i:]) }
-			if err != nil || word(0) != uint64(t.number) { //nolint:gosec // not negative
+			if err != nil || word(next.item, 0) != uint64(t.number) { //nolint:gosec // not negative
 				break
 			}
-			path = append(path, within{int(word(1)), blockhash.End{Bytes: int64(word(2)), Value: word(3), Role: blockhash.Role(word(4))}}) //nolint:gosec // as they were written
+			path = append(path, within{int(word(next.item, 1)), blockhash.End{Bytes: int64(word(next.item, 2)), Value: word(next.item, 3), Role: blockhash.Role(word(next.item, 4))}}) //nolint:gosec // as they were written
 		}
 		if err != nil {
 			return err
 		}
+		if len(path) == 0 {
+			return to.add(t.item, nil)
+		}
 		cells, ends = cells[:0], ends[:0]
-		last := int64(0)
-		for mark, border := range t.cells {
-			cells, last = append(cells, t.value(mark)), border
+		last := 0
+		for mark := t.cellFrom(1); mark > 0; mark = t.cellFrom(mark + 1) {
+			cells, last = append(cells, t.value(mark)), mark
+		}
+		own := t.Chain.Ends
+		for i, mark := range t.ends {
+			own[i].Value = t.value(mark)
 		}
 		for _, one := range path {
 			border := t.at[one.mark-1]
-			if border%blockhash.CellSize == 0 && border <= last && border-blockhash.CellSize < one.end.Bytes && one.end.Bytes <= border {
-				ends = append(ends, one.end) // else a sender lies about its text
+			if border%blockhash.CellSize != 0 || one.mark > last || one.end.Bytes <= border-blockhash.CellSize || border < one.end.Bytes {
+				continue // a sender lies about its text
 			}
-		}
-		for _, end := range t.Chain.Ends {
-			if end.Bytes > last { // nobody has the cell that it would be in
-				ends = append(ends, end)
+			for len(own) > 0 && own[0].Bytes < one.end.Bytes {
+				ends, own = append(ends, own[0]), own[1:]
 			}
+			if len(own) > 0 && own[0].Bytes == one.end.Bytes {
+				own = own[1:]
+			}
+			ends = append(ends, one.end)
 		}
+		ends = append(ends, own...)
 		t.Chain.Cells, t.Chain.Ends = cells, ends[:min(len(ends), blockhash.MaxEnds)]
 		return c.addText(to, &t.Inference, t.delay, 0)
 	})
-}
-
-// value returns that of a mark, counted from 1.
-func (t *text) value(mark int) uint64 { return binary.BigEndian.Uint64(t.marks[markLength*(mark-1):]) }
-
-// cells yields the mark of each cell, counted from 1, and the bytes of text up to its end.
-func (t *text) cells(yield func(mark int, border int64) bool) {
-	next, last := int64(blockhash.CellSize), min(t.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells)*blockhash.CellSize
-	for i, at := range t.at {
-		if at == next && next <= last {
-			if !yield(i+1, at) {
-				return
-			}
-			next += blockhash.CellSize
-		}
-	}
 }

@@ -8,7 +8,7 @@ package capture
 func (t *tree) attach(i int32) {
 	n := &t.nodes[i]
 	if n.above < 0 {
-		t.c.lost.add(lostOrphan, 1)
+		t.lose(n, lostOrphan)
 		return
 	}
 	p := &t.nodes[n.above]
@@ -18,13 +18,13 @@ func (t *tree) attach(i int32) {
 	}
 	first := &t.nodes[p.prompt]
 	if n.whole == first.whole {
-		t.c.lost.add(lostSecond, 1)
+		t.lose(n, lostSecond)
 		if n.start < first.start {
 			first.start, p.tied = n.start, false
 		}
 		return
 	}
-	t.c.lost.add(lostPart, 1)
+	t.lose(n, lostPart)
 	p.parts = true
 	switch {
 	case n.start < first.start:
@@ -39,9 +39,9 @@ func (t *tree) choose(n *node) {
 	switch {
 	case n.prompt < 0:
 	case n.from[fromPrompt] >= 0:
-		t.c.lost.add(lostSecond, 1) // the span has its prompt itself
+		t.lose(n, lostSecond) // the span has its prompt itself
 	case n.tied:
-		t.c.lost.add(lostPart, 1) // nobody knows which of them begins
+		t.lose(n, lostPart) // nobody knows which of them begins
 	default:
 		n.from[fromPrompt] = n.prompt
 		t.nodes[n.prompt].parts = n.parts

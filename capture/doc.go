@@ -59,7 +59,8 @@
 // Whatever is sorted, grouped or laid goes to temporary files beyond [Options].Memory. Above that stay: the ids and ancestry
 // of one trace (up to [Options].MaxTraceSpans spans, some 200 bytes each), one path of marks, the counts of each run, the
 // digester's tree (up to mooncake.DefaultMaxIDs ids), and, without a bound, 48 bytes for each row whose ids are made of text or
-// structure and for each reply in such prompts, and the numbers of the other block ids: tree and numbers take up to 64 bytes for each distinct id. Compile takes at most the
+// structure and for each reply in such prompts (before that 16 for each prompt, where ends of messages may be missing), and the numbers
+// of the other block ids: tree and numbers take up to 64 bytes for each distinct id. Compile takes at most the
 // sum of Memory, 64 MiB, 48 bytes a row and a reply and 64 bytes an id, and the collector of garbage leaves as much on top as GOGC says: a process that
 // does nothing else takes at most 1.25 times the sum at GOGC=25, which moonloop compile sets (1.2 GiB were measured for ten million requests
 // with 24 million ids), and twice the sum at 100, Go's default, which is that of a Collector: Compile changes nothing that is the whole

@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -14,11 +15,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// longTalks returns a journal of so many requests of conversations of 12 turns each below 20 system prompts, whose borders are
+// longTalks returns a journal of so many requests of conversations of so many turns each below 20 system prompts, whose borders are
 // aligned nowhere; without the ends of messages and replies, as before those were recorded, or with them.
-func longTalks(t testing.TB, requests int, ends bool) []byte {
+func longTalks(t testing.TB, requests, turns int, ends bool) []byte {
 	t.Helper()
-	const turns = 12
 	w := newAuthor(3)
 	source := longText(4 << 20)
 	piece := func(n int) string {
@@ -79,12 +79,39 @@ type countedTrace struct{ *mooncake.Writer }
 func (countedTrace) Commit(*mooncake.Meta) error { return nil }
 func (countedTrace) Close() error                { return nil }
 
+// TestRowsWithRanges: ranges and replies make rows at most half again as long, however many turns conversations have.
+func TestRowsWithRanges(t *testing.T) {
+	for _, turns := range []int{10, 12, 20} {
+		var s rowsOnly
+		if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("journal", longTalks(t, 2400, turns, true))); err != nil {
+			t.Fatal(err)
+		}
+		var with, without lengthOf
+		full := 0
+		all, plain := mooncake.NewWriter(&with), mooncake.NewWriter(&without)
+		for _, row := range s.rows {
+			one := *row
+			one.HashRanges, one.Replies = nil, nil
+			if err := errors.Join(all.Write(row), plain.Write(&one)); err != nil {
+				t.Fatal(err)
+			}
+			full += len(mooncake.AppendRow(nil, row)) + 1
+		}
+		ratio := float64(with.n) / float64(without.n)
+		t.Logf("%d turns: %d bytes a row, x%.2f of those without ranges and replies; written in full x%.2f",
+			turns, with.n/int64(len(s.rows)), ratio, float64(full)/float64(without.n))
+		if ratio > 1.5 {
+			t.Error("want x1.5 at most")
+		}
+	}
+}
+
 // BenchmarkCompileTalks compiles 12,000 requests of conversations with text: bytes of journal and rows a request, time, and the
 // most memory in use.
 func BenchmarkCompileTalks(b *testing.B) {
 	for _, ends := range []bool{false, true} {
 		b.Run(fmt.Sprintf("ends=%v", ends), func(b *testing.B) {
-			j := longTalks(b, 12_000, ends)
+			j := longTalks(b, 12_000, 12, ends)
 			var rows int64
 			most := uint64(0)
 			for b.Loop() {

@@ -53,6 +53,7 @@ type modelEngine struct {
 	heads heads // that prompts with a last message of the user further on begin with
 	// Tokens of those rows: of their prompts, that were cached, and that telemetry's order predicts.
 	input, cached, predicted int64
+	foreign                  bool // more than a block was cached of a prompt that begins like no other one, in whatever order
 
 	order     journal.PromptOrder // that is followed, since it was told or proved; empty: telemetry's
 	explained int64               // counts, by the order that is followed, or was tried last
@@ -75,7 +76,7 @@ func (e *modelEngine) doubtful() bool {
 
 // mayBe reports whether the engine may have seen prompts in an order. One that moves two things is not tried where there is one.
 func (e *modelEngine) mayBe(o journal.PromptOrder) bool {
-	return e.doubtful() && e.heads&movedBy(o) == movedBy(o)
+	return e.doubtful() && !e.foreign && e.heads&movedBy(o) == movedBy(o)
 }
 
 // takes reports whether rows are written in an order: because they are told to be, or to see whether that explains the counts.
@@ -127,7 +128,7 @@ func cachedCount(r *journal.Inference) (tokens int64, ok bool) {
 }
 
 // saw compares a count with what the prompt shares in telemetry's order.
-func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing) {
+func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing, common int) {
 	cached, ok := cachedCount(&t.Inference)
 	if len(e.list) == 0 || !ok || t.Identity != journal.Text {
 		return
@@ -140,6 +141,7 @@ func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing) {
 	one.input += o.tokens
 	one.cached += cached
 	one.predicted += s.hit(o, cached, int64(c.fine), one.block())
+	one.foreign = one.foreign || common == 0 && len(o.turns) == 0 && cached/one.block() > 1
 	if outline, ok := outlineOf(&t.Prompt); ok {
 		one.heads |= outline.movable()
 	}
@@ -330,11 +332,11 @@ func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
 
 // turnedTexts visits all prompts of a sorter in the order of their marks. Their heads have so many tokens more than was guessed.
 func (c *compiler) turnedTexts(by *sorter, more map[uint64]int64, visit func(*turned) error) error {
-	d := turned{laid: laid{place: -1, anchor: noAnchor}}
+	d := turned{laid: laid{index: -1, anchor: noAnchor}}
 	var before []byte
 	return by.walk(c.ctx, func(b []byte) error {
 		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
-		d.place++
+		d.index++
 		before, d.marks = d.marks, append(before[:0], b[:n]...)
 		d.shared = commonMarks(before, d.marks)
 		d.decode(b[n:len(b)-countLength], n/markLength)

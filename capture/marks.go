@@ -5,13 +5,14 @@ package capture
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// A mark is a place in a prompt's text with a keyed value: the end of a cell, the end of a message, and, of a whole prompt, its
-// end. A value stands for all text up to its place, so two prompts have as many leading marks in common as the text that they
+// A mark is an offset in a prompt's text with a keyed value: the end of a cell, the end of a message, and, of a whole prompt, its
+// end. A value stands for all text up to there, so two prompts have as many leading marks in common as the text that they
 // share has, and the marks of many prompts are a tree. Cells make the tree fine; the ends of messages make it exact where prompts
 // part as a rule, and where a prompt goes on with the reply to another one.
 
@@ -37,35 +38,45 @@ func appendMarks(dst []byte, p *journal.Prompt, mask uint64) []byte {
 	return dst
 }
 
-// appendPlaces appends the bytes of text up to each mark of a prompt that has so many of them, and says for each end of a message
-// which mark it is, counted from 1.
-func appendPlaces(dst []int64, which []int, p *journal.Prompt, marks int) (places []int64, of []int) {
-	next := int64(blockhash.CellSize) // end of the next cell
-	last := min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
+// offsetsOf returns the bytes of text up to each mark of a prompt that has so many of them, and for each end of a message which mark it is, counted
+// from 1, in the memory that is given.
+func offsetsOf(p *journal.Prompt, marks int, offsets []int64, which []int) ([]int64, []int) {
+	offsets, which = slices.Grow(offsets[:0], marks)[:marks], which[:0]
+	n, next := 0, int64(blockhash.CellSize) // end of the next cell
+	last := cellBytes(p)
+	cells := func(to int64) {
+		for ; next <= to && n < marks; next += blockhash.CellSize {
+			offsets[n] = next
+			n++
+		}
+	}
 	for _, end := range p.Chain.Ends {
-		for ; next <= min(end.Bytes, last); next += blockhash.CellSize {
-			dst = append(dst, next)
+		cells(min(end.Bytes, last))
+		if (end.Bytes+blockhash.CellSize != next || end.Bytes > last) && n < marks {
+			offsets[n] = end.Bytes
+			n++
 		}
-		if end.Bytes+blockhash.CellSize != next || end.Bytes > last {
-			dst = append(dst, end.Bytes)
-		}
-		which = append(which, len(dst))
+		which = append(which, n)
 	}
-	for ; next <= last; next += blockhash.CellSize {
-		dst = append(dst, next)
+	cells(last)
+	if n < marks {
+		offsets[n] = p.Chain.Bytes
+		n++
 	}
-	if len(dst) < marks {
-		dst = append(dst, p.Chain.Bytes)
-	}
-	return dst, which
+	return offsets[:n], which
 }
 
-// placeOf returns the bytes of text up to so many marks.
-func placeOf(places []int64, marks int) int64 {
+// cellBytes returns the bytes of a prompt's text that are in cells.
+func cellBytes(p *journal.Prompt) int64 {
+	return min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
+}
+
+// textUpTo returns the bytes of text up to so many marks.
+func textUpTo(offsets []int64, marks int) int64 {
 	if marks == 0 {
 		return 0
 	}
-	return places[marks-1]
+	return offsets[marks-1]
 }
 
 // maskEnds sets the values of a prompt apart by a mask, but for those of its cells.

@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -83,8 +84,10 @@ type Options struct {
 	MaxTraceSpans int
 	// MaxRuns is the number of runs; 0 is [DefaultMaxRuns]. The spans of further runs are dropped.
 	MaxRuns int
-	// Skip reports whether the records of a trace are left out, as if they were not in the journals; nil leaves out none.
-	Skip func(traceID [16]byte) bool
+	// Before and After are journals that were written before and after the compiled ones, to complete requests that are in several.
+	// Of a record in them no row is made, and it is not counted; it is an ancestor of others like any record. A record that is in Before
+	// and in a compiled journal counts as one of Before, and one that is in After too as one of the compiled journal.
+	Before, After []Source
 	// Progress, if there is one, is told now and then how far a stage is, by the goroutine of the caller: bytes of all
 	// journals that were read, and after that, of each further stage, records done of so many.
 	Progress func(stage Stage, done, total int64)
@@ -93,15 +96,6 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	def := func(n *int, v int, name string) error {
-		if *n < 0 {
-			return fmt.Errorf("%s %d must be above 0, or 0 for %d", name, *n, v)
-		}
-		if *n == 0 {
-			*n = v
-		}
-		return nil
-	}
 	for _, f := range []struct {
 		n    *int
 		v    int
@@ -112,22 +106,13 @@ func (o *Options) complete() error {
 		{&o.MaxTraceSpans, DefaultMaxTraceSpans, "limit of spans in a trace"},
 		{&o.MaxRuns, DefaultMaxRuns, "limit of runs"},
 	} {
-		if err := def(f.n, f.v, f.name); err != nil {
-			return err
+		if *f.n < 0 {
+			return fmt.Errorf("%s %d must be above 0, or 0 for %d", f.name, *f.n, f.v)
 		}
+		*f.n = cmp.Or(*f.n, f.v)
 	}
-	if o.Replays == "" {
-		o.Replays = ReplaysSeparate
-	}
-	if o.Format == "" {
-		o.Format = FormatFull
-	}
-	if o.MissingTokens == "" {
-		o.MissingTokens = MissingDrop
-	}
-	if o.FollowEngine == "" {
-		o.FollowEngine = FollowAuto
-	}
+	o.Replays, o.Format = cmp.Or(o.Replays, ReplaysSeparate), cmp.Or(o.Format, FormatFull)
+	o.MissingTokens, o.FollowEngine = cmp.Or(o.MissingTokens, MissingDrop), cmp.Or(o.FollowEngine, FollowAuto)
 	switch {
 	case o.Replays != ReplaysSeparate && o.Replays != ReplaysDrop && o.Replays != ReplaysOnly:
 		return fmt.Errorf("replays %q must be separate, drop or only", o.Replays)

@@ -165,7 +165,7 @@ func TestRaisedChain(t *testing.T) {
 	place := func(cached, limit, last int64, parts ...portion) {
 		number := int64(len(rows))
 		row := &mooncake.Row{InputLength: opt[int64](160), Observed: mooncake.Observed{CachedTokens: opt(cached)}}
-		l.place(row, &sharing{kind: byText, number: number, parts: append(parts, portion{number, 10}), limit: limit, last: last}, &ids, number)
+		l.assign(row, &sharing{kind: byText, number: number, parts: append(parts, portion{number, 10}), limit: limit, last: last}, &ids, number)
 		rows = append(rows, row)
 	}
 	place(96, 0, 0)                                  // 0: shares nothing, whatever the engine had

@@ -36,9 +36,9 @@ func (t turn) proven(cached mooncake.Opt[int64]) bool {
 	return !t.unseen || cached.V >= t.at+max(FineBlockSize, t.tokens/2)
 }
 
-// anchor is that of a turn in a prompt whose marks are at these places.
-func (t turn) anchor(places []int64) anchor {
-	return newAnchor(placeOf(places, t.mark), t.end(), true)
+// anchor is that of a turn in a prompt whose marks are at these offsets.
+func (t turn) anchor(offsets []int64) anchor {
+	return newAnchor(textUpTo(offsets, t.mark), t.end(), true)
 }
 
 // An item of the join is a value, which of the two it is, and then of a reply its arrival, the number of its prompt, the tokens of that
@@ -58,10 +58,10 @@ const (
 )
 
 // findTurns returns the replies in each prompt, by its number and mark, but for those that it shares with the prompt before in the
-// order of marks; nothing where no reply is known.
-func (c *compiler) findTurns() (*sorter, error) {
+// order of marks; nothing where no reply is known. parted takes the branches on the way, unless it is nil.
+func (c *compiler) findTurns(parted *branches) (*sorter, error) {
 	found := newSorter(c.opt.TempDir, c.opt.Memory/8)
-	if !c.replied && !c.unseen {
+	if !c.replied && !c.unseen && parted == nil {
 		return found, nil
 	}
 	join := newSorter(c.opt.TempDir, c.opt.Memory/8)
@@ -74,6 +74,9 @@ func (c *compiler) findTurns() (*sorter, error) {
 				c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(w)) //nolint:gosec // not negative
 			}
 			return join.add(c.key, c.enc)
+		}
+		if parted != nil {
+			parted.add(t)
 		}
 		if t.order == never {
 			return nil
@@ -89,11 +92,11 @@ func (c *compiler) findTurns() (*sorter, error) {
 			if i > 0 {
 				begin = t.Chain.Ends[i-1].Bytes
 			}
-			if err := add(end.Value, joinMessage, nil, t.number, int64(t.ends[i]), end.Bytes-begin); err != nil {
+			if err := add(t.value(t.ends[i]), joinMessage, nil, t.number, int64(t.ends[i]), end.Bytes-begin); err != nil {
 				return err
 			}
 			if i > 0 && c.unseen {
-				if err := add(t.Chain.Ends[i-1].Value^unseenMask, joinMessage, nil, t.number, int64(t.ends[i]), end.Bytes-begin); err != nil {
+				if err := add(t.value(t.ends[i-1])^unseenMask, joinMessage, nil, t.number, int64(t.ends[i]), end.Bytes-begin); err != nil {
 					return err
 				}
 			}
@@ -104,8 +107,7 @@ func (c *compiler) findTurns() (*sorter, error) {
 		case t.Reply != (blockhash.End{}):
 			return add(t.Reply.Value, joinReply, t.order[:], t.number, t.InputTokens.V, t.OutputTokens.V, 0)
 		case unseen(&t.Inference):
-			last := t.Chain.Ends[len(t.Chain.Ends)-1]
-			return add(last.Value^unseenMask, joinReply, t.order[:], t.number, t.InputTokens.V, t.OutputTokens.V, 1)
+			return add(t.value(t.ends[len(t.ends)-1])^unseenMask, joinReply, t.order[:], t.number, t.InputTokens.V, t.OutputTokens.V, 1)
 		}
 		return nil
 	})
@@ -168,15 +170,15 @@ func (c *turnCursor) of(t *text) (err error) {
 	}
 	c.path, t.known = c.path[:n], n
 	for ; err == nil && len(c.item) > 0; err = c.advance() {
-		word := func(i int) int64 { return int64(binary.BigEndian.Uint64(c.item[8*i:])) } //nolint:gosec // as it was written
-		if word(0) != t.number {
+		number := func(i int) int64 { return int64(word(c.item, i)) } //nolint:gosec // as it was written
+		if number(0) != t.number {
 			break
 		}
 		end := int64(0) // tokens up to which the prompt is taken
 		if n := len(c.path); n > 0 {
 			end = c.path[n-1].end()
 		}
-		r := turn{mark: int(word(1)), of: word(2), at: word(3), tokens: word(4), unseen: word(5) == 1}
+		r := turn{mark: int(number(1)), of: number(2), at: number(3), tokens: number(4), unseen: number(5) == 1}
 		if r.at > end && r.end() < t.InputTokens.V && r.proven(t.CachedTokens) {
 			c.path = append(c.path, r)
 		}

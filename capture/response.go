@@ -26,7 +26,7 @@ const (
 // what they lack, and one of a replay whose they are.
 func (c *compiler) request(p *partition, r *journal.Inference) error {
 	if r.Response == (journal.Response{}) {
-		return c.placeServed(p, r)
+		return c.acceptServed(p, r)
 	}
 	c.key = append(c.key[:0], r.Response[:]...)
 	c.key = appendTime(c.key, r.Start)
@@ -55,7 +55,7 @@ type member struct {
 	length int64 // ns
 	failed bool
 	row    bool // of a replay
-	at     place
+	at     slot
 }
 
 // joinResponses makes one request of those that have the same response id and overlapping times.
@@ -77,7 +77,7 @@ func (c *compiler) joinResponses() error {
 		}
 		cl.end = max(cl.end, endOf(&d.Inference))
 		if cl.many {
-			return c.placeServed(p, &d.Inference)
+			return c.acceptServed(p, &d.Inference)
 		}
 		if err := c.admit(&cl, p, d); err != nil || len(cl.members) <= maxShared {
 			return err
@@ -88,7 +88,7 @@ func (c *compiler) joinResponses() error {
 			if err := c.loadMember(m, d); err != nil {
 				return err
 			}
-			if err := c.placeServed(m.part, &d.Inference); err != nil {
+			if err := c.acceptServed(m.part, &d.Inference); err != nil {
 				return err
 			}
 		}
@@ -123,20 +123,20 @@ func (c *compiler) loadMember(m member, d *journal.Decoder) error {
 	return d.Decode(b)
 }
 
-// placeServed passes on a request, unless it failed, is of a replay and no row, or is of a trace that is not wanted, which has been
+// acceptServed passes on a request, unless it failed, is of a replay and no row, or is of a trace that is not wanted, which has been
 // counted.
-func (c *compiler) placeServed(p *partition, r *journal.Inference) error {
+func (c *compiler) acceptServed(p *partition, r *journal.Inference) error {
 	if r.Failed || p.Replay && !r.Row.Set || !p.wanted(c.opt.Replays) {
 		return nil
 	}
-	return c.place(p, r)
+	return c.accept(p, r)
 }
 
 // join makes one request of a cluster: the shortest that did not fail, which is the nearest to the engine; what it
 // lacks comes from the next longer one that has it. Where a replay made the request, it is the replay's, and its row is known.
 func (c *compiler) join(cl *cluster) error {
 	if cl.alone != nil {
-		return c.placeServed(cl.part, &cl.alone.Inference)
+		return c.acceptServed(cl.part, &cl.alone.Inference)
 	}
 	defer c.tree.pool.reset() // idle since the last trace
 	if slices.ContainsFunc(cl.members, func(m member) bool { return m.part.Replay }) {
@@ -175,7 +175,7 @@ func (c *compiler) join(cl *cluster) error {
 		}
 		c.models.said(other.Model, modelOf(&d.Inference))
 	}
-	return c.place(p, &d.Inference)
+	return c.accept(p, &d.Inference)
 }
 
 // joinReplay passes on the rows of a replay. Spans of the same requests that were taken for production, because a gateway or an engine
@@ -194,7 +194,7 @@ func (c *compiler) joinReplay(cl *cluster) error {
 		if err := c.loadMember(m, d); err != nil {
 			return err
 		}
-		if err := c.placeServed(m.part, &d.Inference); err != nil {
+		if err := c.acceptServed(m.part, &d.Inference); err != nil {
 			return err
 		}
 	}
@@ -222,13 +222,9 @@ func (c *compiler) move(m member, to *partition, row bool) {
 
 // complete takes every field that r lacks from another span of the same request.
 func complete(r *journal.Decoder, o *journal.Inference) {
-	for f, lacks := range [fromCount]bool{
-		fromPrompt: !known(&r.Prompt) && known(&o.Prompt), fromFirstToken: !r.FirstToken.Set, fromModel: r.Model.IsZero(),
-		fromInput: r.InputTokens.V <= 0, fromOutput: !r.OutputTokens.Set, fromCached: !r.CachedTokens.Set,
-		fromAnswered: r.Answered.IsZero(), fromEstimate: !r.OutputEstimate.Set, fromFinish: r.Finish.IsZero(),
-		fromOrder: r.Order == "",
-	} {
-		if lacks {
+	has := fieldsOf(&r.Inference)
+	for f, other := range fieldsOf(o) {
+		if other && !has[f] {
 			fill(r, f, o)
 		}
 	}

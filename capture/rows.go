@@ -212,7 +212,7 @@ func (w *writing) start(r *journal.Inference) error {
 func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
 	if w.sharing.kind != unshared {
-		shared := w.ledger.place(row, &w.sharing, &w.numbers, w.rows)
+		shared := w.ledger.assign(row, &w.sharing, &w.numbers, w.rows)
 		replies, lost := w.ledger.replies(&w.sharing, w.rows, row.InputLength.V)
 		p.lost.add(lostReply, lost)
 		if row.Replies = replies; w.fine == 0 && w.c.fine < w.size { // the row has plain fields only

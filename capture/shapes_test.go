@@ -142,13 +142,6 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestSkippedClients holds that a span which is joined to a trace that is left out is left out with it: it would be a request of its own.
-func TestSkippedClients(t *testing.T) {
-	m, _ := compileBytes(t, Options{Skip: func(id [16]byte) bool { return id == ref(1, 1).TraceID }}, journalOf(
-		call(1, 1, 0, 0), call(2, 1, 0, 3, joined(1, 1), lasting(90)), call(3, 1, 0, 5)))
-	equal(t, "rows", []string{"3/1 0 1000 10 []"}, lines(m.rows(t, production)))
-}
-
 // TestOutputEstimates holds that what is known of one reply comes before the mean of all.
 func TestOutputEstimates(t *testing.T) {
 	noOutput := func(r *journal.Inference) { r.OutputTokens = mooncake.Opt[int64]{} }

@@ -154,8 +154,8 @@ func (l *ledger) at(kind sharingKind, number, depth int64) (o owner, by, end int
 	return o, by, end, o.tokens > 0 && depth >= int64(o.begin)
 }
 
-// placing is a row that gets its ids.
-type placing struct {
+// assignment is a row that gets its ids.
+type assignment struct {
 	*ledger
 	numbers *numbers
 	kind    sharingKind
@@ -166,10 +166,12 @@ type placing struct {
 	ranges  []mooncake.HashRange
 	ids     []uint64
 	turns   []turn // that it has
+	own     int    // the first of these, which are its own and in order
+	asked   int    // of its own, those before the one that was asked for last
 }
 
 // take gives the row ids that follow one another, up to a depth.
-func (p *placing) take(first uint64, to int64) {
+func (p *assignment) take(first uint64, to int64) {
 	n := len(p.ranges)
 	if n > 0 && p.ranges[n-1].First+uint64(p.ranges[n-1].Count) == first { //nolint:gosec // above 0
 		p.ranges[n-1].Count += to - p.done
@@ -180,7 +182,7 @@ func (p *placing) take(first uint64, to int64) {
 }
 
 // share gives the row the ids that another one has, up to a depth, and reports whether that has them all.
-func (p *placing) share(number, to int64) bool {
+func (p *assignment) share(number, to int64) bool {
 	if of, _, _, ok := p.at(p.kind, number, p.done-1); to > p.done && p.done > 0 && (!ok || of.fine+uint64(p.done-1) != p.last()) {
 		return false // senders lie: what follows one text stands behind another
 	}
@@ -219,17 +221,32 @@ func (p *placing) share(number, to int64) bool {
 }
 
 // inherit gives the row the replies of another one that end behind so many tokens, and not behind so many.
-func (p *placing) inherit(of owner, from, to int64) {
+func (p *assignment) inherit(of owner, from, to int64) {
 	for _, t := range p.ledger.turns[of.turns : of.turns+of.many] {
 		if from < t.end() && t.end() <= to {
-			p.turns = append(p.turns, t)
+			if !p.has(t.at) {
+				p.turns = append(p.turns, t)
+			}
 		}
 	}
 }
 
+// has reports whether the row itself has a reply behind so many tokens. It is asked of one after another, mostly.
+func (p *assignment) has(at int64) bool {
+	if p.asked > 0 && p.turns[p.asked-1].at >= at {
+		p.asked = 0
+	}
+	for p.asked < p.own && p.turns[p.asked].at < at {
+		p.asked++
+	}
+	return p.asked < p.own && p.turns[p.asked].at == at
+}
+
 // inOrder puts the replies in order, each of them once, and no more than a row can have.
-func (p *placing) inOrder() {
-	slices.SortStableFunc(p.turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+func (p *assignment) inOrder() {
+	if len(p.turns) > p.own {
+		slices.SortStableFunc(p.turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+	}
 	end := int64(0)
 	p.turns = slices.DeleteFunc(p.turns, func(t turn) bool {
 		if t.at <= end { // nothing begins with a reply
@@ -242,7 +259,7 @@ func (p *placing) inOrder() {
 }
 
 // keepTurns keeps the replies that end behind so many tokens, for rows that share them, and returns which these are.
-func (p *placing) keepTurns(shared int64) (first, many uint32) {
+func (p *assignment) keepTurns(shared int64) (first, many uint32) {
 	first = uint32(len(p.ledger.turns)) //nolint:gosec // as many as there are in a journal
 	for _, t := range p.turns {
 		if t.end() > shared {
@@ -253,7 +270,7 @@ func (p *placing) keepTurns(shared int64) (first, many uint32) {
 }
 
 // whole returns the full blocks of a row with a number, and the last one, too, where it ends like the row at hand.
-func (p *placing) whole(number int64) int64 {
+func (p *assignment) whole(number int64) int64 {
 	of := int64(p.known(p.kind, number).tokens)
 	if of == p.tokens {
 		return p.blocks
@@ -262,7 +279,7 @@ func (p *placing) whole(number int64) int64 {
 }
 
 // last returns the id of the last fine block that the row has so far; 0 where it has none.
-func (p *placing) last() uint64 {
+func (p *assignment) last() uint64 {
 	if len(p.ranges) == 0 {
 		return 0
 	}
@@ -271,7 +288,7 @@ func (p *placing) last() uint64 {
 }
 
 // replied returns the full blocks of the prompt that the row's last reply was one to; 0 without a reply.
-func (p *placing) replied(s *sharing) int64 {
+func (p *assignment) replied(s *sharing) int64 {
 	if len(s.turns) == 0 {
 		return 0
 	}
@@ -279,14 +296,14 @@ func (p *placing) replied(s *sharing) int64 {
 	return min(last.at/int64(p.fine), p.whole(last.of), p.blocks)
 }
 
-// place gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
+// assign gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
 // before it is returned, in tokens of whole fine blocks.
-func (l *ledger) place(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
+func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
 	tokens := row.InputLength.V
-	p := placing{
+	p := assignment{
 		ledger: l, numbers: numbers, kind: s.kind, tokens: tokens, blocks: int64(mooncake.BlockCount(tokens, l.fine)),
 		ids:  make([]uint64, 0, mooncake.BlockCount(tokens, l.size)),
-		from: -1, turns: s.turns,
+		from: -1, turns: s.turns, own: len(s.turns),
 	}
 	if n := len(s.turns); n > 0 {
 		last := s.turns[n-1]
@@ -368,6 +385,10 @@ func (l *ledger) keep(kind sharingKind, number int64, o owner) {
 
 // replies returns the parts of a row's prompt that were replies to rows of the trace, and how many were not.
 func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Reply, lost int64) {
+	if len(s.turns) == 0 {
+		return nil, 0
+	}
+	replies = make([]mooncake.Reply, 0, len(s.turns))
 	for _, t := range s.turns {
 		of := l.known(s.kind, t.of)
 		if of.tokens == 0 || of.row >= index || t.end() >= tokens {
@@ -375,6 +396,9 @@ func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Re
 			continue
 		}
 		replies = append(replies, mooncake.Reply{Back: index - of.row, At: t.at, Tokens: t.tokens})
+	}
+	if len(replies) == 0 {
+		replies = nil
 	}
 	return replies, lost
 }

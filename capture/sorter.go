@@ -35,6 +35,7 @@ type sorter struct {
 	writing chan error // of that; nil when nothing is under way
 
 	sorted bool
+	key    []byte // of addWords
 
 	count    int64 // of items that were added
 	stage    Stage // that each is
@@ -101,6 +102,18 @@ func (s *sorter) add(key, value []byte) error {
 	s.items = append(s.items, item{headOf(b), b})
 	return nil
 }
+
+// addWords adds an item of numbers, which sort like the item.
+func (s *sorter) addWords(numbers ...uint64) error {
+	s.key = s.key[:0]
+	for _, n := range numbers {
+		s.key = binary.BigEndian.AppendUint64(s.key, n)
+	}
+	return s.add(s.key, nil)
+}
+
+// word returns one of the numbers of an item, counted from 0.
+func word(item []byte, i int) uint64 { return binary.BigEndian.Uint64(item[8*i:]) }
 
 // alloc returns an empty slice with room for n bytes.
 func (s *batch) alloc(n int) []byte {

@@ -53,30 +53,30 @@ type pool struct {
 	buf   []byte
 }
 
-// place is where a pool holds a string.
-type place struct {
+// slot is where a pool holds a string.
+type slot struct {
 	at   int64 // below 0: ^at in the file
 	size int
 }
 
 // put stores a copy.
-func (p *pool) put(b []byte) (place, error) {
+func (p *pool) put(b []byte) (slot, error) {
 	if len(p.mem)+len(b) <= p.limit {
 		p.mem = append(p.mem, b...)
-		return place{int64(len(p.mem) - len(b)), len(b)}, nil
+		return slot{int64(len(p.mem) - len(b)), len(b)}, nil
 	}
 	if err := p.file.open(p.dir); err != nil {
-		return place{}, err
+		return slot{}, err
 	}
 	at := p.file.size
 	if _, err := p.file.Write(b); err != nil {
-		return place{}, fmt.Errorf("records of one trace cannot be kept on disk: %w", err)
+		return slot{}, fmt.Errorf("records of one trace cannot be kept on disk: %w", err)
 	}
-	return place{^at, len(b)}, nil
+	return slot{^at, len(b)}, nil
 }
 
 // get returns a string, valid until the next call.
-func (p *pool) get(at place) ([]byte, error) {
+func (p *pool) get(at slot) ([]byte, error) {
 	if at.at >= 0 {
 		return p.mem[at.at : at.at+int64(at.size)], nil
 	}

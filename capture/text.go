@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// An item of byText is the marks of a prompt, see marks.go; the delay of the row; its record without the cells; and the number of
-// marks.
+// An item of byText is the marks of a prompt, see marks.go; the ends of its messages, of which the marks have the values; the delay of the row; its
+// record without cells and ends; and the number of marks.
 const (
 	markLength  = 8
 	delayLength = 8
@@ -68,7 +68,7 @@ func every(ids []uint64, n int) []uint64 {
 	return out
 }
 
-// settle passes on a row whose place is known: with blocks to be laid, or to where it stands.
+// settle passes on a row whose turn is known: with blocks to be laid, or in the order of its trace.
 func (c *compiler) settle(p *partition, r *journal.Inference, delay mooncake.Opt[float64]) error {
 	c.spread(p, r)
 	if !isText(p, r) {
@@ -96,13 +96,41 @@ func (c *compiler) addText(to *sorter, r *journal.Inference, delay mooncake.Opt[
 	c.key = appendMarks(c.key[:0], &r.Prompt, mask)
 	marks := uint32(len(c.key) / markLength) //nolint:gosec // at most MaxCells, MaxEnds and one
 	maskEnds(&r.Prompt, mask)
-	cells := r.Chain.Cells
-	r.Chain.Cells = nil
-	c.enc = appendDelay(c.enc[:0], delay)
+	cells, ends := r.Chain.Cells, r.Chain.Ends
+	r.Chain.Cells, r.Chain.Ends = nil, nil
+	c.enc = appendDelay(appendEnds(c.enc[:0], ends), delay)
 	c.enc = journal.AppendRecord(c.enc, r)
-	r.Chain.Cells = cells // its memory is used again
+	r.Chain.Cells, r.Chain.Ends = cells, ends // their memory is used again
 	c.enc = binary.BigEndian.AppendUint32(c.enc, marks)
 	return to.add(c.key, c.enc)
+}
+
+// endRole is the number of bits of a role in an item of byText.
+const endRole = 3
+
+// appendEnds appends ends of messages, but for their values.
+func appendEnds(dst []byte, ends []blockhash.End) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(ends)))
+	before := int64(0)
+	for _, end := range ends {
+		dst = binary.AppendUvarint(dst, uint64(end.Bytes-before)<<endRole|uint64(end.Role)) //nolint:gosec // ends ascend
+		before = end.Bytes
+	}
+	return dst
+}
+
+// takeEnds undoes appendEnds.
+func takeEnds(dst []blockhash.End, b []byte) (ends []blockhash.End, rest []byte) {
+	count, n := binary.Uvarint(b)
+	b = b[n:]
+	at := int64(0)
+	for range count {
+		next, n := binary.Uvarint(b)
+		b = b[n:]
+		at += int64(next >> endRole)
+		dst = append(dst, blockhash.End{Bytes: at, Role: blockhash.Role(next & (1<<endRole - 1))})
+	}
+	return dst, b
 }
 
 // template returns what a request's prompt was made with, as far as it is followed.
@@ -151,11 +179,37 @@ func takeDelay(b []byte) (mooncake.Opt[float64], []byte) {
 // text is a prompt on a walk over byText.
 type text struct {
 	laid
-	marks []byte // as in the item
-	ends  []int  // the mark of each end of a message, counted from 1
-	delay mooncake.Opt[float64]
+	marked
+	item   []byte          // of byText
+	before marked          // those of the prompt before
+	list   []blockhash.End // without values, which are those of their marks
+	ends   []int           // the mark of each end of a message, counted from 1
+	delay  mooncake.Opt[float64]
 	journal.Decoder
 	counted bool // somebody counted its tokens, and those of its reply
+}
+
+// marked is the marks of a prompt.
+type marked struct {
+	marks   []byte  // as in the item
+	offsets []int64 // bytes of the text up to each
+	cells   int64   // up to the end of the last cell
+}
+
+// value returns that of a mark, counted from 1.
+func (m *marked) value(mark int) uint64 {
+	return binary.BigEndian.Uint64(m.marks[markLength*(mark-1):])
+}
+
+// cellFrom returns the first mark from one on that is the end of a cell, counted from 1; 0 where there is none.
+func (m *marked) cellFrom(mark int) int {
+	for ; mark <= len(m.offsets) && m.offsets[mark-1] <= m.cells; mark++ {
+		at := m.offsets[mark-1]
+		if at%blockhash.CellSize == 0 && (mark == 1 || m.offsets[mark-2] < at) { // else it is the end of the text behind the last cell
+			return mark
+		}
+	}
+	return 0
 }
 
 // texts visits all prompts in the order of their marks, with their anchors.
@@ -180,20 +234,23 @@ func (c *compiler) texts(visit func(*text) error) error {
 
 // prompts visits all prompts in the order of their marks, as they were recorded.
 func (c *compiler) prompts(visit func(*text) error) error {
-	t := text{laid: laid{place: -1}}
-	var before []byte
+	t := text{laid: laid{index: -1}}
 	return c.byText.walk(c.ctx, func(b []byte) error {
 		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
-		t.place++
-		t.number = t.place
-		before, t.marks = t.marks, append(before[:0], b[:n]...)
-		t.shared = commonMarks(before, t.marks)
+		t.index++
+		t.number, t.item = t.index, b
+		t.before, t.marked = t.marked, marked{append(t.before.marks[:0], b[:n]...), t.before.offsets[:0], 0}
+		t.shared = commonMarks(t.before.marks, t.marks)
 		var record []byte
-		t.delay, record = takeDelay(b[n : len(b)-countLength])
+		t.list, record = takeEnds(t.list[:0], b[n:len(b)-countLength])
+		t.delay, record = takeDelay(record)
 		if err := t.Decode(record); err != nil {
 			return err
 		}
-		t.at, t.ends = appendPlaces(t.at[:0], t.ends[:0], &t.Prompt, n/markLength)
+		t.Chain.Ends = t.list
+		t.offsets, t.ends = offsetsOf(&t.Prompt, n/markLength, t.offsets, t.ends)
+		t.cells = cellBytes(&t.Prompt)
+		t.at = t.offsets
 		return visit(&t)
 	})
 }
@@ -220,21 +277,25 @@ func commonMarks(a, b []byte) int {
 	return n / markLength
 }
 
-// stepKey is the length of the key of a stretch: its owner and its end.
-const stepKey = 8 + 4
-
 // layTexts finds out what rows whose text is known share, in tokens.
 func (c *compiler) layTexts() error {
 	if c.byText.empty() {
 		return nil
 	}
+	var b *branches
 	if c.thinned {
-		if err := c.completeEnds(); err != nil {
-			return err
+		b = &branches{}
+	}
+	defer func() { c.byText.close() }()
+	turns, err := c.findTurns(b)
+	if err == nil && b != nil {
+		if parted := b.parted(); len(parted) > 0 {
+			turns.close()
+			if err = c.completeEnds(parted); err == nil {
+				turns, err = c.findTurns(nil)
+			}
 		}
 	}
-	defer c.byText.close()
-	turns, err := c.findTurns()
 	if err != nil {
 		return err
 	}
@@ -246,8 +307,8 @@ func (c *compiler) layTexts() error {
 	}
 	p := c.part(Partition{})
 	err = c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
-		s, _ := c.share(t.number, o, parts)
-		c.engines.saw(c, t, o, s)
+		s, common := c.share(t.number, o, parts)
+		c.engines.saw(c, t, o, s, common)
 		if t.Identity != journal.Text { // it is known to the block what prompts share
 			s.limit = 0
 		}
@@ -274,14 +335,9 @@ func (c *compiler) layTexts() error {
 // surveyTo returns a survey that adds what it finds to a sorter.
 func (c *compiler) surveyTo(steps *sorter) survey {
 	return survey{emit: func(st stretch) error {
-		c.key = binary.BigEndian.AppendUint64(c.key[:0], uint64(st.owner))     //nolint:gosec // not negative
-		c.key = binary.BigEndian.AppendUint32(c.key, uint32(st.end))           //nolint:gosec // at most MaxCells, MaxEnds and one
-		c.enc = binary.BigEndian.AppendUint64(c.enc[:0], uint64(st.best.rank)) //nolint:gosec // not negative
-		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.best.bytes))    //nolint:gosec // not negative
-		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.best.tokens))   //nolint:gosec // not negative
-		c.enc = binary.BigEndian.AppendUint64(c.enc, st.best.kind())
-		c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(st.first.number)) //nolint:gosec // not negative
-		return steps.add(c.key, c.enc)
+		a := st.best
+		return steps.addWords(uint64(st.owner), uint64(st.end), //nolint:gosec // not negative
+			uint64(a.rank), uint64(a.bytes), uint64(a.tokens), a.kind(), uint64(st.first.number)) //nolint:gosec // likewise
 	}}
 }
 
@@ -304,7 +360,7 @@ func (c *compiler) survey(turns, steps *sorter) error {
 	return s.close(0)
 }
 
-// stepCursor gives prompts their stretches, in the order of their places.
+// stepCursor gives prompts their stretches, in the order of their marks.
 type stepCursor struct{ ahead }
 
 func newStepCursor(steps *sorter) (*stepCursor, error) {
@@ -316,12 +372,11 @@ func newStepCursor(steps *sorter) (*stepCursor, error) {
 func (s *stepCursor) lay(l *layer, p *laid) (err error) {
 	l.keep(p.shared)
 	from := p.shared
-	for ; err == nil && len(s.item) > 0 && binary.BigEndian.Uint64(s.item) == uint64(p.place); err = s.advance() { //nolint:gosec // not negative
-		to := int(binary.BigEndian.Uint32(s.item[8:]))
-		word := func(i int) int64 { return int64(binary.BigEndian.Uint64(s.item[stepKey+8*i:])) } //nolint:gosec // as it was written
-		a := anchor{rank: word(0), bytes: word(1), tokens: word(2)}
-		a.setKind(uint64(word(3))) //nolint:gosec // as it was written
-		l.lay(from, to, p.at, a, word(4))
+	for ; err == nil && len(s.item) > 0 && word(s.item, 0) == uint64(p.index); err = s.advance() { //nolint:gosec // not negative
+		number := func(i int) int64 { return int64(word(s.item, i)) } //nolint:gosec // as it was written
+		to, a := int(number(1)), anchor{rank: number(2), bytes: number(3), tokens: number(4)}
+		a.setKind(word(s.item, 5))
+		l.lay(from, to, p.at, a, number(6))
 		from = to
 	}
 	l.lay(from, len(p.at), p.at, p.anchor, p.number)
@@ -348,6 +403,7 @@ func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []par
 		return err
 	}
 	l := layer{rate: c.part(Partition{}).rate()}
+	var o laidOut
 	return c.texts(func(t *text) error {
 		if err := next.of(t); err != nil {
 			return err
@@ -357,7 +413,8 @@ func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []par
 		}
 		tokens := t.InputTokens.V
 		ends := l.below(tokens, t.media)
-		return visit(t, &laidOut{tokens, ends, !t.Prefix && len(ends) == len(t.at), t.media, t.turns}, l.parts)
+		o = laidOut{tokens, ends, !t.Prefix && len(ends) == len(t.at), t.media, t.turns}
+		return visit(t, &o, l.parts)
 	})
 }
 

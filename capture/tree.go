@@ -33,13 +33,14 @@ type node struct {
 	span, parent journal.SpanID
 	session      journal.Session // its own, then the nearest one at or above it
 	run          journal.Name    // likewise
-	at           place           // of the record; not of a link
+	at           slot            // of the record; not of a link
 
 	kind                journal.Kind
 	failed, row, warmup bool
 	joined, border      bool // by a link; of a tool or an agent
 	remote              bool // a part of its prompt, or of that of one above it, is at the server only
 	broken              bool // a parent above it is not here
+	beside              bool // its journal is not one of those that are compiled
 	below               bool // has inference spans below it
 	rows                bool // of a root: a span of its tree has a row index
 
@@ -67,18 +68,21 @@ type tree struct {
 	trace [16]byte
 	last  journal.SpanID
 	begun bool
-	taken []byte       // the record before, of this span
-	large bool         // more spans than the limit: they go by one by one
-	run   journal.Name // of a large trace
-	nodes []node
-	order []int32 // parents first
-	leaf  journal.Decoder
-	other journal.Decoder
+	taken []byte // the record before, of this span
+	large bool   // more spans than the limit: they go by one by one
+	// The record at hand is of a journal beside those that are compiled; a span of the trace is of one of these.
+	beside, wanted bool
+	run            journal.Name // of a large trace
+	nodes          []node
+	order          []int32 // parents first
+	leaf           journal.Decoder
+	other          journal.Decoder
 }
 
 // record takes the next record in the order of (trace id, span id, rank).
 func (t *tree) record(b []byte) error {
 	key, payload := b[:recordKey], b[recordKey:]
+	beside := position(key[recordKey-1]) != inCompiled
 	if !t.begun || !bytes.Equal(key[:16], t.trace[:]) {
 		if err := t.finish(); err != nil {
 			return err
@@ -86,8 +90,10 @@ func (t *tree) record(b []byte) error {
 		t.begun = true
 		copy(t.trace[:], key)
 	} else if bytes.Equal(key[16:24], t.last[:]) {
-		return t.duplicate(payload)
+		return t.duplicate(payload, beside)
 	}
+	t.beside = beside
+	t.wanted = t.wanted || !beside
 	copy(t.last[:], key[16:])
 	t.taken = append(t.taken[:0], payload...)
 	if err := t.leaf.Decode(payload); err != nil {
@@ -102,7 +108,10 @@ func (t *tree) record(b []byte) error {
 
 // duplicate counts a further record of the same span, for the run that it names. A copy of one that was there before is
 // nothing new, and counts for no trace: a record may be in several journals.
-func (t *tree) duplicate(payload []byte) error {
+func (t *tree) duplicate(payload []byte, beside bool) error {
+	if beside {
+		return nil
+	}
 	if bytes.Equal(payload, t.taken) {
 		t.c.res.Copies++
 		return nil
@@ -122,7 +131,7 @@ func (t *tree) keep(payload []byte) (err error) {
 	d := &t.leaf
 	n := node{
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
-		kind: d.Kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, model: d.Model,
+		kind: d.Kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, beside: t.beside, model: d.Model,
 		start: d.Start, end: endOf(&d.Inference), clock: d.Clock, input: -1,
 		up: -1, above: -1, root: -1, prompt: -1,
 	}
@@ -133,12 +142,7 @@ func (t *tree) keep(payload []byte) (err error) {
 		n.parent, n.joined = d.Joined.SpanID, true
 	}
 	self := int32(len(t.nodes)) //nolint:gosec // bounded by MaxTraceSpans
-	for f, set := range [fromCount]bool{
-		fromPrompt: known(&d.Prompt), fromFirstToken: d.FirstToken.Set, fromModel: !d.Model.IsZero(),
-		fromResponse: d.Response != journal.Response{}, fromInput: d.InputTokens.V > 0, fromOutput: d.OutputTokens.Set,
-		fromCached: d.CachedTokens.Set, fromAnswered: !d.Answered.IsZero(), fromEstimate: d.OutputEstimate.Set,
-		fromFinish: !d.Finish.IsZero(), fromOrder: d.Order != "",
-	} {
+	for f, set := range fieldsOf(&d.Inference) {
 		n.from[f] = -1
 		if set {
 			n.from[f] = self
@@ -161,20 +165,29 @@ func (t *tree) keep(payload []byte) (err error) {
 
 // finish groups the trace and emits its requests.
 func (t *tree) finish() error {
-	t.link()
-	t.inherit()
-	t.group()
-	for i := range t.nodes {
-		if t.nodes[i].kind != journal.KindInference {
-			continue
-		}
-		if err := t.emit(int32(i)); err != nil {
-			return err
+	if t.wanted {
+		t.link()
+		t.inherit()
+		t.group()
+		for i := range t.nodes {
+			if t.nodes[i].kind != journal.KindInference || t.nodes[i].beside {
+				continue
+			}
+			if err := t.emit(int32(i)); err != nil {
+				return err
+			}
 		}
 	}
 	t.clear()
-	t.large, t.run = false, journal.Name{}
+	t.large, t.wanted, t.run = false, false, journal.Name{}
 	return nil
+}
+
+// lose counts what is left out of a span, unless its journal is not one of those that are compiled.
+func (t *tree) lose(n *node, l loss) {
+	if !n.beside {
+		t.c.lost.add(l, 1)
+	}
 }
 
 func (t *tree) clear() {
@@ -245,7 +258,7 @@ func (t *tree) during(at int, part *node) bool {
 	return false
 }
 
-// find returns the place of a span.
+// find returns the index of a span.
 func (t *tree) find(id journal.SpanID) (int, bool) {
 	return slices.BinarySearchFunc(t.nodes, id, func(n node, id journal.SpanID) int { return bytes.Compare(n.span[:], id[:]) })
 }
@@ -439,6 +452,16 @@ func (t *tree) load(n *node, d *journal.Decoder) error {
 	return err
 }
 
+// fieldsOf says which fields a request has.
+func fieldsOf(r *journal.Inference) [fromCount]bool {
+	return [fromCount]bool{
+		fromPrompt: known(&r.Prompt), fromFirstToken: r.FirstToken.Set, fromModel: !r.Model.IsZero(),
+		fromResponse: r.Response != journal.Response{}, fromInput: r.InputTokens.V > 0, fromOutput: r.OutputTokens.Set,
+		fromCached: r.CachedTokens.Set, fromAnswered: !r.Answered.IsZero(), fromEstimate: r.OutputEstimate.Set,
+		fromFinish: !r.Finish.IsZero(), fromOrder: r.Order != "",
+	}
+}
+
 // fill takes a field of another span.
 func fill(r *journal.Decoder, field int, o *journal.Inference) {
 	switch field {
@@ -480,6 +503,7 @@ func (t *tree) outgrow() error {
 		if err := t.load(&n, &t.leaf); err != nil {
 			return err
 		}
+		t.beside = n.beside
 		if err := t.single(); err != nil {
 			return err
 		}
@@ -491,6 +515,9 @@ func (t *tree) outgrow() error {
 // single emits the span in t.leaf by itself.
 func (t *tree) single() error {
 	d := &t.leaf
+	if t.beside {
+		return nil
+	}
 	switch d.Kind {
 	case journal.KindContent:
 		t.c.lost.add(lostOrphan, 1)

@@ -15,7 +15,6 @@ package collect
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -35,7 +34,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/exporter"
 	"github.com/moonloop/moonloop/mooncake"
@@ -123,21 +121,17 @@ func Start(ctx context.Context, cfg Config) (*Collector, error) {
 		cfg.Warn = func(string) {}
 	}
 	if cfg.Key == "" {
-		var key [blockhash.KeySize]byte
-		_, _ = rand.Read(key[:]) // never fails
-		cfg.Key = hex.EncodeToString(key[:])
+		cfg.Key = rand.Text() + rand.Text() // 52 characters, 260 bits
 	}
 	for attempt := 1; ; attempt++ {
 		c, err := try(ctx, cfg)
-		// A free port is found by taking one and giving it back: somebody may have been faster.
-		if err == nil || attempt == 5 || !errors.Is(err, errAddressTaken) {
+		// A free port is found by taking one and giving it back: somebody may have been faster. A ListenError is of one that was not free.
+		_, taken := errors.AsType[*ListenError](err)
+		if taken || attempt == 5 || !errors.Is(err, syscall.EADDRINUSE) {
 			return c, err
 		}
 	}
 }
-
-// errAddressTaken marks that a port which was free a moment ago is not any more.
-var errAddressTaken = errors.New("somebody was faster")
 
 func try(ctx context.Context, cfg Config) (*Collector, error) {
 	c := &Collector{broken: make(chan error, 1), metrics: sdkmetric.NewManualReader()}
@@ -169,9 +163,6 @@ func try(ctx context.Context, cfg Config) (*Collector, error) {
 		return nil, fmt.Errorf("%w: %w", ErrJournal, errors.Join(err, c.receiver.Shutdown(ctx)))
 	}
 	if err := c.receiver.Start(ctx, host); err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w: %w", errAddressTaken, err)
-		}
 		return nil, errors.Join(fmt.Errorf("listen for OTLP: %w", err), c.receiver.Shutdown(ctx), c.exporter.Shutdown(ctx))
 	}
 	return c, nil

@@ -66,34 +66,35 @@ func (c Counts) String() string {
 const enoughRequests = 10
 
 // count counts what one batch holds.
-func count(td ptrace.Traces) (n Counts) {
+func count(td ptrace.Traces) (c Counts) {
 	for _, resource := range td.ResourceSpans().All() {
 		_, replay := resource.Resource().Attributes().Get(semconv.RunID)
 		for _, scope := range resource.ScopeSpans().All() {
 			for _, span := range scope.Spans().All() {
-				n.Spans++
+				c.Spans++
 				a := span.Attributes()
-				_, row := a.Get(semconv.Row)
+				has := func(key string) bool { _, ok := a.Get(key); return ok }
 				identity, annotated := a.Get(semconv.Identity)
-				switch {
-				case row, replay && annotated && span.Name() != semconv.SpanContent: // calibration has no row
-					n.Requests++
-					n.Replayed++
-				case annotated && span.Name() != semconv.SpanContent:
-					n.Requests++
-					if identity.Type() == pcommon.ValueTypeStr && identity.Str() == semconv.IdentityNone {
-						n.Anonymous++
-					}
-					_, input := a.Get(semconv.GenAIUsageInputTokens)
-					_, output := a.Get(semconv.GenAIUsageOutputTokens)
-					if !input || !output {
-						n.Uncounted++
-					}
+				annotated = annotated && span.Name() != semconv.SpanContent
+				row := has(semconv.Row)
+				if !row && !annotated {
+					continue
+				}
+				c.Requests++
+				if row || replay { // calibration has no row
+					c.Replayed++
+					continue
+				}
+				if identity.Type() == pcommon.ValueTypeStr && identity.Str() == semconv.IdentityNone {
+					c.Anonymous++
+				}
+				if !has(semconv.GenAIUsageInputTokens) || !has(semconv.GenAIUsageOutputTokens) {
+					c.Uncounted++
 				}
 			}
 		}
 	}
-	return n
+	return c
 }
 
 // tally adds up counts. Safe for concurrent use.

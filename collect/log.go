@@ -5,6 +5,7 @@ package collect
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -53,12 +54,7 @@ func (c warningCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	}
 	var text strings.Builder
 	text.WriteString(entry.Message)
-	names := make([]string, 0, len(values.Fields))
-	for name := range values.Fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values.Fields)) {
 		fmt.Fprintf(&text, ", %s %v", name, values.Fields[name])
 	}
 	c.warn(text.String())

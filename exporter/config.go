@@ -27,7 +27,7 @@ type Config struct {
 	Name string `mapstructure:"name"`
 
 	Rotation RotationConfig `mapstructure:"rotation"`
-	// Grace is how long a trace must have been quiet to be part of the segment that ends.
+	// Grace is how long after its end a segment is compiled, with what came meanwhile of its requests.
 	Grace time.Duration `mapstructure:"grace"`
 	// Fsync makes each batch durable before it is acknowledged.
 	Fsync bool `mapstructure:"fsync"`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
+	"github.com/moonloop/moonloop/exporter/internal/metadata"
 	"github.com/moonloop/moonloop/exporter/segment"
 )
 
@@ -24,28 +25,26 @@ type journalExporter struct {
 	options segment.Options
 	decoder *decode.Decoder
 	log     *zap.Logger
-	metrics *metrics
+	metrics metrics
 	batches sync.Pool // of *journal.Batch
 	journal *segment.Journal
-	queued  bool
 	faults  faults
 }
 
 func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, error) {
-	m, err := newMetrics(set.TelemetrySettings)
+	b, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, err
 	}
 	e := &journalExporter{
-		options: c.options(), decoder: decode.New(decode.Config{}), log: set.Logger, metrics: m,
+		options: c.options(), decoder: decode.New(decode.Config{}), log: set.Logger, metrics: metrics{b},
 		batches: sync.Pool{New: func() any { return new(journal.Batch) }},
-		queued:  c.QueueConfig.HasValue(),
 	}
-	e.options.Observer = &observer{log: set.Logger, metrics: m}
+	e.options.Observer = &observer{set.Logger, e.metrics}
 	if e.options.Compile != nil {
 		e.options.Compile.Tool = set.BuildInfo.Command + " " + set.BuildInfo.Version
 	}
-	if e.queued && !c.BackOffConfig.Enabled {
+	if c.QueueConfig.HasValue() && !c.BackOffConfig.Enabled {
 		set.Logger.Warn("sending_queue without retry_on_failure: spans that were acknowledged are dropped when they cannot be written at once")
 	}
 	return e, nil
@@ -62,7 +61,7 @@ func (e *journalExporter) start(context.Context, component.Host) error {
 }
 
 func (e *journalExporter) shutdown(ctx context.Context) error {
-	e.metrics.shutdown()
+	e.metrics.Shutdown()
 	if e.journal == nil {
 		return nil // never started
 	}
@@ -86,7 +85,7 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 	}
 	if err := e.journal.Append(b); err != nil {
 		why := faultOf(err)
-		e.metrics.failedWrite(ctx, why)
+		e.metrics.ExporterMooncakeFailedWrites.Add(ctx, 1, with("fault", why.name))
 		e.faults.failed(e.log, why, err)
 		return err
 	}

@@ -6,6 +6,7 @@ package exporter
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -15,15 +16,34 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// fault is why writing failed. metadata.yaml describes them.
-type fault string
+// fault is why writing failed, by its name in metadata.yaml, which describes it.
+type fault struct {
+	name   string
+	errors []error
+	cure   string
+}
 
-const (
-	noSpace     fault = "no_space"
-	notWritable fault = "not_writable"
-	gone        fault = "gone"
-	otherFault  fault = "other"
-)
+const patience = "senders or the queue try again until it succeeds"
+
+var knownFaults = []fault{
+	{"gone", []error{journal.ErrGone}, "leave the journal's folder alone while it is written; a new segment is begun, and " + patience},
+	{"no_space", []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, "make room on the file system of the journal, or lift the quota; " + patience},
+	{
+		"not_writable",
+		[]error{syscall.EROFS, fs.ErrPermission},
+		"make the journal's folder writable: see its mode, its owner and how its file system is mounted; " + patience,
+	},
+}
+
+// faultOf returns what kind of fault an error of the journal is.
+func faultOf(err error) fault {
+	for _, f := range knownFaults {
+		if slices.ContainsFunc(f.errors, func(target error) bool { return errors.Is(err, target) }) {
+			return f
+		}
+	}
+	return fault{name: "other", cure: "see the error; " + patience}
+}
 
 // repeatFault is how long the log is silent about writing that still fails, or fails again.
 const repeatFault = time.Minute
@@ -32,9 +52,9 @@ const repeatFault = time.Minute
 // The zero value is of a journal that is written.
 type faults struct {
 	mu    sync.Mutex
-	at    map[fault]time.Time // when it was said
-	since int64               // attempts that failed since writing last worked; 0 while it works
-	said  bool                // since writing last worked
+	at    map[string]time.Time // when a fault was said
+	since int64                // attempts that failed since writing last worked; 0 while it works
+	said  bool                 // since writing last worked
 }
 
 // failed notes an attempt that failed.
@@ -43,12 +63,12 @@ func (f *faults) failed(log *zap.Logger, why fault, err error) {
 	defer f.mu.Unlock()
 	f.since++
 	now := time.Now()
-	if at, ever := f.at[why]; !ever || now.Sub(at) >= repeatFault {
+	if at, ever := f.at[why.name]; !ever || now.Sub(at) >= repeatFault {
 		if f.at == nil {
-			f.at = map[fault]time.Time{}
+			f.at = map[string]time.Time{}
 		}
-		f.at[why], f.said = now, true
-		log.Error("spans cannot be written to the journal", zap.String("fault", string(why)), zap.String("what_to_do", cure[why]),
+		f.at[why.name], f.said = now, true
+		log.Error("spans cannot be written to the journal", zap.String("fault", why.name), zap.String("what_to_do", why.cure),
 			zap.Int64("failed_attempts", f.since), zap.Error(err))
 	}
 }
@@ -61,35 +81,4 @@ func (f *faults) succeeded(log *zap.Logger) {
 		log.Info("spans are written to the journal again", zap.Int64("failed_attempts", f.since))
 	}
 	f.since, f.said = 0, false
-}
-
-// cure is what to do about a fault.
-var cure = map[fault]string{
-	noSpace:     "make room on the file system of the journal, or lift the quota; " + patience,
-	notWritable: "make the journal's folder writable: see its mode, its owner and how its file system is mounted; " + patience,
-	gone:        "leave the journal's folder alone while it is written; a new segment is begun, and " + patience,
-	otherFault:  "see the error; " + patience,
-}
-
-const patience = "senders or the queue try again until it succeeds"
-
-// faultOf returns what kind of fault an error of the journal is.
-func faultOf(err error) fault {
-	is := func(targets ...error) bool {
-		for _, target := range targets {
-			if errors.Is(err, target) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case is(journal.ErrGone):
-		return gone
-	case is(syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG):
-		return noSpace
-	case is(syscall.EROFS, fs.ErrPermission):
-		return notWritable
-	}
-	return otherFault
 }

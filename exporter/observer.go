@@ -14,23 +14,23 @@ import (
 
 // observer takes what happens to segments to the log and the metrics.
 type observer struct {
-	log     *zap.Logger
-	metrics *metrics
+	log *zap.Logger
+	metrics
 }
 
 var _ segment.Observer = (*observer)(nil)
 
 func (o *observer) Synced(took time.Duration, err error) {
-	o.metrics.b.ExporterMooncakeSyncDuration.Record(context.Background(), took.Seconds(), o.metrics.result(err))
+	o.ExporterMooncakeSyncDuration.Record(context.Background(), took.Seconds(), resultOf(err))
 	if err != nil {
 		o.log.Error("journal cannot be made durable; the next one is begun", zap.Error(err))
 	}
 }
 
 func (o *observer) Cut(c segment.Cut) {
-	ctx, b := context.Background(), o.metrics.b
-	b.ExporterMooncakeCuts.Add(ctx, 1, o.metrics.result(c.Err))
-	b.ExporterMooncakeCutDuration.Record(ctx, c.Took.Seconds())
+	ctx := context.Background()
+	o.ExporterMooncakeCuts.Add(ctx, 1, resultOf(c.Err))
+	o.ExporterMooncakeCutDuration.Record(ctx, c.Took.Seconds())
 	if c.Cause != nil {
 		o.log.Error("segment cannot be written any more", zap.String("segment", c.Segment), zap.Int64("lost_bytes", c.Lost), zap.Error(c.Cause))
 	}
@@ -38,32 +38,23 @@ func (o *observer) Cut(c segment.Cut) {
 		o.log.Error("end of a segment failed", zap.String("segment", c.Segment), zap.Error(c.Err))
 		return
 	}
-	b.ExporterMooncakeCarriedTraces.Add(ctx, c.Carried)
-	b.ExporterMooncakeCarried.Add(ctx, c.CarriedBytes)
-	b.ExporterMooncakeLost.Add(ctx, c.Lost)
+	o.ExporterMooncakeLost.Add(ctx, c.Lost)
 	if c.Waited {
-		b.ExporterMooncakeOversizeSegments.Add(ctx, 1)
+		o.ExporterMooncakeOversizeSegments.Add(ctx, 1)
 	}
-	b.ExporterMooncakeLeftTraces.Add(ctx, c.TooOften, o.metrics.tooOften)
-	b.ExporterMooncakeLeftTraces.Add(ctx, c.TooMany, o.metrics.tooMany)
-	o.log.Info("segment is closed", zap.String("segment", c.Segment), zap.Int64("bytes", c.Bytes),
-		zap.Int64("carried_traces", c.Carried), zap.Int64("carried_bytes", c.CarriedBytes), zap.Bool("waited", c.Waited), zap.Duration("took", c.Took))
-	if left := c.TooOften + c.TooMany; left > 0 {
-		o.log.Warn("traces that were still open were left behind: the segments' own traces have them in parts, moonloop compile has them whole",
-			zap.String("segment", c.Segment), zap.Int64("carried_too_often", c.TooOften), zap.Int64("too_many", c.TooMany))
-	}
+	o.log.Info("segment is closed", zap.String("segment", c.Segment), zap.Int64("bytes", c.Bytes), zap.Bool("waited", c.Waited), zap.Duration("took", c.Took))
 }
 
 func (o *observer) Compiled(c segment.Compilation) {
-	ctx, b := context.Background(), o.metrics.b
-	b.ExporterMooncakeCompilations.Add(ctx, 1, o.metrics.result(c.Err))
+	ctx := context.Background()
+	o.ExporterMooncakeCompilations.Add(ctx, 1, resultOf(c.Err))
 	if c.Err != nil {
 		o.log.Error("segment was not compiled; its journal is complete, and the next start tries again, as does moonloop compile",
 			zap.String("segment", c.Segment), zap.Error(c.Err))
 		return
 	}
 	for _, t := range c.Result.Traces {
-		b.ExporterMooncakeRows.Add(ctx, t.Meta.Rows)
+		o.ExporterMooncakeRows.Add(ctx, t.Meta.Rows)
 		o.log.Info("segment is compiled", zap.String("segment", c.Segment), zap.Stringer("run", t.Run), zap.Int64("rows", t.Meta.Rows),
 			zap.Int64("merged", t.Merged), zap.Any("dropped", t.Meta.Dropped), zap.Duration("took", c.Took))
 	}
@@ -77,7 +68,7 @@ func (o *observer) Compiled(c segment.Compilation) {
 }
 
 func (o *observer) Removed(r segment.Removal) {
-	o.metrics.b.ExporterMooncakeRemovedSegments.Add(context.Background(), 1, o.metrics.result(r.Err))
+	o.ExporterMooncakeRemovedSegments.Add(context.Background(), 1, resultOf(r.Err))
 	if r.Err != nil {
 		o.log.Error("old segment cannot be removed", zap.String("segment", r.Segment), zap.Error(r.Err))
 		return

@@ -14,17 +14,13 @@ func (t *tree) appendCanonical(b []byte, n int32) []byte {
 	switch t.kind(n) {
 	case nodeNull:
 		return append(b, "null"...)
-	case nodeFalse:
-		return append(b, "false"...)
-	case nodeTrue:
-		return append(b, "true"...)
-	case nodeNumber:
+	case nodeFalse, nodeTrue, nodeNumber:
 		return append(b, t.nodes[n].text...)
 	case nodeString:
 		return t.appendString(b, n)
 	case nodeArray:
 		b = append(b, '[')
-		for i := n + 1; i < t.nodes[n].next; i = t.nodes[i].next {
+		for i := range t.values(n) {
 			if i > n+1 {
 				b = append(b, ',')
 			}
@@ -33,19 +29,18 @@ func (t *tree) appendCanonical(b []byte, n int32) []byte {
 		return append(b, ']')
 	case nodeObject:
 		var space [16]int32
-		keys := space[:0]
-		for key := n + 1; key < t.nodes[n].next; key = t.nodes[key+1].next {
-			keys = append(keys, key)
+		values := space[:0]
+		for value := range t.values(n) {
+			values = append(values, value)
 		}
-		slices.SortStableFunc(keys, func(x, y int32) int { return strings.Compare(t.nodes[x].text, t.nodes[y].text) })
+		t.sortByKey(values)
 		b = append(b, '{')
-		for i, key := range keys {
+		for i, value := range values {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = t.appendString(b, key)
-			b = append(b, ':')
-			b = t.appendCanonical(b, key+1)
+			b = append(t.appendString(b, value-1), ':')
+			b = t.appendCanonical(b, value)
 		}
 		return append(b, '}')
 	}
@@ -54,43 +49,31 @@ func (t *tree) appendCanonical(b []byte, n int32) []byte {
 
 // appendString appends a string with the escapes that JSON demands and no others.
 func (t *tree) appendString(b []byte, n int32) []byte {
-	b = append(b, '"')
-	b = appendEscaped(b, t.raw(n))
-	return append(b, '"')
+	return append(appendEscaped(append(b, '"'), t.raw(n)), '"')
 }
 
-// raw returns a string node without its JSON escapes.
-func (t *tree) raw(n int32) string {
-	if t.nodes[n].escaped {
-		return unescape(t.nodes[n].text)
-	}
-	return t.nodes[n].text
+// sortByKey sorts values of an object by their keys.
+func (t *tree) sortByKey(values []int32) {
+	slices.SortStableFunc(values, func(x, y int32) int { return strings.Compare(t.nodes[x-1].text, t.nodes[y-1].text) })
 }
 
 func appendEscaped(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	for i := 0; i < len(s); {
-		c := s[i]
+	const hexDigits = "0123456789abcdef"
+	for _, r := range s {
 		switch {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c == '\n':
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
 			b = append(b, '\\', 'n')
-		case c == '\r':
+		case r == '\r':
 			b = append(b, '\\', 'r')
-		case c == '\t':
+		case r == '\t':
 			b = append(b, '\\', 't')
-		case c < ' ':
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		case c < utf8.RuneSelf:
-			b = append(b, c)
+		case r < ' ':
+			b = append(b, '\\', 'u', '0', '0', hexDigits[r>>4], hexDigits[r&15])
 		default:
-			r, size := utf8.DecodeRuneInString(s[i:])
 			b = utf8.AppendRune(b, r)
-			i += size
-			continue
 		}
-		i++
 	}
 	return b
 }
@@ -98,20 +81,17 @@ func appendEscaped(b []byte, s string) []byte {
 // appendArguments appends the arguments of a call as a JSON string that holds compact JSON. Some dialects have the
 // model's string, others what it parses to.
 func (w *walker) appendArguments(b []byte, t *tree, n int32) []byte {
-	var text []byte
+	text := ""
 	switch t.kind(n) {
 	case nodeNull:
-		return append(b, `""`...)
 	case nodeString:
-		s := t.raw(n)
-		if !jsonLike(s) || !w.nested.parse(s, w.limits) || w.nested.cut {
-			return append(appendEscaped(append(b, '"'), s), '"')
+		if text = t.raw(n); jsonLike(text) && w.nested.parse(text) && !w.nested.cut {
+			text = string(w.nested.appendCanonical(nil, 0))
 		}
-		text = w.nested.appendCanonical(nil, 0)
 	default:
-		text = t.appendCanonical(nil, n)
+		text = string(t.appendCanonical(nil, n))
 	}
-	return append(appendEscaped(append(b, '"'), string(text)), '"')
+	return append(appendEscaped(append(b, '"'), text), '"')
 }
 
 // jsonLike reports whether a string may be a JSON container, or a string that holds one.
@@ -122,10 +102,7 @@ func jsonLike(s string) bool {
 
 // appendTool appends the definition of a tool in the shape of the chat completions API.
 func (t *tree) appendTool(b []byte, n int32) []byte {
-	f := n
-	if inner := t.get(n, "function"); t.kind(inner) == nodeObject {
-		f = inner
-	}
+	f := t.unwrap(n, "function")
 	name := t.get(f, "name")
 	if kind := t.str(t.get(n, "type")); t.kind(name) != nodeString || kind != "" && kind != "function" {
 		return t.appendCanonical(b, n) // a tool of the provider's own

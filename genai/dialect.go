@@ -35,129 +35,100 @@ const (
 	DialectUnknown       Dialect = "unknown" // some gen_ai.* or llm.* attribute, and nothing that names its writer
 )
 
-// mark is a set of hints about the dialect that the attributes of a span give.
-type mark uint16
-
-const (
-	markProvider mark = 1 << iota
-	markSystem
-	markGenAI
-	markLLM
-	markOpenInference
-	markLangfuse
-	markGenkit
-	markTraceloop
-	markVercel
-	markLLMD
-	markAgentgateway
-	markKVTransfer
-)
-
-// marksByPrefix lists the hints of attribute names; all that fit count.
-var marksByPrefix = []struct {
-	prefix string
-	mark   mark
+// dialects lists what names a dialect: the beginning of a scope, the name of a span, or the beginning of an attribute's name. The first
+// that fits counts.
+var dialects = []struct {
+	dialect              Dialect
+	scopes, spans, hints []string
 }{
-	{"gen_ai.", markGenAI},
-	{semconv.GenAIProviderName, markProvider},
-	{semconv.GenAISystem, markSystem},
-	{"gen_ai.prompt.", markTraceloop},
-	{"gen_ai.latency.kv_cache_transfer_time", markKVTransfer},
-	{"genkit:", markGenkit},
-	{"llm.", markLLM},
-	{"llm.request.type", markTraceloop},
-	{"llm.prompts.", markTraceloop},
-	{"llm_d.", markLLMD},
-	{"langfuse.observation.", markLangfuse},
-	{"openinference.", markOpenInference},
-	{"traceloop.", markTraceloop},
-	{"ai.operationId", markVercel},
-	{"ai.model.", markVercel},
-	{"ai.prompt", markVercel},
-	{"ai.usage.", markVercel},
-	{"ai.telemetry.", markVercel},
-	{"agw.ai.", markAgentgateway},
+	{DialectDynamo, []string{dynamoScope}, nil, nil},
+	{DialectEnvoy, []string{"envoyproxy/ai-gateway"}, nil, nil},
+	{DialectOpenLIT, []string{"@openlit/", "openlit"}, nil, nil},
+	{DialectLiteLLM, []string{"litellm"}, []string{"litellm_request", "raw_gen_ai_request"}, nil},
+	{DialectLangfuse, nil, nil, []string{"langfuse.observation."}},
+	{DialectOpenInference, nil, nil, []string{"openinference."}},
+	{DialectGenkit, nil, nil, []string{"genkit:"}},
+	{DialectVercel, nil, nil, []string{"ai.operationId", "ai.model.", "ai.prompt", "ai.usage.", "ai.telemetry."}},
+	{DialectTraceloop, []string{"@traceloop/"}, nil, []string{"gen_ai.prompt.", "llm.request.type", "llm.prompts.", "traceloop."}},
+	{DialectTensorRTLLM, nil, nil, []string{"gen_ai.latency.kv_cache_transfer_time"}},
+	{DialectVLLM, nil, []string{"llm_request"}, nil},
+	{DialectLLMD, nil, []string{"gateway.request", "gateway.request_orchestration"}, []string{"llm_d."}},
+	{DialectAgentgateway, nil, nil, []string{"agw.ai."}},
+	{DialectVercel, []string{"gen_ai"}, nil, nil}, // its spans by the conventions
+	{DialectOTel, nil, nil, []string{semconv.GenAIProviderName}},
+	{DialectOTel136, nil, nil, []string{semconv.GenAISystem}},
+	{DialectUnknown, nil, nil, []string{"gen_ai.", "llm."}},
 }
 
-// marksByByte holds the indices of marksByPrefix by the first byte: most attributes of a trace begin with none of them.
-var marksByByte = func() (index [256][]int) {
-	for i := range marksByPrefix {
-		first := marksByPrefix[i].prefix[0]
-		index[first] = append(index[first], i)
+// mark is a set of hints that the attributes of a span give: at dialects, by index, and at flattened messages that stand in for a document.
+type mark uint32
+
+const (
+	markFlatInput mark = 1 << (31 - iota)
+	markFlatOutput
+)
+
+// The prefixes of the latter.
+const (
+	flatInput  = "llm.input_messages."
+	flatOutput = "llm.output_messages."
+)
+
+// flatTools lists the prefixes of the tools beside flattened prompts, by the prefix of these.
+var flatTools = map[string]string{
+	flatInput: "llm.tools.", "gen_ai.prompt.": "llm.request.functions.", "llm.prompts.": "llm.request.functions.",
+}
+
+// beginning is what the beginning of an attribute's name says. Behind that of flattened messages stands an index: other names begin
+// so, too, such as gen_ai.prompt.version.
+type beginning struct {
+	prefix string
+	mark   mark
+	flat   field // that is flattened there
+}
+
+// beginnings lists them by the first byte of the names, by which most attributes of a trace have none. All that fit count.
+var beginnings = func() (index [256][]beginning) {
+	list := []beginning{
+		{flatInput, markFlatInput, fieldContent},
+		{"gen_ai.prompt.", 0, fieldContent},
+		{"llm.prompts.", 0, fieldContent},
+		{flatOutput, markFlatOutput, fieldReply},
+		{"gen_ai.completion.", 0, fieldReply},
+		{"llm.completions.", 0, fieldReply},
+	}
+	for i := range dialects {
+		for _, hint := range dialects[i].hints {
+			list = append(list, beginning{hint, 1 << i, fieldNone})
+		}
+	}
+	for _, b := range list {
+		index[b.prefix[0]] = append(index[b.prefix[0]], b)
 	}
 	return index
 }()
-
-// marksOf returns the hints of one attribute.
-func marksOf(key string) mark {
-	if key == "" {
-		return 0
-	}
-	var marks mark
-	for _, i := range marksByByte[key[0]] {
-		if strings.HasPrefix(key, marksByPrefix[i].prefix) {
-			marks |= marksByPrefix[i].mark
-		}
-	}
-	if key == semconv.GenAISystemInstructions {
-		marks &^= markSystem
-	}
-	return marks
-}
-
-// dialects lists what names a dialect: the scope's beginning, the span's name, or a hint. The first that fits counts.
-var dialects = []struct {
-	dialect Dialect
-	scope   string
-	name    string
-	marks   mark
-}{
-	{DialectDynamo, "dynamo.request_trace", "", 0},
-	{DialectEnvoy, "envoyproxy/ai-gateway", "", 0},
-	{DialectOpenLIT, "@openlit/", "", 0},
-	{DialectOpenLIT, "openlit", "", 0},
-	{DialectLiteLLM, "litellm", "", 0},
-	{DialectLiteLLM, "", "litellm_request", 0},
-	{DialectLiteLLM, "", "raw_gen_ai_request", 0},
-	{DialectLangfuse, "", "", markLangfuse},
-	{DialectOpenInference, "", "", markOpenInference},
-	{DialectGenkit, "", "", markGenkit},
-	{DialectVercel, "", "", markVercel},
-	{DialectTraceloop, "@traceloop/", "", 0},
-	{DialectTraceloop, "", "", markTraceloop},
-	{DialectTensorRTLLM, "", "", markKVTransfer},
-	{DialectVLLM, "", "llm_request", 0},
-	{DialectLLMD, "", "gateway.request", 0},
-	{DialectLLMD, "", "gateway.request_orchestration", 0},
-	{DialectLLMD, "", "", markLLMD},
-	{DialectAgentgateway, "", "", markAgentgateway},
-	{DialectOTel, "", "", markProvider},
-	{DialectOTel136, "", "", markSystem},
-}
 
 // dialectOf names the dialect of a span or log record. Engines that write nothing but facts are told by those.
 func (s *scan) dialectOf(scope, name string) Dialect {
 	for i := range dialects {
 		d := &dialects[i]
-		if d.scope != "" && strings.HasPrefix(scope, d.scope) || d.name != "" && d.name == name || d.marks&s.marks != 0 {
-			if d.dialect == DialectOTel && scope == vercelScope {
-				return DialectVercel
-			}
+		fits := s.marks&(1<<i) != 0
+		for _, span := range d.spans {
+			fits = fits || span == name
+		}
+		for _, prefix := range d.scopes {
+			fits = fits || strings.HasPrefix(scope, prefix)
+		}
+		switch {
+		case !fits:
+		case d.dialect == DialectUnknown && s.has(fieldRID):
+			return DialectSGLang
+		default:
 			return d.dialect
 		}
 	}
-	switch {
-	case s.has(fieldRID) && s.marks&markGenAI != 0:
-		return DialectSGLang
-	case s.tgi(name):
+	if s.tgi(name) {
 		return DialectTGI
-	case scope == vercelScope:
-		return DialectVercel
-	case s.marks&(markGenAI|markLLM) != 0:
-		return DialectUnknown
 	}
 	return ""
 }
-
-// vercelScope is the scope of the AI SDK's convention-conformant spans.
-const vercelScope = "gen_ai"

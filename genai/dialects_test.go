@@ -114,7 +114,7 @@ func TestDialects(t *testing.T) {
 				Dialect: genai.DialectOTel, Kind: genai.KindInference, Operation: "chat", Provider: "openai",
 				RequestModel: "m", Stream: genai.Some(true), Choices: n(2), TimeToFirstToken: seconds(0.25),
 				InputTokens: n(12), OutputTokens: n(0), CachedTokens: n(0), CacheWriteTokens: n(4), ReasoningTokens: n(0),
-				Sessions: []genai.Session{{Key: "gen_ai.conversation.id", ID: "c"}},
+				Session: "c",
 			},
 			prompt: hello,
 		},
@@ -145,7 +145,7 @@ func TestDialects(t *testing.T) {
 				Dialect: genai.DialectOpenInference, Kind: genai.KindInference, Operation: "chat", Provider: "openai",
 				RequestModel: "m", ResponseModel: "m-1", ResponseID: "r", Stream: genai.Some(false), MaxTokens: n(16), Choices: n(1),
 				InputTokens: n(12), OutputTokens: n(3), CachedTokens: n(8), FinishReasons: []string{"stop"},
-				Sessions: []genai.Session{{Key: "session.id", ID: "s"}},
+				Session: "s",
 			},
 			prompt: hello,
 		},
@@ -192,7 +192,7 @@ a cat
 			events: []event{{"First Token Stream Event", 1.999, nil}},
 			want: genai.Record{
 				Dialect: genai.DialectEnvoy, Kind: genai.KindInference, Operation: "chat", InputTokens: n(12), OutputTokens: n(3),
-				CacheWriteTokens: n(2), Sessions: []genai.Session{{Key: "session.id", ID: "s"}},
+				CacheWriteTokens: n(2), Session: "s",
 			},
 		},
 		{
@@ -211,7 +211,7 @@ a cat
 			want: genai.Record{
 				Dialect: genai.DialectTraceloop, Kind: genai.KindInference, Operation: "chat", Provider: "OpenAI", RequestModel: "m",
 				Stream: genai.Some(true), InputTokens: n(12), CachedTokens: n(8), OutputEstimate: n(3), TimeToFirstToken: seconds(0.5),
-				Sessions: []genai.Session{{Key: "traceloop.association.properties.session_id", ID: "s"}},
+				Session: "s",
 			},
 			prompt: "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}` + "\n" + hello,
 		},
@@ -240,7 +240,7 @@ a cat
 				Dialect: genai.DialectVercel, Kind: genai.KindInference, Operation: "chat", Provider: "p.chat", RequestModel: "m",
 				ResponseID: "r", Stream: genai.Some(true), InputTokens: n(12), OutputTokens: n(3), CachedTokens: n(8),
 				FinishReasons: []string{"tool-calls"}, TimeToFirstToken: seconds(0.25),
-				Sessions: []genai.Session{{Key: "ai.telemetry.metadata.sessionId", ID: "s"}},
+				Session: "s",
 			},
 			prompt: "<|tools|>\n" + `{"function":{"name":"f","parameters":{"x":1}},"type":"function"}` + "\n" + hello,
 		},
@@ -257,7 +257,7 @@ a cat
 			want: genai.Record{
 				Dialect: genai.DialectLangfuse, Kind: genai.KindInference, Operation: "chat", RequestModel: "m", MaxTokens: n(16),
 				InputTokens: n(21), OutputTokens: n(20), CachedTokens: n(12), ReasoningTokens: n(4), ErrorType: "_OTHER",
-				TimeToFirstToken: seconds(0.5), Sessions: []genai.Session{{Key: "session.id", ID: "s"}},
+				TimeToFirstToken: seconds(0.5), Session: "s",
 			},
 			prompt: hello,
 		},
@@ -298,7 +298,7 @@ hi
 			},
 			want: genai.Record{
 				Dialect: genai.DialectLiteLLM, Kind: genai.KindInference, Operation: "chat", RequestModel: "m", ResponseID: "r", Stream: genai.Some(false),
-				InputTokens: n(12), OutputTokens: n(3), FinishReasons: []string{"stop"}, Sessions: []genai.Session{{Key: "metadata.session_id", ID: "s"}},
+				InputTokens: n(12), OutputTokens: n(3), FinishReasons: []string{"stop"}, Session: "s",
 			},
 			prompt: hello,
 		},
@@ -430,18 +430,18 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestSessions takes the best of several away, one by one.
 func TestSessions(t *testing.T) {
 	reader := genai.NewReader(genai.Options{SessionKeys: []string{"acme.thread", "session.id"}})
-	rec := reader.Span("", newSpan(t, "GET /", map[string]any{
+	span := newSpan(t, "GET /", map[string]any{
 		"session.id": 42, "acme.thread": "mine", "gen_ai.conversation.id": "c", "metadata.session_id": "",
 		"langfuse.session.id": []any{"no string"},
-	}))
-	want := []genai.Session{{Key: "acme.thread", ID: "mine"}, {Key: "session.id", ID: "42"}, {Key: "gen_ai.conversation.id", ID: "c"}}
-	if diff := cmp.Diff(want, rec.Sessions); diff != "" {
-		t.Errorf("sessions (-want +got):\n%s", diff)
-	}
-	if rec.SessionID() != "mine" || rec.Kind != genai.KindOther {
-		t.Errorf("session %q on a span of kind %v", rec.SessionID(), rec.Kind)
+	})
+	for _, best := range []struct{ key, id string }{{"acme.thread", "mine"}, {"session.id", "42"}, {"gen_ai.conversation.id", "c"}, {}} {
+		if rec := reader.Span("", span); rec.Session != best.id || rec.Kind != genai.KindOther {
+			t.Errorf("session %q on a span of kind %v, want %q of %s", rec.Session, rec.Kind, best.id, best.key)
+		}
+		span.Attributes().Remove(best.key)
 	}
 }
 
@@ -501,17 +501,11 @@ func TestDynamo(t *testing.T) {
 		Dialect: genai.DialectDynamo, Kind: genai.KindInference, RequestModel: "m", ResponseID: "r",
 		StartUnixNano: 1_795_222_048_123_000_000, EndUnixNano: 1_795_222_049_123_250_000,
 		InputTokens: n(130), OutputTokens: n(7), CachedTokens: n(64), TimeToFirstToken: seconds(0.0125),
-		Sessions: []genai.Session{{Key: "agent_context.session_id", ID: "s"}},
-		Engine:   genai.Engine{BlockSize: 64, Hashes: []uint64{1 << 63, 1<<64 - 1, 1<<53 + 1}, Complete: true},
+		Session: "s",
+		Engine:  genai.Engine{BlockSize: 64, Hashes: []uint64{1 << 63, 1<<64 - 1, 1<<53 + 1}, Complete: true},
 	}
 	reader := genai.NewReader(genai.Options{})
-	if diff := cmp.Diff(want, reader.Dynamo(payload), withoutContent); diff != "" {
-		t.Errorf("a line of the file (-want +got):\n%s", diff)
-	}
-	log := plog.NewLogRecord()
-	log.Attributes().PutStr("payload", payload)
-	log.Body().SetStr("request_end")
-	if diff := cmp.Diff(want, reader.Log("dynamo.request_trace", log), withoutContent); diff != "" {
+	if diff := cmp.Diff(want, reader.Log("dynamo.request_trace", dynamoLog(payload)), withoutContent); diff != "" {
 		t.Errorf("a log record (-want +got):\n%s", diff)
 	}
 	for _, c := range []struct {
@@ -537,9 +531,17 @@ func TestDynamo(t *testing.T) {
 		},
 		{"without an arrival: the end minus the time it took", `{"event_time_unix_ms":5000,"request":{"total_time_ms":1000}}`, genai.KindInference, genai.Engine{}, 4 * second},
 	} {
-		got := reader.Dynamo(c.payload)
+		got := reader.Log("dynamo.request_trace", dynamoLog(c.payload))
 		if diff := cmp.Diff(c.engine, got.Engine, cmpopts.EquateEmpty()); diff != "" || got.Kind != c.kind || got.StartUnixNano != c.start {
 			t.Errorf("%s: kind %v, start %d (-want +got):\n%s", c.reason, got.Kind, got.StartUnixNano, diff)
 		}
 	}
+}
+
+// dynamoLog returns a log record of Dynamo's request trace.
+func dynamoLog(payload string) plog.LogRecord {
+	log := plog.NewLogRecord()
+	log.Attributes().PutStr("payload", payload)
+	log.Body().SetStr("request_end")
+	return log
 }

@@ -12,48 +12,56 @@ import (
 func (r *Reader) documents() {
 	rec, s, t := &r.record, &r.scan, &r.doc
 	if s.has(fieldUsageDetails) {
-		t.load(s.values[fieldUsageDetails], &r.limits)
+		t.load(s.values[fieldUsageDetails])
 		r.usageDetails()
 	}
 	if s.has(fieldInvocation) {
-		t.load(s.values[fieldInvocation], &r.limits)
-		r.parameters(0)
-		rec.Stream = rec.Stream.or(t.bool(t.get(0, "stream")))
-		rec.Choices = rec.Choices.or(t.int(t.get(0, "n")))
-		if rec.RequestModel == "" {
-			rec.RequestModel = t.str(t.get(0, "model"))
+		t.load(s.values[fieldInvocation])
+		r.maxTokens(0)
+		if !rec.Stream.Set {
+			rec.Stream = t.bool(t.get(0, "stream"))
 		}
-		if rec.PreviousResponseID == "" {
-			rec.PreviousResponseID = t.str(t.get(0, "previous_response_id"))
-		}
+		t.fillCount(&rec.Choices, 0, "n")
+		t.fillText(&rec.RequestModel, 0, "model")
+		t.fillText(&rec.PreviousResponseID, 0, "previous_response_id")
 	}
 	if rec.Kind != KindInference {
 		return
 	}
 	if s.has(fieldGenkitInput) && !rec.MaxTokens.Set {
-		t.load(s.values[fieldGenkitInput], &r.limits)
-		r.parameters(t.get(0, "config"))
+		t.load(s.values[fieldGenkitInput])
+		r.maxTokens(t.get(0, "config"))
 	}
 	if s.has(fieldGenkitOutput) {
-		t.load(s.values[fieldGenkitOutput], &r.limits)
+		t.load(s.values[fieldGenkitOutput])
 		r.genkitOutput()
 	}
-	if s.has(fieldOutputValue) && (rec.ResponseID == "" || !rec.InputTokens.Set) && s.marks&markOpenInference != 0 {
-		t.load(s.values[fieldOutputValue], &r.limits)
-		if rec.ResponseID == "" {
-			rec.ResponseID = t.str(t.get(0, "id"))
-		}
+	if s.has(fieldOutputValue) && (rec.ResponseID == "" || !rec.InputTokens.Set) && s.has(fieldSpanKind) {
+		t.load(s.values[fieldOutputValue])
+		t.fillText(&rec.ResponseID, 0, "id")
 		usage := t.get(0, "usage")
-		rec.InputTokens = rec.InputTokens.or(t.int(t.get(usage, "prompt_tokens", "input_tokens")))
-		rec.OutputTokens = rec.OutputTokens.or(t.int(t.get(usage, "completion_tokens", "output_tokens")))
-		details := t.get(usage, "prompt_tokens_details", "input_tokens_details")
-		rec.CachedTokens = rec.CachedTokens.or(t.int(t.get(details, "cached_tokens")))
+		t.fillCount(&rec.InputTokens, usage, "prompt_tokens", "input_tokens")
+		t.fillCount(&rec.OutputTokens, usage, "completion_tokens", "output_tokens")
+		t.fillCount(&rec.CachedTokens, t.get(usage, "prompt_tokens_details", "input_tokens_details"), "cached_tokens")
 	}
 }
 
-func (r *Reader) parameters(n int32) {
-	limit := r.doc.int(r.doc.get(n, "max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens"))
-	r.record.MaxTokens = r.record.MaxTokens.or(limit)
+// fillCount reads a count from the first of some members that is there, if it is not known yet.
+func (t *tree) fillCount(to *Opt[int64], object int32, names ...string) {
+	if !to.Set {
+		*to = t.int(t.get(object, names...))
+	}
+}
+
+// fillText reads a short text from a member, if it is not known yet.
+func (t *tree) fillText(to *string, object int32, name string) {
+	if *to == "" {
+		*to = t.str(t.get(object, name))
+	}
+}
+
+func (r *Reader) maxTokens(object int32) {
+	r.doc.fillCount(&r.record.MaxTokens, object, "max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
 }
 
 // usageDetails reads Langfuse's usage, whose input is without the cached tokens and whose output is without the
@@ -61,36 +69,38 @@ func (r *Reader) parameters(n int32) {
 func (r *Reader) usageDetails() {
 	rec, t := &r.record, &r.doc
 	input, output := t.int(t.get(0, "input")), t.int(t.get(0, "output"))
-	cached := t.int(t.get(0, "input_cached_tokens", "input_cache_read", "cache_read_input_tokens"))
-	written := t.int(t.get(0, "input_cache_creation", "cache_creation_input_tokens"))
-	reasoning := t.int(t.get(0, "output_reasoning_tokens", "output_reasoning"))
 	if t.kind(0) == nodeObject && input.Set {
-		for key := int32(1); key < t.nodes[0].next; key = t.nodes[key+1].next {
-			if name := t.nodes[key].text; strings.HasPrefix(name, "input_cache") || slices.Contains(anthropicCache, name) {
-				input.V += t.int(key + 1).V
+		for value := range t.values(0) {
+			if name := t.nodes[value-1].text; strings.HasPrefix(name, "input_cache") || slices.Contains(anthropicCache, name) {
+				input.V += t.int(value).V
 			}
 		}
 	}
 	if output.Set {
-		output.V += reasoning.V
+		output.V += t.int(t.get(0, reasoningDetails...)).V
 	}
-	rec.InputTokens = rec.InputTokens.or(input).or(t.int(t.get(0, "prompt_tokens")))
-	rec.OutputTokens = rec.OutputTokens.or(output).or(t.int(t.get(0, "completion_tokens")))
-	rec.CachedTokens = rec.CachedTokens.or(cached)
-	rec.CacheWriteTokens = rec.CacheWriteTokens.or(written)
-	rec.ReasoningTokens = rec.ReasoningTokens.or(reasoning)
+	rec.InputTokens, rec.OutputTokens = rec.InputTokens.or(input), rec.OutputTokens.or(output)
+	t.fillCount(&rec.InputTokens, 0, "prompt_tokens")
+	t.fillCount(&rec.OutputTokens, 0, "completion_tokens")
+	t.fillCount(&rec.CachedTokens, 0, "input_cached_tokens", "input_cache_read", "cache_read_input_tokens")
+	t.fillCount(&rec.CacheWriteTokens, 0, "input_cache_creation", "cache_creation_input_tokens")
+	t.fillCount(&rec.ReasoningTokens, 0, reasoningDetails...)
 }
 
-// anthropicCache are names of cached input that Langfuse takes over from Anthropic.
-var anthropicCache = []string{"cache_read_input_tokens", "cache_creation_input_tokens"}
+var (
+	// reasoningDetails are the names of reasoning tokens in Langfuse's usage.
+	reasoningDetails = []string{"output_reasoning_tokens", "output_reasoning"}
+	// anthropicCache are names of cached input that Langfuse takes over from Anthropic.
+	anthropicCache = []string{"cache_read_input_tokens", "cache_creation_input_tokens"}
+)
 
 // genkitOutput reads the reply of a genkit model. Its usage leaves out zeros, and streams have characters only.
 func (r *Reader) genkitOutput() {
 	rec, t := &r.record, &r.doc
 	usage := t.get(0, "usage")
-	positive := func(names ...string) Opt[int64] {
-		n := t.int(t.get(usage, names...))
-		n.Set = n.Set && n.V > 0
+	positive := func(name string) Opt[int64] {
+		n := t.int(t.get(usage, name))
+		n.Set = n.V > 0
 		return n
 	}
 	rec.InputTokens = rec.InputTokens.or(positive("inputTokens"))
@@ -103,12 +113,8 @@ func (r *Reader) genkitOutput() {
 		const charactersPerToken = 4
 		rec.OutputEstimate = Some((characters.V + charactersPerToken - 1) / charactersPerToken)
 	}
-	if rec.ResponseID == "" {
-		rec.ResponseID = t.str(t.path(0, "custom", "id"))
-	}
-	if rec.ResponseModel == "" {
-		rec.ResponseModel = t.str(t.path(0, "custom", "model"))
-	}
+	t.fillText(&rec.ResponseID, t.get(0, "custom"), "id")
+	t.fillText(&rec.ResponseModel, t.get(0, "custom"), "model")
 	if len(rec.FinishReasons) == 0 {
 		rec.addReason(t.str(t.get(0, "finishReason")))
 	}

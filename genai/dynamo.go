@@ -11,19 +11,11 @@ const (
 	dynamoSchema = "dynamo.request.trace.v1"
 )
 
-// Dynamo reads one record of Dynamo's request trace: a line of its file, or the payload of its log record. The record
-// is valid until the reader's next use.
-func (r *Reader) Dynamo(payload string) *Record {
-	r.begin()
-	r.record.Dialect = DialectDynamo
-	r.dynamo(payload, 0)
-	return &r.record
-}
-
-// dynamo reads a record; the event's time is that of the log record, 0 where there is none.
+// dynamo reads one record of Dynamo's request trace, the payload of a log record. The event's time is that of the log record, 0 where
+// there is none.
 func (r *Reader) dynamo(payload string, eventNano uint64) {
 	rec, t := &r.record, &r.doc
-	if !t.parse(payload, &r.limits) || t.kind(0) != nodeObject {
+	if !t.parse(payload) || t.kind(0) != nodeObject {
 		return
 	}
 	switch t.str(t.get(0, "event_type")) {
@@ -33,9 +25,7 @@ func (r *Reader) dynamo(payload string, eventNano uint64) {
 	default: // request_payload has text for a request that has a record of its own
 		rec.Kind = KindContent
 	}
-	if id := t.str(t.path(0, "agent_context", "session_id")); id != "" {
-		rec.Sessions = append(rec.Sessions, Session{"agent_context.session_id", id})
-	}
+	rec.Session = t.str(t.path(0, "agent_context", "session_id"))
 	request := t.get(0, "request")
 	if t.kind(request) != nodeObject || rec.Kind != KindOther {
 		return
@@ -89,7 +79,7 @@ func (r *Reader) dynamoHashes(replay int32) {
 		return
 	}
 	engine.BlockSize, engine.Complete = int(size.V), !t.partial(list)
-	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
+	for i := range t.values(list) {
 		hash, err := strconv.ParseUint(t.nodes[i].text, 10, 64)
 		if err != nil {
 			engine.Complete = false

@@ -4,6 +4,7 @@
 package genai
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,33 +18,29 @@ type flatEntry struct {
 	value pcommon.Value
 }
 
-// addFlat appends the attributes below a prefix as nested arrays and objects. An index that is missing in between is
+// loadFlat reads the attributes below a prefix as nested arrays and objects. An index that is missing in between is
 // a gap; one that is missing at the end cannot be told.
-func (t *tree) addFlat(attributes pcommon.Map, prefix string, entries []flatEntry, limits *Limits) []flatEntry {
-	entries = entries[:0]
+func (t *tree) loadFlat(attributes pcommon.Map, prefix string) {
+	entries := t.entries[:0]
 	for key, value := range attributes.All() {
-		if rest, ok := flatPath(key, prefix); ok && len(rest) <= maxValueBytes {
+		if rest, ok := strings.CutPrefix(key, prefix); ok && isIndexed(rest) && len(rest) <= maxValueBytes {
 			entries = append(entries, flatEntry{rest, value})
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b flatEntry) int { return comparePaths(a.path, b.path) })
 	t.reset()
 	if len(entries) > 0 {
-		t.addLevel(entries, limits, 0)
+		t.addLevel(entries, 0)
 	}
-	return entries
+	t.entries = entries
 }
 
-// flatPath returns what stands behind the prefix of flattened messages: an index, and more. Other names begin so, too, such
-// as gen_ai.prompt.version.
-func flatPath(key, prefix string) (string, bool) {
-	rest, ok := strings.CutPrefix(key, prefix)
-	return rest, ok && rest != "" && rest[0] >= '0' && rest[0] <= '9'
-}
+// isIndexed reports whether what stands behind the prefix of flattened messages is an index, and more.
+func isIndexed(path string) bool { return path != "" && path[0] >= '0' && path[0] <= '9' }
 
 // addLevel appends the container that sorted entries make.
-func (t *tree) addLevel(entries []flatEntry, limits *Limits, depth int) {
-	if t.full(limits) || depth == maxDepth {
+func (t *tree) addLevel(entries []flatEntry, depth int) {
+	if t.full() || depth == maxDepth {
 		t.cut = true
 		t.add(node{})
 		return
@@ -67,19 +64,19 @@ func (t *tree) addLevel(entries []flatEntry, limits *Limits, depth int) {
 		for same < len(entries) && below(entries[same].path, name) {
 			same++
 		}
-		if t.full(limits) {
+		if t.full() {
 			break
 		}
 		if !array {
 			t.add(node{kind: nodeString, text: name})
 		}
 		if entries[0].path == name { // a value; what stands below the same name as well is lost
-			t.addValue(entries[0].value, limits, depth+1)
+			t.addValue(entries[0].value, depth+1)
 		} else {
 			for i := range entries[:same] {
 				entries[i].path = entries[i].path[len(name)+1:]
 			}
-			t.addLevel(entries[:same], limits, depth+1)
+			t.addLevel(entries[:same], depth+1)
 		}
 		entries = entries[same:]
 	}
@@ -92,7 +89,7 @@ func below(path, name string) bool {
 
 // flatIndex reads a component that is an index.
 func flatIndex(name string) (int, bool) {
-	if name == "" || len(name) > 7 || name[0] < '0' || name[0] > '9' {
+	if !isIndexed(name) || len(name) > 7 {
 		return 0, false
 	}
 	n, err := strconv.Atoi(name)
@@ -107,13 +104,7 @@ func comparePaths(a, b string) int {
 		if nameA != nameB {
 			indexA, okA := flatIndex(nameA)
 			indexB, okB := flatIndex(nameB)
-			switch {
-			case okA && okB && indexA != indexB:
-				return indexA - indexB
-			case okA != okB:
-				return b2i(okB) - b2i(okA)
-			}
-			return strings.Compare(nameA, nameB)
+			return cmp.Or(b2i(okB)-b2i(okA), indexA-indexB, strings.Compare(nameA, nameB))
 		}
 		if !moreA || !moreB {
 			return b2i(moreA) - b2i(moreB)

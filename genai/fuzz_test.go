@@ -109,7 +109,7 @@ func FuzzSpan(f *testing.F) {
 		log.SetEventName("gen_ai.user.message")
 		log.Body().SetStr(value)
 		checkRecord(t, used.Log(scope, log), len(value))
-		checkRecord(t, used.Dynamo(value), len(value))
+		checkRecord(t, used.Log("dynamo.request_trace", dynamoLog(value)), len(value))
 	})
 }
 
@@ -163,7 +163,7 @@ func allocated() uint64 {
 
 func checkRecord(t *testing.T, rec *genai.Record, size int) {
 	t.Helper()
-	for _, s := range append([]string{rec.Operation, rec.Provider, rec.RequestModel, rec.ResponseModel, rec.ResponseID, rec.ErrorType, rec.SessionID()}, rec.FinishReasons...) {
+	for _, s := range append([]string{rec.Operation, rec.Provider, rec.RequestModel, rec.ResponseModel, rec.ResponseID, rec.ErrorType, rec.Session}, rec.FinishReasons...) {
 		if len(s) > 256 || !utf8.ValidString(s) {
 			t.Errorf("a field holds %d bytes, valid UTF-8: %t", len(s), utf8.ValidString(s))
 		}

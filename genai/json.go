@@ -4,7 +4,7 @@
 package genai
 
 import (
-	"slices"
+	"encoding/hex"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -14,74 +14,104 @@ import (
 // the tree as cut. It returns false, and leaves the tree empty, for a text that is not JSON.
 //
 // Strings may hold anything but a bare quote: producers write control characters and broken UTF-8.
-func (t *tree) parse(s string, limits *Limits) bool {
+func (t *tree) parse(s string) bool {
 	t.reset()
-	long := len(s) > limits.Bytes
+	long := len(s) > t.limits.Bytes
 	if long {
-		s = s[:limits.Bytes]
+		s = s[:t.limits.Bytes]
 	}
-	p := parser{tree: t, s: s, limits: limits}
-	if !p.value() && !t.cut {
+	p := parser{tree: t, s: s}
+	if !p.whole() && !t.cut {
 		t.reset()
 		return false
 	}
-	p.finish()
 	t.cut = t.cut || long
 	return true
 }
 
-// parser is a JSON parser with an explicit stack, so that nesting costs nothing but its bound.
+// parser is a JSON parser. Its methods return false where the text is malformed, or cut there.
 type parser struct {
 	*tree
-	s      string
-	pos    int
-	limits *Limits
-	stack  [maxDepth]int32 // open containers
-	depth  int
-	key    bool // a key waits for its value
+	s     string
+	pos   int
+	depth int // of open containers
 }
 
-// value reads one top-level value and nothing but space after it. False means malformed, or cut.
+// whole reads one value and nothing but space after it.
+func (p *parser) whole() bool {
+	if !p.value() {
+		return false
+	}
+	p.space()
+	return p.pos == len(p.s)
+}
+
 func (p *parser) value() bool {
+	c, ok := p.next()
+	if !ok || p.full() {
+		return false
+	}
+	switch c {
+	case '"':
+		return p.string()
+	case '[':
+		return p.container(nodeArray, ']')
+	case '{':
+		return p.container(nodeObject, '}')
+	case 't':
+		return p.literal("true", nodeTrue)
+	case 'f':
+		return p.literal("false", nodeFalse)
+	case 'n':
+		return p.literal("null", nodeNull)
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return p.number()
+	}
+	return false
+}
+
+// container reads an array or an object, and closes it where a cut leaves it open.
+func (p *parser) container(kind nodeKind, end byte) bool {
+	if p.depth == maxDepth {
+		p.cut = true
+		return false
+	}
+	p.depth++
+	n := p.add(node{kind: kind})
+	ok := p.members(kind == nodeObject, end)
+	p.close(n)
+	if ok {
+		p.depth--
+	}
+	return ok
+}
+
+func (p *parser) members(object bool, end byte) bool {
+	switch c, ok := p.peek(); {
+	case !ok:
+		return false
+	case c == end:
+		p.pos++
+		return true
+	}
 	for {
-		c, ok := p.next()
-		if !ok {
+		if object && !p.name() {
 			return false
 		}
-		if !p.start(c) {
+		before := len(p.nodes)
+		if !p.value() {
+			if object && len(p.nodes) == before {
+				p.add(node{}) // what a key has whose value is cut off
+			}
 			return false
 		}
-		p.key = false
-		// Close what ends here, then take the comma.
-		for fresh := c == '[' || c == '{'; ; fresh = false {
-			if p.depth == 0 {
-				p.space()
-				return p.pos == len(p.s)
-			}
-			if !fresh {
-				if c, ok = p.next(); !ok {
-					return false
-				}
-			} else if c, ok = p.peek(); !ok {
-				return false
-			}
-			object := p.nodes[p.stack[p.depth-1]].kind == nodeObject
-			switch {
-			case c == ']' && !object, c == '}' && object:
-				if fresh {
-					p.pos++
-				}
-				p.depth--
-				p.close(p.stack[p.depth])
-				continue
-			case fresh:
-			case c != ',':
-				return false
-			}
-			if object && !p.name() {
-				return false
-			}
-			break
+		switch c, ok := p.next(); {
+		case !ok:
+			return false
+		case c == end:
+			return true
+		case c != ',':
+			return false
 		}
 	}
 }
@@ -89,81 +119,48 @@ func (p *parser) value() bool {
 // name reads a key and its colon.
 func (p *parser) name() bool {
 	c, ok := p.next()
-	if !ok || c != '"' || !p.string() {
-		if ok && c == '"' && p.cut {
-			p.nodes = p.nodes[:len(p.nodes)-1] // half a key names nothing
-		}
+	if !ok || c != '"' {
 		return false
 	}
-	p.key = true
-	c, ok = p.next()
-	return ok && c == ':'
-}
-
-// start reads a scalar or opens a container.
-func (p *parser) start(c byte) bool {
-	if p.full(p.limits) {
+	if !p.string() {
+		p.nodes = p.nodes[:len(p.nodes)-1] // half a key names nothing
 		return false
 	}
-	switch {
-	case c == '"':
-		return p.string()
-	case c == '[' || c == '{':
-		if p.depth == maxDepth {
-			p.cut = true
-			return false
-		}
-		kind := nodeArray
-		if c == '{' {
-			kind = nodeObject
-		}
-		p.stack[p.depth] = p.add(node{kind: kind})
-		p.depth++
-		return true
-	case c == '-' || '0' <= c && c <= '9':
-		return p.number()
-	case c == 't':
-		return p.literal("true", nodeTrue)
-	case c == 'f':
-		return p.literal("false", nodeFalse)
-	case c == 'n':
-		return p.literal("null", nodeNull)
+	if c, ok = p.next(); !ok || c != ':' {
+		p.add(node{})
+		return false
 	}
-	return false
+	return true
 }
 
 // string reads the rest of a string. The quote is looked for once, not after each escape.
 func (p *parser) string() bool {
-	start, from := p.pos, p.pos
 	n := node{kind: nodeString}
+	start, end := p.pos, p.pos
 	for {
-		quote := strings.IndexByte(p.s[from:], '"')
-		end := len(p.s)
-		if quote >= 0 {
-			end = from + quote
+		quote := strings.IndexByte(p.s[end:], '"')
+		if n.cut = quote < 0; n.cut {
+			end = len(p.s)
+			break
 		}
-		escape := strings.IndexByte(p.s[from:end], '\\')
-		for escape >= 0 {
-			n.escaped = true
-			from += escape + 2
-			if from > end {
-				break
-			}
-			escape = strings.IndexByte(p.s[from:end], '\\')
+		end += quote
+		escapes := end
+		for escapes > start && p.s[escapes-1] == '\\' {
+			escapes--
 		}
-		if from > end && end < len(p.s) {
-			continue // that quote was escaped
+		if (end-escapes)%2 == 0 {
+			break
 		}
-		n.text = p.s[start:end]
-		p.pos = min(end+1, len(p.s))
-		if quote < 0 {
-			n.cut = true
-			p.cut = p.cut || p.depth > 0 || strings.IndexAny(n.text, "[{") == 0 // else it is text with a quote
-		}
-		p.add(n)
-		p.key = false
-		return quote >= 0
+		end++ // that quote was escaped
 	}
+	n.text = p.s[start:end]
+	n.escaped = strings.IndexByte(n.text, '\\') >= 0
+	p.pos = min(end+1, len(p.s))
+	if n.cut {
+		p.cut = p.cut || p.depth > 0 || strings.IndexAny(n.text, "[{") == 0 // else it is text with a quote
+	}
+	p.add(n)
+	return !n.cut
 }
 
 func (p *parser) number() bool {
@@ -186,7 +183,7 @@ func (p *parser) literal(word string, kind nodeKind) bool {
 		return false
 	}
 	p.pos += len(word) - 1
-	p.add(node{kind: kind})
+	p.add(node{kind: kind, text: word})
 	return true
 }
 
@@ -214,66 +211,49 @@ func (p *parser) next() (byte, bool) {
 	return c, ok
 }
 
-// finish closes what a cut left open.
-func (p *parser) finish() {
-	if p.key {
-		p.add(node{})
-	}
-	for ; p.depth > 0; p.depth-- {
-		p.close(p.stack[p.depth-1])
-	}
-}
-
-// truncated reports whether a string has exactly the length of a known limit, in bytes or in characters.
-func truncated(s string, lengths []int) bool {
-	return slices.ContainsFunc(lengths, func(limit int) bool {
-		return len(s) == limit || len(s) > limit && len(s) <= 4*limit && utf8.RuneCountInString(s) == limit
-	})
+// truncated reports whether a string has exactly the length, in bytes or in characters, at which Tempo cuts strings by default.
+func truncated(s string) bool {
+	const length = 2048
+	return len(s) == length || len(s) > length && len(s) <= 4*length && utf8.RuneCountInString(s) == length
 }
 
 // unescape undoes JSON escapes. An escape that the source cut is left out; a lone surrogate becomes U+FFFD.
 func unescape(s string) string {
 	b := make([]byte, 0, len(s))
-	for s != "" {
-		i := strings.IndexByte(s, '\\')
-		if i < 0 {
-			return string(append(b, s...))
+	for {
+		plain, _, escaped := strings.Cut(s, `\`)
+		b = append(b, plain...)
+		if !escaped {
+			return string(b)
 		}
-		b = append(b, s[:i]...)
+		s = s[len(plain):]
 		var n int
-		b, n = appendEscape(b, s[i:])
-		s = s[i+n:]
+		b, n = appendEscape(b, s)
+		s = s[n:]
 	}
-	return string(b)
 }
 
-// escapes are the bytes that escapes of one letter stand for. An escape that JSON does not know stands for its letter.
-var escapes = func() (table [256]byte) {
-	for i := range table {
-		table[i] = byte(i)
-	}
-	for letter, c := range map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f'} {
-		table[letter] = c
-	}
-	return table
-}()
+// escapes are the bytes that escapes of one letter stand for. An escape that is not there stands for its letter.
+var escapes = [256]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f'}
 
 // appendEscape appends what an escape at the start of s stands for, and returns its length.
 func appendEscape(b []byte, s string) ([]byte, int) {
 	if len(s) < 2 {
 		return b, len(s)
 	}
+	if c := escapes[s[1]]; c != 0 {
+		return append(b, c), 2
+	}
 	if s[1] != 'u' {
-		return append(b, escapes[s[1]]), 2
+		return append(b, s[1]), 2
 	}
 	r, ok := hex4(s)
-	if !ok {
-		if len(s) < 6 {
-			return b, len(s)
-		}
+	switch {
+	case !ok && len(s) < 6:
+		return b, len(s)
+	case !ok:
 		return append(b, 'u'), 2
-	}
-	if !utf16.IsSurrogate(r) {
+	case !utf16.IsSurrogate(r):
 		return utf8.AppendRune(b, r), 6
 	}
 	if low, ok := hex4(s[6:]); ok {
@@ -291,29 +271,12 @@ func halfPair(s string) bool {
 	return ok && 0xD800 <= r && r < 0xDC00 && len(s) < 12 && strings.HasPrefix(second, s[6:min(len(s), 8)])
 }
 
-// hexDigits are the values of hexadecimal digits; what is none is noHexDigit.
-var hexDigits = func() (table [256]uint16) {
-	for i := range table {
-		table[i] = noHexDigit
-	}
-	for v, digits := range [16]string{10: "aA", 11: "bB", 12: "cC", 13: "dD", 14: "eE", 15: "fF"} {
-		for _, c := range []byte(digits) {
-			table[c] = uint16(v)
-		}
-	}
-	for c := byte('0'); c <= '9'; c++ {
-		table[c] = uint16(c - '0')
-	}
-	return table
-}()
-
-const noHexDigit = 1 << 15
-
 // hex4 reads \uXXXX.
 func hex4(s string) (rune, bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
 	}
-	a, b, c, d := hexDigits[s[2]], hexDigits[s[3]], hexDigits[s[4]], hexDigits[s[5]]
-	return rune(a)<<12 | rune(b)<<8 | rune(c)<<4 | rune(d), (a|b|c|d)&noHexDigit == 0
+	var unit [2]byte
+	_, err := hex.Decode(unit[:], []byte(s[2:6]))
+	return rune(unit[0])<<8 | rune(unit[1]), err == nil
 }

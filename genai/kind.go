@@ -4,34 +4,22 @@
 package genai
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// inferenceOperations are the values of gen_ai.operation.name and its likes that are one request to a model.
-var inferenceOperations = map[string]bool{
-	semconv.OperationChat: true, "completion": true, semconv.OperationTextCompletion: true, semconv.OperationGenerateContent: true, "generate": true,
-	"generate_content_stream": true, "responses": true, "anthropic_messages": true,
-}
-
-// otherOperations are no requests that generate. Their kind is what they are instead.
-var otherOperations = map[string]Kind{
-	"invoke_agent": KindWrapper, "create_agent": KindWrapper, "agent_step": KindWrapper, "plan": KindWrapper,
-	"invoke_workflow": KindWrapper, "handle_conversation_turn": KindWrapper, "framework": KindWrapper,
-	"execute_tool": KindTool,
-	"embeddings":   KindOther, "embedding": KindOther, "retrieval": KindOther, "rerank": KindOther, "reranking": KindOther,
-	"fetch_response": KindOther, "search": KindOther, "vectordb": KindOther, "vector_store_search": KindOther,
-	"moderation": KindOther, "moderations": KindOther, "guardrail": KindOther, "apply_guardrail": KindOther,
-	"classify": KindOther, "score": KindOther, "pooling": KindOther, "count_tokens": KindOther, "tokenize": KindOther,
-	"image": KindOther, "image_generation": KindOther, "image_edit": KindOther, "image_variation": KindOther, "ocr": KindOther,
-	"video_generation": KindOther, "create_video": KindOther,
-	"audio": KindOther, "speech": KindOther, "text_to_speech": KindOther, "audio_speech": KindOther,
-	"transcription": KindOther, "audio_transcription": KindOther, "speech_to_text": KindOther, "translation": KindOther,
-	"realtime": KindOther, "_arealtime": KindOther, "fine_tuning": KindOther,
-	"create_batch": KindOther, "retrieve_batch": KindOther, "cancel_batch": KindOther, "list_batches": KindOther,
-	"create_file": KindOther, "retrieve_file": KindOther, "delete_file": KindOther, "list_files": KindOther, "file_content": KindOther,
-}
+// operations are the values of gen_ai.operation.name and its likes, and what they stand for.
+var operations = func() map[string]Kind {
+	kinds := map[string]Kind{semconv.OperationGenerateContent: KindInference, "execute_tool": KindTool}
+	for section, kind := range map[string]Kind{"of requests": KindInference, "of wrappers": KindWrapper, "of others": KindOther} {
+		for _, operation := range vocabulary["operations "+section] {
+			kinds[operation] = kind
+		}
+	}
+	return kinds
+}()
 
 // liteLLMChats are the functions of LiteLLM that are chats by the conventions. Its "completion" is none of text.
 var liteLLMChats = map[string]bool{"completion": true, "responses": true, "anthropic_messages": true}
@@ -40,7 +28,7 @@ var liteLLMChats = map[string]bool{"completion": true, "responses": true, "anthr
 // asynchronous (acompletion, aembedding).
 func asynchronous(operation string) (string, bool) {
 	if twin, ok := strings.CutPrefix(operation, "a"); ok {
-		if _, other := otherOperations[twin]; other || inferenceOperations[twin] {
+		if _, known := operations[twin]; known {
 			return twin, true
 		}
 	}
@@ -49,13 +37,13 @@ func asynchronous(operation string) (string, bool) {
 
 // operation returns the operation of a span, in lower case.
 func (s *scan) operation() string {
-	operation, _ := asynchronous(strings.ToLower(s.str(fieldOperation)))
+	operation, _ := asynchronous(strings.ToLower(s.text(fieldOperation)))
 	return operation
 }
 
 // operationName returns the operation as the producer spells it, but for LiteLLM, which names functions.
 func (s *scan) operationName(dialect Dialect) string {
-	name := s.str(fieldOperation)
+	name := s.text(fieldOperation)
 	operation, twin := asynchronous(strings.ToLower(name))
 	switch {
 	case (twin || dialect == DialectLiteLLM) && liteLLMChats[operation]:
@@ -69,15 +57,13 @@ func (s *scan) operationName(dialect Dialect) string {
 // kindOf classifies a span. A test counts only where its attribute is there; every rejection comes before the first
 // acceptance, because wrappers carry the attributes of the requests below them.
 func (s *scan) kindOf(dialect Dialect, name string) Kind {
-	if kind, rejected := s.rejected(dialect, name); rejected {
+	operation := s.operation()
+	if kind, rejected := s.rejected(operation, dialect, name); rejected {
 		return kind
 	}
-	operation := s.operation()
 	usage := s.has(fieldInput) || s.has(fieldOutput)
 	switch {
-	case dialect == "":
-		return KindOther
-	case inferenceOperations[operation],
+	case operations[operation] == KindInference,
 		s.has(fieldSpanKind), s.has(fieldObservation), s.has(fieldVercelOperation), s.has(fieldGenkitSubtype):
 		return KindInference // what is left of them after rejection
 	case name == "llm_request" && usage, s.has(fieldRID) && usage, s.tgi(name):
@@ -96,68 +82,66 @@ func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	return KindOther
 }
 
+// spanTypes lists the attributes by which dialects say what a span is, and the kinds that their values stand for, in any case.
+var spanTypes = []struct {
+	field field
+	kinds []kindName
+	other Kind
+}{
+	{fieldSpanKind, []kindName{{"LLM", KindInference}, {"TOOL", KindTool}, {"CHAIN", KindWrapper}, {"AGENT", KindWrapper}}, KindOther},
+	{fieldObservation, []kindName{
+		{"generation", KindInference}, {"tool", KindTool}, {"span", KindWrapper}, {"agent", KindWrapper}, {"chain", KindWrapper},
+	}, KindOther},
+	{fieldEntity, []kindName{{"tool", KindTool}}, KindWrapper},
+	{fieldGenkitSubtype, []kindName{{"model", KindInference}, {"background-model", KindInference}, {"tool", KindTool}}, KindWrapper},
+}
+
+type kindName struct {
+	name string
+	kind Kind
+}
+
 // rejected returns what a span is that is known not to be a request.
-func (s *scan) rejected(dialect Dialect, name string) (Kind, bool) {
-	operation := s.operation()
-	if kind, ok := otherOperations[operation]; ok {
+func (s *scan) rejected(operation string, dialect Dialect, name string) (Kind, bool) {
+	if kind, ok := operations[operation]; ok && kind != KindInference {
 		return kind, true
 	}
 	if strings.HasSuffix(operation, "_memory") || strings.HasSuffix(operation, "_memories") ||
 		strings.Contains(operation, "memory_store") {
 		return KindOther, true
 	}
-	if kind := strings.ToUpper(s.str(fieldSpanKind)); kind != "" && kind != "LLM" {
-		switch kind {
-		case "TOOL":
-			return KindTool, true
-		case "CHAIN", "AGENT":
-			return KindWrapper, true
+	for i := range spanTypes {
+		t := &spanTypes[i]
+		value := s.text(t.field)
+		if value == "" {
+			continue
 		}
+		kind := t.other
+		if n := slices.IndexFunc(t.kinds, func(k kindName) bool { return strings.EqualFold(k.name, value) }); n >= 0 {
+			kind = t.kinds[n].kind
+		}
+		if kind != KindInference {
+			return kind, true
+		}
+	}
+	switch vercel := s.vercelOperation(); {
+	case name == "OpenAI.embeddings" && s.has(fieldObservation),
+		strings.HasPrefix(vercel, "ai.embed"), strings.HasPrefix(vercel, "ai.rerank"):
 		return KindOther, true
-	}
-	if kind := strings.ToLower(s.str(fieldObservation)); kind != "" && kind != "generation" || name == "OpenAI.embeddings" && s.has(fieldObservation) {
-		switch kind {
-		case "tool":
-			return KindTool, true
-		case "span", "agent", "chain":
-			return KindWrapper, true
-		}
-		return KindOther, true
-	}
-	if kind := s.str(fieldEntity); kind != "" {
-		if kind == "tool" {
-			return KindTool, true
-		}
+	case vercel == "ai.toolCall":
+		return KindTool, true
+	case vercel != "" && !strings.HasSuffix(vercel, ".doGenerate") && !strings.HasSuffix(vercel, ".doStream"),
+		dialect == DialectGenkit && !s.has(fieldGenkitSubtype),
+		operation == "" && s.name(fieldAgentName) == pydanticAgent,
+		name == "raw_gen_ai_request": // LiteLLM's second copy, below the first
 		return KindWrapper, true
 	}
-	if operation := s.vercelOperation(); operation != "" &&
-		!strings.HasSuffix(operation, ".doGenerate") && !strings.HasSuffix(operation, ".doStream") {
-		switch {
-		case operation == "ai.toolCall":
-			return KindTool, true
-		case strings.HasPrefix(operation, "ai.embed"), strings.HasPrefix(operation, "ai.rerank"):
-			return KindOther, true
-		}
-		return KindWrapper, true
-	}
-	if kind := s.str(fieldGenkitSubtype); kind != "" && kind != "model" && kind != "background-model" {
-		if kind == "tool" {
-			return KindTool, true
-		}
-		return KindWrapper, true
-	}
-	if dialect == DialectGenkit && !s.has(fieldGenkitSubtype) {
-		return KindWrapper, true
-	}
-	if operation == "" && s.names[fieldAgentName] == pydanticAgent {
-		return KindWrapper, true
-	}
-	return KindWrapper, name == "raw_gen_ai_request" // LiteLLM's second copy, below the first
+	return KindOther, false
 }
 
 // vercelOperation returns the AI SDK's operation, without the function's name that older versions append.
 func (s *scan) vercelOperation() string {
-	operation, _, _ := strings.Cut(s.str(fieldVercelOperation), " ")
+	operation, _, _ := strings.Cut(s.text(fieldVercelOperation), " ")
 	return operation
 }
 

@@ -10,44 +10,30 @@ func (w *walker) message(t *tree, n int32, role string) {
 	if w.stopped {
 		return
 	}
-	if t.kind(n) == nodeArray { // instructions as a list of parts
+	if k := t.kind(n); k == nodeString || k == nodeArray { // instructions may be a list of parts
 		w.open(role)
 		w.parts(t, n)
-		w.shut()
-		return
-	}
-	if t.kind(n) == nodeString {
-		w.open(role)
-		w.text(PieceText, t, n)
-		w.shut()
+		w.shut(false)
 		return
 	}
 	n = t.unwrap(n, "message")
-	kind := t.str(t.get(n, "type"))
-	if name := t.get(n, "role"); t.partial(n) && (t.kind(name) != nodeString || t.nodes[name].cut) {
+	partial := t.partial(n)
+	if name := t.get(n, "role"); partial && (t.kind(name) != nodeString || t.nodes[name].cut) {
 		w.cut = true
 		return
 	}
-	switch kind { // items of the responses API
+	item := false
+	switch kind := t.str(t.get(n, "type")); kind { // items of the responses API
 	case "function_call", "reasoning":
-		role = "assistant"
+		role, item = assistant, true
 	case "function_call_output":
-		role = "tool"
-	case "human", "ai", "system":
-		role = kind
-		if same, ok := roles[kind]; ok {
-			role = same
-		}
+		role, item = "tool", true
+	case "human", "ai", system:
+		role = canonicalRole(kind)
 	}
 	w.open(t.role(n, role))
-	defer func() {
-		if w.texts == 0 && !w.stopped && t.partial(n) { // its text may be what is missing
-			w.cut = true
-			w.seen.Textless--
-		}
-	}()
-	defer w.shut()
-	if kind == "function_call" || kind == "reasoning" || kind == "function_call_output" {
+	defer w.shut(partial)
+	if item {
 		w.others(t, n)
 		w.part(t, n)
 		return
@@ -55,14 +41,8 @@ func (w *walker) message(t *tree, n int32, role string) {
 	body := t.get(n, "parts", "content", "contents", "text", "prompt")
 	calls, call := t.get(n, "tool_calls", "toolCalls"), t.get(n, "function_call")
 	w.others(t, n, body, calls, call)
-	switch t.kind(body) {
-	case nodeString:
-		w.text(PieceText, t, body)
-	case nodeArray:
+	if k := t.kind(body); k == nodeString || k == nodeArray || k == nodeObject {
 		w.parts(t, body)
-	case nodeObject:
-		w.part(t, body)
-	default:
 	}
 	if t.kind(calls) == nodeArray {
 		for i := calls + 1; i < t.nodes[calls].next; i = t.nodes[i].next {
@@ -87,15 +67,23 @@ func (w *walker) open(role string) {
 }
 
 // shut ends a message. One that had a text only in the part that was cut off does not count as without.
-func (w *walker) shut() {
-	if w.texts == 0 && !w.stopped {
+func (w *walker) shut(partial bool) {
+	switch without := w.texts == 0 && !w.stopped; {
+	case without && partial:
+		w.cut = true
+	case without:
 		w.seen.Textless++
 	}
-	w.role = "user"
+	w.role = user
 }
 
-func (w *walker) parts(t *tree, list int32) {
-	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
+// parts visits a list of parts, or one.
+func (w *walker) parts(t *tree, n int32) {
+	if t.kind(n) != nodeArray {
+		w.part(t, n)
+		return
+	}
+	for i := n + 1; i < t.nodes[n].next; i = t.nodes[i].next {
 		w.part(t, i)
 	}
 }
@@ -103,7 +91,7 @@ func (w *walker) parts(t *tree, list int32) {
 // part visits a part of a message's content.
 func (w *walker) part(t *tree, n int32) {
 	if t.kind(n) == nodeString {
-		w.text(PieceText, t, n)
+		w.text(PieceText, t.nodes[n])
 		return
 	}
 	if t.kind(n) != nodeObject {
@@ -111,10 +99,7 @@ func (w *walker) part(t *tree, n int32) {
 		return
 	}
 	n = t.unwrap(n, "message_content")
-	kind := t.str(t.get(n, "type"))
-	if kind == "" {
-		kind = t.str(t.get(n, "kind")) // pydantic-ai
-	}
+	kind := t.str(t.get(n, "type", "kind"))                                // which pydantic-ai has
 	if t.partial(n) && t.kind(t.get(n, "text", "content")) != nodeString { // half a call or an image is neither
 		w.cut = true
 		return
@@ -141,24 +126,20 @@ func (w *walker) part(t *tree, n int32) {
 func (w *walker) untyped(t *tree, n int32, kind string) {
 	if text := t.get(n, "text", "content", "refusal"); t.kind(text) == nodeString {
 		w.others(t, n, text)
-		w.text(PieceText, t, text)
+		w.text(PieceText, t.nodes[text])
 		return
 	}
 	if kind != "" { // content capture is off: the part is there, its text is not
 		w.gaps = true
 		return
 	}
-	for _, name := range []string{"toolRequest", "functionCall", "function_call"} {
-		if call := t.get(n, name); call != none {
-			w.call(t, call)
-			return
-		}
+	if call := t.get(n, "toolRequest", "functionCall", "function_call"); call != none {
+		w.call(t, call)
+		return
 	}
-	for _, name := range []string{"toolResponse", "functionResponse", "function_response"} {
-		if response := t.get(n, name); response != none {
-			w.toolResult(t, t.get(response, "output", "response", "content"))
-			return
-		}
+	if response := t.get(n, "toolResponse", "functionResponse", "function_response"); response != none {
+		w.toolResult(t, t.get(response, "output", "response", "content"))
+		return
 	}
 	w.mediaPart(t, n, kind)
 }
@@ -197,7 +178,7 @@ func (w *walker) value(t *tree, n int32, kind PieceKind) {
 	case nodeNull:
 		w.gaps = true
 	case nodeString:
-		w.text(kind, t, n)
+		w.text(kind, t.nodes[n])
 	case nodeArray:
 		if first := n + 1; first < t.nodes[n].next && t.get(first, "type") != none {
 			w.parts(t, n)
@@ -234,61 +215,59 @@ func (t *tree) appendImage(b []byte, n int32, kind string) ([]byte, bool) {
 	if kind == "image_url" && t.kind(t.get(n, "image_url")) == nodeObject {
 		return b, false // is in that shape
 	}
-	mime, url := t.image(n, kind)
-	if t.kind(url) != nodeString {
+	mediaType, data := t.image(n, kind)
+	if data == none {
 		return b, false
 	}
 	b = append(b, `{"image_url":{"url":"`...)
-	if mime != "" {
-		b = append(append(append(b, "data:"...), mime...), ";base64,"...)
+	if mediaType != "" {
+		b = append(b, "data:"+mediaType+";base64,"...)
 	}
-	b = appendEscaped(b, t.raw(url))
+	b = appendEscaped(b, t.raw(data))
 	return append(b, `"},"type":"image_url"}`...), true
 }
 
+// images lists where the dialects have an image in a part of a type: the path to its URL, or to its bytes or its URL where there is one to
+// its media type, which then has to be that of an image.
+var images = []struct {
+	kind            string
+	mediaType, data []string
+}{
+	{"image_url", nil, []string{"image_url"}},
+	{"input_image", nil, []string{"image_url"}},
+	{"image-url", nil, []string{"url"}},                                     // pydantic-ai
+	{"image", []string{"source", "media_type"}, []string{"source", "data"}}, // Anthropic
+	{"image", nil, []string{"source", "url"}},
+	{"image", []string{"mediaType"}, []string{"image"}}, // Vercel
+	{"image", nil, []string{"image"}},
+	{"image", nil, []string{"image", "image", "url"}}, // OpenInference
+	{"uri", []string{"modality"}, []string{"uri"}},
+	{"blob", []string{"mime_type"}, []string{"content"}},
+	{"binary", []string{"media_type"}, []string{"content"}},                     // pydantic-ai
+	{"", []string{"media", "contentType"}, []string{"media", "url"}},            // genkit
+	{"", []string{"inline_data", "mime_type"}, []string{"inline_data", "data"}}, // Gemini
+	{"", []string{"inlineData", "mimeType"}, []string{"inlineData", "data"}},
+}
+
 // image returns where an image is: its URL, or its bytes and their type.
-func (t *tree) image(n int32, kind string) (mime string, url int32) {
-	ofType := func(part int32, mimeKey, dataKey string) (string, int32) {
-		if mime := t.str(t.get(part, mimeKey)); strings.HasPrefix(mime, "image/") {
-			return mime, t.get(part, dataKey)
+func (t *tree) image(n int32, kind string) (mediaType string, data int32) {
+	for i := range images {
+		m := &images[i]
+		if m.kind != kind {
+			continue
 		}
-		return "", none
-	}
-	switch kind {
-	case "image_url", "input_image":
-		return "", t.get(n, "image_url")
-	case "image-url": // pydantic-ai
-		return "", t.get(n, "url")
-	case "image":
-		if source := t.get(n, "source"); t.kind(source) == nodeObject { // Anthropic
-			if mime, data := ofType(source, "media_type", "data"); data != none {
-				return mime, data
-			}
-			return "", t.get(source, "url")
+		if data = t.path(n, m.data...); t.kind(data) != nodeString {
+			continue
 		}
-		if data := t.get(n, "image"); t.kind(data) == nodeString { // Vercel
-			if mime, data := ofType(n, "mediaType", "image"); data != none && !strings.HasPrefix(t.nodes[data].text, "data:") {
-				return mime, data
-			}
+		if m.mediaType == nil {
 			return "", data
 		}
-		return "", t.path(n, "image", "image", "url") // OpenInference
-	case "uri":
-		if t.str(t.get(n, "modality")) == "image" {
-			return "", t.get(n, "uri")
+		if mediaType = t.str(t.path(n, m.mediaType...)); strings.HasPrefix(mediaType+"/", "image/") {
+			if !strings.Contains(mediaType, "/") || strings.Contains(t.nodes[data].text, ":") { // a URL, which no bytes look like
+				mediaType = ""
+			}
+			return mediaType, data
 		}
-	case "blob":
-		return ofType(n, "mime_type", "content")
-	case "binary": // pydantic-ai
-		return ofType(n, "media_type", "content")
-	case "": // genkit, Gemini
-		if media := t.get(n, "media"); strings.HasPrefix(t.str(t.get(media, "contentType")), "image/") {
-			return "", t.get(media, "url")
-		}
-		if mime, data := ofType(t.get(n, "inline_data"), "mime_type", "data"); data != none {
-			return mime, data
-		}
-		return ofType(t.get(n, "inlineData"), "mimeType", "data")
 	}
 	return "", none
 }

@@ -18,118 +18,121 @@ const (
 	maxSeconds    = 1e7
 )
 
-// toInt reads a count from an int, an integral double or a numeric string.
-func toInt(v pcommon.Value) (int64, bool) {
-	switch v.Type() {
-	case pcommon.ValueTypeInt:
-		return count(v.Int())
-	case pcommon.ValueTypeDouble:
-		return countFloat(v.Double())
-	case pcommon.ValueTypeStr:
-		return parseInt(v.Str())
-	default:
-		return 0, false
+// number returns a number that is finite and not negative.
+func number(f float64) Opt[float64] {
+	if !(f >= 0) || math.IsInf(f, 0) {
+		return Opt[float64]{}
 	}
+	return Some(f)
 }
 
-func parseInt(s string) (int64, bool) {
+// parseNumber reads a number from a text.
+func parseNumber(s string) Opt[float64] {
 	s = strings.TrimSpace(s)
-	if len(s) > 32 {
-		return 0, false
-	}
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return count(n)
-	}
-	if f, ok := parseFloat(s); ok {
-		return countFloat(f)
-	}
-	return 0, false
-}
-
-func count(n int64) (int64, bool) { return n, n >= 0 && n <= maxCount }
-
-func countFloat(f float64) (int64, bool) {
-	if !(f >= 0 && f <= maxCount) || f != math.Trunc(f) {
-		return 0, false
-	}
-	return int64(f), true
-}
-
-// toFloat reads a finite number that is not negative.
-func toFloat(v pcommon.Value) (float64, bool) {
-	switch v.Type() {
-	case pcommon.ValueTypeInt:
-		return float64(v.Int()), v.Int() >= 0
-	case pcommon.ValueTypeDouble:
-		return v.Double(), v.Double() >= 0 && !math.IsInf(v.Double(), 0)
-	case pcommon.ValueTypeStr:
-		return parseFloat(strings.TrimSpace(v.Str()))
-	default:
-		return 0, false
-	}
-}
-
-func parseFloat(s string) (float64, bool) {
 	if s == "" || len(s) > 32 {
-		return 0, false
+		return Opt[float64]{}
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	return f, err == nil && f >= 0 && !math.IsInf(f, 0)
+	if err != nil {
+		return Opt[float64]{}
+	}
+	return number(f)
 }
 
-func toBool(v pcommon.Value) (value, ok bool) {
+// count returns a number that may be one of tokens.
+func count(n Opt[float64]) Opt[int64] {
+	if !n.Set || n.V > maxCount || n.V != math.Trunc(n.V) {
+		return Opt[int64]{}
+	}
+	return Some(int64(n.V))
+}
+
+func parseBool(s string) Opt[bool] {
+	yes := strings.EqualFold(s, "true")
+	return Opt[bool]{yes, yes || strings.EqualFold(s, "false")}
+}
+
+// toNumber reads a number from a number or a numeric string.
+func toNumber(v pcommon.Value) Opt[float64] {
+	switch v.Type() {
+	case pcommon.ValueTypeInt:
+		return number(float64(v.Int()))
+	case pcommon.ValueTypeDouble:
+		return number(v.Double())
+	case pcommon.ValueTypeStr:
+		return parseNumber(v.Str())
+	default:
+		return Opt[float64]{}
+	}
+}
+
+// toCount reads a count from an int, an integral double or a numeric string.
+func toCount(v pcommon.Value) Opt[int64] { return count(toNumber(v)) }
+
+func toBool(v pcommon.Value) Opt[bool] {
 	switch v.Type() {
 	case pcommon.ValueTypeBool:
-		return v.Bool(), true
+		return Some(v.Bool())
 	case pcommon.ValueTypeStr:
 		return parseBool(v.Str())
 	default:
-		return false, false
+		return Opt[bool]{}
 	}
 }
 
-func parseBool(s string) (value, ok bool) {
-	switch {
-	case strings.EqualFold(s, "true"):
-		return true, true
-	case strings.EqualFold(s, "false"):
-		return false, true
-	}
-	return false, false
-}
-
-// toString reads a short string; numbers are taken for ids that lost their quotes.
-func toString(v pcommon.Value) (string, bool) {
+// toText reads a short string, or ""; numbers are taken for ids that lost their quotes.
+func toText(v pcommon.Value) string {
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
 		return cleanString(v.Str())
 	case pcommon.ValueTypeInt:
-		return strconv.FormatInt(v.Int(), 10), true
+		return strconv.FormatInt(v.Int(), 10)
 	default:
-		return "", false
+		return ""
 	}
 }
 
-// toSession reads the id of a session. It is hashed by whoever uses it, so that its length is no matter.
-func toSession(v pcommon.Value) (string, bool) {
+// toSession reads the id of a session, or "". It is hashed by whoever uses it, so that its length is no matter.
+func toSession(v pcommon.Value) string {
 	if v.Type() == pcommon.ValueTypeStr && len(v.Str()) > maxValueBytes {
-		return v.Str(), true
+		return v.Str()
 	}
-	return toString(v)
+	return toText(v)
 }
 
-// cleanString refuses the empty and the overlong, and replaces what is not UTF-8.
-func cleanString(s string) (string, bool) {
-	if s == "" || len(s) > maxValueBytes {
-		return "", false
+// cleanString makes the overlong empty, and replaces what is not UTF-8.
+func cleanString(s string) string {
+	if len(s) <= maxValueBytes && !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD") // three bytes may come for one
 	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-		if len(s) > maxValueBytes { // three bytes may have come for one
-			return "", false
-		}
+	if len(s) > maxValueBytes {
+		return ""
 	}
-	return s, true
+	return s
+}
+
+// What a field can be read from.
+func isText(v pcommon.Value) bool    { return toText(v) != "" }
+func isSession(v pcommon.Value) bool { return toSession(v) != "" }
+func isFlag(v pcommon.Value) bool    { return toBool(v).Set }
+func isCount(v pcommon.Value) bool   { return toCount(v).Set }
+func isNumber(v pcommon.Value) bool  { return toNumber(v).Set }
+
+func isFilled(v pcommon.Value) bool {
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		return v.Str() != ""
+	case pcommon.ValueTypeMap:
+		return v.Map().Len() > 0
+	case pcommon.ValueTypeSlice:
+		return v.Slice().Len() > 0
+	default:
+		return false
+	}
+}
+
+func isVercelOperation(v pcommon.Value) bool {
+	return v.Type() == pcommon.ValueTypeStr && strings.HasPrefix(v.Str(), "ai.")
 }
 
 // IsWord reports whether a text is one word, as ids, types and reasons are, and messages are not: printable ASCII

@@ -235,7 +235,7 @@ func measure(t *testing.T, stem string) figures {
 		rec := reader.Span(scope, span)
 		kinds[rec.Kind]++
 		parents[span.SpanID()] = span.ParentSpanID()
-		sessions[span.SpanID()] = rec.SessionID()
+		sessions[span.SpanID()] = rec.Session
 	})
 	var all []found
 	eachSpan(t, stem+".traces.jsonl", func(scope string, span ptrace.Span) {

@@ -4,6 +4,7 @@
 package genai
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -25,9 +26,8 @@ type Options struct {
 
 // Reader reads spans and log records. It keeps its buffers from one to the next, and is for one goroutine at a time.
 type Reader struct {
-	index    map[string][]slot
-	sessions []string
-	limits   Limits
+	index  map[string][]slot
+	limits Limits
 
 	scan   scan
 	record Record
@@ -41,12 +41,17 @@ const maxSessionKeys = 64
 // NewReader returns a reader.
 func NewReader(options Options) *Reader {
 	var sessions []string
-	for _, name := range slices.Concat(options.SessionKeys, sessionNames) {
+	for _, name := range slices.Concat(options.SessionKeys, fields[fieldSession].names) {
 		if len(sessions) < maxSessionKeys && !slices.Contains(sessions, name) {
 			sessions = append(sessions, name)
 		}
 	}
-	return &Reader{index: slots(sessions), sessions: sessions, limits: options.Limits.withDefaults()}
+	r := &Reader{index: slots(sessions), limits: options.Limits.withDefaults()}
+	r.doc.limits = &r.limits
+	for _, t := range r.walker.trees() {
+		t.limits = &r.limits
+	}
+	return r
 }
 
 // Span reads a span. The scope is the name of its instrumentation scope. The record is valid until the reader's next
@@ -56,21 +61,20 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 	attributes := span.Attributes()
 	r.attributes(attributes)
 	rec.Dialect = r.scan.dialectOf(scope, span.Name())
-	rec.Kind = r.scan.kindOf(rec.Dialect, span.Name())
 	rec.StartUnixNano, rec.EndUnixNano = uint64(span.StartTimestamp()), uint64(span.EndTimestamp())
 	if rec.Dialect == "" {
 		return rec // an application's own span may name a session, and nothing else of ours
 	}
-	r.facts(scope, span.Name())
+	rec.Kind = r.scan.kindOf(rec.Dialect, span.Name())
+	r.facts(span.Name())
 	if rec.Kind != KindInference {
 		return rec
 	}
-	r.error(span)
-	r.content(attributes, span.DroppedAttributesCount() > 0)
-	r.reply(attributes, span.DroppedAttributesCount() > 0)
-	r.spanEvents(span)
-	r.replyEvents(span)
-	r.weigh()
+	r.findContent(attributes, span.DroppedAttributesCount() > 0)
+	r.error(span, r.events(span))
+	r.findReply(attributes, span.DroppedAttributesCount() > 0)
+	r.findReplyEvents(span)
+	r.boundReply()
 	r.estimate(span.Name())
 	return rec
 }
@@ -80,11 +84,9 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	rec := r.begin()
 	attributes := log.Attributes()
-	if schema, ok := attributes.Get("schema"); scope == dynamoScope || ok && schema.Type() == pcommon.ValueTypeStr && schema.Str() == dynamoSchema {
+	if scope == dynamoScope || textOf(attributes, "schema") == dynamoSchema {
 		rec.Dialect = DialectDynamo
-		if payload, ok := attributes.Get("payload"); ok && payload.Type() == pcommon.ValueTypeStr {
-			r.dynamo(payload.Str(), uint64(log.Timestamp()))
-		}
+		r.dynamo(textOf(attributes, "payload"), uint64(log.Timestamp()))
 		return rec
 	}
 	name := eventName(log)
@@ -102,30 +104,30 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	}
 	rec.StartUnixNano = uint64(log.Timestamp())
 	rec.Kind = KindContent
-	r.facts(scope, name)
-	if role := messageRole(name); role != "" {
-		rec.Content.source, rec.Content.role = sourceBody, role
-		rec.Content.value, rec.Content.attributes = log.Body(), attributes
+	r.facts(name)
+	body, fields := log.Body(), log.Body().Type() == pcommon.ValueTypeMap
+	switch role := messageRole(name); {
+	case role != "":
+		rec.Content.form, rec.Content.role = formMessage, role
+		rec.Content.value, rec.Content.attributes = body, attributes
 		return rec
-	}
-	if name == eventChoice {
-		if body := log.Body(); body.Type() == pcommon.ValueTypeMap {
-			if reason, ok := body.Map().Get("finish_reason"); ok {
+	case name == eventChoice:
+		if fields {
+			attributes = body.Map() // the first revisions had it in the attributes
+			if reason, ok := attributes.Get("finish_reason"); ok {
 				r.finishReasons(reason)
 			}
-			attributes = body.Map()
 		}
-		rec.Reply.source, rec.Reply.attributes = replyChoice, attributes // the first revisions had it there
-		r.weigh()
-		return rec
+		rec.Reply.form, rec.Reply.attributes = formChoice, attributes
+	default:
+		if fields && !r.scan.has(fieldContent) {
+			attributes = body.Map() // some put all of it there
+			r.attributes(attributes)
+		}
+		r.findContent(attributes, log.DroppedAttributesCount() > 0)
+		r.findReply(attributes, log.DroppedAttributesCount() > 0)
 	}
-	if body := log.Body(); body.Type() == pcommon.ValueTypeMap && !r.scan.has(fieldContent) {
-		attributes = body.Map() // some put all of it there
-		r.attributes(attributes)
-	}
-	r.content(attributes, log.DroppedAttributesCount() > 0)
-	r.reply(attributes, log.DroppedAttributesCount() > 0)
-	r.weigh()
+	r.boundReply()
 	return rec
 }
 
@@ -137,8 +139,23 @@ func eventName(log plog.LogRecord) string {
 	if name := log.EventName(); name != "" {
 		return name
 	}
-	for _, key := range [...]string{"event.name", "event_name"} {
-		if v, ok := log.Attributes().Get(key); ok && v.Type() == pcommon.ValueTypeStr {
+	return textOf(log.Attributes(), "event.name", "event_name")
+}
+
+// firstOf returns the first of some attributes that is there.
+func firstOf(m pcommon.Map, names ...string) (v pcommon.Value, ok bool) {
+	for _, name := range names {
+		if v, ok = m.Get(name); ok {
+			break
+		}
+	}
+	return v, ok
+}
+
+// textOf returns the first of some attributes that is a text, of any length, or "".
+func textOf(m pcommon.Map, names ...string) string {
+	for _, name := range names {
+		if v, ok := m.Get(name); ok && v.Type() == pcommon.ValueTypeStr {
 			return v.Str()
 		}
 	}
@@ -148,7 +165,6 @@ func eventName(log plog.LogRecord) string {
 // Reset lets go of the telemetry that was read last. A reader can do without it; one that waits for its next use should
 // not hold the text of a prompt till then.
 func (r *Reader) Reset() {
-	clear(r.record.Sessions[:cap(r.record.Sessions)])
 	clear(r.record.FinishReasons[:cap(r.record.FinishReasons)])
 	r.begin()
 	r.doc.forget()
@@ -158,55 +174,39 @@ func (r *Reader) Reset() {
 func (r *Reader) begin() *Record {
 	r.scan.reset()
 	r.record = Record{
-		Sessions:      r.record.Sessions[:0],
 		FinishReasons: r.record.FinishReasons[:0],
 		Engine:        Engine{Hashes: r.record.Engine.Hashes[:0]},
-		Content:       Content{reader: r},
-		Reply:         Reply{reader: r},
+		Content:       Content{source: source{reader: r}, system: nothing, tools: nothing},
+		Reply:         Reply{source: source{reader: r}, calls: nothing},
 	}
 	return &r.record
 }
 
-// attributes scans attributes and collects the sessions among them.
+// attributes scans attributes.
 func (r *Reader) attributes(m pcommon.Map) {
 	r.scan.attributes(m, r.index)
-	if !r.scan.has(fieldSession) {
-		return
-	}
-	r.record.Sessions = r.record.Sessions[:0]
-	for rank, key := range r.sessions[r.scan.ranks[fieldSession]:] {
-		value := r.scan.values[fieldSession]
-		if rank > 0 {
-			var ok bool
-			if value, ok = m.Get(key); !ok {
-				continue
-			}
-		}
-		if id, ok := toSession(value); ok {
-			r.record.Sessions = append(r.record.Sessions, Session{key, id})
-		}
-	}
+	r.record.Session = toSession(r.scan.values[fieldSession])
 }
 
 // facts fills in what attributes hold, and what documents in attributes hold where no attribute does.
-func (r *Reader) facts(scope, name string) {
+func (r *Reader) facts(name string) {
 	rec, s := &r.record, &r.scan
 	rec.Operation = s.operationName(rec.Dialect)
-	rec.Provider = s.str(fieldProvider)
-	rec.RequestModel = s.str(fieldRequestModel)
-	rec.ResponseModel = s.str(fieldResponseModel)
-	rec.ResponseID = s.str(fieldResponseID)
-	rec.Stream = s.bool(fieldStream)
-	rec.MaxTokens = s.int(fieldMaxTokens)
-	rec.Choices = s.int(fieldChoices)
-	rec.Priority = s.int(fieldPriority)
-	rec.InputTokens = s.int(fieldInput)
-	rec.OutputTokens = s.int(fieldOutput)
-	rec.CachedTokens = s.int(fieldCached)
-	rec.CacheWriteTokens = s.int(fieldCacheWrite)
-	rec.ReasoningTokens = s.int(fieldReasoning)
+	rec.Provider = s.text(fieldProvider)
+	rec.RequestModel = s.text(fieldRequestModel)
+	rec.ResponseModel = s.text(fieldResponseModel)
+	rec.ResponseID = s.text(fieldResponseID)
+	rec.Stream = toBool(s.values[fieldStream])
+	rec.MaxTokens = s.count(fieldMaxTokens)
+	rec.Choices = s.count(fieldChoices)
+	rec.Priority = s.count(fieldPriority)
+	rec.InputTokens = s.count(fieldInput)
+	rec.OutputTokens = s.count(fieldOutput)
+	rec.CachedTokens = s.count(fieldCached)
+	rec.CacheWriteTokens = s.count(fieldCacheWrite)
+	rec.ReasoningTokens = s.count(fieldReasoning)
 	rec.TimeToFirstToken = s.seconds(fieldTTFT)
-	rec.PreviousResponseID = s.str(fieldPrevious)
+	rec.PreviousResponseID = s.text(fieldPrevious)
 	if s.has(fieldFinish) {
 		r.finishReasons(s.values[fieldFinish])
 	}
@@ -215,20 +215,15 @@ func (r *Reader) facts(scope, name string) {
 	}
 	r.documents()
 	rec.whole()
-	anyModel := s.str(fieldAnyModel)
-	if rec.RequestModel == "" {
-		rec.RequestModel = anyModel
-	}
-	if rec.ResponseModel == "" {
-		rec.ResponseModel = anyModel
-	}
+	rec.RequestModel = cmp.Or(rec.RequestModel, s.text(fieldAnyModel))
+	rec.ResponseModel = cmp.Or(rec.ResponseModel, s.text(fieldAnyModel))
 	if rec.Operation == "" && rec.Kind == KindInference {
 		rec.Operation = guessOperation(rec.Dialect, name)
 	}
 	// A reply that was not streamed always has its usage; only of streams do servers leave it out unless they are asked.
 	whole := rec.Stream.Set && !rec.Stream.V
 	rec.UsageDoubtful = rec.Dialect == DialectOpenLIT && !whole && !rec.CachedTokens.Set && (rec.InputTokens.Set || rec.OutputTokens.Set)
-	if start := s.str(fieldCompletionStart); start != "" && !rec.TimeToFirstToken.Set && rec.StartUnixNano > 0 {
+	if start := s.text(fieldCompletionStart); start != "" && !rec.TimeToFirstToken.Set && rec.StartUnixNano > 0 {
 		// A JSON string within a string.
 		if at, err := time.Parse(time.RFC3339Nano, strings.Trim(start, `"`)); err == nil {
 			rec.TimeToFirstToken = sinceStart(rec, uint64(max(at.UnixNano(), 0)))
@@ -266,93 +261,68 @@ const maxFinishReasons = 16
 
 // finishReasons reads a list, a JSON list in a string, or one reason.
 func (r *Reader) finishReasons(v pcommon.Value) {
-	rec := &r.record
+	rec, t := &r.record, &r.doc
 	rec.FinishReasons = rec.FinishReasons[:0]
-	switch v.Type() {
-	case pcommon.ValueTypeSlice:
-		for i := range min(v.Slice().Len(), maxFinishReasons) {
-			if reason, ok := toString(v.Slice().At(i)); ok {
-				rec.addReason(reason)
-			}
+	t.load(v)
+	rec.addReason(t.str(0))
+	for i := range t.values(0) {
+		if t.kind(0) == nodeArray && len(rec.FinishReasons) < maxFinishReasons {
+			rec.addReason(t.str(i))
 		}
-	case pcommon.ValueTypeStr:
-		r.doc.load(v, &r.limits)
-		i, end := int32(0), r.doc.nodes[0].next
-		if r.doc.kind(0) == nodeArray {
-			i++
-		}
-		for ; i < end && len(rec.FinishReasons) < maxFinishReasons; i = r.doc.nodes[i].next {
-			rec.addReason(r.doc.str(i))
-		}
-	default:
 	}
 }
 
 // error fills in whether the request failed. Producers disagree on where they say so.
-func (r *Reader) error(span ptrace.Span) {
+func (r *Reader) error(span ptrace.Span, exception string) {
 	rec, s := &r.record, &r.scan
-	exception := ""
-	for _, event := range span.Events().All() {
-		if event.Name() == "exception" {
-			exception = semconv.ErrorOther
-			if kind, ok := event.Attributes().Get("exception.type"); ok {
-				if name, ok := toString(kind); ok {
-					exception = name
-				}
-			}
-		}
-	}
-	status := s.int(fieldHTTPStatus)
-	switch failed := span.Status().Code() == ptrace.StatusCodeError || s.str(fieldLevel) == "ERROR"; {
+	status := s.count(fieldHTTPStatus)
+	switch failed := span.Status().Code() == ptrace.StatusCodeError || s.text(fieldLevel) == "ERROR"; {
 	case s.has(fieldError):
-		rec.ErrorType = s.str(fieldError)
-	case status.Set && status.V >= 400:
-		rec.ErrorType = s.str(fieldHTTPStatus)
+		rec.ErrorType = s.text(fieldError)
+	case status.V >= 400:
+		rec.ErrorType = s.text(fieldHTTPStatus)
 	case exception != "":
 		rec.ErrorType = exception
 	case failed:
 		rec.ErrorType = semconv.ErrorOther
+	default:
+		return
 	}
-	if rec.ErrorType != "" {
-		rec.ErrorType = wordOr(rec.ErrorType, semconv.ErrorOther)
-	}
+	rec.ErrorType = wordOr(rec.ErrorType, semconv.ErrorOther)
 }
 
-// content says where the prompt is.
-func (r *Reader) content(attributes pcommon.Map, dropped bool) {
+// findContent says where the prompt is.
+func (r *Reader) findContent(attributes pcommon.Map, dropped bool) {
 	s, c := &r.scan, &r.record.Content
 	c.attributes, c.dropped = attributes, dropped
 	c.inputTokens = r.record.InputTokens
 	c.listInText = r.record.Dialect == DialectTraceloop
 	c.remote = r.record.PreviousResponseID != ""
-	c.system, c.hasSystem = s.values[fieldSystem], s.has(fieldSystem)
-	c.tools, c.hasTools = s.values[fieldTools], s.has(fieldTools)
+	c.system, c.tools = s.values[fieldSystem], s.values[fieldTools]
 	if !s.has(fieldContent) {
 		return
 	}
-	c.value, c.source = s.values[fieldContent], sourceValue
-	name := s.names[fieldContent]
-	for i := range flatContent {
-		if name == flatContent[i].prefix {
-			c.source, c.prefix, c.toolPrefix = sourceFlat, name, flatContent[i].tools
-		}
+	c.choose(s.values[fieldContent], formDocument)
+	name := s.name(fieldContent)
+	if prefix, flat := strings.CutSuffix(name, "*"); flat {
+		c.form, c.prefix = formFlat, prefix
 	}
 	if name != "input.value" {
 		return
 	}
-	text := c.value.Type() == pcommon.ValueTypeStr && (strings.HasPrefix(s.str(fieldMimeType), "text/plain") || !jsonLike(c.value.Str()))
-	switch flat := s.flat&flatInput != 0; {
+	text := c.value.Type() == pcommon.ValueTypeStr && (strings.HasPrefix(s.text(fieldMimeType), "text/plain") || !jsonLike(c.value.Str()))
+	switch flat := s.marks&markFlatInput != 0; {
 	case flat && text: // which may be that of the last message only
-		c.source, c.prefix, c.toolPrefix = sourceFlat, flatContent[0].prefix, flatContent[0].tools
+		c.form, c.prefix = formFlat, flatInput
 	case text:
-		c.source = sourceText
+		c.form = formText
 	case flat && !dropped:
-		c.prefix, c.toolPrefix = flatContent[0].prefix, flatContent[0].tools // where the document is not enough
+		c.prefix = flatInput // where the document is not enough
 	}
 }
 
-// spanEvents reads content and first tokens that stand in events.
-func (r *Reader) spanEvents(span ptrace.Span) {
+// events reads content and first tokens that stand in events, and returns the type of an exception among them, or "".
+func (r *Reader) events(span ptrace.Span) (exception string) {
 	rec := &r.record
 	var first, chunks uint64
 	events := span.Events()
@@ -367,14 +337,17 @@ func (r *Reader) spanEvents(span ptrace.Span) {
 				first = uint64(event.Timestamp())
 			}
 		case "gen_ai.content.prompt", semconv.EventInferenceDetails:
-			for _, key := range [...]string{semconv.GenAIInputMessages, semconv.GenAIPrompt} {
-				if v, ok := event.Attributes().Get(key); ok && !rec.Content.Present() {
-					rec.Content.value, rec.Content.source = v, sourceValue
-				}
+			if v, ok := firstOf(event.Attributes(), semconv.GenAIInputMessages, semconv.GenAIPrompt); ok {
+				rec.Content.choose(v, formDocument)
+			}
+		case "exception":
+			exception = semconv.ErrorOther
+			if kind, ok := event.Attributes().Get("exception.type"); ok {
+				exception = cmp.Or(toText(kind), exception)
 			}
 		default:
 			if !rec.Content.Present() && messageRole(name) != "" {
-				rec.Content.events, rec.Content.source = events, sourceEvents
+				rec.Content.events, rec.Content.form = events, formEvents
 			}
 		}
 	}
@@ -384,6 +357,7 @@ func (r *Reader) spanEvents(span ptrace.Span) {
 	if chunks > 0 && span.DroppedEventsCount() == 0 && !rec.OutputTokens.Set {
 		rec.OutputEstimate = Some(int64(chunks))
 	}
+	return exception
 }
 
 // clearlyBefore reports whether an instant lies before the last hundredth of the span: gateways that buffer stamp the
@@ -404,8 +378,8 @@ func (r *Reader) estimate(name string) {
 		return
 	}
 	if s.tgi(name) {
-		total, errTotal := time.ParseDuration(s.str(fieldInferenceTime))
-		each, errEach := time.ParseDuration(s.str(fieldTimePerToken))
+		total, errTotal := time.ParseDuration(s.text(fieldInferenceTime))
+		each, errEach := time.ParseDuration(s.text(fieldTimePerToken))
 		if n := math.Round(float64(total) / float64(each)); errTotal == nil && errEach == nil && n >= 0 && n < maxCount {
 			rec.OutputEstimate = Some(int64(n))
 		}

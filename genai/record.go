@@ -3,7 +3,11 @@
 
 package genai
 
-import "github.com/moonloop/moonloop/semconv"
+import (
+	"cmp"
+
+	"github.com/moonloop/moonloop/semconv"
+)
 
 // Opt is a fact that telemetry may leave out. The zero Opt is an absent one.
 type Opt[T any] struct {
@@ -42,24 +46,7 @@ const (
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
-	switch k {
-	case KindInference:
-		return "inference"
-	case KindWrapper:
-		return "wrapper"
-	case KindTool:
-		return "tool"
-	case KindContent:
-		return "content"
-	case KindOther:
-	}
-	return "other"
-}
-
-// Session is a session id and the attribute that held it. The id may be of any length and hold any bytes: it is a piece of
-// the telemetry, to be hashed and not to be kept.
-type Session struct {
-	Key, ID string
+	return [...]string{"other", "inference", "wrapper", "tool", "content"}[min(k, KindContent)]
 }
 
 // Engine holds the block hashes that an engine wrote for a prompt.
@@ -73,7 +60,7 @@ type Engine struct {
 }
 
 // Record is what one span or log record says about one request to a model. Strings are valid UTF-8 and at most 256
-// bytes; longer values are taken for content and are absent, but for the ids of sessions. Slices are reused by the [Reader].
+// bytes; longer values are taken for content and are absent, but for the id of a session. Slices are reused by the [Reader].
 type Record struct {
 	Dialect Dialect
 	Kind    Kind
@@ -116,8 +103,9 @@ type Record struct {
 	// TimeToFirstToken in seconds, from the span's start where the producer measures there.
 	TimeToFirstToken Opt[float64]
 
-	// Sessions holds the session ids found, best first.
-	Sessions []Session
+	// Session is the best session id that was found, or "". It may be of any length and hold any bytes: it is a piece of the
+	// telemetry, to be hashed and not to be kept.
+	Session string
 	// PreviousResponseID names the reply whose history the server kept: the recorded prompt is not the whole one.
 	PreviousResponseID string
 
@@ -148,16 +136,5 @@ func (r *Record) addReason(reason string) {
 
 // Model returns the model asked for, else the one that answered.
 func (r *Record) Model() string {
-	if r.RequestModel != "" {
-		return r.RequestModel
-	}
-	return r.ResponseModel
-}
-
-// SessionID returns the best session id, or "".
-func (r *Record) SessionID() string {
-	if len(r.Sessions) == 0 {
-		return ""
-	}
-	return r.Sessions[0].ID
+	return cmp.Or(r.RequestModel, r.ResponseModel)
 }

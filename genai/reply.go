@@ -16,54 +16,33 @@ import (
 // same walk over the same shapes. What may be wrong is left out: a reply that is not known costs little, and a wrong one makes two
 // conversations share what they do not.
 
-// replySource says where a reply is.
-type replySource uint8
-
-const (
-	replyNone   replySource = iota
-	replyValue              // one attribute: a document, or a list of messages
-	replyFlat               // attributes below a prefix
-	replyParts              // an attribute with the text, one with the calls
-	replyList               // among the events of a prompt, in one attribute
-	replyChoice             // a choice: the attributes of a span event, or the body of a log record
-)
-
 // Reply is the reply that a span or log record holds, not yet read. It refers to the telemetry and to buffers of the [Reader]: walk it
 // before either changes.
 type Reply struct {
-	reader *Reader
-	source replySource
-
-	value      pcommon.Value // of replyValue and replyList; of replyParts the text
-	calls      pcommon.Value // of replyParts
-	attributes pcommon.Map   // of replyFlat and replyChoice
-	prefix     string        // of replyFlat, and of flattened messages that stand in for a document
-	plain      bool          // a value that is no document is the text itself
-
-	hasText, hasCalls bool // of replyParts
+	source
+	calls pcommon.Value // of formParts
+	plain bool          // a value that is no document is the text itself
 
 	outputTokens, reasoningTokens Opt[int64]
 	called                        bool // the reply ended with a call of a tool
 }
 
-// Present reports whether there may be a reply to walk.
-func (r *Reply) Present() bool { return r.source != replyNone }
-
 // Walk calls visit for the pieces of the reply as of a message of a prompt: role first. It returns true where that was the whole and
 // only reply, text and calls. Where it returns false nothing that was visited is to be used: there are several replies or none, or a
 // part of it is missing, cut, redacted, no text, or may be.
 func (r *Reply) Walk(visit func(Piece) bool) bool {
-	if r.source == replyNone {
+	if !r.Present() {
 		return false
 	}
 	w := &r.reader.walker
-	w.begin(visit, &r.reader.limits)
+	w.begin(visit)
 	defer w.end()
 	t := &w.main
-	if r.source == replyParts {
+	t.reset()
+	if r.form == formParts {
 		r.walkParts(w)
 	} else {
-		n := r.load(w)
+		n := r.load(t)
 		if n < 0 || t.cut || t.gaps {
 			return false
 		}
@@ -75,8 +54,6 @@ func (r *Reply) Walk(visit func(Piece) bool) bool {
 	return r.plausible(w)
 }
 
-const assistant = "assistant"
-
 // plausible reports whether what was visited can be all that the server generated: a call that it ended with, reasoning that was
 // counted, and a byte or more for each token but those of the template.
 func (r *Reply) plausible(w *walker) bool {
@@ -86,54 +63,38 @@ func (r *Reply) plausible(w *walker) bool {
 		(!r.outputTokens.Set || r.outputTokens.V <= w.seen.Bytes+templateTokens)
 }
 
-// load reads the reply into the walker's tree and returns its message, or none.
-func (r *Reply) load(w *walker) int32 {
-	t := &w.main
-	t.reset()
-	switch r.source {
-	case replyFlat:
-		return r.loadFlat(w)
-	case replyList:
-		t.load(r.value, w.limits)
+// load reads the reply into a tree and returns its message, or none.
+func (r *Reply) load(t *tree) int32 {
+	switch r.form {
+	case formFlat:
+		return r.loadFlat(t)
+	case formList:
+		t.load(r.value)
 		return t.choiceOf(0)
-	case replyChoice:
-		return r.loadChoice(w)
-	case replyValue:
-		t.load(r.value, w.limits)
+	case formChoice:
+		if content, ok := r.attributes.Get(azureContent); !ok {
+			t.addMap(r.attributes, 0)
+		} else if content.Type() != pcommon.ValueTypeStr || !t.parse(content.Str()) {
+			return none
+		}
+		return t.choice(0)
+	default: // formDocument
+		t.load(r.value)
 		if t.kind(0) == nodeString && r.plain {
 			return 0
 		}
 		n := t.reply(0)
 		if (n == none || t.cut) && r.prefix != "" {
-			n = r.loadFlat(w)
+			n = r.loadFlat(t)
 		}
 		return n
-	case replyNone, replyParts:
 	}
-	return none
 }
 
 // loadFlat reads flattened messages, of which there must be one.
-func (r *Reply) loadFlat(w *walker) int32 {
-	w.entries = w.main.addFlat(r.attributes, r.prefix, w.entries, w.limits)
-	t := &w.main
-	if t.empty() {
-		return none
-	}
+func (r *Reply) loadFlat(t *tree) int32 {
+	t.loadFlat(r.attributes, r.prefix)
 	return t.only(0)
-}
-
-// loadChoice reads the event of a choice.
-func (r *Reply) loadChoice(w *walker) int32 {
-	t := &w.main
-	if content, ok := r.attributes.Get("gen_ai.event.content"); ok { // Azure
-		if content.Type() != pcommon.ValueTypeStr || !t.parse(content.Str(), w.limits) {
-			return none
-		}
-	} else {
-		t.addMap(r.attributes, w.limits, 0)
-	}
-	return t.choice(0)
 }
 
 // choice returns the message of a choice, the first of several as it says itself.
@@ -153,21 +114,15 @@ func (t *tree) choice(n int32) int32 {
 // choiceOf returns the message of the only choice in a list of events.
 func (t *tree) choiceOf(list int32) int32 {
 	found := none
-	if t.kind(list) != nodeArray {
-		return none
-	}
-	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
-		if t.str(t.get(i, "event.name")) != eventChoice {
-			continue
-		}
-		if found != none {
-			return none
-		}
-		if found = t.choice(i); found == none {
-			return none
+	for i := range t.values(list) {
+		if t.str(t.get(i, "event.name")) == eventChoice {
+			if found != none {
+				return none
+			}
+			found = i
 		}
 	}
-	return found
+	return t.choice(found)
 }
 
 // only returns the only member of a list, an object.
@@ -227,30 +182,27 @@ func (t *tree) object(n int32) int32 {
 // walkParts visits a text and the calls beside it.
 func (r *Reply) walkParts(w *walker) {
 	t := &w.main
-	t.reset()
 	w.open(assistant)
-	if r.hasText {
-		if r.value.Type() != pcommon.ValueTypeStr {
-			w.gaps = true
-			return
-		}
-		w.text(PieceText, t, t.add(plain(r.value.Str(), w.limits)))
+	switch r.value.Type() {
+	case pcommon.ValueTypeEmpty:
+	case pcommon.ValueTypeStr:
+		t.addPlain(r.value.Str())
+		w.text(PieceText, t.nodes[0])
+	default:
+		w.gaps = true
 	}
-	if r.hasCalls {
-		t.load(r.calls, w.limits)
-		if t.kind(0) != nodeArray || t.cut {
-			w.gaps = true
-			return
-		}
-		for i := int32(1); i < t.nodes[0].next; i = t.nodes[i].next {
+	if r.calls.Type() != pcommon.ValueTypeEmpty {
+		t.load(r.calls)
+		w.gaps = w.gaps || t.kind(0) != nodeArray || t.cut
+		for i := range t.values(0) {
 			w.call(t, i)
 		}
 	}
-	w.shut()
+	w.shut(false)
 }
 
-// reply says where the reply is in attributes.
-func (r *Reader) reply(attributes pcommon.Map, dropped bool) {
+// findReply says where the reply is in attributes.
+func (r *Reader) findReply(attributes pcommon.Map, dropped bool) {
 	s, rec := &r.scan, &r.record
 	p := &rec.Reply
 	switch operation := s.operation(); {
@@ -258,38 +210,38 @@ func (r *Reader) reply(attributes pcommon.Map, dropped bool) {
 		return // of a completion the next prompt is a longer text
 	}
 	p.attributes = attributes
-	name := s.names[fieldReply]
+	name := s.name(fieldReply)
+	prefix, flat := strings.CutSuffix(name, "*")
 	switch {
-	case name == flatReplies[0], name == flatReplies[1], name == flatReplies[2]:
+	case flat:
 		if !dropped {
-			p.source, p.prefix = replyFlat, name
+			p.form, p.prefix = formFlat, prefix
 		}
 	case name == "output.value":
-		if s.flat&flatOutput != 0 && !dropped {
-			p.prefix = flatReplies[0] // where the document is none
+		if s.marks&markFlatOutput != 0 && !dropped {
+			p.prefix = flatOutput // where the document is none
 		}
 		mime, ok := attributes.Get("output.mime_type")
-		switch text := ok && mime.Type() == pcommon.ValueTypeStr && strings.HasPrefix(mime.Str(), "text/plain"); {
+		switch text := ok && strings.HasPrefix(toText(mime), "text/plain"); {
 		case !text:
-			p.source, p.value = replyValue, s.values[fieldReply]
+			p.choose(s.values[fieldReply], formDocument)
 		case p.prefix != "": // a text has no calls
-			p.source = replyFlat
+			p.form = formFlat
 		}
 	case name != "":
-		p.source, p.value = replyValue, s.values[fieldReply]
+		p.choose(s.values[fieldReply], formDocument)
 		p.plain = name == "langfuse.observation.output"
 	case s.has(fieldReplyReasoning): // nobody knows whether it is sent again
 	case (s.has(fieldReplyText) || s.has(fieldReplyCalls)) && !dropped:
-		p.source = replyParts
-		p.value, p.hasText = s.values[fieldReplyText], s.has(fieldReplyText)
-		p.calls, p.hasCalls = s.values[fieldReplyCalls], s.has(fieldReplyCalls)
-	case s.names[fieldContent] == contentEvents:
-		p.source, p.value = replyList, s.values[fieldContent]
+		p.choose(s.values[fieldReplyText], formParts)
+		p.calls = s.values[fieldReplyCalls]
+	case s.name(fieldContent) == contentEvents:
+		p.choose(s.values[fieldContent], formList)
 	}
 }
 
-// replyEvents looks for the reply in the events of a span.
-func (r *Reader) replyEvents(span ptrace.Span) {
+// findReplyEvents looks for the reply in the events of a span.
+func (r *Reader) findReplyEvents(span ptrace.Span) {
 	p := &r.record.Reply
 	if p.Present() || span.DroppedEventsCount() > 0 || r.record.Choices.V > 1 || r.record.ErrorType != "" {
 		return
@@ -298,22 +250,20 @@ func (r *Reader) replyEvents(span ptrace.Span) {
 		switch name := event.Name(); name {
 		case eventChoice:
 			if p.Present() { // several
-				p.source = replyNone
+				p.form = formNone
 				return
 			}
-			p.source, p.attributes = replyChoice, event.Attributes()
+			p.form, p.attributes = formChoice, event.Attributes()
 		case "gen_ai.content.completion", semconv.EventInferenceDetails:
-			for _, key := range [...]string{semconv.GenAIOutputMessages, semconv.GenAICompletion} {
-				if v, ok := event.Attributes().Get(key); ok && !p.Present() {
-					p.source, p.value = replyValue, v
-				}
+			if v, ok := firstOf(event.Attributes(), semconv.GenAIOutputMessages, semconv.GenAICompletion); ok {
+				p.choose(v, formDocument)
 			}
 		}
 	}
 }
 
-// weigh notes what a reply is to be held against.
-func (r *Reader) weigh() {
+// boundReply notes what a reply is to be held against.
+func (r *Reader) boundReply() {
 	rec := &r.record
 	p := &rec.Reply
 	p.outputTokens, p.reasoningTokens = rec.OutputTokens, rec.ReasoningTokens

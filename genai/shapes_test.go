@@ -229,7 +229,7 @@ func TestShapesOfFacts(t *testing.T) {
 	}
 	long := "s" + strings.Repeat("x", 300)
 	for name, id := range map[string]string{"spring.ai.chat.client.conversation.id": "sA", "gen_ai.thread.id": "sA", "gen_ai.conversation.id": long, "session.id": long + "\xff"} {
-		if got := read("", map[string]any{"gen_ai.operation.name": "framework", name: id}).SessionID(); got != id {
+		if got := read("", map[string]any{"gen_ai.operation.name": "framework", name: id}).Session; got != id {
 			t.Errorf("%s: a session of %d bytes, want %d", name, len(got), len(id))
 		}
 	}

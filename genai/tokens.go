@@ -14,17 +14,17 @@ import (
 // to dst. ok is false for every other prompt, for a list of several prompts, and where the list is not whole; dst is
 // then as it was. A prompt of text costs one search and is not parsed.
 func (c *Content) Tokens(dst []uint32) (tokens []uint32, ok bool) {
-	if c.source != sourceValue || c.hasSystem || c.remote || !mayBeTokens(c.value) {
+	if c.form != formDocument || c.system.Type() != pcommon.ValueTypeEmpty || c.remote || !mayBeTokens(c.value) {
 		return dst, false
 	}
 	w := &c.reader.walker
-	w.begin(nil, &c.reader.limits)
+	w.begin(nil)
 	defer w.end()
 	p, ok := c.load(w)
-	if !ok || p.lead != none || p.unread || w.main.cut || w.main.gaps {
+	t, list := &w.main, p.list
+	if !ok || p.lead != none || p.unread || t.cut || t.gaps {
 		return dst, false
 	}
-	t, list := p.messages, p.list
 	if t.kind(list) == nodeArray && t.kind(list+1) == nodeArray && t.nodes[list].next == t.nodes[list+1].next {
 		list++ // a list of one prompt
 	}
@@ -32,7 +32,7 @@ func (c *Content) Tokens(dst []uint32) (tokens []uint32, ok bool) {
 		return dst, false
 	}
 	tokens = dst
-	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
+	for i := range t.values(list) {
 		id, err := strconv.ParseUint(t.nodes[i].text, 10, 32)
 		if t.nodes[i].kind != nodeNumber || err != nil {
 			return dst, false
@@ -73,4 +73,4 @@ func beginsNumbers(s string) bool {
 }
 
 // Part reports whether the content is one message of several, each with a log record of its own.
-func (c *Content) Part() bool { return c.source == sourceBody }
+func (c *Content) Part() bool { return c.form == formMessage }

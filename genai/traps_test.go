@@ -231,7 +231,7 @@ func TestReuse(t *testing.T) {
 		"gen_ai.input.messages": `[{"content":"hi"}]`,
 	})).Content.Walk(func(genai.Piece) bool { return true })
 	rec := reader.Span("", newSpan(t, "chat", map[string]any{"gen_ai.operation.name": "chat"}))
-	if rec.SessionID() != "" || len(rec.FinishReasons) > 0 || rec.InputTokens.Set || rec.Content.Present() {
+	if rec.Session != "" || len(rec.FinishReasons) > 0 || rec.InputTokens.Set || rec.Content.Present() {
 		t.Errorf("the record before shows through: %+v", rec)
 	}
 }

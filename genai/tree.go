@@ -4,6 +4,8 @@
 package genai
 
 import (
+	"cmp"
+	"iter"
 	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -15,29 +17,13 @@ type Limits struct {
 	Bytes int
 	// Nodes of one value (JSON values and keys), 24 bytes each. Default 262,144.
 	Nodes int
-	// Truncation lists lengths at which exporters and SDKs cut strings; a text of exactly such a length is
-	// taken for cut. Nil means 2048, which is Tempo's; an empty list none.
-	Truncation []int
 }
-
-const (
-	defaultBytes = 16 << 20
-	defaultNodes = 1 << 18
-	maxDepth     = 64
-)
 
 func (l Limits) withDefaults() Limits {
-	if l.Bytes <= 0 {
-		l.Bytes = defaultBytes
-	}
-	if l.Nodes <= 0 {
-		l.Nodes = defaultNodes
-	}
-	if l.Truncation == nil {
-		l.Truncation = []int{2048}
-	}
-	return l
+	return Limits{Bytes: cmp.Or(max(l.Bytes, 0), 16<<20), Nodes: cmp.Or(max(l.Nodes, 0), 1<<18)}
 }
+
+const maxDepth = 64
 
 // nodeKind is the JSON type of a node.
 type nodeKind uint8
@@ -67,10 +53,12 @@ const none = int32(-1)
 // tree is a JSON text, a structured attribute or a set of flattened attributes, in one flat array that is reused.
 // Members of an object are pairs of nodes: key, value.
 type tree struct {
-	nodes []node
-	most  int  // nodes that there were since forget
-	cut   bool // the source ended early or went past a limit
-	gaps  bool // members are known to be missing elsewhere than at the end
+	limits  *Limits
+	nodes   []node
+	entries []flatEntry // of flattened attributes
+	most    int         // nodes that there were since forget
+	cut     bool        // the source ended early or went past a limit
+	gaps    bool        // members are known to be missing elsewhere than at the end
 }
 
 func (t *tree) reset() {
@@ -113,6 +101,25 @@ func (t *tree) get(object int32, names ...string) int32 {
 	return none
 }
 
+// values visits the values of an array or an object. The key of an object's stands before its value.
+func (t *tree) values(n int32) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		keys := int32(0)
+		switch t.kind(n) {
+		case nodeObject:
+			keys = 1
+		case nodeArray:
+		default:
+			return
+		}
+		for i := n + 1 + keys; i < t.nodes[n].next; i = t.nodes[i].next + keys {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
+
 // path descends by one name after the other.
 func (t *tree) path(n int32, names ...string) int32 {
 	for _, name := range names {
@@ -121,36 +128,25 @@ func (t *tree) path(n int32, names ...string) int32 {
 	return n
 }
 
-// int reads a count from a number or a numeric string.
-func (t *tree) int(n int32) Opt[int64] {
-	if k := t.kind(n); k == nodeNumber || k == nodeString {
-		if v, ok := parseInt(t.nodes[n].text); ok {
-			return Some(v)
-		}
-	}
-	return Opt[int64]{}
-}
-
 func (t *tree) float(n int32) Opt[float64] {
 	if k := t.kind(n); k == nodeNumber || k == nodeString {
-		if v, ok := parseFloat(t.nodes[n].text); ok {
-			return Some(v)
-		}
+		return parseNumber(t.nodes[n].text)
 	}
 	return Opt[float64]{}
 }
+
+// int reads a count from a number or a numeric string.
+func (t *tree) int(n int32) Opt[int64] { return count(t.float(n)) }
 
 func (t *tree) bool(n int32) Opt[bool] {
 	switch k := t.kind(n); k {
 	case nodeTrue, nodeFalse:
 		return Some(k == nodeTrue)
 	case nodeString:
-		if v, ok := parseBool(t.nodes[n].text); ok {
-			return Some(v)
-		}
+		return parseBool(t.nodes[n].text)
 	default:
+		return Opt[bool]{}
 	}
-	return Opt[bool]{}
 }
 
 // str reads a short string, or "".
@@ -158,12 +154,15 @@ func (t *tree) str(n int32) string {
 	if t.kind(n) != nodeString || len(t.nodes[n].text) > 6*maxValueBytes {
 		return ""
 	}
-	s := t.nodes[n].text
+	return cleanString(t.raw(n))
+}
+
+// raw returns a string node without its JSON escapes.
+func (t *tree) raw(n int32) string {
 	if t.nodes[n].escaped {
-		s = unescape(s)
+		return unescape(t.nodes[n].text)
 	}
-	s, _ = cleanString(s)
-	return s
+	return t.nodes[n].text
 }
 
 // partial reports whether the source ended within a node, or may have.
@@ -185,34 +184,30 @@ func (t *tree) close(n int32) {
 }
 
 // addValue appends a structured attribute.
-func (t *tree) addValue(v pcommon.Value, limits *Limits, depth int) {
-	if depth >= maxDepth || len(t.nodes) >= limits.Nodes {
+func (t *tree) addValue(v pcommon.Value, depth int) {
+	if depth >= maxDepth || len(t.nodes) >= t.limits.Nodes {
 		t.cut = true
 		t.add(node{})
 		return
 	}
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
-		t.add(plain(v.Str(), limits))
+		t.addPlain(v.Str())
 	case pcommon.ValueTypeBool:
-		kind := nodeFalse
-		if v.Bool() {
-			kind = nodeTrue
-		}
-		t.add(node{kind: kind})
+		t.add(node{kind: nodeFalse + nodeKind(b2i(v.Bool())), text: strconv.FormatBool(v.Bool())}) //nolint:gosec // 0 or 1
 	case pcommon.ValueTypeInt:
 		t.add(node{kind: nodeNumber, text: strconv.FormatInt(v.Int(), 10)})
 	case pcommon.ValueTypeDouble:
 		t.add(node{kind: nodeNumber, text: strconv.FormatFloat(v.Double(), 'g', -1, 64)})
 	case pcommon.ValueTypeMap:
-		t.addMap(v.Map(), limits, depth)
+		t.addMap(v.Map(), depth)
 	case pcommon.ValueTypeSlice:
 		array := t.add(node{kind: nodeArray})
 		for _, member := range v.Slice().All() {
-			if t.full(limits) {
+			if t.full() {
 				break
 			}
-			t.addValue(member, limits, depth+1)
+			t.addValue(member, depth+1)
 		}
 		t.close(array)
 	default: // bytes have no place in a message
@@ -220,21 +215,26 @@ func (t *tree) addValue(v pcommon.Value, limits *Limits, depth int) {
 	}
 }
 
-func (t *tree) addMap(m pcommon.Map, limits *Limits, depth int) {
+func (t *tree) addMap(m pcommon.Map, depth int) {
 	object := t.add(node{kind: nodeObject})
 	for key, member := range m.All() {
-		if t.full(limits) {
+		if t.full() {
 			break
 		}
 		t.add(node{kind: nodeString, text: key})
-		t.addValue(member, limits, depth+1)
+		t.addValue(member, depth+1)
 	}
 	t.close(object)
 }
 
+// addPlain appends a string that is not JSON, cut when its length says so.
+func (t *tree) addPlain(s string) {
+	t.add(node{kind: nodeString, text: s, cut: truncated(s)})
+}
+
 // graft appends the members of an object that is another tree.
-func (t *tree) graft(other *tree, limits *Limits) {
-	if len(t.nodes)+len(other.nodes) >= limits.Nodes {
+func (t *tree) graft(other *tree) {
+	if len(t.nodes)+len(other.nodes) >= t.limits.Nodes {
 		t.cut = true
 		return
 	}
@@ -247,17 +247,12 @@ func (t *tree) graft(other *tree, limits *Limits) {
 }
 
 // full reports whether the tree is at its limit, and marks it as cut then.
-func (t *tree) full(limits *Limits) bool {
-	if len(t.nodes)+1 < limits.Nodes {
+func (t *tree) full() bool {
+	if len(t.nodes)+1 < t.limits.Nodes {
 		return false
 	}
 	t.cut = true
 	return true
-}
-
-// plain returns the node of a string that is not JSON, cut when its length says so.
-func plain(s string, limits *Limits) node {
-	return node{kind: nodeString, text: s, cut: truncated(s, limits.Truncation)}
 }
 
 func b2i(b bool) int {

@@ -5,6 +5,7 @@ package genai
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 )
 
@@ -12,10 +13,12 @@ import (
 type walker struct {
 	main, side, instructions tree // messages; tools beside them; instructions beside them
 	nested                   tree // JSON within strings
-	entries                  []flatEntry
 	buffer                   []byte
+	walk
+}
 
-	limits  *Limits
+// walk is the state of one walk.
+type walk struct {
 	visit   func(Piece) bool
 	role    string // of a message that names none
 	stopped bool
@@ -29,36 +32,36 @@ type walker struct {
 	seen    Walked
 }
 
-func (w *walker) begin(visit func(Piece) bool, limits *Limits) {
-	w.visit, w.limits, w.role = visit, limits, "user"
-	w.stopped, w.cut, w.gaps, w.media, w.hole, w.texts, w.seen = false, false, false, false, false, 0, Walked{}
-	w.kinds, w.opened = 0, ""
+func (w *walker) trees() [4]*tree { return [...]*tree{&w.main, &w.side, &w.instructions, &w.nested} }
+
+func (w *walker) begin(visit func(Piece) bool) {
+	w.walk = walk{visit: visit, role: user}
 	w.side.reset()
 	w.instructions.reset()
 }
 
 // end lets go of the telemetry and of buffers that one huge span has left behind.
 func (w *walker) end() {
-	const keep = 1 << 16
+	const most = 1 << 16
 	w.visit = nil
-	for _, t := range []*tree{&w.main, &w.side, &w.instructions, &w.nested} {
-		if cap(t.nodes) > keep {
+	for _, t := range w.trees() {
+		if cap(t.nodes) > most {
 			t.nodes = nil
 		}
+		clear(t.entries[:cap(t.entries)])
 	}
-	if cap(w.buffer) > keep {
+	if cap(w.buffer) > most {
 		w.buffer = nil
 	}
-	clear(w.entries[:cap(w.entries)])
 }
 
 // forget lets go of all text.
 func (w *walker) forget() {
-	for _, t := range []*tree{&w.main, &w.side, &w.instructions, &w.nested} {
+	for _, t := range w.trees() {
 		t.forget()
 	}
 	clear(w.buffer[:cap(w.buffer)])
-	w.role, w.opened = "", ""
+	w.walk = walk{}
 }
 
 func (w *walker) result() Walked {
@@ -84,22 +87,23 @@ func (w *walker) implausible(tokens Opt[int64]) bool {
 
 // prompt visits a prompt in canonical order.
 func (w *walker) prompt(p prompt) {
-	w.gaps = w.gaps || p.messages.gaps || p.tools.gaps || p.unread
-	if p.system != nil {
-		w.message(p.system, 0, "system")
-		w.cut = w.cut || p.system.cut
+	t := &w.main
+	w.gaps = w.gaps || t.gaps || p.tools.gaps || p.unread
+	if p.instructions {
+		w.message(&w.instructions, 0, system)
+		w.cut = w.cut || w.instructions.cut
 	}
 	if p.lead != none {
-		w.message(p.messages, p.lead, "system")
+		w.message(t, p.lead, system)
 	}
-	t, i, end := p.messages, p.list, p.list+1
+	i, end := p.list, p.list+1
 	if t.kind(p.list) == nodeArray {
 		i, end = p.list+1, t.nodes[p.list].next
 	}
-	if p.open && p.lead == none && p.system == nil && (i == end || !systemRole(t.role(i, ""))) {
+	if p.open && p.lead == none && !p.instructions && (i == end || t.role(i, "") != system) {
 		w.gaps = true // instructions may have stood behind the messages
 	}
-	for ; i < end && systemRole(t.role(i, "")); i = t.nodes[i].next {
+	for ; i < end && t.role(i, "") == system; i = t.nodes[i].next {
 		w.message(t, i, "")
 	}
 	if p.open && p.toolList == none {
@@ -123,17 +127,15 @@ func (w *walker) tools(t *tree, list int32) {
 		i++
 	}
 	for ; i < end && !w.stopped; i = t.nodes[i].next {
-		definition, n := t, i
 		if declarations := t.get(i, "function_declarations", "functionDeclarations"); t.kind(declarations) == nodeArray {
 			w.tools(t, declarations)
 			continue
 		}
-		if t.kind(i) == nodeObject {
-			if schema := t.path(i, "tool", "json_schema"); schema != none {
-				n = schema
-			}
+		definition, n := t, i
+		if schema := t.path(i, "tool", "json_schema"); schema != none {
+			n = schema
 		}
-		if t.kind(n) == nodeString && jsonLike(t.raw(n)) && w.nested.parse(t.raw(n), w.limits) {
+		if t.kind(n) == nodeString && jsonLike(t.raw(n)) && w.nested.parse(t.raw(n)) {
 			definition, n = &w.nested, 0
 		}
 		if definition.partial(n) {
@@ -175,78 +177,80 @@ const (
 )
 
 // text visits a string node.
-func (w *walker) text(kind PieceKind, t *tree, n int32) {
-	s := t.nodes[n].text
-	if redacted(s) {
+func (w *walker) text(kind PieceKind, n node) {
+	if redacted(n.text) {
 		w.gaps = true
 		return
 	}
-	if whole := withoutMark(s); len(whole) < len(s) {
-		n = t.add(node{kind: nodeString, text: whole, escaped: t.nodes[n].escaped})
-		w.text(kind, t, n)
-		t.nodes = t.nodes[:n]
+	if whole := withoutMark(n.text); len(whole) < len(n.text) {
+		w.text(kind, node{text: whole, escaped: n.escaped})
 		w.endHere()
 		return
 	}
-	if !t.nodes[n].escaped || s == "" {
-		w.emit(kind, s)
-		s = ""
+	if n.escaped {
+		w.escapedText(kind, n.text, n.cut)
+	} else {
+		w.emit(kind, n.text)
 	}
+	w.cut = w.cut || n.cut
+}
+
+// escapedText visits a text without its JSON escapes.
+func (w *walker) escapedText(kind PieceKind, s string, cut bool) {
+	b := w.buffer[:0]
 	for s != "" && !w.stopped {
-		b := w.buffer[:0]
-		for s != "" && len(b) < pieceSize {
-			run := strings.IndexByte(s, '\\')
-			if run < 0 {
-				run = len(s)
-			}
-			if run >= longRun {
-				if len(b) == 0 {
-					w.emit(kind, s[:run])
-					s = s[run:]
-				}
+		run := strings.IndexByte(s, '\\')
+		if run < 0 {
+			run = len(s)
+		}
+		long := run >= longRun
+		if len(b) > 0 && (long || len(b) >= pieceSize) {
+			w.emit(kind, string(b))
+			b = b[:0]
+		}
+		if long {
+			w.emit(kind, s[:run])
+		} else {
+			b = append(b, s[:run]...)
+		}
+		s = s[run:]
+		for s != "" && s[0] == '\\' && len(b) < pieceSize {
+			if cut && halfPair(s) {
+				s = ""
 				break
 			}
-			b = append(b, s[:run]...)
-			s = s[run:]
-			for s != "" && s[0] == '\\' && len(b) < pieceSize {
-				if t.nodes[n].cut && halfPair(s) {
-					s = ""
-					break
-				}
-				var size int
-				b, size = appendEscape(b, s)
-				s = s[size:]
-			}
-		}
-		w.buffer = b
-		if len(b) > 0 || s == "" && w.texts == 0 {
-			w.emit(kind, string(b))
+			var size int
+			b, size = appendEscape(b, s)
+			s = s[size:]
 		}
 	}
-	w.cut = w.cut || t.nodes[n].cut
+	if len(b) > 0 || w.texts == 0 {
+		w.emit(kind, string(b))
+	}
+	w.buffer = b
 }
+
+// The roles that are told apart, as canonical prompts have them.
+const (
+	system    = "system"
+	user      = "user"
+	assistant = "assistant"
+)
 
 // roles that are the same thing under two names.
 var roles = map[string]string{
-	"developer": "system",
-	"human":     "user",
-	"ai":        "assistant", "model": "assistant", "AIMessage": "assistant",
+	"developer": system,
+	"human":     user,
+	"ai":        assistant, "model": assistant, "AIMessage": assistant,
 	"function": "tool",
 }
 
+func canonicalRole(role string) string { return cmp.Or(roles[role], role) }
+
 // role returns a message's role in canonical form, or other.
 func (t *tree) role(n int32, other string) string {
-	role := t.str(t.get(t.unwrap(n, "message"), "role"))
-	if role == "" {
-		return other
-	}
-	if same, ok := roles[role]; ok {
-		return same
-	}
-	return role
+	return cmp.Or(canonicalRole(t.str(t.get(t.unwrap(n, "message"), "role"))), other)
 }
-
-func systemRole(role string) bool { return role == "system" }
 
 // repeats reports whether the messages of the system say what the instructions beside them say, which some producers
 // write twice: one of the messages, or all of them together.
@@ -257,7 +261,7 @@ func (t *tree) repeats(list int32, instructions *tree) bool {
 	var all []byte
 	want := instructions.appendWords(nil, 0)
 	for i := list + 1; i < t.nodes[list].next; i = t.nodes[i].next {
-		if systemRole(t.role(i, "")) {
+		if t.role(i, "") == system {
 			from := len(all)
 			all = t.appendWords(all, t.unwrap(i, "message"))
 			if bytes.Equal(all[from:], want) {

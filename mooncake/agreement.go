@@ -49,7 +49,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 		return -1
 	}
 	if f.full {
-		a.drop(fmt.Sprintf("more than %d distinct ids", f.max))
+		a.drop(tooManyIDs(f.max))
 		return -1
 	}
 	before := a.chain.Next()
@@ -61,7 +61,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 		a.drop(fmt.Sprintf("hash_ranges have ids in no order, and more than %d ranges of them", a.max))
 		return -1
 	}
-	if n := len(f.parent) - len(a.ends); n > 0 {
+	if n := len(f.nodes) - len(a.ends); n > 0 {
 		a.ends = append(a.ends, make([]uint32, n)...)
 	}
 	if broken := bad&(repeated|parents|fills) != 0; strange || broken {

@@ -92,7 +92,7 @@ func TestAgreementIsThatOfEveryID(t *testing.T) {
 			if want < 0 {
 				want = naive.add(row)
 			}
-			bad, _ := c.add(row, int64(i+1))
+			bad := c.add(row, int64(i+1))
 			if got := bad&disagreeing != 0; got != (want >= 0) || got && c.block != want {
 				t.Fatalf("seed %d, row %d: broken %t at block %d, want block %d", seed, i, got, c.block, want)
 			}

@@ -5,7 +5,9 @@ package mooncake
 
 import (
 	"fmt"
-	"math"
+	"math/bits"
+
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
 // Rule names a rule of the trace format.
@@ -52,20 +54,38 @@ type CheckOptions struct {
 	MaxIDs        int // distinct ids to remember for V4 to V7; 0 is [DefaultMaxIDs]
 }
 
+// rules are all of them: the bit of a rule in [faults] is its place here.
+var rules = [...]Rule{V1, V2, V3, V4, V5, V6, V7, V8, V9}
+
+// faults are the rules that a row breaks.
+type faults uint16
+
+const (
+	incomplete faults = 1 << iota
+	backward
+	miscounted
+	repeated
+	parents
+	fills
+	order
+	large
+	disagreeing
+)
+
 // Checker checks a trace against the rules V1 to V9, row by row.
 type Checker struct {
 	forest *forest
 	ranges *agreement // nil without a fine block size
 	block  int64      // at which V9 is broken first
 	prev   Opt[float64]
-	found  map[Rule]*Violation
+	found  [len(rules)]Violation
 	rows   int64
 	maxID  uint64
 }
 
 // NewChecker returns a checker.
 func NewChecker(opt CheckOptions) *Checker {
-	c := &Checker{forest: newForest(opt.BlockSize, opt.MaxIDs), found: make(map[Rule]*Violation)}
+	c := &Checker{forest: newForest(opt.BlockSize, opt.MaxIDs)}
 	c.ranges = newAgreement(opt.FineBlockSize, c.forest.blockSize, c.forest.max)
 	return c
 }
@@ -73,66 +93,58 @@ func NewChecker(opt CheckOptions) *Checker {
 // Add checks the next row of the file, which stands on the given line.
 func (c *Checker) Add(row *Row, line int64) { c.add(row, line) }
 
-func (c *Checker) add(row *Row, line int64) (bad faults, fresh int) {
+func (c *Checker) add(row *Row, line int64) faults {
 	c.rows++
-	note := func(broken bool, rule Rule) {
-		if !broken {
-			return
+	bad := c.forest.add(row)
+	note := func(broken bool, rule faults) {
+		if broken {
+			bad |= rule
 		}
-		v := c.found[rule]
-		if v == nil {
-			v = &Violation{Rule: rule, Line: line}
-			c.found[rule] = v
-		}
-		v.Count++
 	}
-	note(!row.Timestamp.Set || !row.InputLength.Set || !row.OutputLength.Set || row.HashIDs == nil, V1)
-	note(row.Timestamp.Set && c.prev.Set && row.Timestamp.V < c.prev.V, V2)
+	note(!row.Timestamp.Set || !row.InputLength.Set || !row.OutputLength.Set || row.HashIDs == nil, incomplete)
+	note(row.Timestamp.Set && c.prev.Set && row.Timestamp.V < c.prev.V, backward)
 	if row.Timestamp.Set {
 		c.prev = row.Timestamp
 	}
-	note(row.HashIDs != nil && len(row.HashIDs) != BlockCount(row.InputLength.V, c.forest.blockSize), V3)
+	note(row.HashIDs != nil && len(row.HashIDs) != BlockCount(row.InputLength.V, c.forest.blockSize), miscounted)
 	var largest uint64
 	for _, id := range row.HashIDs {
 		largest = max(largest, id)
 	}
-	note(largest >= 1<<31, V8)
+	note(largest >= 1<<31, large)
 	c.maxID = max(c.maxID, largest)
-
-	bad, fresh = c.forest.add(row)
-	note(bad&repeated != 0, V4)
-	note(bad&parents != 0, V5)
-	note(bad&fills != 0, V6)
-	note(bad&order != 0, V7)
 	if c.ranges != nil {
-		if block := c.ranges.add(row, c.forest, bad); block >= 0 {
-			if c.count(V9) == 0 {
-				c.block = block
-			}
-			bad |= disagreeing
-			note(true, V9)
+		block := c.ranges.add(row, c.forest, bad)
+		note(block >= 0, disagreeing)
+		if block >= 0 && c.found[len(rules)-1].Count == 0 {
+			c.block = block
 		}
 	}
-	return bad, fresh
+	for left := bad; left != 0; left &= left - 1 {
+		v := &c.found[bits.TrailingZeros16(uint16(left))]
+		if v.Count++; v.Count == 1 {
+			v.Line = line
+		}
+	}
+	return bad
 }
 
 // Violations returns the rules that are broken, in order.
 func (c *Checker) Violations() []Violation {
 	out := []Violation{}
-	for _, rule := range [...]Rule{V1, V2, V3, V4, V5, V6, V7, V8, V9} {
-		v := c.found[rule]
-		if v == nil {
+	for i, v := range c.found {
+		if v.Count == 0 {
 			continue
 		}
-		w := *v
-		w.Text = plural(w.Count, "row") + ": " + ruleTexts[rule]
-		if rule == V8 && c.maxID >= 1<<53 {
-			w.Text += "; ids of 2^53 or more lose digits in JavaScript and jq"
+		v.Rule = rules[i]
+		v.Text = words.Plural(v.Count, "row") + ": " + ruleTexts[v.Rule]
+		if v.Rule == V8 && c.maxID >= 1<<53 {
+			v.Text += "; ids of 2^53 or more lose digits in JavaScript and jq"
 		}
-		if rule == V9 {
-			w.Text += fmt.Sprintf("; the first at block %d", c.block)
+		if v.Rule == V9 {
+			v.Text += fmt.Sprintf("; the first at block %d", c.block)
 		}
-		out = append(out, w)
+		out = append(out, v)
 	}
 	return out
 }
@@ -140,10 +152,12 @@ func (c *Checker) Violations() []Violation {
 // Unchecked returns why V4 to V7 are not known, or "" when they are.
 func (c *Checker) Unchecked() string {
 	if c.forest.full {
-		return fmt.Sprintf("more than %d distinct ids", c.forest.max)
+		return tooManyIDs(c.forest.max)
 	}
 	return ""
 }
+
+func tooManyIDs(most int) string { return fmt.Sprintf("more than %d distinct ids", most) }
 
 // UncheckedRanges returns why V9 is not known, or "" when it is.
 func (c *Checker) UncheckedRanges() string {
@@ -153,39 +167,18 @@ func (c *Checker) UncheckedRanges() string {
 	return c.ranges.full
 }
 
-// count returns how many rows break a rule.
-func (c *Checker) count(rule Rule) int64 {
-	if v := c.found[rule]; v != nil {
-		return v.Count
-	}
-	return 0
-}
-
 // strict is Add for a reader that refuses ids without a definite parent and fill. Other rules do not matter to it: a
 // row out of order or a gap in the numbers can be read in one way only.
 func (c *Checker) strict(row *Row, line int64) *RowError {
-	bad, _ := c.add(row, line)
-	var rule Rule
-	switch {
-	case bad&repeated != 0:
-		rule = V4
-	case bad&parents != 0:
-		rule = V5
-	case bad&fills != 0:
-		rule = V6
-	case bad&disagreeing != 0:
-		return &RowError{
-			Field: "hash_ranges", Value: fmt.Sprintf("block %d", c.block), Rule: "the row breaks " + string(V9) + ": " + ruleTexts[V9],
-			Advice: "read without strict to replay it all the same",
-		}
-	default:
+	bad := c.add(row, line) & (repeated | parents | fills | disagreeing)
+	if bad == 0 {
 		return nil
 	}
-	return &RowError{
-		Field: "hash_ids", Rule: "the row breaks " + string(rule) + ": " + ruleTexts[rule],
-		Advice: "read without strict to replay it all the same",
+	rule := rules[bits.TrailingZeros16(uint16(bad))]
+	out := fault("hash_ids", "", "the row breaks "+string(rule)+": "+ruleTexts[rule],
+		"read without strict to replay it all the same")
+	if rule == V9 {
+		out.Field, out.Value = "hash_ranges", fmt.Sprintf("block %d", c.block)
 	}
+	return out
 }
-
-// isInteger reports whether a float holds an integer exactly.
-func isInteger(f float64) bool { return f == math.Trunc(f) && math.Abs(f) <= 1<<53 }

@@ -35,20 +35,14 @@ func CountRows(name string, limit time.Duration) (rows int64, whole bool, err er
 		if first && packed(part) {
 			return 0, false, ErrUncountable
 		}
-		for len(part) > 0 {
-			end := bytes.IndexByte(part, '\n')
-			line := part
-			if end >= 0 {
-				line = part[:end]
+		for line := range bytes.Lines(part) {
+			begun = begun || len(bytes.TrimSpace(line)) > 0
+			if line[len(line)-1] == '\n' {
+				if begun {
+					rows++
+				}
+				begun = false
 			}
-			begun = begun || len(bytes.TrimLeft(line, " \t\r")) > 0
-			if end < 0 {
-				break
-			}
-			if begun {
-				rows++
-			}
-			begun, part = false, part[end+1:]
 		}
 		switch {
 		case errors.Is(err, io.EOF):

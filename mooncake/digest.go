@@ -13,7 +13,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Undefined stands for a digest that the trace has none of.
@@ -53,17 +52,29 @@ func (d Digests) Same(o Digests) bool {
 // digest of ranges needs to know the size of their blocks, and that they agree with hash ids (V9).
 type Digester struct {
 	checker *Checker
-	seq     hash.Hash
-	arrival hash.Hash
+	seq     sum
+	arrival sum
+	ranges  sum // without a hash until a row has ranges or replies
 	buf     []byte
 	first   float64
 	ends    []end  // one per row
-	noSeq   string // why there is no sequence digest, and no tree digest
-	noTree  string
-	noTime  string // why there is no arrival digest
+	noTree  string // why there is no tree digest although there is one of the sequence
+}
 
-	ranges  hash.Hash // nil until a row has ranges or replies
-	noRange string    // why there is no digest of ranges
+// sum is a digest under way, or why there is none.
+type sum struct {
+	hash.Hash
+	lost string
+}
+
+func (s *sum) String() string {
+	switch {
+	case s.lost != "":
+		return Undefined
+	case s.Hash == nil:
+		return ""
+	}
+	return hex.EncodeToString(s.Sum(nil))
 }
 
 // end is where a row hangs in the forest. Both lengths are below 2^32, which bounds a row to 12 bytes.
@@ -71,38 +82,35 @@ type end struct{ last, in, out uint32 }
 
 // NewDigester returns a digester.
 func NewDigester(opt CheckOptions) *Digester {
-	return &Digester{checker: NewChecker(opt), seq: sha256.New(), arrival: sha256.New()}
+	return &Digester{checker: NewChecker(opt), seq: sum{Hash: sha256.New()}, arrival: sum{Hash: sha256.New()}}
 }
 
 // Checker returns the checker that has seen the same rows, to be asked, not to be fed.
 func (d *Digester) Checker() *Checker { return d.checker }
 
 // Add digests the next row of the file, which stands on the given line.
-func (d *Digester) Add(row *Row, line int64) { d.add(row, line) }
-
-func (d *Digester) add(row *Row, line int64) (bad faults, fresh int) {
-	bad, fresh = d.checker.add(row, line)
+func (d *Digester) Add(row *Row, line int64) {
+	bad := d.checker.add(row, line)
 	d.time(row, line)
 	d.share(row, line, bad)
 	switch {
-	case d.noSeq != "":
+	case d.seq.lost != "":
 	case !row.InputLength.Set || !row.OutputLength.Set || row.HashIDs == nil:
-		d.noSeq = fmt.Sprintf("line %d lacks input_length, output_length or hash_ids", line)
+		d.seq.lost = fmt.Sprintf("line %d lacks input_length, output_length or hash_ids", line)
 	case bad&repeated != 0:
-		d.noSeq = fmt.Sprintf("an id occurs twice in one row (line %d)", line)
+		d.seq.lost = fmt.Sprintf("an id occurs twice in one row (line %d)", line)
 	case bad&parents != 0:
-		d.noSeq = fmt.Sprintf("an id has two parents (line %d)", line)
+		d.seq.lost = fmt.Sprintf("an id has two parents (line %d)", line)
 	case bad&fills != 0:
-		d.noSeq = fmt.Sprintf("an id has two fills (line %d)", line)
+		d.seq.lost = fmt.Sprintf("an id has two fills (line %d)", line)
 	case d.checker.forest.full:
-		d.noSeq = d.checker.Unchecked()
+		d.seq.lost = d.checker.Unchecked()
 	default:
 		d.sequence(row)
 		d.end(row, line)
-		return bad, fresh
+		return
 	}
 	d.ends = nil
-	return bad, fresh
 }
 
 func (d *Digester) sequence(row *Row) {
@@ -117,30 +125,29 @@ func (d *Digester) sequence(row *Row) {
 		b = strconv.AppendUint(b, uint64(n), 10)
 	}
 	d.buf = append(b, '\n')
-	d.seq.Write(d.buf)
+	d.seq.Hash.Write(d.buf)
 }
 
 // share digests ranges and replies.
 func (d *Digester) share(row *Row, line int64, bad faults) {
-	if d.noRange != "" || row.HashRanges == nil && len(row.Replies) == 0 {
+	if d.ranges.lost != "" || row.HashRanges == nil && len(row.Replies) == 0 {
 		return
 	}
 	a := d.checker.ranges
 	switch {
 	case row.HashRanges == nil:
 	case a == nil:
-		d.noRange = fmt.Sprintf("nothing says how many tokens an id of hash_ranges stands for (line %d)", line)
+		d.ranges.lost = fmt.Sprintf("nothing says how many tokens an id of hash_ranges stands for (line %d)", line)
 	case bad&disagreeing != 0:
-		d.noRange = fmt.Sprintf("hash_ranges and hash_ids disagree (line %d)", line)
+		d.ranges.lost = fmt.Sprintf("hash_ranges and hash_ids disagree (line %d)", line)
 	default:
-		d.noRange = a.full
+		d.ranges.lost = a.full
 	}
-	if d.noRange != "" {
-		d.ranges = nil
+	if d.ranges.lost != "" {
 		return
 	}
-	if d.ranges == nil {
-		d.ranges = sha256.New()
+	if d.ranges.Hash == nil {
+		d.ranges.Hash = sha256.New()
 	}
 	b := strconv.AppendInt(d.buf[:0], d.checker.rows, 10)
 	if row.HashRanges != nil {
@@ -157,7 +164,7 @@ func (d *Digester) share(row *Row, line int64, bad faults) {
 		}
 	}
 	d.buf = append(b, '\n')
-	d.ranges.Write(d.buf)
+	d.ranges.Hash.Write(d.buf)
 }
 
 // end remembers a row for the tree digest.
@@ -174,7 +181,7 @@ func (d *Digester) end(row *Row, line int64) {
 		if ids := d.checker.forest.row; len(ids) > 0 {
 			last = ids[len(ids)-1]
 		}
-		d.ends = append(d.ends, end{last, clamp32(row.InputLength.V), clamp32(row.OutputLength.V)})
+		d.ends = append(d.ends, end{last, uint32(row.InputLength.V), uint32(row.OutputLength.V)}) //nolint:gosec // checked above
 		return
 	}
 	d.ends = nil
@@ -182,19 +189,19 @@ func (d *Digester) end(row *Row, line int64) {
 
 func (d *Digester) time(row *Row, line int64) {
 	switch {
-	case d.noTime != "":
+	case d.arrival.lost != "":
 	case !row.Timestamp.Set:
-		d.noTime = fmt.Sprintf("line %d has no timestamp", line)
+		d.arrival.lost = fmt.Sprintf("line %d has no timestamp", line)
 	default:
 		if d.checker.rows == 1 {
 			d.first = row.Timestamp.V
 		}
 		if row.Timestamp.V < d.first {
-			d.noTime = fmt.Sprintf("line %d is earlier than the first row", line)
+			d.arrival.lost = fmt.Sprintf("line %d is earlier than the first row", line)
 			return
 		}
 		d.buf = append(appendNanos(d.buf[:0], row.Timestamp.V-d.first), '\n')
-		d.arrival.Write(d.buf)
+		d.arrival.Hash.Write(d.buf)
 	}
 }
 
@@ -209,28 +216,16 @@ func appendNanos(dst []byte, ms float64) []byte {
 
 // Digests returns the digests of the rows so far. A trace without rows has none.
 func (d *Digester) Digests() Digests {
-	out := Digests{Seq: Undefined, Tree: Undefined, Arrival: Undefined}
 	if d.checker.rows == 0 {
-		out.Reason = "the trace has no rows"
-		return out
+		return Digests{Seq: Undefined, Tree: Undefined, Arrival: Undefined, Reason: "the trace has no rows"}
 	}
-	if d.noTime == "" {
-		out.Arrival = hex.EncodeToString(d.arrival.Sum(nil))
+	out := Digests{
+		Seq: d.seq.String(), Tree: Undefined, Arrival: d.arrival.String(), Ranges: d.ranges.String(),
+		Reason: join("; ", cmp.Or(d.seq.lost, d.noTree), d.arrival.lost, d.ranges.lost),
 	}
-	if d.noSeq == "" {
-		out.Seq = hex.EncodeToString(d.seq.Sum(nil))
-		if d.noTree == "" {
-			out.Tree = d.tree()
-		}
+	if d.seq.lost == "" && d.noTree == "" {
+		out.Tree = d.tree()
 	}
-	switch {
-	case d.noRange != "":
-		out.Ranges = Undefined
-	case d.ranges != nil:
-		out.Ranges = hex.EncodeToString(d.ranges.Sum(nil))
-	}
-	reasons := slices.DeleteFunc([]string{cmp.Or(d.noSeq, d.noTree), d.noTime, d.noRange}, func(s string) bool { return s == "" })
-	out.Reason = strings.Join(reasons, "; ")
 	return out
 }
 
@@ -238,35 +233,47 @@ func (d *Digester) Digests() Digests {
 // sorted, and of the rows that end in it. Children have larger numbers than their parents, so one pass from the
 // last number down meets them first.
 func (d *Digester) tree() string {
-	f := d.checker.forest
+	nodes := d.checker.forest.nodes
 	slices.SortFunc(d.ends, func(a, b end) int { return cmp.Compare(a.last, b.last) })
-	ends := d.ends // of the ids up to the current one, and of rows without ids behind all others
-	rootless := len(ends)
-	for rootless > 0 && ends[rootless-1].last == NoParent {
-		rootless--
+	rows := d.ends // that are left: of the ids up to the current one, and those without ids behind all others
+	endIn := func(node uint32) []end {
+		cut := len(rows)
+		for cut > 0 && rows[cut-1].last == node {
+			cut--
+		}
+		ended := rows[cut:]
+		rows = rows[:cut]
+		return ended
 	}
-	start, list := f.children()
-	nodes := make([][sha256.Size]byte, len(f.parent))
-	buf := []byte{}
-	node := func(tag byte, children []uint32, rows []end) [sha256.Size]byte {
-		slices.SortFunc(children, func(a, b uint32) int { return bytes.Compare(nodes[a][:], nodes[b][:]) })
+	sums := make([][sha256.Size]byte, len(nodes))
+	// A node's children are a list: its first child, and for each child the next one. The roots are those of a node behind all
+	// others.
+	first, next := make([]uint32, len(nodes)+1), make([]uint32, len(nodes))
+	for i := range first {
+		first[i] = NoParent
+	}
+	var children []uint32
+	var buf []byte
+	hashNode := func(tag byte, child uint32, rows []end) [sha256.Size]byte {
+		children = children[:0]
+		for ; child != NoParent; child = next[child] {
+			children = append(children, child)
+		}
+		slices.SortFunc(children, func(a, b uint32) int { return bytes.Compare(sums[a][:], sums[b][:]) })
 		buf = append(buf[:0], tag)
 		for _, c := range children {
-			buf = append(buf, nodes[c][:]...)
+			buf = append(buf, sums[c][:]...)
 		}
 		buf = appendEnds(buf, rows)
 		return sha256.Sum256(buf)
 	}
-	rows := ends[:rootless]
-	for n := len(f.parent) - 1; n >= 0; n-- {
-		cut := len(rows)
-		for cut > 0 && int(rows[cut-1].last) == n {
-			cut--
-		}
-		nodes[n] = node('N', list[start[n]:start[n+1]], rows[cut:])
-		rows = rows[:cut]
+	rootless := endIn(NoParent)
+	for n := len(nodes) - 1; n >= 0; n-- {
+		sums[n] = hashNode('N', first[n], endIn(uint32(n)))          //nolint:gosec // fewer than 2^31
+		siblings := &first[min(nodes[n].Parent, uint32(len(nodes)))] //nolint:gosec // fewer than 2^31
+		next[n], *siblings = *siblings, uint32(n)                    //nolint:gosec // likewise
 	}
-	sum := node('F', list[start[len(f.parent)]:], ends[rootless:])
+	sum := hashNode('F', first[len(nodes)], rootless)
 	return hex.EncodeToString(sum[:])
 }
 

@@ -39,6 +39,16 @@
 // first reply and continues after its last one. After a reply, an engine has in its cache the prompt and the reply's tokens,
 // except the last token.
 //
+// A turn of a conversation has the ranges and the replies of the turn before, and some more. It can be written with these alone:
+//
+//	{"timestamp": 21000, "input_length": 1900, "output_length": 44, "hash_ids": [0, 1, 4, 5], "continues": 81,
+//	 "hash_ranges": [[118, 38]], "replies": [[3, 1300, 9]]}
+//
+// continues is the number of ids that the row has from an earlier one, that which the first reply of its list is to: the first 81
+// ids of the row 3 rows earlier, and then its own ranges. Before its own replies it has all of that row. A reader remembers the
+// ranges and the replies of the last 16,384 rows for this, and less where these are more than 2^20 in all; what is further up a
+// [Writer] repeats. Rows in memory are always complete.
+//
 // # Lenient and strict reading
 //
 // A reader refuses rows that it cannot understand, and says where and why ([RowError]). Unusual rows with only one sensible

@@ -5,6 +5,7 @@ package mooncake
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,32 +23,25 @@ import (
 // fetchAttempts is how often a download is begun anew when it breaks off.
 const fetchAttempts = 3
 
-// fetchTrace brings a trace and its sidecar here. The returned function removes the file.
-func fetchTrace(ctx context.Context, name string, opt OpenOptions) (file string, meta *Meta, remove func() error, err error) {
+// fetch brings a trace and its sidecar here, until the trace is closed, and returns the name of the file.
+func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file string, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
-		return "", nil, nil, fmt.Errorf("%s is not a URL with a host: want http://host/trace.jsonl, or https", PublicName(name))
-	}
-	limit := opt.MaxDownload
-	if limit <= 0 {
-		limit = DefaultMaxDownload
+		return "", fmt.Errorf("%s is not a URL with a host: want http://host/trace.jsonl, or https", PublicName(name))
 	}
 	client := newFetchClient()
 	defer client.HTTPClient.CloseIdleConnections()
-
 	tmp, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
 	if err != nil {
-		return "", nil, nil, fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
+		return "", fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
 	}
-	remove = func() error { return os.Remove(tmp.Name()) }
-	err = errors.Join(download(ctx, client, u, tmp, limit), tmp.Close())
-	if err == nil {
-		meta, err = fetchMeta(ctx, client, *u)
+	t.close = append(t.close, func() error { return os.Remove(tmp.Name()) })
+	limit := cmp.Or(max(opt.MaxDownload, 0), maxDownload)
+	if err := errors.Join(download(ctx, client, u, tmp, limit), tmp.Close()); err != nil {
+		return "", err
 	}
-	if err != nil {
-		return "", nil, nil, errors.Join(err, remove())
-	}
-	return tmp.Name(), meta, remove, nil
+	t.meta, err = fetchMeta(ctx, client, *u)
+	return tmp.Name(), err
 }
 
 func newFetchClient() *retryablehttp.Client {
@@ -66,13 +60,11 @@ func newFetchClient() *retryablehttp.Client {
 // download writes the whole body to the file or fails.
 func download(ctx context.Context, client *retryablehttp.Client, u *url.URL, to *os.File, limit int64) error {
 	for attempt := 1; ; attempt++ {
-		body, err := get(ctx, client, u)
+		res, err := get(ctx, client, u) //nolint:bodyclose // copyBody closes it
 		if err != nil {
 			return err
 		}
-		err = body.copyTo(to, limit)
-		_ = body.Close()
-		if err == nil {
+		if err = copyBody(to, res, limit); err == nil {
 			return nil
 		}
 		if _, final := errors.AsType[*finalError](err); final || ctx.Err() != nil || attempt == fetchAttempts {
@@ -90,33 +82,27 @@ func download(ctx context.Context, client *retryablehttp.Client, u *url.URL, to 
 // finalError is an error that another attempt cannot mend.
 type finalError struct{ error }
 
-// response is a body with the length that was announced for it; -1 when the framing itself tells where it ends.
-type response struct {
-	io.ReadCloser
-	length int64
-}
-
 // statusError is an answer that is not a trace.
 type statusError struct {
-	name   string
+	error
 	status int
 }
 
-func (e *statusError) Error() string {
-	advice := otherTool
-	switch e.status {
-	case http.StatusNotFound, http.StatusGone:
-		advice = "; check the address"
-	case http.StatusUnauthorized, http.StatusForbidden:
-		advice = "; it needs a permission that the address does not carry: sign it, or download the trace with another tool"
-	}
-	return fmt.Sprintf("%s was not fetched: the server answered %d %s%s", e.name, e.status, http.StatusText(e.status), advice)
+// statusAdvice is the advice where it is known what the server wants.
+var statusAdvice = map[int]string{
+	http.StatusNotFound:     "; check the address",
+	http.StatusGone:         "; check the address",
+	http.StatusUnauthorized: needsPermission,
+	http.StatusForbidden:    needsPermission,
 }
+
+const needsPermission = "; it needs a permission that the address does not carry: " +
+	"sign it, or download the trace with another tool"
 
 // otherTool is the advice where it is not known what the server wants.
 const otherTool = "; check the address, or download the trace with another tool and name the file"
 
-func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*response, error) {
+func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*http.Response, error) {
 	name := PublicName(u.String())
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -129,31 +115,37 @@ func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*respon
 		}
 		return nil, fmt.Errorf("%s was not fetched: %w%s", name, err, otherTool)
 	}
-	if res.StatusCode != http.StatusOK {
-		_ = res.Body.Close()
-		return nil, &statusError{name, res.StatusCode}
-	}
 	framed := res.ProtoMajor >= 2 || slices.Contains(res.TransferEncoding, "chunked")
-	if res.ContentLength < 0 && !framed {
-		_ = res.Body.Close()
-		return nil, fmt.Errorf("%s was not fetched: the server does not say how long the trace is, so a cut could not be told from its end; download it with another tool", name)
+	switch status := res.StatusCode; {
+	case status != http.StatusOK:
+		err = &statusError{fmt.Errorf("%s was not fetched: the server answered %d %s%s",
+			name, status, http.StatusText(status), cmp.Or(statusAdvice[status], otherTool)), status}
+	case res.ContentLength < 0 && !framed:
+		err = fmt.Errorf("%s was not fetched: the server does not say how long the trace is, "+
+			"so a cut could not be told from its end; download it with another tool", name)
+	default:
+		return res, nil
 	}
-	return &response{res.Body, res.ContentLength}, nil
+	_ = res.Body.Close()
+	return nil, err
 }
 
-func (r *response) copyTo(w io.Writer, limit int64) error {
+// copyBody copies a whole body and closes it. A length that was not announced is -1: the framing itself tells where the body
+// ends.
+func copyBody(w io.Writer, res *http.Response, limit int64) error {
+	defer func() { _ = res.Body.Close() }()
 	tooLarge := &finalError{fmt.Errorf("larger than the limit of %d bytes", limit)}
-	if r.length > limit {
+	if res.ContentLength > limit {
 		return tooLarge
 	}
-	n, err := io.Copy(w, io.LimitReader(r, limit+1))
+	n, err := io.Copy(w, io.LimitReader(res.Body, limit+1))
 	switch {
 	case n > limit:
 		return tooLarge
 	case err != nil:
 		return fmt.Errorf("broke off after %d bytes: %w", n, err)
-	case r.length >= 0 && n != r.length:
-		return fmt.Errorf("%d bytes came, %d were announced: %w", n, r.length, io.ErrUnexpectedEOF)
+	case res.ContentLength >= 0 && n != res.ContentLength:
+		return fmt.Errorf("%d bytes came, %d were announced: %w", n, res.ContentLength, io.ErrUnexpectedEOF)
 	}
 	return nil
 }
@@ -162,16 +154,15 @@ func (r *response) copyTo(w io.Writer, limit int64) error {
 // no sidecar.
 func fetchMeta(ctx context.Context, client *retryablehttp.Client, u url.URL) (*Meta, error) {
 	u.Path, u.RawPath = MetaName(u.Path), ""
-	body, err := get(ctx, client, &u)
+	res, err := get(ctx, client, &u) //nolint:bodyclose // likewise
 	if err != nil {
 		if status, ok := errors.AsType[*statusError](err); ok && status.status < http.StatusInternalServerError {
 			return nil, nil
 		}
 		return nil, err
 	}
-	defer func() { _ = body.Close() }()
 	var data bytes.Buffer
-	if err := body.copyTo(&data, maxMeta); err != nil {
+	if err := copyBody(&data, res, maxMeta); err != nil {
 		return nil, fmt.Errorf("%s was not fetched: %w", PublicName(u.String()), err)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(data.Bytes()), []byte("{")) {

@@ -33,17 +33,14 @@ func OpenInput(ctx context.Context, name string, opt OpenOptions) (*Input, error
 // Text returns an error that says what the input is, where it begins like nothing that is read as lines of text: an image, an archive, a page
 // of HTML, another encoding than UTF-8. Nothing of it is read by that.
 func (in *Input) Text() error {
-	head, _, err := peek(in.Reader)
-	if err != nil {
+	switch o, err := peek(in.Reader); {
+	case err != nil:
 		return fmt.Errorf("%s: %w", in.Label, err)
-	}
-	text := bytes.TrimSpace(bytes.TrimPrefix(head, utf8BOM))
-	switch what, advice := foreignTo(head); {
-	case what != "":
-		return fmt.Errorf("%s is no text but %s: %s", in.Label, what, cmp.Or(advice, "name another file"))
-	case len(text) > 0 && text[0] == '<':
+	case o.what != "":
+		return fmt.Errorf("%s is no text but %s: %s", in.Label, o.what, cmp.Or(o.advice, "name another file"))
+	case len(o.text) > 0 && o.text[0] == '<':
 		return fmt.Errorf("%s is a page of HTML or XML: the address may need a login, or lead to a page about the data; give that of the file itself", in.Label)
-	case bytes.IndexByte(head, 0) >= 0:
+	case bytes.IndexByte(o.head, 0) >= 0:
 		return fmt.Errorf("%s is no text but binary data: name another file; the Collector's file exporter writes what is read here with format: json", in.Label)
 	}
 	return nil

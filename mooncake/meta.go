@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +29,12 @@ const maxMeta = 16 << 20
 type Meta struct {
 	Schema int    `json:"schema"`
 	Tool   string `json:"tool,omitempty"` // what wrote the trace, with its version
-	Rows   int64  `json:"rows,omitempty"`
+	Rows   int64  `json:"rows,omitzero"`
 
-	BlockSize int `json:"block_size,omitempty"` // tokens per hash id
+	BlockSize int `json:"block_size,omitzero"` // tokens per hash id
 	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 where rows have none.
-	FineBlockSize int         `json:"fine_block_size,omitempty"`
-	SessionMode   SessionMode `json:"session_mode,omitempty"` // what rows of one session_id hold
+	FineBlockSize int         `json:"fine_block_size,omitzero"`
+	SessionMode   SessionMode `json:"session_mode,omitzero"` // what rows of one session_id hold
 
 	// TimeUnit is the unit of timestamps: ms, s or us; empty is ms. Delays are milliseconds whatever it says.
 	TimeUnit string `json:"time_unit,omitempty"`
@@ -41,7 +43,7 @@ type Meta struct {
 	// Identity counts rows by what their ids were made from: trace, engine, tokens, text, structure, lengths.
 	Identity map[string]int64 `json:"identity,omitempty"`
 	// ObservedCache sets what production's engine had cached beside what the trace predicts; nil where telemetry does not say.
-	ObservedCache *ObservedCache `json:"observed_cache,omitempty"`
+	ObservedCache *ObservedCache `json:"observed_cache,omitzero"`
 	// HashDomains are the domains that the ids came from before they were renumbered: 8 hexadecimal digits each.
 	HashDomains []string `json:"hash_domains,omitempty"`
 	// HashKeys are the fingerprints of the keys under which the ids were made, as far as they are known: 8 hexadecimal
@@ -75,11 +77,8 @@ func (d Digests) IsZero() bool { return d == Digests{} }
 // MetaName returns the name of a trace's sidecar: without the suffix of a compression, .meta.json in the place
 // of .jsonl.
 func MetaName(trace string) string {
-	for _, suffix := range []string{".gz", ".zst", ".zstd", ".bz2"} {
-		if s, ok := strings.CutSuffix(trace, suffix); ok {
-			trace = s
-			break
-		}
+	if ext := path.Ext(trace); slices.Contains([]string{".gz", ".zst", ".zstd", ".bz2"}, ext) {
+		trace = strings.TrimSuffix(trace, ext)
 	}
 	return strings.TrimSuffix(trace, ".jsonl") + ".meta.json"
 }
@@ -96,11 +95,8 @@ func ReadMeta(r io.Reader) (*Meta, error) {
 	m := new(Meta)
 	if err := json.Unmarshal(data, m); err != nil {
 		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // without the names of Go's types
-			field := te.Field
-			if field != "" {
-				field += ": "
-			}
-			return nil, fmt.Errorf("sidecar is not valid: %s%s is of the wrong type or out of range; correct it, or remove the sidecar if the trace needs none", field, te.Value)
+			return nil, fmt.Errorf("sidecar is not valid: %s is of the wrong type or out of range; "+
+				"correct it, or remove the sidecar if the trace needs none", join(": ", te.Field, te.Value))
 		}
 		if _, ok := errors.AsType[*time.ParseError](err); ok {
 			err = errors.New("time_base: want a time such as 2026-11-21T15:04:05Z")
@@ -157,58 +153,76 @@ func (m *Meta) Validate() error {
 		return errors.New("sidecar has no schema version: it is not the sidecar of a trace, or damaged; remove it or write it anew")
 	case m.Schema > MetaSchema:
 		return fmt.Errorf("sidecar has schema version %d, this program knows %d: use a newer program", m.Schema, MetaSchema)
+	}
+	bad := func(what string, value any, rule string) error {
+		return fmt.Errorf("sidecar: %s %v must %s; correct it, or leave it out", what, value, rule)
+	}
+	sizes := fmt.Sprintf("be above 0 and at most %d", MaxBlockSize)
+	switch {
 	case m.TimeUnit != "" && units[m.TimeUnit] == 0:
 		return fmt.Errorf("sidecar: time_unit %s must be ms, s or us; correct it, or leave it out for ms", word(m.TimeUnit))
 	case m.BlockSize < 0 || m.BlockSize > MaxBlockSize:
-		return fmt.Errorf("sidecar: block_size %d must be above 0 and at most %d; correct it, or leave it out", m.BlockSize, MaxBlockSize)
+		return bad("block_size", m.BlockSize, sizes)
 	case m.FineBlockSize < 0 || m.FineBlockSize > MaxBlockSize:
-		return fmt.Errorf("sidecar: fine_block_size %d must be above 0 and at most %d; correct it, or leave it out", m.FineBlockSize, MaxBlockSize)
+		return bad("fine_block_size", m.FineBlockSize, sizes)
 	case m.BlockSize > 0 && checkFine(m.FineBlockSize, m.BlockSize) != nil:
-		return fmt.Errorf("sidecar: fine_block_size %d must divide block_size %d and be below it; correct it, or leave it out", m.FineBlockSize, m.BlockSize)
+		return bad("fine_block_size", m.FineBlockSize, fmt.Sprintf("divide block_size %d and be below it", m.BlockSize))
 	case m.Rows < 0:
-		return fmt.Errorf("sidecar: rows %d must be 0 or more; correct it, or leave it out", m.Rows)
+		return bad("rows", m.Rows, "be 0 or more")
 	}
 	for what, n := range m.Identity {
 		if n < 0 {
-			return fmt.Errorf("sidecar: identity %s: %d must be 0 or more; correct it, or leave it out", word(what), n)
+			return bad("identity "+word(what)+":", n, "be 0 or more")
 		}
 	}
 	for _, d := range m.Dropped {
 		if d.Count < 0 {
-			return fmt.Errorf("sidecar: dropped %s: %d must be 0 or more; correct it, or leave it out", word(d.Reason), d.Count)
+			return bad("dropped "+word(d.Reason)+":", d.Count, "be 0 or more")
 		}
 	}
 	return nil
 }
 
-// CheckBlockSize reports a block size that contradicts the sidecar. 0 contradicts nothing, nor does any size a sidecar that
-// gives none, or no sidecar (nil).
-func (m *Meta) CheckBlockSize(given int) error {
-	if m == nil || m.BlockSize == 0 || given == 0 || given == m.BlockSize {
-		return nil
+// said returns what the sidecar says, which is nothing when there is none (nil).
+func (m *Meta) said() Meta {
+	if m == nil {
+		return Meta{}
 	}
-	return fmt.Errorf("block size %d contradicts the trace's sidecar, which says %d: leave it out, or correct the sidecar",
-		given, m.BlockSize)
+	return *m
 }
 
-// CheckFineBlockSize reports a fine block size that contradicts the sidecar, like CheckBlockSize.
-func (m *Meta) CheckFineBlockSize(given int) error {
-	if m == nil || m.FineBlockSize == 0 || given == 0 || given == m.FineBlockSize {
+// contradiction reports a setting that is not the sidecar's. The zero value is unknown, and contradicts nothing, as a
+// sidecar that is not there.
+func contradiction[T comparable](what string, given, said T) error {
+	var unknown T
+	if given == unknown || said == unknown || given == said {
 		return nil
 	}
-	return fmt.Errorf("fine block size %d contradicts the trace's sidecar, which says %d: leave it out, or correct the sidecar",
-		given, m.FineBlockSize)
+	return fmt.Errorf("%s %v contradicts the trace's sidecar, which says %v: leave it out, or correct the sidecar", what, given,
+		said)
 }
 
-// CheckSessionMode reports a session mode that contradicts the sidecar, like CheckBlockSize. Only full and delta can
-// contradict each other.
+// CheckSessionMode reports a session mode that contradicts the sidecar. Only full and delta can contradict each other.
 func (m *Meta) CheckSessionMode(given SessionMode) error {
-	definite := func(s SessionMode) bool { return s == SessionFull || s == SessionDelta }
-	if m == nil || !definite(given) || !definite(m.SessionMode) || given == m.SessionMode {
+	said := m.said().SessionMode
+	if given == SessionNone || said == SessionNone {
 		return nil
 	}
-	return fmt.Errorf("session mode %s contradicts the trace's sidecar, which says %s: leave it out, or correct the sidecar",
-		given, m.SessionMode)
+	return contradiction("session mode", given, said)
+}
+
+// CheckTimeUnit reports a unit of timestamps that contradicts the sidecar.
+func (m *Meta) CheckTimeUnit(given time.Duration) error {
+	return contradiction("time unit", UnitName(given), m.said().TimeUnit)
+}
+
+// CheckRows reports that the trace does not have the number of rows that its sidecar gives.
+func (m *Meta) CheckRows(rows int64) error {
+	if said := m.said().Rows; said != 0 && said != rows {
+		return fmt.Errorf("the trace has %d rows, its sidecar says %d: "+
+			"one of the two was changed or cut; take a whole copy, or correct the sidecar", rows, said)
+	}
+	return nil
 }
 
 // units are the units of timestamps, by name.
@@ -233,21 +247,7 @@ func UnitName(unit time.Duration) string {
 }
 
 // Unit returns the length of one timestamp unit; 0 when the sidecar does not say, or there is none (nil).
-func (m *Meta) Unit() time.Duration {
-	if m == nil {
-		return 0
-	}
-	return units[m.TimeUnit]
-}
-
-// CheckTimeUnit reports a unit of timestamps that contradicts the sidecar, like CheckBlockSize.
-func (m *Meta) CheckTimeUnit(given time.Duration) error {
-	if u := m.Unit(); u == 0 || given == 0 || given == u {
-		return nil
-	}
-	return fmt.Errorf("time unit %s contradicts the trace's sidecar, which says %s: leave it out, or correct the sidecar",
-		UnitName(given), m.TimeUnit)
-}
+func (m *Meta) Unit() time.Duration { return units[m.said().TimeUnit] }
 
 // Save writes the sidecar of a trace, whole or not at all, readable by its owner alone.
 func (m *Meta) Save(trace string) error {
@@ -255,19 +255,11 @@ func (m *Meta) Save(trace string) error {
 	if err != nil {
 		return fmt.Errorf("sidecar cannot be written: %w", err)
 	}
-	if err := m.Write(f); err != nil {
-		return errors.Join(err, f.Discard())
+	if err = m.Write(f); err == nil {
+		err = f.Commit()
 	}
-	if err := f.Commit(); err != nil {
-		return errors.Join(fmt.Errorf("sidecar was not written: %w", err), f.Discard())
+	if err != nil {
+		return fmt.Errorf("sidecar was not written: %w", errors.Join(err, f.Discard()))
 	}
 	return nil
-}
-
-// CheckRows reports that the trace does not have the number of rows that its sidecar gives.
-func (m *Meta) CheckRows(rows int64) error {
-	if m == nil || m.Rows == 0 || m.Rows == rows {
-		return nil
-	}
-	return fmt.Errorf("the trace has %d rows, its sidecar says %d: one of the two was changed or cut; take a whole copy, or correct the sidecar", rows, m.Rows)
 }

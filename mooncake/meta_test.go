@@ -78,11 +78,11 @@ func TestContradictions(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"same block size":     {m.CheckBlockSize(64), false},
-		"no block size given": {m.CheckBlockSize(0), false},
-		"other block size":    {m.CheckBlockSize(512), true},
-		"unknown block size":  {(&Meta{}).CheckBlockSize(512), false},
-		"no sidecar":          {(*Meta)(nil).CheckBlockSize(512), false},
+		"same block size":     {contradiction("block size", 64, m.said().BlockSize), false},
+		"no block size given": {contradiction("block size", 0, m.said().BlockSize), false},
+		"other block size":    {contradiction("block size", 512, m.said().BlockSize), true},
+		"unknown block size":  {contradiction("block size", 512, (&Meta{}).said().BlockSize), false},
+		"no sidecar":          {contradiction("block size", 512, (*Meta)(nil).said().BlockSize), false},
 		"same mode":           {m.CheckSessionMode(SessionFull), false},
 		"no mode given":       {m.CheckSessionMode(SessionUnknown), false},
 		"other mode":          {m.CheckSessionMode(SessionDelta), true},

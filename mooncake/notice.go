@@ -7,7 +7,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
+
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
 // NoticeCode names a kind of notice.
@@ -21,6 +22,8 @@ const (
 	NoticePrefixOnly   NoticeCode = "prefix_only"   // fewer ids than the input length has blocks
 	NoticeSessions     NoticeCode = "sessions_unchecked"
 	NoticeReplyLost    NoticeCode = "reply_lost" // replies to rows that were refused
+	// NoticeContinuedLost is of rows that continue one that was refused, or one that does.
+	NoticeContinuedLost NoticeCode = "continued_lost"
 )
 
 // Notice is something that a reader took a liberty with, or that a person should know. One notice stands for all rows
@@ -43,27 +46,19 @@ type noticeKey struct {
 	name string
 }
 
-// add counts a row.
-func (ns notices) add(code NoticeCode, name string, line int64) { ns.count(code, name, line, 1) }
-
-// count counts several things of a row, or none.
-func (ns notices) count(code NoticeCode, name string, line, by int64) {
+// add counts so many things of a row, or none.
+func (ns notices) add(code NoticeCode, name string, line, by int64) {
 	if by == 0 {
 		return
 	}
 	k := noticeKey{code, name}
-	n := ns[k]
-	if n == nil {
-		if name != "" && len(ns) >= maxNames {
-			k.name = otherNames
-			n = ns[k]
-		}
-		if n == nil {
-			n = &Notice{Code: code, Line: line}
-			ns[k] = n
-		}
+	if ns[k] == nil && name != "" && len(ns) >= maxNames {
+		k.name = otherNames
 	}
-	n.Count += by
+	if ns[k] == nil {
+		ns[k] = &Notice{Code: code, Line: line}
+	}
+	ns[k].Count += by
 }
 
 // otherNames stands for the keys beyond maxNames. No key has this name: names are kept quoted.
@@ -84,9 +79,16 @@ func (ns notices) list(blockSize int, rows, fitting int64) []Notice {
 }
 
 func (k noticeKey) text(count int64, blockSize int, rows, fitting int64) string {
-	in, list := plural(count, "row"), "list"
+	in := words.Plural(count, "row")
+	list := in + " list"
 	if count == 1 {
-		list = "lists"
+		list += "s"
+	}
+	hint := func(size string) string {
+		if count == rows {
+			return ": all rows do, so the block size is probably " + size
+		}
+		return ""
 	}
 	switch k.code {
 	case NoticeUnknownKey:
@@ -97,34 +99,18 @@ func (k noticeKey) text(count int64, blockSize int, rows, fitting int64) string 
 	case NoticeForeignField:
 		return "field " + k.name + " of another tool in " + in + " has no effect on a replay"
 	case NoticeTooManyIDs:
-		s := fmt.Sprintf("%s %s more ids than the input length has blocks of %d tokens; the first ones are used", in, list, blockSize)
-		if count == rows {
-			s += ": all rows do, so the block size is probably smaller"
-		}
-		return s
+		return fmt.Sprintf("%s more ids than the input length has blocks of %d tokens; the first ones are used", list,
+			blockSize) + hint("smaller")
 	case NoticePrefixOnly:
-		s := fmt.Sprintf("%s %s fewer ids than the input length has blocks of %d tokens; the rest of the prompt is private to the row",
-			in, list, blockSize)
-		if count == rows {
-			s += ": all rows do, so the block size is probably larger, at least " + strconv.FormatInt(fitting, 10)
-		}
-		return s
+		return fmt.Sprintf("%s fewer ids than the input length has blocks of %d tokens; "+
+			"the rest of the prompt is private to the row", list, blockSize) + hint(fmt.Sprintf("larger, at least %d", fitting))
 	case NoticeReplyLost:
-		in = "1 reply"
-		if count > 1 {
-			in = strconv.FormatInt(count, 10) + " replies"
-		}
-		return in + " to rows that cannot be used are left out of replies: these tokens are ordinary ones of the prompt"
+		return words.Plural(count, "reply") + " to rows that cannot be used are left out of replies: " +
+			"these tokens are ordinary ones of the prompt"
+	case NoticeContinuedLost:
+		return in + " that continue rows which cannot be used have no hash_ranges and no replies: blocks of the usual size say what they share"
 	case NoticeSessions:
 		return "too many sessions to check all: " + in + " were not checked for a mix of prompt kinds in their session"
 	}
 	return string(k.code)
-}
-
-// plural returns "1 row", "2 rows".
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.FormatInt(n, 10) + " " + noun + "s"
 }

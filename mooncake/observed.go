@@ -4,9 +4,12 @@
 package mooncake
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"strconv"
+	"strings"
+
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
 // Observed is what production's telemetry said of a request that a row was captured from. A replay never acts on it; it is
@@ -25,81 +28,28 @@ type Observed struct {
 // IsZero reports whether nothing was observed.
 func (o Observed) IsZero() bool { return o == Observed{} }
 
-// observed reads the object of that name. null is nothing observed.
-func (p *parser) observed(r *Row) *RowError {
-	_, e := p.object("observed", "cached_tokens, ttft_ms, duration_ms or finish_reason", func(name string) *RowError {
-		switch name {
-		case "cached_tokens":
-			return p.count("observed.cached_tokens", &r.Observed.CachedTokens)
-		case "ttft_ms":
-			return p.milliseconds("observed.ttft_ms", &r.Observed.TTFT)
-		case "duration_ms":
-			return p.milliseconds("observed.duration_ms", &r.Observed.Duration)
-		case "finish_reason":
-			return p.text("observed.finish_reason", &r.Observed.FinishReason)
-		}
-		return p.stranger("observed." + name)
-	})
-	return e
-}
-
-// observed writes what is known; nothing is written of a row that nobody observed.
-func (o *object) observed(v Observed) {
-	if v.IsZero() {
-		return
-	}
-	o.key("observed")
-	inner := object{dst: append(o.dst, '{')}
-	if v.CachedTokens.Set {
-		inner.integer("cached_tokens", v.CachedTokens.V)
-	}
-	if v.TTFT.Set {
-		inner.milliseconds("ttft_ms", v.TTFT.V)
-	}
-	if v.Duration.Set {
-		inner.milliseconds("duration_ms", v.Duration.V)
-	}
-	inner.nonEmpty("finish_reason", v.FinishReason)
-	o.dst = append(inner.dst, '}')
-}
-
 // faultObserved: what was observed is possible.
 func faultObserved(r *Row) *RowError {
 	o := r.Observed
 	if n := o.CachedTokens; n.Set && (n.V < 0 || n.V > maxTokens || r.InputLength.Set && n.V > r.InputLength.V) {
-		return &RowError{
-			Field: "observed.cached_tokens", Value: strconv.FormatInt(n.V, 10), Rule: "must be from 0 to input_length",
-			Advice: "an engine cannot have cached more of a prompt than there is; correct the row, or leave the key out",
-		}
+		return fault("observed.cached_tokens", n.V, "must be from 0 to input_length",
+			"an engine cannot have cached more of a prompt than there is; "+correctOrOmit)
 	}
-	for _, f := range [...]struct {
-		name string
-		ms   Opt[float64]
-	}{{"observed.ttft_ms", o.TTFT}, {"observed.duration_ms", o.Duration}} {
-		if f.ms.Set && !(f.ms.V >= 0 && f.ms.V <= maxTime) { // NaN, too
-			return &RowError{
-				Field: f.name, Value: strconv.FormatFloat(f.ms.V, 'g', -1, 64), Rule: "must be 0 or more milliseconds, at most 2^53",
-				Advice: "correct the row, or leave the key out",
-			}
-		}
+	const rule = "must be 0 or more milliseconds, at most 2^53"
+	if e := cmp.Or(faultTime("observed.ttft_ms", o.TTFT, rule, correctOrOmit),
+		faultTime("observed.duration_ms", o.Duration, rule, correctOrOmit)); e != nil {
+		return e
 	}
 	if !IsFinishReason(o.FinishReason) && o.FinishReason != "" {
-		return &RowError{
-			Field: "observed.finish_reason", Value: word(o.FinishReason), Rule: "must be a word of at most 64 letters, digits, _, -, . and ;",
-			Advice: "correct the row, or leave the key out",
-		}
+		return fault("observed.finish_reason", word(o.FinishReason), "must be a word of at most 64 letters, digits, _, -, . and ;",
+			correctOrOmit)
 	}
 	return nil
 }
 
 // IsFinishReason reports whether a text can be an [Observed].FinishReason: 1 to 64 letters, digits, _, -, . and ; of ASCII.
 func IsFinishReason(s string) bool {
-	for _, c := range []byte(s) {
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' && c != ';' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
+	return s != "" && len(s) <= 64 && strings.Trim(s, wordCharacters+".;") == ""
 }
 
 // ObservedCache sets the prompt tokens that production's engine had cached beside those that the trace lets an infinite
@@ -117,14 +67,14 @@ type ObservedCache struct {
 	// Ranged counts rows of which hash_ranges say what they share. Step is the greatest number of tokens of which the engine's
 	// counts of these rows are multiples: its block, as a rule. ByStep are the predicted tokens of these rows in steps of 16, 32, 64,
 	// ... tokens.
-	Ranged int64    `json:"rows_with_ranges,omitempty"`
-	Step   int64    `json:"cached_in_steps_of,omitempty"`
+	Ranged int64    `json:"rows_with_ranges,omitzero"`
+	Step   int64    `json:"cached_in_steps_of,omitzero"`
 	ByStep [7]int64 `json:"-"`
 	// OutsideRows counts rows whose prompt is known, of which the engine had cached a whole block more than it shares with rows before,
 	// and OutsideTokens how much more: it was cached from outside the capture. An engine with larger blocks than the trace, or a provider
 	// that counts in steps, says less, so that these are lower bounds.
-	OutsideRows   int64 `json:"outside_rows,omitempty"`
-	OutsideTokens int64 `json:"outside_tokens,omitempty"`
+	OutsideRows   int64 `json:"outside_rows,omitzero"`
+	OutsideTokens int64 `json:"outside_tokens,omitzero"`
 }
 
 const (
@@ -210,9 +160,10 @@ func (c ObservedCache) String() string {
 	}
 	cached, predicted := c.Rates()
 	text := fmt.Sprintf("the engine had cached %.1f %% of the prompt tokens of %s; this trace predicts %.1f %%",
-		100*cached, plural(c.Rows, "request"), 100*predicted)
+		100*cached, words.Plural(c.Rows, "request"), 100*predicted)
 	if c.OutsideRows > 0 {
-		text += fmt.Sprintf("; %s of %s were cached from outside the capture", plural(c.OutsideTokens, "token"), plural(c.OutsideRows, "request"))
+		text += fmt.Sprintf("; %s of %s were cached from outside the capture", words.Plural(c.OutsideTokens, "token"),
+			words.Plural(c.OutsideRows, "request"))
 	}
 	return text
 }

@@ -22,8 +22,8 @@ import (
 
 // Bounds of [OpenOptions] unless they are set.
 const (
-	DefaultMaxDownload     = 64 << 30 // bytes
-	DefaultMaxDecompressed = 1 << 40  // bytes
+	maxDownload     int64 = 64 << 30 // bytes
+	maxDecompressed int64 = 1 << 40  // bytes
 )
 
 // OpenOptions says how to open a trace. The zero value is usable.
@@ -33,13 +33,12 @@ type OpenOptions struct {
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 is what the sidecar says.
 	FineBlockSize int
 	MaxLine       int // see [ReaderOptions]
-	MaxIDs        int // see [ReaderOptions]
 
 	Reject func(Rejected) error // see [ReaderOptions]
 
-	// MaxDecompressed bounds what a compressed trace may unpack to, in bytes. 0 is [DefaultMaxDecompressed].
+	// MaxDecompressed bounds what a compressed trace may unpack to, in bytes. 0 is 1 TiB.
 	MaxDecompressed int64
-	// MaxDownload bounds a trace that comes from a URL, in bytes on the wire. 0 is [DefaultMaxDownload].
+	// MaxDownload bounds a trace that comes from a URL, in bytes on the wire. 0 is 64 GiB.
 	MaxDownload int64
 	// TempDir is where a download is kept until Close; "" is the system's folder for such files.
 	TempDir string
@@ -51,7 +50,6 @@ type OpenOptions struct {
 type Trace struct {
 	*Reader
 	meta  *Meta
-	local bool // a file, whose sidecar lies beside it
 	close []func() error
 }
 
@@ -72,33 +70,29 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 	if err != nil {
 		return err
 	}
-	if t.local {
+	if name != "-" && !isURL(name) { // a file, whose sidecar lies beside it
 		if t.meta, err = LoadMeta(name); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(t.meta.CheckBlockSize(opt.BlockSize), t.meta.CheckFineBlockSize(opt.FineBlockSize)); err != nil {
-		return fmt.Errorf("%s: %w", label, err)
-	}
-	if t.meta != nil {
-		opt.BlockSize = cmp.Or(opt.BlockSize, t.meta.BlockSize)
-		opt.FineBlockSize = cmp.Or(opt.FineBlockSize, t.meta.FineBlockSize)
-	}
-	opt.BlockSize = cmp.Or(opt.BlockSize, BlockSize)
-	if err := checkFine(opt.FineBlockSize, opt.BlockSize); err != nil {
-		return fmt.Errorf("%s: %w", label, err)
-	}
-	if err := looksLikeTrace(plain); err != nil {
+	said := t.meta.said()
+	block, fine := cmp.Or(opt.BlockSize, said.BlockSize, BlockSize), cmp.Or(opt.FineBlockSize, said.FineBlockSize)
+	if err := cmp.Or(
+		errors.Join(contradiction("block size", opt.BlockSize, said.BlockSize),
+			contradiction("fine block size", opt.FineBlockSize, said.FineBlockSize)),
+		checkFine(fine, block),
+		looksLikeTrace(plain),
+	); err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
 	t.Reader = NewReader(plain, ReaderOptions{
-		Name: label, Strict: opt.Strict, BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxLine: opt.MaxLine, MaxIDs: opt.MaxIDs, Reject: opt.Reject,
+		Name: label, Strict: opt.Strict, BlockSize: block, FineBlockSize: fine, MaxLine: opt.MaxLine, Reject: opt.Reject,
 	})
-	if name == "-" {
-		t.sidecar = ""
-	}
 	return nil
 }
+
+// stdinLabel names standard input in messages.
+const stdinLabel = "standard input"
 
 // source opens what the name stands for and unpacks it. The label is the name for messages.
 func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain *bufio.Reader, label string, err error) {
@@ -108,23 +102,15 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 	case name == "":
 		return nil, "", errors.New("no trace given: name a file, a URL, or - for standard input")
 	case name == "-":
-		label = "standard input"
-		src = opt.Stdin
-		if src == nil {
-			src = os.Stdin
-		}
+		label = stdinLabel
+		src = cmp.Or[io.Reader](opt.Stdin, os.Stdin)
 	case isURL(name):
 		label = PublicName(name)
 		var file string
-		var remove func() error
-		file, t.meta, remove, err = fetchTrace(ctx, name, opt)
-		if err != nil {
-			return nil, label, err
+		if file, err = t.fetch(ctx, name, opt); err == nil {
+			src, err = t.file(ctx, file)
 		}
-		t.close = append(t.close, remove)
-		src, err = t.file(ctx, file)
 	default:
-		t.local = true
 		src, err = t.file(ctx, name)
 	}
 	if err != nil {
@@ -241,65 +227,63 @@ func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
 	default:
 		return in, nil
 	}
-	if limit <= 0 {
-		limit = DefaultMaxDecompressed
-	}
-	return bufio.NewReaderSize(&bounded{r: out, left: limit, limit: limit}, peek), nil
+	limit = cmp.Or(max(limit, 0), maxDecompressed)
+	return bufio.NewReaderSize(&bounded{io.LimitedReader{R: out, N: limit + 1}, limit}, peek), nil
 }
 
-// bounded is an [io.LimitedReader] that ends in an error.
+// bounded reads a byte more than the limit at most, and ends in an error then.
 type bounded struct {
-	r           io.Reader
-	left, limit int64
+	io.LimitedReader
+	limit int64
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		// Exactly the limit is fine: only a further byte is too much.
-		var one [1]byte
-		n, err := b.r.Read(one[:])
-		if n > 0 {
-			return 0, fmt.Errorf("unpacks to more than %d bytes; decompress it yourself if it is a trace of that size", b.limit)
-		}
-		return 0, err
+	n, err := b.LimitedReader.Read(p)
+	if n > 0 && b.N == 0 {
+		return n - 1, fmt.Errorf("unpacks to more than %d bytes; decompress it yourself if it is a trace of that size", b.limit)
 	}
-	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
 	return n, err
+}
+
+// opening is what a file begins with.
+type opening struct {
+	head, text   []byte // text is without what is blank or a mark
+	ended        bool   // it is the whole file
+	what, advice string // what the file is and what to do about it, where it is not of text
+}
+
+// peek looks at the beginning of a file.
+func peek(r *bufio.Reader) (o opening, err error) {
+	o.head, err = r.Peek(4096)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return o, fmt.Errorf("cannot be read: %w; take a whole copy of the file", err)
+	}
+	o.ended = err != nil
+	o.text = bytes.TrimSpace(bytes.TrimPrefix(o.head, utf8BOM))
+	o.what, o.advice = foreignTo(o.head)
+	return o, nil
 }
 
 // looksLikeTrace tells from the first bytes that a file cannot be a trace, and what it is.
 func looksLikeTrace(r *bufio.Reader) error {
-	head, ended, err := peek(r)
-	if err != nil {
-		return err
-	}
-	what, advice := foreignTo(head)
-	text := bytes.TrimSpace(bytes.TrimPrefix(head, utf8BOM))
+	o, err := peek(r)
 	switch {
-	case what != "":
-		return fmt.Errorf("not a trace but %s: %s", what, cmp.Or(advice, "name the trace"))
-	case len(text) == 0 && ended:
+	case err != nil:
+		return err
+	case o.what != "":
+		return fmt.Errorf("not a trace but %s: %s", o.what, cmp.Or(o.advice, "name the trace"))
+	case len(o.text) == 0 && o.ended:
 		return errors.New("empty: there is no row in it; name another file")
-	case len(text) == 0, text[0] == '{':
+	case len(o.text) == 0, o.text[0] == '{':
 		return nil
-	case text[0] == '[':
+	case o.text[0] == '[':
 		return errors.New("a JSON array, not JSON lines: write one row object on each line")
-	case text[0] == '<':
+	case o.text[0] == '<':
 		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give that of the file itself")
-	case bytes.IndexByte(head, 0) >= 0:
+	case bytes.IndexByte(o.head, 0) >= 0:
 		return errors.New("binary data, not JSON lines: name the trace, or convert it")
 	}
 	return errors.New("not JSON lines: the first line does not begin with an object; other formats become traces with moonloop convert")
-}
-
-// peek returns what a file begins with, and whether that is all of it.
-func peek(r *bufio.Reader) (head []byte, ended bool, err error) {
-	head, err = r.Peek(4096)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, fmt.Errorf("cannot be read: %w; take a whole copy of the file", err)
-	}
-	return head, err != nil, nil
 }
 
 // foreignTo tells from its first bytes that a file is not of text, and what to do about it; "" where it may be.
@@ -328,14 +312,10 @@ func foreignTo(head []byte) (what, advice string) {
 // utf16Text reports whether bytes are ASCII in UTF-16, without a mark: every second one is 0, and no other.
 func utf16Text(head []byte) bool {
 	head = head[:min(len(head), 64)&^1]
-	for _, zero := range []int{0, 1} {
-		fits := len(head) >= 4
-		for i, c := range head {
-			fits = fits && (c == 0) == (i%2 == zero)
-		}
-		if fits {
-			return true
-		}
+	fits := [2]bool{len(head) >= 4, len(head) >= 4} // with the zeros first, and second
+	for i, c := range head {
+		fits[0] = fits[0] && (c == 0) == (i%2 == 0)
+		fits[1] = fits[1] && (c == 0) == (i%2 == 1)
 	}
-	return false
+	return fits[0] || fits[1]
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -25,15 +26,23 @@ type parser struct {
 	dec     jsontext.Decoder
 	unknown []string // quoted names of keys that nobody knows
 	foreign []string // names of other tools' fields
-	numbers []uint64 // of arrays, until the next one
+
+	integersRead []uint64 // of an array, until the next one
+	// continues is how many ids the row has from the one that it continues; absent where it is complete by itself.
+	continues Opt[int64]
 }
 
 // ParseRow reads one row by itself, without the rows and the sidecar of its trace: what only these tell (how many tokens a block
-// has, whether there is the row that a reply belongs to) is not checked. The error is a *[RowError].
+// has, whether there is the row that a reply belongs to) is not checked. A row that continues another one comes without ranges and replies. The
+// error is a *[RowError].
 func ParseRow(line []byte) (*Row, error) {
-	row, e := new(parser).parse(line)
+	var p parser
+	row, e := p.parse(line)
 	if e != nil {
 		return nil, e
+	}
+	if p.continues.Set {
+		row.HashRanges, row.Replies = nil, nil
 	}
 	return row, nil
 }
@@ -41,109 +50,80 @@ func ParseRow(line []byte) (*Row, error) {
 // parse parses a line that is not blank, and checks what the row says by itself.
 func (p *parser) parse(line []byte) (*Row, *RowError) {
 	row, e := p.row(line)
-	if e == nil {
-		e = row.fault()
+	if e == nil && p.continues.Set && (row.HashRanges == nil || row.Replies == nil || p.continues.V < 1) {
+		e = fault("continues", "", "needs hash_ranges and replies, of which the first is to the row that is continued, and 1 id or more",
+			"give them, or leave the key out")
 	}
 	return row, e
 }
 
-// row parses a line that is not blank.
+// row reads a line that is not blank.
 func (p *parser) row(line []byte) (*Row, *RowError) {
 	p.line, p.buf = line, *bytes.NewBuffer(line)
 	p.dec.Reset(&p.buf)
-	p.unknown, p.foreign = p.unknown[:0], p.foreign[:0]
+	p.unknown, p.foreign, p.continues = p.unknown[:0], p.foreign[:0], Opt[int64]{}
 	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
-		if _, err := p.dec.ReadValue(); err != nil { // a first letter does not make null of a word
-			return nil, p.syntax(err)
-		}
-		return nil, &RowError{Value: kindName(k), Rule: "a row must be a JSON object", Advice: "write one object on each line"}
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return nil, p.syntax(err)
-	}
-	r := new(Row)
-	for p.dec.PeekKind() != '}' {
-		name, err := p.dec.ReadValue()
-		if err != nil {
-			return nil, p.syntax(err)
-		}
-		if e := p.field(r, name); e != nil {
+		if e := p.skip(); e != nil { // a first letter does not make null of a word
 			return nil, e
 		}
+		return nil, fault("", kindNames[k], "a row must be a JSON object", "write one object on each line")
 	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return nil, p.syntax(err)
+	r := new(Row)
+	if e := p.members(r, "", rowFields); e != nil {
+		return nil, e
 	}
 	if _, err := p.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, &RowError{Rule: "there is something after the row's object", Advice: "write one object on each line"}
+		return nil, fault("", "", "there is something after the row's object", "write one object on each line")
 	}
-	return r, nil
+	return r, r.fault()
 }
 
-// field reads the value of one key. A name with an escape in it is unknown, or foreign, or it is spelled out.
-func (p *parser) field(r *Row, quoted jsontext.Value) *RowError {
-	if bytes.IndexByte(quoted, '\\') >= 0 {
-		if s, err := unquote(quoted); err == nil {
-			quoted = strconv.AppendQuote(nil, s)
-		}
-	}
-	switch string(quoted) {
-	case `"timestamp"`, `"created_time"`:
-		return p.milliseconds("timestamp", &r.Timestamp)
-	case `"delay"`, `"delay_ms"`:
-		return p.milliseconds("delay", &r.Delay)
-	case `"input_length"`, `"input_tokens"`:
-		return p.count("input_length", &r.InputLength)
-	case `"output_length"`, `"output_tokens"`:
-		return p.count("output_length", &r.OutputLength)
-	case `"hash_ids"`:
-		return p.ids(r)
-	case `"hash_ranges"`:
-		return p.ranges(r)
-	case `"replies"`:
-		return p.replies(r)
-	case `"text_input"`:
-		v, e := p.value("text_input", '"')
-		if v == nil || e != nil {
-			return e
-		}
-		s, err := unquote(v)
-		if err != nil {
-			return p.syntax(err)
-		}
-		r.TextInput = Some(s)
-		return nil
-	case `"messages"`:
-		return p.raw("messages", '[', &r.Messages)
-	case `"tools"`:
-		return p.raw("tools", '[', &r.Tools)
-	case `"payload"`:
-		return p.raw("payload", '{', &r.Payload)
-	case `"extra"`:
-		return p.raw("extra", '{', &r.Extra)
-	case `"message_mode"`:
-		return p.text("message_mode", &r.MessageMode)
-	case `"session_id"`:
-		return p.text("session_id", &r.SessionID)
-	case `"request_id"`:
-		return p.text("request_id", &r.RequestID)
-	case `"model"`:
-		return p.text("model", &r.Model)
-	case `"otel"`:
-		return p.spanRef(r)
-	case `"observed"`:
-		return p.observed(r)
-	case `"type"`:
-		return p.discriminator()
-	case `"result"`: // what a replay of ours adds to a row
-		return p.skip()
-	}
-	name := string(quoted[1 : len(quoted)-1])
-	if foreignFields[name] {
-		return p.foreignField(r, name)
-	}
-	p.unknown = append(p.unknown, clip(string(quoted)))
-	return p.skip()
+// fields read the values of an object's members, by name.
+type fields map[string]func(p *parser, r *Row) *RowError
+
+var rowFields = fields{
+	"timestamp":     func(p *parser, r *Row) *RowError { return p.milliseconds("timestamp", &r.Timestamp) },
+	"created_time":  func(p *parser, r *Row) *RowError { return p.milliseconds("timestamp", &r.Timestamp) },
+	"delay":         func(p *parser, r *Row) *RowError { return p.milliseconds("delay", &r.Delay) },
+	"delay_ms":      func(p *parser, r *Row) *RowError { return p.milliseconds("delay", &r.Delay) },
+	"input_length":  func(p *parser, r *Row) *RowError { return p.count("input_length", &r.InputLength) },
+	"input_tokens":  func(p *parser, r *Row) *RowError { return p.count("input_length", &r.InputLength) },
+	"output_length": func(p *parser, r *Row) *RowError { return p.count("output_length", &r.OutputLength) },
+	"output_tokens": func(p *parser, r *Row) *RowError { return p.count("output_length", &r.OutputLength) },
+	"hash_ids":      (*parser).ids,
+	"hash_ranges":   (*parser).ranges,
+	"replies":       (*parser).replies,
+	"continues":     func(p *parser, _ *Row) *RowError { return p.count("continues", &p.continues) },
+	"text_input": func(p *parser, r *Row) *RowError {
+		r.TextInput.Set = p.dec.PeekKind() == '"'
+		return p.text("text_input", &r.TextInput.V)
+	},
+	"messages":     func(p *parser, r *Row) *RowError { return p.raw("messages", '[', &r.Messages) },
+	"tools":        func(p *parser, r *Row) *RowError { return p.raw("tools", '[', &r.Tools) },
+	"payload":      func(p *parser, r *Row) *RowError { return p.raw("payload", '{', &r.Payload) },
+	"extra":        func(p *parser, r *Row) *RowError { return p.raw("extra", '{', &r.Extra) },
+	"message_mode": func(p *parser, r *Row) *RowError { return p.text("message_mode", &r.MessageMode) },
+	"session_id":   func(p *parser, r *Row) *RowError { return p.text("session_id", &r.SessionID) },
+	"request_id":   func(p *parser, r *Row) *RowError { return p.text("request_id", &r.RequestID) },
+	"model":        func(p *parser, r *Row) *RowError { return p.text("model", &r.Model) },
+	"otel":         (*parser).spanRef,
+	"observed": func(p *parser, r *Row) *RowError {
+		return p.object(r, "observed", "cached_tokens, ttft_ms, duration_ms or finish_reason", observedFields)
+	},
+	"type":   func(p *parser, _ *Row) *RowError { return p.discriminator() },
+	"result": func(p *parser, _ *Row) *RowError { return p.skip() }, // what a replay of ours adds to a row
+}
+
+var observedFields = fields{
+	"cached_tokens": func(p *parser, r *Row) *RowError { return p.count("observed.cached_tokens", &r.Observed.CachedTokens) },
+	"ttft_ms":       func(p *parser, r *Row) *RowError { return p.milliseconds("observed.ttft_ms", &r.Observed.TTFT) },
+	"duration_ms":   func(p *parser, r *Row) *RowError { return p.milliseconds("observed.duration_ms", &r.Observed.Duration) },
+	"finish_reason": func(p *parser, r *Row) *RowError { return p.text("observed.finish_reason", &r.Observed.FinishReason) },
+}
+
+var spanFields = fields{
+	"trace_id": func(p *parser, r *Row) *RowError { return p.hexID(r.OTel.TraceID[:]) },
+	"span_id":  func(p *parser, r *Row) *RowError { return p.hexID(r.OTel.SpanID[:]) },
 }
 
 // foreignFields are the fields that other tools give a meaning to and that have no effect here.
@@ -156,38 +136,80 @@ var foreignFields = map[string]bool{
 	"context_mode": true, "group_id": true,
 }
 
+// members reads an object. within is its name and a dot, empty for the row itself.
+func (p *parser) members(r *Row, within string, known fields) *RowError {
+	if _, err := p.dec.ReadToken(); err != nil {
+		return p.syntax(err)
+	}
+	for p.dec.PeekKind() != '}' {
+		quoted, err := p.dec.ReadValue()
+		if err != nil {
+			return p.syntax(err)
+		}
+		name := quoted[1 : len(quoted)-1]
+		read := known[string(name)]
+		if read == nil && bytes.IndexByte(name, '\\') >= 0 {
+			name, _ = jsontext.AppendUnquote(nil, quoted)
+			read = known[string(name)]
+		}
+		var e *RowError
+		switch {
+		case read != nil:
+			e = read(p, r)
+		case within == "" && foreignFields[string(name)]:
+			e = p.foreignField(r, string(name))
+		default:
+			p.unknown = append(p.unknown, clip(strconv.Quote(within+string(name))))
+			e = p.skip()
+		}
+		if e != nil {
+			return e
+		}
+	}
+	_, err := p.dec.ReadToken()
+	return p.syntax(err)
+}
+
+// object reads a member that is an object; null is absent.
+func (p *parser) object(r *Row, field, members string, known fields) *RowError {
+	switch k := p.dec.PeekKind(); k {
+	case '{':
+		return p.members(r, field+".", known)
+	case 'n', jsontext.KindInvalid:
+		return p.skip()
+	default:
+		return fault(field, kindNames[k], "must be an object with "+members, correctOrOmit)
+	}
+}
+
 // value reads the next value. Nil without an error means null: absent.
 func (p *parser) value(field string, want jsontext.Kind) (jsontext.Value, *RowError) {
 	v, err := p.dec.ReadValue()
 	if err != nil {
 		return nil, p.syntax(err)
 	}
-	switch k := v.Kind(); k {
-	case want:
+	k := v.Kind()
+	switch {
+	case k == want:
 		return v, nil
-	case 'n':
+	case k == 'n':
 		return nil, nil
-	default:
-		advice := "correct the row, or leave the key out"
-		if k == '"' && want == '0' {
-			advice = numberAdvice(field, v)
-		}
-		return nil, &RowError{Field: field, Value: kindName(k), Rule: "must be " + kindName(want), Advice: advice}
+	case k == '"' && want == '0':
+		return nil, fault(field, kindNames[k], "must be "+kindNames[want], numberAdvice(field, v))
 	}
+	return nil, fault(field, kindNames[k], "must be "+kindNames[want], correctOrOmit)
 }
 
 // numberAdvice says what to do about a string where a number must be.
 func numberAdvice(field string, v jsontext.Value) string {
-	s, err := unquote(v)
-	if err != nil {
-		s = ""
-	}
+	text, _ := jsontext.AppendUnquote(nil, v)
+	s := string(text)
 	if _, err := strconv.ParseFloat(strings.TrimSpace(s), 64); err == nil {
 		return "write it without quotes"
 	}
 	switch _, err := time.Parse(time.DateOnly, s[:min(len(s), len(time.DateOnly))]); { // of a date with a time, too
 	case field != "timestamp" && field != "delay":
-		return "correct the row, or leave the key out"
+		return correctOrOmit
 	case field == "timestamp" && err == nil:
 		return "it looks like a date, and milliseconds from any instant on are wanted: convert it, " +
 			"for instance with jq -c '.timestamp |= fromdateiso8601 * 1000' (whole seconds in UTC)"
@@ -195,29 +217,25 @@ func numberAdvice(field string, v jsontext.Value) string {
 	return "write milliseconds as a number, from any instant on"
 }
 
-func (p *parser) skip() *RowError {
-	if err := p.dec.SkipValue(); err != nil {
-		return p.syntax(err)
-	}
-	return nil
-}
+func (p *parser) skip() *RowError { return p.syntax(p.dec.SkipValue()) }
 
-// twice is the answer to a field that came under its name and its alias.
-func twice(field string) *RowError {
-	return &RowError{Field: field, Rule: "is given twice, under its name and under an alias", Advice: "keep one of the two"}
+// number reads a number that came at most once before, as null. Nil without an error means null: absent.
+func (p *parser) number(field string, before bool) (jsontext.Value, *RowError) {
+	v, e := p.value(field, '0')
+	if v != nil && before {
+		return nil, fault(field, "", "is given twice, under its name and under an alias", "keep one of the two")
+	}
+	return v, e
 }
 
 func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
-	v, e := p.value(field, '0')
-	if v == nil || e != nil {
+	v, e := p.number(field, to.Set)
+	if v == nil {
 		return e
-	}
-	if to.Set {
-		return twice(field)
 	}
 	ms, err := strconv.ParseFloat(string(v), 64)
 	if err != nil {
-		return &RowError{Field: field, Value: clip(string(v)), Rule: "is not a finite number", Advice: "correct the row"}
+		return fault(field, clip(string(v)), "is not a finite number", "correct the row")
 	}
 	*to = Some(ms)
 	return nil
@@ -225,21 +243,18 @@ func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
 
 // count reads an integer. 512.0 is one: some writers know only floats.
 func (p *parser) count(field string, to *Opt[int64]) *RowError {
-	v, e := p.value(field, '0')
-	if v == nil || e != nil {
+	v, e := p.number(field, to.Set)
+	if v == nil {
 		return e
-	}
-	if to.Set {
-		return twice(field)
 	}
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil {
-		f, ferr := strconv.ParseFloat(string(v), 64)
+		f, err := strconv.ParseFloat(string(v), 64)
 		switch {
-		case ferr != nil || math.Abs(f) > 1<<53: // ferr says that it is beyond even a float
+		case err != nil || math.Abs(f) > 1<<53: // it is beyond even a float
 			return tooLong(field, clip(string(v)))
 		case f != math.Trunc(f):
-			return &RowError{Field: field, Value: clip(string(v)), Rule: "must be an integer", Advice: "a request has no part of a token; correct the row"}
+			return fault(field, clip(string(v)), "must be an integer", "a request has no part of a token; correct the row")
 		}
 		n = int64(f)
 	}
@@ -247,83 +262,110 @@ func (p *parser) count(field string, to *Opt[int64]) *RowError {
 	return nil
 }
 
-// ids reads hash_ids. The array is valid JSON when it gets here; ids never pass through a float.
 func (p *parser) ids(r *Row) *RowError {
-	v, e := p.value("hash_ids", '[')
-	if v == nil || e != nil {
-		return e
+	n, e := p.integers("hash_ids", 0, "")
+	if n != nil {
+		ids := make([]uint64, len(n))
+		copy(ids, n)
+		r.HashIDs = ids
 	}
-	ids := make([]uint64, 0, bytes.Count(v, []byte{','})+1)
-	for i := 1; i < len(v)-1; {
-		c := v[i]
-		switch {
-		case c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
-			i++
-			continue
-		case c >= '0' && c <= '9':
-		case c == '-':
-			return &RowError{
-				Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is negative",
-				Advice: "write ids as unsigned integers below 2^64",
-			}
-		default:
-			return &RowError{
-				Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is not an integer",
-				Advice: "write ids as unsigned integers below 2^64, without quotes",
-			}
-		}
-		var id uint64
-		for ; v[i] >= '0' && v[i] <= '9'; i++ {
-			d := uint64(v[i] - '0')
-			if id > (math.MaxUint64-d)/10 {
-				return &RowError{
-					Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is above 2^64-1",
-					Advice: "write ids as unsigned integers below 2^64",
-				}
-			}
-			id = id*10 + d
-		}
-		if c := v[i]; c == '.' || c|0x20 == 'e' {
-			return &RowError{
-				Field: "hash_ids", Value: "element " + strconv.Itoa(len(ids)), Rule: "is not an integer",
-				Advice: "a float cannot hold a 64-bit id exactly",
-			}
-		}
-		ids = append(ids, id)
-	}
-	r.HashIDs = ids
-	return nil
+	return e
 }
+
+// integers reads an array of unsigned integers or, with a size, of arrays of so many each. It returns all of them one after
+// another, until the next call. Nil without an error means null: absent. The array is valid JSON when it gets here; numbers
+// never pass through a float.
+func (p *parser) integers(field string, size int, advice string) ([]uint64, *RowError) {
+	v, e := p.value(field, '[')
+	if v == nil {
+		return nil, e
+	}
+	out := append(p.integersRead[:0], 0)[:0] // not nil
+	bad := func(rule string) ([]uint64, *RowError) {
+		return nil, fault(field, element(len(out)/size), rule, advice)
+	}
+	no := func(f integerFault) ([]uint64, *RowError) {
+		if size == 0 {
+			return nil, fault(field, element(len(out)), f.alone, f.advice)
+		}
+		return bad(f.inside)
+	}
+	inside, n := size == 0, 0 // of an array, and the integers in it
+	for i := 1; i < len(v)-1; {
+		switch c := v[i]; {
+		case c >= '0' && c <= '9' && inside && (n < size || size == 0):
+			x := uint64(c - '0')
+			for i++; v[i] >= '0' && v[i] <= '9'; i++ {
+				d := uint64(v[i] - '0')
+				if x > math.MaxUint64/10 || x*10+d < d {
+					return no(above)
+				}
+				x = x*10 + d
+			}
+			if c := v[i]; c == '.' || c|0x20 == 'e' {
+				return no(fraction)
+			}
+			out = append(out, x)
+			n++
+		case c == ',' || c <= ' ':
+			i++
+		case !inside && c == '[':
+			inside, n = true, 0
+			i++
+		case !inside:
+			return bad("is not an array")
+		case c == ']' && n == size:
+			inside = false
+			i++
+		case c == ']':
+			return bad(fmt.Sprintf("holds %d numbers, not %d", n, size))
+		case c == '-':
+			return no(negative)
+		case c < '0' || c > '9':
+			return no(noInteger)
+		default:
+			out = out[:len(out)-n]
+			return bad(fmt.Sprintf("holds more than %d numbers", size))
+		}
+	}
+	p.integersRead = out
+	return out, nil
+}
+
+// integerFault is what is wrong with an id, and with an integer within an array.
+type integerFault struct{ alone, advice, inside string }
+
+var (
+	negative  = integerFault{"is negative", "write ids as unsigned integers below 2^64", "holds a negative number"}
+	above     = integerFault{"is above 2^64-1", negative.advice, "holds a number above 2^64-1"}
+	noInteger = integerFault{"is not an integer", negative.advice + ", without quotes", "holds something else than an integer"}
+	fraction  = integerFault{noInteger.alone, "a float cannot hold a 64-bit id exactly", noInteger.inside}
+)
 
 func (p *parser) text(field string, to *string) *RowError {
 	v, e := p.value(field, '"')
-	if v == nil || e != nil {
+	if v == nil {
 		return e
 	}
-	s, err := unquote(v)
-	if err != nil {
-		return p.syntax(err)
+	if bytes.IndexByte(v, '\\') < 0 {
+		*to = string(v[1 : len(v)-1])
+		return nil
 	}
-	*to = s
-	return nil
+	b, err := jsontext.AppendUnquote(nil, v)
+	*to = string(b)
+	return p.syntax(err)
 }
 
 func (p *parser) raw(field string, want jsontext.Kind, to *json.RawMessage) *RowError {
 	v, e := p.value(field, want)
-	if v == nil || e != nil {
-		return e
-	}
 	*to = bytes.Clone(v)
-	return nil
+	return e
 }
 
 func (p *parser) foreignField(r *Row, name string) *RowError {
 	v, err := p.dec.ReadValue()
-	if err != nil {
+	if err != nil || v.Kind() == 'n' {
 		return p.syntax(err)
-	}
-	if v.Kind() == 'n' {
-		return nil
 	}
 	if r.Foreign == nil {
 		r.Foreign = make(map[string]json.RawMessage)
@@ -336,96 +378,38 @@ func (p *parser) foreignField(r *Row, name string) *RowError {
 // discriminator accepts the type that AIPerf allows and refuses rows that call themselves something else.
 func (p *parser) discriminator() *RowError {
 	var s string
-	if e := p.text("type", &s); e != nil {
-		return e
+	e := p.text("type", &s)
+	if e == nil && s != "" && s != "mooncake_trace" {
+		return fault("type", word(s), "is not mooncake_trace: the file is of another format", "convert it to Mooncake rows first")
 	}
-	if s != "" && s != "mooncake_trace" {
-		return &RowError{
-			Field: "type", Value: word(s), Rule: "is not mooncake_trace: the file is of another format",
-			Advice: "convert it to Mooncake rows first",
-		}
-	}
-	return nil
-}
-
-// object reads an object member by member. found is false for null: absent.
-func (p *parser) object(field, members string, member func(name string) *RowError) (found bool, e *RowError) {
-	switch k := p.dec.PeekKind(); k {
-	case 'n', jsontext.KindInvalid:
-		return false, p.skip()
-	case '{':
-	default:
-		return false, &RowError{
-			Field: field, Value: kindName(k), Rule: "must be an object with " + members,
-			Advice: "correct the row, or leave the key out",
-		}
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return false, p.syntax(err)
-	}
-	for p.dec.PeekKind() != '}' {
-		name, err := p.dec.ReadToken()
-		if err != nil {
-			return false, p.syntax(err)
-		}
-		if e := member(name.String()); e != nil {
-			return false, e
-		}
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return false, p.syntax(err)
-	}
-	return true, nil
-}
-
-// stranger skips the value of a member that nobody knows, and notes its name.
-func (p *parser) stranger(name string) *RowError {
-	p.unknown = append(p.unknown, clip(strconv.Quote(name)))
-	return p.skip()
+	return e
 }
 
 // spanRef reads otel: {trace_id, span_id}, both in hex.
 func (p *parser) spanRef(r *Row) *RowError {
-	found, e := p.object("otel", "trace_id and span_id", func(name string) *RowError {
-		var to []byte
-		switch name {
-		case "trace_id":
-			to = r.OTel.TraceID[:]
-		case "span_id":
-			to = r.OTel.SpanID[:]
-		default:
-			return p.stranger("otel." + name)
-		}
-		var s string
-		if e := p.text("otel", &s); e != nil {
-			return e
-		}
-		if len(s) != 2*len(to) {
-			return badSpanRef
-		}
-		if _, err := hex.Decode(to, []byte(s)); err != nil {
-			return badSpanRef
-		}
-		return nil
-	})
-	if found && r.OTel.IsZero() {
+	isObject := p.dec.PeekKind() == '{'
+	e := p.object(r, "otel", "trace_id and span_id", spanFields)
+	if e == nil && isObject && r.OTel.IsZero() {
 		return badSpanRef
 	}
 	return e
 }
 
-var badSpanRef = &RowError{
-	Field: "otel", Rule: "must have a trace_id of 32 and a span_id of 16 hexadecimal digits, not all zero",
-	Advice: "correct the row, or leave the key out",
-}
+var badSpanRef = fault("otel", "", "must have a trace_id of 32 and a span_id of 16 hexadecimal digits, not all zero",
+	correctOrOmit)
 
-// unquote returns the text of a JSON string.
-func unquote(v jsontext.Value) (string, error) {
-	if bytes.IndexByte(v, '\\') < 0 && len(v) >= 2 {
-		return string(v[1 : len(v)-1]), nil
+func (p *parser) hexID(to []byte) *RowError {
+	var s string
+	if e := p.text("otel", &s); e != nil {
+		return e
 	}
-	b, err := jsontext.AppendUnquote(nil, v)
-	return string(b), err
+	if len(s) != 2*len(to) {
+		return badSpanRef
+	}
+	if _, err := hex.Decode(to, []byte(s)); err != nil {
+		return badSpanRef
+	}
+	return nil
 }
 
 // clip bounds what of a foreign file is repeated in messages.
@@ -437,21 +421,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:limit], "") + "..."
 }
 
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	default:
-		return "not JSON"
-	}
+var kindNames = map[jsontext.Kind]string{
+	'{': "an object", '[': "an array", '"': "a string", '0': "a number", 't': "a boolean", 'f': "a boolean", 'n': "null",
+	'}': "not JSON", ']': "not JSON",
 }

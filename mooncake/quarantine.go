@@ -5,6 +5,7 @@ package mooncake
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,9 +114,7 @@ func (q *Quarantine) Add(r Rejected) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.count++
-	if q.first == nil {
-		q.first = r.Fault
-	}
+	q.first = cmp.Or(q.first, r.Fault)
 	if err := q.write(r); err != nil {
 		return fmt.Errorf("quarantine: line %d of the trace was not kept in %s: %w", r.Fault.Line, q.name, err)
 	}
@@ -137,8 +136,7 @@ func (q *Quarantine) write(r Rejected) error {
 	fault.File, fault.Line = "", 0 // they have keys of their own
 	line := quarantined{Trace: r.Fault.File, Line: r.Fault.Line, Field: fault.Field, Reason: fault.Error()}
 	if utf8.Valid(r.Text) {
-		text := string(r.Text)
-		line.Row = &text
+		line.Row = new(string(r.Text))
 	} else {
 		line.Base64 = r.Text
 	}
@@ -147,24 +145,26 @@ func (q *Quarantine) write(r Rejected) error {
 	return enc.Encode(line)
 }
 
-// Count returns the number of rows that were rejected.
-func (q *Quarantine) Count() int64 {
+// rejected returns the number of rows that were rejected, and the first of them.
+func (q *Quarantine) rejected() (count int64, first *RowError) {
 	if q == nil {
-		return 0
+		return 0, nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.count
+	return q.count, q.first
+}
+
+// Count returns the number of rows that were rejected.
+func (q *Quarantine) Count() int64 {
+	count, _ := q.rejected()
+	return count
 }
 
 // First returns what was wrong with the first rejected row, or nil.
 func (q *Quarantine) First() *RowError {
-	if q == nil {
-		return nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.first
+	_, first := q.rejected()
+	return first
 }
 
 // Name returns the name of the quarantine's file; empty when it has none.
@@ -180,11 +180,11 @@ func (q *Quarantine) Name() string {
 func (q *Quarantine) Commit() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.done || q.out == nil {
-		q.done = true
+	open := q.out != nil && !q.done
+	q.done = true
+	if !open {
 		return nil
 	}
-	q.done = true
 	err := q.buf.Flush()
 	if err == nil {
 		err = q.out.Commit()
@@ -197,14 +197,11 @@ func (q *Quarantine) Commit() error {
 
 // Close discards the file unless it was committed.
 func (q *Quarantine) Close() error {
-	if q == nil {
+	if q == nil || q.out == nil {
 		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.done || q.out == nil {
-		return nil
-	}
 	q.done = true
 	return q.out.Discard()
 }

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
 // DefaultMaxLine is the longest line that a reader accepts unless it is told otherwise, in bytes.
@@ -27,7 +29,6 @@ type ReaderOptions struct {
 	// hash_ranges.
 	FineBlockSize int
 	MaxLine       int // longest line in bytes; 0 is [DefaultMaxLine]
-	MaxIDs        int // ids that Strict remembers to check their parents and fills; 0 is [DefaultMaxIDs]
 
 	// Reject decides what becomes of a row that cannot be used. Nil: Read returns its error. Else Reject owns the row: when
 	// it returns nil the reader goes on as if the line were not there; an error ends the reading and stays. A row of which
@@ -45,8 +46,8 @@ type Reader struct {
 	rows     int64
 	read     int64 // rows of the source so far, those that were refused included
 	refused  refusals
+	recent   recent
 	long     []byte // a line that does not fit into src's buffer
-	sidecar  string // its name for messages; empty when unknown
 	parser   parser
 	notices  notices
 	fitting  int64 // the smallest block size that gives every row enough ids
@@ -68,11 +69,8 @@ func NewReader(r io.Reader, opt ReaderOptions) *Reader {
 		opt: opt, src: bufio.NewReaderSize(r, 64<<10), notices: make(notices),
 		sessions: make(map[uint64]promptClass), seed: maphash.MakeSeed(),
 	}
-	if opt.Name != "" {
-		rd.sidecar = MetaName(opt.Name)
-	}
 	if opt.Strict {
-		rd.checker = NewChecker(CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxIDs: opt.MaxIDs})
+		rd.checker = NewChecker(CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize})
 	}
 	return rd
 }
@@ -105,7 +103,7 @@ func (r *Reader) Read() (*Row, error) {
 		r.read++
 		row, fault := r.parser.parse(line)
 		if fault == nil {
-			fault = r.take(row)
+			fault = r.examine(row)
 		}
 		if r.good = fault == nil; r.good {
 			r.rows++
@@ -156,13 +154,16 @@ func (r *Reader) readLine() ([]byte, error) {
 		return nil, io.EOF
 	}
 	if len(line) > r.opt.MaxLine {
-		return nil, fmt.Errorf("%s: the line is longer than %d bytes; write one row on each line, or raise the limit on lines if the row is real", r.place(), r.opt.MaxLine)
+		return nil, fmt.Errorf("%s: the line is longer than %d bytes; "+
+			"write one row on each line, or raise the limit on lines if the row is real",
+			location(r.opt.Name, r.line), r.opt.MaxLine)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		if len(line) == 0 {
 			r.line++ // the line that did not come
 		}
-		return nil, fmt.Errorf("%s: the trace cannot be read to its end: %w; take a whole copy of it", r.place(), err)
+		return nil, fmt.Errorf("%s: the trace cannot be read to its end: %w; take a whole copy of it", location(r.opt.Name, r.line),
+			err)
 	}
 	if r.line == 1 {
 		line = bytes.TrimPrefix(line, utf8BOM)
@@ -170,29 +171,20 @@ func (r *Reader) readLine() ([]byte, error) {
 	return line, nil
 }
 
-// place names the current line.
-func (r *Reader) place() string {
-	if r.opt.Name == "" {
-		return fmt.Sprintf("line %d", r.line)
-	}
-	return fmt.Sprintf("%s:%d", r.opt.Name, r.line)
-}
-
-// take looks at a good row in the light of the rows before it, and notes what is odd.
-func (r *Reader) take(row *Row) *RowError {
-	if r.opt.Strict && len(r.parser.unknown) > 0 {
-		return &RowError{
-			Field: r.parser.unknown[0], Rule: "is an unknown key", Advice: "correct or remove it, or read without strict",
-		}
-	}
+// examine looks at a good row in the light of the rows before it, and notes what is odd.
+func (r *Reader) examine(row *Row) *RowError {
 	blocks := BlockCount(row.InputLength.V, r.opt.BlockSize)
 	tooMany := row.InputLength.Set && len(row.HashIDs) > blocks
-	if r.opt.Strict && tooMany {
-		return &RowError{
-			Field: "hash_ids", Value: plural(int64(len(row.HashIDs)), "id"),
-			Rule:   fmt.Sprintf("input_length %d has room for %d blocks of %d tokens", row.InputLength.V, blocks, r.opt.BlockSize),
-			Advice: "give the block size that the trace was made with, or read without strict",
-		}
+	switch {
+	case r.opt.Strict && len(r.parser.unknown) > 0:
+		return fault(r.parser.unknown[0], "", "is an unknown key", "correct or remove it, or read without strict")
+	case r.opt.Strict && tooMany:
+		return fault("hash_ids", words.Plural(int64(len(row.HashIDs)), "id"),
+			fmt.Sprintf("input_length %d has room for %d blocks of %d tokens", row.InputLength.V, blocks, r.opt.BlockSize),
+			"give the block size that the trace was made with, or read without strict")
+	}
+	if fault := r.complete(row); fault != nil {
+		return fault
 	}
 	if fault := r.faultSizes(row); fault != nil {
 		return fault
@@ -201,7 +193,7 @@ func (r *Reader) take(row *Row) *RowError {
 	if fault != nil {
 		return fault
 	}
-	if fault := r.session(row); fault != nil {
+	if fault := r.faultSession(row); fault != nil {
 		return fault
 	}
 	if r.checker != nil {
@@ -209,22 +201,37 @@ func (r *Reader) take(row *Row) *RowError {
 			return fault
 		}
 	}
-	r.notices.count(NoticeReplyLost, "", r.line, lost)
+	r.notices.add(NoticeReplyLost, "", r.line, lost)
 	for _, name := range r.parser.unknown {
-		r.notices.add(NoticeUnknownKey, name, r.line)
+		r.notices.add(NoticeUnknownKey, name, r.line, 1)
 	}
 	for _, name := range r.parser.foreign {
-		r.notices.add(NoticeForeignField, name, r.line)
+		r.notices.add(NoticeForeignField, name, r.line, 1)
 	}
 	if tooMany {
-		r.notices.add(NoticeTooManyIDs, "", r.line)
+		r.notices.add(NoticeTooManyIDs, "", r.line, 1)
 	}
 	if n := int64(len(row.HashIDs)); n > 0 {
 		r.fitting = max(r.fitting, (row.InputLength.V+n-1)/n)
 		if len(row.HashIDs) < blocks {
-			r.notices.add(NoticePrefixOnly, "", r.line)
+			r.notices.add(NoticePrefixOnly, "", r.line, 1)
 		}
 	}
+	return nil
+}
+
+// complete gives a row that continues another one what it has from that, or leaves its ranges and replies out where that could not be used.
+func (r *Reader) complete(row *Row) *RowError {
+	if n := r.parser.continues; n.Set {
+		switch known, fault := r.recent.complete(row, r.read-1, n.V, &r.refused); {
+		case fault != nil:
+			return fault
+		case !known:
+			row.HashRanges, row.Replies = nil, nil
+			r.notices.add(NoticeContinuedLost, "", r.line, 1)
+		}
+	}
+	r.recent.add(r.read-1, row)
 	return nil
 }
 
@@ -238,26 +245,22 @@ const (
 	classPayload                      // whole bodies
 )
 
-func (c promptClass) String() string {
-	return [...]string{"input_length or text_input", "messages", "messages with message_mode delta", "payload"}[c]
-}
+var promptClasses = [...]string{"input_length or text_input", "messages", "messages with message_mode delta", "payload"}
 
 func classOf(row *Row) promptClass {
-	switch row.Kind() {
-	case KindMessages:
-		if row.MessageMode == MessageDelta {
-			return classDelta
-		}
+	switch k := row.Kind(); {
+	case k == KindMessages && row.MessageMode == MessageDelta:
+		return classDelta
+	case k == KindMessages:
 		return classHistory
-	case KindPayload:
+	case k == KindPayload:
 		return classPayload
-	case KindLength, KindText:
 	}
 	return classSynthetic
 }
 
-// session refuses a session that mixes kinds of prompts: what is sent before a turn would be undefined.
-func (r *Reader) session(row *Row) *RowError {
+// faultSession: a session does not mix kinds of prompts, since what is sent before a turn would be undefined.
+func (r *Reader) faultSession(row *Row) *RowError {
 	if row.SessionID == "" {
 		return nil
 	}
@@ -265,15 +268,13 @@ func (r *Reader) session(row *Row) *RowError {
 	before, ok := r.sessions[key]
 	switch {
 	case ok && before != class:
-		return &RowError{
-			Field: "session_id", Rule: "the session's rows before have " + before.String() + ", this one has " + class.String(),
-			Advice: "use one kind in all rows of a session",
-		}
+		return fault("session_id", "", "the session's rows before have "+promptClasses[before]+", this one has "+promptClasses[class],
+			"use one kind in all rows of a session")
 	case ok:
 	case len(r.sessions) < maxReaderSessions:
 		r.sessions[key] = class
 	default:
-		r.notices.add(NoticeSessions, "", r.line)
+		r.notices.add(NoticeSessions, "", r.line, 1)
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ func FuzzReader(f *testing.F) {
 		`{"input_length": 600, "hash_ids": [7, 9], "hash_ranges": [[18446744073709551600, 16], [5, 22]]}` + "\n\n{}\n" +
 			`{"input_length": 600, "hash_ids": [7, 8], "hash_ranges": [[18446744073709551600, 15], [4, 23]], "replies": [[1, 1, 1], [2, 2, 597]]}`,
 		`{"input_length": 1099511627776, "hash_ids": [], "hash_ranges": [[0, 1099511627776]], "observed": {"finish_reason": "stop"}}`,
+		`{"input_length": 1030, "hash_ids": [0, 1, 2], "hash_ranges": [[0, 65]]}` + "\n" +
+			`{"input_length": 1100, "hash_ids": [0, 1, 3], "continues": 64, "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]}` + "\n{}\n" +
+			`{"input_length": 1200, "hash_ids": [0, 1, 4], "continues": 68, "hash_ranges": [[75, 7]], "replies": [[2, 1100, 9]]}`,
 		`{"input_length": 33, "hash_ids": [1], "hash_ranges": [[2, 1], [1, 1], [0, 1]]}` + "\n" + `{"input_length": 33, "hash_ids": [1], "hash_ranges": [[0, 3]]}`,
 	} {
 		f.Add(seed)

@@ -6,7 +6,6 @@ package mooncake
 import (
 	"fmt"
 	"slices"
-	"strconv"
 )
 
 // maxRefusals is how many rows that were left out are remembered: 8 MiB.
@@ -29,18 +28,22 @@ func (f *refusals) add(index int64) {
 	f.at = append(f.at, index)
 }
 
+// has reports whether the row of an index was refused, or may have been.
+func (f *refusals) has(index int64) bool {
+	_, refused := slices.BinarySearch(f.at, index)
+	return refused || index < f.forgot
+}
+
 // remap counts the rows back of a row's replies without the refused ones, and leaves out the replies to refused rows. index is the
 // row's own, with them.
-func (f *refusals) remap(row *Row, index int64) (lost int64, fault *RowError) {
+func (f *refusals) remap(row *Row, index int64) (lost int64, bad *RowError) {
 	kept := row.Replies[:0]
 	for i, reply := range row.Replies {
 		target := index - reply.Back
 		if target < 0 {
-			return 0, &RowError{
-				Field: "replies", Value: "element " + strconv.Itoa(i),
-				Rule:   fmt.Sprintf("is the reply of the row %d before this one, which is row %d of the trace", reply.Back, index+1),
-				Advice: "rows may have been cut off the beginning of the trace: take the whole trace, or leave replies out",
-			}
+			return 0, fault("replies", element(i),
+				fmt.Sprintf("is the reply of the row %d before this one, which is row %d of the trace", reply.Back, index+1),
+				"rows may have been cut off the beginning of the trace: take the whole trace, or leave replies out")
 		}
 		before, refused := slices.BinarySearch(f.at, target)
 		if refused || target < f.forgot {

@@ -18,15 +18,6 @@ type Renumber struct {
 	ranges RenumberRanges
 }
 
-// ID returns the number of an id, and whether the id is new.
-func (r *Renumber) ID(id uint64) (n uint64, first bool) {
-	n, known := r.lookup(id)
-	if !known {
-		n = r.add(id)
-	}
-	return n, !known
-}
-
 func (r *Renumber) lookup(id uint64) (n uint64, known bool) {
 	if id < r.base || r.other == nil && id < r.next {
 		return id, true
@@ -52,7 +43,11 @@ func (r *Renumber) add(id uint64) uint64 {
 // Row replaces the row's ids by their numbers, in place, and its ranges by new ones.
 func (r *Renumber) Row(row *Row) {
 	for i, id := range row.HashIDs {
-		row.HashIDs[i], _ = r.ID(id)
+		n, known := r.lookup(id)
+		if !known {
+			n = r.add(id)
+		}
+		row.HashIDs[i] = n
 	}
 	if row.HashRanges != nil {
 		row.HashRanges = r.ranges.Ranges(make([]HashRange, 0, len(row.HashRanges)), row.HashRanges)
@@ -119,7 +114,9 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 		r.next += uint64(h.Count) //nolint:gosec // above 0
 		return h.First, h.Count
 	}
-	r.leave()
+	if r.domains == nil { // ids are no longer their own numbers
+		r.base, r.domains = r.next, make(map[uint64]*ranges.Map)
+	}
 	m := r.domains[domain]
 	if m == nil {
 		m = new(ranges.Map)
@@ -133,13 +130,6 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 		r.next += uint64(count) //nolint:gosec // above 0
 	}
 	return to, count
-}
-
-// leave ends the time in which ids were their own numbers.
-func (r *RenumberRanges) leave() {
-	if r.domains == nil {
-		r.base, r.domains = r.next, make(map[uint64]*ranges.Map)
-	}
 }
 
 // Len returns the number of distinct ids so far.

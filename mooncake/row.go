@@ -3,7 +3,10 @@
 
 package mooncake
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"math"
+)
 
 // BlockSize is the number of prompt tokens that one hash id of a public Mooncake trace stands for.
 const BlockSize = 512
@@ -131,4 +134,12 @@ func BlockCount(tokens int64, blockSize int) int {
 		return 0
 	}
 	return int((tokens-1)/int64(blockSize) + 1) // no sum that could overflow
+}
+
+// BlockFill returns how many of so many tokens are in block i, which is not beyond them: the block size except in a partial
+// last block.
+// Blocks of 2^32 tokens or more are all the same.
+func BlockFill(tokens int64, blockSize, i int) uint32 {
+	size := int64(blockSize)
+	return uint32(min(size, tokens-int64(i)*size, math.MaxUint32)) //nolint:gosec // above 0
 }

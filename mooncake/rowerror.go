@@ -4,6 +4,7 @@
 package mooncake
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -20,36 +21,42 @@ type RowError struct {
 	Err    error  // cause; may be nil
 }
 
+// fault returns the error of a row of which file and line are not known yet. The value is a text or a number.
+func fault(field string, value any, rule, advice string) *RowError {
+	return &RowError{Field: field, Value: fmt.Sprint(value), Rule: rule, Advice: advice}
+}
+
+// correctOrOmit is the advice where a row is as good without the field.
+const correctOrOmit = "correct the row, or leave the key out"
+
 // Error returns "file:line: field: value: rule; advice", without the parts that are empty.
 func (e *RowError) Error() string {
-	var b strings.Builder
-	if e.File != "" {
-		b.WriteString(e.File)
-		b.WriteByte(':')
-	}
-	if e.Line > 0 {
-		if e.File == "" {
-			b.WriteString("line ")
-		}
-		b.WriteString(strconv.FormatInt(e.Line, 10))
-		b.WriteByte(':')
-	}
-	if b.Len() > 0 {
-		b.WriteByte(' ')
-	}
-	for _, s := range []string{e.Field, e.Value} {
-		if s != "" {
-			b.WriteString(s)
-			b.WriteString(": ")
-		}
-	}
-	b.WriteString(e.Rule)
-	if e.Advice != "" {
-		b.WriteString("; ")
-		b.WriteString(e.Advice)
-	}
-	return b.String()
+	text := join(": ", location(e.File, e.Line), e.Field, e.Value, e.Rule)
+	return join("; ", text, e.Advice)
 }
 
 // Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Err }
+
+// location names a line of a file, as far as the two are known.
+func location(file string, line int64) string {
+	switch {
+	case line == 0:
+		return file
+	case file == "":
+		return "line " + strconv.FormatInt(line, 10)
+	}
+	return file + ":" + strconv.FormatInt(line, 10)
+}
+
+// join joins the texts that are not empty.
+func join(separator string, texts ...string) string {
+	var b strings.Builder
+	for _, s := range texts {
+		if s != "" && b.Len() > 0 {
+			b.WriteString(separator)
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}

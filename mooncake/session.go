@@ -3,7 +3,10 @@
 
 package mooncake
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // SessionMode says what the rows of one session_id hold. The two conventions look alike and replay differently: under the wrong
 // one a conversation is sent twice, or not at all.
@@ -17,18 +20,18 @@ const (
 	SessionNone                       // no session has two rows, so that the mode does not matter
 )
 
-func (m SessionMode) String() string {
-	return [...]string{"unknown", "full", "delta", "none"}[m]
-}
+var sessionModes = [...]string{"unknown", "full", "delta", "none"}
+
+func (m SessionMode) String() string { return sessionModes[m] }
 
 // ParseSessionMode reads "full" or "delta". What a person may choose is only these two; "" is SessionUnknown.
 func ParseSessionMode(s string) (SessionMode, error) {
 	switch s {
 	case "":
 		return SessionUnknown, nil
-	case "full":
+	case SessionFull.String():
 		return SessionFull, nil
-	case "delta":
+	case SessionDelta.String():
 		return SessionDelta, nil
 	}
 	return SessionUnknown, fmt.Errorf("session mode %s: must be full (each row holds its whole prompt) or delta (each row holds the new turn)",
@@ -39,18 +42,11 @@ func ParseSessionMode(s string) (SessionMode, error) {
 func (m SessionMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
-func (m *SessionMode) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "unknown":
-		*m = SessionUnknown
-	case "none":
-		*m = SessionNone
-	default:
-		mode, err := ParseSessionMode(string(b))
-		if err != nil {
-			return err
-		}
-		*m = mode
+func (m *SessionMode) UnmarshalText(b []byte) (err error) {
+	if at := slices.Index(sessionModes[:], string(b)); at >= 0 {
+		*m = SessionMode(at) //nolint:gosec // of four
+		return nil
 	}
-	return nil
+	*m, err = ParseSessionMode(string(b))
+	return err
 }

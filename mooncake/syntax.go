@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -17,20 +18,23 @@ import (
 // errSyntax marks row errors that the JSON grammar is the reason of.
 var errSyntax = errors.New("invalid JSON")
 
-// syntax describes an error of the tokenizer without its context, which could hold text of the prompt.
+// syntax describes an error of the tokenizer without its context, which could hold text of the prompt; nil is none.
 func (p *parser) syntax(err error) *RowError {
+	if err == nil {
+		return nil
+	}
 	out := &RowError{Rule: "is not valid JSON", Advice: "write one JSON object on each line", Err: errSyntax}
-	var se *jsontext.SyntacticError
+	se, located := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		out.Rule, out.Advice = "a key occurs twice in one object", "keep one of the two"
-		if errors.As(err, &se) && se.JSONPointer.Parent() == "" { // deeper keys may be anybody's
+		if located && se.JSONPointer.Parent() == "" { // deeper keys may be anybody's
 			out.Field = strings.Trim(word(se.JSONPointer.LastToken()), `"`)
 		}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		out.Rule = "the JSON object does not end on its line"
 		out.Advice = "the file may be cut off, or an object may be spread over several lines"
-	case errors.As(err, &se):
+	case located:
 		out.Rule = "is not valid JSON at byte " + strconv.FormatInt(se.ByteOffset+1, 10)
 		if at := se.ByteOffset; at >= 0 && at < int64(len(p.line)) {
 			if what, advice := stumble(p.line[at:]); what != "" {
@@ -42,39 +46,35 @@ func (p *parser) syntax(err error) *RowError {
 	return out
 }
 
-// stumble names what often stands where a line stops to be JSON, and what to do about it. A line is not quoted: it may be
-// prompt text.
+// stumbles are what often stands where a line stops to be JSON, and what to do about it.
+var stumbles = []struct {
+	begins       []string
+	what, advice string
+}{
+	{
+		[]string{"NaN", "Infinity", "-Infinity", "nan", "inf", "-inf", "None", "undefined"},
+		"JSON has no such value",
+		"write null, or leave the key out",
+	},
+	{[]string{"True", "False"}, "JSON has true and false in lower case", "write the file with a JSON library"},
+	{[]string{"'"}, "a single quote", "JSON has double quotes; write the file with a JSON library"},
+	{[]string{"//", "#", "/*"}, "a comment", "JSON has none; remove it"},
+	{[]string{"}", "]"}, "a comma or colon before it that nothing follows", "remove the comma, or add the value"},
+	{[]string{string(utf8BOM)}, "a byte order mark within the file", "remove it; files may have been joined"},
+	{[]string{"\x00"}, "a NUL byte", "the file is damaged, or not UTF-8; copy or convert it anew"},
+	{[]string{"[", "{"}, "arrays or objects nested too deeply, or one where none can be", "correct the row"},
+	{[]string{"\r"}, "a carriage return within the row", "end lines with LF or CR LF"},
+}
+
+// stumble names what a line goes on with. A line is not quoted: it may be prompt text.
 func stumble(rest []byte) (what, advice string) {
-	begins := func(words ...string) bool {
-		for _, w := range words {
-			if bytes.HasPrefix(rest, []byte(w)) {
-				return true
-			}
+	for _, s := range stumbles {
+		if slices.ContainsFunc(s.begins, func(begin string) bool { return bytes.HasPrefix(rest, []byte(begin)) }) {
+			return s.what, s.advice
 		}
-		return false
 	}
-	r, size := utf8.DecodeRune(rest)
-	switch {
-	case begins("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf", "None", "undefined"):
-		return "JSON has no such value", "write null, or leave the key out"
-	case begins("True", "False"):
-		return "JSON has true and false in lower case", "write the file with a JSON library"
-	case begins("'"):
-		return "a single quote", "JSON has double quotes; write the file with a JSON library"
-	case begins("//", "#", "/*"):
-		return "a comment", "JSON has none; remove it"
-	case begins("}", "]"):
-		return "a comma or colon before it that nothing follows", "remove the comma, or add the value"
-	case begins("\xef\xbb\xbf"):
-		return "a byte order mark within the file", "remove it; files may have been joined"
-	case begins("\x00"):
-		return "a NUL byte", "the file is damaged, or not UTF-8; copy or convert it anew"
-	case r == utf8.RuneError && size <= 1:
+	if r, size := utf8.DecodeRune(rest); r == utf8.RuneError && size <= 1 {
 		return "a byte that is not UTF-8", "convert the file to UTF-8, for instance from Latin-1"
-	case begins("[", "{"):
-		return "arrays or objects nested too deeply, or one where none can be", "correct the row"
-	case begins("\r"):
-		return "a carriage return within the row", "end lines with LF or CR LF"
 	}
 	return "", ""
 }

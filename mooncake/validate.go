@@ -5,11 +5,13 @@ package mooncake
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -46,7 +48,7 @@ func (r *Row) fault() *RowError {
 
 // faultSource: exactly one field gives the prompt.
 func faultSource(r *Row) *RowError {
-	var first, second string
+	source := ""
 	for _, f := range [...]struct {
 		name string
 		set  bool
@@ -58,180 +60,169 @@ func faultSource(r *Row) *RowError {
 	} {
 		switch {
 		case !f.set:
-		case first == "":
-			first = f.name
-		case second == "":
-			second = f.name
+		case source != "":
+			return fault(f.name, "", "the row already has its prompt from "+source, "keep one of the two")
+		default:
+			source = f.name
 		}
 	}
 	switch {
-	case first == "":
-		return &RowError{
-			Rule:   "the row has no prompt",
-			Advice: "give exactly one of input_length, text_input, messages, payload",
-		}
-	case second != "":
-		return &RowError{Field: second, Rule: "the row already has its prompt from " + first, Advice: "keep one of the two"}
+	case source == "":
+		return fault("", "", "the row has no prompt", "give exactly one of input_length, text_input, messages, payload")
 	case r.HashIDs != nil && !r.InputLength.Set:
-		return &RowError{Field: "hash_ids", Rule: "needs input_length, the number of tokens that the blocks cover", Advice: "give input_length, or remove hash_ids"}
+		return fault("hash_ids", "", "needs input_length, the number of tokens that the blocks cover",
+			"give input_length, or remove hash_ids")
 	}
 	return nil
 }
 
 // faultNumbers: numbers are finite and in range.
 func faultNumbers(r *Row) *RowError {
-	for _, f := range [...]struct {
-		name string
-		ms   Opt[float64]
-	}{{"timestamp", r.Timestamp}, {"delay", r.Delay}} {
-		if f.ms.Set && !(f.ms.V >= 0 && f.ms.V <= maxTime) { // NaN, too
-			return &RowError{
-				Field: f.name, Value: strconv.FormatFloat(f.ms.V, 'g', -1, 64),
-				Rule:   "must be a finite number of milliseconds, 0 or more and at most 2^53",
-				Advice: "count times from the first row, or from 1970",
-			}
-		}
+	const rule, advice = "must be a finite number of milliseconds, 0 or more and at most 2^53",
+		"count times from the first row, or from 1970"
+	if e := cmp.Or(faultTime("timestamp", r.Timestamp, rule, advice), faultTime("delay", r.Delay, rule, advice)); e != nil {
+		return e
 	}
-	if r.InputLength.Set && r.InputLength.V <= 0 {
-		return &RowError{
-			Field: "input_length", Value: strconv.FormatInt(r.InputLength.V, 10), Rule: "must be above 0",
-			Advice: "a request has at least one prompt token; remove the row or correct its count",
-		}
-	}
-	if r.OutputLength.Set && r.OutputLength.V < 0 {
-		return &RowError{
-			Field: "output_length", Value: strconv.FormatInt(r.OutputLength.V, 10), Rule: "must be 0 or more",
-			Advice: "correct the row, or leave the key out",
-		}
-	}
-	for _, f := range [...]struct {
-		name   string
-		tokens int64
-	}{{"input_length", r.InputLength.V}, {"output_length", r.OutputLength.V}} {
-		if f.tokens > maxTokens {
-			return tooLong(f.name, strconv.FormatInt(f.tokens, 10))
-		}
+	switch in, out := r.InputLength, r.OutputLength; {
+	case in.Set && in.V <= 0:
+		return fault("input_length", in.V, "must be above 0",
+			"a request has at least one prompt token; remove the row or correct its count")
+	case out.Set && out.V < 0:
+		return fault("output_length", out.V, "must be 0 or more", correctOrOmit)
+	case in.V > maxTokens:
+		return tooLong("input_length", in.V)
+	case out.V > maxTokens:
+		return tooLong("output_length", out.V)
 	}
 	return nil
 }
 
+// faultTime refuses a number of milliseconds that is not from 0 to maxTime.
+func faultTime(field string, ms Opt[float64], rule, advice string) *RowError {
+	if !ms.Set || ms.V >= 0 && ms.V <= maxTime { // which NaN is not
+		return nil
+	}
+	return fault(field, ms.V, rule, advice)
+}
+
 // tooLong is the answer to a length that no request has.
-func tooLong(field, value string) *RowError {
-	return &RowError{Field: field, Value: value, Rule: "is no number of tokens: it is beyond 2^40", Advice: "correct the row"}
+func tooLong(field string, value any) *RowError {
+	return fault(field, value, "is no number of tokens: it is beyond 2^40", "correct the row")
 }
 
 // faultMessages: messages, tools and message_mode fit together.
 func faultMessages(r *Row) *RowError {
-	switch r.MessageMode {
-	case "", MessageHistory, MessageDelta:
-	default:
-		return &RowError{
-			Field: "message_mode", Value: word(r.MessageMode), Rule: "must be history or delta",
-			Advice: "say whether messages hold the whole conversation or the new turn",
-		}
-	}
-	if r.Messages == nil {
-		if r.Tools != nil {
-			return &RowError{Field: "tools", Rule: "needs messages", Advice: "put them into payload or extra instead"}
-		}
-		if r.MessageMode == MessageDelta {
-			return &RowError{Field: "message_mode", Value: MessageDelta, Rule: "needs messages", Advice: "give messages, or leave message_mode out"}
-		}
-		return nil
-	}
-	if e := eachObject("messages", r.Messages, "role"); e != nil {
-		return e
-	}
-	if r.Tools != nil {
-		if e := eachObject("tools", r.Tools, ""); e != nil {
-			return e
-		}
+	switch mode := r.MessageMode; {
+	case mode != "" && mode != MessageHistory && mode != MessageDelta:
+		return fault("message_mode", word(mode), "must be history or delta",
+			"say whether messages hold the whole conversation or the new turn")
+	case r.Messages != nil:
+		return cmp.Or(faultObjects("messages", r.Messages, true), faultObjects("tools", r.Tools, false))
+	case r.Tools != nil:
+		return fault("tools", "", "needs messages", "put them into payload or extra instead")
+	case mode == MessageDelta:
+		return fault("message_mode", mode, "needs messages", "give messages, or leave message_mode out")
 	}
 	return nil
 }
 
 // faultBody: payload and extra are objects, and cap no reply below 0.
 func faultBody(r *Row) *RowError {
-	for _, f := range [...]struct {
-		name string
-		raw  json.RawMessage
-	}{{"payload", r.Payload}, {"extra", r.Extra}} {
-		if e := faultCap(f.name, f.raw); e != nil {
-			return e
-		}
+	payload, extra := parseBody(r.Payload), parseBody(r.Extra)
+	if e := cmp.Or(payload.faultCap("payload"), extra.faultCap("extra")); e != nil {
+		return e
 	}
-	if r.Payload != nil {
-		if n, _, ok := members(r.Payload, ""); !ok || n == 0 {
-			return &RowError{Field: "payload", Rule: "must be an object with at least one member: the whole request body", Advice: "give the body as the engine shall have it"}
-		}
-	}
-	if r.Extra != nil {
-		_, messages, ok := members(r.Extra, "messages")
-		if !ok {
-			return &RowError{Field: "extra", Rule: "must be an object", Advice: "give the members that the request body shall have, or leave it out"}
-		}
-		if messages && r.MessageMode == MessageDelta {
-			return &RowError{
-				Field: "extra", Rule: "must not hold messages on a delta row: it would replace the conversation that the turn extends",
-				Advice: "move them to messages, or remove them",
-			}
-		}
+	switch {
+	case r.Payload != nil && (payload == nil || payload.empty):
+		return fault("payload", "", "must be an object with at least one member: the whole request body",
+			"give the body as the engine shall have it")
+	case r.Extra != nil && extra == nil:
+		return fault("extra", "", "must be an object", "give the members that the request body shall have, or leave it out")
+	case extra != nil && bool(extra.Messages) && r.MessageMode == MessageDelta:
+		return fault("extra", "", "must not hold messages on a delta row: it would replace the conversation that the turn extends",
+			"move them to messages, or remove them")
 	}
 	return nil
+}
+
+// body is what of a request body has a rule.
+type body struct {
+	Messages            presence       `json:"messages"`
+	MaxTokens           jsontext.Value `json:"max_tokens"`
+	MaxCompletionTokens jsontext.Value `json:"max_completion_tokens"`
+
+	empty bool
+}
+
+// presence tells that a member is there, whatever it is.
+type presence bool
+
+func (p *presence) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*p = true
+	return dec.SkipValue()
+}
+
+// parseBody reads a body; nil when raw is not a valid object.
+func parseBody(raw []byte) *body {
+	if jsontext.Value(raw).Kind() != '{' {
+		return nil
+	}
+	b := new(body)
+	if json.Unmarshal(raw, b) != nil {
+		return nil
+	}
+	b.empty = raw[bytes.IndexAny(raw, `"}`)] == '}' // it has no member before its end
+	return b
 }
 
 // faultCap: a body asks for no negative number of tokens, which engines refuse or take for as many as fit.
-func faultCap(field string, raw json.RawMessage) *RowError {
-	if !bytes.Contains(raw, []byte("_tokens")) {
+func (b *body) faultCap(field string) *RowError {
+	if b == nil {
 		return nil
 	}
-	var caps struct {
-		MaxTokens           json.RawMessage `json:"max_tokens"`
-		MaxCompletionTokens json.RawMessage `json:"max_completion_tokens"`
-	}
-	if json.Unmarshal(raw, &caps) != nil {
-		return nil // what is no object is told apart elsewhere
-	}
-	for _, limit := range [...]struct {
-		name string
-		raw  json.RawMessage
-	}{{"max_tokens", caps.MaxTokens}, {"max_completion_tokens", caps.MaxCompletionTokens}} {
-		if n, err := strconv.ParseFloat(string(limit.raw), 64); err == nil && n < 0 {
-			return &RowError{
-				Field: field + "." + limit.name, Value: strconv.FormatFloat(n, 'g', -1, 64), Rule: "must be above 0",
-				Advice: "give the number of tokens that the reply may have, or leave it out",
-			}
+	for i, limit := range [...]jsontext.Value{b.MaxTokens, b.MaxCompletionTokens} {
+		if limit.Kind() != '0' {
+			continue
+		}
+		if n, err := strconv.ParseFloat(string(limit), 64); err == nil && n < 0 {
+			name := [...]string{"max_tokens", "max_completion_tokens"}[i]
+			return fault(field+"."+name, n, "must be above 0", "give the number of tokens that the reply may have, or leave it out")
 		}
 	}
 	return nil
 }
 
-// eachObject checks that raw is a non-empty array of objects, each with the wanted key ("" for none).
-func eachObject(field string, raw json.RawMessage, key string) *RowError {
+// faultObjects: raw is absent, or an array of objects that is not empty, each with a role where it is wanted.
+func faultObjects(field string, raw []byte, roles bool) *RowError {
+	if raw == nil {
+		return nil
+	}
 	bad := func(rule string) *RowError {
-		return &RowError{Field: field, Rule: rule, Advice: "write them as for the chat completions endpoint"}
+		return fault(field, "", rule, "write them as for the chat completions endpoint")
 	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if dec.PeekKind() != '[' {
 		return bad("must be an array of objects")
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return bad("is not valid JSON")
-	}
+	_, _ = dec.ReadToken() // the bracket
 	n := 0
 	for ; dec.PeekKind() != ']'; n++ {
 		v, err := dec.ReadValue()
 		if err != nil {
 			return bad("is not valid JSON")
 		}
-		if v.Kind() != '{' {
-			return bad("element " + strconv.Itoa(n) + " is not an object")
+		var object struct {
+			Role presence `json:"role"`
 		}
-		if _, has, ok := members(json.RawMessage(v), key); !ok || key != "" && !has {
-			return bad("element " + strconv.Itoa(n) + " has no " + key)
+		switch err := json.Unmarshal(v, &object); {
+		case v.Kind() != '{':
+			return bad(element(n) + " is not an object")
+		case err != nil || roles && !bool(object.Role):
+			return bad(element(n) + " has no role")
 		}
 	}
-	if !ends(dec) {
+	_, _ = dec.ReadToken() // the other bracket
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return bad("is not valid JSON")
 	}
 	if n == 0 {
@@ -240,47 +231,16 @@ func eachObject(field string, raw json.RawMessage, key string) *RowError {
 	return nil
 }
 
-// ends reads the closing bracket and reports whether nothing follows it.
-func ends(dec *jsontext.Decoder) bool {
-	if _, err := dec.ReadToken(); err != nil {
-		return false
-	}
-	_, err := dec.ReadToken()
-	return errors.Is(err, io.EOF)
-}
-
-// members counts the members of an object and looks for one; ok is false when raw is not a valid object.
-func members(raw json.RawMessage, key string) (n int, has, ok bool) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
-	if dec.PeekKind() != '{' {
-		return 0, false, false
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return 0, false, false
-	}
-	for ; dec.PeekKind() != '}'; n++ {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return 0, false, false
-		}
-		has = has || key != "" && name.String() == key
-		if err := dec.SkipValue(); err != nil {
-			return 0, false, false
-		}
-	}
-	return n, has, ends(dec)
-}
+const wordCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 // word returns s when it is a short word that can be shown, else a description of it: a value from outside
 // may be anything, prompt text included.
 func word(s string) string {
-	if len(s) > 32 {
+	switch {
+	case len(s) > 32:
 		return "a long string"
-	}
-	for _, c := range []byte(s) {
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return "a string"
-		}
+	case strings.Trim(s, wordCharacters) != "":
+		return "a string"
 	}
 	return strconv.Quote(s)
 }

@@ -23,6 +23,7 @@ type Writer struct {
 	w    io.Writer
 	buf  []byte
 	rows int64
+	recent
 }
 
 // NewWriter returns a writer to w.
@@ -42,7 +43,12 @@ func (w *Writer) Write(row *Row) error {
 			return fmt.Errorf("row %d cannot be written: %s is not valid JSON", w.rows+1, clip(name))
 		}
 	}
-	w.buf = append(AppendRow(w.buf[:0], row), '\n')
+	of, continues := w.without(row, w.rows)
+	if continues == 0 {
+		of = prefix{row.HashRanges, row.Replies}
+	}
+	w.buf = append(appendRow(w.buf[:0], row, of, continues), '\n')
+	w.recent.add(w.rows, row)
 	if _, err := w.w.Write(w.buf); err != nil {
 		return fmt.Errorf("row %d was not written: %w", w.rows+1, err)
 	}
@@ -50,21 +56,20 @@ func (w *Writer) Write(row *Row) error {
 	return nil
 }
 
-// AppendRow appends the row as one JSON object without a newline, and returns the extended slice. The four fields of
-// the public traces come first, in their order, then hash_ranges, replies, text_input, messages, tools, message_mode, payload, extra,
-// delay, session_id, request_id, model, otel, observed, then foreign fields by name. Absent fields are left out. The row must
-// be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
+// AppendRow appends the row as one JSON object without a newline, and returns the extended slice. A [Writer] writes less than that of a row
+// which continues another one. The four fields of the public traces come first, in their order, then continues, hash_ranges, replies,
+// text_input, messages, tools, message_mode, payload, extra, delay, session_id, request_id, model, otel, observed, then foreign fields by
+// name. Absent fields are left out. The row must be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
 func AppendRow(dst []byte, row *Row) []byte {
+	return appendRow(dst, row, prefix{row.HashRanges, row.Replies}, 0)
+}
+
+// appendRow appends a row with other ranges and replies: those that it adds to a row that it continues.
+func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 	o := object{dst: append(dst, '{')}
-	if row.Timestamp.Set {
-		o.milliseconds("timestamp", row.Timestamp.V)
-	}
-	if row.InputLength.Set {
-		o.integer("input_length", row.InputLength.V)
-	}
-	if row.OutputLength.Set {
-		o.integer("output_length", row.OutputLength.V)
-	}
+	o.milliseconds("timestamp", row.Timestamp)
+	o.integer("input_length", row.InputLength)
+	o.integer("output_length", row.OutputLength)
 	if row.HashIDs != nil {
 		o.key("hash_ids")
 		o.dst = append(o.dst, '[')
@@ -76,30 +81,35 @@ func AppendRow(dst []byte, row *Row) []byte {
 		}
 		o.dst = append(o.dst, ']')
 	}
-	o.sharing(row)
+	o.sharing(of, continues)
 	if row.TextInput.Set {
-		o.text("text_input", row.TextInput.V)
+		o.key("text_input")
+		o.dst = appendString(o.dst, row.TextInput.V)
 	}
 	o.raw("messages", row.Messages)
 	o.raw("tools", row.Tools)
-	o.nonEmpty("message_mode", row.MessageMode)
+	o.text("message_mode", row.MessageMode)
 	o.raw("payload", row.Payload)
 	o.raw("extra", row.Extra)
-	if row.Delay.Set {
-		o.milliseconds("delay", row.Delay.V)
-	}
-	o.nonEmpty("session_id", row.SessionID)
-	o.nonEmpty("request_id", row.RequestID)
-	o.nonEmpty("model", row.Model)
+	o.milliseconds("delay", row.Delay)
+	o.text("session_id", row.SessionID)
+	o.text("request_id", row.RequestID)
+	o.text("model", row.Model)
 	if !row.OTel.IsZero() {
 		o.key("otel")
-		o.dst = append(o.dst, `{"trace_id": "`...)
-		o.dst = hex.AppendEncode(o.dst, row.OTel.TraceID[:])
-		o.dst = append(o.dst, `", "span_id": "`...)
-		o.dst = hex.AppendEncode(o.dst, row.OTel.SpanID[:])
+		o.dst = hex.AppendEncode(append(o.dst, `{"trace_id": "`...), row.OTel.TraceID[:])
+		o.dst = hex.AppendEncode(append(o.dst, `", "span_id": "`...), row.OTel.SpanID[:])
 		o.dst = append(o.dst, `"}`...)
 	}
-	o.observed(row.Observed)
+	if v := row.Observed; !v.IsZero() {
+		o.key("observed")
+		observed := object{dst: append(o.dst, '{')}
+		observed.integer("cached_tokens", v.CachedTokens)
+		observed.milliseconds("ttft_ms", v.TTFT)
+		observed.milliseconds("duration_ms", v.Duration)
+		observed.text("finish_reason", v.FinishReason)
+		o.dst = append(observed.dst, '}')
+	}
 	if len(row.Foreign) > 0 {
 		for _, name := range slices.Sorted(maps.Keys(row.Foreign)) {
 			o.raw(name, row.Foreign[name])
@@ -108,7 +118,7 @@ func AppendRow(dst []byte, row *Row) []byte {
 	return append(o.dst, '}')
 }
 
-// object writes the members of a JSON object with the separators ", " and ": ".
+// object writes the members of a JSON object with the separators ", " and ": ". What is absent is left out.
 type object struct {
 	dst    []byte
 	filled bool
@@ -123,32 +133,70 @@ func (o *object) key(name string) {
 	o.dst = append(o.dst, ": "...)
 }
 
-func (o *object) integer(name string, n int64) {
-	o.key(name)
-	o.dst = strconv.AppendInt(o.dst, n, 10)
-}
-
-// milliseconds writes an integer where it is one, else the shortest decimal that reads back as the same number.
-func (o *object) milliseconds(name string, ms float64) {
-	o.key(name)
-	switch {
-	case isInteger(ms):
-		o.dst = strconv.AppendInt(o.dst, int64(ms), 10)
-	case math.IsNaN(ms) || math.IsInf(ms, 0):
-		o.dst = append(o.dst, "null"...)
-	default:
-		o.dst = strconv.AppendFloat(o.dst, ms, 'f', -1, 64)
+func (o *object) integer(name string, n Opt[int64]) {
+	if n.Set {
+		o.key(name)
+		o.dst = strconv.AppendInt(o.dst, n.V, 10)
 	}
 }
 
-func (o *object) text(name, s string) {
+// milliseconds writes an integer where it is one, else the shortest decimal that reads back as the same number.
+func (o *object) milliseconds(name string, ms Opt[float64]) {
+	if !ms.Set {
+		return
+	}
 	o.key(name)
-	o.dst = appendString(o.dst, s)
+	switch {
+	case isInteger(ms.V):
+		o.dst = strconv.AppendInt(o.dst, int64(ms.V), 10)
+	case math.IsNaN(ms.V) || math.IsInf(ms.V, 0):
+		o.dst = append(o.dst, "null"...)
+	default:
+		o.dst = strconv.AppendFloat(o.dst, ms.V, 'f', -1, 64)
+	}
 }
 
-func (o *object) nonEmpty(name, s string) {
+// isInteger reports whether a float holds an integer exactly.
+func isInteger(f float64) bool { return f == math.Trunc(f) && math.Abs(f) <= 1<<53 }
+
+func (o *object) text(name, s string) {
 	if s != "" {
-		o.text(name, s)
+		o.key(name)
+		o.dst = appendString(o.dst, s)
+	}
+}
+
+// tuple writes element i of an array of arrays. No spaces stand between its numbers: a turn of a long conversation has many.
+func (o *object) tuple(i int, numbers ...uint64) {
+	if i > 0 {
+		o.dst = append(o.dst, ',')
+	}
+	for i, n := range numbers {
+		o.dst = strconv.AppendUint(append(o.dst, "[,,"[i]), n, 10)
+	}
+	o.dst = append(o.dst, ']')
+}
+
+// sharing writes hash_ranges and replies, and how many ids the row has from one that it continues if there is one.
+func (o *object) sharing(of prefix, continues int64) {
+	if continues > 0 {
+		o.integer("continues", Some(continues))
+	}
+	if of.ranges != nil {
+		o.key("hash_ranges")
+		o.dst = append(o.dst, '[')
+		for i, h := range of.ranges {
+			o.tuple(i, h.First, uint64(h.Count)) //nolint:gosec // 1 or more
+		}
+		o.dst = append(o.dst, ']')
+	}
+	if len(of.replies) > 0 {
+		o.key("replies")
+		o.dst = append(o.dst, '[')
+		for i, r := range of.replies {
+			o.tuple(i, uint64(r.Back), uint64(r.At), uint64(r.Tokens)) //nolint:gosec // 1 or more
+		}
+		o.dst = append(o.dst, ']')
 	}
 }
 

@@ -37,31 +37,34 @@ func load(t *testing.T, name string) (*Config, error) {
 func TestConfig(t *testing.T) {
 	cfg, err := load(t, "")
 	require.NoError(t, err)
-	require.Equal(t, 512, cfg.BlockSize)
-	require.Equal(t, annotate.ContentDrop, cfg.Content)
-	require.Empty(t, cfg.HashKey)
-	require.True(t, cfg.MessageEnds)
+	require.Equal(t, 512, cfg.Annotation.BlockSize)
+	require.Equal(t, annotate.ContentDrop, cfg.Annotation.Content)
+	require.Empty(t, cfg.Annotation.HashKey)
+	require.True(t, cfg.Annotation.MessageEnds)
 	require.Equal(t, "localhost:4317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 	require.Equal(t, "localhost:4318", cfg.OTLP.Protocols.HTTP.Get().ServerConfig.NetAddr.Endpoint)
 
 	cfg, err = load(t, "all")
 	require.NoError(t, err)
-	require.Equal(t, 256, cfg.BlockSize)
-	require.Equal(t, configopaque.String("an example of a key, do not use it"), cfg.HashKey)
-	require.Equal(t, []string{"chat.id", "thread.id"}, cfg.SessionKeys)
-	require.Equal(t, []string{"tenant.name", "billing.*"}, cfg.Deny)
-	require.False(t, cfg.MessageEnds)
+	require.Equal(t, 256, cfg.Annotation.BlockSize)
+	require.Equal(t, configopaque.String("an example of a key, do not use it"), cfg.Annotation.HashKey)
+	require.Equal(t, []string{"chat.id", "thread.id"}, cfg.Annotation.SessionKeys)
+	require.Equal(t, []string{"tenant.name", "billing.*"}, cfg.Annotation.Deny)
+	require.False(t, cfg.Annotation.MessageEnds)
 	require.Equal(t, "127.0.0.1:14317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 
 	cfg, err = load(t, "orders")
 	require.NoError(t, err)
-	require.Equal(t, []ModelOrderConfig{
-		{"mistral-small-24b", "both_last"}, {"mistral*", "system_last"}, {"arn:aws:bedrock:us-east-1::model/x", "tools_last"}, {"*", "as_sent"},
-	}, cfg.PromptOrder)
+	require.Equal(t, []annotate.ModelOrder{
+		{Model: "mistral-small-24b", Order: "both_last"},
+		{Model: "mistral*", Order: "system_last"},
+		{Model: "arn:aws:bedrock:us-east-1::model/x", Order: "tools_last"},
+		{Model: "*", Order: "as_sent"},
+	}, cfg.Annotation.PromptOrder)
 
 	cfg, err = load(t, "keep")
 	require.NoError(t, err)
-	require.Equal(t, annotate.ContentKeep, cfg.Content)
+	require.Equal(t, annotate.ContentKeep, cfg.Annotation.Content)
 }
 
 func TestConfigErrors(t *testing.T) {
@@ -106,7 +109,7 @@ func TestKeyFromEnvironment(t *testing.T) {
 		require.NoError(t, err)
 		cfg := createDefaultConfig().(*Config)
 		require.NoError(t, conf.Unmarshal(cfg))
-		require.Equal(t, configopaque.String(key), cfg.HashKey)
-		require.NotContains(t, cfg.HashKey.String(), key)
+		require.Equal(t, configopaque.String(key), cfg.Annotation.HashKey)
+		require.NotContains(t, cfg.Annotation.HashKey.String(), key)
 	}
 }

@@ -85,7 +85,7 @@ func TestConsumeContract(t *testing.T) {
 	} {
 		t.Run(c.signal.String(), func(t *testing.T) {
 			cfg := testConfig(t)
-			cfg.SessionKeys = []string{receivertest.UniqueIDAttrName}
+			cfg.Annotation.SessionKeys = []string{receivertest.UniqueIDAttrName}
 			require.NoError(t, cfg.Validate())
 			receivertest.CheckConsumeContract(receivertest.CheckConsumeContractParams{
 				T:             t,

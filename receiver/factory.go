@@ -16,63 +16,43 @@ import (
 
 // NewFactory returns the factory of the receiver "mooncake", for traces, metrics and logs.
 func NewFactory() receiver.Factory {
-	s := &shared{receivers: map[*Config]*mooncakeReceiver{}}
+	s := &shared{receivers: map[component.Config]*mooncakeReceiver{}}
 	return receiver.NewFactory(metadata.Type, createDefaultConfig,
-		receiver.WithTraces(s.createTraces, metadata.TracesStability),
-		receiver.WithMetrics(s.createMetrics, metadata.MetricsStability),
-		receiver.WithLogs(s.createLogs, metadata.LogsStability))
+		receiver.WithTraces(func(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Traces) (receiver.Traces, error) {
+			return s.with(set, cfg, func(r *mooncakeReceiver) { r.nextTraces = next })
+		}, metadata.TracesStability),
+		receiver.WithMetrics(func(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
+			return s.with(set, cfg, func(r *mooncakeReceiver) { r.nextMetrics = next })
+		}, metadata.MetricsStability),
+		receiver.WithLogs(func(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Logs) (receiver.Logs, error) {
+			return s.with(set, cfg, func(r *mooncakeReceiver) { r.nextLogs = next })
+		}, metadata.LogsStability))
 }
 
 // shared holds the receivers that run or will, so that the pipelines of all signals get one and the same for a
 // configuration: it listens once for all.
 type shared struct {
 	mu        sync.Mutex
-	receivers map[*Config]*mooncakeReceiver
+	receivers map[component.Config]*mooncakeReceiver
 }
 
-func (s *shared) createTraces(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Traces) (receiver.Traces, error) {
-	r, err := s.get(set, cfg.(*Config))
-	if err != nil {
-		return nil, err
-	}
-	r.nextTraces = next
-	return r, nil
-}
-
-func (s *shared) createMetrics(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
-	r, err := s.get(set, cfg.(*Config))
-	if err != nil {
-		return nil, err
-	}
-	r.nextMetrics = next
-	return r, nil
-}
-
-func (s *shared) createLogs(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Logs) (receiver.Logs, error) {
-	r, err := s.get(set, cfg.(*Config))
-	if err != nil {
-		return nil, err
-	}
-	r.nextLogs = next
-	return r, nil
-}
-
-// get returns the receiver of a configuration, a new one where there is none.
-func (s *shared) get(set receiver.Settings, cfg *Config) (*mooncakeReceiver, error) {
+// with returns the receiver of a configuration, a new one where there is none, after a pipeline was added to it.
+func (s *shared) with(set receiver.Settings, cfg component.Config, pipeline func(*mooncakeReceiver)) (component.Component, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.receivers[cfg]; r != nil {
-		return r, nil
+	r := s.receivers[cfg]
+	if r == nil {
+		var err error
+		if r, err = newReceiver(set, cfg.(*Config)); err != nil {
+			return nil, err
+		}
+		r.onShutdown = func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.receivers, cfg)
+		}
+		s.receivers[cfg] = r
 	}
-	r, err := newReceiver(set, cfg)
-	if err != nil {
-		return nil, err
-	}
-	r.onShutdown = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.receivers, cfg)
-	}
-	s.receivers[cfg] = r
+	pipeline(r)
 	return r, nil
 }

@@ -20,19 +20,22 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
-	"go.uber.org/zap"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/receiver/internal/admission"
 	"github.com/moonloop/moonloop/receiver/internal/metadata"
 )
 
-// mooncakeReceiver stands between the stock OTLP receiver and the pipelines. Of the next consumers there is one or more.
+// mooncakeReceiver stands between the stock OTLP receiver, which it is the consumer of, and the pipelines. Of the next consumers there is one
+// or more.
 type mooncakeReceiver struct {
 	config      *Config
 	settings    receiver.Settings
 	annotator   *annotate.Annotator
 	telemetry   *metadata.TelemetryBuilder
+	instruments annotate.Instruments
 	nextTraces  consumer.Traces
 	nextMetrics consumer.Metrics
 	nextLogs    consumer.Logs
@@ -45,14 +48,8 @@ type mooncakeReceiver struct {
 	gate        *admission.Gate       // before their decoders; nil before Start
 }
 
-var (
-	_ receiver.Traces  = (*mooncakeReceiver)(nil)
-	_ receiver.Metrics = (*mooncakeReceiver)(nil)
-	_ receiver.Logs    = (*mooncakeReceiver)(nil)
-)
-
 func newReceiver(set receiver.Settings, cfg *Config) (*mooncakeReceiver, error) {
-	config, err := cfg.annotation()
+	config, err := cfg.Annotation.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +57,17 @@ func newReceiver(set receiver.Settings, cfg *Config) (*mooncakeReceiver, error) 
 	if err != nil {
 		return nil, err
 	}
-	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	t, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the receiver: %w", err)
 	}
-	return &mooncakeReceiver{config: cfg, settings: set, annotator: a, telemetry: telemetry, onShutdown: func() {}}, nil
+	return &mooncakeReceiver{config: cfg, settings: set, annotator: a, telemetry: t, instruments: annotate.Instruments{
+		Spans: t.ReceiverMooncakeSpans, Sessions: t.ReceiverMooncakeSessions, WithoutTokens: t.ReceiverMooncakeWithoutTokens,
+		CompletedUsage: t.ReceiverMooncakeCompletedUsage, TruncatedPrompts: t.ReceiverMooncakeTruncatedPrompts,
+		MetricPoints: t.ReceiverMooncakeMetricPoints, CarrierSpans: t.ReceiverMooncakeCarrierSpans,
+		GenAISpans: t.ReceiverMooncakeGenaiSpans, InferenceSpans: t.ReceiverMooncakeInferenceSpans,
+		LogRecords: t.ReceiverMooncakeLogRecords, Dropped: t.ReceiverMooncakeDropped, RemovedValues: t.ReceiverMooncakeRemovedValues,
+	}}, nil
 }
 
 // Start listens. It does so once, however many pipelines start it.
@@ -76,44 +79,32 @@ func (r *mooncakeReceiver) Start(ctx context.Context, host component.Host) error
 // listen creates and starts the stock receivers, one for each signal on the same address. Logs are listened for where
 // there is a pipeline of traces only, too, because prompts come in them. Signals without a use are refused.
 func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) error {
-	r.warn()
+	r.annotator.Warn(r.settings.Logger)
+	if r.nextTraces == nil {
+		r.settings.Logger.Warn("no pipeline of traces has this receiver: spans are refused, and the prompts and requests that log records hold " +
+			"are not captured; add it to the receivers of one")
+	}
 	factory := otlpreceiver.NewFactory()
 	set := r.settings
 	set.ID = component.NewIDWithName(factory.Type(), r.settings.ID.String())
 	server, host := r.admission(host)
-	mutates := consumer.WithCapabilities(consumer.Capabilities{MutatesData: true})
+	var errs []error
+	add := func(otlp component.Component, err error) {
+		if errs = append(errs, err); err == nil {
+			r.otlp = append(r.otlp, otlp)
+		}
+	}
 	if r.nextTraces != nil {
-		next, err := consumer.NewTraces(r.consumeTraces, mutates)
-		if err != nil {
-			return err
-		}
-		otlp, err := factory.CreateTraces(ctx, set, server, next)
-		if err != nil {
-			return err
-		}
-		r.otlp = append(r.otlp, otlp)
+		add(factory.CreateTraces(ctx, set, server, r))
 	}
 	if r.nextMetrics != nil {
-		next, err := consumer.NewMetrics(r.consumeMetrics, mutates)
-		if err != nil {
-			return err
-		}
-		otlp, err := factory.CreateMetrics(ctx, set, server, next)
-		if err != nil {
-			return err
-		}
-		r.otlp = append(r.otlp, otlp)
+		add(factory.CreateMetrics(ctx, set, server, r))
 	}
 	if r.nextTraces != nil || r.nextLogs != nil {
-		next, err := consumer.NewLogs(r.consumeLogs, mutates)
-		if err != nil {
-			return err
-		}
-		otlp, err := factory.CreateLogs(ctx, set, server, next)
-		if err != nil {
-			return err
-		}
-		r.otlp = append(r.otlp, otlp)
+		add(factory.CreateLogs(ctx, set, server, r))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	for _, otlp := range r.otlp {
 		if err := otlp.Start(ctx, host); err != nil {
@@ -147,28 +138,10 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 	}
 	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.readTimeout()
 	opt.Refused = func(why admission.Reason) {
-		by(context.Background(), r.telemetry.ReceiverMooncakeRefusedRequests, attributeReason, string(why), 1)
+		r.telemetry.ReceiverMooncakeRefusedRequests.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", string(why))))
 	}
 	r.gate = admission.NewGate(opt)
 	return &server, admission.NewHost(host, gateID, r.gate)
-}
-
-// warn logs what works and is probably not meant.
-func (r *mooncakeReceiver) warn() {
-	logger := r.settings.Logger
-	if r.config.HashKey == "" {
-		logger.Warn("hash_key is empty: prompts and sessions are hashed under a random key, so that nothing matches what another "+
-			"Collector wrote, or this one before a restart; set it to the same 32 bytes or more on all of them, "+
-			"for instance to ${env:MOONLOOP_HASH_KEY}",
-			zap.String("key_fingerprint", r.annotator.Fingerprint()))
-	}
-	if r.config.Content == annotate.ContentKeep {
-		logger.Warn("content is keep: the text of prompts and replies stays on spans, logs and metrics")
-	}
-	if r.nextTraces == nil {
-		logger.Warn("no pipeline of traces has this receiver: spans are refused, and the prompts and requests that log records hold " +
-			"are not captured; add it to the receivers of one")
-	}
 }
 
 // Shutdown stops to listen, when the first pipeline asks for it.
@@ -188,23 +161,28 @@ func (r *mooncakeReceiver) Shutdown(ctx context.Context) error {
 	return r.stopErr
 }
 
-// consumeTraces passes spans on. An error of the next consumer becomes the status that the sender sees.
-func (r *mooncakeReceiver) consumeTraces(ctx context.Context, td ptrace.Traces) error {
-	r.record(ctx, r.annotator.Traces(td))
+// Capabilities says that telemetry is changed in place.
+func (*mooncakeReceiver) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: true}
+}
+
+// ConsumeTraces passes spans on. An error of the next consumer becomes the status that the sender sees.
+func (r *mooncakeReceiver) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	r.instruments.Record(ctx, r.annotator.Traces(td))
 	return r.nextTraces.ConsumeTraces(ctx, td)
 }
 
-// consumeMetrics passes metrics on.
-func (r *mooncakeReceiver) consumeMetrics(ctx context.Context, md pmetric.Metrics) error {
-	r.record(ctx, r.annotator.Metrics(md))
+// ConsumeMetrics passes metrics on.
+func (r *mooncakeReceiver) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
+	r.instruments.Record(ctx, r.annotator.Metrics(md))
 	return r.nextMetrics.ConsumeMetrics(ctx, md)
 }
 
-// consumeLogs passes spans made of log records on to the pipeline of traces, and the records to that of logs. Where one
+// ConsumeLogs passes spans made of log records on to the pipeline of traces, and the records to that of logs. Where one
 // of them fails the sender may send all again, and what the other one took comes twice: the spans have the same ids
 // then.
-func (r *mooncakeReceiver) consumeLogs(ctx context.Context, ld plog.Logs) error {
-	if r.nextTraces == nil && r.config.Content == annotate.ContentKeep {
+func (r *mooncakeReceiver) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
+	if r.nextTraces == nil && r.config.Annotation.Content == annotate.ContentKeep {
 		return r.nextLogs.ConsumeLogs(ctx, ld) // as they are: the next receiver may have a use for what is in them
 	}
 	td, counts := r.annotator.Logs(ld)
@@ -218,10 +196,10 @@ func (r *mooncakeReceiver) consumeLogs(ctx context.Context, ld plog.Logs) error 
 	}
 	if r.nextLogs != nil {
 		errs = append(errs, r.nextLogs.ConsumeLogs(ctx, ld))
-	} else if other := otherLogs(counts); other > 0 {
+	} else if other := counts.OtherLogs(); other > 0 {
 		counts.Drop(annotate.ReasonLogOther, other)
 	}
-	r.record(ctx, counts)
+	r.instruments.Record(ctx, counts)
 	return worst(errs)
 }
 

@@ -58,7 +58,7 @@ func testConfig(t testing.TB) *Config {
 	cfg := createDefaultConfig().(*Config)
 	cfg.OTLP.Protocols.GRPC.GetOrInsertDefault().NetAddr.Endpoint = freePort(t)
 	cfg.OTLP.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = freePort(t)
-	cfg.HashKey = "a key for tests, of thirty-two bytes or more"
+	cfg.Annotation.HashKey = "a key for tests, of thirty-two bytes or more"
 	return cfg
 }
 
@@ -286,7 +286,7 @@ func TestPipelines(t *testing.T) {
 	})
 	t.Run("logs only, with their text", func(t *testing.T) {
 		cfg, sink := testConfig(t), new(consumertest.LogsSink)
-		cfg.Content = annotate.ContentKeep
+		cfg.Annotation.Content = annotate.ContentKeep
 		start(t, NewFactory(), receivertest.NewNopSettings(metadata.Type), cfg, nil, sink)
 		_, err := plogotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
 		require.NoError(t, err)
@@ -315,7 +315,7 @@ func TestPipelines(t *testing.T) {
 // TestWarnings: what works and is probably not meant is in the log.
 func TestWarnings(t *testing.T) {
 	cfg := testConfig(t)
-	cfg.HashKey, cfg.Content = "", "keep"
+	cfg.Annotation.HashKey, cfg.Annotation.Content = "", "keep"
 	core, seen := observer.New(zapcore.WarnLevel)
 	set := receivertest.NewNopSettings(metadata.Type)
 	set.Logger = zap.New(core)

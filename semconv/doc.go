@@ -20,8 +20,12 @@
 //	end     the arrival of the last token, or the instant of the failure
 //	status  Error when the request was not served, with [ErrorType]; else unset
 //	trace   a request without a session has an OTel trace of its own; the requests of a session share one, below
-//	        a root span [SpanSession] of kind INTERNAL, which ends with the first of them
+//	        a root span of kind INTERNAL, which ends with the first of them
 //	links   of a replay: the production span that the row was captured from, where the row knows it
+//
+// The root span of a session is called "session S from row N, MODEL, run R", since a list of traces shows nothing else of it. It is an
+// invoke_workflow of the conventions, with the conversation, the model of its first request, mooncake.session and
+// mooncake.session.first_row. It says nothing that is known later only, such as the number of turns.
 //
 // Requests of a replay that are not rows have spans, too ([SpanMeasure], [SpanWarmup]), without any attribute of this project,
 // each in an OTel trace of its own. By their response ids, a capture recognises the spans that a gateway or an engine wrote of
@@ -53,6 +57,7 @@
 //	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
+//	mooncake.link.trace_id              string    of a replay: the trace that the link leads to, for searches
 //
 // On the spans of a replay, these say how faithfully the row was sent and how it ended:
 //
@@ -60,6 +65,7 @@
 //	mooncake.schedule.spread            double    s; the part of the offset that spreading added
 //	mooncake.schedule.speedup           double    the scale of the schedule
 //	mooncake.schedule.lateness          double    s; dispatch minus intended instant
+//	mooncake.schedule.lateness_class    string    on_time (up to 10 ms), late (up to 250 ms) or very_late
 //	mooncake.schedule.cap_wait          double    s; wait for the concurrency cap
 //	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have had
 //	mooncake.outcome, .outcome.reason   string    served, failed, cancelled or skipped, and why not served

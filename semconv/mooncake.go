@@ -43,6 +43,9 @@ const (
 	// keyed twin of a production session id (16 hex digits).
 	Session = "mooncake.session"
 	Turn    = "mooncake.turn" // int: index of the request within its session, from 0
+	// LinkTraceID is a string, on a replay's spans: the trace id, 32 hex digits, of the production span that the span's link leads to.
+	// Trace stores find spans by attributes, not by links: with this one, production finds its replays.
+	LinkTraceID = "mooncake.link.trace_id"
 	// RunID is a string on the resource: one per replay. Absent in production.
 	RunID = "mooncake.run.id"
 	// Synthetic is a bool: the span was made from a log record, not from a span.
@@ -84,6 +87,8 @@ const (
 	ScheduleSpread   = "mooncake.schedule.spread"   // double, s: the part of the offset that spreading added
 	ScheduleSpeedup  = "mooncake.schedule.speedup"  // double: trace time ÷ replay time
 	ScheduleLateness = "mooncake.schedule.lateness" // double, s: dispatch − intended instant, without the cap's wait
+	// LatenessClass is a string, beside [ScheduleLateness], for trace stores that cannot compare numbers: [LatenessOnTime], ...
+	LatenessClass = "mooncake.schedule.lateness_class"
 	// ScheduleCapWait is a double in s: the wait for the concurrency cap, a part of the queue phase. Absent when 0.
 	ScheduleCapWait = "mooncake.schedule.cap_wait"
 
@@ -93,6 +98,21 @@ const (
 
 	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false
 	PromptTailCut  = "mooncake.prompt.tail_cut"  // bool: the template ate into the last full block; absent = false
+)
+
+// Values of [LatenessClass]. The bounds are those by which a run is judged (lateness_p99).
+const (
+	LatenessOnTime   = "on_time"   // at most 10 ms late
+	LatenessLate     = "late"      // at most 250 ms
+	LatenessVeryLate = "very_late" // more
+)
+
+// What the root span of a session says, beside the session, the provider, and the model of its first request. The operation is one
+// that stands around requests in the GenAI conventions; it is none of a model.
+const (
+	SessionFirstRow         = "mooncake.session.first_row" // int: [Row] of the session's first request
+	GenAIWorkflowName       = "gen_ai.workflow.name"       // string: [SpanSession]
+	OperationInvokeWorkflow = "invoke_workflow"            // of [GenAIOperationName]
 )
 
 // How a row ended. On spans of a replay, and on metrics where said.

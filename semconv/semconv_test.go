@@ -20,7 +20,9 @@ import (
 var shape = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$`)
 
 // units in UCUM that appear here.
-var units = []string{"s", "By", "{token}", "{request}", "{chunk}", "{span}", "{event}", "{hiccup}", "{pause}", "{goroutine}"}
+var units = []string{
+	"s", "By", "1", "{token}", "{request}", "{row}", "{chunk}", "{block}", "{span}", "{event}", "{hiccup}", "{pause}", "{goroutine}", "{run}", "{verdict}", "{value}",
+}
 
 // declared returns the string constants of the package, and the metrics with the literals of their fields.
 func declared(t *testing.T) (constants map[string]string, metrics map[string]map[string]string) {

@@ -5,7 +5,7 @@ package semconv
 
 // Names of spans. An inference span is called "{gen_ai.operation.name} {gen_ai.request.model}".
 const (
-	SpanSession  = "session"          // root of the trace of one session
+	SpanSession  = "session"          // root of the trace of one session; its name goes on with " S from row N, MODEL, run R"
 	SpanMeasure  = "calibration"      // a request by which a replay learns something of the engine; it has no row
 	SpanWarmup   = "warmup"           // a request before the schedule of a replay; it has no row
 	SpanContent  = "mooncake.content" // child of an inference span whose content came in logs; cells only

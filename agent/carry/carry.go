@@ -15,6 +15,7 @@
 package carry
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"slices"
@@ -109,8 +110,9 @@ const (
 type entry struct {
 	index  int64
 	state  state
-	needed bool // a row that has been read names it
-	place  *list.Element
+	needed bool          // a row that has been read names it
+	idle   *list.Element // nil while it must not be evicted
+	held   int64         // bytes
 
 	tail   prompt.Tail
 	model  string
@@ -128,15 +130,7 @@ type entry struct {
 
 // New returns a store that is empty.
 func New(o Options) *Store {
-	if o.Mode == "" {
-		o.Mode = Auto
-	}
-	if o.Bytes == 0 {
-		o.Bytes = DefaultBytes
-	}
-	if o.BlockSize == 0 {
-		o.BlockSize = mooncake.BlockSize
-	}
+	o.Mode, o.Bytes, o.BlockSize = cmp.Or(o.Mode, Auto), cmp.Or(o.Bytes, DefaultBytes), cmp.Or(o.BlockSize, mooncake.BlockSize)
 	s := &Store{opt: o, entries: make(map[int64]*entry)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.named[0] = make(map[int64]struct{})
@@ -200,13 +194,11 @@ func (s *Store) Begin(index int64, row *mooncake.Row) (keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[index]
-	needed := false
-	for _, named := range s.named {
-		if _, found := named[index]; found {
-			needed = true
-			delete(named, index)
-		}
-	}
+	_, young := s.named[0][index]
+	_, old := s.named[1][index]
+	needed := young || old
+	delete(s.named[0], index)
+	delete(s.named[1], index)
 	if e != nil || s.opt.Whole && !needed { // decided already: a row that needs it came before it
 		return false
 	}
@@ -244,10 +236,10 @@ func (s *Store) End(index int64, how Ended) {
 		if e.count < 0 && len(e.tokens) > 0 {
 			e.count = int64(len(e.tokens))
 		}
-		s.bytes += e.weight()
+		s.account(e)
 		s.check(e)
 	}
-	s.let(e)
+	s.release(e)
 }
 
 // Skip says that a row's request is not made.
@@ -257,9 +249,9 @@ func (s *Store) Skip(index int64, row *mooncake.Row) {
 	}
 }
 
-// Take decides what stands in the place of each reply of a row, and says why where that is invented words: "" where it is the
+// Resolve decides what stands in the place of each reply of a row, and says why where that is invented words: "" where it is the
 // live reply. It returns nothing for a row without replies.
-func (s *Store) Take(index int64, row *mooncake.Row) (replies []prompt.Reply, why []string) {
+func (s *Store) Resolve(index int64, row *mooncake.Row) (replies []prompt.Reply, why []string) {
 	if s == nil || len(row.Replies) == 0 {
 		return nil, nil
 	}
@@ -267,22 +259,22 @@ func (s *Store) Take(index int64, row *mooncake.Row) (replies []prompt.Reply, wh
 	defer s.mu.Unlock()
 	replies, why = make([]prompt.Reply, len(row.Replies)), make([]string, len(row.Replies))
 	for i, r := range row.Replies {
-		replies[i], why[i] = s.take(index-r.Back, row, r.Tokens)
+		replies[i], why[i] = s.resolve(index-r.Back, row, r.Tokens)
 	}
 	return replies, why
 }
 
-// take decides on one reply.
-func (s *Store) take(at int64, row *mooncake.Row, tokens int64) (reply prompt.Reply, why string) {
+// resolve decides on one reply.
+func (s *Store) resolve(at int64, row *mooncake.Row, tokens int64) (reply prompt.Reply, why string) {
 	e := s.entries[at]
 	if e == nil {
 		e = &entry{index: at, decided: true, why: s.missing(at, row)}
 		s.add(e)
-		s.let(e)
+		s.release(e)
 		return e.reply, e.why
 	}
-	if e.place != nil {
-		s.idle.MoveToBack(e.place)
+	if e.idle != nil {
+		s.idle.MoveToBack(e.idle)
 	}
 	if !e.decided {
 		s.decide(e, tokens)
@@ -310,7 +302,6 @@ func (s *Store) decide(e *entry, tokens int64) {
 	e.decided = true
 	e.reply.Before = e.tail
 	e.why = s.reason(e, tokens)
-	before := e.weight()
 	if e.why == "" {
 		e.reply.Carried = true
 		if s.opt.TokenIDs {
@@ -320,14 +311,11 @@ func (s *Store) decide(e *entry, tokens int64) {
 		}
 	}
 	e.text, e.tokens = "", nil
-	if e.state == complete {
-		s.bytes += e.weight() - before
-	}
+	s.account(e)
 }
 
 // reason says why a reply cannot be carried.
 func (s *Store) reason(e *entry, tokens int64) string {
-	ids := s.opt.TokenIDs && int64(len(e.tokens)) == tokens
 	switch {
 	case e.state == gone:
 		return Failed
@@ -335,7 +323,7 @@ func (s *Store) reason(e *entry, tokens int64) string {
 		return Late
 	case e.count != tokens:
 		return Length
-	case ids:
+	case s.opt.TokenIDs && int64(len(e.tokens)) == tokens:
 		return ""
 	case e.checked && (e.inPrompt != tokens || s.opt.TokenIDs):
 		return Text
@@ -343,9 +331,7 @@ func (s *Store) reason(e *entry, tokens int64) string {
 		return ""
 	case e.checking:
 		return Late
-	case s.opt.TokenIDs || e.text == "":
-		return Unchecked
-	case s.opt.Mode == Always:
+	case s.opt.Mode == Always && !s.opt.TokenIDs && e.text != "":
 		return ""
 	}
 	return Unchecked
@@ -364,12 +350,12 @@ func (s *Store) check(e *entry) {
 	s.queue = append(s.queue, e)
 	if s.busy < checkers {
 		s.busy++
-		s.checks.Go(s.work)
+		s.checks.Go(s.runChecks)
 	}
 }
 
-// work does the checks that wait.
-func (s *Store) work() {
+// runChecks does the checks that wait.
+func (s *Store) runChecks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) > 0 {
@@ -377,7 +363,10 @@ func (s *Store) work() {
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
 		if !e.decided && s.entries[e.index] == e {
-			s.hold(e)
+			if e.idle != nil {
+				s.idle.Remove(e.idle)
+				e.idle = nil
+			}
 			model, text := e.model, e.text
 			s.mu.Unlock()
 			count, tokens, err := s.opt.Check(s.ctx, model, text)
@@ -385,46 +374,39 @@ func (s *Store) work() {
 			if e.checked = err == nil; e.checked && !e.decided {
 				e.inPrompt = count
 				if s.opt.TokenIDs && count == e.count && int64(len(tokens)) == count {
-					before := e.weight()
 					e.tokens, e.text = tokens, ""
-					s.bytes += e.weight() - before
+					s.account(e)
 				}
 			}
 		}
 		e.checking = false
-		s.let(e)
+		s.release(e)
 	}
 	s.busy--
 }
 
-// weight is what an entry's reply takes.
-func (e *entry) weight() int64 {
-	return int64(len(e.text) + len(e.reply.Text) + 4*len(e.tokens) + 4*len(e.reply.Tokens))
+// account brings the bytes that are held up to date with an entry that has changed.
+func (s *Store) account(e *entry) {
+	held := int64(entryBytes + len(e.text) + len(e.reply.Text) + 4*len(e.tokens) + 4*len(e.reply.Tokens))
+	s.bytes += held - e.held
+	e.held = held
 }
 
-// add takes an entry in.
+// add inserts an entry.
 func (s *Store) add(e *entry) {
 	s.entries[e.index] = e
-	s.bytes += entryBytes
+	s.account(e)
 }
 
-// hold keeps an entry from being given up.
-func (s *Store) hold(e *entry) {
-	if e.place != nil {
-		s.idle.Remove(e.place)
-		e.place = nil
-	}
-}
-
-// let says that an entry may be given up, and gives up what is past the bound.
-func (s *Store) let(e *entry) {
-	if e.place == nil && e.state != underWay && s.entries[e.index] == e {
-		e.place = s.idle.PushBack(e)
+// release says that an entry may be evicted, and evicts what is past the bound.
+func (s *Store) release(e *entry) {
+	if e.idle == nil && e.state != underWay && s.entries[e.index] == e {
+		e.idle = s.idle.PushBack(e)
 	}
 	for s.bytes > s.opt.Bytes && s.idle.Len() > 0 {
 		old := s.idle.Remove(s.idle.Front()).(*entry) // nothing else is in the list
 		delete(s.entries, old.index)
-		s.bytes -= entryBytes + old.weight()
+		s.bytes -= old.held
 		old.text = "" // a check may still wait for it
 		s.evicted = true
 	}

@@ -83,7 +83,7 @@ func TestReasons(t *testing.T) {
 				}
 				tt.before(s)
 				synctest.Wait()
-				replies, why := s.Take(1, rowOf(1))
+				replies, why := s.Resolve(1, rowOf(1))
 				if diff := cmp.Diff([]prompt.Reply{tt.reply}, replies); diff != "" || why[0] != tt.want {
 					t.Errorf("why %q, want %q; (-want +got):\n%s", why[0], tt.want, diff)
 				}
@@ -99,9 +99,9 @@ func TestDecidedOnce(t *testing.T) {
 	s.Begin(0, rowOf())
 	s.Begin(1, rowOf())
 	s.End(1, served(ten("b"), 0))
-	_, first := s.Take(2, rowOf(2, 1))
+	_, first := s.Resolve(2, rowOf(2, 1))
 	s.End(0, served(ten("a"), 0)) // too late
-	replies, second := s.Take(3, rowOf(3, 2))
+	replies, second := s.Resolve(3, rowOf(3, 2))
 	if diff := cmp.Diff([]string{Late, ""}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -109,19 +109,19 @@ func TestDecidedOnce(t *testing.T) {
 		t.Errorf("a later row does otherwise: %v (-first +second):\n%s", replies, diff)
 	}
 	// A row that comes before the one whose reply it needs settles it, too.
-	if _, why := s.Take(5, rowOf(1)); why[0] != NotSent {
+	if _, why := s.Resolve(5, rowOf(1)); why[0] != NotSent {
 		t.Errorf("a row that has not begun: %q", why[0])
 	}
 	if s.Begin(4, rowOf()) {
 		t.Error("the reply is kept although words stand in its place already")
 	}
-	if _, why := s.Take(6, rowOf(2)); why[0] != NotSent {
+	if _, why := s.Resolve(6, rowOf(2)); why[0] != NotSent {
 		t.Errorf("the next: %q", why[0])
 	}
 	// Rows that do not agree on the length: each is exact.
 	odd := rowOf(2)
 	odd.Replies[0].Tokens = 11
-	if replies, why := s.Take(3, odd); why[0] != Length || replies[0].Carried {
+	if replies, why := s.Resolve(3, odd); why[0] != Length || replies[0].Carried {
 		t.Errorf("another length: %q, %v", why[0], replies)
 	}
 }
@@ -136,7 +136,7 @@ func TestWhatIsKept(t *testing.T) {
 		t.Error("not exactly row 5 is kept")
 	}
 	s.Skip(5, rowOf()) // it has begun: nothing of it changes
-	if _, why := s.Take(7, rowOf(2)); why[0] != Late {
+	if _, why := s.Resolve(7, rowOf(2)); why[0] != Late {
 		t.Errorf("row 5: %q", why[0])
 	}
 
@@ -149,25 +149,25 @@ func TestWhatIsKept(t *testing.T) {
 		e := served(strings.Repeat("x", 1000), 0)
 		s.End(i, e)
 		if i >= 20 {
-			s.Take(i+1, rowOf(i-20+1)) // row 20 is looked at again and again
+			s.Resolve(i+1, rowOf(i-20+1)) // row 20 is looked at again and again
 		}
 		if s.bytes > s.opt.Bytes {
 			t.Fatalf("%d bytes are kept, the bound is %d", s.bytes, s.opt.Bytes)
 		}
 	}
-	if _, why := s.Take(100, rowOf(80)); why[0] != "" {
+	if _, why := s.Resolve(100, rowOf(80)); why[0] != "" {
 		t.Errorf("row 20: %q", why[0])
 	}
-	if _, why := s.Take(100, rowOf(1)); why[0] != "" {
+	if _, why := s.Resolve(100, rowOf(1)); why[0] != "" {
 		t.Errorf("row 99: %q", why[0])
 	}
-	if _, why := s.Take(100, rowOf(95)); why[0] != Evicted {
+	if _, why := s.Resolve(100, rowOf(95)); why[0] != Evicted {
 		t.Errorf("row 5: %q", why[0])
 	}
 	s = New(Options{Shard: 0, Shards: 2})
 	defer s.Close()
 	for back, want := range map[int64]string{1: Shard, 2: NotSent} {
-		if _, why := s.Take(10, rowOf(back)); why[0] != want {
+		if _, why := s.Resolve(10, rowOf(back)); why[0] != want {
 			t.Errorf("row %d: %q, want %q", 10-back, why[0], want)
 		}
 	}
@@ -217,7 +217,7 @@ func TestStoreAtOnce(t *testing.T) {
 				if s.Begin(i, rowOf()) {
 					s.End(i, served(ten(fmt.Sprint(i)), 0))
 				}
-				s.Take(i+3, rowOf(3))
+				s.Resolve(i+3, rowOf(3))
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func TestStoreAtOnce(t *testing.T) {
 		t.Errorf("%d checks under way, %d bytes", s.busy, s.bytes)
 	}
 	var none *Store
-	if replies, why := none.Take(1, rowOf(1)); replies != nil || why != nil || none.Begin(1, rowOf()) {
+	if replies, why := none.Resolve(1, rowOf(1)); replies != nil || why != nil || none.Begin(1, rowOf()) {
 		t.Error("a nil store carries")
 	}
 	none.End(1, Ended{})

@@ -26,3 +26,6 @@ func (c Clock) Wall(at time.Duration) time.Time { return c.start.Add(at) }
 
 // Start returns the wall-clock time, with its monotonic reading, at which the clock started.
 func (c Clock) Start() time.Time { return c.start }
+
+// Millis returns a duration in milliseconds, the unit of traces and of figures.
+func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

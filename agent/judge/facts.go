@@ -3,10 +3,7 @@
 
 package judge
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // Fact is a value that may be unknown. The zero Fact is unknown.
 type Fact struct {
@@ -29,9 +26,6 @@ func KnowIf(v float64, ok bool) Fact {
 	}
 	return Know(v)
 }
-
-// Millis returns a known duration in the unit of the facts, ms.
-func Millis(d time.Duration) Fact { return Know(float64(d) / float64(time.Millisecond)) }
 
 // Facts is everything about a run that its verdict depends on. What is left out is unknown and judged neither way.
 // Durations are in ms, shares from 0 to 1.

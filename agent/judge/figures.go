@@ -3,9 +3,7 @@
 
 package judge
 
-import (
-	"github.com/moonloop/moonloop/agent/measure"
-)
+import "github.com/moonloop/moonloop/agent/measure"
 
 // FromFigures fills in what the figures know: everything but Rows, Elapsed, RejectedShare, LookAheadStalls, HiccupShare, ClockStep, the
 // process's own consumption and the telemetry.
@@ -13,6 +11,10 @@ func FromFigures(f *measure.Figures) Facts {
 	late, scheduled := f.Stat(measure.Lateness)
 	own, _ := f.Stat(measure.LatenessUnexplained)
 	wire, sent := f.Stat(measure.WireLag)
+	drift := f.Schedule.Drift.Sure() // NaN, and so unknown, of one row
+	if f.Schedule.Drift.Growth() <= driftFloor {
+		drift = 0
+	}
 	share := func(part, whole int64) Fact { return KnowIf(float64(part)/float64(whole), whole > 0) }
 	return Facts{
 		Served:  f.Rows.Served,
@@ -26,7 +28,7 @@ func FromFigures(f *measure.Figures) Facts {
 		LatenessP99:       KnowIf(own.P99, scheduled),
 		LatenessMax:       KnowIf(own.Max, scheduled),
 		LatenessExplained: KnowIf(late.P99-own.P99, scheduled),
-		Drift:             KnowIf(drift(f.Schedule.Drift), scheduled),
+		Drift:             KnowIf(drift, scheduled),
 		WireLagP99:        KnowIf(wire.P99, sent),
 		CapWaitShare:      KnowIf(f.Schedule.CapWaitShare()),
 
@@ -44,10 +46,3 @@ func FromFigures(f *measure.Figures) Facts {
 
 // driftFloor is the growth over a whole run, in ms, up to which its slope is not judged: that of one late start.
 const driftFloor = 1
-
-func drift(d measure.Drift) float64 {
-	if d.Growth() <= driftFloor {
-		return 0
-	}
-	return d.Sure()
-}

@@ -50,7 +50,9 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -75,18 +77,23 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
+// Word is the class as one word: valid, undecided, degraded or invalid.
+func (c Class) Word() string { return classNames[c] }
+
+// Words are the words of all classes, from good to bad.
+func Words() []string { return classNames[:] }
+
 // MarshalText writes the class as one word: valid, undecided, degraded or invalid.
 func (c Class) MarshalText() ([]byte, error) { return []byte(classNames[c]), nil }
 
 // UnmarshalText reads what MarshalText writes.
 func (c *Class) UnmarshalText(text []byte) error {
-	for i, name := range classNames {
-		if name == string(text) {
-			*c = Class(i)
-			return nil
-		}
+	i := slices.Index(classNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("class %q: want valid, undecided, degraded or invalid", text)
 	}
-	return fmt.Errorf("class %q: want valid, undecided, degraded or invalid", text)
+	*c = Class(i) //nolint:gosec // an index of classNames
+	return nil
 }
 
 // Reason is one metric that is not valid, or valid and worth a note.
@@ -148,49 +155,34 @@ func (v Verdict) String() string {
 // lacks notes that a rule has too little to go by.
 func (v *Verdict) lacks(r *rule, have float64) {
 	v.Class = max(v.Class, Undecided)
-	for i := range v.TooFew {
-		if l := &v.TooFew[i]; l.Of == r.needs.of.unit && l.Need == r.needs.enough {
-			l.Metrics = append(l.Metrics, r.metric)
-			return
-		}
+	i := slices.IndexFunc(v.TooFew, func(l Lack) bool { return l.Of == r.needs.of.unit && l.Need == r.needs.enough })
+	if i < 0 {
+		i, v.TooFew = len(v.TooFew), append(v.TooFew, Lack{nil, have, r.needs.enough, r.needs.of.unit})
 	}
-	v.TooFew = append(v.TooFew, Lack{[]string{r.metric}, have, r.needs.enough, r.needs.of.unit})
+	v.TooFew[i].Metrics = append(v.TooFew[i].Metrics, r.metric)
 }
 
 // Judge applies the table of the package comment.
 func Judge(f Facts) Verdict {
 	v := Verdict{Reasons: []Reason{}}
-	byClass := [len(classNames)][]Reason{}
 	for i := range rules {
 		r := &rules[i]
 		fact := r.value(&f)
-		if !fact.Known {
+		if r.unit == "%" {
+			fact.V *= 100
+		}
+		class := r.classify(fact.V)
+		switch {
+		case !fact.Known:
 			v.Unknown = append(v.Unknown, r.metric)
-			continue
-		}
-		if !r.needs.met(&f) {
+		case !r.needs.met(&f):
 			v.lacks(r, r.needs.of.have(&f))
-			continue
-		}
-		class, bound := r.classify(fact.V), r.note
-		switch class {
-		case Valid:
-			if fact.V <= r.note || r.note >= r.valid {
-				continue
-			}
-		case Degraded:
-			bound = r.valid
-		case Invalid:
-			bound = r.invalid
-		case Undecided: // no value is
-		}
-		byClass[class] = append(byClass[class], Reason{r.metric, fact.V, bound, r.unit, class, r.text})
-		v.Class = max(v.Class, class)
-	}
-	for class := Invalid; ; class-- {
-		v.Reasons = append(v.Reasons, byClass[class]...)
-		if class == Valid {
-			return v
+		case class > Valid || fact.V > r.note && r.note < r.valid:
+			bound := [...]float64{Valid: r.note, Degraded: r.valid, Invalid: r.invalid}[class]
+			v.Reasons = append(v.Reasons, Reason{r.metric, fact.V, bound, r.unit, class, r.meaning()})
+			v.Class = max(v.Class, class)
 		}
 	}
+	slices.SortStableFunc(v.Reasons, func(a, b Reason) int { return cmp.Compare(b.Class, a.Class) })
+	return v
 }

@@ -26,7 +26,7 @@ func TestEveryValueHasOneClass(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range rules {
 		r := &rules[i]
-		if seen[r.metric] || r.text == "" || r.why == "" || !(0 <= r.note && r.note <= r.valid && r.valid <= r.invalid) {
+		if seen[r.metric] || r.meaning() == "" || !(0 <= r.note && r.note <= r.valid && r.valid <= r.invalid) {
 			t.Errorf("rule %s: note %v, valid %v, invalid %v, or it is there twice", r.metric, r.note, r.valid, r.invalid)
 		}
 		seen[r.metric] = true
@@ -351,7 +351,8 @@ func TestDriftNeedsSize(t *testing.T) {
 	}
 }
 
-// The package comment quotes the table that the code applies; go test -update rewrites it.
+// The package comment quotes the table that the code applies, and gives the reason for each row; go test -update rewrites it,
+// but for the reasons.
 func TestTableInThePackageComment(t *testing.T) {
 	text, err := os.ReadFile("judge.go")
 	if err != nil {
@@ -363,9 +364,25 @@ func TestTableInThePackageComment(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatal("the package comment has lost its table's place")
 	}
+	because := map[string]string{} // reasons, by metric
+	for line := range strings.Lines(old) {
+		if cells := []rune(strings.TrimSuffix(line, "\n")); len(cells) > 3+75 {
+			because[strings.TrimSpace(string(cells[3:3+25]))] = string(cells[3+75:])
+		}
+	}
 	var b strings.Builder
-	for _, line := range tableLines() {
-		b.WriteString("//\t" + line + "\n")
+	b.WriteString("//\t" + pad("metric", 25) + pad("valid ≤", 12) + pad("invalid >", 12) + pad("needs", 26) + "because\n")
+	for i := range rules {
+		r := &rules[i]
+		why := because[r.metric]
+		if why == "" {
+			t.Errorf("the package comment does not say why the bounds of %s are where they are", r.metric)
+		}
+		needs := ""
+		if r.needs.of.have != nil {
+			needs = number(r.needs.enough) + " " + r.needs.of.unit
+		}
+		b.WriteString("//\t" + pad(r.metric, 25) + pad(bound(r, r.valid, "always"), 12) + pad(bound(r, r.invalid, "never"), 12) + pad(needs, 26) + why + "\n")
 	}
 	if old == b.String() {
 		return
@@ -378,21 +395,12 @@ func TestTableInThePackageComment(t *testing.T) {
 	}
 }
 
-// tableLines renders the rules.
-func tableLines() []string {
-	lines := []string{"metric                   valid ≤     invalid >   needs                     because"}
-	for i := range rules {
-		r := &rules[i]
-		valid, invalid := r.bound(r.valid), r.bound(r.invalid)
-		if math.IsInf(r.valid, 1) {
-			valid = "always"
-		}
-		if math.IsInf(r.invalid, 1) {
-			invalid = "never"
-		}
-		lines = append(lines, pad(r.metric, 25)+pad(valid, 12)+pad(invalid, 12)+pad(r.needs.String(), 26)+r.why)
+// bound writes a bound for people.
+func bound(r *rule, v float64, infinite string) string {
+	if math.IsInf(v, 1) {
+		return infinite
 	}
-	return lines
+	return withUnit(number(v), r.unit)
 }
 
 func pad(s string, n int) string { return s + strings.Repeat(" ", n-len([]rune(s))) }

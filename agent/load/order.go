@@ -3,51 +3,262 @@
 
 package load
 
-import "container/heap"
+// This file puts the rows that have been read in the order in which they are sent, step by step: see the package comment.
 
-// orderer is a queue that lets entries out by rising key, equal keys in the order of their indices.
-type orderer struct{ h entryHeap }
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
+)
 
 // entry is a row between two steps.
 type entry struct {
-	row   row
-	key   float64 // trace milliseconds
-	index int64
-	line  int64
-
+	*mooncake.Row
+	key     float64 // trace milliseconds
+	index   int64
+	line    int64
+	turn    bool // a later turn of its session
 	outside bool // the window leaves it out
+
+	predicted stats.Prediction
+	prompts   int64   // its Finest without replies
+	spread    float64 // the part of key that spreading added
 }
 
-func (o *orderer) len() int        { return len(o.h) }
-func (o *orderer) push(e entry)    { heap.Push(&o.h, e) }
-func (o *orderer) pop() entry      { return heap.Pop(&o.h).(entry) }
-func (o *orderer) lowest() float64 { return o.h[0].key }
+// Next returns the next item of this shard by offset, or io.EOF. One goroutine at a time may call it.
+func (s *Stream) Next() (*schedule.Item, error) {
+	for {
+		e, err := s.spreadOut()
+		if err != nil {
+			return nil, err
+		}
+		if !s.mine(e) {
+			s.count(func(c *Counts) { c.OtherShards++ })
+			continue
+		}
+		it := &schedule.Item{Row: e.Row, Index: e.index, Predicted: e.predicted, Prompts: e.prompts}
+		if s.info.Timed {
+			scale := float64(time.Millisecond) / s.opt.Speedup
+			it.Timed = e.Timestamp.Set
+			if err := s.beyond(e); err != nil {
+				return nil, err
+			}
+			it.Offset = time.Duration(math.Round((e.key - s.info.First) * scale))
+			it.Spread = time.Duration(math.Round(e.spread * scale))
+		}
+		return it, nil
+	}
+}
 
-// inside counts the rows that the window has.
-func (o *orderer) inside() (n int) {
-	for i := range o.h {
-		if !o.h[i].outside {
-			n++
+// beyond is the error of a row that the schedule cannot hold.
+func (s *Stream) beyond(e entry) error {
+	if (e.key-s.info.First)/s.opt.Speedup <= clock.Millis(horizon) {
+		return nil
+	}
+	return fmt.Errorf("line %d: timestamp %s ms is more than 100 years of replay time after the first row's; correct the row, or say the unit with --time-unit if it is not ms", e.line, number(e.key))
+}
+
+// mine reports whether a row belongs to this shard.
+func (s *Stream) mine(e entry) bool {
+	return s.opt.Shards < 2 || e.group()%uint64(s.opt.Shards) == uint64(s.opt.Shard) //nolint:gosec // checked in Open
+}
+
+// group numbers what stays together: the turns of a session, else a row alone.
+func (e entry) group() uint64 {
+	if e.SessionID != "" {
+		return xxhash.Sum64String(e.SessionID)
+	}
+	return uint64(e.index) //nolint:gosec // an index is never negative
+}
+
+// spreadOut returns the next row by offset.
+func (s *Stream) spreadOut() (entry, error) {
+	if !s.info.Timed || s.opt.Spread == SpreadNone {
+		return s.limited()
+	}
+	for !s.spreadAll && (len(s.spread) == 0 || s.spread[0].key >= s.bound) {
+		e, err := s.limited()
+		switch {
+		case errors.Is(err, io.EOF):
+			s.spreadAll = true
+			s.spreadStep()
+		case err != nil:
+			return entry{}, err
+		case s.opt.Spread == SpreadUniform: // turns move together, or a later one would overtake
+			s.bound = e.key
+			s.shift(e, fraction(s.opt.Seed, e.group()))
+		default:
+			if len(s.step) > 0 && s.step[0].key != e.key {
+				s.spreadStep()
+			}
+			s.bound = e.key
+			s.step = append(s.step, e)
 		}
 	}
-	return n
-}
-
-type entryHeap []entry
-
-func (h entryHeap) Len() int { return len(h) }
-func (h entryHeap) Less(i, j int) bool {
-	if h[i].key != h[j].key {
-		return h[i].key < h[j].key
+	if len(s.spread) == 0 {
+		return entry{}, io.EOF
 	}
-	return h[i].index < h[j].index
+	return heap.Pop(&s.spread).(entry), nil
 }
-func (h entryHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *entryHeap) Push(x any)   { *h = append(*h, x.(entry)) }
-func (h *entryHeap) Pop() any {
-	old := *h
+
+// spreadStep spreads the rows of one timestamp evenly.
+func (s *Stream) spreadStep() {
+	for j, e := range s.step {
+		s.shift(e, float64(j)/float64(len(s.step)))
+	}
+	s.step = s.step[:0]
+}
+
+// shift moves a row by a part of its step.
+func (s *Stream) shift(e entry, part float64) {
+	e.spread = s.info.Grid.Quantum * part
+	e.key += e.spread
+	heap.Push(&s.spread, e)
+}
+
+// limited returns the next row by timestamp, up to MaxRows.
+func (s *Stream) limited() (entry, error) {
+	if s.opt.MaxRows > 0 && s.passed >= s.opt.MaxRows {
+		past := int64(len(s.head))
+		for _, e := range s.sorted {
+			if !e.outside {
+				past++
+			}
+		}
+		s.count(func(c *Counts) { c.PastLimit = past })
+		return entry{}, io.EOF
+	}
+	e, err := s.inWindow()
+	if err == nil {
+		s.passed++
+	}
+	return e, err
+}
+
+// inWindow returns the next row of the window by timestamp, or by file order.
+func (s *Stream) inWindow() (entry, error) {
+	if !s.info.Timed {
+		return s.read()
+	}
+	for {
+		e, err := s.earliest()
+		if err != nil || !e.outside {
+			return e, err
+		}
+		s.count(func(c *Counts) { c.OutsideWindow++ })
+	}
+}
+
+// earliest returns the next row by timestamp, whether the window has it or not: rows outside of it take part in the look-ahead,
+// or the last rows of the window would wait until the whole trace has been read.
+func (s *Stream) earliest() (entry, error) {
+	for len(s.sorted) < s.opt.Lookahead && s.over == nil {
+		e, err := s.read()
+		switch {
+		case err != nil:
+			s.over = err
+		case e.key < s.lastOut && !e.outside:
+			s.over = fmt.Errorf(
+				"line %d: timestamp %s ms comes more than %d rows after %s ms: the trace is not in time order; sort it by timestamp, or raise --lookahead",
+				e.line, number(e.key), s.opt.Lookahead, number(s.lastOut))
+		default:
+			heap.Push(&s.sorted, e)
+		}
+	}
+	// A bad row ends the replay only when the rows before it have gone out.
+	if len(s.sorted) == 0 {
+		return entry{}, s.over
+	}
+	e := heap.Pop(&s.sorted).(entry)
+	if !e.outside {
+		s.lastOut = e.key
+	}
+	return e, nil
+}
+
+// read returns the next row in file order, from the look-ahead's store first, and notes whether the window leaves it out, else what
+// the cache will have of it.
+func (s *Stream) read() (e entry, err error) {
+	ahead := len(s.head) > 0
+	switch {
+	case ahead:
+		e = s.head[0]
+		s.head[0] = entry{}
+		s.head = s.head[1:]
+	case s.headErr != nil:
+		return entry{}, s.headErr
+	default:
+		if e, err = s.receive(); err != nil {
+			return entry{}, err
+		}
+	}
+	if e.outside = s.outside(e); e.outside {
+		s.predictor.Skip()
+		return e, nil
+	}
+	s.predict(&e)
+	if !ahead && e.turn && s.info.Sessions == mooncake.SessionNone && !s.opt.OpenSessions {
+		return entry{}, fmt.Errorf("line %d: the first session of more than one row begins behind the look-ahead of %d rows; say what its rows mean with --session-mode=full or --session-mode=delta", e.line, s.info.Rows)
+	}
+	return e, nil
+}
+
+// outside reports whether the window, which begins at info.First, leaves a row out.
+func (s *Stream) outside(e entry) bool {
+	if !s.info.Timed || s.opt.Start == 0 && s.opt.End == 0 {
+		return false
+	}
+	return e.key < s.info.First || s.opt.End != 0 && e.key > s.info.First+clock.Millis(s.opt.End-s.opt.Start)
+}
+
+// predict notes the prompt tokens that an infinite cache would have served.
+func (s *Stream) predict(e *entry) {
+	e.predicted = stats.Prediction{Whole: -1, Finest: -1}
+	if e.Kind() != mooncake.KindLength || e.HashIDs == nil ||
+		e.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids are not the whole prompt
+		s.predictor.Skip()
+		return
+	}
+	r, model := e.Row, cmp.Or(e.Model, s.fallback)
+	if s.opt.OneModel {
+		model = ""
+	}
+	if model != r.Model {
+		asked := *r
+		asked.Model = model
+		r = &asked
+	}
+	if n, ok := s.predictor.Predict(r); ok {
+		e.predicted, e.prompts = n, s.predictor.WithoutReplies()
+		return
+	}
+	s.count(func(c *Counts) { c.Unpredicted++ })
+}
+
+// orderer is a heap of rows by rising key, equal keys in the order of their indices.
+type orderer []entry
+
+func (o orderer) Len() int { return len(o) }
+func (o orderer) Less(i, j int) bool {
+	return o[i].key < o[j].key || o[i].key == o[j].key && o[i].index < o[j].index
+}
+func (o orderer) Swap(i, j int) { o[i], o[j] = o[j], o[i] }
+func (o *orderer) Push(x any)   { *o = append(*o, x.(entry)) }
+func (o *orderer) Pop() any {
+	old := *o
 	e := old[len(old)-1]
 	old[len(old)-1] = entry{}
-	*h = old[:len(old)-1]
+	*o = old[:len(old)-1]
 	return e
 }

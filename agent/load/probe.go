@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
@@ -23,6 +25,9 @@ const maxProbedIDs = 1 << 20
 // maxShapes is the number of rows that warm-up requests are modelled on.
 const maxShapes = 256
 
+// maxModels bounds the models that the look-ahead tells apart.
+const maxModels = 1024
+
 // probe reads the look-ahead and decides what the rest of the replay builds on.
 func (s *Stream) probe() error {
 	detector := stats.NewSessionDetector(s.opt.BlockSize, 0)
@@ -31,19 +36,16 @@ func (s *Stream) probe() error {
 	fingerprint := xxhash.New()
 	var text []byte
 	for len(s.head) < s.opt.Lookahead && s.headErr == nil {
-		e, _, err := s.readFile()
+		e, err := s.readFile()
 		if err != nil {
 			s.headErr = err
 			break
 		}
-		arrivals.Add(s.inMillis(e.row.Row))
-		text = append(mooncake.AppendRow(text[:0], e.row.Row), '\n')
+		arrivals.Add(s.inMillis(e.Row))
+		text = append(mooncake.AppendRow(text[:0], e.Row), '\n')
 		_, _ = fingerprint.Write(text) // never fails
-		detector.Add(e.row.Row)
-		checker.Add(e.row.Row, e.line)
-		if len(s.shapes) < maxShapes {
-			s.shapes = append(s.shapes, shapeOf(e.row.Row))
-		}
+		detector.Add(e.Row)
+		checker.Add(e.Row, e.line)
 		s.head = append(s.head, e)
 		s.counts.Read++ // nobody else is there yet
 	}
@@ -73,7 +75,7 @@ func (s *Stream) probe() error {
 		for _, e := range s.head {
 			s.info.First, s.info.Last = min(s.info.First, e.key), max(s.info.Last, e.key)
 		}
-		s.info.First += millis(s.opt.Start)
+		s.info.First += clock.Millis(s.opt.Start)
 		for _, e := range s.head {
 			if err := s.beyond(e); err != nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // which may leave the row out
 				return err
@@ -86,33 +88,33 @@ func (s *Stream) probe() error {
 
 // countModels notes which models the rows of the window name.
 func (s *Stream) countModels() {
-	at := make(map[string]int)
 	for _, e := range s.head {
-		if s.outside(e) || e.row.Kind() == mooncake.KindPayload {
+		if s.outside(e) || e.Kind() == mooncake.KindPayload {
 			continue
 		}
-		i, known := at[e.row.Model]
-		if !known {
-			if len(at) == maxModels {
-				continue
-			}
-			i = len(s.info.Models)
-			at[e.row.Model] = i
-			s.info.Models = append(s.info.Models, ModelRows{Name: e.row.Model})
+		i := slices.IndexFunc(s.info.Models, func(m ModelRows) bool { return m.Name == e.Model })
+		switch {
+		case i >= 0:
+			s.info.Models[i].Rows++
+		case len(s.info.Models) < maxModels:
+			s.info.Models = append(s.info.Models, ModelRows{Name: e.Model, Rows: 1})
 		}
-		s.info.Models[i].Rows++
 	}
 }
 
-// shapeOf returns a row of about the same size that has nothing of the row's prompt.
-func shapeOf(r *mooncake.Row) *mooncake.Row {
-	shape := &mooncake.Row{InputLength: r.InputLength, OutputLength: r.OutputLength, Model: r.Model}
-	if !shape.InputLength.Set {
-		const bytesPerToken = 4 // near enough for a warm-up
-		size := len(r.TextInput.V) + len(r.Messages) + len(r.Tools) + len(r.Payload)
-		shape.InputLength = mooncake.Some(max(16, int64(size/bytesPerToken)))
+// Shapes returns copies of up to n of the first rows, without their ids and sessions: requests of the trace's size
+// that share nothing with it. There is at least one. It must be called before Next.
+func (s *Stream) Shapes(n int) (shapes []*mooncake.Row) {
+	for _, e := range s.head[:min(n, maxShapes, len(s.head))] {
+		shape := &mooncake.Row{InputLength: e.InputLength, OutputLength: e.OutputLength, Model: e.Model}
+		if !shape.InputLength.Set {
+			const bytesPerToken = 4 // near enough for a warm-up
+			size := len(e.TextInput.V) + len(e.Messages) + len(e.Tools) + len(e.Payload)
+			shape.InputLength = mooncake.Some(max(16, int64(size/bytesPerToken)))
+		}
+		shapes = append(shapes, shape)
 	}
-	return shape
+	return shapes
 }
 
 // decideSessions settles what the rows of one session mean.

@@ -3,7 +3,12 @@
 
 package load
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
+)
 
 // Spread says how rows that share a coarse timestamp are laid out over the step that it stands for.
 //
@@ -25,22 +30,15 @@ func (s Spread) String() string { return spreadNames[s] }
 
 // ParseSpread reads the name of a way to spread.
 func ParseSpread(name string) (Spread, error) {
-	for i, n := range spreadNames {
-		if n == name {
-			return Spread(i), nil
-		}
+	i := slices.Index(spreadNames[:], name)
+	if i < 0 {
+		return 0, fmt.Errorf("spread %q: want none, uniform or even", name)
 	}
-	return 0, fmt.Errorf("spread %q: want none, uniform or even", name)
+	return Spread(i), nil //nolint:gosec // an index of spreadNames
 }
 
 // fraction places a row within a step, from 0 to below 1: a pure function of the seed and of what the row is, so that
 // every shard and every run agrees.
 func fraction(seed, row uint64) float64 {
-	x := seed ^ row*0x9e3779b97f4a7c15
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	x ^= x >> 31
-	return float64(x>>11) / (1 << 53)
+	return splitmix.Uniform(splitmix.Mix(seed ^ row*splitmix.Golden))
 }

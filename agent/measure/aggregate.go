@@ -22,27 +22,14 @@ type Options struct {
 type Aggregate struct {
 	opt Options
 
-	mu    sync.Mutex
-	hist  [distributions]histogram
-	rows  Rows
-	errs  reasons
-	skips reasons
+	mu                    sync.Mutex
+	counts                Figures     // so far
+	hist                  []histogram // of the distributions, by ID
+	errs, skips, invented reasons
 
-	tokens      Tokens
-	chunks      Chunks
-	connections Connections
-	schedule    Schedule
-	good        int64
-	replies     Replies
-	invented    reasons
-
-	totalInput, totalOutput          int64
-	cachedPrompt, totalCached        int64 // prompt and cached tokens of the rows whose cached tokens are known
+	good                             int64
+	cachedPrompt                     int64 // prompt tokens of the rows whose cached tokens are known
 	cached, predicted, finest        int64 // over the rows that have both
-	cacheReported, cachePredicted    int64
-	cacheRefused                     int64
-	apart                            Cache // of which only the counts by row
-	production                       ProductionCache
 	firstStart, lastContent          time.Duration
 	drift                            ols
 	underWay, tokenRate, windowCount series
@@ -50,19 +37,20 @@ type Aggregate struct {
 
 // NewAggregate returns an Aggregate without records.
 func NewAggregate(opt Options) *Aggregate {
-	if opt.Excused == nil {
-		opt.Excused = func(_, _ time.Duration) time.Duration { return 0 }
-	}
 	a := &Aggregate{
 		opt:         opt,
+		errs:        make(reasons),
+		skips:       make(reasons),
+		invented:    make(reasons),
+		hist:        make([]histogram, len(definitions)),
 		firstStart:  clock.Never,
 		lastContent: clock.Never,
 		underWay:    series{width: time.Millisecond, limit: 1 << 18}, // 1 MiB, 4 minutes at 1 ms, an hour at 16
 		tokenRate:   series{width: time.Second, limit: 1 << 17},      // 36 hours at 1 s
 		windowCount: series{width: time.Second, limit: 1 << 17},
 	}
-	for id := range distributions {
-		a.hist[id] = newHistogram(definitions[id].scale)
+	for id, d := range definitions[:TokenThroughput] {
+		a.hist[id] = newHistogram(scales[d.Unit])
 	}
 	return a
 }
@@ -71,17 +59,18 @@ func NewAggregate(opt Options) *Aggregate {
 func (a *Aggregate) Add(r *Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.rows.Total++
+	rows := &a.counts.Rows
+	rows.Total++
 	switch r.Outcome {
 	case Served:
-		a.rows.Served++
+		rows.Served++
 	case Failed:
-		a.rows.Failed++
+		rows.Failed++
 		a.errs.add(r.Reason, r.Message)
 	case Cancelled:
-		a.rows.Cancelled++
+		rows.Cancelled++
 	case Skipped:
-		a.rows.Skipped++
+		rows.Skipped++
 		a.skips.add(r.Reason, r.Message)
 		return
 	}
@@ -91,18 +80,18 @@ func (a *Aggregate) Add(r *Record) {
 	}
 	if r.Outcome == Served {
 		a.addTokens(r)
+		a.addCache(r)
 		a.addServed(r)
 	}
 }
 
 // addDispatch takes how well the row's instant was held.
 func (a *Aggregate) addDispatch(r *Record) {
-	a.schedule.Dispatched++
+	s := &a.counts.Schedule
+	s.Dispatched++
 	if wait, ok := r.CapWait(); ok {
 		a.record(CapWait, wait)
-		if wait > time.Millisecond {
-			a.schedule.CapWaits++
-		}
+		countIf(&s.CapWaits, wait > time.Millisecond)
 	}
 	if lag, ok := r.WireLag(); ok && r.Sent {
 		a.record(WireLag, lag)
@@ -110,19 +99,16 @@ func (a *Aggregate) addDispatch(r *Record) {
 	if !r.Scheduled {
 		return
 	}
-	a.schedule.Scheduled++
+	s.Scheduled++
 	late := r.Lateness()
 	a.record(Lateness, late)
-	if late > time.Millisecond {
-		a.schedule.Over1++
+	countIf(&s.Over1, late > time.Millisecond)
+	countIf(&s.Over10, late > 10*time.Millisecond)
+	countIf(&s.Over100, late > 100*time.Millisecond)
+	own := late
+	if a.opt.Excused != nil {
+		own = max(min(late, 0), late-a.opt.Excused(r.Intended, r.Dispatched))
 	}
-	if late > 10*time.Millisecond {
-		a.schedule.Over10++
-	}
-	if late > 100*time.Millisecond {
-		a.schedule.Over100++
-	}
-	own := max(min(late, 0), late-a.opt.Excused(r.Intended, r.Dispatched))
 	a.record(LatenessUnexplained, own)
 	a.drift.add(r.Intended.Seconds(), float64(own)/float64(time.Microsecond))
 
@@ -137,95 +123,47 @@ func (a *Aggregate) addDispatch(r *Record) {
 
 // addSent takes what is true of every row that was tried, served or not.
 func (a *Aggregate) addSent(r *Record) {
-	x := &r.Exchange
-	a.replies.Needed += int64(len(r.Replies))
-	a.replies.CarriedTokens += r.Carried
-	a.replies.InventedTokens += r.Invented
+	x, replies, connections := &r.Exchange, &a.counts.Replies, &a.counts.Connections
+	replies.Needed += int64(len(r.Replies))
+	replies.CarriedTokens += r.Carried
+	replies.InventedTokens += r.Invented
 	for _, why := range r.Replies {
 		if why == "" {
-			a.replies.Carried++
+			replies.Carried++
 		} else {
 			a.invented.add(why, "")
 		}
 	}
-	if r.Resent() {
-		a.rows.Retried++
-	}
-	if x.Resent > 0 {
-		a.rows.Resent++
-	}
-	a.connections.Replays += int64(x.Replays)
+	countIf(&a.counts.Rows.Retried, r.Resent())
+	countIf(&a.counts.Rows.Resent, x.Resent > 0)
+	connections.Replays += int64(x.Replays)
 	if _, ok := between(x.Start, x.End); ok {
 		a.underWay.interval(x.Start, x.End)
 	}
 	if x.Wire > clock.Never {
-		a.connections.Requests++
-		if x.WireLate {
-			a.connections.WireLate++
-		}
-		if x.Reused {
-			a.connections.Reused++
-		}
+		connections.Requests++
+		countIf(&connections.WireLate, x.WireLate)
+		countIf(&connections.Reused, x.Reused)
 	}
 }
 
 // addTokens takes the counts of a served row.
 func (a *Aggregate) addTokens(r *Record) {
-	x := &r.Exchange
-	if r.Resent() {
-		a.rows.RetriedServed++
-	}
+	x, t := &r.Exchange, &a.counts.Tokens
+	countIf(&a.counts.Rows.RetriedServed, r.Resent())
 	isl, _ := r.InputTokens()
 	osl, estimated := r.OutputTokens()
-	a.totalInput += isl
-	a.totalOutput += osl
 	a.hist[InputLength].record(float64(isl))
 	a.hist[OutputLength].record(float64(osl))
-	if estimated {
-		a.tokens.Estimated++
-	} else if osl < r.OutputTokensAsked {
-		a.tokens.OutputShort++
-	}
-	if len(x.At) == 0 {
-		a.tokens.NoContent++
-	}
-	if r.TooShort {
-		a.tokens.TooShort++
-	}
-	if r.CachedRefused {
-		a.cacheRefused++
-	}
-	if r.Assumed {
-		a.tokens.Assumed++
-	}
-	if r.TailCut {
-		a.tokens.TailCut++
-	}
-	a.tokens.Prompt.add(r.Prompt)
-	a.tokens.Output.add(r.Output)
+	countIf(&t.Estimated, estimated)
+	countIf(&t.OutputShort, !estimated && osl < r.OutputTokensAsked)
+	countIf(&t.NoContent, len(x.At) == 0)
+	countIf(&t.TooShort, r.TooShort)
+	countIf(&t.Assumed, r.Assumed)
+	countIf(&t.TailCut, r.TailCut)
+	t.Prompt.add(r.Prompt)
+	t.Output.add(r.Output)
 
-	if x.Usage.Cached > send.Unknown {
-		a.cacheReported++
-		a.cachedPrompt += isl
-		a.totalCached += x.Usage.Cached
-		a.hist[CachedTokens].record(float64(x.Usage.Cached))
-		if observed := r.Row.Observed.CachedTokens; observed.Set {
-			a.production.Requests++
-			a.production.InputTokens += isl
-			a.production.Production += observed.V
-			a.production.Replay += x.Usage.Cached
-		}
-	}
-	if r.Predicted > send.Unknown {
-		a.cachePredicted++
-		a.hist[PredictedTokens].record(float64(r.Predicted))
-	}
-	if predicted, cached, ok := r.CachePair(); ok {
-		a.predicted += predicted
-		a.cached += cached
-		a.finest += max(r.Finest, predicted)
-		a.compareCache(cached-predicted, r.Block)
-	}
 	if a.firstStart <= clock.Never || x.Start < a.firstStart {
 		a.firstStart = x.Start
 	}
@@ -233,14 +171,39 @@ func (a *Aggregate) addTokens(r *Record) {
 	if r.streamed() {
 		a.addRate(x)
 	}
-	if a.opt.SLO.Any() && a.opt.SLO.Good(r) {
-		a.good++
+	countIf(&a.good, a.opt.SLO.Any() && a.opt.SLO.Good(r))
+}
+
+// addCache takes how a served row's cached tokens compare with those predicted, and with production's.
+func (a *Aggregate) addCache(r *Record) {
+	c, reported := &a.counts.Cache, r.Exchange.Usage.Cached
+	countIf(&c.Refused, r.CachedRefused)
+	if reported > send.Unknown {
+		isl, _ := r.InputTokens()
+		c.Reported++
+		a.cachedPrompt += isl
+		a.hist[CachedTokens].record(float64(reported))
+		if observed := r.Row.Observed.CachedTokens; observed.Set {
+			c.Production.Requests++
+			c.Production.InputTokens += isl
+			c.Production.Production += observed.V
+			c.Production.Replay += reported
+		}
+	}
+	if r.Predicted > send.Unknown {
+		c.Predicted++
+		a.hist[PredictedTokens].record(float64(r.Predicted))
+	}
+	if predicted, cached, ok := r.CachePair(); ok {
+		a.predicted += predicted
+		a.cached += cached
+		a.finest += max(r.Finest, predicted)
+		c.compare(cached-predicted, r.Block)
 	}
 }
 
-// compareCache counts a row by how much more the server had cached than predicted, in tokens.
-func (a *Aggregate) compareCache(more, block int64) {
-	c := &a.apart
+// compare counts a row by how much more the server had cached than predicted, in tokens.
+func (c *Cache) compare(more, block int64) {
 	c.Block = block
 	switch {
 	case block == 0: // nobody compared
@@ -259,10 +222,9 @@ func (a *Aggregate) compareCache(more, block int64) {
 
 // addRate counts the tokens of each chunk at its arrival, 1 where the server did not say (vLLM counts chunks).
 func (a *Aggregate) addRate(x *send.Exchange) {
-	known := len(x.Tokens) == len(x.At)
 	for i, at := range x.At {
 		n := int32(1)
-		if known {
+		if len(x.Tokens) == len(x.At) {
 			n = x.Tokens[i]
 		}
 		a.tokenRate.add(time.Duration(at), n)
@@ -274,90 +236,109 @@ func (a *Aggregate) addServed(r *Record) {
 	if r.Resent() {
 		return
 	}
-	x := &r.Exchange
-	a.maybe(TTFT)(r.TTFT(x.Start))
-	a.maybe(TTFTWire)(r.TTFT(r.Wire()))
-	a.maybe(TTFTIntended)(r.TTFT(r.Intended))
-	a.maybe(TTFE)(r.TTFE())
-	a.maybe(TTFO)(r.TTFO())
-	a.maybe(TTST)(r.TTST())
-	a.maybe(Latency)(r.Latency(x.Start))
-	a.maybe(LatencyWire)(r.Latency(r.Wire()))
-	a.maybe(LatencyIntended)(r.Latency(r.Intended))
-	a.maybe(ITL)(r.ITL())
-	a.maybe(TPOT)(r.TPOT())
-	a.maybe(TPOTWithFirst)(r.TPOTWithFirst())
-	a.maybe(Decode)(r.DecodeDuration())
-
-	// AIPerf: 1 ÷ ITL, ISL ÷ TTFT, OSL ÷ request latency, in seconds. A duration of 0 has no inverse.
-	if d, ok := r.ITL(); ok && d > 0 {
-		a.hist[UserThroughput].record(1 / d.Seconds())
-	}
-	isl, _ := r.InputTokens()
-	if d, ok := r.TTFT(x.Start); ok && d > 0 {
-		a.hist[PrefillThroughput].record(float64(isl) / d.Seconds())
-	}
-	osl, _ := r.OutputTokens()
-	if d, ok := r.Latency(x.Start); ok && d > 0 {
-		a.hist[RequestTokenThroughput].record(float64(osl) / d.Seconds())
-	}
-
-	if r.streamed() {
-		a.chunks.Streams++
-		if x.KernelStamps {
-			a.chunks.KernelStamps++
-		}
-		a.chunks.Coalesced += int64(x.Coalesced)
-		a.chunks.Gaps += int64(len(x.At) - 1)
-		for i := 1; i < len(x.At); i++ {
-			a.record(InterChunk, time.Duration(x.At[i]-x.At[i-1]))
+	for id := range a.hist {
+		if of := definitions[id].of; of != nil {
+			if v, ok := of(r); ok {
+				a.hist[id].record(v)
+			}
 		}
 	}
-	a.addPhases(x)
-}
-
-// addPhases takes AIPerf's HTTP metrics. Its http_req_connecting is TCP and TLS together.
-func (a *Aggregate) addPhases(x *send.Exchange) {
-	p := x.Phases
-	connecting := p.Connect + p.TLS
-	overhead := p.Blocked + p.DNS + connecting
-	duration := p.Sending + p.Waiting + p.Receiving
-	a.record(HTTPBlocked, p.Blocked)
-	a.record(HTTPDNS, p.DNS)
-	a.record(HTTPConnecting, connecting)
-	a.record(HTTPTLS, p.TLS)
-	if !x.WireLate { // which lies between the two
-		a.record(HTTPSending, p.Sending)
-		a.record(HTTPWaiting, p.Waiting)
+	if !r.streamed() {
+		return
 	}
-	a.record(HTTPReceiving, p.Receiving)
-	a.record(HTTPDuration, duration)
-	a.record(HTTPOverhead, overhead)
-	a.record(HTTPTotal, overhead+duration)
-	a.hist[HTTPSent].record(float64(x.BytesSent))
-	a.hist[HTTPReceived].record(float64(x.BytesRead))
+	x, chunks := &r.Exchange, &a.counts.Chunks
+	chunks.Streams++
+	countIf(&chunks.KernelStamps, x.KernelStamps)
+	chunks.Coalesced += int64(x.Coalesced)
+	chunks.Gaps += int64(len(x.At) - 1)
+	for i := 1; i < len(x.At); i++ {
+		a.record(InterChunk, time.Duration(x.At[i]-x.At[i-1]))
+	}
 }
 
-func (a *Aggregate) record(id ID, d time.Duration) {
-	a.hist[id].record(float64(d) / float64(time.Millisecond))
-}
+func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(millis(d)) }
 
-// maybe returns a function that records what a formula returns.
-func (a *Aggregate) maybe(id ID) func(time.Duration, bool) {
-	return func(d time.Duration, ok bool) {
-		if ok {
-			a.record(id, d)
+// Figures returns the figures of the records so far.
+//
+// The single numbers, all over served rows: benchmark_duration is AIPerf's, from the first Start to the last content;
+// the throughputs are their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and
+// good_request_fraction good ÷ (served + failed). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL).
+// peak_concurrency counts all requests under way from Start to End, served or not, at a resolution of PeakWidth;
+// peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule).
+func (a *Aggregate) Figures() *Figures {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.counts
+	f.Errors, f.Skips, f.SLO, f.stats = a.errs.sorted(), a.skips.sorted(), a.opt.SLO, make(map[ID]Stat)
+	f.Replies.Invented = a.invented.sorted()
+	f.Cache.Realisation, f.Cache.Beyond = -1, max(0, a.cached-a.finest)
+	if a.predicted > 0 {
+		f.Cache.Realisation = float64(a.cached) / float64(a.predicted)
+	}
+	f.Schedule.Drift = a.drift.drift()
+	f.Schedule.BeforeZero = a.underWay.early + a.tokenRate.early + a.windowCount.early
+	f.Schedule.WindowDiff = a.windowCount.most()
+	f.Schedule.WindowWidth, f.Schedule.PeakWidth, f.Schedule.PeakTokensWidth = a.windowCount.width, a.underWay.width, a.tokenRate.width
+
+	for id := range a.hist {
+		if h := &a.hist[id]; h.n > 0 {
+			f.stats[ID(id)] = h.stat(definitions[id].Unit)
 		}
+	}
+	a.singles(func(id ID, v float64) { f.stats[id] = Stat{Unit: definitions[id].Unit, Avg: v} })
+	return &f
+}
+
+func (a *Aggregate) singles(set func(ID, float64)) {
+	served, failed := float64(a.counts.Rows.Served), float64(a.counts.Rows.Failed)
+	input, output, cached := a.hist[InputLength].sum, a.hist[OutputLength].sum, a.hist[CachedTokens].sum
+	set(RequestCount, served)
+	set(ErrorCount, failed)
+	if served+failed > 0 {
+		set(ErrorRate, 100*failed/(served+failed))
+	}
+	set(TotalInput, input)
+	set(TotalOutput, output)
+	if a.counts.Cache.Reported > 0 {
+		set(TotalCached, cached)
+	}
+	if a.cachedPrompt > 0 {
+		set(CacheReadPct, 100*cached/float64(a.cachedPrompt))
+	}
+	if a.opt.SLO.Any() {
+		set(GoodCount, float64(a.good))
+		if served+failed > 0 {
+			set(GoodFraction, float64(a.good)/(served+failed))
+		}
+	}
+	if d, ok := between(a.firstStart, a.lastContent); ok && d > 0 {
+		set(Duration, d.Seconds())
+		set(RequestThroughput, served/d.Seconds())
+		set(TokenThroughput, output/d.Seconds())
+		set(TotalThroughput, (input+output)/d.Seconds())
+		if a.opt.SLO.Any() {
+			set(Goodput, float64(a.good)/d.Seconds())
+		}
+	}
+	if h := &a.hist[TPOTWithFirst]; h.percentile(75) > 0 {
+		set(InteractivityP90, 1000/h.percentile(90))
+		set(InteractivityP75, 1000/h.percentile(75))
+	}
+	if len(a.underWay.bins) > 0 {
+		set(PeakConcurrency, float64(a.underWay.peak()))
+	}
+	if most := a.tokenRate.most(); most > 0 {
+		set(PeakTokens, float64(most)/a.tokenRate.width.Seconds())
+	}
+}
+
+func countIf(n *int64, ok bool) {
+	if ok {
+		*n++
 	}
 }
 
 func (a *Agreements) add(g Agreement) {
-	switch g {
-	case AgreeEqual:
-		a.Equal++
-	case AgreeDifferent:
-		a.Different++
-	case AgreeUnknown:
-		a.Unknown++
-	}
+	of := [...]*int64{AgreeUnknown: &a.Unknown, AgreeEqual: &a.Equal, AgreeDifferent: &a.Different}
+	*of[g]++
 }

@@ -59,9 +59,9 @@ func TestOneRecord(t *testing.T) {
 	} {
 		near(t, id.String(), stat(t, f, id).Avg, want, want*1e-3)
 	}
-	for id := range metrics {
-		if _, ok := f.Stat(id); !ok {
-			t.Errorf("%s was not measured", id)
+	for id := range definitions {
+		if _, ok := f.Stat(ID(id)); !ok {
+			t.Errorf("%s was not measured", ID(id))
 		}
 	}
 	if d := cmp.Diff(Cache{Reported: 1, Predicted: 1, Realisation: 0.512}, f.Cache); d != "" {
@@ -308,12 +308,13 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestEveryFigureIsDefined(t *testing.T) {
 	tags := map[string]bool{}
-	for id := range metrics {
+	for i := range definitions {
+		id := ID(i)
 		d := id.Define()
 		if d.Tag == "" || d.Title == "" || d.Unit == "" || tags[d.Tag] {
 			t.Errorf("figure %d: %+v", id, d)
 		}
-		if !id.Single() && d.scale.limit == 0 {
+		if !id.Single() && scales[d.Unit].limit == 0 {
 			t.Errorf("%s has no range", d.Tag)
 		}
 		tags[d.Tag] = true

@@ -3,12 +3,15 @@
 
 package measure
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Figures are the results of a run so far.
 type Figures struct {
-	stats [metrics]Stat
-	has   [metrics]bool
+	stats map[ID]Stat // of those that were measured
 
 	Rows        Rows
 	Errors      []Reason // failed rows by class, most frequent first
@@ -39,13 +42,16 @@ func (r Replies) CarriedShare() (share float64, ok bool) {
 	return ratio(r.CarriedTokens, r.CarriedTokens+r.InventedTokens)
 }
 
-// Stat returns a figure. ok is false where nothing was measured: the Stat then holds the unit alone.
-func (f *Figures) Stat(id ID) (s Stat, ok bool) { return f.stats[id], f.has[id] }
+// Stat returns a figure. ok is false where nothing was measured.
+func (f *Figures) Stat(id ID) (s Stat, ok bool) {
+	s, ok = f.stats[id]
+	return s, ok
+}
 
 // All calls yield for each figure that was measured, in the order of the report.
 func (f *Figures) All(yield func(ID, Stat) bool) {
-	for id := range metrics {
-		if f.has[id] && !yield(id, f.stats[id]) {
+	for _, id := range slices.Sorted(maps.Keys(f.stats)) {
+		if !yield(id, f.stats[id]) {
 			return
 		}
 	}

@@ -57,19 +57,21 @@ func (r *Record) TTFT(from time.Duration) (time.Duration, bool) { return between
 // TTFE is the time to the first event: the first chunk with a choice, role-only ones included, − start. This is
 // vLLM's TTFT.
 func (r *Record) TTFE() (time.Duration, bool) {
-	if r.Exchange.Whole {
-		return 0, false
-	}
-	return between(r.Exchange.Start, r.Exchange.FirstEvent)
+	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstEvent))
 }
 
 // TTFO is the time to the first output token, reasoning left out: − start. AIPerf's
 // time_to_first_output_token.
 func (r *Record) TTFO() (time.Duration, bool) {
+	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstAnswer))
+}
+
+// inStream is an instant of a stream; clock.Never where the reply was none.
+func (r *Record) inStream(at time.Duration) time.Duration {
 	if r.Exchange.Whole {
-		return 0, false
+		return clock.Never
 	}
-	return between(r.Exchange.Start, r.Exchange.FirstAnswer)
+	return at
 }
 
 // TTST is the time from the first to the second token: content[1] − content[0]. AIPerf's time_to_second_token.
@@ -87,31 +89,25 @@ func (r *Record) Latency(from time.Duration) (time.Duration, bool) {
 }
 
 // DecodeDuration is request latency − TTFT = content[last] − content[0] (AIPerf's decode_duration).
-func (r *Record) DecodeDuration() (time.Duration, bool) {
-	return between(r.FirstToken(), r.LastToken())
-}
+func (r *Record) DecodeDuration() (time.Duration, bool) { return r.Latency(r.FirstToken()) }
 
 // ITL is the mean inter-token latency of one request: (request latency − TTFT) / (OSL − 1), for OSL ≥ 2
 // (AIPerf's inter_token_latency). Unlike there, a reply of one chunk has none: its decode time is unknown, not 0.
-func (r *Record) ITL() (time.Duration, bool) {
-	n, _ := r.OutputTokens()
-	decode, ok := r.DecodeDuration()
-	if !ok || n < 2 || len(r.Exchange.At) < 2 {
-		return 0, false
-	}
-	return decode / time.Duration(n-1), true
-}
+func (r *Record) ITL() (time.Duration, bool) { return r.perToken(r.FirstToken()) }
 
 // TPOT is vLLM's time per output token without the first: (latency − TTFT) / (OSL − 1) with vLLM's TTFT,
 // so it differs from ITL where a role-only chunk comes before the first token. vLLM's latency ends at the last
 // chunk with a choice, ours at the last one with content.
-func (r *Record) TPOT() (time.Duration, bool) {
+func (r *Record) TPOT() (time.Duration, bool) { return r.perToken(r.Exchange.FirstEvent) }
+
+// perToken is the time from an instant to the last token, divided by the tokens after the first.
+func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
 	n, _ := r.OutputTokens()
-	if !r.streamed() || n < 2 || len(r.Exchange.At) < 2 {
+	d, ok := r.Latency(from)
+	if !ok || !r.streamed() || n < 2 || len(r.Exchange.At) < 2 {
 		return 0, false
 	}
-	d, ok := between(r.Exchange.FirstEvent, r.LastToken())
-	return d / time.Duration(n-1), ok
+	return d / time.Duration(n-1), true
 }
 
 // TPOTWithFirst is request latency / OSL, the prefill included: GuideLLM's TPOT, inference-perf's NTPOT, and what

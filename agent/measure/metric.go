@@ -3,77 +3,16 @@
 
 package measure
 
-// ID names a figure.
-type ID uint8
+import (
+	"time"
 
-// The distributions, in the order in which a report shows them, then the single numbers.
-const (
-	TTFT ID = iota
-	TTFTWire
-	TTFTIntended
-	TTFE
-	TTFO
-	TTST
-	Latency
-	LatencyWire
-	LatencyIntended
-	ITL
-	InterChunk
-	TPOT
-	TPOTWithFirst
-	Decode
-	UserThroughput
-	PrefillThroughput
-	RequestTokenThroughput
-	InputLength
-	OutputLength
-	CachedTokens
-	PredictedTokens
-
-	HTTPBlocked
-	HTTPDNS
-	HTTPConnecting
-	HTTPTLS
-	HTTPSending
-	HTTPWaiting
-	HTTPReceiving
-	HTTPDuration
-	HTTPOverhead
-	HTTPTotal
-	HTTPSent
-	HTTPReceived
-
-	Lateness
-	LatenessUnexplained
-	CapWait
-	WireLag
-	SendGap
-
-	distributions // the number of distributions
-
-	TokenThroughput ID = iota - 1
-	TotalThroughput
-	RequestThroughput
-	RequestCount
-	ErrorCount
-	ErrorRate
-	Goodput
-	GoodCount
-	GoodFraction
-	Duration
-	TotalInput
-	TotalOutput
-	TotalCached
-	CacheReadPct
-	InteractivityP90
-	InteractivityP75
-	PeakConcurrency
-	PeakTokens
-
-	metrics // the number of figures
+	"github.com/moonloop/moonloop/agent/send"
 )
 
-// Definition is what a figure is called and measured in.
+// ID names a figure. IDs ascend in the order in which a report shows the figures.
+type ID int
+
+// Definition is what a figure is called and measured in, and how it is got.
 type Definition struct {
 	// Tag is its key in summary.json: AIPerf's where the meaning is AIPerf's.
 	Tag string
@@ -83,78 +22,152 @@ type Definition struct {
 	// Console marks the figures of the final table, the others are in the files only.
 	Console bool
 
-	scale scale
+	of formula // of each served row that was sent once; nil: more than a record is needed
 }
+
+// formula computes the value that a record adds to a distribution, in its unit; false where it has none.
+type formula func(*Record) (float64, bool)
+
+// span computes a duration of a record; false where the record does not have what it needs.
+type span func(*Record) (time.Duration, bool)
+
+// The distributions. Formulas and sources are with the methods of Record.
+var (
+	TTFT            = latency("time_to_first_token", "Time to First Token", true, from(start, (*Record).TTFT))
+	TTFTWire        = latency("time_to_first_token_wire", "Time to First Token, from wire", true, from(wire, (*Record).TTFT))
+	TTFTIntended    = latency("time_to_first_token_intended", "Time to First Token, from intended", true, from(planned, (*Record).TTFT))
+	TTFE            = latency("time_to_first_event", "Time to First Event", false, (*Record).TTFE)
+	TTFO            = latency("time_to_first_output_token", "Time to First Output Token", false, (*Record).TTFO)
+	TTST            = latency("time_to_second_token", "Time to Second Token", true, (*Record).TTST)
+	Latency         = latency("request_latency", "Request Latency", true, from(start, (*Record).Latency))
+	LatencyWire     = latency("request_latency_wire", "Request Latency, from wire", true, from(wire, (*Record).Latency))
+	LatencyIntended = latency("request_latency_intended", "Request Latency, from intended", true, from(planned, (*Record).Latency))
+	ITL             = latency("inter_token_latency", "Inter Token Latency", true, (*Record).ITL)
+	InterChunk      = latency("inter_chunk_latency", "Inter Chunk Latency", true, nil)
+	TPOT            = latency("time_per_output_token", "Time per Output Token", false, (*Record).TPOT)
+	TPOTWithFirst   = latency("time_per_output_token_with_first", "Time per Output Token, with first", false, (*Record).TPOTWithFirst)
+	Decode          = latency("decode_duration", "Decode Duration", false, (*Record).DecodeDuration)
+
+	// AIPerf: 1 ÷ ITL, ISL ÷ TTFT, OSL ÷ request latency, in seconds.
+	UserThroughput    = rate("output_token_throughput_per_user", "Output Token Throughput Per User", true, one, (*Record).ITL)
+	PrefillThroughput = rate("prefill_throughput_per_user", "Prefill Throughput Per User", false,
+		(*Record).InputTokens, from(start, (*Record).TTFT))
+	RequestTokenThroughput = rate("e2e_output_token_throughput", "E2E Output Token Throughput", false,
+		(*Record).OutputTokens, from(start, (*Record).Latency))
+	InputLength     = define("input_sequence_length", "Input Sequence Length", "tokens", true, nil)
+	OutputLength    = define("output_sequence_length", "Output Sequence Length", "tokens", true, nil)
+	CachedTokens    = define("usage_prompt_cache_read_tokens", "Cached Prompt Tokens", "tokens", false, nil)
+	PredictedTokens = define("predicted_cache_read_tokens", "Predicted Cached Prompt Tokens", "tokens", false, nil)
+
+	// AIPerf's HTTP metrics. Its http_req_connecting is TCP and TLS together.
+	HTTPBlocked    = phase("http_req_blocked", "HTTP Request Blocked", func(p send.Phases) time.Duration { return p.Blocked })
+	HTTPDNS        = phase("http_req_dns_lookup", "HTTP Request DNS Lookup", func(p send.Phases) time.Duration { return p.DNS })
+	HTTPConnecting = phase("http_req_connecting", "HTTP Request Connecting", connecting)
+	HTTPTLS        = phase("http_req_tls", "HTTP Request TLS", func(p send.Phases) time.Duration { return p.TLS })
+	HTTPSending    = latency("http_req_sending", "HTTP Request Sending", false, sending)
+	HTTPWaiting    = latency("http_req_waiting", "HTTP Request Waiting", false, waiting)
+	HTTPReceiving  = phase("http_req_receiving", "HTTP Request Receiving", func(p send.Phases) time.Duration { return p.Receiving })
+	HTTPDuration   = phase("http_req_duration", "HTTP Request Duration", exchanging)
+	HTTPOverhead   = phase("http_req_connection_overhead", "HTTP Request Connection Overhead", preparing)
+	HTTPTotal      = phase("http_req_total", "HTTP Request Total", everything)
+	HTTPSent       = volume("http_req_data_sent", "HTTP Request Data Sent", bytesSent)
+	HTTPReceived   = volume("http_req_data_received", "HTTP Request Data Received", bytesRead)
+
+	Lateness            = latency("schedule_lateness", "Schedule Lateness", false, nil)
+	LatenessUnexplained = latency("schedule_lateness_unexplained", "Schedule Lateness, hiccups left out", false, nil)
+	CapWait             = latency("concurrency_wait", "Wait for the Concurrency Cap", false, nil)
+	WireLag             = latency("wire_lag", "Wire Lag", false, nil)
+	SendGap             = latency("send_gap", "Send Gap", false, nil)
+)
+
+// The single numbers, after all distributions. Formulas and sources are with Aggregate.Figures.
+var (
+	TokenThroughput   = define("output_token_throughput", "Output Token Throughput", "tokens/sec", true, nil)
+	TotalThroughput   = define("total_token_throughput", "Total Token Throughput", "tokens/sec", false, nil)
+	RequestThroughput = define("request_throughput", "Request Throughput", "requests/sec", true, nil)
+	RequestCount      = define("request_count", "Request Count", "requests", true, nil)
+	ErrorCount        = define("error_request_count", "Error Request Count", "requests", false, nil)
+	ErrorRate         = define("request_error_rate", "Request Error Rate", "%", false, nil)
+	Goodput           = define("goodput", "Goodput", "requests/sec", true, nil)
+	GoodCount         = define("good_request_count", "Good Request Count", "requests", false, nil)
+	GoodFraction      = define("good_request_fraction", "Good Request Fraction", "ratio", false, nil)
+	Duration          = define("benchmark_duration", "Benchmark Duration", "sec", false, nil)
+	TotalInput        = define("total_isl", "Total Input Tokens", "tokens", false, nil)
+	TotalOutput       = define("total_osl", "Total Output Tokens", "tokens", false, nil)
+	TotalCached       = define("total_usage_prompt_cache_read_tokens", "Total Cached Prompt Tokens", "tokens", false, nil)
+	CacheReadPct      = define("overall_usage_prompt_cache_read_pct", "Cached Share of Prompt Tokens", "%", false, nil)
+	InteractivityP90  = define("e2e_normalized_interactivity_p90", "E2E Normalized Interactivity P90", "tokens/sec/user", false, nil)
+	InteractivityP75  = define("e2e_normalized_interactivity_p75", "E2E Normalized Interactivity P75", "tokens/sec/user", false, nil)
+	PeakConcurrency   = define("peak_concurrency", "Peak Concurrency", "requests", true, nil)
+	PeakTokens        = define("peak_output_token_throughput", "Peak Output Token Throughput", "tokens/sec", false, nil)
+)
+
+// definitions are those of all figures, by ID.
+var definitions []Definition
+
+// define adds a figure. The package calls it in the order of the variables above.
+func define(tag, title, unit string, console bool, of formula) ID {
+	definitions = append(definitions, Definition{tag, title, unit, console, of})
+	return ID(len(definitions) - 1)
+}
+
+func latency(tag, title string, console bool, of span) ID {
+	if of == nil {
+		return define(tag, title, "ms", console, nil)
+	}
+	return define(tag, title, "ms", console, func(r *Record) (float64, bool) {
+		d, ok := of(r)
+		return millis(d), ok
+	})
+}
+
+func phase(tag, title string, of func(send.Phases) time.Duration) ID {
+	return latency(tag, title, false, func(r *Record) (time.Duration, bool) { return of(r.Exchange.Phases), true })
+}
+
+func volume(tag, title string, of func(*Record) int64) ID {
+	return define(tag, title, "B", false, func(r *Record) (float64, bool) { return float64(of(r)), true })
+}
+
+// rate defines a number of tokens divided by a duration. A duration of 0 has no inverse.
+func rate(tag, title string, console bool, count func(*Record) (n int64, estimated bool), over span) ID {
+	return define(tag, title, "tokens/sec/user", console, func(r *Record) (float64, bool) {
+		n, _ := count(r)
+		d, ok := over(r)
+		return float64(n) / d.Seconds(), ok && d > 0
+	})
+}
+
+// from returns a duration from an instant of the record on.
+func from(instant func(*Record) time.Duration, of func(*Record, time.Duration) (time.Duration, bool)) span {
+	return func(r *Record) (time.Duration, bool) { return of(r, instant(r)) }
+}
+
+func start(r *Record) time.Duration   { return r.Exchange.Start }
+func wire(r *Record) time.Duration    { return r.Wire() }
+func planned(r *Record) time.Duration { return r.Intended }
+func one(*Record) (int64, bool)       { return 1, false }
+
+func bytesSent(r *Record) int64 { return r.Exchange.BytesSent }
+func bytesRead(r *Record) int64 { return r.Exchange.BytesRead }
+
+// The reply may be there before the stamp that lies between the two.
+func sending(r *Record) (time.Duration, bool) { return r.Exchange.Phases.Sending, !r.Exchange.WireLate }
+
+func waiting(r *Record) (time.Duration, bool) { return r.Exchange.Phases.Waiting, !r.Exchange.WireLate }
+
+func connecting(p send.Phases) time.Duration { return p.Connect + p.TLS }
+func preparing(p send.Phases) time.Duration  { return p.Blocked + p.DNS + connecting(p) }
+func exchanging(p send.Phases) time.Duration { return p.Sending + p.Waiting + p.Receiving }
+func everything(p send.Phases) time.Duration { return preparing(p) + exchanging(p) }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Define returns a figure's definition.
 func (id ID) Define() Definition { return definitions[id] }
 
 // Single reports whether the figure is one number and no distribution.
-func (id ID) Single() bool { return id >= distributions }
+func (id ID) Single() bool { return id >= TokenThroughput }
 
 // String returns the tag.
 func (id ID) String() string { return definitions[id].Tag }
-
-// Formulas and sources are with the methods of Record and, for the single numbers, in Aggregate.Figures.
-var definitions = [metrics]Definition{
-	TTFT:            {"time_to_first_token", "Time to First Token", "ms", true, scaleMillis},
-	TTFTWire:        {"time_to_first_token_wire", "Time to First Token, from wire", "ms", true, scaleMillis},
-	TTFTIntended:    {"time_to_first_token_intended", "Time to First Token, from intended", "ms", true, scaleMillis},
-	TTFE:            {"time_to_first_event", "Time to First Event", "ms", false, scaleMillis},
-	TTFO:            {"time_to_first_output_token", "Time to First Output Token", "ms", false, scaleMillis},
-	TTST:            {"time_to_second_token", "Time to Second Token", "ms", true, scaleMillis},
-	Latency:         {"request_latency", "Request Latency", "ms", true, scaleMillis},
-	LatencyWire:     {"request_latency_wire", "Request Latency, from wire", "ms", true, scaleMillis},
-	LatencyIntended: {"request_latency_intended", "Request Latency, from intended", "ms", true, scaleMillis},
-	ITL:             {"inter_token_latency", "Inter Token Latency", "ms", true, scaleMillis},
-	InterChunk:      {"inter_chunk_latency", "Inter Chunk Latency", "ms", true, scaleMillis},
-	TPOT:            {"time_per_output_token", "Time per Output Token", "ms", false, scaleMillis},
-	TPOTWithFirst:   {"time_per_output_token_with_first", "Time per Output Token, with first", "ms", false, scaleMillis},
-	Decode:          {"decode_duration", "Decode Duration", "ms", false, scaleMillis},
-
-	UserThroughput:         {"output_token_throughput_per_user", "Output Token Throughput Per User", "tokens/sec/user", true, scaleRate},
-	PrefillThroughput:      {"prefill_throughput_per_user", "Prefill Throughput Per User", "tokens/sec/user", false, scaleRate},
-	RequestTokenThroughput: {"e2e_output_token_throughput", "E2E Output Token Throughput", "tokens/sec/user", false, scaleRate},
-	InputLength:            {"input_sequence_length", "Input Sequence Length", "tokens", true, scaleCount},
-	OutputLength:           {"output_sequence_length", "Output Sequence Length", "tokens", true, scaleCount},
-	CachedTokens:           {"usage_prompt_cache_read_tokens", "Cached Prompt Tokens", "tokens", false, scaleCount},
-	PredictedTokens:        {"predicted_cache_read_tokens", "Predicted Cached Prompt Tokens", "tokens", false, scaleCount},
-
-	HTTPBlocked:    {"http_req_blocked", "HTTP Request Blocked", "ms", false, scaleMillis},
-	HTTPDNS:        {"http_req_dns_lookup", "HTTP Request DNS Lookup", "ms", false, scaleMillis},
-	HTTPConnecting: {"http_req_connecting", "HTTP Request Connecting", "ms", false, scaleMillis},
-	HTTPTLS:        {"http_req_tls", "HTTP Request TLS", "ms", false, scaleMillis},
-	HTTPSending:    {"http_req_sending", "HTTP Request Sending", "ms", false, scaleMillis},
-	HTTPWaiting:    {"http_req_waiting", "HTTP Request Waiting", "ms", false, scaleMillis},
-	HTTPReceiving:  {"http_req_receiving", "HTTP Request Receiving", "ms", false, scaleMillis},
-	HTTPDuration:   {"http_req_duration", "HTTP Request Duration", "ms", false, scaleMillis},
-	HTTPOverhead:   {"http_req_connection_overhead", "HTTP Request Connection Overhead", "ms", false, scaleMillis},
-	HTTPTotal:      {"http_req_total", "HTTP Request Total", "ms", false, scaleMillis},
-	HTTPSent:       {"http_req_data_sent", "HTTP Request Data Sent", "B", false, scaleBytes},
-	HTTPReceived:   {"http_req_data_received", "HTTP Request Data Received", "B", false, scaleBytes},
-
-	Lateness:            {"schedule_lateness", "Schedule Lateness", "ms", false, scaleMillis},
-	LatenessUnexplained: {"schedule_lateness_unexplained", "Schedule Lateness, hiccups left out", "ms", false, scaleMillis},
-	CapWait:             {"concurrency_wait", "Wait for the Concurrency Cap", "ms", false, scaleMillis},
-	WireLag:             {"wire_lag", "Wire Lag", "ms", false, scaleMillis},
-	SendGap:             {"send_gap", "Send Gap", "ms", false, scaleMillis},
-
-	TokenThroughput:   {Tag: "output_token_throughput", Title: "Output Token Throughput", Unit: "tokens/sec", Console: true},
-	TotalThroughput:   {Tag: "total_token_throughput", Title: "Total Token Throughput", Unit: "tokens/sec"},
-	RequestThroughput: {Tag: "request_throughput", Title: "Request Throughput", Unit: "requests/sec", Console: true},
-	RequestCount:      {Tag: "request_count", Title: "Request Count", Unit: "requests", Console: true},
-	ErrorCount:        {Tag: "error_request_count", Title: "Error Request Count", Unit: "requests"},
-	ErrorRate:         {Tag: "request_error_rate", Title: "Request Error Rate", Unit: "%"},
-	Goodput:           {Tag: "goodput", Title: "Goodput", Unit: "requests/sec", Console: true},
-	GoodCount:         {Tag: "good_request_count", Title: "Good Request Count", Unit: "requests"},
-	GoodFraction:      {Tag: "good_request_fraction", Title: "Good Request Fraction", Unit: "ratio"},
-	Duration:          {Tag: "benchmark_duration", Title: "Benchmark Duration", Unit: "sec"},
-	TotalInput:        {Tag: "total_isl", Title: "Total Input Tokens", Unit: "tokens"},
-	TotalOutput:       {Tag: "total_osl", Title: "Total Output Tokens", Unit: "tokens"},
-	TotalCached:       {Tag: "total_usage_prompt_cache_read_tokens", Title: "Total Cached Prompt Tokens", Unit: "tokens"},
-	CacheReadPct:      {Tag: "overall_usage_prompt_cache_read_pct", Title: "Cached Share of Prompt Tokens", Unit: "%"},
-	InteractivityP90:  {Tag: "e2e_normalized_interactivity_p90", Title: "E2E Normalized Interactivity P90", Unit: "tokens/sec/user"},
-	InteractivityP75:  {Tag: "e2e_normalized_interactivity_p75", Title: "E2E Normalized Interactivity P75", Unit: "tokens/sec/user"},
-	PeakConcurrency:   {Tag: "peak_concurrency", Title: "Peak Concurrency", Unit: "requests", Console: true},
-	PeakTokens:        {Tag: "peak_output_token_throughput", Title: "Peak Output Token Throughput", Unit: "tokens/sec"},
-}

@@ -6,6 +6,8 @@ package measure
 import (
 	"cmp"
 	"slices"
+
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // maxReasons bounds the map of classes: ours are about 20, statuses come from the server.
@@ -14,18 +16,14 @@ const maxReasons = 64
 // reasons counts classes; those past the bound go into "_OTHER", OpenTelemetry's name for the rest.
 type reasons map[string]*Reason
 
-func (m *reasons) add(reason, message string) {
-	if *m == nil {
-		*m = make(reasons)
+func (m reasons) add(reason, message string) {
+	if m[reason] == nil && len(m) >= maxReasons {
+		reason = semconv.ErrorOther
 	}
-	e := (*m)[reason]
-	if e == nil && len(*m) >= maxReasons {
-		reason = "_OTHER"
-		e = (*m)[reason]
-	}
+	e := m[reason]
 	if e == nil {
 		e = &Reason{Reason: reason, Example: message}
-		(*m)[reason] = e
+		m[reason] = e
 	}
 	e.Count++
 }

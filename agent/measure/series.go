@@ -50,11 +50,7 @@ func (s *series) widen() {
 // request that ends in the bin in which another starts is not counted with it (departures first, vLLM's rule);
 // a request within one bin lasts one bin.
 func (s *series) interval(start, end time.Duration) {
-	if start < 0 {
-		s.early++
-		start = 0
-	}
-	last := s.bin(max(start, end)) // first: it may widen
+	last := s.bin(max(start, end, 0)) // first: it may widen
 	first := s.bin(start)
 	s.bins[first]++
 	if last == first {
@@ -73,11 +69,11 @@ func (s *series) peak() int64 {
 	return most
 }
 
-// most returns the greatest bin and, in absolute terms, the greatest.
-func (s *series) most() (greatest, absolute int64) {
+// most returns the greatest bin, in absolute terms.
+func (s *series) most() int64 {
+	most := int64(0)
 	for _, n := range s.bins {
-		v := int64(n)
-		greatest, absolute = max(greatest, v), max(absolute, v, -v)
+		most = max(most, int64(n), -int64(n))
 	}
-	return greatest, absolute
+	return most
 }

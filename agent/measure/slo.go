@@ -6,6 +6,7 @@ package measure
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,19 +18,28 @@ type SLO struct {
 	TTFT, TTST, ITL, TPOT, E2E time.Duration
 }
 
-// sloNames maps what people write to the objective: ours, vLLM's --goodput and AIPerf's tags.
-var sloNames = map[string]func(*SLO) *time.Duration{
-	"ttft":                  func(s *SLO) *time.Duration { return &s.TTFT },
-	"time_to_first_token":   func(s *SLO) *time.Duration { return &s.TTFT },
-	"ttst":                  func(s *SLO) *time.Duration { return &s.TTST },
-	"time_to_second_token":  func(s *SLO) *time.Duration { return &s.TTST },
-	"itl":                   func(s *SLO) *time.Duration { return &s.ITL },
-	"inter_token_latency":   func(s *SLO) *time.Duration { return &s.ITL },
-	"tpot":                  func(s *SLO) *time.Duration { return &s.TPOT },
-	"time_per_output_token": func(s *SLO) *time.Duration { return &s.TPOT },
-	"e2e":                   func(s *SLO) *time.Duration { return &s.E2E },
-	"e2el":                  func(s *SLO) *time.Duration { return &s.E2E },
-	"request_latency":       func(s *SLO) *time.Duration { return &s.E2E },
+// objectives are what an SLO may ask for, each with the names that people write: ours, then vLLM's --goodput and AIPerf's tags.
+var objectives = []struct {
+	names []string
+	limit func(*SLO) *time.Duration
+	of    span
+	must  bool // a reply without the figure misses it; else it has no say
+}{
+	{[]string{"ttft", "time_to_first_token"}, func(s *SLO) *time.Duration { return &s.TTFT }, from(start, (*Record).TTFT), true},
+	{[]string{"ttst", "time_to_second_token"}, func(s *SLO) *time.Duration { return &s.TTST }, (*Record).TTST, false},
+	{[]string{"itl", "inter_token_latency"}, func(s *SLO) *time.Duration { return &s.ITL }, (*Record).ITL, false},
+	{[]string{"tpot", "time_per_output_token"}, func(s *SLO) *time.Duration { return &s.TPOT }, (*Record).TPOT, false},
+	{[]string{"e2e", "e2el", "request_latency"}, func(s *SLO) *time.Duration { return &s.E2E }, from(start, (*Record).Latency), true},
+}
+
+// objective returns where an SLO has the objective of a name, nil where there is none.
+func (s *SLO) objective(name string) *time.Duration {
+	for _, o := range objectives {
+		if slices.Contains(o.names, strings.ToLower(name)) {
+			return o.limit(s)
+		}
+	}
+	return nil
 }
 
 // ParseSLO reads objectives such as "ttft=500ms,itl=50ms", and the spellings of AIPerf and vLLM,
@@ -38,38 +48,26 @@ var sloNames = map[string]func(*SLO) *time.Duration{
 func ParseSLO(text string) (SLO, error) {
 	var s SLO
 	for _, pair := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' || c == '\t' }) {
-		name, value, ok := cut(pair)
-		field := sloNames[strings.ToLower(name)]
-		if !ok || field == nil {
+		at := max(0, strings.IndexAny(pair, "=:"))
+		name, limit := pair[:at], s.objective(pair[:at])
+		if limit == nil {
 			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, for example ttft=500ms", pair)
 		}
-		d, err := parseMillis(value)
+		d, err := parseMillis(pair[at+1:])
 		if err != nil {
 			return SLO{}, fmt.Errorf("objective %q: %w", pair, err)
 		}
-		if p := field(&s); *p == 0 {
-			*p = d
-		} else {
+		if *limit != 0 {
 			return SLO{}, fmt.Errorf("objective %q: %s is given twice", pair, name)
 		}
+		*limit = d
 	}
 	return s, nil
 }
 
-func cut(pair string) (name, value string, ok bool) {
-	i := strings.IndexAny(pair, "=:")
-	if i < 0 {
-		return pair, "", false
-	}
-	return pair[:i], pair[i+1:], true
-}
-
 func parseMillis(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
-	if ms, ferr := strconv.ParseFloat(text, 64); ferr == nil {
-		if math.IsNaN(ms) || ms > float64(math.MaxInt64)/float64(time.Millisecond) {
-			return 0, fmt.Errorf("%q is no duration", text)
-		}
+	if ms, ferr := strconv.ParseFloat(text, 64); ferr == nil && ms <= float64(math.MaxInt64)/float64(time.Millisecond) { // no NaN
 		d, err = time.Duration(ms*float64(time.Millisecond)), nil
 	}
 	if err != nil {
@@ -86,43 +84,27 @@ func (s SLO) Any() bool { return s != SLO{} }
 
 // String writes the objectives as ParseSLO reads them.
 func (s SLO) String() string {
-	var b strings.Builder
-	for _, o := range []struct {
-		name string
-		d    time.Duration
-	}{{"ttft", s.TTFT}, {"ttst", s.TTST}, {"itl", s.ITL}, {"tpot", s.TPOT}, {"e2e", s.E2E}} {
-		if o.d == 0 {
-			continue
+	var parts []string
+	for _, o := range objectives {
+		if d := *o.limit(&s); d != 0 {
+			parts = append(parts, o.names[0]+"="+d.String())
 		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(o.name + "=" + o.d.String())
 	}
-	return b.String()
+	return strings.Join(parts, ",")
 }
-
-// MarshalText writes the objectives as String does.
-func (s SLO) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Good reports whether the record meets every objective. It must have been served and sent once. A reply
 // of one token has no inter-token figure and meets those objectives (vLLM's rule); one without a first token misses ttft.
-func (s SLO) Good(r *Record) bool {
+func (s *SLO) Good(r *Record) bool {
 	if r.Outcome != Served || r.Resent() {
 		return false
 	}
-	if d, ok := r.TTFT(r.Exchange.Start); s.TTFT > 0 && (!ok || d > s.TTFT) {
-		return false
+	for _, o := range objectives {
+		if limit := *o.limit(s); limit > 0 {
+			if d, ok := o.of(r); d > limit || !ok && o.must {
+				return false
+			}
+		}
 	}
-	if d, ok := r.Latency(r.Exchange.Start); s.E2E > 0 && (!ok || d > s.E2E) {
-		return false
-	}
-	if d, ok := r.TTST(); s.TTST > 0 && ok && d > s.TTST {
-		return false
-	}
-	if d, ok := r.ITL(); s.ITL > 0 && ok && d > s.ITL {
-		return false
-	}
-	d, ok := r.TPOT()
-	return s.TPOT == 0 || !ok || d <= s.TPOT
+	return true
 }

@@ -50,6 +50,8 @@ var (
 	scaleCount  = scale{ticks: 1, limit: 1e9}               // tokens: 168 KiB
 	scaleBytes  = scale{ticks: 1, limit: 1e12}              // 248 KiB
 	scaleRate   = scale{ticks: 1e3, limit: 1e12}            // per second in thousandths: 248 KiB
+
+	scales = map[string]scale{"ms": scaleMillis, "tokens": scaleCount, "B": scaleBytes, "tokens/sec/user": scaleRate} // by unit
 )
 
 // histogram collects values of 0 and above.

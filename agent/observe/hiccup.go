@@ -22,13 +22,8 @@ const (
 	maxHiccups = 1 << 16
 )
 
-// meter sleeps a tick at a time and notes how late it wakes.
+// meter sleeps a tick at a time and notes how late it wakes. The zero meter has seen no hiccup.
 type meter struct {
-	clk  clock.Clock
-	wait schedule.Waiter
-	quit chan struct{}
-	gone sync.WaitGroup
-
 	mu      sync.Mutex
 	spans   []hiccup // by time, disjoint
 	count   int64
@@ -39,25 +34,15 @@ type meter struct {
 // hiccup is a time in which nothing of this process that waits for a timer could run.
 type hiccup struct{ from, to time.Duration }
 
-func startMeter(clk clock.Clock, w schedule.Waiter) *meter {
-	m := &meter{clk: clk, wait: w, quit: make(chan struct{})}
-	m.gone.Go(m.run)
-	return m
-}
-
-func (m *meter) run() {
+// run ticks until the waiter is woken.
+func (m *meter) run(clk clock.Clock, w schedule.Waiter) {
 	for {
-		asleep := m.clk.Now()
+		asleep := clk.Now()
 		due := asleep + tick
-		if !m.wait.Wait(due) {
-			select {
-			case <-m.quit:
-				return
-			default:
-				continue
-			}
+		if !w.Wait(due) {
+			return
 		}
-		if late := m.clk.Now() - due; late >= HiccupFloor {
+		if late := clk.Now() - due; late >= HiccupFloor {
 			// It began somewhere in the tick; nothing is known to have run since the meter fell asleep.
 			m.add(hiccup{asleep, due + late}, late)
 		}
@@ -84,26 +69,15 @@ func (m *meter) sum() (count int64, total, longest time.Duration) {
 }
 
 // excused returns the overlap of a to b with hiccups.
-func (m *meter) excused(a, b time.Duration) time.Duration {
-	if b <= a {
-		return 0
-	}
+func (m *meter) excused(a, b time.Duration) (sum time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var sum time.Duration
 	first := sort.Search(len(m.spans), func(i int) bool { return m.spans[i].to > a })
 	for _, h := range m.spans[first:] {
-		if h.from >= b {
+		sum += max(0, min(b, h.to)-max(a, h.from))
+		if h.to >= b {
 			break
 		}
-		sum += min(b, h.to) - max(a, h.from)
 	}
 	return sum
-}
-
-func (m *meter) stop() {
-	close(m.quit)
-	m.wait.Wake()
-	m.gone.Wait()
-	_ = m.wait.Close()
 }

@@ -13,6 +13,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/metrics"
+	"sync"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -44,39 +45,33 @@ type Machine struct {
 	MaxRSS int64
 }
 
-// HiccupShare is the part of the observed time that hiccups took, 0 to 1.
-func (m Machine) HiccupShare() float64 {
-	if m.Elapsed <= 0 {
-		return 0
-	}
-	return float64(m.HiccupTime) / float64(m.Elapsed)
-}
-
 // Observer watches from Start to Stop.
 type Observer struct {
-	clk    clock.Clock
-	meter  *meter
-	start  time.Duration
-	cpu    time.Duration
-	throt  time.Duration
-	pauses pauseCounts
+	clk   clock.Clock
+	meter meter
+	wait  schedule.Waiter // the meter's; nil without one
+	gone  sync.WaitGroup
+
+	// What the process and the machine had counted at the start.
+	start, cpu, throttled time.Duration
+	pauses                *metrics.Float64Histogram
 }
 
 // Start begins to watch. The waiter becomes the hiccup meter's and is closed by Stop; nil leaves hiccups out, as
 // in virtual time, where there are none.
 func Start(clk clock.Clock, w schedule.Waiter) *Observer {
-	o := &Observer{clk: clk, start: clk.Now(), pauses: readPauses()}
-	o.cpu, _ = cpuTime()
-	o.throt, _ = throttled()
+	o := &Observer{clk: clk, wait: w, start: clk.Now(), pauses: readPauses()}
+	o.cpu, _, _ = usage()
+	o.throttled, _ = throttled()
 	if w != nil {
-		o.meter = startMeter(clk, w)
+		o.gone.Go(func() { o.meter.run(clk, w) })
 	}
 	return o
 }
 
 // Excused returns how much of the time from a to b overlaps a hiccup. Safe for concurrent use.
 func (o *Observer) Excused(a, b time.Duration) time.Duration {
-	if o == nil || o.meter == nil {
+	if o == nil {
 		return 0
 	}
 	return o.meter.excused(a, b)
@@ -84,17 +79,16 @@ func (o *Observer) Excused(a, b time.Duration) time.Duration {
 
 // Now returns what has been seen so far.
 func (o *Observer) Now() Machine {
-	m := Machine{Elapsed: o.clk.Now() - o.start, MaxRSS: maxRSS()}
-	if o.meter != nil {
-		m.Hiccups, m.HiccupTime, m.HiccupMax = o.meter.sum()
-	}
-	m.GCPauses, m.GCPauseTime, m.GCPauseMax = readPauses().since(o.pauses)
-	if cpu, ok := cpuTime(); ok && m.Elapsed > 0 {
+	m := Machine{Elapsed: o.clk.Now() - o.start}
+	m.Hiccups, m.HiccupTime, m.HiccupMax = o.meter.sum()
+	m.GCPauses, m.GCPauseTime, m.GCPauseMax = pausesSince(o.pauses)
+	cpu, rss, ok := usage()
+	if m.MaxRSS = rss; ok && m.Elapsed > 0 {
 		m.CPU, m.CPUKnown = cpu-o.cpu, true
 		m.CPUShare = float64(m.CPU) / float64(m.Elapsed) / float64(runtime.GOMAXPROCS(0))
 	}
 	if t, ok := throttled(); ok {
-		m.Throttled, m.ThrottleKnown = t-o.throt, true
+		m.Throttled, m.ThrottleKnown = t-o.throttled, true
 	}
 	return m
 }
@@ -102,40 +96,34 @@ func (o *Observer) Now() Machine {
 // Stop ends the watch and returns what it saw.
 func (o *Observer) Stop() Machine {
 	m := o.Now()
-	if o.meter != nil {
-		o.meter.stop()
+	if o.wait != nil {
+		o.wait.Wake()
+		o.gone.Wait()
+		_ = o.wait.Close()
 	}
 	return m
 }
 
-// pauseCounts is the runtime's histogram of stop-the-world pauses of the collector.
-type pauseCounts struct {
-	counts  []uint64
-	buckets []float64
-}
-
-func readPauses() pauseCounts {
+// readPauses returns the runtime's histogram of stop-the-world pauses of the collector; empty where it has none.
+func readPauses() *metrics.Float64Histogram {
 	s := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
-	metrics.Read(s)
-	if s[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return pauseCounts{}
+	if metrics.Read(s); s[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return new(metrics.Float64Histogram)
 	}
-	h := s[0].Value.Float64Histogram()
-	return pauseCounts{append([]uint64(nil), h.Counts...), h.Buckets}
+	return s[0].Value.Float64Histogram()
 }
 
-func (p pauseCounts) since(before pauseCounts) (n int64, total, longest time.Duration) {
-	for i, c := range p.counts {
-		if i < len(before.counts) {
-			c -= before.counts[i]
-		}
-		if c == 0 {
+// pausesSince returns the number of pauses since a histogram was read, their sum and the longest.
+func pausesSince(before *metrics.Float64Histogram) (n int64, total, longest time.Duration) {
+	now := readPauses()
+	for i, c := range now.Counts {
+		if c -= before.Counts[i]; c == 0 {
 			continue
 		}
 		n += int64(c) //nolint:gosec // a count of pauses is far below 2^63
-		upper := p.buckets[i+1]
+		upper := now.Buckets[i+1]
 		if math.IsInf(upper, 1) {
-			upper = p.buckets[i]
+			upper = now.Buckets[i]
 		}
 		longest = time.Duration(upper * float64(time.Second))
 		total += longest * time.Duration(c) //nolint:gosec // as above

@@ -78,7 +78,7 @@ func TestObserver(t *testing.T) {
 	if m.Elapsed < 20*ms {
 		t.Errorf("elapsed = %v", m.Elapsed)
 	}
-	if s := m.HiccupShare(); s < 0 || s > 1 {
+	if s := float64(m.HiccupTime) / float64(m.Elapsed); s < 0 || s > 1 {
 		t.Errorf("hiccup share %v", s)
 	}
 }

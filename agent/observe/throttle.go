@@ -4,8 +4,6 @@
 package observe
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,19 +14,14 @@ import (
 // throttled returns how long the process's cgroup (version 2) has been held back by its quota since it exists.
 func throttled() (time.Duration, bool) {
 	self, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
+	path, found := lineAfter(self, "0::")
+	if err != nil || !found {
 		return 0, false
 	}
-	for line := range strings.Lines(string(self)) {
-		path, found := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if !found {
-			continue
-		}
-		// In a container with its own cgroup namespace the path is "/" and the files are at the mount's root.
-		for _, dir := range []string{filepath.Join("/sys/fs/cgroup", path), "/sys/fs/cgroup"} {
-			if stat, err := os.ReadFile(filepath.Join(dir, "cpu.stat")); err == nil { //nolint:gosec // the kernel names the folder
-				return parseThrottled(stat)
-			}
+	// In a container with its own cgroup namespace the path is "/" and the files are at the mount's root.
+	for _, dir := range []string{filepath.Join("/sys/fs/cgroup", path), "/sys/fs/cgroup"} {
+		if stat, err := os.ReadFile(filepath.Join(dir, "cpu.stat")); err == nil { //nolint:gosec // the kernel names the folder
+			return parseThrottled(stat)
 		}
 	}
 	return 0, false
@@ -36,12 +29,14 @@ func throttled() (time.Duration, bool) {
 
 // parseThrottled reads throttled_usec out of a cpu.stat file. A cgroup without a quota has no such line.
 func parseThrottled(stat []byte) (time.Duration, bool) {
-	lines := bufio.NewScanner(bytes.NewReader(stat))
-	for lines.Scan() {
-		if v, found := strings.CutPrefix(lines.Text(), "throttled_usec "); found {
-			usec, err := strconv.ParseInt(v, 10, 64)
-			return time.Duration(usec) * time.Microsecond, err == nil
-		}
-	}
-	return 0, false
+	value, _ := lineAfter(stat, "throttled_usec ")
+	usec, err := strconv.ParseInt(value, 10, 64)
+	return time.Duration(usec) * time.Microsecond, err == nil
+}
+
+// lineAfter returns the rest of the first line that begins with a prefix.
+func lineAfter(text []byte, prefix string) (rest string, found bool) {
+	_, rest, found = strings.Cut("\n"+string(text), "\n"+prefix)
+	rest, _, _ = strings.Cut(rest, "\n")
+	return rest, found
 }

@@ -7,6 +7,4 @@ package observe
 
 import "time"
 
-func cpuTime() (time.Duration, bool) { return 0, false }
-
-func maxRSS() int64 { return 0 }
+func usage() (cpu time.Duration, maxRSS int64, ok bool) { return 0, 0, false }

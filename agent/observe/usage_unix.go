@@ -12,23 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns the user and system time that the process has used.
-func cpuTime() (time.Duration, bool) {
+// usage returns the user and system time that the process has used, and its peak resident memory in bytes.
+func usage() (cpu time.Duration, maxRSS int64, ok bool) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), true
-}
-
-// maxRSS returns the peak resident memory in bytes.
-func maxRSS() int64 {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
+	if runtime.GOOS != "darwin" { // bytes there, KiB elsewhere
+		u.Maxrss *= 1024
 	}
-	if runtime.GOOS == "darwin" { // bytes there, KiB elsewhere
-		return u.Maxrss
-	}
-	return u.Maxrss * 1024
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Maxrss, true
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -71,7 +72,7 @@ type reader struct {
 	off  int64 // in it
 	left int64 // of the whole
 
-	place fineBlocks // in the fine blocks that were read last, unless they are of one range
+	search fineBlocks // among those that were read last, unless they are of one range
 }
 
 // fineBlocks is a place in the ranges of fine blocks.
@@ -109,61 +110,58 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// generate writes what p has room for of the block under the reader's position.
-func (r *reader) generate(p []byte, at *part, size int64) int {
-	if at.ranges != nil {
-		return r.generateFine(p, at, size)
-	}
-	block := int64(r.block * r.unit)
-	off := at.from*int64(r.unit) + r.off
-	k, in := off/block, off%block
-	n := min(int64(len(p)), block-in, size-r.off)
-	id := privateID(at.row, k)
-	if i := k - at.first; i < int64(len(at.ids)) {
-		id = at.ids[i]
-	}
-	r.write(p[:n], mix(id^r.seed), int(in))
-	return int(n)
-}
-
 // fineSalt keeps the ids of fine blocks apart from those of the trace's blocks: they are numbers of their own, and both kinds
 // of rows may be in one trace.
 const fineSalt = 0x8f3a1d5c97e6b042
 
-// generateFine writes what p has room for of the fine blocks from the reader's position on.
-func (r *reader) generateFine(p []byte, at *part, size int64) (n int) {
-	block := int64(r.fine * r.unit)
+// generate writes what p has room for of the blocks from the reader's position on.
+func (r *reader) generate(p []byte, at *part, size int64) (n int) {
+	tokens, c := r.block, &r.search
+	if at.ranges != nil {
+		tokens = r.fine
+	}
+	block := int64(tokens * r.unit)
 	p = p[:min(int64(len(p)), size-r.off)]
 	off := at.from*int64(r.unit) + r.off
 	k, in := off/block, off%block
 	// Parts of a conversation are of the same ranges, but for the last block of an earlier row: the search goes on where it was.
-	c := &r.place
-	if same := len(at.ranges) > 0 && len(c.ranges) == len(at.ranges) && &at.ranges[0] == &c.ranges[0]; !same || k < c.begun {
+	same := len(at.ranges) > 0 && len(c.ranges) == len(at.ranges) && &at.ranges[0] == &c.ranges[0]
+	if at.ranges != nil && (!same || k < c.begun) {
 		if len(at.ranges) == 1 {
 			c = new(fineBlocks)
 		}
 		*c = fineBlocks{ranges: at.ranges, begun: at.first}
 	}
 	for n < len(p) {
-		for c.span < len(c.ranges) && k >= c.begun+c.ranges[c.span].Count {
-			c.begun += c.ranges[c.span].Count
-			c.span++
-		}
 		id := privateID(at.row, k)
-		if c.span < len(c.ranges) {
-			id = (c.ranges[c.span].First + uint64(k-c.begun)) ^ fineSalt //nolint:gosec // not negative: the reader goes forward
+		if i := k - at.first; at.ranges != nil {
+			id = c.id(k, id)
+		} else if i < int64(len(at.ids)) {
+			id = at.ids[i]
 		}
 		to := p[n:min(int64(len(p)), int64(n)+block-in)]
-		r.write(to, mix(id^r.seed), int(in))
+		r.write(to, splitmix.Mix(id^r.seed), int(in))
 		n += len(to)
 		k, in = k+1, 0
 	}
 	return n
 }
 
+// id returns the id of block k, which is no earlier than those before, or private behind the ranges.
+func (c *fineBlocks) id(k int64, private uint64) uint64 {
+	for c.span < len(c.ranges) && k >= c.begun+c.ranges[c.span].Count {
+		c.begun += c.ranges[c.span].Count
+		c.span++
+	}
+	if c.span == len(c.ranges) {
+		return private
+	}
+	return (c.ranges[c.span].First + uint64(k-c.begun)) ^ fineSalt //nolint:gosec // not negative: the reader goes forward
+}
+
 // privateID returns the id of block k of a prompt where no id of the trace reaches: a bijection of row and k, so
 // that no two rows share one, and spread over all 64 bits, so that it meets one of n ids of a trace with a
 // probability of n/2^64. Both are below 2^32. It depends on nothing else, so every shard of a replay agrees on it.
 func privateID(row, k int64) uint64 {
-	return mix((uint64(row)<<32 | uint64(k)) ^ 0x6d6f6f6e6c6f6f70) //nolint:gosec // bits, not numbers
+	return splitmix.Mix((uint64(row)<<32 | uint64(k)) ^ 0x6d6f6f6e6c6f6f70) //nolint:gosec // bits, not numbers
 }

@@ -112,14 +112,15 @@ func NewBuilder(o Options) (*Builder, error) {
 //
 // The error wraps [ErrRow] or [ErrHistoryFull].
 func (b *Builder) Build(index int64, row *mooncake.Row, history *History) (Prompt, error) {
-	p, err := b.build(index, row, history, Live{})
-	if err != nil {
-		return Prompt{}, fmt.Errorf("row %d: %w", index, err)
-	}
-	return p, nil
+	return b.build(index, row, history, Live{})
 }
 
 func (b *Builder) build(index int64, row *mooncake.Row, history *History, live Live) (p Prompt, err error) {
+	defer func() {
+		if err != nil {
+			p, err = Prompt{}, fmt.Errorf("row %d: %w", index, err)
+		}
+	}()
 	extra, err := parseObject(row.Extra)
 	if err != nil {
 		return p, fmt.Errorf("%w: extra: %w", ErrRow, err)
@@ -132,13 +133,14 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	if whole {
 		history = nil
 	}
+	past := cmp.Or(history, new(History))
 	replaced := b.extra.has(b.promptField) || extra.has(b.promptField)
 	switch {
-	case history.full():
+	case past.full():
 		return p, ErrHistoryFull
 	case replaced && history != nil:
 		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
-	case b.scheme.ids && history.later():
+	case b.scheme.ids && len(past.parts) > 0:
 		return p, fmt.Errorf("%w: a delta session carries replies, which are text: use words", ErrRow)
 	}
 
@@ -150,7 +152,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case kind == mooncake.KindText:
 		turn = b.text(row.TextInput.V)
 	default:
-		turn, err = b.generated(index, row, history.later(), live.Replies, &p)
+		turn, err = b.generated(index, row, len(past.parts) > 0, live.Replies, &p)
 	}
 	if err != nil || p.Skip {
 		return p, err
@@ -165,15 +167,17 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case whole:
 		body.set(b.promptField, row.Messages)
 	default:
-		body.setParts(b.promptField, b.join(history.before(), turn))
+		body.setParts(b.promptField, b.join(past.parts, turn))
 	}
-	if tools := history.latestTools(row.Tools); tools != nil {
-		body.set("tools", tools)
+	if row.Tools != nil {
+		body.set("tools", row.Tools)
+	} else if past.tools != nil { // the latest that a turn brought
+		body.set("tools", past.tools)
 	}
 	body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
 	body.merge(b.extra)
 	body.merge(extra)
-	b.complete(&body, b.output(row), kind == mooncake.KindLength && !replaced)
+	b.complete(&body, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
 	if live.Keep && b.scheme.ids && b.dialect.returnsIDs && !body.has(returnField) {
 		body.set(returnField, []byte("true"))
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
 // The calibration requests and what they hold. Their ids lie where those of a trace do not.
@@ -38,11 +39,10 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	long = slices.Insert(long, at+1, part{raw: b.every()})
 	requests := []send.Request{b.calibration(model, short), b.calibration(model, long)}
 	if turns && b.opt.Endpoint == Chat {
-		comma := part{raw: []byte(",")}
-		three := append(append([]part{}, short...), comma)
-		three = append(append(three, b.turn("assistant", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<20}}, n: calibrationShort})...), comma)
-		three = append(three, b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<21}}, n: calibrationShort})...)
-		requests = append(requests, b.calibration(model, three))
+		comma := []part{{raw: []byte(",")}}
+		reply := b.turn("assistant", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<20}}, n: calibrationShort})
+		next := b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<21}}, n: calibrationShort})
+		requests = append(requests, b.calibration(model, slices.Concat(short, comma, reply, comma, next)))
 	}
 	return requests
 }
@@ -58,7 +58,7 @@ func (b *Builder) every() []byte {
 	a := &b.scheme.alphabet
 	var out []byte
 	var unit [8]byte
-	stride := mix(b.scheme.seed^calibrationID) | 1 // odd, and there is a power of two of units: it comes by all of them
+	stride := splitmix.Mix(b.scheme.seed^calibrationID) | 1 // odd, and there is a power of two of units: it comes by all of them
 	for i := range uint64(calibrationSlope) {
 		binary.LittleEndian.PutUint64(unit[:], a.all[i*stride%uint64(len(a.all))])
 		out = append(out, unit[:a.unit]...)
@@ -86,12 +86,9 @@ func (b *Builder) measuring(model string, prompt []part) send.Request {
 	}
 	body.merge(b.extra)
 	body.setParts(b.promptField, prompt)
-	body.remove("stream_options", maxField, maxCompletionField, minField, minNewField, "ignore_eos", "n", "best_of")
+	body.remove("stream_options", b.dialect.maxTokens, maxField, maxCompletionField, minField, minNewField, "ignore_eos", "n", "best_of")
 	body.set("stream", []byte("false"))
-	body.set(b.dialect.maxTokens, []byte("1"))
-	if b.opt.CacheSalt != "" && !body.has("cache_salt") {
-		body.set("cache_salt", quote(nil, b.opt.CacheSalt))
-	}
+	b.complete(&body, 1, false)
 	var p Prompt
 	b.finish(&p, body)
 	return p.Request

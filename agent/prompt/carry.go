@@ -73,11 +73,7 @@ func (b *Builder) BuildLive(index int64, row *mooncake.Row, live Live) (Prompt, 
 	if n := len(live.Replies); n > 0 && n != len(row.Replies) {
 		return Prompt{}, fmt.Errorf("row %d: %w: %d replies are given for %d", index, ErrRow, n, len(row.Replies))
 	}
-	p, err := b.build(index, row, nil, live)
-	if err != nil {
-		return Prompt{}, fmt.Errorf("row %d: %w", index, err)
-	}
-	return p, nil
+	return b.build(index, row, nil, live)
 }
 
 // conversation makes the turns of a row with replies; nil where it has no room for them.
@@ -155,27 +151,23 @@ func (c *turns) say(to int64, before Tail) (room bool) {
 // words makes those of the row from one place to another. The last of them are those of the row that ended at token end.
 func (c *turns) words(from, to, end int64, before Tail) []part {
 	whole := part{blocks: c.blocks, from: from, n: to - from}
-	if !before.Known || before.Length != end || before.Fine != (c.blocks.ranges != nil) || from == to {
+	if !before.Known || before.Length != end || before.Fine != (c.blocks.ranges != nil) {
 		return []part{whole}
 	}
-	size := int64(c.b.scheme.block)
-	last := blocks{row: c.blocks.row, first: (end - 1) / size}
+	size, last := int64(c.b.scheme.block), blocks{row: c.blocks.row, ids: []uint64{before.ID}}
 	if before.Fine {
-		size = int64(c.b.scheme.fine)
-		last = blocks{row: c.blocks.row, first: (end - 1) / size, ranges: []mooncake.HashRange{{First: before.ID, Count: 1}}}
-	} else {
-		last.ids = []uint64{before.ID}
+		size, last.ids, last.ranges = int64(c.b.scheme.fine), nil, []mooncake.HashRange{{First: before.ID, Count: 1}}
 	}
-	at := max(from, last.first*size)
-	if at >= to {
-		return []part{whole}
-	}
-	whole.n = at - from
+	last.first = (end - 1) / size
+	at := min(max(from, last.first*size), to)
 	rest := part{blocks: last, from: at, n: to - at}
-	if whole.n == 0 {
+	whole.n = at - from
+	switch {
+	case rest.n == 0:
+		return []part{whole}
+	case whole.n == 0:
 		return []part{rest}
-	}
-	if c.b.scheme.ids {
+	case c.b.scheme.ids:
 		return []part{whole, {raw: []byte(",")}, rest}
 	}
 	return []part{whole, rest}

@@ -7,8 +7,64 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
+
+// decode recognises a block of words that fillWords wrote with this seed and returns its id. The block is whole words,
+// at least the 8 that hold the id and as many more as there are; ok is true only when every byte is what fillWords would
+// have written. In a prompt the blocks follow the anchor, each 5 times the block size long, the last one maybe shorter.
+func decode(block []byte, seed uint64) (id uint64, ok bool) {
+	if len(block) < words.header || len(block)%wordBytes != 0 {
+		return 0, false
+	}
+	var x uint64
+	for at := words.header - wordBytes; at >= 0; at -= wordBytes {
+		if block[at] != ' ' {
+			return 0, false
+		}
+		digit, ok := wordIndex(string(block[at+1 : at+wordBytes]))
+		if !ok {
+			return 0, false
+		}
+		x = x<<wordBits | digit
+	}
+	// The header is compared too: its 8th word holds one bit, and what else it said was shifted out unseen.
+	var want [64 * wordBytes]byte
+	for off := 0; off < len(block); off += len(want) {
+		n := min(len(want), len(block)-off)
+		words.write(want[:n], x, off)
+		if !bytes.Equal(want[:n], block[off:off+n]) {
+			return 0, false
+		}
+	}
+	return unmix(x) ^ seed, true
+}
+
+// fillWords writes the first n words of the block of id, each a space and four letters, and returns the number of bytes written.
+// It writes no more words than dst has room for and touches nothing past them.
+func fillWords(dst []byte, seed, id uint64, n int) int { return words.fill(dst, seed, id, n) }
+
+func (a *alphabet) fill(dst []byte, seed, id uint64, n int) int {
+	n = max(0, min(n, len(dst)/a.unit)) * a.unit
+	a.write(dst[:n], splitmix.Mix(id^seed), 0)
+	return n
+}
+
+// unmix is the inverse of mix.
+func unmix(x uint64) uint64 {
+	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3
+	x = (x ^ x>>27 ^ x>>54) * 0x96de1b173f119089
+	return x ^ x>>30 ^ x>>60
+}
+
+// wordIndex returns the place of a word in the list.
+func wordIndex(text string) (index uint64, ok bool) {
+	i, ok := slices.BinarySearch(usual.words, text)
+	return uint64(i), ok
+}
 
 func TestDecode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -20,11 +76,11 @@ func TestDecode(t *testing.T) {
 		seed := rng.Uint64()
 		n := 8 + rng.IntN(700)
 		block := make([]byte, n*wordBytes)
-		Fill(block, seed, id, n)
-		if got, ok := Decode(block, seed); !ok || got != id {
+		fillWords(block, seed, id, n)
+		if got, ok := decode(block, seed); !ok || got != id {
 			t.Fatalf("id %d, seed %d, %d words: got %d, %v", id, seed, n, got, ok)
 		}
-		if got, ok := Decode(block[:40], seed); !ok || got != id {
+		if got, ok := decode(block[:40], seed); !ok || got != id {
 			t.Fatalf("id %d from its first 8 words alone: got %d, %v", id, got, ok)
 		}
 	}
@@ -32,14 +88,14 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeRejects(t *testing.T) {
 	block := make([]byte, 512*wordBytes)
-	Fill(block, 42, 7, 512)
+	fillWords(block, 42, 7, 512)
 	change := func(at int, text string) []byte {
 		c := bytes.Clone(block)
 		copy(c[at:], text)
 		return c
 	}
 	plain := make([]byte, 512*wordBytes) // its 8th word is the list's first
-	Fill(plain, 0, 0, 512)
+	fillWords(plain, 0, 0, 512)
 	copy(plain[35:], " acid") // the third word: the bit that it sets is the 65th
 	for _, tt := range []struct {
 		why   string
@@ -60,12 +116,12 @@ func TestDecodeRejects(t *testing.T) {
 		{"real text", bytes.Repeat([]byte(" have"), 512)},
 	} {
 		for _, seed := range []uint64{0, 42} {
-			if id, ok := Decode(tt.block, seed); ok {
+			if id, ok := decode(tt.block, seed); ok {
 				t.Errorf("%s: decoded as %d", tt.why, id)
 			}
 		}
 	}
-	if id, ok := Decode(block, 43); !ok {
+	if id, ok := decode(block, 43); !ok {
 		// The header alone says nothing of the seed: another one gives another id, and the same rest.
 		t.Errorf("with another seed: rejected")
 	} else if id == 7 {
@@ -75,17 +131,17 @@ func TestDecodeRejects(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	block := make([]byte, 20*wordBytes)
-	Fill(block, 42, 7, 20)
+	fillWords(block, 42, 7, 20)
 	f.Add(block, uint64(42))
 	f.Add(block[:40], uint64(0))
 	f.Add([]byte(" aber able"), uint64(1))
 	f.Fuzz(func(t *testing.T, block []byte, seed uint64) {
-		id, ok := Decode(block, seed)
+		id, ok := decode(block, seed)
 		if !ok {
 			return
 		}
 		again := make([]byte, len(block))
-		if n := Fill(again, seed, id, len(block)/wordBytes); n != len(block) || !bytes.Equal(again, block) {
+		if n := fillWords(again, seed, id, len(block)/wordBytes); n != len(block) || !bytes.Equal(again, block) {
 			t.Errorf("decoded as %d, which fills %q", id, again[:n])
 		}
 	})

@@ -12,17 +12,17 @@
 //
 // The package has 512 English words of four letters. Each is one token after a space in all twelve vocabularies that the list was
 // made for. None of their tokenizers merges across the space, so a text of n words is n tokens, and a block's tokens depend only
-// on its words. [Fill] writes a block:
+// on its words. A block is written so:
 //
 //	x       = mix(id xor seed)                     a bijection (the finaliser of splitmix64)
 //	words 1…8   the bits of x, nine a word, lowest first
 //	words 9…    seven for each draw, nine bits a word:
 //	            x += 2^64/φ, draw = high xor low half of x·(x xor constant)
 //
-// The first eight words encode the id, so two ids never yield the same block; [Decode] reads them back. A shorter block is a
+// The first eight words encode the id, so two ids never yield the same block, and can be read back. A shorter block is a
 // prefix of the longer block with the same id: a partial last block, which has an id of its own in public traces, is cut, and its
 // words stay the same. The draws are independent of each other, so a reader can begin at any byte. If the engine accepts token
-// ids, [FillTokens] does the same with ids of five digits, and needs no tokenizer.
+// ids, ids of five digits do the same, six for an id and five for a draw, and need no tokenizer.
 //
 // For an engine in which these words are not one token each, a [Lexicon] of 2^b other words of one length encodes the same
 // numbers, with b bits a word and 64/b words an id. [TokenRanges] does that for small vocabularies. Another lexicon has other

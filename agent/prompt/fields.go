@@ -10,10 +10,7 @@ import (
 )
 
 // OutputTokens returns the reply length that a row asks for, 0 for none. An extra may say otherwise.
-func (b *Builder) OutputTokens(row *mooncake.Row) int64 { return b.output(row) }
-
-// output returns the reply length to ask for, 0 for none.
-func (b *Builder) output(row *mooncake.Row) int64 {
+func (b *Builder) OutputTokens(row *mooncake.Row) int64 {
 	n := row.OutputLength.Or(int64(b.opt.DefaultOutput))
 	if !row.OutputLength.Set && n == 0 {
 		return 0

@@ -6,52 +6,19 @@ package prompt
 import (
 	"encoding/binary"
 	"math/bits"
-)
 
-// golden is 2^64 divided by the golden ratio, the usual step of a Weyl sequence.
-const golden = 0x9e3779b97f4a7c15
+	"github.com/moonloop/moonloop/internal/splitmix"
+)
 
 // Seed spreads a user's small number over 64 bits: mix(user + 2^64/φ), a bijection. A block's content follows
 // from id xor seed, so that two small seeds used as they are would only give the same blocks to other small ids,
 // and the second run would find the first one's blocks in the engine's cache.
-func Seed(user uint64) uint64 { return mix(user + golden) }
-
-// mix is the finaliser of splitmix64, a bijection on 64 bits that sends 0 to 0.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-// unmix is the inverse of mix.
-func unmix(x uint64) uint64 {
-	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3
-	x = (x ^ x>>27 ^ x>>54) * 0x96de1b173f119089
-	return x ^ x>>30 ^ x>>60
-}
+func Seed(user uint64) uint64 { return splitmix.Next(user) }
 
 // draw hashes one element of the Weyl sequence.
 func draw(x uint64) uint64 {
 	hi, lo := bits.Mul64(x, x^0xe7037ed1a0b428db)
 	return hi ^ lo
-}
-
-// Fill writes the first n words of the block of id, each a space and four letters, and returns the number of bytes
-// written, 5n. It writes no more words than dst has room for and touches nothing past them.
-//
-// The first 8 words spell mix(id xor seed), so that two ids never share them; the others come from a generator
-// with that state. Fill with a smaller n writes a prefix of the same bytes.
-func Fill(dst []byte, seed, id uint64, n int) int {
-	return words.fill(dst, seed, id, n)
-}
-
-// FillTokens writes the first n token ids of the block of id, each five digits and a comma, and returns the number
-// of bytes written, 6n. All ids lie in 10000…14095, which every vocabulary of 32,000 entries has. It writes no more ids
-// than dst has room for and touches nothing past them.
-//
-// The first 6 ids spell mix(id xor seed); otherwise it is as [Fill].
-func FillTokens(dst []byte, seed, id uint64, n int) int {
-	return tokens.fill(dst, seed, id, n)
 }
 
 // alphabet is how blocks are written: in words or in token ids. All its figures are bytes.
@@ -76,11 +43,8 @@ const maxSpelled = 16*8 + 8
 
 // newAlphabet makes an alphabet of units of one length of at most 8 bytes, a power of two of them. A draw yields seven.
 func newAlphabet(units []string) alphabet {
-	a := alphabet{unit: len(units[0]), bits: uint(bits.Len(uint(len(units)))) - 1, all: make([]uint64, len(units))}
+	a := alphabet{unit: len(units[0]), bits: uint(bits.Len(uint(len(units)))) - 1, all: littleEndian(units)}
 	a.header, a.step = headerUnits(len(units))*a.unit, 7*a.unit
-	for i, unit := range units {
-		a.all[i] = littleEndian(unit)
-	}
 	return a
 }
 
@@ -88,12 +52,6 @@ func newAlphabet(units []string) alphabet {
 func headerUnits(n int) int {
 	width := bits.Len(uint(n)) - 1
 	return (64 + width - 1) / width
-}
-
-func (a *alphabet) fill(dst []byte, seed, id uint64, n int) int {
-	n = max(0, min(n, len(dst)/a.unit)) * a.unit
-	a.write(dst[:n], mix(id^seed), 0)
-	return n
 }
 
 // write fills dst with a block's bytes from byte off on. x is the block's state, mix(id xor seed). Each draw stands
@@ -109,9 +67,9 @@ func (a *alphabet) write(dst []byte, x uint64, off int) {
 		return
 	}
 	off -= a.header
-	x += uint64(off/a.step) * golden //nolint:gosec // not negative: the header was written
+	x += uint64(off/a.step) * splitmix.Golden //nolint:gosec // not negative: the header was written
 	if in := off % a.step; in > 0 {
-		x += golden
+		x += splitmix.Golden
 		a.spell(&buf, a.step, draw(x))
 		dst = dst[copy(dst, buf[in:a.step]):]
 	}
@@ -119,7 +77,7 @@ func (a *alphabet) write(dst []byte, x uint64, off int) {
 		dst, x = a.bulk(dst, x)
 	}
 	for len(dst) > 0 {
-		x += golden
+		x += splitmix.Golden
 		a.spell(&buf, a.step, draw(x))
 		dst = dst[copy(dst, buf[:a.step]):]
 	}
@@ -138,7 +96,7 @@ func (a *alphabet) spell(buf *[maxSpelled]byte, n int, r uint64) {
 func bulkWords(dst []byte, x uint64) (rest []byte, state uint64) {
 	const step, wide = 7 * wordBytes, 7*wordBytes + 3
 	for len(dst) >= wide {
-		x += golden
+		x += splitmix.Golden
 		r := draw(x)
 		d := dst[:wide]
 		binary.LittleEndian.PutUint64(d[0:], wordUnits[r&511])
@@ -157,7 +115,7 @@ func bulkWords(dst []byte, x uint64) (rest []byte, state uint64) {
 func bulkTokens(dst []byte, x uint64) (rest []byte, state uint64) {
 	const step, wide = 5 * tokenBytes, 5*tokenBytes + 2
 	for len(dst) >= wide {
-		x += golden
+		x += splitmix.Golden
 		r := draw(x)
 		d := dst[:wide]
 		binary.LittleEndian.PutUint64(d[0:], tokenUnits[r&4095])

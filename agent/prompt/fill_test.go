@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
 func sum(b []byte) string {
@@ -30,8 +32,8 @@ func TestWordList(t *testing.T) {
 		t.Errorf("the list's sha256 is %s, want %s: other words are not known to be one token each", got, want)
 	}
 	for i, w := range list {
-		if word(i) != w {
-			t.Fatalf("word %d is %q, want %q", i, word(i), w)
+		if got := string(littleBytes(wordUnits[i], wordBytes)); got != " "+w {
+			t.Fatalf("word %d is %q, want %q", i, got, w)
 		}
 		if at, ok := wordIndex(w); !ok || at != uint64(i) {
 			t.Errorf("index of %q is %d, %v; want %d", w, at, ok, i)
@@ -57,11 +59,11 @@ func TestFillGolden(t *testing.T) {
 		{42, 7, 0xbdbfb556329aee83, "easy pull flag gram paid went just able mine star", "a01e3b03f7d56df87b85d981d81c3e544bc87943b60e94122098b9d10e7ee7a6"},
 		{5, 1 << 63, 0x4c90c93f432d261a, "aver fail guns user fail edit mine aber view than", "4a04596372476c67ba007808b886f436beaa4f821504afab7a8b16d883c8fa94"},
 	} {
-		if got := mix(tt.id ^ tt.seed); got != tt.mixed || unmix(got) != tt.id^tt.seed {
+		if got := splitmix.Mix(tt.id ^ tt.seed); got != tt.mixed || unmix(got) != tt.id^tt.seed {
 			t.Errorf("seed %d, id %d: mix %016x, want %016x; back %x", tt.seed, tt.id, got, tt.mixed, unmix(got))
 		}
 		dst := make([]byte, 2560)
-		if n := Fill(dst, tt.seed, tt.id, 512); n != 2560 {
+		if n := fillWords(dst, tt.seed, tt.id, 512); n != 2560 {
 			t.Fatalf("wrote %d bytes, want 2560", n)
 		}
 		if got := string(dst[:50]); got != " "+tt.first {
@@ -75,7 +77,7 @@ func TestFillGolden(t *testing.T) {
 
 func TestFillTokensGolden(t *testing.T) {
 	dst := make([]byte, 3072)
-	if n := FillTokens(dst, 42, 7, 512); n != 3072 {
+	if n := tokens.fill(dst, 42, 7, 512); n != 3072 {
 		t.Fatalf("wrote %d bytes, want 3072", n)
 	}
 	const first = "13715,12478,11586,12901,13519,10011,13890,"
@@ -95,7 +97,7 @@ func reference(a alphabet, seed, id uint64, n int) []byte {
 		header, perDraw, width = 6, 5, 12
 		unit = func(digit uint64) string { return fmt.Sprintf("%d,", 10000+digit) }
 	}
-	x := mix(id ^ seed)
+	x := splitmix.Mix(id ^ seed)
 	var digits []uint64
 	for h := x; len(digits) < header; h >>= width {
 		digits = append(digits, h&(1<<width-1))
@@ -150,7 +152,7 @@ func TestWriteFromAnywhere(t *testing.T) {
 			for _, n := range []int{1, 2, 7, 40, 90, len(want)} {
 				n = min(n, len(want)-off)
 				got := make([]byte, n)
-				a.write(got, mix(3^4), off)
+				a.write(got, splitmix.Mix(3^4), off)
 				if !bytes.Equal(got, want[off:off+n]) {
 					t.Fatalf("ids %v: %d bytes from %d: %q, want %q", a.ids, n, off, got, want[off:off+n])
 				}

@@ -59,12 +59,9 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 // assistant returns a reply as a message, after a comma.
 func assistant(reply string, toolCalls []byte) []byte {
 	raw := []byte(`,{"role":"assistant","content":`)
-	switch {
-	case len(toolCalls) == 0:
-		raw = quote(raw, reply)
-	case reply == "":
+	if reply == "" && len(toolCalls) > 0 {
 		raw = append(raw, "null"...)
-	default:
+	} else {
 		raw = quote(raw, reply)
 	}
 	if len(toolCalls) > 0 {
@@ -73,24 +70,4 @@ func assistant(reply string, toolCalls []byte) []byte {
 	return append(raw, '}')
 }
 
-// The rest reads a history that may be nil.
-
-func (h *History) full() bool { return h != nil && h.size > MaxHistory }
-
-// later reports whether turns came before.
-func (h *History) later() bool { return h != nil && len(h.parts) > 0 }
-
-func (h *History) before() []part {
-	if h == nil {
-		return nil
-	}
-	return h.parts
-}
-
-// latestTools returns a turn's own tools, or else those of the latest turn that had some.
-func (h *History) latestTools(own json.RawMessage) json.RawMessage {
-	if own != nil || h == nil {
-		return own
-	}
-	return h.tools
-}
+func (h *History) full() bool { return h.size > MaxHistory }

@@ -39,7 +39,7 @@ type Lexicon struct {
 // usual is the lexicon of the embedded list.
 var usual = &Lexicon{anchor: anchor, space: " ", words: strings.Fields(wordList), alphabet: words}
 
-// CommonLexicon returns the words of [Fill]: one token each in every common vocabulary.
+// CommonLexicon returns the words of the embedded list: one token each in every common vocabulary.
 func CommonLexicon() *Lexicon { return usual }
 
 // NewLexicon makes a lexicon of words of ASCII letters and digits: a power of two of them, from [LeastWords] to [MostWords], of one
@@ -63,11 +63,7 @@ func NewLexicon(anchor, space string, list []string) (*Lexicon, error) {
 	if strings.ContainsFunc(anchor, func(c rune) bool { return !isPlain(c) }) || anchor == "" || space != "" && space != " " {
 		return nil, fmt.Errorf("%w: want an anchor of letters, and a space or nothing before each word", ErrLexicon)
 	}
-	units := make([]string, n)
-	for i, word := range l.words {
-		units[i] = space + word
-	}
-	l.alphabet = newAlphabet(units)
+	l.alphabet = newAlphabet(after(space, l.words))
 	return l, nil
 }
 
@@ -116,10 +112,7 @@ var short string
 // letters or digits, and of one; at last the latter with nothing before them, which are one token where every byte is.
 func Candidates() []string {
 	const consonants, vowels, digits = "bcdfghjklmnpqrstvwxyz", "aeiou", "0123456789"
-	var list []string
-	for _, word := range slices.Concat(usual.words, strings.Fields(short)) {
-		list = append(list, " "+word)
-	}
+	list := after(" ", slices.Concat(usual.words, strings.Fields(short)))
 	for _, v := range vowels {
 		for _, c := range consonants {
 			list = append(list, " "+string(v)+string(c), " "+string(c)+string(v))
@@ -142,19 +135,27 @@ func (r TokenRange) Last() int { return r.First + r.Count - 1 }
 // TokenRanges returns the ranges that may be tried on an engine, the one for common vocabularies first, each of the others in the
 // middle of a smaller vocabulary: special tokens lie at its ends.
 func TokenRanges() []TokenRange {
-	return []TokenRange{{firstToken, 1 << tokenBits}, {3584, 4096}, {1792, 2048}, {1000, 1024}, {448, 512}, {224, 256}, {112, 128}, {32, 64}}
+	return []TokenRange{commonIDs, {3584, 4096}, {1792, 2048}, {1000, 1024}, {448, 512}, {224, 256}, {112, 128}, {32, 64}}
 }
 
-// alphabet returns how blocks are written in ids of the range.
-func (r TokenRange) alphabet() alphabet {
-	if r.First == firstToken && r.Count == 1<<tokenBits {
-		return tokens
-	}
+// commonIDs are those that every vocabulary of 32,000 entries has, all of five digits.
+var commonIDs = TokenRange{10000, 1 << tokenBits}
+
+// units returns the ids as they stand in a prompt.
+func (r TokenRange) units() []string {
 	units := make([]string, r.Count)
 	for i := range units {
 		units[i] = strconv.Itoa(r.First+i) + ","
 	}
-	a := newAlphabet(units)
+	return units
+}
+
+// alphabet returns how blocks are written in ids of the range.
+func (r TokenRange) alphabet() alphabet {
+	if r == commonIDs {
+		return tokens
+	}
+	a := newAlphabet(r.units())
 	a.ids, a.step = true, 5*a.unit
 	return a
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
 // numbered returns n words of so many letters, in a wrong order.
@@ -83,7 +85,7 @@ func TestLexiconBlocks(t *testing.T) {
 				for _, m := range []int{1, 64, len(whole)} {
 					m = min(m, len(whole)-off)
 					got := make([]byte, m)
-					a.write(got, mix(3^4), off)
+					a.write(got, splitmix.Mix(3^4), off)
 					if !bytes.Equal(got, whole[off:off+m]) {
 						t.Fatalf("%d bytes from %d: %q, want %q", m, off, got, whole[off:off+m])
 					}

@@ -4,6 +4,7 @@
 package prompt
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ type Options struct {
 	DefaultModel string
 	Stream       bool // ask for a stream, and for its usage where the profile can
 
-	Seed      uint64 // as it goes into [Fill]: spread a number of the user's with [Seed] first
+	Seed      uint64 // xored with ids: spread a number of the user's with [Seed] first
 	BlockSize int    // tokens a hash id stands for; default [mooncake.BlockSize], at least 8
 	// FineBlockSize is the number of tokens that an id of hash_ranges stands for, at least 8; 0 = the trace has none, and
 	// ranges have no effect.
@@ -94,13 +95,13 @@ var ErrOptions = errors.New("prompt options")
 
 // withDefaults fills in what was left at zero.
 func (o Options) withDefaults() Options {
-	o.Endpoint = orDefault(o.Endpoint, Chat)
-	o.Form = orDefault(o.Form, Words)
-	o.Profile = orDefault(o.Profile, Auto)
-	o.TooShort = orDefault(o.TooShort, SendOneWord)
-	o.BlockSize = orDefault(o.BlockSize, mooncake.BlockSize)
-	o.Words = orDefault(o.Words, usual)
-	o.TokenIDs = orDefault(o.TokenIDs, TokenRanges()[0])
+	o.Endpoint = cmp.Or(o.Endpoint, Chat)
+	o.Form = cmp.Or(o.Form, Words)
+	o.Profile = cmp.Or(o.Profile, Auto)
+	o.TooShort = cmp.Or(o.TooShort, SendOneWord)
+	o.BlockSize = cmp.Or(o.BlockSize, mooncake.BlockSize)
+	o.Words = cmp.Or(o.Words, usual)
+	o.TokenIDs = cmp.Or(o.TokenIDs, TokenRanges()[0])
 	return o
 }
 
@@ -112,74 +113,41 @@ func (o *Options) alphabet() alphabet {
 	return o.Words.alphabet
 }
 
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
 // check names everything that is wrong with options whose defaults are filled in, in one error.
 func (o Options) check() error {
 	var wrong []error
-	bad := func(format string, args ...any) {
-		wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
+	check := func(bad bool, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
+		}
 	}
-	if o.Endpoint != Chat && o.Endpoint != Completions {
-		bad("endpoint %q: want %q or %q", o.Endpoint, Chat, Completions)
-	}
-	if o.Form != Words && o.Form != Tokens {
-		bad("prompt form %q: want %q or %q", o.Form, Words, Tokens)
-	}
-	if o.TooShort != SendOneWord && o.TooShort != Skip {
-		bad("policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
-	}
+	check(o.Endpoint != Chat && o.Endpoint != Completions, "endpoint %q: want %q or %q", o.Endpoint, Chat, Completions)
+	check(o.Form != Words && o.Form != Tokens, "prompt form %q: want %q or %q", o.Form, Words, Tokens)
+	check(o.TooShort != SendOneWord && o.TooShort != Skip, "policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	a := o.alphabet()
 	header := max(a.header/a.unit, words.header/wordBytes) // a trace that can be replayed in one form can be in the other
-	if o.BlockSize < header {
-		bad("block size %d: an id needs %d words to be told from others", o.BlockSize, header)
-	}
-	if o.FineBlockSize != 0 && o.FineBlockSize < header {
-		bad("fine block size %d: an id needs %d words to be told from others", o.FineBlockSize, header)
-	}
+	check(o.BlockSize < header, "block size %d: an id needs %d words to be told from others", o.BlockSize, header)
+	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: an id needs %d words to be told from others", o.FineBlockSize, header)
 	for _, length := range []struct {
 		name string
 		v    int
 	}{
-		{"overhead", o.Overhead},
-		{"turn overhead", o.TurnOverhead},
-		{"default output", o.DefaultOutput},
-		{"output cap", o.OutputCap},
+		{"overhead", o.Overhead}, {"turn overhead", o.TurnOverhead}, {"default output", o.DefaultOutput}, {"output cap", o.OutputCap},
 	} {
-		if length.v < 0 {
-			bad("%s %d: want 0 or more tokens", length.name, length.v)
-		}
+		check(length.v < 0, "%s %d: want 0 or more tokens", length.name, length.v)
 	}
 	d, known := o.dialect()
-	if !known {
-		bad("profile %q: want one of %q", o.Profile, Profiles())
-	}
-	switch {
-	case o.Form == Tokens && o.Endpoint == Chat:
-		bad("token ids go to the completions endpoint only: choose it, or words")
-	case o.Form == Tokens && known && !d.tokenIDs:
-		bad("profile %q takes no token ids for a prompt: choose words", o.Profile)
-	}
-	if known && o.CacheSalt != "" && !d.cacheSalt {
-		bad("profile %q has no cache_salt on %s: change the seed for a cold cache", o.Profile, o.Endpoint)
-	}
-	if len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00") {
-		bad("cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
-	}
+	check(!known, "profile %q: want one of %q", o.Profile, Profiles())
+	check(o.Form == Tokens && o.Endpoint == Chat, "token ids go to the completions endpoint only: choose it, or words")
+	check(o.Form == Tokens && o.Endpoint != Chat && known && !d.tokenIDs, "profile %q takes no token ids for a prompt: choose words", o.Profile)
+	check(known && o.CacheSalt != "" && !d.cacheSalt, "profile %q has no cache_salt on %s: change the seed for a cold cache", o.Profile, o.Endpoint)
+	check(len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00"),
+		"cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
 	extra, err := parseObject(o.ExtraInputs)
-	if err != nil {
-		bad("extra inputs: %w", err)
-	}
+	check(err != nil, "extra inputs: %w", err)
 	for _, field := range []string{maxField, maxCompletionField} {
-		if n, err := strconv.ParseFloat(string(extra.get(field)), 64); err == nil && n < 0 {
-			bad("extra inputs: %s %v: want 1 or more tokens, or leave it out: replies then have the length that their row asks for", field, n)
-		}
+		n, err := strconv.ParseFloat(string(extra.get(field)), 64)
+		check(err == nil && n < 0, "extra inputs: %s %v: want 1 or more tokens, or leave it out: replies then have the length that their row asks for", field, n)
 	}
 	return errors.Join(wrong...)
 }

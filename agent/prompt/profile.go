@@ -4,6 +4,7 @@
 package prompt
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -31,7 +32,7 @@ func Profiles() []Profile { return slices.Sorted(maps.Keys(dialects)) }
 
 // TakesTokenIDs reports whether an engine of the profile takes token ids for a prompt at the endpoint.
 func (p Profile) TakesTokenIDs(e Endpoint) bool {
-	d, _ := Options{Endpoint: e, Profile: orDefault(p, Auto)}.dialect()
+	d, _ := Options{Endpoint: e, Profile: cmp.Or(p, Auto)}.dialect()
 	return d.tokenIDs && e == Completions
 }
 

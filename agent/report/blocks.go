@@ -18,88 +18,98 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// block is a name at the left and lines at its right.
-type block struct {
-	name  string // not coloured
-	shown string // the name as shown
-	lines []string
-}
-
+// indent is the width of the names at the left of the lines.
 const indent = 12
 
-func writeBlock(b *strings.Builder, bl block) {
-	name := bl.shown + strings.Repeat(" ", max(1, indent-len(bl.name)))
-	for _, l := range bl.lines {
-		for part := range strings.SplitSeq(text.WrapSoft(l, width-indent), "\n") {
-			b.WriteString(strings.TrimRight(name+strings.TrimRight(part, " "), " ") + "\n")
-			name = strings.Repeat(" ", indent)
+// blocks writes what stands below the table; a block without lines is left out.
+func (r *Report) blocks(b *strings.Builder, width int, p palette) {
+	for _, block := range []struct {
+		name  string
+		lines block
+	}{
+		{"Rows", r.rowLines(p)},
+		{"Errors", reasonLines(r.figures.Errors)},
+		{"Skipped", reasonLines(r.figures.Skips)},
+		{"Goodput", r.goodputLines()},
+		{"Tokens", r.tokenLines()},
+		{"Cache", r.cacheLines()},
+		{"Replies", r.replyLines()},
+		{"Schedule", r.scheduleLines()},
+		{"Client", r.clientLines()},
+		{"Telemetry", r.telemetryLines()},
+		{"Warnings", r.Warnings},
+		{"Missed", r.Missed},
+		{"Verdict", r.verdictLines(p)},
+	} {
+		left := p.bold(block.name) + strings.Repeat(" ", indent-len(block.name))
+		for _, line := range block.lines {
+			for part := range strings.SplitSeq(text.WrapSoft(line, width-indent), "\n") {
+				b.WriteString(strings.TrimRight(left+part, " ") + "\n")
+				left = strings.Repeat(" ", indent)
+			}
 		}
 	}
 }
 
-// blocks returns what stands below the table; a block without lines is left out.
-func (r *Report) blocks(p palette) []block {
-	var list []block
-	add := func(name string, lines []string) {
-		if len(lines) > 0 {
-			list = append(list, block{name, p.bold(name), lines})
+// block is the lines beside a name.
+type block []string
+
+func (b *block) add(format string, args ...any) { *b = append(*b, words(format, args...)) }
+
+// when adds a line on a condition.
+func (b *block) when(ok bool, format string, args ...any) {
+	if ok {
+		b.add(format, args...)
+	}
+}
+
+// words is fmt.Sprintf with thousands separators in counts, whose verb is %v.
+func words(format string, args ...any) string {
+	for i, arg := range args {
+		if n, ok := arg.(int64); ok {
+			args[i] = integer(n)
 		}
 	}
-	add("Rows", r.rowLines(p))
-	add("Errors", reasonLines(r.figures.Errors))
-	add("Skipped", reasonLines(r.figures.Skips))
-	add("Goodput", r.goodputLines())
-	add("Tokens", r.tokenLines())
-	add("Cache", r.cacheLines())
-	add("Replies", r.replyLines())
-	add("Schedule", r.scheduleLines())
-	add("Client", r.clientLines())
-	add("Telemetry", r.telemetryLines())
-	add("Warnings", r.Warnings)
-	add("Missed", r.Missed)
-	add("Verdict", r.verdictLines(p))
-	return list
+	return fmt.Sprintf(format, args...)
+}
+
+// wordsWhen is words on a condition, else nothing.
+func wordsWhen(ok bool, format string, args ...any) string {
+	if !ok {
+		return ""
+	}
+	return words(format, args...)
+}
+
+// tally lists counts in the order of their names. The format is of one name and its count.
+func tally(format string, of map[string]int64) string {
+	var parts block
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts.add(format, name, of[name])
+	}
+	return strings.Join(parts, ", ")
 }
 
 // manyFailed is the share of failed requests from which the table says at its first line what its figures are worth.
 const manyFailed = 0.1
 
-func (r *Report) rowLines(p palette) []string {
+func (r *Report) rowLines(p palette) (b block) {
 	n := r.figures.Rows
-	line := fmt.Sprintf("%s served, %s failed, %s cancelled, %s skipped of %s",
-		integer(n.Served), integer(n.Failed), integer(n.Cancelled), integer(n.Skipped), integer(n.Total))
-	lines := []string{line}
-	if share := float64(n.Failed) / float64(max(1, n.Served+n.Failed)); share >= manyFailed {
-		// Rounded down: 99.99 % is not all.
-		lines = append(lines, p.red(percent(math.Floor(share*1000)/1000)+" of the requests failed: the figures describe the "+
-			integer(n.Served)+" that were served"))
-	}
-	if rejected := r.Trace.Filtered["rejected"]; rejected > 0 {
-		lines = append(lines, p.yellow(integer(rejected)+" more of the trace could not be used and are in "+r.Trace.Quarantine))
-	}
-	if len(r.Run.Models) > 1 {
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(r.Run.Models)) {
-			parts = append(parts, fmt.Sprintf("%.64q %s", name, integer(r.Run.Models[name])))
-		}
-		lines = append(lines, "by model: "+strings.Join(parts, ", "))
-	}
-	if line := r.notReached(); line != "" {
-		lines = append(lines, p.yellow(line))
-	}
-	if n.Retried > 0 {
-		line := fmt.Sprintf("%s sent more than once, %s of them served and left out of the latencies",
-			integer(n.Retried), integer(n.RetriedServed))
-		if n.Resent > 0 {
-			line += fmt.Sprintf("; %s because a kept connection died with the whole request", integer(n.Resent))
-		}
-		lines = append(lines, line)
-	}
-	if d, ok := r.figures.Stat(measure.Duration); ok {
-		lines = append(lines, fmt.Sprintf("%s s from the first request to the last token, %s input and %s output tokens",
-			grouped(d.Avg), integer(int64(r.single(measure.TotalInput))), integer(int64(r.single(measure.TotalOutput)))))
-	}
-	return lines
+	b.add("%v served, %v failed, %v cancelled, %v skipped of %v", n.Served, n.Failed, n.Cancelled, n.Skipped, n.Total)
+	share := float64(n.Failed) / float64(max(1, n.Served+n.Failed))
+	b.when(share >= manyFailed, p.red("%s of the requests failed: the figures describe the %v that were served"),
+		percent(math.Floor(share*1000)/1000), n.Served) // rounded down: 99.99 % is not all
+	rejected := r.Trace.Filtered["rejected"]
+	b.when(rejected > 0, p.yellow("%v more of the trace could not be used and are in %s"), rejected, r.Trace.Quarantine)
+	b.when(len(r.Run.Models) > 1, "by model: %s", tally("%.64q %v", r.Run.Models))
+	line := r.notReached()
+	b.when(line != "", "%s", p.yellow(line))
+	b.when(n.Retried > 0, "%v sent more than once, %v of them served and left out of the latencies%s", n.Retried, n.RetriedServed,
+		wordsWhen(n.Resent > 0, "; %v because a kept connection died with the whole request", n.Resent))
+	d, ok := r.figures.Stat(measure.Duration)
+	b.when(ok, "%s s from the first request to the last token, %v input and %v output tokens",
+		grouped(d.Avg), r.count(measure.TotalInput), r.count(measure.TotalOutput))
+	return b
 }
 
 // notReached says how many rows of the trace the run did not come to; nothing where it came to all.
@@ -117,60 +127,43 @@ func (r *Report) notReached() string {
 	return ""
 }
 
-func (r *Report) single(id measure.ID) float64 {
+// count is a figure that is one whole number, 0 where it was not measured.
+func (r *Report) count(id measure.ID) int64 {
 	s, _ := r.figures.Stat(id)
-	return s.Avg
+	return int64(s.Avg)
 }
 
-func reasonLines(reasons []measure.Reason) []string {
-	var lines []string
+func reasonLines(reasons []measure.Reason) (b block) {
 	for _, e := range reasons {
-		line := e.Reason + ": " + integer(e.Count)
-		if e.Example != "" {
-			line += " (first: " + e.Example + ")"
-		}
-		lines = append(lines, line)
+		b.add("%s: %v%s", e.Reason, e.Count, wordsWhen(e.Example != "", " (first: %s)", e.Example))
 	}
-	return lines
+	return b
 }
 
-func (r *Report) goodputLines() []string {
-	if !r.figures.SLO.Any() {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s requests (%s) within %s", integer(int64(r.single(measure.GoodCount))),
-		percent(r.single(measure.GoodFraction)), strings.ReplaceAll(r.figures.SLO.String(), ",", ", "))}
+func (r *Report) goodputLines() (b block) {
+	slo := r.figures.SLO
+	fraction, _ := r.figures.Stat(measure.GoodFraction)
+	b.when(slo.Any(), "%v requests (%s) within %s",
+		r.count(measure.GoodCount), percent(fraction.Avg), strings.ReplaceAll(slo.String(), ",", ", "))
+	return b
 }
 
-func (r *Report) tokenLines() []string {
+func (r *Report) tokenLines() (b block) {
 	t := r.figures.Tokens
 	if r.figures.Rows.Served == 0 {
 		return nil
 	}
-	agreed := func(name string, a measure.Agreements) string {
-		return fmt.Sprintf("%s as asked %s, different %s, unknown %s", name, integer(a.Equal), integer(a.Different), integer(a.Unknown))
-	}
-	lines := []string{agreed("prompt", t.Prompt), agreed("output", t.Output)}
-	if t.OutputShort > 0 {
-		lines[1] += fmt.Sprintf(" (%s shorter)", integer(t.OutputShort))
-	}
-	for _, note := range []struct {
-		n    int64
-		text string
-	}{
-		{t.Estimated, "without usage, output tokens counted in chunks: "},
-		{t.NoContent, "without content: "},
-		{t.TooShort, "shorter than the chat template, sent longer than asked: "},
-		{t.TailCut, "last full block cut by the chat template: "},
-	} {
-		if note.n > 0 {
-			lines = append(lines, note.text+integer(note.n))
-		}
-	}
-	return lines
+	b.add("prompt as asked %v, different %v, unknown %v", t.Prompt.Equal, t.Prompt.Different, t.Prompt.Unknown)
+	b.add("output as asked %v, different %v, unknown %v%s", t.Output.Equal, t.Output.Different, t.Output.Unknown,
+		wordsWhen(t.OutputShort > 0, " (%v shorter)", t.OutputShort))
+	b.when(t.Estimated > 0, "without usage, output tokens counted in chunks: %v", t.Estimated)
+	b.when(t.NoContent > 0, "without content: %v", t.NoContent)
+	b.when(t.TooShort > 0, "shorter than the chat template, sent longer than asked: %v", t.TooShort)
+	b.when(t.TailCut > 0, "last full block cut by the chat template: %v", t.TailCut)
+	return b
 }
 
-func (r *Report) cacheLines() []string {
+func (r *Report) cacheLines() (b block) {
 	c := r.figures.Cache
 	predicted, known := r.figures.Stat(measure.PredictedTokens)
 	if c.Reported == 0 && c.Refused == 0 && !known {
@@ -178,52 +171,33 @@ func (r *Report) cacheLines() []string {
 	}
 	line := "the server reports no cached tokens"
 	if c.Reported > 0 {
-		line = integer(int64(r.single(measure.TotalCached))) + " prompt tokens cached"
-		if s, ok := r.figures.Stat(measure.CacheReadPct); ok {
-			line += fmt.Sprintf(" (%s)", percent(s.Avg/100))
-		}
+		share, ok := r.figures.Stat(measure.CacheReadPct)
+		line = words("%v prompt tokens cached%s", r.count(measure.TotalCached), wordsWhen(ok, " (%s)", percent(share.Avg/100)))
 	}
-	if known {
-		line += ", an infinite cache predicts " + integer(int64(predicted.Sum))
-	}
-	if c.Realisation >= 0 {
-		line += ": " + percent(c.Realisation) + " realised"
-	}
-	lines := []string{line}
-	if c.Within+c.Less+c.More > 0 {
-		lines = append(lines, fmt.Sprintf("by request, in blocks of %s: %s equal, %s within a block, %s less (evicted, or on another replica), %s more (template, or a warm cache)",
-			integer(c.Block), integer(c.Equal), integer(c.Within), integer(c.Less), integer(c.More)))
-	}
-	if c.Refused > 0 {
-		lines = append(lines, integer(c.Refused)+" replies name more cached tokens than their prompt has; they count as unknown")
-	}
-	if p := c.Production; p.InputTokens > 0 {
-		share := func(tokens int64) string { return percent(float64(tokens) / float64(p.InputTokens)) }
-		lines = append(lines, fmt.Sprintf("of the %s requests that production counted, its engine had %s cached, this one %s",
-			integer(p.Requests), share(p.Production), share(p.Replay)))
-	}
-	return lines
+	b.add("%s%s%s", line, wordsWhen(known, ", an infinite cache predicts %v", int64(predicted.Sum)),
+		wordsWhen(c.Realisation >= 0, ": %s realised", percent(c.Realisation)))
+	b.when(c.Within+c.Less+c.More > 0, "by request, in blocks of %v: %v equal, %v within a block, "+
+		"%v less (evicted, or on another replica), %v more (template, or a warm cache)", c.Block, c.Equal, c.Within, c.Less, c.More)
+	b.when(c.Refused > 0, "%v replies name more cached tokens than their prompt has; they count as unknown", c.Refused)
+	p := c.Production
+	share := func(tokens int64) string { return percent(float64(tokens) / float64(p.InputTokens)) }
+	b.when(p.InputTokens > 0, "of the %v requests that production counted, its engine had %s cached, this one %s",
+		p.Requests, share(p.Production), share(p.Replay))
+	return b
 }
 
 // replyLines says what stood in the prompts where the trace had replies of earlier rows.
-func (r *Report) replyLines() []string {
+func (r *Report) replyLines() (b block) {
 	n := r.figures.Replies
-	if n.Needed == 0 {
-		return nil
-	}
-	line := fmt.Sprintf("%s places in later prompts, %s with the live reply", integer(n.Needed), integer(n.Carried))
-	if share, ok := n.CarriedShare(); ok {
-		line += fmt.Sprintf(" (%s tokens, %s)", integer(n.CarriedTokens), percent(share))
-	}
-	lines := []string{line}
-	var why []string
+	share, ok := n.CarriedShare()
+	b.when(n.Needed > 0, "%v places in later prompts, %v with the live reply%s", n.Needed, n.Carried,
+		wordsWhen(ok, " (%v tokens, %s)", n.CarriedTokens, percent(share)))
+	var why block
 	for _, e := range n.Invented {
-		why = append(why, inventedWords[e.Reason]+" "+integer(e.Count))
+		why.add("%s %v", inventedWords[e.Reason], e.Count)
 	}
-	if len(why) > 0 {
-		lines = append(lines, "invented words in the others: "+strings.Join(why, ", "))
-	}
-	return lines
+	b.when(len(why) > 0, "invented words in the others: %s", strings.Join(why, ", "))
+	return b
 }
 
 // inventedWords names why words were invented for people who have not read the documentation.
@@ -240,105 +214,76 @@ var inventedWords = map[string]string{
 	carry.Off:       "not carried",
 }
 
-func (r *Report) scheduleLines() []string {
+func (r *Report) scheduleLines() (b block) {
 	s := r.figures.Schedule
-	var lines []string
-	quantiles := func(name string, id measure.ID) {
-		if st, ok := r.figures.Stat(id); ok {
-			lines = append(lines, fmt.Sprintf("%s p50 %s, p99 %s, max %s ms", name, fine(st.P50), fine(st.P99), fine(st.Max)))
-		}
+	quantiles := func(name string, id measure.ID, more string) {
+		st, ok := r.figures.Stat(id)
+		b.when(ok, "%s p50 %s, p99 %s, max %s ms%s", name, fine(st.P50), fine(st.P99), fine(st.Max), more)
 	}
-	quantiles("lateness", measure.Lateness)
-	if s.Scheduled > 0 {
-		lines[0] += fmt.Sprintf("; over 1 ms %s, 10 ms %s, 100 ms %s", integer(s.Over1), integer(s.Over10), integer(s.Over100))
-		lines = append(lines, fmt.Sprintf("drift %s ± %s µs/s; rows per %s, intended against sent, differ by at most %s",
-			fine(s.Drift.Slope), fine(s.Drift.StdErr), s.WindowWidth, integer(s.WindowDiff)))
-	}
-	quantiles("wire lag", measure.WireLag)
+	quantiles("lateness", measure.Lateness, words("; over 1 ms %v, 10 ms %v, 100 ms %v", s.Over1, s.Over10, s.Over100))
+	b.when(s.Scheduled > 0, "drift %s ± %s µs/s; rows per %s, intended against sent, differ by at most %v",
+		fine(s.Drift.Slope), fine(s.Drift.StdErr), s.WindowWidth, s.WindowDiff)
+	quantiles("wire lag", measure.WireLag, "")
 	if s.CapWaits > 0 {
-		quantiles(integer(s.CapWaits)+" rows waited for the concurrency cap:", measure.CapWait)
+		quantiles(integer(s.CapWaits)+" rows waited for the concurrency cap:", measure.CapWait, "")
 	}
-	return lines
+	return b
 }
 
-func (r *Report) clientLines() []string {
-	var lines, parts []string
-	m, f := r.Machine, r.figures
+func (r *Report) clientLines() (b block) {
+	m, chunks, connections := r.Machine, r.figures.Chunks, r.figures.Connections
+	var machine, streams block
 	if m.CPUShare != nil {
-		parts = append(parts, "CPU "+percent(*m.CPUShare))
+		machine.add("CPU %s", percent(*m.CPUShare))
 	}
-	if m.Elapsed > 0 {
-		parts = append(parts, fmt.Sprintf("hiccups %s, %s of the time, max %s ms", integer(m.Hiccups), percent(m.HiccupTime/m.Elapsed), fine(m.HiccupMax)),
-			fmt.Sprintf("GC pauses %s, max %s ms", integer(m.GCPauses), fine(m.GCPauseMax)))
-	}
+	machine.when(m.Elapsed > 0, "hiccups %v, %s of the time, max %s ms", m.Hiccups, percent(m.HiccupTime/m.Elapsed), fine(m.HiccupMax))
+	machine.when(m.Elapsed > 0, "GC pauses %v, max %s ms", m.GCPauses, fine(m.GCPauseMax))
 	if m.Throttled != nil && *m.Throttled > 0 {
-		parts = append(parts, "throttled "+fine(*m.Throttled)+" ms")
+		machine.add("throttled %s ms", fine(*m.Throttled))
 	}
-	if len(parts) > 0 {
-		lines, parts = append(lines, strings.Join(parts, "; ")), nil
-	}
-	if share, ok := f.Chunks.CoalescedShare(); ok {
-		parts = append(parts, "coalesced gaps "+percent(share))
-	}
-	if f.Chunks.Streams > 0 {
-		parts = append(parts, "kernel-stamped streams "+percent(float64(f.Chunks.KernelStamps)/float64(f.Chunks.Streams)))
-	}
-	if share, ok := f.Connections.ReuseRatio(); ok {
-		parts = append(parts, "connections reused "+percent(share))
-	}
-	if n := f.Connections.Replays; n > 0 {
-		parts = append(parts, integer(n)+" of them had died")
-	}
-	if len(parts) > 0 {
-		lines = append(lines, strings.Join(parts, "; "))
-	}
-	if n := f.Connections.WireLate; n > 0 {
-		lines = append(lines, fmt.Sprintf("%s of %s requests were answered before the instant of their last byte was taken: they are in no figure from the wire",
-			integer(n), integer(f.Connections.Requests)))
-	}
-	return lines
+	share, ok := chunks.CoalescedShare()
+	streams.when(ok, "coalesced gaps %s", percent(share))
+	streams.when(chunks.Streams > 0, "kernel-stamped streams %s", percent(float64(chunks.KernelStamps)/float64(chunks.Streams)))
+	share, ok = connections.ReuseRatio()
+	streams.when(ok, "connections reused %s", percent(share))
+	streams.when(connections.Replays > 0, "%v of them had died", connections.Replays)
+
+	b.when(len(machine) > 0, "%s", strings.Join(machine, "; "))
+	b.when(len(streams) > 0, "%s", strings.Join(streams, "; "))
+	b.when(connections.WireLate > 0, "%v of %v requests were answered before the instant of their last byte was taken: "+
+		"they are in no figure from the wire", connections.WireLate, connections.Requests)
+	return b
 }
 
-func (r *Report) telemetryLines() []string {
+func (r *Report) telemetryLines() (b block) {
 	t := r.Telemetry
 	if !t.Enabled {
-		return []string{"off"}
+		return block{"off"}
 	}
-	line := fmt.Sprintf("spans %s ended, %s accepted, %s lost", integer(t.SpansEnded), integer(t.SpansAccepted), integer(t.Lost()))
-	var whys []string
-	for _, why := range slices.Sorted(maps.Keys(t.SpansLost)) {
-		whys = append(whys, why+": "+integer(t.SpansLost[why]))
-	}
-	if len(whys) > 0 {
-		line += " (" + strings.Join(whys, ", ") + ")"
-	}
-	lines := []string{line}
-	if t.SpansSampled > 0 {
-		lines = append(lines, integer(t.SpansSampled)+" spans dropped by the sampler: the spans are incomplete by request")
-	}
-	if t.EventsDropped > 0 {
-		lines = append(lines, integer(t.EventsDropped)+" span events dropped by a limit")
-	}
-	return append(lines, fmt.Sprintf("metric exports %s, %s failed", integer(t.MetricExports), integer(t.MetricExportsFailed)))
+	b.add("spans %v ended, %v accepted, %v lost%s", t.SpansEnded, t.SpansAccepted, t.Lost(),
+		wordsWhen(len(t.SpansLost) > 0, " (%s)", tally("%s: %v", t.SpansLost)))
+	b.when(t.SpansSampled > 0, "%v spans dropped by the sampler: the spans are incomplete by request", t.SpansSampled)
+	b.when(t.EventsDropped > 0, "%v span events dropped by a limit", t.EventsDropped)
+	b.add("metric exports %v, %v failed", t.MetricExports, t.MetricExportsFailed)
+	return b
 }
 
-func (r *Report) verdictLines(p palette) []string {
+func (r *Report) verdictLines(p palette) (b block) {
+	v := r.Verdict
 	paint := [...]func(string) string{judge.Valid: p.green, judge.Undecided: p.yellow, judge.Degraded: p.yellow, judge.Invalid: p.red}
-	lines := []string{paint[r.Verdict.Class](r.Verdict.Class.String())}
-	for _, reason := range r.Verdict.Reasons {
+	b.add("%s", paint[v.Class](v.Class.String()))
+	for _, reason := range v.Reasons {
 		class := reason.Class.String()
 		if reason.Class == judge.Valid {
 			class = "note"
 		}
-		lines = append(lines, class+": "+reason.String())
+		b.add("%s: %s", class, reason)
 	}
-	for _, lack := range r.Verdict.TooFew {
-		lines = append(lines, "too few: "+lack.String())
+	for _, lack := range v.TooFew {
+		b.add("too few: %s", lack)
 	}
-	if len(r.Verdict.Unknown) > 0 {
-		lines = append(lines, "not measured: "+strings.Join(r.Verdict.Unknown, ", "))
-	}
-	return lines
+	b.when(len(v.Unknown) > 0, "not measured: %s", strings.Join(v.Unknown, ", "))
+	return b
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.4g %%", 100*share) }

@@ -5,9 +5,9 @@ package report
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -26,68 +26,66 @@ const (
 // read like any trace. A line at its end that a dying machine tore is refused, and left out by a lenient reader.
 const PartialFile = RequestsFile + partialSuffix
 
-// WriteFiles writes summary.json and summary.csv into the directory, which is created if it is absent.
-func (r *Report) WriteFiles(dir string) error {
-	text, err := r.JSON()
-	if err != nil {
-		return err
-	}
-	var table bytes.Buffer
-	if err := r.CSV(&table); err != nil {
-		return err
-	}
-	return errors.Join(writeFile(dir, SummaryJSON, text), writeFile(dir, SummaryCSV, table.Bytes()))
-}
-
-func writeFile(dir, name string, content []byte) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
-	}
-	f, err := createFile(filepath.Join(dir, name), partialSuffix)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return f.finish(err)
-}
-
-// partial is a file that has its name only when it is complete.
-type partial struct {
-	*bufio.Writer
-	file *atomicfile.File
-	path string // the final one
-}
-
 const partialSuffix = ".partial"
 
-// createFile starts the file of a path, under that path with a suffix.
-func createFile(path, suffix string) (*partial, error) {
-	f, err := atomicfile.CreateAs(path+suffix, path)
+// WriteFiles writes summary.json and summary.csv into the directory, which is created if it is absent.
+func (r *Report) WriteFiles(dir string) error {
+	summary, err := r.JSON()
 	if err != nil {
-		return nil, fmt.Errorf("output file cannot be created: %w; choose another directory with --out", err)
+		return err
 	}
-	return &partial{bufio.NewWriterSize(f, 1<<16), f, path}, nil
+	if err := makeFolder(dir); err != nil {
+		return err
+	}
+	return errors.Join(
+		writeFile(filepath.Join(dir, SummaryJSON), func(w io.Writer) error { _, err := w.Write(summary); return err }),
+		writeFile(filepath.Join(dir, SummaryCSV), r.CSV),
+	)
 }
 
-// finish flushes and closes the file and, if nothing failed, gives it its name. What could be written stays under the
-// partial name otherwise.
-func (p *partial) finish(err error) error {
-	if err = p.complete(err); err != nil {
-		return fmt.Errorf("%s is incomplete, what was written is in %s: %w", p.path, filepath.Base(p.file.Name()), err)
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := createFile(path, partialSuffix)
+	if err != nil {
+		return err
+	}
+	if err := fill(f, write); err != nil {
+		return incomplete(path, f, err)
 	}
 	return nil
 }
 
-// complete is finish with the bare error.
-func (p *partial) complete(err error) error {
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
+	}
+	return nil
+}
+
+// createFile starts the file of a path, under that path with a suffix.
+func createFile(path, suffix string) (*atomicfile.File, error) {
+	f, err := atomicfile.CreateAs(path+suffix, path)
+	if err != nil {
+		return nil, fmt.Errorf("output file cannot be created: %w; choose another directory with --out", err)
+	}
+	return f, nil
+}
+
+// fill writes a file and, if nothing failed, gives it its name. What could be written stays under the other name otherwise.
+func fill(f *atomicfile.File, write func(io.Writer) error) error {
+	w := bufio.NewWriterSize(f, 1<<16)
+	err := write(w)
 	if err == nil {
-		err = p.Flush()
+		err = w.Flush()
 	}
 	if err == nil {
-		err = p.file.Commit()
+		err = f.Commit()
 	}
 	if err != nil {
-		_ = p.file.Close()
+		_ = f.Close()
 	}
 	return err
+}
+
+func incomplete(path string, f *atomicfile.File, err error) error {
+	return fmt.Errorf("%s is incomplete, what was written is in %s: %w", path, filepath.Base(f.Name()), err)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -32,8 +33,8 @@ type Folder struct {
 func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	_, err := os.Stat(dir)
 	f := &Folder{dir: dir, made: errors.Is(err, fs.ErrNotExist)}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("output directory cannot be created: %w; choose another one with --out", err)
+	if err := makeFolder(dir); err != nil {
+		return nil, err
 	}
 	f.unlock, err = atomicfile.Hold(filepath.Join(dir, lockFile))
 	switch {
@@ -46,20 +47,20 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		return f, nil
 	}
 	for _, name := range append([]string{
-		PartialFile, SummaryJSON, SummaryCSV, RequestsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
+		PartialFile, SummaryJSON, SummaryCSV, RequestsFile, page.File, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
 	}, further...) {
-		switch _, err := os.Lstat(filepath.Join(dir, name)); {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
-		case err == nil && name == PartialFile:
+		case err != nil:
+			err = fmt.Errorf("output directory: %w; choose another one with --out", err)
+		case name == PartialFile:
 			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; move it away, or choose another directory with --out", dir, name, fs.ErrExist)
-			return nil, errors.Join(err, f.Close())
-		case err == nil:
-			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)
-			return nil, errors.Join(err, f.Close())
 		default:
-			return nil, errors.Join(fmt.Errorf("output directory: %w; choose another one with --out", err), f.Close())
+			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)
 		}
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

@@ -6,11 +6,12 @@ package report
 import (
 	"bufio"
 	"bytes"
-	"container/heap"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -32,27 +33,32 @@ func sortRequests(from *os.File, path string) (late int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s := sorter{out: out.Writer, last: -1}
-	if err = out.complete(s.sort(bufio.NewReaderSize(from, 1<<18))); err != nil {
-		_ = out.file.Discard() // all of it is in the other file
+	s := sorter{last: -1}
+	if err = fill(out, func(w io.Writer) error { return s.sort(bufio.NewReaderSize(from, 1<<18), w) }); err != nil {
+		_ = out.Discard() // all of it is in the other file
 	}
 	return s.late, err
 }
 
 // sorter restores the order of lines.
 type sorter struct {
-	out       *bufio.Writer
 	last      int64 // index of the line written last, the greatest so far
 	late      int64
-	held      lines
+	held      []line // by index
 	heldBytes int
 }
 
-func (s *sorter) sort(in *bufio.Reader) error {
+// line is one encoded record.
+type line struct {
+	index int64
+	text  []byte
+}
+
+func (s *sorter) sort(in *bufio.Reader, out io.Writer) error {
 	for {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(text) == 0 {
-			break
+			return s.release(out, true)
 		}
 		if err != nil {
 			return err
@@ -61,31 +67,30 @@ func (s *sorter) sort(in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
+		at, _ := slices.BinarySearchFunc(s.held, index, func(l line, index int64) int { return cmp.Compare(l.index, index) })
+		s.held = slices.Insert(s.held, at, line{index, text}) // mostly near the end
 		s.heldBytes += len(text)
-		heap.Push(&s.held, line{index, text})
-		for len(s.held) > 0 && (s.held[0].index == s.last+1 || len(s.held) > maxHeld || s.heldBytes > maxHeldBytes) {
-			if err := s.writeFirst(); err != nil {
-				return err
-			}
+		if err := s.release(out, false); err != nil {
+			return err
 		}
 	}
-	for len(s.held) > 0 {
-		if err := s.writeFirst(); err != nil {
+}
+
+// release writes the lines whose turn it is, and those for which there is no room; at the end all.
+func (s *sorter) release(out io.Writer, end bool) error {
+	for len(s.held) > 0 && (end || s.held[0].index == s.last+1 || len(s.held) > maxHeld || s.heldBytes > maxHeldBytes) {
+		first := s.held[0]
+		s.held[0] = line{}
+		s.held, s.heldBytes = s.held[1:], s.heldBytes-len(first.text)
+		if first.index < s.last {
+			s.late++
+		}
+		s.last = max(s.last, first.index)
+		if _, err := out.Write(first.text); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *sorter) writeFirst() error {
-	first := heap.Pop(&s.held).(line)
-	s.heldBytes -= len(first.text)
-	if first.index < s.last {
-		s.late++
-	}
-	s.last = max(s.last, first.index)
-	_, err := s.out.Write(first.text)
-	return err
 }
 
 // lineRow returns the row of a line that appendLine has made. Its result is the last of its members, and no string can hold
@@ -100,24 +105,4 @@ func lineRow(text []byte) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("a line of %d bytes is not one that was written", len(text))
-}
-
-// line is one encoded record.
-type line struct {
-	index int64
-	text  []byte
-}
-
-// lines is a heap by index.
-type lines []line
-
-func (l lines) Len() int           { return len(l) }
-func (l lines) Less(i, j int) bool { return l[i].index < l[j].index }
-func (l lines) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *lines) Push(x any)        { *l = append(*l, x.(line)) }
-func (l *lines) Pop() any {
-	last := (*l)[len(*l)-1]
-	(*l)[len(*l)-1] = line{}
-	*l = (*l)[:len(*l)-1]
-	return last
 }

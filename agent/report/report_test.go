@@ -163,12 +163,12 @@ func TestRowLines(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
-	if err := sample(t).Table(&b, false); err != nil {
+	if err := sample(t).Table(&b, Width, false); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "table.txt", b.Bytes())
 	for line := range strings.Lines(b.String()) {
-		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
+		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > Width {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -176,7 +176,7 @@ func TestTable(t *testing.T) {
 		t.Error("colours that nobody asked for")
 	}
 	var coloured bytes.Buffer
-	if err := sample(t).Table(&coloured, true); err != nil {
+	if err := sample(t).Table(&coloured, Width, true); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(coloured.String(), "\x1b[1;33mdegraded\x1b[0m") {
@@ -199,11 +199,11 @@ func TestTableOfALongRunFits(t *testing.T) {
 		a.Add(r)
 	}
 	var b bytes.Buffer
-	if err := New(a.Figures()).Table(&b, false); err != nil {
+	if err := New(a.Figures()).Table(&b, Width, false); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {
-		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
+		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > Width {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -214,7 +214,7 @@ func TestTableOfNothing(t *testing.T) {
 	r := New(measure.NewAggregate(measure.Options{}).Figures())
 	r.Verdict = judge.Judge(judge.Facts{})
 	var b bytes.Buffer
-	if err := r.Table(&b, false); err != nil {
+	if err := r.Table(&b, Width, false); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "no request was served") || strings.Contains(b.String(), "NaN") {

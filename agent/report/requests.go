@@ -4,6 +4,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +35,6 @@ type Requests struct {
 	late   int64 // lines that stand after a later row's in the final file
 
 	lines   []byte // whole ones that are not in the file yet
-	pending int64  // their number
 	timer   *time.Timer
 	last    int64 // greatest index so far
 	ordered bool  // each index was greater than those before
@@ -49,11 +49,16 @@ const (
 // a run that was killed is read by it; nil = none.
 func CreateRequests(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	path := filepath.Join(dir, RequestsFile)
-	f, err := atomicfile.CreateAs(path+partialSuffix, path)
+	f, err := createFile(path, partialSuffix)
 	if err != nil {
-		return nil, fmt.Errorf("output file cannot be created: %w; choose another directory with --out", err)
+		return nil, err
 	}
 	q := &Requests{file: f, path: path, last: -1, ordered: true}
+	q.timer = time.AfterFunc(flushAfter, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.flush()
+	})
 	if sidecar != nil {
 		if err := sidecar.Save(f.Name()); err != nil {
 			return nil, errors.Join(err, q.Abandon())
@@ -71,56 +76,39 @@ func (q *Requests) Write(r *measure.Record) {
 		q.lost++
 		return
 	}
-	whole := len(q.lines)
-	var err error
-	if q.lines, err = appendLine(q.lines, r); err != nil {
-		q.lines = q.lines[:whole]
+	lines, err := appendLine(q.lines, r)
+	if err != nil {
 		q.err = err
 		q.lost++
 		return
 	}
-	q.pending++
+	if len(q.lines) == 0 {
+		q.timer.Reset(flushAfter)
+	}
+	q.lines = lines
 	q.ordered = q.ordered && r.Index > q.last
 	q.last = max(q.last, r.Index)
-	switch {
-	case len(q.lines) >= flushBytes:
+	if len(q.lines) >= flushBytes {
 		q.flush()
-	case q.timer == nil:
-		q.timer = time.AfterFunc(flushAfter, func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			q.flush()
-		})
-	case q.pending == 1:
-		q.timer.Reset(flushAfter)
 	}
 }
 
 // flush writes what is not in the file yet.
 func (q *Requests) flush() {
-	if q.pending == 0 {
+	if len(q.lines) == 0 {
 		return
 	}
-	if q.timer != nil {
-		q.timer.Stop()
-	}
+	q.timer.Stop()
 	if q.err == nil {
 		_, q.err = q.file.Write(q.lines)
 	}
 	if q.err != nil {
-		q.lost += q.pending
+		q.lost += int64(bytes.Count(q.lines, []byte("\n")))
 	}
-	q.lines, q.pending = q.lines[:0], 0
+	q.lines = q.lines[:0]
 	if cap(q.lines) > 16*flushBytes { // of one long row
 		q.lines = nil
 	}
-}
-
-// Lost returns the number of records that are not in the file because of an error.
-func (q *Requests) Lost() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lost
 }
 
 // Disordered returns, once the file is closed, the number of lines that stand after a line of a later row.
@@ -134,77 +122,61 @@ func (q *Requests) Disordered() int64 {
 // with the number of records that are not in it; what could be written then stays under the partial name. A second Close
 // does nothing.
 func (q *Requests) Close() error {
+	return q.end(func() error {
+		q.flush()
+		if q.err == nil && q.ordered {
+			q.err = q.file.Commit()
+		} else if q.err == nil {
+			if q.err = q.file.Sync(); q.err == nil {
+				q.late, q.err = sortRequests(q.file.File, q.path)
+			}
+			if q.err == nil {
+				return q.file.Discard()
+			}
+		}
+		if q.err == nil {
+			return nil
+		}
+		_ = q.file.Close()
+		err := incomplete(q.path, q.file, q.err)
+		if q.lost > 0 {
+			return fmt.Errorf("%d records are not in %s: %w", q.lost, RequestsFile, err)
+		}
+		return err
+	})
+}
+
+// Abandon closes the file of a run that was none, and removes it.
+func (q *Requests) Abandon() error { return q.end(q.file.Discard) }
+
+// end ends the file once, and removes the sidecar of the partial file when that is gone.
+func (q *Requests) end(finish func() error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return nil
 	}
 	q.closed = true
-	q.flush()
-	partial := q.file.Name()
-	defer q.dropSidecar()
-	err := q.err
-	switch {
-	case err != nil:
-	case q.ordered:
-		err = q.file.Commit()
-	default:
-		if err = q.file.Sync(); err == nil {
-			q.late, err = sortRequests(q.file.File, q.path)
-		}
-		if err == nil {
-			return q.file.Discard()
-		}
-	}
-	if err != nil {
-		_ = q.file.Close()
-		err = fmt.Errorf("%s is incomplete, what was written is in %s: %w", q.path, filepath.Base(partial), err)
-	}
-	if err != nil && q.lost > 0 {
-		return fmt.Errorf("%d records are not in %s: %w", q.lost, RequestsFile, err)
+	q.timer.Stop()
+	err := finish()
+	if _, gone := os.Lstat(q.file.Name()); errors.Is(gone, fs.ErrNotExist) {
+		_ = os.Remove(mooncake.MetaName(q.file.Name()))
 	}
 	return err
 }
 
-// dropSidecar removes the sidecar of the partial file when that is gone.
-func (q *Requests) dropSidecar() {
-	if _, err := os.Lstat(q.file.Name()); errors.Is(err, fs.ErrNotExist) {
-		_ = os.Remove(mooncake.MetaName(q.file.Name()))
-	}
-}
-
-// Abandon closes the file of a run that was none, and removes it.
-func (q *Requests) Abandon() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return nil
-	}
-	q.closed = true
-	if q.timer != nil {
-		q.timer.Stop()
-	}
-	defer q.dropSidecar()
-	return q.file.Discard()
-}
-
-// appendLine appends the row's object with the result as its last member, and a newline. On an error what it has appended
-// is not a line.
+// appendLine appends the row's object with the result as its last member, and a newline.
 func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 	result, err := json.Marshal(newResult(r))
 	if err != nil {
-		return dst, fmt.Errorf("result of row %d cannot be written: %w", r.Index, err)
+		return nil, fmt.Errorf("result of row %d cannot be written: %w", r.Index, err)
 	}
-	if r.Row == nil {
-		return append(append(append(dst, `{"result": `...), result...), '}', '\n'), nil
+	var row mooncake.Row
+	if r.Row != nil {
+		row = *r.Row
+		row.Replies = nil // they name rows by their places in the trace, and here not every row has its place
 	}
-	before := len(dst)
-	row := *r.Row
-	row.Replies = nil // they name rows by their places in the trace, and here not every row has its place
 	dst = mooncake.AppendRow(dst, &row)
-	if len(dst) < before+2 || dst[len(dst)-1] != '}' {
-		return dst, errors.New("a row must be an object")
-	}
 	dst = dst[:len(dst)-1]
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ", "...)

@@ -308,6 +308,13 @@ func TestDisorderIsCounted(t *testing.T) {
 	}
 }
 
+// Lost returns the number of records that are not in the file because of an error.
+func (q *Requests) Lost() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lost
+}
+
 // A broken disk does not stop the run: Write goes on, Close tells.
 func TestRequestsOnABrokenFile(t *testing.T) {
 	dir := t.TempDir()

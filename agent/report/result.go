@@ -42,7 +42,7 @@ type result struct {
 	Gaps      []float64 `json:"gaps_ms,omitempty"` // between neighbouring content chunks
 	Coalesced int       `json:"coalesced,omitempty"`
 
-	Usage     *usage `json:"usage,omitempty"`
+	Usage     usage  `json:"usage,omitzero"`
 	Predicted *int64 `json:"predicted_cached_tokens,omitempty"`
 	// CarriedTokens are the prompt tokens that were live replies, InventedTokens those in the place of replies that were not.
 	CarriedTokens  int64 `json:"carried_reply_tokens,omitempty"`
@@ -105,9 +105,7 @@ func newResult(r *measure.Record) result {
 	res.Replays, res.Resent, res.WireLate = x.Replays, x.Resent, x.WireLate
 	res.PromptError, _ = r.PromptError()
 	res.FinishReason, res.ResponseID = x.FinishReason, x.ResponseID
-	if u := (usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}); u != (usage{}) {
-		res.Usage = &u
-	}
+	res.Usage = usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}
 	res.TTFT = duration(r.TTFT(x.Start))
 	for i := 1; i < len(x.At); i++ {
 		res.Gaps = append(res.Gaps, micros(time.Duration(x.At[i]-x.At[i-1])))
@@ -124,19 +122,16 @@ func newResult(r *measure.Record) result {
 // micros is the duration in milliseconds, rounded to µs.
 func micros(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
 
-func duration(d time.Duration, ok bool) *float64 {
-	if !ok {
-		return nil
-	}
-	ms := micros(d)
-	return &ms
-}
+func duration(d time.Duration, ok bool) *float64 { return known(micros(d), ok) }
 
 func instant(at time.Duration) *float64 { return duration(at, at > clock.Never) }
 
-func count(n int64) *int64 {
-	if n <= send.Unknown {
+func count(n int64) *int64 { return known(n, n > send.Unknown) }
+
+// known is a value that JSON leaves out where it is unknown.
+func known[T any](v T, ok bool) *T {
+	if !ok {
 		return nil
 	}
-	return &n
+	return &v
 }

@@ -10,25 +10,29 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// width is what the table and the blocks below it keep to, in columns.
-const width = 100
+// Width is the usual width of the table and the blocks below it, in columns.
+const Width = 100
 
-// Table writes the final table, AIPerf's columns in AIPerf's order, and the blocks below it. colour asks for ANSI
-// colours; whether the writer is a terminal is the caller's to know.
-func (r *Report) Table(w io.Writer, colour bool) error {
+// minWidth is the least width that they can keep to.
+const minWidth = 60
+
+// Table writes the final table, AIPerf's columns in AIPerf's order, and the blocks below it, at most width columns wide (60 at
+// least). Where the columns have no room, std, min, avg and p90 give way, in this order. colour asks for ANSI colours; whether the
+// writer is a terminal, and how wide, is the caller's to know.
+func (r *Report) Table(w io.Writer, width int, colour bool) error {
 	p := palette(colour)
+	width = min(max(width, minWidth), Width)
 	var b strings.Builder
-	b.WriteString(r.metrics(p))
+	b.WriteString(r.metrics(p, width))
 	b.WriteString("\n")
-	for _, block := range r.blocks(p) {
-		writeBlock(&b, block)
-	}
+	r.blocks(&b, width, p)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("the report cannot be written: %w", err)
 	}
@@ -43,16 +47,45 @@ var consoleTitles = map[measure.ID]string{
 	measure.LatencyIntended: "  from intended",
 }
 
-// metrics renders the table of figures.
-func (r *Report) metrics(p palette) string {
+// figureColumns are the columns of the table; lower ranks give way first where the width has no room for all.
+var figureColumns = []struct {
+	name string
+	rank int
+	of   func(s *measure.Stat) float64
+}{
+	{"avg", 3, func(s *measure.Stat) float64 { return s.Avg }},
+	{"min", 2, func(s *measure.Stat) float64 { return s.Min }},
+	{"max", 5, func(s *measure.Stat) float64 { return s.Max }},
+	{"p99", 7, func(s *measure.Stat) float64 { return s.P99 }},
+	{"p90", 4, func(s *measure.Stat) float64 { return s.P90 }},
+	{"p50", 6, func(s *measure.Stat) float64 { return s.P50 }},
+	{"std", 1, func(s *measure.Stat) float64 { return s.Std }},
+}
+
+// metrics renders the table of figures, with as many columns as fit.
+func (r *Report) metrics(p palette, width int) string {
+	for least := 1; ; least++ {
+		rendered := r.metricsFrom(p, least)
+		if least == len(figureColumns) || text.LongestLineLen(rendered) <= width {
+			return rendered
+		}
+	}
+}
+
+// metricsFrom renders the columns of a rank and above. A figure with a single value stands in the first of them.
+func (r *Report) metricsFrom(p palette, least int) string {
 	t := table.NewWriter()
 	t.SetStyle(plain)
 	t.SetTitle("moonloop | LLM Metrics")
-	t.AppendHeader(table.Row{"Metric", "avg", "min", "max", "p99", "p90", "p50", "std"})
+	header := table.Row{"Metric"}
 	columns := []table.ColumnConfig{{Number: 1, WidthMax: 25, WidthMaxEnforcer: text.WrapSoft}}
-	for n := 2; n <= 8; n++ {
-		columns = append(columns, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	for _, c := range figureColumns {
+		if c.rank >= least {
+			header = append(header, c.name)
+			columns = append(columns, table.ColumnConfig{Number: len(header), Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
 	}
+	t.AppendHeader(header)
 	t.SetColumnConfigs(columns)
 	for id, s := range r.figures.All {
 		d := id.Define()
@@ -63,13 +96,17 @@ func (r *Report) metrics(p palette) string {
 		if title == "" {
 			title = d.Title + " (" + s.Unit + ")"
 		}
-		row := table.Row{title, "  " + grouped(s.Avg)}
-		for _, v := range []float64{s.Min, s.Max, s.P99, s.P90, s.P50, s.Std} {
-			if id.Single() {
+		row := table.Row{title}
+		for _, c := range figureColumns {
+			switch {
+			case c.rank < least:
+			case !id.Single():
+				row = append(row, "  "+grouped(c.of(&s)))
+			case len(row) == 1:
+				row = append(row, "  "+grouped(s.Avg))
+			default:
 				row = append(row, "  "+p.dim("N/A"))
-				continue
 			}
-			row = append(row, "  "+grouped(v))
 		}
 		t.AppendRow(row)
 	}
@@ -98,26 +135,15 @@ func grouped(v float64) string {
 	if math.Abs(v) >= 1e5 {
 		decimals = 0
 	}
-	s := strconv.FormatFloat(math.Abs(v), 'f', decimals, 64)
-	whole, fraction, _ := strings.Cut(s, ".")
-	if fraction != "" {
-		fraction = "." + fraction
+	s := strconv.FormatFloat(v, 'f', decimals, 64)
+	for i := strings.IndexByte(s+".", '.') - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
 	}
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if v < 0 {
-		whole = "-" + whole
-	}
-	return whole + fraction
+	return s
 }
 
 // integer writes a count with thousands separators.
-func integer[T ~int | ~int64](n T) string {
-	s := grouped(float64(n))
-	whole, _, _ := strings.Cut(s, ".")
-	return whole
-}
+func integer(n int64) string { return humanize.Comma(n) }
 
 // palette colours text, or not.
 type palette bool

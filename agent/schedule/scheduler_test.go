@@ -361,13 +361,13 @@ func TestFreeSlotsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 * maxFree {
-		s.takeSlot()
+		s.acquireSlot()
 	}
 	if s.slotFree() {
 		t.Fatal("a slot too many")
 	}
 	for i := range time.Duration(3 * maxFree) {
-		s.giveSlot(i)
+		s.freeSlot(i)
 	}
 	if len(s.free) > maxFree || len(s.free)+s.unused != 3*maxFree {
 		t.Errorf("%d instants of %d free slots, want at most %d", len(s.free), len(s.free)+s.unused, maxFree)

@@ -36,14 +36,13 @@ type sessionTable struct {
 	closed map[uint64]struct{} // hashes of the ids of sessions closed to make room
 }
 
+func newSessionTable() sessionTable {
+	return sessionTable{byID: make(map[string]*Session), seed: maphash.MakeSeed(), closed: make(map[uint64]struct{})}
+}
+
 // get returns the session, new if it is not known, and marks it busy. When more than limit are kept, those idle for
 // longest are closed first.
 func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Session, known bool) {
-	if t.byID == nil {
-		t.byID = make(map[string]*Session)
-		t.seed = maphash.MakeSeed()
-		t.closed = make(map[uint64]struct{})
-	}
 	ses, known = t.byID[id]
 	if !known {
 		for len(t.byID) >= limit && t.idle.Len() > 0 {
@@ -76,13 +75,7 @@ func (t *sessionTable) wasClosed(id string) bool {
 
 // touch puts a session that has nothing under way among the idle ones.
 func (t *sessionTable) touch(ses *Session) {
-	if ses.busy == 0 && ses.pending.len() == 0 && ses.idle == nil && t.byID[ses.ID] == ses {
+	if ses.busy == 0 && len(ses.pending) == 0 && ses.idle == nil && t.byID[ses.ID] == ses {
 		ses.idle = t.idle.PushBack(ses)
-	}
-}
-
-func (t *sessionTable) each(f func(*Session)) {
-	for _, ses := range t.byID {
-		f(ses)
 	}
 }

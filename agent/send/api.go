@@ -96,7 +96,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	case err != nil && inner.Err() != nil:
 		return fail(ClassConnectTimeout, "", fmt.Sprintf("no connection within %v", limit), err)
 	case err != nil:
-		e := classify(err, f.tlsFailure(), f.connected())
+		e := f.classify(err)
 		if e.Class == ClassTransport {
 			if refused := c.refusal(inner); refused != nil {
 				return refused
@@ -107,17 +107,10 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 		return fail(ClassLimit, "", errReplyTooLong.Error(), errReplyTooLong)
 	case refusesPlain(resp.StatusCode, body):
 		return fail(ClassTLS, "", wantsTLS, nil)
-	case resp.StatusCode/100 == 3:
+	case resp.StatusCode/100 == 3: // longer than what a server may say
 		return fail(ClassHTTP, "", redirected(resp), nil)
 	case resp.StatusCode/100 != 2:
-		class := ClassHTTP
-		if resp.StatusCode == http.StatusTooManyRequests {
-			class = ClassRateLimited
-		}
-		name, message, _ := complaint(body)
-		if message == "" {
-			message = http.StatusText(resp.StatusCode)
-		}
+		class, name, message := refusal(resp, body)
 		return fail(class, name, cleaned(message, c.secrets, req.Body, maxServerMessage), nil)
 	case out == nil:
 		return nil

@@ -56,23 +56,13 @@ type upload struct {
 // Len returns the size of the whole body.
 func (u *upload) Len() int { return int(u.size) }
 
-// begin waits at the gate, and lets the headers go with the body.
-func (u *upload) begin() error {
-	if g := u.flight.gate; g != nil {
-		if err := g.pass(u.done); err != nil {
-			return err
-		}
-	}
-	u.flight.uncork()
-	return nil
-}
-
-// Read implements io.Reader.
+// Read implements io.Reader. The first waits at the gate, and lets the headers go with the body.
 func (u *upload) Read(p []byte) (int, error) {
 	if !u.begun {
-		if err := u.begin(); err != nil {
+		if err := u.flight.gate.pass(u.done); err != nil {
 			return 0, err
 		}
+		u.flight.uncork()
 		u.begun = true
 	}
 	n, err := u.Reader.Read(p)

@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -31,7 +33,12 @@ type Client struct {
 	replay    *retryablehttp.Client // for Do
 	look      *retryablehttp.Client // for Get
 	api       *retryablehttp.Client // for JSON
+
+	chunks atomic.Int64 // output chunks that arrived
 }
+
+// Chunks returns how many output chunks have arrived so far, in all replies of the client.
+func (c *Client) Chunks() int64 { return c.chunks.Load() }
 
 // Connections that are idle for longer are closed. Servers commonly close theirs earlier; that costs a replay.
 const idleConnTimeout = 90 * time.Second
@@ -47,27 +54,7 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("send: the URL cannot be read: %w", err)
 	}
-	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg)}
-	if cfg.APIKey != "" {
-		c.secrets = append(c.secrets, cfg.APIKey)
-	}
-	for _, values := range base.Query() { // a key may be one of them
-		for _, v := range values {
-			if len(v) >= minSecret {
-				c.secrets = append(c.secrets, v)
-			}
-		}
-	}
-	for _, values := range cfg.Header {
-		for _, v := range values {
-			if len(v) >= minSecret {
-				c.secrets = append(c.secrets, v)
-			}
-			if _, key, found := strings.Cut(v, " "); found && len(key) >= minSecret {
-				c.secrets = append(c.secrets, key) // without "Bearer"
-			}
-		}
-	}
+	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg), secrets: secretsOf(cfg, base.Query())}
 	c.transport = newTransport(cfg, c.wall)
 	client := &http.Client{
 		Transport: onlyRoundTrip{c.transport},
@@ -81,6 +68,24 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	c.api = newRetrier(&patient, max(apiRetries, cfg.Retries), min(cfg.RetryWait, callRetryWait), cfg.MaxRetryWait)
 	c.api.CheckRetry = mayPass
 	return c, nil
+}
+
+// secretsOf returns the API key, and the values of the query and of headers that are no mere words: a key may be one of them.
+func secretsOf(cfg Config, query url.Values) (secrets []string) {
+	if cfg.APIKey != "" {
+		secrets = append(secrets, cfg.APIKey)
+	}
+	for _, of := range []map[string][]string{query, cfg.Header} {
+		for _, value := range slices.Concat(slices.Collect(maps.Values(of))...) {
+			_, key, _ := strings.Cut(value, " ") // without "Bearer"
+			for _, s := range []string{value, key} {
+				if len(s) >= minSecret {
+					secrets = append(secrets, s)
+				}
+			}
+		}
+	}
+	return secrets
 }
 
 func baseHeader(cfg Config) http.Header {
@@ -169,7 +174,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 
 	s := streams.Get().(*stream) // nothing else is in the pool
 	defer s.free()
-	s.begin(x, f, req, int64(c.cfg.MaxReply), c.cfg.MaxLine)
+	s.begin(x, f, req, &c.chunks, int64(c.cfg.MaxReply), c.cfg.MaxLine)
 
 	resp, err := c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
 	if err == nil {
@@ -215,6 +220,9 @@ var accept = map[bool][]string{true: {mediaEvents}, false: {mediaJSON}}
 // conclude turns the way in which the exchange ended into its end and its error.
 func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err error, expired *timeout) {
 	x, f := s.x, s.flight
+	fail := func(class Class, message string, cause error) {
+		x.Err = &Error{Class: class, Message: message, Cause: cause}
+	}
 	x.End = c.clk.Now()
 	stopped := expired != nil || ctx.Err() != nil
 	if expired == tailCut {
@@ -227,15 +235,14 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	case err == nil, s.complete() && (stopped || x.Done):
 		// All that the reply had to say has come: neither our impatience nor a rude goodbye changes that.
 		if !s.complete() {
-			x.Err = &Error{Class: ClassIncomplete, Status: x.Status, Message: "the reply ended without a finish reason"}
+			fail(ClassIncomplete, "the reply ended without a finish reason", nil)
 		}
 	case expired != nil && expired.class != "":
-		x.Err = &Error{Class: expired.class, Status: x.Status, Message: expired.text, Cause: expired}
+		fail(expired.class, expired.text, expired)
 	case ctx.Err() != nil:
-		x.Err = &Error{Class: ClassCancelled, Status: x.Status, Message: "stopped before the reply was complete", Cause: context.Cause(ctx)}
+		fail(ClassCancelled, "stopped before the reply was complete", context.Cause(ctx))
 	default:
-		x.Err = classify(err, f.tlsFailure(), f.connected())
-		x.Err.Status = x.Status
+		x.Err = f.classify(err)
 		x.Err.Message = cleaned(x.Err.Message, c.secrets, req.Body, maxMessage)
 	}
 	if last := s.in.last; last.number > 0 && (x.Err == nil || err == nil) {
@@ -246,18 +253,16 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	}
 	s.finish()
 	f.copyTo(x)
-	c.hide(x)
+	// The names that the server gave hide secrets, too: it may call anything by the key that it was sent.
+	names := []*string{&x.ResponseID, &x.Model, &x.FinishReason}
+	if x.Err != nil {
+		x.Err.Status = x.Status
+		names = append(names, &x.Err.Code)
+	}
+	for _, name := range names {
+		*name = c.Hidden(*name)
+	}
 }
 
 // Hidden takes the client's secrets out of a text of the server's.
 func (c *Client) Hidden(text string) string { return Hidden(text, c.secrets) }
-
-// hide takes secrets out of the names that the server gave, too: it may call anything by the key that it was sent.
-func (c *Client) hide(x *Exchange) {
-	for _, text := range []*string{&x.ResponseID, &x.Model, &x.FinishReason} {
-		*text = Hidden(*text, c.secrets)
-	}
-	if x.Err != nil {
-		x.Err.Code = Hidden(x.Err.Code, c.secrets)
-	}
-}

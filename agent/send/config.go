@@ -4,6 +4,7 @@
 package send
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -69,28 +70,21 @@ type Config struct {
 
 // String shows the configuration without its secrets.
 func (c Config) String() string {
-	key := "none"
-	if c.APIKey != "" {
-		key = "hidden"
-	}
-	return fmt.Sprintf("{url: %s, headers: %s, key: %s, http2: %t, retries: %d, connect: %v, first token: %v, idle: %v, total: %v}",
-		c.shownURL(), strings.Join(c.headerNames(), " "), key, c.HTTP2, c.Retries,
-		c.ConnectTimeout, c.FirstTokenTimeout, c.IdleTimeout, c.TotalTimeout)
+	text, _ := c.MarshalJSON() // words and numbers always marshal
+	return string(text)
 }
 
 // GoString is String: %#v must not show more.
-func (c Config) GoString() string { return "send.Config" + c.String() }
+func (c Config) GoString() string { return c.String() }
 
 // MarshalJSON shows what String shows.
 func (c Config) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{
-		"url": c.shownURL(), "headers": c.headerNames(), "key": c.APIKey != "", "http2": c.HTTP2, "retries": c.Retries,
+		"url": c.shownURL(), "headers": slices.Sorted(maps.Keys(c.Header)), "key": c.APIKey != "", "http2": c.HTTP2, "retries": c.Retries,
 		"connect_timeout": c.ConnectTimeout.String(), "first_token_timeout": c.FirstTokenTimeout.String(),
 		"idle_timeout": c.IdleTimeout.String(), "total_timeout": c.TotalTimeout.String(),
 	})
 }
-
-func (c Config) headerNames() []string { return slices.Sorted(maps.Keys(c.Header)) }
 
 // shownURL leaves out what may hold a secret: user, password and query.
 func (c Config) shownURL() string {
@@ -130,17 +124,11 @@ func (c Config) check() error {
 }
 
 func (c *Config) setDefaults() {
-	for p, v := range map[*int]int{&c.MaxLine: DefaultMaxLine, &c.MaxReply: DefaultMaxReply, &c.Connections: 1 << 16} {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	if c.RetryWait == 0 {
-		c.RetryWait = 500 * time.Millisecond
-	}
-	if c.MaxRetryWait == 0 {
-		c.MaxRetryWait = 30 * time.Second
-	}
+	c.MaxLine = cmp.Or(c.MaxLine, DefaultMaxLine)
+	c.MaxReply = cmp.Or(c.MaxReply, DefaultMaxReply)
+	c.Connections = cmp.Or(c.Connections, 1<<16)
+	c.RetryWait = cmp.Or(c.RetryWait, 500*time.Millisecond)
+	c.MaxRetryWait = cmp.Or(c.MaxRetryWait, 30*time.Second)
 }
 
 // join returns the URL of a path, which starts with a slash.

@@ -94,8 +94,11 @@ func (c *conn) begin(cork bool) uint32 {
 	return c.turn
 }
 
-// look returns the books of an exchange: the present one or the one before.
+// look returns the books of an exchange: the present one or the one before. A nil conn, that of HTTP/2, has none.
 func (c *conn) look(turn uint32) (traffic, bool) {
+	if c == nil {
+		return traffic{}, false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch c.turn {
@@ -108,15 +111,14 @@ func (c *conn) look(turn uint32) (traffic, bool) {
 }
 
 // Read implements net.Conn.
-func (c *conn) Read(p []byte) (int, error) {
+func (c *conn) Read(p []byte) (n int, err error) {
+	var ns int64
+	var waited bool
 	if c.stamped == nil {
-		n, err := c.Conn.Read(p)
-		if n > 0 {
-			c.arrived(n, len(p), 0, false)
-		}
-		return n, err
+		n, err = c.Conn.Read(p)
+	} else {
+		n, ns, waited, err = c.stamped.Read(p)
 	}
-	n, ns, waited, err := c.stamped.Read(p)
 	if n > 0 {
 		c.arrived(n, len(p), ns, waited)
 	}

@@ -136,7 +136,7 @@ func TestConnBooks(t *testing.T) {
 
 // TestCoalesced: chunks of one read count unless the kernel says that the reader was waiting for them.
 func TestCoalesced(t *testing.T) {
-	s := stream{x: &Exchange{FirstAnswer: clock.Never}, flight: &flight{clk: clock.New()}, req: &Request{ExpectTokens: 8}}
+	s := stream{chunks: new(atomic.Int64), x: &Exchange{FirstAnswer: clock.Never}, flight: &flight{clk: clock.New()}, req: &Request{ExpectTokens: 8}}
 	s.flight.guard.clk = s.flight.clk
 	s.chunk.reset()
 	for _, a := range []arrival{

@@ -4,6 +4,7 @@
 package send
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"strings"
@@ -122,28 +123,18 @@ func withoutEchoes(m []byte, body Body) []byte {
 
 // isWord reports whether b is one word, such as the name of a model or a field, with the quotes around it.
 func isWord(b []byte) bool {
-	for len(b) > 0 && !wordByte(b[0]) {
-		b = b[1:]
-	}
-	for len(b) > 0 && !wordByte(b[len(b)-1]) {
-		b = b[:len(b)-1]
-	}
-	for _, c := range b {
-		if !wordByte(c) {
-			return false
-		}
-	}
-	return len(b) <= maxWord
+	b = bytes.TrimFunc(b, between)
+	return len(b) <= maxWord && !bytes.ContainsFunc(b, between)
 }
 
-func wordByte(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
-		c == '_' || c == '-' || c == '.' || c == '/' || c == ':'
+// between reports whether a character is of no word.
+func between(c rune) bool {
+	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("_-./:", c)
 }
 
 // code keeps a server's code or type if it is one word.
 func code(s string) string {
-	if s == "" || !isWord([]byte(s)) || !wordByte(s[0]) || !wordByte(s[len(s)-1]) {
+	if len(s) > maxWord || strings.ContainsFunc(s, between) {
 		return ""
 	}
 	return s

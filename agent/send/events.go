@@ -4,7 +4,9 @@
 package send
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"io"
 )
 
@@ -20,18 +22,66 @@ type event struct {
 // that the stream's clean end leaves undelimited counts, and a field may be followed by blanks. Comments, id and
 // retry are of no use here.
 type events struct {
-	src lines
-	in  *arrivals
+	scan   bufio.Scanner
+	buf    []byte          // that scan begins with: a chunk is a third of it
+	split  bufio.SplitFunc // line; made once, as buf is
+	max    int             // bytes of a line and of an event
+	seen   int             // bytes of the open line, which hold no line end
+	skipLF bool            // the last line ended with CR
+	begun  bool            // the first line is over
+	in     *arrivals
 	event
 }
+
+const lineBuffer = 1 << 10
 
 func (e *events) reset(in *arrivals, bound int) {
 	data := e.data[:0]
 	if cap(data) > 16*lineBuffer {
 		data = nil
 	}
-	e.src.reset(in, bound)
-	e.in, e.event = in, event{data: data}
+	if e.buf == nil {
+		e.buf, e.split = make([]byte, lineBuffer), e.line
+	}
+	*e = events{scan: *bufio.NewScanner(in), buf: e.buf, split: e.split, max: bound, in: in, event: event{data: data}}
+	e.scan.Buffer(e.buf[:min(len(e.buf), bound)], bound)
+	e.scan.Split(e.split)
+}
+
+// line is a [bufio.SplitFunc]: lines end at LF, CRLF and CR, without waiting for the byte behind a CR. It takes the byte
+// order mark off the first.
+func (e *events) line(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if e.skipLF && len(data) > 0 {
+		e.skipLF = false
+		if data[0] == '\n' {
+			data, advance = data[1:], 1
+		}
+	}
+	end := bytes.IndexByte(data[e.seen:], '\n')
+	open := data[e.seen:]
+	if end >= 0 {
+		open = open[:end]
+	}
+	if cr := bytes.IndexByte(open, '\r'); cr >= 0 {
+		end, e.skipLF = cr, true
+	}
+	switch {
+	case end >= 0:
+		line = data[:e.seen+end]
+		advance += len(line) + 1
+	case atEOF && len(data) > 0:
+		line = data
+		advance += len(line)
+	default:
+		e.seen = len(data)
+		return advance, nil, nil
+	}
+	e.seen = 0
+	if !e.begun {
+		e.begun = true
+		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+	}
+	return advance, line, nil
 }
 
 var (
@@ -43,25 +93,29 @@ var (
 // next returns the next event that has data, or the error that ended the stream: io.EOF for a clean end.
 func (e *events) next() (*event, error) {
 	e.event = event{data: e.data[:0]}
-	for {
-		line, err := e.src.next()
-		if len(line) > 0 {
-			e.field(line)
-		}
+	for e.scan.Scan() {
+		line := e.scan.Bytes()
 		switch {
-		case len(e.data) > e.src.max:
-			return nil, errLineTooLong
-		case err == io.EOF && e.lines > 0: //nolint:errorlint // a reader's EOF is io.EOF itself
-			return &e.event, nil // undelimited; the next call returns the EOF
-		case err != nil:
-			return nil, err
 		case len(line) > 0:
+			if e.field(line); len(e.data) > e.max {
+				return nil, errLineTooLong
+			}
 		case e.lines > 0:
 			return &e.event, nil
 		default:
 			e.isError = false // an event without data is none
 		}
 	}
+	err := e.scan.Err()
+	switch {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, errLineTooLong
+	case err != nil:
+		return nil, err
+	case e.lines > 0:
+		return &e.event, nil // undelimited; the next call returns the EOF
+	}
+	return nil, io.EOF
 }
 
 // field takes one line that is not empty.

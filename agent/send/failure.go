@@ -5,6 +5,7 @@ package send
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,17 +41,12 @@ func complaint(body []byte) (name, message string, status int) {
 	case string:
 		message = v
 	case nil:
-		if r, ok := root["response"].(map[string]any); ok {
-			if v, ok := r["error"].(map[string]any); ok {
-				e = v
-			}
+		response, _ := root["response"].(map[string]any)
+		if v, ok := response["error"].(map[string]any); ok {
+			e = v
 		}
 	}
-	for _, key := range []string{"message", "detail"} {
-		if message == "" {
-			message = firstText(e[key])
-		}
-	}
+	message = cmp.Or(message, firstText(e["message"]), firstText(e["detail"]))
 	var number string
 	for _, key := range []string{"code", "type", "error_type", "http_status_code"} {
 		switch v := e[key].(type) {
@@ -60,36 +57,38 @@ func complaint(body []byte) (name, message string, status int) {
 				number = code(v)
 			}
 		case json.Number:
-			if number == "" {
-				number = code(v.String())
-			}
+			number = cmp.Or(number, code(v.String()))
 		}
-	}
-	if name == "" {
-		name = number
 	}
 	if n, err := strconv.Atoi(number); err == nil && n >= 100 && n < 600 {
 		status = n
 	}
-	return name, message, status
+	return cmp.Or(name, number), message, status
+}
+
+// refusal reads a reply whose status is no success.
+func refusal(resp *http.Response, body []byte) (class Class, name, message string) {
+	class = ClassHTTP
+	if resp.StatusCode == http.StatusTooManyRequests {
+		class = ClassRateLimited
+	}
+	name, message, _ = complaint(body)
+	if resp.StatusCode/100 == 3 {
+		message = redirected(resp)
+	}
+	return class, name, cmp.Or(message, http.StatusText(resp.StatusCode))
 }
 
 // firstText returns a string, or the message of the first element of a list of errors.
 func firstText(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case []any:
-		if len(v) == 0 {
-			return ""
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+		if m, ok := v.(map[string]any); ok {
+			v = m["msg"]
 		}
-		if m, ok := v[0].(map[string]any); ok {
-			v[0] = m["msg"]
-		}
-		s, _ := v[0].(string)
-		return s
 	}
-	return ""
+	s, _ := v.(string)
+	return s
 }
 
 // limitError is a bound of ours that a reply went past.
@@ -181,16 +180,10 @@ const wantsTLS = "the server speaks TLS here; is the URL meant to begin with htt
 
 // refusesPlain reports whether a reply is that of a server with TLS to a request without: Go's, nginx's, Apache's, Jetty's.
 func refusesPlain(status int, body []byte) bool {
-	if status != http.StatusBadRequest {
-		return false
-	}
 	text := strings.ToLower(string(body[:min(len(body), 4096)]))
-	for _, words := range []string{"http request to an https server", "plain http request was sent to https port", "plain http to an ssl-enabled server", "plain http to a tls"} {
-		if strings.Contains(text, words) {
-			return true
-		}
-	}
-	return false
+	return status == http.StatusBadRequest && slices.ContainsFunc([]string{
+		"http request to an https server", "plain http request was sent to https port", "plain http to an ssl-enabled server", "plain http to a tls",
+	}, func(words string) bool { return strings.Contains(text, words) })
 }
 
 // alertMessage says what a server's alert means and what to do. Go names alerts as RFC 8446, section 6, does.

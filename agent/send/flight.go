@@ -76,9 +76,6 @@ func (f *flight) sentWhole() bool {
 	if f.uploaded.Load() < f.size {
 		return false
 	}
-	if f.conn == nil {
-		return true
-	}
 	t, ok := f.conn.look(f.turn)
 	return !ok || !t.cut && t.sent > f.size
 }
@@ -121,11 +118,11 @@ func (f *flight) connected() bool {
 	return f.obtained != clock.Never
 }
 
-// tlsFailure returns what ended the handshake, or nil.
-func (f *flight) tlsFailure() error {
+// classify says what went wrong underneath the current attempt.
+func (f *flight) classify(err error) *Error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tlsErr
+	return classify(err, f.tlsErr, f.obtained != clock.Never)
 }
 
 // trace returns the hooks that net/http calls.
@@ -138,34 +135,30 @@ func (f *flight) trace() *httptrace.ClientTrace {
 			f.mu.Unlock()
 			f.guard.enter(stageConnect)
 		},
-		DNSStart:             func(httptrace.DNSStartInfo) { f.first(&f.dns) },
-		DNSDone:              func(httptrace.DNSDoneInfo) { f.first(&f.dnsEnd) },
-		ConnectStart:         func(string, string) { f.first(&f.connect) },
-		ConnectDone:          func(_, _ string, err error) { f.firstUnless(err, &f.connectEnd) },
-		TLSHandshakeStart:    func() { f.first(&f.handshake) },
-		TLSHandshakeDone:     func(_ tls.ConnectionState, err error) { f.shook(err) },
+		DNSStart:          func(httptrace.DNSStartInfo) { f.first(&f.dns, nil) },
+		DNSDone:           func(httptrace.DNSDoneInfo) { f.first(&f.dnsEnd, nil) },
+		ConnectStart:      func(string, string) { f.first(&f.connect, nil) },
+		ConnectDone:       func(_, _ string, err error) { f.first(&f.connectEnd, err) },
+		TLSHandshakeStart: func() { f.first(&f.handshake, nil) },
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			f.first(&f.handshakeEnd, err)
+			f.mu.Lock()
+			f.tlsErr = err
+			f.mu.Unlock()
+		},
 		GotConn:              f.gotConn,
 		WroteRequest:         f.wrote,
 		GotFirstResponseByte: f.answered,
 	}
 }
 
-// first notes an instant unless it is noted already: addresses are tried in parallel.
-func (f *flight) first(at *time.Duration) { f.firstUnless(nil, at) }
-
-func (f *flight) firstUnless(err error, at *time.Duration) {
+// first notes an instant, unless it failed or is noted already: addresses are tried in parallel.
+func (f *flight) first(at *time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil && *at == clock.Never {
 		*at = f.clk.Now()
 	}
-}
-
-func (f *flight) shook(err error) {
-	f.firstUnless(err, &f.handshakeEnd)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.tlsErr = err
 }
 
 func (f *flight) gotConn(info httptrace.GotConnInfo) {
@@ -209,23 +202,16 @@ func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 
 // written is the end of the last write call, or now. ended is false while the only one has not returned.
 func (f *flight) written() (at time.Duration, ended bool) {
-	if f.conn == nil {
-		return f.clk.Now(), true
-	}
-	if t, _ := f.conn.look(f.turn); t.wrote != clock.Never {
+	t, ok := f.conn.look(f.turn)
+	if ok && t.wrote != clock.Never {
 		return t.wrote, true
 	}
-	return f.clk.Now(), false
+	return f.clk.Now(), !ok
 }
 
 func (f *flight) answered() {
 	f.mu.Lock()
-	f.firstByte = f.clk.Now()
-	if f.conn != nil {
-		if t, ok := f.conn.look(f.turn); ok {
-			f.firstByte = time.Duration(t.at)
-		}
-	}
+	f.firstByte = f.arrived()
 	waiting, ended := f.wire == clock.Never, true
 	if waiting {
 		f.wire, ended = f.written()
@@ -247,21 +233,21 @@ func (f *flight) answered() {
 func (f *flight) opened() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.headersEnd = f.clk.Now()
-	if f.conn != nil {
-		if t, ok := f.conn.look(f.turn); ok {
-			f.headersEnd = time.Duration(t.at)
-		}
+	f.headersEnd = f.arrived()
+}
+
+// arrived is the last arrival on the exchange's connection, or now where the connection does not know.
+func (f *flight) arrived() time.Duration {
+	if t, ok := f.conn.look(f.turn); ok {
+		return time.Duration(t.at)
 	}
+	return f.clk.Now()
 }
 
 // last returns the last arrival on the exchange's connection.
 func (f *flight) last() (a arrival, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.conn == nil {
-		return arrival{}, false
-	}
 	t, ok := f.conn.look(f.turn)
 	return t.arrival, ok
 }
@@ -280,12 +266,10 @@ func (f *flight) copyTo(x *Exchange) {
 	}
 	p.Blocked = max(0, span(f.asked, f.obtained)-p.DNS-p.Connect-p.TLS)
 	began := f.obtained
-	if f.conn != nil {
-		if t, ok := f.conn.look(f.turn); ok {
-			x.BytesSent, x.BytesRead = t.sent, t.received
-			if t.began != clock.Never {
-				began = t.began
-			}
+	if t, ok := f.conn.look(f.turn); ok {
+		x.BytesSent, x.BytesRead = t.sent, t.received
+		if t.began != clock.Never {
+			began = t.began
 		}
 	}
 	p.Sending = span(began, f.wire)

@@ -106,9 +106,7 @@ func (r *reply) copyTo(x *Exchange) {
 		return
 	}
 	for i := range calls {
-		if calls[i].Type == "" {
-			calls[i].Type = "function"
-		}
+		calls[i].Type = cmp.Or(calls[i].Type, "function")
 	}
 	x.ToolCalls, _ = json.Marshal(calls) // strings always marshal
 }

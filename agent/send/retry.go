@@ -6,7 +6,6 @@ package send
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -85,27 +84,8 @@ func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) 
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode/100 == 5, nil
 }
 
-// backoff returns Retry-After where the server sent one, else a wait that doubles; both up to longest.
+// backoff is the library's: Retry-After where the server sent one, else a wait that doubles. A server can ask for any wait, even one
+// that no duration holds.
 func backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
-	if resp != nil {
-		if d, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now()); ok {
-			return min(d, longest)
-		}
-	}
-	for ; attempt > 0 && first < longest; attempt-- {
-		first *= 2
-	}
-	return min(first, longest)
-}
-
-// retryAfter reads the header's two forms: seconds and an HTTP date (RFC 9110, section 10.2.3).
-func retryAfter(v string, now time.Time) (time.Duration, bool) {
-	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(s) * time.Second, true
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0, false
-	}
-	return max(0, at.Sub(now)), true
+	return max(0, min(retryablehttp.DefaultBackoff(first, longest, attempt, resp), longest))
 }

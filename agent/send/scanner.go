@@ -77,7 +77,7 @@ func (s *scanner) member(k kind, key []byte) bool {
 		case "index":
 			return s.index()
 		case "token_ids":
-			return s.tokenIDs()
+			return s.raw(&s.choice.tokenIDs, s.skip)
 		}
 	case kindDelta:
 		switch string(key) {
@@ -86,7 +86,7 @@ func (s *scanner) member(k kind, key []byte) bool {
 		case "reasoning", "reasoning_content":
 			return s.filled(&s.choice.reasoning)
 		case "tool_calls":
-			return s.toolCalls()
+			return s.raw(&s.choice.tools, func() bool { return s.array(kindToolCall) })
 		case "function_call":
 			return s.nested(kindFunction)
 		}
@@ -225,24 +225,14 @@ func (s *scanner) array(k kind) bool {
 	}
 }
 
-func (s *scanner) toolCalls() bool {
+// raw reads a value that counts, as it stands, if it is an array.
+func (s *scanner) raw(to *[]byte, read func() bool) bool {
 	if s.peek() != '[' {
 		return s.skip()
 	}
 	from := s.i
-	ok := s.array(kindToolCall)
-	s.choice.tools = s.data[from:s.i]
-	return ok
-}
-
-// tokenIDs reads a value that counts if it is an array.
-func (s *scanner) tokenIDs() bool {
-	if s.peek() != '[' {
-		return s.skip()
-	}
-	from := s.i
-	ok := s.skip()
-	s.choice.tokenIDs = s.data[from:s.i]
+	ok := read()
+	*to = s.data[from:s.i]
 	return ok
 }
 

@@ -5,11 +5,13 @@ package send
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -29,6 +31,7 @@ type stream struct {
 	x       *Exchange
 	flight  *flight
 	req     *Request
+	chunks  *atomic.Int64 // of all streams
 	in      arrivals
 	events  events
 	chunk   chunk
@@ -44,9 +47,9 @@ type stream struct {
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
 
-func (s *stream) begin(x *Exchange, f *flight, req *Request, maxReply int64, maxLine int) {
+func (s *stream) begin(x *Exchange, f *flight, req *Request, chunks *atomic.Int64, maxReply int64, maxLine int) {
 	*s = stream{
-		x: x, flight: f, req: req, max: maxLine,
+		x: x, flight: f, req: req, chunks: chunks, max: maxLine,
 		in:     arrivals{flight: f, limit: maxReply},
 		events: s.events, chunk: s.chunk,
 	}
@@ -67,7 +70,7 @@ func (s *stream) complete() bool { return s.finished&1 != 0 && s.finished == s.s
 // fail notes the first thing that went wrong with the reply.
 func (s *stream) fail(c Class, name, message string) {
 	if s.failure == nil {
-		s.failure = &Error{Class: c, Status: s.x.Status, Code: name, Message: message}
+		s.failure = &Error{Class: c, Code: name, Message: message}
 	}
 }
 
@@ -94,18 +97,7 @@ func (s *stream) take(resp *http.Response) error {
 // refusal reads a reply whose status is no success.
 func (s *stream) refusal(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
-	class := ClassHTTP
-	if resp.StatusCode == http.StatusTooManyRequests {
-		class = ClassRateLimited
-	}
-	name, message, _ := complaint(body)
-	switch {
-	case resp.StatusCode/100 == 3:
-		message = redirected(resp)
-	case message == "":
-		message = http.StatusText(resp.StatusCode)
-	}
-	s.fail(class, name, message)
+	s.fail(refusal(resp, body))
 	return err
 }
 
@@ -116,14 +108,8 @@ func (s *stream) stranger(media string) error {
 		s.complain(body)
 		return err
 	}
-	want := mediaJSON
-	if s.req.Stream {
-		want = mediaEvents
-	}
-	if media == "" {
-		media = "no content type"
-	}
-	s.fail(ClassProtocol, "", fmt.Sprintf("the reply is %s, not %s; is this the address of an OpenAI-compatible API?", printable(media, maxWord), want))
+	s.fail(ClassProtocol, "", fmt.Sprintf("the reply is %s, not %s; is this the address of an OpenAI-compatible API?",
+		printable(cmp.Or(media, "no content type"), maxWord), accept[s.req.Stream][0]))
 	return err
 }
 
@@ -274,6 +260,7 @@ func (s *stream) stamp(at arrival, answer bool) {
 	s.last = at
 	x.KernelStamps = x.KernelStamps && at.kernel
 	x.At = append(x.At, at.at)
+	s.chunks.Add(1)
 	x.Read = append(x.Read, at.number)
 	if answer && x.FirstAnswer == clock.Never {
 		x.FirstAnswer = time.Duration(at.at)
@@ -299,11 +286,10 @@ func (s *stream) typed() {
 	case "response.completed":
 		c.choices = append(c.choices, choice{finish: text("completed")})
 	case "response.incomplete":
-		reason := c.reason
-		if len(reason) == 0 {
-			reason = text("incomplete")
+		if len(c.reason) == 0 {
+			c.reason = text("incomplete")
 		}
-		c.choices = append(c.choices, choice{finish: reason})
+		c.choices = append(c.choices, choice{finish: c.reason})
 	}
 }
 

@@ -4,6 +4,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"encoding/hex"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -13,68 +15,52 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// baseAttributes are those that all requests of a run share, on spans and metrics; each has its model beside them.
-func baseAttributes(c *Config) []attribute.KeyValue {
-	kvs := []attribute.KeyValue{
-		attribute.String(semconv.GenAIOperationName, c.Operation),
-		attribute.String(semconv.GenAIProviderName, c.Provider),
-	}
-	if c.ServerAddress != "" {
-		kvs = append(kvs, attribute.String(semconv.ServerAddress, c.ServerAddress))
-	}
-	if c.ServerPort != 0 {
-		kvs = append(kvs, attribute.Int(semconv.ServerPort, c.ServerPort))
-	}
-	return kvs
-}
-
-// attributes collects those of one request span.
+// attributes collects those of spans.
 type attributes []attribute.KeyValue
 
 func (a *attributes) add(kvs ...attribute.KeyValue) { *a = append(*a, kvs...) }
 
-// flag adds a bool that is absent when false.
-func (a *attributes) flag(key string, v bool) {
-	if v {
-		a.add(attribute.Bool(key, true))
+// when adds an attribute on a condition; it is absent otherwise.
+func (a *attributes) when(ok bool, kv attribute.KeyValue) {
+	if ok {
+		*a = append(*a, kv)
 	}
 }
 
 // text adds a string that is absent when empty.
-func (a *attributes) text(key, v string) {
-	if v != "" {
-		a.add(attribute.String(key, v))
-	}
-}
+func (a *attributes) text(key, v string) { a.when(v != "", attribute.String(key, v)) }
 
 // count adds a number that is absent when unknown.
-func (a *attributes) count(key string, n int64) {
-	if n > send.Unknown {
-		a.add(attribute.Int64(key, n))
-	}
-}
+func (a *attributes) count(key string, n int64) { a.when(n > send.Unknown, attribute.Int64(key, n)) }
 
-func (a *attributes) seconds(key string, d time.Duration) { a.add(attribute.Float64(key, d.Seconds())) }
+// present adds a number that is absent when 0.
+func (a *attributes) present(key string, n int) { a.when(n > 0, attribute.Int(key, n)) }
+
+// baseAttributes are those that all requests of a run share, on spans and metrics; each has its model beside them.
+func baseAttributes(c *Config) (a attributes) {
+	a.text(semconv.GenAIOperationName, c.Operation)
+	a.text(semconv.GenAIProviderName, c.Provider)
+	a.text(semconv.ServerAddress, c.ServerAddress)
+	a.present(semconv.ServerPort, c.ServerPort)
+	return a
+}
 
 // requestAttributes are the attributes of a request's span, token events aside.
 func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 	a := make(attributes, 0, 48)
 	a.add(p.base...)
-	a.add(attribute.String(semconv.GenAIRequestModel, or(r.Model, p.cfg.Model)))
-	p.rowAttributes(&a, r)
+	a.add(attribute.String(semconv.GenAIRequestModel, cmp.Or(r.Model, p.cfg.Model)))
+	a.count(semconv.Row, r.Index)
+	if r.Row != nil {
+		p.rowAttributes(&a, r)
+	}
 	scheduleAttributes(&a, r, p.cfg.Speedup)
 	a.add(attribute.String(semconv.Outcome, r.Outcome.String()))
-	switch r.Outcome {
-	case measure.Served:
-	case measure.Failed, measure.Cancelled:
-		a.add(attribute.String(semconv.ErrorType, or(r.Reason, semconv.ErrorOther)))
-	case measure.Skipped:
-		a.text(semconv.OutcomeReason, r.Reason)
-	}
-	a.flag(semconv.GenAIRequestStream, r.Stream)
-	if r.OutputTokensAsked > 0 {
-		a.count(semconv.GenAIRequestMaxTokens, r.OutputTokensAsked)
-	}
+	a.when(r.Outcome == measure.Skipped && r.Reason != "", attribute.String(semconv.OutcomeReason, r.Reason))
+	a.when(r.Outcome == measure.Failed || r.Outcome == measure.Cancelled,
+		attribute.String(semconv.ErrorType, cmp.Or(r.Reason, semconv.ErrorOther)))
+	a.when(r.Stream, attribute.Bool(semconv.GenAIRequestStream, true))
+	a.when(r.OutputTokensAsked > 0, attribute.Int64(semconv.GenAIRequestMaxTokens, r.OutputTokensAsked))
 	if r.Sent {
 		replyAttributes(&a, r)
 	}
@@ -83,25 +69,19 @@ func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 
 // rowAttributes say which row the request is.
 func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
-	a.count(semconv.Row, r.Index)
 	row := r.Row
-	if row == nil {
-		return
-	}
-	if row.Timestamp.Set {
-		a.add(attribute.Float64(semconv.Timestamp, row.Timestamp.V*p.cfg.TimestampScale))
-	}
-	if row.InputLength.Set {
-		a.add(attribute.Int64(semconv.InputLength, row.InputLength.V))
-	}
-	if row.OutputLength.Set {
-		a.add(attribute.Int64(semconv.OutputLength, row.OutputLength.V))
-	}
+	a.when(row.Timestamp.Set, attribute.Float64(semconv.Timestamp, row.Timestamp.V*p.cfg.TimestampScale))
+	a.when(row.InputLength.Set, attribute.Int64(semconv.InputLength, row.InputLength.V))
+	a.when(row.OutputLength.Set, attribute.Int64(semconv.OutputLength, row.OutputLength.V))
 	if row.HashIDs != nil {
+		ids := make([]int64, len(row.HashIDs)) // OTLP has no unsigned integers
+		for i, id := range row.HashIDs {
+			ids[i] = int64(id) //nolint:gosec // two's complement is the contract
+		}
 		a.add(
-			attribute.Int64Slice(semconv.HashIDs, signed(row.HashIDs)),
+			attribute.Int64Slice(semconv.HashIDs, ids),
 			attribute.Int(semconv.BlockSize, p.cfg.BlockSize),
-			attribute.String(semconv.Identity, p.cfg.Identity),
+			attribute.String(semconv.Identity, semconv.IdentityTrace),
 		)
 		a.text(semconv.HashDomain, p.cfg.HashDomain)
 	}
@@ -119,43 +99,42 @@ func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 		}
 		a.add(attribute.Int64Slice(semconv.Replies, triples))
 	}
-	if len(r.Replies) > 0 {
-		a.add(attribute.Int64(semconv.RepliesCarried, r.Carried), attribute.Int64(semconv.RepliesInvented, r.Invented))
+	a.when(len(r.Replies) > 0, attribute.Int64(semconv.RepliesCarried, r.Carried))
+	a.when(len(r.Replies) > 0, attribute.Int64(semconv.RepliesInvented, r.Invented))
+	a.text(semconv.GenAIConversationID, row.SessionID)
+	a.text(semconv.Session, row.SessionID)
+	a.when(row.SessionID != "", attribute.Int(semconv.Turn, r.Turn))
+	if !row.OTel.IsZero() {
+		a.add(attribute.String(semconv.LinkTraceID, hex.EncodeToString(row.OTel.TraceID[:])))
 	}
-	if row.SessionID != "" {
-		a.add(
-			attribute.String(semconv.GenAIConversationID, row.SessionID),
-			attribute.String(semconv.Session, row.SessionID),
-			attribute.Int(semconv.Turn, r.Turn),
-		)
-	}
-}
-
-// signed reinterprets ids for OTLP, which has no unsigned integers.
-func signed(ids []uint64) []int64 {
-	out := make([]int64, len(ids))
-	for i, id := range ids {
-		out[i] = int64(id) //nolint:gosec // two's complement is the contract
-	}
-	return out
 }
 
 // scheduleAttributes say how the row was sent.
 func scheduleAttributes(a *attributes, r *measure.Record, speedup float64) {
-	if r.Scheduled {
-		a.seconds(semconv.ScheduleOffset, r.Offset)
-		a.seconds(semconv.ScheduleSpread, r.Spread)
-		a.add(attribute.Float64(semconv.ScheduleSpeedup, speedup))
-		if r.Outcome != measure.Skipped {
-			a.seconds(semconv.ScheduleLateness, r.Lateness())
-		}
-	}
-	if wait, ok := r.CapWait(); ok && wait > 0 && r.Outcome != measure.Skipped {
-		a.seconds(semconv.ScheduleCapWait, wait)
-	}
+	seconds := func(key string, d time.Duration) attribute.KeyValue { return attribute.Float64(key, d.Seconds()) }
+	skipped := r.Outcome == measure.Skipped
+	a.when(r.Scheduled, seconds(semconv.ScheduleOffset, r.Offset))
+	a.when(r.Scheduled, seconds(semconv.ScheduleSpread, r.Spread))
+	a.when(r.Scheduled, attribute.Float64(semconv.ScheduleSpeedup, speedup))
+	a.when(r.Scheduled && !skipped, seconds(semconv.ScheduleLateness, r.Lateness()))
+	a.when(r.Scheduled && !skipped, attribute.String(semconv.LatenessClass, latenessClass(r.Lateness())))
+	wait, ok := r.CapWait()
+	a.when(ok && wait > 0 && !skipped, seconds(semconv.ScheduleCapWait, wait))
 	a.count(semconv.CachePredictedTokens, r.Predicted)
-	a.flag(semconv.PromptTooShort, r.TooShort)
-	a.flag(semconv.PromptTailCut, r.TailCut)
+	a.when(r.TooShort, attribute.Bool(semconv.PromptTooShort, true))
+	a.when(r.TailCut, attribute.Bool(semconv.PromptTailCut, true))
+}
+
+// latenessClass puts a lateness between the bounds by which package judge judges that of a run.
+func latenessClass(late time.Duration) string {
+	switch {
+	case late <= 10*time.Millisecond:
+		return semconv.LatenessOnTime
+	case late <= 250*time.Millisecond:
+		return semconv.LatenessLate
+	default:
+		return semconv.LatenessVeryLate
+	}
 }
 
 // replyAttributes say what came back.
@@ -166,24 +145,15 @@ func replyAttributes(a *attributes, r *measure.Record) {
 	if x.FinishReason != "" {
 		a.add(attribute.StringSlice(semconv.GenAIResponseFinishReasons, []string{x.FinishReason}))
 	}
-	if ttfc, ok := r.TTFT(r.Wire()); ok {
-		a.seconds(semconv.GenAIResponseTimeToFirstChunk, ttfc)
-	}
+	first, ok := r.TTFT(r.Wire())
+	a.when(ok, attribute.Float64(semconv.GenAIResponseTimeToFirstChunk, first.Seconds()))
 	a.count(semconv.GenAIUsageInputTokens, x.Usage.Prompt)
 	a.count(semconv.GenAIUsageOutputTokens, x.Usage.Completion)
 	a.count(semconv.GenAIUsageCacheReadTokens, x.Usage.Cached)
 	a.count(semconv.GenAIUsageReasoningTokens, x.Usage.Reasoning)
-	if x.Status != 0 {
-		a.add(attribute.Int(semconv.HTTPResponseStatusCode, x.Status))
-	}
-	if n := max(x.Attempts, 1) - 1 + x.Replays; n > 0 {
-		a.add(attribute.Int(semconv.HTTPRequestResendCount, n))
-	}
-	if x.Resent > 0 {
-		a.add(attribute.Int(semconv.RequestResendCount, x.Resent))
-	}
-	a.flag(semconv.WireUnknown, x.WireLate)
-	if x.Coalesced > 0 {
-		a.add(attribute.Int(semconv.ChunksCoalesced, x.Coalesced))
-	}
+	a.present(semconv.HTTPResponseStatusCode, x.Status)
+	a.present(semconv.HTTPRequestResendCount, max(x.Attempts, 1)-1+x.Replays)
+	a.present(semconv.RequestResendCount, x.Resent)
+	a.when(x.WireLate, attribute.Bool(semconv.WireUnknown, true))
+	a.present(semconv.ChunksCoalesced, x.Coalesced)
 }

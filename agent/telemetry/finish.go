@@ -39,7 +39,7 @@ func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 	parts, end := phases(r)
 	p.endSession(sp.session, end)
 	if !span.SpanContext().IsSampled() {
-		span.End(trace.WithTimestamp(p.clk.Wall(end)))
+		p.stop(nil, span, end)
 		return
 	}
 	if r.Model != "" && r.Model != p.cfg.Model { // which the span was started with
@@ -51,18 +51,12 @@ func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 	if r.Outcome == measure.Failed || r.Outcome == measure.Cancelled {
 		span.SetStatus(codes.Error, r.Message)
 	}
-	ended := p.stop(span, end)
-	if ended == nil {
-		return
-	}
+	all := p.stop(make([]sdktrace.ReadOnlySpan, 0, 1+len(parts)), span, end)
 	if events > 0 || dropped > 0 {
-		ended = newTokenSpan(ended, p.clk, &r.Exchange, events, dropped)
+		all[0] = newTokenSpan(all[0], p.clk, &r.Exchange, events, dropped)
 	}
-	all := append(make([]sdktrace.ReadOnlySpan, 0, 1+len(parts)), ended)
 	for _, part := range parts {
-		if ended := p.stop(p.start(ctx, part.name, part.from), part.to); ended != nil {
-			all = append(all, ended)
-		}
+		all = p.stop(all, p.start(ctx, part.name, part.from), part.to)
 	}
 	p.queue.add(all...)
 }

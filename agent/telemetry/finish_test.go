@@ -5,9 +5,13 @@ package telemetry
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
@@ -20,7 +24,8 @@ import (
 
 // target is the engine of these tests.
 var target = Config{
-	RunID: "run-1", Version: "v1", Provider: "vllm", Operation: "chat", Model: "m", ServerAddress: "127.0.0.1", ServerPort: 8000,
+	ExplicitHistograms: true, // whose buckets can be worked out by hand
+	RunID:              "run-1", Version: "v1", Provider: "vllm", Operation: "chat", Model: "m", ServerAddress: "127.0.0.1", ServerPort: 8000,
 	Speedup: 30, HashDomain: "0badcafe", BlockSize: 512,
 }
 
@@ -59,7 +64,7 @@ func TestRequestSpan(t *testing.T) {
 			"mooncake.hash_ids": []int64{46, 47, -1}, "mooncake.block_size": int64(512), "mooncake.hash.domain": "0badcafe",
 			"mooncake.identity":        "trace",
 			"mooncake.schedule.offset": 0.1, "mooncake.schedule.spread": 0.02, "mooncake.schedule.speedup": 30.0,
-			"mooncake.schedule.lateness": 0.001, "mooncake.schedule.cap_wait": 0.002,
+			"mooncake.schedule.lateness": 0.001, "mooncake.schedule.lateness_class": "on_time", "mooncake.schedule.cap_wait": 0.002,
 			"mooncake.cache.predicted_tokens": int64(1024),
 			"mooncake.outcome":                "served", "mooncake.chunks.coalesced": int64(2),
 		}
@@ -271,7 +276,7 @@ func TestOutcomes(t *testing.T) {
 		{
 			"skipped", skipped, codes.Unset,
 			map[string]any{"mooncake.outcome": "skipped", "mooncake.outcome.reason": "max_duration", "mooncake.schedule.offset": 0.1},
-			[]string{"error.type", "mooncake.schedule.lateness", "mooncake.schedule.cap_wait"},
+			[]string{"error.type", "mooncake.schedule.lateness", "mooncake.schedule.lateness_class", "mooncake.schedule.cap_wait"},
 		},
 		{"retried", retried, codes.Unset, map[string]any{"http.request.resend_count": int64(2)}, []string{"error.type", "mooncake.request.resend_count"}},
 		{
@@ -282,7 +287,7 @@ func TestOutcomes(t *testing.T) {
 		{
 			"flags; a closed loop has no schedule", short, codes.Unset,
 			map[string]any{"mooncake.prompt.too_short": true, "mooncake.prompt.tail_cut": true},
-			[]string{"mooncake.schedule.offset", "mooncake.schedule.speedup", "mooncake.schedule.lateness", "http.request.resend_count"},
+			[]string{"mooncake.schedule.offset", "mooncake.schedule.speedup", "mooncake.schedule.lateness", "mooncake.schedule.lateness_class", "http.request.resend_count"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -362,7 +367,7 @@ func TestSession(t *testing.T) {
 	cfg, e := target, &fakeExporter{}
 	cfg.SpanExporter = e
 	p, clk := start(t, cfg)
-	ses := p.StartSession("s-1", 100*ms)
+	ses := p.StartSession(Opening{ID: "s-1", Row: 7, At: 100 * ms})
 	first, second := served(2), served(7)
 	first.Row.SessionID, second.Row.SessionID, second.Turn = "s-1", "s-1", 1
 	origin := mooncake.SpanRef{TraceID: [16]byte{1, 2, 3}, SpanID: [8]byte{4, 5}}
@@ -370,7 +375,7 @@ func TestSession(t *testing.T) {
 	finish(p, ses, first)
 	finish(p, ses, second)
 	finish(p, nil, served(2))
-	open, late := p.StartSession("s-2", 0), served(2)
+	open, late := p.StartSession(Opening{ID: "s-2"}), served(2)
 	late.Row.SessionID = "s-2"
 	loss := shutdown(t, p)
 	if loss.Ended != 13 || loss.Unended != 1 || loss.Complete() {
@@ -382,11 +387,18 @@ func TestSession(t *testing.T) {
 	}
 
 	spans := e.stubs()
-	root := spans["session"][0]
+	const name = "session s-1 from row 7, m, run run-1"
+	if len(spans[name]) != 1 {
+		t.Fatalf("no root is called %q: %v", name, slices.Collect(maps.Keys(spans)))
+	}
+	root := spans[name][0]
 	if root.SpanKind != trace.SpanKindInternal || root.Parent.IsValid() || !root.EndTime.Equal(clk.Wall(160*ms)) {
 		t.Errorf("session span, which its first request ends: kind %v, parent %v, end %v", root.SpanKind, root.Parent, root.EndTime.Sub(clk.Start()))
 	}
-	if diff := cmp.Diff(map[string]any{"mooncake.session": "s-1"}, attributeMap(root.Attributes)); diff != "" {
+	if diff := cmp.Diff(map[string]any{
+		"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "session", "gen_ai.provider.name": "vllm", "gen_ai.request.model": "m",
+		"gen_ai.conversation.id": "s-1", "mooncake.session": "s-1", "mooncake.session.first_row": int64(7),
+	}, attributeMap(root.Attributes)); diff != "" {
 		t.Errorf("session span (-want +got):\n%s", diff)
 	}
 	requests := spans["chat m"]
@@ -407,6 +419,48 @@ func TestSession(t *testing.T) {
 	}
 	if sc := requests[1].Links[0].SpanContext; sc.TraceID() != origin.TraceID || sc.SpanID() != origin.SpanID {
 		t.Errorf("the link goes to %v", sc)
+	}
+	for i, want := range []any{nil, "01020300000000000000000000000000"} {
+		if got := attributeMap(requests[i].Attributes)["mooncake.link.trace_id"]; got != want {
+			t.Errorf("turn %d can be found by the production trace %v, want %v", i, got, want)
+		}
+	}
+}
+
+// The name of a session's root fits a line of a list, whatever it is made of.
+func TestSessionName(t *testing.T) {
+	long := strings.Repeat("é", 100)
+	for _, c := range []struct {
+		session   *Session
+		run, want string
+	}{
+		{&Session{Opening: Opening{ID: "a", Model: "m", Row: 3}}, "r", "session a from row 3, m, run r"},
+		{&Session{Opening: Opening{ID: "a"}}, "", "session a from row 0"},
+		{&Session{Opening: Opening{ID: strings.Repeat("x", 48)}}, "", "session " + strings.Repeat("x", 48) + " from row 0"},
+		{&Session{Opening: Opening{ID: long, Model: long}}, long, "session " + long[:44] + "… from row 0, " + long[:44] + "…, run " + long[:44] + "…"},
+	} {
+		if got := c.session.name(c.run); got != c.want || !utf8.ValidString(got) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// A store that compares no numbers finds late requests by their class.
+func TestLatenessClass(t *testing.T) {
+	cleanEnv(t)
+	for late, want := range map[time.Duration]string{
+		-ms: "on_time", 0: "on_time", 10 * ms: "on_time", 10*ms + 1: "late", 250 * ms: "late", 250*ms + 1: "very_late",
+	} {
+		cfg, e := target, &fakeExporter{}
+		cfg.SpanExporter = e
+		p, _ := start(t, cfg)
+		r := served(1)
+		r.Scheduled, r.Dispatched = true, r.Intended+late
+		finish(p, nil, r)
+		shutdown(t, p)
+		if got := attributeMap(e.stubs()["chat m"][0].Attributes)["mooncake.schedule.lateness_class"]; got != want {
+			t.Errorf("%v late is %v, want %s", late, got, want)
+		}
 	}
 }
 
@@ -509,7 +563,7 @@ func TestSampler(t *testing.T) {
 	cfg, e := target, &fakeExporter{}
 	cfg.SpanExporter = e
 	p, _ := start(t, cfg)
-	ses := p.StartSession("s", 0)
+	ses := p.StartSession(Opening{ID: "s"})
 	sp := finish(p, ses, served(5))
 	loss := shutdown(t, p)
 	if len(e.spans) != 0 || loss.Ended != 0 || loss.SampledOut != 2 || loss.Complete() || loss.Unended != 0 {

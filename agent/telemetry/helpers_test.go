@@ -117,6 +117,15 @@ func shutdown(t *testing.T, p *Pipeline) Loss {
 	return loss
 }
 
+// LostSpans is the number of spans that ended and that no receiver accepted.
+func (l *Loss) LostSpans() int64 {
+	n := int64(0)
+	for _, lost := range l.Lost {
+		n += lost
+	}
+	return n
+}
+
 // finish takes a record through the pipeline.
 func finish(p *Pipeline, s *Session, r *measure.Record) Span {
 	sp := p.StartRequest(s, r.Row, r.Index, r.Intended)

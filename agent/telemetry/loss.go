@@ -3,6 +3,8 @@
 
 package telemetry
 
+import "cmp"
+
 // Loss is the account of a run's telemetry: what there was, what the receivers accepted, and what became of the
 // rest. After Shutdown, Ended = Accepted + Σ Lost.
 type Loss struct {
@@ -30,18 +32,16 @@ type Loss struct {
 	FirstError string // text of the first error of any kind, at most 700 bytes, without the values of headers
 }
 
-// LostSpans is the number of spans that ended and that no receiver accepted.
-func (l *Loss) LostSpans() int64 {
-	n := int64(0)
-	for _, lost := range l.Lost {
-		n += lost
-	}
-	return n
-}
-
 // Complete reports whether the receivers have every span of the run, with all its events and attributes.
 func (l *Loss) Complete() bool {
 	return l.Ended == l.Accepted && l.Unended == 0 && l.SampledOut == 0 && l.EventsDropped == 0 && l.AttributesDropped == 0
+}
+
+// note keeps the first error.
+func (l *Loss) note(err error) {
+	if l.FirstError == "" && err != nil {
+		l.FirstError = errorText(err)
+	}
 }
 
 // Loss returns the account so far. Spans that are still queued are neither accepted nor lost.
@@ -49,21 +49,17 @@ func (p *Pipeline) Loss() Loss {
 	if p == nil {
 		return Loss{}
 	}
-	l := Loss{
-		SampledOut: p.sampledOut.Load(), EventsDropped: p.eventsDropped.Load(), AttributesDropped: p.attributesDropped.Load(),
-	}
 	started := p.started.Load() // before ended, or a span between the two would count twice
-	l.FirstError = p.resourceError
+	var l Loss
 	if p.queue != nil {
-		var first string
-		l.Ended, l.Accepted, l.Lost, first = p.queue.account()
-		l.FirstError = or(l.FirstError, first)
-		l.Resent = p.queue.sentAgain()
+		l = p.queue.account()
 	}
 	l.Unended = max(0, started-l.Ended)
-	p.metricCount.mu.Lock()
-	defer p.metricCount.mu.Unlock()
-	l.MetricExports, l.MetricFailures = p.metricCount.exports, p.metricCount.failures
-	l.FirstError = or(l.FirstError, p.metricCount.firstError)
+	l.SampledOut, l.EventsDropped, l.AttributesDropped = p.sampledOut.Load(), p.eventsDropped.Load(), p.attributesDropped.Load()
+	p.metricLoss.mu.Lock()
+	defer p.metricLoss.mu.Unlock()
+	of := &p.metricLoss.loss
+	l.MetricExports, l.MetricFailures = of.MetricExports, of.MetricFailures
+	l.FirstError = cmp.Or(p.resourceError, l.FirstError, of.FirstError)
 	return l
 }

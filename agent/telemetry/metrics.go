@@ -4,9 +4,10 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,55 +33,82 @@ type instruments struct {
 	promptError                        metric.Int64Histogram
 	requests                           metric.Int64Counter
 	predicted, reported, coalescedOnes metric.Int64Counter
+	unpredicted                        metric.Int64Counter
+
+	slo  measure.SLO
+	good metric.Int64Counter // nil without a service level
+}
+
+// meter makes instruments.
+type meter struct {
+	metric.Meter
+	latest bool // by the names of the conventions after v1.41
+	errs   []error
+}
+
+// instrument makes the instrument of a metric: create is the meter's method for its kind, and O what that takes for options.
+func instrument[I, O any](m *meter, create func(string, ...O) (I, error), of semconv.Metric) I {
+	options := []O{any(metric.WithUnit(of.Unit)).(O), any(metric.WithDescription(of.Description)).(O)}
+	if of.Boundaries != nil {
+		options = append(options, any(metric.WithExplicitBucketBoundaries(of.Boundaries...)).(O))
+	}
+	name := of.Name
+	if m.latest {
+		name = cmp.Or(of.Latest, name)
+	}
+	i, err := create(name, options...)
+	m.errs = append(m.errs, err)
+	return i
 }
 
 func newInstruments(p *Pipeline) (*instruments, error) {
-	meter := p.provider.Meter(scope, metric.WithInstrumentationVersion(p.cfg.Version))
-	ins := &instruments{sets: setCache{base: p.base, model: p.cfg.Model}}
-	latest := latestConventions()
-	var errs []error
-	histogram := func(to *metric.Float64Histogram, m semconv.Metric) {
-		name := m.Name
-		if latest && m.Latest != "" {
-			name = m.Latest
-		}
-		var err error
-		*to, err = meter.Float64Histogram(name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description),
-			metric.WithExplicitBucketBoundaries(m.Boundaries...))
-		errs = append(errs, err)
+	m := &meter{Meter: p.provider.Meter(scope, metric.WithInstrumentationVersion(p.cfg.Version)), latest: latestConventions()}
+	ins := &instruments{
+		sets:          setCache{base: p.base, model: p.cfg.Model, sets: make(map[setKey]*sets)},
+		operation:     instrument(m, m.Float64Histogram, semconv.ClientOperationDuration),
+		firstChunk:    instrument(m, m.Float64Histogram, semconv.ClientTimeToFirstChunk),
+		perChunk:      instrument(m, m.Float64Histogram, semconv.ClientTimePerOutputChunk),
+		ttft:          instrument(m, m.Float64Histogram, semconv.LatencyTTFT),
+		latency:       instrument(m, m.Float64Histogram, semconv.LatencyRequest),
+		lateness:      instrument(m, m.Float64Histogram, semconv.ScheduleLatenessSeconds),
+		capWait:       instrument(m, m.Float64Histogram, semconv.QueueDuration),
+		promptError:   instrument(m, m.Int64Histogram, semconv.PromptTokenError),
+		requests:      instrument(m, m.Int64Counter, semconv.Requests),
+		predicted:     instrument(m, m.Int64Counter, semconv.CachePredicted),
+		reported:      instrument(m, m.Int64Counter, semconv.CacheReported),
+		coalescedOnes: instrument(m, m.Int64Counter, semconv.CoalescedChunks),
+		unpredicted:   instrument(m, m.Int64Counter, semconv.CacheUnpredicted),
+		slo:           p.cfg.SLO,
 	}
-	counts := func(to *metric.Int64Histogram, m semconv.Metric) {
-		var err error
-		*to, err = meter.Int64Histogram(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description),
-			metric.WithExplicitBucketBoundaries(m.Boundaries...))
-		errs = append(errs, err)
+	if ins.slo.Any() {
+		ins.good = instrument(m, m.Int64Counter, semconv.RequestsGood)
 	}
-	counter := func(to *metric.Int64Counter, m semconv.Metric) {
-		var err error
-		*to, err = meter.Int64Counter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
-		errs = append(errs, err)
-	}
-	histogram(&ins.operation, semconv.ClientOperationDuration)
-	histogram(&ins.firstChunk, semconv.ClientTimeToFirstChunk)
-	histogram(&ins.perChunk, semconv.ClientTimePerOutputChunk)
-	if latest {
-		counter(&ins.inputUsed, semconv.ClientInputTokens)
-		counter(&ins.outputUsed, semconv.ClientOutputTokens)
-		counter(&ins.cacheRead, semconv.ClientCacheReadTokens)
+	if m.latest {
+		ins.inputUsed = instrument(m, m.Int64Counter, semconv.ClientInputTokens)
+		ins.outputUsed = instrument(m, m.Int64Counter, semconv.ClientOutputTokens)
+		ins.cacheRead = instrument(m, m.Int64Counter, semconv.ClientCacheReadTokens)
 	} else {
-		counts(&ins.usage, semconv.ClientTokenUsage)
+		ins.usage = instrument(m, m.Int64Histogram, semconv.ClientTokenUsage)
 	}
-	histogram(&ins.ttft, semconv.LatencyTTFT)
-	histogram(&ins.latency, semconv.LatencyRequest)
-	histogram(&ins.lateness, semconv.ScheduleLatenessSeconds)
-	histogram(&ins.capWait, semconv.QueueDuration)
-	counts(&ins.promptError, semconv.PromptTokenError)
-	counter(&ins.requests, semconv.Requests)
-	counter(&ins.predicted, semconv.CachePredicted)
-	counter(&ins.reported, semconv.CacheReported)
-	counter(&ins.coalescedOnes, semconv.CoalescedChunks)
-	errs = append(errs, observeAll(p, meter))
-	return ins, errors.Join(errs...)
+	if err := observeAll(p, m); err != nil {
+		return nil, err
+	}
+	ins.begin(context.Background())
+	return ins, nil
+}
+
+// begin makes every counter exist from the start, at 0, so that a rate over the first request is one.
+func (ins *instruments) begin(ctx context.Context) {
+	s := ins.sets.build(setKey{outcome: measure.Served, asked: ins.sets.model})
+	ins.requests.Add(ctx, 0, s.requests...)
+	ins.requests.Add(ctx, 0, ins.sets.build(setKey{outcome: measure.Failed, asked: ins.sets.model}).requests...)
+	for _, counter := range []metric.Int64Counter{
+		ins.predicted, ins.reported, ins.unpredicted, ins.coalescedOnes, ins.good, ins.inputUsed, ins.outputUsed, ins.cacheRead,
+	} {
+		if counter != nil {
+			counter.Add(ctx, 0, s.add...)
+		}
+	}
 }
 
 // record records one row. ctx carries its span.
@@ -133,12 +161,8 @@ func (ins *instruments) tokens(ctx context.Context, u *send.Usage, s *sets) {
 // latestConventions reports whether the user asks for the revision of the GenAI conventions after v1.41, by the variable that
 // lists the revisions that programs are to write.
 func latestConventions() bool {
-	for name := range strings.SplitSeq(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), ",") {
-		if strings.TrimSpace(name) == "gen_ai_latest_experimental" {
-			return true
-		}
-	}
-	return false
+	revisions := strings.ReplaceAll(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), " ", "")
+	return slices.Contains(strings.Split(revisions, ","), "gen_ai_latest_experimental")
 }
 
 // latencies records the durations of a request that was sent once: of each its operation, of a served one the rest.
@@ -179,14 +203,12 @@ func (ins *instruments) counts(ctx context.Context, r *measure.Record, s *sets) 
 	if predicted, cached, ok := r.CachePair(); ok {
 		ins.predicted.Add(ctx, predicted, s.add...)
 		ins.reported.Add(ctx, cached, s.add...)
+		ins.unpredicted.Add(ctx, max(cached-predicted, 0), s.add...)
 	}
-	switch d, ok := r.PromptError(); {
-	case !ok:
-	case d == 0:
-		ins.promptError.Record(ctx, 0, s.equal...)
-	case d > 0:
-		ins.promptError.Record(ctx, d, s.more...)
-	default:
-		ins.promptError.Record(ctx, -d, s.fewer...)
+	if ins.good != nil && ins.slo.Good(r) {
+		ins.good.Add(ctx, 1, s.add...)
+	}
+	if d, ok := r.PromptError(); ok {
+		ins.promptError.Record(ctx, max(d, -d), s.promptError[1+cmp.Compare(d, 0)]...)
 	}
 }

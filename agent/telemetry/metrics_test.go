@@ -57,7 +57,9 @@ func points(m metricdata.Metrics) []string {
 	switch d := m.Data.(type) {
 	case metricdata.Sum[int64]:
 		for _, p := range d.DataPoints {
-			add(p.Attributes, fmt.Sprint(p.Value))
+			if p.Value != 0 || !d.IsMonotonic { // see TestCountersBeginAtZero
+				add(p.Attributes, fmt.Sprint(p.Value))
+			}
 		}
 	case metricdata.Sum[float64]:
 		for _, p := range d.DataPoints {
@@ -289,10 +291,78 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
+// Every counter of a run is there before its first request, at 0: a rate over the first one needs the value before it.
+func TestCountersBeginAtZero(t *testing.T) {
+	cleanEnv(t)
+	cfg, reader := target, sdkmetric.NewManualReader()
+	cfg.MetricReader, cfg.SLO, cfg.Model = reader, measure.SLO{TTFT: time.Second}, "m-1"
+	start(t, cfg)
+	all := collect(t, reader)
+	for name, series := range map[string]int{
+		"mooncake.requests": 2, "mooncake.requests.good": 1, "mooncake.cache.predicted_tokens": 1, "mooncake.cache.reported_tokens": 1,
+		"mooncake.cache.unpredicted_tokens": 1, "mooncake.chunks.coalesced": 1,
+	} {
+		sum, ok := all[name].Data.(metricdata.Sum[int64])
+		if !ok || len(sum.DataPoints) != series {
+			t.Errorf("%s has %d series at the start, want %d", name, len(sum.DataPoints), series)
+		}
+		for _, p := range sum.DataPoints {
+			if model, _ := p.Attributes.Value(semconv.GenAIRequestModel); p.Value != 0 || model.AsString() != "m-1" {
+				t.Errorf("%s is %d at the start, of model %q", name, p.Value, model.AsString())
+			}
+		}
+	}
+}
+
+// What a run says of itself: what it replays, where it is, what is good, and at its end the verdict with its reasons.
+func TestRunMetrics(t *testing.T) {
+	cleanEnv(t)
+	cfg, reader := target, sdkmetric.NewManualReader()
+	cfg.MetricReader, cfg.SLO = reader, measure.SLO{TTFT: time.Second}
+	cfg.Trace, cfg.Digest, cfg.Speedup, cfg.ServerAddress, cfg.ServerPort = "t.jsonl", "0123456789abcdef", 2, "engine", 8000
+	p, _ := start(t, cfg)
+	p.ObserveRun(func() Progress {
+		return Progress{Due: 7, Sent: 6, Chunks: 50, Part: 0.25, Left: 90 * time.Second, RowsLeft: 20}
+	})
+	finish(p, nil, served(3))
+	slow := served(3)
+	slow.Intended -= time.Hour // good from its start; the level is not from the scheduled time
+	finish(p, nil, slow)
+	finish(p, nil, failed(send.ClassTransport))
+	value := func(all map[string]metricdata.Metrics, name string) string {
+		return strings.Join(points(all[name]), "; ")
+	}
+	all := collect(t, reader)
+	for name, want := range map[string]string{
+		"mooncake.rows.due": "7", "mooncake.requests.sent": "6", "mooncake.chunks.received": "50", "mooncake.rows.left": "20",
+		"mooncake.run.progress": "0.25", "mooncake.run.remaining": "90", "mooncake.run.info": "1", "mooncake.requests.good": "m-2 2",
+		"mooncake.run.verdict": "", "mooncake.run.verdict.reason": "",
+	} {
+		if got := value(all, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	info := all["mooncake.run.info"].Data.(metricdata.Gauge[int64]).DataPoints[0].Attributes
+	for key, want := range map[attribute.Key]string{semconv.RunTrace: "t.jsonl", semconv.RunDigest: "0123456789ab", semconv.RunSpeedup: "2", semconv.RunEngine: "engine:8000"} {
+		if got, _ := info.Value(key); got.String() != want {
+			t.Errorf("%s is %q, want %q", key, got.String(), want)
+		}
+	}
+	p.Conclude(Verdict{Class: "degraded", Classes: []string{"valid", "degraded"}, Reasons: []VerdictReason{{Metric: "hiccup_share", Class: "degraded", Value: 12.5}}})
+	all = collect(t, reader)
+	if got := all["mooncake.run.verdict"].Data.(metricdata.Gauge[int64]).DataPoints; len(got) != 2 || got[0].Value+got[1].Value != 1 {
+		t.Errorf("verdict: %v", got)
+	}
+	reason := all["mooncake.run.verdict.reason"].Data.(metricdata.Gauge[float64]).DataPoints
+	if len(reason) != 1 || reason[0].Value != 12.5 {
+		t.Errorf("reasons: %v", reason)
+	}
+}
+
 func TestExponentialHistograms(t *testing.T) {
 	cleanEnv(t)
 	cfg, reader := target, sdkmetric.NewManualReader()
-	cfg.MetricReader, cfg.ExponentialHistograms = reader, true
+	cfg.MetricReader, cfg.ExplicitHistograms = reader, false // the default
 	p, _ := start(t, cfg)
 	finish(p, nil, served(3))
 	histograms := 0

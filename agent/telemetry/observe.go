@@ -6,92 +6,140 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"net"
 	"runtime"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/moonloop/moonloop/agent/observe"
 	"github.com/moonloop/moonloop/semconv"
 )
 
 // observeAll registers the metrics that are read at each collection: requests in flight, the telemetry itself, the
 // process.
-func observeAll(p *Pipeline, meter metric.Meter) error {
-	var errs []error
-	counter := func(m semconv.Metric) metric.Int64ObservableCounter {
-		c, err := meter.Int64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
-		errs = append(errs, err)
-		return c
-	}
-	seconds := func(m semconv.Metric) metric.Float64ObservableCounter {
-		c, err := meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
-		errs = append(errs, err)
-		return c
-	}
-	longest := func(m semconv.Metric) metric.Float64ObservableGauge {
-		c, err := meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
-		errs = append(errs, err)
-		return c
-	}
-	upDown := func(m semconv.Metric) metric.Int64ObservableUpDownCounter {
-		c, err := meter.Int64ObservableUpDownCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
-		errs = append(errs, err)
-		return c
-	}
-	inFlight, goroutines := upDown(semconv.RequestsInFlight), upDown(semconv.ProcessGoroutines)
-	memory, err := meter.Int64ObservableGauge(semconv.ProcessMemoryPeak.Name,
-		metric.WithUnit(semconv.ProcessMemoryPeak.Unit), metric.WithDescription(semconv.ProcessMemoryPeak.Description))
-	errs = append(errs, err)
-	ended, spans, events := counter(semconv.TelemetrySpansEnded), counter(semconv.TelemetrySpans), counter(semconv.TelemetryEventsDropped)
-	hiccups, pauses := counter(semconv.ProcessHiccups), counter(semconv.ProcessGCPauses)
-	cpu, hiccupTime, throttled := seconds(semconv.ProcessCPUTime), seconds(semconv.ProcessHiccupTime), seconds(semconv.ProcessThrottledTime)
-	hiccupMax, pauseMax := longest(semconv.ProcessHiccupMax), longest(semconv.ProcessGCPauseMax)
-	if err := errors.Join(errs...); err != nil {
+func observeAll(p *Pipeline, m *meter) error {
+	inFlight := instrument(m, m.Int64ObservableUpDownCounter, semconv.RequestsInFlight)
+	goroutines := instrument(m, m.Int64ObservableUpDownCounter, semconv.ProcessGoroutines)
+	memory := instrument(m, m.Int64ObservableGauge, semconv.ProcessMemoryPeak)
+	ended := instrument(m, m.Int64ObservableCounter, semconv.TelemetrySpansEnded)
+	spans := instrument(m, m.Int64ObservableCounter, semconv.TelemetrySpans)
+	events := instrument(m, m.Int64ObservableCounter, semconv.TelemetryEventsDropped)
+	hiccups := instrument(m, m.Int64ObservableCounter, semconv.ProcessHiccups)
+	pauses := instrument(m, m.Int64ObservableCounter, semconv.ProcessGCPauses)
+	cpu := instrument(m, m.Float64ObservableCounter, semconv.ProcessCPUTime)
+	hiccupTime := instrument(m, m.Float64ObservableCounter, semconv.ProcessHiccupTime)
+	throttled := instrument(m, m.Float64ObservableCounter, semconv.ProcessThrottledTime)
+	hiccupMax := instrument(m, m.Float64ObservableGauge, semconv.ProcessHiccupMax)
+	pauseMax := instrument(m, m.Float64ObservableGauge, semconv.ProcessGCPauseMax)
+	due := instrument(m, m.Int64ObservableCounter, semconv.RowsDue)
+	sent := instrument(m, m.Int64ObservableCounter, semconv.RequestsSent)
+	chunks := instrument(m, m.Int64ObservableCounter, semconv.ChunksReceived)
+	rowsLeft := instrument(m, m.Int64ObservableGauge, semconv.RowsLeft)
+	part := instrument(m, m.Float64ObservableGauge, semconv.RunProgress)
+	left := instrument(m, m.Float64ObservableGauge, semconv.RunRemaining)
+	info := instrument(m, m.Int64ObservableGauge, semconv.RunInfo)
+	verdict := instrument(m, m.Int64ObservableGauge, semconv.RunVerdict)
+	reasons := instrument(m, m.Float64ObservableGauge, semconv.RunVerdictReason)
+	if err := errors.Join(m.errs...); err != nil {
 		return err
 	}
-
-	result := func(v string) metric.ObserveOption {
-		return metric.WithAttributeSet(attribute.NewSet(attribute.String(semconv.TelemetryResult, v)))
-	}
-	telemetry := func(o metric.Observer) {
-		o.ObserveInt64(inFlight, p.inFlight.Load())
-		if p.queue == nil {
-			return
-		}
-		l := p.Loss()
-		o.ObserveInt64(ended, l.Ended)
-		o.ObserveInt64(spans, l.Accepted, result(semconv.ResultAccepted))
-		for why, n := range l.Lost {
-			o.ObserveInt64(spans, n, result(why))
-		}
-		o.ObserveInt64(events, l.EventsDropped)
-	}
-	machine := func(o metric.Observer, m observe.Machine) {
-		o.ObserveInt64(hiccups, m.Hiccups)
-		o.ObserveFloat64(hiccupTime, m.HiccupTime.Seconds())
-		o.ObserveFloat64(hiccupMax, m.HiccupMax.Seconds())
-		o.ObserveInt64(pauses, m.GCPauses)
-		o.ObserveFloat64(pauseMax, m.GCPauseMax.Seconds())
-		known := func(c metric.Float64Observable, ok bool, d time.Duration) {
-			if ok {
-				o.ObserveFloat64(c, d.Seconds())
+	about := metric.WithAttributeSet(runInfo(&p.cfg))
+	run := func(o metric.Observer) {
+		o.ObserveInt64(info, 1, about)
+		if v := p.verdict.Load(); v != nil {
+			for _, class := range v.Classes {
+				is := int64(0)
+				if class == v.Class {
+					is = 1
+				}
+				o.ObserveInt64(verdict, is, with(attribute.String(semconv.VerdictClass, class)))
+			}
+			for _, r := range v.Reasons {
+				o.ObserveFloat64(reasons, r.Value, with(attribute.String(semconv.VerdictMetric, r.Metric), attribute.String(semconv.VerdictClass, r.Class)))
 			}
 		}
-		known(cpu, m.CPUKnown, m.CPU)
-		known(throttled, m.ThrottleKnown, m.Throttled)
-		if m.MaxRSS > 0 {
-			o.ObserveInt64(memory, m.MaxRSS)
+		read := p.progress.Load()
+		if read == nil {
+			return
+		}
+		at := (*read)()
+		o.ObserveInt64(due, at.Due)
+		o.ObserveInt64(sent, at.Sent)
+		o.ObserveInt64(chunks, at.Chunks)
+		if at.RowsLeft >= 0 {
+			o.ObserveInt64(rowsLeft, at.RowsLeft)
+		}
+		if at.Part >= 0 {
+			o.ObserveFloat64(part, at.Part)
+		}
+		if at.Left >= 0 {
+			o.ObserveFloat64(left, at.Left.Seconds())
 		}
 	}
-	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		telemetry(o)
+
+	result := func(v string) metric.ObserveOption { return with(attribute.String(semconv.TelemetryResult, v)) }
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		run(o)
+		o.ObserveInt64(inFlight, p.inFlight.Load())
 		o.ObserveInt64(goroutines, int64(runtime.NumGoroutine()))
-		if read := p.machine.Load(); read != nil {
-			machine(o, (*read)())
+		if p.queue != nil {
+			l := p.Loss()
+			o.ObserveInt64(ended, l.Ended)
+			o.ObserveInt64(spans, l.Accepted, result(semconv.ResultAccepted))
+			for why, n := range l.Lost {
+				o.ObserveInt64(spans, n, result(why))
+			}
+			o.ObserveInt64(events, l.EventsDropped)
+		}
+		read := p.machine.Load()
+		if read == nil {
+			return nil
+		}
+		seen := (*read)()
+		o.ObserveInt64(hiccups, seen.Hiccups)
+		o.ObserveInt64(pauses, seen.GCPauses)
+		for _, of := range []struct {
+			metric metric.Float64Observable
+			d      time.Duration
+			known  bool
+		}{
+			{hiccupTime, seen.HiccupTime, true},
+			{hiccupMax, seen.HiccupMax, true},
+			{pauseMax, seen.GCPauseMax, true},
+			{cpu, seen.CPU, seen.CPUKnown},
+			{throttled, seen.Throttled, seen.ThrottleKnown},
+		} {
+			if of.known {
+				o.ObserveFloat64(of.metric, of.d.Seconds())
+			}
+		}
+		if seen.MaxRSS > 0 {
+			o.ObserveInt64(memory, seen.MaxRSS)
 		}
 		return nil
-	}, inFlight, goroutines, memory, ended, spans, events, hiccups, pauses, cpu, hiccupTime, throttled, hiccupMax, pauseMax)
+	}, inFlight, goroutines, memory, ended, spans, events, hiccups, pauses, cpu, hiccupTime, throttled, hiccupMax, pauseMax,
+		due, sent, chunks, rowsLeft, part, left, info, verdict, reasons)
 	return err
+}
+
+func with(attributes ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attributes...))
+}
+
+// runInfo says what is replayed, and against what.
+func runInfo(cfg *Config) attribute.Set {
+	attributes := []attribute.KeyValue{
+		attribute.String(semconv.RunTrace, cfg.Trace),
+		attribute.Float64(semconv.RunSpeedup, cfg.Speedup),
+		attribute.String(semconv.GenAIRequestModel, cfg.Model),
+	}
+	if cfg.ServerAddress != "" {
+		attributes = append(attributes, attribute.String(semconv.RunEngine, net.JoinHostPort(cfg.ServerAddress, strconv.Itoa(cfg.ServerPort))))
+	}
+	if cfg.Digest != "" {
+		attributes = append(attributes, attribute.String(semconv.RunDigest, cfg.Digest[:min(len(cfg.Digest), 12)]))
+	}
+	return attribute.NewSet(attributes...)
 }

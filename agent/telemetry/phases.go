@@ -25,14 +25,12 @@ func phases(r *measure.Record) (parts []phase, end time.Duration) {
 		return nil, r.Intended
 	}
 	x := &r.Exchange
-	wire, first := clock.Never, clock.Never
-	switch {
-	case !r.Sent:
-		end = r.Dispatched
-	case r.Outcome == measure.Served:
-		wire, first, end = x.Wire, r.FirstToken(), r.LastToken()
-	default:
+	wire, first, end := clock.Never, clock.Never, r.Dispatched
+	if r.Sent {
 		wire, first, end = x.Wire, r.FirstToken(), x.End
+	}
+	if r.Sent && r.Outcome == measure.Served {
+		end = r.LastToken()
 	}
 	end = max(end, r.Intended)
 
@@ -42,18 +40,18 @@ func phases(r *measure.Record) (parts []phase, end time.Duration) {
 		parts = append(parts, phase{name, at, to})
 		at = to
 	}
-	switch {
-	case wire == clock.Never:
+	if wire == clock.Never {
 		part(semconv.PhaseQueue, end)
+		return parts, end
+	}
+	part(semconv.PhaseQueue, wire)
+	switch {
 	case first != clock.Never:
-		part(semconv.PhaseQueue, wire)
 		part(semconv.PhasePrefill, first)
 		part(semconv.PhaseDecode, end)
 	case x.Whole:
-		part(semconv.PhaseQueue, wire)
 		part(semconv.PhaseReply, end)
 	default:
-		part(semconv.PhaseQueue, wire)
 		part(semconv.PhasePrefill, end)
 	}
 	return parts, end

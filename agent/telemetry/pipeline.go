@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -23,13 +25,6 @@ import (
 
 // scope is the name of the instrumentation scope.
 const scope = "github.com/moonloop/moonloop/agent"
-
-const (
-	defaultProvider  = semconv.ProviderOther
-	defaultOperation = semconv.OperationChat
-	defaultIdentity  = semconv.IdentityTrace
-	defaultBlockSize = 512
-)
 
 // Pipeline is the telemetry of one run. A nil Pipeline is telemetry that is off. Safe for concurrent use.
 type Pipeline struct {
@@ -44,16 +39,19 @@ type Pipeline struct {
 
 	provider    *sdkmetric.MeterProvider // nil when metrics are off
 	instruments *instruments
-	metricCount metricCount
+	metricLoss  metricLoss
 
 	inFlight          atomic.Int64
 	machine           atomic.Pointer[func() observe.Machine]
+	progress          atomic.Pointer[func() Progress]
+	verdict           atomic.Pointer[Verdict]
 	started           atomic.Int64 // sampled spans
 	sampledOut        atomic.Int64
 	eventsDropped     atomic.Int64
 	attributesDropped atomic.Int64
 	resourceError     string
 	closed            atomic.Bool
+	spansClosed       atomic.Bool
 }
 
 // Start opens the telemetry of a run, or returns nil when neither the environment nor the configuration asks for any. An
@@ -73,7 +71,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 	if err != nil {
 		return nil, err
 	}
-	reader, err := newMetricReader(ctx, &p.cfg, &p.metricCount)
+	reader, err := newMetricReader(ctx, &p.cfg, &p.metricLoss)
 	if err != nil {
 		if exporter != nil {
 			err = errors.Join(err, exporter.Shutdown(ctx))
@@ -103,7 +101,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 	}
 	if reader != nil {
 		opts := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithReader(reader)}
-		if p.cfg.ExponentialHistograms {
+		if !p.cfg.ExplicitHistograms {
 			opts = append(opts, sdkmetric.WithView(sdkmetric.NewView(
 				sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram},
 				sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20}},
@@ -133,6 +131,58 @@ func (p *Pipeline) Observe(read func() observe.Machine) {
 	}
 }
 
+// Progress says where a run is. Part, Left and RowsLeft are below 0 where they are unknown.
+type Progress struct {
+	Due, Sent, Chunks int64   // rows whose turn has come, requests that were sent, output chunks that arrived
+	Part              float64 // of the run, 0 to 1
+	Left              time.Duration
+	RowsLeft          int64
+}
+
+// ObserveRun makes the progress of the run metrics: read is called at each collection until Shutdown, on a goroutine of its own.
+func (p *Pipeline) ObserveRun(read func() Progress) {
+	if p != nil && read != nil {
+		p.progress.Store(&read)
+	}
+}
+
+// Verdict is the verdict on a run, for metrics.
+type Verdict struct {
+	Class   string   // one of Classes
+	Classes []string // all that there are
+	Reasons []VerdictReason
+}
+
+// VerdictReason is a metric that made a verdict worse.
+type VerdictReason struct {
+	Metric, Class string
+	Value         float64 // in the metric's own unit
+}
+
+// Conclude makes the verdict metrics, which the last export has. CloseSpans comes before it, because spans that are lost are a part
+// of the verdict, and Shutdown after it.
+func (p *Pipeline) Conclude(v Verdict) {
+	if p != nil {
+		p.verdict.Store(&v)
+	}
+}
+
+// CloseSpans exports the spans that are left, as far as ctx allows. Spans that end after it are counted as lost. Shutdown does it, too,
+// unless it is done.
+func (p *Pipeline) CloseSpans(ctx context.Context) error {
+	if p == nil || p.queue == nil || p.spansClosed.Swap(true) {
+		return nil
+	}
+	// The metrics come after the spans, so that they count them to the last; some of the time is theirs.
+	spans, cancel := threeQuarters(ctx)
+	defer cancel()
+	err := p.queue.shutdown(spans)
+	if err == nil || spans.Err() != nil {
+		return nil // when the time is over, what that cost is in Loss
+	}
+	return fmt.Errorf("telemetry: close the span exporter: %w", err)
+}
+
 // Shutdown exports what is left, as far as ctx allows, closes the exporters and says what became of everything. It
 // returns when ctx is done at the latest, as long as the exporter heeds its own. Spans that end after it are counted as
 // lost. The error is one of closing; everything else is in Loss. A second call only returns the account.
@@ -143,33 +193,38 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	if p.closed.Swap(true) {
 		return p.Loss(), nil
 	}
-	var err error
-	if p.queue != nil {
-		// The metrics come after the spans, so that they count them to the last; some of the time is theirs.
-		spans, cancel := threeQuarters(ctx)
-		err = p.queue.shutdown(spans)
-		if spans.Err() != nil {
-			err = nil // the time is over, and what that cost is in Loss
-		}
-		cancel()
-	}
+	err := p.CloseSpans(ctx)
 	if p.provider != nil {
 		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own bound gives way to a deadline of ctx
 		defer cancel()
-		if err := within(last, closeGrace, func() error { return p.provider.Shutdown(last) }); err != nil {
-			p.metricCount.mu.Lock()
-			p.metricCount.fail(err)
-			p.metricCount.mu.Unlock()
-		}
-	}
-	if err != nil {
-		err = fmt.Errorf("telemetry: close the span exporter: %w", err)
+		p.metricLoss.add(0, within(last, closeGrace, func() error { return p.provider.Shutdown(last) }))
 	}
 	return p.Loss(), err
 }
 
 // closeGrace is how long the last export may take to end once its time is over; see within.
 const closeGrace = time.Second
+
+// within returns f's error, or the context's where f has not ended a grace after its context: OpenTelemetry's HTTP client reads on,
+// whatever its context says, where a receiver has switched protocols (HTTP 101) and then says nothing. Such a call is left to
+// itself. The grace is for calls that do end, which know best why.
+func within(ctx context.Context, grace time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return context.Cause(ctx)
+	}
+}
 
 // threeQuarters returns a context that ends after three quarters of the time that ctx has left.
 func threeQuarters(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -178,4 +233,29 @@ func threeQuarters(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Until(deadline)/4*3)
+}
+
+// newResource says who emits. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over all but the run's id. The
+// process's command line and owner are left out: they may hold secrets. The resource is usable even with an
+// error.
+func newResource(ctx context.Context, c *Config) (*resource.Resource, error) {
+	who := []attribute.KeyValue{
+		attribute.String(semconv.ServiceName, semconv.DefaultServiceName),
+		attribute.String(semconv.ServiceInstanceID, uuid.NewString()),
+	}
+	if c.Version != "" {
+		who = append(who, attribute.String(semconv.ServiceVersion, c.Version))
+	}
+	opts := []resource.Option{
+		resource.WithTelemetrySDK(),
+		resource.WithHost(),
+		resource.WithProcessPID(),
+		resource.WithProcessRuntimeVersion(),
+		resource.WithAttributes(who...),
+		resource.WithFromEnv(),
+	}
+	if c.RunID != "" {
+		opts = append(opts, resource.WithAttributes(attribute.String(semconv.RunID, c.RunID)))
+	}
+	return resource.New(ctx, opts...)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,121 +19,104 @@ import (
 // queue carries ended spans to an exporter. It stands in for the SDK's batch processor: bounded by bytes instead of
 // spans, never blocking whoever adds to it, and with an account of every span.
 //
-// Spans become batches as they arrive. One goroutine exports the batches in order. What a receiver did not take because it
-// was away, or too slow, goes back to the head and is tried again; see retry.go. All states are under one lock that is never
-// held during an export.
+// Spans wait in one list, in the order of their ends. One goroutine exports a message from its head when there is enough for
+// one, or the first has waited for long enough. Spans leave the list when it is settled what became of them, so that what a
+// receiver did not take because it was away, or too slow, is simply the head that is tried again; see retry.go. All states are
+// under one lock that is never held during an export.
 type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits
 	done     chan struct{} // closed when the exporting goroutine has ended
 	ending   chan struct{} // closed with closed
+	changed  chan struct{} // holds one where a message may be ready
 	stop     context.CancelFunc
 
 	mu       sync.Mutex
-	changed  *sync.Cond // a batch is ready, or the queue is closed
-	filling  batch
-	ready    []batch
-	inFlight int         // spans of the batch under export
-	bytes    int         // of all spans not settled
-	linger   *time.Timer // cuts the filling batch
-	closed   bool        // nothing more is taken
-	gaveUp   bool        // what is not settled has been counted as lost
+	waiting  []item
+	inFlight int       // of those, at the head, that are under export
+	bytes    int       // of all that wait
+	due      time.Time // when the others go out, enough or not
+	closed   bool      // nothing more is taken
+	gaveUp   bool      // what is not settled has been counted as lost
 	outage   outage
+	loss     Loss // of spans: Ended = Accepted + Σ Lost + waiting
+}
 
-	ended, accepted, resent int64 // spans
-	lost                    map[string]int64
-	firstError              string
+// item is one span in the queue.
+type item struct {
+	span   sdktrace.ReadOnlySpan
+	size   int
+	joined bool // it goes out with the one before where they fit into a message
 }
 
 type limits struct {
 	queueBytes, batchBytes, batchSpans int
-	messageBytes                       int           // to which batches are joined in a hurry; 0 = they are not
+	messageBytes                       int           // of a message in a hurry, where that is more than batchBytes
 	linger, timeout                    time.Duration // timeout is of one export
-}
-
-type batch struct {
-	spans []sdktrace.ReadOnlySpan
-	bytes int
 }
 
 func newQueue(exporter sdktrace.SpanExporter, l limits) *queue {
 	ctx, stop := context.WithCancel(context.Background())
-	q := &queue{exporter: exporter, limits: l, done: make(chan struct{}), ending: make(chan struct{}), stop: stop, lost: make(map[string]int64)}
-	q.changed = sync.NewCond(&q.mu)
-	q.linger = time.AfterFunc(l.linger, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.cut()
-	})
-	q.linger.Stop()
+	q := &queue{
+		exporter: exporter, limits: l, stop: stop, loss: Loss{Lost: make(map[string]int64)},
+		done: make(chan struct{}), ending: make(chan struct{}), changed: make(chan struct{}, 1),
+	}
 	go q.run(ctx)
 	return q
 }
 
 // add takes ended spans of one trace, parents first, or counts them as lost. It never waits for the exporter. They go out
-// together where they fit into a batch, else in order: a run that is killed leaves no span behind whose parent is missing.
+// together where they fit into a message, else in order: a run that is killed leaves no span behind whose parent is missing.
 func (q *queue) add(spans ...sdktrace.ReadOnlySpan) {
-	sizes, all := make([]int, len(spans)), 0
-	for i, s := range spans {
-		sizes[i] = spanSize(s)
-		all += sizes[i]
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.filling.bytes+all > q.limits.batchBytes || len(q.filling.spans)+len(spans) > q.limits.batchSpans {
-		q.cut()
-	}
+	q.loss.Ended += int64(len(spans))
 	for i, s := range spans {
-		q.addOne(s, sizes[i])
+		size := spanSize(s)
+		switch {
+		case q.closed:
+			q.loss.Lost[semconv.LostShutdown]++
+		case q.bytes+size > q.limits.queueBytes:
+			q.loss.Lost[semconv.LostQueueFull]++
+		default:
+			if len(q.waiting) == q.inFlight {
+				q.due = time.Now().Add(q.limits.linger)
+				q.wake()
+			}
+			q.waiting = append(q.waiting, item{s, size, i > 0})
+			q.bytes += size
+		}
+	}
+	if q.full() {
+		q.wake()
 	}
 }
 
-// addOne takes one span. The caller holds the lock.
-func (q *queue) addOne(s sdktrace.ReadOnlySpan, size int) {
-	q.ended++
-	switch {
-	case q.closed:
-		q.lost[semconv.LostShutdown]++
-		return
-	case q.bytes+size > q.limits.queueBytes:
-		q.lost[semconv.LostQueueFull]++
-		return
-	}
-	if q.filling.bytes+size > q.limits.batchBytes {
-		q.cut()
-	}
-	if len(q.filling.spans) == 0 {
-		q.linger.Reset(q.limits.linger)
-	}
-	q.filling.spans = append(q.filling.spans, s)
-	q.filling.bytes += size
-	q.bytes += size
-	if len(q.filling.spans) >= q.limits.batchSpans || q.filling.bytes >= q.limits.batchBytes {
-		q.cut()
-	}
+// full reports whether there is enough for a message. The caller holds the lock.
+func (q *queue) full() bool {
+	return q.bytes >= q.limits.batchBytes || len(q.waiting) >= q.limits.batchSpans
 }
 
-// cut makes the filling batch ready. The caller holds the lock.
-func (q *queue) cut() {
-	if len(q.filling.spans) == 0 {
-		return
+// wake makes the exporting goroutine look again.
+func (q *queue) wake() {
+	select {
+	case q.changed <- struct{}{}:
+	default:
 	}
-	q.linger.Stop()
-	q.ready = append(q.ready, q.filling)
-	q.filling = batch{}
-	q.changed.Broadcast()
 }
 
 func (q *queue) run(ctx context.Context) {
 	defer close(q.done)
 	for {
-		b, ok := q.next()
-		if !ok {
+		spans := q.next(ctx)
+		if spans == nil {
 			return
 		}
 		began := time.Now()
-		r := q.export(ctx, b.spans)
-		if q.settle(b, r, began) {
+		one, cancel := context.WithTimeout(ctx, q.limits.timeout)
+		err := q.exporter.ExportSpans(one, spans)
+		cancel()
+		if q.settle(err, began) {
 			q.rest(ctx, time.Since(began))
 		} else {
 			q.backOff(ctx)
@@ -146,12 +130,18 @@ func (q *queue) rest(ctx context.Context, d time.Duration) {
 	q.mu.Lock()
 	hurry := q.hurried()
 	q.mu.Unlock()
-	if hurry {
-		return
+	if !hurry {
+		pause(ctx, min(d, maxRest), q.ending)
 	}
+}
+
+// pause waits, unless something happens before.
+func pause(ctx context.Context, d time.Duration, happens <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-time.After(min(d, maxRest)):
-	case <-q.ending:
+	case <-timer.C:
+	case <-happens:
 	case <-ctx.Done():
 	}
 }
@@ -162,80 +152,112 @@ func (q *queue) hurried() bool { return q.closed || q.bytes > q.limits.queueByte
 // maxRest bounds the rest after an export that has waited for its receiver.
 const maxRest = 20 * time.Millisecond
 
-// next waits for a batch, or several in one when there is a hurry: to a distant receiver each message takes a round trip.
-// It returns false when the queue is closed and empty.
-func (q *queue) next() (batch, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.ready) == 0 {
-		if q.closed {
-			return batch{}, false
+// next waits for a message, and returns nil when the queue is closed and empty.
+func (q *queue) next(ctx context.Context) []sdktrace.ReadOnlySpan {
+	for {
+		q.mu.Lock()
+		wait := time.Until(q.due)
+		switch {
+		case len(q.waiting) == 0 && q.closed:
+			q.mu.Unlock()
+			return nil
+		case len(q.waiting) == 0:
+			wait = time.Hour // until there is something
+		case q.closed || q.full() || wait <= 0:
+			defer q.mu.Unlock()
+			return q.message()
 		}
-		q.changed.Wait()
+		q.mu.Unlock()
+		pause(ctx, wait, q.changed)
 	}
-	var b batch
-	n := 0
-	for ; n < len(q.ready); n++ {
-		more := q.ready[n]
-		if n > 0 && (!q.hurried() || b.bytes+more.bytes > q.message() || len(b.spans)+len(more.spans) > q.limits.batchSpans) {
-			break
-		}
-		b.spans = append(b.spans, more.spans...)
-		b.bytes += more.bytes
-		q.ready[n] = batch{}
-	}
-	q.ready = q.ready[n:]
-	q.inFlight = len(b.spans)
-	return b, true
 }
 
-// settle enters the result of an export that began at an instant, and reports whether all of it is settled: what is kept
-// stands at the head of the queue again.
-func (q *queue) settle(b batch, r result, began time.Time) bool {
+// message begins the export of a message from the head of the queue: of a batch's bytes, or more when there is a hurry, since
+// to a distant receiver each message takes a round trip, and of one span at least. The caller holds the lock.
+func (q *queue) message() []sdktrace.ReadOnlySpan {
+	limit := q.limits.batchBytes
+	if q.hurried() {
+		limit = max(limit, q.limits.messageBytes)
+	}
+	if q.outage.message > 0 {
+		limit = min(limit, q.outage.message)
+	}
+	var spans []sdktrace.ReadOnlySpan
+	bytes, group := 0, 0
+	for n, it := range q.waiting {
+		bytes += it.size
+		if !it.joined {
+			group = n
+		}
+		if n > 0 && (bytes > limit || n >= q.limits.batchSpans) {
+			if group > 0 {
+				spans = spans[:group]
+			}
+			q.due = time.Now().Add(q.limits.linger)
+			break
+		}
+		spans = append(spans, it.span)
+	}
+	q.inFlight = len(spans)
+	return spans
+}
+
+// settle enters what came of an export that began at an instant, and reports whether there is nothing to wait for. What the
+// receiver finds too large goes again by halves, and what failed in a way that may pass goes again as it is.
+func (q *queue) settle(err error, began time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.gaveUp { // counted already
 		return true
 	}
+	sent, bytes := q.waiting[:q.inFlight], 0
+	for _, it := range sent {
+		bytes += it.size
+	}
 	q.inFlight = 0
-	q.accepted += r.accepted
-	for why, n := range r.lost {
-		q.lost[why] += n
+	n := int64(len(sent))
+	var lost int64
+	var reason string
+	switch why := troubleOf(err); why {
+	case none:
+	case partly:
+		lost, reason = min(refused(err), n), semconv.LostRejected
+	case lasting:
+		lost, reason = n, semconv.LostExport
+	case large:
+		if n > 1 {
+			q.outage.message, q.due = max(1, bytes/2), time.Now()
+			return true
+		}
+		lost, reason = n, semconv.LostTooLarge
+	default:
+		q.outage.goesOn(why, err, bytes, began)
+		q.due = time.Now()
+		if q.closed && time.Since(q.outage.since) >= patience(why, q.limits.timeout) {
+			q.lose(semconv.LostExport, err)
+			return true
+		}
+		if why.doubtful() {
+			q.loss.Resent += n
+		}
+		return false
 	}
-	q.note(r.err)
-	if len(r.kept) == 0 {
-		q.bytes -= b.bytes
-		q.outage.over(r.accepted > 0, b.bytes, q.limits.messageBytes)
-		return true
+	q.loss.Accepted += n - lost
+	if lost > 0 {
+		q.loss.Lost[reason] += lost
 	}
-	kept := newBatch(r.kept)
-	q.bytes -= b.bytes - kept.bytes
-	q.outage.goesOn(r, kept.bytes, began)
-	again := []batch{kept}
-	if r.why == late { // less at a time
-		again = kept.quarters()
-	}
-	q.ready = append(again, q.ready...)
-	if q.closed && time.Since(q.outage.since) >= patience(r.why, q.limits.timeout) {
-		q.lose(semconv.LostExport, r.cause)
-		return true
-	}
-	if r.why.doubtful() {
-		q.resent += int64(len(r.kept))
-	}
-	return false
+	q.loss.note(err)
+	q.waiting, q.bytes = slices.Delete(q.waiting, 0, len(sent)), q.bytes-bytes
+	q.outage.over(n > lost, bytes, max(q.limits.batchBytes, q.limits.messageBytes))
+	return true
 }
 
 // shutdown exports what is queued, as far as ctx allows, and closes the exporter. What is left is counted as lost.
 func (q *queue) shutdown(ctx context.Context) error {
 	q.mu.Lock()
-	q.cut()
-	if !q.closed {
-		q.closed = true
-		close(q.ending)
-	}
-	q.linger.Stop()
-	q.changed.Broadcast()
+	q.closed = true
+	close(q.ending)
+	q.wake()
 	q.mu.Unlock()
 
 	select {
@@ -251,52 +273,30 @@ func (q *queue) shutdown(ctx context.Context) error {
 func (q *queue) giveUp(cause error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	left := q.inFlight
-	for _, b := range q.ready {
-		left += len(b.spans)
-	}
 	q.gaveUp = true
 	if q.outage.cause != nil {
 		cause = fmt.Errorf("%w; the last attempt: %w", cause, q.outage.cause)
 	}
-	q.lose(semconv.LostShutdown, fmt.Errorf("%d spans were not sent in time: %w", left, cause))
-	q.changed.Broadcast()
+	q.lose(semconv.LostShutdown, fmt.Errorf("%d spans were not sent in time: %w", len(q.waiting), cause))
 }
 
-// lose counts what is queued, and under export, as lost. The caller holds the lock.
+// lose counts what waits as lost. The caller holds the lock.
 func (q *queue) lose(why string, cause error) {
-	left := q.inFlight
-	for _, b := range q.ready {
-		left += len(b.spans)
+	if n := len(q.waiting); n > 0 {
+		q.loss.Lost[why] += int64(n)
+		q.loss.note(cause)
 	}
-	q.ready, q.inFlight, q.bytes = nil, 0, 0
-	if left > 0 {
-		q.lost[why] += int64(left)
-		q.note(cause)
-	}
+	q.waiting, q.inFlight, q.bytes = nil, 0, 0
 }
 
-// note keeps the first error. The caller holds the lock.
-func (q *queue) note(err error) {
-	if q.firstError == "" && err != nil {
-		q.firstError = errorText(err)
-	}
-}
-
-// sentAgain returns the number of spans that were sent again although the receiver may have them.
-func (q *queue) sentAgain() int64 {
+// account returns the counts of spans so far.
+func (q *queue) account() Loss {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.resent
-}
-
-// account returns the counts so far: ended = accepted + Σ lost + queued.
-func (q *queue) account() (ended, accepted int64, lost map[string]int64, firstError string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	firstError = q.firstError
-	if firstError == "" && len(q.lost) > 0 && q.outage.cause != nil { // the queue is full because of it
-		firstError = errorText(q.outage.cause)
+	l := q.loss
+	l.Lost = maps.Clone(l.Lost)
+	if len(l.Lost) > 0 { // the queue is full because of it
+		l.note(q.outage.cause)
 	}
-	return q.ended, q.accepted, maps.Clone(q.lost), firstError
+	return l
 }

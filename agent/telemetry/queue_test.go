@@ -40,7 +40,8 @@ func closeQueue(t *testing.T, q *queue, within time.Duration) (ended, accepted i
 	if err := q.shutdown(ctx); err != nil {
 		t.Errorf("shutdown: %v", err)
 	}
-	ended, accepted, lost, first = q.account()
+	l := q.account()
+	ended, accepted, lost, first = l.Ended, l.Accepted, l.Lost, l.FirstError
 	sum := accepted
 	for _, n := range lost {
 		sum += n
@@ -175,8 +176,8 @@ func TestQueueDeadline(t *testing.T) {
 				}
 				q.add(span("late"))
 				<-q.done // the export that was under way must not be counted again
-				if ended, accepted, lost, _ := q.account(); ended != 1001 || accepted != 0 || lost[semconv.LostShutdown] != 1001 {
-					t.Errorf("after all: ended %d, accepted %d, lost %v", ended, accepted, lost)
+				if l := q.account(); l.Ended != 1001 || l.Accepted != 0 || l.Lost[semconv.LostShutdown] != 1001 {
+					t.Errorf("after all: ended %d, accepted %d, lost %v", l.Ended, l.Accepted, l.Lost)
 				}
 			})
 		})
@@ -375,15 +376,15 @@ func TestQueueOutageIsBounded(t *testing.T) {
 			q.add(span("request"))
 		}
 		time.Sleep(time.Minute)
-		if _, accepted, lost, first := q.account(); accepted != 0 || lost[semconv.LostQueueFull] != 500 || first == "" || q.bytes != 1000*one {
-			t.Errorf("in the outage %d accepted, lost %v, %d bytes held, first error %q", accepted, lost, q.bytes, first)
+		if l := q.account(); l.Accepted != 0 || l.Lost[semconv.LostQueueFull] != 500 || l.FirstError == "" || q.bytes != 1000*one {
+			t.Errorf("in the outage %d accepted, lost %v, %d bytes held, first error %q", l.Accepted, l.Lost, q.bytes, l.FirstError)
 		}
 		back = true
 		_, accepted, lost, _ := closeQueue(t, q, time.Minute)
 		if accepted != 1000 || lost[semconv.LostQueueFull] != 500 || len(lost) != 1 || q.bytes != 0 {
 			t.Errorf("accepted %d, lost %v, %d bytes held", accepted, lost, q.bytes)
 		}
-		if again := q.sentAgain(); again == 0 {
+		if q.account().Resent == 0 {
 			t.Error("nothing was sent twice, although no answer came")
 		}
 	})

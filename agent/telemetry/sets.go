@@ -4,6 +4,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -20,12 +21,12 @@ const maxSets = 128
 
 // sets are the options of every measurement of one kind of request, ready for use.
 type sets struct {
-	plain              []metric.RecordOption // the attributes that all metrics share
-	operation          []metric.RecordOption // with error.type
-	input, output      []metric.RecordOption // with the token type
-	equal, more, fewer []metric.RecordOption // with the sign of the prompt's token error
-	requests           []metric.AddOption    // with the outcome
-	add                []metric.AddOption    // as plain
+	plain         []metric.RecordOption    // the attributes that all metrics share
+	operation     []metric.RecordOption    // with error.type
+	input, output []metric.RecordOption    // with the token type
+	promptError   [3][]metric.RecordOption // with the sign of the prompt's token error: fewer, equal, more
+	requests      []metric.AddOption       // with the outcome
+	add           []metric.AddOption       // as plain
 }
 
 // setKey is what tells the sets of two requests apart.
@@ -45,29 +46,23 @@ type setCache struct {
 }
 
 func (c *setCache) of(r *measure.Record) *sets {
-	key := setKey{outcome: r.Outcome, reason: r.Reason, asked: or(r.Model, c.model)}
+	key := setKey{outcome: r.Outcome, reason: r.Reason, asked: cmp.Or(r.Model, c.model)}
 	if r.Sent {
 		key.model = r.Exchange.Model
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.sets[key]; s != nil {
-		return s
-	}
-	if len(c.sets) >= maxSets {
+	if len(c.sets) >= maxSets && c.sets[key] == nil {
 		if key.reason != "" {
 			key.reason = semconv.ErrorOther
 		}
-		key.model = ""
 		if key.asked != c.model {
 			key.asked = semconv.ErrorOther
 		}
-		if s := c.sets[key]; s != nil {
-			return s
-		}
+		key.model = ""
 	}
-	if c.sets == nil {
-		c.sets = make(map[setKey]*sets)
+	if s := c.sets[key]; s != nil {
+		return s
 	}
 	s := c.build(key)
 	c.sets[key] = s
@@ -83,22 +78,25 @@ func (c *setCache) build(key setKey) *sets {
 		return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(base), kvs...)...))
 	}
 	record := func(kvs ...attribute.KeyValue) []metric.RecordOption { return []metric.RecordOption{with(kvs...)} }
+	recordAs := func(key, value string) []metric.RecordOption { return record(attribute.String(key, value)) }
 	var why []attribute.KeyValue
 	switch {
 	case key.outcome == measure.Skipped:
 		why = append(why, attribute.String(semconv.OutcomeReason, key.reason))
 	case key.outcome != measure.Served:
-		why = append(why, attribute.String(semconv.ErrorType, or(key.reason, semconv.ErrorOther)))
+		why = append(why, attribute.String(semconv.ErrorType, cmp.Or(key.reason, semconv.ErrorOther)))
 	}
 	return &sets{
 		plain:     record(),
 		operation: record(why...),
-		input:     record(attribute.String(semconv.GenAITokenType, semconv.TokenTypeInput)),
-		output:    record(attribute.String(semconv.GenAITokenType, semconv.TokenTypeOutput)),
-		equal:     record(attribute.String(semconv.PromptErrorSign, semconv.SignEqual)),
-		more:      record(attribute.String(semconv.PromptErrorSign, semconv.SignMore)),
-		fewer:     record(attribute.String(semconv.PromptErrorSign, semconv.SignFewer)),
-		requests:  []metric.AddOption{with(append(why, attribute.String(semconv.Outcome, key.outcome.String()))...)},
-		add:       []metric.AddOption{with()},
+		input:     recordAs(semconv.GenAITokenType, semconv.TokenTypeInput),
+		output:    recordAs(semconv.GenAITokenType, semconv.TokenTypeOutput),
+		promptError: [3][]metric.RecordOption{
+			recordAs(semconv.PromptErrorSign, semconv.SignFewer),
+			recordAs(semconv.PromptErrorSign, semconv.SignEqual),
+			recordAs(semconv.PromptErrorSign, semconv.SignMore),
+		},
+		requests: []metric.AddOption{with(append(why, attribute.String(semconv.Outcome, key.outcome.String()))...)},
+		add:      []metric.AddOption{with()},
 	}
 }

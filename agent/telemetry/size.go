@@ -4,21 +4,17 @@
 package telemetry
 
 import (
-	"math/bits"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // The sizes below are those of the OTLP protobuf messages (opentelemetry/proto/trace/v1, common/v1). A field is a tag, 1 byte
 // up to field 15 and 2 bytes above, and a value; bytes, strings and messages have their length before them.
 
-// varint is the size of a number in base 128.
-func varint(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
-
 // field is the size of a bytes, string or message field of n bytes.
-func field(n int) int { return 1 + varint(uint64(n)) + n } //nolint:gosec // a size is not negative
+func field(n int) int { return 1 + protowire.SizeBytes(n) }
 
 // optional is the size of a bytes or string field that is left out when empty.
 func optional(n int) int {
@@ -33,7 +29,7 @@ func number(n int) int {
 	if n <= 0 {
 		return 0
 	}
-	return 1 + varint(uint64(n))
+	return intSize(int64(n))
 }
 
 const (
@@ -46,11 +42,13 @@ const (
 
 // spanSize is the number of bytes that a span adds to an OTLP message.
 func spanSize(s sdktrace.ReadOnlySpan) int {
-	n := traceID + spanID + flags + kind + 2*fixed64 +
-		optional(len(s.SpanContext().TraceState().String())) + optional(len(s.Name())) +
-		attributesSize(s.Attributes()) +
-		number(s.DroppedAttributes()) + number(s.DroppedEvents()) + number(s.DroppedLinks()) +
-		field(statusSize(s.Status()))
+	state := optional(len(s.Status().Description))
+	if s.Status().Code != codes.Unset {
+		state += kind
+	}
+	n := traceID + spanID + flags + kind + 2*fixed64 + field(state) +
+		optional(len(s.SpanContext().TraceState().String())) + optional(len(s.Name())) + attributesSize(s.Attributes()) +
+		number(s.DroppedAttributes()) + number(s.DroppedEvents()) + number(s.DroppedLinks())
 	if s.Parent().SpanID().IsValid() {
 		n += spanID
 	}
@@ -67,14 +65,6 @@ func spanSize(s sdktrace.ReadOnlySpan) int {
 	return field(n)
 }
 
-func statusSize(s sdktrace.Status) int {
-	n := optional(len(s.Description))
-	if s.Code != codes.Unset {
-		n += kind
-	}
-	return n
-}
-
 func attributesSize(kvs []attribute.KeyValue) int {
 	n := 0
 	for _, kv := range kvs {
@@ -87,7 +77,7 @@ func attributesSize(kvs []attribute.KeyValue) int {
 func keyValueSize(key, n int) int { return field(optional(key) + field(n)) }
 
 // The sizes of AnyValues.
-func intSize(v int64) int { return 1 + varint(uint64(v)) } //nolint:gosec // two's complement, as on the wire
+func intSize(v int64) int { return 1 + protowire.SizeVarint(uint64(v)) } //nolint:gosec // two's complement, as on the wire
 
 const doubleSize = fixed64
 
@@ -108,23 +98,25 @@ func valueSize(v attribute.Value) int {
 	case attribute.BOOLSLICE:
 		n = len(v.AsBoolSlice()) * field(kind)
 	case attribute.INT64SLICE:
-		for _, i := range v.AsInt64Slice() {
-			n += field(intSize(i))
-		}
+		n = fieldsSize(v.AsInt64Slice(), intSize)
 	case attribute.FLOAT64SLICE:
 		n = len(v.AsFloat64Slice()) * field(doubleSize)
 	case attribute.STRINGSLICE:
-		for _, s := range v.AsStringSlice() {
-			n += field(field(len(s)))
-		}
+		n = fieldsSize(v.AsStringSlice(), func(s string) int { return field(len(s)) })
 	case attribute.SLICE:
-		for _, e := range v.AsSlice() {
-			n += field(valueSize(e))
-		}
+		n = fieldsSize(v.AsSlice(), valueSize)
 	case attribute.MAP:
 		n = attributesSize(v.AsMap())
 	default:
 		return 0
 	}
 	return field(n)
+}
+
+// fieldsSize is the size of a field for each element.
+func fieldsSize[T any](list []T, size func(T) int) (n int) {
+	for _, e := range list {
+		n += field(size(e))
+	}
+	return n
 }

@@ -4,9 +4,9 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,41 +16,6 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
-
-// Session is the trace of one session. A nil Session is none.
-//
-// A span leaves the process when it ends, and a trace without its root has no name in any backend. So the root does not wait
-// for the session's last turn, which the trace does not name anyway: it ends with the first request that does, and goes out
-// before that. The turns that follow are its children all the same, and outlast it.
-type Session struct {
-	span  trace.Span
-	start time.Duration
-	once  sync.Once
-}
-
-// StartSession starts the root span of a session's trace at an instant of the run's clock. key is the session's name in the
-// trace. The first of its requests to come to Finish ends it.
-func (p *Pipeline) StartSession(key string, at time.Duration) *Session {
-	if p == nil || p.tracer == nil {
-		return nil
-	}
-	span := p.start(context.Background(), semconv.SpanSession, at)
-	span.SetAttributes(attribute.String(semconv.Session, key))
-	return &Session{span: span, start: at}
-}
-
-// endSession ends a session's root with its first request, not before its start, as that of a session whose first turn was
-// skipped. When it returns, the root is queued: whoever comes second waits for whoever comes first.
-func (p *Pipeline) endSession(s *Session, at time.Duration) {
-	if s == nil {
-		return
-	}
-	s.once.Do(func() {
-		if root := p.stop(s.span, max(at, s.start)); root != nil {
-			p.queue.add(root)
-		}
-	})
-}
 
 // Span is the span of one request. The zero Span is none.
 type Span struct {
@@ -70,13 +35,12 @@ func (p *Pipeline) StartRequest(s *Session, row *mooncake.Row, _ int64, intended
 	if s != nil {
 		ctx = trace.ContextWithSpan(ctx, s.span)
 	}
-	if row == nil || row.OTel.IsZero() {
-		return Span{p.start(ctx, p.name, intended, clientKind), s}
+	opts := []trace.SpanStartOption{clientKind}
+	if row != nil && !row.OTel.IsZero() {
+		origin := trace.SpanContextConfig{TraceID: row.OTel.TraceID, SpanID: row.OTel.SpanID, Remote: true}
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: trace.NewSpanContext(origin)}))
 	}
-	origin := trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: row.OTel.TraceID, SpanID: row.OTel.SpanID, Remote: true,
-	})
-	return Span{p.start(ctx, p.name, intended, clientKind, trace.WithLinks(trace.Link{SpanContext: origin})), s}
+	return Span{p.start(ctx, p.name, intended, opts...), s}
 }
 
 // start starts a span and counts it.
@@ -90,15 +54,15 @@ func (p *Pipeline) start(ctx context.Context, name string, at time.Duration, opt
 	return span
 }
 
-// stop ends a span and returns it, or nil when the sampler dropped it.
-func (p *Pipeline) stop(span trace.Span, at time.Duration) sdktrace.ReadOnlySpan {
+// stop ends a span, and appends it to others unless the sampler dropped it.
+func (p *Pipeline) stop(others []sdktrace.ReadOnlySpan, span trace.Span, at time.Duration) []sdktrace.ReadOnlySpan {
 	span.End(trace.WithTimestamp(p.clk.Wall(at)))
 	ended, ok := span.(sdktrace.ReadOnlySpan)
 	if !ok || !span.SpanContext().IsSampled() {
-		return nil
+		return others
 	}
 	p.attributesDropped.Add(int64(ended.DroppedAttributes()))
-	return ended
+	return append(others, ended)
 }
 
 // Traceparent returns the span's context as the value of the W3C traceparent header, "" for the zero Span.
@@ -108,14 +72,10 @@ func (s Span) Traceparent() string {
 	}
 	sc := s.span.SpanContext()
 	id, parent := sc.TraceID(), sc.SpanID()
-	var b [55]byte
-	out := append(b[:0], "00-"...)
-	out = hex.AppendEncode(out, id[:])
-	out = append(out, '-')
-	out = hex.AppendEncode(out, parent[:])
-	out = append(out, '-')
-	out = hex.AppendEncode(out, []byte{byte(sc.TraceFlags())})
-	return string(out)
+	out := append(make([]byte, 0, 55), "00-"...)
+	out = append(hex.AppendEncode(out, id[:]), '-')
+	out = append(hex.AppendEncode(out, parent[:]), '-')
+	return string(hex.AppendEncode(out, []byte{byte(sc.TraceFlags())}))
 }
 
 // Ref returns the span's ids in binary, zero for the zero Span.
@@ -125,4 +85,28 @@ func (s Span) Ref() mooncake.SpanRef {
 	}
 	sc := s.span.SpanContext()
 	return mooncake.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}
+}
+
+// maxResponseID bounds a response id that is written down, in bytes; the longest that are known have some 60.
+const maxResponseID = 256
+
+// Apart is a request that no row of the trace asks for: of calibration, or of a warm-up.
+type Apart struct {
+	Name     string // of its span
+	Model    string
+	Response string        // the response's id
+	From, To time.Duration // of the run's clock
+}
+
+// Apart writes the span of a request that was answered with an id; there is none of any other. Such a request carries no recorded
+// trace context, and a gateway may not pass that on; then the engine behind it writes a span that looks like production's. By the id
+// of the response a capture knows better. A nil Pipeline does nothing.
+func (p *Pipeline) Apart(a Apart) {
+	if p == nil || p.tracer == nil || a.Response == "" || len(a.Response) > maxResponseID {
+		return
+	}
+	span := p.start(context.Background(), a.Name, a.From, clientKind)
+	span.SetAttributes(p.base...)
+	span.SetAttributes(attribute.String(semconv.GenAIRequestModel, cmp.Or(a.Model, p.cfg.Model)), attribute.String(semconv.GenAIResponseID, a.Response))
+	p.queue.add(p.stop(nil, span, a.To)...)
 }

@@ -171,7 +171,7 @@ func TestOffIsFree(t *testing.T) {
 	var p *Pipeline
 	r := served(100)
 	allocs := testing.AllocsPerRun(100, func() {
-		s := p.StartSession("s", 0)
+		s := p.StartSession(Opening{ID: "s"})
 		sp := p.StartRequest(s, r.Row, r.Index, r.Intended)
 		p.InFlight(1)
 		if sp.Traceparent() != "" || !sp.Ref().IsZero() {

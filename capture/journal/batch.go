@@ -32,25 +32,3 @@ func (b *Batch) Size() int { return len(b.frames) }
 
 // Reset empties the batch. Its memory is used again.
 func (b *Batch) Reset() { b.frames, b.records = b.frames[:0], 0 }
-
-// AppendBatch writes the records of a batch as [Writer.Append] does. The batch stays as it is.
-func (w *Writer) AppendBatch(b *Batch) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.write(b.frames); err != nil {
-		return fmt.Errorf("journal %s was not written: %w", w.file.Name(), err)
-	}
-	return nil
-}
-
-// Copy adds the next record of a journal, as it is, if keep says so of its trace. Its errors are those of [Reader.Next];
-// nothing is added then.
-func (r *Reader) Copy(b *Batch, keep func(traceID [16]byte) bool) error {
-	payload, err := r.next()
-	if err != nil || !keep(r.dec.Span.TraceID) {
-		return err
-	}
-	b.frames = appendFrame(b.frames, payload)
-	b.records++
-	return nil
-}

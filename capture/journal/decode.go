@@ -203,27 +203,18 @@ func copyTo[T any](memory *[]T, v []T) []T {
 
 // Record returns a copy of the record, in memory of its own.
 func (d *Decoder) Record() Record {
-	p := d.Prompt
-	p.HashIDs, p.Chain.Cells, p.Chain.Ends = own(p.HashIDs), own(p.Chain.Cells), own(p.Chain.Ends)
-	p.HashRanges, p.Replies = own(p.HashRanges), own(p.Replies)
+	var own Decoder
+	own.SetPrompt(&d.Prompt)
 	switch d.Kind {
 	case KindInference:
 		r := d.Inference
-		r.Prompt = p
+		r.Prompt = own.Prompt
 		return &r
 	case KindContent:
-		return &Content{d.Span, d.Parent, d.Start, p}
+		return &Content{d.Span, d.Parent, d.Start, own.Prompt}
 	default:
 		return &Link{d.Span, d.Parent, d.Session, d.Border}
 	}
-}
-
-// own returns a copy; nil of nil.
-func own[T any](v []T) []T {
-	if v == nil {
-		return nil
-	}
-	return append([]T{}, v...)
 }
 
 // parser takes values off the front of a record. After the first error it returns zero values.

@@ -25,6 +25,9 @@ const maxFrame = MaxRecord + 4 + (MaxRecord+4)/254 + 1
 // header begins every journal. The number is the version of the format.
 const header = "moonloop-journal 1\n"
 
+// HeaderSize is the size of a journal without records, in bytes.
+const HeaderSize = int64(len(header))
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // appendFrame appends a payload and its CRC-32C, without the byte 0 by consistent overhead byte stuffing (Cheshire and

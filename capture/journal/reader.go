@@ -57,10 +57,11 @@ func NewReader(name string, r io.Reader) *Reader {
 // Next returns the next record, io.EOF after the last one, or a [*Damage], after which the next call goes on behind it.
 // Any other error stays.
 func (r *Reader) Next() (Record, error) {
-	if _, err := r.next(); err != nil {
+	_, d, err := r.NextEncoded()
+	if err != nil {
 		return nil, err
 	}
-	return r.dec.Record(), nil
+	return d.Record(), nil
 }
 
 // Torn returns what was torn so far; all of it after io.EOF.
@@ -71,15 +72,9 @@ func (r *Reader) Offset() int64 { return r.offset }
 
 // NextEncoded returns the next record as it is in the journal, and decoded, both until the next call. Its errors are those of [Reader.Next].
 func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
-	b, err := r.next()
-	return b, &r.dec, err
-}
-
-// next returns the bytes of the next record, which are in r.dec too, until the next call.
-func (r *Reader) next() ([]byte, error) {
 	if p := r.held; p != nil {
 		r.held = nil
-		return p, nil
+		return p, &r.dec, nil
 	}
 	if r.err == nil && !r.started {
 		r.started = true
@@ -113,15 +108,15 @@ func (r *Reader) next() ([]byte, error) {
 		case r.bad != nil:
 			d := r.bad
 			r.bad, r.held = nil, payload
-			return nil, d
+			return nil, nil, d
 		default:
-			return payload, nil
+			return payload, &r.dec, nil
 		}
 	}
 	if errors.Is(r.err, io.EOF) {
 		r.tear()
 	}
-	return nil, r.err
+	return nil, nil, r.err
 }
 
 func (r *Reader) readHeader() error {

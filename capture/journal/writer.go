@@ -29,13 +29,12 @@ type WriterOptions struct {
 
 // Writer appends records to a journal file, which it holds an exclusive lock on. It is safe for concurrent use.
 type Writer struct {
-	mu   sync.Mutex
-	file *os.File
-	sync bool
-	size int64
-	torn bool // the last write did not end well
-	buf  []byte
-	rec  []byte
+	mu    sync.Mutex
+	file  *os.File
+	sync  bool
+	size  int64
+	torn  bool  // the last write did not end well
+	batch Batch // of Append
 }
 
 // OpenWriter creates a journal, readable by its owner only, or goes on with one that is there. What a crash left of a last
@@ -88,16 +87,24 @@ func (w *Writer) start() error {
 func (w *Writer) Append(records ...Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.buf = w.buf[:0]
+	w.batch.Reset()
 	for i, r := range records {
-		w.rec = r.appendTo(w.rec[:0])
-		if len(w.rec) > MaxRecord {
-			return fmt.Errorf("record %d of %d bytes was not written to the journal, nor were those beside it: %w: the limit is %d",
-				i, len(w.rec), ErrTooLarge, MaxRecord)
+		if err := w.batch.Add(r); err != nil {
+			return fmt.Errorf("record %d was not written to the journal, nor were those beside it: %w", i, err)
 		}
-		w.buf = appendFrame(w.buf, w.rec)
 	}
-	if err := w.write(w.buf); err != nil {
+	return w.append(&w.batch)
+}
+
+// AppendBatch writes the records of a batch as [Writer.Append] does. The batch stays as it is.
+func (w *Writer) AppendBatch(b *Batch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.append(b)
+}
+
+func (w *Writer) append(b *Batch) error {
+	if err := w.write(b.frames); err != nil {
 		return fmt.Errorf("journal %s was not written: %w", w.file.Name(), err)
 	}
 	return nil

@@ -41,30 +41,23 @@ func checkAnnotation(c annotate.Config) error {
 }
 
 // addPromptOrder adds the flag that says in which order the chat templates of models write prompts.
-func addPromptOrder(fs *pflag.FlagSet, values *[]string, prefix string) {
-	fs.StringArrayVar(values, "prompt-order", nil, prefix+"`MODEL=ORDER` in which the model's chat template writes prompts: system_last, tools_last or both_last "+
-		"(directly before the last message of the user), or as_sent; a trailing * matches any ending, and the first that matches counts (repeatable)")
+func addPromptOrder(fs *pflag.FlagSet, values *[]string) {
+	listVar(fs, values, "prompt-order", reads("MODEL=ORDER with an order of system_last, tools_last, both_last or as_sent, such as 'mistral-*=system_last'", parsePromptOrder))
 }
 
 // parsePromptOrder reads a value of that flag. Names of models may have an equals sign, orders have none.
-func parsePromptOrder(value string) annotate.ModelOrder {
+func parsePromptOrder(value string) (annotate.ModelOrder, error) {
 	at := max(strings.LastIndexByte(value, '='), 0)
-	return annotate.ModelOrder{Model: value[:at], Order: strings.TrimPrefix(value[at:], "=")}
-}
-
-// isPromptOrder checks a value of that flag.
-func isPromptOrder(value string) error {
-	config := annotate.Config{PromptOrder: []annotate.ModelOrder{parsePromptOrder(value)}}
-	if config.Validate() != nil {
-		return errWant
-	}
-	return nil
+	order := annotate.ModelOrder{Model: value[:at], Order: strings.TrimPrefix(value[at:], "=")}
+	config := annotate.Config{PromptOrder: []annotate.ModelOrder{order}}
+	return order, config.Validate()
 }
 
 // promptOrders reads the values of that flag. They have no effect where prompts stay as telemetry shows them.
 func promptOrders(values []string, follow capture.FollowEngine) (orders []annotate.ModelOrder, err error) {
 	for _, value := range values {
-		orders = append(orders, parsePromptOrder(value))
+		order, _ := parsePromptOrder(value) // checkAnnotation checks all together
+		orders = append(orders, order)
 	}
 	if len(orders) > 0 && follow == capture.FollowNever {
 		err = errors.New("--prompt-order has no effect with --follow-engine never, which leaves prompts as telemetry shows them: leave one of them out")

@@ -4,17 +4,17 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/receiver/annotate"
@@ -33,7 +33,7 @@ type captureFlags struct {
 	keepJournal bool
 	grpc, http  string
 	listenSecrets
-	requestLimit      string
+	requestLimit      int64 // bytes
 	duration, idle    time.Duration
 	keyEnv            string
 	sessionKeys, deny []string
@@ -57,70 +57,45 @@ func newCaptureCommand() *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
-	fs.StringVar(&f.journal, "journal", "", "`DIR` of the journal (default: the trace's name with .journal)")
-	fs.BoolVar(&f.keepJournal, "keep-journal", false, "keep the journal after the trace is written, for moonloop compile")
-	under(fs, "Output")
-
-	fs.StringVar(&f.grpc, "grpc", "127.0.0.1:4317", "`ADDRESS` for OTLP over gRPC; port 0 picks a free port, an empty address disables it")
-	fs.StringVar(&f.http, "http", "127.0.0.1:4318", "`ADDRESS` for OTLP over HTTP, likewise")
+	add(fs, &f.journal, "journal", "", anyText("the name of a folder"))
+	add(fs, &f.keepJournal, "keep-journal", false)
+	add(fs, &f.grpc, "grpc", "127.0.0.1:4317", rule{want: `host:port, such as 127.0.0.1:4317, or "" not to listen`, ok: isAddress, emptyMeans: true})
+	add(fs, &f.http, "http", "127.0.0.1:4318", rule{want: `host:port, such as 127.0.0.1:4318, or "" not to listen`, ok: isAddress, emptyMeans: true})
 	f.listenSecrets.register(fs)
-	fs.StringVar(&f.requestLimit, "request-limit", humanize.IBytes(defaultRequestLimit),
-		"`MEMORY` that requests may take together while they are received; a sender above it is told to try again")
-	fs.DurationVar(&f.duration, "duration", 0, "stop after this time (0 = on Ctrl-C)")
-	fs.DurationVar(&f.idle, "idle", 0, "stop when no span has arrived for this time, after the first (0 = never)")
-	under(fs, "Listening")
-
-	fs.StringVar(&f.keyEnv, "key-env", hashKeyEnv, "name of the environment `VARIABLE` that holds the hash key")
-	fs.StringArrayVar(&f.sessionKeys, "session-key", nil, "`ATTRIBUTE` that holds a session id, checked before the known ones (repeatable)")
-	fs.StringArrayVar(&f.deny, "deny", nil, "`ATTRIBUTE` to remove from every span on arrival; a trailing * matches any ending (repeatable)")
-	fs.IntVar(&f.BlockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
-	f.addRequests(fs, "")
-	addPromptOrder(fs, &f.promptOrders, "")
-	under(fs, "Requests")
-
-	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
-	under(fs, "Output")
+	bytesVar(fs, &f.requestLimit, "request-limit", defaultRequestLimit, 1<<20, "from 1MiB on")
+	add(fs, &f.duration, "duration", 0)
+	add(fs, &f.idle, "idle", 0)
+	add(fs, &f.keyEnv, "key-env", hashKeyEnv, aVariable)
+	listVar(fs, &f.sessionKeys, "session-key", anAttribute)
+	listVar(fs, &f.deny, "deny", anyText("the name of an attribute, or its beginning and a *"))
+	add(fs, &f.BlockSize, "block-size", mooncake.BlockSize, blockSize)
+	f.addRequests(fs)
+	addPromptOrder(fs, &f.promptOrders)
+	wordVar(fs, &f.progress, "progress", "auto", "auto", "bar", "lines", "none")
 	return cmd
 }
 
-// settings checks everything that can be checked without touching the network or the disk.
-func (f *captureFlags) settings(cmd *cobra.Command) (capture.Options, collect.Config, []string, error) {
+// settings checks everything that can be checked without touching the network or the disk. Empty notices say nothing.
+func (f *captureFlags) settings(ctx context.Context) (listen collect.Config, notices []string, err error) {
 	var errs []error
+	found := func(notice string, err error) { notices, errs = append(notices, notice), append(errs, err) }
 	if f.grpc == "" && f.http == "" {
 		errs = append(errs, errors.New("--grpc and --http are both empty: there is nothing to listen on"))
 	}
-	token, notices, err := f.listenSecrets.check(cmd.Context())
-	if err != nil {
-		errs = append(errs, err)
-	}
-	for _, l := range []struct{ flag, address string }{{"grpc", f.grpc}, {"http", f.http}} {
-		if l.address == "" {
-			continue
-		}
-		notice, err := checkListen(l.flag, l.address, f.missing())
-		if err != nil {
-			errs = append(errs, err)
-		}
-		if notice != "" {
-			notices = append(notices, notice)
-		}
-	}
-	limit, _ := humanize.ParseBytes(f.requestLimit) // its rule has read it, and bounds it
+	token, notices, err := f.listenSecrets.check(ctx)
+	errs = append(errs, err)
+	found(checkListen("grpc", f.grpc, f.missing()))
+	found(checkListen("http", f.http, f.missing()))
 	orders, err := promptOrders(f.promptOrders, f.FollowEngine)
-	errs = append(errs, err, checkAnnotation(annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrder: orders}))
+	annotation := annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrder: orders}
+	errs = append(errs, err, checkAnnotation(annotation))
 	key, notice, err := hashKey(f.keyEnv)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	if notice != "" {
-		notices = append(notices, notice)
-	}
-	listen := collect.Config{
+	found(notice, err)
+	return collect.Config{
 		GRPC: f.grpc, HTTP: f.http, TLS: collect.TLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}, Token: token,
-		RequestLimit: int64(limit), //nolint:gosec // see above
-		BlockSize:    f.BlockSize, Key: key, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrders: orders, Version: version(),
-	}
-	return f.options(cmd), listen, notices, errors.Join(errs...)
+		RequestLimit: f.requestLimit, BlockSize: f.BlockSize, Key: key, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrders: orders, Version: version(),
+		Journal: cmp.Or(f.journal, collect.JournalFolder(f.out)),
+	}, notices, errors.Join(errs...)
 }
 
 // hashKey returns the key that the environment holds, or nothing and a notice: then a random one is to be taken.

@@ -23,24 +23,21 @@ import (
 // runCapture listens until it is told to stop, then writes the trace.
 func runCapture(cmd *cobra.Command, f captureFlags) error {
 	stderr := cmd.ErrOrStderr()
-	note := func(text string) { fmt.Fprintf(stderr, "moonloop: %s\n", text) }
-	compile, listen, notices, err := f.settings(cmd)
+	note := func(format string, args ...any) { fmt.Fprintf(stderr, "moonloop: "+format+"\n", args...) }
+	listen, notices, err := f.settings(cmd.Context())
 	if err != nil {
 		return err
-	}
-	listen.Journal = f.journal
-	if listen.Journal == "" {
-		listen.Journal = collect.JournalFolder(f.out)
 	}
 	earlier, err := collect.Journals(listen.Journal)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	files := outputs{out: f.out, force: f.force, runs: f.Replays != capture.ReplaysDrop}
+	var names []string
 	for _, journal := range earlier {
-		files.read(journal.Name)
+		names = append(names, journal.Name)
 	}
-	if err := files.check(); err != nil { // now, not after all the traffic
+	t, err := f.begin(true, names...) // now, not after all the traffic
+	if err != nil {
 		return err
 	}
 	if len(earlier) > 0 {
@@ -50,9 +47,11 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		}
 	}
 	for _, notice := range notices {
-		note(notice)
+		if notice != "" {
+			note("%s", notice)
+		}
 	}
-	listen.Warn = func(text string) { note("warning: " + text) }
+	listen.Warn = func(text string) { note("warning: %s", text) }
 	p, err := collect.Start(cmd.Context(), listen)
 	if err != nil {
 		return listenHint(err)
@@ -71,16 +70,15 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		}
 		fmt.Fprintf(listening, "listening for OTLP over HTTP on %s://%s\n", scheme, p.HTTP)
 	}
-	note("Ctrl-C stops, and writes " + f.out)
-	reason := listenUntil(cmd.Context(), p, f, stderr)
-	note(reason)
+	note("Ctrl-C stops, and writes %s", f.out)
+	note("%s", listenUntil(cmd.Context(), p, f, stderr))
 
 	// A second Ctrl-C ends the process.
 	ctx := context.WithoutCancel(cmd.Context())
 	err = p.Stop(ctx)
 	written := false
 	if err == nil {
-		written, err = writeCapture(ctx, p, listen.Journal, f, &files, compile, cmd.OutOrStdout())
+		written, err = writeCapture(ctx, p, listen.Journal, t, f.options(cmd), cmd.OutOrStdout(), f.keepJournal)
 	}
 	if err != nil {
 		again := f.out
@@ -90,11 +88,11 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		case errors.Is(err, syscall.ENOSPC):
 			again = "A_FILE_ON_ANOTHER_DISK"
 		}
-		fmt.Fprintf(stderr, "moonloop: error: %v\nmoonloop: hint: what was acknowledged is in the journal: moonloop compile %s --out %s\n", err, listen.Journal, again)
+		note("error: %v\nmoonloop: hint: what was acknowledged is in the journal: moonloop compile %s --out %s", err, listen.Journal, again)
 		return exitWith(exitGoals)
 	}
 	if !written {
-		fmt.Fprintf(stderr, "moonloop: error: %s was not written: %s\n", f.out, why(p.Counts()))
+		note("error: %s was not written: %s", f.out, why(p.Counts()))
 		return exitWith(exitGoals)
 	}
 	return nil
@@ -133,30 +131,26 @@ func listenUntil(ctx context.Context, p *collect.Collector, f captureFlags, stde
 const idleEvery = 250 * time.Millisecond
 
 // writeCapture compiles the journal and says what came of it. Without a row nothing is written.
-func writeCapture(ctx context.Context, p *collect.Collector, journal string, f captureFlags, files *outputs, opt capture.Options, stdout io.Writer) (written bool, err error) {
+func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *traces, opt capture.Options, stdout io.Writer, keep bool) (written bool, err error) {
 	sources, err := collect.Journals(journal)
 	if err != nil {
 		return false, fmt.Errorf("journal: %w", err)
 	}
 	for _, source := range sources {
-		files.read(source.Name)
+		t.read(source.Name)
 	}
-	traces := summaries{untokened: f.MissingTokens, Traces: collect.Traces{Lost: p.Lost()}}
-	result, err := capture.Compile(ctx, opt, traces.Sink(files.create, files.file), sources...)
+	t.Lost = p.Lost()
+	result, err := capture.Compile(ctx, opt, t.Sink(t.create, t.file), sources...)
 	if err != nil {
-		return false, fmt.Errorf("compile %s: %w", journal, traces.failed(ctx, err))
+		return false, fmt.Errorf("compile %s: %w", journal, t.failed(ctx, err))
 	}
-	switch {
-	case f.json:
-		err = traces.encode(stdout, "", result)
-	case result.Inferences > 0 || len(traces.Lost) > 0:
-		err = traces.report(stdout, result)
-	}
-	if err != nil {
-		return false, err
+	if t.json || result.Inferences > 0 || len(t.Lost) > 0 {
+		if err := t.report(stdout, result); err != nil {
+			return false, err
+		}
 	}
 	say := func(format string, args ...any) {
-		if !f.json {
+		if !t.json {
 			fmt.Fprintf(stdout, format+"\n", args...)
 		}
 	}
@@ -164,21 +158,21 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, f c
 		say("%s of metrics came, too, and were thrown away", term.Counted(points, "points"))
 	}
 	switch {
-	case len(traces.List) == 0 && result.Inferences > 0:
+	case len(t.List) == 0 && result.Inferences > 0:
 		// Something in it may yet become a row, with other options.
 		say("journal in %s", journal)
 		return false, nil
-	case f.keepJournal:
+	case keep:
 		say("journal in %s", journal)
 	default:
 		if err := collect.RemoveJournal(journal); err != nil {
 			say("journal in %s, because it could not be removed: %v", journal, err)
 		}
 	}
-	if len(traces.List) > 0 {
-		say("next: moonloop replay %s --url http://ENGINE:PORT", traces.List[0].File)
+	if len(t.List) > 0 {
+		say("next: moonloop replay %s --url http://ENGINE:PORT", t.List[0].File)
 	}
-	return len(traces.List) > 0, nil
+	return len(t.List) > 0, nil
 }
 
 // why says what was missing for a trace.

@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -49,16 +50,11 @@ func newCompileCommand() *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
-	under(fs, "Output")
-
-	fs.BoolVar(&f.list, "list", false, "only list what the journals hold: workloads, keys, spans and their times")
-	fs.StringVar(&f.run, "run", "", "compile only the replay with this run `ID`, into --out")
-	f.addRequests(fs, "")
-	fs.IntVar(&f.BlockSize, "block-size", mooncake.BlockSize, "tokens per hash id of production requests; a replay keeps the block size of its trace")
-	under(fs, "Requests")
-
-	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
-	under(fs, "Output")
+	add(fs, &f.list, "list", false)
+	add(fs, &f.run, "run", "", runID)
+	f.addRequests(fs)
+	add(fs, &f.BlockSize, "block-size", mooncake.BlockSize, blockSize)
+	wordVar(fs, &f.progress, "progress", "auto", "auto", "bar", "lines", "none")
 	return cmd
 }
 
@@ -78,11 +74,8 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	if f.list {
 		return listJournals(ctx, stdout, journals, f.json)
 	}
-	files := outputs{out: f.out, force: f.force, runs: f.run == "" && opt.Replays != capture.ReplaysDrop}
-	for _, name := range journals {
-		files.read(name)
-	}
-	if err := files.check(); err != nil {
+	t, err := f.begin(f.run == "", journals...)
+	if err != nil {
 		return err
 	}
 	progress := compileProgress{bytes: bytes}
@@ -94,25 +87,18 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		// if that is put off.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
-	traces := summaries{untokened: f.MissingTokens}
-	sink := traces.Sink(files.create, files.file)
-	if f.run != "" {
-		sink = f.onlyRun(traces.Sink(files.create, func(capture.Partition) string { return f.out }))
-	}
-	result, err := capture.Compile(ctx, opt, sink, journalSources(ctx, journals)...)
-	view.Stop(false)
-	if err != nil {
-		return traces.failed(ctx, journalHint(err))
-	}
-	if f.run != "" {
-		result.Traces = slices.DeleteFunc(result.Traces, func(t capture.TraceResult) bool { return t.Run.String() != f.run })
-	}
-	if f.json {
-		err = traces.encode(stdout, "", result)
-	} else {
-		err = traces.report(stdout, result)
-	}
-	if err == nil && len(traces.List) == 0 {
+	result, err := t.write(ctx, stdout, func(sink capture.Sink) (capture.Result, error) {
+		if f.run != "" {
+			sink = f.onlyRun(sink)
+		}
+		result, err := capture.Compile(ctx, opt, sink, journalSources(ctx, journals)...)
+		view.Stop(false)
+		if f.run != "" {
+			result.Traces = slices.DeleteFunc(result.Traces, func(t capture.TraceResult) bool { return t.Run.String() != f.run })
+		}
+		return result, journalHint(err)
+	})
+	if err == nil && len(t.List) == 0 {
 		return f.noRows(result)
 	}
 	return err
@@ -171,64 +157,99 @@ func (nowhere) Close() error                { return nil }
 // findJournals returns the files that the arguments stand for, each once, and their size in bytes.
 func findJournals(args []string, warn func(string)) (names []string, bytes int64, err error) {
 	var seen []fs.FileInfo
-	add := func(name string, info fs.FileInfo) {
-		if !slices.ContainsFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(other, info) }) {
-			seen = append(seen, info)
-			names = append(names, name)
-			bytes += info.Size()
-		}
-	}
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		if err != nil {
 			return nil, 0, hintError{fmt.Errorf("journal: %w", err), "name journals, or the folder that the mooncake exporter writes to"}
 		}
-		if !info.IsDir() {
-			add(arg, info)
-			continue
-		}
-		entries, err := os.ReadDir(arg)
-		if err != nil {
-			return nil, 0, fmt.Errorf("folder of journals: %w", err)
-		}
-		found := false
-		for _, e := range entries {
-			if e.IsDir() || !strings.HasSuffix(e.Name(), journalSuffix) {
-				continue
+		files := []string{arg}
+		if info.IsDir() {
+			if files, err = folderJournals(arg, warn); err != nil {
+				return nil, 0, err
 			}
-			name := filepath.Join(arg, e.Name())
+		}
+		for _, name := range files {
 			info, err := os.Stat(name)
 			if err != nil {
 				return nil, 0, fmt.Errorf("journal: %w", err)
 			}
-			if err := checkJournal(name, info); errors.Is(err, journal.ErrNotJournal) {
-				warn(err.Error() + "; it was left out")
-				continue
-			} else if err != nil {
-				return nil, 0, err
+			if !slices.ContainsFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(other, info) }) {
+				seen, names, bytes = append(seen, info), append(names, name), bytes+info.Size()
 			}
-			add(name, info)
-			found = true
-		}
-		if !found {
-			return nil, 0, fmt.Errorf("folder %s holds no journal in a *%s file: name the folder that the exporter writes to, or the files", arg, journalSuffix)
 		}
 	}
 	return names, bytes, nil
 }
 
+// folderJournals returns the journals of a folder. A file that is named like one and is none is left out with a warning.
+func folderJournals(folder string, warn func(string)) (names []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("folder of journals: %w", err)
+	}
+	for _, e := range entries {
+		name := filepath.Join(folder, e.Name())
+		if e.IsDir() || !strings.HasSuffix(name, journalSuffix) {
+			continue
+		}
+		switch err := checkJournal(name); {
+		case errors.Is(err, journal.ErrNotJournal):
+			warn(err.Error() + "; it was left out")
+		case err != nil:
+			return nil, fmt.Errorf("journal: %w", err)
+		default:
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return nil, fmt.Errorf("folder %s holds no journal in a *%s file: name the folder that the exporter writes to, or the files", folder, journalSuffix)
+	}
+	return names, nil
+}
+
 // checkJournal says whether a file of a folder begins like a journal.
-func checkJournal(name string, info fs.FileInfo) error {
-	if !info.Mode().IsRegular() {
+func checkJournal(name string) error {
+	if info, err := os.Stat(name); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: %w", name, journal.ErrNotJournal)
 	}
 	f, err := os.Open(name) //nolint:gosec // in a folder that the user names
 	if err != nil {
-		return fmt.Errorf("journal: %w", err)
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	if _, err = journal.NewReader(name, f).Next(); errors.Is(err, journal.ErrNotJournal) {
 		return err
 	}
 	return nil // what else is wrong with it, reading will say
+}
+
+// compileProgress is how far a compile is.
+type compileProgress struct {
+	bytes int64 // of all journals
+
+	mu          sync.Mutex
+	stage       capture.Stage
+	done, total int64
+}
+
+// update notes a stage.
+func (p *compileProgress) update(stage capture.Stage, done, total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage, p.done, p.total = stage, done, total
+}
+
+// show is what a view shows of it.
+func (p *compileProgress) show() (text string, part float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stage == "" {
+		return "", -1
+	}
+	if p.stage == capture.StageRead {
+		return fmt.Sprintf("%s: %s of %s", p.stage, term.Size(p.done), term.Size(p.bytes)), -1
+	}
+	return fmt.Sprintf("%s: %s of %s", p.stage, term.Comma(p.done), term.Comma(p.total)), -1
 }

@@ -54,21 +54,13 @@ func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool)
 			return journalHint(err)
 		}
 	}
-	slices.SortFunc(list.Workloads, func(a, b *listedWork) int {
-		return strings.Compare(partitionOrder(a.Partition), partitionOrder(b.Partition))
+	slices.SortStableFunc(list.Workloads, func(a, b *listedWork) int { // production before replays, and these by name
+		return strings.Compare(fmt.Sprint(a.Replay, a.Run), fmt.Sprint(b.Replay, b.Run))
 	})
 	if asJSON {
 		return output(w, list)
 	}
 	return output(w, list.String())
-}
-
-// partitionOrder sorts production before replays, and these by name.
-func partitionOrder(p capture.Partition) string {
-	if !p.Replay {
-		return ""
-	}
-	return " " + p.Run.String()
 }
 
 // add reads a journal.
@@ -149,14 +141,13 @@ func (l *journalList) String() string {
 	if len(l.Workloads) == 0 {
 		parts = append(parts, "no request in them")
 	}
-	if l.Others > 0 {
-		parts = append(parts, term.Counted(l.Others, "spans")+" of further replays")
-	}
-	if l.Torn > 0 {
-		parts = append(parts, term.Counted(l.Torn, "torn writes"))
-	}
-	if l.Damage > 0 {
-		parts = append(parts, term.Counted(l.Damage, "damaged places"))
+	for _, p := range []struct {
+		n          int64
+		what, rest string
+	}{{l.Others, "spans", " of further replays"}, {l.Torn, "torn writes", ""}, {l.Damage, "damaged places", ""}} {
+		if p.n > 0 {
+			parts = append(parts, term.Counted(p.n, p.what)+p.rest)
+		}
 	}
 	b.WriteString(strings.Join(parts, "; ") + "\n")
 	return b.String()

@@ -25,8 +25,8 @@ func newDemoCommand() *cobra.Command {
 			return runDemo(cmd, cfg)
 		},
 	}
-	cmd.Flags().StringVar(&cfg.Folder, "out", "", "`DIR` for the traces, the journal and the replay's report (default: they are deleted)")
-	cmd.Flags().DurationVar(&cfg.Production, "production", 16*time.Second, "approximate duration of the production step")
+	add(cmd.Flags(), &cfg.Folder, "out", "", anyText("a folder that is empty or not there yet"))
+	add(cmd.Flags(), &cfg.Production, "production", 16*time.Second, lasting(time.Second, time.Hour, "from 1s to 1h"))
 	return cmd
 }
 

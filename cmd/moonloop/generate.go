@@ -9,10 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/generate"
@@ -37,22 +38,22 @@ func newGenerateCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&files.out, "out", "o", "", "`FILE` to write, instead of standard output")
-	f.BoolVar(&files.force, "force", false, "replace an existing trace and its .meta.json")
-	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
-	f.Int64Var(&cfg.Rows, "rows", cfg.Rows, "number of rows (0 = no limit)")
-	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "trace time to cover (0 = no limit)")
-	f.Float64Var(&cfg.Rate, "rate", cfg.Rate, "mean rows per second, once conversations end as often as they begin")
-	f.Float64Var(&cfg.Turns, "turns", cfg.Turns, "mean number of turns of a conversation")
-	f.Int64Var(&cfg.SystemPromptTokens, "system-prompt", cfg.SystemPromptTokens, "tokens of the system prompt that every prompt begins with")
-	f.Var((*logNormalFlag)(&cfg.UserTokens), "user", "tokens of a user message")
-	f.Var((*logNormalFlag)(&cfg.OutputTokens), "output", "tokens of a reply")
-	f.Int64Var(&cfg.MaxInput, "max-input", cfg.MaxInput, "longest prompt in tokens (0 = no limit)")
-	f.Var((*logNormalFlag)(&cfg.Think), "think", "seconds between a reply and the next turn")
-	f.DurationVar(&cfg.TokenTime, "token-time", cfg.TokenTime, "time per token of a reply")
-	f.DurationVar(&cfg.Grid, "grid", cfg.Grid, "round timestamps down to multiples of this (0 = whole milliseconds)")
-	f.BoolVar(&cfg.SessionIDs, "sessions", cfg.SessionIDs, "write session_id on the rows")
-	f.IntVar(&cfg.BlockSize, "block-size", cfg.BlockSize, "tokens per hash id")
+	add(f, &files.out, "out,o", "", traceFile)
+	add(f, &files.force, "force", false)
+	add(f, &cfg.Seed, "seed", cfg.Seed)
+	add(f, &cfg.Rows, "rows", cfg.Rows, whole(0, maxRows))
+	add(f, &cfg.Duration, "duration", cfg.Duration, lasting(0, 365*24*time.Hour, "from 0 to 8760h"))
+	add(f, &cfg.Rate, "rate", cfg.Rate, number(1e-6, 1e6))
+	add(f, &cfg.Turns, "turns", cfg.Turns, number(1, 1e6))
+	add(f, &cfg.SystemPromptTokens, "system-prompt", cfg.SystemPromptTokens, whole(0, maxTokens))
+	logNormalVar(f, &cfg.UserTokens, "user", 1)
+	logNormalVar(f, &cfg.OutputTokens, "output", 1)
+	add(f, &cfg.MaxInput, "max-input", cfg.MaxInput, whole(0, maxTokens))
+	logNormalVar(f, &cfg.Think, "think", 0)
+	add(f, &cfg.TokenTime, "token-time", cfg.TokenTime, lasting(0, time.Hour, "from 0 to 1h"))
+	add(f, &cfg.Grid, "grid", cfg.Grid, between("whole milliseconds from 0 to 1h, such as 3s", parseGrid, 0, time.Hour))
+	add(f, &cfg.SessionIDs, "sessions", cfg.SessionIDs)
+	add(f, &cfg.BlockSize, "block-size", cfg.BlockSize, whole(1, 1<<20))
 	return cmd
 }
 
@@ -104,35 +105,25 @@ func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdou
 	return err
 }
 
-// logNormalFlag is a distribution on the command line: MEDIAN,SIGMA[,MAX].
-type logNormalFlag generate.LogNormal
-
-func (f *logNormalFlag) String() string {
-	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-	s := number(f.Median) + "," + number(f.Sigma)
-	if f.Max > 0 {
-		s += "," + number(f.Max)
+// logNormalVar adds a distribution: MEDIAN,SIGMA[,MAX], with a median that is not below least. Its default is what it is already.
+func logNormalVar(fs *pflag.FlagSet, to *generate.LogNormal, name string, least float64) {
+	text := fmt.Sprintf("%g,%g", to.Median, to.Sigma)
+	if to.Max > 0 {
+		text += fmt.Sprintf(",%g", to.Max)
 	}
-	return s
+	v := textVar(fs, to, name, text, "", parseLogNormal)
+	v.kind, v.rule = "median,sigma[,max]", distribution(least)
 }
 
-// Set reads a distribution. Its range is the configuration's to check.
-func (f *logNormalFlag) Set(s string) error {
-	parts := strings.Split(s, ",")
+func parseLogNormal(text string) (d generate.LogNormal, err error) {
+	parts := strings.Split(text, ",")
 	if len(parts) < 2 || len(parts) > 3 {
-		return fmt.Errorf("%q is not MEDIAN,SIGMA or MEDIAN,SIGMA,MAX", s)
+		return d, fmt.Errorf("%q is not MEDIAN,SIGMA or MEDIAN,SIGMA,MAX", text)
 	}
-	var values [3]float64
-	for i, p := range parts {
-		v, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
-		if err != nil {
-			return fmt.Errorf("%q is not a number", p)
+	for i, value := range []*float64{&d.Median, &d.Sigma, &d.Max}[:len(parts)] {
+		if *value, err = parseFloat(strings.TrimSpace(parts[i])); err != nil {
+			return d, fmt.Errorf("%q is not a number", parts[i])
 		}
-		values[i] = v
 	}
-	f.Median, f.Sigma, f.Max = values[0], values[1], values[2]
-	return nil
+	return d, nil
 }
-
-// Type is what help shows in the place of the value.
-func (*logNormalFlag) Type() string { return "median,sigma[,max]" }

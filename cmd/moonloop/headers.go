@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // headerFlags are the extra headers of a replay: on the command line, in files and in the environment.
@@ -27,44 +29,45 @@ func (f headerFlags) parse(ctx context.Context) (header http.Header, warnings []
 	header = make(http.Header)
 	var errs []error
 	for _, line := range f.lines {
-		if name, isFile := strings.CutPrefix(line, "@"); isFile {
-			lines, err := headerFile(ctx, name)
-			if err != nil {
-				errs = append(errs, err)
-			}
-			for i, line := range lines {
-				if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
-					continue
-				}
-				if err := addHeader(header, line); err != nil {
-					errs = append(errs, fmt.Errorf("-H %s: line %d: %w", quoted("@"+name), i+1, err))
-					break // a file of something else has no good one
-				}
-			}
-			warnings = append(warnings, exposure([2]string{"-H", name})...)
+		if file, isFile := strings.CutPrefix(line, "@"); isFile {
+			errs = append(errs, addHeaderFile(ctx, header, file))
+			warnings = append(warnings, exposure([2]string{"-H", file})...)
 			continue
 		}
+		name, _, _ := strings.Cut(line, ":")
 		if err := addHeader(header, line); err != nil {
 			errs = append(errs, fmt.Errorf("-H: %w", err))
-			continue
-		}
-		if name, _, _ := strings.Cut(line, ":"); secretHeader.MatchString(name) {
+		} else if secretHeader.MatchString(name) {
 			warnings = append(warnings, fmt.Sprintf("-H %s: every user of this machine can read its value in the list of processes; "+
 				"use --api-key-env or --api-key-file for a bearer key, else -H @FILE or --header-env", name))
 		}
 	}
 	for _, pair := range f.env {
 		name, variable, _ := strings.Cut(pair, "=")
-		value, set := os.LookupEnv(variable)
-		if !set || value == "" {
+		if value := os.Getenv(variable); value == "" {
 			errs = append(errs, fmt.Errorf("--header-env %s: environment variable %s is empty or not set; export it, or leave the flag out", name, publicVariable(variable)))
-			continue
-		}
-		if err := addHeader(header, name+": "+value); err != nil {
+		} else if err := addHeader(header, name+": "+value); err != nil {
 			errs = append(errs, fmt.Errorf("--header-env: %w", err))
 		}
 	}
 	return header, warnings, errors.Join(errs...)
+}
+
+// addHeaderFile adds the headers of a file, one a line.
+func addHeaderFile(ctx context.Context, h http.Header, name string) error {
+	content, err := readSecretFile(ctx, name)
+	if err != nil {
+		return fmt.Errorf("-H %s: %s; name a file with one \"Name: value\" a line", quoted("@"+name), reason(err))
+	}
+	for i, line := range strings.Split(content, "\n") {
+		if line = strings.TrimSuffix(line, "\r"); strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := addHeader(h, line); err != nil {
+			return fmt.Errorf("-H %s: line %d: %w", quoted("@"+name), i+1, err) // a file of something else has no good one
+		}
+	}
+	return nil
 }
 
 // secretHeader are the names of headers whose value is hardly ever meant for others.
@@ -84,27 +87,14 @@ func secretQuery(target string) string {
 	return ""
 }
 
-// headerFile returns the lines of a file of headers.
-func headerFile(ctx context.Context, name string) ([]string, error) {
-	content, err := readSecretFile(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("-H %s: %s; name a file with one \"Name: value\" a line", quoted("@"+name), reason(err))
-	}
-	lines := strings.Split(content, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSuffix(lines[i], "\r")
-	}
-	return lines, nil
-}
-
 // addHeader adds a header of the form "Name: value". Its error does not repeat the value, nor a name that may be one.
 func addHeader(h http.Header, line string) error {
 	name, value, found := strings.Cut(line, ":")
 	name = strings.TrimSpace(name)
-	if !found || name == "" || strings.ContainsFunc(name, notToken) {
+	if !found || !isToken(name) {
 		return errors.New("want \"Name: value\" with a name of letters, digits and -")
 	}
-	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+	if !httpguts.ValidHeaderFieldValue(value) {
 		return fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)
 	}
 	if why, owned := ownHeaders[http.CanonicalHeaderKey(name)]; owned {
@@ -135,28 +125,27 @@ var ownHeaders = map[string]string{
 
 // isHeader checks -H before anything is read.
 func isHeader(value string) error {
-	if name, isFile := strings.CutPrefix(value, "@"); isFile {
-		if name == "" || strings.ContainsFunc(name, isControl) {
-			return errors.New("want the name of a file after @")
-		}
-		return nil
+	name, isFile := strings.CutPrefix(value, "@")
+	switch {
+	case !isFile:
+		return advised(addHeader(make(http.Header), value))
+	case name == "" || strings.ContainsFunc(name, isControl):
+		return advice("want the name of a file after @")
 	}
-	return addHeader(make(http.Header), value)
+	return nil
 }
 
 // isHeaderVariable checks --header-env before the environment is read.
 func isHeaderVariable(value string) error {
-	name, variable, found := strings.Cut(value, "=")
-	if !found || isVariable(variable) != nil {
-		return errWant
+	name, variable, _ := strings.Cut(value, "=")
+	if err := isVariable(variable); err != nil {
+		return err
 	}
-	return addHeader(make(http.Header), name+":")
+	return advised(addHeader(make(http.Header), name+":"))
 }
 
-// notToken reports a character that a header's name cannot have.
-func notToken(r rune) bool {
-	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-}
+// isToken reports a name that a header can have.
+func isToken(name string) bool { return httpguts.ValidHeaderFieldName(name) }
 
 // publicVariable repeats the name of an environment variable if it is written as such names are, and so is no key.
 func publicVariable(name string) string {

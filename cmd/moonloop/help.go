@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpTexts holds what --help says before the flags: a file for each verb, its examples last.
+// helpTexts holds what --help says: of each verb a text with its examples in help, and a text of each flag in flags.
 //
-//go:embed help
+//go:embed help flags
 var helpTexts embed.FS
 
 // helpWidth is the width of help texts, in columns.
@@ -25,15 +26,6 @@ const helpWidth = 80
 // heading is the annotation of a flag that has the heading under which --help lists it.
 const heading = "heading"
 
-// under puts the flags that were added since the last call under a heading.
-func under(fs *pflag.FlagSet, title string) {
-	fs.VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[heading] == nil {
-			_ = fs.SetAnnotation(f.Name, heading, []string{title}) // the flag is there
-		}
-	})
-}
-
 // describe gives a command its help.
 func describe(cmd *cobra.Command) {
 	text, _ := helpTexts.ReadFile("help/" + cmd.Name() + ".txt") // TestHelp reads all of them
@@ -41,6 +33,27 @@ func describe(cmd *cobra.Command) {
 	cmd.Long = strings.ReplaceAll(cmd.Long, "{faults}\n", faultHelp())
 	if cmd.HasParent() {
 		cmd.SetUsageFunc(usage)
+		describeFlags(cmd)
+	}
+}
+
+// describeFlags gives flags their texts, and the headings that these stand under. A text goes on in lines that are further in.
+func describeFlags(cmd *cobra.Command) {
+	texts, _ := helpTexts.ReadFile("flags/" + cmd.Name() + ".txt") // TestHelp asks for the text of each flag
+	var f *pflag.Flag
+	title := ""
+	for line := range strings.SplitSeq(string(texts), "\n") {
+		text := strings.TrimSpace(line)
+		name, usage, _ := strings.Cut(text, ": ")
+		switch {
+		case strings.HasPrefix(line, "    "):
+			f.Usage += " " + text
+		case strings.HasPrefix(line, "  "):
+			f = cmd.Flags().Lookup(name)
+			f.Usage, f.Annotations = usage, map[string][]string{heading: {title}}
+		default:
+			title = strings.TrimSuffix(text, ":")
+		}
 	}
 }
 
@@ -70,19 +83,12 @@ func usage(cmd *cobra.Command) error {
 	if aliases := aliasesOf(cmd); len(aliases) > 0 {
 		b.WriteString("\nNames in other tools:\n")
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			var names []string
-			for alias, name := range aliases {
-				if name == f.Name {
-					names = append(names, "--"+alias)
-				}
-			}
-			slices.Sort(names)
-			for i, name := range names {
-				ours := "--" + f.Name
-				if i > 0 {
+			ours := "--" + f.Name
+			for _, alias := range slices.Sorted(maps.Keys(aliases)) {
+				if aliases[alias] == f.Name {
+					fmt.Fprintf(&b, "      %-20s --%s\n", ours, alias)
 					ours = ""
 				}
-				fmt.Fprintf(&b, "      %-20s %s\n", ours, name)
 			}
 		})
 	}

@@ -321,7 +321,7 @@ func (h hostileFlag) judge(message, rest string) string {
 	} else if _, v, found := strings.Cut(words[0], "="); found {
 		value = v
 	}
-	secret := ruleOf(h.verb.Name(), h.flag).secret
+	secret := ruleOf(h.flag).secret
 	switch {
 	case strings.ContainsFunc(message, isControl) || strings.ContainsFunc(strings.ReplaceAll(rest, "\n", ""), isControl):
 		return "has control characters"

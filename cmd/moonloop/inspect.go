@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,7 +27,7 @@ type inspectOptions struct {
 	fine       int
 	maxIDs     int
 	capacities []string
-	eviction   string
+	eviction   stats.Eviction
 	maxLine    int
 }
 
@@ -40,21 +39,21 @@ func newInspectCommand() *cobra.Command {
 		Short: "Measure and check Mooncake traces",
 		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runInspect(cmd.Context(), args, opt, interruptible(cmd.Context(), cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runInspect(cmd.Context(), args, opt, standardInput(cmd.Context(), cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&opt.json, "json", false, "print JSON instead of tables")
-	f.BoolVar(&opt.strict, "strict", false, "exit with status 1 if a rule is violated or a flaw was tolerated")
-	f.BoolVar(&opt.lenient, "lenient", false, "skip and count rows that cannot be used, instead of refusing the trace")
-	f.StringVar(&opt.quarantine, "quarantine", "", "`FILE` for the rows that --lenient skips (one trace only)")
-	f.IntVar(&opt.blockSize, "block-size", 0, "tokens per hash id (default: from TRACE.meta.json, else 512)")
-	f.IntVar(&opt.fine, "fine-block-size", 0, "tokens per id of hash_ranges (default: from TRACE.meta.json)")
-	f.StringSliceVar(&opt.capacities, "capacity", []string{"1k", "3k", "5859", "10k", "30k", "50k", "100k"},
-		"cache sizes to simulate, in blocks (k = thousand, m = million)")
-	f.StringVar(&opt.eviction, "eviction", "leaf-first", "which blocks of a row a finite cache evicts first: leaf-first or root-first")
-	f.IntVar(&opt.maxIDs, "max-ids", mooncake.DefaultMaxIDs, "maximum number of distinct ids to remember; figures that need more are left out")
-	f.IntVar(&opt.maxLine, "max-line", mooncake.DefaultMaxLine, "longest accepted line, in bytes")
+	add(f, &opt.json, "json", false)
+	add(f, &opt.strict, "strict", false)
+	add(f, &opt.lenient, "lenient", false)
+	add(f, &opt.quarantine, "quarantine", "", aFile)
+	add(f, &opt.blockSize, "block-size", 0, blockSize)
+	add(f, &opt.fine, "fine-block-size", 0, blockSize)
+	capacities := reads("numbers of blocks from 1 to 2^30 with commas between, such as 5859,10k", parseCapacities)
+	listVar(f, &opt.capacities, "capacity", capacities, "1k", "3k", "5859", "10k", "30k", "50k", "100k")
+	textVar(f, &opt.eviction, "eviction", "leaf-first", "", parseEviction).rule = oneOf("leaf-first", "root-first")
+	add(f, &opt.maxIDs, "max-ids", mooncake.DefaultMaxIDs, whole(1, 1<<31-1))
+	add(f, &opt.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
 	return cmd
 }
 
@@ -80,13 +79,10 @@ type inspection struct {
 }
 
 func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin io.Reader, stdout, stderr io.Writer) error {
-	analyze := stats.AnalyzeOptions{MaxIDs: opt.maxIDs}
+	analyze := stats.AnalyzeOptions{MaxIDs: opt.maxIDs, Eviction: opt.eviction}
 	var err error
-	if analyze.Capacities, err = parseCapacities(opt.capacities); err != nil {
-		return err
-	}
-	if analyze.Eviction, err = parseEviction(opt.eviction); err != nil {
-		return err
+	if analyze.Capacities, err = parseCapacities(strings.Join(opt.capacities, ",")); err != nil {
+		return fmt.Errorf("--capacity: %w", err)
 	}
 	if err := opt.check(len(names)); err != nil {
 		return err
@@ -216,31 +212,28 @@ func (t inspected) findings() int64 {
 	return n
 }
 
-func parseEviction(s string) (stats.Eviction, error) {
+func parseEviction(text string) (stats.Eviction, error) {
 	for _, e := range []stats.Eviction{stats.LeafFirst, stats.RootFirst} {
-		if s == e.String() {
+		if text == e.String() {
 			return e, nil
 		}
 	}
-	return 0, fmt.Errorf("--eviction %q: must be leaf-first or root-first", s)
+	return 0, errors.New("must be leaf-first or root-first")
 }
 
-// parseCapacities reads sizes such as 5859, 10k, 1.5m.
-func parseCapacities(list []string) ([]int, error) {
-	out := make([]int, 0, len(list))
-	for _, s := range list {
-		digits, unit := strings.TrimSpace(strings.ToLower(s)), 1.
+// parseCapacities reads sizes such as 5859,10k,1.5m.
+func parseCapacities(text string) (list []int, err error) {
+	for s := range strings.SplitSeq(strings.ToLower(text), ",") {
+		digits, unit := strings.TrimSpace(s), 1.
 		if d, ok := strings.CutSuffix(digits, "k"); ok {
 			digits, unit = d, 1e3
 		} else if d, ok := strings.CutSuffix(digits, "m"); ok {
 			digits, unit = d, 1e6
 		}
-		f, err := strconv.ParseFloat(digits, 64)
+		f, bad := parseFloat(digits)
 		n := f * unit
-		if err != nil || n != float64(int64(n)) || n < 1 || n > 1<<30 {
-			return nil, fmt.Errorf("--capacity %q: must be a number of blocks between 1 and 2^30, such as 5859 or 10k", s)
-		}
-		out = append(out, int(n))
+		err = errors.Join(err, bad, wrongUnless(n == float64(int64(n)) && n >= 1 && n <= 1<<30))
+		list = append(list, int(n))
 	}
-	return out, nil
+	return list, err
 }

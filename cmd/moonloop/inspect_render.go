@@ -57,136 +57,96 @@ const granularity = `
 const finer = ` How much more, the lines of hash_ranges above say.
 `
 
-// figure is one line of the overview.
-type figure struct {
-	name string
-	of   func(*inspected) string
-}
+// figure is one line of the overview; empty where it says nothing of a trace.
+type figure struct{ name, text string }
 
-// sections are the lines of the overview.
-var sections = [][]figure{
-	{
-		{"rows", func(t *inspected) string { return term.Comma(t.Rows) }},
-		{"rows without lengths", func(t *inspected) string {
-			return unless(t.Rows == t.Kinds.Length, fmt.Sprintf("%s text, %s messages, %s payload",
-				term.Comma(t.Kinds.Text), term.Comma(t.Kinds.Messages), term.Comma(t.Kinds.Payload)))
-		}},
-		{"span", timed(func(t *inspected) string { return term.Milliseconds(t.Arrivals.Span) })},
-		{"first, last timestamp", timed(func(t *inspected) string {
-			return fmt.Sprintf("%s, %s ms", humanize.Commaf(t.Arrivals.First), humanize.Commaf(t.Arrivals.Last))
-		})},
-		{"rows without timestamp", func(t *inspected) string { return unless(t.Arrivals.Missing == 0, term.Comma(t.Arrivals.Missing)) }},
-		{"rate", timed(arrival(func(a *stats.ArrivalStats) string { return fmt.Sprintf("%.4f req/s", a.Rate) }, "rate_per_second"))},
-		{"input, output rate", timed(func(t *inspected) string {
-			return unlessUndefined(t.Arrivals.Undefined, "rate_per_second",
-				fmt.Sprintf("%s, %s tok/s", perSecond(t.Input, t.Arrivals.Span), perSecond(t.Output, t.Arrivals.Span)))
-		})},
-		{"gap between rows", timed(func(t *inspected) string {
-			a := &t.Arrivals
-			return unlessUndefined(a.Undefined, "gap_mean_ms", fmt.Sprintf("mean %.4f ms, CV %s", a.GapMean,
-				unlessUndefined(a.Undefined, "gap_cv", fmt.Sprintf("%.4f", a.GapCV))))
-		})},
-		{"distinct timestamps", timed(arrival(func(a *stats.ArrivalStats) string {
-			return fmt.Sprintf("%s, mean %.2f rows, max %d", term.Comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max)
-		}, "distinct_timestamps"))},
-		{"timestamp grid", timed(arrival(func(a *stats.ArrivalStats) string { return grid(a.Grid) }, "grid"))},
-	},
-	{
-		{"input tokens", lengthsInput(func(l *stats.LengthStats) string { return term.Comma(l.Sum) })},
-		{"  mean", lengthsInput(func(l *stats.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
-		{"  min p1 p10 p25", lengthsInput(func(l *stats.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
-		{"  p50 p75 p90", lengthsInput(func(l *stats.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
-		{"  p95 p99 p99.9 max", lengthsInput(func(l *stats.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
-		{"output tokens", lengthsOutput(func(l *stats.LengthStats) string { return term.Comma(l.Sum) })},
-		{"  mean", lengthsOutput(func(l *stats.LengthStats) string { return fmt.Sprintf("%.1f", l.Mean) })},
-		{"  min p1 p10 p25", lengthsOutput(func(l *stats.LengthStats) string { return commas(l.Min, l.P1, l.P10, l.P25) })},
-		{"  p50 p75 p90", lengthsOutput(func(l *stats.LengthStats) string { return commas(l.P50, l.P75, l.P90) })},
-		{"  p95 p99 p99.9 max", lengthsOutput(func(l *stats.LengthStats) string { return commas(l.P95, l.P99, l.P999, l.Max) })},
-	},
-	{
-		{"block size", sized(func(t *inspected) string { return term.Comma(int64(t.BlockSize)) + " tokens" })},
-		{"block references", sized(func(t *inspected) string { return term.Comma(t.Blocks.References) })},
-		{"  per row", sized(func(t *inspected) string {
-			return fmt.Sprintf("mean %.4f, min %s, max %s", t.Blocks.MeanPerRow, term.Comma(t.Blocks.MinPerRow), term.Comma(t.Blocks.MaxPerRow))
-		})},
-		{"distinct ids", forest(func(t *inspected) string { return term.Comma(t.Blocks.Distinct) })},
-		{"  used once, again", forest(func(t *inspected) string { return commas(t.Blocks.Once, t.Blocks.Again) })},
-		{"  roots", forest(func(t *inspected) string { return term.Comma(t.Blocks.Roots) })},
-		{"  trunk (> 1 %, > 10 rows)", forest(func(t *inspected) string {
-			return unlessUndefined(t.Blocks.Undefined, "trunk_ids", term.Comma(t.Blocks.Trunk))
-		})},
-		{"  forks, leaves, depth", forest(func(t *inspected) string {
-			return commas(t.Blocks.Forks, t.Blocks.Leaves, t.Blocks.Depth)
-		})},
-		{"groups of rows sharing ids", forest(func(t *inspected) string {
-			return unlessUndefined(t.Sessions.Undefined, "inferred",
-				fmt.Sprintf("%s, %s of one row", term.Comma(t.Sessions.Inferred), term.Comma(t.Sessions.Single)))
-		})},
-		{"session ids", func(t *inspected) string {
-			return unless(t.Sessions.Rows == 0, fmt.Sprintf("%s in %s rows, mode %s",
-				term.Comma(t.Sessions.Named), term.Comma(t.Sessions.Rows), t.Sessions.Mode))
-		}},
-		{"minimum prefill tokens", sized(func(t *inspected) string {
-			c := t.infinite()
-			return fmt.Sprintf("%s (%.2f %%)", term.Comma(c.PrefillTokens), 100*(1-c.TokenRate))
-		})},
-		{"rows with hash_ranges", ranged(func(f *stats.FineStats) string {
-			return fmt.Sprintf("%s, blocks of %d tokens", term.Comma(f.Rows), f.BlockSize)
-		})},
-		{"  tokens hit by hash_ids", ranged(func(f *stats.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.CoarseRate) })},
-		{"  by hash_ranges", ranged(func(f *stats.FineStats) string { return fmt.Sprintf("%.2f %%", 100*f.Rate) })},
-		{"  and replies", ranged(func(f *stats.FineStats) string {
-			return unless(f.ReplyRows == 0, fmt.Sprintf("%.2f %%", 100*f.RepliesRate))
-		})},
-		{"rows with replies", func(t *inspected) string {
-			return unless(t.Fine.ReplyRows == 0, term.Comma(t.Fine.ReplyRows))
-		}},
-		{"  replies, their tokens", func(t *inspected) string {
-			return unless(t.Fine.ReplyRows == 0, commas(t.Fine.Replies, t.Fine.ReplyTokens))
-		}},
-	},
-}
+// section are lines of the overview: the same ones of every trace.
+type section []figure
 
-// timed makes a figure that only a trace with timestamps has.
-func timed(of func(*inspected) string) func(*inspected) string {
-	return func(t *inspected) string {
-		if t.Arrivals.Missing == t.Rows {
-			return ""
-		}
-		return of(t)
+func (s *section) line(there bool, name, text string) {
+	if !there {
+		text = ""
 	}
+	*s = append(*s, figure{name, text})
 }
 
-// ranged makes a figure that only a trace with hash_ranges has: what an infinite cache hits of the rows that have them.
-func ranged(of func(*stats.FineStats) string) func(*inspected) string {
-	return func(t *inspected) string {
-		if t.Fine.Rows == 0 {
-			return ""
+// arrivals are the lines of rows and their timestamps.
+func (t *inspected) arrivals() (s section) {
+	a := &t.Arrivals
+	timed := a.Missing < t.Rows
+	s.line(true, "rows", term.Comma(t.Rows))
+	s.line(t.Rows != t.Kinds.Length, "rows without lengths", fmt.Sprintf("%s text, %s messages, %s payload",
+		term.Comma(t.Kinds.Text), term.Comma(t.Kinds.Messages), term.Comma(t.Kinds.Payload)))
+	s.line(timed, "span", term.Milliseconds(a.Span))
+	s.line(timed, "first, last timestamp", fmt.Sprintf("%s, %s ms", humanize.Commaf(a.First), humanize.Commaf(a.Last)))
+	s.line(a.Missing != 0, "rows without timestamp", term.Comma(a.Missing))
+	s.line(timed, "rate", orUndefined(a.Undefined["rate_per_second"], "%.4f req/s", a.Rate))
+	s.line(timed, "input, output rate", orUndefined(a.Undefined["rate_per_second"], "%s, %s tok/s", perSecond(t.Input, a.Span), perSecond(t.Output, a.Span)))
+	s.line(timed, "gap between rows", orUndefined(a.Undefined["gap_mean_ms"], "mean %.4f ms, CV %s", a.GapMean, orUndefined(a.Undefined["gap_cv"], "%.4f", a.GapCV)))
+	s.line(timed, "distinct timestamps", orUndefined(a.Undefined["distinct_timestamps"], "%s, mean %.2f rows, max %d",
+		term.Comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max))
+	s.line(timed, "timestamp grid", orUndefined(a.Undefined["grid"], "%s", grid(a.Grid)))
+	return s
+}
+
+// lengths are the lines of prompts and replies.
+func (t *inspected) lengths() (s section) {
+	for _, of := range []struct {
+		name string
+		*stats.LengthStats
+	}{{"input tokens", &t.Input}, {"output tokens", &t.Output}} {
+		for _, l := range []figure{
+			{of.name, term.Comma(of.Sum)},
+			{"  mean", fmt.Sprintf("%.1f", of.Mean)},
+			{"  min p1 p10 p25", commas(of.Min, of.P1, of.P10, of.P25)},
+			{"  p50 p75 p90", commas(of.P50, of.P75, of.P90)},
+			{"  p95 p99 p99.9 max", commas(of.P95, of.P99, of.P999, of.Max)},
+		} {
+			s.line(t.Kinds.Length > 0, l.name, orUndefined(of.Undefined["mean"], "%s", l.text)) // all of them are undefined together
 		}
-		return of(&t.Fine)
 	}
+	return s
 }
 
-// arrival makes a figure of the arrivals, by its name in JSON.
-func arrival(of func(*stats.ArrivalStats) string, name string) func(*inspected) string {
-	return func(t *inspected) string { return unlessUndefined(t.Arrivals.Undefined, name, of(&t.Arrivals)) }
+// sharing are the lines of what prompts have in common.
+func (t *inspected) sharing() (s section) {
+	blocks, fine := &t.Blocks, &t.Fine
+	sized, ranged := t.Kinds.Length > 0, fine.Rows > 0
+	s.line(sized, "block size", term.Comma(int64(t.BlockSize))+" tokens")
+	s.line(sized, "block references", term.Comma(blocks.References))
+	s.line(sized, "  per row", fmt.Sprintf("mean %.4f, min %s, max %s", blocks.MeanPerRow, term.Comma(blocks.MinPerRow), term.Comma(blocks.MaxPerRow)))
+	for _, l := range []figure{
+		{"distinct ids", term.Comma(blocks.Distinct)},
+		{"  used once, again", commas(blocks.Once, blocks.Again)},
+		{"  roots", term.Comma(blocks.Roots)},
+		{"  trunk (> 1 %, > 10 rows)", orUndefined(blocks.Undefined["trunk_ids"], "%s", term.Comma(blocks.Trunk))},
+		{"  forks, leaves, depth", commas(blocks.Forks, blocks.Leaves, blocks.Depth)},
+		{"groups of rows sharing ids", orUndefined(t.Sessions.Undefined["inferred"], "%s, %s of one row",
+			term.Comma(t.Sessions.Inferred), term.Comma(t.Sessions.Single))},
+	} {
+		if !blocks.Forest {
+			l.text = mooncake.Undefined
+		}
+		s.line(sized, l.name, l.text)
+	}
+	s.line(t.Sessions.Rows != 0, "session ids", fmt.Sprintf("%s in %s rows, mode %s",
+		term.Comma(t.Sessions.Named), term.Comma(t.Sessions.Rows), t.Sessions.Mode))
+	s.line(sized, "minimum prefill tokens", fmt.Sprintf("%s (%.2f %%)", term.Comma(t.infinite().PrefillTokens), 100*(1-t.infinite().TokenRate)))
+	s.line(ranged, "rows with hash_ranges", fmt.Sprintf("%s, blocks of %d tokens", term.Comma(fine.Rows), fine.BlockSize))
+	s.line(ranged, "  tokens hit by hash_ids", fmt.Sprintf("%.2f %%", 100*fine.CoarseRate))
+	s.line(ranged, "  by hash_ranges", fmt.Sprintf("%.2f %%", 100*fine.Rate))
+	s.line(ranged && fine.ReplyRows != 0, "  and replies", fmt.Sprintf("%.2f %%", 100*fine.RepliesRate))
+	s.line(fine.ReplyRows != 0, "rows with replies", term.Comma(fine.ReplyRows))
+	s.line(fine.ReplyRows != 0, "  replies, their tokens", commas(fine.Replies, fine.ReplyTokens))
+	return s
 }
 
-// lengthsInput and lengthsOutput make figures of the lengths, all of which are undefined together.
-func lengthsInput(of func(*stats.LengthStats) string) func(*inspected) string {
-	return sized(func(t *inspected) string { return unlessUndefined(t.Input.Undefined, "mean", of(&t.Input)) })
-}
-
-func lengthsOutput(of func(*stats.LengthStats) string) func(*inspected) string {
-	return sized(func(t *inspected) string { return unlessUndefined(t.Output.Undefined, "mean", of(&t.Output)) })
-}
-
-// unlessUndefined returns a figure, or that it is undefined, where it is.
-func unlessUndefined(undefined stats.UndefinedFigures, name, figure string) string {
-	if undefined[name] != "" {
+// orUndefined writes a figure, or that it is undefined, where there is a reason for that.
+func orUndefined(why, format string, args ...any) string {
+	if why != "" {
 		return mooncake.Undefined
 	}
-	return figure
+	return fmt.Sprintf(format, args...)
 }
 
 // undefinedBecause says why figures of the overview are undefined, each reason once.
@@ -194,59 +154,35 @@ func (t inspected) undefinedBecause(b *strings.Builder) {
 	reasons := map[string]bool{}
 	for _, of := range []stats.UndefinedFigures{t.Arrivals.Undefined, t.Input.Undefined, t.Output.Undefined, t.Blocks.Undefined, t.Sessions.Undefined} {
 		for _, why := range of {
-			// What no row has is a line that is left out.
-			reasons[why] = reasons[why] || !strings.HasPrefix(why, "no row has")
+			reasons[why] = true
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(reasons)) {
-		if reasons[why] && why != t.Unchecked {
+		// What no row has is a line that is left out.
+		if !strings.HasPrefix(why, "no row has") && why != t.Unchecked {
 			fmt.Fprintf(b, " undefined       %s\n", why)
 		}
 	}
 }
 
-// sized makes a figure that only a trace with lengths has.
-func sized(of func(*inspected) string) func(*inspected) string {
-	return func(t *inspected) string {
-		if t.Kinds.Length == 0 {
-			return ""
-		}
-		return of(t)
-	}
-}
-
-// forest makes a figure that only a trace with a prefix forest has.
-func forest(of func(*inspected) string) func(*inspected) string {
-	return func(t *inspected) string {
-		if t.Kinds.Length == 0 {
-			return ""
-		}
-		if !t.Blocks.Forest {
-			return mooncake.Undefined
-		}
-		return of(t)
-	}
-}
-
 // overview is the table of all traces. A line that says nothing for any trace is left out.
 func (x inspection) overview() string {
-	w := term.NewTable()
 	header := table.Row{""}
-	columns := []table.ColumnConfig{{Number: 1, Align: text.AlignLeft}}
-	for i, t := range x.Traces {
-		header = append(header, t.Trace)
-		columns = append(columns, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	traces := make([][]section, len(x.Traces))
+	for i := range x.Traces {
+		header = append(header, x.Traces[i].Trace)
+		traces[i] = []section{x.Traces[i].arrivals(), x.Traces[i].lengths(), x.Traces[i].sharing()}
 	}
+	w := term.NewTable()
 	w.AppendHeader(header)
-	w.SetColumnConfigs(columns)
-	for _, section := range sections {
+	alignRight(w, 2, len(header))
+	for s := range traces[0] {
 		w.AppendSeparator()
-		for _, f := range section {
+		for n, f := range traces[0][s] {
 			row, said := table.Row{f.name}, false
-			for i := range x.Traces {
-				s := f.of(&x.Traces[i])
-				said = said || s != ""
-				row = append(row, s)
+			for _, sections := range traces {
+				said = said || sections[s][n].text != ""
+				row = append(row, sections[s][n].text)
 			}
 			if said {
 				w.AppendRow(row)
@@ -256,16 +192,21 @@ func (x inspection) overview() string {
 	return w.Render() + "\n"
 }
 
+// alignRight aligns columns to the right, from the first to the last one, which are counted from 1.
+func alignRight(w table.Writer, first, last int) {
+	var columns []table.ColumnConfig
+	for n := first; n <= last; n++ {
+		columns = append(columns, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	w.SetColumnConfigs(columns)
+}
+
 // caches is the hit curve of one trace.
 func (t inspected) caches() string {
 	w := term.NewTable()
 	w.SetTitle("%s: what a prefix cache hits (finite ones LRU, %s)", t.Trace, t.Eviction)
 	w.AppendHeader(table.Row{"capacity, blocks", "tokens", "hit blocks", "rate", "hit tokens", "rate", "full blocks hit"})
-	columns := make([]table.ColumnConfig, 7)
-	for i := range columns {
-		columns[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}
-	}
-	w.SetColumnConfigs(columns)
+	alignRight(w, 1, 7)
 	for _, c := range t.Caches {
 		name, size := "infinite", ""
 		if c.Capacity > 0 {
@@ -277,11 +218,10 @@ func (t inspected) caches() string {
 		})
 	}
 	c := t.infinite()
-	q := c.HitQuantiles
-	s := w.Render() + "\n"
-	s += fmt.Sprintf(" infinite cache: %s requests hit whole, %s not at all; hit blocks a request p50 %s, p75 %s, p90 %s, p95 %s, p99 %s, max %s;\n",
-		term.Comma(c.FullyHit), term.Comma(c.NotHit), term.Comma(q[0]), term.Comma(q[1]), term.Comma(q[2]), term.Comma(q[3]), term.Comma(q[4]), term.Comma(q[5]))
-	s += fmt.Sprintf(" mean hit rate a request %.6f of tokens, %.6f of blocks; only full blocks %s tokens\n",
+	s := w.Render() + fmt.Sprintf("\n infinite cache: %s requests hit whole, %s not at all; hit blocks a request p50 %s, p75 %s, p90 %s, p95 %s, p99 %s, max %s;\n"+
+		" mean hit rate a request %.6f of tokens, %.6f of blocks; only full blocks %s tokens\n",
+		term.Comma(c.FullyHit), term.Comma(c.NotHit), term.Comma(c.HitQuantiles[0]), term.Comma(c.HitQuantiles[1]), term.Comma(c.HitQuantiles[2]),
+		term.Comma(c.HitQuantiles[3]), term.Comma(c.HitQuantiles[4]), term.Comma(c.HitQuantiles[5]),
 		c.MeanTokenRate, c.MeanBlockRate, term.Comma(c.FullHitTokens))
 	if c.Unknown > 0 {
 		s += fmt.Sprintf(" the hits of %s requests are not known: more ids than --max-ids\n", term.Comma(c.Unknown))
@@ -294,57 +234,50 @@ func (t inspected) infinite() stats.CacheStats { return t.Caches[len(t.Caches)-1
 
 // findingsText lists digests, broken rules and notices.
 func (t inspected) findingsText(b *strings.Builder) {
-	d := t.Digests
-	fmt.Fprintf(b, " seq_digest      %s\n tree_digest     %s\n arrival_digest  %s\n", d.Seq, d.Tree, d.Arrival)
-	if d.Ranges != "" {
-		fmt.Fprintf(b, " range_digest    %s\n", d.Ranges)
+	say := func(there bool, label, format string, args ...any) {
+		if there {
+			fmt.Fprintf(b, " %-15s "+format+"\n", append([]any{label}, args...)...)
+		}
 	}
+	d := t.Digests
+	say(true, "seq_digest", "%s", d.Seq)
+	say(true, "tree_digest", "%s", d.Tree)
+	say(true, "arrival_digest", "%s", d.Arrival)
+	say(d.Ranges != "", "range_digest", "%s", d.Ranges)
 	if d.Reason != "" {
 		fmt.Fprintf(b, "   undefined because %s\n", d.Reason)
 	}
 	t.undefinedBecause(b)
-	switch {
-	case t.Unchecked != "":
-		fmt.Fprintf(b, " rules           V4 to V7 not checked: %s\n", t.Unchecked)
-	case len(t.Violations) == 0 && t.Fine.Rows > 0 && t.UncheckedRanges == "":
-		b.WriteString(" rules V1 to V9  all kept\n")
-	case len(t.Violations) == 0:
-		b.WriteString(" rules V1 to V8  all kept\n")
+	ranges := 8
+	if t.Fine.Rows > 0 && t.UncheckedRanges == "" {
+		ranges = 9
 	}
-	if t.UncheckedRanges != "" {
-		fmt.Fprintf(b, " rules           V9 not checked: %s\n", t.UncheckedRanges)
-	}
+	say(t.Unchecked != "", "rules", "V4 to V7 not checked: %s", t.Unchecked)
+	say(t.Unchecked == "" && len(t.Violations) == 0, fmt.Sprintf("rules V1 to V%d", ranges), "all kept")
+	say(t.UncheckedRanges != "", "rules", "V9 not checked: %s", t.UncheckedRanges)
 	for _, v := range t.Violations {
-		fmt.Fprintf(b, " %s broken       %s (first in line %s)\n", v.Rule, v.Text, term.Comma(v.Line))
+		say(true, string(v.Rule)+" broken", "%s (first in line %s)", v.Text, term.Comma(v.Line))
 	}
-	if t.Rejected > 0 {
-		kept := "--quarantine FILE keeps them"
-		if t.Quarantine != "" {
-			kept = "they are in " + t.Quarantine
-		}
-		fmt.Fprintf(b, " rejected        %s of %s rows cannot be used and are left out; %s; the first is %v\n",
-			term.Comma(t.Rejected), term.Comma(t.Rejected+t.Rows), kept, t.firstRejected)
+	kept := "--quarantine FILE keeps them"
+	if t.Quarantine != "" {
+		kept = "they are in " + t.Quarantine
 	}
+	say(t.Rejected > 0, "rejected", "%s of %s rows cannot be used and are left out; %s; the first is %v",
+		term.Comma(t.Rejected), term.Comma(t.Rejected+t.Rows), kept, t.firstRejected)
 	for _, n := range t.Notices {
-		fmt.Fprintf(b, " notice          %s (first in line %s)\n", n.Text, term.Comma(n.Line))
+		say(true, "notice", "%s (first in line %s)", n.Text, term.Comma(n.Line))
 	}
-	if g := t.Arrivals.Grid; g.Coarse {
-		fmt.Fprintf(b, " notice          the clock of the timestamps ticks every %s: a replay as recorded sends %.1f requests at once; see --spread\n",
-			term.Milliseconds(g.Quantum), g.RowsPerStamp)
-	}
-	if t.Arrivals.Seconds {
-		fmt.Fprintf(b, " notice          the timestamps look like seconds: as milliseconds they are %.0f requests a second; multiply them by 1000 if so\n",
-			t.Arrivals.Rate)
-	}
+	g := t.Arrivals.Grid
+	say(g.Coarse, "notice", "the clock of the timestamps ticks every %s: a replay as recorded sends %.1f requests at once; see --spread",
+		term.Milliseconds(g.Quantum), g.RowsPerStamp)
+	say(t.Arrivals.Seconds, "notice",
+		"the timestamps look like seconds: as milliseconds they are %.0f requests a second; multiply them by 1000 if so", t.Arrivals.Rate)
 	if o := t.ObservedCache; o.Rows > 0 {
-		fmt.Fprintf(b, " cache           %s\n", o)
-		if warning := o.Warning(t.BlockSize); warning != "" {
-			fmt.Fprintf(b, " warning         %s\n", warning)
-		}
+		warning := o.Warning(t.BlockSize)
+		say(true, "cache", "%s", o)
+		say(warning != "", "warning", "%s", warning)
 	}
-	if t.Sessions.Rows > 0 {
-		fmt.Fprintf(b, " sessions        %s\n", t.Sessions.ModeText)
-	}
+	say(t.Sessions.Rows > 0, "sessions", "%s", t.Sessions.ModeText)
 }
 
 func commas(list ...int64) string {
@@ -353,14 +286,6 @@ func commas(list ...int64) string {
 		parts[i] = term.Comma(n)
 	}
 	return strings.Join(parts, "  ")
-}
-
-// unless returns s when there is something to say.
-func unless(nothing bool, s string) string {
-	if nothing {
-		return ""
-	}
-	return s
 }
 
 func perSecond(tokens stats.LengthStats, ms float64) string {

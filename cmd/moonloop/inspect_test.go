@@ -166,7 +166,7 @@ func TestInspectRefuses(t *testing.T) {
 }
 
 func TestParseCapacities(t *testing.T) {
-	got, err := parseCapacities([]string{"1k", " 5859", "1.5K", "2m"})
+	got, err := parseCapacities("1k, 5859,1.5K,2m")
 	if err != nil || len(got) != 4 || got[0] != 1000 || got[1] != 5859 || got[2] != 1500 || got[3] != 2_000_000 {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -91,21 +91,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
-	typed := func(cmd *cobra.Command) []typedFlag {
-		_, rest, _ := root.Find(args) // as the library finds cmd
-		return typedFlags(cmd.Flags(), aliasesOf(cmd), rest)
-	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, typed(cmd), err) })
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	wordCompletion(root) // which writes to what is set now
-	verb, err := findCommand(root, args)
+	verb, rest, err := findCommand(root, args)
 	if err == nil {
+		typed := func() []typedFlag { return typedFlags(verb.Flags(), rest) }
+		root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(verb, typed(), err) })
 		// Before the arguments: where a flag has swallowed what followed it, their number is wrong, too.
 		number := verb.Args
 		verb.Args = func(cmd *cobra.Command, args []string) error {
-			if err := checkFlags(cmd, typed(cmd)); err != nil || number == nil {
+			if err := checkFlags(cmd, typed()); err != nil || number == nil {
 				return err
 			}
 			return number(cmd, args)
@@ -134,12 +131,12 @@ func newRootCommand() *cobra.Command {
 		Version:       version(),
 	}
 	root.SetVersionTemplate("moonloop {{.Version}}\n")
-	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newCaptureCommand(),
 		newCompileCommand(),
 		newConvertCommand(),
 		newReplayCommand(),
+		newReportCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),
 		newSimulateCommand(),
@@ -150,16 +147,6 @@ func newRootCommand() *cobra.Command {
 		describe(verb)
 		completeFlags(verb)
 	}
+	wordHelp(root)
 	return root
-}
-
-// interruptible returns a reader whose Read ends with ctx, for standard input that stays silent.
-func interruptible(ctx context.Context, in io.Reader) io.Reader {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, in)
-		w.CloseWithError(err)
-	}()
-	context.AfterFunc(ctx, func() { w.CloseWithError(errors.New("interrupted")) })
-	return r
 }

@@ -4,13 +4,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moonloop/moonloop/capture"
@@ -29,20 +28,19 @@ type outputs struct {
 	begun map[string]bool // names of this call, in lower case: some file systems know no other
 }
 
-// read notes a file that is read. What is not there is not.
-func (o *outputs) read(name string) {
+// read notes a file that is read, and reports whether it was before, whatever it is called. What is not there is not.
+func (o *outputs) read(name string) (again bool) {
+	again = o.reads(name)
 	if info, err := os.Stat(name); err == nil {
 		o.inputs = append(o.inputs, info)
 	}
+	return again
 }
 
 // check says why the files cannot be written, as far as it is known before there is anything to write.
 func (o *outputs) check() error {
-	switch o.out {
-	case "":
+	if o.out == "" {
 		return hintError{errors.New("--out: no trace to write is given"), "name a file: --out trace.jsonl"}
-	case "-":
-		return errors.New("--out -: a trace appears when it is complete, with its sidecar beside it, which standard output cannot do: name a file")
 	}
 	if _, err := os.Stat(filepath.Dir(o.out)); err != nil {
 		return fmt.Errorf("--out %s cannot be created: %w", o.out, err)
@@ -109,15 +107,7 @@ func exists(err error) error {
 
 func (o *outputs) reads(name string) bool {
 	info, err := os.Stat(name)
-	if err != nil {
-		return false
-	}
-	for _, in := range o.inputs {
-		if os.SameFile(in, info) {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(o.inputs, func(in fs.FileInfo) bool { return os.SameFile(in, info) })
 }
 
 // sibling returns another trace with the same sidecar, which is there: prod.jsonl for prod.jsonl.gz.
@@ -138,30 +128,8 @@ func (o *outputs) sibling(name string) string {
 
 // file is where the trace of a partition goes.
 func (o *outputs) file(p capture.Partition) string {
-	if p.Replay {
+	if p.Replay && o.runs {
 		return capture.RunFile(o.out, p.Run)
 	}
 	return o.out
 }
-
-// openInput opens a local file so that the end of ctx ends all waiting for it: opening a FIFO waits for who writes to it,
-// and reading for what is written.
-func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
-	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() || info.IsDir() {
-		return os.Open(name) //nolint:gosec // the user names it
-	}
-	r, w := io.Pipe()
-	go func() {
-		f, err := os.Open(name) //nolint:gosec // likewise
-		if err == nil {
-			_, err = io.Copy(w, f)
-			_ = f.Close()
-		}
-		w.CloseWithError(err) // nil is io.EOF
-	}()
-	context.AfterFunc(ctx, func() { w.CloseWithError(errInterrupted) })
-	return r, nil
-}
-
-// errInterrupted ends the reading of what does not come.
-var errInterrupted = errors.New("interrupted")

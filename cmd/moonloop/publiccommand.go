@@ -24,8 +24,8 @@ func publicCommand(cmd *cobra.Command, args []string) []string {
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
-		if many, ok := f.Value.(pflag.SliceValue); ok {
-			values = many.GetSlice()
+		if many := listOf(f); many != nil {
+			values = *many
 		}
 		for _, v := range values {
 			switch {
@@ -33,7 +33,7 @@ func publicCommand(cmd *cobra.Command, args []string) []string {
 				words = append(words, "--"+f.Name)
 			case f.Value.Type() == "bool":
 				words = append(words, "--"+f.Name+"="+v)
-			case ruleOf(cmd.Name(), f).secret && !namesSource(f.Name, v):
+			case ruleOf(f).secret && !namesSource(f.Name, v):
 				words = append(words, "--"+f.Name, hidden)
 			default:
 				words = append(words, "--"+f.Name, shellWord(publicValue(v)))

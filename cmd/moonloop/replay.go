@@ -9,18 +9,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.opentelemetry.io/contrib/exporters/autoexport"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/carry"
@@ -28,6 +27,9 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/internal/gcpace"
+	"github.com/moonloop/moonloop/internal/live"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -35,17 +37,13 @@ import (
 type replayFlags struct {
 	cfg agent.Config
 
-	unit, sessions        string
-	spread, shard         string
-	extra                 string
+	shard                 [2]int // of how many
+	extra                 string // JSON
 	headers               headerFlags
 	apiKeyEnv, apiKeyFile string
 	ca, cert, key         string
 	insecure              bool
-	slo, startAt          string
 	progress              string
-	stamps                string
-	carryMemory           string
 	warnings              []string // of resolve
 }
 
@@ -80,145 +78,96 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	c := &f.cfg
 
-	fs.StringVarP(&c.Target.URL, "url", "u", "", "base `URL` of the engine, with or without /v1")
-	fs.StringVarP(&c.Target.Model, "model", "m", "", "`NAME` of the model to request, whatever rows name (default: the row's own, else the first that the engine lists)")
-	fs.StringVar((*string)(&c.Prompt.Endpoint), "endpoint", string(prompt.Chat), "API endpoint: chat or completions")
-	fs.StringVar((*string)(&c.Target.Profile), "profile", string(prompt.Auto), "request fields that the engine understands: "+strings.Join(profileNames(), ", "))
-	under(fs, "Engine")
-
-	fs.Float64Var(&c.Schedule.Speedup, "speedup", 1, "divide the trace's times by this")
-	fs.StringVar(&f.spread, "spread", "none", "smooth bursts caused by coarse timestamps: none, uniform (random) or even")
-	fs.Var((*traceTime)(&c.Trace.Start), "start", "skip rows before this `TIME` after the first row (90s, 5m, or a number of milliseconds)")
-	fs.Var((*traceTime)(&c.Trace.End), "end", "skip rows after this `TIME` after the first row")
-	fs.Int64Var(&c.Trace.MaxRows, "max-requests", 0, "stop after N rows (0 = all)")
-	fs.DurationVar(&c.Schedule.MaxDuration, "max-duration", 0, "send no request after this much replay time (0 = no limit)")
-	fs.DurationVar(&c.Schedule.Grace, "grace", 30*time.Second, "time for in-flight requests to finish after --max-duration or --abort-error-rate")
-	fs.DurationVar(&c.Schedule.Prepare, "prepare", 2*time.Millisecond, "prepare each request and its connection this long before it is due (at most 1s)")
-	fs.IntVarP(&c.Schedule.Concurrency, "concurrency", "c", 0, "maximum number of in-flight requests; size of a closed loop (0 = no cap; 1 without timestamps)")
-	fs.BoolVar(&c.Schedule.FileOrder, "no-fixed-schedule", false, "ignore timestamps: send rows in file order, --concurrency at a time (closed loop)")
-	fs.BoolVar(&c.Schedule.OpenLoop, "open-loop", false, "send each turn of a session at its own timestamp, without waiting for the turn before")
-	fs.IntVar(&c.Schedule.Warmup, "warmup-requests", 0, "send N requests before the schedule starts; no figure includes them")
-	fs.StringVar(&f.shard, "shard", "", "replay part i of n, written `i/n` (i from 0); sessions are not split")
-	fs.StringVar(&f.startAt, "start-at", "", "start the schedule at this wall-clock `TIME` (RFC 3339), for shards on several machines")
-	under(fs, "Load")
-
-	fs.StringVar(&f.sessions, "session-mode", "", "what the rows of a session hold: full (whole prompts) or delta (new turns) (default: from TRACE.meta.json, else detected)")
-	fs.StringVar(&f.unit, "time-unit", "", "unit of timestamps: ms, s or us; delays are always in ms (default: from TRACE.meta.json, else ms)")
-	fs.IntVar(&c.Trace.BlockSize, "block-size", 0, "tokens per hash id (default: from TRACE.meta.json, else 512)")
-	fs.IntVar(&c.Trace.FineBlockSize, "fine-block-size", 0, "tokens per id of hash_ranges (default: from TRACE.meta.json)")
-	fs.IntVar(&c.Trace.Lookahead, "lookahead", load.DefaultLookahead, "number of rows to read ahead and sort; a row further out of order is an error")
-	fs.BoolVar(&c.Trace.Strict, "strict", false, "treat tolerated flaws as errors (unknown fields, ids past the input length, ...)")
-	fs.BoolVar(&c.Trace.Lenient, "lenient", false, "skip rows that cannot be used and write them to the quarantine file, instead of refusing the trace")
-	fs.StringVar(&c.Trace.Quarantine, "quarantine", "", "`FILE` for the rows that --lenient skips (default: TRACE.rejected.jsonl in --out)")
-	under(fs, "Trace")
-
-	fs.StringVar((*string)(&c.Prompt.Form), "prompt", "", "form of prompts: words or tokens (default: tokens if endpoint and profile accept token ids, else words)")
-	fs.Uint64Var(&c.Prompt.Seed, "seed", 0, "seed of prompts and smoothing; change it to avoid hitting the engine's warm cache")
-	fs.IntVar(&c.Prompt.Overhead, "overhead", 0, "tokens that the chat template adds to a prompt (0 = measured by two calibration requests for each model)")
-	fs.StringVar((*string)(&c.Prompt.TooShort), "too-short", string(prompt.SendOneWord), "what to do with rows shorter than the chat template: send (longer than asked, flagged) or skip")
-	fs.Int64Var(&c.Prompt.Output, "output-length", 0, "output tokens of rows without an output length (0 = the engine decides)")
-	fs.Int64Var(&c.Prompt.OutputCap, "max-output-length", 0, "cap on output tokens (0 = none)")
-	fs.StringVar(&f.extra, "extra-inputs", "", "`JSON` object merged into every request body; not shown in any output")
-	fs.StringVar((*string)(&c.Prompt.Carry), "carry-replies", string(carry.Auto), "put the replay's own replies where the trace says that earlier replies stood: auto (if their tokens are known), always or never")
-	fs.StringVar(&f.carryMemory, "carry-memory", humanize.IBytes(carry.DefaultBytes), "memory for replies that later rows need")
-	fs.BoolVar(&c.Prompt.NoStream, "no-stream", false, "request whole replies instead of streams")
-	under(fs, "Prompts and replies")
-
-	fs.StringArrayVarP(&f.headers.lines, "header", "H", nil, "extra header, \"`Name: value`\", or @FILE with one header a line (repeatable)")
-	fs.StringArrayVar(&f.headers.env, "header-env", nil, "extra header whose value is in an environment variable, `Name=VARIABLE` (repeatable)")
-	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "name of the environment `VARIABLE` that holds the bearer key")
-	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` that holds the bearer key")
-	fs.StringVar(&f.ca, "ca-file", "", "PEM `FILE` of the certificate authorities to trust for the engine")
-	fs.StringVar(&f.cert, "cert-file", "", "PEM `FILE` of the client certificate")
-	fs.StringVar(&f.key, "key-file", "", "PEM `FILE` of the client certificate's key")
-	fs.BoolVar(&f.insecure, "insecure-skip-verify", false, "do not verify the engine's certificate")
-	under(fs, "Keys and certificates")
-
-	fs.BoolVar(&c.Target.HTTP2, "http2", false, "use HTTP/2 if the engine offers it (makes arrival timestamps coarser)")
-	fs.StringVar(&f.stamps, "arrival-stamps", "kernel", "source of arrival timestamps: kernel (if the platform has them), or read (after the read call, to compare)")
-	fs.IntVar(&c.Target.CacheBlock, "engine-block-size", 0, "tokens per block of the engine's prefix cache, for the prediction (0 = from its /metrics, else learned from its replies)")
-	fs.IntVar(&c.Target.Retries, "retries", 0, "retries per request; a retried request is flagged and excluded from latencies")
-	fs.DurationVar(&c.Target.WaitReady, "wait-ready", 0, "wait this long for an engine that is starting or loading its model (0 = look once)")
-	fs.DurationVar(&c.Target.ConnectTimeout, "connect-timeout", 10*time.Second, "limit for name resolution, TCP and TLS together (0 = none)")
-	fs.DurationVar(&c.Target.FirstTokenTimeout, "first-token-timeout", 0, "limit from the last byte sent to the first token (0 = none)")
-	fs.DurationVar(&c.Target.IdleTimeout, "idle-timeout", 5*time.Minute, "limit for silence within a reply (0 = none)")
-	fs.DurationVar(&c.Target.TotalTimeout, "request-timeout", 6*time.Hour, "limit for a whole request (0 = none)")
-	under(fs, "Connections")
-
-	fs.StringVar(&f.slo, "slo", "", "service level of a good request, such as ttft=500ms,itl=50ms,e2e=10s")
-	fs.Float64Var(&c.GoodputGoal, "goodput-goal", 0, "share of requests that must meet --slo, 0 to 1")
+	add(fs, &c.Target.URL, "url,u", "", that("http://host:port or https://host:port", isBaseURL))
+	add(fs, &c.Target.Model, "model,m", "", aModel)
+	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Chat, prompt.Completions)
+	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
+	add(fs, &c.Schedule.Speedup, "speedup", 1, number(1e-6, 1e9))
+	textVar(fs, &c.Schedule.Spread, "spread", "none", "", load.ParseSpread).rule = oneOf("none", "uniform", "even")
+	add(fs, (*traceTime)(&c.Trace.Start), "start", 0)
+	add(fs, (*traceTime)(&c.Trace.End), "end", 0)
+	add(fs, &c.Trace.MaxRows, "max-requests", 0, whole(0, maxRows))
+	add(fs, &c.Schedule.MaxDuration, "max-duration", 0)
+	add(fs, &c.Schedule.Grace, "grace", 30*time.Second)
+	add(fs, &c.Schedule.Prepare, "prepare", 2*time.Millisecond, lasting(0, time.Second, "from 0 to 1s"))
+	add(fs, &c.Schedule.Concurrency, "concurrency,c", 0)
+	add(fs, &c.Schedule.FileOrder, "no-fixed-schedule", false)
+	add(fs, &c.Schedule.OpenLoop, "open-loop", false)
+	add(fs, &c.Schedule.Warmup, "warmup-requests", 0, whole(0, 1_000_000))
+	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4", parseShard)
+	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z", parseStartAt)
+	textVar(fs, &c.Trace.Sessions, "session-mode", "", "", mooncake.ParseSessionMode).rule = oneOf("full", "delta")
+	textVar(fs, &c.Trace.Unit, "time-unit", "", "", mooncake.ParseUnit).rule = oneOf("ms", "s", "us")
+	add(fs, &c.Trace.BlockSize, "block-size", 0, whole(minReplayBlock, mooncake.MaxBlockSize))
+	add(fs, &c.Trace.FineBlockSize, "fine-block-size", 0, blockSize)
+	add(fs, &c.Trace.Lookahead, "lookahead", load.DefaultLookahead, whole(1, 1<<24))
+	add(fs, &c.Trace.Strict, "strict", false)
+	add(fs, &c.Trace.Lenient, "lenient", false)
+	add(fs, &c.Trace.Quarantine, "quarantine", "", aFile)
+	wordVar(fs, &c.Prompt.Form, "prompt", "", prompt.Words, prompt.Tokens)
+	add(fs, &c.Prompt.Seed, "seed", 0)
+	add(fs, &c.Prompt.Overhead, "overhead", 0, whole(0, 1<<20))
+	wordVar(fs, &c.Prompt.TooShort, "too-short", prompt.SendOneWord, prompt.SendOneWord, prompt.Skip)
+	add(fs, &c.Prompt.Output, "output-length", 0, whole(0, maxTokens))
+	add(fs, &c.Prompt.OutputCap, "max-output-length", 0, whole(0, maxTokens))
+	add(fs, &f.extra, "extra-inputs", "", rule{want: `a JSON object, such as {"temperature": 0}`, ok: isObject, secret: true, long: true})
+	wordVar(fs, &c.Prompt.Carry, "carry-replies", carry.Auto, carry.Auto, carry.Always, carry.Never)
+	bytesVar(fs, &c.Prompt.CarryBytes, "carry-memory", carry.DefaultBytes, 1<<10, "from 1KiB on")
+	add(fs, &c.Prompt.NoStream, "no-stream", false)
+	listVar(fs, &f.headers.lines, "header,H", rule{want: `"Name: value" or @FILE`, ok: isHeader, secret: true, long: true})
+	listVar(fs, &f.headers.env, "header-env", rule{want: "Name=VARIABLE, such as Authorization=MY_HEADER", ok: isHeaderVariable, secret: true})
+	add(fs, &f.apiKeyEnv, "api-key-env", "", aVariable)
+	add(fs, &f.apiKeyFile, "api-key-file", "", aFile)
+	add(fs, &f.ca, "ca-file", "", aPEMFile)
+	add(fs, &f.cert, "cert-file", "", aPEMFile)
+	add(fs, &f.key, "key-file", "", aPEMFile)
+	add(fs, &f.insecure, "insecure-skip-verify", false)
+	add(fs, &c.Target.HTTP2, "http2", false)
+	eitherVar(fs, &c.Target.ReadStamps, "arrival-stamps", "kernel", "read")
+	add(fs, &c.Target.CacheBlock, "engine-block-size", 0, whole(0, mooncake.MaxBlockSize))
+	add(fs, &c.Target.Retries, "retries", 0, whole(0, 1000))
+	add(fs, &c.Target.WaitReady, "wait-ready", 0)
+	add(fs, &c.Target.ConnectTimeout, "connect-timeout", 10*time.Second)
+	add(fs, &c.Target.FirstTokenTimeout, "first-token-timeout", 0)
+	add(fs, &c.Target.IdleTimeout, "idle-timeout", 5*time.Minute)
+	add(fs, &c.Target.TotalTimeout, "request-timeout", 6*time.Hour)
+	textVar(fs, &c.SLO, "slo", "", "name=duration pairs with a name of ttft, ttst, itl, tpot or e2e, such as ttft=500ms,itl=50ms", measure.ParseSLO)
+	add(fs, &c.GoodputGoal, "goodput-goal", 0, share)
 	c.MaxErrorRate = new(float64)
-	fs.Float64Var(c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, "share of requests that may fail before the exit status is 1, 0 to 1 (1 = any)")
-	fs.Float64Var(&c.AbortErrorRate, "abort-error-rate", 0, "end the run early when a larger share of requests has failed, 0 to 1 (0 = never)")
-	fs.BoolVar(&c.StrictVerdict, "strict-verdict", false, "exit with status 3 unless the measurement is valid")
-	under(fs, "Goals")
-
-	fs.StringVar((*string)(&c.Telemetry.TokenEvents), "token-events", string(telemetry.EventsAll), "per-token events on spans: all, array, first or none")
-	fs.BoolVar(&c.Telemetry.ExponentialHistograms, "exponential-histograms", false, "export exponential histograms instead of explicit buckets")
-	fs.StringVar(&c.Telemetry.Endpoint, "otlp-endpoint", "", "send spans and metrics to the OTLP receiver at this `URL`, such as http://localhost:4318 (overrides OTEL_* variables)")
-	fs.StringVar(&c.Telemetry.Protocol, "otlp-protocol", "", "grpc or http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, else http/protobuf)")
-	under(fs, "Telemetry")
-
-	fs.StringVar(&c.Out, "out", "", "`DIR` for summary.json, summary.csv and requests.jsonl")
-	fs.BoolVar(&c.Force, "force", false, "replace the results in --out if there are any")
-	fs.StringVar(&c.RunID, "run-id", "", "`ID` of the run, in the report, the spans and the metrics (default: random)")
-	fs.StringVar(&f.progress, "progress", "auto", "progress on standard error: auto, bar, lines or none")
-	under(fs, "Output")
+	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)
+	add(fs, &c.AbortErrorRate, "abort-error-rate", 0, share)
+	add(fs, &c.StrictVerdict, "strict-verdict", false)
+	wordVar(fs, &c.Telemetry.TokenEvents, "token-events", telemetry.EventsAll, telemetry.EventsAll, telemetry.EventsArray, telemetry.EventsFirst, telemetry.EventsNone)
+	eitherVar(fs, &c.Telemetry.ExplicitHistograms, "histograms", "exponential", "explicit")
+	add(fs, &c.Telemetry.Endpoint, "otlp-endpoint", "", that("http://host:port or https://host:port", isEndpoint))
+	wordVar(fs, &c.Telemetry.Protocol, "otlp-protocol", "", telemetry.ProtocolGRPC, telemetry.ProtocolHTTP)
+	add(fs, &c.Out, "out", "", anyText("a folder"))
+	add(fs, &c.Force, "force", false)
+	add(fs, &c.NoPage, "no-report-page", false)
+	add(fs, &c.TraceURL, "trace-url", "", aTraceURL)
+	add(fs, &c.RunID, "run-id", "", runID)
+	wordVar(fs, &f.progress, "progress", "auto", "auto", "live", "bar", "lines", "none")
 }
 
-// resolve turns the flags' text into the configuration and reports everything that is wrong with it.
+// resolve completes the configuration and reports everything that is wrong with it.
 func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c := &f.cfg
-	var errs []error
-	check := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	var err error
-	memory, _ := humanize.ParseBytes(f.carryMemory)   // its rule has read it
-	c.Prompt.CarryBytes = int64(memory)               //nolint:gosec // likewise
-	if fs.Changed("grace") && c.Schedule.Grace == 0 { // which the configuration takes for its default
-		c.Schedule.Grace = time.Nanosecond
-	}
-	if fs.Changed("prepare") && c.Schedule.Prepare == 0 { // as above
-		c.Schedule.Prepare = time.Nanosecond
-	}
-	if f.unit != "" {
-		c.Trace.Unit, err = mooncake.ParseUnit(f.unit)
-		check(err)
-	}
-	if f.sessions != "" {
-		c.Trace.Sessions, err = mooncake.ParseSessionMode(f.sessions)
-		check(err)
-	}
-	c.Schedule.Spread, err = load.ParseSpread(f.spread)
-	check(err)
-	if f.shard != "" {
-		c.Trace.Shard, c.Trace.Shards, err = parseShard(f.shard)
-		check(err)
-	}
-	if f.startAt != "" {
-		if c.Schedule.StartAt, err = parseStartAt(f.startAt, time.Now()); err != nil { // since its rule was checked
-			check(fmt.Errorf("--start-at %s: %w", f.startAt, err))
-		}
-	}
-	if f.slo != "" {
-		if c.SLO, err = measure.ParseSLO(f.slo); err != nil {
-			check(fmt.Errorf("slo: %w", err))
-		}
-	}
+	c.Trace.Shard, c.Trace.Shards = f.shard[0], f.shard[1]
 	if f.extra != "" {
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
-	c.Target.Header, f.warnings, err = f.headers.parse(ctx)
-	check(err)
-	c.Target.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile)
-	check(err)
-	c.Target.TLS, err = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
-	check(err)
-	unencrypted, err := checkScheme(c.Target.URL, c.Target.TLS, cmp.Or(c.Target.APIKey, c.Target.Header.Get("Authorization")))
-	check(err)
+	// Which the configuration takes for its default.
+	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
+		if fs.Changed(name) && *d == 0 {
+			*d = time.Nanosecond
+		}
+	}
+	var errs [4]error
+	var unencrypted string
+	c.Target.Header, f.warnings, errs[0] = f.headers.parse(ctx)
+	c.Target.APIKey, errs[1] = readKey(ctx, f.apiKeyEnv, f.apiKeyFile)
+	c.Target.TLS, errs[2] = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
+	unencrypted, errs[3] = checkScheme(c.Target.URL, c.Target.TLS, cmp.Or(c.Target.APIKey, c.Target.Header.Get("Authorization")))
 	if unencrypted != "" {
 		f.warnings = append(f.warnings, unencrypted)
 	}
@@ -226,131 +175,75 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
-	c.Telemetry.OtherSpanExporter = func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }
-	c.Telemetry.OtherMetricReader = func(ctx context.Context) (sdkmetric.Reader, error) { return autoexport.NewMetricReader(ctx) }
-	c.Target.ReadStamps = f.stamps == "read"
-	check(f.contradictions(fs))
-	check(inFlags(c.Validate(), fs))
-	return errors.Join(errs...)
+	c.Telemetry.OtherSpanExporter, c.Telemetry.OtherMetricReader = otherSpanExporter, otherMetricReader
+	return errors.Join(append(errs[:], f.contradictions(fs), inFlags(c.Validate(), fs))...)
 }
 
 // contradictions says which flags would have no effect beside others.
 func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	var errs []error
-	if f.cfg.Schedule.FileOrder {
-		for _, name := range []string{"spread", "start", "end", "prepare"} {
-			if fs.Changed(name) && (name != "spread" || f.spread != "none") {
-				errs = append(errs, fmt.Errorf("--%s has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out", name))
-			}
+	refuse := func(when bool, text string) {
+		if when {
+			errs = append(errs, errors.New(text))
 		}
 	}
-	if f.cfg.Target.HTTP2 && fs.Changed("prepare") {
-		errs = append(errs, errors.New("--prepare has no effect with --http2, whose headers go out at once: leave one of the two out"))
+	c := &f.cfg
+	for _, name := range []string{"spread", "start", "end", "prepare"} {
+		refuse(c.Schedule.FileOrder && fs.Changed(name) && (name != "spread" || c.Schedule.Spread != 0),
+			"--"+name+" has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out")
 	}
-	if f.cfg.Target.APIKey != "" && f.cfg.Target.Header.Get("Authorization") != "" {
-		errs = append(errs, errors.New("an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out"))
-	}
-	if f.cfg.Schedule.FileOrder && fs.Changed("speedup") {
+	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
+		"--prepare has no effect with --http2, whose headers go out at once: leave one of the two out")
+	refuse(c.Target.APIKey != "" && c.Target.Header.Get("Authorization") != "",
+		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
+	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0,
+		"--grace has no effect without --max-duration or --abort-error-rate: give one of these, or leave it out")
+	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
+		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
+	if c.Schedule.FileOrder && fs.Changed("speedup") {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
-	}
-	if fs.Changed("grace") && f.cfg.Schedule.MaxDuration == 0 && f.cfg.AbortErrorRate == 0 {
-		errs = append(errs, errors.New("--grace has no effect without --max-duration or --abort-error-rate: give one of these, or leave it out"))
-	}
-	if f.cfg.Schedule.OpenLoop && f.sessions == "delta" {
-		errs = append(errs, errors.New("--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out"))
 	}
 	return errors.Join(errs...)
 }
 
 // parseStartAt reads a time to come.
-func parseStartAt(text string, now time.Time) (time.Time, error) {
+func parseStartAt(text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, text)
-	switch {
+	switch ahead := time.Until(at); {
 	case err != nil:
-		return time.Time{}, errWant
-	case !at.After(now):
-		return time.Time{}, errors.New("it is over; want a time to come, the same for every shard")
-	case at.Sub(now) > century:
-		return time.Time{}, errors.New("it is more than 100 years ahead; want an earlier time")
+		return time.Time{}, err
+	case ahead <= 0:
+		return time.Time{}, advice("it is over; want a time to come, the same for every shard")
+	case ahead > century:
+		return time.Time{}, advice("it is more than 100 years ahead; want an earlier time")
 	}
 	return at, nil
 }
 
-// traceTime is a flag in trace time: a duration, or a bare number of milliseconds as trace files have it.
+// traceTime is a flag in the time of a trace.
 type traceTime time.Duration
 
-func (t *traceTime) String() string {
-	if *t == 0 {
+func (t traceTime) String() string {
+	if t == 0 {
 		return ""
 	}
-	return time.Duration(*t).String()
-}
-func (t *traceTime) Type() string { return "time" }
-func (t *traceTime) Set(text string) error {
-	if ms, err := strconv.ParseFloat(text, 64); err == nil {
-		if century := 100 * 365 * 24 * time.Hour; !(math.Abs(ms) <= float64(century/time.Millisecond)) { // NaN, too
-			return errors.New("want at most 100 years; a bare number is milliseconds")
-		}
-		*t = traceTime(ms * float64(time.Millisecond))
-		return nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return errors.New("want a duration such as 90s or 5m, or a number of milliseconds")
-	}
-	*t = traceTime(d)
-	return nil
+	return time.Duration(t).String()
 }
 
-func parseShard(text string) (shard, shards int, err error) {
-	i, n, found := strings.Cut(text, "/")
-	if found {
-		shard, err = strconv.Atoi(i)
-		if err == nil {
-			shards, err = strconv.Atoi(n)
-		}
+// parseTraceTime reads a time of a trace: a duration, or a bare number of milliseconds as trace files have it.
+func parseTraceTime(text string) (time.Duration, error) {
+	if ms, err := parseFloat(text); err == nil {
+		return time.Duration(ms * float64(time.Millisecond)), wrongUnless(math.Abs(ms) <= float64(century/time.Millisecond)) // NaN, too, is wrong
 	}
-	if !found || err != nil || shards < 1 || shard < 0 || shard >= shards {
-		return 0, 0, errWant
-	}
-	return shard, shards, nil
+	return time.ParseDuration(text)
 }
 
-// readKey reads the bearer key. Keys are never taken from the command line, which every user of a machine can see.
-func readKey(ctx context.Context, env, file string) (string, error) {
-	switch {
-	case env != "" && file != "":
-		return "", errors.New("--api-key-env and --api-key-file: a key comes from one of the two; leave the other out")
-	case env != "":
-		key := strings.TrimSpace(os.Getenv(env))
-		if key == "" {
-			return "", fmt.Errorf("--api-key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
-		}
-		return checkKey("--api-key-env", key)
-	case file != "":
-		key, err := readSecretFile(ctx, file)
-		if err != nil {
-			return "", fmt.Errorf("--api-key-file %s: %s; name a file that holds the key", publicFile(file), reason(err))
-		}
-		return checkKey("--api-key-file", key)
-	}
-	return "", nil
-}
-
-// checkKey returns a key that can stand in a header. Its error does not repeat it.
-func checkKey(flag, key string) (string, error) {
-	key = strings.TrimSpace(key)
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%s: the key has a space, a line end or another character that no key has; want the key alone, without \"Bearer\"", flag)
-	}
-	return key, nil
-}
-
-func profileNames() (names []string) {
-	for _, p := range prompt.Profiles() {
-		names = append(names, string(p))
-	}
-	return names
+// parseShard reads a shard of a number of shards.
+func parseShard(text string) (of [2]int, err error) {
+	i, n, _ := strings.Cut(text, "/")
+	shard, errI := strconv.Atoi(i)
+	shards, errN := strconv.Atoi(n)
+	return [2]int{shard, shards}, errors.Join(errI, errN, wrongUnless(shard >= 0 && shard < shards))
 }
 
 // peers are the names of other replay tools for flags that mean the same.
@@ -369,4 +262,59 @@ func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = ours
 	}
 	return pflag.NormalizedName(name)
+}
+
+// replay runs a replay, shows it under way on standard error and its report on standard output.
+func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
+	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
+	if progressMode == "auto" && term.IsInteractive(stderr) {
+		progressMode = "live"
+	}
+	var screen *live.Screen
+	view := term.NewProgress(stderr, progressMode)
+	cfg.Trace.Stdin = cmd.InOrStdin()
+	cfg.Tool = version()
+	cfg.Command = publicCommand(cmd, []string{cfg.Trace.Name})
+	say := func(text string) {
+		if s := screen; s != nil {
+			s.Println("moonloop: " + text)
+			return
+		}
+		fmt.Fprintln(stderr, "moonloop: "+text)
+	}
+	cfg.Progress = func(run *agent.Live) {
+		if progressMode == "live" {
+			screen = live.Show(stderr, run.Look)
+			return
+		}
+		view.Show(run.Line)
+	}
+	cfg.Note = say
+	cfg.Warn = func(text string) { say("warning: " + text) }
+	defer telemetry.CatchSDK(cfg.Warn)()
+	defer gcpace.Start()()
+	// Who reads our output may go first, as when a terminal is closed: the results are to be written all the same.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	rep, err := agent.Run(cmd.Context(), cfg)
+	view.Stop(true)
+	if screen != nil {
+		screen.Close()
+	}
+	signal.Stop(broken)
+	if rep != nil {
+		if err := rep.Table(stdout, term.Width(stdout), term.Colours(stdout)); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		if cfg.Out != "" && err == nil {
+			fmt.Fprintf(stdout, "results in %s\n", cfg.Out)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return hintError{err, "--force replaces results once the new ones are complete; it discards the records of a run that did not end at once"}
+	}
+	if err != nil {
+		return err
+	}
+	return exitWith(rep.ExitStatus)
 }

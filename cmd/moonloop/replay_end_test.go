@@ -150,8 +150,8 @@ func TestTwoReplaysInOneFolder(t *testing.T) {
 		t.Errorf("the first: exit status %d\n%s%s", status, r.stdout.String(), r.stderr.String())
 	}
 	entries, err := os.ReadDir(r.out)
-	if err != nil || len(entries) != 4 {
-		t.Errorf("%v, %v: want four results", entries, err)
+	if err != nil || len(entries) != 5 {
+		t.Errorf("%v, %v: want five results", entries, err)
 	}
 }
 

@@ -19,16 +19,30 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// summaries are what a call says of the traces that it wrote.
-type summaries struct {
+// traces are what a call writes, and what it says of them.
+type traces struct {
+	*traceFlags
+	outputs
 	collect.Traces
-	from      string // what production is called: production unless it is set
-	untokened capture.MissingTokens
+	format string // of the inputs, where there are several
+	public bool   // the format is not one of telemetry
+}
+
+// write makes the traces and reports them.
+func (s *traces) write(ctx context.Context, stdout io.Writer, compile func(capture.Sink) (capture.Result, error)) (capture.Result, error) {
+	result, err := compile(s.Sink(s.create, s.file))
+	if err != nil {
+		return result, s.failed(ctx, err)
+	}
+	return result, s.report(stdout, result)
 }
 
 // report writes a block for each trace that was compiled, then what belongs to none. Every command that makes traces ends
 // with it.
-func (s *summaries) report(w io.Writer, result capture.Result) error {
+func (s *traces) report(w io.Writer, result capture.Result) error {
+	if s.json {
+		return s.encode(w, result)
+	}
 	var b strings.Builder
 	general := slices.Concat(s.Lost, result.Dropped)
 	for _, t := range result.Traces {
@@ -69,11 +83,11 @@ func (s *summaries) report(w io.Writer, result capture.Result) error {
 }
 
 // trace writes the block of one trace.
-func (s *summaries) trace(b *strings.Builder, t capture.TraceResult, general []mooncake.Dropped) {
+func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []mooncake.Dropped) {
 	m := t.Meta
 	name := partitionName(t.Partition)
-	if !t.Replay && s.from != "" {
-		name = s.from
+	if s.public {
+		name = s.format
 	}
 	sum := s.Of(t.Partition)
 	if sum == nil {
@@ -165,9 +179,9 @@ func ledger(list []mooncake.Dropped) (out, notes []mooncake.Dropped) {
 }
 
 // text says what was dropped and why, and what to do about it.
-func (s *summaries) text(d mooncake.Dropped) string {
+func (s *traces) text(d mooncake.Dropped) string {
 	text := term.Counted(d.Count, d.What) + ": " + d.Reason
-	if d.What == "rows" && d.Reason == "no token counts" && s.untokened == capture.MissingDrop {
+	if d.What == "rows" && d.Reason == "no token counts" && s.MissingTokens == capture.MissingDrop {
 		text += " (--missing-tokens estimate keeps them)"
 	}
 	return text
@@ -200,7 +214,7 @@ func partitionName(p capture.Partition) string {
 }
 
 // failed completes the error of a call: what is there nevertheless, and that a signal was the cause, if it was.
-func (s *summaries) failed(ctx context.Context, err error) error {
+func (s *traces) failed(ctx context.Context, err error) error {
 	names := strings.Join(s.Written(), ", ")
 	switch {
 	case ctx.Err() != nil && names == "":
@@ -231,8 +245,8 @@ type madeTrace struct {
 }
 
 // encode writes what was made as JSON.
-func (s *summaries) encode(w io.Writer, from string, result capture.Result) error {
-	out := made{From: from, Traces: []madeTrace{}, Result: result}
+func (s *traces) encode(w io.Writer, result capture.Result) error {
+	out := made{From: s.format, Traces: []madeTrace{}, Result: result}
 	out.Result.Dropped = slices.Concat(s.Lost, result.Dropped)
 	for _, t := range result.Traces {
 		m := madeTrace{TraceResult: t}

@@ -46,7 +46,7 @@ const plainFlags = `out format replays missing-tokens memory temp-dir journal gr
 	progress run from failed only-model listen model like prefill-lane cache-commit role-chunk fault record record-header
 	endpoint prompt profile spread start end shard start-at session-mode time-unit quarantine too-short ca-file cert-file
 	key-file arrival-stamps slo token-events otlp-protocol run-id capacity eviction user output think request-limit
-	carry-replies carry-memory follow-engine prompt-order`
+	carry-replies carry-memory follow-engine prompt-order histograms trace-url`
 
 // TestSecretFlagsAreKnown: each flag of text is known to hold a secret or known to hold none, so that a new one is not forgotten.
 func TestSecretFlagsAreKnown(t *testing.T) {
@@ -61,7 +61,7 @@ func TestSecretFlagsAreKnown(t *testing.T) {
 			if secret == slices.Contains(plain, f.Name) {
 				t.Errorf("%s --%s: say in this test whether its value may be a secret", verb.Name(), f.Name)
 			}
-			if masked := ruleOf(verb.Name(), f).secret; masked && !secret {
+			if masked := ruleOf(f).secret; masked && !secret {
 				t.Errorf("%s --%s: its rule says that it is secret, this test that it is not", verb.Name(), f.Name)
 			}
 		})

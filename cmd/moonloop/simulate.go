@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,27 +22,23 @@ import (
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
-// simulateFlags are the flags that are not fields of the engine's configuration as they stand.
+// simulateFlags are the flags that are not the engine's configuration.
 type simulateFlags struct {
 	listen                string
 	apiKeyEnv, apiKeyFile string
 	tlsCert, tlsKey       string
 	endWithStdin          bool
 	grace                 time.Duration
-	fast                  bool
-	template              simulator.Template
+	fast, recordWrites    bool
+	roleFirst             bool
 	like                  string
-	prefillLane           string
-	cacheCommit           string
-	roleChunk             string
 	faults                []string
 	record                string
-	recordWrites          bool
 }
 
 func newSimulateCommand() *cobra.Command {
 	var f simulateFlags
-	var c simulator.Config
+	c := simulator.Config{Template: new(simulator.Template), Record: simulator.Recording{Keep: -1}} // nobody asks this process for records
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate an OpenAI-compatible engine, with a prefix cache, latencies and faults",
@@ -57,69 +52,56 @@ func newSimulateCommand() *cobra.Command {
 func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.listen, "listen", "127.0.0.1:8000", "`ADDRESS` to listen on; port 0 picks a free port")
-	fs.StringVar(&f.apiKeyEnv, "api-key-env", "", "name of the environment `VARIABLE` that holds the bearer key that clients must present")
-	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` that holds the bearer key that clients must present")
-	fs.StringVar(&f.tlsCert, "tls-cert", "", "PEM `FILE` of the server's certificate chain")
-	fs.StringVar(&f.tlsKey, "tls-key", "", "PEM `FILE` of the server's private key")
-	fs.BoolVar(&f.endWithStdin, "end-with-stdin", false, "stop when standard input ends, for a parent process that may be killed")
-	fs.DurationVar(&f.grace, "grace", 5*time.Second, "time for running requests to finish after a signal")
-	fs.StringArrayVar(&c.Models, "model", nil, "`NAME` of a model to serve, repeatable (default: every name is accepted)")
-	fs.IntVar(&c.MaxModelLen, "max-model-len", 0, "maximum tokens of prompt and reply together (0 = no limit)")
-	fs.Uint64Var(&c.Seed, "seed", 0, "seed of replies, early stops and faults")
-	under(fs, "Server")
-
-	fs.StringVar(&f.like, "like", "plain", "engine to imitate: plain, vllm, or llamacpp; sets other flags where they are not given, see ENGINES")
-	under(fs, "Engine")
-
-	fs.BoolVar(&f.fast, "fast", false, "no latency; the next six flags have no effect")
-	fs.DurationVar(&c.Latency.Prefill, "prefill", 20*time.Millisecond, "prefill time of every prompt")
-	fs.DurationVar(&c.Latency.PrefillPerToken, "prefill-per-token", 20*time.Microsecond, "prefill time of each token not cached")
-	fs.StringVar(&f.prefillLane, "prefill-lane", "parallel", "parallel, or serial: one prefill at a time")
-	fs.DurationVar(&c.Latency.Decode, "decode", 10*time.Millisecond, "time of a decode step")
-	fs.DurationVar(&c.Latency.DecodePerSequence, "decode-per-sequence", 5*time.Microsecond, "time that each sequence adds to a decode step")
-	fs.IntVar(&c.Latency.MaxBatch, "max-batch", 0, "maximum sequences in a decode step; more take turns (0 = no limit)")
-	fs.IntVar(&c.MaxRunning, "max-running", 0, "maximum running requests; more wait (0 = no limit)")
-	fs.IntVar(&c.MaxWaiting, "max-waiting", simulator.DefaultMaxWaiting, "maximum waiting requests; more get status 429")
-	under(fs, "Latency")
-
-	fs.IntVar(&c.Cache.BlockSize, "block-size", simulator.DefaultBlockSize, "tokens per cache block")
-	fs.IntVar(&c.Cache.Blocks, "cache-blocks", 0, "capacity of the prefix cache in blocks (0 = infinite: memory grows with the prompts)")
-	fs.BoolVar(&c.Cache.Disabled, "no-prefix-cache", false, "disable the prefix cache")
-	fs.StringVar(&f.cacheCommit, "cache-commit", "admission", "when blocks become visible to other requests: admission, or prefill (at its end)")
-	fs.BoolVar(&c.Cache.RecomputeLast, "recompute-last", false, "never serve the last prompt token from the cache")
-	fs.BoolVar(&c.Cache.Replies, "cache-replies", false, "keep generated tokens in the cache, except for the last of each reply")
-	fs.IntVar(&c.Cache.Slots, "cache-slots", 0, "slots that each cache the last request they served, in place of one cache (0 = one cache)")
-	fs.IntVar(&c.Cache.Saved, "cache-saved", 0, "blocks to save of what slots lose (0 = none)")
-	fs.IntVar(&c.Tokenizer.Vocabulary, "vocabulary", 0, "number of token ids; a prompt with another id is refused (0 = 2^31)")
-	fs.IntVar(&c.Tokenizer.WordBytes, "word-bytes", 0, "longest word that is one token, in bytes; a longer one is several (0 = every word is one)")
-	fs.BoolVar(&c.ErrorsInStream, "errors-in-stream", false, "refuse token ids outside the vocabulary inside the stream, with status 200")
-	fs.IntVar(&f.template.PerMessage, "template-message", simulator.DefaultTemplate.PerMessage, "template tokens of each message")
-	fs.IntVar(&f.template.PerPrompt, "template-prompt", simulator.DefaultTemplate.PerPrompt, "template tokens of each chat")
-	fs.BoolVar(&f.template.SystemLast, "template-system-last", false, "put the system text into the last user message, before its own text")
-	under(fs, "Cache and tokens")
-
-	fs.IntVar(&c.DefaultMaxTokens, "default-max-tokens", simulator.DefaultMaxTokens, "reply length of requests without a limit, in tokens")
-	fs.Float64Var(&c.EarlyStop, "early-stop", 0, "share of requests without ignore_eos that stop early, 0 to 1")
-	fs.Float64Var(&c.ToolCalls, "tool-calls", 0, "share of requests with tools that are answered by a tool call, 0 to 1")
-	fs.IntVar(&c.TokensPerChunk, "tokens-per-chunk", 1, "tokens per chunk, after the first")
-	fs.StringVar(&f.roleChunk, "role-chunk", "first-token", "when the role of a chat reply is sent: first-token, or immediately")
-	under(fs, "Replies")
-
-	fs.StringArrayVar(&f.faults, "fault", nil, "share of requests with a fault, `name=share` (repeatable)")
-	fs.IntVar(&c.Faults.After, "fault-after", 0, "tokens before a stream breaks (0 = half of the reply)")
-	fs.DurationVar(&c.Faults.RetryAfter, "retry-after", simulator.DefaultRetryAfter, "Retry-After of the faults rate-limit and unavailable")
-	fs.DurationVar(&c.Faults.StallFor, "stall-for", 0, "length of a stall (0 = until the client disconnects) and of slow-accept (0 = --body-timeout)")
-	under(fs, "Faults")
-
-	fs.Int64Var(&c.BodyLimit, "body-limit", simulator.DefaultBodyLimit, "maximum size of a request body, in bytes")
-	fs.DurationVar(&c.BodyTimeout, "body-timeout", simulator.DefaultBodyTimeout, "maximum time for a request body to arrive")
-	fs.StringVar(&f.record, "record", "", "`FILE` for a JSON line per request: what was received, and what was sent when")
-	fs.BoolVar(&f.recordWrites, "record-writes", true, "record the time of every write")
-	fs.BoolVar(&c.Record.Bodies, "record-bodies", false, "record request bodies, which contain the prompts")
-	fs.BoolVar(&c.Record.Blocks, "record-blocks", false, "record the block ids of prompts")
-	fs.StringArrayVar(&c.Record.Headers, "record-header", nil, "`NAME` of a request header to record (repeatable)")
-	under(fs, "Bodies and records")
+	add(fs, &f.listen, "listen", "127.0.0.1:8000", that("host:port, such as 127.0.0.1:8000", isAddress))
+	add(fs, &f.apiKeyEnv, "api-key-env", "", aVariable)
+	add(fs, &f.apiKeyFile, "api-key-file", "", aFile)
+	add(fs, &f.tlsCert, "tls-cert", "", aPEMFile)
+	add(fs, &f.tlsKey, "tls-key", "", aPEMFile)
+	add(fs, &f.endWithStdin, "end-with-stdin", false)
+	add(fs, &f.grace, "grace", 5*time.Second, lasting(0, 24*time.Hour, "from 0 to 24h"))
+	listVar(fs, &c.Models, "model", aModel)
+	add(fs, &c.MaxModelLen, "max-model-len", 0)
+	add(fs, &c.Seed, "seed", 0)
+	wordVar(fs, &f.like, "like", "plain", "plain", "vllm", "llamacpp")
+	add(fs, &f.fast, "fast", false)
+	add(fs, &c.Latency.Prefill, "prefill", 20*time.Millisecond)
+	add(fs, &c.Latency.PrefillPerToken, "prefill-per-token", 20*time.Microsecond)
+	eitherVar(fs, &c.Latency.SerialPrefill, "prefill-lane", "parallel", "serial")
+	add(fs, &c.Latency.Decode, "decode", 10*time.Millisecond)
+	add(fs, &c.Latency.DecodePerSequence, "decode-per-sequence", 5*time.Microsecond)
+	add(fs, &c.Latency.MaxBatch, "max-batch", 0)
+	add(fs, &c.MaxRunning, "max-running", 0)
+	add(fs, &c.MaxWaiting, "max-waiting", simulator.DefaultMaxWaiting)
+	add(fs, &c.Cache.BlockSize, "block-size", simulator.DefaultBlockSize, whole(1, 1<<20))
+	add(fs, &c.Cache.Blocks, "cache-blocks", 0, whole(0, 1<<31-2))
+	add(fs, &c.Cache.Disabled, "no-prefix-cache", false)
+	eitherVar(fs, &c.Cache.CommitAfterPrefill, "cache-commit", "admission", "prefill")
+	add(fs, &c.Cache.RecomputeLast, "recompute-last", false)
+	add(fs, &c.Cache.Replies, "cache-replies", false)
+	add(fs, &c.Cache.Slots, "cache-slots", 0, whole(0, 1<<12))
+	add(fs, &c.Cache.Saved, "cache-saved", 0, whole(0, 1<<31-2))
+	add(fs, &c.Tokenizer.Vocabulary, "vocabulary", 0, whole(0, 1<<31))
+	add(fs, &c.Tokenizer.WordBytes, "word-bytes", 0, whole(0, 1<<10))
+	add(fs, &c.ErrorsInStream, "errors-in-stream", false)
+	add(fs, &c.Template.PerMessage, "template-message", simulator.DefaultTemplate.PerMessage, whole(0, 1<<16))
+	add(fs, &c.Template.PerPrompt, "template-prompt", simulator.DefaultTemplate.PerPrompt, whole(0, 1<<16))
+	add(fs, &c.Template.SystemLast, "template-system-last", false)
+	add(fs, &c.DefaultMaxTokens, "default-max-tokens", simulator.DefaultMaxTokens)
+	add(fs, &c.EarlyStop, "early-stop", 0, share)
+	add(fs, &c.ToolCalls, "tool-calls", 0, share)
+	add(fs, &c.TokensPerChunk, "tokens-per-chunk", 1, whole(1, 1<<20))
+	eitherVar(fs, &f.roleFirst, "role-chunk", "first-token", "immediately")
+	listVar(fs, &f.faults, "fault", that("name=share with a name of the list in --help, such as rate-limit=0.01", isFault))
+	add(fs, &c.Faults.After, "fault-after", 0)
+	add(fs, &c.Faults.RetryAfter, "retry-after", simulator.DefaultRetryAfter)
+	add(fs, &c.Faults.StallFor, "stall-for", 0)
+	add(fs, &c.BodyLimit, "body-limit", simulator.DefaultBodyLimit, whole(1, 1<<40))
+	add(fs, &c.BodyTimeout, "body-timeout", simulator.DefaultBodyTimeout)
+	add(fs, &f.record, "record", "", aFile)
+	add(fs, &f.recordWrites, "record-writes", true)
+	add(fs, &c.Record.Bodies, "record-bodies", false)
+	add(fs, &c.Record.Blocks, "record-blocks", false)
+	listVar(fs, &c.Record.Headers, "record-header", that("the name of a header that holds no key", isRecordable))
 }
 
 func faultHelp() string {
@@ -129,6 +111,35 @@ func faultHelp() string {
 		fmt.Fprintf(&b, "  %-18s %s\n", name, about[i])
 	}
 	return b.String()
+}
+
+// apply completes the configuration with the flags that need a look.
+func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulator.Config) error {
+	switch f.like {
+	case "vllm":
+		liken(fs, c, simulator.VLLM())
+	case "llamacpp":
+		liken(fs, c, simulator.LlamaCPP())
+	}
+	if f.roleFirst {
+		c.RoleChunk = simulator.RoleImmediately
+	}
+	if f.fast {
+		c.Latency = simulator.Latency{}
+	}
+	c.Record.NoWrites = !f.recordWrites
+	c.Faults.Rates = make(map[simulator.Fault]float64)
+	for _, fault := range f.faults {
+		name, part, _ := strings.Cut(fault, "=")
+		c.Faults.Rates[simulator.Fault(name)], _ = parseFloat(part) // its rule has read it
+	}
+	var err error
+	c.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile)
+	wrong := c.Validate()
+	if wrong != nil {
+		wrong = errors.New(strings.ReplaceAll(wrong.Error(), "simulator: ", ""))
+	}
+	return errors.Join(err, wrong)
 }
 
 // liken takes over what an engine does and no flag says.
@@ -150,44 +161,6 @@ func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
 	}
 }
 
-// apply completes the configuration with the flags that need a look.
-func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulator.Config) error {
-	var errs []error
-	switch f.like {
-	case "vllm":
-		liken(fs, c, simulator.VLLM())
-	case "llamacpp":
-		liken(fs, c, simulator.LlamaCPP())
-	}
-	c.Latency.SerialPrefill = f.prefillLane == "serial"
-	c.Cache.CommitAfterPrefill = f.cacheCommit == "prefill"
-	if f.roleChunk == "immediately" {
-		c.RoleChunk = simulator.RoleImmediately
-	}
-	if f.fast {
-		c.Latency = simulator.Latency{}
-	}
-	template := f.template
-	c.Template = &template
-	c.Record.NoWrites = !f.recordWrites
-	c.Record.Keep = -1 // nobody asks this process for them
-	if len(f.faults) > 0 {
-		c.Faults.Rates = make(map[simulator.Fault]float64)
-	}
-	for _, fault := range f.faults {
-		name, share, _ := strings.Cut(fault, "=")
-		c.Faults.Rates[simulator.Fault(name)], _ = strconv.ParseFloat(share, 64) // its rule has read it
-	}
-	var err error
-	if c.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile); err != nil {
-		errs = append(errs, err)
-	}
-	if err := c.Validate(); err != nil {
-		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), "simulator: ", "")))
-	}
-	return errors.Join(errs...)
-}
-
 // simulate serves until the command's context ends.
 func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err error) {
 	ctx := cmd.Context()
@@ -202,7 +175,9 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 			cancel()
 		}()
 	}
-	certificate, err := unlessInterrupted(ctx, f.certificate, f.tlsCert, f.tlsKey)
+	certificate, err := unlessInterrupted(ctx, func() (*tls.Certificate, error) {
+		return tlsfile.Pair(tlsfile.File{From: "--tls-cert", Name: f.tlsCert}, tlsfile.File{From: "--tls-key", Name: f.tlsKey})
+	}, f.tlsCert, f.tlsKey)
 	if err != nil {
 		return err
 	}
@@ -233,25 +208,12 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*certificate}}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s://%s\n", scheme, listener.Addr())
-	if err := serveUntil(ctx, server, engine.Stamped(listener), f.grace); err != nil {
-		return simulateFailed(cmd.ErrOrStderr(), err)
-	}
-	if err := engine.Close(); err != nil {
-		return simulateFailed(cmd.ErrOrStderr(), err)
+	if err := errors.Join(serveUntil(ctx, server, engine.Stamped(listener), f.grace), engine.Close()); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: error: %v\n", err)
+		return exitWith(exitGoals)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), engine.Stats())
 	return nil
-}
-
-// simulateFailed reports what went wrong after the start, which is exit status 1.
-func simulateFailed(stderr io.Writer, err error) error {
-	fmt.Fprintf(stderr, "moonloop: error: %v\n", err)
-	return exitWith(exitGoals)
-}
-
-// certificate loads the server's certificate; nil when there is none.
-func (f *simulateFlags) certificate() (*tls.Certificate, error) {
-	return tlsfile.Pair(tlsfile.File{From: "--tls-cert", Name: f.tlsCert}, tlsfile.File{From: "--tls-key", Name: f.tlsKey})
 }
 
 // serveUntil serves until ctx ends, lets requests under way finish within grace, and then breaks them off.

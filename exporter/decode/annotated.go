@@ -24,15 +24,15 @@ func (w *worker) annotated(span ptrace.Span) {
 		case semconv.Row:
 			r.Row = w.count(key, v)
 		case semconv.Timestamp:
-			r.Timestamp = w.number(key, v, 0)
+			r.Timestamp = w.number(key, v, 0, maxNumber)
 		case semconv.InputLength:
 			r.InputLength = w.count(key, v)
 		case semconv.OutputLength:
 			r.OutputLength = w.count(key, v)
 		case semconv.ScheduleOffset:
-			r.Offset = w.number(key, v, -maxNumber)
+			r.Offset = w.number(key, v, -maxNumber, maxNumber)
 		case semconv.ScheduleSpread:
-			r.Spread = w.number(key, v, -maxNumber)
+			r.Spread = w.number(key, v, -maxNumber, maxNumber)
 		case semconv.Synthetic:
 			r.Synthetic = w.flag(key, v)
 		case semconv.Outcome:
@@ -57,7 +57,7 @@ func (w *worker) annotated(span ptrace.Span) {
 		case semconv.PromptRemote:
 			r.Remote = w.flag(key, v)
 		case semconv.PromptOrder:
-			r.Order = w.order(key, v)
+			r.Order = parsed(w, key, v, journal.ParsePromptOrder)
 		case semconv.OutputEstimate:
 			r.OutputEstimate = w.count(key, v)
 		case semconv.GenAIRequestModel:
@@ -70,7 +70,7 @@ func (w *worker) annotated(span ptrace.Span) {
 		case semconv.GenAIResponseFinishReasons:
 			r.Finish = w.finish(key, v)
 		case semconv.GenAIResponseTimeToFirstChunk:
-			ttfc = w.number(key, v, 0)
+			ttfc = w.number(key, v, 0, maxSeconds)
 		case semconv.TokenGaps:
 			gap = w.firstGap(v)
 		}
@@ -83,17 +83,17 @@ func (w *worker) annotated(span ptrace.Span) {
 		r.Identity = journal.None // somebody annotated the span, whatever that annotation was worth
 	}
 	w.firstToken(span, gap, ttfc)
-	if r.Row.Set && span.Links().Len() > 0 {
-		link := span.Links().At(0)
-		if ref := (mooncake.SpanRef{TraceID: link.TraceID(), SpanID: link.SpanID()}); !link.TraceID().IsEmpty() && !link.SpanID().IsEmpty() {
-			r.Link = ref
-		} else {
-			w.counts.invalid("link")
-		}
-	}
-	if !r.Row.Set {
+	switch {
+	case !r.Row.Set:
 		w.joined(span)
+	case span.Links().Len() > 0:
+		link := span.Links().At(0)
+		r.Link = valid(w, "link", refOf(link), !link.TraceID().IsEmpty() && !link.SpanID().IsEmpty())
 	}
+}
+
+func refOf(link ptrace.SpanLink) mooncake.SpanRef {
+	return mooncake.SpanRef{TraceID: link.TraceID(), SpanID: link.SpanID()}
 }
 
 // joined notes the span of the client that a server's span without a parent names by a link alone. One with several links is
@@ -102,8 +102,7 @@ func (w *worker) joined(span ptrace.Span) {
 	if span.Kind() != ptrace.SpanKindServer || !span.ParentSpanID().IsEmpty() || span.Links().Len() != 1 {
 		return
 	}
-	link := span.Links().At(0)
-	if to := (mooncake.SpanRef{TraceID: link.TraceID(), SpanID: link.SpanID()}); !to.IsZero() && to != w.inference.Span {
+	if to := refOf(span.Links().At(0)); !to.IsZero() && to != w.inference.Span {
 		w.inference.Joined = to
 	}
 }
@@ -118,11 +117,10 @@ func (w *worker) prompt(attributes pcommon.Map, p *journal.Prompt) bool {
 		switch key {
 		case semconv.Identity:
 			named = true
-			if s, ok := w.text(key, v); ok {
-				if p.Identity, ok = journal.ParseIdentity(s); !ok || p.Identity == journal.NoIdentity {
-					w.counts.invalid(key)
-				}
-			}
+			p.Identity = parsed(w, key, v, func(s string) (journal.Identity, bool) {
+				i, ok := journal.ParseIdentity(s)
+				return i, ok && i != journal.NoIdentity
+			})
 		case semconv.HashIDs:
 			p.HashIDs = w.hashIDs(v)
 		case semconv.BlockSize:

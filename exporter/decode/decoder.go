@@ -30,7 +30,7 @@ type Decoder struct {
 // New returns a decoder.
 func New(cfg Config) *Decoder {
 	return &Decoder{pool: sync.Pool{New: func() any {
-		return &worker{genai: genai.NewReader(genai.Options{Limits: cfg.Limits}), ids: []uint64{}}
+		return &worker{genai: genai.NewReader(genai.Options{Limits: cfg.Limits})}
 	}}}
 }
 
@@ -72,7 +72,7 @@ const keep = 1 << 16
 
 func (w *worker) shrink() {
 	if cap(w.ids) > keep {
-		w.ids = []uint64{}
+		w.ids = nil
 	}
 	if cap(w.cells) > keep {
 		w.cells = nil
@@ -125,7 +125,8 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 		case semconv.Identity, semconv.Row:
 			annotated = true
 		case semconv.Session:
-			session = w.session(v)
+			id, _ := w.text(key, v)
+			session = journal.SessionOf(id)
 		}
 	}
 	switch {

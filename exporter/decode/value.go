@@ -29,6 +29,15 @@ const (
 	maxExact   = 1 << 53                      // integers that a double holds exactly
 )
 
+// valid returns a value if it is what the contract says. Otherwise it counts that, and returns nothing.
+func valid[T any](w *worker, key string, v T, ok bool) (got T) {
+	if !ok {
+		w.counts.invalid(key)
+		return got
+	}
+	return v
+}
+
 // count reads a number of things. Not all producers write ints.
 func (w *worker) count(key string, v pcommon.Value) mooncake.Opt[int64] {
 	n, ok := int64(0), false
@@ -46,49 +55,40 @@ func (w *worker) count(key string, v pcommon.Value) mooncake.Opt[int64] {
 		ok = err == nil
 	default:
 	}
-	if !ok || n < 0 || n > maxCount {
-		w.counts.invalid(key)
-		return mooncake.Opt[int64]{}
-	}
-	return mooncake.Some(n)
+	return valid(w, key, mooncake.Some(n), ok && n >= 0 && n <= maxCount)
 }
 
-// number reads a finite number of at least low.
-func (w *worker) number(key string, v pcommon.Value, low float64) mooncake.Opt[float64] {
-	var f float64
+// number reads a number within two bounds.
+func (w *worker) number(key string, v pcommon.Value, low, high float64) mooncake.Opt[float64] {
+	f := math.NaN()
 	switch v.Type() {
 	case pcommon.ValueTypeDouble:
 		f = v.Double()
 	case pcommon.ValueTypeInt:
 		f = float64(v.Int())
 	default:
-		f = math.NaN()
 	}
-	if key == semconv.GenAIResponseTimeToFirstChunk && f > maxSeconds {
-		f = math.NaN()
-	}
-	if !(f >= low && f <= maxNumber) {
-		w.counts.invalid(key)
-		return mooncake.Opt[float64]{}
-	}
-	return mooncake.Some(f)
+	return valid(w, key, mooncake.Some(f), f >= low && f <= high)
 }
 
 func (w *worker) flag(key string, v pcommon.Value) bool {
-	if v.Type() != pcommon.ValueTypeBool {
-		w.counts.invalid(key)
-		return false
-	}
-	return v.Bool()
+	return valid(w, key, v.Bool(), v.Type() == pcommon.ValueTypeBool)
 }
 
 // text reads a string that is to be parsed or hashed, and never kept.
 func (w *worker) text(key string, v pcommon.Value) (s string, ok bool) {
-	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxText {
-		w.counts.invalid(key)
-		return "", false
+	ok = v.Type() == pcommon.ValueTypeStr && len(v.Str()) <= maxText
+	return valid(w, key, v.Str(), ok), ok
+}
+
+// parsed reads a string that is parsed.
+func parsed[T any](w *worker, key string, v pcommon.Value, parse func(string) (T, bool)) (got T) {
+	s, ok := w.text(key, v)
+	if !ok {
+		return got
 	}
-	return v.Str(), true
+	got, ok = parse(s)
+	return valid(w, key, got, ok)
 }
 
 // failed reports whether a kind of error is named. One that is no string is there all the same.
@@ -104,26 +104,8 @@ func (w *worker) failed(key string, v pcommon.Value) bool {
 	}
 }
 
-// order reads the order of a prompt.
-func (w *worker) order(key string, v pcommon.Value) journal.PromptOrder {
-	s, ok := w.text(key, v)
-	if !ok {
-		return ""
-	}
-	o, ok := journal.ParsePromptOrder(s)
-	if !ok {
-		w.counts.invalid(key)
-		return ""
-	}
-	return o
-}
-
 func (w *worker) model(key string, v pcommon.Value) journal.Name {
-	if v.Type() != pcommon.ValueTypeStr {
-		w.counts.invalid(key)
-		return journal.Name{}
-	}
-	return w.modelOf(key, v.Str())
+	return w.modelOf(key, valid(w, key, v.Str(), v.Type() == pcommon.ValueTypeStr))
 }
 
 // modelOf returns the name of a model. Two models whose names are no names must not become one, whose prompts would then share
@@ -137,68 +119,52 @@ func (w *worker) modelOf(key, s string) journal.Name {
 	return name
 }
 
-func (w *worker) session(v pcommon.Value) journal.Session {
-	id, _ := w.text(semconv.Session, v)
-	return journal.SessionOf(id)
-}
-
 func (w *worker) domain(key string, v pcommon.Value) journal.Domain {
-	s, ok := w.text(key, v)
-	if !ok {
-		return 0
-	}
-	d, err := journal.ParseDomain(s)
-	if err != nil {
-		w.counts.invalid(key)
-	}
-	return d
+	return parsed(w, key, v, func(s string) (journal.Domain, bool) {
+		d, err := journal.ParseDomain(s)
+		return d, err == nil
+	})
 }
 
 // time reads an instant; 0 is unknown.
 func (w *worker) time(t pcommon.Timestamp, name string) int64 {
-	if t > math.MaxInt64 {
-		w.counts.invalid(name)
-		return 0
-	}
-	return int64(t)
+	return valid(w, name, int64(t), t <= math.MaxInt64) //nolint:gosec // just checked
 }
 
 // hashIDs reads ids: ints are the patterns of unsigned ones, and strings are what writers of JSON make of those that no
 // signed int holds. One that cannot be read costs them all: those behind it would stand for other blocks.
 func (w *worker) hashIDs(v pcommon.Value) []uint64 {
-	if v.Type() != pcommon.ValueTypeSlice || v.Slice().Len() > maxHashIDs {
-		w.counts.invalid(semconv.HashIDs)
-		return nil
-	}
-	w.ids = w.ids[:0]
-	for _, e := range v.Slice().All() {
+	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() <= maxHashIDs
+	w.ids = slices.Grow(w.ids[:0], 1) // an empty list is not an absent one
+	for i := 0; ok && i < v.Slice().Len(); i++ {
 		var id uint64
-		err := strconv.ErrSyntax
-		switch e.Type() {
+		switch e := v.Slice().At(i); e.Type() {
 		case pcommon.ValueTypeInt:
-			id, err = uint64(e.Int()), nil //nolint:gosec // two's complement is the contract
+			id = uint64(e.Int()) //nolint:gosec // two's complement is the contract
 		case pcommon.ValueTypeStr:
+			var err error
 			id, err = strconv.ParseUint(e.Str(), 10, 64)
+			ok = err == nil
 		default:
-		}
-		if err != nil {
-			w.counts.invalid(semconv.HashIDs)
-			return nil
+			ok = false
 		}
 		w.ids = append(w.ids, id)
 	}
-	return w.ids
+	return valid(w, semconv.HashIDs, w.ids, ok)
+}
+
+// bytesOf returns the bytes of a value, in a copy in one go, not byte by byte through At. There are at most so many.
+func bytesOf(v pcommon.Value, most int) (b []byte, ok bool) {
+	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > most {
+		return nil, false
+	}
+	return v.Bytes().AsRaw(), true
 }
 
 // chain reads cells.
 func (w *worker) chain(v pcommon.Value, p *journal.Prompt) {
-	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > maxCells {
-		w.counts.invalid(semconv.Cells)
-		return
-	}
 	p.Chain.Cells = w.cells
-	// A copy in one go, not byte by byte through At.
-	if err := p.Chain.UnmarshalBinary(v.Bytes().AsRaw()); err != nil {
+	if b, ok := bytesOf(v, maxCells); !ok || p.Chain.UnmarshalBinary(b) != nil {
 		w.counts.invalid(semconv.Cells)
 		p.Chain = blockhash.Chain{}
 		return
@@ -210,84 +176,58 @@ func (w *worker) chain(v pcommon.Value, p *journal.Prompt) {
 func (w *worker) messages(ends, reply pcommon.Value, p *journal.Prompt) {
 	if ends != (pcommon.Value{}) {
 		p.Chain.Ends = w.ends
-		if ends.Type() != pcommon.ValueTypeBytes || ends.Bytes().Len() > maxEnds || p.Chain.UnmarshalEnds(ends.Bytes().AsRaw()) != nil {
+		if b, ok := bytesOf(ends, maxEnds); !ok || p.Chain.UnmarshalEnds(b) != nil {
 			w.counts.invalid(semconv.CellsEnds)
 			p.Chain.Ends = nil
 		} else {
 			w.ends = p.Chain.Ends
 		}
 	}
-	if reply == (pcommon.Value{}) {
-		return
+	if reply != (pcommon.Value{}) {
+		var end blockhash.End
+		b, ok := bytesOf(reply, maxEnds)
+		ok = ok && end.UnmarshalBinary(b) == nil && p.Chain.Bytes > 0 && !p.Prefix && p.Chain.ValidateReply(end) == nil
+		p.Reply = valid(w, semconv.CellsReply, end, ok)
 	}
-	var end blockhash.End
-	if reply.Type() != pcommon.ValueTypeBytes || reply.Bytes().Len() > maxEnds || end.UnmarshalBinary(reply.Bytes().AsRaw()) != nil ||
-		p.Chain.Bytes == 0 || p.Prefix || p.Chain.ValidateReply(end) != nil {
-		w.counts.invalid(semconv.CellsReply)
-		return
-	}
-	p.Reply = end
 }
 
 // blockSize reads a number of tokens per block; 0 is unknown.
 func (w *worker) blockSize(key string, v pcommon.Value) uint32 {
-	n := w.count(key, v)
-	if n.V > math.MaxInt32 {
-		w.counts.invalid(key)
-		return 0
-	}
-	return uint32(n.V) //nolint:gosec // just checked
+	n := w.count(key, v).V
+	return valid(w, key, uint32(n), n <= math.MaxInt32) //nolint:gosec // just checked
 }
 
-// tuples reads a list of ints, so many to a member, and at most so many members, into the worker's memory.
-func (w *worker) tuples(key string, v pcommon.Value, size, most int) (ints []int64, ok bool) {
-	if v.Type() != pcommon.ValueTypeSlice || v.Slice().Len()%size != 0 || v.Slice().Len() > size*most {
-		w.counts.invalid(key)
-		return nil, false
-	}
+// tuples reads a list of ints, as many to a member as an array has, and at most so many members. One that cannot be read costs them
+// all, as with ids.
+func tuples[T any](w *worker, key string, v pcommon.Value, memory *[]T, size, most int, member func([]int64) (T, bool)) []T {
+	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len()%size == 0 && v.Slice().Len() <= size*most
+	list := slices.Grow((*memory)[:0], 1) // an empty list is not an absent one
 	w.ints = w.ints[:0]
-	for _, e := range v.Slice().All() {
-		if e.Type() != pcommon.ValueTypeInt {
-			w.counts.invalid(key)
-			return nil, false
+	for i := 0; ok && i < v.Slice().Len(); i++ {
+		e := v.Slice().At(i)
+		ok = e.Type() == pcommon.ValueTypeInt
+		if w.ints = append(w.ints, e.Int()); ok && len(w.ints) == size {
+			var t T
+			t, ok = member(w.ints)
+			list, w.ints = append(list, t), w.ints[:0]
 		}
-		w.ints = append(w.ints, e.Int())
 	}
-	return w.ints, true
+	*memory = list
+	return valid(w, key, list, ok)
 }
 
-// hashRanges reads ranges of fine ids. One that cannot be read costs them all, as with ids.
+// hashRanges reads ranges of fine ids.
 func (w *worker) hashRanges(v pcommon.Value) []mooncake.HashRange {
-	ints, ok := w.tuples(semconv.HashRanges, v, 2, journal.MaxRanges)
-	if !ok {
-		return nil
-	}
-	w.ranges = slices.Grow(w.ranges[:0], 1) // an empty list is not an absent one
-	for ; len(ints) > 0; ints = ints[2:] {
-		if ints[1] < 1 || ints[1] > maxCount {
-			w.counts.invalid(semconv.HashRanges)
-			return nil
-		}
-		w.ranges = append(w.ranges, mooncake.HashRange{First: uint64(ints[0]), Count: ints[1]}) //nolint:gosec // two's complement is the contract
-	}
-	return w.ranges
+	return tuples(w, semconv.HashRanges, v, &w.ranges, 2, journal.MaxRanges, func(n []int64) (mooncake.HashRange, bool) {
+		return mooncake.HashRange{First: uint64(n[0]), Count: n[1]}, n[1] >= 1 && n[1] <= maxCount //nolint:gosec // two's complement is the contract
+	})
 }
 
 // replies reads the parts of a prompt that were replies.
 func (w *worker) replies(v pcommon.Value) []mooncake.Reply {
-	ints, ok := w.tuples(semconv.Replies, v, 3, journal.MaxReplies)
-	if !ok {
-		return nil
-	}
-	w.parts = slices.Grow(w.parts[:0], 1) // an empty list is not an absent one
-	for ; len(ints) > 0; ints = ints[3:] {
-		if slices.Min(ints[:3]) < 1 || slices.Max(ints[:3]) > maxCount {
-			w.counts.invalid(semconv.Replies)
-			return nil
-		}
-		w.parts = append(w.parts, mooncake.Reply{Back: ints[0], At: ints[1], Tokens: ints[2]})
-	}
-	return w.parts
+	return tuples(w, semconv.Replies, v, &w.parts, 3, journal.MaxReplies, func(n []int64) (mooncake.Reply, bool) {
+		return mooncake.Reply{Back: n[0], At: n[1], Tokens: n[2]}, slices.Min(n) >= 1 && slices.Max(n) <= maxCount
+	})
 }
 
 // finish reads the reason why the first choice ended. The list may be empty.
@@ -305,23 +245,17 @@ func (w *worker) finish(key string, v pcommon.Value) journal.Name {
 // finishOf returns a finish reason, of which one that is no name is nothing.
 func (w *worker) finishOf(s string) journal.Name {
 	name, err := journal.ParseName(s)
-	if err != nil {
-		w.counts.invalid(semconv.GenAIResponseFinishReasons)
-	}
-	return name
+	return valid(w, semconv.GenAIResponseFinishReasons, name, err == nil)
 }
 
-// firstGap reads the time from the span's start to the first chunk out of the series of arrivals.
+// firstGap reads the time from the span's start to the first chunk out of the series of arrivals, in ns.
 func (w *worker) firstGap(v pcommon.Value) mooncake.Opt[int64] {
-	if v.Type() != pcommon.ValueTypeSlice || v.Slice().Len() > 0 && v.Slice().At(0).Type() != pcommon.ValueTypeInt {
-		w.counts.invalid(semconv.TokenGaps)
-		return mooncake.Opt[int64]{}
-	}
-	if v.Slice().Len() == 0 {
-		return mooncake.Opt[int64]{}
-	}
-	if n := v.Slice().At(0).Int(); n >= 0 && n <= maxSeconds*1e9 {
-		return mooncake.Some(n)
+	if v.Type() == pcommon.ValueTypeSlice {
+		if v.Slice().Len() == 0 {
+			return mooncake.Opt[int64]{}
+		}
+		v = v.Slice().At(0)
+		return valid(w, semconv.TokenGaps, mooncake.Some(v.Int()), v.Type() == pcommon.ValueTypeInt && v.Int() >= 0 && v.Int() <= maxSeconds*1e9)
 	}
 	w.counts.invalid(semconv.TokenGaps)
 	return mooncake.Opt[int64]{}

@@ -4,6 +4,7 @@
 package segment
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,51 +13,63 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// BenchmarkCut ends a segment of 32 MiB of which a tenth is carried on: the time for which Append waits.
+// BenchmarkCut ends a segment of 32 MiB between two others of that size, and makes its trace: the time for which Append waits is told apart.
 func BenchmarkCut(b *testing.B) {
-	opt := Options{Directory: filepath.Join(b.TempDir(), "j"), Name: "b", MaxBytes: 1 << 40, Grace: time.Minute, NoSync: true, Compile: &capture.Options{}}
+	opt := Options{Directory: filepath.Join(b.TempDir(), "j"), Name: "b", MaxBytes: 1 << 40, Grace: time.Hour, NoSync: true, Compile: &capture.Options{}}
 	j, err := Open(opt)
 	if err != nil {
 		b.Fatal(err)
 	}
-	for n := uint64(1); j.Size() < 32<<20; n += 1000 {
-		var batch journal.Batch
-		for i := range uint64(1000) {
-			r := engine(n+i, 1, 0)
-			for k := range uint64(10) {
-				r.HashIDs = append(r.HashIDs, (n+i)<<32+k)
+	n, waited := uint64(1), time.Duration(0)
+	fill := func() {
+		for ; j.Size() < 32<<20; n += 1000 {
+			var batch journal.Batch
+			for i := range uint64(1000) {
+				r := engine(n+i, 1, 0)
+				for k := range uint64(10) {
+					r.HashIDs = append(r.HashIDs, (n+i)<<32+k)
+				}
+				if err := batch.Add(r); err != nil {
+					b.Fatal(err)
+				}
 			}
-			if err := batch.Add(r); err != nil {
+			if err := j.Append(&batch); err != nil {
 				b.Fatal(err)
 			}
 		}
-		if err := j.Append(&batch); err != nil {
-			b.Fatal(err)
+	}
+	cut := func() {
+		j.mu.Lock()
+		start := time.Now()
+		c := j.cut(start)
+		waited += time.Since(start)
+		j.mu.Unlock()
+		if c.Err != nil {
+			b.Fatal(c.Err)
 		}
 	}
+	fill()
+	cut()
+	fill()
+	middle := j.open.id
 	b.SetBytes(j.Size())
 	b.ReportAllocs()
-	carried := int64(0)
+	cut()
+	fill()
+	waited = 0
 	for b.Loop() {
-		j.mu.Lock()
-		c := j.newCarry(time.Now())
-		j.mu.Unlock()
-		if err := c.find(b.Context(), c.now.Add(-time.Hour), 1); err != nil {
+		b.StopTimer()
+		if err := j.writePending(middle, 0); err != nil {
 			b.Fatal(err)
 		}
-		n := 0
-		for trace := range c.traces {
-			if n++; n%10 != 0 {
-				delete(c.traces, trace)
-			}
-		}
-		if err := c.copy(b.Context(), filepath.Join(b.TempDir(), "copy")); err != nil {
+		_ = os.Remove(j.opt.path(middle, traceSuffix))
+		b.StartTimer()
+		if _, err := j.compile(b.Context(), middle); err != nil {
 			b.Fatal(err)
 		}
-		c.discard()
-		carried = int64(len(c.traces))
 	}
-	b.ReportMetric(float64(carried), "carried")
+	cut()
+	b.ReportMetric(waited.Seconds()*1e3, "ms-wait")
 	if err := j.Close(b.Context()); err != nil {
 		b.Fatal(err)
 	}

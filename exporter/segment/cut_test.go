@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,22 +84,13 @@ func TestCutBySize(t *testing.T) {
 	})
 }
 
-// TestCarry has traces whose spans come with pauses below the grace period, for up to several segments.
-func TestCarry(t *testing.T) {
-	t.Run("at once", func(t *testing.T) { testCarry(t, cutAtOnce) })
-	t.Run("beside the appends", func(t *testing.T) { testCarry(t, 0) })
-}
-
-func testCarry(t *testing.T, atOnce int64) {
-	t.Helper()
+// TestOpenTraces has traces whose spans come with pauses below the grace period, for up to several segments.
+func TestOpenTraces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
 		opt := options(t, w)
 		opt.MaxAge = 10 * time.Minute
 		j := mustOpen(t, opt)
-		j.mu.Lock()
-		j.atOnce = atOnce
-		j.mu.Unlock()
 		uncut := filepath.Join(t.TempDir(), "uncut")
 		whole, err := journal.OpenWriter(uncut, journal.WriterOptions{NoSync: true})
 		if err != nil {
@@ -108,7 +100,7 @@ func testCarry(t *testing.T, atOnce int64) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		type conversation struct{ trace, span, left uint64 }
 		var talks []conversation
-		want := map[[16]byte]int{}
+		want := map[mooncake.SpanRef]bool{}
 		for trace := uint64(1); trace <= 400 || len(talks) > 0; {
 			if trace <= 400 && rng.IntN(3) > 0 {
 				n := 1 + rng.Uint64N(4)
@@ -118,14 +110,16 @@ func testCarry(t *testing.T, atOnce int64) {
 				talks = append(talks, conversation{trace, 1, n})
 				trace++
 			}
-			// Each open conversation goes on within 50 s.
 			for i := 0; i < len(talks); {
 				c := &talks[i]
-				// The engine's span comes first, as it ends first.
+				// The engine's span ends first; batches change that.
 				records := []journal.Record{engine(c.trace, c.span+1, c.span), client(c.trace, c.span)}
+				if rng.IntN(5) == 0 {
+					slices.Reverse(records)
+				}
 				if rng.IntN(2) == 0 {
 					add(t, j, records[0])
-					time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+					time.Sleep(time.Duration(rng.IntN(8000)) * time.Millisecond)
 					add(t, j, records[1])
 				} else {
 					add(t, j, records...)
@@ -133,7 +127,7 @@ func testCarry(t *testing.T, atOnce int64) {
 				if err := whole.Append(records...); err != nil {
 					t.Fatal(err)
 				}
-				want[ref(c.trace, 0).TraceID]++
+				want[ref(c.trace, c.span+1)] = true
 				c.span += 2
 				if c.left--; c.left == 0 {
 					talks = append(talks[:i], talks[i+1:]...)
@@ -155,34 +149,19 @@ func testCarry(t *testing.T, atOnce int64) {
 		if len(names) < 6 {
 			t.Fatalf("%d segments: too few to show anything", len(names))
 		}
-		in := map[[16]byte]map[string]int{}
 		for _, name := range names {
 			for _, row := range rows(t, name) {
 				if row.SessionID == "" {
-					t.Errorf("%s has a row of %x that was torn from its ancestor", name, row.OTel.TraceID)
+					t.Errorf("%s has a row of %x that was torn from its ancestor", name, row.OTel)
 				}
-				if in[row.OTel.TraceID] == nil {
-					in[row.OTel.TraceID] = map[string]int{}
+				if !want[row.OTel] {
+					t.Errorf("%s has a row of %x, which is none or of another segment too", name, row.OTel)
 				}
-				in[row.OTel.TraceID][name]++
+				delete(want, row.OTel)
 			}
 		}
-		long := int64(0)
-		for _, c := range w.ends() {
-			long += c.Carried
-		}
-		if long == 0 {
-			t.Error("no trace was open at a cut")
-		}
-		for trace, n := range want {
-			if len(in[trace]) != 1 {
-				t.Errorf("trace %x is in %d segments' traces, want 1", trace, len(in[trace]))
-			}
-			for name, got := range in[trace] {
-				if got != n {
-					t.Errorf("trace %x has %d rows in %s, want %d", trace, got, name, n)
-				}
-			}
+		if len(want) > 0 {
+			t.Errorf("%d requests are in no segment's trace", len(want))
 		}
 		if got, want := compileAll(t, names...), compileAll(t, uncut); !bytes.Equal(got, want) {
 			t.Error("the segments' journals do not compile to what one journal without cuts does")
@@ -220,42 +199,38 @@ func TestCutsWithinGrace(t *testing.T) {
 		if whole != 1 {
 			t.Errorf("%d rows in the segments' traces, want 1", whole)
 		}
-		if n := len(w.ends()); n < 10 || n > 20 {
-			t.Errorf("%d cuts: want them to end when everything is silent", n)
+		if n := len(w.ends()); n != 4 {
+			t.Errorf("%d cuts in 16 s, want 4", n)
 		}
 	})
 }
 
-// At a rate that fills a segment faster than traces fall silent each record would be copied again and again.
+// A segment that fills up within the grace period goes on until that is over: compiling it would read many others.
 func TestCutBySizeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
 		opt := options(t, w)
 		opt.MaxBytes, opt.MaxAge, opt.Grace, opt.NoSync = 2000, 0, 20*time.Second, true
 		j := mustOpen(t, opt)
-		written := int64(0)
 		for n := range uint64(3000) { // one segment's worth every 2 s
-			b := batch(t, engine(n+1, 2, 1))
-			if err := j.Append(b); err != nil {
-				t.Fatal(err)
-			}
-			written += int64(b.Size())
+			add(t, j, engine(n+1, 2, 1))
 			time.Sleep(100 * time.Millisecond)
+		}
+		for _, i := range j.closedSegments() {
+			if before, after, err := j.beside(i); err != nil || len(before) > 1 || len(after) > 1 {
+				t.Errorf("%d journals before %s, and %d after it: %v", len(before), i, len(after), err)
+			}
 		}
 		mustClose(t, j)
 		w.good(t)
-		carried, waited := int64(0), 0
+		waited := 0
 		for _, c := range w.ends() {
-			carried += c.CarriedBytes
 			if c.Waited {
 				waited++
 			}
 		}
-		if n := len(w.ends()); n < 5 || waited != n {
-			t.Errorf("%d cuts, %d of them waited; want five or more, and all", n, waited)
-		}
-		if carried > written*3/4 {
-			t.Errorf("%d bytes were copied for %d that were written, want half as many", carried, written)
+		if n := len(w.ends()); n < 5 || n > 15 || waited != n {
+			t.Errorf("%d cuts, %d of them waited; want one in 20 s, and all", n, waited)
 		}
 	})
 }
@@ -291,11 +266,11 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-func TestMaxCarries(t *testing.T) {
+// A trace that never pauses is in the trace of each segment with what came in that, once.
+func TestEndlessTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
 		opt := options(t, w)
-		opt.MaxCarries = 3
 		j := mustOpen(t, opt)
 		for span := range uint64(6 * 120) { // six hours, never quiet
 			add(t, j, engine(1, span+1, 0))
@@ -304,20 +279,14 @@ func TestMaxCarries(t *testing.T) {
 		settle(t, j)
 		mustClose(t, j)
 		w.good(t)
-		var carried []int64
-		tooOften := int64(0)
-		for _, c := range w.ends() {
-			carried = append(carried, c.Carried)
-			tooOften += c.TooOften
+		names, total := segments(t, opt.Directory), 0
+		for _, name := range names[:len(names)-1] {
+			n := len(rows(t, name))
+			if total += n; n < 119 || n > 121 {
+				t.Errorf("%d rows of an hour, want 120", n)
+			}
 		}
-		if tooOften != 1 || len(carried) < 5 || carried[2] != 1 || carried[3] != 0 || carried[4] != 1 {
-			t.Errorf("carried %v, left behind %d; want it left behind once, after 3 times, and then begun anew", carried, tooOften)
-		}
-		total := 0
-		for _, name := range segments(t, opt.Directory) {
-			total += len(rows(t, name))
-		}
-		if open := len(records(t, segments(t, opt.Directory)[len(carried)])); total+open != 6*120 {
+		if open := len(records(t, names[len(names)-1])); total+open != 6*120 {
 			t.Errorf("%d rows in the segments' traces and %d records open, want %d", total, open, 6*120)
 		}
 	})
@@ -332,8 +301,8 @@ func TestWithoutCompile(t *testing.T) {
 		time.Sleep(59*time.Minute + 50*time.Second)
 		add(t, j, engine(1, 1, 0))
 		time.Sleep(time.Minute)
-		if len(w.ends()) != 1 || w.ends()[0].Carried != 0 {
-			t.Errorf("cuts: %+v, want one that carries nothing", w.ends())
+		if len(w.ends()) != 1 {
+			t.Errorf("cuts: %+v, want one", w.ends())
 		}
 		mustClose(t, j)
 		names, err := filepath.Glob(filepath.Join(opt.Directory, "*"))

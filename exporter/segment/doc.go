@@ -16,32 +16,20 @@
 //
 // # The cut
 //
-// An OTel trace (one trace id) can continue across the end of a segment. If it were cut there, its requests would lack what their
-// ancestors know. So at the cut, the records of each OTel trace with a record in the last grace period are copied to the new
-// segment, and the old segment's own trace leaves them out. Each OTel trace is then complete in exactly one segment's trace: the
-// first at whose cut it had no record for the grace period, to 1/64 of that, however many cuts there were. An OTel trace that
-// never pauses is copied [Options.MaxCarries] times, and the number of copied OTel traces is bounded; both are counted. Later
-// records of an OTel trace that is no longer copied are in the trace of the segment in which they arrived.
+// At a cut the open segment is synced, a .pending file says so, and the next segment gets its name. After a crash at any point,
+// either the old segment is the last one, and goes on, or the cut is done. Append waits for the cut, some milliseconds.
 //
-// Each cut copies what is open. So a segment is not closed for its size while most of it arrived in the last grace period: if
-// segments filled faster than that, each record would be copied many times.
+// The records of a request can be on both sides of a cut. So the trace of a segment is compiled a grace period later, from its own
+// journal and from those that were written within the grace period before and after it, the open one included ([capture.Options].Before
+// and After). Its rows are the requests of which the record nearest to the engine is in the segment, with what the records beside it
+// know. So each request is a row of exactly one segment, unless its records came more than a grace period apart: then the one farther
+// from the engine may be a row of its own, and the other one lacks what that knows. Sessions begin anew with each segment.
 //
-// The new segment gets its name when its copies, and the old segment's .pending with the OTel traces to leave out, are durable.
-// So after a crash at any point, either the old segment is open, or the cut is done. Copying takes a second or a few for a
-// segment of 256 MiB. Records that arrive meanwhile go to the old segment, and are copied last, so that Append waits only for
-// these, some milliseconds. They belong to the new segment: .pending has the old segment's size at the cut, and its own trace
-// stops there. Only if a segment cannot be written any more does Append wait for the whole cut.
+// The times of segments are those of their names. A segment that is to be compiled is not closed for its size before it is a grace
+// period old, so that the segments next to it are enough. Where they are younger, up to 16 before and after it are read.
 //
-// A simpler design would copy nothing: a segment is closed, and its trace is compiled a grace period later from its own journal and
-// those of its neighbours, with the traces that have a record in this segment and none in the next. Copies, .pending and [Options.MaxCarries]
-// would go, and Append would never wait for a cut. It needs three things that are not here: Compile would have to select by what the next
-// journal holds, which is still being written, and so up to a snapshot of its size; retention would have to keep the neighbours of each
-// segment whose trace is not there yet; and a segment without rows would need another sign that its trace is done. Each trace would
-// come a grace period later, and a compile would read two to three times the bytes. Until that is built and its crash points are
-// tested as those of the cut are, segments copy.
-//
-// The traces of segments are a convenience. Never concatenate them. The journals of all segments, with the copies in them,
-// compile to the same trace as one journal without cuts, because [capture.Compile] uses each span once.
+// The traces of segments are a convenience. Never concatenate them. The journals of all segments compile to the same trace as one journal
+// without cuts.
 //
 // # What is durable when
 //
@@ -53,7 +41,7 @@
 // Somebody may remove, rename or replace the open journal, the lock, or the whole directory. After each sync, the journal's name
 // is checked, so that Append never returns nil for a record that could not be found by then; with NoSync, it is checked once a
 // second. A journal that is gone is not written again: calls that wait for its sync get an error, and the next Append begins a
-// segment in a new directory, without copies. The records of the journal are lost, and counted ([Cut].Lost). While another
+// segment in a new directory. The records of the journal are lost, and counted ([Cut].Lost). While another
 // process uses the name, Append fails.
 //
 // The next process continues the open segment of the previous one, however that process ended, and compiles what is pending.

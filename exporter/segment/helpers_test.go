@@ -249,7 +249,7 @@ func settle(t *testing.T, j *Journal) {
 		if len(pending) == 0 {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("segments are still pending")
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,35 +23,29 @@ import (
 // ErrClosed is an Append after Close.
 var ErrClosed = errors.New("journal is closed")
 
-// retryCut is how long a cut that failed is not tried again.
-const retryCut = 10 * time.Second
-
 // Journal appends records to the open segment. It is safe for concurrent use.
 type Journal struct {
 	opt  Options
 	lock *os.File
 
-	mu      sync.Mutex
-	open    *open
-	next    int64                // number of the newest segment
-	carried map[[16]byte]passage // the traces carried into the open segment
-	retry   time.Time            // no cut before
-	looked  time.Time            // whether the files are in place
-	waits   bool                 // a cut by size waits
-	cutting bool                 // a cut is made beside the appends
-	atOnce  int64                // cutAtOnce
-	closed  bool
+	mu     sync.Mutex
+	open   *open
+	next   int64       // number of the newest segment
+	timer  *time.Timer // age; nil where segments end by size only
+	retry  time.Time   // no cut before
+	looked time.Time   // whether the files are in place
+	waits  bool        // a cut by size waits
+	closed bool
+	ended  map[int64]time.Time // when this process closed the segments that it closed
 
 	size atomic.Int64 // of the open segment
 
-	begun  time.Time           // when it was opened
-	newest time.Time           // when the newest journal of an earlier process was written last; not after begun
-	ended  map[int64]time.Time // when the segments were closed that this process closed, for retention; within mu
+	begun  time.Time // when it was opened
+	newest time.Time // when the newest journal of an earlier process was written last; not after begun
 
-	beside chan *carry   // a cut to be made beside the appends
-	wake   chan struct{} // there may be something to compile or remove
-	stop   context.CancelFunc
-	done   chan struct{} // closed when both goroutines have ended
+	wake chan struct{} // there may be something to compile or remove
+	stop context.CancelFunc
+	done chan struct{} // closed when the worker has ended
 }
 
 // Open goes on with the open segment of an earlier process, or begins the first one. A directory and name that another
@@ -62,14 +57,13 @@ func Open(opt Options) (*Journal, error) {
 	if opt.MaxBytes == 0 {
 		opt.MaxBytes = DefaultMaxBytes
 	}
-	if opt.MaxCarries == 0 {
-		opt.MaxCarries = DefaultMaxCarries
-	}
 	if opt.Observer == nil {
 		opt.Observer = nobody{}
 	}
 	now := time.Now()
-	j := &Journal{opt: opt, atOnce: cutAtOnce, looked: now, begun: now, newest: now, ended: map[int64]time.Time{}, beside: make(chan *carry, 1), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	j := &Journal{
+		opt: opt, looked: now, begun: now, newest: now, ended: map[int64]time.Time{}, wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	var err error
 	if j.lock, err = opt.lock(); err != nil {
 		return nil, err
@@ -77,13 +71,14 @@ func Open(opt Options) (*Journal, error) {
 	if err := j.start(); err != nil {
 		return nil, fmt.Errorf("journal %s in %s cannot be started: %w", opt.Name, opt.Directory, errors.Join(err, j.lock.Close()))
 	}
+	if opt.MaxAge > 0 {
+		j.mu.Lock()
+		j.timer = time.AfterFunc(0, j.age)
+		j.mu.Unlock()
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	j.stop = stop
-	var both sync.WaitGroup
-	both.Go(func() { j.watch(ctx) })
-	both.Go(func() { j.work(ctx) })
-	go func() { both.Wait(); close(j.done) }()
-	j.signal()
+	go j.work(ctx)
 	return j, nil
 }
 
@@ -118,10 +113,12 @@ func (j *Journal) start() error {
 		if info, err := os.Stat(j.opt.path(last, journalSuffix)); err == nil && info.ModTime().Before(j.newest) {
 			j.newest = info.ModTime()
 		}
-		j.open = j.resume(last)
+		if err := j.resume(last); err != nil {
+			j.opt.Observer.Leftover(j.opt.path(last, journalSuffix), err)
+		}
 	}
 	if j.open == nil {
-		if j.open, err = j.begin(time.Now(), nil); err != nil {
+		if j.open, err = j.begin(time.Now()); err != nil {
 			return err
 		}
 	}
@@ -129,33 +126,17 @@ func (j *Journal) start() error {
 	return nil
 }
 
-// resume goes on with the segment that an earlier process left, however it ended; nil where that cannot be.
-func (j *Journal) resume(last id) *open {
+// resume goes on with the segment that an earlier process left, however it ended. One without records is removed.
+func (j *Journal) resume(last id) (err error) {
 	file := j.opt.path(last, journalSuffix)
-	info, err := os.Stat(file)
-	if err == nil && isEmpty(file) {
-		err = os.Remove(file) // its name would tell a wrong time
-		if err == nil {
-			return nil
-		}
+	if errors.Is(probe(file), io.EOF) {
+		return os.Remove(file) // its name would tell a wrong time
 	}
-	if err == nil {
-		// Until the next segment has its name the cut has not happened.
-		err = j.dropPending(last)
+	if err := j.dropPending(last); err != nil { // without a next segment it was not closed
+		return err
 	}
-	var s *open
-	if err == nil {
-		s, err = j.openSegment(last)
-	}
-	if err != nil {
-		j.opt.Observer.Leftover(file, err)
-		return nil
-	}
-	s.begun = 0 // what was carried into it is not known
-	now := time.Now()
-	written := now.Add(min(0, info.ModTime().Sub(now))) // not in the future, whatever the clock was
-	s.marks = []mark{{written, written, 0}}
-	return s
+	j.open, err = j.openSegment(last)
+	return err
 }
 
 // sweep removes what an earlier process left unfinished.
@@ -197,8 +178,6 @@ func (j *Journal) Append(b *journal.Batch) error {
 		j.mu.Unlock()
 		return s.commit(1 << 62)
 	}
-	s.mark(now, j.opt.Grace)
-	s.empty = false
 	err := s.w.AppendBatch(b)
 	size := s.w.Size()
 	j.size.Store(size)
@@ -260,6 +239,9 @@ func (j *Journal) Close(ctx context.Context) error {
 		return nil
 	}
 	j.closed = true
+	if j.timer != nil {
+		j.timer.Stop()
+	}
 	j.mu.Unlock()
 	j.stop()
 	var err error
@@ -276,12 +258,4 @@ func (j *Journal) Close(ctx context.Context) error {
 		_ = os.Remove(j.opt.temp())
 	}
 	return errors.Join(err, s.w.Close(), j.lock.Close())
-}
-
-// signal wakes the worker.
-func (j *Journal) signal() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
 }

@@ -120,28 +120,89 @@ func TestNextProcessGoesOn(t *testing.T) {
 	}
 }
 
-// What the last process wrote within the grace period before the cut is carried on by the next.
-func TestCarryAfterRestart(t *testing.T) {
+// TestCompileAfterRestart ends the process within the grace period after a cut: the next one waits for what belongs to the segment.
+func TestCompileAfterRestart(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *Journal){"shutdown": mustClose, "crash": func(_ *testing.T, j *Journal) { crash(j) }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := new(watcher)
+				j := mustOpen(t, options(t, w))
+				time.Sleep(time.Hour - 20*time.Second)
+				add(t, j, engine(1, 2, 1))
+				first := j.Segment()
+				time.Sleep(30 * time.Second)
+				if len(w.ends()) != 1 || len(w.compiled) != 0 {
+					t.Fatalf("cuts %+v, compiled %+v; want a cut, and nothing before the grace period is over", w.ends(), w.compiled)
+				}
+				end(t, j)
+				time.Sleep(time.Hour)
+				j = mustOpen(t, j.opt)
+				time.Sleep(30 * time.Second)
+				add(t, j, client(1, 1))
+				settle(t, j)
+				if got := rows(t, first); len(got) != 1 || got[0].SessionID == "" {
+					t.Errorf("the closed segment has rows %v, want that of the engine, with its client's session", got)
+				}
+				add(t, j, engine(2, 1, 0))
+				second := j.Segment()
+				time.Sleep(2 * time.Hour)
+				settle(t, j)
+				if got := rows(t, second); len(got) != 1 || got[0].OTel != ref(2, 1) {
+					t.Errorf("the next segment has rows %v, want that of the other trace", got)
+				}
+				mustClose(t, j)
+				w.good(t)
+			})
+		})
+	}
+}
+
+// TestCrashAfterCut leaves what a crash leaves when the next segment is there and has no record: the old one is closed.
+func TestCrashAfterCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
 		j := mustOpen(t, options(t, w))
-		time.Sleep(time.Hour - 20*time.Second)
-		add(t, j, engine(1, 2, 1))
-		first := j.Segment()
+		add(t, j, engine(1, 1, 0))
+		first := j.open.id
 		crash(j)
-		time.Sleep(10 * time.Second)
+		if err := j.writePending(first, j.Size()); err != nil {
+			t.Fatal(err)
+		}
+		next, err := journal.OpenWriter(j.opt.path(id{"test", first.begun.Add(time.Hour), 2}, journalSuffix), journal.WriterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Close(); err != nil {
+			t.Fatal(err)
+		}
 		j = mustOpen(t, j.opt)
-		time.Sleep(20 * time.Second)
-		if len(w.ends()) != 1 || w.ends()[0].Carried != 1 {
-			t.Fatalf("cuts %+v, want one that carries the trace", w.ends())
-		}
-		add(t, j, client(1, 1))
+		add(t, j, client(1, 2))
 		settle(t, j)
-		if got := rows(t, first); len(got) != 0 {
-			t.Errorf("the closed segment has rows %v of a trace that goes on", got)
+		names := segments(t, j.opt.Directory)
+		if len(names) != 2 || !strings.HasSuffix(names[1], "-000003.journal") || len(rows(t, names[0])) != 1 || len(records(t, names[1])) != 1 {
+			t.Errorf("segments %v with rows %v: want the closed one with its row, and a third one", names, rows(t, names[0]))
 		}
-		if got := records(t, j.Segment()); len(got) != 2 {
-			t.Errorf("the new segment has %v, want both spans", got)
+		mustClose(t, j)
+		w.good(t)
+	})
+}
+
+// TestForeignNeighbour: a file that has a journal's name and is none keeps no segment from being compiled.
+func TestForeignNeighbour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(watcher)
+		j := mustOpen(t, options(t, w))
+		add(t, j, engine(1, 1, 0))
+		file := j.Segment()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		foreign := j.opt.path(id{"test", time.Now(), 0}, journalSuffix)
+		if err := os.WriteFile(foreign, []byte("moonloop-journal 99\nwhat is to come"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, j)
+		if got := rows(t, file); len(got) != 1 {
+			t.Errorf("rows %v, want one", got)
 		}
 		mustClose(t, j)
 		w.good(t)
@@ -203,8 +264,8 @@ func TestSyncFails(t *testing.T) {
 		t.Errorf("the journal goes on with %s after %+v", j.Segment(), w.ends())
 	}
 	mustClose(t, j)
-	if got := records(t, j.open.file); len(got) != 2 {
-		t.Errorf("the next segment has %v, want the record and what was carried", got)
+	if before, got := records(t, first.file), records(t, j.open.file); len(before) != 1 || len(got) != 1 {
+		t.Errorf("the segments have %v and %v, want a record each", before, got)
 	}
 }
 
@@ -437,7 +498,7 @@ func TestShortSegment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.writePending(i, &carry{}, info.Size()); err != nil {
+	if err := j.writePending(i, info.Size()); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(file, info.Size()-7); err != nil {

@@ -35,22 +35,12 @@ func (i id) String() string {
 // parse reads the name of a journal file. Names of other journals, also of those whose name only begins like this one's,
 // are not ok.
 func parse(name, file string) (i id, ok bool) {
-	rest, ok := strings.CutPrefix(file, name+"-")
-	if !ok {
-		return id{}, false
-	}
-	if rest, ok = strings.CutSuffix(rest, journalSuffix); !ok {
-		return id{}, false
-	}
-	stamp, digits, ok := strings.Cut(rest, "-")
-	if !ok {
-		return id{}, false
-	}
+	stamp, digits, _ := strings.Cut(strings.TrimPrefix(file, name+"-"), "-")
 	begun, err := time.Parse(stampLayout, stamp)
 	if err != nil {
 		return id{}, false
 	}
-	number, err := strconv.ParseInt(digits, 10, 64)
+	number, err := strconv.ParseInt(strings.TrimSuffix(digits, journalSuffix), 10, 64)
 	if i = (id{name, begun, number}); err != nil || i.String()+journalSuffix != file {
 		return id{}, false
 	}

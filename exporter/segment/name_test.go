@@ -68,7 +68,6 @@ func TestValidate(t *testing.T) {
 		"negative size":               func(o *Options) { o.MaxBytes = -1 },
 		"a segment per millisecond":   func(o *Options) { o.MaxAge = time.Millisecond },
 		"grace without a bound":       func(o *Options) { o.Grace = MaxGrace + 1 },
-		"negative carries":            func(o *Options) { o.MaxCarries = -1 },
 		"negative retention":          func(o *Options) { o.Retention.MaxBytes = -1 },
 		"negative age of retention":   func(o *Options) { o.Retention.MaxAge = -1 },
 	} {

@@ -29,13 +29,8 @@ type Observer interface {
 type Cut struct {
 	Segment string // the file of the journal
 	Bytes   int64
-	// Carried is the number of traces that go on in the next segment, CarriedBytes what their records take.
-	Carried, CarriedBytes int64
-	// TooOften and TooMany are traces that were left behind although they were open: carried on MaxCarries times, or
-	// beyond the number of traces that can be.
-	TooOften, TooMany int64
-	Waited            bool          // it was larger than MaxBytes, and most of it still within the grace period
-	Took              time.Duration // for which Append waited
+	Waited  bool          // it was larger than MaxBytes, and younger than a grace period
+	Took    time.Duration // for which Append waited
 	// Cause is why the segment could not be written any more, if that is why it ended.
 	Cause error
 	// Lost is the number of bytes of records that went when somebody removed or replaced the journal, those included whose Append

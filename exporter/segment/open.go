@@ -4,10 +4,7 @@
 package segment
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -21,11 +18,8 @@ type open struct {
 	id     id
 	file   string
 	w      *journal.Writer
-	head   int64     // length of the journal's first line, before which no record is
-	begun  int64     // size with what was carried into it, which no mark is of
-	empty  bool      // no records, carried or not
+	opened time.Time // by this process
 	end    time.Time // when it is closed; zero is never
-	marks  []mark
 	synced func(time.Duration, error)
 
 	failed atomic.Bool // it is not written again
@@ -34,39 +28,18 @@ type open struct {
 	err    error       // why it is not
 }
 
-// mark says that what was written from an offset on, up to the next mark's, came between two instants.
-type mark struct {
-	first, last time.Time
-	offset      int64
+// openSegment begins a segment, or goes on with one that is there.
+func (j *Journal) openSegment(i id) (*open, error) {
+	file := j.opt.path(i, journalSuffix)
+	w, err := journal.OpenWriter(file, journal.WriterOptions{NoSync: true})
+	if err != nil {
+		return nil, err
+	}
+	return &open{id: i, file: file, w: w, opened: time.Now(), end: j.opt.end(i.begun), synced: j.opt.Observer.Synced}, nil
 }
 
-// marksPerGrace is how finely the grace period is known.
-const marksPerGrace = 64
-
-// mark notes that something comes now. Marks from before the grace period are of no use.
-func (s *open) mark(now time.Time, grace time.Duration) {
-	if grace == 0 {
-		return
-	}
-	if n := len(s.marks); n > 0 && now.Sub(s.marks[n-1].first) < grace/marksPerGrace {
-		s.marks[n-1].last = now
-		return
-	}
-	for len(s.marks) > 0 && now.Sub(s.marks[0].last) > grace {
-		s.marks = s.marks[1:]
-	}
-	s.marks = append(s.marks, mark{now, now, s.w.Size()})
-}
-
-// since returns the marks behind whose first everything is that came at an instant or later.
-func (s *open) since(at time.Time) []mark {
-	for n, m := range s.marks {
-		if !m.last.Before(at) {
-			return s.marks[n:]
-		}
-	}
-	return nil
-}
+// empty reports whether no record was written.
+func (s *open) empty() bool { return s.w.Size() <= journal.HeaderSize }
 
 // commit returns when everything up to a size is durable. One sync is for all who have come by when it begins.
 func (s *open) commit(size int64) error {
@@ -104,38 +77,13 @@ func (s *open) why() error {
 	return s.err
 }
 
-// openSegment begins a segment, or goes on with one that is there.
-func (j *Journal) openSegment(i id) (*open, error) {
-	s := &open{id: i, file: j.opt.path(i, journalSuffix), end: j.opt.end(i.begun), synced: j.opt.Observer.Synced}
-	w, err := journal.OpenWriter(s.file, journal.WriterOptions{NoSync: true})
-	if err != nil {
-		return nil, err
-	}
-	if s.head, err = headLength(s.file); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	s.w, s.begun = w, w.Size()
-	return s, nil
-}
-
-// headLength returns the length of a journal's first line, which is its header.
-func headLength(file string) (int64, error) {
+// probe reads the first record of a journal. Its error is io.EOF where there is none.
+func probe(file string) error {
 	f, err := os.Open(file) //nolint:gosec // a file of ours
 	if err != nil {
-		return 0, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	line, err := bufio.NewReaderSize(f, 128).ReadSlice('\n')
-	return int64(len(line)), err
-}
-
-// isEmpty reports whether a journal has no record.
-func isEmpty(file string) bool {
-	f, err := os.Open(file) //nolint:gosec // a file of ours
-	if err != nil {
-		return false
+		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	_, err = journal.NewReader(file, f).Next()
-	return errors.Is(err, io.EOF)
+	return err
 }

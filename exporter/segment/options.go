@@ -14,13 +14,12 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxBytes   = 256 << 20
-	DefaultMaxAge     = time.Hour
-	DefaultGrace      = time.Minute
-	DefaultMaxCarries = 24
+	DefaultMaxBytes = 256 << 20
+	DefaultMaxAge   = time.Hour
+	DefaultGrace    = time.Minute
 )
 
-// MaxGrace is the longest grace period. What happened within it is kept in memory by the second.
+// MaxGrace is the longest grace period.
 const MaxGrace = time.Hour
 
 // Options says where and how segments are written. Directory and Name must be set; the rest may be zero.
@@ -28,23 +27,21 @@ type Options struct {
 	Directory string // made with mode 0700 if it is not there
 	Name      string // begins the name of each file; one Journal at a time can have a name in a directory
 
-	// MaxBytes is the size from which on a segment is closed, not counting what was carried into it. 0 is DefaultMaxBytes. Where
-	// it is reached so fast that more than half of the segment came within the grace period, the segment goes on until that is no
-	// longer so: at a steady rate for twice the grace period.
+	// MaxBytes is the size from which on a segment is closed. 0 is DefaultMaxBytes. A segment that is to be compiled goes on for a
+	// grace period, also where it reaches the size before.
 	MaxBytes int64
 	// MaxAge is the age at which a segment with records is closed; 0 is never. If it divides a day segments end at its
-	// multiples since midnight UTC. What is carried is copied to each segment of a grace period, so that this should be longer.
+	// multiples since midnight UTC. It should be longer than the grace period: compiling a segment reads all that were written within
+	// that of it.
 	MaxAge time.Duration
-	// Grace is how long a trace must have been quiet at the end of a segment to be part of it; at most MaxGrace. At 0
-	// traces are torn.
+	// Grace is how long after its end a segment is compiled, and how far the records of one request may be apart for its row to have
+	// what all of them say; at most MaxGrace. At 0 the records of other segments are not looked at.
 	Grace time.Duration
-	// MaxCarries is how many times a trace is carried on to the next segment; 0 is DefaultMaxCarries.
-	MaxCarries int
 	// NoSync leaves records to the operating system until their segment is closed.
 	NoSync bool
 
-	// Compile says how the trace of a closed segment is compiled; nil is not at all, and then nothing is carried on.
-	// Skip and, where it is empty, TempDir are set by this package.
+	// Compile says how the trace of a closed segment is compiled; nil is not at all. Before, After and, where it is empty, TempDir
+	// are set by this package.
 	Compile *capture.Options
 	// Retention says what is removed.
 	Retention Retention
@@ -77,8 +74,6 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("age of a segment is %v: it must be a second or more, or 0 for no limit", o.MaxAge)
 	case o.Grace < 0 || o.Grace > MaxGrace:
 		return fmt.Errorf("grace period is %v: it must be between 0 and %v", o.Grace, MaxGrace)
-	case o.MaxCarries < 0:
-		return fmt.Errorf("a trace is carried on %d times: it must be above 0, or 0 for %d", o.MaxCarries, DefaultMaxCarries)
 	case o.Retention.MaxBytes < 0 || o.Retention.MaxAge < 0:
 		return fmt.Errorf("retention of %d bytes and %v: neither must be below 0, and 0 is no bound", o.Retention.MaxBytes, o.Retention.MaxAge)
 	}

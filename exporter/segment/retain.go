@@ -5,20 +5,14 @@ package segment
 
 import (
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
-
-// files is what one segment has on the disk.
-type files struct {
-	id    id
-	names []string
-	bytes int64
-	last  time.Time // when the journal was written last
-}
 
 // retain removes the segments that are too old, and the oldest ones until the others are small enough.
 func (j *Journal) retain() {
@@ -28,71 +22,59 @@ func (j *Journal) retain() {
 	}
 	closed := j.closedSegments()
 	total := j.Size()
-	segments := make([]files, len(closed))
+	names, bytes := make([][]string, len(closed)), make([]int64, len(closed))
 	for n, i := range closed {
-		segments[n] = j.filesOf(i)
-		total += segments[n].bytes
+		names[n], bytes[n] = j.filesOf(i)
+		total += bytes[n]
 	}
-	now := time.Now()
-	j.date(segments, now)
-	for _, s := range segments {
-		if (limit.MaxAge == 0 || now.Sub(s.last) <= limit.MaxAge) && (limit.MaxBytes == 0 || total <= limit.MaxBytes) {
-			continue
+	for n, ended := range j.ends(closed) {
+		if limit.MaxAge > 0 && time.Since(ended) > limit.MaxAge || limit.MaxBytes > 0 && total > limit.MaxBytes {
+			total -= bytes[n]
+			j.remove(closed[n], names[n], bytes[n])
 		}
-		total -= s.bytes
-		j.remove(s)
 	}
 }
 
-// date puts the ends of segments, oldest first, on the time line of this process, on which a clock that is set does nothing: or
-// it would make everything old at once. Those of earlier processes are as much older than this process as they are
-// older than the newest of them; so the time in which none ran is no age.
-func (j *Journal) date(segments []files, now time.Time) {
+// ends returns when closed segments, oldest first, were closed, on the time line of this process, on which a clock that is set does
+// nothing: or it would make everything old at once. Those of earlier processes are as much older than this process as they are older
+// than the newest of them; so the time in which none ran is no age.
+func (j *Journal) ends(closed []id) []time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	oldest, next := j.open.id.number, now
-	if len(segments) > 0 {
-		oldest = segments[0].id.number
-	}
-	maps.DeleteFunc(j.ended, func(number int64, _ time.Time) bool { return number < oldest }) // removed, whoever did it
-	for n := len(segments) - 1; n >= 0; n-- {
-		s := &segments[n]
-		ended, ours := j.ended[s.id.number]
-		if !ours {
-			ended = j.begun.Add(s.last.Sub(j.newest))
+	maps.DeleteFunc(j.ended, func(number int64, _ time.Time) bool { // removed, whoever did it
+		return len(closed) == 0 || number < closed[0].number
+	})
+	ends, next := make([]time.Time, len(closed)), time.Now()
+	for n, i := range slices.Backward(closed) {
+		ended, ours := j.ended[i.number]
+		if info, err := os.Stat(j.opt.path(i, journalSuffix)); err == nil && !ours {
+			ended = j.begun.Add(min(0, info.ModTime().Sub(j.newest)))
 		}
 		if ended.After(next) {
 			ended = next // none is younger than the one after it
 		}
-		s.last, next = ended, ended
+		ends[n], next = ended, ended
 	}
+	return ends
 }
 
-// filesOf finds the files of a segment, the journal last.
-func (j *Journal) filesOf(i id) files {
-	f := files{id: i}
-	entries, _ := os.ReadDir(j.opt.Directory) // what cannot be listed is not removed
-	add := func(name string) {
-		if info, err := os.Stat(filepath.Join(j.opt.Directory, name)); err == nil {
-			f.names = append(f.names, filepath.Join(j.opt.Directory, name))
-			f.bytes += info.Size()
-			f.last = info.ModTime()
-		}
-	}
+// filesOf finds the files of a segment, the journal last, and how many bytes they take.
+func (j *Journal) filesOf(i id) (names []string, bytes int64) {
 	journal := i.String() + journalSuffix
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), i.String()+".") && e.Name() != journal {
-			add(e.Name())
+	found, _ := fs.Glob(os.DirFS(j.opt.Directory), i.String()+".*") // what cannot be listed is not removed
+	for _, name := range append(slices.DeleteFunc(found, func(name string) bool { return name == journal }), journal) {
+		name = filepath.Join(j.opt.Directory, name)
+		if info, err := os.Stat(name); err == nil {
+			names, bytes = append(names, name), bytes+info.Size()
 		}
 	}
-	add(journal)
-	return f
+	return names, bytes
 }
 
-// remove removes the files of a segment, the journal last: what is not removed is found again.
-func (j *Journal) remove(s files) {
-	r := Removal{Segment: j.opt.path(s.id, journalSuffix), Bytes: s.bytes}
-	for _, name := range s.names {
+// remove removes the files of a segment in that order: what is not removed is found again.
+func (j *Journal) remove(i id, names []string, bytes int64) {
+	r := Removal{Segment: j.opt.path(i, journalSuffix), Bytes: bytes}
+	for _, name := range names {
 		r.Pending = r.Pending || strings.HasSuffix(name, pendingSuffix)
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			r.Err = errors.Join(r.Err, err)

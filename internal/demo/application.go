@@ -6,13 +6,13 @@ package demo
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,10 +117,8 @@ func (a *Application) Run(ctx context.Context, plan []Conversation) Sent {
 
 // pause waits and reports whether ctx lasted.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
@@ -162,31 +160,33 @@ func (a *Application) account(history []chatMessage, reply chatReply, err error)
 	a.sent.Requests++
 	if err != nil {
 		a.sent.Failed++
-		if a.sent.Err == nil {
-			a.sent.Err = err
-		}
+		a.sent.Err = cmp.Or(a.sent.Err, err)
 	}
-	a.sent.PromptTokens += reply.usage.PromptTokens
-	a.sent.Cached += reply.usage.Details.Cached
+	a.sent.PromptTokens += reply.Usage.PromptTokens
+	a.sent.Cached += reply.Usage.Details.Cached
 	if len(history) == 2 { // the first turn: all others share its system prompt
 		a.sent.Texts = append(a.sent.Texts, history[0].Content)
 	}
 	a.sent.Texts = append(a.sent.Texts, history[len(history)-1].Content, reply.text)
 }
 
-// chatReply is a streamed reply, put together.
+// chatReply is a streamed reply: its last chunk, and what was put together of all.
 type chatReply struct {
-	id, model, finish, text string
-	first                   time.Duration // from the request to the first token
-	usage                   chatUsage
-}
+	ID, Model string
+	Choices   []struct {
+		Delta  struct{ Content string }
+		Finish string `json:"finish_reason"`
+	}
+	Usage struct {
+		PromptTokens     int64 `json:"prompt_tokens"`
+		CompletionTokens int64 `json:"completion_tokens"`
+		Details          struct {
+			Cached int64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	}
 
-type chatUsage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-	Details          struct {
-		Cached int64 `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
+	finish, text string
+	first        time.Duration // from the request to the first token
 }
 
 // chat asks the engine, and writes the span of it.
@@ -207,13 +207,13 @@ func (a *Application) chat(ctx context.Context, history []chatMessage, tokens in
 		return reply, err
 	}
 	span.SetAttributes(
-		attribute.String(semconv.GenAIResponseID, reply.id),
-		attribute.String(semconv.GenAIResponseModel, reply.model),
+		attribute.String(semconv.GenAIResponseID, reply.ID),
+		attribute.String(semconv.GenAIResponseModel, reply.Model),
 		attribute.StringSlice(semconv.GenAIResponseFinishReasons, []string{reply.finish}),
 		attribute.Float64(semconv.GenAIResponseTimeToFirstChunk, reply.first.Seconds()),
-		attribute.Int64(semconv.GenAIUsageInputTokens, reply.usage.PromptTokens),
-		attribute.Int64(semconv.GenAIUsageOutputTokens, reply.usage.CompletionTokens),
-		attribute.Int64(semconv.GenAIUsageCacheReadTokens, reply.usage.Details.Cached),
+		attribute.Int64(semconv.GenAIUsageInputTokens, reply.Usage.PromptTokens),
+		attribute.Int64(semconv.GenAIUsageOutputTokens, reply.Usage.CompletionTokens),
+		attribute.Int64(semconv.GenAIUsageCacheReadTokens, reply.Usage.Details.Cached),
 		attribute.String(semconv.GenAIOutputMessages, conventional(chatMessage{"assistant", reply.text})),
 	)
 	return reply, nil
@@ -221,17 +221,9 @@ func (a *Application) chat(ctx context.Context, history []chatMessage, tokens in
 
 // conventional writes messages in the JSON of the GenAI conventions.
 func conventional(messages ...chatMessage) string {
-	type part struct {
-		Type    string `json:"type"`
-		Content string `json:"content"`
-	}
-	type message struct {
-		Role  string `json:"role"`
-		Parts []part `json:"parts"`
-	}
-	out := make([]message, len(messages))
+	out := make([]any, len(messages))
 	for i, m := range messages {
-		out[i] = message{m.Role, []part{{"text", m.Content}}}
+		out[i] = map[string]any{"role": m.Role, "parts": []map[string]string{{"type": "text", "content": m.Content}}}
 	}
 	b, _ := json.Marshal(out) //nolint:errchkjson // strings can always be marshalled
 	return string(b)
@@ -267,22 +259,11 @@ func (a *Application) stream(ctx context.Context, history []chatMessage, tokens 
 		if !found || bytes.Equal(data, []byte("[DONE]")) {
 			continue
 		}
-		var chunk struct {
-			ID, Model string
-			Choices   []struct {
-				Delta  struct{ Content string }
-				Finish string `json:"finish_reason"`
-			}
-			Usage *chatUsage
-		}
-		if err := json.Unmarshal(data, &chunk); err != nil {
+		reply.Choices = nil
+		if err := json.Unmarshal(data, &reply); err != nil {
 			return reply, fmt.Errorf("a chunk of the reply: %w", err)
 		}
-		reply.id, reply.model = chunk.ID, chunk.Model
-		if chunk.Usage != nil {
-			reply.usage = *chunk.Usage
-		}
-		for _, choice := range chunk.Choices {
+		for _, choice := range reply.Choices {
 			if reply.first == 0 && choice.Delta.Content != "" {
 				reply.first = time.Since(begin)
 			}
@@ -302,7 +283,7 @@ func (a *Application) stream(ctx context.Context, history []chatMessage, tokens 
 
 // Turns is the number of turns of a plan.
 func Turns(plan []Conversation) (n int) {
-	for c := range slices.Values(plan) {
+	for _, c := range plan {
 		n += len(c.Turns)
 	}
 	return n

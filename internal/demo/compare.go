@@ -81,19 +81,18 @@ func compareLoop(ctx context.Context, folder string, captured, replayed capture.
 }
 
 // compare compares the rows of two traces.
-func (l *loop) compare(ctx context.Context, before, after string) (err error) {
-	a, err := mooncake.Open(ctx, before, mooncake.OpenOptions{})
-	if err != nil {
-		return err
+func (l *loop) compare(ctx context.Context, names ...string) error {
+	var readers [2]*mooncake.Reader
+	for i, name := range names {
+		trace, err := mooncake.Open(ctx, name, mooncake.OpenOptions{})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = trace.Close() }() // it is only read
+		readers[i] = trace.Reader
 	}
-	defer func() { err = errors.Join(err, a.Close()) }()
-	b, err := mooncake.Open(ctx, after, mooncake.OpenOptions{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
 	// Spans have nanoseconds, timestamps of a trace may be rounded.
-	c, err := stats.Compare(ctx, a.Reader, b.Reader, stats.CompareOptions{Tolerance: 1})
+	c, err := stats.Compare(ctx, readers[0], readers[1], stats.CompareOptions{Tolerance: 1})
 	if err == nil {
 		l.traces = *c
 	}
@@ -101,12 +100,12 @@ func (l *loop) compare(ctx context.Context, before, after string) (err error) {
 }
 
 // idealCache returns what an infinite cache hits of a trace.
-func idealCache(ctx context.Context, name string) (_ stats.CacheStats, err error) {
+func idealCache(ctx context.Context, name string) (stats.CacheStats, error) {
 	trace, err := mooncake.Open(ctx, name, mooncake.OpenOptions{})
 	if err != nil {
 		return stats.CacheStats{}, err
 	}
-	defer func() { err = errors.Join(err, trace.Close()) }()
+	defer func() { _ = trace.Close() }() // it is only read
 	sim := stats.NewCacheSim(stats.CacheOptions{BlockSize: trace.BlockSize()})
 	for {
 		row, err := trace.Read()

@@ -75,7 +75,7 @@ func Run(ctx context.Context, cfg Config) (closed bool, rep *report.Report, err 
 	if err != nil {
 		return false, nil, err
 	}
-	defer func() { err = errors.Join(err, stopEngine()) }()
+	defer stopEngine()
 	d.engine = engine
 	d.step("engine", "simulated, at "+engine)
 
@@ -247,7 +247,7 @@ func (d *demonstration) replay(ctx context.Context) (*report.Report, error) {
 		return nil, err
 	}
 	fmt.Fprintln(d.Out)
-	if err := rep.Table(d.Out, term.Colours(d.Out)); err != nil {
+	if err := rep.Table(d.Out, term.Width(d.Out), term.Colours(d.Out)); err != nil {
 		return nil, fmt.Errorf("demo: write the report: %w", err)
 	}
 	fmt.Fprintln(d.Out)

@@ -6,6 +6,7 @@ package demo
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,46 +26,36 @@ var engineFlags = []string{
 }
 
 // startEngine starts this program's simulator as a process and returns its URL. stop ends it and waits for it.
-func startEngine(ctx context.Context) (url string, stop func() error, err error) {
+func startEngine(ctx context.Context) (url string, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, fmt.Errorf("demo: find this program: %w", err)
 	}
 	// Not bound to ctx: an interrupt ends the replay first, and then, in order, the engine.
-	engine := exec.CommandContext(context.WithoutCancel(ctx), self, append([]string{"simulate"}, engineFlags...)...) //nolint:gosec // this program
-	engine.Args[0] = "moonloop"                                                                                      // however it is called
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	engine := exec.CommandContext(running, self, append([]string{"simulate"}, engineFlags...)...) //nolint:gosec // this program
+	stop = func() {
+		end()
+		_ = engine.Wait() // how it ended after the replay is of no interest
+	}
+	engine.Args[0] = "moonloop" // however it is called
 	engine.SysProcAttr = ownGroup()
+	engine.Cancel = func() error { return engine.Process.Signal(syscall.SIGTERM) }
+	engine.WaitDelay = 10 * time.Second
 	var log strings.Builder
 	engine.Stderr = &log
-	// The engine ends with its standard input, and so with this process, however that ends.
-	if _, err := engine.StdinPipe(); err != nil {
-		return "", nil, fmt.Errorf("demo: %w", err)
-	}
-	stdout, err := engine.StdoutPipe()
-	if err != nil {
-		return "", nil, fmt.Errorf("demo: %w", err)
-	}
-	if err := engine.Start(); err != nil {
+	_, inErr := engine.StdinPipe() // the engine ends with it, and so with this process, however that ends
+	stdout, outErr := engine.StdoutPipe()
+	if err := errors.Join(inErr, outErr, engine.Start()); err != nil {
+		end()
 		return "", nil, fmt.Errorf("demo: start the simulated engine: %w", err)
 	}
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		if _, found := strings.CutPrefix(lines.Text(), "listening on "); !found {
-			continue
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if url, found := strings.CutPrefix(lines.Text(), "listening on "); found {
+			go io.Copy(io.Discard, stdout) //nolint:errcheck // ends with the process
+			return url, stop, nil
 		}
-		url = strings.TrimPrefix(lines.Text(), "listening on ")
-		go io.Copy(io.Discard, stdout) //nolint:errcheck // ends with the process
-		return url, func() error {
-			if err := engine.Process.Signal(syscall.SIGTERM); err != nil {
-				return fmt.Errorf("demo: stop the simulated engine: %w", err)
-			}
-			kill := time.AfterFunc(10*time.Second, func() { _ = engine.Process.Kill() })
-			defer kill.Stop()
-			_ = engine.Wait() // how it ended after the replay is of no interest
-			return nil
-		}, nil
 	}
-	_ = engine.Process.Kill()
-	_ = engine.Wait()
+	stop()
 	return "", nil, fmt.Errorf("demo: the simulated engine did not start: %s", strings.TrimSpace(log.String()))
 }

@@ -21,12 +21,16 @@ var rooms = []string{
 	"internal/policy",      // tests of the repository
 	"test",                 // tests of the whole
 	"bench",                // the agent beside its peers
+	"dashboards",           // writes the Grafana dashboards
 	"cmd",                  // the commands
 	"internal/demo",        // the demonstration
+	"internal/live",        // a replay under way, on a terminal
 	"collect",              // receiver and exporter in one process
 	"convert",              // files of any format to traces
 	"agent",                // replay
+	"processor",            // Collector processor
 	"receiver",             // Collector receiver
+	"connector",            // Collector connector: cache potential
 	"exporter",             // Collector exporter
 	"capture",              // journals, and journals to traces
 	"genai",                // dialects to one inference record
@@ -35,8 +39,10 @@ var rooms = []string{
 	"semconv",              // names
 	"examples",             // what is shipped to be copied
 	"internal/simulator",   // an engine to test against
+	"internal/heap",        // the one priority queue
 	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
+	"internal/splitmix",    // numbers that decide numbers
 	"internal/atomicfile",  // files that are written whole, and locks
 	"internal/term",        // numbers, tables and progress for people
 	"internal/tlsfile",     // files of keys and certificates
@@ -62,6 +68,7 @@ var bans = []ban{
 	{"collect", module + "/agent", true, "a capture sends nothing"},
 	{"collect", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
+	{"processor", module + "/exporter", true, "the two meet on the span alone"},
 	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
 	{"capture", "go.opentelemetry.io/collector", true, "a journal is written, read and compiled without the Collector and its pdata"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},

@@ -4,8 +4,8 @@
 package simulator
 
 import (
+	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"sync"
@@ -35,32 +35,22 @@ func (e *Engine) readBody(w http.ResponseWriter, r *http.Request, rc *http.Respo
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return buf, &apiError{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Content-Encoding is not supported: send the body as it is"}
 	}
-	if n := min(r.ContentLength+1, firstBodyBytes); n > int64(cap(buf)) {
+	if n := min(r.ContentLength+bytes.MinRead, firstBodyBytes); n > int64(cap(buf)) {
 		buf = make([]byte, 0, n)
 	}
-	src := http.MaxBytesReader(w, r.Body, e.config.BodyLimit)
-	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-		}
-		n, err := src.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		var tooLarge *http.MaxBytesError
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			// Now it must go: it would end the watch for a client that leaves. After an error it stays, because
-			// net/http reads on to save the connection.
-			_ = rc.SetReadDeadline(time.Time{})
-			return buf, nil
-		case errors.As(err, &tooLarge):
-			e := badRequest("", "the body is larger than %d bytes", tooLarge.Limit)
-			e.status = http.StatusRequestEntityTooLarge
-			return buf, e
-		case errors.Is(err, os.ErrDeadlineExceeded) && e.closing.Err() == nil:
-			return buf, errSlowBody
-		default:
-			return buf, err
-		}
+	body := bytes.NewBuffer(buf)
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, e.config.BodyLimit))
+	switch tooLarge, ok := errors.AsType[*http.MaxBytesError](err); {
+	case ok:
+		refusal := badRequest("", "the body is larger than %d bytes", tooLarge.Limit)
+		refusal.status = http.StatusRequestEntityTooLarge
+		err = refusal
+	case errors.Is(err, os.ErrDeadlineExceeded) && e.closing.Err() == nil:
+		err = errSlowBody
+	case err == nil:
+		// Now it must go: it would end the watch for a client that leaves. After an error it stays, because
+		// net/http reads on to save the connection.
+		_ = rc.SetReadDeadline(time.Time{})
 	}
+	return body.Bytes(), err
 }

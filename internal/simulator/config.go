@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -143,34 +144,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("simulator: "+format, args...))
 		}
 	}
-	for _, n := range []struct {
-		name  string
-		value int64
-	}{
-		{"Latency.Prefill", int64(c.Latency.Prefill)},
-		{"Latency.PrefillPerToken", int64(c.Latency.PrefillPerToken)},
-		{"Latency.Decode", int64(c.Latency.Decode)},
-		{"Latency.DecodePerSequence", int64(c.Latency.DecodePerSequence)},
-		{"Latency.MaxBatch", int64(c.Latency.MaxBatch)},
-		{"MaxRunning", int64(c.MaxRunning)},
-		{"MaxWaiting", int64(c.MaxWaiting)},
-		{"Cache.BlockSize", int64(c.Cache.BlockSize)},
-		{"Cache.Blocks", int64(c.Cache.Blocks)},
-		{"Cache.Slots", int64(c.Cache.Slots)},
-		{"Cache.Saved", int64(c.Cache.Saved)},
-		{"Tokenizer.Vocabulary", int64(c.Tokenizer.Vocabulary)},
-		{"MaxModelLen", int64(c.MaxModelLen)},
-		{"DefaultMaxTokens", int64(c.DefaultMaxTokens)},
-		{"TokensPerChunk", int64(c.TokensPerChunk)},
-		{"BodyLimit", c.BodyLimit},
-		{"BodyTimeout", int64(c.BodyTimeout)},
-		{"Record.KeepBytes", c.Record.KeepBytes},
-		{"Faults.After", int64(c.Faults.After)},
-		{"Faults.RetryAfter", int64(c.Faults.RetryAfter)},
-		{"Faults.StallFor", int64(c.Faults.StallFor)},
-	} {
-		bad(n.value < 0, "%s is %d: must be 0 or more", n.name, n.value)
-	}
+	checkIntegers("", reflect.ValueOf(c).Elem(), bad)
 	bad(c.Cache.BlockSize > maxBlockSize, "Cache.BlockSize is %d: must be at most %d", c.Cache.BlockSize, maxBlockSize)
 	bad(c.Cache.Blocks > math.MaxInt32-1, "Cache.Blocks is %d: must be below 2^31-1", c.Cache.Blocks)
 	bad(c.Cache.Slots > maxSlots, "Cache.Slots is %d: must be at most %d", c.Cache.Slots, maxSlots)
@@ -178,34 +152,36 @@ func (c *Config) Validate() error {
 	bad(c.Cache.Slots > 0 && c.Cache.Blocks > 0, "Cache.Blocks is %d: must be 0 with Cache.Slots; Cache.Saved bounds what is kept beside the slots", c.Cache.Blocks)
 	bad(c.Cache.Slots == 0 && c.Cache.Saved > 0, "Cache.Saved is %d: must be 0 without Cache.Slots", c.Cache.Saved)
 	bad(c.Tokenizer.Vocabulary > maxVocabulary, "Tokenizer.Vocabulary is %d: must be at most %d", c.Tokenizer.Vocabulary, maxVocabulary)
-	bad(c.Tokenizer.WordBytes < 0 || c.Tokenizer.WordBytes > maxWordBytes,
-		"Tokenizer.WordBytes is %d: must be between 0 and %d", c.Tokenizer.WordBytes, maxWordBytes)
+	bad(c.Tokenizer.WordBytes > maxWordBytes, "Tokenizer.WordBytes is %d: must be at most %d", c.Tokenizer.WordBytes, maxWordBytes)
 	bad(c.Like > LikeLlamaCPP, "Like is %d: unknown", c.Like)
 	bad(c.RoleChunk > RoleImmediately, "RoleChunk is %d: unknown", c.RoleChunk)
 	if t := c.Template; t != nil {
-		for _, n := range []struct {
-			name  string
-			value int
-		}{{"Template.PerMessage", t.PerMessage}, {"Template.PerPrompt", t.PerPrompt}} {
-			bad(n.value < 0 || n.value > maxTemplate, "%s is %d: must be between 0 and %d", n.name, n.value, maxTemplate)
-		}
+		bad(t.PerMessage < 0 || t.PerMessage > maxTemplate, "Template.PerMessage is %d: must be between 0 and %d", t.PerMessage, maxTemplate)
+		bad(t.PerPrompt < 0 || t.PerPrompt > maxTemplate, "Template.PerPrompt is %d: must be between 0 and %d", t.PerPrompt, maxTemplate)
 	}
-	for _, s := range []struct {
-		name  string
-		value float64
-	}{{"EarlyStop", c.EarlyStop}, {"ToolCalls", c.ToolCalls}} {
-		bad(!isShare(s.value), "%s is %v: must be a share between 0 and 1", s.name, s.value)
-	}
+	bad(!isShare(c.EarlyStop), "EarlyStop is %v: must be a share between 0 and 1", c.EarlyStop)
+	bad(!isShare(c.ToolCalls), "ToolCalls is %v: must be a share between 0 and 1", c.ToolCalls)
 	for _, h := range c.Record.Headers {
 		bad(http.CanonicalHeaderKey(h) == "Authorization", "Record.Headers must not name Authorization: keys are never recorded")
 	}
 	for _, m := range c.Models {
 		bad(m == "", "Models must not hold an empty name")
 	}
-	if err := c.Faults.validate(); err != nil {
-		errs = append(errs, err)
-	}
+	c.Faults.validate(bad)
 	return errors.Join(errs...)
+}
+
+// checkIntegers finds what is below 0 in a structure and in those within it, but not behind pointers: only Record.Keep may be. Fields
+// go by their paths.
+func checkIntegers(path string, v reflect.Value, bad func(wrong bool, format string, args ...any)) {
+	for field, value := range v.Fields() {
+		switch name := path + field.Name; {
+		case value.Kind() == reflect.Struct:
+			checkIntegers(name+".", value, bad)
+		case value.CanInt():
+			bad(value.Int() < 0 && name != "Record.Keep", "%s is %d: must be 0 or more", name, value.Int())
+		}
+	}
 }
 
 const (

@@ -7,10 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,14 +144,7 @@ func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
 	for i, name := range names {
 		list[i] = model{ID: name, Object: "model", Created: e.start.Unix(), OwnedBy: "moonloop", MaxModelLen: e.config.MaxModelLen}
 	}
-	body, err := json.Marshal(map[string]any{"object": "list", "data": list})
-	if err != nil { // names are valid strings
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // nobody to tell when the client has gone
+	respondJSON(w, map[string]any{"object": "list", "data": list})
 }
 
 // modelNames returns the names of which /v1/models tells.
@@ -163,11 +153,6 @@ func (e *Engine) modelNames() []string {
 		return []string{DefaultModel}
 	}
 	return e.config.Models
-}
-
-// serves reports whether a model name is served.
-func (e *Engine) serves(model string) bool {
-	return len(e.config.Models) == 0 || slices.Contains(e.config.Models, model)
 }
 
 // Start returns the zero of the engine's clock. It holds a monotonic reading, so t.Sub(e.Start()) puts an instant of

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // apiError is a refusal in OpenAI's shape. Its message never holds text of the request.
@@ -18,9 +17,9 @@ type apiError struct {
 	code       string // empty is null
 	param      string // empty is null
 	message    string
-	retryAfter time.Duration // 0: no Retry-After header
-	late       bool          // found only after the reply had begun, by engines of [Config].ErrorsInStream
-	media, raw string        // a content type and a body of its own, in another shape than OpenAI's
+	retry      bool   // with Retry-After
+	late       bool   // found only after the reply had begun, by engines of [Config].ErrorsInStream
+	media, raw string // a content type and a body of its own, in another shape than OpenAI's
 }
 
 func badRequest(param, format string, args ...any) *apiError {
@@ -29,37 +28,29 @@ func badRequest(param, format string, args ...any) *apiError {
 
 // inStream returns the refusal as a stream that says nothing else, in vLLM's shape.
 func (e *apiError) inStream() *apiError {
-	type inner struct {
-		Message string `json:"message"`
-		Type    string `json:"type"`
-		Param   any    `json:"param"`
-		Code    int    `json:"code"`
-	}
-	event, err := json.Marshal(map[string]inner{"error": {Message: e.message, Type: "BadRequestError", Code: e.status}})
-	if err != nil { // strings always marshal
-		return e
-	}
+	event := errorBody(e.message, "BadRequestError", nil, e.status)
 	return &apiError{status: http.StatusOK, message: e.message, media: mediaEvents, raw: "data: " + string(event) + "\n\ndata: [DONE]\n\n"}
 }
 
 // body returns the error object as JSON.
 func (e *apiError) body() []byte {
-	optional := func(s string) *string {
+	optional := func(s string) any {
 		if s == "" {
 			return nil
 		}
-		return &s
+		return s
 	}
+	return errorBody(e.message, e.kind, optional(e.param), optional(e.code))
+}
+
+func errorBody(message, kind string, param, code any) []byte {
 	type inner struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    *string `json:"code"`
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Param   any    `json:"param"`
+		Code    any    `json:"code"`
 	}
-	b, err := json.Marshal(map[string]inner{"error": {e.message, e.kind, optional(e.param), optional(e.code)}})
-	if err != nil { // strings always marshal
-		return []byte(`{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}`)
-	}
+	b, _ := json.Marshal(map[string]inner{"error": {message, kind, param, code}}) // strings and numbers always marshal
 	return b
 }
 
@@ -69,15 +60,21 @@ func (e *apiError) write(w http.ResponseWriter) int {
 	if e.raw != "" {
 		media, body = e.media, []byte(e.raw)
 	}
-	h := w.Header()
-	h.Set("Content-Type", media)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if e.retryAfter > 0 {
-		seconds := (e.retryAfter + time.Second - 1) / time.Second
-		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
-	}
-	w.WriteHeader(e.status)
-	n, _ := w.Write(body) //nolint:gosec // no text of the request is in it; and a client that has gone does not want the error either
+	return respond(w, e.status, media, body)
+}
+
+// respondJSON answers a request with a value that always marshals.
+func respondJSON(w http.ResponseWriter, v any) {
+	body, _ := json.Marshal(v)
+	respond(w, http.StatusOK, mediaJSON, body)
+}
+
+// respond answers a request as a whole and returns the number of body bytes.
+func respond(w http.ResponseWriter, status int, media string, body []byte) int {
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	n, _ := w.Write(body) // nobody is to be told when the client has gone
 	return n
 }
 

@@ -5,32 +5,17 @@ package simulator
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// Fault names a way to misbehave, or a shape of reply that some engine has and that clients must take.
+// Fault names a way to misbehave, or a shape of reply that some engine has and that clients must take: "rate-limit", "cut".
+// [FaultNames] has all of them.
 type Fault string
-
-// The faults that a test or a program is most likely to name. [FaultNames] has all of them.
-const (
-	FaultRateLimit   Fault = "rate-limit"
-	FaultUnavailable Fault = "unavailable"
-	FaultServerError Fault = "server-error"
-	FaultRefuse      Fault = "refuse"
-
-	FaultStreamError     Fault = "stream-error"
-	FaultStreamErrorDone Fault = "stream-error-done"
-	FaultCut             Fault = "cut"
-	FaultStall           Fault = "stall"
-	FaultSilentEnd       Fault = "silent-end"
-
-	FaultSlowAccept Fault = "slow-accept"
-	FaultTinyWrites Fault = "tiny-writes"
-)
 
 // Headers by which a single request asks for something special.
 const (
@@ -45,10 +30,10 @@ type Faults struct {
 	Rates map[Fault]float64
 	// After is the number of tokens before a stream breaks, at most all of them; 0 is half of the reply.
 	After int
-	// RetryAfter is what FaultRateLimit and FaultUnavailable ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
+	// RetryAfter is what the fault rate-limit and the fault unavailable ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
 	RetryAfter time.Duration
-	// StallFor is how long FaultStall is silent before it goes on, 0 until the client leaves; and how long
-	// FaultSlowAccept leaves the request's body unread, 0 until [Config].BodyTimeout ends the wait.
+	// StallFor is how long the fault stall is silent before it goes on, 0 until the client leaves; and how long
+	// the fault slow-accept leaves the request's body unread, 0 until [Config].BodyTimeout ends the wait.
 	StallFor time.Duration
 }
 
@@ -73,29 +58,22 @@ func faultNamed(name Fault) *faultKind {
 	return nil
 }
 
-func (f *Faults) validate() error {
-	var errs []error
+func (f *Faults) validate(bad func(wrong bool, format string, args ...any)) {
 	sum := 0.0
 	for name, rate := range f.Rates {
-		if faultNamed(name) == nil {
-			errs = append(errs, fmt.Errorf("simulator: unknown fault %q: use %s", cut(string(name), maxName), faultList()))
-		}
-		if !isShare(rate) {
-			errs = append(errs, fmt.Errorf("simulator: the rate of fault %q is %v: must be a share between 0 and 1", cut(string(name), maxName), rate))
-		}
+		short := cut(string(name), maxName)
+		bad(faultNamed(name) == nil, "unknown fault %q: use %s", short, faultList())
+		bad(!isShare(rate), "the rate of fault %q is %v: must be a share between 0 and 1", short, rate)
 		sum += rate
 	}
-	if sum > 1+1e-9 {
-		errs = append(errs, fmt.Errorf("simulator: the fault rates add up to %v: must be at most 1", sum))
-	}
-	return errors.Join(errs...)
+	bad(sum > 1+1e-9, "the fault rates add up to %v: must be at most 1", sum)
 }
 
 func faultList() string {
 	names, _ := FaultNames()
-	list := make([]string, len(names))
-	for i, n := range names {
-		list[i] = string(n)
+	var list []string
+	for _, name := range names {
+		list = append(list, string(name))
 	}
 	return strings.Join(list, ", ")
 }
@@ -112,7 +90,7 @@ func (c *Config) fault(seq uint64, header http.Header) (*faultKind, *apiError) {
 	if len(c.Faults.Rates) == 0 {
 		return nil, nil
 	}
-	u := uniform(mix(mix(c.Seed^0x6661756c74) + seq)) // its own stream: replies must not depend on it
+	u := splitmix.Uniform(splitmix.Next(splitmix.Next(c.Seed^0x6661756c74) + seq)) // its own stream: replies must not depend on it
 	for i := range faultTable {
 		rate := c.Faults.Rates[faultTable[i].name]
 		if u < rate {

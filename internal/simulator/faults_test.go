@@ -27,15 +27,15 @@ func TestFaultStreams(t *testing.T) {
 		contains   string
 		lacks      string
 	}{
-		{FaultRateLimit, 429, "2", 0, nil, "too many requests", "DONE"},
-		{FaultUnavailable, 503, "2", 0, nil, "unavailable", "DONE"},
-		{FaultServerError, 500, "", 0, nil, "failed", "DONE"},
-		{FaultRefuse, 0, "", 0, io.EOF, "", ""},
-		{FaultStreamError, 200, "", 5, nil, `data: {"error"`, "DONE"},
-		{FaultStreamErrorDone, 200, "", 5, nil, "data: [DONE]", `"finish_reason":"`},
-		{FaultCut, 200, "", 5, io.ErrUnexpectedEOF, "", "DONE"},
-		{FaultStall, 200, "", 10, nil, "data: [DONE]", ""},
-		{FaultSilentEnd, 200, "", 5, nil, "", "DONE"},
+		{"rate-limit", 429, "2", 0, nil, "too many requests", "DONE"},
+		{"unavailable", 503, "2", 0, nil, "unavailable", "DONE"},
+		{"server-error", 500, "", 0, nil, "failed", "DONE"},
+		{"refuse", 0, "", 0, io.EOF, "", ""},
+		{"stream-error", 200, "", 5, nil, `data: {"error"`, "DONE"},
+		{"stream-error-done", 200, "", 5, nil, "data: [DONE]", `"finish_reason":"`},
+		{"cut", 200, "", 5, io.ErrUnexpectedEOF, "", "DONE"},
+		{"stall", 200, "", 10, nil, "data: [DONE]", ""},
+		{"silent-end", 200, "", 5, nil, "", "DONE"},
 	} {
 		t.Run(string(test.fault), func(t *testing.T) {
 			e, url := serve(t, Config{Faults: Faults{RetryAfter: 1500 * time.Millisecond, StallFor: time.Millisecond}})
@@ -69,13 +69,13 @@ func TestFaultWholeReplies(t *testing.T) {
 		fault  Fault
 		status int // 0: the connection is dropped
 	}{
-		{FaultRateLimit, 429},
-		{FaultRefuse, 0},
-		{FaultStreamError, 500},
-		{FaultStreamErrorDone, 500},
-		{FaultCut, 0},
-		{FaultStall, 200},
-		{FaultSilentEnd, 0},
+		{"rate-limit", 429},
+		{"refuse", 0},
+		{"stream-error", 500},
+		{"stream-error-done", 500},
+		{"cut", 0},
+		{"stall", 200},
+		{"silent-end", 0},
 	} {
 		t.Run(string(test.fault), func(t *testing.T) {
 			_, url := serve(t, Config{Faults: Faults{StallFor: time.Millisecond}})
@@ -95,7 +95,7 @@ func TestFaultWholeReplies(t *testing.T) {
 func TestFaultStall(t *testing.T) {
 	config := Config{Latency: Latency{Decode: 10 * ms}, Faults: Faults{After: 1, StallFor: time.Second}}
 	virtual(t, config, func(t bubble, e *Engine, c *http.Client) {
-		got, _, err := stream(t.Context(), e, c, ids(0, 2), 3, HeaderFault, string(FaultStall))
+		got, _, err := stream(t.Context(), e, c, ids(0, 2), 3, HeaderFault, "stall")
 		if err != nil || len(got) != 3 || got[0] != 0 || got[1] != 1010*ms || got[2] != 1020*ms {
 			t.Errorf("arrivals %v, error %v", got, err)
 		}
@@ -103,11 +103,11 @@ func TestFaultStall(t *testing.T) {
 	config.Faults.StallFor = 0
 	virtual(t, config, func(t bubble, e *Engine, c *http.Client) {
 		c.Timeout = time.Hour
-		if _, _, err := stream(t.Context(), e, c, ids(0, 2), 3, HeaderFault, string(FaultStall)); err == nil {
+		if _, _, err := stream(t.Context(), e, c, ids(0, 2), 3, HeaderFault, "stall"); err == nil {
 			t.Error("the stall ended")
 		}
 		synctest.Wait()
-		if r := e.Records()[0]; r.Outcome != ClientGone || r.Fault != FaultStall || r.Ended != time.Hour || r.OutputTokens != 1 {
+		if r := e.Records()[0]; r.Outcome != ClientGone || r.Fault != "stall" || r.Ended != time.Hour || r.OutputTokens != 1 {
 			t.Errorf("record %+v", r)
 		}
 	})
@@ -115,7 +115,7 @@ func TestFaultStall(t *testing.T) {
 
 // Faults are drawn at their rates, and the same ones with the same seed.
 func TestFaultRates(t *testing.T) {
-	config := Config{Seed: 7, Faults: Faults{Rates: map[Fault]float64{FaultCut: 0.1, FaultRateLimit: 0.25}}}
+	config := Config{Seed: 7, Faults: Faults{Rates: map[Fault]float64{"cut": 0.1, "rate-limit": 0.25}}}
 	draw := func(c *Config) (names []Fault) {
 		for seq := range uint64(20_000) {
 			kind, _ := c.fault(seq, nil)
@@ -135,7 +135,7 @@ func TestFaultRates(t *testing.T) {
 			t.Fatalf("request %d met %q and then %q", i, name, again[i])
 		}
 	}
-	for name, want := range map[Fault]float64{FaultCut: 0.1, FaultRateLimit: 0.25, "": 0.65} {
+	for name, want := range map[Fault]float64{"cut": 0.1, "rate-limit": 0.25, "": 0.65} {
 		if got := float64(count[name]) / 20_000; math.Abs(got-want) > 0.015 { // over four standard deviations
 			t.Errorf("fault %q: share %v, want %v", name, got, want)
 		}
@@ -167,7 +167,7 @@ func TestFaultPosition(t *testing.T) {
 func TestFaultAtTheEnd(t *testing.T) {
 	e, url := serve(t, Config{TokensPerChunk: 4, Faults: Faults{After: 7}})
 	for _, test := range []struct{ maxTokens, want string }{{"7", "7"}, {"20", "7"}, {"3", "3"}} {
-		_, reply, err := tryPost(t, url+"/v1/completions", `{"model":"m","prompt":[1],"stream":true,"max_tokens":`+test.maxTokens+`}`, HeaderFault, string(FaultSilentEnd))
+		_, reply, err := tryPost(t, url+"/v1/completions", `{"model":"m","prompt":[1],"stream":true,"max_tokens":`+test.maxTokens+`}`, HeaderFault, "silent-end")
 		if err != nil || strings.Contains(reply, `"finish_reason":"`) {
 			t.Errorf("max_tokens %s: %v, %s", test.maxTokens, err, reply)
 		}
@@ -239,7 +239,7 @@ func TestShapes(t *testing.T) {
 // Chunks that are joined have their tokens in one write, and are counted all the same.
 func TestJoinedWrites(t *testing.T) {
 	for fault, want := range map[Fault][]int{
-		"joined-chunks": {4, 4, 2, 0}, "joined-tokens": {1, 4, 4, 1, 0}, FaultTinyWrites: {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0},
+		"joined-chunks": {4, 4, 2, 0}, "joined-tokens": {1, 4, 4, 1, 0}, "tiny-writes": {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0},
 	} {
 		e, url := serve(t, Config{})
 		post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":10,"stream":true}`, HeaderFault, string(fault))
@@ -258,12 +258,12 @@ func TestJoinedWrites(t *testing.T) {
 func TestSlowAccept(t *testing.T) {
 	const late = 30 * time.Millisecond
 	e, url := serve(t, Config{Faults: Faults{StallFor: late}})
-	resp, _ := post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":2,"stream":true}`, HeaderFault, string(FaultSlowAccept))
+	resp, _ := post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":2,"stream":true}`, HeaderFault, "slow-accept")
 	if r := lastRecord(t, e); resp.StatusCode != http.StatusOK || r.BodyRead-r.Headers < late {
 		t.Errorf("status %d, read %v after its head, want %v", resp.StatusCode, r.BodyRead-r.Headers, late)
 	}
 	e, url = serve(t, Config{BodyTimeout: late})
-	resp, _ = post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":2,"stream":true}`, HeaderFault, string(FaultSlowAccept))
+	resp, _ = post(t, url+"/v1/completions", `{"model":"m","prompt":[1,2],"max_tokens":2,"stream":true}`, HeaderFault, "slow-accept")
 	if r := lastRecord(t, e); resp.StatusCode != http.StatusRequestTimeout || r.Outcome != Faulted {
 		t.Errorf("status %d, record %+v", resp.StatusCode, r)
 	}
@@ -275,7 +275,7 @@ func TestSlowAccept(t *testing.T) {
 	go func() {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(`{"model":"m","prompt":[1,2]}`))
 		if err == nil {
-			req.Header.Set(HeaderFault, string(FaultSlowAccept))
+			req.Header.Set(HeaderFault, "slow-accept")
 			var resp *http.Response
 			if resp, err = http.DefaultClient.Do(req); err == nil {
 				_ = resp.Body.Close()

@@ -4,6 +4,8 @@
 package simulator
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"net/http"
 )
@@ -12,23 +14,23 @@ import (
 type faultKind struct {
 	name   Fault
 	about  string
-	refuse func(*Faults) *apiError // the reply instead of the usual one; an error of nil drops the connection
-	mid    func(*exchange) error   // runs in place of the next token; when it returns nil the reply goes on
-	shape  shape                   // of a reply that is whole otherwise
+	refuse error                 // ends the request before its reply: an apiError stands in for it, errAbort drops the connection
+	mid    func(*exchange) error // runs in place of the next token; when it returns nil the reply goes on
+	shape  shape                 // of a reply that is whole otherwise
 }
 
 var faultTable = []faultKind{
 	// The reply is another one.
-	{name: FaultRateLimit, about: "429 with Retry-After", refuse: func(f *Faults) *apiError {
-		return &apiError{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: "too many requests (simulated)", retryAfter: f.RetryAfter}
+	{name: "rate-limit", about: "429 with Retry-After", refuse: &apiError{
+		status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: "too many requests (simulated)", retry: true,
 	}},
-	{name: FaultUnavailable, about: "503 with Retry-After", refuse: func(f *Faults) *apiError {
-		return &apiError{status: http.StatusServiceUnavailable, kind: "server_error", code: "unavailable", message: "the engine is unavailable (simulated)", retryAfter: f.RetryAfter}
+	{name: "unavailable", about: "503 with Retry-After", refuse: &apiError{
+		status: http.StatusServiceUnavailable, kind: "server_error", code: "unavailable", message: "the engine is unavailable (simulated)", retry: true,
 	}},
-	{name: FaultServerError, about: "500", refuse: func(*Faults) *apiError {
-		return &apiError{status: http.StatusInternalServerError, kind: "server_error", message: "the engine failed (simulated)"}
+	{name: "server-error", about: "500", refuse: &apiError{
+		status: http.StatusInternalServerError, kind: "server_error", message: "the engine failed (simulated)",
 	}},
-	{name: FaultRefuse, about: "the connection is dropped before a reply", refuse: func(*Faults) *apiError { return nil }},
+	{name: "refuse", about: "the connection is dropped before a reply", refuse: errAbort},
 	{name: "not-found", about: "404 in plain text", refuse: foreign(http.StatusNotFound, mediaText, "Not Found")},
 	{name: "error-integer", about: "400 whose code is an integer", refuse: foreign(http.StatusBadRequest, mediaJSON,
 		`{"error":{"message":"the request is wrong (simulated)","type":"BadRequestError","param":null,"code":400}}`)},
@@ -43,19 +45,19 @@ var faultTable = []faultKind{
 	{name: "malformed-json", about: "200 with JSON that is none", refuse: foreign(http.StatusOK, mediaJSON, "{malformed json: <<<")},
 
 	// The stream breaks.
-	{name: FaultStreamError, about: "an error event in the stream, then its clean end", mid: func(x *exchange) error { return x.breakStream(false) }},
-	{name: FaultStreamErrorDone, about: "an error event in the stream, then [DONE]", mid: func(x *exchange) error { return x.breakStream(true) }},
-	{name: FaultCut, about: "the connection is dropped in the middle of the stream", mid: func(*exchange) error { return errAbort }},
-	{name: FaultStall, about: "the stream falls silent", mid: (*exchange).stall},
-	{name: FaultSilentEnd, about: "a clean end without finish reason, usage and [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
+	{name: "stream-error", about: "an error event in the stream, then its clean end", mid: func(x *exchange) error { return x.breakStream(false) }},
+	{name: "stream-error-done", about: "an error event in the stream, then [DONE]", mid: func(x *exchange) error { return x.breakStream(true) }},
+	{name: "cut", about: "the connection is dropped in the middle of the stream", mid: func(*exchange) error { return errAbort }},
+	{name: "stall", about: "the stream falls silent", mid: (*exchange).stall},
+	{name: "silent-end", about: "a clean end without finish reason, usage and [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
 	{name: "done-only", about: "[DONE] without a finish reason", mid: func(x *exchange) error { return x.endWith("data: [DONE]\n\n") }},
 	{name: "malformed-event", about: "an event whose JSON breaks off", mid: func(x *exchange) error { return x.endWith(`data: {"choices":[{"delta":{` + "\n\n") }},
 	{name: "bad-framing", about: "a chunk of HTTP whose length is no number", mid: (*exchange).breakFraming},
 	{name: "endless-line", about: "a line of 64 MiB in the stream", mid: (*exchange).endlessLine},
 
 	// The reply is whole, in time and place of another kind.
-	{name: FaultSlowAccept, about: "the request is not read for --stall-for", shape: shape{slowAccept: true}},
-	{name: FaultTinyWrites, about: "each byte is a write of its own", shape: shape{piece: 1}},
+	{name: "slow-accept", about: "the request is not read for --stall-for", shape: shape{slowAccept: true}},
+	{name: "tiny-writes", about: "each byte is a write of its own", shape: shape{piece: 1}},
 	{name: "joined-tokens", about: "four tokens a chunk", shape: shape{tokens: 4}},
 	{name: "joined-chunks", about: "four chunks a write", shape: shape{chunks: 4}},
 	{name: "close-after", about: "the connection is closed after the reply, unannounced", shape: shape{closes: true}},
@@ -99,10 +101,8 @@ const (
 )
 
 // foreign is a reply in the shape of another engine.
-func foreign(status int, media, body string) func(*Faults) *apiError {
-	return func(*Faults) *apiError {
-		return &apiError{status: status, media: media, raw: body, message: "answered in another shape (simulated)"}
-	}
+func foreign(status int, media, body string) *apiError {
+	return &apiError{status: status, media: media, raw: body, message: "answered in another shape (simulated)"}
 }
 
 var errSimulated = &apiError{status: http.StatusInternalServerError, kind: "server_error", code: "engine_error", message: "the engine failed while it generated (simulated)"}
@@ -116,6 +116,11 @@ func (x *exchange) breakStream(done bool) error {
 	if done {
 		x.buf = x.format.done(x.buf)
 	}
+	return x.breakOff()
+}
+
+// breakOff writes what is there, and ends the reply so.
+func (x *exchange) breakOff() error {
 	if err := x.write(); err != nil {
 		return err
 	}
@@ -127,13 +132,11 @@ func (x *exchange) endWith(text string) error {
 	if !x.stream {
 		return errAbort
 	}
-	if text != "" {
-		x.buf = append(x.buf, text...)
-		if err := x.write(); err != nil {
-			return err
-		}
+	if text == "" {
+		return errBroken
 	}
-	return errBroken
+	x.buf = append(x.buf, text...)
+	return x.breakOff()
 }
 
 // stall is silent for the configured time, and shifts the rest of the plan by it.
@@ -151,13 +154,12 @@ func (x *exchange) stall() error {
 // does not see the client leave: nobody reads.
 func (x *exchange) delay() error {
 	x.met = true
-	if d := x.engine.config.Faults.StallFor; d > 0 {
-		return x.pacer.until(x.engine.now() + d)
+	c := &x.engine.config
+	err := x.pacer.until(x.engine.now() + cmp.Or(c.Faults.StallFor, c.BodyTimeout))
+	if err == nil && c.Faults.StallFor == 0 {
+		err = errSlowBody
 	}
-	if err := x.pacer.until(x.engine.now() + x.engine.config.BodyTimeout); err != nil {
-		return err
-	}
-	return errSlowBody
+	return err
 }
 
 // breakFraming writes a chunk of HTTP that is none. HTTP/2 has no chunks: its stream is reset.
@@ -185,10 +187,7 @@ func (x *exchange) endlessLine() error {
 		return errAbort
 	}
 	x.buf = append(x.buf, `data: {"padding":"`...)
-	piece := make([]byte, 64<<10)
-	for i := range piece {
-		piece[i] = 'x'
-	}
+	piece := bytes.Repeat([]byte("x"), 64<<10)
 	for range endlessBytes / len(piece) {
 		x.buf = append(x.buf, piece...)
 		if err := x.write(); err != nil {

@@ -8,57 +8,68 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
 // format writes replies in OpenAI's shapes: events of a stream, and whole replies.
 type format struct {
-	api             api
-	plan            *plan
-	head            []byte // of every object, up to its choices
-	callID          string
-	promptTokens    int
-	cachedTokens    int
-	includeUsage    bool
-	continuousUsage bool
-	shape           *shape
-	like            Like
-	tokenizer       Tokenizer
-	returnIDs       bool     // say the ids of prompt and reply
-	promptIDs       []uint64 // until they have been said
-	begun           bool     // the role, or a chunk, has been made
+	api          api
+	request      *request
+	plan         *plan
+	shape        *shape
+	config       *Config
+	head         []byte // of every object, up to its choices
+	callID       string
+	promptTokens int
+	cachedTokens int
+	promptIDs    []uint64 // until they have been said
+	begun        bool     // the role, or a chunk, has been made
 }
 
-func newFormat(a api, q *request, p *plan, s *shape, id uint64, created int64) *format {
+// newFormat returns the format of a reply to a prompt that has been read. id varies the ids in it.
+func newFormat(x *exchange, q *request, id uint64) *format {
 	f := &format{
-		api: a, plan: p, shape: s, includeUsage: q.includeUsage, continuousUsage: q.continuousUsage,
-		callID: fmt.Sprintf("call_%016x", mix(id)),
+		api: x.api, request: q, plan: &x.plan, shape: &x.shape, config: &x.engine.config,
+		callID: fmt.Sprintf("call_%016x", splitmix.Next(id)), promptTokens: x.chain.tokens,
+	}
+	if q.returnIDs {
+		f.promptIDs = x.chain.ids
+	}
+	if x.shape.shortPrompt {
+		f.promptTokens = (x.chain.tokens + 1) / 2
 	}
 	prefix, object := "chatcmpl", "chat.completion"
-	if a == completions {
+	switch {
+	case x.api == completions:
 		prefix, object = "cmpl", "text_completion"
-	}
-	if a == chat && q.facts.Stream {
+	case q.facts.Stream:
 		object += ".chunk"
 	}
-	f.head = fmt.Appendf(nil, `{"id":"%s-%016x","object":%q,"created":%d,"model":`, prefix, id, object, created)
-	f.head = appendQuoted(f.head, q.facts.Model)
-	f.head = append(f.head, `,"choices":[`...)
+	f.head = fmt.Appendf(nil, `{"id":"%s-%016x","object":%q,"created":%d,"model":`, prefix, id, object, x.rec.Time.Unix())
+	f.head = append(appendQuoted(f.head, q.facts.Model), `,"choices":[`...)
 	return f
 }
 
-// event appends one event of a stream with one choice, given from its delta (or text) to its end.
-func (f *format) event(b []byte, completed int, choice func([]byte) []byte) []byte {
-	b = f.choice(b, '0', choice)
+// begin appends an event of a stream up to the delta, or text, of its choice.
+func (f *format) begin(b []byte, index byte) []byte {
+	b = append(append(b, plainField...), f.head...)
+	return append(append(append(b, `{"index":`...), index), ',')
+}
+
+// end appends what follows an event's choice: ids and usage, as the request and the shape want them.
+func (f *format) end(b []byte, completed int) []byte {
+	b = append(b, "}]"...)
 	if f.api == chat {
 		b = f.promptTokenIDs(b)
 	}
 	switch {
 	case f.shape.usage == usageNone, f.shape.usage == usageOnFinish:
-	case f.shape.usage == usageGrows, f.continuousUsage:
+	case f.shape.usage == usageGrows, f.request.usage.Continuous:
 		b = f.usage(b, completed)
 	case f.shape.usage == usageZero:
 		b = append(b, `,"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}`...)
-	case f.shape.usage == usageNull, f.includeUsage:
+	case f.shape.usage == usageNull, f.request.usage.Include:
 		b = append(b, `,"usage":null`...)
 	}
 	if n := f.shape.pad; n > 0 && !f.begun {
@@ -72,56 +83,39 @@ func (f *format) event(b []byte, completed int, choice func([]byte) []byte) []by
 	return append(b, "}\n\n"...)
 }
 
-// choice appends an event up to the end of its choices, of which there is one.
-func (f *format) choice(b []byte, index byte, choice func([]byte) []byte) []byte {
-	b = append(b, plainField...)
-	b = append(b, f.head...)
-	b = append(b, `{"index":`...)
-	b = append(b, index, ',')
-	b = choice(b)
-	return append(b, "}]"...)
-}
+// unfinished is what follows the delta, or text, of a choice that goes on.
+const unfinished = `,"logprobs":null,"finish_reason":null`
 
 // role appends the event that opens a chat's reply: the role, no content.
 func (f *format) role(b []byte) []byte {
-	return f.event(b, 0, func(b []byte) []byte {
-		return append(b, `"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null`...)
-	})
+	return f.end(append(f.begin(b, '0'), `"delta":{"role":"assistant","content":""}`+unfinished...), 0)
 }
 
 // call appends the event that opens a tool call: its id and name, no arguments.
 func (f *format) call(b []byte) []byte {
-	return f.event(b, 0, func(b []byte) []byte {
-		b = append(b, `"delta":{"tool_calls":[{"index":0,`...)
-		b = f.callHead(b)
-		return append(b, `""}}]},"logprobs":null,"finish_reason":null`...)
-	})
+	b = f.callHead(append(f.begin(b, '0'), `"delta":{"tool_calls":[{"index":0,`...))
+	return f.end(append(b, `""}}]}`+unfinished...), 0)
 }
 
 // callHead appends the members of a tool call up to the value of its arguments.
 func (f *format) callHead(b []byte) []byte {
-	b = append(b, `"id":"`...)
-	b = append(b, f.callID...)
-	b = append(b, `","type":"function","function":{"name":`...)
-	b = appendQuoted(b, f.plan.tool)
-	return append(b, `,"arguments":`...)
+	b = fmt.Appendf(b, `"id":"%s","type":"function","function":{"name":`, f.callID)
+	return append(appendQuoted(b, f.plan.tool), `,"arguments":`...)
 }
 
 // tokens appends the event of the tokens from, inclusive, to to, exclusive, and what the shape puts before it.
 func (f *format) tokens(b []byte, from, to int) []byte {
-	text := func(b []byte) []byte { return f.text(b, from, to) }
 	if f.shape.empty {
-		b = f.event(b, from, func(b []byte) []byte {
-			if f.api == completions {
-				return append(b, `"text":"","logprobs":null,"finish_reason":null`...)
-			}
-			return append(b, `"delta":{"content":""},"logprobs":null,"finish_reason":null`...)
-		})
+		nothing := `"delta":{"content":""}` + unfinished
+		if f.api == completions {
+			nothing = `"text":""` + unfinished
+		}
+		b = f.end(append(f.begin(b, '0'), nothing...), from)
 	}
 	if f.shape.second {
-		b = append(f.choice(b, '1', text), "}\n\n"...)
+		b = append(f.text(f.begin(b, '1'), from, to), "}]}\n\n"...)
 	}
-	return f.event(b, to, text)
+	return f.end(f.text(f.begin(b, '0'), from, to), to)
 }
 
 // text appends the choice of some tokens, from its delta (or text) to its end.
@@ -150,11 +144,10 @@ func (f *format) text(b []byte, from, to int) []byte {
 		b = f.plan.appendToken(b, i)
 	}
 	b = append(b, end...)
-	b = append(b, `,"logprobs":null,"finish_reason":`...)
 	if f.shape.finishOnLast && to == f.plan.tokens {
 		b = f.reason(b)
 	} else {
-		b = append(b, "null"...)
+		b = append(b, unfinished...)
 	}
 	return f.tokenIDs(b, from, to)
 }
@@ -171,7 +164,7 @@ func (f *format) promptTokenIDs(b []byte) []byte {
 
 // tokenIDs appends the members with the ids of some tokens of a reply, where they were asked for.
 func (f *format) tokenIDs(b []byte, from, to int) []byte {
-	if !f.returnIDs {
+	if !f.request.returnIDs {
 		return b
 	}
 	if f.api == completions {
@@ -179,7 +172,7 @@ func (f *format) tokenIDs(b []byte, from, to int) []byte {
 	}
 	var ids []uint64
 	for i := from; i < to; i++ {
-		f.plan.tokenIDs(i, &f.tokenizer, func(id uint64) { ids = append(ids, id) })
+		f.plan.tokenIDs(i, &f.config.Tokenizer, func(id uint64) { ids = append(ids, id) })
 	}
 	return appendIDs(append(b, `,"token_ids":`...), ids)
 }
@@ -195,40 +188,32 @@ func appendIDs(b []byte, ids []uint64) []byte {
 	return append(b, ']')
 }
 
-// reason appends the finish reason as JSON.
+// reason appends what follows the delta, or text, of a choice that ends.
 func (f *format) reason(b []byte) []byte {
-	b = append(b, '"')
-	b = append(b, f.plan.finish...)
+	b = append(append(b, `,"logprobs":null,"finish_reason":"`...), f.plan.finish...)
 	return append(b, '"')
 }
 
 // finish appends what follows the last token: the finish reason, the usage where asked for, and the end mark.
 func (f *format) finish(b []byte) []byte {
-	last := func(b []byte) []byte {
-		if f.api == completions {
-			b = append(b, `"text":""`...)
-		} else {
-			b = append(b, `"delta":{}`...)
-		}
-		return f.reason(append(b, `,"logprobs":null,"finish_reason":`...))
+	nothing := `"delta":{}`
+	if f.api == completions {
+		nothing = `"text":""`
 	}
+	last := func(index byte) []byte { return f.reason(append(f.begin(b, index), nothing...)) }
 	if f.shape.second && !f.shape.unfinished {
-		b = append(f.choice(b, '1', last), "}\n\n"...)
+		b = append(last('1'), "}]}\n\n"...)
 	}
 	switch {
 	case f.shape.finishOnLast:
 	case f.shape.usage == usageOnFinish:
-		b = f.usage(f.choice(b, '0', last), f.plan.tokens)
-		b = append(b, "}\n\n"...)
+		b = append(f.usage(append(last('0'), "}]"...), f.plan.tokens), "}\n\n"...)
 	default:
-		b = f.event(b, f.plan.tokens, last)
+		b = f.end(last('0'), f.plan.tokens)
 	}
-	if f.usageAtTheEnd() {
-		b = append(b, plainField...)
-		b = append(b, f.head...)
-		b = append(b, ']')
-		b = f.usage(b, f.plan.tokens)
-		b = append(b, "}\n\n"...)
+	if u := f.shape.usage; u == usageZero || u == usageGrows || u != usageNone && u != usageOnFinish && f.request.usage.Include {
+		b = append(append(append(b, plainField...), f.head...), ']')
+		b = append(f.usage(b, f.plan.tokens), "}\n\n"...)
 	}
 	if f.shape.noDone {
 		return b
@@ -236,22 +221,9 @@ func (f *format) finish(b []byte) []byte {
 	return f.done(b)
 }
 
-// usageAtTheEnd reports whether an event with the usage alone comes last.
-func (f *format) usageAtTheEnd() bool {
-	switch f.shape.usage {
-	case usageNone, usageOnFinish:
-		return false
-	case usageZero, usageGrows:
-		return true
-	default:
-		return f.includeUsage
-	}
-}
-
 // failure appends an error event.
 func (f *format) failure(b []byte, e *apiError) []byte {
-	b = append(b, "data: "...)
-	b = append(b, e.body()...)
+	b = append(append(b, plainField...), e.body()...)
 	return append(b, "\n\n"...)
 }
 
@@ -259,15 +231,13 @@ func (f *format) done(b []byte) []byte { return append(b, "data: [DONE]\n\n"...)
 
 // whole returns a reply that is not a stream.
 func (f *format) whole() []byte {
-	b := append([]byte(nil), f.head...)
-	b = append(b, `{"index":0,`...)
+	b := append(append([]byte(nil), f.head...), `{"index":0,`...)
 	end := `"`
 	switch {
 	case f.api == completions:
 		b = append(b, `"text":"`...)
 	case f.plan.tool != "":
-		b = append(b, `"message":{"role":"assistant","content":null,"tool_calls":[{`...)
-		b = f.callHead(b)
+		b = f.callHead(append(b, `"message":{"role":"assistant","content":null,"tool_calls":[{`...))
 		b = append(b, '"')
 		end = `"}}]}`
 	default:
@@ -277,13 +247,8 @@ func (f *format) whole() []byte {
 	for i := range f.plan.tokens {
 		b = f.plan.appendToken(b, i)
 	}
-	b = append(b, end...)
-	b = append(b, `,"logprobs":null,"finish_reason":"`...)
-	b = append(b, f.plan.finish...)
-	b = append(b, '"')
-	b = f.tokenIDs(b, 0, f.plan.tokens)
-	b = append(b, `}]`...)
-	b = f.promptTokenIDs(b)
+	b = f.tokenIDs(f.reason(append(b, end...)), 0, f.plan.tokens)
+	b = f.promptTokenIDs(append(b, "}]"...))
 	if f.shape.usage != usageNone {
 		b = f.usage(b, f.plan.tokens)
 	}
@@ -291,16 +256,12 @@ func (f *format) whole() []byte {
 }
 
 func (f *format) usage(b []byte, completed int) []byte {
-	b = append(b, `,"usage":{"prompt_tokens":`...)
-	b = strconv.AppendInt(b, int64(f.promptTokens), 10)
-	b = append(b, `,"completion_tokens":`...)
-	b = strconv.AppendInt(b, int64(completed), 10)
-	b = append(b, `,"total_tokens":`...)
-	b = strconv.AppendInt(b, int64(f.promptTokens+completed), 10)
-	b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
-	b = strconv.AppendInt(b, int64(f.cachedTokens), 10)
+	b = strconv.AppendInt(append(b, `,"usage":{"prompt_tokens":`...), int64(f.promptTokens), 10)
+	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), int64(completed), 10)
+	b = strconv.AppendInt(append(b, `,"total_tokens":`...), int64(f.promptTokens+completed), 10)
+	b = strconv.AppendInt(append(b, `,"prompt_tokens_details":{"cached_tokens":`...), int64(f.cachedTokens), 10)
 	b = append(b, "}}"...)
-	if f.like != LikeLlamaCPP {
+	if f.config.Like != LikeLlamaCPP {
 		return b
 	}
 	return fmt.Appendf(b, `,"timings":{"cache_n":%d,"prompt_n":%d,"predicted_n":%d}`, f.cachedTokens, f.promptTokens-f.cachedTokens, completed)
@@ -308,9 +269,6 @@ func (f *format) usage(b []byte, completed int) []byte {
 
 // appendQuoted appends a JSON string. The texts come from valid JSON, so quoting cannot fail.
 func appendQuoted(b []byte, s string) []byte {
-	quoted, err := jsontext.AppendQuote(b, s)
-	if err != nil {
-		return append(b, `""`...)
-	}
-	return quoted
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
 }

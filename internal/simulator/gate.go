@@ -74,9 +74,16 @@ func (g *gate) releaseLocked(at time.Duration) {
 	g.inside--
 }
 
-// counts returns how many are inside and how many wait.
-func (g *gate) counts() (inside, waiting int) {
+// running returns how many are inside.
+func (g *gate) running() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.inside, g.queue.Len()
+	return int64(g.inside)
+}
+
+// waiting returns how many wait.
+func (g *gate) waiting() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return int64(g.queue.Len())
 }

@@ -59,9 +59,3 @@ func (p *pacer) until(at time.Duration) error {
 		return p.ctx.Err()
 	}
 }
-
-func (p *pacer) stop() {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-}

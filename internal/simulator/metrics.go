@@ -20,98 +20,80 @@ type metrics struct {
 
 const metricPrefix = "moonloop_simulator_"
 
-func newMetrics(e *Engine) *metrics {
-	reg := prometheus.NewRegistry()
-	total := func(name, help string, labels prometheus.Labels, value func() int64) {
-		reg.MustRegister(prometheus.NewCounterFunc(
-			prometheus.CounterOpts{Name: metricPrefix + name, Help: help, ConstLabels: labels},
-			func() float64 { return float64(value()) }))
-	}
-	gauge := func(name, help string, value func() int) {
-		reg.MustRegister(prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: metricPrefix + name, Help: help},
-			func() float64 { return float64(value()) }))
-	}
-	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: metricPrefix + name, Help: help, Buckets: buckets})
-		reg.MustRegister(h)
-		return h
-	}
-	for i, o := range outcomes {
-		total("requests_total", "Requests that have ended, by outcome.", prometheus.Labels{"outcome": string(o)}, e.count.outcomes[i].Load)
-	}
-	total("unauthorized_total", "Requests refused for want of a valid key.", nil, e.count.unauthorized.Load)
-	total("prompt_tokens_total", "Prompt tokens of ended requests.", nil, e.count.prompt.Load)
-	total("generation_tokens_total", "Output tokens of ended requests.", nil, e.count.output.Load)
-	total("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", nil, e.count.prompt.Load)
-	total("prefix_cache_hits_total", "Prompt tokens served by the prefix cache.", nil, e.count.cached.Load)
-	total("prefix_cache_evicted_blocks_total", "Blocks evicted from the prefix cache.", nil, func() int64 { _, n := e.cacheCounts(); return n })
-	gauge("prefix_cache_blocks", "Blocks in the prefix cache.", func() int { n, _ := e.cacheCounts(); return n })
-	gauge("num_requests_running", "Requests in prefill or decode.", func() int { n, _ := e.queue.counts(); return n })
-	gauge("num_requests_waiting", "Requests that wait to run.", func() int { _, n := e.queue.counts(); return n })
+// registry registers metrics; the value of a total or a gauge is read when it is scraped.
+type registry struct{ *prometheus.Registry }
 
-	registerLike(reg, e)
-
-	seconds := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 50, 100, 250}
-	tokens := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
-	m := &metrics{
-		handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
-		queue:   histogram("request_queue_time_seconds", "From the body's last byte to admission.", seconds),
-		prefill: histogram("request_prefill_time_seconds", "From admission to the end of the prefill.", seconds),
-		first:   histogram("time_to_first_token_seconds", "From the body's last byte to the first write with a token.", seconds),
-		inter:   histogram("inter_token_latency_seconds", "Between writes with tokens, as they were done.", tokens),
-		whole:   histogram("e2e_request_latency_seconds", "From the body's last byte to the end.", seconds),
-	}
-	return m
+func (r registry) total(name, help string, labels prometheus.Labels, value func() int64) {
+	r.MustRegister(prometheus.NewCounterFunc(
+		prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) }))
 }
 
-// registerLike adds the metrics by which a client finds out how the engine caches, under the names that the engine has which this
-// one is like. vLLM counts a prompt when it is looked up; here it counts when its request has ended.
-func registerLike(reg *prometheus.Registry, e *Engine) {
-	running := func() float64 { n, _ := e.queue.counts(); return float64(n) }
-	waiting := func() float64 { _, n := e.queue.counts(); return float64(n) }
-	computed := func() float64 { return float64(e.count.prompt.Load() - e.count.cached.Load()) }
-	value := func(load func() int64) func() float64 { return func() float64 { return float64(load()) } }
-	type one struct {
-		name, help string
-		value      func() float64
+func (r registry) gauge(name, help string, labels prometheus.Labels, value func() int64) {
+	r.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) }))
+}
+
+func (r registry) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: metricPrefix + name, Help: help, Buckets: buckets})
+	r.MustRegister(h)
+	return h
+}
+
+func newMetrics(e *Engine) *metrics {
+	r, c := registry{prometheus.NewRegistry()}, &e.count
+	for i, o := range outcomes {
+		r.total(metricPrefix+"requests_total", "Requests that have ended, by outcome.", prometheus.Labels{"outcome": string(o)}, c.outcomes[i].Load)
 	}
-	var totals, gauges []one
-	var prefix string
-	var labels prometheus.Labels
+	r.total(metricPrefix+"unauthorized_total", "Requests refused for want of a valid key.", nil, c.unauthorized.Load)
+	r.total(metricPrefix+"prompt_tokens_total", "Prompt tokens of ended requests.", nil, c.prompt.Load)
+	r.total(metricPrefix+"generation_tokens_total", "Output tokens of ended requests.", nil, c.output.Load)
+	r.total(metricPrefix+"prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", nil, c.prompt.Load)
+	r.total(metricPrefix+"prefix_cache_hits_total", "Prompt tokens served by the prefix cache.", nil, c.cached.Load)
+	r.total(metricPrefix+"prefix_cache_evicted_blocks_total", "Blocks evicted from the prefix cache.", nil,
+		func() int64 { _, n := e.cacheCounts(); return n })
+	r.gauge(metricPrefix+"prefix_cache_blocks", "Blocks in the prefix cache.", nil, func() int64 { n, _ := e.cacheCounts(); return int64(n) })
+	r.gauge(metricPrefix+"num_requests_running", "Requests in prefill or decode.", nil, e.queue.running)
+	r.gauge(metricPrefix+"num_requests_waiting", "Requests that wait to run.", nil, e.queue.waiting)
+
+	r.like(e)
+	seconds := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 50, 100, 250}
+	tokens := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+	return &metrics{
+		handler: promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
+		queue:   r.histogram("request_queue_time_seconds", "From the body's last byte to admission.", seconds),
+		prefill: r.histogram("request_prefill_time_seconds", "From admission to the end of the prefill.", seconds),
+		first:   r.histogram("time_to_first_token_seconds", "From the body's last byte to the first write with a token.", seconds),
+		inter:   r.histogram("inter_token_latency_seconds", "Between writes with tokens, as they were done.", tokens),
+		whole:   r.histogram("e2e_request_latency_seconds", "From the body's last byte to the end.", seconds),
+	}
+}
+
+// like adds the metrics by which a client finds out how the engine caches, under the names that the engine has which this one is
+// like. vLLM counts a prompt when it is looked up; here it counts when its request has ended.
+func (r registry) like(e *Engine) {
+	c := &e.count
 	switch e.config.Like {
 	case LikePlain:
 	case LikeVLLM:
-		prefix, labels = "vllm:", prometheus.Labels{"engine": "0", "model_name": e.modelNames()[0]}
-		totals = []one{
-			{"prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", value(e.count.prompt.Load)},
-			{"prefix_cache_hits_total", "Prompt tokens served by the prefix cache.", value(e.count.cached.Load)},
-			{"prompt_tokens_total", "Prompt tokens.", value(e.count.prompt.Load)},
-			{"generation_tokens_total", "Output tokens.", value(e.count.output.Load)},
-		}
-		gauges = []one{{"num_requests_running", "Requests that run.", running}, {"num_requests_waiting", "Requests that wait.", waiting}}
-		c := e.config.Cache
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: prefix + "cache_config_info", Help: "Settings of the cache.",
-			ConstLabels: prometheus.Labels{
-				"engine": "0", "block_size": strconv.Itoa(c.BlockSize), "num_gpu_blocks": strconv.Itoa(c.Blocks),
-				"enable_prefix_caching": map[bool]string{true: "True", false: "False"}[!c.Disabled],
-			},
-		}, func() float64 { return 1 }))
+		labels := prometheus.Labels{"engine": "0", "model_name": e.modelNames()[0]}
+		r.total("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", labels, c.prompt.Load)
+		r.total("vllm:prefix_cache_hits_total", "Prompt tokens served by the prefix cache.", labels, c.cached.Load)
+		r.total("vllm:prompt_tokens_total", "Prompt tokens.", labels, c.prompt.Load)
+		r.total("vllm:generation_tokens_total", "Output tokens.", labels, c.output.Load)
+		r.gauge("vllm:num_requests_running", "Requests that run.", labels, e.queue.running)
+		r.gauge("vllm:num_requests_waiting", "Requests that wait.", labels, e.queue.waiting)
+		cache := e.config.Cache
+		r.gauge("vllm:cache_config_info", "Settings of the cache.", prometheus.Labels{
+			"engine": "0", "block_size": strconv.Itoa(cache.BlockSize), "num_gpu_blocks": strconv.Itoa(cache.Blocks),
+			"enable_prefix_caching": map[bool]string{true: "True", false: "False"}[!cache.Disabled],
+		}, func() int64 { return 1 })
 	case LikeLlamaCPP:
-		prefix = "llamacpp:"
-		totals = []one{
-			{"prompt_tokens_total", "Prompt tokens computed.", computed},
-			{"prompt_tokens_cached_total", "Prompt tokens served by the slots.", value(e.count.cached.Load)},
-			{"tokens_predicted_total", "Output tokens.", value(e.count.output.Load)},
-		}
-		gauges = []one{{"requests_processing", "Requests that run.", running}, {"requests_deferred", "Requests that wait.", waiting}}
-	}
-	for _, m := range totals {
-		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + m.name, Help: m.help, ConstLabels: labels}, m.value))
-	}
-	for _, m := range gauges {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + m.name, Help: m.help, ConstLabels: labels}, m.value))
+		computed := func() int64 { return c.prompt.Load() - c.cached.Load() }
+		r.total("llamacpp:prompt_tokens_total", "Prompt tokens computed.", nil, computed)
+		r.total("llamacpp:prompt_tokens_cached_total", "Prompt tokens served by the slots.", nil, c.cached.Load)
+		r.total("llamacpp:tokens_predicted_total", "Output tokens.", nil, c.output.Load)
+		r.gauge("llamacpp:requests_processing", "Requests that run.", nil, e.queue.running)
+		r.gauge("llamacpp:requests_deferred", "Requests that wait.", nil, e.queue.waiting)
 	}
 }
 

@@ -3,7 +3,11 @@
 
 package simulator
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
+)
 
 // plan is what a reply will be, decided before its first token from seed, prompt and request alone.
 type plan struct {
@@ -23,21 +27,21 @@ const (
 
 // plan decides length, finish reason and kind of the reply to a prompt.
 func (c *Config) plan(q *request, promptHash uint64, header http.Header) plan {
-	key := mix(promptHash ^ mix(c.Seed))
+	key := splitmix.Next(promptHash ^ splitmix.Next(c.Seed))
 	f := &q.facts
 	p := plan{tokens: f.MaxTokens, finish: finishLength, key: key, bytes: c.Tokenizer.WordBytes}
 	if f.MaxTokens == Absent {
 		p.tokens, p.finish = max(c.DefaultMaxTokens, f.MinTokens), finishStop
 	}
-	if !f.IgnoreEOS && uniform(mix(key+1)) < c.EarlyStop {
+	if !f.IgnoreEOS && splitmix.Uniform(splitmix.Next(key+1)) < c.EarlyStop {
 		least := max(1, f.MinTokens)
-		if n := least + int(uniform(mix(key+2))*float64(p.tokens-least+1)); n < p.tokens {
+		if n := least + int(splitmix.Uniform(splitmix.Next(key+2))*float64(p.tokens-least+1)); n < p.tokens {
 			p.tokens, p.finish = n, finishStop
 		}
 	}
-	asked := header.Get(HeaderToolCalls) == "1" || uniform(mix(key+3)) < c.ToolCalls
+	asked := header.Get(HeaderToolCalls) == "1" || splitmix.Uniform(splitmix.Next(key+3)) < c.ToolCalls
 	if len(q.toolNames) > 0 && asked && !q.toolChoiceNone {
-		p.tool, p.finish = q.toolNames[mix(key+4)%uint64(len(q.toolNames))], finishToolCalls
+		p.tool, p.finish = q.toolNames[splitmix.Next(key+4)%uint64(len(q.toolNames))], finishToolCalls
 	}
 	return p
 }
@@ -65,7 +69,7 @@ func (p *plan) tokenIDs(i int, t *Tokenizer, add func(uint64)) {
 
 // word returns the word of token i.
 func (p *plan) word(i int) string {
-	word := replyWords[mix(p.key^uint64(i))%uint64(len(replyWords))] //nolint:gosec // i is never negative
+	word := replyWords[splitmix.Next(p.key^uint64(i))%uint64(len(replyWords))] //nolint:gosec // i is never negative
 	if p.bytes > 0 {
 		return cut(word, p.bytes)
 	}

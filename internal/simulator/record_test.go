@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
 func TestRecordFacts(t *testing.T) {
@@ -187,7 +189,7 @@ func TestEarlyStop(t *testing.T) {
 	config := Config{EarlyStop: 0.4, Seed: 3}
 	early := 0
 	for i := range uint64(10_000) {
-		p := config.plan(&request{facts: Facts{MaxTokens: 100, MinTokens: 20}}, mix(i), nil)
+		p := config.plan(&request{facts: Facts{MaxTokens: 100, MinTokens: 20}}, splitmix.Next(i), nil)
 		if p.tokens < 20 || p.tokens > 100 || (p.finish == finishStop) != (p.tokens < 100) {
 			t.Fatalf("plan %+v", p)
 		}
@@ -205,7 +207,7 @@ func TestValidateReportsAll(t *testing.T) {
 	_, err := New(Config{
 		MaxRunning: -1, EarlyStop: 2, Template: &Template{PerPrompt: -1}, RoleChunk: 9, Models: []string{""},
 		Record: Recording{Headers: []string{"authorization"}},
-		Faults: Faults{Rates: map[Fault]float64{"nonsense": 0.5, FaultCut: 0.9}},
+		Faults: Faults{Rates: map[Fault]float64{"nonsense": 0.5, "cut": 0.9}},
 	})
 	if err == nil {
 		t.Fatal("no error")

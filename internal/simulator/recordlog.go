@@ -16,8 +16,7 @@ type recordLog struct {
 	config Recording
 
 	mu      sync.Mutex
-	kept    []*Record // kept[first:] in order of their ends
-	first   int
+	kept    []*Record // in order of their ends
 	bytes   int64
 	dropped int64 // records that had to make room
 
@@ -42,15 +41,11 @@ func (l *recordLog) keep(r *Record) {
 	defer l.mu.Unlock()
 	l.kept = append(l.kept, r)
 	l.bytes += r.bytes()
-	for n := len(l.kept) - l.first; n > l.config.Keep || (l.bytes > l.config.KeepBytes && n > 1); n-- {
-		l.bytes -= l.kept[l.first].bytes()
-		l.kept[l.first] = nil
-		l.first++
+	for len(l.kept) > l.config.Keep || l.bytes > l.config.KeepBytes && len(l.kept) > 1 {
+		l.bytes -= l.kept[0].bytes()
+		l.kept[0] = nil // append makes a new array in time, without what has gone
+		l.kept = l.kept[1:]
 		l.dropped++
-	}
-	if l.first > 1024 && l.first > len(l.kept)/2 {
-		l.kept = slices.Clone(l.kept[l.first:])
-		l.first = 0
 	}
 }
 
@@ -71,7 +66,7 @@ func (l *recordLog) writeLine(line []byte, err error) {
 // records returns what is kept, by sequence number.
 func (l *recordLog) records() []*Record {
 	l.mu.Lock()
-	all := slices.Clone(l.kept[l.first:])
+	all := slices.Clone(l.kept)
 	l.mu.Unlock()
 	slices.SortFunc(all, func(a, b *Record) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all

@@ -5,6 +5,7 @@ package simulator
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -144,28 +145,22 @@ func (q *request) renderChat(c *chain, t Template) *apiError {
 	}
 	for i, m := range all {
 		before := c.tokens
-		fact := Message{Role: cut(m.role, maxName), Bytes: len(m.content), ToolCalls: m.toolCalls != nil}
-		if home >= 0 && m.role == "system" {
-			q.facts.Messages = append(q.facts.Messages, fact)
-			continue
-		}
-		c.special(m.role, max(t.PerMessage-1, 0))
-		if i == home {
-			for _, s := range all {
-				if s.role != "system" {
-					continue
-				}
-				if err := s.renderContent(c); err != nil {
+		if home < 0 || m.role != "system" {
+			c.special(m.role, max(t.PerMessage-1, 0))
+			texts := []message{m}
+			if i == home {
+				texts = append(slices.DeleteFunc(slices.Clone(all), func(s message) bool { return s.role != "system" }), m)
+			}
+			for _, text := range texts {
+				if err := text.renderContent(c); err != nil {
 					return err
 				}
 			}
+			c.special("end", min(t.PerMessage, 1))
 		}
-		if err := m.renderContent(c); err != nil {
-			return err
-		}
-		c.special("end", min(t.PerMessage, 1))
-		fact.Tokens = c.tokens - before
-		q.facts.Messages = append(q.facts.Messages, fact)
+		q.facts.Messages = append(q.facts.Messages, Message{
+			Role: cut(m.role, maxName), Bytes: len(m.content), Tokens: c.tokens - before, ToolCalls: m.toolCalls != nil,
+		})
 	}
 	// The header of the reply is that of an assistant's message, so that the next turn extends this prompt.
 	c.special("assistant", max(t.PerPrompt-1, 0))
@@ -178,44 +173,25 @@ type message struct {
 	content, toolCalls jsontext.Value
 }
 
-// readMessage reads one object, the one of an index. The values are cut out of the raw messages by offset, as in parseRequest.
+// readMessage reads one object, the one of an index.
 func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *apiError) {
-	if _, err := dec.ReadToken(); err != nil {
-		return m, notJSON(err)
-	}
-	for dec.PeekKind() == '"' {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return m, notJSON(err)
-		}
-		name := token.String()
-		value, err := dec.ReadValue()
-		if err != nil {
-			return m, notJSON(err)
-		}
-		end := dec.InputOffset()
-		value = q.messages[end-int64(len(value)) : end]
-		if value.Kind() == 'n' {
-			continue
-		}
+	refusal := members(dec, q.messages, func(name string, value jsontext.Value) *apiError {
 		switch name {
 		case "role":
 			if !decode(value, &m.role) {
-				return m, badRequest("messages", "messages[%d].role must be a text", index)
+				return badRequest("messages", "messages[%d].role must be a text", index)
 			}
 		case "content":
 			m.content = value
 		case "tool_calls":
 			m.toolCalls = value
 		}
+		return nil
+	})
+	if refusal == nil && m.role == "" {
+		refusal = badRequest("messages", "messages[%d].role is missing", index)
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return m, notJSON(err)
-	}
-	if m.role == "" {
-		return m, badRequest("messages", "messages[%d].role is missing", index)
-	}
-	return m, nil
+	return m, refusal
 }
 
 // renderContent adds the words of a message: a text, or an array of parts of which those with a text count.

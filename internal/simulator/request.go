@@ -22,20 +22,24 @@ const (
 
 // request is a decoded request body. The raw values alias the body.
 type request struct {
-	facts           Facts
-	includeUsage    bool
-	continuousUsage bool
-	toolChoiceNone  bool
-	returnIDs       bool
-	cacheSalt       string
-	toolNames       []string
+	facts Facts
+	usage struct {
+		Include    bool `json:"include_usage"`
+		Continuous bool `json:"continuous_usage_stats"`
+	}
+	toolChoiceNone bool
+	returnIDs      bool
+	maxCompletion  int
+	choices        int
+	cacheSalt      string
+	toolNames      []string
 
 	prompt, messages, tools jsontext.Value
 }
 
 // parseRequest decodes a body in one pass over its top level. The prompt stays raw: see [request.render].
 func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
-	q := &request{facts: Facts{MaxTokens: Absent, MinTokens: Absent}}
+	q := &request{facts: Facts{MaxTokens: Absent, MinTokens: Absent}, maxCompletion: Absent, choices: 1}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	if dec.PeekKind() != '{' {
 		if _, err := dec.ReadValue(); err != nil {
@@ -43,46 +47,17 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 		}
 		return nil, badRequest("", "the body must be a JSON object")
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, notJSON(err)
-	}
-	var completionLimit bool
-	for dec.PeekKind() == '"' {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return nil, notJSON(err)
-		}
-		name := token.String()
-		value, err := dec.ReadValue()
-		if err != nil {
-			return nil, notJSON(err)
-		}
-		end := dec.InputOffset()
-		value = body[end-int64(len(value)) : end : end] // the decoder's own slice is only good until its next call
-		if value.Kind() == 'n' {
-			continue // null is absent
-		}
+	if refusal := members(dec, body, func(name string, value jsontext.Value) *apiError {
 		ok := true
-		if name == "return_token_ids" && like == LikeVLLM {
-			if !decode(value, &q.returnIDs) {
-				return nil, badRequest(name, "field %s has the wrong type or is out of range", name)
-			}
-			continue
-		}
 		switch name {
 		case "model":
 			ok = decode(value, &q.facts.Model)
 		case "stream":
 			ok = decode(value, &q.facts.Stream)
 		case "max_tokens":
-			if n := q.facts.MaxTokens; completionLimit {
-				ok = decode(value, &n) // max_completion_tokens wins, in either order
-			} else {
-				ok = decode(value, &q.facts.MaxTokens)
-			}
-		case "max_completion_tokens":
-			completionLimit = true
 			ok = decode(value, &q.facts.MaxTokens)
+		case "max_completion_tokens":
+			ok = decode(value, &q.maxCompletion)
 		case "min_tokens":
 			ok = decode(value, &q.facts.MinTokens)
 		case "ignore_eos":
@@ -91,44 +66,72 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 			ok = decode(value, &q.cacheSalt)
 			q.facts.CacheSalt = true
 		case "stream_options":
-			var o struct {
-				IncludeUsage         bool `json:"include_usage"`
-				ContinuousUsageStats bool `json:"continuous_usage_stats"`
-			}
-			ok = decode(value, &o)
-			q.includeUsage, q.continuousUsage = o.IncludeUsage, o.ContinuousUsageStats
+			ok = decode(value, &q.usage)
 		case "n":
-			n := 1
-			if ok = decode(value, &n); ok && n != 1 {
-				return nil, badRequest("n", "n is %d: the simulator makes one choice only", n)
-			}
+			ok = decode(value, &q.choices)
 		case "prompt":
 			q.prompt = value
 		case "messages":
 			q.messages = value
 		case "tools":
-			if apiErr := q.readTools(value); apiErr != nil {
-				return nil, apiErr
-			}
+			return q.readTools(value)
 		case "tool_choice":
-			var s string
-			q.toolChoiceNone = value.Kind() == '"' && decode(value, &s) && s == "none"
+			q.toolChoiceNone = string(value) == `"none"`
 		default:
-			if len(q.facts.Extra) < maxExtra {
+			if name == "return_token_ids" && like == LikeVLLM {
+				ok = decode(value, &q.returnIDs)
+			} else if len(q.facts.Extra) < maxExtra {
 				q.facts.Extra = append(q.facts.Extra, cut(name, maxName))
 			}
 		}
 		if !ok {
-			return nil, badRequest(name, "field %s has the wrong type or is out of range", name)
+			return badRequest(name, "field %s has the wrong type or is out of range", name)
 		}
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, notJSON(err)
+		return nil
+	}); refusal != nil {
+		return nil, refusal
 	}
 	if rest := bytes.TrimLeft(body[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return nil, badRequest("", "the body has data after the JSON object, at byte %d", len(body)-len(rest))
 	}
+	if q.choices != 1 {
+		return nil, badRequest("n", "n is %d: the simulator makes one choice only", q.choices)
+	}
+	if q.maxCompletion != Absent { // it wins
+		q.facts.MaxTokens = q.maxCompletion
+	}
 	return q, q.check(a)
+}
+
+// members calls member with each name and value of the object that comes next in a text, but for nulls, which are absent. The
+// values are cut out of the text: the decoder's own are only good until its next call.
+func members(dec *jsontext.Decoder, text []byte, member func(name string, value jsontext.Value) *apiError) *apiError {
+	_, err := dec.ReadToken()
+	for err == nil && dec.PeekKind() == '"' {
+		var token jsontext.Token
+		var value jsontext.Value
+		if token, err = dec.ReadToken(); err != nil {
+			break
+		}
+		name := token.String()
+		if value, err = dec.ReadValue(); err != nil {
+			break
+		}
+		if value.Kind() == 'n' {
+			continue
+		}
+		end := dec.InputOffset()
+		if refusal := member(name, text[end-int64(len(value)):end:end]); refusal != nil {
+			return refusal
+		}
+	}
+	if err == nil {
+		_, err = dec.ReadToken()
+	}
+	if err != nil {
+		return notJSON(err)
+	}
+	return nil
 }
 
 const (
@@ -154,7 +157,7 @@ func (q *request) check(a api) *apiError {
 		return badRequest("min_tokens", "min_tokens is %d: must not exceed max_tokens, which is %d", f.MinTokens, f.MaxTokens)
 	case f.MinTokens > maxOutput:
 		return badRequest("min_tokens", "min_tokens is %d: must be at most %d", f.MinTokens, maxOutput)
-	case !f.Stream && (q.includeUsage || q.continuousUsage):
+	case !f.Stream && (q.usage.Include || q.usage.Continuous):
 		return badRequest("stream_options", "stream_options is only allowed with stream = true")
 	case a == chat && q.messages == nil:
 		return badRequest("messages", "messages is missing")

@@ -190,8 +190,8 @@ func TestHTTP2(t *testing.T) {
 		outcome     Outcome
 	}{
 		{"served", "", false, Finished},
-		{"cut", string(FaultCut), false, Faulted},
-		{"left", string(FaultStall), true, ClientGone},
+		{"cut", "cut", false, Faulted},
+		{"left", "stall", true, ClientGone},
 		{"served after that", "", false, Finished},
 	} {
 		t.Run(test.name, func(t *testing.T) {

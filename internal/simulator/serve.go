@@ -4,12 +4,15 @@
 package simulator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
 // HeaderSeq is the reply header with the request's [Record].Seq.
@@ -29,14 +32,13 @@ type exchange struct {
 	plan   plan
 	format *format
 	stream bool
-	opened bool     // the reply's headers have gone out
-	met    bool     // the fault has taken effect
-	buf    []byte   // events that have not gone out
-	held   int      // chunks of tokens in buf
-	unsent int      // their tokens
+	opened bool   // the reply's headers have gone out
+	met    bool   // the fault has taken effect
+	buf    []byte // events that have not gone out
+	held   int    // chunks of tokens in buf
+	unsent int    // their tokens
+	asked  *request
 	chain  *chain   // of the prompt, and then of the reply
-	model  string   // as asked for
-	salt   string   // of the cache
 	wanted []uint64 // ids of the prompt's full blocks
 	slot   int      // with Cache.Slots: the one that the request has, from 1
 	// planned is the instant of the token before, by the latency model.
@@ -48,10 +50,15 @@ func (e *Engine) generate(a api, w http.ResponseWriter, r *http.Request) {
 	headers := e.now()
 	conn := connOf(r.Context())
 	rec := &Record{
-		Seq: e.seq.Add(1), Conn: conn.number, Path: r.URL.Path, Proto: r.Proto, Header: e.wantedHeaders(r.Header),
+		Seq: e.seq.Add(1), Conn: conn.number, Path: r.URL.Path, Proto: r.Proto, Header: make(Header),
 		Authorized: r.Header.Get("Authorization") != "", Time: e.start.Add(headers),
 		ConnAccepted: conn.accepted, Headers: headers, Received: Never, BodyRead: Never, Admitted: Never, PrefillDone: Never, Ended: Never,
 		Request: Facts{MaxTokens: Absent, MinTokens: Absent},
+	}
+	for _, name := range e.config.Record.Headers {
+		if v := r.Header.Values(name); len(v) > 0 {
+			rec.Header[name] = v
+		}
 	}
 	x := &exchange{engine: e, api: a, w: w, r: r, rc: http.NewResponseController(w), rec: rec}
 	w.Header().Set(HeaderSeq, strconv.FormatUint(rec.Seq, 10))
@@ -71,7 +78,6 @@ func (e *Engine) generate(a api, w http.ResponseWriter, r *http.Request) {
 		<-unblocked // it must not touch the connection once the handler has returned
 	}
 	cancel()
-	x.pacer.stop()
 	x.end(err)
 	e.log.add(rec)
 	e.metric.observe(rec)
@@ -79,16 +85,6 @@ func (e *Engine) generate(a api, w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, errAbort) {
 		panic(http.ErrAbortHandler) // net/http's way to drop a connection
 	}
-}
-
-func (e *Engine) wantedHeaders(h http.Header) Header {
-	kept := make(Header)
-	for _, name := range e.config.Record.Headers {
-		if v := h.Values(name); len(v) > 0 {
-			kept[name] = v
-		}
-	}
-	return kept
 }
 
 // serve does the work in the order of the latency model. Its error says why the reply is not complete.
@@ -99,10 +95,7 @@ func (x *exchange) serve() error {
 	}
 	if x.fault != nil && x.fault.refuse != nil {
 		x.met = true
-		if refusal := x.fault.refuse(&e.config.Faults); refusal != nil {
-			return refusal
-		}
-		return errAbort
+		return x.fault.refuse
 	}
 	if x.stream {
 		if err := x.greet(); err != nil {
@@ -206,7 +199,7 @@ func (x *exchange) read() error {
 // prepare tokenises the prompt and plans the reply.
 func (x *exchange) prepare(q *request) error {
 	c := &x.engine.config
-	if !x.engine.serves(q.facts.Model) {
+	if len(c.Models) > 0 && !slices.Contains(c.Models, q.facts.Model) {
 		return &apiError{status: http.StatusNotFound, kind: "invalid_request_error", param: "model", code: "model_not_found", message: "this model is not served: see /v1/models"}
 	}
 	x.stream = q.facts.Stream
@@ -217,7 +210,7 @@ func (x *exchange) prepare(q *request) error {
 	}
 	hash := chain.sum()
 	x.rec.PromptTokens, x.rec.PromptHash = chain.tokens, Hash(hash)
-	x.chain, x.wanted, x.model, x.salt = chain, chain.blocks, q.facts.Model, q.cacheSalt
+	x.asked, x.chain, x.wanted = q, chain, chain.blocks
 	salted(x.wanted, q.facts.Model, q.cacheSalt)
 	if c.Record.Blocks {
 		x.rec.Blocks = make([]Hash, len(x.wanted))
@@ -233,15 +226,7 @@ func (x *exchange) prepare(q *request) error {
 		refusal.code = "context_length_exceeded"
 		return refusal
 	}
-	x.format = newFormat(x.api, q, &x.plan, &x.shape, mix(c.Seed^x.rec.Seq<<1), x.rec.Time.Unix())
-	x.format.like, x.format.tokenizer = c.Like, c.Tokenizer
-	if q.returnIDs {
-		x.format.returnIDs, x.format.promptIDs = true, chain.ids
-	}
-	x.format.promptTokens = chain.tokens
-	if x.shape.shortPrompt {
-		x.format.promptTokens = (chain.tokens + 1) / 2
-	}
+	x.format = newFormat(x, q, splitmix.Next(c.Seed^x.rec.Seq<<1))
 	return nil
 }
 
@@ -262,11 +247,11 @@ func (x *exchange) prefill(admitted time.Duration) error {
 	x.planned = start + e.config.Latency.prefill(x.rec.PromptTokens-x.rec.CachedTokens)
 	err := x.pacer.until(x.planned)
 	if e.config.Latency.SerialPrefill {
+		over := x.planned
 		if err != nil {
-			e.lane.release(e.now())
-		} else {
-			e.lane.release(x.planned)
+			over = e.now()
 		}
+		e.lane.release(over)
 	}
 	if err != nil {
 		return err
@@ -286,15 +271,14 @@ func (x *exchange) keep() {
 			x.plan.tokenIDs(i, &x.chain.tokenizer, x.chain.add)
 		}
 		fresh := x.chain.blocks[len(x.wanted):]
-		salted(fresh, x.model, x.salt)
+		salted(fresh, x.asked.facts.Model, x.asked.cacheSalt)
 		x.wanted = x.chain.blocks
-		if x.engine.slots == nil && len(fresh) > 0 {
+		if x.slot == 0 && len(fresh) > 0 {
 			x.engine.cache.commit(x.wanted)
 		}
 	}
 	if x.slot > 0 {
 		x.engine.slots.giveBack(x.slot-1, x.wanted)
-		x.slot = 0
 	}
 }
 
@@ -407,11 +391,7 @@ func (x *exchange) write() error {
 	if !x.engine.config.Record.NoWrites {
 		x.rec.Writes = append(x.rec.Writes, Write{At: x.engine.now(), Tokens: tokens})
 	}
-	piece := len(body)
-	if n := x.shape.piece; n > 0 {
-		piece = n
-	}
-	for p := range slices.Chunk(body, max(piece, 1)) {
+	for p := range slices.Chunk(body, cmp.Or(x.shape.piece, len(body), 1)) {
 		n, err := x.w.Write(p)
 		x.rec.BytesOut += int64(n)
 		if err == nil {
@@ -434,18 +414,13 @@ func (x *exchange) open() {
 	x.rec.Status = http.StatusOK
 	h := x.w.Header()
 	if x.stream {
-		h.Set("Content-Type", mediaEvents)
+		h.Set("Content-Type", cmp.Or(x.shape.media, mediaEvents))
 		h.Set("Cache-Control", "no-cache")
 	} else {
 		h.Set("Content-Type", mediaJSON)
 		h.Set("Content-Length", strconv.Itoa(len(x.buf)))
 	}
-	if x.shape != (shape{}) {
-		x.met = true
-	}
-	if m := x.shape.media; m != "" && x.stream {
-		h.Set("Content-Type", m)
-	}
+	x.met = x.met || x.shape != (shape{})
 }
 
 // end writes what the reply still needs and completes the record.
@@ -464,6 +439,10 @@ func (x *exchange) end(err error) {
 		} else {
 			if x.stream && x.engine.config.ErrorsInStream && refusal.late {
 				refusal = refusal.inStream()
+			}
+			if refusal.retry {
+				seconds := (x.engine.config.Faults.RetryAfter + time.Second - 1) / time.Second
+				x.w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 			}
 			rec.Status = refusal.status
 			rec.BytesOut += int64(refusal.write(x.w))

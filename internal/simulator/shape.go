@@ -3,7 +3,10 @@
 
 package simulator
 
-import "bytes"
+import (
+	"bytes"
+	"cmp"
+)
 
 // shape is how a reply differs from the plain one, which the zero shape is. Each way is one that an engine has.
 type shape struct {
@@ -75,13 +78,7 @@ const (
 
 // apply returns plain events in the frame; what is no event stays.
 func (f *frame) apply(events []byte, first bool) []byte {
-	field, end := plainField, plainEnd
-	if f.field != "" {
-		field = f.field
-	}
-	if f.end != "" {
-		end = f.end
-	}
+	field, end := cmp.Or(f.field, plainField), cmp.Or(f.end, plainEnd)
 	var out []byte
 	if first {
 		out = append(out, f.first...)

@@ -48,7 +48,7 @@ func (e *Engine) Stats() Stats {
 	}
 	s.PromptTokens, s.CachedTokens, s.OutputTokens = e.count.prompt.Load(), e.count.cached.Load(), e.count.output.Load()
 	s.BytesIn, s.BytesOut = e.count.bytesIn.Load(), e.count.bytesOut.Load()
-	s.Running, s.Waiting = e.queue.counts()
+	s.Running, s.Waiting = int(e.queue.running()), int(e.queue.waiting())
 	s.CacheBlocks, s.EvictedBlocks = e.cacheCounts()
 	s.RecordsDropped, s.RecordsLost = e.log.counts()
 	return s

@@ -4,10 +4,10 @@
 package simulator
 
 import (
-	"encoding/json"
+	"cmp"
+	"errors"
 	"math"
 	"net/http"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,13 +20,11 @@ const (
 
 // serveTokenize says what the tokens of a text, or of a chat, are, in the shape of the engine that this one is like.
 func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
-	refused := func(refusal *apiError) { refusal.write(w) }
-	rc := http.NewResponseController(w)
-	body, err := e.readBody(w, r, rc, nil)
+	body, err := e.readBody(w, r, http.NewResponseController(w), nil)
+	if refusal, ok := errors.AsType[*apiError](err); ok {
+		refusal.write(w)
+	}
 	if err != nil {
-		if refusal, ok := err.(*apiError); ok { //nolint:errorlint // made by readBody itself, never wrapped
-			refused(refusal)
-		}
 		return
 	}
 	var q struct {
@@ -36,7 +34,7 @@ func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
 		Tools    jsontext.Value `json:"tools"`
 	}
 	if !decode(body, &q) {
-		refused(badRequest("", "the body must be a JSON object"))
+		badRequest("", "the body must be a JSON object").write(w)
 		return
 	}
 	c := newChain(e.config.Cache.BlockSize, e.config.Tokenizer)
@@ -55,23 +53,12 @@ func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
 		refusal = badRequest(name, "%s must be a text", name)
 	}
 	if refusal != nil {
-		refused(refusal)
+		refusal.write(w)
 		return
 	}
-	var reply any = map[string]any{"tokens": c.ids}
+	reply := map[string]any{"tokens": c.ids}
 	if e.config.Like == LikeVLLM {
-		limit := e.config.MaxModelLen
-		if limit == 0 {
-			limit = math.MaxInt32
-		}
-		reply = map[string]any{"count": c.tokens, "max_model_len": limit, "tokens": c.ids, "token_strs": nil}
+		reply["count"], reply["max_model_len"], reply["token_strs"] = c.tokens, cmp.Or(e.config.MaxModelLen, math.MaxInt32), nil
 	}
-	out, err := json.Marshal(reply)
-	if err != nil { // numbers always marshal
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", mediaJSON)
-	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
-	_, _ = w.Write(out) // nobody to tell when the client has gone
+	respondJSON(w, reply)
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
 // Tokenizer says what a text's tokens are. The zero Tokenizer makes one token of each word, with an id below 2^31.
@@ -38,7 +40,7 @@ func (t *Tokenizer) word(word []byte, add func(uint64)) {
 	for at := 0; at < len(word); at += t.WordBytes {
 		h := xxhash.Sum64(word[at:min(at+t.WordBytes, len(word))])
 		if at > 0 {
-			h = mix(h) // a piece within a word is another token than the same letters at a word's beginning
+			h = splitmix.Next(h) // a piece within a word is another token than the same letters at a word's beginning
 		}
 		add(t.reduce(h))
 	}
@@ -96,7 +98,7 @@ func isSpace(b byte) bool { return b == ' ' || b-'\t' < 5 } // \t \n \v \f \r
 func (c *chain) special(label string, n int) {
 	h := xxhash.Sum64String("\x00" + label) // no word holds a zero byte and a label
 	for i := range n {
-		c.add(c.tokenizer.reduce(mix(h + uint64(i))))
+		c.add(c.tokenizer.reduce(splitmix.Next(h + uint64(i))))
 	}
 }
 
@@ -110,19 +112,8 @@ func (c *chain) sum() uint64 {
 // salted mixes model and cache salt into block ids, in place: prompts of different models or salts share nothing.
 // It comes after the chain because both may follow the prompt in the request.
 func salted(blocks []uint64, model, salt string) {
-	s := mix(xxhash.Sum64String(model)) ^ xxhash.Sum64String(salt)
+	s := splitmix.Next(xxhash.Sum64String(model)) ^ xxhash.Sum64String(salt)
 	for i := range blocks {
-		blocks[i] = mix(blocks[i] ^ s)
+		blocks[i] = splitmix.Next(blocks[i] ^ s)
 	}
 }
-
-// mix is the finaliser of SplitMix64, a bijection in which every input bit reaches every output bit.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-// uniform turns a mixed value into a number in [0, 1).
-func uniform(x uint64) float64 { return float64(x>>11) / (1 << 53) }

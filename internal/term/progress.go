@@ -34,7 +34,7 @@ type Progress struct {
 func NewProgress(out io.Writer, mode string) *Progress {
 	if mode == "auto" {
 		mode = "lines"
-		if IsTerminal(out) {
+		if IsInteractive(out) {
 			mode = "bar"
 		}
 	}
@@ -49,13 +49,7 @@ func (p *Progress) Show(look func() (text string, part float64)) {
 	case "bar":
 		p.gone.Go(func() { p.each(barEvery, p.bar) })
 	case "lines":
-		p.gone.Go(func() {
-			p.each(lineEvery, func() {
-				if text, _ := look(); text != "" {
-					fmt.Fprintln(p.out, text)
-				}
-			})
-		})
+		p.gone.Go(func() { p.each(lineEvery, p.line) })
 	}
 }
 
@@ -83,6 +77,13 @@ func (p *Progress) each(every time.Duration, show func()) {
 		case <-tick.C:
 			show()
 		}
+	}
+}
+
+// line writes what there is to say on a line of its own.
+func (p *Progress) line() {
+	if text, _ := p.look(); text != "" {
+		fmt.Fprintln(p.out, text)
 	}
 }
 

@@ -33,3 +33,8 @@ func Width(w io.Writer) int {
 	}
 	return defaultWidth
 }
+
+// IsInteractive reports whether w is a terminal that can redraw what it shows.
+func IsInteractive(w io.Writer) bool {
+	return IsTerminal(w) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
+}

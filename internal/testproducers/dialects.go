@@ -7,12 +7,39 @@ package testproducers
 
 import (
 	"fmt"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 type object = map[string]any
+
+// each returns what a producer writes of each message.
+func (r *request) each(write func(m message) object) (all []object) {
+	for _, m := range r.messages {
+		all = append(all, write(m))
+	}
+	return all
+}
+
+// plain is a message as the API has it.
+func plain(m message) object { return object{"role": m.Role, "content": m.Text} }
+
+// flat adds two attributes of each message, whose names have its number in them.
+func (r *request) flat(to object, role, content string) {
+	for i, m := range r.messages {
+		to[fmt.Sprintf(role, i)], to[fmt.Sprintf(content, i)] = m.Role, m.Text
+	}
+}
+
+// session adds the session under its name, where there is one.
+func (r *request) session(to object, name string) object {
+	if r.Session != "" {
+		to[name] = r.Session
+	}
+	return to
+}
 
 func (w *writer) events(r *request)            { w.eventLogs(r, true) }
 func (w *writer) eventsWithoutText(r *request) { w.eventLogs(r, false) }
@@ -59,19 +86,15 @@ func (w *writer) messages(r *request) {
 		})
 		return
 	}
-	var messages []object
-	for _, m := range r.messages {
-		messages = append(messages, object{"role": m.Role, "parts": []object{{"type": "text", "content": m.Text}}})
-	}
 	attributes := w.served(object{
-		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": model, "gen_ai.input.messages": document(messages),
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": model,
+		"gen_ai.input.messages": document(r.each(func(m message) object {
+			return object{"role": m.Role, "parts": []object{{"type": "text", "content": m.Text}}}
+		})),
 	}, "gen_ai.response.id", object{
 		"gen_ai.usage.input_tokens": r.Input, "gen_ai.usage.output_tokens": r.Output, "gen_ai.usage.cache_read.input_tokens": r.Cached,
 	})
-	if r.Session != "" {
-		attributes["gen_ai.conversation.id"] = r.Session
-	}
-	w.refuse(w.span("chat "+model, ptrace.SpanKindClient, attributes))
+	w.refuse(w.span("chat "+model, ptrace.SpanKindClient, r.session(attributes, "gen_ai.conversation.id")))
 	if !r.failed() {
 		w.span("POST", ptrace.SpanKindClient, object{"http.request.method": "POST"})
 		w.llmRequest(r)
@@ -100,25 +123,17 @@ func (w *writer) openInference(r *request) {
 	if r.failed() {
 		return
 	}
-	var messages []object
 	attributes := object{
 		"openinference.span.kind": "LLM", "llm.model_name": model, "llm.system": "openai",
 		"llm.invocation_parameters": document(object{"model": model, "max_tokens": 64}),
 		"input.mime_type":           "application/json", "output.mime_type": "application/json",
+		"input.value":            document(object{"model": model, "messages": r.each(plain)}),
 		"output.value":           document(object{"id": r.ID, "model": model, "choices": []object{{"message": object{"role": "assistant", "content": r.reply}}}}),
 		"llm.token_count.prompt": r.Input, "llm.token_count.completion": r.Output, "llm.token_count.total": r.Input + r.Output,
 		"llm.token_count.prompt_details.cache_read": r.Cached,
 	}
-	for i, m := range r.messages {
-		messages = append(messages, object{"role": m.Role, "content": m.Text})
-		attributes[fmt.Sprintf("llm.input_messages.%d.message.role", i)] = m.Role
-		attributes[fmt.Sprintf("llm.input_messages.%d.message.content", i)] = m.Text
-	}
-	attributes["input.value"] = document(object{"model": model, "messages": messages})
-	if r.Session != "" {
-		attributes["session.id"] = r.Session
-	}
-	w.span("OpenAI Chat Completions", ptrace.SpanKindInternal, attributes)
+	r.flat(attributes, "llm.input_messages.%d.message.role", "llm.input_messages.%d.message.content")
+	w.span("OpenAI Chat Completions", ptrace.SpanKindInternal, r.session(attributes, "session.id"))
 }
 
 // traceloop has flat attributes, below a workflow.
@@ -129,37 +144,25 @@ func (w *writer) traceloop(r *request) {
 		"gen_ai.response.id", object{
 			"gen_ai.usage.prompt_tokens": r.Input, "gen_ai.usage.completion_tokens": r.Output, "llm.usage.total_tokens": r.Input + r.Output,
 		})
-	for i, m := range r.messages {
-		attributes[fmt.Sprintf("gen_ai.prompt.%d.role", i)] = m.Role
-		attributes[fmt.Sprintf("gen_ai.prompt.%d.content", i)] = m.Text
-	}
-	if r.Session != "" {
-		above["traceloop.association.properties.session_id"] = r.Session
-		attributes["traceloop.association.properties.session_id"] = r.Session
-	}
-	w.span("assistant.workflow", ptrace.SpanKindInternal, above)
-	w.refuse(w.span("openai.chat", ptrace.SpanKindClient, attributes))
+	r.flat(attributes, "gen_ai.prompt.%d.role", "gen_ai.prompt.%d.content")
+	const session = "traceloop.association.properties.session_id"
+	w.span("assistant.workflow", ptrace.SpanKindInternal, r.session(above, session))
+	w.refuse(w.span("openai.chat", ptrace.SpanKindClient, r.session(attributes, session)))
 }
 
 // vercel has a span for the call and one for the request, with the same on both.
 func (w *writer) vercel(r *request) {
 	w.scope.Scope().SetName("ai")
-	var messages []object
-	for _, m := range r.messages {
+	messages := r.each(func(m message) object {
 		if m.Role == "system" {
-			messages = append(messages, object{"role": m.Role, "content": m.Text})
-			continue
+			return plain(m)
 		}
-		messages = append(messages, object{"role": m.Role, "content": []object{{"type": "text", "text": m.Text}}})
-	}
+		return object{"role": m.Role, "content": []object{{"type": "text", "text": m.Text}}}
+	})
 	common := func(operation string) object {
-		out := w.served(object{"ai.operationId": operation, "operation.name": operation, "ai.model.id": model}, "", object{
+		return r.session(w.served(object{"ai.operationId": operation, "operation.name": operation, "ai.model.id": model}, "", object{
 			"ai.usage.promptTokens": r.Input, "ai.usage.completionTokens": r.Output,
-		})
-		if r.Session != "" {
-			out["ai.telemetry.metadata.sessionId"] = r.Session
-		}
-		return out
+		}), "ai.telemetry.metadata.sessionId")
 	}
 	above := common("ai.generateText")
 	above["ai.prompt"] = document(object{"messages": messages})
@@ -174,17 +177,10 @@ func (w *writer) vercel(r *request) {
 // langfuse counts cached tokens apart, and leaves the status of a failed request unset.
 func (w *writer) langfuse(r *request) {
 	w.scope.Scope().SetName("langfuse-sdk")
-	var messages []object
-	for _, m := range r.messages {
-		messages = append(messages, object{"role": m.Role, "content": m.Text})
-	}
-	attributes := object{
+	attributes := r.session(object{
 		"langfuse.observation.type": "generation", "langfuse.observation.model.name": model,
-		"langfuse.observation.input": document(object{"messages": messages}),
-	}
-	if r.Session != "" {
-		attributes["session.id"] = r.Session
-	}
+		"langfuse.observation.input": document(object{"messages": r.each(plain)}),
+	}, "session.id")
 	if r.failed() {
 		attributes["langfuse.observation.level"] = "ERROR"
 	} else {
@@ -199,14 +195,9 @@ func (w *writer) langfuse(r *request) {
 // genkit has documents on a model's span and, the same, on the one above.
 func (w *writer) genkit(r *request) {
 	w.scope.Scope().SetName("genkit-tracer")
-	var messages []object
-	for _, m := range r.messages {
-		role := m.Role
-		if role == "assistant" {
-			role = "model"
-		}
-		messages = append(messages, object{"role": role, "content": []object{{"text": m.Text}}})
-	}
+	messages := r.each(func(m message) object {
+		return object{"role": strings.Replace(m.Role, "assistant", "model", 1), "content": []object{{"text": m.Text}}}
+	})
 	usage := object{"inputCharacters": len(r.Prompt), "outputCharacters": len(r.reply)}
 	if r.Case != "stream" {
 		usage["inputTokens"], usage["outputTokens"], usage["totalTokens"] = r.Input, r.Output, r.Input+r.Output
@@ -218,18 +209,17 @@ func (w *writer) genkit(r *request) {
 		}
 		if r.failed() {
 			attributes["genkit:state"] = "error"
-		} else {
-			attributes["genkit:output"] = document(object{
-				"custom": object{"id": r.ID, "model": model}, "finishReason": "stop", "usage": usage,
-				"message": object{"role": "model", "content": []object{{"text": r.reply}}},
-			})
-		}
-		s := w.span(c.name, ptrace.SpanKindInternal, attributes)
-		if r.failed() {
+			s := w.span(c.name, ptrace.SpanKindInternal, attributes)
 			s.Status().SetCode(ptrace.StatusCodeError)
 			event := s.Events().AppendEmpty()
 			event.SetName("exception")
 			event.SetTimestamp(pcommon.NewTimestampFromTime(r.start))
+			continue
 		}
+		attributes["genkit:output"] = document(object{
+			"custom": object{"id": r.ID, "model": model}, "finishReason": "stop", "usage": usage,
+			"message": object{"role": "model", "content": []object{{"text": r.reply}}},
+		})
+		w.span(c.name, ptrace.SpanKindInternal, attributes)
 	}
 }

@@ -77,8 +77,8 @@ func text(about string, sentences int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// scenario returns the requests that all producers report.
-func scenario(producer string) (all []*request) {
+// scenario returns the requests that all producers report, and one of a kind that few of them have.
+func scenario(producer, more string) (all []*request) {
 	base := time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
 	system := message{"system", text("house rule", 110)}
 	add := func(kind, session string, messages ...message) *request {
@@ -108,6 +108,9 @@ func scenario(producer string) (all []*request) {
 	}
 	add("alone", "", message{"user", text("lonely boat", 40)})
 	add("error_429", "", message{"user", text("refused ship", 30)})
+	if more != "" {
+		add(more, "", message{"user", text("lonely boat", 40)})
+	}
 	return all
 }
 
@@ -130,20 +133,10 @@ func All() []Producer {
 		{Producer{Name: "genkit", Reason: "a util span above repeats everything; no sessions, no counts of a stream", hasText: true}, (*writer).genkit, "stream"},
 		{Producer{Name: "engine", Reason: "an engine alone: counts, and nothing of prompts and sessions"}, (*writer).engine, ""},
 	} {
-		requests := scenario(p.Name)
-		if p.more != "" {
-			last := requests[len(requests)-1]
-			more := *requests[len(requests)-2]
-			more.Case, more.number = p.more, last.number+1
-			more.start = last.start.Add(2 * time.Second)
-			more.Received, more.Output = more.start.Add(time.Millisecond).UnixNano(), more.Output+7
-			more.ID = fmt.Sprintf("reply-%s-%02d", p.Name, more.number)
-			requests = append(requests, &more)
-		}
 		var truth bytes.Buffer
 		encoder := json.NewEncoder(&truth)
 		out := p.Producer
-		for _, r := range requests {
+		for _, r := range scenario(p.Name, p.more) {
 			w := newWriter(r)
 			p.report(w, r)
 			out.Traces = append(out.Traces, w.traces()...)
@@ -261,11 +254,7 @@ func (w *writer) served(to map[string]any, id string, counts map[string]any) map
 
 // app adds the application's own span, which names the session.
 func (w *writer) app() {
-	attributes := map[string]any{"http.request.method": "POST"}
-	if w.r.Session != "" {
-		attributes["session.id"] = w.r.Session
-	}
-	w.span("POST /assistant", ptrace.SpanKindServer, attributes)
+	w.span("POST /assistant", ptrace.SpanKindServer, w.r.session(object{"http.request.method": "POST"}, "session.id"))
 }
 
 // document returns JSON.

@@ -4,12 +4,12 @@
 package generate
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
 
+	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -26,9 +26,9 @@ type source struct {
 	cfg     Config
 	block   int64
 	rng     *rand.Rand
-	open    queue
-	arrival int64 // of the next conversation, microseconds
-	number  int64 // of the next conversation
+	open    *heap.Heap[*conversation] // by the time of their next turn; equal times go by age
+	arrival int64                     // of the next conversation, microseconds
+	number  int64                     // of the next conversation
 	id      uint64
 	system  []uint64 // ids of the blocks that the system prompt fills; nil before the first row
 	spare   float64  // the second of a pair of normal variates
@@ -67,13 +67,14 @@ func newSource(cfg Config) *source {
 	}
 	return &source{
 		cfg: cfg, block: int64(cfg.BlockSize),
-		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6d6f6f6e6c6f6f70)), //nolint:gosec // a reproducible trace is the purpose
+		open: heap.New(func(a, b *conversation) bool { return a.at < b.at || a.at == b.at && a.number < b.number }),
+		rng:  rand.New(rand.NewPCG(cfg.Seed, 0x6d6f6f6e6c6f6f70)), //nolint:gosec // a reproducible trace is the purpose
 	}
 }
 
 // turn returns the conversation whose turn is next; it stays at the head of the queue.
 func (s *source) turn() *conversation {
-	if len(s.open) == 0 || s.arrival <= s.open[0].at {
+	if s.open.Len() == 0 || s.arrival <= (*s.open.First()).at {
 		c := &conversation{number: s.number, at: s.arrival, input: s.cfg.SystemPromptTokens + s.tokens(s.cfg.UserTokens)}
 		if s.cfg.MaxInput > 0 {
 			c.input = min(c.input, s.cfg.MaxInput)
@@ -81,9 +82,9 @@ func (s *source) turn() *conversation {
 		s.number++
 		perSecond := s.cfg.Rate / s.cfg.Turns
 		s.arrival += microseconds(-ln(1-s.rng.Float64()) / perSecond)
-		heap.Push(&s.open, c)
+		s.open.Push(c)
 	}
-	return s.open[0]
+	return *s.open.First()
 }
 
 // row makes the row of a conversation's turn, and moves the conversation on.
@@ -133,11 +134,11 @@ func (s *source) advance(c *conversation, output int64) {
 	last := s.rng.Float64() < 1/s.cfg.Turns
 	c.input += output + s.tokens(s.cfg.UserTokens)
 	if last || c.input > maxTokens || s.cfg.MaxInput > 0 && c.input > s.cfg.MaxInput {
-		heap.Pop(&s.open)
+		s.open.Pop()
 		return
 	}
 	c.at += output*s.cfg.TokenTime.Microseconds() + microseconds(s.sample(s.cfg.Think))
-	heap.Fix(&s.open, 0)
+	s.open.FixFirst()
 }
 
 // tokens draws a length of at least 1.
@@ -174,28 +175,4 @@ func (s *source) normal() float64 {
 // microseconds rounds seconds, bounded by a year so that sums cannot overflow.
 func microseconds(seconds float64) int64 {
 	return int64(math.Floor(float64(min(seconds, maxSeconds)*1e6) + 0.5))
-}
-
-// queue is a heap of conversations by the time of their next turn; equal times go by age.
-type queue []*conversation
-
-func (q queue) Len() int { return len(q) }
-
-func (q queue) Less(i, j int) bool {
-	if q[i].at != q[j].at {
-		return q[i].at < q[j].at
-	}
-	return q[i].number < q[j].number
-}
-
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-
-func (q *queue) Push(x any) { *q = append(*q, x.(*conversation)) }
-
-func (q *queue) Pop() any {
-	old := *q
-	c := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return c
 }

@@ -223,7 +223,7 @@ func TestMemoryFollowsOpenConversations(t *testing.T) {
 		c := s.turn()
 		latest = c.at
 		s.row(c)
-		most = max(most, len(s.open))
+		most = max(most, s.open.Len())
 	}
 	if got := rows / (float64(latest) / 1e6); math.Abs(got-cfg.Rate) > .05*cfg.Rate {
 		t.Errorf("%.2f rows per second, want %.0f", got, cfg.Rate)

@@ -160,22 +160,16 @@ func (s SessionStats) MarshalJSON() ([]byte, error) {
 type Analyzer struct {
 	opt       AnalyzeOptions
 	trunkRows int64 // an id of the trunk is in more
-	checker   *mooncake.Checker
 	digester  *mooncake.Digester
 	cache     *CacheSim
 	arrivals  Arrivals
 	detector  *SessionDetector
 
-	rows          int64
-	kinds         [4]int64
-	input, output tally
-	perRow        tally
-	tiled, short  int64
+	counted               Analysis // what is nothing but counted of it
+	input, output, perRow tally
 
-	seed         maphash.Seed
-	sessions     map[uint64]struct{}
-	sessionRows  int64
-	sessionsFull bool
+	seed     maphash.Seed
+	sessions map[uint64]struct{}
 }
 
 // NewAnalyzer returns an analyzer.
@@ -187,9 +181,13 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 	if opt.TrunkShare <= 0 {
 		opt.TrunkShare, trunkRows = 0.01, TrunkRows
 	}
-	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, MaxIDs: opt.MaxIDs})
 	return &Analyzer{
-		opt: opt, trunkRows: trunkRows, checker: digester.Checker(), digester: digester,
+		opt: opt, trunkRows: trunkRows,
+		counted: Analysis{BlockSize: opt.BlockSize, Eviction: opt.Eviction.String(), Sessions: SessionStats{NamedExact: true}},
+		digester: mooncake.NewDigester(mooncake.CheckOptions{
+			BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize,
+			MaxIDs: opt.MaxIDs,
+		}),
 		cache: NewCacheSim(CacheOptions{
 			BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
 		}),
@@ -201,8 +199,10 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 // Add measures the next row of the file, which stands on the given line. It keeps references to ids of rows with a
 // session id, so rows must not be changed afterwards.
 func (a *Analyzer) Add(row *mooncake.Row, line int64) {
-	a.rows++
-	a.kinds[row.Kind()]++
+	out := &a.counted
+	out.Rows++
+	kinds := &out.Kinds
+	*[...]*int64{&kinds.Length, &kinds.Text, &kinds.Messages, &kinds.Payload}[row.Kind()]++
 	a.digester.Add(row, line)
 	a.cache.Add(row)
 	a.arrivals.Add(row)
@@ -210,10 +210,10 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	if n := row.InputLength; n.Set {
 		a.input.add(n.V)
 		if n.V%int64(a.opt.BlockSize) == 0 {
-			a.tiled++
+			out.Blocks.Tiled++
 		}
 		if n.V < int64(a.opt.BlockSize) {
-			a.short++
+			out.Blocks.Short++
 		}
 		a.perRow.add(int64(len(row.Blocks(a.opt.BlockSize))))
 	}
@@ -221,10 +221,10 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 		a.output.add(row.OutputLength.V)
 	}
 	if row.SessionID != "" {
-		a.sessionRows++
+		out.Sessions.Rows++
 		key := maphash.String(a.seed, row.SessionID)
 		if _, ok := a.sessions[key]; !ok && len(a.sessions) >= maxSessions {
-			a.sessionsFull = true
+			out.Sessions.NamedExact = false
 		} else {
 			a.sessions[key] = struct{}{}
 		}
@@ -233,30 +233,16 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 
 // Analysis returns the figures of the rows so far.
 func (a *Analyzer) Analysis() *Analysis {
-	out := &Analysis{
-		BlockSize:     a.opt.BlockSize,
-		Rows:          a.rows,
-		Kinds:         KindCounts{a.kinds[mooncake.KindLength], a.kinds[mooncake.KindText], a.kinds[mooncake.KindMessages], a.kinds[mooncake.KindPayload]},
-		Arrivals:      a.arrivals.Stats(),
-		Input:         lengths(&a.input),
-		Output:        lengths(&a.output),
-		Eviction:      a.opt.Eviction.String(),
-		Caches:        a.cache.Stats(),
-		ObservedCache: a.cache.Observed(),
-		Fine:          a.cache.Fine(),
-		Digests:       a.digester.Digests(),
-		Violations:    a.checker.Violations(),
-		Unchecked:     a.checker.Unchecked(),
-
-		UncheckedRanges: a.checker.UncheckedRanges(),
-	}
-	out.Sessions = SessionStats{Rows: a.sessionRows, Named: int64(len(a.sessions)), NamedExact: !a.sessionsFull}
+	out, checker := a.counted, a.digester.Checker()
+	out.Arrivals, out.Input, out.Output = a.arrivals.Stats(), lengths(&a.input), lengths(&a.output)
+	out.Caches, out.ObservedCache, out.Fine = a.cache.Stats(), a.cache.Observed(), a.cache.Fine()
+	out.Digests, out.Violations = a.digester.Digests(), checker.Violations()
+	out.Unchecked, out.UncheckedRanges = checker.Unchecked(), checker.UncheckedRanges()
+	out.Sessions.Named = int64(len(a.sessions))
 	out.Sessions.Mode, out.Sessions.ModeText = a.detector.Mode()
 	q := a.perRow.quantiles(0, 100)
-	out.Blocks = BlockStats{
-		References: a.perRow.sum, MeanPerRow: a.perRow.mean(), MinPerRow: q[0], MaxPerRow: q[1],
-		Tiled: a.tiled, Short: a.short,
-	}
+	out.Blocks.References, out.Blocks.MeanPerRow = a.perRow.sum, a.perRow.mean()
+	out.Blocks.MinPerRow, out.Blocks.MaxPerRow = q[0], q[1]
 	trunk, inferred := []string{"trunk_ids"}, []string{"inferred", "inferred_with_one_row", "inferred_largest"}
 	why := out.Unchecked
 	switch {
@@ -270,16 +256,16 @@ func (a *Analyzer) Analysis() *Analysis {
 		out.Blocks.Undefined.add(why, append(trunk, "distinct_ids", "ids_used_once", "ids_used_again", "roots", "ids_with_several_successors",
 			"leaves", "depth", "distinct_sequences", "most_copies_of_a_sequence", "last_ids_also_inside", "top")...)
 		out.Sessions.Undefined.add(why, inferred...)
-		return out
+		return &out
 	}
 	a.forest(&out.Blocks, &out.Sessions)
-	if a.rows <= a.trunkRows {
+	if out.Rows <= a.trunkRows {
 		why = fmt.Sprintf("too few rows: a trunk is told from a conversation by ids in more than %d of them", TrunkRows)
 		out.Blocks.Undefined.add(why, trunk...)
 		out.Sessions.Undefined.add(why, inferred...)
 		out.Blocks.Trunk, out.Sessions.Inferred, out.Sessions.Single, out.Sessions.Largest = 0, 0, 0, nil
 	}
-	return out
+	return &out
 }
 
 func lengths(t *tally) LengthStats {
@@ -307,16 +293,16 @@ const (
 // outside the trunk. A parent is in at least as many rows as its child, so the trunk is the top of the forest, and a
 // component is one subtree that hangs below it: its size is the number of rows of the subtree's root.
 func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
-	f := a.checker.Forest()
-	limit := max(a.opt.TrunkShare*float64(a.rows), float64(a.trunkRows))
-	trunk := func(n uint32) bool { return n == mooncake.NoParent || float64(f.References[n]) > limit }
-	b.Forest, b.Distinct = true, int64(len(f.Parents))
-	depth := make([]uint32, len(f.Parents))
-	successors := make([]uint32, len(f.Parents))
+	nodes := a.digester.Checker().Forest()
+	limit := max(a.opt.TrunkShare*float64(a.counted.Rows), float64(a.trunkRows))
+	trunk := func(n uint32) bool { return n == mooncake.NoParent || float64(nodes[n].References) > limit }
+	b.Forest, b.Distinct = true, int64(len(nodes))
+	depth := make([]uint32, len(nodes))
+	successors := make([]uint32, len(nodes))
 	var sizes tally
-	inTrunk := a.rows // rows that end in the trunk, or have no ids
-	for n, parent := range f.Parents {
-		id := uint32(n)
+	inTrunk := a.counted.Rows // rows that end in the trunk, or have no ids
+	for n, node := range nodes {
+		id, parent := uint32(n), node.Parent
 		depth[n] = 1
 		if parent == mooncake.NoParent {
 			b.Roots++
@@ -328,13 +314,13 @@ func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 			}
 		}
 		b.Depth = max(b.Depth, int64(depth[n]))
-		if f.References[n] == 1 {
+		if node.References == 1 {
 			b.Once++
 		}
-		if f.Last[n] > 0 {
+		if node.Last > 0 {
 			b.Sequences++
-			b.Copies = max(b.Copies, int64(f.Last[n]))
-			if f.References[n] > f.Last[n] {
+			b.Copies = max(b.Copies, int64(node.Last))
+			if node.References > node.Last {
 				b.InnerLasts++
 			}
 		}
@@ -342,10 +328,10 @@ func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 		case trunk(id):
 			b.Trunk++
 		case trunk(parent):
-			sizes.add(int64(f.References[n]))
-			inTrunk -= int64(f.References[n])
+			sizes.add(int64(node.References))
+			inTrunk -= int64(node.References)
 		}
-		b.Top = append(b.Top, TopID{uint64(n), int64(f.References[n])})
+		b.Top = append(b.Top, TopID{uint64(n), int64(node.References)})
 		if len(b.Top) >= 64*topIDs {
 			b.Top = largest(b.Top)
 		}
@@ -357,13 +343,7 @@ func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 			b.Leaves++
 		}
 	}
-	if inTrunk > 0 {
-		sizes.n += inTrunk
-		if sizes.counts == nil {
-			sizes.counts = make(map[int64]int64)
-		}
-		sizes.counts[1] += inTrunk
-	}
+	sizes.addMany(1, inTrunk)
 	s.Inferred, s.Single = sizes.n, sizes.counts[1]
 	s.Largest = sizes.largest(topSessions)
 }

@@ -16,25 +16,23 @@ import (
 // whether they are milliseconds at all. It takes the rows in file order, and remembers up to 4 million timestamps (32 MiB)
 // for the case that this is not the order of time. The zero value is ready to use.
 type Arrivals struct {
-	times             []float64 // of all rows; nil where there are too many
-	forgot            bool      // there are too many
-	most              int       // how many may be remembered; 0 is maxTimes
-	first, last, prev float64
-	lowest, highest   float64
-	rows, missing     int64
-	fractional        bool  // a timestamp was no whole number
-	equal             int64 // rows with the timestamp of the row before
-	backward          int64
-	run               int64 // rows with the current timestamp
-	runs              tally // rows per timestamp
-	gaps              tally // between distinct timestamps, microseconds
-	mean, m2          float64
+	counted         ArrivalStats // what depends on the order of the rows
+	times           []float64    // of all rows; nil where there are too many
+	forgot          bool         // there are too many
+	most            int          // how many may be remembered; 0 is maxTimes
+	lowest, highest float64
+	rows            int64
+	fractional      bool  // a timestamp was no whole number
+	run             int64 // rows with the current timestamp
+	runs            tally // rows per timestamp
+	gaps            tally // between distinct timestamps, microseconds
+	mean, m2        float64
 }
 
 // Add takes the next row in file order.
 func (a *Arrivals) Add(row *mooncake.Row) {
 	if !row.Timestamp.Set {
-		a.missing++
+		a.counted.Missing++
 		return
 	}
 	t := row.Timestamp.V
@@ -50,13 +48,12 @@ func (a *Arrivals) Add(row *mooncake.Row) {
 func (a *Arrivals) add(t float64) {
 	a.rows++
 	a.fractional = a.fractional || t != math.Trunc(t)
+	gap := t - a.counted.Last
+	a.counted.Last = t
 	if a.rows == 1 {
-		a.first, a.last, a.lowest, a.highest, a.run = t, t, t, t, 1
-		a.prev = t
+		a.counted.First, a.lowest, a.highest, a.run = t, t, t, 1
 		return
 	}
-	gap := t - a.prev
-	a.prev, a.last = t, t
 	a.lowest, a.highest = min(a.lowest, t), max(a.highest, t)
 	// Welford's running variance: the squares of epoch milliseconds would not leave digits for it.
 	delta := gap - a.mean
@@ -64,11 +61,11 @@ func (a *Arrivals) add(t float64) {
 	a.m2 += delta * (gap - a.mean)
 	switch {
 	case gap == 0:
-		a.equal++
+		a.counted.Equal++
 		a.run++
 		return
 	case gap < 0:
-		a.backward++
+		a.counted.Backward++
 	default:
 		a.gaps.add(int64(math.Round(gap * 1000)))
 	}
@@ -141,9 +138,8 @@ const (
 
 // Stats describes the timestamps so far.
 func (a *Arrivals) Stats() ArrivalStats {
-	s := ArrivalStats{
-		First: a.first, Last: a.last, Span: a.highest - a.lowest, Missing: a.missing, Equal: a.equal, Backward: a.backward,
-	}
+	s := a.counted
+	s.Span = a.highest - a.lowest
 	if a.rows == 0 {
 		s.Undefined.add("no row has a timestamp", "first_ms", "last_ms", "span_ms", "rate_per_second", "gap_mean_ms", "gap_cv", "distinct_timestamps",
 			"rows_at_the_timestamp_before", "rows_before_the_row_before", "rows_per_timestamp", "timestamp_gap_ms", "grid", "looks_like_seconds")
@@ -162,7 +158,7 @@ func (a *Arrivals) Stats() ArrivalStats {
 	s.Seconds = s.Rate > secondsRate && (a.rows >= secondsRows || a.fractional)
 	ordered := a
 	switch {
-	case a.backward == 0:
+	case s.Backward == 0:
 	case a.forgot:
 		s.Undefined.add("the rows are not in order of time, and more than can be sorted here: sort the trace by timestamp",
 			"gap_cv", "distinct_timestamps", "rows_per_timestamp", "timestamp_gap_ms", "grid")
@@ -179,7 +175,9 @@ func (a *Arrivals) Stats() ArrivalStats {
 
 // neighbours fills in what depends on which timestamp comes next.
 func (a *Arrivals) neighbours(s *ArrivalStats) {
-	runs := a.withLastRun()
+	runs := a.runs // and the run that has not ended
+	runs.counts = maps.Clone(runs.counts)
+	runs.add(a.run)
 	s.Distinct = runs.n
 	if a.mean > 0 {
 		s.GapCV = math.Sqrt(a.m2/float64(a.rows-1)) / a.mean
@@ -191,14 +189,6 @@ func (a *Arrivals) neighbours(s *ArrivalStats) {
 		s.StampGap[i] = float64(v) / 1000
 	}
 	s.Grid = a.grid(runs.mean())
-}
-
-// withLastRun returns the tally of rows per timestamp with the run that has not ended.
-func (a *Arrivals) withLastRun() tally {
-	runs := tally{counts: make(map[int64]int64, len(a.runs.counts)+1), n: a.runs.n, sum: a.runs.sum, shift: a.runs.shift}
-	maps.Copy(runs.counts, a.runs.counts)
-	runs.add(a.run)
-	return runs
 }
 
 // grid looks for a tick of which the gaps are multiples. The greatest common divisor fails on clocks that truncate (gaps of

@@ -4,7 +4,6 @@
 package stats
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -42,14 +41,11 @@ type CacheOptions struct {
 // a block is resident at capacity C exactly when fewer than C other blocks were touched after it. One list of blocks in order of
 // touch, with ranks from a Fenwick tree, answers for all capacities. Memory is bounded by the largest capacity.
 type CacheSim struct {
-	blockSize int
+	sharing
 	eviction  Eviction
 	caches    []*cacheCount // finite by capacity, the infinite one last
-	prefixes  *prefixes
-	fine      *fineSharing // nil without a fine block size
 	fineStats FineStats
 	lru       *recency // nil without finite caches
-	skipped   int64
 	observed  mooncake.ObservedCache
 }
 
@@ -79,7 +75,7 @@ type CacheStats struct {
 	HitQuantiles [6]int64 `json:"hit_blocks_p50_p75_p90_p95_p99_max"`
 	// Unknown counts rows whose hits could not be told, because more ids than MaxIDs appeared in no canonical order.
 	// They are counted as missing from there on.
-	Unknown int64 `json:"unknown_requests,omitempty"`
+	Unknown int64 `json:"unknown_requests,omitzero"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
@@ -101,16 +97,15 @@ func NewCacheSim(opt CacheOptions) *CacheSim {
 	if opt.BlockSize <= 0 {
 		opt.BlockSize = mooncake.BlockSize
 	}
+	if opt.MaxIDs <= 0 {
+		opt.MaxIDs = mooncake.DefaultMaxIDs
+	}
 	capacities := slices.DeleteFunc(slices.Clone(opt.Capacities), func(c int) bool { return c <= 0 })
 	slices.Sort(capacities)
 	capacities = slices.Compact(capacities)
 	s := &CacheSim{
-		blockSize: opt.BlockSize, eviction: opt.Eviction,
-		prefixes: newPrefixes(opt.BlockSize, cmp.Or(max(opt.MaxIDs, 0), mooncake.DefaultMaxIDs)),
-	}
-	if opt.FineBlockSize > 0 {
-		s.fine = newFineSharing(opt.FineBlockSize, hashCost*min(cmp.Or(max(opt.MaxIDs, 0), mooncake.DefaultMaxIDs), math.MaxInt/hashCost))
-		s.fineStats.BlockSize = opt.FineBlockSize
+		eviction: opt.Eviction, sharing: newSharing(opt.BlockSize, opt.FineBlockSize, opt.MaxIDs),
+		fineStats: FineStats{BlockSize: max(0, opt.FineBlockSize)},
 	}
 	for _, c := range capacities {
 		s.caches = append(s.caches, &cacheCount{CacheStats: CacheStats{Capacity: c}})
@@ -125,41 +120,36 @@ func NewCacheSim(opt CacheOptions) *CacheSim {
 // Add processes the next row in file order.
 func (s *CacheSim) Add(row *mooncake.Row) {
 	if !row.InputLength.Set {
-		s.skipped++
-		if s.fine != nil {
-			s.fine.skip()
-		}
+		s.skip()
 		return
 	}
-	common := s.prefixes.add(row)
-	blocks := s.prefixes.nodes
+	common := s.add(row)
+	blocks, blockSize := s.prefixes.nodes, s.prefixes.blockSize
 	infinite := s.caches[len(s.caches)-1]
-	infinite.add(row, common.blocks, len(blocks), s.blockSize)
+	infinite.add(row, common.blocks, len(blocks), blockSize)
 	most := common.blocks // no cache hits more than the infinite one
 	if !common.known {
 		infinite.Unknown++
 		most = len(blocks)
 	}
-	s.observe(row, common)
+	s.observe(row, &common)
 	if s.lru == nil {
 		return
 	}
 	// The hit of a cache ends at the first block whose rank reaches its capacity, so with the blocks from left to
 	// right the caches end in ascending order.
-	finite := s.caches[:len(s.caches)-1]
-	done := 0
-	for i, block := range blocks[:most] {
-		rank, ok := s.lru.rank(block)
-		for done < len(finite) && (!ok || rank >= finite[done].Capacity) {
-			finite[done].add(row, i, len(blocks), s.blockSize)
-			done++
+	rank := func(hit int) int {
+		if hit == most {
+			return math.MaxInt
 		}
-		if done == len(finite) {
-			break
-		}
+		return s.lru.rank(blocks[hit])
 	}
-	for ; done < len(finite); done++ {
-		finite[done].add(row, most, len(blocks), s.blockSize)
+	hit, next := 0, rank(0)
+	for _, c := range s.caches[:len(s.caches)-1] {
+		for ; next < c.Capacity; next = rank(hit) {
+			hit++
+		}
+		c.add(row, hit, len(blocks), blockSize)
 	}
 	if s.eviction == RootFirst {
 		for _, block := range blocks {
@@ -174,26 +164,19 @@ func (s *CacheSim) Add(row *mooncake.Row) {
 }
 
 // observe counts what the infinite cache has of a row as finely as the row says, and sets it beside what production's engine had.
-func (s *CacheSim) observe(row *mooncake.Row, common overlap) {
-	length, size := row.InputLength.V, int64(s.blockSize)
-	whole := min(int64(common.blocks), length/size) * size
+func (s *CacheSim) observe(row *mooncake.Row, common *shared) {
+	length, blockSize := row.InputLength.V, s.prefixes.blockSize
+	whole := common.wholeByIDs(length, blockSize)
 	s.fineStats.replies(row)
 	switch {
-	case s.fine != nil && row.HashRanges != nil:
-		prompts, all := s.fine.add(row)
-		if common.known && all.Known {
-			fine := s.fineStats.ranges(length, whole, max(prompts.Tokens, common.tokens), max(all.Tokens, common.tokens))
-			s.observed.Add(row, fine, s.fineStats.BlockSize)
-			return
-		}
-		s.fineStats.Unknown++
-	case s.fine != nil:
-		s.fine.skip()
-		fallthrough
-	default:
+	case !common.ranged:
 		if common.known {
-			s.observed.Add(row, whole, s.blockSize)
+			s.observed.Add(row, whole, blockSize)
 		}
+	case common.sure:
+		s.observed.Add(row, s.fineStats.ranges(length, whole, common.prompts, common.all), s.fineStats.BlockSize)
+	default:
+		s.fineStats.Unknown++
 	}
 }
 
@@ -215,7 +198,7 @@ func (s *CacheSim) Observed() mooncake.ObservedCache { return s.observed }
 // add counts a row of which k leading blocks of all were hit.
 func (c *cacheCount) add(row *mooncake.Row, k, all, blockSize int) {
 	n, size := row.InputLength.V, int64(blockSize)
-	tokens := hitTokens(k, n, blockSize)
+	tokens := min(int64(k)*size, n) // the last block may be partial
 	full := min(int64(k), n/size)
 	c.Requests++
 	c.Blocks += int64(all)
@@ -251,18 +234,10 @@ func (c *cacheCount) stats() CacheStats {
 	}
 	s.BlockRate = quotient(s.HitBlocks, s.Blocks)
 	s.TokenRate = quotient(s.HitTokens, s.InputTokens)
-	if s.Requests > 0 {
-		s.MeanBlockRate = c.sumBlocks / float64(s.Requests)
-		s.MeanTokenRate = c.sumTokens / float64(s.Requests)
-	}
+	s.MeanBlockRate = c.sumBlocks / float64(max(s.Requests, 1))
+	s.MeanTokenRate = c.sumTokens / float64(max(s.Requests, 1))
 	copy(s.HitQuantiles[:], c.hits.quantiles(50, 75, 90, 95, 99, 100))
 	return s
-}
-
-// hitTokens returns the prompt tokens in k leading blocks. The last block may be partial, so it is bounded by
-// the length.
-func hitTokens(k int, length int64, blockSize int) int64 {
-	return min(int64(k)*int64(blockSize), length)
 }
 
 func quotient(a, b int64) float64 {

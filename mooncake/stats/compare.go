@@ -4,6 +4,7 @@
 package stats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
 // CompareOptions says how traces are compared. The zero value is usable.
@@ -79,32 +81,25 @@ func (c *Comparison) Same() bool {
 // String says in one sentence whether the traces are the same workload, and if not where they begin to differ.
 func (c *Comparison) String() string {
 	var parts []string
-	if c.Rows[0] != c.Rows[1] {
-		parts = append(parts, fmt.Sprintf("%d and %s", c.Rows[0], plural(c.Rows[1], "row")))
-	}
-	for _, d := range []struct {
-		what string
-		Difference
-	}{{"lengths", c.Lengths}, {"blocks", c.Blocks}, {"ranges", c.Ranges}, {"replies", c.Replies}, {"timestamps", c.Timestamps}} {
-		if d.Count > 0 {
-			parts = append(parts, fmt.Sprintf("other %s in %s, first on lines %d and %d", d.what, plural(d.Count, "row"), d.Lines[0], d.Lines[1]))
+	add := func(some bool, format string, args ...any) {
+		if some {
+			parts = append(parts, fmt.Sprintf(format, args...))
 		}
+	}
+	add(c.Rows[0] != c.Rows[1], "%d and %s", c.Rows[0], words.Plural(c.Rows[1], "row"))
+	differences := []Difference{c.Lengths, c.Blocks, c.Ranges, c.Replies, c.Timestamps}
+	for i, what := range []string{"lengths", "blocks", "ranges", "replies", "timestamps"} {
+		d := differences[i]
+		add(d.Count > 0, "other %s in %s, first on lines %d and %d", what, words.Plural(d.Count, "row"), d.Lines[0], d.Lines[1])
 	}
 	text := "the same workload: "
 	if len(parts) > 0 {
-		text = "not the same workload: "
-	} else {
-		parts = append(parts, plural(c.Rows[0], "row")+" with the same lengths and shared blocks")
+		text = "not " + text
 	}
-	if c.Timed > 0 {
-		parts = append(parts, fmt.Sprintf("timestamps at most %.3g ms apart", c.Apart))
-	}
-	if c.Unknown > 0 {
-		parts = append(parts, plural(c.Unknown, "row")+" without block ids in both")
-	}
-	if c.Unchecked > 0 {
-		parts = append(parts, "the blocks of "+plural(c.Unchecked, "row")+" not compared, because there are too many ids")
-	}
+	add(len(parts) == 0, "%s with the same lengths and shared blocks", words.Plural(c.Rows[0], "row"))
+	add(c.Timed > 0, "timestamps at most %.3g ms apart", c.Apart)
+	add(c.Unknown > 0, "%s without block ids in both", words.Plural(c.Unknown, "row"))
+	add(c.Unchecked > 0, "the blocks of %s not compared, because there are too many ids", words.Plural(c.Unchecked, "row"))
 	return text + strings.Join(parts, "; ")
 }
 
@@ -118,15 +113,11 @@ func Compare(ctx context.Context, a, b *mooncake.Reader, opt CompareOptions) (*C
 	if opt.MaxIDs <= 0 {
 		opt.MaxIDs = mooncake.DefaultMaxIDs
 	}
-	c := &comparer{opt: opt}
-	for i, r := range []*mooncake.Reader{a, b} {
-		c.sides[i].reader = r
-		c.sides[i].unit = 1
-		if u := opt.Units[i]; u > 0 {
-			c.sides[i].unit = float64(u) / float64(time.Millisecond)
-		}
-	}
-	for n := 0; ; n++ {
+	c := &comparer{opt: opt, sides: [2]side{
+		{reader: a, unit: milliseconds(opt.Units[0])},
+		{reader: b, unit: milliseconds(opt.Units[1])},
+	}}
+	for n := int64(0); ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -135,21 +126,27 @@ func Compare(ctx context.Context, a, b *mooncake.Reader, opt CompareOptions) (*C
 				return nil, err
 			}
 		}
-		one, two := &c.sides[0], &c.sides[1]
-		switch {
-		case one.row == nil && two.row == nil:
+		switch one, two := c.sides[0].row, c.sides[1].row; {
+		case one == nil && two == nil:
 			return &c.out, nil
-		case one.row != nil && two.row != nil:
-			c.compare(int64(n))
+		case one != nil && two != nil:
+			c.compare(n)
 		}
 	}
 }
 
+// milliseconds returns how many a unit of timestamps has; 0 is the millisecond.
+func milliseconds(unit time.Duration) float64 {
+	return float64(cmp.Or(max(unit, 0), time.Millisecond)) / float64(time.Millisecond)
+}
+
 // comparer is one call of Compare.
 type comparer struct {
-	opt   CompareOptions
-	out   Comparison
-	sides [2]side
+	opt    CompareOptions
+	out    Comparison
+	sides  [2]side
+	ids    pairs
+	ranges pairs
 }
 
 // side is one of the traces.
@@ -158,9 +155,6 @@ type side struct {
 	row    *mooncake.Row // nil after the last one
 	unit   float64
 	first  mooncake.Opt[float64] // timestamp, in the trace's unit
-	ids    mooncake.Renumber
-	other  []uint64   // for each id's number: that of the id of the other trace which stands for the same block, +1
-	ranges ranges.Map // for ids of ranges: those of the other trace which stand for the same blocks
 }
 
 func (s *side) next(rows *int64) (err error) {
@@ -200,16 +194,16 @@ func (c *comparer) compare(n int64) {
 	switch {
 	case ids == nil && others == nil:
 		c.out.Unknown++
-	case max(one.ids.Len(), two.ids.Len()) > uint64(c.opt.MaxIDs): //nolint:gosec // above 0
+	case c.ids.known > int64(c.opt.MaxIDs):
 		c.out.Unchecked++
-	case !c.match(ids, others):
+	case (ids == nil) != (others == nil) || !c.ids.match(collapse(ids), collapse(others)):
 		c.out.Blocks.add(n, lines)
 	}
 	switch a, b := one.row.HashRanges, two.row.HashRanges; {
 	case a == nil && b == nil:
-	case max(one.ranges.Len(), two.ranges.Len()) > c.opt.MaxIDs:
+	case max(c.ranges.to.Len(), c.ranges.from.Len()) > c.opt.MaxIDs:
 		c.out.Unchecked++
-	case !c.matchRanges(a, b):
+	case !c.ranges.match(a, b):
 		c.out.Ranges.add(n, lines)
 	}
 	if !slices.Equal(one.row.Replies, two.row.Replies) {
@@ -217,9 +211,28 @@ func (c *comparer) compare(n int64) {
 	}
 }
 
-// matchRanges is match for the ids of ranges.
-func (c *comparer) matchRanges(a, b []mooncake.HashRange) bool {
-	one, two := &c.sides[0], &c.sides[1]
+// collapse returns the fewest ranges that say ids.
+func collapse(ids []uint64) []mooncake.HashRange {
+	var ranges []mooncake.HashRange
+	for i, id := range ids {
+		if n := len(ranges); i > 0 && id == ids[i-1]+1 {
+			ranges[n-1].Count++
+		} else {
+			ranges = append(ranges, mooncake.HashRange{First: id, Count: 1})
+		}
+	}
+	return ranges
+}
+
+// pairs are the ids of two traces that stand for the same blocks.
+type pairs struct {
+	to, from ranges.Map
+	known    int64
+}
+
+// match pairs the ids of a row and reports whether all pairs agree with those of the rows before. A pair that does not is
+// not kept, so that one row that differs does not make all after it differ.
+func (p *pairs) match(a, b []mooncake.HashRange) bool {
 	same := true
 	var left, right mooncake.HashRange // what is left of the ranges at hand
 	for {
@@ -232,43 +245,18 @@ func (c *comparer) matchRanges(a, b []mooncake.HashRange) bool {
 		if left.Count == 0 || right.Count == 0 {
 			return same && left.Count == right.Count
 		}
-		to, n, known := one.ranges.Find(left.First)
-		_, m, taken := two.ranges.Find(right.First)
+		to, n, known := p.to.Find(left.First)
+		_, m, taken := p.from.Find(right.First)
 		n = min(n, m, left.Count, right.Count)
 		switch {
 		case !known && !taken:
-			one.ranges.Insert(left.First, n, right.First)
-			two.ranges.Insert(right.First, n, left.First)
+			p.to.Insert(left.First, n, right.First)
+			p.from.Insert(right.First, n, left.First)
+			p.known += n
 		case !known || to != right.First:
 			same = false
 		}
 		left.First, left.Count = left.First+uint64(n), left.Count-n     //nolint:gosec // above 0
 		right.First, right.Count = right.First+uint64(n), right.Count-n //nolint:gosec // likewise
 	}
-}
-
-// match pairs the ids of a row and reports whether all pairs agree with those of the rows before. A pair that does not is
-// not kept, so that one row that differs does not make all after it differ.
-func (c *comparer) match(ids, others []uint64) bool {
-	one, two := &c.sides[0], &c.sides[1]
-	same := len(ids) == len(others) && (ids == nil) == (others == nil)
-	for i := range min(len(ids), len(others)) {
-		a, b := one.number(ids[i]), two.number(others[i])
-		switch {
-		case one.other[a] == 0 && two.other[b] == 0:
-			one.other[a], two.other[b] = b+1, a+1
-		case one.other[a] != b+1:
-			same = false
-		}
-	}
-	return same
-}
-
-// number returns the number of an id, and makes room for what it is paired with.
-func (s *side) number(id uint64) uint64 {
-	n, first := s.ids.ID(id)
-	if first {
-		s.other = append(s.other, 0)
-	}
-	return n
 }

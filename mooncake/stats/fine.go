@@ -4,6 +4,8 @@
 package stats
 
 import (
+	"math"
+
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
@@ -12,9 +14,9 @@ import (
 // trace, those of the ranges, and these with the replies to earlier rows in the cache, too. Of each prompt an engine computes a
 // token at least, which the fine figures heed.
 type FineStats struct {
-	BlockSize   int   `json:"fine_block_size,omitempty"` // tokens per id of hash_ranges
-	Rows        int64 `json:"rows"`                      // with hash_ranges
-	InputTokens int64 `json:"input_tokens"`              // of these rows
+	BlockSize   int   `json:"fine_block_size,omitzero"` // tokens per id of hash_ranges
+	Rows        int64 `json:"rows"`                     // with hash_ranges
+	InputTokens int64 `json:"input_tokens"`             // of these rows
 
 	CoarseHitTokens  int64 `json:"hit_tokens_by_hash_ids"`
 	HitTokens        int64 `json:"hit_tokens_by_ranges"`
@@ -29,7 +31,7 @@ type FineStats struct {
 	ReplyTokens int64 `json:"reply_tokens"` // prompt tokens that were replies
 	// Unknown counts rows with ranges of which the hits could not be told, because more prefixes than can be remembered came in
 	// no canonical order. They are in no token of the above.
-	Unknown int64 `json:"unknown_rows,omitempty"`
+	Unknown int64 `json:"unknown_rows,omitzero"`
 }
 
 // replies counts the replies of a row.
@@ -67,6 +69,58 @@ func (s FineStats) rated() FineStats {
 	return s
 }
 
+// sharing is what an infinite prefix cache has after the rows so far.
+type sharing struct {
+	prefixes *prefixes
+	fine     *fineSharing // nil without a fine block size
+}
+
+// newSharing returns an empty cache that remembers at least bound prefixes.
+func newSharing(blockSize, fineBlockSize, bound int) sharing {
+	s := sharing{prefixes: newPrefixes(blockSize, bound)}
+	if fineBlockSize > 0 {
+		s.fine = &fineSharing{size: int64(fineBlockSize), lineage: ranges.NewLineage(fineBlockSize, s.prefixes.budget)}
+	}
+	return s
+}
+
+// shared is what the cache has of a row.
+type shared struct {
+	overlap            // by hash ids alone
+	ranged       bool  // ranges say more
+	prompts, all int64 // leading tokens by all that the row says: of prompts, and with the replies to them
+	sure         bool  // no range was forgotten, and no hash id
+}
+
+// wholeByIDs returns the tokens in the whole blocks of hash ids that the cache has of a prompt.
+func (s *shared) wholeByIDs(length int64, blockSize int) int64 {
+	size := int64(blockSize)
+	return min(int64(s.blocks), length/size) * size
+}
+
+// add takes the next row, which has a length.
+func (s *sharing) add(row *mooncake.Row) shared {
+	ids := s.prefixes.add(row)
+	out := shared{
+		overlap: ids, prompts: ids.tokens, all: ids.tokens, sure: ids.known,
+		ranged: s.fine != nil && row.HashRanges != nil,
+	}
+	if !out.ranged {
+		s.skip()
+		return out
+	}
+	prompts, all := s.fine.add(row)
+	out.prompts, out.all, out.sure = max(out.prompts, prompts.Tokens), max(out.all, all.Tokens), out.sure && all.Known
+	return out
+}
+
+// skip tells of a row that is not to be shared with by ranges.
+func (s *sharing) skip() {
+	if s.fine != nil {
+		s.fine.skip()
+	}
+}
+
 // fineSharing is what an infinite prefix cache has of rows with ranges: the prompts of the rows before, block by fine block, and
 // the replies to them. It takes 16 bytes for a row with new blocks while ids are canonical, and 12 for each row that a reply may
 // belong to.
@@ -79,11 +133,6 @@ type fineSharing struct {
 	// ranges.NoNode and 0 for a row without ranges.
 	ends    []uint64
 	lengths []uint32
-}
-
-// newFineSharing returns nothing shared. The budget is in units of 16 bytes.
-func newFineSharing(fine, budget int) *fineSharing {
-	return &fineSharing{size: int64(fine), lineage: ranges.NewLineage(fine, budget)}
 }
 
 // skip tells of a row that is not to be shared with.
@@ -134,6 +183,6 @@ func (f *fineSharing) replied(row *mooncake.Row, reply mooncake.Reply, from *int
 func (f *fineSharing) end(node uint64, length int64) {
 	if int64(len(f.ends)) == f.rows-f.first-1 && f.lineage.Spend(1) {
 		f.ends = append(f.ends, node)
-		f.lengths = append(f.lengths, clamp32(length))
+		f.lengths = append(f.lengths, uint32(min(length, math.MaxUint32))) //nolint:gosec // bounded here
 	}
 }

@@ -98,16 +98,3 @@ func expand(ranges []mooncake.HashRange) []uint64 {
 	}
 	return ids
 }
-
-// collapse returns the fewest ranges that say ids.
-func collapse(ids []uint64) []mooncake.HashRange {
-	var ranges []mooncake.HashRange
-	for i, id := range ids {
-		if n := len(ranges); i > 0 && id == ids[i-1]+1 {
-			ranges[n-1].Count++
-		} else {
-			ranges = append(ranges, mooncake.HashRange{First: id, Count: 1})
-		}
-	}
-	return ranges
-}

@@ -5,7 +5,6 @@ package stats
 
 import (
 	"cmp"
-	"math"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -35,11 +34,10 @@ type PredictorOptions struct {
 // 50 for each new block; ranges take some 30 for a row, and 100 for a range that is not canonical. It is not safe for
 // concurrent use.
 type Predictor struct {
-	opt      PredictorOptions
-	prefixes *prefixes
-	fine     *fineSharing // nil without a fine block size
-	unknown  int64
-	prompts  int64 // see WithoutReplies
+	sharing
+	opt     PredictorOptions
+	unknown int64
+	prompts int64 // see WithoutReplies
 }
 
 // Prediction is what an infinite prefix cache would have of a row's prompt, in tokens.
@@ -61,11 +59,7 @@ func NewPredictor(opt PredictorOptions) *Predictor {
 	if opt.MaxIDs <= 0 {
 		opt.MaxIDs = DefaultPredictorIDs
 	}
-	p := &Predictor{opt: opt, prefixes: newPrefixes(opt.BlockSize, opt.MaxIDs)}
-	if opt.FineBlockSize > 0 {
-		p.fine = newFineSharing(opt.FineBlockSize, hashCost*min(opt.MaxIDs, math.MaxInt/hashCost))
-	}
-	return p
+	return &Predictor{opt: opt, sharing: newSharing(opt.BlockSize, opt.FineBlockSize, opt.MaxIDs)}
 }
 
 // Predict returns the cached tokens of the next row in file order. ok is false when they cannot be told: the row gives its
@@ -77,50 +71,31 @@ func (p *Predictor) Predict(row *mooncake.Row) (tokens Prediction, ok bool) {
 		p.Skip()
 		return Prediction{}, false
 	}
-	common := p.prefixes.add(row)
-	most, known := common.tokens, common.known
-	p.prompts = most
-	ranged := p.fine != nil && row.HashRanges != nil
-	switch {
-	case ranged:
-		prompts, all := p.fine.add(row)
-		if p.opt.NoReplies {
-			all = prompts
-		}
-		p.prompts = max(most, prompts.Tokens)
-		most, known = max(most, all.Tokens), known && all.Known
-	case p.fine != nil:
-		p.fine.skip()
-	}
-	if !known {
+	common := p.add(row)
+	p.prompts = common.prompts
+	if !common.sure {
 		p.unknown++
 		return Prediction{}, false
 	}
-	length, size := row.InputLength.V, int64(p.opt.BlockSize)
-	if grain := int64(p.grain(ranged)); ranged || grain != size {
-		return Prediction{Whole: wholeBlocks(most, length, grain), Finest: most}, true
+	most, length, grain := common.all, row.InputLength.V, cmp.Or(p.opt.EngineBlock, p.opt.BlockSize)
+	if p.opt.NoReplies {
+		most = common.prompts
 	}
-	return Prediction{Whole: min(int64(common.blocks), length/size) * size, Finest: most}, true
+	switch {
+	case common.ranged:
+		grain = cmp.Or(p.opt.EngineBlock, p.opt.FineBlockSize)
+	case grain == p.opt.BlockSize:
+		return Prediction{Whole: common.wholeByIDs(length, grain), Finest: most}, true
+	}
+	return Prediction{Whole: wholeBlocks(most, length, int64(grain)), Finest: most}, true
 }
 
 // wholeBlocks returns the tokens in the whole blocks among the leading tokens of a prompt that a cache has, of which an engine
 // computes the last one at least.
 func wholeBlocks(cached, length, block int64) int64 { return min(cached, length-1) / block * block }
 
-// grain returns the tokens that the engine caches as one, of a row with ranges or without.
-func (p *Predictor) grain(ranged bool) int {
-	if ranged {
-		return cmp.Or(p.opt.EngineBlock, p.opt.FineBlockSize)
-	}
-	return cmp.Or(p.opt.EngineBlock, p.opt.BlockSize)
-}
-
 // Skip tells of the next row in file order that it is not predicted, and that no row shares anything with it.
-func (p *Predictor) Skip() {
-	if p.fine != nil {
-		p.fine.skip()
-	}
-}
+func (p *Predictor) Skip() { p.skip() }
 
 // WithoutReplies returns Finest of the row that was predicted last as it is for an engine that sees other replies in the prompt than
 // those it gave.

@@ -65,7 +65,7 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 	node := maphash.String(p.seed, row.Model) | hashed
 	missed := false
 	for i, id := range ids {
-		want := p.tokens(row, i)
+		want := mooncake.BlockFill(row.InputLength.V, p.blockSize, i)
 		child, run, have := p.find(node, id)
 		if !missed {
 			all.tokens += int64(min(have, want))
@@ -90,15 +90,9 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 	return all
 }
 
-// tokens returns the tokens in block i of a row, above 0.
-func (p *prefixes) tokens(row *mooncake.Row, i int) uint32 {
-	full := int64(p.blockSize)
-	return clamp32(min(full, row.InputLength.V-int64(i)*full))
-}
-
 // find returns the node of a prefix and the tokens that are known of its last block, 0 when the prefix is not there. run
 // is the run that ends with it, or negative.
-func (p *prefixes) find(node, id uint64) (child uint64, at int, have uint32) {
+func (p *prefixes) find(node, id uint64) (child uint64, run int, have uint32) {
 	if id < p.next {
 		// The run that holds the id: its start is the last one that is not above it.
 		at := sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1
@@ -110,7 +104,7 @@ func (p *prefixes) find(node, id uint64) (child uint64, at int, have uint32) {
 			if id+1 == end {
 				return id, at, r.fill
 			}
-			return id, -1, clamp32(int64(p.blockSize))
+			return id, -1, math.MaxUint32 // it is full
 		}
 	}
 	if len(p.rest) == 0 {
@@ -156,6 +150,3 @@ func (p *prefixes) spend(cost int) bool {
 func (p *prefixes) hash(node, id uint64) uint64 {
 	return maphash.Comparable(p.seed, [2]uint64{node, id}) | hashed
 }
-
-// clamp32 narrows a number of tokens. Blocks of 2^32 tokens or more are all the same to the set.
-func clamp32(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }

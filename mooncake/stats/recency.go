@@ -3,6 +3,8 @@
 
 package stats
 
+import "math"
+
 // recency keeps ids in the order of their last touch, and tells how many were touched after a given one. Each touch takes
 // a new slot; a Fenwick tree counts the used slots. When the slots run out, the used ones are moved together.
 type recency struct {
@@ -21,17 +23,17 @@ func newRecency(capacity int) *recency {
 	return r
 }
 
-// rank returns the number of ids that were touched after id, and whether id is there.
-func (r *recency) rank(id uint64) (int, bool) {
+// rank returns the number of ids that were touched after id, or the greatest there is where id is not there.
+func (r *recency) rank(id uint64) int {
 	at, ok := r.slot[id]
 	if !ok {
-		return 0, false
+		return math.MaxInt
 	}
 	older := 0 // ids up to and with this one
 	for i := at + 1; i > 0; i &= i - 1 {
 		older += int(r.tree[i])
 	}
-	return len(r.slot) - older, true
+	return len(r.slot) - older
 }
 
 // touch makes id the most recent one.

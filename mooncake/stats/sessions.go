@@ -4,11 +4,11 @@
 package stats
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
 // SessionDetector finds out from rows which session mode a trace has. Rows are fed in file order; the ids of the
@@ -41,6 +41,22 @@ const (
 	lengthRows                    // nothing to compare
 	evidenceKinds = iota
 )
+
+// evidences say what later turns do, one of them and several, and which mode that shows: none where it shows nothing.
+var evidences = [evidenceKinds]struct {
+	one, several, text string
+	mode               mooncake.SessionMode
+}{
+	startsWith:  {"begins", "begin", "with all full blocks of the turn before", mooncake.SessionFull},
+	startsAlike: {"begins", "begin", "with some blocks of the turn before, then differ", mooncake.SessionFull},
+	disjoint:    {"begins", "begin", "with new blocks only", mooncake.SessionDelta},
+	overlaps:    {"has", "have", "blocks of the turn before, but not from the beginning", mooncake.SessionUnknown},
+	historyRows: {"has", "have", "messages with the whole conversation", mooncake.SessionFull},
+	deltaRows:   {"has", "have", "messages with message_mode delta", mooncake.SessionDelta},
+	payloadRows: {"has", "have", "whole bodies", mooncake.SessionFull},
+	textRows:    {"has", "have", "text_input, which is one new user message", mooncake.SessionDelta},
+	lengthRows:  {"has", "have", "nothing to compare with the turn before", mooncake.SessionNone},
+}
 
 // DefaultDetectorSessions is the number of sessions that a detector remembers.
 const DefaultDetectorSessions = 1 << 16
@@ -84,17 +100,15 @@ func (d *SessionDetector) Add(row *mooncake.Row) {
 
 // compare says what a later turn tells, given the full blocks of the turn before.
 func compare(before []uint64, row *mooncake.Row, blockSize int) evidence {
-	switch row.Kind() {
-	case mooncake.KindMessages:
-		if row.MessageMode == mooncake.MessageDelta {
-			return deltaRows
-		}
+	switch k := row.Kind(); {
+	case k == mooncake.KindMessages && row.MessageMode == mooncake.MessageDelta:
+		return deltaRows
+	case k == mooncake.KindMessages:
 		return historyRows
-	case mooncake.KindPayload:
+	case k == mooncake.KindPayload:
 		return payloadRows
-	case mooncake.KindText:
+	case k == mooncake.KindText:
 		return textRows
-	case mooncake.KindLength:
 	}
 	ids := row.Blocks(blockSize)
 	switch {
@@ -121,53 +135,32 @@ func (d *SessionDetector) Mode() (mooncake.SessionMode, string) {
 	if d.sessions == 0 {
 		return mooncake.SessionNone, "no session has more than one row"
 	}
-	e := &d.evidence
-	full := e[startsWith] + e[startsAlike] + e[historyRows] + e[payloadRows]
-	delta := e[disjoint] + e[deltaRows] + e[textRows]
-	mode := mooncake.SessionUnknown
-	switch {
-	case e[overlaps] > 0:
-	case full > 0 && delta == 0:
-		mode = mooncake.SessionFull
-	case delta > 0 && full == 0:
-		mode = mooncake.SessionDelta
-	}
-	return mode, d.found(mode)
-}
-
-// found says in words what the rows showed.
-func (d *SessionDetector) found(mode mooncake.SessionMode) string {
+	mode := mooncake.SessionNone
 	var parts []string
-	for kind, text := range [evidenceKinds]string{
-		startsWith:  "%s with all full blocks of the turn before",
-		startsAlike: "%s with some blocks of the turn before, then differ",
-		disjoint:    "%s with new blocks only",
-		overlaps:    "%s blocks of the turn before, but not from the beginning",
-		historyRows: "%s messages with the whole conversation",
-		deltaRows:   "%s messages with message_mode delta",
-		payloadRows: "%s whole bodies",
-		textRows:    "%s text_input, which is one new user message",
-		lengthRows:  "%s nothing to compare with the turn before",
-	} {
-		n := d.evidence[kind]
+	for kind, n := range d.evidence {
 		if n == 0 {
 			continue
 		}
-		verb := " have"
-		if kind := evidence(kind); kind == startsWith || kind == startsAlike || kind == disjoint {
-			verb = " begin"
+		e := evidences[kind]
+		switch {
+		case mode == mooncake.SessionNone:
+			mode = e.mode
+		case e.mode != mooncake.SessionNone && e.mode != mode:
+			mode = mooncake.SessionUnknown
 		}
+		verb := e.several
 		if n == 1 {
-			verb = map[string]string{" have": " has", " begin": " begins"}[verb]
+			verb = e.one
 		}
-		parts = append(parts, fmt.Sprintf(text, plural(n, "later turn")+verb))
+		parts = append(parts, words.Plural(n, "later turn")+" "+verb+" "+e.text)
 	}
-	s := plural(d.sessions, "session") + " with more than one row: " + strings.Join(parts, ", ")
+	text := words.Plural(d.sessions, "session") + " with more than one row: " + strings.Join(parts, ", ")
 	if d.unread > 0 {
-		s += "; " + plural(d.unread, "row") + " of further sessions not looked at"
+		text += "; " + words.Plural(d.unread, "row") + " of further sessions not looked at"
 	}
-	if mode == mooncake.SessionUnknown {
-		s += "; it takes a person to say whether rows hold whole prompts (full) or new turns (delta)"
+	if mode != mooncake.SessionFull && mode != mooncake.SessionDelta {
+		mode = mooncake.SessionUnknown
+		text += "; it takes a person to say whether rows hold whole prompts (full) or new turns (delta)"
 	}
-	return s
+	return mode, text
 }

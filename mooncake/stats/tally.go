@@ -20,13 +20,18 @@ type tally struct {
 	shift  uint
 }
 
-func (t *tally) add(v int64) {
+func (t *tally) add(v int64) { t.addMany(v, 1) }
+
+func (t *tally) addMany(v, times int64) {
+	if times == 0 {
+		return
+	}
 	if t.counts == nil {
 		t.counts = make(map[int64]int64)
 	}
-	t.n++
-	t.sum += v
-	t.counts[v>>t.shift<<t.shift]++
+	t.n += times
+	t.sum += v * times
+	t.counts[v>>t.shift<<t.shift] += times
 	for len(t.counts) > maxTally {
 		t.shift++
 		coarse := make(map[int64]int64, len(t.counts))
@@ -37,12 +42,7 @@ func (t *tally) add(v int64) {
 	}
 }
 
-func (t *tally) mean() float64 {
-	if t.n == 0 {
-		return 0
-	}
-	return float64(t.sum) / float64(t.n)
-}
+func (t *tally) mean() float64 { return quotient(t.sum, t.n) }
 
 // quantiles returns the nearest-rank quantiles of the given percentages, ascending: the element of the sorted values
 // at the index max(0, ceil(q/100*n)-1). All are 0 when there are no values.
@@ -80,16 +80,13 @@ func (t *tally) mode() (value, count int64) {
 
 // share returns the part of the values for which ok holds.
 func (t *tally) share(ok func(int64) bool) float64 {
-	if t.n == 0 {
-		return 0
-	}
 	var in int64
 	for v, n := range t.counts {
 		if ok(v) {
 			in += n
 		}
 	}
-	return float64(in) / float64(t.n)
+	return quotient(in, t.n)
 }
 
 // largest returns the n largest values, descending, each as often as it was counted.

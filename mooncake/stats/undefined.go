@@ -4,9 +4,9 @@
 package stats
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -28,29 +28,11 @@ func (u *UndefinedFigures) add(why string, names ...string) {
 
 // marshal encodes a set of figures, plain of which is one that encodes itself by its fields.
 func (u UndefinedFigures) marshal(plain any) ([]byte, error) {
-	all, err := json.Marshal(plain)
-	if err != nil || len(u) == 0 {
-		return all, err
-	}
-	var out bytes.Buffer
-	in, to := jsontext.NewDecoder(bytes.NewReader(all)), jsontext.NewEncoder(&out)
-	for {
-		token, err := in.ReadToken()
-		if err != nil {
-			break // the end: what was just encoded can be read
+	null := json.MarshalToFunc(func(to *jsontext.Encoder, _ any) error {
+		if _, undefined := u[to.StackPointer().LastToken()]; undefined && to.StackDepth() == 1 {
+			return to.WriteToken(jsontext.Null)
 		}
-		name := token.String()
-		if err := to.WriteToken(token); err != nil {
-			return nil, err
-		}
-		if _, undefined := u[name]; undefined && in.StackDepth() == 1 && token.Kind() == '"' {
-			if err := in.SkipValue(); err != nil {
-				return nil, err
-			}
-			if err := to.WriteToken(jsontext.Null); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return bytes.TrimSpace(out.Bytes()), nil
+		return errors.ErrUnsupported
+	})
+	return json.Marshal(plain, json.WithMarshalers(null), json.FormatNilSliceAsNull(true), json.Deterministic(true))
 }

@@ -72,7 +72,7 @@ func TestCutSharingIsAnotherWorkload(t *testing.T) {
 	for i, r := range rows {
 		a.Add(r, int64(i+1))
 	}
-	refs := a.Forest().References
+	nodes := a.Forest()
 	// fresh renames the ids of one row from a position on.
 	fresh := func(row, from int) mooncake.Digests {
 		changed := clone(rows)
@@ -82,11 +82,11 @@ func TestCutSharingIsAnotherWorkload(t *testing.T) {
 		return digest(changed)
 	}
 	want := goldens["conversation"].digests
-	shared := slices.IndexFunc(rows, func(r *mooncake.Row) bool { return len(r.HashIDs) > 2 && refs[r.HashIDs[1]] > 1 })
+	shared := slices.IndexFunc(rows, func(r *mooncake.Row) bool { return len(r.HashIDs) > 2 && nodes[r.HashIDs[1]].References > 1 })
 	if got := fresh(shared, 1); got.Seq == want.Seq || got.Tree == want.Tree || got.Arrival != want.Arrival {
 		t.Errorf("a tail that others share was cut off: digests %+v", got)
 	}
-	private := slices.IndexFunc(rows, func(r *mooncake.Row) bool { return refs[r.HashIDs[1]] == 1 })
+	private := slices.IndexFunc(rows, func(r *mooncake.Row) bool { return nodes[r.HashIDs[1]].References == 1 })
 	if got := fresh(private, 1); !got.Same(want) {
 		t.Errorf("a private tail was renamed: digests %+v", got)
 	}

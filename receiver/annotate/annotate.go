@@ -48,31 +48,26 @@ func New(config Config) (*Annotator, error) {
 // Fingerprint returns that of the key, which is on every span that carries cells or ids made here.
 func (a *Annotator) Fingerprint() string { return a.fingerprint }
 
+// keeps reports whether text stays.
+func (a *Annotator) keeps() bool { return a.config.Content == ContentKeep }
+
 // Traces annotates and cleans spans in place; none is added and none is lost. What has been annotated before is only
 // cleaned.
 func (a *Annotator) Traces(td ptrace.Traces) Counts {
-	var counts Counts
-	w := a.pool.Get().(*worker) //nolint:forcetypeassert // the pool has nothing else
+	w := a.worker()
 	defer w.release()
-	c := cleaner{rules: a.rules, counts: &counts, twin: w.twin}
 	for _, resource := range td.ResourceSpans().All() {
 		service := serviceName(resource.Resource())
 		for _, scope := range resource.ScopeSpans().All() {
 			name := scope.Scope().Name()
 			for _, span := range scope.Spans().All() {
-				w.span(&c, service, name, span)
+				w.span(service, name, span)
 			}
-			if a.config.Content != ContentKeep {
-				c.scope(scope.Scope())
-				c.schema(scope)
-			}
+			w.cleanScope(scope)
 		}
-		if a.config.Content != ContentKeep {
-			c.resource(resource.Resource())
-			c.schema(resource)
-		}
+		w.cleanResource(resource)
 	}
-	return counts
+	return w.counts
 }
 
 // serviceName returns the name of the service that telemetry is from, or "".
@@ -84,40 +79,35 @@ func serviceName(resource pcommon.Resource) string {
 }
 
 // span annotates and cleans a span.
-func (w *worker) span(c *cleaner, service, scope string, span ptrace.Span) {
-	c.counts.Spans++
+func (w *worker) span(service, scope string, span ptrace.Span) {
+	w.counts.Spans++
 	attributes := span.Attributes()
-	if annotated(attributes) {
-		c.counts.Annotated++
-		if w.config.Content != ContentKeep {
-			c.span(span, true)
+	kind, strict := genai.KindInference, true
+	if isAnnotated(attributes) {
+		w.counts.Annotated++
+	} else {
+		rec := w.reader.Span(scope, span)
+		if kind, strict = rec.Kind, rec.Dialect != ""; strict {
+			count(&w.counts.Dialects, rec.Dialect, 1)
 		}
-		return
-	}
-	rec := w.reader.Span(scope, span)
-	kind, strict := rec.Kind, rec.Dialect != ""
-	if strict {
-		count(&c.counts.Dialects, rec.Dialect, 1)
-	}
-	if kind == genai.KindInference {
-		name := ""
-		if rec.Engine.BlockSize > 0 {
-			name = spanKey{span.TraceID(), span.SpanID()}.name()
+		if kind == genai.KindInference {
+			name := ""
+			if rec.Engine.BlockSize > 0 {
+				name = spanKey{span.TraceID(), span.SpanID()}.name()
+			}
+			id := w.identify(rec, service, name) // reads the attributes before they change
+			w.annotate(rec, id, attributes)
 		}
-		id := w.identify(c.counts, rec, service, name) // reads the attributes before they change
-		w.annotate(c.counts, rec, id, attributes)
+		w.putSession(rec, attributes)
 	}
-	w.session(c.counts, rec, attributes)
-	if w.config.Content == ContentKeep {
+	if w.keeps() {
 		return
 	}
 	before := attributes.Len()
-	c.span(span, strict)
-	if strict && kind != genai.KindInference && attributes.Len() < before {
-		if w.reader.Span(scope, span).Kind == genai.KindInference {
-			// What said that it is none is gone with the text.
-			attributes.PutStr(spanKind, spanKindChain)
-		}
+	w.cleanSpan(span, strict)
+	if strict && kind != genai.KindInference && attributes.Len() < before && w.reader.Span(scope, span).Kind == genai.KindInference {
+		// What said that it is none is gone with the text.
+		attributes.PutStr(spanKind, spanKindChain)
 	}
 }
 
@@ -127,23 +117,14 @@ const (
 	spanKindChain = "CHAIN"
 )
 
-// session writes the twin of the session that a record names, unless a session is there.
-func (w *worker) session(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
-	id := rec.SessionID()
-	if id == "" {
+// putSession writes the twin of the session that a record names, unless a session is there.
+func (w *worker) putSession(rec *genai.Record, attributes pcommon.Map) {
+	if rec.Session == "" {
 		return
 	}
-	if v, ok := attributes.Get(semconv.Session); ok {
-		switch v.Type() {
-		case pcommon.ValueTypeInt:
-			return
-		case pcommon.ValueTypeStr:
-			if v.Str() != "" {
-				return
-			}
-		default:
-		}
+	if v, ok := attributes.Get(semconv.Session); ok && (v.Type() == pcommon.ValueTypeInt || v.Type() == pcommon.ValueTypeStr && v.Str() != "") {
+		return
 	}
-	attributes.PutStr(semconv.Session, w.twin(id))
-	counts.Sessions++
+	attributes.PutStr(semconv.Session, w.twin(rec.Session))
+	w.counts.Sessions++
 }

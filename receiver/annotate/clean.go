@@ -4,14 +4,13 @@
 package annotate
 
 import (
+	"cmp"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/entity"
-
-	"github.com/moonloop/moonloop/blockhash"
 )
 
 // removedName takes the place of a name that is so long that it may be a text.
@@ -33,39 +32,43 @@ const (
 	labelEntity   = "(entity)"
 )
 
-// cleaner removes text from telemetry, and counts what it removes.
-type cleaner struct {
-	rules  *rules
-	counts *Counts
-	twin   func(session string) string
-	chain  blockhash.Chain // of which the length is that of the text of the span at hand
-}
-
 // manner says how attributes are cleaned.
-type manner uint8
-
-const (
-	strictly manner = 1 << iota // of GenAI telemetry: what the allow-list does not have goes
-	onSpan                      // of a span, which alone has the large ones of ours
-)
-
-// strict returns the manner for what is of GenAI telemetry or not.
-func strict(genAI bool) manner {
-	if genAI {
-		return strictly
-	}
-	return 0
+type manner struct {
+	strictly bool // of GenAI telemetry: what the allow-list does not have goes
+	onSpan   bool // of a span, which alone has the large ones of ours
 }
 
-func (c *cleaner) removed(what string) { count(&c.counts.Removed, what, 1) }
+func (w *worker) removed(what string) { count(&w.counts.Removed, what, 1) }
 
-// resource cleans what stands around spans or logs. Entities only name attributes.
-func (c *cleaner) resource(resource pcommon.Resource) {
-	c.attributes(resource.Attributes(), 0)
-	entity.ResourceEntityRefs(resource).RemoveIf(func(ref entity.EntityRef) bool {
+// bound replaces a text of more than most bytes.
+func (w *worker) bound(text string, most int, set func(string), by, what string) {
+	if len(text) > most {
+		set(by)
+		w.removed(what)
+	}
+}
+
+// withSchema is telemetry that names its schema.
+type withSchema interface {
+	SchemaUrl() string
+	SetSchemaUrl(string)
+}
+
+// cleanResource cleans what stands around spans, logs or metrics. Entities only name attributes.
+func (w *worker) cleanResource(of interface {
+	withSchema
+	Resource() pcommon.Resource
+},
+) {
+	if w.keeps() {
+		return
+	}
+	w.bound(of.SchemaUrl(), maxName, of.SetSchemaUrl, "", labelSchema)
+	w.cleanAttributes(of.Resource().Attributes(), manner{})
+	entity.ResourceEntityRefs(of.Resource()).RemoveIf(func(ref entity.EntityRef) bool {
 		long := len(ref.Type()) > maxName || len(ref.SchemaUrl()) > maxName || longer(ref.IdKeys()) || longer(ref.DescriptionKeys())
 		if long {
-			c.removed(labelEntity)
+			w.removed(labelEntity)
 		}
 		return long
 	})
@@ -81,64 +84,41 @@ func longer(names pcommon.StringSlice) bool {
 	return false
 }
 
-// scope cleans an instrumentation scope.
-func (c *cleaner) scope(scope pcommon.InstrumentationScope) {
-	if name := scope.Name(); len(name) > maxName {
-		scope.SetName(removedName)
-		c.removed(labelScope)
+// cleanScope cleans an instrumentation scope.
+func (w *worker) cleanScope(of interface {
+	withSchema
+	Scope() pcommon.InstrumentationScope
+},
+) {
+	if w.keeps() {
+		return
 	}
-	if version := scope.Version(); len(version) > maxName {
-		scope.SetVersion("")
-		c.removed(labelScope)
-	}
-	c.attributes(scope.Attributes(), 0)
+	scope := of.Scope()
+	w.bound(of.SchemaUrl(), maxName, of.SetSchemaUrl, "", labelSchema)
+	w.bound(scope.Name(), maxName, scope.SetName, removedName, labelScope)
+	w.bound(scope.Version(), maxName, scope.SetVersion, "", labelScope)
+	w.cleanAttributes(scope.Attributes(), manner{})
 }
 
-// withSchema is telemetry that names its schema.
-type withSchema interface {
-	SchemaUrl() string
-	SetSchemaUrl(string)
-}
-
-// schema cleans a schema URL.
-func (c *cleaner) schema(of withSchema) {
-	if len(of.SchemaUrl()) > maxName {
-		of.SetSchemaUrl("")
-		c.removed(labelSchema)
+// cleanSpan cleans a span; strictly one of GenAI telemetry.
+func (w *worker) cleanSpan(span ptrace.Span, genAI bool) {
+	w.bound(span.Name(), maxName, span.SetName, removedName, labelSpan)
+	w.bound(span.Status().Message(), 0, span.Status().SetMessage, "", labelStatus) // rises with its exception, see deniedNames
+	w.bound(span.TraceState().AsRaw(), maxState, span.TraceState().FromRaw, "", labelState)
+	if w.chain.Bytes = 0; genAI {
+		w.noteText(span.Attributes())
 	}
-}
-
-// span cleans a span; strictly one of GenAI telemetry.
-func (c *cleaner) span(span ptrace.Span, genAI bool) {
-	if len(span.Name()) > maxName {
-		span.SetName(removedName)
-		c.removed(labelSpan)
-	}
-	if span.Status().Message() != "" { // rises with its exception, see deniedNames
-		span.Status().SetMessage("")
-		c.removed(labelStatus)
-	}
-	c.state(span.TraceState())
-	if c.chain.Bytes = 0; genAI {
-		c.textOf(span.Attributes())
-	}
-	c.attributes(span.Attributes(), strict(genAI)|onSpan)
-	events := span.Events()
-	for i := range events.Len() {
-		event := events.At(i)
+	w.cleanAttributes(span.Attributes(), manner{genAI, true})
+	for _, event := range span.Events().All() {
 		name := event.Name()
-		if len(name) > maxName {
-			event.SetName(removedName)
-			c.removed(labelEvent)
-		}
-		if attributes := event.Attributes(); !harmless(attributes) || c.rules.bans {
-			c.attributes(attributes, strict(genAI || strings.HasPrefix(name, genAIPrefix) || ofGenAI(attributes)))
+		w.bound(name, maxName, event.SetName, removedName, labelEvent)
+		if attributes := event.Attributes(); !harmless(attributes) || w.rules.bans {
+			w.cleanAttributes(attributes, manner{strictly: genAI || strings.HasPrefix(name, genAIPrefix) || ofGenAI(attributes)})
 		}
 	}
-	links := span.Links()
-	for i := range links.Len() {
-		c.state(links.At(i).TraceState())
-		c.attributes(links.At(i).Attributes(), strict(genAI))
+	for _, link := range span.Links().All() {
+		w.bound(link.TraceState().AsRaw(), maxState, link.TraceState().FromRaw, "", labelState)
+		w.cleanAttributes(link.Attributes(), manner{strictly: genAI})
 	}
 }
 
@@ -174,59 +154,48 @@ func number(t pcommon.ValueType) bool {
 	}
 }
 
-func (c *cleaner) state(state pcommon.TraceState) {
-	if len(state.AsRaw()) > maxState {
-		state.FromRaw("")
-		c.removed(labelState)
+// cleanLog cleans a log record; strictly one of GenAI telemetry, whose body is content.
+func (w *worker) cleanLog(log plog.LogRecord, genAI bool) {
+	if w.keeps() {
+		return
 	}
-}
-
-// log cleans a log record; strictly one of GenAI telemetry, whose body is content.
-func (c *cleaner) log(log plog.LogRecord, genAI bool) {
-	if len(log.EventName()) > maxName {
-		log.SetEventName(removedName)
-		c.removed(labelEvent)
-	}
-	if len(log.SeverityText()) > maxName {
-		log.SetSeverityText("")
-		c.removed(labelSeverity)
-	}
-	c.attributes(log.Attributes(), strict(genAI))
+	w.bound(log.EventName(), maxName, log.SetEventName, removedName, labelEvent)
+	w.bound(log.SeverityText(), maxName, log.SetSeverityText, "", labelSeverity)
+	w.cleanAttributes(log.Attributes(), manner{strictly: genAI})
 	if body := log.Body(); !genAI {
-		c.prune(body, maxDepth)
+		w.cleanBody(body, maxDepth)
 	} else if !number(body.Type()) {
-		pcommon.NewValueEmpty().MoveTo(body)
-		c.removed(labelBody)
+		w.removeBody(body)
 	}
 }
 
-// prune removes from a body what is denied, however deep, and what is too deep to tell.
-func (c *cleaner) prune(value pcommon.Value, depth int) {
-	t := value.Type()
-	if t != pcommon.ValueTypeMap && t != pcommon.ValueTypeSlice {
-		return
-	}
-	if depth == 0 {
-		pcommon.NewValueEmpty().MoveTo(value)
-		c.removed(labelBody)
-		return
-	}
-	if t == pcommon.ValueTypeSlice {
+func (w *worker) removeBody(value pcommon.Value) {
+	pcommon.NewValueEmpty().MoveTo(value)
+	w.removed(labelBody)
+}
+
+// cleanBody removes from a body what is denied, however deep, and what is too deep to tell.
+func (w *worker) cleanBody(value pcommon.Value, depth int) {
+	switch t := value.Type(); {
+	case t != pcommon.ValueTypeMap && t != pcommon.ValueTypeSlice:
+	case depth == 0:
+		w.removeBody(value)
+	case t == pcommon.ValueTypeSlice:
 		for _, member := range value.Slice().All() {
-			c.prune(member, depth-1)
+			w.cleanBody(member, depth-1)
 		}
-		return
+	default:
+		value.Map().RemoveIf(func(name string, member pcommon.Value) bool {
+			r := w.rules.of(name)
+			if r.forbids(member) {
+				w.removed(labelBody)
+				return true
+			}
+			w.mend(r, member)
+			w.cleanBody(member, depth-1)
+			return false
+		})
 	}
-	value.Map().RemoveIf(func(name string, member pcommon.Value) bool {
-		r := c.rules.of(name)
-		if r.forbids(member) {
-			c.removed(labelBody)
-			return true
-		}
-		c.mend(r, member)
-		c.prune(member, depth-1)
-		return false
-	})
 }
 
 // forbids reports whether a value goes because of its name.
@@ -234,55 +203,51 @@ func (r rule) forbids(value pcommon.Value) bool {
 	return r.verdict == banned || r.verdict == denied && !number(value.Type())
 }
 
-// attributes removes what is not to be seen. The strict way, for GenAI telemetry, leaves numbers, and short texts
+// cleanAttributes removes what is not to be seen. The strict way, for GenAI telemetry, leaves numbers, and short texts
 // under names that the allow-list has; the other leaves all but what the deny-table has and what is long.
-func (c *cleaner) attributes(attributes pcommon.Map, how manner) {
+func (w *worker) cleanAttributes(attributes pcommon.Map, how manner) {
 	attributes.RemoveIf(func(name string, value pcommon.Value) bool {
 		if len(name) > maxName {
-			c.removed(labelName)
+			w.removed(labelName)
 			return true
 		}
-		if number(value.Type()) && !c.rules.bans {
+		if number(value.Type()) && !w.rules.bans {
 			return false
 		}
-		r := c.rules.of(name)
-		if c.stays(r, name, value, how) {
-			c.mend(r, value)
+		r := w.rules.of(name)
+		if w.stays(r, name, value, how) {
+			w.mend(r, value)
 			return false
 		}
-		if r.name == "" {
-			r.name = otherName
-		}
-		c.removed(r.name)
+		w.removed(cmp.Or(r.name, otherName))
 		return true
 	})
 }
 
 // stays reports whether an attribute is to be seen.
-func (c *cleaner) stays(r rule, name string, value pcommon.Value, how manner) bool {
+func (w *worker) stays(r rule, name string, value pcommon.Value, how manner) bool {
 	switch {
 	case r.forbids(value):
 		return false
 	case number(value.Type()):
 		return true
 	case r.verdict == own:
-		return c.ours(name, value, how)
-	case how&strictly != 0:
+		return w.isOurs(name, value, how)
+	case how.strictly:
 		return r.verdict == allowed && r.short(value)
 	default:
-		_, fits := c.size(value, maxValue, maxDepth)
-		return fits
+		return w.size(value, maxValue, maxDepth) >= 0
 	}
 }
 
 // maxDepth is how deep values may be nested; deeper ones are removed.
 const maxDepth = 16
 
-// size returns what is left of a number of bytes after all that a value holds. fits is false where that is not enough,
+// size returns what is left of a number of bytes after all that a value holds: below 0 where that is not enough,
 // where it is nested deeper than depth, or where a name within is denied.
-func (c *cleaner) size(value pcommon.Value, bytes, depth int) (left int, fits bool) {
+func (w *worker) size(value pcommon.Value, bytes, depth int) int {
 	if depth == 0 {
-		return 0, false
+		return -1
 	}
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
@@ -291,23 +256,23 @@ func (c *cleaner) size(value pcommon.Value, bytes, depth int) (left int, fits bo
 		bytes -= value.Bytes().Len()
 	case pcommon.ValueTypeSlice:
 		for _, member := range value.Slice().All() {
-			if bytes, fits = c.size(member, bytes, depth-1); !fits {
-				return 0, false
+			if bytes = w.size(member, bytes, depth-1); bytes < 0 {
+				break
 			}
 		}
 	case pcommon.ValueTypeMap:
 		for name, member := range value.Map().All() {
-			r := c.rules.of(name)
+			r := w.rules.of(name)
 			if r.forbids(member) {
-				return 0, false
+				return -1
 			}
-			c.mend(r, member)
-			if bytes, fits = c.size(member, bytes-len(name), depth-1); !fits {
-				return 0, false
+			w.mend(r, member)
+			if bytes = w.size(member, bytes-len(name), depth-1); bytes < 0 {
+				break
 			}
 		}
 	default:
 		bytes -= 8
 	}
-	return bytes, bytes >= 0
+	return bytes
 }

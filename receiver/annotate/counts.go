@@ -75,6 +75,9 @@ func (c *Counts) Add(other Counts) {
 	merge(&c.Removed, other.Removed)
 }
 
+// OtherLogs returns the number of log records that have nothing to do with requests.
+func (c *Counts) OtherLogs() int64 { return c.Logs - c.AnnotatedLogs - c.ContentLogs - c.RequestLogs }
+
 // Drop counts what was dropped for a reason.
 func (c *Counts) Drop(why Reason, n int64) { count(&c.Dropped, why, n) }
 

@@ -12,13 +12,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
 // FuzzTraces: there are no bytes on which annotating fails, loses a span, or is not done after one time.
 func FuzzTraces(f *testing.F) {
 	for _, td := range []ptrace.Traces{hostile(f), ptrace.NewTraces()} {
-		f.Add([]byte(traceBytes(f, td)[0]))
+		f.Add([]byte(testproducers.TraceBytes(f, td)[0]))
 	}
 	for _, in := range []attributes{
 		chat(attributes{"gen_ai.input.messages": hello, "session.id": "s"}),
@@ -33,7 +34,7 @@ func FuzzTraces(f *testing.F) {
 		{"rid": "r", "gen_ai.usage.prompt_tokens": int64(3), "mooncake.identity": int64(1), "mooncake.cells": []byte{1}},
 	} {
 		td, _ := oneSpan(f, in)
-		f.Add([]byte(traceBytes(f, td)[0]))
+		f.Add([]byte(testproducers.TraceBytes(f, td)[0]))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
@@ -52,7 +53,7 @@ func FuzzLogs(f *testing.F) {
 		logsOf(f, message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2}, message{"gen_ai.choice", attributes{"index": int64(0)}, 2, 2}),
 		logsOf(f, message{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 2}, message{"gen_ai.choice", attributes{"message": attributes{"content": "Fine."}}, 2, 2}),
 	} {
-		f.Add([]byte(logBytes(f, ld)[0]))
+		f.Add([]byte(testproducers.LogBytes(f, ld)[0]))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(data)
@@ -65,9 +66,9 @@ func FuzzLogs(f *testing.F) {
 			t.Errorf("%d log records of %d", ld.LogRecordCount(), records)
 		}
 		checkTwice(t, td)
-		once := logBytes(t, ld)[0]
+		once := testproducers.LogBytes(t, ld)[0]
 		made, counts := newAnnotator(t, annotate.Config{Key: testKey(t, 'x')}).Logs(ld)
-		if made.SpanCount() > 0 || len(counts.Removed) > 0 || logBytes(t, ld)[0] != once {
+		if made.SpanCount() > 0 || len(counts.Removed) > 0 || testproducers.LogBytes(t, ld)[0] != once {
 			t.Errorf("a second receiver makes %d spans of logs and removes %v", made.SpanCount(), counts.Removed)
 		}
 	})
@@ -155,7 +156,7 @@ func FuzzPlaces(f *testing.F) {
 			counts := a.Traces(spans)
 			made, more := a.Logs(logs)
 			counts.Add(more)
-			after := slices.Concat(traceBytes(t, spans), traceBytes(t, made), logBytes(t, logs))
+			after := slices.Concat(testproducers.TraceBytes(t, spans), testproducers.TraceBytes(t, made), testproducers.LogBytes(t, logs))
 			for _, text := range after {
 				if i := strings.Index(text, secret[:16]); i >= 0 {
 					t.Fatalf("the text has left: %q", text[max(i-80, 0):min(i+80, len(text))])

@@ -29,9 +29,9 @@ type identity struct {
 
 // identify finds what identifies the prompt of a request: the engine's hashes, else the tokens, else the text. The
 // scope of an engine is its service's name; span names the request in what stands for blocks that no engine has hashed.
-func (w *worker) identify(counts *Counts, rec *genai.Record, scope, span string) identity {
+func (w *worker) identify(rec *genai.Record, scope, span string) identity {
 	if rec.Engine.BlockSize > 0 {
-		if id, ok := w.engine(counts, rec, scope, span); ok {
+		if id, ok := w.engine(rec, scope, span); ok {
 			return id
 		}
 	}
@@ -46,15 +46,15 @@ func (w *worker) identify(counts *Counts, rec *genai.Record, scope, span string)
 		return identity{kind: semconv.IdentityNone}
 	}
 	d := w.domain(semconv.IdentityText, "", "")
-	id := w.text(counts, d, Prompt(d.hasher, &rec.Content))
-	w.addReply(counts, &id, d, &rec.Reply)
+	id := w.text(d, Prompt(d.hasher, &rec.Content))
+	w.addReply(&id, d, &rec.Reply)
 	return id
 }
 
 // engine makes our blocks of an engine's.
-func (w *worker) engine(counts *Counts, rec *genai.Record, scope, span string) (identity, bool) {
+func (w *worker) engine(rec *genai.Record, scope, span string) (identity, bool) {
 	if !rec.Engine.Complete {
-		counts.Drop(ReasonHashesPartial, 1)
+		w.counts.Drop(ReasonHashesPartial, 1)
 		return identity{}, false
 	}
 	d := w.domain(semconv.IdentityEngine, scope, rec.Model())
@@ -68,7 +68,7 @@ func (w *worker) engine(counts *Counts, rec *genai.Record, scope, span string) (
 		if errors.Is(err, blockhash.ErrBlockSize) {
 			reason = ReasonHashesBlockSize
 		}
-		counts.Drop(reason, 1)
+		w.counts.Drop(reason, 1)
 		return identity{}, false
 	}
 	w.ids = ids
@@ -76,20 +76,20 @@ func (w *worker) engine(counts *Counts, rec *genai.Record, scope, span string) (
 }
 
 // text ends the prompt that the hasher of a domain was given.
-func (w *worker) text(counts *Counts, d *domain, seen Written) identity {
+func (w *worker) text(d *domain, seen Written) identity {
 	chain := d.hasher.Chain()
 	if len(chain.Cells) > keepCells {
 		clear(w.domains) // and with them the memory of the hasher, after this
 	}
 	switch seen.Extent {
 	case genai.ExtentNone:
-		counts.Drop(ReasonPromptTextless, 1)
+		w.counts.Drop(ReasonPromptTextless, 1)
 		return identity{kind: semconv.IdentityNone}
 	case genai.ExtentGaps:
-		counts.Drop(ReasonPromptGaps, 1)
+		w.counts.Drop(ReasonPromptGaps, 1)
 		return identity{kind: semconv.IdentityNone}
 	case genai.ExtentCut:
-		counts.Truncated++
+		w.counts.Truncated++
 	case genai.ExtentComplete:
 	}
 	w.cells, _ = chain.AppendBinary(w.cells[:0]) // never fails
@@ -103,13 +103,13 @@ func (w *worker) text(counts *Counts, d *domain, seen Written) identity {
 }
 
 // addReply adds the end of the reply to the identity of a whole prompt, which the hasher of a domain has just been given.
-func (w *worker) addReply(counts *Counts, id *identity, d *domain, reply *genai.Reply) {
+func (w *worker) addReply(id *identity, d *domain, reply *genai.Reply) {
 	if !w.takesReply(id) || !reply.Present() {
 		return
 	}
 	end, ok := Reply(d.hasher, reply)
 	if !ok {
-		counts.Drop(ReasonReplyPartial, 1)
+		w.counts.Drop(ReasonReplyPartial, 1)
 		return
 	}
 	w.reply, _ = end.AppendBinary(w.reply[:0]) // that of a hasher is one
@@ -121,14 +121,14 @@ func (w *worker) takesReply(id *identity) bool {
 	return id.kind == semconv.IdentityText && !id.prefix && !w.config.OmitMessageEnds
 }
 
-// put writes an identity to a span.
-func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
+// putIdentity writes an identity to a span.
+func (w *worker) putIdentity(id identity, attributes pcommon.Map) {
 	attributes.RemoveIf(func(name string, _ pcommon.Value) bool { // of a sender that annotates by halves
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
 			semconv.CellsPrefix, semconv.CellsMedia, semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize,
 			semconv.Replies, semconv.PromptOrder:
-			count(&counts.Removed, ownPrefix+"*", 1)
+			w.removed(ownPrefix + "*")
 			return true
 		}
 		return false
@@ -163,8 +163,8 @@ func (w *worker) put(counts *Counts, id identity, attributes pcommon.Map) {
 	}
 }
 
-// annotated reports whether another receiver has annotated a span or read a log record, or a replay made it.
-func annotated(attributes pcommon.Map) bool {
+// isAnnotated reports whether another receiver has annotated a span or read a log record, or a replay made it.
+func isAnnotated(attributes pcommon.Map) bool {
 	for name, value := range attributes.All() {
 		switch name {
 		case semconv.Identity:

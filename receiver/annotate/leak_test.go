@@ -4,8 +4,6 @@
 package annotate_test
 
 import (
-	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,187 +12,23 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// Lengths of the pieces of text that are searched for, in bytes.
-const (
-	pieceSize = 24
-	lineSize  = 12 // of whole lines that are shorter than a piece
-)
-
-// pieces collects distinctive pieces of texts: all of pieceSize bytes, side by side, that every encoding writes as they
-// are, and whole lines that are shorter.
-type pieces map[string]bool
-
-func (p pieces) add(text string) {
-	for text != "" {
-		i := strings.IndexAny(text, "\"\\\n\r\t<>&")
-		if i < 0 {
-			i = len(text)
-		}
-		for run, least := text[:i], lineSize; len(run) >= least; least = pieceSize {
-			piece := run[:min(len(run), pieceSize)]
-			if strings.Contains(piece, " ") && ascii(piece) { // an id or a name is no text
-				p[piece] = true
-			}
-			run = run[len(piece):]
-		}
-		text = text[min(i+1, len(text)):]
-	}
-}
-
-func ascii(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-// addDocument adds the texts of a JSON document.
-func (p pieces) addDocument(document any) {
-	switch v := document.(type) {
-	case string:
-		p.add(v)
-		var inner any
-		if json.Unmarshal([]byte(v), &inner) == nil {
-			if _, again := inner.(string); !again {
-				p.addDocument(inner)
-			}
-		}
-	case []any:
-		for _, member := range v {
-			p.addDocument(member)
-		}
-	case map[string]any:
-		for _, member := range v {
-			p.addDocument(member)
-		}
-	}
-}
-
-// in counts the pieces that occur.
-func (p pieces) in(texts ...string) (n int, first string) {
-	for piece := range p {
-		for _, text := range texts {
-			if strings.Contains(text, piece) {
-				n, first = n+1, piece
-				break
-			}
-		}
-	}
-	return n, first
-}
-
-// outputs are the names under which producers write replies.
-var outputs = []string{"gen_ai.output.messages", "output.value", "genkit:output", "gen_ai.tool.call.result", "gen_ai.tool.call.arguments"}
-
-// TestNothingLeaks sends the telemetry of each producer through and searches all that comes out for all that the
-// server was asked and all that it replied.
+// TestNothingLeaks holds an annotator to what every path of telemetry is held to.
 func TestNothingLeaks(t *testing.T) {
-	folder := producers(t)
-	for _, c := range []struct {
-		producer string
-		prompts  int // share of the prompts' pieces that the telemetry has, in percent, at least
-		replies  int // pieces of replies that it has, at least
-	}{
-		{"otel-js-openai", 90, 20},
-		{"otel-js-openai-nocontent", 70, 0}, // the Responses API leaks the system prompt even so
-		{"js-traceloop-openai", 90, 20},
-		{"js-openinference-openai", 90, 20},
-		{"js-openinference-longconv", 90, 1},
-		{"vercel-ai7-otel", 90, 20},
-		{"go-genkit", 90, 10},
-	} {
-		t.Run(c.producer, func(t *testing.T) {
-			stem := filepath.Join(folder, c.producer)
-			prompts, replies := pieces{}, pieces{}
-			lines(t, stem+".truth.jsonl", func(line []byte) {
-				var request struct{ Prompt string }
-				if err := json.Unmarshal(line, &request); err != nil {
-					t.Fatal(err)
-				}
-				prompts.add(request.Prompt)
-			})
-			a := newAnnotator(t, annotate.Config{})
-			var before, after []string
-			eachTraces(t, stem, func(td ptrace.Traces) {
-				before = append(before, traceBytes(t, td)...)
-				for _, rs := range td.ResourceSpans().All() {
-					for _, ss := range rs.ScopeSpans().All() {
-						for _, span := range ss.Spans().All() {
-							for _, name := range outputs {
-								if v, ok := span.Attributes().Get(name); ok {
-									replies.addDocument(v.AsRaw())
-								}
-							}
-						}
-					}
-				}
-				a.Traces(td)
-				after = append(after, traceBytes(t, td)...)
-			})
-			eachLogs(t, stem, func(ld plog.Logs) {
-				before = append(before, logBytes(t, ld)...)
-				for _, rl := range ld.ResourceLogs().All() {
-					for _, sl := range rl.ScopeLogs().All() {
-						for _, log := range sl.LogRecords().All() {
-							if name, ok := log.Attributes().Get("event.name"); ok && name.Str() == "gen_ai.choice" {
-								replies.addDocument(log.Body().AsRaw())
-							}
-						}
-					}
-				}
+	testproducers.CheckNothingLeaks(t, producers(t), func(t *testing.T) testproducers.Path {
+		t.Helper()
+		a := newAnnotator(t, annotate.Config{})
+		return testproducers.Path{
+			Traces: func(td ptrace.Traces) { a.Traces(td) },
+			Logs: func(ld plog.Logs) ptrace.Traces {
 				td, _ := a.Logs(ld)
-				after = append(after, logBytes(t, ld)...)
-				after = append(after, traceBytes(t, td)...)
-			})
-			if len(prompts) < 90 {
-				t.Fatalf("only %d pieces of prompts to search for", len(prompts))
-			}
-			if n, _ := prompts.in(before...); 100*n < c.prompts*len(prompts) {
-				t.Errorf("only %d of %d pieces of prompts are in the telemetry: this test would see no leak", n, len(prompts))
-			}
-			if n, _ := replies.in(before...); n < c.replies {
-				t.Errorf("only %d of %d pieces of replies are in the telemetry: this test would see no leak", n, len(replies))
-			}
-			for what, p := range map[string]pieces{"prompts": prompts, "replies": replies} {
-				if n, first := p.in(after...); n > 0 {
-					t.Errorf("%d of %d pieces of %s have left, such as %q", n, len(p), what, first)
-				}
-			}
-		})
-	}
-}
-
-// traceBytes returns spans as they go over the wire: as protobuf and as JSON.
-func traceBytes(t testing.TB, td ptrace.Traces) []string {
-	t.Helper()
-	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []string{string(proto), string(text)}
-}
-
-// logBytes returns log records as they go over the wire.
-func logBytes(t testing.TB, ld plog.Logs) []string {
-	t.Helper()
-	proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(ld)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := (&plog.JSONMarshaler{}).MarshalLogs(ld)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []string{string(proto), string(text)}
+				return td
+			},
+		}
+	})
 }
 
 // secret is a text that must not come out, in two lengths: what is short for a name, and what is long for any value. Both
@@ -321,7 +155,7 @@ func TestEveryPlace(t *testing.T) {
 				body.PutStr("content", c.text)
 			}
 
-			untouched := traceBytes(t, td)
+			untouched := testproducers.TraceBytes(t, td)
 			if n := strings.Count(untouched[0], secret); n < 30 {
 				t.Fatalf("the text is in %d places only", n)
 			}
@@ -329,7 +163,7 @@ func TestEveryPlace(t *testing.T) {
 			counts := a.Traces(td)
 			made, more := a.Logs(ld)
 			counts.Add(more)
-			after := append(append(traceBytes(t, td), logBytes(t, ld)...), traceBytes(t, made)...)
+			after := append(append(testproducers.TraceBytes(t, td), testproducers.LogBytes(t, ld)...), testproducers.TraceBytes(t, made)...)
 			for _, text := range after {
 				if i := strings.Index(text, secret[:16]); i >= 0 {
 					t.Errorf("%s: the text has left: %q", c.reason, text[max(i-80, 0):min(i+80, len(text))])

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -348,7 +349,7 @@ func TestLogsOnce(t *testing.T) {
 			if td.SpanCount() != 0 || counts.AnnotatedLogs != 5 || counts.Logs != 6 || len(counts.Dropped) > 0 || counts.ContentLogs+counts.RequestLogs > 0 {
 				t.Errorf("a second receiver makes %d spans, counts %+v", td.SpanCount(), counts)
 			}
-			if text := logBytes(t, ld)[1]; strings.Contains(text, "Hello") {
+			if text := testproducers.LogBytes(t, ld)[1]; strings.Contains(text, "Hello") {
 				t.Errorf("a second receiver leaves text")
 			}
 		})

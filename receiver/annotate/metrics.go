@@ -13,52 +13,41 @@ import (
 // Metrics cleans metrics in place, and adds and takes away no data point. They hold attributes like other telemetry;
 // nothing in them stands for a request.
 func (a *Annotator) Metrics(md pmetric.Metrics) Counts {
-	counts := Counts{Points: int64(md.DataPointCount())}
-	if a.config.Content == ContentKeep {
-		return counts
+	w := a.worker()
+	defer w.release()
+	w.counts.Points = int64(md.DataPointCount())
+	if w.keeps() {
+		return w.counts
 	}
-	c := cleaner{rules: a.rules, counts: &counts, twin: a.config.Key.Session}
 	for _, resource := range md.ResourceMetrics().All() {
 		for _, scope := range resource.ScopeMetrics().All() {
 			for _, metric := range scope.Metrics().All() {
-				c.metric(metric)
+				w.cleanMetric(metric)
 			}
-			c.scope(scope.Scope())
-			c.schema(scope)
+			w.cleanScope(scope)
 		}
-		c.resource(resource.Resource())
-		c.schema(resource)
+		w.cleanResource(resource)
 	}
-	return counts
+	return w.counts
 }
 
-// metric cleans a metric.
-func (c *cleaner) metric(metric pmetric.Metric) {
-	if len(metric.Name()) > maxName {
-		metric.SetName(removedName)
-		c.removed(labelMetric)
-	}
-	if len(metric.Description()) > maxValue {
-		metric.SetDescription("")
-		c.removed(labelMetric)
-	}
-	if len(metric.Unit()) > maxName {
-		metric.SetUnit("")
-		c.removed(labelMetric)
-	}
-	c.attributes(metric.Metadata(), 0)
+func (w *worker) cleanMetric(metric pmetric.Metric) {
+	w.bound(metric.Name(), maxName, metric.SetName, removedName, labelMetric)
+	w.bound(metric.Description(), maxValue, metric.SetDescription, "", labelMetric)
+	w.bound(metric.Unit(), maxName, metric.SetUnit, "", labelMetric)
+	w.cleanAttributes(metric.Metadata(), manner{})
 	switch metric.Type() {
 	case pmetric.MetricTypeGauge:
-		points(c, metric.Gauge().DataPoints().All())
+		points(w, metric.Gauge().DataPoints().All())
 	case pmetric.MetricTypeSum:
-		points(c, metric.Sum().DataPoints().All())
+		points(w, metric.Sum().DataPoints().All())
 	case pmetric.MetricTypeHistogram:
-		points(c, metric.Histogram().DataPoints().All())
+		points(w, metric.Histogram().DataPoints().All())
 	case pmetric.MetricTypeExponentialHistogram:
-		points(c, metric.ExponentialHistogram().DataPoints().All())
+		points(w, metric.ExponentialHistogram().DataPoints().All())
 	case pmetric.MetricTypeSummary:
 		for _, point := range metric.Summary().DataPoints().All() {
-			c.attributes(point.Attributes(), 0)
+			w.cleanAttributes(point.Attributes(), manner{})
 		}
 	case pmetric.MetricTypeEmpty:
 	}
@@ -68,11 +57,11 @@ func (c *cleaner) metric(metric pmetric.Metric) {
 func points[P interface {
 	Attributes() pcommon.Map
 	Exemplars() pmetric.ExemplarSlice
-}](c *cleaner, all iter.Seq2[int, P]) {
+}](w *worker, all iter.Seq2[int, P]) {
 	for _, point := range all {
-		c.attributes(point.Attributes(), 0)
+		w.cleanAttributes(point.Attributes(), manner{})
 		for _, exemplar := range point.Exemplars().All() {
-			c.attributes(exemplar.FilteredAttributes(), 0)
+			w.cleanAttributes(exemplar.FilteredAttributes(), manner{})
 		}
 	}
 }

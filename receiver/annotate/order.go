@@ -25,8 +25,11 @@ func isPromptOrder(s string) bool { return slices.Contains(orders, s) }
 
 // ModelOrder says in which order the chat template of a model writes a prompt.
 type ModelOrder struct {
-	Model string // the name that is asked for or answers; a trailing * matches all names that begin so
-	Order string // one of the values of [semconv.PromptOrder]
+	// Model is the name that is asked for or answers. A trailing * matches all names that begin so.
+	Model string `mapstructure:"model"`
+	// Order is what the template moves directly before the last message of the user: as_sent (nothing), system_last, tools_last or
+	// both_last.
+	Order string `mapstructure:"order"`
 }
 
 // matches reports whether the order is that of a model with a name.

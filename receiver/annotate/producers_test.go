@@ -4,7 +4,6 @@
 package annotate_test
 
 import (
-	"bufio"
 	"bytes"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
@@ -49,47 +49,6 @@ func producers(t testing.TB) string {
 		t.Skipf("captured telemetry is not here, so nothing is compared with it: %v", err)
 	}
 	return folder
-}
-
-// lines calls visit for each line of a file; an absent file has none.
-func lines(t testing.TB, name string, visit func(line []byte)) {
-	t.Helper()
-	content, err := os.ReadFile(name)
-	if os.IsNotExist(err) {
-		return
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	scanner := bufio.NewScanner(bytes.NewReader(content))
-	scanner.Buffer(nil, len(content)+1)
-	for scanner.Scan() {
-		visit(scanner.Bytes())
-	}
-}
-
-// eachTraces calls visit for each request of traces of a producer.
-func eachTraces(t testing.TB, stem string, visit func(ptrace.Traces)) {
-	t.Helper()
-	lines(t, stem+".traces.jsonl", func(line []byte) {
-		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		visit(td)
-	})
-}
-
-// eachLogs does so for logs.
-func eachLogs(t testing.TB, stem string, visit func(plog.Logs)) {
-	t.Helper()
-	lines(t, stem+".logs.jsonl", func(line []byte) {
-		ld, err := (&plog.JSONUnmarshaler{}).UnmarshalLogs(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		visit(ld)
-	})
 }
 
 // figures are the counts that a producer must give, without what was removed.
@@ -170,8 +129,8 @@ func TestProducers(t *testing.T) {
 			a := newAnnotator(t, annotate.Config{})
 			var n annotate.Counts
 			stem := filepath.Join(folder, c.producer)
-			eachTraces(t, stem, func(td ptrace.Traces) { n.Add(a.Traces(td)) })
-			eachLogs(t, stem, func(ld plog.Logs) {
+			testproducers.EachTraces(t, stem, func(td ptrace.Traces) { n.Add(a.Traces(td)) })
+			testproducers.EachLogs(t, stem, func(ld plog.Logs) {
 				_, counts := a.Logs(ld)
 				n.Add(counts)
 			})

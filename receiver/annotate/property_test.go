@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -56,13 +57,13 @@ func TestTwiceIsOnce(t *testing.T) {
 	for _, stem := range stems {
 		stem := strings.TrimSuffix(stem, ".traces.jsonl")
 		t.Run(filepath.Base(stem), func(t *testing.T) {
-			eachTraces(t, stem, func(td ptrace.Traces) { checkTwice(t, td) })
-			eachLogs(t, stem, func(ld plog.Logs) {
+			testproducers.EachTraces(t, stem, func(td ptrace.Traces) { checkTwice(t, td) })
+			testproducers.EachLogs(t, stem, func(ld plog.Logs) {
 				td, _ := newAnnotator(t, annotate.Config{}).Logs(ld)
-				once := logBytes(t, ld)[0]
+				once := testproducers.LogBytes(t, ld)[0]
 				checkTwice(t, td)
 				made, counts := newAnnotator(t, annotate.Config{}).Logs(ld)
-				if made.SpanCount() > 0 || len(counts.Removed) > 0 || logBytes(t, ld)[0] != once {
+				if made.SpanCount() > 0 || len(counts.Removed) > 0 || testproducers.LogBytes(t, ld)[0] != once {
 					t.Errorf("a second receiver makes %d spans of logs and removes %v", made.SpanCount(), counts.Removed)
 				}
 			})

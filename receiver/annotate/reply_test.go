@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -86,8 +87,8 @@ func TestRepliesOfProducers(t *testing.T) {
 				}
 			}
 			stem := filepath.Join(folder, c.producer)
-			eachTraces(t, stem, func(td ptrace.Traces) { a.Traces(td); take(td) })
-			eachLogs(t, stem, func(ld plog.Logs) { td, _ := a.Logs(ld); take(td) })
+			testproducers.EachTraces(t, stem, func(td ptrace.Traces) { a.Traces(td); take(td) })
+			testproducers.EachLogs(t, stem, func(ld plog.Logs) { td, _ := a.Logs(ld); take(td) })
 			known, turns := 0, 0
 			for i := range all {
 				if all[i].reply == (blockhash.End{}) {

@@ -4,6 +4,7 @@
 package annotate
 
 import (
+	_ "embed"
 	"strings"
 
 	"github.com/moonloop/moonloop/genai"
@@ -48,6 +49,36 @@ type rule struct {
 	shape   shape
 }
 
+// Names beyond those of the GenAI dialects, apart by white space.
+var (
+	// allowedNames are those of ids, models, reasons and addresses.
+	//
+	//go:embed names/allowed.txt
+	allowedNames string
+	// addressNames hold URLs. A query is what somebody searches for, or a key; user and password stand before the host.
+	//
+	//go:embed names/addresses.txt
+	addressNames string
+	// deniedNames hold text on telemetry that is not of GenAI.
+	//
+	// An exception rises through every span above the request that it comes from, and providers and HTTP clients quote the
+	// request in its message, which is also the first line of the stack trace. Statements and parameters of a database are
+	// how an application stores its conversations; their summary, operation and collection stay. Headers and queries are
+	// where keys are.
+	//
+	//go:embed names/denied.txt
+	deniedNames string
+)
+
+// ruleOf is what becomes of the names of the GenAI dialects.
+var ruleOf = [...]rule{
+	genai.NameFact:    {verdict: allowed},
+	genai.NameWord:    {verdict: allowed, shape: word},
+	genai.NameReason:  {verdict: allowed, shape: reason},
+	genai.NameNumber:  {verdict: allowed, shape: numeric},
+	genai.NameContent: {verdict: denied},
+}
+
 // rules is the allow-list and the deny-table.
 type rules struct {
 	exact    map[string]rule
@@ -60,53 +91,37 @@ type rules struct {
 // exact names, then beginnings of names, then their ends.
 func newRules(c Config) *rules {
 	r := &rules{exact: map[string]rule{}, words: map[string]rule{}, bans: len(c.Deny) > 0}
-	for _, name := range c.Deny {
-		r.put(name, banned, anything)
-	}
-	for _, name := range c.SessionKeys {
-		r.put(name, allowed, anything)
-	}
-	r.put(ownPrefix+"*", own, anything)
+	r.add(banned, anything, c.Deny...)
+	r.add(allowed, anything, c.SessionKeys...)
+	r.add(own, anything, ownPrefix+"*")
 	for name, kind := range genai.Names() {
-		switch kind {
-		case genai.NameContent:
-			r.put(name, denied, anything)
-		case genai.NameWord:
-			r.put(name, allowed, word)
-		case genai.NameReason:
-			r.put(name, allowed, reason)
-		case genai.NameNumber:
-			r.put(name, allowed, numeric)
-		case genai.NameFact:
-			r.put(name, allowed, anything)
-		}
+		r.add(ruleOf[kind].verdict, ruleOf[kind].shape, name)
 	}
-	r.put("exception.type", allowed, reason)
-	r.put(semconv.URLPath, allowed, address)
-	for _, name := range addressNames {
-		r.put(name, unknown, address)
-	}
-	for _, name := range allowedNames {
-		r.put(name, allowed, anything)
-	}
-	for _, name := range deniedNames {
-		r.put(name, denied, anything)
-	}
+	r.add(allowed, reason, "exception.type")
+	r.add(allowed, address, semconv.URLPath)
+	r.add(unknown, address, semconv.URLFull)
+	r.add(allowed, anything, semconv.ServerAddress, semconv.ServerPort, semconv.HTTPRequestMethod, semconv.HTTPRequestResendCount,
+		semconv.HTTPRoute, semconv.ServiceName, semconv.ServiceVersion, semconv.ServiceInstanceID)
+	r.add(unknown, address, strings.Fields(addressNames)...)
+	r.add(allowed, anything, strings.Fields(allowedNames)...)
+	r.add(denied, anything, strings.Fields(deniedNames)...)
 	return r
 }
 
-// put adds a rule. The first one of a name counts.
-func (r *rules) put(name string, v verdict, s shape) {
-	if prefix, ok := strings.CutSuffix(name, "*"); ok {
-		r.prefixes[prefix[0]] = append(r.prefixes[prefix[0]], rule{name, v, s})
-		return
-	}
-	to, key := r.exact, name
-	if last, ok := strings.CutPrefix(name, "*."); ok {
-		to, key = r.words, last
-	}
-	if _, ok := to[key]; !ok {
-		to[key] = rule{name, v, s}
+// add adds rules. The first one of a name counts.
+func (r *rules) add(v verdict, s shape, names ...string) {
+	for _, name := range names {
+		if prefix, ok := strings.CutSuffix(name, "*"); ok {
+			r.prefixes[prefix[0]] = append(r.prefixes[prefix[0]], rule{name, v, s})
+			continue
+		}
+		to, key := r.exact, name
+		if last, ok := strings.CutPrefix(name, "*."); ok {
+			to, key = r.words, last
+		}
+		if _, ok := to[key]; !ok {
+			to[key] = rule{name, v, s}
+		}
 	}
 }
 
@@ -127,8 +142,5 @@ func (r *rules) of(name string) rule {
 	if ok {
 		return exact
 	}
-	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
-		return r.words[name[dot+1:]]
-	}
-	return rule{}
+	return r.words[name[strings.LastIndexByte(name, '.')+1:]]
 }

@@ -4,7 +4,7 @@
 package annotate
 
 import (
-	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,7 +63,7 @@ func (r rule) fits(s string) bool {
 }
 
 // mend takes off a value that stays what may be text.
-func (c *cleaner) mend(r rule, value pcommon.Value) {
+func (w *worker) mend(r rule, value pcommon.Value) {
 	if r.shape != address && r.shape != reason {
 		return
 	}
@@ -71,88 +71,78 @@ func (c *cleaner) mend(r rule, value pcommon.Value) {
 	case pcommon.ValueTypeSlice:
 		for _, member := range value.Slice().All() {
 			if member.Type() == pcommon.ValueTypeStr {
-				c.mend(r, member)
+				w.mend(r, member)
 			}
 		}
 	case pcommon.ValueTypeStr:
 		s := value.Str()
 		switch {
 		case r.shape == address:
-			s = place(s)
+			s = addressOf(s)
 		case s != "" && !genai.IsWord(s):
 			s = semconv.ErrorOther
 		}
 		if s != value.Str() {
 			value.SetStr(s)
-			c.removed(r.name)
+			w.removed(r.name)
 		}
 	default:
 	}
 }
 
-// place returns a URL without its query, its fragment, and the user and password before its host.
-func place(url string) string {
+// addressOf returns a URL without its query, its fragment, and the user and password before its host.
+func addressOf(url string) string {
 	if end := strings.IndexAny(url, "?#"); end >= 0 {
 		url = url[:end]
 	}
-	host := strings.Index(url, "//") + 2
-	if host < 2 || host > 2 && url[host-3] != ':' {
+	scheme, rest, ok := strings.Cut(url, "//")
+	if !ok || scheme != "" && !strings.HasSuffix(scheme, ":") {
 		return url // a path
 	}
-	end := len(url)
-	if slash := strings.IndexByte(url[host:], '/'); slash >= 0 {
-		end = host + slash
-	}
-	if at := strings.LastIndexByte(url[host:end], '@'); at >= 0 {
-		return url[:host] + url[host+at+1:]
+	host, _, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		return scheme + "//" + rest[at+1:]
 	}
 	return url
 }
 
-// ours reports whether an attribute of ours is what we write. A session that is too long to be one gets its twin, on
-// every span alike, so that those of one session stay together, and so does a run whose id is no word.
-func (c *cleaner) ours(name string, value pcommon.Value, how manner) bool {
+// ownTexts are attributes of ours that are not just one word.
+var ownTexts = map[string]func(string) bool{
+	semconv.HashDomain: isFingerprint, semconv.HashKey: isFingerprint, semconv.Identity: isIdentity, semconv.PromptOrder: isPromptOrder,
+}
+
+// isOurs reports whether an attribute of ours is what we write. A session that is too long to be one gets its twin, on
+// every span alike, so that those of one session stay together, and so does a run whose id is no word: without it a
+// replay would be production.
+func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
 		s := value.Str()
-		switch name {
-		case semconv.HashDomain, semconv.HashKey:
-			return isFingerprint(s)
-		case semconv.Identity:
-			return isIdentity(s)
-		case semconv.PromptOrder:
-			return isPromptOrder(s)
-		case semconv.Session:
-			if len(s) > maxName {
-				value.SetStr(c.twin(s))
-				c.removed(name)
+		if name == semconv.Session || name == semconv.RunID {
+			if len(s) > maxName || name == semconv.RunID && s != "" && !genai.IsWord(s) {
+				value.SetStr(w.twin(s))
+				w.removed(name)
 			}
 			return true
-		case semconv.RunID:
-			// Without it a replay would be production.
-			if len(s) > maxName || s != "" && !genai.IsWord(s) {
-				value.SetStr(c.twin(s))
-				c.removed(name)
-			}
-			return true
-		default:
-			return len(s) <= maxName && genai.IsWord(s)
 		}
+		if valid := ownTexts[name]; valid != nil {
+			return valid(s)
+		}
+		return len(s) <= maxName && genai.IsWord(s)
 	case pcommon.ValueTypeBytes:
-		switch {
-		case how&onSpan == 0:
+		switch bytes := value.Bytes(); {
+		case !how.onSpan:
 			return false
 		case name == semconv.Cells:
-			_, ok := isChain(value.Bytes())
+			_, ok := isChain(bytes)
 			return ok
 		case name == semconv.CellsEnds:
-			return c.isEnds(value.Bytes())
-		case name == semconv.CellsReply:
-			return c.isReply(value.Bytes())
+			return w.isEnds(bytes)
+		default:
+			return name == semconv.CellsReply && w.isReply(bytes)
 		}
-		return false
 	case pcommon.ValueTypeSlice:
-		return isSeries(name) && how&onSpan != 0 && numbers(value.Slice())
+		return how.onSpan && slices.Contains(series, name) && numbers(value.Slice())
 	default:
 		return false
 	}
@@ -169,37 +159,37 @@ func isChain(b pcommon.ByteSlice) (text int64, ok bool) {
 	if n%word != 0 || n < trailer || n > trailer+word*len(noCells) {
 		return 0, false
 	}
-	var length [word]byte
-	for i := range length {
-		length[i] = b.At(n - word + i)
+	var bytes uint64
+	for i := range word {
+		bytes |= uint64(b.At(n-word+i)) << (8 * i)
 	}
-	bytes := binary.LittleEndian.Uint64(length[:])
 	chain := blockhash.Chain{Cells: noCells[:(n-trailer)/word], Bytes: int64(min(bytes, maxText))}
-	return chain.Bytes, bytes <= maxText && chain.Validate() == nil
+	if bytes > maxText || chain.Validate() != nil {
+		return 0, false
+	}
+	return chain.Bytes, true
 }
 
-// textOf takes note of how long the text is whose cells a span has, which the ends of its messages have to fit.
-func (c *cleaner) textOf(attributes pcommon.Map) {
+// noteText takes note of how long the text is whose cells a span has, which the ends of its messages have to fit.
+func (w *worker) noteText(attributes pcommon.Map) {
 	if cells, ok := attributes.Get(semconv.Cells); ok && cells.Type() == pcommon.ValueTypeBytes {
-		if text, ok := isChain(cells.Bytes()); ok {
-			c.chain.Bytes = text
-		}
+		w.chain.Bytes, _ = isChain(cells.Bytes())
 	}
 }
 
 // isEnds reports whether bytes can be the ends of the messages of the text at hand. A text of as many bytes is none: its letters make
 // places behind the end.
-func (c *cleaner) isEnds(b pcommon.ByteSlice) bool {
+func (w *worker) isEnds(b pcommon.ByteSlice) bool {
 	const end = 12
-	return b.Len() <= end*blockhash.MaxEnds && c.chain.UnmarshalEnds(b.AsRaw()) == nil
+	return b.Len() <= end*blockhash.MaxEnds && w.chain.UnmarshalEnds(b.AsRaw()) == nil
 }
 
 // isReply reports whether bytes can be the end of the reply to the text at hand. Those of a letter are far behind it.
-func (c *cleaner) isReply(b pcommon.ByteSlice) bool {
+func (w *worker) isReply(b pcommon.ByteSlice) bool {
 	const longest = 1 << 24 // bytes of a reply
 	var end blockhash.End
-	return b.Len() <= 12 && end.UnmarshalBinary(b.AsRaw()) == nil && c.chain.Bytes > 0 && c.chain.ValidateReply(end) == nil &&
-		end.Bytes <= c.chain.Bytes+longest
+	return b.Len() <= 12 && end.UnmarshalBinary(b.AsRaw()) == nil && w.chain.Bytes > 0 && w.chain.ValidateReply(end) == nil &&
+		end.Bytes <= w.chain.Bytes+longest
 }
 
 func numbers(list pcommon.Slice) bool {
@@ -211,24 +201,16 @@ func numbers(list pcommon.Slice) bool {
 	return true
 }
 
-// isSeries reports whether an attribute holds numbers without a bound.
-func isSeries(name string) bool {
-	switch name {
-	case semconv.HashIDs, semconv.HashRanges, semconv.Replies, semconv.TokenGaps, semconv.TokenCounts:
-		return true
-	}
-	return false
-}
+// series are the attributes that hold numbers without a bound.
+var series = []string{semconv.HashIDs, semconv.HashRanges, semconv.Replies, semconv.TokenGaps, semconv.TokenCounts}
 
 // isFingerprint reports whether a text is what a key and a domain are called by: 8 hexadecimal digits.
 func isFingerprint(s string) bool { return len(s) == 8 && strings.Trim(s, "0123456789abcdef") == "" }
 
-// isIdentity reports whether a text is an identity of a prompt.
-func isIdentity(s string) bool {
-	switch s {
-	case semconv.IdentityNone, semconv.IdentityTrace, semconv.IdentityEngine, semconv.IdentityTokens, semconv.IdentityText,
-		semconv.IdentityStructure, semconv.IdentityLengths:
-		return true
-	}
-	return false
+// identities are what may identify a prompt.
+var identities = []string{
+	semconv.IdentityNone, semconv.IdentityTrace, semconv.IdentityEngine, semconv.IdentityTokens, semconv.IdentityText,
+	semconv.IdentityStructure, semconv.IdentityLengths,
 }
+
+func isIdentity(s string) bool { return slices.Contains(identities, s) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -270,7 +271,7 @@ func TestNoNameTakesMessages(t *testing.T) {
 		in[name] = `[{"role":"user","content":"` + secret + `"}]`
 		td, _ := oneSpan(t, in)
 		newAnnotator(t, annotate.Config{}).Traces(td)
-		if strings.Contains(traceBytes(t, td)[0], secret) {
+		if strings.Contains(testproducers.TraceBytes(t, td)[0], secret) {
 			t.Errorf("it stays under %s, of kind %d", name, kind)
 		}
 	}

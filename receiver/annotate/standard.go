@@ -14,9 +14,9 @@ import (
 
 // annotate writes to an inference span what its record says, so that nobody after us has to know dialects: the
 // identity of the prompt, and the standard attributes that are missing or are not of the type that they should have.
-func (w *worker) annotate(counts *Counts, rec *genai.Record, id identity, attributes pcommon.Map) {
-	count(&counts.Identities, id.kind, 1)
-	w.put(counts, id, attributes)
+func (w *worker) annotate(rec *genai.Record, id identity, attributes pcommon.Map) {
+	count(&w.counts.Identities, id.kind, 1)
+	w.putIdentity(id, attributes)
 	if id.kind == semconv.IdentityText || id.kind == semconv.IdentityNone { // whose text may be in log records
 		putString(attributes, semconv.PromptOrder, w.config.order(rec))
 	}
@@ -33,14 +33,14 @@ func (w *worker) annotate(counts *Counts, rec *genai.Record, id identity, attrib
 	if rec.PreviousResponseID != "" {
 		attributes.PutBool(semconv.PromptRemote, true) // whatever text a log record has
 	}
-	usage(counts, rec, attributes)
+	w.putUsage(rec, attributes)
 }
 
-// usage writes what the server counted. What only the producer counted is taken off.
-func usage(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
+// putUsage writes what the server counted. What only the producer counted is taken off.
+func (w *worker) putUsage(rec *genai.Record, attributes pcommon.Map) {
 	if rec.UsageDoubtful {
-		counts.Drop(ReasonUsageDoubtful, 1)
-		counts.WithoutTokens++
+		w.counts.Drop(ReasonUsageDoubtful, 1)
+		w.counts.WithoutTokens++
 		attributes.RemoveIf(func(name string, _ pcommon.Value) bool {
 			return strings.HasPrefix(name, "gen_ai.usage.") || strings.HasPrefix(name, "llm.usage.") ||
 				strings.HasPrefix(name, "llm.token_count.") || strings.HasPrefix(name, "ai.usage.")
@@ -48,14 +48,14 @@ func usage(counts *Counts, rec *genai.Record, attributes pcommon.Map) {
 		return
 	}
 	if !rec.InputTokens.Set || !rec.OutputTokens.Set {
-		counts.WithoutTokens++
+		w.counts.WithoutTokens++
 	}
 	if rec.OutputEstimate.Set {
-		counts.Drop(ReasonUsageEstimate, 1)
+		w.counts.Drop(ReasonUsageEstimate, 1)
 		attributes.PutInt(semconv.OutputEstimate, rec.OutputEstimate.V)
 	}
 	if rec.UsageExclusive {
-		counts.Completed++
+		w.counts.Completed++
 	}
 	if rec.InputExclusive {
 		attributes.PutBool(semconv.InputExclusive, true)

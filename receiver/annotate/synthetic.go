@@ -21,31 +21,25 @@ const scopeName = "github.com/moonloop/moonloop/receiver/annotate"
 // spanSink collects spans made of log records, by the resource that the records came from.
 type spanSink struct {
 	traces ptrace.Traces
-	from   []pcommon.Resource // of each of traces' resources
-	last   ptrace.SpanSlice
+	from   pcommon.Resource // of the last spans
+	spans  ptrace.SpanSlice
 }
 
-// add returns a new span of a resource. What comes from one resource comes in a row.
+// add returns a new span of a resource, which has been cleaned. What comes from one resource comes in a row.
 func (s *spanSink) add(resource pcommon.Resource) ptrace.Span {
-	if n := len(s.from); n == 0 || s.from[n-1] != resource {
-		spans := s.traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
-		spans.Scope().SetName(scopeName)
-		s.last = spans.Spans()
-		s.from = append(s.from, resource)
+	if s.traces.ResourceSpans().Len() == 0 || s.from != resource {
+		spans := s.traces.ResourceSpans().AppendEmpty()
+		resource.CopyTo(spans.Resource())
+		scope := spans.ScopeSpans().AppendEmpty()
+		scope.Scope().SetName(scopeName)
+		s.from, s.spans = resource, scope.Spans()
 	}
-	return s.last.AppendEmpty()
-}
-
-// finish gives the spans their resources, as these are after cleaning.
-func (s *spanSink) finish() {
-	for i, resource := range s.from {
-		resource.CopyTo(s.traces.ResourceSpans().At(i).Resource())
-	}
+	return s.spans.AppendEmpty()
 }
 
 // carrier makes the span that holds the cells of another one's prompt, and returns what identifies it.
-func (w *worker) carrier(counts *Counts, p *logPrompt, out *spanSink) (kind string) {
-	id, session := w.logText(counts, p)
+func (w *worker) carrier(p *logPrompt, out *spanSink) (kind string) {
+	id, session := w.logText(p)
 	if id.kind != semconv.IdentityText {
 		return id.kind
 	}
@@ -58,28 +52,26 @@ func (w *worker) carrier(counts *Counts, p *logPrompt, out *spanSink) (kind stri
 	span.SetSpanID(w.spanID("content", p.key.name()+string(id.cells[len(id.cells)-16:]))) // its tail and length
 	span.SetStartTimestamp(at)
 	span.SetEndTimestamp(at)
-	w.put(counts, id, span.Attributes())
+	w.putIdentity(id, span.Attributes())
 	span.Attributes().PutBool(semconv.Synthetic, true)
 	if session != "" {
 		span.Attributes().PutStr(semconv.Session, w.twin(session))
-		counts.Sessions++
+		w.counts.Sessions++
 	}
-	counts.Carriers++
-	count(&counts.Identities, id.kind, 1)
+	w.counts.Carriers++
+	count(&w.counts.Identities, id.kind, 1)
 	return id.kind
 }
 
 // request makes the span of a request of which only a log record tells, and returns what identifies its prompt. Its ids
 // are those of the request's id, so that a record that comes twice makes the same span twice.
-func (w *worker) request(
-	counts *Counts, rec *genai.Record, resource pcommon.Resource, log plog.LogRecord, out *spanSink,
-) (kind string) {
+func (w *worker) request(rec *genai.Record, resource pcommon.Resource, log plog.LogRecord, out *spanSink) (kind string) {
 	start, end := pcommon.Timestamp(rec.StartUnixNano), pcommon.Timestamp(rec.EndUnixNano)
 	if start == 0 {
 		start = recordTime(log)
 	}
 	if start == 0 {
-		counts.Drop(ReasonLogNoTime, 1)
+		w.counts.Drop(ReasonLogNoTime, 1)
 		return semconv.IdentityNone
 	}
 	name := rec.ResponseID
@@ -89,7 +81,7 @@ func (w *worker) request(
 			name += payload.Str() // the reader takes no other type
 		}
 	}
-	id := w.identify(counts, rec, serviceName(resource), name)
+	id := w.identify(rec, serviceName(resource), name)
 	span := out.add(resource)
 	span.SetName("request")
 	if model := rec.Model(); model != "" {
@@ -101,10 +93,10 @@ func (w *worker) request(
 	span.SetSpanID(w.spanID("request", name))
 	span.SetStartTimestamp(start)
 	span.SetEndTimestamp(max(start, end))
-	w.annotate(counts, rec, id, span.Attributes())
+	w.annotate(rec, id, span.Attributes())
 	span.Attributes().PutBool(semconv.Synthetic, true)
-	w.session(counts, rec, span.Attributes())
-	counts.RequestSpans++
+	w.putSession(rec, span.Attributes())
+	w.counts.RequestSpans++
 	return id.kind
 }
 

@@ -10,12 +10,14 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// worker does the work of one call. Its buffers and what it has derived from the key are kept for the next call.
+// worker does the work of one call, and counts it. Its buffers and what it has derived from the key are kept for the next call.
 type worker struct {
 	*Annotator
+	counts  Counts
 	reader  *genai.Reader
 	domains map[domainKey]*domain
 	twins   map[string]string // of session ids
+	chain   blockhash.Chain   // of which the length is that of the text of the span that is cleaned
 
 	tokens []uint32
 	ids    []uint64
@@ -78,18 +80,25 @@ func (w *worker) twin(id string) string {
 	return twin
 }
 
+// worker returns a worker for a call, which releases it.
+func (a *Annotator) worker() *worker {
+	w := a.pool.Get().(*worker) //nolint:forcetypeassert // the pool has nothing else
+	w.counts = Counts{}
+	return w
+}
+
 // release gives a worker back, without the telemetry that it has read.
 func (w *worker) release() {
 	w.reader.Reset()
-	if cap(w.tokens) > keepTokens {
-		w.tokens = nil
-	}
+	w.tokens, w.ids, w.cells = kept(w.tokens), kept(w.ids), kept(w.cells)
 	clear(w.tokens[:cap(w.tokens)])
-	if cap(w.ids) > keepTokens {
-		w.ids = nil
-	}
-	if cap(w.cells) > keepTokens {
-		w.cells = nil
-	}
 	w.pool.Put(w)
+}
+
+// kept returns a buffer for the next call, unless it is huge.
+func kept[T any](buffer []T) []T {
+	if cap(buffer) > keepTokens {
+		return nil
+	}
+	return buffer
 }

@@ -75,7 +75,7 @@ func TestAttack(t *testing.T) {
 	})
 	rf := mooncakereceiver.NewFactory()
 	rc := rf.CreateDefaultConfig().(*mooncakereceiver.Config)
-	rc.HashKey = configopaque.String(c.word("hashkey") + strings.Repeat("k", 32))
+	rc.Annotation.HashKey = configopaque.String(c.word("hashkey") + strings.Repeat("k", 32))
 	address, web := freeAddress(t), freeAddress(t)
 	grpc := rc.OTLP.Protocols.GRPC.GetOrInsertDefault()
 	grpc.NetAddr.Endpoint, grpc.MaxRecvMsgSizeMiB = address, 64

@@ -22,14 +22,21 @@ import (
 // testKey is a hash key of 32 bytes.
 const testKey = "MOONLOOP_HASH_KEY=5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed"
 
+// ofOthers are files beside them that no Collector reads.
+var ofOthers = []string{"kustomization.yaml", "compose.yaml", "prometheus.yaml"}
+
 // configurations returns the Collector configurations that the project ships, by name.
 func configurations(t *testing.T) []string {
 	t.Helper()
 	names := []string{filepath.Join(root, "otelcol-config.yaml")}
-	for _, folder := range []string{"examples", "examples/capture"} {
+	for _, folder := range []string{"examples", "examples/capture", "examples/compose"} {
 		found, err := filepath.Glob(filepath.Join(root, folder, "*.yaml"))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no configurations in %s: %v", folder, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = slices.DeleteFunc(found, func(name string) bool { return slices.Contains(ofOthers, filepath.Base(name)) })
+		if len(found) == 0 {
+			t.Fatalf("no configurations in %s", folder)
 		}
 		names = append(names, found...)
 	}
@@ -76,18 +83,22 @@ func TestConfigurations(t *testing.T) {
 
 // TestValidateRefuses shows that validating finds something: a misspelt setting of each of our components.
 func TestValidateRefuses(t *testing.T) {
-	laptop, err := os.ReadFile(filepath.Join(root, "examples/capture/laptop.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, setting := range []string{"hash_key:", "directory:"} {
-		if !bytes.Contains(laptop, []byte(setting)) {
-			t.Fatalf("laptop.yaml has no %s", setting)
+	for _, c := range []struct{ config, setting string }{
+		{"examples/capture/laptop.yaml", "hash_key:"},
+		{"examples/capture/laptop.yaml", "directory:"},
+		{"examples/capture/processor.yaml", "hash_key:"},
+	} {
+		content, err := os.ReadFile(filepath.Join(root, c.config))
+		if err != nil {
+			t.Fatal(err)
 		}
-		config := write(t, t.TempDir(), "config.yaml", strings.Replace(string(laptop), setting, "x"+setting, 1))
+		if !bytes.Contains(content, []byte(c.setting)) {
+			t.Fatalf("%s has no %s", c.config, c.setting)
+		}
+		config := write(t, t.TempDir(), "config.yaml", strings.Replace(string(content), c.setting, "x"+c.setting, 1))
 		out, err := exec.CommandContext(t.Context(), distribution.file(t), "validate", "--config", config).CombinedOutput()
-		if err == nil || !bytes.Contains(out, []byte("invalid keys: x"+strings.TrimSuffix(setting, ":"))) {
-			t.Errorf("x%s: %v\n%s", setting, err, out)
+		if err == nil || !bytes.Contains(out, []byte("invalid keys: x"+strings.TrimSuffix(c.setting, ":"))) {
+			t.Errorf("%s, x%s: %v\n%s", c.config, c.setting, err, out)
 		}
 	}
 }
@@ -132,6 +143,33 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// TestVariables: each variable of ours that a service of the compose file or a machine's service sets is one that its
+// configuration reads.
+func TestVariables(t *testing.T) {
+	for service, config := range map[string]string{
+		"examples/compose/compose.yaml":             "examples/compose/collector.yaml",
+		"examples/systemd/otelcol-moonloop.service": "otelcol-config.yaml",
+	} {
+		content, err := os.ReadFile(filepath.Join(root, service))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := os.ReadFile(filepath.Join(root, config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := regexp.MustCompile(`\b(MOONLOOP_[A-Z_]+)(=|: )`).FindAllSubmatch(content, -1)
+		if len(set) == 0 {
+			t.Errorf("%s sets no variable of ours", service)
+		}
+		for _, match := range set {
+			if !bytes.Contains(read, []byte("${env:"+string(match[1]))) {
+				t.Errorf("%s sets %s, which %s does not read", service, match[1], config)
+			}
+		}
+	}
+}
+
 // manifests reads the YAML documents of a file.
 func manifests(t *testing.T, name string) []map[string]any {
 	t.Helper()
@@ -170,8 +208,8 @@ func TestComponents(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"bearertokenauth", "debug", "file", "file_storage", "health_check", "memory_limiter", "mooncake", "mooncake", "nop", "otlp",
-		"otlp_grpc", "otlp_http", "pprof", "prometheus", "zpages",
+		"attributes", "batch", "bearertokenauth", "debug", "file", "file_storage", "filter", "health_check", "memory_limiter", "mooncake",
+		"mooncake", "mooncake", "mooncake_cache", "nop", "otlp", "otlp_grpc", "otlp_http", "pprof", "prometheus", "transform", "zpages",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("components %v\nwant       %v", got, want)

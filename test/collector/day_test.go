@@ -28,8 +28,8 @@ func TestDay(t *testing.T) { day(t, 15*60*10, 4096) }
 
 // hours makes about as many segments, each with its trace, as the documented settings make of a day.
 const hours = `
-exporters: {mooncake: {rotation: {max_size_mib: 16}, grace: 1s}}
-service: {pipelines: {traces: {exporters: [mooncake]}}}
+exporters: {mooncake: {rotation: {max_size_mib: 16}, grace: 1s}, nop: }
+service: {pipelines: {traces/jaeger: {processors: [memory_limiter], exporters: [nop]}}}
 `
 
 func day(t *testing.T, requests int, promptBytes int) {

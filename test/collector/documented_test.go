@@ -17,11 +17,18 @@ import (
 	"time"
 )
 
-// TestDocumented runs the configuration at the repository's root as it stands but for its ports: what comes over gRPC and
-// HTTP is in journals and traces, the Collector's own figures say so, and no file holds a word of a prompt.
+// TestDocumented runs the configuration at the repository's root, and the one with our processor, as they stand but for their ports: what
+// comes over gRPC and HTTP is in journals and traces, the Collector's own figures say so, and no file holds a word of a prompt.
 func TestDocumented(t *testing.T) {
+	for _, config := range []string{"otelcol-config.yaml", "examples/capture/processor.yaml"} {
+		t.Run(filepath.Base(config), func(t *testing.T) { testDocumented(t, config) })
+	}
+}
+
+func testDocumented(t *testing.T, config string) {
+	t.Helper()
 	dir := t.TempDir()
-	otelcol := configure(t, dir, settings{config: "otelcol-config.yaml"})
+	otelcol := configure(t, dir, settings{config: config})
 	p := otelcol.start(t)
 	const requests = 10
 	l := production(t, requests, 4096)

@@ -11,9 +11,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -118,7 +120,10 @@ func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 }
 
 // noJaeger makes the documented configuration one that only captures.
-const noJaeger = `service: {pipelines: {traces: {exporters: [mooncake]}}}`
+const noJaeger = `
+exporters: {nop: }
+service: {pipelines: {traces/jaeger: {processors: [memory_limiter], exporters: [nop]}}}
+`
 
 // collector is a configured Collector that can be started several times.
 type collector struct {
@@ -133,7 +138,8 @@ func configure(t *testing.T, dir string, s settings) *collector {
 	c := &collector{
 		dir: dir, address: freeAddress(t), http: freeAddress(t), metrics: freeAddress(t),
 		environment: []string{
-			testKey, "MOONLOOP_DIR=" + dir, "JAEGER_ENDPOINT=" + freeAddress(t), "PROMETHEUS_ENDPOINT=http://" + freeAddress(t), // where nobody listens
+			testKey, "MOONLOOP_DIR=" + dir, "JAEGER_ENDPOINT=" + freeAddress(t), "PROMETHEUS_ENDPOINT=http://" + freeAddress(t),
+			"BACKEND=http://" + freeAddress(t), // where nobody listens
 		},
 	}
 	config, err := filepath.Abs(filepath.Join(root, s.config))
@@ -142,15 +148,30 @@ func configure(t *testing.T, dir string, s settings) *collector {
 	}
 	metricsHost, metricsPort := split(t, c.metrics)
 	c.configs = []string{config, write(t, dir, "ports.yaml", fmt.Sprintf(`
-receivers: {mooncake: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
+receivers: {%s: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
 service:
   telemetry:
     metrics: {level: basic, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}
-`, c.address, c.http, metricsHost, metricsPort))}
+`, receiverOf(t, config), c.address, c.http, metricsHost, metricsPort))}
 	if s.more != "" {
 		c.configs = append(c.configs, write(t, dir, "more.yaml", s.more))
 	}
 	return c
+}
+
+// receiverOf returns the name of the receiver of a configuration, of which there is one.
+func receiverOf(t *testing.T, config string) string {
+	t.Helper()
+	content, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, receivers, _ := strings.Cut(string(content), "\nreceivers:\n")
+	match := regexp.MustCompile(`(?m)^  (\w+):$`).FindStringSubmatch(receivers)
+	if match == nil {
+		t.Fatalf("%s has no receiver", config)
+	}
+	return match[1]
 }
 
 func split(t *testing.T, address string) (host, port string) {

@@ -17,7 +17,10 @@ import (
 // TestPortsOfTheirOwn: configurations that are meant to run together do so on one machine.
 func TestPortsOfTheirOwn(t *testing.T) {
 	gateway := ports(t, "examples/capture/gateway.yaml")
-	for _, beside := range []string{"examples/capture/sidecar.yaml", "examples/capture/existing.yaml", "otelcol-config.yaml", "examples/capture/laptop.yaml"} {
+	for _, beside := range []string{
+		"examples/capture/sidecar.yaml", "examples/capture/existing.yaml", "otelcol-config.yaml", "examples/capture/laptop.yaml",
+		"examples/capture/processor.yaml",
+	} {
 		for _, port := range ports(t, beside) {
 			if slices.Contains(gateway, port) {
 				t.Errorf("%s and the gateway both listen on port %s", beside, port)

@@ -61,7 +61,7 @@ func (p *program) file(t *testing.T) string {
 	}
 	p.once.Do(func() {
 		// As make build does, so that what it compiled is not compiled anew.
-		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built, "./cmd/"+p.name)
+		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", built, "./cmd/"+p.name)
 		build.Dir = root
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {

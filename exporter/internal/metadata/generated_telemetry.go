@@ -28,15 +28,12 @@ type TelemetryBuilder struct {
 	meter                             metric.Meter
 	mu                                sync.Mutex
 	registrations                     []metric.Registration
-	ExporterMooncakeCarried           metric.Int64Counter
-	ExporterMooncakeCarriedTraces     metric.Int64Counter
 	ExporterMooncakeCompilations      metric.Int64Counter
 	ExporterMooncakeCutDuration       metric.Float64Histogram
 	ExporterMooncakeCuts              metric.Int64Counter
 	ExporterMooncakeDroppedSpans      metric.Int64Counter
 	ExporterMooncakeFailedWrites      metric.Int64Counter
 	ExporterMooncakeInvalidAttributes metric.Int64Counter
-	ExporterMooncakeLeftTraces        metric.Int64Counter
 	ExporterMooncakeLost              metric.Int64Counter
 	ExporterMooncakeOpenSegment       metric.Int64ObservableGauge
 	ExporterMooncakeOversizeSegments  metric.Int64Counter
@@ -101,18 +98,6 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
-	builder.ExporterMooncakeCarried, err = builder.meter.Int64Counter(
-		"otelcol_exporter_mooncake_carried",
-		metric.WithDescription("Bytes that were carried to the next segment. [Alpha]"),
-		metric.WithUnit("By"),
-	)
-	errs = errors.Join(errs, err)
-	builder.ExporterMooncakeCarriedTraces, err = builder.meter.Int64Counter(
-		"otelcol_exporter_mooncake_carried_traces",
-		metric.WithDescription("Traces that were open at the end of a segment and go on in the next one. [Alpha]"),
-		metric.WithUnit("{trace}"),
-	)
-	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeCompilations, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_compilations",
 		metric.WithDescription("Closed segments whose own traces were compiled. [Alpha]"),
@@ -150,12 +135,6 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{attribute}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ExporterMooncakeLeftTraces, err = builder.meter.Int64Counter(
-		"otelcol_exporter_mooncake_left_traces",
-		metric.WithDescription("Traces that were open at the end of a segment and were not carried on. moonloop compile has them whole. [Alpha]"),
-		metric.WithUnit("{trace}"),
-	)
-	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeLost, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_lost",
 		metric.WithDescription("Bytes of records, refused ones included, that went when somebody removed or replaced the journal while it was written. [Alpha]"),
@@ -170,7 +149,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeOversizeSegments, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_oversize_segments",
-		metric.WithDescription("Segments that grew beyond rotation::max_size_mib because most of what they had was still within grace. [Alpha]"),
+		metric.WithDescription("Segments that grew beyond rotation::max_size_mib because they were younger than grace. [Alpha]"),
 		metric.WithUnit("{segment}"),
 	)
 	errs = errors.Join(errs, err)
@@ -201,7 +180,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeWritten, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_written",
-		metric.WithDescription("Bytes that were written to the journal, carried records not included. [Alpha]"),
+		metric.WithDescription("Bytes that were written to the journal. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)

@@ -21,38 +21,6 @@ func NewSettings(tt *componenttest.Telemetry) exporter.Settings {
 	return set
 }
 
-func AssertEqualExporterMooncakeCarried(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
-	want := metricdata.Metrics{
-		Name:        "otelcol_exporter_mooncake_carried",
-		Description: "Bytes that were carried to the next segment. [Alpha]",
-		Unit:        "By",
-		Data: metricdata.Sum[int64]{
-			Temporality: metricdata.CumulativeTemporality,
-			IsMonotonic: true,
-			DataPoints:  dps,
-		},
-	}
-	got, err := tt.GetMetric("otelcol_exporter_mooncake_carried")
-	require.NoError(t, err)
-	metricdatatest.AssertEqual(t, want, got, opts...)
-}
-
-func AssertEqualExporterMooncakeCarriedTraces(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
-	want := metricdata.Metrics{
-		Name:        "otelcol_exporter_mooncake_carried_traces",
-		Description: "Traces that were open at the end of a segment and go on in the next one. [Alpha]",
-		Unit:        "{trace}",
-		Data: metricdata.Sum[int64]{
-			Temporality: metricdata.CumulativeTemporality,
-			IsMonotonic: true,
-			DataPoints:  dps,
-		},
-	}
-	got, err := tt.GetMetric("otelcol_exporter_mooncake_carried_traces")
-	require.NoError(t, err)
-	metricdatatest.AssertEqual(t, want, got, opts...)
-}
-
 func AssertEqualExporterMooncakeCompilations(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_compilations",
@@ -148,22 +116,6 @@ func AssertEqualExporterMooncakeInvalidAttributes(t *testing.T, tt *componenttes
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
-func AssertEqualExporterMooncakeLeftTraces(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
-	want := metricdata.Metrics{
-		Name:        "otelcol_exporter_mooncake_left_traces",
-		Description: "Traces that were open at the end of a segment and were not carried on. moonloop compile has them whole. [Alpha]",
-		Unit:        "{trace}",
-		Data: metricdata.Sum[int64]{
-			Temporality: metricdata.CumulativeTemporality,
-			IsMonotonic: true,
-			DataPoints:  dps,
-		},
-	}
-	got, err := tt.GetMetric("otelcol_exporter_mooncake_left_traces")
-	require.NoError(t, err)
-	metricdatatest.AssertEqual(t, want, got, opts...)
-}
-
 func AssertEqualExporterMooncakeLost(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_lost",
@@ -197,7 +149,7 @@ func AssertEqualExporterMooncakeOpenSegment(t *testing.T, tt *componenttest.Tele
 func AssertEqualExporterMooncakeOversizeSegments(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_oversize_segments",
-		Description: "Segments that grew beyond rotation::max_size_mib because most of what they had was still within grace. [Alpha]",
+		Description: "Segments that grew beyond rotation::max_size_mib because they were younger than grace. [Alpha]",
 		Unit:        "{segment}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -276,7 +228,7 @@ func AssertEqualExporterMooncakeSyncDuration(t *testing.T, tt *componenttest.Tel
 func AssertEqualExporterMooncakeWritten(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_written",
-		Description: "Bytes that were written to the journal, carried records not included. [Alpha]",
+		Description: "Bytes that were written to the journal. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -24,15 +24,12 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
-	tb.ExporterMooncakeCarried.Add(context.Background(), 1)
-	tb.ExporterMooncakeCarriedTraces.Add(context.Background(), 1)
 	tb.ExporterMooncakeCompilations.Add(context.Background(), 1)
 	tb.ExporterMooncakeCutDuration.Record(context.Background(), 1)
 	tb.ExporterMooncakeCuts.Add(context.Background(), 1)
 	tb.ExporterMooncakeDroppedSpans.Add(context.Background(), 1)
 	tb.ExporterMooncakeFailedWrites.Add(context.Background(), 1)
 	tb.ExporterMooncakeInvalidAttributes.Add(context.Background(), 1)
-	tb.ExporterMooncakeLeftTraces.Add(context.Background(), 1)
 	tb.ExporterMooncakeLost.Add(context.Background(), 1)
 	tb.ExporterMooncakeOversizeSegments.Add(context.Background(), 1)
 	tb.ExporterMooncakeRecords.Add(context.Background(), 1)
@@ -40,12 +37,6 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterMooncakeRows.Add(context.Background(), 1)
 	tb.ExporterMooncakeSyncDuration.Record(context.Background(), 1)
 	tb.ExporterMooncakeWritten.Add(context.Background(), 1)
-	AssertEqualExporterMooncakeCarried(t, testTel,
-		[]metricdata.DataPoint[int64]{{Value: 1}},
-		metricdatatest.IgnoreTimestamp())
-	AssertEqualExporterMooncakeCarriedTraces(t, testTel,
-		[]metricdata.DataPoint[int64]{{Value: 1}},
-		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeCompilations(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -62,9 +53,6 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeInvalidAttributes(t, testTel,
-		[]metricdata.DataPoint[int64]{{Value: 1}},
-		metricdatatest.IgnoreTimestamp())
-	AssertEqualExporterMooncakeLeftTraces(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeLost(t, testTel,

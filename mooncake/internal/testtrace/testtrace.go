@@ -17,20 +17,16 @@ import (
 // PublicTrace returns the path of the public conversation trace, which lies beside the repository where it is available.
 func PublicTrace(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+	root, err := filepath.Abs(".")
+	for ; err == nil; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
 			break
 		}
-		if filepath.Dir(dir) == dir {
+		if filepath.Dir(root) == root {
 			tb.Fatal("no go.mod above the package")
 		}
-		dir = filepath.Dir(dir)
 	}
-	path := filepath.Join(dir, "..", "shared", "data", "conversation_trace.jsonl")
+	path := filepath.Join(root, "..", "shared", "data", "conversation_trace.jsonl")
 	if _, err := os.Stat(path); err != nil {
 		tb.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
 	}

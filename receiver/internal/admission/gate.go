@@ -14,8 +14,14 @@ package admission
 
 import (
 	"context"
+	"maps"
+	"net/http"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"google.golang.org/grpc/codes"
 )
 
 // Reason says why a request was refused.
@@ -45,6 +51,18 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.message }
 
+// status returns how a refusal is said over gRPC and over HTTP. Senders try again after Unavailable and 503: not after 408.
+func (r *refusal) status() (grpc codes.Code, overHTTP int) {
+	switch r.reason {
+	case ReasonBusy, ReasonSlow:
+		return codes.Unavailable, http.StatusServiceUnavailable
+	case ReasonTooLarge:
+		return codes.ResourceExhausted, http.StatusRequestEntityTooLarge
+	default:
+		return codes.InvalidArgument, http.StatusBadRequest
+	}
+}
+
 var (
 	errBusy = &refusal{ReasonBusy, "the requests under way take all the memory there is for them: try again later, " + raise}
 	// errTooLarge would not fit if it were alone.
@@ -66,11 +84,12 @@ const raise = "or give the receiver more (admission::request_limit_mib of a Coll
 type Gate struct {
 	opt     Options
 	paths   map[string]*message
-	tickets sync.Map // of the requests that a gRPC server is reading: from the message that it decodes into to its *ticket
+	decoded sync.Map // the *upload of the message that a gRPC server has decoded into, until its call takes it over
 
 	mu       sync.Mutex
 	used     int64                // bytes that the requests under way take
 	uploads  map[*upload]struct{} // of which not everything is there
+	halting  []*upload            // whose reading is to be stopped when mu is free
 	nextLook time.Time            // not before it are slow ones looked for again
 	stopped  bool
 }
@@ -96,17 +115,37 @@ func NewGate(opt Options) *Gate {
 	}}
 }
 
+// Start does nothing: the gate is there as long as its receiver, which shuts it down.
+func (*Gate) Start(context.Context, component.Host) error { return nil }
+
 // Shutdown ends the requests of which not everything is there, and takes no more, so that the end of a server waits for
 // nobody who does not send. Their senders are told to try again.
 func (g *Gate) Shutdown(context.Context) error {
 	g.mu.Lock()
+	defer g.unlock()
 	g.stopped = true
-	var ended []*upload
 	for u := range g.uploads {
 		g.end(u, errStopping)
-		ended = append(ended, u)
 	}
-	g.mu.Unlock()
-	stopAll(ended)
 	return nil
 }
+
+// Host is a host that has one more extension, the gate.
+type Host struct {
+	component.Host
+	id   component.ID
+	gate *Gate
+}
+
+// NewHost returns a host with a gate under an id.
+func NewHost(host component.Host, id component.ID, gate *Gate) *Host { return &Host{host, id, gate} }
+
+// GetExtensions returns the extensions of the host and the gate.
+func (h *Host) GetExtensions() map[component.ID]component.Component {
+	all := map[component.ID]component.Component{h.id: h.gate}
+	maps.Copy(all, h.Host.GetExtensions())
+	return all
+}
+
+// Report passes a status on.
+func (h *Host) Report(e *componentstatus.Event) { componentstatus.ReportStatus(h.Host, e) }

@@ -22,8 +22,8 @@ import (
 // GetGRPCServerOptions returns what puts the gate into a gRPC server.
 //
 // Only the codec sees a request before it is decoded, but it knows of no call, and no status that it returns reaches the
-// sender. So it leaves a ticket under the message that it decodes into, or leaves the message empty. The statistics
-// of the call, which begin and end with it whatever happens, take the ticket and in the end give the room back. The
+// sender. So it leaves an upload under the message that it decodes into, or leaves the message empty. The statistics
+// of the call, which begin and end with it whatever happens, take the upload over and in the end free its memory. The
 // interceptor, which comes when the sender has said that this was all, tells the sender of a refusal.
 //
 // What has come of a message nobody sees before it is whole, and only the tap can end the wait for it, since the server
@@ -35,13 +35,6 @@ func (g *Gate) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, error
 		grpc.StatsHandler(&calls{gate: g}),
 		grpc.ChainUnaryInterceptor(intercept),
 	}, nil
-}
-
-// ticket is the room that a request has, or why it has none.
-type ticket struct {
-	*upload
-	bytes   int64 // of the message
-	refused *refusal
 }
 
 // codec looks at requests before they are decoded.
@@ -58,35 +51,34 @@ var requests = map[string]*message{
 
 // Unmarshal decodes a message for which there is room. Others it leaves empty.
 func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
+	u := &upload{gate: c.gate} // not one that can be ended before its call has it
+	if u.ended = c.decode(u, data, v); u.ended != nil {
+		u.free()
+		c.gate.opt.Refused(u.ended.reason)
+	}
+	c.gate.decoded.Store(v, u)
+	return nil
+}
+
+func (c *codec) decode(u *upload, data mem.BufferSlice, v any) *refusal {
 	request := requests[reflect.Indirect(reflect.ValueOf(v)).Type().Name()]
 	if request == nil {
-		c.gate.opt.Refused(errUnknown.reason)
-		c.gate.tickets.Store(v, &ticket{upload: &upload{gate: c.gate}, refused: errUnknown})
-		return nil
+		return errUnknown
 	}
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
 	body := whole.ReadOnlyData()
+	u.got.Store(int64(len(body)))
 	const copies = 2 // of the texts: those received, and those decoded
-	bytes := copies * int64(len(body))
-	u := &upload{gate: c.gate} // not one that can be ended before its call has it
-	messages, refused := scan(body, request, c.gate.opt.Limit-bytes)
+	texts := copies * int64(len(body))
+	messages, refused := scan(body, request, c.gate.opt.Limit-texts)
 	if refused == nil {
-		refused = u.take(bytes + messages)
+		refused = u.reserve(texts + messages)
 	}
-	if refused != nil {
-		c.gate.opt.Refused(refused.reason)
-		c.gate.tickets.Store(v, &ticket{upload: u, refused: refused})
-		return nil
+	if refused == nil && c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v) != nil { // with an error that quotes the request
+		refused = errMalformed
 	}
-	if err := c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v); err != nil {
-		u.done()
-		c.gate.opt.Refused(ReasonMalformed)
-		c.gate.tickets.Store(v, &ticket{upload: u, refused: errMalformed})
-		return nil //nolint:nilerr // the interceptor has the error: the decoder's would quote the request
-	}
-	c.gate.tickets.Store(v, &ticket{upload: u, bytes: int64(len(body))})
-	return nil
+	return refused
 }
 
 // call is what is known of a call from its beginning on. Its own context is the one that it is read under.
@@ -98,18 +90,9 @@ type call struct {
 	cancel  context.CancelFunc
 	ended   atomic.Bool // the reading was
 	request any
-	ticket  atomic.Pointer[ticket]
 }
 
 type callKey struct{}
-
-// Value returns the call itself under its key.
-func (c *call) Value(key any) any {
-	if key == (callKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
 
 // Err tells the sender that its time was over: it tries again after that.
 func (c *call) Err() error {
@@ -122,7 +105,7 @@ func (c *call) Err() error {
 // tap begins a call.
 func (g *Gate) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	c := new(call)
-	c.Context, c.cancel = context.WithCancel(ctx)
+	c.Context, c.cancel = context.WithCancel(context.WithValue(ctx, callKey{}, c))
 	c.upload = g.begin(func() {
 		c.ended.Store(true)
 		c.cancel()
@@ -130,7 +113,7 @@ func (g *Gate) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if c.ended.Load() {
 		return ctx, status.Error(codes.Unavailable, errStopping.message)
 	}
-	c.timer = time.AfterFunc(g.opt.GRPCTimeout, c.upload.late)
+	c.timer = time.AfterFunc(g.opt.GRPCTimeout, c.upload.expire)
 	return c, nil
 }
 
@@ -140,7 +123,7 @@ type calls struct{ gate *Gate }
 // TagRPC does nothing: the tap has been there before.
 func (*calls) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC takes the ticket of a call when its request is there, and gives the room back at its end.
+// HandleRPC takes over what was decoded for a call when its request is there, and frees it at its end.
 func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
@@ -149,22 +132,19 @@ func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	switch s := s.(type) {
 	case *stats.InPayload:
 		c.request = s.Payload
-		if t := h.gate.pick(s.Payload); t != nil {
-			c.ticket.Store(t)
-			c.upload.got.Store(t.bytes)
-			c.upload.adopt(t.upload)
+		if u := h.gate.claim(s.Payload); u != nil {
+			c.upload.adopt(u)
 		}
 	case *stats.End:
 		c.timer.Stop()
 		c.cancel()
-		if t := h.gate.pick(c.request); t != nil { // of a message too many
-			t.done()
+		if u := h.gate.claim(c.request); u != nil { // of a message too many
+			u.free()
 		}
-		why := c.upload.whole()
-		if t := c.ticket.Load(); why != nil && (t == nil || t.refused == nil) { // else it was counted
+		if why := c.upload.received(); why != nil && !c.upload.counted {
 			h.gate.opt.Refused(why.reason)
 		}
-		c.upload.done()
+		c.upload.free()
 	}
 }
 
@@ -174,41 +154,24 @@ func (*calls) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context
 // HandleConn does nothing.
 func (*calls) HandleConn(context.Context, stats.ConnStats) {}
 
-// pick takes the ticket of a request, nil if there is none.
-func (g *Gate) pick(request any) *ticket {
+// claim returns what the codec has left under a request, once; nil if there is nothing.
+func (g *Gate) claim(request any) *upload {
 	if request == nil {
 		return nil
 	}
-	t, ok := g.tickets.LoadAndDelete(request)
-	if !ok {
-		return nil
-	}
-	return t.(*ticket) //nolint:forcetypeassert // there is nothing else
+	u, _ := g.decoded.LoadAndDelete(request)
+	decoded, _ := u.(*upload)
+	return decoded
 }
 
 // intercept keeps refused requests from their handler.
 func intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		c.timer.Stop()
-		refused := c.upload.whole()
-		if t := c.ticket.Load(); t != nil && t.refused != nil {
-			refused = t.refused
-		}
-		if refused != nil {
-			return nil, status.Error(refused.code(), refused.message)
+		if refused := c.upload.received(); refused != nil {
+			code, _ := refused.status()
+			return nil, status.Error(code, refused.message)
 		}
 	}
 	return handler(ctx, request)
-}
-
-// code returns the status of a refusal. Senders try again after Unavailable.
-func (r *refusal) code() codes.Code {
-	switch r.reason {
-	case ReasonBusy, ReasonSlow:
-		return codes.Unavailable
-	case ReasonTooLarge:
-		return codes.ResourceExhausted
-	default:
-		return codes.InvalidArgument
-	}
 }

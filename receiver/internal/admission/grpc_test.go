@@ -29,7 +29,7 @@ func TestUnknownTypesAreRefused(t *testing.T) {
 	if len(refused) != 1 || refused[0] != ReasonMalformed {
 		t.Errorf("refused: %v", refused)
 	}
-	if ticket := g.pick(into); ticket == nil || ticket.refused != errUnknown {
-		t.Errorf("its call is not told: %+v", ticket)
+	if u := g.claim(into); u == nil || u.ended != errUnknown {
+		t.Errorf("its call is not told: %+v", u)
 	}
 }

@@ -29,18 +29,17 @@ func (g *Gate) GetHTTPHandler(context.Context) (func(context.Context, http.Handl
 
 // serve passes a request on for which there is room. While its body comes room is taken piece by piece.
 func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	m, kind := g.paths[r.URL.Path], mediaType(r)
-	if m == nil || r.Method != http.MethodPost || kind != typeJSON && kind != typeProto {
-		s := &statusWriter{ResponseWriter: w}
-		next.ServeHTTP(s, r) // the stock handler says what it understands
-		if s.status == http.StatusUnsupportedMediaType {
+	m := g.paths[r.URL.Path]
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if m == nil || r.Method != http.MethodPost || err != nil || kind != typeJSON && kind != typeProto {
+		if forward(w, r, next) == http.StatusUnsupportedMediaType { // the stock handler says what it understands
 			g.opt.Refused(ReasonMediaType)
 		}
 		return
 	}
 	control := http.NewResponseController(w)
 	u := g.begin(func() { _ = control.SetReadDeadline(past) })
-	defer u.leave()
+	defer u.detach()
 	// A writer that knows no deadlines leaves the server's own. So do the following.
 	_ = control.SetReadDeadline(u.begun.Add(g.opt.HTTPTimeout))
 	body, err := u.read(r.Body)
@@ -48,33 +47,38 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	switch {
 	case errors.As(err, &refused):
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		refused = cmp.Or(u.whole(), errSlow)
+		refused = cmp.Or(u.received(), errSlow)
 	case err != nil:
 		// The stock handler answers as it always does: too long, cut, badly compressed.
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), &failing{err}))
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if refused = u.whole(); refused == nil {
+		if refused = u.received(); refused == nil {
 			refused = u.admit(body, m, kind == typeJSON)
 		}
 	}
 	if refused != nil {
 		g.opt.Refused(refused.reason)
-		u.done()
+		u.free()
 		// To the end, which the server's limits on bodies and their time have: a sender whose connection breaks while it sends gets
 		// no answer, and tries again what will never fit.
 		_, _ = io.Copy(io.Discard, r.Body)
-		refused.write(w, kind == typeJSON)
+		refused.write(w, kind)
 		return
 	}
-	_ = u.whole() // one that is cut, too
+	_ = u.received() // one that is cut, too
 	// The deadline is of the body: it must not end the wait of whoever the request is for.
 	_ = control.SetReadDeadline(time.Time{})
-	s := &statusWriter{ResponseWriter: w}
-	next.ServeHTTP(s, r)
-	if s.status == http.StatusBadRequest {
+	if forward(w, r, next) == http.StatusBadRequest {
 		g.opt.Refused(ReasonMalformed)
 	}
+}
+
+// forward passes a request on, and returns the status of the reply.
+func forward(w http.ResponseWriter, r *http.Request, next http.Handler) int {
+	s := &statusWriter{ResponseWriter: w}
+	next.ServeHTTP(s, r)
+	return s.status
 }
 
 // past is a deadline that is over.
@@ -114,12 +118,12 @@ func (u *upload) read(from io.Reader) ([]byte, error) {
 	var body bytes.Buffer
 	from = &counted{from, &u.got}
 	for piece := int64(firstPiece); ; piece = min(2*piece, lastPiece) {
-		if err := u.take(copies * piece); err != nil {
+		if err := u.reserve(copies * piece); err != nil {
 			return nil, err
 		}
 		n, err := io.CopyN(&body, from, piece)
 		if err != nil {
-			u.giveBack(copies * (piece - n))
+			u.release(copies * (piece - n))
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -143,19 +147,18 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // admit takes room for what a body becomes.
-func (u *upload) admit(body []byte, m *message, isJSON bool) *refusal {
-	var bytes int64
-	var refused *refusal
+func (u *upload) admit(body []byte, m *message, isJSON bool) (refused *refusal) {
 	// What the body itself takes is the room that it has by now.
-	if left := u.gate.opt.Limit - copies*int64(len(body)); isJSON {
-		bytes, refused = scanJSON(body, left)
+	left, size := u.gate.opt.Limit-copies*int64(len(body)), int64(0)
+	if isJSON {
+		size, refused = scanJSON(body, left)
 	} else {
-		bytes, refused = scan(body, m, left)
+		size, refused = scan(body, m, left)
 	}
 	if refused != nil {
 		return refused
 	}
-	return u.take(bytes)
+	return u.reserve(size)
 }
 
 const (
@@ -163,34 +166,19 @@ const (
 	typeProto = "application/x-protobuf"
 )
 
-// mediaType returns that of a request; "" is none, or one that cannot be read.
-func mediaType(r *http.Request) string {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil {
-		return ""
-	}
-	return kind
-}
-
 // write answers as OTLP over HTTP asks for: with a status message in the encoding of the request.
-func (r *refusal) write(w http.ResponseWriter, isJSON bool) {
-	message, kind := status.New(r.code(), r.message).Proto(), typeProto
-	body, err := proto.Marshal(message)
-	if isJSON {
-		kind = typeJSON
-		body, err = protojson.Marshal(message)
+func (r *refusal) write(w http.ResponseWriter, kind string) {
+	grpc, code := r.status()
+	marshal := proto.Marshal
+	if kind == typeJSON {
+		marshal = protojson.Marshal
 	}
-	code := http.StatusBadRequest
-	switch r.reason {
-	case ReasonBusy, ReasonSlow: // not 408: senders of OTLP do not try again after that
-		code = http.StatusServiceUnavailable
+	body, err := marshal(status.New(grpc, r.message).Proto())
+	if code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
-		if r.reason == ReasonSlow {
-			w.Header().Set("Connection", "close") // the rest of the body is still on its way
-		}
-	case ReasonTooLarge:
-		code = http.StatusRequestEntityTooLarge
-	case ReasonTooDeep, ReasonMalformed, ReasonMediaType:
+	}
+	if r.reason == ReasonSlow {
+		w.Header().Set("Connection", "close") // the rest of the body is still on its way
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(code)

@@ -3,19 +3,11 @@
 
 package admission
 
+import "google.golang.org/protobuf/encoding/protowire"
+
 // MaxDepth is how deep values of attributes may be nested in one another. Producers nest messages five deep; a sender who
 // nests a million takes the stack of the process.
 const MaxDepth = 128
-
-// Wire types of protobuf. Groups are refused: OTLP has none, and what decoders make of them differs.
-const (
-	wireVarint     = 0
-	wire64         = 1
-	wireBytes      = 2
-	wireGroup      = 3
-	wireEndOfGroup = 4
-	wire32         = 5
-)
 
 // What an element of a list of strings or of numbers takes, with what the slice keeps free.
 const (
@@ -48,17 +40,17 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 		b = b[n:]
 		number := uint32(tag >> 3) //nolint:gosec // the decoder takes no more of it either
 		length := 0
-		switch tag & 7 {
-		case wireVarint:
+		switch protowire.Type(tag & 7) {
+		case protowire.VarintType:
 			if _, length = uvarint(b); length <= 0 {
 				return errMalformed
 			}
 			s.bytes += int64(m.numbers>>number&1) * numberSize
-		case wire64:
+		case protowire.Fixed64Type:
 			length = 8
-		case wire32:
+		case protowire.Fixed32Type:
 			length = 4
-		case wireBytes:
+		case protowire.BytesType:
 			size, n := uvarint(b)
 			if n <= 0 || size > uint64(len(b)-n) { //nolint:gosec // n is not above the length
 				return errMalformed
@@ -80,7 +72,7 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 			}
 			s.bytes += int64(m.strings>>number&1) * stringSize
 			s.bytes += int64(m.numbers>>number&1) * numberSize * int64(length) // each of a byte, at worst
-		case wireGroup, wireEndOfGroup:
+		case protowire.StartGroupType, protowire.EndGroupType: // OTLP has none, and what decoders make of them differs
 			return errGroup
 		default:
 			return errMalformed

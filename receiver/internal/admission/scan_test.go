@@ -167,9 +167,9 @@ func TestScanDepth(t *testing.T) {
 func FuzzScan(f *testing.F) {
 	f.Add(testwire.Within([]byte("text"), 1, 2, 2, 9, 2, 1), byte(0))
 	f.Add(testwire.Within(testwire.Nested(200), 1, 2, 2, 5), byte(1))
-	f.Add([]byte{1<<3 | wireGroup, 1<<3 | wireEndOfGroup}, byte(2))
+	f.Add([]byte{1<<3 | byte(protowire.StartGroupType), 1<<3 | byte(protowire.EndGroupType)}, byte(2))
 	f.Add([]byte("\n\x0eCC030208000000"), byte('0'))
-	wide := protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32|2)<<3|wireBytes), nil) // the decoder reads field 2
+	wide := protowire.AppendBytes(protowire.AppendVarint(nil, (1<<32|2)<<3|uint64(protowire.BytesType)), nil) // the decoder reads field 2
 	f.Add(testwire.Within(bytes.Repeat(wide, 3), 1, 2), byte(0))
 	f.Fuzz(func(t *testing.T, body []byte, signal byte) {
 		m := []*message{tracesRequest, logsRequest, metricsRequest}[signal%3]

@@ -11,22 +11,23 @@ import (
 	"time"
 )
 
-// upload is a request while it comes, and the room that it takes until it is done. The memory for what has come of it
-// is held before anything is known of its sender's speed, so it is lent: where another request finds no room, those
+// upload is a request while it comes, and the memory that is reserved for it until it is done. The memory for what has come of it
+// is reserved before anything is known of its sender's speed, so it is lent: where another request finds no room, those
 // lose theirs that come slowly.
 type upload struct {
 	gate  *Gate
 	begun time.Time
-	stop  func() // ends the reading of it; called once at most, not with gate.mu held, and not after leave
+	stop  func() // ends the reading of it; called once at most, not with gate.mu held, and not after detach
 
 	stopping sync.Mutex // held while stop runs
-	left     bool       // within stopping
+	detached bool       // within stopping
 
 	got atomic.Int64 // bytes that have come
 
 	// Within gate.mu.
-	room  int64    // bytes held
-	ended *refusal // why it is not read any more; nil while it is
+	reserved int64    // bytes
+	ended    *refusal // why it is not read any more, or not decoded; nil while it is
+	counted  bool     // that it was refused
 }
 
 // An upload is slow when less has come of it than this rate would have brought, in bytes a second, since its first second.
@@ -42,51 +43,41 @@ const lookAgain = 5 * time.Millisecond
 func (g *Gate) begin(stop func()) *upload {
 	u := &upload{gate: g, begun: time.Now(), stop: stop}
 	g.mu.Lock()
-	stopped := g.stopped
-	if stopped {
-		u.ended = errStopping
+	defer g.unlock()
+	if g.stopped {
+		g.end(u, errStopping)
 	} else {
 		g.uploads[u] = struct{}{}
-	}
-	g.mu.Unlock()
-	if stopped {
-		stop()
 	}
 	return u
 }
 
-// take takes room, or returns why there is none.
-func (u *upload) take(bytes int64) *refusal {
+// reserve reserves memory, or returns why there is none. Others may lose theirs for it.
+func (u *upload) reserve(bytes int64) *refusal {
 	g := u.gate
 	g.mu.Lock()
-	refused, slow := g.take(u, bytes)
-	g.mu.Unlock()
-	stopAll(slow)
-	return refused
-}
-
-// take is upload.take with g.mu held. It returns the uploads that lost their room for it.
-func (g *Gate) take(u *upload, bytes int64) (refused *refusal, slow []*upload) {
+	defer g.unlock()
 	switch {
 	case u.ended != nil:
-		return u.ended, nil
-	case u.room+bytes > g.opt.Limit:
-		return errTooLarge, nil
+		return u.ended
+	case u.reserved+bytes > g.opt.Limit:
+		return errTooLarge
 	}
 	if missing := g.used + bytes - g.opt.Limit; missing > 0 {
-		if slow = g.slowest(missing, u); slow == nil {
-			return errBusy, nil
+		slow := g.slowest(missing, u)
+		if slow == nil {
+			return errBusy
 		}
 		for _, s := range slow {
 			g.end(s, errSlow)
 		}
 	}
-	u.room += bytes
+	u.reserved += bytes
 	g.used += bytes
-	return nil, slow
+	return nil
 }
 
-// slowest returns the slowest uploads that hold a number of bytes together, nil if all slow ones hold less. g.mu is held.
+// slowest returns the slowest uploads for which a number of bytes is reserved together, nil if it is less for all slow ones. g.mu is held.
 func (g *Gate) slowest(bytes int64, but *upload) (list []*upload) {
 	now := time.Now()
 	if now.Before(g.nextLook) {
@@ -96,13 +87,13 @@ func (g *Gate) slowest(bytes int64, but *upload) (list []*upload) {
 		return slowRate*(now.Sub(u.begun)-slowAfter).Seconds() - float64(u.got.Load())
 	}
 	for u := range g.uploads {
-		if u != but && u.room > 0 && behind(u) > 0 {
+		if u != but && u.reserved > 0 && behind(u) > 0 {
 			list = append(list, u)
 		}
 	}
 	slices.SortFunc(list, func(a, b *upload) int { return cmp.Compare(behind(b), behind(a)) })
 	for n, u := range list {
-		if bytes -= u.room; bytes <= 0 {
+		if bytes -= u.reserved; bytes <= 0 {
 			return list[:n+1]
 		}
 	}
@@ -110,84 +101,85 @@ func (g *Gate) slowest(bytes int64, but *upload) (list []*upload) {
 	return nil
 }
 
-// end ends the reading of an upload, whose room is free from now on. g.mu is held; stopAll has to follow.
+// end ends the reading of an upload, whose memory is free from now on. g.mu is held, and released by unlock.
 func (g *Gate) end(u *upload, why *refusal) {
 	delete(g.uploads, u)
-	g.used -= u.room
-	u.room, u.ended = 0, why
+	g.used -= u.reserved
+	u.reserved, u.ended = 0, why
+	g.halting = append(g.halting, u)
 }
 
-// stopAll stops the reading of uploads that have ended.
-func stopAll(list []*upload) {
-	for _, u := range list {
+// unlock unlocks g.mu, and then stops the reading of what has ended.
+func (g *Gate) unlock() {
+	halting := g.halting
+	g.halting = nil
+	g.mu.Unlock()
+	for _, u := range halting {
 		u.halt()
 	}
 }
 
-// halt stops the reading, unless its handler has left.
+// halt stops the reading, unless its handler has returned.
 func (u *upload) halt() {
 	u.stopping.Lock()
 	defer u.stopping.Unlock()
-	if !u.left {
+	if !u.detached {
 		u.stop()
 	}
 }
 
-// leave is done for a handler that returns: what stop works on is its server's again.
-func (u *upload) leave() {
-	u.done()
+// detach is done for a handler that returns: what stop works on is its server's again.
+func (u *upload) detach() {
+	u.free()
 	u.stopping.Lock()
-	u.left = true
+	u.detached = true
 	u.stopping.Unlock()
 }
 
-// late ends an upload whose time is over.
-func (u *upload) late() {
+// expire ends an upload whose time is over, if not all of it has come.
+func (u *upload) expire() {
 	u.gate.mu.Lock()
-	_, coming := u.gate.uploads[u]
-	if coming {
+	defer u.gate.unlock()
+	if _, coming := u.gate.uploads[u]; coming {
 		u.gate.end(u, errSlow)
-	}
-	u.gate.mu.Unlock()
-	if coming {
-		u.halt()
 	}
 }
 
-// whole notes that all of it has come, so that it is not ended any more, or returns why it was.
-func (u *upload) whole() *refusal {
+// received notes that all of it has come, so that it is not ended any more, or returns why it was.
+func (u *upload) received() *refusal {
 	u.gate.mu.Lock()
-	defer u.gate.mu.Unlock()
+	defer u.gate.unlock()
 	delete(u.gate.uploads, u)
 	return u.ended
 }
 
-// giveBack gives some of its room back.
-func (u *upload) giveBack(bytes int64) {
+// release releases some of its memory.
+func (u *upload) release(bytes int64) {
 	u.gate.mu.Lock()
-	defer u.gate.mu.Unlock()
-	bytes = min(bytes, u.room) // none where it was ended
-	u.room -= bytes
+	defer u.gate.unlock()
+	bytes = min(bytes, u.reserved) // none where it was ended
+	u.reserved -= bytes
 	u.gate.used -= bytes
 }
 
-// done gives all room back. It may be called again.
-func (u *upload) done() {
-	u.gate.mu.Lock()
-	defer u.gate.mu.Unlock()
-	delete(u.gate.uploads, u)
-	u.gate.used -= u.room
-	u.room = 0
+// free releases all of its memory, at its end. It may be called again.
+func (u *upload) free() {
+	_ = u.received()
+	u.release(u.gate.opt.Limit)
 }
 
-// adopt takes over the room of another upload, which is done then.
+// adopt takes over what another upload has: its memory, or why it was refused and counted. The other one is done then.
 func (u *upload) adopt(other *upload) {
 	u.gate.mu.Lock()
-	defer u.gate.mu.Unlock()
+	defer u.gate.unlock()
+	u.got.Store(other.got.Load())
 	if u.ended == nil {
-		u.room += other.room
+		u.reserved += other.reserved
 	} else {
-		u.gate.used -= other.room
+		u.gate.used -= other.reserved
 	}
-	other.room = 0
+	other.reserved = 0
+	if other.ended != nil {
+		u.ended, u.counted = other.ended, true
+	}
 }

@@ -18,7 +18,7 @@ func TestSlowUploadsYield(t *testing.T) {
 		g := NewGate(Options{Limit: 600, Refused: func(Reason) { t.Error("the gate counts what its servers do") }})
 		coming := func(name string, room, got int64) *upload {
 			u := g.begin(func() { stopped = append(stopped, name) })
-			if err := u.take(room); err != nil {
+			if err := u.reserve(room); err != nil {
 				t.Fatal(name, err)
 			}
 			u.got.Store(got)
@@ -26,7 +26,7 @@ func TestSlowUploadsYield(t *testing.T) {
 		}
 		expect := func(u *upload, bytes int64, want *refusal, victims ...string) {
 			t.Helper()
-			if err := u.take(bytes); err != want {
+			if err := u.reserve(bytes); err != want {
 				t.Errorf("room for %d bytes: %v, want %v", bytes, err, want)
 			}
 			if !slices.Equal(stopped, victims) {
@@ -34,7 +34,7 @@ func TestSlowUploadsYield(t *testing.T) {
 			}
 		}
 		whole := coming("whole", 100, 0)
-		if err := whole.whole(); err != nil {
+		if err := whole.received(); err != nil {
 			t.Fatal(err)
 		}
 		slower := coming("slower", 100, 0)
@@ -52,15 +52,15 @@ func TestSlowUploadsYield(t *testing.T) {
 		expect(asks, 100, nil, "slower")
 		expect(asks, 100, nil, "slower", "slow")
 		expect(asks, 1, errBusy, "slower", "slow")
-		if err := slower.take(1); err != errSlow {
+		if err := slower.reserve(1); err != errSlow {
 			t.Errorf("an upload that was stopped takes room: %v", err)
 		}
-		if err := slow.whole(); err != errSlow {
+		if err := slow.received(); err != errSlow {
 			t.Errorf("an upload that was stopped is whole: %v", err)
 		}
-		slow.giveBack(50)
+		slow.release(50)
 		for _, u := range []*upload{whole, slower, slow, fast, fresh, empty, asks, asks} {
-			u.done()
+			u.free()
 		}
 		if g.used != 0 || len(g.uploads) != 0 {
 			t.Errorf("%d bytes of %d uploads are held in the end", g.used, len(g.uploads))
@@ -73,14 +73,14 @@ func TestUploadsOfAStoppedGate(t *testing.T) {
 	g := NewGate(Options{Limit: 100})
 	stopped := 0
 	u := g.begin(func() { stopped++ })
-	if err := u.take(60); err != nil {
+	if err := u.reserve(60); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	late := g.begin(func() { stopped++ })
-	if a, b := u.take(1), late.take(1); a != errStopping || b != errStopping || stopped != 2 || g.used != 0 {
+	if a, b := u.reserve(1), late.reserve(1); a != errStopping || b != errStopping || stopped != 2 || g.used != 0 {
 		t.Errorf("refusals %v and %v, %d stopped, %d bytes held; want both stopped and nothing held", a, b, stopped, g.used)
 	}
 }
@@ -94,9 +94,13 @@ func TestNoStopAfterTheEnd(t *testing.T) {
 	g.mu.Lock()
 	g.end(early, errSlow)
 	g.end(late, errSlow)
+	halting := g.halting
+	g.halting = nil
 	g.mu.Unlock()
-	late.leave()
-	stopAll([]*upload{early, late})
+	late.detach()
+	for _, u := range halting {
+		u.halt()
+	}
 	if stopped != 1 {
 		t.Errorf("stopped %d, want only the upload whose handler is there", stopped)
 	}

@@ -33,7 +33,7 @@ fi
 if [ ! -e llama-server ]; then
 	cmake -S "$source" -B build -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF \
 		-DLLAMA_BUILD_EXAMPLES=OFF -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF >build.log
-	cmake --build build --target llama-server --parallel >>build.log
+	cmake --build build --target llama-server --parallel "$(nproc)" >>build.log
 	ln -s build/bin/llama-server llama-server
 fi
 if [ ! -e model.gguf ]; then

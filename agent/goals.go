@@ -1,0 +1,77 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// missed says what the engine failed of what was asked of it.
+func (l limits) missed(f *measure.Figures) (missed []string) {
+	if tried := f.Rows.Served + f.Rows.Failed; float64(f.Rows.Failed) > l.maxErrors*float64(tried) {
+		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed: %s; at most %.4g %% may (--max-error-rate)",
+			f.Rows.Failed, tried, classes(f.Errors), 100*l.maxErrors))
+	}
+	if l.goodput > 0 {
+		if good, ok := f.Stat(measure.GoodFraction); !ok || good.Avg < l.goodput {
+			missed = append(missed, fmt.Sprintf("goodput: %.4g %% of the requests met %s, the goal is %g %%", 100*good.Avg, l.slo, 100*l.goodput))
+		}
+	}
+	return missed
+}
+
+// mostClasses is the number of classes of failure that a missed limit names.
+const mostClasses = 3
+
+// classes says of what kinds failures are, the most frequent first: "12 connection refused or unreachable, 5 connection broken".
+func classes(reasons []measure.Reason) string {
+	var parts []string
+	rest := int64(0)
+	for i, r := range reasons {
+		if i < mostClasses {
+			parts = append(parts, fmt.Sprintf("%d %s", r.Count, inWords(r.Reason)))
+		} else {
+			rest += r.Count
+		}
+	}
+	if rest > 0 {
+		parts = append(parts, fmt.Sprintf("%d of other kinds", rest))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// inWords names a class of failure for people who have not read the documentation.
+func inWords(reason string) string {
+	if _, err := strconv.Atoi(reason); err == nil {
+		return "with HTTP status " + reason
+	}
+	if text, known := failureWords[reason]; known {
+		return text
+	}
+	return reason
+}
+
+var failureWords = map[string]string{
+	string(send.ClassDNS):               "name not resolved",
+	string(send.ClassConnect):           "connection refused or unreachable",
+	string(send.ClassTLS):               "TLS handshake failed",
+	string(send.ClassConnectTimeout):    "connect timeout",
+	string(send.ClassFirstTokenTimeout): "first-token timeout",
+	string(send.ClassIdleTimeout):       "idle timeout",
+	string(send.ClassTotalTimeout):      "request timeout",
+	string(send.ClassRateLimited):       "rate limited (HTTP status 429)",
+	string(send.ClassStreamError):       "error within the stream",
+	string(send.ClassRejected):          "found invalid by the engine",
+	string(send.ClassIncomplete):        "stream without a finish reason",
+	string(send.ClassTransport):         "connection broken",
+	string(send.ClassProtocol):          "reply in another format",
+	string(send.ClassLimit):             "reply too large",
+	measure.FailUnsendable:              "request could not be built",
+	"_OTHER":                            "of other classes",
+}

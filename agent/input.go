@@ -1,0 +1,198 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+// This file opens what a run reads and where it writes, and says what is odd about the trace.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// openFolder locks the output directory, before anything is read or sent; nil without one.
+func openFolder(cfg Config) (*report.Folder, error) {
+	if cfg.Out == "" {
+		return nil, nil //nolint:nilnil // a nil folder is none
+	}
+	var further []string
+	if c := cfg.Trace; c.Lenient && c.Quarantine == "" {
+		further = append(further, mooncake.RejectedName(c.Name))
+	}
+	folder, err := report.OpenFolder(cfg.Out, cfg.Force, further...)
+	if err != nil {
+		return nil, err
+	}
+	if err := folder.CheckInput(cfg.Trace.Name); err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
+	return folder, nil
+}
+
+// input is the open trace.
+type input struct {
+	path, name string // as given, and without secrets
+	trace      *mooncake.Trace
+	stream     *load.Stream
+	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
+}
+
+// openInput opens the trace and asks the OTLP receivers meanwhile whether they are there: who waits for an hour's spans
+// wants to know before. needs is told which replies the rows that are read need.
+func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply), said *notices) (*input, error) {
+	type opening struct {
+		*input
+		err error
+	}
+	opened := make(chan opening, 1)
+	go func() {
+		in, err := openTrace(ctx, cfg, needs)
+		opened <- opening{in, err}
+	}()
+	warnings, err := telemetry.Check(ctx, cfg.Telemetry)
+	for _, text := range warnings {
+		said.warn("%s", text)
+	}
+	if err != nil {
+		err = fmt.Errorf("telemetry: %w", err)
+	} else {
+		select {
+		case o := <-opened:
+			return o.input, o.err
+		case <-ctx.Done(): // a trace may be a pipe that stays silent
+			err = fmt.Errorf("trace %s: interrupted before its first rows could be read", mooncake.PublicName(cfg.Trace.Name))
+		}
+	}
+	go func() { (<-opened).close() }()
+	return nil, err
+}
+
+// openTrace opens the trace and reads its first rows, by its sidecar and the configuration.
+func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply)) (in *input, err error) {
+	c := cfg.Trace
+	in = &input{path: c.Name, name: mooncake.PublicName(c.Name)}
+	defer func() {
+		if err != nil {
+			in.close()
+			in = nil
+		}
+	}()
+	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, FineBlockSize: c.FineBlockSize, Stdin: c.Stdin}
+	if c.Lenient {
+		read.Reject = func(row mooncake.Rejected) error { return in.quarantine.Add(row) } // not before a row is read
+	}
+	if in.trace, err = mooncake.Open(ctx, c.Name, read); err != nil {
+		return in, err
+	}
+	if c.Lenient { // only now: a trace that is not there leaves nothing behind
+		if in.quarantine, err = openQuarantine(cfg); err != nil {
+			return in, err
+		}
+	}
+	opt := load.Options{
+		BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: cfg.Schedule.FileOrder,
+		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: cfg.Schedule.Speedup,
+		Spread: cfg.Schedule.Spread, Seed: cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
+		Sessions: c.Sessions, OpenSessions: cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: cfg.oneModel() != "",
+		Replies: needs,
+	}
+	if meta := in.trace.Meta(); meta != nil {
+		if err = errors.Join(meta.CheckSessionMode(c.Sessions), meta.CheckTimeUnit(c.Unit)); err != nil {
+			return in, in.named(err)
+		}
+		if opt.Sessions == mooncake.SessionUnknown {
+			opt.Sessions = meta.SessionMode
+		}
+		if opt.Unit == 0 {
+			opt.Unit = meta.Unit()
+		}
+	}
+	in.stream, err = load.Open(in.trace.Reader, opt)
+	if errors.Is(err, load.ErrNoRows) && in.quarantine.Count() > 0 {
+		err = fmt.Errorf("none of its %d rows can be used; the first is %w", in.quarantine.Count(), in.quarantine.First())
+	}
+	return in, in.named(err)
+}
+
+// openQuarantine makes the file for rows that cannot be used.
+func openQuarantine(cfg Config) (*mooncake.Quarantine, error) {
+	name := cfg.Trace.Quarantine
+	if name == "" {
+		name = filepath.Join(cfg.Out, mooncake.RejectedName(cfg.Trace.Name))
+	}
+	q, err := mooncake.NewQuarantine(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.CheckName(cfg.Trace.Name); err != nil {
+		return nil, errors.Join(err, q.Close())
+	}
+	return q, nil
+}
+
+// close closes what is open.
+func (in *input) close() {
+	if in == nil || in.stream != nil && !in.stream.Close() {
+		return // a trace that is still being read is left to its reader
+	}
+	if in.trace != nil {
+		_ = in.trace.Close()
+	}
+	_ = in.quarantine.Close() // after its commit without effect
+}
+
+// named names the trace in an error about it, unless it is named already.
+func (in *input) named(err error) error {
+	var row *mooncake.RowError
+	if err == nil || errors.As(err, &row) || strings.HasPrefix(err.Error(), in.name+":") { // a source that breaks off names it, too
+		return err
+	}
+	return fmt.Errorf("trace %s: %w", in.name, err)
+}
+
+// announce says what the trace's first rows have shown.
+func (in *input) announce(s Schedule, said *notices) {
+	info := in.stream.Info()
+	switch info.Sessions {
+	case mooncake.SessionFull:
+		said.note("sessions: rows are whole prompts; %s", info.Evidence)
+	case mooncake.SessionDelta:
+		said.note("sessions: rows are new turns; %s", info.Evidence)
+	default:
+	}
+	// A field that is left out, an id out of order and a large id change nothing of what a replay sends or predicts.
+	harmless := []mooncake.Rule{mooncake.V1, mooncake.V7, mooncake.V8}
+	if slices.ContainsFunc(info.Broken, func(v mooncake.Violation) bool { return !slices.Contains(harmless, v.Rule) }) {
+		said.note("%s", brokenRules(info))
+	}
+	switch {
+	case !info.Timed && !s.FileOrder:
+		said.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, s.Concurrency))
+	case info.LooksSeconds:
+		said.warn("the timestamps look like seconds and are read as milliseconds; say --time-unit=s if they are seconds")
+	case info.Timed && info.Grid.Coarse && s.Spread == load.SpreadNone:
+		said.warn("the timestamps lie on a grid of %.0f ms with %.1f rows a step: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform lays them out", info.Grid.Quantum, info.Grid.RowsPerStamp)
+	}
+}
+
+// brokenRules says in one line what inspect would say of the rules of the format.
+func brokenRules(info load.Info) string {
+	where := "the trace breaks"
+	if !info.Whole {
+		where = fmt.Sprintf("the trace breaks, in its first %d rows,", info.Rows)
+	}
+	texts := make([]string, len(info.Broken))
+	for i, v := range info.Broken {
+		texts[i] = fmt.Sprintf("%s in %s", v.Rule, v.Text)
+	}
+	return where + " rules of the format and is replayed as it stands (moonloop inspect shows where): " + strings.Join(texts, "; ")
+}

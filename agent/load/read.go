@@ -1,0 +1,143 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+// This file reads the trace in file order, behind the look-ahead on a goroutine of its own.
+
+import (
+	"io"
+	"math"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// fileRow is what the reading goroutine has read: a row that has a place in time, or what ended the reading.
+type fileRow struct {
+	entry
+	err error
+}
+
+// feed reads the file behind the look-ahead until it ends or fails, or the stream is stopped.
+func (s *Stream) feed() {
+	defer close(s.rows)
+	for err := s.headErr; err == nil; {
+		select {
+		case <-s.quit:
+			return
+		default:
+		}
+		var f fileRow
+		f.entry, f.err = s.readFile()
+		err = f.err
+		select {
+		case s.rows <- f:
+		case <-s.quit: // nobody has seen the row: it was not reached
+			return
+		}
+	}
+}
+
+// drain ends the reading, and waits a second for that.
+func (s *Stream) drain() (ended bool) {
+	s.stop()
+	late := time.After(time.Second)
+	for {
+		select {
+		case _, open := <-s.rows:
+			if !open {
+				return true
+			}
+		case <-late:
+			return false
+		}
+	}
+}
+
+// receive returns the next row behind the look-ahead. Once the stream is stopped that is one which has been read already.
+func (s *Stream) receive() (entry, error) {
+	var f fileRow
+	open := false
+	select {
+	case f, open = <-s.rows:
+	case <-s.quit:
+		select {
+		case f, open = <-s.rows:
+		default:
+		}
+	}
+	switch {
+	case !open && s.fileEnded:
+		return entry{}, io.EOF
+	case !open:
+		s.count(func(c *Counts) { c.Cut = true })
+		return entry{}, io.EOF
+	case f.err != nil:
+		s.fileEnded = true
+		return entry{}, f.err
+	}
+	s.count(func(c *Counts) { c.Read++ })
+	return f.entry, nil
+}
+
+// readFile returns the next row that has a place in time.
+func (s *Stream) readFile() (entry, error) {
+	for {
+		r, err := s.in.Read()
+		if err != nil {
+			return entry{}, err
+		}
+		if s.index == 0 {
+			s.info.Timed = r.Timestamp.Set && !s.opt.FileOrder
+		}
+		key, turn, fault := s.keyOf(r)
+		if fault == nil && r.Delay.V/s.opt.Speedup > clock.Millis(horizon) {
+			fault = &mooncake.RowError{
+				Field: "delay", Value: number(r.Delay.V), Rule: "is more than 100 years of replay time",
+				Advice: "delays are milliseconds; correct the row",
+			}
+		}
+		if fault != nil {
+			if err := s.in.Refuse(fault); err != nil {
+				return entry{}, err
+			}
+			continue
+		}
+		if r.SessionID != "" {
+			s.keys.set(r.SessionID, key)
+		}
+		if len(r.Replies) > 0 && s.opt.Replies != nil {
+			s.opt.Replies(s.index, r.Replies)
+		}
+		s.index++
+		return entry{Row: r, key: key, turn: turn, index: s.index - 1, line: s.in.Line()}, nil
+	}
+}
+
+// keyOf gives a row its place in time: its timestamp, for a later turn not before the turn before it. It reports whether
+// the row is a later turn of its session, or why it has no place.
+func (s *Stream) keyOf(r *mooncake.Row) (key float64, turn bool, fault *mooncake.RowError) {
+	last := math.Inf(-1)
+	if r.SessionID != "" {
+		if key, known := s.keys.get(r.SessionID); known {
+			last, turn = key, true
+		}
+	}
+	rule := "the row has none although the first row of the trace has one"
+	switch {
+	case !s.info.Timed:
+		return 0, turn, nil
+	case r.Timestamp.Set && s.opt.OpenSessions:
+		return r.Timestamp.V * s.perMilli, turn, nil
+	case r.Timestamp.Set:
+		return max(r.Timestamp.V*s.perMilli, last), turn, nil
+	case turn:
+		return last, turn, nil
+	case r.SessionID != "":
+		rule = "the first turn of its session has none, so the schedule cannot place it"
+	}
+	const advice = "give it one, or replay in file order with --no-fixed-schedule"
+	return 0, false, &mooncake.RowError{Field: "timestamp", Rule: rule, Advice: advice}
+}

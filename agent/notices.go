@@ -1,0 +1,29 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import "fmt"
+
+// notices are what a run has to say beside its report. Either function may be nil.
+type notices struct {
+	onWarn, onNote func(string)
+	warnings       []string // all of them
+	over           bool     // the schedule has ended: warnings are for the report alone
+}
+
+// warn notes a warning for the report and, while the run is not over, tells it at once.
+func (n *notices) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	n.warnings = append(n.warnings, text)
+	if n.onWarn != nil && !n.over {
+		n.onWarn(text)
+	}
+}
+
+// note tells what the run has decided by itself, or waits for.
+func (n *notices) note(format string, args ...any) {
+	if n.onNote != nil {
+		n.onNote(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,171 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/carry"
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/preflight"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// plan is everything that a run will do, settled before its first request of the trace: for each of its parts all that the part
+// is told. Nothing changes it.
+type plan struct {
+	runID    string
+	requests *prompt.Builder      // endpoint, form, models, words, overheads and lengths of requests
+	delta    bool                 // rows of a session are new turns
+	replies  func(*carry.Options) // how live replies are carried; nil = not at all
+	blocks   blocks
+	warmup   warmup
+
+	schedule schedule.Config // but for its zero
+	lead     time.Duration   // from the last preparation to the zero
+	startAt  time.Time       // of the zero; zero = at once
+	grace    time.Duration   // for requests that are under way at the end
+
+	limits    limits
+	telemetry telemetry.Config
+	out       string // directory of the results; empty = none
+	page      bool   // whether they are drawn, too
+	traceURL  string // to which the drawing links; empty = no links
+	sidecar   mooncake.Meta
+
+	// What the report says of all this.
+	run   report.Run
+	trace report.Trace
+	order report.Schedule
+}
+
+// limits are what decides how a run is judged, and whether it goes on.
+type limits struct {
+	slo           measure.SLO
+	goodput       float64 // share of requests that must be good; 0 = no goal
+	maxErrors     float64 // share of requests that may fail
+	abortErrors   float64 // share of failed requests past which the run ends early; 0 = never
+	abortAfter    int64   // so many requests at least
+	strictVerdict bool
+	allRows       bool // no limit leaves out the rows at the trace's end
+}
+
+// newPlan settles what a run will do from its configuration, and from what the trace and the engine have shown.
+func newPlan(cfg Config, in *input, found preflight.Findings) plan {
+	info, opt := in.stream.Info(), found.Builder.Options()
+	s := cfg.Schedule
+	server, _ := url.Parse(cfg.Target.URL) // which Validate has read
+	p := plan{
+		runID: cfg.RunID, requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
+		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
+		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
+		schedule: schedule.Config{
+			Slots: s.Concurrency, ClosedLoop: !info.Timed, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
+			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
+		},
+		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace,
+		limits: limits{
+			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate,
+			abortAfter: int64(max(s.Concurrency, 10)), strictVerdict: cfg.StrictVerdict, allRows: cfg.Trace.MaxRows == 0,
+		},
+		telemetry: cfg.Telemetry, out: cfg.Out, page: !cfg.NoPage, traceURL: cfg.TraceURL,
+		sidecar: mooncake.Meta{
+			Tool: "moonloop " + cfg.Tool, BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize,
+			SessionMode: info.Sessions, TimeUnit: mooncake.UnitName(info.Unit),
+			Transformations: []mooncake.Transformation{{
+				Name: "replay", Parameters: map[string]any{"trace": in.name, "run": cfg.RunID},
+				Effect: "each row has what became of it in this replay under the key result, and no replies",
+			}},
+		},
+	}
+	if !info.Timed {
+		p.schedule.Slots = max(1, s.Concurrency)
+	}
+	if found.Carry {
+		p.replies = func(o *carry.Options) {
+			o.BlockSize, o.FineBlockSize, o.TokenIDs = opt.BlockSize, opt.FineBlockSize, opt.Form == prompt.Tokens
+			o.Whole, o.Check = info.Whole, found.Check
+		}
+	}
+	p.describe(cfg, in, found, server)
+	p.setTelemetry(cfg, in, found, server)
+	return p
+}
+
+// describe sets what the report says of the plan.
+func (p *plan) describe(cfg Config, in *input, found preflight.Findings, server *url.URL) {
+	info, opt, s := in.stream.Info(), found.Builder.Options(), cfg.Schedule
+	p.run = report.Run{
+		ID: cfg.RunID, Tool: "moonloop", Version: cfg.Tool, Command: strings.Join(cfg.Command, " "),
+		Target: server.Host, Endpoint: string(opt.Endpoint), Model: found.Model, Streaming: opt.Stream,
+		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
+	}
+	if opt.Form == prompt.Tokens {
+		p.run.TokenIDs = &report.TokenIDs{First: opt.TokenIDs.First, Last: opt.TokenIDs.Last()}
+	} else {
+		words, l := found.Words, opt.Words
+		words.Count, words.Letters, words.Anchor, words.Digest = l.Len(), l.Letters(), l.Anchor(), l.Digest()
+		p.run.Words = &words
+	}
+	p.trace = report.Trace{
+		Name: in.name, BlockSize: opt.BlockSize, SessionMode: info.Sessions.String(), Unit: mooncake.UnitName(info.Unit),
+		Quarantine: in.quarantine.Name(),
+	}
+	if info.Grid.Coarse {
+		p.trace.Grid = info.Grid.Quantum
+	}
+	p.order = report.Schedule{Mode: "timestamps", Speedup: s.Speedup, Concurrency: p.schedule.Slots, Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
+	if !info.Timed {
+		p.order.Mode, p.order.Speedup = "closed_loop", 0
+	}
+	if s.Spread != load.SpreadNone {
+		p.order.Spread = s.Spread.String()
+	}
+	if t := cfg.Trace; t.Shards > 0 {
+		p.order.Shard = fmt.Sprintf("%d/%d", t.Shard, t.Shards)
+	}
+}
+
+// setTelemetry adds what the telemetry says of the run to the user's configuration of it.
+func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings, server *url.URL) {
+	info, opt, t := in.stream.Info(), found.Builder.Options(), &p.telemetry
+	t.Trace, t.SLO = in.name, cfg.SLO
+	if meta := in.trace.Meta(); meta != nil {
+		t.Digest = meta.Digests.Seq
+	}
+	t.RunID, t.Version, t.Model, t.Operation = cfg.RunID, cfg.Tool, found.Model, semconv.OperationChat
+	if opt.Endpoint == prompt.Completions {
+		t.Operation = semconv.OperationTextCompletion
+	}
+	t.ServerAddress, t.ServerPort = server.Hostname(), map[string]int{"http": 80, "https": 443}[server.Scheme]
+	if port, err := strconv.Atoi(server.Port()); err == nil {
+		t.ServerPort = port
+	}
+	t.Speedup, t.BlockSize, t.FineBlockSize, t.TimestampScale = cfg.Schedule.Speedup, opt.BlockSize, opt.FineBlockSize, clock.Millis(info.Unit)
+	t.HashDomain = fmt.Sprintf("%08x", uint32(info.Fingerprint)) //nolint:gosec // 32 bits of a hash are the domain
+	if meta := in.trace.Meta(); meta != nil && len(meta.HashDomains) == 1 {
+		t.HashDomain = meta.HashDomains[0]
+	}
+}
+
+// zero is the instant of offset 0, for a schedule that is about to start.
+func (p plan) zero(clk clock.Clock) time.Duration {
+	zero := clk.Now() + p.lead
+	if !p.startAt.IsZero() {
+		zero = max(zero, min(p.startAt.Sub(clk.Start()), longest))
+	}
+	return zero
+}

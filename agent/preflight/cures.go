@@ -1,0 +1,114 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+// This file says what to do about an engine that does not answer as it should.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// What may help with an engine that is starting, or loading its model.
+const (
+	waitStarting = "--wait-ready 5m waits for one that is starting"
+	stillLoading = "is it still loading its model?"
+	waitLoading  = "--wait-ready 5m waits for it"
+)
+
+// noWay are the classes of failure by which the engine is not reached at all, and what to look at.
+var noWay = map[send.Class][]string{
+	send.ClassTLS:            nil, // its message says it
+	send.ClassDNS:            {"is the name in the URL right?"},
+	send.ClassConnect:        {"does the engine run there, and is the URL right?", waitStarting},
+	send.ClassConnectTimeout: {"can it be reached from here? --connect-timeout gives it longer"},
+	send.ClassTotalTimeout:   {"it takes connections and does not answer: is it an engine, and does it still work?", waitStarting},
+	send.ClassTransport:      {"does it speak TLS, which a URL with https:// is for?"},
+}
+
+// unreachable says what keeps the run from the engine, and what to do; nil where the engine has answered. What an answer says
+// of the list of models can be the list's own fault.
+func (p *preflight) unreachable(ctx context.Context, err error) error {
+	f := failure(err)
+	cures, unreached := noWay[f.Class]
+	switch {
+	case f.Class == "":
+		return nil
+	case ctx.Err() != nil:
+		cures = nil
+	case !unreached && f.Status <= http.StatusInternalServerError:
+		return nil
+	case !unreached:
+		cures = []string{stillLoading, waitLoading}
+	case f.Class == send.ClassTransport && strings.HasPrefix(p.URL, "https:"):
+		cures = []string{"does it demand another client certificate (--cert-file, --key-file)?"}
+	}
+	if p.WaitReady > 0 && len(cures) > 1 {
+		cures = cures[:1]
+	}
+	return fmt.Errorf("engine %s: %w", p.engine(), withCures(err, cures...))
+}
+
+// withListCures adds to the error of a list of models what to do.
+func (p *preflight) withListCures(err error) error {
+	switch f := failure(err); {
+	case wantsKey(f):
+		return withCures(err, p.keyCure())
+	case f.Class == "", f.Status/100 == 3, errors.Is(err, send.ErrPage): // its message says it
+		return err
+	case p.Prompt.Model == "":
+		return withCures(err, "is the URL an OpenAI-compatible engine's base URL? If it is, name the model with --model")
+	}
+	return withCures(err, "is the URL an OpenAI-compatible engine's base URL?")
+}
+
+// calibrationError says what was asked of the engine, what came, and what to do.
+func (p *preflight) calibrationError(ctx context.Context, path, model string, err error) error {
+	switch f := failure(err); {
+	case ctx.Err() != nil, f.Class == "":
+	case wantsKey(f):
+		err = withCures(err, p.keyCure())
+	case f.Status == http.StatusNotFound:
+		err = withCures(err, "does the engine serve this model under this path? --model NAME sends every row to another one")
+	case f.Status/100 == 3, f.Class == send.ClassProtocol: // its message says it
+	case f.Status == http.StatusServiceUnavailable:
+		err = withCures(err, stillLoading, waitLoading)
+	default:
+		err = withCures(err, "--overhead N, the tokens that the engine's chat template adds to a prompt, skips calibration")
+	}
+	return fmt.Errorf("calibration: engine %s: POST %s, %.64q, a short prompt and 1 token of output: %w", p.engine(), path, model, err)
+}
+
+// failure returns how an exchange failed; the zero Error for an error of another kind, and for none.
+func failure(err error) (f send.Error) {
+	if failed, ok := errors.AsType[*send.Error](err); ok {
+		f = *failed
+	}
+	return f
+}
+
+func wantsKey(f send.Error) bool {
+	return f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden
+}
+
+// keyCure says what to do about an engine that wants a key.
+func (p *preflight) keyCure() string {
+	if p.Key {
+		return "is the API key right? --api-key-env or --api-key-file gives it"
+	}
+	return "it wants an API key: --api-key-env or --api-key-file gives one"
+}
+
+// withCures adds to an error what to do.
+func withCures(err error, cures ...string) error {
+	if len(cures) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, strings.ReplaceAll(strings.Join(cures, "; "), "?; ", "? "))
+}

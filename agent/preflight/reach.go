@@ -1,0 +1,143 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+// This file waits for the engine: whether it can be reached at all, and whether it is ready.
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// The pauses between two looks at an engine that is waited for, and the time between two lines that say so.
+const (
+	firstPause = 250 * time.Millisecond
+	longPause  = 2 * time.Second
+	tellEvery  = 5 * time.Second
+)
+
+// reach looks whether the engine can be reached, and returns the models that it lists. An engine that may become ready is
+// waited for as long as the configuration says.
+func (p *preflight) reach(ctx context.Context) (models []string, err error) {
+	if p.WaitReady == 0 {
+		_, stop := p.announce("its list of models", p.bound(send.LookLimit))
+		defer stop()
+		return p.listModels(ctx)
+	}
+	within, cancel := context.WithTimeout(ctx, p.WaitReady)
+	defer cancel()
+	why, stop := p.announce("it to be ready", p.WaitReady)
+	defer stop()
+	began := p.clk.Now()
+	var last error
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		if models, err = p.listModels(within); !loading(err) {
+			// Some list their models while they load them, but their health says so.
+			if health := p.client.Get(within, "/health", nil); unavailable(health) {
+				err = health
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, err
+		case !loading(err):
+			stop()
+			if last != nil {
+				p.Note("engine %s: ready after %v", p.engine(), (p.clk.Now() - began).Round(100*time.Millisecond))
+			}
+			return models, err
+		case within.Err() != nil:
+			return nil, fmt.Errorf("not ready within %v (--wait-ready): %w", p.WaitReady, cmp.Or(last, err))
+		}
+		last = err
+		why(err)
+		select {
+		case <-within.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// listModels asks the engine for its models.
+func (p *preflight) listModels(ctx context.Context) (names []string, err error) {
+	var list struct {
+		Data []struct {
+			ID          string
+			MaxModelLen int64 `json:"max_model_len"`
+		}
+	}
+	err = p.client.Get(ctx, "/v1/models", &list)
+	for _, m := range list.Data {
+		names = append(names, m.ID)
+		p.contexts[m.ID] = m.MaxModelLen
+	}
+	return names, err
+}
+
+// loading reports whether an engine that answers like this may be ready later.
+func loading(err error) bool {
+	switch f := failure(err); f.Class {
+	case send.ClassDNS, send.ClassConnect, send.ClassConnectTimeout, send.ClassTotalTimeout, send.ClassTransport, send.ClassRateLimited:
+		return true
+	default:
+		return f.Status/100 == 5
+	}
+}
+
+// unavailable reports whether an engine says of itself that it is not ready, or says nothing at all.
+func unavailable(err error) bool {
+	f := failure(err)
+	return f.Class == send.ClassTotalTimeout || f.Status == http.StatusServiceUnavailable
+}
+
+// bound returns the bound of a question; see [send.Client.Get].
+func (p *preflight) bound(limit time.Duration) time.Duration {
+	return min(limit, cmp.Or(p.TotalTimeout, limit))
+}
+
+// announce says every few seconds that the run waits for something of the engine's, and why as far as that is known, until stop
+// is called. With the first reason it says so at once.
+func (p *preflight) announce(what string, limit time.Duration) (why func(error), stop func()) {
+	var mu sync.Mutex
+	reason := ""
+	began := p.clk.Now()
+	line := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		p.Note("engine %s: waiting for %s, %v of at most %v%s", p.engine(), what, (p.clk.Now() - began).Round(time.Second), limit, reason)
+	}
+	done := make(chan struct{})
+	var lines sync.WaitGroup
+	lines.Go(func() {
+		tick := time.NewTicker(tellEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				line()
+			}
+		}
+	})
+	why = func(err error) {
+		mu.Lock()
+		first := reason == ""
+		reason = ": " + err.Error()
+		mu.Unlock()
+		if first {
+			line()
+		}
+	}
+	return why, sync.OnceFunc(func() {
+		close(done)
+		lines.Wait()
+	})
+}

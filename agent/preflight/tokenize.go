@@ -1,0 +1,137 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+// This file asks the engine how many tokens a text is as part of a prompt: a live reply is carried only where it is as many as
+// the row says.
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/send"
+)
+
+// tokenizeLimit bounds one question.
+const tokenizeLimit = 20 * time.Second
+
+var errNoCount = errors.New("the engine counts no tokens of a text")
+
+// asking is a way to ask a model for the tokens of a text, and for their number.
+type asking func(ctx context.Context, model, text string) (tokens []uint32, count int64, err error)
+
+// tokenizer is an engine's way to count the tokens of a text. Safe for concurrent use.
+type tokenizer struct {
+	ask   asking
+	one   string   // a text of one token
+	bases sync.Map // by model: the tokens that stand around the text, an int64
+}
+
+// count returns the tokens of a text where it stands, and which they are where nothing stands around it.
+func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uint32, error) {
+	base, known := t.bases.Load(model)
+	if !known { // each model has a template of its own
+		_, n, err := t.ask(ctx, model, t.one)
+		if err != nil || n < 1 {
+			return 0, nil, cmp.Or(err, errNoCount)
+		}
+		base = n - 1
+		t.bases.Store(model, base)
+	}
+	tokens, n, err := t.ask(ctx, model, text)
+	return n - base.(int64), tokens, err
+}
+
+// findTokenizer looks for a way to count, by two texts of which the tokens are known; nil where the engine has none. First come
+// those that have the template render the text as the assistant's message, then those that take the text alone.
+func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer {
+	ways := []asking{p.askPrompt, p.askContent}
+	if p.opt.Endpoint == prompt.Chat {
+		ways = append([]asking{p.askMessages, p.askTemplate}, ways...)
+	}
+	const words = 16
+	for _, ask := range ways {
+		if p.opt.Endpoint != prompt.Chat && p.opt.Form != prompt.Tokens { // between words, as it stands in a prompt that is one text
+			alone := ask
+			ask = func(ctx context.Context, model, text string) ([]uint32, int64, error) {
+				return alone(ctx, model, p.opt.Words.Anchor()+text+p.opt.Words.Text(1))
+			}
+		}
+		t := &tokenizer{ask: ask, one: p.opt.Words.Text(1)}
+		if n, _, err := t.count(ctx, model, p.opt.Words.Text(words)); err == nil && n == words {
+			return t
+		}
+	}
+	return nil
+}
+
+// conversation returns messages of a chat in which the text is the reply.
+func conversation(text string) []map[string]string {
+	user := map[string]string{"role": "user", "content": anchors[0]}
+	return []map[string]string{user, {"role": "assistant", "content": text}, user}
+}
+
+// askMessages is vLLM's way, with the chat template.
+func (p *preflight) askMessages(ctx context.Context, model, text string) ([]uint32, int64, error) {
+	return p.askTokens(ctx, map[string]any{"model": model, "messages": conversation(text)})
+}
+
+// askPrompt is vLLM's way, for a text that is the whole of a prompt.
+func (p *preflight) askPrompt(ctx context.Context, model, text string) ([]uint32, int64, error) {
+	return p.askTokens(ctx, map[string]any{"model": model, "prompt": text, "add_special_tokens": false})
+}
+
+// askTemplate is llama.cpp's way, with the chat template.
+func (p *preflight) askTemplate(ctx context.Context, _, text string) ([]uint32, int64, error) {
+	var rendered struct{ Prompt string }
+	if err := p.post(ctx, "/apply-template", map[string]any{"messages": conversation(text)}, &rendered); err != nil {
+		return nil, 0, err
+	}
+	return p.askTokens(ctx, map[string]any{"content": rendered.Prompt, "add_special": true, "parse_special": true})
+}
+
+// askContent is llama.cpp's way, for a text that is the whole of a prompt.
+func (p *preflight) askContent(ctx context.Context, _, text string) ([]uint32, int64, error) {
+	return p.askTokens(ctx, map[string]any{"content": text, "add_special": false})
+}
+
+// askDetokenize asks for the text of tokens, in the way of both.
+func (p *preflight) askDetokenize(ctx context.Context, model string, ids []uint32) (string, error) {
+	var reply struct{ Prompt, Content string }
+	err := p.post(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids}, &reply)
+	return reply.Prompt + reply.Content, err
+}
+
+func (p *preflight) askTokens(ctx context.Context, body map[string]any) ([]uint32, int64, error) {
+	var reply struct {
+		Count  *int64
+		Tokens []uint32
+	}
+	if err := p.post(ctx, "/tokenize", body, &reply); err != nil {
+		return nil, 0, err
+	}
+	if reply.Count != nil {
+		return reply.Tokens, *reply.Count, nil
+	}
+	return reply.Tokens, int64(len(reply.Tokens)), nil
+}
+
+// post sends one question that is no part of the replay.
+func (p *preflight) post(ctx context.Context, path string, body map[string]any, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenizeLimit)
+	defer cancel()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("question to %s: %w", path, err)
+	}
+	return p.client.JSON(ctx, path, p.header(path, 0), send.Body{Size: int64(len(raw)), Open: func() io.Reader { return bytes.NewReader(raw) }}, out)
+}

@@ -1,0 +1,133 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+// This file finds words by the engine's tokenizer.
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/agent/prompt"
+)
+
+const (
+	// maxOwn bounds the token ids that an engine is asked the text of.
+	maxOwn = 8192
+	// firstOwn is where words begin in a vocabulary: bytes and control tokens come before them.
+	firstOwn = 256
+)
+
+// pivots are units that no candidate begins with or is: between two of them, the tokens of a candidate can be told apart.
+var pivots = []string{" A", " .", ".", "\n"}
+
+// byTokens returns the units of a pool, and of the engine's own vocabulary, that are one token each by the engine's tokenizer, and an
+// anchor.
+func (w *words) byTokens(pool []string) (good []string, anchor string, err error) {
+	const n = 9
+	for _, pivot := range pivots {
+		ids := w.tokens(anchors[0] + strings.Repeat(pivot, n))
+		if len(ids) == 0 { // not the engine's way to be asked
+			return nil, "", cmp.Or(w.err, errNoWords)
+		}
+		id := ids[len(ids)-1]
+		if len(ids) < n || slices.ContainsFunc(ids[len(ids)-n+1:], func(other uint32) bool { return other != id }) {
+			continue // the pivot is not one token
+		}
+		good, found := w.behind(pool, pivot, id)
+		if !found {
+			continue
+		}
+		anchor = anchors[0]
+		if len(ids) != 1+n && len(w.tokens(anchors[1]+strings.Repeat(pivot, n))) < len(ids) {
+			anchor = anchors[1]
+		}
+		return good, anchor, w.err
+	}
+	return nil, "", errNoWords
+}
+
+// behind returns the units that are one token each, by a pivot whose token is known.
+func (w *words) behind(pool []string, pivot string, id uint32) (good []string, found bool) {
+	afterSpace := func(unit string) bool { return strings.HasPrefix(unit, " ") }
+	bare := slices.DeleteFunc(slices.Clone(pool), afterSpace)
+	spaced := slices.DeleteFunc(slices.Clone(pool), func(unit string) bool { return !afterSpace(unit) })
+	if good, found = w.between(spaced, pivot, id); !found {
+		return nil, false
+	}
+	own, _ := w.between(w.own(spaced), pivot, id)
+	w.err = nil // where the engine does not say them, what the pool has must do
+	good = append(good, own...)
+	if len(good) >= prompt.LeastWords || len(bare) == 0 {
+		return good, true
+	}
+	// Letters alone are good where none of them merge.
+	letters := strings.Join(bare, "")
+	once := len(w.tokens(anchors[0] + letters))
+	if len(w.tokens(anchors[0]+letters+letters)) == once+len(bare) {
+		good = append(good, bare...)
+	}
+	return good, true
+}
+
+// tokens asks for the tokens of a text.
+func (w *words) tokens(text string) (ids []uint32) {
+	if w.err == nil {
+		w.asked++
+		ids, w.err = w.ask(text)
+	}
+	for _, id := range ids {
+		w.known = max(w.known, id)
+	}
+	return ids
+}
+
+// between returns the units that are one token between two pivots.
+func (w *words) between(pool []string, pivot string, id uint32) (good []string, found bool) {
+	if len(pool) == 0 {
+		return nil, true
+	}
+	var at []int // of the pivots
+	for i, got := range w.tokens(anchors[0] + pivot + strings.Join(pool, pivot) + pivot) {
+		if got == id {
+			at = append(at, i)
+		}
+	}
+	if len(at) != len(pool)+1 {
+		return nil, false
+	}
+	for i, unit := range pool {
+		if at[i+1] == at[i]+2 {
+			good = append(good, unit)
+		}
+	}
+	return good, true
+}
+
+// own returns words of the engine's own vocabulary that are not in the pool, as far as it says them. Only ids below one that it has
+// named are asked about: nobody knows what becomes of an engine that is asked about others.
+func (w *words) own(pool []string) (more []string) {
+	var ids []uint32
+	for id := uint32(firstOwn); id < w.known && len(ids) < maxOwn; id++ {
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 || w.text == nil {
+		return nil
+	}
+	w.asked++
+	text, _ := w.text(ids)
+	seen := make(map[string]bool, len(pool))
+	for _, unit := range pool {
+		seen[unit] = true
+	}
+	for word := range strings.FieldsSeq(text) {
+		unit := " " + word
+		if len(word) <= prompt.MostLetters && !seen[unit] && !strings.ContainsFunc(word, func(c rune) bool { return c < 'a' || c > 'z' }) {
+			more = append(more, unit)
+			seen[unit] = true
+		}
+	}
+	return more
+}

@@ -1,0 +1,19 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package page renders the results of a replay as one HTML file.
+//
+// [Load] reads a run's folder: summary.json and requests.jsonl, or, of a run that was killed, requests.jsonl.partial alone.
+// [Run.Write] writes the page. The page needs no network and no other file. A Content-Security-Policy in the page itself forbids
+// every request that leaves it.
+//
+// # Memory
+//
+// Load reads the records once, as a stream. What it holds does not grow with the run: at most maxBins time bins, maxPoints
+// points for each scatter plot (a uniform sample of all requests) and maxSlowest rows for each table. Percentiles come from HDR
+// histograms, whose relative error is at most 0.1 % for a whole run and 1 % within one time bin.
+//
+// # Libraries
+//
+// The charts are drawn by uPlot 1.6.32 (MIT licence, assets/uplot).
+package page

@@ -1,0 +1,76 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Durations are recorded in µs, up to an hour; counts of tokens as they are.
+const (
+	perMilli     = 1000
+	longestMicro = 3_600_000_000
+)
+
+// histogram holds durations in ms, or counts. The zero value is empty and takes no memory.
+type histogram struct{ h *hdrhistogram.Histogram }
+
+// add records a value. digits is the number of significant digits, which the first value decides.
+func (h *histogram) add(micro float64, digits int) {
+	if h.h == nil {
+		h.h = hdrhistogram.New(1, longestMicro, digits)
+	}
+	_ = h.h.RecordValue(int64(min(max(micro, 0), longestMicro))) // within bounds it cannot fail
+}
+
+func (h *histogram) merge(o histogram) {
+	switch {
+	case o.h == nil:
+	case h.h == nil:
+		h.h = o.h
+	default:
+		h.h.Merge(o.h)
+	}
+}
+
+func (h *histogram) empty() bool { return h.h == nil }
+
+// quantile returns the value at q, 0 to 1.
+func (h *histogram) quantile(q float64) float64 {
+	if h.h == nil {
+		return 0
+	}
+	return float64(h.h.ValueAtQuantile(100 * q))
+}
+
+// millis is quantile for durations, in ms.
+func (h *histogram) millis(q float64) float64 { return h.quantile(q) / perMilli }
+
+// curve is an empirical distribution function: the share of values that are at most X.
+type curve struct {
+	X []float64 `json:"x"` // ms, ascending
+	Y []float64 `json:"y"` // 0 to 1
+}
+
+// curve returns the distribution of durations, finer at its upper end, where users look.
+func (h *histogram) curve() *curve {
+	if h.empty() {
+		return nil
+	}
+	var c curve
+	add := func(q float64) {
+		c.X = append(c.X, round(max(h.millis(q), 0.001))) // the axis is logarithmic
+		c.Y = append(c.Y, q)
+	}
+	for i := range 198 {
+		add(float64(i) / 200)
+	}
+	for i := range 20 {
+		add(0.99 + float64(i)/2000)
+	}
+	for _, q := range []float64{0.9995, 0.9999, 1} {
+		add(q)
+	}
+	return &c
+}

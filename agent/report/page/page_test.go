@@ -1,0 +1,298 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// folder writes a run's folder with the given files.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
+"start_time":"2026-11-01T10:00:00Z","end_time":"2026-11-01T10:01:00Z","was_cancelled":false,
+"verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up"}]},
+"time_to_first_token":{"unit":"ms","avg":20,"min":10,"max":40,"p50":20,"p90":35,"p99":40,"count":3},
+"trace":{"name":"t.jsonl","seq_digest":"abc"},"error_summary":[{"error_details":{"type":"500","message":"engine fell over"},"count":1}]}`
+
+// line writes a record of a request that was served.
+func line(row int, intended, ttft, gap float64, chunks int) string {
+	gaps := make([]string, max(chunks-1, 0))
+	for i := range gaps {
+		gaps[i] = fmt.Sprint(gap)
+	}
+	end := intended + ttft + gap*float64(chunks-1)
+	return fmt.Sprintf(`{"timestamp": 0, "input_length": 1000, "output_length": %d, "hash_ids": [1, 2], "observed": {"cached_tokens": 400}, "result": {"outcome":"served","row":%d,`+
+		`"intended":%g,"dispatched":%g,"admitted":%g,"start":%g,"wire":%g,"first":%g,"last":%g,"end":%g,"lateness_ms":0,"gaps_ms":[%s],`+
+		`"usage":{"prompt_tokens":1000,"completion_tokens":%d,"cached_tokens":512},"predicted_cached_tokens":512,"trace_id":"0123456789abcdef0123456789abcdef"}}`,
+		chunks, row, intended, intended, intended, intended, intended, intended+ttft, end, end, strings.Join(gaps, ","), chunks) + "\n"
+}
+
+func render(t *testing.T, r *Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func load(t *testing.T, dir string) *Run {
+	t.Helper()
+	r, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+var dataScript = regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`)
+
+// data returns what the page's script reads.
+func data(t *testing.T, html string) charts {
+	t.Helper()
+	found := dataScript.FindStringSubmatch(html)
+	if found == nil {
+		t.Fatal("the page has no data")
+	}
+	var c charts
+	if err := json.Unmarshal([]byte(found[1]), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestPageOfARun(t *testing.T) {
+	records := line(0, 1000, 10, 5, 3) + line(1, 1500, 20, 5, 3) + line(2, 2600, 40, 5, 3) +
+		`{"input_length": 7, "output_length": 1, "result": {"outcome":"failed","reason":"500","row":3,"intended":2700,"dispatched":2700,"start":2700,"end":2750}}` + "\n"
+	dir := folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records})
+	r := load(t, dir)
+	r.TraceURL = "http://localhost:16686/trace/{trace_id}"
+	html := render(t, r)
+	for _, want := range []string{
+		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "moonloop replay t.jsonl --url http://e",
+		"engine fell over", `href="http://localhost:16686/trace/0123456789abcdef0123456789abcdef"`,
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	s := data(t, html).Series
+	sum := func(rates []float64) (n float64) {
+		for _, v := range rates {
+			n += v * s.Width
+		}
+		return n
+	}
+	if got := []float64{sum(s.Intended), sum(s.Sent), sum(s.Finished), sum(s.Failed), sum(s.Tokens)}; !slices.Equal(got, []float64{4, 4, 4, 1, 9}) {
+		t.Errorf("scheduled, sent, finished, failed and tokens add up to %v", got)
+	}
+	if s.Time[0] != 0 || s.InFlight[len(s.InFlight)-1] != 0 {
+		t.Errorf("time begins at %v, and %v requests are in flight at the end", s.Time[0], s.InFlight[len(s.InFlight)-1])
+	}
+	if *s.Cached[0] != 51.2 || *s.Predicted[0] != 51.2 || *s.Observed[0] != 40 {
+		t.Errorf("cached %v %%, predicted %v %%, in production %v %%", *s.Cached[0], *s.Predicted[0], *s.Observed[0])
+	}
+	if at := r.byTTFT.rows[0]; at.Row != 2 || at.TTFT != 40 {
+		t.Errorf("slowest by TTFT is row %d with %v ms", at.Row, at.TTFT)
+	}
+}
+
+// What the folder says is text on the page, never markup, script or an address to follow.
+func TestHostileText(t *testing.T) {
+	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`
+	quoted, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	summary := strings.NewReplacer(`"t.jsonl"`, string(quoted), `"engine fell over"`, string(quoted), `"500"`, string(quoted), `"m"`, string(quoted),
+		`"the machine held the client up"`, string(quoted)).Replace(smallSummary)
+	records := strings.Replace(line(0, 0, 1, 1, 2), `"0123456789abcdef0123456789abcdef"`, string(quoted), 1) +
+		`{"model": ` + string(quoted) + `, "result": {"outcome":` + string(quoted) + `,"reason":` + string(quoted) + `,"row":1}}` + "\n"
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, requestsFile: records})))
+	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<img") {
+		t.Error("text of the folder became markup")
+	}
+	if n := strings.Count(html, "<script"); n != 3 {
+		t.Errorf("%d scripts, want the data, the library and the page's own", n)
+	}
+	for _, address := range []string{"javascript:alert(1)//{trace_id}", "http://user:word@host/{trace_id}", "http://localhost/", "ftp://h/{trace_id}", "{trace_id}"} {
+		r := load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: line(0, 0, 1, 1, 2)}))
+		r.TraceURL = address
+		if err := r.Write(&bytes.Buffer{}); err == nil {
+			t.Errorf("%s is no address of a trace, and was accepted", address)
+		}
+	}
+}
+
+// The policy in the page names its scripts and styles by hash, so a changed byte would keep a browser from running them.
+func TestContentSecurityPolicy(t *testing.T) {
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: line(0, 0, 1, 1, 2)})))
+	policy := regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(html)
+	if policy == nil {
+		t.Fatal("no policy")
+	}
+	allowed := strings.NewReplacer("&#39;", "'", "&#43;", "+", "&amp;", "&").Replace(policy[1])
+	inline := regexp.MustCompile(`(?s)<(script|style)>(.*?)</(?:script|style)>`).FindAllStringSubmatch(html, -1)
+	if len(inline) != 3 {
+		t.Fatalf("%d inline scripts and styles", len(inline))
+	}
+	for _, in := range inline {
+		if !strings.Contains(allowed, "'"+hash(in[2])+"'") {
+			t.Errorf("the policy does not allow a %s of %d bytes", in[1], len(in[2]))
+		}
+	}
+	if external := regexp.MustCompile(`(?:src|href)="(?:https?:)?//[^"]*"`).FindAllString(html, -1); external != nil {
+		t.Errorf("the page leaves itself: %q", external)
+	}
+}
+
+func TestKilledRun(t *testing.T) {
+	records := line(0, 0, 10, 5, 3) + line(1, 100, 20, 5, 3) + `{"input_length": 7, "resu`
+	html := render(t, load(t, folder(t, map[string]string{partialFile: records})))
+	for _, want := range []string{"This run did not end", "Time to first token", "of 2"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestFoldersThatAreNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"empty":           {nil, "no replay wrote its results there"},
+		"a trace":         {map[string]string{requestsFile: `{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [1]}` + "\n"}, "this is a trace"},
+		"no records":      {map[string]string{summaryFile: smallSummary, requestsFile: ""}, "has no records"},
+		"binary":          {map[string]string{requestsFile: "\x00\x01\x02\n\x03\n"}, "line 1"},
+		"broken summary":  {map[string]string{summaryFile: `{"schema`, requestsFile: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
+		"another summary": {map[string]string{summaryFile: `{"a": 1}`, requestsFile: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
+		"torn midway":     {map[string]string{partialFile: line(0, 0, 1, 1, 1) + "{\"input\n" + line(1, 0, 1, 1, 1)}, "line 2"},
+		"torn, but ended": {map[string]string{summaryFile: smallSummary, requestsFile: line(0, 0, 1, 1, 1) + "{\"input"}, "line 2"},
+	} {
+		_, err := Load(folder(t, c.files))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Numbers that no replay writes neither panic nor hang, and the page's data stays JSON.
+func TestHostileNumbers(t *testing.T) {
+	records := line(0, 0, 10, 5, 3)
+	for _, v := range []string{"-1", "1e300", "-1e300", "1e-300", "9223372036854775807"} {
+		records += strings.NewReplacer(`"intended":0`, `"intended":`+v, `"end":20`, `"end":`+v, `"gaps_ms":[5,5]`, `"gaps_ms":[`+v+`,5]`).Replace(line(1, 0, 10, 5, 3))
+		records += strings.NewReplacer(`"first":10`, `"first":`+v).Replace(line(2, 0, 10, 5, 3))
+	}
+	records += `{"input_length": -5, "output_length": 9223372036854775807, "result": {"outcome":"served","row":-1,"start":0,"wire":0,"first":0,"last":0,"end":0,"intended":0,"gaps_ms":[1,1,1],"usage":{"cached_tokens":-5}}}` + "\n"
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records})))
+	if s := data(t, html).Series; len(s.Time) > maxBins {
+		t.Errorf("%d bins", len(s.Time))
+	}
+}
+
+// However long a run is, nothing gets lost when bins are merged, and percentiles stay within their error.
+func TestTimelineMerges(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, span := range []float64{900, firstWidth * maxBins * 0.99, firstWidth * maxBins * 1.01, 3.6e6, 9e7} {
+		var line timeline
+		var late []float64
+		for range 2000 {
+			at, ms := random.Float64()*span, math.Exp(random.NormFloat64()*2)
+			line.add(&record{Result: result(at, ms)})
+			late = append(late, ms)
+		}
+		slices.Sort(late)
+		var all bin
+		for i := range line.bins {
+			all.merge(&line.bins[i])
+		}
+		if all.intended != 2000 || all.sent != 2000 || all.finished != 2000 || len(line.bins) > maxBins {
+			t.Errorf("%.0f ms: %d scheduled, %d sent, %d finished in %d bins", span, all.intended, all.sent, all.finished, len(line.bins))
+		}
+		for _, q := range []float64{0.5, 0.9, 0.99} {
+			got, want := all.late.millis(q), late[int(math.Ceil(q*2000))-1]
+			if math.Abs(got-want) > 0.01*want+0.001 {
+				t.Errorf("%.0f ms: quantile %v is %v, want %v", span, q, got, want)
+			}
+		}
+	}
+}
+
+// result is that of a request without a reply.
+func result(at, late float64) (x outcome) {
+	x.Outcome = "failed"
+	x.Intended, x.Dispatched, x.Start, x.End, x.Lateness = &at, &at, &at, &at, &late
+	return x
+}
+
+// The page of a run of the public conversation trace's size stays small.
+func TestSizeOfThePage(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	var records strings.Builder
+	const requests = 12_031
+	for i := range requests {
+		records.WriteString(line(i, float64(i)*10+random.Float64(), 10+random.Float64()*1000, 5+random.Float64(), 1+random.IntN(40)))
+	}
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records.String()})))
+	if len(html) > 1<<20 {
+		t.Errorf("%d bytes, want less than 1 MiB", len(html))
+	}
+	d := data(t, html)
+	if len(d.Points.Row) != maxPoints || !strings.Contains(d.Sampled, "12,000 of 12,031") {
+		t.Errorf("%d points; %q", len(d.Points.Row), d.Sampled)
+	}
+	if again := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records.String()}))); again != html {
+		t.Error("the same folder gave another page")
+	}
+}
+
+func TestWhy(t *testing.T) {
+	u := usual{uncached: 500, reply: 100, gap: 10, inFlight: func(at float64) int64 { return int64(at) }, crowd: 20}
+	for want, s := range map[string]slow{
+		"sent late":           {Late: 100, Prefill: 20},
+		"waited for a free":   {Wait: 100, Prefill: 20},
+		"cold prompt":         {Prefill: 100, Uncached: 600, Prompt: 700},
+		"burst: 25":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 25},
+		"no reason":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 5},
+		"stalled for 600 ms":  {Prefill: 10, Decode: 1000, Gap: 600, Reply: 50},
+		"slow tokens: 21":     {Prefill: 10, Decode: 1029, Gap: 30, Reply: 50},
+		"long reply: 101 tok": {Prefill: 10, Decode: 1000, Gap: 12, Reply: 101},
+	} {
+		if got := u.explain(&s, true); !strings.Contains(got, want) {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+	if got := u.explain(&slow{Prefill: 10, Decode: 1000, Uncached: -1}, false); strings.Contains(got, "reply") {
+		t.Errorf("time to first token is explained by the reply: %q", got)
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for want, v := range map[string]float64{"0": 0, "0.00123": 0.001234, "1.23": 1.234, "12.3": 12.34, "999": 999.4, "1,000": 999.6, "12,345": 12345.4, "–": math.NaN(), "-1.5": -1.5} {
+		if got := number(v); got != want {
+			t.Errorf("%v is %q, want %q", v, got, want)
+		}
+	}
+}

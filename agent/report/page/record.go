@@ -1,0 +1,142 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// record is what a page needs of one line of requests.jsonl. Instants and durations are in ms; instants are on the run's clock.
+// A nil instant did not come to pass, a nil count is not known.
+type record struct {
+	Input    int64  `json:"input_length"`
+	Output   int64  `json:"output_length"`
+	Model    string `json:"model"`
+	Observed *struct {
+		Cached *int64 `json:"cached_tokens"`
+	} `json:"observed"`
+
+	Result outcome `json:"result"`
+}
+
+// outcome is what became of a request.
+type outcome struct {
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason"`
+	Row     int64  `json:"row"`
+	Turn    int    `json:"turn"`
+	Model   string `json:"request_model"`
+
+	Intended   *float64  `json:"intended"`
+	Dispatched *float64  `json:"dispatched"`
+	Admitted   *float64  `json:"admitted"`
+	Start      *float64  `json:"start"`
+	Wire       *float64  `json:"wire"`
+	First      *float64  `json:"first"`
+	Last       *float64  `json:"last"`
+	End        *float64  `json:"end"`
+	Lateness   *float64  `json:"lateness_ms"`
+	Gaps       []float64 `json:"gaps_ms"`
+
+	Usage *struct {
+		Prompt     *int64 `json:"prompt_tokens"`
+		Completion *int64 `json:"completion_tokens"`
+		Cached     *int64 `json:"cached_tokens"`
+	} `json:"usage"`
+	Predicted *int64 `json:"predicted_cached_tokens"`
+	TraceID   string `json:"trace_id"`
+}
+
+func (r *record) served() bool { return r.Result.Outcome == "served" }
+
+// model is the model that the request asked for.
+func (r *record) model() string {
+	if r.Result.Model != "" {
+		return r.Result.Model
+	}
+	return r.Model
+}
+
+// prompt is the number of prompt tokens: the engine's count, else the row's.
+func (r *record) prompt() int64 {
+	if u := r.Result.Usage; u != nil && u.Prompt != nil {
+		return *u.Prompt
+	}
+	return r.Input
+}
+
+// reply is the number of output tokens: the engine's count, else the row's.
+func (r *record) reply() int64 {
+	if u := r.Result.Usage; u != nil && u.Completion != nil {
+		return *u.Completion
+	}
+	return r.Output
+}
+
+// cached is the number of prompt tokens that the engine reported as cached.
+func (r *record) cached() (int64, bool) {
+	if u := r.Result.Usage; u != nil && u.Cached != nil {
+		return *u.Cached, true
+	}
+	return 0, false
+}
+
+// between returns the time from one instant to another, 0 if they are out of order, and whether both came to pass.
+func between(from, to *float64) (float64, bool) {
+	if from == nil || to == nil || !finite(*from) || !finite(*to) {
+		return 0, false
+	}
+	return max(*to-*from, 0), true
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) && math.Abs(v) < 1e15 }
+
+// maxLine bounds a line of requests.jsonl, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
+const maxLine = 64 << 20
+
+// errNoRecords says that a file has none.
+var errNoRecords = errors.New("has no records of requests: no request of the run has ended; name the folder of another run")
+
+// readRecords calls add with each record of a requests.jsonl. If the run was killed, the last line may be torn: it is left out.
+func readRecords(r io.Reader, partial bool, add func(*record)) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 1<<20), maxLine)
+	var torn error
+	n := 0
+	for lines.Scan() {
+		n++
+		if torn != nil { // a line follows, so it was not the last
+			return torn
+		}
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		var rec record
+		err := json.Unmarshal(lines.Bytes(), &rec)
+		if err == nil && rec.Result.Outcome == "" {
+			err = errors.New("no field result: this is a trace, not the records of a replay; name the folder that --out wrote")
+		}
+		if err != nil {
+			torn = fmt.Errorf("line %d: %w", n, err)
+			if partial {
+				continue
+			}
+			return torn
+		}
+		add(&rec)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", n+1, err)
+	}
+	if n == 0 || n == 1 && torn != nil {
+		return errNoRecords
+	}
+	return nil
+}

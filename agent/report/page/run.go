@@ -1,0 +1,354 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The files of a run's folder that a page is made of.
+const (
+	summaryFile  = "summary.json"
+	requestsFile = "requests.jsonl"
+	partialFile  = "requests.jsonl.partial"
+)
+
+// maxPoints bounds the points of a scatter plot.
+const maxPoints = 12_000
+
+// Run is what a page shows of one replay.
+type Run struct {
+	// TraceURL is the address of a trace in a tracing system, with {trace_id} in it, or empty. The tables of slow requests link
+	// to it.
+	TraceURL string
+
+	dir     string
+	killed  bool // no summary: the run did not end
+	partial bool // records are under the partial name
+	summary summary
+
+	requests, served int64
+	outcomes         map[string]int64 // by outcome and reason
+	line             timeline
+	uncached, reply  histogram
+	ttft, ttftWire   histogram
+	ttftIntended     histogram
+	latency          histogram
+	latencyIntended  histogram
+	gaps, late       histogram
+	points           sample
+	byTTFT, byTotal  slowest
+}
+
+// Load reads the folder of a run. A run that was killed has no summary.json; the page says so, and shows its records.
+//
+// An error names the file, what is wrong with it, and what to do.
+func Load(dir string) (*Run, error) {
+	r := &Run{
+		dir: dir, outcomes: map[string]int64{},
+		byTTFT:  slowest{by: func(s *slow) float64 { return s.TTFT }},
+		byTotal: slowest{by: func(s *slow) float64 { return s.Total }},
+	}
+	if err := r.loadSummary(); err != nil {
+		return nil, err
+	}
+	if err := r.loadRecords(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Run) loadSummary() error {
+	name := filepath.Join(r.dir, summaryFile)
+	b, err := os.ReadFile(name) //nolint:gosec // the user's folder
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.killed = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("the summary of the run cannot be read: %w; name the folder given to `moonloop replay --out`", err)
+	}
+	if err := json.Unmarshal(b, &r.summary); err != nil {
+		return fmt.Errorf("%s is not the summary of a replay: %w; render the page from the folder that `moonloop replay --out` wrote", name, err)
+	}
+	if r.summary.Version == "" || r.summary.Run.ID == "" {
+		return fmt.Errorf("%s is not the summary of a replay: it has no schema_version or run id; "+
+			"render the page from the folder that `moonloop replay --out` wrote", name)
+	}
+	return nil
+}
+
+func (r *Run) loadRecords() error {
+	var err error
+	for _, name := range []string{requestsFile, partialFile} {
+		r.partial = name == partialFile
+		path := filepath.Join(r.dir, name)
+		var f *os.File
+		if f, err = os.Open(path); errors.Is(err, fs.ErrNotExist) { //nolint:gosec // the user's folder
+			continue
+		}
+		if err != nil {
+			break
+		}
+		err = readRecords(f, r.partial, r.add)
+		_ = f.Close() // it was only read
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s has neither %s nor %s: no replay wrote its results there; name the folder given to `moonloop replay --out`",
+			r.dir, requestsFile, partialFile)
+	}
+	return fmt.Errorf("the records of the run cannot be read: %w", err)
+}
+
+// add counts one record.
+func (r *Run) add(rec *record) {
+	x := &rec.Result
+	r.requests++
+	why := x.Outcome
+	if x.Reason != "" {
+		why += "\x00" + x.Reason
+	}
+	if len(r.outcomes) >= maxReasons && r.outcomes[why] == 0 {
+		why = x.Outcome + "\x00other"
+	}
+	r.outcomes[why]++
+	r.line.add(rec)
+	if x.Lateness != nil {
+		r.late.add(*x.Lateness*perMilli, 3)
+	}
+	if !rec.served() {
+		return
+	}
+	r.served++
+	durations := []struct {
+		h        *histogram
+		from, to *float64
+	}{
+		{&r.ttft, x.Start, x.First},
+		{&r.ttftWire, x.Wire, x.First},
+		{&r.ttftIntended, x.Intended, x.First},
+		{&r.latency, x.Start, x.End},
+		{&r.latencyIntended, x.Intended, x.End},
+	}
+	for _, d := range durations {
+		if ms, known := between(d.from, d.to); known {
+			d.h.add(ms*perMilli, 3)
+		}
+	}
+	for _, gap := range x.Gaps {
+		r.gaps.add(gap*perMilli, 3)
+	}
+	r.reply.add(float64(rec.reply()), 3)
+	s, timed := newSlow(rec)
+	if !timed {
+		return
+	}
+	if s.Uncached >= 0 {
+		r.uncached.add(float64(s.Uncached), 3)
+	}
+	r.byTTFT.add(s)
+	r.byTotal.add(s)
+	ttft, known := between(x.Start, x.First)
+	if !known {
+		return
+	}
+	p := point{Row: x.Row, TTFT: ttft, Uncached: s.Uncached, Predicted: -1, Cached: -1}
+	if x.Predicted != nil {
+		p.Predicted = *x.Predicted
+	}
+	if cached, known := rec.cached(); known {
+		p.Cached = cached
+	}
+	r.points.add(p)
+}
+
+// maxReasons bounds the classes of errors that are counted apart.
+const maxReasons = 100
+
+// point is a request in the scatter plots. Counts of tokens are -1 where they are not known.
+type point struct {
+	Row                         int64
+	TTFT                        float64 // ms, from the start of the request
+	Uncached, Predicted, Cached int64
+}
+
+// sample is a uniform sample of at most maxPoints points, the same for the same records (reservoir sampling, Vitter's
+// algorithm R).
+type sample struct {
+	seen   int64
+	points []point
+	random *rand.Rand
+}
+
+func (s *sample) add(p point) {
+	s.seen++
+	if len(s.points) < maxPoints {
+		s.points = append(s.points, p)
+		return
+	}
+	if s.random == nil {
+		s.random = rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a sample for a picture
+	}
+	if i := s.random.Int64N(s.seen); i < maxPoints {
+		s.points[i] = p
+	}
+}
+
+// explain sets what the slowest requests were slow for, once all records are known.
+func (r *Run) explain() {
+	u := usual{
+		uncached: r.uncached.quantile(0.9), reply: r.reply.quantile(0.9), gap: r.gaps.millis(0.5),
+		inFlight: r.line.inFlightAt,
+	}
+	inFlight, n := make([]int64, 0, len(r.line.bins)), int64(0)
+	for i := range r.line.bins {
+		n += r.line.bins[i].sent - r.line.bins[i].finished
+		inFlight = append(inFlight, n)
+	}
+	if len(inFlight) > 0 {
+		slices.Sort(inFlight)
+		u.crowd = inFlight[len(inFlight)*9/10]
+	}
+	for _, list := range []*slowest{&r.byTTFT, &r.byTotal} {
+		for i := range list.rows {
+			s := &list.rows[i]
+			s.Why = u.explain(s, list == &r.byTotal)
+			if r.TraceURL != "" && s.TraceID != "" {
+				s.Elsewhere = strings.ReplaceAll(r.TraceURL, "{trace_id}", s.TraceID)
+			}
+		}
+	}
+}
+
+// summary is what a page needs of summary.json.
+type summary struct {
+	Version string `json:"schema_version"`
+	Run     struct {
+		ID        string           `json:"id"`
+		Version   string           `json:"version"`
+		Command   string           `json:"command"`
+		Target    string           `json:"target"`
+		Endpoint  string           `json:"endpoint"`
+		Model     string           `json:"model"`
+		Models    map[string]int64 `json:"models"`
+		Platform  string           `json:"platform"`
+		CPUs      int              `json:"cpus"`
+		Streaming bool             `json:"streaming"`
+	} `json:"run"`
+	Start     time.Time `json:"start_time"`
+	End       time.Time `json:"end_time"`
+	Cancelled bool      `json:"was_cancelled"`
+	Verdict   struct {
+		Class   string   `json:"class"`
+		Reasons []reason `json:"reasons"`
+		Unknown []string `json:"unknown"`
+	} `json:"verdict"`
+
+	TTFT            figure `json:"time_to_first_token"`
+	TTFTWire        figure `json:"time_to_first_token_wire"`
+	TTFTIntended    figure `json:"time_to_first_token_intended"`
+	ITL             figure `json:"inter_token_latency"`
+	Gap             figure `json:"inter_chunk_latency"`
+	TPOT            figure `json:"time_per_output_token"`
+	Latency         figure `json:"request_latency"`
+	LatencyIntended figure `json:"request_latency_intended"`
+	Lateness        figure `json:"schedule_lateness"`
+	Input           figure `json:"input_sequence_length"`
+	Output          figure `json:"output_sequence_length"`
+	Throughput      figure `json:"output_token_throughput"`
+	Requests        figure `json:"request_throughput"`
+	Peak            figure `json:"peak_concurrency"`
+	CachedShare     figure `json:"overall_usage_prompt_cache_read_pct"`
+	Goodput         figure `json:"goodput"`
+	GoodShare       figure `json:"good_request_fraction"`
+	Duration        figure `json:"benchmark_duration"`
+
+	SLO   string `json:"slo"`
+	Trace struct {
+		Name          string `json:"name"`
+		BlockSize     int    `json:"block_size"`
+		SeqDigest     string `json:"seq_digest"`
+		TreeDigest    string `json:"tree_digest"`
+		ArrivalDigest string `json:"arrival_digest"`
+		NotReached    int64  `json:"rows_not_reached"`
+	} `json:"trace"`
+	Schedule struct {
+		Mode        string  `json:"mode"`
+		Speedup     float64 `json:"speedup"`
+		Spread      string  `json:"spread"`
+		Concurrency int     `json:"concurrency"`
+		Shard       string  `json:"shard"`
+		Seed        uint64  `json:"seed"`
+	} `json:"schedule"`
+	Fidelity struct {
+		Tokens struct {
+			Prompt agreement `json:"prompt"`
+			Output agreement `json:"output"`
+		} `json:"tokens"`
+		Cache struct {
+			Realisation *float64 `json:"realisation"`
+		} `json:"cache"`
+		Machine struct {
+			Hiccups    int64    `json:"hiccups"`
+			HiccupTime float64  `json:"hiccup_time_ms"`
+			HiccupMax  float64  `json:"hiccup_max_ms"`
+			Elapsed    float64  `json:"elapsed_ms"`
+			CPUShare   *float64 `json:"cpu_share"`
+		} `json:"machine"`
+	} `json:"fidelity"`
+	Telemetry struct {
+		Enabled       bool  `json:"enabled"`
+		SpansEnded    int64 `json:"spans_ended"`
+		SpansAccepted int64 `json:"spans_accepted"`
+	} `json:"telemetry"`
+	Errors []struct {
+		Details struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"error_details"`
+		Count int64 `json:"count"`
+	} `json:"error_summary"`
+	Warnings []string `json:"warnings"`
+	Missed   []string `json:"goals_missed"`
+}
+
+type reason struct {
+	Metric string  `json:"metric"`
+	Value  float64 `json:"value"`
+	Bound  float64 `json:"bound"`
+	Unit   string  `json:"unit"`
+	Class  string  `json:"class"`
+	Text   string  `json:"text"`
+}
+
+type agreement struct {
+	Equal     int64 `json:"equal"`
+	Different int64 `json:"different"`
+	Unknown   int64 `json:"unknown"`
+}
+
+// figure is a figure of summary.json. Of a figure with a single value, only Avg is set.
+type figure struct {
+	Unit  string   `json:"unit"`
+	Avg   *float64 `json:"avg"`
+	Min   *float64 `json:"min"`
+	Max   *float64 `json:"max"`
+	P50   *float64 `json:"p50"`
+	P90   *float64 `json:"p90"`
+	P99   *float64 `json:"p99"`
+	Count int64    `json:"count"`
+}

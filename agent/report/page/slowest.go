@@ -1,0 +1,123 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+)
+
+// maxSlowest is the number of rows of a table of the slowest requests.
+const maxSlowest = 15
+
+// slow is one of the slowest requests. Durations are in ms.
+type slow struct {
+	Row       int64
+	Turn      int
+	Model     string
+	At        float64 // scheduled time, ms on the run's clock
+	Late      float64 // scheduled time to dispatch
+	Wait      float64 // for a free slot
+	Prefill   float64 // wire to first token
+	Decode    float64 // first to last token
+	TTFT      float64 // from the scheduled time
+	Total     float64 // from the scheduled time to the end
+	Gap       float64 // the longest between two chunks
+	Prompt    int64
+	Uncached  int64 // prompt tokens that the engine had to compute; -1: not known
+	Reply     int64
+	TraceID   string
+	Why       string // set at the end
+	Elsewhere string // link to its trace
+}
+
+// newSlow returns the phases of a served request; false if an instant is missing.
+func newSlow(r *record) (slow, bool) {
+	x := &r.Result
+	ttft, began := between(x.Intended, x.First)
+	total, ended := between(x.Intended, x.End)
+	if !began || !ended || !r.served() {
+		return slow{}, false
+	}
+	s := slow{
+		Row: x.Row, Turn: x.Turn, Model: r.model(), At: *x.Intended, TTFT: ttft, Total: total,
+		Prompt: r.prompt(), Uncached: -1, Reply: r.reply(), TraceID: x.TraceID,
+	}
+	s.Late, _ = between(x.Intended, x.Dispatched)
+	s.Wait, _ = between(x.Dispatched, x.Admitted)
+	s.Prefill, _ = between(x.Wire, x.First)
+	s.Decode, _ = between(x.First, x.Last)
+	if len(x.Gaps) > 0 {
+		s.Gap = slices.Max(x.Gaps)
+	}
+	if cached, known := r.cached(); known {
+		s.Uncached = max(s.Prompt-cached, 0)
+	}
+	return s, true
+}
+
+// slowest holds the requests with the greatest values of one duration, greatest first.
+type slowest struct {
+	by   func(*slow) float64
+	rows []slow
+}
+
+func (l *slowest) add(s slow) {
+	i, _ := slices.BinarySearchFunc(l.rows, l.by(&s), func(have slow, v float64) int { return cmp.Compare(v, l.by(&have)) })
+	if i >= maxSlowest {
+		return
+	}
+	l.rows = slices.Insert(l.rows, i, s)
+	l.rows = l.rows[:min(len(l.rows), maxSlowest)]
+}
+
+// usual says what is usual in a run, so that a request can be called unusual.
+type usual struct {
+	uncached float64 // 90th percentile of prompt tokens that were not cached
+	reply    float64 // 90th percentile of output tokens
+	gap      float64 // median gap between chunks, ms
+	inFlight func(at float64) int64
+	crowd    int64 // 90th percentile over time of requests in flight
+}
+
+// explain says what most of a request's time to first token, or to its end, was spent on, and what is unusual about it.
+func (u *usual) explain(s *slow, toEnd bool) string {
+	switch longest := max(s.Late, s.Wait, s.Prefill); {
+	case toEnd && s.Decode > longest:
+		return u.explainDecode(s)
+	case s.Prefill == longest:
+		return u.explainPrefill(s)
+	case s.Wait == longest:
+		return "waited for a free slot of the concurrency cap"
+	default:
+		return "sent late: the client, or its machine, was held up"
+	}
+}
+
+func (u *usual) explainPrefill(s *slow) string {
+	crowd := u.inFlight(s.At)
+	switch {
+	case s.Uncached >= 0 && float64(s.Uncached) >= u.uncached && s.Uncached > 0:
+		return fmt.Sprintf("cold prompt: %s of %s tokens were not cached", humanize.Comma(s.Uncached), humanize.Comma(s.Prompt))
+	case crowd >= u.crowd && crowd > 1:
+		return fmt.Sprintf("burst: %s requests were in flight", humanize.Comma(crowd))
+	default:
+		return "slow first token, for no reason that the records show"
+	}
+}
+
+func (u *usual) explainDecode(s *slow) string {
+	mean := s.Decode / float64(max(s.Reply-1, 1))
+	switch {
+	case s.Gap > s.Decode/2 && s.Reply > 2:
+		return fmt.Sprintf("stalled for %s ms within the reply", number(s.Gap))
+	case u.gap > 0 && mean > 2*u.gap:
+		return fmt.Sprintf("slow tokens: %s ms each, the median gap is %s ms", number(mean), number(u.gap))
+	default:
+		return fmt.Sprintf("long reply: %s tokens, %s ms each", humanize.Comma(s.Reply), number(mean))
+	}
+}

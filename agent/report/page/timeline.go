@@ -1,0 +1,244 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import "math"
+
+// maxBins bounds the number of time bins. Charts have fewer pixels than that between two of their gridlines.
+const maxBins = 240
+
+// firstWidth is the width of a bin at first, in ms. When a run is longer than maxBins of them, pairs of bins are merged.
+const firstWidth = 500
+
+// timeline counts what happened in each stretch of a run.
+type timeline struct {
+	width float64 // of a bin, ms
+	bins  []bin
+}
+
+// bin is one stretch of a run.
+type bin struct {
+	intended, sent, finished, failed int64
+	tokens                           int64 // output tokens, by the arrival of their chunks
+
+	// Prompt tokens of requests that started here, and which of them the engine had cached, was predicted to have cached, and
+	// had cached in production. Each is counted with the prompts for which it is known.
+	cached, cachedOf, predicted, predictedOf, observed, observedOf int64
+
+	ttft, gap, late histogram
+}
+
+// at returns the bin of an instant.
+func (t *timeline) at(ms float64) *bin {
+	if t.width == 0 {
+		t.width = firstWidth
+	}
+	ms = min(max(ms, 0), math.MaxInt32*firstWidth)
+	for ms >= t.width*maxBins {
+		t.halve()
+	}
+	i := int(ms / t.width)
+	for len(t.bins) <= i {
+		t.bins = append(t.bins, bin{})
+	}
+	return &t.bins[i]
+}
+
+// halve merges pairs of bins.
+func (t *timeline) halve() {
+	t.width *= 2
+	half := t.bins[:0]
+	for i := 0; i < len(t.bins); i += 2 {
+		b := t.bins[i]
+		if i+1 < len(t.bins) {
+			b.merge(&t.bins[i+1])
+		}
+		half = append(half, b)
+	}
+	clear(t.bins[len(half):])
+	t.bins = half
+}
+
+func (b *bin) merge(o *bin) {
+	b.intended += o.intended
+	b.sent += o.sent
+	b.finished += o.finished
+	b.failed += o.failed
+	b.tokens += o.tokens
+	b.cached += o.cached
+	b.cachedOf += o.cachedOf
+	b.predicted += o.predicted
+	b.predictedOf += o.predictedOf
+	b.observed += o.observed
+	b.observedOf += o.observedOf
+	b.ttft.merge(o.ttft)
+	b.gap.merge(o.gap)
+	b.late.merge(o.late)
+}
+
+// add counts a request.
+func (t *timeline) add(r *record) {
+	x := &r.Result
+	if x.Intended != nil {
+		t.at(*x.Intended).intended++
+	}
+	if x.Lateness != nil && x.Dispatched != nil {
+		t.at(*x.Dispatched).late.add(*x.Lateness*perMilli, 2)
+	}
+	if x.Start == nil {
+		return
+	}
+	b := t.at(*x.Start)
+	b.sent++
+	prompt := r.prompt()
+	if cached, known := r.cached(); known {
+		b.cached += cached
+		b.cachedOf += prompt
+	}
+	if x.Predicted != nil {
+		b.predicted += *x.Predicted
+		b.predictedOf += prompt
+	}
+	if r.Observed != nil && r.Observed.Cached != nil {
+		b.observed += *r.Observed.Cached
+		b.observedOf += r.Input
+	}
+	if x.End != nil {
+		end := t.at(*x.End)
+		end.finished++
+		if !r.served() {
+			end.failed++
+		}
+	}
+	if ttft, known := between(x.Start, x.First); known {
+		t.at(*x.Start).ttft.add(ttft*perMilli, 2)
+	}
+	t.addTokens(r)
+}
+
+// addTokens counts the tokens of a reply where its chunks arrived. Where a chunk has several, they are spread evenly.
+func (t *timeline) addTokens(r *record) {
+	x := &r.Result
+	if x.First == nil || !r.served() {
+		return
+	}
+	chunks := int64(len(x.Gaps)) + 1
+	reply := r.reply()
+	at, before := *x.First, int64(0)
+	for i := range chunks {
+		if i > 0 {
+			at += x.Gaps[i-1]
+		}
+		through := reply * (i + 1) / chunks
+		b := t.at(at)
+		b.tokens += through - before
+		before = through
+		if i > 0 {
+			b.gap.add(x.Gaps[i-1]*perMilli, 2)
+		}
+	}
+}
+
+// series is a timeline as the charts draw it: columns of equal length, rates per second, durations in ms, shares in percent.
+// nil stands where nothing was measured.
+type series struct {
+	Width     float64    `json:"width"` // of a bin, s
+	Time      []float64  `json:"time"`  // s since the first bin with something in it
+	Intended  []float64  `json:"intended"`
+	Sent      []float64  `json:"sent"`
+	Finished  []float64  `json:"finished"`
+	Failed    []float64  `json:"failed"`
+	InFlight  []float64  `json:"in_flight"` // at the end of the bin
+	Tokens    []float64  `json:"tokens"`
+	TTFT50    []*float64 `json:"ttft_p50"`
+	TTFT90    []*float64 `json:"ttft_p90"`
+	TTFT99    []*float64 `json:"ttft_p99"`
+	Gap50     []*float64 `json:"gap_p50"`
+	Gap99     []*float64 `json:"gap_p99"`
+	Late50    []*float64 `json:"late_p50"`
+	LateMax   []*float64 `json:"late_max"`
+	Cached    []*float64 `json:"cached"`
+	Predicted []*float64 `json:"predicted"`
+	Observed  []*float64 `json:"observed"`
+}
+
+// leading is the number of bins at the beginning in which nothing happened.
+func (t *timeline) leading() int {
+	for i := range t.bins {
+		if b := &t.bins[i]; b.intended+b.sent+b.finished > 0 {
+			return i
+		}
+	}
+	return len(t.bins)
+}
+
+func (t *timeline) series() *series {
+	s := &series{Width: t.width / 1000}
+	inFlight := int64(0)
+	for i, b := range t.bins[t.leading():] {
+		rate := func(n int64) float64 { return round(float64(n) * 1000 / t.width) }
+		s.Time = append(s.Time, round(float64(i)*t.width/1000))
+		s.Intended = append(s.Intended, rate(b.intended))
+		s.Sent = append(s.Sent, rate(b.sent))
+		s.Finished = append(s.Finished, rate(b.finished))
+		s.Failed = append(s.Failed, rate(b.failed))
+		inFlight += b.sent - b.finished
+		s.InFlight = append(s.InFlight, float64(inFlight))
+		s.Tokens = append(s.Tokens, rate(b.tokens))
+		s.TTFT50 = append(s.TTFT50, at(b.ttft, 0.5))
+		s.TTFT90 = append(s.TTFT90, at(b.ttft, 0.9))
+		s.TTFT99 = append(s.TTFT99, at(b.ttft, 0.99))
+		s.Gap50 = append(s.Gap50, at(b.gap, 0.5))
+		s.Gap99 = append(s.Gap99, at(b.gap, 0.99))
+		s.Late50 = append(s.Late50, at(b.late, 0.5))
+		s.LateMax = append(s.LateMax, at(b.late, 1))
+		s.Cached = append(s.Cached, percent(b.cached, b.cachedOf))
+		s.Predicted = append(s.Predicted, percent(b.predicted, b.predictedOf))
+		s.Observed = append(s.Observed, percent(b.observed, b.observedOf))
+	}
+	return s
+}
+
+// inFlightAt returns how many requests were under way at the end of the bin of an instant.
+func (t *timeline) inFlightAt(ms float64) int64 {
+	n := int64(0)
+	for i := range t.bins {
+		n += t.bins[i].sent - t.bins[i].finished
+		if ms < float64(i+1)*t.width {
+			break
+		}
+	}
+	return n
+}
+
+func at(h histogram, q float64) *float64 {
+	if h.empty() {
+		return nil
+	}
+	v := round(h.millis(q))
+	return &v
+}
+
+func percent(part, whole int64) *float64 {
+	if whole == 0 {
+		return nil
+	}
+	v := round(100 * float64(part) / float64(whole))
+	return &v
+}
+
+// round keeps four significant digits: more than a chart can show, and half the bytes.
+func round(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	if scale > 1e12 { // next to nothing
+		return 0
+	}
+	if scale < 1 {
+		return math.Round(v)
+	}
+	return math.Round(v*scale) / scale
+}

@@ -1,0 +1,269 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// view is what the template shows.
+type view struct {
+	Policy          string
+	Style           template.CSS
+	Library, Script template.JS
+	Data            template.JS
+
+	Title     string
+	Subtitle  string
+	Class     string // of the verdict; "killed" for a run that did not end
+	Headline  string
+	Reasons   []reason
+	Notes     []string
+	Missed    []string
+	Warnings  []string
+	Tiles     []tile
+	Figures   []row
+	Errors    []failure
+	Slow      []slowTable
+	Details   []detail
+	Command   string
+	Sampled   string
+	HasCached bool
+}
+
+// tile is one of the numbers at the top.
+type tile struct{ Name, Value, Unit, Note string }
+
+// row is a line of the table of figures.
+type row struct {
+	Name string
+	Unit string
+	figure
+}
+
+type failure struct {
+	Outcome, Class, Example string
+	Count                   int64
+}
+
+type slowTable struct {
+	ID, Name string
+	Rows     []slow
+}
+
+type detail struct{ Name, Value string }
+
+var headlines = map[string]string{
+	"valid":     "Valid: the figures are the engine's",
+	"undecided": "Too few requests to judge",
+	"degraded":  "Degraded: usable, with the reasons below",
+	"invalid":   "Invalid: this run did not measure what was asked",
+	"killed":    "This run did not end: the page shows what was measured until then",
+}
+
+func (r *Run) view() *view {
+	s := &r.summary
+	v := &view{
+		Title: cmp.Or(s.Trace.Name, r.dir), Class: s.Verdict.Class, Reasons: s.Verdict.Reasons,
+		Missed: s.Missed, Warnings: s.Warnings, Command: s.Run.Command, Tiles: r.tiles(), Figures: r.figures(), Errors: r.failures(),
+		Slow: []slowTable{
+			{"slow-ttft", "by time to first token, from the scheduled time", r.byTTFT.rows},
+			{"slow-total", "by latency, from the scheduled time", r.byTotal.rows},
+		},
+		Details: r.details(), HasCached: !r.uncached.empty(),
+	}
+	if r.killed {
+		v.Class = "killed"
+	}
+	v.Headline = cmp.Or(headlines[v.Class], v.Class)
+	if len(s.Verdict.Unknown) > 0 {
+		v.Notes = append(v.Notes, "not measured: "+strings.Join(s.Verdict.Unknown, ", "))
+	}
+	if s.Cancelled {
+		v.Notes = append(v.Notes, fmt.Sprintf("The run was stopped early; %s rows of the trace were not reached.", humanize.Comma(s.Trace.NotReached)))
+	}
+	var about []string
+	for _, part := range []string{s.Run.Model, s.Run.Target, s.Run.Endpoint} {
+		if part != "" {
+			about = append(about, part)
+		}
+	}
+	if !s.Start.IsZero() {
+		about = append(about, s.Start.UTC().Format("2006-01-02 15:04:05 MST"))
+	}
+	v.Subtitle = strings.Join(about, " · ")
+	return v
+}
+
+// tiles are the numbers that people look for first.
+func (r *Run) tiles() []tile {
+	s := &r.summary
+	tiles := []tile{{
+		"Requests served", humanize.Comma(r.served), "of " + humanize.Comma(r.requests), "",
+	}}
+	add := func(name string, f figure, value *float64, unit, note string) {
+		if value != nil {
+			tiles = append(tiles, tile{name, number(*value), cmp.Or(unit, f.Unit), note})
+		}
+	}
+	duration := func(name string, f figure, h *histogram) {
+		p50, p99 := f.P50, f.P99
+		if r.killed && !h.empty() {
+			a, b := h.millis(0.5), h.millis(0.99)
+			p50, p99 = &a, &b
+		}
+		if p50 != nil && p99 != nil {
+			tiles = append(tiles, tile{name, number(*p50), "ms p50", number(*p99) + " ms p99"})
+		}
+	}
+	duration("Time to first token", s.TTFT, &r.ttft)
+	itl := "Inter-token latency"
+	if r.killed {
+		itl = "Gap between chunks"
+	}
+	duration(itl, s.ITL, &r.gaps)
+	duration("Request latency", s.Latency, &r.latency)
+	add("Output", s.Throughput, s.Throughput.Avg, "tokens/s", "")
+	add("Requests", s.Requests, s.Requests.Avg, "per second", "")
+	realised := ""
+	if x := s.Fidelity.Cache.Realisation; x != nil {
+		realised = number(100**x) + " % of an infinite cache's hits"
+	}
+	add("Prompt tokens cached", s.CachedShare, s.CachedShare.Avg, "%", realised)
+	if s.GoodShare.Avg != nil {
+		share := 100 * *s.GoodShare.Avg
+		add("Goodput", s.Goodput, &share, "%", "within "+s.SLO)
+	}
+	add("Peak concurrency", s.Peak, s.Peak.Avg, "requests", "")
+	duration("Lateness", s.Lateness, &r.late)
+	return tiles
+}
+
+// figures is the table of figures, from the summary, or, of a run that did not end, from its records.
+func (r *Run) figures() []row {
+	s := &r.summary
+	rows := []row{
+		{"Time to first token", "ms", s.TTFT},
+		{"· from the wire", "ms", s.TTFTWire},
+		{"· from the scheduled time", "ms", s.TTFTIntended},
+		{"Inter-token latency", "ms", s.ITL},
+		{"Gap between chunks", "ms", s.Gap},
+		{"Time per output token", "ms", s.TPOT},
+		{"Request latency", "ms", s.Latency},
+		{"· from the scheduled time", "ms", s.LatencyIntended},
+		{"Lateness", "ms", s.Lateness},
+		{"Input", "tokens", s.Input},
+		{"Output", "tokens", s.Output},
+	}
+	if r.killed {
+		rows = nil
+		for _, h := range []struct {
+			name string
+			of   *histogram
+		}{
+			{"Time to first token", &r.ttft},
+			{"· from the wire", &r.ttftWire},
+			{"· from the scheduled time", &r.ttftIntended},
+			{"Gap between chunks", &r.gaps},
+			{"Request latency", &r.latency},
+			{"· from the scheduled time", &r.latencyIntended},
+			{"Lateness", &r.late},
+		} {
+			rows = append(rows, row{h.name, "ms", h.of.figure()})
+		}
+	}
+	return slices.DeleteFunc(rows, func(r row) bool { return r.P50 == nil })
+}
+
+// figure returns a histogram of durations as summary.json has it.
+func (h *histogram) figure() figure {
+	if h.empty() {
+		return figure{}
+	}
+	q := func(q float64) *float64 { v := h.millis(q); return &v }
+	avg := h.h.Mean() / perMilli
+	return figure{Unit: "ms", Avg: &avg, Min: q(0), Max: q(1), P50: q(0.5), P90: q(0.9), P99: q(0.99), Count: h.h.TotalCount()}
+}
+
+// failures lists what became of the requests that were not served, most first, each with an example from the summary.
+func (r *Run) failures() []failure {
+	examples := map[string]string{}
+	for _, e := range r.summary.Errors {
+		examples[e.Details.Type] = e.Details.Message
+	}
+	var list []failure
+	for why, n := range r.outcomes {
+		outcome, class, _ := strings.Cut(why, "\x00")
+		if outcome != "served" {
+			list = append(list, failure{outcome, class, examples[class], n})
+		}
+	}
+	slices.SortFunc(list, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Class, b.Class))
+	})
+	return list
+}
+
+func (r *Run) details() []detail {
+	s := &r.summary
+	var list []detail
+	add := func(name, value string) {
+		if value != "" {
+			list = append(list, detail{name, value})
+		}
+	}
+	add("Run", s.Run.ID)
+	add("Version", strings.TrimSpace(s.Run.Version+" "+s.Run.Platform))
+	if !s.End.IsZero() && !s.Start.IsZero() {
+		add("Duration", s.End.Sub(s.Start).Round(100*time.Millisecond).String())
+	}
+	if s.Trace.Name != "" {
+		add("Sequence digest", s.Trace.SeqDigest)
+		add("Tree digest", s.Trace.TreeDigest)
+		add("Arrival digest", s.Trace.ArrivalDigest)
+		if s.Trace.BlockSize > 0 {
+			add("Block size", fmt.Sprintf("%d tokens", s.Trace.BlockSize))
+		}
+	}
+	if s.Schedule.Mode != "" {
+		mode := strings.ReplaceAll(s.Schedule.Mode, "_", " ")
+		if s.Schedule.Speedup > 0 && s.Schedule.Speedup != 1 {
+			mode += fmt.Sprintf(", %s times as fast", number(s.Schedule.Speedup))
+		}
+		if s.Schedule.Concurrency > 0 {
+			mode += fmt.Sprintf(", at most %d at once", s.Schedule.Concurrency)
+		}
+		if s.Schedule.Shard != "" {
+			mode += ", shard " + s.Schedule.Shard
+		}
+		add("Schedule", mode)
+	}
+	if t := s.Fidelity.Tokens; t.Prompt != (agreement{}) {
+		add("Prompt tokens as asked", agreed(t.Prompt))
+		add("Output tokens as asked", agreed(t.Output))
+	}
+	if m := s.Fidelity.Machine; m.Elapsed > 0 {
+		machine := fmt.Sprintf("held the client up %s times, for %s %% of the time, at most %s ms",
+			humanize.Comma(m.Hiccups), number(100*m.HiccupTime/m.Elapsed), number(m.HiccupMax))
+		add("Machine", machine)
+		if m.CPUShare != nil {
+			add("CPU of the client", fmt.Sprintf("%s %% of %d processors", number(100**m.CPUShare), s.Run.CPUs))
+		}
+	}
+	if s.Telemetry.Enabled {
+		add("Spans accepted", fmt.Sprintf("%s of %s", humanize.Comma(s.Telemetry.SpansAccepted), humanize.Comma(s.Telemetry.SpansEnded)))
+	}
+	return list
+}
+
+func agreed(a agreement) string {
+	return fmt.Sprintf("%s requests; different: %s; unknown: %s", humanize.Comma(a.Equal), humanize.Comma(a.Different), humanize.Comma(a.Unknown))
+}

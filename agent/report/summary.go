@@ -1,0 +1,172 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/measure"
+)
+
+// member is a key of summary.json with its value.
+type member struct {
+	key   string
+	value any
+}
+
+// errorEntry has the shape of AIPerf's error_summary.
+type errorEntry struct {
+	Details struct {
+		Type    string `json:"type"`
+		Message string `json:"message,omitempty"`
+	} `json:"error_details"`
+	Count int64 `json:"count"`
+}
+
+// fidelity is how well the replay did what the trace asked.
+type fidelity struct {
+	Schedule struct {
+		measure.Schedule
+		WindowWidth     float64 `json:"window_ms"`
+		PeakWidth       float64 `json:"peak_concurrency_resolution_ms"`
+		PeakTokensWidth float64 `json:"peak_output_token_throughput_window_ms"`
+	} `json:"schedule"`
+	Tokens      measure.Tokens      `json:"tokens"`
+	Cache       cache               `json:"cache"`
+	Replies     *measure.Replies    `json:"replies,omitempty"` // of rows that have some
+	Chunks      measure.Chunks      `json:"chunks"`
+	Connections measure.Connections `json:"connections"`
+	Machine     Machine             `json:"machine"`
+}
+
+type cache struct {
+	measure.Cache
+	Realisation *float64 `json:"realisation"` // null when unknown
+}
+
+// single is a figure that is one number, as AIPerf writes it.
+type single struct {
+	Unit string  `json:"unit"`
+	Avg  float64 `json:"avg"`
+}
+
+// JSON returns the content of summary.json, indented: the sections of the run, then each figure under its tag, then
+// what is behind the figures. The figures sit beside the sections, as in AIPerf's file, in a stable order.
+func (r *Report) JSON() ([]byte, error) {
+	f := r.figures
+	members := []member{
+		{"schema_version", SchemaVersion},
+		{"run", r.Run},
+		{"start_time", stamp(r.Run.Start)},
+		{"end_time", stamp(r.Run.End)},
+		{"was_cancelled", r.Run.Interrupted},
+		{"verdict", r.Verdict},
+	}
+	for id, s := range f.All {
+		if id.Single() {
+			members = append(members, member{id.String(), single{s.Unit, s.Avg}})
+		} else {
+			members = append(members, member{id.String(), s})
+		}
+	}
+	if f.SLO.Any() {
+		members = append(members, member{"slo", f.SLO.String()})
+	}
+	members = append(members, []member{
+		{"rows", f.Rows},
+		{"error_summary", entries(f.Errors)},
+		{"skip_summary", entries(f.Skips)},
+		{"trace", r.Trace},
+		{"schedule", r.Schedule},
+		{"fidelity", r.fidelity()},
+		{"telemetry", r.Telemetry},
+		{"warnings", append([]string{}, r.Warnings...)}, // null is no list
+		{"goals_missed", append([]string{}, r.Missed...)},
+	}...)
+	joined := []byte("{")
+	for _, m := range members {
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: its %s cannot be written: %w", SummaryJSON, m.key, err)
+		}
+		joined = append(fmt.Appendf(joined, "%q:", m.key), append(value, ',')...)
+	}
+	joined[len(joined)-1] = '}'
+	var out bytes.Buffer
+	if err := json.Indent(&out, append(joined, '\n'), "", "  "); err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w", SummaryJSON, err)
+	}
+	return out.Bytes(), nil
+}
+
+func (r *Report) fidelity() (d fidelity) {
+	f := r.figures
+	d.Tokens, d.Cache.Cache, d.Chunks, d.Connections, d.Machine = f.Tokens, f.Cache, f.Chunks, f.Connections, r.Machine
+	d.Replies = known(f.Replies, f.Replies.Needed > 0)
+	d.Cache.Realisation = known(f.Cache.Realisation, f.Cache.Realisation >= 0)
+	s := &d.Schedule
+	s.Schedule = f.Schedule
+	s.WindowWidth, s.PeakWidth, s.PeakTokensWidth = millis(s.Schedule.WindowWidth), millis(s.Schedule.PeakWidth), millis(s.Schedule.PeakTokensWidth)
+	return d
+}
+
+func entries(reasons []measure.Reason) []errorEntry {
+	list := make([]errorEntry, len(reasons))
+	for i, r := range reasons {
+		list[i].Details.Type, list[i].Details.Message, list[i].Count = r.Reason, r.Example, r.Count
+	}
+	return list
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// CSV writes summary.csv in the layout of AIPerf's export: the distributions with a column per statistic, an empty
+// line, the single numbers. Our further columns (p999, count, sum) come after AIPerf's.
+func (r *Report) CSV(w io.Writer) error {
+	var distributions, singles [][]string
+	for id, s := range r.figures.All {
+		name := id.Define().Title + " (" + s.Unit + ")"
+		if id.Single() {
+			singles = append(singles, []string{name, decimal(s.Avg)})
+			continue
+		}
+		line := []string{name}
+		for _, v := range statistics(s) {
+			line = append(line, decimal(v))
+		}
+		distributions = append(distributions, append(line, strconv.FormatInt(s.Count, 10), decimal(s.Sum)))
+	}
+	c := csv.NewWriter(w)
+	header := []string{"Metric", "avg", "min", "max", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std", "p999", "count", "sum"}
+	err := c.WriteAll(append([][]string{header}, distributions...))
+	if err == nil {
+		_, err = io.WriteString(w, "\n")
+	}
+	if err == nil {
+		err = c.WriteAll(append([][]string{{"Metric", "Value"}}, singles...))
+	}
+	if err != nil {
+		return fmt.Errorf("summary.csv cannot be written: %w", err)
+	}
+	return nil
+}
+
+func statistics(s measure.Stat) []float64 {
+	return []float64{s.Avg, s.Min, s.Max, s.P1, s.P5, s.P10, s.P25, s.P50, s.P75, s.P90, s.P95, s.P99, s.Std, s.P999}
+}
+
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }

@@ -1,0 +1,221 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+// This file takes an item from the source to its hook: through its session, to its instant, and past the cap.
+
+import (
+	"container/heap"
+	"time"
+)
+
+// admit takes up an item of the source whose turn, as far as it is known, has come.
+func (s *Scheduler) admit(it *Item) {
+	if s.cfg.ClosedLoop && s.slotFree() { // a closed loop wants a row to go when its slot became free
+		it.Intended = max(it.Intended, s.freeSince())
+	}
+	switch {
+	case s.pastEnd(it):
+		s.skip(it, PastEnd)
+	case it.Row.SessionID == "":
+		s.delay(it)
+	default:
+		s.joinSession(it)
+	}
+}
+
+// pastEnd reports whether an item may not go any more. One that is held up by nothing goes although the instant has
+// passed by a moment.
+func (s *Scheduler) pastEnd(it *Item) bool {
+	if s.cfg.ClosedLoop || it.Waited {
+		return s.clk.Now() > s.end
+	}
+	return it.Intended > s.end
+}
+
+// joinSession makes an item a turn of its session, where it waits for the turn before it.
+func (s *Scheduler) joinSession(it *Item) {
+	ses, known := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *Session) {
+		s.stats.SessionsEvicted++
+		if s.cfg.Carry { // nobody else asks
+			s.sessions.remember(old)
+		}
+	})
+	it.Session = ses
+	it.Turn = ses.turns
+	ses.turns++
+	if !known && s.cfg.Carry && s.sessions.wasClosed(ses.ID) {
+		ses.failed, ses.gone = true, SessionClosed
+	}
+	switch {
+	case s.cfg.OpenSessions:
+		ses.busy++
+		s.delay(it)
+	case ses.failed:
+		s.skip(it, ses.gone)
+	case ses.busy > 0:
+		s.held++
+		ses.pending.push(it)
+	default:
+		s.startTurn(it)
+	}
+	s.sessions.touch(ses)
+}
+
+// startTurn sets the intended instant of a turn whose predecessor has ended.
+func (s *Scheduler) startTurn(it *Item) {
+	ses := it.Session
+	ses.busy++
+	if it.Turn > 0 {
+		due := ses.end
+		switch {
+		case it.Row.Delay.Set && (!it.Timed || s.cfg.ClosedLoop):
+			due += time.Duration(it.Row.Delay.V / s.cfg.Speedup * float64(time.Millisecond))
+		case it.Timed && !s.cfg.ClosedLoop:
+			due = max(due, s.cfg.Zero+it.Offset)
+		}
+		it.Intended = due
+	}
+	if s.pastEnd(it) {
+		ses.busy--
+		s.skip(it, PastEnd)
+		return
+	}
+	s.delay(it)
+}
+
+// delay has an item wait for its instant, prepared as soon as that is near, and makes it ready then.
+func (s *Scheduler) delay(it *Item) {
+	now := s.clk.Now()
+	it.wake = it.Intended
+	if it.Intended <= now && (len(s.delayed) == 0 || !s.delayed[0].before(it)) {
+		s.makeReady(it)
+		return
+	}
+	switch {
+	case s.cfg.Prepare == 0 || it.prepared || it.Intended <= now || s.broken != nil:
+	case it.Intended-s.cfg.Prepare-s.cfg.Prepare/4 <= now:
+		it.prepared = true
+		s.prepared++
+		s.hooks.Prepare(it)
+	default:
+		it.wake -= s.cfg.Prepare
+	}
+	s.held++
+	heap.Push(&s.delayed, it)
+}
+
+// makeReady queues an item that may go as soon as there is a slot.
+func (s *Scheduler) makeReady(it *Item) {
+	it.Due = s.clk.Now()
+	if s.hooks.Due != nil {
+		s.hooks.Due(it)
+	}
+	s.held++
+	s.ready.push(it)
+	s.dispatch()
+	if len(s.ready) > 0 { // the last of the queue is in it as long as anybody is
+		it.Waited = true
+	}
+}
+
+// dispatch fires what is ready, as far as there are slots.
+func (s *Scheduler) dispatch() {
+	for len(s.ready) > 0 && (s.cfg.Slots == 0 || s.slotFree()) {
+		s.held--
+		it := s.ready.pop()
+		if it.Waited && s.pastEnd(it) {
+			s.skip(it, PastEnd)
+			if it.Session != nil {
+				s.endTurn(it.Session, it.Session.end, true)
+			}
+			continue
+		}
+		if s.cfg.Slots > 0 {
+			if s.cfg.ClosedLoop { // see admit
+				it.Intended = max(it.Intended, s.freeSince())
+			}
+			s.acquireSlot()
+		}
+		s.settle(it)
+		s.inFlight++
+		s.stats.Fired++
+		s.hooks.Fire(it)
+	}
+}
+
+// complete processes the completions that have been reported.
+func (s *Scheduler) complete() {
+	s.mu.Lock()
+	done := s.done
+	s.done = nil
+	s.mu.Unlock()
+	for _, c := range done {
+		s.inFlight--
+		if s.cfg.Slots > 0 {
+			s.freeSlot(c.at)
+		}
+		if c.item.Session != nil {
+			s.endTurn(c.item.Session, c.at, c.ok)
+		}
+	}
+}
+
+// endTurn ends a turn and starts the session's next one.
+func (s *Scheduler) endTurn(ses *Session, at time.Duration, ok bool) {
+	ses.busy--
+	ses.end = max(ses.end, at)
+	if !ok && !s.cfg.OpenSessions {
+		ses.failed, ses.gone = true, SessionFailed
+	}
+	for ses.busy == 0 && len(ses.pending) > 0 {
+		it := ses.pending.pop()
+		s.held--
+		if ses.failed {
+			s.skip(it, ses.gone)
+		} else {
+			s.startTurn(it)
+		}
+	}
+	s.sessions.touch(ses)
+}
+
+// settle notes that a prepared item's fate is known.
+func (s *Scheduler) settle(it *Item) {
+	if it.prepared {
+		s.prepared--
+	}
+}
+
+func (s *Scheduler) skip(it *Item, why Reason) {
+	s.settle(it)
+	s.stats.Skipped++
+	s.hooks.Skip(it, why)
+}
+
+// skipHeld skips everything that waits for a turn, an instant or a slot.
+func (s *Scheduler) skipHeld() {
+	if s.held == 0 {
+		return
+	}
+	for _, ses := range s.sessions.byID {
+		for _, it := range ses.pending {
+			s.skip(it, Stopped)
+		}
+		ses.pending = nil
+	}
+	underWay := func(it *Item) {
+		if it.Session != nil {
+			it.Session.busy--
+		}
+		s.skip(it, Stopped)
+	}
+	for len(s.delayed) > 0 {
+		underWay(heap.Pop(&s.delayed).(*Item))
+	}
+	for len(s.ready) > 0 {
+		underWay(s.ready.pop())
+	}
+	s.held = 0
+}

@@ -1,0 +1,179 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/carry"
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// sender takes a row to the engine and back: it builds the request, sends it, and writes down what came of it.
+type sender struct {
+	clk     clock.Clock
+	runID   string
+	client  *send.Client
+	builder *prompt.Builder
+	replies *carry.Store // nil: no live reply is carried
+	cache   *predictor
+}
+
+// pending is a request on its way to its instant. The scheduler decides what becomes of it: it opens the gate, or shuts it.
+type pending struct {
+	gate   *send.Gate
+	reason string             // why it is skipped, set before the gate is shut
+	cancel context.CancelFunc // frees what the request has taken hold of
+}
+
+// atOnce is a request that goes as soon as it is ready, from an instant on.
+func atOnce(at time.Duration) *pending {
+	p := &pending{gate: send.NewGate(), cancel: func() {}}
+	p.gate.Open(at)
+	return p
+}
+
+// exchange builds the row's request, sends it, and notes how it went. It returns the instant at which the exchange
+// was over.
+func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) time.Duration {
+	built, keep, err := s.build(rec, history)
+	if keep {
+		defer s.keepReply(rec)
+	}
+	s.cache.predict(rec)
+	switch {
+	case err != nil:
+		rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
+		return s.clk.Now()
+	case built.Skip:
+		rec.Outcome, rec.Reason = measure.Skipped, measure.SkipTooShort
+		return s.clk.Now()
+	}
+	rec.PromptTokens, rec.OutputTokensAsked = built.Tokens, built.OutputTokens
+	rec.TooShort, rec.TailCut, rec.Stream = built.TooShort, built.TailCut, built.Request.Stream
+	rec.Model, rec.Assumed = built.Model, built.Assumed
+	req := built.Request
+	req.Header = s.headers(rec, traceparent)
+	req.Gate = p.gate
+
+	x := &rec.Exchange
+	s.client.Do(ctx, &req, x)
+	at, let := p.gate.Wait()
+	if !let {
+		return s.clk.Now()
+	}
+	if x.Err != nil && x.End < at { // before it was due; nothing had been sent, and what failed then may go well now
+		s.client.Do(ctx, &req, x)
+	}
+	rec.Sent = true
+	setOutcome(rec)
+	if history != nil && rec.Outcome == measure.Served {
+		history.Append(rec.Row, built, x.Reply, x.ToolCalls)
+	}
+	// Not x.End, the last byte's instant: a stream that stays open after it holds its slot and its session until the
+	// client has let go.
+	return s.clk.Now()
+}
+
+// build makes a row's request, with the live replies that its prompt has, and reports whether its own reply is to be kept.
+func (s *sender) build(rec *measure.Record, history *prompt.History) (p prompt.Prompt, keep bool, err error) {
+	row := rec.Row
+	invented := func(why string) []string { return slices.Repeat([]string{why}, len(row.Replies)) }
+	switch {
+	case rec.Index < 0 || history != nil: // a warm-up, or a session that carries its replies by itself
+		p, err = s.builder.Build(rec.Index, row, history)
+		return p, false, err
+	case s.replies == nil:
+		p, err = s.builder.Build(rec.Index, row, nil)
+		if len(row.Replies) > 0 && row.Kind() == mooncake.KindLength {
+			rec.Replies = invented(carry.Off)
+			for _, reply := range row.Replies {
+				rec.Invented += reply.Tokens
+			}
+		}
+		return p, false, err
+	}
+	live := prompt.Live{Keep: s.replies.Begin(rec.Index, row)}
+	if row.Kind() == mooncake.KindLength {
+		live.Replies, rec.Replies = s.replies.Resolve(rec.Index, row)
+	}
+	p, err = s.builder.BuildLive(rec.Index, row, live)
+	switch {
+	case p.NoRoom:
+		rec.Replies = invented(carry.NoRoom)
+	case p.Carried+p.Invented == 0: // an extra replaced the prompt, or there is no request
+		rec.Replies = nil
+	}
+	rec.Carried, rec.Invented = p.Carried, p.Invented
+	return p, live.Keep, err
+}
+
+// keepReply keeps what came of a row for the rows that need its reply.
+func (s *sender) keepReply(rec *measure.Record) {
+	x := &rec.Exchange
+	s.replies.End(rec.Index, carry.Ended{
+		Served: rec.Sent && rec.Outcome == measure.Served,
+		Model:  rec.Model, Text: x.Reply, Tokens: x.ReplyTokens, Count: x.Usage.Completion,
+	})
+}
+
+// headers are those of one request: its span's context, and its session, for engines and routers that keep a session
+// in one place.
+func (s *sender) headers(rec *measure.Record, traceparent string) http.Header {
+	if traceparent == "" {
+		traceparent = unrecorded(s.runID, rec.Index)
+	}
+	h := http.Header{"Traceparent": {traceparent}, "X-Request-Id": {s.runID + "-" + strconv.FormatInt(rec.Index, 10)}}
+	if id := rec.Row.SessionID; id != "" {
+		h.Set("X-Session-Id", headerSafe(id))
+	}
+	return h
+}
+
+// unrecorded is the trace context of a request that is in no trace of the run's: of a question before it, of a warm-up, or of a run
+// without telemetry. Its flags say "not sampled", so that gateways and engines record no span of it either: a capture beside them
+// would take that for production. It is W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
+func unrecorded(run string, index int64) string {
+	sum := sha256.Sum256(strconv.AppendInt([]byte(run+"-"), index, 10))
+	b := hex.AppendEncode([]byte("00-"), sum[:16])
+	b = hex.AppendEncode(append(b, '-'), sum[16:24])
+	return string(append(b, "-00"...))
+}
+
+// headerSafe keeps a session id from breaking a header: other characters than visible ASCII become "_".
+func headerSafe(id string) string {
+	b := []byte(id)
+	for i, c := range b {
+		if c <= ' ' || c >= 0x7f {
+			b[i] = '_'
+		}
+	}
+	return string(b[:min(len(b), 256)])
+}
+
+// setOutcome derives how the row ended from its exchange.
+func setOutcome(rec *measure.Record) {
+	err := rec.Exchange.Err
+	if err == nil {
+		rec.Outcome = measure.Served
+		return
+	}
+	rec.Outcome, rec.Reason, rec.Message = measure.Failed, string(err.Class), err.Message
+	switch {
+	case err.Class == send.ClassCancelled:
+		rec.Outcome = measure.Cancelled
+	case err.Class == send.ClassHTTP && err.Status != 0: // error.type of a status is its number
+		rec.Reason = strconv.Itoa(err.Status)
+	}
+}

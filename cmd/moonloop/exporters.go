@@ -1,0 +1,73 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// The exporters that OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name beside otlp and none. OpenTelemetry's autoexport has them,
+// too, but brings those of logs along, which no replay sends.
+
+func otherSpanExporter(context.Context) (sdktrace.SpanExporter, error) {
+	if os.Getenv("OTEL_TRACES_EXPORTER") != "console" {
+		return nil, errors.New("there is no such exporter: want otlp, console or none")
+	}
+	return stdouttrace.New()
+}
+
+func otherMetricReader(ctx context.Context) (sdkmetric.Reader, error) {
+	switch os.Getenv("OTEL_METRICS_EXPORTER") {
+	case "console":
+		console, err := stdoutmetric.New()
+		return sdkmetric.NewPeriodicReader(console), err
+	case "prometheus":
+		return servePrometheus(ctx)
+	}
+	return nil, errors.New("there is no such exporter: want otlp, prometheus, console or none")
+}
+
+// scraped is a reader whose metrics are fetched from a server.
+type scraped struct {
+	sdkmetric.Reader
+	server *http.Server
+}
+
+// servePrometheus serves /metrics at the address of the standard variables, until the reader is shut down.
+func servePrometheus(ctx context.Context) (sdkmetric.Reader, error) {
+	registry := prometheus.NewRegistry()
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort(cmp.Or(os.Getenv("OTEL_EXPORTER_PROMETHEUS_HOST"), "localhost"), cmp.Or(os.Getenv("OTEL_EXPORTER_PROMETHEUS_PORT"), "9464"))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("OTEL_EXPORTER_PROMETHEUS_HOST, _PORT: %w; name a free port", err), reader.Shutdown(ctx))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	go server.Serve(listener) //nolint:errcheck // ends with Shutdown
+	return scraped{reader, server}, nil
+}
+
+func (s scraped) Shutdown(ctx context.Context) error {
+	return errors.Join(s.Reader.Shutdown(ctx), s.server.Shutdown(ctx))
+}

@@ -1,0 +1,157 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagValue is the value of a flag, and the rule that it fulfils.
+type flagValue struct {
+	rule
+	kind string // as the flag library calls its types
+	set  func(string) error
+	text func() string // of what it is now
+	list *[]string     // of a flag that may be given several times
+}
+
+func (v *flagValue) Set(text string) error { return v.set(text) }
+func (v *flagValue) String() string        { return v.text() }
+func (v *flagValue) Type() string          { return v.kind }
+
+// add adds a flag that sets a value of this type, with its default and its rule. What the flag is for is told by flags/VERB.txt. A
+// name may have a letter, after a comma.
+func add[T any](fs *pflag.FlagSet, to *T, name string, value T, rules ...rule) {
+	*to = value
+	v := &flagValue{text: func() string { return fmt.Sprint(*to) }}
+	switch to := any(to).(type) {
+	case *string:
+		v.kind, v.rule, v.set = "string", anyText("a text of one line"), into(to, func(text string) (string, error) { return text, nil })
+	case *bool:
+		v.kind, v.rule, v.set = "bool", anyBool, into(to, strconv.ParseBool)
+	case *int:
+		v.kind, v.rule, v.set = "int", manyOrNone, into(to, func(text string) (int, error) {
+			n, err := strconv.ParseInt(text, 0, 0)
+			return int(n), err
+		})
+	case *int64:
+		v.kind, v.rule, v.set = "int64", manyOrNone, into(to, func(text string) (int64, error) { return strconv.ParseInt(text, 0, 64) })
+	case *uint64:
+		v.kind, v.rule, v.set = "uint64", any64Bits, into(to, func(text string) (uint64, error) { return strconv.ParseUint(text, 0, 64) })
+	case *float64:
+		v.kind, v.rule, v.set = "float64", anyNumber, into(to, parseFloat)
+	case *time.Duration:
+		v.kind, v.rule, v.set = "duration", anyDuration, into(to, time.ParseDuration)
+	case *traceTime:
+		v.kind, v.rule, v.set = "time", traceTimes, into((*time.Duration)(to), parseTraceTime)
+	}
+	if rules != nil {
+		v.rule = rules[0]
+	}
+	v.register(fs, name)
+}
+
+// into reads a text by a function and keeps what it means.
+func into[T any](to *T, read func(text string) (T, error)) func(string) error {
+	return func(text string) (err error) {
+		*to, err = read(text)
+		return err
+	}
+}
+
+func (v *flagValue) register(fs *pflag.FlagSet, name string) {
+	name, letter, _ := strings.Cut(name, ",")
+	f := fs.VarPF(v, name, letter, "")
+	if v.kind == "bool" {
+		f.NoOptDefVal = "true"
+	}
+	if f.DefValue == "0s" { // a duration that help should not call a default
+		f.DefValue = ""
+	}
+}
+
+// textVar adds a flag whose text a function reads. Its default is a text for what the value is without the flag.
+func textVar[T any](fs *pflag.FlagSet, to *T, name, text, want string, read func(string) (T, error)) *flagValue {
+	v := &flagValue{kind: "string", rule: reads(want, read), text: func() string { return text }}
+	v.set = func(typed string) error {
+		text = typed
+		return into(to, read)(typed)
+	}
+	v.register(fs, name)
+	return v
+}
+
+// wordVar adds a flag of a few words.
+func wordVar[T ~string](fs *pflag.FlagSet, to *T, name string, value T, words ...T) {
+	*to = value
+	v := textVar(fs, to, name, string(value), "", func(text string) (T, error) { return T(text), nil })
+	v.rule = oneOf(words...)
+}
+
+// eitherVar adds a flag of two words, of which the other one sets a switch.
+func eitherVar(fs *pflag.FlagSet, to *bool, name, word, other string) {
+	v := textVar(fs, to, name, word, "", func(text string) (bool, error) { return text == other, nil })
+	v.rule = oneOf(word, other)
+}
+
+// bytesVar adds a number of bytes, such as 256MiB, from least on, which words say.
+func bytesVar[T int | int64](fs *pflag.FlagSet, to *T, name string, value T, least uint64, words string) {
+	*to = value
+	rule := bytesFrom(least, words)
+	textVar(fs, to, name, humanize.IBytes(uint64(value)), rule.want, func(text string) (T, error) {
+		n, _ := humanize.ParseBytes(text)
+		return T(n), rule.ok(text)
+	})
+}
+
+// listVar adds a flag that may be given several times. The first one replaces what there is by default.
+func listVar(fs *pflag.FlagSet, to *[]string, name string, r rule, values ...string) {
+	*to = values
+	given := false
+	(&flagValue{kind: "stringSlice", rule: r, list: to, set: func(text string) error {
+		if !given {
+			*to, given = nil, true
+		}
+		*to = append(*to, text)
+		return nil
+	}, text: func() string {
+		if len(*to) == 0 {
+			return ""
+		}
+		return "[" + strings.Join(*to, ",") + "]"
+	}}).register(fs, name)
+}
+
+// ruleOf returns the rule of a flag. Those that the library adds are switches.
+func ruleOf(f *pflag.Flag) rule {
+	if v, ok := f.Value.(*flagValue); ok {
+		return v.rule
+	}
+	return anyBool
+}
+
+// listOf returns the values of a flag that may be given several times; nil of one that may not.
+func listOf(f *pflag.Flag) *[]string {
+	if v, ok := f.Value.(*flagValue); ok {
+		return v.list
+	}
+	return nil
+}
+
+// completeFlags offers the words of rules to shells.
+func completeFlags(verb *cobra.Command) {
+	verb.Flags().VisitAll(func(f *pflag.Flag) {
+		if words := ruleOf(f).words; words != nil {
+			// It fails only for a flag that does not exist or is completed already.
+			_ = verb.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+}

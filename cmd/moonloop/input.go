@@ -1,0 +1,44 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+)
+
+// errInterrupted ends the reading of what does not come.
+var errInterrupted = errors.New("interrupted")
+
+// openInput opens a local file so that the end of ctx ends all waiting for it: opening a FIFO waits for who writes to it,
+// and reading for what is written.
+func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
+	open := func() (io.ReadCloser, error) { return os.Open(name) } //nolint:gosec // the user names it
+	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() || info.IsDir() {
+		return open()
+	}
+	return interruptible(ctx, open), nil
+}
+
+// interruptible returns a reader of what open returns, whose Read ends with ctx.
+func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		in, err := open()
+		if err == nil {
+			_, err = io.Copy(w, in)
+			_ = in.Close()
+		}
+		w.CloseWithError(err) // nil is io.EOF
+	}()
+	context.AfterFunc(ctx, func() { w.CloseWithError(errInterrupted) })
+	return r
+}
+
+// standardInput is that of a command, which may stay silent.
+func standardInput(ctx context.Context, in io.Reader) io.Reader {
+	return interruptible(ctx, func() (io.ReadCloser, error) { return io.NopCloser(in), nil })
+}

@@ -1,0 +1,57 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/agent/report/page"
+)
+
+// newReportCommand returns the command that draws the results of replays.
+func newReportCommand() *cobra.Command {
+	var out, traceURL string
+	cmd := &cobra.Command{
+		Use:   "report DIR...",
+		Short: "Draw the results of replays as a page",
+		Args:  someInputs("one folder or more", "name folders that moonloop replay --out wrote"),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if out != "" && len(dirs) > 1 {
+				return errors.New("--out names one page: give one folder, or leave --out out")
+			}
+			for _, dir := range dirs {
+				if err := drawRun(cmd, dir, out, traceURL); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	add(cmd.Flags(), &out, "out", "", aFile)
+	add(cmd.Flags(), &traceURL, "trace-url", "", aTraceURL)
+	return cmd
+}
+
+func drawRun(cmd *cobra.Command, dir, out, traceURL string) error {
+	run, err := page.Load(dir)
+	if err != nil {
+		return err
+	}
+	run.TraceURL = traceURL
+	switch out {
+	case "-":
+		return run.Write(cmd.OutOrStdout())
+	case "":
+		out = filepath.Join(dir, page.File)
+	}
+	if err := run.Save(out); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), out)
+	return nil
+}

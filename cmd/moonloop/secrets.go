@@ -1,0 +1,154 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/internal/tlsfile"
+)
+
+// maxSecretFile bounds a file with a key or with headers, in bytes. Servers refuse far less.
+const maxSecretFile = 64 << 10
+
+// Why a file of secrets cannot be used, beside what the system says.
+var (
+	errFolder  = errors.New("it is a directory")
+	errEmpty   = errors.New("the file is empty")
+	errTooLong = fmt.Errorf("the file has more than %d KiB", maxSecretFile>>10)
+)
+
+// readSecretFile reads a small file. It may be a pipe, which a shell makes of <(command); the end of ctx ends the wait for it.
+func readSecretFile(ctx context.Context, name string) (string, error) {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return "", errFolder
+	}
+	f, err := openInput(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	switch text := strings.TrimPrefix(string(content), "\ufeff"); {
+	case err != nil:
+		return "", err
+	case len(content) > maxSecretFile:
+		return "", errTooLong
+	case strings.TrimSpace(text) == "":
+		return "", errEmpty
+	default:
+		return text, nil
+	}
+}
+
+// unlessInterrupted returns what a function makes of files, or an error if one of them is a pipe that nobody writes to, and ctx
+// ends: then the function is left behind.
+func unlessInterrupted[T any](ctx context.Context, read func() (T, error), files ...string) (T, error) {
+	if !slices.ContainsFunc(files, func(name string) bool {
+		info, err := os.Stat(name)
+		return err == nil && !info.Mode().IsRegular()
+	}) {
+		return read()
+	}
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		value, err := read()
+		done <- outcome{value, err}
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		var none T
+		return none, errInterrupted
+	}
+}
+
+// clientTLS builds the TLS configuration of the client's flags; nil when none is given: then the system's
+// authorities are trusted.
+func clientTLS(ctx context.Context, ca, cert, key string, insecure bool) (*tls.Config, error) {
+	c, err := unlessInterrupted(ctx, tlsfile.Files{
+		CA: tlsfile.File{From: "--ca-file", Name: ca}, Cert: tlsfile.File{From: "--cert-file", Name: cert}, Key: tlsfile.File{From: "--key-file", Name: key},
+	}.Load, ca, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	if insecure {
+		if ca != "" {
+			return nil, errors.New("--insecure-skip-verify: it would trust any server, whatever --ca-file says; give one of the two")
+		}
+		if c == nil {
+			c = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		c.InsecureSkipVerify = true
+	}
+	return c, nil
+}
+
+// exposure warns of files with secrets that others can read.
+func exposure(flagsAndFiles ...[2]string) (warnings []string) {
+	for _, f := range flagsAndFiles {
+		if f[1] != "" && tlsfile.Exposed(f[1]) {
+			warnings = append(warnings, fmt.Sprintf("%s %s: other users of this machine can read or change it; chmod 600 makes it yours alone", f[0], f[1]))
+		}
+	}
+	return warnings
+}
+
+// checkScheme refuses TLS for a URL that has none: whoever gives both believes in an encryption that is not there. It
+// warns of a key that goes over a network unencrypted.
+func checkScheme(target string, c *tls.Config, key string) (warning string, err error) {
+	u, err := url.Parse(target)
+	switch {
+	case err != nil || u.Scheme != "http": //nolint:nilerr // an unreadable URL is refused elsewhere
+		return "", nil
+	case c != nil:
+		return "", errors.New("--ca-file, --cert-file, --key-file and --insecure-skip-verify are for URLs that begin with https://, and this one begins with http://: correct the URL, or leave them out")
+	case key != "" && !isLoopback(u.Hostname()):
+		return fmt.Sprintf("the API key goes to %s unencrypted: the URL begins with http://", u.Host), nil
+	}
+	return "", nil
+}
+
+// readKey reads the bearer key. Keys are never taken from the command line, which every user of a machine can see.
+func readKey(ctx context.Context, env, file string) (string, error) {
+	switch {
+	case env != "" && file != "":
+		return "", errors.New("--api-key-env and --api-key-file: a key comes from one of the two; leave the other out")
+	case env != "":
+		key := strings.TrimSpace(os.Getenv(env))
+		if key == "" {
+			return "", fmt.Errorf("--api-key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
+		}
+		return checkKey("--api-key-env", key)
+	case file != "":
+		key, err := readSecretFile(ctx, file)
+		if err != nil {
+			return "", fmt.Errorf("--api-key-file %s: %s; name a file that holds the key", publicFile(file), reason(err))
+		}
+		return checkKey("--api-key-file", key)
+	}
+	return "", nil
+}
+
+// checkKey returns a key that can stand in a header. Its error does not repeat it.
+func checkKey(flag, key string) (string, error) {
+	key = strings.TrimSpace(key)
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%s: the key has a space, a line end or another character that no key has; want the key alone, without \"Bearer\"", flag)
+	}
+	return key, nil
+}

@@ -1,0 +1,174 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// replayVerb is the one verb whose flags have other names, too.
+const replayVerb = "replay"
+
+// Bounds of numbers, far beyond every use and far below what would overflow or be allocated.
+const (
+	maxTokens = 1 << 30
+	maxRows   = 1_000_000_000_000
+)
+
+// Rules of several flags.
+var (
+	aFile       = anyText("the name of a file")
+	aPEMFile    = anyText("the name of a PEM file")
+	aTraceURL   = that("an address with {trace_id} in it, such as http://localhost:16686/trace/{trace_id}", page.CheckTraceURL)
+	aModel      = anyText("the name of a model")
+	anAttribute = anyText("the name of an attribute")
+	traceFile   = that("the name of a file", isTraceName)
+	aVariable   = rule{want: "the name of an environment variable, not the key itself", ok: isVariable, secret: true}
+	blockSize   = whole(1, mooncake.MaxBlockSize)
+)
+
+// runID is an identifier of a replay.
+var runID = reads(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", journal.MaxName), journal.ParseName)
+
+// minReplayBlock is the smallest block whose words tell it from others.
+const minReplayBlock = 8
+
+// traceTimes are durations as [parseTraceTime] reads them.
+var traceTimes = between("a duration such as 90s or 5m, or a number of milliseconds, from 0 to 100 years", parseTraceTime, 0, century)
+
+func notStandardOutput(value string) error {
+	if value == "-" {
+		return advice("a trace appears when it is complete, with its sidecar beside it, which standard output cannot do; name a file")
+	}
+	return nil
+}
+
+// unwritten are the endings of compressions that no verb writes.
+var unwritten = regexp.MustCompile(`(?i)\.(xz|bz2|lz4|lzma|br|zip|7z|z|snappy|sz|gzip|zs)$`)
+
+// isTraceName refuses a name that promises a compression which is not written: the file would be plain.
+func isTraceName(value string) error {
+	if ending := unwritten.FindString(value); ending != "" {
+		return advice(ending + " is not written; end the name in .gz or .zst for a compressed trace, or in .jsonl for a plain one")
+	}
+	return notStandardOutput(value)
+}
+
+// distribution are log-normal ones with a median that is not below least.
+func distribution(least float64) rule {
+	want := fmt.Sprintf("MEDIAN,SIGMA or MEDIAN,SIGMA,MAX with a median of %g or more, a sigma from 0 to 10 and a maximum of 0 (none) or more", least)
+	return that(want, func(value string) error {
+		d, err := parseLogNormal(value)
+		good := d.Median >= least && d.Median <= maxTokens && d.Sigma >= 0 && d.Sigma <= 10 && d.Max >= 0 && d.Max <= math.MaxFloat64
+		return errors.Join(err, wrongUnless(good))
+	})
+}
+
+func parseGrid(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	return d, errors.Join(err, wrongUnless(d%time.Millisecond == 0))
+}
+
+func isFolder(value string) error {
+	if info, err := os.Stat(value); err != nil {
+		return advice(reason(err) + "; want a folder that exists")
+	} else if !info.IsDir() {
+		return advice("it is a file; want a folder that exists")
+	}
+	return nil
+}
+
+// variable is what names of environment variables look like. A key, given by mistake, hardly ever does.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+
+func isVariable(value string) error { return wrongUnless(variable.MatchString(value)) }
+
+// isBaseURL checks the engine's URL. An error of it repeats nothing of the URL.
+func isBaseURL(value string) error {
+	u, err := parseURL(value)
+	switch {
+	case err != nil:
+		return err
+	case u.User != nil:
+		return advice("it holds a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
+	case u.Fragment != "":
+		return advice("it holds a fragment, which no request sends; leave out the # and what follows")
+	}
+	return nil
+}
+
+// isEndpoint checks the URL of an OTLP receiver in the same way.
+func isEndpoint(value string) error {
+	u, err := parseURL(value)
+	if err == nil && (u.User != nil || u.RawQuery != "") {
+		return advice("it holds a user name or a query, which are not sent; pass credentials by OTEL_EXPORTER_OTLP_HEADERS")
+	}
+	return err
+}
+
+func parseURL(value string) (*url.URL, error) {
+	if !strings.Contains(value, "://") {
+		return nil, advice("it has no scheme; want http://host:port or https://host:port")
+	}
+	u, err := url.Parse(value)
+	switch {
+	case err != nil:
+		return nil, advice("it cannot be read; want http://host:port or https://host:port")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, errWrong
+	case u.Port() != "" && isPort(u.Port(), 1) != nil:
+		return nil, advice("port " + u.Port() + ": want 1 to 65535")
+	}
+	return u, nil
+}
+
+func isAddress(value string) error {
+	_, port, err := net.SplitHostPort(value)
+	return errors.Join(err, isPort(port, 0))
+}
+
+func isPort(text string, least uint64) error {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return errors.Join(err, wrongUnless(n >= least))
+}
+
+func isObject(value string) error {
+	return wrongUnless(json.Valid([]byte(value)) && strings.HasPrefix(strings.TrimSpace(value), "{"))
+}
+
+func isFault(value string) error {
+	name, part, _ := strings.Cut(value, "=")
+	known, _ := simulator.FaultNames()
+	if slices.Contains(known, simulator.Fault(name)) {
+		if share.ok(part) != nil {
+			return advice("want a share from 0 to 1 after the name, such as " + name + "=0.01")
+		}
+		return nil
+	}
+	if near := nearest(name, oneOf(known...).words); len(near) > 0 {
+		return advice("there is no fault " + quoted(name) + didYouMean(near, ""))
+	}
+	return errWrong
+}
+
+func isRecordable(value string) error {
+	return wrongUnless(isToken(value) && http.CanonicalHeaderKey(value) != "Authorization")
+}

@@ -1,0 +1,222 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/exporter/decode"
+	"github.com/moonloop/moonloop/mooncake/stats"
+)
+
+// maxRecent is the number of requests that are remembered, so that a second span of one of them is not counted again.
+const maxRecent = 1 << 16
+
+// cacheConnector analyses requests, and sends metrics at intervals.
+type cacheConnector struct {
+	config  *Config
+	next    consumer.Metrics
+	log     *zap.Logger
+	decoder *decode.Decoder
+	clock   func() time.Time
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu      sync.Mutex
+	started pcommon.Timestamp
+	streams map[streamKey]*stream
+	order   []*stream // as they came, for metrics in a stable order
+	rest    map[string]int64
+	recent  *lru.Cache[requestKey, struct{}]
+}
+
+// requestKey stands for a request: its response id, else its OTel trace and prompt.
+type requestKey [16]byte
+
+func newCacheConnector(c *Config, set connector.Settings, next consumer.Metrics) (*cacheConnector, error) {
+	recent, err := lru.New[requestKey, struct{}](maxRecent)
+	if err != nil {
+		return nil, err
+	}
+	return &cacheConnector{
+		config: c, next: next, log: set.Logger, decoder: decode.New(decode.Config{}), clock: time.Now,
+		streams: map[streamKey]*stream{}, rest: map[string]int64{}, recent: recent,
+	}, nil
+}
+
+// Start begins to send metrics. It reads the models' config.json.
+func (c *cacheConnector) Start(context.Context, component.Host) error {
+	for i := range c.config.Models {
+		if _, err := c.config.Models[i].bytesPerToken(); err != nil {
+			return fmt.Errorf("models[%d]::%w", i, err)
+		}
+	}
+	c.started = pcommon.NewTimestampFromTime(c.clock())
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = cancel
+	c.done.Go(func() {
+		ticker := time.NewTicker(c.config.Interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				c.send(ctx)
+			}
+		}
+	})
+	return nil
+}
+
+// Shutdown sends the metrics a last time. It may be called before Start, and twice.
+func (c *cacheConnector) Shutdown(ctx context.Context) error {
+	if c.stop == nil {
+		return nil
+	}
+	c.stop()
+	c.stop = nil
+	c.done.Wait()
+	c.send(ctx)
+	return nil
+}
+
+func (c *cacheConnector) send(ctx context.Context) {
+	c.mu.Lock()
+	metrics := c.metrics(c.clock())
+	c.mu.Unlock()
+	if metrics.MetricCount() == 0 {
+		return
+	}
+	if err := c.next.ConsumeMetrics(ctx, metrics); err != nil && ctx.Err() == nil {
+		c.log.Warn("metrics of the cache potential were refused; the next ones make up for them", zap.Error(err))
+	}
+}
+
+// Capabilities says that spans stay as they are.
+func (c *cacheConnector) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: false}
+}
+
+// ConsumeTraces analyses the requests among spans. It never fails: the spans also go elsewhere.
+func (c *cacheConnector) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	if c.config.TenantAttribute == "" {
+		return c.consume(td, "")
+	}
+	for _, rs := range td.ResourceSpans().All() {
+		tenant := ""
+		if v, ok := rs.Resource().Attributes().Get(c.config.TenantAttribute); ok {
+			tenant = clip(v.AsString())
+		}
+		one := ptrace.NewTraces()
+		rs.CopyTo(one.ResourceSpans().AppendEmpty())
+		if err := c.consume(one, tenant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clip bounds a value that becomes an attribute of metrics.
+func clip(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (c *cacheConnector) consume(td ptrace.Traces, tenant string) error {
+	now := c.clock()
+	_, err := c.decoder.Traces(td, func(r journal.Record) error {
+		if request, ok := r.(*journal.Inference); ok {
+			c.mu.Lock()
+			c.add(request, tenant, now)
+			c.mu.Unlock()
+		}
+		return nil
+	})
+	return err
+}
+
+// add counts a request under its result.
+func (c *cacheConnector) add(r *journal.Inference, tenant string, now time.Time) {
+	s := c.stream(streamKey{r.Model.String(), tenant})
+	result := ""
+	switch {
+	case !r.Run.IsZero() && !c.config.Replays:
+		result = resultReplay
+	case r.Failed:
+		result = resultFailed
+	case c.seen(r):
+		result = resultDuplicate
+	case s == nil:
+		result = resultStreams
+	default:
+		result = s.add(r, now)
+	}
+	if s != nil {
+		s.results[result]++
+	} else {
+		c.rest[result]++
+	}
+}
+
+// stream returns the stream of a key; nil if there are too many.
+func (c *cacheConnector) stream(key streamKey) *stream {
+	s := c.streams[key]
+	if s != nil || len(c.streams) >= c.config.MaxStreams {
+		return s
+	}
+	s = &stream{
+		streamKey: key, results: map[string]int64{},
+		reuse: stats.NewReuse(stats.ReuseOptions{Rate: c.config.SamplingRatio, MaxBlocks: c.config.MaxBlocks}),
+	}
+	for i := range c.config.Models {
+		if m := &c.config.Models[i]; m.matches(key.model) {
+			s.kvBytes, _ = m.bytesPerToken() // Start has checked it
+			break
+		}
+	}
+	c.streams[key] = s
+	c.order = append(c.order, s)
+	return s
+}
+
+// seen reports whether a span of the same request came before: applications, gateways and engines each record one. A span without a
+// prompt is no evidence, because another one of the same request may have it.
+func (c *cacheConnector) seen(r *journal.Inference) bool {
+	_, b, known := prompt(r)
+	if !known {
+		return false
+	}
+	key := requestKey(r.Response)
+	if r.Response == (journal.Response{}) {
+		var of [32]byte
+		copy(of[:16], r.Span.TraceID[:])
+		binary.LittleEndian.PutUint64(of[16:], b.all)
+		binary.LittleEndian.PutUint64(of[24:], uint64(len(b.ids)))
+		sum := sha256.Sum256(of[:])
+		copy(key[:], sum[:])
+	}
+	before, _ := c.recent.ContainsOrAdd(key, struct{}{})
+	return before
+}

@@ -1,0 +1,331 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/connector/internal/metadata"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// request is what a test says of a span.
+type request struct {
+	ids      []uint64
+	tokens   int64
+	model    string
+	response string
+	tenant   string
+	run      string
+	cached   int64 // -1: not reported
+	failed   bool
+}
+
+// spans makes annotated spans, as the receiver writes them.
+func spans(requests ...request) ptrace.Traces {
+	td := ptrace.NewTraces()
+	for i, r := range requests {
+		rs := td.ResourceSpans().AppendEmpty()
+		if r.tenant != "" {
+			rs.Resource().Attributes().PutStr("team", r.tenant)
+		}
+		if r.run != "" {
+			rs.Resource().Attributes().PutStr(semconv.RunID, r.run)
+		}
+		s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1, byte(i), byte(i >> 8), byte(r.tokens), byte(r.tokens >> 8)})
+		s.SetSpanID(pcommon.SpanID{2, byte(i), byte(i >> 8)})
+		s.SetKind(ptrace.SpanKindClient)
+		s.SetStartTimestamp(pcommon.Timestamp(i + 1))
+		s.SetEndTimestamp(pcommon.Timestamp(i + 2))
+		a := s.Attributes()
+		a.PutStr("gen_ai.operation.name", "chat")
+		a.PutStr("gen_ai.request.model", r.model)
+		if r.response != "" {
+			a.PutStr("gen_ai.response.id", r.response)
+		}
+		if r.failed {
+			s.Status().SetCode(ptrace.StatusCodeError)
+			a.PutStr("error.type", "500")
+		}
+		a.PutStr(semconv.Identity, semconv.IdentityTokens)
+		if len(r.ids) > 0 {
+			a.PutInt(semconv.BlockSize, 512)
+			a.PutStr(semconv.HashDomain, "0123abcd")
+			list := a.PutEmptySlice(semconv.HashIDs)
+			for _, id := range r.ids {
+				list.AppendEmpty().SetInt(int64(id))
+			}
+		}
+		if r.tokens > 0 {
+			a.PutInt("gen_ai.usage.input_tokens", r.tokens)
+		}
+		a.PutInt("gen_ai.usage.output_tokens", 1)
+		if r.cached >= 0 {
+			a.PutInt("gen_ai.usage.cache_read.input_tokens", r.cached)
+		}
+	}
+	return td
+}
+
+// start returns a running connector, and what it sends.
+func start(t *testing.T, change func(*Config)) (*cacheConnector, *consumertest.MetricsSink) {
+	t.Helper()
+	cfg := createDefaultConfig().(*Config)
+	if change != nil {
+		change(cfg)
+	}
+	require.NoError(t, cfg.Validate())
+	sink := new(consumertest.MetricsSink)
+	made, err := NewFactory().CreateTracesToMetrics(t.Context(), connectortest.NewNopSettings(metadata.Type), cfg, sink)
+	require.NoError(t, err)
+	require.NoError(t, made.Start(t.Context(), componenttest.NewNopHost()))
+	t.Cleanup(func() { assert.NoError(t, made.Shutdown(context.Background())) })
+	return made.(*cacheConnector), sink
+}
+
+// points returns the values of the last metrics sent, by name and attributes.
+func points(t *testing.T, c *cacheConnector, sink *consumertest.MetricsSink) map[string]float64 {
+	t.Helper()
+	sink.Reset()
+	c.send(t.Context())
+	got := map[string]float64{}
+	for _, md := range sink.AllMetrics() {
+		for _, rm := range md.ResourceMetrics().All() {
+			for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+				var each pmetric.NumberDataPointSlice
+				if m.Type() == pmetric.MetricTypeSum {
+					each = m.Sum().DataPoints()
+				} else {
+					each = m.Gauge().DataPoints()
+				}
+				for _, p := range each.All() {
+					name := m.Name()
+					for _, key := range []string{"gen_ai.request.model", semconv.CacheTenant, semconv.CacheCapacity, semconv.CacheRequestResult, semconv.CachePrefix} {
+						if v, ok := p.Attributes().Get(key); ok {
+							name += " " + v.Str()
+						}
+					}
+					if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+						got[name] = float64(p.IntValue())
+					} else {
+						got[name] = p.DoubleValue()
+					}
+				}
+			}
+		}
+	}
+	return got
+}
+
+func TestPotential(t *testing.T) {
+	c, sink := start(t, func(c *Config) {
+		c.SamplingRatio = 1
+		c.Capacities = []int64{1024, 4096}
+		c.Models = []ModelConfig{{Model: "m*", Layers: 2, KVHeads: 4, HeadDim: 8}} // 256 bytes a token
+	})
+	require.NoError(t, c.ConsumeTraces(t.Context(), spans(
+		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "a", cached: 0},
+		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "a", cached: 0}, // the gateway's span of the same
+		request{ids: []uint64{1, 3}, tokens: 1024, model: "m1", response: "b", cached: 512},
+		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "c", cached: 1024},
+		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "d", failed: true, cached: -1},
+		request{tokens: 100, model: "m1", response: "e", cached: -1},
+		request{ids: []uint64{1}, model: "m1", response: "f", cached: -1},
+		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "g", run: "run-1", cached: -1},
+		request{ids: []uint64{1, 2}, tokens: 1024, model: "other", response: "h", cached: -1},
+	)))
+	got := points(t, c, sink)
+	for name, want := range map[string]float64{
+		"mooncake.cache.potential.hit_ratio m1 infinite":          0.5, // 512 + 1024 of 3072
+		"mooncake.cache.potential.hit_ratio m1 4096":              0.5,
+		"mooncake.cache.potential.hit_ratio other infinite":       0,
+		"mooncake.cache.potential.working_set m1":                 1536,
+		"mooncake.cache.potential.working_set.size m1":            1536 * 256,
+		"mooncake.cache.potential.prompt_tokens m1":               3072,
+		"mooncake.cache.potential.reported_tokens m1":             1536,
+		"mooncake.cache.potential.reported_of_tokens m1":          3072,
+		"mooncake.cache.potential.requests m1 analysed":           3,
+		"mooncake.cache.potential.requests m1 duplicate":          1,
+		"mooncake.cache.potential.requests m1 failed":             1,
+		"mooncake.cache.potential.requests m1 no_prompt":          1,
+		"mooncake.cache.potential.requests m1 no_tokens":          1,
+		"mooncake.cache.potential.requests m1 replay":             1,
+		"mooncake.cache.potential.requests m1 too_many":           0,
+		"mooncake.cache.potential.sampling_ratio m1":              1,
+		"mooncake.cache.potential.blocks m1":                      3,
+		"mooncake.cache.potential.prefix.requests m1 " + keyed(1): 3,
+		"mooncake.cache.potential.prefix.tokens m1 " + keyed(2):   1024,
+	} {
+		value, ok := got[name]
+		if !ok || math.Abs(value-want) > 1e-6*want {
+			t.Errorf("%s is %v (%t), want %v", name, value, ok, want)
+		}
+	}
+	assert.Contains(t, got, "mooncake.cache.potential.knee.size m1")
+	assert.NotContains(t, got, "mooncake.cache.potential.knee.size other")
+}
+
+// keyed is an id as the metrics spell it.
+func keyed(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+func TestTenantsAndStreamsAreBounded(t *testing.T) {
+	c, sink := start(t, func(c *Config) { c.TenantAttribute, c.MaxStreams = "team", 2 })
+	long := strings.Repeat("x", 5000)
+	require.NoError(t, c.ConsumeTraces(t.Context(), spans(
+		request{ids: []uint64{1}, tokens: 512, model: "m", response: "a", tenant: "red", cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "m", response: "b", tenant: long, cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "m", response: "c", tenant: "blue", cached: -1},
+	)))
+	got := points(t, c, sink)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests m red analysed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests too_many"], 0)
+	for name := range got {
+		assert.Less(t, len(name), 300)
+	}
+}
+
+// The window slides: what was hit before it does not count.
+func TestWindow(t *testing.T) {
+	c, sink := start(t, func(c *Config) { c.SamplingRatio, c.Window, c.Interval = 1, time.Minute, 30*time.Second })
+	now := time.Unix(1_800_000_000, 0)
+	c.clock = func() time.Time { return now }
+	ratio := func(first, second uint64, response string) float64 {
+		require.NoError(t, c.ConsumeTraces(t.Context(), spans(request{ids: []uint64{first, second}, tokens: 1024, model: "m", response: response, cached: -1})))
+		return points(t, c, sink)["mooncake.cache.potential.hit_ratio m infinite"]
+	}
+	assert.InDelta(t, 0, ratio(1, 2, "a"), 0)
+	now = now.Add(30 * time.Second)
+	assert.InDelta(t, 0.5, ratio(1, 2, "b"), 0)
+	now = now.Add(30 * time.Second)
+	assert.InDelta(t, 1, ratio(1, 2, "c"), 0, "the first prompt is a minute old")
+	now = now.Add(25 * time.Hour)
+	assert.InDelta(t, 0, ratio(1, 2, "d"), 1, "and after a day all is forgotten")
+	now = now.Add(time.Minute)
+	assert.InDelta(t, 1, ratio(1, 2, "e"), 0)
+}
+
+// The public trace as live traffic, with the ids that twenty keys would give it: the estimates of 10 % of the blocks are near the
+// exact rates of blocks.
+func TestPotentialOfThePublicTrace(t *testing.T) {
+	path := filepath.Join("..", "..", "shared", "data", "conversation_trace.jsonl")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
+	}
+	defer f.Close()
+	type row struct {
+		InputLength int64    `json:"input_length"`
+		HashIDs     []uint64 `json:"hash_ids"`
+	}
+	var rows []row
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r row
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &r))
+		rows = append(rows, r)
+	}
+	want := map[string]float64{"infinite": 0.3664, "2999808": 0.1355, "15360000": 0.3257}
+	got := map[string][]float64{}
+	const keys = 20
+	for key := range uint64(keys) {
+		c, sink := start(t, func(c *Config) { c.Capacities = []int64{2_999_808, 15_360_000} }) // 5,859 and 30,000 blocks
+		var batch []request
+		for i, r := range rows {
+			ids := make([]uint64, len(r.HashIDs))
+			for j, id := range r.HashIDs {
+				ids[j] = (id + 1 + key<<40) * 0x9e3779b97f4a7c15
+			}
+			// Whole blocks, as the exact rates count them.
+			batch = append(batch, request{ids: ids, tokens: 512 * int64(len(ids)), model: "m", response: fmt.Sprint(i), cached: -1})
+			if len(batch) == 500 || i == len(rows)-1 {
+				require.NoError(t, c.ConsumeTraces(t.Context(), spans(batch...)))
+				batch = batch[:0]
+			}
+		}
+		values := points(t, c, sink)
+		require.InDelta(t, len(rows), values["mooncake.cache.potential.requests m analysed"], 0)
+		require.Less(t, values["mooncake.cache.potential.blocks m"], 25_000.0)
+		for capacity := range want {
+			got[capacity] = append(got[capacity], values["mooncake.cache.potential.hit_ratio m "+capacity])
+		}
+	}
+	for capacity, exact := range want {
+		mean, deviation := 0.0, 0.0
+		for _, v := range got[capacity] {
+			mean += v / keys
+		}
+		for _, v := range got[capacity] {
+			deviation += (v - mean) * (v - mean) / (keys - 1)
+		}
+		deviation = math.Sqrt(deviation)
+		t.Logf("%s tokens: exact %.4f, mean %.4f, standard deviation %.4f", capacity, exact, mean, deviation)
+		bias, most := 0.01, 0.016
+		if capacity == "infinite" {
+			bias, most = 0.005, 0.006
+		}
+		if math.Abs(mean-exact) > bias || deviation > most {
+			t.Errorf("%s tokens: exact %.4f, mean %.4f, standard deviation %.4f", capacity, exact, mean, deviation)
+		}
+	}
+}
+
+func BenchmarkConsume(b *testing.B) {
+	cfg := createDefaultConfig().(*Config)
+	made, err := NewFactory().CreateTracesToMetrics(b.Context(), connectortest.NewNopSettings(metadata.Type), cfg, new(consumertest.MetricsSink))
+	require.NoError(b, err)
+	const n = 500
+	var batch []request
+	for i := range uint64(n) {
+		ids := make([]uint64, 24)
+		for j := range ids {
+			ids[j] = (i/4*24 + uint64(j) + 1) * 0x9e3779b97f4a7c15
+		}
+		batch = append(batch, request{ids: ids, tokens: 12_000, model: "m", response: fmt.Sprint(i), cached: -1})
+	}
+	td := spans(batch...)
+	for b.Loop() {
+		if err := made.ConsumeTraces(b.Context(), td); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/span")
+}
+
+// A prompt shorter than a cell is analysed: nothing of it can be hit, and its tokens count.
+func TestShortPrompt(t *testing.T) {
+	c, sink := start(t, nil)
+	short := &journal.Inference{InputTokens: mooncake.Some[int64](12)}
+	short.Chain.Bytes, short.Chain.Tail = 60, 7
+	short.Span.TraceID[0] = 1
+	c.mu.Lock()
+	c.add(short, "", time.Now())
+	c.add(short, "", time.Now()) // the gateway's span of the same request
+	c.mu.Unlock()
+	got := points(t, c, sink)
+	assert.InDelta(t, 12, got["mooncake.cache.potential.prompt_tokens "], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests  analysed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests  duplicate"], 0)
+}

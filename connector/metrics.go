@@ -1,0 +1,132 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/moonloop/moonloop/connector/internal/metadata"
+	"github.com/moonloop/moonloop/mooncake/stats"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// kneeShare is the share of the infinite cache's hits at the knee.
+const kneeShare = 0.99
+
+// allResults are reported from zero on, so that a rate can be asked for before the first such request.
+var allResults = []string{resultAnalysed, resultDuplicate, resultFailed, resultNoTokens, resultNoPrompt, resultStreams, resultReplay}
+
+// book fills a scope of metrics: one metric for each name, one point for each call.
+type book struct {
+	metrics       pmetric.MetricSlice
+	byName        map[string]pmetric.Metric
+	started, asOf pcommon.Timestamp
+}
+
+func (b *book) metric(m *semconv.Metric) (pmetric.Metric, bool) {
+	have, ok := b.byName[m.Name]
+	if !ok {
+		have = b.metrics.AppendEmpty()
+		have.SetName(m.Name)
+		have.SetUnit(m.Unit)
+		have.SetDescription(m.Description)
+		b.byName[m.Name] = have
+	}
+	return have, ok
+}
+
+// gauge adds a point; what is not known adds none.
+func (b *book) gauge(m *semconv.Metric, v float64, s *stream, more ...string) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return
+	}
+	metric, ok := b.metric(m)
+	if !ok {
+		metric.SetEmptyGauge()
+	}
+	p := metric.Gauge().DataPoints().AppendEmpty()
+	p.SetDoubleValue(v)
+	b.point(p, s, more)
+}
+
+// sum adds a point of a counter since the start.
+func (b *book) sum(m *semconv.Metric, v int64, s *stream, more ...string) {
+	metric, ok := b.metric(m)
+	if !ok {
+		sum := metric.SetEmptySum()
+		sum.SetIsMonotonic(true)
+		sum.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	}
+	p := metric.Sum().DataPoints().AppendEmpty()
+	p.SetIntValue(v)
+	b.point(p, s, more)
+}
+
+// point completes a point: times, the stream's attributes, and more as name, value, name, value.
+func (b *book) point(p pmetric.NumberDataPoint, s *stream, more []string) {
+	p.SetStartTimestamp(b.started)
+	p.SetTimestamp(b.asOf)
+	if s != nil {
+		p.Attributes().PutStr(semconv.GenAIRequestModel, s.model)
+		if s.tenant != "" {
+			p.Attributes().PutStr(semconv.CacheTenant, s.tenant)
+		}
+	}
+	for i := 0; i < len(more); i += 2 {
+		p.Attributes().PutStr(more[i], more[i+1])
+	}
+}
+
+// metrics returns all metrics as of an instant, and lets estimators forget what is old.
+func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
+	all := pmetric.NewMetrics()
+	if len(c.order) == 0 {
+		return all
+	}
+	scope := all.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty()
+	scope.Scope().SetName(metadata.ScopeName)
+	b := &book{metrics: scope.Metrics(), byName: map[string]pmetric.Metric{}, started: c.started, asOf: pcommon.NewTimestampFromTime(now)}
+	for _, s := range c.order {
+		s.reuse.Forget(now.Add(-c.config.Retention).UnixNano())
+		c.report(b, s, s.recent(now, c.config.Window))
+	}
+	for result, n := range c.rest {
+		b.sum(&semconv.CachePotentialRequests, n, nil, semconv.CacheRequestResult, result)
+	}
+	return all
+}
+
+// report adds the metrics of a stream.
+func (c *cacheConnector) report(b *book, s *stream, hits stats.Hits) {
+	for _, capacity := range c.config.Capacities {
+		b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(float64(capacity)), s, semconv.CacheCapacity, strconv.FormatInt(capacity, 10))
+	}
+	b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(math.Inf(1)), s, semconv.CacheCapacity, infinite)
+	knee, set := hits.Knee(kneeShare), s.reuse.WorkingSet()
+	b.gauge(&semconv.CachePotentialKnee, knee, s)
+	b.gauge(&semconv.CachePotentialWorkingSet, set, s)
+	if s.kvBytes > 0 {
+		b.gauge(&semconv.CachePotentialKneeSize, knee*s.kvBytes, s)
+		b.gauge(&semconv.CachePotentialWorkingSetSize, set*s.kvBytes, s)
+	}
+	b.sum(&semconv.CachePotentialPromptTokens, s.promptTokens, s)
+	b.sum(&semconv.CachePotentialReportedTokens, s.reportedTokens, s)
+	b.sum(&semconv.CachePotentialReportedOf, s.reportedOf, s)
+	for _, result := range allResults {
+		b.sum(&semconv.CachePotentialRequests, s.results[result], s, semconv.CacheRequestResult, result)
+	}
+	b.gauge(&semconv.CachePotentialSamplingRatio, s.reuse.Rate(), s)
+	b.gauge(&semconv.CachePotentialBlocks, float64(s.reuse.Blocks()), s)
+	for _, p := range s.reuse.Prefixes(c.config.TopPrefixes) {
+		id := fmt.Sprintf("%016x", p.ID)
+		b.gauge(&semconv.CachePotentialPrefixRequests, float64(p.References), s, semconv.CachePrefix, id)
+		b.gauge(&semconv.CachePotentialPrefixTokens, p.Tokens, s, semconv.CachePrefix, id)
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake/stats"
+)
+
+// streamKey tells streams apart. Caches of different models share nothing.
+type streamKey struct{ model, tenant string }
+
+// stream is the traffic of one model, and one tenant if tenants are told apart.
+type stream struct {
+	streamKey
+	reuse   *stats.Reuse
+	kvBytes float64 // of a token; 0: not known
+
+	promptTokens, reportedTokens, reportedOf int64
+	results                                  map[string]int64
+
+	// window holds states of the estimator, one for each interval, oldest first.
+	window []state
+}
+
+// state is what an estimator had counted at an instant.
+type state struct {
+	at   time.Time
+	hits stats.Hits
+}
+
+// Results of requests: analysed, or why not.
+const (
+	resultAnalysed  = "analysed"
+	resultDuplicate = "duplicate" // another span of the same request came before
+	resultFailed    = "failed"    // it was not served
+	resultNoTokens  = "no_tokens" // nobody counted its prompt
+	resultNoPrompt  = "no_prompt" // its telemetry has no content, so nothing says what it shares
+	resultStreams   = "too_many"  // max_streams models and tenants were there before
+	resultReplay    = "replay"    // of a replay, and replays are off
+	infinite        = "infinite"  // value of semconv.CacheCapacity
+)
+
+// add analyses a request, and returns its result.
+func (s *stream) add(r *journal.Inference, now time.Time) string {
+	tokens, blocks, known := prompt(r)
+	switch {
+	case tokens <= 0:
+		return resultNoTokens
+	case !known:
+		return resultNoPrompt
+	}
+	s.reuse.Add(blocks.ids, blocks.size, float64(tokens), now.UnixNano())
+	s.promptTokens += tokens
+	if r.CachedTokens.Set {
+		s.reportedTokens += min(r.CachedTokens.V, tokens)
+		s.reportedOf += tokens
+	}
+	return resultAnalysed
+}
+
+// blocks are those of a prompt, and what stands for all of it.
+type blocks struct {
+	ids  []uint64
+	size float64 // tokens of each but the last
+	all  uint64
+}
+
+// prompt returns the tokens of a prompt, and its blocks: the engine's or tokenizer's, else the cells of its text, whose size in
+// tokens is that of the prompt's average. A text shorter than a cell has none. known is false where nothing is known of the prompt
+// but its length.
+func prompt(r *journal.Inference) (tokens int64, b blocks, known bool) {
+	tokens = r.InputTokens.V
+	if !r.InputTokens.Set {
+		tokens = r.InputLength.V // of a replayed row; 0 where there is none
+	}
+	switch {
+	case len(r.HashIDs) > 0 && r.BlockSize > 0:
+		return tokens, blocks{r.HashIDs, float64(r.BlockSize), r.HashIDs[len(r.HashIDs)-1]}, true
+	case r.Chain.Bytes > 0:
+		return tokens, blocks{r.Chain.Cells, float64(tokens) * blockhash.CellSize / float64(r.Chain.Bytes), r.Chain.Tail}, true
+	}
+	return tokens, blocks{}, false
+}
+
+// recent returns what was hit within the window, and remembers the present state for later.
+func (s *stream) recent(now time.Time, window time.Duration) stats.Hits {
+	present := s.reuse.Hits()
+	for len(s.window) > 1 && !s.window[1].at.After(now.Add(-window)) {
+		s.window = s.window[1:]
+	}
+	since := present
+	if len(s.window) > 0 && now.Sub(s.window[0].at) >= window {
+		since = present.Since(s.window[0].hits)
+	}
+	s.window = append(s.window, state{now, present})
+	return since
+}

@@ -1,0 +1,73 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// chain numbers blocks 0, 1, 2, ... by first appearance. A block is what stands before it and the ids that it is made of, so that
+// equal numbers mean equal beginnings whatever the ids of the file mean. The zero chain is ready to use.
+type chain struct {
+	seeds [2]maphash.Seed
+	known map[[2]uint64]uint64 // by 128 bits of a hash, which two blocks do not share
+	next  uint64
+	buf   []byte
+}
+
+// number returns the numbers of the blocks of to tokens of a prompt whose blocks of from tokens have the ids; to is a multiple of from.
+// It takes no more ids than the prompt has blocks. Fewer of them leave the end of the prompt without a number.
+func (c *chain) number(input int, ids []uint64, from, to int, tokens int64) []uint64 {
+	if c.known == nil {
+		c.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+		c.known = make(map[[2]uint64]uint64)
+	}
+	blocks := mooncake.BlockCount(tokens, from)
+	ids = ids[:min(len(ids), blocks)]
+	whole := len(ids) == blocks
+	per := to / from
+	out := make([]uint64, 0, (len(ids)+per-1)/per)
+	before := ^uint64(input) //nolint:gosec // 0 or more; no block has the complement as its number
+	for len(ids) > 0 {
+		n := min(per, len(ids))
+		if n < per && !whole {
+			break // the block goes on, and nobody knows how
+		}
+		fill := min(int64(to), tokens-int64(len(out))*int64(to))
+		before = c.block(before, fill, ids[:n])
+		out = append(out, before)
+		ids = ids[n:]
+	}
+	return out
+}
+
+// block returns the number of the block of fill tokens that follows another.
+func (c *chain) block(before uint64, fill int64, ids []uint64) uint64 {
+	c.buf = binary.LittleEndian.AppendUint64(c.buf[:0], before)
+	c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(fill)) //nolint:gosec // above 0
+	for _, id := range ids {
+		c.buf = binary.LittleEndian.AppendUint64(c.buf, id)
+	}
+	key := [2]uint64{maphash.Bytes(c.seeds[0], c.buf), maphash.Bytes(c.seeds[1], c.buf)}
+	n, known := c.known[key]
+	if !known {
+		n = c.next
+		c.next++
+		c.known[key] = n
+	}
+	return n
+}
+
+// fresh returns the numbers of blocks that no other prompt has.
+func (c *chain) fresh(blocks int) []uint64 {
+	out := make([]uint64, blocks)
+	for i := range out {
+		out[i] = c.next
+		c.next++
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+// chats finds the session of a request whose file gives it the request before as its parent: the first request of the chain.
+// It remembers the last maxChats to 2*maxChats requests.
+type chats struct {
+	young, old map[chat]int64 // first requests
+	max        int            // requests in young; 0 is maxChats
+	cut        int64          // sessions whose first request was not found
+}
+
+// chat is a request of one of the files.
+type chat struct {
+	input int
+	id    int64
+}
+
+const maxChats = 4 << 20
+
+// add takes the next request in the order of time and returns the first request of its session. Where the parent is not there,
+// because the file begins later or the parent is too long ago, a session begins that is named after the parent.
+func (c *chats) add(q *request) (first int64, ok bool) {
+	switch {
+	case q.parent.Set:
+		parent := chat{q.input, q.parent.V}
+		var known bool
+		if first, known = c.find(parent); !known {
+			first = parent.id
+			c.cut++
+			c.put(parent, first)
+		}
+	case q.chat.Set:
+		first = q.chat.V
+	default:
+		return 0, false
+	}
+	if q.chat.Set {
+		c.put(chat{q.input, q.chat.V}, first)
+	}
+	return first, true
+}
+
+func (c *chats) find(k chat) (int64, bool) {
+	first, ok := c.young[k]
+	if !ok {
+		if first, ok = c.old[k]; ok {
+			c.put(k, first) // in use
+		}
+	}
+	return first, ok
+}
+
+func (c *chats) put(k chat, first int64) {
+	limit := c.max
+	if limit == 0 {
+		limit = maxChats
+	}
+	if c.young == nil || len(c.young) >= limit {
+		c.young, c.old = make(map[chat]int64), c.young
+	}
+	c.young[k] = first
+}

@@ -1,0 +1,77 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	errNoTime   = errors.New("is not a time")
+	errNoNumber = errors.New("is not a number")
+	errBefore   = errors.New("must be 0 or more")
+	errFar      = errors.New("is out of range")
+)
+
+// seconds reads a decimal number of seconds as nanoseconds. Digits after the ninth are cut off.
+func seconds(s string) (int64, error) {
+	if strings.ContainsAny(s, "-eE") {
+		return scientific(s)
+	}
+	whole, fraction, _ := strings.Cut(s, ".")
+	if whole == "" || strings.Trim(whole+fraction, "0123456789") != "" {
+		return 0, errNoNumber
+	}
+	d, err := time.ParseDuration(whole + "." + fraction[:min(len(fraction), 9)] + "s")
+	if err != nil {
+		return 0, errFar
+	}
+	return int64(d), nil
+}
+
+// scientific reads seconds with an exponent, which some writers use for small numbers, or a sign.
+func scientific(s string) (int64, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	switch ns := math.Round(f * 1e9); {
+	case err != nil:
+		return 0, errNoNumber
+	case ns < 0 || strings.HasPrefix(s, "-"):
+		return 0, errBefore
+	case !(ns < math.MaxInt64):
+		return 0, errFar
+	default:
+		return int64(ns), nil
+	}
+}
+
+// date reads a date and time of day such as 2023-11-16 18:17:03.9799600, with or without an offset from UTC, as nanoseconds since the
+// Unix epoch.
+func date(s string) (int64, error) {
+	if len(s) > len("2006-01-02T15:04:05") && s[len("2006-01-02")] == 'T' {
+		s = s[:len("2006-01-02")] + " " + s[len("2006-01-02")+1:]
+	}
+	// Both layouts take a fraction of any number of digits after the seconds.
+	t, err := time.Parse("2006-01-02 15:04:05", s)
+	if err != nil {
+		if t, err = time.Parse("2006-01-02 15:04:05Z07:00", s); err != nil {
+			return 0, errNoTime
+		}
+	}
+	if y := t.Year(); y < 1971 || y > 2200 {
+		return 0, errFar
+	}
+	return t.UnixNano(), nil
+}
+
+// milliseconds returns nanoseconds as the nearest number of milliseconds.
+func milliseconds(ns int64) float64 {
+	if ns%int64(time.Millisecond) == 0 {
+		return float64(ns / int64(time.Millisecond)) // exact where float64(ns) is not
+	}
+	return float64(ns) / float64(time.Millisecond)
+}

@@ -1,0 +1,62 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"cmp"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+const (
+	dynamoSchema = "dynamo.request.trace.v1"
+	dynamoScope  = "dynamo.request_trace" // of the log records
+)
+
+// dynamoEvents are the known events that are no request. Others are of a later revision.
+var dynamoEvents = map[string]string{
+	"request_payload": "payloads of requests", // text of requests that have a record of their own
+	"tool_start":      "tool calls", "tool_end": "tool calls", "tool_error": "tool calls",
+}
+
+// dynamoLine reads a record. It is given to the annotator as the log record that Dynamo makes of it.
+func (t *telemetry) dynamoLine(line []byte) error {
+	if fault := valid(line); fault != nil {
+		return fault
+	}
+	var record struct {
+		Schema string         `json:"schema"`
+		Type   string         `json:"event_type"`
+		Event  jsontext.Value `json:"event"` // an envelope holds the record
+	}
+	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	err := json.Unmarshal(line, &record, lenient)
+	if err == nil && record.Schema == "" && record.Event.Kind() == '{' {
+		line = record.Event
+		err = json.Unmarshal(line, &record, lenient)
+	}
+	if err != nil || record.Schema != dynamoSchema {
+		return &mooncake.RowError{Field: "schema", Rule: "must be " + dynamoSchema, Advice: "want a file of Dynamo's request trace"}
+	}
+	if record.Type != "request_end" && record.Type != "" { // as [genai.Reader.Dynamo] reads it
+		t.lost.add("lines", cmp.Or(dynamoEvents[record.Type], "events of an unknown type"), 1)
+		return nil
+	}
+	ld := plog.NewLogs()
+	resource := ld.ResourceLogs().AppendEmpty()
+	resource.Resource().Attributes().PutStr(semconv.ServiceName, "dynamo")
+	scope := resource.ScopeLogs().AppendEmpty()
+	scope.Scope().SetName(dynamoScope)
+	log := scope.LogRecords().AppendEmpty()
+	log.Body().SetStr(record.Type)
+	log.Attributes().PutStr("schema", record.Schema)
+	log.Attributes().PutStr("event_type", record.Type)
+	log.Attributes().PutStr("payload", string(line))
+	return t.logs(ld)
+}

@@ -1,0 +1,89 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// lines reads the lines of a file that hold anything.
+type lines struct {
+	name   string
+	advice string // on a line that is too long
+	in     *bufio.Scanner
+	number int64 // of the last line
+	filled int64 // lines that held something
+	ended  bool  // it has its newline
+}
+
+func newLines(in io.Reader, name string, maxLine int, advice string) *lines {
+	l := &lines{name: name, advice: advice, in: bufio.NewScanner(in)}
+	l.in.Buffer(make([]byte, 0, min(64<<10, maxLine)), maxLine)
+	l.in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		n, line, err := bufio.ScanLines(data, atEOF)
+		l.ended = n > 0 && data[n-1] == '\n'
+		return n, line, err
+	})
+	return l
+}
+
+// next returns the next line without the space around it, valid until the call after. Behind the last one the error is io.EOF.
+func (l *lines) next() ([]byte, error) {
+	for l.in.Scan() {
+		line := l.in.Bytes()
+		if l.number++; l.number == 1 {
+			line = bytes.TrimPrefix(line, utf8BOM)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			l.filled++
+			return line, nil
+		}
+	}
+	switch err := l.in.Err(); {
+	case err == nil:
+		return nil, io.EOF
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, &mooncake.RowError{File: l.name, Line: l.number + 1, Rule: "the line is too long", Advice: "raise the line limit" + l.advice, Err: err}
+	default:
+		return nil, fmt.Errorf("%s:%d: the file cannot be read to its end: %w", l.name, l.number+1, err)
+	}
+}
+
+// fault says where the last line is of which an error is.
+func (l *lines) fault(e *mooncake.RowError) error {
+	at := *e
+	at.File, at.Line = l.name, l.number
+	return &at
+}
+
+// noObject is the error of a line that is JSON and no object.
+func noObject() *mooncake.RowError {
+	return &mooncake.RowError{Rule: "the line must be a JSON object", Advice: "write one object on each line"}
+}
+
+// jsonFault says why a line is no JSON, without repeating it.
+func jsonFault(err error) *mooncake.RowError {
+	out := &mooncake.RowError{Rule: "is not valid JSON"}
+	switch e, ok := errors.AsType[*jsontext.SyntacticError](err); {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		out.Rule = "a key occurs twice in one object"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		out.Rule, out.Advice = "the JSON object does not end on its line", "the file may be cut off, or an object may be spread over several lines"
+		out.Err = io.ErrUnexpectedEOF
+	case ok:
+		out.Rule += " at byte " + strconv.FormatInt(e.ByteOffset+1, 10)
+	}
+	return out
+}

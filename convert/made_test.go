@@ -1,0 +1,50 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"testing"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/convert"
+	"github.com/moonloop/moonloop/internal/testproducers"
+	"github.com/moonloop/moonloop/receiver/annotate"
+)
+
+// TestMadeProducers converts telemetry of our own making, shaped as that of each kind of producer: every request is a row, or there
+// is a reason. [TestProducers] has what real libraries wrote, where it is at hand.
+func TestMadeProducers(t *testing.T) {
+	for _, p := range testproducers.All() {
+		t.Run(p.Name, func(t *testing.T) {
+			var traces []*trace
+			opt := convert.Options{Format: convert.OTLP, Annotate: annotate.Config{Key: testKey(t)}}
+			files := []capture.Source{source("traces", string(p.Traces)), source("logs", string(p.Logs))}
+			if p.Logs == nil {
+				files = files[:1]
+			}
+			if _, err := convert.Convert(t.Context(), opt, memory(&traces), files...); err != nil {
+				t.Fatal(err)
+			}
+			rows := traces[0].rows(t)
+			sessions := 0
+			for _, row := range rows {
+				if row.SessionID != "" {
+					sessions++
+				}
+			}
+			dropped := map[string]int64{}
+			for _, d := range traces[0].meta.Dropped {
+				dropped[d.What+": "+d.Reason] = d.Count
+			}
+			got := testproducers.Account{
+				Requests: p.Want.Requests, Rows: len(rows), Sessions: sessions, Text: int(traces[0].meta.Identity["text"]),
+				Failed: int(dropped["requests: failed"]), Uncounted: int(dropped["rows: no token counts"]),
+				Embeddings: p.Want.Embeddings, NoSpan: p.Want.NoSpan,
+			}
+			if got != p.Want {
+				t.Errorf("%s\ngot  %+v\nwant %+v, dropped %v", p.Reason, got, p.Want, dropped)
+			}
+		})
+	}
+}

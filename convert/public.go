@@ -1,0 +1,248 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// DefaultLookahead is the number of rows of a file of public traces among which order is made.
+const DefaultLookahead = 1 << 16
+
+// lookaheadBytes bounds the rows of all files that wait for their turn.
+const lookaheadBytes = 64 << 20
+
+// Failed says what becomes of requests that failed.
+type Failed string
+
+// What can become of them. The zero Failed is FailedDrop.
+const (
+	FailedDrop Failed = "drop" // they are counted
+	FailedKeep Failed = "keep" // they are rows with no output
+)
+
+// validatePublic reports options that cannot be followed, or that would be without effect.
+func (o *Options) validatePublic() error {
+	switch size := o.Compile.BlockSize; {
+	case size < 0:
+		return fmt.Errorf("block size %d: must be above 0", size)
+	case size > 0 && o.Format != Bailian && !o.plain():
+		return fmt.Errorf("block size %d: %s traces have no block ids", size, o.Format)
+	case o.Format == Bailian && size%bailianBlock != 0:
+		return fmt.Errorf("block size %d: the blocks of %s have %d tokens, and larger ones are made of whole blocks: give a multiple",
+			size, o.Format, bailianBlock)
+	case o.Failed != "" && o.Failed != FailedDrop && o.Failed != FailedKeep:
+		return fmt.Errorf("failed requests %.20q: want %s or %s", string(o.Failed), FailedDrop, FailedKeep)
+	case o.Failed != "" && o.Format != BurstGPT:
+		return fmt.Errorf("failed requests: %s traces do not say which requests failed", o.Format)
+	case len(o.Models) > 0 && o.Format != BurstGPT:
+		return fmt.Errorf("models: %s traces do not name the models", o.Format)
+	case o.Lookahead < 0:
+		return fmt.Errorf("look-ahead %d: must be above 0", o.Lookahead)
+	}
+	return nil
+}
+
+// plain reports whether rows have only the four fields that every tool knows.
+func (o *Options) plain() bool { return o.Compile.Format == capture.FormatMooncake }
+
+// convertPublic makes one trace of public traces.
+func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []capture.Source) (result Result, err error) {
+	if err := opt.validatePublic(); err != nil {
+		return Result{}, err
+	}
+	opt.Failed, opt.Lookahead = cmp.Or(opt.Failed, FailedDrop), cmp.Or(opt.Lookahead, DefaultLookahead)
+	switch {
+	case opt.Compile.BlockSize > 0:
+	case opt.Format == Bailian:
+		opt.Compile.BlockSize = bailianBlock
+	case opt.plain():
+		opt.Compile.BlockSize = mooncake.BlockSize
+	}
+	out, err := sink(capture.Partition{})
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = out.Close() }() // after Commit without effect
+	c := &merger{opt: opt, out: out, names: namesOf(files), digester: mooncake.NewDigester(mooncake.CheckOptions{BlockSize: opt.Compile.BlockSize})}
+	err = c.open(files)
+	if err == nil {
+		err = c.run(ctx)
+	}
+	for _, s := range c.streams {
+		err = errors.Join(err, s.file.Close())
+		result.Lines += s.lines.filled
+	}
+	if err == nil && c.rows == 0 {
+		err = noRows(strings.Join(c.names, ", "), c.lost.list())
+	}
+	if err != nil {
+		return result, err
+	}
+	meta := c.meta()
+	result.Traces = []capture.TraceResult{{Meta: *meta}}
+	return result, out.Commit(meta)
+}
+
+// merger makes one trace of the rows of some files.
+type merger struct {
+	opt     Options
+	out     capture.TraceWriter
+	names   []string
+	streams []*stream
+	lost    losses
+
+	rows, withIDs, withSession int64
+	first                      int64 // time of the first row
+	chats                      chats
+	chain                      chain
+	digester                   *mooncake.Digester
+	long, short                int64 // rows with more or fewer ids than blocks
+}
+
+func (c *merger) open(files []capture.Source) error {
+	for i, file := range files {
+		in, err := file.Open()
+		if err != nil {
+			return err
+		}
+		c.streams = append(c.streams, &stream{
+			lines: newLines(in, file.Name, c.opt.MaxLine, " if the row is real"), file: in, index: i, parse: newParser(&c.opt, &c.lost), lost: &c.lost,
+			rows: c.opt.Lookahead, bytes: lookaheadBytes / len(files),
+		})
+	}
+	return nil
+}
+
+// run merges the files. Of each file so many rows wait in the window that its order can be put right.
+func (c *merger) run(ctx context.Context) error {
+	var w window
+	for _, s := range c.streams {
+		if err := s.fill(&w); err != nil {
+			return err
+		}
+	}
+	for len(w) > 0 {
+		if c.rows%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		q := heap.Pop(&w).(*request) //nolint:forcetypeassert // that is what a window holds
+		s := c.streams[q.input]
+		err := s.leave(q)
+		if err == nil {
+			err = c.write(q)
+		}
+		if err == nil {
+			err = s.fill(&w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write completes a row and writes it.
+func (c *merger) write(q *request) error {
+	if c.rows == 0 {
+		c.first = q.at
+	}
+	row := q.row
+	row.Timestamp = mooncake.Some(milliseconds(q.at - c.first))
+	if first, ok := c.chats.add(q); ok {
+		row.SessionID = strconv.FormatInt(first, 10)
+		if len(c.streams) > 1 {
+			row.SessionID = strconv.Itoa(q.input+1) + "/" + row.SessionID
+		}
+	}
+	if c.opt.plain() {
+		row.SessionID, row.Model = "", ""
+	}
+	if row.SessionID != "" {
+		c.withSession++
+	}
+	if row.HashIDs != nil {
+		c.withIDs++
+		switch blocks := mooncake.BlockCount(row.InputLength.V, bailianBlock); {
+		case len(row.HashIDs) > blocks:
+			c.long++
+		case len(row.HashIDs) < blocks:
+			c.short++
+		}
+		row.HashIDs = c.chain.number(q.input, row.HashIDs, bailianBlock, c.opt.Compile.BlockSize, row.InputLength.V)
+	} else if c.opt.plain() {
+		row.HashIDs = c.chain.fresh(mooncake.BlockCount(row.InputLength.V, c.opt.Compile.BlockSize))
+	}
+	c.rows++
+	c.digester.Add(row, c.rows)
+	return c.out.Write(row)
+}
+
+// meta is the sidecar.
+func (c *merger) meta() *mooncake.Meta {
+	m := &mooncake.Meta{
+		Schema: mooncake.MetaSchema, Tool: c.opt.Compile.Tool, Rows: c.rows, BlockSize: c.opt.Compile.BlockSize,
+		TimeUnit: mooncake.UnitName(time.Millisecond), SessionMode: mooncake.SessionNone, Identity: make(map[string]int64),
+		Digests: c.digester.Digests(), Dropped: c.lost.list(),
+	}
+	if c.withSession > 0 {
+		m.SessionMode = mooncake.SessionFull // requests to an API hold their conversation
+	}
+	if c.opt.Format == Azure {
+		m.TimeBase = time.Unix(0, c.first).UTC()
+	}
+	for identity, n := range map[string]int64{"trace": c.withIDs, "lengths": c.rows - c.withIDs} {
+		if n > 0 {
+			m.Identity[identity] = n
+		}
+	}
+	parameters := map[string]any{"from": c.opt.Format, "files": c.names}
+	switch c.opt.Format {
+	case BurstGPT:
+		parameters["failed"] = c.opt.Failed
+		if len(c.opt.Models) > 0 {
+			parameters["models"] = c.opt.Models
+		}
+	case Bailian:
+		parameters["block_size"] = c.opt.Compile.BlockSize
+	default:
+	}
+	m.Transformations = []mooncake.Transformation{{Name: "convert", Parameters: parameters, Effect: c.effect()}}
+	return m
+}
+
+// effect says in one sentence what was done to the rows.
+func (c *merger) effect() string {
+	var s strings.Builder
+	s.WriteString("Timestamps count from the first row")
+	if c.opt.Format != Azure {
+		s.WriteString(", which came " + strconv.FormatFloat(milliseconds(c.first)/1e3, 'f', -1, 64) + " s after the zero of the files")
+	}
+	if c.withIDs > 0 {
+		fmt.Fprintf(&s, "; block ids stand for %d tokens of a prompt and all before them", c.opt.Compile.BlockSize)
+	}
+	for _, odd := range []struct {
+		n    int64
+		text string
+	}{
+		{c.chats.cut, "sessions begin with a request whose parent is not in the files"},
+		{c.long, "rows had more ids than blocks, of which the first count"},
+		{c.short, "rows had fewer ids than blocks, so that the end of their prompts has none"},
+	} {
+		if odd.n > 0 {
+			fmt.Fprintf(&s, "; %d %s", odd.n, odd.text)
+		}
+	}
+	return s.String() + "."
+}

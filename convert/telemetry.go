@@ -1,0 +1,211 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/exporter/decode"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/receiver/annotate"
+)
+
+// convertTelemetry makes traces of telemetry files.
+func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files []capture.Source) (Result, error) {
+	opt.Annotate.Content, opt.Annotate.BlockSize = annotate.ContentDrop, opt.Compile.BlockSize
+	if err := opt.Annotate.Validate(); err != nil {
+		return Result{}, err
+	}
+	opt.Annotate.BlockSize = capture.FineBlockSizeOf(cmp.Or(opt.Compile.BlockSize, mooncake.BlockSize)) // the journal is a short one
+	annotator, err := annotate.New(opt.Annotate)
+	if err != nil {
+		return Result{}, err
+	}
+	dir, err := os.MkdirTemp(opt.Compile.TempDir, "moonloop-convert-")
+	if err != nil {
+		return Result{}, fmt.Errorf("no place for the journal: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	t := &telemetry{annotator: annotator, decoder: decode.New(decode.Config{Limits: opt.Annotate.Limits})}
+	t.read = t.otlpLine
+	if opt.Format == Dynamo {
+		t.read = t.dynamoLine
+	}
+	name := filepath.Join(dir, "journal")
+	if err := t.write(ctx, opt, name, files); err != nil {
+		return Result{Lines: t.lines}, err
+	}
+	lost, step := t.dropped(), t.transformation(opt, files)
+	metas := map[capture.Partition]*mooncake.Meta{}
+	completed := func(p capture.Partition) (capture.TraceWriter, error) {
+		w, err := sink(p)
+		return completed{w, func(m *mooncake.Meta) {
+			if len(metas) == 0 { // what belongs to no trace is told once
+				m.Dropped = slices.Concat(lost, m.Dropped)
+			}
+			m.Transformations = slices.Concat([]mooncake.Transformation{step}, m.Transformations)
+			metas[p] = m
+		}}, err
+	}
+	compiled, err := capture.Compile(ctx, opt.Compile, completed, capture.FileSource(name))
+	for i, t := range compiled.Traces {
+		if meta := metas[t.Partition]; meta != nil {
+			compiled.Traces[i].Meta = *meta
+		}
+	}
+	if err == nil && len(metas) == 0 {
+		err = nothing(compiled, lost)
+	}
+	return Result{compiled, t.lines, lost}, err
+}
+
+// completed is a trace whose sidecar also says what happened before it was compiled.
+type completed struct {
+	capture.TraceWriter
+	complete func(*mooncake.Meta)
+}
+
+// Commit completes the sidecar.
+func (w completed) Commit(meta *mooncake.Meta) error {
+	m := *meta
+	w.complete(&m)
+	return w.TraceWriter.Commit(&m)
+}
+
+// nothing is the error of telemetry without a row. What belongs to no trace counts once, though each trace has it.
+func nothing(compiled capture.Result, lost []mooncake.Dropped) error {
+	var all losses
+	all.addAll(lost, 1)
+	for _, t := range compiled.Traces {
+		all.addAll(t.Meta.Dropped, 1)
+	}
+	all.addAll(compiled.Dropped, 1-int64(len(compiled.Traces)))
+	return noRows(fmt.Sprintf("%d spans of requests to models and %d others", compiled.Inferences, compiled.Links), all.list())
+}
+
+// telemetry turns files into the records of a journal.
+type telemetry struct {
+	read      func(line []byte) error // a [*mooncake.RowError] is of the line
+	annotator *annotate.Annotator
+	decoder   *decode.Decoder
+	journal   *journal.Writer
+	lines     int64 // that were not empty
+	annotated annotate.Counts
+	decoded   decode.Counts
+	lost      losses
+}
+
+// write puts all files into a journal.
+func (t *telemetry) write(ctx context.Context, opt Options, name string, files []capture.Source) (err error) {
+	if t.journal, err = journal.OpenWriter(name, journal.WriterOptions{NoSync: true}); err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err = t.file(ctx, file, opt.MaxLine); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, t.journal.Close())
+}
+
+// file reads a file line by line.
+func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) (err error) {
+	in, err := file.Open()
+	if err != nil {
+		return err
+	}
+	l := newLines(in, file.Name, maxLine, ", or let the exporter write smaller batches")
+	defer func() { t.lines, err = t.lines+l.filled, errors.Join(err, in.Close()) }()
+	for {
+		line, err := l.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		err = t.read(line)
+		fault, bad := errors.AsType[*mooncake.RowError](err)
+		switch {
+		case err == nil:
+		case !bad:
+			return err
+		case !l.ended && errors.Is(fault, io.ErrUnexpectedEOF):
+			t.lost.add("lines", "the last one breaks off", 1)
+		default:
+			return l.fault(fault)
+		}
+	}
+}
+
+// logs takes log records: those that stand for spans become spans.
+func (t *telemetry) logs(ld plog.Logs) error {
+	td, counts := t.annotator.Logs(ld)
+	t.annotated.Add(counts)
+	return t.records(td)
+}
+
+// traces takes spans.
+func (t *telemetry) traces(td ptrace.Traces) error {
+	t.annotated.Add(t.annotator.Traces(td))
+	return t.records(td)
+}
+
+func (t *telemetry) records(td ptrace.Traces) error {
+	counts, err := t.decoder.Traces(td, func(r journal.Record) error { return t.journal.Append(r) })
+	t.decoded.Add(counts)
+	return err
+}
+
+// dropped lists what got into no record.
+func (t *telemetry) dropped() []mooncake.Dropped {
+	for reason, n := range t.annotated.Dropped {
+		kind, rest, _ := strings.Cut(string(reason), "_")
+		what := map[string]string{"prompt": "prompts", "hashes": "hash ids", "usage": "token counts", "reply": "replies", "log": "log records"}[kind]
+		t.lost.add(cmp.Or(what, kind), strings.ReplaceAll(rest, "_", " "), n)
+	}
+	t.lost.add("spans", "no trace id", t.decoded.NoTraceID)
+	t.lost.add("spans", "no span id", t.decoded.NoSpanID)
+	for name, n := range t.decoded.Invalid {
+		t.lost.add("values", name+" is not what the convention says", n)
+	}
+	return t.lost.list()
+}
+
+// transformation is the step that the sidecar names.
+func (t *telemetry) transformation(opt Options, files []capture.Source) mooncake.Transformation {
+	parameters := map[string]any{
+		"from": opt.Format, "files": namesOf(files),
+		"missing_tokens": cmp.Or(opt.Compile.MissingTokens, capture.MissingDrop),
+		"replays":        cmp.Or(opt.Compile.Replays, capture.ReplaysSeparate),
+	}
+	if len(opt.Annotate.SessionKeys) > 0 {
+		parameters["session_keys"] = opt.Annotate.SessionKeys
+	}
+	effect := fmt.Sprintf("%d spans and %d log records were read", t.annotated.Spans, t.annotated.Logs)
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(t.annotated.Identities)) {
+		found = append(found, fmt.Sprintf("%d %s", t.annotated.Identities[name], name))
+	}
+	if len(found) > 0 {
+		effect += "; the requests' prompts were identified by: " + strings.Join(found, ", ")
+	}
+	return mooncake.Transformation{Name: "convert", Parameters: parameters, Effect: effect + "."}
+}

@@ -1,0 +1,58 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/moonloop/moonloop/semconv"
+	"github.com/prometheus/otlptranslator"
+)
+
+// series returns Prometheus' name of a metric, as its OTLP receiver and the Collector's exporter spell it.
+func series(m semconv.Metric, of otlptranslator.MetricType) string {
+	namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
+	name, err := namer.Build(otlptranslator.Metric{Name: m.Name, Unit: m.Unit, Type: of})
+	if err != nil {
+		panic(fmt.Sprintf("%s has no name in Prometheus: %v", m.Name, err)) // of a constant: never at run time
+	}
+	return name
+}
+
+func counter(m semconv.Metric) string { return series(m, otlptranslator.MetricTypeMonotonicCounter) }
+func gauge(m semconv.Metric) string   { return series(m, otlptranslator.MetricTypeGauge) }
+func upDown(m semconv.Metric) string  { return series(m, otlptranslator.MetricTypeNonMonotonicCounter) }
+
+func histogram(m semconv.Metric) string {
+	return series(m, otlptranslator.MetricTypeExponentialHistogram)
+}
+
+// label returns Prometheus' name of an attribute.
+func label(attribute string) string { return strings.ReplaceAll(attribute, ".", "_") }
+
+// runs selects the runs that the user chose.
+var runs = label(semconv.RunID) + `=~"$run"`
+
+// of selects series of the chosen runs; more selectors may follow.
+func of(name string, more ...string) string {
+	return name + "{" + strings.Join(append([]string{runs}, more...), ", ") + "}"
+}
+
+// rate is per second, over the interval that suits the chart.
+func rate(selector string) string { return "rate(" + selector + "[$__rate_interval])" }
+
+// quantile reads a native histogram; by are labels that stay apart.
+func quantile(q float64, selector string, by ...string) string {
+	return fmt.Sprintf("histogram_quantile(%v, sum%s (%s))", q, grouping(by), rate(selector))
+}
+
+func sum(expr string, by ...string) string { return "sum" + grouping(by) + " (" + expr + ")" }
+
+func grouping(by []string) string {
+	if len(by) == 0 {
+		return ""
+	}
+	return " by (" + strings.Join(by, ", ") + ")"
+}

@@ -1,0 +1,52 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heap
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestHeap: whatever is pushed, popped and changed, the least is first.
+func TestHeap(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		h := New(func(a, b int) bool { return a < b })
+		var want []int
+		for range 200 {
+			switch x := rng.IntN(50); {
+			case len(want) == 0 || rng.IntN(3) > 0:
+				h.Push(x)
+				want = append(want, x)
+			case rng.IntN(2) == 0:
+				if got := h.Pop(); got != want[0] {
+					t.Fatalf("seed %d: popped %d, want %d", seed, got, want[0])
+				}
+				want = want[1:]
+			default:
+				*h.First() = x
+				h.FixFirst()
+				want[0] = x
+			}
+			slices.Sort(want)
+			if h.Len() != len(want) || len(want) > 0 && *h.First() != want[0] {
+				t.Fatalf("seed %d: %d elements, want %d, the first of them %d", seed, h.Len(), len(want), want[0])
+			}
+			if all := slices.Sorted(slices.Values(h.All())); !slices.Equal(all, want) {
+				t.Fatalf("seed %d: %v, want %v", seed, all, want)
+			}
+		}
+	}
+}
+
+// TestPopLetsGo: what was popped is not kept from the garbage collector.
+func TestPopLetsGo(t *testing.T) {
+	h := New(func(a, b *int) bool { return *a < *b })
+	h.Push(new(1))
+	h.Pop()
+	if rest := h.list[:1]; rest[0] != nil {
+		t.Error("the heap refers to what it has given away")
+	}
+}

@@ -1,0 +1,16 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package words puts numbers into the sentences of this room.
+package words
+
+import (
+	"strconv"
+
+	"github.com/dustin/go-humanize/english"
+)
+
+// Plural returns "1 row", "2 rows", "2 replies".
+func Plural(n int64, noun string) string {
+	return strconv.FormatInt(n, 10) + " " + english.PluralWord(int(n), noun, "")
+}

@@ -1,0 +1,17 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package processor_test
+
+import (
+	"fmt"
+
+	"github.com/moonloop/moonloop/processor"
+)
+
+// A Collector of your own takes the processor as it takes any other: among its factories.
+func ExampleNewFactory() {
+	f := processor.NewFactory()
+	fmt.Println(f.Type(), "takes traces:", f.TracesStability(), "- logs:", f.LogsStability())
+	// Output: mooncake takes traces: Alpha - logs: Alpha
+}

@@ -1,0 +1,121 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/collector/config/configopaque"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// What the components of a Collector have in common that annotate: the settings that their users write, the metrics that they keep
+// and what they warn of.
+
+// CollectorConfig is a [Config] as users of a Collector write it.
+type CollectorConfig struct {
+	// BlockSize is the number of tokens per block id, 1 to [MaxBlockSize]. Default 512.
+	BlockSize int `mapstructure:"block_size"`
+	// HashKey is the secret under which prompts and session ids are hashed, as it stands: see [ParseKey].
+	// Empty means a random one for this process.
+	HashKey configopaque.String `mapstructure:"hash_key"`
+	// Content says what becomes of text: drop, the default, or keep.
+	Content Policy `mapstructure:"content"`
+	// SessionKeys are attributes that hold a session id, best first, by their full names. They come before those that are
+	// known.
+	SessionKeys []string `mapstructure:"session_keys"`
+	// Deny are attributes that are removed from all telemetry, beside those that are known. A trailing *
+	// matches all names that begin so.
+	Deny []string `mapstructure:"deny"`
+	// MessageEnds says whether spans tell where the messages of a prompt end, and its reply. Default true.
+	MessageEnds bool `mapstructure:"message_ends"`
+	// PromptOrder says of models in which order their chat templates write a prompt. The first that matches counts.
+	PromptOrder []ModelOrder `mapstructure:"prompt_order"`
+}
+
+// DefaultCollectorConfig returns the settings of users who write none.
+func DefaultCollectorConfig() CollectorConfig {
+	return CollectorConfig{BlockSize: mooncake.BlockSize, Content: ContentDrop, MessageEnds: true}
+}
+
+// Config returns the configuration of an [Annotator], or all that is wrong with the settings.
+func (c *CollectorConfig) Config() (Config, error) {
+	key, err := ParseKey(string(c.HashKey))
+	config := Config{
+		BlockSize:       c.BlockSize,
+		Key:             key,
+		Content:         c.Content,
+		SessionKeys:     c.SessionKeys,
+		Deny:            c.Deny,
+		OmitMessageEnds: !c.MessageEnds,
+		PromptOrder:     c.PromptOrder,
+	}
+	if c.BlockSize == 0 {
+		config.BlockSize = -1 // the default is written out
+	}
+	return config, errors.Join(err, config.Validate())
+}
+
+// Warn logs what works and is probably not meant.
+func (a *Annotator) Warn(logger *zap.Logger) {
+	if a.config.Key.IsZero() {
+		logger.Warn("hash_key is empty: prompts and sessions are hashed under a random key, so that nothing matches what another "+
+			"Collector wrote, or this one before a restart; set it to the same 32 bytes or more on all of them, "+
+			"for instance to ${env:MOONLOOP_HASH_KEY}",
+			zap.String("key_fingerprint", a.fingerprint))
+	}
+	if a.keeps() {
+		logger.Warn("content is keep: the text of prompts and replies stays on spans, logs and metrics")
+	}
+}
+
+// Instruments are the metrics that a component has of its [Counts], each by one attribute or by none. A nil one is of what the component
+// does not do.
+type Instruments struct {
+	Spans, Sessions, WithoutTokens, CompletedUsage, TruncatedPrompts, MetricPoints, CarrierSpans metric.Int64Counter
+
+	GenAISpans     metric.Int64Counter // by dialect
+	InferenceSpans metric.Int64Counter // by identity; "annotated" are those that came with one
+	LogRecords     metric.Int64Counter // by kind
+	Dropped        metric.Int64Counter // by reason
+	RemovedValues  metric.Int64Counter // by key
+}
+
+// Record adds what one call counted.
+func (i *Instruments) Record(ctx context.Context, n Counts) {
+	add := func(to metric.Int64Counter, n int64, attributes ...attribute.KeyValue) {
+		if n > 0 && to != nil {
+			to.Add(ctx, n, metric.WithAttributeSet(attribute.NewSet(attributes...)))
+		}
+	}
+	add(i.Spans, n.Spans)
+	add(i.Sessions, n.Sessions)
+	add(i.WithoutTokens, n.WithoutTokens)
+	add(i.CompletedUsage, n.Completed)
+	add(i.TruncatedPrompts, n.Truncated)
+	add(i.MetricPoints, n.Points)
+	add(i.CarrierSpans, n.Carriers+n.RequestSpans)
+	add(i.InferenceSpans, n.Annotated, attribute.String("identity", "annotated"))
+	add(i.LogRecords, n.ContentLogs, attribute.String("kind", "content"))
+	add(i.LogRecords, n.RequestLogs, attribute.String("kind", "request"))
+	add(i.LogRecords, n.AnnotatedLogs, attribute.String("kind", "annotated"))
+	add(i.LogRecords, n.OtherLogs(), attribute.String("kind", "other"))
+	for dialect, n := range n.Dialects {
+		add(i.GenAISpans, n, attribute.String("dialect", string(dialect)))
+	}
+	for identity, n := range n.Identities {
+		add(i.InferenceSpans, n, attribute.String("identity", identity))
+	}
+	for reason, n := range n.Dropped {
+		add(i.Dropped, n, attribute.String("reason", string(reason)))
+	}
+	for rule, n := range n.Removed {
+		add(i.RemovedValues, n, attribute.String("key", rule))
+	}
+}

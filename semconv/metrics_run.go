@@ -1,0 +1,75 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv
+
+// Metrics of a run as a whole: where it is, what was asked for, and whether it can be believed. No attributes but those said.
+var (
+	// RunInfo is a gauge that is always 1. Attributes: [RunTrace], [RunDigest], [RunSpeedup], [RunEngine], [GenAIRequestModel].
+	RunInfo = Metric{
+		Name: "mooncake.run.info", Unit: "{run}",
+		Description: "What this run replays, and against which engine",
+	}
+	// RunProgress is a gauge, 0 to 1; absent while the length of the trace is unknown.
+	RunProgress = Metric{
+		Name: "mooncake.run.progress", Unit: "1",
+		Description: "Part of the trace's time that is over",
+	}
+	// RunRemaining is a gauge; absent while the length of the trace is unknown.
+	RunRemaining = Metric{
+		Name: "mooncake.run.remaining", Unit: "s",
+		Description: "Time until the last row is due",
+	}
+	// RowsDue is a counter.
+	RowsDue = Metric{
+		Name: "mooncake.rows.due", Unit: "{row}",
+		Description: "Rows whose scheduled time has come",
+	}
+	// RowsLeft is a gauge; absent while the length of the trace is unknown.
+	RowsLeft = Metric{
+		Name: "mooncake.rows.left", Unit: "{row}",
+		Description: "Rows of the trace that are not done",
+	}
+	// RequestsSent is a counter, at the moment at which a request is sent.
+	RequestsSent = Metric{
+		Name: "mooncake.requests.sent", Unit: "{request}",
+		Description: "Requests that were sent",
+	}
+	// RequestsGood is a counter, of runs with a service level.
+	RequestsGood = Metric{
+		Name: "mooncake.requests.good", Unit: "{request}",
+		Description: "Served requests within the service level of the run",
+	}
+	// ChunksReceived is a counter, at the moment at which chunks arrive.
+	ChunksReceived = Metric{
+		Name: "mooncake.chunks.received", Unit: "{chunk}",
+		Description: "Output chunks that arrived; most engines send a chunk for each token",
+	}
+	// CacheUnpredicted is a counter over the requests of [CacheReported]. More than nothing is a sign of a cache that was warm
+	// before the run.
+	CacheUnpredicted = Metric{
+		Name: "mooncake.cache.unpredicted_tokens", Unit: "{token}",
+		Description: "Prompt tokens that the server reports as cached beyond what an infinite cache would have had of this run",
+	}
+	// RunVerdict is a gauge: 1 for the class of the verdict, 0 for the others. Attributes: [VerdictClass]. From the end of the run on.
+	RunVerdict = Metric{
+		Name: "mooncake.run.verdict", Unit: "{verdict}",
+		Description: "Verdict on the fidelity of the run",
+	}
+	// RunVerdictReason is a gauge: the value of a metric of the verdict that is not valid. Attributes: [VerdictMetric],
+	// [VerdictClass]. From the end of the run on.
+	RunVerdictReason = Metric{
+		Name: "mooncake.run.verdict.reason", Unit: "{value}",
+		Description: "Value of a metric that made the verdict on the run worse, in that metric's own unit",
+	}
+)
+
+// Attributes of those metrics.
+const (
+	RunTrace      = "mooncake.run.trace"      // string: name of the trace, without directories and secrets
+	RunDigest     = "mooncake.run.digest"     // string: seq_digest from the trace's metadata file, 12 hex digits; absent = unknown
+	RunSpeedup    = "mooncake.run.speedup"    // double
+	RunEngine     = "mooncake.run.engine"     // string: host and port
+	VerdictClass  = "mooncake.verdict.class"  // string: valid, undecided, degraded or invalid
+	VerdictMetric = "mooncake.verdict.metric" // string: as in package judge
+)

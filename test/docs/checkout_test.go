@@ -1,0 +1,198 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package docs
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const root = "../.." // of the repository, from this package
+
+// TestMain makes a folder for the programs that the tests build, and removes it.
+func TestMain(m *testing.M) {
+	var err error
+	if built, err = os.MkdirTemp("", "moonloop-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
+}
+
+var built string // folder of the programs
+
+// program is a command that the tests build once, or find where a variable of the environment says.
+type program struct {
+	name, variable string
+	once           sync.Once
+	failed         error
+}
+
+var (
+	moonloop = &program{name: "moonloop", variable: "MOONLOOP_BIN"}
+	otelcol  = &program{name: "otelcol-moonloop", variable: "MOONLOOP_OTELCOL"}
+)
+
+// file returns the program's file name.
+func (p *program) file(t *testing.T) string {
+	t.Helper()
+	if name := os.Getenv(p.variable); name != "" {
+		return name
+	}
+	p.once.Do(func() {
+		// As make build does, so that what it compiled is not compiled anew.
+		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", built, "./cmd/"+p.name)
+		build.Dir = root
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			p.failed = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if p.failed != nil {
+		t.Fatalf("%s does not build: %v", p.name, p.failed)
+	}
+	return filepath.Join(built, p.name)
+}
+
+// checkout is a folder in which the commands of a page run.
+type checkout struct {
+	dir   string
+	ports map[string]string // by the port that the page names
+}
+
+// named matches the ports that pages and configurations name: of an engine, of Collectors, and of what they send to.
+var named = regexp.MustCompile(`(:|port: )(8000|4317|4318|14317|14318|24317|13133|23133|8888|28888|9090|9464)\b`)
+
+// wrapper runs moonloop as pages do, on ports of the checkout where it would listen on standard ones. A machine that is too busy makes
+// a replay's measurement invalid, which is no fault of the page: the replay ends with the status that it has on an idle machine.
+const wrapper = `#!/bin/sh
+verb=$1
+case $verb in
+capture) shift; exec 'MOONLOOP' capture --grpc 127.0.0.1:4317 --http 127.0.0.1:4318 "$@" ;;
+simulate) shift; exec 'MOONLOOP' simulate --listen 127.0.0.1:8000 "$@" ;;
+replay) ;;
+*) exec 'MOONLOOP' "$@" ;;
+esac
+output=$(mktemp .replay.XXXXXX)
+'MOONLOOP' "$@" >"$output" 2>&1
+status=$?
+cat "$output"
+if [ $status = 3 ]; then
+	status=0
+	if grep -q '^Missed ' "$output"; then status=1; fi
+fi
+exit $status
+`
+
+// newCheckout returns a checkout with the programs that the commands use.
+func newCheckout(t *testing.T, commands string) *checkout {
+	t.Helper()
+	c := &checkout{dir: t.TempDir(), ports: map[string]string{}}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		switch name := entry.Name(); name {
+		case ".git", "bin", "build", "examples", "otelcol-config.yaml":
+		default:
+			target, err := filepath.Abs(filepath.Join(root, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(target, filepath.Join(c.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.CopyFS(filepath.Join(c.dir, "examples"), os.DirFS(filepath.Join(root, "examples"))); err != nil {
+		t.Fatal(err)
+	}
+	configs, err := filepath.Glob(filepath.Join(root, "examples/capture/*.yaml"))
+	if err != nil || len(configs) == 0 {
+		t.Fatalf("no configurations: %v", err)
+	}
+	for _, config := range append(configs, filepath.Join(root, "examples/collector.yaml"), filepath.Join(root, "otelcol-config.yaml")) {
+		content, err := os.ReadFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := filepath.Rel(root, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.write(t, name, c.withPorts(t, string(content)), 0o600)
+	}
+	c.write(t, "bin/moonloop", c.withPorts(t, strings.ReplaceAll(wrapper, "MOONLOOP", moonloop.file(t))), 0o700)
+	if strings.Contains(commands, otelcol.name) {
+		if err := os.Symlink(otelcol.file(t), filepath.Join(c.dir, "bin", otelcol.name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// write writes a file of the checkout.
+func (c *checkout) write(t *testing.T, name, content string, mode os.FileMode) {
+	t.Helper()
+	name = filepath.Join(c.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withPorts returns a text with free ports in place of those that it names.
+func (c *checkout) withPorts(t *testing.T, text string) string {
+	t.Helper()
+	return named.ReplaceAllStringFunc(text, func(match string) string {
+		prefix := match[:strings.LastIndexAny(match, ": ")+1]
+		return prefix + c.port(t, strings.TrimPrefix(match, prefix))
+	})
+}
+
+// port returns the free port that stands for another.
+func (c *checkout) port(t *testing.T, name string) string {
+	t.Helper()
+	if c.ports[name] == "" {
+		c.ports[name] = freePort(t)
+	}
+	return c.ports[name]
+}
+
+// givenPorts are those that freePort has given: nobody may listen there yet.
+var givenPorts sync.Map
+
+// freePort returns a port of this machine on which nobody listens. It is below the ephemeral ports: above them, an outgoing
+// connection may have the port before the program does.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue
+		}
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = listener.Close()
+			return fmt.Sprint(port)
+		}
+	}
+	t.Fatal("no free port between 20000 and 30000")
+	return ""
+}
