@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/exporter/exportertest"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
 // BenchmarkPush writes batches of 600 spans, two thirds of them requests, as 8 senders do at a time.
@@ -19,7 +20,9 @@ func BenchmarkPush(b *testing.B) {
 			f := NewFactory()
 			cfg := f.CreateDefaultConfig().(*Config)
 			cfg.Directory, cfg.Fsync = filepath.Join(b.TempDir(), "journal"), fsync
-			e, err := f.CreateTraces(b.Context(), exportertest.NewNopSettings(f.Type()), cfg)
+			set := exportertest.NewNopSettings(f.Type())
+			set.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())) // metrics are a part of the cost
+			e, err := f.CreateTraces(b.Context(), set, cfg)
 			if err != nil {
 				b.Fatal(err)
 			}
