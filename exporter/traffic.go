@@ -4,6 +4,7 @@
 package exporter
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -110,7 +111,6 @@ func (m *models) series(model string, traffic int) *series {
 // tally is what a batch has of requests.
 type tally struct {
 	lines      []line
-	last       int   // the line that was added to last: requests come in runs of one model
 	ended      int64 // when the request ended that did so first, in ns since the Unix epoch; 0 is none
 	production bool  // one of them is of production
 }
@@ -162,28 +162,19 @@ func (t *tally) add(r *journal.Inference, m *models) {
 
 // line returns that of a model; all models that metrics have no name for share one.
 func (t *tally) line(model string, traffic int, m *models) *line {
-	if t.last < len(t.lines) && t.lines[t.last].model == model && t.lines[t.last].traffic == traffic {
-		return &t.lines[t.last]
-	}
-	if model == "" {
-		model = modelUnknown
-	}
 	for i := range t.lines {
-		if t.lines[i].model == model && t.lines[i].traffic == traffic {
-			t.last = i
-			return &t.lines[i]
+		if l := &t.lines[i]; l.model == model && l.traffic == traffic {
+			return l
 		}
 	}
-	s := m.series(model, traffic)
+	s := m.series(cmp.Or(model, modelUnknown), traffic)
 	for i := range t.lines {
-		if t.lines[i].series == s {
-			t.last = i
-			return &t.lines[i]
+		if l := &t.lines[i]; l.series == s {
+			return l
 		}
 	}
 	t.lines = append(t.lines, line{model: model, traffic: traffic, series: s})
-	t.last = len(t.lines) - 1
-	return &t.lines[t.last]
+	return &t.lines[len(t.lines)-1]
 }
 
 // count counts what was added, once.
