@@ -77,7 +77,7 @@ func (c *compiler) check(p *partition, r *journal.Inference) (loss, bool) {
 	if r.Start < minStart || r.Start >= maxStart {
 		return lostTime, false
 	}
-	if r.InputTokens.V > c.maxInput || r.OutputTokens.V > maxTokens {
+	if r.InputTokens.V > c.maxInput || r.OutputTokens.V > MaxTokens {
 		return lostLength, false
 	}
 	if r.InputTokens.V <= 0 { // 0 is how some producers say unknown: a prompt has a token
@@ -163,7 +163,7 @@ func (p *partition) estimate(r *journal.Inference) bool {
 		if p.outputs == 0 {
 			return false
 		}
-		r.OutputTokens = mooncake.Some(int64((p.output + p.outputs/2) / p.outputs)) //nolint:gosec // a mean of what is at most maxTokens
+		r.OutputTokens = mooncake.Some(int64((p.output + p.outputs/2) / p.outputs)) //nolint:gosec // a mean of what is at most MaxTokens
 	}
 	return true
 }

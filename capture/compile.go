@@ -23,8 +23,8 @@ const (
 	// Times that a trace of production may have, in ns: a clock that was never set would stretch it over decades.
 	minStart = 946_684_800 * 1e9   // 2000-01-01
 	maxStart = 7_258_118_400 * 1e9 // 2200-01-01
-	// maxTokens bounds the tokens of a row of production, because ids are made for them.
-	maxTokens = 1 << 24 // and at most blockhash.MaxBlocks blocks
+	// MaxTokens bounds the tokens of a row of production, because ids are made for them.
+	MaxTokens = 1 << 24 // and at most blockhash.MaxBlocks blocks
 	// maxText bounds the bytes of its text, so that tokens and bytes can be multiplied: a sender may say any number.
 	maxText = 1 << 32
 )
@@ -87,7 +87,7 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		exclusive:  map[producer]bool{},
 		skewed:     map[uint64]bool{},
 		fine:       FineBlockSizeOf(opt.BlockSize),
-		maxInput:   min(maxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
+		maxInput:   min(MaxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
 	}
 	for stage, s := range map[Stage]*sorter{
 		StageGroup: c.byTrace, StageJoin: c.byResponse, StageTurns: c.bySession, StageText: c.byText, StageWrite: c.byOrder,

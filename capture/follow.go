@@ -317,7 +317,7 @@ func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
 				one = &fits{less: g.less, told: e.told != ""}
 				found[g.key] = one
 			}
-			one.more = append(one.more, int32(more)) //nolint:gosec // at most maxTokens
+			one.more = append(one.more, int32(more)) //nolint:gosec // at most MaxTokens
 		}
 		return nil
 	})

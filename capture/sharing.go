@@ -332,7 +332,7 @@ func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index i
 	s.turns = p.turns
 	turns, many := p.keepTurns(p.done * int64(l.fine))
 	own := owner{
-		turns: turns, many: many, row: index, from: p.from, tokens: uint32(tokens), begin: uint32(p.done), //nolint:gosec // at most maxTokens
+		turns: turns, many: many, row: index, from: p.from, tokens: uint32(tokens), begin: uint32(p.done), //nolint:gosec // at most MaxTokens
 		fine: l.next - uint64(p.done), coarse: numbers.next - uint64(len(p.ids)), //nolint:gosec // wraps around, and back
 	}
 	if p.done < p.blocks {

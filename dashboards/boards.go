@@ -10,7 +10,7 @@ import (
 )
 
 // boards are all dashboards.
-var boards = []board{replayBoard(), compareBoard(), cacheBoard()}
+var boards = []board{replayBoard(), compareBoard(), cacheBoard(), captureBoard()}
 
 var run = label(semconv.RunID)
 

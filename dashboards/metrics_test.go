@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,8 +13,50 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/moonloop/moonloop/semconv"
 )
+
+// ofTheCollector are metrics that it has of itself, by the code of others. test/collector finds them in a scrape of the distribution.
+var ofTheCollector = []semconv.Metric{queueSize, queueCapacity, processMemory, processCPU}
+
+// componentMetrics returns the series of the metrics that our components declare, in Prometheus' spelling.
+func componentMetrics() map[string]bool {
+	files, err := filepath.Glob("../*/metadata.yaml")
+	if err != nil || len(files) < 3 {
+		panic(fmt.Sprintf("%d components: %v", len(files), err))
+	}
+	all := map[string]bool{}
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		var declared struct {
+			Telemetry struct {
+				Metrics map[string]struct {
+					Unit                  string
+					Sum, Gauge, Histogram *struct{}
+				}
+			}
+		}
+		if err := yaml.Unmarshal(content, &declared); err != nil {
+			panic(err)
+		}
+		for name, m := range declared.Telemetry.Metrics {
+			switch metric := own(name, m.Unit); {
+			case m.Sum != nil:
+				all[counter(metric)] = true
+			case m.Gauge != nil:
+				all[gauge(metric)] = true
+			case m.Histogram != nil:
+				all[classic(metric)] = true
+			}
+		}
+	}
+	return all
+}
 
 // allMetrics returns the metrics that package semconv declares, read from its source: the language has no list of a package's
 // variables.

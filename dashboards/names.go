@@ -29,6 +29,11 @@ func histogram(m semconv.Metric) string {
 	return series(m, otlptranslator.MetricTypeExponentialHistogram)
 }
 
+// classic returns the name of a histogram with bounds of buckets, as the Collector's own are.
+func classic(m semconv.Metric) string {
+	return series(m, otlptranslator.MetricTypeHistogram) + "_bucket"
+}
+
 // label returns Prometheus' name of an attribute.
 func label(attribute string) string { return strings.ReplaceAll(attribute, ".", "_") }
 
@@ -46,6 +51,11 @@ func rate(selector string) string { return "rate(" + selector + "[$__rate_interv
 // quantile reads a native histogram; by are labels that stay apart.
 func quantile(q float64, selector string, by ...string) string {
 	return fmt.Sprintf("histogram_quantile(%v, sum%s (%s))", q, grouping(by), rate(selector))
+}
+
+// classicQuantile reads a histogram with bounds of buckets.
+func classicQuantile(q float64, selector string, by ...string) string {
+	return fmt.Sprintf("histogram_quantile(%v, sum%s (%s))", q, grouping(append(by, "le")), rate(selector))
 }
 
 func sum(expr string, by ...string) string { return "sum" + grouping(by) + " (" + expr + ")" }

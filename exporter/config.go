@@ -43,6 +43,9 @@ type Config struct {
 
 	Retention RetentionConfig `mapstructure:"retention"`
 
+	// MetricModels is the number of models that metrics name, in the order in which they come, 0 to 1,000. The rest are "other". Default 50.
+	MetricModels int `mapstructure:"metric_models"`
+
 	// TimeoutConfig is for one attempt.
 	TimeoutConfig exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// QueueConfig is off by default: then a span is acknowledged when it is in the journal.
@@ -66,6 +69,8 @@ type RetentionConfig struct {
 
 const (
 	defaultMemoryMiB = 128
+	defaultModels    = 50
+	maxModels        = 1000
 	maxMiB           = 1 << 20
 )
 
@@ -85,6 +90,7 @@ func createDefaultConfig() component.Config {
 		FollowEngine:   capture.FollowAuto,
 		BlockSize:      mooncake.BlockSize,
 		MemoryLimitMiB: defaultMemoryMiB,
+		MetricModels:   defaultModels,
 		TimeoutConfig:  exporterhelper.NewDefaultTimeoutConfig(),
 		QueueConfig:    configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
 		BackOffConfig:  retry,
@@ -127,6 +133,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MemoryLimitMiB <= 0 || c.MemoryLimitMiB > maxMiB {
 		errs = append(errs, fmt.Errorf("memory_limit_mib is %d: it must be between 1 and %d, which is a TiB", c.MemoryLimitMiB, maxMiB))
+	}
+	if c.MetricModels < 0 || c.MetricModels > maxModels {
+		errs = append(errs, fmt.Errorf("metric_models is %d: it must be between 0 and %d, each of which is some ten time series", c.MetricModels, maxModels))
 	}
 	return errors.Join(errs...)
 }

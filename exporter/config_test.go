@@ -49,7 +49,7 @@ func TestConfig(t *testing.T) {
 			retry := c.BackOffConfig
 			*c = Config{
 				Directory: "/data/journal", Name: "gateway-1", Rotation: RotationConfig{64, 15 * time.Minute}, Grace: 30 * time.Second,
-				Compile: true, Format: "mooncake", Replays: "only", MissingTokens: "estimate", FollowEngine: "never", BlockSize: 256, MemoryLimitMiB: 512,
+				Compile: true, Format: "mooncake", Replays: "only", MissingTokens: "estimate", FollowEngine: "never", BlockSize: 256, MemoryLimitMiB: 512, MetricModels: 7,
 				Retention: RetentionConfig{10e9, 168 * time.Hour}, TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 20 * time.Second},
 				QueueConfig: configoptional.Some(queue), BackOffConfig: retry,
 			}
@@ -99,6 +99,8 @@ func TestConfigRefused(t *testing.T) {
 		{"follow_engine", "always", "must be auto or never"},
 		{"block_size", 0, "block_size is 0"},
 		{"memory_limit_mib", -1, "memory_limit_mib is -1"},
+		{"metric_models", -1, "metric_models is -1"},
+		{"metric_models", 1001, "metric_models is 1001"},
 		{"retention::max_bytes", -1, "neither must be below 0"},
 		{"sending_queue::queue_size", 0, "queue_size"},
 		{"directorx", "x", "directorx"}, // a typo is an error

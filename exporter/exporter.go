@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -26,9 +28,25 @@ type journalExporter struct {
 	decoder *decode.Decoder
 	log     *zap.Logger
 	metrics metrics
-	batches sync.Pool // of *journal.Batch
+	models  *models
+	batches sync.Pool // of *batch
 	journal *segment.Journal
 	faults  faults
+
+	name    string
+	started time.Time
+	last    atomic.Int64 // when a request of production was last written, in ns since started
+}
+
+// batch is what is made of the spans that come together.
+type batch struct {
+	journal.Batch
+	tally tally
+}
+
+// age returns how long ago a request of production was written, or the exporter was started.
+func (e *journalExporter) age() time.Duration {
+	return time.Since(e.started) - time.Duration(e.last.Load())
 }
 
 func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, error) {
@@ -38,7 +56,8 @@ func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, err
 	}
 	e := &journalExporter{
 		options: c.options(), decoder: decode.New(decode.Config{}), log: set.Logger, metrics: metrics{b},
-		batches: sync.Pool{New: func() any { return new(journal.Batch) }},
+		batches: sync.Pool{New: func() any { return new(batch) }}, name: set.ID.String(), started: time.Now(),
+		models: &models{max: c.MetricModels, metrics: metrics{b}, known: map[string]*[len(trafficNames)]*series{}},
 	}
 	e.options.Observer = &observer{set.Logger, e.metrics}
 	if e.options.Compile != nil {
@@ -57,7 +76,8 @@ func (e *journalExporter) start(context.Context, component.Host) error {
 	}
 	e.journal = j
 	e.log.Info("journal is open", zap.String("segment", j.Segment()))
-	return e.metrics.watch(j.Size)
+	e.metrics.begin()
+	return e.metrics.watch(e.name, j, e.age)
 }
 
 func (e *journalExporter) shutdown(ctx context.Context) error {
@@ -76,14 +96,20 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	b := e.batches.Get().(*journal.Batch)
+	b := e.batches.Get().(*batch)
 	b.Reset()
-	counts, err := e.decoder.Traces(td, b.Add)
+	b.tally.reset()
+	counts, err := e.decoder.Traces(td, func(r journal.Record) error {
+		if request, ok := r.(*journal.Inference); ok {
+			b.tally.add(request, e.models)
+		}
+		return b.Add(r)
+	})
 	if err != nil {
 		// Only a record that no journal can hold; decoding sees to it that there is none.
 		return consumererror.NewPermanent(fmt.Errorf("spans cannot be written to a journal: %w", err))
 	}
-	if err := e.journal.Append(b); err != nil {
+	if err := e.journal.Append(&b.Batch); err != nil {
 		why := faultOf(err)
 		e.metrics.ExporterMooncakeFailedWrites.Add(ctx, 1, with("fault", why.name))
 		e.faults.failed(e.log, why, err)
@@ -91,8 +117,21 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 	}
 	e.faults.succeeded(e.log)
 	e.metrics.pushed(ctx, counts, b.Size())
+	e.requests(ctx, &b.tally)
 	if b.Size() <= keepBatch {
 		e.batches.Put(b)
 	}
 	return nil
+}
+
+// requests counts those of a batch that is in the journal.
+func (e *journalExporter) requests(ctx context.Context, t *tally) {
+	t.count(ctx, e.metrics)
+	now := time.Now()
+	if t.production {
+		e.last.Store(int64(now.Sub(e.started)))
+	}
+	if t.ended > 0 {
+		e.metrics.ExporterMooncakeLag.Record(ctx, max(0, now.Sub(time.Unix(0, t.ended)).Seconds()))
+	}
 }

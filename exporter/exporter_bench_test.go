@@ -10,6 +10,9 @@ import (
 
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/exporter/exportertest"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/moonloop/moonloop/capture/journal"
 )
 
 // BenchmarkPush writes batches of 600 spans, two thirds of them requests, as 8 senders do at a time.
@@ -19,7 +22,9 @@ func BenchmarkPush(b *testing.B) {
 			f := NewFactory()
 			cfg := f.CreateDefaultConfig().(*Config)
 			cfg.Directory, cfg.Fsync = filepath.Join(b.TempDir(), "journal"), fsync
-			e, err := f.CreateTraces(b.Context(), exportertest.NewNopSettings(f.Type()), cfg)
+			set := exportertest.NewNopSettings(f.Type())
+			set.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())) // metrics are a part of the cost
+			e, err := f.CreateTraces(b.Context(), set, cfg)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -48,4 +53,35 @@ func BenchmarkPush(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkTraffic counts the requests of such a batch, which is what BenchmarkPush spends on it.
+func BenchmarkTraffic(b *testing.B) {
+	set := exportertest.NewNopSettings(NewFactory().Type())
+	set.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	cfg := createDefaultConfig().(*Config)
+	cfg.Directory = filepath.Join(b.TempDir(), "journal")
+	e, err := newJournalExporter(cfg, set)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var requests []*journal.Inference
+	if _, err := e.decoder.Traces(production(200), func(r journal.Record) error {
+		if request, ok := r.(*journal.Inference); ok {
+			requests = append(requests, new(*request))
+		}
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	var t tally
+	b.ReportAllocs()
+	for b.Loop() {
+		t.reset()
+		for _, r := range requests {
+			t.add(r, e.models)
+		}
+		e.requests(b.Context(), &t)
+	}
+	b.ReportMetric(float64(len(requests)), "requests/op")
 }

@@ -23,6 +23,8 @@ type fault struct {
 	cure   string
 }
 
+const otherFault = "other"
+
 const patience = "senders or the queue try again until it succeeds"
 
 var knownFaults = []fault{
@@ -42,7 +44,7 @@ func faultOf(err error) fault {
 			return f
 		}
 	}
-	return fault{name: "other", cure: "see the error; " + patience}
+	return fault{name: otherFault, cure: "see the error; " + patience}
 }
 
 // repeatFault is how long the log is silent about writing that still fails, or fails again.

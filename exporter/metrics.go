@@ -5,12 +5,15 @@ package exporter
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/exporter/internal/metadata"
+	"github.com/moonloop/moonloop/exporter/segment"
 )
 
 // metrics are what the exporter tells of itself. documentation.md lists them.
@@ -22,18 +25,74 @@ var (
 	kindContent, kindLink           = with("kind", "content"), with("kind", "link")
 	reasonNoTraceID, reasonNoSpanID = with("reason", "no_trace_id"), with("reason", "no_span_id")
 	resultOK, resultFailed          = with("result", "ok"), with("result", "failed")
+	none                            = metric.WithAttributeSet(*attribute.EmptySet())
 )
 
 func with(key, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
 }
 
-// watch shows the size of the open segment.
-func (m metrics) watch(size func() int64) error {
-	return m.RegisterExporterMooncakeOpenSegmentCallback(func(_ context.Context, o metric.Int64Observer) error {
-		o.Observe(size())
-		return nil
-	})
+// watch shows what an exporter has on disk, and how long ago it had a request. Counters of several exporters add up; of these each has
+// its own, by its name.
+func (m metrics) watch(name string, j *segment.Journal, age func() time.Duration) error {
+	of := func(more ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(more, attribute.String("exporter", name))...))
+	}
+	exporter, open, pending, closed := of(), of(attribute.String("state", "open")), of(attribute.String("state", "pending")), of(attribute.String("state", "closed"))
+	return errors.Join(
+		m.RegisterExporterMooncakeOpenSegmentCallback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(j.Size(), exporter)
+			return nil
+		}),
+		m.RegisterExporterMooncakeJournalSizeCallback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(j.Usage().Bytes, exporter)
+			return nil
+		}),
+		m.RegisterExporterMooncakeSegmentsCallback(func(_ context.Context, o metric.Int64Observer) error {
+			u := j.Usage()
+			o.Observe(1, open)
+			o.Observe(u.Pending, pending)
+			o.Observe(u.Closed-u.Pending, closed)
+			return nil
+		}),
+		m.RegisterExporterMooncakeDiskFreeCallback(func(_ context.Context, o metric.Int64Observer) error {
+			if free, ok := j.Free(); ok {
+				o.Observe(free, exporter)
+			}
+			return nil
+		}),
+		m.RegisterExporterMooncakeLastRequestAgeCallback(func(_ context.Context, o metric.Float64Observer) error {
+			o.Observe(age().Seconds(), exporter)
+			return nil
+		}),
+	)
+}
+
+// begin makes counters whose attributes are known exist before the first event: a rate would miss it, and an alert cannot tell none from
+// a Collector that does not count.
+func (m metrics) begin() {
+	ctx := context.Background()
+	for counter, all := range map[metric.Int64Counter][]metric.AddOption{
+		m.ExporterMooncakeRecords:          {kindInference, kindUnannotated, kindContent, kindLink},
+		m.ExporterMooncakeDroppedSpans:     {reasonNoTraceID, reasonNoSpanID},
+		m.ExporterMooncakeCompilations:     {resultOK, resultFailed},
+		m.ExporterMooncakeCuts:             {resultOK, resultFailed},
+		m.ExporterMooncakeRemovedSegments:  {resultOK, resultFailed},
+		m.ExporterMooncakeWritten:          {none},
+		m.ExporterMooncakeLost:             {none},
+		m.ExporterMooncakeOversizeSegments: {none},
+	} {
+		for _, with := range all {
+			counter.Add(ctx, 0, with)
+		}
+	}
+	m.ExporterMooncakeFailedWrites.Add(ctx, 0, with("fault", otherFault))
+	for _, f := range knownFaults {
+		m.ExporterMooncakeFailedWrites.Add(ctx, 0, with("fault", f.name))
+	}
+	for _, identity := range identitiesOfRows {
+		m.ExporterMooncakeRows.Add(ctx, 0, rowsOf(identity, trafficNames[0]))
+	}
 }
 
 // pushed counts the records of a batch that is in the journal, once.

@@ -48,13 +48,14 @@ func (o *observer) Cut(c segment.Cut) {
 func (o *observer) Compiled(c segment.Compilation) {
 	ctx := context.Background()
 	o.ExporterMooncakeCompilations.Add(ctx, 1, resultOf(c.Err))
+	o.ExporterMooncakeCompileDuration.Record(ctx, c.Took.Seconds(), resultOf(c.Err))
 	if c.Err != nil {
 		o.log.Error("segment was not compiled; its journal is complete, and the next start tries again, as does moonloop compile",
 			zap.String("segment", c.Segment), zap.Error(c.Err))
 		return
 	}
 	for _, t := range c.Result.Traces {
-		o.ExporterMooncakeRows.Add(ctx, t.Meta.Rows)
+		o.rows(ctx, t)
 		o.log.Info("segment is compiled", zap.String("segment", c.Segment), zap.Stringer("run", t.Run), zap.Int64("rows", t.Meta.Rows),
 			zap.Int64("merged", t.Merged), zap.Any("dropped", t.Meta.Dropped), zap.Duration("took", c.Took))
 	}

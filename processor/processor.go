@@ -51,8 +51,9 @@ func newProcessor(set processor.Settings, cfg *Config) (*mooncakeProcessor, erro
 func (p *mooncakeProcessor) options() []processorhelper.Option {
 	return []processorhelper.Option{
 		processorhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
-		processorhelper.WithStart(func(context.Context, component.Host) error {
+		processorhelper.WithStart(func(ctx context.Context, _ component.Host) error {
 			p.annotator.Warn(p.settings.Logger)
+			p.instruments.Begin(ctx)
 			return nil
 		}),
 		processorhelper.WithShutdown(func(context.Context) error {

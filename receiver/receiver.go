@@ -80,6 +80,10 @@ func (r *mooncakeReceiver) Start(ctx context.Context, host component.Host) error
 // there is a pipeline of traces only, too, because prompts come in them. Signals without a use are refused.
 func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) error {
 	r.annotator.Warn(r.settings.Logger)
+	r.instruments.Begin(ctx)
+	for _, reason := range admission.Reasons {
+		r.refused(reason, 0)
+	}
 	if r.nextTraces == nil {
 		r.settings.Logger.Warn("no pipeline of traces has this receiver: spans are refused, and the prompts and requests that log records hold " +
 			"are not captured; add it to the receivers of one")
@@ -137,11 +141,14 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 		opt.HTTPTimeout = http.ServerConfig.ReadTimeout
 	}
 	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.readTimeout()
-	opt.Refused = func(why admission.Reason) {
-		r.telemetry.ReceiverMooncakeRefusedRequests.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", string(why))))
-	}
+	opt.Refused = func(why admission.Reason) { r.refused(why, 1) }
 	r.gate = admission.NewGate(opt)
 	return &server, admission.NewHost(host, gateID, r.gate)
+}
+
+// refused counts requests that the gate refused.
+func (r *mooncakeReceiver) refused(why admission.Reason, n int64) {
+	r.telemetry.ReceiverMooncakeRefusedRequests.Add(context.Background(), n, metric.WithAttributes(attribute.String("reason", string(why))))
 }
 
 // Shutdown stops to listen, when the first pipeline asks for it.

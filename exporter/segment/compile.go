@@ -20,8 +20,10 @@ func (j *Journal) work(ctx context.Context) {
 	defer close(j.done)
 	failed := map[int64]bool{} // not tried again by this process
 	for {
+		j.measure() // now, because compiling may take its time
 		wait := j.compileNext(ctx, failed)
 		j.retain()
+		j.measure()
 		if wait == 0 {
 			continue
 		}

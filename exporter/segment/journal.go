@@ -38,7 +38,8 @@ type Journal struct {
 	closed bool
 	ended  map[int64]time.Time // when this process closed the segments that it closed
 
-	size atomic.Int64 // of the open segment
+	size  atomic.Int64          // of the open segment
+	usage atomic.Pointer[Usage] // of the closed ones
 
 	begun  time.Time // when it was opened
 	newest time.Time // when the newest journal of an earlier process was written last; not after begun

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // What the components of a Collector have in common that annotate: the settings that their users write, the metrics that they keep
@@ -87,6 +88,38 @@ type Instruments struct {
 	RemovedValues  metric.Int64Counter // by key
 }
 
+// Begin makes counters whose attributes are known exist before they count anything: a rate would miss the first event, and an alert
+// cannot tell none from a component that does not count. Dialects and rules of removal are as many as there are producers.
+func (i *Instruments) Begin(ctx context.Context) {
+	begin := func(counter metric.Int64Counter, key string, values ...string) {
+		for _, value := range values {
+			if counter != nil {
+				counter.Add(ctx, 0, metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value))))
+			}
+		}
+	}
+	for _, counter := range []metric.Int64Counter{
+		i.Spans, i.Sessions, i.WithoutTokens, i.CompletedUsage, i.TruncatedPrompts, i.MetricPoints, i.CarrierSpans,
+	} {
+		if counter != nil {
+			counter.Add(ctx, 0)
+		}
+	}
+	begin(i.InferenceSpans, "identity", semconv.IdentityEngine, semconv.IdentityTokens, semconv.IdentityText, semconv.IdentityNone, kindAnnotated)
+	begin(i.LogRecords, "kind", kindContent, kindRequest, kindAnnotated, kindOther)
+	for _, reason := range reasons {
+		begin(i.Dropped, "reason", string(reason))
+	}
+}
+
+// Kinds of log records, as an attribute; kindAnnotated is also an identity.
+const (
+	kindContent   = "content"
+	kindRequest   = "request"
+	kindAnnotated = "annotated"
+	kindOther     = "other"
+)
+
 // Record adds what one call counted.
 func (i *Instruments) Record(ctx context.Context, n Counts) {
 	add := func(to metric.Int64Counter, n int64, attributes ...attribute.KeyValue) {
@@ -101,11 +134,11 @@ func (i *Instruments) Record(ctx context.Context, n Counts) {
 	add(i.TruncatedPrompts, n.Truncated)
 	add(i.MetricPoints, n.Points)
 	add(i.CarrierSpans, n.Carriers+n.RequestSpans)
-	add(i.InferenceSpans, n.Annotated, attribute.String("identity", "annotated"))
-	add(i.LogRecords, n.ContentLogs, attribute.String("kind", "content"))
-	add(i.LogRecords, n.RequestLogs, attribute.String("kind", "request"))
-	add(i.LogRecords, n.AnnotatedLogs, attribute.String("kind", "annotated"))
-	add(i.LogRecords, n.OtherLogs(), attribute.String("kind", "other"))
+	add(i.InferenceSpans, n.Annotated, attribute.String("identity", kindAnnotated))
+	add(i.LogRecords, n.ContentLogs, attribute.String("kind", kindContent))
+	add(i.LogRecords, n.RequestLogs, attribute.String("kind", kindRequest))
+	add(i.LogRecords, n.AnnotatedLogs, attribute.String("kind", kindAnnotated))
+	add(i.LogRecords, n.OtherLogs(), attribute.String("kind", kindOther))
 	for dialect, n := range n.Dialects {
 		add(i.GenAISpans, n, attribute.String("dialect", string(dialect)))
 	}

@@ -25,6 +25,12 @@ const (
 	ReasonNoPipeline      Reason = "no_pipeline"          // a span made of log records, where nobody takes spans
 )
 
+// reasons are all of them.
+var reasons = []Reason{
+	ReasonPromptGaps, ReasonPromptTextless, ReasonHashesPartial, ReasonHashesBlockSize, ReasonHashesLength, ReasonUsageDoubtful, ReasonUsageEstimate,
+	ReasonReplyPartial, ReasonReplyAlone, ReasonLogNoSpan, ReasonLogNoTime, ReasonLogOther, ReasonNoPipeline,
+}
+
 // Counts says what was seen and done. The zero Counts is empty and ready.
 type Counts struct {
 	Spans     int64 // seen

@@ -153,8 +153,8 @@ func collect(t *testing.T, tel *componenttest.Telemetry) map[string]int64 {
 	return counts
 }
 
-// shortName returns the name of one of our metrics as attacks have it.
+// shortName returns the name of one of our metrics as attacks have it, of OpenTelemetry's or of Prometheus' name.
 func shortName(name string) (short string, ours bool) {
-	short = strings.Replace(strings.TrimPrefix(name, "otelcol_"), "_mooncake", "", 1)
+	short = strings.Replace(strings.TrimSuffix(strings.TrimPrefix(name, "otelcol_"), "_total"), "_mooncake", "", 1)
 	return short, strings.Contains(name, "_mooncake_")
 }

@@ -151,7 +151,7 @@ func configure(t *testing.T, dir string, s settings) *collector {
 receivers: {%s: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
 service:
   telemetry:
-    metrics: {level: basic, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}
+    metrics: {level: basic, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s, without_type_suffix: false, without_units: false}}}}]}
 `, receiverOf(t, config), c.address, c.http, metricsHost, metricsPort))}
 	if s.more != "" {
 		c.configs = append(c.configs, write(t, dir, "more.yaml", s.more))

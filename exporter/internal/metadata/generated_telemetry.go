@@ -29,18 +29,27 @@ type TelemetryBuilder struct {
 	mu                                sync.Mutex
 	registrations                     []metric.Registration
 	ExporterMooncakeCompilations      metric.Int64Counter
+	ExporterMooncakeCompileDuration   metric.Float64Histogram
 	ExporterMooncakeCutDuration       metric.Float64Histogram
 	ExporterMooncakeCuts              metric.Int64Counter
+	ExporterMooncakeDiskFree          metric.Int64ObservableGauge
 	ExporterMooncakeDroppedSpans      metric.Int64Counter
 	ExporterMooncakeFailedWrites      metric.Int64Counter
 	ExporterMooncakeInvalidAttributes metric.Int64Counter
+	ExporterMooncakeJournalSize       metric.Int64ObservableGauge
+	ExporterMooncakeLag               metric.Float64Histogram
+	ExporterMooncakeLastRequestAge    metric.Float64ObservableGauge
+	ExporterMooncakeLeftOutRequests   metric.Int64Counter
 	ExporterMooncakeLost              metric.Int64Counter
 	ExporterMooncakeOpenSegment       metric.Int64ObservableGauge
 	ExporterMooncakeOversizeSegments  metric.Int64Counter
 	ExporterMooncakeRecords           metric.Int64Counter
 	ExporterMooncakeRemovedSegments   metric.Int64Counter
+	ExporterMooncakeRequestSpans      metric.Int64Counter
 	ExporterMooncakeRows              metric.Int64Counter
+	ExporterMooncakeSegments          metric.Int64ObservableGauge
 	ExporterMooncakeSyncDuration      metric.Float64Histogram
+	ExporterMooncakeTokens            metric.Int64Counter
 	ExporterMooncakeWritten           metric.Int64Counter
 }
 
@@ -53,6 +62,51 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterExporterMooncakeDiskFreeCallback sets callback for observable ExporterMooncakeDiskFree metric.
+func (builder *TelemetryBuilder) RegisterExporterMooncakeDiskFreeCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterMooncakeDiskFree, obs: o})
+		return nil
+	}, builder.ExporterMooncakeDiskFree)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterMooncakeJournalSizeCallback sets callback for observable ExporterMooncakeJournalSize metric.
+func (builder *TelemetryBuilder) RegisterExporterMooncakeJournalSizeCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterMooncakeJournalSize, obs: o})
+		return nil
+	}, builder.ExporterMooncakeJournalSize)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterMooncakeLastRequestAgeCallback sets callback for observable ExporterMooncakeLastRequestAge metric.
+func (builder *TelemetryBuilder) RegisterExporterMooncakeLastRequestAgeCallback(cb metric.Float64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerFloat64{inst: builder.ExporterMooncakeLastRequestAge, obs: o})
+		return nil
+	}, builder.ExporterMooncakeLastRequestAge)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
 }
 
 // RegisterExporterMooncakeOpenSegmentCallback sets callback for observable ExporterMooncakeOpenSegment metric.
@@ -70,6 +124,21 @@ func (builder *TelemetryBuilder) RegisterExporterMooncakeOpenSegmentCallback(cb 
 	return nil
 }
 
+// RegisterExporterMooncakeSegmentsCallback sets callback for observable ExporterMooncakeSegments metric.
+func (builder *TelemetryBuilder) RegisterExporterMooncakeSegmentsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterMooncakeSegments, obs: o})
+		return nil
+	}, builder.ExporterMooncakeSegments)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 type observerInt64 struct {
 	embedded.Int64Observer
 	inst metric.Int64Observable
@@ -78,6 +147,16 @@ type observerInt64 struct {
 
 func (oi *observerInt64) Observe(value int64, opts ...metric.ObserveOption) {
 	oi.obs.ObserveInt64(oi.inst, value, opts...)
+}
+
+type observerFloat64 struct {
+	embedded.Float64Observer
+	inst metric.Float64Observable
+	obs  metric.Observer
+}
+
+func (oi *observerFloat64) Observe(value float64, opts ...metric.ObserveOption) {
+	oi.obs.ObserveFloat64(oi.inst, value, opts...)
 }
 
 // Shutdown unregister all registered callbacks for async instruments.
@@ -104,6 +183,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{segment}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeCompileDuration, err = builder.meter.Float64Histogram(
+		"otelcol_exporter_mooncake_compile_duration",
+		metric.WithDescription("Time that compiling the trace of a closed segment took. [Alpha]"),
+		metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries([]float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800}...),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeCutDuration, err = builder.meter.Float64Histogram(
 		"otelcol_exporter_mooncake_cut_duration",
 		metric.WithDescription("Time for which writing waited at the end of a segment. [Alpha]"),
@@ -115,6 +201,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_mooncake_cuts",
 		metric.WithDescription("Ends of segments. One that failed is tried again, and the segment goes on. [Alpha]"),
 		metric.WithUnit("{segment}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeDiskFree, err = builder.meter.Int64ObservableGauge(
+		"otelcol_exporter_mooncake_disk_free",
+		metric.WithDescription("Free space of the journal's file system, as far as this user may use it. Not there on platforms that do not tell. [Alpha]"),
+		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeDroppedSpans, err = builder.meter.Int64Counter(
@@ -133,6 +225,31 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_mooncake_invalid_attributes",
 		metric.WithDescription("Values that were left out of records because they are not what the contract says. [Alpha]"),
 		metric.WithUnit("{attribute}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeJournalSize, err = builder.meter.Int64ObservableGauge(
+		"otelcol_exporter_mooncake_journal_size",
+		metric.WithDescription("Size of all segments that are on disk, the open one and all traces included. [Alpha]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeLag, err = builder.meter.Float64Histogram(
+		"otelcol_exporter_mooncake_lag",
+		metric.WithDescription("Time from the end of a request to its record in the journal. Each batch has one value, that of the request that waited longest, by its sender's clock. [Alpha]"),
+		metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries([]float64{0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600}...),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeLastRequestAge, err = builder.meter.Float64ObservableGauge(
+		"otelcol_exporter_mooncake_last_request_age",
+		metric.WithDescription("Time since a request of production was last written to the journal; since the start, where none was. [Alpha]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeLeftOutRequests, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_left_out_requests",
+		metric.WithDescription("Requests that are no row of their segment's own trace, by reason. [Alpha]"),
+		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeLost, err = builder.meter.Int64Counter(
@@ -165,10 +282,22 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{segment}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeRequestSpans, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_request_spans",
+		metric.WithDescription("Spans of requests to a model that were written to the journal. A request of which an application and a gateway send a span each is two; rows of traces count it once. [Alpha]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeRows, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_rows",
 		metric.WithDescription("Rows of the segments' own traces. [Alpha]"),
 		metric.WithUnit("{row}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeSegments, err = builder.meter.Int64ObservableGauge(
+		"otelcol_exporter_mooncake_segments",
+		metric.WithDescription("Segments that are on disk. [Alpha]"),
+		metric.WithUnit("{segment}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeSyncDuration, err = builder.meter.Float64Histogram(
@@ -176,6 +305,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithDescription("Time that making the journal durable took. [Alpha]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5}...),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeTokens, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_tokens",
+		metric.WithDescription("Tokens of the requests that were written to the journal, as their spans count them. [Alpha]"),
+		metric.WithUnit("{token}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeWritten, err = builder.meter.Int64Counter(

@@ -20,30 +20,57 @@ func TestSetupTelemetry(t *testing.T) {
 	tb, err := metadata.NewTelemetryBuilder(testTel.NewTelemetrySettings())
 	require.NoError(t, err)
 	defer tb.Shutdown()
+	require.NoError(t, tb.RegisterExporterMooncakeDiskFreeCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterExporterMooncakeJournalSizeCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterExporterMooncakeLastRequestAgeCallback(func(_ context.Context, observer metric.Float64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterExporterMooncakeOpenSegmentCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterExporterMooncakeSegmentsCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	tb.ExporterMooncakeCompilations.Add(context.Background(), 1)
+	tb.ExporterMooncakeCompileDuration.Record(context.Background(), 1)
 	tb.ExporterMooncakeCutDuration.Record(context.Background(), 1)
 	tb.ExporterMooncakeCuts.Add(context.Background(), 1)
 	tb.ExporterMooncakeDroppedSpans.Add(context.Background(), 1)
 	tb.ExporterMooncakeFailedWrites.Add(context.Background(), 1)
 	tb.ExporterMooncakeInvalidAttributes.Add(context.Background(), 1)
+	tb.ExporterMooncakeLag.Record(context.Background(), 1)
+	tb.ExporterMooncakeLeftOutRequests.Add(context.Background(), 1)
 	tb.ExporterMooncakeLost.Add(context.Background(), 1)
 	tb.ExporterMooncakeOversizeSegments.Add(context.Background(), 1)
 	tb.ExporterMooncakeRecords.Add(context.Background(), 1)
 	tb.ExporterMooncakeRemovedSegments.Add(context.Background(), 1)
+	tb.ExporterMooncakeRequestSpans.Add(context.Background(), 1)
 	tb.ExporterMooncakeRows.Add(context.Background(), 1)
 	tb.ExporterMooncakeSyncDuration.Record(context.Background(), 1)
+	tb.ExporterMooncakeTokens.Add(context.Background(), 1)
 	tb.ExporterMooncakeWritten.Add(context.Background(), 1)
 	AssertEqualExporterMooncakeCompilations(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeCompileDuration(t, testTel,
+		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeCutDuration(t, testTel,
 		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeCuts(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeDiskFree(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeDroppedSpans(t, testTel,
@@ -53,6 +80,18 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeInvalidAttributes(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeJournalSize(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeLag(t, testTel,
+		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeLastRequestAge(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeLeftOutRequests(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeLost(t, testTel,
@@ -70,11 +109,20 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualExporterMooncakeRemovedSegments(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeRequestSpans(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeRows(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeSegments(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeSyncDuration(t, testTel,
 		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeTokens(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeWritten(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},

@@ -43,6 +43,9 @@ const (
 	ReasonMediaType Reason = "media_type"
 )
 
+// Reasons are all of them.
+var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType}
+
 // refusal is a Reason as an error, which says what to do and repeats nothing of the request.
 type refusal struct {
 	reason  Reason
