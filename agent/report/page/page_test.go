@@ -278,7 +278,7 @@ func TestWhy(t *testing.T) {
 		"cold prompt":         {Prefill: 100, Uncached: 600, Prompt: 700},
 		"queue: 25":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 25, TTFT: 10},
 		"cached; queue: 25":   {Prefill: 100, Uncached: 600, Prompt: 700, At: 12, Late: 14},
-		"overtaken: 44 requ":  {Prefill: 100, Uncached: 5, Prompt: 700, At: 30, TTFT: 10},
+		"overtaken by 44":     {Prefill: 100, Uncached: 5, Prompt: 700, At: 30, TTFT: 10},
 		"no reason":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 5},
 		"stalled for 600 ms":  {Prefill: 10, Decode: 1000, Gap: 600, Reply: 50},
 		"slow tokens: 21":     {Prefill: 10, Decode: 1029, Gap: 30, Reply: 50},

@@ -130,10 +130,10 @@ func (u *usual) explainPrefill(s *slow) string {
 	}
 	waiting, overtook := u.backlog.behind(s.At+s.Late+s.Wait, s.At+s.TTFT)
 	if waiting > max(u.backlog.median, 1) {
-		why = append(why, fmt.Sprintf("queue: %s requests waited for a first token, the median is %s", humanize.Comma(waiting), humanize.Comma(u.backlog.median)))
+		why = append(why, fmt.Sprintf("queue: %s waited for a first token (median %s)", humanize.Comma(waiting), humanize.Comma(u.backlog.median)))
 	}
-	if overtook > max(waiting, 1) {
-		why = append(why, fmt.Sprintf("overtaken: %s requests sent later had their first token sooner", humanize.Comma(overtook)))
+	if overtook > max(waiting, 1) { // had their first token sooner
+		why = append(why, fmt.Sprintf("overtaken by %s that were sent later", humanize.Comma(overtook)))
 	}
 	return cmp.Or(strings.Join(why, "; "), "slow first token, for no reason that the records show")
 }

@@ -110,7 +110,7 @@
         ...lines.map(l => ({
           label: l.name, stroke: color(l.color), width: l.points ? 0 : 1.75, dash: l.dash, spanGaps: !l.points && !options.gaps,
           paths: l.points ? () => null : l.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          points: l.points ? { show: true, size: 4, fill: color(l.color) + "40", stroke: color(l.color) + "40", width: 0 } : { show: x.length === 1 },
+          points: l.points ? { show: true, size: x.length > 2000 ? 2 : 4, fill: color(l.color) + "99", stroke: color(l.color) + "99", width: 0 } : { show: x.length === 1 },
           value: (u, v) => v === null ? "–" : format(v) + (options.percent ? " %" : ""),
         })),
       ],
