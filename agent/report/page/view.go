@@ -83,6 +83,7 @@ func (r *Run) view() *view {
 	}
 	if r.killed {
 		v.Class = "killed"
+		v.Notes = append(v.Notes, "Only requests that had ended are known: rates and requests in flight before the end are too low.")
 	}
 	v.Headline = cmp.Or(headlines[v.Class], v.Class)
 	if len(s.Verdict.Unknown) > 0 {
