@@ -6,12 +6,14 @@
 package acceptance
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 )
@@ -24,6 +26,8 @@ type look struct {
 	Overflow   int      `json:"overflow"`
 	Charts     int      `json:"charts"`
 	Legend     string   `json:"legend"` // of the first chart, after keys moved its cursor
+	Zoomed     bool     `json:"zoomed"` // by dragging
+	Back       bool     `json:"back"`   // by Escape
 	Dark       bool     `json:"dark"`
 	Toggled    bool     `json:"toggled"`
 	Console    []string `json:"console"`
@@ -36,59 +40,114 @@ type look struct {
 }
 
 // TestAcceptancePage replays the public trace, all of its 12,031 requests, and opens the run's report page in a real browser: small,
-// quick, usable by keys, in both themes, on a phone, without a request that leaves it, and without what keeps people out. The
-// pictures are for eyes.
+// quick, usable by keys, in both themes, on a phone, without a request that leaves it, and without what keeps people out. So is the
+// page that `moonloop report` draws of a replay that was killed. The pictures are for eyes.
 func TestAcceptancePage(t *testing.T) {
 	browser, moonloop, trace, dir := setting(t, "MOONLOOP_PAGE"), setting(t, "MOONLOOP_BIN"), setting(t, "MOONLOOP_TRACE"), artefacts(t)
 	simulator := start(t, dir, "simulate", nil, moonloop, "simulate", "--listen", "127.0.0.1:0")
 	engine := simulator.find(t, regexp.MustCompile(`listening on (\S+)`))
-	out := filepath.Join(dir, "results")
-	replay := start(t, dir, "replay", nil, moonloop, "replay", trace, "--url", engine, "--speedup", "30", "--progress", "none", "--out", out,
-		"--slo", "ttft=2s", "--trace-url", "http://localhost:16686/trace/{trace_id}")
-	if code := replay.wait(t, 10*time.Minute); code != 0 && code != 3 {
+	args := []string{
+		"replay", trace, "--url", engine, "--speedup", "60", "--progress", "none",
+		"--slo", "ttft=2s", "--trace-url", "http://localhost:16686/trace/{trace_id}", "--out",
+	}
+
+	killed := filepath.Join(dir, "killed")
+	replay := start(t, dir, "killed-replay", nil, moonloop, append(args, killed, "--seed", "2")...) // the cache is to be cold for the next
+	records := filepath.Join(killed, "requests.jsonl.partial")
+	for deadline := time.Now().Add(time.Minute); lines(t, records) < 1000; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no 1,000 records in %s\n%s", records, replay.tail())
+		}
+	}
+	if err := replay.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-replay.done
+	if output, err := exec.CommandContext(t.Context(), moonloop, "report", killed).CombinedOutput(); err != nil {
+		t.Fatalf("report: %v\n%s", err, output)
+	}
+	inspectPage(t, browser, filepath.Join(killed, "report.html"), filepath.Join(dir, "killed"))
+
+	whole := filepath.Join(dir, "results")
+	replay = start(t, dir, "replay", nil, moonloop, append(args, whole)...)
+	if code := replay.wait(t, 10*time.Minute); code != 0 && code != 3 { // a busy machine makes a run invalid, but no page worse
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
 	}
-	page := filepath.Join(out, "report.html")
+	inspectPage(t, browser, filepath.Join(whole, "report.html"), filepath.Join(dir, "page"))
+}
+
+// lines counts the lines of a file, 0 if there is none yet.
+func lines(t *testing.T, name string) int {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return bytes.Count(content, []byte("\n"))
+}
+
+// inspectPage looks at a page at three widths in both themes.
+func inspectPage(t *testing.T, browser, page, pictures string) {
+	t.Helper()
 	info, err := os.Stat(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("report.html of 12,031 requests: %d bytes", info.Size())
+	t.Logf("%s: %d bytes", page, info.Size())
 	if info.Size() >= 3_000_000 {
-		t.Errorf("report.html has %d bytes, want less than 3 MB", info.Size())
+		t.Errorf("%s has %d bytes, want less than 3 MB", page, info.Size())
 	}
-	output, err := exec.CommandContext(t.Context(), "node", filepath.Join(browser, "look.mjs"), page, filepath.Join(dir, "page")).Output()
+	output, err := exec.CommandContext(t.Context(), "node", filepath.Join(browser, "look.mjs"), page, pictures).Output()
 	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("the browser: %v\n%s", err, exit.Stderr)
+		}
 		t.Fatalf("the browser: %v", err)
 	}
 	looks := 0
-	for line := range strings.Lines(string(output)) {
+	for line := range bytes.Lines(output) {
 		var l look
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
+		if err := json.Unmarshal(line, &l); err != nil {
 			t.Fatal(err)
 		}
 		looks++
-		t.Logf("%d px, %s: ready after %.0f ms, %d charts", l.Width, l.Theme, l.Ready, l.Charts)
-		switch {
-		case l.Ready >= 2000:
-			t.Errorf("%d px: usable after %.0f ms, want less than 2 s", l.Width, l.Ready)
-		case l.Overflow > 0:
-			t.Errorf("%d px: the page is %d px too wide", l.Width, l.Overflow)
-		case l.Charts < 12:
-			t.Errorf("%d px: %d charts, want 12", l.Width, l.Charts)
-		case !regexp.MustCompile(`\d`).MatchString(l.Legend):
-			t.Errorf("%d px: after three keys the legend says %q", l.Width, l.Legend)
-		case l.Dark != (l.Theme == "dark") || l.Toggled == l.Dark:
-			t.Errorf("%d px, %s: dark %t, after the button %t", l.Width, l.Theme, l.Dark, l.Toggled)
-		}
-		if len(l.Console) > 0 || len(l.Requests) > 0 {
-			t.Errorf("%d px: console %q, requests %q", l.Width, l.Console, l.Requests)
-		}
-		for _, v := range l.Violations {
-			t.Errorf("%d px, %s: axe: %s %s: %s", l.Width, l.Theme, v.Impact, v.ID, v.Example)
-		}
+		l.check(t)
 	}
 	if looks != 6 {
 		t.Errorf("%d looks, want 6", looks)
+	}
+}
+
+func (l *look) check(t *testing.T) {
+	t.Helper()
+	t.Logf("%d px, %s: ready after %.0f ms, %d charts", l.Width, l.Theme, l.Ready, l.Charts)
+	wrong := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%d px, %s: "+format, append([]any{l.Width, l.Theme}, args...)...)
+	}
+	if l.Ready >= 2000 {
+		wrong("usable after %.0f ms, want less than 2 s", l.Ready)
+	}
+	if l.Overflow > 0 {
+		wrong("the page is %d px too wide", l.Overflow)
+	}
+	if l.Charts != 13 {
+		wrong("%d charts, want 13", l.Charts)
+	}
+	if !regexp.MustCompile(`\d`).MatchString(l.Legend) {
+		wrong("after three keys the legend says %q", l.Legend)
+	}
+	if !l.Zoomed || !l.Back {
+		wrong("dragging zooms the other charts: %t; Escape takes them back: %t", l.Zoomed, l.Back)
+	}
+	if l.Dark != (l.Theme == "dark") || l.Toggled == l.Dark {
+		wrong("dark %t, after the button %t", l.Dark, l.Toggled)
+	}
+	if len(l.Console) > 0 || len(l.Requests) > 0 {
+		wrong("console %q, requests %q", l.Console, l.Requests)
+	}
+	for _, v := range l.Violations {
+		wrong("axe: %s %s: %s", v.Impact, v.ID, v.Example)
 	}
 }

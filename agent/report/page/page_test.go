@@ -170,7 +170,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 func TestKilledRun(t *testing.T) {
 	records := line(0, 0, 10, 5, 3) + line(1, 100, 20, 5, 3) + `{"input_length": 7, "resu`
 	html := render(t, load(t, folder(t, map[string]string{partialFile: records})))
-	for _, want := range []string{"This run did not end", "Time to first token", "of 2"} {
+	for _, want := range []string{"This run did not end", "Only requests that had ended", "Time to first token", "of 2"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -251,7 +251,7 @@ func result(at, late float64) (x outcome) {
 func TestSizeOfThePage(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	var records strings.Builder
-	const requests = 12_031
+	const requests = maxPoints + 31
 	for i := range requests {
 		records.WriteString(line(i, float64(i)*10+random.Float64(), 10+random.Float64()*1000, 5+random.Float64(), 1+random.IntN(40)))
 	}
@@ -260,7 +260,7 @@ func TestSizeOfThePage(t *testing.T) {
 		t.Errorf("%d bytes, want less than 1 MiB", len(html))
 	}
 	d := data(t, html)
-	if len(d.Points.Row) != maxPoints || !strings.Contains(d.Sampled, "12,000 of 12,031") {
+	if len(d.Points.Row) != maxPoints || !strings.Contains(d.Sampled, "15,000 of 15,031") {
 		t.Errorf("%d points; %q", len(d.Points.Row), d.Sampled)
 	}
 	if again := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records.String()}))); again != html {
@@ -269,12 +269,16 @@ func TestSizeOfThePage(t *testing.T) {
 }
 
 func TestWhy(t *testing.T) {
-	u := usual{uncached: 500, reply: 100, gap: 10, inFlight: func(at float64) int64 { return int64(at) }, crowd: 20}
+	// Bins of 10 ms: 25 wait at the end of the third; 6 at the end of the fourth, and 50 are answered in the fifth.
+	b := &backlog{width: 10, waiting: []int64{1, 1, 25, 6, 1}, answered: []int64{0, 0, 0, 40, 90}, median: 20}
+	u := usual{uncached: 500, reply: 100, gap: 10, backlog: b}
 	for want, s := range map[string]slow{
 		"sent late":           {Late: 100, Prefill: 20},
 		"waited for a free":   {Wait: 100, Prefill: 20},
 		"cold prompt":         {Prefill: 100, Uncached: 600, Prompt: 700},
-		"burst: 25":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 25},
+		"queue: 25":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 25, TTFT: 10},
+		"cached; queue: 25":   {Prefill: 100, Uncached: 600, Prompt: 700, At: 12, Late: 14},
+		"overtaken by 44":     {Prefill: 100, Uncached: 5, Prompt: 700, At: 30, TTFT: 10},
 		"no reason":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 5},
 		"stalled for 600 ms":  {Prefill: 10, Decode: 1000, Gap: 600, Reply: 50},
 		"slow tokens: 21":     {Prefill: 10, Decode: 1029, Gap: 30, Reply: 50},

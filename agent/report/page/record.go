@@ -88,6 +88,13 @@ func (r *record) cached() (int64, bool) {
 	return 0, false
 }
 
+// itl is the mean time between two output tokens, in ms: from the first to the last, by all but the first.
+func (r *record) itl() (float64, bool) {
+	decode, known := between(r.Result.First, r.Result.Last)
+	after := float64(r.reply() - 1)
+	return decode / max(after, 1), known && after >= 1 && r.served()
+}
+
 // between returns the time from one instant to another, 0 if they are out of order, and whether both came to pass.
 func between(from, to *float64) (float64, bool) {
 	if from == nil || to == nil || !finite(*from) || !finite(*to) {

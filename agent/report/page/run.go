@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -24,7 +23,7 @@ const (
 )
 
 // maxPoints bounds the points of a scatter plot.
-const maxPoints = 12_000
+const maxPoints = 15_000
 
 // Run is what a page shows of one replay.
 type Run struct {
@@ -45,7 +44,7 @@ type Run struct {
 	ttftIntended     histogram
 	latency          histogram
 	latencyIntended  histogram
-	gaps, late       histogram
+	itl, gaps, late  histogram
 	points           sample
 	byTTFT, byTotal  slowest
 }
@@ -152,6 +151,9 @@ func (r *Run) add(rec *record) {
 	for _, gap := range x.Gaps {
 		r.gaps.add(gap*perMilli, 3)
 	}
+	if itl, known := rec.itl(); known {
+		r.itl.add(itl*perMilli, 3)
+	}
 	r.reply.add(float64(rec.reply()), 3)
 	s, timed := newSlow(rec)
 	if !timed {
@@ -210,23 +212,18 @@ func (s *sample) add(p point) {
 
 // explain sets what the slowest requests were slow for, once all records are known.
 func (r *Run) explain() {
-	u := usual{
-		uncached: r.uncached.quantile(0.9), reply: r.reply.quantile(0.9), gap: r.gaps.millis(0.5),
-		inFlight: r.line.inFlightAt,
-	}
-	inFlight, n := make([]int64, 0, len(r.line.bins)), int64(0)
-	for i := range r.line.bins {
-		n += r.line.bins[i].sent - r.line.bins[i].finished
-		inFlight = append(inFlight, n)
-	}
-	if len(inFlight) > 0 {
-		slices.Sort(inFlight)
-		u.crowd = inFlight[len(inFlight)*9/10]
-	}
+	u := usual{uncached: r.uncached.quantile(0.9), reply: r.reply.quantile(0.9), gap: r.gaps.millis(0.5), backlog: r.line.backlog()}
+	start := float64(r.line.leading()) * r.line.width
 	for _, list := range []*slowest{&r.byTTFT, &r.byTotal} {
+		whole := 0.0 // the longest
+		for i := range list.rows {
+			whole = max(whole, list.rows[i].Total)
+		}
 		for i := range list.rows {
 			s := &list.rows[i]
 			s.Why = u.explain(s, list == &r.byTotal)
+			s.Offset = s.At - start
+			s.Phases = s.phases(whole)
 			if r.TraceURL != "" && s.TraceID != "" {
 				s.Elsewhere = strings.ReplaceAll(r.TraceURL, "{trace_id}", s.TraceID)
 			}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 )
@@ -16,23 +17,48 @@ const maxSlowest = 15
 
 // slow is one of the slowest requests. Durations are in ms.
 type slow struct {
-	Row       int64
-	Turn      int
-	Model     string
-	At        float64 // scheduled time, ms on the run's clock
-	Late      float64 // scheduled time to dispatch
-	Wait      float64 // for a free slot
-	Prefill   float64 // wire to first token
-	Decode    float64 // first to last token
-	TTFT      float64 // from the scheduled time
-	Total     float64 // from the scheduled time to the end
-	Gap       float64 // the longest between two chunks
-	Prompt    int64
-	Uncached  int64 // prompt tokens that the engine had to compute; -1: not known
-	Reply     int64
-	TraceID   string
-	Why       string // set at the end
+	Row      int64
+	Turn     int
+	Model    string
+	At       float64 // scheduled time, ms on the run's clock
+	Late     float64 // scheduled time to dispatch
+	Wait     float64 // for a free slot
+	Prefill  float64 // wire to first token
+	Decode   float64 // first to last token
+	TTFT     float64 // from the scheduled time
+	Total    float64 // from the scheduled time to the end
+	Gap      float64 // the longest between two chunks
+	Prompt   int64
+	Uncached int64 // prompt tokens that the engine had to compute; -1: not known
+	Reply    int64
+	TraceID  string
+
+	// Set at the end.
+	Why       string
+	Offset    float64 // At, as the charts have it
+	Phases    []phase
 	Elsewhere string // link to its trace
+}
+
+// phase is a part of the bar that shows where a request spent its time. X and Width are in hundredths of the bar.
+type phase struct {
+	Name     string
+	X, Width float64
+}
+
+// phases divides a bar whose whole length is a duration.
+func (s *slow) phases(whole float64) []phase {
+	if whole <= 0 {
+		return nil
+	}
+	var parts []phase
+	x := 0.0
+	for _, p := range []phase{{Name: "late", Width: s.Late}, {Name: "slot", Width: s.Wait}, {Name: "prefill", Width: s.Prefill}, {Name: "decode", Width: s.Decode}} {
+		p.X, p.Width = x, min(round(100*p.Width/whole), 100-x)
+		x += p.Width
+		parts = append(parts, p)
+	}
+	return parts
 }
 
 // newSlow returns the phases of a served request; false if an instant is missing.
@@ -80,8 +106,7 @@ type usual struct {
 	uncached float64 // 90th percentile of prompt tokens that were not cached
 	reply    float64 // 90th percentile of output tokens
 	gap      float64 // median gap between chunks, ms
-	inFlight func(at float64) int64
-	crowd    int64 // 90th percentile over time of requests in flight
+	backlog  *backlog
 }
 
 // explain says what most of a request's time to first token, or to its end, was spent on, and what is unusual about it.
@@ -99,15 +124,18 @@ func (u *usual) explain(s *slow, toEnd bool) string {
 }
 
 func (u *usual) explainPrefill(s *slow) string {
-	crowd := u.inFlight(s.At)
-	switch {
-	case s.Uncached >= 0 && float64(s.Uncached) >= u.uncached && s.Uncached > 0:
-		return fmt.Sprintf("cold prompt: %s of %s tokens were not cached", humanize.Comma(s.Uncached), humanize.Comma(s.Prompt))
-	case crowd >= u.crowd && crowd > 1:
-		return fmt.Sprintf("burst: %s requests were in flight", humanize.Comma(crowd))
-	default:
-		return "slow first token, for no reason that the records show"
+	var why []string
+	if s.Uncached > 0 && float64(s.Uncached) >= u.uncached {
+		why = append(why, fmt.Sprintf("cold prompt: %s of %s tokens were not cached", humanize.Comma(s.Uncached), humanize.Comma(s.Prompt)))
 	}
+	waiting, overtook := u.backlog.behind(s.At+s.Late+s.Wait, s.At+s.TTFT)
+	if waiting > max(u.backlog.median, 1) {
+		why = append(why, fmt.Sprintf("queue: %s waited for a first token (median %s)", humanize.Comma(waiting), humanize.Comma(u.backlog.median)))
+	}
+	if overtook > max(waiting, 1) { // had their first token sooner
+		why = append(why, fmt.Sprintf("overtaken by %s that were sent later", humanize.Comma(overtook)))
+	}
+	return cmp.Or(strings.Join(why, "; "), "slow first token, for no reason that the records show")
 }
 
 func (u *usual) explainDecode(s *slow) string {

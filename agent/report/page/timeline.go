@@ -3,7 +3,11 @@
 
 package page
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // maxBins bounds the number of time bins. Charts have fewer pixels than that between two of their gridlines.
 const maxBins = 240
@@ -20,13 +24,14 @@ type timeline struct {
 // bin is one stretch of a run.
 type bin struct {
 	intended, sent, finished, failed int64
+	answered                         int64 // first tokens, and ends of requests that got none
 	tokens                           int64 // output tokens, by the arrival of their chunks
 
 	// Prompt tokens of requests that started here, and which of them the engine had cached, was predicted to have cached, and
 	// had cached in production. Each is counted with the prompts for which it is known.
 	cached, cachedOf, predicted, predictedOf, observed, observedOf int64
 
-	ttft, gap, late histogram
+	ttft, itl, gap, late histogram
 }
 
 // at returns the bin of an instant.
@@ -65,6 +70,7 @@ func (b *bin) merge(o *bin) {
 	b.sent += o.sent
 	b.finished += o.finished
 	b.failed += o.failed
+	b.answered += o.answered
 	b.tokens += o.tokens
 	b.cached += o.cached
 	b.cachedOf += o.cachedOf
@@ -73,6 +79,7 @@ func (b *bin) merge(o *bin) {
 	b.observed += o.observed
 	b.observedOf += o.observedOf
 	b.ttft.merge(o.ttft)
+	b.itl.merge(o.itl)
 	b.gap.merge(o.gap)
 	b.late.merge(o.late)
 }
@@ -111,8 +118,14 @@ func (t *timeline) add(r *record) {
 			end.failed++
 		}
 	}
+	if answered := cmp.Or(x.First, x.End); answered != nil {
+		t.at(*answered).answered++
+	}
 	if ttft, known := between(x.Start, x.First); known {
 		t.at(*x.Start).ttft.add(ttft*perMilli, 2)
+	}
+	if itl, known := r.itl(); known {
+		t.at(*x.Last).itl.add(itl*perMilli, 2)
 	}
 	t.addTokens(r)
 }
@@ -150,11 +163,13 @@ type series struct {
 	Finished  []float64  `json:"finished"`
 	Failed    []float64  `json:"failed"`
 	InFlight  []float64  `json:"in_flight"` // at the end of the bin
+	Waiting   []float64  `json:"waiting"`   // those of them without a token
 	Tokens    []float64  `json:"tokens"`
 	TTFT50    []*float64 `json:"ttft_p50"`
 	TTFT90    []*float64 `json:"ttft_p90"`
 	TTFT99    []*float64 `json:"ttft_p99"`
-	Gap50     []*float64 `json:"gap_p50"`
+	ITL50     []*float64 `json:"itl_p50"`
+	ITL99     []*float64 `json:"itl_p99"`
 	Gap99     []*float64 `json:"gap_p99"`
 	Late50    []*float64 `json:"late_p50"`
 	LateMax   []*float64 `json:"late_max"`
@@ -175,7 +190,7 @@ func (t *timeline) leading() int {
 
 func (t *timeline) series() *series {
 	s := &series{Width: t.width / 1000}
-	inFlight := int64(0)
+	var inFlight, waiting int64
 	for i, b := range t.bins[t.leading():] {
 		rate := func(n int64) float64 { return round(float64(n) * 1000 / t.width) }
 		s.Time = append(s.Time, round(float64(i)*t.width/1000))
@@ -185,11 +200,14 @@ func (t *timeline) series() *series {
 		s.Failed = append(s.Failed, rate(b.failed))
 		inFlight += b.sent - b.finished
 		s.InFlight = append(s.InFlight, float64(inFlight))
+		waiting += b.sent - b.answered
+		s.Waiting = append(s.Waiting, float64(waiting))
 		s.Tokens = append(s.Tokens, rate(b.tokens))
 		s.TTFT50 = append(s.TTFT50, at(b.ttft, 0.5))
 		s.TTFT90 = append(s.TTFT90, at(b.ttft, 0.9))
 		s.TTFT99 = append(s.TTFT99, at(b.ttft, 0.99))
-		s.Gap50 = append(s.Gap50, at(b.gap, 0.5))
+		s.ITL50 = append(s.ITL50, at(b.itl, 0.5))
+		s.ITL99 = append(s.ITL99, at(b.itl, 0.99))
 		s.Gap99 = append(s.Gap99, at(b.gap, 0.99))
 		s.Late50 = append(s.Late50, at(b.late, 0.5))
 		s.LateMax = append(s.LateMax, at(b.late, 1))
@@ -200,16 +218,40 @@ func (t *timeline) series() *series {
 	return s
 }
 
-// inFlightAt returns how many requests were under way at the end of the bin of an instant.
-func (t *timeline) inFlightAt(ms float64) int64 {
-	n := int64(0)
+// backlog says how many requests waited for their first token at the end of each bin, and how many had been answered by then.
+type backlog struct {
+	width             float64
+	waiting, answered []int64
+	median            int64 // of waiting, over the bins in which a request was sent
+}
+
+func (t *timeline) backlog() *backlog {
+	b := &backlog{width: t.width}
+	var sending []int64
+	var waiting, answered int64
 	for i := range t.bins {
-		n += t.bins[i].sent - t.bins[i].finished
-		if ms < float64(i+1)*t.width {
-			break
+		waiting += t.bins[i].sent - t.bins[i].answered
+		answered += t.bins[i].answered
+		b.waiting, b.answered = append(b.waiting, waiting), append(b.answered, answered)
+		if t.bins[i].sent > 0 {
+			sending = append(sending, waiting)
 		}
 	}
-	return n
+	slices.Sort(sending)
+	if len(sending) > 0 {
+		b.median = sending[len(sending)/2]
+	}
+	return b
+}
+
+// behind returns how many requests waited at an instant, and how many that were sent later had a first token by another instant.
+func (b *backlog) behind(start, first float64) (waiting, overtook int64) {
+	if len(b.waiting) == 0 {
+		return 0, 0
+	}
+	bin := func(ms float64) int { return min(max(int(ms/b.width), 0), len(b.waiting)-1) }
+	waiting = b.waiting[bin(start)]
+	return waiting, max(b.answered[bin(first)]-b.answered[bin(start)]-waiting, 0)
 }
 
 func at(h histogram, q float64) *float64 {

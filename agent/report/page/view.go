@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ var headlines = map[string]string{
 func (r *Run) view() *view {
 	s := &r.summary
 	v := &view{
-		Title: cmp.Or(s.Trace.Name, r.dir), Class: s.Verdict.Class, Reasons: s.Verdict.Reasons,
+		Title: filepath.Base(cmp.Or(s.Trace.Name, r.dir)), Class: s.Verdict.Class, Reasons: s.Verdict.Reasons,
 		Missed: s.Missed, Warnings: s.Warnings, Command: s.Run.Command, Tiles: r.tiles(), Figures: r.figures(), Errors: r.failures(),
 		Slow: []slowTable{
 			{"slow-ttft", "by time to first token, from the scheduled time", r.byTTFT.rows},
@@ -82,6 +83,7 @@ func (r *Run) view() *view {
 	}
 	if r.killed {
 		v.Class = "killed"
+		v.Notes = append(v.Notes, "Only requests that had ended are known: rates and requests in flight before the end are too low.")
 	}
 	v.Headline = cmp.Or(headlines[v.Class], v.Class)
 	if len(s.Verdict.Unknown) > 0 {
@@ -121,15 +123,12 @@ func (r *Run) tiles() []tile {
 			p50, p99 = &a, &b
 		}
 		if p50 != nil && p99 != nil {
-			tiles = append(tiles, tile{name, number(*p50), "ms p50", number(*p99) + " ms p99"})
+			half, most := split(*p50), split(*p99)
+			tiles = append(tiles, tile{name, half[0], half[1] + " p50", most[0] + " " + most[1] + " p99"})
 		}
 	}
 	duration("Time to first token", s.TTFT, &r.ttft)
-	itl := "Inter-token latency"
-	if r.killed {
-		itl = "Gap between chunks"
-	}
-	duration(itl, s.ITL, &r.gaps)
+	duration("Inter-token latency", s.ITL, &r.itl)
 	duration("Request latency", s.Latency, &r.latency)
 	add("Output", s.Throughput, s.Throughput.Avg, "tokens/s", "")
 	add("Requests", s.Requests, s.Requests.Avg, "per second", "")
@@ -145,6 +144,17 @@ func (r *Run) tiles() []tile {
 	add("Peak concurrency", s.Peak, s.Peak.Avg, "requests", "")
 	duration("Lateness", s.Lateness, &r.late)
 	return tiles
+}
+
+// split writes a duration in ms as a number and the unit in which it reads best.
+func split(ms float64) [2]string {
+	switch {
+	case ms >= 1000:
+		return [2]string{number(ms / 1000), "s"}
+	case ms < 0.1 && ms > 0:
+		return [2]string{number(ms * 1000), "µs"}
+	}
+	return [2]string{number(ms), "ms"}
 }
 
 // figures is the table of figures, from the summary, or, of a run that did not end, from its records.
@@ -172,6 +182,7 @@ func (r *Run) figures() []row {
 			{"Time to first token", &r.ttft},
 			{"· from the wire", &r.ttftWire},
 			{"· from the scheduled time", &r.ttftIntended},
+			{"Inter-token latency", &r.itl},
 			{"Gap between chunks", &r.gaps},
 			{"Request latency", &r.latency},
 			{"· from the scheduled time", &r.latencyIntended},
@@ -226,6 +237,7 @@ func (r *Run) details() []detail {
 		add("Duration", s.End.Sub(s.Start).Round(100*time.Millisecond).String())
 	}
 	if s.Trace.Name != "" {
+		add("Trace", s.Trace.Name)
 		add("Sequence digest", s.Trace.SeqDigest)
 		add("Tree digest", s.Trace.TreeDigest)
 		add("Arrival digest", s.Trace.ArrivalDigest)

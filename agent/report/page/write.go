@@ -147,7 +147,7 @@ func (r *Run) charts() charts {
 		Curves: map[string]*curve{
 			"ttft": r.ttft.curve(), "ttft_wire": r.ttftWire.curve(), "ttft_intended": r.ttftIntended.curve(),
 			"latency": r.latency.curve(), "latency_intended": r.latencyIntended.curve(),
-			"gap": r.gaps.curve(), "late": r.late.curve(),
+			"itl": r.itl.curve(), "gap": r.gaps.curve(), "late": r.late.curve(),
 		},
 	}
 	for _, p := range r.points.points {

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install.sh DIR: what looks at a report page as a browser does, in DIR: puppeteer-core and axe-core, 30 MB, some seconds. Needs
-# Node.js with npm, and Chromium ($CHROMIUM, else chromium on the path; Debian's package is chromium). Done once.
+# Node.js with npm, and Chromium ($CHROMIUM, else chromium on the path; Debian's package is chromium). All but the script is done once.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR}
+mkdir -p "$dir"
+cp "$(dirname "${BASH_SOURCE[0]}")/look.mjs" "$dir/look.mjs"
 done="$dir/installed-1"
 [ -e "$done" ] && exit 0
 
@@ -16,8 +18,6 @@ for tool in node npm "${CHROMIUM:-chromium}"; do
 		exit 2
 	}
 done
-mkdir -p "$dir"
-cp "$(dirname "${BASH_SOURCE[0]}")/look.mjs" "$dir/look.mjs"
 cd "$dir"
 npm init --yes >/dev/null
 npm install --silent --no-fund --no-audit --ignore-scripts puppeteer-core@24.43.1 axe-core@4.14.1

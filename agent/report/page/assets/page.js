@@ -40,16 +40,42 @@
   const charts = [];
   const sync = uPlot.sync("time");
 
+  // logarithmic puts lines at powers of ten, and where there are few of these, at twice and five times them.
+  const logarithmic = {
+    splits: (u, axis, low, high) => {
+      const steps = high / low > 1000 ? [1] : [1, 2, 5], at = [];
+      for (let e = Math.floor(Math.log10(low)); e <= Math.log10(high); e++) {
+        for (const step of steps) {
+          const v = Number((step * 10 ** e).toPrecision(1));
+          if (v >= low && v <= high) at.push(v);
+        }
+      }
+      return at;
+    },
+    filter: (u, splits) => splits,
+  };
+
   function axes(options) {
     const axis = more => ({
       stroke: color("soft"), grid: { stroke: color("grid"), width: 1 }, ticks: { stroke: color("grid"), width: 1 },
       font: "12px system-ui, sans-serif", ...more,
     });
     return [
-      axis({ values: (u, vs) => vs.map(v => options.x === "time" ? ticks(v) + " s" : ticks(v)), space: 60 }),
-      axis({ values: (u, vs) => vs.map(v => options.percent ? ticks(v) + " %" : ticks(v)), size: 56 }),
+      axis({ values: (u, vs) => vs.map(v => options.x === "time" ? ticks(v) + " s" : ticks(v)), space: 60, ...(options.x === "log" && logarithmic) }),
+      axis({ values: (u, vs) => vs.map(v => options.percent ? ticks(v) + " %" : ticks(v)), size: 56, ...(options.y === "log" && logarithmic) }),
     ];
   }
+
+  // decades is the range of a logarithmic axis: a little more than the values, and a decade at least, so that a line is labelled.
+  function decades(u, lo, hi) {
+    if (!(lo > 0) || !(hi > 0)) return [1, 10];
+    lo /= 1.15; hi *= 1.15;
+    const short = Math.sqrt(Math.max(1, 10 * lo / hi));
+    return [lo / short, hi * short];
+  }
+
+  // positive makes values fit for a logarithmic axis, whose least is a microsecond.
+  const positive = values => values.map(v => v === null ? null : Math.max(v, 0.001));
 
   // draw makes one chart. lines: [{name, values, color, dash, points}]; options.x: time, log or linear.
   function draw(id, x, lines, options) {
@@ -72,10 +98,10 @@
         points: { size: 6 },
       },
       scales: {
-        x: { time: false, distr: options.x === "log" ? 3 : 1, range: options.x === "log" ? undefined : (u, lo, hi) => [lo, hi === lo ? lo + 1 : hi] },
+        x: { time: false, distr: options.x === "log" ? 3 : 1, range: options.x === "log" ? decades : (u, lo, hi) => [lo, hi === lo ? lo + 1 : hi] },
         y: {
           distr: options.y === "log" ? 3 : 1,
-          range: options.y === "log" ? undefined : (u, lo, hi) => [0, options.percent ? 100 : Math.max(hi * 1.05, 1e-6)],
+          range: options.y === "log" ? decades : (u, lo, hi) => [0, options.percent ? 100 : Math.max(hi * 1.05, 1e-6)],
         },
       },
       axes: axes(options),
@@ -84,7 +110,7 @@
         ...lines.map(l => ({
           label: l.name, stroke: color(l.color), width: l.points ? 0 : 1.75, dash: l.dash, spanGaps: !l.points && !options.gaps,
           paths: l.points ? () => null : l.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          points: l.points ? { show: true, size: 4, fill: color(l.color) + "66", stroke: color(l.color) + "66", width: 0 } : { show: x.length === 1 },
+          points: l.points ? { show: true, size: x.length > 2000 ? 2 : 4, fill: color(l.color) + "99", stroke: color(l.color) + "99", width: 0 } : { show: x.length === 1 },
           value: (u, v) => v === null ? "–" : format(v) + (options.percent ? " %" : ""),
         })),
       ],
@@ -142,7 +168,8 @@
   // scatter sorts points by x, as the library needs it.
   function scatter(id, xs, ys, name, options) {
     const order = xs.map((x, i) => i).filter(i => xs[i] >= 0 && ys[i] >= 0).sort((a, b) => xs[a] - xs[b]);
-    const x = order.map(i => xs[i]), y = order.map(i => ys[i]);
+    const on = (log, v) => log === "log" ? Math.max(v, 1) : v;
+    const x = order.map(i => on(options.x, xs[i])), y = order.map(i => on(options.y, ys[i]));
     const lines = [{ name, values: y, color: "a", points: true }];
     if (options.diagonal) lines.push({ name: "equal", values: x.slice(), color: "c", dash: [4, 4] });
     draw(id, x, lines, options);
@@ -151,28 +178,32 @@
   function drawAll() {
     applyTheme();
     for (const { u, time } of charts.splice(0)) { if (time) sync.unsub(u); u.destroy(); }
-    const t = series.time, time = { x: "time" };
+    const t = series.time, time = { x: "time" }, duration = { x: "time", y: "log" };
     draw("load", t, [
-      { name: "scheduled", values: series.intended, color: "c", dash: [4, 4] },
-      { name: "sent", values: series.sent, color: "a" },
       { name: "finished", values: series.finished, color: "b" },
+      { name: "sent", values: series.sent, color: "a" },
+      { name: "scheduled", values: series.intended, color: "text", dash: [2, 3] },
       { name: "not served", values: series.failed.some(v => v > 0) ? series.failed : null, color: "d" },
     ], time);
-    draw("inflight", t, [{ name: "in flight", values: series.in_flight, color: "a", steps: true }], time);
+    draw("inflight", t, [
+      { name: "in flight", values: series.in_flight, color: "a", steps: true },
+      { name: "of these without a token", values: series.waiting, color: "b", steps: true },
+    ], time);
     draw("tokens", t, [{ name: "tokens/s", values: series.tokens, color: "a" }], time);
     draw("ttft-time", t, [
-      { name: "p50", values: series.ttft_p50, color: "a" },
-      { name: "p90", values: series.ttft_p90, color: "c" },
-      { name: "p99", values: series.ttft_p99, color: "b" },
-    ], time);
+      { name: "p50", values: positive(series.ttft_p50), color: "a" },
+      { name: "p90", values: positive(series.ttft_p90), color: "c" },
+      { name: "p99", values: positive(series.ttft_p99), color: "b" },
+    ], duration);
     draw("gap-time", t, [
-      { name: "p50", values: series.gap_p50, color: "a" },
-      { name: "p99", values: series.gap_p99, color: "b" },
-    ], time);
+      { name: "p50", values: positive(series.itl_p50), color: "a" },
+      { name: "p99", values: positive(series.itl_p99), color: "b" },
+      { name: "p99 of gaps", values: positive(series.gap_p99), color: "e", dash: [4, 4] },
+    ], duration);
     draw("late-time", t, [
-      { name: "p50", values: series.late_p50, color: "a" },
-      { name: "max", values: series.late_max, color: "b" },
-    ], time);
+      { name: "p50", values: positive(series.late_p50), color: "a" },
+      { name: "max", values: positive(series.late_max), color: "b" },
+    ], duration);
     draw("cache-time", t, [
       { name: "infinite cache", values: series.predicted, color: "c", dash: [4, 4] },
       { name: "this run", values: series.cached, color: "a" },
@@ -185,14 +216,17 @@
       { name: "from the start", curve: "ttft", color: "a" },
       { name: "from the scheduled time", curve: "ttft_intended", color: "b", dash: [4, 4] },
     ]), distribution);
-    draw("gap-curve", ...merge([{ name: "gaps", curve: "gap", color: "a" }]), distribution);
+    draw("gap-curve", ...merge([
+      { name: "inter-token latency", curve: "itl", color: "a" },
+      { name: "gaps", curve: "gap", color: "e", dash: [4, 4] },
+    ]), distribution);
     draw("latency-curve", ...merge([
       { name: "from the start", curve: "latency", color: "a" },
       { name: "from the scheduled time", curve: "latency_intended", color: "b", dash: [4, 4] },
     ]), distribution);
     draw("late-curve", ...merge([{ name: "lateness", curve: "late", color: "a" }]), distribution);
 
-    scatter("ttft-uncached", points.uncached || [], points.ttft || [], "TTFT (ms)", { x: "linear", label: "uncached tokens" });
+    scatter("ttft-uncached", points.uncached || [], points.ttft || [], "TTFT (ms)", { x: "log", y: "log", label: "uncached tokens" });
     scatter("cache-points", points.predicted || [], points.cached || [], "cached", { x: "linear", label: "predicted", diagonal: true });
   }
 
