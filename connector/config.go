@@ -4,14 +4,18 @@
 package connector
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // Config configures the connector. README.md says what each field does.
@@ -133,4 +137,29 @@ func (m *ModelConfig) matches(model string) bool {
 		return strings.HasPrefix(model, prefix)
 	}
 	return m.Model == model
+}
+
+// bytesPerToken returns how many bytes the KV cache of the model takes for each token.
+func (m *ModelConfig) bytesPerToken() (size int64, err error) {
+	switch {
+	case m.ConfigJSON != "":
+		f, err := os.Open(m.ConfigJSON)
+		if err != nil {
+			return 0, fmt.Errorf("config_json: %w", err)
+		}
+		defer f.Close() //nolint:errcheck // it was only read
+		if size, err = stats.KVBytesOfConfig(f, m.DTypeBytes); err != nil {
+			return 0, fmt.Errorf("config_json: %s: %w (kv_bytes_per_token)", m.ConfigJSON, err)
+		}
+		return size, nil
+	case m.KVBytesPerToken != 0:
+		if m.KVBytesPerToken < 0 || m.KVBytesPerToken > stats.MaxKVBytesPerToken {
+			return 0, fmt.Errorf("kv_bytes_per_token: is %d, and must be 1 to %d", m.KVBytesPerToken, int64(stats.MaxKVBytesPerToken))
+		}
+		return m.KVBytesPerToken, nil
+	}
+	if size, err = stats.KVBytesPerToken(m.Layers, m.KVHeads, m.HeadDim, cmp.Or(m.DTypeBytes, 2)); err != nil {
+		return 0, fmt.Errorf("model %q: layers %d, kv_heads %d, head_dim %d, dtype_bytes %d: %w", m.Model, m.Layers, m.KVHeads, m.HeadDim, m.DTypeBytes, err)
+	}
+	return size, nil
 }

@@ -39,31 +39,16 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 	assert.NoError(t, createDefaultConfig().(*Config).Validate())
 }
 
-// Sizes that the models' publishers, or serving engines, print.
-func TestBytesPerToken(t *testing.T) {
-	for name, c := range map[string]struct {
-		json string
-		want float64
-	}{
-		"Llama 3.1 8B: 128 KiB":  {`{"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "torch_dtype": "bfloat16"}`, 131_072},
-		"Qwen 2.5 7B: 56 KiB":    {`{"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "hidden_size": 3584, "torch_dtype": "bfloat16"}`, 57_344},
-		"latent: 61 layers, 576": {`{"num_hidden_layers": 61, "num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "torch_dtype": "bfloat16"}`, 70_272},
-		"multi-modal":            {`{"text_config": {"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16, "dtype": "float32"}}`, 1024},
-	} {
-		path := filepath.Join(t.TempDir(), "config.json")
-		require.NoError(t, os.WriteFile(path, []byte(c.json), 0o600))
-		got, err := (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()
-		require.NoError(t, err, name)
-		assert.InDelta(t, c.want, got, 0, name)
-	}
-	for json, want := range map[string]string{
-		`{"num_hidden_layers": 2}`: "set kv_bytes_per_token",
-		`not json`:                 "is not a model's config.json",
-		`{"num_hidden_layers": 2, "torch_dtype": "float5"}`: `data type "float5" is not known`,
-	} {
-		path := filepath.Join(t.TempDir(), "config.json")
-		require.NoError(t, os.WriteFile(path, []byte(json), 0o600))
-		_, err := (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()
-		assert.ErrorContains(t, err, want)
-	}
+// A model's size is read from its config.json when the connector starts.
+func TestConfigJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.json")
+	_, err := (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()
+	require.ErrorContains(t, err, "config_json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"num_hidden_layers": 2}`), 0o600))
+	_, err = (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()
+	require.ErrorContains(t, err, "config.json: it has no num_hidden_layers")
+	require.NoError(t, os.WriteFile(path, []byte(`{"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16}`), 0o600))
+	got, err := (&ModelConfig{Model: "m", ConfigJSON: path, DTypeBytes: 1}).bytesPerToken()
+	require.NoError(t, err)
+	assert.EqualValues(t, 256, got)
 }

@@ -17,9 +17,6 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// kneeShare is the share of the infinite cache's hits at the knee.
-const kneeShare = 0.99
-
 // allResults are reported from zero on, so that a rate can be asked for before the first such request.
 var allResults = []string{resultAnalysed, resultDuplicate, resultFailed, resultNoTokens, resultNoPrompt, resultStreams, resultReplay}
 
@@ -109,12 +106,12 @@ func (c *cacheConnector) report(b *book, s *stream, hits stats.Hits) {
 		b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(float64(capacity)), s, semconv.CacheCapacity, strconv.FormatInt(capacity, 10))
 	}
 	b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(math.Inf(1)), s, semconv.CacheCapacity, infinite)
-	knee, set := hits.Knee(kneeShare), s.reuse.WorkingSet()
+	knee, set := hits.Knee(stats.KneeShare), s.reuse.WorkingSet()
 	b.gauge(&semconv.CachePotentialKnee, knee, s)
 	b.gauge(&semconv.CachePotentialWorkingSet, set, s)
 	if s.kvBytes > 0 {
-		b.gauge(&semconv.CachePotentialKneeSize, knee*s.kvBytes, s)
-		b.gauge(&semconv.CachePotentialWorkingSetSize, set*s.kvBytes, s)
+		b.gauge(&semconv.CachePotentialKneeSize, knee*float64(s.kvBytes), s)
+		b.gauge(&semconv.CachePotentialWorkingSetSize, set*float64(s.kvBytes), s)
 	}
 	b.sum(&semconv.CachePotentialPromptTokens, s.promptTokens, s)
 	b.sum(&semconv.CachePotentialReportedTokens, s.reportedTokens, s)

@@ -18,7 +18,7 @@ type streamKey struct{ model, tenant string }
 type stream struct {
 	streamKey
 	reuse   *stats.Reuse
-	kvBytes float64 // of a token; 0: not known
+	kvBytes int64 // of a token; 0: not known
 
 	promptTokens, reportedTokens, reportedOf int64
 	results                                  map[string]int64

@@ -25,7 +25,7 @@ type Node struct {
 	Parent     uint32 // number of the preceding id, or [NoParent]
 	References uint32 // occurrences in rows
 	Last       uint32 // rows that end with the id
-	fill       uint32 // tokens in the block
+	Tokens     uint32 // in the block, which is smaller at the end of a prompt
 }
 
 // NoParent is the parent of a root.
@@ -69,9 +69,9 @@ func (f *forest) add(row *Row) (bad faults) {
 		if node.Parent != prev {
 			bad |= parents
 		}
-		if fill := BlockFill(row.InputLength.V, f.blockSize, i); node.fill == 0 {
-			node.fill = fill
-		} else if node.fill != fill {
+		if fill := BlockFill(row.InputLength.V, f.blockSize, i); node.Tokens == 0 {
+			node.Tokens = fill
+		} else if node.Tokens != fill {
 			bad |= fills
 		}
 		node.References++

@@ -20,7 +20,9 @@ type AnalyzeOptions struct {
 	MaxIDs        int      // distinct ids to remember; 0 is [mooncake.DefaultMaxIDs]
 	Capacities    []int    // of the simulated caches, in blocks
 	Eviction      Eviction // of the simulated caches
-	TrunkShare    float64  // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
+	// Potential asks for what caches of all sizes hit; nil leaves that out.
+	Potential  *PotentialOptions
+	TrunkShare float64 // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
 }
 
 // TrunkRows is the number of rows of which an id must be in more to belong to the trunk, unless a share is given: the turns of one conversation may be as
@@ -40,6 +42,8 @@ type Analysis struct {
 	// Eviction is the order of the finite caches in Caches, which come by ascending capacity, the infinite one last.
 	Eviction string       `json:"eviction"`
 	Caches   []CacheStats `json:"caches"`
+	// Potential is nil unless it was asked for.
+	Potential *Potential `json:"cache_potential,omitempty"`
 	// ObservedCache is zero where no row says what production's engine had cached of it.
 	ObservedCache mooncake.ObservedCache `json:"observed_cache,omitzero"`
 	// Fine is zero where no row has hash_ranges or replies.
@@ -162,6 +166,7 @@ type Analyzer struct {
 	trunkRows int64 // an id of the trunk is in more
 	digester  *mooncake.Digester
 	cache     *CacheSim
+	potential *potential // nil unless asked for
 	arrivals  Arrivals
 	detector  *SessionDetector
 
@@ -181,7 +186,8 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 	if opt.TrunkShare <= 0 {
 		opt.TrunkShare, trunkRows = 0.01, TrunkRows
 	}
-	return &Analyzer{
+	asked := opt.Potential
+	a := &Analyzer{
 		opt: opt, trunkRows: trunkRows,
 		counted: Analysis{BlockSize: opt.BlockSize, Eviction: opt.Eviction.String(), Sessions: SessionStats{NamedExact: true}},
 		digester: mooncake.NewDigester(mooncake.CheckOptions{
@@ -190,10 +196,18 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 		}),
 		cache: NewCacheSim(CacheOptions{
 			BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
+			Curve: asked != nil && asked.Sample == 0,
 		}),
 		detector: NewSessionDetector(opt.BlockSize, 0),
 		seed:     maphash.MakeSeed(), sessions: make(map[uint64]struct{}),
 	}
+	if asked != nil {
+		a.potential = &potential{opt: *asked, curve: a.cache.curve}
+		if asked.Sample != 0 {
+			a.potential.estimate = newEstimate(opt.BlockSize, asked.Sample, cmp.Or(max(opt.MaxIDs, 0), mooncake.DefaultMaxIDs))
+		}
+	}
+	return a
 }
 
 // Add measures the next row of the file, which stands on the given line. It keeps references to ids of rows with a
@@ -204,6 +218,12 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	kinds := &out.Kinds
 	*[...]*int64{&kinds.Length, &kinds.Text, &kinds.Messages, &kinds.Payload}[row.Kind()]++
 	a.digester.Add(row, line)
+	if a.potential != nil {
+		a.potential.arrive(row)
+		if e := a.potential.estimate; e != nil {
+			e.add(row)
+		}
+	}
 	a.cache.Add(row)
 	a.arrivals.Add(row)
 	a.detector.Add(row)
@@ -251,6 +271,13 @@ func (a *Analyzer) Analysis() *Analysis {
 		out.Blocks.Undefined.add(why, "references", "per_row_mean", "per_row_min", "per_row_max", "rows_with_full_last_block", "rows_below_one_block")
 	case why == "" && slices.ContainsFunc(out.Violations, func(v mooncake.Violation) bool { return v.Rule == mooncake.V4 || v.Rule == mooncake.V5 }):
 		why = "ids do not tell prefixes: rule V4 or V5 is broken"
+	}
+	if a.potential != nil {
+		var forest []mooncake.Node
+		if why == "" {
+			forest = checker.Forest()
+		}
+		out.Potential = a.potential.stats(&out.Caches[len(out.Caches)-1], a.opt.Eviction, int64(a.opt.BlockSize), forest, why)
 	}
 	if why != "" {
 		out.Blocks.Undefined.add(why, append(trunk, "distinct_ids", "ids_used_once", "ids_used_again", "roots", "ids_with_several_successors",

@@ -29,6 +29,8 @@ type CacheOptions struct {
 	Capacities    []int    // in blocks, above 0; the infinite cache is always simulated
 	Eviction      Eviction // order of the finite caches
 	MaxIDs        int      // prefixes that the infinite cache remembers when ids are not canonical; 0 is [mooncake.DefaultMaxIDs]
+	// Curve keeps what caches of every size up to MaxIDs blocks hit. It takes some 100 bytes for each distinct block.
+	Curve bool
 }
 
 // CacheSim computes what prefix caches would have hit, for any number of capacities in one pass over the rows in
@@ -46,6 +48,7 @@ type CacheSim struct {
 	caches    []*cacheCount // finite by capacity, the infinite one last
 	fineStats FineStats
 	lru       *recency // nil without finite caches
+	curve     *curve   // nil unless asked for
 	observed  mooncake.ObservedCache
 }
 
@@ -111,8 +114,16 @@ func NewCacheSim(opt CacheOptions) *CacheSim {
 		s.caches = append(s.caches, &cacheCount{CacheStats: CacheStats{Capacity: c}})
 	}
 	s.caches = append(s.caches, new(cacheCount))
+	largest := 0
 	if n := len(capacities); n > 0 {
-		s.lru = newRecency(capacities[n-1])
+		largest = capacities[n-1]
+	}
+	if opt.Curve {
+		largest = max(largest, opt.MaxIDs)
+		s.curve = &curve{blockSize: opt.BlockSize, largest: largest}
+	}
+	if largest > 0 {
+		s.lru = newRecency(largest)
 	}
 	return s
 }
@@ -135,6 +146,9 @@ func (s *CacheSim) Add(row *mooncake.Row) {
 	s.observe(row, &common)
 	if s.lru == nil {
 		return
+	}
+	if s.curve != nil {
+		s.curve.add(row, blocks[:most], common.blocks, s.lru)
 	}
 	// The hit of a cache ends at the first block whose rank reaches its capacity, so with the blocks from left to
 	// right the caches end in ascending order.

@@ -4,6 +4,7 @@
 package stats
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -50,29 +51,40 @@ func TestReuseOfAllBlocksIsExact(t *testing.T) {
 	}
 }
 
-// A tenth of the blocks tells the rates, whichever tenth it is: within half a point on average and a standard deviation of 0.6 for
-// the infinite cache, within one point and 1.6 for finite ones.
+// A tenth of the blocks tells the rates, of blocks and of tokens, whichever tenth it is: within half a point on average and a standard
+// deviation of 0.6 for the infinite cache, within one point and 1.6 for finite ones.
 func TestReuseOfATenth(t *testing.T) {
 	rows := publicRows(t, 0)
 	const seeds = 20
-	got := map[float64][]float64{}
-	for seed := range uint64(seeds) {
-		r := NewReuse(ReuseOptions{Rate: 0.1, Seed: seed})
-		feed(r, rows, false)
-		hits := r.Hits()
-		for blocks := range publicCurve {
-			got[blocks] = append(got[blocks], hits.Rate(blocks*mooncake.BlockSize))
+	for name, byTokens := range map[string]bool{"blocks": false, "tokens": true} {
+		truth := map[float64]float64{}
+		for blocks, want := range publicCurve {
+			truth[blocks] = want
 		}
-	}
-	for blocks, want := range publicCurve {
-		bias, most := 0.01, 0.016
-		if math.IsInf(blocks, 1) {
-			bias, most = 0.005, 0.006
+		if byTokens {
+			for _, c := range simulate(rows, CacheOptions{Capacities: []int{1_000, 5_859, 10_000, 30_000}, Eviction: RootFirst}) {
+				truth[cmp.Or(float64(c.Capacity), math.Inf(1))] = c.TokenRate
+			}
 		}
-		mean, deviation := moments(got[blocks])
-		t.Logf("%8v blocks: %.4f, mean %.4f, standard deviation %.4f", blocks, want, mean, deviation)
-		if math.Abs(mean-want) > bias || deviation > most {
-			t.Errorf("a cache of %v blocks hits %.4f: mean %.4f, standard deviation %.4f over %d seeds", blocks, want, mean, deviation, seeds)
+		got := map[float64][]float64{}
+		for seed := range uint64(seeds) {
+			r := NewReuse(ReuseOptions{Rate: 0.1, Seed: seed})
+			feed(r, rows, byTokens)
+			hits := r.Hits()
+			for blocks := range truth {
+				got[blocks] = append(got[blocks], hits.Rate(blocks*mooncake.BlockSize))
+			}
+		}
+		for blocks, want := range truth {
+			bias, most := 0.01, 0.016
+			if math.IsInf(blocks, 1) {
+				bias, most = 0.005, 0.006
+			}
+			mean, deviation := moments(got[blocks])
+			t.Logf("%8v blocks: %.4f of the %s, mean %.4f, standard deviation %.4f", blocks, want, name, mean, deviation)
+			if math.Abs(mean-want) > bias || deviation > most {
+				t.Errorf("a cache of %v blocks hits %.4f of the %s: mean %.4f, standard deviation %.4f over %d seeds", blocks, want, name, mean, deviation, seeds)
+			}
 		}
 	}
 }

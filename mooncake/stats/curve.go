@@ -1,0 +1,64 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"math"
+	"sort"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// curve counts what caches of all sizes hit, without a simulation of each. A cache hits a block if it has it and all blocks of the
+// prompt before it: if it is larger than the greatest rank among them. So each hit token is counted under the smallest cache, in
+// blocks, that hits it (Mattson, Gecsei, Slutz, Traiger, 1970).
+type curve struct {
+	blockSize int
+	largest   int     // no cache above this many blocks is told from the infinite one
+	by        []int64 // hit tokens by the blocks of the smallest cache that hits them
+	rows      int64
+	tokens    int64 // of all prompts
+	ceiling   int64 // hit tokens of the infinite cache
+}
+
+// restart forgets what was counted. The caches keep what they have.
+func (c *curve) restart() { *c = curve{blockSize: c.blockSize, largest: c.largest} }
+
+// add counts a row. Candidates are its blocks of which the infinite cache may have every one; it has hit of them.
+func (c *curve) add(row *mooncake.Row, candidates []uint64, hit int, lru *recency) {
+	n := row.InputLength.V
+	c.rows++
+	c.tokens += n
+	c.ceiling += min(int64(hit)*int64(c.blockSize), n)
+	need := 0
+	for i, block := range candidates {
+		rank := lru.rank(block)
+		if rank == math.MaxInt {
+			return
+		}
+		if need = max(need, rank+1); need >= len(c.by) {
+			c.by = append(c.by, make([]int64, need+1-len(c.by))...)
+		}
+		c.by[need] += int64(mooncake.BlockFill(n, c.blockSize, i))
+	}
+}
+
+// sums returns, for each number of blocks, the tokens that a cache of this size hits.
+func (c *curve) sums() []int64 {
+	sums, sum := make([]int64, len(c.by)), int64(0)
+	for i, n := range c.by {
+		sum += n
+		sums[i] = sum
+	}
+	return sums
+}
+
+// smallest returns the blocks of the smallest cache that hits so many tokens; 0 if none is known to.
+func smallest(sums []int64, tokens float64) int {
+	at := sort.Search(len(sums), func(i int) bool { return float64(sums[i]) >= tokens })
+	if at == len(sums) {
+		return 0
+	}
+	return at
+}

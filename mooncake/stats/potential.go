@@ -1,0 +1,249 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// KneeShare is the share of the infinite cache's hits at the knee of a [Potential].
+const KneeShare = 0.99
+
+// TopPrefixes is the number of shared prefixes of a [Potential].
+const TopPrefixes = 10
+
+// PotentialOptions say what a [Potential] tells. The zero value is exact, of all rows, and in tokens only.
+type PotentialOptions struct {
+	// Sizes of caches, in tokens. Without any: the powers of two below the working set, at most ten.
+	Sizes []float64
+	// BytesPerToken is what the KV cache of the model takes; 0 if that is not known.
+	BytesPerToken int64
+	// Sample is the share of blocks by which hits are estimated, as by [Reuse]; 0 is exact.
+	Sample float64
+	// WarmUp is a time in milliseconds. Rows that arrive earlier after the first one fill caches, and nothing of them is counted.
+	WarmUp float64
+}
+
+// Potential is what prefix caches of all sizes hit: least-recently-used ones of whole blocks, over rows in file order, without a time
+// model. Exact figures are those of a [CacheSim].
+type Potential struct {
+	Eviction string `json:"eviction"`
+	// SamplingRatio is the share of blocks in the sample, SampledBlocks their number. The ratio is 1 where figures are exact.
+	SamplingRatio float64 `json:"sampling_ratio"`
+	SampledBlocks int     `json:"sampled_blocks,omitzero"`
+	BytesPerToken int64   `json:"kv_bytes_per_token,omitzero"`
+	// Rows and PromptTokens are what was counted: all but the rows that warm caches up.
+	Rows         int64 `json:"rows"`
+	WarmUpRows   int64 `json:"warm_up_rows,omitzero"`
+	PromptTokens int64 `json:"prompt_tokens"`
+	// Ceiling is the hit rate of the infinite cache.
+	Ceiling float64 `json:"ceiling"`
+	// WorkingSet is the size of a cache that evicts nothing: all distinct blocks. Knee is the smallest cache with [KneeShare] of the
+	// infinite one's hits.
+	WorkingSet CacheSize `json:"working_set"`
+	Knee       CacheSize `json:"knee"`
+	// Curve has caches by ascending size, the infinite one, with a size of 0, last.
+	Curve []PotentialHits `json:"curve"`
+	// Prefixes are those that save the most tokens.
+	Prefixes []SharedPrefix `json:"shared_prefixes"`
+
+	Undefined UndefinedFigures `json:"undefined,omitempty"`
+}
+
+// MarshalJSON writes null for what is undefined.
+func (p Potential) MarshalJSON() ([]byte, error) {
+	type plain Potential
+	return p.Undefined.marshal(plain(p))
+}
+
+// CacheSize is the size of a cache in tokens, and in bytes if the model's tokens have a known size.
+type CacheSize struct {
+	Tokens int64 `json:"tokens"`
+	Bytes  int64 `json:"bytes,omitzero"`
+}
+
+// PotentialHits is what one cache hits.
+type PotentialHits struct {
+	CacheSize
+	// Rate is the share of prompt tokens, OfCeiling that of the infinite cache's hits.
+	Rate      float64 `json:"hit_rate"`
+	OfCeiling float64 `json:"of_ceiling"`
+	// StandardError is that of the rate; 0 where it is exact.
+	StandardError float64 `json:"standard_error,omitzero"`
+}
+
+// SharedPrefix is the beginning of several prompts, from where fewer prompts have it in common to where fewer have more.
+type SharedPrefix struct {
+	// ID is of its last block, as numbered by first appearance.
+	ID uint64 `json:"id"`
+	// Tokens is the length through that block.
+	Tokens   int64 `json:"tokens"`
+	Requests int64 `json:"requests"`
+	// Saved are the tokens that it saves: for each request but the first one those of its blocks that no shorter shared prefix has. The
+	// savings of all prefixes add up to the infinite cache's hits.
+	Saved int64 `json:"saved_tokens"`
+}
+
+// potential follows a trace for a [Potential].
+type potential struct {
+	opt      PotentialOptions
+	curve    *curve    // of a CacheSim; nil with a sample
+	estimate *estimate // nil without
+	first    float64   // timestamp of the first row that has one
+	timed    bool
+	warm     bool
+	cold     int64 // rows before
+}
+
+// arrive takes the time of the next row, before it is counted.
+func (p *potential) arrive(row *mooncake.Row) {
+	if !p.timed && row.Timestamp.Set {
+		p.first, p.timed = row.Timestamp.V, true
+	}
+	switch {
+	case p.warm:
+	case p.opt.WarmUp <= 0 || p.timed && row.Timestamp.Set && row.Timestamp.V-p.first >= p.opt.WarmUp:
+		p.warm = true
+		p.restart()
+	default:
+		p.cold++
+	}
+}
+
+func (p *potential) restart() {
+	if p.estimate != nil {
+		p.estimate.restart()
+	} else {
+		p.curve.restart()
+	}
+}
+
+// stats returns the figures. The infinite cache's are of all rows, and so is the forest, which is nil where there is none.
+func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int64, forest []mooncake.Node, why string) *Potential {
+	if !p.warm { // all rows came during the warm-up
+		p.restart()
+	}
+	out := &Potential{Eviction: eviction.String(), SamplingRatio: 1, BytesPerToken: p.opt.BytesPerToken, WarmUpRows: p.cold}
+	size := func(tokens float64) CacheSize {
+		return CacheSize{int64(math.Round(tokens)), int64(math.Round(tokens * float64(p.opt.BytesPerToken)))}
+	}
+	var rate func(tokens float64) (rate, standardError float64)
+	if p.estimate == nil {
+		rate = p.exact(out, infinite, blockSize, size)
+	} else {
+		rate = p.estimated(out, size)
+	}
+	if out.PromptTokens == 0 {
+		out.Undefined.add("no row has a length, or all came during the warm-up", "ceiling", "knee", "curve")
+		return out
+	}
+	sizes := slices.Clone(p.opt.Sizes)
+	if sizes == nil {
+		sizes = powersOfTwo(float64(blockSize), float64(out.WorkingSet.Tokens))
+	}
+	slices.Sort(sizes)
+	for _, tokens := range append(slices.Compact(sizes), math.Inf(1)) {
+		hits := PotentialHits{}
+		if !math.IsInf(tokens, 1) {
+			hits.CacheSize = size(tokens)
+		}
+		hits.Rate, hits.StandardError = rate(tokens)
+		if out.Ceiling > 0 {
+			hits.OfCeiling = hits.Rate / out.Ceiling
+		}
+		out.Curve = append(out.Curve, hits)
+	}
+	if out.Prefixes = sharedPrefixes(forest); why != "" {
+		out.Undefined.add(why, "shared_prefixes")
+	}
+	return out
+}
+
+// exact fills in what a [CacheSim] says.
+func (p *potential) exact(out *Potential, infinite *CacheStats, blockSize int64, size func(float64) CacheSize) func(float64) (float64, float64) {
+	c := p.curve
+	sums := c.sums()
+	out.Rows, out.PromptTokens, out.Ceiling = c.rows, c.tokens, quotient(c.ceiling, c.tokens)
+	distinct := infinite.Blocks - infinite.HitBlocks
+	out.WorkingSet = size(float64(distinct * blockSize))
+	knee := smallest(sums, KneeShare*float64(c.ceiling))
+	out.Knee = size(float64(int64(knee) * blockSize))
+	if knee == 0 && c.ceiling > 0 {
+		out.Undefined.add("it is a cache of more blocks than the ids that are remembered", "knee")
+	}
+	return func(tokens float64) (float64, float64) {
+		if math.IsInf(tokens, 1) {
+			return out.Ceiling, 0
+		}
+		blocks := int64(tokens) / blockSize
+		if at := min(blocks, int64(len(sums))-1); at >= 0 {
+			return quotient(sums[at], c.tokens), 0
+		}
+		return 0, 0
+	}
+}
+
+// estimated fills in what a sample says.
+func (p *potential) estimated(out *Potential, size func(float64) CacheSize) func(float64) (float64, float64) {
+	e := p.estimate
+	counted := e.hits()
+	hits := &counted[errorParts]
+	out.Eviction = RootFirst.String()
+	out.SamplingRatio, out.SampledBlocks = e.all.Rate(), e.all.Blocks()
+	out.Rows, out.PromptTokens = e.rows, int64(hits.Tokens)
+	out.WorkingSet = size(e.all.WorkingSet())
+	if out.PromptTokens > 0 {
+		out.Ceiling = hits.Rate(math.Inf(1))
+		out.Knee = size(hits.Knee(KneeShare))
+	}
+	return func(tokens float64) (float64, float64) { return hits.Rate(tokens), standardError(&counted, tokens) }
+}
+
+// powersOfTwo returns the ten greatest powers of two between two sizes.
+func powersOfTwo(least, below float64) (sizes []float64) {
+	for n := math.Exp2(math.Ceil(math.Log2(max(below, 1))) - 1); n >= least && len(sizes) < 10; n /= 2 {
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// sharedPrefixes returns the prefixes that save the most. One ends with the last of a run of blocks that the same number of rows have.
+func sharedPrefixes(forest []mooncake.Node) (top []SharedPrefix) {
+	type run struct {
+		tokens, own int64 // through the block, and of the run
+		goesOn      bool
+	}
+	runs := make([]run, len(forest))
+	for n, node := range forest { // parents come first
+		tokens := int64(node.Tokens)
+		runs[n] = run{tokens: tokens, own: tokens}
+		if node.Parent == mooncake.NoParent {
+			continue
+		}
+		parent := &runs[node.Parent]
+		runs[n].tokens += parent.tokens
+		if node.References == forest[node.Parent].References {
+			runs[n].own += parent.own
+			parent.goesOn = true
+		}
+	}
+	for n, r := range runs {
+		if node := forest[n]; node.References > 1 && !r.goesOn {
+			top = append(top, SharedPrefix{uint64(n), r.tokens, int64(node.References), int64(node.References-1) * r.own})
+			if len(top) >= 64*TopPrefixes {
+				top = mostSaving(top)
+			}
+		}
+	}
+	return mostSaving(top)
+}
+
+func mostSaving(top []SharedPrefix) []SharedPrefix {
+	slices.SortFunc(top, func(a, b SharedPrefix) int { return cmp.Or(cmp.Compare(b.Saved, a.Saved), cmp.Compare(a.ID, b.ID)) })
+	return top[:min(len(top), TopPrefixes)]
+}
