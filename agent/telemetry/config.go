@@ -96,6 +96,8 @@ type Config struct {
 	// pipeline shuts them down.
 	SpanExporter sdktrace.SpanExporter
 	MetricReader sdkmetric.Reader
+	// FurtherReader reads the metrics beside whatever else does, and turns metrics on. The pipeline shuts it down.
+	FurtherReader sdkmetric.Reader
 	// OtherSpanExporter and OtherMetricReader make what OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name where that is neither
 	// otlp nor none: autoexport's functions do, whose dependencies are its own. nil = such a name is an error.
 	OtherSpanExporter func(context.Context) (sdktrace.SpanExporter, error)

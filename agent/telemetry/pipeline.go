@@ -78,7 +78,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 		}
 		return nil, err
 	}
-	if exporter == nil && reader == nil {
+	if exporter == nil && reader == nil && cfg.FurtherReader == nil {
 		return nil, nil //nolint:nilnil // a nil Pipeline is one that is off
 	}
 	res, err := newResource(ctx, &p.cfg)
@@ -99,8 +99,13 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 		p.tracer = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(spanLimits)).
 			Tracer(scope, trace.WithInstrumentationVersion(p.cfg.Version))
 	}
-	if reader != nil {
-		opts := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithReader(reader)}
+	if reader != nil || cfg.FurtherReader != nil {
+		opts := []sdkmetric.Option{sdkmetric.WithResource(res)}
+		for _, r := range []sdkmetric.Reader{reader, cfg.FurtherReader} {
+			if r != nil {
+				opts = append(opts, sdkmetric.WithReader(r))
+			}
+		}
 		if !p.cfg.ExplicitHistograms {
 			opts = append(opts, sdkmetric.WithView(sdkmetric.NewView(
 				sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram},

@@ -47,7 +47,7 @@ func (l *listenSecrets) check(ctx context.Context) (token string, notices []stri
 			errs = append(errs, errors.New("--client-ca: senders show their certificate to a listener with TLS; give --tls-cert and --tls-key, too"))
 		}
 	}
-	token, err = readKey(ctx, l.keyEnv, l.keyFile)
+	token, err = readKey(ctx, apiKey, l.keyEnv, l.keyFile)
 	errs = append(errs, err)
 	for _, text := range exposure([2]string{"--tls-key", l.key}, [2]string{"--api-key-file", l.keyFile}) {
 		notices = append(notices, "warning: "+text)

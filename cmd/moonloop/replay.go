@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,14 +36,11 @@ import (
 type replayFlags struct {
 	cfg agent.Config
 
-	shard                 [2]int // of how many
-	extra                 string // JSON
-	headers               headerFlags
-	apiKeyEnv, apiKeyFile string
-	ca, cert, key         string
-	insecure              bool
-	progress              string
-	warnings              []string // of resolve
+	engineSecrets
+	shard    [2]int // of how many
+	extra    string // JSON
+	progress string
+	warnings []string // of resolve
 }
 
 func newReplayCommand() *cobra.Command {
@@ -114,14 +110,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	wordVar(fs, &c.Prompt.Carry, "carry-replies", carry.Auto, carry.Auto, carry.Always, carry.Never)
 	bytesVar(fs, &c.Prompt.CarryBytes, "carry-memory", carry.DefaultBytes, 1<<10, "from 1KiB on")
 	add(fs, &c.Prompt.NoStream, "no-stream", false)
-	listVar(fs, &f.headers.lines, "header,H", rule{want: `"Name: value" or @FILE`, ok: isHeader, secret: true, long: true})
-	listVar(fs, &f.headers.env, "header-env", rule{want: "Name=VARIABLE, such as Authorization=MY_HEADER", ok: isHeaderVariable, secret: true})
-	add(fs, &f.apiKeyEnv, "api-key-env", "", aVariable)
-	add(fs, &f.apiKeyFile, "api-key-file", "", aFile)
-	add(fs, &f.ca, "ca-file", "", aPEMFile)
-	add(fs, &f.cert, "cert-file", "", aPEMFile)
-	add(fs, &f.key, "key-file", "", aPEMFile)
-	add(fs, &f.insecure, "insecure-skip-verify", false)
+	f.engineSecrets.register(fs)
 	add(fs, &c.Target.HTTP2, "http2", false)
 	eitherVar(fs, &c.Target.ReadStamps, "arrival-stamps", "kernel", "read")
 	add(fs, &c.Target.CacheBlock, "engine-block-size", 0, whole(0, mooncake.MaxBlockSize))
@@ -162,21 +151,14 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 			*d = time.Nanosecond
 		}
 	}
-	var errs [4]error
-	var unencrypted string
-	c.Target.Header, f.warnings, errs[0] = f.headers.parse(ctx)
-	c.Target.APIKey, errs[1] = readKey(ctx, f.apiKeyEnv, f.apiKeyFile)
-	c.Target.TLS, errs[2] = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
-	unencrypted, errs[3] = checkScheme(c.Target.URL, c.Target.TLS, cmp.Or(c.Target.APIKey, c.Target.Header.Get("Authorization")))
-	if unencrypted != "" {
-		f.warnings = append(f.warnings, unencrypted)
-	}
+	var err error
+	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
 	if name := secretQuery(c.Target.URL); name != "" {
 		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.OtherSpanExporter, c.Telemetry.OtherMetricReader = otherSpanExporter, otherMetricReader
-	return errors.Join(append(errs[:], f.contradictions(fs), inFlags(c.Validate(), fs))...)
+	return errors.Join(err, f.contradictions(fs), inFlags(c.Validate(), fs))
 }
 
 // contradictions says which flags would have no effect beside others.

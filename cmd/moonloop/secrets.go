@@ -123,23 +123,28 @@ func checkScheme(target string, c *tls.Config, key string) (warning string, err 
 	return "", nil
 }
 
-// readKey reads the bearer key. Keys are never taken from the command line, which every user of a machine can see.
-func readKey(ctx context.Context, env, file string) (string, error) {
+// apiKey begins the names of the flags that say where a key is.
+const apiKey = "api-key"
+
+// readKey reads a bearer key as the flags --NAME-env and --NAME-file say. Keys are never taken from the command line, which every
+// user of a machine can see.
+func readKey(ctx context.Context, name, env, file string) (string, error) {
+	byEnv, byFile := "--"+name+"-env", "--"+name+"-file"
 	switch {
 	case env != "" && file != "":
-		return "", errors.New("--api-key-env and --api-key-file: a key comes from one of the two; leave the other out")
+		return "", fmt.Errorf("%s and %s: a key comes from one of the two; leave the other out", byEnv, byFile)
 	case env != "":
 		key := strings.TrimSpace(os.Getenv(env))
 		if key == "" {
-			return "", fmt.Errorf("--api-key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
+			return "", fmt.Errorf("%s: environment variable %s is empty or not set; export it with the key", byEnv, publicVariable(env))
 		}
-		return checkKey("--api-key-env", key)
+		return checkKey(byEnv, key)
 	case file != "":
 		key, err := readSecretFile(ctx, file)
 		if err != nil {
-			return "", fmt.Errorf("--api-key-file %s: %s; name a file that holds the key", publicFile(file), reason(err))
+			return "", fmt.Errorf("%s %s: %s; name a file that holds the key", byFile, publicFile(file), reason(err))
 		}
-		return checkKey("--api-key-file", key)
+		return checkKey(byFile, key)
 	}
 	return "", nil
 }

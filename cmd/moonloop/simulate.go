@@ -134,7 +134,7 @@ func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulat
 		c.Faults.Rates[simulator.Fault(name)], _ = parseFloat(part) // its rule has read it
 	}
 	var err error
-	c.APIKey, err = readKey(ctx, f.apiKeyEnv, f.apiKeyFile)
+	c.APIKey, err = readKey(ctx, apiKey, f.apiKeyEnv, f.apiKeyFile)
 	wrong := c.Validate()
 	if wrong != nil {
 		wrong = errors.New(strings.ReplaceAll(wrong.Error(), "simulator: ", ""))

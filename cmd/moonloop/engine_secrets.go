@@ -1,0 +1,47 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/agent"
+)
+
+// engineSecrets are the flags that say where the secrets are that an engine wants, and what it proves itself by.
+type engineSecrets struct {
+	headers               headerFlags
+	apiKeyEnv, apiKeyFile string
+	ca, cert, key         string
+	insecure              bool
+}
+
+func (f *engineSecrets) register(fs *pflag.FlagSet) {
+	listVar(fs, &f.headers.lines, "header,H", rule{want: `"Name: value" or @FILE`, ok: isHeader, secret: true, long: true})
+	listVar(fs, &f.headers.env, "header-env", rule{want: "Name=VARIABLE, such as Authorization=MY_HEADER", ok: isHeaderVariable, secret: true})
+	add(fs, &f.apiKeyEnv, "api-key-env", "", aVariable)
+	add(fs, &f.apiKeyFile, "api-key-file", "", aFile)
+	add(fs, &f.ca, "ca-file", "", aPEMFile)
+	add(fs, &f.cert, "cert-file", "", aPEMFile)
+	add(fs, &f.key, "key-file", "", aPEMFile)
+	add(fs, &f.insecure, "insecure-skip-verify", false)
+}
+
+// read reads the secrets into the target of a replay.
+func (f *engineSecrets) read(ctx context.Context, t *agent.Target) (warnings []string, err error) {
+	var errs [4]error
+	var unencrypted string
+	t.Header, warnings, errs[0] = f.headers.parse(ctx)
+	t.APIKey, errs[1] = readKey(ctx, apiKey, f.apiKeyEnv, f.apiKeyFile)
+	t.TLS, errs[2] = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
+	unencrypted, errs[3] = checkScheme(t.URL, t.TLS, cmp.Or(t.APIKey, t.Header.Get("Authorization")))
+	if unencrypted != "" {
+		warnings = append(warnings, unencrypted)
+	}
+	return warnings, errors.Join(errs[:]...)
+}
