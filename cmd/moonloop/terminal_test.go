@@ -273,10 +273,23 @@ func TestDemoOnATerminal(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit status %d", code)
 	}
+	whole := regexp.MustCompile(`^(starting|[\dms]+(, ending|, [\dms]+ left)?)  failed \d+( · (late|TTFT) [\d.]+ m?s| · in flight \d+| · done \d+ of \d+ sent)* +[█░]+ +\d+%$`)
+	bars := 0
 	for line := range strings.SplitSeq(ansi.Strip(raw), "\n") {
 		drawn := strings.Split(strings.TrimRight(line, "\r"), "\r") // progress is drawn over itself
-		if n := ansi.StringWidth(drawn[len(drawn)-1]); n > 80 && !strings.Contains(line, folder) {
-			t.Errorf("a line of %d columns: %s", n, line)
+		for _, text := range drawn {
+			if n := ansi.StringWidth(text); n > 80 && !strings.Contains(text, folder) {
+				t.Errorf("a line of %d columns: %s", n, text)
+			}
+			if strings.ContainsAny(text, "█░") {
+				bars++
+				if !whole.MatchString(text) {
+					t.Errorf("cut: %s", text)
+				}
+			}
 		}
+	}
+	if bars == 0 {
+		t.Error("no progress of the replay was shown")
 	}
 }
