@@ -44,7 +44,7 @@ func onTerminal(t *testing.T, columns, rows int, environment []string, args ...s
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "moonloop", args...)
 	cmd.Env = append(os.Environ(), append([]string{"TERM=xterm-256color", "COLORTERM=truecolor"}, environment...)...)
-	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: uint16(rows), Cols: uint16(columns)}) //nolint:gosec // small
+	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: uint16(rows), Cols: uint16(columns)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,8 +276,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	whole := regexp.MustCompile(`^(starting|[\dms]+(, ending|, [\dms]+ left)?)  failed \d+( · (late|TTFT) [\d.]+ m?s| · in flight \d+| · done \d+ of \d+ sent)* +[█░]+ +\d+%$`)
 	bars := 0
 	for line := range strings.SplitSeq(ansi.Strip(raw), "\n") {
-		drawn := strings.Split(strings.TrimRight(line, "\r"), "\r") // progress is drawn over itself
-		for _, text := range drawn {
+		for text := range strings.SplitSeq(strings.TrimRight(line, "\r"), "\r") { // progress is drawn over itself
 			if n := ansi.StringWidth(text); n > 80 && !strings.Contains(text, folder) {
 				t.Errorf("a line of %d columns: %s", n, text)
 			}
