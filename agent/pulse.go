@@ -19,6 +19,7 @@ const (
 // Second is what happened within a second of a run.
 type Second struct {
 	Due, Sent, Done, Failed, Chunks int64
+	InFlight                        int64     // at its end
 	TTFT, Gap, Lateness             Quantiles // of the requests that ended in it
 }
 
@@ -45,7 +46,7 @@ func (p *pulse) advance(now time.Duration, v *View) {
 		}
 		p.seconds = append(p.seconds, Second{
 			Due: v.Due - p.before.Due, Sent: v.Sent - p.before.Sent, Done: v.Served + v.Failed - p.before.Served - p.before.Failed,
-			Failed: v.Failed - p.before.Failed, Chunks: v.Chunks - p.before.Chunks,
+			Failed: v.Failed - p.before.Failed, Chunks: v.Chunks - p.before.Chunks, InFlight: v.InFlight,
 			TTFT: p.ttft.rotate(), Gap: p.gap.rotate(), Lateness: p.late.rotate(),
 		})
 		p.seconds = p.seconds[max(0, len(p.seconds)-maxSeconds):]

@@ -11,11 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // indent is the width of the names at the left of the lines.
@@ -43,10 +42,8 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 	} {
 		left := p.bold(block.name) + strings.Repeat(" ", indent-len(block.name))
 		for _, line := range block.lines {
-			for part := range strings.SplitSeq(text.WrapSoft(line, width-indent), "\n") {
-				b.WriteString(strings.TrimRight(left+part, " ") + "\n")
-				left = strings.Repeat(" ", indent)
-			}
+			b.WriteString(term.Hang(width, left, line))
+			left = strings.Repeat(" ", indent)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 // runCapture listens until it is told to stop, then writes the trace.
 func runCapture(cmd *cobra.Command, f captureFlags) error {
 	stderr := cmd.ErrOrStderr()
-	note := func(format string, args ...any) { fmt.Fprintf(stderr, "moonloop: "+format+"\n", args...) }
+	note := func(format string, args ...any) { fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf(format, args...))) }
 	listen, notices, err := f.settings(cmd.Context())
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -60,7 +61,7 @@ func newReplayCommand() *cobra.Command {
 				return err
 			}
 			for _, text := range f.warnings {
-				fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: warning: %s\n", text)
+				fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
 			}
 			return replay(cmd, f.cfg, f.progress)
 		},
@@ -249,24 +250,27 @@ func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 // replay runs a replay, shows it under way on standard error and its report on standard output.
 func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
-	if progressMode == "auto" && term.IsInteractive(stderr) {
+	switch interactive := term.IsInteractive(stderr); {
+	case progressMode == "auto" && interactive:
 		progressMode = "live"
+	case progressMode == "live" && !interactive:
+		progressMode = "lines" // a screen cannot be drawn there
 	}
-	var screen *live.Screen
+	var screen atomic.Pointer[live.Screen]
 	view := term.NewProgress(stderr, progressMode)
 	cfg.Trace.Stdin = cmd.InOrStdin()
 	cfg.Tool = version()
 	cfg.Command = publicCommand(cmd, []string{cfg.Trace.Name})
 	say := func(text string) {
-		if s := screen; s != nil {
-			s.Println("moonloop: " + text)
+		if s := screen.Load(); s != nil {
+			s.Println(strings.TrimSuffix(term.Note(stderr, text), "\n"))
 			return
 		}
-		fmt.Fprintln(stderr, "moonloop: "+text)
+		fmt.Fprint(stderr, term.Note(stderr, text))
 	}
 	cfg.Progress = func(run *agent.Live) {
 		if progressMode == "live" {
-			screen = live.Show(stderr, run.Look)
+			screen.Store(live.Show(stderr, run.Look))
 			return
 		}
 		view.Show(run.Line)
@@ -280,8 +284,8 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	signal.Notify(broken, syscall.SIGPIPE)
 	rep, err := agent.Run(cmd.Context(), cfg)
 	view.Stop(true)
-	if screen != nil {
-		screen.Close()
+	if s := screen.Load(); s != nil {
+		s.Close()
 	}
 	signal.Stop(broken)
 	if rep != nil {

@@ -132,7 +132,7 @@ func (l *loop) closed() bool {
 
 func (l *loop) write(w io.Writer) {
 	row := func(name, left, right, verdict string) {
-		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("   %-16s%-14s%-14s%s", name, left, right, verdict), " "))
+		fmt.Fprint(w, term.Hang(term.Width(w), fmt.Sprintf("   %-16s%-14s%-14s", name, left, right), verdict))
 	}
 	agree := func(same bool) string {
 		if same {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -105,7 +106,8 @@ func Run(ctx context.Context, cfg Config) (closed bool, rep *report.Report, err 
 	}
 	loop.write(d.Out)
 	if cfg.Folder != "" {
-		fmt.Fprintf(d.Out, "everything is in %s; again: moonloop replay %s --url ENGINE\n", d.Folder, d.file(Captured))
+		d.line("", "everything is in "+d.Folder+"; again:")
+		fmt.Fprintf(d.Out, "moonloop replay %s --url ENGINE\n", d.file(Captured)) // to be copied: never broken
 	}
 	return loop.closed(), rep, nil
 }
@@ -142,13 +144,17 @@ func (d *demonstration) traffic(ctx context.Context) (sent Sent, captured captur
 // step begins the next step.
 func (d *demonstration) step(name, text string) {
 	d.steps++
-	fmt.Fprintf(d.Out, "%d  %-12s%s\n", d.steps, name, text)
+	d.line(fmt.Sprintf("%d  %-12s", d.steps, name), text)
 }
 
 // detail adds to a step.
-func (d *demonstration) detail(text string) { fmt.Fprintf(d.Out, "   %-12s%s\n", "", text) }
+func (d *demonstration) detail(text string) { d.line(strings.Repeat(" ", 15), text) }
 
-func (d *demonstration) warn(text string) { fmt.Fprintf(d.Err, "moonloop: warning: %s\n", text) }
+func (d *demonstration) line(lead, text string) {
+	fmt.Fprint(d.Out, term.Hang(term.Width(d.Out), lead, text))
+}
+
+func (d *demonstration) warn(text string) { fmt.Fprint(d.Err, term.Note(d.Err, "warning: "+text)) }
 
 func (d *demonstration) file(name string) string { return filepath.Join(d.Folder, name) }
 

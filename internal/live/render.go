@@ -31,17 +31,18 @@ const (
 	valueWidth = 34
 )
 
-// render draws a view in ten lines of at most width columns.
+// render draws a view in eleven lines of at most width columns.
 func render(v agent.View, width int) string {
 	width = max(width, 20)
 	rows := []string{
 		bold.Render(v.Trace) + faint.Render(" → ") + v.Engine + faint.Render("  "+v.Model+"  run "+v.RunID),
 		bar(v, width),
-		row("requests", fmt.Sprintf("%d/s sent, %d in flight", last(v, sent), v.InFlight), v, sent, width),
+		row("requests", rate(v, due)+" due, "+rate(v, sent)+" sent", v, sent, width),
+		row("in flight", humanize.Comma(v.InFlight), v, inFlight, width),
 		row("done", fmt.Sprintf("%s served, %s", humanize.Comma(v.Served), failures(v)), v, done, width),
 		row("TTFT", quantiles(v.TTFT), v, func(s agent.Second) float64 { return float64(s.TTFT.P99) }, width),
 		row("gap", quantiles(v.Gap), v, func(s agent.Second) float64 { return float64(s.Gap.P99) }, width),
-		row("chunks", humanize.Comma(int64(last(v, chunks)))+"/s", v, chunks, width),
+		row("chunks", rate(v, chunks), v, chunks, width),
 		row("late", quantiles(v.Lateness), v, func(s agent.Second) float64 { return float64(s.Lateness.P99) }, width),
 		label("cache") + cache(v),
 		label("so far") + verdict(v),
@@ -52,16 +53,18 @@ func render(v agent.View, width int) string {
 	return strings.Join(rows, "\n") + "\n"
 }
 
-func sent(s agent.Second) float64   { return float64(s.Sent) }
-func done(s agent.Second) float64   { return float64(s.Done) }
-func chunks(s agent.Second) float64 { return float64(s.Chunks) }
+func due(s agent.Second) float64      { return float64(s.Due) }
+func sent(s agent.Second) float64     { return float64(s.Sent) }
+func inFlight(s agent.Second) float64 { return float64(s.InFlight) }
+func done(s agent.Second) float64     { return float64(s.Done) }
+func chunks(s agent.Second) float64   { return float64(s.Chunks) }
 
-// last is the value of the last whole second.
-func last(v agent.View, of func(agent.Second) float64) int {
+// rate is the count of the last whole second.
+func rate(v agent.View, of func(agent.Second) float64) string {
 	if len(v.Seconds) == 0 {
-		return 0
+		return "0/s"
 	}
-	return int(of(v.Seconds[len(v.Seconds)-1]))
+	return humanize.Comma(int64(of(v.Seconds[len(v.Seconds)-1]))) + "/s"
 }
 
 func label(name string) string { return faint.Render(fmt.Sprintf("%-*s", labelWidth, name)) }

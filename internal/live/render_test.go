@@ -27,7 +27,7 @@ func sample() agent.View {
 		TTFT:     agent.Quantiles{P50: 25 * time.Millisecond, P99: 1500 * time.Millisecond},
 	}
 	for i := range 60 {
-		v.Seconds = append(v.Seconds, agent.Second{Sent: int64(i % 9), Done: int64(i), Chunks: 900, TTFT: v.TTFT})
+		v.Seconds = append(v.Seconds, agent.Second{Due: int64(i%9) + 3, Sent: int64(i % 9), Done: int64(i), Chunks: 900, TTFT: v.TTFT})
 	}
 	return v
 }
@@ -43,7 +43,7 @@ func TestRenderFits(t *testing.T) {
 				t.Errorf("%d columns: a line of %d: %q", width, n, ansi.Strip(line))
 			}
 		}
-		if count != 10 {
+		if count != 11 {
 			t.Errorf("%d columns: %d lines", width, count)
 		}
 	}
@@ -52,7 +52,7 @@ func TestRenderFits(t *testing.T) {
 func TestRenderSays(t *testing.T) {
 	out := ansi.Strip(render(sample(), 120))
 	for _, want := range []string{
-		"examples/demo.jsonl → 127.0.0.1:8000", "50 %", "13s, 13s left", "10 in flight", "137 served, 3 failed: 500 ×2, connect_timeout ×1",
+		"examples/demo.jsonl → 127.0.0.1:8000", "50 %", "13s, 13s left", "in flight 10 ", "8/s due, 5/s sent", "137 served, 3 failed: 500 ×2, connect_timeout ×1",
 		"p50 25.0 ms", "p99 1.50 s", "p50 3 µs", "900/s", "60.0 % of the prompt tokens cached, 75 % of an infinite cache's hits",
 		"lateness_p99 is 20 ms, above 10 ms", "█",
 	} {

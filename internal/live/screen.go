@@ -5,6 +5,7 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -18,14 +19,16 @@ const every = 250 * time.Millisecond
 
 // Screen is a live view on a terminal. Make it with [Show].
 type Screen struct {
-	program *tea.Program
-	done    chan struct{}
+	terminal io.Writer
+	program  *tea.Program
+	done     chan struct{}
 }
 
 // Show draws what look returns on a terminal, from now on until [Screen.Close]. Look is called from a goroutine of its own. It
 // reads no keys, and handles no signals.
 func Show(terminal io.Writer, look func() agent.View) *Screen {
 	s := &Screen{
+		terminal: terminal,
 		program: tea.NewProgram(model{look: look, width: 80}, tea.WithOutput(terminal), tea.WithInput(nil),
 			tea.WithoutSignalHandler(), tea.WithContext(context.Background())),
 		done: make(chan struct{}),
@@ -37,8 +40,15 @@ func Show(terminal io.Writer, look func() agent.View) *Screen {
 	return s
 }
 
-// Println prints a line above the view.
-func (s *Screen) Println(text string) { s.program.Println(text) }
+// Println prints a line above the view, or, once that is closed, at its end.
+func (s *Screen) Println(text string) {
+	select {
+	case <-s.done:
+		fmt.Fprintln(s.terminal, text)
+	default:
+		s.program.Println(text)
+	}
+}
 
 // Close removes the view. It may be called more than once.
 func (s *Screen) Close() {

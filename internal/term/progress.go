@@ -15,6 +15,8 @@ import (
 
 const (
 	barWidth  = 20 // columns
+	leastBar  = 5
+	separator = " · "
 	barEvery  = 250 * time.Millisecond
 	lineEvery = 10 * time.Second
 	clearLine = "\r\x1b[K"
@@ -87,17 +89,29 @@ func (p *Progress) line() {
 	}
 }
 
-// bar draws the line anew. One line, whatever the terminal's width: a line that wraps cannot be redrawn.
+// bar draws the line anew. One line, whatever the terminal's width: a line that wraps cannot be redrawn. What has no room goes: first
+// most of the bar, then the last parts of the text.
 func (p *Progress) bar() {
 	text, part := p.look()
 	width, tail := max(0, Width(p.out)-1), ""
 	if part >= 0 {
-		done := int(math.Round(min(part, 1) * barWidth))
-		tail = fmt.Sprintf(" %s%s %3.0f%%", strings.Repeat("█", done), strings.Repeat("░", barWidth-done), 100*min(part, 1))
+		percent := fmt.Sprintf(" %3.0f%%", 100*min(part, 1))
+		columns := min(max(width-utf8.RuneCountInString(text)-1-len(percent), leastBar), barWidth)
+		done := int(math.Round(min(part, 1) * float64(columns)))
+		tail = " " + strings.Repeat("█", done) + strings.Repeat("░", columns-done) + percent
 		width = max(0, width-utf8.RuneCountInString(tail))
 	}
-	if utf8.RuneCountInString(text) > width {
-		text = string([]rune(text)[:width])
+	fmt.Fprint(p.out, clearLine, shorten(text, width), tail)
+}
+
+// shorten leaves out the last parts of a text, which stand between separators, until it fits; of a single part it leaves the beginning.
+func shorten(text string, width int) string {
+	for utf8.RuneCountInString(text) > width {
+		i := strings.LastIndex(text, separator)
+		if i < 0 {
+			return string([]rune(text)[:width])
+		}
+		text = text[:i]
 	}
-	fmt.Fprint(p.out, clearLine, text, tail)
+	return text
 }

@@ -67,3 +67,22 @@ func TestProgressFitsTheLine(t *testing.T) {
 		t.Errorf("%q of nothing", &b)
 	}
 }
+
+// What has no room is left out as a whole: no number is cut.
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"1s  failed 0 · late 1 ms · done 5", 40, "1s  failed 0 · late 1 ms · done 5"},
+		{"1s  failed 0 · late 1 ms · done 5", 32, "1s  failed 0 · late 1 ms"},
+		{"1s  failed 0 · late 1 ms · done 5", 14, "1s  failed 0"},
+		{"1s  failed 0", 4, "1s  "},
+		{"", 0, ""},
+	} {
+		if got := shorten(c.text, c.width); got != c.want {
+			t.Errorf("shorten(%q, %d) is %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}

@@ -99,8 +99,7 @@ func inspectPage(t *testing.T, browser, page, pictures string) {
 	}
 	output, err := exec.CommandContext(t.Context(), "node", filepath.Join(browser, "look.mjs"), page, pictures).Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("the browser: %v\n%s", err, exit.Stderr)
 		}
 		t.Fatalf("the browser: %v", err)

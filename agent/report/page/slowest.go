@@ -119,7 +119,7 @@ func (u *usual) explain(s *slow, toEnd bool) string {
 	case s.Wait == longest:
 		return "waited for a free slot of the concurrency cap"
 	default:
-		return "sent late: the client, or its machine, was held up"
+		return "sent late: the client or its machine was busy"
 	}
 }
 

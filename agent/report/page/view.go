@@ -263,9 +263,9 @@ func (r *Run) details() []detail {
 		add("Output tokens as asked", agreed(t.Output))
 	}
 	if m := s.Fidelity.Machine; m.Elapsed > 0 {
-		machine := fmt.Sprintf("held the client up %s times, for %s %% of the time, at most %s ms",
+		hiccups := fmt.Sprintf("%s in which the machine did not run the client; %s %% of the time; at most %s ms",
 			humanize.Comma(m.Hiccups), number(100*m.HiccupTime/m.Elapsed), number(m.HiccupMax))
-		add("Machine", machine)
+		add("Hiccups", hiccups)
 		if m.CPUShare != nil {
 			add("CPU of the client", fmt.Sprintf("%s %% of %d processors", number(100**m.CPUShare), s.Run.CPUs))
 		}

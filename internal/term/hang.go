@@ -1,0 +1,35 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package term
+
+import (
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// leastHang is the width in columns that a text has beside its lead at least, however narrow a terminal is.
+const leastHang = 20
+
+// Hang returns a lead and a text beside it, in lines of at most width columns, each with its end. The text is broken between words,
+// and its further lines begin below the first.
+func Hang(width int, lead, body string) string {
+	indent := text.StringWidthWithoutEscSequences(lead)
+	var b strings.Builder
+	for part := range strings.SplitSeq(text.WrapSoft(body, max(width-indent, leastHang)), "\n") {
+		b.WriteString(strings.TrimRight(lead+part, " ") + "\n")
+		lead = strings.Repeat(" ", indent)
+	}
+	return b.String()
+}
+
+// Note returns a remark of the program as a line, which on a terminal is broken between words.
+func Note(w io.Writer, remark string) string {
+	const lead = "moonloop: "
+	if !IsTerminal(w) {
+		return lead + remark + "\n"
+	}
+	return Hang(Width(w), lead, remark)
+}
