@@ -29,7 +29,9 @@ import (
 	collectorexporter "go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	collectorreceiver "go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -39,6 +41,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/receiver"
 	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // MaxMessage is the size of the largest OTLP message that is accepted, in bytes. Spans with the content of their prompts pass
@@ -74,6 +77,9 @@ type Config struct {
 	Warn func(text string)
 	// Version is that of the program, for the components.
 	Version string
+	// Metrics also reads what receiver and exporter count, for those who watch the capture; nil is nobody. Its owner shuts it down, after
+	// [Collector.Stop].
+	Metrics sdkmetric.Reader
 }
 
 // TLS names the files of the listeners' certificate, in PEM.
@@ -123,8 +129,20 @@ func Start(ctx context.Context, cfg Config) (*Collector, error) {
 	if cfg.Key == "" {
 		cfg.Key = rand.Text() + rand.Text() // 52 characters, 260 bits
 	}
+	counted := sdkmetric.NewManualReader()
+	options := []sdkmetric.Option{
+		sdkmetric.WithReader(counted),
+		sdkmetric.WithResource(resource.NewSchemaless(attribute.String(semconv.ServiceName, "moonloop-capture"))),
+	}
+	if cfg.Metrics != nil {
+		options = append(options, sdkmetric.WithReader(cfg.Metrics))
+	}
+	metrics := sdkmetric.NewMeterProvider(options...) // one for all attempts, because a reader has one provider
 	for attempt := 1; ; attempt++ {
-		c, err := try(ctx, cfg)
+		c, err := try(ctx, cfg, metrics)
+		if c != nil {
+			c.metrics = counted
+		}
 		// A free port is found by taking one and giving it back: somebody may have been faster. A ListenError is of one that was not free.
 		_, taken := errors.AsType[*ListenError](err)
 		if taken || attempt == 5 || !errors.Is(err, syscall.EADDRINUSE) {
@@ -133,8 +151,8 @@ func Start(ctx context.Context, cfg Config) (*Collector, error) {
 	}
 }
 
-func try(ctx context.Context, cfg Config) (*Collector, error) {
-	c := &Collector{broken: make(chan error, 1), metrics: sdkmetric.NewManualReader()}
+func try(ctx context.Context, cfg Config, metrics *sdkmetric.MeterProvider) (*Collector, error) {
+	c := &Collector{broken: make(chan error, 1)}
 	c.seen.warn = cfg.Warn
 	protocols, err := c.protocols(ctx, cfg)
 	if err != nil {
@@ -143,7 +161,7 @@ func try(ctx context.Context, cfg Config) (*Collector, error) {
 	telemetry := component.TelemetrySettings{
 		Logger:         zap.New(warningCore{zapcore.WarnLevel, cfg.Warn, new(sync.Map)}),
 		TracerProvider: nooptrace.NewTracerProvider(),
-		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(c.metrics)),
+		MeterProvider:  metrics,
 		Resource:       pcommon.NewResource(),
 	}
 	build := component.BuildInfo{Command: "moonloop capture", Description: "moonloop", Version: cfg.Version}

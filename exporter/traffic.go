@@ -111,6 +111,7 @@ func (m *models) series(model string, traffic int) *series {
 // tally is what a batch has of requests.
 type tally struct {
 	lines      []line
+	at         *line // that was added to last: requests come in runs of one model
 	ended      int64 // when the request ended that did so first, in ns since the Unix epoch; 0 is none
 	production bool  // one of them is of production
 }
@@ -146,14 +147,18 @@ func (t *tally) add(r *journal.Inference, m *models) {
 	if t.ended == 0 || r.End < t.ended {
 		t.ended = r.End
 	}
-	l := t.line(r.Model.String(), traffic, m)
+	l := t.at
+	if model := r.Model.String(); l == nil || l.model != model || l.traffic != traffic {
+		l = t.line(model, traffic, m)
+		t.at = l
+	}
 	l.spans[outcome][identity]++
-	prompt, cached := r.InputTokens, r.CachedTokens
-	if prompt.V > capture.MaxTokens || r.OutputTokens.V > capture.MaxTokens {
+	prompt, output, cached := &r.InputTokens, r.OutputTokens.V, &r.CachedTokens
+	if prompt.V > capture.MaxTokens || output > capture.MaxTokens {
 		return // nobody would believe the sum; no trace has it either
 	}
 	l.tokens[tokensPrompt] += prompt.V
-	l.tokens[tokensOutput] += r.OutputTokens.V
+	l.tokens[tokensOutput] += output
 	if prompt.Set && cached.Set {
 		l.tokens[tokensCached] += min(cached.V, prompt.V)
 		l.tokens[tokensCacheKnown] += prompt.V

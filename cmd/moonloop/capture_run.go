@@ -52,6 +52,12 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		}
 	}
 	listen.Warn = func(text string) { note("warning: %s", text) }
+	if listen.Metrics, err = captureMetrics(cmd.Context()); err != nil {
+		return err
+	}
+	if listen.Metrics != nil {
+		defer func() { _ = listen.Metrics.Shutdown(context.WithoutCancel(cmd.Context())) }()
+	}
 	p, err := collect.Start(cmd.Context(), listen)
 	if err != nil {
 		return listenHint(err)

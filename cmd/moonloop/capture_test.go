@@ -11,10 +11,12 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,11 +89,17 @@ type capturing struct {
 // startCapture starts a capture in a folder.
 func startCapture(t *testing.T, folder string, args ...string) *capturing {
 	t.Helper()
+	return startCaptureWith(t, folder, nil, args...)
+}
+
+// startCaptureWith does so with variables of the environment.
+func startCaptureWith(t *testing.T, folder string, environment []string, args ...string) *capturing {
+	t.Helper()
 	c := &capturing{Cmd: exec.CommandContext(t.Context(), "moonloop",
 		append([]string{"capture", "--out", "prod.jsonl", "--grpc", "127.0.0.1:0", "--http", "", "--progress", "none"}, args...)...)}
 	c.Dir = folder
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
-	c.Env = append(c.Env, hashKeyEnv+"="+strings.Repeat("0123456789abcdef", 2))
+	c.Env = append(append(c.Env, hashKeyEnv+"="+strings.Repeat("0123456789abcdef", 2)), environment...)
 	c.Stderr = &c.stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -243,5 +251,46 @@ func readRows(name string) (rows []*mooncake.Row, err error) {
 			return nil, err
 		}
 		rows = append(rows, row)
+	}
+}
+
+// TestCaptureMetrics: Prometheus can watch a capture, by the names that the Collector's metrics have.
+func TestCaptureMetrics(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := net.SplitHostPort(free.Addr().String())
+	_ = free.Close()
+	environment := []string{"OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=" + host, "OTEL_EXPORTER_PROMETHEUS_PORT=" + port}
+	c := startCaptureWith(t, t.TempDir(), environment)
+	scrape := func() string {
+		reply, err := http.Get("http://" + net.JoinHostPort(host, port) + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		_ = reply.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if before := scrape(); !regexp.MustCompile(`(?m)^otelcol_exporter_mooncake_records_total\{kind="inference".*\} 0$`).MatchString(before) {
+		t.Errorf("before the first span:\n%s", before)
+	}
+	produce(t, c.grpc, 1)
+	after := scrape()
+	for _, want := range []string{
+		`otelcol_exporter_mooncake_request_spans_total\{identity="text",model="[^"]+",.*outcome="served",.*traffic="production"\} [1-9]`,
+		`otelcol_exporter_mooncake_last_request_age_seconds\{`, `otelcol_exporter_mooncake_lag_seconds_count\{.*\} [1-9]`,
+		`otelcol_receiver_mooncake_spans_total\{.*\} [1-9]`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + want).MatchString(after) {
+			t.Errorf("no %s in:\n%s", want, after)
+		}
+	}
+	if _, status := c.end(t, os.Interrupt); status != 0 {
+		t.Errorf("exit status %d\n%s", status, &c.stderr)
 	}
 }

@@ -49,6 +49,16 @@ type scraped struct {
 	server *http.Server
 }
 
+// captureMetrics serves the metrics of a capture if OTEL_METRICS_EXPORTER asks for prometheus; else it returns nil. Other values may be
+// the application's, whose variables a capture often shares: a capture that sent its metrics to OTEL_EXPORTER_OTLP_ENDPOINT would send
+// them to itself.
+func captureMetrics(ctx context.Context) (sdkmetric.Reader, error) {
+	if os.Getenv("OTEL_METRICS_EXPORTER") != "prometheus" {
+		return nil, nil //nolint:nilnil // nobody reads them
+	}
+	return servePrometheus(ctx)
+}
+
 // servePrometheus serves /metrics at the address of the standard variables, until the reader is shut down.
 func servePrometheus(ctx context.Context) (sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()

@@ -40,7 +40,7 @@ var exceptions = map[string]struct {
 	"path":       {[]string{outForwarded}, "up to 256 bytes in the path of a URL"},
 	"fact":       {[]string{outForwarded}, "up to 256 bytes under a name of the allow-list that may have spaces"},
 	"word":       {[]string{outForwarded}, "one word under the name of an id"},
-	"model":      {[]string{outForwarded, outJournal, outTrace}, "a model is one visible word, and rows are of models"},
+	"model":      {[]string{outForwarded, outJournal, outTrace, outMetrics}, "a model is one visible word, and rows and metrics are of models"},
 	"run":        {[]string{outForwarded, outJournal, outTrace, outLog}, "so is the id of a run: a trace is of a run, and the log says of which"},
 	"unheard":    {[]string{outForwarded}, "below 1 KiB under a name that nobody knows, on telemetry that is not of GenAI"},
 	"key":        {[]string{outForwarded}, "up to 256 bytes as a name, on telemetry that is not of GenAI"},

@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 // A dashboard has one spelling of a name. These tests hold it to what the distribution says, however Prometheus gets it: names depend on
@@ -165,7 +166,9 @@ service:
         - periodic: {interval: 200, exporter: {otlp: {protocol: http/protobuf, endpoint: %q, compression: none}}}
 `, host, port, server.URL+"/v1/metrics")))
 	p := c.start(t)
-	l := production(t, 20, 2048)
+	td := productionSpans(20, 2048)
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError) // which is no row
+	l := encode(t, td, 20)
 	if err := dial(t, c.address).export(t.Context(), l.next(1, time.Now())); err != nil {
 		t.Fatal(err)
 	}
@@ -185,12 +188,10 @@ service:
 			t.Fatalf("names (-scraped +OTLP):\n%s", cmp.Diff(c.scraped(t), over.sorted()))
 		}
 	}
-	over.mu.Lock()
-	defer over.mu.Unlock()
-	if over.err != nil {
+	p.stop(t)
+	if over.err != nil { // nobody sends any more
 		t.Error(over.err)
 	}
-	p.stop(t)
 }
 
 // shownNames returns the metrics of the Collector that dashboards and alerts show.
