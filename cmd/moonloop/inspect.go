@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -29,6 +30,7 @@ type inspectOptions struct {
 	capacities []string
 	eviction   stats.Eviction
 	maxLine    int
+	potential  potentialOptions
 }
 
 // newInspectCommand returns the command that measures and checks traces.
@@ -39,6 +41,9 @@ func newInspectCommand() *cobra.Command {
 		Short: "Measure and check Mooncake traces",
 		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opt.potential.check(cmd.Flags()); err != nil {
+				return err
+			}
 			return runInspect(cmd.Context(), args, opt, standardInput(cmd.Context(), cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -54,6 +59,7 @@ func newInspectCommand() *cobra.Command {
 	textVar(f, &opt.eviction, "eviction", "leaf-first", "", parseEviction).rule = oneOf("leaf-first", "root-first")
 	add(f, &opt.maxIDs, "max-ids", mooncake.DefaultMaxIDs, whole(1, 1<<31-1))
 	add(f, &opt.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
+	opt.potential.flags(f)
 	return cmd
 }
 
@@ -81,8 +87,13 @@ type inspection struct {
 func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin io.Reader, stdout, stderr io.Writer) error {
 	analyze := stats.AnalyzeOptions{MaxIDs: opt.maxIDs, Eviction: opt.eviction}
 	var err error
-	if analyze.Capacities, err = parseCapacities(strings.Join(opt.capacities, ",")); err != nil {
-		return fmt.Errorf("--capacity: %w", err)
+	if analyze.Potential, err = opt.potential.options(); err != nil {
+		return err
+	}
+	if !opt.potential.on { // else the curve says it all
+		if analyze.Capacities, err = parseCapacities(strings.Join(opt.capacities, ",")); err != nil {
+			return fmt.Errorf("--capacity: %w", err)
+		}
 	}
 	if err := opt.check(len(names)); err != nil {
 		return err
@@ -223,17 +234,24 @@ func parseEviction(text string) (stats.Eviction, error) {
 
 // parseCapacities reads sizes such as 5859,10k,1.5m.
 func parseCapacities(text string) (list []int, err error) {
-	for s := range strings.SplitSeq(strings.ToLower(text), ",") {
-		digits, unit := strings.TrimSpace(s), 1.
-		if d, ok := strings.CutSuffix(digits, "k"); ok {
-			digits, unit = d, 1e3
-		} else if d, ok := strings.CutSuffix(digits, "m"); ok {
-			digits, unit = d, 1e6
-		}
-		f, bad := parseFloat(digits)
-		n := f * unit
-		err = errors.Join(err, bad, wrongUnless(n == float64(int64(n)) && n >= 1 && n <= 1<<30))
+	for s := range strings.SplitSeq(text, ",") {
+		n, bad := parseAmount(strings.TrimSpace(s), 1<<30)
+		err = errors.Join(err, bad)
 		list = append(list, int(n))
 	}
 	return list, err
+}
+
+// parseAmount reads a whole number from 1 to most, such as 5859, 10k, 1.5m or 2G.
+func parseAmount(text string, most float64) (float64, error) {
+	digits, unit := strings.ToLower(text), 1.
+	for suffix, times := range map[string]float64{"k": 1e3, "m": 1e6, "g": 1e9} {
+		if d, ok := strings.CutSuffix(digits, suffix); ok {
+			digits, unit = d, times
+			break
+		}
+	}
+	f, err := parseFloat(digits)
+	n := f * unit
+	return n, errors.Join(err, wrongUnless(n == math.Trunc(n) && n >= 1 && n <= most))
 }

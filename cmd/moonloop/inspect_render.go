@@ -21,10 +21,18 @@ import (
 // render draws the overview with one column a trace, then what is told of each trace by itself.
 func (x inspection) render() string {
 	var b strings.Builder
-	b.WriteString(x.overview())
-	curves, ranges := false, false
-	for _, t := range x.Traces {
-		if t.infinite().Requests > 0 {
+	curves, ranges, potential := false, false, x.Traces[0].Potential != nil
+	if !potential {
+		b.WriteString(x.overview())
+	}
+	for n, t := range x.Traces {
+		if potential {
+			if n > 0 {
+				b.WriteString("\n")
+			}
+			b.WriteString(t.potentialText())
+			curves, ranges = true, false
+		} else if t.infinite().Requests > 0 {
 			b.WriteString("\n" + t.caches())
 			curves, ranges = true, ranges || t.Fine.Rows > 0
 		}
@@ -50,7 +58,8 @@ func (x inspection) render() string {
 
 // granularity goes with every hit curve.
 const granularity = `
- Sharing shorter than a block does not show in hash ids, so an engine, whose blocks are finer, hits more than these figures.
+ Sharing shorter than a block does not show in hash ids, so an engine, whose
+ blocks are finer, hits more than these figures.
 `
 
 // finer goes on with granularity where there are hash_ranges.
@@ -239,21 +248,23 @@ func (t inspected) findingsText(b *strings.Builder) {
 			fmt.Fprintf(b, " %-15s "+format+"\n", append([]any{label}, args...)...)
 		}
 	}
-	d := t.Digests
-	say(true, "seq_digest", "%s", d.Seq)
-	say(true, "tree_digest", "%s", d.Tree)
-	say(true, "arrival_digest", "%s", d.Arrival)
-	say(d.Ranges != "", "range_digest", "%s", d.Ranges)
-	if d.Reason != "" {
-		fmt.Fprintf(b, "   undefined because %s\n", d.Reason)
+	brief := t.Potential != nil // what is not of the caches is left out
+	if d := t.Digests; !brief {
+		say(true, "seq_digest", "%s", d.Seq)
+		say(true, "tree_digest", "%s", d.Tree)
+		say(true, "arrival_digest", "%s", d.Arrival)
+		say(d.Ranges != "", "range_digest", "%s", d.Ranges)
+		if d.Reason != "" {
+			fmt.Fprintf(b, "   undefined because %s\n", d.Reason)
+		}
+		t.undefinedBecause(b)
 	}
-	t.undefinedBecause(b)
 	ranges := 8
 	if t.Fine.Rows > 0 && t.UncheckedRanges == "" {
 		ranges = 9
 	}
 	say(t.Unchecked != "", "rules", "V4 to V7 not checked: %s", t.Unchecked)
-	say(t.Unchecked == "" && len(t.Violations) == 0, fmt.Sprintf("rules V1 to V%d", ranges), "all kept")
+	say(t.Unchecked == "" && len(t.Violations) == 0 && !brief, fmt.Sprintf("rules V1 to V%d", ranges), "all kept")
 	say(t.UncheckedRanges != "", "rules", "V9 not checked: %s", t.UncheckedRanges)
 	for _, v := range t.Violations {
 		say(true, string(v.Rule)+" broken", "%s (first in line %s)", v.Text, term.Comma(v.Line))
@@ -266,6 +277,9 @@ func (t inspected) findingsText(b *strings.Builder) {
 		term.Comma(t.Rejected), term.Comma(t.Rejected+t.Rows), kept, t.firstRejected)
 	for _, n := range t.Notices {
 		say(true, "notice", "%s (first in line %s)", n.Text, term.Comma(n.Line))
+	}
+	if brief {
+		return
 	}
 	g := t.Arrivals.Grid
 	say(g.Coarse, "notice", "the clock of the timestamps ticks every %s: a replay as recorded sends %.1f requests at once; see --spread",

@@ -75,7 +75,18 @@ type PotentialHits struct {
 	OfCeiling float64 `json:"of_ceiling"`
 	// StandardError is that of the rate; 0 where it is exact.
 	StandardError float64 `json:"standard_error,omitzero"`
+
+	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
+
+// MarshalJSON writes null for what is undefined.
+func (h PotentialHits) MarshalJSON() ([]byte, error) {
+	type plain PotentialHits
+	return h.Undefined.marshal(plain(h))
+}
+
+// leastSampled is the number of sampled blocks that a cache must hold for an estimate of its hits.
+const leastSampled = 100
 
 // SharedPrefix is the beginning of several prompts, from where fewer prompts have it in common to where fewer have more.
 type SharedPrefix struct {
@@ -152,8 +163,12 @@ func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int
 		if !math.IsInf(tokens, 1) {
 			hits.CacheSize = size(tokens)
 		}
-		hits.Rate, hits.StandardError = rate(tokens)
-		if out.Ceiling > 0 {
+		switch hits.Rate, hits.StandardError = rate(tokens); {
+		case p.estimate != nil && tokens*out.SamplingRatio < leastSampled*float64(blockSize):
+			hits.Undefined.add("too small for this sampling ratio",
+				"hit_rate", "of_ceiling", "standard_error")
+			hits.Rate, hits.StandardError = 0, 0
+		case out.Ceiling > 0:
 			hits.OfCeiling = hits.Rate / out.Ceiling
 		}
 		out.Curve = append(out.Curve, hits)
