@@ -6,6 +6,7 @@
 package acceptance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -160,7 +161,7 @@ func TestAcceptanceJaegerProduction(t *testing.T) {
 	t.Logf("%d requests of production, each found from its replay and the other way", len(rows))
 }
 
-// documented is a Collector that runs the configuration at the repository's root.
+// documented is a Collector that runs a configuration that users start from.
 type documented struct {
 	distribution
 	http string
@@ -169,29 +170,34 @@ type documented struct {
 // startDocumented starts it with ports of its own, a folder of its own, and Jaeger behind it.
 func startDocumented(t *testing.T, dir, name string, j *jaeger) *documented {
 	t.Helper()
+	return startConfigured(t, dir, name, "otelcol-config.yaml", `
+exporters: {mooncake: {compile: false}}
+service: {telemetry: {metrics: {level: none, readers: []}}}
+`, "JAEGER_ENDPOINT="+j.otlpGRPC, "PROMETHEUS_ENDPOINT=http://"+freeAddress(t)) // nobody
+}
+
+// startConfigured runs a configuration of the repository, with ports of its own, a folder of its own, and more settings.
+func startConfigured(t *testing.T, dir, name, config, more string, environment ...string) *documented {
+	t.Helper()
 	data := filepath.Join(dir, name)
 	c := &documented{distribution{address: freeAddress(t), journals: filepath.Join(data, "traces")}, freeAddress(t)}
-	ports := filepath.Join(dir, name+".yaml")
-	if err := os.WriteFile(ports, fmt.Appendf(nil, `
+	ports, settings := filepath.Join(dir, name+".ports.yaml"), filepath.Join(dir, name+".yaml")
+	if err := errors.Join(os.WriteFile(ports, fmt.Appendf(nil, `
 receivers: {mooncake: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
-exporters: {mooncake: {compile: false}}
 extensions: {health_check: {endpoint: %q}}
-service: {telemetry: {metrics: {level: none, readers: []}}}
-`, c.address, c.http, freeAddress(t)), 0o644); err != nil {
+`, c.address, c.http, freeAddress(t)), 0o644), os.WriteFile(settings, []byte(more), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	c.process = start(t, dir, name, []string{
-		"MOONLOOP_HASH_KEY=" + strings.Repeat("5eed", 16), "MOONLOOP_DIR=" + data, "JAEGER_ENDPOINT=" + j.otlpGRPC,
-		"PROMETHEUS_ENDPOINT=http://" + freeAddress(t), // nobody
-	}, setting(t, "MOONLOOP_OTELCOL"), "--config", filepath.Join("..", "..", "otelcol-config.yaml"), "--config", ports)
+	c.process = start(t, dir, name, append(environment, "MOONLOOP_HASH_KEY="+strings.Repeat("5eed", 16), "MOONLOOP_DIR="+data),
+		setting(t, "MOONLOOP_OTELCOL"), "--config", filepath.Join("..", "..", config), "--config", ports, "--config", settings)
 	c.awaitConnections(t, c.address)
 	return c
 }
 
 // startSimulator returns the address of a simulated engine.
-func startSimulator(t *testing.T, dir string) string {
+func startSimulator(t *testing.T, dir string, flags ...string) string {
 	t.Helper()
-	return start(t, dir, "simulate", nil, setting(t, "MOONLOOP_BIN"), "simulate", "--listen", "127.0.0.1:0").
+	return start(t, dir, "simulate", nil, setting(t, "MOONLOOP_BIN"), append([]string{"simulate", "--listen", "127.0.0.1:0"}, flags...)...).
 		find(t, regexp.MustCompile(`listening on (\S+)`))
 }
 

@@ -1,0 +1,38 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// TestQuestions holds the queries of docs/promql.md to Prometheus' parser, and their metrics to the code. test/acceptance asks them.
+func TestQuestions(t *testing.T) {
+	page, err := os.ReadFile("../docs/promql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := names(t)
+	rows := regexp.MustCompile("(?m)^\\| ([^|]*\\?) \\| `([^`|]+)` \\| (.+) \\|$").FindAllSubmatch(page, -1)
+	for _, row := range rows {
+		expr, err := promQL.ParseExpr(string(row[2]))
+		if err != nil {
+			t.Errorf("%s %s: %v", row[1], row[2], err)
+			continue
+		}
+		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok && !known[v.Name] {
+				t.Errorf("%s nothing records %s", row[1], v.Name)
+			}
+			return nil
+		})
+	}
+	if tables := regexp.MustCompile(`(?m)^\| .+\|$`).FindAll(page, -1); len(rows) < 70 || len(rows)+9 != len(tables) {
+		t.Errorf("%d questions in the %d lines of 9 tables, each with a head: is a line of another form?", len(rows), len(tables))
+	}
+}
