@@ -70,6 +70,21 @@ const (
 	RunDigest     = "mooncake.run.digest"     // string: seq_digest from the trace's metadata file, 12 hex digits; absent = unknown
 	RunSpeedup    = "mooncake.run.speedup"    // double
 	RunEngine     = "mooncake.run.engine"     // string: host and port
+	RunState      = "mooncake.run.state"      // string: that of a run of a service, such as running or finished
 	VerdictClass  = "mooncake.verdict.class"  // string: valid, undecided, degraded or invalid
 	VerdictMetric = "mooncake.verdict.metric" // string: as in package judge
+)
+
+// Metrics of an agent that serves, beside those of its runs.
+var (
+	// ServiceRuns is a gauge. Attributes: [RunState].
+	ServiceRuns = Metric{
+		Name: "mooncake.agent.runs", Unit: "{run}",
+		Description: "Runs that the service has, by state",
+	}
+	// ServiceRefused is a counter. Attributes: [HTTPResponseStatusCode].
+	ServiceRefused = Metric{
+		Name: "mooncake.agent.refused", Unit: "{request}",
+		Description: "Requests that the service refused, by status",
+	}
 )

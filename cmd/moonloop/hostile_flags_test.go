@@ -41,6 +41,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"capture", "grpc http", "empty", "it is how not to listen"},
 	{"*", "model only-model session-key deny run-id run", "negative wrong", "every word is a name"},
 	{"*", "out journal record quarantine", "negative wrong", "every word is the name of a file"},
+	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
 	{"help completion", "*", "*", "the library's own"},
@@ -152,6 +153,7 @@ var hostileBase = map[string][]string{
 	"capture":  {"--out", "x.jsonl", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--progress", "none"},
 	"simulate": {"--listen", "127.0.0.1:0"},
 	"generate": {"--rows", "1"},
+	"agent":    {"--listen", "127.0.0.1:0", "--allow-target", "ENGINE", "--out", "runs"},
 }
 
 // hostileBeside are flags without which another one is wrong for a reason of its own.
@@ -257,6 +259,7 @@ func hostileRun(t *testing.T, args []string) (status int, stderr string) {
 // typed, the value unless it may be secret, and the cure; or it is one of those that are accepted, for a stated reason.
 func TestHostileFlags(t *testing.T) {
 	withoutOTel(t)
+	t.Setenv(tokenEnv, "0123456789abcdef")
 	var requests atomic.Int64
 	engine := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer engine.Close()

@@ -136,6 +136,7 @@ func newRootCommand() *cobra.Command {
 		newCompileCommand(),
 		newConvertCommand(),
 		newReplayCommand(),
+		newAgentCommand(),
 		newReportCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),

@@ -39,6 +39,8 @@ var secretValues = map[string]string{
 	"api-key-env":   planted,
 	"api-key-file":  planted,
 	"key-env":       planted,
+	"token-env":     planted,
+	"token-file":    planted,
 }
 
 // plainFlags are the flags of text that hold no secret: words of a list, names, places, numbers.
@@ -46,8 +48,8 @@ const plainFlags = `out format replays missing-tokens memory temp-dir journal gr
 	progress run from failed only-model listen model like prefill-lane cache-commit role-chunk fault record record-header
 	endpoint prompt profile spread start end shard start-at session-mode time-unit quarantine too-short ca-file cert-file
 	key-file arrival-stamps slo token-events otlp-protocol run-id capacity eviction user output think request-limit
-	carry-replies carry-memory follow-engine prompt-order histograms trace-url
-	cache-sizes model-config`
+	carry-replies carry-memory follow-engine prompt-order histograms trace-url cache-sizes model-config traces allow-target
+	max-upload max-disk`
 
 // TestSecretFlagsAreKnown: each flag of text is known to hold a secret or known to hold none, so that a new one is not forgotten.
 func TestSecretFlagsAreKnown(t *testing.T) {
@@ -244,6 +246,8 @@ func secretBase(verb *cobra.Command, f *pflag.Flag) []string {
 		args = append(args, "otlp.jsonl", "--out", "x.jsonl")
 	case "compile":
 		args = append(args, "a.journal", "--out", "x.jsonl")
+	case "agent": // as the next one
+		args = append(args, "--allow-target", "http://127.0.0.1:1", "--no-auth", "--listen", "127.0.0.1:0", "--traces", "missing")
 	case "simulate": // whatever its flag is, it must not begin to serve
 		args = append(args, "--listen", "127.0.0.1:0", "--record", "missing/record")
 	default:

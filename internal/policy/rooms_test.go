@@ -25,6 +25,7 @@ var rooms = []string{
 	"cmd",                  // the commands
 	"internal/demo",        // the demonstration
 	"internal/live",        // a replay under way, on a terminal
+	"internal/service",     // replays by HTTP
 	"collect",              // receiver and exporter in one process
 	"convert",              // files of any format to traces
 	"agent",                // replay

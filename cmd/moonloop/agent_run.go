@@ -1,0 +1,163 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// The options of a run that is asked for by HTTP are the flags of "moonloop replay", with the same rules and the same texts.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/internal/service"
+)
+
+// runRequest is the command line of a replay that a request stands for.
+type runRequest struct {
+	replayFlags
+	cmd *cobra.Command
+}
+
+// newRunRequest returns a replay with the service's own settings.
+func newRunRequest(f *agentFlags) *runRequest {
+	r := &runRequest{cmd: &cobra.Command{Use: replayVerb}}
+	r.register(r.cmd.Flags())
+	describeFlags(r.cmd)
+	if f != nil {
+		r.engineSecrets = f.engine
+		t := &r.cfg.Telemetry
+		t.Endpoint, t.Protocol, t.ExplicitHistograms = f.telemetry.Endpoint, f.telemetry.Protocol, f.telemetry.ExplicitHistograms
+		r.cfg.TraceURL = f.traceURL
+	}
+	return r
+}
+
+// runOptions describes the options of a request.
+func runOptions() (list []service.Option) {
+	newRunRequest(nil).cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !isRunOption(f) {
+			return
+		}
+		r := ruleOf(f)
+		_, usage := pflag.UnquoteUsage(f)
+		o := service.Option{Name: f.Name, About: usage, Type: jsonType(f), Words: r.words}
+		if o.Type == "string" {
+			if f.DefValue != "" {
+				o.Default = f.DefValue
+			}
+			if o.Words == nil {
+				o.About += "; " + r.want
+			}
+		} else if o.Type != "object" {
+			o.Default = json.RawMessage(f.DefValue)
+		}
+		list = append(list, o)
+	})
+	return list
+}
+
+// jsonType is the type that a flag's value has in JSON.
+func jsonType(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "bool":
+		return "boolean"
+	case "int", "int64", "uint64":
+		return "integer"
+	case "float64":
+		return "number"
+	}
+	if f.Name == "extra-inputs" {
+		return "object"
+	}
+	return "string"
+}
+
+// optionText returns the value of an option as its flag has it.
+func optionText(f *pflag.Flag, value json.RawMessage) (string, error) {
+	kind := jsonType(f)
+	value = bytes.TrimSpace(value)
+	wrong := fmt.Errorf("%s: want %s", f.Name, map[string]string{
+		"boolean": "true or false", "integer": "a whole number", "number": "a number", "object": "a JSON object", "string": "a text",
+	}[kind])
+	var content any
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.UseNumber()
+	if decoder.Decode(&content) != nil {
+		return "", wrong
+	}
+	switch v := content.(type) {
+	case bool:
+		if kind == "boolean" {
+			return strconv.FormatBool(v), nil
+		}
+	case json.Number:
+		if kind == "integer" || kind == "number" {
+			return v.String(), nil
+		}
+	case string:
+		if kind == "string" {
+			return v, nil
+		}
+	case map[string]any:
+		if kind == "object" {
+			return string(value), nil
+		}
+	}
+	return "", wrong
+}
+
+// prepare makes the configuration of a run from its options.
+func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map[string]json.RawMessage) (service.Prepared, error) {
+	r := newRunRequest(f)
+	fs := r.cmd.Flags()
+	p := service.Prepared{Options: make(map[string]any)}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		flag := fs.Lookup(name)
+		if flag == nil || !isRunOption(flag) {
+			var known []string
+			for _, o := range runOptions() {
+				known = append(known, o.Name)
+			}
+			errs = append(errs, fmt.Errorf("%s: a run has no such option%s", visibleName(name), didYouMean(nearest(name, known), "")))
+			continue
+		}
+		text, err := optionText(flag, options[name])
+		if err == nil {
+			err = typedFlag{flag, name, text}.check(r.cmd)
+		}
+		if err == nil {
+			err = fs.Set(name, text)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		p.Options[name] = options[name]
+		if ruleOf(flag).secret {
+			p.Options[name] = hidden
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return p, err
+	}
+	c := &r.cfg
+	c.Trace.Name, c.Target.URL, c.Out, c.RunID = base.Trace.Name, base.Target.URL, base.Out, base.RunID
+	if err := r.resolve(ctx, fs); err != nil {
+		return p, errors.New(strings.ReplaceAll(err.Error(), "--", "")) // options have no dashes
+	}
+	c.Tool, c.Command = version(), publicCommand(r.cmd, []string{c.Trace.Name})
+	p.Config, p.Warnings = *c, r.warnings
+	return p, nil
+}

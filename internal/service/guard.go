@@ -1,0 +1,56 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// guard lets those through who have the token. Without a token, a service that listens on this machine only still has to keep web pages
+// off: one that is open in a browser can send to it, and, by a name that leads here, read what it answers.
+type guard struct {
+	token   [sha256.Size]byte
+	open    bool // no token is wanted
+	foreign *http.CrossOriginProtection
+}
+
+func newGuard(token string) guard {
+	return guard{token: sha256.Sum256([]byte(token)), open: token == "", foreign: http.NewCrossOriginProtection()}
+}
+
+// check returns what is wrong with a request; nil when it may pass.
+func (g guard) check(r *http.Request) error {
+	if g.open {
+		if !isLoopback(r.Host) {
+			return problemf(http.StatusMisdirectedRequest, "without a token the service answers to this machine's own name only; use http://127.0.0.1 or http://localhost")
+		}
+		if err := g.foreign.Check(r); err != nil {
+			return problemf(http.StatusForbidden, "a web page of another origin may not do this")
+		}
+		return nil
+	}
+	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	// Of equal length, whatever was sent: how long the comparison takes says nothing.
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	if strings.EqualFold(kind, "Bearer") && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 {
+		return nil
+	}
+	if r.Header.Get("Authorization") == "" {
+		return problemf(http.StatusUnauthorized, "no token; send the header Authorization: Bearer TOKEN")
+	}
+	return problemf(http.StatusUnauthorized, "the token is not this service's")
+}
+
+// isLoopback reports whether the host of a request is this machine.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}

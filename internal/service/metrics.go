@@ -1,0 +1,108 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"go.opentelemetry.io/otel/attribute"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// lastingReader has the metrics of a run for a scraper, also when the run is over: its verdict comes with its last collection, which
+// no scraper is in time for. Each series names the run.
+type lastingReader struct {
+	sdkmetric.Reader
+	registry *prometheus.Registry
+
+	mu   sync.Mutex
+	over bool
+	last []*dto.MetricFamily
+}
+
+func newLastingReader() (*lastingReader, error) {
+	registry := prometheus.NewRegistry()
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
+		otelprometheus.WithResourceAsConstantLabels(attribute.NewAllowKeysFilter(semconv.RunID)))
+	return &lastingReader{Reader: reader, registry: registry}, err
+}
+
+// Gather implements prometheus.Gatherer.
+func (r *lastingReader) Gather() ([]*dto.MetricFamily, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return r.last, nil
+	}
+	return r.registry.Gather()
+}
+
+// Shutdown collects for the last time.
+func (r *lastingReader) Shutdown(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.last, _ = r.registry.Gather() // what could be gathered is there, beside an error
+		r.over = true
+	}
+	return r.Reader.Shutdown(ctx)
+}
+
+// registerOwn makes the metrics of the service itself.
+func (s *Service) registerOwn() (prometheus.Gatherer, error) {
+	registry := prometheus.NewRegistry()
+	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
+	if err != nil {
+		return nil, err
+	}
+	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("github.com/moonloop/moonloop/internal/service")
+	of := semconv.ServiceRuns
+	_, err = meter.Int64ObservableGauge(of.Name, metric.WithUnit(of.Unit), metric.WithDescription(of.Description),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			counts := make(map[State]int64)
+			for _, it := range s.list() {
+				counts[it.State]++
+			}
+			for _, state := range []State{Starting, Running, Stopping, Finished, Stopped, Failed, Interrupted} {
+				o.Observe(counts[state], metric.WithAttributes(attribute.String(semconv.RunState, string(state))))
+			}
+			return nil
+		}))
+	if err != nil {
+		return nil, err
+	}
+	of = semconv.ServiceRefused
+	s.refused, err = meter.Int64Counter(of.Name, metric.WithUnit(of.Unit), metric.WithDescription(of.Description))
+	return registry, err
+}
+
+// serveMetrics answers with the metrics of the service, of the runs under way, and of the one that ended last.
+func (s *Service) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	gather := prometheus.Gatherers{s.own}
+	last := -1
+	all := s.runs()
+	for i, one := range all { // latest first
+		switch it := one.look(); {
+		case one.metrics == nil || it.Started.IsZero(): // it has none yet
+		case !it.ended():
+			gather = append(gather, one.metrics)
+		case last < 0 || it.Ended.After(all[last].look().Ended):
+			last = i
+		}
+	}
+	if last >= 0 {
+		gather = append(gather, all[last].metrics)
+	}
+	promhttp.HandlerFor(slices.Clip(gather), promhttp.HandlerOpts{MaxRequestsInFlight: 4}).ServeHTTP(w, r)
+}

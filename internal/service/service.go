@@ -1,0 +1,239 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"golang.org/x/net/netutil"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// Config is a service. Everything but Traces, Token and Log is needed.
+type Config struct {
+	Folder  string // of the results
+	Traces  string // folder of traces; empty: each comes with its request
+	Targets Targets
+	Token   string // that clients show; empty: only clients on this machine are answered
+
+	MaxRuns, KeepRuns  int   // runs at once; runs that are kept
+	MaxUpload, MaxDisk int64 // bytes of a trace in a request; of all results
+
+	// Options are what a request may set beside trace and url.
+	Options []Option
+	// Prepare completes the configuration of a run by its options. The error is shown to the client.
+	Prepare func(ctx context.Context, base agent.Config, options map[string]json.RawMessage) (Prepared, error)
+	// Version is that of the program.
+	Version string
+	// Log receives a line for what happens. It is called on any goroutine.
+	Log func(string)
+}
+
+// Prepared is a run that may begin.
+type Prepared struct {
+	Config   agent.Config
+	Options  map[string]any // as they may be shown
+	Warnings []string
+}
+
+// Service is the service. Make it with [New].
+type Service struct {
+	cfg     Config
+	guard   guard
+	store   *store
+	traces  *os.Root // nil without a folder
+	openapi []byte
+	own     prometheus.Gatherer
+	refused metric.Int64Counter
+
+	ordering sync.Mutex // held while a request for a run is received
+	ending   atomic.Bool
+	active   sync.WaitGroup
+	watchers atomic.Int64
+
+	mu   sync.Mutex
+	byID map[string]*run
+}
+
+// New opens the folders of a service. Runs that another process did not bring to their end are interrupted from now on. It is an error
+// if another service has the folder of results.
+func New(cfg Config) (s *Service, err error) {
+	s = &Service{cfg: cfg, guard: newGuard(cfg.Token), byID: make(map[string]*run)}
+	if s.cfg.Log == nil {
+		s.cfg.Log = func(string) {}
+	}
+	if s.openapi, err = describe(cfg.Version, cfg.Options); err != nil {
+		return nil, err
+	}
+	if cfg.Traces != "" {
+		if s.traces, err = os.OpenRoot(cfg.Traces); err != nil {
+			return nil, fmt.Errorf("folder of traces: %w; name one that is there with --traces", err)
+		}
+	}
+	if s.store, err = openStore(cfg.Folder); err == nil {
+		var list []Run
+		list, err = s.store.load()
+		for _, it := range list {
+			s.byID[it.ID] = past(it)
+		}
+	}
+	if err == nil {
+		s.own, err = s.registerOwn()
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close lets the folders go. Runs must have ended, as they have after [Service.Serve].
+func (s *Service) Close() {
+	if s.traces != nil {
+		_ = s.traces.Close()
+	}
+	if s.store != nil {
+		s.store.close()
+	}
+}
+
+// Bounds of the server. A run's events and a long download have a time of their own.
+const (
+	maxConnections = 256
+	maxWatchers    = 64
+	maxHeader      = 16 << 10
+	headerTime     = 10 * time.Second
+	idleTime       = 2 * time.Minute
+	closeTime      = 5 * time.Second
+)
+
+// Serve answers requests until ctx ends. Then it stops the runs, waits until their reports are written, and ends.
+func (s *Service) Serve(ctx context.Context, listener net.Listener, server *http.Server) error {
+	server.Handler = s.Handler()
+	server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout = headerTime, uploadTime, writeTime
+	server.IdleTimeout, server.MaxHeaderBytes = idleTime, maxHeader
+	listener = netutil.LimitListener(listener, maxConnections)
+	failed := make(chan error, 1)
+	go func() {
+		if server.TLSConfig != nil {
+			failed <- server.ServeTLS(listener, "", "")
+			return
+		}
+		failed <- server.Serve(listener)
+	}()
+	var err error
+	select {
+	case err = <-failed:
+		failed <- err
+	case <-ctx.Done():
+	}
+	s.end()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		_ = server.Close() // the time is over
+	}
+	if err = <-failed; errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// end stops all runs, and waits for them.
+func (s *Service) end() {
+	s.mu.Lock()
+	s.ending.Store(true) // under the lock: after it no run is inserted
+	s.mu.Unlock()
+	for _, one := range s.runs() {
+		one.stop("stopped because the service was")
+	}
+	s.active.Wait()
+}
+
+// insert adds a run that begins, unless the service is ending.
+func (s *Service) insert(one *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending.Load() {
+		return false
+	}
+	s.byID[one.it.ID] = one
+	s.active.Add(1)
+	return true
+}
+
+// runs returns all runs, latest first.
+func (s *Service) runs() []*run {
+	s.mu.Lock()
+	list := make([]*run, 0, len(s.byID))
+	for _, one := range s.byID {
+		list = append(list, one)
+	}
+	s.mu.Unlock()
+	// What they are sorted by never changes.
+	slices.SortFunc(list, func(a, b *run) int {
+		return cmp.Or(b.it.Created.Compare(a.it.Created), strings.Compare(a.it.ID, b.it.ID))
+	})
+	return list
+}
+
+// list returns all runs as they are now, latest first.
+func (s *Service) list() []Run {
+	runs := s.runs()
+	list := make([]Run, len(runs))
+	for i, one := range runs {
+		list[i] = one.look()
+	}
+	return list
+}
+
+// forget removes a run that has ended.
+func (s *Service) forget(one *run) error {
+	if err := s.store.remove(one.it.ID); err != nil {
+		return fmt.Errorf("run %s cannot be removed: %s", one.it.ID, s.public(err.Error()))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, one.it.ID)
+	return nil
+}
+
+// show returns a run as an answer has it.
+func (s *Service) show(one *run) Run {
+	it := one.look()
+	it.Files = s.store.files(it)
+	return it
+}
+
+// public returns a text without the places of the service's folders.
+func (s *Service) public(text string) string {
+	for _, folder := range []string{s.cfg.Folder, s.cfg.Traces} {
+		if folder != "" {
+			text = strings.ReplaceAll(text, strings.TrimSuffix(folder, string(os.PathSeparator))+string(os.PathSeparator), "")
+		}
+	}
+	return text
+}
+
+// count counts a refusal.
+func (s *Service) count(ctx context.Context, status int) {
+	s.refused.Add(ctx, 1, metric.WithAttributes(attribute.Int(semconv.HTTPResponseStatusCode, status)))
+}

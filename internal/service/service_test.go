@@ -1,0 +1,567 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/internal/simulator"
+)
+
+const token = "a-token-of-enough-letters"
+
+// short is a trace that ends at once; long one that nobody waits for.
+const (
+	short = `{"timestamp": 0, "input_length": 600, "output_length": 4, "hash_ids": [0, 1]}` + "\n"
+	long  = short + `{"timestamp": 3600000, "input_length": 600, "output_length": 4, "hash_ids": [0, 2]}` + "\n"
+)
+
+// bench is a service that serves, its engine and its client.
+type bench struct {
+	*testing.T
+	url, engine, folder, traces string
+	service                     *Service
+	stop                        context.CancelFunc
+	served                      chan error
+
+	mu  sync.Mutex
+	log []string
+}
+
+// newBench starts a service whose configuration change may change.
+func newBench(t *testing.T, change ...func(*Config)) *bench {
+	t.Helper()
+	engine, err := simulator.New(simulator.Config{Models: []string{"sim"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(engine)
+	b := &bench{T: t, engine: server.URL, folder: filepath.Join(t.TempDir(), "runs"), traces: t.TempDir()}
+	for name, content := range map[string]string{"short.jsonl": short, "long.jsonl": long, "sub/short.jsonl": short} {
+		name = filepath.Join(b.traces, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(t.TempDir(), "outside"), filepath.Join(b.traces, "link.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.end()
+		server.Close()
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		goleak.VerifyNone(t)
+	})
+	b.begin(change...)
+	return b
+}
+
+// begin starts a service with the folders of the bench.
+func (b *bench) begin(change ...func(*Config)) {
+	b.Helper()
+	target, err := ParseTarget(b.engine)
+	if err != nil {
+		b.Fatal(err)
+	}
+	cfg := Config{
+		Folder: b.folder, Traces: b.traces, Targets: Targets{target}, Token: token,
+		MaxRuns: 1, KeepRuns: 10, MaxUpload: 1 << 20, MaxDisk: 64 << 20,
+		Options: []Option{{Name: "speedup", Type: "number"}},
+		Prepare: prepare,
+		Version: "test",
+		Log: func(text string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.log = append(b.log, text)
+		},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	if b.service, err = New(cfg); err != nil {
+		b.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.url = "http://" + listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
+	b.stop, b.served = cancel, make(chan error, 1)
+	go func(s *Service, served chan<- error) {
+		err := s.Serve(ctx, listener, &http.Server{})
+		s.Close()
+		served <- err
+	}(b.service, b.served)
+}
+
+// end stops the service as a signal would.
+func (b *bench) end() {
+	b.Helper()
+	if b.stop == nil {
+		return
+	}
+	b.stop()
+	b.stop = nil
+	if err := <-b.served; err != nil {
+		b.Error(err)
+	}
+}
+
+// prepare knows one option.
+func prepare(_ context.Context, base agent.Config, options map[string]json.RawMessage) (Prepared, error) {
+	p := Prepared{Config: base, Options: make(map[string]any)}
+	p.Config.Target.CacheBlock, p.Config.Prompt.Overhead = 512, 1
+	for name, value := range options {
+		if name != "speedup" || json.Unmarshal(value, &p.Config.Schedule.Speedup) != nil {
+			return p, fmt.Errorf("%s: a run has no such option", name)
+		}
+		p.Options[name] = value
+	}
+	return p, p.Config.Validate()
+}
+
+// answered is what a client got.
+type answered struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request with the token; further strings are headers and their values.
+func (b *bench) do(method, path, body string, header ...string) answered {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), method, b.url+path, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	content, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return answered{res.StatusCode, res.Header, string(content)}
+}
+
+// refused wants a problem with a status and a text.
+func (b *bench) refused(a answered, status int, text string) {
+	b.Helper()
+	var p problem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.header.Get("Content-Type") != "application/problem+json" {
+		b.Errorf("%d %s is not a problem: %v", a.status, a.body, err)
+	}
+	if a.status != status || p.Status != status || !strings.Contains(p.Detail, text) {
+		b.Errorf("got %d %q, want %d and %q", a.status, p.Detail, status, text)
+	}
+	if strings.Contains(a.body, b.folder) || strings.Contains(a.body, b.traces) || strings.Contains(a.body, token) {
+		b.Errorf("%s names a folder of the service, or its token", a.body)
+	}
+}
+
+// run reads a run of an answer.
+func (b *bench) run(a answered, status int) (it Run) {
+	b.Helper()
+	if a.status != status {
+		b.Fatalf("got %d %s, want %d", a.status, a.body, status)
+	}
+	if err := json.Unmarshal([]byte(a.body), &it); err != nil {
+		b.Fatal(err)
+	}
+	return it
+}
+
+// start starts a run of a trace.
+func (b *bench) start(trace string) Run {
+	b.Helper()
+	it := b.run(b.do("POST", "/v1/runs", fmt.Sprintf(`{"trace": %q}`, trace)), http.StatusCreated)
+	if it.State != Starting || it.Trace != trace {
+		b.Errorf("%+v starts", it)
+	}
+	return it
+}
+
+// event is one of a run's.
+type event struct {
+	name string
+	it   Run
+}
+
+// watch reads the events of a run until one that is wanted, or to the end.
+func (b *bench) watch(id string, enough func(event) bool) (list []event) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+"/v1/runs/"+id+"/events", http.NoBody)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if kind := res.Header.Get("Content-Type"); kind != "text/event-stream" {
+		b.Errorf("events are %s", kind)
+	}
+	var e event
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "event":
+			e.name = value
+		case "data":
+			e.it = Run{}
+			if err := json.Unmarshal([]byte(value), &e.it); err != nil {
+				b.Fatal(err)
+			}
+		case "":
+			if list = append(list, e); enough(e) {
+				return list
+			}
+		}
+	}
+	b.Fatalf("the events end after %d, without what is wanted: %v", len(list), lines.Err())
+	return nil
+}
+
+func ended(e event) bool { return e.name == "end" }
+
+func running(e event) bool { return e.it.State == Running && e.it.Progress.Served > 0 }
+
+// TestRun starts a run, watches it, and fetches what it left.
+func TestRun(t *testing.T) {
+	b := newBench(t)
+	started := b.do("POST", "/v1/runs", `{"trace": "sub/short.jsonl", "speedup": 2}`)
+	it := b.run(started, http.StatusCreated)
+	if at := started.header.Get("Location"); at != "/v1/runs/"+it.ID || !isID.MatchString(it.ID) {
+		t.Errorf("run %q is at %q", it.ID, at)
+	}
+	events := b.watch(it.ID, ended)
+	last := events[len(events)-1].it
+	if last.State != Finished || last.ExitStatus == nil || last.Verdict == nil || last.Progress.Served != 1 || last.Ended.Before(last.Started) {
+		t.Errorf("the run ends as %+v", last)
+	}
+	if got := fmt.Sprint(last.Options); got != "map[speedup:2]" {
+		t.Errorf("options %s", got)
+	}
+	it = b.run(b.do("GET", "/v1/runs/"+it.ID, ""), http.StatusOK)
+	var got []string
+	for _, f := range it.Files {
+		got = append(got, f.Name)
+		a := b.do("GET", f.URL, "")
+		if a.status != http.StatusOK || int64(len(a.body)) != f.Size {
+			t.Errorf("%s: status %d, %d bytes of %d", f.URL, a.status, len(a.body), f.Size)
+		}
+		if strings.HasSuffix(f.Name, ".html") && !strings.HasPrefix(a.header.Get("Content-Security-Policy"), "sandbox") {
+			t.Error("the page is not in a sandbox")
+		}
+	}
+	if want := []string{"summary.json", "summary.csv", "report.html", "requests.jsonl", "requests.meta.json"}; !slices.Equal(got, want) {
+		t.Errorf("files %v, want %v", got, want)
+	}
+	var summary struct{ Run struct{ ID string } }
+	if err := json.Unmarshal([]byte(b.do("GET", "/v1/runs/"+it.ID+"/files/summary.json", "").body), &summary); err != nil || summary.Run.ID != it.ID {
+		t.Errorf("the summary is of run %q (%v)", summary.Run.ID, err)
+	}
+	metrics := b.do("GET", "/metrics", "").body
+	for _, want := range []string{
+		`mooncake_agent_runs{mooncake_run_state="finished"} 1`, `mooncake_requests_sent_total{mooncake_run_id="` + it.ID + `"} 1`,
+		`mooncake_run_verdict{mooncake_run_id="` + it.ID + `",mooncake_verdict_class="`, `mooncake_latency_ttft_seconds_bucket{`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if a := b.do("POST", "/v1/runs/"+it.ID+"/stop", ""); b.run(a, http.StatusOK).State != Finished {
+		t.Errorf("to stop a run that has ended changes it: %s", a.body)
+	}
+	if a := b.do("DELETE", "/v1/runs/"+it.ID, ""); a.status != http.StatusNoContent {
+		t.Errorf("remove: %d %s", a.status, a.body)
+	}
+	b.refused(b.do("GET", "/v1/runs/"+it.ID, ""), http.StatusNotFound, "no run of this id")
+	if _, err := os.Stat(filepath.Join(b.folder, it.ID)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of a removed run: %v", err)
+	}
+}
+
+// TestOneAtATime: while a run is under way no other starts and it is not removed; stopped, it leaves its report.
+func TestOneAtATime(t *testing.T) {
+	b := newBench(t)
+	it := b.start("long.jsonl")
+	b.watch(it.ID, running)
+	busy := b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`)
+	b.refused(busy, http.StatusConflict, "run "+it.ID+" is under way")
+	var p problem
+	if err := json.Unmarshal([]byte(busy.body), &p); err != nil || !slices.Equal(p.Running, []string{it.ID}) {
+		t.Errorf("under way are %v (%v)", p.Running, err)
+	}
+	b.refused(b.do("DELETE", "/v1/runs/"+it.ID, ""), http.StatusConflict, "stop it first")
+	if a := b.do("GET", "/v1/runs/"+it.ID+"/files/"+report.PartialFile, ""); a.status != http.StatusOK {
+		t.Errorf("the records so far: %d %s", a.status, a.body)
+	}
+	if state := b.run(b.do("POST", "/v1/runs/"+it.ID+"/stop", ""), http.StatusAccepted).State; state != Stopping && state != Stopped {
+		t.Errorf("a stopped run is %s", state)
+	}
+	events := b.watch(it.ID, ended)
+	if last := events[len(events)-1].it; last.State != Stopped || last.Error != "stopped by a request" || len(last.Files) < 5 || last.Progress.Served != 1 {
+		t.Errorf("the run ends as %+v", last)
+	}
+	b.start("short.jsonl")
+}
+
+// TestRefusals: what a client may not do, and what it has to be told.
+func TestRefusals(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		method, path, body string
+		header             []string
+		status             int
+		want               string
+	}{
+		{"GET", "/v1/runs", "", []string{"Authorization", ""}, 401, "no token"},
+		{"GET", "/v1/runs", "", []string{"Authorization", "Bearer " + token + "x"}, 401, "not this service's"},
+		{"GET", "/v1/runs", "", []string{"Authorization", "Basic " + token}, 401, "not this service's"},
+		{"POST", "/v1/runs", strings.Repeat("x", 1<<20), []string{"Authorization", ""}, 401, "no token"},
+		{"GET", "/metrics", "", []string{"Authorization", ""}, 401, "no token"},
+		{"GET", "/nothing", "", []string{"Authorization", ""}, 401, "no token"},
+		{"GET", "/nothing", "", nil, 404, "/openapi.json lists"},
+		{"PUT", "/v1/runs", "", nil, 405, "POST"},
+		{"GET", "/v1/runs/0123456789abcdef", "", nil, 404, "no run of this id"},
+		{"GET", "/v1/runs/..%2f..", "", nil, 404, "no run of this id"},
+		{"POST", "/v1/runs", "", nil, 400, "not a JSON object"},
+		{"POST", "/v1/runs", "null", nil, 400, "trace: none given"},
+		{"POST", "/v1/runs", `[1]`, nil, 400, "not a JSON object"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl", "trace": "long.jsonl"}`, nil, 400, "unique names (byte"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl"} {}`, nil, 400, "not a JSON object"},
+		{"POST", "/v1/runs", `{"trace": 1}`, nil, 400, "trace: want a text"},
+		{"POST", "/v1/runs", `{"speedup": 1}`, nil, 400, "trace: none given"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl", "out": "/etc"}`, nil, 400, "out: a run has no such option"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl", "speedup": -1}`, nil, 400, "speed-up"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl", "speedup": "` + strings.Repeat("1", 300<<10) + `"}`, nil, 413, "bytes"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl"}`, []string{"Content-Type", "text/plain"}, 415, "want application/json"},
+		{"POST", "/v1/runs", `x`, []string{"Content-Type", "multipart/form-data"}, 400, "cannot be read"},
+		{"POST", "/v1/runs", `{"trace": "../runs/x"}`, nil, 400, "no file in the service's folder"},
+		{"POST", "/v1/runs", `{"trace": "/etc/passwd"}`, nil, 400, "no file in the service's folder"},
+		{"POST", "/v1/runs", `{"trace": "link.jsonl"}`, nil, 400, "no file in the service's folder"},
+		{"POST", "/v1/runs", `{"trace": "sub"}`, nil, 400, "not a regular file"},
+		{"POST", "/v1/runs", `{"trace": "http://127.0.0.1:1/trace.jsonl"}`, nil, 400, "there is no such file"},
+		{"POST", "/v1/runs", `{"trace": "-"}`, nil, 400, "there is no such file"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl", "url": "http://169.254.169.254/"}`, nil, 403, "sends nothing to http://169.254.169.254:80"},
+		{"POST", "/v1/runs", `{"trace": "short.jsonl", "url": "http://user:word@127.0.0.1"}`, nil, 403, "without user"},
+	} {
+		a := b.do(c.method, c.path, c.body, c.header...)
+		t.Logf("%s %s %.60s", c.method, c.path, c.body)
+		b.refused(a, c.status, c.want)
+		if got := a.header.Get("WWW-Authenticate"); (c.status == 401) != (got == "Bearer") {
+			t.Errorf("%d with WWW-Authenticate %q", c.status, got)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(b.folder, "[^.]*")); err != nil || len(left) > 0 {
+		t.Errorf("refused requests leave %v (%v)", left, err)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/openapi.json"} {
+		if a := b.do("GET", path, "", "Authorization", ""); a.status != http.StatusOK {
+			t.Errorf("%s without a token: %d", path, a.status)
+		}
+	}
+}
+
+// form is a request with parts, in this order: name, content, ...
+func form(parts ...string) (body, kind string) {
+	var out bytes.Buffer
+	w := multipart.NewWriter(&out)
+	for i := 0; i < len(parts); i += 2 {
+		part, _ := w.CreateFormFile(parts[i], "../../etc/"+parts[i])
+		_, _ = io.WriteString(part, parts[i+1])
+	}
+	_ = w.Close()
+	return out.String(), w.FormDataContentType()
+}
+
+// TestUpload: a trace that comes with its request, and what is wrong with others.
+func TestUpload(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Traces = "" })
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`), http.StatusBadRequest, "no folder of traces")
+	meta := `{"schema": 1, "block_size": 512, "rows": 7}`
+	for _, c := range []struct {
+		parts  []string
+		status int
+		want   string
+	}{
+		{[]string{"options", "{}"}, 400, "part trace is missing"},
+		{[]string{"trace", short, "trace", short}, 400, "is there twice"},
+		{[]string{"trace", short, "extra", "x"}, 400, "want the parts"},
+		{[]string{"trace", ""}, 400, "is empty"},
+		{[]string{"trace", strings.Repeat(short, 20_000)}, 413, "more than 1048576 bytes"},
+		{[]string{"options", strings.Repeat(" ", 300<<10), "trace", short}, 413, "more than"},
+		{[]string{"options", `{"trace": "short.jsonl"}`, "trace", short}, 400, "give it once"},
+	} {
+		body, kind := form(c.parts...)
+		b.refused(b.do("POST", "/v1/runs", body, "Content-Type", kind), c.status, c.want)
+	}
+	body, kind := form("trace", short, "meta", meta, "options", `{"speedup": 3}`)
+	it := b.run(b.do("POST", "/v1/runs", body, "Content-Type", kind), http.StatusCreated)
+	events := b.watch(it.ID, ended)
+	last := events[len(events)-1].it
+	if last.State != Finished || !strings.Contains(strings.Join(last.Warnings, "\n"), "7") { // the rows that the metadata file says
+		t.Errorf("the run ends as %+v", last)
+	}
+	bad, kind := form("trace", "no trace")
+	it = b.run(b.do("POST", "/v1/runs", bad, "Content-Type", kind), http.StatusCreated)
+	events = b.watch(it.ID, ended)
+	if last = events[len(events)-1].it; last.State != Failed || !strings.Contains(last.Error, "trace.jsonl") || strings.Contains(last.Error, b.folder) {
+		t.Errorf("a run of no trace ends as %+v", last)
+	}
+}
+
+// TestStopAndRestart: a service that is stopped stops its run, whose watcher sees the end; the next service lists it, and calls a run
+// that nobody ended interrupted.
+func TestStopAndRestart(t *testing.T) {
+	b := newBench(t)
+	it := b.start("long.jsonl")
+	b.watch(it.ID, running)
+	seen := make(chan event)
+	go func() {
+		events := b.watch(it.ID, ended)
+		seen <- events[len(events)-1]
+	}()
+	if _, err := New(b.service.cfg); err == nil || !strings.Contains(err.Error(), "another agent has it") {
+		t.Errorf("a second service with the folder: %v", err)
+	}
+	b.end()
+	if last := (<-seen).it; last.State != Stopped || len(last.Files) < 5 {
+		t.Errorf("the watcher sees %+v", last)
+	}
+	dead := filepath.Join(b.folder, "0123456789abcdef")
+	lost := filepath.Join(b.folder, "fedcba9876543210")
+	err := errors.Join(
+		os.Mkdir(dead, 0o700), os.Mkdir(lost, 0o700), os.Mkdir(filepath.Join(b.folder, "other"), 0o700),
+		os.WriteFile(filepath.Join(dead, runFile), []byte(`{"id": "0123456789abcdef", "state": "running", "trace": "short.jsonl", "created": "2026-01-02T03:04:05Z"}`), 0o600),
+		os.WriteFile(filepath.Join(dead, report.PartialFile), []byte(short), 0o600),
+		os.WriteFile(filepath.Join(lost, runFile), []byte(`{`), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.begin()
+	got := make(map[string]State)
+	for _, it := range b.service.list() {
+		got[it.ID] = it.State
+	}
+	if want := map[string]State{it.ID: Stopped, filepath.Base(dead): Interrupted, filepath.Base(lost): Interrupted}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("after a restart there are %v, want %v", got, want)
+	}
+	if a := b.do("GET", "/v1/runs/0123456789abcdef/files/"+report.PartialFile, ""); a.body != short {
+		t.Errorf("what is left of the run: %d %s", a.status, a.body)
+	}
+	events := b.watch(it.ID, ended)
+	if len(events) != 1 {
+		t.Errorf("a run that has ended has %d events", len(events))
+	}
+}
+
+// TestEnding: a service that is being stopped is not ready, and starts nothing.
+func TestEnding(t *testing.T) {
+	b := newBench(t)
+	b.service.end()
+	b.refused(b.do("GET", "/readyz", ""), http.StatusServiceUnavailable, "stopping")
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`), http.StatusServiceUnavailable, "starts no run")
+	if a := b.do("GET", "/healthz", ""); a.status != http.StatusOK {
+		t.Errorf("/healthz: %d", a.status)
+	}
+}
+
+// TestRoom: the oldest run goes for a new one, and a disk that is full takes none.
+func TestRoom(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.KeepRuns = 2 })
+	var ids []string
+	for range 3 {
+		it := b.start("short.jsonl")
+		b.watch(it.ID, ended)
+		ids = append(ids, it.ID)
+	}
+	if len(b.service.list()) != 2 || b.service.list()[1].ID != ids[1] {
+		t.Errorf("%v are kept of %v", b.service.list(), ids)
+	}
+	b.service.cfg.MaxDisk = b.service.store.used() / 4
+	it := b.start("long.jsonl") // for which both others go
+	if n := len(b.service.list()); n != 1 {
+		t.Errorf("%d runs are kept", n)
+	}
+	b.watch(it.ID, running)
+	b.do("POST", "/v1/runs/"+it.ID+"/stop", "")
+	b.watch(it.ID, ended)
+	if err := os.WriteFile(filepath.Join(b.folder, "others"), bytes.Repeat([]byte("x"), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`), http.StatusInsufficientStorage, "are allowed (--max-disk)")
+}
+
+// TestDisk: a run that fills the disk is stopped.
+func TestDisk(t *testing.T) {
+	b := newBench(t)
+	it := b.start("long.jsonl")
+	b.watch(it.ID, running)
+	if err := os.WriteFile(filepath.Join(b.folder, "others"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(b.folder, "others"), 65<<20); err != nil { // of holes
+		t.Fatal(err)
+	}
+	events := b.watch(it.ID, ended)
+	if last := events[len(events)-1].it; last.State != Stopped || !strings.Contains(last.Error, "--max-disk") {
+		t.Errorf("the run ends as %+v", last)
+	}
+}
+
+// TestWithoutToken: a service without a token answers to this machine's names, and not to web pages.
+func TestWithoutToken(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Token = "" })
+	if a := b.do("GET", "/v1/runs", "", "Authorization", ""); a.status != http.StatusOK {
+		t.Errorf("list: %d %s", a.status, a.body)
+	}
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`, "Sec-Fetch-Site", "cross-site"), http.StatusForbidden, "web page")
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://rebound.example/v1/runs", http.NoBody)
+	w := httptest.NewRecorder()
+	b.service.Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusMisdirectedRequest {
+		t.Errorf("by a foreign name: %d", w.Code)
+	}
+}

@@ -1,0 +1,338 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// maxOptions bounds the JSON object of a request, in bytes.
+const maxOptions = 256 << 10
+
+// maxName bounds the name of a trace and the address of an engine, in bytes.
+const maxName = 4 << 10
+
+// uploadTime bounds the time that a request may take to arrive.
+const uploadTime = 10 * time.Minute
+
+// order is what a request asks for.
+type order struct {
+	url, trace string
+	options    map[string]json.RawMessage // the others
+	uploaded   bool
+}
+
+// start answers POST /v1/runs.
+func (s *Service) start(w http.ResponseWriter, r *http.Request) error {
+	// One at a time, from the first byte of a request on: so many traces at once are received at most.
+	if !s.ordering.TryLock() {
+		return problemf(http.StatusConflict, "another request to start a run is being received; try again")
+	}
+	defer s.ordering.Unlock()
+	if err := s.room(); err != nil {
+		return err
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	id := hex.EncodeToString(random[:])
+	if err := s.store.root.Mkdir(id, 0o700); err != nil {
+		return fmt.Errorf("folder of the run: %w", err)
+	}
+	one, err := s.accept(w, r, id)
+	if err != nil {
+		return errors.Join(err, s.store.remove(id))
+	}
+	w.Header().Set("Location", "/v1/runs/"+id)
+	answer(w, "application/json", http.StatusCreated, s.show(one))
+	return nil
+}
+
+// room makes room for a run, or says why there is none.
+func (s *Service) room() error {
+	if s.ending.Load() {
+		return problemf(http.StatusServiceUnavailable, "the service is stopping; it starts no run")
+	}
+	var active []string
+	var over []*run // latest first
+	for _, one := range s.runs() {
+		if it := one.look(); it.ended() {
+			over = append(over, one)
+		} else {
+			active = append(active, it.ID)
+		}
+	}
+	if len(active) >= s.cfg.MaxRuns {
+		p := problemf(http.StatusConflict, "run %s is under way, and the service runs %d at once; wait for its end, or stop it", strings.Join(active, ", "), s.cfg.MaxRuns)
+		p.Running = active
+		return p
+	}
+	for len(over) > 0 && (len(over) >= s.cfg.KeepRuns || s.store.used() >= s.cfg.MaxDisk) {
+		oldest := over[len(over)-1]
+		over = over[:len(over)-1]
+		if err := s.forget(oldest); err != nil {
+			return err
+		}
+		s.cfg.Log("removed run " + oldest.look().ID + ", the oldest, to make room")
+	}
+	if used := s.store.used(); used >= s.cfg.MaxDisk {
+		return problemf(http.StatusInsufficientStorage, "the results have %d bytes, and %d are allowed (--max-disk)", used, s.cfg.MaxDisk)
+	}
+	return nil
+}
+
+// accept reads a request, and begins its run.
+func (s *Service) accept(w http.ResponseWriter, r *http.Request, id string) (*run, error) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTime))
+	o, err := s.receive(w, r, id)
+	if err != nil {
+		return nil, err
+	}
+	base := agent.Config{RunID: id, Out: s.store.path(id)}
+	if base.Target.URL, err = s.cfg.Targets.allow(o.url); err != nil {
+		return nil, problemf(http.StatusForbidden, "%v", err)
+	}
+	if base.Trace.Name, err = s.find(o, id); err != nil {
+		return nil, err
+	}
+	prepared, err := s.cfg.Prepare(r.Context(), base, o.options)
+	if err != nil {
+		return nil, problemf(http.StatusBadRequest, "%s", s.public(err.Error()))
+	}
+	metrics, err := newLastingReader()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // its client may go
+	one := &run{stopped: cancel, done: make(chan struct{}), metrics: metrics, it: Run{
+		ID: id, State: Starting, Created: time.Now(), Trace: o.trace, URL: base.Target.URL, Options: prepared.Options, Warnings: prepared.Warnings,
+	}}
+	if err := s.store.save(one.it); err != nil {
+		cancel()
+		return nil, err
+	}
+	if !s.insert(one) {
+		cancel()
+		return nil, problemf(http.StatusServiceUnavailable, "the service is stopping; it starts no run")
+	}
+	go s.run(ctx, one, prepared.Config)
+	return one, nil
+}
+
+// run runs a replay to its end.
+func (s *Service) run(ctx context.Context, one *run, cfg agent.Config) {
+	defer one.stopped()
+	s.cfg.Log("run " + cfg.RunID + " starts")
+	cfg.Telemetry.FurtherReader = one.metrics
+	cfg.Progress = one.started
+	cfg.Warn = func(text string) { one.add(&one.it.Warnings, s.public(text)) }
+	cfg.Note = func(text string) { one.add(&one.it.Notes, s.public(text)) }
+	watching := make(chan struct{})
+	go s.watchDisk(one, watching)
+	rep, err := agent.Run(ctx, cfg)
+	close(watching)
+	it := one.conclude(rep, err, s.public)
+	if err := s.store.save(it); err != nil {
+		s.cfg.Log(fmt.Sprintf("run %s: its %s cannot be written: %v", it.ID, runFile, err))
+	}
+	s.cfg.Log(it.sentence())
+	close(one.done)
+	s.active.Done()
+}
+
+// watchDisk stops a run that fills the disk.
+func (s *Service) watchDisk(one *run, over <-chan struct{}) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+			if used := s.store.used(); used >= s.cfg.MaxDisk {
+				one.stop(fmt.Sprintf("stopped because the results have %d bytes, and %d are allowed (--max-disk)", used, s.cfg.MaxDisk))
+			}
+		}
+	}
+}
+
+// find returns the path of the trace of a request.
+func (s *Service) find(o order, id string) (string, error) {
+	switch {
+	case o.uploaded:
+		return filepath.Join(s.store.path(id), traceFile), nil
+	case s.traces == nil:
+		return "", problemf(http.StatusBadRequest, "trace: this service has no folder of traces (--traces); send the trace in the request")
+	}
+	info, err := s.traces.Stat(o.trace)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", problemf(http.StatusBadRequest, "trace %q: there is no such file in the service's folder of traces", o.trace)
+	case err != nil: // also of what leads out of the folder
+		return "", problemf(http.StatusBadRequest, "trace %q: it is no file in the service's folder of traces", o.trace)
+	case !info.Mode().IsRegular():
+		return "", problemf(http.StatusBadRequest, "trace %q: it is not a regular file", o.trace)
+	}
+	return filepath.Join(s.cfg.Traces, filepath.FromSlash(o.trace)), nil
+}
+
+// receive reads a request: a JSON object, or a form with it and a trace.
+func (s *Service) receive(w http.ResponseWriter, r *http.Request, id string) (o order, err error) {
+	kind, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch kind {
+	case "application/json":
+		content, err := readPart(http.MaxBytesReader(w, r.Body, maxOptions), "the request", maxOptions)
+		if err != nil {
+			return o, err
+		}
+		if o, err = parseOrder(content); err == nil && o.trace == "" {
+			err = problemf(http.StatusBadRequest, "trace: none given; name a file of the service's folder of traces, or send one as multipart/form-data")
+		}
+		return o, err
+	case "multipart/form-data":
+		body := http.MaxBytesReader(w, r.Body, s.cfg.MaxUpload+maxOptions+maxRunFile)
+		return s.receiveForm(multipart.NewReader(body, parameters["boundary"]), id)
+	}
+	return o, problemf(http.StatusUnsupportedMediaType, "want application/json, or multipart/form-data with the parts options and trace")
+}
+
+// receiveForm reads a form: options, trace and, of the trace, meta.
+func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err error) {
+	seen := make(map[string]bool)
+	for {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return o, unreadable(err)
+		}
+		name := part.FormName()
+		if seen[name] {
+			return o, problemf(http.StatusBadRequest, "part %q is there twice", name)
+		}
+		seen[name] = true
+		switch name {
+		case "options":
+			content, err := readPart(part, "part options", maxOptions)
+			if err != nil {
+				return o, err
+			}
+			if o, err = parseOrder(content); err != nil {
+				return o, err
+			}
+		case "trace":
+			err = s.keepPart(part, id, traceFile, s.cfg.MaxUpload)
+		case "meta":
+			err = s.keepPart(part, id, mooncake.MetaName(traceFile), maxRunFile)
+		default:
+			err = problemf(http.StatusBadRequest, "part %.40q: want the parts options, trace and meta", name)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	switch {
+	case !seen["trace"]:
+		return o, problemf(http.StatusBadRequest, "part trace is missing: the file of the trace")
+	case o.trace != "":
+		return o, problemf(http.StatusBadRequest, "trace: given by name and as a part; give it once")
+	}
+	o.trace, o.uploaded = traceFile, true
+	return o, nil
+}
+
+// keepPart writes a part of a form into a run's folder.
+func (s *Service) keepPart(part io.Reader, id, name string, most int64) error {
+	f, err := s.store.root.OpenFile(path.Join(id, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, io.LimitReader(part, most+1))
+	if closeErr := f.Close(); err == nil && closeErr != nil {
+		return closeErr
+	}
+	switch {
+	case err != nil:
+		return unreadable(err)
+	case n > most:
+		return tooLarge(name, most)
+	case n == 0:
+		return problemf(http.StatusBadRequest, "%s is empty", name)
+	}
+	return nil
+}
+
+// readPart reads what has to fit in memory.
+func readPart(r io.Reader, name string, most int64) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if int64(len(content)) > most {
+		return nil, tooLarge(name, most)
+	}
+	return content, nil
+}
+
+func tooLarge(name string, most int64) error {
+	return problemf(http.StatusRequestEntityTooLarge, "%s has more than %d bytes", name, most)
+}
+
+// unreadable is the error of a body that could not be read.
+func unreadable(err error) error {
+	if limit, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge("the request", limit.Limit)
+	}
+	return problemf(http.StatusBadRequest, "the request cannot be read to its end")
+}
+
+// parseOrder reads the JSON object of a request. Nothing in it is there twice.
+func parseOrder(content []byte) (o order, err error) {
+	options := make(map[string]jsontext.Value)
+	if err := jsonv2.Unmarshal(content, &options); err != nil {
+		where := ""
+		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok { // its text would repeat what is there
+			where = fmt.Sprintf(" (byte %d)", at.ByteOffset)
+		}
+		return o, problemf(http.StatusBadRequest, "the options are not a JSON object with unique names%s", where)
+	}
+	o.options = make(map[string]json.RawMessage, len(options))
+	for name, value := range options {
+		var to *string
+		switch name {
+		case "trace":
+			to = &o.trace
+		case "url":
+			to = &o.url
+		default:
+			o.options[name] = json.RawMessage(value)
+			continue
+		}
+		if err := json.Unmarshal(value, to); err != nil || *to == "" || len(*to) > maxName {
+			return o, problemf(http.StatusBadRequest, "%s: want a text", name)
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,74 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// Targets are the engines that runs may be sent to: base URLs. A run's URL has the scheme, host and port of one of them, and a path at or
+// below its path.
+type Targets []*url.URL
+
+// ParseTarget reads a base URL of an engine.
+func ParseTarget(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, errors.New("want http://host:port or https://host:port")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("want an address without user, query and fragment")
+	case path.Clean("/"+u.Path) != "/"+strings.Trim(u.Path, "/"): // no way out by dots, however they are written
+		return nil, errors.New("want a path without dots and empty parts")
+	}
+	return u, nil
+}
+
+// allow returns the URL to send a run to. Without one there has to be one target only.
+func (t Targets) allow(text string) (string, error) {
+	if text == "" {
+		if len(t) == 1 {
+			return t[0].String(), nil
+		}
+		return "", fmt.Errorf("url: none given, and this service has %d engines; name one of %s", len(t), t)
+	}
+	u, err := ParseTarget(text)
+	if err != nil {
+		return "", fmt.Errorf("url: %w", err)
+	}
+	for _, one := range t {
+		if origin(one) == origin(u) && within(u.EscapedPath(), one.EscapedPath()) {
+			return text, nil
+		}
+	}
+	return "", fmt.Errorf("url: this service sends nothing to %s; name one of %s", origin(u), t)
+}
+
+// origin is the scheme, host and port of a URL, in one spelling.
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
+
+// within reports whether a path is at or below another.
+func within(name, top string) bool {
+	name, top = strings.Trim(name, "/"), strings.Trim(top, "/")
+	return top == "" || name == top || strings.HasPrefix(name, top+"/")
+}
+
+// String lists the targets.
+func (t Targets) String() string {
+	list := make([]string, len(t))
+	for i, u := range t {
+		list[i] = u.String()
+	}
+	return strings.Join(list, ", ")
+}
