@@ -164,14 +164,15 @@ acceptance-between: moonloop
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_LITELLM='$(CURDIR)/build/litellm' MOONLOOP_LLAMACPP='$(CURDIR)/build/llamacpp' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptance(Between|SmallCache|Replicas)$$' ./test/acceptance
 
-## acceptance-see: a real Jaeger, built into build/jaeger, holds what it must; a real Chromium shows the report page of the public trace
+## acceptance-see: a real Jaeger and a real Prometheus, built into build, hold what they must; a real Chromium shows the report page of the public trace
 # Needs Node.js and Chromium: test/acceptance/page/install.sh. Without the trace at TRACE the page is left out.
 acceptance-see: build
 	test/acceptance/jaeger/install.sh build/jaeger
 	test/acceptance/page/install.sh build/page
-	MOONLOOP_JAEGER='$(CURDIR)/build/jaeger/jaeger' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
+	test/acceptance/prometheus/install.sh build/prometheus
+	MOONLOOP_PROMETHEUS='$(CURDIR)/build/prometheus/prometheus' MOONLOOP_JAEGER='$(CURDIR)/build/jaeger/jaeger' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 	MOONLOOP_PAGE='$(CURDIR)/build/page' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
-	MOONLOOP_OUT='$(CURDIR)/build/acceptance' go test -v -count=1 -timeout 30m -run '^TestAcceptance(Jaeger|Page)' ./test/acceptance
+	MOONLOOP_OUT='$(CURDIR)/build/acceptance' go test -v -count=1 -timeout 30m -run '^TestAcceptance(Jaeger|Page|Prometheus)' ./test/acceptance
 
 ## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart
 # Needs etcd. The first build takes some fifteen minutes.

@@ -70,7 +70,7 @@ func captureBoard() board {
 					{expr: classicQuantile(0.99, at(classic(journalLag)))},
 				}},
 				{title: "Without prompt identity", kind: number, unit: "percentunit", description: "Share of the request spans of the last hour of which nothing tells the prompt from others: their rows share no blocks. Is content recorded, and is the receiver in front?", steps: []step{{0.1, "orange"}, {0.5, "red"}}, queries: []query{
-					{expr: lastHour(at(spans, production, `identity=~"none|unannotated"`)) + " / " + lastHour(at(spans, production))},
+					{expr: "(" + lastHour(at(spans, production, `identity=~"none|unannotated"`)) + " or vector(0)) / " + lastHour(at(spans, production))},
 				}},
 				{title: "Refused, last hour", kind: number, unit: "short", description: "OTLP requests that the receiver refused. Senders try busy and slow ones again.", steps: []step{{1, "orange"}}, queries: []query{
 					{expr: lastHour(at(counter(refusals)))},
@@ -86,7 +86,7 @@ func captureBoard() board {
 				{title: "Request spans per second, by model", unit: "reqps", description: "Of production, as they are written. An application, a gateway and an engine may each send one for a request; rows of traces count it once.", queries: each(sum(rate(at(spans, model, production)), "model"), "model")},
 				{title: "Request spans per second, by identity", unit: "reqps", description: "By what tells the prompt from others: text, tokens or engine; none and unannotated share no blocks.", queries: each(sum(rate(at(spans, model, production)), "identity"), "identity")},
 				{title: "Failed", unit: "percentunit", max: 1, description: "Share of the request spans whose request was not served. They are no rows.", queries: each(
-					sum(rate(at(spans, model, production, `outcome="failed"`)), "model")+" / "+sum(rate(at(spans, model, production)), "model"), "model")},
+					"("+sum(rate(at(spans, model, production, `outcome="failed"`)), "model")+" or 0 * "+sum(rate(at(spans, model, production)), "model")+") / "+sum(rate(at(spans, model, production)), "model"), "model")},
 				{title: "Tokens per second", unit: "short", description: "Of prompts and replies, as spans count them.", queries: []query{
 					{expr: sum(rate(at(tokens, model, production, `type=~"prompt|output"`)), "model", "type"), legend: "{{model}} {{type}}"},
 				}},

@@ -60,11 +60,10 @@ func observeAll(p *Pipeline, m *meter) error {
 				o.ObserveFloat64(reasons, r.Value, with(attribute.String(semconv.VerdictMetric, r.Metric), attribute.String(semconv.VerdictClass, r.Class)))
 			}
 		}
-		read := p.progress.Load()
-		if read == nil {
-			return
+		at := Progress{RowsLeft: -1, Part: -1, Left: -1} // before the first row
+		if read := p.progress.Load(); read != nil {
+			at = (*read)()
 		}
-		at := (*read)()
 		o.ObserveInt64(due, at.Due)
 		o.ObserveInt64(sent, at.Sent)
 		o.ObserveInt64(chunks, at.Chunks)

@@ -40,6 +40,7 @@ type Pipeline struct {
 	provider    *sdkmetric.MeterProvider // nil when metrics are off
 	instruments *instruments
 	metricLoss  metricLoss
+	first       chan struct{} // closed when the first export is over; nil when metrics are off
 
 	inFlight          atomic.Int64
 	machine           atomic.Pointer[func() observe.Machine]
@@ -109,7 +110,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 		if !p.cfg.ExplicitHistograms {
 			opts = append(opts, sdkmetric.WithView(sdkmetric.NewView(
 				sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram},
-				sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20}},
+				sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: histogramBuckets, MaxScale: histogramScale}},
 			)))
 		}
 		p.provider = sdkmetric.NewMeterProvider(opts...)
@@ -117,8 +118,26 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 			_, closeErr := p.Shutdown(ctx)
 			return nil, errors.Join(err, closeErr)
 		}
+		p.first = make(chan struct{})
+		go p.exportOnce()
 	}
 	return p, nil
+}
+
+// Exponential histograms have 32 buckets for each factor of 2: a percentile is right to 2.2 %, which is as wide as a bucket is. So
+// many buckets reach over a factor of a million, such as from 1 µs to 1 s of lateness; beyond, buckets become twice as wide.
+const (
+	histogramScale   = 5
+	histogramBuckets = 640
+)
+
+// exportOnce sends the counters while all are 0: otherwise the receiver sees none before the first interval is over, and no rate has
+// what happened in it. What goes wrong is counted where exports are.
+func (p *Pipeline) exportOnce() {
+	defer close(p.first)
+	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.ExportTimeout)
+	defer cancel()
+	_ = p.provider.ForceFlush(ctx)
 }
 
 // InFlight adds to the number of requests under way. It costs an atomic addition.
@@ -202,6 +221,12 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	if p.provider != nil {
 		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own bound gives way to a deadline of ctx
 		defer cancel()
+		if p.first != nil { // of a short run; the SDK's Shutdown would cut it off
+			select {
+			case <-p.first:
+			case <-last.Done():
+			}
+		}
 		p.metricLoss.add(0, within(last, closeGrace, func() error { return p.provider.Shutdown(last) }))
 	}
 	return p.Loss(), err

@@ -50,7 +50,8 @@ exporters: {prometheus: {endpoint: %q}}
 		case "nightly-1":
 			flags = append(flags, "--otlp-endpoint", "http://"+collector.http)
 		case "nightly-2":
-			environment = append(environment, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="+p.url+"/api/v1/otlp/v1/metrics")
+			environment = append(environment, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="+p.url+"/api/v1/otlp/v1/metrics",
+				"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://"+collector.http+"/v1/traces")
 		default:
 			flags = append(flags, "--otlp-endpoint", "http://"+scraped.http)
 		}
@@ -66,7 +67,9 @@ exporters: {prometheus: {endpoint: %q}}
 
 	for run, way := range waysToPrometheus {
 		checkQuantiles(t, p, filepath.Join(dir, run, "summary.json"), run, way)
-		checkCountersFromZero(t, p, run)
+		if run != "nightly-3" { // a scrape may come after the first events
+			checkCountersFromZero(t, p, run)
+		}
 	}
 	names := func(run string) (all []string) {
 		for _, one := range p.now(t, fmt.Sprintf(`group by (__name__) (last_over_time({mooncake_run_id=%q, __name__!="target_info"}[10m]))`, run)) {
@@ -99,6 +102,11 @@ exporters: {prometheus: {endpoint: %q}}
 	}
 	judge(t, "questions that were asked", asked, "> 150", asked > 150)
 	checkDashboards(t, p)
+	for run, way := range waysToPrometheus {
+		if n := p.exemplars(t, fmt.Sprintf("gen_ai_client_operation_time_to_first_chunk_seconds{mooncake_run_id=%q}", run)); n == 0 {
+			t.Errorf("no exemplar has a trace id, %s", way)
+		}
+	}
 }
 
 // ownFigures are settings of a Collector that shows its own figures at an address.
@@ -139,11 +147,17 @@ func checkQuantiles(t *testing.T, p *prometheus, summary, run, way string) {
 		if err := json.Unmarshal(figures[figure], &want); err != nil {
 			t.Fatalf("%s: %v", figure, err)
 		}
-		for q, percentile := range map[string]string{"0.5": "p50", "0.9": "p90", "0.99": "p99"} {
-			got := 1000 * p.one(t, fmt.Sprintf(`histogram_quantile(%s, sum(%s{mooncake_run_id=%q, error_type=""}))`, q, series, run))
+		served, n := fmt.Sprintf(`sum(%s{mooncake_run_id=%q, error_type=""})`, series, run), want["count"].(float64)
+		if figure == "schedule_lateness" { // of failed requests, too
+			served = strings.Replace(served, `, error_type=""`, "", 1)
+		}
+		equal(t, fmt.Sprintf("%s, %s: values", figure, way), p.one(t, "histogram_count("+served+")"), n)
+		for percentile, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99} {
+			// Of few values, the next one to either side may be far away, and which is the percentile is a matter of definition.
+			at := func(q float64) float64 { return 1000 * p.one(t, fmt.Sprintf("histogram_quantile(%v, %s)", q, served)) }
 			ms := want[percentile].(float64)
-			ratio := got / ms
-			judge(t, fmt.Sprintf("%s %s, %s: Prometheus / summary", figure, percentile, way), fmt.Sprintf("%.4f", ratio), "within 3 %", ratio > 0.97 && ratio < 1.03)
+			judge(t, fmt.Sprintf("%s %s, %s: Prometheus / summary", figure, percentile, way), fmt.Sprintf("%.4f", at(q)/ms),
+				"within 3 % and a rank", ms > at(q-1/n)*0.97 && ms < at(min(1, q+1/n))*1.03)
 		}
 	}
 }
@@ -163,7 +177,9 @@ func checkCountersFromZero(t *testing.T, p *prometheus, run string) {
 }
 
 // noAnswer has the panels that have nothing to show of runs like these, with the reason.
-var noAnswer = map[string]string{}
+var noAnswer = map[string]string{
+	"Cached, as the engine reports it": "production's telemetry says nothing of a cache",
+}
 
 // checkDashboards asks every query of every dashboard.
 func checkDashboards(t *testing.T, p *prometheus) {
@@ -213,5 +229,5 @@ func checkDashboards(t *testing.T, p *prometheus) {
 			}
 		}
 	}
-	judge(t, "queries of dashboards that were asked", asked, "> 95", asked > 95)
+	judge(t, "queries of dashboards that were asked", asked, "> 90", asked > 90)
 }

@@ -156,3 +156,31 @@ func (p *prometheus) one(t *testing.T, query string) float64 {
 	}
 	return found[0].samples[0]
 }
+
+// exemplars returns how many exemplars of a series have a trace id.
+func (p *prometheus) exemplars(t *testing.T, query string) (n int) {
+	t.Helper()
+	response, err := http.PostForm(p.url+"/api/v1/query_exemplars", url.Values{
+		"query": {query}, "start": {fmt.Sprint(p.begun.Unix())}, "end": {fmt.Sprint(time.Now().Unix())},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct {
+		Data []struct {
+			Exemplars []struct{ Labels map[string]string }
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range answer.Data {
+		for _, e := range series.Exemplars {
+			if len(e.Labels["trace_id"]) == 32 {
+				n++
+			}
+		}
+	}
+	return n
+}

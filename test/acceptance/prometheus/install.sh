@@ -8,7 +8,7 @@ set -euo pipefail
 
 dir=${1:?usage: install.sh DIR}
 module=github.com/prometheus/prometheus
-version=v0.305.2 # which is Prometheus 3.5.2; dashboards/go.mod parses queries with the same
+version=v0.305.2 # which is Prometheus 3.5.2, as in examples/compose
 [ -x "$dir/prometheus" ] && exit 0
 
 mkdir -p "$dir/module"
