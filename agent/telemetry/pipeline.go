@@ -31,7 +31,9 @@ type Pipeline struct {
 	cfg  Config
 	clk  clock.Clock
 	name string // of request spans
-	base []attribute.KeyValue
+	// exports is whether anything is exported, and not only read.
+	exports bool
+	base    []attribute.KeyValue
 
 	tracer     trace.Tracer // nil when traces are off
 	queue      *queue
@@ -78,7 +80,8 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 		}
 		return nil, err
 	}
-	if exporter == nil && reader == nil && cfg.FurtherReader == nil {
+	p.exports = exporter != nil || reader != nil
+	if !p.exports && cfg.FurtherReader == nil {
 		return nil, nil //nolint:nilnil // a nil Pipeline is one that is off
 	}
 	res, err := newResource(ctx, &p.cfg)
@@ -120,6 +123,9 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 	}
 	return p, nil
 }
+
+// Exports reports whether the pipeline exports anything, other than by [Config.FurtherReader].
+func (p *Pipeline) Exports() bool { return p != nil && p.exports }
 
 // InFlight adds to the number of requests under way. It costs an atomic addition.
 func (p *Pipeline) InFlight(delta int64) {
