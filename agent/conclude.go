@@ -124,7 +124,7 @@ func (e ending) writeSidecar(f *measure.Figures) error {
 func describeTelemetry(tel *telemetry.Pipeline) report.Telemetry {
 	loss := tel.Loss()
 	return report.Telemetry{
-		Enabled: tel != nil, SpansEnded: loss.Ended, SpansAccepted: loss.Accepted, SpansLost: loss.Lost,
+		Enabled: tel.Exports(), SpansEnded: loss.Ended, SpansAccepted: loss.Accepted, SpansLost: loss.Lost,
 		SpansSampled: loss.SampledOut, EventsDropped: loss.EventsDropped,
 		MetricExports: loss.MetricExports, MetricExportsFailed: loss.MetricFailures,
 	}

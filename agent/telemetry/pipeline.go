@@ -31,7 +31,9 @@ type Pipeline struct {
 	cfg  Config
 	clk  clock.Clock
 	name string // of request spans
-	base []attribute.KeyValue
+	// exports is whether anything is exported, and not only read.
+	exports bool
+	base    []attribute.KeyValue
 
 	tracer     trace.Tracer // nil when traces are off
 	queue      *queue
@@ -79,7 +81,8 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 		}
 		return nil, err
 	}
-	if exporter == nil && reader == nil && cfg.FurtherReader == nil {
+	p.exports = exporter != nil || reader != nil
+	if !p.exports && cfg.FurtherReader == nil {
 		return nil, nil //nolint:nilnil // a nil Pipeline is one that is off
 	}
 	res, err := newResource(ctx, &p.cfg)
@@ -139,6 +142,9 @@ func (p *Pipeline) exportOnce() {
 	defer cancel()
 	_ = p.provider.ForceFlush(ctx)
 }
+
+// Exports reports whether the pipeline exports anything, other than by [Config.FurtherReader].
+func (p *Pipeline) Exports() bool { return p != nil && p.exports }
 
 // InFlight adds to the number of requests under way. It costs an atomic addition.
 func (p *Pipeline) InFlight(delta int64) {

@@ -51,7 +51,7 @@ func runOptions() (list []service.Option) {
 		}
 		r := ruleOf(f)
 		_, usage := pflag.UnquoteUsage(f)
-		o := service.Option{Name: f.Name, About: usage, Type: jsonType(f), Words: r.words}
+		o := service.Option{Name: f.Name, About: strings.ReplaceAll(usage, "--", ""), Type: jsonType(f), Words: r.words}
 		if o.Type == "string" {
 			if f.DefValue != "" {
 				o.Default = f.DefValue

@@ -6,7 +6,6 @@ package service
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,19 +89,16 @@ func (s *Service) registerOwn() (prometheus.Gatherer, error) {
 // serveMetrics answers with the metrics of the service, of the runs under way, and of the one that ended last.
 func (s *Service) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	gather := prometheus.Gatherers{s.own}
-	last := -1
-	all := s.runs()
-	for i, one := range all { // latest first
-		switch it := one.look(); {
-		case one.metrics == nil || it.Started.IsZero(): // it has none yet
-		case !it.ended():
-			gather = append(gather, one.metrics)
-		case last < 0 || it.Ended.After(all[last].look().Ended):
-			last = i
+	s.mu.Lock()
+	latest := s.latest
+	s.mu.Unlock()
+	for _, one := range s.runs() {
+		if metrics := one.scraped(); metrics != nil && metrics != latest {
+			gather = append(gather, metrics)
 		}
 	}
-	if last >= 0 {
-		gather = append(gather, all[last].metrics)
+	if latest != nil {
+		gather = append(gather, latest)
 	}
-	promhttp.HandlerFor(slices.Clip(gather), promhttp.HandlerOpts{MaxRequestsInFlight: 4}).ServeHTTP(w, r)
+	promhttp.HandlerFor(gather, promhttp.HandlerOpts{MaxRequestsInFlight: 4}).ServeHTTP(w, r)
 }

@@ -125,11 +125,11 @@ const maxTexts = 100
 type run struct {
 	stopped context.CancelFunc // ends it; nil of a run that had ended before this service began
 	done    chan struct{}      // closed when nothing more becomes of it
-	metrics *lastingReader     // nil where stopped is
 
-	mu   sync.Mutex
-	it   Run
-	live *agent.Live
+	mu      sync.Mutex
+	it      Run
+	live    *agent.Live    // nil unless it is under way
+	metrics *lastingReader // the same
 }
 
 // past is a run that has ended.
@@ -184,6 +184,16 @@ func (r *run) started(live *agent.Live) {
 	}
 }
 
+// scraped returns the metrics of a run under way; nil of one that is over, or has none yet.
+func (r *run) scraped() *lastingReader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.live == nil {
+		return nil
+	}
+	return r.metrics
+}
+
 // conclude notes how a run ended, and returns it.
 func (r *run) conclude(rep *report.Report, err error, public func(string) string) Run {
 	r.mu.Lock()
@@ -193,6 +203,7 @@ func (r *run) conclude(rep *report.Report, err error, public func(string) string
 		it.Progress = newProgress(r.live.Look())
 		it.Progress.Left = nil
 	}
+	r.live, r.metrics = nil, nil
 	it.Ended = time.Now()
 	if rep != nil {
 		it.Missed, it.Warnings = rep.Missed, rep.Warnings

@@ -69,8 +69,9 @@ type Service struct {
 	active   sync.WaitGroup
 	watchers atomic.Int64
 
-	mu   sync.Mutex
-	byID map[string]*run
+	mu     sync.Mutex
+	byID   map[string]*run
+	latest *lastingReader // of the run that ended last; nil before
 }
 
 // New opens the folders of a service. Runs that another process did not bring to their end are interrupted from now on. It is an error

@@ -326,6 +326,9 @@ func TestOneAtATime(t *testing.T) {
 	b := newBench(t)
 	it := b.start("long.jsonl")
 	b.watch(it.ID, running)
+	if metrics := b.do("GET", "/metrics", "").body; !strings.Contains(metrics, `mooncake_requests_in_flight{mooncake_run_id="`+it.ID+`"} 0`) {
+		t.Errorf("the metrics of a run under way:\n%s", metrics)
+	}
 	busy := b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`)
 	b.refused(busy, http.StatusConflict, "run "+it.ID+" is under way")
 	var p problem

@@ -136,15 +136,15 @@ func (s *Service) accept(w http.ResponseWriter, r *http.Request, id string) (*ru
 		cancel()
 		return nil, problemf(http.StatusServiceUnavailable, "the service is stopping; it starts no run")
 	}
-	go s.run(ctx, one, prepared.Config)
+	go s.run(ctx, one, prepared.Config, metrics)
 	return one, nil
 }
 
 // run runs a replay to its end.
-func (s *Service) run(ctx context.Context, one *run, cfg agent.Config) {
+func (s *Service) run(ctx context.Context, one *run, cfg agent.Config, metrics *lastingReader) {
 	defer one.stopped()
 	s.cfg.Log("run " + cfg.RunID + " starts")
-	cfg.Telemetry.FurtherReader = one.metrics
+	cfg.Telemetry.FurtherReader = metrics
 	cfg.Progress = one.started
 	cfg.Warn = func(text string) { one.add(&one.it.Warnings, s.public(text)) }
 	cfg.Note = func(text string) { one.add(&one.it.Notes, s.public(text)) }
@@ -152,6 +152,7 @@ func (s *Service) run(ctx context.Context, one *run, cfg agent.Config) {
 	go s.watchDisk(one, watching)
 	rep, err := agent.Run(ctx, cfg)
 	close(watching)
+	s.over(one)
 	it := one.conclude(rep, err, s.public)
 	if err := s.store.save(it); err != nil {
 		s.cfg.Log(fmt.Sprintf("run %s: its %s cannot be written: %v", it.ID, runFile, err))
@@ -159,6 +160,16 @@ func (s *Service) run(ctx context.Context, one *run, cfg agent.Config) {
 	s.cfg.Log(it.sentence())
 	close(one.done)
 	s.active.Done()
+}
+
+// over keeps the metrics of a run in the place of those of the run before. The run itself lets go of them, so that many runs take
+// little memory.
+func (s *Service) over(one *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if metrics := one.scraped(); metrics != nil { // else there was no replay
+		s.latest = metrics
+	}
 }
 
 // watchDisk stops a run that fills the disk.

@@ -132,6 +132,7 @@ func read(t *testing.T, name string) []runtime.Object {
 // TestManifests decodes each manifest strictly, and wants the objects that are to be there.
 func TestManifests(t *testing.T) {
 	want := map[string][]string{
+		"agent.yaml":                 {"Deployment/moonloop-agent", "PersistentVolumeClaim/moonloop-agent", "Service/moonloop-agent"},
 		"gateway.yaml":               {"Service/moonloop-gateway", "StatefulSet/moonloop-gateway"},
 		"network-policy.yaml":        {"NetworkPolicy/moonloop-gateway"},
 		"operator.yaml":              {},

@@ -74,7 +74,7 @@ type checkout struct {
 }
 
 // named matches the ports that pages and configurations name: of an engine, of Collectors, and of what they send to.
-var named = regexp.MustCompile(`(:|port: )(8000|4317|4318|14317|14318|24317|13133|23133|8888|28888|9090|9464)\b`)
+var named = regexp.MustCompile(`(:|port: )(8000|8090|4317|4318|14317|14318|24317|13133|23133|8888|28888|9090|9464)\b`)
 
 // wrapper runs moonloop as pages do, on ports of the checkout where it would listen on standard ones. A machine that is too busy makes
 // a replay's measurement invalid, which is no fault of the page: the replay ends with the status that it has on an idle machine.
@@ -82,6 +82,7 @@ const wrapper = `#!/bin/sh
 verb=$1
 case $verb in
 capture) shift; exec 'MOONLOOP' capture --grpc 127.0.0.1:4317 --http 127.0.0.1:4318 "$@" ;;
+agent) shift; exec 'MOONLOOP' agent --listen 127.0.0.1:8090 "$@" ;;
 simulate) shift; exec 'MOONLOOP' simulate --listen 127.0.0.1:8000 "$@" ;;
 replay) ;;
 *) exec 'MOONLOOP' "$@" ;;
