@@ -139,6 +139,7 @@ func newRootCommand() *cobra.Command {
 		newReportCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),
+		newTransformCommand(),
 		newSimulateCommand(),
 		newDemoCommand(),
 	)
