@@ -140,6 +140,7 @@ func newRootCommand() *cobra.Command {
 		newReportCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),
+		newTransformCommand(),
 		newSimulateCommand(),
 		newDemoCommand(),
 	)

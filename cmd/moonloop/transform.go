@@ -1,0 +1,328 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/transform"
+)
+
+// transformFlags are the flags of transform.
+type transformFlags struct {
+	transform.Config
+	outputs
+	append, merge bool
+	start, end    traceTime
+	spread        transform.Spread
+	unit          string
+	block, fine   int
+	maxLine       int
+	tempDir       string
+}
+
+// newTransformCommand returns the command that makes traces of traces.
+func newTransformCommand() *cobra.Command {
+	var f transformFlags
+	cmd := &cobra.Command{
+		Use:   "transform TRACE... [--out TRACE]",
+		Short: "Scale, cut, join and reshape Mooncake traces, and keep what they share",
+		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
+		RunE:  func(cmd *cobra.Command, args []string) error { return runTransform(cmd, f, args) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	factor := number(transform.MinScale, transform.MaxScale)
+	add(fs, &f.out, "out,o", "", traceFile)
+	add(fs, &f.force, "force", false)
+	add(fs, &f.append, "append", false)
+	add(fs, &f.merge, "merge", false)
+	add(fs, &f.start, "start", 0)
+	add(fs, &f.end, "end", 0)
+	listVar(fs, &f.Models, "only-model", aModel)
+	listVar(fs, &f.Sessions, "only-session", anyText("a session_id"))
+	add(fs, &f.MinInput, "min-input", 0, whole(0, maxTokens))
+	add(fs, &f.MaxInput, "max-input", 0, whole(0, maxTokens))
+	add(fs, &f.MinOutput, "min-output", 0, whole(0, maxTokens))
+	add(fs, &f.MaxOutput, "max-output", 0, whole(0, maxTokens))
+	add(fs, &f.First, "first", 0, whole(0, maxRows))
+	add(fs, &f.Scale, "scale", 1, factor)
+	add(fs, &f.Shift, "shift", transform.DefaultShift, lasting(0, 24*time.Hour, "from 0 to 24h"))
+	add(fs, &f.InputScale, "input-scale", 1, factor)
+	add(fs, &f.PrefixScale, "prefix-scale", 1, factor)
+	add(fs, &f.OutputScale, "output-scale", 1, factor)
+	add(fs, &f.Roots, "roots", 1, whole(1, transform.MaxRoots))
+	add(fs, &f.BlockSize, "to-block-size", 0, blockSize)
+	add(fs, &f.MaxGap, "max-gap", 0, lasting(0, century, "0 or more"))
+	textVar(fs, &f.spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")
+	add(fs, &f.TimeScale, "time-scale", 1, factor)
+	add(fs, &f.Seed, "seed", 1)
+	wordVar(fs, &f.unit, "time-unit", "", "ms", "s", "us")
+	add(fs, &f.block, "block-size", 0, blockSize)
+	add(fs, &f.fine, "fine-block-size", 0, blockSize)
+	add(fs, &f.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
+	add(fs, &f.tempDir, "temp-dir", "", that("a folder that exists", isFolder))
+	return cmd
+}
+
+func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err error) {
+	c := f.Config
+	c.Start, c.End, c.Spread = time.Duration(f.start), time.Duration(f.end), f.spread
+	switch {
+	case f.append && f.merge:
+		return errors.New("--append puts traces one after the other, --merge has them at the same time: give one of the two")
+	case (f.append || f.merge) && len(names) == 1:
+		return errors.New("--append and --merge join traces, and one is given: name another one, or leave the flag out")
+	case len(names) > 1 && !f.append && !f.merge:
+		return hintError{fmt.Errorf("%d traces are given, and nothing says how they become one", len(names)), "--append puts one after the other, --merge has them at the same time"}
+	case f.append:
+		c.Join = transform.JoinAppend
+	case f.merge:
+		c.Join = transform.JoinMerge
+	}
+	if c.InputScale != 1 && c.PrefixScale != 1 {
+		return errors.New("--input-scale scales the shared prefix, too, so that --prefix-scale cannot be given with it: pipe one transformation into another")
+	}
+	for _, same := range []*float64{&c.InputScale, &c.PrefixScale} {
+		if *same == 1 {
+			*same = 0 // which does nothing, too
+		}
+	}
+	if err := inFlags(c.Validate(), cmd.Flags()); err != nil {
+		return err
+	}
+	stdin := 0
+	for _, name := range names {
+		f.read(name)
+		if name == "-" {
+			if stdin++; stdin > 1 {
+				return errors.New("standard input can be read once")
+			}
+		}
+	}
+	in := tracesRead{ctx: cmd.Context(), flags: &f, stdin: standardInput(cmd.Context(), cmd.InOrStdin()), twice: c.TwoPasses()}
+	defer func() { err = errors.Join(err, in.close()) }()
+	sources := make([]transform.Source, len(names))
+	for i, name := range names {
+		if sources[i], err = in.source(name); err != nil {
+			return err
+		}
+	}
+	var file *mooncake.File
+	if f.out != "" {
+		if file, err = f.create(f.out); err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }() // after Commit without effect
+	}
+	stream, err := transform.Open(c, sources...)
+	if err != nil {
+		return inFlags(err, cmd.Flags())
+	}
+	out := bufio.NewWriterSize(cmd.OutOrStdout(), 256<<10)
+	writer, digester := mooncake.NewWriter(out), (*mooncake.Digester)(nil)
+	if file != nil {
+		writer = file.Writer
+		digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: stream.BlockSize(), FineBlockSize: stream.FineBlockSize()})
+	}
+	if err := copyRows(cmd.Context(), stream, writer, digester); err != nil {
+		return inFlags(err, cmd.Flags())
+	}
+	report := stream.Report()
+	if file == nil {
+		if err := out.Flush(); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
+	} else if err := file.Commit(in.meta(stream, report, digester)); err != nil {
+		return err
+	}
+	return f.say(cmd.ErrOrStderr(), report, stream)
+}
+
+// copyRows writes the rows of a stream.
+func copyRows(ctx context.Context, stream *transform.Stream, w *mooncake.Writer, d *mooncake.Digester) error {
+	for line := int64(1); ; line++ {
+		row, err := stream.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if line%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if d != nil {
+			d.Add(row, line)
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+}
+
+// say tells what was done, on standard error, since rows may be on standard output.
+func (f *transformFlags) say(w io.Writer, r transform.Report, s *transform.Stream) error {
+	for _, step := range r.Steps[:len(r.Steps)-1] {
+		if _, err := fmt.Fprintf(w, "%-13s %s\n", step.Name, step.Effect); err != nil {
+			return err
+		}
+	}
+	a, b := r.Before, r.After
+	t := term.NewTable()
+	t.AppendHeader(table.Row{"", "before", "after"})
+	for _, row := range []struct {
+		name, format  string
+		before, after float64
+	}{
+		{"rows", "%.0f", float64(a.Rows), float64(b.Rows)},
+		{"span, s", "%.1f", a.Span / 1000, b.Span / 1000},
+		{"rows per second", "%.3f", a.Rate, b.Rate},
+		{"gap CV", "%.3f", a.GapCV, b.GapCV},
+		{"  of random arrivals", "%.3f", a.RandomCV, b.RandomCV},
+		{"mean input, tokens", "%.1f", a.Input, b.Input},
+		{"mean output, tokens", "%.1f", a.Output, b.Output},
+		{"infinite cache, tokens hit", "%.2f %%", 100 * a.TokenHits, 100 * b.TokenHits},
+	} {
+		t.AppendRow(table.Row{row.name, fmt.Sprintf(row.format, row.before), fmt.Sprintf(row.format, row.after)})
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	switch {
+	case err != nil:
+	case f.out != "":
+		_, err = fmt.Fprintf(w, "%s: %d rows; sidecar %s\n", f.out, b.Rows, mooncake.MetaName(f.out))
+	case s.FineBlockSize() > 0 || s.BlockSize() != mooncake.BlockSize:
+		_, err = fmt.Fprintf(w, "moonloop: a pipe has no sidecar: read these rows with --block-size %d", s.BlockSize())
+		if s.FineBlockSize() > 0 && err == nil {
+			_, err = fmt.Fprintf(w, " --fine-block-size %d", s.FineBlockSize())
+		}
+		fmt.Fprintln(w)
+	}
+	return err
+}
+
+// tracesRead opens traces, twice if that is necessary: what comes through a pipe is kept in a temporary file.
+type tracesRead struct {
+	ctx   context.Context //nolint:containedctx // of the one command
+	flags *transformFlags
+	stdin io.Reader
+	twice bool
+	metas []*mooncake.Meta
+	ends  []func() error
+}
+
+func (t *tracesRead) close() error {
+	var errs []error
+	for _, end := range t.ends {
+		errs = append(errs, end())
+	}
+	return errors.Join(errs...)
+}
+
+func (t *tracesRead) open(name string, stdin io.Reader) (*mooncake.Trace, error) {
+	trace, err := mooncake.Open(t.ctx, name, mooncake.OpenOptions{
+		BlockSize: t.flags.block, FineBlockSize: t.flags.fine, MaxLine: t.flags.maxLine, TempDir: t.flags.tempDir, Stdin: stdin,
+	})
+	if err == nil {
+		t.ends = append(t.ends, trace.Close)
+	}
+	return trace, err
+}
+
+// source is a trace, of which the sidecar is read at once.
+func (t *tracesRead) source(name string) (transform.Source, error) {
+	s := transform.Source{Name: displayName(name)}
+	var meta *mooncake.Meta
+	var err error
+	pipe := name == "-"
+	if info, e := os.Stat(name); e == nil && !pipe {
+		pipe = !info.Mode().IsRegular() && !info.IsDir()
+		if !pipe {
+			meta, err = mooncake.LoadMeta(name)
+		}
+	}
+	if err != nil {
+		return s, err
+	}
+	unit, err := mooncake.ParseUnit(cmp.Or(t.flags.unit, "ms"))
+	if err != nil {
+		return s, err
+	}
+	if t.flags.unit != "" {
+		if err := meta.CheckTimeUnit(unit); err != nil {
+			return s, fmt.Errorf("%s: %w", name, err)
+		}
+	} else if meta != nil && meta.Unit() > 0 {
+		unit = meta.Unit()
+	}
+	s.Unit = unit
+	t.metas = append(t.metas, meta)
+	var spool *os.File
+	s.Open = func() (transform.Rows, error) {
+		switch {
+		case spool != nil: // the second time
+			if _, err := spool.Seek(0, io.SeekStart); err != nil {
+				return nil, fmt.Errorf("%s cannot be read again: %w", s.Name, err)
+			}
+			return t.open("-", spool)
+		case !pipe:
+			return t.open(name, nil)
+		}
+		stdin := t.stdin
+		if name != "-" {
+			in, err := openInput(t.ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			t.ends = append(t.ends, in.Close)
+			stdin = in
+		}
+		if !t.twice {
+			return t.open("-", stdin)
+		}
+		var err error
+		if spool, err = os.CreateTemp(t.flags.tempDir, "moonloop-transform-*"); err != nil {
+			return nil, fmt.Errorf("what comes through a pipe is kept in a temporary file, to be read twice, which cannot be created: %w; name another folder with --temp-dir", err)
+		}
+		t.ends = append(t.ends, spool.Close, func() error { return os.Remove(spool.Name()) })
+		return t.open("-", io.TeeReader(stdin, spool))
+	}
+	return s, nil
+}
+
+// meta is the sidecar of the new trace: what the sources' say of their rows stays true of fewer or more of them.
+func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.Digester) *mooncake.Meta {
+	m := &mooncake.Meta{}
+	for i, from := range t.metas {
+		switch {
+		case from == nil:
+		case i == 0:
+			*m = *from
+		case m.SessionMode != from.SessionMode:
+			m.SessionMode = mooncake.SessionUnknown
+		}
+	}
+	if len(t.metas) > 1 {
+		m.TimeBase = time.Time{}
+	}
+	if r.Before.Rows != r.After.Rows || len(t.metas) > 1 {
+		m.Identity, m.ObservedCache = nil, nil // of the rows that there were
+	}
+	m.Schema, m.Tool, m.Rows, m.TimeUnit = mooncake.MetaSchema, "moonloop transform "+version(), r.After.Rows, "ms"
+	m.BlockSize, m.FineBlockSize, m.Digests = s.BlockSize(), s.FineBlockSize(), d.Digests()
+	m.Transformations = append(m.Transformations[:len(m.Transformations):len(m.Transformations)], r.Steps...)
+	return m
+}

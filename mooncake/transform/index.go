@@ -1,0 +1,225 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
+)
+
+// index is what a first pass remembers of the rows that the filters leave: where each hangs in the prefix tree, and what it weighs. The new
+// blocks of a row are one run of consecutive canonical ids, so that the tree is one of runs, not of blocks.
+type index struct {
+	block int
+
+	key     []float64
+	in, out []uint32
+	lead    []uint32 // leading blocks that rows before had
+	parent  []uint32 // row whose run holds the last of them, or none
+	offset  []uint32 // of that in the run
+	starts  []uint64 // first id of each run, ascending
+	owner   []uint32 // row of each run
+	links   [][2]uint32
+	clock   stats.Arrivals
+	timed   bool
+	verbal  int64 // rows that bring their own text
+
+	cluster []uint32 // row that stands for the cluster of each row
+	trunk   []uint32 // blocks of each row's run that belong to the trunk
+	deepest []uint32 // blocks of each row's run that other rows share
+}
+
+const none = math.MaxUint32
+
+// maxIndexed is how many rows can be indexed.
+const maxIndexed = math.MaxUint32 - 1
+
+func newIndex(block int) *index { return &index{block: block} }
+
+// numbered gives rows the canonical ids that the index is about.
+type numbered struct {
+	names  mooncake.RenumberRanges
+	before uint64 // ids before the row
+	ranges []mooncake.HashRange
+	given  []mooncake.HashRange
+	added  int // ids of the row that are new
+}
+
+// row numbers the ids of a row in place, those of a domain apart from those of others.
+func (n *numbered) row(domain uint64, ids []uint64) {
+	n.before = n.names.Len()
+	n.given = collapse(n.given[:0], ids)
+	n.ranges = n.names.Domain(domain, n.ranges[:0], n.given)
+	n.added = int(n.names.Len() - n.before) //nolint:gosec // at most len(ids)
+	expand(ids, n.ranges)
+}
+
+// collapse appends ids as ranges.
+func collapse(dst []mooncake.HashRange, ids []uint64) []mooncake.HashRange {
+	for _, id := range ids {
+		if n := len(dst); n > 0 && dst[n-1].First+uint64(dst[n-1].Count) == id { //nolint:gosec // above 0
+			dst[n-1].Count++
+		} else {
+			dst = append(dst, mooncake.HashRange{First: id, Count: 1})
+		}
+	}
+	return dst
+}
+
+// expand writes the ids of ranges one by one.
+func expand(ids []uint64, ranges []mooncake.HashRange) {
+	at := 0
+	for _, r := range ranges {
+		for i := range r.Count {
+			ids[at] = r.First + uint64(i) //nolint:gosec // above 0
+			at++
+		}
+	}
+}
+
+// clip makes a length fit into 32 bits: no longer one differs in what a sample does.
+func clip(n mooncake.Opt[int64]) uint32 { return uint32(min(n.V, math.MaxUint32)) } //nolint:gosec // bounded
+
+// add takes a row with canonical ids, of which so many are new.
+func (x *index) add(it *item, added int) {
+	ids := it.HashIDs
+	lead := len(ids) - added
+	x.key, x.timed = append(x.key, it.key), x.timed || it.timed
+	x.in, x.out = append(x.in, clip(it.InputLength)), append(x.out, clip(it.OutputLength))
+	x.lead = append(x.lead, uint32(lead)) //nolint:gosec // at most the ids of a row
+	x.clock.Add(it.Row)
+	if it.Kind() != mooncake.KindLength {
+		x.verbal++
+	}
+	parent, offset := uint32(none), uint32(0)
+	if lead > 0 {
+		id := ids[lead-1]
+		run := sort.Search(len(x.starts), func(i int) bool { return x.starts[i] > id }) - 1
+		if run >= 0 {
+			parent, offset = x.owner[run], uint32(id-x.starts[run]) //nolint:gosec // likewise
+		}
+	}
+	x.parent, x.offset = append(x.parent, parent), append(x.offset, offset)
+	if added > 0 {
+		x.starts, x.owner = append(x.starts, ids[lead]), append(x.owner, uint32(len(x.key)-1)) //nolint:gosec // bounded by maxIndexed
+	}
+}
+
+// link says that two rows belong together.
+func (x *index) link(a, b int) {
+	x.links = append(x.links, [2]uint32{uint32(a), uint32(b)}) //nolint:gosec // bounded by maxIndexed
+}
+
+// share finds what rows share with others, before and after them.
+func (x *index) share() {
+	x.deepest = make([]uint32, len(x.key))
+	for i, p := range x.parent {
+		if p != none {
+			x.deepest[p] = max(x.deepest[p], x.offset[i]+1)
+		}
+	}
+}
+
+// shared returns the leading blocks of a row that another one has, too.
+func (x *index) shared(row int) int { return int(x.lead[row] + x.deepest[row]) }
+
+// divide finds the trunk, the blocks that more than so many rows have, and the clusters below it.
+func (x *index) divide(most float64) {
+	n := len(x.key)
+	size := make([]uint32, n) // rows that hang below a row's run, with it
+	for i := n - 1; i >= 0; i-- {
+		size[i]++
+		if p := x.parent[i]; p != none {
+			size[p] += size[i]
+		}
+	}
+	// References of a block are the rows that reach it. Few runs can have blocks of the trunk.
+	reach := map[uint32]map[uint32]uint32{}
+	for i := range n {
+		if p := x.parent[i]; p != none && float64(size[p]) > most {
+			if reach[p] == nil {
+				reach[p] = map[uint32]uint32{}
+			}
+			reach[p][x.offset[i]] += size[i]
+		}
+	}
+	x.trunk = make([]uint32, n)
+	for p, at := range reach {
+		offsets := make([]uint32, 0, len(at))
+		for o := range at {
+			offsets = append(offsets, o)
+		}
+		slices.Sort(offsets)
+		rows := uint32(1)
+		for _, o := range slices.Backward(offsets) {
+			if rows += at[o]; float64(rows) > most {
+				x.trunk[p] = o + 1
+				break
+			}
+		}
+	}
+	x.cluster = make([]uint32, n)
+	for i := range n {
+		x.cluster[i] = uint32(i) //nolint:gosec // bounded by maxIndexed
+		if p := x.parent[i]; p != none && x.offset[i] >= x.trunk[p] {
+			x.cluster[i] = x.cluster[p]
+		}
+	}
+	for _, l := range x.links {
+		a, b := x.root(l[0]), x.root(l[1])
+		x.cluster[max(a, b)] = min(a, b)
+	}
+	for i := range x.cluster {
+		x.cluster[i] = x.cluster[x.cluster[i]] // which is its own root already, being earlier
+	}
+}
+
+// root returns the row that stands for the cluster of a row, while clusters are joined.
+func (x *index) root(i uint32) uint32 {
+	for x.cluster[i] != i {
+		x.cluster[i] = x.cluster[x.cluster[i]]
+		i = x.cluster[i]
+	}
+	return i
+}
+
+// trunkOf returns the leading blocks of a row that belong to the trunk.
+func (x *index) trunkOf(row int) int {
+	if x.trunk[row] > 0 {
+		return int(x.lead[row] + x.trunk[row])
+	}
+	lead := x.lead[row]
+	for row := row; ; { // up to the run where the trunk ends
+		p := x.parent[row]
+		if p == none {
+			return 0
+		}
+		above := x.lead[p] // blocks before p's run
+		if x.trunk[p] > 0 {
+			return int(min(lead, above+min(x.trunk[p], x.offset[row]+1)))
+		}
+		lead, row = above, int(p)
+	}
+}
+
+// hit returns the tokens of a row that an infinite cache has.
+func (x *index) hit(row int) float64 {
+	return math.Min(float64(x.lead[row])*float64(x.block), float64(x.in[row]))
+}
+
+// sessionsOf tells which row was the last one of a session.
+type sessionsOf map[uint64]int
+
+func (s sessionsOf) before(session string, row int) (last int, known bool) {
+	key := xxhash.Sum64String(session)
+	last, known = s[key]
+	s[key] = row
+	return last, known
+}

@@ -1,0 +1,160 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// sizes multiplies lengths and keeps what rows share: a block of the new prompt is named by the block of the old one in which its end lies,
+// and by how many ends lie there before. So rows have the same new blocks as far as they have the same old ones.
+type sizes struct {
+	c           *Config
+	x           *index // for the prefix scale
+	block, fine int
+	names       []uint64
+	skipped     int64 // rows without a length
+	replies     int64 // that were left out
+}
+
+func (s *sizes) rows(in step) step {
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil {
+			return nil, err
+		}
+		if it.Kind() != mooncake.KindLength {
+			s.skipped++
+			return it, nil
+		}
+		s.replies += int64(len(it.Replies)) // which have another length than what is generated, and stand elsewhere
+		it.Replies, it.Observed = nil, mooncake.Observed{}
+		if changes(s.c.OutputScale) && it.OutputLength.V > 0 {
+			it.OutputLength.V = max(1, scaled(it.OutputLength.V, s.c.OutputScale))
+		}
+		switch {
+		case changes(s.c.InputScale):
+			s.input(it, 0, 1, s.c.InputScale)
+		case changes(s.c.PrefixScale):
+			shared := min(int64(s.x.shared(it.seq))*int64(s.block), it.InputLength.V)
+			s.input(it, shared, s.c.PrefixScale, 1)
+		}
+		return it, nil
+	}
+}
+
+// most is the longest that a length becomes: beyond it a row is no longer valid.
+const most = 1 << 40
+
+func scaled(n int64, factor float64) int64 {
+	return int64(min(math.Round(float64(n)*factor), most))
+}
+
+// input changes a row's prompt: so many shared tokens by one factor, what is behind them by the other.
+func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
+	was := it.InputLength.V
+	border := float64(scaled(shared, prefix))
+	now := max(1, min(most, int64(border)+scaled(was-shared, rest)))
+	it.InputLength.V = now
+	back := func(end int64) int64 { // the old token at which a new one ends
+		e := float64(end)
+		if e <= border {
+			return int64(math.Ceil(e / prefix))
+		}
+		return shared + int64(math.Ceil((e-border)/rest))
+	}
+	times := uint64(math.Ceil(max(prefix, rest))) + 1
+	chain := func(ids []uint64, size int, trunk int) (out []uint64, inTrunk int) {
+		whole := len(ids) == mooncake.BlockCount(was, size)
+		out = make([]uint64, 0, min(mooncake.BlockCount(now, size), int(times)*(len(ids)+1)))
+		before, again := -1, uint64(0)
+		for j := range mooncake.BlockCount(now, size) {
+			end := min(int64(j+1)*int64(size), now)
+			at := int(min(max(back(end), 1), was)-1) / size
+			if whole && end == now {
+				at = len(ids) - 1
+			}
+			if at >= len(ids) {
+				break
+			}
+			again++
+			if at != before {
+				before, again = at, 0
+			}
+			out = append(out, ids[at]*times+again)
+			if at < trunk && inTrunk == j {
+				inTrunk++
+			}
+		}
+		return out, inTrunk
+	}
+	if it.HashRanges == nil {
+		if it.HashIDs != nil {
+			it.HashIDs, it.trunk = chain(it.HashIDs, s.block, it.trunk)
+		}
+		return
+	}
+	s.names = s.names[:0]
+	for _, r := range it.HashRanges {
+		for i := range r.Count {
+			s.names = append(s.names, r.First+uint64(i)) //nolint:gosec // above 0
+		}
+	}
+	ratio := s.block / s.fine
+	fine, trunk := chain(s.names, s.fine, it.trunk*ratio)
+	it.HashRanges = collapse(nil, fine)
+	it.HashIDs, it.trunk = ends(fine, ratio, true), trunk/ratio
+	if trunk == len(fine) {
+		it.trunk = len(it.HashIDs)
+	}
+}
+
+// ends returns the ids of larger blocks: those of the small blocks at their ends. Of a prompt whose last blocks have no ids, the
+// blocks that are whole.
+func ends(ids []uint64, ratio int, whole bool) []uint64 {
+	out := make([]uint64, 0, len(ids)/ratio+1)
+	for at := ratio; at <= len(ids); at += ratio {
+		out = append(out, ids[at-1])
+	}
+	if n := len(ids); n%ratio != 0 && whole {
+		out = append(out, ids[n-1])
+	}
+	return out
+}
+
+// blocks makes larger blocks of a trace's. The small ones become ranges, where there are none: nothing is lost.
+type blocks struct {
+	was, now int
+	ranges   bool // the small blocks become ranges
+}
+
+func newBlocks(size, block, fine int) (*blocks, error) {
+	if size < block || size%block != 0 {
+		return nil, fmt.Errorf("block-size %d: the trace has blocks of %d tokens, and only multiples of that can be made of them: ids say nothing about parts of a block", size, block)
+	}
+	return &blocks{was: block, now: size, ranges: fine == 0}, nil
+}
+
+func (b *blocks) rows(in step) step {
+	ratio := b.now / b.was
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil || it.HashIDs == nil {
+			return it, err
+		}
+		whole := len(it.HashIDs) == mooncake.BlockCount(it.InputLength.V, b.was)
+		small, all := it.HashIDs, it.trunk == len(it.HashIDs)
+		if b.ranges && whole {
+			it.HashRanges = collapse(nil, small)
+		}
+		it.HashIDs = ends(small, ratio, whole)
+		if it.trunk /= ratio; all {
+			it.trunk = len(it.HashIDs)
+		}
+		return it, nil
+	}
+}

@@ -1,0 +1,178 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/moonloop/moonloop/mooncake/stats"
+)
+
+const (
+	minute     = 60e3    // ms
+	maxMinutes = 1 << 20 // of a curve; a longer trace has longer ones
+	sums       = 3       // figures that are kept beside the curve: input, hit and output tokens
+	sumWeight  = 40      // of such a figure beside a minute
+	sweeps     = 4       // over all clusters, to exchange them
+	trunkRefs  = 50      // references of a trunk block that a sample must keep to tell its share
+)
+
+// trunkLimit returns the number of rows of which more must have a block that belongs to the trunk, for a sample or for copies: a
+// hundredth of them, and never fewer than tell a trunk from a conversation. A sample keeps clusters whole, so in a sample blocks
+// that are left with few references count as cluster, unless such clusters were too large to be chosen from.
+func trunkLimit(rows int, share float64) float64 {
+	limit := float64(rows) / 100
+	if share < 1 {
+		limit = min(max(limit, trunkRefs/share), share*float64(rows)/4)
+	}
+	return max(limit, stats.TrunkRows)
+}
+
+// sampler chooses clusters.
+type sampler struct {
+	x      *index
+	order  []uint32 // rows, by cluster
+	begin  []uint32 // of each cluster in order, and the end of the last one
+	weight []float64
+	off    []float64 // by which what is chosen is above its share, for each minute and sum
+	first  float64
+	width  float64 // of a minute
+}
+
+// sample chooses clusters that have about this share of the rows of each minute, of the tokens and of the hits, and reports for each row
+// whether it is chosen.
+func (x *index) sample(share float64, seed uint64) (chosen []bool) {
+	chosen = make([]bool, len(x.key))
+	if len(x.key) == 0 || share <= 0 {
+		return chosen
+	}
+	s := newSampler(x, share)
+	random := rand.New(rand.NewPCG(seed, 0x7472616365)) //nolint:gosec // no secret
+	clusters := len(s.begin) - 1
+	turn := random.Perm(clusters)
+	rank := func(c int) int { return bits.Len32(s.begin[c+1] - s.begin[c]) }
+	slices.SortStableFunc(turn, func(a, b int) int { return rank(b) - rank(a) }) // large ones first: small ones can still mend
+	taken := make([]bool, clusters)
+	for _, c := range turn {
+		// The share, less what is there too much of already in what the cluster has.
+		along, length := 0., 0.
+		s.each(c, func(dim int, v float64) {
+			along += s.weight[dim] * s.off[dim] * v
+			length += s.weight[dim] * v * v
+		})
+		taken[c] = random.Float64() < share-along/length
+		by := -share
+		if taken[c] {
+			by = 1 - share
+		}
+		s.move(c, by)
+	}
+	for range sweeps {
+		random.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
+		for _, c := range turn {
+			by := 1.
+			if taken[c] {
+				by = -1
+			}
+			change := 0.
+			s.each(c, func(dim int, v float64) { change += s.weight[dim] * (2*s.off[dim]*by*v + v*v) })
+			if change < 0 {
+				taken[c] = !taken[c]
+				s.move(c, by)
+			}
+		}
+	}
+	for c, is := range taken {
+		for _, row := range s.order[s.begin[c]:s.begin[c+1]] {
+			chosen[row] = is
+		}
+	}
+	return chosen
+}
+
+func newSampler(x *index, share float64) *sampler {
+	s := &sampler{x: x, width: minute}
+	last := 0.
+	for i, key := range x.key {
+		if i == 0 {
+			s.first, last = key, key
+		}
+		s.first, last = min(s.first, key), max(last, key)
+	}
+	s.width = max(minute, (last-s.first)/maxMinutes)
+	minutes := int((last-s.first)/s.width) + 1
+	s.weight, s.off = make([]float64, minutes+sums), make([]float64, minutes+sums)
+	// Rows by cluster, in a counting sort: the clusters by the row that stands for them, the rows of each in their order.
+	number := make([]uint32, len(x.key))
+	for i, c := range x.cluster {
+		if int(c) == i {
+			number[i] = uint32(len(s.begin)) //nolint:gosec // bounded by maxIndexed
+			s.begin = append(s.begin, 0)
+		}
+	}
+	s.begin = append(s.begin, 0)
+	for _, c := range x.cluster {
+		s.begin[number[c]+1]++
+	}
+	for c := range s.begin[1:] {
+		s.begin[c+1] += s.begin[c]
+	}
+	s.order = make([]uint32, len(x.key))
+	at := slices.Clone(s.begin)
+	for i, c := range x.cluster {
+		s.order[at[number[c]]] = uint32(i) //nolint:gosec // bounded by maxIndexed
+		at[number[c]]++
+	}
+	// A deviation weighs by what it would be if each cluster were drawn by itself.
+	for c := range len(s.begin) - 1 {
+		s.each(c, func(dim int, v float64) {
+			if dim >= minutes {
+				s.weight[dim] += v * v
+			} else {
+				s.weight[dim] += v
+			}
+		})
+	}
+	for dim, v := range s.weight {
+		if v > 0 {
+			s.weight[dim] = 1 / (share * v)
+		}
+		if dim >= minutes {
+			s.weight[dim] *= sumWeight
+		}
+	}
+	return s
+}
+
+// each calls yield with the parts of a cluster: its rows in a minute, its tokens.
+func (s *sampler) each(c int, yield func(dim int, v float64)) {
+	var in, hit, out float64
+	at, rows := -1, 0.
+	for _, row := range s.order[s.begin[c]:s.begin[c+1]] {
+		if m := int((s.x.key[row] - s.first) / s.width); m != at {
+			if rows > 0 {
+				yield(at, rows)
+			}
+			at, rows = m, 0
+		}
+		rows++
+		in += float64(s.x.in[row])
+		hit += s.x.hit(int(row))
+		out += float64(s.x.out[row])
+	}
+	yield(at, rows)
+	for i, v := range [sums]float64{in, hit, out} {
+		if v > 0 {
+			yield(len(s.weight)-sums+i, v)
+		}
+	}
+}
+
+// move adds a cluster to what is chosen, by a factor.
+func (s *sampler) move(c int, by float64) {
+	s.each(c, func(dim int, v float64) { s.off[dim] = math.FMA(by, v, s.off[dim]) })
+}

@@ -1,0 +1,329 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Rows is an open trace, in file order. [mooncake.Reader] and [mooncake.Trace] are Rows.
+type Rows interface {
+	Read() (*mooncake.Row, error)
+	Line() int64
+	BlockSize() int
+	FineBlockSize() int
+}
+
+// Source is a trace to read. Open is called once, or twice for a configuration with [Config.TwoPasses]; then it gives the same rows.
+type Source struct {
+	Name string        // for messages
+	Unit time.Duration // of timestamps; 0 is a millisecond. Rows come out in milliseconds.
+	Open func() (Rows, error)
+}
+
+// item is a row on its way.
+type item struct {
+	*mooncake.Row
+	key    float64 // its place in time, ms; 0 in a trace without times
+	source int     // that it is from
+	index  int64   // of the row in its source
+	seq    int     // of the row among those that the filters left
+	copy   int     // 0: the row itself
+	root   int     // tree that it is in
+	trunk  int     // leading blocks that it shares with other copies
+	timed  bool    // the trace has timestamps
+}
+
+// step returns the next row, or io.EOF.
+type step func() (*item, error)
+
+// place moves a row in time.
+func (it *item) place(ms float64) {
+	it.key = ms
+	if it.Timestamp.Set {
+		it.Timestamp.V = ms
+	}
+}
+
+// input reads one source.
+type input struct {
+	Source
+	rows   Rows
+	number int
+	index  int64
+	unit   float64            // ms per unit of timestamps
+	timed  bool               // the first row has a timestamp
+	last   map[string]float64 // place in time of the last row of a session
+	before float64            // place in time of the row before
+	order  string             // the step that needs rows in order of time, or ""
+}
+
+func openInput(s Source, number int, order string) (*input, error) {
+	rows, err := s.Open()
+	if err != nil {
+		return nil, err
+	}
+	in := &input{Source: s, rows: rows, number: number, unit: 1, last: map[string]float64{}, before: math.Inf(-1), order: order}
+	if s.Unit > 0 {
+		in.unit = millis(s.Unit)
+	}
+	return in, nil
+}
+
+func (in *input) next() (*item, error) {
+	row, err := in.rows.Read()
+	if err != nil {
+		return nil, err
+	}
+	it := &item{Row: row, source: in.number, index: in.index}
+	if in.index == 0 {
+		in.timed = row.Timestamp.Set
+	}
+	in.index++
+	it.timed = in.timed
+	if in.number > 0 { // sessions of two traces are not the same, whatever they are called
+		suffix := "~" + strconv.Itoa(in.number+1)
+		row.SessionID, row.RequestID = renamed(row.SessionID, suffix), renamed(row.RequestID, suffix)
+	}
+	if row.InputLength.Set && row.HashIDs != nil {
+		row.HashIDs = row.Blocks(in.rows.BlockSize()) // ids beyond have no effect
+	}
+	switch last, turn := in.last[row.SessionID]; {
+	case row.Timestamp.Set && in.timed:
+		row.Timestamp.V *= in.unit
+		it.key = row.Timestamp.V
+	case row.Timestamp.Set:
+		return nil, in.refuse("timestamp", "the row has one although the first row of the trace has none", "give all rows one, or none")
+	case in.timed && row.SessionID != "" && turn:
+		it.key = last
+	case in.timed:
+		return nil, in.refuse("timestamp", "the row has none although the first row of the trace has one, and no row of its session before it has one", "give it one")
+	}
+	if in.timed && row.SessionID != "" {
+		in.last[row.SessionID] = it.key
+	}
+	switch {
+	case in.order == "" || it.key >= in.before:
+	case row.Timestamp.Set:
+		return nil, in.refuse("timestamp", "is earlier than the row before, and "+in.order+" needs rows in order of time", "sort the trace by timestamp")
+	default:
+		it.key = in.before // a turn without a time of its own stays where it is in the file
+	}
+	in.before = it.key
+	return it, nil
+}
+
+// renamed adds a suffix to a name, if there is one.
+func renamed(name, suffix string) string {
+	if name == "" {
+		return ""
+	}
+	return name + suffix
+}
+
+// refuse is the error of the row read last.
+func (in *input) refuse(field, rule, advice string) error {
+	return &mooncake.RowError{File: in.Name, Line: in.rows.Line(), Field: field, Rule: rule, Advice: advice}
+}
+
+// joined reads all sources as one trace.
+type joined struct {
+	inputs      []*input
+	block, fine int
+}
+
+func openJoined(c *Config, sources []Source) (*joined, error) {
+	if len(sources) == 0 {
+		return nil, errors.New("no trace is given: name one")
+	}
+	if len(sources) > 1 && c.Join == JoinNone {
+		return nil, fmt.Errorf("%d traces are given, and nothing says how they become one: append puts one after the other, merge has them at the same time", len(sources))
+	}
+	j := new(joined)
+	for i, s := range sources {
+		in, err := openInput(s, i, c.ordered(len(sources)))
+		if err != nil {
+			return nil, err
+		}
+		j.inputs = append(j.inputs, in)
+		block, fine := in.rows.BlockSize(), in.rows.FineBlockSize()
+		switch {
+		case i == 0:
+			j.block, j.fine = block, fine
+		case block != j.block:
+			return nil, fmt.Errorf("%s has blocks of %d tokens, %s of %d: bring both to one size with a transformation of their own first", s.Name, block, sources[0].Name, j.block)
+		case fine != 0 && j.fine != 0 && fine != j.fine:
+			return nil, fmt.Errorf("%s has fine blocks of %d tokens, %s of %d: they cannot be in one trace", s.Name, fine, sources[0].Name, j.fine)
+		default:
+			j.fine = max(j.fine, fine)
+		}
+	}
+	return j, nil
+}
+
+func (j *joined) rows(c *Config) step {
+	switch {
+	case len(j.inputs) == 1:
+		return j.inputs[0].next
+	case c.Join == JoinAppend:
+		return j.appended()
+	}
+	return j.merged()
+}
+
+// appended returns the sources one after the other. A source begins one gap after the last row of that before it: the last gap that
+// there was, so that a coarse clock goes on ticking.
+func (j *joined) appended() step {
+	at, gap, last, shift := 0, 0., 0., 0.
+	first := true
+	return func() (*item, error) {
+		for at < len(j.inputs) {
+			it, err := j.inputs[at].next()
+			if errors.Is(err, io.EOF) {
+				at, first = at+1, true
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if err := j.sameTiming(at); err != nil {
+				return nil, err
+			}
+			switch {
+			case !first:
+			case at == 0:
+				last = it.key
+			default:
+				shift = last + gap - it.key
+			}
+			if first = false; at > 0 {
+				it.place(it.key + shift)
+			}
+			if it.key > last {
+				gap, last = it.key-last, it.key
+			}
+			return it, nil
+		}
+		return nil, io.EOF
+	}
+}
+
+// sameTiming refuses to join a trace with timestamps and one without.
+func (j *joined) sameTiming(at int) error {
+	if in := j.inputs[at]; in.timed != j.inputs[0].timed {
+		return in.refuse("timestamp", "one of the traces has timestamps, and another one has none", "join traces of one kind")
+	}
+	return nil
+}
+
+// merged returns the sources in order of time, their first rows together.
+func (j *joined) merged() step {
+	heads := make([]*item, len(j.inputs))
+	shift := make([]float64, len(j.inputs))
+	read := func(i int) error {
+		it, err := j.inputs[i].next()
+		if errors.Is(err, io.EOF) {
+			heads[i] = nil
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if it.index == 0 && i > 0 && heads[0] != nil {
+			shift[i] = heads[0].key - it.key
+		}
+		if i > 0 {
+			it.place(it.key + shift[i])
+		}
+		heads[i] = it
+		return j.sameTiming(i)
+	}
+	begun := false
+	return func() (*item, error) {
+		for i := range heads {
+			if begun {
+				break
+			}
+			if err := read(i); err != nil {
+				return nil, err
+			}
+		}
+		begun = true
+		least := -1
+		for i, it := range heads {
+			if it != nil && (least < 0 || it.key < heads[least].key) {
+				least = i
+			}
+		}
+		if least < 0 {
+			return nil, io.EOF
+		}
+		it := heads[least]
+		return it, read(least)
+	}
+}
+
+// selected leaves out what the window and the filters do not keep.
+func selected(c *Config, in step, left map[string]int64) step {
+	first, begun, kept, seq := 0., false, int64(0), 0
+	inRange := func(n mooncake.Opt[int64], low, high int64) bool {
+		return low == 0 && high == 0 || n.Set && n.V >= low && (high == 0 || n.V <= high)
+	}
+	var sessions map[string]bool // with a row that was kept
+	if c.filters() {
+		sessions = map[string]bool{}
+	}
+	return func() (*item, error) {
+		for c.First == 0 || kept < c.First {
+			it, err := in()
+			if err != nil {
+				return nil, err
+			}
+			if !begun {
+				first, begun = it.key, true
+			}
+			why := ""
+			switch at := it.key - first; {
+			case at < millis(c.Start) || c.End != 0 && at > millis(c.End):
+				why = "outside the window"
+			case len(c.Models) > 0 && !slices.Contains(c.Models, it.Model):
+				why = "of another model"
+			case len(c.Sessions) > 0 && !slices.Contains(c.Sessions, it.SessionID):
+				why = "of another session"
+			case !inRange(it.InputLength, c.MinInput, c.MaxInput):
+				why = "of another input length"
+			case !inRange(it.OutputLength, c.MinOutput, c.MaxOutput):
+				why = "of another output length"
+			}
+			if why != "" {
+				left[why]++
+				continue
+			}
+			if it.SessionID != "" && sessions != nil {
+				if !sessions[it.SessionID] && it.timed && !it.Timestamp.Set { // the turn that it waits for may be gone
+					it.Timestamp, it.Delay = mooncake.Some(it.key), mooncake.Opt[float64]{}
+				}
+				sessions[it.SessionID] = true
+			}
+			it.seq = seq
+			seq++
+			kept++
+			return it, nil
+		}
+		return nil, io.EOF
+	}
+}
+
+// filters reports whether rows are left out before anything else is done.
+func (c *Config) filters() bool {
+	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput) > 0
+}

@@ -1,0 +1,258 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/moonloop/moonloop/internal/heap"
+	"github.com/moonloop/moonloop/internal/splitmix"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// sorted is a heap of rows in order of time. Rows of one moment keep their order, and copies stand behind what they are copies of.
+func sorted() *heap.Heap[*item] {
+	return heap.New(func(a, b *item) bool {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq), cmp.Compare(a.copy, b.copy)) < 0
+	})
+}
+
+// overlay keeps rows and lays copies of the trace over it.
+type overlay struct {
+	x           *index
+	seed        uint64
+	shift       float64   // at most, ms
+	whole       int       // copies with all rows, the rows themselves included
+	part        []bool    // rows of one more copy; nil: there is none
+	ticks       []float64 // of a coarse clock, ascending
+	begin, end  []float64 // of the cluster that a row stands for
+	first, last float64
+}
+
+// newOverlay decides what becomes of each row.
+func newOverlay(c *Config, x *index) (*overlay, error) {
+	o := &overlay{x: x, seed: c.Seed, shift: millis(cmp.Or(c.Shift, DefaultShift)), whole: int(c.Scale)}
+	if rest := c.Scale - math.Trunc(c.Scale); rest > 1e-9 {
+		o.part = x.sample(rest, c.Seed)
+	}
+	if c.Scale < 1 {
+		return o, nil
+	}
+	if !x.timed {
+		return nil, errors.New("scale: the trace has no timestamps, and copies are laid over a trace by time; --append puts the trace behind itself")
+	}
+	if n := len(x.key); n > 0 {
+		o.first, o.last = x.key[0], x.key[n-1]
+	}
+	o.begin, o.end = make([]float64, len(x.key)), make([]float64, len(x.key))
+	for i := range x.key {
+		c := x.cluster[i]
+		if int(c) == i {
+			o.begin[c] = x.key[i]
+		}
+		o.end[c] = x.key[i]
+	}
+	if x.clock.Stats().Grid.Coarse {
+		o.ticks = slices.Compact(slices.Clone(x.key))
+	}
+	return o, nil
+}
+
+// place returns where the copy of a row goes. The rows of a cluster move together and stay within the trace's time.
+func (o *overlay) place(it *item) float64 {
+	c := o.x.cluster[it.seq]
+	random := splitmix.Uniform(splitmix.Next(splitmix.Next(o.seed^uint64(c)) + uint64(it.copy))) //nolint:gosec // bits
+	low, high := max(-o.shift, o.first-o.begin[c]), min(o.shift, o.last-o.end[c])
+	at := it.key + low + random*(high-low)
+	if o.ticks == nil {
+		return tidy(at)
+	}
+	i, _ := slices.BinarySearch(o.ticks, at)
+	switch {
+	case i == len(o.ticks):
+		i--
+	case i > 0 && at-o.ticks[i-1] < o.ticks[i]-at:
+		i--
+	}
+	return o.ticks[i]
+}
+
+// down keeps the rows of the sample.
+func (o *overlay) down(in step) step {
+	return func() (*item, error) {
+		for {
+			it, err := in()
+			if err != nil || o.part[it.seq] {
+				return it, err
+			}
+		}
+	}
+}
+
+// up adds copies.
+func (o *overlay) up(in step) step {
+	waiting := sorted()
+	bound, over := math.Inf(-1), false
+	margin := o.shift
+	if n := len(o.ticks); n > 1 {
+		for i := range n - 1 {
+			margin = max(margin, o.shift+o.ticks[i+1]-o.ticks[i])
+		}
+	}
+	return func() (*item, error) {
+		for !over && (waiting.Len() == 0 || (*waiting.First()).key >= bound) {
+			it, err := in()
+			switch {
+			case errors.Is(err, io.EOF):
+				over = true
+				continue
+			case err != nil:
+				return nil, err
+			}
+			bound = it.key - margin
+			copies := o.whole
+			if o.part != nil && o.part[it.seq] {
+				copies++
+			}
+			trunk := o.x.trunkOf(it.seq)
+			for k := 1; k < copies; k++ {
+				c := it.clone()
+				c.copy, c.trunk = k, trunk
+				c.place(o.place(c))
+				waiting.Push(c)
+			}
+			waiting.Push(it)
+		}
+		if waiting.Len() == 0 {
+			return nil, io.EOF
+		}
+		return waiting.Pop(), nil
+	}
+}
+
+// clone returns a copy of a row that is nobody's request in production.
+func (it *item) clone() *item {
+	out, row := *it, *it.Row
+	row.HashIDs, row.HashRanges, row.Replies = slices.Clone(row.HashIDs), slices.Clone(row.HashRanges), slices.Clone(row.Replies)
+	row.OTel, row.Observed = mooncake.SpanRef{}, mooncake.Observed{}
+	out.Row = &row
+	return &out
+}
+
+// spread lays out the rows of each step of a coarse clock.
+func spread(c *Config, in step) step {
+	const lookahead = 4096
+	var head []*item
+	var ended error
+	waiting, bound, quantum := sorted(), math.Inf(-1), 0.
+	var tick []*item // of one timestamp, for SpreadEven
+	move := func(it *item, part float64) {
+		it.place(tidy(it.key + quantum*part))
+		waiting.Push(it)
+	}
+	even := func() {
+		for j, it := range tick {
+			move(it, float64(j)/float64(len(tick)))
+		}
+		tick = tick[:0]
+	}
+	next := func() (*item, error) {
+		if len(head) > 0 {
+			it := head[0]
+			head = head[1:]
+			return it, nil
+		}
+		if ended != nil {
+			return nil, ended
+		}
+		return in()
+	}
+	begin := func() error {
+		grid := newClock()
+		for len(head) < lookahead && ended == nil {
+			it, err := in()
+			if ended = err; err == nil {
+				head = append(head, it)
+				grid.Add(it.Row)
+			}
+		}
+		found := grid.Stats().Grid
+		if quantum = found.Quantum; !found.Coarse {
+			return errors.New("spread: the timestamps are on no coarse grid, so there is nothing to spread")
+		}
+		return nil
+	}
+	return func() (*item, error) {
+		if quantum == 0 {
+			if err := begin(); err != nil {
+				return nil, err
+			}
+		}
+		for waiting.Len() == 0 || (*waiting.First()).key >= bound {
+			it, err := next()
+			switch {
+			case errors.Is(err, io.EOF):
+				bound = math.Inf(1)
+				even()
+				if waiting.Len() == 0 {
+					return nil, io.EOF
+				}
+			case err != nil:
+				return nil, err
+			case c.Spread == SpreadUniform: // turns move together, or a later one would overtake
+				bound = it.key
+				move(it, Place(c.Seed, it.group()))
+			default:
+				if len(tick) > 0 && tick[0].key != it.key {
+					even()
+				}
+				bound = it.key
+				tick = append(tick, it)
+			}
+		}
+		return waiting.Pop(), nil
+	}
+}
+
+// gaps shortens gaps between neighbours in time.
+func gaps(most time.Duration, in step, cut *float64) step {
+	before, begun := 0., false
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil {
+			return nil, err
+		}
+		at := it.key
+		if gap := at - before; begun && gap > millis(most) {
+			*cut += gap - millis(most)
+		}
+		before, begun = at, true
+		it.place(tidy(at - *cut))
+		return it, nil
+	}
+}
+
+// timed multiplies times.
+func timed(factor float64, in step) step {
+	first, begun := 0., false
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil {
+			return nil, err
+		}
+		if !begun {
+			first, begun = it.key, true
+		}
+		it.place(tidy(first + (it.key-first)*factor))
+		if it.Delay.Set {
+			it.Delay.V = tidy(it.Delay.V * factor)
+		}
+		return it, nil
+	}
+}
