@@ -23,7 +23,7 @@ type work struct {
 	within          time.Duration
 }
 
-// report is what a client says of its run, all in ms.
+// report is what a client measured in its run, all in ms.
 type report struct {
 	ttft []float64 // time to the first token, of each request
 	itl  []float64 // mean gap, of each request
@@ -67,7 +67,7 @@ func (r *report) add(o one, rec *simulator.Record) {
 	}
 }
 
-// leaves returns by which share the report's TTFT and ITL, p50 and p99, leave the truth: the worst of the four.
+// leaves returns the relative error of the report's TTFT and ITL, p50 and p99: the largest of the four.
 func (r *report) leaves(t *truth) float64 {
 	worst := 0.0
 	for _, pair := range [][2][]float64{{r.ttft, t.ttfts()}, {r.itl, t.itls()}} {

@@ -21,7 +21,7 @@ type dispatcher struct {
 	send func(dir, url string) (*process, error)
 	// Request i names itself in a header, after a prefix.
 	header, prefix string
-	// says returns what the program says of itself; nil: nothing.
+	// says returns what the program itself measured; nil if it measures nothing.
 	says func(dir string) ([]cell, error)
 	own  bool // it is ours
 }
@@ -130,7 +130,7 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 	})
 }
 
-// ownLateness is what the agent says of itself.
+// ownLateness is what the agent itself measured.
 func ownLateness(dir string) ([]cell, error) {
 	s, lines, err := readOut(dir)
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// maxSessions bounds the sessions that are counted of a trace.
+// maxSessions is the most sessions that are counted in a trace.
 const maxSessions = 1 << 20
 
-// Traces takes down what the sidecars of the traces of one call do not say, while the traces are written.
+// Traces collects, while the traces of one call are written, what their sidecars do not contain.
 type Traces struct {
 	Lost []mooncake.Dropped // before anything was compiled; the sidecar of the first trace gets it
 	List []*Trace           // in the order in which they were begun
 }
 
-// Trace is what a sidecar does not say of a trace.
+// Trace has what the sidecar of a trace does not contain.
 type Trace struct {
 	capture.Partition
 	File      string
-	Committed bool             // it is there
+	Committed bool             // the file is complete
 	Sessions  int              // up to a million
 	Cache     stats.CacheStats // of an infinite cache, once it is committed
 	Last      float64          // timestamp in ms
 }
 
-// Of returns that of a partition's trace; nil if none was begun.
+// Of returns the Trace of a partition, or nil if none was begun.
 func (s *Traces) Of(p capture.Partition) *Trace {
 	if i := slices.IndexFunc(s.List, func(t *Trace) bool { return t.Partition == p }); i >= 0 {
 		return s.List[i]
@@ -57,7 +57,7 @@ func (s *Traces) Sink(create func(string) (*mooncake.File, error), name func(cap
 	}
 }
 
-// Written names the traces that are there.
+// Written returns the names of the completed trace files.
 func (s *Traces) Written() []string {
 	var names []string
 	for _, t := range s.List {
@@ -68,7 +68,7 @@ func (s *Traces) Written() []string {
 	return names
 }
 
-// watched is a trace that is looked at while it is written.
+// watched is a trace that is analysed while it is written.
 type watched struct {
 	capture.TraceWriter
 	*Trace

@@ -10,17 +10,18 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// chain numbers blocks 0, 1, 2, ... by first appearance. A block is what stands before it and the ids that it is made of, so that
-// equal numbers mean equal beginnings whatever the ids of the file mean. The zero chain is ready to use.
+// chain numbers blocks 0, 1, 2, ... by first appearance. A block is identified by its own ids and by the block before it, so two
+// prompts that have the same number are the same up to the end of that block, whatever the file's ids mean. The zero chain is ready
+// to use.
 type chain struct {
 	seeds [2]maphash.Seed
-	known map[[2]uint64]uint64 // by 128 bits of a hash, which two blocks do not share
+	known map[[2]uint64]uint64 // keyed by a hash of 128 bits, so collisions can be ignored
 	next  uint64
 	buf   []byte
 }
 
-// number returns the numbers of the blocks of to tokens of a prompt whose blocks of from tokens have the ids; to is a multiple of from.
-// It takes no more ids than the prompt has blocks. Fewer of them leave the end of the prompt without a number.
+// number merges blocks of from tokens, which have the ids, into blocks of to tokens, and returns the numbers of these. To is a
+// multiple of from. Ids beyond the prompt's length are ignored. If there are too few ids, the end of the prompt gets no number.
 func (c *chain) number(input int, ids []uint64, from, to int, tokens int64) []uint64 {
 	if c.known == nil {
 		c.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -35,7 +36,7 @@ func (c *chain) number(input int, ids []uint64, from, to int, tokens int64) []ui
 	for len(ids) > 0 {
 		n := min(per, len(ids))
 		if n < per && !whole {
-			break // the block goes on, and nobody knows how
+			break // the ids of the rest of this block are missing
 		}
 		fill := min(int64(to), tokens-int64(len(out))*int64(to))
 		before = c.block(before, fill, ids[:n])

@@ -143,7 +143,7 @@ func TestTelemetryRefuses(t *testing.T) {
 		{"an end that is no JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},
 		{"two on a line", convert.OTLP, spans + spans, "f:1: there is something after the line's object"},
 		{"an array", convert.OTLP, "[]", "f:1: the line must be a JSON object"},
-		{"another object", convert.OTLP, `{"messages":"` + secret + `"}`, "f:1: the line is no OTLP request"},
+		{"another object", convert.OTLP, `{"messages":"` + secret + `"}`, "f:1: the line is not an OTLP request"},
 		{"a wrong type", convert.OTLP, `{"resourceSpans":"` + secret + `"}`, "f:1: resourceSpans: is not an OTLP request of spans"},
 		{"a wrong type of logs", convert.OTLP, "\xef\xbb\xbf" + `{"resourceLogs":{"a":"` + secret + `"}}`, "f:1: resourceLogs: is not an OTLP request of log records"},
 		{"no schema", convert.Dynamo, `{"messages":"` + secret + `"}`, "f:1: schema: must be dynamo.request.trace.v1"},

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The keys of OTLP's requests, one of which each has.
+// Each OTLP request has one of these keys.
 const (
 	keySpans    = "resourceSpans"
 	keyLogs     = "resourceLogs"
@@ -47,14 +47,14 @@ func (t *telemetry) otlpLine(line []byte) error {
 		t.lost.add("lines", "empty", 1)
 	default:
 		return &mooncake.RowError{
-			Rule:   "the line is no OTLP request: " + keySpans + " or " + keyLogs + " must be its first key",
+			Rule:   "the line is not an OTLP request: " + keySpans + " or " + keyLogs + " must be its first key",
 			Advice: "want what the file exporter of the Collector writes in its format json",
 		}
 	}
 	return nil
 }
 
-// valid reports what is wrong with a line that is not one JSON object.
+// valid returns an error if a line is not exactly one JSON object.
 func valid(line []byte) *mooncake.RowError {
 	dec := jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	switch err := dec.SkipValue(); {

@@ -31,14 +31,14 @@ func (q *request) before(o *request) bool {
 	return q.input < o.input || q.input == o.input && q.line < o.line
 }
 
-// size is about what the request takes in memory, in bytes.
+// size is the approximate memory of the request, in bytes.
 func (q *request) size() int { return 256 + 8*len(q.row.HashIDs) + len(q.row.SessionID) }
 
 // parser reads a line of a file. It returns a row, or nil for a line without data; the error is a [*mooncake.RowError], or a reason
-// why the line gives no row. The line is the caller's again after the call.
+// why the line gives no row. The parser does not keep the line.
 type parser func(line []byte) (*request, error)
 
-// reason is why a line gives no row.
+// reason says why a line does not become a row.
 type reason string
 
 func (r reason) Error() string { return string(r) }
@@ -87,7 +87,7 @@ func (s *stream) fill(w *window) error {
 	return nil
 }
 
-// leave takes note of a row that left the window.
+// leave is called with each row that leaves the window. It makes room for another, and returns an error if the row is out of order.
 func (s *stream) leave(q *request) error {
 	s.rows, s.bytes = s.rows+1, s.bytes+q.size()
 	if s.last.line > 0 && q.at < s.last.at {

@@ -11,18 +11,18 @@ const (
 	dynamoSchema = "dynamo.request.trace.v1"
 )
 
-// dynamo reads one record of Dynamo's request trace, the payload of a log record. The event's time is that of the log record, 0 where
-// there is none.
+// dynamo reads one record of Dynamo's request trace, the payload of a log record. EventNano is the time of the log record, 0 if it
+// has none.
 func (r *Reader) dynamo(payload string, eventNano uint64) {
 	rec, t := &r.record, &r.doc
 	if !t.parse(payload) || t.kind(0) != nodeObject {
 		return
 	}
 	switch t.str(t.get(0, "event_type")) {
-	case "request_end", "": // what says nothing else is a request
+	case "request_end", "": // a record without a type is a request
 	case "tool_start", "tool_end", "tool_error":
 		rec.Kind = KindTool
-	default: // request_payload has text for a request that has a record of its own
+	default: // request_payload has the text of a request, which has another record
 		rec.Kind = KindContent
 	}
 	rec.Session = t.str(t.path(0, "agent_context", "session_id"))
@@ -45,7 +45,8 @@ func (r *Reader) dynamo(payload string, eventNano uint64) {
 	r.dynamoHashes(replay)
 }
 
-// dynamoTimes reads when the request came and went. Without an arrival the event, which is its end, tells.
+// dynamoTimes reads when the request arrived and ended. If the arrival is missing, it is computed from the time of the event, which
+// is the end.
 func (r *Reader) dynamoTimes(request int32, eventNano uint64) {
 	rec, t := &r.record, &r.doc
 	var total uint64
@@ -54,7 +55,7 @@ func (r *Reader) dynamoTimes(request int32, eventNano uint64) {
 	}
 	const maxMillis = 1 << 43 // beyond the year 2200
 	if ms := t.float(t.get(request, "request_received_ms")); ms.Set && ms.V > 0 && ms.V < maxMillis {
-		whole := uint64(ms.V) // kept apart from the fraction, which a double of nanoseconds would round
+		whole := uint64(ms.V) // the fraction is added separately: as nanoseconds in a double it would be rounded
 		rec.StartUnixNano = whole*1e6 + uint64((ms.V-float64(whole))*1e6)
 		if total > 0 {
 			rec.EndUnixNano = rec.StartUnixNano + total

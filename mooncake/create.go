@@ -31,12 +31,12 @@ type File struct {
 // Create starts a trace file. A name that ends in .gz or .zst is written compressed. The caller writes rows, then
 // calls Commit; Close without Commit leaves nothing behind and is otherwise without effect, so it can be deferred.
 //
-// A regular file of that name is replaced, and so is its sidecar. Anything else is refused: a device, a folder, and a
-// symbolic link, of which nobody can say whether the link is meant or what it leads to.
+// A regular file of that name is replaced, and so is its sidecar. Anything else is refused: a device, a folder, or a symbolic link,
+// because it is unclear whether the link or its target is to be replaced.
 func Create(name string) (*File, error) { return create(name, atomicfile.Regular) }
 
-// CreateNew starts a trace file like [Create], but replaces nothing: where the file or its sidecar exists the error is
-// [fs.ErrExist], now or, if somebody else was faster, at Commit, which then leaves both alone.
+// CreateNew starts a trace file like [Create], but replaces nothing. If the file or its sidecar exists, the error is [fs.ErrExist].
+// If another process creates one of them meanwhile, Commit returns that error and changes neither.
 func CreateNew(name string) (*File, error) { return create(name, atomicfile.Nothing) }
 
 func create(name string, over atomicfile.Over) (*File, error) {
@@ -89,7 +89,7 @@ func (f *File) Commit(meta *Meta) error {
 	}
 	if err == nil && side != nil {
 		if err = side.Commit(); err != nil && f.over == atomicfile.Nothing {
-			err = errors.Join(err, os.Remove(f.name)) // which is ours: a trace is there with its sidecar, or not at all
+			err = errors.Join(err, os.Remove(f.name)) // this call wrote it, and no trace may stay without its sidecar
 		}
 	}
 	if err != nil {

@@ -3,8 +3,8 @@
 
 // Package measure computes the figures of a run from the outcome of each row.
 //
-// A [Record] has the instants and counts of one row. The methods of Record are the formulas, one for each figure, with the tool
-// that it comes from; [Aggregate] feeds them into histograms and sums; [Figures] is the result.
+// A [Record] has the instants and counts of one row. Each method of Record is the formula of one figure, and its comment names the
+// tool that the formula comes from. [Aggregate] adds the figures of all records to histograms and sums. [Figures] is the result.
 //
 // # Where a latency starts and ends
 //
@@ -12,15 +12,15 @@
 //
 //   - start: the request was handed to the transport. This is where AIPerf, vLLM and GuideLLM start, so the
 //     figures with their names start here too. It contains the wait for a connection and the connection's set-up.
-//   - wire: the last byte of the request was given to the kernel. The time of the engine and the network.
-//   - intended: the scheduled time of the row. What a user of the traced system would have waited, the client's own lateness
-//     included. A latency from here shows a client that fell behind (coordinated omission).
+//   - wire: the last byte of the request was given to the kernel. Such a latency is the time that the engine and the network took.
+//   - intended: the scheduled time of the row. Such a latency is what a user of the traced system would have waited, and includes
+//     the client's own lateness, so it shows when the client fell behind (coordinated omission).
 //
 // # What counts
 //
 // Warm-up rows are counted and otherwise ignored. Latencies come from served rows that were sent once: the instants of a retried
-// request are those of its last attempt, and too good. Tokens and throughputs come from all served rows. Lateness comes from all
-// rows that were dispatched, served or not.
+// request are those of its last attempt, so its latencies would look too short. Tokens and throughputs come from all served rows.
+// Lateness comes from all rows that were dispatched, served or not.
 //
 // # Memory
 //

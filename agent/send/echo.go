@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// What is kept of a server's words; see Error.
+// Limits on what is kept of a server's message; see Error.
 const (
 	maxServerMessage = 200
 	maxMessage       = 512
-	echoRun          = 16 // bytes in common with the request's body that make an echo
-	minSecret        = 8  // bytes of a header's value that is no mere word
+	echoRun          = 16 // bytes: a run this long that is also in the request's body is an echo
+	minSecret        = 8  // bytes: shorter values of headers, and shorter beginnings of them, are not hidden
 	maxWord          = 64 // bytes of a word that may be common
 	echoed           = "[...]"
 )
@@ -32,7 +32,8 @@ func cleaned(message string, secrets []string, body Body, limit int) string {
 	return printable(string(m), limit)
 }
 
-// Hidden takes secrets out of what a server said, and the beginning of one where what it said was cut off.
+// Hidden replaces secrets in a server's message. If the message was cut off within a secret, its beginning at the end is replaced,
+// too.
 func Hidden(text string, secrets []string) string {
 	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s, "[hidden]")
@@ -46,7 +47,7 @@ func Hidden(text string, secrets []string) string {
 	return text
 }
 
-// printable keeps the ASCII text of s: other characters become a question mark each run of them, blanks a space.
+// printable keeps the ASCII text of s. Each run of other characters becomes a question mark, and each run of white space a space.
 func printable(s string, limit int) string {
 	var b strings.Builder
 	last := byte(' ')
@@ -69,8 +70,8 @@ func printable(s string, limit int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// withoutEchoes takes out of m each run that stands in the body too and is more than one word. The body is made again,
-// in pieces, and passed over once; the work is linear whatever the two hold.
+// withoutEchoes removes from m each run that is also in the body and is more than one word. The body is generated again in pieces,
+// and scanned once. The time is linear for any content of the two.
 func withoutEchoes(m []byte, body Body) []byte {
 	windows := make(map[[echoRun]byte][]int, len(m)) // positions in m of what was not yet seen in the body
 	var filter [1 << 10]uint64                       // 64 Ki bits: most positions of the body need no look at the map
@@ -127,7 +128,7 @@ func isWord(b []byte) bool {
 	return len(b) <= maxWord && !bytes.ContainsFunc(b, between)
 }
 
-// between reports whether a character is of no word.
+// between reports whether a character is not part of a word.
 func between(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("_-./:", c)
 }

@@ -5,9 +5,9 @@ package send
 
 import "bytes"
 
-// scanner takes the members that matter out of a JSON object in one pass, and allocates for keys with an escape alone. It is an extractor,
-// not a validator: it forgives a missing comma, and bytes after the last brace. A fuzz test holds it to encoding/json
-// on everything that is valid JSON.
+// scanner extracts the members that matter from a JSON object in one pass. It allocates memory only for keys that contain an
+// escape. It does not validate: a missing comma and bytes after the last brace are accepted. A fuzz test checks that it agrees with
+// encoding/json on all valid JSON.
 type scanner struct {
 	data   []byte
 	i      int
@@ -19,8 +19,8 @@ type scanner struct {
 // maxDepth bounds the nesting of objects and arrays.
 const maxDepth = 64
 
-// kind says what an object means. A key counts below its own kind only, so that a "content" elsewhere is never taken for a
-// token.
+// kind says what an object means. A key counts only in an object of its own kind, so that a "content" elsewhere is never mistaken
+// for a token.
 type kind uint8
 
 const (
@@ -143,7 +143,7 @@ func (s *scanner) member(k kind, key []byte) bool {
 	return s.skip()
 }
 
-// peek returns the next byte that is no blank, 0 at the end.
+// peek returns the next byte that is not white space, or 0 at the end.
 func (s *scanner) peek() byte {
 	for ; s.i < len(s.data); s.i++ {
 		switch c := s.data[s.i]; c {

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// comparison is how a trace compares with the first one. Digests decide where they are defined; else the rows are compared one
-// by one, which takes reading both traces again.
+// comparison is how a trace compares with the first one. Digests decide if they are defined. Otherwise both traces are read again,
+// and compared row by row.
 type comparison struct {
 	Trace   string `json:"trace"`
 	Against string `json:"against"`
@@ -63,7 +63,7 @@ func sameWorkload(all []comparison) *bool {
 	return &same
 }
 
-// digestText says in a sentence what digests that are all defined tell.
+// digestText describes the comparison of digests in a sentence. All of them must be defined.
 func digestText(a, b mooncake.Digests) string {
 	var differ []string
 	for _, d := range []struct{ name, a, b string }{

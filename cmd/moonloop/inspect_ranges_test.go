@@ -44,7 +44,7 @@ func TestInspectShowsFinerSharing(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3, blocks of 16 tokens", "47.55 %", "51.52 %", "54.49 %", "1  100",
-		"How much more, the lines of hash_ranges above say", "range_digest    ", "rules V1 to V9  all kept",
+		"The lines of hash_ranges above show how much more", "range_digest    ", "rules V1 to V9  all kept",
 		"the engine had cached 80.0 % of the prompt tokens of 2 requests; this trace predicts 80.0 %",
 	} {
 		if !strings.Contains(out, want) {

@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// render draws the overview with one column a trace, then what is told of each trace by itself.
+// render writes the overview, with one column for each trace, and then the details of each trace.
 func (x inspection) render() string {
 	var b strings.Builder
 	curves, ranges, potential := false, false, x.Traces[0].Potential != nil
@@ -56,20 +56,20 @@ func (x inspection) render() string {
 	return b.String()
 }
 
-// granularity goes with every hit curve.
+// granularity is the note below every hit curve.
 const granularity = `
- Sharing shorter than a block does not show in hash ids, so an engine, whose
- blocks are finer, hits more than these figures.
+ Hash ids do not show sharing shorter than a block. An engine has smaller
+ blocks, so it hits more than these figures.
 `
 
-// finer goes on with granularity where there are hash_ranges.
-const finer = ` How much more, the lines of hash_ranges above say.
+// finer continues the note if there are hash_ranges.
+const finer = ` The lines of hash_ranges above show how much more.
 `
 
-// figure is one line of the overview; empty where it says nothing of a trace.
+// figure is one line of the overview. Its text is empty if the figure does not apply to a trace.
 type figure struct{ name, text string }
 
-// section are lines of the overview: the same ones of every trace.
+// section is a group of lines of the overview; it has the same lines for every trace.
 type section []figure
 
 func (s *section) line(there bool, name, text string) {
@@ -150,7 +150,7 @@ func (t *inspected) sharing() (s section) {
 	return s
 }
 
-// orUndefined writes a figure, or that it is undefined, where there is a reason for that.
+// orUndefined formats a figure, or says that it is undefined if there is a reason.
 func orUndefined(why, format string, args ...any) string {
 	if why != "" {
 		return mooncake.Undefined
@@ -167,7 +167,7 @@ func (t inspected) undefinedBecause(b *strings.Builder) {
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(reasons)) {
-		// What no row has is a line that is left out.
+		// A figure that no row has is not listed: its line is left out.
 		if !strings.HasPrefix(why, "no row has") && why != t.Unchecked {
 			fmt.Fprintf(b, " undefined       %s\n", why)
 		}
@@ -282,10 +282,10 @@ func (t inspected) findingsText(b *strings.Builder) {
 		return
 	}
 	g := t.Arrivals.Grid
-	say(g.Coarse, "notice", "the clock of the timestamps ticks every %s: a replay as recorded sends %.1f requests at once; see --spread",
+	say(g.Coarse, "notice", "the clock of the timestamps ticks every %s, so a replay sends %.1f requests at once on average; see --spread",
 		term.Milliseconds(g.Quantum), g.RowsPerStamp)
 	say(t.Arrivals.Seconds, "notice",
-		"the timestamps look like seconds: as milliseconds they are %.0f requests a second; multiply them by 1000 if so", t.Arrivals.Rate)
+		"the timestamps look like seconds: if they were milliseconds, there would be %.0f requests a second; multiply seconds by 1000", t.Arrivals.Rate)
 	if o := t.ObservedCache; o.Rows > 0 {
 		warning := o.Warning(t.BlockSize)
 		say(true, "cache", "%s", o)

@@ -17,7 +17,7 @@ type traceFlags struct {
 	force, json bool
 }
 
-// addOutput adds the flags of what is written.
+// addOutput adds the flags about output files.
 func (f *traceFlags) addOutput(fs *pflag.FlagSet) {
 	add(fs, &f.out, "out,o", "", traceFile)
 	add(fs, &f.force, "force", false)
@@ -25,7 +25,7 @@ func (f *traceFlags) addOutput(fs *pflag.FlagSet) {
 	add(fs, &f.json, "json", false)
 }
 
-// addRequests adds the flags of what becomes of requests.
+// addRequests adds the flags that decide how requests become rows.
 func (f *traceFlags) addRequests(fs *pflag.FlagSet) {
 	wordVar(fs, &f.Replays, "replays", capture.ReplaysSeparate, capture.ReplaysSeparate, capture.ReplaysDrop, capture.ReplaysOnly)
 	wordVar(fs, &f.MissingTokens, "missing-tokens", capture.MissingDrop, capture.MissingDrop, capture.MissingEstimate)
@@ -34,7 +34,7 @@ func (f *traceFlags) addRequests(fs *pflag.FlagSet) {
 	add(fs, &f.TempDir, "temp-dir", "", that("a folder that exists", isFolder))
 }
 
-// options returns what the flags mean to a compile.
+// options returns the options of a compilation that the flags set.
 func (f *traceFlags) options(cmd *cobra.Command) capture.Options {
 	opt := f.Options
 	opt.Tool = cmd.CommandPath() + " " + version()

@@ -86,7 +86,7 @@ func (j *Journal) compileNext(ctx context.Context, failed map[int64]bool) (wait 
 	return wait
 }
 
-// compile makes the trace of a segment: a row for each request of which the record nearest to the engine is in it.
+// compile makes the trace of a segment. It has a row for each request whose record nearest to the engine is in the segment.
 func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	opt := *j.opt.Compile
 	if opt.TempDir == "" {
@@ -104,7 +104,7 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	if err != nil {
 		return res, err
 	}
-	// All of it was durable when it was closed, so what is missing now is damage, and no write that was cut off.
+	// The whole segment was on disk when it was closed, so missing bytes are damage, and not a write that was cut off.
 	if info, err := os.Stat(file); err == nil && info.Size() < j.closedSize(i) {
 		missing := journal.Damage{Journal: file, Offset: info.Size(), Bytes: j.closedSize(i) - info.Size()}
 		res.Damage, res.DamageCount, res.DamageBytes = append(res.Damage, missing), res.DamageCount+1, res.DamageBytes+missing.Bytes
@@ -112,11 +112,12 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	return res, j.dropPending(i)
 }
 
-// maxBeside bounds the journals before a segment that are read to compile it, and those after it: clocks are set back.
+// maxBeside is the most journals before a segment, and the most after it, that are read to compile it. Without this limit there
+// could be many more, because clocks are set back.
 const maxBeside = 16
 
-// beside returns the journals that have what came within the grace period before and after a segment, the open one as far as it is
-// written. A segment ends when the next one begins.
+// beside returns the journals that have the records of the grace period before and after a segment. The open journal is read as far
+// as it is written. A segment ends when the next one begins.
 func (j *Journal) beside(i id) (before, after []capture.Source, err error) {
 	ids, err := list(j.opt.Directory, j.opt.Name)
 	at := slices.Index(ids, i)
@@ -129,7 +130,7 @@ func (j *Journal) beside(i id) (before, after []capture.Source, err error) {
 		if _, damaged := errors.AsType[*journal.Damage](err); err == nil || damaged {
 			to = append(to, capture.FileSource(file))
 		}
-		return to // an empty one may be removed meanwhile, and what is no journal would keep this segment from being compiled
+		return to // without an empty file, which may be removed meanwhile, or one that is not a journal, which would fail the compilation
 	}
 	for n := at - 1; n >= max(0, at-maxBeside) && ids[n+1].begun.After(i.begun.Add(-j.opt.Grace)); n-- {
 		before = add(before, n)

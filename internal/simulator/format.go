@@ -23,7 +23,7 @@ type format struct {
 	callID       string
 	promptTokens int
 	cachedTokens int
-	promptIDs    []uint64 // until they have been said
+	promptIDs    []uint64 // until they have been sent
 	begun        bool     // the role, or a chunk, has been made
 }
 

@@ -21,7 +21,7 @@ const maxLine = 256 << 20
 // tokenEvent is the name of the span event of an output chunk.
 const tokenEvent = "mooncake.token"
 
-// requestSpan is what a request's span says, as far as these tests ask.
+// requestSpan has what these tests need of a request's span.
 type requestSpan struct {
 	traceID      pcommon.TraceID
 	spanID       pcommon.SpanID
@@ -78,7 +78,7 @@ func readSpanFile(r io.Reader) (*spanFile, error) {
 	return file, lines.Err()
 }
 
-// add takes in a span that is no copy.
+// add records a span that is not a copy.
 func (f *spanFile) add(span ptrace.Span) error {
 	if parent := span.ParentSpanID(); !parent.IsEmpty() {
 		f.phases[parent] += uint64(span.EndTimestamp() - span.StartTimestamp())
@@ -128,8 +128,8 @@ func (f *spanFile) add(span ptrace.Span) error {
 	return errors.Join(problems...)
 }
 
-// rebuild writes the trace that the request spans describe, in the order of their rows, in the public traces' format.
-// It is an error when a row is missing or there twice.
+// rebuild writes the trace that the request spans describe, in the order of their rows, in the public traces' format. A row that is
+// missing, or that two spans have, is an error.
 func (f *spanFile) rebuild(w io.Writer) error {
 	inOrder := make([]*requestSpan, len(f.requests))
 	for i := range f.requests {

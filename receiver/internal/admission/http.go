@@ -20,19 +20,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// GetHTTPHandler returns what puts the gate before the handlers of an HTTP server, behind what decompresses.
+// GetHTTPHandler returns the middleware that puts the gate between an HTTP server's decompression and its handlers.
 func (g *Gate) GetHTTPHandler(context.Context) (func(context.Context, http.Handler) (http.Handler, error), error) {
 	return func(_ context.Context, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) }), nil
 	}, nil
 }
 
-// serve passes a request on for which there is room. While its body comes room is taken piece by piece.
+// serve forwards a request if there is memory for it. Memory is reserved piece by piece while the body arrives.
 func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	m := g.paths[r.URL.Path]
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if m == nil || r.Method != http.MethodPost || err != nil || kind != typeJSON && kind != typeProto {
-		if forward(w, r, next) == http.StatusUnsupportedMediaType { // the stock handler says what it understands
+		if forward(w, r, next) == http.StatusUnsupportedMediaType { // the stock handler decides which types it accepts
 			g.opt.Refused(ReasonMediaType)
 		}
 		return
@@ -40,7 +40,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	control := http.NewResponseController(w)
 	u := g.begin(func() { _ = control.SetReadDeadline(past) })
 	defer u.detach()
-	// A writer that knows no deadlines leaves the server's own. So do the following.
+	// If the writer does not support deadlines, the server's own applies, here and below.
 	_ = control.SetReadDeadline(u.begun.Add(g.opt.HTTPTimeout))
 	body, err := u.read(r.Body)
 	var refused *refusal
@@ -49,7 +49,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		refused = cmp.Or(u.received(), errSlow)
 	case err != nil:
-		// The stock handler answers as it always does: too long, cut, badly compressed.
+		// The stock handler responds as usual to a body that is too long, cut off or badly compressed.
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), &failing{err}))
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -60,31 +60,31 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if refused != nil {
 		g.opt.Refused(refused.reason)
 		u.free()
-		// To the end, which the server's limits on bodies and their time have: a sender whose connection breaks while it sends gets
-		// no answer, and tries again what will never fit.
+		// The body is read to its end, within the server's limits on its size and time. If the connection broke while the sender
+		// sends, it would not get the response, and would retry a request that never fits.
 		_, _ = io.Copy(io.Discard, r.Body)
 		refused.write(w, kind)
 		return
 	}
-	_ = u.received() // one that is cut, too
-	// The deadline is of the body: it must not end the wait of whoever the request is for.
+	_ = u.received() // also if the body was cut off
+	// The deadline is for the body only: it must not cancel the pipeline's work on the request.
 	_ = control.SetReadDeadline(time.Time{})
 	if forward(w, r, next) == http.StatusBadRequest {
 		g.opt.Refused(ReasonMalformed)
 	}
 }
 
-// forward passes a request on, and returns the status of the reply.
+// forward calls the next handler, and returns the status of its response.
 func forward(w http.ResponseWriter, r *http.Request, next http.Handler) int {
 	s := &statusWriter{ResponseWriter: w}
 	next.ServeHTTP(s, r)
 	return s.status
 }
 
-// past is a deadline that is over.
+// past is a deadline in the past.
 var past = time.Unix(1, 0)
 
-// failing is the end of a body that cannot be read to its end.
+// failing stands for the rest of a body that could not be read: it returns the error.
 type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
@@ -107,13 +107,13 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // copies of a body: the one here, which grows, the stock handler's, and the texts decoded.
 const copies = 4
 
-// Pieces of a body for which room is taken: small ones at first, so that whoever sends next to nothing takes next to nothing.
+// Pieces of a body for which room is taken: small ones at first, so that a sender of very little reserves very little.
 const (
 	firstPiece = 4 << 10
 	lastPiece  = 64 << 10
 )
 
-// read reads a body, and takes room for its copies before they are made.
+// read reads a body. It reserves memory for its copies before they are made.
 func (u *upload) read(from io.Reader) ([]byte, error) {
 	var body bytes.Buffer
 	from = &counted{from, &u.got}
@@ -146,7 +146,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// admit takes room for what a body becomes.
+// admit reserves memory for what the body becomes when it is decoded.
 func (u *upload) admit(body []byte, m *message, isJSON bool) (refused *refusal) {
 	// What the body itself takes is the room that it has by now.
 	left, size := u.gate.opt.Limit-copies*int64(len(body)), int64(0)
@@ -166,7 +166,7 @@ const (
 	typeProto = "application/x-protobuf"
 )
 
-// write answers as OTLP over HTTP asks for: with a status message in the encoding of the request.
+// write responds as OTLP over HTTP requires: with a status message in the encoding of the request.
 func (r *refusal) write(w http.ResponseWriter, kind string) {
 	grpc, code := r.status()
 	marshal := proto.Marshal
@@ -183,6 +183,6 @@ func (r *refusal) write(w http.ResponseWriter, kind string) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(code)
 	if err == nil {
-		_, _ = w.Write(body) // who does not read it has gone
+		_, _ = w.Write(body) // an error means that the sender is gone
 	}
 }
