@@ -44,7 +44,7 @@ func BenchmarkCacheConnector(b *testing.B) {
 				n++
 				for k := range paths {
 					at := (k + int(n)) % len(paths) // none is always the one that finds the caches warm
-					began := selfCPU(b) // processor time: others use the machine, too
+					began := selfCPU(b)             // processor time: others use the machine, too
 					request := ptraceotlp.NewExportRequest()
 					if err := request.UnmarshalProto(body); err != nil {
 						b.Fatal(err)
