@@ -59,7 +59,7 @@ func (opt *potentialOptions) check(f *pflag.FlagSet) error {
 	}
 	for _, name := range []string{"cache-sizes", "kv-bytes-per-token", "model-config", "sample", "warm-up"} {
 		if f.Changed(name) {
-			return fmt.Errorf("--%s: has no effect without --mrc: give both or neither", name)
+			return fmt.Errorf("--%s: has no effect without --mrc; give both or neither", name)
 		}
 	}
 	return nil

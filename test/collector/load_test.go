@@ -60,7 +60,7 @@ const promptMarker = "#################"
 
 // production makes requests as an instrumented application sends them: inference spans whose prompts, of the given number
 // of bytes, are new from their first bytes on.
-func production(t *testing.T, requests, promptBytes int) *load {
+func production(t testing.TB, requests, promptBytes int) *load {
 	t.Helper()
 	return encode(t, productionSpans(requests, promptBytes), requests)
 }
@@ -147,7 +147,7 @@ func identify(span ptrace.Span, ordinal byte, request int) {
 }
 
 // encode encodes the requests.
-func encode(t *testing.T, td ptrace.Traces, requests int) *load {
+func encode(t testing.TB, td ptrace.Traces, requests int) *load {
 	t.Helper()
 	encoded, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
 	if err != nil {
@@ -157,7 +157,7 @@ func encode(t *testing.T, td ptrace.Traces, requests int) *load {
 }
 
 // punch finds the holes of an encoded request with so many spans or log records.
-func punch(t *testing.T, encoded []byte, requests, spans int) *load {
+func punch(t testing.TB, encoded []byte, requests, spans int) *load {
 	t.Helper()
 	l := &load{encoded: encoded, spans: spans}
 	find := func(pattern []byte, add func(at int)) {

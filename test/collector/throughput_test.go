@@ -258,7 +258,7 @@ func table(contenders []*contender) string {
 }
 
 // selfCPU returns the processor time of this process, which makes the load.
-func selfCPU(t *testing.T) time.Duration {
+func selfCPU(t testing.TB) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
