@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/consumer"
@@ -25,7 +24,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// maxRecent is the number of requests that are remembered, so that a second span of one of them is not counted again.
+// maxRecent is the number of requests that are remembered at least, so that a second span of one of them is not counted again.
+// Memory holds twice as many.
 const maxRecent = 1 << 16
 
 // cacheConnector analyses requests, and sends metrics at intervals.
@@ -44,20 +44,35 @@ type cacheConnector struct {
 	streams map[streamKey]*stream
 	order   []*stream // as they came, for metrics in a stable order
 	rest    map[string]int64
-	recent  *lru.Cache[requestKey, struct{}]
+	recent  recency
 }
 
 // requestKey stands for a request: its response id, else its OTel trace and prompt.
 type requestKey [16]byte
 
-func newCacheConnector(c *Config, set connector.Settings, next consumer.Metrics) (*cacheConnector, error) {
-	recent, err := lru.New[requestKey, struct{}](maxRecent)
-	if err != nil {
-		return nil, err
+// recency remembers the last requests: in two sets without pointers, of which the older one is dropped when the newer one is full.
+// A list of the least recently used costs more, most of it in the garbage collector.
+type recency struct{ newer, older map[requestKey]struct{} }
+
+// add remembers a request, and reports whether it did so before.
+func (r *recency) add(key requestKey) (before bool) {
+	if _, before = r.newer[key]; before {
+		return true
 	}
+	if _, before = r.older[key]; before {
+		return true
+	}
+	if r.newer == nil || len(r.newer) >= maxRecent {
+		r.newer, r.older = make(map[requestKey]struct{}, len(r.newer)), r.newer
+	}
+	r.newer[key] = struct{}{}
+	return false
+}
+
+func newCacheConnector(c *Config, set connector.Settings, next consumer.Metrics) (*cacheConnector, error) {
 	return &cacheConnector{
 		config: c, next: next, log: set.Logger, decoder: decode.New(decode.Config{}), clock: time.Now,
-		streams: map[streamKey]*stream{}, rest: map[string]int64{}, recent: recent,
+		streams: map[streamKey]*stream{}, rest: map[string]int64{},
 	}, nil
 }
 
@@ -217,6 +232,5 @@ func (c *cacheConnector) seen(r *journal.Inference) bool {
 		sum := sha256.Sum256(of[:])
 		copy(key[:], sum[:])
 	}
-	before, _ := c.recent.ContainsOrAdd(key, struct{}{})
-	return before
+	return c.recent.add(key)
 }

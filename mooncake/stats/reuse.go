@@ -34,17 +34,19 @@ import (
 //
 // # Memory
 //
-// When more than MaxBlocks blocks are in the sample, the rate is halved and half of them leave it. A block takes some 100 bytes.
+// When more than MaxBlocks blocks are in the sample, the rate is halved and half of them leave it. A block takes at most 120 bytes.
 type Reuse struct {
 	max  int
 	seed uint64
 
-	threshold uint64 // a block is sampled if its hash is at most this
-	blocks    map[uint64]*reused
+	threshold uint64           // a block is sampled if its hash is at most this
+	blocks    map[uint64]int32 // by id: where it is in memory
+	memory    []reused         // without pointers, so that the garbage collector does not look at each
+	unused    []int32          // of memory
 	order     weights
-	slots     []*reused // by slot of order; nil where free
-	resident  float64   // tokens of the sampled blocks, not scaled
-	now       int64     // caller's clock at the last prompt
+	slots     []int32 // by slot of order: where the block is in memory; vacant where there is none
+	resident  float64 // tokens of the sampled blocks, not scaled
+	now       int64   // caller's clock at the last prompt
 	curve     Hits
 	forgotten int64 // blocks that were not touched for too long
 }
@@ -55,14 +57,16 @@ type reused struct {
 	tokens     float64
 	prefix     float64 // tokens of the prompt through this block
 	references int64
-	slot       int
 	touched    int64 // caller's clock
+	slot       int32
 }
+
+const vacant = -1
 
 // ReuseOptions configure a [Reuse]. The zero value samples a tenth of the blocks and remembers 262,144 of them.
 type ReuseOptions struct {
 	Rate      float64 // share of block ids in the sample at first, above 0, at most 1; 0 is 0.1
-	MaxBlocks int     // blocks in the sample, at least 1,024; 0 is 262,144
+	MaxBlocks int     // blocks in the sample, 1,024 to a billion; 0 is 262,144
 	Seed      uint64  // another seed samples other blocks
 }
 
@@ -72,7 +76,7 @@ func NewReuse(opt ReuseOptions) *Reuse {
 	if !(rate > 0) { // also NaN
 		rate = 0.1
 	}
-	r := &Reuse{max: max(cmp.Or(opt.MaxBlocks, 1<<18), 1024), seed: splitmix.Next(opt.Seed), threshold: math.MaxUint64, blocks: map[uint64]*reused{}}
+	r := &Reuse{max: min(max(cmp.Or(opt.MaxBlocks, 1<<18), 1024), 1<<30), seed: splitmix.Next(opt.Seed), threshold: math.MaxUint64, blocks: map[uint64]int32{}}
 	if rate < 1 {
 		r.threshold = uint64(rate * (1 << 63) * 2)
 	}
@@ -103,23 +107,32 @@ func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 		}
 		rate := r.Rate()
 		r.curve.sampled += n / rate
-		b := r.blocks[id]
-		if b == nil {
-			r.insert(&reused{id: id, tokens: n, prefix: before + n, references: 1, touched: r.now})
+		at, known := r.blocks[id]
+		if !known {
+			r.insert(reused{id: id, tokens: n, prefix: before + n, references: 1, touched: r.now})
 			continue
 		}
-		r.curve.hit((r.resident-r.order.through(b.slot)+b.tokens)/rate, n/rate)
+		b := &r.memory[at]
+		r.curve.hit((r.resident-r.order.through(int(b.slot))+b.tokens)/rate, n/rate)
 		b.references++
 		b.touched = r.now
-		r.move(b)
+		r.take(b)
+		r.place(at)
 	}
 }
 
 // insert puts a new block into the sample.
-func (r *Reuse) insert(b *reused) {
-	r.blocks[b.id] = b
+func (r *Reuse) insert(b reused) {
+	at := int32(len(r.memory)) //nolint:gosec // not above max, or a block that has left is unused
+	if n := len(r.unused); n > 0 {
+		at, r.unused = r.unused[n-1], r.unused[:n-1]
+		r.memory[at] = b
+	} else {
+		r.memory = append(r.memory, b)
+	}
+	r.blocks[b.id] = at
 	r.resident += b.tokens
-	r.place(b)
+	r.place(at)
 	for len(r.blocks) > r.max {
 		r.halve()
 	}
@@ -128,9 +141,9 @@ func (r *Reuse) insert(b *reused) {
 // halve halves the rate: blocks with a hash above the new threshold leave the sample.
 func (r *Reuse) halve() {
 	r.threshold /= 2
-	for id, b := range r.blocks {
+	for id, at := range r.blocks {
 		if splitmix.Next(id^r.seed) > r.threshold {
-			r.remove(b)
+			r.remove(at)
 		}
 	}
 	r.renumber()
@@ -139,56 +152,57 @@ func (r *Reuse) halve() {
 // Forget removes the blocks that were last touched before an instant of the caller's clock: what "infinite" means in a process that
 // runs for weeks.
 func (r *Reuse) Forget(before int64) {
-	for _, b := range r.slots { // least recently touched first
-		if b == nil {
+	for _, at := range r.slots { // least recently touched first
+		if at == vacant {
 			continue
 		}
-		if b.touched >= before {
+		if r.memory[at].touched >= before {
 			break
 		}
-		r.remove(b)
+		r.remove(at)
 		r.forgotten++
 	}
 }
 
-func (r *Reuse) remove(b *reused) {
+func (r *Reuse) remove(at int32) {
+	b := &r.memory[at]
 	delete(r.blocks, b.id)
-	r.order.add(b.slot, -b.tokens)
-	r.slots[b.slot] = nil
+	r.take(b)
+	r.unused = append(r.unused, at)
 	r.resident -= b.tokens
 }
 
-// move makes a block the one that was touched last.
-func (r *Reuse) move(b *reused) {
-	r.order.add(b.slot, -b.tokens)
-	r.slots[b.slot] = nil
-	r.place(b)
+// take takes a block out of the order.
+func (r *Reuse) take(b *reused) {
+	r.order.add(int(b.slot), -b.tokens)
+	r.slots[b.slot] = vacant
 }
 
-// place gives a block the next slot.
-func (r *Reuse) place(b *reused) {
+// place makes a block the one that was touched last.
+func (r *Reuse) place(at int32) {
 	if len(r.slots) == cap(r.slots) {
 		r.renumber()
 	}
-	b.slot = len(r.slots)
-	r.slots = append(r.slots, b)
-	r.order.add(b.slot, b.tokens)
+	b := &r.memory[at]
+	b.slot = int32(len(r.slots)) //nolint:gosec // at most twice max
+	r.slots = append(r.slots, at)
+	r.order.add(int(b.slot), b.tokens)
 }
 
 // renumber moves the used slots together, in twice the room that they need.
 func (r *Reuse) renumber() {
-	used := make([]*reused, 0, max(1024, 2*len(r.blocks)))
-	for _, b := range r.slots {
-		if b != nil {
-			b.slot = len(used)
-			used = append(used, b)
+	used := make([]int32, 0, max(1024, 2*len(r.blocks)))
+	r.order = make(weights, cap(used)+1)
+	for _, at := range r.slots {
+		if at == vacant {
+			continue
 		}
+		b := &r.memory[at]
+		b.slot = int32(len(used)) //nolint:gosec // at most twice max
+		used = append(used, at)
+		r.order.add(int(b.slot), b.tokens)
 	}
 	r.slots = used
-	r.order = make(weights, cap(used)+1)
-	for _, b := range used {
-		r.order.add(b.slot, b.tokens)
-	}
 }
 
 // Hits returns what caches would have hit since the start. The value is a copy.
@@ -211,7 +225,8 @@ type Prefix struct {
 // with the same references, of which one most likely continues the other, only the longest is returned.
 func (r *Reuse) Prefixes(n int) []Prefix {
 	longest := map[int64]*reused{}
-	for _, b := range r.blocks {
+	for _, at := range r.blocks {
+		b := &r.memory[at]
 		if b.references < 2 {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -185,4 +186,32 @@ func BenchmarkReuse(b *testing.B) {
 		feed(NewReuse(ReuseOptions{}), rows, true)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*blocks), "ns/block")
+}
+
+// TestReuseMemory: a block in the sample takes the memory that the documentation of Reuse states, also while the sample is renewed.
+func TestReuseMemory(t *testing.T) {
+	const blocks, stated = 1 << 17, 120
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	r := NewReuse(ReuseOptions{Rate: 1, MaxBlocks: blocks})
+	most := int64(0)
+	for i := range uint64(40) {
+		ids := make([]uint64, blocks/20)
+		for j := range ids {
+			ids[j] = i*blocks + uint64(j) + 1
+		}
+		r.Add(ids, 16, float64(16*len(ids)), 0)
+		most = max(most, heap()-before)
+	}
+	runtime.KeepAlive(r)
+	if per := float64(most) / blocks; per > stated {
+		t.Errorf("a block takes %.0f bytes at most, want %d or less", per, stated)
+	} else {
+		t.Logf("a block takes %.0f bytes at most", per)
+	}
 }
