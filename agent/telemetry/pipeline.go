@@ -122,7 +122,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 			return nil, errors.Join(err, closeErr)
 		}
 		p.first = make(chan struct{})
-		go p.exportOnce()
+		go p.exportOnce() //nolint:gosec // Shutdown waits for it, whatever becomes of ctx
 	}
 	return p, nil
 }
