@@ -25,7 +25,7 @@ import (
 )
 
 // tokenEnv is the environment variable that holds the service's token unless a flag names another place.
-const tokenEnv = "MOONLOOP_TOKEN" //nolint:gosec // the name of a variable, not what is in it
+const tokenEnv = "MOONLOOP_TOKEN"
 
 // minToken is the length of the shortest token, in bytes: that of a word which nobody guesses.
 const minToken = 16

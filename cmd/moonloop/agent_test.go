@@ -75,7 +75,7 @@ func TestRunOptions(t *testing.T) {
 		}
 	}
 	// Neither by a request nor by a slip of the list.
-	for _, name := range strings.Fields(servicesOwn) {
+	for name := range strings.FieldsSeq(servicesOwn) {
 		if newRunRequest(nil).cmd.Flags().Lookup(name) == nil && name != "help" {
 			t.Errorf("--%s is the service's own, and there is no such flag", name)
 		}
