@@ -327,8 +327,8 @@ func TestCommandInSummary(t *testing.T) {
 		"replay", "a trace.jsonl", "-c", "5", "--base-url=http://h:1/v1", "--num-prompts", "7", "--extra-body", `{"a":1}`, "-HX-Key: k", "-H", "@headers",
 		"--header-env", "X-Key=MY_KEY", "--api-key-env", "my_key", "--start", "90s", "--strict", "--no-stream=false", "--slo", "ttft=1s itl=2s",
 	}, strings.NewReader(""), io.Discard, io.Discard)
-	want := "moonloop replay 'a trace.jsonl' --concurrency 5 --url http://h:1/v1 --max-requests 7 --extra-inputs … --header … --header @headers " +
-		"--header-env X-Key=MY_KEY --api-key-env … --start 1m30s --strict --no-stream=false --slo 'ttft=1s itl=2s'"
+	want := "moonloop replay 'a trace.jsonl' --concurrency 5 --url http://h:1/v1 --max-requests 7 --header … --header @headers " +
+		"--header-env X-Key=MY_KEY --api-key-env … --start 1m30s --strict --no-stream=false --slo 'ttft=1s itl=2s' --extra-inputs …"
 	if text := strings.Join(got, " "); status != exitOK || text != want {
 		t.Errorf("exit status %d\n got %s\nwant %s", status, text, want)
 	}

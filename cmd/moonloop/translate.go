@@ -13,6 +13,7 @@ import (
 	"math"
 	"net"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -650,7 +651,7 @@ func writeAliases(w io.Writer) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, regexp.MustCompile(` +\n`).ReplaceAllString(b.String(), "\n"))
 	return err
 }
 
