@@ -40,6 +40,8 @@ type Report struct {
 	Verdict judge.Verdict
 	// ExitStatus is what a command should exit with (judge.ExitCode). It is in no file.
 	ExitStatus int
+	// Percentiles are those that the table shows; empty = 50, 90 and 99. It is in no file, since files have all.
+	Percentiles Percentiles
 
 	figures *measure.Figures
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,12 +48,15 @@ var consoleTitles = map[measure.ID]string{
 	measure.LatencyIntended: "  from intended",
 }
 
-// figureColumns are the columns of the table; lower ranks give way first where the width has no room for all.
-var figureColumns = []struct {
+// figureColumn is a column of the table; lower ranks give way first where the width has no room for all.
+type figureColumn struct {
 	name string
 	rank int
 	of   func(s *measure.Stat) float64
-}{
+}
+
+// figureColumns are the columns, unless Percentiles chooses others in the place of its own.
+var figureColumns = []figureColumn{
 	{"avg", 3, func(s *measure.Stat) float64 { return s.Avg }},
 	{"min", 2, func(s *measure.Stat) float64 { return s.Min }},
 	{"max", 5, func(s *measure.Stat) float64 { return s.Max }},
@@ -62,11 +66,50 @@ var figureColumns = []struct {
 	{"std", 1, func(s *measure.Stat) float64 { return s.Std }},
 }
 
+// percentileColumns are the percentiles that a figure has.
+var percentileColumns = map[string]func(s *measure.Stat) float64{
+	"1": func(s *measure.Stat) float64 { return s.P1 }, "5": func(s *measure.Stat) float64 { return s.P5 },
+	"10": func(s *measure.Stat) float64 { return s.P10 }, "25": func(s *measure.Stat) float64 { return s.P25 },
+	"50": func(s *measure.Stat) float64 { return s.P50 }, "75": func(s *measure.Stat) float64 { return s.P75 },
+	"90": func(s *measure.Stat) float64 { return s.P90 }, "95": func(s *measure.Stat) float64 { return s.P95 },
+	"99": func(s *measure.Stat) float64 { return s.P99 }, "99.9": func(s *measure.Stat) float64 { return s.P999 },
+}
+
+// Percentiles are those that a table shows in the place of p99, p90 and p50. Only [ParsePercentiles] makes them.
+type Percentiles []string
+
+// ParsePercentiles reads percentiles such as "50,95,99.9". A figure has 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9.
+func ParsePercentiles(list string) (p Percentiles, err error) {
+	for word := range strings.SplitSeq(list, ",") {
+		f, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		name := strconv.FormatFloat(f, 'f', -1, 64)
+		switch {
+		case err != nil || percentileColumns[name] == nil:
+			return nil, fmt.Errorf("percentile %q: want some of 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9", word)
+		case !slices.Contains(p, name):
+			p = append(p, name)
+		}
+	}
+	return p, nil
+}
+
+// columns are those of the table. Chosen percentiles stay where the width has no room for all.
+func (r *Report) columns() []figureColumn {
+	if len(r.Percentiles) == 0 {
+		return figureColumns
+	}
+	columns := slices.Clone(figureColumns[:3])
+	for _, name := range r.Percentiles {
+		columns = append(columns, figureColumn{"p" + name, 7, percentileColumns[name]})
+	}
+	return append(columns, figureColumns[len(figureColumns)-1])
+}
+
 // metrics renders the table of figures, with as many columns as fit.
 func (r *Report) metrics(p palette, width int) string {
 	for least := 1; ; least++ {
 		rendered := r.metricsFrom(p, least)
-		if least == len(figureColumns) || text.LongestLineLen(rendered) <= width {
+		if least == 7 || text.LongestLineLen(rendered) <= width {
 			return rendered
 		}
 	}
@@ -74,12 +117,13 @@ func (r *Report) metrics(p palette, width int) string {
 
 // metricsFrom renders the columns of a rank and above. A figure with a single value stands in the first of them.
 func (r *Report) metricsFrom(p palette, least int) string {
+	shown := r.columns()
 	t := table.NewWriter()
 	t.SetStyle(plain)
 	t.SetTitle("moonloop | LLM Metrics")
 	header := table.Row{"Metric"}
 	columns := []table.ColumnConfig{{Number: 1, WidthMax: 25, WidthMaxEnforcer: text.WrapSoft}}
-	for _, c := range figureColumns {
+	for _, c := range shown {
 		if c.rank >= least {
 			header = append(header, c.name)
 			columns = append(columns, table.ColumnConfig{Number: len(header), Align: text.AlignRight, AlignHeader: text.AlignRight})
@@ -97,7 +141,7 @@ func (r *Report) metricsFrom(p palette, least int) string {
 			title = d.Title + " (" + s.Unit + ")"
 		}
 		row := table.Row{title}
-		for _, c := range figureColumns {
+		for _, c := range shown {
 			switch {
 			case c.rank < least:
 			case !id.Single():

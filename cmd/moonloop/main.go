@@ -96,6 +96,14 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	root.SetErr(stderr)
 	wordCompletion(root) // which writes to what is set now
 	verb, rest, err := findCommand(root, args)
+	if err == nil && verb.Name() == replayVerb {
+		var said []string
+		rest, said, err = translate(verb.Flags(), rest)
+		for _, text := range said {
+			fmt.Fprintf(stderr, "moonloop: %s\n", onOneTerminal(text))
+		}
+		root.SetArgs(append([]string{replayVerb}, rest...))
+	}
 	if err == nil {
 		typed := func() []typedFlag { return typedFlags(verb.Flags(), rest) }
 		root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(verb, typed(), err) })

@@ -16,7 +16,7 @@ func TestMalformedFlags(t *testing.T) {
 	const replay = "replay trace.jsonl --url ENGINE "
 	var cases []malformed
 	for name, command := range map[string]string{
-		"a URL without a scheme: refused":                      "replay trace.jsonl --url localhost:8000",
+		"a URL without a scheme: refused":                      "replay trace.jsonl --url localhost",
 		"a URL of another scheme: refused":                     "replay trace.jsonl --url ftp://h",
 		"a URL with a user: refused, and not repeated":         "replay trace.jsonl --url http://user:xyzzy@h",
 		"a URL with a port out of range: refused":              "replay trace.jsonl --url http://127.0.0.1:70000",

@@ -26,6 +26,7 @@ import (
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/live"
@@ -38,10 +39,12 @@ type replayFlags struct {
 	cfg agent.Config
 
 	engineSecrets
-	shard    [2]int // of how many
-	extra    string // JSON
-	progress string
-	warnings []string // of resolve
+	shard       [2]int // of how many
+	extra       string // JSON
+	progress    string
+	percentiles report.Percentiles
+	as          string   // the tool that the command line is written for, which translate reads
+	warnings    []string // of resolve
 }
 
 func newReplayCommand() *cobra.Command {
@@ -63,7 +66,7 @@ func newReplayCommand() *cobra.Command {
 			for _, text := range f.warnings {
 				fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
 			}
-			return replay(cmd, f.cfg, f.progress)
+			return replay(cmd, f.cfg, f.progress, f.percentiles)
 		},
 	}
 	f.register(cmd.Flags())
@@ -136,6 +139,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.NoPage, "no-report-page", false)
 	add(fs, &c.TraceURL, "trace-url", "", aTraceURL)
 	add(fs, &c.RunID, "run-id", "", runID)
+	textVar(fs, &f.percentiles, "percentiles", "", "some of 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9, such as 50,95,99", report.ParsePercentiles)
+	wordVar(fs, &f.as, "as", "", aiperf, vllm, guidellm, traceReplay)
 	wordVar(fs, &f.progress, "progress", "auto", "auto", "live", "bar", "lines", "none")
 }
 
@@ -229,16 +234,6 @@ func parseShard(text string) (of [2]int, err error) {
 	return [2]int{shard, shards}, errors.Join(errI, errN, wrongUnless(shard >= 0 && shard < shards))
 }
 
-// peers are the names of other replay tools for flags that mean the same.
-var peers = map[string]string{
-	"endpoint-type": "endpoint", "request-count": "max-requests", "num-prompts": "max-requests",
-	"max-concurrency": "concurrency", "warmup-request-count": "warmup-requests", "num-warmups": "warmup-requests",
-	"fixed-schedule-start-offset": "start", "fixed-schedule-end-offset": "end",
-	"synthesis-speedup-ratio": "speedup", "random-seed": "seed", "isl-block-size": "block-size",
-	"output-artifact-dir": "out", "artifact-dir": "out", "goodput": "slo", "base-url": "url",
-	"failed-request-threshold": "abort-error-rate", "extra-body": "extra-inputs",
-}
-
 // peerNames lets those who come from other tools use the names that they know.
 func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if ours, known := peers[name]; known {
@@ -248,7 +243,7 @@ func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 }
 
 // replay runs a replay, shows it under way on standard error and its report on standard output.
-func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
+func replay(cmd *cobra.Command, cfg agent.Config, progressMode string, percentiles report.Percentiles) error {
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	switch interactive := term.IsInteractive(stderr); {
 	case progressMode == "auto" && interactive:
@@ -289,6 +284,7 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string) error {
 	}
 	signal.Stop(broken)
 	if rep != nil {
+		rep.Percentiles = percentiles
 		if err := rep.Table(stdout, term.Width(stdout), term.Colours(stdout)); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}

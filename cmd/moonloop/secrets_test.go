@@ -49,7 +49,7 @@ const plainFlags = `out format replays missing-tokens memory temp-dir journal gr
 	endpoint prompt profile spread start end shard start-at session-mode time-unit quarantine too-short ca-file cert-file
 	key-file arrival-stamps slo token-events otlp-protocol run-id capacity eviction user output think request-limit
 	carry-replies carry-memory follow-engine prompt-order histograms trace-url cache-sizes model-config traces allow-target
-	max-upload max-disk`
+	max-upload max-disk as percentiles`
 
 // TestSecretFlagsAreKnown: each flag of text is known to hold a secret or known to hold none, so that a new one is not forgotten.
 func TestSecretFlagsAreKnown(t *testing.T) {
@@ -332,8 +332,8 @@ func TestCommandInSummary(t *testing.T) {
 		"replay", "a trace.jsonl", "-c", "5", "--base-url=http://h:1/v1", "--num-prompts", "7", "--extra-body", `{"a":1}`, "-HX-Key: k", "-H", "@headers",
 		"--header-env", "X-Key=MY_KEY", "--api-key-env", "my_key", "--start", "90s", "--strict", "--no-stream=false", "--slo", "ttft=1s itl=2s",
 	}, strings.NewReader(""), io.Discard, io.Discard)
-	want := "moonloop replay 'a trace.jsonl' --concurrency 5 --url http://h:1/v1 --max-requests 7 --extra-inputs … --header … --header @headers " +
-		"--header-env X-Key=MY_KEY --api-key-env … --start 1m30s --strict --no-stream=false --slo 'ttft=1s itl=2s'"
+	want := "moonloop replay 'a trace.jsonl' --concurrency 5 --url http://h:1/v1 --max-requests 7 --header … --header @headers " +
+		"--header-env X-Key=MY_KEY --api-key-env … --start 1m30s --strict --no-stream=false --slo 'ttft=1s itl=2s' --extra-inputs …"
 	if text := strings.Join(got, " "); status != exitOK || text != want {
 		t.Errorf("exit status %d\n got %s\nwant %s", status, text, want)
 	}

@@ -6,7 +6,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -32,7 +31,12 @@ func nearest(typed string, known []string) []string {
 
 // flagNames returns the names that a verb's flags have, its other tools' ones included.
 func flagNames(cmd *cobra.Command) []string {
-	names := slices.Collect(maps.Keys(aliasesOf(cmd)))
+	var names []string
+	if cmd.Name() == replayVerb {
+		for _, a := range aliases {
+			names = append(names, a.name)
+		}
+	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return names
 }
@@ -78,6 +82,9 @@ func commandNames(parent *cobra.Command) (names []string) {
 
 // findCommand returns the verb that a command line names, and its arguments. The library's own error is not fit to be read.
 func findCommand(root *cobra.Command, args []string) (*cobra.Command, []string, error) {
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		completeAliases(root)
+	}
 	verb, rest, err := root.Find(args)
 	if err == nil || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		return verb, rest, nil
@@ -111,8 +118,21 @@ func wordCompletion(root *cobra.Command) {
 func wordHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
-	help.Use, help.Long = "help [COMMAND]", `Help shows the help of a command, like "moonloop COMMAND --help".`
+	help.Use, help.Long = "help [COMMAND]", `Help shows the help of a command, like "moonloop COMMAND --help". Help aliases
+shows which flags of other replay tools the command replay understands.`
+	help.ValidArgs = []string{aliasTopic}
+	ofCommand := help.Run
+	help.Run = func(cmd *cobra.Command, args []string) {
+		if slices.Equal(args, []string{aliasTopic}) {
+			_ = writeAliases(cmd.OutOrStdout()) // as the library does with its texts
+			return
+		}
+		ofCommand(cmd, args)
+	}
 	help.Args = func(_ *cobra.Command, args []string) error {
+		if slices.Equal(args, []string{aliasTopic}) {
+			return nil
+		}
 		if topic, rest, _ := root.Find(args); len(rest) > 0 {
 			return noSuchCommand(topic, rest[0])
 		}

@@ -1,0 +1,222 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "strings"
+
+// This file is the table of what the flags of other replay tools mean here. The help, the completion of shells, the page
+// docs/from-other-tools.md and its test are made of it. translate.go applies it.
+
+// The tools whose command lines are understood.
+const (
+	aiperf      = "aiperf"
+	vllm        = "vllm"
+	guidellm    = "guidellm"
+	traceReplay = "tracereplay"
+)
+
+var toolNames = map[string]string{aiperf: "AIPerf", vllm: "vLLM bench serve", guidellm: "GuideLLM", traceReplay: "UCM TraceReplay"}
+
+// What becomes of a flag.
+const (
+	yes     = "yes"
+	partly  = "partly" // with the difference in note
+	ignored = "no effect"
+	refused = "refused"
+)
+
+// alias is a flag of other tools.
+type alias struct {
+	tools string // that have it with this meaning
+	name  string
+	takes string // value: none if empty, one if "V", all up to the next flag if "V…"
+	ours  string // what it becomes; of a flag that only has another name, --name alone
+	state string
+	note  string // the difference, why it has no effect, or what to do instead
+	try   string // arguments that the test adds to a replay; ENGINE, HOST, PORT, TRACE and DIR stand for what is there
+	sees  string // what the engine and the folder then show; see TestAliases
+	do    func(t *translator, value string) error
+}
+
+// renames reports whether the flag only has another name.
+func (a alias) renames() bool { return a.do == nil && strings.HasPrefix(a.ours, "--") }
+
+const (
+	vllms = vllm + " " + traceReplay
+)
+
+// Reasons that several flags share.
+const (
+	noTokenizer = "no tokenizer is needed"
+	alwaysThere = "summary.json, summary.csv and requests.jsonl have it in any case; --out DIR writes them"
+	keepsTimes  = "a replay keeps the times of the trace: use --speedup, or --no-fixed-schedule --concurrency N for a closed loop"
+	noSynthesis = "a replay changes no prompts: make another trace with moonloop generate"
+	noWorkers   = "one process is enough; use --shard and --start-at for several machines"
+	collectorDo = "let a Collector collect it: examples/collector.yaml"
+	seeExports  = "named files are not chosen one by one: --out DIR has all of them"
+	onlyMore    = "run the command several times with --out of its own each, and moonloop report them together"
+)
+
+var aliases = []alias{
+	// AIPerf
+	{aiperf, "model-names", "V", "--model", yes, "", "--model-names sim", "model sim", nil},
+	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port", "--url HOST:PORT", "requests 4", (*translator).url},
+	{aiperf, "input-file", "V", "TRACE", yes, "", "--input-file TRACE", "requests 4; rows of the trace", (*translator).theTrace},
+	{aiperf, "custom-dataset-type", "V", "", partly, "mooncake_trace is read; other types go through moonloop convert", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
+	{aiperf, "fixed-schedule", "", "", ignored, "the timestamps of the trace are followed in any case", "--fixed-schedule", "requests 4; spread over the schedule", nil},
+	{aiperf, "fixed-schedule-auto-offset", "", "", ignored, "the first row is sent at 0 in any case", "--fixed-schedule-auto-offset", "requests 4; spread over the schedule", nil},
+	{aiperf, "fixed-schedule-start-offset", "V", "--start", partly, "counts from the first row, not from timestamp 0", "--fixed-schedule-start-offset 80", "requests 2", nil},
+	{aiperf, "fixed-schedule-end-offset", "V", "--end", partly, "counts from the first row, not from timestamp 0", "--fixed-schedule-end-offset 80", "requests 3", nil},
+	{aiperf, "streaming", "", "", ignored, "replies are streamed unless --no-stream is given", "--streaming", "body stream=true", nil},
+	{aiperf, "no-streaming", "", "--no-stream", yes, "", "--no-streaming", "body stream=", (*translator).noStream},
+	{aiperf, "endpoint-type", "V", "--endpoint", partly, "chat and completions", "--endpoint-type completions", "path /v1/completions", nil},
+	{aiperf + " " + vllm, "endpoint", "V", "--endpoint", partly, "a path that ends in /chat/completions or /completions", "--endpoint /v1/completions", "path /v1/completions", (*translator).endpointPath},
+	{aiperf, "custom-endpoint", "V", "--endpoint", partly, "as --endpoint", "--custom-endpoint /v1/chat/completions", "path /v1/chat/completions", (*translator).endpointPath},
+	{aiperf, "request-count", "V", "--max-requests", yes, "", "--request-count 2", "requests 2", nil},
+	{aiperf, "num-requests", "V", "--max-requests", yes, "", "--num-requests 3", "requests 3", nil},
+	{aiperf, "warmup-request-count", "V", "--warmup-requests", yes, "", "--warmup-request-count 2", "requests 6", nil},
+	{aiperf, "num-warmup-requests", "V", "--warmup-requests", yes, "", "--num-warmup-requests 1", "requests 5", nil},
+	{aiperf, "benchmark-duration", "V", "--max-duration", yes, "", "--benchmark-duration 0.06", "requests fewer than 4", seconds("max-duration")},
+	{aiperf, "benchmark-grace-period", "V", "--grace", yes, "", "--benchmark-duration 60 --benchmark-grace-period 1", "requests 4", seconds("grace")},
+	{aiperf, "request-timeout-seconds", "V", "--request-timeout", yes, "", "--request-timeout-seconds 60", "requests 4", seconds("request-timeout")},
+	{aiperf, "extra-inputs", "V…", "--extra-inputs", yes, "key:value pairs become one JSON object", "--extra-inputs temperature:0.5 --extra-inputs user:me", "body temperature=0.5; body user=me", (*translator).extraPairs},
+	{aiperf, "api-key", "V", "--header Authorization", yes, "every user of the machine can read it in the list of processes: --api-key-file is safer", "--api-key sk-key", "header Authorization=Bearer sk-key", (*translator).key},
+	{aiperf, "random-seed", "V", "--seed", yes, "", "--random-seed 7", "requests 4", nil},
+	{aiperf, "synthesis-speedup-ratio", "V", "--speedup", yes, "", "--synthesis-speedup-ratio 2", "requests 4", nil},
+	{aiperf, "replay-speedup", "V", "--speedup", yes, "", "--replay-speedup 2", "requests 4", nil},
+	{aiperf, "synthesis-max-osl", "V", "--max-output-length", yes, "", "--synthesis-max-osl 1", "body max_completion_tokens=1", nil},
+	{aiperf, "synthesis-max-isl", "V", "", refused, noSynthesis, "", "", nil},
+	{aiperf, "synthesis-prefix-len-multiplier", "V", "", refused, noSynthesis, "", "", nil},
+	{aiperf, "synthesis-prefix-root-multiplier", "V", "", refused, noSynthesis, "", "", nil},
+	{aiperf, "synthesis-prompt-len-multiplier", "V", "", refused, noSynthesis, "", "", nil},
+	{aiperf, "synthesis-output-len-multiplier", "V", "", refused, noSynthesis, "", "", nil},
+	{aiperf, "isl-block-size", "V", "--block-size", yes, "", "--isl-block-size 512", "requests 4", nil},
+	{aiperf, "osl", "V", "--output-length", partly, "for rows that have no output length", "--osl 3", "requests 4", nil},
+	{aiperf, "output-artifact-dir", "V", "--out", yes, "", "--output-artifact-dir DIR/a", "file a/summary.json", nil},
+	{aiperf, "artifact-dir", "V", "--out", yes, "", "--artifact-dir DIR/b", "file b/summary.json", nil},
+	{aiperf + " " + vllms, "goodput", "V…", "--slo", partly, "the objectives ttft, ttst, itl, tpot and e2e, by AIPerf's and vLLM's names too", "--goodput ttft:500 tpot:50", "output Goodput", (*translator).goodput},
+	{aiperf, "failed-request-threshold", "V", "--abort-error-rate", yes, "", "--failed-request-threshold 0.5", "requests 4", nil},
+	{aiperf, "open-loop-replay", "", "--open-loop", yes, "", "--open-loop-replay", "requests 4", nil},
+	{aiperf, "otel-url", "V", "--otlp-endpoint", yes, "", "", "", nil},
+	{aiperf, "ui", "V", "--progress", yes, "dashboard, simple and none become live, bar and none", "--ui simple", "requests 4", (*translator).ui},
+	{aiperf, "ui-type", "V", "--progress", yes, "as --ui", "--ui-type none", "requests 4", (*translator).ui},
+	{aiperf + " " + vllms, "tokenizer", "V", "", ignored, noTokenizer, "--tokenizer gpt2", "requests 4", nil},
+	{aiperf, "tokenizer-revision", "V", "", ignored, noTokenizer, "--tokenizer-revision main", "requests 4", nil},
+	{aiperf, "tokenizer-trust-remote-code", "", "", ignored, noTokenizer, "--tokenizer-trust-remote-code", "requests 4", nil},
+	{aiperf, "use-server-token-count", "", "", ignored, "the engine's usage is compared with the row in any case", "--use-server-token-count", "requests 4", nil},
+	{aiperf, "use-legacy-max-tokens", "", "", ignored, "--profile decides by which field lengths are sent", "--use-legacy-max-tokens", "requests 4", nil},
+	{aiperf, "export-level", "V", "", ignored, alwaysThere, "--export-level records", "requests 4", nil},
+	{aiperf, "workers-max", "V", "", ignored, noWorkers, "--workers-max 4", "requests 4", nil},
+	{aiperf, "max-workers", "V", "", ignored, noWorkers, "--max-workers 4", "requests 4", nil},
+	{aiperf, "record-processors", "V", "", ignored, noWorkers, "--record-processors 2", "requests 4", nil},
+	{aiperf, "verbose", "", "", ignored, "everything noteworthy is printed", "--verbose", "requests 4", nil},
+	{aiperf, "gpu-telemetry", "V…", "", refused, collectorDo, "", "", nil},
+	{aiperf, "server-metrics", "V…", "", refused, collectorDo, "", "", nil},
+	{aiperf, "slice-duration", "V", "", refused, "report.html in --out shows everything over time", "", "", nil},
+	{aiperf, "profile-export-prefix", "V", "", refused, seeExports, "", "", nil},
+	{aiperf, "num-profile-runs", "V", "", refused, onlyMore, "", "", nil},
+	{aiperf, "arrival-pattern", "V", "", refused, keepsTimes, "", "", nil},
+	{aiperf, "arrival-smoothness", "V", "", refused, keepsTimes, "", "", nil},
+	{aiperf, "user-centric-rate", "V", "", refused, keepsTimes, "", "", nil},
+	{aiperf, "prefill-concurrency", "V", "", refused, "limit all of a request: --concurrency", "", "", nil},
+	{aiperf, "request-cancellation-rate", "V", "", refused, "a replay cancels no requests; --request-timeout ends those that last", "", "", nil},
+	{aiperf, "num-sessions", "V", "", refused, "choose by rows (--max-requests) or by time (--start, --end)", "", "", nil},
+	{aiperf + " " + vllms, "request-rate", "V", "", partly, "inf and trace mean nothing; for a rate: " + keepsTimes, "--request-rate inf", "requests 4; spread over the schedule", (*translator).rate},
+
+	// vLLM, and TraceReplay, which adds three flags to vLLM's
+	{vllms, "backend", "V", "--endpoint", partly, "openai-chat is chat; vllm, openai, sglang, lmdeploy and tensorrt-llm are completions, and --profile where there is one", "--backend openai-chat", "path /v1/chat/completions", (*translator).backend},
+	{vllm, "endpoint-type", "V", "--endpoint", partly, "older name of --backend", "--endpoint-type openai-chat", "path /v1/chat/completions", (*translator).backend},
+	{vllms, "base-url", "V", "--url", yes, "", "--base-url ENGINE", "requests 4", nil},
+	{vllms, "host", "V", "--url http://HOST:PORT", yes, "port 8000 unless --port is given", "--host HOST --port PORT", "requests 4", keep("host")},
+	{vllms, "port", "V", "--url http://HOST:PORT", yes, "host 127.0.0.1 unless --host is given", "--host HOST --port PORT", "requests 4", keep("port")},
+	{vllms, "served-model-name", "V", "--model", yes, "--model then only named the tokenizer", "--model path/of/weights --served-model-name sim", "model sim", keep("served")},
+	{vllm, "dataset-name", "V", "", partly, "timed_trace alone, in seconds and blocks of 16 tokens unless --timed-trace-* say otherwise", "--dataset-name timed_trace --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512", "requests 4; spread over the schedule", keep("dataset")},
+	{traceReplay, "dataset-name", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--dataset-name sharegpt", "requests 4; spread over the schedule", nil},
+	{vllm, "dataset-path", "V", "TRACE", yes, "", "--dataset-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
+	{vllm, "self-timed", "", "", ignored, "the timestamps of the trace are followed in any case", "--self-timed", "requests 4; spread over the schedule", nil},
+	{vllm, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop; at no rate", "--no-self-timed", "requests 4", (*translator).closed},
+	{vllm, "timed-trace-sec-multiplier", "V", "--time-unit, --speedup", yes, "", "--timed-trace-sec-multiplier 0.001", "requests 4; spread over the schedule", (*translator).secondsPerUnit},
+	{vllm, "timed-trace-chunk-hash-size", "V", "--block-size", yes, "", "--timed-trace-chunk-hash-size 512", "requests 4", keep("chunk")},
+	{vllm, "timed-trace-label-timestamp", "V", "", partly, "timestamp alone", "--timed-trace-label-timestamp timestamp", "requests 4", column("timestamp")},
+	{vllm, "timed-trace-label-input-length", "V", "", partly, "input_length alone", "--timed-trace-label-input-length input_length", "requests 4", column("input_length")},
+	{vllm, "timed-trace-label-output-length", "V", "", partly, "output_length alone", "--timed-trace-label-output-length output_length", "requests 4", column("output_length")},
+	{vllm, "timed-trace-label-hash-ids", "V", "", partly, "hash_ids alone", "--timed-trace-label-hash-ids hash_ids", "requests 4", column("hash_ids")},
+	{vllms, "num-prompts", "V", "--max-requests", partly, "0 is all; TraceReplay ignores it", "--num-prompts 2", "requests 2", nil},
+	{vllms, "max-concurrency", "V", "--concurrency", yes, "", "--no-fixed-schedule --max-concurrency 1", "one at a time", nil},
+	{vllm, "num-warmups", "V", "--warmup-requests", yes, "", "--num-warmups 2", "requests 6", nil},
+	{vllms, "burstiness", "V", "", partly, "1 means nothing here; else: " + keepsTimes, "--burstiness 1", "requests 4", (*translator).burst},
+	{vllms, "ignore-eos", "", "", ignored, "output lengths are enforced in any case where the engine can (--profile)", "--ignore-eos", "body ignore_eos=true", nil},
+	{vllms, "percentile-metrics", "V", "", ignored, "the table shows all metrics", "--percentile-metrics ttft,tpot,itl,e2el", "requests 4", nil},
+	{vllms, "metric-percentiles", "V", "--percentiles", partly, "1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9", "--metric-percentiles 25,50,99", "output p25", nil},
+	{vllms, "temperature", "V", "--extra-inputs", yes, "", "--temperature 0", "body temperature=0", extraOf("temperature")},
+	{vllms, "top-p", "V", "--extra-inputs", yes, "", "--top-p 0.9", "body top_p=0.9", extraOf("top_p")},
+	{vllms, "top-k", "V", "--extra-inputs", yes, "", "--top-k 5", "body top_k=5", extraOf("top_k")},
+	{vllms, "min-p", "V", "--extra-inputs", yes, "", "--min-p 0.1", "body min_p=0.1", extraOf("min_p")},
+	{vllm, "frequency-penalty", "V", "--extra-inputs", yes, "", "--frequency-penalty 0.1", "body frequency_penalty=0.1", extraOf("frequency_penalty")},
+	{vllm, "presence-penalty", "V", "--extra-inputs", yes, "", "--presence-penalty 0.1", "body presence_penalty=0.1", extraOf("presence_penalty")},
+	{vllm, "repetition-penalty", "V", "--extra-inputs", yes, "", "--repetition-penalty 1.5", "body repetition_penalty=1.5", extraOf("repetition_penalty")},
+	{vllms, "logprobs", "V", "--extra-inputs", yes, "", "--endpoint completions --logprobs 1", "body logprobs=1", extraOf("logprobs")},
+	{vllm, "extra-body", "V", "--extra-inputs", yes, "", `--extra-body {"user":"me"}`, "body user=me", (*translator).extraObject},
+	{vllm, "header", "V…", "--header", yes, "KEY=VALUE becomes KEY: VALUE", "--header X-Team=a X-Area=b", "header X-Team=a; header X-Area=b", (*translator).headers},
+	{vllms, "save-result", "", "--out", partly, "the folder of --result-dir, or this one, gets summary.json, requests.jsonl and report.html; vLLM writes one JSON file, TraceReplay metrics.xlsx", "--save-result --result-dir DIR/c", "file c/summary.json", keep("save")},
+	{vllms, "result-dir", "V", "--out", yes, "with --save-result", "--save-result --result-dir DIR/d", "file d/summary.json", keep("dir")},
+	{vllms, "result-filename", "V", "--out", partly, "a folder of this name, without .json", "--save-result --result-dir DIR/e --result-filename run.json", "file e/run/summary.json", keep("file")},
+	{vllm, "save-detailed", "", "", ignored, alwaysThere, "--save-detailed", "requests 4", nil},
+	{vllm, "plot-timeline", "", "", ignored, "report.html in --out has it", "--plot-timeline", "requests 4", nil},
+	{vllms, "disable-tqdm", "", "--progress none", yes, "", "--disable-tqdm", "requests 4", (*translator).quiet},
+	{vllms, "trust-remote-code", "", "", ignored, noTokenizer, "--trust-remote-code", "requests 4", nil},
+	{vllms, "tokenizer-mode", "V", "", ignored, noTokenizer, "--tokenizer-mode auto", "requests 4", nil},
+	{vllm, "disable-shuffle", "", "", ignored, "the order of the trace is kept", "--disable-shuffle", "requests 4; rows of the trace", nil},
+	{vllm, "ready-check-timeout-sec", "V", "--wait-ready", yes, "", "--ready-check-timeout-sec 5", "requests 4", seconds("wait-ready")},
+	{vllm, "insecure", "", "--insecure-skip-verify", yes, "", "", "", (*translator).insecure},
+	{vllm, "label", "V", "", refused, "name the run: --run-id", "", "", nil},
+	{vllm, "metadata", "V…", "", refused, "name the run: --run-id", "", "", nil},
+	{vllm, "append-result", "", "", refused, onlyMore, "", "", nil},
+	{vllm, "lora-modules", "V…", "", refused, "rows of the trace name their models", "", "", nil},
+	{vllm, "ramp-up-strategy", "V", "", refused, keepsTimes, "", "", nil},
+	{vllm, "ramp-up-start-rps", "V", "", refused, keepsTimes, "", "", nil},
+	{vllm, "ramp-up-end-rps", "V", "", refused, keepsTimes, "", "", nil},
+	{vllm, "use-beam-search", "", "", refused, "replies of several beams have no first token to measure", "", "", nil},
+	{vllm, "profile", "", "", refused, "want the name of an engine after it, or replay if it is GuideLLM's; vLLM's profiler is the engine's own: use POST /start_profile and /stop_profile", "", "", nil},
+
+	// TraceReplay
+	{traceReplay, "trace-path", "V", "TRACE", yes, "", "--trace-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
+	{traceReplay, "trace-mode", "V", "", partly, "trace alone: benchmark makes its prompts of a dataset, which a replay does not read", "--trace-mode trace", "requests 4", keep("mode")},
+	{traceReplay, "save-prompts", "", "", ignored, "prompts are made anew in no time, and --seed makes the same ones", "--save-prompts", "requests 4", nil},
+
+	// GuideLLM
+	{guidellm, "target", "V", "--url", yes, "", "--target ENGINE", "requests 4", (*translator).url},
+	{guidellm, "backend", "V", "--url, --model, --endpoint", partly, "kind=openai_http with target, model, api_key and request_format", "--backend kind=openai_http,target=ENGINE,model=sim", "requests 4; model sim", (*translator).guideBackend},
+	{guidellm, "data", "V", "TRACE", partly, "a path, or kind=mooncake or trace_synthetic with the path of a file", "--data kind=mooncake,path=TRACE,time_scale=0.001", "requests 4; rows of the trace; spread over the schedule", (*translator).guideData},
+	{guidellm, "profile", "V", "", partly, "replay or kind=replay, with time_scale", "--profile kind=replay,time_scale=0.001", "requests 4; spread over the schedule", (*translator).guideProfile},
+	{guidellm, "rate", "V", "--time-unit, --speedup", yes, "the time_scale of --profile replay: seconds for each unit of the timestamps", "--profile replay --rate 0.001", "requests 4; spread over the schedule", (*translator).secondsPerUnit},
+	{guidellm, "max-seconds", "V", "--max-duration", yes, "", "--max-seconds 0.06", "requests fewer than 4", seconds("max-duration")},
+	{guidellm, "request-type", "V", "--endpoint", partly, "chat_completions and text_completions", "--request-type text_completions", "path /v1/completions", (*translator).requestType},
+	{guidellm, "request-format", "V", "--endpoint", partly, "as --request-type, and the paths", "--request-format /v1/completions", "path /v1/completions", (*translator).requestType},
+	{guidellm, "data-samples", "V", "--max-requests", yes, "", "--data-samples 2", "requests 2", nil},
+	{guidellm, "output-dir", "V", "--out", yes, "", "--output-dir DIR/f", "file f/summary.json", nil},
+	{guidellm, "output-path", "V", "--out", partly, "a folder", "--output-path DIR/g", "file g/summary.json", nil},
+	{guidellm, "outputs", "V", "", ignored, seeExports, "--outputs json,html", "requests 4", nil},
+	{guidellm, "random-seed", "V", "--seed", yes, "", "--random-seed 9", "requests 4", nil},
+	{guidellm, "processor", "V", "", ignored, noTokenizer, "--processor gpt2", "requests 4", nil},
+	{guidellm, "disable-progress", "", "--progress none", yes, "", "--disable-progress", "requests 4", (*translator).quiet},
+	{guidellm, "disable-console", "", "--progress none", partly, "the report is printed all the same", "--disable-console", "requests 4", (*translator).quiet},
+	{guidellm, "rate-type", "V", "", partly, "older name of --profile", "--rate-type replay", "requests 4", (*translator).guideProfile},
+	{guidellm, "warmup", "V", "", refused, "whole requests warm the engine up: --warmup-requests N", "", "", nil},
+	{guidellm, "cooldown", "V", "", refused, "choose the window: --start, --end, --max-duration", "", "", nil},
+	{guidellm, "rampup", "V", "", refused, keepsTimes, "", "", nil},
+	{guidellm, "over-saturation", "V", "", refused, "end the run early with --abort-error-rate; the verdict names an overloaded client", "", "", nil},
+	{guidellm, "max-errors", "V", "", refused, "give a share: --abort-error-rate 0.1", "", "", nil},
+}
+
+// peers are the flags that only have another name, with ours.
+var peers = func() map[string]string {
+	names := make(map[string]string)
+	for _, a := range aliases {
+		if a.renames() {
+			names[a.name] = strings.TrimPrefix(a.ours, "--")
+		}
+	}
+	return names
+}()

@@ -1,0 +1,310 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/internal/simulator"
+)
+
+// aliasTrace has rows of different lengths, in an order that is not theirs, 40 ms apart.
+const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_ids":[1,2,3]}
+{"timestamp":40,"input_length":600,"output_length":2,"hash_ids":[1,4]}
+{"timestamp":80,"input_length":1300,"output_length":2,"hash_ids":[1,2,5]}
+{"timestamp":120,"input_length":700,"output_length":2,"hash_ids":[6,7]}
+`
+
+// arrived is a request as an engine saw it.
+type arrived struct {
+	at     time.Time
+	path   string
+	header http.Header
+	body   map[string]any
+	size   int // of the body
+}
+
+// aliasEngine is the simulated engine, and what arrived at it.
+type aliasEngine struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []*arrived
+	dir  string // for files, with the trace in it
+}
+
+func newAliasEngine(t *testing.T) *aliasEngine {
+	t.Helper()
+	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := new(aliasEngine)
+	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/completions") {
+			e.ServeHTTP(rw, r)
+			return
+		}
+		a := &arrived{at: time.Now(), path: r.URL.Path, header: r.Header.Clone()}
+		text, _ := io.ReadAll(r.Body)
+		a.size = len(text)
+		if a.size < 1000 { // no row is that small: the replay asks which token ids there are
+			r.Body = io.NopCloser(bytes.NewReader(text))
+			e.ServeHTTP(rw, r)
+			return
+		}
+		_ = json.Unmarshal(text, &a.body)
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		w.mu.Lock()
+		w.seen = append(w.seen, a)
+		w.mu.Unlock()
+		e.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(w.Close)
+	return w
+}
+
+// replayed runs a command line in a folder with the trace, and returns what arrived and what was printed.
+func replayed(t *testing.T, args []string) (w *aliasEngine, status int, out, said string) {
+	t.Helper()
+	w = newAliasEngine(t)
+	w.dir = t.TempDir()
+	trace := filepath.Join(w.dir, "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(aliasTrace), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at, _ := url.Parse(w.URL)
+	fill := strings.NewReplacer("ENGINE", w.URL, "HOST:PORT", at.Host, "HOST", at.Hostname(), "PORT", at.Port(), "TRACE", trace, "DIR", w.dir)
+	for i := range args {
+		args[i] = fill.Replace(args[i])
+	}
+	var stdout, stderr bytes.Buffer
+	status = run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+	w.Close()
+	return w, status, stdout.String(), stderr.String()
+}
+
+// see checks what an alias says that is to be seen.
+func (w *aliasEngine) see(t *testing.T, what, out string) {
+	t.Helper()
+	for claim := range strings.SplitSeq(what, "; ") {
+		word, rest, _ := strings.Cut(claim, " ")
+		field, want, _ := strings.Cut(rest, "=")
+		all := func(good func(a *arrived) bool) bool {
+			return len(w.seen) > 0 && !slices.ContainsFunc(w.seen, func(a *arrived) bool { return !good(a) })
+		}
+		good := false
+		switch word {
+		case "requests":
+			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4
+		case "rows": // of the trace: as many sizes as lengths
+			sizes := map[int]bool{}
+			for _, a := range w.seen {
+				sizes[a.size] = true
+			}
+			good = len(w.seen) == 4 && len(sizes) == 4
+		case "spread": // over the rows' 120 ms, but for what a busy machine is late; unscheduled, they come at once
+			early := func(a, b *arrived) int { return a.at.Compare(b.at) }
+			good = len(w.seen) == 4 && slices.MaxFunc(w.seen, early).at.Sub(slices.MinFunc(w.seen, early).at) > 60*time.Millisecond
+		case "one": // at a time, in the order of the trace, which sizes tell
+			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
+		case "path":
+			good = all(func(a *arrived) bool { return a.path == rest })
+		case "model":
+			good = all(func(a *arrived) bool { return a.body["model"] == rest })
+		case "header":
+			good = all(func(a *arrived) bool { return a.header.Get(field) == want })
+		case "body":
+			good = all(func(a *arrived) bool {
+				v, there := a.body[field]
+				return there && fmt.Sprint(v) == want || !there && want == "" || there && v == false && want == ""
+			})
+		case "file":
+			_, err := os.Stat(filepath.Join(w.dir, rest))
+			good = err == nil
+		case "output":
+			good = strings.Contains(out, rest)
+		default:
+			t.Fatalf("%q: a claim of no kind", claim)
+		}
+		if !good {
+			var paths []string
+			for _, a := range w.seen {
+				paths = append(paths, fmt.Sprintf("%s %v %d bytes", a.path, a.body["model"], a.size))
+			}
+			t.Errorf("not seen: %s, in %d requests: %s", claim, len(w.seen), strings.Join(paths, ", "))
+		}
+	}
+}
+
+// TestAliases runs each line of the table as a command line, and looks at what the engine got.
+func TestAliases(t *testing.T) {
+	for _, a := range aliases {
+		for _, tool := range strings.Fields(a.tools) {
+			t.Run(tool+"/"+a.name, func(t *testing.T) {
+				t.Parallel()
+				args := []string{"replay", "--as", tool, "--overhead", "1"}
+				try := strings.Fields(a.try)
+				if a.state == refused && a.name == "profile" {
+					args = append(args, "TRACE") // else it would take that for its value
+				}
+				if a.state == refused {
+					try = []string{"--" + a.name}
+					if a.takes != "" {
+						try = append(try, "1")
+					}
+				}
+				if len(try) == 0 {
+					t.Skip("needs more than an engine")
+				}
+				if !strings.Contains(a.try, "ENGINE") && !strings.Contains(a.try, "HOST") {
+					args = append(args, "--url", "ENGINE")
+				}
+				if !strings.Contains(a.try, "TRACE") {
+					args = append(args, "TRACE")
+				}
+				w, status, out, said := replayed(t, append(args, try...))
+				if a.state == refused {
+					if status != exitUsage || !strings.Contains(said, "--"+a.name+": ") || !strings.Contains(said, a.note) || len(w.seen) > 0 {
+						t.Fatalf("status %d, %d requests, said:\n%s", status, len(w.seen), said)
+					}
+					return
+				}
+				if status != exitOK && status != exitInvalid { // which a busy machine makes it
+					t.Fatalf("status %d, said:\n%s", status, said)
+				}
+				if a.state == ignored && !strings.Contains(said, "--"+a.name+" has no effect: "+a.note) {
+					t.Errorf("nothing was said of its having no effect:\n%s", said)
+				}
+				w.see(t, a.sees, out)
+			})
+		}
+	}
+}
+
+// TestWholeCommandLines: those that the tools' documentation prints, the program's name aside, without --as.
+func TestWholeCommandLines(t *testing.T) {
+	for name, test := range map[string]struct{ line, sees string }{
+		"AIPerf": {
+			"profile --model sim --endpoint-type chat --endpoint /v1/chat/completions --streaming --url HOST:PORT --input-file TRACE " +
+				"--custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-auto-offset",
+			"requests 4; rows of the trace; spread over the schedule; path /v1/chat/completions; model sim; body stream=true",
+		},
+		"AIPerf, a window": {
+			"--model sim --endpoint-type chat --streaming --url HOST:PORT --input-file TRACE --custom-dataset-type mooncake_trace " +
+				"--fixed-schedule --fixed-schedule-start-offset 40 --fixed-schedule-end-offset 80",
+			"requests 2; model sim",
+		},
+		"AIPerf, a closed loop": {
+			"-m sim --endpoint-type chat -u HOST:PORT --input-file TRACE --custom-dataset-type mooncake_trace --no-fixed-schedule --concurrency 1 --request-count 4",
+			"requests 4; one at a time; model sim",
+		},
+		"vLLM": {
+			"bench serve --backend vllm --model sim --endpoint /v1/completions --base-url ENGINE --dataset-name timed_trace --dataset-path TRACE " +
+				"--self-timed --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 --ignore-eos --num-prompts 4 --save-result " +
+				"--result-dir DIR/res --result-filename x.json --goodput ttft:500 tpot:50 --percentile-metrics ttft,tpot --metric-percentiles 50,99 --temperature 0 --seed 3 --request-rate inf",
+			"requests 4; rows of the trace; spread over the schedule; path /v1/completions; model sim; body temperature=0; file res/x/summary.json",
+		},
+		"GuideLLM": {
+			"run --backend kind=openai_http,target=ENGINE --profile kind=replay --data kind=mooncake,source.kind=json_file,source.path=TRACE,time_scale=0.001",
+			"requests 4; rows of the trace; spread over the schedule; model other",
+		},
+		"GuideLLM, before": {
+			"benchmark --target ENGINE --profile replay --rate 0.001 --data TRACE --max-seconds 60 --max-requests 3 --model sim",
+			"requests 3; model sim",
+		},
+		"TraceReplay": {
+			"--model /path/of/sim --served-model-name sim --backend openai-chat --trace-path TRACE --trace-mode trace --host HOST --port PORT " +
+				"--dataset-name sharegpt --save-result --result-dir DIR/out --save-prompts --trust-remote-code",
+			"requests 4; rows of the trace; spread over the schedule; path /v1/chat/completions; model sim; file out/summary.json",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, status, out, said := replayed(t, append(strings.Fields("replay --overhead 1"), strings.Fields(test.line)...))
+			if status != exitOK && status != exitInvalid { // which a busy machine makes it
+				t.Fatalf("status %d, said:\n%s", status, said)
+			}
+			w.see(t, test.sees, out)
+		})
+	}
+}
+
+// TestAmbiguousAliases: what two tools understand differently is refused with both meanings, until --as decides.
+func TestAmbiguousAliases(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		want []string
+	}{
+		{"--dataset-name random", []string{"vLLM", "TraceReplay", "--as vllm", "--as tracereplay"}},
+		{"--dataset-name random --as vllm", []string{"want timed_trace"}},
+		{"--trace-mode benchmark", []string{"want trace"}},
+		{"--profile", []string{"its value is missing"}},
+		{"--profile --as vllm", []string{"profiler is the engine's own"}},
+		{"--profile sweep", []string{"want replay"}},
+		{"--request-rate 4", []string{"--speedup"}},
+		{"--custom-dataset-type bailian_trace", []string{"moonloop convert"}},
+		{"--endpoint-typ chat", []string{"did you mean --endpoint-type?"}},
+		{"--trace-pat x", []string{"did you mean --trace-path?"}},
+	} {
+		w, status, _, said := replayed(t, append(strings.Fields("replay TRACE --url ENGINE"), strings.Fields(test.line)...))
+		for _, text := range test.want {
+			if status != exitUsage || len(w.seen) > 0 || !strings.Contains(said, text) {
+				t.Errorf("%s: status %d, %d requests, and %q is not in:\n%s", test.line, status, len(w.seen), text, said)
+			}
+		}
+	}
+}
+
+// TestFromOtherTools: the page has the table. Run with -update to write it.
+func TestFromOtherTools(t *testing.T) {
+	const page = "../../docs/from-other-tools.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = "<!-- written by go test ./cmd/moonloop -run TestFromOtherTools -update -->\n"
+	head, _, found := strings.Cut(string(text), begin)
+	if !found {
+		t.Fatalf("%s lacks the line %s", page, begin)
+	}
+	var b strings.Builder
+	b.WriteString(head + begin)
+	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay} {
+		fmt.Fprintf(&b, "\n## %s\n\n| theirs | ours | status | note |\n|---|---|---|---|\n", toolNames[tool])
+		for _, a := range aliases {
+			if slices.Contains(strings.Fields(a.tools), tool) {
+				ours := a.ours
+				if ours != "" {
+					ours = "`" + ours + "`"
+				}
+				fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", a.name, ours, a.state, strings.ReplaceAll(a.note, "|", `\|`))
+			}
+		}
+	}
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a page of the repository
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(b.String(), string(text)); diff != "" {
+		t.Errorf("the page is not the table (-table +page); run with -update:\n%s", diff)
+	}
+}

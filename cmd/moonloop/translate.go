@@ -1,0 +1,679 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// This file turns the command line of another replay tool into ours, before flags are parsed. What is ours already, flag and
+// value, stays as it is typed; flags that only have another name are left to [peerNames].
+
+// translator is a command line under way.
+type translator struct {
+	fs    *pflag.FlagSet
+	tools []string // that it may be written for
+	args  []string // of ours
+	said  []string // for standard error
+	extra map[string]json.RawMessage
+	kept  map[string]string // values that mean something together only
+}
+
+// aliasHint tells where the table is.
+const aliasHint = `"moonloop help aliases" lists the flags of other tools; --as says which tool a command line is for`
+
+// translate returns the command line of a replay in our flags, and what there is to say about it.
+func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error) {
+	words, rest := splitFlags(fs, args)
+	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
+	var errs []error
+	// What a tool calls its replay is no trace.
+	named := slices.ContainsFunc(words, func(w flagWord) bool {
+		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data"}, w.name)
+	})
+	for i := 0; i < len(words); i++ {
+		w := words[i]
+		if w.name == "" {
+			if !named || !slices.Contains([]string{"profile", "bench", "serve", "run", "benchmark"}, w.typed[0]) {
+				t.args = append(t.args, w.typed...)
+			}
+			continue
+		}
+		a, err := t.choose(w)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case a == nil || a.renames():
+			t.args = append(t.args, w.typed...)
+		case a.state == refused:
+			errs = append(errs, fmt.Errorf("--%s: a flag of %s that a replay does not have: %s", w.name, t.toolNames(a), a.note))
+		case a.takes != "" && len(w.values) == 0:
+			errs = append(errs, fmt.Errorf("--%s: its value is missing", w.name))
+		case a.do == nil:
+			t.said = append(t.said, "--"+w.name+" has no effect: "+a.note)
+		default:
+			values := w.values
+			if a.takes == "" {
+				values = []string{""}
+			}
+			for _, v := range values {
+				if err := a.do(t, v); err != nil {
+					errs = append(errs, fmt.Errorf("--%s: %w", w.name, err))
+				}
+			}
+		}
+	}
+	errs = append(errs, t.finish()...)
+	if errs != nil {
+		return nil, t.said, hintError{errors.Join(errs...), aliasHint}
+	}
+	return append(t.args, rest...), t.said, nil
+}
+
+// flagWord is a flag or an argument of a command line.
+type flagWord struct {
+	name   string // empty: an argument
+	values []string
+	typed  []string
+}
+
+// splitFlags cuts a command line into flags with their values. rest follows "--".
+func splitFlags(fs *pflag.FlagSet, args []string) (words []flagWord, rest []string) {
+	for i := 0; i < len(args); i++ {
+		if args[i] == "--" {
+			return words, args[i:]
+		}
+		w := flagWord{typed: []string{args[i]}}
+		name, value, has := strings.Cut(args[i], "=")
+		switch {
+		case !isFlag(args[i]):
+		case strings.HasPrefix(name, "--"):
+			w.name = name[2:]
+			if dashed := strings.ReplaceAll(w.name, "_", "-"); fs.Lookup(w.name) == nil && known(dashed) {
+				w.name, w.typed[0] = dashed, "--"+dashed+strings.TrimPrefix(args[i], name)
+			}
+		default: // letters, of which one that takes a value may stand before it
+			w.name = "-"
+			if f := fs.ShorthandLookup(name[1:2]); f != nil && f.Value.Type() != "bool" {
+				w.name = f.Name
+				if len(args[i]) > 2 {
+					value, has = strings.TrimPrefix(args[i][2:], "="), true
+				}
+			}
+		}
+		takes, isSwitch := takesOf(fs, w.name)
+		if has {
+			w.values = []string{value}
+		}
+		own := fs.Lookup(w.name) != nil && !isSwitch // it takes what follows, as the flag library does
+		for !has && takes != "" && i+1 < len(args) && (!isFlag(args[i+1]) || own && len(w.values) == 0) &&
+			(len(w.values) == 0 || takes == "V…" && looksMany(w.name, args[i+1])) {
+			i++
+			w.values, w.typed = append(w.values, args[i]), append(w.typed, args[i])
+		}
+		words = append(words, w)
+	}
+	return words, nil
+}
+
+// isFlag reports whether a word is a flag. Numbers below 0 are values.
+func isFlag(word string) bool {
+	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') && word[1] != '.'
+}
+
+// takesOf returns which values a flag takes, and whether it may stand alone, in one of its meanings.
+func takesOf(fs *pflag.FlagSet, name string) (takes string, isSwitch bool) {
+	if f := fs.Lookup(name); f != nil && f.Value.Type() != "bool" {
+		takes = "V"
+	}
+	for _, a := range aliases {
+		if a.name == name {
+			isSwitch = isSwitch || a.takes == ""
+			if len(a.takes) > len(takes) {
+				takes = a.takes
+			}
+		}
+	}
+	return takes, isSwitch
+}
+
+// known reports whether a flag is in the table.
+func known(name string) bool {
+	return slices.ContainsFunc(aliases, func(a alias) bool { return a.name == name })
+}
+
+// looksMany reports whether a word goes on the list of a flag that takes several, instead of naming the trace.
+func looksMany(name, word string) bool {
+	switch name {
+	case "goodput", "extra-inputs":
+		return strings.Contains(word, ":") && !strings.Contains(word, "://")
+	case "header":
+		return strings.Contains(word, "=")
+	}
+	return true
+}
+
+// toolsOf returns the tools that a command line may be for: the one of --as, else those that have all of its flags.
+func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
+	tools := slices.Sorted(maps.Keys(toolNames))
+	for _, w := range words {
+		if w.name == "as" && len(w.values) == 1 && toolNames[w.values[0]] != "" {
+			return w.values
+		}
+	}
+	for _, w := range words {
+		var of []string
+		for _, a := range aliases {
+			if a.name == w.name && a.fits(w) {
+				of = append(of, strings.Fields(a.tools)...)
+			}
+		}
+		if len(of) == 0 || w.name == "profile" && len(w.values) == 0 || fs.Lookup(w.name) != nil && peers[w.name] == "" && keepsValue(fs, w) {
+			continue
+		}
+		if left := slices.DeleteFunc(slices.Clone(tools), func(tool string) bool { return !slices.Contains(of, tool) }); len(left) > 0 {
+			tools = left
+		}
+	}
+	return tools
+}
+
+// fits reports whether a meaning goes with a value, by its form. Where none does, the flag is ours, and so is what is wrong with it.
+func (a alias) fits(w flagWord) bool {
+	value := strings.Join(w.values, " ")
+	guides := strings.HasPrefix(value, "kind=") || value == "openai_http"
+	switch a.name {
+	case "profile":
+		word, _, _ := strings.Cut(value, ",")
+		return (a.tools == vllm) == (value == "") && (a.tools == vllm ||
+			slices.Contains([]string{"replay", "sweep", "synchronous", "throughput", "concurrent", "constant", "poisson", "async"}, strings.TrimPrefix(word, "kind=")))
+	case "backend":
+		return (a.tools == guidellm) == guides
+	case "endpoint-type":
+		return (a.tools == vllm) == (strings.HasPrefix(value, "openai") || value == "vllm")
+	case "endpoint":
+		return strings.Contains(value, "/")
+	case "header":
+		return strings.Contains(value, "=")
+	case "extra-inputs":
+		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
+	case "dataset-name":
+		return a.tools == vllm || value != "timed_trace"
+	case "url":
+		_, port, err := net.SplitHostPort(value)
+		return err == nil && isPort(port, 1) == nil
+	}
+	return true
+}
+
+// keepsValue reports whether a flag is ours with a value that is ours.
+func keepsValue(fs *pflag.FlagSet, w flagWord) bool {
+	f := fs.Lookup(w.name)
+	if f == nil {
+		return false
+	}
+	return f.Value.Type() == "bool" || len(w.values) == 1 && (w.values[0] == "" || ruleOf(f).ok(w.values[0]) == nil)
+}
+
+// choose returns what a flag means, nil where it is ours or unknown.
+func (t *translator) choose(w flagWord) (*alias, error) {
+	if keepsValue(t.fs, w) {
+		if w.name == "extra-inputs" {
+			t.kept["object"] = w.values[0]
+		}
+		return nil, nil
+	}
+	var is []*alias
+	for i, a := range aliases {
+		if a.name == w.name && a.fits(w) && slices.ContainsFunc(t.tools, func(tool string) bool { return slices.Contains(strings.Fields(a.tools), tool) }) {
+			is = append(is, &aliases[i])
+		}
+	}
+	if len(is) > 1 && !is[0].same(is[1]) {
+		return nil, fmt.Errorf("--%s means one thing in %s (%s) and another in %s (%s): say which by --as %s or --as %s",
+			w.name, t.toolNames(is[0]), is[0].means(), t.toolNames(is[1]), is[1].means(), strings.Fields(is[0].tools)[0], strings.Fields(is[1].tools)[0])
+	}
+	if len(is) == 0 || w.name == "profile" && len(w.values) == 0 && !slices.Equal(t.tools, []string{vllm}) {
+		return nil, nil // of a --profile without a value, the flag library says what it wants
+	}
+	return is[0], nil
+}
+
+func (a *alias) same(b *alias) bool {
+	return a.ours == b.ours && a.state == b.state && (a.do == nil) == (b.do == nil)
+}
+
+func (a *alias) means() string { return a.state + ": " + cmp.Or(a.note, a.ours) }
+
+func (t *translator) toolNames(a *alias) string {
+	var names []string
+	for _, tool := range strings.Fields(a.tools) {
+		if slices.Contains(t.tools, tool) {
+			names = append(names, toolNames[tool])
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
+// add adds a flag of ours.
+func (t *translator) add(name, value string) error {
+	t.args = append(t.args, "--"+name+"="+value)
+	return nil
+}
+
+// keep is for flags that mean something together.
+func keep(name string) func(*translator, string) error {
+	return func(t *translator, value string) error {
+		if before, given := t.kept[name]; given && before != value {
+			return errors.New("it is given twice, with different values: give it once")
+		}
+		t.kept[name] = value
+		return nil
+	}
+}
+
+// finish adds what flags mean together.
+func (t *translator) finish() (errs []error) {
+	has := func(name string) bool { _, given := t.kept[name]; return given }
+	if has("host") || has("port") {
+		_ = t.add("url", "http://"+net.JoinHostPort(cmp.Or(t.kept["host"], "127.0.0.1"), cmp.Or(t.kept["port"], "8000")))
+	}
+	if has("served") {
+		t.args = withoutFlag(t.args, "model")
+		_ = t.add("model", t.kept["served"])
+	}
+	if has("save") {
+		_ = t.add("out", filepath.Join(cmp.Or(t.kept["dir"], "."), strings.TrimSuffix(t.kept["file"], ".json")))
+	} else if has("dir") || has("file") {
+		t.said = append(t.said, "--result-dir and --result-filename have no effect without --save-result")
+	}
+	if mode := t.kept["mode"]; has("mode") && mode != "trace" {
+		errs = append(errs, fmt.Errorf("--trace-mode %s: want trace; benchmark makes its prompts of a dataset, which a replay does not read", quoted(mode)))
+	}
+	scale, given := t.kept["scale"]
+	switch dataset := t.kept["dataset"]; {
+	case dataset == "timed_trace":
+		if !given {
+			scale, given = "1", true
+			t.said = append(t.said, "--dataset-name timed_trace: timestamps are seconds, as there is no --timed-trace-sec-multiplier")
+		}
+		if !has("chunk") {
+			t.kept["chunk"] = "16"
+			t.said = append(t.said, "--dataset-name timed_trace: 16 tokens for each hash id, as there is no --timed-trace-chunk-hash-size")
+		}
+	case dataset != "":
+		errs = append(errs, fmt.Errorf("--dataset-name %s: want timed_trace; a replay reads no other dataset", quoted(dataset)))
+	}
+	if has("chunk") {
+		_ = t.add("block-size", t.kept["chunk"])
+	}
+	if given {
+		errs = append(errs, t.scale(scale)...)
+	}
+	if len(t.extra) > 0 {
+		if object, typed := t.kept["object"]; typed {
+			t.args = withoutFlag(t.args, "extra-inputs")
+			if err := t.extraObject(object); err != nil {
+				errs = append(errs, fmt.Errorf("--extra-inputs: %w", err))
+			}
+		}
+		object, _ := json.Marshal(t.extra)
+		_ = t.add("extra-inputs", string(object))
+	}
+	return errs
+}
+
+// withoutFlag removes a flag and its value.
+func withoutFlag(args []string, name string) (rest []string) {
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--"+name || name == "model" && args[i] == "-m":
+			i++
+		case !strings.HasPrefix(args[i], "--"+name+"="):
+			rest = append(rest, args[i])
+		}
+	}
+	return rest
+}
+
+// scale says how many seconds a unit of the timestamps lasts in the replay.
+func (t *translator) scale(text string) []error {
+	s, err := parseFloat(text)
+	if err != nil || !(s > 0) || math.IsInf(s, 0) {
+		return []error{fmt.Errorf("time scale %s: want the seconds that a unit of the timestamps lasts, above 0", quoted(text))}
+	}
+	unit, length := "s", 1.0
+	switch { // the unit that is meant, so that what is faster is a speed-up
+	case s < 5e-5:
+		unit, length = "us", 1e-6
+	case s < 0.05:
+		unit, length = "ms", 1e-3
+	}
+	_ = t.add("time-unit", unit)
+	if speedup := length / s; math.Abs(speedup-1) > 1e-9 {
+		_ = t.add("speedup", strconv.FormatFloat(speedup, 'g', -1, 64))
+	}
+	return nil
+}
+
+func (t *translator) secondsPerUnit(value string) error { return keep("scale")(t, value) }
+
+func (t *translator) theTrace(value string) error {
+	t.args = append(t.args, value)
+	return nil
+}
+
+// url puts a scheme before a host and port.
+func (t *translator) url(value string) error {
+	if host, port, err := net.SplitHostPort(value); err == nil && host != "" && isPort(port, 1) == nil {
+		value = "http://" + value
+	}
+	return t.add("url", value)
+}
+
+func (t *translator) datasetType(value string) error {
+	if value == "mooncake_trace" {
+		return nil
+	}
+	return fmt.Errorf("%s: want mooncake_trace; other formats are made traces of by moonloop convert", quoted(value))
+}
+
+func (t *translator) endpointPath(value string) error {
+	switch {
+	case strings.HasSuffix(value, "/chat/completions"):
+		return t.endpoint("chat")
+	case strings.HasSuffix(value, "/completions"):
+		return t.endpoint("completions")
+	}
+	return fmt.Errorf("%s: want chat or completions, or a path that ends in one of /chat/completions and /completions", quoted(value))
+}
+
+// endpoint adds it once, however many flags say the same.
+func (t *translator) endpoint(is string) error {
+	if slices.Contains(t.args, "--endpoint="+is) {
+		return nil
+	}
+	if before, given := t.kept["endpoint"]; given && before != is {
+		// vLLM's --endpoint is the path, which its --backend must agree with.
+		return fmt.Errorf("it asks for %s, and a flag before it for %s: leave one of the two out", is, before)
+	}
+	t.kept["endpoint"] = is
+	return t.add("endpoint", is)
+}
+
+func (t *translator) requestType(value string) error {
+	switch value {
+	case "chat_completions":
+		return t.endpoint("chat")
+	case "text_completions":
+		return t.endpoint("completions")
+	}
+	return t.endpointPath(value)
+}
+
+func (t *translator) backend(value string) error {
+	switch value {
+	case "openai-chat":
+		return t.endpoint("chat")
+	case "vllm", "openai":
+	case "sglang", "lmdeploy":
+		_ = t.add("profile", value)
+	case "tensorrt-llm":
+		_ = t.add("profile", "trtllm")
+	default:
+		return fmt.Errorf("%s: want openai-chat, vllm, openai, sglang, lmdeploy or tensorrt-llm: a replay speaks the OpenAI API alone", quoted(value))
+	}
+	return t.endpoint("completions")
+}
+
+func seconds(name string) func(*translator, string) error {
+	return func(t *translator, value string) error {
+		s, err := parseFloat(value)
+		if err != nil || !(s >= 0) || s > century.Seconds() {
+			return fmt.Errorf("%s: want a number of seconds, 0 or more", quoted(value))
+		}
+		return t.add(name, strconv.FormatFloat(s, 'f', -1, 64)+"s")
+	}
+}
+
+func (t *translator) key(value string) error {
+	t.said = append(t.said, "--api-key: every user of this machine can read the key in the list of processes; use --api-key-file or --api-key-env")
+	return t.add("header", "Authorization: Bearer "+value)
+}
+
+func extraOf(name string) func(*translator, string) error {
+	return func(t *translator, value string) error {
+		if _, err := parseFloat(value); err != nil || !json.Valid([]byte(value)) {
+			return errors.New("want a number")
+		}
+		return t.body(name, json.RawMessage(value))
+	}
+}
+
+// body adds a field to every request.
+func (t *translator) body(name string, value json.RawMessage) error {
+	if _, twice := t.extra[name]; twice {
+		return fmt.Errorf("the field %s is given twice: give it once", quoted(name))
+	}
+	t.extra[name] = value
+	return nil
+}
+
+// extraPairs reads key:value. A value that is JSON is taken as that.
+func (t *translator) extraPairs(value string) error {
+	if isObject(value) == nil {
+		return t.extraObject(value)
+	}
+	name, text, found := strings.Cut(value, ":")
+	if !found || name == "" {
+		return errors.New(`want key:value, or a JSON object, such as {"temperature": 0}`)
+	}
+	raw := json.RawMessage(text)
+	if !json.Valid(raw) {
+		raw, _ = json.Marshal(text)
+	}
+	return t.body(name, raw)
+}
+
+func (t *translator) extraObject(value string) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(value), &fields); err != nil || fields == nil {
+		return errors.New(`want a JSON object, such as {"temperature": 0}`)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if err := t.body(name, fields[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *translator) headers(value string) error {
+	if isHeader(value) == nil {
+		return t.add("header", value)
+	}
+	name, text, found := strings.Cut(value, "=")
+	if !found {
+		return errors.New("want KEY=VALUE or KEY: VALUE")
+	}
+	return t.add("header", name+": "+text)
+}
+
+func (t *translator) goodput(value string) error {
+	for i, arg := range t.args {
+		if before, found := strings.CutPrefix(arg, "--slo="); found {
+			t.args[i] = "--slo=" + before + " " + value
+			return nil
+		}
+	}
+	return t.add("slo", value)
+}
+
+func (t *translator) ui(value string) error {
+	ours := map[string]string{"dashboard": "live", "simple": "bar", "none": "none"}[value]
+	if ours == "" {
+		return fmt.Errorf("%s: want dashboard, simple or none", quoted(value))
+	}
+	return t.add("progress", ours)
+}
+
+func (t *translator) rate(value string) error {
+	if value == "inf" {
+		t.said = append(t.said, "--request-rate inf has no effect: the trace says when requests are sent")
+		return nil
+	}
+	return fmt.Errorf("%s: %s", quoted(value), keepsTimes)
+}
+
+func (t *translator) burst(value string) error {
+	if f, err := parseFloat(value); err == nil && f == 1 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", quoted(value), keepsTimes)
+}
+
+func (t *translator) quiet(string) error    { return t.add("progress", "none") }
+func (t *translator) noStream(string) error { return t.add("no-stream", "true") }
+func (t *translator) closed(string) error   { return t.add("no-fixed-schedule", "true") }
+func (t *translator) insecure(string) error { return t.add("insecure-skip-verify", "true") }
+
+// column accepts our own name of a field of rows.
+func column(ours string) func(*translator, string) error {
+	return func(_ *translator, theirs string) error {
+		if theirs == ours {
+			return nil
+		}
+		return fmt.Errorf("%s: want %s; rename the field in the trace, for instance with jq", quoted(theirs), ours)
+	}
+}
+
+// pairs reads GuideLLM's kind=…,key=value,….
+func pairs(value string) map[string]string {
+	of := make(map[string]string)
+	for pair := range strings.SplitSeq(value, ",") {
+		if name, v, found := strings.Cut(pair, "="); found {
+			of[name] = v
+		} else {
+			of["kind"] = pair
+		}
+	}
+	return of
+}
+
+// each gives the members of such a value to what knows them; the others are refused.
+func each(of map[string]string, knows map[string]func(string) error) error {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		do, known := knows[name]
+		if !known {
+			return fmt.Errorf("%s: a replay has nothing of this kind; leave it out", quoted(name))
+		}
+		if do == nil {
+			continue
+		}
+		if err := do(of[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func want(words ...string) func(string) error {
+	return func(value string) error {
+		if slices.Contains(words, value) {
+			return nil
+		}
+		return fmt.Errorf("%s: want %s", quoted(value), strings.Join(words, " or "))
+	}
+}
+
+func (t *translator) guideProfile(value string) error {
+	return each(pairs(value), map[string]func(string) error{"kind": want("replay"), "time_scale": t.secondsPerUnit})
+}
+
+func (t *translator) guideBackend(value string) error {
+	return each(pairs(value), map[string]func(string) error{
+		"kind": want("openai_http"), "target": t.url, "model": func(v string) error { return t.add("model", v) },
+		"api_key": t.key, "request_format": t.requestType, "request_type": t.requestType,
+	})
+}
+
+func (t *translator) guideData(value string) error {
+	if !strings.Contains(value, "=") {
+		return t.theTrace(value)
+	}
+	of := pairs(value)
+	if of["kind"] == "mooncake" || of["kind"] == "trace_synthetic" {
+		if _, given := of["time_scale"]; !given && t.kept["scale"] == "" {
+			t.kept["scale"] = "1"
+			t.said = append(t.said, "--data: timestamps are seconds, as there is no time_scale; time_scale=0.001 is for a trace in milliseconds")
+		}
+	}
+	return each(of, map[string]func(string) error{
+		"kind": want("mooncake", "trace_synthetic"), "path": t.theTrace, "source.path": t.theTrace, "source.kind": want("json_file"),
+		"time_scale":       func(v string) error { t.kept["scale"] = v; return nil },
+		"timestamp_column": func(v string) error { return column("timestamp")(t, v) }, "prompt_tokens_column": func(v string) error { return column("input_length")(t, v) },
+		"output_tokens_column": func(v string) error { return column("output_length")(t, v) }, "hash_ids_column": func(v string) error { return column("hash_ids")(t, v) },
+		"hash_id_block_size": func(v string) error { return t.add("block-size", v) },
+	})
+}
+
+// writeAliases writes the table for "moonloop help aliases".
+func writeAliases(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("Flags of other replay tools that moonloop replay understands: put \"moonloop\nreplay\" in the place of the tool's name, and leave the rest as it is.\n\n" +
+		"Where one name has two meanings, its value and the other flags decide, or --as.\n")
+	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay} {
+		fmt.Fprintf(&b, "\n%s (--as %s):\n", toolNames[tool], tool)
+		for _, a := range aliases {
+			if slices.Contains(strings.Fields(a.tools), tool) {
+				means := strings.Join(slices.DeleteFunc([]string{a.ours, a.note}, func(s string) bool { return s == "" }), "; ")
+				if a.state == refused || a.state == ignored {
+					means = a.state + ": " + means
+				}
+				fmt.Fprintf(&b, "  --%-32s %s\n", a.name, strings.ReplaceAll(text.WrapSoft(means, helpWidth-37), "\n", "\n"+strings.Repeat(" ", 37)))
+			}
+		}
+	}
+	_, err := io.WriteString(w, regexp.MustCompile(` +\n`).ReplaceAllString(b.String(), "\n"))
+	return err
+}
+
+// aliasTopic is the topic of help that shows the table.
+const aliasTopic = "aliases"
+
+// completeAliases offers the flags of other tools to shells. Nothing else sees them as flags.
+func completeAliases(root *cobra.Command) {
+	verb, _, err := root.Find([]string{replayVerb})
+	if err != nil {
+		return
+	}
+	verb.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { return pflag.NormalizedName(name) })
+	for _, a := range aliases {
+		if a.state == refused || verb.Flags().Lookup(a.name) != nil {
+			continue
+		}
+		usage := "as in " + toolNames[strings.Fields(a.tools)[0]]
+		if a.takes == "" {
+			verb.Flags().Bool(a.name, false, usage)
+		} else {
+			verb.Flags().String(a.name, "", usage)
+		}
+	}
+}
