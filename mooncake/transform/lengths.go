@@ -99,12 +99,17 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 		return
 	}
 	s.names = s.names[:0]
+	ratio := s.block / s.fine
 	for _, r := range it.HashRanges {
 		for i := range r.Count {
 			s.names = append(s.names, r.First+uint64(i)) //nolint:gosec // above 0
 		}
 	}
-	ratio := s.block / s.fine
+	if prefix != rest { // what rows share behind their last shared block cannot be longer in one and not in the other: it is shared no more
+		for f := range s.names {
+			s.names[f] = it.HashIDs[f/ratio]*uint64(ratio) + uint64(f%ratio) //nolint:gosec // above 0
+		}
+	}
 	fine, trunk := chain(s.names, s.fine, it.trunk*ratio)
 	it.HashRanges = collapse(nil, fine)
 	it.HashIDs, it.trunk = ends(fine, ratio, true), trunk/ratio
