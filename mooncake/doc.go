@@ -5,8 +5,8 @@
 //
 // It reads traces ([Open], [Reader]) and writes them ([Create], [Writer]), together with the metadata file, or sidecar, for what
 // rows cannot say ([Meta]). It checks a trace against the rules of the format ([Checker]), renumbers its ids canonically
-// ([Renumber]), and computes digests that are equal for equal workloads ([Digester]). Package stats measures traces. Both know
-// nothing of engines, prompts or telemetry.
+// ([Renumber]), and computes digests that are equal for equal workloads ([Digester]). Package stats measures traces, package transform
+// makes traces of others. They know nothing of engines, prompts or telemetry.
 //
 // # Rows
 //

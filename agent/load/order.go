@@ -20,6 +20,7 @@ import (
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
+	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
 // entry is a row between two steps.
@@ -97,7 +98,7 @@ func (s *Stream) spreadOut() (entry, error) {
 			return entry{}, err
 		case s.opt.Spread == SpreadUniform: // turns move together, or a later one would overtake
 			s.bound = e.key
-			s.shift(e, fraction(s.opt.Seed, e.group()))
+			s.shift(e, transform.Place(s.opt.Seed, e.group()))
 		default:
 			if len(s.step) > 0 && s.step[0].key != e.key {
 				s.spreadStep()

@@ -65,6 +65,7 @@ var otherNames = map[string]string{
 	"user tokens":           "user",
 	"output tokens":         "output",
 	"think time":            "think",
+	"new block size":        "to-block-size",
 }
 
 // inFlags puts flags into the place of the configuration's names at the beginning of its errors: --first-token-timeout

@@ -39,7 +39,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"*", "BOOL", "missing", "a switch needs no value"},
 	{"*", "seed", "huge", "every number of 64 bits is a seed"},
 	{"capture", "grpc http", "empty", "it is how not to listen"},
-	{"*", "model only-model session-key deny run-id run", "negative wrong", "every word is a name"},
+	{"*", "model only-model only-session session-key deny run-id run", "negative wrong", "every word is a name"},
 	{"*", "out journal record quarantine", "negative wrong", "every word is the name of a file"},
 	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
@@ -146,14 +146,15 @@ func hostileFlags() (cases []hostileFlag) {
 
 // hostileBase is a good command line of each verb, flags in pairs. ENGINE stands for a server that counts what it is asked.
 var hostileBase = map[string][]string{
-	"replay":   {"trace.jsonl", "--url", "ENGINE", "--model", "sim", "--endpoint", "completions", "--progress", "none"},
-	"inspect":  {"trace.jsonl"},
-	"convert":  {"azure.csv", "--out", "x.jsonl"},
-	"compile":  {"a.journal", "--out", "x.jsonl"},
-	"capture":  {"--out", "x.jsonl", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--progress", "none"},
-	"simulate": {"--listen", "127.0.0.1:0"},
-	"generate": {"--rows", "1"},
-	"agent":    {"--listen", "127.0.0.1:0", "--allow-target", "ENGINE", "--out", "runs"},
+	"replay":    {"trace.jsonl", "--url", "ENGINE", "--model", "sim", "--endpoint", "completions", "--progress", "none"},
+	"inspect":   {"trace.jsonl"},
+	"convert":   {"azure.csv", "--out", "x.jsonl"},
+	"compile":   {"a.journal", "--out", "x.jsonl"},
+	"capture":   {"--out", "x.jsonl", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--progress", "none"},
+	"simulate":  {"--listen", "127.0.0.1:0"},
+	"generate":  {"--rows", "1"},
+	"agent":     {"--listen", "127.0.0.1:0", "--allow-target", "ENGINE", "--out", "runs"},
+	"transform": {"trace.jsonl"},
 }
 
 // hostileBeside are flags without which another one is wrong for a reason of its own.

@@ -32,6 +32,7 @@ import (
 	"github.com/moonloop/moonloop/internal/live"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
 // replayFlags are the flags of "moonloop replay" as text, where the configuration wants something else.
@@ -83,7 +84,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Chat, prompt.Completions)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
 	add(fs, &c.Schedule.Speedup, "speedup", 1, number(1e-6, 1e9))
-	textVar(fs, &c.Schedule.Spread, "spread", "none", "", load.ParseSpread).rule = oneOf("none", "uniform", "even")
+	textVar(fs, &c.Schedule.Spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")
 	add(fs, (*traceTime)(&c.Trace.Start), "start", 0)
 	add(fs, (*traceTime)(&c.Trace.End), "end", 0)
 	add(fs, &c.Trace.MaxRows, "max-requests", 0, whole(0, maxRows))

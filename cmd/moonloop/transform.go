@@ -60,7 +60,7 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.MaxOutput, "max-output", 0, whole(0, maxTokens))
 	add(fs, &f.First, "first", 0, whole(0, maxRows))
 	add(fs, &f.Scale, "scale", 1, factor)
-	add(fs, &f.Shift, "shift", transform.DefaultShift, lasting(0, 24*time.Hour, "from 0 to 24h"))
+	add(fs, &f.Shift, "shift", transform.DefaultShift, lasting(time.Millisecond, 24*time.Hour, "from 1ms to 24h"))
 	add(fs, &f.InputScale, "input-scale", 1, factor)
 	add(fs, &f.PrefixScale, "prefix-scale", 1, factor)
 	add(fs, &f.OutputScale, "output-scale", 1, factor)
@@ -84,8 +84,6 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	switch {
 	case f.append && f.merge:
 		return errors.New("--append puts traces one after the other, --merge has them at the same time: give one of the two")
-	case (f.append || f.merge) && len(names) == 1:
-		return errors.New("--append and --merge join traces, and one is given: name another one, or leave the flag out")
 	case len(names) > 1 && !f.append && !f.merge:
 		return hintError{fmt.Errorf("%d traces are given, and nothing says how they become one", len(names)), "--append puts one after the other, --merge has them at the same time"}
 	case f.append:

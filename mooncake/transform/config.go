@@ -91,7 +91,7 @@ func (c *Config) Validate() error {
 	require(c.MaxOutput == 0 || c.MaxOutput >= c.MinOutput, "max-output %d: must not be below min-output %d", c.MaxOutput, c.MinOutput)
 	require(c.First >= 0, "first %d: must be 0 or more", c.First)
 	require(c.Roots >= 0 && c.Roots <= MaxRoots, "roots %d: must be from 1 to %d", c.Roots, MaxRoots)
-	require(c.BlockSize >= 0 && c.BlockSize <= mooncake.MaxBlockSize, "block-size %d: must be from 1 to %d", c.BlockSize, mooncake.MaxBlockSize)
+	require(c.BlockSize >= 0 && c.BlockSize <= mooncake.MaxBlockSize, "new block size %d: must be from 1 to %d", c.BlockSize, mooncake.MaxBlockSize)
 	require(c.InputScale == 0 || c.PrefixScale == 0, "prefix-scale: cannot be given with input-scale, which scales the prefix, too")
 	return errors.Join(errs...)
 }

@@ -99,12 +99,17 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 		return
 	}
 	s.names = s.names[:0]
+	ratio := s.block / s.fine
 	for _, r := range it.HashRanges {
 		for i := range r.Count {
 			s.names = append(s.names, r.First+uint64(i)) //nolint:gosec // above 0
 		}
 	}
-	ratio := s.block / s.fine
+	if prefix != rest { // what rows share behind their last shared block cannot be longer in one and not in the other: it is shared no more
+		for f := range s.names {
+			s.names[f] = it.HashIDs[f/ratio]*uint64(ratio) + uint64(f%ratio) //nolint:gosec // above 0
+		}
+	}
 	fine, trunk := chain(s.names, s.fine, it.trunk*ratio)
 	it.HashRanges = collapse(nil, fine)
 	it.HashIDs, it.trunk = ends(fine, ratio, true), trunk/ratio
@@ -134,7 +139,7 @@ type blocks struct {
 
 func newBlocks(size, block, fine int) (*blocks, error) {
 	if size < block || size%block != 0 {
-		return nil, fmt.Errorf("block-size %d: the trace has blocks of %d tokens, and only multiples of that can be made of them: ids say nothing about parts of a block", size, block)
+		return nil, fmt.Errorf("new block size %d: the trace has blocks of %d tokens, and only multiples of that can be made of them: ids say nothing about parts of a block", size, block)
 	}
 	return &blocks{was: block, now: size, ranges: fine == 0}, nil
 }

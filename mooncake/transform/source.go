@@ -274,7 +274,7 @@ func (j *joined) merged() step {
 
 // selected leaves out what the window and the filters do not keep.
 func selected(c *Config, in step, left map[string]int64) step {
-	first, begun, kept, seq := 0., false, int64(0), 0
+	first, begun, kept, seq, latest := 0., false, int64(0), 0, 0.
 	inRange := func(n mooncake.Opt[int64], low, high int64) bool {
 		return low == 0 && high == 0 || n.Set && n.V >= low && (high == 0 || n.V <= high)
 	}
@@ -310,11 +310,12 @@ func selected(c *Config, in step, left map[string]int64) step {
 			}
 			if it.SessionID != "" && sessions != nil {
 				if !sessions[it.SessionID] && it.timed && !it.Timestamp.Set { // the turn that it waits for may be gone
+					it.key = max(it.key, latest)
 					it.Timestamp, it.Delay = mooncake.Some(it.key), mooncake.Opt[float64]{}
 				}
 				sessions[it.SessionID] = true
 			}
-			it.seq = seq
+			it.seq, latest = seq, max(latest, it.key)
 			seq++
 			kept++
 			return it, nil

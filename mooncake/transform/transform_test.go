@@ -1,0 +1,200 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// conversations makes a trace of conversations under one system prompt, with all that rows of ours have: ranges, replies, sessions, some turns
+// that have a delay and no timestamp.
+func conversations(t *testing.T, seed uint64, rows int) []byte {
+	t.Helper()
+	const block, fine, system = 512, 16, 1100
+	random := rand.New(rand.NewPCG(seed, 1))
+	type conversation struct {
+		name        string
+		rows        []int
+		in, out     []int64
+		lastReplies []mooncake.Reply
+	}
+	var open []*conversation
+	var file bytes.Buffer
+	w := mooncake.NewWriter(&file)
+	var ids, fines numbered
+	names := map[string]uint64{}
+	name := func(text string) uint64 {
+		if _, known := names[text]; !known {
+			names[text] = uint64(len(names)) * 7 // in no order
+		}
+		return names[text]
+	}
+	chain := func(c *conversation, n, size int64, row int) (list []uint64) {
+		for end := size; end < n+size; end += size {
+			switch {
+			case end > n: // nobody continues a partial block
+				list = append(list, name(fmt.Sprint("tail", size, row)))
+			case end <= system:
+				list = append(list, name(fmt.Sprint("system", size, end)))
+			default:
+				list = append(list, name(fmt.Sprint(c.name, size, end)))
+			}
+		}
+		return list
+	}
+	at := 0.
+	for i := range rows {
+		var c *conversation
+		if len(open) > 0 && random.IntN(3) > 0 {
+			c = open[random.IntN(len(open))]
+		} else {
+			c = &conversation{name: fmt.Sprint("conversation ", i)}
+			open = append(open, c)
+		}
+		n := int64(system + 1 + random.IntN(900))
+		row := &mooncake.Row{OutputLength: mooncake.Some(int64(1 + random.IntN(300))), SessionID: c.name, Model: fmt.Sprint("m", len(open)%2)}
+		if turns := len(c.rows); turns > 0 {
+			n = c.in[turns-1] + c.out[turns-1] + 1 + random.Int64N(700)
+			for j, before := range c.rows {
+				row.Replies = append(row.Replies, mooncake.Reply{Back: int64(i - before), At: c.in[j], Tokens: c.out[j]})
+			}
+		}
+		at += float64(random.IntN(4) * 3000)
+		if len(c.rows) > 0 && random.IntN(5) == 0 {
+			row.Delay = mooncake.Some(50.)
+		} else {
+			row.Timestamp = mooncake.Some(at)
+		}
+		c.rows, c.in, c.out = append(c.rows, i), append(c.in, n), append(c.out, row.OutputLength.V)
+		row.InputLength, row.HashIDs = mooncake.Some(n), chain(c, n, block, i)
+		ids.row(0, row.HashIDs)
+		small := chain(c, n, fine, i)
+		fines.row(0, small)
+		row.HashRanges = collapse(nil, small)
+		if err := w.Write(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file.Bytes()
+}
+
+// TestAnyTransformationIsATrace: whatever is done, the rows keep all rules of the format, and each reply is that of the turn that it was.
+func TestAnyTransformationIsATrace(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for n := range 40 {
+		maybe := func(values ...float64) float64 { return values[random.IntN(len(values))] }
+		c := Config{
+			Seed: uint64(n), Scale: maybe(0, 0, 0.3, 0.8, 1.5, 3), Roots: int(maybe(0, 0, 3)), TimeScale: maybe(0, 0.3, 2),
+			MaxGap: time.Duration(maybe(0, 1, 5000)) * time.Millisecond, First: int64(maybe(0, 100)), BlockSize: int(maybe(0, 0, 1024)),
+			OutputScale: maybe(0, 0, 1.7), Start: time.Duration(maybe(0, 0, 60)) * time.Second, MaxInput: int64(maybe(0, 0, 3000)),
+		}
+		if random.IntN(2) == 0 {
+			c.InputScale = maybe(0, 0.4, 1.3, 2.5)
+		} else {
+			c.PrefixScale = maybe(0, 0.4, 1.3, 2.5)
+		}
+		if random.IntN(4) == 0 {
+			c.Models = []string{"m1"}
+		}
+		sources := []Source{source(conversations(t, uint64(n), 200), 16)}
+		if c.Join = []Join{JoinNone, JoinAppend, JoinMerge}[random.IntN(3)]; c.Join != JoinNone {
+			sources = append(sources, source(conversations(t, uint64(n)+1000, 150), 16))
+		}
+		rows, a, _ := transformed(t, c, sources...)
+		broken := slices.DeleteFunc(a.Violations, func(v mooncake.Violation) bool { return v.Rule == mooncake.V1 }) // turns with a delay alone
+		if len(broken) > 0 || a.Unchecked+a.UncheckedRanges != "" {
+			t.Errorf("%+v: %v %s %s", c, broken, a.Unchecked, a.UncheckedRanges)
+		}
+		for i, row := range rows {
+			for _, r := range row.Replies {
+				to := rows[i-int(r.Back)]
+				if to.SessionID != row.SessionID || to.InputLength.V != r.At || to.OutputLength.V != r.Tokens {
+					t.Fatalf("%+v: row %d has a reply that is none of row %d", c, i, i-int(r.Back))
+				}
+			}
+		}
+	}
+}
+
+// TestNothingToDo: a transformation that does nothing gives the trace, byte for byte.
+func TestNothingToDo(t *testing.T) {
+	data := conversations(t, 1, 300)
+	s, err := Open(Config{Scale: 1, TimeScale: 1, Roots: 1}, source(data, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	w := mooncake.NewWriter(&file)
+	for row, err := s.Next(); err == nil; row, err = s.Next() {
+		if err := w.Write(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(string(data), file.String()); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestSteps: what each step does to a small trace, as timestamp, lengths, ids.
+func TestSteps(t *testing.T) {
+	const trace = `{"timestamp": 0, "input_length": 1100, "output_length": 10, "hash_ids": [0, 1, 2], "model": "a"}
+{"timestamp": 0, "input_length": 1600, "output_length": 20, "hash_ids": [0, 1, 3, 4], "model": "b"}
+{"timestamp": 3000, "input_length": 600, "output_length": 30, "hash_ids": [0, 5], "model": "a"}
+{"timestamp": 9000, "input_length": 600, "output_length": 0, "hash_ids": [6, 7], "model": "b"}`
+	for name, c := range map[string]struct {
+		c    Config
+		want string
+	}{
+		"time scale": {Config{TimeScale: 0.5}, "0 1100 10 [0 1 2];0 1600 20 [0 1 3 4];1500 600 30 [0 5];4500 600 0 [6 7]"},
+		"window":     {Config{Start: time.Second, End: 3 * time.Second}, "3000 600 30 [0 1]"},
+		"model":      {Config{Models: []string{"b"}}, "0 1600 20 [0 1 2 3];9000 600 0 [4 5]"},
+		"first":      {Config{First: 1}, "0 1100 10 [0 1 2]"},
+		"lengths":    {Config{MinInput: 700, MaxOutput: 15}, "0 1100 10 [0 1 2]"},
+		"gap":        {Config{MaxGap: 3 * time.Second}, "0 1100 10 [0 1 2];0 1600 20 [0 1 3 4];3000 600 30 [0 5];6000 600 0 [6 7]"},
+		"output":     {Config{OutputScale: 0.01}, "0 1100 1 [0 1 2];0 1600 1 [0 1 3 4];3000 600 1 [0 5];9000 600 0 [6 7]"},
+		"input":      {Config{InputScale: 0.5}, "0 550 10 [0 1];0 800 20 [0 2];3000 300 30 [3];9000 300 0 [4]"},
+		"prefix":     {Config{PrefixScale: 2}, "0 2124 10 [0 1 2 3 4];0 2624 20 [0 1 2 3 5 6];3000 1112 30 [0 1 7];9000 600 0 [8 9]"},
+		"blocks":     {Config{BlockSize: 1024}, "0 1100 10 [0 1];0 1600 20 [0 2];3000 600 30 [3];9000 600 0 [4]"},
+	} {
+		rows, _, _ := transformed(t, c.c, source([]byte(trace), 0))
+		var got []string
+		for _, r := range rows {
+			got = append(got, fmt.Sprint(r.Timestamp.V, r.InputLength.V, r.OutputLength.V, r.HashIDs))
+		}
+		if d := cmp.Diff(c.want, strings.Join(got, ";")); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
+// TestJoin: ids of two traces are not the same, and an appended one goes on as the first one did.
+func TestJoin(t *testing.T) {
+	a := []byte(`{"timestamp": 5, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}
+{"timestamp": 25, "input_length": 600, "output_length": 1, "hash_ids": [0, 2]}`)
+	b := []byte(`{"timestamp": 100, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}
+{"timestamp": 130, "input_length": 600, "output_length": 1, "hash_ids": [0, 2]}`)
+	for join, want := range map[Join]string{
+		JoinAppend: "5 [0 1];25 [0 2];45 [3 4];75 [3 5]",
+		JoinMerge:  "5 [0 1];5 [2 3];25 [0 4];35 [2 5]",
+	} {
+		rows, _, _ := transformed(t, Config{Join: join}, source(a, 0), source(b, 0))
+		var got []string
+		for _, r := range rows {
+			got = append(got, fmt.Sprint(r.Timestamp.V, r.HashIDs))
+		}
+		if d := cmp.Diff(want, strings.Join(got, ";")); d != "" {
+			t.Errorf("%s (-want +got):\n%s", join, d)
+		}
+	}
+}
