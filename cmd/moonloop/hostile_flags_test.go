@@ -162,6 +162,7 @@ var hostileBeside = map[string][]string{
 	"quarantine": {"--lenient"}, "lenient": {"--quarantine", "q.jsonl"}, "goodput-goal": {"--slo", "ttft=1s"},
 	"tls-cert": {"--tls-key", "key.pem"}, "tls-key": {"--tls-cert", "cert.pem"},
 	"cert-file": {"--key-file", "key.pem"}, "key-file": {"--cert-file", "cert.pem"},
+	"model-config": {"--mrc"}, "cache-sizes": {"--mrc"}, "kv-bytes-per-token": {"--mrc"},
 }
 
 // command is the whole command line of a case.

@@ -43,7 +43,7 @@ func TestPotentialGolden(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	checkText(t, filepath.Join("testdata", "mrc.txt"), got)
+	checkText(t, filepath.Join("testdata", "mrc.golden"), got)
 }
 
 // TestPotentialOfThePublicTrace: the exact figures, by tokens and by bytes, are those of the simulation of single caches.
