@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -321,6 +322,6 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 	}
 	m.Schema, m.Tool, m.Rows, m.TimeUnit = mooncake.MetaSchema, "moonloop transform "+version(), r.After.Rows, "ms"
 	m.BlockSize, m.FineBlockSize, m.Digests = s.BlockSize(), s.FineBlockSize(), d.Digests()
-	m.Transformations = append(m.Transformations[:len(m.Transformations):len(m.Transformations)], r.Steps...)
+	m.Transformations = append(slices.Clip(m.Transformations), r.Steps...)
 	return m
 }

@@ -24,10 +24,9 @@ func conversations(t *testing.T, seed uint64, rows int) []byte {
 	const block, fine, system = 512, 16, 1100
 	random := rand.New(rand.NewPCG(seed, 1))
 	type conversation struct {
-		name        string
-		rows        []int
-		in, out     []int64
-		lastReplies []mooncake.Reply
+		name    string
+		rows    []int
+		in, out []int64
 	}
 	var open []*conversation
 	var file bytes.Buffer
@@ -195,6 +194,25 @@ func TestJoin(t *testing.T) {
 		}
 		if d := cmp.Diff(want, strings.Join(got, ";")); d != "" {
 			t.Errorf("%s (-want +got):\n%s", join, d)
+		}
+	}
+}
+
+// TestChangedBetweenPasses: a trace that grows, shrinks or changes while it is read twice is an error, not half a transformation.
+func TestChangedBetweenPasses(t *testing.T) {
+	const row = `{"timestamp": 1, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}` + "\n"
+	for name, second := range map[string]string{"grown": row + row + row, "shrunk": row, "changed": row + strings.Replace(row, "1", "2", 1)} {
+		passes := []string{row + row, second}
+		s, err := Open(Config{Scale: 2}, Source{Name: "test", Open: func() (Rows, error) {
+			text := passes[0]
+			passes = passes[1:]
+			return mooncake.NewReader(strings.NewReader(text), mooncake.ReaderOptions{}), nil
+		}})
+		for err == nil {
+			_, err = s.Next()
+		}
+		if !strings.Contains(err.Error(), "changed meanwhile") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
