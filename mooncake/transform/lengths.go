@@ -85,7 +85,7 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 			if at != before {
 				before, again = at, 0
 			}
-			out = append(out, ids[at]*uint64(times)+again)
+			out = append(out, ids[at]*uint64(times)+again) //nolint:gosec // above 0
 			if at < trunk && inTrunk == j {
 				inTrunk++
 			}

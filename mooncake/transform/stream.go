@@ -119,7 +119,7 @@ func (s *Stream) begin(sources []Source) error {
 		if it.HashRanges != nil && (len(sources) > 1 || s.c.InputScale != 0 || s.c.PrefixScale != 0) {
 			it.HashRanges = s.fineIn.Domain(uint64(it.source), nil, it.HashRanges) //nolint:gosec // likewise
 		}
-		s.before.add(it.Row, s.in.added, s.block)
+		s.before.add(it.Row, s.in.added, s.source.block)
 		return it, nil
 	}
 	s.rows = selected(&s.c, measured, s.left)

@@ -166,7 +166,10 @@ func TestSteps(t *testing.T) {
 		"prefix":     {Config{PrefixScale: 2}, "0 2124 10 [0 1 2 3 4];0 2624 20 [0 1 2 3 5 6];3000 1112 30 [0 1 7];9000 600 0 [8 9]"},
 		"blocks":     {Config{BlockSize: 1024}, "0 1100 10 [0 1];0 1600 20 [0 2];3000 600 30 [3];9000 600 0 [4]"},
 	} {
-		rows, _, _ := transformed(t, c.c, source([]byte(trace), 0))
+		rows, _, report := transformed(t, c.c, source([]byte(trace), 0))
+		if hits := report.Before.TokenHits; c.c.First == 0 && hits != 1536./3900 { // of blocks of 512, whatever becomes of them
+			t.Errorf("%s: %v of the tokens hit before", name, hits)
+		}
 		var got []string
 		for _, r := range rows {
 			got = append(got, fmt.Sprint(r.Timestamp.V, r.InputLength.V, r.OutputLength.V, r.HashIDs))
