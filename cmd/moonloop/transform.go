@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -295,7 +296,11 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 		if spool, err = os.CreateTemp(t.flags.tempDir, "moonloop-transform-*"); err != nil {
 			return nil, fmt.Errorf("what comes through a pipe is kept in a temporary file, to be read twice, which cannot be created: %w; name another folder with --temp-dir", err)
 		}
-		t.ends = append(t.ends, spool.Close, func() error { return os.Remove(spool.Name()) })
+		if os.Remove(spool.Name()) == nil { // at once, so that nothing stays even if the process is killed
+			t.ends = append(t.ends, spool.Close)
+		} else { // where an open file cannot be removed
+			t.ends = append(t.ends, spool.Close, func() error { return os.Remove(spool.Name()) })
+		}
 		return t.open("-", io.TeeReader(stdin, spool))
 	}
 	return s, nil
@@ -321,6 +326,6 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 	}
 	m.Schema, m.Tool, m.Rows, m.TimeUnit = mooncake.MetaSchema, "moonloop transform "+version(), r.After.Rows, "ms"
 	m.BlockSize, m.FineBlockSize, m.Digests = s.BlockSize(), s.FineBlockSize(), d.Digests()
-	m.Transformations = append(m.Transformations[:len(m.Transformations):len(m.Transformations)], r.Steps...)
+	m.Transformations = append(slices.Clip(m.Transformations), r.Steps...)
 	return m
 }

@@ -93,14 +93,13 @@ func (it *item) group() uint64 {
 // finisher makes rows of a trace of the rows that come out of the steps: their ids are canonical, their replies point to where the rows
 // are now.
 type finisher struct {
-	ids      numbered
-	fine     mooncake.RenumberRanges
-	ranges   []mooncake.HashRange
-	moved    bool // rows may be fewer, more or in another order
-	at       map[[2]int][]uint32
-	rows     int64
-	replies  int64 // that were left out, since the rows that they are to are not there
-	lastTime float64
+	ids     numbered
+	fine    mooncake.RenumberRanges
+	ranges  []mooncake.HashRange
+	moved   bool // rows may be fewer, more or in another order
+	at      map[[2]int][]uint32
+	rows    int64
+	replies int64 // that were left out, since the rows that they are to are not there
 }
 
 // rootOf returns the tree of a cluster.

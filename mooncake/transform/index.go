@@ -4,6 +4,8 @@
 package transform
 
 import (
+	"errors"
+	"io"
 	"math"
 	"slices"
 	"sort"
@@ -78,7 +80,7 @@ func expand(ids []uint64, ranges []mooncake.HashRange) {
 	at := 0
 	for _, r := range ranges {
 		for i := range r.Count {
-			ids[at] = r.First + uint64(i) //nolint:gosec // above 0
+			ids[at] = r.First + uint64(i)
 			at++
 		}
 	}
@@ -167,7 +169,7 @@ func (x *index) divide(most float64) {
 	}
 	x.cluster = make([]uint32, n)
 	for i := range n {
-		x.cluster[i] = uint32(i) //nolint:gosec // bounded by maxIndexed
+		x.cluster[i] = uint32(i)
 		if p := x.parent[i]; p != none && x.offset[i] >= x.trunk[p] {
 			x.cluster[i] = x.cluster[p]
 		}
@@ -212,6 +214,22 @@ func (x *index) trunkOf(row int) int {
 // hit returns the tokens of a row that an infinite cache has.
 func (x *index) hit(row int) float64 {
 	return math.Min(float64(x.lead[row])*float64(x.block), float64(x.in[row]))
+}
+
+// again passes the rows of a second pass on, as long as they can be those of the first one.
+func (x *index) again(in step) step {
+	read := 0
+	return func() (*item, error) {
+		it, err := in()
+		switch ended := errors.Is(err, io.EOF); {
+		case err == nil && it.seq < len(x.key) && it.key == x.key[it.seq]:
+			read++
+			return it, nil
+		case err == nil, ended && read < len(x.key):
+			return nil, errors.New("the trace is read twice, and has other rows the second time: it changed meanwhile; take a copy that does not change")
+		}
+		return nil, err
+	}
 }
 
 // sessionsOf tells which row was the last one of a session.

@@ -67,10 +67,10 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 		}
 		return shared + int64(math.Ceil((e-border)/rest))
 	}
-	times := uint64(math.Ceil(max(prefix, rest))) + 1
+	times := int(math.Ceil(max(prefix, rest))) + 1
 	chain := func(ids []uint64, size int, trunk int) (out []uint64, inTrunk int) {
 		whole := len(ids) == mooncake.BlockCount(was, size)
-		out = make([]uint64, 0, min(mooncake.BlockCount(now, size), int(times)*(len(ids)+1)))
+		out = make([]uint64, 0, min(mooncake.BlockCount(now, size), times*(len(ids)+1)))
 		before, again := -1, uint64(0)
 		for j := range mooncake.BlockCount(now, size) {
 			end := min(int64(j+1)*int64(size), now)
@@ -85,7 +85,7 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 			if at != before {
 				before, again = at, 0
 			}
-			out = append(out, ids[at]*times+again)
+			out = append(out, ids[at]*uint64(times)+again) //nolint:gosec // above 0
 			if at < trunk && inTrunk == j {
 				inTrunk++
 			}
@@ -102,7 +102,7 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 	ratio := s.block / s.fine
 	for _, r := range it.HashRanges {
 		for i := range r.Count {
-			s.names = append(s.names, r.First+uint64(i)) //nolint:gosec // above 0
+			s.names = append(s.names, r.First+uint64(i))
 		}
 	}
 	if prefix != rest { // what rows share behind their last shared block cannot be longer in one and not in the other: it is shared no more

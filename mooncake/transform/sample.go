@@ -124,7 +124,7 @@ func newSampler(x *index, share float64) *sampler {
 	s.order = make([]uint32, len(x.key))
 	at := slices.Clone(s.begin)
 	for i, c := range x.cluster {
-		s.order[at[number[c]]] = uint32(i) //nolint:gosec // bounded by maxIndexed
+		s.order[at[number[c]]] = uint32(i)
 		at[number[c]]++
 	}
 	// A deviation weighs by what it would be if each cluster were drawn by itself.

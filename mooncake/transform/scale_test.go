@@ -135,6 +135,7 @@ func BenchmarkRows(b *testing.B) {
 		return mooncake.NewReader(bytes.NewReader(data), mooncake.ReaderOptions{Name: "test"})
 	}
 	perRow := func(b *testing.B) {
+		b.Helper()
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*rows), "ns/row")
 	}
 	b.Run("read and write", func(b *testing.B) {

@@ -47,13 +47,18 @@ func Open(c Config, sources ...Source) (*Stream, error) {
 	}
 	s.finish.moved = c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
 	rows := s.rows
+	if s.x != nil {
+		rows = s.x.again(rows)
+	}
 	if changes(c.Scale) {
 		o, err := newOverlay(&c, s.x)
 		if err != nil {
 			return nil, err
 		}
-		if rows = o.up(rows); c.Scale < 1 {
-			rows = o.down(s.rows)
+		if c.Scale < 1 {
+			rows = o.down(rows)
+		} else {
+			rows = o.up(rows)
 		}
 	}
 	if c.Roots > 1 {
@@ -114,7 +119,7 @@ func (s *Stream) begin(sources []Source) error {
 		if it.HashRanges != nil && (len(sources) > 1 || s.c.InputScale != 0 || s.c.PrefixScale != 0) {
 			it.HashRanges = s.fineIn.Domain(uint64(it.source), nil, it.HashRanges) //nolint:gosec // likewise
 		}
-		s.before.add(it.Row, s.in.added, s.block)
+		s.before.add(it.Row, s.in.added, s.source.block)
 		return it, nil
 	}
 	s.rows = selected(&s.c, measured, s.left)
@@ -193,9 +198,6 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 			s.ended = true
 			if s.finish.rows == 0 {
 				return nil, errors.New("no row is left: the window and the filters keep none of the trace, or it has none; give wider ones")
-			}
-			if s.x != nil && s.x.timed && len(s.x.key) == 0 {
-				return nil, errors.New("the trace changed while it was read")
 			}
 		}
 		return nil, err

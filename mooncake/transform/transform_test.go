@@ -24,10 +24,9 @@ func conversations(t *testing.T, seed uint64, rows int) []byte {
 	const block, fine, system = 512, 16, 1100
 	random := rand.New(rand.NewPCG(seed, 1))
 	type conversation struct {
-		name        string
-		rows        []int
-		in, out     []int64
-		lastReplies []mooncake.Reply
+		name    string
+		rows    []int
+		in, out []int64
 	}
 	var open []*conversation
 	var file bytes.Buffer
@@ -167,7 +166,10 @@ func TestSteps(t *testing.T) {
 		"prefix":     {Config{PrefixScale: 2}, "0 2124 10 [0 1 2 3 4];0 2624 20 [0 1 2 3 5 6];3000 1112 30 [0 1 7];9000 600 0 [8 9]"},
 		"blocks":     {Config{BlockSize: 1024}, "0 1100 10 [0 1];0 1600 20 [0 2];3000 600 30 [3];9000 600 0 [4]"},
 	} {
-		rows, _, _ := transformed(t, c.c, source([]byte(trace), 0))
+		rows, _, report := transformed(t, c.c, source([]byte(trace), 0))
+		if hits := report.Before.TokenHits; c.c.First == 0 && hits != 1536./3900 { // of blocks of 512, whatever becomes of them
+			t.Errorf("%s: %v of the tokens hit before", name, hits)
+		}
 		var got []string
 		for _, r := range rows {
 			got = append(got, fmt.Sprint(r.Timestamp.V, r.InputLength.V, r.OutputLength.V, r.HashIDs))
@@ -195,6 +197,25 @@ func TestJoin(t *testing.T) {
 		}
 		if d := cmp.Diff(want, strings.Join(got, ";")); d != "" {
 			t.Errorf("%s (-want +got):\n%s", join, d)
+		}
+	}
+}
+
+// TestChangedBetweenPasses: a trace that grows, shrinks or changes while it is read twice is an error, not half a transformation.
+func TestChangedBetweenPasses(t *testing.T) {
+	const row = `{"timestamp": 1, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}` + "\n"
+	for name, second := range map[string]string{"grown": row + row + row, "shrunk": row, "changed": row + strings.Replace(row, "1", "2", 1)} {
+		passes := []string{row + row, second}
+		s, err := Open(Config{Scale: 2}, Source{Name: "test", Open: func() (Rows, error) {
+			text := passes[0]
+			passes = passes[1:]
+			return mooncake.NewReader(strings.NewReader(text), mooncake.ReaderOptions{}), nil
+		}})
+		for err == nil {
+			_, err = s.Next()
+		}
+		if !strings.Contains(err.Error(), "changed meanwhile") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
