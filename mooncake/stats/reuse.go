@@ -211,6 +211,12 @@ func (r *Reuse) Hits() Hits { return r.curve.clone() }
 // WorkingSet estimates the tokens of all blocks that were seen and not forgotten: the size of a cache that evicts nothing.
 func (r *Reuse) WorkingSet() float64 { return r.resident / r.Rate() }
 
+// Resolves reports whether the sample tells what a cache of so many tokens hits: at least 100 sampled blocks fit into it, or all
+// of them, or every block is in the sample.
+func (r *Reuse) Resolves(capacity float64) bool {
+	return r.threshold == math.MaxUint64 || capacity*r.Rate()*float64(len(r.blocks)) >= leastSampled*r.resident || capacity >= r.WorkingSet()
+}
+
 // Blocks is the number of blocks in the sample, which bounds the memory.
 func (r *Reuse) Blocks() int { return len(r.blocks) }
 

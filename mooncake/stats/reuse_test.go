@@ -215,3 +215,28 @@ func TestReuseMemory(t *testing.T) {
 		t.Logf("a block takes %.0f bytes at most", per)
 	}
 }
+
+// TestReuseResolves: a sample of a tenth says nothing of a cache that holds a few of its blocks; everything there is always says all.
+func TestReuseResolves(t *testing.T) {
+	sampled, whole := NewReuse(ReuseOptions{Rate: 0.1}), NewReuse(ReuseOptions{Rate: 1})
+	for i := range uint64(100) {
+		ids := make([]uint64, 200)
+		for j := range ids {
+			ids[j] = 200*i + uint64(j)
+		}
+		for _, r := range []*Reuse{sampled, whole} {
+			r.Add(ids, 16, 16*200, 0)
+		}
+	}
+	for _, test := range []struct {
+		capacity       float64
+		sampled, whole bool
+	}{{16 * 500, false, true}, {16 * 1500, true, true}, {math.Inf(1), true, true}} {
+		if got := sampled.Resolves(test.capacity); got != test.sampled {
+			t.Errorf("a tenth, a cache of %.0f tokens: %t, want %t", test.capacity, got, test.sampled)
+		}
+		if got := whole.Resolves(test.capacity); got != test.whole {
+			t.Errorf("all, a cache of %.0f tokens: %t, want %t", test.capacity, got, test.whole)
+		}
+	}
+}
