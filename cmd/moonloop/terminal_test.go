@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -79,7 +80,7 @@ func onTerminal(t *testing.T, columns, rows int, environment []string, args ...s
 		_ = cmd.Process.Kill()
 		_ = master.Close()
 		<-x.closed
-		_ = x.screen.Close()
+		_ = x.screen.InputPipe().(io.Closer).Close() // ends the reading of answers; Close would race with it
 	})
 	return x
 }
