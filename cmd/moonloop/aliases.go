@@ -48,7 +48,7 @@ const (
 
 // Reasons that several flags share.
 const (
-	noTokenizer = "no tokenizer is needed"
+	noTokenizer = "no tokenizer is needed" //nolint:gosec // no token of that kind
 	alwaysThere = "summary.json, summary.csv and requests.jsonl have it in any case; --out DIR writes them"
 	keepsTimes  = "a replay keeps the times of the trace: use --speedup, or --no-fixed-schedule --concurrency N for a closed loop"
 	noSynthesis = "a replay changes no prompts: make another trace with moonloop generate"

@@ -156,7 +156,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 // TestAliases runs each line of the table as a command line, and looks at what the engine got.
 func TestAliases(t *testing.T) {
 	for _, a := range aliases {
-		for _, tool := range strings.Fields(a.tools) {
+		for tool := range strings.FieldsSeq(a.tools) {
 			t.Run(tool+"/"+a.name, func(t *testing.T) {
 				t.Parallel()
 				args := []string{"replay", "--as", tool, "--overhead", "1"}
@@ -299,7 +299,7 @@ func TestFromOtherTools(t *testing.T) {
 		}
 	}
 	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a page of the repository
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -48,8 +48,7 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	named := slices.ContainsFunc(words, func(w flagWord) bool {
 		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data"}, w.name)
 	})
-	for i := 0; i < len(words); i++ {
-		w := words[i]
+	for _, w := range words {
 		if w.name == "" {
 			if !named || !slices.Contains([]string{"profile", "bench", "serve", "run", "benchmark"}, w.typed[0]) {
 				t.args = append(t.args, w.typed...)
@@ -264,7 +263,7 @@ func (a *alias) means() string { return a.state + ": " + cmp.Or(a.note, a.ours) 
 
 func (t *translator) toolNames(a *alias) string {
 	var names []string
-	for _, tool := range strings.Fields(a.tools) {
+	for tool := range strings.FieldsSeq(a.tools) {
 		if slices.Contains(t.tools, tool) {
 			names = append(names, toolNames[tool])
 		}

@@ -5,6 +5,7 @@ package stats
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -58,10 +59,7 @@ func TestReuseOfATenth(t *testing.T) {
 	rows := publicRows(t, 0)
 	const seeds = 20
 	for name, byTokens := range map[string]bool{"blocks": false, "tokens": true} {
-		truth := map[float64]float64{}
-		for blocks, want := range publicCurve {
-			truth[blocks] = want
-		}
+		truth := maps.Clone(publicCurve)
 		if byTokens {
 			for _, c := range simulate(rows, CacheOptions{Capacities: []int{1_000, 5_859, 10_000, 30_000}, Eviction: RootFirst}) {
 				truth[cmp.Or(float64(c.Capacity), math.Inf(1))] = c.TokenRate
