@@ -270,8 +270,8 @@ func folderRemoved(t *testing.T) {
 			t.Errorf("request %d came after that, and is %d rows", n, got.rows[spanOf(n)])
 		}
 	}
-	if len(got.rows) != 10 || counts["exporter_lost"] == 0 || counts[failedWrites+"gone"] != sender.resent.Load() || sender.resent.Load() == 0 {
-		t.Errorf("%d rows, %d bytes lost, %d attempts failed of %d that were sent again", len(got.rows), counts["exporter_lost"],
+	if len(got.rows) != 10 || counts["exporter_lost_bytes"] == 0 || counts[failedWrites+"gone"] != sender.resent.Load() || sender.resent.Load() == 0 {
+		t.Errorf("%d rows, %d bytes lost, %d attempts failed of %d that were sent again", len(got.rows), counts["exporter_lost_bytes"],
 			counts[failedWrites+"gone"], sender.resent.Load())
 	}
 	disaster{reason: "folder removed", log: cannot, todo: "leave the journal's folder alone"}.heard(t, said)
