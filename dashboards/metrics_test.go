@@ -13,9 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/moonloop/moonloop/semconv"
+	"go.yaml.in/yaml/v3"
 )
 
 // ofTheCollector are metrics that it has of itself, by the code of others. test/collector finds them in a scrape of the distribution.
