@@ -6,13 +6,14 @@ package capture
 import (
 	"bufio"
 	"bytes"
-	"container/heap"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/moonloop/moonloop/internal/heap"
 )
 
 const (
@@ -288,23 +289,22 @@ func (s *sorter) mergeRuns(level int, runs []run) error {
 }
 
 func (s *sorter) merge(runs []run) (*cursor, error) {
-	c := &cursor{}
+	c := &cursor{runs: heap.New(func(a, b *source) bool { return a.compare(b.item) < 0 })}
 	for _, r := range runs {
 		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(s.file.file, r.offset, r.size), runBuffer)}
 		if ok, err := src.next(); err != nil {
 			return nil, err
 		} else if ok {
-			c.runs = append(c.runs, src)
+			c.runs.Push(src)
 		}
 	}
-	heap.Init(&c.runs)
 	return c, nil
 }
 
 // cursor gives items in order, from memory or from runs.
 type cursor struct {
 	items []item
-	runs  sources
+	runs  *heap.Heap[*source] // by item; nil where all is in memory
 	began bool
 }
 
@@ -315,23 +315,23 @@ func (c *cursor) next() ([]byte, error) {
 		c.items = c.items[1:]
 		return b, nil
 	}
-	if len(c.runs) == 0 {
+	if c.runs == nil || c.runs.Len() == 0 {
 		return nil, nil
 	}
 	if c.began {
-		switch ok, err := c.runs[0].next(); {
+		switch ok, err := (*c.runs.First()).next(); {
 		case err != nil:
 			return nil, err
 		case ok:
-			heap.Fix(&c.runs, 0)
+			c.runs.FixFirst()
 		default:
-			if heap.Pop(&c.runs); len(c.runs) == 0 {
+			if c.runs.Pop(); c.runs.Len() == 0 {
 				return nil, nil
 			}
 		}
 	}
 	c.began = true
-	return c.runs[0].b, nil
+	return (*c.runs.First()).b, nil
 }
 
 // ahead gives items in order, like a cursor, and shows the one that comes next.
@@ -383,18 +383,4 @@ func (s *source) next() (bool, error) {
 		return false, fmt.Errorf("records sorted on disk cannot be read back: %w", err)
 	}
 	return true, nil
-}
-
-// sources is a heap by item.
-type sources []*source
-
-func (h sources) Len() int           { return len(h) }
-func (h sources) Less(i, j int) bool { return h[i].compare(h[j].item) < 0 }
-func (h sources) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *sources) Push(x any)        { *h = append(*h, x.(*source)) }
-func (h *sources) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return last
 }

@@ -5,7 +5,6 @@ package convert
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -127,24 +127,24 @@ func (c *merger) open(files []capture.Source) error {
 
 // run merges the files. Of each file so many rows wait in the window that its order can be put right.
 func (c *merger) run(ctx context.Context) error {
-	var w window
+	w := heap.New((*request).before)
 	for _, s := range c.streams {
-		if err := s.fill(&w); err != nil {
+		if err := s.fill(w); err != nil {
 			return err
 		}
 	}
-	for len(w) > 0 {
+	for w.Len() > 0 {
 		if c.rows%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		q := heap.Pop(&w).(*request) //nolint:forcetypeassert // that is what a window holds
+		q := w.Pop()
 		s := c.streams[q.input]
 		err := s.leave(q)
 		if err == nil {
 			err = c.write(q)
 		}
 		if err == nil {
-			err = s.fill(&w)
+			err = s.fill(w)
 		}
 		if err != nil {
 			return err

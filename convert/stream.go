@@ -4,12 +4,12 @@
 package convert
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -81,7 +81,7 @@ func (s *stream) fill(w *window) error {
 		if err != nil {
 			return err
 		}
-		heap.Push(w, q)
+		w.Push(q)
 		s.rows, s.bytes = s.rows-1, s.bytes-q.size()
 	}
 	return nil
@@ -126,20 +126,4 @@ func (s *stream) read() (*request, error) {
 }
 
 // window is a heap of rows, the earliest first.
-type window []*request
-
-func (w window) Len() int           { return len(w) }
-func (w window) Less(i, j int) bool { return w[i].before(w[j]) }
-func (w window) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
-
-// Push is heap's.
-func (w *window) Push(q any) { *w = append(*w, q.(*request)) } //nolint:forcetypeassert // only requests are pushed
-
-// Pop is heap's.
-func (w *window) Pop() any {
-	last := len(*w) - 1
-	q := (*w)[last]
-	(*w)[last] = nil
-	*w = (*w)[:last]
-	return q
-}
+type window = heap.Heap[*request]

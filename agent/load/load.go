@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
@@ -125,15 +126,15 @@ type Stream struct {
 	headErr   error   // what ended the look-ahead
 	fileEnded bool    // the reading goroutine has come to the file's end, or to an error
 	predictor *stats.Predictor
-	fallback  string  // model of rows that name none
-	sorted    orderer // by timestamp
-	over      error   // what ended the sorting
-	lastOut   float64 // key that left sorted last
-	passed    int64   // rows up to MaxRows
-	step      []entry // rows of one timestamp, for SpreadEven
-	spread    orderer // by offset, after spreading
-	bound     float64 // no later row's offset is below
-	spreadAll bool    // no row is left to spread
+	fallback  string            // model of rows that name none
+	sorted    *heap.Heap[entry] // by timestamp
+	over      error             // what ended the sorting
+	lastOut   float64           // key that left sorted last
+	passed    int64             // rows up to MaxRows
+	step      []entry           // rows of one timestamp, for SpreadEven
+	spread    *heap.Heap[entry] // by offset, after spreading
+	bound     float64           // no later row's offset is below
+	spreadAll bool              // no row is left to spread
 
 	mu     sync.Mutex
 	counts Counts
@@ -156,7 +157,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 		return nil, errors.New("spread: a closed loop has no timestamps to spread")
 	}
 	s := &Stream{
-		opt: opt, in: in, info: Info{Unit: opt.Unit}, perMilli: clock.Millis(opt.Unit), lastOut: math.Inf(-1),
+		opt: opt, in: in, info: Info{Unit: opt.Unit}, perMilli: clock.Millis(opt.Unit), lastOut: math.Inf(-1), sorted: byKey(), spread: byKey(),
 		predictor: stats.NewPredictor(stats.PredictorOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize}),
 		rows:      make(chan fileRow, 256), quit: make(chan struct{}),
 	}

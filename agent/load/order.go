@@ -7,7 +7,6 @@ package load
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -88,7 +88,7 @@ func (s *Stream) spreadOut() (entry, error) {
 	if !s.info.Timed || s.opt.Spread == SpreadNone {
 		return s.limited()
 	}
-	for !s.spreadAll && (len(s.spread) == 0 || s.spread[0].key >= s.bound) {
+	for !s.spreadAll && (s.spread.Len() == 0 || s.spread.First().key >= s.bound) {
 		e, err := s.limited()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -107,10 +107,10 @@ func (s *Stream) spreadOut() (entry, error) {
 			s.step = append(s.step, e)
 		}
 	}
-	if len(s.spread) == 0 {
+	if s.spread.Len() == 0 {
 		return entry{}, io.EOF
 	}
-	return heap.Pop(&s.spread).(entry), nil
+	return s.spread.Pop(), nil
 }
 
 // spreadStep spreads the rows of one timestamp evenly.
@@ -125,14 +125,14 @@ func (s *Stream) spreadStep() {
 func (s *Stream) shift(e entry, part float64) {
 	e.spread = s.info.Grid.Quantum * part
 	e.key += e.spread
-	heap.Push(&s.spread, e)
+	s.spread.Push(e)
 }
 
 // limited returns the next row by timestamp, up to MaxRows.
 func (s *Stream) limited() (entry, error) {
 	if s.opt.MaxRows > 0 && s.passed >= s.opt.MaxRows {
 		past := int64(len(s.head))
-		for _, e := range s.sorted {
+		for _, e := range s.sorted.All() {
 			if !e.outside {
 				past++
 			}
@@ -164,7 +164,7 @@ func (s *Stream) inWindow() (entry, error) {
 // earliest returns the next row by timestamp, whether the window has it or not: rows outside of it take part in the look-ahead,
 // or the last rows of the window would wait until the whole trace has been read.
 func (s *Stream) earliest() (entry, error) {
-	for len(s.sorted) < s.opt.Lookahead && s.over == nil {
+	for s.sorted.Len() < s.opt.Lookahead && s.over == nil {
 		e, err := s.read()
 		switch {
 		case err != nil:
@@ -174,14 +174,14 @@ func (s *Stream) earliest() (entry, error) {
 				"line %d: timestamp %s ms comes more than %d rows after %s ms: the trace is not in time order; sort it by timestamp, or raise --lookahead",
 				e.line, number(e.key), s.opt.Lookahead, number(s.lastOut))
 		default:
-			heap.Push(&s.sorted, e)
+			s.sorted.Push(e)
 		}
 	}
 	// A bad row ends the replay only when the rows before it have gone out.
-	if len(s.sorted) == 0 {
+	if s.sorted.Len() == 0 {
 		return entry{}, s.over
 	}
-	e := heap.Pop(&s.sorted).(entry)
+	e := s.sorted.Pop()
 	if !e.outside {
 		s.lastOut = e.key
 	}
@@ -247,19 +247,7 @@ func (s *Stream) predict(e *entry) {
 	s.count(func(c *Counts) { c.Unpredicted++ })
 }
 
-// orderer is a heap of rows by rising key, equal keys in the order of their indices.
-type orderer []entry
-
-func (o orderer) Len() int { return len(o) }
-func (o orderer) Less(i, j int) bool {
-	return o[i].key < o[j].key || o[i].key == o[j].key && o[i].index < o[j].index
-}
-func (o orderer) Swap(i, j int) { o[i], o[j] = o[j], o[i] }
-func (o *orderer) Push(x any)   { *o = append(*o, x.(entry)) }
-func (o *orderer) Pop() any {
-	old := *o
-	e := old[len(old)-1]
-	old[len(old)-1] = entry{}
-	*o = old[:len(old)-1]
-	return e
+// byKey returns an empty heap of rows by rising key, equal keys in the order of their indices.
+func byKey() *heap.Heap[entry] {
+	return heap.New(func(a, b entry) bool { return a.key < b.key || a.key == b.key && a.index < b.index })
 }

@@ -10,21 +10,6 @@ func (it *Item) before(other *Item) bool {
 	return it.wake < other.wake || it.wake == other.wake && it.Index < other.Index
 }
 
-// dueHeap has the item that is to be taken up first at its top.
-type dueHeap []*Item
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].before(h[j]) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(x any)        { *h = append(*h, x.(*Item)) }
-func (h *dueHeap) Pop() any {
-	old := *h
-	it := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return it
-}
-
 // fifo is a queue of items.
 type fifo []*Item
 

@@ -5,7 +5,6 @@ package schedule
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/internal/heap"
 )
 
 // Scheduler runs one schedule, once.
@@ -38,9 +38,9 @@ type Scheduler struct {
 	broken   error // the source's; see failed
 	prepared int   // items that are prepared and wait for their instant
 	stalled  bool
-	delayed  dueHeap // items whose instant is known and has not come
-	ready    fifo    // due; of a cap, waiting for a slot
-	slots            // of the cap
+	delayed  *heap.Heap[*Item] // items whose instant is known and has not come
+	ready    fifo              // due; of a cap, waiting for a slot
+	slots                      // of the cap
 	sessions sessionTable
 	inFlight int
 	held     int // items in delayed, ready and the sessions' pending lists
@@ -82,6 +82,7 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	s := &Scheduler{
 		cfg: cfg, clk: clk, wait: w, hooks: hooks, end: math.MaxInt64,
 		feed: make(chan sourced, 64), slots: slots{zero: cfg.Zero, unused: cfg.Slots}, sessions: newSessionTable(),
+		delayed: heap.New((*Item).before),
 	}
 	if cfg.Until > 0 {
 		s.end = cfg.Zero + cfg.Until
@@ -137,7 +138,7 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 			s.admit(it)
 		default:
 			s.held--
-			s.delay(heap.Pop(&s.delayed).(*Item))
+			s.delay(s.delayed.Pop())
 		}
 	}
 }
@@ -224,8 +225,8 @@ func (s *Scheduler) read(ctx context.Context) {
 // item. At Forever only a completion or the source can change anything.
 func (s *Scheduler) next() (at time.Duration, admits bool) {
 	at = Forever
-	if len(s.delayed) > 0 {
-		at = s.delayed[0].wake
+	if s.delayed.Len() > 0 {
+		at = (*s.delayed.First()).wake
 	}
 	if s.head == nil {
 		return at, false

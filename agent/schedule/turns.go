@@ -6,7 +6,6 @@ package schedule
 // This file takes an item from the source to its hook: through its session, to its instant, and past the cap.
 
 import (
-	"container/heap"
 	"time"
 )
 
@@ -89,7 +88,7 @@ func (s *Scheduler) startTurn(it *Item) {
 func (s *Scheduler) delay(it *Item) {
 	now := s.clk.Now()
 	it.wake = it.Intended
-	if it.Intended <= now && (len(s.delayed) == 0 || !s.delayed[0].before(it)) {
+	if it.Intended <= now && (s.delayed.Len() == 0 || !(*s.delayed.First()).before(it)) {
 		s.makeReady(it)
 		return
 	}
@@ -103,7 +102,7 @@ func (s *Scheduler) delay(it *Item) {
 		it.wake -= s.cfg.Prepare
 	}
 	s.held++
-	heap.Push(&s.delayed, it)
+	s.delayed.Push(it)
 }
 
 // makeReady queues an item that may go as soon as there is a slot.
@@ -211,8 +210,8 @@ func (s *Scheduler) skipHeld() {
 		}
 		s.skip(it, Stopped)
 	}
-	for len(s.delayed) > 0 {
-		underWay(heap.Pop(&s.delayed).(*Item))
+	for s.delayed.Len() > 0 {
+		underWay(s.delayed.Pop())
 	}
 	for len(s.ready) > 0 {
 		underWay(s.ready.pop())

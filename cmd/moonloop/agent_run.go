@@ -121,15 +121,17 @@ func optionText(f *pflag.Flag, value json.RawMessage) (string, error) {
 func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map[string]json.RawMessage) (service.Prepared, error) {
 	r := newRunRequest(f)
 	fs := r.cmd.Flags()
+	var known []string
+	fs.VisitAll(func(f *pflag.Flag) {
+		if isRunOption(f) {
+			known = append(known, f.Name)
+		}
+	})
 	p := service.Prepared{Options: make(map[string]any)}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		flag := fs.Lookup(name)
 		if flag == nil || !isRunOption(flag) {
-			var known []string
-			for _, o := range runOptions() {
-				known = append(known, o.Name)
-			}
 			errs = append(errs, fmt.Errorf("%s: a run has no such option%s", visibleName(name), didYouMean(nearest(name, known), "")))
 			continue
 		}

@@ -61,7 +61,10 @@ func KVBytesOfConfig(from io.Reader, dtypeBytes int64) (int64, error) {
 		Text *attention `json:"text_config"` // of multi-modal models
 	}
 	if err := json.NewDecoder(io.LimitReader(from, maxModelConfig)).Decode(&c); err != nil {
-		return 0, fmt.Errorf("this is not a model's config.json: %w", err)
+		if errors.Is(err, io.EOF) {
+			err = errors.New("it is empty")
+		}
+		return 0, fmt.Errorf("this is not a model's config.json: %w; name that of a model, or give the bytes per token", err)
 	}
 	a := c.attention
 	if a.Layers == 0 && c.Text != nil {

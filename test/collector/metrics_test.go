@@ -33,19 +33,7 @@ import (
 func TestConfigurationsTakeMetrics(t *testing.T) {
 	for _, name := range configurations(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			content, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			retrieved, err := confmap.NewRetrievedFromYAML(content)
-			if err != nil {
-				t.Fatal(err)
-			}
-			raw, err := retrieved.AsRaw()
-			if err != nil {
-				t.Fatal(err)
-			}
-			config := confmap.NewFromStringMap(raw.(map[string]any))
+			config := readConfiguration(t, name)
 			for _, list := range []string{"receivers", "processors"} {
 				traces, metrics := config.Get("service::pipelines::traces::"+list), config.Get("service::pipelines::metrics::"+list)
 				if all, ok := metrics.([]any); ok { // what is for metrics alone says so by its name
@@ -57,6 +45,24 @@ func TestConfigurationsTakeMetrics(t *testing.T) {
 			}
 		})
 	}
+}
+
+// readConfiguration reads a Collector's configuration file as it stands, with its variables.
+func readConfiguration(t *testing.T, name string) *confmap.Conf {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	retrieved, err := confmap.NewRetrievedFromYAML(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := retrieved.AsConf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
 }
 
 // TestReplayThroughTheDocumented sends a replay's telemetry to the configuration at the repository's root: spans are in the

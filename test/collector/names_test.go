@@ -34,18 +34,7 @@ import (
 func TestReaders(t *testing.T) {
 	checked := 0
 	for _, name := range configurations(t) {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		retrieved, err := confmap.NewRetrievedFromYAML(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := retrieved.AsConf()
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := readConfiguration(t, name)
 		if !config.IsSet("receivers::mooncake") && !config.IsSet("processors::mooncake") && !config.IsSet("exporters::mooncake") {
 			continue // for any Collector, with the names that it has
 		}
