@@ -4,13 +4,9 @@
 package connector
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -224,72 +220,6 @@ func TestWindow(t *testing.T) {
 	assert.InDelta(t, 0, ratio(1, 2, "d"), 1, "and after a day all is forgotten")
 	now = now.Add(time.Minute)
 	assert.InDelta(t, 1, ratio(1, 2, "e"), 0)
-}
-
-// The public trace as live traffic, with the ids that twenty keys would give it: the estimates of 10 % of the blocks are near the
-// exact rates of blocks.
-func TestPotentialOfThePublicTrace(t *testing.T) {
-	path := filepath.Join("..", "..", "shared", "data", "conversation_trace.jsonl")
-	f, err := os.Open(path)
-	if err != nil {
-		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
-	}
-	defer f.Close()
-	type row struct {
-		InputLength int64    `json:"input_length"`
-		HashIDs     []uint64 `json:"hash_ids"`
-	}
-	var rows []row
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var r row
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &r))
-		rows = append(rows, r)
-	}
-	want := map[string]float64{"infinite": 0.3664, "2999808": 0.1355, "15360000": 0.3257}
-	got := map[string][]float64{}
-	const keys = 20
-	for key := range uint64(keys) {
-		c, sink := start(t, func(c *Config) { c.Capacities = []int64{2_999_808, 15_360_000} }) // 5,859 and 30,000 blocks
-		var batch []request
-		for i, r := range rows {
-			ids := make([]uint64, len(r.HashIDs))
-			for j, id := range r.HashIDs {
-				ids[j] = (id + 1 + key<<40) * 0x9e3779b97f4a7c15
-			}
-			// Whole blocks, as the exact rates count them.
-			batch = append(batch, request{ids: ids, tokens: 512 * int64(len(ids)), model: "m", response: fmt.Sprint(i), cached: -1})
-			if len(batch) == 500 || i == len(rows)-1 {
-				require.NoError(t, c.ConsumeTraces(t.Context(), spans(batch...)))
-				batch = batch[:0]
-			}
-		}
-		values := points(t, c, sink)
-		require.InDelta(t, len(rows), values["mooncake.cache.potential.requests m analysed"], 0)
-		require.Less(t, values["mooncake.cache.potential.blocks m"], 25_000.0)
-		for capacity := range want {
-			got[capacity] = append(got[capacity], values["mooncake.cache.potential.hit_ratio m "+capacity])
-		}
-	}
-	for capacity, exact := range want {
-		mean, deviation := 0.0, 0.0
-		for _, v := range got[capacity] {
-			mean += v / keys
-		}
-		for _, v := range got[capacity] {
-			deviation += (v - mean) * (v - mean) / (keys - 1)
-		}
-		deviation = math.Sqrt(deviation)
-		t.Logf("%s tokens: exact %.4f, mean %.4f, standard deviation %.4f", capacity, exact, mean, deviation)
-		bias, most := 0.01, 0.016
-		if capacity == "infinite" {
-			bias, most = 0.005, 0.006
-		}
-		if math.Abs(mean-exact) > bias || deviation > most {
-			t.Errorf("%s tokens: exact %.4f, mean %.4f, standard deviation %.4f", capacity, exact, mean, deviation)
-		}
-	}
 }
 
 func BenchmarkConsume(b *testing.B) {

@@ -299,15 +299,24 @@ func (h *Hits) Rate(capacity float64) float64 {
 	if !(h.Tokens > 0) {
 		return math.NaN()
 	}
-	hits := 0.0
-	for i, w := range h.by {
-		switch {
-		case border(i) <= capacity:
-			hits += w
-		case i > 0 && border(i-1) < capacity: // a part of the bucket, as if its distances were spread evenly
-			hits += w * (capacity - border(i-1)) / (border(i) - border(i-1))
+	hits, whole := 0.0, len(h.by) // buckets whose distances are all at most the capacity
+	if whole > 0 && capacity < border(whole-1) {
+		if whole = bucket(capacity); border(whole) <= capacity {
+			whole++
 		}
 	}
+	for _, w := range h.by[:whole] {
+		hits += w
+	}
+	if whole > 0 && whole < len(h.by) { // a part of this bucket, as if its distances were spread evenly
+		low := border(whole - 1)
+		hits += h.by[whole] * (capacity - low) / (border(whole) - low)
+	}
+	return h.share(hits)
+}
+
+// share returns the share of all tokens that so many hit tokens of the sample stand for.
+func (h *Hits) share(hits float64) float64 {
 	if hits == 0 {
 		return 0
 	}
@@ -320,8 +329,9 @@ func (h *Hits) Knee(share float64) float64 {
 	if !(want > 0) {
 		return 0
 	}
-	for i := range h.by {
-		if h.Rate(border(i)) >= want {
+	hits := 0.0
+	for i, w := range h.by {
+		if hits += w; h.share(hits) >= want {
 			return border(i)
 		}
 	}
