@@ -21,6 +21,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
+	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
@@ -225,12 +226,9 @@ func (c *cacheConnector) seen(r *journal.Inference) bool {
 	}
 	key := requestKey(r.Response)
 	if r.Response == (journal.Response{}) {
-		var of [32]byte
-		copy(of[:16], r.Span.TraceID[:])
-		binary.LittleEndian.PutUint64(of[16:], b.all)
-		binary.LittleEndian.PutUint64(of[24:], uint64(len(b.ids)))
-		sum := sha256.Sum256(of[:])
-		copy(key[:], sum[:])
+		key = requestKey(r.Span.TraceID) // of many requests, so mixed with what tells them apart
+		low := binary.LittleEndian.Uint64(key[8:])
+		binary.LittleEndian.PutUint64(key[8:], low^splitmix.Mix(b.all+uint64(len(b.ids))))
 	}
 	return c.recent.add(key)
 }

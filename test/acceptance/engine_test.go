@@ -59,9 +59,9 @@ type variant struct {
 
 // loopBounds are the promise: a replay within so many points of production, and so many tokens a request on average; and the proof that
 // the test can fail: a replay without the replies that production's engine had in its cache is further away.
-func loopBounds(points, perMean float64) []variant {
+func loopBounds(points float64) []variant {
 	return []variant{
-		{name: "replay", bounds: bounds{points: points, near: 0.9, perMean: perMean}},
+		{name: "replay", bounds: bounds{points: points, near: 0.9, perMean: 4}},
 		{name: "replies not carried", args: []string{"--carry-replies=never"}, bounds: bounds{points: points, beyond: true}},
 	}
 }

@@ -25,8 +25,8 @@ func TestAcceptanceVLLM(t *testing.T) {
 		seeds    []string
 		variants []variant
 	}{
-		{"vLLM, blocks of 32", 32, nil, drawn, loopBounds(1, 4)},
-		{"vLLM, blocks of 128", 128, nil, drawn, loopBounds(1, 4)},
+		{"vLLM, blocks of 32", 32, nil, drawn, loopBounds(1)},
+		{"vLLM, blocks of 128", 128, nil, drawn, loopBounds(1)},
 		// The trace follows the template. No reply is carried, since none is in the prefix that the engine has cached.
 		{
 			"vLLM, blocks of 32, system text last", 32,
