@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,10 +25,6 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
-
-// maxRecent is the number of requests that are remembered at least, so that a second span of one of them is not counted again.
-// Memory holds twice as many.
-const maxRecent = 1 << 16
 
 // cacheConnector analyses requests, and sends metrics at intervals.
 type cacheConnector struct {
@@ -48,31 +45,27 @@ type cacheConnector struct {
 	recent  recency
 }
 
-// requestKey stands for a request: its response id, else its OTel trace and prompt.
-type requestKey [16]byte
+// requestKey stands for a request: half the hash of its response id, else its OTel trace and prompt.
+type requestKey uint64
 
-// recency remembers the last requests: in two sets without pointers, of which the older one is dropped when the newer one is full.
-// A list of the least recently used costs more, most of it in the garbage collector.
-type recency struct{ newer, older map[requestKey]struct{} }
+// recency remembers some 100,000 requests, so that a second span of one of them is not counted again. A request has a place among eight
+// others, of which the oldest makes room. So looking one up and remembering it is one access to memory, and there is no garbage.
+type recency [1 << 14][8]requestKey
 
 // add remembers a request, and reports whether it did so before.
 func (r *recency) add(key requestKey) (before bool) {
-	if _, before = r.newer[key]; before {
+	place := &r[key%requestKey(len(r))]
+	if slices.Contains(place[:], key) {
 		return true
 	}
-	if _, before = r.older[key]; before {
-		return true
-	}
-	if r.newer == nil || len(r.newer) >= maxRecent {
-		r.newer, r.older = make(map[requestKey]struct{}, len(r.newer)), r.newer
-	}
-	r.newer[key] = struct{}{}
+	copy(place[1:], place[:])
+	place[0] = key
 	return false
 }
 
 func newCacheConnector(c *Config, set connector.Settings, next consumer.Metrics) (*cacheConnector, error) {
 	return &cacheConnector{
-		config: c, next: next, log: set.Logger, decoder: decode.New(decode.Config{}), clock: time.Now,
+		config: c, next: next, log: set.Logger, decoder: decode.New(decode.Config{RequestsOnly: true}), clock: time.Now,
 		streams: map[streamKey]*stream{}, rest: map[string]int64{},
 	}, nil
 }
@@ -224,11 +217,10 @@ func (c *cacheConnector) seen(r *journal.Inference) bool {
 	if !known {
 		return false
 	}
-	key := requestKey(r.Response)
+	key := requestKey(binary.LittleEndian.Uint64(r.Response[:]))
 	if r.Response == (journal.Response{}) {
-		key = requestKey(r.Span.TraceID) // of many requests, so mixed with what tells them apart
-		low := binary.LittleEndian.Uint64(key[8:])
-		binary.LittleEndian.PutUint64(key[8:], low^splitmix.Mix(b.all+uint64(len(b.ids))))
+		trace := binary.LittleEndian.Uint64(r.Span.TraceID[:]) + binary.LittleEndian.Uint64(r.Span.TraceID[8:])
+		key = requestKey(splitmix.Mix(trace + splitmix.Mix(b.all+uint64(len(b.ids)))))
 	}
 	return c.recent.add(key)
 }

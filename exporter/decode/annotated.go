@@ -15,11 +15,12 @@ import (
 
 // annotated fills in what an agent or a receiver wrote on a span.
 func (w *worker) annotated(span ptrace.Span) {
-	r, attributes := &w.inference, span.Attributes()
+	r := &w.inference
+	var prompt promptReading
 	var requested, answered journal.Name
 	var ttfc mooncake.Opt[float64]
 	var gap mooncake.Opt[int64]
-	for key, v := range attributes.All() {
+	for key, v := range span.Attributes().All() {
 		switch key {
 		case semconv.Row:
 			r.Row = w.count(key, v)
@@ -73,13 +74,15 @@ func (w *worker) annotated(span ptrace.Span) {
 			ttfc = w.number(key, v, 0, maxSeconds)
 		case semconv.TokenGaps:
 			gap = w.firstGap(v)
+		default:
+			prompt.attribute(w, key, v, &r.Prompt)
 		}
 	}
 	if r.Model = requested; r.Model.IsZero() {
 		r.Model = answered
 	}
 	r.Answered = answered
-	if !w.prompt(attributes, &r.Prompt) && !r.Row.Set {
+	if !prompt.end(w, &r.Prompt) && !r.Row.Set {
 		r.Identity = journal.None // somebody annotated the span, whatever that annotation was worth
 	}
 	w.firstToken(span, gap, ttfc)
@@ -107,52 +110,67 @@ func (w *worker) joined(span ptrace.Span) {
 	}
 }
 
-// prompt fills in what is known of a prompt. It reports false, with p empty, without an identity that it knows: what
-// nobody can tell the meaning of is better left out.
+// prompt fills in what is known of a prompt, if that is all that the attributes tell.
 func (w *worker) prompt(attributes pcommon.Map, p *journal.Prompt) bool {
-	named := false
-	var media mooncake.Opt[int64]
-	var ends, reply pcommon.Value
+	var reading promptReading
 	for key, v := range attributes.All() {
-		switch key {
-		case semconv.Identity:
-			named = true
-			p.Identity = parsed(w, key, v, func(s string) (journal.Identity, bool) {
-				i, ok := journal.ParseIdentity(s)
-				return i, ok && i != journal.NoIdentity
-			})
-		case semconv.HashIDs:
-			p.HashIDs = w.hashIDs(v)
-		case semconv.BlockSize:
-			p.BlockSize = w.blockSize(key, v)
-		case semconv.HashDomain:
-			p.Domain = w.domain(key, v)
-		case semconv.HashKey:
-			p.Key = w.domain(key, v)
-		case semconv.Cells:
-			w.chain(v, p)
-		case semconv.CellsPrefix:
-			p.Prefix = w.flag(key, v)
-		case semconv.CellsMedia:
-			media = w.count(key, v)
-		case semconv.CellsEnds:
-			ends = v
-		case semconv.CellsReply:
-			reply = v
-		case semconv.HashRanges:
-			p.HashRanges = w.hashRanges(v)
-		case semconv.FineBlockSize:
-			p.FineBlockSize = w.blockSize(key, v)
-		case semconv.Replies:
-			p.Replies = w.replies(v)
-		}
+		reading.attribute(w, key, v, p)
 	}
-	w.messages(ends, reply, p)
+	return reading.end(w, p)
+}
+
+// promptReading is what must wait until all attributes of a prompt have been read, in whichever order.
+type promptReading struct {
+	named       bool
+	media       mooncake.Opt[int64]
+	ends, reply pcommon.Value
+}
+
+// attribute reads an attribute if it is of a prompt.
+func (it *promptReading) attribute(w *worker, key string, v pcommon.Value, p *journal.Prompt) {
+	switch key {
+	case semconv.Identity:
+		it.named = true
+		p.Identity = parsed(w, key, v, func(s string) (journal.Identity, bool) {
+			i, ok := journal.ParseIdentity(s)
+			return i, ok && i != journal.NoIdentity
+		})
+	case semconv.HashIDs:
+		p.HashIDs = w.hashIDs(v)
+	case semconv.BlockSize:
+		p.BlockSize = w.blockSize(key, v)
+	case semconv.HashDomain:
+		p.Domain = w.domain(key, v)
+	case semconv.HashKey:
+		p.Key = w.domain(key, v)
+	case semconv.Cells:
+		w.chain(v, p)
+	case semconv.CellsPrefix:
+		p.Prefix = w.flag(key, v)
+	case semconv.CellsMedia:
+		it.media = w.count(key, v)
+	case semconv.CellsEnds:
+		it.ends = v
+	case semconv.CellsReply:
+		it.reply = v
+	case semconv.HashRanges:
+		p.HashRanges = w.hashRanges(v)
+	case semconv.FineBlockSize:
+		p.FineBlockSize = w.blockSize(key, v)
+	case semconv.Replies:
+		p.Replies = w.replies(v)
+	}
+}
+
+// end puts together what was read. It reports false, with p empty, without an identity that it knows: what nobody can tell the
+// meaning of is better left out.
+func (it *promptReading) end(w *worker, p *journal.Prompt) bool {
+	w.messages(it.ends, it.reply, p)
 	if p.HashRanges != nil && p.FineBlockSize == 0 {
 		w.counts.invalid(semconv.HashRanges) // of nobody knows how many tokens
 		p.HashRanges = nil
 	}
-	switch end := media.V; {
+	switch end := it.media.V; {
 	case end == 0:
 	case end%blockhash.CellSize != 0 || end > p.Chain.Bytes:
 		w.counts.invalid(semconv.CellsMedia)
@@ -160,7 +178,7 @@ func (w *worker) prompt(attributes pcommon.Map, p *journal.Prompt) bool {
 	default:
 		p.MediaEnd = end
 	}
-	if named && p.Identity == journal.NoIdentity {
+	if it.named && p.Identity == journal.NoIdentity {
 		*p = journal.Prompt{}
 	}
 	return p.Identity != journal.NoIdentity

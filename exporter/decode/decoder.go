@@ -20,6 +20,9 @@ import (
 type Config struct {
 	// Limits bound what reading one span that nobody annotated may cost.
 	Limits genai.Limits
+	// RequestsOnly leaves out everything but requests: those that somebody annotated, and others that name their model by gen_ai.request.model.
+	// It saves the reading of all other spans.
+	RequestsOnly bool
 }
 
 // Decoder turns spans into records. It is safe for concurrent use.
@@ -30,7 +33,7 @@ type Decoder struct {
 // New returns a decoder.
 func New(cfg Config) *Decoder {
 	return &Decoder{pool: sync.Pool{New: func() any {
-		return &worker{genai: genai.NewReader(genai.Options{Limits: cfg.Limits})}
+		return &worker{genai: genai.NewReader(genai.Options{Limits: cfg.Limits}), requestsOnly: cfg.RequestsOnly}
 	}}}
 }
 
@@ -49,7 +52,9 @@ func (d *Decoder) Traces(td ptrace.Traces, visit func(journal.Record) error) (Co
 
 // worker holds what decoding one span after the other needs.
 type worker struct {
-	genai  *genai.Reader
+	genai        *genai.Reader
+	requestsOnly bool
+
 	counts Counts
 	run    journal.Name // of the resource at hand
 	// What stands for the service and the instrumentation at hand, and for the process.
@@ -119,17 +124,21 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	parent := journal.SpanID(span.ParentSpanID())
 	attributes := span.Attributes()
 
-	annotated, border, session := false, false, journal.Session(0)
+	annotated, asks, border, session := false, false, false, journal.Session(0)
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity, semconv.Row:
 			annotated = true
+		case semconv.GenAIRequestModel:
+			asks = true
 		case semconv.Session:
 			id, _ := w.text(key, v)
 			session = journal.SessionOf(id)
 		}
 	}
 	switch {
+	case w.requestsOnly && !annotated && !asks:
+		return nil
 	case span.Name() == semconv.SpanContent:
 		w.content = journal.Content{Span: ref, Parent: parent, Start: w.time(span.StartTimestamp(), "start_time")}
 		if p := &w.content.Prompt; w.prompt(attributes, p) && (p.HashIDs != nil || p.Chain.Bytes > 0) {
@@ -152,6 +161,9 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 			w.counts.Unannotated++
 			return &w.inference
 		}
+	}
+	if w.requestsOnly {
+		return nil
 	}
 	w.link = journal.Link{Span: ref, Parent: parent, Session: session, Border: border}
 	w.counts.Links++

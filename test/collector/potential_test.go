@@ -215,6 +215,74 @@ func scraped(t *testing.T, page, metric string) (points []scrapedPoint) {
 	return points
 }
 
+// potentialOf sets the connector beside the exporter of laptop.yaml.
+const potentialOf = `
+connectors: {mooncake_cache: }
+service: {pipelines: {traces: {exporters: [mooncake, mooncake_cache]}, metrics: {receivers: [mooncake, mooncake_cache]}}}
+`
+
+// TestPotentialCost runs the paired measurement briefly, so that what measures is itself tested. One of so few spans says little.
+func TestPotentialCost(t *testing.T) {
+	if more := potentialCost(t, production(t, 25, 8<<10), 200); more > 0.5 {
+		t.Errorf("the live cache potential takes %.0f %% more processor time", 100*more)
+	}
+}
+
+// TestAcceptancePotentialCost tells what the live cache potential adds to the processor time of a Collector that captures.
+func TestAcceptancePotentialCost(t *testing.T) {
+	if !acceptance() {
+		t.Skip("run this with make acceptance")
+	}
+	for name, l := range map[string]*load{
+		"prompts of 2 kB": production(t, 25, 2<<10), "prompts of 8 kB": production(t, 25, 8<<10), "prompts of 48 kB": production(t, 25, 48<<10),
+		"a replay's spans": replay(t, 25),
+	} {
+		if more := potentialCost(t, l, 2000); more > 0.05 {
+			t.Errorf("%s: the live cache potential takes %.1f %% more processor time, want at most 5 %%", name, 100*more)
+		}
+	}
+}
+
+// potentialCost sends the same spans to two Collectors with laptop.yaml, one of them with the connector, in turns, so that whatever else
+// the machine does meets both, and returns the share of processor time that the connector adds. All prompts are new, so that the connector
+// has as much to remember as it can, and its sample is full from the start of the measurement on.
+func potentialCost(t *testing.T, l *load, batches uint64) float64 {
+	t.Helper()
+	type contestant struct {
+		p    *process
+		to   *sender
+		took time.Duration
+	}
+	var both [2]contestant
+	for i, more := range []string{"", potentialOf} {
+		c := configure(t, t.TempDir(), settings{config: "examples/capture/laptop.yaml", more: more})
+		both[i].p = c.start(t)
+		both[i].to = dial(t, c.address)
+	}
+	warm := batches / 4
+	for n := range warm + batches {
+		if n == warm {
+			for i := range both {
+				both[i].took = both[i].p.cpu(t)
+			}
+		}
+		body := l.next(n*1000, time.Now())
+		for i := range both {
+			if err := both[(i+int(n))%2].to.export(t.Context(), body); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	spans := float64(batches) * float64(l.spans)
+	var cost [2]float64
+	for i := range both {
+		cost[i] = float64((both[i].p.cpu(t) - both[i].took).Nanoseconds()) / spans / 1e3
+		both[i].p.stop(t)
+	}
+	t.Logf("%.1f µs of processor time for a span, %.1f with the connector: %+.1f %%", cost[0], cost[1], 100*(cost[1]/cost[0]-1))
+	return cost[1]/cost[0] - 1
+}
+
 // BenchmarkCacheConnector takes the same spans through the capture path, from encoded OTLP through the processor to the exporter's
 // journal, with and without the connector beside the exporter, in turns, and tells the processor time of each. There is no network and no fsync, so that the path is as
 // cheap as it can be, and every prompt is new, so that the connector has as much to remember as it can. It is measured when the

@@ -62,12 +62,6 @@ service:
 // noSync leaves it to the operating system when the disk gets the journal, as the file exporter does with its file.
 const noSync = `exporters: {mooncake: {fsync: false}}`
 
-// withPotential adds the live cache potential.
-const withPotential = `
-connectors: {mooncake_cache: }
-service: {pipelines: {traces: {exporters: [mooncake, mooncake_cache]}, metrics: {receivers: [mooncake, mooncake_cache]}}}
-`
-
 // contender is a way to run the distribution, and what it showed in each round.
 type contender struct {
 	name     string
@@ -112,7 +106,6 @@ func throughput(t *testing.T, rounds int, lasts time.Duration) {
 			{name: "otlp, file (stock)", stock: stock},
 			{name: "laptop.yaml, fsync: false", settings: settings{config: "examples/capture/laptop.yaml", more: noSync}},
 			{name: "laptop.yaml", settings: settings{config: "examples/capture/laptop.yaml"}},
-			{name: "laptop.yaml, mooncake_cache", settings: settings{config: "examples/capture/laptop.yaml", more: withPotential}},
 			{name: "otelcol-config.yaml", settings: settings{config: "otelcol-config.yaml", more: noJaeger}},
 			{name: "otlp, disk queue, otlp", stock: stockQueue},
 			{name: "fast.yaml", settings: settings{config: "examples/capture/fast.yaml"}},
@@ -248,13 +241,13 @@ func table(contenders []*contender) string {
 		{"peak RSS MiB", 18, 0, func(f figures) float64 { return f.peak }},
 		{"load µs/span", 18, 1, func(f figures) float64 { return f.load }},
 	}
-	fmt.Fprintf(&b, "%-28s", "")
+	fmt.Fprintf(&b, "%-26s", "")
 	for _, column := range columns {
 		fmt.Fprintf(&b, " %*s", column.width, column.name)
 	}
 	b.WriteByte('\n')
 	for _, c := range contenders {
-		fmt.Fprintf(&b, "%-28s", c.name)
+		fmt.Fprintf(&b, "%-26s", c.name)
 		for _, column := range columns {
 			v, d := c.sorted(column.of), column.digits
 			fmt.Fprintf(&b, " %*s", column.width, fmt.Sprintf("%.*f (%.*f to %.*f)", d, v[len(v)/2], d, v[0], d, v[len(v)-1]))
