@@ -28,13 +28,37 @@ type told struct{ Prompt, Reply []int }
 
 // sharingRow is what a row of a trace says of sharing, in blocks of sharingBlock tokens.
 type sharingRow struct {
-	Input   int64      `json:"input_length"`
-	Output  int64      `json:"output_length"`
-	Ranges  [][2]int64 `json:"hash_ranges"` // first id, count
-	Replies [][3]int64 // rows back, tokens before it, its tokens
+	Input     int64      `json:"input_length"`
+	Output    int64      `json:"output_length"`
+	Continues int64      // ids that are those of the row that the first reply is to, whose replies come before these; 0: the row is in full
+	Ranges    [][2]int64 `json:"hash_ranges"` // first id, count
+	Replies   [][3]int64 // rows back, tokens before it, its tokens
 }
 
 const sharingBlock = 16
+
+// inFull completes the rows that continue another one.
+func inFull(rows []sharingRow) {
+	for i := range rows {
+		row := &rows[i]
+		if row.Continues == 0 {
+			continue
+		}
+		back, left := row.Replies[0][0], row.Continues
+		before := rows[i-int(back)]
+		var ranges [][2]int64
+		for _, r := range before.Ranges {
+			if n := min(r[1], left); n > 0 {
+				ranges, left = append(ranges, [2]int64{r[0], n}), left-n
+			}
+		}
+		var replies [][3]int64
+		for _, r := range before.Replies {
+			replies = append(replies, [3]int64{r[0] + back, r[1], r[2]})
+		}
+		row.Ranges, row.Replies = append(ranges, row.Ranges...), append(replies, row.Replies...)
+	}
+}
 
 // promised returns how many leading tokens of each row the trace says that an earlier row's prompt or its reply has.
 func promised(rows []sharingRow) (hits []int64) {
@@ -87,6 +111,7 @@ func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, lea
 	if t.Failed() {
 		t.FailNow()
 	}
+	inFull(rows)
 	want, got, taken := shared(tokens), promised(rows), make([]bool, len(rows))
 	var prompt, inText, inTrace, cached int64
 	near, turns, missed := 0, 0, 0
