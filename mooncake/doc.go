@@ -44,10 +44,10 @@
 //	{"timestamp": 21000, "input_length": 1900, "output_length": 44, "hash_ids": [0, 1, 4, 5], "continues": 81,
 //	 "hash_ranges": [[118, 38]], "replies": [[3, 1300, 9]]}
 //
-// continues is the number of ids that the row has from an earlier one, that which the first reply of its list is to: the first 81
-// ids of the row 3 rows earlier, and then its own ranges. Before its own replies it has all of that row. A reader remembers the
-// ranges and the replies of the last 16,384 rows for this, and less where these are more than 2^20 in all; what is further up a
-// [Writer] repeats. Rows in memory are always complete.
+// continues is the number of leading ids that the row has in common with an earlier row, the one that its first reply answers. Here
+// these are the first 81 ids of the row 3 rows earlier. The ranges of the row itself follow them, and its replies follow all replies
+// of that row. A reader remembers the ranges and the replies of the last 16,384 rows, or of fewer if those have more than 2^20 in
+// all; if the earlier row is further up, a [Writer] writes a row in full. Rows in memory are always complete.
 //
 // # Lenient and strict reading
 //

@@ -1,28 +1,28 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transform makes a Mooncake trace of other ones: a part of it, more or less load, other times, lengths or prefixes.
+// Package transform makes a Mooncake trace from one or more others: a part of it, more or less load, other times, lengths or prefixes.
 //
-// [Open] reads the sources as a stream; [Stream.Next] returns rows that keep all rules of the format, in canonical ids, and
-// [Stream.Report] says what each step did. The steps of one stream are always done in this order; who wants another one
-// pipes one transformation into the next:
+// [Open] reads the sources as a stream. [Stream.Next] returns rows that keep all rules of the format, with canonical ids, and
+// [Stream.Report] says what each step did. The steps of a stream always have this order; for another order, pipe one
+// transformation into the next:
 //
 //	join → window, filters, first → scale → lengths → roots → block size → longest gap → spread → time scale
 //
 // # Scaling
 //
-// A trace is scaled by its clusters. The trunk are the blocks that a large share of the rows begins with; a cluster are the rows
-// that share a block below the trunk, a session_id, or a reply. Clusters are kept or left out whole, since the hits of a prefix cache
-// below the trunk are hits within a cluster: a random sample of rows loses them.
+// A trace is scaled by clusters. The trunk is the set of blocks that a large share of the rows begin with. A cluster is the set of
+// rows that share a block below the trunk, a session_id, or a reply. Clusters are kept or dropped whole, because below the trunk a
+// prefix cache hits only within a cluster. A random sample of rows would lose those hits.
 //
-// Down, clusters are drawn at random, and then exchanged until the rows of each minute, the input, output and hit tokens are as
-// close to their share as they come (balanced sampling; Deville and Tillé, Biometrika 91(4), 2004, state the aim). Up, copies of
-// the trace are laid over it. Each cluster of a copy is moved in time by its own random shift, and its blocks below the trunk get new
-// ids. A part of a copy is a sample of it.
+// To scale down, clusters are drawn at random, and then exchanged until the rows of each minute and the input, output and hit
+// tokens are as close to their share as possible (balanced sampling; Deville and Tillé, Biometrika 91(4), 2004, state the aim). To
+// scale up, copies of the trace are overlaid. Each cluster of a copy is shifted in time by a random amount of its own, and its
+// blocks below the trunk get new ids. A fraction of a copy is a sample of it.
 //
 // # Memory
 //
-// Everything but the figures streams. Rows that are fewer, more or in another order than those of the source cost 4 bytes each (and
-// each copy), ids that are not canonical then 30 bytes for each run of consecutive ids, usually one for a row. Scaling, roots and
-// the prefix scale read the source twice, and keep some 60 bytes for each of its rows in between.
+// Everything but the figures streams. If rows are fewer, more or in another order than in the source, they need 4 bytes each (in
+// each copy). Ids that are not canonical then need 30 bytes for each run of consecutive ids, usually one for a row. Scaling, roots
+// and the prefix scale read the source twice, and hold some 60 bytes for each of its rows in between.
 package transform
