@@ -90,8 +90,9 @@ type Trace struct {
 	BlockSize int       // tokens per hash id; 0 = the sidecar's, else 512
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = the sidecar's.
 	FineBlockSize int
-	// Unit is the length of one timestamp unit; 0 = the sidecar's, else a millisecond.
+	// Unit is the unit of timestamps that are numbers; 0 = the sidecar's, else by their size (mooncake.ReaderOptions).
 	Unit time.Duration
+	Map  mooncake.Mapping // keys of the trace for fields of its rows
 	// Sessions is what the rows of one session mean; zero = the sidecar's word, else detection.
 	Sessions mooncake.SessionMode
 	Strict   bool // refuse what is otherwise read kindly

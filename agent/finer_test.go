@@ -42,7 +42,7 @@ func TestFinerRowsAreReadAndKept(t *testing.T) {
 	if err != nil || rep.Figures().Rows.Served != 2 {
 		t.Fatalf("%v, %+v", err, rep)
 	}
-	if row := lastRow(name); row == nil || row.Timestamp.V != 20 {
+	if row := lastRow(name, mooncake.ParseRow); row == nil || row.Timestamp.V != 20 {
 		t.Errorf("the last row is %+v", row)
 	}
 	trace, err := mooncake.Open(t.Context(), filepath.Join(cfg.Out, report.RequestsFile), mooncake.OpenOptions{})

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -19,17 +18,17 @@ const tailBytes = 1 << 20
 
 // horizon returns the offset of the trace's last row, so that progress can say how long a run will take; 0 when that
 // cannot be told without reading the trace. It is a guess: rows need not be in order.
-func horizon(cfg Config, info load.Info) time.Duration {
+func horizon(cfg Config, info load.Info, parse func([]byte) (*mooncake.Row, error)) time.Duration {
 	if !info.Timed || cfg.Trace.MaxRows > 0 {
 		return 0
 	}
 	last := info.Last
 	if !info.Whole {
-		row := lastRow(cfg.Trace.Name)
+		row := lastRow(cfg.Trace.Name, parse)
 		if row == nil || !row.Timestamp.Set {
 			return 0
 		}
-		last = row.Timestamp.V * clock.Millis(info.Unit)
+		last = row.Timestamp.V
 	}
 	end := time.Duration((last - info.First) * float64(time.Millisecond))
 	if w := cfg.Trace; w.End > 0 {
@@ -59,7 +58,7 @@ func (in *input) rowsToSend(t Trace) int64 {
 }
 
 // lastRow reads the last row of a plain trace file; nil for everything else.
-func lastRow(name string) *mooncake.Row {
+func lastRow(name string, parse func([]byte) (*mooncake.Row, error)) *mooncake.Row {
 	f, err := os.Open(name) //nolint:gosec // the user's trace
 	if err != nil {
 		return nil
@@ -74,7 +73,7 @@ func lastRow(name string) *mooncake.Row {
 		return nil
 	}
 	tail = bytes.TrimRight(tail, "\r\n\t ")
-	row, err := mooncake.ParseRow(tail[bytes.LastIndexByte(tail, '\n')+1:])
+	row, err := parse(tail[bytes.LastIndexByte(tail, '\n')+1:])
 	if err != nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/report"
@@ -86,7 +87,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 			in = nil
 		}
 	}()
-	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, FineBlockSize: c.FineBlockSize, Stdin: c.Stdin}
+	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, FineBlockSize: c.FineBlockSize, Unit: c.Unit, Map: c.Map, Stdin: c.Stdin}
 	if c.Lenient {
 		read.Reject = func(row mooncake.Rejected) error { return in.quarantine.Add(row) } // not before a row is read
 	}
@@ -99,21 +100,18 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		}
 	}
 	opt := load.Options{
-		BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: cfg.Schedule.FileOrder,
+		BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), Lookahead: c.Lookahead, FileOrder: cfg.Schedule.FileOrder,
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: cfg.Schedule.Speedup,
 		Spread: cfg.Schedule.Spread, Seed: cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
 		Sessions: c.Sessions, OpenSessions: cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: cfg.oneModel() != "",
 		Replies: needs,
 	}
 	if meta := in.trace.Meta(); meta != nil {
-		if err = errors.Join(meta.CheckSessionMode(c.Sessions), meta.CheckTimeUnit(c.Unit)); err != nil {
+		if err = meta.CheckSessionMode(c.Sessions); err != nil {
 			return in, in.named(err)
 		}
 		if opt.Sessions == mooncake.SessionUnknown {
 			opt.Sessions = meta.SessionMode
-		}
-		if opt.Unit == 0 {
-			opt.Unit = meta.Unit()
 		}
 	}
 	in.stream, err = load.Open(in.trace.Reader, opt)
@@ -121,6 +119,14 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		err = fmt.Errorf("none of its %d rows can be used; the first is %w", in.quarantine.Count(), in.quarantine.First())
 	}
 	return in, in.named(err)
+}
+
+// unit names the unit of the timestamps in the file.
+func (in *input) unit() string {
+	if !in.stream.Info().Timed { // else it was known before the trace began to be read on
+		return mooncake.UnitName(time.Millisecond)
+	}
+	return mooncake.UnitName(in.trace.Unit())
 }
 
 // openQuarantine makes the file for rows that cannot be used.

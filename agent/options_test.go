@@ -403,10 +403,10 @@ func TestRecordsKeepWhatTheirRowsMean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.Trace.BlockSize != 16 || rep.Trace.Unit != "s" || rep.Trace.SessionMode != "full" {
-		t.Errorf("trace %+v, want blocks of 16, seconds, whole prompts", rep.Trace)
+	if rep.Trace.BlockSize != 16 || rep.Trace.Unit != "ms" || rep.Trace.SessionMode != "full" {
+		t.Errorf("trace %+v, want blocks of 16, milliseconds, whole prompts", rep.Trace)
 	}
-	again.Trace.Unit = time.Millisecond
+	again.Trace.Unit = time.Second
 	if _, err := Run(t.Context(), again); err == nil || !strings.Contains(err.Error(), "contradicts") {
 		t.Errorf("a unit that contradicts the sidecar: error %v", err)
 	}

@@ -84,7 +84,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 		telemetry: cfg.Telemetry, out: cfg.Out, page: !cfg.NoPage, traceURL: cfg.TraceURL,
 		sidecar: mooncake.Meta{
 			Tool: "moonloop " + cfg.Tool, BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize,
-			SessionMode: info.Sessions, TimeUnit: mooncake.UnitName(info.Unit),
+			SessionMode: info.Sessions, TimeUnit: mooncake.UnitName(time.Millisecond),
 			Transformations: []mooncake.Transformation{{
 				Name: "replay", Parameters: map[string]any{"trace": in.name, "run": cfg.RunID},
 				Effect: "each row has what became of it in this replay under the key result, and no replies",
@@ -121,7 +121,7 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings, server 
 		p.run.Words = &words
 	}
 	p.trace = report.Trace{
-		Name: in.name, BlockSize: opt.BlockSize, SessionMode: info.Sessions.String(), Unit: mooncake.UnitName(info.Unit),
+		Name: in.name, BlockSize: opt.BlockSize, SessionMode: info.Sessions.String(), Unit: in.unit(),
 		Quarantine: in.quarantine.Name(),
 	}
 	if info.Grid.Coarse {
@@ -154,7 +154,7 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings, ser
 	if port, err := strconv.Atoi(server.Port()); err == nil {
 		t.ServerPort = port
 	}
-	t.Speedup, t.BlockSize, t.FineBlockSize, t.TimestampScale = cfg.Schedule.Speedup, opt.BlockSize, opt.FineBlockSize, clock.Millis(info.Unit)
+	t.Speedup, t.BlockSize, t.FineBlockSize = cfg.Schedule.Speedup, opt.BlockSize, opt.FineBlockSize
 	t.HashDomain = fmt.Sprintf("%08x", uint32(info.Fingerprint)) //nolint:gosec // 32 bits of a hash are the domain
 	if meta := in.trace.Meta(); meta != nil && len(meta.HashDomains) == 1 {
 		t.HashDomain = meta.HashDomains[0]

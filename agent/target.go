@@ -46,6 +46,7 @@ func questions(cfg Config, in *input, needed bool, said *notices) preflight.Conf
 		OneModel: cfg.oneModel(), CacheBlock: t.CacheBlock, Carry: c.Carry,
 		Replies: needed || !info.Whole && in.trace.FineBlockSize() > 0, // a trace as fine as that comes from a capture
 		Trace:   info, Ahead: in.stream.Ahead,
+		Generated:   info.Generated > 0 || !info.Whole || cfg.Schedule.Warmup > 0, // warm-up requests are
 		Traceparent: func(what string, n int64) string { return unrecorded(cfg.RunID+" "+what, n) },
 		Warn:        said.warn, Note: said.note,
 	}

@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // Format is a format of files.
@@ -53,14 +56,15 @@ var ErrUnknownFormat = errors.New("its format is not known")
 func Detect(name string, head []byte) (Format, error) {
 	empty := len(head) == 0
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, utf8BOM), " \t\r\n")
-	switch first := firstKey(head); {
+	object := firstObject(head)
+	switch first := firstKey(object); {
 	case first == keySpans, first == keyLogs, first == keyMetrics, first == keyProfiles:
 		return OTLP, nil
-	case bytes.Contains(head, []byte(`"`+dynamoSchema+`"`)) && slices.Contains([]string{"schema", "timestamp", "event", "event_type"}, first):
+	case bytes.Contains(object, []byte(`"`+dynamoSchema+`"`)) && slices.Contains([]string{"schema", "timestamp", "event", "event_type"}, first):
 		return Dynamo, nil // a record's schema is its first member; an envelope has its time before it
 	}
 	has := map[string]bool{}
-	for key := range keys(head) {
+	for key := range keys(object) {
 		has[key] = true
 	}
 	line, _, _ := bytes.Cut(head, []byte{'\n'})
@@ -114,6 +118,15 @@ func keys(head []byte) iter.Seq[string] {
 			err = dec.SkipValue()
 		}
 	}
+}
+
+// firstObject returns the JSON object that a file begins with, on a line by itself or not, as far as it is there.
+func firstObject(head []byte) []byte {
+	r := jsonrows.NewReader(bufio.NewReader(bytes.NewReader(head)), len(head), false)
+	if err := r.Next(); err == nil && valid(r.Text) != nil {
+		_, _ = r.Extend() // what is there is what it can be told by
+	}
+	return r.Text
 }
 
 // firstKey returns the first key of an object, "" where there is none.

@@ -13,60 +13,138 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 var utf8BOM = []byte("\xef\xbb\xbf")
 
-// lines reads the lines of a file that hold anything.
-type lines struct {
-	name   string
-	advice string // on a line that is too long
-	in     *bufio.Scanner
-	number int64 // of the last line
-	filled int64 // lines that held something
-	ended  bool  // it has its newline
+// source is what lines come from.
+type source interface {
+	// next returns the next line that holds anything, valid until the call after. Behind the last one the error is io.EOF.
+	next() ([]byte, error)
+	// again returns more than the line for a fault that says that the line is not one JSON object, if there is more.
+	again(fault error) ([]byte, bool, error)
+	// line is the number of the last line, cut whether it is the file's last and has no end.
+	line() int64
+	cut() bool
 }
 
-func newLines(in io.Reader, name string, maxLine int, advice string) *lines {
-	l := &lines{name: name, advice: advice, in: bufio.NewScanner(in)}
-	l.in.Buffer(make([]byte, 0, min(64<<10, maxLine)), maxLine)
-	l.in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+// lines reads the lines of a file that hold anything, or the JSON objects of a file.
+type lines struct {
+	source
+	name   string
+	advice string // on a line that is too long
+	filled int64  // lines that held something
+}
+
+func newLines(in io.Reader, name string, maxLine int, advice string, format Format) *lines {
+	l := &lines{name: name, advice: advice}
+	if format == OTLP || format == Dynamo || format == Bailian {
+		l.source = objects{jsonrows.NewReader(bufio.NewReaderSize(in, 64<<10), maxLine, false)}
+		return l
+	}
+	csv := &csvLines{in: bufio.NewScanner(in)}
+	csv.in.Buffer(make([]byte, 0, min(64<<10, maxLine)), maxLine)
+	csv.in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
 		n, line, err := bufio.ScanLines(data, atEOF)
-		l.ended = n > 0 && data[n-1] == '\n'
+		csv.ended = n > 0 && data[n-1] == '\n'
 		return n, line, err
 	})
+	l.source = csv
 	return l
 }
 
 // next returns the next line without the space around it, valid until the call after. Behind the last one the error is io.EOF.
 func (l *lines) next() ([]byte, error) {
+	line, err := l.source.next()
+	if err == nil {
+		l.filled++
+	}
+	return line, l.failure(err)
+}
+
+// again returns more than the line of which an error says that it is not one JSON object, if there is more.
+func (l *lines) again(fault error) ([]byte, bool, error) {
+	line, more, err := l.source.again(fault)
+	return line, more, l.failure(err)
+}
+
+// failure says what is wrong with the file.
+func (l *lines) failure(err error) error {
+	unfinished, isUnfinished := errors.AsType[jsonrows.Unfinished](err)
+	fault := &mooncake.RowError{File: l.name, Line: l.line(), Err: err}
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return err
+	case isUnfinished:
+		fault.Rule = unfinished.Error()
+	case errors.Is(err, jsonrows.ErrLongRow):
+		fault.Rule, fault.Advice = "the JSON object that begins here is too long", "raise the line limit"+l.advice
+	case errors.Is(err, bufio.ErrTooLong), errors.Is(err, jsonrows.ErrLongLine):
+		fault.Rule, fault.Advice = "the line is too long", "raise the line limit"+l.advice
+	default:
+		return fmt.Errorf("%s:%d: the file cannot be read to its end: %w", l.name, l.line(), err)
+	}
+	return fault
+}
+
+// objects are the objects of a file of JSON, which are lines as a rule.
+type objects struct{ *jsonrows.Reader }
+
+func (o objects) next() ([]byte, error) {
+	err := o.Next()
+	return bytes.TrimSpace(o.Text), err
+}
+
+func (o objects) again(fault error) ([]byte, bool, error) {
+	if e, ok := errors.AsType[*mooncake.RowError](fault); !ok || !errors.Is(e.Err, errNoJSON) {
+		return nil, false, nil
+	}
+	more, err := o.Extend()
+	return bytes.TrimSpace(o.Text), more, err
+}
+
+func (o objects) line() int64 { return o.Line }
+func (o objects) cut() bool   { return o.Cut && !bytes.HasSuffix(o.Raw, []byte{'\n'}) }
+
+// csvLines are the lines of a file of CSV.
+type csvLines struct {
+	in     *bufio.Scanner
+	number int64 // of the line
+	ended  bool  // it has its newline
+}
+
+func (l *csvLines) next() ([]byte, error) {
 	for l.in.Scan() {
 		line := l.in.Bytes()
 		if l.number++; l.number == 1 {
 			line = bytes.TrimPrefix(line, utf8BOM)
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			l.filled++
 			return line, nil
 		}
 	}
-	switch err := l.in.Err(); {
-	case err == nil:
-		return nil, io.EOF
-	case errors.Is(err, bufio.ErrTooLong):
-		return nil, &mooncake.RowError{File: l.name, Line: l.number + 1, Rule: "the line is too long", Advice: "raise the line limit" + l.advice, Err: err}
-	default:
-		return nil, fmt.Errorf("%s:%d: the file cannot be read to its end: %w", l.name, l.number+1, err)
+	if err := l.in.Err(); err != nil {
+		l.number++ // the line that did not come
+		return nil, err
 	}
+	return nil, io.EOF
 }
+
+func (l *csvLines) again(error) ([]byte, bool, error) { return nil, false, nil }
+func (l *csvLines) line() int64                       { return l.number }
+func (l *csvLines) cut() bool                         { return !l.ended }
 
 // fault says where the last line is of which an error is.
 func (l *lines) fault(e *mooncake.RowError) error {
 	at := *e
-	at.File, at.Line = l.name, l.number
+	at.File, at.Line = l.name, l.line()
 	return &at
 }
+
+// errNoJSON marks errors of a line that is not one JSON object and nothing else.
+var errNoJSON = errors.New("not a JSON object")
 
 // noObject is the error of a line that is JSON and no object.
 func noObject() *mooncake.RowError {
@@ -75,13 +153,13 @@ func noObject() *mooncake.RowError {
 
 // jsonFault says why a line is no JSON, without repeating it.
 func jsonFault(err error) *mooncake.RowError {
-	out := &mooncake.RowError{Rule: "is not valid JSON"}
+	out := &mooncake.RowError{Rule: "is not valid JSON", Err: errNoJSON}
 	switch e, ok := errors.AsType[*jsontext.SyntacticError](err); {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		out.Rule = "a key occurs twice in one object"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		out.Rule, out.Advice = "the JSON object does not end on its line", "the file may be cut off, or an object may be spread over several lines"
-		out.Err = io.ErrUnexpectedEOF
+		out.Rule, out.Advice = "the JSON object does not end", "the file may be cut off, or a quote or bracket may be missing"
+		out.Err = errors.Join(errNoJSON, io.ErrUnexpectedEOF)
 	case ok:
 		out.Rule += " at byte " + strconv.FormatInt(e.ByteOffset+1, 10)
 	}

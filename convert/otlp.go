@@ -63,7 +63,7 @@ func valid(line []byte) *mooncake.RowError {
 	case line[0] != '{':
 		return noObject()
 	case len(bytes.TrimSpace(line[dec.InputOffset():])) > 0:
-		return &mooncake.RowError{Rule: "there is something after the line's object", Advice: "write one object on each line"}
+		return &mooncake.RowError{Rule: "there is something after the line's object", Advice: "write one object on each line", Err: errNoJSON}
 	}
 	return nil
 }

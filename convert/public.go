@@ -118,7 +118,7 @@ func (c *merger) open(files []capture.Source) error {
 			return err
 		}
 		c.streams = append(c.streams, &stream{
-			lines: newLines(in, file.Name, c.opt.MaxLine, " if the row is real"), file: in, index: i, parse: newParser(&c.opt, &c.lost), lost: &c.lost,
+			lines: newLines(in, file.Name, c.opt.MaxLine, " if the row is real", c.opt.Format), file: in, index: i, parse: newParser(&c.opt, &c.lost), lost: &c.lost,
 			rows: c.opt.Lookahead, bytes: lookaheadBytes / len(files),
 		})
 	}

@@ -71,6 +71,8 @@ func TestDetect(t *testing.T) {
 		{"BurstGPT 1.2", "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n", BurstGPT},
 		{"Bailian", `{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114}`, Bailian},
 		{"Bailian, cut off in its ids", "\n" + `{"chat_id": 159, "parent_chat_id": -1, "hash_ids": [1, 2`, Bailian},
+		{"Bailian over several lines", "[\n  {\n    \"chat_id\": 159, // x\n    \"parent_chat_id\": -1,\n    \"hash_ids\": [1,", Bailian},
+		{"OTLP over several lines", "{\n  \"resourceSpans\": [\n    {", OTLP},
 		{"Mooncake is not foreign", `{"timestamp": 0, "input_length": 1}`, ""},
 		{"nothing", "", ""},
 		{"text", "hello, world\n", ""},
@@ -282,6 +284,18 @@ func bailianRow(at, tokens int, ids ...int) string {
 	}
 	return `{"chat_id": ` + strconv.Itoa(at) + `, "parent_chat_id": -1, "timestamp": ` + strconv.Itoa(at) + `, "input_length": ` + strconv.Itoa(tokens) +
 		`, "output_length": 1, "hash_ids": [` + strings.Join(parts, ",") + `]}`
+}
+
+// TestLayoutsConvertAlike: it makes no difference how the rows of a file are laid out.
+func TestLayoutsConvertAlike(t *testing.T) {
+	a, b := bailianRow(5, 40, 1, 2, 3), bailianRow(6, 50, 1, 2, 4, 5)
+	want, _ := convert(t, Options{}, text("f", join(a, b)))
+	over := strings.NewReplacer("{", "{\n", ", ", ",\n  ", "}", ", // end\n}")
+	for _, content := range []string{"[" + a + "," + b + "]", join("[", a+",", b, "]"), join(over.Replace(a), over.Replace(b)), a + b} {
+		if got, _ := convert(t, Options{}, text("f", content)); got != want {
+			t.Errorf("%s\nbecame\n%s\nwant\n%s", content, got, want)
+		}
+	}
 }
 
 // TestReblock: blocks of 64 tokens are made of four ids; a last block has its own number unless the whole prompt is the same.

@@ -110,9 +110,14 @@ func (s *stream) read() (*request, error) {
 			return nil, err
 		}
 		q, err := s.parse(line)
+		if line, more, failed := s.lines.again(err); failed != nil {
+			return nil, failed
+		} else if more {
+			q, err = s.parse(line)
+		}
 		if err == nil && q != nil {
 			if err = q.row.Validate(); err == nil {
-				q.input, q.line = s.index, s.lines.number
+				q.input, q.line = s.index, s.lines.line()
 				return q, nil
 			}
 		}

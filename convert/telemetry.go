@@ -129,7 +129,7 @@ func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) 
 	if err != nil {
 		return err
 	}
-	l := newLines(in, file.Name, maxLine, ", or let the exporter write smaller batches")
+	l := newLines(in, file.Name, maxLine, ", or let the exporter write smaller batches", OTLP)
 	defer func() { t.lines, err = t.lines+l.filled, errors.Join(err, in.Close()) }()
 	for {
 		line, err := l.next()
@@ -142,12 +142,17 @@ func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) 
 			return context.Cause(ctx)
 		}
 		err = t.read(line)
+		if line, more, failed := l.again(err); failed != nil {
+			return failed
+		} else if more {
+			err = t.read(line)
+		}
 		fault, bad := errors.AsType[*mooncake.RowError](err)
 		switch {
 		case err == nil:
 		case !bad:
 			return err
-		case !l.ended && errors.Is(fault, io.ErrUnexpectedEOF):
+		case l.cut() && errors.Is(fault, io.ErrUnexpectedEOF):
 			t.lost.add("lines", "the last one breaks off", 1)
 		default:
 			return l.fault(fault)

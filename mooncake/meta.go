@@ -36,7 +36,7 @@ type Meta struct {
 	FineBlockSize int         `json:"fine_block_size,omitzero"`
 	SessionMode   SessionMode `json:"session_mode,omitzero"` // what rows of one session_id hold
 
-	// TimeUnit is the unit of timestamps: ms, s or us; empty is ms. Delays are milliseconds whatever it says.
+	// TimeUnit is the unit of timestamps in the file: ms, s, us or ns; empty is told from their size ([ReaderOptions].Unit). Delays are milliseconds whatever it says.
 	TimeUnit string `json:"time_unit,omitempty"`
 	// TimeBase is the instant of timestamp 0.
 	TimeBase time.Time `json:"time_base,omitzero"`
@@ -160,7 +160,7 @@ func (m *Meta) Validate() error {
 	sizes := fmt.Sprintf("be above 0 and at most %d", MaxBlockSize)
 	switch {
 	case m.TimeUnit != "" && units[m.TimeUnit] == 0:
-		return fmt.Errorf("sidecar: time_unit %s must be ms, s or us; correct it, or leave it out for ms", word(m.TimeUnit))
+		return fmt.Errorf("sidecar: time_unit %s must be ms, s, us or ns; correct it, or leave it out", word(m.TimeUnit))
 	case m.BlockSize < 0 || m.BlockSize > MaxBlockSize:
 		return bad("block_size", m.BlockSize, sizes)
 	case m.FineBlockSize < 0 || m.FineBlockSize > MaxBlockSize:
@@ -211,11 +211,6 @@ func (m *Meta) CheckSessionMode(given SessionMode) error {
 	return contradiction("session mode", given, said)
 }
 
-// CheckTimeUnit reports a unit of timestamps that contradicts the sidecar.
-func (m *Meta) CheckTimeUnit(given time.Duration) error {
-	return contradiction("time unit", UnitName(given), m.said().TimeUnit)
-}
-
 // CheckRows reports that the trace does not have the number of rows that its sidecar gives.
 func (m *Meta) CheckRows(rows int64) error {
 	if said := m.said().Rows; said != 0 && said != rows {
@@ -226,14 +221,14 @@ func (m *Meta) CheckRows(rows int64) error {
 }
 
 // units are the units of timestamps, by name.
-var units = map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "us": time.Microsecond}
+var units = map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "us": time.Microsecond, "ns": time.Nanosecond}
 
-// ParseUnit reads the name of a unit of timestamps: ms, s or us.
+// ParseUnit reads the name of a unit of timestamps: ms, s, us or ns.
 func ParseUnit(name string) (time.Duration, error) {
 	if u, known := units[name]; known {
 		return u, nil
 	}
-	return 0, fmt.Errorf("time unit %s: want ms, s or us", word(name))
+	return 0, fmt.Errorf("time unit %s: want ms, s, us or ns", word(name))
 }
 
 // UnitName returns the name that [ParseUnit] reads, or the empty string.

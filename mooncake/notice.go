@@ -21,6 +21,8 @@ const (
 	NoticeTooManyIDs   NoticeCode = "too_many_ids"  // more ids than the input length has room for
 	NoticePrefixOnly   NoticeCode = "prefix_only"   // fewer ids than the input length has blocks
 	NoticeSessions     NoticeCode = "sessions_unchecked"
+	NoticeTimes        NoticeCode = "timestamps" // that are no milliseconds in the file
+	NoticeLayout       NoticeCode = "layout"     // rows that are not on a line by themselves
 	NoticeReplyLost    NoticeCode = "reply_lost" // replies to rows that were refused
 	// NoticeContinuedLost is of rows that continue one that was refused, or one that does.
 	NoticeContinuedLost NoticeCode = "continued_lost"
@@ -95,7 +97,11 @@ func (k noticeKey) text(count int64, blockSize int, rows, fitting int64) string 
 		if k.name == otherNames {
 			return "further unknown keys in " + in + " have no effect"
 		}
-		return "unknown key " + k.name + " in " + in + " has no effect"
+		text := "unknown key " + k.name + " in " + in + " has no effect"
+		for _, pair := range mapsOf([]string{k.name}) {
+			text += "; --map " + pair + " reads it"
+		}
+		return text
 	case NoticeForeignField:
 		return "field " + k.name + " of another tool in " + in + " has no effect on a replay"
 	case NoticeTooManyIDs:
@@ -109,6 +115,10 @@ func (k noticeKey) text(count int64, blockSize int, rows, fitting int64) string 
 			"these tokens are ordinary ones of the prompt"
 	case NoticeContinuedLost:
 		return in + " that continue rows which cannot be used have no hash_ranges and no replies: blocks of the usual size say what they share"
+	case NoticeTimes:
+		return "the timestamps of " + in + " are " + k.name
+	case NoticeLayout:
+		return in + " " + k.name + ": read as if on a line by itself; tools that read JSON lines want each row on a line by itself, as moonloop transform writes it"
 	case NoticeSessions:
 		return "too many sessions to check all: " + in + " were not checked for a mix of prompt kinds in their session"
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -33,6 +34,9 @@ type OpenOptions struct {
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 is what the sidecar says.
 	FineBlockSize int
 	MaxLine       int // see [ReaderOptions]
+	// Unit is the unit of timestamps that are numbers; 0 is what the sidecar says, else see [ReaderOptions].
+	Unit time.Duration
+	Map  Mapping // see [ReaderOptions]
 
 	Reject func(Rejected) error // see [ReaderOptions]
 
@@ -79,14 +83,16 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 	block, fine := cmp.Or(opt.BlockSize, said.BlockSize, BlockSize), cmp.Or(opt.FineBlockSize, said.FineBlockSize)
 	if err := cmp.Or(
 		errors.Join(contradiction("block size", opt.BlockSize, said.BlockSize),
-			contradiction("fine block size", opt.FineBlockSize, said.FineBlockSize)),
+			contradiction("fine block size", opt.FineBlockSize, said.FineBlockSize),
+			contradiction("time unit", UnitName(opt.Unit), said.TimeUnit)),
 		checkFine(fine, block),
-		looksLikeTrace(plain),
+		looksLikeTrace(plain, opt.Strict),
 	); err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
 	t.Reader = NewReader(plain, ReaderOptions{
 		Name: label, Strict: opt.Strict, BlockSize: block, FineBlockSize: fine, MaxLine: opt.MaxLine, Reject: opt.Reject,
+		Unit: cmp.Or(opt.Unit, t.meta.Unit()), Map: opt.Map,
 	})
 	return nil
 }
@@ -264,8 +270,10 @@ func peek(r *bufio.Reader) (o opening, err error) {
 	return o, nil
 }
 
+var utf8BOM = []byte("\xef\xbb\xbf")
+
 // looksLikeTrace tells from the first bytes that a file cannot be a trace, and what it is.
-func looksLikeTrace(r *bufio.Reader) error {
+func looksLikeTrace(r *bufio.Reader, strict bool) error {
 	o, err := peek(r)
 	switch {
 	case err != nil:
@@ -274,10 +282,10 @@ func looksLikeTrace(r *bufio.Reader) error {
 		return fmt.Errorf("not a trace but %s: %s", o.what, cmp.Or(o.advice, "name the trace"))
 	case len(o.text) == 0 && o.ended:
 		return errors.New("empty: there is no row in it; name another file")
-	case len(o.text) == 0, o.text[0] == '{':
+	case len(o.text) == 0, o.text[0] == '{', !strict && strings.IndexByte("[/#", o.text[0]) >= 0:
 		return nil
 	case o.text[0] == '[':
-		return errors.New("a JSON array, not JSON lines: write one row object on each line")
+		return errors.New("a JSON array, not JSON lines: write one row object on each line, or read without strict")
 	case o.text[0] == '<':
 		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give that of the file itself")
 	case bytes.IndexByte(o.head, 0) >= 0:

@@ -18,14 +18,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// parser turns one line into a row. It is reused from line to line; what a row keeps is copied out of the line.
+// parser turns the text of one row, a line as a rule, into the row. It is reused from row to row; what a row keeps is copied out of the text.
 // jsontext bounds the nesting (10,000), refuses invalid UTF-8 and repeated keys.
 type parser struct {
 	line    []byte
+	column  int64 // bytes before it on its line
+	place   int   // in line, of what is wrong; below 0 where that is the row as a whole
 	buf     bytes.Buffer
 	dec     jsontext.Decoder
-	unknown []string // quoted names of keys that nobody knows
-	foreign []string // names of other tools' fields
+	fields  fields        // of a row
+	unit    time.Duration // of timestamps, where stamps is stampGiven
+	stamps  stamp         // the kind of the trace's timestamps
+	stamp   stamp         // the kind of the row's, if it has one
+	unknown []string      // quoted names of keys that nobody knows
+	foreign []string      // names of other tools' fields
 
 	integersRead []uint64 // of an array, until the next one
 	// continues is how many ids the row has from the one that it continues; absent where it is complete by itself.
@@ -33,11 +39,14 @@ type parser struct {
 }
 
 // ParseRow reads one row by itself, without the rows and the sidecar of its trace: what only these tell (how many tokens a block
-// has, whether there is the row that a reply belongs to) is not checked. A row that continues another one comes without ranges and replies. The
+// has, whether there is the row that a reply belongs to) is not checked. A number as timestamp is in milliseconds. A row that continues another one comes without ranges and replies. The
 // error is a *[RowError].
 func ParseRow(line []byte) (*Row, error) {
-	var p parser
-	row, e := p.parse(line)
+	return parseRow(line, parser{fields: rowFields, unit: time.Millisecond, stamps: stampGiven})
+}
+
+func parseRow(line []byte, p parser) (*Row, error) {
+	row, e := p.parse(line, 0)
 	if e != nil {
 		return nil, e
 	}
@@ -47,8 +56,9 @@ func ParseRow(line []byte) (*Row, error) {
 	return row, nil
 }
 
-// parse parses a line that is not blank, and checks what the row says by itself.
-func (p *parser) parse(line []byte) (*Row, *RowError) {
+// parse parses a text that is not blank, which begins in a column, from 0, and checks what the row says by itself.
+func (p *parser) parse(line []byte, column int64) (*Row, *RowError) {
+	p.column = column
 	row, e := p.row(line)
 	if e == nil && p.continues.Set && (row.HashRanges == nil || row.Replies == nil || p.continues.V < 1) {
 		e = fault("continues", "", "needs hash_ranges and replies, of which the first is to the row that is continued, and 1 id or more",
@@ -59,7 +69,8 @@ func (p *parser) parse(line []byte) (*Row, *RowError) {
 
 // row reads a line that is not blank.
 func (p *parser) row(line []byte) (*Row, *RowError) {
-	p.line, p.buf = line, *bytes.NewBuffer(line)
+	p.line, p.buf, p.place = line, *bytes.NewBuffer(line), -1
+	p.stamp = stampNone
 	p.dec.Reset(&p.buf)
 	p.unknown, p.foreign, p.continues = p.unknown[:0], p.foreign[:0], Opt[int64]{}
 	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
@@ -69,21 +80,26 @@ func (p *parser) row(line []byte) (*Row, *RowError) {
 		return nil, fault("", kindNames[k], "a row must be a JSON object", "write one object on each line")
 	}
 	r := new(Row)
-	if e := p.members(r, "", rowFields); e != nil {
+	if e := p.members(r, "", p.fields); e != nil {
+		if p.place < 0 {
+			p.place = int(p.dec.InputOffset())
+		}
 		return nil, e
 	}
 	if _, err := p.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, fault("", "", "there is something after the row's object", "write one object on each line")
+		e := fault("", "", "there is something after the row's object", "write one object on each line")
+		e.Err = errSyntax
+		return nil, e
 	}
-	return r, r.fault()
+	return r, p.suggest(r.fault())
 }
 
 // fields read the values of an object's members, by name.
 type fields map[string]func(p *parser, r *Row) *RowError
 
 var rowFields = fields{
-	"timestamp":     func(p *parser, r *Row) *RowError { return p.milliseconds("timestamp", &r.Timestamp) },
-	"created_time":  func(p *parser, r *Row) *RowError { return p.milliseconds("timestamp", &r.Timestamp) },
+	"timestamp":     func(p *parser, r *Row) *RowError { return p.timestamp(&r.Timestamp) },
+	"created_time":  func(p *parser, r *Row) *RowError { return p.timestamp(&r.Timestamp) },
 	"delay":         func(p *parser, r *Row) *RowError { return p.milliseconds("delay", &r.Delay) },
 	"delay_ms":      func(p *parser, r *Row) *RowError { return p.milliseconds("delay", &r.Delay) },
 	"input_length":  func(p *parser, r *Row) *RowError { return p.count("input_length", &r.InputLength) },
@@ -195,26 +211,18 @@ func (p *parser) value(field string, want jsontext.Kind) (jsontext.Value, *RowEr
 	case k == 'n':
 		return nil, nil
 	case k == '"' && want == '0':
-		return nil, fault(field, kindNames[k], "must be "+kindNames[want], numberAdvice(field, v))
+		return nil, fault(field, kindNames[k], "must be "+kindNames[want], numberAdvice(v))
 	}
 	return nil, fault(field, kindNames[k], "must be "+kindNames[want], correctOrOmit)
 }
 
 // numberAdvice says what to do about a string where a number must be.
-func numberAdvice(field string, v jsontext.Value) string {
+func numberAdvice(v jsontext.Value) string {
 	text, _ := jsontext.AppendUnquote(nil, v)
-	s := string(text)
-	if _, err := strconv.ParseFloat(strings.TrimSpace(s), 64); err == nil {
+	if _, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil {
 		return "write it without quotes"
 	}
-	switch _, err := time.Parse(time.DateOnly, s[:min(len(s), len(time.DateOnly))]); { // of a date with a time, too
-	case field != "timestamp" && field != "delay":
-		return correctOrOmit
-	case field == "timestamp" && err == nil:
-		return "it looks like a date, and milliseconds from any instant on are wanted: convert it, " +
-			"for instance with jq -c '.timestamp |= fromdateiso8601 * 1000' (whole seconds in UTC)"
-	}
-	return "write milliseconds as a number, from any instant on"
+	return correctOrOmit
 }
 
 func (p *parser) skip() *RowError { return p.syntax(p.dec.SkipValue()) }
@@ -223,9 +231,17 @@ func (p *parser) skip() *RowError { return p.syntax(p.dec.SkipValue()) }
 func (p *parser) number(field string, before bool) (jsontext.Value, *RowError) {
 	v, e := p.value(field, '0')
 	if v != nil && before {
-		return nil, fault(field, "", "is given twice, under its name and under an alias", "keep one of the two")
+		return nil, givenTwice(field)
 	}
 	return v, e
+}
+
+func givenTwice(field string) *RowError {
+	return fault(field, "", "is given twice, under its name and under an alias", "keep one of the two")
+}
+
+func notFinite(field string, v jsontext.Value) *RowError {
+	return fault(field, clip(string(v)), "is not a finite number", "correct the row")
 }
 
 func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
@@ -235,7 +251,7 @@ func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
 	}
 	ms, err := strconv.ParseFloat(string(v), 64)
 	if err != nil {
-		return fault(field, clip(string(v)), "is not a finite number", "correct the row")
+		return notFinite(field, v)
 	}
 	*to = Some(ms)
 	return nil

@@ -6,15 +6,18 @@ package mooncake
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
+	"time"
 
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// DefaultMaxLine is the longest line that a reader accepts unless it is told otherwise, in bytes.
+// DefaultMaxLine is the longest line, or row of several lines, that a reader accepts unless it is told otherwise, in bytes.
 const DefaultMaxLine = 64 << 20
 
 // maxReaderSessions bounds the sessions whose prompt kind a reader remembers: up to 10 MiB.
@@ -28,7 +31,15 @@ type ReaderOptions struct {
 	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 is unknown, and refuses rows with
 	// hash_ranges.
 	FineBlockSize int
-	MaxLine       int // longest line in bytes; 0 is [DefaultMaxLine]
+	MaxLine       int // longest line, or row of several lines, in bytes; 0 is [DefaultMaxLine]
+
+	// Unit is the unit of timestamps that are numbers. 0: it is told from the size of the first one. Numbers below 10^12 are
+	// milliseconds from any zero, but for those from 1.2·10^9 to 2.2·10^9, which are seconds since 1970; larger ones are
+	// milliseconds, microseconds (from 10^14 on) or nanoseconds (from 10^17 on) since 1970. Rows have milliseconds.
+	Unit time.Duration
+
+	// Map gives fields other keys; one that [ParseMapping] refuses has no effect.
+	Map Mapping
 
 	// Reject decides what becomes of a row that cannot be used. Nil: Read returns its error. Else Reject owns the row: when
 	// it returns nil the reader goes on as if the line were not there; an error ends the reading and stays. A row of which
@@ -39,15 +50,12 @@ type ReaderOptions struct {
 // Reader reads the rows of a trace, one by one. It is not safe for concurrent use.
 type Reader struct {
 	opt      ReaderOptions
-	src      *bufio.Reader
-	line     int64  // number of the line read last
-	text     []byte // that line
-	good     bool   // Read returned it
+	src      *jsonrows.Reader
+	good     bool // Read returned what src has found last
 	rows     int64
 	read     int64 // rows of the source so far, those that were refused included
 	refused  refusals
 	recent   recent
-	long     []byte // a line that does not fit into src's buffer
 	parser   parser
 	notices  notices
 	fitting  int64 // the smallest block size that gives every row enough ids
@@ -57,7 +65,7 @@ type Reader struct {
 	err      error    // of the source; sticky
 }
 
-// NewReader returns a reader of plain JSON lines. [Open] also takes compressed files, standard input and URLs.
+// NewReader returns a reader of uncompressed JSON. [Open] also takes compressed files, standard input and URLs.
 func NewReader(r io.Reader, opt ReaderOptions) *Reader {
 	if opt.BlockSize <= 0 {
 		opt.BlockSize = BlockSize
@@ -66,8 +74,15 @@ func NewReader(r io.Reader, opt ReaderOptions) *Reader {
 		opt.MaxLine = DefaultMaxLine
 	}
 	rd := &Reader{
-		opt: opt, src: bufio.NewReaderSize(r, 64<<10), notices: make(notices),
+		opt: opt, src: jsonrows.NewReader(bufio.NewReaderSize(r, 64<<10), opt.MaxLine, opt.Strict), notices: make(notices),
 		sessions: make(map[uint64]promptClass), seed: maphash.MakeSeed(),
+	}
+	rd.parser.fields = rowFields
+	if known, err := opt.Map.fields(); err == nil {
+		rd.parser.fields = known
+	}
+	if opt.Unit > 0 {
+		rd.parser.unit, rd.parser.stamps = opt.Unit, stampGiven
 	}
 	if opt.Strict {
 		rd.checker = NewChecker(CheckOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize})
@@ -75,8 +90,8 @@ func NewReader(r io.Reader, opt ReaderOptions) *Reader {
 	return rd
 }
 
-// Line returns the number, from 1, of the line that Read returned or refused last.
-func (r *Reader) Line() int64 { return r.line }
+// Line returns the number, from 1, of the line on which the row begins that Read returned or refused last.
+func (r *Reader) Line() int64 { return r.src.Line }
 
 // BlockSize returns the block size that rows are read with, in tokens.
 func (r *Reader) BlockSize() int { return r.opt.BlockSize }
@@ -91,22 +106,28 @@ func (r *Reader) Notices() []Notice { return r.notices.list(r.opt.BlockSize, r.r
 // line. Any other error (the source broke off, a line is too long) ends the reading and stays.
 func (r *Reader) Read() (*Row, error) {
 	for r.err == nil {
-		line, err := r.readLine()
-		if err != nil {
-			r.err, r.good = err, false
+		if err := r.src.Next(); err != nil {
+			r.err, r.good = r.ending(err), false
 			break
 		}
-		r.text = line
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
 		r.read++
-		row, fault := r.parser.parse(line)
+		row, fault := r.parser.parse(r.src.Text, r.src.Column)
+		if fault != nil && errors.Is(fault.Err, errSyntax) {
+			switch other, err := r.src.Extend(); {
+			case err != nil:
+				r.err, r.good = r.ending(err), false
+				return nil, r.err
+			case other:
+				row, fault = r.parser.parse(r.src.Text, r.src.Column)
+			}
+		}
 		if fault == nil {
 			fault = r.examine(row)
 		}
 		if r.good = fault == nil; r.good {
 			r.rows++
+			r.laidOut(row)
+			r.timed(row)
 			return row, nil
 		}
 		if err := r.Refuse(fault); err != nil {
@@ -120,55 +141,95 @@ func (r *Reader) Read() (*Row, error) {
 // others of its trace is for its user to tell. It completes the fault with file and line and returns it, unless
 // [ReaderOptions].Reject has taken the row; then it returns nil, and Read goes on as if the line were not there.
 func (r *Reader) Refuse(fault *RowError) error {
+	at := *fault
+	at.File, at.Line = r.opt.Name, r.src.Line
 	if r.good {
 		r.good = false
 		r.rows--
+	} else {
+		at.Line += r.parser.linesBefore()
 	}
 	r.refused.add(r.read - 1)
-	at := *fault
-	at.File, at.Line = r.opt.Name, r.line
 	if r.opt.Reject == nil {
 		return &at
 	}
-	r.err = r.opt.Reject(Rejected{Fault: &at, Rows: r.rows, Text: bytes.TrimRight(r.text, "\r\n")})
+	r.err = r.opt.Reject(Rejected{Fault: &at, Rows: r.rows, Text: bytes.TrimRight(r.src.Raw, "\r\n")})
 	return r.err
 }
 
-var utf8BOM = []byte("\xef\xbb\xbf")
-
-// readLine returns the next line without a byte order mark. The bytes are valid until the next call.
-func (r *Reader) readLine() ([]byte, error) {
-	line, err := r.src.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		r.long = append(r.long[:0], line...)
-		for errors.Is(err, bufio.ErrBufferFull) && len(r.long) <= r.opt.MaxLine {
-			line, err = r.src.ReadSlice('\n')
-			r.long = append(r.long, line...)
-		}
-		line = r.long
-	}
+// ending says where and how the reading ends.
+func (r *Reader) ending(err error) error {
+	unfinished, isUnfinished := errors.AsType[jsonrows.Unfinished](err)
+	text, advice := "", "write one row on each line, or raise the limit on lines if the row is real"
 	switch {
-	case len(line) > 0:
-		r.line++ // the last line may lack its newline
 	case errors.Is(err, io.EOF):
-		return nil, io.EOF
+		return io.EOF
+	case isUnfinished:
+		text, advice = unfinished.Error(), ""
+	case errors.Is(err, jsonrows.ErrLongLine):
+		text = fmt.Sprintf("the line is longer than %d bytes", r.opt.MaxLine)
+	case errors.Is(err, jsonrows.ErrLongRow):
+		text = fmt.Sprintf("the row that begins here is longer than %d bytes", r.opt.MaxLine)
+	default:
+		return fmt.Errorf("%s: the trace cannot be read to its end: %w; take a whole copy of it", location(r.opt.Name, r.src.Line), err)
 	}
-	if len(line) > r.opt.MaxLine {
-		return nil, fmt.Errorf("%s: the line is longer than %d bytes; "+
-			"write one row on each line, or raise the limit on lines if the row is real",
-			location(r.opt.Name, r.line), r.opt.MaxLine)
+	return &unfinishedError{join("; ", location(r.opt.Name, r.src.Line)+": "+text, advice)}
+}
+
+// unfinishedError is the end of a trace of which the rest makes no sense.
+type unfinishedError struct{ text string }
+
+func (e *unfinishedError) Error() string { return e.text }
+
+// laidOut makes a row that is not on a line by itself what it were there, and counts it.
+func (r *Reader) laidOut(row *Row) {
+	l := r.src.Layout
+	if l == 0 {
+		return
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		if len(line) == 0 {
-			r.line++ // the line that did not come
+	if l&jsonrows.Spans != 0 || !bytes.Equal(r.src.Text, r.src.Raw) {
+		row.compact()
+	}
+	for _, kind := range layouts {
+		if l&kind.layout != 0 {
+			r.notices.add(NoticeLayout, kind.text, r.src.Line, 1)
 		}
-		return nil, fmt.Errorf("%s: the trace cannot be read to its end: %w; take a whole copy of it", location(r.opt.Name, r.line),
-			err)
 	}
-	if r.line == 1 {
-		line = bytes.TrimPrefix(line, utf8BOM)
+}
+
+// timed notes what kind of timestamp a row has.
+func (r *Reader) timed(row *Row) {
+	if kind := r.parser.stamp; row.Timestamp.Set && kind != stampGiven {
+		if r.parser.stamps == stampNone {
+			r.parser.stamps = kind
+		}
+		if text := stamps[kind].notice; text != "" {
+			r.notices.add(NoticeTimes, text, r.src.Line, 1)
+		}
 	}
-	return line, nil
+}
+
+// ParseRow reads a row of the trace by itself, like the function of this name: its timestamp is of the kind that those read so far are of.
+func (r *Reader) ParseRow(line []byte) (*Row, error) {
+	return parseRow(line, parser{fields: r.parser.fields, unit: r.parser.unit, stamps: r.parser.stamps})
+}
+
+// Unit returns the unit of timestamps in the file: the one that was given, else the one that the rows so far have been read with. Rows
+// have milliseconds in any case.
+func (r *Reader) Unit() time.Duration {
+	return cmp.Or(r.opt.Unit, stamps[r.parser.stamps].unit, time.Millisecond)
+}
+
+// layouts are what is said of rows that are not on a line by themselves.
+var layouts = []struct {
+	layout jsonrows.Layout
+	text   string
+}{
+	{jsonrows.Spans, "spread over several lines"},
+	{jsonrows.Array, "in a JSON array"},
+	{jsonrows.Shares, "on a line with the row before"},
+	{jsonrows.Comments, "with comments, which are ignored"},
+	{jsonrows.Commas, "with commas too many, which are ignored"},
 }
 
 // examine looks at a good row in the light of the rows before it, and notes what is odd.
@@ -197,24 +258,24 @@ func (r *Reader) examine(row *Row) *RowError {
 		return fault
 	}
 	if r.checker != nil {
-		if fault := r.checker.strict(row, r.line); fault != nil {
+		if fault := r.checker.strict(row, r.src.Line); fault != nil {
 			return fault
 		}
 	}
-	r.notices.add(NoticeReplyLost, "", r.line, lost)
+	r.notices.add(NoticeReplyLost, "", r.src.Line, lost)
 	for _, name := range r.parser.unknown {
-		r.notices.add(NoticeUnknownKey, name, r.line, 1)
+		r.notices.add(NoticeUnknownKey, name, r.src.Line, 1)
 	}
 	for _, name := range r.parser.foreign {
-		r.notices.add(NoticeForeignField, name, r.line, 1)
+		r.notices.add(NoticeForeignField, name, r.src.Line, 1)
 	}
 	if tooMany {
-		r.notices.add(NoticeTooManyIDs, "", r.line, 1)
+		r.notices.add(NoticeTooManyIDs, "", r.src.Line, 1)
 	}
 	if n := int64(len(row.HashIDs)); n > 0 {
 		r.fitting = max(r.fitting, (row.InputLength.V+n-1)/n)
 		if len(row.HashIDs) < blocks {
-			r.notices.add(NoticePrefixOnly, "", r.line, 1)
+			r.notices.add(NoticePrefixOnly, "", r.src.Line, 1)
 		}
 	}
 	return nil
@@ -228,7 +289,7 @@ func (r *Reader) complete(row *Row) *RowError {
 			return fault
 		case !known:
 			row.HashRanges, row.Replies = nil, nil
-			r.notices.add(NoticeContinuedLost, "", r.line, 1)
+			r.notices.add(NoticeContinuedLost, "", r.src.Line, 1)
 		}
 	}
 	r.recent.add(r.read-1, row)
@@ -274,7 +335,7 @@ func (r *Reader) faultSession(row *Row) *RowError {
 	case len(r.sessions) < maxReaderSessions:
 		r.sessions[key] = class
 	default:
-		r.notices.add(NoticeSessions, "", r.line, 1)
+		r.notices.add(NoticeSessions, "", r.src.Line, 1)
 	}
 	return nil
 }

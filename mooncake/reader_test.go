@@ -111,9 +111,16 @@ func TestRefusedRows(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
 		{"a word", secret, "t:1: is not valid JSON at byte 1"},
 		{"a number", "12", "t:1: a number: a row must be a JSON object"},
-		{"an array", "[]", "t:1: an array: a row must be a JSON object"},
-		{"cut off", `{"input_length":1,"text_input":"xyzzy`, "t:1: the JSON object does not end on its line"},
-		{"two rows on a line", `{"input_length":1}{"input_length":1}`, "something after the row's object"},
+		{"an array", "[[]]", "t:1: an array: a row must be a JSON object"},
+		{"cut off", `{"input_length":1,"text_input":"xyzzy`, "t:1: the row's JSON object does not end"},
+		{"something behind a row", `{"input_length":1} xyzzy`, "t:1: is not valid JSON at byte 20"},
+		{"a number over several lines", "\n{\n \"timestamp\": 1,\n \"input_length\":\n-1.5}", "t:5: input_length: -1.5: must be an integer"},
+		{"a row over several lines", "\n{\n \"timestamp\": 1,\n \"output_length\": 2}", "t:2: the row has no prompt"},
+		{"a word over several lines", "\n{\n \"timestamp\": 1,\n  \"input_length\": xyzzy}", "t:4: is not valid JSON at byte 19"},
+		{"dots", "{\"input_length\": 1, ...}", "t:1: is not valid JSON at byte 21: dots; an example leaves something out"},
+		{"a number in an array", "[{\"input_length\":1}, {\"input_length\": -1}]", "t:1: input_length: -1: must be above 0"},
+		{"a word in an array on a line", "[{\"input_length\":1}, {\"input_length\": xyzzy}]", "t:1: is not valid JSON at byte 39"},
+		{"a NUL byte between rows", "{\"input_length\":1}\n\x00", "t:2: is not valid JSON at byte 1: a NUL byte"},
 		{"a key twice", `{"input_length":1,"input_length":2}`, "a key occurs twice"},
 		{"a name and its alias", `{"input_length":1,"input_tokens":2}`, "input_length: is given twice"},
 		{"invalid UTF-8", "{\"text_input\":\"\xff xyzzy\"}", "is not valid JSON at byte"},
@@ -186,7 +193,7 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 	}
 	want := []Notice{
 		{NoticeTooManyIDs, 1, 1, "1 row lists more ids than the input length has blocks of 512 tokens; the first ones are used"},
-		{NoticeUnknownKey, 2, 1, `unknown key "osl" in 2 rows has no effect`},
+		{NoticeUnknownKey, 2, 1, `unknown key "osl" in 2 rows has no effect; --map output_length=osl reads it`},
 		{NoticeForeignField, 1, 3, "field priority of another tool in 1 row has no effect on a replay"},
 		{NoticePrefixOnly, 1, 3, "1 row lists fewer ids than the input length has blocks of 512 tokens; the rest of the prompt is private to the row"},
 		{NoticeUnknownKey, 1, 3, `unknown key "otel.x" in 1 row has no effect`},
@@ -194,6 +201,49 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, r.Notices()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestLayouts: rows are the same however they are laid out, and a notice says how they were.
+func TestLayouts(t *testing.T) {
+	want, _, err := read("{\"timestamp\":0,\"messages\":[{\"role\":\"user\",\"content\":\"a // b\"}],\"extra\":{\"n\":1.50},\"priority\":[1,2]}\n{\"timestamp\":5,\"input_length\":600,\"hash_ids\":[0,1]}", ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = "{\n  \"timestamp\": 0,\n  \"messages\": [\n    {\"role\": \"user\", \"content\": \"a // b\"}\n  ],\n  \"extra\": { \"n\": 1.50 },\n \"priority\": [1,\n2]}"
+	const second = "{\n\"timestamp\": 5,\n\"input_length\": 600,\n\"hash_ids\": [\n0,\n1\n]\n}"
+	for _, test := range []struct {
+		name, in string
+		notices  []string
+	}{
+		{"over lines", first + "\n" + second + "\n", []string{"2 rows spread over several lines: "}},
+		{"an array", "[" + first + ",\n" + second + "]", []string{"2 rows in a JSON array: "}},
+		{"comments", "// a trace\n" + first + " /* the\nsecond */ " + second, []string{"2 rows with comments, which are ignored: "}},
+		{"commas", strings.Replace(first, "1.50 }", "1.50, }", 1) + ",\n" + strings.Replace(second, "1\n]", "1,\n],", 1), []string{"2 rows with commas too many, which are ignored: "}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rows, r, err := read(test.in, ReaderOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, rows); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			texts := ""
+			for _, n := range r.Notices() {
+				if n.Code == NoticeLayout {
+					texts += n.Text + "\n"
+				}
+			}
+			for _, want := range append(test.notices, "spread over several lines: read as if on a line by itself") {
+				if !strings.Contains(texts, want) {
+					t.Errorf("notices %q, want one that holds %q", texts, want)
+				}
+			}
+			if _, _, err := read(test.in, ReaderOptions{Strict: true}); err == nil {
+				t.Error("is no trace by the letter, and was read strictly")
+			}
+		})
 	}
 }
 

@@ -6,6 +6,8 @@ package mooncake
 import (
 	"encoding/json"
 	"math"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // BlockSize is the number of prompt tokens that one hash id of a public Mooncake trace stands for.
@@ -44,7 +46,7 @@ const (
 
 // Row is one request of a trace. Slices and raw JSON belong to the row; a reader never reuses them.
 type Row struct {
-	// Timestamp is the arrival in milliseconds, from any zero; digits below 1 ms are kept.
+	// Timestamp is the arrival in milliseconds, from any zero, whatever the file has (ReaderOptions.Unit); digits below 1 ms are kept.
 	Timestamp Opt[float64]
 	// Delay is the wait in milliseconds after the session's previous turn has completed.
 	Delay Opt[float64]
@@ -117,6 +119,20 @@ func (r *Row) Kind() Kind {
 		return KindText
 	}
 	return KindLength
+}
+
+// compact removes the white space between the tokens of raw fields.
+func (r *Row) compact() {
+	for _, raw := range []*json.RawMessage{&r.Messages, &r.Tools, &r.Payload, &r.Extra} {
+		if *raw != nil {
+			_ = (*jsontext.Value)(raw).Compact() // it has been parsed
+		}
+	}
+	for name, raw := range r.Foreign {
+		v := jsontext.Value(raw)
+		_ = v.Compact()
+		r.Foreign[name] = json.RawMessage(v)
+	}
 }
 
 // Blocks returns the hash ids that the row's input length has room for: at most ceil(n/blockSize).

@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// errSyntax marks row errors that the JSON grammar is the reason of.
+// errSyntax marks errors of a text that is not one JSON object and nothing else.
 var errSyntax = errors.New("invalid JSON")
 
 // syntax describes an error of the tokenizer without its context, which could hold text of the prompt; nil is none.
@@ -32,11 +32,13 @@ func (p *parser) syntax(err error) *RowError {
 			out.Field = strings.Trim(word(se.JSONPointer.LastToken()), `"`)
 		}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		out.Rule = "the JSON object does not end on its line"
-		out.Advice = "the file may be cut off, or an object may be spread over several lines"
+		out.Rule = "the row's JSON object does not end"
+		out.Advice = "the file may be cut off, or a quote or bracket of the row may be missing"
+		p.place = 0
 	case located:
-		out.Rule = "is not valid JSON at byte " + strconv.FormatInt(se.ByteOffset+1, 10)
-		if at := se.ByteOffset; at >= 0 && at < int64(len(p.line)) {
+		p.place = int(min(max(0, se.ByteOffset), int64(len(p.line))))
+		out.Rule = "is not valid JSON at byte " + strconv.FormatInt(p.byteOfLine(), 10)
+		if at := p.place; at < len(p.line) {
 			if what, advice := stumble(p.line[at:]); what != "" {
 				out.Rule += ": " + what
 				out.Advice = advice
@@ -44,6 +46,20 @@ func (p *parser) syntax(err error) *RowError {
 		}
 	}
 	return out
+}
+
+// byteOfLine returns the number, from 1, of the byte on its line that p.place is.
+func (p *parser) byteOfLine() int64 {
+	before := p.line[:p.place]
+	if ended := bytes.LastIndexByte(before, '\n'); ended >= 0 {
+		return int64(len(before) - ended)
+	}
+	return p.column + int64(len(before)) + 1
+}
+
+// linesBefore returns the number of lines of the row that end before p.place.
+func (p *parser) linesBefore() int64 {
+	return int64(bytes.Count(p.line[:max(0, p.place)], []byte{'\n'}))
 }
 
 // stumbles are what often stands where a line stops to be JSON, and what to do about it.
@@ -58,7 +74,8 @@ var stumbles = []struct {
 	},
 	{[]string{"True", "False"}, "JSON has true and false in lower case", "write the file with a JSON library"},
 	{[]string{"'"}, "a single quote", "JSON has double quotes; write the file with a JSON library"},
-	{[]string{"//", "#", "/*"}, "a comment", "JSON has none; remove it"},
+	{[]string{"//", "#", "/*"}, "a comment", "JSON has none; remove it, or read without strict"},
+	{[]string{"...", "…"}, "dots", "an example leaves something out here; put it in, or remove the dots"},
 	{[]string{"}", "]"}, "a comma or colon before it that nothing follows", "remove the comma, or add the value"},
 	{[]string{string(utf8BOM)}, "a byte order mark within the file", "remove it; files may have been joined"},
 	{[]string{"\x00"}, "a NUL byte", "the file is damaged, or not UTF-8; copy or convert it anew"},

@@ -46,6 +46,8 @@ func (r *Row) fault() *RowError {
 	return nil
 }
 
+var noPrompt = fault("", "", "the row has no prompt", "give exactly one of input_length, text_input, messages, payload")
+
 // faultSource: exactly one field gives the prompt.
 func faultSource(r *Row) *RowError {
 	source := ""
@@ -68,7 +70,7 @@ func faultSource(r *Row) *RowError {
 	}
 	switch {
 	case source == "":
-		return fault("", "", "the row has no prompt", "give exactly one of input_length, text_input, messages, payload")
+		return noPrompt
 	case r.HashIDs != nil && !r.InputLength.Set:
 		return fault("hash_ids", "", "needs input_length, the number of tokens that the blocks cover",
 			"give input_length, or remove hash_ids")

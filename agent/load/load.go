@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -42,8 +41,6 @@ type Options struct {
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = unknown, and no row has any.
 	FineBlockSize int
 	Lookahead     int // 0 = DefaultLookahead
-	// Unit is the length of one timestamp unit: time.Millisecond when 0.
-	Unit time.Duration
 	// FileOrder ignores timestamps: rows go out in file order, in a closed loop.
 	FileOrder bool
 	// Start and End choose the rows with first + Start ≤ timestamp ≤ first + End, in trace time; first is the
@@ -74,16 +71,16 @@ type Options struct {
 // Info is what the look-ahead found and decided.
 type Info struct {
 	Timed        bool                 // the schedule follows timestamps; else file order
-	Unit         time.Duration        // length of one timestamp unit
 	First        float64              // timestamp that offset 0 stands for, ms
 	Last         float64              // greatest timestamp of the look-ahead, ms
 	Grid         stats.Grid           // of the timestamps seen
 	Sessions     mooncake.SessionMode // what rows of one session mean
 	Evidence     string               // why; empty when there are no sessions of several rows
-	LooksSeconds bool                 // the timestamps look like seconds although the unit is milliseconds
+	LooksSeconds bool                 // the timestamps look like seconds although they are read as milliseconds
 	Rows         int                  // rows that the look-ahead saw
 	Whole        bool                 // it saw the whole trace
 	Fingerprint  uint64               // of the rows that it saw: equal for equal traces
+	Generated    int                  // rows that it saw of which the prompts are to be made
 	Broken       []mooncake.Violation // rules of the format that these rows break
 	Models       []ModelRows          // models that its rows of the window name, by first appearance
 }
@@ -107,9 +104,8 @@ type Counts struct {
 // Stream is a schedule.Source over a trace. A goroutine of its own reads the file, until Stop or Close; Next puts in order
 // what has been read. So a file that falls silent holds up nothing that has been read from it.
 type Stream struct {
-	opt      Options
-	info     Info
-	perMilli float64 // trace units → ms
+	opt  Options
+	info Info
 
 	// Owned by the reading goroutine once Open has returned.
 	in    Rows
@@ -145,7 +141,6 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	opt.BlockSize = cmp.Or(opt.BlockSize, mooncake.BlockSize)
 	opt.Lookahead = cmp.Or(max(0, opt.Lookahead), DefaultLookahead)
 	opt.Speedup = cmp.Or(opt.Speedup, 1)
-	opt.Unit = cmp.Or(opt.Unit, time.Millisecond)
 	switch {
 	case opt.Speedup < 0 || math.IsNaN(opt.Speedup) || math.IsInf(opt.Speedup, 0):
 		return nil, fmt.Errorf("speed-up %v: want a number above 0", opt.Speedup)
@@ -157,7 +152,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 		return nil, errors.New("spread: a closed loop has no timestamps to spread")
 	}
 	s := &Stream{
-		opt: opt, in: in, info: Info{Unit: opt.Unit}, perMilli: clock.Millis(opt.Unit), lastOut: math.Inf(-1), sorted: byKey(), spread: byKey(),
+		opt: opt, in: in, lastOut: math.Inf(-1), sorted: byKey(), spread: byKey(),
 		predictor: stats.NewPredictor(stats.PredictorOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize}),
 		rows:      make(chan fileRow, 256), quit: make(chan struct{}),
 	}

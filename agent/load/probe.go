@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -41,11 +40,14 @@ func (s *Stream) probe() error {
 			s.headErr = err
 			break
 		}
-		arrivals.Add(s.inMillis(e.Row))
+		arrivals.Add(e.Row)
 		text = append(mooncake.AppendRow(text[:0], e.Row), '\n')
 		_, _ = fingerprint.Write(text) // never fails
 		detector.Add(e.Row)
 		checker.Add(e.Row, e.line)
+		if e.Kind() == mooncake.KindLength {
+			s.info.Generated++
+		}
 		s.head = append(s.head, e)
 		s.counts.Read++ // nobody else is there yet
 	}
@@ -66,7 +68,7 @@ func (s *Stream) probe() error {
 	s.info.Broken = checker.Violations()
 	times := arrivals.Stats()
 	s.info.Grid = times.Grid
-	s.info.LooksSeconds = s.opt.Unit == time.Millisecond && times.Seconds
+	s.info.LooksSeconds = times.Seconds
 	if s.opt.Spread != SpreadNone && !s.info.Grid.Coarse {
 		return errors.New("spread: the timestamps are on no coarse grid, so there is nothing to spread")
 	}
@@ -134,12 +136,4 @@ func (s *Stream) decideSessions(d *stats.SessionDetector) error {
 		return errors.New("sessions: rows that are new turns need the reply to the turn before and cannot be replayed open loop")
 	}
 	return nil
-}
-
-// inMillis returns the row's timestamp as the arrival statistics want it.
-func (s *Stream) inMillis(r *mooncake.Row) *mooncake.Row {
-	if s.perMilli == 1 || !r.Timestamp.Set {
-		return r
-	}
-	return &mooncake.Row{Timestamp: mooncake.Some(r.Timestamp.V * s.perMilli)}
 }

@@ -130,9 +130,9 @@ func (s *Stream) keyOf(r *mooncake.Row) (key float64, turn bool, fault *mooncake
 	case !s.info.Timed:
 		return 0, turn, nil
 	case r.Timestamp.Set && s.opt.OpenSessions:
-		return r.Timestamp.V * s.perMilli, turn, nil
+		return r.Timestamp.V, turn, nil
 	case r.Timestamp.Set:
-		return max(r.Timestamp.V*s.perMilli, last), turn, nil
+		return max(r.Timestamp.V, last), turn, nil
 	case turn:
 		return last, turn, nil
 	case r.SessionID != "":

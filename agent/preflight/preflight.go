@@ -46,6 +46,8 @@ type Config struct {
 	Carry   carry.Mode
 
 	Trace load.Info
+	// Generated says that there may be prompts to be made; those that the trace has need no calibration.
+	Generated bool
 	// Ahead calls yield for the rows of the look-ahead, with their lines.
 	Ahead func(yield func(line int64, row *mooncake.Row) bool)
 
@@ -100,6 +102,8 @@ func (p *preflight) ask(ctx context.Context) (err error) {
 	p.countModels()
 	p.found.Carry = p.mayCarry()
 	switch {
+	case !p.Generated:
+		p.found.Words.Found = Unchecked
 	case p.opt.Form == prompt.Tokens:
 		err = p.checkVocabulary(ctx)
 	case p.Prompt.Overhead > 0:

@@ -21,7 +21,7 @@ import (
 // How the words of a run were found; see report.Words.
 const (
 	Usual      = "usual"     // the usual ones, one token each here
-	Unchecked  = "unchecked" // the usual ones, without a look
+	Unchecked  = "unchecked" // the usual ones, or none, without a look
 	ByTokenize = "tokenize"  // by the engine's tokenizer
 	ByUsage    = "usage"     // by its counts of prompts
 )

@@ -70,7 +70,7 @@ func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 // rowAttributes say which row the request is.
 func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 	row := r.Row
-	a.when(row.Timestamp.Set, attribute.Float64(semconv.Timestamp, row.Timestamp.V*p.cfg.TimestampScale))
+	a.when(row.Timestamp.Set, attribute.Float64(semconv.Timestamp, row.Timestamp.V))
 	a.when(row.InputLength.Set, attribute.Int64(semconv.InputLength, row.InputLength.V))
 	a.when(row.OutputLength.Set, attribute.Int64(semconv.OutputLength, row.OutputLength.V))
 	if row.HashIDs != nil {

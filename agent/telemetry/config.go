@@ -109,13 +109,10 @@ type Config struct {
 	ServerAddress string // server.address
 	ServerPort    int    // server.port; 0 = not stated
 
-	Speedup float64 // mooncake.schedule.speedup; 0 = 1
-	// TimestampScale is the number of milliseconds in a unit of the rows' timestamps, since mooncake.timestamp is in ms;
-	// 0 = 1.
-	TimestampScale float64
-	HashDomain     string // mooncake.hash.domain; empty = not stated
-	BlockSize      int    // tokens per hash id; 0 = 512
-	FineBlockSize  int    // tokens per id of hash_ranges; 0 = rows have none
+	Speedup       float64 // mooncake.schedule.speedup; 0 = 1
+	HashDomain    string  // mooncake.hash.domain; empty = not stated
+	BlockSize     int     // tokens per hash id; 0 = 512
+	FineBlockSize int     // tokens per id of hash_ranges; 0 = rows have none
 }
 
 // Validate reports everything that is wrong with the configuration by itself; the environment is not looked at.
@@ -156,7 +153,6 @@ func (c Config) withDefaults() Config {
 	c.Operation = cmp.Or(c.Operation, semconv.OperationChat)
 	c.BlockSize = cmp.Or(c.BlockSize, 512)
 	c.Speedup = cmp.Or(c.Speedup, 1)
-	c.TimestampScale = cmp.Or(c.TimestampScale, 1)
 	c.QueueBytes = cmp.Or(c.QueueBytes, DefaultQueueBytes)
 	c.messageBytes = cmp.Or(c.BatchBytes, DefaultMessageBytes)
 	c.BatchBytes = cmp.Or(c.BatchBytes, DefaultBatchBytes)

@@ -315,21 +315,6 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// The attribute is in milliseconds whatever the trace's unit is.
-func TestTimestampScale(t *testing.T) {
-	cleanEnv(t)
-	for scale, want := range map[float64]float64{0: 27482.5, 1: 27482.5, 1000: 27482500, 0.001: 27.4825} {
-		cfg, e := target, &fakeExporter{}
-		cfg.SpanExporter, cfg.TimestampScale = e, scale
-		p, _ := start(t, cfg)
-		finish(p, nil, served(1))
-		shutdown(t, p)
-		if got := attributeMap(e.stubs()["chat m"][0].Attributes)["mooncake.timestamp"]; got != want {
-			t.Errorf("%v ms a unit: %v, want %v", scale, got, want)
-		}
-	}
-}
-
 // Rows may leave out nearly everything; absent stays absent, and an empty list of ids is no missing one.
 func TestSparseRow(t *testing.T) {
 	cleanEnv(t)

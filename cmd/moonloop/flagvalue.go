@@ -12,6 +12,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // flagValue is the value of a flag, and the rule that it fulfils.
@@ -128,6 +130,24 @@ func listVar(fs *pflag.FlagSet, to *[]string, name string, r rule, values ...str
 		}
 		return "[" + strings.Join(*to, ",") + "]"
 	}}).register(fs, name)
+}
+
+// mapVar adds the flag that gives fields of a trace's rows other keys.
+func mapVar(fs *pflag.FlagSet, to *mooncake.Mapping) {
+	var texts []string
+	read := func(texts ...string) (m mooncake.Mapping, err error) {
+		m, err = mooncake.ParseMapping(texts...)
+		return m, advised(err)
+	}
+	(&flagValue{
+		kind: "stringSlice", list: &texts, text: func() string { return strings.Join(texts, ",") },
+		rule: reads("field=key pairs, such as input_length=prompt_tokens", func(text string) (mooncake.Mapping, error) { return read(text) }),
+		set: func(text string) (err error) {
+			texts = append(texts, text)
+			*to, err = read(texts...)
+			return err
+		},
+	}).register(fs, "map")
 }
 
 // ruleOf returns the rule of a flag. Those that the library adds are switches.

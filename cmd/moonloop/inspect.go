@@ -11,6 +11,7 @@ import (
 	"math"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,8 @@ type inspectOptions struct {
 	quarantine string
 	blockSize  int
 	fine       int
+	unit       time.Duration
+	mapping    mooncake.Mapping
 	maxIDs     int
 	capacities []string
 	eviction   stats.Eviction
@@ -54,6 +57,8 @@ func newInspectCommand() *cobra.Command {
 	add(f, &opt.quarantine, "quarantine", "", aFile)
 	add(f, &opt.blockSize, "block-size", 0, blockSize)
 	add(f, &opt.fine, "fine-block-size", 0, blockSize)
+	textVar(f, &opt.unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit
+	mapVar(f, &opt.mapping)
 	capacities := reads("numbers of blocks from 1 to 2^30 with commas between, such as 5859,10k", parseCapacities)
 	listVar(f, &opt.capacities, "capacity", capacities, "1k", "3k", "5859", "10k", "30k", "50k", "100k")
 	textVar(f, &opt.eviction, "eviction", "leaf-first", "", parseEviction).rule = oneOf("leaf-first", "root-first")
@@ -143,7 +148,7 @@ func (opt inspectOptions) check(traces int) error {
 
 // inspectTrace reads one trace. It does not read strictly: everything is counted, and --strict decides at the end.
 func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze stats.AnalyzeOptions, stdin io.Reader) (_ inspected, err error) {
-	read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine, Stdin: stdin}
+	read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine, Unit: opt.unit, Map: opt.mapping, Stdin: stdin}
 	var left *mooncake.Quarantine
 	if opt.lenient {
 		if left, err = mooncake.NewQuarantine(opt.quarantine); err != nil {

@@ -85,7 +85,7 @@ func compareRows(ctx context.Context, first, other string, opt inspectOptions) (
 	var compare stats.CompareOptions
 	compare.MaxIDs = opt.maxIDs
 	for i, name := range []string{first, other} {
-		read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine}
+		read := mooncake.OpenOptions{BlockSize: opt.blockSize, FineBlockSize: opt.fine, MaxLine: opt.maxLine, Unit: opt.unit, Map: opt.mapping}
 		if opt.lenient {
 			read.Reject = func(mooncake.Rejected) error { return nil } // counted when the trace was read first
 		}
@@ -94,7 +94,7 @@ func compareRows(ctx context.Context, first, other string, opt inspectOptions) (
 			return nil, err
 		}
 		defer func() { _ = trace.Close() }()
-		readers[i], compare.Units[i] = trace.Reader, trace.Meta().Unit()
+		readers[i] = trace.Reader
 	}
 	c, err := stats.Compare(ctx, readers[0], readers[1], compare)
 	if err != nil && !errors.Is(err, io.EOF) {

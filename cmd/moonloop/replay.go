@@ -98,7 +98,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4", parseShard)
 	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z", parseStartAt)
 	textVar(fs, &c.Trace.Sessions, "session-mode", "", "", mooncake.ParseSessionMode).rule = oneOf("full", "delta")
-	textVar(fs, &c.Trace.Unit, "time-unit", "", "", mooncake.ParseUnit).rule = oneOf("ms", "s", "us")
+	textVar(fs, &c.Trace.Unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit
+	mapVar(fs, &c.Trace.Map)
 	add(fs, &c.Trace.BlockSize, "block-size", 0, whole(minReplayBlock, mooncake.MaxBlockSize))
 	add(fs, &c.Trace.FineBlockSize, "fine-block-size", 0, blockSize)
 	add(fs, &c.Trace.Lookahead, "lookahead", load.DefaultLookahead, whole(1, 1<<24))

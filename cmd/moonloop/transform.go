@@ -5,7 +5,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +28,8 @@ type transformFlags struct {
 	append, merge bool
 	start, end    traceTime
 	spread        transform.Spread
-	unit          string
+	unit          time.Duration
+	mapping       mooncake.Mapping
 	block, fine   int
 	maxLine       int
 	tempDir       string
@@ -71,7 +71,8 @@ func newTransformCommand() *cobra.Command {
 	textVar(fs, &f.spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")
 	add(fs, &f.TimeScale, "time-scale", 1, factor)
 	add(fs, &f.Seed, "seed", 1)
-	wordVar(fs, &f.unit, "time-unit", "", "ms", "s", "us")
+	textVar(fs, &f.unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit
+	mapVar(fs, &f.mapping)
 	add(fs, &f.block, "block-size", 0, blockSize)
 	add(fs, &f.fine, "fine-block-size", 0, blockSize)
 	add(fs, &f.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
@@ -233,7 +234,7 @@ func (t *tracesRead) close() error {
 
 func (t *tracesRead) open(name string, stdin io.Reader) (*mooncake.Trace, error) {
 	trace, err := mooncake.Open(t.ctx, name, mooncake.OpenOptions{
-		BlockSize: t.flags.block, FineBlockSize: t.flags.fine, MaxLine: t.flags.maxLine, TempDir: t.flags.tempDir, Stdin: stdin,
+		BlockSize: t.flags.block, FineBlockSize: t.flags.fine, Unit: t.flags.unit, Map: t.flags.mapping, MaxLine: t.flags.maxLine, TempDir: t.flags.tempDir, Stdin: stdin,
 	})
 	if err == nil {
 		t.ends = append(t.ends, trace.Close)
@@ -256,18 +257,6 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 	if err != nil {
 		return s, err
 	}
-	unit, err := mooncake.ParseUnit(cmp.Or(t.flags.unit, "ms"))
-	if err != nil {
-		return s, err
-	}
-	if t.flags.unit != "" {
-		if err := meta.CheckTimeUnit(unit); err != nil {
-			return s, fmt.Errorf("%s: %w", name, err)
-		}
-	} else if meta != nil && meta.Unit() > 0 {
-		unit = meta.Unit()
-	}
-	s.Unit = unit
 	t.metas = append(t.metas, meta)
 	var spool *os.File
 	s.Open = func() (transform.Rows, error) {

@@ -555,11 +555,11 @@ func (t *translator) insecure(string) error { return t.add("insecure-skip-verify
 
 // column accepts our own name of a field of rows.
 func column(ours string) func(*translator, string) error {
-	return func(_ *translator, theirs string) error {
+	return func(t *translator, theirs string) error {
 		if theirs == ours {
 			return nil
 		}
-		return fmt.Errorf("%s: want %s; rename the field in the trace, for instance with jq", quoted(theirs), ours)
+		return t.add("map", ours+"="+theirs)
 	}
 }
 

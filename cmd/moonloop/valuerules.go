@@ -43,6 +43,7 @@ var (
 	traceFile   = that("the name of a file", isTraceName)
 	aVariable   = rule{want: "the name of an environment variable, not the key itself", ok: isVariable, secret: true}
 	blockSize   = whole(1, mooncake.MaxBlockSize)
+	timeUnit    = oneOf("ms", "s", "us", "ns")
 )
 
 // runID is an identifier of a replay.

@@ -41,6 +41,7 @@ var rooms = []string{
 	"examples",             // what is shipped to be copied
 	"internal/simulator",   // an engine to test against
 	"internal/heap",        // the one priority queue
+	"internal/jsonrows",    // objects in a file, however they are laid out
 	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
 	"internal/splitmix",    // numbers that decide numbers

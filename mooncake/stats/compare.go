@@ -4,7 +4,6 @@
 package stats
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
@@ -24,8 +22,6 @@ type CompareOptions struct {
 	// Tolerance is how far apart the timestamps of a row may be and still count as the same, in milliseconds. It is that of
 	// a clock's last digit; 0 is 1 microsecond.
 	Tolerance float64
-	// Units are the units of timestamps of the two traces; 0 is the millisecond.
-	Units [2]time.Duration
 	// MaxIDs bounds the block ids of one trace that are remembered; 0 is [mooncake.DefaultMaxIDs]. The blocks of rows beyond
 	// are not compared.
 	MaxIDs int
@@ -113,10 +109,7 @@ func Compare(ctx context.Context, a, b *mooncake.Reader, opt CompareOptions) (*C
 	if opt.MaxIDs <= 0 {
 		opt.MaxIDs = mooncake.DefaultMaxIDs
 	}
-	c := &comparer{opt: opt, sides: [2]side{
-		{reader: a, unit: milliseconds(opt.Units[0])},
-		{reader: b, unit: milliseconds(opt.Units[1])},
-	}}
+	c := &comparer{opt: opt, sides: [2]side{{reader: a}, {reader: b}}}
 	for n := int64(0); ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -135,11 +128,6 @@ func Compare(ctx context.Context, a, b *mooncake.Reader, opt CompareOptions) (*C
 	}
 }
 
-// milliseconds returns how many a unit of timestamps has; 0 is the millisecond.
-func milliseconds(unit time.Duration) float64 {
-	return float64(cmp.Or(max(unit, 0), time.Millisecond)) / float64(time.Millisecond)
-}
-
 // comparer is one call of Compare.
 type comparer struct {
 	opt    CompareOptions
@@ -152,9 +140,8 @@ type comparer struct {
 // side is one of the traces.
 type side struct {
 	reader *mooncake.Reader
-	row    *mooncake.Row // nil after the last one
-	unit   float64
-	first  mooncake.Opt[float64] // timestamp, in the trace's unit
+	row    *mooncake.Row         // nil after the last one
+	first  mooncake.Opt[float64] // timestamp, in milliseconds
 }
 
 func (s *side) next(rows *int64) (err error) {
@@ -182,7 +169,7 @@ func (c *comparer) compare(n int64) {
 	switch a, b := one.row.Timestamp, two.row.Timestamp; {
 	case a.Set && b.Set:
 		c.out.Timed++
-		apart := math.Abs((a.V-one.first.V)*one.unit - (b.V-two.first.V)*two.unit)
+		apart := math.Abs((a.V - one.first.V) - (b.V - two.first.V))
 		c.out.Apart = max(c.out.Apart, apart)
 		if apart > c.opt.Tolerance {
 			c.out.Timestamps.add(n, lines)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -59,10 +58,6 @@ func TestCompare(t *testing.T) {
 {"timestamp": 1.625, "input_length": 1000, "output_length": 5, "hash_ids": [7, 9]}
 {"timestamp": 2.25, "input_length": 600, "output_length": 1}
 `, CompareOptions{Tolerance: 0.125}, Comparison{Rows: [2]int64{3, 3}, Timed: 3, Unknown: 1, Apart: 0.125}, "the same workload"},
-		{"seconds beside milliseconds", `{"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [7, 8]}
-{"timestamp": 0.0015, "input_length": 1000, "output_length": 5, "hash_ids": [7, 9]}
-{"timestamp": 0.00225, "input_length": 600, "output_length": 1}
-`, CompareOptions{Units: [2]time.Duration{0, time.Second}}, Comparison{Rows: [2]int64{3, 3}, Timed: 3, Unknown: 1}, "the same workload"},
 		{"a shorter trace", `{"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [7, 8]}
 `, CompareOptions{}, Comparison{Rows: [2]int64{3, 1}, Timed: 1}, "not the same workload: 3 and 1 row"},
 		{"more ids than can be remembered", a, CompareOptions{MaxIDs: 1}, Comparison{Rows: [2]int64{3, 3}, Timed: 3, Unknown: 1, Unchecked: 1}, "the blocks of 1 row not compared"},

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -25,8 +24,7 @@ type Rows interface {
 
 // Source is a trace to read. Open is called once, or twice for a configuration with [Config.TwoPasses]; then it gives the same rows.
 type Source struct {
-	Name string        // for messages
-	Unit time.Duration // of timestamps; 0 is a millisecond. Rows come out in milliseconds.
+	Name string // for messages
 	Open func() (Rows, error)
 }
 
@@ -60,7 +58,6 @@ type input struct {
 	rows   Rows
 	number int
 	index  int64
-	unit   float64            // ms per unit of timestamps
 	timed  bool               // the first row has a timestamp
 	last   map[string]float64 // place in time of the last row of a session
 	before float64            // place in time of the row before
@@ -72,10 +69,7 @@ func openInput(s Source, number int, order string) (*input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &input{Source: s, rows: rows, number: number, unit: 1, last: map[string]float64{}, before: math.Inf(-1), order: order}
-	if s.Unit > 0 {
-		in.unit = millis(s.Unit)
-	}
+	in := &input{Source: s, rows: rows, number: number, last: map[string]float64{}, before: math.Inf(-1), order: order}
 	return in, nil
 }
 
@@ -99,7 +93,6 @@ func (in *input) next() (*item, error) {
 	}
 	switch last, turn := in.last[row.SessionID]; {
 	case row.Timestamp.Set && in.timed:
-		row.Timestamp.V *= in.unit
 		it.key = row.Timestamp.V
 	case row.Timestamp.Set:
 		return nil, in.refuse("timestamp", "the row has one although the first row of the trace has none", "give all rows one, or none")

@@ -1,0 +1,319 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jsonrows finds the JSON objects of a file, one after another, however they are laid out: one on each line, over several
+// lines, several on a line, as the elements of an array, with comments (//, # and /* */), and with commas that nothing follows. It does
+// not parse them.
+//
+// An object on a line by itself costs no more than reading the line: the caller parses the line, and asks for more with
+// [Reader.Extend] only where that fails. Everything else is scanned once, byte by byte, for strings, comments and brackets. Memory is
+// bounded by the longest object, whatever the file is.
+package jsonrows
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// Layout is what makes a file something else than one object on each line.
+type Layout uint8
+
+// The kinds of layout.
+const (
+	Spans    Layout = 1 << iota // the object spans several lines
+	Array                       // it is an element of a JSON array
+	Shares                      // it begins on a line on which another one ends
+	Comments                    // there is a comment before it or in it
+	Commas                      // there is a comma before it or in it that JSON does not have
+)
+
+// Errors of Next and Extend besides io.EOF, [Unfinished] and those of the source.
+var (
+	ErrLongLine = errors.New("the line is too long")
+	ErrLongRow  = errors.New("the row is too long")
+)
+
+// Unfinished says what does not end, and what to do about it.
+type Unfinished string
+
+func (u Unfinished) Error() string { return string(u) }
+
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// Reader finds objects. Its fields are valid until the next call.
+type Reader struct {
+	// Text is what there is to parse. It is a line, with its end, or what was found to be one object or no object. Comments and commas
+	// that JSON does not have are blanked, so that a byte of Text is at the same place in the file.
+	Text []byte
+	Raw  []byte // Text as it is in the file
+	// Line is the number, from 1, of the line on which Text begins, Column the number of bytes before it on that line.
+	Line   int64
+	Column int64
+	Layout Layout
+	Cut    bool // the file ends before the object does
+
+	src    *bufio.Reader
+	max    int
+	plain  bool
+	begun  bool
+	lines  int64  // that have ended
+	column int64  // bytes of the line that has not
+	rest   []byte // of a line that was given out as Text and turned out to hold more, or less, than an object
+	long   []byte // a line that does not fit into src's buffer
+	err    error  // of the source, behind what it has buffered
+	again  int    // bytes that were scanned twice
+	array  int64  // the line on which the open array begins; 0 is none
+	shared bool   // an object has ended on this line
+	layout Layout // of what came since the last Text
+	isLine bool   // Text is a line
+	raw    []byte
+	clean  []byte
+}
+
+// NewReader returns a reader of a file of which no object, and no line, has more than maxLen bytes. With plain, the file has one object
+// on each line, and nothing else: each line that is not blank is a Text.
+func NewReader(src *bufio.Reader, maxLen int, plain bool) *Reader {
+	return &Reader{src: src, max: maxLen, plain: plain}
+}
+
+// Next finds the next object, or something that is none. The error io.EOF is the end of the file. Behind any other there is nothing
+// more to read; Line is where it is.
+func (r *Reader) Next() error {
+	for {
+		b, err := r.peek()
+		if err != nil {
+			return r.end(err)
+		}
+		switch c := b[0]; {
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			r.skip(blanks(b))
+		case r.plain || c == '{' && r.array == 0 && r.rest == nil:
+			return r.line()
+		case c == '{':
+			return r.value()
+		case c == '[' && r.array == 0 && r.opens():
+			r.array = r.lines + 1
+			r.skip(1)
+		case c == ']' && r.array != 0:
+			r.array = 0
+			r.skip(1)
+		case c == ',':
+			if r.array == 0 {
+				r.layout |= Commas
+			}
+			r.skip(1)
+		case c == '/' || c == '#':
+			switch isComment, err := r.comment(); {
+			case err != nil:
+				return err
+			case !isComment:
+				return r.value()
+			}
+			r.layout |= Comments
+		default:
+			return r.value()
+		}
+	}
+}
+
+// Extend looks again at a Text that is no object by itself: the object may end on a later line, the line may hold more than it, or
+// comments. It reports whether there is another Text now, which begins at the same place. What follows it is found by Next.
+func (r *Reader) Extend() (bool, error) {
+	if !r.isLine || r.plain {
+		return false, nil
+	}
+	r.rest = bytes.Clone(r.Text)
+	r.lines, r.column, r.layout = r.Line-1, r.Column, r.Layout
+	return true, r.value()
+}
+
+// peek returns the bytes that come next, at least one.
+func (r *Reader) peek() ([]byte, error) {
+	if len(r.rest) > 0 {
+		return r.rest, nil
+	}
+	r.rest = nil
+	if !r.begun {
+		r.begun = true
+		if bytes.Equal(r.ahead(len(utf8BOM)), utf8BOM) {
+			_, _ = r.src.Discard(len(utf8BOM))
+		}
+	}
+	if len(r.ahead(1)) == 0 {
+		return nil, r.err
+	}
+	return r.src.Peek(r.src.Buffered())
+}
+
+// ahead returns the next n bytes of the source, or as many as there are. What keeps it from more is the reader's error from then on.
+func (r *Reader) ahead(n int) []byte {
+	if r.err != nil {
+		n = min(n, r.src.Buffered())
+	}
+	b, err := r.src.Peek(n)
+	if err != nil {
+		r.err = err
+	}
+	return b
+}
+
+// skip takes bytes that peek has returned.
+func (r *Reader) skip(n int) {
+	b := r.rest
+	if b == nil {
+		b, _ = r.src.Peek(n) // which are there
+	}
+	r.place(b[:n])
+	if r.rest != nil {
+		r.rest = r.rest[n:]
+		return
+	}
+	_, _ = r.src.Discard(n)
+}
+
+// place moves the place in the file behind some bytes.
+func (r *Reader) place(b []byte) {
+	if ended := bytes.LastIndexByte(b, '\n'); ended >= 0 {
+		r.lines += int64(bytes.Count(b, []byte{'\n'}))
+		r.column, r.shared = 0, false
+		b = b[ended+1:]
+	}
+	r.column += int64(len(b))
+}
+
+// end says how the file ends.
+func (r *Reader) end(err error) error {
+	r.Text, r.Raw, r.isLine = nil, nil, false
+	if errors.Is(err, io.EOF) && r.array != 0 {
+		r.Line = r.array
+		return Unfinished("the JSON array that begins here does not end: the file may be cut off; take a whole copy of it, or close the array")
+	}
+	if r.Line = r.lines; r.column > 0 || !errors.Is(err, io.EOF) { // the last line may lack its newline; another may not have come
+		r.Line++
+	}
+	return err
+}
+
+// line gives out a line.
+func (r *Reader) line() error {
+	r.begin()
+	line, err := r.src.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		r.long = append(r.long[:0], line...)
+		for errors.Is(err, bufio.ErrBufferFull) && len(r.long) <= r.max {
+			line, err = r.src.ReadSlice('\n')
+			r.long = append(r.long, line...)
+		}
+		line = r.long
+	}
+	if len(line) > r.max {
+		return ErrLongLine
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if line[len(line)-1] == '\n' {
+		r.lines++
+		r.column, r.shared = 0, false
+	} else {
+		r.column += int64(len(line))
+	}
+	r.Text, r.Raw, r.isLine = line, line, true
+	return nil
+}
+
+// begin notes where a Text begins.
+func (r *Reader) begin() {
+	r.Line, r.Column = r.lines+1, r.column
+	if r.shared {
+		r.layout |= Shares
+	}
+	if r.array != 0 {
+		r.layout |= Array
+	}
+	r.Layout, r.layout, r.Cut = r.layout, 0, false
+}
+
+// next returns the next byte, which is there.
+func (r *Reader) next() byte {
+	if len(r.rest) > 0 {
+		return r.rest[0]
+	}
+	return r.ahead(1)[0]
+}
+
+// second returns the byte behind the next one, 0 where the file, or a line, ends before it.
+func (r *Reader) second() byte {
+	b := r.rest // which ends with its line
+	if b == nil {
+		b = r.ahead(2)
+	}
+	if len(b) < 2 {
+		return 0
+	}
+	return b[1]
+}
+
+// opens reports whether the bracket that is next is that of an array of rows, and no row that is an array.
+func (r *Reader) opens() bool {
+	switch r.second() {
+	case 0, '{', ']', '/', '#', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
+}
+
+// comment skips a comment, if one is next.
+func (r *Reader) comment() (isComment bool, err error) {
+	second, marks := r.second(), 2
+	if r.next() == '#' {
+		second, marks = '/', 1
+	}
+	if second != '/' && second != '*' {
+		return false, nil
+	}
+	from := r.lines + 1
+	r.skip(marks)
+	for star := false; ; {
+		b, err := r.peek()
+		switch {
+		case errors.Is(err, io.EOF) && second == '/':
+			return true, nil
+		case errors.Is(err, io.EOF):
+			r.Line = from
+			return true, Unfinished("the comment that begins here does not end: write */ behind it")
+		case err != nil:
+			return true, r.end(err)
+		}
+		if second == '/' {
+			if end := bytes.IndexByte(b, '\n'); end >= 0 {
+				r.skip(end)
+				return true, nil
+			}
+			r.skip(len(b))
+			continue
+		}
+		if star && b[0] == '/' {
+			r.skip(1)
+			return true, nil
+		}
+		if end := bytes.Index(b, []byte("*/")); end >= 0 {
+			r.skip(end + 2)
+			return true, nil
+		}
+		star = b[len(b)-1] == '*'
+		r.skip(len(b))
+	}
+}
+
+// blanks counts the white space that bytes begin with.
+func blanks(b []byte) int {
+	for i, c := range b {
+		if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+			return i
+		}
+	}
+	return len(b)
+}
