@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/dataset"
 	"github.com/moonloop/moonloop/agent/observe"
 	"github.com/moonloop/moonloop/agent/preflight"
 	"github.com/moonloop/moonloop/agent/report"
@@ -35,6 +36,11 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer func() { _ = folder.Close() }()
+	saved, err := openSaved(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer saved.close()
 	replies := carry.New(carry.Options{Mode: cfg.Prompt.Carry, Bytes: cfg.Prompt.CarryBytes, Shard: cfg.Trace.Shard, Shards: cfg.Trace.Shards})
 	defer replies.Close()
 	in, err := openInput(ctx, cfg, replies.Need, said)
@@ -43,12 +49,18 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer in.close()
 	in.announce(cfg.Schedule, said)
+	var text *dataset.Corpus
+	if name := cfg.Prompt.Dataset; name != "" {
+		if text, err = dataset.Read(ctx, name); err != nil {
+			return nil, err
+		}
+	}
 	client, err := newClient(cfg, clk, said)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	found, err := preflight.Run(ctx, questions(cfg, in, replies.Needed(), said), client, clk)
+	found, err := preflight.Run(ctx, questions(cfg, in, text, replies.Needed(), said), client, clk)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +91,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer rec.abandon()
 	s := &sender{clk: clk, runID: p.runID, client: client, builder: p.requests, replies: replies, cache: cache}
+	saved.start(p)
 	p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.requests), tel, said)
 	wait, watch, err := startTimers(cfg.Waiter, clk, tel)
 	if err != nil {
@@ -95,11 +108,11 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		cfg.Progress(live)
 	}
 	rec.live, rec.watch = live, watch
-	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, live: live}
+	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, live: live, saved: saved}
 	stats, err := d.replay(ctx, p, zero, in.stream, wait)
 
 	// Conclude.
-	e := ending{plan: p, clk: clk, zero: zero, in: in, client: client, tel: tel, watch: watch, recorder: rec, said: said, stats: stats}
+	e := ending{plan: p, clk: clk, zero: zero, in: in, client: client, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats}
 	return e.conclude(ctx, in.named(err))
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/dataset"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
@@ -45,6 +46,11 @@ type Config struct {
 	Replies bool
 	Carry   carry.Mode
 
+	// Dataset is the text that prompts are made of; nil = words alone. CountSegments counts the tokens of pieces of it; nil = the
+	// engine is asked.
+	Dataset       *dataset.Corpus
+	CountSegments func(segments []string) ([]int, error)
+
 	Trace load.Info
 	// Ahead calls yield for the rows of the look-ahead, with their lines.
 	Ahead func(yield func(line int64, row *mooncake.Row) bool)
@@ -60,6 +66,8 @@ type Findings struct {
 	Builder *prompt.Builder // makes requests as this engine needs them
 	Model   string          // of every row, or of the most rows of the look-ahead
 	Words   report.Words    // how the words of prompts were found; zero where there were none to find
+	// Dataset says what prompts are made of, where there is a dataset.
+	Dataset *report.Dataset
 	// CacheBlock is the number of tokens in a block of the engine's prefix cache; 0 = unknown.
 	CacheBlock int
 	// Carry says that live replies are to be carried. Check counts the tokens of one; nil = the engine cannot.
@@ -110,6 +118,11 @@ func (p *preflight) ask(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if p.Dataset != nil {
+		if err := p.useDataset(ctx); err != nil {
+			return err
+		}
 	}
 	p.tooLong()
 	if p.found.CacheBlock == 0 {

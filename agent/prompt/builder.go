@@ -10,6 +10,8 @@ import (
 	"maps"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -85,7 +87,7 @@ func NewBuilder(o Options) (*Builder, error) {
 	if o.Endpoint == Completions {
 		b.path, b.promptField = "/v1/completions", "prompt"
 	}
-	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize}
+	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize, text: o.Text}
 	if o.Form == Words {
 		o.Overhead = max(1, o.Overhead)
 	}
@@ -96,7 +98,7 @@ func NewBuilder(o Options) (*Builder, error) {
 	}
 	b.opt = o
 	b.dialect, _ = o.dialect()
-	b.extra, _ = parseObject(o.ExtraInputs)
+	b.extra, _ = parseObject(oneLine(jsontext.Value(o.ExtraInputs)))
 	b.model = o.Model
 	if name := unquoted(b.extra.get("model")); name != "" {
 		b.model = name

@@ -60,6 +60,8 @@ type Options struct {
 
 	// Words are those that prompts are made of; nil = [CommonLexicon].
 	Words *Lexicon
+	// Text is what blocks are made of beside words; nil = words alone. Only with Form Words.
+	Text *Passages
 	// TokenIDs are those that prompts are made of, one of [TokenRanges]; zero = the first.
 	TokenIDs TokenRange
 
@@ -136,6 +138,9 @@ func (o Options) check() error {
 	} {
 		check(length.v < 0, "%s %d: want 0 or more tokens", length.name, length.v)
 	}
+	check(o.Text != nil && o.Form != Words, "text cannot be sent as token ids: choose words")
+	check(o.Text != nil && max(o.BlockSize, o.FineBlockSize) > MaxTextBlock, "block size %d: with text at most %d", max(o.BlockSize, o.FineBlockSize), MaxTextBlock)
+	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words with a space before them, and this engine has none of one token")
 	d, known := o.dialect()
 	check(!known, "profile %q: want one of %q", o.Profile, Profiles())
 	check(o.Form == Tokens && o.Endpoint == Chat, "token ids go to the completions endpoint only: choose it, or words")

@@ -183,7 +183,7 @@ var aliases = []alias{
 	// TraceReplay
 	{traceReplay, "trace-path", "V", "TRACE", yes, "", "--trace-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
 	{traceReplay, "trace-mode", "V", "", partly, "trace alone: benchmark makes its prompts of a dataset, which a replay does not read", "--trace-mode trace", "requests 4", keep("mode")},
-	{traceReplay, "save-prompts", "", "", ignored, "prompts are made anew in no time, and --seed makes the same ones", "--save-prompts", "requests 4", nil},
+	{traceReplay, "save-prompts", "", "--save-prompts", partly, "without a value, prompts.jsonl in the folder of --save-result, or in this one: the bodies that were sent", "--save-prompts --save-result --result-dir DIR/p", "file p/prompts.jsonl", keep("prompts")},
 
 	// GuideLLM
 	{guidellm, "target", "V", "--url", yes, "", "--target ENGINE", "requests 4", (*translator).url},

@@ -298,6 +298,9 @@ func (t *translator) finish() (errs []error) {
 		t.args = withoutFlag(t.args, "model")
 		_ = t.add("model", t.kept["served"])
 	}
+	if has("prompts") {
+		_ = t.add("save-prompts", filepath.Join(cmp.Or(t.kept["dir"], "."), strings.TrimSuffix(t.kept["file"], ".json"), "prompts.jsonl"))
+	}
 	if has("save") {
 		_ = t.add("out", filepath.Join(cmp.Or(t.kept["dir"], "."), strings.TrimSuffix(t.kept["file"], ".json")))
 	} else if has("dir") || has("file") {
