@@ -138,7 +138,9 @@ type Prompt struct {
 	NoStream bool
 	// Dataset is a file of text that prompts are made of, in the place of invented words; see package dataset. Empty = none.
 	Dataset string
-	Seed    uint64
+	// Tokenizer is the model's tokenizer.json, which counts the tokens of texts where the engine does not; empty = none.
+	Tokenizer string
+	Seed      uint64
 	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two requests.
 	Overhead int
 	TooShort prompt.TooShort

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,5 +76,64 @@ func TestDatasetNeedsCounts(t *testing.T) {
 	r := e.replay(t, Config{Prompt: Prompt{Dataset: someText(t)}}, rows(3, 1)...)
 	if r.err == nil || !strings.Contains(r.err.Error(), "--tokenizer") || len(r.sent) > 0 {
 		t.Errorf("%v, %d requests", r.err, len(r.sent))
+	}
+}
+
+// wordTokenizer writes a tokenizer.json of which every word is one token, as on a simulated engine. Words that it knows have ids of
+// their own.
+func wordTokenizer(t *testing.T, known string) string {
+	t.Helper()
+	vocab := map[string]int{"[UNK]": 0}
+	for word := range strings.FieldsSeq(known) {
+		vocab[word] = len(vocab)
+	}
+	text, err := json.Marshal(map[string]any{
+		"pre_tokenizer": map[string]any{"type": "WhitespaceSplit"},
+		"model":         map[string]any{"type": "WordPiece", "unk_token": "[UNK]", "vocab": vocab},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "tokenizer.json")
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestTokenizerFile: where the engine cannot count a text, the model's tokenizer does: for the dataset, and for rows of text.
+func TestTokenizerFile(t *testing.T) {
+	words := prompt.CommonLexicon().Text(prompt.MostWords)
+	lines := append(rows(5, 1),
+		`{"timestamp": 6, "input_length": 1100, "output_length": 2, "hash_ids": [1, 2, 3]}`,
+		`{"timestamp": 7, "input_length": 1300, "output_length": 2, "hash_ids": [1, 2, 4]}`,
+		`{"timestamp": 8, "text_input": "five words in this text", "output_length": 2}`)
+	for _, endpoint := range []prompt.Endpoint{prompt.Chat, prompt.Completions} {
+		e := newEngine(t, simulator.Config{Like: simulator.LikePlain})
+		cfg := Config{Prompt: Prompt{Endpoint: endpoint, Dataset: someText(t), Tokenizer: wordTokenizer(t, words)}}
+		r := e.replay(t, cfg, lines...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		for i, res := range r.results {
+			if res.Result.Prompt != "equal" {
+				t.Errorf("%s, row %d: %+v", endpoint, i, res.Result)
+			}
+		}
+		if d := r.report.Run.Dataset; d.CountedBy != preflight.ByFile || d.Checked == 0 || d.Checked != d.Counted {
+			t.Errorf("%s: the report says %+v", endpoint, d)
+		}
+		// By another model's, nothing is sent.
+		cfg.Prompt.Tokenizer = wordTokenizer(t, "other words")
+		if r := e.replay(t, cfg, lines...); r.err == nil || !strings.Contains(r.err.Error(), "another model's") || len(r.sent) > 0 {
+			t.Errorf("%s: %v", endpoint, r.err)
+		}
+	}
+	// One that is near, but not the model's, shows in the check.
+	e := newEngine(t, simulator.Config{Like: simulator.LikePlain, Tokenizer: simulator.Tokenizer{WordBytes: 4}})
+	var warned string
+	cfg := Config{Prompt: Prompt{Dataset: someText(t), Tokenizer: wordTokenizer(t, words)}, Warn: func(s string) { warned += s }}
+	if r := e.replay(t, cfg, lines...); r.err != nil || !strings.Contains(warned, "the engine counts") || r.report.Run.Dataset.Counted <= r.report.Run.Dataset.Checked {
+		t.Errorf("%v, %q", r.err, warned)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/clock"
-	"github.com/moonloop/moonloop/agent/dataset"
 	"github.com/moonloop/moonloop/agent/observe"
 	"github.com/moonloop/moonloop/agent/preflight"
 	"github.com/moonloop/moonloop/agent/report"
@@ -49,11 +48,9 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer in.close()
 	in.announce(cfg.Schedule, said)
-	var text *dataset.Corpus
-	if name := cfg.Prompt.Dataset; name != "" {
-		if text, err = dataset.Read(ctx, name); err != nil {
-			return nil, err
-		}
+	text, err := readTexts(ctx, cfg.Prompt)
+	if err != nil {
+		return nil, err
 	}
 	client, err := newClient(cfg, clk, said)
 	if err != nil {
@@ -86,6 +83,9 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	cache := &predictor{blocks: p.blocks}
 	rec, err := newRecorder(p, cache, tel)
+	if rec != nil {
+		rec.texts = text
+	}
 	if err != nil {
 		return nil, err
 	}

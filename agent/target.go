@@ -7,7 +7,6 @@ package agent
 
 import (
 	"github.com/moonloop/moonloop/agent/clock"
-	"github.com/moonloop/moonloop/agent/dataset"
 	"github.com/moonloop/moonloop/agent/preflight"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/send"
@@ -30,7 +29,7 @@ func newClient(cfg Config, clk clock.Clock, said *notices) (*send.Client, error)
 }
 
 // questions is what the engine is to be asked. needed says that a row of the look-ahead has replies.
-func questions(cfg Config, in *input, text *dataset.Corpus, needed bool, said *notices) preflight.Config {
+func questions(cfg Config, in *input, text texts, needed bool, said *notices) preflight.Config {
 	t, c, info := cfg.Target, cfg.Prompt, in.stream.Info()
 	form := c.Form
 	// Token ids are exact with any tokenizer, so they go wherever the engine takes them and no reply must be carried forward as text.
@@ -49,8 +48,8 @@ func questions(cfg Config, in *input, text *dataset.Corpus, needed bool, said *n
 		},
 		OneModel: cfg.oneModel(), CacheBlock: t.CacheBlock, Carry: c.Carry,
 		Replies: needed || !info.Whole && in.trace.FineBlockSize() > 0, // a trace as fine as that comes from a capture
-		Dataset: text,
-		Trace:   info, Ahead: in.stream.Ahead,
+		Dataset: text.corpus, Tokenizer: text.counter(),
+		Trace: info, Ahead: in.stream.Ahead,
 		Traceparent: func(what string, n int64) string { return unrecorded(cfg.RunID+" "+what, n) },
 		Warn:        said.warn, Note: said.note,
 	}

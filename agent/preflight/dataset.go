@@ -32,20 +32,18 @@ var errUncounted = errors.New("the engine does not say how many tokens a piece o
 // useDataset has prompts made of the dataset's text.
 func (p *preflight) useDataset(ctx context.Context) error {
 	c := p.Dataset
-	count, by := p.CountSegments, ByFile
-	if count == nil {
-		by = ByTokenize
+	models, by := p.models, ByTokenize
+	if p.Tokenizer != nil {
+		models, by = models[:1], ByFile
 	}
 	var tokens []int
-	for _, model := range p.models {
-		ask := count
-		if ask == nil {
-			ask = func(segments []string) ([]int, error) { return p.askSegments(ctx, model, segments) }
-		}
-		n, err := ask(c.Segments)
+	for _, model := range models {
+		n, err := p.askSegments(ctx, model, c.Segments)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, errUncounted) && p.Tokenizer != nil:
+			return errors.New("dataset: by the tokenizer file the words of prompts are not one token each, as they are on the engine: it is another model's; give that of the model")
 		case errors.Is(err, errUncounted):
 			return fmt.Errorf("dataset: %w; give the model's tokenizer.json: --tokenizer FILE", err)
 		case err != nil:
@@ -57,9 +55,6 @@ func (p *preflight) useDataset(ctx context.Context) error {
 			if n[i] != tokens[i] {
 				tokens[i] = 0
 			}
-		}
-		if count != nil {
-			break
 		}
 	}
 	passages, err := prompt.NewPassages(c.Order, c.Segments, tokens)
@@ -108,7 +103,7 @@ func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
 
 // askSegments asks the engine for the tokens of segments. Between two segments stands a word whose token is known.
 func (p *preflight) askSegments(ctx context.Context, model string, segments []string) ([]int, error) {
-	for _, ask := range []asking{p.askPrompt, p.askContent} {
+	for _, ask := range p.textWays() {
 		tokens, err := p.askBetween(ctx, ask, model, segments)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errUncounted) {
 			return tokens, err

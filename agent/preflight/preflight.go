@@ -46,10 +46,10 @@ type Config struct {
 	Replies bool
 	Carry   carry.Mode
 
-	// Dataset is the text that prompts are made of; nil = words alone. CountSegments counts the tokens of pieces of it; nil = the
-	// engine is asked.
-	Dataset       *dataset.Corpus
-	CountSegments func(segments []string) ([]int, error)
+	// Dataset is the text that prompts are made of; nil = words alone.
+	Dataset *dataset.Corpus
+	// Tokenizer is the model's own; nil = the engine is asked for the tokens of a text.
+	Tokenizer Tokenizer
 
 	Trace load.Info
 	// Ahead calls yield for the rows of the look-ahead, with their lines.
@@ -59,6 +59,11 @@ type Config struct {
 	// on any goroutine.
 	Traceparent func(what string, n int64) string
 	Warn, Note  func(format string, args ...any)
+}
+
+// Tokenizer tells the tokens of a text as part of a prompt.
+type Tokenizer interface {
+	Encode(text string) ([]uint32, error)
 }
 
 // Findings are what the engine's answers came to.

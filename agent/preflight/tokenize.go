@@ -54,8 +54,8 @@ func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uin
 // findTokenizer looks for a way to count, by two texts of which the tokens are known; nil where the engine has none. First come
 // those that have the template render the text as the assistant's message, then those that take the text alone.
 func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer {
-	ways := []asking{p.askPrompt, p.askContent}
-	if p.opt.Endpoint == prompt.Chat {
+	ways := p.textWays()
+	if p.opt.Endpoint == prompt.Chat && p.Tokenizer == nil {
 		ways = append([]asking{p.askMessages, p.askTemplate}, ways...)
 	}
 	const words = 16
@@ -72,6 +72,20 @@ func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer 
 		}
 	}
 	return nil
+}
+
+// textWays are the ways to ask for the tokens of a text that is the whole of a prompt.
+func (p *preflight) textWays() []asking {
+	if p.Tokenizer != nil {
+		return []asking{p.askFile}
+	}
+	return []asking{p.askPrompt, p.askContent}
+}
+
+// askFile asks the model's own tokenizer.
+func (p *preflight) askFile(_ context.Context, _, text string) ([]uint32, int64, error) {
+	ids, err := p.Tokenizer.Encode(text)
+	return ids, int64(len(ids)), err
 }
 
 // conversation returns messages of a chat in which the text is the reply.

@@ -83,6 +83,16 @@ func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	return []part{tokens}
 }
 
+// TextTokens returns the tokens of a prompt that is a text of n tokens, for a model; 0 where the template's part is not known. The
+// overhead that was measured has the anchor in it, which such a prompt lacks.
+func (b *Builder) TextTokens(model string, n int64) int64 {
+	over, known := b.opt.Measured[model]
+	if !known {
+		return 0
+	}
+	return n + int64(over.Prompt) - 1
+}
+
 func (b *Builder) text(text string) []part {
 	if b.opt.Endpoint == Chat {
 		raw := quote([]byte(`{"role":"user","content":`), text)

@@ -101,7 +101,7 @@ var aliases = []alias{
 	{aiperf, "otel-url", "V", "--otlp-endpoint", yes, "", "", "", nil},
 	{aiperf, "ui", "V", "--progress", yes, "dashboard, simple and none become live, bar and none", "--ui simple", "requests 4", (*translator).ui},
 	{aiperf, "ui-type", "V", "--progress", yes, "as --ui", "--ui-type none", "requests 4", (*translator).ui},
-	{aiperf + " " + vllms, "tokenizer", "V", "", ignored, noTokenizer, "--tokenizer gpt2", "requests 4", nil},
+	{aiperf + " " + vllms, "tokenizer", "V", "", ignored, "no tokenizer is needed; the path of a tokenizer.json is ours, and read", "--tokenizer gpt2", "requests 4", nil},
 	{aiperf, "tokenizer-revision", "V", "", ignored, noTokenizer, "--tokenizer-revision main", "requests 4", nil},
 	{aiperf, "tokenizer-trust-remote-code", "", "", ignored, noTokenizer, "--tokenizer-trust-remote-code", "requests 4", nil},
 	{aiperf, "use-server-token-count", "", "", ignored, "the engine's usage is compared with the row in any case", "--use-server-token-count", "requests 4", nil},

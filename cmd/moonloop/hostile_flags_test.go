@@ -42,6 +42,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"*", "model only-model only-session session-key deny run-id run", "negative wrong", "every word is a name"},
 	{"*", "out journal record quarantine save-prompts dataset", "negative wrong", "every word is the name of a file"},
 	{"replay", "save-prompts", "missing forgotten", "TraceReplay's has no value"},
+	{"replay", "tokenizer", "wrong huge control", "other tools take the name of a model, which has no effect"},
 	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},

@@ -107,6 +107,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Trace.Quarantine, "quarantine", "", aFile)
 	wordVar(fs, &c.Prompt.Form, "prompt", "", prompt.Words, prompt.Tokens)
 	add(fs, &c.Prompt.Dataset, "dataset", "", aFile)
+	add(fs, &c.Prompt.Tokenizer, "tokenizer", "", aTokenizer)
 	add(fs, &c.Prompt.Seed, "seed", 0)
 	add(fs, &c.Prompt.Overhead, "overhead", 0, whole(0, 1<<20))
 	wordVar(fs, &c.Prompt.TooShort, "too-short", prompt.SendOneWord, prompt.SendOneWord, prompt.Skip)

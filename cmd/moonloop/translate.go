@@ -213,6 +213,8 @@ func (a alias) fits(w flagWord) bool {
 		return strings.Contains(value, "=")
 	case "extra-inputs":
 		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
+	case "tokenizer":
+		return value != "" && value[0] != '-'
 	case "dataset-name":
 		return a.tools == vllm || value != "timed_trace"
 	case "url":
