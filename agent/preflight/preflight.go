@@ -165,7 +165,7 @@ func (p *preflight) mayCarry() bool {
 	switch {
 	case !p.Replies || p.Carry == carry.Never:
 		return false
-	case p.opt.Endpoint == prompt.Chat && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
+	case p.opt.Endpoint != prompt.Completions && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
 		p.Note("replies: --overhead leaves the calibration out that tells what a turn costs, so no live reply is carried")
 		return false
 	}

@@ -84,8 +84,12 @@ func NewBuilder(o Options) (*Builder, error) {
 		return nil, err
 	}
 	b := &Builder{path: "/v1/chat/completions", promptField: "messages"}
-	if o.Endpoint == Completions {
+	switch o.Endpoint {
+	case Completions:
 		b.path, b.promptField = "/v1/completions", "prompt"
+	case Responses:
+		b.path, b.promptField = "/v1/responses", "input"
+	case Chat:
 	}
 	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize, text: o.Text}
 	if o.Form == Words {
@@ -186,7 +190,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	b.finish(&p, body)
 	p.Request.KeepReply = live.Keep
 	if history != nil {
-		p.turn, p.chat, p.Request.KeepReply = turn, b.opt.Endpoint == Chat, true
+		p.turn, p.chat, p.Request.KeepReply = turn, b.opt.Endpoint.ofMessages(), true
 	}
 	return p, nil
 }

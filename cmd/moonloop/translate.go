@@ -405,8 +405,10 @@ func (t *translator) endpointPath(value string) error {
 		return t.endpoint("chat")
 	case strings.HasSuffix(value, "/completions"):
 		return t.endpoint("completions")
+	case strings.HasSuffix(value, "/responses"):
+		return t.endpoint("responses")
 	}
-	return fmt.Errorf("%s: want chat or completions, or a path that ends in one of /chat/completions and /completions", quoted(value))
+	return fmt.Errorf("%s: want chat, completions or responses, or a path that ends in /chat/completions, /completions or /responses", quoted(value))
 }
 
 // endpoint adds it once, however many flags say the same.
@@ -428,6 +430,8 @@ func (t *translator) requestType(value string) error {
 		return t.endpoint("chat")
 	case "text_completions":
 		return t.endpoint("completions")
+	case "responses":
+		return t.endpoint("responses")
 	}
 	return t.endpointPath(value)
 }
