@@ -45,6 +45,7 @@ type ending struct {
 	tel      *telemetry.Pipeline
 	watch    *observe.Observer
 	recorder *recorder
+	saved    *savedPrompts
 	said     *notices
 	stats    schedule.Stats
 }
@@ -98,6 +99,11 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	if q := e.in.quarantine; q != nil {
 		runErr = errors.Join(runErr, q.Commit())
 	}
+	saved, err := e.saved.finish(e.savedMeta())
+	runErr = errors.Join(runErr, err)
+	if rep.Saved = saved; saved != nil && saved.Lost > 0 {
+		e.said.warn("%d bodies are not in %s: the disk was too slow for them, or they are longer than a line of a trace may be", saved.Lost, saved.File)
+	}
 	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures)
 	if e.plan.out != "" {
 		runErr = errors.Join(runErr, rep.WriteFiles(e.plan.out), e.writeSidecar(figures), e.writePage(figures))
@@ -119,6 +125,17 @@ func (e ending) writeSidecar(f *measure.Figures) error {
 		meta.Dropped = []mooncake.Dropped{{What: "rows", Reason: "rejected", Count: n}}
 	}
 	return meta.Save(filepath.Join(e.plan.out, report.RequestsFile))
+}
+
+// savedMeta is the sidecar of saved prompts: whole bodies, in the trace's time.
+func (e ending) savedMeta() mooncake.Meta {
+	meta := e.plan.sidecar
+	meta.SessionMode = mooncake.SessionFull
+	meta.Transformations = []mooncake.Transformation{{
+		Name: "save-prompts", Parameters: map[string]any{"trace": e.in.name, "run": e.plan.runID, "endpoint": string(e.plan.requests.Options().Endpoint)},
+		Effect: "each row has as its payload the body that was sent for it, and under the key sent what it was made of",
+	}}
+	return meta
 }
 
 func describeTelemetry(tel *telemetry.Pipeline) report.Telemetry {

@@ -64,6 +64,9 @@ type Config struct {
 	// page links; empty = no links.
 	NoPage   bool
 	TraceURL string
+	// SavePrompts is the file for the bodies of the requests that are sent, as the payloads of a trace's rows; empty = none. What is
+	// there is refused with fs.ErrExist, and with Force replaced. The file holds the text of prompts.
+	SavePrompts string
 	// RunID names the run in every artefact; empty = a new random one.
 	RunID string
 	// Tool is the version of the program, for the report; Command the command line, secrets left out.
@@ -134,7 +137,11 @@ type Prompt struct {
 	Endpoint prompt.Endpoint // zero = chat
 	Form     prompt.Form     // zero = words for chat, token ids for completions where the profile has them
 	NoStream bool
-	Seed     uint64
+	// Dataset is a file of text that prompts are made of, in the place of invented words; see package dataset. Empty = none.
+	Dataset string
+	// Tokenizer is the model's tokenizer.json, which counts the tokens of texts where the engine does not; empty = none.
+	Tokenizer string
+	Seed      uint64
 	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two requests.
 	Overhead int
 	TooShort prompt.TooShort
@@ -231,6 +238,9 @@ func (c *Config) Validate() error {
 	}
 	if m := c.Prompt.Carry; m != "" && m != carry.Auto && m != carry.Always && m != carry.Never {
 		bad("carry replies %q: want %q, %q or %q", m, carry.Auto, carry.Always, carry.Never)
+	}
+	if c.Prompt.Dataset != "" && c.Prompt.Form == prompt.Tokens {
+		bad("dataset: its text cannot be sent as token ids; leave one of the two out")
 	}
 	if c.Trace.BlockSize > mooncake.MaxBlockSize {
 		bad("block size %d: want at most %d tokens", c.Trace.BlockSize, mooncake.MaxBlockSize)

@@ -26,6 +26,7 @@ type dispatcher struct {
 	tel      *telemetry.Pipeline
 	recorder *recorder
 	live     *Live
+	saved    *savedPrompts
 	sched    *schedule.Scheduler
 }
 
@@ -123,11 +124,12 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	defer p.cancel()
 	rec := d.newRecord(it)
 	span := d.tel.StartRequest(c.span, it.Row, it.Index, it.Intended)
-	end := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
+	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
 	at, open := p.gate.Wait()
 	if !open {
 		rec = d.newRecord(it) // nothing of the attempt has happened
 		rec.Outcome, rec.Reason = measure.Skipped, p.reason
+		d.saved.add(rec, send.Body{})
 		d.recorder.submit(rec, span)
 		return
 	}
@@ -141,6 +143,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	// nothing, unless that needs its reply.
 	ok := rec.Outcome == measure.Served || rec.Outcome == measure.Skipped && c.history == nil
 	d.sched.Done(it, max(end, at), ok) // one that could not be built was over before it was due
+	d.saved.add(rec, body)
 	d.recorder.submit(rec, span)
 }
 
@@ -155,6 +158,7 @@ func (d *dispatcher) skip(it *schedule.Item, reason string) {
 	d.replies.Skip(it.Index, it.Row)
 	rec := d.newRecord(it)
 	rec.Outcome, rec.Reason = measure.Skipped, reason
+	d.saved.add(rec, send.Body{})
 	var c conversation // of a session that has begun: a row that is skipped begins none
 	if it.Session != nil {
 		c, _ = it.Session.Data.(conversation)

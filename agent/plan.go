@@ -120,6 +120,7 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings, server 
 		words.Count, words.Letters, words.Anchor, words.Digest = l.Len(), l.Letters(), l.Anchor(), l.Digest()
 		p.run.Words = &words
 	}
+	p.run.Dataset = found.Dataset
 	p.trace = report.Trace{
 		Name: in.name, BlockSize: opt.BlockSize, SessionMode: info.Sessions.String(), Unit: in.unit(),
 		Quarantine: in.quarantine.Name(),

@@ -19,6 +19,8 @@ import (
 // written there, so that nothing of it happens while a request is dispatched or a stream is read.
 type recorder struct {
 	limits  limits
+	plan    plan
+	texts   texts
 	cache   *predictor
 	tel     *telemetry.Pipeline
 	live    *Live
@@ -43,7 +45,7 @@ type recorded struct {
 // newRecorder returns a recorder, and creates its file. live and watch are to be set before its start.
 func newRecorder(p plan, cache *predictor, tel *telemetry.Pipeline) (rc *recorder, err error) {
 	rc = &recorder{
-		limits: p.limits, cache: cache, tel: tel, models: make(map[string]int64),
+		limits: p.limits, plan: p, cache: cache, tel: tel, models: make(map[string]int64),
 		// When the recorder falls behind, finished requests wait here and then in their own goroutines, after
 		// their stream has ended: late books, never a late request.
 		in: make(chan recorded, 1024),
@@ -85,6 +87,7 @@ func (rc *recorder) abandon() {
 }
 
 func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
+	rc.texts.count(rc.plan, rec)
 	compare(rec)
 	rc.cache.learn(rec)
 	rec.Span = span.Ref()
@@ -128,8 +131,8 @@ func compare(r *measure.Record) {
 		return
 	}
 	// A row that was sent longer than it asks (too short for the template) differs from its row, and says so.
-	if n := r.Row.InputLength; n.Set && r.PromptTokens > 0 {
-		r.Prompt = agree(u.Prompt, n.V)
+	if n := r.Row.InputLength; r.PromptTokens > 0 {
+		r.Prompt = agree(u.Prompt, n.Or(r.PromptTokens)) // of a text, what the tokenizer says
 	}
 	if n := r.OutputTokensAsked; n > 0 {
 		r.Output = agree(u.Completion, n)

@@ -35,6 +35,11 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer func() { _ = folder.Close() }()
+	saved, err := openSaved(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer saved.close()
 	replies := carry.New(carry.Options{Mode: cfg.Prompt.Carry, Bytes: cfg.Prompt.CarryBytes, Shard: cfg.Trace.Shard, Shards: cfg.Trace.Shards})
 	defer replies.Close()
 	in, err := openInput(ctx, cfg, replies.Need, said)
@@ -43,12 +48,16 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer in.close()
 	in.announce(cfg.Schedule, said)
+	text, err := readTexts(ctx, cfg.Prompt)
+	if err != nil {
+		return nil, err
+	}
 	client, err := newClient(cfg, clk, said)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	found, err := preflight.Run(ctx, questions(cfg, in, replies.Needed(), said), client, clk)
+	found, err := preflight.Run(ctx, questions(cfg, in, text, replies.Needed(), said), client, clk)
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +83,15 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	cache := &predictor{blocks: p.blocks}
 	rec, err := newRecorder(p, cache, tel)
+	if rec != nil {
+		rec.texts = text
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer rec.abandon()
 	s := &sender{clk: clk, runID: p.runID, client: client, builder: p.requests, replies: replies, cache: cache}
+	saved.start(p)
 	p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.requests), tel, said)
 	wait, watch, err := startTimers(cfg.Waiter, clk, tel)
 	if err != nil {
@@ -95,11 +108,11 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		cfg.Progress(live)
 	}
 	rec.live, rec.watch = live, watch
-	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, live: live}
+	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, live: live, saved: saved}
 	stats, err := d.replay(ctx, p, zero, in.stream, wait)
 
 	// Conclude.
-	e := ending{plan: p, clk: clk, zero: zero, in: in, client: client, tel: tel, watch: watch, recorder: rec, said: said, stats: stats}
+	e := ending{plan: p, clk: clk, zero: zero, in: in, client: client, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats}
 	return e.conclude(ctx, in.named(err))
 }
 

@@ -45,8 +45,8 @@ func atOnce(at time.Duration) *pending {
 }
 
 // exchange builds the row's request, sends it, and notes how it went. It returns the instant at which the exchange
-// was over.
-func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) time.Duration {
+// was over, and the body that was sent, the zero one where none was.
+func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) (over time.Duration, sent send.Body) {
 	built, keep, err := s.build(rec, history)
 	if keep {
 		defer s.keepReply(rec)
@@ -55,10 +55,10 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	switch {
 	case err != nil:
 		rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
-		return s.clk.Now()
+		return s.clk.Now(), sent
 	case built.Skip:
 		rec.Outcome, rec.Reason = measure.Skipped, measure.SkipTooShort
-		return s.clk.Now()
+		return s.clk.Now(), sent
 	}
 	rec.PromptTokens, rec.OutputTokensAsked = built.Tokens, built.OutputTokens
 	rec.TooShort, rec.TailCut, rec.Stream = built.TooShort, built.TailCut, built.Request.Stream
@@ -71,7 +71,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	s.client.Do(ctx, &req, x)
 	at, let := p.gate.Wait()
 	if !let {
-		return s.clk.Now()
+		return s.clk.Now(), sent
 	}
 	if x.Err != nil && x.End < at { // before it was due; nothing had been sent, and what failed then may go well now
 		s.client.Do(ctx, &req, x)
@@ -83,7 +83,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	}
 	// Not x.End, the last byte's instant: a stream that stays open after it holds its slot and its session until the
 	// client has let go.
-	return s.clk.Now()
+	return s.clk.Now(), req.Body
 }
 
 // build makes a row's request, with the live replies that its prompt has, and reports whether its own reply is to be kept.

@@ -79,6 +79,9 @@ func (e *talker) tokens(body map[string]any) (out []string) {
 		}
 		return out
 	}
+	if input, ok := body["input"].([]any); ok {
+		return e.render(input)
+	}
 	return e.render(body["messages"].([]any))
 }
 
@@ -102,7 +105,7 @@ func (e *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			n = len(strings.Fields(body["prompt"].(string)))
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"count": n, "tokens": make([]int, n)})
-	case r.URL.Path == "/v1/chat/completions" || r.URL.Path == "/v1/completions":
+	case r.URL.Path == "/v1/chat/completions" || r.URL.Path == "/v1/completions" || r.URL.Path == "/v1/responses":
 		e.generate(w, r, raw, body)
 	default:
 		http.NotFound(w, r)
@@ -140,6 +143,9 @@ func (e *talker) generate(w http.ResponseWriter, r *http.Request, raw []byte, bo
 	if n, ok := body["max_completion_tokens"].(float64); ok {
 		asked = n
 	}
+	if n, ok := body["max_output_tokens"].(float64); ok {
+		asked = n
+	}
 	n := int(asked)
 	if is(e.shorten) {
 		n--
@@ -165,6 +171,10 @@ func (e *talker) generate(w http.ResponseWriter, r *http.Request, raw []byte, bo
 	if row >= 0 && e.hold != nil {
 		e.hold(row)
 	}
+	if r.URL.Path == "/v1/responses" {
+		respond(w, body["stream"] == true, said, len(tokens), n, cached)
+		return
+	}
 	choice := map[string]any{"index": 0, "finish_reason": "length", "text": said}
 	if r.URL.Path == "/v1/chat/completions" {
 		said := map[string]any{"role": "assistant", "content": said}
@@ -187,6 +197,36 @@ func (e *talker) generate(w http.ResponseWriter, r *http.Request, raw []byte, bo
 		fmt.Fprintf(w, "data: %s\n\n", b)
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// respond answers as the Responses API does: by typed events without [DONE], or whole.
+func respond(w http.ResponseWriter, stream bool, said string, prompt, reply, cached int) {
+	whole := map[string]any{
+		"id": "resp_1", "object": "response", "model": "m", "status": "incomplete", "incomplete_details": map[string]any{"reason": "max_output_tokens"}, "error": nil,
+		"output": []any{
+			map[string]any{"type": "reasoning", "content": []any{map[string]any{"type": "reasoning_text", "text": "thought"}}},
+			map[string]any{"type": "message", "role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": said}}},
+		},
+		"usage": map[string]any{
+			"input_tokens": prompt, "output_tokens": reply, "input_tokens_details": map[string]any{"cached_tokens": cached},
+		},
+	}
+	if !stream {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(whole)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, event := range []map[string]any{
+		{"type": "response.created", "response": map[string]any{"id": "resp_1", "status": "in_progress", "usage": nil}},
+		{"type": "response.output_item.added", "item": map[string]any{"type": "message", "content": []any{}}},
+		{"type": "response.output_text.delta", "delta": said},
+		{"type": "response.output_text.done", "text": said},
+		{"type": "response.incomplete", "response": whole},
+	} {
+		b, _ := json.Marshal(event)
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event["type"], b)
+	}
 }
 
 // keep returns what the cache has of a prompt, and puts it in with its reply, which it never saw the last token of.

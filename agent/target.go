@@ -29,10 +29,13 @@ func newClient(cfg Config, clk clock.Clock, said *notices) (*send.Client, error)
 }
 
 // questions is what the engine is to be asked. needed says that a row of the look-ahead has replies.
-func questions(cfg Config, in *input, needed bool, said *notices) preflight.Config {
+func questions(cfg Config, in *input, text texts, needed bool, said *notices) preflight.Config {
 	t, c, info := cfg.Target, cfg.Prompt, in.stream.Info()
 	form := c.Form
 	// Token ids are exact with any tokenizer, so they go wherever the engine takes them and no reply must be carried forward as text.
+	if form == "" && c.Dataset != "" {
+		form = prompt.Words
+	}
 	if form == "" && t.Profile.TakesTokenIDs(c.Endpoint) && info.Sessions != mooncake.SessionDelta {
 		form = prompt.Tokens
 	}
@@ -45,7 +48,8 @@ func questions(cfg Config, in *input, needed bool, said *notices) preflight.Conf
 		},
 		OneModel: cfg.oneModel(), CacheBlock: t.CacheBlock, Carry: c.Carry,
 		Replies: needed || !info.Whole && in.trace.FineBlockSize() > 0, // a trace as fine as that comes from a capture
-		Trace:   info, Ahead: in.stream.Ahead,
+		Dataset: text.corpus, Tokenizer: text.counter(),
+		Trace: info, Ahead: in.stream.Ahead,
 		Generated:   info.Generated > 0 || !info.Whole || cfg.Schedule.Warmup > 0, // warm-up requests are
 		Traceparent: func(what string, n int64) string { return unrecorded(cfg.RunID+" "+what, n) },
 		Warn:        said.warn, Note: said.note,

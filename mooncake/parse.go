@@ -128,6 +128,7 @@ var rowFields = fields{
 	},
 	"type":   func(p *parser, _ *Row) *RowError { return p.discriminator() },
 	"result": func(p *parser, _ *Row) *RowError { return p.skip() }, // what a replay of ours adds to a row
+	"sent":   func(p *parser, _ *Row) *RowError { return p.skip() }, // and what it was made of, beside a payload that was sent
 }
 
 var observedFields = fields{

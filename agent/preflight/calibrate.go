@@ -6,6 +6,7 @@ package preflight
 // This file measures what each model's chat template adds to a prompt.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (p *preflight) measureAll(ctx context.Context, models []string) error {
 // take them, or does not count them as it should, is noted: such replies can be left out.
 func (p *preflight) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
 	delta := p.Trace.Sessions == mooncake.SessionDelta
-	turns := (delta || p.found.Carry) && p.opt.Endpoint == prompt.Chat
+	turns := (delta || p.found.Carry) && p.opt.Endpoint != prompt.Completions
 	var counted []int64
 	for i, req := range p.found.Builder.Calibration(model, turns) {
 		n, err := p.countPrompt(ctx, model, "calibration "+model, int64(i), req)
@@ -131,6 +132,7 @@ func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64
 		ID    string
 		Usage *struct {
 			PromptTokens int64 `json:"prompt_tokens"`
+			InputTokens  int64 `json:"input_tokens"` // of /v1/responses
 		}
 	}
 	_, stop := p.announce(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*p.bound(send.CallLimit))
@@ -144,5 +146,5 @@ func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64
 	if reply.Usage == nil {
 		return 0, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
 	}
-	return reply.Usage.PromptTokens, nil
+	return cmp.Or(reply.Usage.PromptTokens, reply.Usage.InputTokens), nil
 }

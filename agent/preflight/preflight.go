@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/dataset"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
@@ -45,6 +46,11 @@ type Config struct {
 	Replies bool
 	Carry   carry.Mode
 
+	// Dataset is the text that prompts are made of; nil = words alone.
+	Dataset *dataset.Corpus
+	// Tokenizer is the model's own; nil = the engine is asked for the tokens of a text.
+	Tokenizer Tokenizer
+
 	Trace load.Info
 	// Generated says that there may be prompts to be made; those that the trace has need no calibration.
 	Generated bool
@@ -57,11 +63,18 @@ type Config struct {
 	Warn, Note  func(format string, args ...any)
 }
 
+// Tokenizer tells the tokens of a text as part of a prompt.
+type Tokenizer interface {
+	Encode(text string) ([]uint32, error)
+}
+
 // Findings are what the engine's answers came to.
 type Findings struct {
 	Builder *prompt.Builder // makes requests as this engine needs them
 	Model   string          // of every row, or of the most rows of the look-ahead
 	Words   report.Words    // how the words of prompts were found; zero where there were none to find
+	// Dataset says what prompts are made of, where there is a dataset.
+	Dataset *report.Dataset
 	// CacheBlock is the number of tokens in a block of the engine's prefix cache; 0 = unknown.
 	CacheBlock int
 	// Carry says that live replies are to be carried. Check counts the tokens of one; nil = the engine cannot.
@@ -115,6 +128,11 @@ func (p *preflight) ask(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if p.Dataset != nil {
+		if err := p.useDataset(ctx); err != nil {
+			return err
+		}
+	}
 	p.tooLong()
 	if p.found.CacheBlock == 0 {
 		p.found.CacheBlock = p.askBlockSize(ctx)
@@ -151,7 +169,7 @@ func (p *preflight) mayCarry() bool {
 	switch {
 	case !p.Replies || p.Carry == carry.Never:
 		return false
-	case p.opt.Endpoint == prompt.Chat && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
+	case p.opt.Endpoint != prompt.Completions && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
 		p.Note("replies: --overhead leaves the calibration out that tells what a turn costs, so no live reply is carried")
 		return false
 	}

@@ -54,13 +54,13 @@ func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uin
 // findTokenizer looks for a way to count, by two texts of which the tokens are known; nil where the engine has none. First come
 // those that have the template render the text as the assistant's message, then those that take the text alone.
 func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer {
-	ways := []asking{p.askPrompt, p.askContent}
-	if p.opt.Endpoint == prompt.Chat {
+	ways := p.textWays()
+	if p.opt.Endpoint != prompt.Completions && p.Tokenizer == nil {
 		ways = append([]asking{p.askMessages, p.askTemplate}, ways...)
 	}
 	const words = 16
 	for _, ask := range ways {
-		if p.opt.Endpoint != prompt.Chat && p.opt.Form != prompt.Tokens { // between words, as it stands in a prompt that is one text
+		if p.opt.Endpoint == prompt.Completions && p.opt.Form != prompt.Tokens { // between words, as it stands in a prompt that is one text
 			alone := ask
 			ask = func(ctx context.Context, model, text string) ([]uint32, int64, error) {
 				return alone(ctx, model, p.opt.Words.Anchor()+text+p.opt.Words.Text(1))
@@ -72,6 +72,20 @@ func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer 
 		}
 	}
 	return nil
+}
+
+// textWays are the ways to ask for the tokens of a text that is the whole of a prompt.
+func (p *preflight) textWays() []asking {
+	if p.Tokenizer != nil {
+		return []asking{p.askFile}
+	}
+	return []asking{p.askPrompt, p.askContent}
+}
+
+// askFile asks the model's own tokenizer.
+func (p *preflight) askFile(_ context.Context, _, text string) ([]uint32, int64, error) {
+	ids, err := p.Tokenizer.Encode(text)
+	return ids, int64(len(ids)), err
 }
 
 // conversation returns messages of a chat in which the text is the reply.

@@ -33,8 +33,9 @@ type blocks struct {
 type scheme struct {
 	alphabet
 	seed  uint64
-	block int // tokens
-	fine  int // tokens of a fine block
+	block int       // tokens
+	fine  int       // tokens of a fine block
+	text  *Passages // what blocks are made of beside words; nil: nothing
 }
 
 // size returns the length of a part in bytes.
@@ -57,6 +58,9 @@ type body struct {
 }
 
 func newBody(s *scheme, parts []part) send.Body {
+	if s.text != nil {
+		parts = s.withText(parts)
+	}
 	b := &body{scheme: s, parts: parts}
 	for i := range parts {
 		b.size += s.size(&parts[i])
@@ -133,18 +137,24 @@ func (r *reader) generate(p []byte, at *part, size int64) (n int) {
 		*c = fineBlocks{ranges: at.ranges, begun: at.first}
 	}
 	for n < len(p) {
-		id := privateID(at.row, k)
-		if i := k - at.first; at.ranges != nil {
-			id = c.id(k, id)
-		} else if i < int64(len(at.ids)) {
-			id = at.ids[i]
-		}
+		id := c.block(&at.blocks, k)
 		to := p[n:min(int64(len(p)), int64(n)+block-in)]
 		r.write(to, splitmix.Mix(id^r.seed), int(in))
 		n += len(to)
 		k, in = k+1, 0
 	}
 	return n
+}
+
+// block returns the id of block k of a part; of fine ones k is no less than before.
+func (c *fineBlocks) block(of *blocks, k int64) uint64 {
+	id := privateID(of.row, k)
+	if i := k - of.first; of.ranges != nil {
+		return c.id(k, id)
+	} else if i < int64(len(of.ids)) {
+		return of.ids[i]
+	}
+	return id
 }
 
 // id returns the id of block k, which is no earlier than those before, or private behind the ranges.

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -82,10 +84,14 @@ func NewBuilder(o Options) (*Builder, error) {
 		return nil, err
 	}
 	b := &Builder{path: "/v1/chat/completions", promptField: "messages"}
-	if o.Endpoint == Completions {
+	switch o.Endpoint {
+	case Completions:
 		b.path, b.promptField = "/v1/completions", "prompt"
+	case Responses:
+		b.path, b.promptField = "/v1/responses", "input"
+	case Chat:
 	}
-	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize}
+	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize, text: o.Text}
 	if o.Form == Words {
 		o.Overhead = max(1, o.Overhead)
 	}
@@ -96,7 +102,7 @@ func NewBuilder(o Options) (*Builder, error) {
 	}
 	b.opt = o
 	b.dialect, _ = o.dialect()
-	b.extra, _ = parseObject(o.ExtraInputs)
+	b.extra, _ = parseObject(oneLine(jsontext.Value(o.ExtraInputs)))
 	b.model = o.Model
 	if name := unquoted(b.extra.get("model")); name != "" {
 		b.model = name
@@ -184,7 +190,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	b.finish(&p, body)
 	p.Request.KeepReply = live.Keep
 	if history != nil {
-		p.turn, p.chat, p.Request.KeepReply = turn, b.opt.Endpoint == Chat, true
+		p.turn, p.chat, p.Request.KeepReply = turn, b.opt.Endpoint.ofMessages(), true
 	}
 	return p, nil
 }

@@ -50,7 +50,7 @@ func (b *Builder) complete(body *object, output int64, hold bool) {
 
 // stated returns the cap on the reply that a body states, 0 when it states none.
 func (b *Builder) stated(body object) int64 {
-	for _, name := range []string{b.dialect.maxTokens, maxCompletionField, maxField} {
+	for _, name := range []string{b.dialect.maxTokens, maxCompletionField, maxField, maxOutputField} {
 		if n := body.integer(name); n > 0 {
 			return n
 		}

@@ -145,6 +145,18 @@ func (o object) parts() []part {
 	return append(out, part{raw: text})
 }
 
+// oneLine takes line breaks out of JSON that a body begins with: what is sent can then be kept as a line of a trace.
+func oneLine(raw jsontext.Value) jsontext.Value {
+	if !bytes.ContainsAny(raw, "\r\n") {
+		return raw
+	}
+	short := raw.Clone()
+	if short.Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
+		return raw // what is wrong with it is said elsewhere
+	}
+	return short
+}
+
 // quote appends s as a JSON string. What is not UTF-8 becomes U+FFFD, as JSON has no way to say it.
 func quote(dst []byte, s string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s)

@@ -21,7 +21,11 @@ type Endpoint string
 const (
 	Chat        Endpoint = "chat"        // POST /v1/chat/completions
 	Completions Endpoint = "completions" // POST /v1/completions
+	Responses   Endpoint = "responses"   // POST /v1/responses
 )
+
+// ofMessages reports whether prompts are messages, which the engine's chat template renders; else they are one text.
+func (e Endpoint) ofMessages() bool { return e != Completions }
 
 // Form is what a generated prompt is made of.
 type Form string
@@ -60,6 +64,8 @@ type Options struct {
 
 	// Words are those that prompts are made of; nil = [CommonLexicon].
 	Words *Lexicon
+	// Text is what blocks are made of beside words; nil = words alone. Only with Form Words.
+	Text *Passages
 	// TokenIDs are those that prompts are made of, one of [TokenRanges]; zero = the first.
 	TokenIDs TokenRange
 
@@ -121,7 +127,7 @@ func (o Options) check() error {
 			wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
 		}
 	}
-	check(o.Endpoint != Chat && o.Endpoint != Completions, "endpoint %q: want %q or %q", o.Endpoint, Chat, Completions)
+	check(o.Endpoint != Chat && o.Endpoint != Completions && o.Endpoint != Responses, "endpoint %q: want %q, %q or %q", o.Endpoint, Chat, Completions, Responses)
 	check(o.Form != Words && o.Form != Tokens, "prompt form %q: want %q or %q", o.Form, Words, Tokens)
 	check(o.TooShort != SendOneWord && o.TooShort != Skip, "policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	a := o.alphabet()
@@ -136,16 +142,19 @@ func (o Options) check() error {
 	} {
 		check(length.v < 0, "%s %d: want 0 or more tokens", length.name, length.v)
 	}
+	check(o.Text != nil && o.Form != Words, "text cannot be sent as token ids: choose words")
+	check(o.Text != nil && max(o.BlockSize, o.FineBlockSize) > MaxTextBlock, "block size %d: with text at most %d", max(o.BlockSize, o.FineBlockSize), MaxTextBlock)
+	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words with a space before them, and this engine has none of one token")
 	d, known := o.dialect()
 	check(!known, "profile %q: want one of %q", o.Profile, Profiles())
-	check(o.Form == Tokens && o.Endpoint == Chat, "token ids go to the completions endpoint only: choose it, or words")
-	check(o.Form == Tokens && o.Endpoint != Chat && known && !d.tokenIDs, "profile %q takes no token ids for a prompt: choose words", o.Profile)
+	check(o.Form == Tokens && o.Endpoint.ofMessages(), "token ids go to the completions endpoint only: choose it, or words")
+	check(o.Form == Tokens && !o.Endpoint.ofMessages() && known && !d.tokenIDs, "profile %q takes no token ids for a prompt: choose words", o.Profile)
 	check(known && o.CacheSalt != "" && !d.cacheSalt, "profile %q has no cache_salt on %s: change the seed for a cold cache", o.Profile, o.Endpoint)
 	check(len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00"),
 		"cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
 	extra, err := parseObject(o.ExtraInputs)
 	check(err != nil, "extra inputs: %w", err)
-	for _, field := range []string{maxField, maxCompletionField} {
+	for _, field := range []string{maxField, maxCompletionField, maxOutputField} {
 		n, err := strconv.ParseFloat(string(extra.get(field)), 64)
 		check(err == nil && n < 0, "extra inputs: %s %v: want 1 or more tokens, or leave it out: replies then have the length that their row asks for", field, n)
 	}
@@ -156,8 +165,12 @@ func (o Options) check() error {
 func (o Options) dialect() (d dialect, known bool) {
 	both, known := dialects[o.Profile]
 	d = both.chat
-	if o.Endpoint == Completions {
+	switch o.Endpoint {
+	case Completions:
 		d = both.completions
+	case Responses:
+		d = both.responses()
+	case Chat:
 	}
 	if o.MaxTokensField != "" {
 		d.maxTokens = o.MaxTokensField

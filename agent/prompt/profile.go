@@ -51,14 +51,24 @@ type dialect struct {
 const (
 	maxField           = "max_tokens"
 	maxCompletionField = "max_completion_tokens"
+	maxOutputField     = "max_output_tokens"
 	minField           = "min_tokens"
 	minNewField        = "min_new_tokens"
 	returnField        = "return_token_ids"
 )
 
+// both are the dialects of an engine's own endpoints.
+type both struct{ chat, completions dialect }
+
+// responses is the dialect of /v1/responses, which all have from OpenAI: usage comes unasked, and no minimum is known. Engines that take
+// ignore_eos and cache_salt in a chat take them here.
+func (b both) responses() dialect {
+	return dialect{maxTokens: maxOutputField, ignoreEOS: b.chat.ignoreEOS, cacheSalt: b.chat.cacheSalt}
+}
+
 // dialects is the one place that knows engines apart. A field that an engine silently ignores is left out, because
 // sending it would look as if it held. The columns are those of dialect.
-var dialects = map[Profile]struct{ chat, completions dialect }{
+var dialects = map[Profile]both{
 	Auto: {
 		chat:        dialect{maxCompletionField, true, minField, false, true, true, true},
 		completions: dialect{maxField, true, minField, true, true, true, true},

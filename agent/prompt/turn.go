@@ -34,7 +34,7 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, replies 
 	}
 	overhead := int64(over.Prompt)
 	switch {
-	case later && b.opt.Endpoint == Chat:
+	case later && b.opt.Endpoint.ofMessages():
 		overhead = int64(over.Turn)
 	case later: // the words follow the reply, in the same text
 		overhead = 0
@@ -53,7 +53,7 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, replies 
 	if !later {
 		p.Tokens = n + overhead
 	}
-	return b.turn("user", !later || b.opt.Endpoint == Chat, part{blocks: b.blocks(index, row), n: n}), nil
+	return b.turn("user", !later || b.opt.Endpoint.ofMessages(), part{blocks: b.blocks(index, row), n: n}), nil
 }
 
 // blocks are those of a row: its fine ones where it has them.
@@ -75,7 +75,7 @@ func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	switch {
 	case b.scheme.ids:
 		return []part{tokens}
-	case b.opt.Endpoint == Chat:
+	case b.opt.Endpoint.ofMessages():
 		return []part{{raw: []byte(`{"role":"` + role + `","content":"` + b.opt.Words.anchor)}, tokens, {raw: []byte(`"}`)}}
 	case anchored:
 		return []part{{raw: []byte(b.opt.Words.anchor)}, tokens}
@@ -83,8 +83,18 @@ func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	return []part{tokens}
 }
 
+// TextTokens returns the tokens of a prompt that is a text of n tokens, for a model; 0 where the template's part is not known. The
+// overhead that was measured has the anchor in it, which such a prompt lacks.
+func (b *Builder) TextTokens(model string, n int64) int64 {
+	over, known := b.opt.Measured[model]
+	if !known {
+		return 0
+	}
+	return n + int64(over.Prompt) - 1
+}
+
 func (b *Builder) text(text string) []part {
-	if b.opt.Endpoint == Chat {
+	if b.opt.Endpoint.ofMessages() {
 		raw := quote([]byte(`{"role":"user","content":`), text)
 		return []part{{raw: append(raw, '}')}}
 	}

@@ -34,6 +34,7 @@ type Report struct {
 	Schedule  Schedule
 	Machine   Machine
 	Telemetry Telemetry
+	Saved     *Saved // nil: no prompts were to be saved
 	Warnings  []string
 	// Missed says, a line for each, which of the goals that were set the run did not reach.
 	Missed  []string
@@ -73,6 +74,8 @@ type Run struct {
 	// Words, or TokenIDs, is what generated prompts were made of.
 	Words    *Words    `json:"words,omitempty"`
 	TokenIDs *TokenIDs `json:"token_ids,omitempty"`
+	// Dataset is the text that prompts were made of beside words, if any.
+	Dataset *Dataset `json:"dataset,omitempty"`
 }
 
 // Words says which words prompts were made of. Runs with equal digests and anchors send equal prompts for equal rows and seeds.
@@ -85,6 +88,31 @@ type Words struct {
 	// "tokenize", by the engine's tokenizer; "usage", by its counts of prompts. Requests is how many the look took.
 	Found    string `json:"found"`
 	Requests int    `json:"requests,omitempty"`
+}
+
+// Dataset says which text prompts were made of, and how exactly its tokens are known.
+type Dataset struct {
+	File string `json:"file"`
+	// Digest is the SHA-256 of the text that was taken. Runs with equal digests, words and seeds send equal prompts for equal rows to
+	// engines of one tokenizer.
+	Digest  string `json:"digest"`
+	Texts   int64  `json:"texts"`
+	Bytes   int64  `json:"bytes"`          // that were taken
+	LeftOut int64  `json:"left_out_bytes"` // of the texts that were read
+	Tokens  int64  `json:"tokens"`         // of what prompts are made of
+	// Segments is the number of different pieces of text, Unused that of those which no prompt has: their tokens are not known, or
+	// too many.
+	Segments int `json:"segments"`
+	Unused   int `json:"segments_unused"`
+	// CountedBy says who counted the tokens: "tokenize", the engine; "tokenizer", a tokenizer file.
+	CountedBy string `json:"counted_by"`
+	// Checked is the number of tokens that a prompt of text was to have before the run, Counted what the engine counted. 0 where
+	// the engine was not asked. How many rows had their length is under fidelity.tokens.
+	Checked int64 `json:"checked_tokens"`
+	Counted int64 `json:"counted_tokens"`
+	// Invented is the share, 0 to 1, of a block's tokens that are invented words: those that tell blocks apart, and those that
+	// fill up what no piece of text fits.
+	Invented float64 `json:"invented_share"`
 }
 
 // TokenIDs says which token ids prompts were made of.
@@ -154,6 +182,16 @@ type Telemetry struct {
 	// MetricExports counts the exports of metrics, MetricExportsFailed those that failed.
 	MetricExports       int64 `json:"metric_exports"`
 	MetricExportsFailed int64 `json:"metric_exports_failed"`
+}
+
+// Saved says what became of the bodies that were to be saved.
+type Saved struct {
+	File  string `json:"file"`
+	Rows  int64  `json:"rows"`
+	Bytes int64  `json:"bytes"` // of the bodies
+	Lost  int64  `json:"not_saved"`
+	// Disordered counts the rows that stand after a later row of the trace.
+	Disordered int64 `json:"out_of_order"`
 }
 
 // Lost is the number of spans that were not accepted.

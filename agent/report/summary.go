@@ -79,6 +79,9 @@ func (r *Report) JSON() ([]byte, error) {
 	if f.SLO.Any() {
 		members = append(members, member{"slo", f.SLO.String()})
 	}
+	if r.Saved != nil {
+		members = append(members, member{"saved_prompts", r.Saved})
+	}
 	members = append(members, []member{
 		{"rows", f.Rows},
 		{"error_summary", entries(f.Errors)},

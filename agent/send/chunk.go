@@ -46,6 +46,14 @@ type chunk struct {
 
 	// Of the Responses API: the event's type, its text, its response's status and why that is incomplete.
 	typ, delta, status, reason text
+	whole                      response // where it is a whole reply of that API
+}
+
+// response is a whole reply of the Responses API.
+type response struct {
+	is             bool
+	status, reason text
+	text           text // of its last message
 }
 
 // choice is one element of choices: a delta, a message, or a completion's text.

@@ -27,6 +27,9 @@ const (
 	kindRoot kind = iota
 	kindResponse
 	kindIncomplete
+	kindItem
+	kindPart
+	kindWhy
 	kindChoice
 	kindDelta
 	kindToolCall
@@ -58,6 +61,7 @@ func (s *scanner) member(k kind, key []byte) bool {
 			var t text
 			ok := s.text(&t)
 			c.failed = c.failed || t.is("error")
+			c.whole.is = t.is("response")
 			return ok
 		case "type":
 			return s.text(&c.typ)
@@ -65,6 +69,24 @@ func (s *scanner) member(k kind, key []byte) bool {
 			return s.text(&c.delta)
 		case "response":
 			return s.nested(kindResponse)
+		case "status":
+			return s.text(&c.whole.status)
+		case "incomplete_details":
+			return s.nested(kindWhy)
+		case "output":
+			return s.array(kindItem)
+		}
+	case kindItem:
+		if string(key) == "content" {
+			return s.array(kindPart)
+		}
+	case kindPart:
+		if string(key) == "text" {
+			return s.filled(&c.whole.text)
+		}
+	case kindWhy:
+		if string(key) == "reason" {
+			return s.text(&c.whole.reason)
 		}
 	case kindChoice:
 		switch string(key) {

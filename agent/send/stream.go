@@ -196,6 +196,8 @@ func (s *stream) content(at arrival) error {
 	c, x := &s.chunk, s.x
 	if len(c.typ) > 0 {
 		s.typed()
+	} else if c.whole.is {
+		s.response()
 	}
 	if x.ResponseID == "" && len(c.id) > 0 {
 		x.ResponseID = name(c.id)
@@ -291,6 +293,20 @@ func (s *stream) typed() {
 		}
 		c.choices = append(c.choices, choice{finish: c.reason})
 	}
+}
+
+// response gives a whole reply of the Responses API the form of a chunk.
+func (s *stream) response() {
+	c := &s.chunk
+	finish := c.whole.status
+	switch {
+	case finish.is("completed"):
+	case !finish.is("incomplete"):
+		return // it has not come about
+	case len(c.whole.reason) > 0:
+		finish = c.whole.reason
+	}
+	c.choices = append(c.choices, choice{content: c.whole.text, finish: finish})
 }
 
 // finish fills in what is known at the end only.

@@ -70,8 +70,8 @@ var aliases = []alias{
 	{aiperf, "fixed-schedule-end-offset", "V", "--end", partly, "counts from the first row, not from timestamp 0", "--fixed-schedule-end-offset 80", "requests 3", nil},
 	{aiperf, "streaming", "", "", ignored, "replies are streamed unless --no-stream is given", "--streaming", "body stream=true", nil},
 	{aiperf, "no-streaming", "", "--no-stream", yes, "", "--no-streaming", "body stream=", (*translator).noStream},
-	{aiperf, "endpoint-type", "V", "--endpoint", partly, "chat and completions", "--endpoint-type completions", "path /v1/completions", nil},
-	{aiperf + " " + vllm, "endpoint", "V", "--endpoint", partly, "a path that ends in /chat/completions or /completions", "--endpoint /v1/completions", "path /v1/completions", (*translator).endpointPath},
+	{aiperf, "endpoint-type", "V", "--endpoint", partly, "chat, completions and responses", "--endpoint-type completions", "path /v1/completions", nil},
+	{aiperf + " " + vllm, "endpoint", "V", "--endpoint", partly, "a path that ends in /chat/completions, /completions or /responses", "--endpoint /v1/completions", "path /v1/completions", (*translator).endpointPath},
 	{aiperf, "custom-endpoint", "V", "--endpoint", partly, "as --endpoint", "--custom-endpoint /v1/chat/completions", "path /v1/chat/completions", (*translator).endpointPath},
 	{aiperf, "request-count", "V", "--max-requests", yes, "", "--request-count 2", "requests 2", nil},
 	{aiperf, "num-requests", "V", "--max-requests", yes, "", "--num-requests 3", "requests 3", nil},
@@ -101,7 +101,7 @@ var aliases = []alias{
 	{aiperf, "otel-url", "V", "--otlp-endpoint", yes, "", "", "", nil},
 	{aiperf, "ui", "V", "--progress", yes, "dashboard, simple and none become live, bar and none", "--ui simple", "requests 4", (*translator).ui},
 	{aiperf, "ui-type", "V", "--progress", yes, "as --ui", "--ui-type none", "requests 4", (*translator).ui},
-	{aiperf + " " + vllms, "tokenizer", "V", "", ignored, noTokenizer, "--tokenizer gpt2", "requests 4", nil},
+	{aiperf + " " + vllms, "tokenizer", "V", "", ignored, "no tokenizer is needed; the path of a tokenizer.json is ours, and read", "--tokenizer gpt2", "requests 4", nil},
 	{aiperf, "tokenizer-revision", "V", "", ignored, noTokenizer, "--tokenizer-revision main", "requests 4", nil},
 	{aiperf, "tokenizer-trust-remote-code", "", "", ignored, noTokenizer, "--tokenizer-trust-remote-code", "requests 4", nil},
 	{aiperf, "use-server-token-count", "", "", ignored, "the engine's usage is compared with the row in any case", "--use-server-token-count", "requests 4", nil},
@@ -183,7 +183,7 @@ var aliases = []alias{
 	// TraceReplay
 	{traceReplay, "trace-path", "V", "TRACE", yes, "", "--trace-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
 	{traceReplay, "trace-mode", "V", "", partly, "trace alone: benchmark makes its prompts of a dataset, which a replay does not read", "--trace-mode trace", "requests 4", keep("mode")},
-	{traceReplay, "save-prompts", "", "", ignored, "prompts are made anew in no time, and --seed makes the same ones", "--save-prompts", "requests 4", nil},
+	{traceReplay, "save-prompts", "", "--save-prompts", partly, "without a value, prompts.jsonl in the folder of --save-result, or in this one: the bodies that were sent", "--save-prompts --save-result --result-dir DIR/p", "file p/prompts.jsonl", keep("prompts")},
 
 	// GuideLLM
 	{guidellm, "target", "V", "--url", yes, "", "--target ENGINE", "requests 4", (*translator).url},
@@ -192,7 +192,7 @@ var aliases = []alias{
 	{guidellm, "profile", "V", "", partly, "replay or kind=replay, with time_scale", "--profile kind=replay,time_scale=0.001", "requests 4; spread over the schedule", (*translator).guideProfile},
 	{guidellm, "rate", "V", "--time-unit, --speedup", yes, "the time_scale of --profile replay: seconds for each unit of the timestamps", "--profile replay --rate 0.001", "requests 4; spread over the schedule", (*translator).secondsPerUnit},
 	{guidellm, "max-seconds", "V", "--max-duration", yes, "", "--max-seconds 0.06", "requests fewer than 4", seconds("max-duration")},
-	{guidellm, "request-type", "V", "--endpoint", partly, "chat_completions and text_completions", "--request-type text_completions", "path /v1/completions", (*translator).requestType},
+	{guidellm, "request-type", "V", "--endpoint", partly, "chat_completions, text_completions and responses", "--request-type text_completions", "path /v1/completions", (*translator).requestType},
 	{guidellm, "request-format", "V", "--endpoint", partly, "as --request-type, and the paths", "--request-format /v1/completions", "path /v1/completions", (*translator).requestType},
 	{guidellm, "data-samples", "V", "--max-requests", yes, "", "--data-samples 2", "requests 2", nil},
 	{guidellm, "output-dir", "V", "--out", yes, "", "--output-dir DIR/f", "file f/summary.json", nil},

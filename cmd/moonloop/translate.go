@@ -213,6 +213,8 @@ func (a alias) fits(w flagWord) bool {
 		return strings.Contains(value, "=")
 	case "extra-inputs":
 		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
+	case "tokenizer":
+		return value != "" && value[0] != '-'
 	case "dataset-name":
 		return a.tools == vllm || value != "timed_trace"
 	case "url":
@@ -297,6 +299,9 @@ func (t *translator) finish() (errs []error) {
 	if has("served") {
 		t.args = withoutFlag(t.args, "model")
 		_ = t.add("model", t.kept["served"])
+	}
+	if has("prompts") {
+		_ = t.add("save-prompts", filepath.Join(cmp.Or(t.kept["dir"], "."), strings.TrimSuffix(t.kept["file"], ".json"), "prompts.jsonl"))
 	}
 	if has("save") {
 		_ = t.add("out", filepath.Join(cmp.Or(t.kept["dir"], "."), strings.TrimSuffix(t.kept["file"], ".json")))
@@ -400,8 +405,10 @@ func (t *translator) endpointPath(value string) error {
 		return t.endpoint("chat")
 	case strings.HasSuffix(value, "/completions"):
 		return t.endpoint("completions")
+	case strings.HasSuffix(value, "/responses"):
+		return t.endpoint("responses")
 	}
-	return fmt.Errorf("%s: want chat or completions, or a path that ends in one of /chat/completions and /completions", quoted(value))
+	return fmt.Errorf("%s: want chat, completions or responses, or a path that ends in /chat/completions, /completions or /responses", quoted(value))
 }
 
 // endpoint adds it once, however many flags say the same.
@@ -423,6 +430,8 @@ func (t *translator) requestType(value string) error {
 		return t.endpoint("chat")
 	case "text_completions":
 		return t.endpoint("completions")
+	case "responses":
+		return t.endpoint("responses")
 	}
 	return t.endpointPath(value)
 }

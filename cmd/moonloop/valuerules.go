@@ -36,6 +36,7 @@ const (
 // Rules of several flags.
 var (
 	aFile       = anyText("the name of a file")
+	aTokenizer  = that("the path of a tokenizer.json", isTokenizer)
 	aPEMFile    = anyText("the name of a PEM file")
 	aTraceURL   = that("an address with {trace_id} in it, such as http://localhost:16686/trace/{trace_id}", page.CheckTraceURL)
 	aModel      = anyText("the name of a model")
@@ -103,6 +104,9 @@ var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 func isVariable(value string) error { return wrongUnless(variable.MatchString(value)) }
 
 // isBaseURL checks the engine's URL. An error of it repeats nothing of the URL.
+// isTokenizer tells a file from the names of models that other tools take.
+func isTokenizer(value string) error { return wrongUnless(strings.HasSuffix(value, ".json")) }
+
 func isBaseURL(value string) error {
 	u, err := parseURL(value)
 	switch {

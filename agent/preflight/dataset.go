@@ -1,0 +1,184 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+// This file has prompts made of a dataset's text: it has the tokens of each segment counted, and checks the sum on the engine.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
+)
+
+// ByFile says that tokens were counted by a tokenizer file.
+const ByFile = "tokenizer"
+
+const (
+	// segmentBytes is how much text one question about segments has: less than any model's context.
+	segmentBytes = 8 << 10
+	// checkedTokens is how long the prompt is at most by which the sum is checked.
+	checkedTokens = 3000
+)
+
+// errUncounted says that an engine's way to be asked for tokens does not tell those of a segment.
+var errUncounted = errors.New("the engine does not say how many tokens a piece of text has (/tokenize)")
+
+// useDataset has prompts made of the dataset's text.
+func (p *preflight) useDataset(ctx context.Context) error {
+	c := p.Dataset
+	models, by := p.models, ByTokenize
+	if p.Tokenizer != nil {
+		models, by = models[:1], ByFile
+	}
+	var tokens []int
+	for _, model := range models {
+		n, err := p.askSegments(ctx, model, c.Segments)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errUncounted) && p.Tokenizer != nil:
+			return errors.New("dataset: by the tokenizer file the words of prompts are not one token each, as they are on the engine: it is another model's; give that of the model")
+		case errors.Is(err, errUncounted):
+			return fmt.Errorf("dataset: %w; give the model's tokenizer.json: --tokenizer FILE", err)
+		case err != nil:
+			return fmt.Errorf("dataset: %w", err)
+		case tokens == nil:
+			tokens = n
+		}
+		for i := range tokens { // what is not the same to all models is left out
+			if n[i] != tokens[i] {
+				tokens[i] = 0
+			}
+		}
+	}
+	passages, err := prompt.NewPassages(c.Order, c.Segments, tokens)
+	if err != nil {
+		return fmt.Errorf("dataset: %s: %w", c.Name, err)
+	}
+	p.opt.Text = passages
+	if err := p.build(); err != nil {
+		return err
+	}
+	d := &report.Dataset{
+		File: c.Name, Digest: c.Digest, Texts: c.Texts, Bytes: c.Bytes, LeftOut: c.LeftOut, Tokens: passages.Tokens(), Segments: len(c.Segments),
+		CountedBy: by, Invented: p.found.Builder.DescribeText().Invented,
+	}
+	for _, n := range tokens {
+		if n < 1 || n > prompt.MaxSegmentTokens {
+			d.Unused++
+		}
+	}
+	p.found.Dataset = d
+	return p.checkDataset(ctx, d)
+}
+
+// checkDataset has the engine count a prompt of text. Without the template's overhead nobody knows what it should have.
+func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
+	model := p.models[0]
+	over, known := p.opt.Measured[model]
+	if !known {
+		return nil
+	}
+	n := int64(checkedTokens)
+	if limit := p.contexts[model]; limit > 0 {
+		n = min(n, limit/2)
+	}
+	counted, err := p.countPrompt(ctx, model, "dataset "+model, 0, p.found.Builder.TextCheck(model, n))
+	if err != nil {
+		return err
+	}
+	d.Checked, d.Counted = n, counted-int64(over.Prompt)
+	if d.Counted != d.Checked {
+		p.Warn("dataset: the engine counts %d tokens for a text that was to have %d; prompts are off by as much", d.Counted, d.Checked)
+	}
+	p.Note("dataset: prompts are made of %d tokens of %s; %.1f %% of a block are invented words", d.Tokens, d.File, 100*d.Invented)
+	return nil
+}
+
+// askSegments asks the engine for the tokens of segments. Between two segments stands a word whose token is known.
+func (p *preflight) askSegments(ctx context.Context, model string, segments []string) ([]int, error) {
+	for _, ask := range p.textWays() {
+		tokens, err := p.askBetween(ctx, ask, model, segments)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errUncounted) {
+			return tokens, err
+		}
+	}
+	return nil, errUncounted
+}
+
+func (p *preflight) askBetween(ctx context.Context, ask asking, model string, segments []string) ([]int, error) {
+	tokens := make([]int, len(segments))
+	left := make([]int, len(segments)) // those that have not been asked for
+	for i := range left {
+		left[i] = i
+	}
+	for _, pivot := range strings.Fields(p.opt.Words.Text(2)) {
+		pivot = " " + pivot
+		var batch, other []int
+		size := 0
+		flush := func() error {
+			if len(batch) == 0 {
+				return nil
+			}
+			text := p.opt.Words.Anchor() + pivot
+			for _, i := range batch {
+				text += segments[i] + pivot
+			}
+			ids, _, err := ask(ctx, model, text)
+			if err != nil {
+				return errors.Join(errUncounted, err)
+			}
+			if err := pieces(ids, batch, tokens); err != nil {
+				return err
+			}
+			batch, size = batch[:0], 0
+			return nil
+		}
+		for _, i := range left {
+			if strings.Contains(segments[i], pivot) { // its tokens may be taken for a pivot
+				other = append(other, i)
+				continue
+			}
+			batch, size = append(batch, i), size+len(segments[i])+len(pivot)
+			if size >= segmentBytes {
+				if err := flush(); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if err := flush(); err != nil {
+			return nil, err
+		}
+		left = other
+	}
+	return tokens, nil // of those that hold both words nothing is known: they are left out
+}
+
+// pieces counts the tokens between pivots: that of the last token, as often as there are segments and once more.
+func pieces(ids []uint32, batch, tokens []int) error {
+	if len(ids) == 0 {
+		return errUncounted
+	}
+	id := ids[len(ids)-1]
+	first := slices.Index(ids, id)
+	at, n := first, 0
+	for i := first + 1; i < len(ids); i++ {
+		if ids[i] != id {
+			continue
+		}
+		if n < len(batch) {
+			tokens[batch[n]] = i - at - 1
+		}
+		at, n = i, n+1
+	}
+	if n != len(batch) {
+		return errUncounted
+	}
+	return nil
+}

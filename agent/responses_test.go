@@ -1,0 +1,69 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/moonloop/moonloop/agent/carry"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// TestResponses: a replay to /v1/responses sends each row's tokens as messages, takes the usage from the last event or from the whole
+// reply, and carries replies into sessions.
+func TestResponses(t *testing.T) {
+	rows := []string{
+		`{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [0, 1]}`,
+		`{"timestamp": 1, "input_length": 700, "output_length": 4, "hash_ids": [0, 2]}`,
+		`{"timestamp": 2, "text_input": "hello there", "output_length": 2}`,
+	}
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprint("whole ", whole), func(t *testing.T) {
+			e := new(talker)
+			rep, results, _ := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Responses, NoStream: whole}}, rows)
+			if f := rep.Figures(); f.Rows.Served != 3 || f.Rows.Failed != 0 {
+				t.Fatalf("%+v, %v", f.Rows, f.Errors)
+			}
+			for i, want := range []struct{ prompt, output, cached int64 }{{600, 3, 0}, {700, 4, 512}, {0, 2, 0}} {
+				r := results[i].Result
+				if r.Outcome != "served" || r.Usage.Completion != want.output || r.Output != "equal" {
+					t.Errorf("row %d: %+v", i, r)
+				}
+				if want.prompt > 0 && (r.Usage.Prompt != want.prompt || r.Prompt != "equal" || r.Usage.Cached != want.cached) {
+					t.Errorf("row %d: %+v, want %+v", i, r, want)
+				}
+				var body map[string]any
+				if err := json.Unmarshal([]byte(e.bodies[int64(i)]), &body); err != nil || body["input"] == nil || body["messages"] != nil || body["max_output_tokens"] == nil ||
+					body["ignore_eos"] != map[bool]any{true: true}[want.prompt > 0] {
+					t.Errorf("row %d: %.200s", i, e.bodies[int64(i)])
+				}
+			}
+			if n := e.paths["/v1/chat/completions"] + e.paths["/v1/completions"]; n > 0 {
+				t.Errorf("%d requests to other endpoints", n)
+			}
+		})
+	}
+	session := []string{
+		`{"timestamp": 0, "session_id": "s", "input_length": 100, "output_length": 3}`,
+		`{"delay": 1, "session_id": "s", "input_length": 50, "output_length": 3}`,
+	}
+	e := new(talker)
+	rep, _, _ := e.replay(t, Config{Trace: Trace{Sessions: mooncake.SessionDelta}, Prompt: Prompt{Endpoint: prompt.Responses}}, session)
+	var body struct {
+		Input []struct{ Role, Content string }
+	}
+	if err := json.Unmarshal([]byte(e.bodies[1]), &body); err != nil || rep.Figures().Rows.Served != 2 || len(body.Input) != 3 ||
+		body.Input[1].Role != "assistant" || body.Input[1].Content != " r0.0 r0.1 r0.2" {
+		t.Errorf("%+v, %v", body, err)
+	}
+	// The live replies of a trace that has them go where they stood.
+	e = new(talker)
+	rep, _, _ = e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Responses, Carry: carry.Always}}, conversations(t))
+	if f := rep.Figures(); f.Rows.Served != 9 || f.Replies.Carried == 0 {
+		t.Errorf("%+v, %+v", f.Rows, f.Replies)
+	}
+}

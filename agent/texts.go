@@ -1,0 +1,53 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+// This file reads the files that tell what prompts are made of, and counts the tokens of rows that are text.
+
+import (
+	"context"
+
+	"github.com/moonloop/moonloop/agent/dataset"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/preflight"
+	"github.com/moonloop/moonloop/agent/tokenizer"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// texts are the dataset and the tokenizer of a run; nil where there is none.
+type texts struct {
+	corpus    *dataset.Corpus
+	tokenizer *tokenizer.Tokenizer
+}
+
+func readTexts(ctx context.Context, cfg Prompt) (t texts, err error) {
+	if cfg.Tokenizer != "" {
+		if t.tokenizer, err = tokenizer.Load(cfg.Tokenizer); err != nil {
+			return t, err
+		}
+	}
+	if cfg.Dataset != "" {
+		t.corpus, err = dataset.Read(ctx, cfg.Dataset)
+	}
+	return t, err
+}
+
+// counter is the tokenizer for those who ask for one.
+func (t texts) counter() preflight.Tokenizer {
+	if t.tokenizer == nil {
+		return nil // no interface of a nil
+	}
+	return t.tokenizer
+}
+
+// count says of a row that is text how many tokens its prompt should have had. It runs when the reply has come: a long text takes
+// a while.
+func (t texts) count(p plan, rec *measure.Record) {
+	if t.tokenizer == nil || rec.Outcome != measure.Served || rec.Row.Kind() != mooncake.KindText || rec.PromptTokens > 0 || p.delta && rec.Row.SessionID != "" {
+		return
+	}
+	if n, err := t.tokenizer.Count(rec.Row.TextInput.V); err == nil {
+		rec.PromptTokens = p.requests.TextTokens(rec.Model, int64(n))
+	}
+}

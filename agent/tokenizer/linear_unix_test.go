@@ -1,0 +1,51 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package tokenizer
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// cost is the processor time of a call, in microseconds: what other processes do has no part in it.
+func cost(t *testing.T, call func()) int64 {
+	t.Helper()
+	used := func() int64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return (int64(u.Utime.Sec)+int64(u.Stime.Sec))*1e6 + int64(u.Utime.Usec) + int64(u.Stime.Usec)
+	}
+	before := used()
+	call()
+	return used() - before
+}
+
+// TestLongPieces: a text of one character, ten times as long, costs some ten times as much, not a hundred times.
+func TestLongPieces(t *testing.T) {
+	for name := range goldens(t).IDs {
+		tok := load(t, name)
+		for what, unit := range map[string]string{"letter": "a", "space": " ", "line": "\n", "dots": ".", "ideographs": "\u4e00", "marks": "\u0301", "capitals": "A"} {
+			encode := func(n, times int) int64 {
+				text := strings.Repeat(unit, n)
+				return cost(t, func() {
+					for range times {
+						if _, err := tok.Encode(text); err != nil {
+							t.Errorf("%s, %s: %v", name, what, err)
+						}
+					}
+				})
+			}
+			encode(10_000, 1)
+			if short, long := encode(10_000, 10), encode(100_000, 1); long > 4*short+20_000 {
+				t.Errorf("%s, %s: one text of 100,000 took %d us, ten of 10,000 %d us", name, what, long, short)
+			}
+		}
+	}
+}

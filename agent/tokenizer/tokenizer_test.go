@@ -1,0 +1,155 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenizer
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func load(t testing.TB, name string) *Tokenizer {
+	t.Helper()
+	tok, err := Load(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// golden has texts, and their ids by each of the small tokenizers in testdata. These were trained by the tokenizers library of Hugging
+// Face, version 0.23.3, on this repository's own documentation, and the ids are its answers. For example:
+//
+//	t = Tokenizer(models.BPE(ignore_merges=True))
+//	t.pre_tokenizer = pre_tokenizers.Sequence([Split(Regex(PATTERN), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
+//	t.train_from_iterator(paragraphs, BpeTrainer(vocab_size=500, initial_alphabet=ByteLevel.alphabet(), special_tokens=["<|begin|>"]))
+//	ids = t.encode(text, add_special_tokens=False).ids
+//
+// gpt2 has ByteLevel alone; llama3, qwen (with NFC, without ignore_merges) and o200k the patterns of these; llama2 the normalizers
+// Prepend and Replace, byte_fallback and no pre-tokenizer; the others are Metaspace, Unigram, and BERT's WordPiece.
+type golden struct {
+	Texts []string
+	IDs   map[string][][]uint32
+}
+
+func goldens(t testing.TB) (g golden) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &g); err != nil || len(g.Texts) == 0 || len(g.IDs) < 9 {
+		t.Fatalf("%d texts, %d tokenizers, %v", len(g.Texts), len(g.IDs), err)
+	}
+	return g
+}
+
+// TestGolden: the ids are those of the library that engines use.
+func TestGolden(t *testing.T) {
+	g := goldens(t)
+	for name, want := range g.IDs {
+		tok := load(t, name)
+		for i, text := range g.Texts {
+			got, err := tok.Encode(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want[i], append([]uint32{}, got...)); diff != "" {
+				t.Errorf("%s: %q:\n%s", name, text, diff)
+			}
+		}
+	}
+}
+
+// TestRefused: what is not known is refused, with what it is.
+func TestRefused(t *testing.T) {
+	good, err := os.ReadFile(filepath.Join("testdata", "gpt2.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(map[string]any)) string {
+		var m map[string]any
+		if err := json.Unmarshal(good, &m); err != nil {
+			t.Fatal(err)
+		}
+		change(m)
+		text, _ := json.Marshal(m)
+		return string(text)
+	}
+	model := func(key string, value any) string {
+		return with(func(m map[string]any) { m["model"].(map[string]any)[key] = value })
+	}
+	for name, test := range map[string]struct{ text, want string }{
+		"no JSON":      {"secret", "form"},
+		"no model":     {"{}", "form"},
+		"a trace":      {`{"timestamp":1}`, "form"},
+		"a model":      {model("type", "Other"), `model "Other" is not known`},
+		"a normalizer": {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Precompiled"} }), `normalizer "Precompiled" is not known`},
+		"a splitter":   {with(func(m map[string]any) { m["pre_tokenizer"] = map[string]any{"type": "UnicodeScripts"} }), `pre-tokenizer "UnicodeScripts" is not known`},
+		"a pattern": {with(func(m map[string]any) {
+			m["pre_tokenizer"] = map[string]any{"type": "Split", "behavior": "Isolated", "pattern": map[string]any{"Regex": "("}}
+		}), "the regular expression"},
+		"a behavior": {with(func(m map[string]any) {
+			m["pre_tokenizer"] = map[string]any{"type": "Split", "pattern": map[string]any{"String": "x"}}
+		}), "behavior"},
+		"dropout":       {model("dropout", 0.1), "dropout"},
+		"a suffix":      {model("end_of_word_suffix", "</w>"), "subwords"},
+		"a merge":       {model("merges", []string{"a nothing"}), "merge 0"},
+		"half a merge":  {model("merges", []string{"a"}), "form"},
+		"no vocabulary": {model("vocab", map[string]int{}), "vocabulary"},
+		"negative ids":  {model("vocab", map[string]int{"a": -1}), "vocabulary"},
+		"whole words": {with(func(m map[string]any) {
+			m["added_tokens"] = []any{map[string]any{"id": 1, "content": "x", "single_word": true}}
+		}), "single_word"},
+		"empty token": {with(func(m map[string]any) { m["added_tokens"] = []any{map[string]any{"id": 1}} }), "added token 1"},
+	} {
+		_, err := parse([]byte(test.text))
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+	if _, err := Load("none.json"); err == nil {
+		t.Error("a file that is not there is read")
+	}
+}
+
+// FuzzEncode: nothing panics, ids are below the vocabulary's size, and byte-level ids give the text back.
+func FuzzEncode(f *testing.F) {
+	g := goldens(f)
+	for _, text := range g.Texts {
+		f.Add(text)
+	}
+	all := make(map[string]*Tokenizer)
+	for name := range g.IDs {
+		all[name] = load(f, name)
+	}
+	llama3 := all["llama3"].model.(*bpe)
+	spelled := make(map[uint32]string)
+	for token, id := range llama3.vocab {
+		spelled[id] = token
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for name, tok := range all {
+			ids, err := tok.Encode(text)
+			if err != nil || len(ids) > 0 && slices.Max(ids) > 2000 {
+				t.Errorf("%s: %v, %v", name, ids, err)
+			}
+			if name != "llama3" || strings.Contains(text, "<|begin|>") {
+				continue
+			}
+			var back strings.Builder
+			for _, id := range ids {
+				back.WriteString(spelled[id])
+			}
+			if want := visible(text); back.String() != want {
+				t.Errorf("%q became %q", want, back.String())
+			}
+		}
+	})
+}
