@@ -40,7 +40,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"*", "seed", "huge", "every number of 64 bits is a seed"},
 	{"capture", "grpc http", "empty", "it is how not to listen"},
 	{"*", "model only-model only-session session-key deny run-id run", "negative wrong", "every word is a name"},
-	{"*", "out journal record quarantine", "negative wrong", "every word is the name of a file"},
+	{"*", "out journal record quarantine xlsx parquet", "negative wrong", "every word is the name of a file"},
 	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
