@@ -65,7 +65,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 
 	figures, counts := e.recorder.figures.Figures(), e.in.stream.Counts()
 	rep := report.New(figures)
-	rep.Run, rep.Schedule = e.plan.run, e.plan.order
+	rep.Run, rep.Settings, rep.Schedule = e.plan.run, e.plan.settings, e.plan.order
 	rep.Run.Start, rep.Run.End, rep.Run.Interrupted = e.clk.Wall(e.zero), e.clk.Wall(end), ctx.Err() != nil
 	if len(e.recorder.models) > 1 {
 		rep.Run.Models = e.recorder.models
@@ -158,12 +158,21 @@ func verdictMetrics(v judge.Verdict) telemetry.Verdict {
 	return m
 }
 
-// writePage draws the run. Without records there is nothing to draw.
+// writePage tells the run over time and by session, and draws it. Without records there is nothing to tell.
 func (e ending) writePage(f *measure.Figures) error {
-	if !e.plan.page || f.Rows.Total == 0 {
+	if f.Rows.Total == 0 {
 		return nil
 	}
-	return page.Save(e.plan.out, e.plan.traceURL)
+	run, err := page.Load(e.plan.out, e.plan.slice)
+	if err != nil {
+		return err
+	}
+	err = run.SaveSheets()
+	if e.plan.page {
+		run.TraceURL = e.plan.traceURL
+		err = errors.Join(err, run.Save(filepath.Join(e.plan.out, page.File)))
+	}
+	return err
 }
 
 func (e ending) describeTrace(counts load.Counts) report.Trace {

@@ -26,6 +26,7 @@ import (
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
@@ -55,7 +56,7 @@ type Config struct {
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
 
-	// Out is the directory for summary.json, summary.csv, requests.jsonl and report.html; empty = none. The run has it to itself. When it
+	// Out is the directory for summary.json, summary.csv, series.csv, sessions.csv, requests.jsonl and report.html; empty = none. The run has it to itself. When it
 	// holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or sent; with Force each is
 	// replaced when the new one is complete.
 	Out   string
@@ -67,11 +68,15 @@ type Config struct {
 	// SavePrompts is the file for the bodies of the requests that are sent, as the payloads of a trace's rows; empty = none. What is
 	// there is refused with fs.ErrExist, and with Force replaced. The file holds the text of prompts.
 	SavePrompts string
+	// Slice is the length of a line of series.csv; 0 = page.DefaultSlice.
+	Slice time.Duration
 	// RunID names the run in every artefact; empty = a new random one.
 	RunID string
 	// Tool is the version of the program, for the report; Command the command line, secrets left out.
 	Tool    string
 	Command []string
+	// Settings are what the program was told, for the report, secrets left out.
+	Settings []report.Setting
 
 	// Progress receives a live view once the run has started. May be nil.
 	Progress func(*Live)

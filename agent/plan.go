@@ -41,15 +41,17 @@ type plan struct {
 
 	limits    limits
 	telemetry telemetry.Config
-	out       string // directory of the results; empty = none
-	page      bool   // whether they are drawn, too
-	traceURL  string // to which the drawing links; empty = no links
+	out       string        // directory of the results; empty = none
+	page      bool          // whether they are drawn, too
+	slice     time.Duration // of the results over time
+	traceURL  string        // to which the drawing links; empty = no links
 	sidecar   mooncake.Meta
 
 	// What the report says of all this.
-	run   report.Run
-	trace report.Trace
-	order report.Schedule
+	run      report.Run
+	settings []report.Setting
+	trace    report.Trace
+	order    report.Schedule
 }
 
 // limits are what decides how a run is judged, and whether it goes on.
@@ -81,7 +83,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate,
 			abortAfter: int64(max(s.Concurrency, 10)), strictVerdict: cfg.StrictVerdict, allRows: cfg.Trace.MaxRows == 0,
 		},
-		telemetry: cfg.Telemetry, out: cfg.Out, page: !cfg.NoPage, traceURL: cfg.TraceURL,
+		telemetry: cfg.Telemetry, out: cfg.Out, page: !cfg.NoPage, slice: cfg.Slice, traceURL: cfg.TraceURL,
 		sidecar: mooncake.Meta{
 			Tool: "moonloop " + cfg.Tool, BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize,
 			SessionMode: info.Sessions, TimeUnit: mooncake.UnitName(time.Millisecond),
@@ -113,6 +115,7 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings, server 
 		Target: server.Host, Endpoint: string(opt.Endpoint), Model: found.Model, Streaming: opt.Stream,
 		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
 	}
+	p.settings = cfg.Settings
 	if opt.Form == prompt.Tokens {
 		p.run.TokenIDs = &report.TokenIDs{First: opt.TokenIDs.First, Last: opt.TokenIDs.Last()}
 	} else {

@@ -93,7 +93,7 @@ func TestResultsAreNotReplaced(t *testing.T) {
 	if text, err := os.ReadFile(foreign); err != nil || string(text) != "mine" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if entries, err := os.ReadDir(out); err != nil || len(entries) != 6 { // and neither a lock nor a partial file
+	if entries, err := os.ReadDir(out); err != nil || len(entries) != 7 { // and neither a lock nor a partial file
 		t.Errorf("%v, %v", entries, err)
 	}
 }

@@ -47,7 +47,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		return f, nil
 	}
 	for _, name := range append([]string{
-		PartialFile, SummaryJSON, SummaryCSV, RequestsFile, page.File, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
+		PartialFile, SummaryJSON, SummaryCSV, RequestsFile, page.File, page.SeriesFile, page.SessionsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
 	}, further...) {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		switch {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package report writes the results of a run: the table at the end, summary.json and summary.csv, and a line for each request.
+// The tables over time and by session come from that file: package page.
 //
 // # Names
 //
@@ -30,6 +31,7 @@ const SchemaVersion = "1.0"
 // Report is everything that a run has to say. New fills in what was measured, the caller the rest.
 type Report struct {
 	Run       Run
+	Settings  []Setting
 	Trace     Trace
 	Schedule  Schedule
 	Machine   Machine
@@ -41,8 +43,10 @@ type Report struct {
 	Verdict judge.Verdict
 	// ExitStatus is what a command should exit with (judge.ExitCode). It is in no file.
 	ExitStatus int
-	// Percentiles are those that the table shows; empty = 50, 90 and 99. It is in no file, since files have all.
+	// Percentiles are those that the table shows; empty = those of its layout. Layout is how it looks; empty = LayoutMoonloop. They
+	// are in no file, since files have all.
 	Percentiles Percentiles
+	Layout      Layout
 
 	figures *measure.Figures
 }
@@ -76,6 +80,13 @@ type Run struct {
 	TokenIDs *TokenIDs `json:"token_ids,omitempty"`
 	// Dataset is the text that prompts were made of beside words, if any.
 	Dataset *Dataset `json:"dataset,omitempty"`
+}
+
+// Setting is one of the settings of the program that made the run. Like Run it holds no secret.
+type Setting struct {
+	Name  string
+	Value any    // as JSON has it
+	From  string // where it comes from
 }
 
 // Words says which words prompts were made of. Runs with equal digests and anchors send equal prompts for equal rows and seeds.

@@ -5,6 +5,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"flag"
 	"os"
@@ -268,6 +269,17 @@ func TestSummaryCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "summary.csv", b.Bytes())
+	rows, err := csv.NewReader(&b).ReadAll() // which wants as many cells in each line
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := 0
+	for range sample(t).figures.All {
+		figures++
+	}
+	if len(rows) != 1+figures {
+		t.Errorf("%d lines, want a header and one for each of %d figures", len(rows), figures)
+	}
 }
 
 func TestGrouped(t *testing.T) {

@@ -76,6 +76,13 @@ func (r *Report) JSON() ([]byte, error) {
 			members = append(members, member{id.String(), s})
 		}
 	}
+	if len(r.Settings) > 0 {
+		config, sources := map[string]any{}, map[string]string{}
+		for _, s := range r.Settings {
+			config[s.Name], sources[s.Name] = s.Value, s.From
+		}
+		members = append(members, member{"config", config}, member{"config_sources", sources})
+	}
 	if f.SLO.Any() {
 		members = append(members, member{"slo", f.SLO.String()})
 	}
@@ -137,32 +144,23 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// CSV writes summary.csv in the layout of AIPerf's export: the distributions with a column per statistic, an empty
-// line, the single numbers. Our further columns (p999, count, sum) come after AIPerf's.
+// CSV writes summary.csv: a line for each figure, with a column for each statistic. They have AIPerf's names and order, and our further
+// ones (p999, count, sum) come after them. A single number stands under avg, as in summary.json. So it is one table, unlike AIPerf's
+// export, which is two with an empty line between them.
 func (r *Report) CSV(w io.Writer) error {
-	var distributions, singles [][]string
+	lines := [][]string{{"Metric", "avg", "min", "max", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std", "p999", "count", "sum"}}
 	for id, s := range r.figures.All {
-		name := id.Define().Title + " (" + s.Unit + ")"
-		if id.Single() {
-			singles = append(singles, []string{name, decimal(s.Avg)})
-			continue
+		line := make([]string, len(lines[0]))
+		line[0], line[1] = id.Define().Title+" ("+s.Unit+")", decimal(s.Avg)
+		if !id.Single() {
+			for i, v := range statistics(s) {
+				line[1+i] = decimal(v)
+			}
+			line[len(line)-2], line[len(line)-1] = strconv.FormatInt(s.Count, 10), decimal(s.Sum)
 		}
-		line := []string{name}
-		for _, v := range statistics(s) {
-			line = append(line, decimal(v))
-		}
-		distributions = append(distributions, append(line, strconv.FormatInt(s.Count, 10), decimal(s.Sum)))
+		lines = append(lines, line)
 	}
-	c := csv.NewWriter(w)
-	header := []string{"Metric", "avg", "min", "max", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std", "p999", "count", "sum"}
-	err := c.WriteAll(append([][]string{header}, distributions...))
-	if err == nil {
-		_, err = io.WriteString(w, "\n")
-	}
-	if err == nil {
-		err = c.WriteAll(append([][]string{{"Metric", "Value"}}, singles...))
-	}
-	if err != nil {
+	if err := csv.NewWriter(w).WriteAll(lines); err != nil {
 		return fmt.Errorf("summary.csv cannot be written: %w", err)
 	}
 	return nil

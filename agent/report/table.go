@@ -24,14 +24,18 @@ const Width = 100
 // minWidth is the least width that they can keep to.
 const minWidth = 60
 
-// Table writes the final table, AIPerf's columns in AIPerf's order, and the blocks below it, at most width columns wide (60 at
+// Table writes the final table, in AIPerf's columns and their order unless Layout says otherwise, and the blocks below it, at most width columns wide (60 at
 // least). Where the columns have no room, std, min, avg and p90 give way, in this order. colour asks for ANSI colours; whether the
 // writer is a terminal, and how wide, is the caller's to know.
 func (r *Report) Table(w io.Writer, width int, colour bool) error {
 	p := palette(colour)
 	width = min(max(width, minWidth), Width)
 	var b strings.Builder
-	b.WriteString(r.metrics(p, width))
+	if r.Layout == LayoutTraceReplay {
+		b.WriteString(r.serving())
+	} else {
+		b.WriteString(r.metrics(p, width))
+	}
 	b.WriteString("\n")
 	r.blocks(&b, width, p)
 	if _, err := io.WriteString(w, b.String()); err != nil {

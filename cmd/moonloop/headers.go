@@ -22,6 +22,8 @@ import (
 type headerFlags struct {
 	lines []string // -H: "Name: value" or "@FILE"
 	env   []string // --header-env: Name=VARIABLE
+	// source is where lines come from, if not from the command line.
+	source source
 }
 
 // parse returns the headers, and what to warn of. No error and no warning holds a value.
@@ -37,7 +39,12 @@ func (f headerFlags) parse(ctx context.Context) (header http.Header, warnings []
 		name, _, _ := strings.Cut(line, ":")
 		if err := addHeader(header, line); err != nil {
 			errs = append(errs, fmt.Errorf("-H: %w", err))
-		} else if secretHeader.MatchString(name) {
+		} else if !secretHeader.MatchString(name) || f.source.kind == fromEnvironment {
+			continue
+		} else if f.source.kind == fromFile {
+			warnings = append(warnings, fmt.Sprintf("%s: the value of header %s stands in clear in a file, which is soon passed on; "+
+				"use api-key-env or api-key-file for a bearer key, else header: \"@FILE\" or header-env", f.source.at, name))
+		} else {
 			warnings = append(warnings, fmt.Sprintf("-H %s: every user of this machine can read its value in the list of processes; "+
 				"use --api-key-env or --api-key-file for a bearer key, else -H @FILE or --header-env", name))
 		}

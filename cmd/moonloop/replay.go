@@ -27,6 +27,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/live"
@@ -39,11 +40,14 @@ import (
 type replayFlags struct {
 	cfg agent.Config
 
+	settings
+	exports
 	engineSecrets
 	shard       [2]int // of how many
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
+	layout      report.Layout
 	as          string   // the tool that the command line is written for, which translate reads
 	warnings    []string // of resolve
 }
@@ -53,21 +57,32 @@ func newReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay TRACE",
 		Short: "Replay a trace against an OpenAI-compatible engine",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				_ = f.args.Set("trace", args[0]) // every text can be one
+			}
+			if err := f.apply(cmd); err != nil {
+				return hintError{err, listsFlags(cmd)}
+			}
+			if len(args) > 1 || len(args) == 0 && f.cfg.Trace.Name == "" && !f.print {
 				return hintError{fmt.Errorf("replay takes one trace, %d were given", len(args)), "name a file, a URL, or - for standard input"}
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.cfg.Trace.Name = args[0]
-			if err := f.resolve(cmd.Context(), cmd.Flags()); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.cfg.Settings = f.effective(cmd)
+			if f.print {
+				if err := writeSettings(cmd.OutOrStdout(), f.cfg.Settings); err != nil {
+					return err
+				}
+			}
+			if err := f.resolve(cmd.Context(), cmd.Flags()); err != nil || f.print {
 				return err
 			}
 			for _, text := range f.warnings {
 				fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
 			}
-			return replay(cmd, f.cfg, f.progress, f.percentiles)
+			return f.replay(cmd)
 		},
 	}
 	f.register(cmd.Flags())
@@ -142,9 +157,15 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Force, "force", false)
 	add(fs, &c.SavePrompts, "save-prompts", "", aFile)
 	add(fs, &c.NoPage, "no-report-page", false)
+	f.exports.register(fs)
+	add(fs, &c.Slice, "slice", page.DefaultSlice, aSlice)
 	add(fs, &c.TraceURL, "trace-url", "", aTraceURL)
 	add(fs, &c.RunID, "run-id", "", runID)
 	textVar(fs, &f.percentiles, "percentiles", "", "some of 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9, such as 50,95,99", report.ParsePercentiles)
+	wordVar(fs, &f.layout, "table", report.LayoutMoonloop, report.LayoutMoonloop, report.LayoutTraceReplay)
+	args := pflag.NewFlagSet("", pflag.ContinueOnError)
+	add(args, &c.Trace.Name, "trace", "", anyText("a file, a URL, or - for standard input"))
+	f.settings.register(fs, args)
 	wordVar(fs, &f.as, "as", "", aiperf, vllm, guidellm, traceReplay)
 	wordVar(fs, &f.progress, "progress", "auto", "auto", "live", "bar", "lines", "none")
 }
@@ -162,9 +183,12 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 			*d = time.Nanosecond
 		}
 	}
+	f.headers.source = f.from["header"]
 	var err error
 	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
-	if name := secretQuery(c.Target.URL); name != "" {
+	if name := secretQuery(c.Target.URL); name != "" && f.from["url"].kind == fromFile {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: %s in the query of the URL stands in clear in a file, which is soon passed on; use header: \"@FILE\" if the engine takes it as a header", f.from["url"].at, name))
+	} else if name != "" && f.from["url"].kind != fromEnvironment {
 		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
@@ -191,6 +215,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
 	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0,
 		"--grace has no effect without --max-duration or --abort-error-rate: give one of these, or leave it out")
+	refuse(f.exports.any() && c.Out == "", "the results in --out are what --xlsx and --parquet are made of; give --out DIR, too")
 	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
 	if c.Schedule.FileOrder && fs.Changed("speedup") {
@@ -248,7 +273,8 @@ func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 }
 
 // replay runs a replay, shows it under way on standard error and its report on standard output.
-func replay(cmd *cobra.Command, cfg agent.Config, progressMode string, percentiles report.Percentiles) error {
+func (f *replayFlags) replay(cmd *cobra.Command) error {
+	cfg, progressMode := f.cfg, f.progress
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	switch interactive := term.IsInteractive(stderr); {
 	case progressMode == "auto" && interactive:
@@ -289,12 +315,15 @@ func replay(cmd *cobra.Command, cfg agent.Config, progressMode string, percentil
 	}
 	signal.Stop(broken)
 	if rep != nil {
-		rep.Percentiles = percentiles
+		rep.Percentiles, rep.Layout = f.percentiles, f.layout
 		if err := rep.Table(stdout, term.Width(stdout), term.Colours(stdout)); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		if cfg.Out != "" && err == nil {
 			fmt.Fprintf(stdout, "results in %s\n", cfg.Out)
+			if rep.Figures().Rows.Total > 0 {
+				err = f.exports.write(stdout, stderr, cfg.Out, cfg.Slice)
+			}
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,8 @@ import (
 // newReportCommand returns the command that draws the results of replays.
 func newReportCommand() *cobra.Command {
 	var out, traceURL string
+	var files exports
+	var slice time.Duration
 	cmd := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Draw the results of replays as a page",
@@ -24,8 +27,14 @@ func newReportCommand() *cobra.Command {
 			if out != "" && len(dirs) > 1 {
 				return errors.New("--out names one page: give one folder, or leave --out out")
 			}
+			if files.any() && len(dirs) > 1 {
+				return errors.New("--xlsx and --parquet name one file: give one folder, or leave them out")
+			}
 			for _, dir := range dirs {
 				if err := drawRun(cmd, dir, out, traceURL); err != nil {
+					return err
+				}
+				if err := files.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, slice); err != nil {
 					return err
 				}
 			}
@@ -34,11 +43,13 @@ func newReportCommand() *cobra.Command {
 	}
 	add(cmd.Flags(), &out, "out", "", aFile)
 	add(cmd.Flags(), &traceURL, "trace-url", "", aTraceURL)
+	files.register(cmd.Flags())
+	add(cmd.Flags(), &slice, "slice", page.DefaultSlice, aSlice)
 	return cmd
 }
 
 func drawRun(cmd *cobra.Command, dir, out, traceURL string) error {
-	run, err := page.Load(dir)
+	run, err := page.Load(dir, 0)
 	if err != nil {
 		return err
 	}

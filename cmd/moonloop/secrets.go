@@ -22,13 +22,17 @@ const maxSecretFile = 64 << 10
 
 // Why a file of secrets cannot be used, beside what the system says.
 var (
-	errFolder  = errors.New("it is a directory")
-	errEmpty   = errors.New("the file is empty")
-	errTooLong = fmt.Errorf("the file has more than %d KiB", maxSecretFile>>10)
+	errFolder = errors.New("it is a directory")
+	errEmpty  = errors.New("the file is empty")
 )
 
-// readSecretFile reads a small file. It may be a pipe, which a shell makes of <(command); the end of ctx ends the wait for it.
 func readSecretFile(ctx context.Context, name string) (string, error) {
+	return readSmallFile(ctx, name, maxSecretFile)
+}
+
+// readSmallFile reads a file of at most so many bytes. It may be a pipe, which a shell makes of <(command); the end of ctx ends the
+// wait for it.
+func readSmallFile(ctx context.Context, name string, most int64) (string, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return "", errFolder
 	}
@@ -37,12 +41,12 @@ func readSecretFile(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
 	switch text := strings.TrimPrefix(string(content), "\ufeff"); {
 	case err != nil:
 		return "", err
-	case len(content) > maxSecretFile:
-		return "", errTooLong
+	case int64(len(content)) > most:
+		return "", fmt.Errorf("the file has more than %d KiB", most>>10)
 	case strings.TrimSpace(text) == "":
 		return "", errEmpty
 	default:

@@ -38,6 +38,7 @@ var (
 	aFile       = anyText("the name of a file")
 	aTokenizer  = that("the path of a tokenizer.json", isTokenizer)
 	aPEMFile    = anyText("the name of a PEM file")
+	aSlice      = lasting(time.Millisecond, century, "from 1ms to 100 years")
 	aTraceURL   = that("an address with {trace_id} in it, such as http://localhost:16686/trace/{trace_id}", page.CheckTraceURL)
 	aModel      = anyText("the name of a model")
 	anAttribute = anyText("the name of an attribute")

@@ -293,7 +293,7 @@ func TestRun(t *testing.T) {
 			t.Error("the page is not in a sandbox")
 		}
 	}
-	if want := []string{"summary.json", "summary.csv", "report.html", "requests.jsonl", "requests.meta.json"}; !slices.Equal(got, want) {
+	if want := []string{"summary.json", "summary.csv", "series.csv", "report.html", "requests.jsonl", "requests.meta.json"}; !slices.Equal(got, want) {
 		t.Errorf("files %v, want %v", got, want)
 	}
 	var summary struct{ Run struct{ ID string } }

@@ -155,7 +155,7 @@ type File struct {
 // names are the files of a run that can be fetched.
 func names(it Run) []string {
 	list := []string{
-		report.SummaryJSON, report.SummaryCSV, page.File, report.RequestsFile, mooncake.MetaName(report.RequestsFile),
+		report.SummaryJSON, report.SummaryCSV, page.SeriesFile, page.SessionsFile, page.File, report.RequestsFile, mooncake.MetaName(report.RequestsFile),
 		report.PartialFile, mooncake.MetaName(report.PartialFile),
 	}
 	if rejected := mooncake.RejectedName(it.Trace); !slices.Contains(list, rejected) {

@@ -4,6 +4,9 @@
 package page
 
 import (
+	"math"
+	"slices"
+
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
@@ -13,11 +16,21 @@ const (
 	longestMicro = 3_600_000_000
 )
 
-// histogram holds durations in ms, or counts. The zero value is empty and takes no memory.
-type histogram struct{ h *hdrhistogram.Histogram }
+// exact are the digits of a histogram that keeps every value: a short one takes a hundredth of the room then.
+const exact = 0
 
-// add records a value. digits is the number of significant digits, which the first value decides.
+// histogram holds durations in ms, or counts. The zero value is empty and takes no memory.
+type histogram struct {
+	h      *hdrhistogram.Histogram
+	values []float32 // of an exact one, in any order
+}
+
+// add records a value. digits is the number of significant digits, or exact; the first value decides.
 func (h *histogram) add(micro float64, digits int) {
+	if digits == exact {
+		h.values = append(h.values, float32(micro))
+		return
+	}
 	if h.h == nil {
 		h.h = hdrhistogram.New(1, longestMicro, digits)
 	}
@@ -25,6 +38,7 @@ func (h *histogram) add(micro float64, digits int) {
 }
 
 func (h *histogram) merge(o histogram) {
+	h.values = append(h.values, o.values...)
 	switch {
 	case o.h == nil:
 	case h.h == nil:
@@ -34,10 +48,14 @@ func (h *histogram) merge(o histogram) {
 	}
 }
 
-func (h *histogram) empty() bool { return h.h == nil }
+func (h *histogram) empty() bool { return h.h == nil && len(h.values) == 0 }
 
-// quantile returns the value at q, 0 to 1.
+// quantile returns the value at q, 0 to 1, by nearest rank.
 func (h *histogram) quantile(q float64) float64 {
+	if n := len(h.values); n > 0 {
+		slices.Sort(h.values)
+		return float64(h.values[max(int(math.Ceil(q*float64(n)-1e-9)), 1)-1])
+	}
 	if h.h == nil {
 		return 0
 	}

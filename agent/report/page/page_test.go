@@ -59,7 +59,7 @@ func render(t *testing.T, r *Run) string {
 
 func load(t *testing.T, dir string) *Run {
 	t.Helper()
-	r, err := Load(dir)
+	r, err := Load(dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestFoldersThatAreNone(t *testing.T) {
 		"torn midway":     {map[string]string{partialFile: line(0, 0, 1, 1, 1) + "{\"input\n" + line(1, 0, 1, 1, 1)}, "line 2"},
 		"torn, but ended": {map[string]string{summaryFile: smallSummary, requestsFile: line(0, 0, 1, 1, 1) + "{\"input"}, "line 2"},
 	} {
-		_, err := Load(folder(t, c.files))
+		_, err := Load(folder(t, c.files), 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -216,7 +216,7 @@ func TestHostileNumbers(t *testing.T) {
 func TestTimelineMerges(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, span := range []float64{900, firstWidth * maxBins * 0.99, firstWidth * maxBins * 1.01, 3.6e6, 9e7} {
-		var line timeline
+		line := timeline{width: firstWidth, most: maxBins, digits: 2}
 		var late []float64
 		for range 2000 {
 			at, ms := random.Float64()*span, math.Exp(random.NormFloat64()*2)

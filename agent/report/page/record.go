@@ -16,6 +16,7 @@ import (
 // record is what a page needs of one line of requests.jsonl. Instants and durations are in ms; instants are on the run's clock.
 // A nil instant did not come to pass, a nil count is not known.
 type record struct {
+	Session  string `json:"session_id"`
 	Input    int64  `json:"input_length"`
 	Output   int64  `json:"output_length"`
 	Model    string `json:"model"`

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ type Run struct {
 
 	requests, served int64
 	outcomes         map[string]int64 // by outcome and reason
-	line             timeline
+	line, slices     timeline         // for the charts, and for series.csv
+	sessions         sessions
 	uncached, reply  histogram
 	ttft, ttftWire   histogram
 	ttftIntended     histogram
@@ -52,9 +54,14 @@ type Run struct {
 // Load reads the folder of a run. A run that was killed has no summary.json; the page says so, and shows its records.
 //
 // An error names the file, what is wrong with it, and what to do.
-func Load(dir string) (*Run, error) {
+//
+// A slice is the length of a line of [SeriesFile], at least a millisecond; 0 = [DefaultSlice].
+func Load(dir string, slice time.Duration) (*Run, error) {
+	slice = cmp.Or(slice, DefaultSlice)
 	r := &Run{
 		dir: dir, outcomes: map[string]int64{},
+		line:    timeline{width: firstWidth, most: maxBins, digits: 2},
+		slices:  timeline{width: max(float64(slice)/float64(time.Millisecond), 1), most: maxSlices, digits: exact},
 		byTTFT:  slowest{by: func(s *slow) float64 { return s.TTFT }},
 		byTotal: slowest{by: func(s *slow) float64 { return s.Total }},
 	}
@@ -126,6 +133,8 @@ func (r *Run) add(rec *record) {
 	}
 	r.outcomes[why]++
 	r.line.add(rec)
+	r.slices.add(rec)
+	r.sessions.add(rec)
 	if x.Lateness != nil {
 		r.late.add(*x.Lateness*perMilli, 3)
 	}

@@ -17,8 +17,10 @@ const firstWidth = 500
 
 // timeline counts what happened in each stretch of a run.
 type timeline struct {
-	width float64 // of a bin, ms
-	bins  []bin
+	width  float64 // of a bin, ms
+	most   int     // bins
+	digits int     // of histograms; an exact one leaves gaps between chunks out, which are too many
+	bins   []bin
 }
 
 // bin is one stretch of a run.
@@ -26,6 +28,7 @@ type bin struct {
 	intended, sent, finished, failed int64
 	answered                         int64 // first tokens, and ends of requests that got none
 	tokens                           int64 // output tokens, by the arrival of their chunks
+	input                            int64 // prompt tokens of the requests that started here
 
 	// Prompt tokens of requests that started here, and which of them the engine had cached, was predicted to have cached, and
 	// had cached in production. Each is counted with the prompts for which it is known.
@@ -36,11 +39,8 @@ type bin struct {
 
 // at returns the bin of an instant.
 func (t *timeline) at(ms float64) *bin {
-	if t.width == 0 {
-		t.width = firstWidth
-	}
 	ms = min(max(ms, 0), math.MaxInt32*firstWidth)
-	for ms >= t.width*maxBins {
+	for ms >= t.width*float64(t.most) {
 		t.halve()
 	}
 	i := int(ms / t.width)
@@ -72,6 +72,7 @@ func (b *bin) merge(o *bin) {
 	b.failed += o.failed
 	b.answered += o.answered
 	b.tokens += o.tokens
+	b.input += o.input
 	b.cached += o.cached
 	b.cachedOf += o.cachedOf
 	b.predicted += o.predicted
@@ -91,7 +92,7 @@ func (t *timeline) add(r *record) {
 		t.at(*x.Intended).intended++
 	}
 	if x.Lateness != nil && x.Dispatched != nil {
-		t.at(*x.Dispatched).late.add(*x.Lateness*perMilli, 2)
+		t.at(*x.Dispatched).late.add(*x.Lateness*perMilli, t.digits)
 	}
 	if x.Start == nil {
 		return
@@ -99,6 +100,7 @@ func (t *timeline) add(r *record) {
 	b := t.at(*x.Start)
 	b.sent++
 	prompt := r.prompt()
+	b.input += prompt
 	if cached, known := r.cached(); known {
 		b.cached += cached
 		b.cachedOf += prompt
@@ -122,10 +124,10 @@ func (t *timeline) add(r *record) {
 		t.at(*answered).answered++
 	}
 	if ttft, known := between(x.Start, x.First); known {
-		t.at(*x.Start).ttft.add(ttft*perMilli, 2)
+		t.at(*x.Start).ttft.add(ttft*perMilli, t.digits)
 	}
 	if itl, known := r.itl(); known {
-		t.at(*x.Last).itl.add(itl*perMilli, 2)
+		t.at(*x.Last).itl.add(itl*perMilli, t.digits)
 	}
 	t.addTokens(r)
 }
@@ -147,8 +149,8 @@ func (t *timeline) addTokens(r *record) {
 		b := t.at(at)
 		b.tokens += through - before
 		before = through
-		if i > 0 {
-			b.gap.add(x.Gaps[i-1]*perMilli, 2)
+		if i > 0 && t.digits != exact {
+			b.gap.add(x.Gaps[i-1]*perMilli, t.digits)
 		}
 	}
 }

@@ -52,28 +52,21 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 // File is the name of the page in the folder of a run.
 const File = "report.html"
 
-// Save renders the folder of a run and writes the page into it. A page that is there is replaced once the new one is complete.
-func Save(dir, traceURL string) error {
-	r, err := Load(dir)
-	if err != nil {
-		return err
-	}
-	r.TraceURL = traceURL
-	return r.Save(filepath.Join(dir, File))
-}
-
 // Save writes the page into a file, which it replaces once the page is complete.
-func (r *Run) Save(name string) error {
+func (r *Run) Save(name string) error { return save(name, r.Write) }
+
+// save writes a file, which it replaces once the new one is complete.
+func save(name string, write func(io.Writer) error) error {
 	f, err := atomicfile.CreateAs(name+".partial", name)
 	if err != nil {
-		return fmt.Errorf("the page cannot be written: %w", err)
+		return fmt.Errorf("%s cannot be written: %w", filepath.Base(name), err)
 	}
 	w := bufio.NewWriter(f)
-	if err := errors.Join(r.Write(w), w.Flush()); err != nil {
+	if err := errors.Join(write(w), w.Flush()); err != nil {
 		return errors.Join(err, f.Discard())
 	}
 	if err := f.Commit(); err != nil {
-		return errors.Join(fmt.Errorf("the page cannot be written to %s: %w; name another file", name, err), f.Discard())
+		return errors.Join(fmt.Errorf("%s cannot be written: %w; name another file", name, err), f.Discard())
 	}
 	return nil
 }

@@ -1,0 +1,163 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// SessionsFile is the name of the figures by session in the folder of a run. A run without sessions has none.
+const SessionsFile = "sessions.csv"
+
+// maxSessions bounds the sessions with a line of their own. The others share the last line, whose name no session has in a trace that
+// fits.
+const (
+	maxSessions   = 200_000
+	otherSessions = "(other sessions)"
+)
+
+// sessions are the figures by session, in the order of their first rows.
+type sessions struct {
+	by    map[string]*session
+	order []*session
+}
+
+// session is what became of the rows of a session.
+type session struct {
+	id                                       string
+	rows, served, skipped, input, output     int64
+	cached, cachedOf, predicted, predictedOf int64
+	first, last                              *float64 // start of the first request and end of the last one, ms
+	ttft, itl                                total
+}
+
+// total is a sum, with what a mean and a maximum need.
+type total struct {
+	sum, most float64
+	n         int64
+}
+
+func (t *total) add(v float64) {
+	t.sum, t.most, t.n = t.sum+v, max(t.most, v), t.n+1
+}
+
+func (t *total) mean() *float64 {
+	if t.n == 0 {
+		return nil
+	}
+	return decimals(t.sum / float64(t.n))
+}
+
+func (t *total) max() *float64 {
+	if t.n == 0 {
+		return nil
+	}
+	return decimals(t.most)
+}
+
+// of returns the session of a name.
+func (s *sessions) of(id string) *session {
+	if s.by[id] == nil && len(s.by) >= maxSessions {
+		id = otherSessions
+	}
+	if s.by[id] == nil {
+		if s.by == nil {
+			s.by = map[string]*session{}
+		}
+		s.by[id] = &session{id: id}
+		s.order = append(s.order, s.by[id])
+	}
+	return s.by[id]
+}
+
+// add counts a request.
+func (s *sessions) add(r *record) {
+	if r.Session == "" {
+		return
+	}
+	x, of := &r.Result, s.of(r.Session)
+	of.rows++
+	if x.Outcome == "skipped" {
+		of.skipped++
+	}
+	if x.Start != nil && (of.first == nil || *x.Start < *of.first) {
+		of.first = x.Start
+	}
+	if x.End != nil && (of.last == nil || *x.End > *of.last) {
+		of.last = x.End
+	}
+	if !r.served() {
+		return
+	}
+	of.served++
+	of.input += r.prompt()
+	of.output += r.reply()
+	if cached, known := r.cached(); known {
+		of.cached += cached
+		of.cachedOf += r.prompt()
+	}
+	if x.Predicted != nil {
+		of.predicted += *x.Predicted
+		of.predictedOf += r.prompt()
+	}
+	if ttft, known := between(x.Start, x.First); known {
+		of.ttft.add(ttft)
+	}
+	if itl, known := r.itl(); known {
+		of.itl.add(itl)
+	}
+}
+
+// sessionColumns are the columns of the file. Tokens, latencies and cache hits are those of the rows that were served.
+var sessionColumns = []column[*session]{
+	{"session_id", func(s *session) any { return s.id }},
+	{"rows", func(s *session) any { return s.rows }},
+	{"served", func(s *session) any { return s.served }},
+	{"skipped", func(s *session) any { return s.skipped }},
+	{"start_s", func(s *session) any {
+		if s.first == nil {
+			return (*float64)(nil)
+		}
+		return decimals(*s.first / 1000)
+	}},
+	{"duration_s", func(s *session) any {
+		d, known := between(s.first, s.last)
+		if !known {
+			return (*float64)(nil)
+		}
+		return decimals(d / 1000)
+	}},
+	{"input_tokens", func(s *session) any { return s.input }},
+	{"output_tokens", func(s *session) any { return s.output }},
+	{"ttft_ms_mean", func(s *session) any { return s.ttft.mean() }},
+	{"ttft_ms_max", func(s *session) any { return s.ttft.max() }},
+	{"itl_ms_mean", func(s *session) any { return s.itl.mean() }},
+	{"cached_tokens", func(s *session) any { return s.cached }},
+	{"cached_pct", func(s *session) any { return shareOf(s.cached, s.cachedOf) }},
+	{"predicted_cached_tokens", func(s *session) any { return s.predicted }},
+	{"predicted_cached_pct", func(s *session) any { return shareOf(s.predicted, s.predictedOf) }},
+}
+
+// Sessions returns the figures by session; nil of a run without sessions.
+func (r *Run) Sessions() *Sheet {
+	if len(r.sessions.order) == 0 {
+		return nil
+	}
+	return newSheet(sessionColumns, r.sessions.order)
+}
+
+// SaveSheets writes [SeriesFile] and, of a run with sessions, [SessionsFile] into the folder. That of an earlier run goes.
+func (r *Run) SaveSheets() error {
+	err := save(filepath.Join(r.dir, SeriesFile), r.Series().CSV)
+	name := filepath.Join(r.dir, SessionsFile)
+	if sessions := r.Sessions(); sessions != nil {
+		return errors.Join(err, save(name, sessions.CSV))
+	}
+	if old := os.Remove(name); old != nil && !errors.Is(old, os.ErrNotExist) {
+		err = errors.Join(err, old)
+	}
+	return err
+}

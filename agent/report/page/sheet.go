@@ -1,0 +1,93 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// Sheet is a table of figures beside the page: a file of CSV, or a sheet of a workbook.
+type Sheet struct {
+	Header []string
+	// Rows hold a string, an int64 or a *float64 for each column of the header; a nil pointer is what was not measured.
+	Rows [][]any
+}
+
+// CSV writes the sheet. What was not measured is empty.
+func (s *Sheet) CSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	err := c.Write(s.Header)
+	for _, row := range s.Rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			switch v := cell.(type) {
+			case string:
+				cells[i] = v
+			case int64:
+				cells[i] = strconv.FormatInt(v, 10)
+			case *float64:
+				if v != nil {
+					cells[i] = strconv.FormatFloat(*v, 'f', -1, 64)
+				}
+			}
+		}
+		if err == nil {
+			err = c.Write(cells)
+		}
+	}
+	c.Flush()
+	if err == nil {
+		err = c.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("the table cannot be written: %w", err)
+	}
+	return nil
+}
+
+// column is a column of a sheet, of what its rows are made of.
+type column[T any] struct {
+	name string
+	of   func(T) any
+}
+
+func newSheet[T any](columns []column[T], rows []T) *Sheet {
+	s := &Sheet{Header: make([]string, len(columns)), Rows: make([][]any, len(rows))}
+	for i, c := range columns {
+		s.Header[i] = c.name
+	}
+	for i, r := range rows {
+		s.Rows[i] = make([]any, len(columns))
+		for j, c := range columns {
+			s.Rows[i][j] = c.of(r)
+		}
+	}
+	return s
+}
+
+// decimals returns a number with three of them: microseconds of a duration in ms.
+func decimals(v float64) *float64 {
+	v = math.Round(v*1000) / 1000
+	return &v
+}
+
+// shareOf is a part in percent; nil where there is no whole.
+func shareOf(part, whole int64) *float64 {
+	if whole == 0 {
+		return nil
+	}
+	return decimals(100 * float64(part) / float64(whole))
+}
+
+// quantileOf is a quantile of durations, in ms; nil where none was measured.
+func quantileOf(h histogram, q float64) *float64 {
+	if h.empty() {
+		return nil
+	}
+	return decimals(h.millis(q))
+}

@@ -1,0 +1,148 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sheet returns a file of the folder as a line for each row, by the names of its columns.
+func sheet(t *testing.T, dir, name string) (rows []map[string]string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	lines, err := csv.NewReader(f).ReadAll() // which wants as many cells in each line
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines[1:] {
+		row := map[string]string{}
+		for i, cell := range line {
+			row[lines[0][i]] = cell
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// saved loads a folder with records and saves its sheets.
+func saved(t *testing.T, records string, slice time.Duration) (dir string) {
+	t.Helper()
+	dir = folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records})
+	r, err := Load(dir, slice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SaveSheets(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestSeries: each request is counted in the slices of its instants, a slice in which nothing happened has a line without durations, and
+// tokens add up whatever the length of a slice.
+func TestSeries(t *testing.T) {
+	// Ends: 1020 (in the second slice), 1045 and 3660 ms; replies of 3, 6 and 3 tokens.
+	records := line(0, 990, 10, 10, 3) + line(1, 1000, 20, 5, 6) + line(2, 3600, 40, 10, 3) +
+		`{"input_length": 7, "output_length": 1, "result": {"outcome":"failed","reason":"500","row":3,"intended":3700,"dispatched":3702,"start":3702,"end":3750,"lateness_ms":2}}` + "\n"
+	rows := sheet(t, saved(t, records, 0), SeriesFile)
+	column := func(name string) (cells []string) {
+		for _, row := range rows {
+			cells = append(cells, row[name])
+		}
+		return cells
+	}
+	for name, want := range map[string][]string{
+		"start_s": {"0", "1", "2", "3"}, "length_s": {"1", "1", "1", "1"},
+		"due": {"1", "1", "0", "2"}, "sent": {"1", "1", "0", "2"}, "finished": {"0", "2", "0", "2"}, "failed": {"0", "0", "0", "1"},
+		"in_flight": {"1", "0", "0", "0"}, "input_tokens": {"1000", "1000", "0", "1007"},
+		"output_tokens": {"0", "9", "0", "3"}, "output_tokens_per_s": {"0", "9", "0", "3"},
+		"ttft_ms_p50": {"10", "20", "", "40"}, "ttft_ms_p99": {"10", "20", "", "40"},
+		"itl_ms_p50": {"", "5", "", "10"}, "itl_ms_p99": {"", "10", "", "10"},
+		"lateness_ms_max": {"0", "0", "", "2"}, "cached_pct": {"51.2", "51.2", "", "51.2"},
+	} {
+		if diff := cmp.Diff(want, column(name)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for _, width := range []time.Duration{time.Millisecond, 70 * time.Millisecond, time.Hour} {
+		rows = sheet(t, saved(t, records, width), SeriesFile)
+		sum := 0
+		for _, cell := range column("output_tokens") {
+			n, _ := strconv.Atoi(cell)
+			sum += n
+		}
+		want := max(1, int(math.Floor(3750/float64(width/time.Millisecond)))+1)
+		if sum != 12 || len(rows) != want {
+			t.Errorf("slices of %v: %d tokens in %d lines, want 12 in %d", width, sum, len(rows), want)
+		}
+	}
+}
+
+// TestSeriesIsBounded: a run of more slices than there may be has longer ones, each line says how long, and percentiles are exact.
+func TestSeriesIsBounded(t *testing.T) {
+	var records strings.Builder
+	var want []float64
+	for i := range 1000 {
+		ttft := float64(1 + i*7919%1000)
+		want = append(want, ttft)
+		records.WriteString(line(i, float64(i)*250, ttft, 1, 2)) // 250 s, in slices of 1 ms
+	}
+	dir := saved(t, records.String(), time.Millisecond)
+	rows := sheet(t, dir, SeriesFile)
+	if len(rows) > maxSlices || rows[0]["length_s"] != "0.004" {
+		t.Errorf("%d lines of %s s", len(rows), rows[0]["length_s"])
+	}
+	slices.Sort(want)
+	rows = sheet(t, saved(t, records.String(), time.Hour), SeriesFile)
+	if got := rows[0]["ttft_ms_p90"]; len(rows) != 1 || got != fmt.Sprint(want[899]) {
+		t.Errorf("p90 in %d lines is %s, want %v", len(rows), got, want[899])
+	}
+}
+
+// TestSessions: figures by session, of those that have one; without one there is no file; past the bound, sessions share a line.
+func TestSessions(t *testing.T) {
+	of := func(session, record string) string {
+		return strings.Replace(record, "{", `{"session_id": "`+session+`", `, 1)
+	}
+	records := of("a", line(0, 0, 10, 5, 3)) + of("b", line(1, 100, 20, 5, 3)) + of("a", line(2, 2000, 30, 10, 3)) + line(3, 3000, 1, 1, 2) +
+		`{"session_id": "b", "input_length": 7, "output_length": 1, "result": {"outcome":"skipped","reason":"session_failed","row":4}}` + "\n"
+	want := []map[string]string{
+		{
+			"session_id": "a", "rows": "2", "served": "2", "skipped": "0", "start_s": "0", "duration_s": "2.05", "input_tokens": "2000", "output_tokens": "6",
+			"ttft_ms_mean": "20", "ttft_ms_max": "30", "itl_ms_mean": "7.5", "cached_tokens": "1024", "cached_pct": "51.2", "predicted_cached_tokens": "1024", "predicted_cached_pct": "51.2",
+		},
+		{
+			"session_id": "b", "rows": "2", "served": "1", "skipped": "1", "start_s": "0.1", "duration_s": "0.03", "input_tokens": "1000", "output_tokens": "3",
+			"ttft_ms_mean": "20", "ttft_ms_max": "20", "itl_ms_mean": "5", "cached_tokens": "512", "cached_pct": "51.2", "predicted_cached_tokens": "512", "predicted_cached_pct": "51.2",
+		},
+	}
+	if diff := cmp.Diff(want, sheet(t, saved(t, records, 0), SessionsFile)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(filepath.Join(saved(t, line(0, 0, 1, 1, 2), 0), SessionsFile)); !os.IsNotExist(err) {
+		t.Errorf("a run without sessions has %s: %v", SessionsFile, err)
+	}
+	var many sessions
+	for i := range maxSessions + 10 {
+		many.add(&record{Session: strconv.Itoa(i)})
+	}
+	if last := many.order[len(many.order)-1]; len(many.order) != maxSessions+1 || last.id != otherSessions || last.rows != 10 {
+		t.Errorf("%d lines, the last of which is %q with %d rows", len(many.order), last.id, last.rows)
+	}
+}

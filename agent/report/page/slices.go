@@ -1,0 +1,60 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import "time"
+
+// SeriesFile is the name of the figures over time in the folder of a run: a line for each slice of the run, from its zero on.
+const SeriesFile = "series.csv"
+
+// DefaultSlice is the length of a slice unless another is asked for. A run of more than maxSlices has longer ones: each line says how
+// long it is.
+const (
+	DefaultSlice = time.Second
+	maxSlices    = 100_000
+)
+
+// slice is a slice of a run.
+type slice struct {
+	bin
+	start, width float64 // s
+	inFlight     int64   // at its end
+}
+
+// sliceColumns are the columns of the file. A request counts as due, sent and finished in the slice in which it was; its time to first
+// token, its prompt and its cached tokens belong to that of its start, its inter-token latency to that of its last token, its lateness
+// to that of its dispatch, and output tokens to those in which their chunks arrived.
+var sliceColumns = []column[*slice]{
+	{"start_s", func(s *slice) any { return decimals(s.start) }},
+	{"length_s", func(s *slice) any { return decimals(s.width) }},
+	{"due", func(s *slice) any { return s.intended }},
+	{"sent", func(s *slice) any { return s.sent }},
+	{"finished", func(s *slice) any { return s.finished }},
+	{"failed", func(s *slice) any { return s.failed }},
+	{"in_flight", func(s *slice) any { return s.inFlight }},
+	{"input_tokens", func(s *slice) any { return s.input }},
+	{"output_tokens", func(s *slice) any { return s.tokens }},
+	{"output_tokens_per_s", func(s *slice) any { return decimals(float64(s.tokens) / s.width) }},
+	{"ttft_ms_p50", func(s *slice) any { return quantileOf(s.ttft, 0.5) }},
+	{"ttft_ms_p90", func(s *slice) any { return quantileOf(s.ttft, 0.9) }},
+	{"ttft_ms_p99", func(s *slice) any { return quantileOf(s.ttft, 0.99) }},
+	{"itl_ms_p50", func(s *slice) any { return quantileOf(s.itl, 0.5) }},
+	{"itl_ms_p90", func(s *slice) any { return quantileOf(s.itl, 0.9) }},
+	{"itl_ms_p99", func(s *slice) any { return quantileOf(s.itl, 0.99) }},
+	{"lateness_ms_p50", func(s *slice) any { return quantileOf(s.late, 0.5) }},
+	{"lateness_ms_max", func(s *slice) any { return quantileOf(s.late, 1) }},
+	{"cached_pct", func(s *slice) any { return shareOf(s.cached, s.cachedOf) }},
+	{"predicted_cached_pct", func(s *slice) any { return shareOf(s.predicted, s.predictedOf) }},
+}
+
+// Series returns the figures over time.
+func (r *Run) Series() *Sheet {
+	width := r.slices.width / 1000
+	rows, inFlight := make([]*slice, len(r.slices.bins)), int64(0)
+	for i, b := range r.slices.bins {
+		inFlight += b.sent - b.finished
+		rows[i] = &slice{b, float64(i) * width, width, inFlight}
+	}
+	return newSheet(sliceColumns, rows)
+}

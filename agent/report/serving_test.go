@@ -1,0 +1,42 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestServingTable: the names, units and order of TraceReplay, each number that of the figure which has its meaning (the sample's time to
+// first event is a millisecond below its time to first token), and chosen percentiles in the place of its own.
+func TestServingTable(t *testing.T) {
+	r := sample(t)
+	r.Layout = LayoutTraceReplay
+	table := func() string {
+		t.Helper()
+		var b bytes.Buffer
+		if err := r.Table(&b, Width, false); err != nil {
+			t.Fatal(err)
+		}
+		table, rest, found := strings.Cut(b.String(), "\n\n")
+		if !found || !strings.HasPrefix(rest, "Rows ") {
+			t.Errorf("no blocks below the table:\n%s", &b)
+		}
+		return table + "\n"
+	}
+	golden(t, "tracereplay.txt", []byte(table()))
+	r.Percentiles = Percentiles{"99.9"}
+	var names []string
+	for line := range strings.Lines(table()) {
+		if name, _, found := strings.Cut(line, " ITL (ms):"); found {
+			names = append(names, name)
+		}
+	}
+	if diff := cmp.Diff([]string{"Mean", "Median", "Std", "P99.9"}, names); diff != "" {
+		t.Error(diff)
+	}
+}

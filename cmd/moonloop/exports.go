@@ -1,0 +1,60 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/agent/report/export"
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/term"
+)
+
+// exports are the files for other programs that are made of the folder of a run.
+type exports struct{ xlsx, parquet string }
+
+func (e *exports) register(fs *pflag.FlagSet) {
+	add(fs, &e.xlsx, "xlsx", "", that("the name of a file", notStandardOutputOf("a workbook")))
+	add(fs, &e.parquet, "parquet", "", that("the name of a file", notStandardOutputOf("a Parquet file")))
+}
+
+func notStandardOutputOf(what string) func(string) error {
+	return func(value string) error {
+		if value == "-" {
+			return advice(what + " appears when it is complete, which standard output cannot do; name a file")
+		}
+		return nil
+	}
+}
+
+func (e *exports) any() bool { return e.xlsx != "" || e.parquet != "" }
+
+// write writes what is asked for.
+func (e *exports) write(stdout, stderr io.Writer, dir string, slice time.Duration) error {
+	if e.xlsx != "" {
+		run, err := page.Load(dir, slice)
+		if err != nil {
+			return err
+		}
+		left, err := export.Workbook(run, dir, e.xlsx)
+		if err != nil {
+			return fmt.Errorf("--xlsx: %w", err)
+		}
+		if left > 0 {
+			fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("warning: %s requests are not in %s: a sheet has no room for them; --parquet has all", term.Comma(left), e.xlsx)))
+		}
+		fmt.Fprintln(stdout, e.xlsx)
+	}
+	if e.parquet != "" {
+		if err := export.Parquet(dir, e.parquet); err != nil {
+			return fmt.Errorf("--parquet: %w", err)
+		}
+		fmt.Fprintln(stdout, e.parquet)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// A file of settings is YAML with the names of flags as keys. JSON is YAML, too, so the summary.json of a run, which holds the run's
+// settings, can be given as it is. The parser's nodes know their lines; libraries that read any format into a map do not.
+
+// maxSettingsFile bounds a file of settings, in bytes. A summary has some ten thousand.
+const maxSettingsFile = 4 << 20
+
+// readSettings returns what a file says, by flag. Its error is everything that is wrong with the file.
+func readSettings(ctx context.Context, name string, known []*pflag.Flag) (map[string]given, error) {
+	found := map[string]given{}
+	content, err := readSmallFile(ctx, name, maxSettingsFile)
+	if err != nil {
+		return found, fmt.Errorf("--config %s: %s; name a file of YAML, or the summary.json of a run", quoted(name), reason(err))
+	}
+	pairs, err := parseSettings(content)
+	if err != nil {
+		return found, fmt.Errorf("%s:%w", name, err)
+	}
+	var errs []error
+	for i := 0; i+1 < len(pairs); i += 2 {
+		key, value := pairs[i], pairs[i+1]
+		at := fmt.Sprintf("%s:%d", name, key.Line)
+		as := at + ": " + visibleName(key.Value)
+		f := slices.IndexFunc(known, func(f *pflag.Flag) bool { return f.Name == key.Value })
+		before, twice := found[key.Value]
+		switch {
+		case f < 0:
+			errs = append(errs, fmt.Errorf("%s: there is no such setting%s", as, meant(key.Value, known)))
+			continue
+		case twice:
+			errs = append(errs, fmt.Errorf("%s: it is set at %s already; set it once", as, before.from.at))
+			continue
+		}
+		values, err := valuesOf(known[f], value)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", as, err))
+			continue
+		}
+		found[key.Value] = given{source{fromFile, at}, as, values}
+	}
+	return found, errors.Join(errs...)
+}
+
+// meant says what a key that is none may stand for.
+func meant(key string, known []*pflag.Flag) string {
+	if slices.Contains(strings.Fields(commandLineOnly), key) {
+		return "; it belongs on the command line"
+	}
+	if ours := peers[key]; ours != "" {
+		return "; it is called " + ours
+	}
+	return didYouMean(nearest(strings.ReplaceAll(strings.ToLower(key), "_", "-"), namesOf(known)), "")
+}
+
+// yamlLine is how the parser's errors begin.
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): `)
+
+// parseSettings returns the keys and values of a file in turn. Its errors begin with the line, which the name of the file goes before.
+func parseSettings(content string) ([]*yaml.Node, error) {
+	var file, more yaml.Node
+	decoder := yaml.NewDecoder(strings.NewReader(content))
+	switch err := decoder.Decode(&file); {
+	case errors.Is(err, io.EOF):
+		return nil, nil // comments alone
+	case err != nil:
+		return nil, errors.New(yamlLine.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "$1: ") + "; want YAML with a line \"setting: value\" for each setting")
+	}
+	if !errors.Is(decoder.Decode(&more), io.EOF) {
+		return nil, fmt.Errorf("%d: a second document begins; want one", max(more.Line, 1))
+	}
+	pairs, err := pairsOf(file.Content[0])
+	if err != nil {
+		return nil, err
+	}
+	member := func(name string) int {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i].Value == name {
+				return i
+			}
+		}
+		return -1
+	}
+	if version := member("schema_version"); version >= 0 {
+		stored := member("config")
+		if stored < 0 {
+			return nil, fmt.Errorf("%d: the summary of a run that stored no settings", pairs[version].Line)
+		}
+		return pairsOf(pairs[stored+1])
+	}
+	return pairs, nil
+}
+
+func pairsOf(n *yaml.Node) ([]*yaml.Node, error) {
+	if n.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%d: want a line \"setting: value\" for each setting", n.Line)
+	}
+	return n.Content, nil
+}
+
+// valuesOf returns a value as the command line would have it: one text, or several of a flag that may be given several times.
+func valuesOf(f *pflag.Flag, n *yaml.Node) ([]string, error) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":
+		return []string{n.Value}, nil
+	case n.Kind == yaml.SequenceNode && listOf(f) != nil && len(n.Content) > 0:
+		var values []string
+		for _, item := range n.Content {
+			if item.Kind != yaml.ScalarNode {
+				return nil, fmt.Errorf("want a list of texts, each %s", ruleOf(f).want)
+			}
+			values = append(values, item.Value)
+		}
+		return values, nil
+	case n.Kind == yaml.MappingNode && jsonType(f) == "object":
+		var object map[string]any
+		if n.Decode(&object) == nil {
+			if text, err := json.Marshal(object); err == nil {
+				return []string{string(text)}, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("want %s", ruleOf(f).want)
+}

@@ -1,0 +1,247 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/moonloop/moonloop/internal/simulator"
+)
+
+// settingsRun runs a replay in a folder of its own with the given files.
+func settingsRun(t *testing.T, files map[string]string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	withoutOTel(t)
+	t.Chdir(t.TempDir())
+	for name, content := range files {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, err bytes.Buffer
+	status = run(t.Context(), append([]string{replayVerb}, args...), strings.NewReader(""), &out, &err)
+	return status, out.String(), err.String()
+}
+
+// TestSettingsPrecedence: the command line comes before the environment, this before the file, this before the default; each of these
+// says where a value comes from; every type of flag can be in a file.
+func TestSettingsPrecedence(t *testing.T) {
+	t.Setenv("MOONLOOP_REPLAY_SPEEDUP", "3")
+	t.Setenv("MOONLOOP_REPLAY_SEED", "7")
+	t.Setenv("MOONLOOP_REPLAY_MODEL", "")
+	t.Setenv("MOONLOOP_REPLAY_HEADER", "X-A: 1\nX-B: 2")
+	t.Setenv("MOONLOOP_REPLAY_SERVICE_HOST", "10.0.0.1") // of Kubernetes, for a service of this name
+	t.Setenv("MOONLOOP_OUT", "of another program")
+	file := `# how we replay
+trace: prod.jsonl
+url: http://engine:8000
+speedup: 2
+seed: 1
+concurrency: 8
+model: m
+slo: ttft=500ms,itl=50ms
+goodput-goal: 0.95
+start: 90s
+shard: 0/4
+strict: true
+arrival-stamps: read
+carry-memory: 1MiB
+header-env: [X-Key=MY_KEY, Authorization=MY_HEADER]
+percentiles: 50,99.9
+grace: 30s
+`
+	t.Setenv("MY_KEY", "k")
+	t.Setenv("MY_HEADER", "h")
+	status, out, stderr := settingsRun(t, map[string]string{"run.yaml": file},
+		"--config", "run.yaml", "--speedup", "4", "--num-prompts", "100", "--print-config")
+	if status != exitOK || stderr != "" {
+		t.Fatalf("exit status %d:\n%s", status, stderr)
+	}
+	want := `trace: prod.jsonl # file run.yaml:2
+url: http://engine:8000 # file run.yaml:3
+model: m # file run.yaml:7
+speedup: 4 # flag
+start: 1m30s # file run.yaml:10
+max-requests: 100 # flag
+grace: 30s # default
+concurrency: 8 # file run.yaml:6
+shard: 0/4 # file run.yaml:11
+strict: true # file run.yaml:12
+seed: 7 # environment MOONLOOP_REPLAY_SEED
+carry-memory: 1MiB # file run.yaml:14
+header: # environment MOONLOOP_REPLAY_HEADER
+  - …
+  - …
+header-env: # file run.yaml:15
+  - X-Key=MY_KEY
+  - Authorization=MY_HEADER
+arrival-stamps: read # file run.yaml:13
+slo: ttft=500ms,itl=50ms # file run.yaml:8
+goodput-goal: 0.95 # file run.yaml:9
+percentiles: 50,99.9 # file run.yaml:16
+`
+	var got []string
+	for line := range strings.Lines(out) {
+		if !strings.HasSuffix(line, "# default\n") || strings.HasPrefix(line, "grace") {
+			got = append(got, line)
+		}
+	}
+	if diff := cmp.Diff(want, strings.Join(got, "")); diff != "" {
+		t.Errorf("want −, got +:\n%s\nall:\n%s", diff, out)
+	}
+}
+
+// TestSettingsErrors: what is wrong with a file or a variable is said with its place, all of it at once, and nothing is sent.
+func TestSettingsErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file string
+		env  [2]string
+		want []string
+	}{
+		"unknown key":      {"url: http://e\nspedup: 2\nmax_requests: 1\n", [2]string{}, []string{"run.yaml:2: spedup: there is no such setting; did you mean speedup?", "run.yaml:3: max_requests: there is no such setting; did you mean max-requests?"}},
+		"other tool's key": {"num-prompts: 2\n", [2]string{}, []string{"run.yaml:1: num-prompts: there is no such setting; it is called max-requests"}},
+		"of command line":  {"as: vllm\nconfig: a\n", [2]string{}, []string{"run.yaml:1: as: there is no such setting; it belongs on the command line", "run.yaml:2: config: there is no such setting; it belongs on the command line"}},
+		"twice":            {"seed: 1\nurl: http://e\nseed: 2\n", [2]string{}, []string{"run.yaml:3: seed: it is set at run.yaml:1 already; set it once"}},
+		"wrong values":     {"speedup: fast\nseed:\nstrict: yes\n", [2]string{}, []string{`run.yaml:1: speedup "fast": want a number`, "run.yaml:2: seed: want a whole number", `run.yaml:3: strict "yes": want true or false`}},
+		"list for one":     {"url: [a, b]\n", [2]string{}, []string{"run.yaml:1: url: want http://host:port"}},
+		"syntax":           {"url: http://e\n  seed: [\n", [2]string{}, []string{"run.yaml:2: "}},
+		"no mapping":       {"- url\n", [2]string{}, []string{"run.yaml:1: want a line"}},
+		"two documents":    {"seed: 1\n---\nseed: 2\n", [2]string{}, []string{"run.yaml:2: a second document begins"}},
+		"masked":           {"seed: 1\nextra-inputs: …\n", [2]string{}, []string{"run.yaml:2: extra-inputs: its value was left out", "give it by --extra-inputs or by MOONLOOP_REPLAY_EXTRA_INPUTS"}},
+		"old summary":      {`{"schema_version": "1.0"}`, [2]string{}, []string{"run.yaml:1: the summary of a run that stored no settings"}},
+		"unknown variable": {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEDUP", "2"}, []string{"MOONLOOP_REPLAY_SPEDUP: there is no such setting; did you mean MOONLOOP_REPLAY_SPEEDUP?"}},
+		"wrong variable":   {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEEDUP", "-2"}, []string{`MOONLOOP_REPLAY_SPEEDUP "-2": want a number`}},
+		"secret value":     {"header: " + planted + "\n", [2]string{}, []string{"run.yaml:1: header: want \"Name: value\""}},
+		"user in the URL":  {"url: http://user:" + planted + "@e\n", [2]string{}, []string{"it holds a user name"}},
+		"contradiction":    {"no-fixed-schedule: true\nstart: 1m\nurl: http://e\n", [2]string{}, []string{"--start has no effect with --no-fixed-schedule"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.env[0] != "" {
+				t.Setenv(tc.env[0], tc.env[1])
+			}
+			status, _, stderr := settingsRun(t, map[string]string{"run.yaml": tc.file}, "none.jsonl", "--config", "run.yaml")
+			if status != exitUsage {
+				t.Errorf("exit status %d, want %d", status, exitUsage)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("want %q in:\n%s", want, stderr)
+				}
+			}
+			if strings.Contains(stderr, planted) {
+				t.Errorf("a secret is shown:\n%s", stderr)
+			}
+		})
+	}
+}
+
+// TestSettingsInTheClear: a secret in a file is not shown, and said to be in the clear; one in the environment is where it belongs.
+func TestSettingsInTheClear(t *testing.T) {
+	const clear = "stands in clear in a file"
+	for name, tc := range map[string]struct {
+		file, variable string
+		warned         bool
+	}{
+		"file":        {"header: 'Authorization: Bearer " + planted + "'\n", "", true},
+		"query":       {"url: http://127.0.0.1:1/?api_key=" + planted + "\n", "", true},
+		"environment": {"", "Authorization: Bearer " + planted, false},
+		"plain":       {"header: 'X-Team: serving'\n", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.variable != "" {
+				t.Setenv("MOONLOOP_REPLAY_HEADER", tc.variable)
+			}
+			args := []string{"none.jsonl", "--config", "run.yaml"}
+			if !strings.HasPrefix(tc.file, "url") {
+				args = append(args, "--url", "http://127.0.0.1:1")
+			}
+			_, _, stderr := settingsRun(t, map[string]string{"run.yaml": tc.file}, args...)
+			_, stdout, _ := settingsRun(t, map[string]string{"run.yaml": tc.file}, append(args, "--print-config")...)
+			if got := strings.Contains(strings.Join(strings.Fields(stderr), " "), clear); got != tc.warned {
+				t.Errorf("warned: %t, want %t:\n%s", got, tc.warned, stderr)
+			}
+			if strings.Contains(stderr, "list of processes") || strings.Contains(stdout+stderr, planted) {
+				t.Errorf("the secret, or a wrong warning:\n%s%s", stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestSettingsRoundTrip: the summary of a run repeats it, as does what --print-config prints; another folder is the only difference.
+func TestSettingsRoundTrip(t *testing.T) {
+	e, err := simulator.New(simulator.Config{Models: []string{"sim"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := httptest.NewServer(e)
+	t.Cleanup(func() {
+		engine.Close()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(rowOfSix+rowOfSix), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MOONLOOP_REPLAY_OUTPUT_LENGTH", "3")
+	first := t.TempDir()
+	read := func(dir string) (s struct {
+		Config  map[string]any    `json:"config"`
+		Sources map[string]string `json:"config_sources"`
+		Rows    struct{ Served int64 }
+		Seed    struct{ Seed uint64 } `json:"schedule"`
+	},
+	) {
+		t.Helper()
+		content, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(content, &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ran := func(args ...string) string {
+		t.Helper()
+		status, stdout, stderr := settingsRun(t, nil, args...)
+		if status != exitOK && status != exitInvalid {
+			t.Fatalf("exit status %d:\n%s", status, stderr)
+		}
+		return stdout
+	}
+	ran(trace, "--url", engine.URL, "--endpoint", "completions", "--seed", "18446744073709551615", "--speedup", "100", "--grace", "0s", "--max-duration", "1m",
+		"--max-requests", "1", "--slo", "ttft=5s", "--token-events", "first", "--no-report-page", "--out", first)
+	one := read(first)
+	if one.Rows.Served != 1 || one.Sources["seed"] != "flag" || one.Sources["output-length"] != "environment MOONLOOP_REPLAY_OUTPUT_LENGTH" ||
+		one.Sources["endpoint"] != "flag" || one.Sources["prepare"] != "default" || one.Config["trace"] != trace {
+		t.Errorf("the first run: %+v", one)
+	}
+	second, third := t.TempDir(), t.TempDir()
+	ran("--config", filepath.Join(first, "summary.json"), "--out", second)
+	printed := filepath.Join(t.TempDir(), "again.yaml")
+	if err := os.WriteFile(printed, []byte(ran("--config", filepath.Join(second, "summary.json"), "--print-config")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ran("--config", printed, "--out", third)
+	for _, dir := range []string{second, third} {
+		again := read(dir)
+		if diff := cmp.Diff(one.Config, again.Config, cmpopts.IgnoreMapEntries(func(name string, _ any) bool { return name == "out" })); diff != "" {
+			t.Errorf("other settings:\n%s", diff)
+		}
+		if again.Seed != one.Seed || again.Rows != one.Rows || again.Config["out"] != dir {
+			t.Errorf("another run: %+v", again)
+		}
+	}
+}
