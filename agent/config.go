@@ -150,8 +150,11 @@ type Prompt struct {
 type Schedule struct {
 	Speedup float64 // 0 = 1
 	Spread  load.Spread
-	// FileOrder ignores timestamps: a closed loop of Concurrency requests in file order. It is also what
-	// happens to a trace without timestamps.
+	// Arrivals sends rows at a rate, in the order of their timestamps; zero = at their timestamps. Speedup then divides the delays
+	// of turns alone. The seed is the prompts'.
+	Arrivals load.Arrivals
+	// FileOrder ignores timestamps: a closed loop of Concurrency requests in file order, or Arrivals in file order. It is also
+	// what happens to a trace without timestamps.
 	FileOrder bool
 	// OpenLoop sends each turn of a session at its own timestamp, whatever became of the one before.
 	OpenLoop bool
@@ -237,7 +240,10 @@ func (c *Config) Validate() error {
 	if !(c.Schedule.Speedup >= 0) || math.IsInf(c.Schedule.Speedup, 0) { // NaN too
 		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
 	}
-	if c.Schedule.FileOrder && c.Schedule.OpenLoop {
+	if err := c.Schedule.Arrivals.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
 		bad("open loop: a closed loop (--no-fixed-schedule) has no timestamps to send by; give one of the two")
 	}
 	switch t := c.Trace; {

@@ -101,7 +101,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 	opt := load.Options{
 		BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), Lookahead: c.Lookahead, Unit: c.Unit, FileOrder: cfg.Schedule.FileOrder,
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: cfg.Schedule.Speedup,
-		Spread: cfg.Schedule.Spread, Seed: cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
+		Spread: cfg.Schedule.Spread, Arrivals: cfg.Schedule.Arrivals, Seed: cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
 		Sessions: c.Sessions, OpenSessions: cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: cfg.oneModel() != "",
 		Replies: needs,
 	}
@@ -175,6 +175,7 @@ func (in *input) announce(s Schedule, said *notices) {
 		said.note("%s", brokenRules(info))
 	}
 	switch {
+	case s.Arrivals.Any(): // what timestamps look like decides nothing
 	case !info.Timed && !s.FileOrder:
 		said.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, s.Concurrency))
 	case info.LooksSeconds:

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"runtime"
@@ -73,7 +74,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
 		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
 		schedule: schedule.Config{
-			Slots: s.Concurrency, ClosedLoop: !info.Timed, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
+			Slots: s.Concurrency, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
 		},
 		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace,
@@ -91,7 +92,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			}},
 		},
 	}
-	if !info.Timed {
+	if !info.Scheduled {
 		p.schedule.Slots = max(1, s.Concurrency)
 	}
 	if found.Carry {
@@ -127,10 +128,22 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings, server 
 	if info.Grid.Coarse {
 		p.trace.Grid = info.Grid.Quantum
 	}
-	p.order = report.Schedule{Mode: "timestamps", Speedup: s.Speedup, Concurrency: p.schedule.Slots, Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
-	if !info.Timed {
-		p.order.Mode, p.order.Speedup = "closed_loop", 0
+	p.order = report.Schedule{Mode: report.ByTimestamps, Speedup: s.Speedup, Concurrency: p.schedule.Slots, Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
+	switch a := s.Arrivals; {
+	case a.AtOnce():
+		p.order.Mode = report.AllAtOnce
+	case a.Any():
+		p.order.Mode, p.order.RequestRate, p.order.Arrival = report.AtRate, a.Rate, string(cmp.Or(a.Pattern, load.Poisson))
+		if a.Pattern == load.Gamma {
+			p.order.Burstiness = cmp.Or(a.Burstiness, 1)
+		}
+		if a.RampUp > 0 {
+			p.order.RampUp, p.order.RampFrom, p.order.RampShape = clock.Millis(a.RampUp), a.RampFrom, string(cmp.Or(a.RampShape, load.RampLinear))
+		}
+	case !info.Timed:
+		p.order.Mode, p.order.Speedup = report.ClosedLoop, 0
 	}
+	p.order.FileOrder = s.Arrivals.Any() && !info.Timed
 	if s.Spread != load.SpreadNone {
 		p.order.Spread = s.Spread.String()
 	}

@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	zero := p.zero(clk)
 	live := &Live{clk: clk, zero: zero, chunks: client.Chunks, watched: cfg.Progress != nil, view: View{
 		Trace: in.name, Engine: p.run.Target, Model: p.run.Model, RunID: p.runID,
-		End: horizon(cfg, in.stream.Info()), Rows: in.rowsToSend(cfg.Trace),
+		End: in.horizon(cfg), Rows: in.rowsToSend(cfg.Trace),
 	}}
 	tel.ObserveRun(live.progress)
 	if cfg.Progress != nil {

@@ -85,6 +85,12 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
 	add(fs, &c.Schedule.Speedup, "speedup", 1, number(1e-6, 1e9))
 	textVar(fs, &c.Schedule.Spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")
+	add(fs, &c.Schedule.Arrivals.Rate, "request-rate", 0, aRate)
+	wordVar(fs, &c.Schedule.Arrivals.Pattern, "arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
+	add(fs, &c.Schedule.Arrivals.Burstiness, "burstiness", 1, number(load.MinBurstiness, load.MaxBurstiness))
+	add(fs, &c.Schedule.Arrivals.RampUp, "ramp-up", 0)
+	add(fs, &c.Schedule.Arrivals.RampFrom, "ramp-up-from", 0, number(0, load.MaxRate))
+	wordVar(fs, &c.Schedule.Arrivals.RampShape, "ramp-up-shape", load.RampLinear, load.RampLinear, load.RampExponential)
 	add(fs, (*traceTime)(&c.Trace.Start), "start", 0)
 	add(fs, (*traceTime)(&c.Trace.End), "end", 0)
 	add(fs, &c.Trace.MaxRows, "max-requests", 0, whole(0, maxRows))
@@ -152,6 +158,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	if f.extra != "" {
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
+	if a := &c.Schedule.Arrivals; fs.Changed("burstiness") && !fs.Changed("arrival") && a.Burstiness != 1 {
+		a.Pattern = load.Gamma
+	}
 	// Which the configuration takes for its default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
 		if fs.Changed(name) && *d == 0 {
@@ -177,9 +186,19 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		}
 	}
 	c := &f.cfg
+	a := c.Schedule.Arrivals
 	for _, name := range []string{"spread", "start", "end", "prepare"} {
-		refuse(c.Schedule.FileOrder && fs.Changed(name) && (name != "spread" || c.Schedule.Spread != 0),
+		refuse(c.Schedule.FileOrder && fs.Changed(name) && (name != "spread" || c.Schedule.Spread != 0) && (name != "prepare" || !a.Any()),
 			"--"+name+" has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out")
+	}
+	refuse(a.Any() && !c.Schedule.FileOrder && c.Schedule.Spread != 0,
+		"--spread has no effect with --request-rate, which replaces the timestamps: leave one of the two out")
+	for _, name := range []string{"arrival", "burstiness"} {
+		refuse((!a.Any() || a.AtOnce()) && fs.Changed(name) && (name != "burstiness" || a.Burstiness != 1),
+			"--"+name+" has no effect without --request-rate and a number: give both or neither")
+	}
+	for _, name := range []string{"ramp-up-from", "ramp-up-shape"} {
+		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
 	}
 	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
 		"--prepare has no effect with --http2, whose headers go out at once: leave one of the two out")
@@ -191,6 +210,8 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
 	if c.Schedule.FileOrder && fs.Changed("speedup") {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
+	} else if a.Any() && fs.Changed("speedup") {
+		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --request-rate replaces the timestamps")
 	}
 	return errors.Join(errs...)
 }
