@@ -44,6 +44,7 @@ type input struct {
 	trace      *mooncake.Trace
 	stream     *load.Stream
 	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
+	rejected   int64                // rows that a dry run leaves out, once they have been read
 }
 
 // openInput opens the trace and asks the OTLP receivers meanwhile whether they are there: who waits for an hour's spans
@@ -87,13 +88,16 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		}
 	}()
 	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, FineBlockSize: c.FineBlockSize, Stdin: c.Stdin}
-	if c.Lenient {
+	switch {
+	case c.Lenient && cfg.DryRun:
+		read.Reject = func(mooncake.Rejected) error { in.rejected++; return nil }
+	case c.Lenient:
 		read.Reject = func(row mooncake.Rejected) error { return in.quarantine.Add(row) } // not before a row is read
 	}
 	if in.trace, err = mooncake.Open(ctx, c.Name, read); err != nil {
 		return in, err
 	}
-	if c.Lenient { // only now: a trace that is not there leaves nothing behind
+	if c.Lenient && !cfg.DryRun { // only now: a trace that is not there leaves nothing behind
 		if in.quarantine, err = openQuarantine(cfg); err != nil {
 			return in, err
 		}

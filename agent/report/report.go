@@ -129,8 +129,12 @@ type Schedule struct {
 	RampShape   string  `json:"ramp_up_shape,omitempty"`
 	Concurrency int     `json:"concurrency,omitempty"` // 0: no cap
 	Warmup      int     `json:"warmup_requests,omitempty"`
-	Shard       string  `json:"shard,omitempty"` // i/n
-	Seed        uint64  `json:"seed"`
+	Shard       string  `json:"shard,omitempty"`   // i/n
+	Balance     string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
+	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
+	DisconnectShare float64 `json:"disconnect_share,omitempty"`
+	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`
+	Seed            uint64  `json:"seed"`
 }
 
 // The modes of a schedule.

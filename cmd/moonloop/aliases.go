@@ -61,7 +61,7 @@ const (
 var aliases = []alias{
 	// AIPerf
 	{aiperf, "model-names", "V", "--model", yes, "", "--model-names sim", "model sim", nil},
-	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port", "--url HOST:PORT", "requests 4", (*translator).url},
+	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port; several are balanced round robin", "--url HOST:PORT", "requests 4", (*translator).url},
 	{aiperf, "input-file", "V", "TRACE", yes, "", "--input-file TRACE", "requests 4; rows of the trace", (*translator).theTrace},
 	{aiperf, "custom-dataset-type", "V", "", partly, "mooncake_trace is read; other types go through moonloop convert", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
 	{aiperf, "fixed-schedule", "", "", partly, followed, "--fixed-schedule --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
@@ -122,7 +122,8 @@ var aliases = []alias{
 	{aiperf, "request-rate-ramp-duration", "V", "--ramp-up", yes, "from 0", "--request-rate 1000 --arrival-pattern constant --request-rate-ramp-duration 2", "requests 4; spread over the schedule", seconds("ramp-up")},
 	{aiperf, "user-centric-rate", "V", "", refused, "turns of a session go at the times of the trace, or at --request-rate", "", "", nil},
 	{aiperf, "prefill-concurrency", "V", "", refused, "limit all of a request: --concurrency", "", "", nil},
-	{aiperf, "request-cancellation-rate", "V", "", refused, "a replay cancels no requests; --request-timeout ends those that last", "", "", nil},
+	{aiperf, "request-cancellation-rate", "V", "--cancel-share", yes, "percent become a share", "--request-cancellation-rate 100 --request-cancellation-delay 60", "requests 4", (*translator).percent},
+	{aiperf, "request-cancellation-delay", "V", "--cancel-after", yes, "seconds since the request was sent", "--request-cancellation-rate 50 --request-cancellation-delay 60", "requests 4", seconds("cancel-after")},
 	{aiperf, "num-sessions", "V", "", refused, "choose by rows (--max-requests) or by time (--start, --end)", "", "", nil},
 	{aiperf + " " + vllms, "request-rate", "V", "--request-rate", partly, "without effect beside --fixed-schedule, --self-timed and --trace-mode trace; the first request goes at 0, and gaps are not stretched to fit a total", "--request-rate 25 --arrival constant", "requests 4; rows of the trace; spread over the schedule", nil},
 

@@ -276,6 +276,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--profile poisson --rate 1,2", []string{"want one value"}},
 		{"--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2", []string{"--num-prompts"}},
 		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
+		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
 		{"--custom-dataset-type bailian_trace", []string{"moonloop convert"}},

@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -40,10 +41,12 @@ type replayFlags struct {
 	cfg agent.Config
 
 	engineSecrets
+	urls        []string
 	shard       [2]int // of how many
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
+	dryRun      string   // false, true or json
 	as          string   // the tool that the command line is written for, which translate reads
 	warnings    []string // of resolve
 }
@@ -67,6 +70,9 @@ func newReplayCommand() *cobra.Command {
 			for _, text := range f.warnings {
 				fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
 			}
+			if f.cfg.DryRun {
+				return dryRun(cmd, f.cfg, f.dryRun)
+			}
 			return replay(cmd, f.cfg, f.progress, f.percentiles)
 		},
 	}
@@ -79,7 +85,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	c := &f.cfg
 
-	add(fs, &c.Target.URL, "url,u", "", that("http://host:port or https://host:port", isBaseURL))
+	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
+	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.RoundRobin, agent.LeastLoaded, agent.BySession)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Chat, prompt.Completions)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
@@ -122,6 +129,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	bytesVar(fs, &c.Prompt.CarryBytes, "carry-memory", carry.DefaultBytes, 1<<10, "from 1KiB on")
 	add(fs, &c.Prompt.NoStream, "no-stream", false)
 	f.engineSecrets.register(fs)
+	add(fs, &c.Disconnect.Share, "cancel-share", 0, share)
+	add(fs, &c.Disconnect.After, "cancel-after", 0)
 	add(fs, &c.Target.HTTP2, "http2", false)
 	eitherVar(fs, &c.Target.ReadStamps, "arrival-stamps", "kernel", "read")
 	add(fs, &c.Target.CacheBlock, "engine-block-size", 0, whole(0, mooncake.MaxBlockSize))
@@ -141,6 +150,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	eitherVar(fs, &c.Telemetry.ExplicitHistograms, "histograms", "exponential", "explicit")
 	add(fs, &c.Telemetry.Endpoint, "otlp-endpoint", "", that("http://host:port or https://host:port", isEndpoint))
 	wordVar(fs, &c.Telemetry.Protocol, "otlp-protocol", "", telemetry.ProtocolGRPC, telemetry.ProtocolHTTP)
+	f.dryRunVar(fs)
 	add(fs, &c.Out, "out", "", anyText("a folder"))
 	add(fs, &c.Force, "force", false)
 	add(fs, &c.NoPage, "no-report-page", false)
@@ -155,6 +165,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c := &f.cfg
 	c.Trace.Shard, c.Trace.Shards = f.shard[0], f.shard[1]
+	c.DryRun = f.dryRun != dryRunOff
 	if f.extra != "" {
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
@@ -169,8 +180,18 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	var err error
 	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
-	if name := secretQuery(c.Target.URL); name != "" {
-		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
+	for i, address := range f.urls {
+		switch {
+		case i == 0:
+			c.Target.URL = address
+		case !slices.Contains(f.urls[:i], address):
+			c.Target.Further = append(c.Target.Further, address)
+		}
+	}
+	for _, address := range append([]string{c.Target.URL}, c.Target.Further...) {
+		if name := secretQuery(address); name != "" {
+			f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
+		}
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.OtherSpanExporter, c.Telemetry.OtherMetricReader = otherSpanExporter, otherMetricReader
@@ -200,6 +221,8 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	for _, name := range []string{"ramp-up-from", "ramp-up-shape"} {
 		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
 	}
+	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
+	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")
 	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
 		"--prepare has no effect with --http2, whose headers go out at once: leave one of the two out")
 	refuse(c.Target.APIKey != "" && c.Target.Header.Get("Authorization") != "",
@@ -214,6 +237,15 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --request-rate replaces the timestamps")
 	}
 	return errors.Join(errs...)
+}
+
+// dryRunVar adds a switch that may also say in which form.
+func (f *replayFlags) dryRunVar(fs *pflag.FlagSet) {
+	f.dryRun = dryRunOff
+	(&flagValue{
+		kind: "bool", rule: oneOf(dryRunText, dryRunOff, dryRunJSON), text: func() string { return f.dryRun },
+		set: func(text string) error { f.dryRun = text; return nil },
+	}).register(fs, "dry-run")
 }
 
 // parseStartAt reads a time to come.

@@ -555,6 +555,14 @@ func (t *translator) ui(value string) error {
 	return t.add("progress", ours)
 }
 
+func (t *translator) percent(value string) error {
+	n, err := parseFloat(value)
+	if err != nil || !(n >= 0 && n <= 100) {
+		return fmt.Errorf("%s: want percent from 0 to 100", quoted(value))
+	}
+	return t.add("cancel-share", strconv.FormatFloat(n/100, 'f', -1, 64))
+}
+
 func (t *translator) quiet(string) error    { return t.add("progress", "none") }
 func (t *translator) noStream(string) error { return t.add("no-stream", "true") }
 func (t *translator) closed(string) error   { return t.add("no-fixed-schedule", "true") }
