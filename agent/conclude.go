@@ -23,7 +23,6 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/agent/schedule"
-	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -41,7 +40,7 @@ type ending struct {
 	clk      clock.Clock
 	zero     time.Duration
 	in       *input
-	client   *send.Client
+	engines  *engines
 	tel      *telemetry.Pipeline
 	watch    *observe.Observer
 	recorder *recorder
@@ -216,7 +215,7 @@ func (e ending) describeMachine(m observe.Machine) report.Machine {
 	if m.ThrottleKnown {
 		d.Throttled = new(clock.Millis(m.Throttled))
 	}
-	if step, known := e.client.ClockStep(); known {
+	if step, known := e.engines.clockStep(); known {
 		d.ClockStep = new(clock.Millis(step))
 	}
 	return d

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,11 +39,13 @@ const DefaultMaxErrorRate = 0.01
 
 // Config is one replay. Trace.Name and Target.URL are needed; everything else has a working zero value.
 type Config struct {
-	Trace     Trace
-	Target    Target
-	Prompt    Prompt
-	Schedule  Schedule
-	Telemetry telemetry.Config
+	Trace    Trace
+	Target   Target
+	Prompt   Prompt
+	Schedule Schedule
+	// Disconnect gives up some of the requests.
+	Disconnect Disconnect
+	Telemetry  telemetry.Config
 
 	// SLO is the service level that a good request meets; GoodputGoal the share of requests, 0 to 1, that
 	// must be good for the run to pass. Zero = no goal.
@@ -55,6 +58,9 @@ type Config struct {
 	AbortErrorRate float64
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
+
+	// DryRun says that Predict alone is wanted: nothing is sent, and Target.URL is not needed. Run refuses it.
+	DryRun bool
 
 	// Out is the directory for summary.json, summary.csv, series.csv, sessions.csv, requests.jsonl and report.html; empty = none. The run has it to itself. When it
 	// holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or sent; with Force each is
@@ -118,8 +124,11 @@ type Trace struct {
 
 // Target is the engine.
 type Target struct {
-	URL     string // base URL, with or without /v1
-	Model   string // of every row; empty = each row's own, and where it names none the first that /v1/models names
+	URL string // base URL, with or without /v1
+	// Further are the base URLs of further engines of the same model, between which Balance chooses for each request.
+	Further []string
+	Balance Balance // zero = RoundRobin
+	Model   string  // of every row; empty = each row's own, and where it names none the first that /v1/models names
 	Profile prompt.Profile
 	Header  http.Header
 	APIKey  string
@@ -163,8 +172,11 @@ type Prompt struct {
 type Schedule struct {
 	Speedup float64 // 0 = 1
 	Spread  load.Spread
-	// FileOrder ignores timestamps: a closed loop of Concurrency requests in file order. It is also what
-	// happens to a trace without timestamps.
+	// Arrivals sends rows at a rate, in the order of their timestamps; zero = at their timestamps. Speedup then divides the delays
+	// of turns alone. The seed is the prompts'.
+	Arrivals load.Arrivals
+	// FileOrder ignores timestamps: a closed loop of Concurrency requests in file order, or Arrivals in file order. It is also
+	// what happens to a trace without timestamps.
 	FileOrder bool
 	// OpenLoop sends each turn of a session at its own timestamp, whatever became of the one before.
 	OpenLoop bool
@@ -184,6 +196,12 @@ type Schedule struct {
 	StartAt time.Time
 }
 
+// Disconnect is a client that gives up: it closes the connection of a share of the requests, which the seed chooses.
+type Disconnect struct {
+	Share float64       // of the requests, 0 to 1
+	After time.Duration // since the last byte of the request was sent; a reply that is complete by then is served
+}
+
 // Validate reports everything that is wrong with the configuration, without touching the network or the disk.
 func (c *Config) Validate() error {
 	var errs []error
@@ -191,19 +209,19 @@ func (c *Config) Validate() error {
 	if c.Trace.Name == "" {
 		bad("trace: none given; name a file, a URL, or - for standard input")
 	}
-	switch u, err := url.Parse(c.Target.URL); {
-	case c.Target.URL == "":
+	if c.Target.URL == "" && !c.DryRun {
 		bad("url: none given; name the engine's base URL, such as http://127.0.0.1:8000")
-	case !strings.Contains(c.Target.URL, "://"):
-		bad("url %q: begin it with http:// or https://", c.Target.URL)
-	case err != nil:
-		bad("url: it cannot be read; want http://host:port or https://host:port") // the error would repeat its secrets
-	case u.Port() != "" && !validPort(u.Port()):
-		bad("url: port %s: want 1 to 65535", u.Port())
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		bad("url %q: want http://host:port or https://host:port", mooncake.PublicName(c.Target.URL))
-	case u.User != nil:
-		bad("url: it holds a user name; pass credentials by --api-key-env or --api-key-file")
+	}
+	for i, address := range c.Target.all() {
+		if err := checkURL(address); err != nil {
+			errs = append(errs, err)
+		}
+		if slices.Contains(c.Target.all()[:i], address) {
+			bad("url %s: it is given twice", mooncake.PublicName(address))
+		}
+	}
+	if b := c.Target.Balance; b != "" && b != RoundRobin && b != LeastLoaded && b != BySession {
+		bad("balance %q: want %s, %s or %s", b, RoundRobin, LeastLoaded, BySession)
 	}
 	for _, n := range []struct {
 		name  string
@@ -220,6 +238,7 @@ func (c *Config) Validate() error {
 		{"max duration", c.Schedule.MaxDuration},
 		{"grace", c.Schedule.Grace},
 		{"prepare", c.Schedule.Prepare},
+		{"cancel after", c.Disconnect.After},
 		{"retries", int64(c.Target.Retries)},
 		{"wait ready", c.Target.WaitReady},
 		{"connect timeout", c.Target.ConnectTimeout},
@@ -253,13 +272,16 @@ func (c *Config) Validate() error {
 	if !(c.Schedule.Speedup >= 0) || math.IsInf(c.Schedule.Speedup, 0) { // NaN too
 		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
 	}
-	if c.Schedule.FileOrder && c.Schedule.OpenLoop {
+	if err := c.Schedule.Arrivals.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
 		bad("open loop: a closed loop (--no-fixed-schedule) has no timestamps to send by; give one of the two")
 	}
 	switch t := c.Trace; {
 	case t.Lenient && t.Strict:
 		bad("lenient: strict refuses the trace for what lenient goes on without; give one of --lenient and --strict")
-	case t.Lenient && c.Out == "" && t.Quarantine == "":
+	case t.Lenient && c.Out == "" && t.Quarantine == "" && !c.DryRun:
 		bad("lenient: nothing says where the rows go that cannot be used; give --quarantine FILE or --out DIR")
 	case !t.Lenient && t.Quarantine != "":
 		bad("quarantine: without --lenient the first row that cannot be used ends the replay; give both or neither")
@@ -270,6 +292,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	share("goodput goal", &c.GoodputGoal)
+	share("cancel share", &c.Disconnect.Share)
 	share("abort error rate", &c.AbortErrorRate)
 	share("max error rate", c.MaxErrorRate)
 	if c.GoodputGoal > 0 && !c.SLO.Any() {
@@ -279,6 +302,31 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// all are the base URLs of all engines.
+func (t Target) all() []string {
+	if t.URL == "" {
+		return nil
+	}
+	return append([]string{t.URL}, t.Further...)
+}
+
+// checkURL says what is wrong with an engine's base URL, and nothing of what may be secret in it.
+func checkURL(address string) error {
+	switch u, err := url.Parse(address); {
+	case !strings.Contains(address, "://"):
+		return fmt.Errorf("url %q: begin it with http:// or https://", address)
+	case err != nil:
+		return errors.New("url: it cannot be read; want http://host:port or https://host:port") // the error would repeat its secrets
+	case u.Port() != "" && !validPort(u.Port()):
+		return fmt.Errorf("url: port %s: want 1 to 65535", u.Port())
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("url %q: want http://host:port or https://host:port", mooncake.PublicName(address))
+	case u.User != nil:
+		return errors.New("url: it holds a user name; pass credentials by --api-key-env or --api-key-file")
+	}
+	return nil
 }
 
 func validPort(port string) bool {

@@ -99,6 +99,7 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	if c.history != nil && it.Row.Kind() == mooncake.KindMessages && it.Row.MessageMode == "" {
 		it.Row.MessageMode = "delta" // the session mode says so
 	}
+	p.engine = d.engines.pick(it.Row.SessionID) // here, so that turns go round in the order of the schedule
 	// The schedule is over when the last request is; its record may still be on the way.
 	d.recorder.senders.Go(func() { d.request(ctx, it, c, p) })
 }
@@ -123,8 +124,10 @@ func (d *dispatcher) conversation(it *schedule.Item) conversation {
 func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversation, p *pending) {
 	defer p.cancel()
 	rec := d.newRecord(it)
+	rec.Server = p.engine.server
 	span := d.tel.StartRequest(c.span, it.Row, it.Index, it.Intended)
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
+	d.engines.leave(p.engine)
 	at, open := p.gate.Wait()
 	if !open {
 		rec = d.newRecord(it) // nothing of the attempt has happened
@@ -139,9 +142,10 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	}
 	d.tel.InFlight(-1)
 	d.live.left()
-	// The scheduler may let the session's next turn go from here on. A row that was too short to send keeps it from
-	// nothing, unless that needs its reply.
-	ok := rec.Outcome == measure.Served || rec.Outcome == measure.Skipped && c.history == nil
+	// The scheduler may let the session's next turn go from here on. A row that was too short to send, or whose reply nobody
+	// waited for, keeps it from nothing, unless that needs its reply.
+	given := rec.Outcome == measure.Skipped || rec.Outcome == measure.Disconnected
+	ok := rec.Outcome == measure.Served || given && c.history == nil
 	d.sched.Done(it, max(end, at), ok) // one that could not be built was over before it was due
 	d.saved.add(rec, body)
 	d.recorder.submit(rec, span)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -18,13 +17,25 @@ const tailBytes = 1 << 20
 
 // horizon returns the offset of the trace's last row, so that progress can say how long a run will take; 0 when that
 // cannot be told without reading the trace. It is a guess: rows need not be in order.
-func horizon(cfg Config, info load.Info, parse func([]byte) (*mooncake.Row, error)) time.Duration {
+func (in *input) horizon(cfg Config) time.Duration {
+	end := in.lastOffset(cfg)
+	if limit := cfg.Schedule.MaxDuration; limit > 0 {
+		end = min(end, limit)
+	}
+	return max(0, end)
+}
+
+func (in *input) lastOffset(cfg Config) time.Duration {
+	info := in.stream.Info()
+	if a := cfg.Schedule.Arrivals; a.Any() {
+		return a.At(float64(max(1, in.rowsToSend(cfg.Trace)) - 1))
+	}
 	if !info.Timed || cfg.Trace.MaxRows > 0 {
 		return 0
 	}
 	last := info.Last
 	if !info.Whole {
-		row := lastRow(cfg.Trace.Name, parse)
+		row := lastRow(cfg.Trace.Name, in.trace.ParseRow)
 		if row == nil || !row.Timestamp.Set {
 			return 0
 		}
@@ -34,11 +45,7 @@ func horizon(cfg Config, info load.Info, parse func([]byte) (*mooncake.Row, erro
 	if w := cfg.Trace; w.End > 0 {
 		end = min(end, w.End-w.Start)
 	}
-	end = time.Duration(float64(end) / cfg.Schedule.Speedup)
-	if limit := cfg.Schedule.MaxDuration; limit > 0 {
-		end = min(end, limit)
-	}
-	return max(0, end)
+	return time.Duration(float64(end) / cfg.Schedule.Speedup)
 }
 
 // rowsToSend returns how many rows a run will take from the trace; 0 where that cannot be told: a window and shards leave out

@@ -45,6 +45,7 @@ type input struct {
 	trace      *mooncake.Trace
 	stream     *load.Stream
 	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
+	rejected   int64                // rows that a dry run leaves out, once they have been read
 }
 
 // openInput opens the trace and asks the OTLP receivers meanwhile whether they are there: who waits for an hour's spans
@@ -88,13 +89,16 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		}
 	}()
 	read := mooncake.OpenOptions{Strict: c.Strict, BlockSize: c.BlockSize, FineBlockSize: c.FineBlockSize, Unit: c.Unit, Map: c.Map, Stdin: c.Stdin}
-	if c.Lenient {
+	switch {
+	case c.Lenient && cfg.DryRun:
+		read.Reject = func(mooncake.Rejected) error { in.rejected++; return nil }
+	case c.Lenient:
 		read.Reject = func(row mooncake.Rejected) error { return in.quarantine.Add(row) } // not before a row is read
 	}
 	if in.trace, err = mooncake.Open(ctx, c.Name, read); err != nil {
 		return in, err
 	}
-	if c.Lenient { // only now: a trace that is not there leaves nothing behind
+	if c.Lenient && !cfg.DryRun { // only now: a trace that is not there leaves nothing behind
 		if in.quarantine, err = openQuarantine(cfg); err != nil {
 			return in, err
 		}
@@ -102,7 +106,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 	opt := load.Options{
 		BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), Lookahead: c.Lookahead, FileOrder: cfg.Schedule.FileOrder,
 		Start: c.Start, End: c.End, MaxRows: c.MaxRows, Speedup: cfg.Schedule.Speedup,
-		Spread: cfg.Schedule.Spread, Seed: cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
+		Spread: cfg.Schedule.Spread, Arrivals: cfg.Schedule.Arrivals, Seed: cfg.Prompt.Seed, Shard: c.Shard, Shards: c.Shards,
 		Sessions: c.Sessions, OpenSessions: cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: cfg.oneModel() != "",
 		Replies: needs,
 	}
@@ -181,6 +185,7 @@ func (in *input) announce(s Schedule, said *notices) {
 		said.note("%s", brokenRules(info))
 	}
 	switch {
+	case s.Arrivals.Any(): // what timestamps look like decides nothing
 	case !info.Timed && !s.FileOrder:
 		said.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, s.Concurrency))
 	case info.LooksSeconds:

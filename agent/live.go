@@ -42,8 +42,10 @@ type View struct {
 	Served   int64
 	Failed   int64 // failed or cancelled
 	Skipped  int64
-	Rows     int64 // rows that the run will end with; 0 when unknown
-	Chunks   int64 // output chunks that arrived
+	// Disconnected counts the requests that were given up on purpose.
+	Disconnected int64
+	Rows         int64 // rows that the run will end with; 0 when unknown
+	Chunks       int64 // output chunks that arrived
 	// Offset is the replay time of the row sent last, End that of the trace's last row; 0 when unknown.
 	Offset, End time.Duration
 	Stopped     bool // no further rows go out
@@ -60,20 +62,23 @@ type View struct {
 	Seconds []Second
 }
 
+// done is the number of rows that have ended.
+func (v View) done() int64 { return v.Served + v.Failed + v.Skipped + v.Disconnected }
+
 // Part is the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of these.
 func (v View) Part() float64 {
 	switch {
 	case v.End > 0:
 		return min(1, v.Offset.Seconds()/v.End.Seconds())
 	case v.Rows > 0:
-		return min(1, float64(v.Served+v.Failed+v.Skipped)/float64(v.Rows))
+		return min(1, float64(v.done())/float64(v.Rows))
 	}
 	return 0
 }
 
 // Left is the time until the last row is due, as far as it can be told; false when it cannot.
 func (v View) Left() (time.Duration, bool) {
-	switch done := v.Served + v.Failed + v.Skipped; {
+	switch done := v.done(); {
 	case v.Elapsed < 0 || v.Stopped:
 		return 0, false
 	case v.End > 0:
@@ -100,6 +105,9 @@ func (v View) String() string {
 	skipped := ""
 	if v.Skipped > 0 {
 		skipped = fmt.Sprintf(" · skipped %d", v.Skipped)
+	}
+	if v.Disconnected > 0 {
+		skipped += fmt.Sprintf(" · disconnected %d", v.Disconnected)
 	}
 	return fmt.Sprintf("%s  failed %d · late %s · TTFT %s · in flight %d · done %d of %d sent%s",
 		at, v.Failed, short(v.Lateness.P50), short(v.TTFT.P50), v.InFlight, v.Served, v.Sent, skipped)
@@ -160,7 +168,7 @@ func (l *Live) progress() telemetry.Progress {
 		p.Left = left
 	}
 	if v.Rows > 0 {
-		p.RowsLeft = max(v.Rows-v.Served-v.Failed-v.Skipped, 0)
+		p.RowsLeft = max(v.Rows-v.done(), 0)
 	}
 	return p
 }
@@ -200,6 +208,8 @@ func (l *Live) ended(r *measure.Record) {
 		return
 	case measure.Served:
 		v.Served++
+	case measure.Disconnected:
+		v.Disconnected++
 	default:
 		v.Failed++
 		l.failed(r.Reason)

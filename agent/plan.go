@@ -4,10 +4,10 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,13 +69,12 @@ type limits struct {
 func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	info, opt := in.stream.Info(), found.Builder.Options()
 	s := cfg.Schedule
-	server, _ := url.Parse(cfg.Target.URL) // which Validate has read
 	p := plan{
 		runID: cfg.RunID, requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
 		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
 		schedule: schedule.Config{
-			Slots: s.Concurrency, ClosedLoop: !info.Timed, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
+			Slots: slots(s, info), ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
 		},
 		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace,
@@ -93,26 +92,23 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			}},
 		},
 	}
-	if !info.Timed {
-		p.schedule.Slots = max(1, s.Concurrency)
-	}
 	if found.Carry {
 		p.replies = func(o *carry.Options) {
 			o.BlockSize, o.FineBlockSize, o.TokenIDs = opt.BlockSize, opt.FineBlockSize, opt.Form == prompt.Tokens
 			o.Whole, o.Check = info.Whole, found.Check
 		}
 	}
-	p.describe(cfg, in, found, server)
-	p.setTelemetry(cfg, in, found, server)
+	p.describe(cfg, in, found)
+	p.setTelemetry(cfg, in, found)
 	return p
 }
 
 // describe sets what the report says of the plan.
-func (p *plan) describe(cfg Config, in *input, found preflight.Findings, server *url.URL) {
-	info, opt, s := in.stream.Info(), found.Builder.Options(), cfg.Schedule
+func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
+	info, opt := in.stream.Info(), found.Builder.Options()
 	p.run = report.Run{
 		ID: cfg.RunID, Tool: "moonloop", Version: cfg.Tool, Command: strings.Join(cfg.Command, " "),
-		Target: server.Host, Endpoint: string(opt.Endpoint), Model: found.Model, Streaming: opt.Stream,
+		Target: hosts(cfg.Target), Endpoint: string(opt.Endpoint), Model: found.Model, Streaming: opt.Stream,
 		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
 	}
 	p.settings = cfg.Settings
@@ -131,20 +127,63 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings, server 
 	if info.Grid.Coarse {
 		p.trace.Grid = info.Grid.Quantum
 	}
-	p.order = report.Schedule{Mode: "timestamps", Speedup: s.Speedup, Concurrency: p.schedule.Slots, Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
-	if !info.Timed {
-		p.order.Mode, p.order.Speedup = "closed_loop", 0
+	p.order = describeSchedule(cfg, info)
+}
+
+// describeSchedule says what was asked of the schedule, so that it can be asked again.
+func describeSchedule(cfg Config, info load.Info) report.Schedule {
+	s := cfg.Schedule
+	order := report.Schedule{Mode: report.ByTimestamps, Speedup: s.Speedup, Concurrency: slots(s, info), Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
+	switch a := s.Arrivals; {
+	case a.AtOnce():
+		order.Mode = report.AllAtOnce
+	case a.Any():
+		order.Mode, order.RequestRate, order.Arrival = report.AtRate, a.Rate, string(cmp.Or(a.Pattern, load.Poisson))
+		if a.Pattern == load.Gamma {
+			order.Burstiness = cmp.Or(a.Burstiness, 1)
+		}
+		if a.RampUp > 0 {
+			order.RampUp, order.RampFrom, order.RampShape = clock.Millis(a.RampUp), a.RampFrom, string(cmp.Or(a.RampShape, load.RampLinear))
+		}
+	case !info.Timed:
+		order.Mode, order.Speedup = report.ClosedLoop, 0
+	}
+	order.FileOrder = s.Arrivals.Any() && !info.Timed
+	if len(cfg.Target.Further) > 0 {
+		order.Balance = string(cmp.Or(cfg.Target.Balance, RoundRobin))
+	}
+	if d := cfg.Disconnect; d.Share > 0 {
+		order.DisconnectShare, order.DisconnectAfter = d.Share, clock.Millis(d.After)
 	}
 	if s.Spread != load.SpreadNone {
-		p.order.Spread = s.Spread.String()
+		order.Spread = s.Spread.String()
 	}
 	if t := cfg.Trace; t.Shards > 0 {
-		p.order.Shard = fmt.Sprintf("%d/%d", t.Shard, t.Shards)
+		order.Shard = fmt.Sprintf("%d/%d", t.Shard, t.Shards)
 	}
+	return order
+}
+
+// hosts are the engines' hosts and ports, as they are in the URLs.
+func hosts(t Target) string {
+	var all []string
+	for _, address := range t.all() {
+		u, _ := url.Parse(address) // which Validate has read
+		all = append(all, u.Host)
+	}
+	return strings.Join(all, ", ")
+}
+
+// slots is the number of requests that may be under way at once; 0 = no cap.
+func slots(s Schedule, info load.Info) int {
+	if !info.Scheduled {
+		return max(1, s.Concurrency)
+	}
+	return s.Concurrency
 }
 
 // setTelemetry adds what the telemetry says of the run to the user's configuration of it.
-func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings, server *url.URL) {
+func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 	info, opt, t := in.stream.Info(), found.Builder.Options(), &p.telemetry
 	t.Trace, t.SLO = in.name, cfg.SLO
 	if meta := in.trace.Meta(); meta != nil {
@@ -154,9 +193,10 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings, ser
 	if opt.Endpoint == prompt.Completions {
 		t.Operation = semconv.OperationTextCompletion
 	}
-	t.ServerAddress, t.ServerPort = server.Hostname(), map[string]int{"http": 80, "https": 443}[server.Scheme]
-	if port, err := strconv.Atoi(server.Port()); err == nil {
-		t.ServerPort = port
+	if engine := serverOf(cfg.Target.URL); len(cfg.Target.Further) == 0 {
+		t.ServerAddress, t.ServerPort = engine.Address, engine.Port
+	} else {
+		t.Engines = hosts(cfg.Target)
 	}
 	t.Speedup, t.BlockSize, t.FineBlockSize = cfg.Schedule.Speedup, opt.BlockSize, opt.FineBlockSize
 	t.HashDomain = fmt.Sprintf("%08x", uint32(info.Fingerprint)) //nolint:gosec // 32 bits of a hash are the domain

@@ -12,7 +12,6 @@ import (
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/observe"
-	"github.com/moonloop/moonloop/agent/preflight"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/agent/telemetry"
@@ -25,6 +24,9 @@ import (
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.DryRun {
+		return nil, errors.New("a dry run sends nothing: call Predict")
 	}
 	cfg = cfg.resolved()
 	clk, said := clock.New(), &notices{onWarn: cfg.Warn, onNote: cfg.Note}
@@ -52,12 +54,12 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := newClient(cfg, clk, said)
+	engines, err := newEngines(cfg, clk, said)
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	found, err := preflight.Run(ctx, questions(cfg, in, text, replies.Needed(), said), client, clk)
+	defer engines.close()
+	found, err := engines.ask(ctx, questions(cfg, in, text, replies.Needed(), said), clk)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +92,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer rec.abandon()
-	s := &sender{clk: clk, runID: p.runID, client: client, builder: p.requests, replies: replies, cache: cache}
+	s := &sender{clk: clk, runID: p.runID, engines: engines, builder: p.requests, replies: replies, cache: cache, disconnect: cfg.Disconnect, seed: cfg.Prompt.Seed}
 	saved.start(p)
 	p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.requests), tel, said)
 	wait, watch, err := startTimers(cfg.Waiter, clk, tel)
@@ -99,9 +101,9 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer func() { _ = wait.Close() }()
 	zero := p.zero(clk)
-	live := &Live{clk: clk, zero: zero, chunks: client.Chunks, watched: cfg.Progress != nil, view: View{
+	live := &Live{clk: clk, zero: zero, chunks: engines.chunks, watched: cfg.Progress != nil, view: View{
 		Trace: in.name, Engine: p.run.Target, Model: p.run.Model, RunID: p.runID,
-		End: horizon(cfg, in.stream.Info(), in.trace.ParseRow), Rows: in.rowsToSend(cfg.Trace),
+		End: in.horizon(cfg), Rows: in.rowsToSend(cfg.Trace),
 	}}
 	tel.ObserveRun(live.progress)
 	if cfg.Progress != nil {
@@ -112,7 +114,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	stats, err := d.replay(ctx, p, zero, in.stream, wait)
 
 	// Conclude.
-	e := ending{plan: p, clk: clk, zero: zero, in: in, client: client, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats}
+	e := ending{plan: p, clk: clk, zero: zero, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats}
 	return e.conclude(ctx, in.named(err))
 }
 

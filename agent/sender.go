@@ -17,6 +17,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -24,15 +25,25 @@ import (
 type sender struct {
 	clk     clock.Clock
 	runID   string
-	client  *send.Client
+	engines *engines
 	builder *prompt.Builder
 	replies *carry.Store // nil: no live reply is carried
 	cache   *predictor
+	// disconnect says which requests are given up, by a number for each row that the seed makes.
+	disconnect Disconnect
+	seed       uint64
+}
+
+// hangsUp reports whether a row's request is to be given up: in every shard and every run of a seed the same ones. A warm-up never is.
+func (s *sender) hangsUp(index int64) bool {
+	const stream = 0x68616e67757073 // "hangups": what else the seed decides is independent of it
+	return index >= 0 && splitmix.Uniform(splitmix.Next(splitmix.Next(s.seed^stream)+uint64(index))) < s.disconnect.Share
 }
 
 // pending is a request on its way to its instant. The scheduler decides what becomes of it: it opens the gate, or shuts it.
 type pending struct {
 	gate   *send.Gate
+	engine *backend           // that it goes to
 	reason string             // why it is skipped, set before the gate is shut
 	cancel context.CancelFunc // frees what the request has taken hold of
 }
@@ -66,15 +77,18 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	req := built.Request
 	req.Header = s.headers(rec, traceparent)
 	req.Gate = p.gate
+	if s.hangsUp(rec.Index) {
+		req.HangUp = max(s.disconnect.After, time.Nanosecond)
+	}
 
 	x := &rec.Exchange
-	s.client.Do(ctx, &req, x)
+	p.engine.client.Do(ctx, &req, x)
 	at, let := p.gate.Wait()
 	if !let {
 		return s.clk.Now(), sent
 	}
 	if x.Err != nil && x.End < at { // before it was due; nothing had been sent, and what failed then may go well now
-		s.client.Do(ctx, &req, x)
+		p.engine.client.Do(ctx, &req, x)
 	}
 	rec.Sent = true
 	setOutcome(rec)
@@ -171,6 +185,8 @@ func setOutcome(rec *measure.Record) {
 	}
 	rec.Outcome, rec.Reason, rec.Message = measure.Failed, string(err.Class), err.Message
 	switch {
+	case err.Class == send.ClassDisconnected:
+		rec.Outcome, rec.Reason, rec.Message = measure.Disconnected, "", ""
 	case err.Class == send.ClassCancelled:
 		rec.Outcome = measure.Cancelled
 	case err.Class == send.ClassHTTP && err.Status != 0: // error.type of a status is its number

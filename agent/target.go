@@ -6,6 +6,10 @@ package agent
 // This file says how the engine is reached, and what it is asked before the run.
 
 import (
+	"context"
+	"fmt"
+	"maps"
+
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/preflight"
 	"github.com/moonloop/moonloop/agent/prompt"
@@ -13,19 +17,78 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// newClient makes the client of the engine. It connects to nothing yet.
-func newClient(cfg Config, clk clock.Clock, said *notices) (*send.Client, error) {
+// newEngines makes the clients of the engines. They connect to nothing yet.
+func newEngines(cfg Config, clk clock.Clock, said *notices) (*engines, error) {
 	t := cfg.Target
-	client, err := send.New(send.Config{
-		URL: t.URL, Header: t.Header, APIKey: t.APIKey, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
+	e := &engines{balance: t.Balance}
+	for _, address := range t.all() {
+		client, err := newClient(cfg, address, clk)
+		if err != nil {
+			return nil, err
+		}
+		one := &backend{url: address, client: client}
+		if len(t.Further) > 0 {
+			one.server = serverOf(address)
+		}
+		e.all = append(e.all, one)
+	}
+	if t.TLS != nil && t.TLS.InsecureSkipVerify {
+		said.warn("the engine's certificate was not verified: whoever stands between may have read and changed everything (--insecure-skip-verify)")
+	}
+	return e, nil
+}
+
+func newClient(cfg Config, address string, clk clock.Clock) (*send.Client, error) {
+	t := cfg.Target
+	return send.New(send.Config{
+		URL: address, Header: t.Header, APIKey: t.APIKey, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
 		ConnectTimeout: min(t.ConnectTimeout, longest), FirstTokenTimeout: min(t.FirstTokenTimeout, longest),
 		IdleTimeout: min(t.IdleTimeout, longest), TotalTimeout: min(t.TotalTimeout, longest),
 		Connections: cfg.Schedule.Concurrency, DialContext: cfg.DialContext, NoKernelStamps: t.ReadStamps,
 	}, clk)
-	if err == nil && t.TLS != nil && t.TLS.InsecureSkipVerify {
-		said.warn("the engine's certificate was not verified: whoever stands between may have read and changed everything (--insecure-skip-verify)")
+}
+
+// ask asks each engine, and returns what the first one's answers came to. The others must agree with it, since any of them may get
+// any request.
+func (e *engines) ask(ctx context.Context, q preflight.Config, clk clock.Clock) (first preflight.Findings, err error) {
+	for i, one := range e.all {
+		q.URL = one.url
+		if i > 0 {
+			q.Note = func(string, ...any) {} // as of the first
+		}
+		found, err := preflight.Run(ctx, q, one.client, clk)
+		if i == 0 {
+			first = found
+		}
+		if err != nil {
+			return first, err
+		}
+		if i > 0 {
+			first.Asked = append(first.Asked, found.Asked...)
+			if what := differ(first.Builder.Options(), found.Builder.Options()); what != "" {
+				return first, fmt.Errorf("url %s: it differs from %s in %s, and one request would not be the same to both: replay against each alone, or name the --model that both serve",
+					mooncake.PublicName(one.url), mooncake.PublicName(e.all[0].url), what)
+			}
+		}
 	}
-	return client, err
+	return first, nil
+}
+
+// differ says in what the requests for two engines differ; empty = in nothing.
+func differ(a, b prompt.Options) string {
+	switch {
+	case a.DefaultModel != b.DefaultModel:
+		return fmt.Sprintf("its first model (%.64q, not %.64q)", b.DefaultModel, a.DefaultModel)
+	case a.Form == prompt.Tokens:
+		if a.TokenIDs != b.TokenIDs {
+			return "the token ids that it has"
+		}
+	case a.Words.Digest() != b.Words.Digest():
+		return "the words that are one token each"
+	case a.Overhead != b.Overhead || a.TurnOverhead != b.TurnOverhead || !maps.Equal(a.Measured, b.Measured):
+		return "the tokens that its chat template adds"
+	}
+	return ""
 }
 
 // questions is what the engine is to be asked. needed says that a row of the look-ahead has replies.

@@ -42,7 +42,10 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 			// Rows without ids get content of their own by index; the trace has no negative ones.
 			rec := &measure.Record{Row: shapes[i%len(shapes)], Index: int64(-1 - i)}
 			began := s.clk.Now()
-			s.exchange(ctx, rec, nil, "", atOnce(began))
+			p := atOnce(began)
+			p.engine = s.engines.pick("")
+			s.exchange(ctx, rec, nil, "", p)
+			s.engines.leave(p.engine)
 			tel.Apart(telemetry.Apart{Name: semconv.SpanWarmup, Model: rec.Model, Response: rec.Exchange.ResponseID, From: began, To: s.clk.Now()})
 			rec.Exchange.Release()
 			if err := rec.Exchange.Err; err != nil {

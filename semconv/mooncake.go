@@ -132,8 +132,9 @@ const (
 
 // Values of [Outcome].
 const (
-	OutcomeServed    = "served"
-	OutcomeFailed    = "failed"
-	OutcomeCancelled = "cancelled"
-	OutcomeSkipped   = "skipped"
+	OutcomeServed       = "served"
+	OutcomeFailed       = "failed"
+	OutcomeCancelled    = "cancelled" // the run was stopped
+	OutcomeSkipped      = "skipped"
+	OutcomeDisconnected = "disconnected" // the client closed the connection on purpose
 )

@@ -12,6 +12,8 @@
 //
 //	read → window → predict → order by time → limit → spread → order by offset → shard → schedule
 //
+// With [Arrivals], rows get their offsets from an arrival process where they would be spread.
+//
 // Everything before the shard is computed from all rows, so that n shards of one trace, in n processes, agree on offsets, indices
 // and predictions without communication.
 package load

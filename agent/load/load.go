@@ -41,7 +41,7 @@ type Options struct {
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = unknown, and no row has any.
 	FineBlockSize int
 	Lookahead     int // 0 = DefaultLookahead
-	// FileOrder ignores timestamps: rows go out in file order, in a closed loop.
+	// FileOrder ignores timestamps: rows go out in file order, in a closed loop unless there are Arrivals.
 	FileOrder bool
 	// Start and End choose the rows with first + Start ≤ timestamp ≤ first + End, in trace time; first is the
 	// trace's first timestamp. A Start moves the schedule's zero to first + Start. End 0 = none.
@@ -51,7 +51,10 @@ type Options struct {
 	// Speedup divides offsets. 0 = 1.
 	Speedup float64
 	Spread  Spread
-	Seed    uint64 // of the spreading
+	// Arrivals are when rows go out in the place of their timestamps, which then say no more than their order. Rows without
+	// timestamps, and of FileOrder, go in file order.
+	Arrivals Arrivals
+	Seed     uint64 // of the spreading and the arrivals
 	// Shard of Shards: rows of a session go together, others by index. Shards 0 = all.
 	Shard, Shards int
 	// Sessions is what rows of one session mean, where the user or the sidecar says so.
@@ -70,7 +73,8 @@ type Options struct {
 
 // Info is what the look-ahead found and decided.
 type Info struct {
-	Timed        bool                 // the schedule follows timestamps; else file order
+	Timed        bool                 // rows are in the order of timestamps; else in file order
+	Scheduled    bool                 // rows have instants, of timestamps or Options.Arrivals; else they go in a closed loop
 	First        float64              // timestamp that offset 0 stands for, ms
 	Last         float64              // greatest timestamp of the look-ahead, ms
 	Grid         stats.Grid           // of the timestamps seen
@@ -122,6 +126,7 @@ type Stream struct {
 	headErr   error   // what ended the look-ahead
 	fileEnded bool    // the reading goroutine has come to the file's end, or to an error
 	predictor *stats.Predictor
+	arrivals  *arrivals         // nil: by timestamps
 	fallback  string            // model of rows that name none
 	sorted    *heap.Heap[entry] // by timestamp
 	over      error             // what ended the sorting
@@ -148,13 +153,21 @@ func Open(in Rows, opt Options) (*Stream, error) {
 		return nil, fmt.Errorf("shard %d of %d: want 0 to %d", opt.Shard, opt.Shards, opt.Shards-1)
 	case opt.End != 0 && opt.End < opt.Start:
 		return nil, fmt.Errorf("window: its end %v lies before its start %v", opt.End, opt.Start)
+	case opt.Spread != SpreadNone && opt.Arrivals.Any():
+		return nil, errors.New("spread: a request rate has no timestamps to spread")
 	case opt.Spread != SpreadNone && opt.FileOrder:
 		return nil, errors.New("spread: a closed loop has no timestamps to spread")
+	}
+	if err := opt.Arrivals.Validate(); err != nil {
+		return nil, err
 	}
 	s := &Stream{
 		opt: opt, in: in, lastOut: math.Inf(-1), sorted: byKey(), spread: byKey(),
 		predictor: stats.NewPredictor(stats.PredictorOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize}),
 		rows:      make(chan fileRow, 256), quit: make(chan struct{}),
+	}
+	if opt.Arrivals.Any() {
+		s.arrivals = newArrivals(opt.Arrivals, opt.Seed)
 	}
 	s.stop = sync.OnceFunc(func() { close(s.quit) })
 	s.close = sync.OnceValue(s.drain)

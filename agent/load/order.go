@@ -32,6 +32,9 @@ type entry struct {
 	turn    bool // a later turn of its session
 	outside bool // the window leaves it out
 
+	offset time.Duration // of the arrivals
+	placed bool          // it is one of them
+
 	predicted stats.Prediction
 	prompts   int64   // its Finest without replies
 	spread    float64 // the part of key that spreading added
@@ -49,7 +52,10 @@ func (s *Stream) Next() (*schedule.Item, error) {
 			continue
 		}
 		it := &schedule.Item{Row: e.Row, Index: e.index, Predicted: e.predicted, Prompts: e.prompts}
-		if s.info.Timed {
+		switch {
+		case s.arrivals != nil:
+			it.Offset, it.Timed = e.offset, e.placed
+		case s.info.Timed:
 			scale := float64(time.Millisecond) / s.opt.Speedup
 			it.Timed = e.Timestamp.Set
 			if err := s.beyond(e); err != nil {
@@ -141,8 +147,12 @@ func (s *Stream) limited() (entry, error) {
 		return entry{}, io.EOF
 	}
 	e, err := s.inWindow()
-	if err == nil {
-		s.passed++
+	if err != nil {
+		return e, err
+	}
+	s.passed++
+	if s.arrivals != nil {
+		err = s.arrive(&e)
 	}
 	return e, err
 }

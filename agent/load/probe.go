@@ -52,12 +52,13 @@ func (s *Stream) probe() error {
 		s.counts.Read++ // nobody else is there yet
 	}
 	s.info.Rows, s.info.Whole = len(s.head), errors.Is(s.headErr, io.EOF)
+	s.info.Scheduled = s.info.Timed || s.arrivals != nil
 	switch {
 	case len(s.head) == 0 && s.info.Whole:
 		return ErrNoRows
 	case len(s.head) == 0 || s.headErr != nil && !s.info.Whole:
 		return s.headErr // a trace that is broken within the look-ahead is not sent at all
-	case !s.info.Timed && !s.opt.FileOrder && s.opt.Strict:
+	case !s.info.Scheduled && !s.opt.FileOrder && s.opt.Strict:
 		return errors.New("the trace's first row has no timestamp; replay it in file order with --no-fixed-schedule")
 	case !s.info.Timed && s.opt.Spread != SpreadNone:
 		return errors.New("spread: the trace has no timestamps")
@@ -79,7 +80,7 @@ func (s *Stream) probe() error {
 		}
 		s.info.First += clock.Millis(s.opt.Start)
 		for _, e := range s.head {
-			if err := s.beyond(e); err != nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // which may leave the row out
+			if err := s.beyond(e); err != nil && s.arrivals == nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // which may leave the row out
 				return err
 			}
 		}

@@ -4,6 +4,8 @@
 package measure
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +28,7 @@ type Aggregate struct {
 	counts                Figures     // so far
 	hist                  []histogram // of the distributions, by ID
 	errs, skips, invented reasons
+	servers               map[string]*serverTally
 
 	good                             int64
 	cachedPrompt                     int64 // prompt tokens of the rows whose cached tokens are known
@@ -42,6 +45,7 @@ func NewAggregate(opt Options) *Aggregate {
 		errs:        make(reasons),
 		skips:       make(reasons),
 		invented:    make(reasons),
+		servers:     make(map[string]*serverTally),
 		hist:        make([]histogram, len(definitions)),
 		firstStart:  clock.Never,
 		lastContent: clock.Never,
@@ -59,20 +63,15 @@ func NewAggregate(opt Options) *Aggregate {
 func (a *Aggregate) Add(r *Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	rows := &a.counts.Rows
-	rows.Total++
+	a.counts.Rows.add(r.Outcome)
+	a.addServer(r)
 	switch r.Outcome {
-	case Served:
-		rows.Served++
 	case Failed:
-		rows.Failed++
 		a.errs.add(r.Reason, r.Message)
-	case Cancelled:
-		rows.Cancelled++
 	case Skipped:
-		rows.Skipped++
 		a.skips.add(r.Reason, r.Message)
 		return
+	default:
 	}
 	a.addDispatch(r)
 	if r.Sent {
@@ -271,6 +270,10 @@ func (a *Aggregate) Figures() *Figures {
 	f := a.counts
 	f.Errors, f.Skips, f.SLO, f.stats = a.errs.sorted(), a.skips.sorted(), a.opt.SLO, make(map[ID]Stat)
 	f.Replies.Invented = a.invented.sorted()
+	f.Servers = nil
+	for _, name := range slices.Sorted(maps.Keys(a.servers)) {
+		f.Servers = append(f.Servers, a.servers[name].figures())
+	}
 	f.Cache.Realisation, f.Cache.Beyond = -1, max(0, a.cached-a.finest)
 	if a.predicted > 0 {
 		f.Cache.Realisation = float64(a.cached) / float64(a.predicted)

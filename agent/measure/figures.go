@@ -23,6 +23,7 @@ type Figures struct {
 	Connections Connections
 	Schedule    Schedule
 	Replies     Replies
+	Servers     []ServerFigures // of each engine, where there are several, by name
 }
 
 // Replies counts the places in the prompts that were sent where the trace says that the reply of an earlier row stood. A reply
@@ -57,13 +58,15 @@ func (f *Figures) All(yield func(ID, Stat) bool) {
 	}
 }
 
-// Rows counts the rows by what became of them: Total = Served + Failed + Cancelled + Skipped.
+// Rows counts the rows by what became of them: Total = Served + Failed + Cancelled + Skipped + Disconnected.
 type Rows struct {
 	Total     int64 `json:"total"`
 	Served    int64 `json:"served"`
 	Failed    int64 `json:"failed"`
 	Cancelled int64 `json:"cancelled"`
 	Skipped   int64 `json:"skipped"`
+	// Disconnected counts the rows whose connections were closed on purpose. They are no failures.
+	Disconnected int64 `json:"disconnected,omitempty"`
 	// Retried counts the rows that the engine may have had more than once (Record.Resent), whatever became of them;
 	// RetriedServed those that were served, and are out of the latencies for it.
 	Retried       int64 `json:"retried"`

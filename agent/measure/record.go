@@ -17,14 +17,15 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Served    Outcome = iota // a finish reason came and no error did
-	Failed                   // sent, or tried, and not served
-	Cancelled                // under way when the run was stopped
-	Skipped                  // never tried
+	Served       Outcome = iota // a finish reason came and no error did
+	Failed                      // sent, or tried, and not served
+	Cancelled                   // under way when the run was stopped
+	Skipped                     // never tried
+	Disconnected                // its connection was closed on purpose, as a client does that gives up
 )
 
 func (o Outcome) String() string {
-	return [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped}[o]
+	return [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped, semconv.OutcomeDisconnected}[o]
 }
 
 // Skip reasons; Record.Reason of a skipped row.
@@ -65,6 +66,9 @@ type Record struct {
 	CachedRefused bool
 	// Assumed says that the template's overhead of another model was taken, since this one was not measured.
 	Assumed bool
+
+	// Server is the engine that the request went to, where there are several; nil = the run's only one, or none.
+	Server *Server
 
 	Outcome Outcome
 	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty when served

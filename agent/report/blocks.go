@@ -31,6 +31,7 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 		{"Skipped", reasonLines(r.figures.Skips)},
 		{"Goodput", r.goodputLines()},
 		{"Tokens", r.tokenLines()},
+		{"Engines", r.engineLines()},
 		{"Cache", r.cacheLines()},
 		{"Replies", r.replyLines()},
 		{"Schedule", r.scheduleLines()},
@@ -93,6 +94,7 @@ const manyFailed = 0.1
 func (r *Report) rowLines(p palette) (b block) {
 	n := r.figures.Rows
 	b.add("%v served, %v failed, %v cancelled, %v skipped of %v", n.Served, n.Failed, n.Cancelled, n.Skipped, n.Total)
+	b.when(n.Disconnected > 0, "%v more disconnected on purpose (--cancel-share)", n.Disconnected)
 	share := float64(n.Failed) / float64(max(1, n.Served+n.Failed))
 	b.when(share >= manyFailed, p.red("%s of the requests failed: the figures describe the %v that were served"),
 		percent(math.Floor(share*1000)/1000), n.Served) // rounded down: 99.99 % is not all
@@ -209,6 +211,21 @@ var inventedWords = map[string]string{
 	carry.Shard:     "in another shard",
 	carry.NotSent:   "earlier row not replayed",
 	carry.Off:       "not carried",
+}
+
+// engineLines are a line for each engine, where there are several.
+func (r *Report) engineLines() (b block) {
+	for _, e := range r.figures.Servers {
+		line := words("%s: %v requests, %v served, %v failed", e.Server, e.Rows.Total, e.Rows.Served, e.Rows.Failed)
+		if e.TTFT.Count > 0 {
+			line += fmt.Sprintf("; TTFT p50 %s, p99 %s ms", fine(e.TTFT.P50), fine(e.TTFT.P99))
+		}
+		if e.PromptTokens > 0 {
+			line += "; " + percent(float64(e.CachedTokens)/float64(e.PromptTokens)) + " of the prompt tokens cached"
+		}
+		b = append(b, line)
+	}
+	return b
 }
 
 func (r *Report) scheduleLines() (b block) {

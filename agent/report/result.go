@@ -16,7 +16,7 @@ import (
 // result is what became of a row, the value of the key result in requests.jsonl. Instants are milliseconds since the
 // start of the run, durations milliseconds, both with three decimals (µs); what is unknown is absent.
 type result struct {
-	Outcome string `json:"outcome"` // served, failed, cancelled or skipped
+	Outcome string `json:"outcome"` // served, failed, cancelled, skipped or disconnected
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Row     int64  `json:"row"` // index of the row in the trace, from 0
@@ -64,6 +64,7 @@ type result struct {
 	Resent       int    `json:"resent,omitempty"`
 	Reused       bool   `json:"connection_reused,omitempty"`
 	FinishReason string `json:"finish_reason,omitempty"`
+	Server       string `json:"server,omitempty"` // the engine, where there are several
 	ResponseID   string `json:"response_id,omitempty"`
 	TraceID      string `json:"trace_id,omitempty"`
 	SpanID       string `json:"span_id,omitempty"`
@@ -85,6 +86,9 @@ func newResult(r *measure.Record) result {
 	}
 	if r.Row == nil || r.Model != r.Row.Model {
 		res.Model = r.Model
+	}
+	if r.Server != nil {
+		res.Server = r.Server.Name
 	}
 	if !r.Span.IsZero() {
 		res.TraceID, res.SpanID = hex.EncodeToString(r.Span.TraceID[:]), hex.EncodeToString(r.Span.SpanID[:])

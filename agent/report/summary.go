@@ -93,6 +93,11 @@ func (r *Report) JSON() ([]byte, error) {
 		{"rows", f.Rows},
 		{"error_summary", entries(f.Errors)},
 		{"skip_summary", entries(f.Skips)},
+	}...)
+	if len(f.Servers) > 0 {
+		members = append(members, member{"servers", f.Servers})
+	}
+	members = append(members, []member{
 		{"trace", r.Trace},
 		{"schedule", r.Schedule},
 		{"fidelity", r.fidelity()},

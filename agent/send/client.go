@@ -169,6 +169,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	f.clear()
 	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
+		hangUp: req.HangUp,
 	}}
 	f.guard.enter(stagePause) // the total timeout runs
 

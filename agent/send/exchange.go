@@ -28,6 +28,9 @@ type Request struct {
 	KeepReply bool
 	// Gate, unless nil, holds the request back until it is open.
 	Gate *Gate
+	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then:
+	// the class is then ClassDisconnected. 0 = never.
+	HangUp time.Duration
 }
 
 // Exchange is everything that one request and its reply showed. Instants are offsets on the run's clock;
@@ -147,6 +150,7 @@ const (
 	ClassProtocol          Class = "protocol"            // not what was asked for: HTML, bad JSON, no event stream
 	ClassLimit             Class = "limit"               // the reply went past a bound of ours (line, body)
 	ClassCancelled         Class = "cancelled"           // we stopped it
+	ClassDisconnected      Class = "disconnected"        // Request.HangUp asked for it
 )
 
 // Error is a failed exchange. Message holds no headers and no keys. A server's own words are kept up to 200 bytes,

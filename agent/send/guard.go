@@ -46,13 +46,14 @@ type guard struct {
 	start   time.Duration // of the exchange
 	gate    *Gate         // that holds it back, or nil
 	since   time.Duration // of the stage
+	sent    time.Duration // the end of the upload, from stageFirst on
 	timer   *time.Timer
 	expired *timeout
 	done    bool
 }
 
-// limits are the four timeouts; 0 = none.
-type limits struct{ connect, first, idle, total time.Duration }
+// limits are the four timeouts, and the time after the upload at which the exchange is to end; 0 = none.
+type limits struct{ connect, first, idle, total, hangUp time.Duration }
 
 // timeout is the cause with which a guard cancels.
 type timeout struct {
@@ -75,6 +76,9 @@ func (g *guard) enter(s stage) {
 	}
 	now := g.clk.Now()
 	g.stage, g.since = s, now
+	if s == stageFirst {
+		g.sent = now
+	}
 	g.alive(now)
 	g.arm(now)
 }
@@ -112,6 +116,9 @@ func (g *guard) deadline() (at time.Duration, why *timeout) {
 		return at, why
 	}
 	earliest(start, g.limits.total, totalOver)
+	if g.stage >= stageFirst {
+		earliest(g.sent, g.limits.hangUp, hungUp)
+	}
 	switch g.stage {
 	case stageConnect:
 		earliest(g.since, g.limits.connect, connectOver)
@@ -132,6 +139,7 @@ var (
 	connectOver = &timeout{ClassConnectTimeout, "no connection (DNS, TCP, TLS) within the connect timeout"}
 	uploadOver  = &timeout{ClassIdleTimeout, "the server took no more of the request for the idle timeout"}
 	firstOver   = &timeout{ClassFirstTokenTimeout, "no content within the first-token timeout after the request was sent"}
+	hungUp      = &timeout{ClassDisconnected, "the connection was closed on purpose"}
 	idleOver    = &timeout{ClassIdleTimeout, "the stream fell silent for the idle timeout"}
 )
 

@@ -50,6 +50,9 @@ func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 	a := make(attributes, 0, 48)
 	a.add(p.base...)
 	a.add(attribute.String(semconv.GenAIRequestModel, cmp.Or(r.Model, p.cfg.Model)))
+	if s := r.Server; s != nil {
+		a.add(attribute.String(semconv.ServerAddress, s.Address), attribute.Int(semconv.ServerPort, s.Port))
+	}
 	a.count(semconv.Row, r.Index)
 	if r.Row != nil {
 		p.rowAttributes(&a, r)

@@ -106,8 +106,9 @@ type Config struct {
 	Provider      string // gen_ai.provider.name; empty = "_OTHER"
 	Operation     string // gen_ai.operation.name; empty = "chat"
 	Model         string // gen_ai.request.model of requests whose record names none
-	ServerAddress string // server.address
+	ServerAddress string // server.address; empty = the records say, for there are several engines
 	ServerPort    int    // server.port; 0 = not stated
+	Engines       string // all of them, for the information on the run
 
 	Speedup       float64 // mooncake.schedule.speedup; 0 = 1
 	HashDomain    string  // mooncake.hash.domain; empty = not stated

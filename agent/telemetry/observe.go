@@ -134,8 +134,11 @@ func runInfo(cfg *Config) attribute.Set {
 		attribute.Float64(semconv.RunSpeedup, cfg.Speedup),
 		attribute.String(semconv.GenAIRequestModel, cfg.Model),
 	}
-	if cfg.ServerAddress != "" {
+	switch {
+	case cfg.ServerAddress != "":
 		attributes = append(attributes, attribute.String(semconv.RunEngine, net.JoinHostPort(cfg.ServerAddress, strconv.Itoa(cfg.ServerPort))))
+	case cfg.Engines != "":
+		attributes = append(attributes, attribute.String(semconv.RunEngine, cfg.Engines))
 	}
 	if cfg.Digest != "" {
 		attributes = append(attributes, attribute.String(semconv.RunDigest, cfg.Digest[:min(len(cfg.Digest), 12)]))

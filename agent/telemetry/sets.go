@@ -34,6 +34,7 @@ type setKey struct {
 	outcome       measure.Outcome
 	reason, model string
 	asked         string // model
+	server        *measure.Server
 }
 
 // setCache makes sets when they are first needed.
@@ -46,7 +47,7 @@ type setCache struct {
 }
 
 func (c *setCache) of(r *measure.Record) *sets {
-	key := setKey{outcome: r.Outcome, reason: r.Reason, asked: cmp.Or(r.Model, c.model)}
+	key := setKey{outcome: r.Outcome, reason: r.Reason, asked: cmp.Or(r.Model, c.model), server: r.Server}
 	if r.Sent {
 		key.model = r.Exchange.Model
 	}
@@ -74,6 +75,9 @@ func (c *setCache) build(key setKey) *sets {
 	if key.model != "" {
 		base = append(base, attribute.String(semconv.GenAIResponseModel, key.model))
 	}
+	if s := key.server; s != nil {
+		base = append(base, attribute.String(semconv.ServerAddress, s.Address), attribute.Int(semconv.ServerPort, s.Port))
+	}
 	with := func(kvs ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(base), kvs...)...))
 	}
@@ -83,7 +87,7 @@ func (c *setCache) build(key setKey) *sets {
 	switch {
 	case key.outcome == measure.Skipped:
 		why = append(why, attribute.String(semconv.OutcomeReason, key.reason))
-	case key.outcome != measure.Served:
+	case key.outcome != measure.Served && key.outcome != measure.Disconnected:
 		why = append(why, attribute.String(semconv.ErrorType, cmp.Or(key.reason, semconv.ErrorOther)))
 	}
 	return &sets{

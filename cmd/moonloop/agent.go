@@ -180,7 +180,7 @@ func serveAgent(cmd *cobra.Command, f agentFlags) error {
 }
 
 // The flags of "moonloop replay" that no request may set: those of the service, and what touches its files, keys and memory.
-const servicesOwn = `url out force no-report-page run-id progress as percentiles quarantine save-prompts dataset tokenizer lookahead carry-memory
+const servicesOwn = `url balance dry-run out force no-report-page run-id progress as percentiles quarantine save-prompts dataset tokenizer lookahead carry-memory
 	header header-env api-key-env api-key-file ca-file cert-file key-file insecure-skip-verify otlp-endpoint otlp-protocol histograms trace-url
 	config print-config table xlsx parquet slice help`
 

@@ -50,7 +50,7 @@ const (
 const (
 	noTokenizer = "no tokenizer is needed" //nolint:gosec // no token of that kind
 	alwaysThere = "summary.json, summary.csv and requests.jsonl have it in any case; --out DIR writes them"
-	keepsTimes  = "a replay keeps the times of the trace: use --speedup, or --no-fixed-schedule --concurrency N for a closed loop"
+	followed    = "the timestamps of the trace are followed, whatever --request-rate says"
 	noSynthesis = "a replay changes no prompts: make another trace with moonloop generate"
 	noWorkers   = "one process is enough; use --shard and --start-at for several machines"
 	collectorDo = "let a Collector collect it: examples/collector.yaml"
@@ -61,10 +61,10 @@ const (
 var aliases = []alias{
 	// AIPerf
 	{aiperf, "model-names", "V", "--model", yes, "", "--model-names sim", "model sim", nil},
-	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port", "--url HOST:PORT", "requests 4", (*translator).url},
+	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port; several are balanced round robin", "--url HOST:PORT", "requests 4", (*translator).url},
 	{aiperf, "input-file", "V", "TRACE", yes, "", "--input-file TRACE", "requests 4; rows of the trace", (*translator).theTrace},
 	{aiperf, "custom-dataset-type", "V", "", partly, "mooncake_trace is read; other types go through moonloop convert", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
-	{aiperf, "fixed-schedule", "", "", ignored, "the timestamps of the trace are followed in any case", "--fixed-schedule", "requests 4; spread over the schedule", nil},
+	{aiperf, "fixed-schedule", "", "", partly, followed, "--fixed-schedule --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
 	{aiperf, "fixed-schedule-auto-offset", "", "", ignored, "the first row is sent at 0 in any case", "--fixed-schedule-auto-offset", "requests 4; spread over the schedule", nil},
 	{aiperf, "fixed-schedule-start-offset", "V", "--start", partly, "counts from the first row, not from timestamp 0", "--fixed-schedule-start-offset 80", "requests 2", nil},
 	{aiperf, "fixed-schedule-end-offset", "V", "--end", partly, "counts from the first row, not from timestamp 0", "--fixed-schedule-end-offset 80", "requests 3", nil},
@@ -116,13 +116,16 @@ var aliases = []alias{
 	{aiperf, "slice-duration", "V", "--slice", yes, "series.csv in --out has a line for each", "--slice-duration 0.05 --artifact-dir DIR/s", "file s/series.csv", seconds("slice")},
 	{aiperf, "profile-export-prefix", "V", "", refused, seeExports, "", "", nil},
 	{aiperf, "num-profile-runs", "V", "", refused, onlyMore, "", "", nil},
-	{aiperf, "arrival-pattern", "V", "", refused, keepsTimes, "", "", nil},
-	{aiperf, "arrival-smoothness", "V", "", refused, keepsTimes, "", "", nil},
-	{aiperf, "user-centric-rate", "V", "", refused, keepsTimes, "", "", nil},
+	{aiperf, "arrival-pattern", "V", "--arrival", partly, "constant, poisson and gamma; concurrency_burst is --no-fixed-schedule --concurrency N", "--request-rate 25 --arrival-pattern constant", "requests 4; spread over the schedule", nil},
+	{aiperf, "request-rate-mode", "V", "--arrival", yes, "older name of --arrival-pattern", "--request-rate 25 --request-rate-mode constant", "requests 4; spread over the schedule", nil},
+	{aiperf, "arrival-smoothness", "V", "--burstiness", yes, "", "--request-rate 25 --arrival-pattern gamma --arrival-smoothness 10000", "requests 4; spread over the schedule", nil},
+	{aiperf, "request-rate-ramp-duration", "V", "--ramp-up", yes, "from 0", "--request-rate 1000 --arrival-pattern constant --request-rate-ramp-duration 2", "requests 4; spread over the schedule", seconds("ramp-up")},
+	{aiperf, "user-centric-rate", "V", "", refused, "turns of a session go at the times of the trace, or at --request-rate", "", "", nil},
 	{aiperf, "prefill-concurrency", "V", "", refused, "limit all of a request: --concurrency", "", "", nil},
-	{aiperf, "request-cancellation-rate", "V", "", refused, "a replay cancels no requests; --request-timeout ends those that last", "", "", nil},
+	{aiperf, "request-cancellation-rate", "V", "--cancel-share", yes, "percent become a share", "--request-cancellation-rate 100 --request-cancellation-delay 60", "requests 4", (*translator).percent},
+	{aiperf, "request-cancellation-delay", "V", "--cancel-after", yes, "seconds since the request was sent", "--request-cancellation-rate 50 --request-cancellation-delay 60", "requests 4", seconds("cancel-after")},
 	{aiperf, "num-sessions", "V", "", refused, "choose by rows (--max-requests) or by time (--start, --end)", "", "", nil},
-	{aiperf + " " + vllms, "request-rate", "V", "", partly, "inf and trace mean nothing; for a rate: " + keepsTimes, "--request-rate inf", "requests 4; spread over the schedule", (*translator).rate},
+	{aiperf + " " + vllms, "request-rate", "V", "--request-rate", partly, "without effect beside --fixed-schedule, --self-timed and --trace-mode trace; the first request goes at 0, and gaps are not stretched to fit a total", "--request-rate 25 --arrival constant", "requests 4; rows of the trace; spread over the schedule", nil},
 
 	// vLLM, and TraceReplay, which adds three flags to vLLM's
 	{vllms, "backend", "V", "--endpoint", partly, "openai-chat is chat; vllm, openai, sglang, lmdeploy and tensorrt-llm are completions, and --profile where there is one", "--backend openai-chat", "path /v1/chat/completions", (*translator).backend},
@@ -134,8 +137,8 @@ var aliases = []alias{
 	{vllm, "dataset-name", "V", "", partly, "timed_trace alone, in seconds and blocks of 16 tokens unless --timed-trace-* say otherwise", "--dataset-name timed_trace --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512", "requests 4; spread over the schedule", keep("dataset")},
 	{traceReplay, "dataset-name", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--dataset-name sharegpt", "requests 4; spread over the schedule", nil},
 	{vllm, "dataset-path", "V", "TRACE", yes, "", "--dataset-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
-	{vllm, "self-timed", "", "", ignored, "the timestamps of the trace are followed in any case", "--self-timed", "requests 4; spread over the schedule", nil},
-	{vllm, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop; at no rate", "--no-self-timed", "requests 4", (*translator).closed},
+	{vllm, "self-timed", "", "", partly, followed, "--self-timed --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
+	{vllm, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop unless --request-rate is given", "--no-self-timed --request-rate inf", "requests 4", (*translator).closed},
 	{vllm, "timed-trace-sec-multiplier", "V", "--time-unit, --speedup", yes, "", "--timed-trace-sec-multiplier 0.001", "requests 4; spread over the schedule", (*translator).secondsPerUnit},
 	{vllm, "timed-trace-chunk-hash-size", "V", "--block-size", yes, "", "--timed-trace-chunk-hash-size 512", "requests 4", keep("chunk")},
 	{vllm, "timed-trace-label-timestamp", "V", "--map", yes, "", "--timed-trace-label-timestamp timestamp", "requests 4", column("timestamp")},
@@ -145,7 +148,7 @@ var aliases = []alias{
 	{vllms, "num-prompts", "V", "--max-requests", partly, "0 is all; TraceReplay ignores it", "--num-prompts 2", "requests 2", nil},
 	{vllms, "max-concurrency", "V", "--concurrency", yes, "", "--no-fixed-schedule --max-concurrency 1", "one at a time", nil},
 	{vllm, "num-warmups", "V", "--warmup-requests", yes, "", "--num-warmups 2", "requests 6", nil},
-	{vllms, "burstiness", "V", "", partly, "1 means nothing here; else: " + keepsTimes, "--burstiness 1", "requests 4", (*translator).burst},
+	{vllms, "burstiness", "V", "--burstiness", yes, "", "--request-rate 25 --burstiness 10000", "requests 4; spread over the schedule", nil},
 	{vllms, "ignore-eos", "", "", ignored, "output lengths are enforced in any case where the engine can (--profile)", "--ignore-eos", "body ignore_eos=true", nil},
 	{vllms, "percentile-metrics", "V", "", ignored, "the table shows all metrics", "--percentile-metrics ttft,tpot,itl,e2el", "requests 4", nil},
 	{vllms, "metric-percentiles", "V", "--percentiles", partly, "1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9", "--metric-percentiles 25,50,99", "output p25", nil},
@@ -174,9 +177,9 @@ var aliases = []alias{
 	{vllm, "metadata", "V…", "", refused, "name the run: --run-id", "", "", nil},
 	{vllm, "append-result", "", "", refused, onlyMore, "", "", nil},
 	{vllm, "lora-modules", "V…", "", refused, "rows of the trace name their models", "", "", nil},
-	{vllm, "ramp-up-strategy", "V", "", refused, keepsTimes, "", "", nil},
-	{vllm, "ramp-up-start-rps", "V", "", refused, keepsTimes, "", "", nil},
-	{vllm, "ramp-up-end-rps", "V", "", refused, keepsTimes, "", "", nil},
+	{vllm, "ramp-up-strategy", "V", "--ramp-up-shape", partly, "in time, for as long as --num-prompts take; vLLM's rises from request to request", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 20 --ramp-up-end-rps 30 --arrival constant", "requests 4; spread over the schedule", keep("ramp")},
+	{vllm, "ramp-up-start-rps", "V", "--ramp-up-from", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy exponential --ramp-up-start-rps 20 --ramp-up-end-rps 30 --arrival constant", "requests 4; spread over the schedule", keep("ramp from")},
+	{vllm, "ramp-up-end-rps", "V", "--request-rate", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 20 --ramp-up-end-rps 30 --arrival constant", "requests 4; spread over the schedule", keep("ramp to")},
 	{vllm, "use-beam-search", "", "", refused, "replies of several beams have no first token to measure", "", "", nil},
 	{vllm, "profile", "", "", refused, "want the name of an engine after it, or replay if it is GuideLLM's; vLLM's profiler is the engine's own: use POST /start_profile and /stop_profile", "", "", nil},
 
@@ -189,8 +192,8 @@ var aliases = []alias{
 	{guidellm, "target", "V", "--url", yes, "", "--target ENGINE", "requests 4", (*translator).url},
 	{guidellm, "backend", "V", "--url, --model, --endpoint", partly, "kind=openai_http with target, model, api_key and request_format", "--backend kind=openai_http,target=ENGINE,model=sim", "requests 4; model sim", (*translator).guideBackend},
 	{guidellm, "data", "V", "TRACE", partly, "a path, or kind=mooncake or trace_synthetic with the path of a file", "--data kind=mooncake,path=TRACE,time_scale=0.001", "requests 4; rows of the trace; spread over the schedule", (*translator).guideData},
-	{guidellm, "profile", "V", "", partly, "replay or kind=replay, with time_scale", "--profile kind=replay,time_scale=0.001", "requests 4; spread over the schedule", (*translator).guideProfile},
-	{guidellm, "rate", "V", "--time-unit, --speedup", yes, "the time_scale of --profile replay: seconds for each unit of the timestamps", "--profile replay --rate 0.001", "requests 4; spread over the schedule", (*translator).secondsPerUnit},
+	{guidellm, "profile", "V", "--request-rate, --arrival, --concurrency", partly, "replay, constant, async, poisson, concurrent, synchronous and throughput, or kind= with one of them and its members; not sweep", "--profile kind=constant,rate=25", "requests 4; rows of the trace; spread over the schedule", (*translator).guideProfile},
+	{guidellm, "rate", "V", "--request-rate, --concurrency, --speedup", partly, "what it is of depends on --profile: the rate, the streams, or the time_scale of replay; one value", "--profile concurrent --rate 1", "one at a time", keep("rate")},
 	{guidellm, "max-seconds", "V", "--max-duration", yes, "", "--max-seconds 0.06", "requests fewer than 4", seconds("max-duration")},
 	{guidellm, "request-type", "V", "--endpoint", partly, "chat_completions, text_completions and responses", "--request-type text_completions", "path /v1/completions", (*translator).requestType},
 	{guidellm, "request-format", "V", "--endpoint", partly, "as --request-type, and the paths", "--request-format /v1/completions", "path /v1/completions", (*translator).requestType},
@@ -202,10 +205,10 @@ var aliases = []alias{
 	{guidellm, "processor", "V", "", ignored, noTokenizer, "--processor gpt2", "requests 4", nil},
 	{guidellm, "disable-progress", "", "--progress none", yes, "", "--disable-progress", "requests 4", (*translator).quiet},
 	{guidellm, "disable-console", "", "--progress none", partly, "the report is printed all the same", "--disable-console", "requests 4", (*translator).quiet},
-	{guidellm, "rate-type", "V", "", partly, "older name of --profile", "--rate-type replay", "requests 4", (*translator).guideProfile},
+	{guidellm, "rate-type", "V", "", partly, "older name of --profile", "--rate-type throughput", "requests 4", (*translator).guideProfile},
 	{guidellm, "warmup", "V", "", refused, "whole requests warm the engine up: --warmup-requests N", "", "", nil},
 	{guidellm, "cooldown", "V", "", refused, "choose the window: --start, --end, --max-duration", "", "", nil},
-	{guidellm, "rampup", "V", "", refused, keepsTimes, "", "", nil},
+	{guidellm, "rampup", "V", "--ramp-up", partly, "with --profile constant and poisson", "--profile constant --rate 1000 --rampup 2", "requests 4; spread over the schedule", keep("rampup")},
 	{guidellm, "over-saturation", "V", "", refused, "end the run early with --abort-error-rate; the verdict names an overloaded client", "", "", nil},
 	{guidellm, "max-errors", "V", "", refused, "give a share: --abort-error-rate 0.1", "", "", nil},
 }
@@ -214,7 +217,7 @@ var aliases = []alias{
 var peers = func() map[string]string {
 	names := make(map[string]string)
 	for _, a := range aliases {
-		if a.renames() {
+		if a.renames() && a.ours != "--"+a.name {
 			names[a.name] = strings.TrimPrefix(a.ours, "--")
 		}
 	}

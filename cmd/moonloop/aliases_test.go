@@ -225,6 +225,20 @@ func TestWholeCommandLines(t *testing.T) {
 			"run --backend kind=openai_http,target=ENGINE --profile kind=replay --data kind=mooncake,source.kind=json_file,source.path=TRACE,time_scale=0.001",
 			"requests 4; rows of the trace; spread over the schedule; model other",
 		},
+		"vLLM, at a rate": {
+			"bench serve --backend vllm --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path TRACE --no-self-timed " +
+				"--timed-trace-chunk-hash-size 512 --num-prompts 4 --request-rate 25 --burstiness 10000",
+			"requests 4; rows of the trace; spread over the schedule",
+		},
+		"AIPerf, at a rate": {
+			"profile --model sim --endpoint-type chat --streaming -u HOST:PORT --input-file TRACE --custom-dataset-type mooncake_trace " +
+				"--no-fixed-schedule --request-rate 25 --arrival-pattern constant --concurrency 8",
+			"requests 4; rows of the trace; spread over the schedule",
+		},
+		"GuideLLM, at a rate": {
+			"benchmark --target ENGINE --profile constant --rate 25 --data TRACE --max-seconds 60 --model sim",
+			"requests 4; rows of the trace; spread over the schedule",
+		},
 		"GuideLLM, before": {
 			"benchmark --target ENGINE --profile replay --rate 0.001 --data TRACE --max-seconds 60 --max-requests 3 --model sim",
 			"requests 3; model sim",
@@ -257,8 +271,14 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--trace-mode benchmark", []string{"want trace"}},
 		{"--profile", []string{"its value is missing"}},
 		{"--profile --as vllm", []string{"profiler is the engine's own"}},
-		{"--profile sweep", []string{"want replay"}},
-		{"--request-rate 4", []string{"--speedup"}},
+		{"--profile sweep --rate 4", []string{"want async or concurrent or constant or poisson or replay or synchronous or throughput"}},
+		{"--profile constant", []string{"--rate is missing"}},
+		{"--profile poisson --rate 1,2", []string{"want one value"}},
+		{"--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2", []string{"--num-prompts"}},
+		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
+		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
+		{"--request-rate 0", []string{"want a number of requests per second"}},
+		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
 		{"--custom-dataset-type bailian_trace", []string{"moonloop convert"}},
 		{"--endpoint-typ chat", []string{"did you mean --endpoint-type?"}},
 		{"--trace-pat x", []string{"did you mean --trace-path?"}},

@@ -81,9 +81,11 @@ func whole(least, most int64) rule {
 
 // number are the numbers from least to most.
 func number(least, most float64) rule {
-	plain := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-	return between("a number from "+plain(least)+" to "+plain(most), parseFloat, least, most)
+	return between("a number from "+plainNumber(least)+" to "+plainNumber(most), parseFloat, least, most)
 }
+
+// plainNumber prints a number without an exponent.
+func plainNumber(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // share is a part of a whole.
 var share = between("a share from 0 to 1", parseFloat, 0, 1)

@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -43,11 +44,13 @@ type replayFlags struct {
 	settings
 	exports
 	engineSecrets
+	urls        []string
 	shard       [2]int // of how many
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
 	layout      report.Layout
+	dryRun      string   // false, true or json
 	as          string   // the tool that the command line is written for, which translate reads
 	warnings    []string // of resolve
 }
@@ -82,6 +85,9 @@ func newReplayCommand() *cobra.Command {
 			for _, text := range f.warnings {
 				fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
 			}
+			if f.cfg.DryRun {
+				return dryRun(cmd, f.cfg, f.dryRun)
+			}
 			return f.replay(cmd)
 		},
 	}
@@ -94,12 +100,19 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	c := &f.cfg
 
-	add(fs, &c.Target.URL, "url,u", "", that("http://host:port or https://host:port", isBaseURL))
+	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
+	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.RoundRobin, agent.LeastLoaded, agent.BySession)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Chat, prompt.Completions, prompt.Responses)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
 	add(fs, &c.Schedule.Speedup, "speedup", 1, number(1e-6, 1e9))
 	textVar(fs, &c.Schedule.Spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")
+	add(fs, &c.Schedule.Arrivals.Rate, "request-rate", 0, aRate)
+	wordVar(fs, &c.Schedule.Arrivals.Pattern, "arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
+	add(fs, &c.Schedule.Arrivals.Burstiness, "burstiness", 1, number(load.MinBurstiness, load.MaxBurstiness))
+	add(fs, &c.Schedule.Arrivals.RampUp, "ramp-up", 0)
+	add(fs, &c.Schedule.Arrivals.RampFrom, "ramp-up-from", 0, number(0, load.MaxRate))
+	wordVar(fs, &c.Schedule.Arrivals.RampShape, "ramp-up-shape", load.RampLinear, load.RampLinear, load.RampExponential)
 	add(fs, (*traceTime)(&c.Trace.Start), "start", 0)
 	add(fs, (*traceTime)(&c.Trace.End), "end", 0)
 	add(fs, &c.Trace.MaxRows, "max-requests", 0, whole(0, maxRows))
@@ -134,6 +147,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	bytesVar(fs, &c.Prompt.CarryBytes, "carry-memory", carry.DefaultBytes, 1<<10, "from 1KiB on")
 	add(fs, &c.Prompt.NoStream, "no-stream", false)
 	f.engineSecrets.register(fs)
+	add(fs, &c.Disconnect.Share, "cancel-share", 0, share)
+	add(fs, &c.Disconnect.After, "cancel-after", 0)
 	add(fs, &c.Target.HTTP2, "http2", false)
 	eitherVar(fs, &c.Target.ReadStamps, "arrival-stamps", "kernel", "read")
 	add(fs, &c.Target.CacheBlock, "engine-block-size", 0, whole(0, mooncake.MaxBlockSize))
@@ -153,6 +168,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	eitherVar(fs, &c.Telemetry.ExplicitHistograms, "histograms", "exponential", "explicit")
 	add(fs, &c.Telemetry.Endpoint, "otlp-endpoint", "", that("http://host:port or https://host:port", isEndpoint))
 	wordVar(fs, &c.Telemetry.Protocol, "otlp-protocol", "", telemetry.ProtocolGRPC, telemetry.ProtocolHTTP)
+	f.dryRunVar(fs)
 	add(fs, &c.Out, "out", "", anyText("a folder"))
 	add(fs, &c.Force, "force", false)
 	add(fs, &c.SavePrompts, "save-prompts", "", aFile)
@@ -174,8 +190,12 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c := &f.cfg
 	c.Trace.Shard, c.Trace.Shards = f.shard[0], f.shard[1]
+	c.DryRun = f.dryRun != dryRunOff
 	if f.extra != "" {
 		c.Prompt.Extra = json.RawMessage(f.extra)
+	}
+	if a := &c.Schedule.Arrivals; fs.Changed("burstiness") && !fs.Changed("arrival") && a.Burstiness != 1 {
+		a.Pattern = load.Gamma
 	}
 	// Which the configuration takes for its default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
@@ -186,10 +206,23 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	f.headers.source = f.from["header"]
 	var err error
 	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
-	if name := secretQuery(c.Target.URL); name != "" && f.from["url"].kind == fromFile {
-		f.warnings = append(f.warnings, fmt.Sprintf("%s: %s in the query of the URL stands in clear in a file, which is soon passed on; use header: \"@FILE\" if the engine takes it as a header", f.from["url"].at, name))
-	} else if name != "" && f.from["url"].kind != fromEnvironment {
-		f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
+	for i, address := range f.urls {
+		switch {
+		case i == 0:
+			c.Target.URL = address
+		case !slices.Contains(f.urls[:i], address):
+			c.Target.Further = append(c.Target.Further, address)
+		}
+	}
+	for _, address := range append([]string{c.Target.URL}, c.Target.Further...) {
+		name := secretQuery(address)
+		switch from := f.from["url"]; {
+		case name == "" || from.kind == fromEnvironment:
+		case from.kind == fromFile:
+			f.warnings = append(f.warnings, fmt.Sprintf("%s: %s in the query of the URL stands in clear in a file, which is soon passed on; use header: \"@FILE\" if the engine takes it as a header", from.at, name))
+		default:
+			f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
+		}
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.OtherSpanExporter, c.Telemetry.OtherMetricReader = otherSpanExporter, otherMetricReader
@@ -205,10 +238,22 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		}
 	}
 	c := &f.cfg
+	a := c.Schedule.Arrivals
 	for _, name := range []string{"spread", "start", "end", "prepare"} {
-		refuse(c.Schedule.FileOrder && fs.Changed(name) && (name != "spread" || c.Schedule.Spread != 0),
+		refuse(c.Schedule.FileOrder && fs.Changed(name) && (name != "spread" || c.Schedule.Spread != 0) && (name != "prepare" || !a.Any()),
 			"--"+name+" has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out")
 	}
+	refuse(a.Any() && !c.Schedule.FileOrder && c.Schedule.Spread != 0,
+		"--spread has no effect with --request-rate, which replaces the timestamps: leave one of the two out")
+	for _, name := range []string{"arrival", "burstiness"} {
+		refuse((!a.Any() || a.AtOnce()) && fs.Changed(name) && (name != "burstiness" || a.Burstiness != 1),
+			"--"+name+" has no effect without --request-rate and a number: give both or neither")
+	}
+	for _, name := range []string{"ramp-up-from", "ramp-up-shape"} {
+		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
+	}
+	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
+	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")
 	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
 		"--prepare has no effect with --http2, whose headers go out at once: leave one of the two out")
 	refuse(c.Target.APIKey != "" && c.Target.Header.Get("Authorization") != "",
@@ -220,8 +265,19 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
 	if c.Schedule.FileOrder && fs.Changed("speedup") {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
+	} else if a.Any() && fs.Changed("speedup") {
+		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --request-rate replaces the timestamps")
 	}
 	return errors.Join(errs...)
+}
+
+// dryRunVar adds a switch that may also say in which form.
+func (f *replayFlags) dryRunVar(fs *pflag.FlagSet) {
+	f.dryRun = dryRunOff
+	(&flagValue{
+		kind: "bool", rule: oneOf(dryRunText, dryRunOff, dryRunJSON), text: func() string { return f.dryRun },
+		set: func(text string) error { f.dryRun = text; return nil },
+	}).register(fs, "dry-run")
 }
 
 // parseStartAt reads a time to come.

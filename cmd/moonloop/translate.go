@@ -21,6 +21,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/agent/load"
 )
 
 // This file turns the command line of another replay tool into ours, before flags are parsed. What is ours already, flag and
@@ -311,6 +313,26 @@ func (t *translator) finish() (errs []error) {
 	if mode := t.kept["mode"]; has("mode") && mode != "trace" {
 		errs = append(errs, fmt.Errorf("--trace-mode %s: want trace; benchmark makes its prompts of a dataset, which a replay does not read", quoted(mode)))
 	}
+	if has("profile") || has("rate") || has("rampup") {
+		if err := t.guideLoad(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if has("seconds") && !has("scale") && cmp.Or(t.kept["profile"], "replay") == "replay" {
+		t.kept["scale"] = "1"
+		t.said = append(t.said, "--data: timestamps are seconds, as there is no time_scale; time_scale=0.001 is for a trace in milliseconds")
+	}
+	if has("ramp") || has("ramp from") || has("ramp to") {
+		if err := t.vllmRamp(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if (has("timed") || has("mode")) && t.typed("request-rate") != "" {
+		for _, name := range []string{"request-rate", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "ramp-up", "ramp-up-from", "ramp-up-shape"} {
+			t.args = withoutFlag(t.args, name)
+		}
+		t.said = append(t.said, "--request-rate has no effect: "+followed)
+	}
 	scale, given := t.kept["scale"]
 	switch dataset := t.kept["dataset"]; {
 	case dataset == "timed_trace":
@@ -542,19 +564,12 @@ func (t *translator) ui(value string) error {
 	return t.add("progress", ours)
 }
 
-func (t *translator) rate(value string) error {
-	if value == "inf" {
-		t.said = append(t.said, "--request-rate inf has no effect: the trace says when requests are sent")
-		return nil
+func (t *translator) percent(value string) error {
+	n, err := parseFloat(value)
+	if err != nil || !(n >= 0 && n <= 100) {
+		return fmt.Errorf("%s: want percent from 0 to 100", quoted(value))
 	}
-	return fmt.Errorf("%s: %s", quoted(value), keepsTimes)
-}
-
-func (t *translator) burst(value string) error {
-	if f, err := parseFloat(value); err == nil && f == 1 {
-		return nil
-	}
-	return fmt.Errorf("%s: %s", quoted(value), keepsTimes)
+	return t.add("cancel-share", strconv.FormatFloat(n/100, 'f', -1, 64))
 }
 
 func (t *translator) quiet(string) error    { return t.add("progress", "none") }
@@ -612,7 +627,105 @@ func want(words ...string) func(string) error {
 }
 
 func (t *translator) guideProfile(value string) error {
-	return each(pairs(value), map[string]func(string) error{"kind": want("replay"), "time_scale": t.secondsPerUnit})
+	rate := func(v string) error { return keep("rate")(t, v) }
+	kinds := slices.Sorted(maps.Keys(guideProfiles))
+	return each(pairs(value), map[string]func(string) error{
+		"kind": func(v string) error {
+			if guideProfiles[v] == nil {
+				return want(kinds...)(v)
+			}
+			return keep("profile")(t, v)
+		},
+		"time_scale": t.secondsPerUnit, "rate": rate, "streams": rate, "max_concurrency": rate, "rampup_duration": func(v string) error { return keep("rampup")(t, v) },
+	})
+}
+
+// guideProfiles are the load profiles of GuideLLM, and what becomes of them with a rate, which may be empty.
+var guideProfiles = map[string]func(t *translator, rate string) error{
+	"replay": func(t *translator, rate string) error {
+		if rate == "" {
+			return nil
+		}
+		return t.secondsPerUnit(rate)
+	},
+	"constant": (*translator).constant,
+	"async":    (*translator).constant,
+	"poisson":  func(t *translator, rate string) error { return t.add("request-rate", rate) },
+	"concurrent": func(t *translator, streams string) error {
+		_ = t.add("concurrency", streams)
+		return t.closed("")
+	},
+	"synchronous": func(t *translator, _ string) error {
+		_ = t.add("concurrency", "1")
+		return t.closed("")
+	},
+	"throughput": func(t *translator, most string) error {
+		if most != "" {
+			_ = t.add("concurrency", most)
+		}
+		return t.add("request-rate", "inf")
+	},
+}
+
+func (t *translator) constant(rate string) error {
+	_ = t.add("arrival", "constant")
+	return t.add("request-rate", rate)
+}
+
+// guideLoad says when GuideLLM's profile would send.
+func (t *translator) guideLoad() error {
+	profile, rate := cmp.Or(t.kept["profile"], "replay"), t.kept["rate"]
+	if strings.Contains(rate, ",") {
+		return fmt.Errorf("--rate %s: want one value; a replay runs once, so give each its own command", quoted(rate))
+	}
+	if rate == "" && slices.Contains([]string{"constant", "async", "poisson", "concurrent"}, profile) {
+		return fmt.Errorf("--profile %s: --rate is missing", profile)
+	}
+	if ramp, given := t.kept["rampup"]; given {
+		if err := seconds("ramp-up")(t, ramp); err != nil {
+			return fmt.Errorf("--rampup: %w", err)
+		}
+	}
+	return guideProfiles[profile](t, rate)
+}
+
+// vllmRamp is vLLM's ramp over its requests, as one over the time that so many requests take.
+func (t *translator) vllmRamp() error {
+	prompts, err := parseFloat(t.typed("num-prompts", "max-requests"))
+	from, err1 := parseFloat(t.kept["ramp from"])
+	to, err2 := parseFloat(t.kept["ramp to"])
+	shape := t.kept["ramp"]
+	switch {
+	case shape != "linear" && shape != "exponential":
+		return fmt.Errorf("--ramp-up-strategy %s: want linear or exponential", quoted(shape))
+	case err1 != nil || err2 != nil || !(from > 0 && from <= load.MaxRate) || !(to > 0 && to <= load.MaxRate):
+		return errors.New("--ramp-up-strategy: want --ramp-up-start-rps and --ramp-up-end-rps with it, each above 0")
+	case err != nil || !(prompts >= 1 && prompts <= maxRows):
+		return errors.New("--ramp-up-strategy: want --num-prompts N with it, which says how long the ramp is")
+	}
+	mean := (from + to) / 2
+	if shape == "exponential" && from != to {
+		mean = (to - from) / math.Log(to/from)
+	}
+	_ = t.add("ramp-up", strconv.FormatFloat(prompts/mean, 'f', 9, 64)+"s")
+	_ = t.add("ramp-up-from", t.kept["ramp from"])
+	_ = t.add("ramp-up-shape", shape)
+	return t.add("request-rate", t.kept["ramp to"])
+}
+
+// typed returns the value of a flag by one of its names, as it was typed; empty without it.
+func (t *translator) typed(names ...string) (value string) {
+	for i, arg := range t.args {
+		name, v, has := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "--") || !slices.Contains(names, name):
+		case has:
+			value = v
+		case i+1 < len(t.args):
+			value = t.args[i+1]
+		}
+	}
+	return value
 }
 
 func (t *translator) guideBackend(value string) error {
@@ -628,10 +741,7 @@ func (t *translator) guideData(value string) error {
 	}
 	of := pairs(value)
 	if of["kind"] == "mooncake" || of["kind"] == "trace_synthetic" {
-		if _, given := of["time_scale"]; !given && t.kept["scale"] == "" {
-			t.kept["scale"] = "1"
-			t.said = append(t.said, "--data: timestamps are seconds, as there is no time_scale; time_scale=0.001 is for a trace in milliseconds")
-		}
+		t.kept["seconds"] = "unless a time_scale says another unit"
 	}
 	return each(of, map[string]func(string) error{
 		"kind": want("mooncake", "trace_synthetic"), "path": t.theTrace, "source.path": t.theTrace, "source.kind": want("json_file"),

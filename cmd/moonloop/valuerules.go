@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/simulator"
@@ -47,6 +48,13 @@ var (
 	blockSize   = whole(1, mooncake.MaxBlockSize)
 	timeUnit    = oneOf("ms", "s", "us", "ns")
 )
+
+// aRate is a number of requests per second. Infinity is one, as in vLLM.
+var aRate = that(fmt.Sprintf("a number of requests per second from %s to %s, or inf for all at once", plainNumber(load.MinRate), plainNumber(load.MaxRate)),
+	func(value string) error {
+		v, err := parseFloat(value)
+		return errors.Join(err, wrongUnless(v >= load.MinRate && v <= load.MaxRate || math.IsInf(v, 1)))
+	})
 
 // runID is an identifier of a replay.
 var runID = reads(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", journal.MaxName), journal.ParseName)

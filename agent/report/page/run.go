@@ -295,6 +295,11 @@ type summary struct {
 	Schedule struct {
 		Mode        string  `json:"mode"`
 		Speedup     float64 `json:"speedup"`
+		RequestRate float64 `json:"request_rate"`
+		Arrival     string  `json:"arrival"`
+		Burstiness  float64 `json:"burstiness"`
+		RampUp      float64 `json:"ramp_up_ms"`
+		RampFrom    float64 `json:"ramp_up_from"`
 		Spread      string  `json:"spread"`
 		Concurrency int     `json:"concurrency"`
 		Shard       string  `json:"shard"`

@@ -247,7 +247,16 @@ func (r *Run) details() []detail {
 	}
 	if s.Schedule.Mode != "" {
 		mode := strings.ReplaceAll(s.Schedule.Mode, "_", " ")
-		if s.Schedule.Speedup > 0 && s.Schedule.Speedup != 1 {
+		if s.Schedule.RequestRate > 0 {
+			mode = fmt.Sprintf("%s requests per second, %s", number(s.Schedule.RequestRate), s.Schedule.Arrival)
+			if s.Schedule.Burstiness > 0 {
+				mode += " of burstiness " + number(s.Schedule.Burstiness)
+			}
+			if s.Schedule.RampUp > 0 {
+				mode += fmt.Sprintf(", from %s within %s s", number(s.Schedule.RampFrom), number(s.Schedule.RampUp/1e3))
+			}
+		}
+		if s.Schedule.RequestRate == 0 && s.Schedule.Speedup > 0 && s.Schedule.Speedup != 1 {
 			mode += fmt.Sprintf(", %s times as fast", number(s.Schedule.Speedup))
 		}
 		if s.Schedule.Concurrency > 0 {

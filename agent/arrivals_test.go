@@ -1,0 +1,132 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// inVirtualTime replays rows in a bubble and returns the report and what the engine got, by arrival.
+func inVirtualTime(t *testing.T, engine simulator.Config, cfg Config, lines ...string) (rep *report.Report, got []*simulator.Record) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		engine.Record.Keep = len(lines)*10 + 10
+		e, network, stop := serveVirtually(t, engine)
+		path := filepath.Join(t.TempDir(), "trace.jsonl")
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg.Trace.Name, cfg.Target, cfg.Prompt.Endpoint = path, Target{URL: "http://engine", Model: "m"}, ids.Endpoint
+		cfg.RunID, cfg.DialContext, cfg.Waiter = "run", network.dial, schedule.NewSleeper
+		var err error
+		if rep, err = Run(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		for _, rec := range e.Records() {
+			if strings.HasPrefix(rec.Header.Get("X-Request-Id"), "run-") {
+				got = append(got, rec)
+			}
+		}
+	})
+	slices.SortFunc(got, func(a, b *simulator.Record) int { return int(a.Headers - b.Headers) })
+	return rep, got
+}
+
+// order returns the rows in the order of their arrival, and offsets when they arrived, the first at 0.
+func order(got []*simulator.Record) (rows []string, offsets []time.Duration) {
+	for _, rec := range got {
+		rows = append(rows, strings.TrimPrefix(rec.Header.Get("X-Request-Id"), "run-"))
+		offsets = append(offsets, rec.Headers-got[0].Headers)
+	}
+	return rows, offsets
+}
+
+// TestRequestRate: what arrives, and when, is the schedule that was asked for, and the verdict judges against it.
+func TestRequestRate(t *testing.T) {
+	lines := rows(400, 3000)
+	for _, tc := range []struct {
+		a  load.Arrivals
+		is report.Schedule
+	}{
+		{load.Arrivals{Rate: 20, Pattern: load.Constant}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "constant"}},
+		{load.Arrivals{Rate: 20}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "poisson"}},
+		{load.Arrivals{Rate: 20, Pattern: load.Gamma, Burstiness: 0.3}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "gamma", Burstiness: 0.3}},
+		{load.Arrivals{Rate: 20, Pattern: load.Constant, RampUp: 10 * time.Second}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "constant", RampUp: 10_000, RampShape: "linear"}},
+		{load.Arrivals{Rate: math.Inf(1)}, report.Schedule{Mode: report.AllAtOnce}},
+	} {
+		cfg := Config{Schedule: Schedule{Arrivals: tc.a}}
+		cfg.Prompt.Seed = 5
+		rep, got := inVirtualTime(t, simulator.Config{Latency: simulator.Latency{Prefill: 70 * time.Millisecond}}, cfg, lines...)
+		arrived, at := order(got)
+		if len(got) != len(lines) {
+			t.Fatalf("%+v: %d requests", tc.a, len(got))
+		}
+		for i, row := range arrived {
+			if !tc.a.AtOnce() && row != fmt.Sprint(i) {
+				t.Fatalf("%+v: row %s came as number %d", tc.a, row, i)
+			}
+		}
+		last := at[len(at)-1].Seconds()
+		switch {
+		case tc.a.AtOnce() && last != 0:
+			t.Errorf("all at once: the last came after %v s", last)
+		case tc.a.Pattern == load.Constant && tc.a.RampUp == 0:
+			for i := range at {
+				if want := time.Duration(i) * 50 * time.Millisecond; at[i] != want {
+					t.Fatalf("constant: number %d came at %v, want %v", i, at[i], want)
+				}
+			}
+		case tc.a.RampUp > 0: // 100 rows in the ramp
+			if at[100] != 10*time.Second || at[101]-at[100] != 50*time.Millisecond || at[25] != 5*time.Second {
+				t.Errorf("ramp: row 25 at %v, 100 at %v, 101 at %v", at[25], at[100], at[101])
+			}
+		case !tc.a.AtOnce() && (last < 399/20.*0.75 || last > 399/20.*1.25):
+			t.Errorf("%+v: %v s for 400 requests at 20 a second", tc.a, last)
+		}
+		late, _ := rep.Figures().Stat(measure.Lateness)
+		if late.Max != 0 || late.Count != int64(len(lines)) || rep.Verdict.Class == judge.Invalid {
+			t.Errorf("%+v: lateness up to %v ms of %d rows, verdict %v", tc.a, late.Max, late.Count, rep.Verdict)
+		}
+		tc.is.Speedup, tc.is.Seed = 1, 5
+		if rep.Schedule != tc.is {
+			t.Errorf("the summary says %+v, want %+v", rep.Schedule, tc.is)
+		}
+	}
+}
+
+// TestRequestRateOfSessions: a turn that arrives before the turn before it has ended waits for that, and one that has a delay
+// follows by it.
+func TestRequestRateOfSessions(t *testing.T) {
+	const reply = 1500 * time.Millisecond
+	row := func(rest string) string {
+		return `{"session_id": "a", "input_length": 600, "output_length": 1, "hash_ids": [0, 1], ` + rest + `}`
+	}
+	cfg := Config{Trace: Trace{Sessions: mooncake.SessionFull}, Schedule: Schedule{Arrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}}
+	_, got := inVirtualTime(t, simulator.Config{Latency: simulator.Latency{Prefill: reply}}, cfg,
+		row(`"timestamp": 0`), row(`"timestamp": 1`), row(`"delay": 300`), row(`"timestamp": 7000`),
+		`{"timestamp": 8000, "input_length": 600, "output_length": 1}`)
+	arrived, at := order(got)
+	// Arrivals are at 0, 1, 2 (row 3) and 3 s (row 4).
+	want := []time.Duration{0, reply, 3 * time.Second, 2*reply + 300*time.Millisecond, 3*reply + 300*time.Millisecond}
+	if fmt.Sprint(arrived) != "[0 1 4 2 3]" || !slices.Equal(at, want) {
+		t.Errorf("rows %v at %v, want %v", arrived, at, want)
+	}
+}

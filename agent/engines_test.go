@@ -1,0 +1,173 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// overEngines replays rows over several engines in a bubble, and returns which engine each row came to and when, by row.
+func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...string) (rep *report.Report, engine map[string]int, got [][]*simulator.Record, err error) {
+	t.Helper()
+	engine = make(map[string]int)
+	synctest.Test(t, func(t *testing.T) {
+		networks := make(map[string]*pipes)
+		var all []*simulator.Engine
+		for i, c := range servers {
+			c.Record.Keep = len(lines)*2 + 10
+			e, network, stop := serveVirtually(t, c)
+			defer stop()
+			name := fmt.Sprintf("engine%d", i)
+			networks[name+":80"], all = network, append(all, e)
+			if i == 0 {
+				cfg.Target.URL = "http://" + name
+			} else {
+				cfg.Target.Further = append(cfg.Target.Further, "http://"+name)
+			}
+		}
+		cfg.Trace.Name, cfg.Prompt.Endpoint, cfg.RunID, cfg.Waiter = filepath.Join(t.TempDir(), "trace.jsonl"), ids.Endpoint, "run", schedule.NewSleeper
+		if err := os.WriteFile(cfg.Trace.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return networks[address].dial(ctx, network, address)
+		}
+		rep, err = Run(t.Context(), cfg)
+		got = make([][]*simulator.Record, len(all))
+		for i, e := range all {
+			for _, rec := range e.Records() {
+				if row, found := strings.CutPrefix(rec.Header.Get("X-Request-Id"), "run-"); found && !strings.HasPrefix(row, "-") {
+					engine[row] = i
+					got[i] = append(got[i], rec)
+				}
+			}
+		}
+	})
+	return rep, engine, got, err
+}
+
+func TestRoundRobin(t *testing.T) {
+	quick := simulator.Config{Latency: simulator.Latency{Prefill: 10 * time.Millisecond}}
+	slow := simulator.Config{Latency: simulator.Latency{Prefill: 2 * time.Second}}
+	spans := tracetest.NewInMemoryExporter()
+	cfg := Config{Schedule: Schedule{Warmup: 2}}
+	cfg.Telemetry.SpanExporter = keepSpans{spans}
+	rep, engine, _, err := overEngines(t, []simulator.Config{quick, slow, quick}, cfg, rows(30, 100)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, i := range engine { // two warm-up requests have gone before
+		var n int
+		if _, err := fmt.Sscan(row, &n); err != nil || (n+2)%3 != i {
+			t.Errorf("row %s came to engine %d", row, i)
+		}
+	}
+	var names []string
+	for i, f := range rep.Figures().Servers {
+		names = append(names, f.Server)
+		want := quick.Latency.Prefill
+		if i == 1 {
+			want = slow.Latency.Prefill
+		}
+		if f.Rows != (measure.Rows{Total: 10, Served: 10}) || f.TTFT.Max != want.Seconds()*1e3 || f.TTFT.Min != f.TTFT.Max || f.Latency.Count != 10 || f.PromptTokens != 1000 {
+			t.Errorf("%+v", f)
+		}
+	}
+	if fmt.Sprint(names) != "[engine0:80 engine1:80 engine2:80]" || rep.Schedule.Balance != "round-robin" || rep.Run.Target != "engine0, engine1, engine2" {
+		t.Errorf("servers %v, %+v, target %s", names, rep.Schedule, rep.Run.Target)
+	}
+	if late, _ := rep.Figures().Stat(measure.Lateness); late.Max != 0 {
+		t.Errorf("up to %v ms late", late.Max)
+	}
+	told := make(map[string]int)
+	for _, span := range spans.GetSpans() {
+		address, row := "", false
+		for _, a := range span.Attributes {
+			switch string(a.Key) {
+			case semconv.ServerAddress:
+				address = a.Value.AsString()
+			case semconv.Row:
+				row = true
+			}
+		}
+		if row {
+			told[address]++
+		}
+	}
+	if fmt.Sprint(told) != "map[engine0:10 engine1:10 engine2:10]" {
+		t.Errorf("spans name the engines %v", told)
+	}
+}
+
+func TestLeastLoaded(t *testing.T) {
+	quick := simulator.Config{Latency: simulator.Latency{Prefill: 50 * time.Millisecond}}
+	slow := simulator.Config{Latency: simulator.Latency{Prefill: time.Second}}
+	cfg := Config{Target: Target{Balance: LeastLoaded}, Schedule: Schedule{Arrivals: load.Arrivals{Rate: 10, Pattern: load.Constant}}}
+	_, _, got, err := overEngines(t, []simulator.Config{slow, quick}, cfg, rows(100, 1)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A request takes the slow engine for 11 arrivals, in which the quick one is free at each.
+	if most := mostAtOnce(got[0]); most != 1 || len(got[0]) > 10 || len(got[0]) < 5 || len(got[0])+len(got[1]) != 100 {
+		t.Errorf("the slow engine got %d, %d at once, the quick one %d", len(got[0]), most, len(got[1]))
+	}
+}
+
+func TestBalanceBySession(t *testing.T) {
+	var lines []string
+	for turn := range 4 {
+		for s := range 16 {
+			lines = append(lines, fmt.Sprintf(`{"session_id": "s%d", "timestamp": %d, "input_length": %d, "output_length": 2, "hash_ids": [%d]}`, s, 1000*turn+s, 100+100*turn, s))
+		}
+	}
+	cfg := Config{Trace: Trace{Sessions: mooncake.SessionFull}, Target: Target{Balance: BySession}}
+	_, engine, got, err := overEngines(t, []simulator.Config{{}, {}}, cfg, lines...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row := range 64 {
+		if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
+			t.Errorf("row %d came to another engine than the first turn of its session", row)
+		}
+	}
+	if len(got[0]) == 0 || len(got[1]) == 0 || len(engine) != 64 {
+		t.Errorf("%d and %d rows", len(got[0]), len(got[1]))
+	}
+}
+
+// TestEnginesThatDiffer are refused before a row is sent.
+func TestEnginesThatDiffer(t *testing.T) {
+	servers := []simulator.Config{{Models: []string{"a"}}, {Models: []string{"b"}}}
+	_, engine, _, err := overEngines(t, servers, Config{}, rows(4, 10)...)
+	if err == nil || !strings.Contains(err.Error(), `url http://engine1: it differs from http://engine0 in its first model ("b", not "a")`) || len(engine) > 0 {
+		t.Errorf("%v, %d rows sent", err, len(engine))
+	}
+	one := newEngine(t, simulator.Config{})
+	r := Config{Trace: Trace{Name: "x"}, Target: Target{URL: one.url, Further: []string{one.url}}}
+	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "given twice") {
+		t.Errorf("one engine twice: %v", err)
+	}
+	r.Target = Target{URL: one.url, Further: []string{"ftp://x"}, Balance: "dice"}
+	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "ftp") || !strings.Contains(err.Error(), `balance "dice"`) {
+		t.Errorf("an engine of no scheme: %v", err)
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+// This file says what a replay would send, and when, from its trace and its configuration alone.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Forecast is what a replay would send. What depends on the engine is not in it: how many requests are under way at once, when
+// turns go that follow the turn before, and every instant of a closed loop.
+type Forecast struct {
+	Trace    string          `json:"trace"` // without secrets
+	Schedule report.Schedule `json:"schedule"`
+	Sessions string          `json:"session_mode"`
+	// Rows is the number of rows that would be sent; Following counts those of them whose instant depends on the turn before.
+	Rows      int64 `json:"rows"`
+	Following int64 `json:"rows_following"`
+	// PastEnd counts the rows that would be skipped since they lie past the longest duration; the others are no rows of the run.
+	PastEnd       int64 `json:"rows_past_max_duration"`
+	OutsideWindow int64 `json:"rows_outside_window"`
+	OtherShards   int64 `json:"rows_of_other_shards"`
+	Rejected      int64 `json:"rows_rejected"` // that cannot be used, with Trace.Lenient
+	// InputTokens and OutputTokens are what the rows ask for; Unmeasured counts the rows that say no input length, and Unasked those
+	// whose reply's length is the engine's to decide.
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	Unmeasured   int64 `json:"rows_without_input_length"`
+	Unasked      int64 `json:"rows_without_output_length"`
+	// CachedTokens are the prompt tokens that an infinite cache of whole blocks would serve.
+	CachedTokens int64 `json:"predicted_cached_tokens"`
+	// Last is the offset of the last row that has one, in seconds.
+	Last float64 `json:"last_offset_s"`
+	// Peak is the greatest number of rows within a second, [n, n+1) for a whole n; PeakAt is n.
+	Peak   int64 `json:"peak_rows_per_s"`
+	PeakAt int64 `json:"peak_at_s"`
+	// Bins are the rows due in each Width, in seconds, from 0 on.
+	Width float64 `json:"bin_s"`
+	Bins  []int64 `json:"rows_by_bin"`
+
+	second, inSecond int64 // the second under way
+}
+
+// maxBins bounds Forecast.Bins, which are a second wide, or 2, 4, 8 where the rows would need more of them.
+const maxBins = 24
+
+// Predict reads the trace as a replay of this configuration would, and returns what that would send. each is called for every row
+// that would go, in this order, and may be nil. Nothing is sent or written, Target.URL is not needed, and no telemetry is set up.
+func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forecast, error) {
+	cfg.DryRun = true
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.resolved()
+	in, err := openTrace(ctx, cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	in.announce(cfg.Schedule, &notices{onWarn: cfg.Warn, onNote: cfg.Note})
+	defer context.AfterFunc(ctx, in.stream.Stop)()
+	info := in.stream.Info()
+	f := &Forecast{Trace: in.name, Schedule: describeSchedule(cfg, info), Sessions: info.Sessions.String(), Width: 1}
+	for {
+		it, err := in.stream.Next()
+		if errors.Is(err, io.EOF) {
+			counts := in.stream.Counts()
+			f.OutsideWindow, f.OtherShards, f.Rejected = counts.OutsideWindow, counts.OtherShards, in.rejected
+			f.endSecond()
+			return f, context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, in.named(err)
+		}
+		if limit := cfg.Schedule.MaxDuration; limit > 0 && info.Scheduled && it.Offset > limit {
+			f.PastEnd++
+			continue
+		}
+		f.add(it, cfg.Prompt, info)
+		if each != nil {
+			each(it)
+		}
+	}
+}
+
+// add counts a row that would go.
+func (f *Forecast) add(it *schedule.Item, p Prompt, info load.Info) {
+	f.Rows++
+	if it.Row.InputLength.Set {
+		f.InputTokens += it.Row.InputLength.V
+	} else {
+		f.Unmeasured++
+	}
+	if n := p.outputOf(it.Row); n > 0 {
+		f.OutputTokens += n
+	} else {
+		f.Unasked++
+	}
+	f.CachedTokens += max(0, it.Predicted.Whole)
+	if !info.Scheduled {
+		return
+	}
+	if !it.Timed {
+		f.Following++
+		return
+	}
+	at := it.Offset.Seconds()
+	f.Last = max(f.Last, at)
+	if second := int64(math.Floor(at)); second != f.second {
+		f.endSecond()
+		f.second, f.inSecond = second, 0
+	}
+	f.inSecond++
+	for at >= f.Width*maxBins {
+		f.widen()
+	}
+	bin := int(at / f.Width)
+	for len(f.Bins) <= bin {
+		f.Bins = append(f.Bins, 0)
+	}
+	f.Bins[bin]++
+}
+
+// widen makes the bins twice as wide.
+func (f *Forecast) widen() {
+	wider := make([]int64, (len(f.Bins)+1)/2)
+	for i, n := range f.Bins {
+		wider[i/2] += n
+	}
+	f.Bins, f.Width = wider, 2*f.Width
+}
+
+func (f *Forecast) endSecond() {
+	if f.inSecond > f.Peak {
+		f.Peak, f.PeakAt = f.inSecond, f.second
+	}
+}
+
+// outputOf returns the number of output tokens that a row's request asks for; 0 where the engine decides.
+func (p Prompt) outputOf(r *mooncake.Row) int64 {
+	n := p.Output
+	if r.OutputLength.Set {
+		n = r.OutputLength.V
+	}
+	if p.OutputCap > 0 {
+		n = min(n, p.OutputCap)
+	}
+	return n
+}

@@ -1,0 +1,71 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+// This file keeps the figures of each engine, where requests are spread over several.
+
+// Server is an engine by its address.
+type Server struct {
+	Name    string // host:port
+	Address string
+	Port    int
+}
+
+// ServerFigures are those of one engine.
+type ServerFigures struct {
+	Server string `json:"server"` // host:port
+	Rows   Rows   `json:"rows"`   // that went there
+	// PromptTokens and CachedTokens are of the served rows whose engine said both.
+	PromptTokens int64 `json:"prompt_tokens"`
+	CachedTokens int64 `json:"cached_tokens"`
+	// TTFT is from the start of the request to its first token, Latency to its last, in ms; both of served rows that were sent once.
+	TTFT    Stat `json:"time_to_first_token"`
+	Latency Stat `json:"request_latency"`
+}
+
+// serverTally collects the figures of one engine.
+type serverTally struct {
+	ServerFigures
+	ttft, latency histogram
+}
+
+// addServer counts a record for its engine.
+func (a *Aggregate) addServer(r *Record) {
+	if r.Server == nil {
+		return
+	}
+	t := a.servers[r.Server.Name]
+	if t == nil {
+		t = &serverTally{ttft: newHistogram(scaleMillis), latency: newHistogram(scaleMillis)}
+		t.Server = r.Server.Name
+		a.servers[r.Server.Name] = t
+	}
+	t.Rows.add(r.Outcome)
+	if r.Outcome != Served || !r.Sent || r.Resent() {
+		return
+	}
+	if u := r.Exchange.Usage; u.Prompt > 0 && u.Cached >= 0 {
+		t.PromptTokens += u.Prompt
+		t.CachedTokens += u.Cached
+	}
+	if d, ok := r.TTFT(r.Exchange.Start); ok {
+		t.ttft.record(millis(d))
+	}
+	if d, ok := r.Latency(r.Exchange.Start); ok {
+		t.latency.record(millis(d))
+	}
+}
+
+// figures returns what has been collected.
+func (t *serverTally) figures() ServerFigures {
+	f := t.ServerFigures
+	f.TTFT, f.Latency = t.ttft.stat("ms"), t.latency.stat("ms")
+	return f
+}
+
+// add counts a row by what became of it.
+func (r *Rows) add(o Outcome) {
+	r.Total++
+	*[...]*int64{Served: &r.Served, Failed: &r.Failed, Cancelled: &r.Cancelled, Skipped: &r.Skipped, Disconnected: &r.Disconnected}[o]++
+}
