@@ -35,13 +35,15 @@ func (f *engineSecrets) register(fs *pflag.FlagSet) {
 // read reads the secrets into the target of a replay.
 func (f *engineSecrets) read(ctx context.Context, t *agent.Target) (warnings []string, err error) {
 	var errs [4]error
-	var unencrypted string
 	t.Header, warnings, errs[0] = f.headers.parse(ctx)
 	t.APIKey, errs[1] = readKey(ctx, apiKey, f.apiKeyEnv, f.apiKeyFile)
 	t.TLS, errs[2] = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
-	unencrypted, errs[3] = checkScheme(t.URL, t.TLS, cmp.Or(t.APIKey, t.Header.Get("Authorization")))
-	if unencrypted != "" {
-		warnings = append(warnings, unencrypted)
+	for _, address := range append([]string{t.URL}, t.Further...) {
+		unencrypted, err := checkScheme(address, t.TLS, cmp.Or(t.APIKey, t.Header.Get("Authorization")))
+		if unencrypted != "" {
+			warnings = append(warnings, unencrypted)
+		}
+		errs[3] = cmp.Or(errs[3], err)
 	}
 	return warnings, errors.Join(errs[:]...)
 }

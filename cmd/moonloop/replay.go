@@ -204,8 +204,6 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 		}
 	}
 	f.headers.source = f.from["header"]
-	var err error
-	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
 	for i, address := range f.urls {
 		switch {
 		case i == 0:
@@ -214,6 +212,8 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 			c.Target.Further = append(c.Target.Further, address)
 		}
 	}
+	var err error
+	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
 	for _, address := range append([]string{c.Target.URL}, c.Target.Further...) {
 		name := secretQuery(address)
 		switch from := f.from["url"]; {

@@ -34,7 +34,7 @@ func (s *settings) effective(cmd *cobra.Command) (list []report.Setting) {
 			}
 		}
 		set := report.Setting{Name: f.Name, Value: values, From: cmp.Or(s.from[f.Name].String(), "default")}
-		if many == nil {
+		if many == nil || len(values) == 1 {
 			set.Value = valueOf(f, values[0])
 		}
 		list = append(list, set)

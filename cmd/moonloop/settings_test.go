@@ -113,7 +113,7 @@ func TestSettingsErrors(t *testing.T) {
 		"of command line":  {"as: vllm\nconfig: a\n", [2]string{}, []string{"run.yaml:1: as: there is no such setting; it belongs on the command line", "run.yaml:2: config: there is no such setting; it belongs on the command line"}},
 		"twice":            {"seed: 1\nurl: http://e\nseed: 2\n", [2]string{}, []string{"run.yaml:3: seed: it is set at run.yaml:1 already; set it once"}},
 		"wrong values":     {"speedup: fast\nseed:\nstrict: yes\n", [2]string{}, []string{`run.yaml:1: speedup "fast": want a number`, "run.yaml:2: seed: want a whole number", `run.yaml:3: strict "yes": want true or false`}},
-		"list for one":     {"url: [a, b]\n", [2]string{}, []string{"run.yaml:1: url: want http://host:port"}},
+		"list for one":     {"model: [a, b]\n", [2]string{}, []string{"run.yaml:1: model: want the name of a model"}},
 		"syntax":           {"url: http://e\n  seed: [\n", [2]string{}, []string{"run.yaml:2: "}},
 		"no mapping":       {"- url\n", [2]string{}, []string{"run.yaml:1: want a line"}},
 		"two documents":    {"seed: 1\n---\nseed: 2\n", [2]string{}, []string{"run.yaml:2: a second document begins"}},

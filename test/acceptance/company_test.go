@@ -81,8 +81,8 @@ func sendEngineSpans(t *testing.T, address, record string) (finish func() int) {
 			}
 			line.Reset()
 			parent, ok := remoteParent(r.Header["Traceparent"])
-			if !ok {
-				continue // calibration
+			if !ok || !parent.IsSampled() {
+				continue // calibration: vLLM, too, records nothing of a request that says so
 			}
 			_, span := tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "llm_request",
 				trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.Time), trace.WithAttributes(
@@ -114,9 +114,8 @@ func remoteParent(header []string) (trace.SpanContext, bool) {
 	if _, err := hex.Decode(traceID[:], []byte(strings.Split(header[0], "-")[1])); err != nil {
 		return trace.SpanContext{}, false
 	}
-	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: traceID, SpanID: trace.SpanID(id), TraceFlags: trace.FlagsSampled, Remote: true,
-	}), true
+	flags := trace.TraceFlags(0).WithSampled(strings.HasSuffix(header[0], "-01"))
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: trace.SpanID(id), TraceFlags: flags, Remote: true}), true
 }
 
 // sendProduction is an application with instrumentation that sends its prompts along: conversations, one request about
