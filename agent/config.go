@@ -56,9 +56,9 @@ type Config struct {
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
 
-	// Out is the directory for summary.json, summary.csv, series.csv, sessions.csv, requests.jsonl and report.html; empty = none. The run has it to itself. When it
-	// holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or sent; with Force each is
-	// replaced when the new one is complete.
+	// Out is the directory for summary.json, summary.csv, series.csv, sessions.csv, requests.jsonl and report.html; empty = none.
+	// The run has it to itself. When it holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or
+	// sent; with Force each is replaced when the new one is complete.
 	Out   string
 	Force bool
 	// NoPage leaves report.html out. TraceURL is the address of a trace in a tracing system, with {trace_id} in it, to which the
