@@ -62,9 +62,9 @@ type Config struct {
 	// DryRun says that Predict alone is wanted: nothing is sent, and Target.URL is not needed. Run refuses it.
 	DryRun bool
 
-	// Out is the directory for summary.json, summary.csv, series.csv, sessions.csv, requests.jsonl and report.html; empty = none. The run has it to itself. When it
-	// holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or sent; with Force each is
-	// replaced when the new one is complete.
+	// Out is the directory for summary.json, summary.csv, series.csv, sessions.csv, requests.jsonl and report.html; empty = none.
+	// The run has it to itself. When it holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or
+	// sent; with Force each is replaced when the new one is complete.
 	Out   string
 	Force bool
 	// NoPage leaves report.html out. TraceURL is the address of a trace in a tracing system, with {trace_id} in it, to which the

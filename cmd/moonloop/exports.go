@@ -4,8 +4,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,9 +21,9 @@ import (
 // exports are the files for other programs that are made of the folder of a run.
 type exports struct{ xlsx, parquet string }
 
-func (e *exports) register(fs *pflag.FlagSet) {
-	add(fs, &e.xlsx, "xlsx", "", that("the name of a file", notStandardOutputOf("a workbook")))
-	add(fs, &e.parquet, "parquet", "", that("the name of a file", notStandardOutputOf("a Parquet file")))
+func (e *exports) register(flags *pflag.FlagSet) {
+	add(flags, &e.xlsx, "xlsx", "", that("the name of a file", notStandardOutputOf("a workbook")))
+	add(flags, &e.parquet, "parquet", "", that("the name of a file", notStandardOutputOf("a Parquet file")))
 }
 
 func notStandardOutputOf(what string) func(string) error {
@@ -30,6 +33,17 @@ func notStandardOutputOf(what string) func(string) error {
 		}
 		return nil
 	}
+}
+
+// check refuses to replace what is there.
+func (e *exports) check() error {
+	var errs []error
+	for _, f := range [][2]string{{"--xlsx", e.xlsx}, {"--parquet", e.parquet}} {
+		if _, err := os.Lstat(f[1]); f[1] != "" && err == nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w; name another file, or give --force", f[0], f[1], fs.ErrExist))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (e *exports) any() bool { return e.xlsx != "" || e.parquet != "" }

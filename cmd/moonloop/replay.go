@@ -226,6 +226,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.OtherSpanExporter, c.Telemetry.OtherMetricReader = otherSpanExporter, otherMetricReader
+	if !c.Force {
+		err = errors.Join(err, f.exports.check())
+	}
 	return errors.Join(err, f.contradictions(fs), inFlags(c.Validate(), fs))
 }
 

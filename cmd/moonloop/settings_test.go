@@ -117,7 +117,7 @@ func TestSettingsErrors(t *testing.T) {
 		"syntax":           {"url: http://e\n  seed: [\n", [2]string{}, []string{"run.yaml:2: "}},
 		"no mapping":       {"- url\n", [2]string{}, []string{"run.yaml:1: want a line"}},
 		"two documents":    {"seed: 1\n---\nseed: 2\n", [2]string{}, []string{"run.yaml:2: a second document begins"}},
-		"masked":           {"seed: 1\nextra-inputs: …\n", [2]string{}, []string{"run.yaml:2: extra-inputs: its value was left out", "give it by --extra-inputs or by MOONLOOP_REPLAY_EXTRA_INPUTS"}},
+		"masked":           {"seed: 1\nextra-inputs: …\n", [2]string{}, []string{"run.yaml:2: extra-inputs: its value was left out", "give it on the command line or by MOONLOOP_REPLAY_EXTRA_INPUTS"}},
 		"old summary":      {`{"schema_version": "1.0"}`, [2]string{}, []string{"run.yaml:1: the summary of a run that stored no settings"}},
 		"unknown variable": {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEDUP", "2"}, []string{"MOONLOOP_REPLAY_SPEDUP: there is no such setting; did you mean MOONLOOP_REPLAY_SPEEDUP?"}},
 		"wrong variable":   {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEEDUP", "-2"}, []string{`MOONLOOP_REPLAY_SPEEDUP "-2": want a number`}},
