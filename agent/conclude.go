@@ -183,7 +183,7 @@ func (e ending) describeTrace(counts load.Counts) report.Trace {
 	}
 	maps.DeleteFunc(t.Filtered, func(_ string, n int64) bool { return n == 0 })
 	if counts.Cut {
-		t.NotReached, t.AtLeast = e.in.notReached(counts.Read + rejected)
+		t.NotReached, t.AtLeast = e.in.notReached(counts.Read+rejected, e.plan.passes)
 	}
 	if meta := e.in.trace.Meta(); meta != nil && rejected == 0 { // the digests are of all rows
 		t.SeqDigest, t.TreeDigest, t.ArrivalDigest = meta.Digests.Seq, meta.Digests.Tree, meta.Digests.Arrival
@@ -193,12 +193,12 @@ func (e ending) describeTrace(counts load.Counts) report.Trace {
 
 // notReached returns how many rows the trace has beside those that were read, as far as that can be told without reading
 // them: by its sidecar, or its lines. atLeast says that there may be more.
-func (in *input) notReached(read int64) (rows int64, atLeast bool) {
+func (in *input) notReached(read, passes int64) (rows int64, atLeast bool) {
 	if n, whole, err := mooncake.CountRows(in.path, countTime); err == nil {
-		return max(0, n-read), !whole
+		return max(0, n*passes-read), !whole
 	}
-	if meta := in.trace.Meta(); meta != nil && meta.Rows >= read {
-		return meta.Rows - read, false
+	if meta := in.trace.Meta(); meta != nil && meta.Rows*passes >= read {
+		return meta.Rows*passes - read, false
 	}
 	return 0, true
 }

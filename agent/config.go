@@ -118,8 +118,13 @@ type Trace struct {
 	Lookahead  int // rows; 0 = load.DefaultLookahead
 	Start, End time.Duration
 	MaxRows    int64
-	Shard      int // of Shards
-	Shards     int // 0 = not sharded
+	// Loop sends the trace so often, 0 = once; LoopFor as often as it takes until no row is due any more, in replay time. Of the two
+	// one may be given. LoopFresh gives each pass block ids of its own.
+	Loop      int
+	LoopFor   time.Duration
+	LoopFresh bool
+	Shard     int // of Shards
+	Shards    int // 0 = not sharded
 }
 
 // Target is the engine.
@@ -233,6 +238,8 @@ func (c *Config) Validate() error {
 		{"start", c.Trace.Start},
 		{"end", c.Trace.End},
 		{"max requests", c.Trace.MaxRows},
+		{"loop", int64(c.Trace.Loop)},
+		{"loop", c.Trace.LoopFor},
 		{"concurrency", int64(c.Schedule.Concurrency)},
 		{"warm-up requests", int64(c.Schedule.Warmup)},
 		{"max duration", c.Schedule.MaxDuration},
@@ -277,6 +284,16 @@ func (c *Config) Validate() error {
 	}
 	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
 		bad("open loop: a closed loop (--no-fixed-schedule) has no timestamps to send by; give one of the two")
+	}
+	switch t := c.Trace; {
+	case t.Loop > 1 && t.LoopFor > 0:
+		bad("loop %d: want a number of passes or a duration", t.Loop)
+	case (t.Loop > 1 || t.LoopFor > 0) && t.Name == "-":
+		bad("loop: standard input can be read once; name a file")
+	case (t.Loop > 1 || t.LoopFor > 0) && (t.Start > 0 || t.End > 0):
+		bad("loop: a window has no passes of its own; cut it out of the trace with moonloop transform, and loop that")
+	case t.LoopFor > 0 && c.Schedule.Arrivals.AtOnce():
+		bad("loop %v: all rows at once never come to the end of a duration; want a number of passes", t.LoopFor)
 	}
 	switch t := c.Trace; {
 	case t.Lenient && t.Strict:

@@ -41,6 +41,8 @@ func TestForecastIsWhatArrives(t *testing.T) {
 		"a rate":        {Schedule: Schedule{Arrivals: load.Arrivals{Rate: 30, Pattern: load.Gamma, Burstiness: 0.5, RampUp: time.Second}}},
 		"a window":      {Trace: Trace{Start: time.Second, End: 2 * time.Second}},
 		"a limit":       {Trace: Trace{MaxRows: 7}},
+		"a loop":        {Trace: Trace{Loop: 3, LoopFresh: true}},
+		"a long loop":   {Trace: Trace{LoopFor: 10 * time.Second}, Schedule: Schedule{Speedup: 2}},
 		"the other end": {Schedule: Schedule{MaxDuration: 2 * time.Second}},
 	} {
 		f, due, at := predict(t, cfg, lines...)
@@ -74,7 +76,7 @@ func TestForecastIsWhatArrives(t *testing.T) {
 		if binned != f.Rows || len(f.Bins) > maxBins || f.Peak != peak || f.Last != at[len(at)-1].Seconds() {
 			t.Errorf("%s: %d of %d rows in %d bins; peak %d, want %d; last at %v", name, binned, f.Rows, len(f.Bins), f.Peak, peak, f.Last)
 		}
-		if f.Schedule.Mode != rep.Schedule.Mode || f.InputTokens != 100*f.Rows || f.OutputTokens != 2*f.Rows {
+		if f.Schedule.Mode != rep.Schedule.Mode || f.Schedule != rep.Schedule || f.InputTokens != 100*f.Rows || f.OutputTokens != 2*f.Rows {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

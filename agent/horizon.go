@@ -26,7 +26,10 @@ func (in *input) horizon(cfg Config) time.Duration {
 }
 
 func (in *input) lastOffset(cfg Config) time.Duration {
-	info := in.stream.Info()
+	info, passes := in.stream.Info(), time.Duration(max(1, cfg.Trace.Loop))
+	if cfg.Trace.LoopFor > 0 {
+		return cfg.Trace.LoopFor
+	}
 	if a := cfg.Schedule.Arrivals; a.Any() {
 		return a.At(float64(max(1, in.rowsToSend(cfg.Trace)) - 1))
 	}
@@ -45,18 +48,21 @@ func (in *input) lastOffset(cfg Config) time.Duration {
 	if w := cfg.Trace; w.End > 0 {
 		end = min(end, w.End-w.Start)
 	}
+	if !info.Whole { // else the look-ahead saw every pass
+		end *= passes
+	}
 	return time.Duration(float64(end) / cfg.Schedule.Speedup)
 }
 
 // rowsToSend returns how many rows a run will take from the trace; 0 where that cannot be told: a window and shards leave out
 // rows that only reading them tells.
 func (in *input) rowsToSend(t Trace) int64 {
-	if t.Shards > 0 || t.Start > 0 || t.End > 0 {
+	if t.Shards > 0 || t.Start > 0 || t.End > 0 || t.LoopFor > 0 {
 		return 0
 	}
 	rows := int64(0)
 	if meta := in.trace.Meta(); meta != nil {
-		rows = meta.Rows
+		rows = meta.Rows * int64(max(1, t.Loop))
 	}
 	if limit := t.MaxRows; limit > 0 && (rows == 0 || limit < rows) {
 		return limit

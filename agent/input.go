@@ -45,6 +45,7 @@ type input struct {
 	trace      *mooncake.Trace
 	stream     *load.Stream
 	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
+	looped     *mooncake.Trace      // of the pass of a loop under way; the reading goroutine's
 	rejected   int64                // rows that a dry run leaves out, once they have been read
 }
 
@@ -110,6 +111,19 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		Sessions: c.Sessions, OpenSessions: cfg.Schedule.OpenLoop, Strict: c.Strict, OneModel: cfg.oneModel() != "",
 		Replies: needs,
 	}
+	opt.Loop = load.Loop{Passes: c.Loop, For: c.LoopFor, Fresh: c.LoopFresh, Again: func() (load.Rows, error) {
+		if in.looped != nil {
+			_ = in.looped.Close() // it was only read
+		}
+		if c.Lenient {
+			read.Reject = func(mooncake.Rejected) error { return nil } // the first pass has told of it
+		}
+		var err error
+		if in.looped, err = mooncake.Open(ctx, c.Name, read); err != nil {
+			return nil, err
+		}
+		return in.looped.Reader, nil
+	}}
 	if meta := in.trace.Meta(); meta != nil {
 		if err = meta.CheckSessionMode(c.Sessions); err != nil {
 			return in, in.named(err)
@@ -154,8 +168,10 @@ func (in *input) close() {
 	if in == nil || in.stream != nil && !in.stream.Close() {
 		return // a trace that is still being read is left to its reader
 	}
-	if in.trace != nil {
-		_ = in.trace.Close()
+	for _, t := range []*mooncake.Trace{in.trace, in.looped} {
+		if t != nil {
+			_ = t.Close()
+		}
 	}
 	_ = in.quarantine.Close() // after its commit without effect
 }

@@ -28,6 +28,7 @@ import (
 // is told. Nothing changes it.
 type plan struct {
 	runID    string
+	passes   int64                // over the trace; at least 1
 	requests *prompt.Builder      // endpoint, form, models, words, overheads and lengths of requests
 	delta    bool                 // rows of a session are new turns
 	replies  func(*carry.Options) // how live replies are carried; nil = not at all
@@ -70,7 +71,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	info, opt := in.stream.Info(), found.Builder.Options()
 	s := cfg.Schedule
 	p := plan{
-		runID: cfg.RunID, requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
+		runID: cfg.RunID, passes: int64(max(1, cfg.Trace.Loop)), requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
 		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
 		schedule: schedule.Config{
@@ -97,6 +98,9 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			o.BlockSize, o.FineBlockSize, o.TokenIDs = opt.BlockSize, opt.FineBlockSize, opt.Form == prompt.Tokens
 			o.Whole, o.Check = info.Whole, found.Check
 		}
+	}
+	if !info.Scheduled && cfg.Trace.LoopFor > 0 { // no instant of a closed loop is known before, so the clock ends it
+		p.schedule.Until = cfg.Trace.LoopFor
 	}
 	p.describe(cfg, in, found)
 	p.setTelemetry(cfg, in, found)
@@ -158,6 +162,7 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 	if s.Spread != load.SpreadNone {
 		order.Spread = s.Spread.String()
 	}
+	order.Loop, order.LoopFor, order.LoopFresh = cfg.Trace.Loop, clock.Millis(cfg.Trace.LoopFor), cfg.Trace.LoopFresh
 	if t := cfg.Trace; t.Shards > 0 {
 		order.Shard = fmt.Sprintf("%d/%d", t.Shard, t.Shards)
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	// timestamps, and of FileOrder, go in file order.
 	Arrivals Arrivals
 	Seed     uint64 // of the spreading and the arrivals
+	// Loop sends the trace more than once. It goes with no window.
+	Loop Loop
 	// Shard of Shards: rows of a session go together, others by index. Shards 0 = all.
 	Shard, Shards int
 	// Sessions is what rows of one session mean, where the user or the sidecar says so.
@@ -112,9 +114,10 @@ type Stream struct {
 	info Info
 
 	// Owned by the reading goroutine once Open has returned.
-	in    Rows
-	index int64
-	keys  sessionKeys
+	in      Rows
+	index   int64
+	keys    sessionKeys
+	looping looping
 
 	rows  chan fileRow // closed by the reading goroutine
 	quit  chan struct{}
@@ -153,6 +156,10 @@ func Open(in Rows, opt Options) (*Stream, error) {
 		return nil, fmt.Errorf("shard %d of %d: want 0 to %d", opt.Shard, opt.Shards, opt.Shards-1)
 	case opt.End != 0 && opt.End < opt.Start:
 		return nil, fmt.Errorf("window: its end %v lies before its start %v", opt.End, opt.Start)
+	case opt.Loop.Any() && (opt.Start != 0 || opt.End != 0):
+		return nil, errors.New("loop: a window has no passes of its own; cut it out of the trace with moonloop transform, and loop that")
+	case opt.Loop.For > 0 && opt.Arrivals.AtOnce():
+		return nil, errors.New("loop: all rows at once never come to the end of a duration; give a number of passes")
 	case opt.Spread != SpreadNone && opt.Arrivals.Any():
 		return nil, errors.New("spread: a request rate has no timestamps to spread")
 	case opt.Spread != SpreadNone && opt.FileOrder:

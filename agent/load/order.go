@@ -154,6 +154,10 @@ func (s *Stream) limited() (entry, error) {
 	if s.arrivals != nil {
 		err = s.arrive(&e)
 	}
+	if err == nil && s.past(e) {
+		s.Stop()
+		return entry{}, io.EOF
+	}
 	return e, err
 }
 

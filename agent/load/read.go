@@ -6,6 +6,8 @@ package load
 // This file reads the trace in file order, behind the look-ahead on a goroutine of its own.
 
 import (
+	"cmp"
+	"errors"
 	"io"
 	"math"
 	"time"
@@ -86,12 +88,20 @@ func (s *Stream) receive() (entry, error) {
 func (s *Stream) readFile() (entry, error) {
 	for {
 		r, err := s.in.Read()
+		if errors.Is(err, io.EOF) {
+			more, failed := s.reopen()
+			if more {
+				continue
+			}
+			err = cmp.Or(failed, err)
+		}
 		if err != nil {
 			return entry{}, err
 		}
 		if s.index == 0 {
 			s.info.Timed = r.Timestamp.Set && !s.opt.FileOrder
 		}
+		s.looped(r)
 		key, turn, fault := s.keyOf(r)
 		if fault == nil && r.Delay.V/s.opt.Speedup > clock.Millis(horizon) {
 			fault = &mooncake.RowError{

@@ -168,7 +168,10 @@ type Schedule struct {
 	RampShape   string  `json:"ramp_up_shape,omitempty"`
 	Concurrency int     `json:"concurrency,omitempty"` // 0: no cap
 	Warmup      int     `json:"warmup_requests,omitempty"`
-	Shard       string  `json:"shard,omitempty"`   // i/n
+	Shard       string  `json:"shard,omitempty"`       // i/n
+	Loop        int     `json:"loop_passes,omitempty"` // 0: one
+	LoopFor     float64 `json:"loop_for_ms,omitempty"`
+	LoopFresh   bool    `json:"loop_fresh,omitempty"`
 	Balance     string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
 	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`

@@ -122,7 +122,7 @@ func writeForecast(w io.Writer, f *agent.Forecast, first []plannedRow) error {
 	}
 	b.WriteString(rows.Render() + "\n")
 	if more := f.Rows - int64(len(first)); more > 0 {
-		fmt.Fprintf(&b, "and %s\n", term.Counted(more, "further row"))
+		fmt.Fprintf(&b, "and %s\n", term.Counted(more, "further rows"))
 	}
 	if len(f.Bins) > 0 {
 		rates := term.NewTable()
@@ -162,10 +162,10 @@ func writeForecast(w io.Writer, f *agent.Forecast, first []plannedRow) error {
 	}
 	line("Tokens", "%s input, %s output", term.Comma(f.InputTokens), term.Comma(f.OutputTokens))
 	if f.Unmeasured > 0 {
-		line("", "%s without an input length: their tokens are not in it", term.Counted(f.Unmeasured, "row"))
+		line("", "%s without an input length: their tokens are not in it", term.Counted(f.Unmeasured, "rows"))
 	}
 	if f.Unasked > 0 {
-		line("", "%s without an output length: the engine decides", term.Counted(f.Unasked, "row"))
+		line("", "%s without an output length: the engine decides", term.Counted(f.Unasked, "rows"))
 	}
 	if f.InputTokens > 0 {
 		line("Cache", "an infinite cache would serve %s of the input tokens: %s", term.Comma(f.CachedTokens), term.Share(float64(f.CachedTokens)/float64(f.InputTokens)))
@@ -181,7 +181,7 @@ func writeForecast(w io.Writer, f *agent.Forecast, first []plannedRow) error {
 			strings.ReplaceAll(f.Schedule.Mode, "_", " "), strconv.FormatFloat(f.Last, 'f', 3, 64), mean, term.Comma(f.Peak), term.Comma(f.PeakAt))
 	}
 	if f.Schedule.Concurrency > 0 {
-		line("At once", "at most %s", term.Counted(int64(f.Schedule.Concurrency), "request"))
+		line("At once", "at most %s", term.Counted(int64(f.Schedule.Concurrency), "requests"))
 	} else {
 		line("At once", "unknown: it depends on how long the engine takes")
 	}

@@ -46,6 +46,7 @@ type replayFlags struct {
 	engineSecrets
 	urls        []string
 	shard       [2]int // of how many
+	loop        loops
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
@@ -117,6 +118,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, (*traceTime)(&c.Trace.End), "end", 0)
 	add(fs, &c.Trace.MaxRows, "max-requests", 0, whole(0, maxRows))
 	add(fs, &c.Schedule.MaxDuration, "max-duration", 0)
+	textVar(fs, &f.loop, "loop", "", "a number of passes from 1 to 1,000,000, or a duration with its unit, such as 30m", parseLoop)
+	add(fs, &c.Trace.LoopFresh, "loop-fresh", false)
 	add(fs, &c.Schedule.Grace, "grace", 30*time.Second)
 	add(fs, &c.Schedule.Prepare, "prepare", 2*time.Millisecond, lasting(0, time.Second, "from 0 to 1s"))
 	add(fs, &c.Schedule.Concurrency, "concurrency,c", 0)
@@ -191,6 +194,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c := &f.cfg
 	c.Trace.Shard, c.Trace.Shards = f.shard[0], f.shard[1]
 	c.DryRun = f.dryRun != dryRunOff
+	c.Trace.Loop, c.Trace.LoopFor = f.loop.passes, f.loop.lasting
 	if f.extra != "" {
 		c.Prompt.Extra = json.RawMessage(f.extra)
 	}
@@ -255,6 +259,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	for _, name := range []string{"ramp-up-from", "ramp-up-shape"} {
 		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
 	}
+	refuse(c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0, "--loop-fresh has no effect without --loop: give both or neither")
 	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
 	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")
 	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
@@ -295,6 +300,20 @@ func parseStartAt(text string) (time.Time, error) {
 		return time.Time{}, advice("it is more than 100 years ahead; want an earlier time")
 	}
 	return at, nil
+}
+
+// loops says how often a trace is sent: so many times, or for so long.
+type loops struct {
+	passes  int
+	lasting time.Duration
+}
+
+func parseLoop(text string) (loops, error) {
+	if n, err := strconv.Atoi(text); err == nil {
+		return loops{passes: n}, wrongUnless(n >= 1 && n <= 1_000_000)
+	}
+	d, err := time.ParseDuration(text)
+	return loops{lasting: d}, errors.Join(err, wrongUnless(d > 0 && d <= century))
 }
 
 // traceTime is a flag in the time of a trace.

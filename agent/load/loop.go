@@ -1,0 +1,131 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+// This file sends a trace again when it has come to its end: each pass is the trace, later.
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
+)
+
+// Loop sends the trace more than once. The zero value sends it once.
+//
+// A pass begins as long after the one before as the trace lasts, and a mean gap, or on a coarse grid a step, beside that. So the
+// mean rate stays what it is, and timestamps stay on their grid. Sessions are new in each pass, since they would go on else.
+type Loop struct {
+	Passes int           // how often; 0 = as often as For takes
+	For    time.Duration // ends the schedule: no row is due later, in replay time; 0 = no end
+	// Fresh gives the blocks of each pass ids of their own, so that it finds nothing of the passes before in the cache. Recorded
+	// texts stay as they are.
+	Fresh bool
+	// Again opens the trace anew, for a further pass.
+	Again func() (Rows, error)
+}
+
+// Any reports whether there is more than one pass.
+func (l Loop) Any() bool { return l.Passes > 1 || l.For > 0 }
+
+// looping is the loop under way. The reading goroutine owns it.
+type looping struct {
+	pass   int            // from 0
+	times  stats.Arrivals // of the first pass
+	most   uint64         // greatest id of the first pass
+	period float64        // of a pass, ms
+	stride uint64         // from the ids of a pass to those of the next
+}
+
+// reopen begins the next pass, and reports whether there is one.
+func (s *Stream) reopen() (bool, error) {
+	l := &s.looping
+	if !s.opt.Loop.Any() || s.opt.Loop.Passes > 0 && l.pass+1 >= s.opt.Loop.Passes || s.index == 0 {
+		return false, nil
+	}
+	if l.pass == 0 {
+		if err := s.measurePass(); err != nil {
+			return false, err
+		}
+	}
+	in, err := s.opt.Loop.Again()
+	if err != nil {
+		return false, err
+	}
+	s.in = in
+	l.pass++
+	return true, nil
+}
+
+// measurePass says by how much the passes after the first one differ from it.
+func (s *Stream) measurePass() error {
+	l, dense := &s.looping, uint64(1)<<40
+	if l.stride = l.most + 1; l.most >= dense { // ids that are hashes: no two passes then meet, but by as great a chance as two hashes
+		l.stride = splitmix.Golden
+	}
+	if !s.info.Timed {
+		return nil
+	}
+	times := l.times.Stats()
+	gap := times.GapMean
+	if times.Grid.Coarse {
+		gap = times.Grid.Quantum
+	}
+	if times.Span+gap <= 0 && s.arrivals == nil {
+		return errors.New("loop: all rows have one timestamp, so that nothing says how long a pass lasts; give a request rate")
+	}
+	l.period = times.Span + gap
+	return nil
+}
+
+// looped notes a row of the first pass, and moves one of a later pass to its place.
+func (s *Stream) looped(r *mooncake.Row) {
+	l := &s.looping
+	if !s.opt.Loop.Any() {
+		return
+	}
+	if l.pass == 0 {
+		l.times.Add(r)
+		for _, id := range r.HashIDs {
+			l.most = max(l.most, id)
+		}
+		for _, ids := range r.HashRanges {
+			l.most = max(l.most, ids.First+uint64(ids.Count)-1) //nolint:gosec // 1 or more
+		}
+		return
+	}
+	if r.Timestamp.Set {
+		r.Timestamp.V += float64(l.pass) * l.period
+	}
+	if r.SessionID != "" {
+		r.SessionID += "#" + strconv.Itoa(l.pass+1)
+	}
+	if !s.opt.Loop.Fresh {
+		return
+	}
+	by := uint64(l.pass) * l.stride //nolint:gosec // wraps around
+	for i := range r.HashIDs {
+		r.HashIDs[i] += by
+	}
+	for i := range r.HashRanges {
+		r.HashRanges[i].First += by
+	}
+}
+
+// past reports whether a row is due after the end of the loop.
+func (s *Stream) past(e entry) bool {
+	limit := s.opt.Loop.For
+	switch {
+	case limit == 0:
+		return false
+	case s.arrivals != nil:
+		return e.offset >= limit
+	case s.info.Timed:
+		return (e.key-s.info.First)/s.opt.Speedup*float64(time.Millisecond) >= float64(limit)
+	}
+	return false
+}
