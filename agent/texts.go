@@ -23,7 +23,7 @@ type texts struct {
 
 func readTexts(ctx context.Context, cfg Prompt) (t texts, err error) {
 	if cfg.Tokenizer != "" {
-		if t.tokenizer, err = tokenizer.Load(cfg.Tokenizer); err != nil {
+		if t.tokenizer, err = tokenizer.Load(ctx, cfg.Tokenizer); err != nil {
 			return t, err
 		}
 	}

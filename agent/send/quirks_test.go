@@ -158,6 +158,16 @@ func TestQuirks(t *testing.T) {
 		{"23 flat error in the stream", sse(chunkA, `{"object":"error","message":"no","code":400}`), seenInReply{Class: ClassStreamError, Chunks: 1, Reply: "A ", Usage: NoUsage, Code: "400"}, false},
 		{"22 invalid, says the first event of a 200: rejected", sse(roleOnly, `{"error":{"message":"Token id 14095 is out of vocabulary","type":"BadRequestError","param":null,"code":400}}`, done), seenInReply{Class: ClassRejected, Usage: NoUsage, Code: "BadRequestError", Done: true}, false},
 		{"22 too busy, says the first event of a 200: a stream error", sse(`{"error":{"message":"busy","code":"429"}}`, done), seenInReply{Class: ClassStreamError, Usage: NoUsage, Code: "429", Done: true}, false},
+		{
+			"20 a whole reply of /v1/responses: the last message, and why it ended",
+			answer("200 OK", "application/json", `{"id":"r","object":"response","error":null,"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[`+
+				`{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]},{"type":"message","content":[{"type":"output_text","text":"A B"}]}],`+
+				`"usage":{"input_tokens":9,"output_tokens":2,"input_tokens_details":{"cached_tokens":4}}}`),
+			seenInReply{Chunks: 1, Finish: "max_output_tokens", Usage: full, Reply: "A B", Tokens: []int32{2}}, true,
+		},
+		{"20 a whole reply that is complete", answer("200 OK", "application/json", `{"object":"response","status":"completed","output":[{"content":[{"text":"A"}]}]}`), seenInReply{Chunks: 1, Finish: "completed", Usage: NoUsage, Reply: "A"}, true},
+		{"20 a whole reply that failed", answer("200 OK", "application/json", `{"object":"response","status":"failed","error":{"code":"server_error","message":"no"}}`), seenInReply{Class: ClassStreamError, Usage: NoUsage, Code: "server_error"}, true},
+		{"20 a whole reply that has not come about", answer("200 OK", "application/json", `{"object":"response","status":"queued","error":null}`), seenInReply{Class: ClassIncomplete, Usage: NoUsage}, true},
 		{"22 invalid, in a whole reply", answer("200 OK", "application/json", `{"error":{"message":"no","type":"BadRequestError","code":400}}`), seenInReply{Class: ClassRejected, Usage: NoUsage, Code: "BadRequestError"}, true},
 		{"23 http_status_code", sse(chunkA, `{"error":{"message":"no","http_status_code":422}}`), seenInReply{Class: ClassStreamError, Chunks: 1, Reply: "A ", Usage: NoUsage, Code: "422"}, false},
 		{"23 error is a string", answer("401 Unauthorized", "application/json", `{"error":"Unauthorized"}`), seenInReply{Class: ClassHTTP, Usage: NoUsage}, false},

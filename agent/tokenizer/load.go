@@ -5,12 +5,14 @@ package tokenizer
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 const (
@@ -77,23 +79,26 @@ func (m *mergeRule) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Load reads a tokenizer.json. Its error says what of it is not known.
-func Load(name string) (*Tokenizer, error) {
-	f, err := os.Open(name) //nolint:gosec // the user's tokenizer
+// Load reads a tokenizer.json, compressed or not. Its error says what of it is not known.
+func Load(ctx context.Context, name string) (*Tokenizer, error) {
+	in, err := mooncake.OpenInput(ctx, name, mooncake.OpenOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	defer func() { _ = in.Close() }() // it was only read
+	if err := in.Text(); err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	case len(data) > maxFile:
-		return nil, fmt.Errorf("tokenizer: %s is longer than %d MiB: name a tokenizer.json", name, maxFile>>20)
+		return nil, fmt.Errorf("tokenizer: %s is longer than %d MiB: name a tokenizer.json", in.Label, maxFile>>20)
 	}
 	t, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %s: %w; name the tokenizer.json of a model, as its repository has it", name, err)
+		return nil, fmt.Errorf("tokenizer: %s: %w; name the tokenizer.json of a model, as its repository has it", in.Label, err)
 	}
 	return t, nil
 }

@@ -16,7 +16,7 @@ import (
 
 func load(t testing.TB, name string) *Tokenizer {
 	t.Helper()
-	tok, err := Load(filepath.Join("testdata", name+".json"))
+	tok, err := Load(t.Context(), filepath.Join("testdata", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
-	if _, err := Load("none.json"); err == nil {
+	if _, err := Load(t.Context(), "none.json"); err == nil {
 		t.Error("a file that is not there is read")
 	}
 }

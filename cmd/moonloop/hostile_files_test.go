@@ -28,6 +28,7 @@ func TestHostileFiles(t *testing.T) {
 		"replay, key":        "replay trace.jsonl --url ENGINE --api-key-file FILE",
 		"replay, authority":  "replay trace.jsonl --url https://127.0.0.1:1 --ca-file FILE",
 		"replay, TLS key":    "replay trace.jsonl --url https://127.0.0.1:1 --cert-file FILE --key-file FILE",
+		"replay, dataset":    "replay trace.jsonl --url ENGINE --dataset FILE",
 		"simulate, key":      "simulate --listen 127.0.0.1:0 --record missing/r --api-key-file FILE",
 		"capture, key":       "capture --out x.jsonl --grpc 127.0.0.1:0 --http ␀ --duration 1ms --api-key-file FILE",
 	}
