@@ -241,6 +241,11 @@ func TestPrintedRowsBecomeLines(t *testing.T) {
 			if status := run(t.Context(), slices.Concat([]string{"transform", pasted, "--out", lines}, p.args), strings.NewReader(""), &stdout, &stderr); status != 0 {
 				t.Fatalf("exit %d: %s", status, stderr.String())
 			}
+			for _, want := range p.said {
+				if !strings.HasPrefix(want, "field ") && !strings.Contains(stderr.String(), want) {
+					t.Errorf("standard error lacks %q:\n%s", want, stderr.String())
+				}
+			}
 			text, err := os.ReadFile(lines)
 			if err != nil {
 				t.Fatal(err)
