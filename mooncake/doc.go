@@ -19,6 +19,11 @@
 // extensions; see [Row] for all fields. A reader accepts every field of AIPerf's mooncake_trace and of Dynamo's Mooncake rows
 // with its aliases (input_tokens, output_tokens, created_time, delay_ms), and null for an absent value.
 //
+// A reader also takes rows as documents print them: over several lines, several on a line, as the elements of a JSON array, with
+// comments (//, #, /* */) and with commas that nothing follows. Timestamps are numbers, whose unit their size tells
+// ([ReaderOptions].Unit), or dates of RFC 3339, with or without a zone; rows in memory have milliseconds. A [Mapping] gives fields other
+// keys. A [Writer] writes the line above.
+//
 // # Ranges and replies
 //
 // Blocks of 512 tokens are larger than those of any engine's cache, and an engine also caches what it generated. Two more fields
@@ -53,8 +58,8 @@
 //
 // A reader refuses rows that it cannot understand, and says where and why ([RowError]). Unusual rows with only one sensible
 // meaning are read, and counted ([Notice]): unknown keys, fields of other tools without effect, more ids than the length has room
-// for. With [ReaderOptions].Strict the first and the last are errors, and so are ids that have two parents or two fills, or
-// disagree with ranges. Replies to rows that were left out are left out, and counted.
+// for. With [ReaderOptions].Strict the first and the last are errors, and so are rows that are not a line by themselves, and ids
+// that have two parents or two fills, or disagree with ranges. Replies to rows that were left out are left out, and counted.
 //
 // # Memory
 //

@@ -119,6 +119,8 @@ func (r *Reader) Read() (*Row, error) {
 				return nil, r.err
 			case other:
 				row, fault = r.parser.parse(r.src.Text, r.src.Column)
+			case r.opt.Strict:
+				fault.Advice = join("; ", fault.Advice, "a strict reading wants each row on a line by itself")
 			}
 		}
 		if fault == nil {

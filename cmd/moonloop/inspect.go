@@ -221,7 +221,8 @@ func (t inspected) findings() int64 {
 		n += v.Count
 	}
 	for _, notice := range t.Notices {
-		if notice.Code == mooncake.NoticeUnknownKey || notice.Code == mooncake.NoticeTooManyIDs {
+		switch notice.Code {
+		case mooncake.NoticeUnknownKey, mooncake.NoticeTooManyIDs, mooncake.NoticeLayout, mooncake.NoticeTimes:
 			n += notice.Count
 		}
 	}

@@ -149,6 +149,9 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	} else if err := file.Commit(in.meta(stream, report, digester)); err != nil {
 		return err
 	}
+	for _, text := range in.notices() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: %s\n", text)
+	}
 	return f.say(cmd.ErrOrStderr(), report, stream)
 }
 
@@ -216,12 +219,13 @@ func (f *transformFlags) say(w io.Writer, r transform.Report, s *transform.Strea
 
 // tracesRead opens traces, twice if that is necessary: what comes through a pipe is kept in a temporary file.
 type tracesRead struct {
-	ctx   context.Context //nolint:containedctx // of the one command
-	flags *transformFlags
-	stdin io.Reader
-	twice bool
-	metas []*mooncake.Meta
-	ends  []func() error
+	ctx    context.Context //nolint:containedctx // of the one command
+	flags  *transformFlags
+	stdin  io.Reader
+	twice  bool
+	metas  []*mooncake.Meta
+	traces []*mooncake.Trace // that were opened
+	ends   []func() error
 }
 
 func (t *tracesRead) close() error {
@@ -232,12 +236,25 @@ func (t *tracesRead) close() error {
 	return errors.Join(errs...)
 }
 
+// notices say how the traces are laid out, and what their timestamps are, where that is not as usual.
+func (t *tracesRead) notices() (texts []string) {
+	for _, trace := range t.traces {
+		for _, n := range trace.Notices() {
+			if (n.Code == mooncake.NoticeLayout || n.Code == mooncake.NoticeTimes) && !slices.Contains(texts, n.Text) { // it may have been read twice
+				texts = append(texts, n.Text)
+			}
+		}
+	}
+	return texts
+}
+
 func (t *tracesRead) open(name string, stdin io.Reader) (*mooncake.Trace, error) {
 	trace, err := mooncake.Open(t.ctx, name, mooncake.OpenOptions{
 		BlockSize: t.flags.block, FineBlockSize: t.flags.fine, Unit: t.flags.unit, Map: t.flags.mapping, MaxLine: t.flags.maxLine, TempDir: t.flags.tempDir, Stdin: stdin,
 	})
 	if err == nil {
 		t.ends = append(t.ends, trace.Close)
+		t.traces = append(t.traces, trace)
 	}
 	return trace, err
 }
