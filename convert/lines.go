@@ -16,48 +16,60 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-var utf8BOM = []byte("\xef\xbb\xbf")
+var (
+	utf8BOM = []byte("\xef\xbb\xbf")
+	newline = []byte{'\n'}
+)
 
-// lines reads the lines of a file that hold anything.
+// lines reads the records of a file that hold anything: its lines, or what another split function takes for one.
 type lines struct {
 	name   string
-	advice string // on a line that is too long
+	advice string // on a record that is too long
 	in     *bufio.Scanner
-	number int64 // of the last line
-	filled int64 // lines that held something
+	number int64 // of the line that the last record begins on
+	passed int64 // line ends up to its end
+	filled int64 // records that held something
 	ended  bool  // it has its newline
 }
 
-func newLines(in io.Reader, name string, maxLine int, advice string) *lines {
+func newLines(in io.Reader, name string, split bufio.SplitFunc, maxLine int, advice string) *lines {
 	l := &lines{name: name, advice: advice, in: bufio.NewScanner(in)}
 	l.in.Buffer(make([]byte, 0, min(64<<10, maxLine)), maxLine)
 	l.in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		n, line, err := bufio.ScanLines(data, atEOF)
-		l.ended = n > 0 && data[n-1] == '\n'
-		return n, line, err
+		n, record, err := split(data, atEOF)
+		if n > 0 {
+			begin := 0
+			if record != nil {
+				begin = cap(data) - cap(record) // it is a part of data
+			}
+			l.number = l.passed + 1 + int64(bytes.Count(data[:begin], newline))
+			l.passed += int64(bytes.Count(data[:n], newline))
+			l.ended = data[n-1] == '\n'
+		}
+		return n, record, err
 	})
 	return l
 }
 
-// next returns the next line without the space around it, valid until the call after. Behind the last one the error is io.EOF.
+// next returns the next record without the space around it, valid until the call after. Behind the last one the error is io.EOF.
 func (l *lines) next() ([]byte, error) {
 	for l.in.Scan() {
-		line := l.in.Bytes()
-		if l.number++; l.number == 1 {
-			line = bytes.TrimPrefix(line, utf8BOM)
+		record := l.in.Bytes()
+		if l.number == 1 {
+			record = bytes.TrimPrefix(record, utf8BOM)
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if record = bytes.TrimSpace(record); len(record) > 0 {
 			l.filled++
-			return line, nil
+			return record, nil
 		}
 	}
 	switch err := l.in.Err(); {
 	case err == nil:
 		return nil, io.EOF
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, &mooncake.RowError{File: l.name, Line: l.number + 1, Rule: "the line is too long", Advice: "raise the line limit" + l.advice, Err: err}
+		return nil, &mooncake.RowError{File: l.name, Line: l.passed + 1, Rule: "the line is too long", Advice: "raise the line limit" + l.advice, Err: err}
 	default:
-		return nil, fmt.Errorf("%s:%d: the file cannot be read to its end: %w", l.name, l.number+1, err)
+		return nil, fmt.Errorf("%s:%d: the file cannot be read to its end: %w", l.name, l.passed+1, err)
 	}
 }
 

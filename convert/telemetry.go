@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -129,7 +130,7 @@ func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) 
 	if err != nil {
 		return err
 	}
-	l := newLines(in, file.Name, maxLine, ", or let the exporter write smaller batches")
+	l := newLines(in, file.Name, bufio.ScanLines, maxLine, ", or let the exporter write smaller batches")
 	defer func() { t.lines, err = t.lines+l.filled, errors.Join(err, in.Close()) }()
 	for {
 		line, err := l.next()
