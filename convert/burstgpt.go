@@ -17,7 +17,7 @@ var burstGPT = spec{
 		row := &mooncake.Row{Model: r.name("Model"), SessionID: r.name("Session ID")} // sessions came with version 1.2
 		q := &request{at: r.at(time.Second, "Timestamp"), row: row}
 		row.InputLength, row.OutputLength = r.counted("Request tokens"), r.counted("Response tokens")
-		if !d.failed(row.OutputLength) {
+		if row.OutputLength.V > 0 || !d.failed(reasonNoReply) {
 			d.add(q)
 		}
 	},

@@ -6,6 +6,7 @@ package convert
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -23,8 +24,9 @@ type decoder struct {
 	record record
 	out    []*request // of the record read last
 
-	begun map[string]int // conversations, of formats that number ids anew in each
-	block int            // tokens of a block, where a record before says it
+	scopes int // conversations, of formats that number ids anew in each
+	block  int // tokens of a block, where a record before says it
+	last   int64 // time of the turn before, of formats whose turns follow each other
 }
 
 // add takes a request.
@@ -38,6 +40,9 @@ func (d *decoder) add(q *request) {
 		if q.block == 0 {
 			q.block = d.spec.block
 		}
+		if d.opt.Prompts == PromptsKeep {
+			q.keep()
+		}
 		d.out = append(d.out, q)
 	}
 }
@@ -45,13 +50,55 @@ func (d *decoder) add(q *request) {
 // skip counts a request that becomes no row.
 func (d *decoder) skip(why reason) { d.lost.add("rows", string(why), 1) }
 
-// failed counts a request that failed and has no tokens, unless it is kept.
-func (d *decoder) failed(output mooncake.Opt[int64]) bool {
-	if output.V > 0 || d.opt.Failed == FailedKeep {
+// failed counts a request that failed, and reports whether it is left out.
+func (d *decoder) failed(why reason) bool {
+	if d.opt.Failed == FailedKeep {
 		return false
 	}
-	d.skip(reasonFailed)
+	d.skip(why)
 	return true
+}
+
+// conversation returns a scope of ids that no record had before.
+func (d *decoder) conversation() int {
+	d.scopes++
+	return d.scopes
+}
+
+// blockSize reads the number of tokens of a block; other where nothing says it, which 0 makes a fault.
+func (d *decoder) blockSize(r *record, other int, name string) int {
+	n := r.count(name)
+	r.want(n.Set || other > 0, name, "")
+	if n.Set && (n.V < 1 || n.V > mooncake.MaxBlockSize) {
+		r.fail(name, strconv.FormatInt(n.V, 10), fmt.Sprintf("must be above 0 and at most %d", mooncake.MaxBlockSize), "")
+	}
+	return int(n.Or(int64(other)))
+}
+
+// blocksOf is the size of the blocks of a row's ids, which must be there where these are.
+func (d *decoder) blocksOf(row *mooncake.Row, r *record, name string) int {
+	if row.HashIDs == nil {
+		r.known(name)
+		return 0
+	}
+	return d.blockSize(r, 0, name)
+}
+
+// observed returns what three instants say of a request; one of 0 was not taken.
+func observed(sent, first, last int64) (o mooncake.Observed) {
+	if sent > 0 && first >= sent {
+		o.TTFT = mooncake.Some(milliseconds(first - sent))
+	}
+	if sent > 0 && last >= sent {
+		o.Duration = mooncake.Some(milliseconds(last - sent))
+	}
+	return o
+}
+
+// observedAs completes what was observed.
+func observedAs(o mooncake.Observed, cached mooncake.Opt[int64], reason string) mooncake.Observed {
+	o.CachedTokens, o.FinishReason = cached, reason
+	return o
 }
 
 // read makes requests of a record. It keeps nothing of it.

@@ -25,19 +25,27 @@ type spec struct {
 	// fields are columns or members that each record has. A file is of the first format all of whose fields are in its beginning; a
 	// format without fields is known by its name alone.
 	fields []string
-	block  int  // tokens for each block id; 0 where a record says it, or there are no ids
+	header string // the one member of an object that the file may begin with
+	block  int    // tokens for each block id; 0 where a record says it, or there are no ids
 	blocks bool // rows have block ids
 	global bool // ids of two files are those of the same blocks
 	dates  bool // times are instants, not seconds from some zero
 	models bool // requests name their models
 	fails  bool // failed requests are told apart
+	text     bool // requests hold their prompts
+	spans bool // these are in attributes of spans
+	verbatim bool // there are no token counts, so that prompts can only be kept
 	delta  bool // rows of a session hold only what is new
 	// decode gives the requests of a record to the decoder.
 	decode func(*decoder, *record)
 }
 
 // specs are the formats, in the order of detection.
-var specs = []*spec{&azure, &burstGPT, &bailian}
+var specs = []*spec{
+	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
+	&guidellm, &aiperfProfile, &inferencePerf, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
+	&vllm, &aiperf,
+}
 
 // The formats that have names here; [Formats] has all.
 const (
@@ -78,6 +86,23 @@ func (f Format) About() string {
 	return ""
 }
 
+// Prompt says in a few words what files of the format say of prompts.
+func (f Format) Prompt() string {
+	switch s := f.spec(); {
+	case s == nil, s.text && s.spans:
+		return "text, which is hashed"
+	case s.verbatim:
+		return "text, which is kept"
+	case s.text:
+		return "text, which is hashed or kept"
+	case s.block > 0:
+		return fmt.Sprintf("ids of blocks of %d tokens", s.block)
+	case s.blocks:
+		return "ids of blocks"
+	}
+	return "lengths"
+}
+
 func (f Format) spec() *spec {
 	if i := slices.IndexFunc(specs, func(s *spec) bool { return s.Format == f }); i >= 0 {
 		return specs[i]
@@ -86,10 +111,24 @@ func (f Format) spec() *spec {
 }
 
 // Detected reports whether [Detect] knows the format's files.
-func (f Format) Detected() bool { return f.Telemetry() || len(f.spec().fields) > 0 }
+func (f Format) Detected() bool {
+	s := f.spec()
+	return s == nil || len(s.fields) > 0
+}
 
 // Telemetry reports whether files of the format are telemetry, and not a public trace.
-func (f Format) Telemetry() bool { return f == OTLP || f == Dynamo }
+//
+// Formats that hold prompts are telemetry, too: their requests are processed as spans, unless the prompts are to be kept.
+func (f Format) Telemetry() bool {
+	s := f.spec()
+	return f == OTLP || f == Dynamo || s != nil && s.text
+}
+
+// Keeps reports whether the format holds prompts that can be kept, see [PromptsKeep].
+func (f Format) Keeps() bool {
+	s := f.spec()
+	return s != nil && s.text && !s.spans
+}
 
 // ParseFormat reads the name of a format.
 func ParseFormat(name string) (Format, error) {
@@ -126,6 +165,9 @@ func Detect(name string, head []byte) (Format, error) {
 		has := func(name string) bool { return members[name] }
 		if s.shape.table {
 			has = func(name string) bool { return columns[columnName(name)] }
+		}
+		if s.header != "" && len(members) == 1 && members[s.header] {
+			return s.Format, nil
 		}
 		if len(s.fields) > 0 && !slices.ContainsFunc(s.fields, func(name string) bool { return !has(name) }) {
 			return s.Format, nil

@@ -43,14 +43,24 @@ func (o *Options) validatePublic() error {
 	case size > 0 && f.block > 0 && size%f.block != 0:
 		return fmt.Errorf("block size %d: the blocks of %s have %d tokens, and larger ones are made of whole blocks: give a multiple",
 			size, o.Format, f.block)
+	case o.Prompts == PromptsKeep && o.plain():
+		return errors.New("rows of the four fields that every tool knows hold no prompts: choose the full format, or do not keep prompts")
+	case o.Lookahead < 0:
+		return fmt.Errorf("look-ahead %d: must be above 0", o.Lookahead)
+	}
+	return o.validateChoice()
+}
+
+// validateChoice reports a choice of requests that the format does not allow.
+func (o *Options) validateChoice() error {
+	f := o.Format.spec()
+	switch {
 	case o.Failed != "" && o.Failed != FailedDrop && o.Failed != FailedKeep:
 		return fmt.Errorf("failed requests %.20q: want %s or %s", string(o.Failed), FailedDrop, FailedKeep)
 	case o.Failed != "" && !f.fails:
 		return fmt.Errorf("failed requests: %s traces do not say which requests failed", o.Format)
 	case len(o.Models) > 0 && !f.models:
 		return fmt.Errorf("models: %s traces do not name the models", o.Format)
-	case o.Lookahead < 0:
-		return fmt.Errorf("look-ahead %d: must be above 0", o.Lookahead)
 	}
 	return nil
 }
@@ -97,7 +107,7 @@ type merger struct {
 	streams []*stream
 	lost    losses
 
-	rows, withIDs, withSession int64
+	rows, withPrompt, withIDs, withSession, timed int64
 	first                      int64 // time of the first row
 	chats                      chats
 	chain                      chain
@@ -175,6 +185,7 @@ func (c *merger) write(q *request) error {
 	}
 	row := q.row
 	if !q.later {
+		c.timed++
 		row.Timestamp = mooncake.Some(milliseconds(q.at - c.first))
 	}
 	if first, ok := c.chats.add(q); ok {
@@ -219,7 +230,9 @@ func (c *merger) number(q *request) error {
 			scope.input = 0
 		}
 		row.HashIDs = c.chain.number(c.scopes.of(scope), row.HashIDs, q.block, size, row.InputLength.V)
-	case c.opt.plain() && row.InputLength.Set:
+	case row.Kind() != mooncake.KindLength:
+		c.withPrompt++
+	case c.opt.plain():
 		row.HashIDs = c.chain.fresh(mooncake.BlockCount(row.InputLength.V, size))
 	}
 	return nil
@@ -242,7 +255,7 @@ func (c *merger) meta() *mooncake.Meta {
 	if f.dates {
 		m.TimeBase = time.Unix(0, c.first).UTC()
 	}
-	for identity, n := range map[string]int64{"trace": c.withIDs, "lengths": c.rows - c.withIDs} {
+	for identity, n := range map[string]int64{"trace": c.withIDs, "prompt": c.withPrompt, "lengths": c.rows - c.withIDs - c.withPrompt} {
 		if n > 0 {
 			m.Identity[identity] = n
 		}
@@ -265,7 +278,10 @@ func (c *merger) meta() *mooncake.Meta {
 func (c *merger) effect() string {
 	var s strings.Builder
 	s.WriteString("Timestamps count from the first row")
-	if !c.opt.Format.spec().dates {
+	if c.timed == 0 {
+		s.Reset()
+		s.WriteString("Rows have no times")
+	} else if !c.opt.Format.spec().dates {
 		s.WriteString(", which came " + strconv.FormatFloat(milliseconds(c.first)/1e3, 'f', -1, 64) + " s after the zero of the files")
 	}
 	if c.withIDs > 0 {

@@ -29,6 +29,7 @@ type record struct {
 	top    *record
 	inner  []*record // objects that were read within it, at the top
 	err    *mooncake.RowError
+	source []byte // of a JSON object
 }
 
 // field is a value of a record.
@@ -47,7 +48,7 @@ var errNoName = fmt.Errorf("is longer than %d bytes: it is no name", maxName)
 // parse reads a JSON object.
 func (r *record) parse(object []byte) *mooncake.RowError {
 	old := r.fields
-	*r = record{fields: old[:0], within: r.within, top: r.top}
+	*r = record{fields: old[:0], within: r.within, top: r.top, source: object}
 	if r.top == nil {
 		r.top = r
 	}
@@ -126,6 +127,13 @@ func (r *record) known(names ...string) {
 	}
 }
 
+// discard says that a request within the record is counted as a whole.
+func (r *record) discard() {
+	for i := range r.fields {
+		r.fields[i].used = true
+	}
+}
+
 // fail remembers the first fault of a line.
 func (r *record) fail(name, value, rule, advice string) {
 	if r.top.err == nil {
@@ -198,7 +206,7 @@ func (r *record) millis(unit time.Duration, names ...string) mooncake.Opt[float6
 
 // at reads the time of a request that must be there, in units from any zero.
 func (r *record) at(unit time.Duration, names ...string) int64 {
-	advice := "want " + map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds", time.Microsecond: "microseconds"}[unit]
+	advice := "want " + map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds", time.Microsecond: "microseconds", time.Nanosecond: "nanoseconds"}[unit]
 	n := r.number(func(s string) (int64, error) { return decimal(s, unit) }, advice, names...)
 	r.want(n.Set, names[0], advice)
 	return n.V
@@ -265,6 +273,68 @@ func (r *record) name(names ...string) string {
 	return s
 }
 
+// one remembers that a field does not hold the one text that it may.
+func (r *record) one(name, text string) {
+	if r.name(name) != text {
+		r.fail(name, "", "must be "+text, "")
+	}
+}
+
+// reason reads why a reply ended; what is no word is left unread.
+func (r *record) reason(name string) string {
+	f := r.find(name)
+	if f == nil {
+		return ""
+	}
+	s := f.cell
+	if f.json.Kind() == '"' {
+		s = unquoted(f.json)
+	}
+	if f.used = mooncake.IsFinishReason(s); !f.used {
+		return ""
+	}
+	return s
+}
+
+// texts reads a text, or several.
+func (r *record) texts(names ...string) (out []string) {
+	f := r.find(names...)
+	if f != nil && f.json.Kind() == '"' {
+		return []string{unquoted(f.json)}
+	}
+	r.array(func(name string, i int, v jsontext.Value) {
+		if v.Kind() != '"' {
+			r.fail(name, "element "+strconv.Itoa(i), "must be a string", "")
+		}
+		out = append(out, unquoted(v))
+	}, "a string or an array of strings", names...)
+	return out
+}
+
+// only returns a record of some of the fields, which are read by that.
+func (r *record) only(names ...string) *record {
+	o := &record{top: r.top, within: r.within, table: r.table}
+	for _, name := range names {
+		if f := r.find(name); f != nil {
+			o.fields = append(o.fields, *f)
+		}
+	}
+	return o
+}
+
+// unit reads the name of a unit of time; it is milliseconds unless the field says otherwise.
+func (r *record) unit(name string) time.Duration {
+	switch r.name(name) {
+	case "s", "sec", "seconds":
+		return time.Second
+	case "us":
+		return time.Microsecond
+	case "ns":
+		return time.Nanosecond
+	}
+	return time.Millisecond
+}
+
 // yes reads a boolean; absent is false. In a table true, 1 and True are so.
 func (r *record) yes(names ...string) bool {
 	f := r.find(names...)
@@ -290,18 +360,26 @@ func (r *record) ids(names ...string) (out []uint64) {
 	return out
 }
 
-// digests reads block ids that may also be texts of digests, of which 64 bits are kept.
+func negative(v jsontext.Value) bool {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	return err == nil && n < 0
+}
+
+// digests reads block ids that may also be negative, or texts of digests, of which 64 bits are kept.
 func (r *record) digests(names ...string) (out []uint64) {
 	r.array(func(name string, i int, v jsontext.Value) {
 		switch n, err := strconv.ParseUint(string(v), 10, 64); {
 		case err == nil:
 			out = append(out, n)
+		case negative(v):
+			n, _ := strconv.ParseInt(string(v), 10, 64)
+			out = append(out, uint64(n)) //nolint:gosec // the same 64 bits
 		case v.Kind() == '"':
 			h := fnv.New64a()
 			_, _ = h.Write(v) // never fails
 			out = append(out, h.Sum64())
 		default:
-			r.fail(name, "element "+strconv.Itoa(i), "must be an integer from 0 to 2^64-1 or a text", "")
+			r.fail(name, "element "+strconv.Itoa(i), "must be an integer of 64 bits or a text", "")
 		}
 	}, "an array of integers or texts", names...)
 	return out
@@ -349,7 +427,7 @@ func (r *record) objects(visit func(*record), names ...string) {
 func (r *record) object(names ...string) *record {
 	f := r.find(names...)
 	if f == nil {
-		return &record{top: r.top}
+		return &record{within: r.within + names[0] + ".", top: r.top}
 	}
 	o := r.open(f.name, f.value())
 	if o == nil {

@@ -25,6 +25,7 @@ type request struct {
 	later bool          // the session's previous turn decides when it comes: at only says where it stands
 
 	chat, parent mooncake.Opt[int64] // Bailian
+	prompt       *prompt             // of formats with prompts
 }
 
 // before is the order of rows in the trace.
@@ -46,8 +47,12 @@ type reason string
 
 const (
 	reasonNoPrompt reason = "no prompt tokens"
-	reasonFailed   reason = "failed: no response tokens"
+	reasonNoReply  reason = "failed: no response tokens"
+	reasonFailed   reason = "failed"
 	reasonModel    reason = "another model"
+	reasonOther    reason = "no request for text"
+	reasonNoTime   reason = "no time"
+	reasonNoCounts reason = "no token counts"
 )
 
 // stream reads the rows of one file.

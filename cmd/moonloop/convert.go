@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,12 +25,13 @@ import (
 // convertFlags are the flags of convert.
 type convertFlags struct {
 	traceFlags
-	from    string
+	from    convert.Format
 	maxLine int
 	// of telemetry
 	keyEnv      string
 	sessionKeys []string
 	orders      []string
+	prompts convert.Prompts
 	// of public traces
 	failed    convert.Failed
 	models    []string
@@ -54,13 +56,14 @@ func newConvertCommand() *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
-	wordVar(fs, &f.from, "from", "", string(convert.OTLP), string(convert.Dynamo), string(convert.Bailian), string(convert.BurstGPT), string(convert.Azure))
+	wordVar(fs, &f.from, "from", "", convert.Formats()...)
 	add(fs, &f.BlockSize, "block-size", 0, blockSize)
 	add(fs, &f.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
 	add(fs, &f.keyEnv, "key-env", hashKeyEnv, aVariable)
 	listVar(fs, &f.sessionKeys, "session-key", anAttribute)
 	f.addRequests(fs)
 	addPromptOrder(fs, &f.orders)
+	wordVar(fs, &f.prompts, "prompts", convert.PromptsHash, convert.PromptsHash, convert.PromptsKeep)
 	wordVar(fs, &f.failed, "failed", convert.FailedDrop, convert.FailedDrop, convert.FailedKeep)
 	listVar(fs, &f.models, "only-model", aModel)
 	add(fs, &f.lookahead, "look-ahead", convert.DefaultLookahead, whole(1, 1<<24))
@@ -82,7 +85,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	t, err := f.begin(f.from == "" || convert.Format(f.from).Telemetry(), names...)
+	t, err := f.begin(f.from == "" || f.from.Telemetry(), names...)
 	if err != nil {
 		return err
 	}
@@ -102,11 +105,17 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 		}
 		f.from = from
 	}
-	opt := convert.Options{Format: convert.Format(f.from), MaxLine: f.maxLine, Compile: f.options(cmd), Models: f.models, Lookahead: f.lookahead}
-	t.format, t.public = f.from, !opt.Format.Telemetry()
+	opt := convert.Options{Format: f.from, MaxLine: f.maxLine, Compile: f.options(cmd), Prompts: f.prompts, Models: f.models, Lookahead: f.lookahead}
+	t.format, t.public = string(f.from), !f.from.Telemetry() || f.prompts == convert.PromptsKeep
 	wrong := publicFlags
-	if t.public {
+	switch {
+	case t.public:
 		wrong = telemetryFlags
+	case f.from.Keeps():
+		wrong = []string{"look-ahead"}
+	}
+	if !f.from.Keeps() && cmd.Flags().Changed("prompts") {
+		wrong = append(slices.Clone(wrong), "prompts")
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
@@ -198,7 +207,7 @@ func (in *inputs) close() {
 }
 
 // detect tells the format of the first input.
-func (in *inputs) detect(ctx context.Context) (from string, err error) {
+func (in *inputs) detect(ctx context.Context) (from convert.Format, err error) {
 	if in.first, err = in.open(ctx, in.names[0]); err != nil {
 		return "", err
 	}
@@ -210,5 +219,26 @@ func (in *inputs) detect(ctx context.Context) (from string, err error) {
 	if errors.Is(err, convert.ErrUnknownFormat) {
 		err = hintError{err, "--from forces one, and then says which line does not fit"}
 	}
-	return string(format), err
+	return format, err
+}
+
+// formatHelp lists the formats for --help.
+func formatHelp() string {
+	var b strings.Builder
+	for _, f := range convert.Formats() {
+		text := f.About()
+		if !f.Detected() {
+			text += " (--from " + string(f) + ")"
+		}
+		line := fmt.Sprintf("  %-17s", f)
+		for word := range strings.FieldsSeq(text) {
+			if len(line)+1+len(word) > helpWidth {
+				b.WriteString(line + "\n")
+				line = strings.Repeat(" ", 19)
+			}
+			line += " " + word
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }

@@ -31,6 +31,7 @@ func describe(cmd *cobra.Command) {
 	text, _ := helpTexts.ReadFile("help/" + cmd.Name() + ".txt") // TestHelp reads all of them
 	cmd.Long, cmd.Example, _ = strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
 	cmd.Long = strings.ReplaceAll(cmd.Long, "{faults}\n", faultHelp())
+	cmd.Long = strings.ReplaceAll(cmd.Long, "{formats}\n", formatHelp())
 	if cmd.HasParent() {
 		cmd.SetUsageFunc(usage)
 		describeFlags(cmd)
