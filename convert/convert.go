@@ -34,6 +34,10 @@ type Options struct {
 	// Annotate is how telemetry is read. Content has no effect, since no text is kept, and BlockSize is that of Compile.
 	Annotate annotate.Config
 
+	// To is the format that rows are written in; "" is Mooncake's.
+	To Target
+	// Meta is the sidecar of a Mooncake trace that is read; nil without one.
+	Meta *mooncake.Meta
 	// Prompts is for formats that hold prompts, see [Format.Keeps].
 	Prompts Prompts
 	// Failed is for formats that say which requests failed; of BurstGPT those without response tokens.
@@ -79,6 +83,12 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 	}
 	opt.MaxLine = cmp.Or(opt.MaxLine, mooncake.DefaultMaxLine)
 	switch s := opt.Format.spec(); {
+	case opt.To != "" && opt.To.target() == nil:
+		return Result{}, fmt.Errorf("target %.40q: want one of %v", string(opt.To), Targets())
+	case opt.To != "" && opt.plain():
+		return Result{}, errors.New("the format of four fields and a target: choose one of them")
+	case opt.Format == Mooncake:
+		return convertMooncake(ctx, opt, sink, files)
 	case opt.Prompts != "" && opt.Prompts != PromptsHash && opt.Prompts != PromptsKeep:
 		return Result{}, fmt.Errorf("prompts %.20q: want %s or %s", string(opt.Prompts), PromptsHash, PromptsKeep)
 	case opt.Prompts == PromptsKeep && !opt.Format.Keeps():

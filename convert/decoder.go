@@ -24,8 +24,8 @@ type decoder struct {
 	record record
 	out    []*request // of the record read last
 
-	scopes int // conversations, of formats that number ids anew in each
-	block  int // tokens of a block, where a record before says it
+	scopes int   // conversations, of formats that number ids anew in each
+	block  int   // tokens of a block, where a record before says it
 	last   int64 // time of the turn before, of formats whose turns follow each other
 }
 

@@ -170,7 +170,7 @@ func TestDetectTelemetry(t *testing.T) {
 		{"profiles first", `{"resourceProfiles":[]}`, convert.OTLP},
 		{"a record", record("a", epoch, 1, 64, "", nil), convert.Dynamo},
 		{"an envelope", `{"timestamp":1,"event":` + record("a", epoch, 1, 64, "", nil), convert.Dynamo},
-		{"Mooncake", `{"timestamp": 0, "input_length": 1}`, ""},
+		{"Mooncake", `{"timestamp": 0, "input_length": 1}`, convert.Mooncake},
 		{"nothing", "", ""},
 		{"CSV", "a,b\n", ""},
 	} {

@@ -24,18 +24,18 @@ type spec struct {
 	shape shape
 	// fields are columns or members that each record has. A file is of the first format all of whose fields are in its beginning; a
 	// format without fields is known by its name alone.
-	fields []string
-	header string // the one member of an object that the file may begin with
-	block  int    // tokens for each block id; 0 where a record says it, or there are no ids
-	blocks bool // rows have block ids
-	global bool // ids of two files are those of the same blocks
-	dates  bool // times are instants, not seconds from some zero
-	models bool // requests name their models
-	fails  bool // failed requests are told apart
-	text     bool // requests hold their prompts
-	spans bool // these are in attributes of spans
-	verbatim bool // there are no token counts, so that prompts can only be kept
-	delta  bool // rows of a session hold only what is new
+	fields   []string
+	header   string // the one member of an object that the file may begin with
+	block    int    // tokens for each block id; 0 where a record says it, or there are no ids
+	blocks   bool   // rows have block ids
+	global   bool   // ids of two files are those of the same blocks
+	dates    bool   // times are instants, not seconds from some zero
+	models   bool   // requests name their models
+	fails    bool   // failed requests are told apart
+	text     bool   // requests hold their prompts
+	spans    bool   // these are in attributes of spans
+	verbatim bool   // there are no token counts, so that prompts can only be kept
+	delta    bool   // rows of a session hold only what is new
 	// decode gives the requests of a record to the decoder.
 	decode func(*decoder, *record)
 }
@@ -65,11 +65,11 @@ const (
 
 // Formats returns the names of all formats, those of telemetry first.
 func Formats() []Format {
-	list := []Format{OTLP, Dynamo}
+	list := []Format{OTLP, Dynamo, Mooncake}
 	for _, s := range specs {
 		list = append(list, s.Format)
 	}
-	slices.Sort(list[2:])
+	slices.Sort(list[3:])
 	return list
 }
 
@@ -82,6 +82,8 @@ func (f Format) About() string {
 		return "JSON lines of the Collector's file exporter, traces and logs, in one file or many"
 	case f == Dynamo:
 		return "JSON lines of Dynamo's request trace"
+	case f == Mooncake:
+		return "a Mooncake trace, to be written for another tool (--to)"
 	}
 	return ""
 }
@@ -89,6 +91,8 @@ func (f Format) About() string {
 // Prompt says in a few words what files of the format say of prompts.
 func (f Format) Prompt() string {
 	switch s := f.spec(); {
+	case f == Mooncake:
+		return "whatever it has"
 	case s == nil, s.text && s.spans:
 		return "text, which is hashed"
 	case s.verbatim:
@@ -132,7 +136,7 @@ func (f Format) Keeps() bool {
 
 // ParseFormat reads the name of a format.
 func ParseFormat(name string) (Format, error) {
-	if f := Format(name); f.Telemetry() || f.spec() != nil {
+	if f := Format(name); f == Mooncake || f.Telemetry() || f.spec() != nil {
 		return f, nil
 	}
 	var names []string
@@ -175,7 +179,7 @@ func Detect(name string, head []byte) (Format, error) {
 	}
 	switch {
 	case members["input_length"] || members["hash_ids"]:
-		return "", fmt.Errorf("%s is a Mooncake trace already: replay and inspect read it as it is", name)
+		return Mooncake, nil
 	case empty:
 		return "", fmt.Errorf("%s is empty: name another file", name)
 	}

@@ -90,7 +90,7 @@ func (q *request) span(file int, seq int64) ptrace.Traces {
 	span.SetSpanID(pcommon.SpanID(id[:8]))
 	span.SetKind(ptrace.SpanKindClient)
 	row, a := q.row, span.Attributes()
-	span.SetStartTimestamp(pcommon.Timestamp(q.at))                                                                //nolint:gosec // above 0
+	span.SetStartTimestamp(pcommon.Timestamp(q.at)) //nolint:gosec // above 0
 	if t := row.Observed.Duration; t.Set {
 		span.SetEndTimestamp(span.StartTimestamp() + pcommon.Timestamp(t.V*float64(time.Millisecond)))
 	}

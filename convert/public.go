@@ -74,12 +74,15 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 		return Result{}, err
 	}
 	opt.Failed, opt.Lookahead = cmp.Or(opt.Failed, FailedDrop), cmp.Or(opt.Lookahead, DefaultLookahead)
+	if opt.To != "" {
+		sink = opt.encoding(sink)
+	}
 	out, err := sink(capture.Partition{})
 	if err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = out.Close() }() // after Commit without effect
-	c := &merger{opt: opt, out: out, names: namesOf(files)}
+	c := &merger{opt: &opt, out: out, names: namesOf(files)}
 	err = c.open(files)
 	if err == nil {
 		err = c.run(ctx)
@@ -101,19 +104,19 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 
 // merger makes one trace of the rows of some files.
 type merger struct {
-	opt     Options
+	opt     *Options
 	out     capture.TraceWriter
 	names   []string
 	streams []*stream
 	lost    losses
 
 	rows, withPrompt, withIDs, withSession, timed int64
-	first                      int64 // time of the first row
-	chats                      chats
-	chain                      chain
-	scopes                     scopes
-	digester                   *mooncake.Digester
-	long, short                int64 // rows with more or fewer ids than blocks
+	first                                         int64 // time of the first row
+	chats                                         chats
+	chain                                         chain
+	scopes                                        scopes
+	digester                                      *mooncake.Digester
+	long, short                                   int64 // rows with more or fewer ids than blocks
 }
 
 func (c *merger) open(files []capture.Source) error {
@@ -125,7 +128,7 @@ func (c *merger) open(files []capture.Source) error {
 		}
 		c.streams = append(c.streams, &stream{
 			lines: newLines(in, file.Name, f.shape.split, c.opt.MaxLine, " if the row is real"), file: in, index: i,
-			decoder: decoder{spec: f, opt: &c.opt, lost: &c.lost},
+			decoder: decoder{spec: f, opt: c.opt, lost: &c.lost},
 			rows:    c.opt.Lookahead, bytes: lookaheadBytes / len(files),
 		})
 	}

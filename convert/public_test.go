@@ -71,7 +71,7 @@ func TestDetect(t *testing.T) {
 		{"BurstGPT 1.2", "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n", BurstGPT},
 		{"Bailian", `{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114}`, Bailian},
 		{"Bailian, cut off in its ids", "\n" + `{"chat_id": 159, "parent_chat_id": -1, "hash_ids": [1, 2`, Bailian},
-		{"Mooncake is not foreign", `{"timestamp": 0, "input_length": 1}`, ""},
+		{"Mooncake", `{"timestamp": 0, "input_length": 1}`, Mooncake},
 		{"nothing", "", ""},
 		{"text", "hello, world\n", ""},
 		{"a quote that does not end", `"TIMESTAMP,ContextTokens,GeneratedTokens` + "\n", ""},

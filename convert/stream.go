@@ -61,7 +61,7 @@ type stream struct {
 	file  io.Closer
 	index int
 	decoder
-	seq   int64
+	seq int64
 
 	rows, bytes int // of the file that the window still has room for
 	ended       bool

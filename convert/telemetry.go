@@ -60,6 +60,9 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 		return Result{Lines: t.lines}, err
 	}
 	lost, step := t.dropped(), t.transformation(opt, files)
+	if opt.To != "" {
+		sink = opt.encoding(sink)
+	}
 	metas := map[capture.Partition]*mooncake.Meta{}
 	completed := func(p capture.Partition) (capture.TraceWriter, error) {
 		w, err := sink(p)

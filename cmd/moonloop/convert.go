@@ -26,12 +26,13 @@ import (
 type convertFlags struct {
 	traceFlags
 	from    convert.Format
+	to      convert.Target
 	maxLine int
 	// of telemetry
 	keyEnv      string
 	sessionKeys []string
 	orders      []string
-	prompts convert.Prompts
+	prompts     convert.Prompts
 	// of public traces
 	failed    convert.Failed
 	models    []string
@@ -57,6 +58,7 @@ func newConvertCommand() *cobra.Command {
 	fs.SortFlags = false
 	f.addOutput(fs)
 	wordVar(fs, &f.from, "from", "", convert.Formats()...)
+	wordVar(fs, &f.to, "to", "", convert.Targets()...)
 	add(fs, &f.BlockSize, "block-size", 0, blockSize)
 	add(fs, &f.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
 	add(fs, &f.keyEnv, "key-env", hashKeyEnv, aVariable)
@@ -105,7 +107,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 		}
 		f.from = from
 	}
-	opt := convert.Options{Format: f.from, MaxLine: f.maxLine, Compile: f.options(cmd), Prompts: f.prompts, Models: f.models, Lookahead: f.lookahead}
+	opt := convert.Options{Format: f.from, MaxLine: f.maxLine, Compile: f.options(cmd), To: f.to, Prompts: f.prompts, Models: f.models, Lookahead: f.lookahead}
 	t.format, t.public = string(f.from), !f.from.Telemetry() || f.prompts == convert.PromptsKeep
 	wrong := publicFlags
 	switch {
@@ -121,6 +123,13 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 		if cmd.Flags().Changed(name) {
 			return capture.Result{}, fmt.Errorf("--%s has no effect on %s: leave it out", name, f.from)
 		}
+	}
+	if name := in.names[0]; f.from == convert.Mooncake && name != "-" && !strings.Contains(name, "://") {
+		meta, err := mooncake.LoadMeta(name)
+		if err != nil {
+			return capture.Result{}, err
+		}
+		opt.Meta = meta
 	}
 	if cmd.Flags().Changed("failed") {
 		opt.Failed = f.failed
@@ -222,23 +231,37 @@ func (in *inputs) detect(ctx context.Context) (from convert.Format, err error) {
 	return format, err
 }
 
-// formatHelp lists the formats for --help.
+// formatHelp lists the formats that are read for --help.
 func formatHelp() string {
 	var b strings.Builder
 	for _, f := range convert.Formats() {
-		text := f.About()
+		about := f.About()
 		if !f.Detected() {
-			text += " (--from " + string(f) + ")"
+			about += " (--from " + string(f) + ")"
 		}
-		line := fmt.Sprintf("  %-17s", f)
-		for word := range strings.FieldsSeq(text) {
-			if len(line)+1+len(word) > helpWidth {
-				b.WriteString(line + "\n")
-				line = strings.Repeat(" ", 19)
-			}
-			line += " " + word
-		}
-		b.WriteString(line + "\n")
+		listHelp(&b, string(f), about)
 	}
 	return b.String()
+}
+
+// targetHelp lists those that are written.
+func targetHelp() string {
+	var b strings.Builder
+	for _, to := range convert.Targets() {
+		listHelp(&b, string(to), to.About())
+	}
+	return b.String()
+}
+
+// listHelp writes a name and what is said of it, broken between words.
+func listHelp(b *strings.Builder, name, about string) {
+	line := fmt.Sprintf("  %-17s", name)
+	for word := range strings.FieldsSeq(about) {
+		if len(line)+1+len(word) > helpWidth {
+			b.WriteString(line + "\n")
+			line = strings.Repeat(" ", 19)
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
 }

@@ -36,6 +36,10 @@ func TestFormatsPage(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f, f.About(), f.Prompt(), how)
 	}
+	b.WriteString("\n| written with `--to` | for |\n|---|---|\n")
+	for _, to := range convert.Targets() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", to, to.About())
+	}
 	if flag.Lookup("update").Value.String() == "true" {
 		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

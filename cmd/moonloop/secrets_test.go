@@ -49,7 +49,7 @@ const plainFlags = `out format replays missing-tokens memory temp-dir journal gr
 	endpoint prompt profile spread start end shard start-at session-mode time-unit quarantine too-short ca-file cert-file
 	key-file arrival-stamps slo token-events otlp-protocol run-id capacity eviction user output think request-limit
 	carry-replies carry-memory follow-engine prompt-order histograms trace-url cache-sizes model-config traces allow-target
-	max-upload max-disk as percentiles only-session prompts`
+	max-upload max-disk as percentiles only-session prompts to`
 
 // TestSecretFlagsAreKnown: each flag of text is known to hold a secret or known to hold none, so that a new one is not forgotten.
 func TestSecretFlagsAreKnown(t *testing.T) {
