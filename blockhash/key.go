@@ -15,6 +15,9 @@ import (
 	"sync"
 )
 
+// Algorithm names how values are made of text or tokens, for those who have to know; the package documentation describes it.
+const Algorithm = "XXH64 and AES-128 under a key, derived by HMAC-SHA-256"
+
 // KeySize is the least number of bytes of a key.
 const KeySize = 32
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -330,6 +331,9 @@ func (w *writing) commit() error {
 		m.ObservedCache = &o
 	}
 	m.HashDomains, m.HashKeys = names(w.domains), names(w.keys)
+	if len(m.HashKeys) > 0 {
+		m.Privacy = &mooncake.Privacy{HashAlgorithm: blockhash.Algorithm}
+	}
 	p.Meta = m
 	if err := out.Commit(&m); err != nil {
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())

@@ -78,6 +78,11 @@ type watched struct {
 	sim *stats.CacheSim
 }
 
+// EncodeWith passes on how rows are written, see [mooncake.Writer.EncodeWith].
+func (w *watched) EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error)) {
+	w.TraceWriter.(*mooncake.File).EncodeWith(encode) //nolint:forcetypeassert // create made it
+}
+
 func (w *watched) Write(row *mooncake.Row) error {
 	if row.SessionID != "" && len(w.sessions) < maxSessions {
 		w.sessions[row.SessionID] = struct{}{}

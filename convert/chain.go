@@ -20,9 +20,9 @@ type chain struct {
 	buf   []byte
 }
 
-// number merges blocks of from tokens, which have the ids, into blocks of to tokens, and returns the numbers of these. To is a
+// number merges blocks of from tokens, which have the ids of a scope, into blocks of to tokens, and returns the numbers of these. To is a
 // multiple of from. Ids beyond the prompt's length are ignored. If there are too few ids, the end of the prompt gets no number.
-func (c *chain) number(input int, ids []uint64, from, to int, tokens int64) []uint64 {
+func (c *chain) number(scope int, ids []uint64, from, to int, tokens int64) []uint64 {
 	if c.known == nil {
 		c.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 		c.known = make(map[[2]uint64]uint64)
@@ -32,7 +32,7 @@ func (c *chain) number(input int, ids []uint64, from, to int, tokens int64) []ui
 	whole := len(ids) == blocks
 	per := to / from
 	out := make([]uint64, 0, (len(ids)+per-1)/per)
-	before := ^uint64(input) //nolint:gosec // 0 or more; no block has the complement as its number
+	before := ^uint64(scope) //nolint:gosec // 0 or more; no block has the complement as its number
 	for len(ids) > 0 {
 		n := min(per, len(ids))
 		if n < per && !whole {
@@ -71,4 +71,22 @@ func (c *chain) fresh(blocks int) []uint64 {
 		c.next++
 	}
 	return out
+}
+
+// scope is where an id always stands for the same block: a file, or a conversation of one.
+type scope struct{ input, part int }
+
+// scopes numbers scopes from 0. The zero scopes is ready to use.
+type scopes map[scope]int
+
+func (s *scopes) of(k scope) int {
+	if *s == nil {
+		*s = scopes{}
+	}
+	n, known := (*s)[k]
+	if !known {
+		n = len(*s)
+		(*s)[k] = n
+	}
+	return n
 }

@@ -18,26 +18,27 @@ var (
 	errFar      = errors.New("is out of range")
 )
 
-// seconds reads a decimal number of seconds as nanoseconds. Digits after the ninth are cut off.
-func seconds(s string) (int64, error) {
+// decimal reads a decimal number of units of time as nanoseconds. What is below a nanosecond is cut off.
+func decimal(s string, unit time.Duration) (int64, error) {
 	if strings.ContainsAny(s, "-eE") {
-		return scientific(s)
+		return scientific(s, unit)
 	}
 	whole, fraction, _ := strings.Cut(s, ".")
 	if whole == "" || strings.Trim(whole+fraction, "0123456789") != "" {
 		return 0, errNoNumber
 	}
-	d, err := time.ParseDuration(whole + "." + fraction[:min(len(fraction), 9)] + "s")
+	name := map[time.Duration]string{time.Second: "s", time.Millisecond: "ms", time.Microsecond: "us", time.Nanosecond: "ns"}[unit]
+	d, err := time.ParseDuration(whole + "." + fraction[:min(len(fraction), 9)] + name)
 	if err != nil {
 		return 0, errFar
 	}
 	return int64(d), nil
 }
 
-// scientific reads seconds with an exponent, which some writers use for small numbers, or a sign.
-func scientific(s string) (int64, error) {
+// scientific reads a number with an exponent, which some writers use for small numbers, or a sign.
+func scientific(s string, unit time.Duration) (int64, error) {
 	f, err := strconv.ParseFloat(s, 64)
-	switch ns := math.Round(f * 1e9); {
+	switch ns := math.Round(f * float64(unit)); {
 	case err != nil:
 		return 0, errNoNumber
 	case ns < 0 || strings.HasPrefix(s, "-"):
@@ -47,6 +48,20 @@ func scientific(s string) (int64, error) {
 	default:
 		return int64(ns), nil
 	}
+}
+
+// epoch reads a time since 1970 in the unit that puts it between 2001 and 2286, of which there is one.
+func epoch(s string) (int64, error) {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond} {
+		ns, err := decimal(s, unit)
+		if err != nil && !errors.Is(err, errFar) {
+			return 0, err
+		}
+		if err == nil && ns >= 1e18 {
+			return ns, nil
+		}
+	}
+	return 0, errNoTime
 }
 
 // date reads a date and time of day such as 2023-11-16 18:17:03.9799600, with or without an offset from UTC, as nanoseconds since the

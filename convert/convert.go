@@ -34,9 +34,15 @@ type Options struct {
 	// Annotate is how telemetry is read. Content has no effect, since no text is kept, and BlockSize is that of Compile.
 	Annotate annotate.Config
 
-	// Failed is for BurstGPT, where requests without response tokens failed.
+	// To is the format that rows are written in; "" is Mooncake's.
+	To Target
+	// Meta is the sidecar of a Mooncake trace that is read; nil without one.
+	Meta *mooncake.Meta
+	// Prompts is for formats that hold prompts, see [Format.Keeps].
+	Prompts Prompts
+	// Failed is for formats that say which requests failed; of BurstGPT those without response tokens.
 	Failed Failed
-	// Models are the only models whose requests become rows; none is all. For BurstGPT.
+	// Models are the only models whose requests become rows; none is all. For formats that name the models.
 	Models []string
 	// Lookahead is the number of rows of one file of public traces that are put into order; 0 is DefaultLookahead.
 	Lookahead int
@@ -45,7 +51,7 @@ type Options struct {
 // Result says what was made, of what, and what was not.
 type Result struct {
 	capture.Result
-	Lines int64 `json:"lines"` // that were not empty
+	Lines int64 `json:"lines"` // records that were not empty: lines, or objects over several
 	// Lost is what was left out of telemetry before there was a trace to count it for. The sidecar of the first trace has it, too.
 	Lost []mooncake.Dropped `json:"lost,omitempty"`
 }
@@ -76,7 +82,21 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 		return Result{}, fmt.Errorf("longest line %d: must be above 0", opt.MaxLine)
 	}
 	opt.MaxLine = cmp.Or(opt.MaxLine, mooncake.DefaultMaxLine)
-	if opt.Format.Telemetry() {
+	switch s := opt.Format.spec(); {
+	case opt.To != "" && opt.To.target() == nil:
+		return Result{}, fmt.Errorf("target %.40q: want one of %v", string(opt.To), Targets())
+	case opt.To != "" && opt.plain():
+		return Result{}, errors.New("the format of four fields and a target: choose one of them")
+	case opt.Format == Mooncake:
+		return convertMooncake(ctx, opt, sink, files)
+	case opt.Prompts != "" && opt.Prompts != PromptsHash && opt.Prompts != PromptsKeep:
+		return Result{}, fmt.Errorf("prompts %.20q: want %s or %s", string(opt.Prompts), PromptsHash, PromptsKeep)
+	case opt.Prompts == PromptsKeep && !opt.Format.Keeps():
+		return Result{}, fmt.Errorf("prompts: %s files hold none that could be kept", opt.Format)
+	case s != nil && s.verbatim && opt.Prompts != PromptsKeep:
+		return Result{}, fmt.Errorf("%s files hold prompts and do not say how many tokens these have: keep the prompts (%s), which are then in the trace as they are", opt.Format, PromptsKeep)
+	}
+	if opt.Format.Telemetry() && opt.Prompts != PromptsKeep {
 		return convertTelemetry(ctx, opt, sink, files)
 	}
 	return convertPublic(ctx, opt, sink, files)

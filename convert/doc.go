@@ -12,14 +12,22 @@
 //
 // # Public traces
 //
-// Alibaba Bailian, BurstGPT and the Azure LLM inference traces hold no text, so that nothing has to be hashed. The rows of all
-// files are merged by time. Times are read as the decimal text that they are and kept in whole nanoseconds. The sidecar counts
+// Formats of lengths or block ids hold no text, so that nothing has to be hashed. The rows of all files are merged by time. Times are read as the decimal text that they are and kept in whole nanoseconds. The sidecar counts
 // values that a row has no field for, and rows that are not requests.
 //
 // A Mooncake id stands for a block and all blocks before it. Whether the ids of a Bailian file do, or stand for their block alone,
 // is not documented. Here it does not matter: each id becomes the number of (number of the block before, id), so that two rows
 // share as many leading numbers as they share leading ids, and no more. Larger blocks are numbered in the same way, from several
 // ids each. A last block that is not full gets its own number, which depends on its length.
+//
+// # Formats
+//
+// A format is an entry of specs, in a file of its own: how its records are divided, which fields tell its files, and a decoder that asks a
+// record for fields by name and gives requests. The record remembers the first value that is not what was asked for, and counts those
+// that nobody asked for. Logs with prompts are such formats, too. Their requests become spans and are processed as telemetry, unless the
+// prompts are kept; then they become rows.
+//
+// A [Target] is an entry of targets: what another tool reads of a row, and how a row is written for it.
 //
 // # Memory
 //

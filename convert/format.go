@@ -20,7 +20,37 @@ import (
 // Format is a format of files.
 type Format string
 
-// The formats.
+// spec is a format of files that become rows one by one. Each has a file of its own.
+type spec struct {
+	Format
+	about string // what it is, for people; one line
+	table bool   // CSV, of which the first record names the columns; else JSON objects, however they are laid out
+	// fields are columns or members that each record has. A file is of the first format all of whose fields are in its beginning; a
+	// format without fields is known by its name alone.
+	fields   []string
+	header   string // the one member of an object that the file may begin with
+	block    int    // tokens for each block id; 0 where a record says it, or there are no ids
+	blocks   bool   // rows have block ids
+	global   bool   // ids of two files are those of the same blocks
+	dates    bool   // times are instants, not seconds from some zero
+	models   bool   // requests name their models
+	fails    bool   // failed requests are told apart
+	text     bool   // requests hold their prompts
+	spans    bool   // these are in attributes of spans
+	verbatim bool   // there are no token counts, so that prompts can only be kept
+	delta    bool   // rows of a session hold only what is new
+	// decode gives the requests of a record to the decoder.
+	decode func(*decoder, *record)
+}
+
+// specs are the formats, in the order of detection.
+var specs = []*spec{
+	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
+	&guidellm, &aiperfProfile, &inferencePerf, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
+	&vllm, &aiperf,
+}
+
+// The formats that have names here; [Formats] has all.
 const (
 	// OTLP is telemetry: one ExportTraceServiceRequest or ExportLogsServiceRequest in JSON on each line; lines of metrics and profiles
 	// are left out.
@@ -36,16 +66,87 @@ const (
 	Azure Format = "azure"
 )
 
+// Formats returns the names of all formats, those of telemetry first.
+func Formats() []Format {
+	list := []Format{OTLP, Dynamo, Mooncake}
+	for _, s := range specs {
+		list = append(list, s.Format)
+	}
+	slices.Sort(list[3:])
+	return list
+}
+
+// About says in one line what files of the format are.
+func (f Format) About() string {
+	switch s := f.spec(); {
+	case s != nil:
+		return s.about
+	case f == OTLP:
+		return "JSON lines of the Collector's file exporter, traces and logs, in one file or many"
+	case f == Dynamo:
+		return "JSON lines of Dynamo's request trace"
+	case f == Mooncake:
+		return "a Mooncake trace, to be written for another tool (--to)"
+	}
+	return ""
+}
+
+// Prompt says in a few words what files of the format say of prompts.
+func (f Format) Prompt() string {
+	switch s := f.spec(); {
+	case f == Mooncake:
+		return "whatever it has"
+	case s == nil, s.text && s.spans:
+		return "text, which is hashed"
+	case s.verbatim:
+		return "text, which is kept"
+	case s.text:
+		return "text, which is hashed or kept"
+	case s.block > 0:
+		return fmt.Sprintf("ids of blocks of %d tokens", s.block)
+	case s.blocks:
+		return "ids of blocks"
+	}
+	return "lengths"
+}
+
+func (f Format) spec() *spec {
+	if i := slices.IndexFunc(specs, func(s *spec) bool { return s.Format == f }); i >= 0 {
+		return specs[i]
+	}
+	return nil
+}
+
+// Detected reports whether [Detect] knows the format's files.
+func (f Format) Detected() bool {
+	s := f.spec()
+	return s == nil || len(s.fields) > 0
+}
+
 // Telemetry reports whether files of the format are telemetry, and not a public trace.
-func (f Format) Telemetry() bool { return f == OTLP || f == Dynamo }
+//
+// Formats that hold prompts are telemetry, too: their requests are processed as spans, unless the prompts are to be kept.
+func (f Format) Telemetry() bool {
+	s := f.spec()
+	return f == OTLP || f == Dynamo || s != nil && s.text
+}
+
+// Keeps reports whether the format holds prompts that can be kept, see [PromptsKeep].
+func (f Format) Keeps() bool {
+	s := f.spec()
+	return s != nil && s.text && !s.spans
+}
 
 // ParseFormat reads the name of a format.
 func ParseFormat(name string) (Format, error) {
-	switch f := Format(name); f {
-	case OTLP, Dynamo, Bailian, BurstGPT, Azure:
+	if f := Format(name); f == Mooncake || f.Telemetry() || f.spec() != nil {
 		return f, nil
 	}
-	return "", fmt.Errorf("format %.40q: want %s, %s, %s, %s or %s", name, OTLP, Dynamo, Bailian, BurstGPT, Azure)
+	var names []string
+	for _, f := range Formats() {
+		names = append(names, string(f))
+	}
+	return "", fmt.Errorf("format %.40q: want %s", name, strings.Join(names, ", "))
 }
 
 // ErrUnknownFormat is a file of none of the formats.
@@ -63,43 +164,30 @@ func Detect(name string, head []byte) (Format, error) {
 	case bytes.Contains(object, []byte(`"`+dynamoSchema+`"`)) && slices.Contains([]string{"schema", "timestamp", "event", "event_type"}, first):
 		return Dynamo, nil // a record's schema is its first member; an envelope has its time before it
 	}
-	has := map[string]bool{}
+	line, _, _ := bytes.Cut(head, newline)
+	columns, members := columnNames(line), map[string]bool{}
 	for key := range keys(object) {
-		has[key] = true
+		members[key] = true
 	}
-	line, _, _ := bytes.Cut(head, []byte{'\n'})
-	switch columns := columnNames(line); {
-	case has["chat_id"] && has["parent_chat_id"]:
-		return Bailian, nil
-	case columns["contexttokens"] && columns["generatedtokens"]:
-		return Azure, nil
-	case columns["request tokens"] && columns["response tokens"]:
-		return BurstGPT, nil
-	case has["input_length"] || has["hash_ids"]:
-		return "", fmt.Errorf("%s is a Mooncake trace already: replay and inspect read it as it is", name)
+	for _, s := range specs {
+		has := func(name string) bool { return members[name] }
+		if s.table {
+			has = func(name string) bool { return columns[columnName(name)] }
+		}
+		if s.header != "" && len(members) == 1 && members[s.header] {
+			return s.Format, nil
+		}
+		if len(s.fields) > 0 && !slices.ContainsFunc(s.fields, func(name string) bool { return !has(name) }) {
+			return s.Format, nil
+		}
+	}
+	switch {
+	case members["input_length"] || members["hash_ids"]:
+		return Mooncake, nil
 	case empty:
 		return "", fmt.Errorf("%s is empty: name another file", name)
 	}
 	return "", fmt.Errorf("%s: %w", name, ErrUnknownFormat)
-}
-
-// maxHeader is the length of the longest line of column names, in bytes.
-const maxHeader = 4096
-
-// columnName is a column's name as it is compared.
-func columnName(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
-
-// columnNames are the names in the first line of a CSV file; none where it is no such line.
-func columnNames(line []byte) map[string]bool {
-	names := map[string]bool{}
-	if len(line) > maxHeader {
-		return names
-	}
-	fields, _ := splitCSV(string(bytes.TrimRight(line, "\r")), nil)
-	for _, name := range fields {
-		names[columnName(name)] = true
-	}
-	return names
 }
 
 // keys yields the keys of the JSON object that a file or a line begins with, as far as the object is there.

@@ -17,7 +17,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-var utf8BOM = []byte("\xef\xbb\xbf")
+var (
+	utf8BOM = []byte("\xef\xbb\xbf")
+	newline = []byte{'\n'}
+)
 
 // source is what lines come from.
 type source interface {
@@ -38,18 +41,21 @@ type lines struct {
 	filled int64  // lines that held something
 }
 
-func newLines(in io.Reader, name string, maxLine int, advice string, format Format) *lines {
+func newLines(in io.Reader, name string, maxLine int, advice string, table bool) *lines {
 	l := &lines{name: name, advice: advice}
-	if format == OTLP || format == Dynamo || format == Bailian {
+	if !table {
 		l.source = objects{jsonrows.NewReader(bufio.NewReaderSize(in, 64<<10), maxLine, false)}
 		return l
 	}
-	csv := &csvLines{in: bufio.NewScanner(in)}
+	csv := &tableLines{in: bufio.NewScanner(in)}
 	csv.in.Buffer(make([]byte, 0, min(64<<10, maxLine)), maxLine)
 	csv.in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		n, line, err := bufio.ScanLines(data, atEOF)
-		csv.ended = n > 0 && data[n-1] == '\n'
-		return n, line, err
+		n, record, err := splitTable(data, atEOF)
+		if n > 0 {
+			csv.number, csv.passed = csv.passed+1, csv.passed+int64(bytes.Count(data[:n], newline))
+			csv.ended = data[n-1] == '\n'
+		}
+		return n, record, err
 	})
 	l.source = csv
 	return l
@@ -108,33 +114,34 @@ func (o objects) again(fault error) ([]byte, bool, error) {
 func (o objects) line() int64 { return o.Line }
 func (o objects) cut() bool   { return o.Cut && !bytes.HasSuffix(o.Raw, []byte{'\n'}) }
 
-// csvLines are the lines of a file of CSV.
-type csvLines struct {
+// tableLines are the records of a table: lines, with the line ends in their quotes.
+type tableLines struct {
 	in     *bufio.Scanner
-	number int64 // of the line
+	number int64 // of the line that the last record begins on
+	passed int64 // line ends up to its end
 	ended  bool  // it has its newline
 }
 
-func (l *csvLines) next() ([]byte, error) {
+func (l *tableLines) next() ([]byte, error) {
 	for l.in.Scan() {
-		line := l.in.Bytes()
-		if l.number++; l.number == 1 {
-			line = bytes.TrimPrefix(line, utf8BOM)
+		record := l.in.Bytes()
+		if l.number == 1 {
+			record = bytes.TrimPrefix(record, utf8BOM)
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			return line, nil
+		if record = bytes.TrimSpace(record); len(record) > 0 {
+			return record, nil
 		}
 	}
 	if err := l.in.Err(); err != nil {
-		l.number++ // the line that did not come
+		l.number = l.passed + 1 // the line that did not come
 		return nil, err
 	}
 	return nil, io.EOF
 }
 
-func (l *csvLines) again(error) ([]byte, bool, error) { return nil, false, nil }
-func (l *csvLines) line() int64                       { return l.number }
-func (l *csvLines) cut() bool                         { return !l.ended }
+func (l *tableLines) again(error) ([]byte, bool, error) { return nil, false, nil }
+func (l *tableLines) line() int64                       { return l.number }
+func (l *tableLines) cut() bool                         { return !l.ended }
 
 // fault says where the last line is of which an error is.
 func (l *lines) fault(e *mooncake.RowError) error {

@@ -34,22 +34,33 @@ const (
 
 // validatePublic reports options that cannot be followed, or that would be without effect.
 func (o *Options) validatePublic() error {
+	f := o.Format.spec()
 	switch size := o.Compile.BlockSize; {
 	case size < 0:
 		return fmt.Errorf("block size %d: must be above 0", size)
-	case size > 0 && o.Format != Bailian && !o.plain():
+	case size > 0 && !f.blocks && !o.plain():
 		return fmt.Errorf("block size %d: %s traces have no block ids", size, o.Format)
-	case o.Format == Bailian && size%bailianBlock != 0:
+	case size > 0 && f.block > 0 && size%f.block != 0:
 		return fmt.Errorf("block size %d: the blocks of %s have %d tokens, and larger ones are made of whole blocks: give a multiple",
-			size, o.Format, bailianBlock)
-	case o.Failed != "" && o.Failed != FailedDrop && o.Failed != FailedKeep:
-		return fmt.Errorf("failed requests %.20q: want %s or %s", string(o.Failed), FailedDrop, FailedKeep)
-	case o.Failed != "" && o.Format != BurstGPT:
-		return fmt.Errorf("failed requests: %s traces do not say which requests failed", o.Format)
-	case len(o.Models) > 0 && o.Format != BurstGPT:
-		return fmt.Errorf("models: %s traces do not name the models", o.Format)
+			size, o.Format, f.block)
+	case o.Prompts == PromptsKeep && o.plain():
+		return errors.New("rows of the four fields that every tool knows hold no prompts: choose the full format, or do not keep prompts")
 	case o.Lookahead < 0:
 		return fmt.Errorf("look-ahead %d: must be above 0", o.Lookahead)
+	}
+	return o.validateChoice()
+}
+
+// validateChoice reports a choice of requests that the format does not allow.
+func (o *Options) validateChoice() error {
+	f := o.Format.spec()
+	switch {
+	case o.Failed != "" && o.Failed != FailedDrop && o.Failed != FailedKeep:
+		return fmt.Errorf("failed requests %.20q: want %s or %s", string(o.Failed), FailedDrop, FailedKeep)
+	case o.Failed != "" && !f.fails:
+		return fmt.Errorf("failed requests: %s traces do not say which requests failed", o.Format)
+	case len(o.Models) > 0 && !f.models:
+		return fmt.Errorf("models: %s traces do not name the models", o.Format)
 	}
 	return nil
 }
@@ -63,19 +74,15 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 		return Result{}, err
 	}
 	opt.Failed, opt.Lookahead = cmp.Or(opt.Failed, FailedDrop), cmp.Or(opt.Lookahead, DefaultLookahead)
-	switch {
-	case opt.Compile.BlockSize > 0:
-	case opt.Format == Bailian:
-		opt.Compile.BlockSize = bailianBlock
-	case opt.plain():
-		opt.Compile.BlockSize = mooncake.BlockSize
+	if opt.To != "" {
+		sink = opt.encoding(sink)
 	}
 	out, err := sink(capture.Partition{})
 	if err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = out.Close() }() // after Commit without effect
-	c := &merger{opt: opt, out: out, names: namesOf(files), digester: mooncake.NewDigester(mooncake.CheckOptions{BlockSize: opt.Compile.BlockSize})}
+	c := &merger{opt: &opt, out: out, names: namesOf(files)}
 	err = c.open(files)
 	if err == nil {
 		err = c.run(ctx)
@@ -97,29 +104,32 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 
 // merger makes one trace of the rows of some files.
 type merger struct {
-	opt     Options
+	opt     *Options
 	out     capture.TraceWriter
 	names   []string
 	streams []*stream
 	lost    losses
 
-	rows, withIDs, withSession int64
-	first                      int64 // time of the first row
-	chats                      chats
-	chain                      chain
-	digester                   *mooncake.Digester
-	long, short                int64 // rows with more or fewer ids than blocks
+	rows, withPrompt, withIDs, withSession, timed int64
+	first                                         int64 // time of the first row
+	chats                                         chats
+	chain                                         chain
+	scopes                                        scopes
+	digester                                      *mooncake.Digester
+	long, short                                   int64 // rows with more or fewer ids than blocks
 }
 
 func (c *merger) open(files []capture.Source) error {
+	f := c.opt.Format.spec()
 	for i, file := range files {
 		in, err := file.Open()
 		if err != nil {
 			return err
 		}
 		c.streams = append(c.streams, &stream{
-			lines: newLines(in, file.Name, c.opt.MaxLine, " if the row is real", c.opt.Format), file: in, index: i, parse: newParser(&c.opt, &c.lost), lost: &c.lost,
-			rows: c.opt.Lookahead, bytes: lookaheadBytes / len(files),
+			lines: newLines(in, file.Name, c.opt.MaxLine, " if the row is real", f.table), file: in, index: i,
+			decoder: decoder{spec: f, opt: c.opt, lost: &c.lost},
+			rows:    c.opt.Lookahead, bytes: lookaheadBytes / len(files),
 		})
 	}
 	return nil
@@ -133,6 +143,8 @@ func (c *merger) run(ctx context.Context) error {
 			return err
 		}
 	}
+	c.chooseBlock(w.All())
+	c.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: c.opt.Compile.BlockSize})
 	for w.Len() > 0 {
 		if c.rows%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -153,13 +165,32 @@ func (c *merger) run(ctx context.Context) error {
 	return nil
 }
 
+// chooseBlock sets the block size of the trace, unless it is given: that of the first row with ids.
+func (c *merger) chooseBlock(rows []*request) {
+	size := &c.opt.Compile.BlockSize
+	for _, q := range rows {
+		if *size == 0 && q.row.HashIDs != nil {
+			*size = q.block
+		}
+	}
+	if *size == 0 {
+		*size = c.opt.Format.spec().block
+	}
+	if *size == 0 && c.opt.plain() {
+		*size = mooncake.BlockSize
+	}
+}
+
 // write completes a row and writes it.
 func (c *merger) write(q *request) error {
 	if c.rows == 0 {
 		c.first = q.at
 	}
 	row := q.row
-	row.Timestamp = mooncake.Some(milliseconds(q.at - c.first))
+	if !q.later {
+		c.timed++
+		row.Timestamp = mooncake.Some(milliseconds(q.at - c.first))
+	}
 	if first, ok := c.chats.add(q); ok {
 		row.SessionID = strconv.FormatInt(first, 10)
 		if len(c.streams) > 1 {
@@ -167,26 +198,47 @@ func (c *merger) write(q *request) error {
 		}
 	}
 	if c.opt.plain() {
-		row.SessionID, row.Model = "", ""
+		*row = mooncake.Row{Timestamp: row.Timestamp, InputLength: row.InputLength, OutputLength: row.OutputLength, HashIDs: row.HashIDs}
 	}
 	if row.SessionID != "" {
 		c.withSession++
 	}
-	if row.HashIDs != nil {
+	if err := c.number(q); err != nil {
+		return err
+	}
+	c.rows++
+	c.digester.Add(row, c.rows)
+	return c.out.Write(row)
+}
+
+// number gives a row the numbers of its blocks in the trace.
+func (c *merger) number(q *request) error {
+	row, size := q.row, c.opt.Compile.BlockSize
+	switch {
+	case row.HashIDs != nil && (size == 0 || size%q.block != 0):
+		return &mooncake.RowError{
+			File: c.streams[q.input].lines.name, Line: q.line, Rule: fmt.Sprintf("the row's blocks have %d tokens, of which no blocks of %d can be made", q.block, size),
+			Advice: "give a block size that is a multiple of those of all rows",
+		}
+	case row.HashIDs != nil:
 		c.withIDs++
-		switch blocks := mooncake.BlockCount(row.InputLength.V, bailianBlock); {
+		switch blocks := mooncake.BlockCount(row.InputLength.V, q.block); {
 		case len(row.HashIDs) > blocks:
 			c.long++
 		case len(row.HashIDs) < blocks:
 			c.short++
 		}
-		row.HashIDs = c.chain.number(q.input, row.HashIDs, bailianBlock, c.opt.Compile.BlockSize, row.InputLength.V)
-	} else if c.opt.plain() {
-		row.HashIDs = c.chain.fresh(mooncake.BlockCount(row.InputLength.V, c.opt.Compile.BlockSize))
+		scope := scope{q.input, q.scope}
+		if c.opt.Format.spec().global {
+			scope.input = 0
+		}
+		row.HashIDs = c.chain.number(c.scopes.of(scope), row.HashIDs, q.block, size, row.InputLength.V)
+	case row.Kind() != mooncake.KindLength:
+		c.withPrompt++
+	case c.opt.plain():
+		row.HashIDs = c.chain.fresh(mooncake.BlockCount(row.InputLength.V, size))
 	}
-	c.rows++
-	c.digester.Add(row, c.rows)
-	return c.out.Write(row)
+	return nil
 }
 
 // meta is the sidecar.
@@ -196,27 +248,30 @@ func (c *merger) meta() *mooncake.Meta {
 		TimeUnit: mooncake.UnitName(time.Millisecond), SessionMode: mooncake.SessionNone, Identity: make(map[string]int64),
 		Digests: c.digester.Digests(), Dropped: c.lost.list(),
 	}
-	if c.withSession > 0 {
+	f := c.opt.Format.spec()
+	switch {
+	case c.withSession > 0 && f.delta:
+		m.SessionMode = mooncake.SessionDelta
+	case c.withSession > 0:
 		m.SessionMode = mooncake.SessionFull // requests to an API hold their conversation
 	}
-	if c.opt.Format == Azure {
+	if f.dates {
 		m.TimeBase = time.Unix(0, c.first).UTC()
 	}
-	for identity, n := range map[string]int64{"trace": c.withIDs, "lengths": c.rows - c.withIDs} {
+	for identity, n := range map[string]int64{"trace": c.withIDs, "prompt": c.withPrompt, "lengths": c.rows - c.withIDs - c.withPrompt} {
 		if n > 0 {
 			m.Identity[identity] = n
 		}
 	}
 	parameters := map[string]any{"from": c.opt.Format, "files": c.names}
-	switch c.opt.Format {
-	case BurstGPT:
+	if f.fails {
 		parameters["failed"] = c.opt.Failed
-		if len(c.opt.Models) > 0 {
-			parameters["models"] = c.opt.Models
-		}
-	case Bailian:
+	}
+	if len(c.opt.Models) > 0 {
+		parameters["models"] = c.opt.Models
+	}
+	if c.withIDs > 0 {
 		parameters["block_size"] = c.opt.Compile.BlockSize
-	default:
 	}
 	m.Transformations = []mooncake.Transformation{{Name: "convert", Parameters: parameters, Effect: c.effect()}}
 	return m
@@ -226,7 +281,10 @@ func (c *merger) meta() *mooncake.Meta {
 func (c *merger) effect() string {
 	var s strings.Builder
 	s.WriteString("Timestamps count from the first row")
-	if c.opt.Format != Azure {
+	if c.timed == 0 {
+		s.Reset()
+		s.WriteString("Rows have no times")
+	} else if !c.opt.Format.spec().dates {
 		s.WriteString(", which came " + strconv.FormatFloat(milliseconds(c.first)/1e3, 'f', -1, 64) + " s after the zero of the files")
 	}
 	if c.withIDs > 0 {

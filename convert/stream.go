@@ -18,9 +18,14 @@ type request struct {
 	at    int64 // ns from the zero of the format's times
 	input int   // index of the file
 	line  int64
+	seq   int64         // order in the file
 	row   *mooncake.Row // without its timestamp; ids are those of the file
+	block int           // tokens of each of its ids; 0 is the format's
+	scope int           // of the file, in which an id is always the same block
+	later bool          // the session's previous turn decides when it comes: at only says where it stands
 
 	chat, parent mooncake.Opt[int64] // Bailian
+	prompt       *prompt             // of formats with prompts
 }
 
 // before is the order of rows in the trace.
@@ -28,42 +33,35 @@ func (q *request) before(o *request) bool {
 	if q.at != o.at {
 		return q.at < o.at
 	}
-	return q.input < o.input || q.input == o.input && q.line < o.line
+	return q.input < o.input || q.input == o.input && q.seq < o.seq
 }
 
 // size is the approximate memory of the request, in bytes.
-func (q *request) size() int { return 256 + 8*len(q.row.HashIDs) + len(q.row.SessionID) }
+func (q *request) size() int {
+	r := q.row
+	return 256 + 8*len(r.HashIDs) + len(r.SessionID) + len(r.TextInput.V) + len(r.Messages) + len(r.Tools) + len(r.Payload)
+}
 
-// parser reads a line of a file. It returns a row, or nil for a line without data; the error is a [*mooncake.RowError], or a reason
-// why the line gives no row. The parser does not keep the line.
-type parser func(line []byte) (*request, error)
-
-// reason says why a line does not become a row.
+// reason says why a request does not become a row.
 type reason string
-
-func (r reason) Error() string { return string(r) }
 
 const (
 	reasonNoPrompt reason = "no prompt tokens"
-	reasonFailed   reason = "failed: no response tokens"
+	reasonNoReply  reason = "failed: no response tokens"
+	reasonFailed   reason = "failed"
 	reasonModel    reason = "another model"
+	reasonOther    reason = "no request for text"
+	reasonNoTime   reason = "no time"
+	reasonNoCounts reason = "no token counts"
 )
-
-// newParser returns the parser for a file of the format.
-func newParser(opt *Options, lost *losses) parser {
-	if opt.Format == Bailian {
-		return (&bailian{lost}).parse
-	}
-	return (&csvParser{csvFormat: csvFormats[opt.Format], opt: opt, lost: lost}).parse
-}
 
 // stream reads the rows of one file.
 type stream struct {
 	lines *lines
 	file  io.Closer
 	index int
-	parse parser
-	lost  *losses
+	decoder
+	seq int64
 
 	rows, bytes int // of the file that the window still has room for
 	ended       bool
@@ -104,30 +102,31 @@ func (s *stream) leave(q *request) error {
 
 // read returns the next row of the file.
 func (s *stream) read() (*request, error) {
-	for {
-		line, err := s.lines.next()
+	for len(s.out) == 0 {
+		record, err := s.lines.next()
 		if err != nil {
 			return nil, err
 		}
-		q, err := s.parse(line)
-		if line, more, failed := s.lines.again(err); failed != nil {
-			return nil, failed
-		} else if more {
-			q, err = s.parse(line)
-		}
-		if err == nil && q != nil {
-			if err = q.row.Validate(); err == nil {
-				q.input, q.line = s.index, s.lines.line()
-				return q, nil
+		fault := s.decoder.read(record)
+		if fault != nil {
+			if record, more, failed := s.lines.again(fault); failed != nil {
+				return nil, failed
+			} else if more {
+				fault = s.decoder.read(record)
 			}
 		}
-		if fault, ok := errors.AsType[*mooncake.RowError](err); ok {
+		if fault != nil {
 			return nil, s.lines.fault(fault)
 		}
-		if why, ok := errors.AsType[reason](err); ok {
-			s.lost.add("rows", string(why), 1)
-		}
 	}
+	q := s.out[0]
+	s.out = s.out[1:]
+	if fault, bad := errors.AsType[*mooncake.RowError](q.row.Validate()); bad {
+		return nil, s.lines.fault(fault)
+	}
+	s.seq++
+	q.input, q.line, q.seq = s.index, s.lines.line(), s.seq
+	return q, nil
 }
 
 // window is a heap of rows, the earliest first.

@@ -43,18 +43,28 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 	defer func() { _ = os.RemoveAll(dir) }()
 	t := &telemetry{annotator: annotator, decoder: decode.New(decode.Config{Limits: opt.Annotate.Limits})}
 	t.read = t.otlpLine
-	if opt.Format == Dynamo {
+	switch s := opt.Format.spec(); {
+	case opt.Format == Dynamo:
 		t.read = t.dynamoLine
+	case s != nil:
+		if err := opt.validateChoice(); err != nil {
+			return Result{}, err
+		}
+		t.read, t.table = t.requests, s.table
+		t.rows = decoder{spec: s, opt: &opt, lost: &t.lost}
 	}
 	name := filepath.Join(dir, "journal")
 	if err := t.write(ctx, opt, name, files); err != nil {
 		return Result{Lines: t.lines}, err
 	}
 	lost, step := t.dropped(), t.transformation(opt, files)
+	if opt.To != "" {
+		sink = opt.encoding(sink)
+	}
 	metas := map[capture.Partition]*mooncake.Meta{}
 	completed := func(p capture.Partition) (capture.TraceWriter, error) {
 		w, err := sink(p)
-		return completed{w, func(m *mooncake.Meta) {
+		return completed{w, opt.Format.spec() != nil, func(m *mooncake.Meta) {
 			if len(metas) == 0 { // what belongs to no trace is told once
 				m.Dropped = slices.Concat(lost, m.Dropped)
 			}
@@ -77,7 +87,16 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 // completed is a trace whose sidecar also says what happened before it was compiled.
 type completed struct {
 	capture.TraceWriter
+	made     bool // there were no spans before
 	complete func(*mooncake.Meta)
+}
+
+// Write leaves out the name of a span that nobody can look up.
+func (w completed) Write(row *mooncake.Row) error {
+	if w.made {
+		row.OTel = mooncake.SpanRef{}
+	}
+	return w.TraceWriter.Write(row)
 }
 
 // Commit completes the sidecar.
@@ -101,6 +120,9 @@ func nothing(compiled capture.Result, lost []mooncake.Dropped) error {
 // telemetry turns files into the records of a journal.
 type telemetry struct {
 	read      func(line []byte) error // a [*mooncake.RowError] is of the line
+	table     bool                    // the files are tables
+	rows      decoder                 // of formats with prompts
+	made      int64                   // spans of them
 	annotator *annotate.Annotator
 	decoder   *decode.Decoder
 	journal   *journal.Writer
@@ -115,7 +137,8 @@ func (t *telemetry) write(ctx context.Context, opt Options, name string, files [
 	if t.journal, err = journal.OpenWriter(name, journal.WriterOptions{NoSync: true}); err != nil {
 		return err
 	}
-	for _, file := range files {
+	for i, file := range files {
+		t.rows.file, t.rows.names = i, nil
 		if err = t.file(ctx, file, opt.MaxLine); err != nil {
 			break
 		}
@@ -129,7 +152,7 @@ func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) 
 	if err != nil {
 		return err
 	}
-	l := newLines(in, file.Name, maxLine, ", or let the exporter write smaller batches", OTLP)
+	l := newLines(in, file.Name, maxLine, ", or let the exporter write smaller batches", t.table)
 	defer func() { t.lines, err = t.lines+l.filled, errors.Join(err, in.Close()) }()
 	for {
 		line, err := l.next()

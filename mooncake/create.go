@@ -68,7 +68,7 @@ func create(name string, over atomicfile.Over) (*File, error) {
 }
 
 // Commit completes the file and puts it, synced, under its name, with its sidecar unless meta is nil. A sidecar that
-// gives no rows is given the number of rows written.
+// gives no rows is given the number of rows written, and each one what they let out ([Privacy]).
 func (f *File) Commit(meta *Meta) error {
 	err := f.buf.Flush()
 	if f.pack != nil {
@@ -80,6 +80,7 @@ func (f *File) Commit(meta *Meta) error {
 		if m.Rows == 0 {
 			m.Rows = f.Rows()
 		}
+		m.Privacy = f.privacy.of(meta)
 		if side, err = atomicfile.Create(MetaName(f.name), f.over); err == nil { // before the trace is there
 			err = m.Write(side)
 		}

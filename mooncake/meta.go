@@ -49,6 +49,8 @@ type Meta struct {
 	// HashKeys are the fingerprints of the keys under which the ids were made, as far as they are known: 8 hexadecimal
 	// digits each, sorted. Prompts hashed under two keys never match, whatever they have in common.
 	HashKeys []string `json:"hash_keys,omitempty"`
+	// Privacy says what the trace lets out; nil where nobody has counted.
+	Privacy *Privacy `json:"privacy,omitempty"`
 	// Digests are those of the rows as written.
 	Digests Digests `json:"digests,omitzero"`
 	// Dropped counts what is not in the trace, by reason.

@@ -24,10 +24,16 @@ type Writer struct {
 	buf  []byte
 	rows int64
 	recent
+	privacy Privacy
+	encode  func(dst []byte, row *Row) ([]byte, error)
 }
 
 // NewWriter returns a writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// EncodeWith lets another function append rows to a slice, without a newline, in place of [AppendRow]. It is for the formats of other
+// tools, and must be called before the first row.
+func (w *Writer) EncodeWith(encode func(dst []byte, row *Row) ([]byte, error)) { w.encode = encode }
 
 // Rows returns the number of rows written.
 func (w *Writer) Rows() int64 { return w.rows }
@@ -47,8 +53,17 @@ func (w *Writer) Write(row *Row) error {
 	if continues == 0 {
 		of = prefix{row.HashRanges, row.Replies}
 	}
-	w.buf = append(appendRow(w.buf[:0], row, of, continues), '\n')
+	if w.encode == nil {
+		w.buf = appendRow(w.buf[:0], row, of, continues)
+	} else {
+		var err error
+		if w.buf, err = w.encode(w.buf[:0], row); err != nil {
+			return err
+		}
+	}
+	w.buf = append(w.buf, '\n')
 	w.recent.add(w.rows, row)
+	w.privacy.add(row)
 	if _, err := w.w.Write(w.buf); err != nil {
 		return fmt.Errorf("row %d was not written: %w", w.rows+1, err)
 	}

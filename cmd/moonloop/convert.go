@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,12 +25,14 @@ import (
 // convertFlags are the flags of convert.
 type convertFlags struct {
 	traceFlags
-	from    string
+	from    convert.Format
+	to      convert.Target
 	maxLine int
 	// of telemetry
 	keyEnv      string
 	sessionKeys []string
 	orders      []string
+	prompts     convert.Prompts
 	// of public traces
 	failed    convert.Failed
 	models    []string
@@ -54,13 +57,15 @@ func newConvertCommand() *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.addOutput(fs)
-	wordVar(fs, &f.from, "from", "", string(convert.OTLP), string(convert.Dynamo), string(convert.Bailian), string(convert.BurstGPT), string(convert.Azure))
+	wordVar(fs, &f.from, "from", "", convert.Formats()...)
+	wordVar(fs, &f.to, "to", "", convert.Targets()...)
 	add(fs, &f.BlockSize, "block-size", 0, blockSize)
 	add(fs, &f.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
 	add(fs, &f.keyEnv, "key-env", hashKeyEnv, aVariable)
 	listVar(fs, &f.sessionKeys, "session-key", anAttribute)
 	f.addRequests(fs)
 	addPromptOrder(fs, &f.orders)
+	wordVar(fs, &f.prompts, "prompts", convert.PromptsHash, convert.PromptsHash, convert.PromptsKeep)
 	wordVar(fs, &f.failed, "failed", convert.FailedDrop, convert.FailedDrop, convert.FailedKeep)
 	listVar(fs, &f.models, "only-model", aModel)
 	add(fs, &f.lookahead, "look-ahead", convert.DefaultLookahead, whole(1, 1<<24))
@@ -82,7 +87,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	t, err := f.begin(f.from == "" || convert.Format(f.from).Telemetry(), names...)
+	t, err := f.begin(f.from == "" || f.from.Telemetry(), names...)
 	if err != nil {
 		return err
 	}
@@ -102,16 +107,29 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 		}
 		f.from = from
 	}
-	opt := convert.Options{Format: convert.Format(f.from), MaxLine: f.maxLine, Compile: f.options(cmd), Models: f.models, Lookahead: f.lookahead}
-	t.format, t.public = f.from, !opt.Format.Telemetry()
+	opt := convert.Options{Format: f.from, MaxLine: f.maxLine, Compile: f.options(cmd), To: f.to, Prompts: f.prompts, Models: f.models, Lookahead: f.lookahead}
+	t.format, t.public = string(f.from), !f.from.Telemetry() || f.prompts == convert.PromptsKeep
 	wrong := publicFlags
-	if t.public {
+	switch {
+	case t.public:
 		wrong = telemetryFlags
+	case f.from.Keeps():
+		wrong = []string{"look-ahead"}
+	}
+	if !f.from.Keeps() && cmd.Flags().Changed("prompts") {
+		wrong = append(slices.Clone(wrong), "prompts")
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
 			return capture.Result{}, fmt.Errorf("--%s has no effect on %s: leave it out", name, f.from)
 		}
+	}
+	if name := in.names[0]; f.from == convert.Mooncake && name != "-" && !strings.Contains(name, "://") {
+		meta, err := mooncake.LoadMeta(name)
+		if err != nil {
+			return capture.Result{}, err
+		}
+		opt.Meta = meta
 	}
 	if cmd.Flags().Changed("failed") {
 		opt.Failed = f.failed
@@ -198,7 +216,7 @@ func (in *inputs) close() {
 }
 
 // detect tells the format of the first input.
-func (in *inputs) detect(ctx context.Context) (from string, err error) {
+func (in *inputs) detect(ctx context.Context) (from convert.Format, err error) {
 	if in.first, err = in.open(ctx, in.names[0]); err != nil {
 		return "", err
 	}
@@ -210,5 +228,40 @@ func (in *inputs) detect(ctx context.Context) (from string, err error) {
 	if errors.Is(err, convert.ErrUnknownFormat) {
 		err = hintError{err, "--from forces one, and then says which line does not fit"}
 	}
-	return string(format), err
+	return format, err
+}
+
+// formatHelp lists the formats that are read for --help.
+func formatHelp() string {
+	var b strings.Builder
+	for _, f := range convert.Formats() {
+		about := f.About()
+		if !f.Detected() {
+			about += " (--from " + string(f) + ")"
+		}
+		listHelp(&b, string(f), about)
+	}
+	return b.String()
+}
+
+// targetHelp lists those that are written.
+func targetHelp() string {
+	var b strings.Builder
+	for _, to := range convert.Targets() {
+		listHelp(&b, string(to), to.About())
+	}
+	return b.String()
+}
+
+// listHelp writes a name and what is said of it, broken between words.
+func listHelp(b *strings.Builder, name, about string) {
+	line := fmt.Sprintf("  %-17s", name)
+	for word := range strings.FieldsSeq(about) {
+		if len(line)+1+len(word) > helpWidth {
+			b.WriteString(line + "\n")
+			line = strings.Repeat(" ", 19)
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
 }

@@ -102,6 +102,9 @@ func lasting(least, most time.Duration, words string) rule {
 	return between("a duration "+words+" with its unit, such as 500ms, 90s or 5m", time.ParseDuration, least, most)
 }
 
+// manyWords are too many for a message.
+const manyWords = 12
+
 // oneOf are a few words.
 func oneOf[T ~string](values ...T) rule {
 	words := make([]string, len(values))
@@ -110,6 +113,9 @@ func oneOf[T ~string](values ...T) rule {
 	}
 	last := len(words) - 1
 	want := strings.Join(words[:last], ", ") + " or " + words[last]
+	if len(words) > manyWords {
+		want = "one of those that --help lists"
+	}
 	return rule{words: words, want: want, ok: func(value string) error { return wrongUnless(slices.Contains(words, value)) }}
 }
 

@@ -31,6 +31,8 @@ func describe(cmd *cobra.Command) {
 	text, _ := helpTexts.ReadFile("help/" + cmd.Name() + ".txt") // TestHelp reads all of them
 	cmd.Long, cmd.Example, _ = strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
 	cmd.Long = strings.ReplaceAll(cmd.Long, "{faults}\n", faultHelp())
+	cmd.Long = strings.ReplaceAll(cmd.Long, "{formats}\n", formatHelp())
+	cmd.Long = strings.ReplaceAll(cmd.Long, "{targets}\n", targetHelp())
 	if cmd.HasParent() {
 		cmd.SetUsageFunc(usage)
 		describeFlags(cmd)

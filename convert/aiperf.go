@@ -1,0 +1,51 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// aiperf reads the prompts that AIPerf sends: a line is a turn (single_turn) or has the turns of a session (multi_turn). Each is only
+// what is new, which the replies come between.
+var aiperf = spec{
+	Format: "aiperf", about: "AIPerf's single_turn and multi_turn: texts to send, with --prompts keep", text: true, verbatim: true, delta: true,
+	decode: func(d *decoder, r *record) {
+		if !r.has("turns") {
+			aiperfTurn(d, r, r.name("session_id"), true)
+			return
+		}
+		session, first := r.name("session_id"), true
+		r.objects(func(t *record) {
+			aiperfTurn(d, t, session, first)
+			first = false
+		}, "turns")
+	},
+}
+
+// aiperfTurn takes a turn. The first one of a session comes at its time, or at once.
+func aiperfTurn(d *decoder, t *record, session string, first bool) {
+	t.known("type", "role") // of which texts have one
+	row := &mooncake.Row{SessionID: session, OutputLength: t.count("output_length"), Delay: t.millis(time.Millisecond, "delay"), Model: t.name("model")}
+	row.Extra = t.raw("extra")
+	texts := t.texts("text", "texts")
+	if len(texts) == 0 {
+		d.skip("no text")
+		return
+	}
+	row.TextInput = mooncake.Some(texts[0])
+	for _, more := range texts[1:] {
+		row.TextInput.V += "\n" + more
+	}
+	q := &request{row: row, prompt: new(prompt), later: !t.has("timestamp"), at: d.last}
+	if !q.later {
+		q.at = t.at(time.Millisecond, "timestamp")
+	} else if first {
+		row.Delay = mooncake.Opt[float64]{}
+	}
+	d.last = q.at
+	d.add(q)
+}

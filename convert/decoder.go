@@ -1,0 +1,165 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// decoder makes requests of the records of one file.
+type decoder struct {
+	*spec
+	opt  *Options
+	lost *losses
+	file int // its index
+
+	names  []string // of the columns of a table
+	cells  []string // of the line read last
+	record record
+	out    []*request // of the record read last
+
+	scopes int   // conversations, of formats that number ids anew in each
+	block  int   // tokens of a block, where a record before says it
+	last   int64 // time of the turn before, of formats whose turns follow each other
+}
+
+// add takes a request.
+func (d *decoder) add(q *request) {
+	switch in := q.row.InputLength; {
+	case len(d.opt.Models) > 0 && !slices.Contains(d.opt.Models, q.row.Model):
+		d.skip(reasonModel)
+	case in.Set && in.V == 0:
+		d.skip(reasonNoPrompt)
+	default:
+		if q.block == 0 {
+			q.block = d.spec.block
+		}
+		if d.opt.Prompts == PromptsKeep {
+			q.keep()
+		}
+		d.out = append(d.out, q)
+	}
+}
+
+// skip counts a request that becomes no row.
+func (d *decoder) skip(why reason) { d.lost.add("rows", string(why), 1) }
+
+// failed counts a request that failed, and reports whether it is left out.
+func (d *decoder) failed(why reason) bool {
+	if d.opt.Failed == FailedKeep {
+		return false
+	}
+	d.skip(why)
+	return true
+}
+
+// conversation returns a scope of ids that no record had before.
+func (d *decoder) conversation() int {
+	d.scopes++
+	return d.scopes
+}
+
+// blockSize reads the number of tokens of a block; other where nothing says it, which 0 makes a fault.
+func (d *decoder) blockSize(r *record, other int, name string) int {
+	n := r.count(name)
+	r.want(n.Set || other > 0, name, "")
+	if n.Set && (n.V < 1 || n.V > mooncake.MaxBlockSize) {
+		r.fail(name, strconv.FormatInt(n.V, 10), fmt.Sprintf("must be above 0 and at most %d", mooncake.MaxBlockSize), "")
+	}
+	return int(n.Or(int64(other)))
+}
+
+// blocksOf is the size of the blocks of a row's ids, which must be there where these are.
+func (d *decoder) blocksOf(row *mooncake.Row, r *record, name string) int {
+	if row.HashIDs == nil {
+		r.known(name)
+		return 0
+	}
+	return d.blockSize(r, 0, name)
+}
+
+// observed returns what three instants say of a request; one of 0 was not taken.
+func observed(sent, first, last int64) (o mooncake.Observed) {
+	if sent > 0 && first >= sent {
+		o.TTFT = mooncake.Some(milliseconds(first - sent))
+	}
+	if sent > 0 && last >= sent {
+		o.Duration = mooncake.Some(milliseconds(last - sent))
+	}
+	return o
+}
+
+// observedAs completes what was observed.
+func observedAs(o mooncake.Observed, cached mooncake.Opt[int64], reason string) mooncake.Observed {
+	o.CachedTokens, o.FinishReason = cached, reason
+	return o
+}
+
+// read makes requests of a record. It keeps nothing of it.
+func (d *decoder) read(record []byte) *mooncake.RowError {
+	d.out = d.out[:0]
+	r := &d.record
+	switch {
+	case !d.table:
+		if fault := r.parse(record); fault != nil {
+			return fault
+		}
+	case d.names == nil:
+		return d.header(string(record))
+	default:
+		cells, err := splitCSV(string(record), d.cells[:0])
+		if err != nil {
+			return &mooncake.RowError{Rule: "the line cannot be read: " + err.Error()}
+		}
+		if d.cells = cells; len(cells) != len(d.names) {
+			return &mooncake.RowError{
+				Rule:   fmt.Sprintf("the line has %d fields, the header has %d columns", len(cells), len(d.names)),
+				Advice: "the file may be cut off or damaged there",
+			}
+		}
+		r.cells(d.names, cells)
+	}
+	if d.decode(d, r); r.err != nil {
+		return r.err
+	}
+	if len(d.out) > 0 {
+		r.unread(d.lost.value)
+	}
+	return nil
+}
+
+// header takes the line with the names of columns.
+func (d *decoder) header(line string) *mooncake.RowError {
+	advice := "the first line must name the columns, " + strings.Join(d.fields, ", ") + " among them"
+	if len(line) > maxHeader {
+		return &mooncake.RowError{Rule: "the first line is too long for column names", Advice: advice}
+	}
+	names, err := splitCSV(line, nil)
+	if err != nil {
+		return &mooncake.RowError{Rule: "the first line cannot be read: " + err.Error()}
+	}
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
+	}
+	at := func(name string) int {
+		return slices.IndexFunc(names, func(n string) bool { return columnName(n) == columnName(name) })
+	}
+	for i, name := range names {
+		if name != "" && at(name) < i {
+			return &mooncake.RowError{Field: clip(name), Rule: "the column is there twice"}
+		}
+	}
+	for _, name := range d.fields {
+		if at(name) < 0 {
+			return &mooncake.RowError{Field: name, Rule: "the column is missing", Advice: advice}
+		}
+	}
+	d.names = names
+	return nil
+}

@@ -1,0 +1,84 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Results of other load generators: the requests that they sent become a trace, when they sent them.
+
+var guidellm = spec{
+	Format: "guidellm", about: "GuideLLM's benchmarks.json: the requests that it sent",
+	fields: []string{"benchmarks"}, dates: true, fails: true,
+	decode: func(d *decoder, r *record) {
+		r.objects(func(b *record) {
+			all := b.object("requests")
+			for _, kind := range []string{"successful", "incomplete", "errored"} {
+				all.objects(func(q *record) {
+					row := &mooncake.Row{RequestID: q.name("request_id"), InputLength: q.count("prompt_tokens"), OutputLength: q.count("output_tokens")}
+					row.Observed.CachedTokens, row.Observed.TTFT = q.count("cached_tokens"), q.millis(time.Millisecond, "time_to_first_token_ms")
+					row.Observed.Duration = q.millis(time.Second, "request_latency")
+					switch {
+					case kind != "successful" && d.failed(reasonFailed):
+						q.discard()
+					case !row.InputLength.Set:
+						d.skip(reasonNoCounts)
+						q.discard()
+					default:
+						d.add(&request{at: q.date("request_start_time", "start_time"), row: row})
+					}
+				}, kind)
+			}
+		}, "benchmarks")
+	},
+}
+
+var inferencePerf = spec{
+	Format: "inference-perf", about: "inference-perf's per_request_lifecycle_metrics.json: the requests that it sent",
+	fields: []string{"start_time", "end_time", "info"}, fails: true,
+	decode: func(d *decoder, r *record) {
+		info := r.object("info")
+		reply := info.object("response_metrics")
+		row := &mooncake.Row{SessionID: r.name("session_id"), InputLength: info.counted("input_tokens"), OutputLength: info.count("output_tokens")}
+		if n := reply.count("output_tokens"); n.Set {
+			row.OutputLength = n
+		}
+		row.Observed.CachedTokens = reply.object("server_usage").object("prompt_tokens_details").count("cached_tokens")
+		start, end := r.at(time.Second, "start_time"), r.at(time.Second, "end_time")
+		row.Observed.Duration = observed(start, 0, end).Duration
+		if r.has("error") && d.failed(reasonFailed) {
+			return
+		}
+		d.add(&request{at: start, row: row})
+	},
+}
+
+// aiperfProfile reads what AIPerf says of each request that it sent.
+var aiperfProfile = spec{
+	Format: "aiperf-profile", about: "AIPerf's profile_export.jsonl: the requests that it sent",
+	fields: []string{"metadata", "metrics"}, dates: true, fails: true,
+	decode: func(d *decoder, r *record) {
+		m, about := r.object("metrics"), r.object("metadata")
+		row := &mooncake.Row{RequestID: about.name("x_request_id"), SessionID: about.name("conversation_id", "x_correlation_id")}
+		row.InputLength, row.OutputLength = aiperfTokens(m, "input_sequence_length"), aiperfTokens(m, "output_sequence_length")
+		ttft, latency := m.object("time_to_first_token"), m.object("request_latency")
+		row.Observed.TTFT, row.Observed.Duration = ttft.millis(ttft.unit("unit"), "value"), latency.millis(latency.unit("unit"), "value")
+		switch {
+		case (r.has("error") || about.yes("was_cancelled")) && d.failed(reasonFailed):
+		case !row.InputLength.Set:
+			d.skip(reasonNoCounts)
+		default:
+			d.add(&request{at: about.at(time.Nanosecond, "request_start_ns"), row: row})
+		}
+	},
+}
+
+func aiperfTokens(metrics *record, name string) mooncake.Opt[int64] {
+	m := metrics.object(name)
+	m.known("unit") // tokens
+	return m.count("value")
+}

@@ -1,0 +1,86 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+var satf = spec{
+	Format: "satf", about: "SATF 2.0 of Dynamo: sessions of requests and tool calls",
+	fields: []string{"format_version", "block_size_tokens", "sessions"}, blocks: true, models: true,
+	decode: func(d *decoder, r *record) {
+		r.one("format", "satf")
+		r.one("format_version", "2.0.0")
+		r.one("time_base", "us")
+		block := d.blockSize(r, 0, "block_size_tokens")
+		r.objects(func(s *record) { satfSession(d, s, block) }, "sessions")
+	},
+}
+
+// satfNode is a request, a tool call or its result.
+type satfNode struct {
+	start, duration int64 // ns; start is the least one until its predecessors are known
+	before          int   // predecessors whose end is not known
+	after           []satfEdge
+	request         *request // nil for tools
+}
+
+type satfEdge struct {
+	to    *satfNode
+	delay int64 // ns
+}
+
+// satfSession computes when each request of a session came: after its predecessors had ended, and the delay of each edge.
+func satfSession(d *decoder, s *record, block int) {
+	session := s.name("session_id")
+	nodes, order := map[string]*satfNode{}, []*satfNode{}
+	s.objects(func(n *record) {
+		node := &satfNode{start: n.span(time.Microsecond, "min_start_delay_us").V, duration: n.span(time.Microsecond, "duration_us").V}
+		if n.name("kind") == "llm_infer" {
+			p := n.object("payload")
+			row := &mooncake.Row{SessionID: session, InputLength: p.counted("input_tokens_total"), OutputLength: p.count("output_tokens"), HashIDs: p.ids("kv_block_ids")}
+			row.Model = p.object("request_parameters").name("model")
+			row.Observed.Duration = n.millis(time.Microsecond, "duration_us")
+			row.Observed.TTFT = n.object("performance_metrics").millis(time.Microsecond, "time_to_first_token_us")
+			node.request = &request{row: row, block: block}
+		}
+		nodes[n.name("id")] = node
+		order = append(order, node)
+	}, "nodes")
+	s.objects(func(e *record) {
+		from, to := nodes[e.name("from")], nodes[e.name("to")]
+		if from == nil || to == nil {
+			e.fail("from", "", "an edge is not between two nodes of the session", "")
+			return
+		}
+		from.after = append(from.after, satfEdge{to, e.span(time.Microsecond, "delay_after_predecessor_us").V})
+		to.before++
+	}, "edges")
+	var ready []*satfNode
+	for _, n := range order {
+		if n.before == 0 {
+			ready = append(ready, n)
+		}
+	}
+	for done := 0; done < len(order); done++ {
+		if done == len(ready) {
+			s.fail("edges", "", "the nodes of a session wait for each other", "remove the edge that closes the circle")
+			return
+		}
+		n := ready[done]
+		for _, e := range n.after {
+			e.to.start = max(e.to.start, n.start+n.duration+e.delay)
+			if e.to.before--; e.to.before == 0 {
+				ready = append(ready, e.to)
+			}
+		}
+		if n.request != nil {
+			n.request.at = n.start
+			d.add(n.request)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Target is a format that rows are written in for another tool.
+type Target string
+
+// target is such a format.
+type target struct {
+	Target
+	about  string   // the tool, and how it reads the file; {block} is the block size
+	fields []string // what the tool reads of a row; the rest is counted as lost
+	deltas []string // and where rows of a session hold only what is new
+	timed  bool     // each row needs a timestamp, counted in ms
+	ids    bool     // each row needs ids for its whole prompt: the tool makes prompts as long as they are
+	header string   // the first line of a table
+	// line appends a row that has what is needed, and no more than the fields.
+	line func(e *encoder, dst []byte, row *mooncake.Row) []byte
+}
+
+// fresh is the first id that is made for a block of which nothing is known: above those that traces number, below 2^63.
+const fresh = 1 << 62
+
+var targets = []target{
+	{
+		Target: "aiperf", about: "aiperf profile --custom-dataset-type mooncake_trace --fixed-schedule --isl-block-size {block}", timed: true,
+		// Sessions of AIPerf hold what is new in each turn: whole prompts would be sent twice.
+		deltas: []string{"session_id", "delay"},
+		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "text_input", "messages", "tools", "message_mode", "payload", "extra"},
+		line:   func(_ *encoder, dst []byte, row *mooncake.Row) []byte { return mooncake.AppendRow(dst, row) },
+	},
+	{
+		Target: "vllm", about: "vllm bench serve --dataset-name timed_trace --self-timed --timed-trace-chunk-hash-size {block}", timed: true, ids: true,
+		fields: []string{"timestamp", "input_length", "output_length", "hash_ids"},
+		line: func(_ *encoder, dst []byte, row *mooncake.Row) []byte {
+			return appendJSON(dst, struct {
+				Timestamp json.Number `json:"timestamp"`
+				Input     int64       `json:"input_length"`
+				Output    int64       `json:"output_length"`
+				IDs       []uint64    `json:"hash_ids"`
+			}{inSeconds(row.Timestamp.V), row.InputLength.V, max(row.OutputLength.V, 1), row.HashIDs}) // no reply is shorter
+		},
+	},
+	{
+		Target: "dynamo", about: "Dynamo's mooncake rows; --trace-block-size {block}",
+		fields: []string{"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "request_id", "priority", "wait_for", "branches", "tool_wait_ms"},
+		line:   func(_ *encoder, dst []byte, row *mooncake.Row) []byte { return mooncake.AppendRow(dst, row) },
+	},
+	{
+		Target: "kvcache-simulator", about: "kvcache-simulator's JSON lines", ids: true, fields: []string{"input_length", "hash_ids"},
+		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
+			return appendJSON(dst, struct {
+				Block int      `json:"block_size"`
+				IDs   []uint64 `json:"hash_ids"`
+				Input int64    `json:"input_length"`
+			}{e.block(), row.HashIDs, row.InputLength.V})
+		},
+	},
+	{
+		Target: "vidur", about: "Vidur's CSV, with the columns of its forks for sessions and block ids", timed: true,
+		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "session_id", "request_id"},
+		header: "arrived_at,num_prefill_tokens,num_decode_tokens,session_id,block_hash_ids,block_size,request_id",
+		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
+			ids, block := "", ""
+			if row.HashIDs != nil {
+				ids, block = string(appendJSON(nil, row.HashIDs)), strconv.Itoa(e.block())
+			}
+			return appendCells(dst, string(inSeconds(row.Timestamp.V)), strconv.FormatInt(row.InputLength.V, 10), strconv.FormatInt(row.OutputLength.V, 10),
+				row.SessionID, ids, block, row.RequestID)
+		},
+	},
+	{
+		Target: "bailian", about: "rows of Bailian's traces (Qwen), which AIPerf and others read; blocks of 16 tokens there", timed: true,
+		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "session_id"},
+		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
+			turn, parent := e.turn(row.SessionID)
+			return appendJSON(dst, struct {
+				Chat      int64       `json:"chat_id"`
+				Parent    int64       `json:"parent_chat_id"`
+				Timestamp json.Number `json:"timestamp"`
+				Input     int64       `json:"input_length"`
+				Output    int64       `json:"output_length"`
+				Type      string      `json:"type"`
+				Turn      int64       `json:"turn"`
+				IDs       []uint64    `json:"hash_ids"`
+			}{e.rows, parent, inSeconds(row.Timestamp.V), row.InputLength.V, row.OutputLength.V, "text", turn, row.HashIDs})
+		},
+	},
+}
+
+// Targets returns the names of all targets, in order.
+func Targets() (names []Target) {
+	for _, t := range targets {
+		names = append(names, t.Target)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// About says in one line which tool reads the target, and how.
+func (t Target) About() string { return strings.ReplaceAll(t.target().about, "{block}", "B") }
+
+func (t Target) target() *target {
+	if i := slices.IndexFunc(targets, func(o target) bool { return o.Target == t }); i >= 0 {
+		return &targets[i]
+	}
+	return nil
+}
+
+// encoder writes the rows of one trace in the format of a target.
+type encoder struct {
+	*target
+	opt   *Options // with the block size, before the first row
+	rows  int64
+	made  uint64 // ids
+	lost  losses
+	chats map[string][2]int64 // sessions: their last row and its turn
+}
+
+func (e *encoder) block() int {
+	if e.opt.Compile.BlockSize > 0 {
+		return e.opt.Compile.BlockSize
+	}
+	return mooncake.BlockSize
+}
+
+// keeps reports whether the target has a place for a field of the row.
+func (e *encoder) keeps(field string) bool {
+	s, meta := e.opt.Format.spec(), e.opt.Meta
+	delta := s != nil && s.delta || meta != nil && meta.SessionMode == mooncake.SessionDelta
+	return slices.Contains(e.fields, field) || delta && slices.Contains(e.deltas, field)
+}
+
+// append writes a row.
+func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, error) {
+	e.rows++
+	no := func(what, advice string) ([]byte, error) {
+		return nil, fmt.Errorf("row %d cannot be written for %s: %s; %s", e.rows, e.Target, what, advice)
+	}
+	r := *row
+	for _, f := range rowFields {
+		if f.has(&r) && !e.keeps(f.name) {
+			e.lost.add("values", f.name+": "+string(e.Target)+" has no place for it", 1)
+			f.drop(&r)
+		}
+	}
+	r.Foreign = maps.Clone(r.Foreign)
+	maps.DeleteFunc(r.Foreign, func(name string, _ json.RawMessage) bool {
+		gone := !e.keeps(name)
+		if gone {
+			e.lost.add("values", name+": "+string(e.Target)+" has no place for it", 1)
+		}
+		return gone
+	})
+	switch {
+	case e.timed && !r.Timestamp.Set && !(r.SessionID != "" && len(e.deltas) > 0):
+		return no("it has no timestamp", "rows that follow the turn before have none; write them for dynamo")
+	case r.Kind() == mooncake.KindLength && !r.InputLength.Set: // the text was dropped
+		return no("its prompt is a text", "write it for aiperf, or convert without --prompts keep")
+	}
+	if e.ids {
+		e.fill(&r)
+	}
+	if e.header != "" && e.rows == 1 {
+		dst = append(append(dst, e.header...), '\n')
+	}
+	return e.line(e, dst, &r), nil
+}
+
+// fill gives the end of a prompt whose blocks are not known ids that no other has.
+func (e *encoder) fill(r *mooncake.Row) {
+	want := mooncake.BlockCount(r.InputLength.V, e.block())
+	ids := slices.Clone(r.Blocks(e.block()))
+	if len(ids) < want {
+		e.lost.add("prompts", "their ends are not known, and have ids of their own", 1)
+	}
+	for len(ids) < want {
+		ids = append(ids, fresh+e.made)
+		e.made++
+	}
+	r.HashIDs = ids
+}
+
+// turn returns the turn of a row in its session, from 1, and the row before, or -1.
+func (e *encoder) turn(session string) (turn, parent int64) {
+	last, known := e.chats[session]
+	if !known {
+		last = [2]int64{-1, 0}
+	}
+	if session != "" {
+		if e.chats == nil {
+			e.chats = map[string][2]int64{}
+		}
+		e.chats[session] = [2]int64{e.rows, last[1] + 1}
+	}
+	return last[1] + 1, last[0]
+}
+
+// rowFields are the fields of a row that not every tool has.
+var rowFields = []struct {
+	name string
+	has  func(*mooncake.Row) bool
+	drop func(*mooncake.Row)
+}{
+	{"timestamp", func(r *mooncake.Row) bool { return r.Timestamp.Set }, func(r *mooncake.Row) { r.Timestamp = mooncake.Opt[float64]{} }},
+	{"delay", func(r *mooncake.Row) bool { return r.Delay.Set }, func(r *mooncake.Row) { r.Delay = mooncake.Opt[float64]{} }},
+	{"output_length", func(r *mooncake.Row) bool { return r.OutputLength.Set }, func(r *mooncake.Row) { r.OutputLength = mooncake.Opt[int64]{} }},
+	{"hash_ids", func(r *mooncake.Row) bool { return r.HashIDs != nil }, func(r *mooncake.Row) { r.HashIDs = nil }},
+	{"hash_ranges", func(r *mooncake.Row) bool { return r.HashRanges != nil }, func(r *mooncake.Row) { r.HashRanges = nil }},
+	{"replies", func(r *mooncake.Row) bool { return len(r.Replies) > 0 }, func(r *mooncake.Row) { r.Replies = nil }},
+	{"text_input", func(r *mooncake.Row) bool { return r.TextInput.Set }, func(r *mooncake.Row) { r.TextInput = mooncake.Opt[string]{} }},
+	{"messages", func(r *mooncake.Row) bool { return r.Messages != nil }, func(r *mooncake.Row) { r.Messages = nil }},
+	{"tools", func(r *mooncake.Row) bool { return r.Tools != nil }, func(r *mooncake.Row) { r.Tools = nil }},
+	{"message_mode", func(r *mooncake.Row) bool { return r.MessageMode != "" }, func(r *mooncake.Row) { r.MessageMode = "" }},
+	{"payload", func(r *mooncake.Row) bool { return r.Payload != nil }, func(r *mooncake.Row) { r.Payload = nil }},
+	{"extra", func(r *mooncake.Row) bool { return r.Extra != nil }, func(r *mooncake.Row) { r.Extra = nil }},
+	{"session_id", func(r *mooncake.Row) bool { return r.SessionID != "" }, func(r *mooncake.Row) { r.SessionID = "" }},
+	{"request_id", func(r *mooncake.Row) bool { return r.RequestID != "" }, func(r *mooncake.Row) { r.RequestID = "" }},
+	{"model", func(r *mooncake.Row) bool { return r.Model != "" }, func(r *mooncake.Row) { r.Model = "" }},
+	{"otel", func(r *mooncake.Row) bool { return !r.OTel.IsZero() }, func(r *mooncake.Row) { r.OTel = mooncake.SpanRef{} }},
+	{"observed", func(r *mooncake.Row) bool { return !r.Observed.IsZero() }, func(r *mooncake.Row) { r.Observed = mooncake.Observed{} }},
+}
+
+// encoded is a trace that is written for another tool.
+type encoded struct {
+	capture.TraceWriter
+	*encoder
+}
+
+// encoding makes a sink write for the target. A trace's writer must let its rows be encoded, as [mooncake.Writer] does.
+func (o *Options) encoding(sink capture.Sink) capture.Sink {
+	return func(p capture.Partition) (capture.TraceWriter, error) {
+		w, err := sink(p)
+		if err != nil {
+			return nil, err
+		}
+		e := &encoder{target: o.To.target(), opt: o}
+		w.(interface { //nolint:forcetypeassert // all that write files do
+			EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error))
+		}).EncodeWith(e.append)
+		return encoded{w, e}, nil
+	}
+}
+
+// Commit completes the sidecar: of the rows before they were written, with what the format has no place for.
+func (w encoded) Commit(meta *mooncake.Meta) error {
+	m := *meta
+	m.Dropped = slices.Concat(meta.Dropped, w.lost.list())
+	m.FineBlockSize, m.Digests.Ranges = 0, ""
+	m.Transformations = append(slices.Clone(meta.Transformations), mooncake.Transformation{
+		Name: "write", Parameters: map[string]any{"to": w.Target, "block_size": w.block()},
+		Effect: "The file is for: " + strings.ReplaceAll(w.about, "{block}", strconv.Itoa(w.block())) + ".",
+	})
+	return w.TraceWriter.Commit(&m)
+}
+
+// inSeconds writes milliseconds as seconds, to the nanosecond.
+func inSeconds(ms float64) json.Number {
+	ns := int64(math.Round(ms * 1e6))
+	s := fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9)
+	return json.Number(strings.TrimSuffix(strings.TrimRight(s, "0"), "."))
+}
+
+func appendJSON(dst []byte, v any) []byte {
+	b, _ := json.Marshal(v) // numbers and short texts
+	return append(dst, b...)
+}
+
+// appendCells appends a line of a table.
+func appendCells(dst []byte, cells ...string) []byte {
+	for i, cell := range cells {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if strings.ContainsAny(cell, "\",\r\n") {
+			cell = `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
+		}
+		dst = append(dst, cell...)
+	}
+	return dst
+}

@@ -1,0 +1,105 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// wide is a trace with all that a row can have: sessions, a prompt without ids, one with too few.
+const wide = `{"timestamp": 0, "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "session_id": "s1", "request_id": "a", "model": "m", "observed": {"ttft_ms": 5}}
+{"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "delay": 10, "session_id": "s1", "priority": 3}
+{"timestamp": 2000, "input_length": 20, "output_length": 2}
+{"timestamp": 2000.0001, "input_length": 60, "output_length": 0, "hash_ids": [0, 1]}
+`
+
+// TestTargets writes a trace for each tool, as the golden files have it, and reads it again where the format is one that is read:
+// what the tool has a place for is the same.
+func TestTargets(t *testing.T) {
+	for _, to := range Targets() {
+		t.Run(string(to), func(t *testing.T) {
+			opt := Options{Format: Mooncake, To: to, Meta: &mooncake.Meta{BlockSize: 16, SessionMode: mooncake.SessionFull}}
+			got, meta := convert(t, opt, text("wide.jsonl", wide))
+			golden := filepath.Join("testdata", "targets", string(to)+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if diff := cmp.Diff(string(want), got); diff != "" || err != nil {
+				t.Errorf("%v (-golden +got); run with -update:\n%s", err, diff)
+			}
+			if !strings.Contains(meta.Transformations[len(meta.Transformations)-1].Effect, "The file is for: ") || meta.Rows != 4 {
+				t.Errorf("sidecar %+v", meta)
+			}
+			back := Format(to)
+			if to == "aiperf" || to == "dynamo" {
+				back = Mooncake // rows of these are read as they are
+				opt.To = to
+			} else {
+				opt = Options{Format: back}
+			}
+			again, second := convert(t, opt, text("again", got))
+			if back == Mooncake {
+				if diff := cmp.Diff(got, again); diff != "" {
+					t.Errorf("written twice (-once +twice):\n%s", diff)
+				}
+				return
+			}
+			if second.BlockSize != 16 || second.Rows != 4 {
+				t.Errorf("read again: sidecar %+v", second)
+			}
+			wantRow, gotRow := strings.Split(wide, "\n")[1], strings.Split(again, "\n")[1]
+			for _, field := range to.target().fields {
+				if a, b := member(t, wantRow, field), member(t, gotRow, field); field != "session_id" && a != b {
+					t.Errorf("%s of the second row: %s, want %s", field, b, a)
+				}
+			}
+		})
+	}
+}
+
+// member returns a member of a row as text.
+func member(t *testing.T, row, name string) string {
+	t.Helper()
+	var r record
+	if fault := r.parse([]byte(row)); fault != nil {
+		t.Fatal(fault)
+	}
+	return strings.ReplaceAll(string(r.raw(name)), " ", "")
+}
+
+// TestTargetsRefuse what a tool cannot send.
+func TestTargetsRefuse(t *testing.T) {
+	for _, c := range []struct {
+		reason, rows, want string
+		opt                Options
+	}{
+		{"no time", `{"input_length": 5, "output_length": 1}`, "row 1 cannot be written for vllm: it has no timestamp", Options{To: "vllm"}},
+		{"a text", `{"timestamp": 0, "text_input": "my secret prompt"}`, "row 1 cannot be written for vllm: its prompt is a text", Options{To: "vllm"}},
+		{"no target", wide, "f is a Mooncake trace already", Options{}},
+		{"no such target", wide, `target "x": want one of`, Options{To: "x"}},
+		{"another block size", wide, "block size 8: the trace's sidecar says 16", func() Options {
+			o := Options{To: "vllm", Meta: &mooncake.Meta{BlockSize: 16}}
+			o.Compile.BlockSize = 8
+			return o
+		}()},
+		{"a bad row", `{"timestamp": 0, "input_length": -5}`, "f:1: input_length: -5: must be above 0", Options{To: "vllm"}},
+		{"nothing", "", "no row came out of f", Options{To: "vllm"}},
+	} {
+		c.opt.Format = Mooncake
+		_, err := Convert(t.Context(), c.opt, writeTo(new(strings.Builder)).sink, text("f", c.rows))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v, want %q", c.reason, err, c.want)
+		}
+	}
+}

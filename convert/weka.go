@@ -1,0 +1,39 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+var weka = spec{
+	Format: "weka", about: "coding-agent traces of Weka (cc-traces-weka), a conversation in each object",
+	fields: []string{"requests", "block_size"}, blocks: true, models: true,
+	decode: func(d *decoder, r *record) {
+		block := d.blockSize(r, 64, "block_size")
+		scope := d.conversation()
+		if r.name("hash_id_scope") == "global" {
+			scope = 0
+		}
+		wekaRequests(d, r, r.name("id"), scope, block)
+	},
+}
+
+// wekaRequests takes the requests of a conversation and, each as a session of its own, those of its subagents.
+func wekaRequests(d *decoder, r *record, session string, scope, block int) {
+	r.objects(func(q *record) {
+		if q.name("type") == "subagent" {
+			q.known("models", "total_tokens", "tool_use_count") // its requests say so
+			wekaRequests(d, q, session+"/"+q.name("agent_id"), scope, block)
+			return
+		}
+		q.known("think_time") // the times say so
+		row := &mooncake.Row{Model: q.name("model"), SessionID: session, HashIDs: q.ids("hash_ids")}
+		row.InputLength, row.OutputLength = q.counted("in"), q.count("out")
+		row.Observed.TTFT, row.Observed.Duration = q.millis(time.Second, "ttft"), q.millis(time.Second, "api_time")
+		d.add(&request{at: q.at(time.Second, "t"), row: row, block: block, scope: scope})
+	}, "requests")
+}
