@@ -71,6 +71,11 @@ func TestWorkbook(t *testing.T) {
 			if diff := cmp.Diff(tc.sheets, book.GetSheetList()); diff != "" {
 				t.Errorf("sheets: %s", diff)
 			}
+			for _, name := range tc.sheets {
+				if area, err := book.GetSheetDimension(name); area != "" || err != nil { // openpyxl would read no more than that
+					t.Errorf("%s claims to be %s (%v)", name, area, err)
+				}
+			}
 			rows, err := book.GetRows("requests")
 			if err != nil || len(rows) != 3 {
 				t.Fatalf("%d rows of requests: %v", len(rows), err)

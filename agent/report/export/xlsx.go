@@ -106,6 +106,9 @@ func newSheet(book *excelize.File, name string, header []string) (*sheetWriter, 
 	if _, err := book.NewSheet(name); err != nil {
 		return nil, err
 	}
+	if err := book.SetSheetDimension(name, ""); err != nil { // else readers of streams believe that there is one cell
+		return nil, err
+	}
 	stream, err := book.NewStreamWriter(name)
 	if err != nil {
 		return nil, err
