@@ -121,7 +121,7 @@ var aliases = []alias{
 	{aiperf, "arrival-smoothness", "V", "--burstiness", yes, "", "--request-rate 25 --arrival-pattern gamma --arrival-smoothness 10000", "requests 4; spread over the schedule", nil},
 	{aiperf, "request-rate-ramp-duration", "V", "--ramp-up", yes, "from 0", "--request-rate 1000 --arrival-pattern constant --request-rate-ramp-duration 2", "requests 4; spread over the schedule", seconds("ramp-up")},
 	{aiperf, "user-centric-rate", "V", "", refused, "turns of a session go at the times of the trace, or at --request-rate", "", "", nil},
-	{aiperf, "prefill-concurrency", "V", "", refused, "limit all of a request: --concurrency", "", "", nil},
+	{aiperf, "prefill-concurrency", "V", "--prefill-concurrency", yes, "", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 1", "one at a time", nil},
 	{aiperf, "request-cancellation-rate", "V", "--cancel-share", yes, "percent become a share", "--request-cancellation-rate 100 --request-cancellation-delay 60", "requests 4", (*translator).percent},
 	{aiperf, "request-cancellation-delay", "V", "--cancel-after", yes, "seconds since the request was sent", "--request-cancellation-rate 50 --request-cancellation-delay 60", "requests 4", seconds("cancel-after")},
 	{aiperf, "num-sessions", "V", "", refused, "choose by rows (--max-requests) or by time (--start, --end)", "", "", nil},
