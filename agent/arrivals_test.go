@@ -130,3 +130,20 @@ func TestRequestRateOfSessions(t *testing.T) {
 		t.Errorf("rows %v at %v, want %v", arrived, at, want)
 	}
 }
+
+// TestPrefillConcurrency: the engine never has more requests in prefill than the cap says, and more than that in decode.
+func TestPrefillConcurrency(t *testing.T) {
+	cfg := Config{Schedule: Schedule{Arrivals: load.Arrivals{Rate: math.Inf(1)}, PrefillConcurrency: 2}}
+	lines := rows(7, 0)
+	for i := range lines {
+		lines[i] = strings.Replace(lines[i], `"output_length": 2`, `"output_length": 50`, 1)
+	}
+	rep, got := inVirtualTime(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Second, Decode: 100 * time.Millisecond}}, cfg, lines...)
+	_, at := order(got)
+	if want := []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second}; !slices.Equal(at, want) {
+		t.Errorf("requests came at %v, want %v", at, want)
+	}
+	if late, _ := rep.Figures().Stat(measure.Lateness); late.Max != 0 || rep.Figures().Schedule.CapWaits != 5 || rep.Schedule.PrefillConcurrency != 2 {
+		t.Errorf("up to %v ms late, %d waited for the cap, %+v", late.Max, rep.Figures().Schedule.CapWaits, rep.Schedule)
+	}
+}

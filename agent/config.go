@@ -188,6 +188,8 @@ type Schedule struct {
 	// Concurrency is the number of requests under way at once: the cap of a timed schedule (0 = none), the size of
 	// a closed loop (0 = 1).
 	Concurrency int
+	// PrefillConcurrency is the number of requests that may be without a first token at once; 0 = no cap.
+	PrefillConcurrency int
 	// MaxDuration ends the dispatch after so much replay time; what is under way then has Grace (0 = 30 s) to
 	// end.
 	MaxDuration, Grace time.Duration
@@ -241,6 +243,7 @@ func (c *Config) Validate() error {
 		{"loop", int64(c.Trace.Loop)},
 		{"loop", c.Trace.LoopFor},
 		{"concurrency", int64(c.Schedule.Concurrency)},
+		{"prefill concurrency", int64(c.Schedule.PrefillConcurrency)},
 		{"warm-up requests", int64(c.Schedule.Warmup)},
 		{"max duration", c.Schedule.MaxDuration},
 		{"grace", c.Schedule.Grace},
@@ -302,6 +305,9 @@ func (c *Config) Validate() error {
 		bad("lenient: nothing says where the rows go that cannot be used; give --quarantine FILE or --out DIR")
 	case !t.Lenient && t.Quarantine != "":
 		bad("quarantine: without --lenient the first row that cannot be used ends the replay; give both or neither")
+	}
+	if c.Schedule.PrefillConcurrency > 0 && c.Prompt.NoStream {
+		bad("prefill concurrency %d: whole replies have no first token; let them be streamed", c.Schedule.PrefillConcurrency)
 	}
 	share := func(name string, value *float64) {
 		if value != nil && !(*value >= 0 && *value <= 1) {

@@ -28,6 +28,8 @@ type dispatcher struct {
 	live     *Live
 	saved    *savedPrompts
 	sched    *schedule.Scheduler
+	// prefillCap says that the schedule waits for first tokens.
+	prefillCap bool
 }
 
 // conversation is what a session carries from turn to turn.
@@ -98,6 +100,9 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	c := d.conversation(it)
 	if c.history != nil && it.Row.Kind() == mooncake.KindMessages && it.Row.MessageMode == "" {
 		it.Row.MessageMode = "delta" // the session mode says so
+	}
+	if d.prefillCap {
+		p.first = func(at time.Duration) { d.sched.FirstToken(it, at) }
 	}
 	p.engine = d.engines.pick(it.Row.SessionID) // here, so that turns go round in the order of the schedule
 	// The schedule is over when the last request is; its record may still be on the way.

@@ -75,7 +75,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
 		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
 		schedule: schedule.Config{
-			Slots: slots(s, info), ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
+			Slots: slots(s, info), PrefillSlots: s.PrefillConcurrency, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
 		},
 		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace,
@@ -137,7 +137,7 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 // describeSchedule says what was asked of the schedule, so that it can be asked again.
 func describeSchedule(cfg Config, info load.Info) report.Schedule {
 	s := cfg.Schedule
-	order := report.Schedule{Mode: report.ByTimestamps, Speedup: s.Speedup, Concurrency: slots(s, info), Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
+	order := report.Schedule{Mode: report.ByTimestamps, Speedup: s.Speedup, Concurrency: slots(s, info), PrefillConcurrency: s.PrefillConcurrency, Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
 	switch a := s.Arrivals; {
 	case a.AtOnce():
 		order.Mode = report.AllAtOnce

@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		cfg.Progress(live)
 	}
 	rec.live, rec.watch = live, watch
-	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, live: live, saved: saved}
+	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, live: live, saved: saved, prefillCap: p.schedule.PrefillSlots > 0}
 	stats, err := d.replay(ctx, p, zero, in.stream, wait)
 
 	// Conclude.

@@ -43,9 +43,10 @@ func (s *sender) hangsUp(index int64) bool {
 // pending is a request on its way to its instant. The scheduler decides what becomes of it: it opens the gate, or shuts it.
 type pending struct {
 	gate   *send.Gate
-	engine *backend           // that it goes to
-	reason string             // why it is skipped, set before the gate is shut
-	cancel context.CancelFunc // frees what the request has taken hold of
+	engine *backend            // that it goes to
+	first  func(time.Duration) // is told of the first token; may be nil
+	reason string              // why it is skipped, set before the gate is shut
+	cancel context.CancelFunc  // frees what the request has taken hold of
 }
 
 // atOnce is a request that goes as soon as it is ready, from an instant on.
@@ -76,7 +77,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	rec.Model, rec.Assumed = built.Model, built.Assumed
 	req := built.Request
 	req.Header = s.headers(rec, traceparent)
-	req.Gate = p.gate
+	req.Gate, req.First = p.gate, p.first
 	if s.hangsUp(rec.Index) {
 		req.HangUp = max(s.disconnect.After, time.Nanosecond)
 	}

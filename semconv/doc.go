@@ -68,7 +68,7 @@
 //	mooncake.schedule.lateness_class    string    on_time (up to 10 ms), late (up to 250 ms) or very_late
 //	mooncake.schedule.cap_wait          double    s; wait for the concurrency cap
 //	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have had
-//	mooncake.outcome, .outcome.reason   string    served, failed, cancelled or skipped, and why not served
+//	mooncake.outcome, .outcome.reason   string    served, failed, cancelled, skipped or disconnected, and why not served
 //	mooncake.request.resend_count       int       whole requests sent again because a kept connection died
 //	mooncake.chunks.coalesced           int       output chunks whose own arrival time is unknown
 //	mooncake.prompt.too_short, .tail_cut  bool    the prompt is not exactly what the row asks for

@@ -51,10 +51,12 @@ const (
 	RampExponential RampShape = "exponential" // by an equal factor in equal times
 )
 
-// Bounds of arrivals.
+// Bounds of arrivals: of the rate, in requests per second, and of the burstiness.
 const (
-	MinRate, MaxRate             = 1e-6, 1e6 // requests per second
-	MinBurstiness, MaxBurstiness = 0.01, 10_000
+	MinRate       = 1e-6
+	MaxRate       = 1e6
+	MinBurstiness = 0.01
+	MaxBurstiness = 10_000
 )
 
 // Any reports whether there is a rate.

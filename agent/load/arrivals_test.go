@@ -4,6 +4,7 @@
 package load
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -217,9 +218,7 @@ func TestArrivalsOfShards(t *testing.T) {
 		if len(part) != 100 {
 			t.Errorf("shard %d has %d rows", i, len(part))
 		}
-		for row, offset := range part {
-			parts[row] = offset
-		}
+		maps.Copy(parts, part)
 	}
 	if diff := cmp.Diff(whole, parts); diff != "" {
 		t.Errorf("the shards' schedule is another one (-whole +shards):\n%s", diff)

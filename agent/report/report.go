@@ -156,23 +156,24 @@ type Trace struct {
 
 // Schedule says what the rows' instants were made of.
 type Schedule struct {
-	Mode        string  `json:"mode"`
-	FileOrder   bool    `json:"file_order,omitempty"` // of arrivals: not even the order is the timestamps'
-	Speedup     float64 `json:"speedup,omitempty"`
-	Spread      string  `json:"spread,omitempty"`       // none, uniform or even
-	RequestRate float64 `json:"request_rate,omitempty"` // per second
-	Arrival     string  `json:"arrival,omitempty"`      // constant, poisson or gamma
-	Burstiness  float64 `json:"burstiness,omitempty"`   // of gamma
-	RampUp      float64 `json:"ramp_up_ms,omitempty"`   // 0: no ramp
-	RampFrom    float64 `json:"ramp_up_from,omitempty"` // requests per second
-	RampShape   string  `json:"ramp_up_shape,omitempty"`
-	Concurrency int     `json:"concurrency,omitempty"` // 0: no cap
-	Warmup      int     `json:"warmup_requests,omitempty"`
-	Shard       string  `json:"shard,omitempty"`       // i/n
-	Loop        int     `json:"loop_passes,omitempty"` // 0: one
-	LoopFor     float64 `json:"loop_for_ms,omitempty"`
-	LoopFresh   bool    `json:"loop_fresh,omitempty"`
-	Balance     string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
+	Mode               string  `json:"mode"`
+	FileOrder          bool    `json:"file_order,omitempty"` // of arrivals: not even the order is the timestamps'
+	Speedup            float64 `json:"speedup,omitempty"`
+	Spread             string  `json:"spread,omitempty"`       // none, uniform or even
+	RequestRate        float64 `json:"request_rate,omitempty"` // per second
+	Arrival            string  `json:"arrival,omitempty"`      // constant, poisson or gamma
+	Burstiness         float64 `json:"burstiness,omitempty"`   // of gamma
+	RampUp             float64 `json:"ramp_up_ms,omitempty"`   // 0: no ramp
+	RampFrom           float64 `json:"ramp_up_from,omitempty"` // requests per second
+	RampShape          string  `json:"ramp_up_shape,omitempty"`
+	Concurrency        int     `json:"concurrency,omitempty"`         // 0: no cap
+	PrefillConcurrency int     `json:"prefill_concurrency,omitempty"` // 0: no cap
+	Warmup             int     `json:"warmup_requests,omitempty"`
+	Shard              string  `json:"shard,omitempty"`       // i/n
+	Loop               int     `json:"loop_passes,omitempty"` // 0: one
+	LoopFor            float64 `json:"loop_for_ms,omitempty"`
+	LoopFresh          bool    `json:"loop_fresh,omitempty"`
+	Balance            string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
 	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`

@@ -11,6 +11,8 @@ type Config struct {
 	Zero time.Duration
 	// Slots is the number of requests that may be under way at once; 0 = no cap. A closed loop needs one.
 	Slots int
+	// PrefillSlots is the number of requests that may be without a first token at once; 0 = no cap. See [Scheduler.FirstToken].
+	PrefillSlots int
 	// ClosedLoop sends in the source's order as slots become free and ignores offsets.
 	ClosedLoop bool
 	// OpenSessions ignores the order of turns: each row of a session is sent at its own offset, whatever became

@@ -31,8 +31,9 @@ type Item struct {
 	// Data is the hooks' own.
 	Data any
 
-	prepared bool          // Hooks.Prepare has had it
-	wake     time.Duration // instant at which it is to be prepared, or, if it is, offered
+	prefilling bool          // holds a prefill slot
+	prepared   bool          // Hooks.Prepare has had it
+	wake       time.Duration // instant at which it is to be prepared, or, if it is, offered
 }
 
 // Source yields items by rising offset, items of one session in the order in which they are to be sent. Next is

@@ -41,6 +41,7 @@ type Scheduler struct {
 	delayed  *heap.Heap[*Item] // items whose instant is known and has not come
 	ready    fifo              // due; of a cap, waiting for a slot
 	slots                      // of the cap
+	prefill  slots             // of that on requests without a first token
 	sessions sessionTable
 	inFlight int
 	held     int // items in delayed, ready and the sessions' pending lists
@@ -53,11 +54,12 @@ type Scheduler struct {
 	done []completion
 }
 
-// completion is the end of a fired item's request.
+// completion is the end of a fired item's request, or of its prefill alone.
 type completion struct {
 	item *Item
 	at   time.Duration
 	ok   bool
+	only bool // the prefill
 }
 
 // sourced is what the source's Next returned.
@@ -75,13 +77,14 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	if !(cfg.Speedup > 0) { // NaN too
 		return nil, fmt.Errorf("schedule: speed-up %v is not above 0", cfg.Speedup)
 	}
-	if cfg.Slots > 0 || hooks.Prepare == nil {
+	if cfg.Slots > 0 || cfg.PrefillSlots > 0 || hooks.Prepare == nil {
 		cfg.Prepare = 0
 	}
 	cfg.MaxHeld, cfg.MaxSessions = cmp.Or(cfg.MaxHeld, 1<<16), cmp.Or(cfg.MaxSessions, 1<<14)
 	s := &Scheduler{
 		cfg: cfg, clk: clk, wait: w, hooks: hooks, end: math.MaxInt64,
-		feed: make(chan sourced, 64), slots: slots{zero: cfg.Zero, unused: cfg.Slots}, sessions: newSessionTable(),
+		feed: make(chan sourced, 64), slots: slots{zero: cfg.Zero, unused: cfg.Slots},
+		prefill: slots{zero: cfg.Zero, unused: cfg.PrefillSlots}, sessions: newSessionTable(),
 		delayed: heap.New((*Item).before),
 	}
 	if cfg.Until > 0 {
@@ -93,13 +96,38 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 // Done reports that a fired item's request has ended, served (ok) or not. Call it once per fired item, from any
 // goroutine, after the last use of the item by that goroutine.
 func (s *Scheduler) Done(it *Item, at time.Duration, ok bool) {
-	s.mu.Lock()
-	s.done = append(s.done, completion{it, at, ok})
-	s.mu.Unlock()
+	s.report(completion{item: it, at: at, ok: ok})
 	// An open loop without a cap has nothing to do until its next row is due, so let it sleep.
-	if it.Session != nil || s.cfg.Slots > 0 || s.idle.Load() {
+	if it.Session != nil || s.cfg.Slots > 0 || s.cfg.PrefillSlots > 0 || s.idle.Load() {
 		s.wait.Wake()
 	}
+}
+
+// FirstToken reports that the first token of a fired item's reply has come, which frees its prefill slot; without it, Done does. It
+// may be called from any goroutine, before Done.
+func (s *Scheduler) FirstToken(it *Item, at time.Duration) {
+	s.report(completion{item: it, at: at, only: true})
+	s.wait.Wake()
+}
+
+func (s *Scheduler) report(c completion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = append(s.done, c)
+}
+
+// mayGo reports whether the caps let a request go.
+func (s *Scheduler) mayGo() bool {
+	return (s.cfg.Slots == 0 || s.slotFree()) && (s.cfg.PrefillSlots == 0 || s.prefill.slotFree())
+}
+
+// couldGo returns since when the caps of a closed loop have let a request go, which they do.
+func (s *Scheduler) couldGo() time.Duration {
+	at := s.freeSince()
+	if s.cfg.PrefillSlots > 0 {
+		at = max(at, s.prefill.freeSince())
+	}
+	return at
 }
 
 // Run takes every item of the source to Fire or Skip and returns when all that were fired are done. After ctx
@@ -233,10 +261,10 @@ func (s *Scheduler) next() (at time.Duration, admits bool) {
 	}
 	due := s.cfg.Zero + s.head.Offset
 	if s.cfg.ClosedLoop { // as soon as a slot is free; until then there is no point in admitting it
-		if !s.slotFree() {
+		if !s.mayGo() {
 			return at, false
 		}
-		due = s.freeSince()
+		due = s.couldGo()
 	}
 	if due > s.end { // what lies past the end is skipped at the end, not before and not after
 		due = s.end

@@ -80,6 +80,7 @@ type event struct {
 type simulation struct {
 	cfg      Config
 	duration func(*Item) time.Duration // of a request; nil = 10 ms
+	first    time.Duration             // after which its first token comes; 0 = nobody tells
 	fails    []int                     // rows whose request fails
 	stopAt   time.Duration             // cancel then; 0 = never
 	srcErr   error
@@ -108,6 +109,11 @@ func (sim simulation) run(t *testing.T, items ...*Item) (events []event, stats S
 					d = sim.duration(it)
 				}
 				go func() {
+					if sim.first > 0 {
+						time.Sleep(sim.first)
+						s.FirstToken(it, clk.Now())
+						d -= sim.first
+					}
 					time.Sleep(d)
 					s.Done(it, clk.Now(), !slices.Contains(sim.fails, int(it.Index)))
 				}()
@@ -478,4 +484,34 @@ func TestScheduleSilentSource(t *testing.T) {
 		close(src.quit) // what a cancelled run does with its source
 		<-ended
 	})
+}
+
+// TestPrefillSlots: a request that waits for its first token holds a slot, and no longer.
+func TestPrefillSlots(t *testing.T) {
+	const whole, first = 100 * time.Millisecond, 30 * time.Millisecond
+	lasts := func(*Item) time.Duration { return whole }
+	for _, tc := range []struct {
+		name string
+		sim  simulation
+		at   []int64 // when each row is sent
+		want []int64 // when it was to be
+	}{
+		{"two at a time", simulation{cfg: Config{PrefillSlots: 2}, first: first}, []int64{0, 0, 30, 30, 60}, []int64{0, 0, 0, 0, 0}},
+		{"nobody tells: the whole request", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
+		{"both caps", simulation{cfg: Config{PrefillSlots: 2, Slots: 3}, first: first}, []int64{0, 0, 30, 100, 100}, []int64{0, 0, 0, 0, 0}},
+		{"a closed loop", simulation{cfg: Config{PrefillSlots: 1, Slots: 3, ClosedLoop: true}, first: first}, []int64{0, 30, 60, 100, 130}, []int64{0, 30, 60, 100, 130}},
+	} {
+		tc.sim.duration = lasts
+		events, stats, err := tc.sim.run(t, at(0, ""), at(0, ""), at(0, ""), at(0, ""), at(0, ""))
+		if err != nil || stats.Fired != 5 {
+			t.Errorf("%s: %+v, %v", tc.name, stats, err)
+		}
+		var sent, intended []int64
+		for _, e := range events {
+			sent, intended = append(sent, e.At), append(intended, e.Intended)
+		}
+		if !slices.Equal(sent, tc.at) || !slices.Equal(intended, tc.want) {
+			t.Errorf("%s: sent at %v, intended at %v; want %v and %v", tc.name, sent, intended, tc.at, tc.want)
+		}
+	}
 }

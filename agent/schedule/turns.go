@@ -11,8 +11,8 @@ import (
 
 // admit takes up an item of the source whose turn, as far as it is known, has come.
 func (s *Scheduler) admit(it *Item) {
-	if s.cfg.ClosedLoop && s.slotFree() { // a closed loop wants a row to go when its slot became free
-		it.Intended = max(it.Intended, s.freeSince())
+	if s.cfg.ClosedLoop && s.mayGo() { // a closed loop wants a row to go when its slot became free
+		it.Intended = max(it.Intended, s.couldGo())
 	}
 	switch {
 	case s.pastEnd(it):
@@ -121,7 +121,7 @@ func (s *Scheduler) makeReady(it *Item) {
 
 // dispatch fires what is ready, as far as there are slots.
 func (s *Scheduler) dispatch() {
-	for len(s.ready) > 0 && (s.cfg.Slots == 0 || s.slotFree()) {
+	for len(s.ready) > 0 && s.mayGo() {
 		s.held--
 		it := s.ready.pop()
 		if it.Waited && s.pastEnd(it) {
@@ -131,11 +131,15 @@ func (s *Scheduler) dispatch() {
 			}
 			continue
 		}
+		if s.cfg.ClosedLoop { // see admit
+			it.Intended = max(it.Intended, s.couldGo())
+		}
 		if s.cfg.Slots > 0 {
-			if s.cfg.ClosedLoop { // see admit
-				it.Intended = max(it.Intended, s.freeSince())
-			}
 			s.acquireSlot()
+		}
+		if s.cfg.PrefillSlots > 0 {
+			s.prefill.acquireSlot()
+			it.prefilling = true
 		}
 		s.settle(it)
 		s.inFlight++
@@ -151,6 +155,13 @@ func (s *Scheduler) complete() {
 	s.done = nil
 	s.mu.Unlock()
 	for _, c := range done {
+		if c.item.prefilling {
+			c.item.prefilling = false
+			s.prefill.freeSlot(c.at)
+		}
+		if c.only {
+			continue
+		}
 		s.inFlight--
 		if s.cfg.Slots > 0 {
 			s.freeSlot(c.at)

@@ -31,6 +31,8 @@ type Request struct {
 	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then:
 	// the class is then ClassDisconnected. 0 = never.
 	HangUp time.Duration
+	// First, unless nil, is called with the arrival of the first content of a stream, on the goroutine that reads it.
+	First func(at time.Duration)
 }
 
 // Exchange is everything that one request and its reply showed. Instants are offsets on the run's clock;

@@ -256,6 +256,9 @@ func (s *stream) stamp(at arrival, answer bool) {
 		x.At, x.Read, x.Tokens = newStamps(s.req.ExpectTokens)
 		x.KernelStamps = true
 		s.flight.guard.enter(stageStream)
+		if s.req.First != nil {
+			s.req.First(time.Duration(at.at))
+		}
 	case at.number == s.last.number && !at.prompt:
 		x.Coalesced++
 	}

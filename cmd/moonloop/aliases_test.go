@@ -227,16 +227,16 @@ func TestWholeCommandLines(t *testing.T) {
 		},
 		"vLLM, at a rate": {
 			"bench serve --backend vllm --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path TRACE --no-self-timed " +
-				"--timed-trace-chunk-hash-size 512 --num-prompts 4 --request-rate 25 --burstiness 10000",
+				"--timed-trace-chunk-hash-size 512 --num-prompts 4 --request-rate 8 --burstiness 10000",
 			"requests 4; rows of the trace; spread over the schedule",
 		},
 		"AIPerf, at a rate": {
 			"profile --model sim --endpoint-type chat --streaming -u HOST:PORT --input-file TRACE --custom-dataset-type mooncake_trace " +
-				"--no-fixed-schedule --request-rate 25 --arrival-pattern constant --concurrency 8",
+				"--no-fixed-schedule --request-rate 8 --arrival-pattern constant --concurrency 8",
 			"requests 4; rows of the trace; spread over the schedule",
 		},
 		"GuideLLM, at a rate": {
-			"benchmark --target ENGINE --profile constant --rate 25 --data TRACE --max-seconds 60 --model sim",
+			"benchmark --target ENGINE --profile constant --rate 8 --data TRACE --max-seconds 60 --model sim",
 			"requests 4; rows of the trace; spread over the schedule",
 		},
 		"GuideLLM, before": {

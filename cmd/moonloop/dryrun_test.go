@@ -57,8 +57,8 @@ func TestDryRun(t *testing.T) {
 	if !strings.Contains(lines[len(lines)-1], `"rows":4,`) {
 		t.Errorf("the last line is no forecast: %s", lines[len(lines)-1])
 	}
-	if json := dry("--dry-run=json", "--request-cancellation-rate", "25", "--request-cancellation-delay", "0.5"); !strings.Contains(json, `"disconnect_share":0.25,"disconnect_after_ms":500`) {
-		t.Errorf("the cancellation of AIPerf is not in:\n%s", json)
+	if told := dry("--dry-run=json", "--request-cancellation-rate", "25", "--request-cancellation-delay", "0.5"); !strings.Contains(told, `"disconnect_share":0.25,"disconnect_after_ms":500`) {
+		t.Errorf("the cancellation of AIPerf is not in:\n%s", told)
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
 		t.Errorf("--out was written: %v", err)

@@ -123,6 +123,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.Grace, "grace", 30*time.Second)
 	add(fs, &c.Schedule.Prepare, "prepare", 2*time.Millisecond, lasting(0, time.Second, "from 0 to 1s"))
 	add(fs, &c.Schedule.Concurrency, "concurrency,c", 0)
+	add(fs, &c.Schedule.PrefillConcurrency, "prefill-concurrency", 0)
 	add(fs, &c.Schedule.FileOrder, "no-fixed-schedule", false)
 	add(fs, &c.Schedule.OpenLoop, "open-loop", false)
 	add(fs, &c.Schedule.Warmup, "warmup-requests", 0, whole(0, 1_000_000))
@@ -259,7 +260,6 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	for _, name := range []string{"ramp-up-from", "ramp-up-shape"} {
 		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
 	}
-	refuse(c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0, "--loop-fresh has no effect without --loop: give both or neither")
 	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
 	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")
 	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
@@ -271,6 +271,9 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	refuse(f.exports.any() && c.Out == "", "the results in --out are what --xlsx and --parquet are made of; give --out DIR, too")
 	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
+	if c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0 {
+		f.warnings = append(f.warnings, "--loop-fresh has no effect without --loop: the trace is sent once")
+	}
 	if c.Schedule.FileOrder && fs.Changed("speedup") {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
 	} else if a.Any() && fs.Changed("speedup") {
