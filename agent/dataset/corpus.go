@@ -90,8 +90,8 @@ func (c *Corpus) add(text string) bool {
 				c.LeftOut += int64(n)
 				continue
 			}
-			s = strings.Clone(s) // not the whole text with it
-			at = uint32(len(c.Segments))
+			s = strings.Clone(s)         // not the whole text with it
+			at = uint32(len(c.Segments)) //nolint:gosec // below MaxDistinct
 			c.index[s] = at
 			c.Segments = append(c.Segments, s)
 		}

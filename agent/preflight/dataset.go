@@ -118,7 +118,7 @@ func (p *preflight) askBetween(ctx context.Context, ask asking, model string, se
 	for i := range left {
 		left[i] = i
 	}
-	for _, pivot := range strings.Fields(p.opt.Words.Text(2)) {
+	for pivot := range strings.FieldsSeq(p.opt.Words.Text(2)) {
 		pivot = " " + pivot
 		var batch, other []int
 		size := 0
@@ -126,11 +126,12 @@ func (p *preflight) askBetween(ctx context.Context, ask asking, model string, se
 			if len(batch) == 0 {
 				return nil
 			}
-			text := p.opt.Words.Anchor() + pivot
+			var text strings.Builder
+			text.WriteString(p.opt.Words.Anchor() + pivot)
 			for _, i := range batch {
-				text += segments[i] + pivot
+				text.WriteString(segments[i] + pivot)
 			}
-			ids, _, err := ask(ctx, model, text)
+			ids, _, err := ask(ctx, model, text.String())
 			if err != nil {
 				return errors.Join(errUncounted, err)
 			}

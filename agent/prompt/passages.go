@@ -83,7 +83,7 @@ func (t *Passages) Tokens() int64 {
 
 // start returns how many tokens stand before the passage of a block, by the block's state.
 func (t *Passages) start(x uint64) uint32 {
-	at, _ := bits.Mul64(splitmix.Next(x), uint64(t.starts))
+	at, _ := bits.Mul64(splitmix.Next(x), uint64(t.starts)) //nolint:gosec // not negative
 	if at == 0 {
 		return 0
 	}

@@ -163,7 +163,8 @@ func TestQuirks(t *testing.T) {
 			answer("200 OK", "application/json", `{"id":"r","object":"response","error":null,"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[`+
 				`{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}]},{"type":"message","content":[{"type":"output_text","text":"A B"}]}],`+
 				`"usage":{"input_tokens":9,"output_tokens":2,"input_tokens_details":{"cached_tokens":4}}}`),
-			seenInReply{Chunks: 1, Finish: "max_output_tokens", Usage: full, Reply: "A B", Tokens: []int32{2}}, true,
+			seenInReply{Chunks: 1, Finish: "max_output_tokens", Usage: full, Reply: "A B", Tokens: []int32{2}},
+			true,
 		},
 		{"20 a whole reply that is complete", answer("200 OK", "application/json", `{"object":"response","status":"completed","output":[{"content":[{"text":"A"}]}]}`), seenInReply{Chunks: 1, Finish: "completed", Usage: NoUsage, Reply: "A"}, true},
 		{"20 a whole reply that failed", answer("200 OK", "application/json", `{"object":"response","status":"failed","error":{"code":"server_error","message":"no"}}`), seenInReply{Class: ClassStreamError, Usage: NoUsage, Code: "server_error"}, true},

@@ -53,7 +53,7 @@ func (m *bpe) encode(ids []uint32, text string) []uint32 {
 		}
 	}
 	for i := range symbols {
-		look(int32(i)) //nolint:gosec // a text is shorter than 2 GiB
+		look(int32(i))
 	}
 	for queue.Len() > 0 {
 		c := queue.Pop()
@@ -101,7 +101,7 @@ func (m *bpe) symbols(text string) []symbol {
 				add(m.bytes[char[i]])
 			}
 			known = true
-		case m.unk >= 0 && !(unknown && m.fuseUnk):
+		case m.unk >= 0 && (!unknown || !m.fuseUnk):
 			add(uint32(m.unk)) //nolint:gosec // of 32 bits in the file
 		}
 		unknown = !known

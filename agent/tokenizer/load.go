@@ -153,7 +153,7 @@ func (c *file) model() (model, error) {
 		if unk < 0 {
 			return nil, fmt.Errorf("unknown token: %w", errForm)
 		}
-		w := &wordPiece{vocab: vocab, prefix: "##", unk: uint32(unk), maxChars: 100} //nolint:gosec // of 32 bits in the file
+		w := &wordPiece{vocab: vocab, prefix: "##", unk: uint32(unk), maxChars: 100}
 		if m.Prefix != nil {
 			w.prefix = *m.Prefix
 		}
@@ -164,7 +164,7 @@ func (c *file) model() (model, error) {
 			w.longest = max(w.longest, len(token))
 		}
 		return w, nil
-	case kind != "BPE" && !(kind == "" && m.Merges != nil): // early files do not name it
+	case kind != "BPE" && (kind != "" || m.Merges == nil): // early files do not name it
 		return nil, fmt.Errorf("model %.40q %w", kind, errUnknown)
 	case m.Dropout != nil && *m.Dropout > 0:
 		return nil, fmt.Errorf("dropout %w", errUnknown)
@@ -182,7 +182,7 @@ func (c *file) model() (model, error) {
 		if !one || !two || !both {
 			return nil, fmt.Errorf("merge %d: %w", rank, errForm)
 		}
-		b.merges[pair(left, right)] = merge{uint32(rank), id} //nolint:gosec // bounded by the file
+		b.merges[pair(left, right)] = merge{uint32(rank), id}
 	}
 	return b, nil
 }
@@ -198,7 +198,7 @@ func (c *file) unigram() (model, error) {
 		if json.Unmarshal(entry[0], &text) != nil || json.Unmarshal(entry[1], &u.scores[i]) != nil {
 			return nil, fmt.Errorf("vocabulary, token %d: %w", i, errForm)
 		}
-		u.ids[text] = uint32(i) //nolint:gosec // bounded by the file
+		u.ids[text] = uint32(i)
 		u.longest = max(u.longest, len(text))
 	}
 	if c.Model.UnkID == nil || int(*c.Model.UnkID) >= len(list) {

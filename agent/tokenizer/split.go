@@ -134,7 +134,7 @@ func cutting(find spans, behavior string, invert bool) (splitter, error) {
 			}
 			add(at, len(p.text), invert)
 			for _, c := range parts {
-				if !(behavior == removed && c.match) {
+				if behavior != removed || !c.match {
 					out = append(out, piece{p.text[c.from:c.to], p.first && c.from == 0})
 				}
 			}

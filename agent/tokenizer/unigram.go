@@ -3,7 +3,10 @@
 
 package tokenizer
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // unigram takes the most probable sequence of tokens.
 type unigram struct {
@@ -84,8 +87,8 @@ func (m *unigram) encode(ids []uint32, text string) []uint32 {
 		at = int(n.from)
 	}
 	flush(0)
-	for i := len(back) - 1; i >= 0; i-- {
-		ids = append(ids, back[i])
+	for _, id := range slices.Backward(back) {
+		ids = append(ids, id)
 	}
 	return ids
 }
