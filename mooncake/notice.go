@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
@@ -98,8 +99,8 @@ func (k noticeKey) text(count int64, blockSize int, rows, fitting int64) string 
 			return "further unknown keys in " + in + " have no effect"
 		}
 		text := "unknown key " + k.name + " in " + in + " has no effect"
-		for _, pair := range mapsOf([]string{k.name}) {
-			text += "; --map " + pair + " reads it"
+		if pairs := mapsOf([]string{k.name}); len(pairs) > 0 {
+			text += "; --map " + strings.Join(pairs, ",") + " reads it"
 		}
 		return text
 	case NoticeForeignField:

@@ -40,7 +40,7 @@ func FuzzReader(f *testing.F) {
 			`{"input_length": 1100, "hash_ids": [0, 1, 3], "continues": 64, "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]}` + "\n{}\n" +
 			`{"input_length": 1200, "hash_ids": [0, 1, 4], "continues": 68, "hash_ranges": [[75, 7]], "replies": [[2, 1100, 9]]}`,
 		"// x\n[\n {\n  \"input_length\": 5, /* y */\n  \"payload\": {\"a\":\n1,}\n },{\"text_input\": \"//\",}\n]", "{\"input_length\":1}{\"input_length\":2},\n...",
-		"{\"extra\":{\n\"a\": 1},\n{\"input_length\":1}\n{\"hash_ids\":[1,\n{\"input_length\":2}\n", "[{\"text_input\":\"x\ny\"},\n[1]\n/* ",
+		"[\n0", "{\"extra\":{\n\"a\": 1},\n{\"input_length\":1}\n{\"hash_ids\":[1,\n{\"input_length\":2}\n", "[{\"text_input\":\"x\ny\"},\n[1]\n/* ",
 		`{"input_length": 33, "hash_ids": [1], "hash_ranges": [[2, 1], [1, 1], [0, 1]]}` + "\n" + `{"input_length": 33, "hash_ids": [1], "hash_ranges": [[0, 3]]}`,
 	} {
 		f.Add(seed)
@@ -57,11 +57,14 @@ func FuzzReader(f *testing.F) {
 			if diff := cmp.Diff(row, again); diff != "" || (err == nil) != (errAgain == nil) || err != nil && err.Error() != errAgain.Error() || r.Line() != torn.Line() {
 				t.Fatalf("in pieces: errors %v and %v, rows (-whole +pieces):\n%s", err, errAgain, diff)
 			}
-			if r.Line() < last || r.Line() > lines {
-				t.Fatalf("line %d of %d lines, behind line %d", r.Line(), lines, last)
+			fault, refused := errors.AsType[*RowError](err)
+			if err == nil || refused {
+				if r.Line() < last || r.Line() > lines {
+					t.Fatalf("line %d of %d lines, behind line %d", r.Line(), lines, last)
+				}
+				last = r.Line()
 			}
-			last = r.Line()
-			if fault, ok := errors.AsType[*RowError](err); ok {
+			if refused {
 				if fault.Line < last || fault.Line > lines || len(fault.Error()) > 1000 {
 					t.Fatalf("line %d: an error of line %d and %d bytes", last, fault.Line, len(fault.Error()))
 				}

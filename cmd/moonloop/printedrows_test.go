@@ -36,7 +36,8 @@ var printedRows = []printed{
 {"timestamp": 5, "input_length": 1800, "output_length": 26, "hash_ids": [0, 3, 4, 5]}
 {"timestamp": 9, "input_length": 1300, "output_length": 52, "hash_ids": [1, 4, 6]}
 `, nil,
-		[]string{"1200 tokens", "1800 tokens", "1300 tokens"}, nil,
+		[]string{"1200 tokens", "1800 tokens", "1300 tokens"},
+		nil,
 	},
 	{
 		"one row over several lines, with comments behind its fields", `{
@@ -45,7 +46,8 @@ var printedRows = []printed{
     "output_length": 52,       // tokens
     "hash_ids": [46, 47],      /* one for each block */
 }
-`, nil, []string{"955 tokens"},
+`, nil,
+		[]string{"955 tokens"},
 		[]string{"1 row spread over several lines", "1 row with comments", "1 row with commas too many"},
 	},
 	{
@@ -56,14 +58,17 @@ var printedRows = []printed{
 	},
 	{
 		"an array on one line", `[{"timestamp": 0, "input_length": 600, "output_length": 2}, {"timestamp": 3, "input_length": 700, "output_length": 2}]`,
-		nil, []string{"600 tokens", "700 tokens"}, []string{"1 row on a line with the row before"},
+		nil,
+		[]string{"600 tokens", "700 tokens"},
+		[]string{"1 row on a line with the row before"},
 	},
 	{
 		"texts without times", `
 {"text_input": "Which river is the longest?", "output_length": 20}
 {"text_input": "Explain tides in simple words.", "output_length": 30}
 `, nil,
-		[]string{`messages [{"content":"Which river is the longest?","role":"user"}]; no others`, `messages [{"content":"Explain tides in simple words.","role":"user"}]`}, nil,
+		[]string{`messages [{"content":"Which river is the longest?","role":"user"}]; no others`, `messages [{"content":"Explain tides in simple words.","role":"user"}]`},
+		nil,
 	},
 	{
 		"whole conversations", `
@@ -73,14 +78,16 @@ var printedRows = []printed{
 		[]string{
 			`messages [{"content":"Good day","role":"user"}]; no others`,
 			`messages [{"content":"Good day","role":"user"},{"content":"To you, too.","role":"assistant"},{"content":"Any news?","role":"user"}]`,
-		}, nil,
+		},
+		nil,
 	},
 	{
 		"new turns with live replies", `
 {"session_id": "s-1", "message_mode": "delta", "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Good day"}], "output_length": 2, "timestamp": 0}
 {"session_id": "s-1", "message_mode": "delta", "messages": [{"role": "user", "content": "Any news?"}], "output_length": 2, "delay": 2}
 `, nil,
-		[]string{`roles system user; no others`, `roles system user assistant user`}, nil,
+		[]string{`roles system user; no others`, `roles system user assistant user`},
+		nil,
 	},
 	{
 		"tools", `{
@@ -96,11 +103,13 @@ var printedRows = []printed{
   "output_length": 5,
   "timestamp": 0
 }`, nil,
-		[]string{`tools [{"function":{"name":"rain","parameters":{"properties":{"place":{"type":"string"}},"type":"object"}},"type":"function"}]; no others`}, nil,
+		[]string{`tools [{"function":{"name":"rain","parameters":{"properties":{"place":{"type":"string"}},"type":"object"}},"type":"function"}]; no others`},
+		nil,
 	},
 	{
 		"a whole body", `{"payload": {"model": "sim", "messages": [{"role": "user", "content": "As it is"}], "max_tokens": 3, "top_p": 0.5}}`, nil,
-		[]string{`messages [{"content":"As it is","role":"user"}]; top_p 0.5; no others`}, nil,
+		[]string{`messages [{"content":"As it is","role":"user"}]; top_p 0.5; no others`},
+		nil,
 	},
 	{
 		"extra members of the body", `
@@ -108,16 +117,20 @@ var printedRows = []printed{
 {"input_length": 620, "output_length": 3, "timestamp": 5}
 {"messages": [{"role": "user", "content": "Good day"}], "output_length": 5, "timestamp": 10, "extra": {"routing": "fast"}}
 `, nil,
-		[]string{`nvext {"priority":99}; 600 tokens`, "620 tokens", `routing "fast"`}, nil,
+		[]string{`nvext {"priority":99}; 600 tokens`, "620 tokens", `routing "fast"`},
+		nil,
 	},
 	{
 		"seconds with a fraction", `{"timestamp": 12.4, "input_length": 42, "output_length": 8, "hash_ids": [981, 4412, 7]}`,
-		[]string{"--dataset-name", "timed_trace"}, []string{"42 tokens"}, nil,
+		[]string{"--dataset-name", "timed_trace"},
+		[]string{"42 tokens"},
+		nil,
 	},
 	{
 		"other tool's labels", `{"at": 1.5, "isl": 48, "osl": 8, "blocks": [981, 4412, 7]}`,
 		[]string{"--dataset-name", "timed_trace", "--timed-trace-label-timestamp", "at", "--timed-trace-label-input-length", "isl", "--timed-trace-label-output-length", "osl", "--timed-trace-label-hash-ids", "blocks"},
-		[]string{"48 tokens"}, nil,
+		[]string{"48 tokens"},
+		nil,
 	},
 	{
 		"rows with sessions and aliases", `
@@ -126,15 +139,19 @@ var printedRows = []printed{
 `, []string{"--session-mode", "full"}, []string{"600 tokens", "1100 tokens"}, []string{"field priority of another tool"},
 	},
 	{
-		"texts of another name", `{"input_text": "Which sea is the deepest?", "output_length": 4}`, []string{"--map", "text_input=input_text"},
-		[]string{`messages [{"content":"Which sea is the deepest?","role":"user"}]; no others`}, nil,
+		"texts of another name", `{"input_text": "Which sea is the deepest?", "output_length": 4}`,
+		[]string{"--map", "text_input=input_text"},
+		[]string{`messages [{"content":"Which sea is the deepest?","role":"user"}]; no others`},
+		nil,
 	},
 	{
 		"counts of an answer's usage, and dates", `
 {"created_at": "2026-11-21T15:04:05.000Z", "usage": {"prompt_tokens": 600, "completion_tokens": 2, "total_tokens": 602}}
 {"created_at": "2026-11-21T15:04:05.010Z", "usage": {"prompt_tokens": 700, "completion_tokens": 2, "total_tokens": 702}}
-`, []string{"--map", "timestamp=created_at,input_length=usage.prompt_tokens", "--map", "output_length=usage.completion_tokens"},
-		[]string{"600 tokens", "700 tokens"}, []string{"timestamps of 2 rows are dates"},
+`,
+		[]string{"--map", "timestamp=created_at,input_length=usage.prompt_tokens", "--map", "output_length=usage.completion_tokens"},
+		[]string{"600 tokens", "700 tokens"},
+		[]string{"timestamps of 2 rows are dates"},
 	},
 	{
 		"seconds since 1970", `
