@@ -26,7 +26,7 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 	}
 	switch {
 	case opt.To == "":
-		return Result{}, fmt.Errorf("%s is a Mooncake trace already: replay and inspect read it as it is, and a target writes it for another tool", files[0].Name)
+		return Result{}, fmt.Errorf("%s is a Mooncake trace already: replay and inspect read it as it is", files[0].Name)
 	case len(files) > 1:
 		return Result{}, errors.New("several Mooncake traces: name one; transform joins them")
 	case opt.Compile.BlockSize != meta.BlockSize && opt.Compile.BlockSize > 0 && meta.BlockSize > 0:
