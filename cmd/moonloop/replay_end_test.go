@@ -108,7 +108,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr strings.Builder
-	if status := run(t.Context(), []string{"inspect", partial}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "requests.jsonl.partial:5: the JSON object does not end on its line; the file may be cut off") {
+	if status := run(t.Context(), []string{"inspect", partial}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "requests.jsonl.partial:5: the row's JSON object does not end; the file may be cut off") {
 		t.Errorf("a torn line: exit status %d\n%s", status, stderr.String())
 	}
 	if status := run(t.Context(), []string{"inspect", partial, "--lenient"}, strings.NewReader(""), &stdout, &stderr); status != exitOK {
@@ -150,8 +150,8 @@ func TestTwoReplaysInOneFolder(t *testing.T) {
 		t.Errorf("the first: exit status %d\n%s%s", status, r.stdout.String(), r.stderr.String())
 	}
 	entries, err := os.ReadDir(r.out)
-	if err != nil || len(entries) != 5 {
-		t.Errorf("%v, %v: want five results", entries, err)
+	if err != nil || len(entries) != 6 {
+		t.Errorf("%v, %v: want six results", entries, err)
 	}
 }
 
