@@ -98,7 +98,7 @@ func (r *record) find(names ...string) *field {
 	for _, name := range names {
 		for i := range r.fields {
 			f := &r.fields[i]
-			if f.name != name && !(r.table && columnName(f.name) == columnName(name)) {
+			if f.name != name && (!r.table || columnName(f.name) != columnName(name)) {
 				continue
 			}
 			f.used = true
@@ -408,7 +408,7 @@ func (r *record) array(visit func(name string, i int, v jsontext.Value), what st
 			return
 		}
 		end := dec.InputOffset()
-		visit(f.name, i, jsontext.Value(raw[end-int64(len(v)):end]))
+		visit(f.name, i, raw[end-int64(len(v)):end])
 	}
 }
 

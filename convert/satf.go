@@ -66,7 +66,7 @@ func satfSession(d *decoder, s *record, block int) {
 			ready = append(ready, n)
 		}
 	}
-	for done := 0; done < len(order); done++ {
+	for done := range order {
 		if done == len(ready) {
 			s.fail("edges", "", "the nodes of a session wait for each other", "remove the edge that closes the circle")
 			return

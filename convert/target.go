@@ -167,7 +167,7 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, error) {
 		return gone
 	})
 	switch {
-	case e.timed && !r.Timestamp.Set && !(r.SessionID != "" && len(e.deltas) > 0):
+	case e.timed && !r.Timestamp.Set && (r.SessionID == "" || len(e.deltas) == 0):
 		return no("it has no timestamp", "rows that follow the turn before have none; write them for dynamo")
 	case r.Kind() == mooncake.KindLength && !r.InputLength.Set: // the text was dropped
 		return no("its prompt is a text", "write it for aiperf, or convert without --prompts keep")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -221,8 +222,7 @@ func (t inspected) findings() int64 {
 		n += v.Count
 	}
 	for _, notice := range t.Notices {
-		switch notice.Code {
-		case mooncake.NoticeUnknownKey, mooncake.NoticeTooManyIDs, mooncake.NoticeLayout, mooncake.NoticeTimes:
+		if slices.Contains([]mooncake.NoticeCode{mooncake.NoticeUnknownKey, mooncake.NoticeTooManyIDs, mooncake.NoticeLayout, mooncake.NoticeTimes}, notice.Code) {
 			n += notice.Count
 		}
 	}

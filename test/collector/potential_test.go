@@ -185,7 +185,7 @@ func rowSpans(rows []*mooncake.Row, first int, seed uint64) ptrace.Traces {
 		a.PutInt("mooncake.block_size", 512)
 		ids := a.PutEmptySlice("mooncake.hash_ids")
 		for _, id := range row.HashIDs {
-			ids.AppendEmpty().SetInt(int64(splitmix.Next(id | (seed+1)<<32))) //nolint:gosec // its 64 bits
+			ids.AppendEmpty().SetInt(int64(splitmix.Next(id | (seed+1)<<32)))
 		}
 	}
 	return td
