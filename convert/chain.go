@@ -63,6 +63,9 @@ func (c *chain) block(before uint64, fill int64, ids []uint64) uint64 {
 	return n
 }
 
+// maxFresh bounds the ids that are made for one prompt: a length costs a file a few bytes, and ids 8 bytes each in memory.
+const maxFresh = 1 << 20
+
 // fresh returns the numbers of blocks that no other prompt has.
 func (c *chain) fresh(blocks int) []uint64 {
 	out := make([]uint64, blocks)

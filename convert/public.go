@@ -236,7 +236,15 @@ func (c *merger) number(q *request) error {
 	case row.Kind() != mooncake.KindLength:
 		c.withPrompt++
 	case c.opt.plain():
-		row.HashIDs = c.chain.fresh(mooncake.BlockCount(row.InputLength.V, size))
+		blocks := mooncake.BlockCount(row.InputLength.V, size)
+		if blocks > maxFresh {
+			return &mooncake.RowError{
+				File: c.streams[q.input].lines.name, Line: q.line, Field: "input_length", Value: strconv.FormatInt(row.InputLength.V, 10),
+				Rule:   fmt.Sprintf("is a prompt of %d blocks, and ids are made for %d at most", blocks, maxFresh),
+				Advice: "correct the row, or leave out --format mooncake, which needs ids for every row",
+			}
+		}
+		row.HashIDs = c.chain.fresh(blocks)
 	}
 	return nil
 }

@@ -173,6 +173,9 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, error) {
 		return no("its prompt is a text", "write it for aiperf, or convert without --prompts keep")
 	}
 	if e.ids {
+		if blocks := mooncake.BlockCount(r.InputLength.V, e.block()); blocks-len(r.HashIDs) > maxFresh {
+			return no(fmt.Sprintf("its prompt has %d blocks, of which %d have ids, and ids are made for %d at most", blocks, len(r.HashIDs), maxFresh), "correct the row")
+		}
 		e.fill(&r)
 	}
 	if e.header != "" && e.rows == 1 {
