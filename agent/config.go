@@ -219,11 +219,11 @@ func (c *Config) Validate() error {
 	if c.Target.URL == "" && !c.DryRun {
 		bad("url: none given; name the engine's base URL, such as http://127.0.0.1:8000")
 	}
-	for i, address := range c.Target.all() {
+	for i, address := range c.Target.URLs() {
 		if err := checkURL(address); err != nil {
 			errs = append(errs, err)
 		}
-		if slices.Contains(c.Target.all()[:i], address) {
+		if slices.Contains(c.Target.URLs()[:i], address) {
 			bad("url %s: it is given twice", mooncake.PublicName(address))
 		}
 	}
@@ -327,8 +327,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// all are the base URLs of all engines.
-func (t Target) all() []string {
+// URLs are the base URLs of all engines.
+func (t Target) URLs() []string {
 	if t.URL == "" {
 		return nil
 	}

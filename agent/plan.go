@@ -172,7 +172,7 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 // hosts are the engines' hosts and ports, as they are in the URLs.
 func hosts(t Target) string {
 	var all []string
-	for _, address := range t.all() {
+	for _, address := range t.URLs() {
 		u, _ := url.Parse(address) // which Validate has read
 		all = append(all, u.Host)
 	}

@@ -18,7 +18,6 @@ import (
 // recorder receives the records, one after another, on a goroutine of its own: figures, telemetry and files are
 // written there, so that nothing of it happens while a request is dispatched or a stream is read.
 type recorder struct {
-	limits  limits
 	plan    plan
 	texts   texts
 	cache   *predictor
@@ -43,9 +42,9 @@ type recorded struct {
 }
 
 // newRecorder returns a recorder, and creates its file. live and watch are to be set before its start.
-func newRecorder(p plan, cache *predictor, tel *telemetry.Pipeline) (rc *recorder, err error) {
+func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline) (rc *recorder, err error) {
 	rc = &recorder{
-		limits: p.limits, plan: p, cache: cache, tel: tel, models: make(map[string]int64),
+		plan: p, texts: text, cache: cache, tel: tel, models: make(map[string]int64),
 		// When the recorder falls behind, finished requests wait here and then in their own goroutines, after
 		// their stream has ended: late books, never a late request.
 		in: make(chan recorded, 1024),
@@ -103,7 +102,7 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 	}
 	if rec.Outcome == measure.Failed {
 		rc.failed++
-		if limit := rc.limits.abortErrors; limit > 0 && rc.ended >= rc.limits.abortAfter && float64(rc.failed) > limit*float64(rc.ended) {
+		if limit := rc.plan.limits.abortErrors; limit > 0 && rc.ended >= rc.plan.limits.abortAfter && float64(rc.failed) > limit*float64(rc.ended) {
 			rc.abort()
 		}
 	}

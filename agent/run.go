@@ -84,10 +84,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		tel.Apart(a)
 	}
 	cache := &predictor{blocks: p.blocks}
-	rec, err := newRecorder(p, cache, tel)
-	if rec != nil {
-		rec.texts = text
-	}
+	rec, err := newRecorder(p, text, cache, tel)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 func newEngines(cfg Config, clk clock.Clock, said *notices) (*engines, error) {
 	t := cfg.Target
 	e := &engines{balance: t.Balance}
-	for _, address := range t.all() {
+	for _, address := range t.URLs() {
 		client, err := newClient(cfg, address, clk)
 		if err != nil {
 			return nil, err

@@ -294,18 +294,7 @@ func TestAmbiguousAliases(t *testing.T) {
 
 // TestFromOtherTools: the page has the table. Run with -update to write it.
 func TestFromOtherTools(t *testing.T) {
-	const page = "../../docs/from-other-tools.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin = "<!-- written by go test ./cmd/moonloop -run TestFromOtherTools -update -->\n"
-	head, _, found := strings.Cut(string(text), begin)
-	if !found {
-		t.Fatalf("%s lacks the line %s", page, begin)
-	}
 	var b strings.Builder
-	b.WriteString(head + begin)
 	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay} {
 		fmt.Fprintf(&b, "\n## %s\n\n| theirs | ours | status | note |\n|---|---|---|---|\n", toolNames[tool])
 		for _, a := range aliases {
@@ -318,13 +307,29 @@ func TestFromOtherTools(t *testing.T) {
 			}
 		}
 	}
+	checkPage(t, "../../docs/from-other-tools.md", b.String())
+}
+
+// checkPage wants the end of a page, after the line that names the test, to be the generated text. With -update it writes it.
+func checkPage(t *testing.T, page, generated string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := "<!-- written by go test ./cmd/moonloop -run " + t.Name() + " -update -->\n"
+	head, _, found := strings.Cut(string(text), begin)
+	if !found {
+		t.Fatalf("%s lacks the line %s", page, begin)
+	}
+	want := head + begin + generated
 	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(b.String(), string(text)); diff != "" {
+	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("the page is not the table (-table +page); run with -update:\n%s", diff)
 	}
 }

@@ -38,7 +38,7 @@ func (f *engineSecrets) read(ctx context.Context, t *agent.Target) (warnings []s
 	t.Header, warnings, errs[0] = f.headers.parse(ctx)
 	t.APIKey, errs[1] = readKey(ctx, apiKey, f.apiKeyEnv, f.apiKeyFile)
 	t.TLS, errs[2] = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
-	for _, address := range append([]string{t.URL}, t.Further...) {
+	for _, address := range t.URLs() {
 		unencrypted, err := checkScheme(address, t.TLS, cmp.Or(t.APIKey, t.Header.Get("Authorization")))
 		if unencrypted != "" {
 			warnings = append(warnings, unencrypted)

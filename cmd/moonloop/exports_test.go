@@ -4,30 +4,17 @@
 package main
 
 import (
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/xuri/excelize/v2"
-
-	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // TestExports: a replay and a report write both files, and say so; a replay replaces none unless it is told to, and says at the start
 // what it cannot do.
 func TestExports(t *testing.T) {
-	e, err := simulator.New(simulator.Config{Models: []string{"sim"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine := httptest.NewServer(e)
-	t.Cleanup(func() {
-		engine.Close()
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	engine, e := startSimulator(t)
 	files := map[string]string{"trace.jsonl": rowOfSix + rowOfSix, "old.xlsx": "mine"}
 	replay := func(args ...string) (int, string, string) {
 		return settingsRun(t, files, append([]string{"trace.jsonl", "--url", engine.URL, "--endpoint", "completions", "--progress", "none"}, args...)...)

@@ -52,17 +52,7 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 			t.Setenv(name, "")
 		}
 	}
-	e, err := simulator.New(simulator.Config{Models: []string{"sim"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine := httptest.NewServer(e)
-	t.Cleanup(func() {
-		engine.Close()
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	engine, _ := startSimulator(t)
 	golden, err := filepath.Abs(filepath.Join("testdata", "malformed", group+".golden"))
 	if err != nil {
 		t.Fatal(err)
@@ -208,4 +198,21 @@ func writeGolden(t *testing.T, name string, cases map[string]string) {
 	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// startSimulator starts a simulated engine with the model sim, which ends with the test.
+func startSimulator(t *testing.T) (*httptest.Server, *simulator.Engine) {
+	t.Helper()
+	e, err := simulator.New(simulator.Config{Models: []string{"sim"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(e)
+	t.Cleanup(func() {
+		server.Close()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server, e
 }

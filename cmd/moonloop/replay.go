@@ -219,7 +219,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	var err error
 	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
-	for _, address := range append([]string{c.Target.URL}, c.Target.Further...) {
+	for _, address := range c.Target.URLs() {
 		name := secretQuery(address)
 		switch from := f.from["url"]; {
 		case name == "" || from.kind == fromEnvironment:

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/moonloop/moonloop/internal/simulator"
 )
 
 // settingsRun runs a replay in a folder of its own with the given files.
@@ -179,17 +176,7 @@ func TestSettingsInTheClear(t *testing.T) {
 
 // TestSettingsRoundTrip: the summary of a run repeats it, as does what --print-config prints; another folder is the only difference.
 func TestSettingsRoundTrip(t *testing.T) {
-	e, err := simulator.New(simulator.Config{Models: []string{"sim"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine := httptest.NewServer(e)
-	t.Cleanup(func() {
-		engine.Close()
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	engine, _ := startSimulator(t)
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(trace, []byte(rowOfSix+rowOfSix), 0o600); err != nil {
 		t.Fatal(err)
