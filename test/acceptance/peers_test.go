@@ -187,6 +187,7 @@ func (p *peerRun) kvcacheSimulator(t *testing.T) {
 
 // vllm sends token ids, so that every count is exact, the engine's hits included.
 func (p *peerRun) vllm(t *testing.T, vllm string) {
+	t.Helper()
 	file := p.converted(t, "vllm")
 	requests, saw := p.engine(t, "vllm", func(url string) {
 		p.run(t, "vllm", filepath.Join(vllm, "server", "bin", "vllm"), "bench", "serve", "--backend", "vllm", "--base-url", url,
