@@ -83,7 +83,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideMore follows the advice: about as many rounds as it names decide.
+// TestDecideMore follows the advice with room to spare: four times the rounds that it names decide.
 func TestDecideMore(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	a, b := rounds(random, 6, 1.01)
