@@ -54,11 +54,11 @@ func newCompareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch c.Primary.Answer {
-			case study.Slower:
-				return exitWith(exitGoals)
-			case study.CannotTell:
+			if c.Primary.Answer == study.CannotTell {
 				return exitWith(exitInvalid)
+			}
+			if c.Primary.Answer == study.Slower {
+				return exitWith(exitGoals)
 			}
 			return nil
 		},
@@ -127,7 +127,7 @@ func answerText(r study.Result) string {
 	case r.Answer == study.CannotTell && r.More >= study.MaxMore:
 		return "cannot tell: the runs scatter too much"
 	case r.Answer == study.CannotTell:
-		return fmt.Sprintf("cannot tell: needs about %s", term.Counted(int64(r.More), "more rounds"))
+		return "cannot tell: needs about " + term.Counted(int64(r.More), "more rounds")
 	case r.Answer == study.NoDifference:
 		return "no difference found"
 	}
