@@ -42,7 +42,7 @@ RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -163,6 +163,14 @@ acceptance-between: moonloop
 	test/acceptance/llamacpp/install.sh build/llamacpp build/vllm
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_LITELLM='$(CURDIR)/build/litellm' MOONLOOP_LLAMACPP='$(CURDIR)/build/llamacpp' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptance(Between|SmallCache|Replicas)$$' ./test/acceptance
+
+## acceptance-peers: AIPerf, vLLM's bench and kvcache-simulator read what `convert --to` writes, and count what the trace holds; TRACE=file
+# Installs into build/vllm and build/peers. Without the trace at TRACE, the demo alone.
+acceptance-peers: moonloop
+	test/acceptance/vllm/install.sh build/vllm
+	test/acceptance/peers/install.sh build/peers
+	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
+		$(ACCEPT_ENGINE) -run '^TestAcceptancePeers$$' ./test/acceptance
 
 ## acceptance-see: a real Jaeger and a real Prometheus, built into build, hold what they must; a real Chromium shows the report page of the public trace
 # Needs Node.js and Chromium: test/acceptance/page/install.sh. Without the trace at TRACE the page is left out.
