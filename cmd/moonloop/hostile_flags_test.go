@@ -45,6 +45,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"replay", "tokenizer", "wrong huge control", "other tools take the name of a model, which has no effect"},
 	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
+	{"compare", "metric", "negative wrong", "every word is the name of a figure; the runs tell which they have"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
 	{"help completion", "*", "*", "the library's own"},
 }
@@ -157,6 +158,7 @@ var hostileBase = map[string][]string{
 	"generate":  {"--rows", "1"},
 	"agent":     {"--listen", "127.0.0.1:0", "--allow-target", "ENGINE", "--out", "runs"},
 	"transform": {"trace.jsonl"},
+	"compare":   {"runs", "runs"},
 }
 
 // hostileBeside are flags without which another one is wrong for a reason of its own.

@@ -146,6 +146,7 @@ func newRootCommand() *cobra.Command {
 		newReplayCommand(),
 		newAgentCommand(),
 		newReportCommand(),
+		newCompareCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),
 		newTransformCommand(),

@@ -28,6 +28,7 @@ var rooms = []string{
 	"internal/service",     // replays by HTTP
 	"collect",              // receiver and exporter in one process
 	"convert",              // files of any format to traces
+	"study",                // questions over several runs
 	"agent",                // replay
 	"processor",            // Collector processor
 	"receiver",             // Collector receiver

@@ -1,0 +1,72 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCompareVerb: the exit status is the answer, and each form of output has it.
+func TestCompareVerb(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, side := range []struct {
+		name string
+		ttft float64
+		runs int
+	}{{"a", 100, 6}, {"slower", 110, 6}, {"few", 110, 3}} {
+		for i := range side.runs {
+			dir := filepath.Join(side.name, fmt.Sprint(i))
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			summary := fmt.Sprintf(`{"schema_version": "1.0", "start_time": "2026-01-01T00:00:0%dZ", "verdict": {"class": "valid"},
+				"time_to_first_token": {"unit": "ms", "p50": %g}, "request_error_rate": {"unit": "%%", "avg": 1},
+				"trace": {"rows": 9, "seq_digest": "s"}, "schedule": {"seed": %d}}`, i, side.ttft*(1+0.01*float64(i%2)), i)
+			if err := os.WriteFile(filepath.Join(dir, "summary.json"), []byte(summary), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, test := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"a a", exitOK, "time_to_first_token.p50: no difference found\n"},
+		{"a slower", exitGoals, "time_to_first_token.p50: B is slower by 10 % (10 to 10)\n"},
+		{"slower a", exitOK, "time_to_first_token.p50: B is faster by 9.1 %"},
+		{"a slower", exitGoals, "failed requests: 1 % of A, 1 % of B"},
+		{"a slower --markdown", exitGoals, "| time_to_first_token.p50 | 100.5 ms | 110.5 ms | 1.1000 |"},
+		{"a few", exitInvalid, "cannot tell: 3 pairs of valid runs, and at least 6 are needed\n"},
+		{"a few", exitInvalid, "left out: a/5: the other side has no run to pair it with\n"},
+		{"a/0 slower/0", exitInvalid, "cannot tell: 1 pair of valid runs"},
+		{"a slower --metric e2e.p50", exitUsage, "has no figure request_latency"},
+		{"a slower --metric .", exitUsage, "--metric: \".\" is no metric"},
+		{"a", exitUsage, "compare takes two folders, and 1 given"},
+		{"a a a", exitUsage, "compare takes two folders, and 3 given"},
+		{"a nowhere", exitUsage, "name a folder given to `moonloop replay --out`"},
+		{"a slower --json --markdown", exitUsage, "--json and --markdown are two forms of one output"},
+	} {
+		var out strings.Builder
+		if status := run(t.Context(), append([]string{"compare"}, strings.Fields(test.args)...), strings.NewReader(""), &out, &out); status != test.status || !strings.Contains(out.String(), test.want) {
+			t.Errorf("compare %s: exit status %d, %s\nwant %d, %s", test.args, status, out.String(), test.status, test.want)
+		}
+	}
+	var out strings.Builder
+	var got struct {
+		Answer  string
+		Metrics []jsonResult
+	}
+	if status := run(t.Context(), []string{"compare", "a/1", "slower/1", "--json"}, strings.NewReader(""), &out, &out); status != exitInvalid {
+		t.Error(status)
+	}
+	if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got.Answer != "cannot tell" || len(got.Metrics) != 1 || got.Metrics[0].P != nil || *got.Metrics[0].Ratio < 1.09 {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}

@@ -1,0 +1,192 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package study
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Metric is a figure of summary.json and a statistic of it, such as time_to_first_token and p50.
+type Metric struct {
+	Figure    string
+	Statistic string
+}
+
+// shortNames are the field's names of figures, as they are said.
+var shortNames = map[string]string{
+	"ttft": "time_to_first_token", "itl": "inter_token_latency", "tpot": "time_per_output_token", "latency": "request_latency", "e2e": "request_latency",
+	"throughput": "output_token_throughput",
+}
+
+// exploratory are the metrics that are looked at beside the primary one.
+var exploratory = []string{
+	"ttft.p50", "ttft.p90", "ttft.p99", "itl.p50", "itl.p99", "latency.p50", "latency.p99", "throughput",
+}
+
+// ParseMetric reads FIGURE.STATISTIC, such as ttft.p50 or inter_token_latency.p99. A figure of one number needs no statistic.
+func ParseMetric(text string) (Metric, error) {
+	figure, statistic, given := strings.Cut(text, ".")
+	if figure == "" || given && statistic == "" {
+		return Metric{}, fmt.Errorf("%q is no metric: must be a figure of %s and its statistic, such as ttft.p50 or request_latency.p99", text, summaryFile)
+	}
+	if !given {
+		statistic = "avg"
+	}
+	if long, ok := shortNames[figure]; ok {
+		figure = long
+	}
+	return Metric{figure, statistic}, nil
+}
+
+// String returns FIGURE.STATISTIC.
+func (m Metric) String() string { return m.Figure + "." + m.Statistic }
+
+// Result is what the pairs say of one metric.
+type Result struct {
+	Metric Metric
+	Unit   string
+	// MoreIsBetter of throughputs: a smaller value is "slower".
+	MoreIsBetter bool
+	A, B         float64 // medians of the runs that are evidence
+	Decision
+}
+
+// LeftOut is a run that is no evidence, and why.
+type LeftOut struct {
+	Dir    string `json:"dir"`
+	Reason string `json:"reason"`
+}
+
+// Comparison is how the runs B compare with the runs A.
+type Comparison struct {
+	Primary     Result
+	Exploratory []Result // their P is corrected by [Holm]
+	Minimum     float64  // the least effect of interest, as a share
+	LeftOut     []LeftOut
+	// FailedA and FailedB are the median shares of requests that failed, in percent: who fails much may be fast.
+	FailedA, FailedB float64
+}
+
+// Compare pairs the runs of A and B by their order, and decides on the pairs: by the primary metric, and, with P corrected for
+// their number, by further ones that are for exploration. A pair with a run whose verdict is not valid is no evidence; it is
+// in LeftOut. Minimum is the least difference that matters, as a share.
+//
+// It is an error if runs did not replay the same trace in the same way, or have no primary metric.
+func Compare(a, b []*Run, primary Metric, minimum float64) (*Comparison, error) {
+	c := &Comparison{Minimum: minimum}
+	var left, right []*Run
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) {
+			run := slices.Concat(a[min(i, len(a)):], b[min(i, len(b)):])[0]
+			c.LeftOut = append(c.LeftOut, LeftOut{run.Dir, "the other side has no run to pair it with"})
+			continue
+		}
+		whole := true
+		for _, pair := range [][2]*Run{{a[i], b[i]}, {b[i], a[i]}} {
+			if run := pair[0]; run.Verdict != ValidVerdict {
+				whole = false
+				c.LeftOut = append(c.LeftOut, LeftOut{run.Dir, "its verdict is " + run.Verdict + "; its pair " + pair[1].Dir + " is left out, too"})
+			}
+		}
+		if whole {
+			left, right = append(left, a[i]), append(right, b[i])
+		}
+	}
+	for _, run := range slices.Concat(left, right) {
+		if err := left[0].comparable(run); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if c.Primary, err = decide(left, right, primary, minimum); err != nil {
+		return nil, err
+	}
+	c.FailedA, c.FailedB = failed(left), failed(right)
+	var ps []float64
+	for _, name := range exploratory {
+		m, _ := ParseMetric(name) // of ours
+		if m == primary {
+			continue
+		}
+		r, err := decide(left, right, m, minimum)
+		if err != nil || r.Pairs == 0 {
+			continue // a trace of single tokens has no inter-token latency
+		}
+		c.Exploratory, ps = append(c.Exploratory, r), append(ps, r.P)
+	}
+	corrected, err := Holm(ps)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.Exploratory {
+		r := &c.Exploratory[i]
+		if r.P = corrected[i]; r.P > level && (r.Answer == Slower || r.Answer == Faster) {
+			r.Answer = CannotTell
+		}
+	}
+	return c, nil
+}
+
+// decide compares one metric.
+func decide(a, b []*Run, m Metric, minimum float64) (Result, error) {
+	r := Result{Metric: m}
+	values := func(runs []*Run) ([]float64, error) {
+		list := make([]float64, len(runs))
+		for i, run := range runs {
+			v, ok := run.figures[m.Figure][m.Statistic]
+			switch {
+			case run.figures[m.Figure] == nil:
+				return nil, fmt.Errorf("%s has no figure %s in its %s: name one that stands there, such as time_to_first_token, or a short name such as ttft", run.Dir, m.Figure, summaryFile)
+			case !ok:
+				return nil, fmt.Errorf("%s: figure %s has no statistic %s: must be avg, min, max, std or a percentile that stands in its %s, such as p50", run.Dir, m.Figure, m.Statistic, summaryFile)
+			case v <= 0:
+				return nil, fmt.Errorf("%s: %s is %v, and a ratio needs values above 0: choose another metric", run.Dir, m, v)
+			}
+			list[i], r.Unit = v, run.units[m.Figure]
+		}
+		return list, nil
+	}
+	as, err := values(a)
+	if err != nil {
+		return r, err
+	}
+	bs, err := values(b)
+	if err != nil {
+		return r, err
+	}
+	r.MoreIsBetter = strings.Contains(r.Unit, "/sec")
+	x, y := as, bs
+	if r.MoreIsBetter {
+		x, y = bs, as // B's loss is A's gain
+	}
+	if r.Decision, err = Decide(x, y, minimum, 0); err != nil {
+		return r, err
+	}
+	if r.MoreIsBetter && r.Pairs > 0 {
+		r.Ratio, r.Low, r.High = 1/r.Ratio, 1/r.High, 1/r.Low
+	}
+	if len(as) > 0 {
+		r.A, r.B = median(as), median(bs)
+	}
+	return r, nil
+}
+
+// failed returns the median share of failed requests in percent; 0 without runs.
+func failed(runs []*Run) float64 {
+	if len(runs) == 0 {
+		return 0
+	}
+	rates := make([]float64, len(runs))
+	for i, run := range runs {
+		rates[i] = run.figures["request_error_rate"]["avg"]
+	}
+	return median(rates)
+}
+
+func median(values []float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}

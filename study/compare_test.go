@@ -1,0 +1,178 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package study_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/study"
+)
+
+// summary is what a replay's summary.json has that a comparison reads.
+type summary struct {
+	ttft, throughput float64
+	verdict          string
+	seq, schedule    string
+	start            int
+}
+
+func (s summary) json() string {
+	if s.verdict == "" {
+		s.verdict = study.ValidVerdict
+	}
+	if s.seq == "" {
+		s.seq = "abc"
+	}
+	if s.schedule == "" {
+		s.schedule = `{"mode": "timestamps", "speedup": 2, "seed": 7}`
+	}
+	return fmt.Sprintf(`{"schema_version": "1.0", "start_time": %q, "verdict": {"class": %q},
+		"time_to_first_token": {"unit": "ms", "avg": %g, "p50": %g, "count": 100},
+		"output_token_throughput": {"unit": "tokens/sec", "avg": %g},
+		"request_error_rate": {"unit": "%%", "avg": 0},
+		"trace": {"rows": 100, "seq_digest": %q, "tree_digest": "t", "arrival_digest": "a"}, "schedule": %s}`,
+		time.Unix(int64(s.start), 0).UTC().Format(time.RFC3339), s.verdict, s.ttft, s.ttft, s.throughput, s.seq, s.schedule)
+}
+
+// write makes a folder of runs.
+func write(t *testing.T, runs ...summary) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, s := range runs {
+		put(t, filepath.Join(dir, fmt.Sprint("run", i), "summary.json"), s.json())
+	}
+	return dir
+}
+
+func put(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compare(t *testing.T, a, b, metric string) (*study.Comparison, error) {
+	t.Helper()
+	left, err := study.ReadRuns(a)
+	if err != nil {
+		return nil, err
+	}
+	right, err := study.ReadRuns(b)
+	if err != nil {
+		return nil, err
+	}
+	m, err := study.ParseMetric(metric)
+	if err != nil {
+		return nil, err
+	}
+	return study.Compare(left, right, m, 0.02)
+}
+
+// scatter is noise that both runs of a pair share, as two runs at nearly the same time do.
+var scatter = []float64{1, 1.3, 0.9, 1.1, 0.8, 1.2}
+
+func side(ttft, throughput float64) []summary {
+	var runs []summary
+	for i, s := range scatter {
+		runs = append(runs, summary{ttft: ttft * s * (1 + 0.001*float64(i%3)), throughput: throughput / s * (1 + 0.001*float64(i%2)), start: i})
+	}
+	return runs
+}
+
+// TestCompare: pairs find what the scatter between rounds would hide.
+func TestCompare(t *testing.T) {
+	a := write(t, side(100, 1000)...)
+	c, err := compare(t, a, write(t, side(106, 950)...), "ttft.p50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := c.Primary; p.Answer != study.Slower || math.Abs(p.Ratio-1.06) > 1e-9 || p.Pairs != 6 || p.Unit != "ms" {
+		t.Errorf("%+v", p)
+	}
+	if len(c.Exploratory) != 1 || c.Exploratory[0].Metric.String() != "output_token_throughput.avg" {
+		t.Fatalf("%+v", c.Exploratory)
+	}
+	if e := c.Exploratory[0]; e.Answer != study.Slower || !e.MoreIsBetter || math.Abs(e.Ratio-0.95) > 1e-9 || e.Low > e.Ratio || e.High < e.Ratio {
+		t.Errorf("less throughput: %+v", e)
+	}
+	for name, test := range map[string]struct {
+		ttft float64
+		want study.Answer
+	}{"equal": {100, study.NoDifference}, "faster": {94, study.Faster}, "below the minimum effect": {101, study.NoDifference}} {
+		if c, err := compare(t, a, write(t, side(test.ttft, 1000)...), "ttft.p50"); err != nil || c.Primary.Answer != test.want {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+	if c, err := compare(t, a, write(t, side(100, 900)...), "throughput"); err != nil || c.Primary.Answer != study.Slower {
+		t.Errorf("throughput: %+v, %v", c, err)
+	}
+}
+
+// TestCompareEvidence: what is no evidence is left out with its pair, and named; pairs go by start time.
+func TestCompareEvidence(t *testing.T) {
+	runs := side(106, 950)
+	runs[2].verdict = "degraded"
+	dir := write(t, append(runs, summary{ttft: 1, throughput: 1, start: 9})...)
+	put(t, filepath.Join(dir, "killed", "requests.jsonl.partial"), "")
+	put(t, filepath.Join(dir, "notes", "readme.txt"), "not a run")
+	c, err := compare(t, write(t, side(100, 1000)...), dir, "ttft.p50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := c.Primary; p.Answer != study.CannotTell || p.Pairs != 5 || p.More < 1 {
+		t.Errorf("five pairs: %+v", p)
+	}
+	if len(c.LeftOut) != 3 || !strings.HasSuffix(c.LeftOut[0].Dir, "run2") || !strings.Contains(c.LeftOut[0].Reason, "degraded") ||
+		!strings.HasSuffix(c.LeftOut[1].Dir, "run6") || !strings.HasSuffix(c.LeftOut[2].Dir, "killed") {
+		t.Errorf("left out: %+v", c.LeftOut)
+	}
+}
+
+// TestCompareRefuses: runs that answer no question together, and folders that hold none.
+func TestCompareRefuses(t *testing.T) {
+	a := write(t, side(100, 1000)...)
+	changed := func(change func(*summary)) string {
+		runs := side(100, 1000)
+		change(&runs[3])
+		return write(t, runs...)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	put(t, file, "{}")
+	broken := t.TempDir()
+	put(t, filepath.Join(broken, "summary.json"), `{"schema_version": "1.0"`)
+	other := t.TempDir()
+	put(t, filepath.Join(other, "summary.json"), `{"total": 5}`)
+	deep := t.TempDir()
+	put(t, filepath.Join(deep, "summary.json"), strings.Repeat("[", 1_000_000))
+	for name, test := range map[string]struct{ b, metric, want string }{
+		"another trace":      {changed(func(s *summary) { s.seq = "def" }), "ttft.p50", "they replayed different traces"},
+		"no digest":          {changed(func(s *summary) { s.seq = " " }), "ttft.p50", "different traces"},
+		"another schedule":   {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 3}` }), "ttft.p50", "the schedule's speedup differs (2 and 3)"},
+		"another arrival":    {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 2, "arrival": "poisson"}` }), "ttft.p50", "the schedule's arrival differs"},
+		"a value of 0":       {changed(func(s *summary) { s.ttft = 0 }), "ttft.p50", "a ratio needs values above 0"},
+		"no such figure":     {a, "colour.p50", "has no figure colour"},
+		"no such statistic":  {a, "ttft.p51", "has no statistic p51"},
+		"no metric":          {a, ".p50", "is no metric"},
+		"an empty statistic": {a, "ttft.", "is no metric"},
+		"an empty folder":    {t.TempDir(), "ttft.p50", "no replay wrote its results there"},
+		"no folder":          {filepath.Join(a, "none"), "ttft.p50", "name a folder given to"},
+		"a file":             {file, "ttft.p50", "is a file"},
+		"half a summary":     {broken, "ttft.p50", "is not the summary of a replay"},
+		"another JSON":       {other, "ttft.p50", "no schema_version"},
+		"deep JSON":          {deep, "ttft.p50", "is not the summary of a replay"},
+	} {
+		if c, err := compare(t, a, test.b, test.metric); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %+v, %v; want %q", name, c, err, test.want)
+		}
+	}
+}

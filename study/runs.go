@@ -1,0 +1,193 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package study
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	summaryFile = "summary.json"
+	partialFile = "requests.jsonl.partial" // of a run that is under way, or was killed
+
+	maxSummary = 64 << 20 // bytes
+)
+
+// ValidVerdict is the verdict of a run that counts as evidence.
+const ValidVerdict = "valid"
+
+// Run is what a comparison needs of a replay: what it measured, whether that is evidence, and what it replayed.
+type Run struct {
+	Dir     string
+	Start   time.Time
+	Verdict string // class of the verdict; "no summary" of a run that did not end
+
+	figures  map[string]map[string]float64 // by tag and statistic
+	units    map[string]string             // by tag
+	trace    traceIdentity
+	schedule map[string]any // how the trace was sent; the seed only where it chooses times, not just words
+}
+
+// traceIdentity is the workload of a run. Equal ones are the same requests.
+type traceIdentity struct {
+	Rows    int64  `json:"rows"`
+	Seq     string `json:"seq_digest"`
+	Tree    string `json:"tree_digest"`
+	Arrival string `json:"arrival_digest"`
+}
+
+// ReadRuns reads the replay whose results are in dir, or else each replay in a folder directly below dir, by start time.
+//
+// An error names the file, what is wrong with it, and what to do. A run without a summary is no error: its verdict says so.
+func ReadRuns(dir string) ([]*Run, error) {
+	if run, err := readRun(dir); run != nil || err != nil {
+		return []*Run{run}, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of a run cannot be read: %w; name a folder given to `moonloop replay --out`, or one that has several of them", err)
+	}
+	var runs []*Run
+	for _, e := range entries {
+		below := filepath.Join(dir, e.Name())
+		if info, err := os.Stat(below); err != nil || !info.IsDir() {
+			continue
+		}
+		run, err := readRun(below)
+		if err != nil {
+			return nil, err
+		}
+		if run != nil {
+			runs = append(runs, run)
+		}
+	}
+	if len(runs) == 0 {
+		return nil, fmt.Errorf("%s has no %s, and no folder in it has one: no replay wrote its results there; name a folder given to `moonloop replay --out`, or one that has several of them", dir, summaryFile)
+	}
+	slices.SortStableFunc(runs, func(a, b *Run) int { return a.Start.Compare(b.Start) })
+	return runs, nil
+}
+
+// readRun returns nil without an error if dir has no results of a run.
+func readRun(dir string) (*Run, error) {
+	name := filepath.Join(dir, summaryFile)
+	f, err := os.Open(name) //nolint:gosec // the user's folder
+	if errors.Is(err, fs.ErrNotExist) {
+		if info, err := os.Stat(filepath.Join(dir, partialFile)); err == nil {
+			return &Run{Dir: dir, Start: info.ModTime(), Verdict: "no summary"}, nil
+		}
+		return nil, nil //nolint:nilnil // documented: no results
+	}
+	if errors.Is(err, fs.ErrInvalid) || isNoFolder(dir) {
+		return nil, fmt.Errorf("%s is a file: name the folder given to `moonloop replay --out`", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the summary of a run cannot be read: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	b, err := io.ReadAll(io.LimitReader(f, maxSummary+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
+	}
+	if len(b) > maxSummary {
+		return nil, fmt.Errorf("%s is larger than %d MiB: it is not the summary of a replay", name, maxSummary>>20)
+	}
+	run, err := parseSummary(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not the summary of a replay: %w; name the folder given to `moonloop replay --out`", name, err)
+	}
+	run.Dir = dir
+	return run, nil
+}
+
+func isNoFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.IsDir()
+}
+
+func parseSummary(b []byte) (*Run, error) {
+	var s struct {
+		Version string    `json:"schema_version"`
+		Start   time.Time `json:"start_time"`
+		Verdict struct {
+			Class string `json:"class"`
+		} `json:"verdict"`
+		Trace    traceIdentity  `json:"trace"`
+		Schedule map[string]any `json:"schedule"`
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, err
+	}
+	if s.Version == "" || s.Verdict.Class == "" {
+		return nil, errors.New("it has no schema_version or verdict")
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return nil, err
+	}
+	run := &Run{Start: s.Start, Verdict: s.Verdict.Class, trace: s.Trace, schedule: s.Schedule, figures: map[string]map[string]float64{}, units: map[string]string{}}
+	if run.schedule["arrival"] == nil && run.schedule["disconnect_share"] == nil && run.schedule["spread"] == nil {
+		delete(run.schedule, "seed")
+	}
+	for tag, raw := range members {
+		var figure map[string]any
+		if json.Unmarshal(raw, &figure) != nil {
+			continue // not an object
+		}
+		unit, ok := figure["unit"].(string)
+		if !ok {
+			continue // a section, not a figure
+		}
+		run.units[tag], run.figures[tag] = unit, map[string]float64{}
+		for name, v := range figure {
+			if v, ok := v.(float64); ok {
+				run.figures[tag][name] = v
+			}
+		}
+	}
+	return run, nil
+}
+
+// comparable returns an error that says what differs if the two runs did not send the same requests in the same way.
+func (r *Run) comparable(other *Run) error {
+	differs := func(what string, a, b any) error {
+		return fmt.Errorf("%s and %s cannot be compared: %s (%v and %v); replay one trace with the same options", r.Dir, other.Dir, what, a, b)
+	}
+	a, b := r.trace, other.trace
+	switch {
+	case a.Seq == "" || b.Seq == "":
+		return fmt.Errorf("%s and %s cannot be compared: the summary of one has no digest of its trace, so that it cannot be told whether both replayed the same", r.Dir, other.Dir)
+	case a.Rows != b.Rows:
+		return differs("their traces have different numbers of rows", a.Rows, b.Rows)
+	case a.Seq != b.Seq || a.Tree != b.Tree:
+		return differs("they replayed different traces", "digest "+short(a.Seq)+"/"+short(a.Tree), short(b.Seq)+"/"+short(b.Tree))
+	case a.Arrival != b.Arrival:
+		return differs("the rows arrive at different times", "arrival digest "+short(a.Arrival), short(b.Arrival))
+	}
+	keys := slices.Sorted(maps.Keys(r.schedule))
+	for key := range other.schedule {
+		if _, ok := r.schedule[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	for _, key := range keys {
+		if a, b := r.schedule[key], other.schedule[key]; !reflect.DeepEqual(a, b) {
+			return differs("the schedule's "+strings.ReplaceAll(key, "_", " ")+" differs", a, b)
+		}
+	}
+	return nil
+}
+
+func short(digest string) string { return digest[:min(12, len(digest))] }
