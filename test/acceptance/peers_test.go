@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// peerTrace is the beginning of a trace, and what it holds. Its sums were taken from the source by hand; hits are those of a cache
-// that never forgets, counted in whole blocks of 512 tokens.
+// peerTrace is the beginning of a trace, and what it holds. The figures were worked out from the rows without moonloop: hits are those
+// of a cache that never forgets (a set of the ids seen), counted in whole blocks of 512 tokens.
 type peerTrace struct {
 	name, file          string
 	rows, input, output int64
@@ -210,8 +210,8 @@ func (p *peerRun) vllm(t *testing.T, vllm string) {
 	same(t, "output tokens", result.Output, p.output)
 }
 
-// aiperfAnalyze has AIPerf's own reading of the file. Its hit rate is a mean over requests and its reuse ratio has a rule of its own:
-// the number of ids and the lengths are what can be equal.
+// aiperfAnalyze has AIPerf's own reading of the file. Its hit rate and reuse ratio follow rules of their own, so the
+// number of ids and the lengths are what can be equal.
 func (p *peerRun) aiperfAnalyze(t *testing.T) {
 	out := filepath.Join(p.dir, "analysis.json")
 	p.run(t, "aiperf-analyze", filepath.Join(p.home, "bin", "aiperf"), "analyze-trace", p.converted(t, "aiperf"), "--block-size", "512", "--output-file", out)
