@@ -37,12 +37,14 @@ TRACE    ?= ../shared/data/conversation_trace.jsonl
 SPEEDUP  ?= 30
 ROUNDS   ?= 5
 SCENARIOS ?=
+ROWS     ?= 1000000
+STEPS    ?=
 SOAK     ?= 20m
 RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -111,6 +113,12 @@ bench-go:
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) \
 		| { grep -vE '^(PASS|ok .*|\?.*no test files.*)$$' || [ $$? -eq 1 ]; }
 
+## bench-transform: each transformation beside reading, parsing and writing alone, time and memory; ROWS=10000000 ROUNDS=1 STEPS='--scale 0.1,--roots 8'
+# Ten million rows are a file of 4 GB in the folder for temporary files.
+bench-transform:
+	MOONLOOP_SPEED_ROWS='$(ROWS)' MOONLOOP_SPEED_ROUNDS='$(ROUNDS)' MOONLOOP_SPEED_STEPS='$(STEPS)' \
+		go test -v -count=1 -timeout 0 -run '^TestSpeed$$' ./mooncake/transform
+
 ## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SCENARIOS=dispatch,streams
 # Peers that are not installed are skipped: make peers.
 bench-peers: build
@@ -164,7 +172,7 @@ acceptance-between: moonloop
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_LITELLM='$(CURDIR)/build/litellm' MOONLOOP_LLAMACPP='$(CURDIR)/build/llamacpp' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptance(Between|SmallCache|Replicas)$$' ./test/acceptance
 
-## acceptance-peers: AIPerf, vLLM's bench and kvcache-simulator read what `convert --to` writes, and count what the trace holds; TRACE=file
+## acceptance-peers: AIPerf, GuideLLM, vLLM's bench and kvcache-simulator read what `convert --to` writes, and count what the trace holds; TRACE=file
 # Installs into build/vllm and build/peers. Without the trace at TRACE, the demo alone.
 acceptance-peers: moonloop
 	test/acceptance/vllm/install.sh build/vllm

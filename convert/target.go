@@ -46,14 +46,11 @@ var targets = []target{
 	{
 		Target: "vllm", about: "vllm bench serve --dataset-name timed_trace --self-timed --timed-trace-chunk-hash-size {block}", timed: true, ids: true,
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids"},
-		line: func(_ *encoder, dst []byte, row *mooncake.Row) []byte {
-			return appendJSON(dst, struct {
-				Timestamp json.Number `json:"timestamp"`
-				Input     int64       `json:"input_length"`
-				Output    int64       `json:"output_length"`
-				IDs       []uint64    `json:"hash_ids"`
-			}{inSeconds(row.Timestamp.V), row.InputLength.V, max(row.OutputLength.V, 1), row.HashIDs}) // no reply is shorter
-		},
+		line:   timedLine,
+	},
+	{
+		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,source.kind=json_file,source.path=FILE,hash_id_block_size={block}",
+		timed: true, ids: true, fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, line: timedLine,
 	},
 	{
 		Target: "dynamo", about: "Dynamo's mooncake rows; --trace-block-size {block}",
@@ -100,6 +97,16 @@ var targets = []target{
 			}{e.rows, parent, inSeconds(row.Timestamp.V), row.InputLength.V, row.OutputLength.V, "text", turn, row.HashIDs})
 		},
 	},
+}
+
+// timedLine has Mooncake's four fields, with the time in seconds.
+func timedLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
+	return appendJSON(dst, struct {
+		Timestamp json.Number `json:"timestamp"`
+		Input     int64       `json:"input_length"`
+		Output    int64       `json:"output_length"`
+		IDs       []uint64    `json:"hash_ids"`
+	}{inSeconds(row.Timestamp.V), row.InputLength.V, max(row.OutputLength.V, 1), row.HashIDs}) // no reply is shorter
 }
 
 // Targets returns the names of all targets, in order.

@@ -66,6 +66,7 @@ words() { # PYTHON
 # Python is Debian's version.
 torch_for_guidellm() {
 	torch_environment=()
+	"$folder/guidellm/bin/python" -c 'import torch' 2>/dev/null && return
 	if [ -n "${TORCH_INDEX:-}" ]; then
 		"$folder/guidellm/bin/pip" install --quiet --index-url "$TORCH_INDEX" torch
 		return

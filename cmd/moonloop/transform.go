@@ -32,7 +32,6 @@ type transformFlags struct {
 	mapping       mooncake.Mapping
 	block, fine   int
 	maxLine       int
-	tempDir       string
 }
 
 // newTransformCommand returns the command that makes traces of traces.
@@ -76,7 +75,7 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.block, "block-size", 0, blockSize)
 	add(fs, &f.fine, "fine-block-size", 0, blockSize)
 	add(fs, &f.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
-	add(fs, &f.tempDir, "temp-dir", "", that("a folder that exists", isFolder))
+	add(fs, &f.TempDir, "temp-dir", "", that("a folder that exists", isFolder))
 	return cmd
 }
 
@@ -113,7 +112,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 			}
 		}
 	}
-	in := tracesRead{ctx: cmd.Context(), flags: &f, stdin: standardInput(cmd.Context(), cmd.InOrStdin()), twice: c.TwoPasses()}
+	in := tracesRead{ctx: cmd.Context(), flags: &f, stdin: standardInput(cmd.Context(), cmd.InOrStdin())}
 	defer func() { err = errors.Join(err, in.close()) }()
 	sources := make([]transform.Source, len(names))
 	for i, name := range names {
@@ -132,6 +131,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	if err != nil {
 		return inFlags(err, cmd.Flags())
 	}
+	defer stream.Close() // before the traces are
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 256<<10)
 	writer, digester := mooncake.NewWriter(out), (*mooncake.Digester)(nil)
 	if file != nil {
@@ -141,6 +141,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	if err := copyRows(cmd.Context(), stream, writer, digester); err != nil {
 		return inFlags(err, cmd.Flags())
 	}
+	stream.Close()
 	report := stream.Report()
 	if file == nil {
 		if err := out.Flush(); err != nil {
@@ -157,24 +158,13 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 
 // copyRows writes the rows of a stream.
 func copyRows(ctx context.Context, stream *transform.Stream, w *mooncake.Writer, d *mooncake.Digester) error {
-	for line := int64(1); ; line++ {
-		row, err := stream.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if line%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if d != nil {
+	line := int64(0)
+	return stream.Each(ctx, func(row *mooncake.Row) error {
+		if line++; d != nil {
 			d.Add(row, line)
 		}
-		if err := w.Write(row); err != nil {
-			return err
-		}
-	}
+		return w.Write(row)
+	})
 }
 
 // say tells what was done, on standard error, since rows may be on standard output.
@@ -217,12 +207,11 @@ func (f *transformFlags) say(w io.Writer, r transform.Report, s *transform.Strea
 	return err
 }
 
-// tracesRead opens traces, twice if that is necessary: what comes through a pipe is kept in a temporary file.
+// tracesRead opens traces.
 type tracesRead struct {
 	ctx    context.Context //nolint:containedctx // of the one command
 	flags  *transformFlags
 	stdin  io.Reader
-	twice  bool
 	metas  []*mooncake.Meta
 	traces []*mooncake.Trace // that were opened
 	ends   []func() error
@@ -250,7 +239,7 @@ func (t *tracesRead) notices() (texts []string) {
 
 func (t *tracesRead) open(name string, stdin io.Reader) (*mooncake.Trace, error) {
 	trace, err := mooncake.Open(t.ctx, name, mooncake.OpenOptions{
-		BlockSize: t.flags.block, FineBlockSize: t.flags.fine, Unit: t.flags.unit, Map: t.flags.mapping, MaxLine: t.flags.maxLine, TempDir: t.flags.tempDir, Stdin: stdin,
+		BlockSize: t.flags.block, FineBlockSize: t.flags.fine, Unit: t.flags.unit, Map: t.flags.mapping, MaxLine: t.flags.maxLine, TempDir: t.flags.TempDir, Stdin: stdin,
 	})
 	if err == nil {
 		t.ends = append(t.ends, trace.Close)
@@ -275,19 +264,13 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 		return s, err
 	}
 	t.metas = append(t.metas, meta)
-	var spool *os.File
+	s.Waits = pipe
 	s.Open = func() (transform.Rows, error) {
+		stdin := t.stdin
 		switch {
-		case spool != nil: // the second time
-			if _, err := spool.Seek(0, io.SeekStart); err != nil {
-				return nil, fmt.Errorf("%s cannot be read again: %w", s.Name, err)
-			}
-			return t.open("-", spool)
 		case !pipe:
 			return t.open(name, nil)
-		}
-		stdin := t.stdin
-		if name != "-" {
+		case name != "-":
 			in, err := openInput(t.ctx, name)
 			if err != nil {
 				return nil, err
@@ -295,19 +278,7 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 			t.ends = append(t.ends, in.Close)
 			stdin = in
 		}
-		if !t.twice {
-			return t.open("-", stdin)
-		}
-		var err error
-		if spool, err = os.CreateTemp(t.flags.tempDir, "moonloop-transform-*"); err != nil {
-			return nil, fmt.Errorf("what comes through a pipe is kept in a temporary file, to be read twice, which cannot be created: %w; name another folder with --temp-dir", err)
-		}
-		if os.Remove(spool.Name()) == nil { // at once, so that nothing stays even if the process is killed
-			t.ends = append(t.ends, spool.Close)
-		} else { // where an open file cannot be removed
-			t.ends = append(t.ends, spool.Close, func() error { return os.Remove(spool.Name()) })
-		}
-		return t.open("-", io.TeeReader(stdin, spool))
+		return t.open("-", stdin)
 	}
 	return s, nil
 }

@@ -25,7 +25,9 @@ const (
 // Config says what to do. The zero value does nothing; a zero field is a step that is left out.
 type Config struct {
 	Seed uint64 // of everything random
-	Join Join   // of two sources or more
+	// TempDir is the folder for rows of which all must be known before the first one is made, packed; "" is the system's.
+	TempDir string
+	Join    Join // of two sources or more
 
 	// Start and End keep the rows with first + Start ≤ timestamp ≤ first + End, as those of a replay do.
 	Start, End time.Duration
@@ -96,8 +98,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// TwoPasses reports whether the sources are read twice.
-func (c *Config) TwoPasses() bool {
+// twoPasses reports whether all rows must be known before the first one is made.
+func (c *Config) twoPasses() bool {
 	return changes(c.Scale) || c.Roots > 1 || changes(c.PrefixScale)
 }
 

@@ -24,5 +24,6 @@
 //
 // Everything but the figures streams. If rows are fewer, more or in another order than in the source, they need 4 bytes each (in
 // each copy). Ids that are not canonical then need 30 bytes for each run of consecutive ids, usually one for a row. Scaling, roots
-// and the prefix scale read the source twice, and hold some 60 bytes for each of its rows in between.
+// and the prefix scale must know all rows before the first one is made: they hold some 60 bytes for each, and keep the rows in a
+// temporary file ([Config.TempDir]), packed.
 package transform

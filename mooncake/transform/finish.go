@@ -96,8 +96,10 @@ type finisher struct {
 	ids     numbered
 	fine    mooncake.RenumberRanges
 	ranges  []mooncake.HashRange
-	moved   bool // rows may be fewer, more or in another order
-	at      map[[2]int][]uint32
+	moved   bool                 // rows may be fewer, more or in another order
+	at      map[[2]int]*[]uint32 // by source and copy: where each row of it is, from 1
+	last    *[]uint32            // of them, which the row before was in
+	lastKey [2]int
 	rows    int64
 	replies int64 // that were left out, since the rows that they are to are not there
 }
@@ -151,11 +153,16 @@ func joinRanges(dst, more []mooncake.HashRange) []mooncake.HashRange {
 
 // link remembers where a row is, and points its replies to where their rows are.
 func (f *finisher) link(it *item) {
-	if f.at == nil {
-		f.at = map[[2]int][]uint32{}
+	if key := [2]int{it.source, it.copy}; f.last == nil || key != f.lastKey {
+		if f.at == nil {
+			f.at = map[[2]int]*[]uint32{}
+		}
+		if f.at[key] == nil {
+			f.at[key] = new([]uint32)
+		}
+		f.last, f.lastKey = f.at[key], key
 	}
-	key := [2]int{it.source, it.copy}
-	at := f.at[key]
+	at := *f.last
 	kept := it.Replies[:0]
 	for _, r := range it.Replies {
 		target := it.index - r.Back
@@ -172,7 +179,7 @@ func (f *finisher) link(it *item) {
 	if n := int(it.index) + 1 - len(at); n > 0 {
 		at = slices.Grow(at, n)[:it.index+1]
 		clear(at[len(at)-n:])
+		*f.last = at
 	}
 	at[it.index] = uint32(f.rows + 1) //nolint:gosec // wraps at 2^32 rows, which are more than are indexed
-	f.at[key] = at
 }

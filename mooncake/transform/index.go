@@ -4,8 +4,6 @@
 package transform
 
 import (
-	"errors"
-	"io"
 	"math"
 	"slices"
 	"sort"
@@ -45,10 +43,11 @@ const maxIndexed = math.MaxUint32 - 1
 
 func newIndex(block int) *index { return &index{block: block} }
 
-// numbered gives rows the canonical ids that the index is about.
+// numbered gives rows the canonical ids that the index is about. Ids of the domain 0 that come canonical cost a comparison each; from the
+// first other one on, names knows all of them.
 type numbered struct {
+	plain  uint64 // ids so far, while all are canonical
 	names  mooncake.RenumberRanges
-	before uint64 // ids before the row
 	ranges []mooncake.HashRange
 	given  []mooncake.HashRange
 	added  int // ids of the row that are new
@@ -56,11 +55,40 @@ type numbered struct {
 
 // row numbers the ids of a row in place, those of a domain apart from those of others.
 func (n *numbered) row(domain uint64, ids []uint64) {
-	n.before = n.names.Len()
+	if n.names.Len() == 0 {
+		next := n.plain
+		if domain == 0 {
+			next = canonical(next, ids)
+		}
+		if domain == 0 && next != notCanonical {
+			n.added, n.plain = int(next-n.plain), next //nolint:gosec // at most len(ids)
+			return
+		}
+		if n.plain > 0 {
+			n.ranges = n.names.Domain(0, n.ranges[:0], []mooncake.HashRange{{Count: int64(n.plain)}}) //nolint:gosec // ids that were there
+		}
+	}
+	before := n.names.Len()
 	n.given = collapse(n.given[:0], ids)
 	n.ranges = n.names.Domain(domain, n.ranges[:0], n.given)
-	n.added = int(n.names.Len() - n.before) //nolint:gosec // at most len(ids)
+	n.added = int(n.names.Len() - before) //nolint:gosec // at most len(ids)
 	expand(ids, n.ranges)
+}
+
+// notCanonical is what no id comes after.
+const notCanonical = math.MaxUint64
+
+// canonical returns how many ids there are after a row, with so many before it, where each new one is the next number.
+func canonical(next uint64, ids []uint64) uint64 {
+	for _, id := range ids {
+		switch {
+		case id > next:
+			return notCanonical
+		case id == next:
+			next++
+		}
+	}
+	return next
 }
 
 // collapse appends ids as ranges.
@@ -214,22 +242,6 @@ func (x *index) trunkOf(row int) int {
 // hit returns the tokens of a row that an infinite cache has.
 func (x *index) hit(row int) float64 {
 	return math.Min(float64(x.lead[row])*float64(x.block), float64(x.in[row]))
-}
-
-// again passes the rows of a second pass on, as long as they can be those of the first one.
-func (x *index) again(in step) step {
-	read := 0
-	return func() (*item, error) {
-		it, err := in()
-		switch ended := errors.Is(err, io.EOF); {
-		case err == nil && it.seq < len(x.key) && it.key == x.key[it.seq]:
-			read++
-			return it, nil
-		case err == nil, ended && read < len(x.key):
-			return nil, errors.New("the trace is read twice, and has other rows the second time: it changed meanwhile; take a copy that does not change")
-		}
-		return nil, err
-	}
 }
 
 // sessionsOf tells which row was the last one of a session.

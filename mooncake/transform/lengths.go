@@ -10,8 +10,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// sizes multiplies lengths and keeps what rows share: a block of the new prompt is named by the block of the old one in which its end lies,
-// and by how many ends lie there before. So rows have the same new blocks as far as they have the same old ones.
+// sizes multiplies lengths and keeps what rows share: the end of a block of the new prompt lies in a block of the old one, and rows have
+// the same new blocks as far as they have the same old ones. The new blocks that end in a run of consecutive old ids get consecutive
+// ids, since ids in few ranges are numbered at once.
 type sizes struct {
 	c           *Config
 	x           *index // for the prefix scale
@@ -47,6 +48,9 @@ func (s *sizes) rows(in step) step {
 	}
 }
 
+// partial marks the names of partial last blocks.
+const partial = 1 << 63
+
 // most is the longest that a length becomes: beyond it a row is no longer valid.
 const most = 1 << 40
 
@@ -67,25 +71,33 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 		}
 		return shared + int64(math.Ceil((e-border)/rest))
 	}
-	times := int(math.Ceil(max(prefix, rest))) + 1
+	times := uint64(math.Ceil(max(prefix, rest))) + 2 // no more new blocks end in a run, for each block of it
 	chain := func(ids []uint64, size int, trunk int) (out []uint64, inTrunk int) {
 		whole := len(ids) == mooncake.BlockCount(was, size)
-		out = make([]uint64, 0, min(mooncake.BlockCount(now, size), times*(len(ids)+1)))
-		before, again := -1, uint64(0)
-		for j := range mooncake.BlockCount(now, size) {
+		blocks := mooncake.BlockCount(now, size)
+		out = make([]uint64, 0, min(blocks, int(times)*(len(ids)+1))) //nolint:gosec // a factor
+		run, first, begin := 0, uint64(0), 0                          // the first id behind the run, its own first id, the new block there
+		for j := range blocks {
 			end := min(int64(j+1)*int64(size), now)
 			at := int(min(max(back(end), 1), was)-1) / size
-			if whole && end == now {
+			last := whole && end == now
+			if last {
 				at = len(ids) - 1
 			}
 			if at >= len(ids) {
 				break
 			}
-			again++
-			if at != before {
-				before, again = at, 0
+			for run <= at {
+				if run == 0 || ids[run] != ids[run-1]+1 {
+					first, begin = ids[run], j
+				}
+				run++
 			}
-			out = append(out, ids[at]*uint64(times)+again) //nolint:gosec // above 0
+			name := first*times + uint64(j-begin) //nolint:gosec // above 0
+			if last && end%int64(size) != 0 {
+				name = partial | ids[at] // nobody goes on with it
+			}
+			out = append(out, name)
 			if at < trunk && inTrunk == j {
 				inTrunk++
 			}
@@ -118,15 +130,21 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 	}
 }
 
-// ends returns the ids of larger blocks: those of the small blocks at their ends. Of a prompt whose last blocks have no ids, the
-// blocks that are whole.
+// ends returns ids of larger blocks, each of which is named by the small block at its end. Those that end in a run of consecutive small ids
+// get consecutive ids. Of a prompt whose last blocks have no ids, the blocks that are whole.
 func ends(ids []uint64, ratio int, whole bool) []uint64 {
 	out := make([]uint64, 0, len(ids)/ratio+1)
-	for at := ratio; at <= len(ids); at += ratio {
-		out = append(out, ids[at-1])
+	run, first, begin := 0, uint64(0), 0 // as in the chain of sizes
+	for end := ratio; end <= len(ids); end += ratio {
+		for ; run < end; run++ {
+			if run == 0 || ids[run] != ids[run-1]+1 {
+				first, begin = ids[run], len(out)
+			}
+		}
+		out = append(out, first+uint64(len(out)-begin))
 	}
 	if n := len(ids); n%ratio != 0 && whole {
-		out = append(out, ids[n-1])
+		out = append(out, partial|ids[n-1])
 	}
 	return out
 }

@@ -37,11 +37,16 @@ type sampler struct {
 	x      *index
 	order  []uint32 // rows, by cluster
 	begin  []uint32 // of each cluster in order, and the end of the last one
+	parts  []part   // what clusters have in minutes, by cluster: side by side, since each is looked at many times
+	first  []uint32 // of each cluster in parts, and the end of the last one
+	tokens [][sums]float64
 	weight []float64
 	off    []float64 // by which what is chosen is above its share, for each minute and sum
-	first  float64
-	width  float64 // of a minute
+	width  float64   // of a minute
 }
+
+// part is a number of rows in a minute.
+type part struct{ minute, rows uint32 }
 
 // sample chooses clusters that have about this share of the rows of each minute, of the tokens and of the hits, and reports for each row
 // whether it is chosen.
@@ -96,15 +101,9 @@ func (x *index) sample(share float64, seed uint64) (chosen []bool) {
 
 func newSampler(x *index, share float64) *sampler {
 	s := &sampler{x: x, width: minute}
-	last := 0.
-	for i, key := range x.key {
-		if i == 0 {
-			s.first, last = key, key
-		}
-		s.first, last = min(s.first, key), max(last, key)
-	}
-	s.width = max(minute, (last-s.first)/maxMinutes)
-	minutes := int((last-s.first)/s.width) + 1
+	begin, end := slices.Min(x.key), slices.Max(x.key)
+	s.width = max(minute, (end-begin)/maxMinutes)
+	minutes := int((end-begin)/s.width) + 1
 	s.weight, s.off = make([]float64, minutes+sums), make([]float64, minutes+sums)
 	// Rows by cluster, in a counting sort: the clusters by the row that stands for them, the rows of each in their order.
 	number := make([]uint32, len(x.key))
@@ -127,6 +126,7 @@ func newSampler(x *index, share float64) *sampler {
 		s.order[at[number[c]]] = uint32(i)
 		at[number[c]]++
 	}
+	s.measure(begin)
 	// A deviation weighs by what it would be if each cluster were drawn by itself.
 	for c := range len(s.begin) - 1 {
 		s.each(c, func(dim int, v float64) {
@@ -148,26 +148,34 @@ func newSampler(x *index, share float64) *sampler {
 	return s
 }
 
+// measure finds out what each cluster has.
+func (s *sampler) measure(begin float64) {
+	clusters := len(s.begin) - 1
+	s.first, s.tokens = make([]uint32, 0, clusters+1), make([][sums]float64, clusters)
+	for c := range clusters {
+		s.first = append(s.first, uint32(len(s.parts))) //nolint:gosec // bounded by maxIndexed
+		for i, row := range s.order[s.begin[c]:s.begin[c+1]] {
+			at := uint32((s.x.key[row] - begin) / s.width)
+			if i == 0 || s.parts[len(s.parts)-1].minute != at {
+				s.parts = append(s.parts, part{minute: at})
+			}
+			s.parts[len(s.parts)-1].rows++
+			for k, v := range [sums]float64{float64(s.x.in[row]), s.x.hit(int(row)), float64(s.x.out[row])} {
+				s.tokens[c][k] += v
+			}
+		}
+	}
+	s.first = append(s.first, uint32(len(s.parts))) //nolint:gosec // likewise
+}
+
 // each calls yield with the parts of a cluster: its rows in a minute, its tokens.
 func (s *sampler) each(c int, yield func(dim int, v float64)) {
-	var in, hit, out float64
-	at, rows := -1, 0.
-	for _, row := range s.order[s.begin[c]:s.begin[c+1]] {
-		if m := int((s.x.key[row] - s.first) / s.width); m != at {
-			if rows > 0 {
-				yield(at, rows)
-			}
-			at, rows = m, 0
-		}
-		rows++
-		in += float64(s.x.in[row])
-		hit += s.x.hit(int(row))
-		out += float64(s.x.out[row])
+	for _, p := range s.parts[s.first[c]:s.first[c+1]] {
+		yield(int(p.minute), float64(p.rows))
 	}
-	yield(at, rows)
-	for i, v := range [sums]float64{in, hit, out} {
+	for k, v := range s.tokens[c] {
 		if v > 0 {
-			yield(len(s.weight)-sums+i, v)
+			yield(len(s.weight)-sums+k, v)
 		}
 	}
 }

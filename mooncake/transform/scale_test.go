@@ -43,19 +43,10 @@ func transformed(t testing.TB, c Config, sources ...Source) ([]*mooncake.Row, *s
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer s.Close()
 	var file bytes.Buffer
-	w := mooncake.NewWriter(&file)
-	for {
-		row, err := s.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Write(row); err != nil {
-			t.Fatal(err)
-		}
+	if err := s.Each(t.Context(), mooncake.NewWriter(&file).Write); err != nil {
+		t.Fatal(err)
 	}
 	opt := stats.AnalyzeOptions{BlockSize: s.BlockSize(), FineBlockSize: s.FineBlockSize()}
 	a := stats.NewAnalyzer(opt)
@@ -125,57 +116,4 @@ func TestScalePublicTrace(t *testing.T) {
 func hitRate(a *stats.Analysis) float64 {
 	c := a.Caches[len(a.Caches)-1]
 	return float64(c.HitTokens) / float64(c.InputTokens)
-}
-
-// BenchmarkRows sets transformations beside reading and writing alone, by rows that are read.
-func BenchmarkRows(b *testing.B) {
-	data := public(b)
-	rows := bytes.Count(data, []byte{'\n'})
-	read := func() *mooncake.Reader {
-		return mooncake.NewReader(bytes.NewReader(data), mooncake.ReaderOptions{Name: "test"})
-	}
-	perRow := func(b *testing.B) {
-		b.Helper()
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*rows), "ns/row")
-	}
-	b.Run("read and write", func(b *testing.B) {
-		for range b.N {
-			r, w := read(), mooncake.NewWriter(io.Discard)
-			for row, err := r.Read(); err == nil; row, err = r.Read() {
-				if err := w.Write(row); err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-		perRow(b)
-	})
-	for _, c := range []struct {
-		name string
-		c    Config
-	}{
-		{"window", Config{Start: 1}},
-		{"time scale", Config{TimeScale: 0.5}},
-		{"max gap", Config{MaxGap: 1e9}},
-		{"spread", Config{Spread: SpreadUniform}},
-		{"input scale", Config{InputScale: 0.7}},
-		{"scale 0.1", Config{Scale: 0.1}},
-		{"scale 2", Config{Scale: 2}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			for range b.N {
-				s, err := Open(c.c, source(data, 0))
-				if err != nil {
-					b.Fatal(err)
-				}
-				w := mooncake.NewWriter(io.Discard)
-				for row, err := s.Next(); err == nil; row, err = s.Next() {
-					if err := w.Write(row); err != nil {
-						b.Fatal(err)
-					}
-				}
-				s.Report()
-			}
-			perRow(b)
-		})
-	}
 }

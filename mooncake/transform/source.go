@@ -22,10 +22,12 @@ type Rows interface {
 	FineBlockSize() int
 }
 
-// Source is a trace to read. Open is called once, or twice for a configuration with [Config.TwoPasses]; then it gives the same rows.
+// Source is a trace to read. Open is called once.
 type Source struct {
 	Name string // for messages
 	Open func() (Rows, error)
+	// Waits says that reading may wait for somebody to write, as with a pipe. Such rows are read when they are needed, others ahead of that.
+	Waits bool
 }
 
 // item is a row on its way.
@@ -55,30 +57,49 @@ func (it *item) place(ms float64) {
 // input reads one source.
 type input struct {
 	Source
-	rows   Rows
+	rows   Rows // to be asked for its block sizes alone while it is read ahead
+	read   func() (lineRead, error)
+	stop   func()
+	line   int64 // of the row read last
 	number int
 	index  int64
 	timed  bool               // the first row has a timestamp
 	last   map[string]float64 // place in time of the last row of a session
 	before float64            // place in time of the row before
 	order  string             // the step that needs rows in order of time, or ""
+	slab   []item             // to be taken
 }
+
+// slabItems is how many items are allocated at once.
+const slabItems = 64
 
 func openInput(s Source, number int, order string) (*input, error) {
 	rows, err := s.Open()
 	if err != nil {
 		return nil, err
 	}
-	in := &input{Source: s, rows: rows, number: number, last: map[string]float64{}, before: math.Inf(-1), order: order}
+	in := &input{Source: s, rows: rows, number: number, last: map[string]float64{}, before: math.Inf(-1), order: order, stop: func() {}}
+	in.read = func() (lineRead, error) { return readLine(rows) }
+	if !s.Waits {
+		a := readAhead(in.read, func(r lineRead) int { return sizeOf(r.Row) })
+		in.read, in.stop = a.next, a.stop
+	}
 	return in, nil
 }
 
 func (in *input) next() (*item, error) {
-	row, err := in.rows.Read()
+	read, err := in.read()
 	if err != nil {
 		return nil, err
 	}
-	it := &item{Row: row, source: in.number, index: in.index}
+	row := read.Row
+	in.line = read.line
+	if len(in.slab) == 0 {
+		in.slab = make([]item, slabItems)
+	}
+	it := &in.slab[0]
+	in.slab = in.slab[1:]
+	it.Row, it.source, it.index = row, in.number, in.index
 	if in.index == 0 {
 		in.timed = row.Timestamp.Set
 	}
@@ -91,12 +112,12 @@ func (in *input) next() (*item, error) {
 	if row.InputLength.Set && row.HashIDs != nil {
 		row.HashIDs = row.Blocks(in.rows.BlockSize()) // ids beyond have no effect
 	}
-	switch last, turn := in.last[row.SessionID]; {
+	switch last, turn := in.lastOf(row); {
 	case row.Timestamp.Set && in.timed:
 		it.key = row.Timestamp.V
 	case row.Timestamp.Set:
 		return nil, in.refuse("timestamp", "the row has one although the first row of the trace has none", "give all rows one, or none")
-	case in.timed && row.SessionID != "" && turn:
+	case in.timed && turn:
 		it.key = last
 	case in.timed:
 		return nil, in.refuse("timestamp", "the row has none although the first row of the trace has one, and no row of its session before it has one", "give it one")
@@ -115,6 +136,14 @@ func (in *input) next() (*item, error) {
 	return it, nil
 }
 
+// lastOf returns the place of the last row of a row's session.
+func (in *input) lastOf(row *mooncake.Row) (at float64, known bool) {
+	if row.SessionID != "" {
+		at, known = in.last[row.SessionID]
+	}
+	return at, known
+}
+
 // renamed adds a suffix to a name, if there is one.
 func renamed(name, suffix string) string {
 	if name == "" {
@@ -125,7 +154,7 @@ func renamed(name, suffix string) string {
 
 // refuse is the error of the row read last.
 func (in *input) refuse(field, rule, advice string) error {
-	return &mooncake.RowError{File: in.Name, Line: in.rows.Line(), Field: field, Rule: rule, Advice: advice}
+	return &mooncake.RowError{File: in.Name, Line: in.line, Field: field, Rule: rule, Advice: advice}
 }
 
 // joined reads all sources as one trace.
@@ -134,18 +163,19 @@ type joined struct {
 	block, fine int
 }
 
+// openJoined opens sources. What is open is to be stopped, also after an error.
 func openJoined(c *Config, sources []Source) (*joined, error) {
+	j := new(joined)
 	if len(sources) == 0 {
-		return nil, errors.New("no trace is given: name one")
+		return j, errors.New("no trace is given: name one")
 	}
 	if len(sources) > 1 && c.Join == JoinNone {
-		return nil, fmt.Errorf("%d traces are given, and nothing says how they become one: append puts one after the other, merge has them at the same time", len(sources))
+		return j, fmt.Errorf("%d traces are given, and nothing says how they become one: append puts one after the other, merge has them at the same time", len(sources))
 	}
-	j := new(joined)
 	for i, s := range sources {
 		in, err := openInput(s, i, c.ordered(len(sources)))
 		if err != nil {
-			return nil, err
+			return j, err
 		}
 		j.inputs = append(j.inputs, in)
 		block, fine := in.rows.BlockSize(), in.rows.FineBlockSize()
@@ -153,14 +183,21 @@ func openJoined(c *Config, sources []Source) (*joined, error) {
 		case i == 0:
 			j.block, j.fine = block, fine
 		case block != j.block:
-			return nil, fmt.Errorf("%s has blocks of %d tokens, %s of %d: bring both to one size with a transformation of their own first", s.Name, block, sources[0].Name, j.block)
+			return j, fmt.Errorf("%s has blocks of %d tokens, %s of %d: bring both to one size with a transformation of their own first", s.Name, block, sources[0].Name, j.block)
 		case fine != 0 && j.fine != 0 && fine != j.fine:
-			return nil, fmt.Errorf("%s has fine blocks of %d tokens, %s of %d: they cannot be in one trace", s.Name, fine, sources[0].Name, j.fine)
+			return j, fmt.Errorf("%s has fine blocks of %d tokens, %s of %d: they cannot be in one trace", s.Name, fine, sources[0].Name, j.fine)
 		default:
 			j.fine = max(j.fine, fine)
 		}
 	}
 	return j, nil
+}
+
+// stop ends the reading of all sources.
+func (j *joined) stop() {
+	for _, in := range j.inputs {
+		in.stop()
+	}
 }
 
 func (j *joined) rows(c *Config) step {

@@ -26,37 +26,56 @@ type Stream struct {
 	before, after meter
 	left          map[string]int64 // rows that the filters left out, by reason
 	x             *index
+	spool         *spool
 	sizes         *sizes
 	cut           float64
 	ended         bool
 }
 
-// Open reads the sources, once already where that is necessary, and decides. The sources stay open; closing them is their owner's.
+// Open opens the sources, reads them where all rows must be known before the first one is made, and decides. The sources stay open; closing them is their owner's, who
+// closes the stream before.
 func Open(c Config, sources ...Source) (*Stream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Stream{c: c, left: map[string]int64{}}
-	if c.TwoPasses() {
-		if err := s.index(sources); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.begin(sources); err != nil {
+	if err := s.open(sources); err != nil {
+		s.Close()
 		return nil, err
 	}
-	s.finish.moved = c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
-	rows := s.rows
-	if s.x != nil {
-		rows = s.x.again(rows)
+	return s, nil
+}
+
+// Close ends the reading of the sources, and removes what was kept of them. Closing twice has no effect.
+func (s *Stream) Close() {
+	if s.source != nil {
+		s.source.stop()
 	}
+	if s.spool != nil {
+		s.spool.close()
+	}
+}
+
+// open puts the steps together.
+func (s *Stream) open(sources []Source) error {
+	c := &s.c
+	if err := s.begin(sources); err != nil {
+		return err
+	}
+	if c.twoPasses() {
+		if err := s.index(); err != nil {
+			return err
+		}
+	}
+	s.finish.moved = c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
+	rows, keep := s.rows, []bool(nil)
 	if changes(c.Scale) {
-		o, err := newOverlay(&c, s.x)
+		o, err := newOverlay(c, s.x)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if c.Scale < 1 {
-			rows = o.down(rows)
+			keep = o.part
 		} else {
 			rows = o.up(rows)
 		}
@@ -66,19 +85,19 @@ func Open(c Config, sources ...Source) (*Stream, error) {
 		rows = func() (*item, error) {
 			it, err := in()
 			if err == nil {
-				it.root = rootOf(&s.c, s.x, it)
+				it.root = rootOf(c, s.x, it)
 			}
 			return it, err
 		}
 	}
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
-		s.sizes = &sizes{c: &s.c, x: s.x, block: s.block, fine: s.fine}
+		s.sizes = &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
 		rows = s.sizes.rows(rows)
 	}
 	if c.BlockSize != 0 && c.BlockSize != s.block {
 		b, err := newBlocks(c.BlockSize, s.block, s.fine)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if b.ranges {
 			s.fine = s.block
@@ -90,13 +109,16 @@ func Open(c Config, sources ...Source) (*Stream, error) {
 		rows = gaps(c.MaxGap, rows, &s.cut)
 	}
 	if c.Spread != SpreadNone {
-		rows = spread(&s.c, rows)
+		rows = spread(c, rows)
 	}
 	if changes(c.TimeScale) {
 		rows = timed(c.TimeScale, rows)
 	}
 	s.rows = rows
-	return s, nil
+	if s.spool != nil {
+		return s.spool.again(keep)
+	}
+	return nil
 }
 
 // begin opens the sources and puts the steps together that come before all others.
@@ -106,9 +128,6 @@ func (s *Stream) begin(sources []Source) error {
 		return err
 	}
 	s.block, s.fine = s.source.block, s.source.fine
-	s.in, s.fineIn = numbered{}, mooncake.RenumberRanges{}
-	s.before = meter{}
-	clear(s.left)
 	in := s.source.rows(&s.c)
 	measured := func() (*item, error) {
 		it, err := in()
@@ -126,9 +145,10 @@ func (s *Stream) begin(sources []Source) error {
 	return nil
 }
 
-// index reads the sources a first time.
-func (s *Stream) index(sources []Source) error {
-	if err := s.begin(sources); err != nil {
+// index reads the sources to their end, and keeps their rows for a second pass.
+func (s *Stream) index() error {
+	var err error
+	if s.spool, err = newSpool(s.c.TempDir); err != nil {
 		return err
 	}
 	s.x = newIndex(s.block)
@@ -145,6 +165,9 @@ func (s *Stream) index(sources []Source) error {
 		}
 		if it.seq >= maxIndexed {
 			return fmt.Errorf("scale, roots and prefix-scale: more than %d rows cannot be indexed; transform the trace in parts", uint32(maxIndexed))
+		}
+		if err := s.spool.put(it); err != nil { // with the ids that the sources have
+			return err
 		}
 		names.row(0, it.HashIDs)
 		s.x.add(it, names.added)
@@ -165,6 +188,7 @@ func (s *Stream) index(sources []Source) error {
 			}
 		}
 	}
+	s.rows = s.spool.next
 	if changes(s.c.PrefixScale) {
 		s.x.share()
 	}

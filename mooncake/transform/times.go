@@ -83,18 +83,6 @@ func (o *overlay) place(it *item) float64 {
 	return o.ticks[i]
 }
 
-// down keeps the rows of the sample.
-func (o *overlay) down(in step) step {
-	return func() (*item, error) {
-		for {
-			it, err := in()
-			if err != nil || o.part[it.seq] {
-				return it, err
-			}
-		}
-	}
-}
-
 // up adds copies.
 func (o *overlay) up(in step) step {
 	waiting := sorted()

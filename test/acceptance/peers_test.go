@@ -48,6 +48,7 @@ func TestAcceptancePeers(t *testing.T) {
 			t.Run("vllm", func(t *testing.T) { p.vllm(t, vllm) })
 			t.Run("aiperf-analyze", p.aiperfAnalyze)
 			t.Run("aiperf-profile", p.aiperfProfile)
+			t.Run("guidellm", p.guidellm)
 		})
 	}
 }
@@ -251,4 +252,49 @@ func (p *peerRun) aiperfProfile(t *testing.T) {
 	same(t, "rows read back", rows, p.rows)
 	same(t, "input tokens read back", input, saw.Prompt)
 	same(t, "output tokens read back", output, p.output)
+}
+
+// chatOverhead is how many tokens the simulated engine's template adds to a chat of one message.
+const chatOverhead = 10
+
+// guidellm sends texts whose words are tokens both by its own tokenizer here and at the engine.
+func (p *peerRun) guidellm(t *testing.T) {
+	file, tokenizer := p.converted(t, "guidellm"), filepath.Join(p.home, "lorem")
+	out := filepath.Join(p.dir, "guidellm-result.json")
+	requests, saw := p.engine(t, "guidellm", func(url string) {
+		p.run(t, "guidellm", filepath.Join(p.home, "bin", "guidellm"), "run", "--backend", "kind=openai_http,target="+url+",model=tiny",
+			"--tokenizer", "kind=huggingface_auto,model="+tokenizer, "--profile", "kind=replay",
+			"--data", "kind=mooncake,source.kind=json_file,source.path="+file+",hash_id_block_size=512",
+			"--output", "kind=json,path="+out, "--disable-console")
+	})
+	same(t, "requests", requests, p.rows)
+	same(t, "input tokens that arrived", saw.Prompt-chatOverhead*p.rows, p.input)
+	same(t, "output tokens that the engine made", saw.Output, p.output)
+
+	// Its report may lack a request of the last moment, which it says itself: so what is read back is what the report has.
+	var result struct {
+		Benchmarks []struct {
+			Requests struct {
+				Successful []struct {
+					Input  int64 `json:"prompt_tokens"`
+					Output int64 `json:"output_tokens"`
+				}
+			}
+		}
+	}
+	readResult(t, out, &result)
+	var want, got struct{ rows, input, output int64 }
+	for _, q := range result.Benchmarks[0].Requests.Successful {
+		want.rows, want.input, want.output = want.rows+1, want.input+q.Input, want.output+q.Output
+	}
+	t.Logf("GuideLLM reports %d of %d requests", want.rows, p.rows)
+	back := filepath.Join(p.dir, "guidellm-back.jsonl")
+	p.run(t, "convert-guidellm", setting(t, "MOONLOOP_BIN"), "convert", out, "--force", "--out", back)
+	eachLine(t, back, func(row captured) {
+		got.rows, got.input, got.output = got.rows+1, got.input+row.Input, got.output+row.Output
+	})
+	same(t, "what is read back", got, want)
+	if want.rows < p.rows-1 {
+		t.Errorf("GuideLLM reports %d of %d requests", want.rows, p.rows)
+	}
 }

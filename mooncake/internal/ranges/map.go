@@ -8,7 +8,6 @@ package ranges
 import (
 	"math"
 	"slices"
-	"sort"
 )
 
 // Map is a map from ids to numbers that are given to ids in ranges: ids that follow one another have numbers that do.
@@ -16,6 +15,7 @@ import (
 type Map struct {
 	// chunks hold the ranges in order of their ids, so that one that comes between others moves a chunk at most.
 	chunks [][]interval
+	firsts []uint64 // id of each chunk, side by side, since most of the time goes into looking for it
 	n      int
 }
 
@@ -30,12 +30,34 @@ const maxChunk = 512
 
 // seek returns the place of the last range that begins at an id or before it; at is -1 when there is none.
 func (m *Map) seek(id uint64) (chunk, at int) {
-	chunk = sort.Search(len(m.chunks), func(i int) bool { return m.chunks[i][0].first > id }) - 1
-	if chunk < 0 {
+	chunk = len(m.chunks) - 1
+	if chunk < 0 || id < m.firsts[0] {
 		return 0, -1
 	}
+	if id < m.firsts[chunk] { // new ids are behind all others
+		low, high := 0, chunk // the chunk is from low to below high
+		for high-low > 1 {
+			if middle := (low + high) / 2; m.firsts[middle] > id {
+				high = middle
+			} else {
+				low = middle
+			}
+		}
+		chunk = low
+	}
 	list := m.chunks[chunk]
-	return chunk, sort.Search(len(list), func(i int) bool { return list[i].first > id }) - 1
+	if at = len(list) - 1; list[at].first > id {
+		low, high := 0, at
+		for high-low > 1 {
+			if middle := (low + high) / 2; list[middle].first > id {
+				high = middle
+			} else {
+				low = middle
+			}
+		}
+		at = low
+	}
+	return chunk, at
 }
 
 // Find returns the number of an id and how many ids from it on have the numbers that follow; or, where the id has none, how
@@ -66,7 +88,7 @@ func CountTo(first, last uint64) int64 {
 func (m *Map) Insert(first uint64, count int64, to uint64) {
 	r := interval{first, first + uint64(count-1), to} //nolint:gosec // 1 or more
 	if len(m.chunks) == 0 {
-		m.chunks = [][]interval{{r}}
+		m.chunks, m.firsts = [][]interval{{r}}, []uint64{first}
 		m.n = 1
 		return
 	}
@@ -86,14 +108,20 @@ func (m *Map) Insert(first uint64, count int64, to uint64) {
 		return
 	case after:
 		list[i].first, list[i].to = r.first, r.to
+		m.firsts[c] = list[0].first
 		return
 	}
 	m.n++
+	if i == maxChunk && c == len(m.chunks)-1 { // ids that come in their order fill each chunk
+		m.chunks, m.firsts = append(m.chunks, []interval{r}), append(m.firsts, first)
+		return
+	}
 	list = slices.Insert(list, i, r)
-	m.chunks[c] = list
+	m.chunks[c], m.firsts[c] = list, list[0].first
 	if len(list) > maxChunk {
 		half := len(list) / 2
-		m.chunks[c] = slices.Clip(list[:half])
+		m.chunks[c] = slices.Clone(list[:half])
 		m.chunks = slices.Insert(m.chunks, c+1, slices.Clone(list[half:]))
+		m.firsts = slices.Insert(m.firsts, c+1, list[half].first)
 	}
 }

@@ -1,0 +1,385 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// spool keeps rows in a temporary file from the first pass to the second one: what is decided in between depends on all rows. It is packed,
+// since parsing the rows once more would take longer than all else.
+type spool struct {
+	file *os.File
+	out  *bufio.Writer
+	in   *bufio.Reader
+	buf  []byte
+	seq  int
+	slab []item
+	keep []bool // the rows that come again, by seq; nil: all
+	rows *ahead[*item]
+	gone bool // the file is removed already
+}
+
+func newSpool(folder string) (*spool, error) {
+	file, err := os.CreateTemp(folder, "moonloop-transform-*")
+	if err != nil {
+		return nil, fmt.Errorf("rows are kept in a temporary file, to be read twice, which cannot be created: %w; name another folder", err)
+	}
+	// At once, so that nothing stays even if the process is killed; some systems refuse that while a file is open.
+	return &spool{file: file, out: bufio.NewWriterSize(file, 256<<10), gone: os.Remove(file.Name()) == nil}, nil
+}
+
+// close removes the file.
+func (s *spool) close() {
+	if s.rows != nil {
+		s.rows.stop()
+	}
+	_ = s.file.Close() // twice without effect
+	if !s.gone {
+		s.gone = os.Remove(s.file.Name()) == nil
+	}
+}
+
+// put takes a row of the first pass.
+func (s *spool) put(it *item) error {
+	s.buf = pack(s.buf[:0], it)
+	var size [binary.MaxVarintLen64]byte
+	_, err := s.out.Write(binary.AppendUvarint(size[:0], uint64(len(s.buf))))
+	if err == nil {
+		_, err = s.out.Write(s.buf)
+	}
+	return s.failed(err)
+}
+
+func (s *spool) failed(err error) error {
+	if err != nil {
+		return fmt.Errorf("the temporary file for what is read twice: %w; name a folder with more space", err)
+	}
+	return nil
+}
+
+// again begins the second pass, over the rows that are kept.
+func (s *spool) again(keep []bool) error {
+	err := s.out.Flush()
+	if err == nil {
+		_, err = s.file.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		s.out, s.in, s.keep = nil, bufio.NewReaderSize(s.file, 256<<10), keep
+		s.rows = readAhead(s.read, func(it *item) int { return sizeOf(it.Row) })
+	}
+	return s.failed(err)
+}
+
+// next returns the next row that is kept, or io.EOF.
+func (s *spool) next() (*item, error) { return s.rows.next() }
+
+func (s *spool) read() (*item, error) {
+	size, err := binary.ReadUvarint(s.in)
+	for ; err == nil && s.seq < len(s.keep) && !s.keep[s.seq]; s.seq++ {
+		if _, err = s.in.Discard(int(size)); err == nil { //nolint:gosec // of a row
+			size, err = binary.ReadUvarint(s.in)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil, io.EOF
+	}
+	if err == nil {
+		if uint64(cap(s.buf)) < size {
+			s.buf = make([]byte, size)
+		}
+		s.buf = s.buf[:size]
+		_, err = io.ReadFull(s.in, s.buf)
+	}
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	if len(s.slab) == 0 {
+		s.slab = make([]item, slabItems)
+	}
+	it := &s.slab[0]
+	s.slab = s.slab[1:]
+	err = unpack(it, s.buf)
+	it.seq = s.seq
+	s.seq++
+	return it, s.failed(err)
+}
+
+// What a packed row has.
+const (
+	hasTimes = 1 << iota
+	hasTimestamp
+	hasKey // that is not the timestamp
+	hasDelay
+	hasInput
+	hasOutput
+	hasIDs
+	hasRanges
+	hasNames // session, request, model
+	hasSpan
+	hasObserved
+	hasCached
+	hasTTFT
+	hasDuration
+	isJSON // it is a row in JSON: one with a text or a body
+)
+
+// pack appends a row: what it has, then its values in the order of these bits.
+func pack(dst []byte, it *item) []byte {
+	r := it.Row
+	var has uint64
+	for _, b := range []struct {
+		bit uint64
+		is  bool
+	}{
+		{hasTimes, it.timed},
+		{hasTimestamp, r.Timestamp.Set},
+		{hasKey, !r.Timestamp.Set || it.key != r.Timestamp.V},
+		{hasDelay, r.Delay.Set},
+		{hasInput, r.InputLength.Set},
+		{hasOutput, r.OutputLength.Set},
+		{hasIDs, r.HashIDs != nil},
+		{hasRanges, r.HashRanges != nil || r.Replies != nil},
+		{hasNames, r.SessionID != "" || r.RequestID != "" || r.Model != ""},
+		{hasSpan, !r.OTel.IsZero()},
+		{hasObserved, !r.Observed.IsZero()},
+		{hasCached, r.Observed.CachedTokens.Set},
+		{hasTTFT, r.Observed.TTFT.Set},
+		{hasDuration, r.Observed.Duration.Set},
+		{isJSON, r.Kind() != mooncake.KindLength || r.Extra != nil || r.Foreign != nil || r.Tools != nil || r.MessageMode != ""},
+	} {
+		if b.is {
+			has |= b.bit
+		}
+	}
+	dst = binary.AppendUvarint(dst, has)
+	dst = binary.AppendUvarint(dst, uint64(it.source)) //nolint:gosec // never negative
+	dst = binary.AppendUvarint(dst, uint64(it.index))  //nolint:gosec // likewise
+	if has&hasKey != 0 {
+		dst = appendFloat(dst, it.key)
+	}
+	if has&isJSON != 0 {
+		return mooncake.AppendRow(dst, r)
+	}
+	if has&hasTimestamp != 0 {
+		dst = appendFloat(dst, r.Timestamp.V)
+	}
+	if has&hasDelay != 0 {
+		dst = appendFloat(dst, r.Delay.V)
+	}
+	if has&hasInput != 0 {
+		dst = binary.AppendVarint(dst, r.InputLength.V)
+	}
+	if has&hasOutput != 0 {
+		dst = binary.AppendVarint(dst, r.OutputLength.V)
+	}
+	if has&hasIDs != 0 {
+		dst = appendIDs(dst, r.HashIDs)
+	}
+	if has&hasRanges != 0 {
+		dst = appendSharing(dst, r)
+	}
+	if has&hasNames != 0 {
+		dst = appendText(appendText(appendText(dst, r.SessionID), r.RequestID), r.Model)
+	}
+	if has&hasSpan != 0 {
+		dst = append(append(dst, r.OTel.TraceID[:]...), r.OTel.SpanID[:]...)
+	}
+	if has&hasObserved != 0 {
+		o := r.Observed
+		dst = binary.AppendVarint(dst, o.CachedTokens.V)
+		dst = appendText(appendFloat(appendFloat(dst, o.TTFT.V), o.Duration.V), o.FinishReason)
+	}
+	return dst
+}
+
+func appendFloat(dst []byte, f float64) []byte {
+	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(f))
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// appendIDs appends the number of ids and, for each run of consecutive ones, the first and the count: canonical ids are a run for each
+// row that they come from.
+func appendIDs(dst []byte, ids []uint64) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(ids)))
+	for i := 0; i < len(ids); {
+		n := 1
+		for i+n < len(ids) && ids[i+n] == ids[i]+uint64(n) {
+			n++
+		}
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, ids[i]), uint64(n))
+		i += n
+	}
+	return dst
+}
+
+// appendSharing appends ranges and replies, each with their number and 1, or 0 where there are none.
+func appendSharing(dst []byte, r *mooncake.Row) []byte {
+	count := func(n int, there bool) {
+		if there {
+			n++
+		}
+		dst = binary.AppendUvarint(dst, uint64(n)) //nolint:gosec // never negative
+	}
+	count(len(r.HashRanges), r.HashRanges != nil)
+	for _, h := range r.HashRanges {
+		dst = binary.AppendVarint(binary.AppendUvarint(dst, h.First), h.Count)
+	}
+	count(len(r.Replies), r.Replies != nil)
+	for _, p := range r.Replies {
+		dst = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(dst, p.Back), p.At), p.Tokens)
+	}
+	return dst
+}
+
+// packed reads what pack has written. Of a file that somebody else has changed, it reads zeros or stops.
+type packed struct {
+	b   []byte
+	bad bool
+}
+
+var errPacked = errors.New("is not what was written")
+
+// unpack is the reverse of pack.
+func unpack(it *item, b []byte) (err error) {
+	p := &packed{b: b}
+	has := p.unsigned()
+	it.timed, it.source, it.index = has&hasTimes != 0, int(p.unsigned()), int64(p.unsigned()) //nolint:gosec // as they were
+	if has&hasKey != 0 {
+		it.key = p.float()
+	}
+	if has&isJSON != 0 {
+		it.Row, err = mooncake.ParseRow(p.b)
+	} else {
+		it.Row = p.row(has)
+		if p.bad || len(p.b) > 0 {
+			err = errPacked
+		}
+	}
+	if err == nil && has&hasKey == 0 {
+		it.key = it.Timestamp.V
+	}
+	return err
+}
+
+func (p *packed) row(has uint64) *mooncake.Row {
+	r := new(mooncake.Row)
+	if has&hasTimestamp != 0 {
+		r.Timestamp = mooncake.Some(p.float())
+	}
+	if has&hasDelay != 0 {
+		r.Delay = mooncake.Some(p.float())
+	}
+	if has&hasInput != 0 {
+		r.InputLength = mooncake.Some(p.signed())
+	}
+	if has&hasOutput != 0 {
+		r.OutputLength = mooncake.Some(p.signed())
+	}
+	if has&hasIDs != 0 {
+		r.HashIDs = p.ids()
+	}
+	if has&hasRanges != 0 {
+		p.sharing(r)
+	}
+	if has&hasNames != 0 {
+		r.SessionID, r.RequestID, r.Model = p.text(), p.text(), p.text()
+	}
+	if has&hasSpan != 0 {
+		copy(r.OTel.TraceID[:], p.take(len(r.OTel.TraceID)))
+		copy(r.OTel.SpanID[:], p.take(len(r.OTel.SpanID)))
+	}
+	if has&hasObserved != 0 {
+		o := &r.Observed
+		o.CachedTokens = mooncake.Opt[int64]{V: p.signed(), Set: has&hasCached != 0}
+		o.TTFT = mooncake.Opt[float64]{V: p.float(), Set: has&hasTTFT != 0}
+		o.Duration = mooncake.Opt[float64]{V: p.float(), Set: has&hasDuration != 0}
+		o.FinishReason = p.text()
+	}
+	return r
+}
+
+func (p *packed) ids() []uint64 {
+	ids := make([]uint64, 0, p.count())
+	for len(ids) < cap(ids) && !p.bad {
+		first, n := p.unsigned(), p.unsigned()
+		if n == 0 || n > uint64(cap(ids)-len(ids)) { //nolint:gosec // above 0
+			p.bad = true
+			break
+		}
+		for i := range n {
+			ids = append(ids, first+i)
+		}
+	}
+	return ids
+}
+
+func (p *packed) sharing(r *mooncake.Row) {
+	if n := p.count(); n > 0 {
+		r.HashRanges = make([]mooncake.HashRange, n-1)
+		for i := range r.HashRanges {
+			r.HashRanges[i] = mooncake.HashRange{First: p.unsigned(), Count: p.signed()}
+		}
+	}
+	if n := p.count(); n > 0 {
+		r.Replies = make([]mooncake.Reply, n-1)
+		for i := range r.Replies {
+			r.Replies[i] = mooncake.Reply{Back: p.signed(), At: p.signed(), Tokens: p.signed()}
+		}
+	}
+}
+
+// count reads a number of things that follow, which a file cannot make larger than a row can be.
+func (p *packed) count() int {
+	n := p.unsigned()
+	if n > mooncake.DefaultMaxLine {
+		p.bad, n = true, 0
+	}
+	return int(n)
+}
+
+func (p *packed) unsigned() uint64 {
+	v, n := binary.Uvarint(p.b)
+	p.bad = p.bad || n <= 0
+	p.take(n)
+	return v
+}
+
+func (p *packed) signed() int64 {
+	v, n := binary.Varint(p.b)
+	p.bad = p.bad || n <= 0
+	p.take(n)
+	return v
+}
+
+func (p *packed) float() float64 {
+	if b := p.take(8); b != nil {
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	}
+	return 0
+}
+
+func (p *packed) text() string { return string(p.take(p.count())) }
+
+// take returns the next n bytes, nil where these are not there.
+func (p *packed) take(n int) []byte {
+	if n <= 0 || n > len(p.b) {
+		p.bad = p.bad || n != 0
+		return nil
+	}
+	b := p.b[:n]
+	p.b = p.b[n:]
+	return b
+}
