@@ -49,7 +49,7 @@ var targets = []target{
 		line:   timedLine,
 	},
 	{
-		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,source.kind=json_file,source.path=FILE,hash_id_block_size={block}",
+		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,hash_id_block_size={block} with ,source.kind=json_file,source.path=FILE behind it",
 		timed: true, ids: true, fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, line: timedLine,
 	},
 	{
