@@ -46,7 +46,7 @@ type spec struct {
 // specs are the formats, in the order of detection.
 var specs = []*spec{
 	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
-	&guidellm, &aiperfProfile, &inferencePerf, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
+	&guidellm, &aiperfProfile, &inferencePerf, &vllmBench, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
 	&vllm, &aiperf,
 }
 

@@ -113,6 +113,7 @@ type merger struct {
 	rows, withPrompt, withIDs, withSession, timed int64
 	first                                         int64 // time of the first row
 	chats                                         chats
+	ends                                          map[string]int64 // of sessions: when the last reply was there
 	chain                                         chain
 	scopes                                        scopes
 	digester                                      *mooncake.Digester
@@ -202,6 +203,7 @@ func (c *merger) write(q *request) error {
 	}
 	if row.SessionID != "" {
 		c.withSession++
+		c.delay(q)
 	}
 	if err := c.number(q); err != nil {
 		return err
@@ -209,6 +211,20 @@ func (c *merger) write(q *request) error {
 	c.rows++
 	c.digester.Add(row, c.rows)
 	return c.out.Write(row)
+}
+
+// delay gives a turn the time that passed between the reply before, where that is known, and it.
+func (c *merger) delay(q *request) {
+	if before, known := c.ends[q.row.SessionID]; known && !q.later && q.at >= before {
+		q.row.Delay = mooncake.Some(milliseconds(q.at - before))
+	}
+	delete(c.ends, q.row.SessionID)
+	if q.ends.Set && len(c.ends) < maxChats {
+		if c.ends == nil {
+			c.ends = map[string]int64{}
+		}
+		c.ends[q.row.SessionID] = q.ends.V
+	}
 }
 
 // number gives a row the numbers of its blocks in the trace.

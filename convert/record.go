@@ -360,6 +360,21 @@ func (r *record) ids(names ...string) (out []uint64) {
 	return out
 }
 
+// numbers reads an array of numbers.
+func (r *record) numbers(read func(string) (int64, error), names ...string) (out []int64) {
+	r.array(func(name string, i int, v jsontext.Value) {
+		n, err := int64(0), errNoNumber
+		if v.Kind() == '0' {
+			n, err = read(string(v))
+		}
+		if err != nil {
+			r.fail(name, "element "+strconv.Itoa(i), err.Error(), "")
+		}
+		out = append(out, n)
+	}, "an array of numbers", names...)
+	return out
+}
+
 func negative(v jsontext.Value) bool {
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	return err == nil && n < 0

@@ -6,6 +6,8 @@ package convert
 import (
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -81,4 +83,42 @@ func aiperfTokens(metrics *record, name string) mooncake.Opt[int64] {
 	m := metrics.object(name)
 	m.known("unit") // tokens
 	return m.count("value")
+}
+
+// vllmBench reads columns: element i of each is of request i. Times are from any zero.
+var vllmBench = spec{
+	Format: "vllm-bench", about: "the result of vllm bench serve with --save-detailed: the requests that it sent",
+	fields: []string{"input_lens", "output_lens", "start_times"}, fails: true, models: true,
+	decode: func(d *decoder, r *record) {
+		input, output := r.numbers(tokens, "input_lens"), r.numbers(tokens, "output_lens")
+		seconds := func(s string) (int64, error) { return decimal(s, time.Second) }
+		starts, ttfts, latencies := r.numbers(seconds, "start_times"), r.numbers(seconds, "ttfts"), r.numbers(seconds, "latencies")
+		failed := make([]bool, len(input))
+		r.array(func(_ string, i int, v jsontext.Value) {
+			if i < len(failed) {
+				failed[i] = v.Kind() == '"' && len(unquoted(v)) > 0
+			}
+		}, "an array of texts", "errors")
+		model := r.name("model_id")
+		for i := range input {
+			if len(output) != len(input) || len(starts) != len(input) {
+				r.fail("input_lens", "", "has another number of requests than output_lens or start_times", "the file may be cut off or damaged")
+				return
+			}
+			row := &mooncake.Row{Model: model, InputLength: mooncake.Some(input[i]), OutputLength: mooncake.Some(output[i])}
+			if failed[i] {
+				if d.failed(reasonFailed) {
+					continue
+				}
+			} else {
+				if i < len(ttfts) && ttfts[i] > 0 {
+					row.Observed.TTFT = mooncake.Some(milliseconds(ttfts[i]))
+				}
+				if i < len(latencies) && latencies[i] > 0 {
+					row.Observed.Duration = mooncake.Some(milliseconds(latencies[i]))
+				}
+			}
+			d.add(&request{at: starts[i], row: row})
+		}
+	},
 }

@@ -18,11 +18,12 @@ type request struct {
 	at    int64 // ns from the zero of the format's times
 	input int   // index of the file
 	line  int64
-	seq   int64         // order in the file
-	row   *mooncake.Row // without its timestamp; ids are those of the file
-	block int           // tokens of each of its ids; 0 is the format's
-	scope int           // of the file, in which an id is always the same block
-	later bool          // the session's previous turn decides when it comes: at only says where it stands
+	seq   int64               // order in the file
+	row   *mooncake.Row       // without its timestamp; ids are those of the file
+	block int                 // tokens of each of its ids; 0 is the format's
+	scope int                 // of the file, in which an id is always the same block
+	ends  mooncake.Opt[int64] // when the reply was there: the delay of the session's next turn counts from then
+	later bool                // the session's previous turn decides when it comes: at only says where it stands
 
 	chat, parent mooncake.Opt[int64] // Bailian
 	prompt       *prompt             // of formats with prompts
