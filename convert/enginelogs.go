@@ -33,11 +33,13 @@ var vcr = spec{
 	fields: []string{"prompt_tokens", "output_tokens", "ttft_ms"}, header: "meta", blocks: true, global: true,
 	decode: func(d *decoder, r *record) {
 		if r.has("meta") {
-			d.block = d.blockSize(r.object("meta"), 0, "block_size")
+			meta := r.object("meta")
+			d.block, d.model = d.blockSize(meta, 0, "block_size"), meta.name("model")
 			return
 		}
 		row := &mooncake.Row{InputLength: r.counted("prompt_tokens"), OutputLength: r.count("output_tokens"), HashIDs: r.ids("block_hashes")}
 		row.Observed.CachedTokens, row.Observed.TTFT, row.Observed.FinishReason = r.count("cached_tokens"), r.millis(time.Millisecond, "ttft_ms"), r.reason("finish_reason")
+		row.Model, row.Observed.Duration = d.model, vcrDuration(r, row.Observed.TTFT)
 		q := &request{row: row, block: d.block, later: !r.has("arrival_ms")}
 		if !q.later {
 			q.at = r.at(time.Millisecond, "arrival_ms")
@@ -49,9 +51,24 @@ var vcr = spec{
 	},
 }
 
+// vcrDuration adds what passed between tokens to the time of the first one.
+func vcrDuration(r *record, ttft mooncake.Opt[float64]) mooncake.Opt[float64] {
+	summary := r.object("itl_summary")
+	mean, count := summary.millis(time.Millisecond, "mean_ms"), summary.count("count")
+	gaps := r.numbers(func(s string) (int64, error) { return decimal(s, time.Millisecond) }, "itl_ms")
+	for _, ns := range gaps {
+		ttft.V += milliseconds(ns)
+	}
+	if len(gaps) == 0 {
+		ttft.V += mean.V * float64(count.V)
+	}
+	ttft.Set = ttft.Set && (len(gaps) > 0 || count.V > 0)
+	return ttft
+}
+
 // baseten reads the columns of Baseten's files as JSON lines. Its ids may be negative: they are hashes of 64 bits.
 var baseten = spec{
-	Format: "baseten", about: "Baseten's production traces, as JSON lines",
+	Format: "baseten", about: "Baseten's production traces, as Parquet or JSON lines",
 	fields: []string{"timestamp_start_unix_ms", "input_tokens"}, blocks: true, global: true, dates: true, fails: true,
 	decode: func(d *decoder, r *record) {
 		row := &mooncake.Row{SessionID: r.name("provided_session_id", "poor_man_session_id"), HashIDs: r.digests("total_hashes")}

@@ -199,13 +199,13 @@ func TestBurstGPT(t *testing.T) {
 		{
 			name: "1.2 has sessions, but not for the API", file: young,
 			want: join(
-				`{"timestamp": 0, "input_length": 906, "output_length": 446, "session_id": "1722ac82-0a46", "model": "GPT-4"}`,
+				`{"timestamp": 0, "input_length": 906, "output_length": 446, "session_id": "1722ac82-0a46", "model": "GPT-4", "observed": {"duration_ms": 43000}}`,
 				`{"timestamp": 51250, "input_length": 36, "output_length": 29, "model": "ChatGPT"}`,
-				`{"timestamp": 82000.0001, "input_length": 1400, "output_length": 10, "session_id": "1722ac82-0a46", "model": "GPT-4"}`,
+				`{"timestamp": 82000.0001, "input_length": 1400, "output_length": 10, "delay": 39000.0001, "session_id": "1722ac82-0a46", "model": "GPT-4", "observed": {"duration_ms": 2000}}`,
 			),
 			mode: mooncake.SessionFull,
 			dropped: map[string]int64{
-				"values: Log Type: a row has no place for it": 3, "values: Elapsed time: a row has no place for it": 2,
+				"values: Log Type: a row has no place for it": 3,
 			},
 			notFirst: "which came 19440110 s after",
 		},

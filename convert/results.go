@@ -88,7 +88,7 @@ func aiperfTokens(metrics *record, name string) mooncake.Opt[int64] {
 // vllmBench reads columns: element i of each is of request i. Times are from any zero.
 var vllmBench = spec{
 	Format: "vllm-bench", about: "the result of vllm bench serve with --save-detailed: the requests that it sent",
-	fields: []string{"input_lens", "output_lens", "start_times"}, fails: true, models: true,
+	fields: []string{"model_id", "input_lens", "output_lens"}, fails: true, models: true,
 	decode: func(d *decoder, r *record) {
 		input, output := r.numbers(tokens, "input_lens"), r.numbers(tokens, "output_lens")
 		seconds := func(s string) (int64, error) { return decimal(s, time.Second) }

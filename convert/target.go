@@ -28,6 +28,8 @@ type target struct {
 	timed  bool     // each row needs a timestamp, counted in ms
 	ids    bool     // each row needs ids for its whole prompt: the tool makes prompts as long as they are
 	header string   // the first line of a table
+	// latencies: each row needs the time to its first token, and the duration of a longer reply.
+	latencies bool
 	// line appends a row that has what is needed, and no more than the fields.
 	line func(e *encoder, dst []byte, row *mooncake.Row) []byte
 }
@@ -51,6 +53,18 @@ var targets = []target{
 	{
 		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,hash_id_block_size={block} with ,source.kind=json_file,source.path=FILE behind it",
 		timed: true, ids: true, fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, line: timedLine,
+	},
+	{
+		Target: "vllm-vcr", about: "vllm-vcr, which plays the latencies of an engine again; needs observed.ttft_ms, and duration_ms of longer replies",
+		timed: true, latencies: true,
+		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "observed", "model"}, line: vcrLine,
+	},
+	{
+		Target: "blis", about: "the CSV of BLIS (inference-sim) TraceV2; its header is a file with: trace_version: 2, time_unit: microseconds, mode: real",
+		timed: true, fields: []string{"timestamp", "input_length", "output_length", "session_id", "request_id", "model", "observed"}, line: blisLine,
+		header: "request_id,client_id,tenant_id,slo_class,session_id,round_index,prefix_group,prefix_length,streaming,input_tokens,output_tokens," +
+			"text_tokens,image_tokens,audio_tokens,video_tokens,reason_ratio,model,deadline_us,server_input_tokens,arrival_time_us,send_time_us," +
+			"first_chunk_time_us,last_chunk_time_us,num_chunks,status,error_message,finish_reason,x_request_id",
 	},
 	{
 		Target: "dynamo", about: "Dynamo's mooncake rows; --trace-block-size {block}",
@@ -97,6 +111,57 @@ var targets = []target{
 			}{e.rows, parent, inSeconds(row.Timestamp.V), row.InputLength.V, row.OutputLength.V, "text", turn, row.HashIDs})
 		},
 	},
+}
+
+// fullBlocks are the ids of the blocks of a row that are full.
+func (e *encoder) fullBlocks(row *mooncake.Row) []uint64 {
+	return row.HashIDs[:min(len(row.HashIDs), int(row.InputLength.V/int64(e.block())))]
+}
+
+// vcrLine is a request as an engine served it. The first line is about the engine.
+func vcrLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
+	if e.rows == 1 {
+		dst = append(appendJSON(dst, map[string]any{"meta": map[string]any{"model": row.Model, "source": "moonloop", "block_size": e.block()}}), '\n')
+	}
+	type summary struct {
+		Mean  float64 `json:"mean_ms"`
+		Count int64   `json:"count"`
+	}
+	line := struct {
+		Input   int64    `json:"prompt_tokens"`
+		Cached  int64    `json:"cached_tokens"`
+		Output  int64    `json:"output_tokens"`
+		TTFT    float64  `json:"ttft_ms"`
+		ITL     *summary `json:"itl_summary,omitempty"`
+		Arrival float64  `json:"arrival_ms"`
+		Hashes  []uint64 `json:"block_hashes,omitempty"`
+		Reason  string   `json:"finish_reason,omitempty"`
+	}{
+		row.InputLength.V, row.Observed.CachedTokens.V, row.OutputLength.V, row.Observed.TTFT.V, nil, row.Timestamp.V, e.fullBlocks(row), row.Observed.FinishReason,
+	}
+	if n := row.OutputLength.V - 1; n > 0 {
+		line.ITL = &summary{max(0, row.Observed.Duration.V-row.Observed.TTFT.V) / float64(n), n}
+	}
+	return appendJSON(dst, line)
+}
+
+// blisLine has the columns of a TraceV2. A time that was not taken is 0 there, and what the row does not know as well.
+func blisLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
+	micros := func(ms float64) string { return strconv.FormatInt(int64(math.Round(ms*1e3)), 10) }
+	turn, _ := e.turn(row.SessionID)
+	input, output, o := strconv.FormatInt(row.InputLength.V, 10), strconv.FormatInt(row.OutputLength.V, 10), row.Observed
+	sent, first, last, chunks := "0", "0", "0", "0"
+	if o.TTFT.Set || o.Duration.Set {
+		sent = micros(row.Timestamp.V)
+	}
+	if o.TTFT.Set {
+		first = micros(row.Timestamp.V + o.TTFT.V)
+	}
+	if o.Duration.Set {
+		last, chunks = micros(row.Timestamp.V+o.Duration.V), output
+	}
+	return appendCells(dst, strconv.FormatInt(e.rows-1, 10), "", "", "", row.SessionID, strconv.FormatInt(turn-1, 10), "", "0", "true", input, output,
+		input, "0", "0", "0", "0", row.Model, "0", "0", micros(row.Timestamp.V), sent, first, last, chunks, "ok", "", o.FinishReason, row.RequestID)
 }
 
 // timedLine has Mooncake's four fields, with the time in seconds.
@@ -176,6 +241,8 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, error) {
 	switch {
 	case e.timed && !r.Timestamp.Set && (r.SessionID == "" || len(e.deltas) == 0):
 		return no("it has no timestamp", "rows that follow the turn before have none; write them for dynamo")
+	case e.latencies && (!r.Observed.TTFT.Set || r.OutputLength.V > 1 && !r.Observed.Duration.Set):
+		return no("nothing says how long it took", "the latencies of a replay are in its requests.jsonl, those of production in telemetry")
 	case r.Kind() == mooncake.KindLength && !r.InputLength.Set: // the text was dropped
 		return no("its prompt is a text", "write it for aiperf, or convert without --prompts keep")
 	}

@@ -203,7 +203,10 @@ func (in *inputs) open(ctx context.Context, name string) (*mooncake.Input, error
 	if source != name {
 		opened.Label = name
 	}
-	if err := opened.Text(); err != nil {
+	if err = convert.Unpack(opened, in.opt.TempDir); err == nil {
+		err = opened.Text()
+	}
+	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
 	return opened, nil
