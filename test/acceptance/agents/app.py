@@ -32,7 +32,7 @@ provider = TracerProvider(resource=Resource.create({"service.name": "team"}))
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 LangChainInstrumentor().instrument(tracer_provider=provider)
 
-llm = ChatOpenAI(base_url=url + "/v1", api_key="none", model="simulated", max_retries=0, streaming=True, stream_usage=True)
+llm = ChatOpenAI(base_url=url + "/v1", api_key="none", model="simulated", max_retries=0)
 
 
 class State(TypedDict):
@@ -126,7 +126,7 @@ async def main() -> None:
     await asyncio.sleep(0.5)
 
     async def one(i: int) -> None:
-        await asyncio.sleep(0.7 * i)
+        await asyncio.sleep(1.5 * i)
         await whole.ainvoke({"topic": f"topic {i}", "notes": []})
 
     await asyncio.gather(*(one(i) for i in range(runs)))
