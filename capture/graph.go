@@ -36,8 +36,10 @@ const (
 	maxFan = 64
 	// maxGone is how many steps are remembered that became no row.
 	maxGone = 1 << 20
-	// maxWalked bounds the search for an edge that another path makes needless.
+	// maxWalked bounds the search for an edge that another path makes needless, and the tools of one wait.
 	maxWalked = 4096
+	// maxWork bounds the steps of all searches in one trace: some hundred for each span of the largest, and a second in all.
+	maxWork = 1 << 26
 )
 
 // grapher finds the graph of the trace at hand. Indices are those of tree.nodes; that behind the last one stands above all roots.
@@ -51,6 +53,7 @@ type grapher struct {
 	steps    map[int32]*step
 	tools    []int32 // by their end
 	byChance bool    // no span says that agents act here
+	left     int64   // of maxWork
 }
 
 type step struct {
@@ -59,6 +62,8 @@ type step struct {
 	above  int32 // where it and its predecessors part
 	own    int32 // the child that it is below there
 	waited bool  // another one follows it
+	from   int64 // begin and end of the span by which it was sent
+	to     int64
 }
 
 // graph gives the requests of the trace their steps, by node.
@@ -66,10 +71,11 @@ func (t *tree) graph() map[int32]*step {
 	if t.c.opt.Graphs == GraphsNever || t.c.opt.Format != FormatFull || len(t.nodes) < 2 {
 		return nil
 	}
-	g := &grapher{tree: t, steps: map[int32]*step{}, byChance: t.c.opt.Graphs == GraphsAgents}
+	g := &grapher{tree: t, steps: map[int32]*step{}, byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
 	for i := range t.nodes {
 		if n := &t.nodes[i]; n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows {
-			g.steps[int32(i)] = &step{Step: journal.Step{ID: t.stepID(n.span)}, above: -1} //nolint:gosec // bounded by MaxTraceSpans
+			sent := t.top(int32(i)) //nolint:gosec // bounded by MaxTraceSpans
+			g.steps[int32(i)] = &step{Step: journal.Step{ID: t.stepID(n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
 		}
 	}
 	if len(g.steps) < 2 {
@@ -85,7 +91,17 @@ func (t *tree) graph() map[int32]*step {
 		return nil
 	}
 	g.finish()
+	if g.left <= 0 {
+		t.c.lost.add(lostGraph, 1)
+		return nil
+	}
 	return g.steps
+}
+
+// works counts a step of a search, and reports whether there may be another one.
+func (g *grapher) works() bool {
+	g.left--
+	return g.left > 0
 }
 
 // stepID numbers a step: by its span, so that it is the same whatever else is compiled.
@@ -173,13 +189,13 @@ func (g *grapher) join(at int32) {
 			latest[i] = latest[i-1]
 		}
 	}
-	followed := make(map[int32]bool, len(kids))
+	followed, evidence := make(map[int32]bool, len(kids)), g.evidence(at)
 	for _, kid := range kids {
 		end := g.begin(kid)
 		n, _ := slices.BinarySearchFunc(kids, end+1, func(k int32, end int64) int { return cmp.Compare(g.hi[k], end) })
 		var before []int32
 		mark := int32(-1)
-		for i := n - 1; i >= 0; i-- {
+		for i := n - 1; i >= 0 && len(before) < maxFan && g.works(); i-- {
 			if !g.precedes(kids[i], kid) {
 				continue
 			}
@@ -196,7 +212,11 @@ func (g *grapher) join(at int32) {
 			before = append(before, g.last[kids[i]]...)
 		}
 		if before == nil {
-			g.first[at] = append(g.first[at], g.first[kid]...)
+			few, many := g.first[at], g.first[kid]
+			if len(few) > len(many) {
+				few, many = many, few
+			}
+			g.first[at] = append(many, few...)
 			continue
 		}
 		before = g.latestOf(before)
@@ -204,7 +224,7 @@ func (g *grapher) join(at int32) {
 			s := g.steps[first]
 			s.before, s.above, s.own = before, at, kid
 			for _, b := range before {
-				s.WaitFor = append(s.WaitFor, journal.Edge{ID: g.steps[b].ID, Evidence: g.evidence(at)})
+				s.WaitFor = append(s.WaitFor, journal.Edge{ID: g.steps[b].ID, Evidence: evidence})
 				g.steps[b].waited = true
 			}
 		}
@@ -221,7 +241,7 @@ func (g *grapher) join(at int32) {
 // latestOf returns those of some requests that ended last, in order.
 func (g *grapher) latestOf(all []int32) []int32 {
 	slices.SortFunc(all, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(g.top(b).ended(), g.top(a).ended()), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(g.steps[b].to, g.steps[a].to), cmp.Compare(a, b))
 	})
 	return slices.Clip(all[:min(len(all), maxFan)])
 }
@@ -230,7 +250,7 @@ func (n *node) ended() int64 { return n.end + n.offset }
 
 // evidence returns what it says that requests part at a node.
 func (g *grapher) evidence(at int32) mooncake.Evidence {
-	for i := at; int(i) < len(g.nodes) && i >= 0; i = g.nodes[i].up {
+	for i := at; int(i) < len(g.nodes) && i >= 0 && g.works(); i = g.nodes[i].up {
 		if g.nodes[i].acts != journal.NoActor {
 			return mooncake.EvidenceParent
 		}
@@ -258,7 +278,10 @@ func (g *grapher) links() {
 // edges returns the requests at or below a node of which something is so.
 func (g *grapher) edges(at int32, is func(*step) bool) (found []int32) {
 	for _, i := range g.order {
-		if s := g.steps[i]; s != nil && g.within(i, at) && is(s) && len(found) < maxFan {
+		if len(found) == maxFan || !g.works() {
+			break
+		}
+		if s := g.steps[i]; s != nil && g.within(i, at) && is(s) {
 			found = append(found, i)
 		}
 	}
@@ -267,7 +290,7 @@ func (g *grapher) edges(at int32, is func(*step) bool) (found []int32) {
 
 // within reports whether a node is another one, or below it.
 func (g *grapher) within(i, at int32) bool {
-	for ; i >= 0; i = g.nodes[i].up {
+	for ; i >= 0 && g.works(); i = g.nodes[i].up {
 		if i == at {
 			return true
 		}
@@ -278,7 +301,7 @@ func (g *grapher) within(i, at int32) bool {
 // followedWithin reports whether a request below a node follows a step.
 func (g *grapher) followedWithin(s *step, at int32) bool {
 	for i, other := range g.steps {
-		if g.within(i, at) && slices.ContainsFunc(other.WaitFor, func(e journal.Edge) bool { return e.ID == s.ID }) {
+		if g.works() && g.within(i, at) && slices.ContainsFunc(other.WaitFor, func(e journal.Edge) bool { return e.ID == s.ID }) {
 			return true
 		}
 	}
@@ -303,9 +326,9 @@ func (g *grapher) link(from, to int32) {
 		s.above, s.own = int32(len(g.nodes)), to //nolint:gosec // bounded by MaxTraceSpans
 	}
 	p.waited = true
-	for i := len(s.before) - 1; i >= 0; i-- {
+	for i, before := range slices.Backward(s.before) {
 		others := slices.Delete(slices.Clone(s.before), i, i+1)
-		if g.reaches(others, s.before[i]) {
+		if g.reaches(others, before) {
 			s.before, s.WaitFor = others, slices.Delete(s.WaitFor, i, i+1)
 		}
 	}
@@ -321,7 +344,7 @@ func (g *grapher) reaches(from []int32, to int32) bool {
 			if before == to {
 				return true
 			}
-			if !seen[before] && g.nodes[before].ended() > g.nodes[to].start {
+			if !seen[before] && g.works() && g.steps[before].to > g.steps[to].from {
 				seen[before] = true
 				queue = append(queue, before)
 			}
@@ -333,6 +356,9 @@ func (g *grapher) reaches(from []int32, to int32) bool {
 // finish settles how long each step waits, and leaves those out that have to do with no other.
 func (g *grapher) finish() {
 	for i, s := range g.steps {
+		if g.left <= 0 {
+			return
+		}
 		if len(s.WaitFor) == 0 {
 			if !s.waited {
 				delete(g.steps, i)
@@ -341,10 +367,9 @@ func (g *grapher) finish() {
 		}
 		from := int64(0)
 		for _, b := range s.before {
-			from = max(from, g.top(b).ended())
+			from = max(from, g.steps[b].to)
 		}
-		n := g.top(i)
-		wait := max(0, n.start+n.offset-from)
+		wait := max(0, s.from-from)
 		s.ToolWait = min(wait, g.toolTime(s, from, from+wait))
 		s.Delay = wait - s.ToolWait
 	}
@@ -372,7 +397,7 @@ func (g *grapher) toolTime(s *step, from, to int64) (sum int64) {
 // concerns reports whether a tool is of the child that a step is of, or of one before it.
 func (g *grapher) concerns(tool int32, s *step) bool {
 	virtual := int32(len(g.nodes)) //nolint:gosec // bounded by MaxTraceSpans
-	for i := tool; i >= 0; i = g.nodes[i].up {
+	for i := tool; i >= 0 && g.works(); i = g.nodes[i].up {
 		up := g.nodes[i].up
 		if up == s.above || up < 0 && s.above == virtual {
 			return i == s.own || g.precedes(i, s.own)
