@@ -94,7 +94,7 @@ func decodeLangfuse(d *decoder, r *record) {
 }
 
 var langfuse = spec{
-	Format: "langfuse", about: "Langfuse's export of observations, as Parquet, JSON or JSON lines",
+	Format: "langfuse", about: "Langfuse's export of observations, as JSON or JSON lines",
 	fields: []string{"type", "input", "output"}, dates: true, models: true, text: true, decode: decodeLangfuse,
 }
 

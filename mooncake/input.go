@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 )
 
 // Input is an open file of any format, decompressed.
@@ -45,12 +44,6 @@ func (in *Input) Text() error {
 		return fmt.Errorf("%s is no text but binary data: name another file; the Collector's file exporter writes what is read here with format: json", in.Label)
 	}
 	return nil
-}
-
-// Replace lets the input's bytes come from another reader, which is ended before what the input has opened is closed.
-func (in *Input) Replace(r io.Reader, end func() error) {
-	in.Reader = bufio.NewReaderSize(r, in.Size())
-	in.trace.close = append(in.trace.close, end)
 }
 
 // Close closes what was opened and removes what was downloaded. Closing twice has no effect.

@@ -41,7 +41,7 @@ type convertFlags struct {
 
 // Flags that only some formats know.
 var (
-	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "prompt-order", "memory", "temp-dir"}
+	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "graphs", "prompt-order", "memory", "temp-dir"}
 	publicFlags    = []string{"failed", "only-model", "look-ahead"}
 )
 
@@ -203,10 +203,7 @@ func (in *inputs) open(ctx context.Context, name string) (*mooncake.Input, error
 	if source != name {
 		opened.Label = name
 	}
-	if err = convert.Unpack(opened, in.opt.TempDir); err == nil {
-		err = opened.Text()
-	}
-	if err != nil {
+	if err := opened.Text(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
 	return opened, nil

@@ -130,7 +130,7 @@ const (
 	hasCached
 	hasTTFT
 	hasDuration
-	isJSON // it is a row in JSON: one with a text or a body
+	isJSON // it is a row in JSON: one with a text or a body, or of a graph
 )
 
 // pack appends a row: what it has, then its values in the order of these bits.
@@ -155,7 +155,8 @@ func pack(dst []byte, it *item) []byte {
 		{hasCached, r.Observed.CachedTokens.Set},
 		{hasTTFT, r.Observed.TTFT.Set},
 		{hasDuration, r.Observed.Duration.Set},
-		{isJSON, r.Kind() != mooncake.KindLength || r.Extra != nil || r.Foreign != nil || r.Tools != nil || r.MessageMode != ""},
+		{isJSON, r.Kind() != mooncake.KindLength || r.Extra != nil || r.Foreign != nil || r.Tools != nil || r.MessageMode != "" ||
+			r.WaitFor != nil || r.Evidence != nil || r.ToolWait.Set},
 	} {
 		if b.is {
 			has |= b.bit

@@ -210,6 +210,8 @@ func TestPacked(t *testing.T) {
 		`{"timestamp": 2, "input_length": 1, "otel": {"trace_id": "0102030405060708090a0b0c0d0e0f10", "span_id": "0102030405060708"}, "observed": {"ttft_ms": 0, "finish_reason": "stop"}}`,
 		`{"timestamp": 2, "messages": [{"role": "user", "content": "x"}], "tools": [{}], "extra": {"a": 1}, "priority": 3}`,
 		`{"timestamp": 2, "text_input": "", "output_length": 7}`,
+		`{"timestamp": 2, "input_length": 5, "request_id": "b", "wait_for": ["a"], "tool_wait_ms": 3}`,
+		`{"timestamp": 2, "input_length": 5, "request_id": "a", "wait_for": []}`,
 	} {
 		row, err := mooncake.ParseRow([]byte(line))
 		if err != nil {
