@@ -25,6 +25,9 @@ const (
 	maxSummary = 64 << 20 // bytes
 )
 
+// noSummary stands for the verdict of a run that did not end.
+const noSummary = "no summary"
+
 // ValidVerdict is the verdict of a run that counts as evidence.
 const ValidVerdict = "valid"
 
@@ -86,7 +89,7 @@ func readRun(dir string) (*Run, error) {
 	f, err := os.Open(name) //nolint:gosec // the user's folder
 	if errors.Is(err, fs.ErrNotExist) {
 		if info, err := os.Stat(filepath.Join(dir, partialFile)); err == nil {
-			return &Run{Dir: dir, Start: info.ModTime(), Verdict: "no summary"}, nil
+			return &Run{Dir: dir, Start: info.ModTime(), Verdict: noSummary}, nil
 		}
 		return nil, nil //nolint:nilnil // documented: no results
 	}
@@ -158,6 +161,12 @@ func parseSummary(b []byte) (*Run, error) {
 		}
 	}
 	return run, nil
+}
+
+// Value returns a metric of the run and its unit; false if the run has none.
+func (r *Run) Value(m Metric) (value float64, unit string, ok bool) {
+	value, ok = r.figures[m.Figure][m.Statistic]
+	return value, r.units[m.Figure], ok
 }
 
 // comparable returns an error that says what differs if the two runs did not send the same requests in the same way.

@@ -42,7 +42,7 @@ func newCompareCommand() *cobra.Command {
 					return err
 				}
 			}
-			c, err := study.Compare(sides[0], sides[1], primary, minimum)
+			c, err := study.Compare(sides[0], sides[1], nil, primary, minimum)
 			if err != nil {
 				return err
 			}
