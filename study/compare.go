@@ -51,8 +51,9 @@ type Result struct {
 	Unit   string
 	// MoreIsBetter of throughputs: a smaller value is "slower".
 	MoreIsBetter bool
-	A, B         float64 // medians of the runs that are evidence
-	Floor        float64 // of noise, as a share: see [Comparison].Again; NaN where it is not known
+	A, B         float64   // medians of the runs that are evidence
+	Ratios       []float64 // B / A of each pair
+	Floor        float64   // of noise, as a share: see [Comparison].Again; NaN where it is not known
 	Decision
 }
 
@@ -230,6 +231,9 @@ func decide(a, b []*Run, m Metric, minimum float64) (Result, error) {
 	if r.MoreIsBetter && r.Pairs > 0 {
 		r.Ratio, r.Low, r.High = 1/r.Ratio, 1/r.High, 1/r.Low
 		r.Low90, r.High90 = 1/r.High90, 1/r.Low90
+	}
+	for i := range as {
+		r.Ratios = append(r.Ratios, bs[i]/as[i])
 	}
 	if len(as) > 0 {
 		r.A, r.B = median(as), median(bs)

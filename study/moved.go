@@ -19,7 +19,7 @@ type Moved struct {
 	Class string
 	Rows  int // that both runs of a pair served, in the median pair
 	// Decision is about the median of the rows' own ratios, one value for each pair of runs, with P corrected by [Holm] for the
-	// number of classes.
+	// number of classes, which takes about ten rounds to find anything.
 	Decision
 }
 

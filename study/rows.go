@@ -14,6 +14,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 const (
@@ -133,6 +135,29 @@ func parseRow(line []byte) (row, error) {
 	prompt := or(x.Usage.Prompt, l.Input)
 	r.uncached = max(0, prompt-max(0, or(x.Usage.Cached, or(x.Predicted, 0))))
 	return r, nil
+}
+
+// rowsDigest is a digest of what the rows of a run asked for, and when; empty if the folder has no rows that can be read.
+func rowsDigest(dir string) string {
+	f, err := os.Open(filepath.Join(dir, requestsFile)) //nolint:gosec // the user's folder
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	sum := xxhash.New()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	for lines.Scan() {
+		row, _, ok := bytes.Cut(lines.Bytes(), []byte(`"result": `))
+		if !ok {
+			return ""
+		}
+		_, _ = sum.Write(row) // it cannot fail
+	}
+	if lines.Err() != nil {
+		return ""
+	}
+	return fmt.Sprintf("%016x", sum.Sum64())
 }
 
 // or returns what a pointer leads to, or else something.

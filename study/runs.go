@@ -175,9 +175,12 @@ func (r *Run) comparable(other *Run) error {
 		return fmt.Errorf("%s and %s cannot be compared: %s (%v and %v); replay one trace with the same options", r.Dir, other.Dir, what, a, b)
 	}
 	a, b := r.trace, other.trace
+	if a.Seq == "" && b.Seq == "" { // of a trace without a sidecar
+		a.Seq, b.Seq = rowsDigest(r.Dir), rowsDigest(other.Dir)
+	}
 	switch {
 	case a.Seq == "" || b.Seq == "":
-		return fmt.Errorf("%s and %s cannot be compared: the summary of one has no digest of its trace, so that it cannot be told whether both replayed the same", r.Dir, other.Dir)
+		return fmt.Errorf("%s and %s cannot be compared: one has neither a digest of its trace in its summary nor the trace's rows, so that it cannot be told whether both replayed the same", r.Dir, other.Dir)
 	case a.Rows != b.Rows:
 		return differs("their traces have different numbers of rows", a.Rows, b.Rows)
 	case a.Seq != b.Seq || a.Tree != b.Tree:
