@@ -171,7 +171,7 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 	}
 	if len(c.Moved) > 0 {
 		t := term.NewTable()
-		t.AppendHeader(table.Row{"which rows moved", "", "rows", "B / A", "95 % interval", "answer"})
+		t.AppendHeader(table.Row{"which rows moved", "", "rows", "B / A", "95 % interval", "P"})
 		before := ""
 		for _, m := range c.Moved {
 			by := m.By
@@ -179,9 +179,9 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 				by = ""
 			}
 			before = m.By
-			row := table.Row{by, m.Class, m.Rows, fmt.Sprintf("%.4f", m.Ratio), "", string(m.Answer)}
+			row := table.Row{by, m.Class, m.Rows, fmt.Sprintf("%.4f", m.Ratio), "", ""}
 			if m.Pairs > 1 {
-				row[4] = intervalText(m.Decision)
+				row[4], row[5] = intervalText(m.Decision), fmt.Sprintf("%.3f", m.P)
 			}
 			t.AppendRow(row)
 		}
