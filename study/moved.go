@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Which rows moved: an engine whose prefill got slower moves the rows that prefill much, one whose scheduler got worse those at
@@ -50,7 +51,7 @@ func (c class) text() string {
 	case c.part == len(first)-1:
 		return fmt.Sprintf("%d and more", from)
 	case first[c.part+1] == from+1:
-		return fmt.Sprint(from)
+		return strconv.FormatInt(from, 10)
 	default:
 		return fmt.Sprintf("%d to %d", from, first[c.part+1]-1)
 	}

@@ -6,12 +6,15 @@ package study
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -81,8 +84,10 @@ func readNoise(t *testing.T) noise {
 	}
 	var n noise
 	for lines := bufio.NewScanner(z); lines.Scan(); {
-		var late, work float64
-		if _, err := fmt.Sscanf(lines.Text(), "%g,%g", &late, &work); err != nil {
+		first, second, _ := strings.Cut(lines.Text(), ",")
+		late, err := strconv.ParseFloat(first, 64)
+		work, err2 := strconv.ParseFloat(second, 64)
+		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
 		n.late, n.work = append(n.late, late), append(n.work, work)

@@ -39,7 +39,9 @@ const MaxRounds = 1000
 
 // Folders of the sides in [Rounds].Dir.
 const (
-	SideA, SideB, SideAgain = "a", "b", "again"
+	SideA     = "a"
+	SideB     = "b"
+	SideAgain = "again" // A once more
 )
 
 // Run runs the rounds. A command that fails, but has written a run, has run: a replay whose measurement is invalid exits so, and

@@ -59,8 +59,10 @@ func TestRoundsRefuse(t *testing.T) {
 		"wrote no run to":           {A: "x {out}", B: "x {out}", N: 1, Exec: nothing},
 		"0 rounds: must be from":    {A: "x {out}", B: "x {out}", Exec: nothing},
 		"1001 rounds: must be from": {A: "x {out}", B: "x {out}", N: 1001, Exec: nothing},
-		"command between runs failed: no": {A: "x {out}", B: "x {out}", Between: "clean", N: 1,
-			Exec: func(context.Context, string, *os.File) error { return errors.New("no") }},
+		"command between runs failed: no": {
+			A: "x {out}", B: "x {out}", Between: "clean", N: 1,
+			Exec: func(context.Context, string, *os.File) error { return errors.New("no") },
+		},
 	} {
 		r.Dir = t.TempDir()
 		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

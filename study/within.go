@@ -85,7 +85,7 @@ type ranked struct {
 func rank(values []float64) ranked {
 	r := ranked{values, make([]int32, len(values))}
 	for i := range r.order {
-		r.order[i] = int32(i) //nolint:gosec // below maxRows
+		r.order[i] = int32(i)
 	}
 	slices.SortFunc(r.order, func(i, j int32) int {
 		switch {
