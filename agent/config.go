@@ -78,6 +78,8 @@ type Config struct {
 	Slice time.Duration
 	// RunID names the run in every artefact; empty = a new random one.
 	RunID string
+	// Labels are what the caller wants to be said of the run: report.Run.Labels.
+	Labels map[string]string
 	// Tool is the version of the program, for the report; Command the command line, secrets left out.
 	Tool    string
 	Command []string

@@ -111,7 +111,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 	info, opt := in.stream.Info(), found.Builder.Options()
 	p.run = report.Run{
-		ID: cfg.RunID, Tool: "moonloop", Version: cfg.Tool, Command: strings.Join(cfg.Command, " "),
+		ID: cfg.RunID, Labels: cfg.Labels, Tool: "moonloop", Version: cfg.Tool, Command: strings.Join(cfg.Command, " "),
 		Target: hosts(cfg.Target), Endpoint: string(opt.Endpoint), Model: found.Model, Streaming: opt.Stream,
 		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
 	}

@@ -47,7 +47,7 @@ type spec struct {
 var specs = []*spec{
 	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
 	&guidellm, &aiperfProfile, &inferencePerf, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
-	&vllm, &aiperf,
+	&vllm, &aiperf, &payloads,
 }
 
 // The formats that have names here; [Formats] has all.

@@ -30,6 +30,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/live"
 	"github.com/moonloop/moonloop/internal/term"
@@ -47,6 +48,7 @@ type replayFlags struct {
 	urls        []string
 	shard       [2]int // of how many
 	loop        loops
+	made        sourceSteps
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
@@ -85,6 +87,11 @@ func newReplayCommand() *cobra.Command {
 			}
 			for _, text := range f.warnings {
 				fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
+			}
+			remove, err := f.made.make(cmd, &f)
+			defer remove()
+			if err != nil {
+				return err
 			}
 			if f.cfg.DryRun {
 				return dryRun(cmd, f.cfg, f.dryRun)
@@ -134,6 +141,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	mapVar(fs, &c.Trace.Map)
 	add(fs, &c.Trace.BlockSize, "block-size", 0, whole(minReplayBlock, mooncake.MaxBlockSize))
 	add(fs, &c.Trace.FineBlockSize, "fine-block-size", 0, blockSize)
+	wordVar(fs, &f.made.from, "from", "", convert.Formats()...)
+	listVar(fs, &f.made.steps, "transform", aTransform)
 	add(fs, &c.Trace.Lookahead, "lookahead", load.DefaultLookahead, whole(1, 1<<24))
 	add(fs, &c.Trace.Strict, "strict", false)
 	add(fs, &c.Trace.Lenient, "lenient", false)
@@ -181,6 +190,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Slice, "slice", page.DefaultSlice, aSlice)
 	add(fs, &c.TraceURL, "trace-url", "", aTraceURL)
 	add(fs, &c.RunID, "run-id", "", runID)
+	labelVar(fs, &c.Labels)
 	textVar(fs, &f.percentiles, "percentiles", "", "some of 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9, such as 50,95,99", report.ParsePercentiles)
 	wordVar(fs, &f.layout, "table", report.LayoutMoonloop, report.LayoutMoonloop, report.LayoutTraceReplay)
 	args := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -259,6 +269,9 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	}
 	for _, name := range []string{"ramp-up-from", "ramp-up-shape"} {
 		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
+	}
+	for _, name := range readingFlags {
+		refuse(f.made.from != "" && fs.Changed(name), "--"+name+" has no effect with --from, which knows how the file is read: leave one of the two out")
 	}
 	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
 	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")
