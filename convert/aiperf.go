@@ -53,7 +53,7 @@ func aiperfTurn(d *decoder, t *record, session string, first bool) {
 // payloads reads bodies of requests that are sent as they are: AIPerf's raw_payload has one on each line, its inputs.json those of all
 // sessions. There are no times, so they go one after the other.
 var payloads = spec{
-	Format: "payloads", about: "bodies of requests: AIPerf's raw_payload and inputs.json, with --prompts keep", text: true, verbatim: true, models: true,
+	Format: Payloads, about: "bodies of requests: AIPerf's raw_payload and inputs.json, with --prompts keep", text: true, verbatim: true, models: true,
 	decode: func(d *decoder, r *record) {
 		body := func(b *record, session string) {
 			whole := b.whole()

@@ -66,7 +66,7 @@ var rows = []alias{
 	// AIPerf
 	{aiperf, "model-names", "V", "--model", yes, "", "--model-names sim", "model sim", nil},
 	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port; several are balanced round robin", "--url HOST:PORT", "requests 4", (*translator).url},
-	{aiperf, "input-file", "V", "TRACE", yes, "", "--input-file TRACE", "requests 4; rows of the trace", (*translator).theTrace},
+	{aiperf, "input-file", "V", "TRACE", yes, "what a file is, is found out unless --custom-dataset-type says it", "--input-file TRACE", "requests 4; rows of the trace", (*translator).aiperfFile},
 	{aiperf, "custom-dataset-type", "V", "--from", partly, "mooncake_trace; bailian_trace, baseten_trace, burst_gpt_trace, inputs_json, multi_turn, raw_payload, sagemaker_data_capture, single_turn, tracelab and weka_trace are converted first; not dag_jsonl and random_pool", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
 	{aiperf, "fixed-schedule", "", "", partly, followed, "--fixed-schedule --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
 	{aiperf, "fixed-schedule-auto-offset", "", "", ignored, "the first row is sent at 0 in any case", "--fixed-schedule-auto-offset", "requests 4; spread over the schedule", nil},

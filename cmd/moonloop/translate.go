@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"maps"
 	"math"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,6 +26,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
@@ -317,12 +320,18 @@ func (t *translator) finish() (errs []error) {
 		t.args = withoutFlag(t.args, "model")
 		_ = t.add("model", t.kept["served"])
 	}
+	if has("input") && !has("type") {
+		t.findType()
+	}
 	if has("prefix") {
 		into := t.typed("out", "output-artifact-dir", "artifact-dir")
 		for _, name := range []string{"out", "output-artifact-dir", "artifact-dir"} {
 			t.args = withoutFlag(t.args, name)
 		}
 		_ = t.add("out", filepath.Join(cmp.Or(into, "."), strings.TrimSuffix(t.kept["prefix"], filepath.Ext(t.kept["prefix"]))))
+	}
+	if has("most") {
+		_ = t.add("max-requests", t.kept["most"])
 	}
 	if has("folder") {
 		_ = t.add("out", t.kept["folder"])
@@ -450,7 +459,45 @@ var aiperfFormats = map[string]string{
 	"raw_payload": "payloads", "sagemaker_data_capture": "sagemaker", "single_turn": "aiperf", "tracelab": "tracelab", "weka_trace": "weka",
 }
 
+// aiperfFile is the trace. What it is, AIPerf finds out where --custom-dataset-type does not say it.
+func (t *translator) aiperfFile(name string) error {
+	t.kept["input"] = name
+	return t.theTrace(name)
+}
+
+// findType looks at the beginning of AIPerf's file. What cannot be read is left to who opens it.
+func (t *translator) findType() {
+	files, err := filesOf(t.kept["input"])
+	if err != nil || t.typed("from") != "" {
+		return
+	}
+	file, err := os.Open(files[0])
+	if err != nil {
+		return
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	head, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	from, err := convert.Detect(files[0], head)
+	var body map[string]json.RawMessage
+	if err != nil && json.NewDecoder(bytes.NewReader(head)).Decode(&body) == nil && body["messages"] != nil {
+		for _, ofBody := range []string{"max_tokens", "max_completion_tokens", "temperature", "top_p", "stream"} {
+			if body[ofBody] != nil {
+				from, err = convert.Payloads, nil
+			}
+		}
+	}
+	if err == nil && from != convert.Mooncake {
+		t.kept["from"] = string(from)
+		t.said = append(t.said, "--input-file: it is "+from.About()+" (--from "+string(from)+")")
+		_ = t.add("from", string(from))
+	}
+}
+
 func (t *translator) datasetType(value string) error {
+	t.kept["type"] = value
 	kind := strings.ReplaceAll(value, "-", "_")
 	from, known := aiperfFormats[kind]
 	switch {

@@ -191,6 +191,13 @@ func (t *translator) guideData(value string) error {
 	case slices.Contains([]string{"mooncake", "trace_synthetic", "trace_minimal"}, kind):
 		t.kept["seconds"] = "unless a time_scale says another unit"
 	}
+	// Columns of what is converted have the names that the format gives them.
+	named := func(ours, converted string) func(string) error {
+		if guideFormats[kind] != "" {
+			return want(converted)
+		}
+		return func(v string) error { return column(ours)(t, v) }
+	}
 	kinds := append(slices.Sorted(maps.Keys(guideFormats)), "mooncake", "trace_minimal", "trace_synthetic")
 	return each(of, map[string]func(string) error{
 		"kind": want(kinds...), "path": t.theTrace, "source.path": t.theTrace, "source.src": t.theTrace,
@@ -208,11 +215,9 @@ func (t *translator) guideData(value string) error {
 			}
 			return nil // rows of the other formats are one request each
 		},
-		"timestamp_column": func(v string) error { return column("timestamp")(t, v) }, "prompt_tokens_column": func(v string) error { return column("input_length")(t, v) },
-		"output_tokens_column": func(v string) error { return column("output_length")(t, v) }, "hash_ids_column": func(v string) error { return column("hash_ids")(t, v) },
-		"conversation_id_column": func(v string) error { return column("session_id")(t, v) },
-		"hash_id_block_size":     func(v string) error { return t.add("block-size", v) },
-		"load_kwargs.*":          nil, "history": want("trace"),
+		"timestamp_column": named("timestamp", "t"), "prompt_tokens_column": named("input_length", "in"), "output_tokens_column": named("output_length", "out"),
+		"hash_ids_column": named("hash_ids", "hash_ids"), "conversation_id_column": named("session_id", "id"), "hash_id_block_size": func(v string) error { return t.add("block-size", v) },
+		"load_kwargs.*": nil, "history": want("trace"),
 	})
 }
 
@@ -230,7 +235,7 @@ func (t *translator) guideConstraint(value string) error {
 			}
 			return want("max_requests", "max_duration", "max_error_rate", "max_global_error_rate")(v)
 		},
-		"count": as("max-requests"), "rate": as("abort-error-rate"), "seconds": func(v string) error { return seconds("max-duration")(t, v) },
+		"count": t.atMost, "rate": as("abort-error-rate"), "seconds": func(v string) error { return seconds("max-duration")(t, v) },
 		"window": nil, "minimum": nil, "stopping_scope": nil,
 	})
 }
@@ -242,9 +247,21 @@ func (t *translator) guideLoader(value string) error {
 			if v == "-1" { // all
 				return nil
 			}
-			return t.add("max-requests", v)
+			return t.atMost(v)
 		},
 	})
+}
+
+// atMost keeps the smallest number of requests that is asked for.
+func (t *translator) atMost(value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%s: want a whole number above 0", quoted(value))
+	}
+	if before, err := strconv.ParseInt(t.kept["most"], 10, 64); err != nil || n < before {
+		t.kept["most"] = value
+	}
+	return nil
 }
 
 func (t *translator) guideSeed(value string) error {
