@@ -52,7 +52,7 @@ type aliasEngine struct {
 
 func newAliasEngine(t *testing.T) *aliasEngine {
 	t.Helper()
-	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}})
+	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}, Latency: simulator.Latency{Decode: 3 * time.Millisecond}}) // else all tokens come at once
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 }
 
 // atOnce are the replays that are under way together: they wait more than they work.
-var atOnce = make(chan struct{}, 6)
+var atOnce = make(chan struct{}, 10)
 
 // replayed is a command line that ran.
 type replayed struct {
@@ -437,7 +437,7 @@ func TestAmbiguousAliases(t *testing.T) {
 func TestFromOtherTools(t *testing.T) {
 	var b strings.Builder
 	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay} {
-		fmt.Fprintf(&b, "\n## %s\n\n| theirs | ours | status | note |\n|---|---|---|---|\n", toolNames[tool])
+		fmt.Fprintf(&b, "\n## %s\n\n### Flags\n\n| theirs | ours | status | note |\n|---|---|---|---|\n", toolNames[tool])
 		for _, a := range rows {
 			if slices.Contains(strings.Fields(a.tools), tool) {
 				ours := a.ours
@@ -458,6 +458,9 @@ func TestFromOtherTools(t *testing.T) {
 				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strings.Join(names, " "), f.about, f.state, f.note)
 			}
 		}
+		writePrinted(&b, tool)
+		writeFields(&b, tool)
+		writeFigures(&b, tool)
 	}
 	checkPage(t, "../../docs/from-other-tools.md", b.String())
 }
