@@ -61,6 +61,7 @@ type limits struct {
 	goodput       float64 // share of requests that must be good; 0 = no goal
 	maxErrors     float64 // share of requests that may fail
 	abortErrors   float64 // share of failed requests past which the run ends early; 0 = never
+	abortFailed   int64   // number of them at which it does; 0 = never
 	abortAfter    int64   // so many requests at least
 	strictVerdict bool
 	allRows       bool // no limit leaves out the rows at the trace's end
@@ -80,7 +81,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 		},
 		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace,
 		limits: limits{
-			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate,
+			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate, abortFailed: cfg.AbortErrors,
 			abortAfter: int64(max(s.Concurrency, 10)), strictVerdict: cfg.StrictVerdict, allRows: cfg.Trace.MaxRows == 0,
 		},
 		telemetry: cfg.Telemetry, out: cfg.Out, page: !cfg.NoPage, slice: cfg.Slice, traceURL: cfg.TraceURL,

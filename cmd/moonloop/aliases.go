@@ -225,7 +225,7 @@ var rows = []alias{
 	{guidellm, "warmup", "V", "", refused, "whole requests warm the engine up: --warmup-requests N", "", "", nil},
 	{guidellm, "cooldown", "V", "", refused, "choose the window: --start, --end, --max-duration", "", "", nil},
 	{guidellm, "label", "V", "--label", yes, "", "--label env=staging --output-dir DIR/n", "summary run.labels.env=staging", nil},
-	{guidellm, "constraint", "V", "--max-requests, --max-duration, --abort-error-rate", partly, "kind=max_requests, max_duration, max_error_rate or max_global_error_rate; not max_errors, min_requests and over_saturation", "--constraint kind=max_requests,count=2", "requests 2", (*translator).guideConstraint},
+	{guidellm, "constraint", "V", "--max-requests, --max-duration, --abort-error-rate, --abort-errors", partly, "kind=max_requests, max_duration, max_error_rate, max_global_error_rate or max_errors; not min_requests and over_saturation", "--constraint kind=max_requests,count=2", "requests 2", (*translator).guideConstraint},
 	{guidellm, "data-loader", "V", "--max-requests", partly, "kind=pytorch with samples", "--data-loader kind=pytorch,samples=3", "requests 3", (*translator).guideLoader},
 	{guidellm, "seed", "V", "--seed", yes, "kind=static,value=N", "--seed kind=static,value=7", "requests 4", (*translator).guideSeed},
 	{guidellm, "output", "V", "--out", partly, "the folder of path, or path without .json, gets all files, for json, yaml, csv, html and plot alike; console is no file", "--output kind=json,path=DIR/res/benchmark.json --output kind=html,path=DIR/res/benchmark.html", "file res/summary.json; file res/report.html", (*translator).guideOutput},
@@ -236,7 +236,7 @@ var rows = []alias{
 	{guidellm, "backend-kwargs", "V", "--url, --model, --endpoint", partly, "a JSON object of what --backend takes", `--backend-kwargs {"model":"sim"}`, "model sim", (*translator).guideBackend},
 	{guidellm, "detect-saturation", "", "", refused, noSaturation, "", "", nil},
 	{guidellm, "over-saturation", "V", "", refused, noSaturation, "", "", nil},
-	{guidellm, "max-errors", "V", "", refused, "give a share: --abort-error-rate 0.1", "", "", nil},
+	{guidellm, "max-errors", "V", "--abort-errors", yes, "", "--max-errors 2", "requests 4", nil},
 	{guidellm, "max-global-error-rate", "V", "--abort-error-rate", yes, "", "--max-global-error-rate 0.5", "requests 4", nil},
 	{guidellm, "rampup", "V", "--ramp-up", partly, "with --profile constant and poisson", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
 }

@@ -176,6 +176,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	c.MaxErrorRate = new(float64)
 	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)
 	add(fs, &c.AbortErrorRate, "abort-error-rate", 0, share)
+	add(fs, &c.AbortErrors, "abort-errors", 0, whole(0, maxRows))
 	add(fs, &c.StrictVerdict, "strict-verdict", false)
 	wordVar(fs, &c.Telemetry.TokenEvents, "token-events", telemetry.EventsAll, telemetry.EventsAll, telemetry.EventsArray, telemetry.EventsFirst, telemetry.EventsNone)
 	eitherVar(fs, &c.Telemetry.ExplicitHistograms, "histograms", "exponential", "explicit")
@@ -279,8 +280,8 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"--prepare has no effect with --http2, whose headers go out at once: leave one of the two out")
 	refuse(c.Target.APIKey != "" && c.Target.Header.Get("Authorization") != "",
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
-	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0,
-		"--grace has no effect without --max-duration or --abort-error-rate: give one of these, or leave it out")
+	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,
+		"--grace has no effect without --max-duration, --abort-error-rate or --abort-errors: give one of these, or leave it out")
 	refuse(f.exports.any() && c.Out == "", "the results in --out are what --xlsx and --parquet are made of; give --out DIR, too")
 	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")

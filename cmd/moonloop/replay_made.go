@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/convert"
 )
@@ -30,18 +31,24 @@ type sourceSteps struct {
 var readingFlags = []string{"time-unit", "map", "block-size", "fine-block-size"}
 
 // aTransform are flags of transform that make one trace of one.
-var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5 --end 20m"`, long: true, ok: func(text string) error {
+var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5 --end 20m"`, long: true, flags: true, ok: func(text string) error {
 	verb := newTransformCommand()
 	err := verb.ParseFlags(strings.Fields(text))
+	if errors.Is(err, pflag.ErrHelp) {
+		err = errors.New("--help is the verb's own")
+	}
 	for _, name := range append([]string{"out", "append", "merge", "help"}, readingFlags...) {
 		if err == nil && verb.Flags().Changed(name) {
 			err = fmt.Errorf("--%s is not for one step of several", name)
 		}
 	}
 	if err == nil && (verb.Flags().NArg() > 0 || verb.Flags().NFlag() == 0) {
-		err = errors.New("want flags alone")
+		err = errors.New("there is more than flags, or nothing")
 	}
-	return err
+	if err != nil {
+		return advice(err.Error() + `; want flags of "moonloop transform", such as "--scale 0.5 --end 20m"`)
+	}
+	return nil
 }}
 
 // make makes the trace, and returns what removes it. Without --from and --transform it does nothing.

@@ -198,6 +198,9 @@ func (t *translator) guideData(value string) error {
 		}
 		return func(v string) error { return column(ours)(t, v) }
 	}
+	if slices.Contains([]string{"huggingface", "hf", "db_file", "synthetic_text", "synthetic_image", "synthetic_video"}, kind) {
+		return fmt.Errorf("kind=%s: a replay sends a trace: download the data set and name the file, or make a trace with moonloop generate", kind)
+	}
 	kinds := append(slices.Sorted(maps.Keys(guideFormats)), "mooncake", "trace_minimal", "trace_synthetic")
 	return each(of, map[string]func(string) error{
 		"kind": want(kinds...), "path": t.theTrace, "source.path": t.theTrace, "source.src": t.theTrace,
@@ -230,12 +233,18 @@ func (t *translator) guideConstraint(value string) error {
 			switch v {
 			case "over_saturation":
 				return errors.New(noSaturation)
-			case "max_errors", "min_requests":
-				return errors.New("give a share of errors: kind=max_error_rate,rate=0.1")
+			case "min_requests":
+				return errors.New("a replay ends with its trace: --loop sends it again")
 			}
-			return want("max_requests", "max_duration", "max_error_rate", "max_global_error_rate")(v)
+			return want("max_requests", "max_duration", "max_error_rate", "max_global_error_rate", "max_errors")(v)
 		},
-		"count": t.atMost, "rate": as("abort-error-rate"), "seconds": func(v string) error { return seconds("max-duration")(t, v) },
+		"count": func(v string) error {
+			if of["kind"] == "max_errors" {
+				return t.add("abort-errors", v)
+			}
+			return t.atMost(v)
+		},
+		"rate": as("abort-error-rate"), "seconds": func(v string) error { return seconds("max-duration")(t, v) },
 		"window": nil, "minimum": nil, "stopping_scope": nil,
 	})
 }
