@@ -52,7 +52,7 @@ type aliasEngine struct {
 
 func newAliasEngine(t *testing.T) *aliasEngine {
 	t.Helper()
-	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}, Latency: simulator.Latency{Decode: 3 * time.Millisecond}}) // else all tokens come at once
+	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}, Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: 3 * time.Millisecond}}) // else all tokens come at once
 	if err != nil {
 		t.Fatal(err)
 	}
