@@ -58,6 +58,8 @@ type Config struct {
 	// AbortErrorRate ends the run early when a larger share has failed after max(Concurrency, 10) requests;
 	// 0 = never. What is under way then has Schedule.Grace to end.
 	AbortErrorRate float64
+	// AbortErrors ends the run early in the same way when so many have failed; 0 = never.
+	AbortErrors int64
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
 
@@ -80,6 +82,8 @@ type Config struct {
 	Slice time.Duration
 	// RunID names the run in every artefact; empty = a new random one.
 	RunID string
+	// Labels are what the caller wants to be said of the run: report.Run.Labels.
+	Labels map[string]string
 	// Tool is the version of the program, for the report; Command the command line, secrets left out.
 	Tool    string
 	Command []string
@@ -320,6 +324,9 @@ func (c *Config) Validate() error {
 	share("cancel share", &c.Disconnect.Share)
 	share("abort error rate", &c.AbortErrorRate)
 	share("max error rate", c.MaxErrorRate)
+	if c.AbortErrors < 0 {
+		bad("abort errors %d: want 0 or more", c.AbortErrors)
+	}
 	if c.GoodputGoal > 0 && !c.SLO.Any() {
 		bad("goodput goal: it needs a service level, such as --slo ttft=500ms")
 	}

@@ -326,6 +326,10 @@ func TestOptionErrorLimits(t *testing.T) {
 	if res := r.results[60].Result; res.Outcome != "skipped" || res.Reason != measure.SkipAborted {
 		t.Errorf("last row: %+v", res)
 	}
+	r = e.replay(t, Config{AbortErrors: 3, Prompt: ids}, lines...)
+	if n := len(r.sentRows()); r.err != nil || n < 3 || n >= 60 || r.results[60].Result.Reason != measure.SkipAborted {
+		t.Errorf("%d requests went out, want the run to end soon after 3; %v", n, r.err)
+	}
 	lines = append(rows(3, 1), lines[0])
 	if r = e.replay(t, Config{MaxErrorRate: new(0.1), Prompt: ids}, lines...); len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {
 		t.Errorf("1 of 4 failed with a limit of 10 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)

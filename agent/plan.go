@@ -63,6 +63,7 @@ type limits struct {
 	goodput       float64 // share of requests that must be good; 0 = no goal
 	maxErrors     float64 // share of requests that may fail
 	abortErrors   float64 // share of failed requests past which the run ends early; 0 = never
+	abortFailed   int64   // number of them at which it does; 0 = never
 	abortAfter    int64   // so many requests at least
 	strictVerdict bool
 	allRows       bool // no limit leaves out the rows at the trace's end
@@ -82,7 +83,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 		},
 		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace, ramp: s.Arrivals.RampUp, steady: cfg.Steady,
 		limits: limits{
-			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate,
+			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate, abortFailed: cfg.AbortErrors,
 			abortAfter: int64(max(s.Concurrency, 10)), strictVerdict: cfg.StrictVerdict, allRows: cfg.Trace.MaxRows == 0,
 		},
 		telemetry: cfg.Telemetry, out: cfg.Out, page: !cfg.NoPage, slice: cfg.Slice, traceURL: cfg.TraceURL,
@@ -113,7 +114,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 	info, opt := in.stream.Info(), found.Builder.Options()
 	p.run = report.Run{
-		ID: cfg.RunID, Tool: "moonloop", Version: cfg.Tool, Command: strings.Join(cfg.Command, " "),
+		ID: cfg.RunID, Labels: cfg.Labels, Tool: "moonloop", Version: cfg.Tool, Command: strings.Join(cfg.Command, " "),
 		Target: hosts(cfg.Target), Endpoint: string(opt.Endpoint), Model: found.Model, Streaming: opt.Stream,
 		GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
 	}

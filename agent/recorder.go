@@ -115,7 +115,9 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 	}
 	if rec.Outcome == measure.Failed {
 		rc.failed++
-		if limit := rc.plan.limits.abortErrors; limit > 0 && rc.ended >= rc.plan.limits.abortAfter && float64(rc.failed) > limit*float64(rc.ended) {
+		limits := rc.plan.limits
+		share := limits.abortErrors > 0 && rc.ended >= limits.abortAfter && float64(rc.failed) > limits.abortErrors*float64(rc.ended)
+		if share || limits.abortFailed > 0 && rc.failed >= limits.abortFailed {
 			rc.abort()
 		}
 	}

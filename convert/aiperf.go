@@ -49,3 +49,27 @@ func aiperfTurn(d *decoder, t *record, session string, first bool) {
 	d.last = q.at
 	d.add(q)
 }
+
+// payloads reads bodies of requests that are sent as they are: AIPerf's raw_payload has one on each line, its inputs.json those of all
+// sessions. There are no times, so they go one after the other.
+var payloads = spec{
+	Format: Payloads, about: "bodies of requests: AIPerf's raw_payload and inputs.json, with --prompts keep", text: true, verbatim: true, models: true,
+	decode: func(d *decoder, r *record) {
+		body := func(b *record, session string) {
+			whole := b.whole()
+			if whole == nil {
+				return
+			}
+			b.discard()
+			d.add(&request{row: &mooncake.Row{SessionID: session, Model: b.name("model")}, prompt: &prompt{body: whole}, later: true, at: d.last})
+		}
+		if !r.has("data") {
+			body(r, "")
+			return
+		}
+		r.objects(func(s *record) {
+			session := s.name("session_id")
+			s.objects(func(b *record) { body(b, session) }, "payloads")
+		}, "data")
+	},
+}

@@ -47,7 +47,7 @@ type spec struct {
 var specs = []*spec{
 	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
 	&guidellm, &aiperfProfile, &inferencePerf, &vllmBench, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
-	&vllm, &aiperf,
+	&vllm, &aiperf, &payloads,
 }
 
 // The formats that have names here; [Formats] has all.
@@ -61,6 +61,8 @@ const (
 	Bailian Format = "bailian"
 	// BurstGPT is the CSV of HPMLL/BurstGPT, with or without the columns Session ID and Elapsed time: seconds from a day 0.
 	BurstGPT Format = "burstgpt"
+	// Payloads is bodies of requests, which can only be kept: one on each line, or AIPerf's inputs.json.
+	Payloads Format = "payloads"
 	// Azure is the CSV of AzurePublicDataset's LLM inference traces of 2023 and 2024, and the multimodal one of 2025: dates with
 	// a fraction of seven digits, or six and an offset.
 	Azure Format = "azure"

@@ -91,13 +91,15 @@ type Window struct {
 
 // Run says what was run, where and against what. Nothing in it may hold a secret: the caller removes them.
 type Run struct {
-	ID       string `json:"id"`
-	Tool     string `json:"tool"`
-	Version  string `json:"version"`
-	Command  string `json:"command,omitempty"` // the command line without keys and header values
-	Target   string `json:"target"`            // host and port of the engine
-	Endpoint string `json:"endpoint,omitempty"`
-	Model    string `json:"model,omitempty"`
+	ID string `json:"id"`
+	// Labels are what the caller wants to be said of the run.
+	Labels   map[string]string `json:"labels,omitempty"`
+	Tool     string            `json:"tool"`
+	Version  string            `json:"version"`
+	Command  string            `json:"command,omitempty"` // the command line without keys and header values
+	Target   string            `json:"target"`            // host and port of the engine
+	Endpoint string            `json:"endpoint,omitempty"`
+	Model    string            `json:"model,omitempty"`
 	// Models counts the rows by the model that they asked for, where there are several; those past a bound as "_OTHER".
 	Models      map[string]int64 `json:"models,omitempty"`
 	Streaming   bool             `json:"streaming"`

@@ -3,7 +3,10 @@
 
 package main
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // This file is the table of what the flags of other replay tools mean here. The help, the completion of shells, the page
 // docs/from-other-tools.md and its test are made of it. translate.go applies it.
@@ -48,22 +51,23 @@ const (
 
 // Reasons that several flags share.
 const (
-	noTokenizer = "no tokenizer is needed" //nolint:gosec // no token of that kind
-	alwaysThere = "summary.json, summary.csv and requests.jsonl have it in any case; --out DIR writes them"
-	followed    = "the timestamps of the trace are followed, whatever --request-rate says"
-	noSynthesis = "a replay changes no prompts: make another trace with moonloop generate"
-	noWorkers   = "one process is enough; use --shard and --start-at for several machines"
-	collectorDo = "let a Collector collect it: examples/collector.yaml"
-	seeExports  = "named files are not chosen one by one: --out DIR has all of them"
-	onlyMore    = "run the command several times with --out of its own each, and moonloop report them together"
+	noTokenizer  = "no tokenizer is needed" //nolint:gosec // no token of that kind
+	alwaysThere  = "summary.json, summary.csv and requests.jsonl have it in any case; --out DIR writes them"
+	followed     = "the timestamps of the trace are followed, whatever --request-rate says"
+	asTransform  = "what moonloop transform does, to a copy of the trace"
+	noWorkers    = "one process is enough; use --shard and --start-at for several machines"
+	collectorDo  = "let a Collector collect it: examples/collector.yaml"
+	seeExports   = "named files are not chosen one by one: --out DIR has all of them"
+	noSaturation = "end the run early with --abort-error-rate; the verdict names an overloaded client"
+	onlyMore     = "run the command several times with --out of its own each, and moonloop report them together"
 )
 
-var aliases = []alias{
+var rows = []alias{
 	// AIPerf
 	{aiperf, "model-names", "V", "--model", yes, "", "--model-names sim", "model sim", nil},
 	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port; several are balanced round robin", "--url HOST:PORT", "requests 4", (*translator).url},
-	{aiperf, "input-file", "V", "TRACE", yes, "", "--input-file TRACE", "requests 4; rows of the trace", (*translator).theTrace},
-	{aiperf, "custom-dataset-type", "V", "", partly, "mooncake_trace is read; other types go through moonloop convert", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
+	{aiperf, "input-file", "V", "TRACE", yes, "what a file is, is found out unless --custom-dataset-type says it", "--input-file TRACE", "requests 4; rows of the trace", (*translator).aiperfFile},
+	{aiperf, "custom-dataset-type", "V", "--from", partly, "mooncake_trace; bailian_trace, baseten_trace, burst_gpt_trace, inputs_json, multi_turn, raw_payload, sagemaker_data_capture, single_turn, tracelab and weka_trace are converted first; not dag_jsonl and random_pool", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
 	{aiperf, "fixed-schedule", "", "", partly, followed, "--fixed-schedule --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
 	{aiperf, "fixed-schedule-auto-offset", "", "", ignored, "the first row is sent at 0 in any case", "--fixed-schedule-auto-offset", "requests 4; spread over the schedule", nil},
 	{aiperf, "fixed-schedule-start-offset", "V", "--start", partly, "counts from the first row, not from timestamp 0", "--fixed-schedule-start-offset 80", "requests 2", nil},
@@ -86,35 +90,20 @@ var aliases = []alias{
 	{aiperf, "synthesis-speedup-ratio", "V", "--speedup", yes, "", "--synthesis-speedup-ratio 2", "requests 4", nil},
 	{aiperf, "replay-speedup", "V", "--speedup", yes, "", "--replay-speedup 2", "requests 4", nil},
 	{aiperf, "synthesis-max-osl", "V", "--max-output-length", yes, "", "--synthesis-max-osl 1", "body max_completion_tokens=1", nil},
-	{aiperf, "synthesis-max-isl", "V", "", refused, noSynthesis, "", "", nil},
-	{aiperf, "synthesis-prefix-len-multiplier", "V", "", refused, noSynthesis, "", "", nil},
-	{aiperf, "synthesis-prefix-root-multiplier", "V", "", refused, noSynthesis, "", "", nil},
-	{aiperf, "synthesis-prompt-len-multiplier", "V", "", refused, noSynthesis, "", "", nil},
-	{aiperf, "synthesis-output-len-multiplier", "V", "", refused, noSynthesis, "", "", nil},
 	{aiperf, "isl-block-size", "V", "--block-size", yes, "", "--isl-block-size 512", "requests 4", nil},
 	{aiperf, "osl", "V", "--output-length", partly, "for rows that have no output length", "--osl 3", "requests 4", nil},
 	{aiperf, "output-artifact-dir", "V", "--out", yes, "", "--output-artifact-dir DIR/a", "file a/summary.json", nil},
 	{aiperf, "artifact-dir", "V", "--out", yes, "", "--artifact-dir DIR/b", "file b/summary.json", nil},
 	{aiperf + " " + vllms, "goodput", "V…", "--slo", partly, "the objectives ttft, ttst, itl, tpot and e2e, by AIPerf's and vLLM's names too", "--goodput ttft:500 tpot:50", "output Goodput", (*translator).goodput},
 	{aiperf, "failed-request-threshold", "V", "--abort-error-rate", yes, "", "--failed-request-threshold 0.5", "requests 4", nil},
-	{aiperf, "open-loop-replay", "", "--open-loop", yes, "", "--open-loop-replay", "requests 4", nil},
 	{aiperf, "otel-url", "V", "--otlp-endpoint", yes, "", "", "", nil},
 	{aiperf, "ui", "V", "--progress", yes, "dashboard, simple and none become live, bar and none", "--ui simple", "requests 4", (*translator).ui},
 	{aiperf, "ui-type", "V", "--progress", yes, "as --ui", "--ui-type none", "requests 4", (*translator).ui},
 	{aiperf + " " + vllms, "tokenizer", "V", "", ignored, "no tokenizer is needed; the path of a tokenizer.json is ours, and read", "--tokenizer gpt2", "requests 4", nil},
 	{aiperf, "tokenizer-revision", "V", "", ignored, noTokenizer, "--tokenizer-revision main", "requests 4", nil},
 	{aiperf, "tokenizer-trust-remote-code", "", "", ignored, noTokenizer, "--tokenizer-trust-remote-code", "requests 4", nil},
-	{aiperf, "use-server-token-count", "", "", ignored, "the engine's usage is compared with the row in any case", "--use-server-token-count", "requests 4", nil},
 	{aiperf, "use-legacy-max-tokens", "", "", ignored, "--profile decides by which field lengths are sent", "--use-legacy-max-tokens", "requests 4", nil},
-	{aiperf, "export-level", "V", "", ignored, alwaysThere, "--export-level records", "requests 4", nil},
-	{aiperf, "workers-max", "V", "", ignored, noWorkers, "--workers-max 4", "requests 4", nil},
-	{aiperf, "max-workers", "V", "", ignored, noWorkers, "--max-workers 4", "requests 4", nil},
-	{aiperf, "record-processors", "V", "", ignored, noWorkers, "--record-processors 2", "requests 4", nil},
-	{aiperf, "verbose", "", "", ignored, "everything noteworthy is printed", "--verbose", "requests 4", nil},
-	{aiperf, "gpu-telemetry", "V…", "", refused, collectorDo, "", "", nil},
-	{aiperf, "server-metrics", "V…", "", refused, collectorDo, "", "", nil},
 	{aiperf, "slice-duration", "V", "--slice", yes, "series.csv in --out has a line for each", "--slice-duration 0.05 --artifact-dir DIR/s", "file s/series.csv", seconds("slice")},
-	{aiperf, "profile-export-prefix", "V", "", refused, seeExports, "", "", nil},
 	{aiperf, "num-profile-runs", "V", "", refused, onlyMore, "", "", nil},
 	{aiperf, "arrival-pattern", "V", "--arrival", partly, "constant, poisson and gamma; concurrency_burst is --no-fixed-schedule --concurrency N", "--request-rate 8 --arrival-pattern constant", "requests 4; spread over the schedule", nil},
 	{aiperf, "request-rate-mode", "V", "--arrival", yes, "older name of --arrival-pattern", "--request-rate 8 --request-rate-mode constant", "requests 4; spread over the schedule", nil},
@@ -124,8 +113,34 @@ var aliases = []alias{
 	{aiperf, "prefill-concurrency", "V", "--prefill-concurrency", yes, "", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 1", "one at a time", nil},
 	{aiperf, "request-cancellation-rate", "V", "--cancel-share", yes, "percent become a share", "--request-cancellation-rate 100 --request-cancellation-delay 60", "requests 4", (*translator).percent},
 	{aiperf, "request-cancellation-delay", "V", "--cancel-after", yes, "seconds since the request was sent", "--request-cancellation-rate 50 --request-cancellation-delay 60", "requests 4", seconds("cancel-after")},
-	{aiperf, "num-sessions", "V", "", refused, "choose by rows (--max-requests) or by time (--start, --end)", "", "", nil},
 	{aiperf + " " + vllms, "request-rate", "V", "--request-rate", partly, "without effect beside --fixed-schedule, --self-timed and --trace-mode trace; the first request goes at 0, and gaps are not stretched to fit a total", "--request-rate 8 --arrival constant", "requests 4; rows of the trace; spread over the schedule", nil},
+
+	{aiperf, "vllm-burstiness", "V", "--burstiness", yes, "", "--request-rate 8 --arrival-pattern gamma --vllm-burstiness 10000", "requests 4; spread over the schedule", nil},
+	{aiperf, "open-loop-replay", "", "", ignored, "a turn goes at its time, or when the turn before is complete, in any case", "--open-loop-replay", "requests 4", nil},
+	{aiperf, "no-open-loop-replay", "", "", partly, "turns wait for the turn before in any case; how long after it, the rows' delay says", "--no-open-loop-replay", "requests 4", (*translator).nothing},
+	{aiperf, "open-loop-strict", "", "--open-loop", yes, "", "--open-loop-strict", "requests 4; spread over the schedule", (*translator).openLoop},
+	{aiperf, "wait-for-model-timeout", "V", "--wait-ready", yes, "", "--wait-for-model-timeout 5", "requests 4", seconds("wait-ready")},
+	{aiperf, "url-strategy", "V", "", partly, "round_robin alone; --balance has other ways", "--url-strategy round_robin", "requests 4", only("round_robin", "round-robin")},
+	{aiperf, "model-selection-strategy", "V", "", partly, "without effect with one model; rows of the trace may name theirs", "--model-selection-strategy round_robin", "requests 4", only("round_robin", "round-robin", "random", "weighted")},
+	{aiperf, "transport", "V", "", partly, "http alone", "--transport http", "requests 4", only("http")},
+	{aiperf, "transport-type", "V", "", partly, "as --transport", "--transport-type http", "requests 4", only("http")},
+	{aiperf, "connection-reuse-strategy", "V", "", partly, "pooled alone", "--connection-reuse-strategy pooled", "requests 4", only("pooled")},
+	{aiperf, "request-content-type", "V", "", partly, "application/json alone", "--request-content-type application/json", "header Content-Type=application/json", only("application/json")},
+	{aiperf, "dataset-sampling-strategy", "V", "", partly, "sequential alone: the order of the trace", "--dataset-sampling-strategy sequential", "requests 4", only("sequential")},
+	{aiperf, "profile-export-prefix", "V", "--out", partly, "a folder of this name, in that of --output-artifact-dir", "--artifact-dir DIR/t --profile-export-prefix nightly", "file t/nightly/summary.json", keep("prefix")},
+	{aiperf, "profile-export-file", "V", "--out", partly, "as --profile-export-prefix", "--artifact-dir DIR/u --profile-export-file nightly.json", "file u/nightly/summary.json", keep("prefix")},
+	{aiperf, "synthesis-max-isl", "V", "--transform", yes, "leaves longer rows out", "--synthesis-max-isl 1200", "requests 3", keep("max-isl")},
+	{aiperf, "synthesis-prefix-len-multiplier", "V", "--transform", yes, asTransform, "--synthesis-prefix-len-multiplier 2", "longer prompts", keep("prefix-len")},
+	{aiperf, "synthesis-prefix-root-multiplier", "V", "--transform", yes, asTransform, "--synthesis-prefix-root-multiplier 2", "requests 4", keep("prefix-roots")},
+	{aiperf, "synthesis-prompt-len-multiplier", "V", "--transform", yes, asTransform, "--synthesis-prompt-len-multiplier 2", "longer prompts", keep("prompt-len")},
+	{aiperf, "synthesis-output-len-multiplier", "V", "--transform", yes, asTransform, "--synthesis-output-len-multiplier 3", "body max_completion_tokens=6", keep("output-len")},
+	{aiperf, "max-idle-gap-cap-seconds", "V", "--transform", yes, "seconds of the replay, so that --replay-speedup counts", "--max-idle-gap-cap-seconds 0.001", "requests 4", keep("idle")},
+	{aiperf, "trace-idle-gap-cap-seconds", "V", "--transform", partly, "of all rows together, not of one session", "--trace-idle-gap-cap-seconds 0.001", "requests 4", keep("idle")},
+	{aiperf, "trace-session-sample-ratio", "V", "--transform", partly, "samples what shares prefixes together, not only sessions", "--trace-session-sample-ratio 1", "requests 4", keep("sample")},
+	{aiperf, "prompt-input-tokens-block-size", "V", "--block-size", yes, "", "--prompt-input-tokens-block-size 512", "requests 4", nil},
+	{aiperf, "synthetic-input-tokens-block-size", "V", "--block-size", yes, "", "--synthetic-input-tokens-block-size 512", "requests 4", nil},
+	{aiperf, "prompt-output-tokens-mean", "V", "--output-length", partly, "as --osl", "--prompt-output-tokens-mean 3", "requests 4", nil},
+	{aiperf, "output-tokens-mean", "V", "--output-length", partly, "as --osl", "--output-tokens-mean 3", "requests 4", nil},
 
 	// vLLM, and TraceReplay, which adds three flags to vLLM's
 	{vllms, "backend", "V", "--endpoint", partly, "openai-chat is chat; vllm, openai, sglang, lmdeploy and tensorrt-llm are completions, and --profile where there is one", "--backend openai-chat", "path /v1/chat/completions", (*translator).backend},
@@ -136,18 +151,19 @@ var aliases = []alias{
 	{vllms, "served-model-name", "V", "--model", yes, "--model then only named the tokenizer", "--model path/of/weights --served-model-name sim", "model sim", keep("served")},
 	{vllm, "dataset-name", "V", "", partly, "timed_trace alone, in seconds and blocks of 16 tokens unless --timed-trace-* say otherwise", "--dataset-name timed_trace --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512", "requests 4; spread over the schedule", keep("dataset")},
 	{traceReplay, "dataset-name", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--dataset-name sharegpt", "requests 4; spread over the schedule", nil},
+	{traceReplay, "dataset-path", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--trace-path TRACE --dataset-path x", "requests 4; rows of the trace", nil},
 	{vllm, "dataset-path", "V", "TRACE", yes, "", "--dataset-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
-	{vllm, "self-timed", "", "", partly, followed, "--self-timed --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
-	{vllm, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop unless --request-rate is given", "--no-self-timed --request-rate inf", "requests 4", (*translator).closed},
-	{vllm, "timed-trace-sec-multiplier", "V", "--time-unit, --speedup", yes, "", "--timed-trace-sec-multiplier 0.001", "requests 4; spread over the schedule", (*translator).secondsPerUnit},
-	{vllm, "timed-trace-chunk-hash-size", "V", "--block-size", yes, "", "--timed-trace-chunk-hash-size 512", "requests 4", keep("chunk")},
-	{vllm, "timed-trace-label-timestamp", "V", "--map", yes, "", "--timed-trace-label-timestamp timestamp", "requests 4", column("timestamp")},
-	{vllm, "timed-trace-label-input-length", "V", "--map", yes, "", "--timed-trace-label-input-length input_length", "requests 4", column("input_length")},
-	{vllm, "timed-trace-label-output-length", "V", "--map", yes, "", "--timed-trace-label-output-length output_length", "requests 4", column("output_length")},
-	{vllm, "timed-trace-label-hash-ids", "V", "--map", yes, "", "--timed-trace-label-hash-ids hash_ids", "requests 4", column("hash_ids")},
+	{vllms, "self-timed", "", "", partly, followed, "--self-timed --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
+	{vllms, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop unless --request-rate is given", "--no-self-timed --request-rate inf", "requests 4", (*translator).closed},
+	{vllms, "timed-trace-sec-multiplier", "V", "--time-unit, --speedup", yes, "", "--timed-trace-sec-multiplier 0.001", "requests 4; spread over the schedule", (*translator).secondsPerUnit},
+	{vllms, "timed-trace-chunk-hash-size", "V", "--block-size", yes, "", "--timed-trace-chunk-hash-size 512", "requests 4", keep("chunk")},
+	{vllms, "timed-trace-label-timestamp", "V", "--map", yes, "", "--timed-trace-label-timestamp timestamp", "requests 4", column("timestamp")},
+	{vllms, "timed-trace-label-input-length", "V", "--map", yes, "", "--timed-trace-label-input-length input_length", "requests 4", column("input_length")},
+	{vllms, "timed-trace-label-output-length", "V", "--map", yes, "", "--timed-trace-label-output-length output_length", "requests 4", column("output_length")},
+	{vllms, "timed-trace-label-hash-ids", "V", "--map", yes, "", "--timed-trace-label-hash-ids hash_ids", "requests 4", column("hash_ids")},
 	{vllms, "num-prompts", "V", "--max-requests", partly, "0 is all; TraceReplay ignores it", "--num-prompts 2", "requests 2", nil},
 	{vllms, "max-concurrency", "V", "--concurrency", yes, "", "--no-fixed-schedule --max-concurrency 1", "one at a time", nil},
-	{vllm, "num-warmups", "V", "--warmup-requests", yes, "", "--num-warmups 2", "requests 6", nil},
+	{vllms, "num-warmups", "V", "--warmup-requests", yes, "", "--num-warmups 2", "requests 6", nil},
 	{vllms, "burstiness", "V", "--burstiness", yes, "", "--request-rate 8 --burstiness 10000", "requests 4; spread over the schedule", nil},
 	{vllms, "ignore-eos", "", "", ignored, "output lengths are enforced in any case where the engine can (--profile)", "--ignore-eos", "body ignore_eos=true", nil},
 	{vllms, "percentile-metrics", "V", "", ignored, "the table shows all metrics", "--percentile-metrics ttft,tpot,itl,e2el", "requests 4", nil},
@@ -156,32 +172,32 @@ var aliases = []alias{
 	{vllms, "top-p", "V", "--extra-inputs", yes, "", "--top-p 0.9", "body top_p=0.9", extraOf("top_p")},
 	{vllms, "top-k", "V", "--extra-inputs", yes, "", "--top-k 5", "body top_k=5", extraOf("top_k")},
 	{vllms, "min-p", "V", "--extra-inputs", yes, "", "--min-p 0.1", "body min_p=0.1", extraOf("min_p")},
-	{vllm, "frequency-penalty", "V", "--extra-inputs", yes, "", "--frequency-penalty 0.1", "body frequency_penalty=0.1", extraOf("frequency_penalty")},
-	{vllm, "presence-penalty", "V", "--extra-inputs", yes, "", "--presence-penalty 0.1", "body presence_penalty=0.1", extraOf("presence_penalty")},
-	{vllm, "repetition-penalty", "V", "--extra-inputs", yes, "", "--repetition-penalty 1.5", "body repetition_penalty=1.5", extraOf("repetition_penalty")},
+	{vllms, "frequency-penalty", "V", "--extra-inputs", yes, "", "--frequency-penalty 0.1", "body frequency_penalty=0.1", extraOf("frequency_penalty")},
+	{vllms, "presence-penalty", "V", "--extra-inputs", yes, "", "--presence-penalty 0.1", "body presence_penalty=0.1", extraOf("presence_penalty")},
+	{vllms, "repetition-penalty", "V", "--extra-inputs", yes, "", "--repetition-penalty 1.5", "body repetition_penalty=1.5", extraOf("repetition_penalty")},
 	{vllms, "logprobs", "V", "--extra-inputs", yes, "", "--endpoint completions --logprobs 1", "body logprobs=1", extraOf("logprobs")},
-	{vllm, "extra-body", "V", "--extra-inputs", yes, "", `--extra-body {"user":"me"}`, "body user=me", (*translator).extraObject},
-	{vllm, "header", "V…", "--header", yes, "KEY=VALUE becomes KEY: VALUE", "--header X-Team=a X-Area=b", "header X-Team=a; header X-Area=b", (*translator).headers},
+	{vllms, "extra-body", "V", "--extra-inputs", yes, "", `--extra-body {"user":"me"}`, "body user=me", (*translator).extraObject},
+	{vllms, "header", "V…", "--header", yes, "KEY=VALUE becomes KEY: VALUE", "--header X-Team=a X-Area=b", "header X-Team=a; header X-Area=b", (*translator).headers},
 	{vllms, "save-result", "", "--out", partly, "the folder of --result-dir, or this one, gets summary.json, requests.jsonl and report.html; vLLM writes one JSON file, TraceReplay metrics.xlsx: --xlsx FILE writes a workbook", "--save-result --result-dir DIR/c", "file c/summary.json", keep("save")},
 	{vllms, "result-dir", "V", "--out", yes, "with --save-result", "--save-result --result-dir DIR/d", "file d/summary.json", keep("dir")},
 	{vllms, "result-filename", "V", "--out", partly, "a folder of this name, without .json", "--save-result --result-dir DIR/e --result-filename run.json", "file e/run/summary.json", keep("file")},
-	{vllm, "save-detailed", "", "", ignored, alwaysThere, "--save-detailed", "requests 4", nil},
-	{vllm, "plot-timeline", "", "", ignored, "report.html in --out has it", "--plot-timeline", "requests 4", nil},
+	{vllms, "save-detailed", "", "", ignored, alwaysThere, "--save-detailed", "requests 4", nil},
 	{vllms, "disable-tqdm", "", "--progress none", yes, "", "--disable-tqdm", "requests 4", (*translator).quiet},
 	{vllms, "trust-remote-code", "", "", ignored, noTokenizer, "--trust-remote-code", "requests 4", nil},
 	{vllms, "tokenizer-mode", "V", "", ignored, noTokenizer, "--tokenizer-mode auto", "requests 4", nil},
-	{vllm, "disable-shuffle", "", "", ignored, "the order of the trace is kept", "--disable-shuffle", "requests 4; rows of the trace", nil},
-	{vllm, "ready-check-timeout-sec", "V", "--wait-ready", yes, "", "--ready-check-timeout-sec 5", "requests 4", seconds("wait-ready")},
-	{vllm, "insecure", "", "--insecure-skip-verify", yes, "", "", "", (*translator).insecure},
-	{vllm, "label", "V", "", refused, "name the run: --run-id", "", "", nil},
-	{vllm, "metadata", "V…", "", refused, "name the run: --run-id", "", "", nil},
-	{vllm, "append-result", "", "", refused, onlyMore, "", "", nil},
-	{vllm, "lora-modules", "V…", "", refused, "rows of the trace name their models", "", "", nil},
-	{vllm, "ramp-up-strategy", "V", "--ramp-up-shape", partly, "in time, for as long as --num-prompts take; vLLM's rises from request to request", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp")},
-	{vllm, "ramp-up-start-rps", "V", "--ramp-up-from", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy exponential --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp from")},
-	{vllm, "ramp-up-end-rps", "V", "--request-rate", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp to")},
-	{vllm, "use-beam-search", "", "", refused, "replies of several beams have no first token to measure", "", "", nil},
-	{vllm, "profile", "", "", refused, "want the name of an engine after it, or replay if it is GuideLLM's; vLLM's profiler is the engine's own: use POST /start_profile and /stop_profile", "", "", nil},
+	{vllms, "disable-shuffle", "", "", ignored, "the order of the trace is kept", "--disable-shuffle", "requests 4; rows of the trace", nil},
+	{vllms, "ready-check-timeout-sec", "V", "--wait-ready", yes, "", "--ready-check-timeout-sec 5", "requests 4", seconds("wait-ready")},
+	{vllms, "insecure", "", "--insecure-skip-verify", yes, "", "", "", (*translator).insecure},
+	{vllms, "append-result", "", "", refused, onlyMore, "", "", nil},
+	{vllms, "label", "V", "--label", yes, "a text without a key has the key label", "--label nightly --save-result --result-dir DIR/l", "summary run.labels.label=nightly", nil},
+	{vllms, "metadata", "V…", "--label", yes, "KEY=VALUE each", "--metadata commit=abc team=search --save-result --result-dir DIR/m", "summary run.labels.commit=abc; summary run.labels.team=search", (*translator).label},
+	{vllms, "chat-template-kwargs", "V", "--extra-inputs", yes, "", `--backend openai-chat --chat-template-kwargs {"enable_thinking":false}`, "body chat_template_kwargs=map[enable_thinking:false]", (*translator).templateArguments},
+	{vllms, "request-id-prefix", "V", "--run-id", partly, "X-Request-Id is the run's id, and the number of the row", "--request-id-prefix bench-7-", "header X-Request-Id=bench-7-*", (*translator).requestPrefix},
+	{vllms, "ramp-up-strategy", "V", "--ramp-up-shape", partly, "in time, for as long as --num-prompts take; vLLM's rises from request to request", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp")},
+	{vllms, "ramp-up-start-rps", "V", "--ramp-up-from", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy exponential --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp from")},
+	{vllms, "ramp-up-end-rps", "V", "--request-rate", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp to")},
+	{vllms, "use-beam-search", "", "", refused, "replies of several beams have no first token to measure", "", "", nil},
+	{vllms, "profile", "", "", refused, "want the name of an engine after it, or replay if it is GuideLLM's; vLLM's profiler is the engine's own: use POST /start_profile and /stop_profile", "", "", nil},
 
 	// TraceReplay
 	{traceReplay, "trace-path", "V", "TRACE", yes, "", "--trace-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
@@ -191,7 +207,7 @@ var aliases = []alias{
 	// GuideLLM
 	{guidellm, "target", "V", "--url", yes, "", "--target ENGINE", "requests 4", (*translator).url},
 	{guidellm, "backend", "V", "--url, --model, --endpoint", partly, "kind=openai_http with target, model, api_key and request_format", "--backend kind=openai_http,target=ENGINE,model=sim", "requests 4; model sim", (*translator).guideBackend},
-	{guidellm, "data", "V", "TRACE", partly, "a path, or kind=mooncake or trace_synthetic with the path of a file", "--data kind=mooncake,path=TRACE,time_scale=0.001", "requests 4; rows of the trace; spread over the schedule", (*translator).guideData},
+	{guidellm, "data", "V", "TRACE", partly, "a path, or kind=mooncake or trace_synthetic with the path of a file; weka and otel are converted first", "--data kind=mooncake,path=TRACE,time_scale=0.001", "requests 4; rows of the trace; spread over the schedule", (*translator).guideData},
 	{guidellm, "profile", "V", "--request-rate, --arrival, --concurrency", partly, "replay, constant, async, poisson, concurrent, synchronous and throughput, or kind= with one of them and its members; not sweep", "--profile kind=constant,rate=8", "requests 4; rows of the trace; spread over the schedule", (*translator).guideProfile},
 	{guidellm, "rate", "V", "--request-rate, --concurrency, --speedup", partly, "what it is of depends on --profile: the rate, the streams, or the time_scale of replay; one value", "--profile concurrent --rate 1", "one at a time", keep("rate")},
 	{guidellm, "max-seconds", "V", "--max-duration", yes, "", "--max-seconds 0.06", "requests fewer than 4", seconds("max-duration")},
@@ -208,10 +224,25 @@ var aliases = []alias{
 	{guidellm, "rate-type", "V", "", partly, "older name of --profile", "--rate-type throughput", "requests 4", (*translator).guideProfile},
 	{guidellm, "warmup", "V", "--steady-from", partly, "below 1 a share of the time, else seconds; numbers of requests are not understood", "--warmup 0.25", "output Steady", steadyMark("steady-from")},
 	{guidellm, "cooldown", "V", "--steady-to", partly, "as --warmup", "--cooldown 0.25", "output Steady", steadyMark("steady-to")},
+	{guidellm, "label", "V", "--label", yes, "", "--label env=staging --output-dir DIR/n", "summary run.labels.env=staging", nil},
+	{guidellm, "constraint", "V", "--max-requests, --max-duration, --abort-error-rate, --abort-errors", partly, "kind=max_requests, max_duration, max_error_rate, max_global_error_rate or max_errors; not min_requests and over_saturation", "--constraint kind=max_requests,count=2", "requests 2", (*translator).guideConstraint},
+	{guidellm, "data-loader", "V", "--max-requests", partly, "kind=pytorch with samples", "--data-loader kind=pytorch,samples=3", "requests 3", (*translator).guideLoader},
+	{guidellm, "seed", "V", "--seed", yes, "kind=static,value=N", "--seed kind=static,value=7", "requests 4", (*translator).guideSeed},
+	{guidellm, "output", "V", "--out", partly, "the folder of path, or path without .json, gets all files, for json, yaml, csv, html and plot alike; console is no file", "--output kind=json,path=DIR/res/benchmark.json --output kind=html,path=DIR/res/benchmark.html", "file res/summary.json; file res/report.html", (*translator).guideOutput},
+	{guidellm, "metrics", "V", "--slo", partly, "kind=generative with slo.ttft_ms, slo.tpot_ms; how much is kept has no effect", "--metrics kind=generative,sample_size=10,slo.ttft_ms=500", "output Goodput", (*translator).guideMetrics},
+	{guidellm, "tokenizer", "V", "", partly, "kind= of any has no effect, since no tokenizer is needed; the path of a tokenizer.json is ours, and read", "--tokenizer kind=huggingface_auto,model=gpt2", "requests 4", (*translator).nothing},
+	{guidellm, "disable-console-interactive", "", "--progress none", yes, "", "--disable-console-interactive", "requests 4", (*translator).quiet},
+	{guidellm, "disable-console-outputs", "", "--progress none", partly, "the report is printed all the same", "--disable-console-outputs", "requests 4", (*translator).quiet},
+	{guidellm, "backend-kwargs", "V", "--url, --model, --endpoint", partly, "a JSON object of what --backend takes", `--backend-kwargs {"model":"sim"}`, "model sim", (*translator).guideBackend},
+	{guidellm, "detect-saturation", "", "", refused, noSaturation, "", "", nil},
+	{guidellm, "over-saturation", "V", "", refused, noSaturation, "", "", nil},
+	{guidellm, "max-errors", "V", "--abort-errors", yes, "", "--max-errors 2", "requests 4", nil},
+	{guidellm, "max-global-error-rate", "V", "--abort-error-rate", yes, "", "--max-global-error-rate 0.5", "requests 4", nil},
 	{guidellm, "rampup", "V", "--ramp-up", partly, "with --profile constant and poisson", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
-	{guidellm, "over-saturation", "V", "", refused, "end the run early with --abort-error-rate; the verdict names an overloaded client", "", "", nil},
-	{guidellm, "max-errors", "V", "", refused, "give a share: --abort-error-rate 0.1", "", "", nil},
 }
+
+// aliases are all flags of other tools.
+var aliases = append(slices.Clip(rows), familyFlags()...)
 
 // peers are the flags that only have another name, with ours.
 var peers = func() map[string]string {

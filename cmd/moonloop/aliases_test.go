@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -51,7 +52,7 @@ type aliasEngine struct {
 
 func newAliasEngine(t *testing.T) *aliasEngine {
 	t.Helper()
-	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}})
+	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}, Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: 3 * time.Millisecond}}) // else all tokens come at once
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 		a := &arrived{at: time.Now(), path: r.URL.Path, header: r.Header.Clone()}
 		text, _ := io.ReadAll(r.Body)
 		a.size = len(text)
-		if a.size < 1000 { // no row is that small: the replay asks which token ids there are
+		if r.Header.Get("X-Request-Id") == "" { // no row: the replay asks which token ids there are
 			r.Body = io.NopCloser(bytes.NewReader(text))
 			e.ServeHTTP(rw, r)
 			return
@@ -80,24 +81,48 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 	return w
 }
 
-// replayed runs a command line in a folder with the trace, and returns what arrived and what was printed.
-func replayed(t *testing.T, args []string) (w *aliasEngine, status int, out, said string) {
+// atOnce are the replays that are under way together: they wait more than they work.
+var atOnce = make(chan struct{}, 10)
+
+// replayed is a command line that ran.
+type replayed struct {
+	*aliasEngine
+	status    int
+	out, said string
+}
+
+// begin runs a command line in a folder with the rows as its trace. What it returns waits for the end.
+func begin(t *testing.T, rows string, args []string, more ...map[string]string) func() replayed {
 	t.Helper()
-	w = newAliasEngine(t)
+	w := newAliasEngine(t)
 	w.dir = t.TempDir()
 	trace := filepath.Join(w.dir, "trace.jsonl")
-	if err := os.WriteFile(trace, []byte(aliasTrace), 0o600); err != nil {
+	if err := os.WriteFile(trace, []byte(rows), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	for _, files := range more {
+		for name, content := range files {
+			err := errors.Join(os.MkdirAll(filepath.Join(w.dir, filepath.Dir(name)), 0o700), os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	at, _ := url.Parse(w.URL)
 	fill := strings.NewReplacer("ENGINE", w.URL, "HOST:PORT", at.Host, "HOST", at.Hostname(), "PORT", at.Port(), "TRACE", trace, "DIR", w.dir)
 	for i := range args {
 		args[i] = fill.Replace(args[i])
 	}
-	var stdout, stderr bytes.Buffer
-	status = run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
-	w.Close()
-	return w, status, stdout.String(), stderr.String()
+	end := make(chan replayed, 1)
+	go func() {
+		atOnce <- struct{}{}
+		defer func() { <-atOnce }()
+		var stdout, stderr bytes.Buffer
+		status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+		w.Close()
+		end <- replayed{w, status, stdout.String(), stderr.String()}
+	}()
+	return func() replayed { return <-end }
 }
 
 // see checks what an alias says that is to be seen.
@@ -113,15 +138,38 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		switch word {
 		case "requests":
 			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4
+		case "over": // so many milliseconds of the schedule, but for what a busy machine is late
+			span, _ := time.ParseDuration(rest)
+			early := func(a, b *arrived) int { return a.at.Compare(b.at) }
+			good = len(w.seen) > 1 && slices.MaxFunc(w.seen, early).at.Sub(slices.MinFunc(w.seen, early).at) > span/4
+		case "some": // body has the value
+			good = slices.ContainsFunc(w.seen, func(a *arrived) bool { return fmt.Sprint(a.body[field]) == want })
+		case "turns": // have so many messages, from the shortest
+			var counts []int
+			for _, a := range w.seen {
+				messages, _ := a.body["messages"].([]any)
+				counts = append(counts, len(messages))
+			}
+			slices.Sort(counts)
+			good = strings.Trim(fmt.Sprint(counts), "[]") == rest
 		case "rows": // of the trace: as many sizes as lengths
 			sizes := map[int]bool{}
 			for _, a := range w.seen {
 				sizes[a.size] = true
 			}
 			good = len(w.seen) == 4 && len(sizes) == 4
-		case "spread": // over the rows' 120 ms, but for what a busy machine is late; unscheduled, they come at once
+		case "spread": // over the schedule, but for what a busy machine is late; unscheduled, they come at once
 			early := func(a, b *arrived) int { return a.at.Compare(b.at) }
-			good = len(w.seen) == 4 && slices.MaxFunc(w.seen, early).at.Sub(slices.MinFunc(w.seen, early).at) > 60*time.Millisecond
+			good = len(w.seen) == 4 && slices.MaxFunc(w.seen, early).at.Sub(slices.MinFunc(w.seen, early).at) > 150*time.Millisecond
+		case "longer": // prompts than the trace's, which take 19,200 bytes
+			total := 0
+			for _, a := range w.seen {
+				total += a.size
+			}
+			good = len(w.seen) == 4 && total > 23_000
+		case "summary":
+			field, want, _ = strings.Cut(rest, "=")
+			good = want == w.summary(t, field)
 		case "one": // at a time, in the order of the trace, which sizes tell
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
 		case "path":
@@ -129,7 +177,10 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "model":
 			good = all(func(a *arrived) bool { return a.body["model"] == rest })
 		case "header":
-			good = all(func(a *arrived) bool { return a.header.Get(field) == want })
+			prefix, open := strings.CutSuffix(want, "*")
+			good = all(func(a *arrived) bool {
+				return a.header.Get(field) == want || open && strings.HasPrefix(a.header.Get(field), prefix)
+			})
 		case "body":
 			good = all(func(a *arrived) bool {
 				v, there := a.body[field]
@@ -153,47 +204,139 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 	}
 }
 
-// TestAliases runs each line of the table as a command line, and looks at what the engine got.
+// summary returns a value of the one summary.json that a run wrote, by the names that lead to it.
+func (w *aliasEngine) summary(t *testing.T, path string) string {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(w.dir, "*", "summary.json"))
+	if len(files) != 1 {
+		t.Fatalf("%d files summary.json", len(files))
+	}
+	text, err := os.ReadFile(files[0])
+	var value any
+	if err = errors.Join(err, json.Unmarshal(text, &value)); err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := value.(map[string]any)
+		value = object[name]
+	}
+	return fmt.Sprint(value)
+}
+
+// traceFor has the rows of [aliasTrace], in the same order, far enough apart where times are looked at.
+func traceFor(sees string) string {
+	if strings.Contains(sees, "spread") {
+		return strings.NewReplacer(`:40,`, `:200,`, `:80,`, `:400,`, `:120,`, `:600,`).Replace(aliasTrace)
+	}
+	return aliasTrace
+}
+
+// TestAliases runs each line of the table that becomes something as a command line, and looks at what the engine got.
 func TestAliases(t *testing.T) {
-	for _, a := range aliases {
+	tests, of := map[string]func() replayed{}, map[string]alias{}
+	for _, a := range rows {
 		for tool := range strings.FieldsSeq(a.tools) {
-			t.Run(tool+"/"+a.name, func(t *testing.T) {
+			if a.state == refused || a.try == "" { // see TestRefusedAliases; --otel-url and --insecure need more than an engine
+				continue
+			}
+			args := []string{"replay", "--as", tool, "--overhead", "1"}
+			if !strings.Contains(a.try, "ENGINE") && !strings.Contains(a.try, "HOST") {
+				args = append(args, "--url", "ENGINE")
+			}
+			if !strings.Contains(a.try, "TRACE") {
+				args = append(args, "TRACE")
+			}
+			tests[tool+"/"+a.name], of[tool+"/"+a.name] = begin(t, traceFor(a.sees), append(args, strings.Fields(a.try)...)), a
+		}
+	}
+	for name, end := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, r := of[name], end()
+			r.good(t)
+			if a.state == ignored && !strings.Contains(r.said, "--"+a.name+" has no effect: "+a.note) {
+				t.Errorf("nothing was said of its having no effect:\n%s", r.said)
+			}
+			r.see(t, a.sees, r.out)
+		})
+	}
+}
+
+// good wants the replay to have ended as it should.
+func (r *replayed) good(t *testing.T) {
+	t.Helper()
+	if r.status != exitOK && r.status != exitInvalid { // which a busy machine makes it
+		t.Fatalf("status %d, said:\n%s", r.status, r.said)
+	}
+}
+
+// TestRefusedAliases gives each tool's flags that are refused, and those of its families that have no effect, on one command line.
+func TestRefusedAliases(t *testing.T) {
+	for tool := range toolNames {
+		for _, state := range []string{refused, ignored} {
+			t.Run(tool+"/"+state, func(t *testing.T) {
 				t.Parallel()
-				args := []string{"replay", "--as", tool, "--overhead", "1"}
-				try := strings.Fields(a.try)
-				if a.state == refused && a.name == "profile" {
-					args = append(args, "TRACE") // else it would take that for its value
-				}
-				if a.state == refused {
-					try = []string{"--" + a.name}
+				args := []string{"replay", "--as", tool, "--overhead", "1", "--url", "ENGINE", "TRACE"} // before what would take the trace as its value
+				var given []alias
+				for _, a := range aliases {
+					if a.state != state || a.try != "" || !slices.Contains(strings.Fields(a.tools), tool) {
+						continue
+					}
+					given = append(given, a)
+					args = append(args, "--"+a.name)
 					if a.takes != "" {
-						try = append(try, "1")
+						args = append(args, "1")
 					}
 				}
-				if len(try) == 0 {
-					t.Skip("needs more than an engine")
-				}
-				if !strings.Contains(a.try, "ENGINE") && !strings.Contains(a.try, "HOST") {
-					args = append(args, "--url", "ENGINE")
-				}
-				if !strings.Contains(a.try, "TRACE") {
-					args = append(args, "TRACE")
-				}
-				w, status, out, said := replayed(t, append(args, try...))
-				if a.state == refused {
-					if status != exitUsage || !strings.Contains(said, "--"+a.name+": ") || !strings.Contains(said, a.note) || len(w.seen) > 0 {
-						t.Fatalf("status %d, %d requests, said:\n%s", status, len(w.seen), said)
-					}
+				if len(given) == 0 {
 					return
 				}
-				if status != exitOK && status != exitInvalid { // which a busy machine makes it
-					t.Fatalf("status %d, said:\n%s", status, said)
+				r := begin(t, aliasTrace, args)()
+				for _, a := range given {
+					want := "--" + a.name + " has no effect: " + a.note
+					if state == refused {
+						want = "--" + a.name + ": a flag of " + toolNames[tool] + " that a replay does not have: " + a.note
+					}
+					if !strings.Contains(r.said, want) {
+						t.Errorf("not said: %s", want)
+					}
 				}
-				if a.state == ignored && !strings.Contains(said, "--"+a.name+" has no effect: "+a.note) {
-					t.Errorf("nothing was said of its having no effect:\n%s", said)
+				if state == ignored {
+					r.see(t, "requests 4", r.out)
+				} else if r.status != exitUsage || len(r.seen) > 0 {
+					t.Errorf("status %d, %d requests", r.status, len(r.seen))
 				}
-				w.see(t, a.sees, out)
+				if t.Failed() {
+					t.Log(r.said)
+				}
 			})
+		}
+	}
+}
+
+// TestEveryFlagIsKnown: the lists have each flag that the tools' own help or parser has, AIPerf 0.13.0's, vLLM 0.32.0's, GuideLLM 0.8.1's with
+// those of 0.6, and TraceReplay's, which are vLLM's and three more. Each is in the table as that tool's, or ours.
+func TestEveryFlagIsKnown(t *testing.T) {
+	fs := newReplayCommand().Flags()
+	for tool := range toolNames {
+		list, err := os.ReadFile(filepath.Join("testdata", "othertools", tool+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range strings.FieldsSeq(string(list)) {
+			theirs := slices.ContainsFunc(aliases, func(a alias) bool { return a.name == name && slices.Contains(strings.Fields(a.tools), tool) })
+			if !theirs && fs.Lookup(name) == nil {
+				t.Errorf("--%s of %s is not known", name, toolNames[tool])
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range aliases {
+		for tool := range strings.FieldsSeq(a.tools) {
+			if id := tool + " " + a.name; seen[id] {
+				t.Errorf("--%s of %s is in the table twice", a.name, toolNames[tool])
+			} else {
+				seen[id] = true
+			}
 		}
 	}
 }
@@ -251,11 +394,9 @@ func TestWholeCommandLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, status, out, said := replayed(t, append(strings.Fields("replay --overhead 1"), strings.Fields(test.line)...))
-			if status != exitOK && status != exitInvalid { // which a busy machine makes it
-				t.Fatalf("status %d, said:\n%s", status, said)
-			}
-			w.see(t, test.sees, out)
+			r := begin(t, traceFor(test.sees), append(strings.Fields("replay --overhead 1"), strings.Fields(test.line)...))()
+			r.good(t)
+			r.see(t, test.sees, r.out)
 		})
 	}
 }
@@ -279,14 +420,14 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
-		{"--custom-dataset-type bailian_trace", []string{"moonloop convert"}},
+		{"--custom-dataset-type dag_jsonl", []string{"moonloop convert"}},
 		{"--endpoint-typ chat", []string{"did you mean --endpoint-type?"}},
 		{"--trace-pat x", []string{"did you mean --trace-path?"}},
 	} {
-		w, status, _, said := replayed(t, append(strings.Fields("replay TRACE --url ENGINE"), strings.Fields(test.line)...))
+		r := begin(t, aliasTrace, append(strings.Fields("replay TRACE --url ENGINE"), strings.Fields(test.line)...))()
 		for _, text := range test.want {
-			if status != exitUsage || len(w.seen) > 0 || !strings.Contains(said, text) {
-				t.Errorf("%s: status %d, %d requests, and %q is not in:\n%s", test.line, status, len(w.seen), text, said)
+			if r.status != exitUsage || len(r.seen) > 0 || !strings.Contains(r.said, text) {
+				t.Errorf("%s: status %d, %d requests, and %q is not in:\n%s", test.line, r.status, len(r.seen), text, r.said)
 			}
 		}
 	}
@@ -296,8 +437,8 @@ func TestAmbiguousAliases(t *testing.T) {
 func TestFromOtherTools(t *testing.T) {
 	var b strings.Builder
 	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay} {
-		fmt.Fprintf(&b, "\n## %s\n\n| theirs | ours | status | note |\n|---|---|---|---|\n", toolNames[tool])
-		for _, a := range aliases {
+		fmt.Fprintf(&b, "\n## %s\n\n### Flags\n\n| theirs | ours | status | note |\n|---|---|---|---|\n", toolNames[tool])
+		for _, a := range rows {
 			if slices.Contains(strings.Fields(a.tools), tool) {
 				ours := a.ours
 				if ours != "" {
@@ -306,6 +447,20 @@ func TestFromOtherTools(t *testing.T) {
 				fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", a.name, ours, a.state, strings.ReplaceAll(a.note, "|", `\|`))
 			}
 		}
+		b.WriteString("\nFlags that are about something else than the replay of a trace:\n\n| theirs | about | status | note |\n|---|---|---|---|\n")
+		for _, f := range families {
+			if slices.Contains(strings.Fields(f.tools), tool) {
+				var names []string
+				for word := range strings.FieldsSeq(f.flags) {
+					name, _, _ := strings.Cut(word, "=")
+					names = append(names, "`--"+name+"`")
+				}
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strings.Join(names, " "), f.about, f.state, f.note)
+			}
+		}
+		writePrinted(&b, tool)
+		writeFields(&b, tool)
+		writeFigures(&b, tool)
 	}
 	checkPage(t, "../../docs/from-other-tools.md", b.String())
 }

@@ -30,7 +30,8 @@ type rule struct {
 	// secret values are never repeated.
 	secret bool
 	// long values are accepted, up to 64 KiB; else 4 KiB, the longest path of most systems.
-	long bool
+	long  bool
+	flags bool // its values are flags of another verb
 }
 
 // advice is the error of a value that says more than what is wanted.

@@ -175,3 +175,23 @@ func completeFlags(verb *cobra.Command) {
 		}
 	})
 }
+
+// labelVar adds a flag of KEY=VALUE pairs. A text without a key has the key "label", as vLLM's bench names it.
+func labelVar(fs *pflag.FlagSet, to *map[string]string) {
+	var texts []string
+	(&flagValue{
+		kind: "stringSlice", list: &texts, text: func() string { return strings.Join(texts, ",") }, rule: anyText("KEY=VALUE, such as commit=1f3a9"),
+		set: func(text string) error {
+			texts = append(texts, text)
+			*to = make(map[string]string, len(texts))
+			for _, pair := range texts {
+				if !strings.Contains(pair, "=") {
+					pair = "label=" + pair
+				}
+				key, value, _ := strings.Cut(pair, "=")
+				(*to)[key] = value
+			}
+			return nil
+		},
+	}).register(fs, "label")
+}

@@ -30,6 +30,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/live"
 	"github.com/moonloop/moonloop/internal/term"
@@ -50,6 +51,7 @@ type replayFlags struct {
 	urls        []string
 	shard       [2]int // of how many
 	loop        loops
+	made        sourceSteps
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
@@ -88,6 +90,11 @@ func newReplayCommand() *cobra.Command {
 			}
 			for _, text := range f.warnings {
 				fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
+			}
+			remove, err := f.made.make(cmd, &f)
+			defer remove()
+			if err != nil {
+				return err
 			}
 			if f.cfg.DryRun {
 				return dryRun(cmd, f.cfg, f.dryRun)
@@ -140,6 +147,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	mapVar(fs, &c.Trace.Map)
 	add(fs, &c.Trace.BlockSize, "block-size", 0, whole(minReplayBlock, mooncake.MaxBlockSize))
 	add(fs, &c.Trace.FineBlockSize, "fine-block-size", 0, blockSize)
+	wordVar(fs, &f.made.from, "from", "", convert.Formats()...)
+	listVar(fs, &f.made.steps, "transform", aTransform)
 	add(fs, &c.Trace.Lookahead, "lookahead", load.DefaultLookahead, whole(1, 1<<24))
 	add(fs, &c.Trace.Strict, "strict", false)
 	add(fs, &c.Trace.Lenient, "lenient", false)
@@ -173,6 +182,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	c.MaxErrorRate = new(float64)
 	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)
 	add(fs, &c.AbortErrorRate, "abort-error-rate", 0, share)
+	add(fs, &c.AbortErrors, "abort-errors", 0, whole(0, maxRows))
 	add(fs, &c.StrictVerdict, "strict-verdict", false)
 	wordVar(fs, &c.Telemetry.TokenEvents, "token-events", telemetry.EventsAll, telemetry.EventsAll, telemetry.EventsArray, telemetry.EventsFirst, telemetry.EventsNone)
 	eitherVar(fs, &c.Telemetry.ExplicitHistograms, "histograms", "exponential", "explicit")
@@ -187,6 +197,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Slice, "slice", page.DefaultSlice, aSlice)
 	add(fs, &c.TraceURL, "trace-url", "", aTraceURL)
 	add(fs, &c.RunID, "run-id", "", runID)
+	labelVar(fs, &c.Labels)
 	textVar(fs, &f.percentiles, "percentiles", "", "some of 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9, such as 50,95,99", report.ParsePercentiles)
 	wordVar(fs, &f.layout, "table", report.LayoutMoonloop, report.LayoutMoonloop, report.LayoutTraceReplay)
 	args := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -266,14 +277,17 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	for _, name := range []string{"ramp-up-from", "ramp-up-shape"} {
 		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
 	}
+	for _, name := range readingFlags {
+		refuse(f.made.from != "" && fs.Changed(name), "--"+name+" has no effect with --from, which knows how the file is read: leave one of the two out")
+	}
 	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
 	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")
 	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
 		"--prepare has no effect with --http2, whose headers go out at once: leave one of the two out")
 	refuse(c.Target.APIKey != "" && c.Target.Header.Get("Authorization") != "",
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
-	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0,
-		"--grace has no effect without --max-duration or --abort-error-rate: give one of these, or leave it out")
+	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,
+		"--grace has no effect without --max-duration, --abort-error-rate or --abort-errors: give one of these, or leave it out")
 	refuse(f.exports.any() && c.Out == "", "the results in --out are what --xlsx and --parquet are made of; give --out DIR, too")
 	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")

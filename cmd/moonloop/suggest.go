@@ -33,7 +33,7 @@ func nearest(typed string, known []string) []string {
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	if cmd.Name() == replayVerb {
-		for _, a := range aliases {
+		for _, a := range rows { // not the families, which mean nothing here
 			names = append(names, a.name)
 		}
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -12,17 +13,22 @@ import (
 	"maps"
 	"math"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/convert"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
 // This file turns the command line of another replay tool into ours, before flags are parsed. What is ours already, flag and
@@ -88,6 +94,9 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	return append(t.args, rest...), t.said, nil
 }
 
+// shortNames are letters of other tools.
+var shortNames = map[string]string{"-v": "verbose", "-vv": "extra-verbose", "-f": "config", "-l": "label", "-b": "batch-size"}
+
 // flagWord is a flag or an argument of a command line.
 type flagWord struct {
 	name   string // empty: an argument
@@ -110,6 +119,9 @@ func splitFlags(fs *pflag.FlagSet, args []string) (words []flagWord, rest []stri
 			if dashed := strings.ReplaceAll(w.name, "_", "-"); fs.Lookup(w.name) == nil && known(dashed) {
 				w.name, w.typed[0] = dashed, "--"+dashed+strings.TrimPrefix(args[i], name)
 			}
+		case fs.ShorthandLookup(name[1:2]) == nil && shortNames[name] != "":
+			w.name = shortNames[name]
+			w.typed[0] = "--" + w.name + strings.TrimPrefix(args[i], name)
 		default: // letters, of which one that takes a value may stand before it
 			w.name = "-"
 			if f := fs.ShorthandLookup(name[1:2]); f != nil && f.Value.Type() != "bool" {
@@ -179,9 +191,13 @@ func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 			return w.values
 		}
 	}
+	traces := slices.ContainsFunc(words, func(w flagWord) bool { return w.name == "trace-path" })
 	for _, w := range words {
 		var of []string
 		for _, a := range aliases {
+			if a.name == "dataset-path" && a.tools == traceReplay && !traces {
+				continue // it stands beside a --trace-path there
+			}
 			if a.name == w.name && a.fits(w) {
 				of = append(of, strings.Fields(a.tools)...)
 			}
@@ -203,12 +219,12 @@ func (a alias) fits(w flagWord) bool {
 	switch a.name {
 	case "profile":
 		word, _, _ := strings.Cut(value, ",")
-		return (a.tools == vllm) == (value == "") && (a.tools == vllm ||
+		return strings.Contains(a.tools, vllm) == (value == "") && (strings.Contains(a.tools, vllm) ||
 			slices.Contains([]string{"replay", "sweep", "synchronous", "throughput", "concurrent", "constant", "poisson", "async"}, strings.TrimPrefix(word, "kind=")))
 	case "backend":
 		return (a.tools == guidellm) == guides
 	case "endpoint-type":
-		return (a.tools == vllm) == (strings.HasPrefix(value, "openai") || value == "vllm")
+		return strings.Contains(a.tools, vllm) == (strings.HasPrefix(value, "openai") || value == "vllm")
 	case "endpoint":
 		return strings.Contains(value, "/")
 	case "header":
@@ -216,9 +232,11 @@ func (a alias) fits(w flagWord) bool {
 	case "extra-inputs":
 		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
 	case "tokenizer":
-		return value != "" && value[0] != '-'
+		return value != "" && value[0] != '-' && (a.tools == guidellm) == guides
+	case "seed":
+		return guides || strings.HasPrefix(value, "{")
 	case "dataset-name":
-		return a.tools == vllm || value != "timed_trace"
+		return strings.Contains(a.tools, vllm) || value != "timed_trace"
 	case "url":
 		_, port, err := net.SplitHostPort(value)
 		return err == nil && isPort(port, 1) == nil
@@ -253,7 +271,7 @@ func (t *translator) choose(w flagWord) (*alias, error) {
 		return nil, fmt.Errorf("--%s means one thing in %s (%s) and another in %s (%s): say which by --as %s or --as %s",
 			w.name, t.toolNames(is[0]), is[0].means(), t.toolNames(is[1]), is[1].means(), strings.Fields(is[0].tools)[0], strings.Fields(is[1].tools)[0])
 	}
-	if len(is) == 0 || w.name == "profile" && len(w.values) == 0 && !slices.Equal(t.tools, []string{vllm}) {
+	if len(is) == 0 || w.name == "profile" && len(w.values) == 0 && slices.ContainsFunc(t.tools, func(tool string) bool { return tool != vllm && tool != traceReplay }) {
 		return nil, nil // of a --profile without a value, the flag library says what it wants
 	}
 	return is[0], nil
@@ -301,6 +319,22 @@ func (t *translator) finish() (errs []error) {
 	if has("served") {
 		t.args = withoutFlag(t.args, "model")
 		_ = t.add("model", t.kept["served"])
+	}
+	if has("input") && !has("type") {
+		t.findType()
+	}
+	if has("prefix") {
+		into := t.typed("out", "output-artifact-dir", "artifact-dir")
+		for _, name := range []string{"out", "output-artifact-dir", "artifact-dir"} {
+			t.args = withoutFlag(t.args, name)
+		}
+		_ = t.add("out", filepath.Join(cmp.Or(into, "."), strings.TrimSuffix(t.kept["prefix"], filepath.Ext(t.kept["prefix"]))))
+	}
+	if has("most") {
+		_ = t.add("max-requests", t.kept["most"])
+	}
+	if has("folder") {
+		_ = t.add("out", t.kept["folder"])
 	}
 	if has("prompts") {
 		_ = t.add("save-prompts", filepath.Join(cmp.Or(t.kept["dir"], "."), strings.TrimSuffix(t.kept["file"], ".json"), "prompts.jsonl"))
@@ -353,6 +387,7 @@ func (t *translator) finish() (errs []error) {
 	if given {
 		errs = append(errs, t.scale(scale)...)
 	}
+	errs = append(errs, t.synthesis()...)
 	if len(t.extra) > 0 {
 		if object, typed := t.kept["object"]; typed {
 			t.args = withoutFlag(t.args, "extra-inputs")
@@ -386,6 +421,10 @@ func (t *translator) scale(text string) []error {
 		return []error{fmt.Errorf("time scale %s: want the seconds that a unit of the timestamps lasts, above 0", quoted(text))}
 	}
 	unit, length := "s", 1.0
+	switch {
+	case t.kept["from"] != "": // which knows the unit
+		return []error{t.add("speedup", strconv.FormatFloat(1/s, 'g', -1, 64))}
+	}
 	switch { // the unit that is meant, so that what is faster is a speed-up
 	case s < 5e-5:
 		unit, length = "us", 1e-6
@@ -414,11 +453,147 @@ func (t *translator) url(value string) error {
 	return t.add("url", value)
 }
 
-func (t *translator) datasetType(value string) error {
-	if value == "mooncake_trace" {
-		return nil
+// aiperfFormats are the formats of AIPerf's traces that are converted first.
+var aiperfFormats = map[string]string{
+	"bailian_trace": "bailian", "baseten_trace": "baseten", "burst_gpt_trace": "burstgpt", "inputs_json": "payloads", "multi_turn": "aiperf",
+	"raw_payload": "payloads", "sagemaker_data_capture": "sagemaker", "single_turn": "aiperf", "tracelab": "tracelab", "weka_trace": "weka",
+}
+
+// aiperfFile is the trace. What it is, AIPerf finds out where --custom-dataset-type does not say it.
+func (t *translator) aiperfFile(name string) error {
+	t.kept["input"] = name
+	return t.theTrace(name)
+}
+
+// findType looks at the beginning of AIPerf's file. What cannot be read is left to who opens it.
+func (t *translator) findType() {
+	files, err := filesOf(t.kept["input"])
+	if err != nil || t.typed("from") != "" {
+		return
 	}
-	return fmt.Errorf("%s: want mooncake_trace; other formats are made traces of by moonloop convert", quoted(value))
+	file, err := os.Open(files[0])
+	if err != nil {
+		return
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	head, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	from, err := convert.Detect(files[0], head)
+	var body map[string]json.RawMessage
+	if err != nil && json.NewDecoder(bytes.NewReader(head)).Decode(&body) == nil && body["messages"] != nil {
+		for _, ofBody := range []string{"max_tokens", "max_completion_tokens", "temperature", "top_p", "stream"} {
+			if body[ofBody] != nil {
+				from, err = convert.Payloads, nil
+			}
+		}
+	}
+	if err == nil && from != convert.Mooncake {
+		t.kept["from"] = string(from)
+		t.said = append(t.said, "--input-file: it is "+from.About()+" (--from "+string(from)+")")
+		_ = t.add("from", string(from))
+	}
+}
+
+func (t *translator) datasetType(value string) error {
+	t.kept["type"] = value
+	kind := strings.ReplaceAll(value, "-", "_")
+	from, known := aiperfFormats[kind]
+	switch {
+	case kind == "mooncake_trace":
+		return nil
+	case known:
+		t.kept["from"] = from
+		return t.add("from", from)
+	}
+	return fmt.Errorf("%s: want mooncake_trace, %s; moonloop convert lists the other formats", quoted(value), strings.Join(slices.Sorted(maps.Keys(aiperfFormats)), ", "))
+}
+
+// only accepts what a replay does anyway.
+func only(words ...string) func(*translator, string) error {
+	return func(_ *translator, value string) error {
+		if slices.Contains(words, value) {
+			return nil
+		}
+		return fmt.Errorf("%s: a replay knows only %s", quoted(value), strings.Join(words, " or "))
+	}
+}
+
+func (t *translator) nothing(string) error  { return nil }
+func (t *translator) openLoop(string) error { return t.add("open-loop", "true") }
+
+func (t *translator) label(value string) error { return t.add("label", value) }
+
+func (t *translator) templateArguments(value string) error {
+	if isObject(value) != nil {
+		return errors.New(`want a JSON object, such as {"enable_thinking": false}`)
+	}
+	return t.body("chat_template_kwargs", json.RawMessage(value))
+}
+
+// requestPrefix is the run's id, as far as the numbers of requests come behind it.
+func (t *translator) requestPrefix(value string) error {
+	return t.add("run-id", strings.TrimRight(value, "-"))
+}
+
+// synthesis makes the steps of moonloop transform that AIPerf's synthesis flags stand for. AIPerf multiplies what prompts share and
+// what they do not apart, --input-scale both: the second step takes the one from the other.
+func (t *translator) synthesis() (errs []error) {
+	factor := func(name, flag string) float64 {
+		text, given := t.kept[name]
+		f, err := parseFloat(text)
+		switch {
+		case !given:
+			return 1
+		case err != nil || !(f >= transform.MinScale && f <= transform.MaxScale):
+			errs = append(errs, fmt.Errorf("--%s %s: want a number from %g to %g", flag, quoted(text), transform.MinScale, float64(transform.MaxScale)))
+			return 1
+		}
+		return f
+	}
+	prefix, unshared := factor("prefix-len", "synthesis-prefix-len-multiplier"), factor("prompt-len", "synthesis-prompt-len-multiplier")
+	var first, second []string
+	set := func(step *[]string, name string, value any) {
+		*step = append(*step, fmt.Sprintf("--%s=%v", name, value))
+	}
+	for _, plain := range [][2]string{{"max-isl", "max-input"}, {"sample", "scale"}, {"output-len", "output-scale"}, {"prefix-roots", "roots"}} {
+		if value, given := t.kept[plain[0]]; given {
+			set(&first, plain[1], value)
+		}
+	}
+	gap := time.Duration(0)
+	if text, given := t.kept["idle"]; given {
+		s, err := parseFloat(text)
+		speedup, _ := parseFloat(cmp.Or(t.typed("speedup", "replay-speedup", "synthesis-speedup-ratio"), "1"))
+		if err != nil || !(s > 0 && s*speedup <= century.Seconds()) {
+			errs = append(errs, fmt.Errorf("--max-idle-gap-cap-seconds %s: want a number of seconds above 0", quoted(text)))
+		}
+		gap = time.Duration(s * speedup * float64(time.Second))
+	}
+	if text, given := t.kept["wait"]; given {
+		s, err := parseFloat(text)
+		if err != nil || !(s > 0 && s <= century.Seconds()) {
+			errs = append(errs, fmt.Errorf("max_session_wait %s: want a number of seconds above 0", quoted(text)))
+		}
+		unit, _ := mooncake.ParseUnit(cmp.Or(t.typed("time-unit"), "s"))
+		gap = time.Duration(s * float64(unit))
+	}
+	if gap > 0 {
+		set(&first, "max-gap", gap)
+	}
+	if unshared != 1 {
+		set(&first, "input-scale", unshared)
+	}
+	if prefix != unshared {
+		set(&second, "prefix-scale", prefix/unshared)
+	}
+	for _, step := range [][]string{first, second} {
+		if step != nil {
+			_ = t.add("transform", strings.Join(step, " "))
+		}
+	}
+	return errs
 }
 
 func (t *translator) endpointPath(value string) error {
@@ -609,108 +784,6 @@ func column(ours string) func(*translator, string) error {
 	}
 }
 
-// pairs reads GuideLLM's kind=…,key=value,….
-func pairs(value string) map[string]string {
-	of := make(map[string]string)
-	for pair := range strings.SplitSeq(value, ",") {
-		if name, v, found := strings.Cut(pair, "="); found {
-			of[name] = v
-		} else {
-			of["kind"] = pair
-		}
-	}
-	return of
-}
-
-// each gives the members of such a value to what knows them; the others are refused.
-func each(of map[string]string, knows map[string]func(string) error) error {
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		do, known := knows[name]
-		if !known {
-			return fmt.Errorf("%s: a replay has nothing of this kind; leave it out", quoted(name))
-		}
-		if do == nil {
-			continue
-		}
-		if err := do(of[name]); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func want(words ...string) func(string) error {
-	return func(value string) error {
-		if slices.Contains(words, value) {
-			return nil
-		}
-		return fmt.Errorf("%s: want %s", quoted(value), strings.Join(words, " or "))
-	}
-}
-
-func (t *translator) guideProfile(value string) error {
-	rate := func(v string) error { return keep("rate")(t, v) }
-	kinds := slices.Sorted(maps.Keys(guideProfiles))
-	return each(pairs(value), map[string]func(string) error{
-		"kind": func(v string) error {
-			if guideProfiles[v] == nil {
-				return want(kinds...)(v)
-			}
-			return keep("profile")(t, v)
-		},
-		"time_scale": t.secondsPerUnit, "rate": rate, "streams": rate, "max_concurrency": rate, "rampup_duration": func(v string) error { return keep("rampup")(t, v) },
-	})
-}
-
-// guideProfiles are the load profiles of GuideLLM, and what becomes of them with a rate, which may be empty.
-var guideProfiles = map[string]func(t *translator, rate string) error{
-	"replay": func(t *translator, rate string) error {
-		if rate == "" {
-			return nil
-		}
-		return t.secondsPerUnit(rate)
-	},
-	"constant": (*translator).constant,
-	"async":    (*translator).constant,
-	"poisson":  func(t *translator, rate string) error { return t.add("request-rate", rate) },
-	"concurrent": func(t *translator, streams string) error {
-		_ = t.add("concurrency", streams)
-		return t.closed("")
-	},
-	"synchronous": func(t *translator, _ string) error {
-		_ = t.add("concurrency", "1")
-		return t.closed("")
-	},
-	"throughput": func(t *translator, most string) error {
-		if most != "" {
-			_ = t.add("concurrency", most)
-		}
-		return t.add("request-rate", "inf")
-	},
-}
-
-func (t *translator) constant(rate string) error {
-	_ = t.add("arrival", "constant")
-	return t.add("request-rate", rate)
-}
-
-// guideLoad says when GuideLLM's profile would send.
-func (t *translator) guideLoad() error {
-	profile, rate := cmp.Or(t.kept["profile"], "replay"), t.kept["rate"]
-	if strings.Contains(rate, ",") {
-		return fmt.Errorf("--rate %s: want one value; a replay runs once, so give each its own command", quoted(rate))
-	}
-	if rate == "" && slices.Contains([]string{"constant", "async", "poisson", "concurrent"}, profile) {
-		return fmt.Errorf("--profile %s: --rate is missing", profile)
-	}
-	if ramp, given := t.kept["rampup"]; given {
-		if err := seconds("ramp-up")(t, ramp); err != nil {
-			return fmt.Errorf("--rampup: %w", err)
-		}
-	}
-	return guideProfiles[profile](t, rate)
-}
-
 // vllmRamp is vLLM's ramp over its requests, as one over the time that so many requests take.
 func (t *translator) vllmRamp() error {
 	prompts, err := parseFloat(t.typed("num-prompts", "max-requests"))
@@ -750,30 +823,6 @@ func (t *translator) typed(names ...string) (value string) {
 	return value
 }
 
-func (t *translator) guideBackend(value string) error {
-	return each(pairs(value), map[string]func(string) error{
-		"kind": want("openai_http"), "target": t.url, "model": func(v string) error { return t.add("model", v) },
-		"api_key": t.key, "request_format": t.requestType, "request_type": t.requestType,
-	})
-}
-
-func (t *translator) guideData(value string) error {
-	if !strings.Contains(value, "=") {
-		return t.theTrace(value)
-	}
-	of := pairs(value)
-	if of["kind"] == "mooncake" || of["kind"] == "trace_synthetic" {
-		t.kept["seconds"] = "unless a time_scale says another unit"
-	}
-	return each(of, map[string]func(string) error{
-		"kind": want("mooncake", "trace_synthetic"), "path": t.theTrace, "source.path": t.theTrace, "source.kind": want("json_file"),
-		"time_scale":       func(v string) error { t.kept["scale"] = v; return nil },
-		"timestamp_column": func(v string) error { return column("timestamp")(t, v) }, "prompt_tokens_column": func(v string) error { return column("input_length")(t, v) },
-		"output_tokens_column": func(v string) error { return column("output_length")(t, v) }, "hash_ids_column": func(v string) error { return column("hash_ids")(t, v) },
-		"hash_id_block_size": func(v string) error { return t.add("block-size", v) },
-	})
-}
-
 // writeAliases writes the table for "moonloop help aliases".
 func writeAliases(w io.Writer) error {
 	var b strings.Builder
@@ -781,13 +830,20 @@ func writeAliases(w io.Writer) error {
 		"Where one name has two meanings, its value and the other flags decide, or --as.\n")
 	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay} {
 		fmt.Fprintf(&b, "\n%s (--as %s):\n", toolNames[tool], tool)
-		for _, a := range aliases {
+		for _, a := range rows {
 			if slices.Contains(strings.Fields(a.tools), tool) {
 				means := strings.Join(slices.DeleteFunc([]string{a.ours, a.note}, func(s string) bool { return s == "" }), "; ")
 				if a.state == refused || a.state == ignored {
 					means = a.state + ": " + means
 				}
 				fmt.Fprintf(&b, "  --%-32s %s\n", a.name, strings.ReplaceAll(text.WrapSoft(means, helpWidth-37), "\n", "\n"+strings.Repeat(" ", 37)))
+			}
+		}
+		for _, f := range families {
+			if slices.Contains(strings.Fields(f.tools), tool) {
+				names := regexp.MustCompile(`[a-z0-9-]+`).ReplaceAllString(strings.Join(strings.Fields(strings.NewReplacer("=", "", "…", "").Replace(f.flags)), " "), "--$0")
+				fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(text.WrapSoft(f.about+": "+f.state+": "+f.note, helpWidth-2), "\n", "\n  "))
+				fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(text.WrapSoft(names, helpWidth-4), "\n", "\n    "))
 			}
 		}
 	}

@@ -1,0 +1,184 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "strings"
+
+// This file holds the flags of other tools that have nothing to do with the replay of a trace, by what they are for, so that no flag
+// of theirs is unknown. Each family has one reason, and one line in the documentation.
+
+// family is a group of flags of other tools that become nothing here, for one reason.
+type family struct {
+	tools string
+	about string
+	state string // ignored or refused
+	note  string
+	// flags are their names; "=" follows one that takes a value, "=…" one that takes several.
+	flags string
+}
+
+// Reasons that several families share.
+const (
+	ofTrace   = "a replay sends what the trace says: moonloop generate makes a trace of chosen lengths, moonloop transform scales those of another"
+	oneByOne  = "one run has one setting: start one for each, and moonloop report or moonloop compare sets them side by side"
+	itsClient = "its client can send the files that --out DIR has"
+	noImages  = "rows hold what is sent: put the images or sounds into messages or payload of the trace"
+)
+
+var families = []family{
+	{
+		aiperf, "texts and lengths of synthetic prompts", refused, ofTrace,
+		`prompt-input-tokens-mean= synthetic-input-tokens-mean= isl= prompt-input-tokens-stddev= synthetic-input-tokens-stddev= isl-stddev=
+		prompt-output-tokens-stddev= output-tokens-stddev= osl-stddev= seq-dist= sequence-distribution= random-range-ratio= random-corpus-style=
+		prompt-batch-size= batch-size-text= batch-size= num-dataset-entries=`,
+	},
+	{
+		aiperf, "prefixes of synthetic prompts", refused, "what prompts share is what the trace says: moonloop generate makes a trace with a system prompt, moonloop transform --prefix-scale and --roots change one",
+		`system-prompt= system-prompt-file= prompt-prefix-pool-size= prefix-prompt-pool-size= num-prefix-prompts= prompt-prefix-length=
+		prefix-prompt-length= shared-system-prompt-length= user-context-prompt-length=`,
+	},
+	{aiperf, "where prompts differ from run to run", refused, "--seed makes other prompts of the same trace", `cache-bust=`},
+	{aiperf, "the text that prompts are made of", refused, "--dataset FILE makes prompts of a text of yours", `prompt-corpus=`},
+	{
+		aiperf, "synthetic conversations", refused, "turns and the delays between them are those of the trace: moonloop generate makes one with sessions",
+		`conversation-num= num-conversations= num-sessions= conversation-turn-mean= session-turns-mean= conversation-turn-stddev= session-turns-stddev=
+		conversation-turn-delay-mean= session-turn-delay-mean= conversation-turn-delay-stddev= session-turn-delay-stddev=
+		conversation-turn-delay-ratio= session-delay-ratio=`,
+	},
+	{
+		aiperf, "delays of recorded sessions", refused, "moonloop transform --max-gap shortens gaps; a row without delay follows the turn before at once",
+		`ignore-trace-delays use-think-time-only inter-turn-delay-cap-seconds=`,
+	},
+	{
+		aiperf, "scenarios of agents", refused, "the trace says what is sent, and when",
+		`scenario= unsafe-override trajectory-start-min-ratio= trajectory-start-max-ratio= burst-phase-starts system-idle-gap-cap-seconds=
+		agentic-cache-warmup-duration= agentic-warmup-grace-period= max-context-length=`,
+	},
+	{aiperf, "data sets to download", refused, "download it, and name the file", `public-dataset= hf-weka-dataset= dataset-filter=`},
+	{aiperf, "sounds and videos", refused, noImages, `audio-batch-size= batch-size-audio= audio-length-mean= audio-length-stddev= audio-format=
+		audio-depths= audio-sample-rates= audio-num-channels= video-batch-size= batch-size-video= video-duration= video-fps= video-width= video-height=
+		video-synth-type= video-format= video-codec= video-audio-sample-rate= video-audio-num-channels= video-audio-codec= video-audio-depth=
+		download-video-content uuid-and-strip`},
+	{
+		aiperf, "rankings", refused, "a replay sends chat, completions and responses",
+		`rankings-passages-mean= rankings-passages-stddev= rankings-passages-prompt-token-mean= rankings-passages-prompt-token-stddev=
+		rankings-query-prompt-token-mean= rankings-query-prompt-token-stddev=`,
+	},
+	{
+		aiperf, "searches for the best setting", refused, oneByOne,
+		`parameter-sweep-cooldown-seconds= parameter-sweep-same-seed no-parameter-sweep-same-seed parameter-sweep-mode= sweep-type= no-sweep-table
+		search-space= search-metric= search-stat= search-direction= search-max-iterations= search-initial-points= search-random-seed= search-planner=
+		optuna-sampler= optuna-acquisition= optuna-terminator search-percentile-pooling= bo-constraint-mode= variant= sweep-variant= search-sla=
+		search-sla-tier= search-recipe= ttft-sla-ms= itl-sla-ms= tpot-sla-ms= e2e-sla-ms= error-rate-sla= slo-attainment-fraction= search-style=
+		degradation-threshold= degradation-metric-tag= degradation-stat= isl-min= isl-max= isl-steps= isl-osl-pairs= concurrency-min= concurrency-max=
+		concurrency-steps= osl-min= osl-max= osl-steps=`,
+	},
+	{
+		aiperf, "how sure several runs are", refused, "moonloop compare says how sure the difference of two series of runs is",
+		`confidence-level= convergence-metric= convergence-stat= convergence-threshold= convergence-mode=`,
+	},
+	{
+		aiperf, "seeds of several runs", ignored, "each run has the seed that --seed says",
+		`set-consistent-seed no-set-consistent-seed vary-seed-per-trial no-vary-seed-per-trial`,
+	},
+	{
+		aiperf, "right or wrong answers", refused, "a replay measures times, and looks at no text",
+		`accuracy-benchmark= accuracy-tasks= accuracy-n-shots= accuracy-enable-cot accuracy-no-enable-cot accuracy-grader= accuracy-system-prompt=
+		accuracy-verbose export-outputs-json`,
+	},
+	{
+		aiperf, "MLflow and Weights & Biases", refused, itsClient,
+		`mlflow-tracking-uri= mlflow-experiment= mlflow-run-name= mlflow-tag= mlflow-parent-run-id= mlflow-artifact-glob= wandb-project= wandb-entity=
+		wandb-run-name= wandb-tag=`,
+	},
+	{
+		aiperf, "what OpenTelemetry gets", refused, "--otlp-endpoint sends spans and metrics; resource attributes are in $OTEL_RESOURCE_ATTRIBUTES",
+		`stream= otel-resource-attributes= gen-ai-provider=`,
+	},
+	{
+		aiperf, "the engine's cache and profiler", refused, "they are the engine's own: use POST /reset_prefix_cache, /start_profile and /stop_profile",
+		`reset-kv-cache reset-kv-cache-timeout-seconds= reset-kv-cache-path= server-profiler server-profiler-timeout-seconds= server-profiler-start-path=
+		server-profiler-stop-path=`,
+	},
+	{aiperf, "metrics of engine and GPU", refused, collectorDo, `gpu-telemetry=… server-metrics=… server-metrics-formats=…`},
+	{aiperf, "metrics of engine and GPU, not wanted", ignored, "none are collected", `no-gpu-telemetry no-server-metrics`},
+	{
+		aiperf, "the network's share", refused, "requests.jsonl has the time to connect and to send of each request",
+		`network-latency-automatic network-latency-mean= network-latency-ping-interval=`,
+	},
+	{aiperf, "the names of session headers", refused, "X-Session-Id has the session; --balance session keeps one at one engine", `session-header=`},
+	{aiperf, "the API of a running benchmark", refused, "moonloop agent has one", `api-port= api-host=`},
+	{
+		aiperf, "processes", ignored, noWorkers,
+		`workers-max= max-workers= record-processors= record-processor-service-count= zmq-host= zmq-ipc-path= zmq-dual-bind=`,
+	},
+	{aiperf, "logs", ignored, "everything noteworthy is printed", `verbose extra-verbose log-level= stats-interval=`},
+	{aiperf, "plots", ignored, "report.html in --out has them", `auto-plot no-auto-plot plot-required`},
+	{aiperf, "phases of HTTP", ignored, "summary.json and requests.jsonl have them in any case", `export-http-trace show-trace-timing`},
+	{aiperf, "what is counted", ignored, "the engine's usage is compared with the row in any case", `use-server-token-count per-chunk-usage apply-chat-template`},
+	{aiperf, "what the export holds", ignored, alwaysThere, `export-level= profile-export-level=`},
+	{aiperf, "hints of recorded traces", ignored, "no hash ids are sent, and output lengths are enforced where the engine can (--profile)", `omit-kv-hints force-min-tokens`},
+	{aiperf, "output lengths that are only a limit", refused, "--profile openai sends no more than a limit", `no-force-min-tokens`},
+	{aiperf, "the wait for the model", ignored, "--wait-ready asks until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
+	{
+		aiperf, "warm-up with a load of its own", refused, "--warmup-requests N sends whole requests before the schedule starts, --ramp-up raises the rate",
+		`warmup-arrival-pattern= warmup-concurrency= warmup-concurrency-ramp-duration= warmup-duration= warmup-grace-period= warmup-prefill-concurrency=
+		warmup-prefill-concurrency-ramp-duration= warmup-request-rate= warmup-request-rate-ramp-duration= num-warmup-sessions=`,
+	},
+	{aiperf, "ramps of concurrency, curves of rates", refused, "--ramp-up raises --request-rate", `concurrency-ramp-duration= prefill-concurrency-ramp-duration= request-rate-series= num-users=`},
+	{
+		aiperf, "pauses between several runs", refused, onlyMore,
+		`profile-run-cooldown-seconds= profile-run-disable-warmup-after-first no-profile-run-disable-warmup-after-first`,
+	},
+	{
+		aiperf, "images", refused, noImages,
+		`image-batch-size= batch-size-image= image-format= image-height-mean= image-height-stddev= image-width-mean= image-width-stddev= image-source= image-source-sampling=`,
+	},
+	{aiperf, "the end of the data", ignored, "--loop decides how often the trace is sent", `allow-dataset-wrap no-allow-dataset-wrap`},
+
+	{
+		vllms, "other data sets", refused, "a replay sends what the trace says: moonloop convert reads other files, moonloop generate makes traces",
+		`input-len= output-len= custom-output-len= custom-ensure-client-side-data custom-skip-chat-template spec-bench-output-len=
+		spec-bench-category= sharegpt-output-len= blazedit-min-distance= blazedit-max-distance= asr-max-audio-len-sec= asr-min-audio-len-sec= hf-split=
+		hf-name= hf-output-len= bfcl-categories= prefix-repetition-prefix-len= prefix-repetition-suffix-len= prefix-repetition-num-prefixes=
+		prefix-repetition-output-len= speed-bench-dataset-subset= speed-bench-output-len= speed-bench-category= random-input-len= random-output-len=
+		random-prefix-len= random-batch-size= no-reranker random-mm-base-items-per-request= random-mm-num-mm-items-range-ratio=
+		random-mm-limit-mm-per-prompt= random-mm-bucket-config= sonnet-input-len= sonnet-output-len= sonnet-prefix-len=`,
+	},
+	{vllms, "tables of a data set and random lengths", refused, ofTrace, `random-range-ratio=`},
+	{aiperf + " " + vllms, "parts of data sets", refused, "download it, and name the file", `hf-subset=`},
+	{vllms, "what other data sets may repeat", ignored, "each row of the trace is sent once, as it is", `no-oversample skip-chat-template enable-multimodal-chat`},
+	{vllms, "plots", ignored, "report.html in --out has the timeline, moonloop inspect the lengths", `plot-timeline timeline-itl-thresholds= plot-dataset-stats`},
+	{vllms, "requests that only probe", refused, "all requests are those of the trace", `probe-request-rate=`},
+	{vllms, "who gets which LoRA", refused, "rows of the trace name their models", `lora-modules=… lora-assignment=`},
+	{vllms, "the tokenizer", ignored, noTokenizer, `skip-tokenizer-init`},
+
+	{
+		guidellm, "columns and texts of data sets", refused, "the fields of rows have their names, and --map others",
+		`data-column-mapper= data-args=`,
+	},
+	{
+		guidellm, "how data are read", ignored, "the trace is read row by row, in its order",
+		`data-preprocessor= data-preprocessors= data-preprocessors-kwargs= data-finalizer= data-sampler= data-num-workers= dataloader-kwargs=
+		request-formatter-kwargs= processor-args=`,
+	},
+	{guidellm, "what the files hold", ignored, alwaysThere, `sample-requests= output-formats=`},
+	{guidellm, "several rates in one run", refused, oneByOne, `override=…`},
+	{guidellm, "settings in a file of its own", refused, "--config reads settings of ours: moonloop replay --print-config shows their names", `scenario=`},
+}
+
+// familyFlags are the flags of all families.
+func familyFlags() (flags []alias) {
+	for _, f := range families {
+		for word := range strings.FieldsSeq(f.flags) {
+			name, many, valued := strings.Cut(word, "=")
+			takes := ""
+			if valued {
+				takes = "V" + many
+			}
+			flags = append(flags, alias{tools: f.tools, name: name, takes: takes, state: f.state, note: f.note})
+		}
+	}
+	return flags
+}

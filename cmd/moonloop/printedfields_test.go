@@ -1,0 +1,115 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// This file holds the fields of the rows in the trace-replay documents of other tools, for the page docs/from-other-tools.md. A field
+// stands in a file of one of the printed command lines, whose test sees what arrives of it.
+
+// printedField is a field of rows.
+type printedField struct {
+	tool, format string
+	names        string // several that mean the same, or go the same way
+	ours         string
+	state, note  string
+	in           string // what the printed command line is about that has it
+}
+
+var printedFields = []printedField{
+	{aiperf, "mooncake_trace", "timestamp", "timestamp", yes, "milliseconds", "a trace file of one's own"},
+	{aiperf, "mooncake_trace", "input_length", "input_length", yes, "exact", "a trace file of one's own"},
+	{aiperf, "mooncake_trace", "output_length", "output_length", yes, "enforced where the engine can; AIPerf only caps it", "a trace file of one's own"},
+	{aiperf, "mooncake_trace", "hash_ids", "hash_ids", yes, "", "a trace file of one's own"},
+	{aiperf, "mooncake_trace", "session_id", "session_id", yes, "", "rows with messages"},
+	{aiperf, "mooncake_trace", "delay", "delay", yes, "", "rows with new messages, behind live replies"},
+	{aiperf, "mooncake_trace", "messages", "messages", yes, "", "rows with messages"},
+	{aiperf, "mooncake_trace", "message_mode", "message_mode", yes, "", "rows with new messages, behind live replies"},
+	{aiperf, "mooncake_trace", "tools", "tools", yes, "", "tools, and fields for one request"},
+	{aiperf, "mooncake_trace", "extra", "extra", yes, "", "tools, and fields for one request"},
+	{aiperf, "mooncake_trace", "input_text", "text_input", yes, "--map text_input=input_text: the page's own name for what AIPerf reads as text_input", "texts of another name"},
+	{aiperf, "bailian_trace", "chat_id parent_chat_id turn", "session_id", yes, "", "seconds, blocks of 16 tokens, chats with parents"},
+	{aiperf, "bailian_trace", "timestamp", "timestamp", yes, "seconds become milliseconds", "seconds, blocks of 16 tokens, chats with parents"},
+	{aiperf, "bailian_trace", "input_length output_length", "input_length, output_length", yes, "", "seconds, blocks of 16 tokens, chats with parents"},
+	{aiperf, "bailian_trace", "hash_ids", "hash_ids", yes, "blocks of 16 tokens", "seconds, blocks of 16 tokens, chats with parents"},
+	{aiperf, "bailian_trace", "type", "", partly, "counted: all requests are texts", "seconds, blocks of 16 tokens, chats with parents"},
+	{aiperf, "baseten_trace", "timestamp_start_unix_ms", "timestamp", yes, "from the first request on", "completions with hashes of their blocks"},
+	{aiperf, "baseten_trace", "input_tokens output_tokens", "input_length, output_length", yes, "", "completions with hashes of their blocks"},
+	{aiperf, "baseten_trace", "total_hashes block_size", "hash_ids", partly, "prompts are made of them; AIPerf sends the recorded prompt, and the hashes beside it", "completions with hashes of their blocks"},
+	{aiperf, "baseten_trace", "prompt output_text", "", partly, "no text is read, since the hashes say what prompts share", "completions with hashes of their blocks"},
+	{aiperf, "baseten_trace", "provided_session_id poor_man_session_id", "session_id", yes, "", "completions with hashes of their blocks"},
+	{aiperf, "baseten_trace", "duration_e2e_ms duration_ttft_ms", "observed", yes, "", "completions with hashes of their blocks"},
+	{aiperf, "baseten_trace", "request_canceled", "", partly, "left out, or kept with moonloop convert --failed keep", "completions with hashes of their blocks"},
+	{aiperf, "raw_payload", "messages model max_tokens temperature", "payload", yes, "all members, as they are", "bodies of requests"},
+	{aiperf, "inputs_json", "data session_id payloads", "session_id, payload", yes, "", "what a run has sent"},
+	{aiperf, "sagemaker_data_capture", "captureData endpointInput data observedContentType mode encoding", "payload", yes, "JSON or base64", "a folder of captures"},
+	{aiperf, "sagemaker_data_capture", "endpointOutput", "output_length", yes, "the tokens of its usage", "a folder of captures"},
+	{aiperf, "sagemaker_data_capture", "eventMetadata eventId inferenceTime eventVersion", "request_id, timestamp", yes, "", "a folder of captures"},
+	{aiperf, "weka_trace", "id requests", "session_id", yes, "", "conversations of coding agents"},
+	{aiperf, "weka_trace", "t in out", "timestamp, input_length, output_length", yes, "", "conversations of coding agents"},
+	{aiperf, "weka_trace", "hash_ids block_size hash_id_scope", "hash_ids", yes, "", "conversations of coding agents"},
+	{aiperf, "weka_trace", "model models", "model", yes, "", "conversations of coding agents"},
+	{aiperf, "weka_trace", "stop input_types tool_tokens system_tokens type api_time", "", partly, "of what the tool did; counted", "conversations of coding agents"},
+	{aiperf, "burst_gpt_trace", "Timestamp", "timestamp", yes, "", "lengths and times"},
+	{aiperf, "burst_gpt_trace", "Request Response Total", "input_length, output_length", yes, "", "lengths and times"},
+	{aiperf, "burst_gpt_trace", "Model", "model", partly, "--model sends all to one", "lengths and times"},
+	{aiperf, "burst_gpt_trace", "Log", "", partly, "counted", "lengths and times"},
+	{vllm, "timed_trace", "timestamp", "timestamp", yes, "seconds, unless --timed-trace-sec-multiplier says another unit; the first row goes at once", "a timed trace as vLLM takes it, in seconds and blocks of 16"},
+	{vllm, "timed_trace", "input_length output_length", "input_length, output_length", yes, "too few ids make a prompt shorter in vLLM, not here", "a timed trace as vLLM takes it, in seconds and blocks of 16"},
+	{vllm, "timed_trace", "hash_ids", "hash_ids", yes, "of 16 tokens, unless --timed-trace-chunk-hash-size says more", "a timed trace as vLLM takes it, in seconds and blocks of 16"},
+	{guidellm, "trace_synthetic", "timestamp", "timestamp", yes, "seconds", "seconds and lengths"},
+	{guidellm, "trace_synthetic", "input_length output_length", "input_length, output_length", yes, "", "seconds and lengths"},
+	{guidellm, "trace_synthetic", "ts isl generated_tokens", "--map", yes, "by timestamp_column, prompt_tokens_column and output_tokens_column", "a source, and columns of other names"},
+	{guidellm, "mooncake", "hash_ids", "hash_ids", yes, "", "Mooncake"},
+	{guidellm, "weka", "id t in out hash_ids", "session_id, timestamp, input_length, output_length, hash_ids", yes, "", "Weka"},
+	{guidellm, "otel", "trace_id spans", "session_id", partly, "a session on a line; of spans on lines of their own, OTLP is read", "OpenTelemetry, a session on a line"},
+	{guidellm, "otel", "start_time status attributes", "timestamp", yes, "failed spans are left out", "OpenTelemetry, a session on a line"},
+	{guidellm, "otel", "gen_ai.input.messages gen_ai.usage.output_tokens gen_ai.usage.input_tokens", "hash_ids, output_length, input_length", yes, "texts are hashed", "OpenTelemetry, a session on a line"},
+	{traceReplay, "Mooncake", "timestamp", "timestamp", yes, "milliseconds since 1970 or from 0", "a row over several lines, with comments"},
+	{traceReplay, "Mooncake", "input_length output_length", "input_length, output_length", yes, "", "a row over several lines, with comments"},
+	{traceReplay, "Mooncake", "hash_ids", "hash_ids", yes, "blocks of 512 tokens", "a row over several lines, with comments"},
+}
+
+// TestPrintedFields: each field is in a file of the command line that it names, or in the rows of that name.
+func TestPrintedFields(t *testing.T) {
+	for _, f := range printedFields {
+		var files []string
+		for _, line := range printedLines {
+			if line.tool == f.tool && line.about == f.in {
+				for _, content := range line.files {
+					files = append(files, content)
+				}
+			}
+		}
+		for _, rows := range printedRows {
+			if rows.name == f.in {
+				files = append(files, rows.rows)
+			}
+		}
+		for name := range strings.FieldsSeq(f.names) {
+			if !slices.ContainsFunc(files, func(content string) bool { return strings.Contains(content, name) }) {
+				t.Errorf("%s, %s: %s is in no file of %q", f.tool, f.format, name, f.in)
+			}
+		}
+	}
+}
+
+// writeFields writes a tool's fields for the page.
+func writeFields(b *strings.Builder, tool string) {
+	b.WriteString("\n### Fields of its rows\n\n| format | theirs | ours | status | note |\n|---|---|---|---|---|\n")
+	for _, f := range printedFields {
+		if f.tool == tool {
+			ours := strings.ReplaceAll(f.ours, ", ", "`, `")
+			if ours != "" {
+				ours = "`" + ours + "`"
+			}
+			fmt.Fprintf(b, "| `%s` | `%s` | %s | %s | %s |\n", f.format, strings.Join(strings.Fields(f.names), "` `"), ours, f.state, f.note)
+		}
+	}
+}

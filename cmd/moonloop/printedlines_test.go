@@ -1,0 +1,288 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// This file holds what the trace-replay documents of other tools print: command lines with their files, and the fields of these. The
+// page docs/from-other-tools.md lists them. Times and lengths are a fraction of theirs, texts are ours.
+
+// printedLine is a command line of a document.
+type printedLine struct {
+	tool, page string // the page, or the help text, that prints it
+	about      string
+	line       string            // what follows the program's name there; "!" before it: refused
+	files      map[string]string // that it reads, by name
+	sees       string            // for aliasEngine.see; of what is refused, a part of the error
+	note       string            // what differs
+}
+
+// Files that several lines read.
+const (
+	threeRows = `{"timestamp": 0, "input_length": 1200, "output_length": 5, "hash_ids": [0, 1, 2]}
+{"timestamp": 105, "input_length": 1800, "output_length": 6, "hash_ids": [0, 3, 4, 5]}
+{"timestamp": 274, "input_length": 1300, "output_length": 7, "hash_ids": [1, 4, 6]}
+`
+	scheduleRows = `{"timestamp": 0, "input_length": 100, "hash_ids": [3001]}
+{"timestamp": 50, "input_length": 200, "hash_ids": [3002]}
+{"timestamp": 200, "input_length": 400, "hash_ids": [3006]}
+{"timestamp": 300, "input_length": 350, "hash_ids": [3008]}
+{"timestamp": 400, "input_length": 500, "hash_ids": [3009]}
+{"timestamp": 500, "input_length": 600, "hash_ids": [3010, 3050]}
+`
+	secondsRows = `{"timestamp": 1234500.0, "input_length": 256, "output_length": 8}
+{"timestamp": 1234500.5, "input_length": 512, "output_length": 6}
+`
+	bodies = `{"messages": [{"role": "user", "content": "Name a river."}], "model": "sim", "max_tokens": 5}
+{"messages": [{"role": "user", "content": "Name a hill."}], "model": "sim", "max_tokens": 6}
+{"messages": [{"role": "user", "content": "Name a lake."}], "model": "sim", "temperature": 0.7}
+`
+	firstTurns = `{"messages": [{"role": "user", "content": "Good day"}], "model": "sim", "max_tokens": 5}
+{"messages": [{"role": "user", "content": "Good day"}, {"role": "assistant", "content": "To you"}, {"role": "user", "content": "And now?"}], "model": "sim", "max_tokens": 5}
+`
+	captures = `{"captureData":{"endpointInput":{"observedContentType":"application/json","mode":"INPUT","data":"{\"messages\":[{\"role\":\"user\",\"content\":\"What is a tide?\"}],\"max_tokens\":5}","encoding":"JSON"},"endpointOutput":{"observedContentType":"application/json","mode":"OUTPUT","data":"{\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":3,\"total_tokens\":15}}","encoding":"JSON"}},"eventMetadata":{"eventId":"e1","inferenceTime":"2026-04-29T00:03:18Z"},"eventVersion":"0"}
+`
+	conversations = `{"id": "c1", "models": ["sim"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 10, "system_tokens": 20, "requests": [
+  {"t": 0.0, "type": "s", "model": "sim", "in": 130, "out": 4, "hash_ids": [1, 2], "stop": "tool_use", "api_time": 0.1},
+  {"t": 0.2, "type": "n", "model": "sim", "in": 200, "out": 3, "hash_ids": [1, 2, 3], "input_types": ["tool_result"]}]}
+`
+	spansOfTools = `{"session_id": "s1", "trace_id": "t", "spans": [
+ {"span_id": "01", "trace_id": "t", "name": "chat", "start_time": "2026-01-01T00:00:01Z", "end_time": "2026-01-01T00:00:01.5Z", "status": {"code": "OK"}, "attributes": {
+  "gen_ai.operation.name": "chat", "gen_ai.request.model": "sim", "gen_ai.usage.input_tokens": 80, "gen_ai.usage.output_tokens": 4,
+  "gen_ai.input.messages": "[{\"role\": \"user\", \"parts\": [{\"type\": \"text\", \"content\": \"What is a delta?\"}]}]"}}]}
+`
+	// what AIPerf's documents begin their command lines with
+	aiperfStart = "profile --model sim --endpoint-type chat --streaming --url HOST:PORT "
+	guideStart  = "run --backend kind=openai_http,target=ENGINE "
+)
+
+var printedLines = []printedLine{
+	{
+		aiperf, "Trace Replay with Mooncake Traces", "a trace file of one's own", aiperfStart + "--input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
+		map[string]string{"custom_trace.jsonl": threeRows},
+		"requests 3; over 274ms; model sim; path /v1/chat/completions; body stream=true; some max_completion_tokens=7", "",
+	},
+	{
+		aiperf, "Trace Replay with Mooncake Traces", "without the schedule", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace --no-fixed-schedule --concurrency 4 --request-count 100",
+		map[string]string{"custom_trace.jsonl": threeRows},
+		"requests 3", "the trace is sent once, not until there are 100 requests: add --loop",
+	},
+	{
+		aiperf, "Trace Replay with Mooncake Traces", "rows with messages", aiperfStart + "--input-file DIR/chats.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
+		map[string]string{"chats.jsonl": `{"session_id": "a", "messages": [{"role": "user", "content": "Good day"}], "output_length": 5, "timestamp": 0}
+{"session_id": "a", "messages": [{"role": "user", "content": "Good day"}, {"role": "assistant", "content": "To you"}, {"role": "user", "content": "And now?"}], "output_length": 5, "timestamp": 200}
+`},
+		"requests 2; over 200ms; turns 1 3; body max_completion_tokens=5", "",
+	},
+	{
+		aiperf, "Trace Replay with Mooncake Traces", "rows with new messages, behind live replies", aiperfStart + "--input-file DIR/deltas.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
+		map[string]string{"deltas.jsonl": `{"session_id": "a", "message_mode": "delta", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Good day"}], "output_length": 5, "timestamp": 0}
+{"session_id": "a", "message_mode": "delta", "messages": [{"role": "user", "content": "And now?"}], "output_length": 5, "delay": 50}
+`},
+		"requests 2; turns 2 4", "",
+	},
+	{
+		aiperf, "Trace Replay with Mooncake Traces", "tools, and fields for one request", aiperfStart + "--input-file DIR/tools.jsonl --custom-dataset-type mooncake_trace --extra-inputs user:me",
+		map[string]string{"tools.jsonl": `{"messages": [{"role": "user", "content": "Is it raining?"}], "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"town": {"type": "string"}}}}}], "output_length": 5, "timestamp": 0, "extra": {"nvext": {"priority": 9}}}
+{"messages": [{"role": "user", "content": "Good day"}], "output_length": 6, "timestamp": 50, "extra": {"user": "you"}}
+`},
+		"requests 2; some nvext=map[priority:9]; some user=me; some user=you", "",
+	},
+	{
+		aiperf, "Fixed Schedule Benchmarking", "a schedule from its first row on", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-auto-offset",
+		map[string]string{"schedule.jsonl": scheduleRows},
+		"requests 6; over 500ms", "",
+	},
+	{
+		aiperf, "Fixed Schedule Benchmarking", "a window of it", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 200 --fixed-schedule-end-offset 400",
+		map[string]string{"schedule.jsonl": scheduleRows},
+		"requests 3; over 200ms", "",
+	},
+	{
+		aiperf, "Prefix Data Synthesis Tutorial", "a synthetic trace", "profile --input-file DIR/synthetic.jsonl --custom-dataset-type mooncake_trace --model sim --endpoint-type chat --workers-max 4 --concurrency 32 --url HOST:PORT",
+		map[string]string{"synthetic.jsonl": `{
+  "input_length": 612, "output_length": 8, "timestamp": 0,
+  "hash_ids": [1, 2], "session_id": "session-1", "delay": 0
+}`},
+		"requests 1; body max_completion_tokens=8", "analyze-trace is moonloop inspect, synthesize-trace moonloop transform",
+	},
+	{
+		aiperf, "Bailian Traces", "seconds, blocks of 16 tokens, chats with parents", aiperfStart + "--input-file DIR/bailian_short.jsonl --custom-dataset-type bailian_trace --fixed-schedule",
+		map[string]string{"bailian_short.jsonl": `{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 521, "output_length": 13, "type": "text", "turn": 1, "hash_ids": [7, 8]}
+{"chat_id": 160, "parent_chat_id": 159, "timestamp": 61.5, "input_length": 676, "output_length": 8, "type": "text", "turn": 2, "hash_ids": [7, 8, 9]}
+`},
+		"requests 2; over 386ms; some max_completion_tokens=13; some max_completion_tokens=8", "",
+	},
+	{
+		aiperf, "Baseten Trace Replay", "completions with hashes of their blocks", "profile --model sim --url ENGINE --endpoint-type completions --input-file DIR/trace.jsonl --custom-dataset-type baseten_trace --fixed-schedule",
+		map[string]string{"trace.jsonl": `{"timestamp_start_unix_ms": 1767225600250, "prompt": "a text of its own", "output_text": "this", "input_tokens": 40, "output_tokens": 8, "total_hashes": [17, 18, 19], "block_size": 16, "provided_session_id": null, "poor_man_session_id": "p1", "duration_e2e_ms": 9.5, "duration_ttft_ms": 1, "request_canceled": false}
+{"timestamp_start_unix_ms": 1767225600450, "input_tokens": 64, "output_tokens": 4, "total_hashes": [17, 18, 20, 21], "block_size": 16, "poor_man_session_id": "p1"}
+`},
+		"requests 2; over 200ms; path /v1/completions; some max_tokens=8; some max_tokens=4", "prompts are made of the hashes, not the recorded ones",
+	},
+	{
+		aiperf, "Raw Payload Replay", "bodies of requests", "profile --input-file DIR/payloads.jsonl --model sim --custom-dataset-type raw_payload --streaming --url HOST:PORT --concurrency 2",
+		map[string]string{"payloads.jsonl": bodies},
+		"requests 3; turns 1 1 1; some max_tokens=5; some max_tokens=6; some temperature=0.7", "",
+	},
+	{
+		aiperf, "Raw Payload Replay", "the same, found out", "profile --input-file DIR/payloads.jsonl --model sim --streaming --url HOST:PORT --concurrency 2",
+		map[string]string{"payloads.jsonl": bodies},
+		"requests 3; some max_tokens=5; some temperature=0.7", "",
+	},
+	{
+		aiperf, "Raw Payload Replay", "a folder of conversations", "profile --input-file DIR/conversations/ --model sim --custom-dataset-type raw_payload --streaming --url HOST:PORT --concurrency 2",
+		map[string]string{"conversations/session_001.jsonl": firstTurns, "conversations/session_002.jsonl": bodies},
+		"requests 5; turns 1 1 1 1 3", "turns of one file do not wait for each other",
+	},
+	{
+		aiperf, "Inputs JSON Replay", "what a run has sent", "profile --input-file DIR/inputs.json --model sim --custom-dataset-type inputs_json --streaming --url HOST:PORT --concurrency 4",
+		map[string]string{"inputs.json": `{
+  "data": [
+    {"session_id": "s1", "payloads": [
+      {"messages": [{"role": "user", "content": "Good day"}], "model": "sim", "max_tokens": 5},
+      {"messages": [{"role": "user", "content": "Good day"}, {"role": "assistant", "content": "To you"}, {"role": "user", "content": "And now?"}], "model": "sim", "max_tokens": 5}
+    ]}
+  ]
+}`},
+		"requests 2; turns 1 3; body max_tokens=5; some model=sim", "",
+	},
+	{
+		aiperf, "Replay SageMaker Data Capture Traces", "a folder of captures", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/captured/ --custom-dataset-type sagemaker_data_capture --fixed-schedule --fixed-schedule-auto-offset",
+		map[string]string{"captured/2026/04/29/00/a.jsonl": captures},
+		"requests 1; turns 1; body max_tokens=5", "",
+	},
+	{
+		aiperf, "Replay SageMaker Data Capture Traces", "the first five minutes of a file", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/all.jsonl --custom-dataset-type sagemaker_data_capture --fixed-schedule --fixed-schedule-auto-offset --fixed-schedule-end-offset 300000",
+		map[string]string{"all.jsonl": captures + strings.Replace(captures, "00:03:18", "00:13:18", 1)},
+		"requests 1; turns 1", "",
+	},
+	{
+		aiperf, "Weka traces", "conversations of coding agents", aiperfStart + "--input-file DIR/weka.json --custom-dataset-type weka_trace",
+		map[string]string{"weka.json": conversations},
+		"requests 2; some max_completion_tokens=4; some max_completion_tokens=3", "tool calls are requests like others",
+	},
+	{
+		aiperf, "BurstGPT traces", "lengths and times", aiperfStart + "--input-file DIR/burst.csv --custom-dataset-type burst_gpt_trace --fixed-schedule",
+		map[string]string{"burst.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n5.3,ChatGPT,108,9,117,API log\n"},
+		"requests 2; over 300ms; model sim; some max_completion_tokens=18", "",
+	},
+	{
+		vllm, "help of vllm bench serve", "a timed trace, in milliseconds and blocks of 512", "bench serve --backend vllm --model sim --tokenizer path/of/weights --base-url ENGINE --endpoint /v1/completions --dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 --self-timed --num-prompts 3 --max-concurrency 128 --request-id-prefix run- --ignore-eos --save-result --save-detailed --result-dir DIR/res --result-filename benchmark.json",
+		map[string]string{"t.jsonl": threeRows},
+		"requests 3; over 274ms; path /v1/completions; body ignore_eos=true; header X-Request-Id=run-*; file res/benchmark/summary.json", "",
+	},
+	{
+		vllm, "help of vllm bench serve", "a timed trace as vLLM takes it, in seconds and blocks of 16", "bench serve --backend vllm --model sim --host HOST --port PORT --dataset-name timed_trace --dataset-path DIR/t.jsonl --self-timed --temperature 0 --num-warmups 0 --ready-check-timeout-sec 0",
+		map[string]string{"t.jsonl": `{"timestamp": 0, "input_length": 32, "output_length": 5, "hash_ids": [1, 2]}
+{"timestamp": 0.25, "input_length": 40, "output_length": 5, "hash_ids": [1, 2, 3]}
+`},
+		"requests 2; over 250ms; body temperature=0; body max_tokens=5", "",
+	},
+	{
+		vllm, "help of vllm bench serve", "other names of fields", "bench serve --backend openai-chat --endpoint /v1/chat/completions --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-label-timestamp at --timed-trace-label-input-length isl --timed-trace-label-output-length osl --timed-trace-label-hash-ids blocks",
+		map[string]string{"t.jsonl": `{"at": 0, "isl": 32, "osl": 5, "blocks": [1, 2]}
+{"at": 0.25, "isl": 40, "osl": 6, "blocks": [1, 2, 3]}
+`},
+		"requests 2; over 250ms; some max_completion_tokens=6", "",
+	},
+	{
+		guidellm, "Trace Replay Benchmarking", "seconds and lengths", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl --profile kind=replay,time_scale=1.0",
+		map[string]string{"t.jsonl": secondsRows},
+		"requests 2; over 500ms; some max_completion_tokens=8", "",
+	},
+	{
+		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
+		map[string]string{"t.jsonl": secondsRows},
+		"requests 1", "max_requests ends the trace there; GuideLLM lets requests under way end",
+	},
+	{
+		guidellm, "Trace File Formats", "a source, and columns of other names", guideStart + "--profile kind=replay --data kind=trace_synthetic,source.kind=json_file,source.path=DIR/t.jsonl,timestamp_column=ts,prompt_tokens_column=isl,output_tokens_column=generated_tokens,time_scale=1.0,max_session_wait=0.3",
+		map[string]string{"t.jsonl": `{"ts": 7, "isl": 256, "generated_tokens": 8}
+{"ts": 70, "isl": 300, "generated_tokens": 6}
+`},
+		"requests 2; over 300ms; some max_completion_tokens=6", "",
+	},
+	{
+		guidellm, "Trace File Formats", "Mooncake", guideStart + "--profile kind=replay --data kind=mooncake,path=DIR/t.jsonl,hash_ids_column=hash_ids,hash_id_block_size=512,time_scale=0.001",
+		map[string]string{"t.jsonl": threeRows},
+		"requests 3; over 274ms", "",
+	},
+	{
+		guidellm, "Trace File Formats", "Weka", guideStart + "--profile kind=replay --data kind=weka,source.kind=json_file,source.path=DIR/t.json,conversation_id_column=id",
+		map[string]string{"t.json": conversations},
+		"requests 2; some max_completion_tokens=4", "",
+	},
+	{
+		guidellm, "Trace File Formats", "OpenTelemetry, a session on a line", guideStart + "--profile kind=replay --data kind=otel,source.kind=json_file,source.path=DIR/t.jsonl,history=trace --data-loader kind=pytorch,samples=2",
+		map[string]string{"t.jsonl": spansOfTools},
+		"requests 1; some max_completion_tokens=4", "prompts are made of hashes of the recorded ones, of the same lengths",
+	},
+	{
+		guidellm, "Trace File Formats", "a data set of a hub", "!" + guideStart + "--profile kind=replay --data kind=weka,source.kind=huggingface,source.source=owner/traces,load_kwargs.split=train",
+		nil, "download it, and name the file", "nothing is downloaded",
+	},
+	{
+		traceReplay, "TraceReplay Benchmark Tool", "a row over several lines, with comments", "--model /models/m --served-model-name sim --backend vllm --trace-path DIR/conversation_trace.jsonl --trace-mode trace --host HOST --port PORT --save-result --result-dir DIR/out --save-prompts",
+		map[string]string{"conversation_trace.jsonl": `{
+  "timestamp": 1696000000123,   // since 1970
+  "input_length": 1312,         // tokens
+  "output_length": 8,           // expected
+  "hash_ids": [123, 456, 789]   // of the prompt
+}
+{
+  "timestamp": 1696000000423,
+  "input_length": 812,
+  "output_length": 6,
+  "hash_ids": [123, 457]
+}
+`},
+		"requests 2; over 300ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "--model alone is asked for as it stands; TraceReplay does the same",
+	},
+}
+
+// TestPrintedLines runs them, and looks at what the engine got.
+func TestPrintedLines(t *testing.T) {
+	ends := make([]func() replayed, len(printedLines))
+	for i, p := range printedLines {
+		line, _ := strings.CutPrefix(p.line, "!")
+		ends[i] = begin(t, aliasTrace, append(strings.Fields("replay --overhead 1"), strings.Fields(line)...), p.files)
+	}
+	for i, p := range printedLines {
+		t.Run(p.tool+"/"+p.about, func(t *testing.T) {
+			r := ends[i]()
+			if strings.HasPrefix(p.line, "!") {
+				if r.status != exitUsage || !strings.Contains(r.said, p.sees) || len(r.seen) > 0 {
+					t.Errorf("status %d, %d requests, said:\n%s", r.status, len(r.seen), r.said)
+				}
+				return
+			}
+			r.good(t)
+			r.see(t, p.sees, r.out)
+			if t.Failed() {
+				t.Log(r.said)
+			}
+		})
+	}
+}
+
+// writePrinted writes a tool's lines for the page.
+func writePrinted(b *strings.Builder, tool string) {
+	b.WriteString("\n### Command lines that its documents print\n\n| page | what | moonloop replay … | what differs |\n|---|---|---|---|\n")
+	for _, p := range printedLines {
+		if p.tool == tool {
+			line, no := strings.CutPrefix(p.line, "!")
+			line = strings.NewReplacer("ENGINE", "http://localhost:8000", "HOST:PORT", "localhost:8000", "HOST", "localhost", "PORT", "8000", "DIR/", "").Replace(line)
+			note := p.note
+			if no {
+				note = "refused: " + note
+			}
+			fmt.Fprintf(b, "| %s | %s | `%s` | %s |\n", p.page, p.about, line, note)
+		}
+	}
+}

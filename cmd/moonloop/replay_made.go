@@ -1,0 +1,124 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/convert"
+)
+
+// This file makes the trace that "moonloop replay --from" and "--transform" ask for, in a temporary folder, with the verbs convert
+// and transform: what a user of these would do before, without files of their own.
+
+// sourceSteps is how the trace of a replay is made of a file.
+type sourceSteps struct {
+	from  convert.Format
+	steps []string // flags of transform, a step each
+}
+
+// readingFlags are the flags that say how a trace is read. They go to the first one that reads it.
+var readingFlags = []string{"time-unit", "map", "block-size", "fine-block-size"}
+
+// aTransform are flags of transform that make one trace of one.
+var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5 --end 20m"`, long: true, flags: true, ok: func(text string) error {
+	verb := newTransformCommand()
+	err := verb.ParseFlags(strings.Fields(text))
+	if errors.Is(err, pflag.ErrHelp) {
+		err = errors.New("--help is the verb's own")
+	}
+	for _, name := range append([]string{"out", "append", "merge", "help"}, readingFlags...) {
+		if err == nil && verb.Flags().Changed(name) {
+			err = fmt.Errorf("--%s is not for one step of several", name)
+		}
+	}
+	if err == nil && (verb.Flags().NArg() > 0 || verb.Flags().NFlag() == 0) {
+		err = errors.New("there is more than flags, or nothing")
+	}
+	if err != nil {
+		return advice(err.Error() + `; want flags of "moonloop transform", such as "--scale 0.5 --end 20m"`)
+	}
+	return nil
+}}
+
+// make makes the trace, and returns what removes it. Without --from and --transform it does nothing.
+func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), err error) {
+	remove = func() {}
+	if m.from == "" && m.steps == nil {
+		return remove, nil
+	}
+	folder, err := os.MkdirTemp("", "moonloop-replay-*")
+	if err != nil {
+		return remove, fmt.Errorf("the trace that is made of %s needs a temporary folder: %w; $TMPDIR names another one", publicValue(f.cfg.Trace.Name), err)
+	}
+	remove = func() { _ = os.RemoveAll(folder) }
+	t, stdin := &f.cfg.Trace, cmd.InOrStdin()
+	name := t.Name
+	base, _, _ := strings.Cut(filepath.Base(publicValue(name)), ".")
+	step := func(verb string, args ...string) error {
+		into, err := os.MkdirTemp(folder, verb+"-*")
+		if err != nil {
+			return fmt.Errorf("a temporary folder in %s: %w", folder, err)
+		}
+		made := filepath.Join(into, strings.Replace(base, "-", "stdin", 1)+".jsonl")
+		status := execute(cmd.Context(), newRootCommand(), append([]string{verb, "--out", made}, args...), stdin, io.Discard, cmd.ErrOrStderr())
+		name, stdin = made, strings.NewReader("")
+		return exitWith(status)
+	}
+	if m.from != "" {
+		args, err := filesOf(name)
+		if err != nil {
+			return remove, err
+		}
+		args = append([]string{"--from", string(m.from)}, args...)
+		if m.from.Keeps() {
+			args = append(args, "--prompts", string(convert.PromptsKeep))
+		}
+		if err := step("convert", args...); err != nil {
+			return remove, err
+		}
+	}
+	for i, flags := range m.steps {
+		args := append([]string{name}, strings.Fields(flags)...)
+		for _, reading := range readingFlags {
+			if flag := cmd.Flags().Lookup(reading); i == 0 && flag.Changed {
+				args = append(args, "--"+reading+"="+flag.Value.String())
+			}
+		}
+		if err := step("transform", args...); err != nil {
+			return remove, err
+		}
+	}
+	if m.steps != nil { // the sidecar says these now
+		t.Unit, t.Map, t.BlockSize, t.FineBlockSize = 0, nil, 0, 0
+	}
+	t.Name = name
+	return remove, nil
+}
+
+// filesOf returns the files of a folder, as the exports of engines have them; of anything else, its name.
+func filesOf(name string) (files []string, err error) {
+	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+		return []string{name}, nil
+	}
+	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".jsonl") && !entry.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err == nil && files == nil {
+		err = fmt.Errorf("%s: there is no file in it whose name ends in .jsonl", quoted(name))
+	}
+	return files, err
+}

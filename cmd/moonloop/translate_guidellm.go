@@ -1,0 +1,298 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file reads GuideLLM's flags, whose values are made of pairs of names and values, or are JSON objects.
+
+// pairs reads kind=…,key=value,…, or the same as a JSON object, whose inner objects' members get names with dots.
+func pairs(value string) map[string]string {
+	of := make(map[string]string)
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(value), &object) == nil {
+		flatten(of, "", object)
+		return of
+	}
+	for pair := range strings.SplitSeq(value, ",") {
+		if name, v, found := strings.Cut(pair, "="); found {
+			of[name] = v
+		} else {
+			of["kind"] = pair
+		}
+	}
+	return of
+}
+
+func flatten(of map[string]string, before string, object map[string]json.RawMessage) {
+	for name, raw := range object {
+		var inner map[string]json.RawMessage
+		var text string
+		switch {
+		case json.Unmarshal(raw, &inner) == nil && inner != nil:
+			flatten(of, before+name+".", inner)
+		case json.Unmarshal(raw, &text) == nil:
+			of[before+name] = text
+		default:
+			of[before+name] = string(raw)
+		}
+	}
+}
+
+// each gives the members of such a value to what knows them; the others are refused.
+func each(of map[string]string, knows map[string]func(string) error) error {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		do, known := knows[name]
+		if !known {
+			group, _, _ := strings.Cut(name, ".")
+			do, known = knows[group+".*"]
+		}
+		if !known {
+			return fmt.Errorf("%s: a replay has nothing of this kind; leave it out", quoted(name))
+		}
+		if do == nil {
+			continue
+		}
+		if err := do(of[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func want(words ...string) func(string) error {
+	return func(value string) error {
+		if slices.Contains(words, value) {
+			return nil
+		}
+		return fmt.Errorf("%s: want %s", quoted(value), strings.Join(words, " or "))
+	}
+}
+
+func (t *translator) guideProfile(value string) error {
+	rate := func(v string) error { return keep("rate")(t, v) }
+	kinds := slices.Sorted(maps.Keys(guideProfiles))
+	return each(pairs(value), map[string]func(string) error{
+		"kind": func(v string) error {
+			if guideProfiles[v] == nil {
+				return want(kinds...)(v)
+			}
+			return keep("profile")(t, v)
+		},
+		"time_scale": t.secondsPerUnit, "schedule_turn": want("timestamp"), "rate": rate, "streams": rate, "max_concurrency": rate, "rampup_duration": func(v string) error { return keep("rampup")(t, v) },
+	})
+}
+
+// guideProfiles are the load profiles of GuideLLM, and what becomes of them with a rate, which may be empty.
+var guideProfiles = map[string]func(t *translator, rate string) error{
+	"replay": func(t *translator, rate string) error {
+		if rate == "" {
+			return nil
+		}
+		return t.secondsPerUnit(rate)
+	},
+	"constant": (*translator).constant,
+	"async":    (*translator).constant,
+	"poisson":  func(t *translator, rate string) error { return t.add("request-rate", rate) },
+	"concurrent": func(t *translator, streams string) error {
+		_ = t.add("concurrency", streams)
+		return t.closed("")
+	},
+	"synchronous": func(t *translator, _ string) error {
+		_ = t.add("concurrency", "1")
+		return t.closed("")
+	},
+	"throughput": func(t *translator, most string) error {
+		if most != "" {
+			_ = t.add("concurrency", most)
+		}
+		return t.add("request-rate", "inf")
+	},
+}
+
+func (t *translator) constant(rate string) error {
+	_ = t.add("arrival", "constant")
+	return t.add("request-rate", rate)
+}
+
+// guideLoad says when GuideLLM's profile would send.
+func (t *translator) guideLoad() error {
+	profile, rate := cmp.Or(t.kept["profile"], "replay"), t.kept["rate"]
+	if strings.Contains(rate, ",") {
+		return fmt.Errorf("--rate %s: want one value; a replay runs once, so give each its own command", quoted(rate))
+	}
+	if rate == "" && slices.Contains([]string{"constant", "async", "poisson", "concurrent"}, profile) {
+		return fmt.Errorf("--profile %s: --rate is missing", profile)
+	}
+	if ramp, given := t.kept["rampup"]; given {
+		if err := seconds("ramp-up")(t, ramp); err != nil {
+			return fmt.Errorf("--rampup: %w", err)
+		}
+	}
+	return guideProfiles[profile](t, rate)
+}
+
+func (t *translator) guideBackend(value string) error {
+	of := pairs(value)
+	for name, v := range of {
+		if field, found := strings.CutPrefix(name, "extras.body."); found {
+			raw := json.RawMessage(v)
+			if !json.Valid(raw) {
+				raw, _ = json.Marshal(v)
+			}
+			if err := t.body(field, raw); err != nil {
+				return err
+			}
+			delete(of, name)
+		}
+		if header, found := strings.CutPrefix(name, "extras.headers."); found {
+			_ = t.add("header", header+": "+v)
+			delete(of, name)
+		}
+	}
+	return each(of, map[string]func(string) error{
+		"kind": want("openai_http"), "target": t.url, "model": func(v string) error { return t.add("model", v) },
+		"api_key": t.key, "request_format": t.requestType, "request_type": t.requestType,
+		"timeout": func(v string) error { return seconds("request-timeout")(t, v) }, "timeout_connect": func(v string) error { return seconds("connect-timeout")(t, v) },
+		"max_tokens": func(v string) error { return t.add("max-output-length", v) }, "http2": func(v string) error { return t.add("http2", strings.ToLower(v)) },
+		"verify": func(v string) error {
+			insecure := strings.EqualFold(v, "false")
+			return t.add("insecure-skip-verify", strconv.FormatBool(insecure))
+		},
+		"stream":           func(v string) error { return t.add("no-stream", strconv.FormatBool(strings.EqualFold(v, "false"))) },
+		"follow_redirects": nil, "validate_backend": nil, "extras.*": nil,
+	})
+}
+
+// guideFormats are the formats of GuideLLM's traces that are converted first.
+var guideFormats = map[string]string{"weka": "weka", "otel": "spans", "opentelemetry": "spans", "otel_trace": "spans"}
+
+func (t *translator) guideData(value string) error {
+	if !strings.Contains(value, "=") && !strings.HasPrefix(value, "{") {
+		return t.theTrace(value)
+	}
+	of := pairs(value)
+	kind := of["kind"]
+	switch from := guideFormats[kind]; {
+	case from != "":
+		_ = t.add("from", from)
+		t.kept["from"] = from
+	case slices.Contains([]string{"mooncake", "trace_synthetic", "trace_minimal"}, kind):
+		t.kept["seconds"] = "unless a time_scale says another unit"
+	}
+	// Columns of what is converted have the names that the format gives them.
+	named := func(ours, converted string) func(string) error {
+		if guideFormats[kind] != "" {
+			return want(converted)
+		}
+		return func(v string) error { return column(ours)(t, v) }
+	}
+	if slices.Contains([]string{"huggingface", "hf", "db_file", "synthetic_text", "synthetic_image", "synthetic_video"}, kind) {
+		return fmt.Errorf("kind=%s: a replay sends a trace: download the data set and name the file, or make a trace with moonloop generate", kind)
+	}
+	kinds := append(slices.Sorted(maps.Keys(guideFormats)), "mooncake", "trace_minimal", "trace_synthetic")
+	return each(of, map[string]func(string) error{
+		"kind": want(kinds...), "path": t.theTrace, "source.path": t.theTrace, "source.src": t.theTrace,
+		"source.kind": func(v string) error {
+			if v == "huggingface" || v == "hf" {
+				return errors.New("a replay downloads no data set: download it, and name the file as source.path")
+			}
+			return want("json_file", "csv_file", "parquet_file")(v)
+		},
+		"time_scale":       func(v string) error { return keep("scale")(t, v) },
+		"max_session_wait": func(v string) error { return keep("wait")(t, v) },
+		"max_wait": func(v string) error {
+			if kind == "weka" {
+				return errors.New("it is of the turns of one session; max_session_wait is of all requests")
+			}
+			return nil // rows of the other formats are one request each
+		},
+		"timestamp_column": named("timestamp", "t"), "prompt_tokens_column": named("input_length", "in"), "output_tokens_column": named("output_length", "out"),
+		"hash_ids_column": named("hash_ids", "hash_ids"), "conversation_id_column": named("session_id", "id"), "hash_id_block_size": func(v string) error { return t.add("block-size", v) },
+		"load_kwargs.*": nil, "history": want("trace"),
+	})
+}
+
+// guideConstraint reads what ends a benchmark.
+func (t *translator) guideConstraint(value string) error {
+	of := pairs(value)
+	as := func(name string) func(string) error { return func(v string) error { return t.add(name, v) } }
+	return each(of, map[string]func(string) error{
+		"kind": func(v string) error {
+			switch v {
+			case "over_saturation":
+				return errors.New(noSaturation)
+			case "min_requests":
+				return errors.New("a replay ends with its trace: --loop sends it again")
+			}
+			return want("max_requests", "max_duration", "max_error_rate", "max_global_error_rate", "max_errors")(v)
+		},
+		"count": func(v string) error {
+			if of["kind"] == "max_errors" {
+				return t.add("abort-errors", v)
+			}
+			return t.atMost(v)
+		},
+		"rate": as("abort-error-rate"), "seconds": func(v string) error { return seconds("max-duration")(t, v) },
+		"window": nil, "minimum": nil, "stopping_scope": nil,
+	})
+}
+
+func (t *translator) guideLoader(value string) error {
+	return each(pairs(value), map[string]func(string) error{
+		"kind": want("pytorch"), "num_workers": nil, "shuffle": want("false", "False"),
+		"samples": func(v string) error {
+			if v == "-1" { // all
+				return nil
+			}
+			return t.atMost(v)
+		},
+	})
+}
+
+// atMost keeps the smallest number of requests that is asked for.
+func (t *translator) atMost(value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%s: want a whole number above 0", quoted(value))
+	}
+	if before, err := strconv.ParseInt(t.kept["most"], 10, 64); err != nil || n < before {
+		t.kept["most"] = value
+	}
+	return nil
+}
+
+func (t *translator) guideSeed(value string) error {
+	return each(pairs(value), map[string]func(string) error{"kind": want("static"), "value": func(v string) error { return t.add("seed", v) }})
+}
+
+// guideOutput keeps the one folder of all files.
+func (t *translator) guideOutput(value string) error {
+	of := pairs(value)
+	if err := want("console", "csv", "html", "json", "plot", "yaml")(of["kind"]); err != nil || of["kind"] == "console" {
+		return err
+	}
+	path := of["path"]
+	if filepath.Ext(path) != "" || path == "" {
+		path = filepath.Dir(path)
+	}
+	return keep("folder")(t, path)
+}
+
+func (t *translator) guideMetrics(value string) error {
+	return each(pairs(value), map[string]func(string) error{
+		"kind": want("generative"), "sample_size": nil, "prefer_response_metrics": nil, "confidence": nil, "warnings": nil,
+		"slo.ttft_ms": func(v string) error { return t.goodput("ttft:" + v) }, "slo.tpot_ms": func(v string) error { return t.goodput("tpot:" + v) },
+	})
+}
