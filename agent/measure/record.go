@@ -4,6 +4,9 @@
 package measure
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/send"
@@ -24,18 +27,28 @@ const (
 	Disconnected                // its connection was closed on purpose, as a client does that gives up
 )
 
-func (o Outcome) String() string {
-	return [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped, semconv.OutcomeDisconnected}[o]
+var outcomeNames = [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped, semconv.OutcomeDisconnected}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// ParseOutcome reads the name of an outcome.
+func ParseOutcome(name string) (Outcome, error) {
+	i := slices.Index(outcomeNames[:], name)
+	if i < 0 {
+		return 0, fmt.Errorf("outcome %.64q: want %s", name, strings.Join(outcomeNames[:], ", "))
+	}
+	return Outcome(i), nil //nolint:gosec // an index of outcomeNames
 }
 
 // Skip reasons; Record.Reason of a skipped row.
 const (
-	SkipSession       = "session_failed"   // an earlier turn of its session was not served
-	SkipSessionClosed = "session_closed"   // its session, and what the turn needs of it, was given up to make room
-	SkipInterrupted   = "interrupted"      // the run was stopped before its turn came
-	SkipDuration      = "max_duration"     // its turn lies past --max-duration
-	SkipTooShort      = "prompt_too_short" // shorter than the chat template alone, under --too-short=skip
-	SkipAborted       = "aborted"          // the run ended early on its own error limit
+	SkipSession       = "session_failed"     // an earlier turn of its session was not served
+	SkipSessionClosed = "session_closed"     // its session, and what the turn needs of it, was given up to make room
+	SkipGraph         = "predecessor_failed" // a row that it waits for was not served
+	SkipInterrupted   = "interrupted"        // the run was stopped before its turn came
+	SkipDuration      = "max_duration"       // its turn lies past --max-duration
+	SkipTooShort      = "prompt_too_short"   // shorter than the chat template alone, under --too-short=skip
+	SkipAborted       = "aborted"            // the run ended early on its own error limit
 )
 
 // FailUnsendable is the Record.Reason of a row that no request could be built from.
@@ -51,7 +64,14 @@ const (
 	AgreeDifferent
 )
 
-func (a Agreement) String() string { return [...]string{"unknown", "equal", "different"}[a] }
+var agreementNames = [...]string{"unknown", "equal", "different"}
+
+func (a Agreement) String() string { return agreementNames[a] }
+
+// ParseAgreement reads the name of an agreement; every other text is AgreeUnknown.
+func ParseAgreement(name string) Agreement {
+	return Agreement(max(0, slices.Index(agreementNames[:], name))) //nolint:gosec // an index of agreementNames
+}
 
 // Record is what became of one row: exactly one per row of the replay. The pieces after it (spans, metrics,
 // report) read it and change nothing.
@@ -59,6 +79,8 @@ type Record struct {
 	Row   *mooncake.Row
 	Index int64 // row index in the trace, from 0
 	Turn  int   // turn of its session, from 0
+	// After are the rows that it waited for, by index.
+	After []int64
 
 	// Model is the model that was asked for; empty when none was.
 	Model string
@@ -78,7 +100,7 @@ type Record struct {
 	// Spread is the part that spreading added. Both are 0 in a closed loop.
 	Offset, Spread time.Duration
 	// Intended is the instant, on the run's clock, at which the row should have gone out: from the schedule, from
-	// the previous turn's end, or, in a closed loop, the instant at which its slot became free.
+	// the end of the rows before it, or, in a closed loop, the instant at which its slot became free.
 	Intended time.Duration
 	// Scheduled is whether Intended comes from a timestamp or delay (lateness is judged) or from a free slot.
 	Scheduled bool
