@@ -77,10 +77,11 @@ func (e *Engine) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(chat, w, r) })
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(completions, w, r) })
+	mux.HandleFunc("POST "+pathMessages, func(w http.ResponseWriter, r *http.Request) { e.generate(messages, w, r) })
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.Handle("GET /metrics", e.metric.handler)
-	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"}
+	paths := []string{"/v1/chat/completions", "/v1/completions", pathMessages, "/v1/models", "/health", "/metrics"}
 	if e.config.Like != LikePlain {
 		mux.HandleFunc("POST "+pathTokenize, e.serveTokenize)
 		paths = append(paths, pathTokenize)
@@ -111,13 +112,25 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer e.leave()
 	e.boundBody(w, r)
-	if e.config.APIKey != "" && strings.HasPrefix(r.URL.Path, "/v1/") && !e.key.Opens(r.Header.Get("Authorization")) {
+	if e.config.APIKey != "" && strings.HasPrefix(r.URL.Path, "/v1/") && !e.authorized(r) {
 		e.count.unauthorized.Add(1)
 		w.Header().Set("Www-Authenticate", "Bearer")
-		(&apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}).write(w)
+		refusal := &apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}
+		if r.URL.Path == pathMessages {
+			refusal = refusal.inMessages()
+		}
+		refusal.write(w)
 		return
 	}
 	e.mux.ServeHTTP(w, r)
+}
+
+// authorized reports whether a request shows the key, as a bearer key or, as in the Messages API, by itself.
+func (e *Engine) authorized(r *http.Request) bool {
+	if alone := r.Header.Get("X-Api-Key"); alone != "" {
+		return e.key.Opens("Bearer " + alone)
+	}
+	return e.key.Opens(r.Header.Get("Authorization"))
 }
 
 func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
