@@ -85,4 +85,11 @@ func TestMessagesUsage(t *testing.T) {
 	if got := u.counts(); got != (Usage{Prompt: 123, Completion: 7, Cached: 20, Reasoning: Unknown}) {
 		t.Errorf("%+v", got)
 	}
+	// vLLM 0.32 begins a stream with the whole prompt, and tells at its end what of it was cached.
+	u = messageUsage{}
+	u.add(&messageUsage{Input: n(131)})
+	u.add(&messageUsage{Input: n(3), Output: n(4), Created: n(0), Read: n(128)})
+	if got := u.counts(); got != (Usage{Prompt: 131, Completion: 4, Cached: 128, Reasoning: Unknown}) {
+		t.Errorf("%+v", got)
+	}
 }
