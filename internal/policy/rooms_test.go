@@ -41,6 +41,7 @@ var rooms = []string{
 	"semconv",              // names
 	"examples",             // what is shipped to be copied
 	"internal/simulator",   // an engine to test against
+	"internal/bearer",      // the one check of a bearer key
 	"internal/heap",        // the one priority queue
 	"internal/jsonrows",    // objects in a file, however they are laid out
 	"internal/gcpace",      // the garbage collector of a command

@@ -83,5 +83,5 @@
 // # Memory
 //
 // Bodies, queues and kept records are bounded by the configuration. The infinite cache is not: it grows by
-// some 20 bytes for each distinct block.
+// some 25 bytes for each distinct block.
 package simulator
