@@ -133,7 +133,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	defer p.cancel()
 	rec := d.newRecord(it)
 	rec.Server = p.engine.server
-	span := d.tel.StartRequest(c.span, it.Row, it.Index, it.Intended)
+	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
 	d.engines.leave(p.engine)
 	at, open := p.gate.Wait()
@@ -175,7 +175,7 @@ func (d *dispatcher) skip(it *schedule.Item, reason string) {
 	if it.Session != nil {
 		c, _ = it.Session.Data.(conversation)
 	}
-	d.recorder.submit(rec, d.tel.StartRequest(c.span, it.Row, it.Index, it.Intended))
+	d.recorder.submit(rec, d.tel.StartRequest(c.span, it.Row, it.Intended))
 }
 
 // skipReasons says in records why the scheduler skips.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
 )
 
 // dispatcher is a program that sends one-token requests on a schedule.
@@ -106,7 +108,7 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 		for _, r := range m.truth.records {
 			number, named := strings.CutPrefix(r.Header.Get(d.header), d.prefix)
 			if n, err := strconv.Atoi(number); named && err == nil && n >= 0 && n < len(arrived) {
-				arrived[n] = millis(r.Arrived())
+				arrived[n] = clock.Millis(r.Arrived())
 			}
 		}
 		late, missing := known(align(d.at, arrived))
@@ -115,7 +117,7 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 		}
 		cells := []cell{
 			num("p50", percentile(late, 0.5)), num("p90", percentile(late, 0.9)), num("p99", percentile(late, 0.99)), num("not sent", float64(missing)),
-			num("CPU µs/request", 1e3*millis(m.total())/float64(len(late))), num("RSS MiB", mebi(m.peak)), num("engine core %", m.engineCore()),
+			num("CPU µs/request", 1e3*clock.Millis(m.total())/float64(len(late))), num("RSS MiB", mebi(m.peak)), num("engine core %", m.engineCore()),
 		}
 		if d.says != nil {
 			own, err := d.says(m.dir)

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
 )
 
 // server is a process of our own that says where it listens: the engine, or the sink of telemetry.
@@ -95,7 +97,7 @@ func (m *measured) engineCore() float64 {
 
 // perToken is processor time in µs for each token that the engine wrote.
 func (m *measured) perToken(cpu time.Duration) float64 {
-	return 1e3 * millis(cpu) / float64(m.truth.tokens())
+	return 1e3 * clock.Millis(cpu) / float64(m.truth.tokens())
 }
 
 // runSink is the whole of the sink's process: it takes OTLP over HTTP and throws it away, so that telemetry has somewhere to

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
 )
 
 // tokenPace is the engine of the streaming scenarios: the first token after 200 ms, then 50 a second.
@@ -42,7 +44,7 @@ func (b *bench) streamOnce(ctx context.Context, c client, w work, parts ...any) 
 		o = &outcome{
 			report: r, rss: mebi(m.peak), first: m.first.Sub(m.began).Seconds(), took: time.Since(began),
 			cpu: m.perToken(m.cpu(m.first, m.last)), all: m.perToken(m.total()),
-			since: 1e3 * millis(m.total()-used(m.samples, m.first)), tokens: float64(m.truth.tokens()),
+			since: 1e3 * clock.Millis(m.total()-used(m.samples, m.first)), tokens: float64(m.truth.tokens()),
 			engine: m.engineCore(), leaves: r.leaves(m.truth), rate: m.truth.peakRate(),
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
@@ -52,7 +53,7 @@ func (t *truth) tokens() (n int) {
 func written(r *simulator.Record) (at []float64) {
 	for _, w := range r.Writes {
 		if w.Tokens > 0 {
-			at = append(at, millis(w.At))
+			at = append(at, clock.Millis(w.At))
 		}
 	}
 	return at
@@ -62,7 +63,7 @@ func written(r *simulator.Record) (at []float64) {
 // write with a token. NaN without one.
 func ttft(r *simulator.Record) float64 {
 	if at := written(r); len(at) > 0 {
-		return at[0] - millis(r.Arrived())
+		return at[0] - clock.Millis(r.Arrived())
 	}
 	return nan
 }
@@ -152,5 +153,3 @@ func highest(steps []step) (most int) {
 	}
 	return most
 }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

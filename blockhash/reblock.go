@@ -11,24 +11,24 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Reasons why [Hasher.Reblock] and [Chain.Blocks] refuse what they are given.
+// Errors of [Hasher.Reblock] and [Chain.Blocks].
 var (
 	// ErrBlockSize means that blocks of one size cannot be made of blocks of another.
 	ErrBlockSize = errors.New("unusable block size")
-	// ErrLength means that a number of tokens is impossible, or not that of the hashes or cells.
+	// ErrLength means that a number of tokens is impossible, or does not match the number of hashes or cells.
 	ErrLength = errors.New("unusable length")
 )
 
-// Reblock appends the ids of the blocks of to tokens of a prompt whose blocks of from tokens an engine has hashed; to is
-// a multiple of from, and anything else an [ErrBlockSize]. The hashes must be chained, as those of every engine with a
-// prefix cache are: then each stands for all blocks before it, and every (to/from)-th is the hash of a larger block.
+// Reblock makes ids of blocks of to tokens from an engine's hashes of blocks of from tokens, and appends them to dst. It fails
+// with [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache
+// are: each hash also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
 //
-// The prompt has so many tokens and ceil(tokens/to) ids. If hashes has ceil(tokens/from) of them, the last one belongs
-// to the last block, full or not. Engines that hash full blocks only leave a rest of the prompt without a hash; its id
-// is then made of the last hash, the number of tokens, and span, which should name the request and nothing else: it
-// equals no other, as in a cache that keeps full blocks only. Any other number of hashes is an [ErrLength].
+// tokens is the length of the prompt, which gets ceil(tokens/to) ids. If there are ceil(tokens/from) hashes, the last one
+// belongs to the last block, full or not. Engines that hash only full blocks leave the rest of the prompt without a hash. Its
+// id is then made of the last hash, the number of tokens, and span, which must be unique to the request; so the id equals no
+// other, as in a cache that keeps only full blocks. With any other number of hashes, Reblock fails with [ErrLength].
 //
-// Hashes are sealed like all values: those of an engine with a known seed would give away short prompts.
+// Hashes are sealed like all values, because the hashes of an engine with a known seed would reveal short prompts.
 func (h *Hasher) Reblock(dst, hashes []uint64, from, to int, tokens int64, span string) ([]uint64, error) {
 	if from < 1 || to < from || to%from != 0 {
 		return dst, fmt.Errorf("hashes of %d tokens each for blocks of %d: %w: only a multiple can be made of them",

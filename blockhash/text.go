@@ -8,11 +8,11 @@ import "math"
 const (
 	// CellSize is the number of bytes of text in a cell.
 	CellSize = 128
-	// MaxCells is the most cells of one prompt: 8 MiB of text. Text after that is part of the tail.
+	// MaxCells is the most cells that one prompt has: 8 MiB of text. Any further text belongs to the tail.
 	MaxCells = 1 << 16
 )
 
-// Reset begins a new prompt. The chain of the prompt before becomes invalid.
+// Reset begins a new prompt. The chain of the last prompt becomes invalid.
 func (h *Hasher) Reset() {
 	h.digest.ResetWithSeed(h.seed)
 	h.left = CellSize
@@ -20,14 +20,14 @@ func (h *Hasher) Reset() {
 	h.chain = Chain{Cells: h.chain.Cells[:0], Ends: h.chain.Ends[:0]}
 }
 
-// Role begins a message of the canonical prompt, which is, for every message, its role, a newline, its text and another
-// newline.
+// Role begins a message of the canonical prompt. The canonical prompt consists of each message's role, a newline, its text and
+// another newline.
 func (h *Hasher) Role(role string) {
 	h.role = roleOf(role)
 	h.line(role)
 }
 
-// Text ends a message. Where its text comes in parts, all but the last are written with [Hasher.WriteString].
+// Text ends a message. If the text comes in parts, write all but the last with [Hasher.WriteString].
 func (h *Hasher) Text(text string) {
 	h.line(text)
 	h.ended()
@@ -38,8 +38,8 @@ func (h *Hasher) line(s string) {
 	_, _ = h.WriteString("\n")
 }
 
-// WriteString hashes a piece of the canonical prompt as it is. It never fails; how a prompt is cut into pieces makes no
-// difference.
+// WriteString hashes a piece of the canonical prompt as it is. It never fails, and it does not matter how a prompt is cut into
+// pieces.
 func (h *Hasher) WriteString(s string) (int, error) {
 	n := len(s)
 	for s != "" {
@@ -51,7 +51,7 @@ func (h *Hasher) WriteString(s string) (int, error) {
 	return n, nil
 }
 
-// advance takes note of n bytes that are in the digest, at most those that were left of the cell.
+// advance counts n bytes that were added to the digest, which are at most the rest of the cell.
 func (h *Hasher) advance(n int) {
 	h.chain.Bytes += int64(n)
 	if h.left -= n; h.left > 0 {
@@ -60,15 +60,15 @@ func (h *Hasher) advance(n int) {
 	h.chain.Cells = append(h.chain.Cells, h.value(h.digest.Sum64(), border))
 	h.left = CellSize
 	if len(h.chain.Cells) == MaxCells {
-		h.left = math.MaxInt // no border is ever reached again
+		h.left = math.MaxInt // no cell ends from here on
 	}
 }
 
 // Bytes returns the length of the text so far.
 func (h *Hasher) Bytes() int64 { return h.chain.Bytes }
 
-// Chain returns the chain of the text so far. Its cells and ends are valid until [Hasher.Reset], and remain those of the text so
-// far where more is written.
+// Chain returns the chain of the text so far. Its cells and ends are valid until [Hasher.Reset], and do not change when more
+// text is written.
 func (h *Hasher) Chain() Chain {
 	c := h.chain
 	if len(c.Ends) == 0 {

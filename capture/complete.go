@@ -10,23 +10,26 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// Prompts of many short messages list only some of the places where these end, and not all of them the same ones: see
-// [blockhash.Chain.KeptEnds]. Marks that one prompt has and another one with the same text has not part them there. So before anything
-// else is found out, prompts that have a cell in common get all ends in it that any of them lists.
+// A prompt of many short messages lists only some of the places where its messages end, and two prompts may list different
+// places: see [blockhash.Chain.KeptEnds]. If one prompt has a mark that another one with the same text lacks, their texts seem
+// to differ from there on. So, as a first step, prompts with a cell in common get all message ends in it that any of them
+// lists.
 //
-// Few cells need that. Where prompts list the same ends, a cell is in one place in the tree of marks. Where they do not, the first cell behind the
-// parting is in both branches, and so may be those behind that one. So the first cells of all branches tell which cells can be anywhere else.
+// Few cells need that. If prompts list the same ends, a cell is in only one place in the tree of marks. If not, the first cell
+// after the fork is in both branches, and later cells may be, too. So the first cells of all branches show which cells can be
+// in several places.
 
 // thinned reports whether a prompt may have messages whose ends it does not list.
 func thinned(p *journal.Prompt) bool { return len(p.Chain.Ends) >= blockhash.MostEnds(p.Chain.Bytes) }
 
-// branches finds the cells that are in several places in the tree of marks, by those that branches begin with. It takes 16 bytes a prompt.
+// branches finds the cells that are in several places in the tree of marks, by comparing the first cells of branches. It takes
+// 16 bytes a prompt.
 type branches struct {
-	path  []int    // marks of the prompt before that are in cells
+	path  []int    // marks of the last prompt that are cells
 	cells []uint64 // the first of each branch
 }
 
-// add takes the next prompt in the order of marks: it parts from the one before.
+// add takes the next prompt in the order of marks. A branch begins where it differs from the last one.
 func (b *branches) add(t *text) {
 	n := len(b.path)
 	for n > 0 && b.path[n-1] > t.shared {
@@ -54,15 +57,16 @@ func (b *branches) parted() []uint64 {
 	return parted
 }
 
-// An item of the join is the value of a cell, which of the two it is, and then of an end in that its place, its value and its role, or of
-// a prompt its number, the mark of the cell, and how many ends it lists there. What is found is a prompt's number, the mark of a cell, and an end
-// in it.
+// An item of the join begins with the value of a cell and its kind, joinEnd or joinCell. With joinEnd, the place, value and
+// role of an end in that cell follow. With joinCell, a prompt's number, the mark of the cell, and the number of ends that the
+// prompt lists there follow. A result is a prompt's number, the mark of a cell, and an end in it.
 const (
 	joinEnd  = 0
 	joinCell = 1
 )
 
-// completeEnds gives prompts the ends that others list in the cells that they have in common: in those that parted has, and behind them.
+// completeEnds gives prompts the ends that other prompts list in cells that they have in common. It looks only at the cells of
+// parted and those after them.
 func (c *compiler) completeEnds(parted []uint64) error {
 	found, err := c.findEnds(parted)
 	if err != nil {
@@ -83,11 +87,12 @@ func (c *compiler) completeEnds(parted []uint64) error {
 	return nil
 }
 
-// findEnds returns the ends in the cells of each prompt that does not list them all, but for the marks that it shares with the prompt before.
+// findEnds returns, for each prompt that does not list all ends in its cells, all ends in them. It leaves out cells whose marks
+// the prompt shares with the last one.
 func (c *compiler) findEnds(parted []uint64) (*sorter, error) {
 	join := newSorter(c.opt.TempDir, c.opt.Memory/8)
 	defer join.close()
-	first := 0 // cell of the prompt that may be in another branch, by its mark; 0 where none is
+	first := 0 // mark of the prompt's first cell that may be in another branch, too; 0: none
 	err := c.prompts(func(t *text) error {
 		if first > t.shared {
 			first = 0
@@ -193,7 +198,7 @@ func (c *compiler) addComplete(to, found *sorter) error {
 		for _, one := range path {
 			border := t.at[one.mark-1]
 			if border%blockhash.CellSize != 0 || one.mark > last || one.end.Bytes <= border-blockhash.CellSize || border < one.end.Bytes {
-				continue // a sender lies about its text
+				continue // the sender's claim about its text cannot be true
 			}
 			for len(own) > 0 && own[0].Bytes < one.end.Bytes {
 				ends, own = append(ends, own[0]), own[1:]

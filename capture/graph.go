@@ -74,7 +74,7 @@ func (t *tree) graph() map[int32]*step {
 	g := &grapher{tree: t, steps: map[int32]*step{}, byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
 	for i := range t.nodes {
 		if n := &t.nodes[i]; n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows {
-			sent := t.top(int32(i)) //nolint:gosec // bounded by MaxTraceSpans
+			sent := t.top(int32(i))
 			g.steps[int32(i)] = &step{Step: journal.Step{ID: t.stepID(n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
 		}
 	}

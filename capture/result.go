@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Partition is one workload of the journals: production, or one replay.
+// Partition is one workload in the journals: production, or one replay.
 type Partition struct {
 	Replay bool         `json:"replay"`
 	Run    journal.Name `json:"run,omitzero"` // of a replay; zero when its spans name none
@@ -20,17 +20,17 @@ type Partition struct {
 
 // Result says what was compiled, and what was not.
 type Result struct {
-	Traces []TraceResult `json:"traces"` // production first, then runs by name; one without rows was not written
+	Traces []TraceResult `json:"traces"` // production first, then runs by name; no file is written for one without rows
 
 	Journals   int64        `json:"journals"`
 	Inferences int64        `json:"inferences"` // records read, by kind
 	Contents   int64        `json:"contents"`
 	Links      int64        `json:"links"`
-	Copies     int64        `json:"copies"` // records that were there before, byte for byte, and change nothing
+	Copies     int64        `json:"copies"` // records that repeat an earlier one byte for byte, and change nothing
 	Torn       journal.Torn `json:"torn"`
-	// TornIn are the journals that Torn is of, the first 100 at most.
+	// TornIn lists the journals that Torn counts in, at most the first 100.
 	TornIn []string `json:"torn_in,omitempty"`
-	// Damage is each stretch of damage, the first 100 at most; DamageCount and DamageBytes are of all.
+	// Damage lists stretches of damage, at most the first 100; DamageCount and DamageBytes count all of them.
 	Damage      []journal.Damage `json:"damage,omitempty"`
 	DamageCount int64            `json:"damage_count"`
 	DamageBytes int64            `json:"damage_bytes"`
@@ -41,19 +41,19 @@ type Result struct {
 // TraceResult is the trace of one partition.
 type TraceResult struct {
 	Partition
-	// Meta is the sidecar, with what was dropped. It counts what belongs to no partition, too.
+	// Meta is the sidecar file, including what was dropped. It also counts what belongs to no partition.
 	Meta mooncake.Meta `json:"meta"`
-	// Spans is the number of distinct inference spans: as many as there are rows, merged spans, and rows, requests and spans that
-	// were dropped for another reason than that they are duplicates.
+	// Spans is the number of distinct inference spans. It equals the sum of the rows, the merged spans, and the rows, requests
+	// and spans that were dropped, except duplicates.
 	Spans int64 `json:"spans"`
-	// Merged is the number of inference spans that stand for a request of which another span is the row.
+	// Merged is the number of inference spans that describe a request for which another span became the row.
 	Merged int64 `json:"merged"`
 }
 
 // loss is a reason for dropping something.
 type loss struct{ what, reason string }
 
-// What is dropped. Where what is not rows, requests or spans, the row is there without it.
+// What is dropped, and why. If it is not rows, requests or spans, the row exists and only lacks that part.
 var (
 	lostTorn       = loss{"records", "torn"}
 	lostDamaged    = loss{"stretches of a journal", "damaged"}
@@ -98,7 +98,7 @@ func (t tally) add(l loss, n int64) {
 	}
 }
 
-// remove takes one back.
+// remove uncounts one.
 func (t tally) remove(l loss) {
 	if t[l]--; t[l] == 0 {
 		delete(t, l)
@@ -123,7 +123,7 @@ func (t tally) list(more ...tally) []mooncake.Dropped {
 	return out
 }
 
-// partition is what is known of a partition while it is compiled.
+// partition is the state of a partition while it is compiled.
 type partition struct {
 	index uint32
 	lost  tally

@@ -13,16 +13,17 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// What prompts share becomes ids without a table of ids. Prompts are a tree of blocks, and each block in it belongs to the row
-// that had it first: a row's own blocks are the end of its prompt, and their ids follow one another. So an id is the number of
-// a row and a depth, and a row's ids are a range for each row of whose blocks it takes some, and one for its own. The ids of the coarse
-// blocks, which the exchange format has, follow from the fine ones: two rows share one where they share the fine block at its end.
+// Ids that show what prompts share are made without a table of ids. Prompts form a tree of blocks, and each block belongs to
+// the row that had it first. A row's own blocks are the end of its prompt, and their ids are consecutive. So the number of a
+// row and a depth determine an id, and the ids of a prompt are a few ranges: one for each row whose blocks it shares, and one
+// for its own blocks. The ids of the coarse blocks, which the exchange format uses, follow from the fine ones: two rows share a
+// coarse block if they share the fine block at its end.
 
-// FineBlockSize is the number of tokens per block of hash_ranges, about that of real prefix caches, where it divides the block
-// size of the trace.
+// FineBlockSize is the number of tokens per block of hash_ranges if it divides the block size of the trace. It is close to the
+// block size of real prefix caches.
 const FineBlockSize = 16
 
-// FineBlockSizeOf returns the tokens per fine block of a trace of blocks of so many.
+// FineBlockSizeOf returns the number of tokens per fine block, given the trace's block size.
 func FineBlockSizeOf(size int) int {
 	if size%FineBlockSize == 0 {
 		return FineBlockSize
@@ -36,13 +37,14 @@ type sharing struct {
 	number int64 // of the row, among those of its kind
 	parts  []portion
 	turns  []turn
-	// The text that it shares with rows before ends within this block; 0 where that is unknown. The last row is the one that had the
-	// end of it first. Only where an engine says so does the row share more than its parts, and no more than this.
+	// limit is the block in which the text shared with earlier rows ends; 0: unknown. last is the number of the row that first
+	// had that end. Only if the engine reports more cached tokens does the row share more than its parts, and at most up to
+	// limit.
 	limit int64
 	last  int64
 }
 
-// sharingKind is what is known of it.
+// sharingKind says how it is known what a row shares.
 type sharingKind byte
 
 const (
@@ -52,13 +54,13 @@ const (
 	sharingKinds = iota
 )
 
-// portion is blocks of a prompt: from the end of the portion before it to its own end.
+// portion is a run of a prompt's blocks, from the end of the portion before it to its own end.
 type portion struct {
-	first int64 // number of the row that had them first
-	depth int64 // fine blocks of the prompt up to the end of it
+	first int64 // number of the row that had these blocks first
+	depth int64 // fine blocks of the prompt up to the portion's end
 }
 
-// add puts a portion behind the others, if it has blocks.
+// add appends a portion, unless it is empty.
 func (s *sharing) add(first, depth int64) {
 	n := len(s.parts)
 	switch {
@@ -70,7 +72,7 @@ func (s *sharing) add(first, depth int64) {
 	}
 }
 
-// appendTo appends what decode reads.
+// appendTo appends s in the encoding that decode reads.
 func (s *sharing) appendTo(dst []byte) []byte {
 	if dst = append(dst, byte(s.kind)); s.kind == unshared {
 		return dst
@@ -87,7 +89,7 @@ func (s *sharing) appendTo(dst []byte) []byte {
 	return binary.AppendVarint(binary.AppendVarint(dst, s.limit), s.last)
 }
 
-// decode reads what appendTo wrote, into the memory that s has, and returns what follows.
+// decode reads what appendTo wrote, reuses the memory of s, and returns the bytes that follow.
 func (s *sharing) decode(b []byte) []byte {
 	*s = sharing{kind: sharingKind(b[0]), parts: s.parts[:0], turns: s.turns[:0]}
 	if b = b[1:]; s.kind == unshared {
@@ -114,16 +116,16 @@ func (s *sharing) decode(b []byte) []byte {
 	return b
 }
 
-// owner is what is known of a row that has a number: 48 bytes.
+// owner describes a row that owns blocks. It takes 48 bytes.
 type owner struct {
 	fine   uint64 // id of its own block at depth d: fine + d
 	coarse uint64 // id of its own coarse block i: coarse + i
 	row    int64  // index in the trace
 	from   int64  // number of the row whose own blocks come directly before; below 0: none
-	tokens uint32 // of its prompt; 0 is a row that was not written
+	tokens uint32 // of its prompt; 0: the row was not written
 	begin  uint32 // depth at which its own blocks begin
-	turns  uint32 // index of the first of the replies that end behind what it shares
-	many   uint32 // of these
+	turns  uint32 // index in ledger.turns of the first reply that ends after the shared blocks
+	many   uint32 // number of these replies
 }
 
 // ledger gives the rows of a trace their ids.
@@ -131,11 +133,11 @@ type ledger struct {
 	size, fine int // tokens per block
 	owners     [sharingKinds][]owner
 	next       uint64            // fine id
-	turns      []turn            // of all rows that end behind what these share
+	turns      []turn            // of all rows, those replies that end after the blocks that the row shares
 	ends       map[uint64]uint64 // coarse ids of prompts that end within the blocks of others, by their last fine id
 }
 
-// known returns what is known of a row; nothing of one that has not been written.
+// known returns the owner with a number, or the zero owner if that row has not been written.
 func (l *ledger) known(kind sharingKind, number int64) owner {
 	if o := l.owners[kind]; number < int64(len(o)) {
 		return o[number]
@@ -143,8 +145,8 @@ func (l *ledger) known(kind sharingKind, number int64) owner {
 	return owner{}
 }
 
-// at returns who owns the block at a depth of a row, his number, and the depth at which the owner's blocks end, at the latest. ok is
-// false where nobody is known to own it.
+// at returns the owner of the block at a depth of a row, the owner's number, and a depth at which the owner's blocks have
+// ended. ok is false if the owner is unknown.
 func (l *ledger) at(kind sharingKind, number, depth int64) (o owner, by, end int64, ok bool) {
 	o, by, end = l.known(kind, number), number, math.MaxInt64
 	for o.tokens > 0 && depth < int64(o.begin) && o.from >= 0 {
@@ -154,23 +156,23 @@ func (l *ledger) at(kind sharingKind, number, depth int64) (o owner, by, end int
 	return o, by, end, o.tokens > 0 && depth >= int64(o.begin)
 }
 
-// assignment is a row that gets its ids.
+// assignment is the state of giving one row its ids.
 type assignment struct {
 	*ledger
 	numbers *numbers
 	kind    sharingKind
 	tokens  int64
 	blocks  int64 // fine ones
-	done    int64 // of those, how many have their ids
-	from    int64 // number of the row whose own ids it took last; below 0: none
+	done    int64 // number of fine blocks that have their ids
+	from    int64 // number of the row whose own ids were taken last; below 0: none
 	ranges  []mooncake.HashRange
 	ids     []uint64
-	turns   []turn // that it has
-	own     int    // the first of these, which are its own and in order
-	asked   int    // of its own, those before the one that was asked for last
+	turns   []turn // of the row
+	own     int    // number of leading turns that are the row's own; they are in order
+	asked   int    // number of its own turns before the one that was asked for last
 }
 
-// take gives the row ids that follow one another, up to a depth.
+// take gives the row consecutive ids, up to a depth.
 func (p *assignment) take(first uint64, to int64) {
 	n := len(p.ranges)
 	if n > 0 && p.ranges[n-1].First+uint64(p.ranges[n-1].Count) == first { //nolint:gosec // above 0
@@ -181,10 +183,10 @@ func (p *assignment) take(first uint64, to int64) {
 	p.done = to
 }
 
-// share gives the row the ids that another one has, up to a depth, and reports whether that has them all.
+// share gives the row the ids of another row up to a depth, and reports whether the other row has all of them.
 func (p *assignment) share(number, to int64) bool {
 	if of, _, _, ok := p.at(p.kind, number, p.done-1); to > p.done && p.done > 0 && (!ok || of.fine+uint64(p.done-1) != p.last()) {
-		return false // senders lie: what follows one text stands behind another
+		return false // the sender's claim cannot be true: the blocks before these are not the same
 	}
 	ratio := int64(p.size / p.fine)
 	for to > p.done {
@@ -220,7 +222,7 @@ func (p *assignment) share(number, to int64) bool {
 	return true
 }
 
-// inherit gives the row the replies of another one that end behind so many tokens, and not behind so many.
+// inherit gives the row those replies of another row that end after from tokens, and not after to tokens.
 func (p *assignment) inherit(of owner, from, to int64) {
 	for _, t := range p.ledger.turns[of.turns : of.turns+of.many] {
 		if from < t.end() && t.end() <= to {
@@ -231,7 +233,7 @@ func (p *assignment) inherit(of owner, from, to int64) {
 	}
 }
 
-// has reports whether the row itself has a reply behind so many tokens. It is asked of one after another, mostly.
+// has reports whether the row itself has a reply that begins at a place in the prompt. Calls mostly come in increasing order.
 func (p *assignment) has(at int64) bool {
 	if p.asked > 0 && p.turns[p.asked-1].at >= at {
 		p.asked = 0
@@ -242,14 +244,14 @@ func (p *assignment) has(at int64) bool {
 	return p.asked < p.own && p.turns[p.asked].at == at
 }
 
-// inOrder puts the replies in order, each of them once, and no more than a row can have.
+// inOrder sorts the replies, removes repeated ones, and cuts them to the most that a row can have.
 func (p *assignment) inOrder() {
 	if len(p.turns) > p.own {
 		slices.SortStableFunc(p.turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
 	}
 	end := int64(0)
 	p.turns = slices.DeleteFunc(p.turns, func(t turn) bool {
-		if t.at <= end { // nothing begins with a reply
+		if t.at <= end { // also a reply at 0: no prompt begins with one
 			return true
 		}
 		end = t.end()
@@ -258,7 +260,7 @@ func (p *assignment) inOrder() {
 	p.turns = p.turns[:min(len(p.turns), journal.MaxReplies)]
 }
 
-// keepTurns keeps the replies that end behind so many tokens, for rows that share them, and returns which these are.
+// keepTurns stores the replies that end after the shared tokens, for rows that will share them, and returns where they are.
 func (p *assignment) keepTurns(shared int64) (first, many uint32) {
 	first = uint32(len(p.ledger.turns)) //nolint:gosec // as many as there are in a journal
 	for _, t := range p.turns {
@@ -269,7 +271,7 @@ func (p *assignment) keepTurns(shared int64) (first, many uint32) {
 	return first, uint32(len(p.ledger.turns)) - first //nolint:gosec // likewise
 }
 
-// whole returns the full blocks of a row with a number, and the last one, too, where it ends like the row at hand.
+// whole returns the number of full blocks of another row, including a partial last block if that row is as long as this one.
 func (p *assignment) whole(number int64) int64 {
 	of := int64(p.known(p.kind, number).tokens)
 	if of == p.tokens {
@@ -278,7 +280,7 @@ func (p *assignment) whole(number int64) int64 {
 	return min(of, p.tokens) / int64(p.fine)
 }
 
-// last returns the id of the last fine block that the row has so far; 0 where it has none.
+// last returns the id of the last fine block that the row has so far, or 0 if it has none.
 func (p *assignment) last() uint64 {
 	if len(p.ranges) == 0 {
 		return 0
@@ -287,7 +289,7 @@ func (p *assignment) last() uint64 {
 	return r.First + uint64(r.Count-1) //nolint:gosec // a range has an id
 }
 
-// replied returns the full blocks of the prompt that the row's last reply was one to; 0 without a reply.
+// replied returns the number of full blocks of the prompt that the row's last reply answered, or 0 without a reply.
 func (p *assignment) replied(s *sharing) int64 {
 	if len(s.turns) == 0 {
 		return 0
@@ -296,8 +298,8 @@ func (p *assignment) replied(s *sharing) int64 {
 	return min(last.at/int64(p.fine), p.whole(last.of), p.blocks)
 }
 
-// assign gives a row the ids of its blocks, of both sizes. It is the next one of the trace, and has that index. What it shares with rows
-// before it is returned, in tokens of whole fine blocks.
+// assign gives the next row of the trace, which has that index, the ids of its blocks of both sizes. It returns how many tokens
+// of whole fine blocks the row shares with earlier rows.
 func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
 	tokens := row.InputLength.V
 	p := assignment{
@@ -309,7 +311,7 @@ func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index i
 		last := s.turns[n-1]
 		p.inherit(l.known(s.kind, last.of), 0, last.at)
 	}
-	all := true // that the text shares
+	all := true // whether all shared text has its ids
 	for _, part := range s.parts {
 		if part.first == s.number {
 			break
@@ -320,11 +322,13 @@ func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index i
 		}
 	}
 	if to := p.replied(s); all && to > p.done {
-		// The prompt begins with all of that which its last reply was one to, whatever marks say between two cells.
+		// The prompt begins with the whole prompt that its last reply answered, whatever is known of the text between two
+		// cells.
 		p.share(s.turns[len(s.turns)-1].of, to)
 	} else if to := min(row.Observed.CachedTokens.V/int64(l.fine), s.limit, p.whole(s.last)); all && p.done > 0 && to > p.done {
-		// The engine had more. How far the text is the same is known to a cell or a message: so far it can be true. Some providers count
-		// in steps of 128 tokens from 1,024 on, or not at all below: that is less than there was, and raises nothing.
+		// The engine had more cached. The length of the common text is known only to the next cell or message, and up to there
+		// the engine can be right. Some providers count in steps of 128 tokens from 1,024 on, and nothing below; such counts
+		// are too low, and change nothing here.
 		p.share(s.last, to)
 	}
 	shared = min(p.done, tokens/int64(l.fine)) * int64(l.fine)
@@ -348,10 +352,11 @@ func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index i
 	return shared
 }
 
-// cachedOf returns the prompt tokens of a row that an infinite prefix cache has, where it shares so many with rows before it. A reply
-// to one of those is cached, too, but for its last token, which the engine never took in; and no engine takes all of a prompt from its cache.
+// cachedOf returns how many prompt tokens of a row an infinite prefix cache would serve, given how many the row shares with
+// earlier rows. A reply to an earlier row is cached, too, except its last token, which the engine never processed. No engine
+// takes a whole prompt from its cache.
 func cachedOf(row *mooncake.Row, shared int64) int64 {
-	if row.HashRanges == nil { // blocks of the exchange format alone, of which all may be cached
+	if row.HashRanges == nil { // only blocks of the exchange format, which may all be cached
 		return shared
 	}
 	for _, r := range row.Replies {
@@ -360,7 +365,7 @@ func cachedOf(row *mooncake.Row, shared int64) int64 {
 	return min(shared, row.InputLength.V-1)
 }
 
-// end returns the id of the last block of a prompt that ends within the blocks of another one.
+// end returns the id of the last block of a prompt that ends within the blocks of another row.
 func (l *ledger) end(fine uint64, numbers *numbers) uint64 {
 	id, known := l.ends[fine]
 	if !known {
@@ -383,7 +388,8 @@ func (l *ledger) keep(kind sharingKind, number int64, o owner) {
 	l.owners[kind] = all
 }
 
-// replies returns the parts of a row's prompt that were replies to rows of the trace, and how many were not.
+// replies returns the parts of a row's prompt that were replies to rows of the trace, and the number of replies to requests
+// that are not in it.
 func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Reply, lost int64) {
 	if len(s.turns) == 0 {
 		return nil, 0

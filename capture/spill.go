@@ -8,13 +8,13 @@ import (
 	"os"
 )
 
-// spill is a temporary file that is appended to, gone when it is closed. Its mode is 0600.
+// spill is a temporary file to append to, with mode 0600. It is removed when it is closed.
 type spill struct {
 	file *os.File
 	size int64
 }
 
-// open creates the file if it is not there.
+// open creates the file unless it is open.
 func (s *spill) open(dir string) error {
 	if s.file != nil {
 		return nil
@@ -23,7 +23,8 @@ func (s *spill) open(dir string) error {
 	if err != nil {
 		return fmt.Errorf("temporary file cannot be created (name another folder for it): %w", err)
 	}
-	// Without a name it ends with the process, whatever ends that. Where open files keep their names close removes it.
+	// A file without a name disappears with the process, however that ends. Where an open file cannot be removed, close does
+	// it.
 	_ = os.Remove(f.Name())
 	s.file, s.size = f, 0
 	return nil
@@ -44,7 +45,7 @@ func (s *spill) close() {
 	}
 }
 
-// pool holds byte strings in memory up to a limit, and behind it in a temporary file.
+// pool holds byte strings in memory up to a limit, and beyond it in a temporary file.
 type pool struct {
 	limit int
 	dir   string
@@ -55,7 +56,7 @@ type pool struct {
 
 // slot is where a pool holds a string.
 type slot struct {
-	at   int64 // below 0: ^at in the file
+	at   int64 // below 0: offset ^at in the file
 	size int
 }
 
@@ -93,7 +94,7 @@ func (p *pool) get(at slot) ([]byte, error) {
 // reset empties the pool.
 func (p *pool) reset() {
 	p.mem = p.mem[:0]
-	p.file.size = 0 // the file is written over
+	p.file.size = 0 // the file's contents will be overwritten
 }
 
 func (p *pool) close() { p.file.close() }

@@ -5,43 +5,32 @@ package collect
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/extensionauth"
+
+	"github.com/moonloop/moonloop/internal/bearer"
 )
 
 // bearerID names the bearer check among the extensions of a host.
 var bearerID = component.MustNewID("bearer")
 
-// bearer lets requests with the right key pass.
-type bearer struct {
+// guard lets requests with the right key pass.
+type guard struct {
 	component.StartFunc
 	component.ShutdownFunc
 
-	want [sha256.Size]byte
+	key bearer.Key
 }
 
-var _ extensionauth.Server = bearer{}
+var _ extensionauth.Server = guard{}
 
-func newBearer(token string) bearer { return bearer{want: sha256.Sum256([]byte("Bearer " + token))} }
-
-// Authenticate implements extensionauth.Server. Digests have one length, so that the time of a comparison tells nothing
-// of the key. The error, which the sender gets, names no key.
-func (b bearer) Authenticate(ctx context.Context, headers map[string][]string) (context.Context, error) {
+// Authenticate implements extensionauth.Server. The sender gets its error, which names no key.
+func (g guard) Authenticate(ctx context.Context, headers map[string][]string) (context.Context, error) {
 	for name, values := range headers {
-		if !strings.EqualFold(name, "Authorization") || len(values) != 1 {
-			continue
-		}
-		scheme, key, _ := strings.Cut(values[0], " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			continue
-		}
-		got := sha256.Sum256([]byte("Bearer " + key))
-		if subtle.ConstantTimeCompare(got[:], b.want[:]) == 1 {
+		if strings.EqualFold(name, "Authorization") && len(values) == 1 && g.key.Opens(values[0]) {
 			return ctx, nil
 		}
 	}

@@ -38,6 +38,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/exporter"
+	"github.com/moonloop/moonloop/internal/bearer"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/receiver"
 	"github.com/moonloop/moonloop/receiver/annotate"
@@ -175,7 +176,7 @@ func try(ctx context.Context, cfg Config, metrics *sdkmetric.MeterProvider) (*Co
 	}
 	host := host{broken: c.broken}
 	if cfg.Token != "" {
-		host.extensions = map[component.ID]component.Component{bearerID: newBearer(cfg.Token)}
+		host.extensions = map[component.ID]component.Component{bearerID: guard{key: bearer.New(cfg.Token)}}
 	}
 	if err := c.exporter.Start(ctx, host); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJournal, errors.Join(err, c.receiver.Shutdown(ctx)))

@@ -14,24 +14,24 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// warningCore passes warnings and errors of Collector components on to people, as one line each.
+// warningCore passes each warning and error of a Collector component on to the user, as one line.
 type warningCore struct {
 	zapcore.LevelEnabler
 	warn func(string)
-	said *sync.Map // messages, by the time when they were passed on
+	said *sync.Map // when each message was last passed on
 }
 
-// refusal begins what the Collector's library says when the exporter refuses a batch: with advice that nobody can follow
-// here, again for each batch. [tally] says it instead.
+// refusal is how the Collector's message begins when the exporter refuses a batch. It comes with every batch, and its advice
+// cannot be followed here, so it is dropped; [tally] reports refusals instead.
 const refusal = "Exporting failed."
 
-// sayAgain is how long the same message is not repeated.
+// sayAgain is the least time between two lines with the same message.
 const sayAgain = 30 * time.Second
 
-// With leaves fields that say which component it is out: there is one of each.
+// With ignores the fields, which say which component it is: there is only one of each kind.
 func (c warningCore) With([]zapcore.Field) zapcore.Core { return c }
 
-// Check asks for what the level lets through.
+// Check adds this core if the level is enabled.
 func (c warningCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(entry.Level) {
 		return checked.AddCore(entry, c)

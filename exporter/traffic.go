@@ -17,10 +17,11 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Requests are counted by model, identity, outcome and traffic, and their tokens by model. A batch is added up first and then counted at
-// once, so that a request costs a few additions. Models come from the network: the first of them have names, the rest share one.
+// Requests are counted by model, identity, outcome and traffic, and their tokens by model and traffic. A batch is added up
+// first and then counted at once, so that each request costs only a few additions. The names of models come from the network,
+// so their number is limited: the first models keep their names, and the rest share one name.
 
-// Values of the attribute model that are no names.
+// Values of the attribute model that are not the name of a model.
 const (
 	modelUnknown = "unknown"
 	modelOther   = "other"
@@ -43,7 +44,7 @@ var (
 
 const identities = journal.None + 1
 
-// identityName returns the attribute's value. A request without an identity is one that nobody annotated.
+// identityName returns the value of the attribute identity. A request without an identity was not annotated.
 func identityName(i journal.Identity) string {
 	if i == journal.NoIdentity {
 		return "unannotated"
@@ -51,7 +52,7 @@ func identityName(i journal.Identity) string {
 	return i.String()
 }
 
-// series are the attributes of all measurements of a model and a kind of traffic, made once.
+// series holds the attributes of all measurements of one model and kind of traffic, so that they are made only once.
 type series struct {
 	spans  [len(outcomeNames)][identities]metric.MeasurementOption
 	tokens [tokenTypes]metric.MeasurementOption
@@ -73,17 +74,17 @@ func newSeries(model string, traffic int) *series {
 	return s
 }
 
-// models has the series of each model that was seen. It is safe for concurrent use.
+// models holds the series of each model seen so far. It is safe for concurrent use.
 type models struct {
 	max     int
 	metrics metrics
 
 	mu    sync.Mutex
-	named int // of known, without the two that are no names
+	named int // number of models in known, without modelUnknown and modelOther
 	known map[string]*[len(trafficNames)]*series
 }
 
-// series returns that of a model, by the name that metrics have for it.
+// series returns the series of a model, under the name that the metrics use for it.
 func (m *models) series(model string, traffic int) *series {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,21 +103,21 @@ func (m *models) series(model string, traffic int) *series {
 	if all[traffic] == nil {
 		all[traffic] = newSeries(model, traffic)
 		for _, option := range all[traffic].tokens {
-			m.metrics.ExporterMooncakeTokens.Add(context.Background(), 0, option) // a rate needs a beginning
+			m.metrics.ExporterMooncakeTokens.Add(context.Background(), 0, option) // rate() needs a first sample of 0
 		}
 	}
 	return all[traffic]
 }
 
-// tally is what a batch has of requests.
+// tally adds up the requests of a batch.
 type tally struct {
 	lines      []line
-	at         *line // that was added to last: requests come in runs of one model
-	ended      int64 // when the request ended that did so first, in ns since the Unix epoch; 0 is none
-	production bool  // one of them is of production
+	at         *line // the last line added to; requests of one model often follow one another
+	ended      int64 // the earliest end of a request, in ns since the Unix epoch; 0: none
+	production bool  // at least one request is production traffic
 }
 
-// line is one model's.
+// line adds up the requests of one model and kind of traffic.
 type line struct {
 	model   string
 	traffic int
@@ -155,7 +156,7 @@ func (t *tally) add(r *journal.Inference, m *models) {
 	l.spans[outcome][identity]++
 	prompt, output, cached := &r.InputTokens, r.OutputTokens.V, &r.CachedTokens
 	if prompt.V > capture.MaxTokens || output > capture.MaxTokens {
-		return // nobody would believe the sum; no trace has it either
+		return // such counts would spoil the sum; traces leave the request out, too
 	}
 	l.tokens[tokensPrompt] += prompt.V
 	l.tokens[tokensOutput] += output
@@ -165,7 +166,7 @@ func (t *tally) add(r *journal.Inference, m *models) {
 	}
 }
 
-// line returns that of a model; all models that metrics have no name for share one.
+// line returns the line of a model. All models for which the metrics have no name share one line.
 func (t *tally) line(model string, traffic int, m *models) *line {
 	for i := range t.lines {
 		if l := &t.lines[i]; l.model == model && l.traffic == traffic {
@@ -182,7 +183,7 @@ func (t *tally) line(model string, traffic int, m *models) *line {
 	return &t.lines[len(t.lines)-1]
 }
 
-// count counts what was added, once.
+// count adds the tally to the metrics.
 func (t *tally) count(ctx context.Context, m metrics) {
 	for i := range t.lines {
 		l := &t.lines[i]
@@ -201,7 +202,7 @@ func (t *tally) count(ctx context.Context, m metrics) {
 	}
 }
 
-// rows counts those of a compiled trace, and the requests that are none.
+// rows counts the rows of a compiled trace, and the requests that did not become rows.
 func (o *observer) rows(ctx context.Context, t capture.TraceResult) {
 	traffic := trafficNames[0]
 	if t.Replay {
@@ -221,5 +222,5 @@ func rowsOf(identity, traffic string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String("identity", identity), attribute.String("traffic", traffic)))
 }
 
-// identitiesOfRows are those of production's rows.
+// identitiesOfRows lists the identities that rows of production can have.
 var identitiesOfRows = []string{semconv.IdentityEngine, semconv.IdentityTokens, semconv.IdentityText, semconv.IdentityStructure, semconv.IdentityLengths}

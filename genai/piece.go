@@ -9,17 +9,17 @@ type PieceKind uint8
 // The kinds of pieces.
 const (
 	PieceMessage    PieceKind = iota // begins a message: Role is set, Text is empty
-	PieceText                        // text of the message; several in a row belong together without a separator
-	PieceReasoning                   // an earlier reply's reasoning, as PieceText
+	PieceText                        // text of the message; join several in a row without a separator
+	PieceReasoning                   // reasoning of an earlier reply; several in a row as with PieceText
 	PieceToolCall                    // canonical JSON of a tool call of the message
-	PieceToolResult                  // a tool's result that is not text, as canonical JSON
-	PieceMedia                       // canonical JSON of an image, a sound, a file: how many tokens it is cannot be told from its bytes
-	PieceOther                       // canonical JSON of a part or a member of a message that is not known
-	PieceTool                        // canonical JSON of a tool definition; stands outside of messages
+	PieceToolResult                  // canonical JSON of a tool's result that is not text
+	PieceMedia                       // canonical JSON of an image, a sound or a file, whose bytes do not tell how many tokens it has
+	PieceOther                       // canonical JSON of an unknown part or member of a message
+	PieceTool                        // canonical JSON of a tool definition, which belongs to no message
 )
 
-// Piece is a part of a canonical prompt. Texts of escaped JSON and of tools are made for the visit; all others are
-// pieces of the attribute itself and cost nothing.
+// Piece is a part of a canonical prompt. Text that was escaped in JSON, and the JSON of tools, is a copy; every other text is a
+// slice of the attribute itself and costs nothing.
 type Piece struct {
 	Kind PieceKind
 	// Role is the message's: system, user, assistant, tool or what the producer wrote, at most 256 bytes.
@@ -34,8 +34,8 @@ type Extent uint8
 const (
 	ExtentNone     Extent = iota // no text: content capture is off, or the text is redacted
 	ExtentComplete               // nothing is known to be missing
-	ExtentCut                    // the end is missing; what was visited is a prefix of the prompt
-	ExtentGaps                   // something before the end is missing; what was visited identifies nothing
+	ExtentCut                    // the end is missing; the pieces visited are a prefix of the prompt
+	ExtentGaps                   // something before the end is missing; the pieces visited do not identify the prompt
 )
 
 // String returns the extent's name in lower case.
@@ -43,7 +43,7 @@ func (e Extent) String() string {
 	return [...]string{"none", "complete", "cut", "gaps"}[e&3]
 }
 
-// Walked is what a walk saw.
+// Walked sums up a walk over a prompt's pieces.
 type Walked struct {
 	Extent Extent
 	// Messages counts all messages, Textless those that have neither text nor a tool call.

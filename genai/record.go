@@ -9,13 +9,13 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Opt is a fact that telemetry may leave out. The zero Opt is an absent one.
+// Opt is a value that telemetry may leave out. The zero Opt is absent.
 type Opt[T any] struct {
 	V   T
 	Set bool
 }
 
-// Some returns a present fact.
+// Some returns a present value.
 func Some[T any](v T) Opt[T] { return Opt[T]{V: v, Set: true} }
 
 // or returns o where it is present, else other.
@@ -35,8 +35,8 @@ const (
 	KindOther Kind = iota
 	// KindInference is one request to a model, seen from the application, a gateway or the engine.
 	KindInference
-	// KindWrapper stands around requests or beside one (agent, step, chain, workflow, router, raw copy). Its usage,
-	// where it has any, repeats that of requests.
+	// KindWrapper is a span around requests or beside one (agent, step, chain, workflow, router, raw copy). Its usage, if any,
+	// repeats the usage of requests.
 	KindWrapper
 	// KindTool is the run of a tool between requests.
 	KindTool
@@ -59,8 +59,8 @@ type Engine struct {
 	Complete bool
 }
 
-// Record is what one span or log record says about one request to a model. Strings are valid UTF-8 and at most 256
-// bytes; longer values are taken for content and are absent, but for the id of a session. Slices are reused by the [Reader].
+// Record is what one span or log record says about one request to a model. Strings are valid UTF-8 and at most 256 bytes;
+// longer values are treated as content and are absent, except for the id of a session. Slices are reused by the [Reader].
 type Record struct {
 	Dialect Dialect
 	Kind    Kind
@@ -76,35 +76,35 @@ type Record struct {
 
 	Stream    Opt[bool]
 	MaxTokens Opt[int64]
-	Choices   Opt[int64] // replies asked for; above 1 the output is not one sequence
+	Choices   Opt[int64] // requested replies; above 1 the output is not one sequence
 	Priority  Opt[int64]
 
 	// InputTokens include the cached and the cache-written ones, OutputTokens the reasoning ones.
 	InputTokens, OutputTokens                       Opt[int64]
 	CachedTokens, CacheWriteTokens, ReasoningTokens Opt[int64]
-	// UsageDoubtful is true when the producer is known to make counts up where the server gave none, and did
-	// nothing to show that it did not.
+	// UsageDoubtful is true when the producer is known to invent counts that the server did not give, and nothing shows that
+	// these are real.
 	UsageDoubtful bool
-	// UsageExclusive is true when a part was larger than its whole, which shows a producer that leaves the cached or the
-	// reasoning tokens out. They have been added then.
+	// UsageExclusive is true when a part was larger than its whole. Such a producer leaves out the cached or the reasoning
+	// tokens, so they were added.
 	UsageExclusive bool
-	// InputExclusive is true when that was so of the input.
+	// InputExclusive is true when the input was such a whole.
 	InputExclusive bool
-	// OutputEstimate is present only where OutputTokens is not: chunk events, the limit of a reply that ended by it,
-	// durations or characters. Of the order of the truth, no more.
+	// OutputEstimate is present only without OutputTokens. It comes from chunk events, the limit that ended the reply,
+	// durations or characters, and gives the order of magnitude only.
 	OutputEstimate Opt[int64]
 
 	// FinishReasons are as the producer spells them ("tool_calls", "tool_call", "tool-calls"); what is no word, by
 	// [IsWord], is "_OTHER".
 	FinishReasons []string
-	// ErrorType is "" for a request that no error is known of; some producers leave none. Never a message: what is no
-	// word, by [IsWord], is "_OTHER".
+	// ErrorType is "" for a request without a known error; some producers record none. Never a message: what is no word, by
+	// [IsWord], is "_OTHER".
 	ErrorType string
-	// TimeToFirstToken in seconds, from the span's start where the producer measures there.
+	// TimeToFirstToken is in seconds, from the span's start if the producer measures from there.
 	TimeToFirstToken Opt[float64]
 
-	// Session is the best session id that was found, or "". It may be of any length and hold any bytes: it is a piece of the
-	// telemetry, to be hashed and not to be kept.
+	// Session is the best session id that was found, or "". It may have any length and contain any bytes. Hash it; do not store
+	// it.
 	Session string
 	// PreviousResponseID names the reply whose history the server kept: the recorded prompt is not the whole one.
 	PreviousResponseID string
@@ -114,8 +114,8 @@ type Record struct {
 	Reply   Reply
 }
 
-// whole makes the counts of input and output those of the whole, as the conventions have them. That a producer leaves
-// parts out shows where they are larger than the whole.
+// whole makes the counts of input and output include their parts, as the conventions require. A part that is larger than its
+// whole shows that the producer leaves it out.
 func (r *Record) whole() {
 	if parts := r.CachedTokens.V + r.CacheWriteTokens.V; r.InputTokens.Set && parts > r.InputTokens.V {
 		r.InputTokens.V += parts
@@ -134,7 +134,7 @@ func (r *Record) addReason(reason string) {
 	}
 }
 
-// Model returns the model asked for, else the one that answered.
+// Model returns the requested model, or else the one that answered.
 func (r *Record) Model() string {
 	return cmp.Or(r.RequestModel, r.ResponseModel)
 }

@@ -56,7 +56,7 @@ type tree struct {
 	limits  *Limits
 	nodes   []node
 	entries []flatEntry // of flattened attributes
-	most    int         // nodes that there were since forget
+	most    int         // the most nodes since forget
 	cut     bool        // the source ended early or went past a limit
 	gaps    bool        // members are known to be missing elsewhere than at the end
 }
@@ -66,7 +66,7 @@ func (t *tree) reset() {
 	t.nodes, t.cut, t.gaps = t.nodes[:0], false, false
 }
 
-// forget lets go of the sources, whose text the nodes are pieces of, also those that a reset left behind.
+// forget releases the sources: nodes refer to their text, including nodes that a reset left behind.
 func (t *tree) forget() {
 	t.reset()
 	clear(t.nodes[:min(t.most+1, cap(t.nodes))]) // one more: the parser takes half a key back
@@ -75,7 +75,7 @@ func (t *tree) forget() {
 
 func (t *tree) empty() bool { return len(t.nodes) == 0 }
 
-// kind returns the type of a node; that of none is null.
+// kind returns the type of a node. The type of none is null.
 func (t *tree) kind(n int32) nodeKind {
 	if n < 0 || int(n) >= len(t.nodes) {
 		return nodeNull
@@ -101,7 +101,7 @@ func (t *tree) get(object int32, names ...string) int32 {
 	return none
 }
 
-// values visits the values of an array or an object. The key of an object's stands before its value.
+// values visits the values of an array or an object. In an object, the node before a value is its key.
 func (t *tree) values(n int32) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		keys := int32(0)
@@ -232,7 +232,7 @@ func (t *tree) addPlain(s string) {
 	t.add(node{kind: nodeString, text: s, cut: truncated(s)})
 }
 
-// graft appends the members of an object that is another tree.
+// graft appends the members of the object that another tree holds.
 func (t *tree) graft(other *tree) {
 	if len(t.nodes)+len(other.nodes) >= t.limits.Nodes {
 		t.cut = true

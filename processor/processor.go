@@ -28,11 +28,7 @@ type mooncakeProcessor struct {
 }
 
 func newProcessor(set processor.Settings, cfg *Config) (*mooncakeProcessor, error) {
-	config, err := cfg.Annotation.Config()
-	if err != nil {
-		return nil, err
-	}
-	a, err := annotate.New(config)
+	a, err := cfg.Annotation.Annotator()
 	if err != nil {
 		return nil, err
 	}

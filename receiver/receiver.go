@@ -49,11 +49,7 @@ type mooncakeReceiver struct {
 }
 
 func newReceiver(set receiver.Settings, cfg *Config) (*mooncakeReceiver, error) {
-	config, err := cfg.Annotation.Config()
-	if err != nil {
-		return nil, err
-	}
-	a, err := annotate.New(config)
+	a, err := cfg.Annotation.Annotator()
 	if err != nil {
 		return nil, err
 	}

@@ -10,17 +10,18 @@ const (
 	HashDomain  = "mooncake.hash.domain"  // string: 8 hex digits; an id is (domain, 64 bits)
 	HashKey     = "mooncake.hash.key"     // string: 8 hex digits, the fingerprint of the key under which ids or cells were made
 	Cells       = "mooncake.cells"        // bytes: identity text only; 8 bytes little-endian a cell, then as many for the tail and for the length of the text
-	CellsPrefix = "mooncake.cells.prefix" // bool: the cells are of the beginning of the prompt only, since its end was cut; absent = false
-	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, whose tokens nobody can tell
-	// from bytes; a multiple of 128. Absent where there is none.
+	CellsPrefix = "mooncake.cells.prefix" // bool: the cells cover only the beginning of the prompt, because telemetry truncated it; absent = false
+	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, a multiple of 128. The tokens
+	// of these cannot be computed from their bytes. Absent = there is none.
 	CellsMedia = "mooncake.cells.media"
-	// CellsEnds is bytes, beside [Cells]: where messages of the text end, all but some of many short ones, 12 bytes an end: its keyed value, 8 bytes
-	// little-endian, then in 4 bytes little-endian the length of the text up to there times 16, plus the number of its role. Absent = unknown.
+	// CellsEnds is bytes, beside [Cells]: where messages of the text end (of many short messages, only some). An end has 12
+	// bytes, little-endian: 8 for its keyed value, and 4 for 16 times the length of the text up to there plus the number of its
+	// role. Absent = unknown.
 	CellsEnds = "mooncake.cells.ends"
-	// CellsReply is bytes: one end as in [CellsEnds], that of the reply as it would stand in the next prompt. Absent = unknown.
+	// CellsReply is bytes: one end as in [CellsEnds]: where the reply will end in the next prompt. Absent = unknown.
 	CellsReply = "mooncake.cells.reply"
 	// PromptOrder is a string, beside the model: the order in which its template writes a prompt, as the receiver was told:
-	// [PromptOrderAsSent], ... The cells are of the order that telemetry shows all the same. Absent = unknown.
+	// [PromptOrderAsSent], ... The cells always follow the order that telemetry shows. Absent = unknown.
 	PromptOrder = "mooncake.prompt_order"
 	// HashRanges is an int[]: the ids of the prompt in blocks of [FineBlockSize] tokens, as pairs of the first id and the
 	// number of ids that follow one another.
@@ -30,10 +31,11 @@ const (
 	// the tokens of the prompt before the reply, and the tokens of the reply.
 	Replies = "mooncake.replies"
 	// RepliesCarried is an int: prompt tokens that were the replay's own live replies. RepliesInvented is an int: prompt tokens
-	// in the place of a reply that were invented, because the live one was not there in time or had another length.
+	// that were invented in place of a reply, because the live reply was late or had another length.
 	RepliesCarried  = "mooncake.replies.carried_tokens"
 	RepliesInvented = "mooncake.replies.invented_tokens"
-	// Identity is a string: [IdentityTrace], ... A span that has it stands for a request, a log record that has it was read.
+	// Identity is a string: [IdentityTrace], ... A span that has it is a request. A log record that has it was read by a
+	// receiver.
 	Identity     = "mooncake.identity"
 	InputLength  = "mooncake.input_length"  // int: prompt tokens that the row asks for
 	OutputLength = "mooncake.output_length" // int: output tokens that the row asks for
@@ -52,13 +54,12 @@ const (
 	RunID = "mooncake.run.id"
 	// Synthetic is a bool: the span was made from a log record, not from a span.
 	Synthetic = "mooncake.synthetic"
-	// PromptRemote is a bool: a part of the prompt is at the server only, so that no text that is recorded is all of it.
-	// Absent = false.
+	// PromptRemote is a bool: a part of the prompt is only on the server, so any recorded text is incomplete. Absent = false.
 	PromptRemote = "mooncake.prompt.remote"
-	// OutputEstimate is an int: output tokens of the order of the truth, where nobody counted them.
+	// OutputEstimate is an int: an estimate of output tokens that nobody counted; right in its order of magnitude.
 	OutputEstimate = "mooncake.output_estimate"
-	// InputExclusive is a bool: the producer's count of input was below its cached part, so that it leaves that out; it has
-	// been added. Absent = false.
+	// InputExclusive is a bool: the producer's count of input tokens was below its cached part. Such a producer leaves out
+	// cached tokens, so they were added. Absent = false.
 	InputExclusive = "mooncake.input_exclusive"
 )
 
@@ -67,12 +68,12 @@ const (
 	PromptOrderAsSent     = "as_sent"     // nothing
 	PromptOrderSystemLast = "system_last" // the system text
 	PromptOrderToolsLast  = "tools_last"  // the definitions of tools
-	PromptOrderBothLast   = "both_last"   // the two
+	PromptOrderBothLast   = "both_last"   // both
 )
 
-// Values of [Identity]: what block ids rest on.
+// Values of [Identity]: what block ids are computed from.
 const (
-	IdentityNone      = "none"      // a receiver has seen the span, and nothing in it tells one prompt from another
+	IdentityNone      = "none"      // a receiver has read the span, and nothing in it identifies the prompt
 	IdentityTrace     = "trace"     // a row of a trace gave them
 	IdentityEngine    = "engine"    // the engine's own block hashes
 	IdentityTokens    = "tokens"    // token ids of the engine's tokenizer
@@ -99,7 +100,7 @@ const (
 	CachePredictedTokens = "mooncake.cache.predicted_tokens"
 
 	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false
-	PromptTailCut  = "mooncake.prompt.tail_cut"  // bool: the template ate into the last full block; absent = false
+	PromptTailCut  = "mooncake.prompt.tail_cut"  // bool: the template takes up a part of the last full block; absent = false
 )
 
 // Values of [LatenessClass]. The bounds are those by which a run is judged (lateness_p99).
@@ -109,8 +110,8 @@ const (
 	LatenessVeryLate = "very_late" // more
 )
 
-// What the root span of a session says, beside the session, the provider, and the model of its first request. The operation is one
-// that stands around requests in the GenAI conventions; it is none of a model.
+// Attributes of the root span of a session, besides the session, the provider, and the model of its first request. In the GenAI
+// conventions, the operation is of spans around requests, and not of requests.
 const (
 	SessionFirstRow         = "mooncake.session.first_row" // int: [Row] of the session's first request
 	GenAIWorkflowName       = "gen_ai.workflow.name"       // string: [SpanSession]
@@ -121,14 +122,14 @@ const (
 const (
 	Outcome       = "mooncake.outcome"        // string: [OutcomeServed], ...
 	OutcomeReason = "mooncake.outcome.reason" // string: why the row was skipped; failures have [ErrorType]
-	// RequestResendCount is an int: how often the whole request was sent again because its kept connection died before a
-	// byte of the reply, so that the engine may have had it twice. A part of [HTTPRequestResendCount]; absent when 0.
+	// RequestResendCount is an int: how often the whole request was sent again because its kept-alive connection died before
+	// the first byte of the reply. The engine may have received it twice. A part of [HTTPRequestResendCount]; absent when 0.
 	RequestResendCount = "mooncake.request.resend_count"
-	// WireUnknown is a bool: the reply was there before the instant of the request's last byte had been taken. The queue phase
-	// then ends with the reply's first byte, and nothing counts from the wire. Absent = false.
+	// WireUnknown is a bool: the reply arrived before the time of the request's last byte was known. Then the queue phase ends
+	// with the reply's first byte, and no duration counts from the wire. Absent = false.
 	WireUnknown = "mooncake.wire.unknown"
-	// ChunksCoalesced is an int: chunks that came with their predecessor in one read although they had been sent
-	// apart. Absent when 0.
+	// ChunksCoalesced is an int: chunks that were sent separately and arrived in one read with the chunk before them. Absent
+	// when 0.
 	ChunksCoalesced = "mooncake.chunks.coalesced"
 )
 

@@ -289,7 +289,7 @@ func (a *Aggregate) addServed(r *Record) {
 	}
 }
 
-func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(millis(d)) }
+func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Millis(d)) }
 
 // Figures returns the figures of the records so far.
 //

@@ -6,6 +6,7 @@ package measure
 import (
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/send"
 )
 
@@ -117,7 +118,7 @@ func latency(tag, title string, console bool, of span) ID {
 	}
 	return define(tag, title, "ms", console, func(r *Record) (float64, bool) {
 		d, ok := of(r)
-		return millis(d), ok
+		return clock.Millis(d), ok
 	})
 }
 
@@ -160,8 +161,6 @@ func connecting(p send.Phases) time.Duration { return p.Connect + p.TLS }
 func preparing(p send.Phases) time.Duration  { return p.Blocked + p.DNS + connecting(p) }
 func exchanging(p send.Phases) time.Duration { return p.Sending + p.Waiting + p.Receiving }
 func everything(p send.Phases) time.Duration { return preparing(p) + exchanging(p) }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Define returns a figure's definition.
 func (id ID) Define() Definition { return definitions[id] }

@@ -3,6 +3,8 @@
 
 package measure
 
+import "github.com/moonloop/moonloop/agent/clock"
+
 // This file keeps the figures of each engine, where requests are spread over several.
 
 // Server is an engine by its address.
@@ -50,10 +52,10 @@ func (a *Aggregate) addServer(r *Record) {
 		t.CachedTokens += u.Cached
 	}
 	if d, ok := r.TTFT(r.Exchange.Start); ok {
-		t.ttft.record(millis(d))
+		t.ttft.record(clock.Millis(d))
 	}
 	if d, ok := r.Latency(r.Exchange.Start); ok {
-		t.latency.record(millis(d))
+		t.latency.record(clock.Millis(d))
 	}
 }
 

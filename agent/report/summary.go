@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
@@ -150,7 +151,7 @@ func (r *Report) fidelity() (d fidelity) {
 	d.Cache.Realisation = known(f.Cache.Realisation, f.Cache.Realisation >= 0)
 	s := &d.Schedule
 	s.Schedule = f.Schedule
-	s.WindowWidth, s.PeakWidth, s.PeakTokensWidth = millis(s.Schedule.WindowWidth), millis(s.Schedule.PeakWidth), millis(s.Schedule.PeakTokensWidth)
+	s.WindowWidth, s.PeakWidth, s.PeakTokensWidth = clock.Millis(s.Schedule.WindowWidth), clock.Millis(s.Schedule.PeakWidth), clock.Millis(s.Schedule.PeakTokensWidth)
 	return d
 }
 
@@ -161,8 +162,6 @@ func entries(reasons []measure.Reason) []errorEntry {
 	}
 	return list
 }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func stamp(t time.Time) string {
 	if t.IsZero() {

@@ -40,7 +40,7 @@ func BenchmarkStartRequest(b *testing.B) {
 	r := served(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		p.StartRequest(nil, r.Row, r.Index, r.Intended)
+		p.StartRequest(nil, r.Row, r.Intended)
 	}
 }
 
@@ -48,7 +48,7 @@ func BenchmarkTraceparent(b *testing.B) {
 	cfg := target
 	cfg.SpanExporter = discard{}
 	p, _ := start(b, cfg)
-	sp := p.StartRequest(nil, nil, 0, 0)
+	sp := p.StartRequest(nil, nil, 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		sp.Traceparent()
@@ -82,7 +82,7 @@ func BenchmarkEvents(b *testing.B) {
 	cfg, e := target, &fakeExporter{}
 	cfg.SpanExporter = e
 	p, clk := start(b, cfg)
-	sp := p.StartRequest(nil, r.Row, r.Index, r.Intended)
+	sp := p.StartRequest(nil, r.Row, r.Intended)
 	s := newTokenSpan(sp.span.(sdktrace.ReadOnlySpan), clk, &r.Exchange, 343, 0)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -128,7 +128,7 @@ func (l *Loss) LostSpans() int64 {
 
 // finish takes a record through the pipeline.
 func finish(p *Pipeline, s *Session, r *measure.Record) Span {
-	sp := p.StartRequest(s, r.Row, r.Index, r.Intended)
+	sp := p.StartRequest(s, r.Row, r.Intended)
 	p.Finish(sp, r)
 	return sp
 }

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The sizes below are those of the OTLP protobuf messages (opentelemetry/proto/trace/v1, common/v1). A field is a tag, 1 byte
-// up to field 15 and 2 bytes above, and a value; bytes, strings and messages have their length before them.
+// The sizes below are those of the OTLP protobuf messages (opentelemetry/proto/trace/v1, common/v1). A field consists of a tag
+// and a value. The tag takes 1 byte up to field 15, and 2 bytes above. Bytes, strings and messages begin with their length.
 
 // field is the size of a bytes, string or message field of n bytes.
 func field(n int) int { return 1 + protowire.SizeBytes(n) }
@@ -76,7 +76,7 @@ func attributesSize(kvs []attribute.KeyValue) int {
 // keyValueSize is the size of a field that holds a KeyValue with an AnyValue of n bytes.
 func keyValueSize(key, n int) int { return field(optional(key) + field(n)) }
 
-// The sizes of AnyValues.
+// intSize is the size of an AnyValue with an integer.
 func intSize(v int64) int { return 1 + protowire.SizeVarint(uint64(v)) } //nolint:gosec // two's complement, as on the wire
 
 const doubleSize = fixed64

@@ -27,7 +27,7 @@ var clientKind = trace.WithSpanKind(trace.SpanKindClient)
 
 // StartRequest starts the span of a row at its intended instant: in the session's trace, or as a trace of its own. It is
 // cheap: everything that is not needed for sending waits for Finish, which every Span must come to.
-func (p *Pipeline) StartRequest(s *Session, row *mooncake.Row, _ int64, intended time.Duration) Span {
+func (p *Pipeline) StartRequest(s *Session, row *mooncake.Row, intended time.Duration) Span {
 	if p == nil || p.tracer == nil {
 		return Span{}
 	}

@@ -172,7 +172,7 @@ func TestOffIsFree(t *testing.T) {
 	r := served(100)
 	allocs := testing.AllocsPerRun(100, func() {
 		s := p.StartSession(Opening{ID: "s"})
-		sp := p.StartRequest(s, r.Row, r.Index, r.Intended)
+		sp := p.StartRequest(s, r.Row, r.Intended)
 		p.InFlight(1)
 		if sp.Traceparent() != "" || !sp.Ref().IsZero() {
 			t.Error("a span without telemetry has ids")

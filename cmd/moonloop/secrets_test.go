@@ -48,7 +48,7 @@ const plainFlags = `out format replays missing-tokens memory temp-dir journal gr
 	progress run from failed only-model listen model like prefill-lane cache-commit role-chunk fault record record-header
 	endpoint prompt profile spread start end shard start-at session-mode time-unit quarantine too-short ca-file cert-file
 	key-file arrival-stamps slo token-events otlp-protocol run-id capacity eviction user output think request-limit
-	carry-replies carry-memory follow-engine prompt-order histograms trace-url cache-sizes model-config traces allow-target map
+	carry-replies carry-memory follow-engine graphs prompt-order histograms trace-url cache-sizes model-config traces allow-target map
 	max-upload max-disk as percentiles only-session save-prompts dataset tokenizer config table xlsx parquet arrival
 	ramp-up-shape balance loop prompts to metric steady-from steady-to`
 

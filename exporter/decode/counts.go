@@ -19,9 +19,6 @@ type Counts struct {
 	Invalid map[string]int64
 }
 
-// Records returns the number of records made.
-func (c *Counts) Records() int64 { return c.Inferences + c.Unannotated + c.Contents + c.Links }
-
 // Add adds the counts of other spans.
 func (c *Counts) Add(o Counts) {
 	c.Inferences += o.Inferences

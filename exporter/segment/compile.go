@@ -55,8 +55,8 @@ func (j *Journal) closedSegments() []id {
 	return slices.DeleteFunc(ids, func(i id) bool { return i.number >= j.open.id.number })
 }
 
-// compileNext compiles the oldest segment that is pending and whose grace period is over. It returns 0 if there was one, else the
-// time until there is one.
+// compileNext compiles the oldest pending segment whose grace period is over. It returns 0 if there was such a segment, or else
+// the time until there is one.
 func (j *Journal) compileNext(ctx context.Context, failed map[int64]bool) (wait time.Duration) {
 	wait = math.MaxInt64
 	if j.opt.Compile == nil || ctx.Err() != nil {
@@ -86,7 +86,8 @@ func (j *Journal) compileNext(ctx context.Context, failed map[int64]bool) (wait 
 	return wait
 }
 
-// compile makes the trace of a segment. It has a row for each request whose record nearest to the engine is in the segment.
+// compile makes the trace of a segment. The trace has a row for each request for which the record nearest to the engine is in
+// this segment.
 func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	opt := *j.opt.Compile
 	if opt.TempDir == "" {
@@ -104,7 +105,7 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	if err != nil {
 		return res, err
 	}
-	// The whole segment was on disk when it was closed, so missing bytes are damage, and not a write that was cut off.
+	// The whole segment was on disk when it was closed, so missing bytes are damage, not an unfinished write.
 	if info, err := os.Stat(file); err == nil && info.Size() < j.closedSize(i) {
 		missing := journal.Damage{Journal: file, Offset: info.Size(), Bytes: j.closedSize(i) - info.Size()}
 		res.Damage, res.DamageCount, res.DamageBytes = append(res.Damage, missing), res.DamageCount+1, res.DamageBytes+missing.Bytes
@@ -112,12 +113,12 @@ func (j *Journal) compile(ctx context.Context, i id) (capture.Result, error) {
 	return res, j.dropPending(i)
 }
 
-// maxBeside is the most journals before a segment, and the most after it, that are read to compile it. Without this limit there
-// could be many more, because clocks are set back.
+// maxBeside limits how many journals before a segment, and how many after it, are read to compile it. When a clock is set back,
+// there could otherwise be many.
 const maxBeside = 16
 
-// beside returns the journals that have the records of the grace period before and after a segment. The open journal is read as far
-// as it is written. A segment ends when the next one begins.
+// beside returns the journals with the records of the grace period before and after a segment. The open journal is read as far
+// as it has been written. A segment ends when the next one begins.
 func (j *Journal) beside(i id) (before, after []capture.Source, err error) {
 	ids, err := list(j.opt.Directory, j.opt.Name)
 	at := slices.Index(ids, i)
@@ -130,7 +131,7 @@ func (j *Journal) beside(i id) (before, after []capture.Source, err error) {
 		if _, damaged := errors.AsType[*journal.Damage](err); err == nil || damaged {
 			to = append(to, capture.FileSource(file))
 		}
-		return to // without an empty file, which may be removed meanwhile, or one that is not a journal, which would fail the compilation
+		return to // leave out an empty file, which may be removed at any time, and a file that is no journal, which would fail the compilation
 	}
 	for n := at - 1; n >= max(0, at-maxBeside) && ids[n+1].begun.After(i.begun.Add(-j.opt.Grace)); n-- {
 		before = add(before, n)

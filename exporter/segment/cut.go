@@ -12,10 +12,10 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// retryCut is how long a cut that failed is not tried again.
+// retryCut is the time from a cut that failed until the next attempt.
 const retryCut = 10 * time.Second
 
-// age cuts the open segment when its time has come, with or without traffic, and wakes the worker: old segments age.
+// age cuts the open segment when it is old enough, even without traffic, and wakes the worker, which removes old segments.
 func (j *Journal) age() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -31,7 +31,7 @@ func (j *Journal) age() {
 	j.signal()
 }
 
-// bound sees to it that the open segment ends in time, also if it was begun by a clock that was ahead. j.mu is held.
+// bound makes sure that the open segment ends in time, even if the clock was ahead when it began. The caller holds j.mu.
 func (j *Journal) bound(now time.Time) {
 	if end := j.opt.end(now); j.open.end.After(end) {
 		j.open.end = end
@@ -41,7 +41,7 @@ func (j *Journal) bound(now time.Time) {
 	}
 }
 
-// cutIfDue ends the open segment if it is large or old enough, or cannot be written. j.mu is held.
+// cutIfDue ends the open segment if it is large or old enough, or cannot be written. The caller holds j.mu.
 func (j *Journal) cutIfDue(now time.Time) {
 	j.bound(now)
 	s := j.open
@@ -50,10 +50,11 @@ func (j *Journal) cutIfDue(now time.Time) {
 		return
 	case s.failed.Load():
 	case !s.end.IsZero() && !now.Before(s.end):
-	case s.w.Size() < max(j.opt.MaxBytes, journal.HeaderSize+1): // one without records goes on
+	case s.w.Size() < max(j.opt.MaxBytes, journal.HeaderSize+1): // a segment without records stays open
 		return
 	case j.opt.Compile != nil && now.Sub(s.opened) < j.opt.Grace:
-		// Each compile would read many segments, those that were written within the grace period of its own.
+		// Cuts so close together would make each compilation read many segments: all that were written within the grace period
+		// of its own.
 		j.waits = true
 		return
 	}
@@ -63,17 +64,17 @@ func (j *Journal) cutIfDue(now time.Time) {
 	if cut.Err != nil {
 		j.retry = time.Now().Add(retryCut)
 	} else if empty && cut.Cause == nil {
-		return // it has never been
+		return // the empty segment is gone, so there is nothing to report
 	}
 	j.opt.Observer.Cut(cut)
 	j.signal()
 }
 
-// cut closes the open segment and begins the next one. j.mu is held.
+// cut closes the open segment and begins the next one. The caller holds j.mu.
 func (j *Journal) cut(now time.Time) Cut {
 	s := j.open
 	cut := Cut{Segment: s.file, Bytes: s.w.Size(), Waited: j.waits}
-	_ = s.commit(cut.Bytes) // where it fails the observer knows, and all who wait for it; the next segment helps
+	_ = s.commit(cut.Bytes) // if it fails, the observer and all who wait for it have been told; a new segment may work
 	cut.Cause = s.why()
 	gone := errors.Is(s.w.InPlace(), journal.ErrGone)
 	if gone {
@@ -86,17 +87,17 @@ func (j *Journal) cut(now time.Time) Cut {
 		next, cut.Err = j.begin(now)
 	}
 	if cut.Err != nil {
-		_ = j.dropPending(s.id) // also dropped by the next process
+		_ = j.dropPending(s.id) // if this fails, the next process drops it
 		return cut
 	}
 	j.open, j.waits = next, false
 	j.ended[s.id.number] = now
 	j.size.Store(next.w.Size())
-	s.mu.Lock() // nobody is syncing
+	s.mu.Lock() // wait for a sync that is under way
 	_ = s.w.Close()
 	s.mu.Unlock()
 	if s.empty() && !gone {
-		_ = os.Remove(s.file) // its name would tell a wrong time
+		_ = os.Remove(s.file) // its name has a time at which nothing was written
 	}
 	return cut
 }
@@ -106,17 +107,17 @@ func (j *Journal) begin(now time.Time) (*open, error) {
 	if err := j.hold(); err != nil {
 		return nil, err
 	}
-	j.next++ // also where this fails: a number never comes back
+	j.next++ // even if this fails: no number is used twice
 	i := id{j.opt.Name, now.UTC().Truncate(time.Second), j.next}
 	s, err := j.openSegment(i)
 	if err != nil {
-		_ = os.Remove(j.opt.path(i, journalSuffix)) // the next process would take the one before for closed
+		_ = os.Remove(j.opt.path(i, journalSuffix)) // or else the next process would think that the segment before it is closed
 	}
 	return s, err
 }
 
-// A .pending file says that a segment is closed and its own trace not compiled yet. It has the size at which the segment was closed. As
-// long as no later segment is there, it says nothing.
+// A .pending file says that a segment is closed and that its trace is still to be compiled. It holds the segment's size when it
+// was closed. It has no meaning until there is a later segment.
 
 func (j *Journal) writePending(i id, size int64) error {
 	if err := os.WriteFile(j.opt.path(i, pendingSuffix), fmt.Appendln(nil, size), 0o600); err != nil {
@@ -125,7 +126,7 @@ func (j *Journal) writePending(i id, size int64) error {
 	return nil
 }
 
-// closedSize returns the size at which a segment was closed, 0 where that is not known.
+// closedSize returns the size that a segment had when it was closed, or 0 if that is unknown.
 func (j *Journal) closedSize(i id) (size int64) {
 	text, _ := os.ReadFile(j.opt.path(i, pendingSuffix))
 	_, _ = fmt.Sscan(string(text), &size)

@@ -10,9 +10,9 @@ import (
 	"os"
 )
 
-var errHeld = errors.ErrUnsupported // never: this platform has no lock that ends with the process
+var errHeld = errors.ErrUnsupported // never returned: this platform has no lock that ends with the process
 
 func lock(*os.File) error { return nil }
 
-// removeStale does nothing: nobody can say whether the file is still being written.
+// removeStale does nothing, because without locks it is unknown whether the file is still being written.
 func removeStale(string) {}

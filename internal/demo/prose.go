@@ -11,21 +11,21 @@ import (
 	"sync"
 )
 
-// Prose writes what people ask a harbour's assistant, and what that is told to be. Equal seeds write equal texts.
+// Prose writes questions for a harbour's assistant, and the assistant's system prompts. Equal seeds write equal texts.
 type Prose struct{ *rand.Rand }
 
-// NewProse returns the writer of a seed.
+// NewProse returns the Prose of a seed.
 func NewProse(seed uint64) Prose {
 	return Prose{rand.New(rand.NewPCG(seed, 0x6861_7262_6f75_72))} //nolint:gosec // must be repeatable
 }
 
-// proseText are the words of a harbour: lists of phrases, each below its name. A % in a phrase is a number that makes the sentence
-// one of a kind.
+// proseText holds lists of phrases about a harbour, each below the list's name. Each % in a phrase becomes a random number, so
+// that hardly two sentences are the same.
 //
 //go:embed prose.txt
 var proseText string
 
-// phrases are the lists, by their names.
+// phrases returns the lists by their names.
 var phrases = sync.OnceValue(func() map[string][]string {
 	lists := map[string][]string{}
 	for list := range strings.SplitSeq(strings.TrimSpace(proseText), "\n\n") {
@@ -59,7 +59,7 @@ func (p Prose) rule() string {
 	return strings.NewReplacer("{who}", p.pick("who"), "{did}", p.pick("did"), "{what}", p.pick("what")).Replace(p.pick("rule"))
 }
 
-// text appends sentences until there are about so many words.
+// text joins sentences until there are about that many words.
 func (p Prose) text(words int, sentence func() string) string {
 	var b strings.Builder
 	for n := 0; n < words; {
@@ -71,12 +71,12 @@ func (p Prose) text(words int, sentence func() string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// System is a system prompt of about so many words.
+// System returns a system prompt of about that many words.
 func (p Prose) System(words int) string {
 	return "You are the assistant of a harbour. Be brief, be exact, and keep to these rules.\n" + p.text(words, p.rule)
 }
 
-// Question is a user's message of about so many words: a log, and what to do with it.
+// Question returns a user's message of about that many words: a log, and what to do with it.
 func (p Prose) Question(words int) string {
 	return p.text(words, p.sentence) + "\n\n" + p.pick("ask")
 }

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads a TCP socket together with the kernel's receive stamps (SO_TIMESTAMPNS). A plain read costs no less.
-//
-// As net/http does, one goroutine reads at a time.
+// Reader reads a TCP socket together with the kernel's receive stamps (SO_TIMESTAMPNS). It is as fast as a plain read. Only one
+// goroutine may read at a time, as net/http does.
 type Reader struct {
 	tcp *net.TCPConn
 	raw syscall.RawConn
@@ -29,7 +28,7 @@ type Reader struct {
 	waited bool
 }
 
-// NewReader returns nil where the kernel does not stamp.
+// NewReader returns nil if the kernel has no receive stamps for the socket.
 func NewReader(c *net.TCPConn) *Reader {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -47,8 +46,8 @@ func NewReader(c *net.TCPConn) *Reader {
 	return r
 }
 
-// Read reads like net.Conn. ns is the wall-clock reading at which the kernel received the last segment that the read
-// took bytes from, 0 when it does not say. waited is whether the socket was empty at first.
+// Read reads like net.Conn. ns is the wall-clock time at which the kernel received the last segment that the bytes came from,
+// or 0 if it is unknown. waited says whether the socket was empty at first.
 func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
 	if len(p) == 0 {
 		return 0, 0, false, nil
@@ -72,10 +71,12 @@ func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
 	return r.n, r.stamp(), r.waited, nil
 }
 
-// receive makes one attempt. It returns false when the socket is empty, to be called again when it is not.
+// receive makes one attempt to read. It returns false if the socket is empty, and is called again when there is something to
+// read.
 //
-// The call does not block, so it is made raw: one that the runtime knows of wakes its monitor thread, which then looks
-// around every 20 µs until all is idle again. At a low rate of tokens that is most of what a token costs.
+// The call does not block, so it is a raw system call. A call that the Go runtime knows of would wake the runtime's monitor
+// thread, which then polls every 20 µs until the process is idle again. At a low rate of tokens, that would be most of the cost
+// of a token.
 func (r *Reader) receive(fd uintptr) bool {
 	for {
 		r.hdr.Iov = &r.iov
@@ -95,7 +96,7 @@ func (r *Reader) receive(fd uintptr) bool {
 	}
 }
 
-// stamp finds the receive stamp in the control data, which the option makes the only or the first message.
+// stamp finds the receive stamp in the control data, where it is the first message.
 func (r *Reader) stamp() int64 {
 	if int(r.hdr.Controllen) < unix.CmsgLen(int(unsafe.Sizeof(unix.Timespec{}))) { //nolint:gosec // at most 64
 		return 0

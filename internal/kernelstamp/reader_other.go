@@ -7,7 +7,7 @@ package kernelstamp
 
 import "net"
 
-// Reader would give the kernel's receive stamps, which this system does not have for TCP.
+// Reader would read the kernel's receive stamps, but this system has none for TCP.
 type Reader struct{ tcp *net.TCPConn }
 
 // NewReader returns nil.

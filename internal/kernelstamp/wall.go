@@ -1,9 +1,9 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelstamp tells when bytes came in at a TCP socket: when the kernel had them, not when a program got to read
-// them. The difference is the program's own scheduling delay, which is most of what distorts latencies measured beside
-// other work. The agent stamps the arrival of tokens with it, the simulator that of requests.
+// Package kernelstamp reports when bytes arrived at a TCP socket: when the kernel received them, not when the program read
+// them. The difference is the scheduling delay of the program. On a busy machine, it is the main error of measured latencies.
+// The agent timestamps tokens with it, the simulator timestamps requests.
 package kernelstamp
 
 import (
@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Wall turns kernel stamps, which count on the wall clock, into instants of a monotonic clock. The two clocks are slewed
-// alike; only a step parts them, so the offset is taken anew now and then. Safe for concurrent use.
+// Wall converts kernel timestamps, which are of the wall clock, to instants of a monotonic clock. Both clocks are slewed alike.
+// Only a step of the wall clock changes their offset, so the offset is sampled again from time to time. Safe for concurrent
+// use.
 type Wall struct {
 	now    func() time.Duration
 	offset atomic.Int64 // wall − monotonic, ns
@@ -26,7 +27,7 @@ type Wall struct {
 
 const resample = time.Second
 
-// NewWall takes a first sample beside now, a monotonic clock.
+// NewWall returns a Wall for now, a monotonic clock, and takes the first sample.
 func NewWall(now func() time.Duration) *Wall {
 	w := &Wall{now: now}
 	w.first = w.sample()
@@ -61,8 +62,8 @@ func (w *Wall) Step() time.Duration {
 	return w.worst
 }
 
-// sample returns wall − monotonic. Of 100 tries it trusts the one that was disturbed least: its error is at most half of
-// the time between its two readings of the monotonic clock, some 20 ns.
+// sample returns wall − monotonic. Of 100 tries it uses the one with the least time between its two readings of the monotonic
+// clock. The error is at most half of that time, some 20 ns.
 func (w *Wall) sample() int64 {
 	var offset int64
 	least := time.Duration(1<<63 - 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/agent"
 )
 
-// every is the time between two looks.
+// every is the time between two updates of the view.
 const every = 250 * time.Millisecond
 
 // Screen is a live view on a terminal. Make it with [Show].
@@ -24,8 +24,8 @@ type Screen struct {
 	done     chan struct{}
 }
 
-// Show draws what look returns on a terminal, from now on until [Screen.Close]. Look is called from a goroutine of its own. It
-// reads no keys, and handles no signals.
+// Show draws what look returns on a terminal until [Screen.Close] is called. It calls look on a goroutine of its own. It reads
+// no keys and handles no signals.
 func Show(terminal io.Writer, look func() agent.View) *Screen {
 	s := &Screen{
 		terminal: terminal,
@@ -35,12 +35,12 @@ func Show(terminal io.Writer, look func() agent.View) *Screen {
 	}
 	go func() {
 		defer close(s.done)
-		_, _ = s.program.Run() // a terminal that is gone is no reason to end a replay
+		_, _ = s.program.Run() // a replay goes on even if the terminal is gone
 	}()
 	return s
 }
 
-// Println prints a line above the view, or, once that is closed, at its end.
+// Println prints a line above the view or, once the view is closed, simply to the terminal.
 func (s *Screen) Println(text string) {
 	select {
 	case <-s.done:

@@ -41,6 +41,7 @@ var rooms = []string{
 	"semconv",              // names
 	"examples",             // what is shipped to be copied
 	"internal/simulator",   // an engine to test against
+	"internal/bearer",      // the one check of a bearer key
 	"internal/heap",        // the one priority queue
 	"internal/jsonrows",    // objects in a file, however they are laid out
 	"internal/gcpace",      // the garbage collector of a command
@@ -50,6 +51,7 @@ var rooms = []string{
 	"internal/term",        // numbers, tables and progress for people
 	"internal/tlsfile",     // files of keys and certificates
 	"internal/testcert",    // certificates for tests
+	"internal/testprogram", // the commands, as programs that tests run
 	"internal/testwire",    // encoded OTLP for tests
 
 	"internal/testproducers", // telemetry of producers for tests

@@ -4,23 +4,23 @@
 package service
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/moonloop/moonloop/internal/bearer"
 )
 
 // guard lets those through who have the token. Without a token, a service that listens on this machine only still has to keep web pages
 // off: one that is open in a browser can send to it, and, by a name that leads here, read what it answers.
 type guard struct {
-	token   [sha256.Size]byte
+	token   bearer.Key
 	open    bool // no token is wanted
 	foreign *http.CrossOriginProtection
 }
 
 func newGuard(token string) guard {
-	return guard{token: sha256.Sum256([]byte(token)), open: token == "", foreign: http.NewCrossOriginProtection()}
+	return guard{token: bearer.New(token), open: token == "", foreign: http.NewCrossOriginProtection()}
 }
 
 // check returns what is wrong with a request; nil when it may pass.
@@ -34,13 +34,10 @@ func (g guard) check(r *http.Request) error {
 		}
 		return nil
 	}
-	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	// Of equal length, whatever was sent: how long the comparison takes says nothing.
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	if strings.EqualFold(kind, "Bearer") && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 {
+	switch header := r.Header.Get("Authorization"); {
+	case g.token.Opens(header):
 		return nil
-	}
-	if r.Header.Get("Authorization") == "" {
+	case header == "":
 		return problemf(http.StatusUnauthorized, "no token; send the header Authorization: Bearer TOKEN")
 	}
 	return problemf(http.StatusUnauthorized, "the token is not this service's")

@@ -78,20 +78,15 @@ type Progress struct {
 	TTFT     quantiles `json:"time_to_first_token_ms"`
 	Gap      quantiles `json:"chunk_gap_ms"`
 
-	Prompt    int64         `json:"prompt_tokens"`
-	Cached    int64         `json:"cached_tokens"`
-	Predicted int64         `json:"predicted_cached_tokens"`
-	Errors    []failedCount `json:"errors,omitempty"`
+	Prompt    int64            `json:"prompt_tokens"`
+	Cached    int64            `json:"cached_tokens"`
+	Predicted int64            `json:"predicted_cached_tokens"`
+	Errors    []measure.Reason `json:"errors,omitempty"`
 }
 
 type quantiles struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
-}
-
-type failedCount struct {
-	Reason string `json:"reason"`
-	Count  int64  `json:"count"`
 }
 
 func newProgress(v agent.View) *Progress {
@@ -103,19 +98,12 @@ func newProgress(v agent.View) *Progress {
 		Served: v.Served, Failed: v.Failed, Skipped: v.Skipped, Chunks: v.Chunks,
 		Lateness: millis(v.Lateness), TTFT: millis(v.TTFT), Gap: millis(v.Gap),
 		Prompt: v.Prompt, Cached: v.Cached, Predicted: v.Predicted,
-		Errors: countsOf(v.Errors),
+		Errors: v.Errors,
 	}
 	if left, known := v.Left(); known {
 		p.Left = new(float64(left.Milliseconds()) / 1e3)
 	}
 	return p
-}
-
-func countsOf(reasons []measure.Reason) (list []failedCount) {
-	for _, r := range reasons {
-		list = append(list, failedCount{r.Reason, r.Count})
-	}
-	return list
 }
 
 // maxTexts bounds the warnings and the notes of a run.

@@ -27,30 +27,30 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Config is a service. Everything but Traces, Token and Log is needed.
+// Config configures a service. Every field but Traces, Token and Log is required.
 type Config struct {
 	Folder  string // of the results
-	Traces  string // folder of traces; empty: each comes with its request
+	Traces  string // folder of traces; empty: each request brings its trace
 	Targets Targets
-	Token   string // that clients show; empty: only clients on this machine are answered
+	Token   string // clients must send it; empty: only clients on this machine are served
 
-	MaxRuns, KeepRuns  int   // runs at once; runs that are kept
-	MaxUpload, MaxDisk int64 // bytes of a trace in a request; of all results
+	MaxRuns, KeepRuns  int   // most runs at a time, and most runs that are kept
+	MaxUpload, MaxDisk int64 // most bytes of a trace in a request, and of all results
 
-	// Options are what a request may set beside trace and url.
+	// Options are what a request may set, besides trace and url.
 	Options []Option
-	// Prepare completes the configuration of a run by its options. The error is shown to the client.
+	// Prepare completes the configuration of a run from the request's options. Its error is shown to the client.
 	Prepare func(ctx context.Context, base agent.Config, options map[string]json.RawMessage) (Prepared, error)
-	// Version is that of the program.
+	// Version is the program's version.
 	Version string
-	// Log receives a line for what happens. It is called on any goroutine.
+	// Log is called with a line for each event, on any goroutine.
 	Log func(string)
 }
 
 // Prepared is a run that may begin.
 type Prepared struct {
 	Config   agent.Config
-	Options  map[string]any // as they may be shown
+	Options  map[string]any // in a form that clients may see
 	Warnings []string
 }
 
@@ -74,8 +74,8 @@ type Service struct {
 	latest *lastingReader // of the run that ended last; nil before
 }
 
-// New opens the folders of a service. Runs that another process did not bring to their end are interrupted from now on. It is an error
-// if another service has the folder of results.
+// New opens the folders of a service. It marks runs that an earlier process left unfinished as interrupted. It fails if another
+// service uses the folder of results.
 func New(cfg Config) (s *Service, err error) {
 	s = &Service{cfg: cfg, guard: newGuard(cfg.Token), byID: make(map[string]*run)}
 	if s.cfg.Log == nil {
@@ -106,7 +106,7 @@ func New(cfg Config) (s *Service, err error) {
 	return s, nil
 }
 
-// Close lets the folders go. Runs must have ended, as they have after [Service.Serve].
+// Close releases the folders. All runs must have ended; when [Service.Serve] returns, they have.
 func (s *Service) Close() {
 	if s.traces != nil {
 		_ = s.traces.Close()
@@ -116,7 +116,7 @@ func (s *Service) Close() {
 	}
 }
 
-// Bounds of the server. A run's events and a long download have a time of their own.
+// Limits of the server. A run's events and long downloads have timeouts of their own.
 const (
 	maxConnections = 256
 	maxWatchers    = 64
@@ -161,7 +161,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener, server *http
 // end stops all runs, and waits for them.
 func (s *Service) end() {
 	s.mu.Lock()
-	s.ending.Store(true) // under the lock: after it no run is inserted
+	s.ending.Store(true) // set under the lock, so that no run is inserted afterwards
 	s.mu.Unlock()
 	for _, one := range s.runs() {
 		one.stop("stopped because the service was")
@@ -189,14 +189,14 @@ func (s *Service) runs() []*run {
 		list = append(list, one)
 	}
 	s.mu.Unlock()
-	// What they are sorted by never changes.
+	// The lock is not needed to sort: Created and ID never change.
 	slices.SortFunc(list, func(a, b *run) int {
 		return cmp.Or(b.it.Created.Compare(a.it.Created), strings.Compare(a.it.ID, b.it.ID))
 	})
 	return list
 }
 
-// list returns all runs as they are now, latest first.
+// list returns the present state of all runs, latest first.
 func (s *Service) list() []Run {
 	runs := s.runs()
 	list := make([]Run, len(runs))
@@ -217,14 +217,14 @@ func (s *Service) forget(one *run) error {
 	return nil
 }
 
-// show returns a run as an answer has it.
+// show returns a run as the API shows it.
 func (s *Service) show(one *run) Run {
 	it := one.look()
 	it.Files = s.store.files(it)
 	return it
 }
 
-// public returns a text without the places of the service's folders.
+// public removes the paths of the service's folders from a text.
 func (s *Service) public(text string) string {
 	for _, folder := range []string{s.cfg.Folder, s.cfg.Traces} {
 		if folder != "" {

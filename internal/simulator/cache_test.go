@@ -58,8 +58,8 @@ func TestCacheToyTrace(t *testing.T) {
 // order lists the residents of a finite cache, least recent first.
 func order(c *blockCache) []uint64 {
 	var ids []uint64
-	for n := c.nodes[0].next; n != 0; n = c.nodes[n].next {
-		ids = append(ids, c.nodes[n].id)
+	for block := c.recency.Back(); block != nil; block = block.Prev() {
+		ids = append(ids, block.Value.(uint64))
 	}
 	return ids
 }

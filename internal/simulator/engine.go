@@ -5,14 +5,13 @@ package simulator
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/bearer"
 	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
@@ -22,7 +21,7 @@ type Engine struct {
 	start  time.Time // zero of its clock; holds the monotonic reading
 	wall   *kernelstamp.Wall
 	mux    *http.ServeMux
-	key    [sha256.Size]byte // digest of Config.APIKey
+	key    bearer.Key // that Config.APIKey demands
 	cache  *blockCache
 	slots  *slotCache // in place of cache, with Cache.Slots
 	queue  gate       // MaxRunning
@@ -56,7 +55,7 @@ func New(config Config) (*Engine, error) {
 	e := &Engine{
 		config: config,
 		start:  time.Now(),
-		key:    sha256.Sum256([]byte(config.APIKey)),
+		key:    bearer.New(config.APIKey),
 		cache:  newBlockCache(config.Cache.Blocks),
 		queue:  gate{limit: config.MaxRunning, waiters: config.MaxWaiting},
 		lane:   gate{limit: 1},
@@ -78,17 +77,18 @@ func (e *Engine) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(chat, w, r) })
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(completions, w, r) })
+	mux.HandleFunc("POST "+pathMessages, func(w http.ResponseWriter, r *http.Request) { e.generate(messages, w, r) })
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.Handle("GET /metrics", e.metric.handler)
-	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"}
+	paths := []string{"/v1/chat/completions", "/v1/completions", pathMessages, "/v1/models", "/health", "/metrics"}
 	if e.config.Like != LikePlain {
 		mux.HandleFunc("POST "+pathTokenize, e.serveTokenize)
 		paths = append(paths, pathTokenize)
 	}
 	if e.config.Like == LikeVLLM {
 		mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, _ *http.Request) {
-			e.ResetCache()
+			e.resetCache()
 			w.WriteHeader(http.StatusOK)
 		})
 		paths = append(paths, pathReset)
@@ -112,23 +112,25 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer e.leave()
 	e.boundBody(w, r)
-	if strings.HasPrefix(r.URL.Path, "/v1/") && !e.authorized(r) {
+	if e.config.APIKey != "" && strings.HasPrefix(r.URL.Path, "/v1/") && !e.authorized(r) {
 		e.count.unauthorized.Add(1)
 		w.Header().Set("Www-Authenticate", "Bearer")
-		(&apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}).write(w)
+		refusal := &apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}
+		if r.URL.Path == pathMessages {
+			refusal = refusal.inMessages()
+		}
+		refusal.write(w)
 		return
 	}
 	e.mux.ServeHTTP(w, r)
 }
 
-// authorized compares digests, in constant time, so that neither the key nor its length leaks through timing.
+// authorized reports whether a request shows the key, as a bearer key or, as in the Messages API, by itself.
 func (e *Engine) authorized(r *http.Request) bool {
-	if e.config.APIKey == "" {
-		return true
+	if alone := r.Header.Get("X-Api-Key"); alone != "" {
+		return e.key.Opens("Bearer " + alone)
 	}
-	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	digest := sha256.Sum256([]byte(strings.TrimSpace(key)))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(digest[:], e.key[:]) == 1
+	return e.key.Opens(r.Header.Get("Authorization"))
 }
 
 func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
@@ -161,8 +163,8 @@ func (e *Engine) Start() time.Time { return e.start }
 
 func (e *Engine) now() time.Duration { return time.Since(e.start) }
 
-// ResetCache empties the prefix cache. What requests under way have is kept for them alone.
-func (e *Engine) ResetCache() {
+// resetCache empties the prefix cache. What requests under way have is kept for them alone.
+func (e *Engine) resetCache() {
 	if e.slots != nil {
 		e.slots.reset()
 	} else {

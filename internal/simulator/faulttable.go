@@ -14,18 +14,21 @@ import (
 type faultKind struct {
 	name   Fault
 	about  string
-	refuse error                 // ends the request before its reply: an apiError stands in for it, errAbort drops the connection
+	refuse error                 // ends the request before its reply: an apiError is sent instead, errAbort drops the connection
 	mid    func(*exchange) error // runs in place of the next token; when it returns nil the reply goes on
 	shape  shape                 // of a reply that is whole otherwise
 }
 
 var faultTable = []faultKind{
-	// The reply is another one.
+	// Another reply is sent.
 	{name: "rate-limit", about: "429 with Retry-After", refuse: &apiError{
 		status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: "too many requests (simulated)", retry: true,
 	}},
 	{name: "unavailable", about: "503 with Retry-After", refuse: &apiError{
 		status: http.StatusServiceUnavailable, kind: "server_error", code: "unavailable", message: "the engine is unavailable (simulated)", retry: true,
+	}},
+	{name: "overloaded", about: "529, as of Anthropic", refuse: &apiError{
+		status: statusOverloaded, kind: "overloaded_error", code: "overloaded", message: "the engine is overloaded (simulated)", retry: true,
 	}},
 	{name: "server-error", about: "500", refuse: &apiError{
 		status: http.StatusInternalServerError, kind: "server_error", message: "the engine failed (simulated)",
@@ -55,14 +58,14 @@ var faultTable = []faultKind{
 	{name: "bad-framing", about: "a chunk of HTTP whose length is no number", mid: (*exchange).breakFraming},
 	{name: "endless-line", about: "a line of 64 MiB in the stream", mid: (*exchange).endlessLine},
 
-	// The reply is whole, in time and place of another kind.
+	// The reply is complete, but unusual in its timing or its writes.
 	{name: "slow-accept", about: "the request is not read for --stall-for", shape: shape{slowAccept: true}},
 	{name: "tiny-writes", about: "each byte is a write of its own", shape: shape{piece: 1}},
 	{name: "joined-tokens", about: "four tokens a chunk", shape: shape{tokens: 4}},
 	{name: "joined-chunks", about: "four chunks a write", shape: shape{chunks: 4}},
 	{name: "close-after", about: "the connection is closed after the reply, unannounced", shape: shape{closes: true}},
 
-	// The reply is whole, in the shapes that engines have.
+	// The reply is complete, in a shape that some engine has.
 	{name: "wrong-type", about: "a stream whose content type is plain text", shape: shape{media: mediaText}},
 	{name: "comments", about: "comment lines, before the first token too", shape: shape{comment: true, frame: frame{before: ": keep-alive\n\n"}}},
 	{name: "null-events", about: "data: null before each event", shape: shape{frame: frame{before: "data: null\n\n"}}},
@@ -112,14 +115,14 @@ func (x *exchange) breakStream(done bool) error {
 	if !x.stream {
 		return errSimulated
 	}
-	x.buf = x.format.failure(x.buf, errSimulated)
+	x.buf = x.form.failure(x.buf, errSimulated)
 	if done {
-		x.buf = x.format.done(x.buf)
+		x.buf = x.form.done(x.buf)
 	}
 	return x.breakOff()
 }
 
-// breakOff writes what is there, and ends the reply so.
+// breakOff writes what is buffered, and ends the reply there.
 func (x *exchange) breakOff() error {
 	if err := x.write(); err != nil {
 		return err
@@ -127,7 +130,7 @@ func (x *exchange) breakOff() error {
 	return errBroken
 }
 
-// endWith ends a stream cleanly after the given text; a reply that is no stream breaks off.
+// endWith ends a stream cleanly after the given text. A reply that is not a stream is cut off.
 func (x *exchange) endWith(text string) error {
 	if !x.stream {
 		return errAbort
@@ -139,7 +142,7 @@ func (x *exchange) endWith(text string) error {
 	return x.breakOff()
 }
 
-// stall is silent for the configured time, and shifts the rest of the plan by it.
+// stall sends nothing for the configured time, and delays the rest of the plan by it.
 func (x *exchange) stall() error {
 	d := x.engine.config.Faults.StallFor
 	if d == 0 {
@@ -150,8 +153,8 @@ func (x *exchange) stall() error {
 	return x.pacer.until(x.planned)
 }
 
-// delay leaves the request unread for the configured time, which a client sees as a server that is slow to accept. It
-// does not see the client leave: nobody reads.
+// delay leaves the request unread for the configured time. To a client, the server is slow to accept. A client that leaves goes
+// unnoticed, because nothing is read.
 func (x *exchange) delay() error {
 	x.met = true
 	c := &x.engine.config
@@ -162,7 +165,7 @@ func (x *exchange) delay() error {
 	return err
 }
 
-// breakFraming writes a chunk of HTTP that is none. HTTP/2 has no chunks: its stream is reset.
+// breakFraming writes an invalid HTTP chunk. HTTP/2 has no chunks, so its stream is reset.
 func (x *exchange) breakFraming() error {
 	if !x.stream {
 		return errAbort

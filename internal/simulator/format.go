@@ -12,6 +12,17 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
+// form writes a reply: events onto b, or the whole.
+type form interface {
+	role(b []byte) []byte // what opens a stream
+	call(b []byte) []byte // what opens a tool call
+	tokens(b []byte, from, to int) []byte
+	finish(b []byte) []byte
+	failure(b []byte, e *apiError) []byte
+	done(b []byte) []byte
+	whole() []byte
+}
+
 // format writes replies in OpenAI's shapes: events of a stream, and whole replies.
 type format struct {
 	api          api
@@ -19,15 +30,15 @@ type format struct {
 	plan         *plan
 	shape        *shape
 	config       *Config
-	head         []byte // of every object, up to its choices
+	head         []byte // beginning of every object, up to its choices
 	callID       string
 	promptTokens int
 	cachedTokens int
-	promptIDs    []uint64 // until they have been sent
-	begun        bool     // the role, or a chunk, has been made
+	promptIDs    []uint64 // nil once they have been sent
+	begun        bool     // the role or a chunk has been written
 }
 
-// newFormat returns the format of a reply to a prompt that has been read. id varies the ids in it.
+// newFormat returns the format of the reply to a prompt that has been read. The ids in the reply depend on id.
 func newFormat(x *exchange, q *request, id uint64) *format {
 	f := &format{
 		api: x.api, request: q, plan: &x.plan, shape: &x.shape, config: &x.engine.config,
@@ -103,7 +114,7 @@ func (f *format) callHead(b []byte) []byte {
 	return append(appendQuoted(b, f.plan.tool), `,"arguments":`...)
 }
 
-// tokens appends the event of the tokens from, inclusive, to to, exclusive, and what the shape puts before it.
+// tokens appends the event with the tokens from (inclusive) to to (exclusive), and what the shape puts before it.
 func (f *format) tokens(b []byte, from, to int) []byte {
 	if f.shape.empty {
 		nothing := `"delta":{"content":""}` + unfinished
@@ -194,7 +205,7 @@ func (f *format) reason(b []byte) []byte {
 	return append(b, '"')
 }
 
-// finish appends what follows the last token: the finish reason, the usage where asked for, and the end mark.
+// finish appends what follows the last token: the finish reason, the usage if it was asked for, and the end mark.
 func (f *format) finish(b []byte) []byte {
 	nothing := `"delta":{}`
 	if f.api == completions {

@@ -3,22 +3,22 @@
 
 package simulator
 
-// Like names the engine whose ways an [Engine] has where engines differ: in the names of the metrics, in the shape of /tokenize,
-// in the errors about a prompt.
+// Like names the engine that an [Engine] imitates where engines differ: in the names of metrics, the shape of /tokenize and the
+// errors about a prompt.
 type Like uint8
 
 // The engines.
 const (
-	// LikePlain has metrics named moonloop_simulator_*.
+	// LikePlain imitates no engine; its metrics are named moonloop_simulator_*.
 	LikePlain Like = iota
-	// LikeVLLM adds metrics as vLLM's, vllm:cache_config_info with the block size among them.
+	// LikeVLLM adds vLLM's metrics, among them vllm:cache_config_info with the block size.
 	LikeVLLM
-	// LikeLlamaCPP adds metrics as llama.cpp's, and has its shape of /tokenize and of usage.
+	// LikeLlamaCPP adds llama.cpp's metrics, and answers /tokenize and reports usage in its format.
 	LikeLlamaCPP
 )
 
-// VLLM returns a configuration with vLLM's ways: a cache of 16-token blocks, kept for prompt and reply, of which at least the last
-// token of a prompt is computed again; a vocabulary of 131,072 ids; words of more than 6 bytes are several tokens.
+// VLLM returns a configuration that imitates vLLM. Its cache holds prompts and replies in blocks of 16 tokens, and at least the
+// last token of a prompt is computed again. The vocabulary has 131,072 ids, and a word of more than 6 bytes is several tokens.
 func VLLM() Config {
 	return Config{
 		Like:      LikeVLLM,
@@ -29,8 +29,8 @@ func VLLM() Config {
 	}
 }
 
-// LlamaCPP returns a configuration with llama.cpp's ways: four slots, each of which has what its last request left there, to the
-// token; and 65,536 tokens for contents that slots lost.
+// LlamaCPP returns a configuration that imitates llama.cpp: four slots, each of which holds every token of its last request,
+// and room for 65,536 tokens that slots had to give up.
 func LlamaCPP() Config {
 	return Config{
 		Like:      LikeLlamaCPP,
@@ -40,6 +40,6 @@ func LlamaCPP() Config {
 }
 
 const (
-	realVocabulary = 1 << 17 // ids, that of tekken
+	realVocabulary = 1 << 17 // as many ids as Mistral's tokenizer tekken has
 	realWordBytes  = 6
 )

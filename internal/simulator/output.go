@@ -9,13 +9,13 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// plan is what a reply will be, decided before its first token from seed, prompt and request alone.
+// plan is what a reply will be. It is decided before the first token, and depends only on the seed, the prompt and the request.
 type plan struct {
 	tokens int
 	finish string // finish_reason
-	tool   string // the function to call; empty: a text
-	key    uint64 // of the words
-	bytes  int    // of a word, at most: each is one token; 0 is no limit
+	tool   string // the function to call; empty: the reply is text
+	key    uint64 // determines the words
+	bytes  int    // most bytes of a word, so that each is one token; 0: no limit
 }
 
 // The finish reasons.
@@ -25,7 +25,7 @@ const (
 	finishToolCalls = "tool_calls"
 )
 
-// plan decides length, finish reason and kind of the reply to a prompt.
+// plan decides the length, finish reason and kind of the reply to a prompt.
 func (c *Config) plan(q *request, promptHash uint64, header http.Header) plan {
 	key := splitmix.Next(promptHash ^ splitmix.Next(c.Seed))
 	f := &q.facts
@@ -46,8 +46,8 @@ func (c *Config) plan(q *request, promptHash uint64, header http.Header) plan {
 	return p
 }
 
-// appendToken appends the text of token i as it stands inside a JSON string: a word, with a space before
-// all but the first. Those of a tool call join to the JSON object {"text":"word word …"}.
+// appendToken appends the text of token i, escaped for a JSON string: a word, with a space before all but the first. The tokens
+// of a tool call together make the JSON object {"text":"word word …"}.
 func (p *plan) appendToken(b []byte, i int) []byte {
 	switch {
 	case i > 0:
@@ -62,7 +62,7 @@ func (p *plan) appendToken(b []byte, i int) []byte {
 	return b
 }
 
-// tokenIDs calls add with the id of token i: a word of a reply is one token.
+// tokenIDs calls add with the id of token i; each word of a reply is one token.
 func (p *plan) tokenIDs(i int, t *Tokenizer, add func(uint64)) {
 	t.word([]byte(p.word(i)), add)
 }

@@ -33,7 +33,7 @@ const (
 // monotonic clock, [Never] when not reached. Records are not changed once they are visible.
 type Record struct {
 	Seq    uint64 `json:"seq"`  // from 1, in the order in which headers were received
-	Conn   uint64 `json:"conn"` // number of the connection, from 1; 0 when [Engine.ConnContext] is not in use
+	Conn   uint64 `json:"conn"` // number of the connection, from 1; 0 without [Engine.NewServer]
 	Path   string `json:"path"`
 	Proto  string `json:"proto"`            // "HTTP/1.1"
 	Header Header `json:"header,omitempty"` // Traceparent, X-Request-Id and those of [Recording].Headers

@@ -27,7 +27,7 @@ func (e *Engine) NewServer() *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           e,
-		ConnContext:       e.ConnContext,
+		ConnContext:       e.connContext,
 		ConnState:         e.connState,
 		ReadHeaderTimeout: serverHeaderTimeout, // bodies are bounded by Config.BodyTimeout, replies by their plan
 		IdleTimeout:       serverIdleTimeout,
@@ -45,8 +45,8 @@ type connInfo struct {
 	conn     net.Conn
 }
 
-// ConnContext numbers and stamps a connection; it is made for [http.Server].ConnContext.
-func (e *Engine) ConnContext(ctx context.Context, c net.Conn) context.Context {
+// connContext numbers and stamps a connection; it is made for [http.Server].ConnContext.
+func (e *Engine) connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, connInfo{number: e.conns.Add(1), accepted: e.now(), conn: c})
 }
 

@@ -8,19 +8,19 @@ import (
 	"cmp"
 )
 
-// shape is how a reply differs from the plain one, which the zero shape is. Each way is one that an engine has.
+// shape says how a reply differs from the plain one, which is the zero shape. Some engine replies in each of these ways.
 type shape struct {
 	// When and how the bytes go out.
 	slowAccept bool
-	piece      int    // bytes of a write; 0: all that there is
-	tokens     int    // least tokens of each chunk after the first
+	piece      int    // bytes of a write; 0: all that are ready
+	tokens     int    // least number of tokens in each chunk after the first
 	chunks     int    // chunks of tokens in a write
-	closes     bool   // the connection, once the reply is over
+	closes     bool   // the reply's end closes the connection
 	media      string // content type of a stream
 
 	// How an event is written.
 	frame   frame
-	comment bool // one goes out before the request waits
+	comment bool // a comment is sent before the request waits
 
 	// What the events say.
 	pad                  int // token ids in the first event
@@ -32,17 +32,17 @@ type shape struct {
 	shortOutput          bool
 	shortPrompt          bool
 	reasoning            string // the member that has the first half of the tokens
-	call                 bool   // a tool call, asked for or not
-	second               bool   // a second choice
-	unfinished           bool   // which has no end
+	call                 bool   // the reply is a tool call even if none was asked for
+	second               bool   // there is a second choice
+	unfinished           bool   // the second choice has no end
 }
 
-// change makes a plan's reply one of the shape.
+// change adapts a plan to the shape.
 func (s *shape) change(p *plan, a api) {
 	if s.shortOutput {
 		p.tokens = (p.tokens + 1) / 2
 	}
-	if s.call && a == chat {
+	if s.call && a != completions {
 		p.tool, p.finish = "simulated", finishToolCalls
 	}
 	if s.finish != "" {
@@ -50,25 +50,25 @@ func (s *shape) change(p *plan, a api) {
 	}
 }
 
-// usageShape is where a stream's usage stands.
+// usageShape says where a stream reports its usage.
 type usageShape uint8
 
 const (
 	usageAsked    usageShape = iota // where the request wants it
 	usageNone                       // nowhere
-	usageNull                       // null on each chunk, and as asked at the end
+	usageNull                       // null on each chunk, and at the end where the request wants it
 	usageZero                       // zeros on each chunk, and an event at the end
 	usageGrows                      // the tokens so far on each chunk, and an event at the end
 	usageOnFinish                   // on the chunk with the finish reason
 )
 
-// frame is the text around an event's data; empty parts are the usual ones.
+// frame is the text around an event's data. Empty fields mean the usual text.
 type frame struct {
 	first  string // before the first event of all
 	before string // before each event
 	field  string // "data: "
 	end    string // "\n\n"
-	split  bool   // the data stands on two lines
+	split  bool   // the data is written as two lines
 }
 
 const (
@@ -76,7 +76,7 @@ const (
 	plainEnd   = "\n\n"
 )
 
-// apply returns plain events in the frame; what is no event stays.
+// apply returns plain events in the frame, and anything else as it is.
 func (f *frame) apply(events []byte, first bool) []byte {
 	field, end := cmp.Or(f.field, plainField), cmp.Or(f.end, plainEnd)
 	var out []byte

@@ -13,16 +13,12 @@ import (
 type Stats struct {
 	Elapsed time.Duration // since Engine.Start
 
-	Requests     int64             // ended
-	Outcomes     map[Outcome]int64 // adds up to Requests
-	Unauthorized int64             // refused before they became requests, without a record
+	Requests int64             // ended
+	Outcomes map[Outcome]int64 // adds up to Requests
 
 	PromptTokens, CachedTokens, OutputTokens int64 // of requests that were admitted
-	BytesIn, BytesOut                        int64
 
-	Running, Waiting int
-	CacheBlocks      int
-	EvictedBlocks    int64
+	Running, Waiting int64
 
 	RecordsDropped int64 // no longer kept, for want of room
 	RecordsLost    int64 // could not be written to Recording.To
@@ -41,15 +37,13 @@ func (s Stats) String() string {
 
 // Stats returns the totals so far.
 func (e *Engine) Stats() Stats {
-	s := Stats{Elapsed: e.now(), Outcomes: make(map[Outcome]int64, len(outcomes)), Unauthorized: e.count.unauthorized.Load()}
+	s := Stats{Elapsed: e.now(), Outcomes: make(map[Outcome]int64, len(outcomes))}
 	for i, o := range outcomes {
 		s.Outcomes[o] = e.count.outcomes[i].Load()
 		s.Requests += s.Outcomes[o]
 	}
 	s.PromptTokens, s.CachedTokens, s.OutputTokens = e.count.prompt.Load(), e.count.cached.Load(), e.count.output.Load()
-	s.BytesIn, s.BytesOut = e.count.bytesIn.Load(), e.count.bytesOut.Load()
-	s.Running, s.Waiting = int(e.queue.running()), int(e.queue.waiting())
-	s.CacheBlocks, s.EvictedBlocks = e.cacheCounts()
+	s.Running, s.Waiting = e.queue.running(), e.queue.waiting()
 	s.RecordsDropped, s.RecordsLost = e.log.counts()
 	return s
 }
@@ -61,7 +55,6 @@ type counters struct {
 	outcomes               [len(outcomes)]atomic.Int64
 	unauthorized           atomic.Int64
 	prompt, cached, output atomic.Int64
-	bytesIn, bytesOut      atomic.Int64
 }
 
 func (c *counters) add(r *Record) {
@@ -75,6 +68,4 @@ func (c *counters) add(r *Record) {
 		c.cached.Add(int64(r.CachedTokens))
 		c.output.Add(int64(r.OutputTokens))
 	}
-	c.bytesIn.Add(r.BytesIn)
-	c.bytesOut.Add(r.BytesOut)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// leastHang is the width in columns that a text has beside its lead at least, however narrow a terminal is.
+// leastHang is the least width of a text beside its lead, in columns, however narrow the terminal is.
 const leastHang = 20
 
-// Hang returns a lead and a text beside it, in lines of at most width columns, each with its end. The text is broken between words,
-// and its further lines begin below the first.
+// Hang returns a lead and a text beside it, in lines of at most width columns that each end in a newline. The text breaks
+// between words, and all its lines begin in the same column.
 func Hang(width int, lead, body string) string {
 	indent := text.StringWidthWithoutEscSequences(lead)
 	var b strings.Builder
@@ -25,7 +25,7 @@ func Hang(width int, lead, body string) string {
 	return b.String()
 }
 
-// Note returns a remark of the program as a line, which on a terminal is broken between words.
+// Note returns a remark of the program as a line; for a terminal it is broken between words.
 func Note(w io.Writer, remark string) string {
 	const lead = "moonloop: "
 	if !IsTerminal(w) {

@@ -35,11 +35,11 @@ type source struct {
 	spared  bool
 }
 
-// maxBlocks bounds the ids of one row: some 8 MiB of them, which every reader takes.
+// maxBlocks limits the ids of one row to about 8 MiB, which every reader accepts.
 const maxBlocks = 1 << 20
 
-// Generate makes the trace and gives each row to the caller, in the order of the timestamps. Rows are the
-// caller's to keep. It stops at the first error of the caller and returns it.
+// Generate makes the trace and calls row with each of its rows, in the order of their timestamps. The callback may keep them.
+// Generate stops at the callback's first error and returns it.
 func Generate(cfg Config, row func(*mooncake.Row) error) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("trace cannot be generated: %w", err)
@@ -48,7 +48,7 @@ func Generate(cfg Config, row func(*mooncake.Row) error) error {
 	for n := int64(0); cfg.Rows == 0 || n < cfg.Rows; n++ {
 		c := s.turn()
 		if cfg.Duration > 0 && c.at >= cfg.Duration.Microseconds() {
-			return nil // turns come in the order of time: all further ones are later still
+			return nil // turns come in order of time, so all others are later still
 		}
 		if blocks := c.input / s.block; blocks > maxBlocks {
 			return fmt.Errorf("trace cannot be generated: a prompt of %d tokens has %d blocks of %d tokens, and a row holds at most %d: shorten the prompts, or enlarge the blocks",
@@ -72,7 +72,7 @@ func newSource(cfg Config) *source {
 	}
 }
 
-// turn returns the conversation whose turn is next; it stays at the head of the queue.
+// turn returns the conversation with the next turn, and leaves it at the head of the queue.
 func (s *source) turn() *conversation {
 	if s.open.Len() == 0 || s.arrival <= (*s.open.First()).at {
 		c := &conversation{number: s.number, at: s.arrival, input: s.cfg.SystemPromptTokens + s.tokens(s.cfg.UserTokens)}
@@ -105,8 +105,8 @@ func (s *source) row(c *conversation) *mooncake.Row {
 	return r
 }
 
-// blocks returns the ids of a prompt: those of the system prompt and of the turns before, then new ones in canonical
-// order. A partial last block gets an id that never comes again, as what follows it changes it.
+// blocks returns the ids of a prompt: those of the system prompt and of earlier turns, then new ones in canonical order. A
+// partial last block gets an id that is never used again, because the next turn changes the block by filling it.
 func (s *source) blocks(c *conversation) []uint64 {
 	full := int(c.input / s.block)
 	ids := make([]uint64, 0, full+1)
@@ -172,7 +172,7 @@ func (s *source) normal() float64 {
 	}
 }
 
-// microseconds rounds seconds, bounded by a year so that sums cannot overflow.
+// microseconds converts seconds and rounds them. The result is at most a year, so that sums cannot overflow.
 func microseconds(seconds float64) int64 {
 	return int64(math.Floor(float64(min(seconds, maxSeconds)*1e6) + 0.5))
 }

@@ -9,30 +9,31 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// DefaultPredictorIDs is the number of prefixes that a predictor remembers, when their ids are not canonical, unless it is
-// told otherwise; about 200 MB.
+// DefaultPredictorIDs is how many prefixes a predictor remembers by default when their ids are not canonical. They take about
+// 200 MB.
 const DefaultPredictorIDs = 1 << 22
 
-// PredictorOptions says what to predict. The zero value predicts by the hash ids of blocks of 512 tokens.
+// PredictorOptions says what to predict. The zero value compares the hash ids of blocks of 512 tokens.
 type PredictorOptions struct {
 	BlockSize int // tokens per hash id; 0 is [mooncake.BlockSize]
-	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
+	// FineBlockSize is the number of tokens per id of hash_ranges; with 0, ranges are ignored.
 	FineBlockSize int
-	// EngineBlock is the number of tokens that the engine caches as one; 0 is unknown: the trace's own blocks, the finest that a row
-	// has.
+	// EngineBlock is the number of tokens in one block of the engine's cache. 0 means that it is unknown; then each row's own
+	// finest blocks are used.
 	EngineBlock int
-	// NoReplies predicts for an engine that sees other replies in a prompt than those it gave: a replay that does not carry them.
+	// NoReplies predicts for a replay whose prompts do not carry the engine's own replies, so that the engine sees others
+	// there.
 	NoReplies bool
-	// MaxIDs is the number of prefixes to remember when ids are not canonical, 0 is [DefaultPredictorIDs]. Of rows with
-	// canonical ids it remembers four times as many.
+	// MaxIDs is the number of prefixes to remember when ids are not canonical; 0 means [DefaultPredictorIDs]. Of rows with
+	// canonical ids, four times as many are remembered.
 	MaxIDs int
 }
 
-// Predictor tells how many prompt tokens of a row an infinite prefix cache would serve after the rows before. It follows the
-// chain of a row's ids from the first one on, for each model by itself: an id after other ids than before is another block.
-// It takes 16 bytes for a row with new blocks while ids are canonical (0, 1, 2, ... in order of first appearance), else some
-// 50 for each new block; ranges take some 30 for a row, and 100 for a range that is not canonical. It is not safe for
-// concurrent use.
+// Predictor says how many of a row's prompt tokens an infinite prefix cache would serve after the rows before it. It follows
+// the chain of a row's ids from the first one on, separately for each model: an id that comes after other ids than before
+// stands for another block. While ids are canonical (0, 1, 2, ... in order of first appearance), a row with new blocks takes 16
+// bytes of memory; otherwise each new block takes about 50. Ranges take about 30 bytes for a row, and 100 for a range that is
+// not canonical. A Predictor is not safe for concurrent use.
 type Predictor struct {
 	sharing
 	opt     PredictorOptions
@@ -40,14 +41,14 @@ type Predictor struct {
 	prompts int64 // see WithoutReplies
 }
 
-// Prediction is what an infinite prefix cache would have of a row's prompt, in tokens.
+// Prediction is how many tokens of a row's prompt an infinite prefix cache would serve.
 type Prediction struct {
-	// Whole counts the blocks that rows before had in full: what an engine caches whose blocks are those of
-	// [PredictorOptions].EngineBlock, or the trace's. Where a row has ranges, or the engine's blocks are not the trace's, it
-	// leaves a token to compute: no engine takes all of a prompt from its cache.
+	// Whole counts the tokens in whole blocks that earlier rows had, too. The blocks are those of
+	// [PredictorOptions].EngineBlock, or else the trace's. If a row has ranges, or the engine's blocks are not the trace's, at
+	// least one token is left to compute, because no engine takes a whole prompt from its cache.
 	Whole int64
-	// Finest counts every token in common, those of partial last blocks included: no engine has more from these rows alone,
-	// however fine its blocks are.
+	// Finest counts every token in common, including those of partial last blocks. However small its blocks are, no engine can
+	// reuse more of these rows.
 	Finest int64
 }
 
@@ -62,10 +63,11 @@ func NewPredictor(opt PredictorOptions) *Predictor {
 	return &Predictor{opt: opt, sharing: newSharing(opt.BlockSize, opt.FineBlockSize, opt.MaxIDs)}
 }
 
-// Predict returns the cached tokens of the next row in file order. ok is false when they cannot be told: the row gives its
-// prompt in another way, or the bound is passed.
+// Predict returns the cached tokens of the next row in file order. ok is false if they are unknown, because the row describes
+// its prompt in another way or the limit of remembered prefixes is reached.
 //
-// Replies are named by the number of rows back, so each row of the trace is either predicted or skipped ([Predictor.Skip]).
+// A row names an earlier reply by the number of rows back, so call either Predict or [Predictor.Skip] for each row of the
+// trace.
 func (p *Predictor) Predict(row *mooncake.Row) (tokens Prediction, ok bool) {
 	if !row.InputLength.Set {
 		p.Skip()
@@ -90,16 +92,15 @@ func (p *Predictor) Predict(row *mooncake.Row) (tokens Prediction, ok bool) {
 	return Prediction{Whole: wholeBlocks(most, length, int64(grain)), Finest: most}, true
 }
 
-// wholeBlocks returns the tokens in the whole blocks among the leading tokens of a prompt that a cache has, of which an engine
-// computes the last one at least.
+// wholeBlocks returns how many of a prompt's cached leading tokens lie in whole blocks. It leaves out the prompt's last token,
+// which an engine always computes.
 func wholeBlocks(cached, length, block int64) int64 { return min(cached, length-1) / block * block }
 
-// Skip tells of the next row in file order that it is not predicted, and that no row shares anything with it.
+// Skip passes over the next row in file order: it is not predicted, and no later row shares anything with it.
 func (p *Predictor) Skip() { p.skip() }
 
-// WithoutReplies returns Finest of the row that was predicted last as it is for an engine that sees other replies in the prompt than
-// those it gave.
+// WithoutReplies returns what Finest of the last predicted row would be with [PredictorOptions].NoReplies.
 func (p *Predictor) WithoutReplies() int64 { return p.prompts }
 
-// Unknown returns the number of rows without a prediction because the bound was passed.
+// Unknown returns the number of rows without a prediction because the limit of remembered prefixes was reached.
 func (p *Predictor) Unknown() int64 { return p.unknown }

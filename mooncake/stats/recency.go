@@ -23,13 +23,13 @@ func newRecency(capacity int) *recency {
 	return r
 }
 
-// rank returns the number of ids that were touched after id, or the greatest there is where id is not there.
+// rank returns the number of ids that were touched after id, or [math.MaxInt] for an unknown id.
 func (r *recency) rank(id uint64) int {
 	at, ok := r.slot[id]
 	if !ok {
 		return math.MaxInt
 	}
-	older := 0 // ids up to and with this one
+	older := 0 // ids up to and including this one
 	for i := at + 1; i > 0; i &= i - 1 {
 		older += int(r.tree[i])
 	}
@@ -51,7 +51,7 @@ func (r *recency) touch(id uint64) {
 	r.next++
 }
 
-// evict removes the oldest ids until the capacity is kept.
+// evict removes the oldest ids beyond the capacity.
 func (r *recency) evict() {
 	for len(r.slot) > r.capacity {
 		for !r.used[r.oldest] {
@@ -73,7 +73,7 @@ func (r *recency) mark(at int, used bool) {
 	}
 }
 
-// compact moves the used slots to the front, in twice the room that they need.
+// compact moves the used slots to the front, and makes room for as many again.
 func (r *recency) compact() {
 	live := make([]uint64, 0, len(r.slot))
 	for at := r.oldest; at < r.next; at++ {

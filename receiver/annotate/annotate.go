@@ -45,14 +45,13 @@ func New(config Config) (*Annotator, error) {
 	return a, nil
 }
 
-// Fingerprint returns that of the key, which is on every span that carries cells or ids made here.
+// Fingerprint returns the fingerprint of the key. Every span with cells or ids made here has it.
 func (a *Annotator) Fingerprint() string { return a.fingerprint }
 
-// keeps reports whether text stays.
+// keeps reports whether text is kept.
 func (a *Annotator) keeps() bool { return a.config.Content == ContentKeep }
 
-// Traces annotates and cleans spans in place; none is added and none is lost. What has been annotated before is only
-// cleaned.
+// Traces annotates and cleans spans in place. It adds and removes no span. A span that is already annotated is only cleaned.
 func (a *Annotator) Traces(td ptrace.Traces) Counts {
 	w := a.worker()
 	defer w.release()
@@ -106,18 +105,18 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 	before := attributes.Len()
 	w.cleanSpan(span, strict)
 	if strict && kind != genai.KindInference && attributes.Len() < before && w.reader.Span(scope, span).Kind == genai.KindInference {
-		// What said that it is none is gone with the text.
+		// Cleaning has removed what showed that it is not a request.
 		attributes.PutStr(spanKind, spanKindChain)
 	}
 }
 
-// The attribute by which OpenInference says what a span is, and its word for what stands around requests.
+// The attribute in which OpenInference names the kind of a span, and the kind of spans around requests.
 const (
 	spanKind      = "openinference.span.kind"
 	spanKindChain = "CHAIN"
 )
 
-// putSession writes the twin of the session that a record names, unless a session is there.
+// putSession writes the keyed hash of the session that a record names, unless the span has a session already.
 func (w *worker) putSession(rec *genai.Record, attributes pcommon.Map) {
 	if rec.Session == "" {
 		return

@@ -63,6 +63,15 @@ func (c *CollectorConfig) Config() (Config, error) {
 	return config, errors.Join(err, config.Validate())
 }
 
+// Annotator returns an annotator with these settings, or all that is wrong with them.
+func (c *CollectorConfig) Annotator() (*Annotator, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	return New(config)
+}
+
 // Warn logs what works and is probably not meant.
 func (a *Annotator) Warn(logger *zap.Logger) {
 	if a.config.Key.IsZero() {

@@ -5,17 +5,17 @@ package admission
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// MaxDepth is how deep values of attributes may be nested in one another. Producers nest messages five deep; a sender who
-// nests a million takes the stack of the process.
+// MaxDepth is the deepest nesting of attribute values that is accepted. Producers nest messages five levels deep. A million
+// levels would exhaust the stack of the process.
 const MaxDepth = 128
 
-// What an element of a list of strings or of numbers takes, with what the slice keeps free.
+// The memory for one element of a list of strings or numbers, including the spare capacity of the slice, in bytes.
 const (
 	stringSize = 32
 	numberSize = 14
 )
 
-// scan returns what the messages in an encoded request take in memory beside its texts. It stops where that is above a limit.
+// scan returns the memory, in bytes, that the messages of an encoded request need besides its texts. It stops above a limit.
 func scan(body []byte, m *message, limit int64) (int64, *refusal) {
 	s := scanner{limit: limit}
 	err := s.message(body, m, 0)
@@ -71,8 +71,8 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 				}
 			}
 			s.bytes += int64(m.strings>>number&1) * stringSize
-			s.bytes += int64(m.numbers>>number&1) * numberSize * int64(length) // each of a byte, at worst
-		case protowire.StartGroupType, protowire.EndGroupType: // OTLP has none, and what decoders make of them differs
+			s.bytes += int64(m.numbers>>number&1) * numberSize * int64(length) // in the worst case, each takes one byte
+		case protowire.StartGroupType, protowire.EndGroupType: // OTLP has none, and decoders treat them differently
 			return errGroup
 		default:
 			return errMalformed
@@ -88,8 +88,8 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 	return nil
 }
 
-// uvarint reads a number as the decoder does, and returns how many bytes it takes, 0 or less if it is none: bits above the
-// 64th are dropped, where encoding/binary refuses the number.
+// uvarint reads a number as the decoder does, and returns its length in bytes, or 0 if it is invalid. It drops bits above the
+// 64th; encoding/binary would refuse such a number.
 func uvarint(b []byte) (v uint64, n int) {
 	for i, c := range b[:min(len(b), 10)] {
 		v |= uint64(c&0x7f) << (7 * i)
@@ -100,13 +100,13 @@ func uvarint(b []byte) (v uint64, n int) {
 	return 0, 0
 }
 
-// What an object and an element take at most that are in a request of JSON.
+// The most memory that an object and an element of a JSON request take, in bytes.
 const (
 	objectSize  = 336 // the largest message, and its pointer
 	elementSize = 48
 )
 
-// scanJSON is scan for a request of JSON. It does not look what an object is of, and takes each for the largest there is.
+// scanJSON is scan for a JSON request. It does not find out the type of an object, and assumes the largest.
 func scanJSON(body []byte, limit int64) (int64, *refusal) {
 	bytes, depth := int64(0), 0
 	for i := 0; i < len(body); i++ {
