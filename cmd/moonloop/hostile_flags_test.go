@@ -46,7 +46,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
 	{"compare", "metric", "negative wrong", "every word is the name of a figure; the runs tell which they have"},
-	{"compare", "again junit html", "negative wrong", "every word is the name of a file or folder"},
+	{"compare twin", "again junit html", "negative wrong", "every word is the name of a file or folder"},
 	{"compare", "between", "negative wrong", "every text is a command; without --run it is not run"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
 	{"help completion", "*", "*", "the library's own"},
@@ -161,6 +161,7 @@ var hostileBase = map[string][]string{
 	"agent":     {"--listen", "127.0.0.1:0", "--allow-target", "ENGINE", "--out", "runs"},
 	"transform": {"trace.jsonl"},
 	"compare":   {"runs", "runs"},
+	"twin":      {"runs"},
 }
 
 // hostileBeside are flags without which another one is wrong for a reason of its own.

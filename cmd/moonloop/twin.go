@@ -1,0 +1,260 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/study"
+)
+
+// newTwinCommand returns the command that tells whether a replay behaves like the production that its trace was captured from.
+func newTwinCommand() *cobra.Command {
+	var html string
+	var most map[string]float64
+	var asJSON, asMarkdown bool
+	cmd := &cobra.Command{
+		Use:   "twin DIR",
+		Short: "Tell whether a replay behaves like the production its trace was captured from",
+		Args:  oneFolder,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && asMarkdown {
+				return errors.New("--json and --markdown are two forms of one output: leave one of them out")
+			}
+			t, err := study.ReadTwin(args[0], most)
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				if err := page.SaveDocument(html, "moonloop twin", args[0], twinPage(t)); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				text, err := json.MarshalIndent(t, "", "  ")
+				if err != nil {
+					return fmt.Errorf("the answers cannot be written as JSON: %w", err)
+				}
+				err = output(cmd.OutOrStdout(), string(text)+"\n")
+				if err != nil {
+					return err
+				}
+			} else if err := output(cmd.OutOrStdout(), twinText(t, asMarkdown)); err != nil {
+				return err
+			}
+			switch t.Answer {
+			case study.OutsideTolerance:
+				return exitWith(exitGoals)
+			case study.OpenTolerance:
+				return exitWith(exitInvalid)
+			case study.WithinTolerance:
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	most, _ = study.ParseTolerances("")
+	textVar(f, &most, "tolerance", "", "NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01", study.ParseTolerances)
+	add(f, &asJSON, "json", false)
+	add(f, &asMarkdown, "markdown", false)
+	add(f, &html, "html", "", aFile)
+	return cmd
+}
+
+func oneFolder(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return hintError{fmt.Errorf("%s takes one folder, and %d given", cmd.Name(), len(args)), "name the folder of a replay, which --out wrote"}
+}
+
+// twinAnswer is the answer in a sentence.
+func twinAnswer(t *study.Twin) string {
+	switch {
+	case t.Why != "":
+		return "cannot tell: " + t.Why
+	case t.Answer == study.WithinTolerance:
+		return "the replay behaves like production"
+	case t.Answer == study.OpenTolerance:
+		return "cannot tell: too few rows, or they scatter too much"
+	}
+	var names []string
+	for _, c := range t.Checks {
+		if c.Outcome == study.OutsideTolerance {
+			names = append(names, fmt.Sprintf("%s by %s", c.Name, differenceText(c, c.Difference)))
+		}
+	}
+	return "the replay differs from production: " + strings.Join(names, ", ")
+}
+
+func differenceText(c study.Check, d float64) string {
+	if c.Unit == "%" {
+		return fmt.Sprintf("%+.3g points", 100*d)
+	}
+	return fmt.Sprintf("%+.3g %%", 100*d)
+}
+
+// twinCells are the cells of a check.
+func twinCells(c study.Check) []string {
+	cells := []string{c.Name, "", "", "", "", "± " + strings.TrimPrefix(differenceText(c, c.Tolerance), "+"), strconv.Itoa(c.Rows), string(c.Outcome)}
+	if c.Rows == 0 {
+		cells[7] = "not known"
+		return cells
+	}
+	cells[1], cells[2] = fmt.Sprintf("%.4g %s", *c.Production, c.Unit), fmt.Sprintf("%.4g %s", *c.Replay, c.Unit)
+	cells[3], cells[4] = differenceText(c, c.Difference), fmt.Sprintf("%+.3g to %+.3g", 100*c.Low, 100*c.High)
+	return cells
+}
+
+var twinHeader = []string{"measure", "production", "replay", "difference", "95 % interval", "tolerance", "rows", "outcome"}
+
+// partCells are the cells of a part of the rows.
+func partCells(p study.Part) []string {
+	cells := []string{p.By, p.Class, strconv.Itoa(p.Rows), "", "", ""}
+	if p.TTFT != nil {
+		cells[3] = fmt.Sprintf("%.3f", *p.TTFT)
+	}
+	if p.Duration != nil {
+		cells[4] = fmt.Sprintf("%.3f", *p.Duration)
+	}
+	if p.HitRate != nil {
+		cells[5] = fmt.Sprintf("%+.2f points", 100**p.HitRate)
+	}
+	return cells
+}
+
+var partHeader = []string{"rows by", "", "rows", "TTFT, replay / production", "duration", "hit rate"}
+
+// twinNotes are the facts without a tolerance.
+func twinNotes(t *study.Twin) (notes []string) {
+	for _, d := range t.Distributions {
+		notes = append(notes, fmt.Sprintf("%s: the distributions are at most %.1f %% of the requests apart (Kolmogorov-Smirnov)", d.Name, 100*d.KS))
+	}
+	if t.KnownFinish > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d requests ended for another reason than in production", t.OtherFinish, t.KnownFinish))
+	}
+	return append(notes, fmt.Sprintf("verdict of the replay: %s; production's times are what its spans say, and have no error bars", t.Verdict))
+}
+
+func twinText(t *study.Twin, markdown bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", onOneTerminal(twinAnswer(t)))
+	write := func(header []string, rows [][]string) {
+		w := term.NewTable()
+		w.AppendHeader(cellsOf(header))
+		for _, r := range rows {
+			w.AppendRow(cellsOf(r))
+		}
+		if markdown {
+			b.WriteString(w.RenderMarkdown() + "\n\n")
+			return
+		}
+		b.WriteString(w.Render() + "\n\n")
+	}
+	var checks, parts [][]string
+	for _, c := range t.Checks {
+		checks = append(checks, twinCells(c))
+	}
+	for _, p := range t.Parts {
+		parts = append(parts, partCells(p))
+	}
+	write(twinHeader, checks)
+	write(partHeader, parts)
+	for _, n := range twinNotes(t) {
+		b.WriteString(onOneTerminal(n) + "\n")
+	}
+	return b.String()
+}
+
+func cellsOf(texts []string) table.Row {
+	row := make(table.Row, len(texts))
+	for i, t := range texts {
+		row[i] = t
+	}
+	return row
+}
+
+var twinTemplate = template.Must(template.New("twin").Parse(`
+<section class="verdict {{.Class}}" aria-labelledby="answer"><h2 id="answer">{{.Answer}}</h2>
+{{range .Notes}}<p class="note">{{.}}</p>{{end}}</section>
+<section id="checks"><h2>Measures</h2>{{template "table" .Checks}}</section>
+{{with .Drawings}}<section id="distributions"><h2>Percentile against percentile</h2>
+<p class="note">A dot for each percentile from 1 to 99, in ms, on logarithmic axes: production to the right, the replay upwards. On the dashed line both are equal.</p>
+<div class="charts">{{range .}}<figure><figcaption>{{.Name}}</figcaption>{{.Drawing}}</figure>{{end}}</div></section>{{end}}
+<section id="parts"><h2>By time and length</h2>{{template "table" .Parts}}</section>
+{{define "table"}}<div class="scroll" tabindex="0" role="region" aria-label="Figures"><table><thead><tr>{{range index . 0}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
+<tbody>{{range slice . 1}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>{{end}}</tbody></table></div>{{end}}`))
+
+func twinPage(t *study.Twin) template.HTML {
+	type drawing struct {
+		Name    string
+		Drawing template.HTML
+	}
+	v := struct {
+		Class, Answer string
+		Notes         []string
+		Checks, Parts [][]string
+		Drawings      []drawing
+	}{
+		map[study.Outcome]string{study.WithinTolerance: "valid", study.OutsideTolerance: "invalid", study.OpenTolerance: "degraded"}[t.Answer],
+		twinAnswer(t),
+		twinNotes(t),
+		[][]string{twinHeader},
+		[][]string{partHeader},
+		nil,
+	}
+	for _, c := range t.Checks {
+		v.Checks = append(v.Checks, twinCells(c))
+	}
+	for _, p := range t.Parts {
+		v.Parts = append(v.Parts, partCells(p))
+	}
+	for _, d := range t.Distributions {
+		v.Drawings = append(v.Drawings, drawing{d.Name, drawPercentiles(d)})
+	}
+	var b strings.Builder
+	if err := twinTemplate.Execute(&b, v); err != nil {
+		panic(err) // of our own types, into memory
+	}
+	return template.HTML(b.String()) //nolint:gosec // made by a template
+}
+
+// drawPercentiles draws the percentiles of production against those of the replay.
+func drawPercentiles(d study.Distribution) template.HTML {
+	low, high := math.Inf(1), 0.0
+	for i := range d.Production {
+		low, high = min(low, d.Production[i], d.Replay[i]), max(high, d.Production[i], d.Replay[i])
+	}
+	low, high = low/1.1, high*1.1
+	const width, height, margin = 500.0, 320.0, 46.0
+	x := func(v float64) float64 { return margin + (width-2*margin)*math.Log(v/low)/math.Log(high/low) }
+	y := func(v float64) float64 {
+		return height - margin - (height-1.5*margin)*math.Log(v/low)/math.Log(high/low)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="Percentiles of production against those of the replay">`, width, height)
+	fmt.Fprintf(&b, `<line class="zero" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x(low), y(low), x(high), y(high))
+	for i := range 4 {
+		at := low * math.Pow(high/low, float64(i)/3)
+		fmt.Fprintf(&b, `<line class="axis" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(low), x(high), y(at), y(at))
+		fmt.Fprintf(&b, `<text class="soft" x="%.1f" y="%.1f" text-anchor="middle">%.3g</text><text class="soft" x="%.1f" y="%.1f" text-anchor="end">%.3g</text>`,
+			x(at), height-margin+18, at, margin-6, y(at)+4, at)
+	}
+	for i := range d.Production {
+		fmt.Fprintf(&b, `<circle class="a" cx="%.1f" cy="%.1f" r="3"/>`, x(d.Production[i]), y(d.Replay[i]))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // numbers
+}

@@ -1,0 +1,85 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/study"
+)
+
+// TestTwinOfAnApplication captures an application of ours on a simulated engine, and replays the trace on an equal engine and on one with a
+// slower prefill: only the latter's time to first token is outside, and neither's hit rate is.
+func TestTwinOfAnApplication(t *testing.T) {
+	t.Parallel()
+	l := &realLoop{folder: t.TempDir(), config: simulator.VLLM(), block: 16, conversations: 10}
+	l.config.TokensPerChunk = 16
+	l.config.Latency = simulator.Latency{Prefill: 60 * time.Millisecond, Decode: 2 * time.Millisecond}
+	l.capture(t, 7)
+	equal, _ := l.send(t, "equal")
+	l.config.Latency.Prefill *= 4
+	slower, _ := l.send(t, "slower")
+	read := func(folder string) (w study.Twin, status int) {
+		var out, stderr strings.Builder
+		status = run(t.Context(), []string{"twin", folder, "--json", "--tolerance", "ttft.p50=0.5,ttft.p99=5,duration.p50=5,duration.p99=5,hit_rate=0.1", "--html", folder + ".html"}, strings.NewReader(""), &out, &stderr)
+		if err := json.Unmarshal([]byte(out.String()), &w); err != nil {
+			t.Fatalf("%v: exit status %d, %s%s", err, status, &out, &stderr)
+		}
+		return w, status
+	}
+	for _, test := range []struct {
+		folder  string
+		outside []string
+		status  int
+	}{{equal, nil, exitOK}, {slower, []string{"ttft.p50"}, exitGoals}} {
+		w, status := read(test.folder)
+		var outside []string
+		for _, c := range w.Checks {
+			if c.Outcome == study.OutsideTolerance {
+				outside = append(outside, c.Name)
+			}
+			if c.Rows < study.MinTwinRows {
+				t.Errorf("%s: %s is known of %d rows", test.folder, c.Name, c.Rows)
+			}
+		}
+		if w.Verdict != study.ValidVerdict { // of a machine that is too busy to measure
+			test.status = exitInvalid
+		}
+		if !slices.Equal(outside, test.outside) || status != test.status {
+			t.Errorf("%s: outside %v, exit status %d; want %v and %d: %+v", test.folder, outside, status, test.outside, test.status, w.Checks)
+		}
+		page, err := os.ReadFile(test.folder + ".html")
+		if err != nil || !strings.Contains(string(page), "Percentile against percentile") || strings.Contains(string(page), "<script") {
+			t.Errorf("the page: %v, %d bytes", err, len(page))
+		}
+	}
+}
+
+// TestTwinVerb: wrong uses.
+func TestTwinVerb(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("empty", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"":                            "twin takes one folder, and 0 given",
+		"a b":                         "twin takes one folder, and 2 given",
+		"empty":                       "no replay wrote its results there",
+		"empty --json --markdown":     "two forms of one output",
+		"empty --tolerance ttft.p1=1": "want NAME=SHARE pairs",
+		filepath.Join("no", "where"):  "no replay wrote its results there",
+	} {
+		var out strings.Builder
+		if status := run(t.Context(), append([]string{"twin"}, strings.Fields(args)...), strings.NewReader(""), &out, &out); status != exitUsage || !strings.Contains(out.String(), want) {
+			t.Errorf("twin %s: exit status %d, %s\nwant %s", args, status, out.String(), want)
+		}
+	}
+}

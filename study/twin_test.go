@@ -1,0 +1,103 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package study_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moonloop/moonloop/study"
+)
+
+// twin writes a run of 200 rows whose production took 100 ms to the first token and hit half of the cache, each row a little apart.
+func twin(t *testing.T, verdict string, ttft float64, cached, failed int, schedule string) string {
+	t.Helper()
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "summary.json"), summary{ttft: 100, throughput: 1, verdict: verdict, schedule: schedule}.json())
+	var b strings.Builder
+	for i := range 200 {
+		outcome := "served"
+		if i < failed {
+			outcome = "failed"
+		}
+		seen := 100 * (1 + 0.05*float64(i*7%11)/11)
+		fmt.Fprintf(&b, `{"input_length": 1000, "output_length": 9, "observed": {"ttft_ms": %g, "duration_ms": %g, "cached_tokens": 500, "finish_reason": "stop"}, `+
+			`"result": {"outcome": %q, "row": %d, "intended": %d, "ttft_ms": %g, "latency_ms": %g, "finish_reason": "length", "usage": {"prompt_tokens": 1000, "cached_tokens": %d}}}`+"\n",
+			seen, 10*seen, outcome, i, i*100, ttft*seen*(1+0.01*float64(i*5%7)/7), 10*seen, cached)
+	}
+	put(t, filepath.Join(dir, "requests.jsonl"), b.String())
+	return dir
+}
+
+const atProductionsTimes = `{"mode": "timestamps", "speedup": 1}`
+
+// TestTwin: what differs is outside, and nothing else.
+func TestTwin(t *testing.T) {
+	most, err := study.ParseTolerances("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		dir     string
+		outside string
+		answer  study.Outcome
+	}{
+		"equal":   {twin(t, "valid", 1, 500, 0, atProductionsTimes), "", study.WithinTolerance},
+		"slower":  {twin(t, "valid", 1.5, 500, 0, atProductionsTimes), "ttft.p50 ttft.p99", study.OutsideTolerance},
+		"colder":  {twin(t, "valid", 1, 400, 0, atProductionsTimes), "hit_rate", study.OutsideTolerance},
+		"failing": {twin(t, "valid", 1, 500, 10, atProductionsTimes), "errors", study.OutsideTolerance},
+		"invalid": {twin(t, "invalid", 1.5, 500, 0, atProductionsTimes), "ttft.p50 ttft.p99", study.OpenTolerance},
+	} {
+		w, err := study.ReadTwin(test.dir, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var outside []string
+		for _, c := range w.Checks {
+			if c.Outcome == study.OutsideTolerance {
+				outside = append(outside, c.Name)
+			}
+		}
+		if got := strings.Join(outside, " "); got != test.outside || w.Answer != test.answer || w.OtherFinish != 200-w.Failed || len(w.Parts) != 5 {
+			t.Errorf("%s: outside %q, %+v", name, got, w.Checks)
+		}
+		if name == "slower" && (math.Abs(w.Checks[0].Difference-0.5) > 0.02 || w.Distributions[0].KS < 0.99 || w.Distributions[1].KS != 0 || math.Abs(*w.Parts[0].TTFT-1.5) > 0.02) {
+			t.Errorf("slower: %+v", w.Checks)
+		}
+	}
+}
+
+func TestTwinRefuses(t *testing.T) {
+	a := write(t, side(100, 1000)...)
+	with := func(requests string) string {
+		dir := twin(t, "valid", 1, 500, 0, atProductionsTimes)
+		put(t, filepath.Join(dir, "requests.jsonl"), requests)
+		return dir
+	}
+	for want, dir := range map[string]string{
+		"at 2 times the speed":        twin(t, "valid", 1, 500, 0, ""),
+		"was sent by rate":            twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
+		"no replay wrote its results": t.TempDir(),
+		"rows of a run cannot be":     filepath.Join(a, "run1"),
+		"no row says what production": with(`{"result": {"outcome": "served"}}`),
+		"line 1: no field result":     with("{}\n"),
+		"line 1: invalid character":   with("\x00\n"),
+		"has no record of a request":  with("\n"),
+	} {
+		if w, err := study.ReadTwin(dir, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v, %v; want %q", w, err, want)
+		}
+	}
+	for _, text := range []string{"ttft.p50", "x=1", "ttft.p50=0", "ttft.p50=NaN", "hit_rate=11", "hit_rate=0.1,", ","} {
+		if _, err := study.ParseTolerances(text); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+	if most, err := study.ParseTolerances("hit_rate=0.5"); err != nil || most["hit_rate"] != 0.5 || most["errors"] != 0.01 {
+		t.Errorf("%v, %v", most, err)
+	}
+}
