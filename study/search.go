@@ -77,7 +77,8 @@ const (
 	ClientLimit   SearchAnswer = "the client was the limit" // the engine takes at least Capacity.Load
 	MoreThanMax   SearchAnswer = "the engine takes more than the greatest load that may be tried"
 	LessThanMin   SearchAnswer = "the engine does not take the least load that may be tried"
-	NotYet        SearchAnswer = "cannot tell yet" // the interval is wider than was asked for
+	TooShort      SearchAnswer = "the trace is too short for a verdict at this load" // it has too few requests
+	NotYet        SearchAnswer = "cannot tell yet"                                   // the interval is wider than was asked for
 )
 
 // Capacity is what the trials say.
@@ -85,7 +86,7 @@ type Capacity struct {
 	Answer SearchAnswer
 	// Load is the load at which one half of the runs meet all objectives: the median of what is possible after the trials. Low
 	// and High hold it with a probability of 95 %. With ClientLimit and MoreThanMax, Load is the greatest that was met, with
-	// LessThanMin the least that was missed, and there is no interval.
+	// LessThanMin the least that was missed, with TooShort that of the probe without a verdict, and there is no interval.
 	Load, Low, High float64
 	// First is the objective that was missed by most in the trial with the least load of those that missed one.
 	First string
@@ -98,6 +99,8 @@ const (
 	tries   = 3 // of a load at which the client was not valid, before it counts as the client's limit
 	step    = 2 // by which a search goes beyond what it knows
 	failing = "failed requests"
+
+	undecided = "undecided" // verdict of a run that is too small for one
 )
 
 // Validate reports what is wrong with the search.
@@ -230,7 +233,10 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	if len(trials) == 0 {
 		return c, s.Start
 	}
-	if last := trials[len(trials)-1]; !last.Evidence && last.Load < limit {
+	if last := trials[len(trials)-1]; last.Verdict == undecided {
+		c.Answer, c.Load, c.Low, c.High = TooShort, last.Load, 0, 0
+		return c, 0
+	} else if !last.Evidence && last.Load < limit {
 		return c, last.Load // once more, with another seed
 	}
 	// Beyond what has been met or missed by one step, since a run under too much load takes long.

@@ -275,6 +275,22 @@ func TestSearchEvidence(t *testing.T) {
 	}
 }
 
+// TestSearchTooShort: a probe with too few requests for a verdict ends the search, since fewer would tell less.
+func TestSearchTooShort(t *testing.T) {
+	s := cliff(t, 0.7, 9)
+	probe := s.Probe
+	s.Probe = func(ctx context.Context, p Planned) (*Run, error) {
+		r, err := probe(ctx, p)
+		if p.Load < 1 {
+			r.Verdict, r.Reasons = undecided, []string{"records"}
+		}
+		return r, err
+	}
+	if c, err := s.Run(t.Context(), nil); err != nil || c.Answer != TooShort || c.Load != 0.5 || len(c.Trials) != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // TestSearchRefuses: objectives that cannot be read, and figures that a probe does not have.
 func TestSearchRefuses(t *testing.T) {
 	for text, want := range map[string]string{

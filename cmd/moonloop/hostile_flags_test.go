@@ -159,6 +159,7 @@ var hostileBase = map[string][]string{
 	"agent":     {"--listen", "127.0.0.1:0", "--allow-target", "ENGINE", "--out", "runs"},
 	"transform": {"trace.jsonl"},
 	"compare":   {"runs", "runs"},
+	"search":    {"trace.jsonl", "--objective", "ttft.p99<2s", "--progress", "none"},
 }
 
 // hostileBeside are flags without which another one is wrong for a reason of its own.

@@ -147,6 +147,7 @@ func newRootCommand() *cobra.Command {
 		newAgentCommand(),
 		newReportCommand(),
 		newCompareCommand(),
+		newSearchCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),
 		newTransformCommand(),
