@@ -62,6 +62,12 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	defer cancel()
 	spansErr := e.tel.CloseSpans(flush)
 
+	if f := e.recorder.file; f != nil {
+		runErr = errors.Join(runErr, f.Close())
+		if n := f.Disordered(); n > 0 {
+			e.said.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
+		}
+	}
 	figures, counts := e.recorder.figures.Figures(), e.in.stream.Counts()
 	rep := report.New(figures)
 	rep.Run, rep.Settings, rep.Schedule = e.plan.run, e.plan.settings, e.plan.order
@@ -71,6 +77,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	}
 	rep.Trace = e.describeTrace(counts)
 	rep.Machine = e.describeMachine(machine)
+	rep.Steady = e.steady()
 	// The last export of metrics has the verdict, as far as it can be told before that export.
 	rep.Telemetry = describeTelemetry(e.tel)
 	e.tel.Conclude(verdictMetrics(judge.Judge(e.facts(rep, machine, counts))))
@@ -89,12 +96,6 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	if runErr == nil && rep.Trace.Rows == 0 && ctx.Err() == nil {
 		runErr = e.in.named(errors.New("no row is left to replay: window, limit and shard leave all of them out"))
 	}
-	if f := e.recorder.file; f != nil {
-		runErr = errors.Join(runErr, f.Close())
-		if n := f.Disordered(); n > 0 {
-			e.said.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
-		}
-	}
 	if q := e.in.quarantine; q != nil {
 		runErr = errors.Join(runErr, q.Commit())
 	}
@@ -103,7 +104,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	if rep.Saved = saved; saved != nil && saved.Lost > 0 {
 		e.said.warn("%d bodies are not in %s: the disk was too slow for them, or they are longer than a line of a trace may be", saved.Lost, saved.File)
 	}
-	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures)
+	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures, rep.Shown())
 	if e.plan.out != "" {
 		runErr = errors.Join(runErr, rep.WriteFiles(e.plan.out), e.writeSidecar(figures), e.writePage(figures))
 	}
@@ -242,6 +243,7 @@ func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts)
 		facts.SpansLost = judge.KnowIf(float64(t.Lost())/float64(t.SpansEnded), t.SpansEnded > 0)
 		facts.MetricExportsFailed = judge.Know(float64(t.MetricExportsFailed))
 	}
+	e.steadyFacts(rep.Steady, &facts)
 	return facts
 }
 

@@ -46,6 +46,8 @@ type Config struct {
 	// Disconnect gives up some of the requests.
 	Disconnect Disconnect
 	Telemetry  telemetry.Config
+	// Steady asks for the figures of the steady state, too.
+	Steady Steady
 
 	// SLO is the service level that a good request meets; GoodputGoal the share of requests, 0 to 1, that
 	// must be good for the run to pass. Zero = no goal.

@@ -12,14 +12,14 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// missed says what the engine failed of what was asked of it.
-func (l limits) missed(f *measure.Figures) (missed []string) {
+// missed says what the engine failed of what was asked of it: in the whole run, and, as to goodput, in the part that is shown.
+func (l limits) missed(f, shown *measure.Figures) (missed []string) {
 	if tried := f.Rows.Served + f.Rows.Failed; float64(f.Rows.Failed) > l.maxErrors*float64(tried) {
 		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed: %s; at most %.4g %% may (--max-error-rate)",
 			f.Rows.Failed, tried, classes(f.Errors), 100*l.maxErrors))
 	}
 	if l.goodput > 0 {
-		if good, ok := f.Stat(measure.GoodFraction); !ok || good.Avg < l.goodput {
+		if good, ok := shown.Stat(measure.GoodFraction); !ok || good.Avg < l.goodput {
 			missed = append(missed, fmt.Sprintf("goodput: %.4g %% of the requests met %s, the goal is %g %%", 100*good.Avg, l.slo, 100*l.goodput))
 		}
 	}

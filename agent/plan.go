@@ -39,6 +39,8 @@ type plan struct {
 	lead     time.Duration   // from the last preparation to the zero
 	startAt  time.Time       // of the zero; zero = at once
 	grace    time.Duration   // for requests that are under way at the end
+	ramp     time.Duration   // of the rate, from the zero on
+	steady   Steady
 
 	limits    limits
 	telemetry telemetry.Config
@@ -78,7 +80,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			Slots: slots(s, info), PrefillSlots: s.PrefillConcurrency, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
 		},
-		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace,
+		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace, ramp: s.Arrivals.RampUp, steady: cfg.Steady,
 		limits: limits{
 			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate,
 			abortAfter: int64(max(s.Concurrency, 10)), strictVerdict: cfg.StrictVerdict, allRows: cfg.Trace.MaxRows == 0,

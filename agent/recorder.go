@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -26,7 +28,8 @@ type recorder struct {
 	watch   *observe.Observer // of the hiccups that explain lateness
 	abort   func()            // ends the run early
 	figures *measure.Aggregate
-	file    *report.Requests // nil without an output directory
+	file    *report.Requests // nil where nothing needs it
+	spool   string           // directory of the file where no results are to be kept
 	models  map[string]int64 // rows by the model that was asked for
 	failed  int64
 	ended   int64
@@ -52,8 +55,15 @@ func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline) 
 	rc.figures = measure.NewAggregate(measure.Options{
 		SLO: p.limits.slo, Excused: func(from, to time.Duration) time.Duration { return rc.watch.Excused(from, to) },
 	})
-	if p.out != "" {
-		rc.file, err = report.CreateRequests(p.out, &p.sidecar)
+	dir := p.out
+	if dir == "" && p.steady.Any() {
+		if rc.spool, err = os.MkdirTemp("", "moonloop-"); err != nil {
+			return rc, fmt.Errorf("records cannot be kept for the steady state: %w; name a folder with --out", err)
+		}
+		dir = rc.spool
+	}
+	if dir != "" {
+		rc.file, err = report.CreateRequests(dir, &p.sidecar)
 	}
 	return rc, err
 }
@@ -78,10 +88,13 @@ func (rc *recorder) stop() {
 	rc.gone.Wait()
 }
 
-// abandon removes the file of a run that was none; after its Close without effect.
+// abandon removes the file of a run that was none, after its Close without effect, and that of a run whose results are not kept.
 func (rc *recorder) abandon() {
 	if rc.file != nil {
 		_ = rc.file.Abandon()
+	}
+	if rc.spool != "" {
+		_ = os.RemoveAll(rc.spool)
 	}
 }
 

@@ -70,6 +70,12 @@ type Facts struct {
 	RetriedShare    Fact // rows that the engine may have had more than once (measure.Record.Resent) ÷ rows sent
 	FailedShare     Fact // rows that failed ÷ rows served or failed
 
+	// Steady says that the steady state was asked for. SteadyRequests are the requests that began in it; SteadyLatency is the 90th
+	// percentile of their latency ÷ the length of the steady state.
+	Steady         bool
+	SteadyRequests int64
+	SteadyLatency  Fact
+
 	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
 	MetricExportsFailed Fact // number of metric exports that failed
 }

@@ -52,7 +52,13 @@ var (
 	scheduled = evidence{"scheduled requests", func(f *Facts) float64 { return float64(f.Scheduled) }}
 	wired     = evidence{"requests on the wire", func(f *Facts) float64 { return float64(f.Wired) }}
 	streams   = evidence{"streams", func(f *Facts) float64 { return float64(f.Streams) }}
-	seconds   = evidence{"s", func(f *Facts) float64 { return f.Elapsed }}
+	steady    = evidence{"steady requests", func(f *Facts) float64 {
+		if !f.Steady {
+			return never
+		}
+		return float64(f.SteadyRequests)
+	}}
+	seconds = evidence{"s", func(f *Facts) float64 { return f.Elapsed }}
 )
 
 // met reports whether a run has what a rule needs.
@@ -87,6 +93,12 @@ var rules = []rule{
 	{"output_tokens_estimated", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.EstimatedTokens }},
 	{"retried_share", "%", 0.1, 5, 0, fact, func(f *Facts) Fact { return f.RetriedShare }},
 	{"failed_share", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.FailedShare }},
+	{"steady_latency_share", "%", 33, never, 33, need{steady, 100}, func(f *Facts) Fact {
+		if !f.Steady { // then there is nothing to be too short
+			return Know(0)
+		}
+		return f.SteadyLatency
+	}},
 	{"spans_lost", "%", 0, never, 0, fact, func(f *Facts) Fact { return f.SpansLost }},
 	{"metric_exports_failed", "", 0, never, 0, fact, func(f *Facts) Fact { return f.MetricExportsFailed }},
 }

@@ -18,6 +18,8 @@ type Options struct {
 	SLO SLO
 	// Excused returns how much of the time from a to b the machine's own hiccups took. Nil: none is known.
 	Excused func(a, b time.Duration) time.Duration
+	// Window makes the figures those of a part of the run. Nil: the whole run.
+	Window *Window
 }
 
 // Aggregate turns records into figures. It is safe for concurrent use; records are read during Add and not kept.
@@ -34,6 +36,8 @@ type Aggregate struct {
 	cachedPrompt                     int64 // prompt tokens of the rows whose cached tokens are known
 	cached, predicted, finest        int64 // over the rows that have both
 	firstStart, lastContent          time.Duration
+	begun                            Window     // from the first request to the last
+	through                          throughput // of a window
 	drift                            ols
 	underWay, tokenRate, windowCount series
 }
@@ -49,6 +53,7 @@ func NewAggregate(opt Options) *Aggregate {
 		hist:        make([]histogram, len(definitions)),
 		firstStart:  clock.Never,
 		lastContent: clock.Never,
+		begun:       Window{clock.Never, clock.Never},
 		underWay:    series{width: time.Millisecond, limit: 1 << 18}, // 1 MiB, 4 minutes at 1 ms, an hour at 16
 		tokenRate:   series{width: time.Second, limit: 1 << 17},      // 36 hours at 1 s
 		windowCount: series{width: time.Second, limit: 1 << 17},
@@ -63,6 +68,12 @@ func NewAggregate(opt Options) *Aggregate {
 func (a *Aggregate) Add(r *Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if r.Sent && r.Outcome != Skipped {
+		a.addFlow(r)
+	}
+	if !a.opt.Window.began(r) {
+		return
+	}
 	a.counts.Rows.add(r.Outcome)
 	a.addServer(r)
 	switch r.Outcome {
@@ -81,6 +92,32 @@ func (a *Aggregate) Add(r *Record) {
 		a.addTokens(r)
 		a.addCache(r)
 		a.addServed(r)
+	}
+}
+
+// addFlow takes what was under way, and when its tokens came: of a window, also of requests that began before it.
+func (a *Aggregate) addFlow(r *Record) {
+	x, w := &r.Exchange, a.opt.Window
+	if _, ok := between(x.Start, x.End); ok {
+		if a.begun.From <= clock.Never || x.Start < a.begun.From {
+			a.begun.From = x.Start
+		}
+		a.begun.To = max(a.begun.To, x.Start)
+		switch {
+		case w == nil:
+			a.underWay.interval(x.Start, x.End)
+		case x.Start < w.To && x.End >= w.From:
+			a.underWay.interval(max(x.Start, w.From), min(x.End, w.To))
+		}
+	}
+	if r.Outcome != Served {
+		return
+	}
+	if r.streamed() {
+		a.addRate(x)
+	}
+	if w != nil {
+		a.addVolume(r)
 	}
 }
 
@@ -136,9 +173,6 @@ func (a *Aggregate) addSent(r *Record) {
 	countIf(&a.counts.Rows.Retried, r.Resent())
 	countIf(&a.counts.Rows.Resent, x.Resent > 0)
 	connections.Replays += int64(x.Replays)
-	if _, ok := between(x.Start, x.End); ok {
-		a.underWay.interval(x.Start, x.End)
-	}
 	if x.Wire > clock.Never {
 		connections.Requests++
 		countIf(&connections.WireLate, x.WireLate)
@@ -167,9 +201,6 @@ func (a *Aggregate) addTokens(r *Record) {
 		a.firstStart = x.Start
 	}
 	a.lastContent = max(a.lastContent, r.LastToken())
-	if r.streamed() {
-		a.addRate(x)
-	}
 	countIf(&a.good, a.opt.SLO.Any() && a.opt.SLO.Good(r))
 }
 
@@ -222,6 +253,9 @@ func (c *Cache) compare(more, block int64) {
 // addRate counts the tokens of each chunk at its arrival, 1 where the server did not say (vLLM counts chunks).
 func (a *Aggregate) addRate(x *send.Exchange) {
 	for i, at := range x.At {
+		if a.opt.Window != nil && !a.opt.Window.Has(time.Duration(at)) {
+			continue
+		}
 		n := int32(1)
 		if len(x.Tokens) == len(x.At) {
 			n = x.Tokens[i]
@@ -263,7 +297,8 @@ func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(millis(d)
 // the throughputs are their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and
 // good_request_fraction good ÷ (served + failed). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL).
 // peak_concurrency counts all requests under way from Start to End, served or not, at a resolution of PeakWidth;
-// peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule).
+// peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule). Of a [Window] the duration is its
+// length, and the throughputs are those that it describes.
 func (a *Aggregate) Figures() *Figures {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -314,13 +349,18 @@ func (a *Aggregate) singles(set func(ID, float64)) {
 			set(GoodFraction, float64(a.good)/(served+failed))
 		}
 	}
-	if d, ok := between(a.firstStart, a.lastContent); ok && d > 0 {
+	d, ok := between(a.firstStart, a.lastContent)
+	flow := throughput{a.counts.Rows.Served, a.good, input, output}
+	if w := a.opt.Window; w != nil {
+		d, ok, flow = w.Length(), true, a.through
+	}
+	if ok && d > 0 {
 		set(Duration, d.Seconds())
-		set(RequestThroughput, served/d.Seconds())
-		set(TokenThroughput, output/d.Seconds())
-		set(TotalThroughput, (input+output)/d.Seconds())
+		set(RequestThroughput, float64(flow.served)/d.Seconds())
+		set(TokenThroughput, flow.output/d.Seconds())
+		set(TotalThroughput, (flow.input+flow.output)/d.Seconds())
 		if a.opt.SLO.Any() {
-			set(Goodput, float64(a.good)/d.Seconds())
+			set(Goodput, float64(flow.good)/d.Seconds())
 		}
 	}
 	if h := &a.hist[TPOTWithFirst]; h.percentile(75) > 0 {

@@ -4,6 +4,9 @@
 package measure
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/send"
@@ -24,8 +27,17 @@ const (
 	Disconnected                // its connection was closed on purpose, as a client does that gives up
 )
 
-func (o Outcome) String() string {
-	return [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped, semconv.OutcomeDisconnected}[o]
+var outcomeNames = [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped, semconv.OutcomeDisconnected}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// ParseOutcome reads the name of an outcome.
+func ParseOutcome(name string) (Outcome, error) {
+	i := slices.Index(outcomeNames[:], name)
+	if i < 0 {
+		return 0, fmt.Errorf("outcome %.64q: want %s", name, strings.Join(outcomeNames[:], ", "))
+	}
+	return Outcome(i), nil //nolint:gosec // an index of outcomeNames
 }
 
 // Skip reasons; Record.Reason of a skipped row.
@@ -51,7 +63,14 @@ const (
 	AgreeDifferent
 )
 
-func (a Agreement) String() string { return [...]string{"unknown", "equal", "different"}[a] }
+var agreementNames = [...]string{"unknown", "equal", "different"}
+
+func (a Agreement) String() string { return agreementNames[a] }
+
+// ParseAgreement reads the name of an agreement; every other text is AgreeUnknown.
+func ParseAgreement(name string) Agreement {
+	return Agreement(max(0, slices.Index(agreementNames[:], name))) //nolint:gosec // an index of agreementNames
+}
 
 // Record is what became of one row: exactly one per row of the replay. The pieces after it (spans, metrics,
 // report) read it and change nothing.

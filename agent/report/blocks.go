@@ -26,6 +26,7 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 		name  string
 		lines block
 	}{
+		{"Steady", r.steadyLines()},
 		{"Rows", r.rowLines(p)},
 		{"Errors", reasonLines(r.figures.Errors)},
 		{"Skipped", reasonLines(r.figures.Skips)},
@@ -126,10 +127,24 @@ func (r *Report) notReached() string {
 	return ""
 }
 
-// count is a figure that is one whole number, 0 where it was not measured.
-func (r *Report) count(id measure.ID) int64 {
-	s, _ := r.figures.Stat(id)
+// count is a figure of the run that is one whole number, 0 where it was not measured.
+func (r *Report) count(id measure.ID) int64 { return wholeNumber(r.figures, id) }
+
+func wholeNumber(f *measure.Figures, id measure.ID) int64 {
+	s, _ := f.Stat(id)
 	return int64(s.Avg)
+}
+
+// steadyLines say of which part of the run the table is.
+func (r *Report) steadyLines() (b block) {
+	if r.Steady == nil {
+		return nil
+	}
+	w, n := r.Steady.Window, r.Steady.figures.Rows
+	b.add("the table%s is of %s to %s s of the schedule: %v requests that were sent then, %v served, %v failed",
+		wordsWhen(r.figures.SLO.Any(), ", with the goodput,"), fine(w.From/1000), fine(w.To/1000), n.Total, n.Served, n.Failed)
+	b.add("in the median %v under way, at most %v; the other lines here are of the whole run, ramp-up and drain included", w.Level, w.Peak)
+	return b
 }
 
 func reasonLines(reasons []measure.Reason) (b block) {
@@ -141,9 +156,9 @@ func reasonLines(reasons []measure.Reason) (b block) {
 
 func (r *Report) goodputLines() (b block) {
 	slo := r.figures.SLO
-	fraction, _ := r.figures.Stat(measure.GoodFraction)
+	fraction, _ := r.Shown().Stat(measure.GoodFraction)
 	b.when(slo.Any(), "%v requests (%s) within %s",
-		r.count(measure.GoodCount), percent(fraction.Avg), strings.ReplaceAll(slo.String(), ",", ", "))
+		wholeNumber(r.Shown(), measure.GoodCount), percent(fraction.Avg), strings.ReplaceAll(slo.String(), ",", ", "))
 	return b
 }
 

@@ -41,6 +41,8 @@ type Report struct {
 	// Missed says, a line for each, which of the goals that were set the run did not reach.
 	Missed  []string
 	Verdict judge.Verdict
+	// Steady has the figures of the steady state; nil: none was asked for, or there was none.
+	Steady *Steady
 	// ExitStatus is what a command should exit with (judge.ExitCode). It is in no file.
 	ExitStatus int
 	// Percentiles are those that the table shows; empty = those of its layout. Layout is how it looks; empty = LayoutMoonloop. They
@@ -56,6 +58,36 @@ func New(f *measure.Figures) *Report { return &Report{figures: f} }
 
 // Figures returns what New was given.
 func (r *Report) Figures() *measure.Figures { return r.figures }
+
+// Shown are the figures of the table: those of the steady state, or, where there is none, of the run.
+func (r *Report) Shown() *measure.Figures {
+	if r.Steady != nil {
+		return r.Steady.figures
+	}
+	return r.figures
+}
+
+// Steady are the figures of a part of the run. The others are those of the whole run, ramp-up and drain included.
+type Steady struct {
+	Window  Window
+	figures *measure.Figures
+}
+
+// NewSteady returns the figures of a window.
+func NewSteady(f *measure.Figures, w Window) *Steady { return &Steady{w, f} }
+
+// Figures returns what NewSteady was given.
+func (s *Steady) Figures() *measure.Figures { return s.figures }
+
+// Window says where the steady state was, in ms of the schedule.
+type Window struct {
+	Automatic bool    `json:"automatic"`
+	From      float64 `json:"from_ms"`
+	To        float64 `json:"to_ms"`
+	// Level is the median of the requests under way from the first one to the last one of the whole run, Peak the most.
+	Level int64 `json:"median_concurrency"`
+	Peak  int64 `json:"peak_concurrency"`
+}
 
 // Run says what was run, where and against what. Nothing in it may hold a secret: the caller removes them.
 type Run struct {

@@ -136,8 +136,8 @@ func TestResultByHand(t *testing.T) {
 	// Intended 500 + 2·300 = 1100; dispatched 0.05 later, start 0.1, wire 0.42; first 80 + 50 after the wire = 1230.42; seven
 	// gaps of 10.2 make the last 1301.82. TTFT 1230.42 − 1100.1, latency 1301.82 − 1100.1, ITL 71.4 ÷ 7.
 	want := `{"outcome":"served","row":2,"turn":0,"intended":1100,"dispatched":1100.05,"admitted":1100.05,"start":1100.1,` +
-		`"wire":1100.42,"first":1230.42,"last":1301.82,"end":1302.82,"lateness_ms":0.05,"ttft_ms":130.32,"latency_ms":201.72,"itl_ms":10.2,` +
-		`"gaps_ms":[10.2,10.2,10.2,10.2,10.2,10.2,10.2],"usage":{"prompt_tokens":6600,"completion_tokens":8,"cached_tokens":512},` +
+		`"wire":1100.42,"first_event":1229.42,"first":1230.42,"last":1301.82,"end":1302.82,"lateness_ms":0.05,"ttft_ms":130.32,"latency_ms":201.72,"itl_ms":10.2,` +
+		`"gaps_ms":[10.2,10.2,10.2,10.2,10.2,10.2,10.2],"kernel_stamps":true,"phases_ms":{"sending":0.2,"waiting":75,"receiving":100},"bytes_sent":4000,"bytes_read":4000,"usage":{"prompt_tokens":6600,"completion_tokens":8,"cached_tokens":512},` +
 		`"predicted_cached_tokens":512,"prompt_agreement":"equal","output_agreement":"equal","status":200,"attempts":1,` +
 		`"connection_reused":true,"finish_reason":"length","response_id":"r-1",` +
 		`"trace_id":"00000000000000000000000000000003","span_id":"0000000000000003"}`

@@ -29,7 +29,9 @@ type result struct {
 	Start      *float64 `json:"start,omitempty"`
 	Wire       *float64 `json:"wire,omitempty"`
 	WireLate   bool     `json:"wire_unknown,omitempty"` // the reply was there before its stamp
+	FirstEvent *float64 `json:"first_event,omitempty"`  // of a choice, where it is not first
 	First      *float64 `json:"first,omitempty"`        // first content
+	Answer     *float64 `json:"first_answer,omitempty"` // first content that is no reasoning, where it is not first
 	Last       *float64 `json:"last,omitempty"`         // last content
 	End        *float64 `json:"end,omitempty"`
 
@@ -41,9 +43,24 @@ type result struct {
 	ITL       *float64  `json:"itl_ms,omitempty"`  // mean of the request
 	Gaps      []float64 `json:"gaps_ms,omitempty"` // between neighbouring content chunks
 	Coalesced int       `json:"coalesced,omitempty"`
+	Tokens    []int32   `json:"chunk_tokens,omitempty"` // of each content chunk, where the server said it
+	Whole     bool      `json:"whole,omitempty"`        // the reply was no stream
+	Kernel    bool      `json:"kernel_stamps,omitempty"`
+	Phases    *phases   `json:"phases_ms,omitempty"`
+	BytesSent int64     `json:"bytes_sent,omitempty"`
+	BytesRead int64     `json:"bytes_read,omitempty"`
 
 	Usage     usage  `json:"usage,omitzero"`
+	Refused   bool   `json:"cached_tokens_refused,omitempty"` // it named more than the prompt has
 	Predicted *int64 `json:"predicted_cached_tokens,omitempty"`
+	Finest    *int64 `json:"predicted_cached_tokens_finest,omitempty"` // where it is more
+	Block     int64  `json:"predicted_block,omitempty"`                // tokens in a block of the prediction
+	// Asked is what the body asked for, where it is not the row's output_length; Sized the tokens that were put into it, where they are
+	// not the row's input_length.
+	Asked *int64 `json:"output_tokens_asked,omitempty"`
+	Sized *int64 `json:"prompt_tokens_sent,omitempty"`
+	// Replies says of each of the row's replies why it was invented; empty: it was live.
+	Replies []string `json:"replies,omitempty"`
 	// CarriedTokens are the prompt tokens that were live replies, InventedTokens those in the place of replies that were not.
 	CarriedTokens  int64 `json:"carried_reply_tokens,omitempty"`
 	InventedTokens int64 `json:"invented_reply_tokens,omitempty"`
@@ -55,6 +72,7 @@ type result struct {
 	Output   string `json:"output_agreement,omitempty"`
 	TooShort bool   `json:"too_short,omitempty"`
 	TailCut  bool   `json:"tail_cut,omitempty"`
+	Assumed  bool   `json:"template_assumed,omitempty"`
 
 	Status   int `json:"status,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
@@ -70,6 +88,17 @@ type result struct {
 	SpanID       string `json:"span_id,omitempty"`
 }
 
+// phases are AIPerf's of HTTP.
+type phases struct {
+	Blocked   float64 `json:"blocked,omitempty"`
+	DNS       float64 `json:"dns,omitempty"`
+	Connect   float64 `json:"connect,omitempty"`
+	TLS       float64 `json:"tls,omitempty"`
+	Sending   float64 `json:"sending,omitempty"`
+	Waiting   float64 `json:"waiting,omitempty"`
+	Receiving float64 `json:"receiving,omitempty"`
+}
+
 // usage is the server's count, absent members were not reported.
 type usage struct {
 	Prompt     *int64 `json:"prompt_tokens,omitempty"`
@@ -82,7 +111,8 @@ func newResult(r *measure.Record) result {
 	res := result{
 		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn,
 		TooShort: r.TooShort, TailCut: r.TailCut, Spread: micros(r.Spread), Predicted: count(r.Predicted),
-		CarriedTokens: r.Carried, InventedTokens: r.Invented,
+		CarriedTokens: r.Carried, InventedTokens: r.Invented, Replies: r.Replies,
+		Finest: known(r.Finest, r.Finest > r.Predicted), Block: r.Block,
 	}
 	if r.Row == nil || r.Model != r.Row.Model {
 		res.Model = r.Model
@@ -105,6 +135,18 @@ func newResult(r *measure.Record) result {
 	}
 	x := &r.Exchange
 	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(r.Wire()), instant(r.FirstToken()), instant(x.End)
+	if !x.Whole {
+		res.FirstEvent, res.Answer = otherThan(res.First, instant(x.FirstEvent)), otherThan(res.First, instant(x.FirstAnswer))
+	}
+	res.Whole, res.Tokens, res.Kernel, res.BytesSent, res.BytesRead = x.Whole, x.Tokens, x.KernelStamps, x.BytesSent, x.BytesRead
+	if p := x.Phases; p != (send.Phases{}) {
+		res.Phases = &phases{micros(p.Blocked), micros(p.DNS), micros(p.Connect), micros(p.TLS), micros(p.Sending), micros(p.Waiting), micros(p.Receiving)}
+	}
+	res.Refused, res.Assumed = r.CachedRefused, r.Assumed
+	if row := r.Row; row != nil {
+		res.Asked = known(r.OutputTokensAsked, r.OutputTokensAsked != row.OutputLength.V)
+		res.Sized = known(r.PromptTokens, r.PromptTokens != row.InputLength.V)
+	}
 	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
 	res.Replays, res.Resent, res.WireLate = x.Replays, x.Resent, x.WireLate
 	res.PromptError, _ = r.PromptError()
@@ -121,6 +163,14 @@ func newResult(r *measure.Record) result {
 		res.Prompt, res.Output = r.Prompt.String(), r.Output.String()
 	}
 	return res
+}
+
+// otherThan leaves out an instant that is the same as another one.
+func otherThan(one, at *float64) *float64 {
+	if one != nil && at != nil && *one == *at {
+		return nil
+	}
+	return at
 }
 
 // micros is the duration in milliseconds, rounded to µs.

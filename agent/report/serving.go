@@ -52,17 +52,17 @@ func (r *Report) serving() string {
 	}
 	line := func(name, value string) { fmt.Fprintf(&b, "%-*s %s\n", servingName, name+":", value) }
 	single := func(name string, id measure.ID) {
-		if s, ok := r.figures.Stat(id); ok {
+		if s, ok := r.Shown().Stat(id); ok {
 			line(name, decimal(s.Avg))
 		}
 	}
 	rule(" Serving Benchmark Result ", '=')
-	line("Successful requests", strconv.FormatInt(r.figures.Rows.Served, 10))
+	line("Successful requests", strconv.FormatInt(r.Shown().Rows.Served, 10))
 	single("Benchmark duration (s)", measure.Duration)
-	line("Total input tokens", strconv.FormatInt(r.count(measure.TotalInput), 10))
-	line("Total generated tokens", strconv.FormatInt(r.count(measure.TotalOutput), 10))
+	line("Total input tokens", strconv.FormatInt(wholeNumber(r.Shown(), measure.TotalInput), 10))
+	line("Total generated tokens", strconv.FormatInt(wholeNumber(r.Shown(), measure.TotalOutput), 10))
 	single("Request throughput (req/s)", measure.RequestThroughput)
-	if r.figures.SLO.Any() {
+	if r.Shown().SLO.Any() {
 		single("Request goodput (req/s)", measure.Goodput)
 	}
 	single("Output token throughput (tok/s)", measure.TokenThroughput)
@@ -72,7 +72,7 @@ func (r *Report) serving() string {
 		percentiles = servingPercentiles
 	}
 	for _, l := range servingLatencies {
-		s, ok := r.figures.Stat(l.id)
+		s, ok := r.Shown().Stat(l.id)
 		if !ok {
 			continue
 		}

@@ -69,12 +69,13 @@ func (r *Report) JSON() ([]byte, error) {
 		{"was_cancelled", r.Run.Interrupted},
 		{"verdict", r.Verdict},
 	}
-	for id, s := range f.All {
-		if id.Single() {
-			members = append(members, member{id.String(), single{s.Unit, s.Avg}})
-		} else {
-			members = append(members, member{id.String(), s})
+	members = append(members, figureMembers(f)...)
+	if s := r.Steady; s != nil {
+		steady, err := object(append([]member{{"window", s.Window}, {"rows", s.figures.Rows}, {"error_summary", entries(s.figures.Errors)}}, figureMembers(s.figures)...))
+		if err != nil {
+			return nil, err
 		}
+		members = append(members, member{"steady_state", steady})
 	}
 	if len(r.Settings) > 0 {
 		config, sources := map[string]any{}, map[string]string{}
@@ -105,6 +106,31 @@ func (r *Report) JSON() ([]byte, error) {
 		{"warnings", append([]string{}, r.Warnings...)}, // null is no list
 		{"goals_missed", append([]string{}, r.Missed...)},
 	}...)
+	joined, err := object(members)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, append(joined, '\n'), "", "  "); err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w", SummaryJSON, err)
+	}
+	return out.Bytes(), nil
+}
+
+// figureMembers are the figures under their tags.
+func figureMembers(f *measure.Figures) (members []member) {
+	for id, s := range f.All {
+		if id.Single() {
+			members = append(members, member{id.String(), single{s.Unit, s.Avg}})
+		} else {
+			members = append(members, member{id.String(), s})
+		}
+	}
+	return members
+}
+
+// object writes members, of which there are some, in their order.
+func object(members []member) (json.RawMessage, error) {
 	joined := []byte("{")
 	for _, m := range members {
 		value, err := json.Marshal(m.value)
@@ -114,11 +140,7 @@ func (r *Report) JSON() ([]byte, error) {
 		joined = append(fmt.Appendf(joined, "%q:", m.key), append(value, ',')...)
 	}
 	joined[len(joined)-1] = '}'
-	var out bytes.Buffer
-	if err := json.Indent(&out, append(joined, '\n'), "", "  "); err != nil {
-		return nil, fmt.Errorf("%s cannot be written: %w", SummaryJSON, err)
-	}
-	return out.Bytes(), nil
+	return joined, nil
 }
 
 func (r *Report) fidelity() (d fidelity) {
@@ -150,20 +172,26 @@ func stamp(t time.Time) string {
 }
 
 // CSV writes summary.csv: a line for each figure, with a column for each statistic. They have AIPerf's names and order, and our further
-// ones (p999, count, sum) come after them. A single number stands under avg, as in summary.json. So it is one table, unlike AIPerf's
+// ones (p999, count, sum) come after them; the lines of the steady state, if there is one, come last. A single number stands under avg, as in summary.json. So it is one table, unlike AIPerf's
 // export, which is two with an empty line between them.
 func (r *Report) CSV(w io.Writer) error {
 	lines := [][]string{{"Metric", "avg", "min", "max", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std", "p999", "count", "sum"}}
-	for id, s := range r.figures.All {
-		line := make([]string, len(lines[0]))
-		line[0], line[1] = id.Define().Title+" ("+s.Unit+")", decimal(s.Avg)
-		if !id.Single() {
-			for i, v := range statistics(s) {
-				line[1+i] = decimal(v)
+	add := func(prefix string, f *measure.Figures) {
+		for id, s := range f.All {
+			line := make([]string, len(lines[0]))
+			line[0], line[1] = prefix+id.Define().Title+" ("+s.Unit+")", decimal(s.Avg)
+			if !id.Single() {
+				for i, v := range statistics(s) {
+					line[1+i] = decimal(v)
+				}
+				line[len(line)-2], line[len(line)-1] = strconv.FormatInt(s.Count, 10), decimal(s.Sum)
 			}
-			line[len(line)-2], line[len(line)-1] = strconv.FormatInt(s.Count, 10), decimal(s.Sum)
+			lines = append(lines, line)
 		}
-		lines = append(lines, line)
+	}
+	add("", r.figures)
+	if r.Steady != nil {
+		add("Steady State ", r.Steady.figures)
 	}
 	if err := csv.NewWriter(w).WriteAll(lines); err != nil {
 		return fmt.Errorf("summary.csv cannot be written: %w", err)

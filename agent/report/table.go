@@ -124,7 +124,7 @@ func (r *Report) metricsFrom(p palette, least int) string {
 	shown := r.columns()
 	t := table.NewWriter()
 	t.SetStyle(plain)
-	t.SetTitle("moonloop | LLM Metrics")
+	t.SetTitle("moonloop | LLM Metrics" + wordsWhen(r.Steady != nil, " of the Steady State"))
 	header := table.Row{"Metric"}
 	columns := []table.ColumnConfig{{Number: 1, WidthMax: 25, WidthMaxEnforcer: text.WrapSoft}}
 	for _, c := range shown {
@@ -135,7 +135,7 @@ func (r *Report) metricsFrom(p palette, least int) string {
 	}
 	t.AppendHeader(header)
 	t.SetColumnConfigs(columns)
-	for id, s := range r.figures.All {
+	for id, s := range r.Shown().All {
 		d := id.Define()
 		if !d.Console {
 			continue

@@ -37,6 +37,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
+// aMark is what the flags of the steady state want.
+const aMark = "a share such as 10%, a time such as 30s, or one before the end such as -30s"
+
 // replayFlags are the flags of "moonloop replay" as text, where the configuration wants something else.
 type replayFlags struct {
 	cfg agent.Config
@@ -124,6 +127,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, (*traceTime)(&c.Trace.End), "end", 0)
 	add(fs, &c.Trace.MaxRows, "max-requests", 0, whole(0, maxRows))
 	add(fs, &c.Schedule.MaxDuration, "max-duration", 0)
+	add(fs, &c.Steady.Auto, "steady-state", false)
+	textVar(fs, &c.Steady.From, "steady-from", "", aMark, agent.ParseMark)
+	textVar(fs, &c.Steady.To, "steady-to", "", aMark, agent.ParseMark)
 	textVar(fs, &f.loop, "loop", "", "a number of passes from 1 to 1,000,000, or a duration with its unit, such as 30m", parseLoop)
 	add(fs, &c.Trace.LoopFresh, "loop-fresh", false)
 	add(fs, &c.Schedule.Grace, "grace", 30*time.Second)

@@ -483,6 +483,26 @@ func seconds(name string) func(*translator, string) error {
 	}
 }
 
+// steadyMark reads GuideLLM's warm-up, or cool-down: a share of the run below 1, else seconds.
+func steadyMark(name string) func(*translator, string) error {
+	return func(t *translator, value string) error {
+		v, err := parseFloat(value)
+		if err != nil || !(v >= 0) || v > century.Seconds() {
+			return fmt.Errorf("%s: want a share below 1, or a number of seconds", quoted(value))
+		}
+		mark := strconv.FormatFloat(v, 'f', -1, 64) + "s"
+		switch end := name == "steady-to"; {
+		case v < 1 && end:
+			mark = strconv.FormatFloat(100*(1-v), 'f', -1, 64) + "%"
+		case v < 1:
+			mark = strconv.FormatFloat(100*v, 'f', -1, 64) + "%"
+		case end:
+			mark = "-" + mark
+		}
+		return t.add(name, mark)
+	}
+}
+
 func (t *translator) key(value string) error {
 	t.said = append(t.said, "--api-key: every user of this machine can read the key in the list of processes; use --api-key-file or --api-key-env")
 	return t.add("header", "Authorization: Bearer "+value)

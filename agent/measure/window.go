@@ -1,0 +1,125 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+// This file takes figures of a part of a run: of its steady state, without the time in which the load rises and that in which what is
+// under way ends.
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// Window is a part of a run, from one instant of its clock to another one, the second one left out.
+//
+// Latencies and counts are of the requests that were handed to the transport in it, however long they took: to leave out those that
+// ended later would leave out the long ones. Throughputs are of what happened in it, whenever the request began: output tokens count
+// at their arrival, a request at its last token, its input tokens at its first one. All are divided by the window's length.
+type Window struct{ From, To time.Duration }
+
+// Length is To − From.
+func (w Window) Length() time.Duration { return w.To - w.From }
+
+// Has reports whether an instant lies in the window.
+func (w Window) Has(at time.Duration) bool { return w.From <= at && at < w.To }
+
+// began reports whether a record is one of the window's requests.
+func (w *Window) began(r *Record) bool { return w == nil || r.Sent && w.Has(r.Exchange.Start) }
+
+// throughput is what came to pass within a window.
+type throughput struct {
+	served, good  int64
+	input, output float64
+}
+
+// addVolume adds what a served row brought within the window.
+func (a *Aggregate) addVolume(r *Record) {
+	w, v := a.opt.Window, &a.through
+	x := &r.Exchange
+	tokens, _ := r.OutputTokens()
+	begun, ended := r.LastToken(), r.LastToken() // of a reply that came as a whole
+	if r.streamed() {
+		begun = r.FirstToken()
+		within, all := int64(0), int64(0)
+		for i, at := range x.At {
+			n := int64(1)
+			if len(x.Tokens) == len(x.At) {
+				n = int64(x.Tokens[i])
+			}
+			all += n
+			if w.Has(time.Duration(at)) {
+				within += n
+			}
+		}
+		if all > 0 { // the engine's count, spread over the chunks as they are
+			v.output += float64(tokens) * float64(within) / float64(all)
+		}
+	} else if w.Has(ended) {
+		v.output += float64(tokens)
+	}
+	if w.Has(begun) {
+		input, _ := r.InputTokens()
+		v.input += float64(input)
+	}
+	if w.Has(ended) {
+		v.served++
+		countIf(&v.good, a.opt.SLO.Any() && a.opt.SLO.Good(r))
+	}
+}
+
+// Plateau is the time for which a run had its usual load.
+type Plateau struct {
+	Window
+	// Level is the number of requests under way that the run had or exceeded for half of the time from its first request to its
+	// last: their median over that time.
+	Level int64
+	// Peak is the greatest number.
+	Peak int64
+}
+
+// Plateau finds the steady state of the records so far: from the instant at which as many requests are under way as in the median of
+// the time from the first request to the last, until the last one is sent. After that the load only falls. ok is false without a
+// request, and where all were sent at once.
+//
+// SGLang's bench takes the longest time above a share of the peak; under recorded traffic, whose peak is one burst, that is a moment.
+// A median needs no share to be chosen, and is the cap where there is one. Instants are exact to PeakWidth.
+func (a *Aggregate) Plateau() (p Plateau, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &a.underWay
+	first, last := a.begun.From, a.begun.To
+	if first <= clock.Never || last <= first {
+		return p, false
+	}
+	from, to := int(first/s.width), int(last/s.width)
+	levels := map[int64]int{} // bins by what was under way in them
+	sum := int64(0)
+	for i, n := range s.bins[:min(to, len(s.bins))] {
+		if sum += int64(n); i >= from {
+			levels[sum]++
+		}
+	}
+	p.Level, p.Peak = median(levels, to-from), s.peak()
+	sum = 0
+	for i, n := range s.bins[:min(to, len(s.bins))] {
+		if sum += int64(n); i >= from && sum >= p.Level {
+			p.Window = Window{max(first, time.Duration(i)*s.width), last}
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// median returns the middle of counted values, the lower one of two.
+func median(counts map[int64]int, n int) int64 {
+	for _, v := range slices.Sorted(maps.Keys(counts)) {
+		if n -= 2 * counts[v]; n <= 0 {
+			return v
+		}
+	}
+	return 0
+}

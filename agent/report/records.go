@@ -1,0 +1,163 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+// This file reads records back from requests.jsonl, which has all that figures are made of: figures of a part of a run are known
+// only when it has ended, and those of a run that was broken off are taken up by the one that goes on.
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// maxRecord bounds a line, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
+const maxRecord = 64 << 20
+
+// Records calls yield for each record of a run's folder, in the order of its file, until yield returns an error, which it returns. The
+// file is [RequestsFile], or, of a run that was killed, [PartialFile]: its last line may be torn, and is then left out. Instants and
+// durations are exact to a microsecond. Its own errors name the file, the line and what is wrong.
+func Records(dir string, yield func(*measure.Record) error) error {
+	name, partial := filepath.Join(dir, RequestsFile), false
+	f, err := os.Open(name) //nolint:gosec // the user's folder
+	if errors.Is(err, os.ErrNotExist) {
+		name, partial = filepath.Join(dir, PartialFile), true
+		f, err = os.Open(name) //nolint:gosec // the user's folder
+	}
+	if err != nil {
+		return fmt.Errorf("the records of a run cannot be read: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	lines := bufio.NewScanner(f)
+	lines.Buffer(make([]byte, 0, 1<<20), maxRecord)
+	var torn error
+	for n := 1; lines.Scan(); n++ {
+		if torn != nil { // a line follows, so it was not the last
+			return torn
+		}
+		r, err := parseRecord(lines.Bytes())
+		if err != nil {
+			if torn = fmt.Errorf("%s: line %d: %w", name, n, err); !partial {
+				return torn
+			}
+			continue
+		}
+		if err := yield(r); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// parseRecord reads a line.
+func parseRecord(line []byte) (*measure.Record, error) {
+	var in struct {
+		Result result `json:"result"`
+	}
+	if err := json.Unmarshal(line, &in); err != nil {
+		return nil, err
+	}
+	res := &in.Result
+	outcome, err := measure.ParseOutcome(res.Outcome)
+	if err != nil {
+		return nil, fmt.Errorf("its result is not that of a replay: %w", err)
+	}
+	row, err := mooncake.ParseRow(line)
+	if err != nil {
+		return nil, err
+	}
+	r := &measure.Record{
+		Row: row, Index: res.Row, Turn: res.Turn, Model: cmp.Or(res.Model, row.Model), Outcome: outcome, Reason: res.Reason, Message: res.Message,
+		Intended: at(res.Intended), Dispatched: at(res.Dispatched), Admitted: at(res.Admitted), Scheduled: res.Lateness != nil, Spread: nanos(res.Spread),
+		CachedRefused: res.Refused, Assumed: res.Assumed, TooShort: res.TooShort, TailCut: res.TailCut, Block: res.Block,
+		Predicted: number(res.Predicted), Replies: res.Replies, Carried: res.CarriedTokens, Invented: res.InventedTokens,
+		Prompt: measure.ParseAgreement(res.Prompt), Output: measure.ParseAgreement(res.Output),
+		PromptTokens: row.InputLength.V, OutputTokensAsked: row.OutputLength.V, Sent: res.Start != nil,
+	}
+	r.Finest = r.Predicted
+	if res.Finest != nil {
+		r.Finest = *res.Finest
+	}
+	if res.Asked != nil {
+		r.OutputTokensAsked = *res.Asked
+	}
+	if res.Sized != nil {
+		r.PromptTokens = *res.Sized
+	}
+	if res.Server != "" {
+		r.Server = &measure.Server{Name: res.Server}
+	}
+	_, _ = hex.Decode(r.Span.TraceID[:], short(res.TraceID, 32)) // which names no span where it is none
+	_, _ = hex.Decode(r.Span.SpanID[:], short(res.SpanID, 16))
+	res.fill(&r.Exchange)
+	return r, nil
+}
+
+// fill sets what an exchange showed.
+func (res *result) fill(x *send.Exchange) {
+	x.Start, x.Wire, x.End, x.FirstByte, x.Headers = at(res.Start), at(res.Wire), at(res.End), clock.Never, clock.Never
+	if x.WireLate = res.WireLate; x.WireLate {
+		x.Wire = x.Start // no latency counts from it, but there is one
+	}
+	x.FirstEvent, x.FirstAnswer = at(cmp.Or(res.FirstEvent, res.First)), at(cmp.Or(res.Answer, res.First))
+	if res.First != nil {
+		x.At = append(make([]int64, 0, 1+len(res.Gaps)), int64(at(res.First)))
+		for _, gap := range res.Gaps {
+			x.At = append(x.At, x.At[len(x.At)-1]+int64(nanos(gap)))
+		}
+	} else if res.Whole && res.Outcome == measure.Served.String() {
+		x.At = slices.Repeat([]int64{int64(x.End)}, 1+len(res.Gaps))
+	}
+	x.Tokens, x.Whole, x.KernelStamps, x.Coalesced = res.Tokens, res.Whole, res.Kernel, res.Coalesced
+	x.Usage = send.Usage{Prompt: number(res.Usage.Prompt), Completion: number(res.Usage.Completion), Cached: number(res.Usage.Cached), Reasoning: number(res.Usage.Reasoning)}
+	x.FinishReason, x.ResponseID, x.Status, x.Reused = res.FinishReason, res.ResponseID, res.Status, res.Reused
+	x.Attempts, x.Replays, x.Resent = res.Attempts, res.Replays, res.Resent
+	x.BytesSent, x.BytesRead = res.BytesSent, res.BytesRead
+	if p := res.Phases; p != nil {
+		x.Phases = send.Phases{
+			Blocked: nanos(p.Blocked), DNS: nanos(p.DNS), Connect: nanos(p.Connect), TLS: nanos(p.TLS),
+			Sending: nanos(p.Sending), Waiting: nanos(p.Waiting), Receiving: nanos(p.Receiving),
+		}
+	}
+}
+
+// at is an instant in ms; one that is absent never came.
+func at(ms *float64) time.Duration {
+	if ms == nil {
+		return clock.Never
+	}
+	return nanos(*ms)
+}
+
+// nanos is a duration in ms.
+func nanos(ms float64) time.Duration {
+	return time.Duration(math.Round(max(-1e15, min(ms*float64(time.Millisecond), 1e18))))
+}
+
+// number is a count; one that is absent is unknown.
+func number(n *int64) int64 {
+	if n == nil {
+		return send.Unknown
+	}
+	return *n
+}
+
+// short is at most so many characters of a text.
+func short(text string, most int) []byte { return []byte(text[:min(most, len(text))]) }

@@ -1,0 +1,123 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+// This file works out the figures of a run's steady state, when the run has ended: only then is known where it was.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/report"
+)
+
+// Steady asks for the figures of a part of the run beside those of the whole run. The zero value asks for none.
+type Steady struct {
+	// Auto takes the time from which as many requests were under way as in the median of the run until the last one was sent
+	// (measure.Aggregate.Plateau), but no ramp. What From or To say comes first.
+	Auto bool
+	// From and To are where it begins and ends; zero = at the schedule's zero, and where the last request was sent.
+	From, To Mark
+}
+
+// Any reports whether a part is asked for.
+func (s Steady) Any() bool { return s != Steady{} }
+
+// Mark is a place in the time from the schedule's zero until the last request was sent. The zero value is none.
+type Mark struct {
+	Given bool
+	Share float64       // of that time, 0 to 1
+	After time.Duration // since its beginning; below 0, before its end
+}
+
+// ParseMark reads a share, such as 10%, a time since the beginning, such as 30s, or a time before the end, such as -30s.
+func ParseMark(text string) (m Mark, err error) {
+	m.Given = true
+	if number, isShare := strings.CutSuffix(text, "%"); isShare {
+		if m.Share, err = strconv.ParseFloat(number, 64); err == nil && !(m.Share >= 0 && m.Share <= 100) {
+			err = errors.New("it is not from 0% to 100%")
+		}
+		m.Share /= 100
+	} else {
+		m.After, err = time.ParseDuration(text)
+	}
+	if err != nil {
+		return Mark{}, fmt.Errorf("mark %q: %w; want a share such as 10%%, a time such as 30s, or a time before the end such as -30s", text, err)
+	}
+	return m, nil
+}
+
+// at returns the instant of a mark in the time from one instant to another one.
+func (m Mark) at(from, to time.Duration) time.Duration {
+	at := from + time.Duration(m.Share*float64(to-from))
+	if m.After < 0 {
+		at = to
+	}
+	return max(from, min(at+max(-longest, min(m.After, longest)), to))
+}
+
+// window places the steady state in a run, by its figures, its zero and the length of its ramps.
+func (s Steady) window(whole *measure.Aggregate, zero, ramp time.Duration) (p measure.Plateau, err error) {
+	p, ok := whole.Plateau()
+	if !ok {
+		return p, errors.New("no two requests were sent one after the other")
+	}
+	from, to := zero, p.To
+	if s.Auto {
+		from = max(p.From, zero+ramp)
+	}
+	if s.From.Given {
+		from = s.From.at(zero, to)
+	}
+	if s.To.Given {
+		p.To = s.To.at(zero, to)
+	}
+	if p.From = from; p.To <= p.From {
+		return p, fmt.Errorf("it would begin at %.3f s and end at %.3f s of the schedule", (p.From - zero).Seconds(), (p.To - zero).Seconds())
+	}
+	return p, nil
+}
+
+// steady takes the figures of the steady state from the records; nil where none is asked for, and, with a warning, where there is none.
+func (e ending) steady() *report.Steady {
+	ask, rec := e.plan.steady, e.recorder
+	if !ask.Any() {
+		return nil
+	}
+	p, err := ask.window(rec.figures, e.zero, e.plan.ramp)
+	if err != nil {
+		e.said.warn("the run has no steady state: %v", err)
+		return nil
+	}
+	within := measure.NewAggregate(measure.Options{SLO: e.plan.limits.slo, Excused: e.watch.Excused, Window: &p.Window})
+	if err := report.Records(cmp.Or(e.plan.out, rec.spool), func(r *measure.Record) error { within.Add(r); return nil }); err != nil {
+		e.said.warn("the steady state is unknown: %v", err)
+		return nil
+	}
+	return report.NewSteady(within.Figures(), report.Window{
+		Automatic: ask.Auto, From: clock.Millis(p.From - e.zero), To: clock.Millis(p.To - e.zero), Level: p.Level, Peak: p.Peak,
+	})
+}
+
+// steadyFacts are what the verdict depends on of the steady state that was asked for.
+func (e ending) steadyFacts(s *report.Steady, facts *judge.Facts) {
+	if !e.plan.steady.Any() {
+		return
+	}
+	facts.Steady, facts.SteadyLatency = true, judge.Know(0)
+	if s == nil {
+		return
+	}
+	f := s.Figures()
+	facts.SteadyRequests = f.Rows.Total
+	latency, ok := f.Stat(measure.Latency)
+	facts.SteadyLatency = judge.KnowIf(latency.P90/(s.Window.To-s.Window.From), ok)
+}

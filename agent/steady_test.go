@@ -1,0 +1,188 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/simulator"
+)
+
+// inBubble replays n equal rows, of 16 output tokens, against an engine that takes 100 ms for a prefill and for each further token, in
+// virtual time.
+func inBubble(t *testing.T, n int, change func(*Config)) (rep *report.Report) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	var rows strings.Builder
+	for i := range n {
+		fmt.Fprintf(&rows, `{"input_length": 600, "output_length": 16, "hash_ids": [%d, %d]}`+"\n", 2*i, 2*i+1)
+	}
+	if err := os.WriteFile(path, []byte(rows.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, network, stop := serveVirtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 100 * time.Millisecond, Decode: 100 * time.Millisecond}})
+		cfg := Config{
+			Trace: Trace{Name: path}, Target: Target{URL: "http://engine", Model: "m"}, Prompt: Prompt{Endpoint: prompt.Completions},
+			RunID: "run", DialContext: network.dial, Waiter: schedule.NewSleeper,
+		}
+		change(&cfg)
+		var err error
+		rep, err = Run(t.Context(), cfg)
+		stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	return rep
+}
+
+// A constant rate of 10 requests a second, each under way for 1.6 s: the load rises to 16 in 1.5 s, stays, and drains in 1.6 s. The
+// steady state has the throughput of 16 streams; the whole run has less.
+func TestSteadyState(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	for name, change := range map[string]func(*Config){
+		"with results":    func(cfg *Config) { cfg.Out = out },
+		"without results": func(*Config) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := temporary(t)
+			rep := inBubble(t, 400, func(cfg *Config) {
+				cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
+				cfg.Steady.Auto = true
+				change(cfg)
+			})
+			if rep.Steady == nil {
+				t.Fatal("none")
+			}
+			w := rep.Steady.Window
+			if w.From < 1400 || w.From > 1700 || w.To < 39_800 || w.To > 39_999 || w.Level != 16 || w.Peak != 16 {
+				t.Errorf("%+v, want from 1.5 to 39.9 s at 16", w)
+			}
+			f := rep.Steady.Figures()
+			got, _ := f.Stat(measure.TokenThroughput)
+			whole, _ := rep.Figures().Stat(measure.TokenThroughput)
+			if got.Avg < 159 || got.Avg > 161 || whole.Avg > 156 {
+				t.Errorf("%v tokens/s, and %v of the whole run", got.Avg, whole.Avg)
+			}
+			if ttft, _ := f.Stat(measure.TTFT); ttft.Min != 100 || ttft.Max != 100 || f.Rows.Served != 384 {
+				t.Errorf("%+v of %+v", ttft, f.Rows)
+			}
+			if rep.Verdict.Class == judge.Invalid || len(rep.Verdict.TooFew) != 0 && strings.Contains(rep.Verdict.String(), "steady") {
+				t.Error(rep.Verdict)
+			}
+			if after := temporary(t); after != before {
+				t.Errorf("%d folders are left of %d", after, before)
+			}
+		})
+	}
+	b, err := os.ReadFile(filepath.Join(out, report.SummaryJSON))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary struct {
+		Whole  struct{ Avg float64 } `json:"output_token_throughput"`
+		Steady struct {
+			Window report.Window
+			Rows   measure.Rows
+			Tokens struct{ Avg float64 } `json:"output_token_throughput"`
+		} `json:"steady_state"`
+	}
+	if err := json.Unmarshal(b, &summary); err != nil || summary.Steady.Tokens.Avg <= summary.Whole.Avg || summary.Steady.Rows.Total != 384 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+}
+
+// temporary counts the folders that replays have left.
+func temporary(t *testing.T) int {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(os.TempDir(), "moonloop-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+// The ramp of the rate is no steady state, whatever the median; a closed loop is steady once it is full; a given part is what it says.
+func TestSteadyStateBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(*Config)
+		from, to float64 // ms
+	}{
+		"ramp": {func(cfg *Config) {
+			cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant, RampUp: 20 * time.Second}
+			cfg.Steady.Auto = true
+		}, 20_000, 30_000},
+		"closed loop": {func(cfg *Config) {
+			cfg.Schedule.FileOrder, cfg.Schedule.Concurrency, cfg.Steady.Auto = true, 4, true
+		}, 0, 78_400}, // 200 requests, 4 at a time, 1.6 s each; the last four begin at 49 · 1.6 s
+		"given": {func(cfg *Config) {
+			cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
+			cfg.Steady.From, cfg.Steady.To = Mark{Given: true, Share: 0.1}, Mark{Given: true, After: -5 * time.Second}
+		}, 1990, 14_900},
+		"given begin of an automatic one": {func(cfg *Config) {
+			cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
+			cfg.Steady.Auto, cfg.Steady.From = true, Mark{Given: true, After: 9 * time.Second}
+		}, 9000, 19_900},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rep := inBubble(t, 200, test.change)
+			if rep.Steady == nil {
+				t.Fatal(rep.Warnings)
+			}
+			if w := rep.Steady.Window; w.From < test.from-20 || w.From > test.from+20 || w.To < test.to-100 || w.To > test.to+100 {
+				t.Errorf("%+v, want %v to %v", w, test.from, test.to)
+			}
+		})
+	}
+}
+
+// A steady state that is none, or too short, is said, and the verdict knows it.
+func TestSteadyStateTooShort(t *testing.T) {
+	rep := inBubble(t, 30, func(cfg *Config) {
+		cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
+		cfg.Steady.From = Mark{Given: true, After: time.Hour}
+	})
+	if rep.Steady != nil || !strings.Contains(strings.Join(rep.Warnings, ""), "no steady state: it would begin at 2.900 s and end at 2.900 s") {
+		t.Error(rep.Warnings)
+	}
+	if text := rep.Verdict.String(); !strings.Contains(text, "0 of the 100 steady requests that steady_latency_share needs") {
+		t.Error(text)
+	}
+	rep = inBubble(t, 400, func(cfg *Config) {
+		cfg.Schedule.Arrivals = load.Arrivals{Rate: 100, Pattern: load.Constant}
+		cfg.Steady.Auto = true
+	})
+	if text := rep.Verdict.String(); !strings.Contains(text, "degraded: steady_latency_share") {
+		t.Error(text)
+	}
+}
+
+func TestParseMark(t *testing.T) {
+	for text, want := range map[string]Mark{
+		"10%": {true, 0.1, 0}, "30s": {true, 0, 30 * time.Second}, "-2m": {true, 0, -2 * time.Minute}, "0s": {Given: true}, "100%": {true, 1, 0},
+	} {
+		if got, err := ParseMark(text); got != want || err != nil {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "10", "101%", "-1%", "NaN%", "%", "soon", "1e999%"} {
+		if m, err := ParseMark(text); err == nil {
+			t.Errorf("%q is read as %+v", text, m)
+		}
+	}
+}
