@@ -188,11 +188,13 @@ func (c *Capacity) Headline(what string) string {
 		return fmt.Sprintf("at least %.3g %s, the greatest load that was allowed", c.Load, what)
 	case LessThanMin:
 		return fmt.Sprintf("less than %.3g %s, the least load that was allowed", c.Load, what)
+	case NotYet:
+		if len(c.Curve()) == 0 {
+			return "cannot tell yet: no probe is evidence"
+		}
+		return fmt.Sprintf("cannot tell yet: between %.3g and %.3g %s", c.Low, c.High, what)
 	}
-	if len(c.Curve()) == 0 {
-		return "cannot tell yet: no probe is evidence"
-	}
-	return fmt.Sprintf("cannot tell yet: between %.3g and %.3g %s", c.Low, c.High, what)
+	return string(c.Answer)
 }
 
 var picturePage = template.Must(template.New("").Parse(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{.Width}} {{.Height}}" font-family="system-ui, sans-serif" font-size="12">

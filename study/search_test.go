@@ -161,6 +161,7 @@ func TestSearchFindsCapacity(t *testing.T) {
 
 // cliff is a search on an engine that meets the objective up to a load, with a client that is valid up to another.
 func cliff(t *testing.T, engine, client float64) *Search {
+	t.Helper()
 	return &Search{
 		Objectives: objectives(t, "ttft.p95<2s, goodput>0.5"), MaxFailed: 1, Start: 1, Min: 0.125, Max: 8, Precision: 0.05, MaxProbes: 30,
 		Probe: func(_ context.Context, p Planned) (*Run, error) {
