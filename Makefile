@@ -42,7 +42,7 @@ RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-agents acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -171,6 +171,12 @@ acceptance-peers: moonloop
 	test/acceptance/peers/install.sh build/peers
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptancePeers$$' ./test/acceptance
+
+## acceptance-agents: agents in LangGraph, captured from OpenInference's spans, replayed: the same graph, in the same time; PYTHON=python3
+# Installs into build/agents (0.2 GB).
+acceptance-agents: moonloop
+	test/acceptance/agents/install.sh build/agents
+	MOONLOOP_AGENTS='$(CURDIR)/build/agents' $(ACCEPT_ENGINE) -run '^TestAcceptanceAgents$$' ./test/acceptance
 
 ## acceptance-see: a real Jaeger and a real Prometheus, built into build, hold what they must; a real Chromium shows the report page of the public trace
 # Needs Node.js and Chromium: test/acceptance/page/install.sh. Without the trace at TRACE the page is left out.
