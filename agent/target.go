@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/preflight"
@@ -38,10 +39,30 @@ func newEngines(cfg Config, clk clock.Clock, said *notices) (*engines, error) {
 	return e, nil
 }
 
+// The header that the Messages API demands, and the version of the API that is spoken here.
+const (
+	versionHeader   = "Anthropic-Version"
+	messagesVersion = "2023-06-01"
+)
+
 func newClient(cfg Config, address string, clk clock.Clock) (*send.Client, error) {
 	t := cfg.Target
+	header, keyHeader := t.Header, ""
+	if cfg.Prompt.Endpoint == prompt.Messages {
+		if header.Get(versionHeader) == "" {
+			header = header.Clone()
+			if header == nil {
+				header = make(http.Header)
+			}
+			header.Set(versionHeader, messagesVersion)
+		}
+		// Anthropic, and what stands in for it, wants the key there; engines, which a profile names, want a bearer token everywhere.
+		if t.Profile == "" || t.Profile == prompt.Auto {
+			keyHeader = "X-Api-Key"
+		}
+	}
 	return send.New(send.Config{
-		URL: address, Header: t.Header, APIKey: t.APIKey, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
+		URL: address, Header: header, APIKey: t.APIKey, KeyHeader: keyHeader, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
 		ConnectTimeout: min(t.ConnectTimeout, longest), FirstTokenTimeout: min(t.FirstTokenTimeout, longest),
 		IdleTimeout: min(t.IdleTimeout, longest), TotalTimeout: min(t.TotalTimeout, longest),
 		Connections: cfg.Schedule.Concurrency, DialContext: cfg.DialContext, NoKernelStamps: t.ReadStamps,

@@ -132,7 +132,9 @@ func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64
 		ID    string
 		Usage *struct {
 			PromptTokens int64 `json:"prompt_tokens"`
-			InputTokens  int64 `json:"input_tokens"` // of /v1/responses
+			InputTokens  int64 `json:"input_tokens"` // of /v1/responses and /v1/messages, there without those that were cached
+			CacheRead    int64 `json:"cache_read_input_tokens"`
+			CacheCreated int64 `json:"cache_creation_input_tokens"`
 		}
 	}
 	_, stop := p.announce(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*p.bound(send.CallLimit))
@@ -146,5 +148,9 @@ func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64
 	if reply.Usage == nil {
 		return 0, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")
 	}
-	return cmp.Or(reply.Usage.PromptTokens, reply.Usage.InputTokens), nil
+	u := reply.Usage
+	if p.opt.Endpoint == prompt.Messages {
+		return u.InputTokens + u.CacheRead + u.CacheCreated, nil
+	}
+	return cmp.Or(u.PromptTokens, u.InputTokens), nil
 }

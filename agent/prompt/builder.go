@@ -51,8 +51,9 @@ type Prompt struct {
 	NoRoom            bool
 
 	// turn is what a session remembers of the row; nil for rows that are complete in themselves.
-	turn []part
-	chat bool // the endpoint
+	turn     []part
+	system   []byte // the text of a row's system messages, where the endpoint has a place of its own for it
+	endpoint Endpoint
 }
 
 // Builder makes requests from rows. It holds no state between rows and may be used by any number of goroutines: the
@@ -65,6 +66,7 @@ type Builder struct {
 	model   string // of every row, unless it is empty
 
 	path        string
+	api         send.API
 	promptField string // the member of a body that holds the prompt
 }
 
@@ -89,6 +91,8 @@ func NewBuilder(o Options) (*Builder, error) {
 		b.path, b.promptField = "/v1/completions", "prompt"
 	case Responses:
 		b.path, b.promptField = "/v1/responses", "input"
+	case Messages:
+		b.path, b.api = "/v1/messages", send.Messages
 	case Chat:
 	}
 	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize, text: o.Text}
@@ -153,6 +157,8 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	var turn []part
 	switch {
 	case replaced: // merge brings the prompt
+	case kind == mooncake.KindMessages && b.opt.Endpoint == Messages:
+		turn, p.system, err = blocksOf(row.Messages)
 	case kind == mooncake.KindMessages:
 		turn, err = b.messages(row)
 	case kind == mooncake.KindText:
@@ -170,15 +176,28 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 	switch {
 	case replaced:
-	case whole:
+	case whole && b.opt.Endpoint != Messages:
 		body.set(b.promptField, row.Messages)
 	default:
 		body.setParts(b.promptField, b.join(past.parts, turn))
 	}
+	tools, system := past.tools, past.system // the latest that a turn brought
 	if row.Tools != nil {
-		body.set("tools", row.Tools)
-	} else if past.tools != nil { // the latest that a turn brought
-		body.set("tools", past.tools)
+		tools = row.Tools
+	}
+	if b.opt.Endpoint == Messages {
+		if p.system != nil {
+			system = p.system
+		}
+		if tools, err = toolsOf(tools); err != nil {
+			return p, err
+		}
+	}
+	if system != nil {
+		body.set("system", system)
+	}
+	if tools != nil {
+		body.set("tools", tools)
 	}
 	body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
 	body.merge(b.extra)
@@ -190,7 +209,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	b.finish(&p, body)
 	p.Request.KeepReply = live.Keep
 	if history != nil {
-		p.turn, p.chat, p.Request.KeepReply = turn, b.opt.Endpoint.ofMessages(), true
+		p.turn, p.endpoint, p.Request.KeepReply = turn, b.opt.Endpoint, true
 	}
 	return p, nil
 }
@@ -219,6 +238,7 @@ func (b *Builder) finish(p *Prompt, body object) {
 	p.Model = unquoted(body.get("model"))
 	p.Request = send.Request{
 		Path:         b.path,
+		API:          b.api,
 		Body:         newBody(&b.scheme, body.parts()),
 		Stream:       string(body.get("stream")) == "true",
 		ExpectTokens: int(p.OutputTokens),

@@ -186,7 +186,7 @@ func (c *turns) carry(r mooncake.Reply, live Reply) {
 		}
 		c.join([]part{{raw: raw}})
 	case c.chat:
-		c.parts = append(c.parts, part{raw: assistant(live.Text, nil)})
+		c.parts = append(c.parts, part{raw: c.b.opt.Endpoint.assistant(live.Text, nil)})
 	default:
 		c.join([]part{{raw: inner(nil, live.Text)}})
 	}

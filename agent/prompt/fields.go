@@ -22,6 +22,10 @@ func (b *Builder) OutputTokens(row *mooncake.Row) int64 {
 	return n
 }
 
+// unstatedCap is what the Messages API, which takes no request without a cap, is told for rows that have no output length. Every
+// model there is can do that much.
+const unstatedCap = 4096
+
 // complete adds the fields that depend on what the extras have said. The length of a reply to generated words means
 // nothing by itself, so hold asks the engine to keep it; that of a reply to a real text is only capped.
 func (b *Builder) complete(body *object, output int64, hold bool) {
@@ -34,6 +38,9 @@ func (b *Builder) complete(body *object, output int64, hold bool) {
 	}
 	if output > 0 && !body.has(maxField) && !body.has(maxCompletionField) && !body.has(b.dialect.maxTokens) {
 		body.set(b.dialect.maxTokens, strconv.AppendInt(nil, output, 10))
+	}
+	if b.opt.Endpoint == Messages && b.stated(*body) == 0 && !body.has(maxField) { // which has no other end
+		body.set(maxField, strconv.AppendInt(nil, unstatedCap, 10))
 	}
 	if n := b.stated(*body); hold && n > 0 && string(body.get("ignore_eos")) != "false" {
 		if b.dialect.ignoreEOS && !body.has("ignore_eos") {

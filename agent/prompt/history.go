@@ -23,9 +23,10 @@ var ErrHistoryFull = errors.New("the session's conversation is longer than moonl
 // On the chat endpoint a reply is a message of the assistant, with its tool calls. On the completions endpoint
 // the conversation is one text: the prompt, the reply, the next turn, with nothing between them.
 type History struct {
-	parts []part
-	tools json.RawMessage // the latest that a turn brought
-	size  int             // bytes held
+	parts  []part
+	tools  json.RawMessage // the latest that a turn brought
+	system []byte          // likewise
+	size   int             // bytes held
 }
 
 // Append adds a turn that was served: the row, the prompt that Build made of it with this history, the text of the
@@ -35,29 +36,35 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 	if p.turn == nil || h.full() {
 		return
 	}
-	h.size += len(reply) + len(toolCalls) + len(row.Tools)
+	h.size += len(reply) + len(toolCalls) + len(row.Tools) + len(p.system)
 	for _, part := range p.turn {
 		h.size += len(part.raw) + 8*len(part.ids) + 16*len(part.ranges)
 	}
 	if h.full() {
-		h.parts, h.tools = nil, nil
+		h.parts, h.tools, h.system = nil, nil, nil
 		return
 	}
 	if row.Tools != nil {
 		h.tools = row.Tools
 	}
-	if !p.chat {
+	if p.system != nil {
+		h.system = p.system
+	}
+	if !p.endpoint.ofMessages() {
 		h.parts = append(append(h.parts, p.turn...), part{raw: inner(nil, reply)})
 		return
 	}
 	if len(h.parts) > 0 {
 		h.parts = append(h.parts, part{raw: []byte(",")})
 	}
-	h.parts = append(append(h.parts, p.turn...), part{raw: assistant(reply, toolCalls)})
+	h.parts = append(append(h.parts, p.turn...), part{raw: p.endpoint.assistant(reply, toolCalls)})
 }
 
 // assistant returns a reply as a message, after a comma.
-func assistant(reply string, toolCalls []byte) []byte {
+func (e Endpoint) assistant(reply string, toolCalls []byte) []byte {
+	if e == Messages && len(toolCalls) > 0 {
+		return blocksOfReply(reply, toolCalls)
+	}
 	raw := []byte(`,{"role":"assistant","content":`)
 	if reply == "" && len(toolCalls) > 0 {
 		raw = append(raw, "null"...)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,12 +18,16 @@ import (
 // Endpoint is the kind of request that carries the prompts.
 type Endpoint string
 
-// The endpoints of the OpenAI API.
+// The endpoints: those of the OpenAI API, and Anthropic's.
 const (
 	Chat        Endpoint = "chat"        // POST /v1/chat/completions
 	Completions Endpoint = "completions" // POST /v1/completions
 	Responses   Endpoint = "responses"   // POST /v1/responses
+	Messages    Endpoint = "messages"    // POST /v1/messages
 )
+
+// Endpoints returns all endpoints, the default first.
+func Endpoints() []Endpoint { return []Endpoint{Chat, Completions, Responses, Messages} }
 
 // ofMessages reports whether prompts are messages, which the engine's chat template renders; else they are one text.
 func (e Endpoint) ofMessages() bool { return e != Completions }
@@ -127,7 +132,7 @@ func (o Options) check() error {
 			wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
 		}
 	}
-	check(o.Endpoint != Chat && o.Endpoint != Completions && o.Endpoint != Responses, "endpoint %q: want %q, %q or %q", o.Endpoint, Chat, Completions, Responses)
+	check(!slices.Contains(Endpoints(), o.Endpoint), "endpoint %q: want one of %q", o.Endpoint, Endpoints())
 	check(o.Form != Words && o.Form != Tokens, "prompt form %q: want %q or %q", o.Form, Words, Tokens)
 	check(o.TooShort != SendOneWord && o.TooShort != Skip, "policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	a := o.alphabet()
@@ -170,6 +175,8 @@ func (o Options) dialect() (d dialect, known bool) {
 		d = both.completions
 	case Responses:
 		d = both.responses()
+	case Messages:
+		d = o.Profile.messages()
 	case Chat:
 	}
 	if o.MaxTokensField != "" {

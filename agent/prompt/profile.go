@@ -66,6 +66,12 @@ func (b both) responses() dialect {
 	return dialect{maxTokens: maxOutputField, ignoreEOS: b.chat.ignoreEOS, cacheSalt: b.chat.cacheSalt}
 }
 
+// messages is the dialect of /v1/messages: usage comes unasked, and nothing holds a reply to its length. vLLM passes over ignore_eos
+// there, and takes cache_salt; what others refuse or pass over is not known.
+func (p Profile) messages() dialect {
+	return dialect{maxTokens: maxField, cacheSalt: p == Auto || p == VLLM}
+}
+
 // dialects is the one place that knows engines apart. A field that an engine silently ignores is left out, because
 // sending it would look as if it held. The columns are those of dialect.
 var dialects = map[Profile]both{

@@ -104,7 +104,7 @@ func (b *Builder) text(text string) []part {
 // messages returns the messages of a row without the brackets of their array.
 func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
 	if b.opt.Endpoint != Chat {
-		return nil, fmt.Errorf("%w: messages go to the chat endpoint only", ErrRow)
+		return nil, fmt.Errorf("%w: messages go to the endpoints chat and messages only", ErrRow)
 	}
 	raw := bytes.TrimSpace(row.Messages)
 	if len(raw) < 2 || raw[0] != '[' || raw[len(raw)-1] != ']' || len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 {

@@ -31,7 +31,7 @@ const (
 )
 
 // Get fetches a JSON document into out, or any document where out is nil or a *[]byte; the path is as in Request. The call is no part
-// of a replay: it is retried where no connection came about and on 429 and 503, and nothing is measured. A failure is an
+// of a replay: it is retried where no connection came about and on 429, 503 and 529, and nothing is measured. A failure is an
 // *Error.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
 	limit := until(ctx, c.bound(LookLimit))

@@ -93,7 +93,10 @@ func baseHeader(cfg Config) http.Header {
 		"Content-Type": {"application/json"},
 		"User-Agent":   {"moonloop"},
 	}
-	if cfg.APIKey != "" {
+	switch {
+	case cfg.APIKey != "" && cfg.KeyHeader != "":
+		h.Set(cfg.KeyHeader, cfg.APIKey)
+	case cfg.APIKey != "":
 		h.Set("Authorization", "Bearer "+cfg.APIKey)
 	}
 	for name, values := range cfg.Header {

@@ -32,7 +32,9 @@ type Config struct {
 	URL string
 	// Header goes out with each request. It wins over the client's own headers, and a request's over it.
 	Header http.Header
-	APIKey string // sent as a bearer token; empty = none
+	APIKey string // empty = none
+	// KeyHeader is the header that has the key as it is; empty = Authorization, as a bearer token.
+	KeyHeader string
 	// TLS is used for https; nil = the system's certificates.
 	TLS *tls.Config
 	// HTTP2 speaks HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so
@@ -56,7 +58,7 @@ type Config struct {
 	// reply that is kept. MaxReply bounds a reply as a whole. 0 = the defaults.
 	MaxLine, MaxReply int
 
-	// Retries is how often a request is sent again when no connection came about, or on 429 and 503.
+	// Retries is how often a request is sent again when no connection came about, or on 429, 503 and 529.
 	Retries int
 	// RetryWait is the wait before the first retry, doubled for each further one, up to MaxRetryWait, which also
 	// bounds Retry-After. 0 = 500 ms and 30 s.

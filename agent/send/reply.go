@@ -33,6 +33,13 @@ type toolCall struct {
 	} `json:"function"`
 }
 
+// toolPiece is a call or a piece of one.
+type toolPiece struct {
+	toolCall
+
+	Index *int `json:"index"`
+}
+
 // add takes a choice, at most max bytes in all.
 func (r *reply) add(c *choice, bound int) error {
 	r.text = c.content.append(r.text)
@@ -50,11 +57,7 @@ func (r *reply) add(c *choice, bound int) error {
 
 // addCalls takes an array of calls or pieces of calls: those of one index belong together.
 func (r *reply) addCalls(array []byte) error {
-	var pieces []struct {
-		toolCall
-
-		Index *int `json:"index"`
-	}
+	var pieces []toolPiece
 	if err := json.Unmarshal(array, &pieces); err != nil {
 		return errBadToolCall
 	}

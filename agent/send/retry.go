@@ -53,6 +53,9 @@ func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// statusOverloaded is Anthropic's status for what others say with 503.
+const statusOverloaded = 529
+
 // retryable decides what is sent again: what cannot have reached the model. It never returns an error: that would stand
 // in for the real one.
 func retryable(ctx context.Context, resp *http.Response, err error) (bool, error) {
@@ -64,7 +67,7 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	switch {
 	case err != nil:
 		again = !f.connected() && !hopeless(err)
-	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == statusOverloaded:
 		again = true
 	}
 	if again {

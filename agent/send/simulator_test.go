@@ -68,6 +68,7 @@ func TestSimulatorFaults(t *testing.T) {
 	want := map[simulator.Fault]rehearsal{
 		"rate-limit":     refused(ClassRateLimited, 429, "rate_limit_exceeded"),
 		"unavailable":    refused(ClassHTTP, 503, "unavailable"),
+		"overloaded":     refused(ClassHTTP, 529, "overloaded"),
 		"server-error":   refused(ClassHTTP, 500, "server_error"),
 		"refuse":         refused(ClassTransport, 0, ""),
 		"not-found":      refused(ClassHTTP, 404, ""),

@@ -39,10 +39,11 @@ type stream struct {
 	max     int
 	failure *Error // what the reply said or did wrong
 
-	last           arrival // of the last content chunk
-	seen, finished uint64  // choices, a bit for each index below 64
-	counted        int64   // tokens that usage had counted at the last content chunk
-	uncounted      bool    // a content chunk came without usage
+	messages       messageUsage // of the Messages API, so far
+	last           arrival      // of the last content chunk
+	seen, finished uint64       // choices, a bit for each index below 64
+	counted        int64        // tokens that usage had counted at the last content chunk
+	uncounted      bool         // a content chunk came without usage
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -166,6 +167,9 @@ func (s *stream) event(e *event) error {
 		s.flight.guard.enter(stageOver)
 		return nil
 	}
+	if s.req.API == Messages {
+		return s.messageEvent(data, e.at, e.isError)
+	}
 	c := &s.chunk
 	ok := c.parse(data)
 	switch {
@@ -208,6 +212,13 @@ func (s *stream) content(at arrival) error {
 	if c.hasUsage {
 		x.Usage = c.usage
 	}
+	return s.choices(at)
+}
+
+// choices takes the choices of a chunk.
+func (s *stream) choices(at arrival) error {
+	c, x := &s.chunk, s.x
+	stamped := false
 	if len(c.choices) > 0 && x.FirstEvent == clock.Never {
 		x.FirstEvent = time.Duration(at.at)
 	}
@@ -227,8 +238,9 @@ func (s *stream) content(at arrival) error {
 		if len(ch.finish) > 0 {
 			x.FinishReason = name(ch.finish)
 		}
-		if ch.produced() {
+		if ch.produced() && !stamped {
 			s.stamp(at, ch.answered())
+			stamped = true
 		}
 		if s.req.KeepReply {
 			if err := s.reply.add(ch, s.max); err != nil {
@@ -239,7 +251,7 @@ func (s *stream) content(at arrival) error {
 	switch {
 	case !s.complete():
 	case c.hasUsage && (len(c.choices) == 0 || len(c.typ) > 0):
-		// The usage chunk of its own, or the last event of /v1/responses, is the last word. Usage beside a finish
+		// The usage chunk of its own, or the last event of a typed stream, is the last word. Usage beside a finish
 		// reason is not: a server that sends it with each chunk sends a fuller one at the end.
 		s.flight.guard.enter(stageOver)
 	default:

@@ -27,7 +27,8 @@ func cost(t *testing.T, call func()) int64 {
 	return used() - before
 }
 
-// TestLongPieces: a text of one character, ten times as long, costs some ten times as much, not a hundred times.
+// TestLongPieces: a text of one character, ten times as long, costs some ten times as much, not a hundred times; and 200 kB of one
+// letter cost what twice 100 kB do.
 func TestLongPieces(t *testing.T) {
 	for name := range goldens(t).IDs {
 		tok := load(t, name)
@@ -43,6 +44,11 @@ func TestLongPieces(t *testing.T) {
 				})
 			}
 			encode(5_000, 1)
+			if what == "letter" {
+				if short, long := encode(100_000, 2), encode(200_000, 1); long > short*8/5+20_000 { // were it quadratic: twice as much
+					t.Errorf("%s: one text of 200,000 bytes took %d us, two of 100,000 %d us", name, long, short)
+				}
+			}
 			if short, long := encode(5_000, 10), encode(50_000, 1); long > 4*short+20_000 {
 				t.Errorf("%s, %s: one text of 50,000 took %d us, ten of 5,000 %d us", name, what, long, short)
 			}

@@ -113,7 +113,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
 	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.RoundRobin, agent.LeastLoaded, agent.BySession)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
-	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Chat, prompt.Completions, prompt.Responses)
+	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
 	add(fs, &c.Schedule.Speedup, "speedup", 1, number(1e-6, 1e9))
 	textVar(fs, &c.Schedule.Spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")

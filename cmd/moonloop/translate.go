@@ -429,8 +429,10 @@ func (t *translator) endpointPath(value string) error {
 		return t.endpoint("completions")
 	case strings.HasSuffix(value, "/responses"):
 		return t.endpoint("responses")
+	case strings.HasSuffix(value, "/messages"):
+		return t.endpoint("messages")
 	}
-	return fmt.Errorf("%s: want chat, completions or responses, or a path that ends in /chat/completions, /completions or /responses", quoted(value))
+	return fmt.Errorf("%s: want chat, completions, responses or messages, or a path that ends in /chat/completions, /completions, /responses or /messages", quoted(value))
 }
 
 // endpoint adds it once, however many flags say the same.

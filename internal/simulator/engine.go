@@ -78,10 +78,11 @@ func (e *Engine) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(chat, w, r) })
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(completions, w, r) })
+	mux.HandleFunc("POST "+pathMessages, func(w http.ResponseWriter, r *http.Request) { e.generate(messages, w, r) })
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.Handle("GET /metrics", e.metric.handler)
-	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/metrics"}
+	paths := []string{"/v1/chat/completions", "/v1/completions", pathMessages, "/v1/models", "/health", "/metrics"}
 	if e.config.Like != LikePlain {
 		mux.HandleFunc("POST "+pathTokenize, e.serveTokenize)
 		paths = append(paths, pathTokenize)
@@ -115,7 +116,11 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/v1/") && !e.authorized(r) {
 		e.count.unauthorized.Add(1)
 		w.Header().Set("Www-Authenticate", "Bearer")
-		(&apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}).write(w)
+		refusal := &apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}
+		if r.URL.Path == pathMessages {
+			refusal = refusal.inMessages()
+		}
+		refusal.write(w)
 		return
 	}
 	e.mux.ServeHTTP(w, r)
@@ -127,6 +132,9 @@ func (e *Engine) authorized(r *http.Request) bool {
 		return true
 	}
 	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if alone := r.Header.Get("X-Api-Key"); alone != "" { // as the Messages API has it
+		scheme, key = "Bearer", alone
+	}
 	digest := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(digest[:], e.key[:]) == 1
 }

@@ -27,6 +27,9 @@ var faultTable = []faultKind{
 	{name: "unavailable", about: "503 with Retry-After", refuse: &apiError{
 		status: http.StatusServiceUnavailable, kind: "server_error", code: "unavailable", message: "the engine is unavailable (simulated)", retry: true,
 	}},
+	{name: "overloaded", about: "529, as of Anthropic", refuse: &apiError{
+		status: statusOverloaded, kind: "overloaded_error", code: "overloaded", message: "the engine is overloaded (simulated)", retry: true,
+	}},
 	{name: "server-error", about: "500", refuse: &apiError{
 		status: http.StatusInternalServerError, kind: "server_error", message: "the engine failed (simulated)",
 	}},
@@ -112,9 +115,9 @@ func (x *exchange) breakStream(done bool) error {
 	if !x.stream {
 		return errSimulated
 	}
-	x.buf = x.format.failure(x.buf, errSimulated)
+	x.buf = x.form.failure(x.buf, errSimulated)
 	if done {
-		x.buf = x.format.done(x.buf)
+		x.buf = x.form.done(x.buf)
 	}
 	return x.breakOff()
 }

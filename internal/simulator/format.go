@@ -12,6 +12,17 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
+// form writes a reply: events onto b, or the whole.
+type form interface {
+	role(b []byte) []byte // what opens a stream
+	call(b []byte) []byte // what opens a tool call
+	tokens(b []byte, from, to int) []byte
+	finish(b []byte) []byte
+	failure(b []byte, e *apiError) []byte
+	done(b []byte) []byte
+	whole() []byte
+}
+
 // format writes replies in OpenAI's shapes: events of a stream, and whole replies.
 type format struct {
 	api          api

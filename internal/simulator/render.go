@@ -20,7 +20,7 @@ const (
 // render puts the prompt's tokens into the chain.
 func (q *request) render(a api, c *chain, t Template) *apiError {
 	var err *apiError
-	if a == chat {
+	if a != completions {
 		q.facts.Prompt = PromptMessages
 		err = q.renderChat(c, t)
 	} else {
@@ -124,17 +124,21 @@ func (q *request) renderChat(c *chain, t Template) *apiError {
 		return notJSON(err)
 	}
 	var all []message
+	if q.system != nil {
+		all = append(all, message{role: "system", content: q.system})
+	}
+	given := len(all)
 	for dec.PeekKind() == '{' {
-		m, err := q.readMessage(dec, len(all))
+		m, err := q.readMessage(dec, len(all)-given)
 		if err != nil {
 			return err
 		}
 		all = append(all, m)
 	}
 	if dec.PeekKind() != ']' {
-		return badRequest("messages", "messages[%d] must be an object", len(all))
+		return badRequest("messages", "messages[%d] must be an object", len(all)-given)
 	}
-	if len(all) == 0 {
+	if len(all) == given {
 		return badRequest("messages", "messages is empty")
 	}
 	home := -1 // the message that has the system text, where it moves
@@ -203,13 +207,17 @@ func (m *message) renderContent(c *chain) *apiError {
 		}
 	case '[':
 		var parts []struct {
-			Text string `json:"text"`
+			Text    string         `json:"text"`
+			Input   jsontext.Value `json:"input"`   // of a tool_use
+			Content jsontext.Value `json:"content"` // of a tool_result
 		}
 		if !decode(m.content, &parts) {
 			return badRequest("messages", "content must be a text or an array of parts")
 		}
 		for _, p := range parts {
 			c.words([]byte(p.Text))
+			c.words(p.Input)
+			c.words(p.Content)
 		}
 	case jsontext.KindInvalid: // no content: an assistant's message of tool calls
 	default:

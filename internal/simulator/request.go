@@ -12,12 +12,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// api is one of the two generation endpoints.
+// api is one of the generation endpoints.
 type api uint8
 
 const (
 	chat api = iota
 	completions
+	messages
 )
 
 // request is a decoded request body. The raw values alias the body.
@@ -34,7 +35,7 @@ type request struct {
 	cacheSalt      string
 	toolNames      []string
 
-	prompt, messages, tools jsontext.Value
+	prompt, messages, tools, system jsontext.Value
 }
 
 // parseRequest decodes a body in one pass over its top level. The prompt stays raw: see [request.render].
@@ -74,12 +75,14 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 		case "messages":
 			q.messages = value
 		case "tools":
-			return q.readTools(value)
+			return q.readTools(a, value)
 		case "tool_choice":
-			q.toolChoiceNone = string(value) == `"none"`
+			q.readToolChoice(value)
 		default:
 			if name == "return_token_ids" && like == LikeVLLM {
 				ok = decode(value, &q.returnIDs)
+			} else if name == "system" && a == messages {
+				q.system = value
 			} else if len(q.facts.Extra) < maxExtra {
 				q.facts.Extra = append(q.facts.Extra, cut(name, maxName))
 			}
@@ -159,7 +162,9 @@ func (q *request) check(a api) *apiError {
 		return badRequest("min_tokens", "min_tokens is %d: must be at most %d", f.MinTokens, maxOutput)
 	case !f.Stream && (q.usage.Include || q.usage.Continuous):
 		return badRequest("stream_options", "stream_options is only allowed with stream = true")
-	case a == chat && q.messages == nil:
+	case a == messages && f.MaxTokens == Absent:
+		return badRequest("max_tokens", "max_tokens is missing: this endpoint takes no request without it")
+	case a != completions && q.messages == nil:
 		return badRequest("messages", "messages is missing")
 	case a == completions && q.prompt == nil:
 		return badRequest("prompt", "prompt is missing")
@@ -172,8 +177,18 @@ const (
 	maxOutput    = 1 << 20 // tokens of a reply
 )
 
-func (q *request) readTools(value jsontext.Value) *apiError {
+// readToolChoice takes "none", or an object of that type.
+func (q *request) readToolChoice(value jsontext.Value) {
+	var choice struct {
+		Type string `json:"type"`
+	}
+	q.toolChoiceNone = string(value) == `"none"` || decode(value, &choice) && choice.Type == "none"
+}
+
+func (q *request) readTools(a api, value jsontext.Value) *apiError {
 	var tools []struct {
+		Name     string         `json:"name"`
+		Schema   jsontext.Value `json:"input_schema"`
 		Function struct {
 			Name string `json:"name"`
 		} `json:"function"`
@@ -184,7 +199,12 @@ func (q *request) readTools(value jsontext.Value) *apiError {
 	q.tools = value
 	q.facts.Tools = len(tools)
 	for _, t := range tools {
-		if t.Function.Name == "" {
+		switch {
+		case a == messages && (t.Name == "" || t.Schema == nil):
+			return badRequest("tools", "each tool needs a name and an input_schema")
+		case a == messages:
+			t.Function.Name = t.Name
+		case t.Function.Name == "":
 			return badRequest("tools", "each tool needs a function with a name")
 		}
 		q.toolNames = append(q.toolNames, t.Function.Name)

@@ -31,6 +31,7 @@ type exchange struct {
 	pacer  pacer
 	plan   plan
 	format *format
+	form   form // that writes the reply
 	stream bool
 	opened bool   // the reply's headers have gone out
 	met    bool   // the fault has taken effect
@@ -51,7 +52,7 @@ func (e *Engine) generate(a api, w http.ResponseWriter, r *http.Request) {
 	conn := connOf(r.Context())
 	rec := &Record{
 		Seq: e.seq.Add(1), Conn: conn.number, Path: r.URL.Path, Proto: r.Proto, Header: make(Header),
-		Authorized: r.Header.Get("Authorization") != "", Time: e.start.Add(headers),
+		Authorized: r.Header.Get("Authorization")+r.Header.Get("X-Api-Key") != "", Time: e.start.Add(headers),
 		ConnAccepted: conn.accepted, Headers: headers, Received: Never, BodyRead: Never, Admitted: Never, PrefillDone: Never, Ended: Never,
 		Request: Facts{MaxTokens: Absent, MinTokens: Absent},
 	}
@@ -123,9 +124,9 @@ func (x *exchange) serve() error {
 		return err
 	}
 	if x.stream {
-		x.buf = x.format.finish(x.buf)
+		x.buf = x.form.finish(x.buf)
 	} else {
-		x.buf, x.unsent = x.format.whole(), x.plan.tokens
+		x.buf, x.unsent = x.form.whole(), x.plan.tokens
 	}
 	if err := x.write(); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (x *exchange) greet() error {
 		x.buf = append(x.buf, ":\n\n"...)
 	}
 	if x.api == chat && (x.engine.config.RoleChunk == RoleImmediately || x.shape.earlyRole) {
-		x.buf = x.format.role(x.buf)
+		x.buf = x.form.role(x.buf)
 	}
 	if len(x.buf) == 0 {
 		return nil
@@ -227,6 +228,10 @@ func (x *exchange) prepare(q *request) error {
 		return refusal
 	}
 	x.format = newFormat(x, q, splitmix.Next(c.Seed^x.rec.Seq<<1))
+	x.form = x.format
+	if x.api == messages {
+		x.form = messagesFormat{x.format}
+	}
 	return nil
 }
 
@@ -363,14 +368,14 @@ func (x *exchange) emit(from, to int) error {
 		return nil
 	}
 	if from == 0 {
-		if x.api == chat && !x.format.begun {
-			x.buf = x.format.role(x.buf)
+		if x.api != completions && !x.format.begun {
+			x.buf = x.form.role(x.buf)
 		}
 		if x.plan.tool != "" {
-			x.buf = x.format.call(x.buf)
+			x.buf = x.form.call(x.buf)
 		}
 	}
-	x.buf = x.format.tokens(x.buf, from, to)
+	x.buf = x.form.tokens(x.buf, from, to)
 	x.unsent += to - from
 	if x.held++; x.held < x.shape.chunks && to < x.plan.tokens {
 		return nil
@@ -434,11 +439,14 @@ func (x *exchange) end(err error) {
 		rec.Outcome = Rejected
 		rec.Error = refusal.message
 		if x.opened { // only a role has gone out: the queue was full
-			x.buf = x.format.failure(x.buf[:0], refusal)
+			x.buf = x.form.failure(x.buf[:0], refusal)
 			_ = x.write() // the outcome is the same if the client has gone
 		} else {
-			if x.stream && x.engine.config.ErrorsInStream && refusal.late {
+			if x.stream && x.engine.config.ErrorsInStream && refusal.late && x.api != messages {
 				refusal = refusal.inStream()
+			}
+			if x.api == messages {
+				refusal = refusal.inMessages()
 			}
 			if refusal.retry {
 				seconds := (x.engine.config.Faults.RetryAfter + time.Second - 1) / time.Second

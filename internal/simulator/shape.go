@@ -42,7 +42,7 @@ func (s *shape) change(p *plan, a api) {
 	if s.shortOutput {
 		p.tokens = (p.tokens + 1) / 2
 	}
-	if s.call && a == chat {
+	if s.call && a != completions {
 		p.tool, p.finish = "simulated", finishToolCalls
 	}
 	if s.finish != "" {
