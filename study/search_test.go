@@ -65,9 +65,9 @@ func traffic(sessions int) []mooncake.Row {
 	return rows
 }
 
-// engine is the simulator's latency model with one prefill at a time and an infinite cache, as a function: what
+// model is the simulator's latency model with one prefill at a time and an infinite cache, as a function: what
 // `moonloop simulate --prefill-lane serial` does to a trace, without waiting.
-func engine(t *testing.T, rows []mooncake.Row, density float64, seed uint64) (ttft []float64) {
+func model(t *testing.T, rows []mooncake.Row, density float64, seed uint64) (ttft []float64) {
 	t.Helper()
 	stream, err := transform.Open(transform.Config{Scale: density, Seed: seed}, transform.Source{Name: "traffic", Open: func() (transform.Rows, error) { return &rowsOf{rows: rows}, nil }})
 	if err != nil {
@@ -123,13 +123,13 @@ func objectives(t *testing.T, text string) []Objective {
 // TestSearchFindsCapacity: the capacity that a grid of 0.5 % finds is found within 5 % in 18 of 20 searches, each in at
 // most 12 probes. The density is scaled as a search does it, so that each probe is another sample of the trace.
 func TestSearchFindsCapacity(t *testing.T) {
-	rows, objective := traffic(500), objectives(t, "ttft.p95<2s")
+	rows, objective := traffic(300), objectives(t, "ttft.p95<2s")
 	// The truth: the first load of the grid at which less than one half of the samples meet the objective.
-	const samples, grid = 25, 1.005
+	const samples, grid = 15, 1.005
 	truth := math.Pow(grid, float64(sort.Search(int(math.Log(4)/math.Log(grid)), func(i int) bool {
 		met := 0
 		for seed := range uint64(samples) {
-			if v, _, _ := runOf(engine(t, rows, math.Pow(grid, float64(i)), 1000+seed)).value(objective[0]); v < objective[0].Bound {
+			if v, _, _ := runOf(model(t, rows, math.Pow(grid, float64(i)), 1000+seed)).value(objective[0]); v < objective[0].Bound {
 				met++
 			}
 		}
@@ -139,7 +139,7 @@ func TestSearchFindsCapacity(t *testing.T) {
 	for seed := range uint64(20) {
 		s := Search{
 			Objectives: objective, Start: 1, Min: 0.1, Max: 10, Precision: 0.05, MaxProbes: 12, Seed: 100 * seed,
-			Probe: func(_ context.Context, p Planned) (*Run, error) { return runOf(engine(t, rows, p.Load, p.Seed)), nil },
+			Probe: func(_ context.Context, p Planned) (*Run, error) { return runOf(model(t, rows, p.Load, p.Seed)), nil },
 		}
 		c, err := s.Run(t.Context(), nil)
 		if err != nil {
