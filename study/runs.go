@@ -36,6 +36,8 @@ type Run struct {
 	Dir     string
 	Start   time.Time
 	Verdict string // class of the verdict; "no summary" of a run that did not end
+	// Reasons are the metrics that made the verdict worse than valid.
+	Reasons []string
 
 	figures  map[string]map[string]float64 // by tag and statistic
 	units    map[string]string             // by tag
@@ -125,7 +127,11 @@ func parseSummary(b []byte) (*Run, error) {
 		Version string    `json:"schema_version"`
 		Start   time.Time `json:"start_time"`
 		Verdict struct {
-			Class string `json:"class"`
+			Class   string `json:"class"`
+			Reasons []struct {
+				Metric string `json:"metric"`
+				Class  string `json:"class"`
+			} `json:"reasons"`
 		} `json:"verdict"`
 		Trace    traceIdentity  `json:"trace"`
 		Schedule map[string]any `json:"schedule"`
@@ -141,6 +147,11 @@ func parseSummary(b []byte) (*Run, error) {
 		return nil, err
 	}
 	run := &Run{Start: s.Start, Verdict: s.Verdict.Class, trace: s.Trace, schedule: s.Schedule, figures: map[string]map[string]float64{}, units: map[string]string{}}
+	for _, r := range s.Verdict.Reasons {
+		if r.Class != ValidVerdict {
+			run.Reasons = append(run.Reasons, r.Metric)
+		}
+	}
 	if run.schedule["arrival"] == nil && run.schedule["disconnect_share"] == nil && run.schedule["spread"] == nil {
 		delete(run.schedule, "seed")
 	}

@@ -162,6 +162,7 @@ var hostileBase = map[string][]string{
 	"transform": {"trace.jsonl"},
 	"compare":   {"runs", "runs"},
 	"twin":      {"runs"},
+	"search":    {"trace.jsonl", "--objective", "ttft.p99<2s", "--progress", "none"},
 }
 
 // hostileBeside are flags without which another one is wrong for a reason of its own.

@@ -62,6 +62,12 @@ type replayFlags struct {
 }
 
 func newReplayCommand() *cobra.Command {
+	cmd, _ := newReplay()
+	return cmd
+}
+
+// newReplay returns the command with its flags, for other verbs that replay.
+func newReplay() (*cobra.Command, *replayFlags) {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay TRACE",
@@ -104,7 +110,7 @@ func newReplayCommand() *cobra.Command {
 	}
 	f.register(cmd.Flags())
 	cmd.Flags().SetNormalizeFunc(peerNames)
-	return cmd
+	return cmd, &f
 }
 
 func (f *replayFlags) register(fs *pflag.FlagSet) {

@@ -1,0 +1,490 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// This file is the verb that finds the load that an engine takes: it replays a trace at one load after the other, as package
+// study asks for them.
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/gcpace"
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/transform"
+	"github.com/moonloop/moonloop/study"
+)
+
+// The ways to vary the load, and what the caches of the engine hold before a probe.
+const (
+	byDensity = "density"
+	bySpeed   = "speed"
+	byCopies  = "copies"
+
+	coldCache = "cold"
+	warmCache = "warm"
+)
+
+// loadNames say what a load is a multiple of.
+var loadNames = map[string]string{
+	byDensity: "× the density of the trace", bySpeed: "× the speed of the trace", byCopies: "copies of the trace",
+}
+
+const (
+	searchFile  = "search.json"
+	curveFile   = "curve.svg"
+	scaledTrace = "trace.jsonl" // of the probe under way
+)
+
+// searchFlags are the flags of search.
+type searchFlags struct {
+	study.Search
+	objectives  []study.Objective
+	vary, cache string
+	out         string
+	progress    string
+	json        bool
+}
+
+func newSearchCommand() *cobra.Command {
+	var f searchFlags
+	cmd := &cobra.Command{
+		Use:   "search TRACE --objective LIST [flags] -- --url URL [replay flags]",
+		Short: "Find the load of a trace that an engine takes within its objectives",
+		Args: func(cmd *cobra.Command, args []string) error {
+			own := len(args)
+			if at := cmd.ArgsLenAtDash(); at >= 0 {
+				own = at
+			}
+			if own != 1 {
+				return hintError{fmt.Errorf("search takes one trace, and %d were given", own), "flags of moonloop replay stand after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
+			}
+			if len(f.objectives) == 0 {
+				return hintError{errors.New("nothing says what the engine has to keep"), "--objective 'ttft.p99<2s,itl.p95<50ms'"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.search(cmd, args[0], args[1:]) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	textVar(fs, &f.objectives, "objective", "", "figures and their bounds, such as ttft.p99<2s,itl.p95<50ms", study.ParseObjectives)
+	wordVar(fs, &f.vary, "vary", byDensity, byDensity, bySpeed, byCopies)
+	load := number(transform.MinScale, transform.MaxScale)
+	add(fs, &f.Start, "start-at-load", 1, load)
+	add(fs, &f.Min, "min-load", 0.05, load)
+	add(fs, &f.Max, "max-load", 50, load)
+	add(fs, &f.Precision, "precision", 0.05, number(0.005, 0.5))
+	add(fs, &f.MaxProbes, "max-probes", 16, whole(1, 1000))
+	add(fs, &f.Budget, "budget", 0, lasting(0, century, "0 or more"))
+	wordVar(fs, &f.cache, "cache", coldCache, coldCache, warmCache)
+	add(fs, &f.Seed, "seed", 1)
+	add(fs, &f.out, "out", "", anyText("a folder"))
+	add(fs, &f.json, "json", false)
+	wordVar(fs, &f.progress, "progress", "auto", "auto", "bar", "lines", "none")
+	return cmd
+}
+
+// searchState is what a search keeps in its folder: the question, and what is known of the answer.
+type searchState struct {
+	Schema   int            `json:"schema"`
+	Question searchQuestion `json:"question"`
+	searchResult
+}
+
+// searchQuestion is what a search asks. Only an equal one goes on from its probes.
+type searchQuestion struct {
+	Trace      string         `json:"trace"`
+	Objectives []string       `json:"objectives"`
+	Vary       string         `json:"vary"`
+	Cache      string         `json:"cache"`
+	Seed       uint64         `json:"seed"`
+	Replay     map[string]any `json:"replay"` // the flags of each replay; secret ones as …
+}
+
+// searchResult is the answer as --json has it. What is not known is null.
+type searchResult struct {
+	Answer study.SearchAnswer `json:"answer"`
+	Load   *float64           `json:"capacity"`
+	Low    *float64           `json:"capacity_low"`
+	High   *float64           `json:"capacity_high"`
+	First  string             `json:"gave_way_first,omitempty"`
+	Knee   *float64           `json:"load_of_greatest_goodput"`
+	Probes []study.Trial      `json:"probes"`
+}
+
+func resultOf(c *study.Capacity) searchResult {
+	known := func(v float64) *float64 {
+		if v == 0 {
+			return nil
+		}
+		return &v
+	}
+	r := searchResult{Answer: c.Answer, Load: known(c.Load), Low: known(c.Low), High: known(c.High), First: c.First, Knee: known(c.Knee), Probes: c.Trials}
+	if len(c.Curve()) == 0 {
+		r.Load, r.Low, r.High = nil, nil, nil // it is what was allowed, and no finding
+	}
+	return r
+}
+
+// prober makes the probes of a search.
+type prober struct {
+	*searchFlags
+	cmd   *cobra.Command
+	trace string
+	cfg   agent.Config // of each replay, but for the load
+	dir   string
+	warn  func(string)
+}
+
+// search runs the verb.
+func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (err error) {
+	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	f.Objectives = f.objectives
+	if f.vary == byCopies {
+		f.Whole, f.Min, f.Start = true, max(1, f.Min), max(1, f.Start)
+	}
+	replay, err := replayOf(cmd, trace, args)
+	if err != nil {
+		return fmt.Errorf("flags of replay, after --: %w", err)
+	}
+	p := &prober{searchFlags: f, cmd: cmd, trace: trace, cfg: replay.cfg, dir: f.out}
+	if err := p.check(); err != nil {
+		return err
+	}
+	if f.out == "" {
+		if p.dir, err = os.MkdirTemp("", "moonloop-search-*"); err != nil {
+			return fmt.Errorf("a temporary folder for the probes cannot be created: %w; name a folder with --out", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(p.dir)) }()
+	} else if err := os.MkdirAll(f.out, 0o750); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	unlock, err := atomicfile.Hold(filepath.Join(p.dir, searchFile+".lock"))
+	if err != nil {
+		return fmt.Errorf("another search works in %s: %w", p.dir, err)
+	}
+	defer unlock()
+	state := searchState{Schema: 1, Question: p.question(replay)}
+	if err := state.resume(filepath.Join(p.dir, searchFile)); err != nil {
+		return err
+	}
+	if n := len(state.Probes); n > 0 {
+		fmt.Fprintf(stderr, "moonloop: going on after %s in %s\n", term.Counted(int64(n), "probes"), onOneTerminal(p.dir))
+	}
+	said := map[string]bool{}
+	p.warn = func(text string) {
+		if !said[text] {
+			said[text] = true
+			fmt.Fprint(stderr, term.Note(stderr, "warning: "+text))
+		}
+	}
+	defer telemetry.CatchSDK(p.warn)()
+	defer gcpace.Start()()
+	f.Probe = p.probe
+	f.Begin = func(next study.Planned, c *study.Capacity) {
+		if f.progress != "none" {
+			fmt.Fprintf(stderr, "probe %d of at most %d: %.4g %s%s\n", next.Number, f.MaxProbes, next.Load, loadNames[f.vary], soFar(c))
+		}
+	}
+	f.Tried = func(t study.Trial) error {
+		if f.progress != "none" {
+			fmt.Fprintf(stderr, "  %s\n", trialText(t))
+		}
+		state.Probes = append(state.Probes, t)
+		return state.save(p.dir)
+	}
+	c, err := f.Run(ctx, state.Probes)
+	if c != nil && len(c.Trials) > 0 {
+		state.searchResult = resultOf(c)
+		err = errors.Join(err, p.keep(state, c))
+	}
+	if err != nil {
+		return err
+	}
+	if f.json {
+		var text bytes.Buffer
+		if err := encode(&text, state); err != nil {
+			return err
+		}
+		err = output(stdout, text.String())
+	} else {
+		err = output(stdout, f.text(c))
+	}
+	if err != nil {
+		return err
+	}
+	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
+}
+
+// replayOf reads the flags of the replays.
+func replayOf(cmd *cobra.Command, trace string, args []string) (*replayFlags, error) {
+	verb, f := newReplay()
+	fs := verb.Flags()
+	args, _, err := translate(fs, args)
+	if err != nil {
+		return nil, err
+	}
+	if err := verb.ParseFlags(args); err != nil {
+		return nil, flagError(verb, typedFlags(fs, args), err)
+	}
+	if err := checkFlags(verb, typedFlags(fs, args)); err != nil {
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("%q is no flag", fs.Arg(0))
+	}
+	_ = f.args.Set("trace", trace)
+	if err := f.apply(verb); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "start-at", "shard"} {
+		if fs.Changed(name) {
+			return nil, fmt.Errorf("--%s cannot be given for the probes of a search, each of which has a folder of its own: leave it out", name)
+		}
+	}
+	f.cfg.Settings = f.effective(verb)
+	if err := f.resolve(cmd.Context(), fs); err != nil {
+		return nil, err
+	}
+	for _, text := range f.warnings {
+		fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
+	}
+	return f, nil
+}
+
+// check finds what cannot be searched, before anything is written or sent.
+func (p *prober) check() error {
+	switch s := p.cfg.Schedule; {
+	case p.trace == "-":
+		return errors.New("standard input can be read once, and each probe reads the trace: name a file")
+	case s.FileOrder || s.Arrivals.Any():
+		return errors.New("--no-fixed-schedule and --request-rate replace the arrival times that a search makes denser: leave them out")
+	}
+	return p.Validate()
+}
+
+func (p *prober) question(replay *replayFlags) searchQuestion {
+	q := searchQuestion{Trace: publicValue(p.trace), Vary: p.vary, Cache: p.cache, Seed: p.Seed, Replay: map[string]any{}}
+	for _, o := range p.Objectives {
+		q.Objectives = append(q.Objectives, o.String())
+	}
+	for _, s := range replay.cfg.Settings {
+		if !slices.Contains([]string{"trace", "seed", "progress", "table", "percentiles"}, s.Name) {
+			q.Replay[s.Name] = s.Value
+		}
+	}
+	return q
+}
+
+// resume reads the probes of an equal search.
+func (s *searchState) resume(name string) error {
+	text, err := os.ReadFile(name) //nolint:gosec // the user's folder
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the search cannot go on: %w", err)
+	}
+	var before searchState
+	if err := json.Unmarshal(text, &before); err != nil || before.Schema != s.Schema {
+		return fmt.Errorf("%s is not the file of a search (schema %d): name another folder with --out (%w)", name, s.Schema, errors.Join(err, errors.New("it cannot be continued")))
+	}
+	ours, errA := json.Marshal(s.Question)
+	theirs, errB := json.Marshal(before.Question)
+	if errA != nil || errB != nil || !bytes.Equal(ours, theirs) {
+		return hintError{fmt.Errorf("%s holds another search, of %s for %s: its probes say nothing of this one", name, onOneTerminal(before.Question.Trace), onOneTerminal(strings.Join(before.Question.Objectives, ","))), "name another folder with --out, or give the flags that it was begun with"}
+	}
+	s.Probes = before.Probes
+	return nil
+}
+
+// save writes the file of a search.
+func (s *searchState) save(dir string) error {
+	return writeWhole(filepath.Join(dir, searchFile), func(w io.Writer) error { return encode(w, s) })
+}
+
+// keep writes the answer and its picture, and removes the trace that was scaled last.
+func (p *prober) keep(state searchState, c *study.Capacity) error {
+	_ = os.Remove(filepath.Join(p.dir, scaledTrace))
+	_ = os.Remove(mooncake.MetaName(filepath.Join(p.dir, scaledTrace)))
+	return errors.Join(state.save(p.dir), writeWhole(filepath.Join(p.dir, curveFile), func(w io.Writer) error {
+		return c.WriteSVG(w, loadNames[p.vary], p.Objectives)
+	}))
+}
+
+func encode(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(value)
+}
+
+// writeWhole writes a file that is there whole, or as it was.
+func writeWhole(name string, write func(io.Writer) error) error {
+	file, err := atomicfile.Create(name, atomicfile.Regular)
+	if err != nil {
+		return err
+	}
+	defer file.Discard() //nolint:errcheck // after Commit without effect
+	if err := write(file); err != nil {
+		return err
+	}
+	return file.Commit()
+}
+
+// probe replays the trace at a load.
+func (p *prober) probe(ctx context.Context, next study.Planned) (*study.Run, error) {
+	cfg := p.cfg
+	cfg.Out, cfg.Force = filepath.Join(p.dir, fmt.Sprintf("probe-%02d", next.Number)), true
+	cfg.Prompt.Seed = next.Seed
+	cfg.Tool, cfg.Command = version(), publicCommand(p.cmd, []string{p.trace})
+	if !cfg.SLO.Any() {
+		cfg.SLO = study.ServiceLevel(p.Objectives)
+	}
+	if p.vary == bySpeed {
+		cfg.Schedule.Speedup *= next.Load
+	} else if err := p.scale(ctx, &cfg, next); err != nil {
+		return nil, err
+	}
+	cfg.Warn = p.warn
+	if p.cache == warmCache {
+		first := cfg
+		first.Out = ""
+		if _, err := agent.Run(ctx, first); err != nil {
+			return nil, err
+		}
+	}
+	view := term.NewProgress(p.cmd.ErrOrStderr(), p.progress)
+	cfg.Progress = func(run *agent.Live) { view.Show(run.Line) }
+	_, err := agent.Run(ctx, cfg)
+	view.Stop(false)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := study.ReadRuns(cfg.Out)
+	if err != nil {
+		return nil, err
+	}
+	return runs[0], nil
+}
+
+// scale writes the trace at a density, and makes it the one that is replayed.
+func (p *prober) scale(ctx context.Context, cfg *agent.Config, next study.Planned) (err error) {
+	t := &cfg.Trace
+	in := tracesRead{ctx: ctx, flags: &transformFlags{unit: t.Unit, mapping: t.Map, block: t.BlockSize, fine: t.FineBlockSize}}
+	defer func() { err = errors.Join(err, in.close()) }()
+	source, err := in.source(t.Name)
+	if err != nil {
+		return err
+	}
+	stream, err := transform.Open(transform.Config{Scale: next.Load, Seed: next.Seed, Start: t.Start, End: t.End, First: t.MaxRows}, source)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(p.dir, scaledTrace)
+	file, err := mooncake.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // after Commit without effect
+	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: stream.BlockSize(), FineBlockSize: stream.FineBlockSize()})
+	if err := copyRows(ctx, stream, file.Writer, digester); err != nil {
+		return err
+	}
+	if err := file.Commit(in.meta(stream, stream.Report(), digester)); err != nil {
+		return err
+	}
+	t.Name, t.Unit, t.Map, t.BlockSize, t.FineBlockSize, t.Start, t.End, t.MaxRows = name, 0, nil, 0, 0, 0, 0, 0
+	return nil
+}
+
+// soFar says what is known of the capacity.
+func soFar(c *study.Capacity) string {
+	if len(c.Curve()) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; so far %.3g to %.3g", c.Low, c.High)
+}
+
+// trialText is a probe in a line.
+func trialText(t study.Trial) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(t.Values)) {
+		parts = append(parts, fmt.Sprintf("%s: %.4g", name, t.Values[name]))
+	}
+	switch {
+	case !t.Evidence:
+		why := t.Verdict
+		if len(t.Reasons) > 0 {
+			why += " (" + strings.Join(t.Reasons, ", ") + ")"
+		}
+		parts = append(parts, "no evidence, its verdict is "+why)
+	case t.Met:
+		parts = append(parts, "met")
+	default:
+		parts = append(parts, "missed "+t.Missed)
+	}
+	return strings.Join(parts, "; ") + fmt.Sprintf(" (%s)", time.Duration(t.Took*float64(time.Second)).Round(time.Second))
+}
+
+// text is the answer, and the probes behind it, by load.
+func (f *searchFlags) text(c *study.Capacity) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "capacity: %s\n", c.Headline(loadNames[f.vary]))
+	if c.First != "" {
+		fmt.Fprintf(&b, "gave way first: %s\n", c.First)
+	}
+	if c.Knee > 0 {
+		fmt.Fprintf(&b, "greatest goodput: at %.3g\n", c.Knee)
+	}
+	t := term.NewTable()
+	header := table.Row{"load", "requests/s", "goodput/s", "good"}
+	for _, o := range f.Objectives {
+		header = append(header, o.String())
+	}
+	t.AppendHeader(append(header, "failed", "probe", "answer"))
+	for _, trial := range slices.SortedStableFunc(slices.Values(c.Trials), func(a, b study.Trial) int { return cmp.Compare(a.Load, b.Load) }) {
+		row := table.Row{fmt.Sprintf("%.4g", trial.Load), fmt.Sprintf("%.3g", trial.Rate), fmt.Sprintf("%.3g", trial.Good), term.Share(trial.GoodShare)}
+		for _, o := range f.Objectives {
+			text := ""
+			if v, ok := trial.Values[o.String()]; ok {
+				text = fmt.Sprintf("%.4g", v)
+			}
+			row = append(row, text)
+		}
+		answer := "missed"
+		if trial.Met {
+			answer = "met"
+		}
+		if !trial.Evidence {
+			answer = "no evidence: " + trial.Verdict
+		}
+		t.AppendRow(append(row, fmt.Sprintf("%.3g %%", trial.Failed), trial.Number, answer))
+	}
+	fmt.Fprintf(&b, "\n%s\n", t.Render())
+	if f.out != "" {
+		fmt.Fprintf(&b, "\nprobes and %s in %s\n", curveFile, onOneTerminal(f.out))
+	}
+	return b.String()
+}

@@ -1,0 +1,300 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package study
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Search asks how much load an engine takes before it misses an objective. The load is a multiple of something, such as the
+// density of a trace; more of it is never easier.
+type Search struct {
+	Objectives []Objective
+	// MaxFailed is the share of requests, in percent, that may fail in a probe that meets the objectives: what fails has no
+	// latency.
+	MaxFailed float64
+	// Start is the first load, Min and Max bound all loads. Whole loads are whole numbers.
+	Start, Min, Max float64
+	Whole           bool
+	// Precision ends the search when the interval of the capacity is within ± this share; MaxProbes ends it in any case.
+	Precision float64
+	MaxProbes int
+	// Budget bounds the time of one call: a probe that would not end within it, by the longest one so far, is not begun. 0 = none.
+	Budget time.Duration
+	// Seed is that of the first probe. Each further one has the next, so that no probe finds a cache that another one filled.
+	Seed uint64
+
+	// Probe replays at a load and returns the run. A run whose verdict is not valid is no error. Begin is told of each probe
+	// before; Tried receives its result, to keep it. Both may be nil.
+	Probe func(ctx context.Context, p Planned) (*Run, error)
+	Begin func(Planned, *Capacity)
+	Tried func(Trial) error
+}
+
+// Planned is a probe to be made.
+type Planned struct {
+	Number int // from 1
+	Load   float64
+	Seed   uint64
+}
+
+// Trial is one probe that was made.
+type Trial struct {
+	Number  int                `json:"probe"`
+	Load    float64            `json:"load"`
+	Seed    uint64             `json:"seed"`
+	Dir     string             `json:"dir,omitempty"`
+	Verdict string             `json:"verdict"`
+	Reasons []string           `json:"reasons,omitempty"` // why the verdict is not valid
+	Values  map[string]float64 `json:"values"`            // of the objectives, by their texts
+	Failed  float64            `json:"failed_percent"`
+	// Rate is the number of requests that were served per second, Good the number of those that kept the service level, and
+	// GoodShare theirs of all.
+	Rate      float64 `json:"requests_per_second"`
+	Good      float64 `json:"goodput_per_second"`
+	GoodShare float64 `json:"good_share"`
+	Took      float64 `json:"seconds"`
+	// Evidence is whether the probe says something of the engine, Met that it kept all objectives, Missed the objective that it
+	// missed by most, or "failed requests".
+	Evidence bool   `json:"evidence"`
+	Met      bool   `json:"met"`
+	Missed   string `json:"missed,omitempty"`
+}
+
+// SearchAnswer is how a search ended.
+type SearchAnswer string
+
+// The answers of a search.
+const (
+	CapacityFound SearchAnswer = "found"
+	ClientLimit   SearchAnswer = "the client was the limit" // the engine takes at least Capacity.Load
+	MoreThanMax   SearchAnswer = "the engine takes more than the greatest load that may be tried"
+	LessThanMin   SearchAnswer = "the engine does not take the least load that may be tried"
+	TooShort      SearchAnswer = "the trace is too short for a verdict at this load" // it has too few requests
+	NotYet        SearchAnswer = "cannot tell yet"                                   // the interval is wider than was asked for
+)
+
+// Capacity is what the trials say.
+type Capacity struct {
+	Answer SearchAnswer
+	// Load is the load at which one half of the runs meet all objectives: the median of what is possible after the trials. Low
+	// and High hold it with a probability of 95 %. With ClientLimit and MoreThanMax, Load is the greatest that was met, with
+	// LessThanMin the least that was missed, with TooShort that of the probe without a verdict, and there is no interval.
+	Load, Low, High float64
+	// First is the objective that was missed by most in the trial with the least load of those that missed one.
+	First string
+	// Knee is the load of the greatest goodput; 0 where no request was good.
+	Knee   float64
+	Trials []Trial
+}
+
+const (
+	tries   = 3 // of a load at which the client was not valid, before it counts as the client's limit
+	step    = 2 // by which a search goes beyond what it knows
+	failing = "failed requests"
+
+	undecided = "undecided" // verdict of a run that is too small for one
+)
+
+// Validate reports what is wrong with the search.
+func (s *Search) Validate() error {
+	switch {
+	case len(s.Objectives) == 0:
+		return errors.New("no objective is given: name one, such as ttft.p99<2s")
+	case !(s.Min > 0 && s.Min < s.Max) || math.IsInf(s.Max, 0):
+		return fmt.Errorf("the bounds of the load are %g and %g: must be above 0, and the first below the second", s.Min, s.Max)
+	case !(s.Start >= s.Min && s.Start <= s.Max):
+		return fmt.Errorf("the search starts at %g: must lie between %g and %g", s.Start, s.Min, s.Max)
+	case !(s.Precision > 0 && s.Precision < 1):
+		return fmt.Errorf("the precision is %g: must be a share between 0 and 1", s.Precision)
+	case s.MaxProbes < 1:
+		return fmt.Errorf("at most %d probes: must be 1 or more", s.MaxProbes)
+	}
+	return nil
+}
+
+// Run searches on from the trials of an earlier call. An error of a probe ends it; with the context's, what is known so
+// far is returned, too.
+func (s *Search) Run(ctx context.Context, before []Trial) (*Capacity, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	began, longest := time.Now(), 0.0
+	trials := slices.Clone(before)
+	for {
+		c, next := s.judge(trials)
+		for _, t := range trials {
+			longest = max(longest, t.Took)
+		}
+		left := s.Budget.Seconds() - time.Since(began).Seconds()
+		if next == 0 || len(trials) >= s.MaxProbes || s.Budget > 0 && longest > left {
+			return c, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return c, context.Cause(ctx)
+		}
+		p := Planned{Number: len(trials) + 1, Load: next, Seed: s.Seed + uint64(len(trials))}
+		if s.Begin != nil {
+			s.Begin(p, c)
+		}
+		at := time.Now()
+		run, err := s.Probe(ctx, p)
+		if err == nil {
+			err = ctx.Err() // a run that was cut short is no trial
+		}
+		if err != nil {
+			return c, err
+		}
+		t, err := s.trial(p, run)
+		if err != nil {
+			return c, err
+		}
+		t.Took = time.Since(at).Seconds()
+		trials = append(trials, t)
+		if s.Tried != nil {
+			if err := s.Tried(t); err != nil {
+				return c, err
+			}
+		}
+	}
+}
+
+// enginesOwn are the reasons of a verdict that say something of the engine and nothing of the measurement.
+var enginesOwn = []string{"failed_share", "no_request_served"}
+
+// trial reads what a run says.
+func (s *Search) trial(p Planned, r *Run) (Trial, error) {
+	t := Trial{
+		Number: p.Number, Load: p.Load, Seed: p.Seed, Dir: r.Dir, Verdict: r.Verdict, Reasons: r.Reasons, Values: map[string]float64{},
+		Failed: r.figures["request_error_rate"]["avg"], Rate: r.figures["request_throughput"]["avg"], Good: r.figures["goodput"]["avg"],
+		GoodShare: r.figures["good_request_fraction"]["avg"],
+	}
+	t.Evidence = r.Verdict == ValidVerdict || len(r.Reasons) > 0 && !slices.ContainsFunc(r.Reasons, func(reason string) bool { return !slices.Contains(enginesOwn, reason) })
+	t.Met = true
+	worst := 1.0
+	if t.Failed > s.MaxFailed {
+		t.Met, t.Missed = false, failing
+	}
+	for _, o := range s.Objectives {
+		v, ok, err := r.value(o)
+		if err != nil {
+			return t, err
+		}
+		if !ok && t.Met {
+			return t, fmt.Errorf("objective %s: the probe has no figure %s in its %s: name one that stands there, such as time_to_first_token, or a short name such as ttft", o, o.Metric.Figure, summaryFile)
+		}
+		if !ok {
+			continue // nothing was served
+		}
+		t.Values[o.String()] = v
+		if excess := o.excess(v); excess > worst {
+			t.Met = false
+			if worst = excess; t.Missed != failing {
+				t.Missed = o.String()
+			}
+		}
+	}
+	return t, nil
+}
+
+// judge says what the trials mean, and the next load; 0 where no further one is needed.
+func (s *Search) judge(trials []Trial) (*Capacity, float64) {
+	post := newThreshold(s.Min, s.Max)
+	met, missed, limit := 0.0, math.Inf(1), math.Inf(1)
+	bad := map[float64]int{}
+	c := &Capacity{Answer: NotYet, Trials: trials}
+	best := 0.0
+	for _, t := range trials {
+		if !t.Evidence {
+			if bad[t.Load]++; bad[t.Load] >= tries {
+				limit = min(limit, t.Load)
+			}
+			continue
+		}
+		post.learn(t.Load, t.Met)
+		if t.Met {
+			met = max(met, t.Load)
+		} else if t.Load < missed {
+			missed, c.First = t.Load, t.Missed
+		}
+		if t.Good > best {
+			best, c.Knee = t.Good, t.Load
+		}
+	}
+	c.Load, c.Low, c.High = post.quantile(0.5), post.quantile(0.025), post.quantile(0.975)
+	next := c.Load
+	if len(trials) == 0 {
+		return c, s.Start
+	}
+	if last := trials[len(trials)-1]; last.Verdict == undecided {
+		c.Answer, c.Load, c.Low, c.High = TooShort, last.Load, 0, 0
+		return c, 0
+	} else if !last.Evidence && last.Load < limit {
+		return c, last.Load // once more, with another seed
+	}
+	// Beyond what has been met or missed by one step, since a run under too much load takes long.
+	if math.IsInf(missed, 1) {
+		next = max(met, s.Min/step) * step
+		if met == 0 {
+			next = s.Start
+		}
+	} else if met == 0 {
+		next = missed / step
+	}
+	next = min(max(next, s.Min), s.Max)
+	if s.Whole {
+		next = math.Max(1, math.Round(next))
+	}
+	switch {
+	case missed <= s.Min && s.sure(trials, s.Min, false):
+		c.Answer, c.Load, c.Low, c.High = LessThanMin, s.Min, 0, 0
+		return c, 0
+	case met >= s.Max && s.sure(trials, s.Max, true):
+		c.Answer, c.Load, c.Low, c.High = MoreThanMax, s.Max, 0, 0
+		return c, 0
+	case !math.IsInf(limit, 1) && limit <= missed && (next >= limit || math.IsInf(missed, 1)):
+		// The client is what ends here, unless the engine does so before: look between what was met and the limit.
+		next = math.Sqrt(max(met, s.Min) * limit)
+		if s.Whole {
+			next = math.Floor(next)
+		}
+		if met > 0 && (limit/met <= 1+2*s.Precision || next <= met) || met == 0 && next <= s.Min*(1+s.Precision) {
+			c.Answer, c.Load, c.Low, c.High = ClientLimit, met, 0, 0
+			return c, 0
+		}
+	case met > 0 && !math.IsInf(missed, 1) && s.narrow(c):
+		c.Answer = CapacityFound
+		return c, 0
+	}
+	return c, next
+}
+
+// narrow reports whether the interval is as narrow as was asked for; of whole loads, whether none lies within it.
+func (s *Search) narrow(c *Capacity) bool {
+	return c.High/c.Low <= (1+s.Precision)/(1-s.Precision) || s.Whole && math.Floor(c.Low) == math.Floor(c.High)
+}
+
+// sure reports whether two trials at a load had the same outcome: the bounds are not left at one.
+func (s *Search) sure(trials []Trial, load float64, met bool) bool {
+	n := 0
+	for _, t := range trials {
+		if t.Evidence && t.Load == load && t.Met == met {
+			n++
+		}
+	}
+	return n >= 2
+}
+
+// Curve are the trials that are evidence, by load.
+func (c *Capacity) Curve() []Trial {
+	list := slices.DeleteFunc(slices.Clone(c.Trials), func(t Trial) bool { return !t.Evidence })
+	slices.SortStableFunc(list, func(a, b Trial) int { return cmp.Compare(a.Load, b.Load) })
+	return list
+}

@@ -1,0 +1,331 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/transform"
+)
+
+// rowsOf is a trace in memory.
+type rowsOf struct {
+	rows []mooncake.Row
+	next int
+}
+
+func (r *rowsOf) Read() (*mooncake.Row, error) {
+	if r.next == len(r.rows) {
+		return nil, io.EOF
+	}
+	row := r.rows[r.next]
+	r.next++
+	return &row, nil
+}
+func (r *rowsOf) Line() int64      { return int64(r.next) }
+func (*rowsOf) BlockSize() int     { return mooncake.BlockSize }
+func (*rowsOf) FineBlockSize() int { return 0 }
+
+// traffic are sessions of a few turns in bursts, each with a prefix that all share and one of its own.
+func traffic(sessions int) []mooncake.Row {
+	r := rand.New(rand.NewPCG(1, 2))
+	var rows []mooncake.Row
+	id, at := uint64(1), 0.0
+	for range sessions {
+		if r.IntN(3) > 0 {
+			at += r.ExpFloat64() * 900
+		}
+		ids, when := []uint64{0}, at
+		for range 1 + r.IntN(4) {
+			for range 1 + r.IntN(6) {
+				ids = append(ids, id)
+				id++
+			}
+			rows = append(rows, mooncake.Row{
+				Timestamp: mooncake.Some(math.Round(when)), InputLength: mooncake.Some(int64(512 * len(ids))), OutputLength: mooncake.Some(int64(1)),
+				HashIDs: slices.Clone(ids),
+			})
+			when += 2000 + r.ExpFloat64()*4000
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b mooncake.Row) int { return int(a.Timestamp.V - b.Timestamp.V) })
+	return rows
+}
+
+// model is the simulator's latency model with one prefill at a time and an infinite cache, as a function: what
+// `moonloop simulate --prefill-lane serial` does to a trace, without waiting.
+func model(t *testing.T, rows []mooncake.Row, density float64, seed uint64) (ttft []float64) {
+	t.Helper()
+	stream, err := transform.Open(transform.Config{Scale: density, Seed: seed}, transform.Source{Name: "traffic", Open: func() (transform.Rows, error) { return &rowsOf{rows: rows}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, cached := 0.0, map[uint64]bool{}
+	for {
+		row, err := stream.Next()
+		if errors.Is(err, io.EOF) {
+			return ttft
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := 0
+		for _, id := range row.HashIDs {
+			if !cached[id] {
+				cached[id] = true
+				fresh++
+			}
+		}
+		free = max(free, row.Timestamp.V) + 20 + 0.05*512*float64(fresh)
+		ttft = append(ttft, free-row.Timestamp.V)
+	}
+}
+
+func runOf(ttft []float64) *Run {
+	slices.Sort(ttft)
+	good := 0
+	for _, v := range ttft {
+		if v < 2000 {
+			good++
+		}
+	}
+	return &Run{
+		Verdict: ValidVerdict, units: map[string]string{"time_to_first_token": "ms"},
+		figures: map[string]map[string]float64{
+			"time_to_first_token": {"p95": ttft[int(math.Ceil(0.95*float64(len(ttft))))-1]},
+			"goodput":             {"avg": float64(good)},
+		},
+	}
+}
+
+func objectives(t *testing.T, text string) []Objective {
+	t.Helper()
+	all, err := ParseObjectives(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestSearchFindsCapacity: the capacity that a grid of 0.5 % finds is found within 5 % in 18 of 20 searches, each in at
+// most 12 probes. The density is scaled as a search does it, so that each probe is another sample of the trace.
+func TestSearchFindsCapacity(t *testing.T) {
+	rows, objective := traffic(300), objectives(t, "ttft.p95<2s")
+	// The truth: the first load of the grid at which less than one half of the samples meet the objective.
+	const samples, grid = 15, 1.005
+	truth := math.Pow(grid, float64(sort.Search(int(math.Log(4)/math.Log(grid)), func(i int) bool {
+		met := 0
+		for seed := range uint64(samples) {
+			if v, _, _ := runOf(model(t, rows, math.Pow(grid, float64(i)), 1000+seed)).value(objective[0]); v < objective[0].Bound {
+				met++
+			}
+		}
+		return 2*met < samples
+	})))
+	within, covered, most := 0, 0, 0
+	for seed := range uint64(20) {
+		s := Search{
+			Objectives: objective, Start: 1, Min: 0.1, Max: 10, Precision: 0.05, MaxProbes: 12, Seed: 100 * seed,
+			Probe: func(_ context.Context, p Planned) (*Run, error) { return runOf(model(t, rows, p.Load, p.Seed)), nil },
+		}
+		c, err := s.Run(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("seed %d: %s, %.3f (%.3f to %.3f), the truth %.3f, in %d probes", seed, c.Answer, c.Load, c.Low, c.High, truth, len(c.Trials))
+		if math.Abs(c.Load/truth-1) <= 0.05 {
+			within++
+		}
+		if c.Low <= truth && truth <= c.High {
+			covered++
+		}
+		most = max(most, len(c.Trials))
+	}
+	if within < 18 || covered < 18 || most > 12 {
+		t.Errorf("%d of 20 within 5 %% of %.3f, the interval of %d has it, at most %d probes", within, truth, covered, most)
+	}
+}
+
+// cliff is a search on an engine that meets the objective up to a load, with a client that is valid up to another.
+func cliff(t *testing.T, engine, client float64) *Search {
+	t.Helper()
+	return &Search{
+		Objectives: objectives(t, "ttft.p95<2s, goodput>0.5"), MaxFailed: 1, Start: 1, Min: 0.125, Max: 8, Precision: 0.05, MaxProbes: 30,
+		Probe: func(_ context.Context, p Planned) (*Run, error) {
+			r := runOf([]float64{100 * p.Load / engine})
+			if p.Load > engine {
+				r = runOf([]float64{3000 * p.Load / engine})
+				r.figures["goodput"]["avg"] = 1
+			}
+			if p.Load > client {
+				r.Verdict, r.Reasons = "degraded", []string{"lateness_p99"}
+			}
+			return r, nil
+		},
+	}
+}
+
+// TestSearchAnswers: what is found, what gave way first, and what ends a search without a capacity.
+func TestSearchAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		engine, client float64
+		whole          bool
+		answer         SearchAnswer
+		least, most    float64
+		first          string
+	}{
+		"found":                 {engine: 2.7, client: 9, answer: CapacityFound, least: 2.6, most: 2.8, first: "ttft.p95<2000ms"},
+		"below the start":       {engine: 0.3, client: 9, answer: CapacityFound, least: 0.29, most: 0.31, first: "ttft.p95<2000ms"},
+		"whole":                 {engine: 5.5, client: 9, whole: true, answer: CapacityFound, least: 5, most: 6, first: "ttft.p95<2000ms"},
+		"the client first":      {engine: 6, client: 1.7, answer: ClientLimit, least: 1.5, most: 1.7},
+		"the client, later":     {engine: 3, client: 3.2, answer: CapacityFound, least: 2.9, most: 3.1, first: "ttft.p95<2000ms"},
+		"the client from start": {engine: 3, client: 0.01, answer: ClientLimit},
+		"all of it":             {engine: 9, client: 9, answer: MoreThanMax, least: 8, most: 8},
+		"none of it":            {engine: 0.1, client: 9, answer: LessThanMin, least: 0.125, most: 0.125, first: "ttft.p95<2000ms"},
+	} {
+		s := cliff(t, test.engine, test.client)
+		if s.Whole = test.whole; s.Whole {
+			s.Min = 1
+		}
+		c, err := s.Run(t.Context(), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if c.Answer != test.answer || c.Load < test.least || c.Load > test.most || c.First != test.first {
+			t.Errorf("%s: %+v", name, c)
+		}
+		if c.Answer == CapacityFound && !(c.Low <= test.engine && test.engine <= c.High) {
+			t.Errorf("%s: the interval is %v to %v", name, c.Low, c.High)
+		}
+		for _, trial := range c.Trials {
+			if s.Whole && trial.Load != math.Trunc(trial.Load) {
+				t.Errorf("%s: a load of %v", name, trial.Load)
+			}
+		}
+	}
+}
+
+// TestSearchResumes: a search that was ended at any probe goes on to the same result, with other seeds for new probes.
+func TestSearchResumes(t *testing.T) {
+	whole, err := cliff(t, 2.7, 9).Run(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole.Trials {
+		first := cliff(t, 2.7, 9)
+		first.MaxProbes = max(1, n)
+		c, err := first.Run(t.Context(), nil)
+		if err != nil || len(c.Trials) != first.MaxProbes || n > 0 && c.Answer != NotYet {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		c, err = cliff(t, 2.7, 9).Run(t.Context(), c.Trials)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range c.Trials {
+			c.Trials[i].Took = whole.Trials[i].Took
+		}
+		if diff := cmp.Diff(whole, c); diff != "" {
+			t.Errorf("after %d probes (-whole +resumed):\n%s", n, diff)
+		}
+	}
+	seeds := map[uint64]bool{}
+	for _, trial := range whole.Trials {
+		seeds[trial.Seed] = true
+	}
+	if len(seeds) != len(whole.Trials) {
+		t.Errorf("%d seeds in %d probes: a probe finds the cache of another", len(seeds), len(whole.Trials))
+	}
+}
+
+// TestSearchEvidence: an engine that fails is evidence, whatever the verdict, and a probe that was not valid is repeated.
+func TestSearchEvidence(t *testing.T) {
+	s := cliff(t, 2, 9)
+	probe, disturbed := s.Probe, 0
+	s.Probe = func(ctx context.Context, p Planned) (*Run, error) {
+		r, err := probe(ctx, p)
+		switch {
+		case p.Number == 2:
+			disturbed++
+			r.Verdict, r.Reasons = "invalid", []string{"hiccup_share"}
+		case p.Load > 2:
+			r = &Run{Verdict: "degraded", Reasons: []string{"failed_share"}, figures: map[string]map[string]float64{"request_error_rate": {"avg": 100}}}
+		}
+		return r, err
+	}
+	c, err := s.Run(t.Context(), nil)
+	if err != nil || c.Answer != CapacityFound || c.First != failing || disturbed != 1 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if again := c.Trials[2]; c.Trials[1].Evidence || again.Load != c.Trials[1].Load || again.Seed == c.Trials[1].Seed {
+		t.Errorf("after the disturbed probe: %+v", again)
+	}
+}
+
+// TestSearchTooShort: a probe with too few requests for a verdict ends the search, since fewer would tell less.
+func TestSearchTooShort(t *testing.T) {
+	s := cliff(t, 0.7, 9)
+	probe := s.Probe
+	s.Probe = func(ctx context.Context, p Planned) (*Run, error) {
+		r, err := probe(ctx, p)
+		if p.Load < 1 {
+			r.Verdict, r.Reasons = undecided, []string{"records"}
+		}
+		return r, err
+	}
+	if c, err := s.Run(t.Context(), nil); err != nil || c.Answer != TooShort || c.Load != 0.5 || len(c.Trials) != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestSearchRefuses: objectives that cannot be read, and figures that a probe does not have.
+func TestSearchRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":               "has no < or >",
+		"ttft.p99":       "has no < or >",
+		"<2s":            "is no metric",
+		"ttft.p99<fast":  "no duration and no number",
+		"ttft.p99<-1s":   "not above 0",
+		"ttft.p99<NaN":   "not above 0",
+		"ttft.p99<2s,":   "has no < or >",
+		"ttft.<2s":       "is no metric",
+		"throughput>0":   "not above 0",
+		"ttft.p99<1e999": "no duration and no number",
+	} {
+		if o, err := ParseObjectives(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v; want %q", text, o, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"colour.p95<2": "has no figure colour",
+		"ttft.p51<2s":  "has no statistic p51",
+		"goodput>2s":   "the figure is in ",
+		"ttft.p95<2%":  "the figure is in ms",
+	} {
+		s := cliff(t, 2, 9)
+		s.Objectives = objectives(t, text)
+		if c, err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v, %v; want %q", text, c, err, want)
+		}
+	}
+	if got := fmt.Sprint(objectives(t, "ttft.p99 <= 1.5s, throughput>100, request_error_rate<1%,latency.p50<20")); got != "[ttft.p99<1500ms throughput>100 request_error_rate<1% latency.p50<20]" {
+		t.Error(got)
+	}
+	if slo := ServiceLevel(objectives(t, "ttft.p99<1.5s,throughput>100,itl.p95<50ms")); slo.String() != "ttft=1.5s,itl=50ms" {
+		t.Error(slo)
+	}
+}
