@@ -42,7 +42,7 @@ RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-agents acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -63,16 +63,20 @@ moonloop:
 demo: moonloop
 	bin/moonloop demo
 
-## test: vet, and every test with the race detector
-# Without the generated distribution, which has no tests: test/collector builds and runs it, and with the race detector its
-# 900 packages alone would take minutes to compile. test/deploy has nothing that runs side by side.
-test:
-	$(STATIC) go vet ./... ./bench/... ./dashboards/...
-	go test -race ./... ./bench/... ./dashboards/...
-	cd test/deploy && GOWORK=off $(STATIC) go vet . && GOWORK=off $(STATIC) go test .
+## test: every test, with the race detector
+# Tests that run the commands get them as they are built here. make lint vets, so go test need not; nor need a program under the race detector
+# sleep for a second at its end, each time, which is the detector's default: the tests' own check for goroutines waits for them.
+# dashboards and test/deploy have nothing that runs side by side, and hundreds of packages that the race detector would compile anew.
+test: build
+	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
+		go test -race -vet=off -ldflags=-w ./... ./bench/...
+	$(STATIC) go test -vet=off ./dashboards/...
+	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .
 
-## lint: every linter and formatter of .golangci.yml
+## lint: go vet, and every linter and formatter of .golangci.yml
 lint:
+	$(STATIC) go vet ./... ./bench/... ./dashboards/...
+	cd test/deploy && GOWORK=off $(STATIC) go vet .
 	@for module in $(MODULES); do (cd $$module && $(LINT) run); done
 
 ## fmt: format the code
@@ -171,6 +175,12 @@ acceptance-peers: moonloop
 	test/acceptance/peers/install.sh build/peers
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptancePeers$$' ./test/acceptance
+
+## acceptance-agents: agents in LangGraph, captured from OpenInference's spans, replayed: the same graph, in the same time; PYTHON=python3
+# Installs into build/agents (0.2 GB).
+acceptance-agents: moonloop
+	test/acceptance/agents/install.sh build/agents
+	MOONLOOP_AGENTS='$(CURDIR)/build/agents' $(ACCEPT_ENGINE) -run '^TestAcceptanceAgents$$' ./test/acceptance
 
 ## acceptance-see: a real Jaeger and a real Prometheus, built into build, hold what they must; a real Chromium shows the report page of the public trace
 # Needs Node.js and Chromium: test/acceptance/page/install.sh. Without the trace at TRACE the page is left out.

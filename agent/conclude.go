@@ -269,6 +269,7 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 		}
 	}
 	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: their ids are too many and in no order")
+	counted(counts.Unawaited, "%d names in wait_for are no earlier row's request_id: nobody waited for them")
 	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), are more than %d, or the engine did not know them; another model's template was taken for theirs",
 		preflight.MaxMeasured)
 	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped")

@@ -98,6 +98,9 @@ func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 // start starts the goroutine of an item's request.
 func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	c := d.conversation(it)
+	if it.Row.WaitFor != nil { // a whole prompt: rows of a graph have no turn before them
+		c.history = nil
+	}
 	if c.history != nil && it.Row.Kind() == mooncake.KindMessages && it.Row.MessageMode == "" {
 		it.Row.MessageMode = "delta" // the session mode says so
 	}
@@ -181,13 +184,15 @@ var skipReasons = [...]string{
 	schedule.SessionClosed: measure.SkipSessionClosed,
 	schedule.PastEnd:       measure.SkipDuration,
 	schedule.Stopped:       measure.SkipInterrupted,
+
+	schedule.PredecessorFailed: measure.SkipGraph,
 }
 
 // newRecord is the record of an item that has been dispatched or skipped.
 func (d *dispatcher) newRecord(it *schedule.Item) *measure.Record {
 	return &measure.Record{
 		Model: d.builder.Model(it.Row),
-		Row:   it.Row, Index: it.Index, Turn: it.Turn,
+		Row:   it.Row, Index: it.Index, Turn: it.Turn, After: it.After,
 		Offset: it.Offset, Spread: it.Spread, Intended: it.Intended, Scheduled: it.Scheduled,
 		Prediction: it.Predicted, Prompts: it.Prompts, Predicted: it.Predicted.Whole, Finest: it.Predicted.Finest,
 	}

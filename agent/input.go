@@ -195,6 +195,9 @@ func (in *input) announce(s Schedule, said *notices) {
 		said.note("sessions: rows are new turns; %s", info.Evidence)
 	default:
 	}
+	if n := info.Following; n > 0 {
+		said.note("graphs: %d of the first %d rows go when the rows that they wait for have ended; --open-loop sends them at their timestamps", n, info.Rows)
+	}
 	// A field that is left out, an id out of order and a large id change nothing of what a replay sends or predicts.
 	harmless := []mooncake.Rule{mooncake.V1, mooncake.V7, mooncake.V8}
 	if slices.ContainsFunc(info.Broken, func(v mooncake.Violation) bool { return !slices.Contains(harmless, v.Rule) }) {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // asCommand makes the test binary the harness itself, for the floor and the sink that the harness starts.
@@ -28,10 +30,7 @@ func TestMain(m *testing.M) {
 // no interest here.
 func TestHarness(t *testing.T) {
 	dir := t.TempDir()
-	moonloop := filepath.Join(dir, "moonloop")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", moonloop, "../cmd/moonloop").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	moonloop := testprogram.File(t, "moonloop")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

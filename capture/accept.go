@@ -15,6 +15,7 @@ import (
 func (c *compiler) accept(p *partition, r *journal.Inference) error {
 	if l, ok := c.check(p, r); !ok {
 		p.lost.add(l, 1)
+		c.drop(r)
 		return nil
 	}
 	if r.Session == 0 && !isText(p, r) {

@@ -62,6 +62,8 @@ type compiler struct {
 	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
+	gone map[uint64]gone // steps that became no rows
+
 	tree  tree
 	key   []byte
 	enc   []byte
@@ -86,6 +88,7 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		followed:   newSorter(opt.TempDir, share),
 		exclusive:  map[producer]bool{},
 		skewed:     map[uint64]bool{},
+		gone:       map[uint64]gone{},
 		fine:       FineBlockSizeOf(opt.BlockSize),
 		maxInput:   min(MaxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
 	}

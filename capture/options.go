@@ -72,6 +72,8 @@ type Options struct {
 	// FollowEngine says whether prompts share what they do in the order in which their engine saw them: in that which requests name, see
 	// [journal.Inference.Order], or else in one that counts prove. An order is recorded in the sidecar.
 	FollowEngine FollowEngine
+	// Graphs says which requests of production wait for others: see graph.go.
+	Graphs Graphs
 	// BlockSize is the number of tokens per block of production; 0 is [mooncake.BlockSize]. A run has that of its rows.
 	BlockSize int
 	// Memory is the number of bytes above which records are sorted and grouped on disk; 0 is [DefaultMemory]. It changes
@@ -112,6 +114,7 @@ func (o *Options) complete() error {
 		*f.n = cmp.Or(*f.n, f.v)
 	}
 	o.Replays, o.Format = cmp.Or(o.Replays, ReplaysSeparate), cmp.Or(o.Format, FormatFull)
+	o.Graphs = cmp.Or(o.Graphs, GraphsAgents)
 	o.MissingTokens, o.FollowEngine = cmp.Or(o.MissingTokens, MissingDrop), cmp.Or(o.FollowEngine, FollowAuto)
 	switch {
 	case o.Replays != ReplaysSeparate && o.Replays != ReplaysDrop && o.Replays != ReplaysOnly:
@@ -122,6 +125,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("missing tokens %q must be drop or estimate", o.MissingTokens)
 	case o.FollowEngine != FollowAuto && o.FollowEngine != FollowNever:
 		return fmt.Errorf("follow engine %q must be auto or never", o.FollowEngine)
+	case o.Graphs != GraphsAgents && o.Graphs != GraphsAll && o.Graphs != GraphsNever:
+		return fmt.Errorf("graphs %q must be agents, all or never", o.Graphs)
 	case o.BlockSize > 1<<30:
 		return fmt.Errorf("block size %d must be at most 2^30", o.BlockSize)
 	}

@@ -173,6 +173,7 @@ func (c *compiler) join(cl *cluster) error {
 		if err := c.loadMember(m, other); err != nil {
 			return err
 		}
+		c.stands(&d.Inference, other.Step)
 		c.models.said(other.Model, modelOf(&d.Inference))
 	}
 	return c.accept(p, &d.Inference)
@@ -230,6 +231,9 @@ func complete(r *journal.Decoder, o *journal.Inference) {
 	}
 	if r.Session == 0 {
 		r.Session = o.Session
+	}
+	if r.Step.ID == 0 {
+		r.Step = o.Step
 	}
 	r.Remote = r.Remote || o.Remote
 }

@@ -73,6 +73,7 @@ var (
 	lostPart       = loss{"contents", "a part of a prompt that is not its beginning"}
 	lostAncestry   = loss{"ancestries", "trace larger than the limit"}
 	lostCycle      = loss{"parents", "cycle"}
+	lostGraph      = loss{"graphs", "of a trace with too many spans that could be steps"}
 	lostReversed   = loss{"ends", "before start"}
 	lostBlockSize  = loss{"hash ids", "other block size"}
 	lostSurplus    = loss{"hash ids", "more than the prompt has blocks"}

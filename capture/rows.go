@@ -43,6 +43,7 @@ type writing struct {
 	observed mooncake.ObservedCache
 	sessions *stats.SessionDetector
 	rows     int64
+	edges    map[string]any // of graphs, by evidence
 }
 
 // writeRows writes the trace of each partition: steps 4 and 5.
@@ -85,6 +86,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	switch {
 	case !p.estimate(r):
 		p.lost.add(lostTokens, 1)
+		w.c.drop(r)
 		return nil
 	case p.Replay && r.Row.V == w.last:
 		p.lost.add(lostRepeated, 1)
@@ -105,12 +107,14 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 		if !r.Link.IsZero() {
 			row.OTel = r.Link
 		}
+		w.step(row, r.Step)
 	} else if !row.Timestamp.Set && r.Offset.Set {
 		// Of a row that was planned by a delay: when it was planned for.
 		row.Timestamp = mooncake.Some((r.Offset.V - r.Spread.V) * 1000)
 	}
 	if err := row.Validate(); err != nil { // before its ids are given numbers
 		p.lost.add(lostInvalid, 1)
+		w.c.drop(r)
 		return nil
 	}
 	if w.out == nil {
@@ -314,6 +318,9 @@ func (w *writing) commit() error {
 	}
 	if orders, effect := w.c.engines.orders(); orders != nil && !p.Replay {
 		m.Transformations[0].Parameters["prompt_order"], m.Transformations[0].Effect = orders, effect
+	}
+	if w.edges != nil {
+		m.Transformations[0].Parameters["graph_edges"] = w.edges
 	}
 	if aliases := w.c.models.aliases(); len(aliases) > 0 && !p.Replay {
 		m.Transformations[0].Parameters["model_aliases"] = aliases

@@ -53,6 +53,7 @@ func (c *compiler) layTurns() error {
 		input, output := r.InputTokens, r.OutputTokens
 		if !p.estimate(r) {
 			p.lost.add(lostTokens, 1)
+			c.drop(r)
 			return nil
 		}
 		var delay mooncake.Opt[float64]

@@ -50,7 +50,7 @@ type node struct {
 	prompt int32 // the content record that has its prompt
 	parts  bool  // several contents, of which prompt is the first
 	tied   bool  // and another one is of the same time
-	start  int64 // of a request, and its end; of a content: its time
+	start  int64 // 0: unknown; of a content: its time
 	end    int64
 	offset int64  // what makes start and end those of the clock of the topmost request above
 	clock  uint64 // which that is
@@ -59,6 +59,9 @@ type node struct {
 	whole  uint64 // of a content: what stands for all of it
 	served int32  // leaves at or below it that did not fail
 	from   [fromCount]int32
+
+	acts    journal.Actor
+	follows []journal.SpanID
 }
 
 // tree groups the spans of one trace: steps 1 to 3 within a trace.
@@ -75,6 +78,7 @@ type tree struct {
 	run            journal.Name // of a large trace
 	nodes          []node
 	order          []int32 // parents first
+	steps          map[int32]*step
 	leaf           journal.Decoder
 	other          journal.Decoder
 }
@@ -133,7 +137,7 @@ func (t *tree) keep(payload []byte) (err error) {
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
 		kind: d.Kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, beside: t.beside, model: d.Model,
 		start: d.Start, end: endOf(&d.Inference), clock: d.Clock, input: -1,
-		up: -1, above: -1, root: -1, prompt: -1,
+		up: -1, above: -1, root: -1, prompt: -1, acts: d.Acts, follows: d.Follows,
 	}
 	if d.InputTokens.Set {
 		n.input = d.InputTokens.V
@@ -169,6 +173,7 @@ func (t *tree) finish() error {
 		t.link()
 		t.inherit()
 		t.group()
+		t.steps = t.graph()
 		for i := range t.nodes {
 			if t.nodes[i].kind != journal.KindInference || t.nodes[i].beside {
 				continue
@@ -192,7 +197,7 @@ func (t *tree) lose(n *node, l loss) {
 
 func (t *tree) clear() {
 	clear(t.nodes)
-	t.nodes, t.order = t.nodes[:0], t.order[:0]
+	t.nodes, t.order, t.steps = t.nodes[:0], t.order[:0], nil
 	t.pool.reset()
 }
 
@@ -409,7 +414,10 @@ func (t *tree) request(i int32) (*journal.Inference, error) {
 		}
 	}
 	r := &t.leaf
-	r.Session, r.Run, r.Remote = n.session, journal.Name{}, n.remote
+	r.Session, r.Run, r.Remote, r.Follows, r.Step = n.session, journal.Name{}, n.remote, nil, journal.Step{}
+	if s := t.steps[i]; s != nil {
+		r.Step = s.Step
+	}
 	if n.row {
 		return &r.Inference, nil
 	}

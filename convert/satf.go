@@ -4,6 +4,8 @@
 package convert
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -27,6 +29,7 @@ type satfNode struct {
 	before          int   // predecessors whose end is not known
 	after           []satfEdge
 	request         *request // nil for tools
+	from            []*satfNode
 }
 
 type satfEdge struct {
@@ -46,6 +49,7 @@ func satfSession(d *decoder, s *record, block int) {
 			row.Model = p.object("request_parameters").name("model")
 			row.Observed.Duration = n.millis(time.Microsecond, "duration_us")
 			row.Observed.TTFT = n.object("performance_metrics").millis(time.Microsecond, "time_to_first_token_us")
+			row.RequestID, row.WaitFor = session+"/"+n.name("id"), []string{}
 			node.request = &request{row: row, block: block}
 		}
 		nodes[n.name("id")] = node
@@ -59,6 +63,7 @@ func satfSession(d *decoder, s *record, block int) {
 		}
 		from.after = append(from.after, satfEdge{to, e.span(time.Microsecond, "delay_after_predecessor_us").V})
 		to.before++
+		to.from = append(to.from, from)
 	}, "edges")
 	var ready []*satfNode
 	for _, n := range order {
@@ -80,7 +85,45 @@ func satfSession(d *decoder, s *record, block int) {
 		}
 		if n.request != nil {
 			n.request.at = n.start
+			n.follow()
 			d.add(n.request)
 		}
+	}
+}
+
+// follow has a request wait for those that it follows, over whatever tools.
+func (n *satfNode) follow() {
+	row, last := n.request.row, int64(0)
+	seen, queue := map[*satfNode]bool{}, slices.Clone(n.from)
+	var tools []*satfNode
+	for len(queue) > 0 {
+		before := queue[0]
+		queue = queue[1:]
+		switch {
+		case seen[before]:
+		case before.request == nil:
+			tools = append(tools, before)
+			queue = append(queue, before.from...)
+		default:
+			row.WaitFor = append(row.WaitFor, before.request.row.RequestID)
+			last = max(last, before.start+before.duration)
+		}
+		seen[before] = true
+	}
+	if len(row.WaitFor) == 0 {
+		return
+	}
+	wait, ran := max(0, n.start-last), int64(0)
+	slices.SortFunc(tools, func(a, b *satfNode) int { return cmp.Compare(a.start, b.start) })
+	for at, i := last, 0; i < len(tools); i++ {
+		if end := tools[i].start + tools[i].duration; end > at {
+			ran += end - max(at, tools[i].start)
+			at = end
+		}
+	}
+	ran = min(ran, wait)
+	row.Delay = mooncake.Some(milliseconds(wait - ran))
+	if ran > 0 {
+		row.ToolWait = mooncake.Some(milliseconds(ran))
 	}
 }

@@ -61,6 +61,29 @@ var targets = []target{
 		line:   func(_ *encoder, dst []byte, row *mooncake.Row) []byte { return mooncake.AppendRow(dst, row) },
 	},
 	{
+		Target: "dynamo-agentic", about: "Dynamo's agentic mooncake rows; --trace-block-size {block}",
+		fields: []string{
+			"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "request_id", "priority", "strict_priority", "policy_class",
+			"routing_constraints", "output_token_ids", "request_kind", "wait_for", "branches", "prefix_reset", "tool_wait_ms", "tool_events",
+		},
+		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
+			if row.RequestID == "" { // each row has one there
+				row.RequestID = "row-" + strconv.FormatInt(e.rows, 10)
+			}
+			// Turns of a session do not wait for each other there, so that a turn with a delay alone says which it follows.
+			if before := e.before[row.SessionID]; row.WaitFor == nil && before != "" && row.Delay.Set && !row.Timestamp.Set {
+				row.WaitFor = []string{before}
+			}
+			if row.SessionID != "" {
+				if e.before == nil {
+					e.before = map[string]string{}
+				}
+				e.before[row.SessionID] = row.RequestID
+			}
+			return mooncake.AppendRow(dst, row)
+		},
+	},
+	{
 		Target: "kvcache-simulator", about: "kvcache-simulator's JSON lines", ids: true, fields: []string{"input_length", "hash_ids"},
 		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
 			return appendJSON(dst, struct {
@@ -129,6 +152,8 @@ type encoder struct {
 	made  uint64 // ids
 	lost  losses
 	chats map[string][2]int64 // sessions: their last row and its turn
+	// before has the request id of the last row of each session.
+	before map[string]string
 }
 
 func (e *encoder) block() int {
@@ -231,6 +256,9 @@ var rowFields = []struct {
 	{"message_mode", func(r *mooncake.Row) bool { return r.MessageMode != "" }, func(r *mooncake.Row) { r.MessageMode = "" }},
 	{"payload", func(r *mooncake.Row) bool { return r.Payload != nil }, func(r *mooncake.Row) { r.Payload = nil }},
 	{"extra", func(r *mooncake.Row) bool { return r.Extra != nil }, func(r *mooncake.Row) { r.Extra = nil }},
+	{"wait_for", func(r *mooncake.Row) bool { return r.WaitFor != nil }, func(r *mooncake.Row) { r.WaitFor, r.Evidence = nil, nil }},
+	{"wait_evidence", func(r *mooncake.Row) bool { return r.Evidence != nil }, func(r *mooncake.Row) { r.Evidence = nil }},
+	{"tool_wait_ms", func(r *mooncake.Row) bool { return r.ToolWait.Set }, func(r *mooncake.Row) { r.ToolWait = mooncake.Opt[float64]{} }},
 	{"session_id", func(r *mooncake.Row) bool { return r.SessionID != "" }, func(r *mooncake.Row) { r.SessionID = "" }},
 	{"request_id", func(r *mooncake.Row) bool { return r.RequestID != "" }, func(r *mooncake.Row) { r.RequestID = "" }},
 	{"model", func(r *mooncake.Row) bool { return r.Model != "" }, func(r *mooncake.Row) { r.Model = "" }},

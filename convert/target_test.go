@@ -42,7 +42,7 @@ func TestTargets(t *testing.T) {
 				t.Errorf("sidecar %+v", meta)
 			}
 			back := Format(to)
-			if to == "aiperf" || to == "dynamo" {
+			if to == "aiperf" || to == "dynamo" || to == "dynamo-agentic" {
 				back = Mooncake // rows of these are read as they are
 				opt.To = to
 			} else {
@@ -102,5 +102,42 @@ func TestTargetsRefuse(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v, want %q", c.reason, err, c.want)
 		}
+	}
+}
+
+// agentic is rows as Dynamo writes them: a root, two that wait for it, of which one is of a tool, and their join.
+const agentic = `{"request_id": "a", "session_id": "s", "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "timestamp": 5, "request_kind": "llm", "branches": ["b", "c"]}
+{"request_id": "b", "session_id": "s", "input_length": 50, "output_length": 9, "hash_ids": [0, 1, 2, 3], "delay": 2.5, "wait_for": ["a"], "tool_wait_ms": 250, "tool_events": [{"tool_call_id": "t", "tool_class": "search", "started_at_unix_ms": 1, "ended_at_unix_ms": 251, "duration_ms": 250, "status": "ok"}]}
+{"request_id": "c", "session_id": "s2", "input_length": 20, "output_length": 1, "hash_ids": [4, 5], "wait_for": ["a"], "prefix_reset": true}
+{"request_id": "d", "session_id": "s", "input_length": 60, "output_length": 2, "hash_ids": [0, 1, 2, 6], "delay": 1, "wait_for": ["b", "c"]}
+`
+
+// TestAgentic: agentic rows of Dynamo come back as they were, but for the order of their keys; sessions become graphs; and other tools do
+// not get what they have no place for.
+func TestAgentic(t *testing.T) {
+	opt := Options{Format: Mooncake, To: "dynamo-agentic", Meta: &mooncake.Meta{BlockSize: 16, SessionMode: mooncake.SessionFull}}
+	got, meta := convert(t, opt, text("agentic.jsonl", agentic))
+	if len(meta.Dropped) > 0 {
+		t.Errorf("lost: %v", meta.Dropped)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(agentic), "\n") {
+		again := strings.Split(got, "\n")[i]
+		for _, field := range opt.To.target().fields {
+			if a, b := member(t, line, field), member(t, again, field); a != b {
+				t.Errorf("row %d: %s is %s, was %s", i+1, field, b, a)
+			}
+		}
+	}
+	turns := `{"timestamp": 0, "input_length": 5, "output_length": 1, "session_id": "s"}
+{"input_length": 5, "output_length": 1, "session_id": "s", "delay": 7}
+`
+	got, _ = convert(t, opt, text("turns.jsonl", turns))
+	if second := strings.Split(got, "\n")[1]; member(t, second, "wait_for") != `["row-1"]` || member(t, second, "request_id") != `"row-2"` {
+		t.Errorf("a later turn: %s", second)
+	}
+	opt.To = "aiperf"
+	turns = strings.Replace(turns, `"delay": 7`, `"timestamp": 3, "request_id": "b", "wait_for": ["a"], "wait_evidence": ["time"], "tool_wait_ms": 1`, 1)
+	if got, meta = convert(t, opt, text("turns.jsonl", turns)); strings.Contains(got, "wait") || len(meta.Dropped) != 4 {
+		t.Errorf("for aiperf: %s%v", got, meta.Dropped)
 	}
 }

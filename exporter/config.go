@@ -38,6 +38,7 @@ type Config struct {
 	Replays        capture.Replays       `mapstructure:"replays"`
 	MissingTokens  capture.MissingTokens `mapstructure:"missing_tokens"`
 	FollowEngine   capture.FollowEngine  `mapstructure:"follow_engine"`
+	Graphs         capture.Graphs        `mapstructure:"graphs"`
 	BlockSize      int                   `mapstructure:"block_size"`       // tokens
 	MemoryLimitMiB int                   `mapstructure:"memory_limit_mib"` // beyond it Compile uses temporary files
 
@@ -88,6 +89,7 @@ func createDefaultConfig() component.Config {
 		Replays:        capture.ReplaysSeparate,
 		MissingTokens:  capture.MissingDrop,
 		FollowEngine:   capture.FollowAuto,
+		Graphs:         capture.GraphsAgents,
 		BlockSize:      mooncake.BlockSize,
 		MemoryLimitMiB: defaultMemoryMiB,
 		MetricModels:   defaultModels,
@@ -127,6 +129,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("missing_tokens is %q: it must be drop or estimate", c.MissingTokens))
 	case c.FollowEngine != capture.FollowAuto && c.FollowEngine != capture.FollowNever:
 		errs = append(errs, fmt.Errorf("follow_engine is %q: it must be auto or never", c.FollowEngine))
+	case c.Graphs != capture.GraphsAgents && c.Graphs != capture.GraphsAll && c.Graphs != capture.GraphsNever:
+		errs = append(errs, fmt.Errorf("graphs is %q: it must be agents, all or never", c.Graphs))
 	}
 	if c.BlockSize <= 0 || c.BlockSize > 1<<30 {
 		errs = append(errs, fmt.Errorf("block_size is %d: it must be between 1 and 2^30 tokens", c.BlockSize))
@@ -149,7 +153,7 @@ func (c *Config) options() segment.Options {
 	}
 	if c.Compile {
 		opt.Compile = &capture.Options{
-			Replays: c.Replays, Format: c.Format, MissingTokens: c.MissingTokens, FollowEngine: c.FollowEngine,
+			Replays: c.Replays, Format: c.Format, MissingTokens: c.MissingTokens, FollowEngine: c.FollowEngine, Graphs: c.Graphs,
 			BlockSize: c.BlockSize, Memory: c.MemoryLimitMiB << 20,
 		}
 	}

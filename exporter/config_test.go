@@ -49,7 +49,7 @@ func TestConfig(t *testing.T) {
 			retry := c.BackOffConfig
 			*c = Config{
 				Directory: "/data/journal", Name: "gateway-1", Rotation: RotationConfig{64, 15 * time.Minute}, Grace: 30 * time.Second,
-				Compile: true, Format: "mooncake", Replays: "only", MissingTokens: "estimate", FollowEngine: "never", BlockSize: 256, MemoryLimitMiB: 512, MetricModels: 7,
+				Compile: true, Format: "mooncake", Replays: "only", MissingTokens: "estimate", FollowEngine: "never", Graphs: "never", BlockSize: 256, MemoryLimitMiB: 512, MetricModels: 7,
 				Retention: RetentionConfig{10e9, 168 * time.Hour}, TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 20 * time.Second},
 				QueueConfig: configoptional.Some(queue), BackOffConfig: retry,
 			}
@@ -97,6 +97,7 @@ func TestConfigRefused(t *testing.T) {
 		{"replays", "some", "must be separate, drop or only"},
 		{"missing_tokens", "guess", "must be drop or estimate"},
 		{"follow_engine", "always", "must be auto or never"},
+		{"graphs", "some", "must be agents, all or never"},
 		{"block_size", 0, "block_size is 0"},
 		{"memory_limit_mib", -1, "memory_limit_mib is -1"},
 		{"metric_models", -1, "metric_models is -1"},

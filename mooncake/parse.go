@@ -102,6 +102,9 @@ var rowFields = fields{
 	"created_time":  func(p *parser, r *Row) *RowError { return p.timestamp(&r.Timestamp) },
 	"delay":         func(p *parser, r *Row) *RowError { return p.milliseconds("delay", &r.Delay) },
 	"delay_ms":      func(p *parser, r *Row) *RowError { return p.milliseconds("delay", &r.Delay) },
+	"tool_wait_ms":  func(p *parser, r *Row) *RowError { return p.milliseconds("tool_wait_ms", &r.ToolWait) },
+	"wait_for":      func(p *parser, r *Row) *RowError { return p.texts("wait_for", &r.WaitFor) },
+	"wait_evidence": (*parser).evidence,
 	"input_length":  func(p *parser, r *Row) *RowError { return p.count("input_length", &r.InputLength) },
 	"input_tokens":  func(p *parser, r *Row) *RowError { return p.count("input_length", &r.InputLength) },
 	"output_length": func(p *parser, r *Row) *RowError { return p.count("output_length", &r.OutputLength) },
@@ -147,8 +150,7 @@ var spanFields = fields{
 var foreignFields = map[string]bool{
 	// Dynamo
 	"output_token_ids": true, "priority": true, "strict_priority": true, "policy_class": true,
-	"routing_constraints": true, "request_kind": true, "wait_for": true, "branches": true, "prefix_reset": true,
-	"tool_wait_ms": true, "tool_events": true,
+	"routing_constraints": true, "request_kind": true, "branches": true, "prefix_reset": true, "tool_events": true,
 	// AIPerf
 	"context_mode": true, "group_id": true,
 }

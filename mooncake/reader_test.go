@@ -180,7 +180,7 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 	const in = `{"input_length":512,"hash_ids":[1,2,3],"osl":7}
 
 {"input_length":1024,"hash_ids":[1],"osl":0,"priority":3,"otel":{"trace_id":"0a000000000000000000000000000001","span_id":"0b00000000000002","x":1}}
-{"input_length":512,"hash_ids":[9],"wait_for":["a"]}`
+{"input_length":512,"hash_ids":[9],"branches":["a"]}`
 	rows, r, err := read(in, ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 	if got := rows[0].Blocks(512); len(got) != 1 || len(rows[0].HashIDs) != 3 {
 		t.Errorf("blocks %v of ids %v, want the first", got, rows[0].HashIDs)
 	}
-	if string(rows[1].Foreign["priority"]) != "3" || string(rows[2].Foreign["wait_for"]) != `["a"]` {
+	if string(rows[1].Foreign["priority"]) != "3" || string(rows[2].Foreign["branches"]) != `["a"]` {
 		t.Errorf("foreign fields: %v, %v", rows[1].Foreign, rows[2].Foreign)
 	}
 	want := []Notice{
@@ -197,7 +197,7 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 		{NoticeForeignField, 1, 3, "field priority of another tool in 1 row has no effect on a replay"},
 		{NoticePrefixOnly, 1, 3, "1 row lists fewer ids than the input length has blocks of 512 tokens; the rest of the prompt is private to the row"},
 		{NoticeUnknownKey, 1, 3, `unknown key "otel.x" in 1 row has no effect`},
-		{NoticeForeignField, 1, 4, "field wait_for of another tool in 1 row has no effect on a replay"},
+		{NoticeForeignField, 1, 4, "field branches of another tool in 1 row has no effect on a replay"},
 	}
 	if diff := cmp.Diff(want, r.Notices()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

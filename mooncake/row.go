@@ -50,6 +50,14 @@ type Row struct {
 	Timestamp Opt[float64]
 	// Delay is the wait in milliseconds after the session's previous turn has completed.
 	Delay Opt[float64]
+	// WaitFor are the request ids of the rows that this one follows in its graph, in no order. It starts when all of them have ended, and
+	// Delay and ToolWait after that, in the place of its timestamp. Nil: the row is of no graph. Empty: it is a root of one, which starts
+	// at its timestamp, whatever became of its session's rows.
+	WaitFor []string
+	// Evidence says for each of WaitFor what it was taken from; nil where nobody said.
+	Evidence []Evidence
+	// ToolWait is the part of the wait, in milliseconds, in which tools ran. Delay is the rest.
+	ToolWait Opt[float64]
 	// InputLength is the number of prompt tokens, above 0. OutputLength is the number of tokens
 	// that the reply had, 0 or more.
 	InputLength, OutputLength Opt[int64]
@@ -82,7 +90,7 @@ type Row struct {
 	Observed Observed
 
 	// Foreign holds the fields of other tools that are known and have no effect on a replay
-	// (priority, wait_for, ...), by name. Nil when there are none.
+	// (priority, branches, ...), by name. Nil when there are none.
 	Foreign map[string]json.RawMessage
 }
 

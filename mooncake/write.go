@@ -73,7 +73,7 @@ func (w *Writer) Write(row *Row) error {
 
 // AppendRow appends the row as one JSON object without a newline, and returns the extended slice. A [Writer] writes less than that of a row
 // which continues another one. The four fields of the public traces come first, in their order, then continues, hash_ranges, replies,
-// text_input, messages, tools, message_mode, payload, extra, delay, session_id, request_id, model, otel, observed, then foreign fields by
+// text_input, messages, tools, message_mode, payload, extra, delay, tool_wait_ms, wait_for, wait_evidence, session_id, request_id, model, otel, observed, then foreign fields by
 // name. Absent fields are left out. The row must be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
 func AppendRow(dst []byte, row *Row) []byte {
 	return appendRow(dst, row, prefix{row.HashRanges, row.Replies}, 0)
@@ -107,6 +107,9 @@ func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 	o.raw("payload", row.Payload)
 	o.raw("extra", row.Extra)
 	o.milliseconds("delay", row.Delay)
+	o.milliseconds("tool_wait_ms", row.ToolWait)
+	o.texts("wait_for", row.WaitFor)
+	o.texts("wait_evidence", evidenceNames(row.Evidence))
 	o.text("session_id", row.SessionID)
 	o.text("request_id", row.RequestID)
 	o.text("model", row.Model)
@@ -179,6 +182,22 @@ func (o *object) text(name, s string) {
 		o.key(name)
 		o.dst = appendString(o.dst, s)
 	}
+}
+
+// texts writes an array of strings; nil is absent.
+func (o *object) texts(name string, all []string) {
+	if all == nil {
+		return
+	}
+	o.key(name)
+	o.dst = append(o.dst, '[')
+	for i, s := range all {
+		if i > 0 {
+			o.dst = append(o.dst, ", "...)
+		}
+		o.dst = appendString(o.dst, s)
+	}
+	o.dst = append(o.dst, ']')
 }
 
 // tuple writes element i of an array of arrays. No spaces stand between its numbers: a turn of a long conversation has many.

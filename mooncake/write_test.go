@@ -62,10 +62,12 @@ func TestAppendRow(t *testing.T) {
 			Row{
 				Timestamp: Some(5.), InputLength: Some[int64](1), HashIDs: []uint64{}, Delay: Some(2.5), SessionID: "s\n", RequestID: "r",
 				Model: "m", OTel: SpanRef{[16]byte{0xab}, [8]byte{0xcd}},
-				Foreign: map[string]json.RawMessage{"wait_for": json.RawMessage(`["a"]`), "priority": json.RawMessage("1")},
+				WaitFor: []string{"a", "b"}, Evidence: []Evidence{EvidenceLink, EvidenceTime}, ToolWait: Some(1.25),
+				Foreign: map[string]json.RawMessage{"branches": json.RawMessage(`["a"]`), "priority": json.RawMessage("1")},
 			},
-			`{"timestamp": 5, "input_length": 1, "hash_ids": [], "delay": 2.5, "session_id": "s\n", "request_id": "r", "model": "m", ` +
-				`"otel": {"trace_id": "ab000000000000000000000000000000", "span_id": "cd00000000000000"}, "priority": 1, "wait_for": ["a"]}`,
+			`{"timestamp": 5, "input_length": 1, "hash_ids": [], "delay": 2.5, "tool_wait_ms": 1.25, "wait_for": ["a", "b"], ` +
+				`"wait_evidence": ["link", "time"], "session_id": "s\n", "request_id": "r", "model": "m", ` +
+				`"otel": {"trace_id": "ab000000000000000000000000000000", "span_id": "cd00000000000000"}, "branches": ["a"], "priority": 1}`,
 		},
 		"nothing": {Row{}, "{}"},
 	} {

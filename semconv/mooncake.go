@@ -43,6 +43,8 @@ const (
 	// keyed twin of a production session id (16 hex digits).
 	Session = "mooncake.session"
 	Turn    = "mooncake.turn" // int: index of the request within its session, from 0
+	// WaitFor is an int[], on a replay's spans: the rows, by index, that the request waited for.
+	WaitFor = "mooncake.wait_for"
 	// LinkTraceID is a string, on a replay's spans: the trace id, 32 hex digits, of the production span that the span's link leads to.
 	// Trace stores find spans by attributes, not by links: with this one, production finds its replays.
 	LinkTraceID = "mooncake.link.trace_id"

@@ -5,6 +5,7 @@ package study
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -50,7 +51,9 @@ type Result struct {
 	Unit   string
 	// MoreIsBetter of throughputs: a smaller value is "slower".
 	MoreIsBetter bool
-	A, B         float64 // medians of the runs that are evidence
+	A, B         float64   // medians of the runs that are evidence
+	Ratios       []float64 // B / A of each pair
+	Floor        float64   // of noise, as a share: see [Comparison].Again; NaN where it is not known
 	Decision
 }
 
@@ -66,36 +69,47 @@ type Comparison struct {
 	Exploratory []Result // their P is corrected by [Holm]
 	Minimum     float64  // the least effect of interest, as a share
 	LeftOut     []LeftOut
+	// Again is what the primary metric says of A against A run again; nil unless such runs were given. Any other answer than
+	// NoDifference or CannotTell means that something changes between the runs of a round which has nothing to do with B.
+	//
+	// [Result].Floor is the least difference that these pairs could tell from noise if B were A: half the interval that pairs with the
+	// scatter of A against A would have. Without runs of A again, successive runs of A stand for them, which is a rougher measure.
+	Again *Decision
+	// Moved says for each class of rows by how much they moved. Empty where no folder has the rows of its run.
+	Moved []Moved
+	// Within is what each pair says by itself, where there are too few pairs to decide: the weaker thing, which is no evidence.
+	Within []Within
 	// FailedA and FailedB are the median shares of requests that failed, in percent: who fails much may be fast.
 	FailedA, FailedB float64
 }
 
 // Compare pairs the runs of A and B by their order, and decides on the pairs: by the primary metric, and, with P corrected for
 // their number, by further ones that are for exploration. A pair with a run whose verdict is not valid is no evidence; it is
-// in LeftOut. Minimum is the least difference that matters, as a share.
+// in LeftOut. Minimum is the least difference that matters, as a share. Again are the runs of A once more, one in each round, which
+// calibrate the noise floor; nil = none.
 //
 // It is an error if runs did not replay the same trace in the same way, or have no primary metric.
-func Compare(a, b []*Run, primary Metric, minimum float64) (*Comparison, error) {
+func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, error) {
 	c := &Comparison{Minimum: minimum}
-	var left, right []*Run
-	for i := range max(len(a), len(b)) {
-		if i >= len(a) || i >= len(b) {
-			run := slices.Concat(a[min(i, len(a)):], b[min(i, len(b)):])[0]
-			c.LeftOut = append(c.LeftOut, LeftOut{run.Dir, "the other side has no run to pair it with"})
-			continue
-		}
-		whole := true
-		for _, pair := range [][2]*Run{{a[i], b[i]}, {b[i], a[i]}} {
-			if run := pair[0]; run.Verdict != ValidVerdict {
-				whole = false
-				c.LeftOut = append(c.LeftOut, LeftOut{run.Dir, "its verdict is " + run.Verdict + "; its pair " + pair[1].Dir + " is left out, too"})
+	left, right, out := pairs(a, b)
+	c.LeftOut = out
+	var twins [2][]*Run // A against A
+	if again != nil {
+		twins[0], twins[1], out = pairs(a, again)
+		for _, l := range out {
+			if !slices.ContainsFunc(a, func(r *Run) bool { return r.Dir == l.Dir }) || len(again) < len(a) {
+				c.LeftOut = append(c.LeftOut, l)
 			}
 		}
-		if whole {
-			left, right = append(left, a[i]), append(right, b[i])
+	} else {
+		for i := 1; i < len(left); i += 2 {
+			twins[0], twins[1] = append(twins[0], left[i-1]), append(twins[1], left[i])
 		}
 	}
-	for _, run := range slices.Concat(left, right) {
+	for _, run := range slices.Concat(left, right, twins[0], twins[1]) {
+		if len(left) == 0 {
+			break
+		}
 		if err := left[0].comparable(run); err != nil {
 			return nil, err
 		}
@@ -103,6 +117,14 @@ func Compare(a, b []*Run, primary Metric, minimum float64) (*Comparison, error) 
 	var err error
 	if c.Primary, err = decide(left, right, primary, minimum); err != nil {
 		return nil, err
+	}
+	c.Primary.Floor = floor(twins, primary, c.Primary.Pairs)
+	if again != nil {
+		r, err := decide(twins[0], twins[1], primary, minimum)
+		if err != nil {
+			return nil, err
+		}
+		c.Again = &r.Decision
 	}
 	c.FailedA, c.FailedB = failed(left), failed(right)
 	var ps []float64
@@ -115,6 +137,7 @@ func Compare(a, b []*Run, primary Metric, minimum float64) (*Comparison, error) 
 		if err != nil || r.Pairs == 0 {
 			continue // a trace of single tokens has no inter-token latency
 		}
+		r.Floor = floor(twins, m, r.Pairs)
 		c.Exploratory, ps = append(c.Exploratory, r), append(ps, r.P)
 	}
 	corrected, err := Holm(ps)
@@ -127,12 +150,52 @@ func Compare(a, b []*Run, primary Metric, minimum float64) (*Comparison, error) 
 			r.Answer = CannotTell
 		}
 	}
-	return c, nil
+	return c, c.addRows(left, right, primary)
+}
+
+// pairs takes the runs of two sides in their order. A pair with a run that is no evidence is left out.
+func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) {
+			run := slices.Concat(a[min(i, len(a)):], b[min(i, len(b)):])[0]
+			out = append(out, LeftOut{run.Dir, "the other side has no run to pair it with"})
+			continue
+		}
+		whole := true
+		for _, pair := range [][2]*Run{{a[i], b[i]}, {b[i], a[i]}} {
+			if run := pair[0]; run.Verdict != ValidVerdict {
+				whole = false
+				out = append(out, LeftOut{run.Dir, "its verdict is " + run.Verdict + "; its pair " + pair[1].Dir + " is left out, too"})
+			}
+		}
+		if whole {
+			left, right = append(left, a[i]), append(right, b[i])
+		}
+	}
+	return left, right, out
+}
+
+// floor is the noise floor of n pairs, from pairs of runs of which nothing is different. Their mean is known: 0.
+func floor(twins [2][]*Run, m Metric, n int) float64 {
+	var squares float64
+	count := 0
+	for i, run := range twins[0] {
+		x, y := run.figures[m.Figure][m.Statistic], twins[1][i].figures[m.Figure][m.Statistic]
+		if x > 0 && y > 0 {
+			difference := math.Log(y) - math.Log(x)
+			squares += difference * difference
+			count++
+		}
+	}
+	if count == 0 || n == 0 {
+		return math.NaN()
+	}
+	return math.Expm1(student(count, level) * math.Sqrt(squares/float64(count)/float64(n)))
 }
 
 // decide compares one metric.
 func decide(a, b []*Run, m Metric, minimum float64) (Result, error) {
-	r := Result{Metric: m}
+	r := Result{Metric: m, Floor: math.NaN()}
 	values := func(runs []*Run) ([]float64, error) {
 		list := make([]float64, len(runs))
 		for i, run := range runs {
@@ -167,6 +230,10 @@ func decide(a, b []*Run, m Metric, minimum float64) (Result, error) {
 	}
 	if r.MoreIsBetter && r.Pairs > 0 {
 		r.Ratio, r.Low, r.High = 1/r.Ratio, 1/r.High, 1/r.Low
+		r.Low90, r.High90 = 1/r.High90, 1/r.Low90
+	}
+	for i := range as {
+		r.Ratios = append(r.Ratios, bs[i]/as[i])
 	}
 	if len(as) > 0 {
 		r.A, r.B = median(as), median(bs)

@@ -75,7 +75,7 @@ func compare(t *testing.T, a, b, metric string) (*study.Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	return study.Compare(left, right, m, 0.02)
+	return study.Compare(left, right, nil, m, 0.02)
 }
 
 // scatter is noise that both runs of a pair share, as two runs at nearly the same time do.

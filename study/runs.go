@@ -25,6 +25,9 @@ const (
 	maxSummary = 64 << 20 // bytes
 )
 
+// noSummary stands for the verdict of a run that did not end.
+const noSummary = "no summary"
+
 // ValidVerdict is the verdict of a run that counts as evidence.
 const ValidVerdict = "valid"
 
@@ -86,7 +89,7 @@ func readRun(dir string) (*Run, error) {
 	f, err := os.Open(name) //nolint:gosec // the user's folder
 	if errors.Is(err, fs.ErrNotExist) {
 		if info, err := os.Stat(filepath.Join(dir, partialFile)); err == nil {
-			return &Run{Dir: dir, Start: info.ModTime(), Verdict: "no summary"}, nil
+			return &Run{Dir: dir, Start: info.ModTime(), Verdict: noSummary}, nil
 		}
 		return nil, nil //nolint:nilnil // documented: no results
 	}
@@ -160,15 +163,24 @@ func parseSummary(b []byte) (*Run, error) {
 	return run, nil
 }
 
+// Value returns a metric of the run and its unit; false if the run has none.
+func (r *Run) Value(m Metric) (value float64, unit string, ok bool) {
+	value, ok = r.figures[m.Figure][m.Statistic]
+	return value, r.units[m.Figure], ok
+}
+
 // comparable returns an error that says what differs if the two runs did not send the same requests in the same way.
 func (r *Run) comparable(other *Run) error {
 	differs := func(what string, a, b any) error {
 		return fmt.Errorf("%s and %s cannot be compared: %s (%v and %v); replay one trace with the same options", r.Dir, other.Dir, what, a, b)
 	}
 	a, b := r.trace, other.trace
+	if a.Seq == "" && b.Seq == "" { // of a trace without a sidecar
+		a.Seq, b.Seq = rowsDigest(r.Dir), rowsDigest(other.Dir)
+	}
 	switch {
 	case a.Seq == "" || b.Seq == "":
-		return fmt.Errorf("%s and %s cannot be compared: the summary of one has no digest of its trace, so that it cannot be told whether both replayed the same", r.Dir, other.Dir)
+		return fmt.Errorf("%s and %s cannot be compared: one has neither a digest of its trace in its summary nor the trace's rows, so that it cannot be told whether both replayed the same", r.Dir, other.Dir)
 	case a.Rows != b.Rows:
 		return differs("their traces have different numbers of rows", a.Rows, b.Rows)
 	case a.Seq != b.Seq || a.Tree != b.Tree:

@@ -189,9 +189,9 @@ func gamma(rng *rand.Rand, shape float64) float64 {
 }
 
 // arrive gives a row its place in the process. A turn that has a delay in the place of a timestamp takes none: it follows the turn
-// before, as ever.
+// before, as ever, and so does a row that waits for others.
 func (s *Stream) arrive(e *entry) error {
-	if e.turn && e.Delay.Set && !e.Timestamp.Set && !s.opt.OpenSessions {
+	if e.after != nil || e.turn && e.Delay.Set && !e.Timestamp.Set && !s.opt.OpenSessions {
 		e.offset = s.arrivals.last
 		return nil
 	}

@@ -14,6 +14,9 @@
 //
 // With [Arrivals], rows get their offsets from an arrival process where they would be spread.
 //
+// A row that waits for others (wait_for) has the place of the latest of them, whatever its timestamp, so that the schedule knows of it
+// when they end. Where the trace has it more than the look-ahead behind them, it is read later than that, and may go late.
+//
 // Everything before the shard is computed from all rows, so that n shards of one trace, in n processes, agree on offsets, indices
 // and predictions without communication.
 package load

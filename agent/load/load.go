@@ -58,6 +58,7 @@ type Options struct {
 	// Loop sends the trace more than once. It goes with no window.
 	Loop Loop
 	// Shard of Shards: rows of a session go together, others by index. Shards 0 = all.
+	// Rows of a graph go together, too.
 	Shard, Shards int
 	// Sessions is what rows of one session mean, where the user or the sidecar says so.
 	Sessions mooncake.SessionMode
@@ -86,6 +87,7 @@ type Info struct {
 	Rows         int                  // rows that the look-ahead saw
 	Whole        bool                 // it saw the whole trace
 	Fingerprint  uint64               // of the rows that it saw: equal for equal traces
+	Following    int                  // rows that it saw that wait for others, in graphs
 	Generated    int                  // rows that it saw of which the prompts are to be made
 	Broken       []mooncake.Violation // rules of the format that these rows break
 	Models       []ModelRows          // models that its rows of the window name, by first appearance
@@ -103,8 +105,10 @@ type Counts struct {
 	OutsideWindow int64
 	PastLimit     int64 // behind MaxRows; reading stops there, so this counts those in the look-ahead only
 	OtherShards   int64
-	Cut           bool  // the stream was stopped before it saw the trace's end: rows may be unread
-	Unpredicted   int64 // rows whose cache hits could not be predicted within the bound
+	Cut           bool // the stream was stopped before it saw the trace's end: rows may be unread
+	// Unawaited counts the names in wait_for that are no earlier row's request_id: nobody waits for them.
+	Unawaited   int64
+	Unpredicted int64 // rows whose cache hits could not be predicted within the bound
 }
 
 // Stream is a schedule.Source over a trace. A goroutine of its own reads the file, until Stop or Close; Next puts in order
@@ -117,6 +121,7 @@ type Stream struct {
 	in      Rows
 	index   int64
 	keys    sessionKeys
+	graphs  graphRows
 	looping looping
 
 	rows  chan fileRow // closed by the reading goroutine

@@ -101,8 +101,15 @@ func (s *Stream) looped(r *mooncake.Row) {
 	if r.Timestamp.Set {
 		r.Timestamp.V += float64(l.pass) * l.period
 	}
+	suffix := "#" + strconv.Itoa(l.pass+1)
 	if r.SessionID != "" {
-		r.SessionID += "#" + strconv.Itoa(l.pass+1)
+		r.SessionID += suffix
+	}
+	if r.RequestID != "" {
+		r.RequestID += suffix
+	}
+	for i := range r.WaitFor {
+		r.WaitFor[i] += suffix
 	}
 	if !s.opt.Loop.Fresh {
 		return

@@ -13,8 +13,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/heap"
@@ -31,6 +29,9 @@ type entry struct {
 	line    int64
 	turn    bool // a later turn of its session
 	outside bool // the window leaves it out
+	// The rows that it waits for, by index, and their group. It has the place of the latest of them.
+	after []int64
+	of    uint64
 
 	offset time.Duration // of the arrivals
 	placed bool          // it is one of them
@@ -51,13 +52,13 @@ func (s *Stream) Next() (*schedule.Item, error) {
 			s.count(func(c *Counts) { c.OtherShards++ })
 			continue
 		}
-		it := &schedule.Item{Row: e.Row, Index: e.index, Predicted: e.predicted, Prompts: e.prompts}
+		it := &schedule.Item{Row: e.Row, Index: e.index, After: e.after, Predicted: e.predicted, Prompts: e.prompts}
 		switch {
 		case s.arrivals != nil:
 			it.Offset, it.Timed = e.offset, e.placed
 		case s.info.Timed:
 			scale := float64(time.Millisecond) / s.opt.Speedup
-			it.Timed = e.Timestamp.Set
+			it.Timed = e.Timestamp.Set && e.after == nil
 			if err := s.beyond(e); err != nil {
 				return nil, err
 			}
@@ -79,14 +80,6 @@ func (s *Stream) beyond(e entry) error {
 // mine reports whether a row belongs to this shard.
 func (s *Stream) mine(e entry) bool {
 	return s.opt.Shards < 2 || e.group()%uint64(s.opt.Shards) == uint64(s.opt.Shard) //nolint:gosec // checked in Open
-}
-
-// group numbers what stays together: the turns of a session, else a row alone.
-func (e entry) group() uint64 {
-	if e.SessionID != "" {
-		return xxhash.Sum64String(e.SessionID)
-	}
-	return uint64(e.index) //nolint:gosec // an index is never negative
 }
 
 // spreadOut returns the next row by offset.
@@ -121,8 +114,18 @@ func (s *Stream) spreadOut() (entry, error) {
 
 // spreadStep spreads the rows of one timestamp evenly.
 func (s *Stream) spreadStep() {
-	for j, e := range s.step {
-		s.shift(e, float64(j)/float64(len(s.step)))
+	rows := 0 // that go at their timestamps
+	for _, e := range s.step {
+		if e.after == nil {
+			rows++
+		}
+	}
+	j := 0
+	for _, e := range s.step {
+		s.shift(e, float64(j)/float64(max(rows, 1)))
+		if e.after == nil {
+			j++
+		}
 	}
 	s.step = s.step[:0]
 }
@@ -183,6 +186,9 @@ func (s *Stream) earliest() (entry, error) {
 		switch {
 		case err != nil:
 			s.over = err
+		case e.after != nil: // it goes when those have ended that it waits for, which may have been read long before
+			e.key = max(e.key, s.lastOut)
+			s.sorted.Push(e)
 		case e.key < s.lastOut && !e.outside:
 			s.over = fmt.Errorf(
 				"line %d: timestamp %s ms comes more than %d rows after %s ms: the trace is not in time order; sort it by timestamp, or raise --lookahead",

@@ -43,10 +43,15 @@ func (s *Stream) probe() error {
 		arrivals.Add(e.Row)
 		text = append(mooncake.AppendRow(text[:0], e.Row), '\n')
 		_, _ = fingerprint.Write(text) // never fails
-		detector.Add(e.Row)
+		if e.WaitFor == nil {          // what rows of graphs mean to their session decides nothing
+			detector.Add(e.Row)
+		}
 		checker.Add(e.Row, e.line)
 		if e.Kind() == mooncake.KindLength {
 			s.info.Generated++
+		}
+		if e.after != nil {
+			s.info.Following++
 		}
 		s.head = append(s.head, e)
 		s.counts.Read++ // nobody else is there yet

@@ -102,7 +102,8 @@ func (s *Stream) readFile() (entry, error) {
 			s.info.Timed = r.Timestamp.Set && !s.opt.FileOrder
 		}
 		s.looped(r)
-		key, turn, fault := s.keyOf(r)
+		e := entry{Row: r, index: s.index}
+		fault := s.place(&e)
 		if fault == nil && r.Delay.V/s.opt.Speedup > clock.Millis(horizon) {
 			fault = &mooncake.RowError{
 				Field: "delay", Value: number(r.Delay.V), Rule: "is more than 100 years of replay time",
@@ -116,14 +117,30 @@ func (s *Stream) readFile() (entry, error) {
 			continue
 		}
 		if r.SessionID != "" {
-			s.keys.set(r.SessionID, key)
+			s.keys.set(r.SessionID, e.key)
 		}
+		s.graphs.add(&e)
 		if len(r.Replies) > 0 && s.opt.Replies != nil {
 			s.opt.Replies(s.index, r.Replies)
 		}
 		s.index++
-		return entry{Row: r, key: key, turn: turn, index: s.index - 1, line: s.in.Line()}, nil
+		e.line = s.in.Line()
+		return e, nil
 	}
+}
+
+// place gives a row its place in time, after the rows that it follows.
+func (s *Stream) place(e *entry) (fault *mooncake.RowError) {
+	if e.WaitFor == nil || s.opt.OpenSessions {
+		e.key, e.turn, fault = s.keyOf(e.Row)
+		return fault
+	}
+	if fault = s.follow(e); fault == nil && e.after == nil { // a root, whatever became of its session
+		root := *e.Row
+		root.SessionID = ""
+		e.key, _, fault = s.keyOf(&root)
+	}
+	return fault
 }
 
 // keyOf gives a row its place in time: its timestamp, for a later turn not before the turn before it. It reports whether

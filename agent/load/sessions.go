@@ -3,27 +3,30 @@
 
 package load
 
-// sessionKeys remembers the last key of each session in bounded memory: two generations of at most
-// generation sessions each. A session that has not been asked for during a whole generation is forgotten.
-type sessionKeys struct{ young, old map[string]float64 }
+// sessionKeys remembers the last key of each session.
+type sessionKeys = recent[float64]
+
+// recent remembers something by names in bounded memory: two generations of at most generation names each. A name that has not been
+// asked for during a whole generation is forgotten.
+type recent[T any] struct{ young, old map[string]T }
 
 const generation = 1 << 16
 
-func (s *sessionKeys) get(id string) (key float64, known bool) {
-	if key, known = s.young[id]; known {
-		return key, true
+func (s *recent[T]) get(id string) (v T, known bool) {
+	if v, known = s.young[id]; known {
+		return v, true
 	}
-	if key, known = s.old[id]; known {
-		s.set(id, key)
+	if v, known = s.old[id]; known {
+		s.set(id, v)
 	}
-	return key, known
+	return v, known
 }
 
-func (s *sessionKeys) set(id string, key float64) {
+func (s *recent[T]) set(id string, v T) {
 	if s.young == nil {
-		s.young = make(map[string]float64)
+		s.young = make(map[string]T)
 	}
-	s.young[id] = key
+	s.young[id] = v
 	if len(s.young) >= generation {
 		s.old, s.young = s.young, nil
 	}

@@ -42,12 +42,13 @@ func ParseOutcome(name string) (Outcome, error) {
 
 // Skip reasons; Record.Reason of a skipped row.
 const (
-	SkipSession       = "session_failed"   // an earlier turn of its session was not served
-	SkipSessionClosed = "session_closed"   // its session, and what the turn needs of it, was given up to make room
-	SkipInterrupted   = "interrupted"      // the run was stopped before its turn came
-	SkipDuration      = "max_duration"     // its turn lies past --max-duration
-	SkipTooShort      = "prompt_too_short" // shorter than the chat template alone, under --too-short=skip
-	SkipAborted       = "aborted"          // the run ended early on its own error limit
+	SkipSession       = "session_failed"     // an earlier turn of its session was not served
+	SkipSessionClosed = "session_closed"     // its session, and what the turn needs of it, was given up to make room
+	SkipGraph         = "predecessor_failed" // a row that it waits for was not served
+	SkipInterrupted   = "interrupted"        // the run was stopped before its turn came
+	SkipDuration      = "max_duration"       // its turn lies past --max-duration
+	SkipTooShort      = "prompt_too_short"   // shorter than the chat template alone, under --too-short=skip
+	SkipAborted       = "aborted"            // the run ended early on its own error limit
 )
 
 // FailUnsendable is the Record.Reason of a row that no request could be built from.
@@ -78,6 +79,8 @@ type Record struct {
 	Row   *mooncake.Row
 	Index int64 // row index in the trace, from 0
 	Turn  int   // turn of its session, from 0
+	// After are the rows that it waited for, by index.
+	After []int64
 
 	// Model is the model that was asked for; empty when none was.
 	Model string
@@ -97,7 +100,7 @@ type Record struct {
 	// Spread is the part that spreading added. Both are 0 in a closed loop.
 	Offset, Spread time.Duration
 	// Intended is the instant, on the run's clock, at which the row should have gone out: from the schedule, from
-	// the previous turn's end, or, in a closed loop, the instant at which its slot became free.
+	// the end of the rows before it, or, in a closed loop, the instant at which its slot became free.
 	Intended time.Duration
 	// Scheduled is whether Intended comes from a timestamp or delay (lateness is judged) or from a free slot.
 	Scheduled bool

@@ -15,13 +15,13 @@ type Config struct {
 	PrefillSlots int
 	// ClosedLoop sends in the source's order as slots become free and ignores offsets.
 	ClosedLoop bool
-	// OpenSessions ignores the order of turns: each row of a session is sent at its own offset, whatever became
-	// of the turn before.
+	// OpenSessions ignores the order of turns and of graphs: each row is sent at its own offset, whatever became
+	// of the rows before.
 	OpenSessions bool
 	// Carry says that a turn needs what the turn before left behind: a session that has been closed to make room
 	// takes no further turns.
 	Carry bool
-	// Speedup divides delays. 0 means 1.
+	// Speedup divides delays, and the time that tools took. 0 means 1.
 	Speedup float64
 	// Until is the replay time after which nothing is sent; 0 = none.
 	Until time.Duration
@@ -34,6 +34,9 @@ type Config struct {
 	// is let go, and counts a stall; at the second the session that has been idle longest is closed.
 	// 0 means 65,536 and 16,384.
 	MaxHeld, MaxSessions int
+	// MaxEnded bounds the rows of graphs that have ended and are remembered for those that wait for them. One that was forgotten ended so
+	// long ago that nobody waits for it. 0 means 262,144.
+	MaxEnded int
 }
 
 // Hooks are the scheduler's ways out. All are called on the scheduler's goroutine: whatever they take, the schedule
@@ -42,7 +45,7 @@ type Hooks struct {
 	// Prepare does what can be done of an item's request before it is due, in a goroutine of its own. Fire or Skip
 	// follows. May be nil.
 	Prepare func(*Item)
-	// Due says that the item's turn has come: its intended instant, or the end of the turn before it. Fire or Skip follows. May be nil.
+	// Due says that the item's turn has come: its intended instant, or the end of the rows before it. Fire or Skip follows. May be nil.
 	Due func(*Item)
 	// Fire lets the item's request go, and starts it where it was not prepared, in a goroutine of its own, which ends in
 	// exactly one call of Done.
@@ -56,10 +59,11 @@ type Reason uint8
 
 // The reasons to skip.
 const (
-	SessionFailed Reason = iota // an earlier turn of the session was not served
-	SessionClosed               // its session was closed to make room, and with it what the turn needs
-	PastEnd                     // its turn lies past Config.Until
-	Stopped                     // the schedule was cancelled first
+	SessionFailed     Reason = iota // an earlier turn of the session was not served
+	SessionClosed                   // its session was closed to make room, and with it what the turn needs
+	PastEnd                         // its turn lies past Config.Until
+	Stopped                         // the schedule was cancelled first
+	PredecessorFailed               // a row that it waits for was not served
 )
 
 // Stats is what a finished schedule counted.

@@ -16,6 +16,7 @@
 //   - zero + offset for a first turn, and for a later turn that its session is ready for;
 //   - the end of the previous turn, when that is later than zero + offset;
 //   - the end of the previous turn + delay ÷ speed-up, for a turn with a delay and no timestamp;
+//   - the end of the last of the rows that it waits for + (delay + tool wait) ÷ speed-up, for a row of a graph (see graph.go);
 //   - in a closed loop, the instant at which a slot became free.
 //
 // Lateness always counts from the intended instant, so the delay of a slow client is in it.

@@ -43,8 +43,9 @@ type Scheduler struct {
 	slots                      // of the cap
 	prefill  slots             // of that on requests without a first token
 	sessions sessionTable
+	graph    graph
 	inFlight int
-	held     int // items in delayed, ready and the sessions' pending lists
+	held     int // items in delayed, ready, the sessions' pending lists, and those that wait in graphs
 	stats    Stats
 
 	// idle is set while a completion, or the source, can move the schedule on before the instant that it waits for.
@@ -80,11 +81,12 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	if cfg.Slots > 0 || cfg.PrefillSlots > 0 || hooks.Prepare == nil {
 		cfg.Prepare = 0
 	}
-	cfg.MaxHeld, cfg.MaxSessions = cmp.Or(cfg.MaxHeld, 1<<16), cmp.Or(cfg.MaxSessions, 1<<14)
+	cfg.MaxHeld, cfg.MaxSessions, cfg.MaxEnded = cmp.Or(cfg.MaxHeld, 1<<16), cmp.Or(cfg.MaxSessions, 1<<14), cmp.Or(cfg.MaxEnded, 1<<18)
 	s := &Scheduler{
 		cfg: cfg, clk: clk, wait: w, hooks: hooks, end: math.MaxInt64,
 		feed: make(chan sourced, 64), slots: slots{zero: cfg.Zero, unused: cfg.Slots},
 		prefill: slots{zero: cfg.Zero, unused: cfg.PrefillSlots}, sessions: newSessionTable(),
+		graph:   graph{rows: make(map[int64]*vertex), waiting: make(map[*Item]struct{})},
 		delayed: heap.New((*Item).before),
 	}
 	if cfg.Until > 0 {
@@ -98,7 +100,7 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 func (s *Scheduler) Done(it *Item, at time.Duration, ok bool) {
 	s.report(completion{item: it, at: at, ok: ok})
 	// An open loop without a cap has nothing to do until its next row is due, so let it sleep.
-	if it.Session != nil || s.cfg.Slots > 0 || s.cfg.PrefillSlots > 0 || s.idle.Load() {
+	if it.Session != nil || it.Row.WaitFor != nil || s.cfg.Slots > 0 || s.cfg.PrefillSlots > 0 || s.idle.Load() {
 		s.wait.Wake()
 	}
 }

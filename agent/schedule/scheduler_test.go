@@ -119,7 +119,7 @@ func (sim simulation) run(t *testing.T, items ...*Item) (events []event, stats S
 				}()
 			},
 			Skip: func(it *Item, why Reason) {
-				note(it, [...]string{"session failed", "session closed", "past end", "stopped"}[why])
+				note(it, [...]string{"session failed", "session closed", "past end", "stopped", "predecessor failed"}[why])
 			},
 		}
 		s, err = New(sim.cfg, clk, w, hooks)

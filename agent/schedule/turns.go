@@ -6,6 +6,9 @@ package schedule
 // This file takes an item from the source to its hook: through its session, to its instant, and past the cap.
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -14,9 +17,15 @@ func (s *Scheduler) admit(it *Item) {
 	if s.cfg.ClosedLoop && s.mayGo() { // a closed loop wants a row to go when its slot became free
 		it.Intended = max(it.Intended, s.couldGo())
 	}
+	ordered := it.Row.WaitFor != nil && !s.cfg.OpenSessions // by its graph
+	if ordered {
+		s.joinGraph(it)
+	}
 	switch {
 	case s.pastEnd(it):
 		s.skip(it, PastEnd)
+	case it.Row.SessionID == "" && ordered:
+		s.await(it)
 	case it.Row.SessionID == "":
 		s.delay(it)
 	default:
@@ -51,6 +60,9 @@ func (s *Scheduler) joinSession(it *Item) {
 	case s.cfg.OpenSessions:
 		ses.busy++
 		s.delay(it)
+	case it.Row.WaitFor != nil: // the order of its session's turns says nothing of it
+		ses.busy++
+		s.await(it)
 	case ses.failed:
 		s.skip(it, ses.gone)
 	case ses.busy > 0:
@@ -125,10 +137,7 @@ func (s *Scheduler) dispatch() {
 		s.held--
 		it := s.ready.pop()
 		if it.Waited && s.pastEnd(it) {
-			s.skip(it, PastEnd)
-			if it.Session != nil {
-				s.endTurn(it.Session, it.Session.end, true)
-			}
+			s.drop(it, PastEnd)
 			continue
 		}
 		if s.cfg.ClosedLoop { // see admit
@@ -167,8 +176,9 @@ func (s *Scheduler) complete() {
 			s.freeSlot(c.at)
 		}
 		if c.item.Session != nil {
-			s.endTurn(c.item.Session, c.at, c.ok)
+			s.endTurn(c.item.Session, c.at, c.ok || c.item.Row.WaitFor != nil)
 		}
+		s.leaveGraph(c.item, c.at, c.ok, PredecessorFailed)
 	}
 }
 
@@ -202,6 +212,18 @@ func (s *Scheduler) skip(it *Item, why Reason) {
 	s.settle(it)
 	s.stats.Skipped++
 	s.hooks.Skip(it, why)
+	if why != PastEnd && why != Stopped {
+		why = PredecessorFailed
+	}
+	s.leaveGraph(it, s.clk.Now(), false, why)
+}
+
+// drop skips an item that is under way in its session.
+func (s *Scheduler) drop(it *Item, why Reason) {
+	s.skip(it, why)
+	if it.Session != nil {
+		s.endTurn(it.Session, it.Session.end, true)
+	}
 }
 
 // skipHeld skips everything that waits for a turn, an instant or a slot.
@@ -220,6 +242,11 @@ func (s *Scheduler) skipHeld() {
 			it.Session.busy--
 		}
 		s.skip(it, Stopped)
+	}
+	waiting := slices.SortedFunc(maps.Keys(s.graph.waiting), func(a, b *Item) int { return cmp.Compare(a.Index, b.Index) })
+	clear(s.graph.waiting) // none of them is let go by the end of another one
+	for _, it := range waiting {
+		underWay(it)
 	}
 	for s.delayed.Len() > 0 {
 		underWay(s.delayed.Pop())

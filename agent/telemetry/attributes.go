@@ -107,6 +107,9 @@ func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 	a.text(semconv.GenAIConversationID, row.SessionID)
 	a.text(semconv.Session, row.SessionID)
 	a.when(row.SessionID != "", attribute.Int(semconv.Turn, r.Turn))
+	if len(r.After) > 0 {
+		a.add(attribute.Int64Slice(semconv.WaitFor, r.After))
+	}
 	if !row.OTel.IsZero() {
 		a.add(attribute.String(semconv.LinkTraceID, hex.EncodeToString(row.OTel.TraceID[:])))
 	}

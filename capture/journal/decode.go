@@ -22,7 +22,8 @@ type Decoder struct {
 	Kind   Kind
 	Fields int // number of fields that the record has
 	Inference
-	Border bool // of a [Link]
+	Border bool  // of a [Link]
+	Acts   Actor // likewise
 
 	// Memory of the prompt's slices, used again.
 	ids, cells []uint64
@@ -62,12 +63,12 @@ func (d *Decoder) Decode(b []byte) error {
 func allowed(kind Kind, tag byte) bool {
 	switch kind {
 	case KindInference:
-		return tag != tagBorder
+		return tag != tagBorder && tag != tagActor
 	case KindContent:
 		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagMedia ||
 			tag >= tagEnds && tag <= tagReplies
 	case KindLink:
-		return tag == tagParent || tag == tagSession || tag == tagBorder
+		return tag >= tagParent && tag <= tagEnd || tag == tagSession || tag == tagBorder || tag == tagFollows || tag == tagActor
 	}
 	return false
 }
@@ -179,6 +180,14 @@ func (d *Decoder) field(p *parser, tag byte) {
 		if d.Order = orderOf(p.byte()); d.Order == "" {
 			p.fail(errors.New("unknown order of prompts"))
 		}
+	case tagFollows:
+		d.Follows = p.follows()
+	case tagActor:
+		if d.Acts = Actor(p.byte()); d.Acts == NoActor || d.Acts > Tool {
+			p.fail(errors.New("unknown actor"))
+		}
+	case tagStep:
+		d.Step = p.step()
 	}
 }
 
@@ -213,7 +222,7 @@ func (d *Decoder) Record() Record {
 	case KindContent:
 		return &Content{d.Span, d.Parent, d.Start, own.Prompt}
 	default:
-		return &Link{d.Span, d.Parent, d.Session, d.Border}
+		return &Link{d.Span, d.Parent, d.Session, d.Border, d.Start, d.End, d.Acts, d.Follows}
 	}
 }
 
@@ -346,6 +355,35 @@ func (p *parser) ends(memory *[]blockhash.End) []blockhash.End {
 	}
 	*memory = v
 	return v
+}
+
+// MaxFollows is the greatest number of spans that one follows.
+const MaxFollows = 64
+
+func (p *parser) follows() (spans []SpanID) {
+	n := int(p.byte())
+	if n == 0 || n > MaxFollows {
+		p.fail(errors.New("number of links is none"))
+		return nil
+	}
+	for range n {
+		if b := p.take(8); b != nil {
+			spans = append(spans, SpanID(b))
+		}
+	}
+	return spans
+}
+
+func (p *parser) step() Step {
+	s := Step{ID: p.fixed()}
+	for range p.length(mooncake.MaxWaitFor) {
+		s.WaitFor = append(s.WaitFor, Edge{p.fixed(), mooncake.Evidence(p.byte())})
+	}
+	s.Delay, s.ToolWait = p.signed(), p.signed()
+	if s.ID == 0 {
+		p.fail(errors.New("step has no id"))
+	}
+	return s
 }
 
 func (p *parser) hashRanges(memory *[]mooncake.HashRange) []mooncake.HashRange {

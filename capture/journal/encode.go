@@ -78,7 +78,10 @@ const (
 	tagReplies
 	tagFinish
 	tagOrder
-	tagLast = tagOrder
+	tagFollows
+	tagActor
+	tagStep
+	tagLast = tagStep
 )
 
 type encoder struct{ b []byte }
@@ -254,7 +257,31 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.promptLast(&r.Prompt)
 	e.name(tagFinish, r.Finish)
 	e.bytes(tagOrder, r.Order != "", []byte{r.Order.number()})
+	e.follows(r.Follows)
+	e.step(&r.Step)
 	return e.b
+}
+
+func (e *encoder) follows(spans []SpanID) {
+	if len(spans) == 0 {
+		return
+	}
+	e.b = append(e.b, tagFollows, byte(len(spans))) //nolint:gosec // at most MaxFollows
+	for _, s := range spans {
+		e.b = append(e.b, s[:]...)
+	}
+}
+
+func (e *encoder) step(s *Step) {
+	if s.ID == 0 {
+		return
+	}
+	e.fixed(tagStep, true, s.ID)
+	e.b = binary.AppendUvarint(e.b, uint64(len(s.WaitFor)))
+	for _, w := range s.WaitFor {
+		e.b = append(binary.LittleEndian.AppendUint64(e.b, w.ID), byte(w.Evidence))
+	}
+	e.b = binary.AppendVarint(binary.AppendVarint(e.b, s.Delay), s.ToolWait)
 }
 
 func (r *Content) appendTo(dst []byte) []byte {
@@ -272,7 +299,11 @@ func (r *Link) appendTo(dst []byte) []byte {
 	e := encoder{dst}
 	e.head(KindLink, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
+	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
+	e.signed(tagEnd, r.End != r.Start, r.End-r.Start)
 	e.fixed(tagSession, r.Session != 0, uint64(r.Session))
 	e.flag(tagBorder, r.Border)
+	e.follows(r.Follows)
+	e.bytes(tagActor, r.Acts != NoActor, []byte{byte(r.Acts)})
 	return e.b
 }

@@ -469,3 +469,25 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// TestGraphFields: what graphs are made of comes back as it was written, and belongs where it is.
+func TestGraphFields(t *testing.T) {
+	want := []Record{
+		&Link{Span: ref(1, 2), Start: 5, End: 9, Acts: Tool, Follows: []SpanID{sid(3), sid(4)}},
+		&Link{Span: ref(1, 3), Start: 5, End: 5, Border: true, Acts: Agent},
+		&Inference{Span: ref(1, 5), Follows: []SpanID{sid(3)}, Step: Step{
+			ID: 1<<64 - 1, WaitFor: []Edge{{7, mooncake.EvidenceTime}, {8, mooncake.EvidenceLink}}, Delay: 3, ToolWait: -1,
+		}},
+	}
+	got, damage, _ := readAll(t, journal(want...))
+	equal(t, "records", want, got)
+	equal(t, "damage", 0, len(damage))
+	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}} {
+		for _, kind := range []Kind{KindInference, KindLink, KindContent} {
+			b := append(append([]byte{byte(kind)}, make([]byte, 24)...), tags...)
+			if new(Decoder).Decode(b) == nil {
+				t.Errorf("%q with %v is a record", kind, tags)
+			}
+		}
+	}
+}

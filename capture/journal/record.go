@@ -70,6 +70,25 @@ type Inference struct {
 	Warmup                    bool                  // sent before the schedule: no row
 
 	Synthetic bool // made from a log record, not from a span
+
+	// Follows are the spans of its trace that the span's links name, and that it is not a part of.
+	Follows []SpanID
+	// Step is the request's place in a graph. Compile alone makes it.
+	Step Step
+}
+
+// Step is a request's place in a graph of requests that follow each other. The zero Step is none.
+type Step struct {
+	ID      uint64
+	WaitFor []Edge
+	// Delay and ToolWait are the time since the last of them ended, in ns: that in which tools ran, and the rest.
+	Delay, ToolWait int64
+}
+
+// Edge leads to a step that another one follows.
+type Edge struct {
+	ID       uint64
+	Evidence mooncake.Evidence
 }
 
 // Prompt is what is known of a prompt beyond its length.
@@ -109,7 +128,22 @@ type Link struct {
 	Session Session
 	// Border is true for the run of a tool or of an agent: requests below it are not parts of one above it.
 	Border bool
+	// Start and End are in ns since the Unix epoch; 0 is unknown.
+	Start, End int64
+	// Acts says what the span is a run of.
+	Acts    Actor
+	Follows []SpanID // as of [Inference]
 }
+
+// Actor is what requests of an agent are made by, or between.
+type Actor uint8
+
+// The actors.
+const (
+	NoActor Actor = iota
+	Agent         // an agent, a workflow, or a step of one
+	Tool
+)
 
 // Identity says what block ids rest on. See mooncake.identity.
 type Identity uint8

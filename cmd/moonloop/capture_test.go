@@ -46,7 +46,7 @@ func TestCaptureScripts(t *testing.T) {
 			env.Vars = slices.DeleteFunc(env.Vars, func(v string) bool {
 				return strings.HasPrefix(v, "OTEL_") || strings.HasPrefix(v, hashKeyEnv)
 			})
-			return nil
+			return scriptSetup(env)
 		},
 	})
 }

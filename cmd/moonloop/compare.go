@@ -15,19 +15,27 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
 )
 
 // newCompareCommand returns the command that tells whether one engine is slower than another.
 func newCompareCommand() *cobra.Command {
-	var metric string
+	var metric, again, junit, html string
 	var minimum float64
 	var asJSON, asMarkdown bool
+	var rounds roundFlags
 	cmd := &cobra.Command{
-		Use:   "compare A B",
+		Use:   "compare {A B | --run CMD_A --run CMD_B}",
 		Short: "Tell whether the replays B are slower than the replays A",
-		Args:  twoFolders,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if rounds.given() {
+				return rounds.check(args, again)
+			}
+			return twoFolders(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if asJSON && asMarkdown {
 				return errors.New("--json and --markdown are two forms of one output: leave one of them out")
@@ -36,13 +44,30 @@ func newCompareCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--metric: %w", err)
 			}
-			var sides [2][]*study.Run
+			if rounds.given() {
+				if dirs, again, err = rounds.run(cmd, primary); err != nil {
+					return err
+				}
+			}
+			if again != "" {
+				dirs = append(dirs, again)
+			}
+			var sides [3][]*study.Run
 			for i, dir := range dirs {
 				if sides[i], err = study.ReadRuns(dir); err != nil {
 					return err
 				}
 			}
-			c, err := study.Compare(sides[0], sides[1], primary, minimum)
+			c, err := study.Compare(sides[0], sides[1], sides[2], primary, minimum)
+			if err != nil {
+				return err
+			}
+			if junit != "" {
+				err = saveText(junit, "the JUnit file", comparisonJUnit(c))
+			}
+			if html != "" && err == nil {
+				err = page.SaveDocument(html, "moonloop compare", dirs[0]+" and "+dirs[1], comparisonPage(c))
+			}
 			if err != nil {
 				return err
 			}
@@ -64,11 +89,30 @@ func newCompareCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	rounds.register(f)
 	add(f, &metric, "metric", "ttft.p50")
 	add(f, &minimum, "minimum-effect", 0.02, number(0.0001, 0.9))
+	add(f, &again, "again", "", anyText("the name of a folder"))
 	add(f, &asJSON, "json", false)
 	add(f, &asMarkdown, "markdown", false)
+	add(f, &junit, "junit", "", aFile)
+	add(f, &html, "html", "", aFile)
 	return cmd
+}
+
+// saveText writes a file, which it replaces once the new one is complete.
+func saveText(name, what, text string) error {
+	f, err := atomicfile.CreateAs(name+".partial", name)
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", what, err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		return errors.Join(fmt.Errorf("%s cannot be written: %w", what, err), f.Discard())
+	}
+	if err := f.Commit(); err != nil {
+		return errors.Join(fmt.Errorf("%s cannot be written: %w", what, err), f.Discard())
+	}
+	return nil
 }
 
 func twoFolders(cmd *cobra.Command, args []string) error {
@@ -79,7 +123,7 @@ func twoFolders(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		given = fmt.Sprintf("%d given", len(args))
 	}
-	return hintError{fmt.Errorf("%s takes two folders, and %s", cmd.Name(), given), "name the folder of the runs A, and that of the runs B"}
+	return hintError{fmt.Errorf("%s takes two folders, and %s", cmd.Name(), given), "name the folder of the runs A, and that of the runs B, or give two commands with --run"}
 }
 
 // comparisonText is the answer in a line, the table behind it, and what is no evidence.
@@ -88,36 +132,68 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 	p := c.Primary
 	fmt.Fprintf(&b, "%s: %s\n\n", p.Metric, answerText(p))
 	t := term.NewTable()
-	t.AppendHeader(table.Row{"metric", "A", "B", "B / A", "95 % interval", "P", "answer"})
+	t.AppendHeader(table.Row{"metric", "A", "B", "B / A", "95 % interval", "noise floor", "P", "answer"})
 	for i, r := range slices.Concat([]study.Result{p}, c.Exploratory) {
 		answer := string(r.Answer)
 		if i > 0 {
 			answer += " (exploratory)"
 		}
-		row := table.Row{r.Metric.String(), "", "", "", "", "", answer}
+		row := table.Row{r.Metric.String(), "", "", "", "", "", "", answer}
 		if r.Pairs > 0 {
 			row[1], row[2] = fmt.Sprintf("%.4g %s", r.A, r.Unit), fmt.Sprintf("%.4g %s", r.B, r.Unit)
 			row[3] = fmt.Sprintf("%.4f", r.Ratio)
 		}
 		if r.Pairs > 1 {
-			row[4], row[5] = fmt.Sprintf("%.4f to %.4f", r.Low, r.High), fmt.Sprintf("%.3f", r.P)
+			row[4], row[6] = intervalText(r.Decision), fmt.Sprintf("%.3f", r.P)
+		}
+		if !math.IsNaN(r.Floor) {
+			row[5] = fmt.Sprintf("± %.2g %%", 100*r.Floor)
 		}
 		t.AppendRow(row)
 	}
-	if markdown {
-		b.WriteString(t.RenderMarkdown())
-	} else {
-		b.WriteString(t.Render())
+	render := func(t table.Writer) string {
+		if markdown {
+			return t.RenderMarkdown()
+		}
+		return t.Render()
 	}
+	b.WriteString(render(t))
 	fmt.Fprintf(&b, "\n\n%s; minimum effect %.3g %%; A and B are medians of runs\n", term.Counted(int64(p.Pairs), "pairs"), 100*c.Minimum)
 	if c.FailedA > 0 || c.FailedB > 0 {
 		fmt.Fprintf(&b, "failed requests: %.3g %% of A, %.3g %% of B; what fails has no latency\n", c.FailedA, c.FailedB)
+	}
+	if a := c.Again; a != nil && (a.Answer == study.Slower || a.Answer == study.Faster) {
+		fmt.Fprintf(&b, "warning: A differs from A run again, by %.2g %%: something else changes between the runs of a round\n", 100*math.Abs(a.Ratio-1))
+	}
+	for _, w := range c.Within {
+		fmt.Fprintf(&b, "within one run, which is no evidence: %s and %s: B / A %.4f (%.4f to %.4f), %s of %d\n",
+			onOneTerminal(w.A), onOneTerminal(w.B), w.Ratio, w.Low, w.High, "rows in blocks", w.Block)
+	}
+	if len(c.Moved) > 0 {
+		t := term.NewTable()
+		t.AppendHeader(table.Row{"which rows moved", "", "rows", "B / A", "95 % interval", "P"})
+		before := ""
+		for _, m := range c.Moved {
+			by := m.By
+			if by == before {
+				by = ""
+			}
+			before = m.By
+			row := table.Row{by, m.Class, m.Rows, fmt.Sprintf("%.4f", m.Ratio), "", ""}
+			if m.Pairs > 1 {
+				row[4], row[5] = intervalText(m.Decision), fmt.Sprintf("%.3f", m.P)
+			}
+			t.AppendRow(row)
+		}
+		b.WriteString("\n" + render(t) + "\n\n")
 	}
 	for _, l := range c.LeftOut {
 		fmt.Fprintf(&b, "left out: %s: %s\n", onOneTerminal(l.Dir), onOneTerminal(l.Reason))
 	}
 	return b.String()
 }
+
+func intervalText(d study.Decision) string { return fmt.Sprintf("%.4f to %.4f", d.Low, d.High) }
 
 // answerText is the answer with its figures, as a sentence is begun.
 func answerText(r study.Result) string {
@@ -147,8 +223,35 @@ type jsonResult struct {
 	Ratio       *float64 `json:"ratio"`
 	Low         *float64 `json:"ratio_low"`
 	High        *float64 `json:"ratio_high"`
+	Low90       *float64 `json:"ratio_low_90"`
+	High90      *float64 `json:"ratio_high_90"`
 	P           *float64 `json:"p"`
+	Floor       *float64 `json:"noise_floor"`
 	More        int      `json:"more_rounds,omitempty"`
+}
+
+// jsonMoved is how a class of rows moved.
+type jsonMoved struct {
+	By     string   `json:"by"`
+	Class  string   `json:"class"`
+	Rows   int      `json:"rows"`
+	Pairs  int      `json:"pairs"`
+	Answer string   `json:"answer"`
+	Ratio  float64  `json:"ratio"`
+	Low    *float64 `json:"ratio_low"`
+	High   *float64 `json:"ratio_high"`
+	P      *float64 `json:"p"`
+}
+
+// jsonWithin is what one pair of runs says by itself.
+type jsonWithin struct {
+	A     string  `json:"a"`
+	B     string  `json:"b"`
+	Rows  int     `json:"rows"`
+	Block int     `json:"block"`
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"ratio_low"`
+	High  float64 `json:"ratio_high"`
 }
 
 func encodeComparison(w io.Writer, c *study.Comparison) error {
@@ -158,8 +261,24 @@ func encodeComparison(w io.Writer, c *study.Comparison) error {
 		FailedA float64         `json:"failed_percent_a"`
 		FailedB float64         `json:"failed_percent_b"`
 		Metrics []jsonResult    `json:"metrics"`
+		Again   string          `json:"a_against_a,omitempty"`
+		Moved   []jsonMoved     `json:"moved,omitempty"`
+		Within  []jsonWithin    `json:"within_one_run,omitempty"`
 		LeftOut []study.LeftOut `json:"left_out,omitempty"`
-	}{string(c.Primary.Answer), c.Minimum, c.FailedA, c.FailedB, nil, c.LeftOut}
+	}{string(c.Primary.Answer), c.Minimum, c.FailedA, c.FailedB, nil, "", nil, nil, c.LeftOut}
+	if c.Again != nil {
+		all.Again = string(c.Again.Answer)
+	}
+	for _, m := range c.Moved {
+		one := jsonMoved{By: m.By, Class: m.Class, Rows: m.Rows, Pairs: m.Pairs, Answer: string(m.Answer), Ratio: m.Ratio}
+		if m.Pairs > 1 {
+			one.Low, one.High, one.P = &m.Low, &m.High, &m.P
+		}
+		all.Moved = append(all.Moved, one)
+	}
+	for _, w := range c.Within {
+		all.Within = append(all.Within, jsonWithin(w))
+	}
 	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {
 		known := func(v float64, least int) *float64 {
 			if r.Pairs < least {
@@ -169,8 +288,12 @@ func encodeComparison(w io.Writer, c *study.Comparison) error {
 		}
 		all.Metrics = append(all.Metrics, jsonResult{
 			Metric: r.Metric.String(), Answer: string(r.Answer), Exploratory: i > 0, Unit: r.Unit, Pairs: r.Pairs,
-			A: known(r.A, 1), B: known(r.B, 1), Ratio: known(r.Ratio, 1), Low: known(r.Low, 2), High: known(r.High, 2), P: known(r.P, 2), More: r.More,
+			A: known(r.A, 1), B: known(r.B, 1), Ratio: known(r.Ratio, 1), Low: known(r.Low, 2), High: known(r.High, 2), Low90: known(r.Low90, 2), High90: known(r.High90, 2),
+			P: known(r.P, 2), More: r.More,
 		})
+		if !math.IsNaN(r.Floor) {
+			all.Metrics[i].Floor = &r.Floor
+		}
 	}
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {

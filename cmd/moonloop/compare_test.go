@@ -51,6 +51,14 @@ func TestCompareVerb(t *testing.T) {
 		{"a", exitUsage, "compare takes two folders, and 1 given"},
 		{"a a a", exitUsage, "compare takes two folders, and 3 given"},
 		{"a nowhere", exitUsage, "name a folder given to `moonloop replay --out`"},
+		{"a slower --again a", exitGoals, "± 0 %"},
+		{"a a --again slower", exitOK, "warning: A differs from A run again, by 10 %"},
+		{"--run x", exitUsage, "1 commands are given with --run: give two"},
+		{"a a --run x --run y", exitUsage, "folders are runs that are there, and --run makes runs"},
+		{"--run x --run y --again a", exitUsage, "with --run, give --calibrate"},
+		{"--run x --run y", exitUsage, "does not say {out}"},
+		{"--run x{out} --run y{out}", exitUsage, "has what it printed"},
+		{"a slower --junit no/such/folder", exitUsage, "the JUnit file cannot be written"},
 		{"a slower --json --markdown", exitUsage, "--json and --markdown are two forms of one output"},
 	} {
 		var out strings.Builder
@@ -68,5 +76,37 @@ func TestCompareVerb(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got.Answer != "cannot tell" || len(got.Metrics) != 1 || got.Metrics[0].P != nil || *got.Metrics[0].Ratio < 1.09 {
 		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// TestCompareRounds makes the runs itself, and writes the answer for CI and as a page.
+func TestCompareRounds(t *testing.T) {
+	t.Chdir(t.TempDir())
+	make := func(ttft int) string {
+		return fmt.Sprintf(`mkdir -p {out}; echo '{"schema_version": "1.0", "start_time": "2026-01-01T00:00:0{round}Z", "verdict": {"class": "valid"}, `+
+			`"time_to_first_token": {"unit": "ms", "p50": %d{round}}, "trace": {"rows": 9, "seq_digest": "s<script>"}, "schedule": {"seed": {seed}}}' >{out}/summary.json; exit 3`, ttft)
+	}
+	var out strings.Builder
+	args := []string{"compare", "--run", make(100), "--run", make(110), "--rounds", "7", "--calibrate", "--junit", "j.xml", "--html", "c.html"}
+	if status := run(t.Context(), args, strings.NewReader(""), &out, &out); status != exitGoals ||
+		!strings.Contains(out.String(), "B is slower by 10 %") || !strings.Contains(out.String(), "round 7 of 7, again: time_to_first_token.p50 1007 ms, valid") {
+		t.Fatalf("exit status %d: %s", status, out.String())
+	}
+	for name, wants := range map[string][]string{
+		"j.xml":  {`<testsuite name="moonloop compare" tests="1" failures="1" errors="0" skipped="0">`, `<failure message="B is slower by 10 %`},
+		"c.html": {`<section class="verdict invalid"`, "B is slower by 10 %", "Content-Security-Policy", "pair 7", "prefers-color-scheme: dark"},
+	} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(string(b), want) {
+				t.Errorf("%s does not say %s", name, want)
+			}
+		}
+		if strings.Contains(string(b), "<script") {
+			t.Errorf("%s has a script", name)
+		}
 	}
 }

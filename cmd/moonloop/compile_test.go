@@ -36,6 +36,7 @@ func TestCompileScripts(t *testing.T) {
 			"damage":   scriptDamage,
 			"cut":      scriptCut,
 		},
+		Setup: scriptSetup,
 	})
 }
 

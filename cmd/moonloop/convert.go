@@ -41,7 +41,7 @@ type convertFlags struct {
 
 // Flags that only some formats know.
 var (
-	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "prompt-order", "memory", "temp-dir"}
+	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "graphs", "prompt-order", "memory", "temp-dir"}
 	publicFlags    = []string{"failed", "only-model", "look-ahead"}
 )
 

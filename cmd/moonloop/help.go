@@ -26,13 +26,18 @@ const helpWidth = 80
 // heading is the annotation of a flag that has the heading under which --help lists it.
 const heading = "heading"
 
+// helpLists write the lists that stand in help texts where these have the list's name in braces.
+var helpLists = map[string]func() string{"faults": faultHelp, "formats": formatHelp, "targets": targetHelp}
+
 // describe gives a command its help.
 func describe(cmd *cobra.Command) {
 	text, _ := helpTexts.ReadFile("help/" + cmd.Name() + ".txt") // TestHelp reads all of them
 	cmd.Long, cmd.Example, _ = strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
-	cmd.Long = strings.ReplaceAll(cmd.Long, "{faults}\n", faultHelp())
-	cmd.Long = strings.ReplaceAll(cmd.Long, "{formats}\n", formatHelp())
-	cmd.Long = strings.ReplaceAll(cmd.Long, "{targets}\n", targetHelp())
+	for name, list := range helpLists {
+		if place := "{" + name + "}\n"; strings.Contains(cmd.Long, place) {
+			cmd.Long = strings.ReplaceAll(cmd.Long, place, list())
+		}
+	}
 	if cmd.HasParent() {
 		cmd.SetUsageFunc(usage)
 		describeFlags(cmd)

@@ -46,6 +46,8 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
 	{"compare", "metric", "negative wrong", "every word is the name of a figure; the runs tell which they have"},
+	{"compare", "again junit html", "negative wrong", "every word is the name of a file or folder"},
+	{"compare", "between", "negative wrong", "every text is a command; without --run it is not run"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
 	{"help completion", "*", "*", "the library's own"},
 }

@@ -28,6 +28,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Without it a program under the race detector sleeps for a second at its end, and hundreds of them run here.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
+		panic(err)
+	}
 	testscript.Main(leakless{m}, map[string]func(){"moonloop": main})
 }
 
@@ -55,9 +59,15 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Vars = slices.DeleteFunc(env.Vars, func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
-			return nil
+			return scriptSetup(env)
 		},
 	})
+}
+
+// scriptSetup gives the programs of a script what a script's clean environment leaves out.
+func scriptSetup(env *testscript.Env) error {
+	env.Setenv("GORACE", os.Getenv("GORACE"))
+	return nil
 }
 
 // scriptEngine starts a simulated engine and puts its URL into $ENGINE: engine [KEY]

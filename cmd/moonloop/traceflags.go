@@ -30,6 +30,7 @@ func (f *traceFlags) addRequests(fs *pflag.FlagSet) {
 	wordVar(fs, &f.Replays, "replays", capture.ReplaysSeparate, capture.ReplaysSeparate, capture.ReplaysDrop, capture.ReplaysOnly)
 	wordVar(fs, &f.MissingTokens, "missing-tokens", capture.MissingDrop, capture.MissingDrop, capture.MissingEstimate)
 	wordVar(fs, &f.FollowEngine, "follow-engine", capture.FollowAuto, capture.FollowAuto, capture.FollowNever)
+	wordVar(fs, &f.Graphs, "graphs", capture.GraphsAgents, capture.GraphsAgents, capture.GraphsAll, capture.GraphsNever)
 	bytesVar(fs, &f.Memory, "memory", capture.DefaultMemory, 1, "above 0")
 	add(fs, &f.TempDir, "temp-dir", "", that("a folder that exists", isFolder))
 }

@@ -70,6 +70,8 @@ type worker struct {
 	ints   []int64
 	ranges []mooncake.HashRange
 	parts  []mooncake.Reply
+
+	follows []journal.SpanID
 }
 
 // keep is the number of bytes or values of a buffer that is used again: one huge span must not cost its memory for good.
@@ -124,7 +126,8 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	parent := journal.SpanID(span.ParentSpanID())
 	attributes := span.Attributes()
 
-	annotated, asks, border, session := false, false, false, journal.Session(0)
+	annotated, asks, session := false, false, journal.Session(0)
+	border, acts := false, journal.NoActor
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity, semconv.Row:
@@ -154,6 +157,12 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	default:
 		r := w.genai.Span(scope, span)
 		border = r.Kind == genai.KindTool || r.Operation == "invoke_agent"
+		switch {
+		case r.Kind == genai.KindTool:
+			acts = journal.Tool
+		case border || r.Kind == genai.KindWrapper:
+			acts = journal.Agent
+		}
 		if r.Kind == genai.KindInference {
 			w.request(ref, parent, span)
 			w.inference.Session = session
@@ -165,7 +174,10 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	if w.requestsOnly {
 		return nil
 	}
-	w.link = journal.Link{Span: ref, Parent: parent, Session: session, Border: border}
+	w.link = journal.Link{Span: ref, Parent: parent, Session: session, Border: border, Acts: acts, Follows: w.followed(span)}
+	if start, end := int64(span.StartTimestamp()), int64(span.EndTimestamp()); w.run.IsZero() && start > 0 && end >= start { //nolint:gosec // a time
+		w.link.Start, w.link.End = start, end
+	}
 	w.counts.Links++
 	return &w.link
 }
@@ -181,6 +193,22 @@ func (w *worker) request(ref mooncake.SpanRef, parent journal.SpanID, span ptrac
 	if w.inference.End == 0 {
 		w.inference.End = w.inference.Start
 	}
+	w.inference.Follows = w.followed(span)
+}
+
+// followed returns the spans of a span's own trace that its links name. Valid until the next span.
+func (w *worker) followed(span ptrace.Span) []journal.SpanID {
+	w.follows = w.follows[:0]
+	for _, link := range span.Links().All() {
+		id := journal.SpanID(link.SpanID())
+		if link.TraceID() == span.TraceID() && id != (journal.SpanID{}) && id != journal.SpanID(span.SpanID()) && len(w.follows) < journal.MaxFollows {
+			w.follows = append(w.follows, id)
+		}
+	}
+	if len(w.follows) == 0 {
+		return nil
+	}
+	return w.follows
 }
 
 // hashOf returns what stands for a scope and attributes of a resource, as far as they are there; 0 if none is.

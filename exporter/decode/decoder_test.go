@@ -518,12 +518,12 @@ func TestKinds(t *testing.T) {
 				s.Attributes().PutStr(semconv.Identity, "text")
 				s.Attributes().PutStr(semconv.Session, "00000000000000ff")
 			},
-			&journal.Link{Span: ref, Parent: parent, Session: 255},
+			&journal.Link{Span: ref, Parent: parent, Session: 255, Start: start, End: start + 2e9},
 			Counts{Links: 1},
 		},
 		{
 			"any other span", func(_ ptrace.Traces, s ptrace.Span) { s.SetName("GET /"); s.Attributes().PutStr("url.path", "/") },
-			&journal.Link{Span: ref, Parent: parent},
+			&journal.Link{Span: ref, Parent: parent, Start: start, End: start + 2e9},
 			Counts{Links: 1},
 		},
 		{
@@ -590,12 +590,12 @@ func TestKinds(t *testing.T) {
 			"an agent's span is no request", func(_ ptrace.Traces, s ptrace.Span) {
 				s.Attributes().PutStr(semconv.GenAIOperationName, "invoke_agent")
 			},
-			&journal.Link{Span: ref, Parent: parent, Border: true},
+			&journal.Link{Span: ref, Parent: parent, Border: true, Start: start, End: start + 2e9, Acts: journal.Agent},
 			Counts{Links: 1},
 		},
 		{
 			"nor is a tool's", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr("openinference.span.kind", "TOOL") },
-			&journal.Link{Span: ref, Parent: parent, Border: true},
+			&journal.Link{Span: ref, Parent: parent, Border: true, Start: start, End: start + 2e9, Acts: journal.Tool},
 			Counts{Links: 1},
 		},
 		{

@@ -135,6 +135,7 @@ func (f *finisher) row(it *item, block, fine int) (added int) {
 	if it.copy > 0 {
 		suffix := "~copy" + itoa(it.copy)
 		it.SessionID, it.RequestID = renamed(it.SessionID, suffix), renamed(it.RequestID, suffix)
+		it.WaitFor = renamedAll(it.WaitFor, suffix)
 	}
 	f.rows++
 	return added

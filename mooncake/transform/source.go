@@ -87,6 +87,7 @@ func (in *input) next() (*item, error) {
 	if in.number > 0 { // sessions of two traces are not the same, whatever they are called
 		suffix := "~" + strconv.Itoa(in.number+1)
 		row.SessionID, row.RequestID = renamed(row.SessionID, suffix), renamed(row.RequestID, suffix)
+		row.WaitFor = renamedAll(row.WaitFor, suffix)
 	}
 	if row.InputLength.Set && row.HashIDs != nil {
 		row.HashIDs = row.Blocks(in.rows.BlockSize()) // ids beyond have no effect
@@ -121,6 +122,18 @@ func renamed(name, suffix string) string {
 		return ""
 	}
 	return name + suffix
+}
+
+// renamedAll returns other names, in memory of their own.
+func renamedAll(names []string, suffix string) []string {
+	if names == nil {
+		return nil
+	}
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = renamed(name, suffix)
+	}
+	return all
 }
 
 // refuse is the error of the row read last.

@@ -253,6 +253,9 @@ func timed(factor float64, in step) step {
 		if it.Delay.Set {
 			it.Delay.V = tidy(it.Delay.V * factor)
 		}
+		if it.ToolWait.Set {
+			it.ToolWait.V = tidy(it.ToolWait.V * factor)
+		}
 		return it, nil
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // ending is a replay that something ends: 300 rows in three seconds, each of them half a second long.
@@ -136,7 +138,7 @@ func TestEndings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("replays by process")
 	}
-	binary := program(t)
+	binary := testprogram.File(t, "moonloop")
 
 	t.Run("server killed", func(t *testing.T) {
 		e := startEnding(t, binary, withoutTelemetry)

@@ -6,33 +6,17 @@
 package acceptance
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-// program returns the moonloop binary's file name: the one that make acceptance names, or one that is built for the test.
-func program(t *testing.T) string {
-	t.Helper()
-	if name := os.Getenv("MOONLOOP_BIN"); name != "" {
-		return name
-	}
-	name := filepath.Join(t.TempDir(), "moonloop")
-	build := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, "./cmd/moonloop")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("moonloop does not build: %v\n%s", err, out)
-	}
-	return name
-}
+	"github.com/moonloop/moonloop/internal/testprogram"
+)
 
 // faultRow is a line of requests.jsonl, as far as the tests of faults ask. Instants and durations are milliseconds.
 type faultRow struct {
@@ -170,8 +154,8 @@ func TestAcceptanceFaultProxy(t *testing.T) {
 	trace, dir := setting(t, "MOONLOOP_TRACE"), artefacts(t)
 	flags := []string{"--speedup", setting(t, "MOONLOOP_SPEEDUP"), "--idle-timeout", "10s", "--first-token-timeout", "20s"}
 	const controlled = 2000 // rows of the control run
-	control := proxied(t, program(t), filepath.Join(dir, "control"), trace, true, append(flags, "--max-requests", strconv.Itoa(controlled))...)
-	run := proxied(t, program(t), filepath.Join(dir, "faults"), trace, false, flags...)
+	control := proxied(t, testprogram.File(t, "moonloop"), filepath.Join(dir, "control"), trace, true, append(flags, "--max-requests", strconv.Itoa(controlled))...)
+	run := proxied(t, testprogram.File(t, "moonloop"), filepath.Join(dir, "faults"), trace, false, flags...)
 	n := len(readLines[traceRow](t, trace))
 	equal(t, "rows of the trace", n, 12031)
 	equal(t, "spans, session and phases included, as the run says", int(at[float64](t, at[map[string]any](t, readSummary(t, run.dir), "telemetry"), "spans_accepted")), run.sink.spans)
@@ -188,7 +172,7 @@ func TestFaultProxy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two replays by process")
 	}
-	dir, binary := t.TempDir(), program(t)
+	dir, binary := t.TempDir(), testprogram.File(t, "moonloop")
 	trace := filepath.Join(dir, "trace.jsonl")
 	const n = 300
 	var rows strings.Builder

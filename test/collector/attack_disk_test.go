@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // disk is a file system of its own for what a Collector writes.
@@ -100,7 +102,7 @@ func TestDisk(t *testing.T) {
 	const child = "MOONLOOP_TEST_DISK"
 	if os.Getenv(child) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDisk$", "-test.v", "-test.parallel=8")
-		cmd.Env = append(os.Environ(), child+"=1", distribution.variable+"="+absolute(t, distribution.file(t)))
+		cmd.Env = append(os.Environ(), child+"=1", "MOONLOOP_OTELCOL="+absolute(t, testprogram.File(t, "otelcol-moonloop")))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 		if os.Getuid() != 0 {
 			cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWUSER

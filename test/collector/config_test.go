@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // testKey is a hash key of 32 bytes.
@@ -68,7 +70,7 @@ func TestConfigurations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			validate := exec.CommandContext(t.Context(), distribution.file(t), "validate", "--config", config)
+			validate := exec.CommandContext(t.Context(), testprogram.File(t, "otelcol-moonloop"), "validate", "--config", config)
 			validate.Dir = t.TempDir()
 			validate.Env = append(os.Environ(), testKey, "MOONLOOP_TOKEN=of-a-test")
 			if out, err := validate.CombinedOutput(); err != nil {
@@ -96,7 +98,7 @@ func TestValidateRefuses(t *testing.T) {
 			t.Fatalf("%s has no %s", c.config, c.setting)
 		}
 		config := write(t, t.TempDir(), "config.yaml", strings.Replace(string(content), c.setting, "x"+c.setting, 1))
-		out, err := exec.CommandContext(t.Context(), distribution.file(t), "validate", "--config", config).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), testprogram.File(t, "otelcol-moonloop"), "validate", "--config", config).CombinedOutput()
 		if err == nil || !bytes.Contains(out, []byte("invalid keys: x"+strings.TrimSuffix(c.setting, ":"))) {
 			t.Errorf("%s, x%s: %v\n%s", c.config, c.setting, err, out)
 		}
@@ -198,7 +200,7 @@ func manifests(t *testing.T, name string) []map[string]any {
 
 // TestComponents wants the distribution to have what its documentation names.
 func TestComponents(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), distribution.file(t), "components").Output()
+	out, err := exec.CommandContext(t.Context(), testprogram.File(t, "otelcol-moonloop"), "components").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

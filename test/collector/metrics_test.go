@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // TestConfigurationsTakeMetrics: whoever sends spans by OTEL_EXPORTER_OTLP_ENDPOINT sends metrics there, too, a replay among
@@ -110,7 +111,7 @@ func TestReplayThroughTheDocumented(t *testing.T) {
 	for protocol, endpoint := range map[string]string{"grpc": otelcol.address, "http/protobuf": otelcol.http} {
 		run := "run-" + protocol[:4]
 		out := filepath.Join(dir, run)
-		cmd := exec.CommandContext(t.Context(), moonloop.file(t), "replay", write(t, dir, "trace.jsonl", trace.String()),
+		cmd := exec.CommandContext(t.Context(), testprogram.File(t, "moonloop"), "replay", write(t, dir, "trace.jsonl", trace.String()),
 			"--url", engine.URL, "--model", "m", "--endpoint", "completions", "--session-mode", "full", "--progress", "none", "--out", out,
 			"--run-id", run, "--otlp-endpoint", "http://"+endpoint, "--otlp-protocol", protocol)
 		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })

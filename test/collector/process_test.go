@@ -21,58 +21,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 const root = "../.." // of the repository, from this package
 
-// TestMain makes a folder for the binaries that the tests build, and removes it.
-func TestMain(m *testing.M) {
-	var err error
-	if built, err = os.MkdirTemp("", "moonloop-"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(built)
-	os.Exit(code)
-}
-
 // acceptance reports whether these are the long runs of make acceptance.
 func acceptance() bool { return os.Getenv("MOONLOOP_OUT") != "" }
-
-var built string // folder of the binaries
-
-// program is a command that the tests build once, or take from where a variable of the environment says.
-type program struct {
-	name, variable string
-	once           sync.Once
-	failed         error
-}
-
-var (
-	distribution = &program{name: "otelcol-moonloop", variable: "MOONLOOP_OTELCOL"}
-	moonloop     = &program{name: "moonloop", variable: "MOONLOOP_BIN"}
-)
-
-// file returns the command's file name.
-func (p *program) file(t *testing.T) string {
-	t.Helper()
-	if name := os.Getenv(p.variable); name != "" {
-		return name
-	}
-	p.once.Do(func() {
-		// As make build does, so that what it compiled is not compiled anew.
-		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", built, "./cmd/"+p.name)
-		build.Dir = root
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			p.failed = fmt.Errorf("%w\n%s", err, out)
-		}
-	})
-	if p.failed != nil {
-		t.Fatalf("%s does not build: %v", p.name, p.failed)
-	}
-	return filepath.Join(built, p.name)
-}
 
 // process is a program under way, a Collector in most tests.
 type process struct {
@@ -115,7 +71,7 @@ func launch(t *testing.T, dir string, environment []string, configs ...string) *
 		args = append(args, "--config", config)
 	}
 	args = append(args, "--set", "extensions.health_check.endpoint="+health)
-	p := spawn(t, dir, "otelcol", environment, distribution.file(t), args...)
+	p := spawn(t, dir, "otelcol", environment, testprogram.File(t, "otelcol-moonloop"), args...)
 	p.health = "http://" + health
 	return p
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // TestReplaysOfExamples runs each replay that a manifest or the compose file runs, with the arguments that stand there, beside
@@ -75,7 +77,7 @@ func simulated(t *testing.T, args []string) (url string) {
 	if !slices.Contains(args, "--listen") {
 		args = append(args, "--listen", "127.0.0.1:0")
 	}
-	engine := spawn(t, t.TempDir(), "simulate", nil, moonloop.file(t), args...)
+	engine := spawn(t, t.TempDir(), "simulate", nil, testprogram.File(t, "moonloop"), args...)
 	return engine.says(t, regexp.MustCompile(`listening on (\S+)`))
 }
 
@@ -101,7 +103,7 @@ func checkReplay(t *testing.T, args []string, engine string, otelcol *collector)
 			t.Errorf("%s has a variable that nobody sets", arg)
 		}
 	}
-	replay := exec.CommandContext(t.Context(), moonloop.file(t), append(args, "--max-duration=2s")...)
+	replay := exec.CommandContext(t.Context(), testprogram.File(t, "moonloop"), append(args, "--max-duration=2s")...)
 	replay.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
 	replay.Dir = out
 	said, err := replay.CombinedOutput()

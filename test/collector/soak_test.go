@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/testprogram"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -124,7 +125,7 @@ func (s soak) run(t *testing.T, dir string) *soaked {
 	trace := filepath.Join(dir, "trace.jsonl")
 	r.rows = s.generate(t, dir, trace)
 
-	engine := spawn(t, dir, "simulate", nil, moonloop.file(t), "simulate", "--listen", "127.0.0.1:0", "--prefill", "50ms",
+	engine := spawn(t, dir, "simulate", nil, testprogram.File(t, "moonloop"), "simulate", "--listen", "127.0.0.1:0", "--prefill", "50ms",
 		"--decode", s.decode, "--cache-blocks", "20000", "--fault", "rate-limit=0.002", "--fault", "unavailable=0.001",
 		"--fault", "cut=0.002", "--fault", "stream-error=0.001", "--fault", "silent-end=0.001")
 	url := engine.says(t, regexp.MustCompile(`listening on (http://\S+)`))
@@ -149,7 +150,7 @@ service: {extensions: [file_storage, health_check, pprof]}
 		process: spawn(t, dir, "replay", []string{
 			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + c.address, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc",
 			"OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=" + host, "OTEL_EXPORTER_PROMETHEUS_PORT=" + port,
-		}, moonloop.file(t), "replay", trace, "--session-mode", "full", "--url", url, "--model", "soak", "--run-id", "soak", "--progress", "none",
+		}, testprogram.File(t, "moonloop"), "replay", trace, "--session-mode", "full", "--url", url, "--model", "soak", "--run-id", "soak", "--progress", "none",
 			"--endpoint", "completions", "--token-events", "all", "--max-error-rate", "0.05", "--out", filepath.Join(dir, "replay")),
 	}
 	r.all = []*watched{agent, otelcol, {name: "engine", process: engine}}
@@ -199,7 +200,7 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	t.Helper()
 	const warm = time.Minute // until as many conversations end as begin
 	random := filepath.Join(dir, "generated.jsonl")
-	made := spawn(t, dir, "generate", nil, moonloop.file(t), "generate", "--sessions", "--out", random,
+	made := spawn(t, dir, "generate", nil, testprogram.File(t, "moonloop"), "generate", "--sessions", "--out", random,
 		"--rows", fmt.Sprint(int(s.rate*(2*warm+s.lasts+10*time.Second).Seconds())), "--rate", fmt.Sprint(s.rate),
 		"--seed", fmt.Sprint(time.Now().UnixNano()), "--think", "2,0.5,10", "--user", "200,1,4000", "--max-input", "16000",
 		"--output", s.output, "--token-time", s.decode, "--turns", "12")

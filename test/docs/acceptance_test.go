@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // check parses the commands of a block without running them, and fails for what can be told to be wrong.
@@ -121,7 +123,7 @@ func problems(t *testing.T, call []string) []string {
 		found = append(found, missingTargets(t, call[1:])...)
 	}
 	if args := arguments(call); args != nil {
-		help := exec.CommandContext(t.Context(), moonloop.file(t), append(slices.Clone(args), "--help")...)
+		help := exec.CommandContext(t.Context(), testprogram.File(t, "moonloop"), append(slices.Clone(args), "--help")...)
 		if out, err := help.CombinedOutput(); err != nil {
 			line, _, _ := bytes.Cut(out, []byte("\n"))
 			found = append(found, string(line))

@@ -6,66 +6,20 @@
 package docs
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 const root = "../.." // of the repository, from this package
-
-// TestMain makes a folder for the programs that the tests build, and removes it.
-func TestMain(m *testing.M) {
-	var err error
-	if built, err = os.MkdirTemp("", "moonloop-"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(built)
-	os.Exit(code)
-}
-
-var built string // folder of the programs
-
-// program is a command that the tests build once, or find where a variable of the environment says.
-type program struct {
-	name, variable string
-	once           sync.Once
-	failed         error
-}
-
-var (
-	moonloop = &program{name: "moonloop", variable: "MOONLOOP_BIN"}
-	otelcol  = &program{name: "otelcol-moonloop", variable: "MOONLOOP_OTELCOL"}
-)
-
-// file returns the program's file name.
-func (p *program) file(t *testing.T) string {
-	t.Helper()
-	if name := os.Getenv(p.variable); name != "" {
-		return name
-	}
-	p.once.Do(func() {
-		// As make build does, so that what it compiled is not compiled anew.
-		build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", built, "./cmd/"+p.name)
-		build.Dir = root
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			p.failed = fmt.Errorf("%w\n%s", err, out)
-		}
-	})
-	if p.failed != nil {
-		t.Fatalf("%s does not build: %v", p.name, p.failed)
-	}
-	return filepath.Join(built, p.name)
-}
 
 // checkout is a folder in which the commands of a page run.
 type checkout struct {
@@ -137,9 +91,9 @@ func newCheckout(t *testing.T, commands string) *checkout {
 		}
 		c.write(t, name, c.withPorts(t, string(content)), 0o600)
 	}
-	c.write(t, "bin/moonloop", c.withPorts(t, strings.ReplaceAll(wrapper, "MOONLOOP", moonloop.file(t))), 0o700)
-	if strings.Contains(commands, otelcol.name) {
-		if err := os.Symlink(otelcol.file(t), filepath.Join(c.dir, "bin", otelcol.name)); err != nil {
+	c.write(t, "bin/moonloop", c.withPorts(t, strings.ReplaceAll(wrapper, "MOONLOOP", testprogram.File(t, "moonloop"))), 0o700)
+	if strings.Contains(commands, "otelcol-moonloop") {
+		if err := os.Symlink(testprogram.File(t, "otelcol-moonloop"), filepath.Join(c.dir, "bin", "otelcol-moonloop")); err != nil {
 			t.Fatal(err)
 		}
 	}

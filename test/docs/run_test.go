@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
 // tools are what pages use beside our own programs.
@@ -145,7 +147,7 @@ func (c *checkout) bash(t *testing.T, script string) (string, error) {
 // start starts an engine that ends with the test, and waits until it listens.
 func (c *checkout) start(t *testing.T, address string) {
 	t.Helper()
-	engine := exec.CommandContext(t.Context(), moonloop.file(t), "simulate", "--listen", address)
+	engine := exec.CommandContext(t.Context(), testprogram.File(t, "moonloop"), "simulate", "--listen", address)
 	if err := engine.Start(); err != nil {
 		t.Fatal(err)
 	}

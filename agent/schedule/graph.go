@@ -1,0 +1,117 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+// This file has rows wait for the rows before them in their graph: those of an agent, its tools and its helpers.
+//
+// A row waits for rows that came from the source before it. Those that did not, because they are not of this run, are not waited for, and
+// so no row waits for ever. A row whose predecessor was not served is skipped, as the later turns of a session are: an agent that has got
+// no answer asks no further question that is known. All that follow it are skipped, too.
+
+import (
+	"time"
+)
+
+// graph holds the rows of all graphs that have not ended, or not long ago.
+type graph struct {
+	rows    map[int64]*vertex // by index
+	ended   []int64           // of these, in the order in which they ended
+	waiting map[*Item]struct{}
+	leaving []*vertex // have ended, while others are seen to
+	busy    bool
+}
+
+// vertex is an item's place in its graph.
+type vertex struct {
+	pending int           // predecessors that have not ended
+	after   []*Item       // items that wait for it
+	last    time.Duration // end of the latest predecessor; of one that is over, its own
+	bound   bool          // it has a predecessor of this run
+	over    bool          // it has ended
+	broken  bool          // it, or a predecessor, was not served
+	reason  Reason        // for which those that follow it are skipped then
+}
+
+// joinGraph notes an item's predecessors.
+func (s *Scheduler) joinGraph(it *Item) {
+	it.vertex = new(vertex)
+	s.graph.rows[it.Index] = it.vertex
+	for _, index := range it.After {
+		if p := s.graph.rows[index]; p != nil && p.over {
+			it.vertex.learn(p)
+		} else if p != nil {
+			it.vertex.pending++
+			p.after = append(p.after, it)
+		}
+	}
+}
+
+// learn takes note of a predecessor's end.
+func (v *vertex) learn(p *vertex) {
+	v.last, v.bound = max(v.last, p.last), true
+	if p.broken && !v.broken {
+		v.broken, v.reason = true, p.reason
+	}
+}
+
+// await has an item wait for its predecessors.
+func (s *Scheduler) await(it *Item) {
+	if it.vertex.pending == 0 {
+		s.startVertex(it)
+		return
+	}
+	s.held++
+	s.graph.waiting[it] = struct{}{}
+}
+
+// startVertex sets the intended instant of an item whose predecessors have ended.
+func (s *Scheduler) startVertex(it *Item) {
+	v := it.vertex
+	if v.bound {
+		wait := it.Row.Delay.V + it.Row.ToolWait.V // 0 where absent
+		it.Intended = v.last + time.Duration(wait/s.cfg.Speedup*float64(time.Millisecond))
+	}
+	switch {
+	case v.broken:
+		s.drop(it, v.reason)
+	case s.pastEnd(it):
+		s.drop(it, PastEnd)
+	default:
+		s.delay(it)
+	}
+}
+
+// leaveGraph ends an item, and lets those go that wait for nobody else. Where it was not served, why is the reason to skip them.
+func (s *Scheduler) leaveGraph(it *Item, at time.Duration, ok bool, why Reason) {
+	g, v := &s.graph, it.vertex
+	if v == nil || v.over {
+		return
+	}
+	v.over, v.last, v.broken, v.reason = true, at, !ok, why
+	g.ended = append(g.ended, it.Index)
+	for len(g.ended) > s.cfg.MaxEnded {
+		delete(g.rows, g.ended[0])
+		g.ended = g.ended[1:]
+	}
+	g.leaving = append(g.leaving, v)
+	if g.busy { // one by one, however long a chain is that is skipped
+		return
+	}
+	g.busy = true
+	for len(g.leaving) > 0 {
+		over := g.leaving[0]
+		g.leaving = g.leaving[1:]
+		for _, next := range over.after {
+			next.vertex.learn(over)
+			next.vertex.pending--
+			if _, waits := g.waiting[next]; waits && next.vertex.pending == 0 {
+				delete(g.waiting, next)
+				s.held--
+				s.startVertex(next)
+			}
+		}
+		over.after = nil
+	}
+	g.busy = false
+}

@@ -1,0 +1,492 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+// This file finds which requests of a trace follow which: the graph of an agent, its tools and its helpers, from spans alone.
+//
+// Two requests part at their nearest common ancestor. There each is below another child, or is one. The one follows the other if the
+// child of the other had ended, with all below it, when its own began: children that overlap are branches that run side by side, even
+// where a request of the one happens to end before one of the other begins. Of a row's predecessors only those are named that no other
+// one follows. A span link adds an edge.
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Graphs says which requests get a place in a graph.
+type Graphs string
+
+// What can be done. The zero Graphs is GraphsAgents.
+const (
+	GraphsAgents Graphs = "agents" // those below a span of an agent, a workflow or a tool, or named by a span link, and what follows them
+	GraphsAll    Graphs = "all"    // all that are of one trace
+	GraphsNever  Graphs = "never"
+)
+
+const (
+	// maxFan is how many predecessors a request is given: those that ended last.
+	maxFan = 64
+	// maxGone is how many steps are remembered that became no row.
+	maxGone = 1 << 20
+	// maxWalked bounds the search for an edge that another path makes needless, and the tools of one wait.
+	maxWalked = 4096
+	// maxWork bounds the steps of all searches in one trace: some hundred for each span of the largest, and a second in all.
+	maxWork = 1 << 26
+)
+
+// grapher finds the graph of the trace at hand. Indices are those of tree.nodes; that behind the last one stands above all roots.
+type grapher struct {
+	*tree
+	kids     [][]int32
+	lo, hi   []int64 // from the begin of a node and all below it to the end
+	count    []int32 // requests at or below it that are rows
+	first    [][]int32
+	last     [][]int32
+	steps    map[int32]*step
+	tools    []int32 // by their end
+	byChance bool    // no span says that agents act here
+	left     int64   // of maxWork
+}
+
+type step struct {
+	journal.Step
+	before []int32
+	above  int32 // where it and its predecessors part
+	own    int32 // the child that it is below there
+	waited bool  // another one follows it
+	from   int64 // begin and end of the span by which it was sent
+	to     int64
+}
+
+// graph gives the requests of the trace their steps, by node.
+func (t *tree) graph() map[int32]*step {
+	if t.c.opt.Graphs == GraphsNever || t.c.opt.Format != FormatFull || len(t.nodes) < 2 {
+		return nil
+	}
+	g := &grapher{tree: t, steps: map[int32]*step{}, byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
+	for i := range t.nodes {
+		if n := &t.nodes[i]; n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows {
+			sent := t.top(int32(i)) //nolint:gosec // bounded by MaxTraceSpans
+			g.steps[int32(i)] = &step{Step: journal.Step{ID: t.stepID(n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
+		}
+	}
+	if len(g.steps) < 2 {
+		return nil
+	}
+	g.extend()
+	for _, i := range slices.Backward(g.order) {
+		g.join(i)
+	}
+	g.join(int32(len(t.nodes))) //nolint:gosec // bounded by MaxTraceSpans
+	g.links()
+	if g.byChance {
+		return nil
+	}
+	g.finish()
+	if g.left <= 0 {
+		t.c.lost.add(lostGraph, 1)
+		return nil
+	}
+	return g.steps
+}
+
+// works counts a step of a search, and reports whether there may be another one.
+func (g *grapher) works() bool {
+	g.left--
+	return g.left > 0
+}
+
+// stepID numbers a step: by its span, so that it is the same whatever else is compiled.
+func (t *tree) stepID(span journal.SpanID) uint64 {
+	return max(xxhash.Sum64(append(t.trace[:len(t.trace):len(t.trace)], span[:]...)), 1)
+}
+
+// top returns the span by which a request was sent: the topmost one that stands for nothing else.
+func (t *tree) top(i int32) *node {
+	for n := &t.nodes[i]; ; {
+		if n.above < 0 || t.nodes[n.above].served > 1 {
+			return n
+		}
+		n = &t.nodes[n.above]
+	}
+}
+
+// extend finds children, how far each node extends, and how many rows it has.
+func (g *grapher) extend() {
+	n := len(g.nodes)
+	g.kids, g.lo, g.hi, g.count = make([][]int32, n+1), make([]int64, n+1), make([]int64, n+1), make([]int32, n+1)
+	g.first, g.last = make([][]int32, n+1), make([][]int32, n+1)
+	cover := func(i int32, lo, hi int64) {
+		switch {
+		case lo == 0:
+		case g.lo[i] == 0:
+			g.lo[i], g.hi[i] = lo, hi
+		default:
+			g.lo[i], g.hi[i] = min(g.lo[i], lo), max(g.hi[i], hi)
+		}
+	}
+	for _, i := range slices.Backward(g.order) {
+		n := &g.nodes[i]
+		if n.kind == journal.KindContent {
+			continue
+		}
+		up := n.up
+		if up < 0 {
+			up = int32(len(g.nodes)) //nolint:gosec // bounded by MaxTraceSpans
+		}
+		if n.start > 0 {
+			cover(i, n.start+n.offset, n.end+n.offset)
+		}
+		if g.steps[i] != nil {
+			g.count[i]++
+			g.first[i], g.last[i] = []int32{i}, []int32{i}
+		}
+		cover(up, g.lo[i], g.hi[i])
+		g.count[up] += g.count[i]
+		if g.count[i] > 0 {
+			g.kids[up] = append(g.kids[up], i)
+			g.byChance = g.byChance && n.acts == journal.NoActor
+		}
+		if n.acts == journal.Tool && n.start > 0 {
+			g.tools = append(g.tools, i)
+		}
+	}
+	slices.SortFunc(g.tools, func(a, b int32) int { return cmp.Or(cmp.Compare(g.hi[a], g.hi[b]), cmp.Compare(a, b)) })
+}
+
+// begin returns the latest instant at which a node may have begun: some producers cut starts, and not ends, to a millisecond.
+func (g *grapher) begin(i int32) int64 {
+	const cut = 1e6
+	if lo := g.lo[i]; lo%cut != 0 {
+		return lo
+	}
+	return g.lo[i] + cut - 1
+}
+
+// precedes reports whether all of a node had ended when another one began.
+func (g *grapher) precedes(a, b int32) bool {
+	return g.hi[a] <= g.begin(b) && g.lo[a] < g.lo[b]
+}
+
+// join makes edges between the children of a node, each from the last requests of one to the first ones of the next.
+func (g *grapher) join(at int32) {
+	kids := g.kids[at]
+	if len(kids) == 0 {
+		return
+	}
+	slices.SortFunc(kids, func(a, b int32) int { return cmp.Or(cmp.Compare(g.hi[a], g.hi[b]), cmp.Compare(a, b)) })
+	latest := make([]int32, len(kids)) // of those up to each the one that began last
+	for i, kid := range kids {
+		if latest[i] = kid; i > 0 && g.lo[latest[i-1]] > g.lo[kid] {
+			latest[i] = latest[i-1]
+		}
+	}
+	followed, evidence := make(map[int32]bool, len(kids)), g.evidence(at)
+	for _, kid := range kids {
+		end := g.begin(kid)
+		n, _ := slices.BinarySearchFunc(kids, end+1, func(k int32, end int64) int { return cmp.Compare(g.hi[k], end) })
+		var before []int32
+		mark := int32(-1)
+		for i := n - 1; i >= 0 && len(before) < maxFan && g.works(); i-- {
+			if !g.precedes(kids[i], kid) {
+				continue
+			}
+			if mark < 0 {
+				mark = latest[i]
+				if !g.precedes(mark, kid) {
+					mark = kids[i]
+				}
+			}
+			if g.precedes(kids[i], mark) {
+				break
+			}
+			followed[kids[i]] = true
+			before = append(before, g.last[kids[i]]...)
+		}
+		if before == nil {
+			few, many := g.first[at], g.first[kid]
+			if len(few) > len(many) {
+				few, many = many, few
+			}
+			g.first[at] = append(many, few...)
+			continue
+		}
+		before = g.latestOf(before)
+		for _, first := range g.first[kid] {
+			s := g.steps[first]
+			s.before, s.above, s.own = before, at, kid
+			for _, b := range before {
+				s.WaitFor = append(s.WaitFor, journal.Edge{ID: g.steps[b].ID, Evidence: evidence})
+				g.steps[b].waited = true
+			}
+		}
+	}
+	for _, kid := range kids {
+		if !followed[kid] {
+			g.last[at] = append(g.last[at], g.last[kid]...)
+		}
+		g.first[kid], g.last[kid] = nil, g.last[kid][:min(len(g.last[kid]), maxFan)]
+	}
+	g.last[at] = g.latestOf(g.last[at])
+}
+
+// latestOf returns those of some requests that ended last, in order.
+func (g *grapher) latestOf(all []int32) []int32 {
+	slices.SortFunc(all, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(g.steps[b].to, g.steps[a].to), cmp.Compare(a, b))
+	})
+	return slices.Clip(all[:min(len(all), maxFan)])
+}
+
+func (n *node) ended() int64 { return n.end + n.offset }
+
+// evidence returns what it says that requests part at a node.
+func (g *grapher) evidence(at int32) mooncake.Evidence {
+	for i := at; int(i) < len(g.nodes) && i >= 0 && g.works(); i = g.nodes[i].up {
+		if g.nodes[i].acts != journal.NoActor {
+			return mooncake.EvidenceParent
+		}
+	}
+	return mooncake.EvidenceTime
+}
+
+// links adds what span links say.
+func (g *grapher) links() {
+	for i := range g.nodes {
+		for _, span := range g.nodes[i].follows {
+			to, ok := g.find(span)
+			if b := int32(i); ok && g.precedes(int32(to), b) { //nolint:gosec // bounded by MaxTraceSpans
+				g.byChance = false
+				for _, first := range g.edges(b, func(s *step) bool { return len(s.before) == 0 || !g.within(s.before[0], b) }) {
+					for _, last := range g.edges(int32(to), func(s *step) bool { return !s.waited || !g.followedWithin(s, int32(to)) }) { //nolint:gosec // likewise
+						g.link(last, first)
+					}
+				}
+			}
+		}
+	}
+}
+
+// edges returns the requests at or below a node of which something is so.
+func (g *grapher) edges(at int32, is func(*step) bool) (found []int32) {
+	for _, i := range g.order {
+		if len(found) == maxFan || !g.works() {
+			break
+		}
+		if s := g.steps[i]; s != nil && g.within(i, at) && is(s) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// within reports whether a node is another one, or below it.
+func (g *grapher) within(i, at int32) bool {
+	for ; i >= 0 && g.works(); i = g.nodes[i].up {
+		if i == at {
+			return true
+		}
+	}
+	return false
+}
+
+// followedWithin reports whether a request below a node follows a step.
+func (g *grapher) followedWithin(s *step, at int32) bool {
+	for i, other := range g.steps {
+		if g.works() && g.within(i, at) && slices.ContainsFunc(other.WaitFor, func(e journal.Edge) bool { return e.ID == s.ID }) {
+			return true
+		}
+	}
+	return false
+}
+
+// link makes an edge, or a sure one of one that is there, and leaves out those that it makes needless.
+func (g *grapher) link(from, to int32) {
+	s, p := g.steps[to], g.steps[from]
+	for i, e := range s.WaitFor {
+		if e.ID == p.ID {
+			s.WaitFor[i].Evidence = mooncake.EvidenceLink
+			return
+		}
+	}
+	if len(s.WaitFor) >= maxFan {
+		return
+	}
+	s.before = append(slices.Clone(s.before), from)
+	s.WaitFor = append(s.WaitFor, journal.Edge{ID: p.ID, Evidence: mooncake.EvidenceLink})
+	if s.above < 0 {
+		s.above, s.own = int32(len(g.nodes)), to //nolint:gosec // bounded by MaxTraceSpans
+	}
+	p.waited = true
+	for i, before := range slices.Backward(s.before) {
+		others := slices.Delete(slices.Clone(s.before), i, i+1)
+		if g.reaches(others, before) {
+			s.before, s.WaitFor = others, slices.Delete(s.WaitFor, i, i+1)
+		}
+	}
+}
+
+// reaches reports whether one of some requests follows another one, over whatever others.
+func (g *grapher) reaches(from []int32, to int32) bool {
+	queue, seen := slices.Clone(from), map[int32]bool{}
+	for len(queue) > 0 && len(seen) < maxWalked {
+		at := queue[0]
+		queue = queue[1:]
+		for _, before := range g.steps[at].before {
+			if before == to {
+				return true
+			}
+			if !seen[before] && g.works() && g.steps[before].to > g.steps[to].from {
+				seen[before] = true
+				queue = append(queue, before)
+			}
+		}
+	}
+	return false
+}
+
+// finish settles how long each step waits, and leaves those out that have to do with no other.
+func (g *grapher) finish() {
+	for i, s := range g.steps {
+		if g.left <= 0 {
+			return
+		}
+		if len(s.WaitFor) == 0 {
+			if !s.waited {
+				delete(g.steps, i)
+			}
+			continue
+		}
+		from := int64(0)
+		for _, b := range s.before {
+			from = max(from, g.steps[b].to)
+		}
+		wait := max(0, s.from-from)
+		s.ToolWait = min(wait, g.toolTime(s, from, from+wait))
+		s.Delay = wait - s.ToolWait
+	}
+}
+
+// toolTime returns how long tools ran in a time, of those that a step may have waited for.
+func (g *grapher) toolTime(s *step, from, to int64) (sum int64) {
+	n, _ := slices.BinarySearchFunc(g.tools, from+1, func(k int32, at int64) int { return cmp.Compare(g.hi[k], at) })
+	var times [][2]int64
+	for _, tool := range g.tools[n:min(len(g.tools), n+maxWalked)] {
+		if g.lo[tool] < to && g.concerns(tool, s) {
+			times = append(times, [2]int64{max(from, g.lo[tool]), min(to, g.hi[tool])})
+		}
+	}
+	slices.SortFunc(times, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	for _, span := range times {
+		if span[1] > from {
+			sum += span[1] - max(from, span[0])
+			from = span[1]
+		}
+	}
+	return sum
+}
+
+// concerns reports whether a tool is of the child that a step is of, or of one before it.
+func (g *grapher) concerns(tool int32, s *step) bool {
+	virtual := int32(len(g.nodes)) //nolint:gosec // bounded by MaxTraceSpans
+	for i := tool; i >= 0 && g.works(); i = g.nodes[i].up {
+		up := g.nodes[i].up
+		if up == s.above || up < 0 && s.above == virtual {
+			return i == s.own || g.precedes(i, s.own)
+		}
+	}
+	return false
+}
+
+// gone is a step that became no row: what followed it follows its predecessors, that much later, or the row that stands for it.
+type gone struct {
+	journal.Step
+	took int64
+}
+
+// drop remembers the step of a request that is no row.
+func (c *compiler) drop(r *journal.Inference) {
+	if r.Step.ID != 0 && len(c.gone) < maxGone {
+		c.gone[r.Step.ID] = gone{r.Step, endOf(r) - r.Start}
+	}
+}
+
+// stands remembers that a request stands for another one's step.
+func (c *compiler) stands(r *journal.Inference, step journal.Step) {
+	if step.ID != 0 && step.ID != r.Step.ID && len(c.gone) < maxGone {
+		edge := journal.Edge{ID: r.Step.ID, Evidence: mooncake.EvidenceLink}
+		c.gone[step.ID] = gone{Step: journal.Step{ID: step.ID, WaitFor: []journal.Edge{edge}}}
+	}
+}
+
+// settleStep replaces those predecessors of a step that are no rows.
+func (c *compiler) settleStep(s journal.Step) journal.Step {
+	var kept []journal.Edge
+	seen := map[uint64]bool{}
+	queue := slices.Clone(s.WaitFor)
+	for len(queue) > 0 {
+		e := queue[0]
+		queue = queue[1:]
+		if seen[e.ID] || len(seen) >= maxWalked {
+			continue
+		}
+		seen[e.ID] = true
+		g, lost := c.gone[e.ID]
+		if !lost {
+			kept = append(kept, e)
+			continue
+		}
+		for _, before := range g.WaitFor {
+			before.Evidence = min(before.Evidence, e.Evidence)
+			queue = append(queue, before)
+		}
+		if len(s.WaitFor) == 1 { // it was all that was waited for
+			s.Delay, s.ToolWait = s.Delay+g.took+g.Delay, s.ToolWait+g.ToolWait
+		}
+	}
+	s.WaitFor = kept[:min(len(kept), mooncake.MaxWaitFor)]
+	return s
+}
+
+// step gives a row its place in a graph.
+func (w *writing) step(row *mooncake.Row, s journal.Step) {
+	if s.ID == 0 || w.part.Replay || w.c.opt.Format != FormatFull {
+		return
+	}
+	s = w.c.settleStep(s)
+	row.RequestID, row.WaitFor = stepName(s.ID), []string{}
+	for _, e := range s.WaitFor {
+		row.WaitFor = append(row.WaitFor, stepName(e.ID))
+		row.Evidence = append(row.Evidence, e.Evidence)
+		if w.edges == nil {
+			w.edges = map[string]any{}
+		}
+		n, _ := w.edges[e.Evidence.String()].(int64)
+		w.edges[e.Evidence.String()] = n + 1
+	}
+	if len(s.WaitFor) == 0 {
+		return
+	}
+	row.Delay = mooncake.Some(float64(s.Delay) / 1e6)
+	if s.ToolWait > 0 {
+		row.ToolWait = mooncake.Some(float64(s.ToolWait) / 1e6)
+	}
+}
+
+// stepName is the request id of a step.
+func stepName(id uint64) string {
+	const digits = "0123456789abcdef"
+	var out []byte
+	for _, b := range binary.BigEndian.AppendUint64(nil, id) {
+		out = append(out, digits[b>>4], digits[b&15])
+	}
+	return string(out)
+}

@@ -1,0 +1,84 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/study"
+)
+
+// roundFlags are those with which compare makes the runs itself.
+type roundFlags struct {
+	commands []string
+	study.Rounds
+}
+
+func (r *roundFlags) register(f *pflag.FlagSet) {
+	listVar(f, &r.commands, "run", anyText("a command of the shell that writes a run's folder to {out}"))
+	add(f, &r.N, "rounds", 6, whole(1, study.MaxRounds))
+	add(f, &r.Between, "between", "")
+	add(f, &r.Calibrate, "calibrate", false)
+	add(f, &r.Seed, "seed", 0)
+	add(f, &r.Dir, "out", "rounds", anyText("the name of a folder"))
+}
+
+func (r *roundFlags) given() bool { return len(r.commands) > 0 }
+
+func (r *roundFlags) check(folders []string, again string) error {
+	switch {
+	case len(folders) > 0:
+		return errors.New("folders are runs that are there, and --run makes runs: give one or the other")
+	case again != "":
+		return errors.New("--again names runs that are there: with --run, give --calibrate")
+	case len(r.commands) != 2:
+		return fmt.Errorf("%d commands are given with --run: give two, that of A and that of B", len(r.commands))
+	}
+	return nil
+}
+
+// run runs the rounds, and returns the folders of their runs.
+func (r *roundFlags) run(cmd *cobra.Command, metric study.Metric) (dirs []string, again string, err error) {
+	r.A, r.B = r.commands[0], r.commands[1]
+	r.Exec = shell
+	r.Ended = func(round int, side string, run *study.Run) {
+		value, unit, _ := run.Value(metric)
+		fmt.Fprintf(cmd.ErrOrStderr(), "round %d of %d, %s: %s %.4g %s, %s\n", round, r.N, side, metric, value, unit, run.Verdict)
+	}
+	if err := r.Run(cmd.Context()); err != nil {
+		return nil, "", err
+	}
+	if r.Calibrate {
+		again = filepath.Join(r.Dir, study.SideAgain)
+	}
+	return []string{filepath.Join(r.Dir, study.SideA), filepath.Join(r.Dir, study.SideB)}, again, nil
+}
+
+// shellEnds is how long a command has to end once it was told to.
+const shellEnds = 30 * time.Second
+
+// shell runs a command, which finds this moonloop before any other.
+func shell(ctx context.Context, command string, log *os.File) error {
+	args := []string{"sh", "-c", command}
+	if runtime.GOOS == "windows" {
+		args = []string{"cmd", "/C", command}
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // it is the user's own command
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = log, log, shellEnds
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if own, err := os.Executable(); err == nil {
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(own)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
+	return cmd.Run()
+}

@@ -1,0 +1,108 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+// This file is about graphs: rows that follow other rows, as the requests of an agent do.
+
+import (
+	"fmt"
+	"slices"
+)
+
+// MaxWaitFor is the greatest number of rows that one row waits for.
+const MaxWaitFor = 1024
+
+// Evidence says what an edge of a graph was taken from. The greater one is the surer.
+type Evidence uint8
+
+// The kinds of evidence.
+const (
+	// EvidenceTime: one ended before the other began, below spans that say nothing of why.
+	EvidenceTime Evidence = iota + 1
+	// EvidenceParent: and both are steps of the same agent, workflow or tool.
+	EvidenceParent
+	// EvidenceToolCall: the one's reply asked for a tool, by the call's id, and the other is of that call, or was given its result.
+	EvidenceToolCall
+	// EvidenceLink: a span link says so.
+	EvidenceLink
+)
+
+var evidences = [...]string{"", "time", "parent", "tool_call", "link"}
+
+func (e Evidence) String() string { return evidences[e] }
+
+func evidenceNames(all []Evidence) (names []string) {
+	for _, e := range all {
+		names = append(names, e.String())
+	}
+	return names
+}
+
+// texts reads an array of strings.
+func (p *parser) texts(field string, to *[]string) *RowError {
+	if k := p.dec.PeekKind(); k != '[' {
+		_, e := p.value(field, '[') // null, or a fault
+		return e
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return p.syntax(err)
+	}
+	*to = []string{}
+	for p.dec.PeekKind() != ']' {
+		var s string
+		if k := p.dec.PeekKind(); k != '"' && k != 0 {
+			return fault(field, element(len(*to)), "is not a string", correctOrOmit)
+		}
+		if e := p.text(field, &s); e != nil {
+			return e
+		}
+		if len(*to) == MaxWaitFor {
+			return tooManyPredecessors(field)
+		}
+		*to = append(*to, s)
+	}
+	_, err := p.dec.ReadToken()
+	return p.syntax(err)
+}
+
+// evidence reads wait_evidence. What nobody knows is no evidence.
+func (p *parser) evidence(r *Row) *RowError {
+	var names []string
+	if e := p.texts("wait_evidence", &names); e != nil || names == nil {
+		return e
+	}
+	r.Evidence = []Evidence{}
+	for i, name := range names {
+		at := slices.Index(evidences[:], name)
+		if at < 1 {
+			return fault("wait_evidence", element(i), "is none of time, parent, tool_call and link", correctOrOmit)
+		}
+		r.Evidence = append(r.Evidence, Evidence(at)) //nolint:gosec // of five
+	}
+	return nil
+}
+
+func tooManyPredecessors(field string) *RowError {
+	return fault(field, "", fmt.Sprintf("has more than %d elements", MaxWaitFor), "name the rows that the others do not wait for already")
+}
+
+// faultGraph: what a row waits for is named, by other names than its own.
+func faultGraph(r *Row) *RowError {
+	const rule, advice = "must be a finite number of milliseconds, 0 or more and at most 2^53", correctOrOmit
+	if e := faultTime("tool_wait_ms", r.ToolWait, rule, advice); e != nil {
+		return e
+	}
+	switch at := slices.Index(r.WaitFor, ""); {
+	case at >= 0:
+		return fault("wait_for", element(at), "is empty", "name rows by their request_id")
+	case len(r.WaitFor) > MaxWaitFor:
+		return tooManyPredecessors("wait_for")
+	case r.RequestID != "" && slices.Contains(r.WaitFor, r.RequestID):
+		return fault("wait_for", "", "names the row itself, which then never starts", correctOrOmit)
+	case r.Evidence != nil && len(r.Evidence) != len(r.WaitFor):
+		return fault("wait_evidence", "", fmt.Sprintf("has %d elements, and wait_for has %d", len(r.Evidence), len(r.WaitFor)),
+			"give one for each, or leave it out")
+	}
+	return nil
+}

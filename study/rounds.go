@@ -1,0 +1,120 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Rounds runs the commands of two sides in turns, so that both meet the same conditions. A round is a run of each, in an order that
+// the seed draws, since whoever goes second in each round would meet a machine that the first has warmed.
+type Rounds struct {
+	A, B string // shell commands; each must write a run's folder at {out}
+	// Between is a command that is run before each run, such as one that restarts the engine; empty = none.
+	Between string
+	// Calibrate also runs A once more in each round, for [Compare]'s noise floor.
+	Calibrate bool
+	N         int    // rounds
+	Seed      uint64 // of the order, and of {seed}
+	// Dir gets the folders a, b and, with Calibrate, again; in each, a folder and a log for each round: a/1, a/1.log. A run that is
+	// there is kept, so that the rounds go on where they ended, and more rounds can be added.
+	Dir string
+	// Exec runs a command, and writes what it prints to the log.
+	Exec func(ctx context.Context, command string, log *os.File) error
+	// Ended is called after each run; nil = not.
+	Ended func(round int, side string, run *Run)
+}
+
+// MaxRounds bounds [Rounds].N.
+const MaxRounds = 1000
+
+// Folders of the sides in [Rounds].Dir.
+const (
+	SideA     = "a"
+	SideB     = "b"
+	SideAgain = "again" // A once more
+)
+
+// Run runs the rounds. A command that fails, but has written a run, has run: a replay whose measurement is invalid exits so, and
+// [Compare] leaves it out. One that leaves no run is an error, which ends the rounds.
+func (r *Rounds) Run(ctx context.Context) error {
+	if r.N < 1 || r.N > MaxRounds {
+		return fmt.Errorf("%d rounds: must be from 1 to %d", r.N, MaxRounds)
+	}
+	sides := []struct{ name, command string }{{SideA, r.A}, {SideB, r.B}}
+	if r.Calibrate {
+		sides = append(sides, struct{ name, command string }{SideAgain, r.A})
+	}
+	for _, s := range sides {
+		if !strings.Contains(s.command, "{out}") {
+			return fmt.Errorf("the command %q does not say {out}: it stands for the folder that the run must write, as in `moonloop replay trace.jsonl --url URL --seed {seed} --out {out}`", s.command)
+		}
+	}
+	random := rand.New(rand.NewPCG(r.Seed, 0)) //nolint:gosec // an order, no secret
+	for round := 1; round <= r.N; round++ {
+		for _, i := range random.Perm(len(sides)) {
+			// Each run has words of its own, so that it finds a cold cache even if both sides are one engine.
+			seed := r.Seed + uint64(len(sides)*round+i) //nolint:gosec // a few rounds
+			if err := r.one(ctx, round, seed, sides[i].name, sides[i].command); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// one runs a command, unless its run is there.
+func (r *Rounds) one(ctx context.Context, round int, seed uint64, side, command string) error {
+	out := filepath.Join(r.Dir, side, strconv.Itoa(round))
+	if run, err := readRun(out); err != nil {
+		return err
+	} else if run != nil && run.Verdict != noSummary {
+		r.ended(round, side, run)
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o750); err != nil {
+		return fmt.Errorf("the folder of the rounds cannot be made: %w", err)
+	}
+	name := out + ".log"
+	log, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the user's folder
+	if err != nil {
+		return fmt.Errorf("the log of a run cannot be written: %w", err)
+	}
+	defer func() { _ = log.Close() }() // what is in it is for people
+	fill := strings.NewReplacer("{out}", out, "{seed}", strconv.FormatUint(seed, 10), "{round}", strconv.Itoa(round))
+	if r.Between != "" {
+		if err := r.Exec(ctx, fill.Replace(r.Between), log); err != nil {
+			return errors.Join(ctx.Err(), fmt.Errorf("round %d, before %s: the command between runs failed: %w; %s has what it printed", round, side, err, name))
+		}
+	}
+	failed := r.Exec(ctx, fill.Replace(command), log)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	run, err := readRun(out)
+	switch {
+	case err != nil:
+		return err
+	case run != nil && run.Verdict != noSummary:
+		r.ended(round, side, run)
+		return nil
+	case failed == nil:
+		failed = fs.ErrNotExist
+	}
+	return fmt.Errorf("round %d: the command of %s wrote no run to %s: %w; %s has what it printed", round, side, out, failed, name)
+}
+
+func (r *Rounds) ended(round int, side string, run *Run) {
+	if r.Ended != nil {
+		r.Ended(round, side, run)
+	}
+}
