@@ -59,7 +59,7 @@ const (
 	collectorDo  = "let a Collector collect it: examples/collector.yaml"
 	seeExports   = "named files are not chosen one by one: --out DIR has all of them"
 	noSaturation = "end the run early with --abort-error-rate; the verdict names an overloaded client"
-	onlyMore     = "run the command several times with --out of its own each, and moonloop report them together"
+	onlyMore     = "--runs N makes several runs, each with a folder in --out, and shows their spread"
 )
 
 var rows = []alias{
@@ -104,7 +104,7 @@ var rows = []alias{
 	{aiperf, "tokenizer-trust-remote-code", "", "", ignored, noTokenizer, "--tokenizer-trust-remote-code", "requests 4", nil},
 	{aiperf, "use-legacy-max-tokens", "", "", ignored, "--profile decides by which field lengths are sent", "--use-legacy-max-tokens", "requests 4", nil},
 	{aiperf, "slice-duration", "V", "--slice", yes, "series.csv in --out has a line for each", "--slice-duration 0.05 --artifact-dir DIR/s", "file s/series.csv", seconds("slice")},
-	{aiperf, "num-profile-runs", "V", "", refused, onlyMore, "", "", nil},
+	{aiperf, "num-profile-runs", "V", "--runs", yes, "with a folder for each in --out", "--num-profile-runs 2 --artifact-dir DIR/n", "requests 8; file n/run-2/summary.json", nil},
 	{aiperf, "arrival-pattern", "V", "--arrival", partly, "constant, poisson and gamma; concurrency_burst is --no-fixed-schedule --concurrency N", "--request-rate 8 --arrival-pattern constant", "requests 4; spread over the schedule", nil},
 	{aiperf, "request-rate-mode", "V", "--arrival", yes, "older name of --arrival-pattern", "--request-rate 8 --request-rate-mode constant", "requests 4; spread over the schedule", nil},
 	{aiperf, "arrival-smoothness", "V", "--burstiness", yes, "", "--request-rate 8 --arrival-pattern gamma --arrival-smoothness 10000", "requests 4; spread over the schedule", nil},

@@ -52,6 +52,8 @@ type replayFlags struct {
 	shard       [2]int // of how many
 	loop        loops
 	made        sourceSteps
+	runs        int    // one after the other
+	runsFresh   bool   // each with other prompts
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
@@ -105,7 +107,10 @@ func newReplay() (*cobra.Command, *replayFlags) {
 			if f.cfg.DryRun {
 				return dryRun(cmd, f.cfg, f.dryRun)
 			}
-			return f.replay(cmd)
+			if f.runs > 1 {
+				return f.replayRuns(cmd)
+			}
+			return f.replay(cmd, f.cfg)
 		},
 	}
 	f.register(cmd.Flags())
@@ -139,6 +144,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	textVar(fs, &c.Steady.To, "steady-to", "", aMark, agent.ParseMark)
 	textVar(fs, &f.loop, "loop", "", "a number of passes from 1 to 1,000,000, or a duration with its unit, such as 30m", parseLoop)
 	add(fs, &c.Trace.LoopFresh, "loop-fresh", false)
+	add(fs, &f.runs, "runs", 1, whole(1, maxRuns))
+	add(fs, &f.runsFresh, "runs-fresh", false)
 	add(fs, &c.Schedule.Grace, "grace", 30*time.Second)
 	add(fs, &c.Schedule.Prepare, "prepare", 2*time.Millisecond, lasting(0, time.Second, "from 0 to 1s"))
 	add(fs, &c.Schedule.Concurrency, "concurrency,c", 0)
@@ -294,11 +301,19 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
 	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,
 		"--grace has no effect without --max-duration, --abort-error-rate or --abort-errors: give one of these, or leave it out")
+	refuse(f.runs > 1 && c.Out == "" && !c.DryRun, "--runs needs a folder for the results of each run: give --out DIR")
+	refuse(f.runs > 1 && c.Trace.Name == "-", "--runs and a trace from standard input, which can be read once: name a file")
+	refuse(f.runs > 1 && c.SavePrompts != "", "--runs and --save-prompts: each run would write the same file; leave one of the two out")
+	refuse(f.runs > 1 && !c.Schedule.StartAt.IsZero(), "--runs and --start-at: only the first run can start then; leave one of the two out")
+	refuse(f.runs > 1 && f.exports.any(), "--runs and --xlsx or --parquet: make them of the folder of each run afterwards, with moonloop report")
 	refuse(f.exports.any() && c.Out == "", "the results in --out are what --xlsx and --parquet are made of; give --out DIR, too")
 	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
 	if c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0 {
 		f.warnings = append(f.warnings, "--loop-fresh has no effect without --loop: the trace is sent once")
+	}
+	if f.runsFresh && f.runs < 2 {
+		f.warnings = append(f.warnings, "--runs-fresh has no effect without --runs: there is one run")
 	}
 	if c.Schedule.FileOrder && fs.Changed("speedup") {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --no-fixed-schedule ignores the timestamps")
@@ -380,8 +395,8 @@ func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 }
 
 // replay runs a replay, shows it under way on standard error and its report on standard output.
-func (f *replayFlags) replay(cmd *cobra.Command) error {
-	cfg, progressMode := f.cfg, f.progress
+func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
+	progressMode := f.progress
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	switch interactive := term.IsInteractive(stderr); {
 	case progressMode == "auto" && interactive:

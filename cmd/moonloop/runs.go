@@ -1,0 +1,168 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// One replay says nothing of how much the next one would differ. This file makes several and shows their spread.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/study"
+)
+
+// maxRuns bounds --runs.
+const maxRuns = 1000
+
+// runsFile is what a folder of runs has beside them.
+const runsFile = "runs.json"
+
+// shownSpreads are the metrics of the table; the file has all.
+var shownSpreads = []string{
+	"time_to_first_token.p50", "time_to_first_token.p99", "inter_token_latency.p50", "inter_token_latency.p99", "request_latency.p50", "request_latency.p99",
+	"output_token_throughput.avg", "request_throughput.avg",
+}
+
+// replayRuns makes all runs, one after the other, and shows how their figures scatter. Its error is the worst run's. A run that cannot be
+// made, or is interrupted, is the last.
+func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
+	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
+	out := f.cfg.Out
+	for i := 1; i <= f.runs && !f.cfg.Force; i++ { // before an hour has been spent on the first ones
+		if _, err := os.Lstat(runFolder(out, i)); err == nil {
+			return hintError{fmt.Errorf("output directory %s: %w", runFolder(out, i), fs.ErrExist), "choose another folder with --out, or replace what is there with --force"}
+		}
+	}
+	if !f.runsFresh {
+		fmt.Fprint(stderr, term.Note(stderr, "every run sends the same prompts: from the second one on the engine may have them in its cache; --runs-fresh sends others"))
+	}
+	var worst error
+	var runs []*study.Run
+	for i := 1; i <= f.runs; i++ {
+		fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("run %d of %d", i, f.runs)))
+		err := f.replay(cmd, f.run(i))
+		run, readErr := study.ReadRuns(runFolder(out, i))
+		if readErr == nil {
+			runs = append(runs, run...)
+		}
+		worst = worse(worst, err)
+		if status := statusOf(err); err != nil && (status == exitUsage || status == exitInterrupted) {
+			break
+		}
+	}
+	if len(runs) == 0 {
+		return worst
+	}
+	spreads := study.Spreads(runs)
+	if err := errors.Join(writeRuns(filepath.Join(out, runsFile), runs, spreads), output(stdout, runsText(out, runs, spreads))); err != nil {
+		return err
+	}
+	return worst
+}
+
+// run is the configuration of the i-th run, from 1.
+func (f *replayFlags) run(i int) agent.Config {
+	cfg := f.cfg
+	cfg.Out = runFolder(cfg.Out, i)
+	if cfg.RunID != "" {
+		cfg.RunID += fmt.Sprintf("-%d", i)
+	}
+	if f.runsFresh {
+		cfg.Prompt.Seed += uint64(i - 1) //nolint:gosec // i is 1 or more
+	}
+	return cfg
+}
+
+func runFolder(out string, i int) string { return filepath.Join(out, fmt.Sprintf("run-%d", i)) }
+
+// statusOf is the exit status of an error of a replay.
+func statusOf(err error) int {
+	var exit exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.status
+	}
+	return exitUsage
+}
+
+// worse returns the error that counts of two, by the order of judge.ExitCode.
+func worse(a, b error) error {
+	rank := map[int]int{exitOK: 0, exitGoals: 1, exitInvalid: 2, exitUsage: 3, exitInterrupted: 4}
+	if rank[statusOf(b)] > rank[statusOf(a)] {
+		return b
+	}
+	return a
+}
+
+// writeRuns writes runs.json.
+func writeRuns(name string, runs []*study.Run, spreads []study.Spread) error {
+	type one struct {
+		Folder  string    `json:"folder"`
+		Start   time.Time `json:"start_time"`
+		Verdict string    `json:"verdict"`
+	}
+	content := struct {
+		Runs    []one          `json:"runs"`
+		Figures []study.Spread `json:"figures"`
+	}{[]one{}, spreads}
+	for _, r := range runs {
+		content.Runs = append(content.Runs, one{filepath.Base(r.Dir), r.Start, r.Verdict})
+	}
+	file, err := atomicfile.Create(name, atomicfile.Anything)
+	if err != nil {
+		return fmt.Errorf("the spread over the runs cannot be written: %w", err)
+	}
+	enc := json.NewEncoder(file)
+	enc.SetIndent("", "  ")
+	if err = enc.Encode(content); err == nil {
+		err = file.Commit()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s cannot be written: %w", name, err), file.Discard())
+	}
+	return nil
+}
+
+// runsText is the table over the runs, and their verdicts.
+func runsText(out string, runs []*study.Run, spreads []study.Spread) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nover %s:\n\n", term.Counted(int64(len(runs)), "runs"))
+	t := term.NewTable()
+	t.AppendHeader(table.Row{"metric", "mean", "sd", "CV", "min", "max"})
+	for _, name := range shownSpreads {
+		for _, s := range spreads {
+			if s.Metric == name {
+				t.AppendRow(table.Row{
+					s.Metric, fmt.Sprintf("%.4g %s", s.Mean, s.Unit), fmt.Sprintf("%.3g", s.SD), fmt.Sprintf("%.2f %%", 100*s.CV),
+					fmt.Sprintf("%.4g", s.Min), fmt.Sprintf("%.4g", s.Max),
+				})
+			}
+		}
+	}
+	b.WriteString(t.Render() + "\n\n")
+	writeVerdicts(&b, runs)
+	fmt.Fprintf(&b, "results in %s, the spread of all figures in its %s\n", out, runsFile)
+	return b.String()
+}
+
+func writeVerdicts(w io.Writer, runs []*study.Run) {
+	for _, r := range runs {
+		fmt.Fprintf(w, "%s: %s\n", filepath.Base(r.Dir), r.Verdict)
+	}
+}
