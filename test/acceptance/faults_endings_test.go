@@ -138,9 +138,11 @@ func TestEndings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("replays by process")
 	}
+	t.Parallel()
 	binary := testprogram.File(t, "moonloop")
 
 	t.Run("server killed", func(t *testing.T) {
+		t.Parallel()
 		e := startEnding(t, binary, withoutTelemetry)
 		soon()
 		if err := e.engine.cmd.Process.Kill(); err != nil {
@@ -156,6 +158,7 @@ func TestEndings(t *testing.T) {
 	})
 
 	t.Run("disk full", func(t *testing.T) {
+		t.Parallel()
 		// The file system's own word for it, without a file system: the records go to a device that is full.
 		dir := t.TempDir()
 		out := filepath.Join(dir, "out")
@@ -181,6 +184,7 @@ func TestEndings(t *testing.T) {
 	})
 
 	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
 		e := startEnding(t, binary, withoutTelemetry)
 		time.Sleep(2500 * time.Millisecond) // the first rows ended long ago
 		if err := e.cmd.Process.Kill(); err != nil {
@@ -201,6 +205,7 @@ func TestEndings(t *testing.T) {
 
 	for name, s := range map[string]os.Signal{"Ctrl-C": os.Interrupt, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			// Whatever started the tests may have it ignored, as nohup has a hang-up. What is caught here has its default in a child.
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, s)
@@ -217,6 +222,7 @@ func TestEndings(t *testing.T) {
 	}
 
 	t.Run("Ctrl-C while the OTLP endpoint is a black hole", func(t *testing.T) {
+		t.Parallel()
 		e := startEnding(t, binary, append(toSink(blackHole(t)), "OTEL_BSP_EXPORT_TIMEOUT=500"))
 		soon()
 		e.signal(t, os.Interrupt)
@@ -233,6 +239,7 @@ func TestEndings(t *testing.T) {
 	})
 
 	t.Run("second Ctrl-C", func(t *testing.T) {
+		t.Parallel()
 		// The first waits for the spans that nobody takes; the second waits for nothing.
 		e := startEnding(t, binary, append(toSink(blackHole(t)), "OTEL_BSP_EXPORT_TIMEOUT=60000", "OTEL_EXPORTER_OTLP_TIMEOUT=60000"))
 		soon()
@@ -254,6 +261,7 @@ func TestEndings(t *testing.T) {
 	})
 
 	t.Run("OTLP endpoint refusing", func(t *testing.T) {
+		t.Parallel()
 		e := startEnding(t, binary, toSink("http://"+freeAddress(t)), "--max-requests", "300")
 		if code := e.wait(t, time.Minute); code != 0 && code != 3 {
 			t.Errorf("exit status %d", code)

@@ -79,7 +79,8 @@ func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 	ids := func(model string, tokens []int, size int, names map[string]uint64) []uint64 {
 		var list []uint64
 		for at := 0; at < len(tokens); at += size {
-			key := fmt.Sprint(tokens[:min(len(tokens), at+size)])
+			// All tokens up to the end of the block: those before it have the id before.
+			key := fmt.Sprint(list[max(0, len(list)-1):], tokens[at:min(len(tokens), at+size)])
 			if _, known := names[key]; !known {
 				names[key] = uint64(len(names))
 			}
