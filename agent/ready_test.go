@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 )
@@ -147,6 +148,7 @@ func TestPreflightIsBounded(t *testing.T) {
 		name    string
 		engine  func() difficult
 		target  Target
+		prompt  Prompt
 		stop    time.Duration // interrupt
 		err     []string      // parts of the error; none: the row is served
 		notErr  string
@@ -261,7 +263,12 @@ func TestPreflightIsBounded(t *testing.T) {
 		},
 		{
 			name: "a wrong key", engine: func() difficult { return difficult{models: second(401)} }, target: Target{APIKey: "k"},
-			err: []string{"HTTP 401", "is the API key right?"}, notErr: "URL", atMost: time.Second,
+			err: []string{"HTTP 401", "is the API key right?"}, notErr: "x-api-key", atMost: time.Second,
+		},
+		{
+			name: "a key where Anthropic wants it", engine: func() difficult { return difficult{models: second(401)} },
+			target: Target{APIKey: "k"}, prompt: Prompt{Endpoint: prompt.Messages},
+			err: []string{"HTTP 401", "it was sent as x-api-key", "--profile, such as vllm"}, notErr: "URL", atMost: time.Second,
 		},
 		{
 			name: "a web page", engine: func() difficult { return difficult{models: page} },
@@ -291,7 +298,7 @@ func TestPreflightIsBounded(t *testing.T) {
 				if tc.stop > 0 {
 					time.AfterFunc(tc.stop, cancel)
 				}
-				p := tc.engine().replay(ctx, t, Config{Target: tc.target})
+				p := tc.engine().replay(ctx, t, Config{Target: tc.target, Prompt: tc.prompt})
 				switch {
 				case tc.err == nil && (p.err != nil || p.report.Figures().Rows.Served != 1):
 					t.Errorf("error %v, want the row to be served", p.err)

@@ -6,12 +6,14 @@ package preflight
 // This file says what to do about an engine that does not answer as it should.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/send"
 )
 
@@ -99,6 +101,9 @@ func wantsKey(f send.Error) bool {
 
 // keyCure says what to do about an engine that wants a key.
 func (p *preflight) keyCure() string {
+	if p.Key && p.Prompt.Endpoint == prompt.Messages && cmp.Or(p.Prompt.Profile, prompt.Auto) == prompt.Auto {
+		return "is the API key right? it was sent as x-api-key; an engine that wants a bearer key gets one with its --profile, such as vllm"
+	}
 	if p.Key {
 		return "is the API key right? --api-key-env or --api-key-file gives it"
 	}
