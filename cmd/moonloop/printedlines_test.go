@@ -36,7 +36,7 @@ const (
 {"timestamp": 500, "input_length": 600, "hash_ids": [3010, 3050]}
 `
 	secondsRows = `{"timestamp": 1234500.0, "input_length": 256, "output_length": 8}
-{"timestamp": 1234500.5, "input_length": 512, "output_length": 6}
+{"timestamp": 1234502.0, "input_length": 512, "output_length": 6}
 `
 	bodies = `{"messages": [{"role": "user", "content": "Name a river."}], "model": "sim", "max_tokens": 5}
 {"messages": [{"role": "user", "content": "Name a hill."}], "model": "sim", "max_tokens": 6}
@@ -96,7 +96,7 @@ var printedLines = []printedLine{
 	{
 		aiperf, "Fixed Schedule Benchmarking", "a schedule from its first row on", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-auto-offset",
 		map[string]string{"schedule.jsonl": scheduleRows},
-		"requests 6; over 500ms", "",
+		"requests 6; over 1500ms", "",
 	},
 	{
 		aiperf, "Fixed Schedule Benchmarking", "a window of it", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 200 --fixed-schedule-end-offset 400",
@@ -169,8 +169,8 @@ var printedLines = []printedLine{
 	},
 	{
 		aiperf, "BurstGPT traces", "lengths and times", aiperfStart + "--input-file DIR/burst.csv --custom-dataset-type burst_gpt_trace --fixed-schedule",
-		map[string]string{"burst.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n5.3,ChatGPT,108,9,117,API log\n"},
-		"requests 2; over 300ms; model sim; some max_completion_tokens=18", "",
+		map[string]string{"burst.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n6.5,ChatGPT,108,9,117,API log\n"},
+		"requests 2; over 1500ms; model sim; some max_completion_tokens=18", "",
 	},
 	{
 		vllm, "help of vllm bench serve", "a timed trace, in milliseconds and blocks of 512", "bench serve --backend vllm --model sim --tokenizer path/of/weights --base-url ENGINE --endpoint /v1/completions --dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 --self-timed --num-prompts 3 --max-concurrency 128 --request-id-prefix run- --ignore-eos --save-result --save-detailed --result-dir DIR/res --result-filename benchmark.json",
@@ -194,7 +194,7 @@ var printedLines = []printedLine{
 	{
 		guidellm, "Trace Replay Benchmarking", "seconds and lengths", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl --profile kind=replay,time_scale=1.0",
 		map[string]string{"t.jsonl": secondsRows},
-		"requests 2; over 500ms; some max_completion_tokens=8", "",
+		"requests 2; over 1500ms; some max_completion_tokens=8", "",
 	},
 	{
 		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
@@ -202,11 +202,11 @@ var printedLines = []printedLine{
 		"requests 1", "max_requests ends the trace there; GuideLLM lets requests under way end",
 	},
 	{
-		guidellm, "Trace File Formats", "a source, and columns of other names", guideStart + "--profile kind=replay --data kind=trace_synthetic,source.kind=json_file,source.path=DIR/t.jsonl,timestamp_column=ts,prompt_tokens_column=isl,output_tokens_column=generated_tokens,time_scale=1.0,max_session_wait=0.3",
+		guidellm, "Trace File Formats", "a source, and columns of other names", guideStart + "--profile kind=replay --data kind=trace_synthetic,source.kind=json_file,source.path=DIR/t.jsonl,timestamp_column=ts,prompt_tokens_column=isl,output_tokens_column=generated_tokens,time_scale=1.0,max_session_wait=1.5",
 		map[string]string{"t.jsonl": `{"ts": 7, "isl": 256, "generated_tokens": 8}
 {"ts": 70, "isl": 300, "generated_tokens": 6}
 `},
-		"requests 2; over 300ms; some max_completion_tokens=6", "",
+		"requests 2; over 1500ms; some max_completion_tokens=6", "",
 	},
 	{
 		guidellm, "Trace File Formats", "Mooncake", guideStart + "--profile kind=replay --data kind=mooncake,path=DIR/t.jsonl,hash_ids_column=hash_ids,hash_id_block_size=512,time_scale=0.001",
@@ -236,13 +236,13 @@ var printedLines = []printedLine{
   "hash_ids": [123, 456, 789]   // of the prompt
 }
 {
-  "timestamp": 1696000000423,
+  "timestamp": 1696000001623,
   "input_length": 812,
   "output_length": 6,
   "hash_ids": [123, 457]
 }
 `},
-		"requests 2; over 300ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "--model alone is asked for as it stands; TraceReplay does the same",
+		"requests 2; over 1500ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "--model alone is asked for as it stands; TraceReplay does the same",
 	},
 }
 
