@@ -96,7 +96,7 @@ var printedLines = []printedLine{
 	{
 		aiperf, "Fixed Schedule Benchmarking", "a schedule from its first row on", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-auto-offset",
 		map[string]string{"schedule.jsonl": scheduleRows},
-		"requests 6; over 1500ms", "",
+		"requests 6; over 500ms", "",
 	},
 	{
 		aiperf, "Fixed Schedule Benchmarking", "a window of it", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 200 --fixed-schedule-end-offset 400",
