@@ -194,7 +194,7 @@ var printedLines = []printedLine{
 	{
 		guidellm, "Trace Replay Benchmarking", "seconds and lengths", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl --profile kind=replay,time_scale=1.0",
 		map[string]string{"t.jsonl": secondsRows},
-		"requests 2; over 1500ms; some max_completion_tokens=8", "",
+		"requests 2; over 2000ms; some max_completion_tokens=8", "",
 	},
 	{
 		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
@@ -251,7 +251,7 @@ func TestPrintedLines(t *testing.T) {
 	ends := make([]func() replayed, len(printedLines))
 	for i, p := range printedLines {
 		line, _ := strings.CutPrefix(p.line, "!")
-		ends[i] = begin(t, aliasTrace, append(strings.Fields("replay --overhead 1"), strings.Fields(line)...), p.files)
+		ends[i] = begin(t, aliasTrace, recorded(strings.Fields("replay --overhead 1 "+line), p.sees), p.files)
 	}
 	for i, p := range printedLines {
 		t.Run(p.tool+"/"+p.about, func(t *testing.T) {
