@@ -59,6 +59,8 @@ const (
 	collectorDo  = "let a Collector collect it: examples/collector.yaml"
 	seeExports   = "named files are not chosen one by one: --out DIR has all of them"
 	noSaturation = "end the run early with --abort-error-rate; the verdict names an overloaded client"
+	delayed      = "for turns that follow the one before: with --no-fixed-schedule, --request-rate or --no-open-loop-replay; else the timestamps are followed"
+	agentX       = "turns that follow the reply before by their think time, of 10 s at most, again and again with fresh prompts for --benchmark-duration, or 30 minutes"
 	onlyMore     = "--runs N makes several runs, each with a folder in --out, and shows their spread"
 )
 
@@ -119,7 +121,7 @@ var rows = []alias{
 
 	{aiperf, "vllm-burstiness", "V", "--burstiness", yes, "", "--request-rate 8 --arrival-pattern gamma --vllm-burstiness 10000", "requests 4; spread over the schedule", nil},
 	{aiperf, "open-loop-replay", "", "", ignored, "a turn goes at its time, or when the turn before is complete, in any case", "--open-loop-replay", "requests 4", nil},
-	{aiperf, "no-open-loop-replay", "", "", partly, "turns wait for the turn before in any case; how long after it, the rows' delay says", "--no-open-loop-replay", "requests 4", (*translator).nothing},
+	{aiperf, "no-open-loop-replay", "", "--transform", yes, "later turns follow the one before by their think time, as with --use-think-time-only", "--no-open-loop-replay", "requests 4", keep("turns")},
 	{aiperf, "open-loop-strict", "", "--open-loop", yes, "", "--open-loop-strict", "requests 4; spread over the schedule", (*translator).openLoop},
 	{aiperf, "wait-for-model-timeout", "V", "--wait-ready", yes, "", "--wait-for-model-timeout 5", "requests 4", seconds("wait-ready")},
 	{aiperf, "url-strategy", "V", "", partly, "round_robin alone; --balance has other ways", "--url-strategy round_robin", "requests 4", only("round_robin", "round-robin")},
@@ -137,7 +139,19 @@ var rows = []alias{
 	{aiperf, "synthesis-prompt-len-multiplier", "V", "--transform", yes, asTransform, "--synthesis-prompt-len-multiplier 2", "longer prompts", keep("prompt-len")},
 	{aiperf, "synthesis-output-len-multiplier", "V", "--transform", yes, asTransform, "--synthesis-output-len-multiplier 3", "body max_completion_tokens=6", keep("output-len")},
 	{aiperf, "max-idle-gap-cap-seconds", "V", "--transform", yes, "seconds of the replay, so that --replay-speedup counts", "--max-idle-gap-cap-seconds 0.001", "requests 4", keep("idle")},
-	{aiperf, "trace-idle-gap-cap-seconds", "V", "--transform", partly, "of all rows together, not of one session", "--trace-idle-gap-cap-seconds 0.001", "requests 4", keep("idle")},
+	{aiperf, "trace-idle-gap-cap-seconds", "V", "--transform", partly, "of all rows together, not of one session; with --no-fixed-schedule or --scenario as --inter-turn-delay-cap-seconds", "--trace-idle-gap-cap-seconds 0.001", "requests 4", keep("idle of one")},
+	{aiperf, "num-dataset-entries", "V", "--transform", yes, "the first N conversations: the rows of a session with those of its subagents, or a row without a session", "--num-dataset-entries 2", "requests 2", keep("conversations")},
+	{aiperf, "max-context-length", "V", "--transform", partly, "leaves the longer rows out, not whole conversations", "--max-context-length 1200", "requests 3", keep("max-context")},
+	{aiperf, "inter-turn-delay-cap-seconds", "V", "--transform", partly, delayed, "--no-fixed-schedule --inter-turn-delay-cap-seconds 0.05", "requests 4", keep("delay cap")},
+	{aiperf, "use-think-time-only", "", "--transform", partly, delayed + "; think time is what lies between a reply, whose duration was recorded, and the next turn", "--no-fixed-schedule --use-think-time-only", "requests 4", keep("think")},
+	{aiperf, "use-end-to-start-delays", "", "--transform", partly, "as --use-think-time-only", "--no-fixed-schedule --use-end-to-start-delays", "requests 4", keep("think")},
+	{aiperf, "ignore-trace-delays", "", "--transform, --no-fixed-schedule", yes, "each turn follows the one before at once; the timestamps say no more than the order", "--ignore-trace-delays --concurrency 1", "one at a time", keep("no delays")},
+	{aiperf, "model", "V", "--model, --transform", partly, "given several times, the models of each conversation become these, in order of appearance; rows that have no model, or no session, get them in turn", "--model sim --model other", "requests 4; some model=sim; some model=other", (*translator).nothing},
+	{aiperf, "cache-bust", "V", "--seed, --loop-fresh, --runs-fresh", partly, "prompts that no other run has sent, by a seed of its own unless there is a --random-seed; with --loop, each pass has others, and with --runs each run; none is none", "--cache-bust first_turn_prefix --loop 2", "requests 8", keep("bust")},
+	{aiperf, "public-dataset", "V", "TRACE", partly, "nothing is downloaded: its file, or folder, is named by --input-file beside it; without one, the refusal says what to download", "--public-dataset semianalysis_cc_traces_weka --input-file TRACE", "requests 4; rows of the trace", keep("public")},
+	{aiperf, "hf-weka-dataset", "V", "TRACE", partly, "as --public-dataset", "--public-dataset weka_hf --hf-weka-dataset a/b --input-file TRACE", "requests 4; rows of the trace", keep("hub")},
+	{aiperf, "graph-format", "V", "--from", partly, "dynamo_trace and weka_trace; native and dag_jsonl say how requests are made of replies, and are refused", "", "", (*translator).graphFormat},
+	{aiperf, "scenario", "V", "--no-fixed-schedule, --transform, --loop, --max-duration", partly, "inferencex-agentx-mvp: a closed loop of " + agentX + "; a result is no submission: sessions begin with their first turn, without warm-up, and --concurrency counts requests, not sessions", "--scenario inferencex-agentx-mvp --benchmark-duration 1.5 --concurrency 2", "requests more than 4", (*translator).scenario},
 	{aiperf, "trace-session-sample-ratio", "V", "--transform", partly, "samples what shares prefixes together, not only sessions", "--trace-session-sample-ratio 1", "requests 4", keep("sample")},
 	{aiperf, "prompt-input-tokens-block-size", "V", "--block-size", yes, "", "--prompt-input-tokens-block-size 512", "requests 4", nil},
 	{aiperf, "synthetic-input-tokens-block-size", "V", "--block-size", yes, "", "--synthetic-input-tokens-block-size 512", "requests 4", nil},

@@ -188,12 +188,24 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		good := false
 		switch word {
 		case "requests":
-			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4
+			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4 || rest == "more than 4" && len(w.seen) > 4
 		case "over": // so many milliseconds of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = len(w.seen) > 1 && w.lasted() >= span && w.scheduled(t).Round(time.Millisecond) >= span
 		case "some": // body has the value
 			good = slices.ContainsFunc(w.seen, func(a *arrived) bool { return fmt.Sprint(a.body[field]) == want })
+		case "none": // of the bodies has the value
+			good = !slices.ContainsFunc(w.seen, func(a *arrived) bool { return fmt.Sprint(a.body[field]) == want })
+		case "all", "sim", "other": // requests, or those to this model, have the values
+			var values []string
+			field, want, _ = strings.Cut(strings.SplitN(rest, " ", 2)[1], "=")
+			for _, a := range w.seen {
+				if word == "all" || a.body["model"] == word {
+					values = append(values, fmt.Sprint(a.body[field]))
+				}
+			}
+			slices.Sort(values)
+			good = strings.Join(values, " ") == want
 		case "turns": // have so many messages, from the shortest
 			var counts []int
 			for _, a := range w.seen {
@@ -474,6 +486,17 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
 		{"--custom-dataset-type dag_jsonl", []string{"moonloop convert"}},
+		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
+		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"--request-rate does, too"}},
+		{"--scenario inferencex-agentx-mvp --fixed-schedule", []string{"leave one of the two out"}},
+		{"--ignore-trace-delays --use-think-time-only", []string{"leave one of the two out"}},
+		{"--ignore-trace-delays --fixed-schedule", []string{"leave one of the two out"}},
+		{"--no-fixed-schedule --inter-turn-delay-cap-seconds -1", []string{"want a number of seconds above 0"}},
+		{"--no-fixed-schedule --inter-turn-delay-cap-seconds 1e300", []string{"want a number of seconds above 0"}},
+		{"--cache-bust everywhere", []string{"want system_prefix"}},
+		{"--num-dataset-entries -3", []string{"first-conversations"}},
+		{"--graph-format native", []string{"moonloop capture"}},
+		{"--graph-format yaml", []string{"want dynamo_trace or weka_trace"}},
 		{"--endpoint-typ chat", []string{"did you mean --endpoint-type?"}},
 		{"--trace-pat x", []string{"did you mean --trace-path?"}},
 	} {
@@ -482,6 +505,44 @@ func TestAmbiguousAliases(t *testing.T) {
 			if r.status != exitUsage || len(r.seen) > 0 || !strings.Contains(r.said, text) {
 				t.Errorf("%s: status %d, %d requests, and %q is not in:\n%s", test.line, r.status, len(r.seen), text, r.said)
 			}
+		}
+	}
+}
+
+// TestCacheBust: prompts are those of no other run, unless there is a seed.
+func TestCacheBust(t *testing.T) {
+	text := func(line string) string {
+		r := begin(t, aliasTrace, append(strings.Fields("replay TRACE --url ENGINE --overhead 1 --max-requests 1"), strings.Fields(line)...))()
+		r.good(t)
+		return fmt.Sprint(r.seen[0].body["messages"])
+	}
+	plain := text("--cache-bust none")
+	if plain != text("") || plain != text("--cache-bust system_prefix --random-seed 0") {
+		t.Error("prompts that are said to be as ever are not")
+	}
+	if once := text("--cache-bust first_turn_prefix"); once == plain || once == text("--cache-bust first_turn_prefix") {
+		t.Error("prompts of two runs are the same")
+	}
+	passes := begin(t, aliasTrace, strings.Fields("replay TRACE --url ENGINE --overhead 1 --loop 2 --cache-bust first_turn_suffix --transform --first=2"))()
+	passes.good(t)
+	if a, b := passes.seen[0], passes.seen[2]; fmt.Sprint(a.body["messages"]) == fmt.Sprint(b.body["messages"]) {
+		t.Error("prompts of two passes are the same")
+	}
+}
+
+// TestNothingIsDownloaded: a data set of a hub is refused, with what to download.
+func TestNothingIsDownloaded(t *testing.T) {
+	for line, want := range map[string]string{
+		"--public-dataset semianalysis_cc_traces_weka":                             "hf download semianalysisai/cc-traces-weka-no-subagents-051826 ",
+		"--public-dataset semianalysis_cc_traces_weka_062126_256k":                 "hf download semianalysisai/cc-traces-weka-062126-256k ",
+		"--public-dataset weka_hf --hf-weka-dataset a/b":                           "hf download a/b ",
+		"--hf-weka-dataset a/b":                                                    "--hf-weka-dataset \"a/b\": nothing is downloaded",
+		"--public-dataset sharegpt":                                                "name its file by --input-file",
+		"profile --url localhost:1 --public-dataset semianalysis_cc_traces_weka_x": "name its file by --input-file",
+	} {
+		r := begin(t, aliasTrace, strings.Fields("replay "+line))()
+		if r.status != exitUsage || !strings.Contains(r.said, want) {
+			t.Errorf("%s: status %d:\n%s", line, r.status, r.said)
 		}
 	}
 }

@@ -293,7 +293,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		refuse(a.RampUp == 0 && fs.Changed(name), "--"+name+" has no effect without --ramp-up: give both or neither")
 	}
 	for _, name := range readingFlags {
-		refuse(f.made.from != "" && fs.Changed(name), "--"+name+" has no effect with --from, which knows how the file is read: leave one of the two out")
+		refuse(f.made.from != "" && fs.Changed(name) && name != "block-size", "--"+name+" has no effect with --from, which knows how the file is read: leave one of the two out")
 	}
 	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
 	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")

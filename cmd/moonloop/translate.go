@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
@@ -36,12 +37,13 @@ import (
 
 // translator is a command line under way.
 type translator struct {
-	fs    *pflag.FlagSet
-	tools []string // that it may be written for
-	args  []string // of ours
-	said  []string // for standard error
-	extra map[string]json.RawMessage
-	kept  map[string]string // values that mean something together only
+	fs     *pflag.FlagSet
+	tools  []string // that it may be written for
+	args   []string // of ours
+	said   []string // for standard error
+	extra  map[string]json.RawMessage
+	kept   map[string]string // values that mean something together only
+	models []string          // where --model is given several times
 }
 
 // aliasHint tells where the table is.
@@ -54,12 +56,13 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	var errs []error
 	// What a tool calls its replay is no trace.
 	named := slices.ContainsFunc(words, func(w flagWord) bool {
-		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data"}, w.name)
+		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data", "public-dataset", "hf-weka-dataset"}, w.name)
 	})
 	for _, w := range words {
 		if w.name == "" {
 			if !named || !slices.Contains([]string{"profile", "bench", "serve", "run", "benchmark"}, w.typed[0]) {
 				t.args = append(t.args, w.typed...)
+				t.kept["trace"] = w.typed[0]
 			}
 			continue
 		}
@@ -235,6 +238,10 @@ func (a alias) fits(w flagWord) bool {
 		return value != "" && value[0] != '-' && (a.tools == guidellm) == guides
 	case "seed":
 		return guides || strings.HasPrefix(value, "{")
+	case "model":
+		return false // ours, once or several times: see recorded
+	case "scenario":
+		return value != theScenario || a.tools == aiperf
 	case "dataset-name":
 		return strings.Contains(a.tools, vllm) || value != "timed_trace"
 	case "url":
@@ -323,6 +330,7 @@ func (t *translator) finish() (errs []error) {
 	if has("input") && !has("type") {
 		t.findType()
 	}
+	errs = append(errs, t.recorded()...)
 	if has("prefix") {
 		into := t.typed("out", "output-artifact-dir", "artifact-dir")
 		for _, name := range []string{"out", "output-artifact-dir", "artifact-dir"} {
@@ -387,6 +395,7 @@ func (t *translator) finish() (errs []error) {
 	if given {
 		errs = append(errs, t.scale(scale)...)
 	}
+	errs = append(errs, t.turns()...)
 	errs = append(errs, t.synthesis()...)
 	if len(t.extra) > 0 {
 		if object, typed := t.kept["object"]; typed {
@@ -557,7 +566,16 @@ func (t *translator) synthesis() (errs []error) {
 	set := func(step *[]string, name string, value any) {
 		*step = append(*step, fmt.Sprintf("--%s=%v", name, value))
 	}
-	for _, plain := range [][2]string{{"max-isl", "max-input"}, {"sample", "scale"}, {"output-len", "output-scale"}, {"prefix-roots", "roots"}} {
+	for _, plain := range [][2]string{
+		{"max-isl", "max-input"},
+		{"sample", "scale"},
+		{"output-len", "output-scale"},
+		{"prefix-roots", "roots"},
+		{"max-context", "max-context"},
+		{"conversations", "first-conversations"},
+		{"turn-delay", "turn-delay"},
+		{"max-delay", "max-delay"},
+	} {
 		if value, given := t.kept[plain[0]]; given {
 			set(&first, plain[1], value)
 		}
@@ -587,6 +605,12 @@ func (t *translator) synthesis() (errs []error) {
 	}
 	if prefix != unshared {
 		set(&second, "prefix-scale", prefix/unshared)
+	}
+	for _, model := range t.models {
+		if strings.ContainsFunc(model, unicode.IsSpace) {
+			errs = append(errs, fmt.Errorf("--model %s: one of several models cannot have a space in its name", quoted(model)))
+		}
+		set(&first, "to-model", model)
 	}
 	for _, step := range [][]string{first, second} {
 		if step != nil {
