@@ -113,6 +113,8 @@ var rows = []alias{
 	{aiperf, "request-rate-ramp-duration", "V", "--ramp-up", yes, "from 0", "--request-rate 1000 --arrival-pattern constant --request-rate-ramp-duration 20", "requests 4; spread over the schedule", seconds("ramp-up")},
 	{aiperf, "user-centric-rate", "V", "", refused, "turns of a session go at the times of the trace, or at --request-rate", "", "", nil},
 	{aiperf, "prefill-concurrency", "V", "--prefill-concurrency", yes, "", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 1", "one at a time", nil},
+	{aiperf, "concurrency-ramp-duration", "V", "--concurrency-ramp-up", yes, "from 1, one by one", "--no-fixed-schedule --concurrency 4 --concurrency-ramp-duration 600", "one at a time", seconds("concurrency-ramp-up")},
+	{aiperf, "prefill-concurrency-ramp-duration", "V", "--prefill-concurrency-ramp-up", yes, "from 1, one by one", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 4 --prefill-concurrency-ramp-duration 600", "one at a time", seconds("prefill-concurrency-ramp-up")},
 	{aiperf, "request-cancellation-rate", "V", "--cancel-share", yes, "percent become a share", "--request-cancellation-rate 100 --request-cancellation-delay 60", "requests 4", (*translator).percent},
 	{aiperf, "request-cancellation-delay", "V", "--cancel-after", yes, "seconds since the request was sent", "--request-cancellation-rate 50 --request-cancellation-delay 60", "requests 4", seconds("cancel-after")},
 	{aiperf + " " + vllms, "request-rate", "V", "--request-rate", partly, "without effect beside --fixed-schedule, --self-timed and --trace-mode trace; the first request goes at 0, and gaps are not stretched to fit a total", "--request-rate 8 --arrival constant", "requests 4; rows of the trace; spread over the schedule", nil},
@@ -252,7 +254,7 @@ var rows = []alias{
 	{guidellm, "over-saturation", "V", "", refused, noSaturation, "", "", nil},
 	{guidellm, "max-errors", "V", "--abort-errors", yes, "", "--max-errors 2", "requests 4", nil},
 	{guidellm, "max-global-error-rate", "V", "--abort-error-rate", yes, "", "--max-global-error-rate 0.5", "requests 4", nil},
-	{guidellm, "rampup", "V", "--ramp-up", partly, "with --profile constant and poisson", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
+	{guidellm, "rampup", "V", "--ramp-up, --concurrency-ramp-up", partly, "of the rate with --profile constant and poisson, of the streams with concurrent and throughput", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
 }
 
 // aliases are all flags of other tools.

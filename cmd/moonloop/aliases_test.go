@@ -466,6 +466,10 @@ func TestWholeCommandLines(t *testing.T) {
 			"benchmark --target ENGINE --profile constant --rate 8 --data TRACE --max-seconds 60 --model sim",
 			"requests 4; rows of the trace; spread over the schedule",
 		},
+		"GuideLLM, streams one by one": {
+			"benchmark --target ENGINE --profile kind=concurrent,streams=4,rampup_duration=600 --data TRACE --model sim",
+			"requests 4; one at a time",
+		},
 		"GuideLLM, before": {
 			"benchmark --target ENGINE --profile replay --rate 0.001 --data TRACE --max-seconds 60 --max-requests 3 --model sim",
 			"requests 3; model sim",
