@@ -210,6 +210,9 @@ type Schedule struct {
 	Prepare time.Duration
 	// StartAt is the wall-clock instant of the schedule's zero, for shards that start together; zero = at once.
 	StartAt time.Time
+	// Fixed leaves the zero at StartAt even if that has passed when the replay is ready: rows that are due by then go at once, late. Else
+	// the zero is then as soon as possible, and all rows go later.
+	Fixed bool
 }
 
 // Disconnect is a client that gives up: it closes the connection of a share of the requests, which the seed chooses.

@@ -38,6 +38,7 @@ type plan struct {
 	schedule schedule.Config // but for its zero
 	lead     time.Duration   // from the last preparation to the zero
 	startAt  time.Time       // of the zero; zero = at once
+	fixed    bool            // it is then, even if that has passed
 	grace    time.Duration   // for requests that are under way at the end
 	ramp     time.Duration   // of the rate or of the caps, from the zero on
 	steady   Steady
@@ -81,7 +82,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			Slots: slots(s, info), SlotsOver: s.ConcurrencyRampUp, PrefillSlots: s.PrefillConcurrency, PrefillSlotsOver: s.PrefillRampUp, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
 		},
-		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace, ramp: max(s.Arrivals.RampUp, s.ConcurrencyRampUp, s.PrefillRampUp), steady: cfg.Steady,
+		lead: cfg.Lead, startAt: s.StartAt, fixed: s.Fixed, grace: s.Grace, ramp: max(s.Arrivals.RampUp, s.ConcurrencyRampUp, s.PrefillRampUp), steady: cfg.Steady,
 		limits: limits{
 			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate, abortFailed: cfg.AbortErrors,
 			abortAfter: int64(max(s.Concurrency, 10)), strictVerdict: cfg.StrictVerdict, allRows: cfg.Trace.MaxRows == 0,
@@ -218,7 +219,10 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 func (p plan) zero(clk clock.Clock) time.Duration {
 	zero := clk.Now() + p.lead
 	if !p.startAt.IsZero() {
-		zero = max(zero, min(p.startAt.Sub(clk.Start()), longest))
+		at := min(p.startAt.Sub(clk.Start()), longest)
+		if zero = max(zero, at); p.fixed {
+			zero = at
+		}
 	}
 	return zero
 }
