@@ -85,6 +85,15 @@ func parseRows(r io.Reader) ([]row, error) {
 }
 
 func parseRow(line []byte) (row, error) {
+	r, _, err := parseLine(line)
+	return r, err
+}
+
+// observed reports whether production's telemetry says something of the row.
+func (r row) observed() bool { return r.seenTTFT >= 0 || r.seenTime >= 0 || r.seenCached >= 0 }
+
+// parseLine reads a row, and how late it was sent, in ms.
+func parseLine(line []byte) (row, float64, error) {
 	var l struct {
 		Timestamp *float64 `json:"timestamp"`
 		Input     int64    `json:"input_length"`
@@ -101,6 +110,7 @@ func parseRow(line []byte) (row, error) {
 			Row      int64    `json:"row"`
 			Turn     int      `json:"turn"`
 			Intended *float64 `json:"intended"`
+			Lateness *float64 `json:"lateness_ms"`
 			TTFT     *float64 `json:"ttft_ms"`
 			Latency  *float64 `json:"latency_ms"`
 			ITL      *float64 `json:"itl_ms"`
@@ -116,11 +126,11 @@ func parseRow(line []byte) (row, error) {
 		} `json:"result"`
 	}
 	if err := json.Unmarshal(line, &l); err != nil {
-		return row{}, err
+		return row{}, 0, err
 	}
 	x := &l.Result
 	if x.Outcome == "" {
-		return row{}, errors.New("no field result: this is a trace, not the records of a replay")
+		return row{}, 0, errors.New("no field result: this is a trace, not the records of a replay")
 	}
 	r := row{
 		index: x.Row, turn: x.Turn, timestamp: or(l.Timestamp, math.NaN()), input: l.Input, output: l.Output,
@@ -134,7 +144,7 @@ func parseRow(line []byte) (row, error) {
 	}
 	prompt := or(x.Usage.Prompt, l.Input)
 	r.uncached = max(0, prompt-max(0, or(x.Usage.Cached, or(x.Predicted, 0))))
-	return r, nil
+	return r, or(x.Lateness, 0), nil
 }
 
 // rowsDigest is a digest of what the rows of a run asked for, and when; empty if the folder has no rows that can be read.

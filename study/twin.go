@@ -133,10 +133,16 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	if t.Speedup != 1 {
 		return nil, fmt.Errorf("%s was sent at %g times the speed of production: no latency can agree; replay the trace without --speedup", dir, t.Speedup)
 	}
-	if !slices.ContainsFunc(rows, func(r row) bool { return r.seenTTFT >= 0 || r.seenTime >= 0 || r.seenCached >= 0 }) {
+	if !slices.ContainsFunc(rows, row.observed) {
 		return nil, fmt.Errorf("%s: no row says what production observed (observed.ttft_ms, observed.duration_ms, observed.cached_tokens); replay a trace that `moonloop capture`, `compile` or `convert` made of production's telemetry", dir)
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.intended, b.intended) })
+	t.compare(rows, most)
+	return t, nil
+}
+
+// compare compares rows, which are in the order of their times.
+func (t *Twin) compare(rows []row, most map[string]float64) {
 	for _, r := range rows {
 		if !r.served {
 			t.Failed++
@@ -153,7 +159,6 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	t.errors(most["errors"])
 	t.parts(rows)
 	t.answer()
-	return t, nil
 }
 
 // durations adds the checks and the distribution of a duration.
