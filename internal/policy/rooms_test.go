@@ -27,6 +27,7 @@ var rooms = []string{
 	"internal/live",        // a replay under way, on a terminal
 	"internal/service",     // replays by HTTP
 	"collect",              // receiver and exporter in one process
+	"shadow",               // production, replayed minutes behind
 	"convert",              // files of any format to traces
 	"study",                // questions over several runs
 	"agent",                // replay
@@ -71,6 +72,7 @@ var bans = []ban{
 	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
 	{"collect", module + "/convert", true, "a capture reads no files but its journal"},
 	{"collect", module + "/agent", true, "a capture sends nothing"},
+	{"shadow", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"collect", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
 	{"processor", module + "/exporter", true, "the two meet on the span alone"},

@@ -1,0 +1,103 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/moonloop/moonloop/agent"
+)
+
+// Defaults of [Config], and its bounds.
+const (
+	DefaultDelay    = 5 * time.Minute
+	DefaultHistory  = 15 * time.Minute
+	DefaultMaxLag   = 5 * time.Second
+	DefaultMaxRate  = 100
+	DefaultKeep     = 24 * time.Hour
+	DefaultTwinOver = 10 * time.Minute
+
+	// Lead is how long before its first row is due a window is compiled.
+	Lead = 10 * time.Second
+	// MinWindow is the shortest window.
+	MinWindow = time.Second
+
+	settle = time.Minute   // from the last due row of a window until it is reported, whatever is under way
+	renew  = 6 * time.Hour // of a replay
+)
+
+// Why a row of production is not replayed.
+const (
+	DropLate        = "late"        // its record came after its window had been compiled
+	DropRate        = "rate"        // above Config.MaxRate
+	DropLag         = "lag"         // it would have been sent more than Config.MaxLag late
+	DropInterrupted = "interrupted" // it was under way when the shadow, or a replay of it, was killed; it may have reached the engine
+	DropNotRunning  = "not_running" // it was due while no shadow ran
+)
+
+// Config is a shadow. Journals, Dir and Replay.Target.URL must be set.
+type Config struct {
+	Journals string // folder of the journals, which may grow, rotate and be removed
+	Dir      string // folder of the shadow, which it has to itself
+	// Delay is how far behind production a row is sent. Requests that take longer than Delay less a window and Lead are late.
+	Delay time.Duration
+	// Window is the time that is compiled at once, and that a report is about; 0 is a minute.
+	Window time.Duration
+	// History is how far back a prompt finds the prompts that it shares a beginning with.
+	History time.Duration
+	// MaxLag bounds how late a row is handed to the replay.
+	MaxLag time.Duration
+	// MaxRate is the most rows of a second of production.
+	MaxRate int
+	// Keep is how long results of replays are kept.
+	Keep time.Duration
+	// TwinOver is the time over which the replay is compared with production; Tolerances are those of the comparison.
+	TwinOver   time.Duration
+	Tolerances map[string]float64
+	// Replay is the replay. Trace, Out and Schedule.StartAt are set by this package.
+	Replay agent.Config
+
+	// Report receives the report of each window; Warn what went wrong and is not the end. Both may be nil.
+	Report func(*Report)
+	Warn   func(string)
+}
+
+// complete sets the defaults, and says what is wrong.
+func (c *Config) complete() error {
+	c.Delay, c.Window, c.History = cmp.Or(c.Delay, DefaultDelay), cmp.Or(c.Window, time.Minute), cmp.Or(c.History, DefaultHistory)
+	c.MaxLag, c.MaxRate = cmp.Or(c.MaxLag, DefaultMaxLag), cmp.Or(c.MaxRate, DefaultMaxRate)
+	c.Keep, c.TwinOver = cmp.Or(c.Keep, DefaultKeep), cmp.Or(c.TwinOver, DefaultTwinOver)
+	if c.Warn == nil {
+		c.Warn = func(string) {}
+	}
+	if c.Report == nil {
+		c.Report = func(*Report) {}
+	}
+	switch {
+	case c.Journals == "" || c.Dir == "":
+		return errors.New("a shadow needs the folder of the journals, and a folder of its own")
+	case c.Window < MinWindow:
+		return fmt.Errorf("window %v: want %v or more", c.Window, MinWindow)
+	case c.Delay < c.Window+2*Lead:
+		return fmt.Errorf("delay %v: want at least %v: a window of %v is compiled after its end, %v before its first row is due", c.Delay, c.Window+2*Lead, c.Window, Lead)
+	case c.History < 0 || c.MaxLag < 0 || c.MaxRate < 0 || c.Keep < 0 || c.TwinOver < 0:
+		return errors.New("history, lag, rate and the times to keep and to compare must be above 0")
+	}
+	return nil
+}
+
+// hold is how long after its end a window is compiled.
+func (c *Config) hold() time.Duration { return c.Delay - c.Window - Lead }
+
+// windowOf returns the window of an instant, in ns since the Unix epoch.
+func (c *Config) windowOf(ns int64) int64 { return ns / int64(c.Window) }
+
+// begin returns when a window begins.
+func (c *Config) begin(window int64) time.Time { return time.Unix(0, window*int64(c.Window)) }
+
+// windows returns how many windows a duration has, rounded up.
+func (c *Config) windows(d time.Duration) int64 { return int64((d + c.Window - 1) / c.Window) }

@@ -1,0 +1,267 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+// This file follows the journals of a folder: what is new in them goes to journals of our own, one for each window, so that a window
+// is compiled from few files, and from what the folder has removed since.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/capture/journal"
+)
+
+const (
+	journalSuffix = ".journal"
+	spansFolder   = "spans"
+	flushBytes    = 1 << 20
+	// ahead is how far the clock of a producer may be ahead of ours.
+	ahead = time.Minute
+)
+
+// place is how far a journal has been read.
+type place struct {
+	Offset int64 `json:"offset"` // of the first byte that was not read
+	Size   int64 `json:"size"`   // when it was read
+}
+
+// losses count what the journals had and the windows have not.
+type losses struct {
+	Torn         int64 `json:"torn_records"`         // cut off by a crash of the Collector
+	Damaged      int64 `json:"damaged_stretches"`    // of a journal
+	RemovedBytes int64 `json:"removed_unread_bytes"` // of journals that were removed before they were read
+	Older        int64 `json:"older_than_history"`   // records of spans that ended longer ago than the history
+	Ahead        int64 `json:"ahead_of_clock"`       // records whose time is yet to come
+}
+
+// follower reads journals. It is not safe for concurrent use.
+type follower struct {
+	cfg    *Config
+	dir    string // of the windows' journals
+	places map[string]place
+	lost   *losses
+	oldest int64 // window; records before are lost
+	open   map[int64]*journal.Writer
+	odd    map[string]bool // files that are no journals
+}
+
+func newFollower(cfg *Config, places map[string]place, lost *losses) (*follower, error) {
+	f := &follower{cfg: cfg, dir: filepath.Join(cfg.Dir, spansFolder), places: places, lost: lost, open: map[int64]*journal.Writer{}, odd: map[string]bool{}}
+	return f, os.MkdirAll(f.dir, 0o700)
+}
+
+// poll reads what is new. The windows' journals have all of it, on the disk, before the places change.
+func (f *follower) poll(ctx context.Context, now time.Time) error {
+	entries, err := os.ReadDir(f.cfg.Journals)
+	if err != nil {
+		return fmt.Errorf("folder of journals: %w", err)
+	}
+	there := map[string]bool{}
+	for _, e := range entries {
+		name := e.Name()
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !strings.HasSuffix(name, journalSuffix) || f.odd[name] {
+			continue // removed meanwhile, or no journal
+		}
+		there[name] = true
+		at, known := f.places[name]
+		if !known && info.ModTime().Before(f.cfg.begin(f.oldest)) {
+			at = place{info.Size(), info.Size()} // all of it is older than what is wanted
+			f.places[name] = at
+		}
+		if info.Size() < at.Offset {
+			f.cfg.Warn(fmt.Sprintf("journal %s is shorter than before: it was replaced, and is read from its beginning", name))
+			at = place{}
+		}
+		if info.Size() == at.Size && known {
+			continue
+		}
+		switch at, err = f.read(ctx, name, at, now); {
+		case errors.Is(err, journal.ErrNotJournal):
+			f.odd[name] = true
+			f.cfg.Warn(err.Error() + "; it is left out")
+		case errors.Is(err, fs.ErrNotExist):
+			delete(there, name)
+		case err != nil:
+			return err
+		default:
+			f.places[name] = at
+		}
+	}
+	for name, at := range f.places {
+		if !there[name] {
+			f.lost.RemovedBytes += max(0, at.Size-at.Offset)
+			delete(f.places, name)
+		}
+	}
+	return nil
+}
+
+// read reads a journal from a place on.
+func (f *follower) read(ctx context.Context, name string, at place, now time.Time) (place, error) {
+	file, err := os.Open(filepath.Join(f.cfg.Journals, name)) //nolint:gosec // in the folder that the user names
+	if err != nil {
+		return at, fmt.Errorf("journal: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	info, err := file.Stat()
+	if err != nil {
+		return at, fmt.Errorf("journal: %w", err)
+	}
+	if at.Size = info.Size(); at.Size < journal.HeaderSize {
+		return at, nil // it has just been made
+	}
+	from := max(at.Offset, journal.HeaderSize)
+	r := journal.NewReader(name, io.MultiReader(io.NewSectionReader(file, 0, journal.HeaderSize), io.NewSectionReader(file, from, at.Size-from)))
+	batches := map[int64]*journal.Batch{}
+	var damaged, torn int64 // before the last whole record
+	var pending int64
+	for {
+		record, err := r.Next()
+		if _, ok := errors.AsType[*journal.Damage](err); ok {
+			pending++
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return at, err
+		}
+		if ctx.Err() != nil {
+			return at, context.Cause(ctx)
+		}
+		at.Offset = from + r.Offset() - journal.HeaderSize
+		damaged, pending, torn = damaged+pending, 0, r.Torn().Records
+		window, ok := f.sort(record, now)
+		if !ok {
+			continue
+		}
+		b := batches[window]
+		if b == nil {
+			b = &journal.Batch{}
+			batches[window] = b
+		}
+		if err := b.Add(record); err != nil {
+			return at, err
+		}
+		if b.Size() > flushBytes {
+			if err := f.write(window, b); err != nil {
+				return at, err
+			}
+		}
+	}
+	for window, b := range batches {
+		if err := f.write(window, b); err != nil {
+			return at, err
+		}
+	}
+	f.lost.Damaged += damaged
+	f.lost.Torn += torn
+	return at, nil
+}
+
+// sort returns the window in which a record's span began; not ok if there is none.
+func (f *follower) sort(record journal.Record, now time.Time) (window int64, ok bool) {
+	var start int64
+	switch r := record.(type) {
+	case *journal.Inference:
+		start = r.Start
+	case *journal.Content:
+		start = r.Start
+	case *journal.Link:
+		start = r.Start
+	}
+	if start <= 0 { // unknown
+		start = now.UnixNano()
+	}
+	window = f.cfg.windowOf(start)
+	switch {
+	case window < f.oldest:
+		f.lost.Older++
+		return 0, false
+	case start > now.Add(ahead).UnixNano():
+		f.lost.Ahead++
+		return 0, false
+	}
+	return window, true
+}
+
+// write appends a batch to the journal of a window.
+func (f *follower) write(window int64, b *journal.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	w := f.open[window]
+	if w == nil {
+		var err error
+		if w, err = journal.OpenWriter(f.file(window), journal.WriterOptions{}); err != nil {
+			return err
+		}
+		f.open[window] = w
+	}
+	err := w.AppendBatch(b)
+	b.Reset()
+	return err
+}
+
+func (f *follower) file(window int64) string {
+	return filepath.Join(f.dir, stamp(f.cfg.begin(window))+journalSuffix)
+}
+
+// stamp names a window in files.
+func stamp(begin time.Time) string { return begin.UTC().Format("20060102T150405Z") }
+
+// windowNamed reads a name that stamp begins.
+func (c *Config) windowNamed(name string) (window int64, ok bool) {
+	begin, err := time.Parse("20060102T150405Z", strings.SplitN(name, ".", 2)[0])
+	return c.windowOf(begin.UnixNano()), err == nil
+}
+
+// sources returns the journals of the windows from one to before another that have records.
+func (f *follower) sources(from, to int64) (all []capture.Source) {
+	for window := from; window < to; window++ {
+		if _, err := os.Stat(f.file(window)); err == nil {
+			all = append(all, capture.FileSource(f.file(window)))
+		}
+	}
+	return all
+}
+
+// forget removes the windows before one.
+func (f *follower) forget(oldest int64) {
+	f.oldest = oldest
+	for window, w := range f.open {
+		if window < oldest {
+			_ = w.Close()
+			delete(f.open, window)
+		}
+	}
+	f.cfg.removeBefore(f.dir, oldest)
+}
+
+// removeBefore removes the files of the windows before one.
+func (c *Config) removeBefore(dir string, oldest int64) {
+	entries, _ := os.ReadDir(dir) // what cannot be listed is removed the next time
+	for _, e := range entries {
+		if window, ok := c.windowNamed(e.Name()); ok && window < oldest {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+func (f *follower) close() {
+	for _, w := range f.open {
+		_ = w.Close()
+	}
+}

@@ -1,0 +1,241 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+// This file gives rows to a replay, and reads its results while it runs.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+const runPrefix = "run-"
+
+// entry is a row of a plan that waits for its replay.
+type entry struct {
+	*mooncake.Row
+	in    int64 // window
+	place int64 // among the rows of plans
+}
+
+// replay is one call of agent.Run. Its first row decides when it starts.
+type replay struct {
+	dir   string
+	begun time.Time
+	in    *io.PipeWriter
+	done  chan struct{} // closed when Run has returned
+	err   error         // of Run, once it has
+
+	index map[int64]int64 // of the replay, by place; the rows that replies may name
+	rows  int64
+	fed   map[mooncake.SpanRef]int64 // windows of rows without a result
+	read  int64                      // bytes of its results
+}
+
+// start starts a replay whose zero is the first row's.
+func (c *Config) start(ctx context.Context, number int64, first *mooncake.Row) *replay {
+	r := &replay{
+		dir: filepath.Join(c.Dir, fmt.Sprintf("%s%06d", runPrefix, number)), begun: time.Now(), done: make(chan struct{}),
+		index: map[int64]int64{}, fed: map[mooncake.SpanRef]int64{},
+	}
+	out, in := io.Pipe()
+	r.in = in
+	cfg := c.Replay
+	cfg.Trace = agent.Trace{Name: "-", Stdin: out, BlockSize: mooncake.BlockSize, FineBlockSize: fineBlock, Unit: time.Millisecond, Sessions: mooncake.SessionFull, Lookahead: 1}
+	cfg.Out, cfg.NoPage = r.dir, true
+	cfg.Schedule.StartAt, cfg.Schedule.Fixed, cfg.Schedule.OpenLoop = c.dueAt(first), true, true
+	cfg.Warn = func(text string) { c.Warn("replay: " + text) }
+	go func() {
+		defer close(r.done)
+		_, r.err = agent.Run(ctx, cfg)
+		_ = out.CloseWithError(errEnded) // who writes need not wait
+	}()
+	return r
+}
+
+// maxIndex bounds the rows that replies may name.
+const maxIndex = 1 << 20
+
+var errEnded = errors.New("the replay has ended")
+
+// dueAt returns when a row is to be sent.
+func (c *Config) dueAt(row *mooncake.Row) time.Time {
+	return time.Unix(0, int64(math.Round(row.Timestamp.V*1e6))).Add(c.Delay)
+}
+
+// line writes a row for the replay.
+func (r *replay) line(e entry) []byte {
+	row := *e.Row
+	row.Replies = nil
+	for _, reply := range e.Replies {
+		if to, ok := r.index[e.place-reply.Back]; ok { // else it was not sent by this replay
+			reply.Back = r.rows - to
+			row.Replies = append(row.Replies, reply)
+		}
+	}
+	r.index[e.place] = r.rows
+	delete(r.index, e.place-maxIndex)
+	r.rows++
+	return append(mooncake.AppendRow(nil, &row), '\n')
+}
+
+// results calls yield for each new line of the results.
+func (r *replay) results(yield func([]byte) error) error {
+	f, err := os.Open(filepath.Join(r.dir, report.PartialFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if _, err := f.Seek(r.read, io.SeekStart); err != nil {
+		return err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxLine))
+	if err != nil {
+		return err
+	}
+	end := bytes.LastIndexByte(content, '\n') + 1
+	r.read += int64(end)
+	for line := range bytes.Lines(content[:end]) {
+		if err := yield(line); err != nil {
+			return fmt.Errorf("results of %s: %w", r.dir, err)
+		}
+	}
+	return nil
+}
+
+// allResults calls yield for each line of the results of a replay that has ended, or was killed.
+func allResults(dir string, yield func([]byte) error) error {
+	return errors.Join(
+		eachLine(filepath.Join(dir, report.PartialFile), yield),
+		eachLine(filepath.Join(dir, report.RequestsFile), yield),
+	)
+}
+
+// runFolders returns the folders of replays, oldest first.
+func (c *Config) runFolders() (dirs []string, err error) {
+	entries, err := os.ReadDir(c.Dir)
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), runPrefix) {
+			dirs = append(dirs, filepath.Join(c.Dir, e.Name()))
+		}
+	}
+	slices.Sort(dirs)
+	return dirs, err
+}
+
+// feeder gives rows to replays, in the order of their plans. It never waits for a replay: a goroutine does.
+type feeder struct {
+	cfg   *Config
+	mu    sync.Mutex
+	queue []entry
+	wake  chan struct{}
+	// fresh are what the keeper of the books has to be told.
+	started []*replay
+	drops   []entry
+}
+
+func newFeeder(cfg *Config) *feeder { return &feeder{cfg: cfg, wake: make(chan struct{}, 1)} }
+
+// add adds rows.
+func (f *feeder) add(rows []entry) {
+	f.mu.Lock()
+	f.queue = append(f.queue, rows...)
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// news returns the replays that were started, and the rows that came too late, since the last call.
+func (f *feeder) news() (started []*replay, drops []entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	started, drops = f.started, f.drops
+	f.started, f.drops = nil, nil
+	return started, drops
+}
+
+// next waits for the next row that is not too late.
+func (f *feeder) next(ctx context.Context) (e entry, ok bool) {
+	for {
+		f.mu.Lock()
+		if len(f.queue) > 0 {
+			e, f.queue = f.queue[0], f.queue[1:]
+			if time.Since(f.cfg.dueAt(e.Row)) > f.cfg.MaxLag {
+				f.drops = append(f.drops, e)
+				f.mu.Unlock()
+				continue
+			}
+			f.mu.Unlock()
+			return e, true
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return entry{}, false
+		}
+	}
+}
+
+// run feeds rows until ctx ends. number is that of the next replay.
+func (f *feeder) run(ctx context.Context, number int64) {
+	var r *replay
+	for {
+		e, ok := f.next(ctx)
+		if !ok {
+			break
+		}
+		if r != nil && time.Since(r.begun) > renew {
+			_ = r.in.Close() // it ends by itself
+			r = nil
+		}
+		if r != nil {
+			select {
+			case <-r.done:
+				r = nil
+			default:
+			}
+		}
+		if r == nil {
+			r = f.cfg.start(ctx, number, e.Row)
+			number++
+			f.mu.Lock()
+			f.started = append(f.started, r)
+			f.mu.Unlock()
+		}
+		f.mu.Lock()
+		r.fed[e.OTel] = e.in
+		line := r.line(e)
+		f.mu.Unlock()
+		if _, err := r.in.Write(line); err != nil { // the row is noted when the replay's results are
+			select {
+			case <-time.After(time.Second): // an engine that is not there yet is asked again
+			case <-ctx.Done():
+			}
+		}
+	}
+	if r != nil {
+		_ = r.in.Close()
+	}
+}

@@ -1,0 +1,262 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/carry"
+	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
+	"github.com/moonloop/moonloop/study"
+)
+
+// running is a shadow in a goroutine.
+type running struct {
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	totals  Totals
+	err     error
+	reports []*Report
+}
+
+func run(ctx context.Context, cfg Config) *running {
+	r := &running{}
+	ctx, r.stop = context.WithCancel(ctx)
+	cfg.Report = func(one *Report) { r.reports = append(r.reports, one) }
+	r.done.Go(func() { r.totals, r.err = Run(ctx, cfg) })
+	return r
+}
+
+func (r *running) end() { r.stop(); r.done.Wait() }
+
+// hits returns the tokens that an infinite cache would have of rows.
+func hits(rows []*mooncake.Row) (hit, all int64) {
+	p := stats.NewPredictor(stats.PredictorOptions{BlockSize: mooncake.BlockSize, FineBlockSize: fineBlock})
+	for _, row := range rows {
+		if n, ok := p.Predict(row); ok {
+			hit += n.Finest
+		}
+		all += row.InputLength.V
+	}
+	return hit, all
+}
+
+// TestFollows runs a shadow of eight minutes of production in virtual time. Each row is sent once, at its event time and the delay, to
+// the nanosecond, with the lengths and the sharing that one compilation of everything has; and the twin finds no difference.
+func TestFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+		e, network, stop := serve(t, simulator.Config{Cache: simulator.Cache{BlockSize: fineBlock, Replies: true}, Latency: simulator.Latency{Prefill: 50 * time.Millisecond, Decode: 10 * time.Millisecond}})
+		all := conversations(t, time.Now(), 8*time.Minute, 2)
+		cfg := configFor(t, journals, dir, network)
+		cfg.Replay.Prompt = agent.Prompt{Carry: carry.Always}
+		var producing sync.WaitGroup
+		producing.Go(func() { produce(t.Context(), t, journals, all, 2*time.Minute, 2) })
+		s := run(t.Context(), cfg)
+		time.Sleep(13 * time.Minute)
+		s.end()
+		producing.Wait()
+		stop()
+		if s.err != nil {
+			t.Fatal(s.err)
+		}
+
+		whole, l := compiled(t, all), readLedger(t, cfg)
+		if len(l.rows) != len(whole.rows) || len(l.dropped) > 0 || s.totals.Rows != int64(len(whole.rows)) || s.totals.Outcomes["served"] != int64(len(whole.rows)) {
+			t.Fatalf("%d rows of production, %d in plans, dropped %v, totals %+v", len(whole.rows), len(l.rows), l.dropped, s.totals)
+		}
+		base := float64(whole.meta.TimeBase.UnixNano()) / 1e6
+		for i, row := range whole.rows {
+			ours := l.rows[i]
+			if ours.OTel != row.OTel || ours.InputLength != row.InputLength || ours.OutputLength != row.OutputLength || math.Abs(ours.Timestamp.V-base-row.Timestamp.V) > 0.01 {
+				t.Fatalf("row %d: %+v, want %+v", i, ours, row)
+			}
+			if l.sent[row.OTel] != 1 {
+				t.Errorf("row %d was sent %d times", i, l.sent[row.OTel])
+			}
+		}
+		if most := slices.Max(l.late); most != 0 {
+			t.Errorf("a row was %v ms late in virtual time", most)
+		}
+		// The windows find the sharing that the whole has, and ids that break no rule.
+		hit, tokens := hits(l.rows)
+		want, _ := hits(whole.rows)
+		if diff := math.Abs(float64(hit-want)) / float64(tokens); diff > 0.002 || want < tokens/3 {
+			t.Errorf("an infinite cache has %d of %d tokens, and %d by one compilation", hit, tokens, want)
+		}
+		check := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: mooncake.BlockSize, FineBlockSize: fineBlock})
+		for i, row := range l.rows {
+			check.Add(row, int64(i+1))
+		}
+		if d := check.Digests(); d.Tree == "" || d.Tree == "undefined" {
+			t.Errorf("the ids are no tree: %+v", d)
+		}
+		if l.live == 0 || sum(l.invented) > l.live/5 {
+			t.Errorf("%d replies are live in the prompts, and %d invented: %v", l.live, sum(l.invented), l.invented)
+		}
+		// The engine had in its cache what the plans promise.
+		var cached int64
+		for _, r := range e.Records() {
+			cached += int64(r.CachedTokens)
+		}
+		if math.Abs(float64(cached-hit)) > 0.02*float64(tokens) {
+			t.Errorf("the engine had %d tokens cached, and the plans have %d", cached, hit)
+		}
+
+		var rows, seconds, equal int64
+		for i, r := range s.reports {
+			rows, seconds, equal = rows+r.Rows, seconds+r.Rates.Seconds, equal+r.Rates.Equal
+			if r.InFlight > 0 || i > 0 && r.From != s.reports[i-1].To {
+				t.Errorf("report %d: %+v", i, r)
+			}
+			if r.Rows > 0 && (r.Twin == nil || r.Lag == nil) {
+				t.Errorf("report %d compares nothing: %+v", i, r)
+			}
+			if r.Rows > 0 && r.Twin.Answer == study.OutsideTolerance {
+				t.Errorf("report %d: %+v", i, r.Twin.Checks)
+			}
+		}
+		if rows != int64(len(whole.rows)) || seconds != equal || seconds < 300 {
+			t.Errorf("reports of %d rows, %d of %d seconds as in production", rows, equal, seconds)
+		}
+	})
+}
+
+// TestKilled kills shadows, as their files are at some instants, and goes on from these: at once, and minutes later. Each row of
+// production is sent once, or it is dropped and counted with the reason.
+func TestKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+		e, network, stop := serve(t, simulator.Config{Latency: simulator.Latency{Prefill: 400 * time.Millisecond, Decode: 10 * time.Millisecond}})
+		all := conversations(t, time.Now(), 12*time.Minute, 2)
+		var producing sync.WaitGroup
+		producing.Go(func() { produce(t.Context(), t, journals, all, 2*time.Minute, 4) })
+
+		cfg := configFor(t, journals, dir, network)
+		s := run(t.Context(), cfg)
+		for i, kill := range []struct{ after, down time.Duration }{
+			{5*time.Minute + 300*time.Millisecond, 0}, {2*time.Minute + 700*time.Millisecond, 2 * time.Second}, {2 * time.Minute, 2 * time.Minute}, {100 * time.Millisecond, time.Second},
+		} {
+			time.Sleep(kill.after)
+			next := filepath.Join(t.TempDir(), "shadow")
+			copyDir(t, cfg.Dir, next)
+			s.end() // what it writes from here on, nobody reads
+			if s.err != nil {
+				t.Fatalf("kill %d: %v", i, s.err)
+			}
+			cfg.Dir = next
+			time.Sleep(kill.down)
+			s = run(t.Context(), cfg)
+		}
+		time.Sleep(10 * time.Minute)
+		s.end()
+		producing.Wait()
+		stop()
+		if s.err != nil {
+			t.Fatal(s.err)
+		}
+
+		whole, l := compiled(t, all), readLedger(t, cfg)
+		reasons := map[string]int64{}
+		for i, row := range whole.rows {
+			sent, why := l.sent[row.OTel], l.dropped[row.OTel]
+			if why != "" {
+				reasons[why]++
+			}
+			if (sent == 1) != (why == "") || sent > 1 {
+				t.Errorf("row %d of production was sent %d times, and dropped for %q", i, sent, why)
+			}
+		}
+		if want := s.totals.Dropped; !cmp.Equal(want, reasons) || reasons[DropInterrupted] == 0 || reasons[DropNotRunning] < 100 {
+			t.Errorf("dropped %v, counted %v", reasons, want)
+		}
+		var ended int64
+		for _, n := range s.totals.Outcomes {
+			ended += n
+		}
+		if ended += sum(reasons); s.totals.Rows != int64(len(whole.rows)) || ended != s.totals.Rows {
+			t.Errorf("%d rows of production; totals %+v", len(whole.rows), s.totals)
+		}
+		// Nothing went to the engine twice: what went beyond the rows that were sent are those that the kills interrupted.
+		if more := int64(len(e.Records()) - len(l.sent)); more < 0 || more > reasons[DropInterrupted] {
+			t.Errorf("the engine had %d requests, of %d rows that were sent; %v were dropped", len(e.Records()), len(l.sent), reasons)
+		}
+		if most := slices.Max(l.late); most > float64(cfg.MaxLag.Milliseconds()) && cfg.MaxLag > 0 || most > 5000 {
+			t.Errorf("a row was %v ms late", most)
+		}
+	})
+}
+
+func sum[N int | int64](counts map[string]N) (n N) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// TestDrops: what comes too late, too often, or after the engine was away, is counted, and the shadow goes on.
+func TestDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+		_, network, stop := serve(t, simulator.Config{})
+		all := conversations(t, time.Now(), 6*time.Minute, 2)
+		late := 0
+		for i := range all {
+			if i%50 == 49 { // its record comes when its window has been compiled
+				all[i].at = all[i].at.Add(4 * time.Minute)
+				late++
+			}
+		}
+		slices.SortStableFunc(all, func(a, b request) int { return a.at.Compare(b.at) })
+		cfg := configFor(t, journals, dir, network)
+		cfg.MaxRate = 3
+		away := time.Now().Add(6 * time.Minute)
+		cfg.Replay.DialContext = func(ctx context.Context, n, a string) (net.Conn, error) {
+			if d := time.Since(away); d > 0 && d < 30*time.Second {
+				return nil, errors.New("connection refused")
+			}
+			return network.dial(ctx, n, a)
+		}
+		var producing sync.WaitGroup
+		producing.Go(func() { produce(t.Context(), t, journals, all, 2*time.Minute, 2) })
+		s := run(t.Context(), cfg)
+		time.Sleep(15 * time.Minute)
+		s.end()
+		producing.Wait()
+		stop()
+		if s.err != nil {
+			t.Fatal(s.err)
+		}
+		perSecond, above := map[int64]int64{}, int64(0)
+		l := readLedger(t, cfg)
+		for _, row := range l.rows {
+			if l.dropped[row.OTel] == DropLate {
+				continue
+			}
+			if perSecond[int64(row.Timestamp.V/1e3)]++; perSecond[int64(row.Timestamp.V/1e3)] > 3 {
+				above++
+			}
+		}
+		if got := s.totals.Dropped; got[DropLate] != int64(late) || got[DropRate] != above || above == 0 {
+			t.Errorf("dropped %v; %d were late and %d above the rate", got, late, above)
+		}
+		if s.totals.Rows != int64(len(all)) {
+			t.Errorf("%d requests, %+v", len(all), s.totals)
+		}
+	})
+}
