@@ -162,6 +162,7 @@ var hostileBase = map[string][]string{
 	"transform": {"trace.jsonl"},
 	"compare":   {"runs", "runs"},
 	"twin":      {"runs"},
+	"shadow":    {"journals", "--out", "shadow", "--allow-target", "http://127.0.0.1:1"},
 	"search":    {"trace.jsonl", "--objective", "ttft.p99<2s", "--progress", "none"},
 }
 

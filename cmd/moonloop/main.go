@@ -149,6 +149,7 @@ func newRootCommand() *cobra.Command {
 		newCompareCommand(),
 		newTwinCommand(),
 		newSearchCommand(),
+		newShadowCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),
 		newTransformCommand(),

@@ -164,7 +164,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	if f.vary == byCopies {
 		f.Whole, f.Min, f.Start = true, max(1, f.Min), max(1, f.Start)
 	}
-	replay, err := replayOf(cmd, trace, args)
+	replay, err := replayOf(cmd, trace, args, "the probes of a search, each of which has a folder of its own", probesOwn...)
 	if err != nil {
 		return fmt.Errorf("flags of replay, after --: %w", err)
 	}
@@ -237,8 +237,11 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
 }
 
-// replayOf reads the flags of the replays.
-func replayOf(cmd *cobra.Command, trace string, args []string) (*replayFlags, error) {
+// probesOwn are the flags of replay that a search sets itself.
+var probesOwn = []string{"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "start-at", "shard"}
+
+// replayOf reads the flags of replays that another verb makes. It refuses those that are not for them.
+func replayOf(cmd *cobra.Command, trace string, args []string, whose string, refused ...string) (*replayFlags, error) {
 	verb, f := newReplay()
 	fs := verb.Flags()
 	args, _, err := translate(fs, args)
@@ -258,9 +261,9 @@ func replayOf(cmd *cobra.Command, trace string, args []string) (*replayFlags, er
 	if err := f.apply(verb); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "start-at", "shard"} {
+	for _, name := range refused {
 		if fs.Changed(name) {
-			return nil, fmt.Errorf("--%s cannot be given for the probes of a search, each of which has a folder of its own: leave it out", name)
+			return nil, fmt.Errorf("--%s cannot be given for %s: leave it out", name, whose)
 		}
 	}
 	f.cfg.Settings = f.effective(verb)

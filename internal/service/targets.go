@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -41,12 +42,17 @@ func (t Targets) allow(text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("url: %w", err)
 	}
-	for _, one := range t {
-		if origin(one) == origin(u) && within(u.EscapedPath(), one.EscapedPath()) {
-			return text, nil
-		}
+	if t.Allows(u) {
+		return text, nil
 	}
 	return "", fmt.Errorf("url: this service sends nothing to %s; name one of %s", origin(u), t)
+}
+
+// Allows reports whether requests may be sent to a URL.
+func (t Targets) Allows(u *url.URL) bool {
+	return slices.ContainsFunc(t, func(one *url.URL) bool {
+		return origin(one) == origin(u) && within(u.EscapedPath(), one.EscapedPath())
+	})
 }
 
 // origin is the scheme, host and port of a URL, in one spelling.

@@ -1,0 +1,47 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestShadowNeverAtProduction: what could be production gets nothing, and whatever is wrong is said before anything is written.
+func TestShadowNeverAtProduction(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "sk-production-0123456789")
+	t.Setenv("SHADOW_KEY", "sk-shadow-0123456789")
+	journals := t.TempDir()
+	for args, want := range map[string]string{
+		"": "--allow-target: none given",
+		"--allow-target http://canary:1 -- --url http://prod:8000":                                        "--url http://prod:8000 is not allowed",
+		"--allow-target http://canary:1 -- --url http://canary:1 --url http://prod:8000":                  "--url http://prod:8000 is not allowed",
+		"--allow-target http://canary:1/a -- --url http://canary:1/b --api-key-env SHADOW_KEY":            "is not allowed",
+		"--allow-target http://canary:1 -- --url http://canary:1":                                         "no key for canary:1",
+		"--allow-target http://canary:1 -- --url http://canary:1 --api-key-env OPENAI_API_KEY":            "which applications of production use",
+		"--allow-target http://127.0.0.1:1 -- --url http://127.0.0.1:1 --out there":                       "--out cannot be given for a shadow",
+		"--allow-target http://127.0.0.1:1 -- --url http://127.0.0.1:1 --speedup 2":                       "--speedup cannot be given for a shadow",
+		"--allow-target http://127.0.0.1:1 --delay 30s -- --url http://127.0.0.1:1":                       "delay 30s: want at least 1m20s",
+		"--allow-target http://127.0.0.1:1 --max-rate 0 -- --url http://127.0.0.1:1":                      "--max-rate",
+		"--allow-target http://u:p@canary:1 -- --url http://127.0.0.1:1":                                  "--allow-target",
+		"--allow-target http://canary:1 --no-key -- --url http://canary:1 --api-key-env NO_SUCH_VARIABLE": "NO_SUCH_VARIABLE",
+		"--allow-target http://canary:1 -- ":                                                              "url: none given",
+	} {
+		out := filepath.Join(t.TempDir(), "shadow")
+		var text bytes.Buffer
+		line := append([]string{"shadow", journals, "--out", out}, strings.Fields(args)...)
+		if status := run(t.Context(), line, strings.NewReader(""), &text, &text); status != exitUsage || !strings.Contains(text.String(), want) {
+			t.Errorf("%s: exit status %d, want 2 and %q:\n%s", args, status, want, text.String())
+		}
+		if strings.Contains(text.String(), "0123456789") {
+			t.Errorf("%s: the key is in\n%s", args, text.String())
+		}
+		if files, _ := os.ReadDir(out); len(files) > 1 { // a lock, at most
+			t.Errorf("%s: %v were written", args, files)
+		}
+	}
+}
