@@ -196,6 +196,9 @@ type Schedule struct {
 	Concurrency int
 	// PrefillConcurrency is the number of requests that may be without a first token at once; 0 = no cap.
 	PrefillConcurrency int
+	// ConcurrencyRampUp is the time in which the number of requests that may be under way at once rises from 1 to Concurrency, one by
+	// one, at equal distances; 0 = it is that from the beginning. PrefillRampUp is that of PrefillConcurrency.
+	ConcurrencyRampUp, PrefillRampUp time.Duration
 	// MaxDuration ends the dispatch after so much replay time; what is under way then has Grace (0 = 30 s) to
 	// end.
 	MaxDuration, Grace time.Duration
@@ -250,6 +253,8 @@ func (c *Config) Validate() error {
 		{"loop", c.Trace.LoopFor},
 		{"concurrency", int64(c.Schedule.Concurrency)},
 		{"prefill concurrency", int64(c.Schedule.PrefillConcurrency)},
+		{"concurrency ramp-up", c.Schedule.ConcurrencyRampUp},
+		{"prefill concurrency ramp-up", c.Schedule.PrefillRampUp},
 		{"warm-up requests", int64(c.Schedule.Warmup)},
 		{"max duration", c.Schedule.MaxDuration},
 		{"grace", c.Schedule.Grace},
@@ -314,6 +319,18 @@ func (c *Config) Validate() error {
 	}
 	if c.Schedule.PrefillConcurrency > 0 && c.Prompt.NoStream {
 		bad("prefill concurrency %d: whole replies have no first token; let them be streamed", c.Schedule.PrefillConcurrency)
+	}
+	for _, ramp := range []struct {
+		name, of string
+		over     time.Duration
+		to       int
+	}{
+		{"concurrency ramp-up", "--concurrency", c.Schedule.ConcurrencyRampUp, c.Schedule.Concurrency},
+		{"prefill concurrency ramp-up", "--prefill-concurrency", c.Schedule.PrefillRampUp, c.Schedule.PrefillConcurrency},
+	} {
+		if ramp.over > 0 && ramp.to == 0 {
+			bad("%s %v: nothing says up to how many; give %s N", ramp.name, ramp.over, ramp.of)
+		}
 	}
 	share := func(name string, value *float64) {
 		if value != nil && !(*value >= 0 && *value <= 1) {
@@ -390,6 +407,7 @@ func (c Config) resolved() Config {
 	c.Lead = cmp.Or(c.Lead, defaultLead)
 	s := &c.Schedule
 	s.Speedup = cmp.Or(s.Speedup, 1)
+	s.ConcurrencyRampUp, s.PrefillRampUp = min(s.ConcurrencyRampUp, longest), min(s.PrefillRampUp, longest)
 	s.MaxDuration, s.Grace = min(s.MaxDuration, longest), min(cmp.Or(s.Grace, defaultGrace), longest)
 	if s.Prepare = cmp.Or(s.Prepare, defaultPrepare); c.Target.HTTP2 { // headers would go out at once
 		s.Prepare = 0

@@ -202,12 +202,15 @@ type Schedule struct {
 	RampShape          string  `json:"ramp_up_shape,omitempty"`
 	Concurrency        int     `json:"concurrency,omitempty"`         // 0: no cap
 	PrefillConcurrency int     `json:"prefill_concurrency,omitempty"` // 0: no cap
-	Warmup             int     `json:"warmup_requests,omitempty"`
-	Shard              string  `json:"shard,omitempty"`       // i/n
-	Loop               int     `json:"loop_passes,omitempty"` // 0: one
-	LoopFor            float64 `json:"loop_for_ms,omitempty"`
-	LoopFresh          bool    `json:"loop_fresh,omitempty"`
-	Balance            string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
+	// The times in which the two rise from 1; 0: no ramp.
+	ConcurrencyRampUp float64 `json:"concurrency_ramp_up_ms,omitempty"`
+	PrefillRampUp     float64 `json:"prefill_concurrency_ramp_up_ms,omitempty"`
+	Warmup            int     `json:"warmup_requests,omitempty"`
+	Shard             string  `json:"shard,omitempty"`       // i/n
+	Loop              int     `json:"loop_passes,omitempty"` // 0: one
+	LoopFor           float64 `json:"loop_for_ms,omitempty"`
+	LoopFresh         bool    `json:"loop_fresh,omitempty"`
+	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
 	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`

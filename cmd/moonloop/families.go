@@ -125,7 +125,7 @@ var families = []family{
 		`warmup-arrival-pattern= warmup-concurrency= warmup-concurrency-ramp-duration= warmup-duration= warmup-grace-period= warmup-prefill-concurrency=
 		warmup-prefill-concurrency-ramp-duration= warmup-request-rate= warmup-request-rate-ramp-duration= num-warmup-sessions=`,
 	},
-	{aiperf, "ramps of concurrency, curves of rates", refused, "--ramp-up raises --request-rate", `concurrency-ramp-duration= prefill-concurrency-ramp-duration= request-rate-series= num-users=`},
+	{aiperf, "curves of rates", refused, "--ramp-up raises --request-rate", `request-rate-series= num-users=`},
 	{
 		aiperf, "pauses between several runs", refused, onlyMore,
 		`profile-run-cooldown-seconds= profile-run-disable-warmup-after-first no-profile-run-disable-warmup-after-first`,

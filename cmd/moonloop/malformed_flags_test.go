@@ -64,6 +64,8 @@ func TestMalformedFlags(t *testing.T) {
 		"a negative wait to cancel: refused":                   replay + "--cancel-share 0.1 --cancel-after -1s",
 		"a dry run of another form: refused":                   replay + "--dry-run=xml",
 		"a cap on first tokens of whole replies: refused":      replay + "--prefill-concurrency 2 --no-stream",
+		"a ramp up to no concurrency: refused":                 replay + "--no-fixed-schedule --concurrency-ramp-up 5s --prefill-concurrency-ramp-up 5s",
+		"a ramp down: refused":                                 replay + "--concurrency 4 --concurrency-ramp-up=-5s",
 		"no pass: refused":                                     replay + "--loop 0",
 		"a loop for less than no time: refused":                replay + "--loop=-5s",
 		"a loop of a window: refused":                          replay + "--loop 2 --start 5",

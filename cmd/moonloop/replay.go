@@ -150,6 +150,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.Prepare, "prepare", 2*time.Millisecond, lasting(0, time.Second, "from 0 to 1s"))
 	add(fs, &c.Schedule.Concurrency, "concurrency,c", 0)
 	add(fs, &c.Schedule.PrefillConcurrency, "prefill-concurrency", 0)
+	add(fs, &c.Schedule.ConcurrencyRampUp, "concurrency-ramp-up", 0)
+	add(fs, &c.Schedule.PrefillRampUp, "prefill-concurrency-ramp-up", 0)
 	add(fs, &c.Schedule.FileOrder, "no-fixed-schedule", false)
 	add(fs, &c.Schedule.OpenLoop, "open-loop", false)
 	add(fs, &c.Schedule.Warmup, "warmup-requests", 0, whole(0, 1_000_000))
