@@ -169,8 +169,8 @@ var rows = []alias{
 	{vllms, "port", "V", "--url http://HOST:PORT", yes, "host 127.0.0.1 unless --host is given", "--host HOST --port PORT", "requests 4", keep("port")},
 	{vllms, "served-model-name", "V", "--model", yes, "--model then only named the tokenizer", "--model path/of/weights --served-model-name sim", "model sim", keep("served")},
 	{vllm, "dataset-name", "V", "", partly, "timed_trace alone, in seconds and blocks of 16 tokens unless --timed-trace-* say otherwise", "--dataset-name timed_trace --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512", "requests 4; spread over the schedule", keep("dataset")},
-	{traceReplay, "dataset-name", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--dataset-name sharegpt", "requests 4; spread over the schedule", nil},
-	{traceReplay, "dataset-path", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--trace-path TRACE --dataset-path x", "requests 4; rows of the trace", nil},
+	{traceReplay, "dataset-name", "V", "--dataset", partly, "with --trace-mode benchmark: sharegpt, custom and sonnet are read, random is the invented words of a replay; not hf and burstgpt", "--trace-path TRACE --trace-mode benchmark --dataset-name random", "requests 4; rows of the trace; spread over the schedule", keep("text")},
+	{traceReplay, "dataset-path", "V", "--dataset", yes, "with --trace-mode benchmark", "--backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json", "requests 4; rows of the trace; text lighthouse; output prompt as asked 4", keep("text file")},
 	{vllm, "dataset-path", "V", "TRACE", yes, "", "--dataset-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
 	{vllms, "self-timed", "", "", partly, followed, "--self-timed --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
 	{vllms, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop unless --request-rate is given", "--no-self-timed --request-rate inf", "requests 4", (*translator).closed},
@@ -220,7 +220,7 @@ var rows = []alias{
 
 	// TraceReplay
 	{traceReplay, "trace-path", "V", "TRACE", yes, "", "--trace-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
-	{traceReplay, "trace-mode", "V", "", partly, "trace alone: benchmark makes its prompts of a dataset, which a replay does not read", "--trace-mode trace", "requests 4", keep("mode")},
+	{traceReplay, "trace-mode", "V", "--dataset", partly, "trace, or benchmark, whose prompts are made of a dataset: they have the lengths of the rows and share what hash_ids say, neither of which TraceReplay keeps", "--backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name custom --dataset-path DIR/talk.json", "requests 4; rows of the trace; text lighthouse; output prompt as asked 4", keep("mode")},
 	{traceReplay, "save-prompts", "", "--save-prompts", partly, "without a value, prompts.jsonl in the folder of --save-result, or in this one: the bodies that were sent", "--save-prompts --save-result --result-dir DIR/p", "file p/prompts.jsonl", keep("prompts")},
 
 	// GuideLLM

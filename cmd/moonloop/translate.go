@@ -355,8 +355,8 @@ func (t *translator) finish() (errs []error) {
 	} else if has("dir") || has("file") {
 		t.said = append(t.said, "--result-dir and --result-filename have no effect without --save-result")
 	}
-	if mode := t.kept["mode"]; has("mode") && mode != "trace" {
-		errs = append(errs, fmt.Errorf("--trace-mode %s: want trace; benchmark makes its prompts of a dataset, which a replay does not read", quoted(mode)))
+	if err := t.textsOf(); err != nil {
+		errs = append(errs, err)
 	}
 	if has("profile") || has("rate") || has("rampup") {
 		if err := t.guideLoad(); err != nil {
@@ -411,6 +411,31 @@ func (t *translator) finish() (errs []error) {
 		_ = t.add("extra-inputs", string(object))
 	}
 	return errs
+}
+
+// textsOf makes the dataset of TraceReplay's modes. Its mode trace passes over what there is of one.
+func (t *translator) textsOf() error {
+	name, file := t.kept["text"], t.kept["text file"]
+	switch mode := cmp.Or(t.kept["mode"], "trace"); mode {
+	case "benchmark":
+	case "trace":
+		if name != "" || file != "" {
+			t.said = append(t.said, "--dataset-name and --dataset-path have no effect without --trace-mode benchmark: the prompts are those of the trace")
+		}
+		return nil
+	default:
+		return fmt.Errorf("--trace-mode %s: want trace or benchmark", quoted(mode))
+	}
+	switch {
+	case name == "random":
+		return nil
+	case !slices.Contains([]string{"sharegpt", "custom", "sonnet"}, name):
+		return fmt.Errorf("--trace-mode benchmark with --dataset-name %s: want sharegpt, custom or sonnet with --dataset-path FILE, or random; "+
+			"of other datasets, download one with text and give it as --dataset FILE", quoted(name))
+	case file == "":
+		return fmt.Errorf("--dataset-name %s: want --dataset-path FILE with it; nothing is downloaded", name)
+	}
+	return t.add("dataset", file)
 }
 
 // withoutFlag removes a flag and its value.
