@@ -146,6 +146,9 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 		order.Mode = report.AllAtOnce
 	case a.Any():
 		order.Mode, order.RequestRate, order.Arrival = report.AtRate, a.Rate, string(cmp.Or(a.Pattern, load.Poisson))
+		if order.Users = a.Users; a.Users > 0 {
+			order.Arrival = string(load.Constant)
+		}
 		if a.Pattern == load.Gamma {
 			order.Burstiness = cmp.Or(a.Burstiness, 1)
 		}

@@ -196,6 +196,7 @@ type Schedule struct {
 	Speedup            float64 `json:"speedup,omitempty"`
 	Spread             string  `json:"spread,omitempty"`       // none, uniform or even
 	RequestRate        float64 `json:"request_rate,omitempty"` // per second
+	Users              int     `json:"users,omitempty"`        // who take turns; 0: the rows go in their order
 	Arrival            string  `json:"arrival,omitempty"`      // constant, poisson or gamma
 	Burstiness         float64 `json:"burstiness,omitempty"`   // of gamma
 	RampUp             float64 `json:"ramp_up_ms,omitempty"`   // 0: no ramp
