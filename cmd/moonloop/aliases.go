@@ -83,6 +83,9 @@ var rows = []alias{
 	{aiperf, "num-requests", "V", "--max-requests", yes, "", "--num-requests 3", "requests 3", nil},
 	{aiperf, "warmup-request-count", "V", "--warmup-requests", yes, "", "--warmup-request-count 2", "requests 6", nil},
 	{aiperf, "num-warmup-requests", "V", "--warmup-requests", yes, "", "--num-warmup-requests 1", "requests 5", nil},
+	{aiperf, "warmup-duration", "V", "--warmup-duration", yes, "", "--warmup-duration 0.3", "requests more than 4", seconds("warmup-duration")},
+	{aiperf, "warmup-grace-period", "V", "--warmup-grace", yes, "", "--warmup-request-count 2 --warmup-grace-period 60", "requests 6", (*translator).warmupGrace},
+	{aiperf, "warmup-concurrency", "V", "--warmup-concurrency", yes, "up to 1,024", "--warmup-request-count 2 --warmup-concurrency 2", "requests 6", nil},
 	{aiperf, "benchmark-duration", "V", "--max-duration", yes, "", "--benchmark-duration 0.06", "requests fewer than 4", seconds("max-duration")},
 	{aiperf, "benchmark-grace-period", "V", "--grace", yes, "", "--benchmark-duration 60 --benchmark-grace-period 1", "requests 4", seconds("grace")},
 	{aiperf, "request-timeout-seconds", "V", "--request-timeout", yes, "", "--request-timeout-seconds 60", "requests 4", seconds("request-timeout")},
@@ -113,6 +116,8 @@ var rows = []alias{
 	{aiperf, "request-rate-ramp-duration", "V", "--ramp-up", yes, "from 0", "--request-rate 1000 --arrival-pattern constant --request-rate-ramp-duration 20", "requests 4; spread over the schedule", seconds("ramp-up")},
 	{aiperf, "user-centric-rate", "V", "", refused, "turns of a session go at the times of the trace, or at --request-rate", "", "", nil},
 	{aiperf, "prefill-concurrency", "V", "--prefill-concurrency", yes, "", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 1", "one at a time", nil},
+	{aiperf, "concurrency-ramp-duration", "V", "--concurrency-ramp-up", yes, "from 1, one by one", "--no-fixed-schedule --concurrency 4 --concurrency-ramp-duration 600", "one at a time", seconds("concurrency-ramp-up")},
+	{aiperf, "prefill-concurrency-ramp-duration", "V", "--prefill-concurrency-ramp-up", yes, "from 1, one by one", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 4 --prefill-concurrency-ramp-duration 600", "one at a time", seconds("prefill-concurrency-ramp-up")},
 	{aiperf, "request-cancellation-rate", "V", "--cancel-share", yes, "percent become a share", "--request-cancellation-rate 100 --request-cancellation-delay 60", "requests 4", (*translator).percent},
 	{aiperf, "request-cancellation-delay", "V", "--cancel-after", yes, "seconds since the request was sent", "--request-cancellation-rate 50 --request-cancellation-delay 60", "requests 4", seconds("cancel-after")},
 	{aiperf + " " + vllms, "request-rate", "V", "--request-rate", partly, "without effect beside --fixed-schedule, --self-timed and --trace-mode trace; the first request goes at 0, and gaps are not stretched to fit a total", "--request-rate 8 --arrival constant", "requests 4; rows of the trace; spread over the schedule", nil},
@@ -164,8 +169,8 @@ var rows = []alias{
 	{vllms, "port", "V", "--url http://HOST:PORT", yes, "host 127.0.0.1 unless --host is given", "--host HOST --port PORT", "requests 4", keep("port")},
 	{vllms, "served-model-name", "V", "--model", yes, "--model then only named the tokenizer", "--model path/of/weights --served-model-name sim", "model sim", keep("served")},
 	{vllm, "dataset-name", "V", "", partly, "timed_trace alone, in seconds and blocks of 16 tokens unless --timed-trace-* say otherwise", "--dataset-name timed_trace --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512", "requests 4; spread over the schedule", keep("dataset")},
-	{traceReplay, "dataset-name", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--dataset-name sharegpt", "requests 4; spread over the schedule", nil},
-	{traceReplay, "dataset-path", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--trace-path TRACE --dataset-path x", "requests 4; rows of the trace", nil},
+	{traceReplay, "dataset-name", "V", "--dataset", partly, "with --trace-mode benchmark: sharegpt, custom and sonnet are read, random is the invented words of a replay; not hf and burstgpt", "--trace-path TRACE --trace-mode benchmark --dataset-name random", "requests 4; rows of the trace; spread over the schedule", keep("text")},
+	{traceReplay, "dataset-path", "V", "--dataset", yes, "with --trace-mode benchmark", "--backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json", "requests 4; rows of the trace; text lighthouse; output prompt as asked 4", keep("text file")},
 	{vllm, "dataset-path", "V", "TRACE", yes, "", "--dataset-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
 	{vllms, "self-timed", "", "", partly, followed, "--self-timed --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
 	{vllms, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop unless --request-rate is given", "--no-self-timed --request-rate inf", "requests 4", (*translator).closed},
@@ -215,7 +220,7 @@ var rows = []alias{
 
 	// TraceReplay
 	{traceReplay, "trace-path", "V", "TRACE", yes, "", "--trace-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
-	{traceReplay, "trace-mode", "V", "", partly, "trace alone: benchmark makes its prompts of a dataset, which a replay does not read", "--trace-mode trace", "requests 4", keep("mode")},
+	{traceReplay, "trace-mode", "V", "--dataset", partly, "trace, or benchmark, whose prompts are made of a dataset: they have the lengths of the rows and share what hash_ids say, neither of which TraceReplay keeps", "--backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name custom --dataset-path DIR/talk.json", "requests 4; rows of the trace; text lighthouse; output prompt as asked 4", keep("mode")},
 	{traceReplay, "save-prompts", "", "--save-prompts", partly, "without a value, prompts.jsonl in the folder of --save-result, or in this one: the bodies that were sent", "--save-prompts --save-result --result-dir DIR/p", "file p/prompts.jsonl", keep("prompts")},
 
 	// GuideLLM
@@ -252,7 +257,7 @@ var rows = []alias{
 	{guidellm, "over-saturation", "V", "", refused, noSaturation, "", "", nil},
 	{guidellm, "max-errors", "V", "--abort-errors", yes, "", "--max-errors 2", "requests 4", nil},
 	{guidellm, "max-global-error-rate", "V", "--abort-error-rate", yes, "", "--max-global-error-rate 0.5", "requests 4", nil},
-	{guidellm, "rampup", "V", "--ramp-up", partly, "with --profile constant and poisson", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
+	{guidellm, "rampup", "V", "--ramp-up, --concurrency-ramp-up", partly, "of the rate with --profile constant and poisson, of the streams with concurrent and throughput", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
 }
 
 // aliases are all flags of other tools.

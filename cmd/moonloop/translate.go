@@ -236,6 +236,9 @@ func (a alias) fits(w flagWord) bool {
 		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
 	case "tokenizer":
 		return value != "" && value[0] != '-' && (a.tools == guidellm) == guides
+	case "warmup-duration": // in seconds, where ours has a unit
+		_, err := parseFloat(value)
+		return err == nil
 	case "seed":
 		return guides || strings.HasPrefix(value, "{")
 	case "model":
@@ -352,8 +355,8 @@ func (t *translator) finish() (errs []error) {
 	} else if has("dir") || has("file") {
 		t.said = append(t.said, "--result-dir and --result-filename have no effect without --save-result")
 	}
-	if mode := t.kept["mode"]; has("mode") && mode != "trace" {
-		errs = append(errs, fmt.Errorf("--trace-mode %s: want trace; benchmark makes its prompts of a dataset, which a replay does not read", quoted(mode)))
+	if err := t.textsOf(); err != nil {
+		errs = append(errs, err)
 	}
 	if has("profile") || has("rate") || has("rampup") {
 		if err := t.guideLoad(); err != nil {
@@ -408,6 +411,31 @@ func (t *translator) finish() (errs []error) {
 		_ = t.add("extra-inputs", string(object))
 	}
 	return errs
+}
+
+// textsOf makes the dataset of TraceReplay's modes. Its mode trace passes over what there is of one.
+func (t *translator) textsOf() error {
+	name, file := t.kept["text"], t.kept["text file"]
+	switch mode := cmp.Or(t.kept["mode"], "trace"); mode {
+	case "benchmark":
+	case "trace":
+		if name != "" || file != "" {
+			t.said = append(t.said, "--dataset-name and --dataset-path have no effect without --trace-mode benchmark: the prompts are those of the trace")
+		}
+		return nil
+	default:
+		return fmt.Errorf("--trace-mode %s: want trace or benchmark", quoted(mode))
+	}
+	switch {
+	case name == "random":
+		return nil
+	case !slices.Contains([]string{"sharegpt", "custom", "sonnet"}, name):
+		return fmt.Errorf("--trace-mode benchmark with --dataset-name %s: want sharegpt, custom or sonnet with --dataset-path FILE, or random; "+
+			"of other datasets, download one with text and give it as --dataset FILE", quoted(name))
+	case file == "":
+		return fmt.Errorf("--dataset-name %s: want --dataset-path FILE with it; nothing is downloaded", name)
+	}
+	return t.add("dataset", file)
 }
 
 // withoutFlag removes a flag and its value.
@@ -682,6 +710,14 @@ func seconds(name string) func(*translator, string) error {
 		}
 		return t.add(name, strconv.FormatFloat(s, 'f', -1, 64)+"s")
 	}
+}
+
+// warmupGrace reads AIPerf's time for the requests of a warm-up; of ours, 0 is no limit.
+func (t *translator) warmupGrace(value string) error {
+	if s, err := parseFloat(value); err == nil && s == 0 {
+		return t.add("warmup-grace", "1ns")
+	}
+	return seconds("warmup-grace")(t, value)
 }
 
 // steadyMark reads GuideLLM's warm-up, or cool-down: a share of the run below 1, else seconds.
