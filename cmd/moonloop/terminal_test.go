@@ -237,7 +237,7 @@ func TestReplayWithoutATerminal(t *testing.T) {
 	for _, progress := range []string{"auto", "live", "lines", "none"} {
 		t.Run("pipe "+progress, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			output, err := exec.CommandContext(ctx, "moonloop", replayArgs(engine, trace, "--progress", progress)...).CombinedOutput()
 			var exit *exec.ExitError
