@@ -17,7 +17,7 @@ import (
 )
 
 // TestTwinOfAnApplication captures an application of ours on a simulated engine, and replays the trace on an equal engine and on one with a
-// slower prefill: only the latter's time to first token is outside, and neither's hit rate is. A busy machine may push the tails out, too.
+// slower prefill: only the latter's time to first token is outside, and neither loses a third of its prompt tokens' hits. A busy machine may push the tails out, too.
 func TestTwinOfAnApplication(t *testing.T) {
 	t.Parallel()
 	l := &realLoop{folder: t.TempDir(), config: simulator.VLLM(), block: 16, conversations: 10}
@@ -25,11 +25,11 @@ func TestTwinOfAnApplication(t *testing.T) {
 	l.config.Latency = simulator.Latency{Prefill: 60 * time.Millisecond, Decode: 2 * time.Millisecond}
 	l.capture(t, 7)
 	equal, _ := l.send(t, "equal")
-	l.config.Latency.Prefill *= 15 // far from what a busy machine adds to the others
+	l.config.Latency.Prefill *= 8 // far from what a busy machine adds to the others
 	slower, _ := l.send(t, "slower")
 	read := func(folder string) (w study.Twin, status int) {
 		var out, stderr strings.Builder
-		status = run(t.Context(), []string{"twin", folder, "--json", "--tolerance", "ttft.p50=4,ttft.p99=10,duration.p50=10,duration.p99=10,hit_rate=0.1", "--html", folder + ".html"}, strings.NewReader(""), &out, &stderr)
+		status = run(t.Context(), []string{"twin", folder, "--json", "--tolerance", "ttft.p50=3,ttft.p99=10,duration.p50=10,duration.p99=10,hit_rate=0.3", "--html", folder + ".html"}, strings.NewReader(""), &out, &stderr)
 		if err := json.Unmarshal([]byte(out.String()), &w); err != nil {
 			t.Fatalf("%v: exit status %d, %s%s", err, status, &out, &stderr)
 		}
