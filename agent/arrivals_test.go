@@ -147,3 +147,34 @@ func TestPrefillConcurrency(t *testing.T) {
 		t.Errorf("up to %v ms late, %d waited for the cap, %+v", late.Max, rep.Figures().Schedule.CapWaits, rep.Schedule)
 	}
 }
+
+// TestConcurrencyRamp: an engine whose replies take long gets one request more at a time as the cap rises, in a closed loop and by
+// timestamps, and the steady state begins when it has risen.
+func TestConcurrencyRamp(t *testing.T) {
+	slow := simulator.Config{Latency: simulator.Latency{Prefill: 10 * time.Second}}
+	rising := Schedule{Concurrency: 4, ConcurrencyRampUp: 6 * time.Second}
+	closed := rising
+	closed.FileOrder = true
+	for name, s := range map[string]Schedule{"timestamps": rising, "closed loop": closed} {
+		rep, got := inVirtualTime(t, slow, Config{Schedule: s, Steady: Steady{Auto: true}}, rows(10, 0)...)
+		_, at := order(got)
+		want := []time.Duration{0, 2, 4, 6, 10, 12, 14, 16, 20, 22}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		late, _ := rep.Figures().Stat(measure.Lateness)
+		if !slices.Equal(at, want) || late.Max != 0 || rep.Schedule.ConcurrencyRampUp != 6000 || rep.Schedule.Concurrency != 4 {
+			t.Errorf("%s: requests came at %v, want %v; up to %v ms late, %+v", name, at, want, late.Max, rep.Schedule)
+		}
+		if rep.Steady == nil || rep.Steady.Window.From != 6000 {
+			t.Errorf("%s: the steady state is %+v", name, rep.Steady)
+		}
+	}
+	cfg := Config{Schedule: Schedule{FileOrder: true, Concurrency: 4, PrefillConcurrency: 3, PrefillRampUp: 20 * time.Second}}
+	rep, got := inVirtualTime(t, slow, cfg, rows(6, 0)...)
+	_, at := order(got)
+	want := []time.Duration{0, 10 * time.Second, 10 * time.Second, 20 * time.Second, 20 * time.Second, 20 * time.Second}
+	if !slices.Equal(at, want) || rep.Schedule.PrefillRampUp != 20_000 {
+		t.Errorf("prefills: requests came at %v, want %v; %+v", at, want, rep.Schedule)
+	}
+}

@@ -39,7 +39,7 @@ type plan struct {
 	lead     time.Duration   // from the last preparation to the zero
 	startAt  time.Time       // of the zero; zero = at once
 	grace    time.Duration   // for requests that are under way at the end
-	ramp     time.Duration   // of the rate, from the zero on
+	ramp     time.Duration   // of the rate or of the caps, from the zero on
 	steady   Steady
 
 	limits    limits
@@ -76,12 +76,12 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	p := plan{
 		runID: cfg.RunID, passes: int64(max(1, cfg.Trace.Loop)), requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
-		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
+		warmup: newWarmup(s),
 		schedule: schedule.Config{
-			Slots: slots(s, info), PrefillSlots: s.PrefillConcurrency, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
+			Slots: slots(s, info), SlotsOver: s.ConcurrencyRampUp, PrefillSlots: s.PrefillConcurrency, PrefillSlotsOver: s.PrefillRampUp, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
 		},
-		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace, ramp: s.Arrivals.RampUp, steady: cfg.Steady,
+		lead: cfg.Lead, startAt: s.StartAt, grace: s.Grace, ramp: max(s.Arrivals.RampUp, s.ConcurrencyRampUp, s.PrefillRampUp), steady: cfg.Steady,
 		limits: limits{
 			slo: cfg.SLO, goodput: cfg.GoodputGoal, maxErrors: *cfg.MaxErrorRate, abortErrors: cfg.AbortErrorRate, abortFailed: cfg.AbortErrors,
 			abortAfter: int64(max(s.Concurrency, 10)), strictVerdict: cfg.StrictVerdict, allRows: cfg.Trace.MaxRows == 0,
@@ -155,6 +155,8 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 	case !info.Timed:
 		order.Mode, order.Speedup = report.ClosedLoop, 0
 	}
+	order.WarmupFor, order.WarmupGrace, order.WarmupConcurrency = clock.Millis(s.WarmupFor), clock.Millis(s.WarmupGrace), s.WarmupConcurrency
+	order.ConcurrencyRampUp, order.PrefillRampUp = clock.Millis(s.ConcurrencyRampUp), clock.Millis(s.PrefillRampUp)
 	order.FileOrder = s.Arrivals.Any() && !info.Timed
 	if len(cfg.Target.Further) > 0 {
 		order.Balance = string(cmp.Or(cfg.Target.Balance, RoundRobin))

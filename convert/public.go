@@ -110,14 +110,15 @@ type merger struct {
 	streams []*stream
 	lost    losses
 
-	rows, withPrompt, withIDs, withSession, timed int64
-	first                                         int64 // time of the first row
-	chats                                         chats
-	ends                                          map[string]int64 // of sessions: when the last reply was there
-	chain                                         chain
-	scopes                                        scopes
-	digester                                      *mooncake.Digester
-	long, short                                   int64 // rows with more or fewer ids than blocks
+	rows, withPrompt, withIDs, withTurns, withSession, timed int64
+	first                                                    int64 // time of the first row
+	chats                                                    chats
+	ends                                                     map[string]int64 // of sessions: when the last reply was there
+	chain                                                    chain
+	structure                                                structure
+	scopes                                                   scopes
+	digester                                                 *mooncake.Digester
+	long, short                                              int64 // rows with more or fewer ids than blocks
 }
 
 func (c *merger) open(files []capture.Source) error {
@@ -170,7 +171,7 @@ func (c *merger) run(ctx context.Context) error {
 func (c *merger) chooseBlock(rows []*request) {
 	size := &c.opt.Compile.BlockSize
 	for _, q := range rows {
-		if *size == 0 && q.row.HashIDs != nil {
+		if *size == 0 && (q.row.HashIDs != nil || q.shares.Set) {
 			*size = q.block
 		}
 	}
@@ -251,14 +252,22 @@ func (c *merger) number(q *request) error {
 		row.HashIDs = c.chain.number(c.scopes.of(scope), row.HashIDs, q.block, size, row.InputLength.V)
 	case row.Kind() != mooncake.KindLength:
 		c.withPrompt++
-	case c.opt.plain():
+	case c.opt.plain() || q.shares.Set:
 		blocks := mooncake.BlockCount(row.InputLength.V, size)
+		if blocks > maxFresh && !c.opt.plain() { // such a prompt shares nothing
+			return nil
+		}
 		if blocks > maxFresh {
 			return &mooncake.RowError{
 				File: c.streams[q.input].lines.name, Line: q.line, Field: "input_length", Value: strconv.FormatInt(row.InputLength.V, 10),
 				Rule:   fmt.Sprintf("is a prompt of %d blocks, and ids are made for %d at most", blocks, maxFresh),
 				Advice: "correct the row, or leave out --format mooncake, which needs ids for every row",
 			}
+		}
+		if q.shares.Set {
+			c.withTurns++
+			row.HashIDs = c.structure.ids(&c.chain, q, size)
+			return nil
 		}
 		row.HashIDs = c.chain.fresh(blocks)
 	}
@@ -282,7 +291,7 @@ func (c *merger) meta() *mooncake.Meta {
 	if f.dates {
 		m.TimeBase = time.Unix(0, c.first).UTC()
 	}
-	for identity, n := range map[string]int64{"trace": c.withIDs, "prompt": c.withPrompt, "lengths": c.rows - c.withIDs - c.withPrompt} {
+	for identity, n := range map[string]int64{"trace": c.withIDs, "prompt": c.withPrompt, "structure": c.withTurns, "lengths": c.rows - c.withIDs - c.withPrompt - c.withTurns} {
 		if n > 0 {
 			m.Identity[identity] = n
 		}
@@ -294,7 +303,7 @@ func (c *merger) meta() *mooncake.Meta {
 	if len(c.opt.Models) > 0 {
 		parameters["models"] = c.opt.Models
 	}
-	if c.withIDs > 0 {
+	if c.withIDs+c.withTurns > 0 {
 		parameters["block_size"] = c.opt.Compile.BlockSize
 	}
 	m.Transformations = []mooncake.Transformation{{Name: "convert", Parameters: parameters, Effect: c.effect()}}
@@ -314,11 +323,15 @@ func (c *merger) effect() string {
 	if c.withIDs > 0 {
 		fmt.Fprintf(&s, "; block ids stand for %d tokens of a prompt and all before them", c.opt.Compile.BlockSize)
 	}
+	if c.withTurns > 0 {
+		fmt.Fprintf(&s, "; block ids of %d tokens are made of how many tokens a turn shares with the one before", c.opt.Compile.BlockSize)
+	}
 	for _, odd := range []struct {
 		n    int64
 		text string
 	}{
 		{c.chats.cut, "sessions begin with a request whose parent is not in the files"},
+		{c.structure.lost, "turns are of sessions that were too many to be remembered, and share nothing"},
 		{c.long, "rows had more ids than blocks, of which the first count"},
 		{c.short, "rows had fewer ids than blocks, so that the end of their prompts has none"},
 	} {

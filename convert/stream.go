@@ -25,6 +25,9 @@ type request struct {
 	ends  mooncake.Opt[int64] // when the reply was there: the delay of the session's next turn counts from then
 	later bool                // the session's previous turn decides when it comes: at only says where it stands
 
+	// shares is how many tokens the prompt begins with that those of the session's turn before began with, where no ids say so.
+	shares mooncake.Opt[int64]
+
 	chat, parent mooncake.Opt[int64] // Bailian
 	prompt       *prompt             // of formats with prompts
 }

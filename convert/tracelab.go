@@ -5,25 +5,40 @@ package convert
 
 import "github.com/moonloop/moonloop/mooncake"
 
-// tracelab reads a round for each line. It came with its first event: what the user said, or the result of a tool.
+// tracelab reads a round for each line. It came with the last of what it was to answer, the word of the
+// user or the result of a tool, and took until the last that the model said. Nothing says what its
+// prompt is, but how much of it the provider had cached, which is of the turn before.
 var tracelab = spec{
-	Format: "tracelab", about: "TraceLab's coding sessions (uw-syfi): a model's rounds, with the tokens that its provider had cached",
-	fields: []string{"input_tokens_total", "newly_append_tokens", "round_index"}, dates: true, models: true,
+	Format: "tracelab", about: "TraceLab's coding sessions (uw-syfi): a model's rounds; ids by the tokens that its provider had cached of the turn before",
+	fields: []string{"input_tokens_total", "newly_append_tokens", "round_index"}, dates: true, models: true, blocks: true,
 	decode: func(d *decoder, r *record) {
 		r.known("round_index", "newly_append_tokens", "provider", "round_id") // the order and other fields say so
 		row := &mooncake.Row{SessionID: r.name("session_id"), Model: r.name("model"), InputLength: r.counted("input_tokens_total"), OutputLength: r.count("output_tokens")}
 		row.Observed.CachedTokens = r.count("prefix_tokens")
-		var at mooncake.Opt[int64]
+		var first, at, end mooncake.Opt[int64]
 		r.objects(func(e *record) {
-			e.known("event_type")
-			if t := e.instant("timestamp"); t.Set && (!at.Set || t.V < at.V) {
+			kind, t := e.name("event_type"), e.instant("timestamp")
+			asks := kind == "user_message" || kind == "tool_result"
+			if t.Set && (!first.Set || t.V < first.V) {
+				first = t
+			}
+			if t.Set && asks && !end.Set && (!at.Set || t.V > at.V) { // what came later is for the next round
 				at = t
 			}
+			if t.Set && !asks && (!end.Set || t.V > end.V) {
+				end = t
+			}
 		}, "timing_events")
+		if !at.Set {
+			at = first
+		}
 		if !at.Set {
 			d.skip(reasonNoTime)
 			return
 		}
-		d.add(&request{at: at.V, row: row})
+		if end.Set && end.V > at.V {
+			row.Observed.Duration = mooncake.Some(milliseconds(end.V - at.V))
+		}
+		d.add(&request{at: at.V, row: row, block: structureBlock, shares: mooncake.Some(row.Observed.CachedTokens.V)})
 	},
 }

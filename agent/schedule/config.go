@@ -13,6 +13,9 @@ type Config struct {
 	Slots int
 	// PrefillSlots is the number of requests that may be without a first token at once; 0 = no cap. See [Scheduler.FirstToken].
 	PrefillSlots int
+	// SlotsOver is the time within which the slots of Slots open one by one, at equal distances, the first one at Zero, the last one
+	// at its end; 0 = all at once. PrefillSlotsOver is that of PrefillSlots.
+	SlotsOver, PrefillSlotsOver time.Duration
 	// ClosedLoop sends in the source's order as slots become free and ignores offsets.
 	ClosedLoop bool
 	// OpenSessions ignores the order of turns and of graphs: each row is sent at its own offset, whatever became

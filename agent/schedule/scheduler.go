@@ -84,8 +84,8 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	cfg.MaxHeld, cfg.MaxSessions, cfg.MaxEnded = cmp.Or(cfg.MaxHeld, 1<<16), cmp.Or(cfg.MaxSessions, 1<<14), cmp.Or(cfg.MaxEnded, 1<<18)
 	s := &Scheduler{
 		cfg: cfg, clk: clk, wait: w, hooks: hooks, end: math.MaxInt64,
-		feed: make(chan sourced, 64), slots: slots{zero: cfg.Zero, unused: cfg.Slots},
-		prefill: slots{zero: cfg.Zero, unused: cfg.PrefillSlots}, sessions: newSessionTable(),
+		feed: make(chan sourced, 64), slots: newSlots(cfg.Zero, cfg.Slots, cfg.SlotsOver),
+		prefill: newSlots(cfg.Zero, cfg.PrefillSlots, cfg.PrefillSlotsOver), sessions: newSessionTable(),
 		graph:   graph{rows: make(map[int64]*vertex), waiting: make(map[*Item]struct{})},
 		delayed: heap.New((*Item).before),
 	}
@@ -123,6 +123,18 @@ func (s *Scheduler) mayGo() bool {
 	return (s.cfg.Slots == 0 || s.slotFree()) && (s.cfg.PrefillSlots == 0 || s.prefill.slotFree())
 }
 
+// nextOpening returns when a slot opens that nobody has had yet, of the caps that let no request go.
+func (s *Scheduler) nextOpening() time.Duration {
+	at := Forever
+	if s.cfg.Slots > 0 && !s.slotFree() {
+		at = s.slots.nextOpening()
+	}
+	if s.cfg.PrefillSlots > 0 && !s.prefill.slotFree() {
+		at = min(at, s.prefill.nextOpening())
+	}
+	return at
+}
+
 // couldGo returns since when the caps of a closed loop have let a request go, which they do.
 func (s *Scheduler) couldGo() time.Duration {
 	at := s.freeSince()
@@ -154,12 +166,13 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 		if s.failed() != nil && s.held > 0 {
 			continue
 		}
-		at, admits := s.next()
+		at, then := s.next()
 		switch {
 		case at == Forever && s.eof && s.inFlight == 0 && s.held == 0:
 			return s.stats, s.failed()
 		case !s.sleep(at): // something has happened
-		case admits:
+		case then == opens: // which dispatch sees
+		case then == admits:
 			it := s.head
 			s.head = nil
 			if s.pastEnd(it) { // and so are those behind it
@@ -251,20 +264,34 @@ func (s *Scheduler) read(ctx context.Context) {
 	}
 }
 
-// next returns the instant of the next thing to do, and whether that is to admit head; else it is to take up the first delayed
-// item. At Forever only a completion or the source can change anything.
-func (s *Scheduler) next() (at time.Duration, admits bool) {
+// move is a thing that the schedule does at an instant.
+type move uint8
+
+const (
+	takesUp move = iota // the first delayed item
+	admits              // head
+	opens               // a slot, for which something waits
+)
+
+// next returns the next thing to do, and its instant. At Forever only a completion or the source can change anything.
+func (s *Scheduler) next() (at time.Duration, then move) {
 	at = Forever
 	if s.delayed.Len() > 0 {
 		at = (*s.delayed.First()).wake
 	}
+	blocked := s.cfg.ClosedLoop && !s.mayGo()
+	if len(s.ready) > 0 || blocked && s.head != nil {
+		if opening := s.nextOpening(); opening < at {
+			at, then = opening, opens
+		}
+	}
 	if s.head == nil {
-		return at, false
+		return at, then
 	}
 	due := s.cfg.Zero + s.head.Offset
 	if s.cfg.ClosedLoop { // as soon as a slot is free; until then there is no point in admitting it
-		if !s.mayGo() {
-			return at, false
+		if blocked {
+			return at, then
 		}
 		due = s.couldGo()
 	}
@@ -277,7 +304,7 @@ func (s *Scheduler) next() (at time.Duration, admits bool) {
 		}
 	}
 	if due < at || due == at && s.cfg.Prepare == 0 { // what is prepared comes first
-		return due, true
+		return due, admits
 	}
-	return at, false
+	return at, then
 }

@@ -515,3 +515,75 @@ func TestPrefillSlots(t *testing.T) {
 		}
 	}
 }
+
+// TestRisingCaps: the slots of a cap open one by one, and what waits for one goes when it opens.
+func TestRisingCaps(t *testing.T) {
+	const whole, first = 100 * time.Millisecond, 30 * time.Millisecond
+	lasts := func(*Item) time.Duration { return whole }
+	over := 60 * time.Millisecond
+	for _, tc := range []struct {
+		name string
+		sim  simulation
+		rows []int
+		at   []int64 // when each row is sent
+		want []int64 // when it was to be
+	}{
+		{"a closed loop", simulation{cfg: Config{Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 7), []int64{0, 30, 60, 100, 130, 160, 200}, []int64{0, 30, 60, 100, 130, 160, 200}},
+		{"from a zero", simulation{cfg: Config{Zero: 7 * time.Millisecond, Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 4), []int64{7, 37, 67, 107}, []int64{7, 37, 67, 107}},
+		{"a burst under a cap", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
+		{"a row that is due as its slot opens does not wait", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, []int{0, 30, 40, 60}, []int64{0, 30, 60, 100}, []int64{0, 30, 40, 60}},
+		{"one slot is there at once", simulation{cfg: Config{Slots: 1, SlotsOver: time.Hour}}, make([]int, 2), []int64{0, 100}, make([]int64, 2)},
+		{"prefills", simulation{cfg: Config{PrefillSlots: 3, PrefillSlotsOver: 40 * time.Millisecond}, first: first}, make([]int, 6), []int64{0, 20, 30, 40, 50, 60}, make([]int64, 6)},
+		{"both", simulation{cfg: Config{Slots: 3, SlotsOver: over, PrefillSlots: 2, PrefillSlotsOver: 10 * time.Millisecond}, first: first}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
+		{"past the end of the run", simulation{cfg: Config{Slots: 3, SlotsOver: time.Hour, Until: 150 * time.Millisecond}}, make([]int, 4), []int64{0, 100, 200, 200}, make([]int64, 4)},
+		{"more slots than there are instants", simulation{cfg: Config{Slots: 1e9, SlotsOver: time.Millisecond, ClosedLoop: true}}, make([]int, 3), []int64{0, 0, 0}, []int64{0, 0, 0}},
+	} {
+		tc.sim.duration = lasts
+		var items []*Item
+		for _, ms := range tc.rows {
+			items = append(items, at(ms, ""))
+		}
+		events, _, err := tc.sim.run(t, items...)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		var sent, intended []int64
+		for _, e := range events {
+			sent, intended = append(sent, e.At), append(intended, e.Intended)
+		}
+		if !slices.Equal(sent, tc.at) || !slices.Equal(intended, tc.want) {
+			t.Errorf("%s: sent at %v, intended at %v; want %v and %v", tc.name, sent, intended, tc.at, tc.want)
+		}
+	}
+}
+
+// TestSlotsOpen: however many slots open within whatever time, each is counted from the nanosecond on at which it opens, and not before,
+// and at the end there are as many as there should be.
+func TestSlotsOpen(t *testing.T) {
+	for _, tc := range []struct {
+		count int
+		over  time.Duration
+	}{{2, 1}, {3, 100}, {7, 1000}, {1000, 7}, {10, math.MaxInt64 / 2}, {1 << 40, 100}, {math.MaxInt64, math.MaxInt64 / 2}, {1 << 20, time.Second}} {
+		const zero = 5
+		s := newSlots(zero, tc.count, tc.over)
+		if s.open(zero - 1); s.slotFree() {
+			t.Errorf("%+v: a slot is open before zero", tc)
+		}
+		for range 100 {
+			next := s.nextOpening()
+			if next == Forever {
+				break
+			}
+			before := s.opened
+			if s.open(next - 1); s.opened != before {
+				t.Fatalf("%+v: slot %d is open a nanosecond before %v", tc, before, next)
+			}
+			if s.open(next); s.opened <= before {
+				t.Fatalf("%+v: slot %d is not open at %v", tc, before, next)
+			}
+		}
+		if s.open(zero + tc.over); s.opened != tc.count || s.unused+len(s.free) != tc.count || len(s.free) > maxFree || s.nextOpening() != Forever {
+			t.Errorf("%+v: %d are open, %d since zero and %d since later", tc, s.opened, s.unused, len(s.free))
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package schedule
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -12,11 +13,63 @@ import (
 // has been free decides nothing.
 const maxFree = 1 << 16
 
-// slots are those of a cap that are free.
+// slots are those of a cap.
 type slots struct {
 	zero   time.Duration   // the schedule's
 	unused int             // count as free since zero
 	free   []time.Duration // instants at which the others became free, earliest first
+
+	// A cap that rises opens its slots one by one, at equal distances from zero on, the last one after over.
+	count, opened int
+	over          time.Duration
+}
+
+// newSlots returns a cap of a number of slots that are open within a time; 0 = at once.
+func newSlots(zero time.Duration, count int, over time.Duration) slots {
+	s := slots{zero: zero, count: count, over: over}
+	if over <= 0 || count < 2 {
+		s.unused, s.opened = count, count
+	}
+	return s
+}
+
+// allOpen reports whether no slot is left to open.
+func (s *slots) allOpen() bool { return s.opened == s.count }
+
+// open opens the slots whose instants have come.
+func (s *slots) open(now time.Duration) {
+	if s.allOpen() || now < s.zero {
+		return
+	}
+	due := s.count
+	if since := now - s.zero; since < s.over {
+		hi, lo := bits.Mul64(uint64(since), uint64(s.count-1)) //nolint:gosec // neither is below 0
+		steps, _ := bits.Div64(hi, lo, uint64(s.over))         //nolint:gosec // since < over, so that it is below count - 1
+		due = int(steps) + 1                                   //nolint:gosec // as above
+	}
+	if many := due - s.opened - maxFree; many > 0 { // see freeSlot
+		s.unused += many
+		s.opened += many
+	}
+	for ; s.opened < due; s.opened++ {
+		s.freeSlot(s.opens(s.opened))
+	}
+}
+
+// opens is the instant at which a slot opens, of those from 0 on: the first at which open counts it.
+func (s *slots) opens(slot int) time.Duration {
+	hi, lo := bits.Mul64(uint64(s.over), uint64(slot))      //nolint:gosec // neither is below 0
+	lo, carry := bits.Add64(lo, uint64(s.count-2), 0)       //nolint:gosec // there are two at least
+	after, _ := bits.Div64(hi+carry, lo, uint64(s.count-1)) //nolint:gosec // as above
+	return s.zero + time.Duration(after)                    //nolint:gosec // at most over
+}
+
+// nextOpening returns when the next slot opens; Forever where all are open.
+func (s *slots) nextOpening() time.Duration {
+	if s.allOpen() {
+		return Forever
+	}
+	return s.opens(s.opened)
 }
 
 // slotFree reports whether a slot is free.
@@ -41,7 +94,7 @@ func (s *slots) acquireSlot() {
 
 // freeSlot frees a slot.
 func (s *slots) freeSlot(at time.Duration) {
-	i, _ := slices.BinarySearch(s.free, at)
+	i, _ := slices.BinarySearch(s.free, at+1) // behind its equals, of which there may be many
 	s.free = slices.Insert(s.free, i, at)
 	if len(s.free) > maxFree {
 		s.free = s.free[1:]

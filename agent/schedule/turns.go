@@ -133,6 +133,11 @@ func (s *Scheduler) makeReady(it *Item) {
 
 // dispatch fires what is ready, as far as there are slots.
 func (s *Scheduler) dispatch() {
+	if !s.allOpen() || !s.prefill.allOpen() {
+		now := s.clk.Now()
+		s.open(now)
+		s.prefill.open(now)
+	}
 	for len(s.ready) > 0 && s.mayGo() {
 		s.held--
 		it := s.ready.pop()

@@ -59,6 +59,8 @@ const (
 	collectorDo  = "let a Collector collect it: examples/collector.yaml"
 	seeExports   = "named files are not chosen one by one: --out DIR has all of them"
 	noSaturation = "end the run early with --abort-error-rate; the verdict names an overloaded client"
+	delayed      = "for turns that follow the one before: with --no-fixed-schedule, --request-rate or --no-open-loop-replay; else the timestamps are followed"
+	agentX       = "turns that follow the reply before by their think time, of 10 s at most, again and again with fresh prompts for --benchmark-duration, or 30 minutes"
 	onlyMore     = "--runs N makes several runs, each with a folder in --out, and shows their spread"
 )
 
@@ -81,6 +83,9 @@ var rows = []alias{
 	{aiperf, "num-requests", "V", "--max-requests", yes, "", "--num-requests 3", "requests 3", nil},
 	{aiperf, "warmup-request-count", "V", "--warmup-requests", yes, "", "--warmup-request-count 2", "requests 6", nil},
 	{aiperf, "num-warmup-requests", "V", "--warmup-requests", yes, "", "--num-warmup-requests 1", "requests 5", nil},
+	{aiperf, "warmup-duration", "V", "--warmup-duration", yes, "", "--warmup-duration 0.3", "requests more than 4", seconds("warmup-duration")},
+	{aiperf, "warmup-grace-period", "V", "--warmup-grace", yes, "", "--warmup-request-count 2 --warmup-grace-period 60", "requests 6", (*translator).warmupGrace},
+	{aiperf, "warmup-concurrency", "V", "--warmup-concurrency", yes, "up to 1,024", "--warmup-request-count 2 --warmup-concurrency 2", "requests 6", nil},
 	{aiperf, "benchmark-duration", "V", "--max-duration", yes, "", "--benchmark-duration 0.06", "requests fewer than 4", seconds("max-duration")},
 	{aiperf, "benchmark-grace-period", "V", "--grace", yes, "", "--benchmark-duration 60 --benchmark-grace-period 1", "requests 4", seconds("grace")},
 	{aiperf, "request-timeout-seconds", "V", "--request-timeout", yes, "", "--request-timeout-seconds 60", "requests 4", seconds("request-timeout")},
@@ -111,13 +116,15 @@ var rows = []alias{
 	{aiperf, "request-rate-ramp-duration", "V", "--ramp-up", yes, "from 0", "--request-rate 1000 --arrival-pattern constant --request-rate-ramp-duration 20", "requests 4; spread over the schedule", seconds("ramp-up")},
 	{aiperf, "user-centric-rate", "V", "", refused, "turns of a session go at the times of the trace, or at --request-rate", "", "", nil},
 	{aiperf, "prefill-concurrency", "V", "--prefill-concurrency", yes, "", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 1", "one at a time", nil},
+	{aiperf, "concurrency-ramp-duration", "V", "--concurrency-ramp-up", yes, "from 1, one by one", "--no-fixed-schedule --concurrency 4 --concurrency-ramp-duration 600", "one at a time", seconds("concurrency-ramp-up")},
+	{aiperf, "prefill-concurrency-ramp-duration", "V", "--prefill-concurrency-ramp-up", yes, "from 1, one by one", "--no-fixed-schedule --concurrency 4 --prefill-concurrency 4 --prefill-concurrency-ramp-duration 600", "one at a time", seconds("prefill-concurrency-ramp-up")},
 	{aiperf, "request-cancellation-rate", "V", "--cancel-share", yes, "percent become a share", "--request-cancellation-rate 100 --request-cancellation-delay 60", "requests 4", (*translator).percent},
 	{aiperf, "request-cancellation-delay", "V", "--cancel-after", yes, "seconds since the request was sent", "--request-cancellation-rate 50 --request-cancellation-delay 60", "requests 4", seconds("cancel-after")},
 	{aiperf + " " + vllms, "request-rate", "V", "--request-rate", partly, "without effect beside --fixed-schedule, --self-timed and --trace-mode trace; the first request goes at 0, and gaps are not stretched to fit a total", "--request-rate 8 --arrival constant", "requests 4; rows of the trace; spread over the schedule", nil},
 
 	{aiperf, "vllm-burstiness", "V", "--burstiness", yes, "", "--request-rate 8 --arrival-pattern gamma --vllm-burstiness 10000", "requests 4; spread over the schedule", nil},
 	{aiperf, "open-loop-replay", "", "", ignored, "a turn goes at its time, or when the turn before is complete, in any case", "--open-loop-replay", "requests 4", nil},
-	{aiperf, "no-open-loop-replay", "", "", partly, "turns wait for the turn before in any case; how long after it, the rows' delay says", "--no-open-loop-replay", "requests 4", (*translator).nothing},
+	{aiperf, "no-open-loop-replay", "", "--transform", yes, "later turns follow the one before by their think time, as with --use-think-time-only", "--no-open-loop-replay", "requests 4", keep("turns")},
 	{aiperf, "open-loop-strict", "", "--open-loop", yes, "", "--open-loop-strict", "requests 4; spread over the schedule", (*translator).openLoop},
 	{aiperf, "wait-for-model-timeout", "V", "--wait-ready", yes, "", "--wait-for-model-timeout 5", "requests 4", seconds("wait-ready")},
 	{aiperf, "url-strategy", "V", "", partly, "round_robin alone; --balance has other ways", "--url-strategy round_robin", "requests 4", only("round_robin", "round-robin")},
@@ -135,7 +142,19 @@ var rows = []alias{
 	{aiperf, "synthesis-prompt-len-multiplier", "V", "--transform", yes, asTransform, "--synthesis-prompt-len-multiplier 2", "longer prompts", keep("prompt-len")},
 	{aiperf, "synthesis-output-len-multiplier", "V", "--transform", yes, asTransform, "--synthesis-output-len-multiplier 3", "body max_completion_tokens=6", keep("output-len")},
 	{aiperf, "max-idle-gap-cap-seconds", "V", "--transform", yes, "seconds of the replay, so that --replay-speedup counts", "--max-idle-gap-cap-seconds 0.001", "requests 4", keep("idle")},
-	{aiperf, "trace-idle-gap-cap-seconds", "V", "--transform", partly, "of all rows together, not of one session", "--trace-idle-gap-cap-seconds 0.001", "requests 4", keep("idle")},
+	{aiperf, "trace-idle-gap-cap-seconds", "V", "--transform", partly, "of all rows together, not of one session; with --no-fixed-schedule or --scenario as --inter-turn-delay-cap-seconds", "--trace-idle-gap-cap-seconds 0.001", "requests 4", keep("idle of one")},
+	{aiperf, "num-dataset-entries", "V", "--transform", yes, "the first N conversations: the rows of a session with those of its subagents, or a row without a session", "--num-dataset-entries 2", "requests 2", keep("conversations")},
+	{aiperf, "max-context-length", "V", "--transform", partly, "leaves the longer rows out, not whole conversations", "--max-context-length 1200", "requests 3", keep("max-context")},
+	{aiperf, "inter-turn-delay-cap-seconds", "V", "--transform", partly, delayed, "--no-fixed-schedule --inter-turn-delay-cap-seconds 0.05", "requests 4", keep("delay cap")},
+	{aiperf, "use-think-time-only", "", "--transform", partly, delayed + "; think time is what lies between a reply, whose duration was recorded, and the next turn", "--no-fixed-schedule --use-think-time-only", "requests 4", keep("think")},
+	{aiperf, "use-end-to-start-delays", "", "--transform", partly, "as --use-think-time-only", "--no-fixed-schedule --use-end-to-start-delays", "requests 4", keep("think")},
+	{aiperf, "ignore-trace-delays", "", "--transform, --no-fixed-schedule", yes, "each turn follows the one before at once; the timestamps say no more than the order", "--ignore-trace-delays --concurrency 1", "one at a time", keep("no delays")},
+	{aiperf, "model", "V", "--model, --transform", partly, "given several times, the models of each conversation become these, in order of appearance; rows that have no model, or no session, get them in turn", "--model sim --model other", "requests 4; some model=sim; some model=other", (*translator).nothing},
+	{aiperf, "cache-bust", "V", "--seed, --loop-fresh, --runs-fresh", partly, "prompts that no other run has sent, by a seed of its own unless there is a --random-seed; with --loop, each pass has others, and with --runs each run; none is none", "--cache-bust first_turn_prefix --loop 2", "requests 8", keep("bust")},
+	{aiperf, "public-dataset", "V", "TRACE", partly, "nothing is downloaded: its file, or folder, is named by --input-file beside it; without one, the refusal says what to download", "--public-dataset semianalysis_cc_traces_weka --input-file TRACE", "requests 4; rows of the trace", keep("public")},
+	{aiperf, "hf-weka-dataset", "V", "TRACE", partly, "as --public-dataset", "--public-dataset weka_hf --hf-weka-dataset a/b --input-file TRACE", "requests 4; rows of the trace", keep("hub")},
+	{aiperf, "graph-format", "V", "--from", partly, "dynamo_trace and weka_trace; native and dag_jsonl say how requests are made of replies, and are refused", "", "", (*translator).graphFormat},
+	{aiperf, "scenario", "V", "--no-fixed-schedule, --transform, --loop, --max-duration", partly, "inferencex-agentx-mvp: a closed loop of " + agentX + "; a result is no submission: sessions begin with their first turn, without warm-up, and --concurrency counts requests, not sessions", "--scenario inferencex-agentx-mvp --benchmark-duration 1.5 --concurrency 2", "requests more than 4", (*translator).scenario},
 	{aiperf, "trace-session-sample-ratio", "V", "--transform", partly, "samples what shares prefixes together, not only sessions", "--trace-session-sample-ratio 1", "requests 4", keep("sample")},
 	{aiperf, "prompt-input-tokens-block-size", "V", "--block-size", yes, "", "--prompt-input-tokens-block-size 512", "requests 4", nil},
 	{aiperf, "synthetic-input-tokens-block-size", "V", "--block-size", yes, "", "--synthetic-input-tokens-block-size 512", "requests 4", nil},
@@ -150,8 +169,8 @@ var rows = []alias{
 	{vllms, "port", "V", "--url http://HOST:PORT", yes, "host 127.0.0.1 unless --host is given", "--host HOST --port PORT", "requests 4", keep("port")},
 	{vllms, "served-model-name", "V", "--model", yes, "--model then only named the tokenizer", "--model path/of/weights --served-model-name sim", "model sim", keep("served")},
 	{vllm, "dataset-name", "V", "", partly, "timed_trace alone, in seconds and blocks of 16 tokens unless --timed-trace-* say otherwise", "--dataset-name timed_trace --timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size 512", "requests 4; spread over the schedule", keep("dataset")},
-	{traceReplay, "dataset-name", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--dataset-name sharegpt", "requests 4; spread over the schedule", nil},
-	{traceReplay, "dataset-path", "V", "", ignored, "in --trace-mode trace the requests are those of the trace", "--trace-path TRACE --dataset-path x", "requests 4; rows of the trace", nil},
+	{traceReplay, "dataset-name", "V", "--dataset", partly, "with --trace-mode benchmark: sharegpt, custom and sonnet are read, random is the invented words of a replay; not hf and burstgpt", "--trace-path TRACE --trace-mode benchmark --dataset-name random", "requests 4; rows of the trace; spread over the schedule", keep("text")},
+	{traceReplay, "dataset-path", "V", "--dataset", yes, "with --trace-mode benchmark", "--backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json", "requests 4; rows of the trace; text lighthouse; output prompt as asked 4", keep("text file")},
 	{vllm, "dataset-path", "V", "TRACE", yes, "", "--dataset-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
 	{vllms, "self-timed", "", "", partly, followed, "--self-timed --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
 	{vllms, "no-self-timed", "", "--no-fixed-schedule", partly, "in a closed loop unless --request-rate is given", "--no-self-timed --request-rate inf", "requests 4", (*translator).closed},
@@ -201,7 +220,7 @@ var rows = []alias{
 
 	// TraceReplay
 	{traceReplay, "trace-path", "V", "TRACE", yes, "", "--trace-path TRACE", "requests 4; rows of the trace", (*translator).theTrace},
-	{traceReplay, "trace-mode", "V", "", partly, "trace alone: benchmark makes its prompts of a dataset, which a replay does not read", "--trace-mode trace", "requests 4", keep("mode")},
+	{traceReplay, "trace-mode", "V", "--dataset", partly, "trace, or benchmark, whose prompts are made of a dataset: they have the lengths of the rows and share what hash_ids say, neither of which TraceReplay keeps", "--backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name custom --dataset-path DIR/talk.json", "requests 4; rows of the trace; text lighthouse; output prompt as asked 4", keep("mode")},
 	{traceReplay, "save-prompts", "", "--save-prompts", partly, "without a value, prompts.jsonl in the folder of --save-result, or in this one: the bodies that were sent", "--save-prompts --save-result --result-dir DIR/p", "file p/prompts.jsonl", keep("prompts")},
 
 	// GuideLLM
@@ -238,7 +257,7 @@ var rows = []alias{
 	{guidellm, "over-saturation", "V", "", refused, noSaturation, "", "", nil},
 	{guidellm, "max-errors", "V", "--abort-errors", yes, "", "--max-errors 2", "requests 4", nil},
 	{guidellm, "max-global-error-rate", "V", "--abort-error-rate", yes, "", "--max-global-error-rate 0.5", "requests 4", nil},
-	{guidellm, "rampup", "V", "--ramp-up", partly, "with --profile constant and poisson", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
+	{guidellm, "rampup", "V", "--ramp-up, --concurrency-ramp-up", partly, "of the rate with --profile constant and poisson, of the streams with concurrent and throughput", "--profile constant --rate 1000 --rampup 20", "requests 4; spread over the schedule", keep("rampup")},
 }
 
 // aliases are all flags of other tools.

@@ -57,7 +57,7 @@ type aliasEngine struct {
 
 func newAliasEngine(t *testing.T) *aliasEngine {
 	t.Helper()
-	e, err := simulator.New(simulator.Config{Models: []string{"other", "sim"}, Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: 3 * time.Millisecond}}) // else all tokens come at once
+	e, err := simulator.New(simulator.Config{Like: simulator.LikeVLLM, Models: []string{"other", "sim"}, Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: 3 * time.Millisecond}}) // else all tokens come at once
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,12 +188,24 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		good := false
 		switch word {
 		case "requests":
-			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4
+			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4 || rest == "more than 4" && len(w.seen) > 4
 		case "over": // so many milliseconds of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = len(w.seen) > 1 && w.lasted() >= span && w.scheduled(t).Round(time.Millisecond) >= span
 		case "some": // body has the value
 			good = slices.ContainsFunc(w.seen, func(a *arrived) bool { return fmt.Sprint(a.body[field]) == want })
+		case "none": // of the bodies has the value
+			good = !slices.ContainsFunc(w.seen, func(a *arrived) bool { return fmt.Sprint(a.body[field]) == want })
+		case "all", "sim", "other": // requests, or those to this model, have the values
+			var values []string
+			field, want, _ = strings.Cut(strings.SplitN(rest, " ", 2)[1], "=")
+			for _, a := range w.seen {
+				if word == "all" || a.body["model"] == word {
+					values = append(values, fmt.Sprint(a.body[field]))
+				}
+			}
+			slices.Sort(values)
+			good = strings.Join(values, " ") == want
 		case "turns": // have so many messages, from the shortest
 			var counts []int
 			for _, a := range w.seen {
@@ -225,6 +237,10 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			good = all(func(a *arrived) bool { return a.path == rest })
 		case "model":
 			good = all(func(a *arrived) bool { return a.body["model"] == rest })
+		case "text": // in every body, at least ten times
+			good = all(func(a *arrived) bool {
+				return strings.Count(fmt.Sprint(a.body["prompt"], a.body["messages"]), rest) >= 10
+			})
 		case "header":
 			prefix, open := strings.CutSuffix(want, "*")
 			good = all(func(a *arrived) bool {
@@ -280,6 +296,25 @@ func traceFor(sees string) string {
 	return aliasTrace
 }
 
+// filesFor are the files that arguments name beside the trace.
+func filesFor(args string) map[string]string {
+	if strings.Contains(args, "talk.json") {
+		return map[string]string{"talk.json": talk()}
+	}
+	return nil
+}
+
+// talk is a dataset as ShareGPT's.
+func talk() string {
+	var b strings.Builder
+	b.WriteString(`[{"id":"a","conversations":[{"from":"human","value":"Who keeps the lighthouse?"},{"from":"gpt","value":"`)
+	for i := range 400 {
+		fmt.Fprintf(&b, "The lighthouse of bay %d has a keeper, who counts the ships. ", i)
+	}
+	b.WriteString(`"}]}]`)
+	return b.String()
+}
+
 // TestAliases runs each line of the table that becomes something as a command line, and looks at what the engine got.
 func TestAliases(t *testing.T) {
 	tests, of := map[string]func() replayed{}, map[string]alias{}
@@ -295,7 +330,7 @@ func TestAliases(t *testing.T) {
 			if !strings.Contains(a.try, "TRACE") {
 				args = append(args, "TRACE")
 			}
-			tests[tool+"/"+a.name], of[tool+"/"+a.name] = begin(t, traceFor(a.sees), recorded(append(args, strings.Fields(a.try)...), a.sees)), a
+			tests[tool+"/"+a.name], of[tool+"/"+a.name] = begin(t, traceFor(a.sees), recorded(append(args, strings.Fields(a.try)...), a.sees), filesFor(a.try)), a
 		}
 	}
 	for name, end := range tests {
@@ -431,6 +466,10 @@ func TestWholeCommandLines(t *testing.T) {
 			"benchmark --target ENGINE --profile constant --rate 8 --data TRACE --max-seconds 60 --model sim",
 			"requests 4; rows of the trace; spread over the schedule",
 		},
+		"GuideLLM, streams one by one": {
+			"benchmark --target ENGINE --profile kind=concurrent,streams=4,rampup_duration=600 --data TRACE --model sim",
+			"requests 4; one at a time",
+		},
 		"GuideLLM, before": {
 			"benchmark --target ENGINE --profile replay --rate 0.001 --data TRACE --max-seconds 60 --max-requests 3 --model sim",
 			"requests 3; model sim",
@@ -458,7 +497,12 @@ func TestAmbiguousAliases(t *testing.T) {
 	}{
 		{"--dataset-name random", []string{"vLLM", "TraceReplay", "--as vllm", "--as tracereplay"}},
 		{"--dataset-name random --as vllm", []string{"want timed_trace"}},
-		{"--trace-mode benchmark", []string{"want trace"}},
+		{"--trace-mode replay", []string{"want trace or benchmark"}},
+		{"--trace-mode benchmark", []string{"want sharegpt, custom or sonnet", "--dataset FILE"}},
+		{"--trace-mode benchmark --dataset-name hf --dataset-path a/b", []string{"want sharegpt, custom or sonnet", "--dataset FILE"}},
+		{"--trace-mode benchmark --dataset-name sharegpt", []string{"--dataset-path FILE", "nothing is downloaded"}},
+		{"--trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/none.json", []string{"none.json"}},
+		{"--trace-mode benchmark --dataset-name sharegpt --dataset-path /dev/null", []string{"no text"}},
 		{"--profile", []string{"its value is missing"}},
 		{"--profile --as vllm", []string{"profiler is the engine's own"}},
 		{"--profile sweep --rate 4", []string{"want async or concurrent or constant or poisson or replay or synchronous or throughput"}},
@@ -470,6 +514,17 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
 		{"--custom-dataset-type dag_jsonl", []string{"moonloop convert"}},
+		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
+		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"--request-rate does, too"}},
+		{"--scenario inferencex-agentx-mvp --fixed-schedule", []string{"leave one of the two out"}},
+		{"--ignore-trace-delays --use-think-time-only", []string{"leave one of the two out"}},
+		{"--ignore-trace-delays --fixed-schedule", []string{"leave one of the two out"}},
+		{"--no-fixed-schedule --inter-turn-delay-cap-seconds -1", []string{"want a number of seconds above 0"}},
+		{"--no-fixed-schedule --inter-turn-delay-cap-seconds 1e300", []string{"want a number of seconds above 0"}},
+		{"--cache-bust everywhere", []string{"want system_prefix"}},
+		{"--num-dataset-entries -3", []string{"first-conversations"}},
+		{"--graph-format native", []string{"moonloop capture"}},
+		{"--graph-format yaml", []string{"want dynamo_trace or weka_trace"}},
 		{"--endpoint-typ chat", []string{"did you mean --endpoint-type?"}},
 		{"--trace-pat x", []string{"did you mean --trace-path?"}},
 	} {
@@ -478,6 +533,44 @@ func TestAmbiguousAliases(t *testing.T) {
 			if r.status != exitUsage || len(r.seen) > 0 || !strings.Contains(r.said, text) {
 				t.Errorf("%s: status %d, %d requests, and %q is not in:\n%s", test.line, r.status, len(r.seen), text, r.said)
 			}
+		}
+	}
+}
+
+// TestCacheBust: prompts are those of no other run, unless there is a seed.
+func TestCacheBust(t *testing.T) {
+	text := func(line string) string {
+		r := begin(t, aliasTrace, append(strings.Fields("replay TRACE --url ENGINE --overhead 1 --max-requests 1"), strings.Fields(line)...))()
+		r.good(t)
+		return fmt.Sprint(r.seen[0].body["messages"])
+	}
+	plain := text("--cache-bust none")
+	if plain != text("") || plain != text("--cache-bust system_prefix --random-seed 0") {
+		t.Error("prompts that are said to be as ever are not")
+	}
+	if once := text("--cache-bust first_turn_prefix"); once == plain || once == text("--cache-bust first_turn_prefix") {
+		t.Error("prompts of two runs are the same")
+	}
+	passes := begin(t, aliasTrace, strings.Fields("replay TRACE --url ENGINE --overhead 1 --loop 2 --cache-bust first_turn_suffix --transform --first=2"))()
+	passes.good(t)
+	if a, b := passes.seen[0], passes.seen[2]; fmt.Sprint(a.body["messages"]) == fmt.Sprint(b.body["messages"]) {
+		t.Error("prompts of two passes are the same")
+	}
+}
+
+// TestNothingIsDownloaded: a data set of a hub is refused, with what to download.
+func TestNothingIsDownloaded(t *testing.T) {
+	for line, want := range map[string]string{
+		"--public-dataset semianalysis_cc_traces_weka":                             "hf download semianalysisai/cc-traces-weka-no-subagents-051826 ",
+		"--public-dataset semianalysis_cc_traces_weka_062126_256k":                 "hf download semianalysisai/cc-traces-weka-062126-256k ",
+		"--public-dataset weka_hf --hf-weka-dataset a/b":                           "hf download a/b ",
+		"--hf-weka-dataset a/b":                                                    "--hf-weka-dataset \"a/b\": nothing is downloaded",
+		"--public-dataset sharegpt":                                                "name its file by --input-file",
+		"profile --url localhost:1 --public-dataset semianalysis_cc_traces_weka_x": "name its file by --input-file",
+	} {
+		r := begin(t, aliasTrace, strings.Fields("replay "+line))()
+		if r.status != exitUsage || !strings.Contains(r.said, want) {
+			t.Errorf("%s: status %d:\n%s", line, r.status, r.said)
 		}
 	}
 }
@@ -535,5 +628,56 @@ func checkPage(t *testing.T, page, generated string) {
 	}
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("the page is not the table (-table +page); run with -update:\n%s", diff)
+	}
+}
+
+// TestBenchmarkModeAgain: the prompts of TraceReplay's benchmark mode are the same for the same seed and others for another, share what
+// the hash ids say, and go out byte for byte in a replay of the file that --save-prompts wrote.
+func TestBenchmarkModeAgain(t *testing.T) {
+	line := "replay --overhead 1 --model sim --backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json " +
+		"--host HOST --port PORT --save-result --result-dir DIR/out --save-prompts"
+	prompts := func(r replayed) (sent []string) {
+		r.good(t)
+		for _, a := range r.seen {
+			sent = append(sent, fmt.Sprint(a.body["prompt"]))
+		}
+		slices.Sort(sent)
+		return sent
+	}
+	files := map[string]string{"talk.json": talk()}
+	first := begin(t, aliasTrace, strings.Fields(line), files)()
+	sent := prompts(first)
+	if diff := cmp.Diff(sent, prompts(begin(t, aliasTrace, strings.Fields(line), files)())); diff != "" || len(sent) != 4 {
+		t.Errorf("%d prompts, again: %s", len(sent), diff)
+	}
+	if other := prompts(begin(t, aliasTrace, strings.Fields(line+" --seed 9"), files)()); slices.Equal(sent, other) {
+		t.Error("another seed makes the same prompts")
+	}
+	shared := func(a, b string) (n int) {
+		for n < min(len(a), len(b)) && a[n] == b[n] {
+			n++
+		}
+		return n
+	}
+	byLength := func(tokens int) string { // of the row
+		at := slices.IndexFunc(first.seen, func(a *arrived) bool { return len(strings.Fields(fmt.Sprint(a.body["prompt"]))) == tokens })
+		if at < 0 {
+			t.Fatalf("no prompt has %d words", tokens)
+		}
+		return fmt.Sprint(first.seen[at].body["prompt"])
+	}
+	whole := byLength(1100)
+	for _, test := range []struct{ tokens, words int }{{1300, 1024}, {600, 512}, {700, 0}} { // rows with ids 1, 2; 1; none of them
+		if n := len(strings.Fields(whole[:shared(whole, byLength(test.tokens))])); n < test.words || n > test.words+10 {
+			t.Errorf("prompts of 1100 and %d tokens share %d words, want %d", test.tokens, n, test.words)
+		}
+	}
+	saved, err := os.ReadFile(filepath.Join(first.dir, "out", "prompts.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := begin(t, string(saved), strings.Fields("replay --model sim --endpoint completions --url ENGINE TRACE"))()
+	if diff := cmp.Diff(sent, prompts(again)); diff != "" {
+		t.Errorf("from the file: %s", diff)
 	}
 }

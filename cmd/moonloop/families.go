@@ -31,14 +31,13 @@ var families = []family{
 		aiperf, "texts and lengths of synthetic prompts", refused, ofTrace,
 		`prompt-input-tokens-mean= synthetic-input-tokens-mean= isl= prompt-input-tokens-stddev= synthetic-input-tokens-stddev= isl-stddev=
 		prompt-output-tokens-stddev= output-tokens-stddev= osl-stddev= seq-dist= sequence-distribution= random-range-ratio= random-corpus-style=
-		prompt-batch-size= batch-size-text= batch-size= num-dataset-entries=`,
+		prompt-batch-size= batch-size-text= batch-size=`,
 	},
 	{
 		aiperf, "prefixes of synthetic prompts", refused, "what prompts share is what the trace says: moonloop generate makes a trace with a system prompt, moonloop transform --prefix-scale and --roots change one",
 		`system-prompt= system-prompt-file= prompt-prefix-pool-size= prefix-prompt-pool-size= num-prefix-prompts= prompt-prefix-length=
 		prefix-prompt-length= shared-system-prompt-length= user-context-prompt-length=`,
 	},
-	{aiperf, "where prompts differ from run to run", refused, "--seed makes other prompts of the same trace", `cache-bust=`},
 	{aiperf, "the text that prompts are made of", refused, "--dataset FILE makes prompts of a text of yours", `prompt-corpus=`},
 	{
 		aiperf, "synthetic conversations", refused, "turns and the delays between them are those of the trace: moonloop generate makes one with sessions",
@@ -47,15 +46,15 @@ var families = []family{
 		conversation-turn-delay-ratio= session-delay-ratio=`,
 	},
 	{
-		aiperf, "delays of recorded sessions", refused, "moonloop transform --max-gap shortens gaps; a row without delay follows the turn before at once",
-		`ignore-trace-delays use-think-time-only inter-turn-delay-cap-seconds=`,
+		aiperf, "where sessions begin", ignored, "sessions begin with their first turn, those that come first; moonloop transform --start leaves the beginning out",
+		`trajectory-start-min-ratio= trajectory-start-max-ratio=`,
 	},
+	{aiperf, "rules of a submission", ignored, "a replay is no submission, and refuses no setting because of one", `unsafe-override`},
 	{
-		aiperf, "scenarios of agents", refused, "the trace says what is sent, and when",
-		`scenario= unsafe-override trajectory-start-min-ratio= trajectory-start-max-ratio= burst-phase-starts system-idle-gap-cap-seconds=
-		agentic-cache-warmup-duration= agentic-warmup-grace-period= max-context-length=`,
+		aiperf, "warm-up of agents", refused, "--warmup-requests N sends whole requests before the schedule starts, --steady-state leaves the ramp-up out of the figures",
+		`burst-phase-starts system-idle-gap-cap-seconds= agentic-cache-warmup-duration= agentic-warmup-grace-period=`,
 	},
-	{aiperf, "data sets to download", refused, "download it, and name the file", `public-dataset= hf-weka-dataset= dataset-filter=`},
+	{aiperf, "parts of data sets to download", refused, "download it, and name the file; moonloop convert --only-model and moonloop transform keep a part", `dataset-filter=`},
 	{aiperf, "sounds and videos", refused, noImages, `audio-batch-size= batch-size-audio= audio-length-mean= audio-length-stddev= audio-format=
 		audio-depths= audio-sample-rates= audio-num-channels= video-batch-size= batch-size-video= video-duration= video-fps= video-width= video-height=
 		video-synth-type= video-format= video-codec= video-audio-sample-rate= video-audio-num-channels= video-audio-codec= video-audio-depth=
@@ -122,11 +121,11 @@ var families = []family{
 	{aiperf, "output lengths that are only a limit", refused, "--profile openai sends no more than a limit", `no-force-min-tokens`},
 	{aiperf, "the wait for the model", ignored, "--wait-ready asks until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
 	{
-		aiperf, "warm-up with a load of its own", refused, "--warmup-requests N sends whole requests before the schedule starts, --ramp-up raises the rate",
-		`warmup-arrival-pattern= warmup-concurrency= warmup-concurrency-ramp-duration= warmup-duration= warmup-grace-period= warmup-prefill-concurrency=
+		aiperf, "warm-up with a load of its own", refused, "a warm-up is a closed loop: --warmup-duration, --warmup-requests and --warmup-concurrency; --ramp-up raises the rate of the run",
+		`warmup-arrival-pattern= warmup-concurrency-ramp-duration= warmup-prefill-concurrency=
 		warmup-prefill-concurrency-ramp-duration= warmup-request-rate= warmup-request-rate-ramp-duration= num-warmup-sessions=`,
 	},
-	{aiperf, "ramps of concurrency, curves of rates", refused, "--ramp-up raises --request-rate", `concurrency-ramp-duration= prefill-concurrency-ramp-duration= request-rate-series= num-users=`},
+	{aiperf, "curves of rates", refused, "--ramp-up raises --request-rate", `request-rate-series= num-users=`},
 	{
 		aiperf, "pauses between several runs", refused, onlyMore,
 		`profile-run-cooldown-seconds= profile-run-disable-warmup-after-first no-profile-run-disable-warmup-after-first`,

@@ -56,6 +56,24 @@ const (
   "gen_ai.operation.name": "chat", "gen_ai.request.model": "sim", "gen_ai.usage.input_tokens": 80, "gen_ai.usage.output_tokens": 4,
   "gen_ai.input.messages": "[{\"role\": \"user\", \"parts\": [{\"type\": \"text\", \"content\": \"What is a delta?\"}]}]"}}]}
 `
+	// two conversations, of which the first has a subagent of another model
+	agentTalk = `{"id": "c1", "models": ["claude-opus", "claude-haiku"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 0, "system_tokens": 0, "requests": [
+  {"t": 0.0, "type": "s", "model": "claude-opus", "in": 130, "out": 4, "hash_ids": [1, 2], "stop": "tool_use", "api_time": 0.1},
+  {"t": 0.1, "type": "subagent", "agent_id": "a1", "subagent_type": "explore", "duration_ms": 100, "status": "done", "requests": [
+    {"t": 0.1, "type": "n", "model": "claude-haiku", "in": 140, "out": 5, "hash_ids": [1, 9]}]},
+  {"t": 0.3, "type": "n", "model": "claude-opus", "in": 200, "out": 3, "hash_ids": [1, 2, 3], "input_types": ["tool_result"], "think_time": 0.2}]}
+`
+	otherTalk = `{"id": "c2", "models": ["claude-haiku"], "block_size": 64, "hash_id_scope": "local", "requests": [
+  {"t": 0.0, "type": "s", "model": "claude-haiku", "in": 90, "out": 6, "hash_ids": [1]}, {"t": 400, "type": "s", "model": "claude-haiku", "in": 150, "out": 7, "hash_ids": [1, 2]}]}
+`
+	rounds = `{"session_id": "claude:1", "round_index": 0, "input_tokens_total": 300, "prefix_tokens": 0, "newly_append_tokens": 300, "output_tokens": 8, "model": "opus", "provider": "claude", "user": "u1", "project": "p1", "first_input_event_type": "user_message", "timing_events": [{"event_type": "user_message", "timestamp": "2026-01-01T00:00:00Z"}, {"event_type": "tool_call", "timestamp": "2026-01-01T00:00:00.1Z"}], "tools": [{"tool_name": "Read", "emitted_at": "2026-01-01T00:00:00.1Z", "result_at": "2026-01-01T00:00:00.2Z", "tool_wall_latency_ms": 100}]}
+{"session_id": "codex:2", "round_index": 0, "input_tokens_total": 200, "prefix_tokens": 0, "newly_append_tokens": 200, "output_tokens": 5, "model": "gpt", "provider": "codex", "user": "u2", "project": "p1", "first_input_event_type": "user_message", "timing_events": [{"event_type": "user_message", "timestamp": "2026-01-01T00:00:00.1Z"}]}
+{"session_id": "claude:1", "round_index": 1, "input_tokens_total": 420, "prefix_tokens": 300, "newly_append_tokens": 120, "output_tokens": 6, "reasoning_output_tokens": 2, "model": "opus", "provider": "claude", "user": "u1", "project": "p1", "first_input_event_type": "tool_result", "timing_events": [{"event_type": "tool_result", "timestamp": "2026-01-01T00:00:00.2Z"}]}
+{"session_id": "claude:1", "round_index": 2, "input_tokens_total": 500, "prefix_tokens": 420, "newly_append_tokens": 80, "output_tokens": 7, "model": "opus", "provider": "claude", "user": "u1", "project": "p1", "first_input_event_type": "user_message", "timing_events": [{"event_type": "user_message", "timestamp": "2026-01-01T00:20:00Z"}]}
+`
+	dynamoRecords = `{"schema": "dynamo.request.trace.v1", "event_type": "request_end", "event_time_unix_ms": 1767225600500, "agent_context": {"session_id": "s1"}, "request": {"request_id": "r1", "model": "m", "input_tokens": 40, "output_tokens": 8, "request_received_ms": 1767225600000, "total_time_ms": 100, "replay": {"trace_block_size": 16, "input_length": 40, "input_sequence_hashes": [11, 12, 13]}}}
+{"schema": "dynamo.request.trace.v1", "event_type": "request_end", "event_time_unix_ms": 1767225600900, "agent_context": {"session_id": "s1"}, "request": {"request_id": "r2", "model": "m", "input_tokens": 60, "output_tokens": 6, "request_received_ms": 1767225600200, "total_time_ms": 100, "replay": {"trace_block_size": 16, "input_length": 60, "input_sequence_hashes": [11, 12, 14, 15]}}}
+`
 	// what AIPerf's documents begin their command lines with
 	aiperfStart = "profile --model sim --endpoint-type chat --streaming --url HOST:PORT "
 	guideStart  = "run --backend kind=openai_http,target=ENGINE "
@@ -168,6 +186,91 @@ var printedLines = []printedLine{
 		"requests 2; some max_completion_tokens=4; some max_completion_tokens=3", "tool calls are requests like others",
 	},
 	{
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a folder of conversations, by two models", "profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --input-file DIR/traces/ --fixed-schedule",
+		map[string]string{"traces/trace_0001.json": agentTalk, "traces/trace_0002.json": strings.Replace(otherTalk, "400", "0.4", 1)},
+		"requests 5; over 400ms; all of max_completion_tokens=3 4 5 6 7; sim has max_completion_tokens=3 4 6 7; other has max_completion_tokens=5", "subagents are sessions of their own, at their recorded times: the parent's next turn goes at its own time, not when they end",
+	},
+	{
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "one conversation", "profile --url HOST:PORT --model sim --endpoint-type chat --streaming --fixed-schedule --input-file DIR/traces/trace_0001.json",
+		map[string]string{"traces/trace_0001.json": agentTalk},
+		"requests 3; over 300ms; model sim", "",
+	},
+	{
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub, which is there", "profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule --input-file DIR/traces/",
+		map[string]string{"traces/trace_0001.json": agentTalk},
+		"requests 3; sim has max_completion_tokens=3 4; other has max_completion_tokens=5", "--input-file is added to the printed line",
+	},
+	{
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub", "!profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule",
+		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-061326 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER behind it, the line runs",
+	},
+	{
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set by its name on the hub", "!profile --model sim --endpoint-type chat --public-dataset weka_hf --hf-weka-dataset semianalysisai/cc-traces-weka-061326 --streaming --url HOST:PORT",
+		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-061326 --repo-type dataset`, "likewise",
+	},
+	{
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "the scenario", "profile --scenario inferencex-agentx-mvp --input-file DIR/traces/ --concurrency 50 --benchmark-duration 1.5 --url HOST:PORT --endpoint-type chat --model sim",
+		map[string]string{"traces/trace_0001.json": agentTalk},
+		"requests more than 4; model sim; body stream=true; body ignore_eos=true", "the page says 900 seconds",
+	},
+	{
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "think time alone, cut", "profile --url HOST:PORT --model sim --endpoint-type chat --streaming --input-file DIR/traces/ --no-fixed-schedule --use-think-time-only --inter-turn-delay-cap-seconds 0.2 --concurrency 8",
+		map[string]string{"traces/a.json": otherTalk},
+		"requests 2; over 200ms; model sim", "400 s of the recording become 0.2",
+	},
+	{
+		aiperf, "InferenceX AgentX MVP", "the whole command line", "profile --scenario inferencex-agentx-mvp --url HOST:PORT --model sim --max-context-length 199 --endpoint-type chat --public-dataset semianalysis_cc_traces_weka_with_subagents --concurrency 32 --use-server-token-count --streaming --extra-inputs ignore_eos:true --use-end-to-start-delays --cache-bust first_turn_prefix --trace-idle-gap-cap-seconds 10 --trajectory-start-min-ratio 0.0 --trajectory-start-max-ratio 1.0 --benchmark-duration 1.5 --random-seed 20260707 --ui simple --input-file DIR/traces",
+		map[string]string{"traces/a.json": agentTalk},
+		"requests more than 4; model sim; body ignore_eos=true; some max_completion_tokens=4; some max_completion_tokens=5; none max_completion_tokens=3", "--input-file is added; the page says 128000 tokens and 1800 seconds",
+	},
+	{
+		aiperf, "InferenceX AgentX MVP", "a short try", "profile --scenario inferencex-agentx-mvp --unsafe-override --benchmark-duration 1.5 --url HOST:PORT --endpoint-type chat --model sim --input-file DIR/traces",
+		map[string]string{"traces/a.json": agentTalk},
+		"requests more than 4; model sim", "",
+	},
+	{
+		aiperf, "Agentic Workloads", "Dynamo's request trace", "profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/captures/trace.jsonl --graph-format dynamo_trace --streaming",
+		map[string]string{"captures/trace.jsonl": dynamoRecords},
+		"requests 2; over 200ms; some max_completion_tokens=8; some max_completion_tokens=6", "compressed or not",
+	},
+	{
+		aiperf, "Agentic Workloads", "Weka, by its graph format", "profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/t.json --graph-format weka_trace --streaming",
+		map[string]string{"t.json": agentTalk},
+		"requests 3; over 300ms", "",
+	},
+	{
+		aiperf, "Agentic Workloads", "a graph of one's own", "!profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/hello.graph.yaml --graph-format native",
+		map[string]string{"hello.graph.yaml": "graph:\n  version: \"2.0\"\n"},
+		"record a run with moonloop capture", "such a file says how requests are made of replies, and has no requests",
+	},
+	{
+		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, pauses cut", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",
+		map[string]string{"tracelab_slice.jsonl": rounds},
+		"requests 4; over 400ms; model sim; all of max_completion_tokens=5 6 7 8", "--concurrency counts requests, not sessions",
+	},
+	{
+		aiperf, "Profile with TraceLab Agentic Coding Traces", "the first session", "profile --model sim --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/t.jsonl --num-dataset-entries 1 --ignore-trace-delays",
+		map[string]string{"t.jsonl": rounds},
+		"requests 3; all of max_completion_tokens=6 7 8", "",
+	},
+	{
+		aiperf, "Profile with TraceLab Agentic Coding Traces", "a window of the schedule", "profile --url HOST:PORT --endpoint-type chat --model sim --input-file DIR/t.jsonl --custom-dataset-type tracelab --fixed-schedule --fixed-schedule-end-offset 300000",
+		map[string]string{"t.jsonl": rounds},
+		"requests 3; over 200ms", "",
+	},
+	{
+		aiperf, "Profile with TraceLab Agentic Coding Traces", "blocks of another size", "profile --url HOST:PORT --endpoint-type chat --model sim --input-file DIR/t.jsonl --custom-dataset-type tracelab --isl-block-size 128 --fixed-schedule --fixed-schedule-end-offset 300000",
+		map[string]string{"t.jsonl": rounds},
+		"requests 3", "",
+	},
+	{
+		aiperf, "Baseten Trace Replay", "turns behind the reply before", "profile --model sim --url ENGINE --endpoint-type completions --input-file DIR/trace.jsonl --custom-dataset-type baseten_trace --fixed-schedule --no-open-loop-replay --inter-turn-delay-cap-seconds 0.2 --replay-speedup 2",
+		map[string]string{"trace.jsonl": `{"timestamp_start_unix_ms": 1767225600250, "input_tokens": 40, "output_tokens": 8, "total_hashes": [17, 18, 19], "block_size": 16, "poor_man_session_id": "p1", "duration_e2e_ms": 50}
+{"timestamp_start_unix_ms": 1767225690450, "input_tokens": 64, "output_tokens": 4, "total_hashes": [17, 18, 20, 21], "block_size": 16, "poor_man_session_id": "p1"}
+`},
+		"requests 2; over 100ms; some max_tokens=8; some max_tokens=4", "the cap is of the recorded time, which --replay-speedup divides",
+	},
+	{
 		aiperf, "BurstGPT traces", "lengths and times", aiperfStart + "--input-file DIR/burst.csv --custom-dataset-type burst_gpt_trace --fixed-schedule",
 		map[string]string{"burst.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n6.5,ChatGPT,108,9,117,API log\n"},
 		"requests 2; over 1500ms; model sim; some max_completion_tokens=18", "",
@@ -243,6 +346,12 @@ var printedLines = []printedLine{
 }
 `},
 		"requests 2; over 1500ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "--model alone is asked for as it stands; TraceReplay does the same",
+	},
+	{
+		traceReplay, "TraceReplay Benchmark Tool", "prompts of a dataset", "--model /models/m --served-model-name sim --backend vllm --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json --host HOST --port PORT --save-result --result-dir DIR/out --save-prompts",
+		map[string]string{"talk.json": talk()},
+		"requests 4; rows of the trace; path /v1/completions; text lighthouse; output prompt as asked 4; file out/summary.json; file out/prompts.jsonl",
+		"prompts have the lengths of the rows and share what hash_ids say; TraceReplay sends texts of the dataset's own lengths, and shares nothing that the trace does",
 	},
 }
 

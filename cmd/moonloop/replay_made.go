@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,6 +86,9 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 		if m.from.Keeps() {
 			args = append(args, "--prompts", string(convert.PromptsKeep))
 		}
+		if t.BlockSize > 0 {
+			args = append(args, "--block-size", strconv.Itoa(t.BlockSize))
+		}
 		if err := step("convert", args...); err != nil {
 			return remove, err
 		}
@@ -91,7 +96,7 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 	for i, flags := range m.steps {
 		args := append([]string{name}, strings.Fields(flags)...)
 		for _, reading := range readingFlags {
-			if flag := cmd.Flags().Lookup(reading); i == 0 && flag.Changed {
+			if flag := cmd.Flags().Lookup(reading); i == 0 && m.from == "" && flag.Changed {
 				args = append(args, "--"+reading+"="+flag.Value.String())
 			}
 		}
@@ -99,12 +104,15 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 			return remove, err
 		}
 	}
-	if m.steps != nil { // the sidecar says these now
+	if m.from != "" || m.steps != nil { // the sidecar says these now
 		t.Unit, t.Map, t.BlockSize, t.FineBlockSize = 0, nil, 0, 0
 	}
 	t.Name = name
 	return remove, nil
 }
+
+// traceNames are those of files with objects, compressed or not.
+var traceNames = regexp.MustCompile(`\.jsonl?(\.gz|\.zst|\.bz2|\.xz)?$`)
 
 // filesOf returns the files of a folder, as the exports of engines have them; of anything else, its name.
 func filesOf(name string) (files []string, err error) {
@@ -112,13 +120,13 @@ func filesOf(name string) (files []string, err error) {
 		return []string{name}, nil
 	}
 	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".jsonl") && !entry.IsDir() {
+		if err == nil && !entry.IsDir() && traceNames.MatchString(path) {
 			files = append(files, path)
 		}
 		return err
 	})
 	if err == nil && files == nil {
-		err = fmt.Errorf("%s: there is no file in it whose name ends in .jsonl", quoted(name))
+		err = fmt.Errorf("%s: there is no file in it whose name ends in .jsonl or .json, compressed or not", quoted(name))
 	}
 	return files, err
 }

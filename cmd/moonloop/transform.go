@@ -58,6 +58,8 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.MaxInput, "max-input", 0, whole(0, maxTokens))
 	add(fs, &f.MinOutput, "min-output", 0, whole(0, maxTokens))
 	add(fs, &f.MaxOutput, "max-output", 0, whole(0, maxTokens))
+	add(fs, &f.MaxContext, "max-context", 0, whole(0, maxTokens))
+	add(fs, &f.Conversations, "first-conversations", 0, whole(0, maxRows))
 	add(fs, &f.First, "first", 0, whole(0, maxRows))
 	add(fs, &f.Scale, "scale", 1, factor)
 	add(fs, &f.Shift, "shift", transform.DefaultShift, lasting(time.Millisecond, 24*time.Hour, "from 1ms to 24h"))
@@ -68,6 +70,9 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.BlockSize, "to-block-size", 0, blockSize)
 	add(fs, &f.MaxGap, "max-gap", 0, lasting(0, century, "0 or more"))
 	textVar(fs, &f.spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")
+	add(fs, (*string)(&f.Turns), "turn-delay", "", oneOf("start", "end", "none"))
+	add(fs, &f.MaxDelay, "max-delay", 0, lasting(0, century, "0 or more"))
+	listVar(fs, &f.ToModels, "to-model", aModel)
 	add(fs, &f.TimeScale, "time-scale", 1, factor)
 	add(fs, &f.Seed, "seed", 1)
 	textVar(fs, &f.unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit

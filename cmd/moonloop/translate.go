@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
@@ -36,12 +37,13 @@ import (
 
 // translator is a command line under way.
 type translator struct {
-	fs    *pflag.FlagSet
-	tools []string // that it may be written for
-	args  []string // of ours
-	said  []string // for standard error
-	extra map[string]json.RawMessage
-	kept  map[string]string // values that mean something together only
+	fs     *pflag.FlagSet
+	tools  []string // that it may be written for
+	args   []string // of ours
+	said   []string // for standard error
+	extra  map[string]json.RawMessage
+	kept   map[string]string // values that mean something together only
+	models []string          // where --model is given several times
 }
 
 // aliasHint tells where the table is.
@@ -54,12 +56,13 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	var errs []error
 	// What a tool calls its replay is no trace.
 	named := slices.ContainsFunc(words, func(w flagWord) bool {
-		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data"}, w.name)
+		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data", "public-dataset", "hf-weka-dataset"}, w.name)
 	})
 	for _, w := range words {
 		if w.name == "" {
 			if !named || !slices.Contains([]string{"profile", "bench", "serve", "run", "benchmark"}, w.typed[0]) {
 				t.args = append(t.args, w.typed...)
+				t.kept["trace"] = w.typed[0]
 			}
 			continue
 		}
@@ -233,8 +236,15 @@ func (a alias) fits(w flagWord) bool {
 		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
 	case "tokenizer":
 		return value != "" && value[0] != '-' && (a.tools == guidellm) == guides
+	case "warmup-duration": // in seconds, where ours has a unit
+		_, err := parseFloat(value)
+		return err == nil
 	case "seed":
 		return guides || strings.HasPrefix(value, "{")
+	case "model":
+		return false // ours, once or several times: see recorded
+	case "scenario":
+		return value != theScenario || a.tools == aiperf
 	case "dataset-name":
 		return strings.Contains(a.tools, vllm) || value != "timed_trace"
 	case "url":
@@ -323,6 +333,7 @@ func (t *translator) finish() (errs []error) {
 	if has("input") && !has("type") {
 		t.findType()
 	}
+	errs = append(errs, t.recorded()...)
 	if has("prefix") {
 		into := t.typed("out", "output-artifact-dir", "artifact-dir")
 		for _, name := range []string{"out", "output-artifact-dir", "artifact-dir"} {
@@ -344,8 +355,8 @@ func (t *translator) finish() (errs []error) {
 	} else if has("dir") || has("file") {
 		t.said = append(t.said, "--result-dir and --result-filename have no effect without --save-result")
 	}
-	if mode := t.kept["mode"]; has("mode") && mode != "trace" {
-		errs = append(errs, fmt.Errorf("--trace-mode %s: want trace; benchmark makes its prompts of a dataset, which a replay does not read", quoted(mode)))
+	if err := t.textsOf(); err != nil {
+		errs = append(errs, err)
 	}
 	if has("profile") || has("rate") || has("rampup") {
 		if err := t.guideLoad(); err != nil {
@@ -387,6 +398,7 @@ func (t *translator) finish() (errs []error) {
 	if given {
 		errs = append(errs, t.scale(scale)...)
 	}
+	errs = append(errs, t.turns()...)
 	errs = append(errs, t.synthesis()...)
 	if len(t.extra) > 0 {
 		if object, typed := t.kept["object"]; typed {
@@ -399,6 +411,31 @@ func (t *translator) finish() (errs []error) {
 		_ = t.add("extra-inputs", string(object))
 	}
 	return errs
+}
+
+// textsOf makes the dataset of TraceReplay's modes. Its mode trace passes over what there is of one.
+func (t *translator) textsOf() error {
+	name, file := t.kept["text"], t.kept["text file"]
+	switch mode := cmp.Or(t.kept["mode"], "trace"); mode {
+	case "benchmark":
+	case "trace":
+		if name != "" || file != "" {
+			t.said = append(t.said, "--dataset-name and --dataset-path have no effect without --trace-mode benchmark: the prompts are those of the trace")
+		}
+		return nil
+	default:
+		return fmt.Errorf("--trace-mode %s: want trace or benchmark", quoted(mode))
+	}
+	switch {
+	case name == "random":
+		return nil
+	case !slices.Contains([]string{"sharegpt", "custom", "sonnet"}, name):
+		return fmt.Errorf("--trace-mode benchmark with --dataset-name %s: want sharegpt, custom or sonnet with --dataset-path FILE, or random; "+
+			"of other datasets, download one with text and give it as --dataset FILE", quoted(name))
+	case file == "":
+		return fmt.Errorf("--dataset-name %s: want --dataset-path FILE with it; nothing is downloaded", name)
+	}
+	return t.add("dataset", file)
 }
 
 // withoutFlag removes a flag and its value.
@@ -557,7 +594,16 @@ func (t *translator) synthesis() (errs []error) {
 	set := func(step *[]string, name string, value any) {
 		*step = append(*step, fmt.Sprintf("--%s=%v", name, value))
 	}
-	for _, plain := range [][2]string{{"max-isl", "max-input"}, {"sample", "scale"}, {"output-len", "output-scale"}, {"prefix-roots", "roots"}} {
+	for _, plain := range [][2]string{
+		{"max-isl", "max-input"},
+		{"sample", "scale"},
+		{"output-len", "output-scale"},
+		{"prefix-roots", "roots"},
+		{"max-context", "max-context"},
+		{"conversations", "first-conversations"},
+		{"turn-delay", "turn-delay"},
+		{"max-delay", "max-delay"},
+	} {
 		if value, given := t.kept[plain[0]]; given {
 			set(&first, plain[1], value)
 		}
@@ -587,6 +633,12 @@ func (t *translator) synthesis() (errs []error) {
 	}
 	if prefix != unshared {
 		set(&second, "prefix-scale", prefix/unshared)
+	}
+	for _, model := range t.models {
+		if strings.ContainsFunc(model, unicode.IsSpace) {
+			errs = append(errs, fmt.Errorf("--model %s: one of several models cannot have a space in its name", quoted(model)))
+		}
+		set(&first, "to-model", model)
 	}
 	for _, step := range [][]string{first, second} {
 		if step != nil {
@@ -658,6 +710,14 @@ func seconds(name string) func(*translator, string) error {
 		}
 		return t.add(name, strconv.FormatFloat(s, 'f', -1, 64)+"s")
 	}
+}
+
+// warmupGrace reads AIPerf's time for the requests of a warm-up; of ours, 0 is no limit.
+func (t *translator) warmupGrace(value string) error {
+	if s, err := parseFloat(value); err == nil && s == 0 {
+		return t.add("warmup-grace", "1ns")
+	}
+	return seconds("warmup-grace")(t, value)
 }
 
 // steadyMark reads GuideLLM's warm-up, or cool-down: a share of the run below 1, else seconds.

@@ -136,7 +136,11 @@ func (t *translator) guideLoad() error {
 		return fmt.Errorf("--profile %s: --rate is missing", profile)
 	}
 	if ramp, given := t.kept["rampup"]; given {
-		if err := seconds("ramp-up")(t, ramp); err != nil {
+		name := "ramp-up"
+		if profile == "concurrent" || profile == "throughput" {
+			name = "concurrency-ramp-up"
+		}
+		if err := seconds(name)(t, ramp); err != nil {
 			return fmt.Errorf("--rampup: %w", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -35,6 +36,11 @@ type Config struct {
 	Models, Sessions []string
 	// The lengths keep the rows within them, in tokens, bounds included; 0 is no bound. Rows without the length are left out.
 	MinInput, MaxInput, MinOutput, MaxOutput int64
+	// MaxContext keeps the rows whose prompt and reply are at most so many tokens together; 0 is no bound.
+	MaxContext int64
+	// Conversations keeps so many of those that are left, in the order of their first rows: the rows of a session, and of those whose
+	// names go on with a slash after its own, as those of its agents do. A row without a session is one of its own.
+	Conversations int64
 	// First keeps so many of the rows that are left.
 	First int64
 
@@ -56,9 +62,26 @@ type Config struct {
 	MaxGap time.Duration
 	// Spread lays rows of a coarse clock out over its steps.
 	Spread Spread
+	// Turns gives later turns of a session a delay in place of their timestamp, and MaxDelay shortens longer delays.
+	Turns    TurnDelay
+	MaxDelay time.Duration
+	// ToModels replaces the models: of each conversation, the first that it names by the first of these, and so on, from the beginning again
+	// where it has more. Rows that have no model, or no session, get these in turn.
+	ToModels []string
 	// TimeScale multiplies times, delays included: 0.5 is twice as fast.
 	TimeScale float64
 }
+
+// TurnDelay says what the delay of a later turn of a session is made of.
+type TurnDelay string
+
+// The delays of turns.
+const (
+	TurnsAsTimed   TurnDelay = ""      // they keep their timestamps
+	TurnsFromStart TurnDelay = "start" // the time since the turn before was sent
+	TurnsFromEnd   TurnDelay = "end"   // the time since the reply of the turn before was complete, as far as it was observed
+	TurnsAtOnce    TurnDelay = "none"  // no delay
+)
 
 // DefaultShift keeps the rows of a copy about in their minute.
 const DefaultShift = 15 * time.Second
@@ -92,6 +115,10 @@ func (c *Config) Validate() error {
 	require(c.MaxInput == 0 || c.MaxInput >= c.MinInput, "max-input %d: must not be below min-input %d", c.MaxInput, c.MinInput)
 	require(c.MaxOutput == 0 || c.MaxOutput >= c.MinOutput, "max-output %d: must not be below min-output %d", c.MaxOutput, c.MinOutput)
 	require(c.First >= 0, "first %d: must be 0 or more", c.First)
+	require(c.MaxContext >= 0 && c.Conversations >= 0, "max-context %d, first-conversations %d: must be 0 or more", c.MaxContext, c.Conversations)
+	require(slices.Contains([]TurnDelay{TurnsAsTimed, TurnsFromStart, TurnsFromEnd, TurnsAtOnce}, c.Turns), "turn-delay %q: must be start, end or none", c.Turns)
+	require(c.MaxDelay >= 0, "max-delay %s: must not be negative", c.MaxDelay)
+	require(!slices.Contains(c.ToModels, ""), "to-model: must not be empty")
 	require(c.Roots >= 0 && c.Roots <= MaxRoots, "roots %d: must be from 1 to %d", c.Roots, MaxRoots)
 	require(c.BlockSize >= 0 && c.BlockSize <= mooncake.MaxBlockSize, "new block size %d: must be from 1 to %d", c.BlockSize, mooncake.MaxBlockSize)
 	require(c.InputScale == 0 || c.PrefixScale == 0, "prefix-scale: cannot be given with input-scale, which scales the prefix, too")

@@ -7,7 +7,7 @@
 // [Stream.Report] says what each step did. The steps of a stream always have this order; for another order, pipe one
 // transformation into the next:
 //
-//	join → window, filters, first → scale → lengths → roots → block size → longest gap → spread → time scale
+//	join → window, filters, first → scale → lengths → roots → block size → longest gap → spread → delays of turns → models → time scale
 //
 // # Scaling
 //
@@ -23,7 +23,8 @@
 // # Memory
 //
 // Everything but the figures streams. If rows are fewer, more or in another order than in the source, they need 4 bytes each (in
-// each copy). Ids that are not canonical then need 30 bytes for each run of consecutive ids, usually one for a row. Scaling, roots
+// each copy). Ids that are not canonical then need 30 bytes for each run of consecutive ids, usually one for a row. Delays of turns need some
+// 100 bytes for each session, and the names of models some for each conversation. Scaling, roots
 // and the prefix scale must know all rows before the first one is made: they hold some 60 bytes for each, and keep the rows in a
 // temporary file ([Config.TempDir]), packed.
 package transform

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -322,6 +323,8 @@ func selected(c *Config, in step, left map[string]int64) step {
 		return low == 0 && high == 0 || n.Set && n.V >= low && (high == 0 || n.V <= high)
 	}
 	var sessions map[string]bool // with a row that was kept
+	talks := map[string]bool{}   // conversations, up to as many as are kept
+	alone := int64(0)            // conversations of a row without a session
 	if c.filters() {
 		sessions = map[string]bool{}
 	}
@@ -346,6 +349,17 @@ func selected(c *Config, in step, left map[string]int64) step {
 				why = "of another input length"
 			case !inRange(it.OutputLength, c.MinOutput, c.MaxOutput):
 				why = "of another output length"
+			case c.MaxContext > 0 && it.InputLength.V+it.OutputLength.V > c.MaxContext:
+				why = "of a longer context"
+			case c.Conversations > 0 && !talks[conversation(it.SessionID)]:
+				switch {
+				case int64(len(talks))+alone == c.Conversations:
+					why = "of later conversations"
+				case it.SessionID == "":
+					alone++
+				default:
+					talks[conversation(it.SessionID)] = true
+				}
 			}
 			if why != "" {
 				left[why]++
@@ -369,5 +383,11 @@ func selected(c *Config, in step, left map[string]int64) step {
 
 // filters reports whether rows are left out before anything else is done.
 func (c *Config) filters() bool {
-	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput) > 0
+	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0
+}
+
+// conversation is the session that one belongs to, as those of agents belong to that of whom they work for: "a/b" to "a".
+func conversation(session string) string {
+	name, _, _ := strings.Cut(session, "/")
+	return name
 }

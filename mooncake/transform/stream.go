@@ -28,6 +28,7 @@ type Stream struct {
 	x             *index
 	spool         *spool
 	sizes         *sizes
+	turns         *turns
 	cut           float64
 	ended         bool
 }
@@ -110,6 +111,13 @@ func (s *Stream) open(sources []Source) error {
 	}
 	if c.Spread != SpreadNone {
 		rows = spread(c, rows)
+	}
+	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
+		s.turns = &turns{c: c, last: map[string]turn{}}
+		rows = s.turns.rows(rows)
+	}
+	if len(c.ToModels) > 0 {
+		rows = named(c.ToModels, rows)
 	}
 	if changes(c.TimeScale) {
 		rows = timed(c.TimeScale, rows)
@@ -259,6 +267,8 @@ func (s *Stream) Report() Report {
 		{"session", "of another session", len(c.Sessions) > 0, map[string]any{"sessions": len(c.Sessions)}},
 		{"input length", "of another input length", c.MinInput+c.MaxInput > 0, map[string]any{"min": c.MinInput, "max": c.MaxInput}},
 		{"output length", "of another output length", c.MinOutput+c.MaxOutput > 0, map[string]any{"min": c.MinOutput, "max": c.MaxOutput}},
+		{"context", "of a longer context", c.MaxContext > 0, map[string]any{"max": c.MaxContext}},
+		{"conversations", "of later conversations", c.Conversations > 0, map[string]any{"first": c.Conversations}},
 	} {
 		n := s.left[f.why]
 		add(f.done, f.name, f.parameters, "%d rows → %d: %d %s", kept, kept-n, n, f.why)
@@ -278,6 +288,11 @@ func (s *Stream) Report() Report {
 	add(c.BlockSize != 0 && c.BlockSize != s.source.block, "block-size", map[string]any{"from": s.source.block, "to": c.BlockSize}, "blocks of %d tokens → %d", s.source.block, c.BlockSize)
 	add(c.MaxGap > 0, "max-gap", map[string]any{"ms": millis(c.MaxGap)}, "%s of idle time taken out", time.Duration(s.cut*float64(time.Millisecond)))
 	add(c.Spread != SpreadNone, "spread", map[string]any{"how": c.Spread.String(), "seed": c.Seed}, "gap CV %.3f → %.3f", r.Before.GapCV, r.After.GapCV)
+	if t := s.turns; t != nil {
+		add(true, "turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)},
+			"%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, time.Duration(t.cut*float64(time.Millisecond)))
+	}
+	add(len(c.ToModels) > 0, "to-model", map[string]any{"models": c.ToModels}, "models are called by these names, in order of appearance in each conversation")
 	add(changes(c.TimeScale), "time-scale", map[string]any{"factor": c.TimeScale}, "%.4g times as fast: span %.0f ms → %.0f ms", 1/max(c.TimeScale, MinScale), r.Before.Span, r.After.Span)
 	if n := s.finish.replies; n > 0 {
 		add(true, "replies", nil, "%d replies left out: the rows that they are to are not there", n)

@@ -96,6 +96,7 @@ func TestAnyTransformationIsATrace(t *testing.T) {
 		c := Config{
 			Seed: uint64(n), Scale: maybe(0, 0, 0.3, 0.8, 1.5, 3), Roots: int(maybe(0, 0, 3)), TimeScale: maybe(0, 0.3, 2),
 			MaxGap: time.Duration(maybe(0, 1, 5000)) * time.Millisecond, First: int64(maybe(0, 100)), BlockSize: int(maybe(0, 0, 1024)),
+			Turns: []TurnDelay{"", "", TurnsFromStart, TurnsFromEnd, TurnsAtOnce}[random.IntN(5)], Conversations: int64(maybe(0, 0, 30)),
 			OutputScale: maybe(0, 0, 1.7), Start: time.Duration(maybe(0, 0, 60)) * time.Second, MaxInput: int64(maybe(0, 0, 3000)),
 		}
 		if random.IntN(2) == 0 {

@@ -271,17 +271,18 @@ type summary struct {
 		NotReached    int64  `json:"rows_not_reached"`
 	} `json:"trace"`
 	Schedule struct {
-		Mode        string  `json:"mode"`
-		Speedup     float64 `json:"speedup"`
-		RequestRate float64 `json:"request_rate"`
-		Arrival     string  `json:"arrival"`
-		Burstiness  float64 `json:"burstiness"`
-		RampUp      float64 `json:"ramp_up_ms"`
-		RampFrom    float64 `json:"ramp_up_from"`
-		Spread      string  `json:"spread"`
-		Concurrency int     `json:"concurrency"`
-		Shard       string  `json:"shard"`
-		Seed        uint64  `json:"seed"`
+		Mode              string  `json:"mode"`
+		Speedup           float64 `json:"speedup"`
+		RequestRate       float64 `json:"request_rate"`
+		Arrival           string  `json:"arrival"`
+		Burstiness        float64 `json:"burstiness"`
+		RampUp            float64 `json:"ramp_up_ms"`
+		RampFrom          float64 `json:"ramp_up_from"`
+		Spread            string  `json:"spread"`
+		Concurrency       int     `json:"concurrency"`
+		ConcurrencyRampUp float64 `json:"concurrency_ramp_up_ms"`
+		Shard             string  `json:"shard"`
+		Seed              uint64  `json:"seed"`
 	} `json:"schedule"`
 	Fidelity struct {
 		Tokens struct {

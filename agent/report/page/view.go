@@ -261,6 +261,9 @@ func (r *Run) details() []detail {
 		}
 		if s.Schedule.Concurrency > 0 {
 			mode += fmt.Sprintf(", at most %d at once", s.Schedule.Concurrency)
+			if s.Schedule.ConcurrencyRampUp > 0 {
+				mode += fmt.Sprintf(", from 1 within %s s", number(s.Schedule.ConcurrencyRampUp/1e3))
+			}
 		}
 		if s.Schedule.Shard != "" {
 			mode += ", shard " + s.Schedule.Shard

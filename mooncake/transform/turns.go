@@ -1,0 +1,101 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"slices"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// This file has turns follow each other by delays, and gives models other names: what depends on the rows of the session before.
+
+// turns makes the delays of later turns.
+type turns struct {
+	c    *Config
+	last map[string]turn // of each session
+
+	made, unknown, capped int64
+	cut                   float64 // ms
+}
+
+// turn is when a turn was sent, and how long it took, in ms.
+type turn struct {
+	at   mooncake.Opt[float64]
+	took mooncake.Opt[float64]
+}
+
+func (t *turns) rows(in step) step {
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case it.WaitFor != nil: // what it waits for says when it goes
+			if t.c.Turns == TurnsAtOnce && len(it.WaitFor) > 0 {
+				it.Delay, it.ToolWait = mooncake.Opt[float64]{}, mooncake.Opt[float64]{}
+				t.made++
+			}
+		case it.SessionID != "" && t.c.Turns != TurnsAsTimed:
+			before, later := t.last[it.SessionID]
+			t.last[it.SessionID] = turn{it.Timestamp, it.Observed.Duration}
+			if later {
+				t.follow(it, before)
+			}
+		}
+		if most := millis(t.c.MaxDelay); most > 0 && it.Delay.V > most {
+			t.capped++
+			t.cut += it.Delay.V - most
+			it.Delay.V = most
+		}
+		return it, nil
+	}
+}
+
+// follow gives a turn a delay. One that has no timestamp, or follows one that has none, is left as it is.
+func (t *turns) follow(it *item, before turn) {
+	switch {
+	case t.c.Turns == TurnsAtOnce:
+		it.Delay = mooncake.Some(0.)
+	case !it.Timestamp.Set || !before.at.Set:
+		return
+	default:
+		gap := it.Timestamp.V - before.at.V
+		if t.c.Turns == TurnsFromEnd {
+			gap -= before.took.V
+			if !before.took.Set {
+				t.unknown++
+			}
+		}
+		it.Delay = mooncake.Some(tidy(max(gap, 0)))
+	}
+	it.Timestamp = mooncake.Opt[float64]{}
+	t.made++
+}
+
+// named gives models other names.
+func named(names []string, in step) step {
+	seen := map[string][]string{} // the models of each conversation, as the trace calls them
+	turn := 0
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil {
+			return nil, err
+		}
+		if it.Model == "" || it.SessionID == "" {
+			it.Model = names[turn]
+			turn = (turn + 1) % len(names)
+			return it, nil
+		}
+		key := conversation(it.SessionID)
+		i := slices.Index(seen[key], it.Model)
+		if i < 0 {
+			i = len(seen[key])
+			seen[key] = append(seen[key], it.Model)
+		}
+		it.Model = names[i%len(names)]
+		return it, nil
+	}
+}
