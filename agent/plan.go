@@ -76,7 +76,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	p := plan{
 		runID: cfg.RunID, passes: int64(max(1, cfg.Trace.Loop)), requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
-		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
+		warmup: newWarmup(s),
 		schedule: schedule.Config{
 			Slots: slots(s, info), SlotsOver: s.ConcurrencyRampUp, PrefillSlots: s.PrefillConcurrency, PrefillSlotsOver: s.PrefillRampUp, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
@@ -155,6 +155,7 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 	case !info.Timed:
 		order.Mode, order.Speedup = report.ClosedLoop, 0
 	}
+	order.WarmupFor, order.WarmupGrace, order.WarmupConcurrency = clock.Millis(s.WarmupFor), clock.Millis(s.WarmupGrace), s.WarmupConcurrency
 	order.ConcurrencyRampUp, order.PrefillRampUp = clock.Millis(s.ConcurrencyRampUp), clock.Millis(s.PrefillRampUp)
 	order.FileOrder = s.Arrivals.Any() && !info.Timed
 	if len(cfg.Target.Further) > 0 {

@@ -88,6 +88,9 @@ func (r *Report) JSON() ([]byte, error) {
 	if f.SLO.Any() {
 		members = append(members, member{"slo", f.SLO.String()})
 	}
+	if r.Warmup != nil {
+		members = append(members, member{"warmup", r.Warmup})
+	}
 	if r.Saved != nil {
 		members = append(members, member{"saved_prompts", r.Saved})
 	}

@@ -172,6 +172,8 @@ func TestMalformedFlags(t *testing.T) {
 		"a ramp's start without a ramp: refused":              replay + "--request-rate 1 --ramp-up-from 1",
 		"file order and a window: refused":                    replay + "--no-fixed-schedule --start 5 --end 9",
 		"file order and a speed-up: warned":                   replay + "--no-fixed-schedule --speedup 2",
+		"a warm-up's grace without a warm-up: refused":        replay + "--warmup-grace 5s --warmup-concurrency 2",
+		"a warm-up of a few requests per second: refused":     replay + "--warmup-duration 1s --warmup-concurrency 1000000",
 		"a grace that nothing begins: refused":                replay + "--grace 5s",
 		"file order and preparation: refused":                 replay + "--no-fixed-schedule --prepare 5ms",
 		"HTTP/2 and preparation: refused":                     replay + "--http2 --prepare 5ms",

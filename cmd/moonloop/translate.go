@@ -237,6 +237,9 @@ func (a alias) fits(w flagWord) bool {
 		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
 	case "tokenizer":
 		return value != "" && value[0] != '-' && (a.tools == guidellm) == guides
+	case "warmup-duration": // in seconds, where ours has a unit
+		_, err := parseFloat(value)
+		return err == nil
 	case "seed":
 		return guides || strings.HasPrefix(value, "{")
 	case "model":
@@ -732,6 +735,14 @@ func seconds(name string) func(*translator, string) error {
 		}
 		return t.add(name, strconv.FormatFloat(s, 'f', -1, 64)+"s")
 	}
+}
+
+// warmupGrace reads AIPerf's time for the requests of a warm-up; of ours, 0 is no limit.
+func (t *translator) warmupGrace(value string) error {
+	if s, err := parseFloat(value); err == nil && s == 0 {
+		return t.add("warmup-grace", "1ns")
+	}
+	return seconds("warmup-grace")(t, value)
 }
 
 // steadyMark reads GuideLLM's warm-up, or cool-down: a share of the run below 1, else seconds.
