@@ -344,6 +344,14 @@ func (c *Config) Validate() error {
 			bad("%s %v: nothing says up to how many; give %s N", ramp.name, ramp.over, ramp.of)
 		}
 	}
+	if c.Prompt.Endpoint == prompt.Embeddings {
+		if s := c.SLO; s.TTFT+s.TTST+s.ITL+s.TPOT > 0 {
+			bad("slo %s: an embedding has no tokens to be first or next; give e2e alone", s)
+		}
+		if c.Schedule.PrefillConcurrency > 0 {
+			bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)
+		}
+	}
 	share := func(name string, value *float64) {
 		if value != nil && !(*value >= 0 && *value <= 1) {
 			bad("%s %v: want a share from 0 to 1", name, *value)

@@ -203,7 +203,10 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 		t.Digest = meta.Digests.Seq
 	}
 	t.RunID, t.Version, t.Model, t.Operation = cfg.RunID, cfg.Tool, found.Model, semconv.OperationChat
-	if opt.Endpoint == prompt.Completions {
+	switch opt.Endpoint {
+	case prompt.Embeddings:
+		t.Operation = semconv.OperationEmbeddings
+	case prompt.Completions, prompt.Generate:
 		t.Operation = semconv.OperationTextCompletion
 	}
 	if engine := serverOf(cfg.Target.URL); len(cfg.Target.Further) == 0 {

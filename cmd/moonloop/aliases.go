@@ -76,8 +76,8 @@ var rows = []alias{
 	{aiperf, "fixed-schedule-end-offset", "V", "--end", partly, "counts from the first row, not from timestamp 0", "--fixed-schedule-end-offset 80", "requests 3", nil},
 	{aiperf, "streaming", "", "", ignored, "replies are streamed unless --no-stream is given", "--streaming", "body stream=true", nil},
 	{aiperf, "no-streaming", "", "--no-stream", yes, "", "--no-streaming", "body stream=", (*translator).noStream},
-	{aiperf, "endpoint-type", "V", "--endpoint", partly, "chat, completions, responses and messages", "--endpoint-type completions", "path /v1/completions", nil},
-	{aiperf + " " + vllm, "endpoint", "V", "--endpoint", partly, "a path that ends in /chat/completions, /completions, /responses or /messages", "--endpoint /v1/completions", "path /v1/completions", (*translator).endpointPath},
+	{aiperf, "endpoint-type", "V", "--endpoint", partly, "chat, completions, responses, messages, embeddings and huggingface_generate", "--endpoint-type embeddings", "path /v1/embeddings; body stream=; rows of the trace", (*translator).endpointType},
+	{aiperf + " " + vllm, "endpoint", "V", "--endpoint", partly, "a path that ends in /chat/completions, /completions, /responses, /messages, /embeddings, /generate or /generate_stream", "--endpoint /v1/completions", "path /v1/completions", (*translator).endpointPath},
 	{aiperf, "custom-endpoint", "V", "--endpoint", partly, "as --endpoint", "--custom-endpoint /v1/chat/completions", "path /v1/chat/completions", (*translator).endpointPath},
 	{aiperf, "request-count", "V", "--max-requests", yes, "", "--request-count 2", "requests 2", nil},
 	{aiperf, "num-requests", "V", "--max-requests", yes, "", "--num-requests 3", "requests 3", nil},
@@ -163,7 +163,7 @@ var rows = []alias{
 	{aiperf, "output-tokens-mean", "V", "--output-length", partly, "as --osl", "--output-tokens-mean 3", "requests 4", nil},
 
 	// vLLM, and TraceReplay, which adds three flags to vLLM's
-	{vllms, "backend", "V", "--endpoint", partly, "openai-chat is chat; vllm, openai, sglang, lmdeploy and tensorrt-llm are completions, and --profile where there is one", "--backend openai-chat", "path /v1/chat/completions", (*translator).backend},
+	{vllms, "backend", "V", "--endpoint", partly, "openai-chat is chat, openai-embeddings embeddings, tgi generate; vllm, openai, sglang, lmdeploy and tensorrt-llm are completions, and --profile where there is one", "--backend openai-chat", "path /v1/chat/completions", (*translator).backend},
 	{vllm, "endpoint-type", "V", "--endpoint", partly, "older name of --backend", "--endpoint-type openai-chat", "path /v1/chat/completions", (*translator).backend},
 	{vllms, "base-url", "V", "--url", yes, "", "--base-url ENGINE", "requests 4", nil},
 	{vllms, "host", "V", "--url http://HOST:PORT", yes, "port 8000 unless --port is given", "--host HOST --port PORT", "requests 4", keep("host")},

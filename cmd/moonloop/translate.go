@@ -27,6 +27,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -655,6 +656,9 @@ func (t *translator) synthesis() (errs []error) {
 	return errs
 }
 
+// endpointNames are those of --endpoint.
+var endpointNames = strings.Trim(fmt.Sprint(prompt.Endpoints()), "[]")
+
 func (t *translator) endpointPath(value string) error {
 	switch {
 	case strings.HasSuffix(value, "/chat/completions"):
@@ -665,8 +669,24 @@ func (t *translator) endpointPath(value string) error {
 		return t.endpoint("responses")
 	case strings.HasSuffix(value, "/messages"):
 		return t.endpoint("messages")
+	case strings.HasSuffix(value, "/embeddings"):
+		return t.endpoint("embeddings")
+	case strings.HasSuffix(value, "/generate"), strings.HasSuffix(value, "/generate_stream"): // which of the two, --no-stream says
+		return t.endpoint("generate")
 	}
-	return fmt.Errorf("%s: want chat, completions, responses or messages, or a path that ends in /chat/completions, /completions, /responses or /messages", quoted(value))
+	return fmt.Errorf("%s: want a path that ends in /chat/completions, /completions, /responses, /messages, /embeddings, /generate or /generate_stream; or one of %s",
+		quoted(value), endpointNames)
+}
+
+// endpointType reads AIPerf's names, ours among them.
+func (t *translator) endpointType(value string) error {
+	switch {
+	case value == "huggingface_generate":
+		return t.endpoint("generate")
+	case slices.Contains(prompt.Endpoints(), prompt.Endpoint(value)):
+		return t.endpoint(value)
+	}
+	return fmt.Errorf("%s: want huggingface_generate, or one of %s", quoted(value), endpointNames)
 }
 
 // endpoint adds it once, however many flags say the same.
@@ -688,8 +708,8 @@ func (t *translator) requestType(value string) error {
 		return t.endpoint("chat")
 	case "text_completions":
 		return t.endpoint("completions")
-	case "responses":
-		return t.endpoint("responses")
+	case "responses", "embeddings":
+		return t.endpoint(value)
 	}
 	return t.endpointPath(value)
 }
@@ -698,13 +718,18 @@ func (t *translator) backend(value string) error {
 	switch value {
 	case "openai-chat":
 		return t.endpoint("chat")
+	case "openai-embeddings":
+		return t.endpoint("embeddings")
+	case "tgi":
+		_ = t.add("profile", value)
+		return t.endpoint("generate")
 	case "vllm", "openai":
 	case "sglang", "lmdeploy":
 		_ = t.add("profile", value)
 	case "tensorrt-llm":
 		_ = t.add("profile", "trtllm")
 	default:
-		return fmt.Errorf("%s: want openai-chat, vllm, openai, sglang, lmdeploy or tensorrt-llm: a replay speaks the OpenAI API alone", quoted(value))
+		return fmt.Errorf("%s: want openai-chat, openai-embeddings, tgi, vllm, openai, sglang, lmdeploy or tensorrt-llm", quoted(value))
 	}
 	return t.endpoint("completions")
 }
