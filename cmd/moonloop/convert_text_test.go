@@ -53,7 +53,7 @@ func TestConvertSaysWhatAFileIs(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out.jsonl")
 			var stdout, stderr strings.Builder
 			status := run(t.Context(), append([]string{"convert", "--out", out}, args...), strings.NewReader(""), &stdout, &stderr)
-			if status != exitUsage || !strings.Contains(strings.ReplaceAll(stderr.String(), name+":", name), name+" "+tc.want) {
+			if status != exitUsage || !strings.Contains(strings.ReplaceAll(stderr.String(), name+": the Parquet", name+" the Parquet"), name+" "+tc.want) {
 				t.Errorf("%s %q: exit status %d, %s; want %d and %q", name, args[:len(args)-1], status, &stderr, exitUsage, tc.want)
 			}
 			if _, err := os.Stat(out); err == nil {

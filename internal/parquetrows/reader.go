@@ -36,7 +36,7 @@ const (
 	batchRows = 256
 )
 
-// errDamaged is a file that is not as it should be.
+// damaged is what is said of a file that is not as it should be.
 const damaged = "the Parquet file is damaged or cut off: take a whole copy of it"
 
 // Reader is a file as JSON lines. It implements [io.Reader].
@@ -176,9 +176,9 @@ func appendValue(dst []byte, node parquet.Node, value any) []byte {
 	case bool:
 		return strconv.AppendBool(dst, v)
 	case int32:
-		return appendWhole(dst, logical, int64(v), uint64(uint32(v)))
+		return appendWhole(dst, logical, int64(v), uint64(uint32(v))) //nolint:gosec // the bits of an unsigned number
 	case int64:
-		return appendWhole(dst, logical, v, uint64(v))
+		return appendWhole(dst, logical, v, uint64(v)) //nolint:gosec // likewise
 	case uint32:
 		return strconv.AppendUint(dst, uint64(v), 10)
 	case uint64:

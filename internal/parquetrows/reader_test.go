@@ -51,13 +51,11 @@ func written(t testing.TB, rows ...row) []byte {
 	return file.Bytes()
 }
 
-func pointer[T any](v T) *T { return &v }
-
 func TestRows(t *testing.T) {
 	file := written(t, row{
-		At: time.Date(2026, 11, 24, 18, 0, 0, 123456000, time.UTC), Day: 20455, Signed: -1 << 63, Small: pointer(uint32(1<<32 - 1)),
+		At: time.Date(2026, 11, 24, 18, 0, 0, 123456000, time.UTC), Day: 20455, Signed: -1 << 63, Small: new(uint32(1<<32 - 1)),
 		IDs: []uint64{1<<64 - 1, 0, 1 << 53}, Plain: []int64{-1, 2}, Parts: []part{{"a \"b\"\n", []string{"x", "y"}}, {"", nil}}, One: &part{Text: "z"},
-		Map: map[string]int64{"b": 2, "a": -1}, Share: 0.1, Half: 0.1, Yes: true, Session: pointer("s"), Bytes: []byte{0xff},
+		Map: map[string]int64{"b": 2, "a": -1}, Share: 0.1, Half: 0.1, Yes: true, Session: new("s"), Bytes: []byte{0xff},
 	}, row{At: time.UnixMicro(0), Share: math.NaN(), Bytes: []byte("text")})
 	r, err := New(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
