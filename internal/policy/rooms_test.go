@@ -52,6 +52,7 @@ var rooms = []string{
 	"internal/term",        // numbers, tables and progress for people
 	"internal/tlsfile",     // files of keys and certificates
 	"internal/testcert",    // certificates for tests
+	"internal/testschema",  // JSON Schemas of types, for tests
 	"internal/testprogram", // the commands, as programs that tests run
 	"internal/testwire",    // encoded OTLP for tests
 
