@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -516,15 +517,15 @@ func (t *translator) findType() {
 	if err != nil || t.typed("from") != "" {
 		return
 	}
-	file, err := os.Open(files[0])
+	if info, err := os.Stat(files[0]); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	file, err := mooncake.OpenInput(context.Background(), files[0], mooncake.OpenOptions{})
 	if err != nil {
 		return
 	}
 	defer func() { _ = file.Close() }()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return
-	}
-	head, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	head, _ := file.Peek(file.Size())
 	from, err := convert.Detect(files[0], head)
 	var body map[string]json.RawMessage
 	if err != nil && json.NewDecoder(bytes.NewReader(head)).Decode(&body) == nil && body["messages"] != nil {

@@ -44,6 +44,7 @@ var rooms = []string{
 	"internal/bearer",      // the one check of a bearer key
 	"internal/heap",        // the one priority queue
 	"internal/jsonrows",    // objects in a file, however they are laid out
+	"internal/parquetrows", // rows of Parquet as JSON lines
 	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
 	"internal/splitmix",    // numbers that decide numbers
