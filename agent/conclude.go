@@ -47,6 +47,7 @@ type ending struct {
 	saved    *savedPrompts
 	said     *notices
 	stats    schedule.Stats
+	warmed   *report.Warmup
 }
 
 // conclude closes the books: the pipeline is flushed, the figures are taken, the run is judged and reported. It
@@ -77,7 +78,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	}
 	rep.Trace = e.describeTrace(counts)
 	rep.Machine = e.describeMachine(machine)
-	rep.Steady = e.steady()
+	rep.Steady, rep.Warmup = e.steady(), e.warmed
 	// The last export of metrics has the verdict, as far as it can be told before that export.
 	rep.Telemetry = describeTelemetry(e.tel)
 	e.tel.Conclude(verdictMetrics(judge.Judge(e.facts(rep, machine, counts))))

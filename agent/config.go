@@ -205,6 +205,12 @@ type Schedule struct {
 	// Warmup is the number of requests sent before the schedule starts. They have the sizes of the trace's first
 	// rows and nothing of their prompts, and are kept out of every figure.
 	Warmup int
+	// WarmupFor is the time for which such requests are sent; 0 = until there have been Warmup. Of the two the first ends the warm-up.
+	WarmupFor time.Duration
+	// WarmupGrace is the time that those have to end which are under way when the last one has been sent; 0 = as long as they take.
+	WarmupGrace time.Duration
+	// WarmupConcurrency is the number of warm-up requests under way at once, up to 1,024; 0 = Concurrency.
+	WarmupConcurrency int
 	// Prepare is how long before its instant a request is begun, all but sending it: its body is planned and it has a
 	// connection. At most 1 s; 0 = 2 ms. Without effect in a closed loop, under a cap and with HTTP/2.
 	Prepare time.Duration
@@ -239,8 +245,8 @@ func (c *Config) Validate() error {
 			bad("url %s: it is given twice", mooncake.PublicName(address))
 		}
 	}
-	if b := c.Target.Balance; b != "" && b != RoundRobin && b != LeastLoaded && b != BySession {
-		bad("balance %q: want %s, %s or %s", b, RoundRobin, LeastLoaded, BySession)
+	if b := c.Target.Balance; b != "" && !slices.Contains(Balances(), b) {
+		bad("balance %q: want %s, %s, %s or %s", b, RoundRobin, LeastLoaded, BySession, ByPrefix)
 	}
 	for _, n := range []struct {
 		name  string
@@ -259,6 +265,9 @@ func (c *Config) Validate() error {
 		{"concurrency ramp-up", c.Schedule.ConcurrencyRampUp},
 		{"prefill concurrency ramp-up", c.Schedule.PrefillRampUp},
 		{"warm-up requests", int64(c.Schedule.Warmup)},
+		{"warm-up duration", c.Schedule.WarmupFor},
+		{"warm-up grace", c.Schedule.WarmupGrace},
+		{"warm-up concurrency", int64(c.Schedule.WarmupConcurrency)},
 		{"max duration", c.Schedule.MaxDuration},
 		{"grace", c.Schedule.Grace},
 		{"prepare", c.Schedule.Prepare},
@@ -323,6 +332,9 @@ func (c *Config) Validate() error {
 	if c.Schedule.PrefillConcurrency > 0 && c.Prompt.NoStream {
 		bad("prefill concurrency %d: whole replies have no first token; let them be streamed", c.Schedule.PrefillConcurrency)
 	}
+	if s := c.Schedule; s.WarmupConcurrency > maxWarming {
+		bad("warm-up concurrency %d: want at most %d", s.WarmupConcurrency, maxWarming)
+	}
 	for _, ramp := range []struct {
 		name, of string
 		over     time.Duration
@@ -333,6 +345,14 @@ func (c *Config) Validate() error {
 	} {
 		if ramp.over > 0 && ramp.to == 0 {
 			bad("%s %v: nothing says up to how many; give %s N", ramp.name, ramp.over, ramp.of)
+		}
+	}
+	if c.Prompt.Endpoint == prompt.Embeddings {
+		if s := c.SLO; s.TTFT+s.TTST+s.ITL+s.TPOT > 0 {
+			bad("slo %s: an embedding has no tokens to be first or next; give e2e alone", s)
+		}
+		if c.Schedule.PrefillConcurrency > 0 {
+			bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)
 		}
 	}
 	share := func(name string, value *float64) {
@@ -411,6 +431,7 @@ func (c Config) resolved() Config {
 	s := &c.Schedule
 	s.Speedup = cmp.Or(s.Speedup, 1)
 	s.ConcurrencyRampUp, s.PrefillRampUp = min(s.ConcurrencyRampUp, longest), min(s.PrefillRampUp, longest)
+	s.WarmupFor, s.WarmupGrace = min(s.WarmupFor, longest), min(s.WarmupGrace, longest)
 	s.MaxDuration, s.Grace = min(s.MaxDuration, longest), min(cmp.Or(s.Grace, defaultGrace), longest)
 	if s.Prepare = cmp.Or(s.Prepare, defaultPrepare); c.Target.HTTP2 { // headers would go out at once
 		s.Prepare = 0

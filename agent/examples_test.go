@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,37 +86,38 @@ func TestExampleThreeRowsSharingNothing(t *testing.T) {
 }
 
 func TestExampleTextInputWithConcurrencyAndWarmup(t *testing.T) {
-	e := newEngine(t, simulator.Config{})
-	r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2, Warmup: 1}, Prompt: Prompt{}},
-		`{"text_input": "What is the capital of France?", "output_length": 5}`,
-		`{"text_input": "Name two \"prime\" numbers.", "output_length": 6}`,
-		`{"text_input": "Zähle bis drei.", "output_length": 7}`)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if len(r.warmups) != 1 || len(r.sent) != 3 {
-		t.Fatalf("%d warm-up and %d other requests, want 1 and 3", len(r.warmups), len(r.sent))
-	}
-	for i, want := range []string{"What is the capital of France?", `Name two "prime" numbers.`, "Zähle bis drei."} {
-		b := body(t, r.sent[i])
-		if len(b.Messages) != 1 || b.Messages[0].Role != "user" || b.Messages[0].Content != want {
-			t.Errorf("row %d: messages %+v, want one of the user: %q", i, b.Messages, want)
+	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+		r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2, Warmup: 1}, Prompt: Prompt{}},
+			`{"text_input": "What is the capital of France?", "output_length": 5}`,
+			`{"text_input": "Name two \"prime\" numbers.", "output_length": 6}`,
+			`{"text_input": "Zähle bis drei.", "output_length": 7}`)
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-		if got := r.sent[i].Request.MaxTokens; got != 5+i {
-			t.Errorf("row %d: at most %d tokens, want %d", i, got, 5+i)
+		if len(r.warmups) != 1 || len(r.sent) != 3 {
+			t.Fatalf("%d warm-up and %d other requests, want 1 and 3", len(r.warmups), len(r.sent))
 		}
-	}
-	if r.report.Figures().Rows.Served != 3 {
-		t.Errorf("the figures count %d rows, warm-up must not be among them", r.report.Figures().Rows.Served)
-	}
-	for _, rec := range r.sent {
-		if rec.Headers < r.warmups[0].Ended {
-			t.Error("a row went out before the warm-up had ended")
+		for i, want := range []string{"What is the capital of France?", `Name two "prime" numbers.`, "Zähle bis drei."} {
+			b := body(t, r.sent[i])
+			if len(b.Messages) != 1 || b.Messages[0].Role != "user" || b.Messages[0].Content != want {
+				t.Errorf("row %d: messages %+v, want one of the user: %q", i, b.Messages, want)
+			}
+			if got := r.sent[i].Request.MaxTokens; got != 5+i {
+				t.Errorf("row %d: at most %d tokens, want %d", i, got, 5+i)
+			}
 		}
-	}
-	if busiest := mostAtOnce(r.sent); busiest > 2 {
-		t.Errorf("%d requests at once, the cap is 2", busiest)
-	}
+		if r.report.Figures().Rows.Served != 3 {
+			t.Errorf("the figures count %d rows, warm-up must not be among them", r.report.Figures().Rows.Served)
+		}
+		for _, rec := range r.sent {
+			if rec.Headers < r.warmups[0].Ended {
+				t.Error("a row went out before the warm-up had ended")
+			}
+		}
+		if busiest := mostAtOnce(r.sent); busiest > 2 {
+			t.Errorf("%d requests at once, the cap is 2", busiest)
+		}
+	})
 }
 
 // mostAtOnce returns the greatest number of requests that the engine had at one time.
@@ -134,35 +136,36 @@ func mostAtOnce(recs []*simulator.Record) int {
 }
 
 func TestExampleMessagesInASession(t *testing.T) {
-	e := newEngine(t, simulator.Config{})
-	r := e.replay(t, Config{Prompt: Prompt{}},
-		`{"session_id": "conv-1", "timestamp": 0, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], "output_length": 4}`,
-		`{"session_id": "conv-1", "delay": 30, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Bye"}], "output_length": 3}`)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	var roles [][]string
-	for _, rec := range r.sent {
-		var turn []string
-		for _, m := range body(t, rec).Messages {
-			turn = append(turn, m.Role+": "+m.Content.(string))
+	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+		r := e.replay(t, Config{Prompt: Prompt{}},
+			`{"session_id": "conv-1", "timestamp": 0, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], "output_length": 4}`,
+			`{"session_id": "conv-1", "delay": 30, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Bye"}], "output_length": 3}`)
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-		roles = append(roles, turn)
-		if got := rec.Header.Get("X-Session-Id"); got != "conv-1" {
-			t.Errorf("session header %q", got)
+		var roles [][]string
+		for _, rec := range r.sent {
+			var turn []string
+			for _, m := range body(t, rec).Messages {
+				turn = append(turn, m.Role+": "+m.Content.(string))
+			}
+			roles = append(roles, turn)
+			if got := rec.Header.Get("X-Session-Id"); got != "conv-1" {
+				t.Errorf("session header %q", got)
+			}
 		}
-	}
-	want := [][]string{
-		{"system: Be brief.", "user: Hi"},
-		// The recorded reply, not the live one: the row is the whole conversation.
-		{"system: Be brief.", "user: Hi", "assistant: Hello.", "user: Bye"},
-	}
-	if d := cmp.Diff(want, roles); d != "" {
-		t.Errorf("messages (-want +got):\n%s", d)
-	}
-	if gap := r.sent[1].Headers - r.sent[0].Ended; gap < 29_000_000 {
-		t.Errorf("the second turn came %v after the end of the first, its delay is 30 ms", gap)
-	}
+		want := [][]string{
+			{"system: Be brief.", "user: Hi"},
+			// The recorded reply, not the live one: the row is the whole conversation.
+			{"system: Be brief.", "user: Hi", "assistant: Hello.", "user: Bye"},
+		}
+		if d := cmp.Diff(want, roles); d != "" {
+			t.Errorf("messages (-want +got):\n%s", d)
+		}
+		if gap := r.sent[1].Headers - r.sent[0].Ended; gap != 30*time.Millisecond {
+			t.Errorf("the second turn came %v after the end of the first, its delay is 30 ms", gap)
+		}
+	})
 }
 
 func TestExampleMessagesWithTools(t *testing.T) {

@@ -15,11 +15,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
@@ -34,17 +36,23 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// engine is a simulated engine behind real HTTP on loopback.
+// engine is a simulated engine behind real HTTP on loopback, or on a network in memory.
 type engine struct {
 	*simulator.Engine
-	url string
+	url     string
+	network *pipes // nil = loopback
+}
+
+// keeping returns the configuration of an engine that records what these tests look at.
+func keeping(cfg simulator.Config) simulator.Config {
+	cfg.Record.Bodies, cfg.Record.Blocks = true, true
+	cfg.Record.Headers = append(cfg.Record.Headers, "X-Session-Id", "X-Test")
+	return cfg
 }
 
 func newEngine(t *testing.T, cfg simulator.Config) engine {
 	t.Helper()
-	cfg.Record.Bodies, cfg.Record.Blocks = true, true
-	cfg.Record.Headers = append(cfg.Record.Headers, "X-Session-Id", "X-Test")
-	e, err := simulator.New(cfg)
+	e, err := simulator.New(keeping(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +70,17 @@ func newEngine(t *testing.T, cfg simulator.Config) engine {
 		}
 		_ = e.Close()
 	})
-	return engine{e, "http://" + ln.Addr().String()}
+	return engine{Engine: e, url: "http://" + ln.Addr().String()}
+}
+
+// virtually gives a test an engine in virtual time, where nothing is late on a busy machine.
+func virtually(t *testing.T, cfg simulator.Config, test func(*testing.T, engine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e, network, stop := serveVirtually(t, keeping(cfg))
+		test(t, engine{e, "http://engine", network})
+		stop()
+	})
 }
 
 // result is one line of requests.jsonl.
@@ -111,6 +129,9 @@ func (e engine) replayContext(ctx context.Context, t *testing.T, cfg Config, lin
 		t.Fatal(err)
 	}
 	cfg.Target.URL = e.url
+	if e.network != nil {
+		cfg.DialContext, cfg.Waiter = e.network.dial, schedule.NewSleeper
+	}
 	cfg.Out = filepath.Join(t.TempDir(), "out")
 	cfg.RunID = "run"
 	if cfg.Lead == 0 {

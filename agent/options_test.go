@@ -92,21 +92,21 @@ func TestOptionReadStamps(t *testing.T) {
 }
 
 func TestOptionSpeedup(t *testing.T) {
-	e := newEngine(t, simulator.Config{})
-	for _, speed := range []float64{0.5, 4} {
-		r := e.replay(t, Config{Schedule: Schedule{Speedup: speed}, Prompt: ids}, rows(3, 100)...)
-		if r.err != nil {
-			t.Fatal(r.err)
+	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+		for _, speed := range []float64{0.5, 4} {
+			r := e.replay(t, Config{Schedule: Schedule{Speedup: speed}, Prompt: ids}, rows(3, 100)...)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			want := time.Duration(200/speed) * time.Millisecond
+			if took := r.sent[2].Headers - r.sent[0].Headers; took != want {
+				t.Errorf("speed-up %v: 200 ms of trace took %v, want %v", speed, took, want)
+			}
+			if got := r.results[2].Result.Intended - r.results[0].Result.Intended; got < want.Seconds()*1e3-0.01 || got > want.Seconds()*1e3+0.01 {
+				t.Errorf("speed-up %v: intended %.3f ms apart, want %v", speed, got, want)
+			}
 		}
-		// Never early; how late is the machine's affair.
-		want := time.Duration(200/speed) * time.Millisecond
-		if took := r.sent[2].Headers - r.sent[0].Headers; took < want-50*time.Millisecond {
-			t.Errorf("speed-up %v: 200 ms of trace took %v, want %v", speed, took, want)
-		}
-		if got := r.results[2].Result.Intended - r.results[0].Result.Intended; got < want.Seconds()*1e3-0.01 || got > want.Seconds()*1e3+0.01 {
-			t.Errorf("speed-up %v: intended %.3f ms apart, want %v", speed, got, want)
-		}
-	}
+	})
 }
 
 func TestOptionSpread(t *testing.T) {
@@ -138,68 +138,72 @@ func TestOptionSpread(t *testing.T) {
 }
 
 func TestOptionConcurrencyCap(t *testing.T) {
-	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 30 * time.Millisecond}})
-	r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2}, Prompt: ids}, rows(6, 0)...)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if most := mostAtOnce(r.sent); most != 2 {
-		t.Errorf("%d requests at once, the cap is 2", most)
-	}
-	wait, ok := r.report.Figures().Stat(measure.CapWait)
-	if !ok || wait.Max < 50 { // the last two wait for two rounds of 30 ms
-		t.Errorf("wait for the cap: %+v, %v", wait, ok)
-	}
-	if v := r.report.Verdict; v.Class != judge.Degraded && v.Class != judge.Invalid {
-		t.Errorf("a run that its cap held back is %v", v.Class)
-	}
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 30 * time.Millisecond}}, func(t *testing.T, e engine) {
+		r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2}, Prompt: ids}, rows(6, 0)...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if most := mostAtOnce(r.sent); most != 2 {
+			t.Errorf("%d requests at once, the cap is 2", most)
+		}
+		wait, ok := r.report.Figures().Stat(measure.CapWait)
+		if !ok || wait.Max != 60 { // the last two wait for two rounds of 30 ms
+			t.Errorf("wait for the cap: %+v, %v", wait, ok)
+		}
+		if v := r.report.Verdict; v.Class != judge.Degraded && v.Class != judge.Invalid {
+			t.Errorf("a run that its cap held back is %v", v.Class)
+		}
+	})
 }
 
 func TestOptionNoFixedSchedule(t *testing.T) {
-	e := newEngine(t, simulator.Config{})
-	started := time.Now()
-	r := e.replay(t, Config{Schedule: Schedule{FileOrder: true, Concurrency: 1}, Prompt: ids}, rows(5, 3_600_000)...)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if len(r.sentRows()) != 5 || time.Since(started) > time.Hour {
-		t.Error("timestamps were not ignored")
-	}
-	for i := 1; i < 5; i++ {
-		if r.sent[i].Headers < r.sent[i-1].Ended {
-			t.Errorf("row %d overtook row %d", i, i-1)
+	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+		started := time.Now()
+		r := e.replay(t, Config{Schedule: Schedule{FileOrder: true, Concurrency: 1}, Prompt: ids}, rows(5, 3_600_000)...)
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-	}
-	if got := r.report.Schedule.Mode; got != "closed_loop" {
-		t.Errorf("schedule mode %q", got)
-	}
+		if len(r.sentRows()) != 5 || time.Since(started) >= time.Hour {
+			t.Error("timestamps were not ignored")
+		}
+		for i := 1; i < 5; i++ {
+			if r.sent[i].Headers < r.sent[i-1].Ended {
+				t.Errorf("row %d overtook row %d", i, i-1)
+			}
+		}
+		if got := r.report.Schedule.Mode; got != "closed_loop" {
+			t.Errorf("schedule mode %q", got)
+		}
+	})
 }
 
 func TestOptionMaxDuration(t *testing.T) {
-	e := newEngine(t, simulator.Config{})
-	r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 100 * time.Millisecond}, Prompt: ids}, append(rows(3, 40), `{"timestamp": 3600000, "input_length": 100}`)...)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if got := fmt.Sprint(r.sentRows()); got != "[0 1 2]" {
-		t.Errorf("rows %s went out, want [0 1 2]", got)
-	}
-	if res := r.results[3].Result; res.Outcome != "skipped" || res.Reason != measure.SkipDuration {
-		t.Errorf("last row: %+v", res)
-	}
+	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+		r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 100 * time.Millisecond}, Prompt: ids}, append(rows(3, 40), `{"timestamp": 3600000, "input_length": 100}`)...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if got := fmt.Sprint(r.sentRows()); got != "[0 1 2]" {
+			t.Errorf("rows %s went out, want [0 1 2]", got)
+		}
+		if res := r.results[3].Result; res.Outcome != "skipped" || res.Reason != measure.SkipDuration {
+			t.Errorf("last row: %+v", res)
+		}
+	})
 }
 
 func TestOptionGrace(t *testing.T) {
-	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
-	r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 20 * time.Millisecond, Grace: 20 * time.Millisecond}, Prompt: ids}, rows(2, 1)...)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	for i, res := range r.results {
-		if res.Result.Outcome != "cancelled" {
-			t.Errorf("row %d: %s, want cancelled after the grace", i, res.Result.Outcome)
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}, func(t *testing.T, e engine) {
+		r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 20 * time.Millisecond, Grace: 20 * time.Millisecond}, Prompt: ids}, rows(2, 1)...)
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-	}
+		for i, res := range r.results {
+			if res.Result.Outcome != "cancelled" {
+				t.Errorf("row %d: %s, want cancelled after the grace", i, res.Result.Outcome)
+			}
+		}
+	})
 }
 
 func TestOptionHeadersAndKey(t *testing.T) {
@@ -309,53 +313,55 @@ func TestOptionGoals(t *testing.T) {
 }
 
 func TestOptionErrorLimits(t *testing.T) {
-	e := newEngine(t, simulator.Config{Models: []string{"m"}})
-	bad := `, "extra": {"model": "nobody's"}}`
-	var lines []string
-	for i := range 60 {
-		lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 100, "output_length": 2`, 20*i)+bad)
-	}
-	lines = append(lines, `{"timestamp": 3600000, "input_length": 100}`)
-	r := e.replay(t, Config{AbortErrorRate: 0.5, Prompt: ids}, lines...)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if n := len(r.sentRows()); n < 10 || n >= 60 {
-		t.Errorf("%d requests went out, want the run to end soon after 10", n)
-	}
-	if res := r.results[60].Result; res.Outcome != "skipped" || res.Reason != measure.SkipAborted {
-		t.Errorf("last row: %+v", res)
-	}
-	r = e.replay(t, Config{AbortErrors: 3, Prompt: ids}, lines...)
-	if n := len(r.sentRows()); r.err != nil || n < 3 || n >= 60 || r.results[60].Result.Reason != measure.SkipAborted {
-		t.Errorf("%d requests went out, want the run to end soon after 3; %v", n, r.err)
-	}
-	lines = append(rows(3, 1), lines[0])
-	if r = e.replay(t, Config{MaxErrorRate: new(0.1), Prompt: ids}, lines...); len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {
-		t.Errorf("1 of 4 failed with a limit of 10 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
-	}
-	if r = e.replay(t, Config{MaxErrorRate: new(0.3), Prompt: ids}, lines...); len(r.report.Missed) != 0 || r.report.ExitStatus == judge.ExitGoals {
-		t.Errorf("1 of 4 failed with a limit of 30 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
-	}
+	virtually(t, simulator.Config{Models: []string{"m"}}, func(t *testing.T, e engine) {
+		bad := `, "extra": {"model": "nobody's"}}`
+		var lines []string
+		for i := range 60 {
+			lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 100, "output_length": 2`, 20*i)+bad)
+		}
+		lines = append(lines, `{"timestamp": 3600000, "input_length": 100}`)
+		r := e.replay(t, Config{AbortErrorRate: 0.5, Prompt: ids}, lines...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if n := len(r.sentRows()); n != 10 {
+			t.Errorf("%d requests went out, want the run to end after 10", n)
+		}
+		if res := r.results[60].Result; res.Outcome != "skipped" || res.Reason != measure.SkipAborted {
+			t.Errorf("last row: %+v", res)
+		}
+		r = e.replay(t, Config{AbortErrors: 3, Prompt: ids}, lines...)
+		if n := len(r.sentRows()); r.err != nil || n != 3 || r.results[60].Result.Reason != measure.SkipAborted {
+			t.Errorf("%d requests went out, want the run to end after 3; %v", n, r.err)
+		}
+		lines = append(rows(3, 1), lines[0])
+		if r = e.replay(t, Config{MaxErrorRate: new(0.1), Prompt: ids}, lines...); len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {
+			t.Errorf("1 of 4 failed with a limit of 10 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
+		}
+		if r = e.replay(t, Config{MaxErrorRate: new(0.3), Prompt: ids}, lines...); len(r.report.Missed) != 0 || r.report.ExitStatus == judge.ExitGoals {
+			t.Errorf("1 of 4 failed with a limit of 30 %%: missed %q, exit %d", r.report.Missed, r.report.ExitStatus)
+		}
+	})
 }
 
 func TestInterrupt(t *testing.T) {
-	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
-	ctx, cancel := context.WithCancel(t.Context())
-	cfg := Config{Prompt: ids, Progress: func(*Live) { time.AfterFunc(50*time.Millisecond, cancel) }}
-	r := e.replayContext(ctx, t, cfg, append(rows(2, 1), `{"timestamp": 3600000, "input_length": 100}`)...)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	want := []string{"cancelled cancelled", "cancelled cancelled", "skipped interrupted"}
-	for i, res := range r.results {
-		if got := res.Result.Outcome + " " + res.Result.Reason; got != want[i] {
-			t.Errorf("row %d: %s, want %s", i, got, want[i])
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}, func(t *testing.T, e engine) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cfg := Config{Prompt: ids, Progress: func(*Live) { time.AfterFunc(50*time.Millisecond, cancel) }}
+		r := e.replayContext(ctx, t, cfg, append(rows(2, 1), `{"timestamp": 3600000, "input_length": 100}`)...)
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-	}
-	if r.report.ExitStatus != judge.ExitInterrupted || !r.report.Run.Interrupted {
-		t.Errorf("exit %d", r.report.ExitStatus)
-	}
+		want := []string{"cancelled cancelled", "cancelled cancelled", "skipped interrupted"}
+		for i, res := range r.results {
+			if got := res.Result.Outcome + " " + res.Result.Reason; got != want[i] {
+				t.Errorf("row %d: %s, want %s", i, got, want[i])
+			}
+		}
+		if r.report.ExitStatus != judge.ExitInterrupted || !r.report.Run.Interrupted {
+			t.Errorf("exit %d", r.report.ExitStatus)
+		}
+	})
 }
 
 func TestUnreachableEngine(t *testing.T) {

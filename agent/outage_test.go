@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/judge"
-	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/semconv"
@@ -46,7 +45,7 @@ func nobody(t *testing.T) string {
 }
 
 // taking returns what starts a receiver and returns its address.
-func taking(limit int, pause time.Duration) func(*testing.T) string {
+func taking(limit int, pause func()) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		ln := listen(t, "127.0.0.1:0")
@@ -56,12 +55,12 @@ func taking(limit int, pause time.Duration) func(*testing.T) string {
 }
 
 // receiver is an OTLP receiver over HTTP that takes bodies up to a size, each after a pause.
-func receiver(t *testing.T, ln net.Listener, limit int, pause time.Duration) {
+func receiver(t *testing.T, ln net.Listener, limit int, pause func()) {
 	t.Helper()
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(pause)
+			pause()
 			body, err := io.ReadAll(r.Body)
 			if err != nil || len(body) > limit {
 				http.Error(w, "request body too large", http.StatusRequestEntityTooLarge)
@@ -94,32 +93,29 @@ func TestTelemetryOutage(t *testing.T) {
 	run := func(t *testing.T, tel telemetry.Config, progress func(*Live)) replayed {
 		t.Helper()
 		tel.Linger = 250 * time.Millisecond
-		started := time.Now()
 		r := e.replay(t, Config{Prompt: ids, Telemetry: tel, Progress: progress}, lines...)
 		if r.err != nil {
 			t.Fatal(r.err)
-		}
-		if took := time.Since(started); took > time.Minute {
-			t.Errorf("the run took %v for half a second of trace", took)
 		}
 		if rows := r.report.Figures().Rows; rows.Served != n {
 			t.Errorf("%+v, want all %d served", rows, n)
 		}
 		return r
 	}
-	lateness := func(r replayed) float64 {
-		s, ok := r.report.Figures().Stat(measure.LatenessUnexplained) // the machine's own stalls left out
-		if !ok {
-			t.Fatal("no lateness")
+	atOnce := func() {}
+	slowly := func() { time.Sleep(100 * time.Millisecond) }
+	var before int
+	// An export in the way of the dispatch would wait for the last request, which would wait for the export: it would be given up.
+	afterTheLast := func() {
+		for len(e.Records())-before < n {
+			time.Sleep(time.Millisecond)
 		}
-		return s.P50
 	}
 	const all = 4*n + 1 // spans: request, queue, prefill, decode; the look at the vocabulary
 	const (
 		limitless          = 64 << 20
 		overHTTP, overGRPC = telemetry.ProtocolHTTP, telemetry.ProtocolGRPC
 	)
-	without := lateness(run(t, telemetry.Config{}, nil))
 	for _, tc := range []struct {
 		name     string
 		endpoint func(*testing.T) string
@@ -131,23 +127,25 @@ func TestTelemetryOutage(t *testing.T) {
 		why         string
 		least, most int64
 	}{
-		{"accepting", taking(limitless, 0), overHTTP, 0, false, semconv.LostExport, 0, 0},
-		{"slow", taking(limitless, 100*time.Millisecond), overHTTP, 0, false, semconv.LostExport, 0, 0},
+		{"accepting", taking(limitless, atOnce), overHTTP, 0, false, semconv.LostExport, 0, 0},
+		{"slow", taking(limitless, slowly), overHTTP, 0, false, semconv.LostExport, 0, 0},
+		{"silent until the last request", taking(limitless, afterTheLast), overHTTP, 0, false, semconv.LostExport, 0, 0},
 		{"black hole, HTTP", blackHole, overHTTP, 0, false, semconv.LostExport, all, all},
 		{"black hole, gRPC", blackHole, overGRPC, 0, false, semconv.LostExport, all, all},
 		{"black hole and a full queue", blackHole, overHTTP, 1, false, semconv.LostQueueFull, all, all},
 		{"refusing, HTTP", nobody, overHTTP, 0, false, semconv.LostExport, all, all},
 		{"refusing, gRPC", nobody, overGRPC, 0, false, semconv.LostExport, all, all},
 		{"restarting, HTTP", nobody, overHTTP, 0, true, semconv.LostExport, 0, 0},
-		{"over the size limit of a batch", taking(20<<10, 0), overHTTP, 0, false, semconv.LostTooLarge, 0, 0},
-		{"over the size limit of a span", taking(100, 0), overHTTP, 0, false, semconv.LostTooLarge, all, all},
+		{"over the size limit of a batch", taking(20<<10, atOnce), overHTTP, 0, false, semconv.LostTooLarge, 0, 0},
+		{"over the size limit of a span", taking(100, atOnce), overHTTP, 0, false, semconv.LostTooLarge, all, all},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			before = len(e.Records())
 			address := tc.endpoint(t)
 			var progress func(*Live)
 			if tc.restarts {
 				progress = func(*Live) {
-					time.AfterFunc(300*time.Millisecond, func() { receiver(t, listen(t, address), limitless, 0) })
+					time.AfterFunc(300*time.Millisecond, func() { receiver(t, listen(t, address), limitless, atOnce) })
 				}
 			}
 			patience := time.Minute // where somebody answers, whatever else the machine does
@@ -168,10 +166,6 @@ func TestTelemetryOutage(t *testing.T) {
 			}
 			if tel.Lost() > 0 && r.report.Verdict.Class == judge.Valid {
 				t.Error("a run whose spans are incomplete calls itself valid")
-			}
-			// With much room: the machine is shared. An export on the dispatch path would cost hundreds of milliseconds.
-			if got := lateness(r); got > 10*without+50 {
-				t.Errorf("median lateness %.3f ms, %.3f ms without telemetry", got, without)
 			}
 		})
 	}
@@ -195,7 +189,7 @@ func TestInterruptDuringAnOutage(t *testing.T) {
 	if tel := r.report.Telemetry; tel.Lost() == 0 || tel.Lost() != tel.SpansEnded {
 		t.Errorf("%+v, want every span lost and counted", tel)
 	}
-	if took := time.Since(started); took > flushTime+10*time.Second {
+	if took := time.Since(started); took > flushTime+time.Minute {
 		t.Errorf("the end took %v", took)
 	}
 }

@@ -77,7 +77,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	p := plan{
 		runID: cfg.RunID, passes: int64(max(1, cfg.Trace.Loop)), requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
-		warmup: warmup{requests: s.Warmup, atOnce: min(max(1, s.Concurrency), maxWarming)},
+		warmup: newWarmup(s),
 		schedule: schedule.Config{
 			Slots: slots(s, info), SlotsOver: s.ConcurrencyRampUp, PrefillSlots: s.PrefillConcurrency, PrefillSlotsOver: s.PrefillRampUp, ClosedLoop: !info.Scheduled, OpenSessions: s.OpenLoop, Speedup: s.Speedup,
 			Until: s.MaxDuration, Prepare: s.Prepare, Carry: info.Sessions == mooncake.SessionDelta,
@@ -147,6 +147,9 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 		order.Mode = report.AllAtOnce
 	case a.Any():
 		order.Mode, order.RequestRate, order.Arrival = report.AtRate, a.Rate, string(cmp.Or(a.Pattern, load.Poisson))
+		if order.Users = a.Users; a.Users > 0 {
+			order.Arrival = string(load.Constant)
+		}
 		if a.Pattern == load.Gamma {
 			order.Burstiness = cmp.Or(a.Burstiness, 1)
 		}
@@ -156,6 +159,7 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 	case !info.Timed:
 		order.Mode, order.Speedup = report.ClosedLoop, 0
 	}
+	order.WarmupFor, order.WarmupGrace, order.WarmupConcurrency = clock.Millis(s.WarmupFor), clock.Millis(s.WarmupGrace), s.WarmupConcurrency
 	order.ConcurrencyRampUp, order.PrefillRampUp = clock.Millis(s.ConcurrencyRampUp), clock.Millis(s.PrefillRampUp)
 	order.FileOrder = s.Arrivals.Any() && !info.Timed
 	if len(cfg.Target.Further) > 0 {
@@ -200,7 +204,10 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 		t.Digest = meta.Digests.Seq
 	}
 	t.RunID, t.Version, t.Model, t.Operation = cfg.RunID, cfg.Tool, found.Model, semconv.OperationChat
-	if opt.Endpoint == prompt.Completions {
+	switch opt.Endpoint {
+	case prompt.Embeddings:
+		t.Operation = semconv.OperationEmbeddings
+	case prompt.Completions, prompt.Generate:
 		t.Operation = semconv.OperationTextCompletion
 	}
 	if engine := serverOf(cfg.Target.URL); len(cfg.Target.Further) == 0 {

@@ -59,6 +59,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer engines.close()
+	engines.follow(in.stream, said)
 	found, err := engines.ask(ctx, questions(cfg, in, text, replies.Needed(), said), clk)
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	defer rec.abandon()
 	s := &sender{clk: clk, runID: p.runID, engines: engines, builder: p.requests, replies: replies, cache: cache, disconnect: cfg.Disconnect, seed: cfg.Prompt.Seed}
 	saved.start(p)
-	p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.requests), tel, said)
+	warmed := p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.shapes()), tel, said)
 	wait, watch, err := startTimers(cfg.Waiter, clk, tel)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	stats, err := d.replay(ctx, p, zero, in.stream, wait)
 
 	// Conclude.
-	e := ending{plan: p, clk: clk, zero: zero, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats}
+	e := ending{plan: p, clk: clk, zero: zero, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats, warmed: warmed}
 	return e.conclude(ctx, in.named(err))
 }
 

@@ -16,42 +16,44 @@ import (
 )
 
 func TestSessionsFullPrompts(t *testing.T) {
-	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 40 * time.Millisecond}})
-	r := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions}},
-		`{"session_id": "a", "timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`,
-		`{"session_id": "b", "timestamp": 5, "input_length": 512, "output_length": 2, "hash_ids": [9]}`,
-		`{"session_id": "a", "timestamp": 10, "input_length": 1536, "output_length": 2, "hash_ids": [0, 1, 2]}`)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if mode := r.report.Trace.SessionMode; mode != "full" {
-		t.Errorf("session mode %q, the second turn repeats the blocks of the first", mode)
-	}
-	if r.sent[2].Headers < r.sent[0].Ended {
-		t.Error("a turn went out before the one before had ended")
-	}
-	if r.sent[1].Headers > r.sent[0].Ended {
-		t.Error("another session had to wait")
-	}
-	if r.results[2].Result.Turn != 1 {
-		t.Errorf("turn %d of its session, want 1", r.results[2].Result.Turn)
-	}
-	if got := r.sent[2].PromptTokens; got != 1536 {
-		t.Errorf("%d prompt tokens, the row's prompt is whole", got)
-	}
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 40 * time.Millisecond}}, func(t *testing.T, e engine) {
+		r := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions}},
+			`{"session_id": "a", "timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`,
+			`{"session_id": "b", "timestamp": 5, "input_length": 512, "output_length": 2, "hash_ids": [9]}`,
+			`{"session_id": "a", "timestamp": 10, "input_length": 1536, "output_length": 2, "hash_ids": [0, 1, 2]}`)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if mode := r.report.Trace.SessionMode; mode != "full" {
+			t.Errorf("session mode %q, the second turn repeats the blocks of the first", mode)
+		}
+		if r.sent[2].Headers < r.sent[0].Ended {
+			t.Error("a turn went out before the one before had ended")
+		}
+		if r.sent[1].Headers > r.sent[0].Ended {
+			t.Error("another session had to wait")
+		}
+		if r.results[2].Result.Turn != 1 {
+			t.Errorf("turn %d of its session, want 1", r.results[2].Result.Turn)
+		}
+		if got := r.sent[2].PromptTokens; got != 1536 {
+			t.Errorf("%d prompt tokens, the row's prompt is whole", got)
+		}
+	})
 }
 
 func TestSessionsOpenLoop(t *testing.T) {
-	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 200 * time.Millisecond}})
-	r := e.replay(t, Config{Schedule: Schedule{OpenLoop: true}, Prompt: Prompt{Endpoint: prompt.Completions}},
-		`{"session_id": "a", "timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`,
-		`{"session_id": "a", "timestamp": 10, "input_length": 1536, "output_length": 2, "hash_ids": [0, 1, 2]}`)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if r.sent[1].Headers > r.sent[0].Ended {
-		t.Error("the second turn waited for the first")
-	}
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 200 * time.Millisecond}}, func(t *testing.T, e engine) {
+		r := e.replay(t, Config{Schedule: Schedule{OpenLoop: true}, Prompt: Prompt{Endpoint: prompt.Completions}},
+			`{"session_id": "a", "timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`,
+			`{"session_id": "a", "timestamp": 10, "input_length": 1536, "output_length": 2, "hash_ids": [0, 1, 2]}`)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if r.sent[1].Headers > r.sent[0].Ended {
+			t.Error("the second turn waited for the first")
+		}
+	})
 }
 
 func TestSessionsDeltaCarryTheLiveReply(t *testing.T) {
@@ -147,25 +149,26 @@ func TestSessionsAmbiguousAreRefused(t *testing.T) {
 }
 
 func TestSessionsWithoutTimestamps(t *testing.T) {
-	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 20 * time.Millisecond}})
-	var lines []string
-	for turn := range 3 {
-		for s := range 4 {
-			lines = append(lines, fmt.Sprintf(`{"session_id": "s%d", "input_length": %d, "output_length": 2, "hash_ids": [%d]}`, s, 100+100*turn, 10*turn+s))
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 20 * time.Millisecond}}, func(t *testing.T, e engine) {
+		var lines []string
+		for turn := range 3 {
+			for s := range 4 {
+				lines = append(lines, fmt.Sprintf(`{"session_id": "s%d", "input_length": %d, "output_length": 2, "hash_ids": [%d]}`, s, 100+100*turn, 10*turn+s))
+			}
 		}
-	}
-	r := e.replay(t, Config{Schedule: Schedule{Concurrency: 4}, Trace: Trace{Sessions: mooncake.SessionFull}, Prompt: Prompt{Endpoint: prompt.Completions}}, lines...)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	for i := 4; i < 12; i++ {
-		if r.sent[i].Headers < r.sent[i-4].Ended {
-			t.Errorf("row %d went out before the turn before it had ended", i)
+		r := e.replay(t, Config{Schedule: Schedule{Concurrency: 4}, Trace: Trace{Sessions: mooncake.SessionFull}, Prompt: Prompt{Endpoint: prompt.Completions}}, lines...)
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-	}
-	if most := mostAtOnce(r.sent); most < 2 || most > 4 {
-		t.Errorf("%d requests at once, want 4 at most and more than 1", most)
-	}
+		for i := 4; i < 12; i++ {
+			if r.sent[i].Headers < r.sent[i-4].Ended {
+				t.Errorf("row %d went out before the turn before it had ended", i)
+			}
+		}
+		if most := mostAtOnce(r.sent); most != 4 {
+			t.Errorf("%d requests at once, want 4", most)
+		}
+	})
 }
 
 func TestSessionModeDeltaHoldsForMessages(t *testing.T) {

@@ -57,15 +57,17 @@ func TestSpansOfEveryEnding(t *testing.T) {
 	const row = `{"timestamp": 0, "session_id": "a", "input_length": 100, "output_length": 8, "hash_ids": [1]}`
 	keys := func(t *testing.T, name string, cfg Config, lines ...string) []string {
 		t.Helper()
-		e := newEngine(t, simulator.Config{Latency: simulator.Latency{Decode: time.Millisecond}})
+		simulated := simulator.Config{Latency: simulator.Latency{Decode: time.Millisecond}}
 		if name != "" {
-			e = newEngine(t, simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{simulator.Fault(name): 1}}})
+			simulated = simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{simulator.Fault(name): 1}}}
 		}
 		got := new(received)
 		cfg.Telemetry.SpanExporter, cfg.Prompt.Endpoint, cfg.Target.Model = got, ids.Endpoint, "m"
-		if r := e.replay(t, cfg, lines...); r.err != nil {
-			t.Fatal(r.err)
-		}
+		virtually(t, simulated, func(t *testing.T, e engine) {
+			if r := e.replay(t, cfg, lines...); r.err != nil {
+				t.Fatal(r.err)
+			}
+		})
 		spans := got.named("text_completion m")
 		if len(spans) != len(lines) {
 			t.Fatalf("%d request spans of %d rows", len(spans), len(lines))

@@ -126,7 +126,7 @@ func questions(cfg Config, in *input, text texts, needed bool, said *notices) pr
 	return preflight.Config{
 		URL: t.URL, Key: t.APIKey != "", WaitReady: t.WaitReady, TotalTimeout: t.TotalTimeout,
 		Prompt: prompt.Options{
-			Endpoint: c.Endpoint, Form: form, Profile: t.Profile, Model: t.Model, Stream: !c.NoStream,
+			Endpoint: c.Endpoint, Form: form, Profile: t.Profile, Model: t.Model, Stream: !c.NoStream && c.Endpoint != prompt.Embeddings,
 			Seed: prompt.Seed(c.Seed), BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), TooShort: c.TooShort, ExtraInputs: c.Extra,
 			DefaultOutput: int(c.Output), OutputCap: int(c.OutputCap), Overhead: c.Overhead,
 		},
@@ -134,7 +134,7 @@ func questions(cfg Config, in *input, text texts, needed bool, said *notices) pr
 		Replies: needed || !info.Whole && in.trace.FineBlockSize() > 0, // a trace as fine as that comes from a capture
 		Dataset: text.corpus, Tokenizer: text.counter(),
 		Trace: info, Ahead: in.stream.Ahead,
-		Generated:   info.Generated > 0 || !info.Whole || cfg.Schedule.Warmup > 0, // warm-up requests are
+		Generated:   info.Generated > 0 || !info.Whole || newWarmup(cfg.Schedule).any(), // warm-up requests are
 		Traceparent: func(what string, n int64) string { return unrecorded(cfg.RunID+" "+what, n) },
 		Warn:        said.warn, Note: said.note,
 	}

@@ -42,14 +42,12 @@ func TestOptionRetries(t *testing.T) {
 }
 
 func TestOptionTimeouts(t *testing.T) {
-	slow := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})
-	stuck := newEngine(t, simulator.Config{Faults: simulator.Faults{
-		Rates: map[simulator.Fault]float64{"stall": 1}, After: 1, StallFor: time.Hour,
-	}})
+	slow := simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}
+	stuck := simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"stall": 1}, After: 1, StallFor: time.Hour}}
 	const soon = 50 * time.Millisecond
 	for _, tc := range []struct {
 		name   string
-		engine engine
+		engine simulator.Config
 		target Target
 		want   string
 	}{
@@ -57,10 +55,12 @@ func TestOptionTimeouts(t *testing.T) {
 		{"total", slow, Target{TotalTimeout: soon}, "total_timeout"},
 		{"idle", stuck, Target{IdleTimeout: soon}, "idle_timeout"},
 	} {
-		r := tc.engine.replay(t, Config{Target: tc.target, Prompt: ids}, rows(1, 0)...)
-		if r.err != nil || len(r.results) != 1 || r.results[0].Result.Reason != tc.want {
-			t.Errorf("%s: error %v, results %+v; want %s", tc.name, r.err, r.results, tc.want)
-		}
+		virtually(t, tc.engine, func(t *testing.T, e engine) {
+			r := e.replay(t, Config{Target: tc.target, Prompt: ids}, rows(1, 0)...)
+			if r.err != nil || len(r.results) != 1 || r.results[0].Result.Reason != tc.want {
+				t.Errorf("%s: error %v, results %+v; want %s", tc.name, r.err, r.results, tc.want)
+			}
+		})
 	}
 }
 
@@ -79,7 +79,7 @@ func TestOptionTLSAndHTTP2(t *testing.T) {
 	authorities := x509.NewCertPool()
 	authorities.AddCert(server.Certificate())
 	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
-		r := engine{e, server.URL}.replay(t, Config{
+		r := engine{Engine: e, url: server.URL}.replay(t, Config{
 			Target: Target{TLS: &tls.Config{RootCAs: authorities}, HTTP2: http2},
 			Prompt: Prompt{Endpoint: prompt.Completions},
 		}, rows(3, 1)...)
@@ -91,7 +91,7 @@ func TestOptionTLSAndHTTP2(t *testing.T) {
 			t.Errorf("spoke %s, want %s", got, proto)
 		}
 	}
-	if r := (engine{e, server.URL}).replay(t, Config{Prompt: ids}, rows(1, 0)...); r.err == nil {
+	if r := (engine{Engine: e, url: server.URL}).replay(t, Config{Prompt: ids}, rows(1, 0)...); r.err == nil {
 		t.Error("an unknown authority was trusted")
 	}
 }

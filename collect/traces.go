@@ -4,6 +4,7 @@
 package collect
 
 import (
+	"io"
 	"slices"
 
 	"github.com/moonloop/moonloop/capture"
@@ -79,8 +80,13 @@ type watched struct {
 }
 
 // EncodeWith passes on how rows are written, see [mooncake.Writer.EncodeWith].
-func (w *watched) EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error)) {
-	w.TraceWriter.(*mooncake.File).EncodeWith(encode) //nolint:forcetypeassert // create made it
+func (w *watched) EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error), end func(io.Writer) error) {
+	w.TraceWriter.(*mooncake.File).EncodeWith(encode, end) //nolint:forcetypeassert // create made it
+}
+
+// End passes on that no row follows, see [mooncake.Writer.End].
+func (w *watched) End() error {
+	return w.TraceWriter.(*mooncake.File).End() //nolint:forcetypeassert // create made it
 }
 
 func (w *watched) Write(row *mooncake.Row) error {

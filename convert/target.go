@@ -4,13 +4,17 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
@@ -32,6 +36,8 @@ type target struct {
 	latencies bool
 	// line appends a row that has what is needed, and no more than the fields.
 	line func(e *encoder, dst []byte, row *mooncake.Row) []byte
+	// sessions is what to write in place of lines where the rows of a session stand together.
+	sessions *sessionFormat
 }
 
 // fresh is the first id that is made for a block of which nothing is known: above those that traces number, below 2^63.
@@ -134,6 +140,87 @@ var targets = []target{
 			}{e.rows, parent, inSeconds(row.Timestamp.V), row.InputLength.V, row.OutputLength.V, "text", turn, row.HashIDs})
 		},
 	},
+	{
+		Target: "azure", about: "the CSV of the Azure LLM inference traces, which inference-perf, vLLM and simulators read", timed: true,
+		fields: []string{"timestamp", "input_length", "output_length"}, header: "TIMESTAMP,ContextTokens,GeneratedTokens",
+		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
+			at := e.instant(row).Round(100 * time.Nanosecond)
+			return appendCells(dst, at.Format("2006-01-02 15:04:05.0000000"), strconv.FormatInt(row.InputLength.V, 10), strconv.FormatInt(row.OutputLength.V, 10))
+		},
+	},
+	{
+		Target: "burstgpt", about: "the CSV of BurstGPT; aiperf profile --custom-dataset-type burst_gpt_trace --fixed-schedule", timed: true,
+		fields: []string{"timestamp", "input_length", "output_length", "session_id", "model", "observed"},
+		header: "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type", line: burstLine,
+	},
+	{
+		Target: "lmcache", about: "LMCache's log of lookups, for its cache simulator; ids of whole blocks of {block} tokens", timed: true,
+		fields: []string{"timestamp", "input_length", "hash_ids", "request_id", "model"}, line: lookupLine,
+	},
+	{
+		Target: "splitwise", about: "the CSV of splitwise-sim", timed: true, fields: []string{"timestamp", "input_length", "output_length"},
+		header: "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size",
+		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
+			return appendCells(dst, strconv.FormatInt(e.rows-1, 10), "2", "0", string(inSeconds(row.Timestamp.V)), "1",
+				strconv.FormatInt(row.InputLength.V, 10), strconv.FormatInt(row.OutputLength.V, 10))
+		},
+	},
+	{
+		Target: "satf", about: "SATF 2.0 of Dynamo: sessions of requests and tool calls; blocks of {block} tokens",
+		fields: []string{
+			"timestamp", "delay", "tool_wait_ms", "input_length", "output_length", "hash_ids", "session_id", "request_id", "wait_for", "model", "observed",
+		},
+		sessions: &satfSessions,
+	},
+	{
+		Target: "weka", about: "Weka's coding-agent traces, a conversation a line; AIPerf wants a file for each: split -l 1 --additional-suffix=.json FILE FOLDER/", timed: true,
+		fields:   []string{"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "model", "observed"},
+		sessions: &wekaSessions,
+	},
+}
+
+// instant is when a row came, for formats with dates. If the sidecar does not say since when timestamps count, it is 2024 that begins then.
+func (e *encoder) instant(row *mooncake.Row) time.Time {
+	base := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	switch m := e.opt.Meta; {
+	case m != nil && !m.TimeBase.IsZero():
+		base = m.TimeBase
+	case e.rows == 1:
+		e.lost.add("values", "date: it is not known, and 2024-01-01 stands for that of timestamp 0", 1)
+	}
+	return base.Add(time.Duration(math.Round(row.Timestamp.V * 1e6))).UTC()
+}
+
+// burstLine has the columns of BurstGPT 1.2.
+func burstLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
+	elapsed, kind := "", "API log"
+	if row.Observed.Duration.Set {
+		elapsed = string(inSeconds(row.Observed.Duration.V))
+	}
+	if row.SessionID != "" {
+		kind = "Conversation log"
+	}
+	in, out := row.InputLength.V, row.OutputLength.V
+	return appendCells(dst, string(inSeconds(row.Timestamp.V)), row.SessionID, elapsed, row.Model,
+		strconv.FormatInt(in, 10), strconv.FormatInt(out, 10), strconv.FormatInt(in+out, 10), kind)
+}
+
+// lookupLine has what LMCache logs of a lookup; the shapes of the cache are not known.
+func lookupLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
+	hashes := []string{}
+	for _, id := range e.fullBlocks(row) {
+		hashes = append(hashes, fmt.Sprintf("%016x", id))
+	}
+	return appendJSON(dst, struct {
+		Timestamp json.Number `json:"timestamp"`
+		Request   string      `json:"request_id"`
+		Model     string      `json:"model_name"`
+		Chunk     int         `json:"chunk_size"`
+		Tokens    int64       `json:"seq_len"`
+		Types     []string    `json:"dtypes"`
+		Shapes    [][]int     `json:"shapes"`
+		Hashes    []string    `json:"chunk_hashes"`
+	}{secondsOf(e.instant(row).UnixNano()), cmp.Or(row.RequestID, "row-"+strconv.FormatInt(e.rows, 10)), row.Model, e.block(), row.InputLength.V, []string{}, [][]int{}, hashes})
 }
 
 // fullBlocks are the ids of the blocks of a row that are full.
@@ -209,6 +296,12 @@ func Targets() (names []Target) {
 // About says in one line which tool reads the target, and how.
 func (t Target) About() string { return strings.ReplaceAll(t.target().about, "{block}", "B") }
 
+// Groups reports whether rows of a session stand together in the format, and wait for each other in a temporary file.
+func (t Target) Groups() bool {
+	to := t.target()
+	return to != nil && to.sessions != nil
+}
+
 func (t Target) target() *target {
 	if i := slices.IndexFunc(targets, func(o target) bool { return o.Target == t }); i >= 0 {
 		return &targets[i]
@@ -226,6 +319,7 @@ type encoder struct {
 	chats map[string][2]int64 // sessions: their last row and its turn
 	// before has the request id of the last row of each session.
 	before map[string]string
+	groups *groups // rows of sessions, where these stand together
 }
 
 func (e *encoder) block() int {
@@ -279,6 +373,9 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, error) {
 	}
 	if e.header != "" && e.rows == 1 {
 		dst = append(append(dst, e.header...), '\n')
+	}
+	if e.sessions != nil {
+		return dst, e.groups.add(e.sessions.key(&r), &r)
 	}
 	return e.line(e, dst, &r), nil
 }
@@ -354,15 +451,31 @@ func (o *Options) encoding(sink capture.Sink) capture.Sink {
 			return nil, err
 		}
 		e := &encoder{target: o.To.target(), opt: o}
-		w.(interface { //nolint:forcetypeassert // all that write files do
-			EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error))
-		}).EncodeWith(e.append)
+		other := w.(othersWriter) //nolint:forcetypeassert // all that write files are
+		if e.sessions != nil {
+			if e.groups, err = newGroups(o.Compile.TempDir); err != nil {
+				return nil, errors.Join(err, w.Close())
+			}
+			other.EncodeWith(e.append, e.end)
+		} else {
+			other.EncodeWith(e.append, nil)
+		}
 		return encoded{w, e}, nil
 	}
 }
 
-// Commit completes the sidecar: of the rows before they were written, with what the format has no place for.
+// othersWriter is a [mooncake.Writer], as files embed it.
+type othersWriter interface {
+	EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error), end func(io.Writer) error)
+	End() error
+}
+
+// Commit writes what stands behind the rows, and completes the sidecar: of the rows before they were written, with what the format has no
+// place for.
 func (w encoded) Commit(meta *mooncake.Meta) error {
+	if err := w.TraceWriter.(othersWriter).End(); err != nil { //nolint:forcetypeassert // encoding made sure of it
+		return err
+	}
 	m := *meta
 	m.Dropped = slices.Concat(meta.Dropped, w.lost.list())
 	m.FineBlockSize, m.Digests.Ranges = 0, ""
@@ -373,9 +486,13 @@ func (w encoded) Commit(meta *mooncake.Meta) error {
 	return w.TraceWriter.Commit(&m)
 }
 
+// Close removes what was not written.
+func (w encoded) Close() error { return errors.Join(w.TraceWriter.Close(), w.groups.close()) }
+
 // inSeconds writes milliseconds as seconds, to the nanosecond.
-func inSeconds(ms float64) json.Number {
-	ns := int64(math.Round(ms * 1e6))
+func inSeconds(ms float64) json.Number { return secondsOf(int64(math.Round(ms * 1e6))) }
+
+func secondsOf(ns int64) json.Number {
 	s := fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9)
 	return json.Number(strings.TrimSuffix(strings.TrimRight(s, "0"), "."))
 }

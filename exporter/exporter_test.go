@@ -169,7 +169,7 @@ func TestGolden(t *testing.T) {
 	}
 	journal := journals(t, s.cfg.Directory)[0]
 	trace := strings.TrimSuffix(journal, ".journal") + ".jsonl"
-	for range 1000 {
+	for range 10_000 {
 		if _, err := os.Stat(strings.TrimSuffix(trace, ".jsonl") + ".meta.json"); err == nil {
 			break
 		}
@@ -349,7 +349,7 @@ func TestNoText(t *testing.T) {
 			}
 		}
 	}
-	for range 1000 {
+	for range 10_000 {
 		if strings.Contains(s.log.text(), "segment is compiled") {
 			break
 		}

@@ -93,7 +93,7 @@ func TestFullDiskWithQueue(t *testing.T) {
 	if err := s.ConsumeTraces(t.Context(), production(2)); err != nil {
 		t.Fatalf("the queue does not take it: %v", err)
 	}
-	for range 1000 {
+	for range 10_000 {
 		if strings.Contains(s.log.text(), "Exporting failed. Will retry") {
 			break
 		}
@@ -103,7 +103,7 @@ func TestFullDiskWithQueue(t *testing.T) {
 		t.Fatalf("no retry in the log:\n%s", s.log.text())
 	}
 	lift()
-	for range 1000 {
+	for range 10_000 {
 		if !slices.Contains(counts(t, s, "written"), " 0") {
 			break
 		}

@@ -226,7 +226,7 @@ func TestRowsAndUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := "exporter=mooncake state=closed 1"
-	for range 1000 {
+	for range 10_000 {
 		if slices.Contains(counts(t, s, "segments"), closed) {
 			break
 		}

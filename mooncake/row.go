@@ -33,6 +33,12 @@ func (o Opt[T]) Or(def T) T {
 	return def
 }
 
+// UnmarshalJSON reads a value; null is one that is absent.
+func (o *Opt[T]) UnmarshalJSON(text []byte) error {
+	*o = Opt[T]{Set: string(text) != "null"}
+	return json.Unmarshal(text, &o.V)
+}
+
 // Kind says which of its fields gives a row its prompt.
 type Kind uint8
 

@@ -26,14 +26,27 @@ type Writer struct {
 	recent
 	privacy Privacy
 	encode  func(dst []byte, row *Row) ([]byte, error)
+	end     func(w io.Writer) error
 }
 
 // NewWriter returns a writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// EncodeWith lets another function append rows to a slice, without a newline, in place of [AppendRow]. It is for the formats of other
-// tools, and must be called before the first row.
-func (w *Writer) EncodeWith(encode func(dst []byte, row *Row) ([]byte, error)) { w.encode = encode }
+// EncodeWith lets another function append rows to a slice, without a newline, in place of [AppendRow]; of a row for which it appends
+// nothing, nothing is written. end, unless it is nil, is what [Writer.End] calls. It is for the formats of other tools, and must be called before the
+// first row.
+func (w *Writer) EncodeWith(encode func(dst []byte, row *Row) ([]byte, error), end func(w io.Writer) error) {
+	w.encode, w.end = encode, end
+}
+
+// End writes what stands behind the last row in the format of another tool, or all of it where rows of a session stand together. It must
+// be called once, after the last row.
+func (w *Writer) End() error {
+	if w.end == nil {
+		return nil
+	}
+	return w.end(w.w)
+}
 
 // Rows returns the number of rows written.
 func (w *Writer) Rows() int64 { return w.rows }
@@ -61,7 +74,9 @@ func (w *Writer) Write(row *Row) error {
 			return err
 		}
 	}
-	w.buf = append(w.buf, '\n')
+	if len(w.buf) > 0 {
+		w.buf = append(w.buf, '\n')
+	}
 	w.recent.add(w.rows, row)
 	w.privacy.add(row)
 	if _, err := w.w.Write(w.buf); err != nil {

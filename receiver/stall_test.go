@@ -181,9 +181,9 @@ func TestReadTimeout(t *testing.T) {
 // TestReadTimeoutIsOfReading: whoever waits for the journal is not let go because the body once had a deadline.
 func TestReadTimeoutIsOfReading(t *testing.T) {
 	cfg := testConfig(t)
-	cfg.Admission.ReadTimeout = 100 * time.Millisecond
+	cfg.Admission.ReadTimeout = time.Second // much for whoever sends at once, on a busy machine
 	slow, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {
-		time.Sleep(3 * cfg.Admission.ReadTimeout)
+		time.Sleep(cfg.Admission.ReadTimeout + 100*time.Millisecond)
 		return ctx.Err()
 	})
 	require.NoError(t, err)

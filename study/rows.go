@@ -4,26 +4,19 @@
 package study
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/moonloop/moonloop/agent/report/lines"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
-const (
-	requestsFile = "requests.jsonl"
-
-	maxLine = 64 << 20   // bytes of a line of requests.jsonl
-	maxRows = 10_000_000 // of one run: some 2 GiB
-)
+const maxRows = 10_000_000 // of one run: some 2 GiB
 
 // row is what a study needs of a line of requests.jsonl: the trace's row, what production's telemetry said of it, and what became of
 // it in the replay. Times are in ms; what is not known is NaN, or -1 of a count.
@@ -45,43 +38,18 @@ type row struct {
 
 // readRows reads the rows of the run in a folder, in the order of the file. It is fs.ErrNotExist if the folder has none.
 func readRows(dir string) ([]row, error) {
-	name := filepath.Join(dir, requestsFile)
-	f, err := os.Open(name) //nolint:gosec // the user's folder
-	if err != nil {
-		return nil, fmt.Errorf("the rows of a run cannot be read: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	rows, err := parseRows(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; name the folder given to `moonloop replay --out`", name, err)
-	}
-	return rows, nil
-}
-
-func parseRows(r io.Reader) ([]row, error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 	var rows []row
-	for n := 1; lines.Scan(); n++ {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
-		}
+	err := lines.Read(dir, parseRow, func(r row) error {
 		if len(rows) == maxRows {
-			return nil, fmt.Errorf("has more than %d rows", maxRows)
+			return fmt.Errorf("%s: the run has more than %d rows", dir, maxRows)
 		}
-		one, err := parseRow(lines.Bytes())
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		rows = append(rows, one)
+		rows = append(rows, r)
+		return nil
+	})
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("%s has no record of a request; name the folder given to `moonloop replay --out`", dir)
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("line %d: %w", len(rows)+1, err)
-	}
-	if len(rows) == 0 {
-		return nil, errors.New("has no record of a request")
-	}
-	return rows, nil
+	return rows, err
 }
 
 func parseRow(line []byte) (row, error) {
@@ -95,34 +63,34 @@ func (r row) observed() bool { return r.seenTTFT >= 0 || r.seenTime >= 0 || r.se
 // parseLine reads a row, and how late it was sent, in ms.
 func parseLine(line []byte) (row, float64, error) {
 	var l struct {
-		Timestamp *float64 `json:"timestamp"`
-		Input     int64    `json:"input_length"`
-		Output    int64    `json:"output_length"`
+		Timestamp mooncake.Opt[float64] `json:"timestamp"`
+		Input     int64                 `json:"input_length"`
+		Output    int64                 `json:"output_length"`
 		Observed  struct {
-			Cached   *int64   `json:"cached_tokens"`
-			TTFT     *float64 `json:"ttft_ms"`
-			Duration *float64 `json:"duration_ms"`
-			Finish   string   `json:"finish_reason"`
+			Cached   mooncake.Opt[int64]   `json:"cached_tokens"`
+			TTFT     mooncake.Opt[float64] `json:"ttft_ms"`
+			Duration mooncake.Opt[float64] `json:"duration_ms"`
+			Finish   string                `json:"finish_reason"`
 		} `json:"observed"`
 		Result struct {
-			Outcome  string   `json:"outcome"`
-			Reason   string   `json:"reason"`
-			Row      int64    `json:"row"`
-			Turn     int      `json:"turn"`
-			Intended *float64 `json:"intended"`
-			Lateness *float64 `json:"lateness_ms"`
-			TTFT     *float64 `json:"ttft_ms"`
-			Latency  *float64 `json:"latency_ms"`
-			ITL      *float64 `json:"itl_ms"`
-			Attempts int      `json:"attempts"`
-			Resent   int      `json:"resent"`
-			Replays  int      `json:"replays"`
-			Finish   string   `json:"finish_reason"`
+			Outcome  string                `json:"outcome"`
+			Reason   string                `json:"reason"`
+			Row      int64                 `json:"row"`
+			Turn     int                   `json:"turn"`
+			Intended mooncake.Opt[float64] `json:"intended"`
+			Lateness mooncake.Opt[float64] `json:"lateness_ms"`
+			TTFT     mooncake.Opt[float64] `json:"ttft_ms"`
+			Latency  mooncake.Opt[float64] `json:"latency_ms"`
+			ITL      mooncake.Opt[float64] `json:"itl_ms"`
+			Attempts int                   `json:"attempts"`
+			Resent   int                   `json:"resent"`
+			Replays  int                   `json:"replays"`
+			Finish   string                `json:"finish_reason"`
 			Usage    struct {
-				Prompt *int64 `json:"prompt_tokens"`
-				Cached *int64 `json:"cached_tokens"`
+				Prompt mooncake.Opt[int64] `json:"prompt_tokens"`
+				Cached mooncake.Opt[int64] `json:"cached_tokens"`
 			} `json:"usage"`
-			Predicted *int64 `json:"predicted_cached_tokens"`
+			Predicted mooncake.Opt[int64] `json:"predicted_cached_tokens"`
 		} `json:"result"`
 	}
 	if err := json.Unmarshal(line, &l); err != nil {
@@ -130,52 +98,38 @@ func parseLine(line []byte) (row, float64, error) {
 	}
 	x := &l.Result
 	if x.Outcome == "" {
-		return row{}, 0, errors.New("no field result: this is a trace, not the records of a replay")
+		return row{}, 0, lines.ErrNoResult
 	}
 	r := row{
-		index: x.Row, turn: x.Turn, timestamp: or(l.Timestamp, math.NaN()), input: l.Input, output: l.Output,
-		served: x.Outcome == "served", reason: x.Reason, intended: or(x.Intended, math.NaN()),
-		ttft: math.NaN(), latency: math.NaN(), itl: math.NaN(), cached: or(x.Usage.Cached, -1), finish: x.Finish,
-		seenTTFT: or(l.Observed.TTFT, math.NaN()), seenTime: or(l.Observed.Duration, math.NaN()),
-		seenCached: or(l.Observed.Cached, -1), seenFinish: l.Observed.Finish,
+		index: x.Row, turn: x.Turn, timestamp: l.Timestamp.Or(math.NaN()), input: l.Input, output: l.Output,
+		served: x.Outcome == "served", reason: x.Reason, intended: x.Intended.Or(math.NaN()),
+		ttft: math.NaN(), latency: math.NaN(), itl: math.NaN(), cached: x.Usage.Cached.Or(-1), finish: x.Finish,
+		seenTTFT: l.Observed.TTFT.Or(math.NaN()), seenTime: l.Observed.Duration.Or(math.NaN()),
+		seenCached: l.Observed.Cached.Or(-1), seenFinish: l.Observed.Finish,
 	}
 	if r.served && x.Attempts <= 1 && x.Resent == 0 && x.Replays == 0 { // as in summary.json
-		r.ttft, r.latency, r.itl = or(x.TTFT, math.NaN()), or(x.Latency, math.NaN()), or(x.ITL, math.NaN())
+		r.ttft, r.latency, r.itl = x.TTFT.Or(math.NaN()), x.Latency.Or(math.NaN()), x.ITL.Or(math.NaN())
 	}
-	prompt := or(x.Usage.Prompt, l.Input)
-	r.uncached = max(0, prompt-max(0, or(x.Usage.Cached, or(x.Predicted, 0))))
-	return r, or(x.Lateness, 0), nil
+	prompt := x.Usage.Prompt.Or(l.Input)
+	r.uncached = max(0, prompt-max(0, x.Usage.Cached.Or(x.Predicted.Or(0))))
+	return r, x.Lateness.Or(0), nil
 }
 
 // rowsDigest is a digest of what the rows of a run asked for, and when; empty if the folder has no rows that can be read.
 func rowsDigest(dir string) string {
-	f, err := os.Open(filepath.Join(dir, requestsFile)) //nolint:gosec // the user's folder
+	sum := xxhash.New()
+	err := lines.Read(dir, func(line []byte) (struct{}, error) {
+		row, _, ok := bytes.Cut(line, []byte(`"result": `))
+		if !ok {
+			return struct{}{}, lines.ErrNoResult
+		}
+		_, err := sum.Write(row)
+		return struct{}{}, err
+	}, func(struct{}) error { return nil })
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	sum := xxhash.New()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	for lines.Scan() {
-		row, _, ok := bytes.Cut(lines.Bytes(), []byte(`"result": `))
-		if !ok {
-			return ""
-		}
-		_, _ = sum.Write(row) // it cannot fail
-	}
-	if lines.Err() != nil {
-		return ""
-	}
 	return fmt.Sprintf("%016x", sum.Sum64())
-}
-
-// or returns what a pointer leads to, or else something.
-func or[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }
 
 // value returns a row's share in a figure of the summary, or NaN.

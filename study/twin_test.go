@@ -82,7 +82,7 @@ func TestTwinRefuses(t *testing.T) {
 		"at 2 times the speed":        twin(t, "valid", 1, 500, 0, ""),
 		"was sent by rate":            twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
 		"no replay wrote its results": t.TempDir(),
-		"rows of a run cannot be":     filepath.Join(a, "run1"),
+		"has neither requests.jsonl":  filepath.Join(a, "run1"),
 		"no row says what production": with(`{"result": {"outcome": "served"}}`),
 		"line 1: no field result":     with("{}\n"),
 		"line 1: invalid character":   with("\x00\n"),

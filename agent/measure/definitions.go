@@ -45,7 +45,7 @@ var (
 	LatencyIntended = latency("request_latency_intended", "Request Latency, from intended", true, from(planned, (*Record).Latency))
 	ITL             = latency("inter_token_latency", "Inter Token Latency", true, (*Record).ITL)
 	InterChunk      = latency("inter_chunk_latency", "Inter Chunk Latency", true, nil)
-	TPOT            = latency("time_per_output_token", "Time per Output Token", false, (*Record).TPOT)
+	TPOT            = latency("time_per_output_token", "Time per Output Token", true, (*Record).TPOT)
 	TPOTWithFirst   = latency("time_per_output_token_with_first", "Time per Output Token, with first", false, (*Record).TPOTWithFirst)
 	Decode          = latency("decode_duration", "Decode Duration", false, (*Record).DecodeDuration)
 
@@ -84,7 +84,7 @@ var (
 // The single numbers, after all distributions. Formulas and sources are with Aggregate.Figures.
 var (
 	TokenThroughput   = define("output_token_throughput", "Output Token Throughput", "tokens/sec", true, nil)
-	TotalThroughput   = define("total_token_throughput", "Total Token Throughput", "tokens/sec", false, nil)
+	TotalThroughput   = define("total_token_throughput", "Total Token Throughput", "tokens/sec", true, nil)
 	RequestThroughput = define("request_throughput", "Request Throughput", "requests/sec", true, nil)
 	RequestCount      = define("request_count", "Request Count", "requests", true, nil)
 	ErrorCount        = define("error_request_count", "Error Request Count", "requests", false, nil)
@@ -135,7 +135,7 @@ func rate(tag, title string, console bool, count func(*Record) (n int64, estimat
 	return define(tag, title, "tokens/sec/user", console, func(r *Record) (float64, bool) {
 		n, _ := count(r)
 		d, ok := over(r)
-		return float64(n) / d.Seconds(), ok && d > 0
+		return float64(n) / d.Seconds(), ok && d > 0 && (n > 0 || !r.Exchange.Embedding)
 	})
 }
 

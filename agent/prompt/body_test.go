@@ -215,13 +215,13 @@ func TestManyRanges(t *testing.T) {
 	for i := range uint64(n) {
 		row.HashRanges = append(row.HashRanges, mooncake.HashRange{First: 2 * i, Count: 1})
 	}
-	took := func(live Live) time.Duration {
+	took := func(live Live, enough time.Duration) time.Duration {
 		p, err := b.BuildLive(n, row, live)
 		if err != nil || p.NoRoom {
 			t.Fatal(err, p.NoRoom)
 		}
 		least := time.Duration(math.MaxInt64)
-		for range 3 {
+		for i := 0; i < 3 || i < 20 && least > enough; i++ { // a busy machine takes longer, now and then
 			begin := time.Now()
 			if _, err := io.Copy(io.Discard, p.Request.Body.Open()); err != nil {
 				t.Fatal(err)
@@ -230,11 +230,11 @@ func TestManyRanges(t *testing.T) {
 		}
 		return least
 	}
-	without := took(Live{})
+	without := took(Live{}, math.MaxInt64)
 	for i := range int64(n - 1) {
 		row.Replies = append(row.Replies, mooncake.Reply{Back: i + 1, At: 16*i + 8, Tokens: 8})
 	}
-	with := took(Live{Replies: make([]Reply, n-1)})
+	with := took(Live{Replies: make([]Reply, n-1)}, 20*without)
 	t.Logf("a body of %d ranges takes %v, with as many replies %v", n, without, with)
 	if with > 20*without {
 		t.Errorf("replies make a body %d times as slow", with/without)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
@@ -18,13 +19,13 @@ import (
 const (
 	SummaryJSON  = "summary.json"
 	SummaryCSV   = "summary.csv"
-	RequestsFile = "requests.jsonl"
+	RequestsFile = lines.File
 )
 
 // PartialFile is requests.jsonl of a run under way, and what a run that was killed leaves: whole lines, in the order in which
 // requests ended, of all those that had ended a second before. Its sidecar is there from the beginning, so that it can be
 // read like any trace. A line at its end that a dying machine tore is refused, and left out by a lenient reader.
-const PartialFile = RequestsFile + partialSuffix
+const PartialFile = lines.Partial
 
 const partialSuffix = ".partial"
 

@@ -7,63 +7,26 @@ package report
 // only when it has ended, and those of a run that was broken off are taken up by the one that goes on.
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
 )
-
-// maxRecord bounds a line, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
-const maxRecord = 64 << 20
 
 // Records calls yield for each record of a run's folder, in the order of its file, until yield returns an error, which it returns. The
 // file is [RequestsFile], or, of a run that was killed, [PartialFile]: its last line may be torn, and is then left out. Instants and
 // durations are exact to a microsecond. Its own errors name the file, the line and what is wrong.
 func Records(dir string, yield func(*measure.Record) error) error {
-	name, partial := filepath.Join(dir, RequestsFile), false
-	f, err := os.Open(name) //nolint:gosec // the user's folder
-	if errors.Is(err, os.ErrNotExist) {
-		name, partial = filepath.Join(dir, PartialFile), true
-		f, err = os.Open(name) //nolint:gosec // the user's folder
-	}
-	if err != nil {
-		return fmt.Errorf("the records of a run cannot be read: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	lines := bufio.NewScanner(f)
-	lines.Buffer(make([]byte, 0, 1<<20), maxRecord)
-	var torn error
-	for n := 1; lines.Scan(); n++ {
-		if torn != nil { // a line follows, so it was not the last
-			return torn
-		}
-		r, err := parseRecord(lines.Bytes())
-		if err != nil {
-			if torn = fmt.Errorf("%s: line %d: %w", name, n, err); !partial {
-				return torn
-			}
-			continue
-		}
-		if err := yield(r); err != nil {
-			return err
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return lines.Read(dir, parseRecord, yield)
 }
 
 // parseRecord reads a line.
@@ -122,9 +85,10 @@ func (res *result) fill(x *send.Exchange) {
 		for _, gap := range res.Gaps {
 			x.At = append(x.At, x.At[len(x.At)-1]+int64(nanos(gap)))
 		}
-	} else if res.Whole && res.Outcome == measure.Served.String() {
+	} else if res.Whole && res.Outcome == measure.Served.String() && !res.Embedding {
 		x.At = slices.Repeat([]int64{int64(x.End)}, 1+len(res.Gaps))
 	}
+	x.Embedding = res.Embedding
 	x.Tokens, x.Whole, x.KernelStamps, x.Coalesced = res.Tokens, res.Whole, res.Kernel, res.Coalesced
 	x.Usage = send.Usage{Prompt: number(res.Usage.Prompt), Completion: number(res.Usage.Completion), Cached: number(res.Usage.Cached), Reasoning: number(res.Usage.Reasoning)}
 	x.FinishReason, x.ResponseID, x.Status, x.Reused = res.FinishReason, res.ResponseID, res.Status, res.Reused

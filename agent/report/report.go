@@ -36,7 +36,8 @@ type Report struct {
 	Schedule  Schedule
 	Machine   Machine
 	Telemetry Telemetry
-	Saved     *Saved // nil: no prompts were to be saved
+	Saved     *Saved  // nil: no prompts were to be saved
+	Warmup    *Warmup // nil: there was none
 	Warnings  []string
 	// Missed says, a line for each, which of the goals that were set the run did not reach.
 	Missed  []string
@@ -195,6 +196,7 @@ type Schedule struct {
 	Speedup            float64 `json:"speedup,omitempty"`
 	Spread             string  `json:"spread,omitempty"`       // none, uniform or even
 	RequestRate        float64 `json:"request_rate,omitempty"` // per second
+	Users              int     `json:"users,omitempty"`        // who take turns; 0: the rows go in their order
 	Arrival            string  `json:"arrival,omitempty"`      // constant, poisson or gamma
 	Burstiness         float64 `json:"burstiness,omitempty"`   // of gamma
 	RampUp             float64 `json:"ramp_up_ms,omitempty"`   // 0: no ramp
@@ -206,11 +208,14 @@ type Schedule struct {
 	ConcurrencyRampUp float64 `json:"concurrency_ramp_up_ms,omitempty"`
 	PrefillRampUp     float64 `json:"prefill_concurrency_ramp_up_ms,omitempty"`
 	Warmup            int     `json:"warmup_requests,omitempty"`
-	Shard             string  `json:"shard,omitempty"`       // i/n
-	Loop              int     `json:"loop_passes,omitempty"` // 0: one
+	WarmupFor         float64 `json:"warmup_duration_ms,omitempty"`
+	WarmupGrace       float64 `json:"warmup_grace_ms,omitempty"`    // 0: no limit
+	WarmupConcurrency int     `json:"warmup_concurrency,omitempty"` // 0: that of the run
+	Shard             string  `json:"shard,omitempty"`              // i/n
+	Loop              int     `json:"loop_passes,omitempty"`        // 0: one
 	LoopFor           float64 `json:"loop_for_ms,omitempty"`
 	LoopFresh         bool    `json:"loop_fresh,omitempty"`
-	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
+	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded, session or prefix
 	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`
@@ -263,6 +268,15 @@ type Saved struct {
 	Lost  int64  `json:"not_saved"`
 	// Disordered counts the rows that stand after a later row of the trace.
 	Disordered int64 `json:"out_of_order"`
+}
+
+// Warmup says what became of the requests before the schedule, of which nothing is in any figure.
+type Warmup struct {
+	Sent    int64   `json:"requests"`
+	Failed  int64   `json:"failed"`
+	GivenUp int64   `json:"given_up"` // after the grace, or as the run was interrupted
+	Lasted  float64 `json:"lasted_ms"`
+	Ended   bool    `json:"ended_by_failures,omitempty"` // before its time
 }
 
 // Lost is the number of spans that were not accepted.

@@ -30,7 +30,7 @@ func TestBlackHoleMemory(t *testing.T) {
 	}
 	cleanEnv(t, "OTEL_METRICS_EXPORTER=none")
 	cfg := target
-	cfg.Endpoint, cfg.QueueBytes = "http://"+ln.Addr().String(), bound
+	cfg.Endpoint, cfg.QueueBytes, cfg.ExportTimeout = "http://"+ln.Addr().String(), bound, time.Hour
 	p, _ := start(t, cfg)
 	r := served(200)
 	before := heap()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/moonloop/moonloop/internal/tlsfile"
+	"golang.org/x/net/http/httpguts"
 )
 
 // checkSecrets says what is wrong with the certificates, keys and headers that the environment gives a signal.
@@ -38,7 +39,7 @@ func parseHeaders(variable string) (values []string, err error) {
 		name, value, found := strings.Cut(pair, "=")
 		decoded, decodeErr := url.PathUnescape(value)
 		name = strings.TrimSpace(name)
-		if !found || name == "" || decodeErr != nil || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }) {
+		if !found || decodeErr != nil || !httpguts.ValidHeaderFieldName(name) {
 			return nil, fmt.Errorf("%s: its pair %d cannot be read; want name=value,name=value with every comma, space and percent sign of a value as %%2C, %%20 and %%25", variable, i+1)
 		}
 		values = append(values, strings.TrimSpace(decoded))

@@ -126,7 +126,7 @@ func serveHere(t *testing.T, flags ...string) served {
 	s := served{stderr: &stderr, end: sync.OnceValue(func() int { cancel(); return <-status })}
 	t.Cleanup(func() { s.end() })
 	listening := regexp.MustCompile(`listening on (\S+)\n`)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if m := listening.FindStringSubmatch(stdout.String()); m != nil {
 			s.url = m[1]
 			return s

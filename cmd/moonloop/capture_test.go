@@ -67,7 +67,7 @@ func scriptListening(ts *testscript.TestScript, _ bool, args []string) {
 
 // scriptAwait returns when somebody listens on a port: await PORT
 func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
-	for range 1000 {
+	for range 10_000 {
 		c, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", "127.0.0.1:"+args[0])
 		if err == nil {
 			ts.Check(c.Close())

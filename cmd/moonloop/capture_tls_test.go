@@ -47,7 +47,7 @@ func TestCaptureGuarded(t *testing.T) {
 		if token != "" {
 			opts = append(opts, otlptracegrpc.WithHeaders(map[string]string{"authorization": token}))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		exporter, err := otlptracegrpc.New(ctx, opts...)
 		if err != nil {

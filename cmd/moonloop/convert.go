@@ -120,7 +120,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 		wrong = append(slices.Clone(wrong), "prompts")
 	}
 	for _, name := range wrong {
-		if cmd.Flags().Changed(name) {
+		if cmd.Flags().Changed(name) && (name != "temp-dir" || !f.to.Groups()) {
 			return capture.Result{}, fmt.Errorf("--%s has no effect on %s: leave it out", name, f.from)
 		}
 	}

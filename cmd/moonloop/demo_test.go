@@ -21,7 +21,7 @@ import (
 // TestDemo runs the whole loop with a short production.
 func TestDemo(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "out")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "moonloop", "demo", "--production", "3s", "--out", folder)
 	// What is set for others must not bend the demonstration.

@@ -121,11 +121,11 @@ var families = []family{
 	{aiperf, "output lengths that are only a limit", refused, "--profile openai sends no more than a limit", `no-force-min-tokens`},
 	{aiperf, "the wait for the model", ignored, "--wait-ready asks until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
 	{
-		aiperf, "warm-up with a load of its own", refused, "--warmup-requests N sends whole requests before the schedule starts, --ramp-up raises the rate",
-		`warmup-arrival-pattern= warmup-concurrency= warmup-concurrency-ramp-duration= warmup-duration= warmup-grace-period= warmup-prefill-concurrency=
+		aiperf, "warm-up with a load of its own", refused, "a warm-up is a closed loop: --warmup-duration, --warmup-requests and --warmup-concurrency; --ramp-up raises the rate of the run",
+		`warmup-arrival-pattern= warmup-concurrency-ramp-duration= warmup-prefill-concurrency=
 		warmup-prefill-concurrency-ramp-duration= warmup-request-rate= warmup-request-rate-ramp-duration= num-warmup-sessions=`,
 	},
-	{aiperf, "curves of rates", refused, "--ramp-up raises --request-rate", `request-rate-series= num-users=`},
+	{aiperf, "curves of rates", refused, "--ramp-up raises --request-rate", `request-rate-series=`},
 	{
 		aiperf, "pauses between several runs", refused, onlyMore,
 		`profile-run-cooldown-seconds= profile-run-disable-warmup-after-first no-profile-run-disable-warmup-after-first`,

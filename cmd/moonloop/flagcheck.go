@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/moonloop/moonloop/internal/term"
 )
@@ -154,7 +155,7 @@ func flagError(cmd *cobra.Command, typed []typedFlag, err error) error {
 
 // visibleName shows a name of a flag that does not exist; what cannot be one is quoted.
 func visibleName(name string) string {
-	if !isToken(name) || len(name) > 40 {
+	if !httpguts.ValidHeaderFieldName(name) || len(name) > 40 {
 		return quoted(name)
 	}
 	return name

@@ -98,7 +98,7 @@ func secretQuery(target string) string {
 func addHeader(h http.Header, line string) error {
 	name, value, found := strings.Cut(line, ":")
 	name = strings.TrimSpace(name)
-	if !found || !isToken(name) {
+	if !found || !httpguts.ValidHeaderFieldName(name) {
 		return errors.New("want \"Name: value\" with a name of letters, digits and -")
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
@@ -150,9 +150,6 @@ func isHeaderVariable(value string) error {
 	}
 	return advised(addHeader(make(http.Header), name+":"))
 }
-
-// isToken reports a name that a header can have.
-func isToken(name string) bool { return httpguts.ValidHeaderFieldName(name) }
 
 // publicVariable repeats the name of an environment variable if it is written as such names are, and so is no key.
 func publicVariable(name string) string {

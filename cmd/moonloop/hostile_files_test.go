@@ -8,11 +8,43 @@ package main
 import (
 	"context"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// untilItOpens returns a context that ends when a goroutine waits for a file to open, which a pipe keeps it from.
+func untilItOpens(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	waiting := func() map[string]bool { // goroutines by their first lines
+		buf := make([]byte, 4<<20)
+		found := make(map[string]bool)
+		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if head, frames, _ := strings.Cut(stack, "\n"); strings.Contains(frames, "syscall.Open(") {
+				found[strings.Fields(head)[1]] = true
+			}
+		}
+		return found
+	}
+	left := waiting() // by the case before
+	go func() {
+		defer cancel()
+		for before := map[string]bool(nil); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			now := waiting()
+			for id := range now {
+				if before[id] && !left[id] { // a file that opens is gone by now
+					return
+				}
+			}
+			before = now
+		}
+	}()
+	return ctx
+}
 
 // TestHostileFiles: files that are not what they should be, for every verb and flag that reads one. What TestMalformedFiles
 // has for replay and inspect is left out.
@@ -83,12 +115,7 @@ func TestHostileFiles(t *testing.T) {
 				}
 			})
 		}
-		pipe.ctx = func(t *testing.T) context.Context {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			t.Cleanup(cancel)
-			return ctx
-		}
+		pipe.ctx = untilItOpens
 		cases = append(cases, link, pipe)
 	}
 	checkMalformed(t, "../hostile/files", cases)

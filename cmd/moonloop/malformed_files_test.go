@@ -8,7 +8,6 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -172,12 +171,7 @@ func TestMalformedFiles(t *testing.T) {
 					}
 				})
 			},
-			ctx: func(t *testing.T) context.Context {
-				t.Helper()
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				t.Cleanup(cancel)
-				return ctx
-			},
+			ctx: untilItOpens,
 		},
 	))
 }

@@ -123,7 +123,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	c := &f.cfg
 
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
-	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.RoundRobin, agent.LeastLoaded, agent.BySession)
+	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
@@ -132,6 +132,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.Arrivals.Rate, "request-rate", 0, aRate)
 	wordVar(fs, &c.Schedule.Arrivals.Pattern, "arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
 	add(fs, &c.Schedule.Arrivals.Burstiness, "burstiness", 1, number(load.MinBurstiness, load.MaxBurstiness))
+	add(fs, &c.Schedule.Arrivals.Users, "users", 0, whole(0, load.MaxUsers))
 	add(fs, &c.Schedule.Arrivals.RampUp, "ramp-up", 0)
 	add(fs, &c.Schedule.Arrivals.RampFrom, "ramp-up-from", 0, number(0, load.MaxRate))
 	wordVar(fs, &c.Schedule.Arrivals.RampShape, "ramp-up-shape", load.RampLinear, load.RampLinear, load.RampExponential)
@@ -155,6 +156,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.FileOrder, "no-fixed-schedule", false)
 	add(fs, &c.Schedule.OpenLoop, "open-loop", false)
 	add(fs, &c.Schedule.Warmup, "warmup-requests", 0, whole(0, 1_000_000))
+	add(fs, &c.Schedule.WarmupFor, "warmup-duration", 0)
+	add(fs, &c.Schedule.WarmupGrace, "warmup-grace", 0)
+	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
 	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4", parseShard)
 	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z", parseStartAt)
 	textVar(fs, &c.Trace.Sessions, "session-mode", "", "", mooncake.ParseSessionMode).rule = oneOf("full", "delta")
@@ -234,6 +238,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	if a := &c.Schedule.Arrivals; fs.Changed("burstiness") && !fs.Changed("arrival") && a.Burstiness != 1 {
 		a.Pattern = load.Gamma
 	}
+	if a := &c.Schedule.Arrivals; a.Users > 0 && !fs.Changed("arrival") {
+		a.Pattern = load.Constant
+	}
 	// Which the configuration takes for its default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
 		if fs.Changed(name) && *d == 0 {
@@ -303,6 +310,10 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
 	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,
 		"--grace has no effect without --max-duration, --abort-error-rate or --abort-errors: give one of these, or leave it out")
+	for _, name := range []string{"warmup-grace", "warmup-concurrency"} {
+		refuse(fs.Changed(name) && c.Schedule.Warmup == 0 && c.Schedule.WarmupFor == 0,
+			"--"+name+" has no effect without a warm-up: give --warmup-duration or --warmup-requests, or leave it out")
+	}
 	refuse(f.runs > 1 && c.Out == "" && !c.DryRun, "--runs needs a folder for the results of each run: give --out DIR")
 	refuse(f.runs > 1 && c.Trace.Name == "-", "--runs and a trace from standard input, which can be read once: name a file")
 	refuse(f.runs > 1 && c.SavePrompts != "", "--runs and --save-prompts: each run would write the same file; leave one of the two out")

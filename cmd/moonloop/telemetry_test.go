@@ -55,7 +55,7 @@ func TestReplayToADeadReceiver(t *testing.T) {
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first.Do(func() {
 			told := func() bool { return strings.Contains(stderr.String(), "do not arrive at "+endpoint) }
-			for until := time.Now().Add(10 * time.Second); !told() && time.Now().Before(until); { // what it wrote is on its way here
+			for until := time.Now().Add(time.Minute); !told() && time.Now().Before(until); { // what it wrote is on its way here
 				time.Sleep(time.Millisecond)
 			}
 			if !told() {

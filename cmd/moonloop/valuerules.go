@@ -23,6 +23,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
+	"golang.org/x/net/http/httpguts"
 )
 
 // replayVerb is the one verb whose flags have other names, too.
@@ -184,5 +185,5 @@ func isFault(value string) error {
 }
 
 func isRecordable(value string) error {
-	return wrongUnless(isToken(value) && http.CanonicalHeaderKey(value) != "Authorization")
+	return wrongUnless(httpguts.ValidHeaderFieldName(value) && http.CanonicalHeaderKey(value) != "Authorization")
 }

@@ -48,7 +48,7 @@ func whole(t *testing.T, e *Engine, url string, body map[string]any) (r reply) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatalf("status %d: %v\n%s", answer.StatusCode, err, text)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := e.WaitIdle(ctx); err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func tryPost(t testing.TB, url, body string, headers ...string) (answer, string,
 // lastRecord waits for the requests under way and returns the record with the highest number.
 func lastRecord(t testing.TB, e *Engine) *Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := e.WaitIdle(ctx); err != nil {
 		t.Fatal(err)

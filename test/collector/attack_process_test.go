@@ -154,7 +154,7 @@ func (c *collector) counted(t *testing.T) map[string]int64 {
 func (c *collector) counters(t *testing.T) map[string]int64 {
 	t.Helper()
 	c.drain(t)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		counts, spans := c.counted(t), int64(0)
 		for key, n := range counts {
 			if strings.HasPrefix(key, "exporter_records/") || strings.HasPrefix(key, "exporter_dropped_spans/") {

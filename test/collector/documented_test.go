@@ -52,7 +52,7 @@ func testDocumented(t *testing.T, config string) {
 	}
 	otelcol.drain(t)
 	sent := regexp.MustCompile(`(?m)^otelcol_exporter_sent_spans_total\{[^}]*exporter="mooncake"[^}]*\} 20$`)
-	for deadline := time.Now().Add(10 * time.Second); !sent.MatchString(otelcol.scrape(t)); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !sent.MatchString(otelcol.scrape(t)); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no metric says that 20 spans were written:\n%s", otelcol.scrape(t))
 		}

@@ -171,7 +171,7 @@ service:
 		}
 		return all
 	}
-	for deadline := time.Now().Add(30 * time.Second); len(missing()) > 0 || !slices.Equal(c.scraped(t), over.sorted()); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(missing()) > 0 || !slices.Equal(c.scraped(t), over.sorted()); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("dashboards and alerts name what the distribution does not: %v", missing())
 			t.Fatalf("names (-scraped +OTLP):\n%s", cmp.Diff(c.scraped(t), over.sorted()))

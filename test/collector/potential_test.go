@@ -85,7 +85,7 @@ service: {extensions: [health_check]}
 		}
 	}
 	page := ""
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		page = get(t, "http://"+prometheus+"/metrics")
 		analysed := 0.
 		for _, point := range scraped(t, page, "mooncake_cache_potential_requests") {

@@ -79,14 +79,14 @@ func launch(t *testing.T, dir string, environment []string, configs ...string) *
 // ready waits until the health check answers, which is after the receivers listen.
 func (p *process) ready(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !p.healthy(t); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !p.healthy(t); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-p.done:
 			t.Fatalf("the Collector ended: %v\n%s", p.cmd.ProcessState, p.tail())
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the Collector is not healthy after 30 s\n%s", p.tail())
+			t.Fatalf("the Collector is not healthy after 2 minutes\n%s", p.tail())
 		}
 	}
 }
@@ -117,8 +117,8 @@ func (p *process) stop(t *testing.T) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(time.Minute):
-		t.Fatalf("the Collector still runs a minute after SIGTERM\n%s", p.tail())
+	case <-time.After(3 * time.Minute):
+		t.Fatalf("the Collector still runs 3 minutes after SIGTERM\n%s", p.tail())
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Fatalf("the Collector ended with exit status %d\n%s", code, p.tail())

@@ -95,7 +95,7 @@ func checkReplay(t *testing.T, args []string, engine string, otelcol *collector)
 		"/trace/trace.jsonl", filepath.Join(demo, "demo.jsonl"), "/examples/demo.jsonl", filepath.Join(demo, "demo.jsonl"),
 		"/results/", out+"/",
 		"$(RUN_ID)", "run", "$(JOB_COMPLETION_INDEX)", "0",
-		"START_AT", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339),
+		"START_AT", time.Now().Add(5*time.Second).UTC().Format(time.RFC3339Nano),
 	)
 	args = slices.Clone(args)
 	for i, arg := range args {

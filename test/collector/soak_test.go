@@ -245,7 +245,7 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 // that it opens with the first; what it has in the end is looked at by account.
 func (w *watched) settle(t *testing.T, before sample) sample {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		s := w.look(t.Context(), t, 0)
 		if s.files <= before.files+idleSlack && s.goroutines <= before.goroutines+idleSlack || time.Now().After(deadline) {
 			return s
@@ -276,7 +276,7 @@ func (r *soaked) window() time.Duration { return min(2*time.Minute, r.lasts/5) }
 // says waits until the program's output matches, and returns the first group.
 func (p *process) says(t *testing.T, pattern *regexp.Regexp) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if match := pattern.FindSubmatch(p.tail()); match != nil {
 			return string(match[1])
 		}

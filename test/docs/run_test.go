@@ -120,7 +120,7 @@ func end(i int) string { return fmt.Sprintf("======== end of block %d", i) }
 // bash runs a script of the checkout, and returns what it and the programs that it left behind have printed by its end.
 func (c *checkout) bash(t *testing.T, script string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	log, err := os.Create(filepath.Join(c.dir, ".page.log"))
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *checkout) start(t *testing.T, address string) {
 		_ = engine.Process.Kill()
 		_ = engine.Wait()
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		if err == nil {
 			_ = connection.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/xuri/excelize/v2"
 
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/agent/report/page"
 )
 
@@ -131,7 +132,7 @@ func TestParquet(t *testing.T) {
 				t.Fatal(err)
 			}
 			var want []Request
-			if err := requests(dir, func(r *Request) error { want = append(want, *r); return nil }); err != nil {
+			if err := lines.Read(dir, parseRequest, func(r *Request) error { want = append(want, *r); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			got, err := parquet.ReadFile[Request](file)

@@ -10,6 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
@@ -24,7 +25,7 @@ func Parquet(dir, name string) error {
 		return fmt.Errorf("%s cannot be written: %w", name, err)
 	}
 	w := parquet.NewGenericWriter[Request](f, parquet.Compression(&zstd.Codec{}), parquet.MaxRowsPerRowGroup(groupRows))
-	err = requests(dir, func(r *Request) error {
+	err = lines.Read(dir, parseRequest, func(r *Request) error {
 		_, err := w.Write([]Request{*r})
 		return err
 	})

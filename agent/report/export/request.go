@@ -4,15 +4,9 @@
 package export
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 
-	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
 // Request is a line of requests.jsonl as a row of a table: what the row asked for, and what became of it. The names are those of the
@@ -64,39 +58,6 @@ type Request struct {
 	Gaps       []float64 `json:"gaps_ms" parquet:"gaps_ms"`
 }
 
-// requests calls yield with each request of a folder. Of a run that was killed it reads what there is, and leaves out the last line if
-// that is torn.
-func requests(dir string, yield func(*Request) error) error {
-	name := filepath.Join(dir, report.RequestsFile)
-	f, err := os.Open(name) //nolint:gosec // the user's folder
-	partial := errors.Is(err, os.ErrNotExist)
-	if partial {
-		name = filepath.Join(dir, report.PartialFile)
-		f, err = os.Open(name) //nolint:gosec // the user's folder
-	}
-	if err != nil {
-		return fmt.Errorf("the requests of the run cannot be read: %w; name the folder given to `moonloop replay --out`", err)
-	}
-	defer func() { _ = f.Close() }()
-	in := bufio.NewReaderSize(f, 1<<20)
-	for n := 1; ; n++ {
-		text, err := in.ReadBytes('\n')
-		if len(text) == 0 && errors.Is(err, io.EOF) || partial && errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: line %d: %w", name, n, err)
-		}
-		r, err := parseRequest(text)
-		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", name, n, err)
-		}
-		if err := yield(r); err != nil {
-			return err
-		}
-	}
-}
-
 func parseRequest(text []byte) (*Request, error) {
 	var line struct {
 		Timestamp *float64 `json:"timestamp"`
@@ -119,7 +80,7 @@ func parseRequest(text []byte) (*Request, error) {
 		return nil, err
 	}
 	if line.Result == nil {
-		return nil, errors.New("no field result: this is a trace, not the records of a replay; name the folder that --out wrote")
+		return nil, lines.ErrNoResult
 	}
 	r, u := &line.Result.Request, line.Result.Usage
 	r.Timestamp, r.Session, r.RequestID, r.RowModel, r.Input, r.Output = line.Timestamp, line.Session, line.RequestID, line.Model, line.Input, line.Output

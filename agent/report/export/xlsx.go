@@ -17,6 +17,7 @@ import (
 	"github.com/xuri/excelize/v2"
 
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
@@ -181,7 +182,7 @@ func addRequests(book *excelize.File, dir string) (left int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = requests(dir, func(r *Request) error {
+	err = lines.Read(dir, parseRequest, func(r *Request) error {
 		if w.rows >= excelize.TotalRows {
 			left++
 			return nil

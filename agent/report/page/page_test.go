@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
 // folder writes a run's folder with the given files.
@@ -85,7 +87,7 @@ func data(t *testing.T, html string) charts {
 func TestPageOfARun(t *testing.T) {
 	records := line(0, 1000, 10, 5, 3) + line(1, 1500, 20, 5, 3) + line(2, 2600, 40, 5, 3) +
 		`{"input_length": 7, "output_length": 1, "result": {"outcome":"failed","reason":"500","row":3,"intended":2700,"dispatched":2700,"start":2700,"end":2750}}` + "\n"
-	dir := folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records})
+	dir := folder(t, map[string]string{summaryFile: smallSummary, lines.File: records})
 	r := load(t, dir)
 	r.TraceURL = "http://localhost:16686/trace/{trace_id}"
 	html := render(t, r)
@@ -129,7 +131,7 @@ func TestHostileText(t *testing.T) {
 		`"the machine held the client up"`, string(quoted)).Replace(smallSummary)
 	records := strings.Replace(line(0, 0, 1, 1, 2), `"0123456789abcdef0123456789abcdef"`, string(quoted), 1) +
 		`{"model": ` + string(quoted) + `, "result": {"outcome":` + string(quoted) + `,"reason":` + string(quoted) + `,"row":1}}` + "\n"
-	html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, requestsFile: records})))
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: records})))
 	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<img") {
 		t.Error("text of the folder became markup")
 	}
@@ -137,7 +139,7 @@ func TestHostileText(t *testing.T) {
 		t.Errorf("%d scripts, want the data, the library and the page's own", n)
 	}
 	for _, address := range []string{"javascript:alert(1)//{trace_id}", "http://user:word@host/{trace_id}", "http://localhost/", "ftp://h/{trace_id}", "{trace_id}"} {
-		r := load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: line(0, 0, 1, 1, 2)}))
+		r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 1, 1, 2)}))
 		r.TraceURL = address
 		if err := r.Write(&bytes.Buffer{}); err == nil {
 			t.Errorf("%s is no address of a trace, and was accepted", address)
@@ -147,7 +149,7 @@ func TestHostileText(t *testing.T) {
 
 // The policy in the page names its scripts and styles by hash, so a changed byte would keep a browser from running them.
 func TestContentSecurityPolicy(t *testing.T) {
-	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: line(0, 0, 1, 1, 2)})))
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 1, 1, 2)})))
 	policy := regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(html)
 	if policy == nil {
 		t.Fatal("no policy")
@@ -169,7 +171,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 
 func TestKilledRun(t *testing.T) {
 	records := line(0, 0, 10, 5, 3) + line(1, 100, 20, 5, 3) + `{"input_length": 7, "resu`
-	html := render(t, load(t, folder(t, map[string]string{partialFile: records})))
+	html := render(t, load(t, folder(t, map[string]string{lines.Partial: records})))
 	for _, want := range []string{"This run did not end", "Only requests that had ended", "Time to first token", "of 2"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
@@ -183,13 +185,13 @@ func TestFoldersThatAreNone(t *testing.T) {
 		want  string
 	}{
 		"empty":           {nil, "no replay wrote its results there"},
-		"a trace":         {map[string]string{requestsFile: `{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [1]}` + "\n"}, "this is a trace"},
-		"no records":      {map[string]string{summaryFile: smallSummary, requestsFile: ""}, "has no records"},
-		"binary":          {map[string]string{requestsFile: "\x00\x01\x02\n\x03\n"}, "line 1"},
-		"broken summary":  {map[string]string{summaryFile: `{"schema`, requestsFile: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
-		"another summary": {map[string]string{summaryFile: `{"a": 1}`, requestsFile: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
-		"torn midway":     {map[string]string{partialFile: line(0, 0, 1, 1, 1) + "{\"input\n" + line(1, 0, 1, 1, 1)}, "line 2"},
-		"torn, but ended": {map[string]string{summaryFile: smallSummary, requestsFile: line(0, 0, 1, 1, 1) + "{\"input"}, "line 2"},
+		"a trace":         {map[string]string{lines.File: `{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [1]}` + "\n"}, "this is a trace"},
+		"no records":      {map[string]string{summaryFile: smallSummary, lines.File: ""}, "has no records"},
+		"binary":          {map[string]string{lines.File: "\x00\x01\x02\n\x03\n"}, "line 1"},
+		"broken summary":  {map[string]string{summaryFile: `{"schema`, lines.File: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
+		"another summary": {map[string]string{summaryFile: `{"a": 1}`, lines.File: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
+		"torn midway":     {map[string]string{lines.Partial: line(0, 0, 1, 1, 1) + "{\"input\n" + line(1, 0, 1, 1, 1)}, "line 2"},
+		"torn, but ended": {map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 1, 1, 1) + "{\"input"}, "line 2"},
 	} {
 		_, err := Load(folder(t, c.files), 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -206,7 +208,7 @@ func TestHostileNumbers(t *testing.T) {
 		records += strings.NewReplacer(`"first":10`, `"first":`+v).Replace(line(2, 0, 10, 5, 3))
 	}
 	records += `{"input_length": -5, "output_length": 9223372036854775807, "result": {"outcome":"served","row":-1,"start":0,"wire":0,"first":0,"last":0,"end":0,"intended":0,"gaps_ms":[1,1,1],"usage":{"cached_tokens":-5}}}` + "\n"
-	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records})))
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: records})))
 	if s := data(t, html).Series; len(s.Time) > maxBins {
 		t.Errorf("%d bins", len(s.Time))
 	}
@@ -255,7 +257,7 @@ func TestSizeOfThePage(t *testing.T) {
 	for i := range requests {
 		records.WriteString(line(i, float64(i)*10+random.Float64(), 10+random.Float64()*1000, 5+random.Float64(), 1+random.IntN(40)))
 	}
-	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records.String()})))
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: records.String()})))
 	if len(html) > 1<<20 {
 		t.Errorf("%d bytes, want less than 1 MiB", len(html))
 	}
@@ -263,7 +265,7 @@ func TestSizeOfThePage(t *testing.T) {
 	if len(d.Points.Row) != maxPoints || !strings.Contains(d.Sampled, "15,000 of 15,031") {
 		t.Errorf("%d points; %q", len(d.Points.Row), d.Sampled)
 	}
-	if again := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records.String()}))); again != html {
+	if again := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: records.String()}))); again != html {
 		t.Error("the same folder gave another page")
 	}
 }

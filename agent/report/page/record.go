@@ -4,13 +4,11 @@
 package page
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"math"
+
+	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
 // record is what a page needs of one line of requests.jsonl. Instants and durations are in ms; instants are on the run's clock.
@@ -106,45 +104,17 @@ func between(from, to *float64) (float64, bool) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) && math.Abs(v) < 1e15 }
 
-// maxLine bounds a line of requests.jsonl, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
-const maxLine = 64 << 20
-
 // errNoRecords says that a file has none.
 var errNoRecords = errors.New("has no records of requests: no request of the run has ended; name the folder of another run")
 
-// readRecords calls add with each record of a requests.jsonl. If the run was killed, the last line may be torn: it is left out.
-func readRecords(r io.Reader, partial bool, add func(*record)) error {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 1<<20), maxLine)
-	var torn error
-	n := 0
-	for lines.Scan() {
-		n++
-		if torn != nil { // a line follows, so it was not the last
-			return torn
-		}
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
-		}
-		var rec record
-		err := json.Unmarshal(lines.Bytes(), &rec)
-		if err == nil && rec.Result.Outcome == "" {
-			err = errors.New("no field result: this is a trace, not the records of a replay; name the folder that --out wrote")
-		}
-		if err != nil {
-			torn = fmt.Errorf("line %d: %w", n, err)
-			if partial {
-				continue
-			}
-			return torn
-		}
-		add(&rec)
+// parseRecord reads a line.
+func parseRecord(line []byte) (*record, error) {
+	rec := new(record)
+	if err := json.Unmarshal(line, rec); err != nil {
+		return nil, err
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("line %d: %w", n+1, err)
+	if rec.Result.Outcome == "" {
+		return nil, lines.ErrNoResult
 	}
-	if n == 0 || n == 1 && torn != nil {
-		return errNoRecords
-	}
-	return nil
+	return rec, nil
 }

@@ -14,14 +14,11 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
-// The files of a run's folder that a page is made of.
-const (
-	summaryFile  = "summary.json"
-	requestsFile = "requests.jsonl"
-	partialFile  = "requests.jsonl.partial"
-)
+const summaryFile = "summary.json"
 
 // maxPoints bounds the points of a scatter plot.
 const maxPoints = 15_000
@@ -34,7 +31,6 @@ type Run struct {
 
 	dir     string
 	killed  bool // no summary: the run did not end
-	partial bool // records are under the partial name
 	summary summary
 
 	requests, served int64
@@ -95,29 +91,11 @@ func (r *Run) loadSummary() error {
 }
 
 func (r *Run) loadRecords() error {
-	var err error
-	for _, name := range []string{requestsFile, partialFile} {
-		r.partial = name == partialFile
-		path := filepath.Join(r.dir, name)
-		var f *os.File
-		if f, err = os.Open(path); errors.Is(err, fs.ErrNotExist) { //nolint:gosec // the user's folder
-			continue
-		}
-		if err != nil {
-			break
-		}
-		err = readRecords(f, r.partial, r.add)
-		_ = f.Close() // it was only read
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		return nil
+	err := lines.Read(r.dir, parseRecord, func(rec *record) error { r.add(rec); return nil })
+	if err == nil && r.requests == 0 {
+		err = fmt.Errorf("%s %w", r.dir, errNoRecords)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s has neither %s nor %s: no replay wrote its results there; name the folder given to `moonloop replay --out`",
-			r.dir, requestsFile, partialFile)
-	}
-	return fmt.Errorf("the records of the run cannot be read: %w", err)
+	return err
 }
 
 // add counts one record.
@@ -297,6 +275,7 @@ type summary struct {
 		Speedup           float64 `json:"speedup"`
 		RequestRate       float64 `json:"request_rate"`
 		Arrival           string  `json:"arrival"`
+		Users             int     `json:"users"`
 		Burstiness        float64 `json:"burstiness"`
 		RampUp            float64 `json:"ramp_up_ms"`
 		RampFrom          float64 `json:"ramp_up_from"`

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
 // sheet returns a file of the folder as a line for each row, by the names of its columns.
@@ -43,7 +44,7 @@ func sheet(t *testing.T, dir, name string) (rows []map[string]string) {
 // saved loads a folder with records and saves its sheets.
 func saved(t *testing.T, records string, slice time.Duration) (dir string) {
 	t.Helper()
-	dir = folder(t, map[string]string{summaryFile: smallSummary, requestsFile: records})
+	dir = folder(t, map[string]string{summaryFile: smallSummary, lines.File: records})
 	r, err := Load(dir, slice)
 	if err != nil {
 		t.Fatal(err)

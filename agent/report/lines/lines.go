@@ -1,0 +1,84 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lines reads the records that a replay wrote into a folder, a JSON object on each line. What of a line is wanted, its reader
+// says: figures, a page, a table of requests and a comparison each want something else, and none pays for the rest.
+package lines
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// File has the records of a run that ended, in the order of the trace. Partial has those of a run under way, or of one that was
+// killed, in the order in which requests ended.
+const (
+	File    = "requests.jsonl"
+	Partial = File + ".partial"
+)
+
+// longest bounds a line, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
+const longest = 64 << 20
+
+// ErrNoResult is what a reader says of a line that is a row of a trace and no record of a replay.
+var ErrNoResult = errors.New("no field result: this is a trace, not the records of a replay; name the folder that --out wrote")
+
+// Read calls yield with what parse makes of each line of [File] in a folder, or, of a run that was killed, of [Partial]: its last line
+// may be torn, and is then left out. The bytes of a line are valid until parse returns. An error of yield ends the reading, and is
+// returned as it is; every other one names the file and the line. It is an [fs.ErrNotExist] if there is neither file.
+func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) error) error {
+	name, partial := filepath.Join(dir, File), false
+	f, err := os.Open(name) //nolint:gosec // the user's folder
+	if errors.Is(err, fs.ErrNotExist) {
+		name, partial = filepath.Join(dir, Partial), true
+		f, err = os.Open(name) //nolint:gosec // the user's folder
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return missing(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("the records of a run cannot be read: %w; name the folder given to `moonloop replay --out`", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	in := bufio.NewScanner(f)
+	in.Buffer(make([]byte, 0, 1<<20), longest)
+	var torn error
+	n := 1
+	for ; in.Scan(); n++ {
+		if torn != nil { // a line follows, so it was not the last
+			return torn
+		}
+		if len(bytes.TrimSpace(in.Bytes())) == 0 {
+			continue
+		}
+		value, err := parse(in.Bytes())
+		if err != nil {
+			if torn = fmt.Errorf("%s: line %d: %w", name, n, err); !partial {
+				return torn
+			}
+			continue
+		}
+		if err := yield(value); err != nil {
+			return err
+		}
+	}
+	if err := in.Err(); err != nil {
+		return fmt.Errorf("%s: line %d: %w", name, n, err)
+	}
+	return nil
+}
+
+// missing is the folder that has neither file.
+type missing string
+
+func (m missing) Error() string {
+	return fmt.Sprintf("%s has neither %s nor %s: no replay wrote its results there; name the folder given to `moonloop replay --out`", string(m), File, Partial)
+}
+
+// Is reports that the files are not there.
+func (missing) Is(target error) bool { return target == fs.ErrNotExist }

@@ -1,0 +1,74 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/internal/simulator"
+)
+
+// TestWarmUpByTime: warm-up requests follow one another until their time or their number is over, so many at once, those that are
+// under way then may end within the grace, and the schedule begins after that.
+func TestWarmUpByTime(t *testing.T) {
+	const reply = 3 * time.Second
+	at := func(seconds ...int) (all []time.Duration) {
+		for _, s := range seconds {
+			all = append(all, time.Duration(s)*time.Second)
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name     string
+		schedule Schedule
+		want     []time.Duration // arrivals of the warm-up
+		rows     time.Duration   // when the schedule has its zero
+		told     report.Warmup
+	}{
+		{"a time", Schedule{WarmupFor: 10 * time.Second}, at(0, 3, 6, 9), 12 * time.Second, report.Warmup{Sent: 4, Lasted: 12_000}},
+		{"as many at once as the run", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2}, at(0, 0, 3, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
+		{"so many at once", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2, WarmupConcurrency: 3}, at(0, 0, 0, 3, 3, 3), 6 * time.Second, report.Warmup{Sent: 6, Lasted: 6000}},
+		{"the number is over first", Schedule{WarmupFor: time.Minute, Warmup: 2}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
+		{"the time is over first", Schedule{WarmupFor: 4 * time.Second, Warmup: 20}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
+		{"a grace", Schedule{WarmupFor: 4 * time.Second, WarmupGrace: time.Second}, at(0, 3), 5 * time.Second, report.Warmup{Sent: 2, GivenUp: 1, Lasted: 5000}},
+		{"a grace that is enough", Schedule{Warmup: 2, WarmupGrace: 5 * time.Second}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
+	} {
+		rep, got := inVirtualTime(t, simulator.Config{Latency: simulator.Latency{Prefill: reply}}, Config{Schedule: tc.schedule, Lead: time.Nanosecond}, rows(3, 10_000)...)
+		names, arrived := order(got)
+		var warm []time.Duration
+		zero := time.Duration(-1)
+		for i, name := range names {
+			if strings.HasPrefix(name, "-") {
+				warm = append(warm, arrived[i])
+			} else if zero < 0 {
+				zero = arrived[i] - time.Nanosecond
+			}
+		}
+		if !slices.Equal(warm, tc.want) || zero != tc.rows {
+			t.Errorf("%s: warm-up requests came at %v and rows from %v on, want %v and %v", tc.name, warm, zero, tc.want, tc.rows)
+		}
+		if rep.Warmup == nil || *rep.Warmup != tc.told || rep.Figures().Rows.Served != 3 || rep.Figures().Rows.Total != 3 {
+			t.Errorf("%s: told %+v, want %+v; %+v", tc.name, rep.Warmup, tc.told, rep.Figures().Rows)
+		}
+		if warned := strings.Join(rep.Warnings, "\n"); strings.Contains(warned, "given up") != (tc.told.GivenUp > 0) {
+			t.Errorf("%s: warnings %s", tc.name, warned)
+		}
+	}
+}
+
+// TestWarmUpOfAnEngineThatRefuses ends: there is no use in asking a thousand times a second.
+func TestWarmUpOfAnEngineThatRefuses(t *testing.T) {
+	refusing := simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"server-error": 1}}}
+	rep, _ := inVirtualTime(t, refusing, Config{Schedule: Schedule{WarmupFor: time.Hour}}, rows(1, 0)...)
+	if w := rep.Warmup; w == nil || w.Sent != maxColdFailures || w.Failed != w.Sent || !w.Ended {
+		t.Errorf("%+v", w)
+	}
+	if !slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.Contains(s, "the warm-up ended after 0.0 s") }) {
+		t.Errorf("warnings %q", rep.Warnings)
+	}
+}

@@ -1,0 +1,149 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// This file brings the rows of a session together for formats in which they stand together. Rows wait in a temporary file, each with the
+// place of the one before of its session; in memory are the names of the sessions with the place of their last row, and at the end the rows of
+// one session.
+
+// sessionFormat is a format whose rows stand together by session.
+type sessionFormat struct {
+	key              func(*mooncake.Row) string // what a row stands with; empty: it stands alone
+	begin, next, end func(e *encoder) string    // before the first session, between two, and behind the last
+	append           func(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error)
+}
+
+// groups are rows by session.
+type groups struct {
+	file  *os.File
+	w     *bufio.Writer
+	size  int64
+	last  map[string]int64 // place of the last row of each session
+	order []group          // of the sessions' first rows
+	buf   []byte
+}
+
+// group is a session, or a row that stands alone, of which the place is there.
+type group struct {
+	key string
+	at  int64
+}
+
+func newGroups(folder string) (*groups, error) {
+	file, err := os.CreateTemp(folder, "moonloop-sessions-*")
+	if err != nil {
+		return nil, fmt.Errorf("rows of a session stand together in this format, and need a temporary file until all are known: %w; $TMPDIR names another folder", err)
+	}
+	return &groups{file: file, w: bufio.NewWriterSize(file, 256<<10), last: map[string]int64{}}, nil
+}
+
+// nowhere is the place of no row.
+const nowhere = -1
+
+// add keeps a row. One with an empty key stands alone.
+func (g *groups) add(key string, row *mooncake.Row) error {
+	before, known := g.last[key]
+	if !known {
+		before = nowhere
+		g.order = append(g.order, group{key, g.size})
+	}
+	g.buf = mooncake.AppendRow(append(g.buf[:0], make([]byte, rowHead)...), row)
+	binary.LittleEndian.PutUint64(g.buf, uint64(before))                 //nolint:gosec // bits
+	binary.LittleEndian.PutUint32(g.buf[8:], uint32(len(g.buf)-rowHead)) //nolint:gosec // a row is shorter than 4 GiB
+	if key != "" {
+		g.last[key] = g.size
+	}
+	g.size += int64(len(g.buf))
+	if _, err := g.w.Write(g.buf); err != nil {
+		return fmt.Errorf("temporary file %s: %w", g.file.Name(), err)
+	}
+	return nil
+}
+
+// rowHead is the place of the row before, and the length of the row.
+const rowHead = 12
+
+// rows returns the rows up to the last one of a session.
+func (g *groups) rows(at int64) (rows []*mooncake.Row, err error) {
+	var head [rowHead]byte
+	for at != nowhere {
+		if _, err = g.file.ReadAt(head[:], at); err != nil {
+			break
+		}
+		line := make([]byte, binary.LittleEndian.Uint32(head[8:]))
+		if _, err = g.file.ReadAt(line, at+rowHead); err != nil {
+			break
+		}
+		row, e := mooncake.ParseRow(line)
+		if err = e; err != nil {
+			break
+		}
+		rows = append(rows, row)
+		at = int64(binary.LittleEndian.Uint64(head[:])) //nolint:gosec // bits
+	}
+	if err != nil {
+		return nil, fmt.Errorf("temporary file %s: %w", g.file.Name(), err)
+	}
+	slices.Reverse(rows)
+	return rows, nil
+}
+
+// close removes the file.
+func (g *groups) close() error {
+	if g == nil || g.file == nil {
+		return nil
+	}
+	file := g.file
+	g.file = nil
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// end writes all sessions, in the order of their first rows.
+func (e *encoder) end(w io.Writer) error {
+	g, f := e.groups, e.sessions
+	if err := g.w.Flush(); err != nil {
+		return fmt.Errorf("temporary file %s: %w", g.file.Name(), err)
+	}
+	dst := []byte(f.begin(e))
+	alone := 0
+	for i, session := range g.order {
+		if i > 0 {
+			dst = append(dst, f.next(e)...)
+		}
+		key, at := session.key, session.at
+		if key != "" {
+			at = g.last[key]
+		}
+		for taken := key == ""; taken; _, taken = g.last[key] { // which would make one session of two
+			alone++
+			key = "row-" + strconv.Itoa(alone)
+		}
+		rows, err := g.rows(at)
+		if err == nil {
+			dst, err = f.append(e, dst, key, rows)
+		}
+		if err == nil {
+			_, err = w.Write(dst)
+		}
+		if err != nil {
+			return err
+		}
+		dst = dst[:0]
+	}
+	_, err := w.Write(append(dst, f.end(e)...))
+	return errors.Join(err, g.close())
+}
