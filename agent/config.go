@@ -242,8 +242,8 @@ func (c *Config) Validate() error {
 			bad("url %s: it is given twice", mooncake.PublicName(address))
 		}
 	}
-	if b := c.Target.Balance; b != "" && b != RoundRobin && b != LeastLoaded && b != BySession {
-		bad("balance %q: want %s, %s or %s", b, RoundRobin, LeastLoaded, BySession)
+	if b := c.Target.Balance; b != "" && !slices.Contains(Balances(), b) {
+		bad("balance %q: want %s, %s, %s or %s", b, RoundRobin, LeastLoaded, BySession, ByPrefix)
 	}
 	for _, n := range []struct {
 		name  string
@@ -342,6 +342,14 @@ func (c *Config) Validate() error {
 	} {
 		if ramp.over > 0 && ramp.to == 0 {
 			bad("%s %v: nothing says up to how many; give %s N", ramp.name, ramp.over, ramp.of)
+		}
+	}
+	if c.Prompt.Endpoint == prompt.Embeddings {
+		if s := c.SLO; s.TTFT+s.TTST+s.ITL+s.TPOT > 0 {
+			bad("slo %s: an embedding has no tokens to be first or next; give e2e alone", s)
+		}
+		if c.Schedule.PrefillConcurrency > 0 {
+			bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)
 		}
 	}
 	share := func(name string, value *float64) {

@@ -146,6 +146,9 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 		order.Mode = report.AllAtOnce
 	case a.Any():
 		order.Mode, order.RequestRate, order.Arrival = report.AtRate, a.Rate, string(cmp.Or(a.Pattern, load.Poisson))
+		if order.Users = a.Users; a.Users > 0 {
+			order.Arrival = string(load.Constant)
+		}
 		if a.Pattern == load.Gamma {
 			order.Burstiness = cmp.Or(a.Burstiness, 1)
 		}
@@ -200,7 +203,10 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 		t.Digest = meta.Digests.Seq
 	}
 	t.RunID, t.Version, t.Model, t.Operation = cfg.RunID, cfg.Tool, found.Model, semconv.OperationChat
-	if opt.Endpoint == prompt.Completions {
+	switch opt.Endpoint {
+	case prompt.Embeddings:
+		t.Operation = semconv.OperationEmbeddings
+	case prompt.Completions, prompt.Generate:
 		t.Operation = semconv.OperationTextCompletion
 	}
 	if engine := serverOf(cfg.Target.URL); len(cfg.Target.Further) == 0 {

@@ -133,6 +133,8 @@ func (c *merger) open(files []capture.Source) error {
 			decoder: decoder{spec: f, opt: c.opt, lost: &c.lost},
 			rows:    c.opt.Lookahead, bytes: lookaheadBytes / len(files),
 		})
+		s := c.streams[i]
+		s.tabled = s.lines.cells
 	}
 	return nil
 }

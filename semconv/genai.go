@@ -62,6 +62,9 @@ const (
 	OperationGenerateContent = "generate_content"
 )
 
+// OperationEmbeddings is a value of [GenAIOperationName] that is no inference: nothing is generated.
+const OperationEmbeddings = "embeddings"
+
 // Values of [GenAITokenType].
 const (
 	TokenTypeInput  = "input"

@@ -135,6 +135,7 @@ type Stream struct {
 	fileEnded bool    // the reading goroutine has come to the file's end, or to an error
 	predictor *stats.Predictor
 	arrivals  *arrivals         // nil: by timestamps
+	users     *users            // nil: rows go in the order of the trace
 	fallback  string            // model of rows that name none
 	sorted    *heap.Heap[entry] // by timestamp
 	over      error             // what ended the sorting
@@ -180,6 +181,9 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	}
 	if opt.Arrivals.Any() {
 		s.arrivals = newArrivals(opt.Arrivals, opt.Seed)
+		if opt.Arrivals.Users > 0 {
+			s.users, s.opt.Lookahead = newUsers(opt.Arrivals.Users), max(opt.Lookahead, usersLookahead)
+		}
 	}
 	s.stop = sync.OnceFunc(func() { close(s.quit) })
 	s.close = sync.OnceValue(s.drain)

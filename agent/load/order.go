@@ -146,15 +146,22 @@ func (s *Stream) limited() (entry, error) {
 				past++
 			}
 		}
+		if s.users != nil {
+			past += int64(s.users.held)
+		}
 		s.count(func(c *Counts) { c.PastLimit = past })
 		return entry{}, io.EOF
 	}
-	e, err := s.inWindow()
+	next := s.inWindow
+	if s.users != nil {
+		next = s.nextTurn
+	}
+	e, err := next()
 	if err != nil {
 		return e, err
 	}
 	s.passed++
-	if s.arrivals != nil {
+	if s.arrivals != nil && s.users == nil {
 		err = s.arrive(&e)
 	}
 	if err == nil && s.past(e) {

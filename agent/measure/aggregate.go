@@ -187,15 +187,18 @@ func (a *Aggregate) addTokens(r *Record) {
 	isl, _ := r.InputTokens()
 	osl, estimated := r.OutputTokens()
 	a.hist[InputLength].record(float64(isl))
-	a.hist[OutputLength].record(float64(osl))
-	countIf(&t.Estimated, estimated)
-	countIf(&t.OutputShort, !estimated && osl < r.OutputTokensAsked)
-	countIf(&t.NoContent, len(x.At) == 0)
+	if !x.Embedding {
+		a.hist[OutputLength].record(float64(osl))
+		countIf(&t.Estimated, estimated)
+		countIf(&t.OutputShort, !estimated && osl < r.OutputTokensAsked)
+		countIf(&t.NoContent, len(x.At) == 0)
+		t.Output.add(r.Output)
+	}
+	countIf(&t.Embeddings, x.Embedding)
 	countIf(&t.TooShort, r.TooShort)
 	countIf(&t.Assumed, r.Assumed)
 	countIf(&t.TailCut, r.TailCut)
 	t.Prompt.add(r.Prompt)
-	t.Output.add(r.Output)
 
 	if a.firstStart <= clock.Never || x.Start < a.firstStart {
 		a.firstStart = x.Start
@@ -336,7 +339,10 @@ func (a *Aggregate) singles(set func(ID, float64)) {
 		set(ErrorRate, 100*failed/(served+failed))
 	}
 	set(TotalInput, input)
-	set(TotalOutput, output)
+	generated := a.counts.Tokens.Embeddings == 0 || a.hist[OutputLength].n > 0
+	if generated {
+		set(TotalOutput, output)
+	}
 	if a.counts.Cache.Reported > 0 {
 		set(TotalCached, cached)
 	}
@@ -357,7 +363,9 @@ func (a *Aggregate) singles(set func(ID, float64)) {
 	if ok && d > 0 {
 		set(Duration, d.Seconds())
 		set(RequestThroughput, float64(flow.served)/d.Seconds())
-		set(TokenThroughput, flow.output/d.Seconds())
+		if generated {
+			set(TokenThroughput, flow.output/d.Seconds())
+		}
 		set(TotalThroughput, (flow.input+flow.output)/d.Seconds())
 		if a.opt.SLO.Any() {
 			set(Goodput, float64(flow.good)/d.Seconds())

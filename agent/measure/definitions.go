@@ -135,7 +135,7 @@ func rate(tag, title string, console bool, count func(*Record) (n int64, estimat
 	return define(tag, title, "tokens/sec/user", console, func(r *Record) (float64, bool) {
 		n, _ := count(r)
 		d, ok := over(r)
-		return float64(n) / d.Seconds(), ok && d > 0
+		return float64(n) / d.Seconds(), ok && d > 0 && (n > 0 || !r.Exchange.Embedding)
 	})
 }
 

@@ -112,6 +112,8 @@ type Tokens struct {
 	TailCut   int64 `json:"tail_cut"`   // rows whose last full block the template's tokens ate into
 	// Assumed counts the rows of models whose template was not measured: that of another model was taken for it.
 	Assumed int64 `json:"template_assumed,omitempty"`
+	// Embeddings counts the replies that generate nothing: no figure of output tokens counts them.
+	Embeddings int64 `json:"embeddings,omitempty"`
 }
 
 // Cache compares the prompt tokens that the server says it had cached with those that an infinite block cache would

@@ -99,7 +99,7 @@ func (p *preflight) measureAll(ctx context.Context, models []string) error {
 // take them, or does not count them as it should, is noted: such replies can be left out.
 func (p *preflight) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
 	delta := p.Trace.Sessions == mooncake.SessionDelta
-	turns := (delta || p.found.Carry) && p.opt.Endpoint != prompt.Completions
+	turns := (delta || p.found.Carry) && p.opt.Endpoint.OfMessages()
 	var counted []int64
 	for i, req := range p.found.Builder.Calibration(model, turns) {
 		n, err := p.countPrompt(ctx, model, "calibration "+model, int64(i), req)
@@ -136,6 +136,7 @@ func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64
 			CacheRead    int64 `json:"cache_read_input_tokens"`
 			CacheCreated int64 `json:"cache_creation_input_tokens"`
 		}
+		Details struct{ Prefill []struct{} } // of /generate: an element for each token of the prompt
 	}
 	_, stop := p.announce(fmt.Sprintf("the reply to a calibration request (model %.64q)", model), 2*p.bound(send.CallLimit))
 	defer stop()
@@ -144,6 +145,9 @@ func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64
 	p.asked(model, p.client.Hidden(reply.ID), began)
 	if err != nil {
 		return 0, p.calibrationError(ctx, req.Path, model, err)
+	}
+	if n := len(reply.Details.Prefill); n > 0 && p.opt.Endpoint == prompt.Generate {
+		return int64(n), nil
 	}
 	if reply.Usage == nil {
 		return 0, errors.New("calibration: the engine counts no tokens (no usage in its reply); state its template's overhead with --overhead, or send token ids: --endpoint=completions --prompt=tokens")

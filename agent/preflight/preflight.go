@@ -11,6 +11,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -106,6 +107,9 @@ type preflight struct {
 }
 
 func (p *preflight) ask(ctx context.Context) (err error) {
+	if p.opt.Endpoint == prompt.Embeddings && p.Trace.Sessions == mooncake.SessionDelta {
+		return errors.New("embeddings: the rows of a session are new turns, which follow the replies before them, and an embedding is no reply; --session-mode full sends each row as a prompt of its own")
+	}
 	if p.opt.DefaultModel, err = p.chooseModel(ctx); err != nil {
 		return err
 	}
@@ -167,9 +171,9 @@ func (p *preflight) asked(model, response string, began time.Duration) {
 // mayCarry reports whether live replies may be carried, before the engine is asked how.
 func (p *preflight) mayCarry() bool {
 	switch {
-	case !p.Replies || p.Carry == carry.Never:
+	case !p.Replies || p.Carry == carry.Never || p.opt.Endpoint == prompt.Embeddings:
 		return false
-	case p.opt.Endpoint != prompt.Completions && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
+	case p.opt.Endpoint.OfMessages() && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
 		p.Note("replies: --overhead leaves the calibration out that tells what a turn costs, so no live reply is carried")
 		return false
 	}

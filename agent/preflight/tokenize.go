@@ -55,12 +55,12 @@ func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uin
 // those that have the template render the text as the assistant's message, then those that take the text alone.
 func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer {
 	ways := p.textWays()
-	if p.opt.Endpoint != prompt.Completions && p.Tokenizer == nil {
+	if p.opt.Endpoint.OfMessages() && p.Tokenizer == nil {
 		ways = append([]asking{p.askMessages, p.askTemplate}, ways...)
 	}
 	const words = 16
 	for _, ask := range ways {
-		if p.opt.Endpoint == prompt.Completions && p.opt.Form != prompt.Tokens { // between words, as it stands in a prompt that is one text
+		if !p.opt.Endpoint.OfMessages() && p.opt.Form != prompt.Tokens { // between words, as it stands in a prompt that is one text
 			alone := ask
 			ask = func(ctx context.Context, model, text string) ([]uint32, int64, error) {
 				return alone(ctx, model, p.opt.Words.Anchor()+text+p.opt.Words.Text(1))

@@ -93,6 +93,10 @@ func NewBuilder(o Options) (*Builder, error) {
 		b.path, b.promptField = "/v1/responses", "input"
 	case Messages:
 		b.path, b.api = "/v1/messages", send.Messages
+	case Embeddings:
+		b.path, b.promptField, b.api = "/v1/embeddings", "input", send.Embeddings
+	case Generate:
+		b.path, b.promptField, b.api = "/generate", "inputs", send.Generate
 	case Chat:
 	}
 	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize, text: o.Text}
@@ -148,6 +152,8 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	switch {
 	case past.full():
 		return p, ErrHistoryFull
+	case history != nil && b.opt.Endpoint == Embeddings:
+		return p, fmt.Errorf("%w: a delta session carries replies, and an embedding is none", ErrRow)
 	case replaced && history != nil:
 		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
 	case b.scheme.ids && len(past.parts) > 0:
@@ -171,7 +177,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 
 	body := make(object, 0, 12)
-	if model := b.Model(row); model != "" {
+	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // which serves one, unnamed
 		body.set("model", quote(nil, model))
 	}
 	switch {
@@ -199,7 +205,9 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	if tools != nil {
 		body.set("tools", tools)
 	}
-	body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
+	if b.opt.Endpoint != Embeddings && b.opt.Endpoint != Generate {
+		body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
+	}
 	body.merge(b.extra)
 	body.merge(extra)
 	b.complete(&body, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
@@ -207,6 +215,9 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 		body.set(returnField, []byte("true"))
 	}
 	b.finish(&p, body)
+	if b.opt.Endpoint == Generate {
+		p.Model = b.Model(row)
+	}
 	p.Request.KeepReply = live.Keep
 	if history != nil {
 		p.turn, p.endpoint, p.Request.KeepReply = turn, b.opt.Endpoint, true
@@ -234,13 +245,23 @@ func (b *Builder) payload(row *mooncake.Row, extra object) (p Prompt, err error)
 
 // finish turns a body into a request.
 func (b *Builder) finish(p *Prompt, body object) {
+	path, stream := b.path, string(body.get("stream")) == "true"
+	switch b.opt.Endpoint {
+	case Embeddings:
+		stream = false
+	case Generate: // another path says so, not the body
+		if stream = b.opt.Stream; stream {
+			path += "_stream"
+		}
+	default:
+	}
 	p.OutputTokens = b.stated(body)
 	p.Model = unquoted(body.get("model"))
 	p.Request = send.Request{
-		Path:         b.path,
+		Path:         path,
 		API:          b.api,
 		Body:         newBody(&b.scheme, body.parts()),
-		Stream:       string(body.get("stream")) == "true",
+		Stream:       stream,
 		ExpectTokens: int(p.OutputTokens),
 	}
 }

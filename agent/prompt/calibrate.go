@@ -38,7 +38,7 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	at := slices.IndexFunc(long, func(p part) bool { return p.raw == nil })
 	long = slices.Insert(long, at+1, part{raw: b.every()})
 	requests := []send.Request{b.calibration(model, short), b.calibration(model, long)}
-	if turns && b.opt.Endpoint.ofMessages() {
+	if turns && b.opt.Endpoint.OfMessages() {
 		comma := []part{{raw: []byte(",")}}
 		reply := b.turn("assistant", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<20}}, n: calibrationShort})
 		next := b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<21}}, n: calibrationShort})
@@ -87,10 +87,18 @@ func (b *Builder) measuring(model string, prompt []part) send.Request {
 	body.merge(b.extra)
 	body.setParts(b.promptField, prompt)
 	body.remove("stream_options", b.dialect.maxTokens, maxField, maxCompletionField, maxOutputField, minField, minNewField, "ignore_eos", "n", "best_of")
-	body.set("stream", []byte("false"))
-	b.complete(&body, 1, false)
+	switch b.opt.Endpoint {
+	case Embeddings:
+	case Generate: // it counts a prompt's tokens for those who ask for each of them
+		body.remove("model", parametersField)
+		b.parameters(&body, 1, "decoder_input_details")
+	default:
+		body.set("stream", []byte("false"))
+		b.complete(&body, 1, false)
+	}
 	var p Prompt
 	b.finish(&p, body)
+	p.Request.Path, p.Request.Stream = b.path, false
 	return p.Request
 }
 

@@ -78,7 +78,7 @@ func (b *Builder) BuildLive(index int64, row *mooncake.Row, live Live) (Prompt, 
 
 // conversation makes the turns of a row with replies; nil where it has no room for them.
 func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, over Overhead, p *Prompt) []part {
-	c := turns{b: b, blocks: b.blocks(index, row), chat: b.opt.Endpoint.ofMessages(), over: over}
+	c := turns{b: b, blocks: b.blocks(index, row), chat: b.opt.Endpoint.OfMessages(), over: over}
 	var carried, invented int64
 	for i, r := range row.Replies {
 		if r.At < c.end || r.Tokens < 1 || !c.say(r.At, replies[i].Before) {

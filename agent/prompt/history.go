@@ -50,7 +50,7 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 	if p.system != nil {
 		h.system = p.system
 	}
-	if !p.endpoint.ofMessages() {
+	if !p.endpoint.OfMessages() {
 		h.parts = append(append(h.parts, p.turn...), part{raw: inner(nil, reply)})
 		return
 	}

@@ -18,19 +18,23 @@ import (
 // Endpoint is the kind of request that carries the prompts.
 type Endpoint string
 
-// The endpoints: those of the OpenAI API, and Anthropic's.
+// The endpoints: those of the OpenAI API, Anthropic's, and TGI's own.
 const (
 	Chat        Endpoint = "chat"        // POST /v1/chat/completions
 	Completions Endpoint = "completions" // POST /v1/completions
 	Responses   Endpoint = "responses"   // POST /v1/responses
 	Messages    Endpoint = "messages"    // POST /v1/messages
+	Embeddings  Endpoint = "embeddings"  // POST /v1/embeddings: no stream, and no tokens of output
+	Generate    Endpoint = "generate"    // POST /generate_stream, or /generate for whole replies
 )
 
 // Endpoints returns all endpoints, the default first.
-func Endpoints() []Endpoint { return []Endpoint{Chat, Completions, Responses, Messages} }
+func Endpoints() []Endpoint {
+	return []Endpoint{Chat, Completions, Responses, Messages, Embeddings, Generate}
+}
 
-// ofMessages reports whether prompts are messages, which the engine's chat template renders; else they are one text.
-func (e Endpoint) ofMessages() bool { return e != Completions }
+// OfMessages reports whether prompts are messages, which the engine's chat template renders; else they are one text.
+func (e Endpoint) OfMessages() bool { return e == Chat || e == Responses || e == Messages }
 
 // Form is what a generated prompt is made of.
 type Form string
@@ -152,8 +156,8 @@ func (o Options) check() error {
 	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words with a space before them, and this engine has none of one token")
 	d, known := o.dialect()
 	check(!known, "profile %q: want one of %q", o.Profile, Profiles())
-	check(o.Form == Tokens && o.Endpoint.ofMessages(), "token ids go to the completions endpoint only: choose it, or words")
-	check(o.Form == Tokens && !o.Endpoint.ofMessages() && known && !d.tokenIDs, "profile %q takes no token ids for a prompt: choose words", o.Profile)
+	check(o.Form == Tokens && (o.Endpoint.OfMessages() || o.Endpoint == Generate), "token ids go to the endpoints completions and embeddings only: choose one of them, or words")
+	check(o.Form == Tokens && (o.Endpoint == Completions || o.Endpoint == Embeddings) && known && !d.tokenIDs, "profile %q takes no token ids for a prompt: choose words", o.Profile)
 	check(known && o.CacheSalt != "" && !d.cacheSalt, "profile %q has no cache_salt on %s: change the seed for a cold cache", o.Profile, o.Endpoint)
 	check(len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00"),
 		"cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
@@ -177,6 +181,10 @@ func (o Options) dialect() (d dialect, known bool) {
 		d = both.responses()
 	case Messages:
 		d = o.Profile.messages()
+	case Embeddings:
+		d = dialect{tokenIDs: both.completions.tokenIDs}
+	case Generate:
+		d = dialect{maxTokens: maxNewField}
 	case Chat:
 	}
 	if o.MaxTokensField != "" {

@@ -33,7 +33,7 @@ func Profiles() []Profile { return slices.Sorted(maps.Keys(dialects)) }
 // TakesTokenIDs reports whether an engine of the profile takes token ids for a prompt at the endpoint.
 func (p Profile) TakesTokenIDs(e Endpoint) bool {
 	d, _ := Options{Endpoint: e, Profile: cmp.Or(p, Auto)}.dialect()
-	return d.tokenIDs && e == Completions
+	return d.tokenIDs && !e.OfMessages()
 }
 
 // dialect is what one endpoint of an engine understands.
@@ -52,6 +52,7 @@ const (
 	maxField           = "max_tokens"
 	maxCompletionField = "max_completion_tokens"
 	maxOutputField     = "max_output_tokens"
+	maxNewField        = "max_new_tokens" // of Generate, in its parameters
 	minField           = "min_tokens"
 	minNewField        = "min_new_tokens"
 	returnField        = "return_token_ids"

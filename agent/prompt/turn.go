@@ -34,7 +34,7 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, replies 
 	}
 	overhead := int64(over.Prompt)
 	switch {
-	case later && b.opt.Endpoint.ofMessages():
+	case later && b.opt.Endpoint.OfMessages():
 		overhead = int64(over.Turn)
 	case later: // the words follow the reply, in the same text
 		overhead = 0
@@ -53,7 +53,7 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, replies 
 	if !later {
 		p.Tokens = n + overhead
 	}
-	return b.turn("user", !later || b.opt.Endpoint.ofMessages(), part{blocks: b.blocks(index, row), n: n}), nil
+	return b.turn("user", !later || b.opt.Endpoint.OfMessages(), part{blocks: b.blocks(index, row), n: n}), nil
 }
 
 // blocks are those of a row: its fine ones where it has them.
@@ -75,7 +75,7 @@ func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	switch {
 	case b.scheme.ids:
 		return []part{tokens}
-	case b.opt.Endpoint.ofMessages():
+	case b.opt.Endpoint.OfMessages():
 		return []part{{raw: []byte(`{"role":"` + role + `","content":"` + b.opt.Words.anchor)}, tokens, {raw: []byte(`"}`)}}
 	case anchored:
 		return []part{{raw: []byte(b.opt.Words.anchor)}, tokens}
@@ -94,7 +94,7 @@ func (b *Builder) TextTokens(model string, n int64) int64 {
 }
 
 func (b *Builder) text(text string) []part {
-	if b.opt.Endpoint.ofMessages() {
+	if b.opt.Endpoint.OfMessages() {
 		raw := quote([]byte(`{"role":"user","content":`), text)
 		return []part{{raw: append(raw, '}')}}
 	}
@@ -116,7 +116,7 @@ func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
 // join makes the value of the prompt's member from a session's turns so far and the new one.
 func (b *Builder) join(before, turn []part) []part {
 	first, between, last := `[`, `,`, `]`
-	if b.opt.Endpoint == Completions && !b.scheme.ids {
+	if !b.opt.Endpoint.OfMessages() && !b.scheme.ids {
 		first, between, last = `"`, ``, `"`
 	}
 	if b.scheme.ids && turn[0].raw != nil { // text_input beside rows of token ids

@@ -168,7 +168,8 @@ func (r *Report) tokenLines() (b block) {
 		return nil
 	}
 	b.add("prompt as asked %v, different %v, unknown %v", t.Prompt.Equal, t.Prompt.Different, t.Prompt.Unknown)
-	b.add("output as asked %v, different %v, unknown %v%s", t.Output.Equal, t.Output.Different, t.Output.Unknown,
+	b.when(t.Embeddings > 0, "embeddings: %v; nothing was generated", t.Embeddings)
+	b.when(t.Embeddings < r.figures.Rows.Served, "output as asked %v, different %v, unknown %v%s", t.Output.Equal, t.Output.Different, t.Output.Unknown,
 		wordsWhen(t.OutputShort > 0, " (%v shorter)", t.OutputShort))
 	b.when(t.Estimated > 0, "without usage, output tokens counted in chunks: %v", t.Estimated)
 	b.when(t.NoContent > 0, "without content: %v", t.NoContent)

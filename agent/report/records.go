@@ -85,9 +85,10 @@ func (res *result) fill(x *send.Exchange) {
 		for _, gap := range res.Gaps {
 			x.At = append(x.At, x.At[len(x.At)-1]+int64(nanos(gap)))
 		}
-	} else if res.Whole && res.Outcome == measure.Served.String() {
+	} else if res.Whole && res.Outcome == measure.Served.String() && !res.Embedding {
 		x.At = slices.Repeat([]int64{int64(x.End)}, 1+len(res.Gaps))
 	}
+	x.Embedding = res.Embedding
 	x.Tokens, x.Whole, x.KernelStamps, x.Coalesced = res.Tokens, res.Whole, res.Kernel, res.Coalesced
 	x.Usage = send.Usage{Prompt: number(res.Usage.Prompt), Completion: number(res.Usage.Completion), Cached: number(res.Usage.Cached), Reasoning: number(res.Usage.Reasoning)}
 	x.FinishReason, x.ResponseID, x.Status, x.Reused = res.FinishReason, res.ResponseID, res.Status, res.Reused

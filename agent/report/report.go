@@ -196,6 +196,7 @@ type Schedule struct {
 	Speedup            float64 `json:"speedup,omitempty"`
 	Spread             string  `json:"spread,omitempty"`       // none, uniform or even
 	RequestRate        float64 `json:"request_rate,omitempty"` // per second
+	Users              int     `json:"users,omitempty"`        // who take turns; 0: the rows go in their order
 	Arrival            string  `json:"arrival,omitempty"`      // constant, poisson or gamma
 	Burstiness         float64 `json:"burstiness,omitempty"`   // of gamma
 	RampUp             float64 `json:"ramp_up_ms,omitempty"`   // 0: no ramp
@@ -214,7 +215,7 @@ type Schedule struct {
 	Loop              int     `json:"loop_passes,omitempty"`        // 0: one
 	LoopFor           float64 `json:"loop_for_ms,omitempty"`
 	LoopFresh         bool    `json:"loop_fresh,omitempty"`
-	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
+	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded, session or prefix
 	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`

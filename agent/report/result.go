@@ -45,6 +45,7 @@ type result struct {
 	Coalesced int       `json:"coalesced,omitempty"`
 	Tokens    []int32   `json:"chunk_tokens,omitempty"` // of each content chunk, where the server said it
 	Whole     bool      `json:"whole,omitempty"`        // the reply was no stream
+	Embedding bool      `json:"embedding,omitempty"`    // the reply was an embedding, and no tokens
 	Kernel    bool      `json:"kernel_stamps,omitempty"`
 	Phases    *phases   `json:"phases_ms,omitempty"`
 	BytesSent int64     `json:"bytes_sent,omitempty"`
@@ -138,6 +139,7 @@ func newResult(r *measure.Record) result {
 	if !x.Whole {
 		res.FirstEvent, res.Answer = otherThan(res.First, instant(x.FirstEvent)), otherThan(res.First, instant(x.FirstAnswer))
 	}
+	res.Embedding = x.Embedding
 	res.Whole, res.Tokens, res.Kernel, res.BytesSent, res.BytesRead = x.Whole, x.Tokens, x.KernelStamps, x.BytesSent, x.BytesRead
 	if p := x.Phases; p != (send.Phases{}) {
 		res.Phases = &phases{micros(p.Blocked), micros(p.DNS), micros(p.Connect), micros(p.TLS), micros(p.Sending), micros(p.Waiting), micros(p.Receiving)}

@@ -93,6 +93,7 @@ type Exchange struct {
 	Reused       bool // the connection had served before
 	KernelStamps bool // At was stamped by the kernel
 	Whole        bool // the reply was one JSON body, no stream: its chunks say nothing about tokens' times
+	Embedding    bool // the reply was an embedding: nothing was generated, and no token of it can be counted
 	// BytesSent and BytesRead count what the exchange moved over its last connection, headers and TLS included;
 	// bodies alone with HTTP/2.
 	BytesSent int64

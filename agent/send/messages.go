@@ -13,8 +13,10 @@ type API uint8
 
 // The forms.
 const (
-	OpenAI   API = iota // chunks with choices, or the events of /v1/responses
-	Messages            // the events of /v1/messages
+	OpenAI     API = iota // chunks with choices, or the events of /v1/responses
+	Messages              // the events of /v1/messages
+	Generate              // the events of TGI's /generate_stream, and the reply of its /generate
+	Embeddings            // the reply of /v1/embeddings
 )
 
 // messagePart is one block of content, or a piece of one.

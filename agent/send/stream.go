@@ -79,6 +79,9 @@ func (s *stream) fail(c Class, name, message string) {
 // says or does wrong is in failure.
 func (s *stream) take(resp *http.Response) error {
 	s.x.Status = resp.StatusCode
+	if s.req.API == Generate {
+		s.generateHeader(resp.Header)
+	}
 	s.in.body = resp.Body
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
@@ -167,8 +170,15 @@ func (s *stream) event(e *event) error {
 		s.flight.guard.enter(stageOver)
 		return nil
 	}
-	if s.req.API == Messages {
+	switch s.req.API {
+	case Messages:
 		return s.messageEvent(data, e.at, e.isError)
+	case Generate:
+		return s.generateEvent(data, e.at, e.isError)
+	case Embeddings:
+		s.embedding(data)
+		return nil
+	case OpenAI:
 	}
 	c := &s.chunk
 	ok := c.parse(data)

@@ -63,7 +63,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 	}
 	w := new(aliasEngine)
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/completions") {
+		if at := r.URL.Path; !strings.HasSuffix(at, "/completions") && !strings.HasSuffix(at, "/embeddings") && !strings.Contains(at, "/generate") {
 			w.asked()
 			e.ServeHTTP(rw, r)
 			return
@@ -509,6 +509,11 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--profile constant", []string{"--rate is missing"}},
 		{"--profile poisson --rate 1,2", []string{"want one value"}},
 		{"--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2", []string{"--num-prompts"}},
+		{"--user-centric-rate 4", []string{"--num-users"}},
+		{"--num-users 4", []string{"--user-centric-rate"}},
+		{"--user-centric-rate nan --num-users 4", []string{"want a number of requests per second"}},
+		{"--user-centric-rate 4 --num-users 4 --request-rate 5", []string{"given twice"}},
+		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal distances"}},
 		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
 		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},

@@ -91,6 +91,21 @@ var printedLines = []printedLine{
 		"requests 3", "the trace is sent once, not until there are 100 requests: add --loop",
 	},
 	{
+		aiperf, "Profile Embedding Models", "texts of one's own", "profile --model sim --endpoint-type embeddings --endpoint /v1/embeddings --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 3",
+		map[string]string{"inputs.jsonl": `{"texts": ["Where do rivers rise?"]}
+{"texts": ["Where do they end?"]}
+{"texts": ["Who maps them?"]}
+`},
+		"requests 3; path /v1/embeddings; model sim; some input=Who maps them?; body stream=", "",
+	},
+	{
+		aiperf, "Profile Hugging Face TGI Models", "texts of one's own", "profile --model sim --endpoint-type huggingface_generate --streaming --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 2",
+		map[string]string{"inputs.jsonl": `{"text": "Where do rivers rise?"}
+{"text": "Where do they end?"}
+`},
+		"requests 2; path /generate_stream; some inputs=Where do they end?; body parameters=map[details:true]", "",
+	},
+	{
 		aiperf, "Trace Replay with Mooncake Traces", "rows with messages", aiperfStart + "--input-file DIR/chats.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
 		map[string]string{"chats.jsonl": `{"session_id": "a", "messages": [{"role": "user", "content": "Good day"}], "output_length": 5, "timestamp": 0}
 {"session_id": "a", "messages": [{"role": "user", "content": "Good day"}, {"role": "assistant", "content": "To you"}, {"role": "user", "content": "And now?"}], "output_length": 5, "timestamp": 200}

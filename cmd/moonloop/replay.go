@@ -123,7 +123,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	c := &f.cfg
 
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
-	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.RoundRobin, agent.LeastLoaded, agent.BySession)
+	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
@@ -132,6 +132,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.Arrivals.Rate, "request-rate", 0, aRate)
 	wordVar(fs, &c.Schedule.Arrivals.Pattern, "arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
 	add(fs, &c.Schedule.Arrivals.Burstiness, "burstiness", 1, number(load.MinBurstiness, load.MaxBurstiness))
+	add(fs, &c.Schedule.Arrivals.Users, "users", 0, whole(0, load.MaxUsers))
 	add(fs, &c.Schedule.Arrivals.RampUp, "ramp-up", 0)
 	add(fs, &c.Schedule.Arrivals.RampFrom, "ramp-up-from", 0, number(0, load.MaxRate))
 	wordVar(fs, &c.Schedule.Arrivals.RampShape, "ramp-up-shape", load.RampLinear, load.RampLinear, load.RampExponential)
@@ -236,6 +237,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	if a := &c.Schedule.Arrivals; fs.Changed("burstiness") && !fs.Changed("arrival") && a.Burstiness != 1 {
 		a.Pattern = load.Gamma
+	}
+	if a := &c.Schedule.Arrivals; a.Users > 0 && !fs.Changed("arrival") {
+		a.Pattern = load.Constant
 	}
 	// Which the configuration takes for its default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -367,13 +369,20 @@ func (t *translator) finish() (errs []error) {
 		t.kept["scale"] = "1"
 		t.said = append(t.said, "--data: timestamps are seconds, as there is no time_scale; time_scale=0.001 is for a trace in milliseconds")
 	}
+	if has("users") || has("user rate") {
+		if has("users") != has("user rate") {
+			errs = append(errs, errors.New("--user-centric-rate, --num-users: one has no effect without the other: give both or neither"))
+		}
+		_ = t.add("users", t.kept["users"])
+		_ = t.add("request-rate", t.kept["user rate"])
+	}
 	if has("ramp") || has("ramp from") || has("ramp to") {
 		if err := t.vllmRamp(); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if (has("timed") || has("mode")) && t.typed("request-rate") != "" {
-		for _, name := range []string{"request-rate", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "ramp-up", "ramp-up-from", "ramp-up-shape"} {
+		for _, name := range []string{"request-rate", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "users", "ramp-up", "ramp-up-from", "ramp-up-shape"} {
 			t.args = withoutFlag(t.args, name)
 		}
 		t.said = append(t.said, "--request-rate has no effect: "+followed)
@@ -508,15 +517,15 @@ func (t *translator) findType() {
 	if err != nil || t.typed("from") != "" {
 		return
 	}
-	file, err := os.Open(files[0])
+	if info, err := os.Stat(files[0]); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	file, err := mooncake.OpenInput(context.Background(), files[0], mooncake.OpenOptions{})
 	if err != nil {
 		return
 	}
 	defer func() { _ = file.Close() }()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return
-	}
-	head, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	head, _ := file.Peek(file.Size())
 	from, err := convert.Detect(files[0], head)
 	var body map[string]json.RawMessage
 	if err != nil && json.NewDecoder(bytes.NewReader(head)).Decode(&body) == nil && body["messages"] != nil {
@@ -648,6 +657,9 @@ func (t *translator) synthesis() (errs []error) {
 	return errs
 }
 
+// endpointNames are those of --endpoint.
+var endpointNames = strings.Trim(fmt.Sprint(prompt.Endpoints()), "[]")
+
 func (t *translator) endpointPath(value string) error {
 	switch {
 	case strings.HasSuffix(value, "/chat/completions"):
@@ -658,8 +670,24 @@ func (t *translator) endpointPath(value string) error {
 		return t.endpoint("responses")
 	case strings.HasSuffix(value, "/messages"):
 		return t.endpoint("messages")
+	case strings.HasSuffix(value, "/embeddings"):
+		return t.endpoint("embeddings")
+	case strings.HasSuffix(value, "/generate"), strings.HasSuffix(value, "/generate_stream"): // which of the two, --no-stream says
+		return t.endpoint("generate")
 	}
-	return fmt.Errorf("%s: want chat, completions, responses or messages, or a path that ends in /chat/completions, /completions, /responses or /messages", quoted(value))
+	return fmt.Errorf("%s: want a path that ends in /chat/completions, /completions, /responses, /messages, /embeddings, /generate or /generate_stream; or one of %s",
+		quoted(value), endpointNames)
+}
+
+// endpointType reads AIPerf's names, ours among them.
+func (t *translator) endpointType(value string) error {
+	switch {
+	case value == "huggingface_generate":
+		return t.endpoint("generate")
+	case slices.Contains(prompt.Endpoints(), prompt.Endpoint(value)):
+		return t.endpoint(value)
+	}
+	return fmt.Errorf("%s: want huggingface_generate, or one of %s", quoted(value), endpointNames)
 }
 
 // endpoint adds it once, however many flags say the same.
@@ -681,8 +709,8 @@ func (t *translator) requestType(value string) error {
 		return t.endpoint("chat")
 	case "text_completions":
 		return t.endpoint("completions")
-	case "responses":
-		return t.endpoint("responses")
+	case "responses", "embeddings":
+		return t.endpoint(value)
 	}
 	return t.endpointPath(value)
 }
@@ -691,13 +719,18 @@ func (t *translator) backend(value string) error {
 	switch value {
 	case "openai-chat":
 		return t.endpoint("chat")
+	case "openai-embeddings":
+		return t.endpoint("embeddings")
+	case "tgi":
+		_ = t.add("profile", value)
+		return t.endpoint("generate")
 	case "vllm", "openai":
 	case "sglang", "lmdeploy":
 		_ = t.add("profile", value)
 	case "tensorrt-llm":
 		_ = t.add("profile", "trtllm")
 	default:
-		return fmt.Errorf("%s: want openai-chat, vllm, openai, sglang, lmdeploy or tensorrt-llm: a replay speaks the OpenAI API alone", quoted(value))
+		return fmt.Errorf("%s: want openai-chat, openai-embeddings, tgi, vllm, openai, sglang, lmdeploy or tensorrt-llm", quoted(value))
 	}
 	return t.endpoint("completions")
 }

@@ -78,10 +78,13 @@ func (e *Engine) routes() *http.ServeMux {
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(chat, w, r) })
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(completions, w, r) })
 	mux.HandleFunc("POST "+pathMessages, func(w http.ResponseWriter, r *http.Request) { e.generate(messages, w, r) })
+	mux.HandleFunc("POST "+pathEmbeddings, func(w http.ResponseWriter, r *http.Request) { e.generate(embeddings, w, r) })
+	mux.HandleFunc("POST "+pathGenerate, func(w http.ResponseWriter, r *http.Request) { e.generate(generate, w, r) })
+	mux.HandleFunc("POST "+pathGenerateStream, func(w http.ResponseWriter, r *http.Request) { e.generate(generate, w, r) })
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.Handle("GET /metrics", e.metric.handler)
-	paths := []string{"/v1/chat/completions", "/v1/completions", pathMessages, "/v1/models", "/health", "/metrics"}
+	paths := []string{"/v1/chat/completions", "/v1/completions", pathMessages, pathEmbeddings, pathGenerate, pathGenerateStream, "/v1/models", "/health", "/metrics"}
 	if e.config.Like != LikePlain {
 		mux.HandleFunc("POST "+pathTokenize, e.serveTokenize)
 		paths = append(paths, pathTokenize)
@@ -112,7 +115,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer e.leave()
 	e.boundBody(w, r)
-	if e.config.APIKey != "" && strings.HasPrefix(r.URL.Path, "/v1/") && !e.authorized(r) {
+	if e.config.APIKey != "" && (strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, pathGenerate)) && !e.authorized(r) {
 		e.count.unauthorized.Add(1)
 		w.Header().Set("Www-Authenticate", "Bearer")
 		refusal := &apiError{status: http.StatusUnauthorized, kind: "authentication_error", code: "invalid_api_key", message: "a valid bearer key is needed in the Authorization header"}

@@ -20,7 +20,7 @@ const (
 // render puts the prompt's tokens into the chain.
 func (q *request) render(a api, c *chain, t Template) *apiError {
 	var err *apiError
-	if a != completions {
+	if a.ofMessages() {
 		q.facts.Prompt = PromptMessages
 		err = q.renderChat(c, t)
 	} else {

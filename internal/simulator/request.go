@@ -19,7 +19,12 @@ const (
 	chat api = iota
 	completions
 	messages
+	generate
+	embeddings
 )
+
+// ofMessages reports whether prompts are messages of a chat.
+func (a api) ofMessages() bool { return a == chat || a == messages }
 
 // request is a decoded request body. The raw values alias the body.
 type request struct {
@@ -34,6 +39,11 @@ type request struct {
 	choices        int
 	cacheSalt      string
 	toolNames      []string
+
+	dimensions int  // of an embedding; 0: the usual ones
+	base64     bool // it is written so
+	prefill    bool // each token of the prompt is to be listed
+	details    bool // of generate: how the reply ended is to be told
 
 	prompt, messages, tools, system jsontext.Value
 }
@@ -70,8 +80,16 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 			ok = decode(value, &q.usage)
 		case "n":
 			ok = decode(value, &q.choices)
-		case "prompt":
+		case a.promptField():
 			q.prompt = value
+		case a.parametersField():
+			return q.readParameters(value)
+		case "dimensions":
+			ok = a != embeddings || decode(value, &q.dimensions) && q.dimensions >= 1 && q.dimensions <= maxDimensions
+		case "encoding_format":
+			var format string
+			ok = a != embeddings || decode(value, &format) && (format == "float" || format == "base64")
+			q.base64 = format == "base64"
 		case "messages":
 			q.messages = value
 		case "tools":
@@ -103,8 +121,62 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 	if q.maxCompletion != Absent { // it wins
 		q.facts.MaxTokens = q.maxCompletion
 	}
+	if a == embeddings || a == generate { // the one has no stream, the other's path says it
+		q.facts.Stream, q.usage.Include, q.usage.Continuous = false, false, false
+	}
 	return q, q.check(a)
 }
+
+// promptField is the member that has the prompt, where that is one text.
+func (a api) promptField() string {
+	switch a {
+	case generate:
+		return "inputs"
+	case embeddings:
+		return "input"
+	default:
+		return "prompt"
+	}
+}
+
+// parametersField is the member that holds the parameters of generate. No body can have another's.
+func (a api) parametersField() string {
+	if a == generate {
+		return "parameters"
+	}
+	return "\xff"
+}
+
+// readParameters takes those of generate.
+func (q *request) readParameters(value jsontext.Value) *apiError {
+	if value.Kind() != '{' {
+		return badRequest("parameters", "parameters must be an object")
+	}
+	return members(jsontext.NewDecoder(bytes.NewBuffer(value)), value, func(name string, value jsontext.Value) *apiError {
+		ok := true
+		switch name {
+		case "max_new_tokens":
+			ok = decode(value, &q.facts.MaxTokens)
+		case "details":
+			ok = decode(value, &q.details)
+		case "decoder_input_details":
+			ok = decode(value, &q.prefill)
+		default:
+			if len(q.facts.Extra) < maxExtra {
+				q.facts.Extra = append(q.facts.Extra, cut(name, maxName))
+			}
+		}
+		if !ok {
+			return badRequest(name, "parameter %s has the wrong type or is out of range", name)
+		}
+		return nil
+	})
+}
+
+const (
+	maxDimensions   = 1 << 13
+	usualDimensions = 64
+)
 
 // members calls member with each name and value of the object that comes next in a text, but for nulls, which are absent. The
 // values are cut out of the text: the decoder's own are only good until its next call.
@@ -164,10 +236,12 @@ func (q *request) check(a api) *apiError {
 		return badRequest("stream_options", "stream_options is only allowed with stream = true")
 	case a == messages && f.MaxTokens == Absent:
 		return badRequest("max_tokens", "max_tokens is missing: this endpoint takes no request without it")
-	case a != completions && q.messages == nil:
+	case a == generate && f.Stream && q.prefill:
+		return badRequest("decoder_input_details", "decoder_input_details == true is not supported when streaming tokens")
+	case a.ofMessages() && q.messages == nil:
 		return badRequest("messages", "messages is missing")
-	case a == completions && q.prompt == nil:
-		return badRequest("prompt", "prompt is missing")
+	case !a.ofMessages() && q.prompt == nil:
+		return badRequest(a.promptField(), "%s is missing", a.promptField())
 	}
 	return nil
 }

@@ -185,6 +185,10 @@ func (x *exchange) read() error {
 		return unknown
 	}
 	q, refusal := parseRequest(x.api, e.config.Like, body)
+	if q != nil && x.api == generate { // it serves one model, and the path says whether it streams
+		q.facts.Model, q.facts.Stream = e.modelNames()[0], x.r.URL.Path == pathGenerateStream
+		refusal = q.check(x.api)
+	}
 	if q != nil {
 		defer func() {
 			x.rec.Request = q.facts
@@ -219,7 +223,9 @@ func (x *exchange) prepare(q *request) error {
 			x.rec.Blocks[i] = Hash(id)
 		}
 	}
-	x.plan = c.plan(q, hash, x.r.Header)
+	if x.plan = c.plan(q, hash, x.r.Header); x.api == embeddings {
+		x.plan = plan{key: x.plan.key}
+	}
 	x.shape.change(&x.plan, x.api)
 	asked := max(q.facts.MaxTokens, x.plan.tokens)
 	if limit := c.MaxModelLen; limit > 0 && chain.tokens+asked > limit {
@@ -229,8 +235,17 @@ func (x *exchange) prepare(q *request) error {
 	}
 	x.format = newFormat(x, q, splitmix.Next(c.Seed^x.rec.Seq<<1))
 	x.form = x.format
-	if x.api == messages {
+	switch x.api {
+	case messages:
 		x.form = messagesFormat{x.format}
+	case generate:
+		x.form = generateFormat{x.format}
+		if !x.stream {
+			x.w.Header().Set("X-Prompt-Tokens", strconv.Itoa(x.format.promptTokens))
+		}
+	case embeddings:
+		x.form = embeddingsFormat{x.format}
+	default:
 	}
 	return nil
 }
@@ -368,7 +383,7 @@ func (x *exchange) emit(from, to int) error {
 		return nil
 	}
 	if from == 0 {
-		if x.api != completions && !x.format.begun {
+		if x.api.ofMessages() && !x.format.begun {
 			x.buf = x.form.role(x.buf)
 		}
 		if x.plan.tool != "" {
@@ -442,11 +457,15 @@ func (x *exchange) end(err error) {
 			x.buf = x.form.failure(x.buf[:0], refusal)
 			_ = x.write() // the outcome is the same if the client has gone
 		} else {
-			if x.stream && x.engine.config.ErrorsInStream && refusal.late && x.api != messages {
+			if x.stream && x.engine.config.ErrorsInStream && refusal.late && (x.api == chat || x.api == completions) {
 				refusal = refusal.inStream()
 			}
-			if x.api == messages {
+			switch x.api {
+			case messages:
 				refusal = refusal.inMessages()
+			case generate:
+				refusal = refusal.inGenerate()
+			default:
 			}
 			if refusal.retry {
 				seconds := (x.engine.config.Faults.RetryAfter + time.Second - 1) / time.Second

@@ -42,10 +42,10 @@ func (s *shape) change(p *plan, a api) {
 	if s.shortOutput {
 		p.tokens = (p.tokens + 1) / 2
 	}
-	if s.call && a != completions {
+	if s.call && a.ofMessages() {
 		p.tool, p.finish = "simulated", finishToolCalls
 	}
-	if s.finish != "" {
+	if s.finish != "" && a != embeddings {
 		p.finish = s.finish
 	}
 }

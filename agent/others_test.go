@@ -1,0 +1,140 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// otherRows are rows of lengths, and a text.
+var otherRows = []string{
+	`{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [0, 1]}`,
+	`{"timestamp": 50, "input_length": 700, "output_length": 4, "hash_ids": [0, 2]}`,
+	`{"timestamp": 100, "text_input": "hello there", "output_length": 5}`,
+}
+
+// TestEmbeddings: a replay to /v1/embeddings sends each row's prompt, of words or token ids, and asks for no reply; its figures have
+// latencies and prompt tokens, and none of what an embedding does not have.
+func TestEmbeddings(t *testing.T) {
+	for _, form := range []prompt.Form{prompt.Words, prompt.Tokens} {
+		t.Run(string(form), func(t *testing.T) {
+			cfg := simulator.Config{}
+			cfg.Record.Headers = []string{"X-Request-Id"}
+			e := newEngine(t, cfg)
+			dir := t.TempDir()
+			r := e.replay(t, Config{Out: dir, Prompt: Prompt{Endpoint: prompt.Embeddings, Form: form}}, otherRows...)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			f := r.report.Figures()
+			if f.Rows.Served != 3 || f.Tokens.Embeddings != 3 || f.Tokens.Estimated+f.Tokens.NoContent+f.Tokens.Output.Unknown > 0 || r.report.Run.Streaming {
+				t.Fatalf("%+v, %+v, %v", f.Rows, f.Tokens, f.Errors)
+			}
+			for i, want := range []int{600, 700} {
+				if res := r.results[i].Result; r.sent[i].PromptTokens != want || res.Prompt != "equal" || res.Usage.Completion != 0 {
+					t.Errorf("row %d: %d tokens, %+v", i, r.sent[i].PromptTokens, res)
+				}
+			}
+			for i, rec := range r.sent {
+				var body map[string]json.RawMessage
+				if err := json.Unmarshal(rec.Body, &body); err != nil || len(body) != 2 || body["model"] == nil || body["input"] == nil || rec.Path != "/v1/embeddings" {
+					t.Errorf("row %d: %v, %.200s", i, err, rec.Body)
+				}
+			}
+			for _, id := range []measure.ID{measure.Latency, measure.LatencyWire, measure.InputLength, measure.TotalThroughput, measure.RequestThroughput} {
+				if s, ok := f.Stat(id); !ok || s.Avg <= 0 {
+					t.Errorf("%s: %+v, %v", id, s, ok)
+				}
+			}
+			for _, id := range []measure.ID{
+				measure.TTFT, measure.TTFTIntended, measure.TTFE, measure.TTFO, measure.ITL, measure.TPOT, measure.TPOTWithFirst, measure.Decode, measure.OutputLength,
+				measure.TokenThroughput, measure.TotalOutput, measure.RequestTokenThroughput, measure.PrefillThroughput, measure.PeakTokens,
+			} {
+				if s, ok := f.Stat(id); ok {
+					t.Errorf("an embedding has a %s: %+v", id, s)
+				}
+			}
+		})
+	}
+}
+
+// TestEmbeddingsRefused: what an embedding cannot have is refused before anything is sent.
+func TestEmbeddingsRefused(t *testing.T) {
+	for why, cfg := range map[string]Config{
+		"no tokens to be first":        {SLO: measure.SLO{TTFT: 1}},
+		"no first token":               {Schedule: Schedule{PrefillConcurrency: 1}},
+		"--session-mode full":          {Trace: Trace{Sessions: mooncake.SessionDelta}},
+		"embedding takes no text=like": {},
+	} {
+		e := newEngine(t, simulator.Config{})
+		cfg.Prompt.Endpoint = prompt.Embeddings
+		lines := []string{`{"timestamp": 0, "session_id": "s", "input_length": 100}`, `{"timestamp": 1, "session_id": "s", "input_length": 100}`}
+		if strings.HasSuffix(why, "=like") { // chats are no text
+			why, lines = "messages go to the endpoints", []string{`{"timestamp": 0, "messages": [{"role": "user", "content": "hi"}]}`}
+		}
+		r := e.replay(t, cfg, lines...)
+		said := fmt.Sprint(r.err)
+		if len(r.results) > 0 {
+			said += r.results[0].Result.Message
+		}
+		if !strings.Contains(said, why) || len(r.sent) > 0 {
+			t.Errorf("%s: %s, %d sent", why, said, len(r.sent))
+		}
+	}
+}
+
+// TestGenerate: a replay to TGI's own API has the lengths of the trace, measured by the tokens of calibration prompts, and carries replies
+// in sessions as one text.
+func TestGenerate(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprint("whole ", whole), func(t *testing.T) {
+			cfg := simulator.Config{}
+			cfg.Record.Headers = []string{"X-Request-Id"}
+			e := newEngine(t, cfg)
+			r := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Generate, NoStream: whole}}, otherRows...)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			f := r.report.Figures()
+			if f.Rows.Served != 3 || f.Tokens.Output.Equal != 3 || f.Tokens.Prompt.Equal != 2 {
+				t.Fatalf("%+v, %+v, %v", f.Rows, f.Tokens, f.Errors)
+			}
+			if _, ok := f.Stat(measure.TTFT); ok == whole {
+				t.Errorf("a first token: %v", ok)
+			}
+			for i, want := range []int64{3, 4, 5} {
+				var body struct {
+					Inputs     *string
+					Parameters map[string]any
+				}
+				path := map[bool]string{true: "/generate", false: "/generate_stream"}[whole]
+				if err := json.Unmarshal(r.sent[i].Body, &body); err != nil || body.Inputs == nil || body.Parameters["max_new_tokens"] != float64(want) ||
+					body.Parameters["details"] != true || len(body.Parameters) != 2 || r.sent[i].Path != path {
+					t.Errorf("row %d: %v, %s %.200s", i, err, r.sent[i].Path, r.sent[i].Body)
+				}
+			}
+			if r.sent[0].PromptTokens != 600 {
+				t.Errorf("%+v", r.sent[0])
+			}
+		})
+	}
+	cfg := simulator.Config{}
+	cfg.Record.Headers = []string{"X-Request-Id"}
+	e := newEngine(t, cfg)
+	r := e.replay(t, Config{Trace: Trace{Sessions: mooncake.SessionDelta}, Prompt: Prompt{Endpoint: prompt.Generate}},
+		`{"timestamp": 0, "session_id": "s", "text_input": "one two", "output_length": 3}`, `{"delay": 1, "session_id": "s", "text_input": " three", "output_length": 3}`)
+	var first, second struct{ Inputs string }
+	if r.err != nil || len(r.sent) != 2 || json.Unmarshal(r.sent[0].Body, &first) != nil || json.Unmarshal(r.sent[1].Body, &second) != nil ||
+		!strings.HasPrefix(second.Inputs, first.Inputs) || len(strings.Fields(second.Inputs)) < 5 {
+		t.Errorf("%v, %+v, %+v", r.err, first, second)
+	}
+}

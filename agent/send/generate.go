@@ -1,0 +1,89 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+)
+
+// This file reads replies of TGI's own API: an event for each token, of which the last also has the whole text and the counts, no
+// [DONE], and, of a whole reply, the tokens of the prompt in a header.
+
+// promptTokensHeader is how many tokens the prompt of a whole reply had.
+const promptTokensHeader = "X-Prompt-Tokens"
+
+// generateEvent is an event of a stream, or a whole reply.
+type generateEvent struct {
+	Token *struct {
+		Text    string `json:"text"`
+		Special bool   `json:"special"` // such as the end of the text: it is no part of it
+	} `json:"token"`
+	Text    *string `json:"generated_text"` // of the last event and of a whole reply
+	Details *struct {
+		Reason    string `json:"finish_reason"`
+		Generated *int64 `json:"generated_tokens"`
+		Input     *int64 `json:"input_length"`
+	} `json:"details"`
+	Error json.RawMessage `json:"error"`
+}
+
+// unstated is the finish reason of a reply that has ended without one: it was not asked for details.
+const unstated = "unstated"
+
+// generateEvent takes the data of one event of TGI's API.
+func (s *stream) generateEvent(data []byte, at arrival, isError bool) error {
+	var e generateEvent
+	whole := data
+	if s.x.Whole && data[0] == '[' { // its compatible route, "/", replies with a list of one
+		var list []json.RawMessage
+		if json.Unmarshal(data, &list) == nil && len(list) == 1 {
+			whole = list[0]
+		}
+	}
+	failed := json.Unmarshal(whole, &e) != nil
+	if isError || len(e.Error) > 0 && !bytes.Equal(e.Error, nullMark) {
+		s.complain(data)
+		s.flight.guard.enter(stageTail)
+		return nil
+	}
+	if failed || e.Token == nil && e.Text == nil {
+		s.fail(ClassProtocol, "", "an event of the reply is no JSON object of TGI's API")
+		return nil
+	}
+	c := &s.chunk
+	c.reset()
+	c.typ = text("token") // the last word is the last event
+	var is choice
+	switch {
+	case s.x.Whole && e.Text != nil:
+		is.content = escaped(*e.Text)
+	case e.Token != nil && !e.Token.Special:
+		is.content = escaped(e.Token.Text)
+	}
+	if d := e.Details; d != nil {
+		is.finish = escaped(d.Reason)
+		for _, f := range []struct {
+			to   *int64
+			from *int64
+		}{{&s.x.Usage.Prompt, d.Input}, {&s.x.Usage.Completion, d.Generated}} {
+			if f.from != nil && *f.from >= 0 && *f.from <= maxCount {
+				*f.to, c.hasUsage = *f.from, true
+			}
+		}
+	}
+	if e.Text != nil && len(is.finish) == 0 {
+		is.finish = text(unstated)
+	}
+	c.choices = append(c.choices, is)
+	return s.choices(at)
+}
+
+// generateHeader takes the length of the prompt, which a whole reply does not have.
+func (s *stream) generateHeader(h http.Header) {
+	if n := digits([]byte(h.Get(promptTokensHeader))); n != Unknown && n <= maxCount {
+		s.x.Usage.Prompt = n
+	}
+}

@@ -1,0 +1,113 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// The paths of TGI's own API.
+const (
+	pathGenerate       = "/generate"
+	pathGenerateStream = "/generate_stream"
+)
+
+// generateFormat writes replies in the shapes of TGI's own API: an event for each token, of which the last has the whole text, too. Shapes
+// of events that only OpenAI's have do not change them.
+type generateFormat struct{ *format }
+
+func (f generateFormat) role(b []byte) []byte { return b }
+func (f generateFormat) call(b []byte) []byte { return b }
+func (f generateFormat) done(b []byte) []byte { return b }
+
+// text returns what all tokens are, as it stands in a JSON string.
+func (f generateFormat) text() (b []byte) {
+	for i := range f.plan.tokens {
+		b = f.plan.appendToken(b, i)
+	}
+	return b
+}
+
+// ending says how the reply ended, null where nobody asked.
+func (f generateFormat) ending(more string) string {
+	if !f.request.details && !f.request.prefill {
+		return "null"
+	}
+	reason := f.plan.finish
+	if reason == finishStop {
+		reason = "eos_token"
+	}
+	return fmt.Sprintf(`{"finish_reason":%q,"generated_tokens":%d,"seed":null%s}`, reason, f.plan.tokens, more)
+}
+
+// token is one token of a reply.
+func (f generateFormat) token(b []byte, i int) []byte {
+	id := uint64(0)
+	f.plan.tokenIDs(i, &f.config.Tokenizer, func(v uint64) { id = v })
+	b = append(strconv.AppendUint(append(b, `{"id":`...), id%(1<<31), 10), `,"text":"`...)
+	return append(f.plan.appendToken(b, i), `","logprob":-0.5,"special":false}`...)
+}
+
+func (f generateFormat) tokens(b []byte, from, to int) []byte {
+	for i := from; i < to; i++ {
+		b = fmt.Appendf(b, `data:{"index":%d,"token":`, i+1)
+		b = f.token(b, i)
+		if i == f.plan.tokens-1 && f.shape.usage != usageNone {
+			b = fmt.Appendf(b, `,"generated_text":"%s","details":%s}`, f.text(), f.ending(`,"input_length":`+strconv.Itoa(f.promptTokens)))
+		} else {
+			b = append(b, `,"generated_text":null,"details":null}`...)
+		}
+		b = append(b, plainEnd...)
+	}
+	return b
+}
+
+// finish appends nothing: the last token has said all.
+func (f generateFormat) finish(b []byte) []byte { return b }
+
+func (f generateFormat) failure(b []byte, e *apiError) []byte {
+	return append(append(append(b, "data:"...), e.ofGenerate()...), plainEnd...)
+}
+
+func (f generateFormat) whole() []byte {
+	more := `,"prefill":[`
+	if f.request.prefill {
+		for i := range f.promptTokens {
+			if i > 0 {
+				more += ","
+			}
+			more += `{"id":1,"text":"x","logprob":null}`
+		}
+	}
+	return fmt.Appendf(nil, `{"generated_text":"%s","details":%s}`, f.text(), f.ending(more+`],"tokens":[]`))
+}
+
+// ofGenerate returns the error in the shape of TGI's own API.
+func (e *apiError) ofGenerate() []byte {
+	kind := "generation"
+	switch {
+	case e.status == http.StatusTooManyRequests:
+		kind = "overloaded"
+	case e.status/100 == 4:
+		kind = "validation"
+	}
+	b, _ := json.Marshal(map[string]string{"error": e.message, "error_type": kind}) // texts always marshal
+	return b
+}
+
+// inGenerate returns the refusal in the shape and with the status of TGI's own API, unless it has one of its own.
+func (e *apiError) inGenerate() *apiError {
+	if e.raw != "" {
+		return e
+	}
+	other := *e
+	if e.status == http.StatusBadRequest {
+		other.status = http.StatusUnprocessableEntity
+	}
+	other.media, other.raw = mediaJSON, string(e.ofGenerate())
+	return &other
+}
