@@ -242,8 +242,8 @@ func (c *Config) Validate() error {
 			bad("url %s: it is given twice", mooncake.PublicName(address))
 		}
 	}
-	if b := c.Target.Balance; b != "" && b != RoundRobin && b != LeastLoaded && b != BySession {
-		bad("balance %q: want %s, %s or %s", b, RoundRobin, LeastLoaded, BySession)
+	if b := c.Target.Balance; b != "" && !slices.Contains(Balances(), b) {
+		bad("balance %q: want %s, %s, %s or %s", b, RoundRobin, LeastLoaded, BySession, ByPrefix)
 	}
 	for _, n := range []struct {
 		name  string

@@ -59,6 +59,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer engines.close()
+	engines.follow(in.stream, said)
 	found, err := engines.ask(ctx, questions(cfg, in, text, replies.Needed(), said), clk)
 	if err != nil {
 		return nil, err

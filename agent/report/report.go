@@ -215,7 +215,7 @@ type Schedule struct {
 	Loop              int     `json:"loop_passes,omitempty"`        // 0: one
 	LoopFor           float64 `json:"loop_for_ms,omitempty"`
 	LoopFresh         bool    `json:"loop_fresh,omitempty"`
-	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded or session
+	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded, session or prefix
 	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`

@@ -123,7 +123,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	c := &f.cfg
 
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
-	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.RoundRobin, agent.LeastLoaded, agent.BySession)
+	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
