@@ -71,6 +71,12 @@ func (s *Stream) probe() error {
 		return errors.New("window: the trace has no timestamps, or they are ignored")
 	}
 	s.info.Fingerprint = fingerprint.Sum64()
+	if s.opt.Shards > 0 {
+		s.division = newDivision(s.opt, s.head)
+		for i := range s.head {
+			s.division.assign(&s.head[i])
+		}
+	}
 	s.info.Broken = checker.Violations()
 	times := arrivals.Stats()
 	s.info.Grid = times.Grid

@@ -51,6 +51,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"simulate", "run", "negative wrong", "every text is a command"},
 	{"compare", "between", "negative wrong", "every text is a command; without --run it is not run"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
+	{"replay", "clock-reference", "wrong", "every word is the name of a host"},
 	{"help completion", "*", "*", "the library's own"},
 }
 
@@ -165,6 +166,7 @@ var hostileBase = map[string][]string{
 	"compare":   {"runs", "runs"},
 	"twin":      {"runs"},
 	"shadow":    {"journals", "--out", "shadow", "--allow-target", "http://127.0.0.1:1"},
+	"merge":     {"runs", "--out", "whole"},
 	"referee":   {"truth.jsonl", "--judge", "rate=1000"},
 	"search":    {"trace.jsonl", "--objective", "ttft.p99<2s", "--progress", "none"},
 }
