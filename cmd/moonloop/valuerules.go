@@ -18,12 +18,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"golang.org/x/net/http/httpguts"
 )
 
 // replayVerb is the one verb whose flags have other names, too.

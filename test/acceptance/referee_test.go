@@ -189,7 +189,8 @@ func independent(t *testing.T, record, header string, rate float64) (late []floa
 		Header   map[string][]string
 		Received int64 `json:"received_ns"`
 		BodyRead int64 `json:"body_read_ns"`
-	}) {
+	},
+	) {
 		if len(line.Header[header]) == 0 {
 			return
 		}
