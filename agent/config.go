@@ -168,7 +168,7 @@ type Prompt struct {
 	Tokenizer string
 	// Images says how pictures beside prompts are made.
 	Images prompt.Images
-	Seed      uint64
+	Seed   uint64
 	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two requests.
 	Overhead int
 	TooShort prompt.TooShort
