@@ -44,7 +44,7 @@ RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-agents acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-agents acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -183,6 +183,14 @@ acceptance-peers: moonloop
 	test/acceptance/peers/install.sh build/peers
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptancePeers$$' ./test/acceptance
+
+## acceptance-referee: the referee judges moonloop, vegeta, k6, AIPerf, GuideLLM and vLLM's bench, as many as can be installed (docs/referee-results.md)
+# Installs into build/vllm and build/peers.
+acceptance-referee: moonloop
+	-test/acceptance/vllm/install.sh build/vllm
+	PEERS='vegeta k6' bench/peers/peers.sh build/peers
+	-test/acceptance/peers/install.sh build/peers
+	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' $(ACCEPT_ENGINE) -run '^TestAcceptanceReferee$$' ./test/acceptance
 
 ## acceptance-agents: agents in LangGraph, captured from OpenInference's spans, replayed: the same graph, in the same time; PYTHON=python3
 # Installs into build/agents (0.2 GB).

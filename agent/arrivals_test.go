@@ -178,3 +178,33 @@ func TestConcurrencyRamp(t *testing.T) {
 		t.Errorf("prefills: requests came at %v, want %v; %+v", at, want, rep.Schedule)
 	}
 }
+
+// TestUsers: what arrives is a turn of each user in turn at equal distances; one whose predecessor has not ended comes when that ends,
+// and those after it at their own places.
+func TestUsers(t *testing.T) {
+	row := func(session string, further int) string {
+		return fmt.Sprintf(`{"session_id": %q, "timestamp": 7, "input_length": 600, "output_length": %d, "hash_ids": [0, 1]}`, session, 1+further)
+	}
+	cfg := Config{Trace: Trace{Sessions: mooncake.SessionFull}, Schedule: Schedule{Arrivals: load.Arrivals{Rate: 2, Users: 2}}}
+	engine := simulator.Config{Latency: simulator.Latency{Prefill: 100 * time.Millisecond, Decode: time.Second}}
+	// The second row's reply takes 1.1 s, which is longer than the second between two turns of its user.
+	rep, got := inVirtualTime(t, engine, cfg, row("a", 0), row("b", 1), row("b", 0), row("c", 0), row("a", 0), row("b", 0))
+	arrived, at := order(got)
+	// Places: a at 0, b at 0.5, a at 1, b at 1.5, c at 2, b at 2.5.
+	want := []time.Duration{0, 500, 1000, 1600, 2000, 2500}
+	for i := range want {
+		want[i] *= time.Millisecond
+	}
+	if fmt.Sprint(arrived) != "[0 1 4 2 3 5]" || !slices.Equal(at, want) {
+		t.Errorf("rows %v at %v, want %v", arrived, at, want)
+	}
+	late, _ := rep.Figures().Stat(measure.Lateness)
+	if is := rep.Schedule; late.Max != 0 || is.Mode != report.AtRate || is.Users != 2 || is.RequestRate != 2 || is.Arrival != "constant" {
+		t.Errorf("up to %v ms late, %+v", late.Max, is)
+	}
+	cfg.Trace.Sessions = mooncake.SessionNone
+	rep, _ = inVirtualTime(t, engine, cfg, rows(3, 0)...)
+	if !slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.Contains(s, "no session has a second turn") }) {
+		t.Errorf("of a trace without sessions: %q", rep.Warnings)
+	}
+}

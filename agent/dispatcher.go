@@ -107,7 +107,7 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	if d.prefillCap {
 		p.first = func(at time.Duration) { d.sched.FirstToken(it, at) }
 	}
-	p.engine = d.engines.pick(it.Row.SessionID) // here, so that turns go round in the order of the schedule
+	p.engine = d.engines.pick(it.Row) // here, so that turns go round in the order of the schedule
 	// The schedule is over when the last request is; its record may still be on the way.
 	d.recorder.senders.Go(func() { d.request(ctx, it, c, p) })
 }

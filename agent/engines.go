@@ -14,8 +14,12 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/internal/splitmix"
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Balance says which of several engines a request goes to.
@@ -26,12 +30,22 @@ const (
 	RoundRobin  Balance = "round-robin"  // one after the other
 	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight, of several the next in turn
 	BySession   Balance = "session"      // all turns of a session to one, by a hash of its id; rows without one in turn
+	// ByPrefix sends all rows to one that have the same first block below the trunk, by a hash of its id. The trunk are the blocks that
+	// more rows have than half of an engine's share, such as a system prompt's: by these nearly all requests would go to one engine. Rows
+	// that end in the trunk go in turn, and rows without block ids, or with those of a new turn alone, as with BySession.
+	ByPrefix Balance = "prefix"
 )
+
+// Balances are all ways to balance.
+func Balances() []Balance { return []Balance{RoundRobin, LeastLoaded, BySession, ByPrefix} }
 
 // engines are the engines of a run.
 type engines struct {
 	balance Balance
 	all     []*backend
+	// Of ByPrefix: the blocks of the trunk, and whether the ids of a session's rows are those of whole prompts.
+	trunk map[uint64]bool
+	whole bool
 
 	mu   sync.Mutex
 	next int // in turn
@@ -45,14 +59,51 @@ type backend struct {
 	inFlight int             // of engines.mu
 }
 
+// follow takes what ByPrefix needs of the trace.
+func (e *engines) follow(s *load.Stream, said *notices) {
+	if e.balance != ByPrefix || len(e.all) < 2 {
+		return
+	}
+	e.whole = s.Info().Sessions != mooncake.SessionDelta
+	share := 1 / float64(2*len(e.all))
+	trunk, rows := s.Trunk(share)
+	switch {
+	case !e.whole:
+		said.warn("balance: rows are new turns of their sessions, so that requests go by session, not by prefix")
+	case rows == 0:
+		said.warn("balance: the first rows have no block ids, so that they go by session, or in turn, not by prefix")
+	default:
+		said.note("balance: the trunk has %s, which more than %.3g %% of the first %s have; requests go by the first block below",
+			term.Counted(int64(len(trunk)), "blocks"), 100*share, term.Counted(int64(rows), "rows"))
+	}
+	e.trunk = trunk
+}
+
+// place returns a number that is equal for all rows that are to go to one engine; false where a row may go anywhere.
+func (e *engines) place(row *mooncake.Row) (place uint64, fixed bool) {
+	if e.balance == ByPrefix && len(row.HashIDs) > 0 && (e.whole || row.SessionID == "") {
+		for _, id := range row.HashIDs {
+			if !e.trunk[id] {
+				return splitmix.Next(id), true
+			}
+		}
+		return 0, false
+	}
+	if (e.balance == BySession || e.balance == ByPrefix) && row.SessionID != "" {
+		return xxhash.Sum64String(row.SessionID), true
+	}
+	return 0, false
+}
+
 // pick chooses the engine of a request, which counts as in flight there until it is left.
-func (e *engines) pick(session string) *backend {
+func (e *engines) pick(row *mooncake.Row) *backend {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var chosen *backend
+	place, fixed := e.place(row)
 	switch {
-	case e.balance == BySession && session != "":
-		chosen = e.all[xxhash.Sum64String(session)%uint64(len(e.all))]
+	case fixed:
+		chosen = e.all[place%uint64(len(e.all))]
 	case e.balance == LeastLoaded:
 		for i := range e.all {
 			if one := e.all[(e.next+i)%len(e.all)]; chosen == nil || one.inFlight < chosen.inFlight {

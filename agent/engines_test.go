@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,5 +171,97 @@ func TestEnginesThatDiffer(t *testing.T) {
 	r.Target = Target{URL: one.url, Further: []string{"ftp://x"}, Balance: "dice"}
 	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "ftp") || !strings.Contains(err.Error(), `balance "dice"`) {
 		t.Errorf("an engine of no scheme: %v", err)
+	}
+}
+
+// TestBalanceByPrefix: rows stay together by the first block below the trunk, in caches of their own, and the trunk divides nobody.
+func TestBalanceByPrefix(t *testing.T) {
+	const turns, families = 5, 25
+	var lines []string
+	for turn := range turns {
+		for f := range families {
+			// A system prompt of two blocks that all share, a block of the family, and one of each row.
+			lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 2048, "output_length": 2, "hash_ids": [0, 1, %d, %d]}`,
+				1000*(families*turn+f), 100+f, 1000+families*turn+f))
+		}
+	}
+	lines = append(lines, `{"timestamp": 200000, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`, `{"timestamp": 200001, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`)
+	run := func(balance Balance) (rep *report.Report, engine map[string]int) {
+		var notes []string
+		cfg := Config{Target: Target{Balance: balance}, Note: func(s string) { notes = append(notes, s) }}
+		rep, engine, _, err := overEngines(t, []simulator.Config{{}, {}, {}}, cfg, lines...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "balance: the trunk has 2 blocks, which more than 16.7 % of the first 127 rows have; requests go by the first block below"
+		if said := slices.Contains(notes, want); said != (balance == ByPrefix) {
+			t.Errorf("%s: told %q", balance, notes)
+		}
+		return rep, engine
+	}
+	rep, engine := run(ByPrefix)
+	of := make(map[int]int)
+	for f := range families {
+		first := engine[fmt.Sprint(f)]
+		of[first]++
+		for turn := range turns {
+			if at := engine[fmt.Sprint(families*turn+f)]; at != first {
+				t.Errorf("row %d of family %d came to engine %d, the first to %d", turn, f, at, first)
+			}
+		}
+	}
+	if len(of) != 3 || len(engine) != len(lines) {
+		t.Errorf("families by engine: %v, %d rows came", of, len(engine))
+	}
+	if engine["125"] == engine["126"] {
+		t.Errorf("both rows that end in the trunk came to engine %d", engine["125"])
+	}
+	if rep.Schedule.Balance != "prefix" || len(rep.Figures().Servers) != 3 {
+		t.Errorf("%+v", rep.Schedule)
+	}
+	cached := func(rep *report.Report) (n int64) {
+		for _, s := range rep.Figures().Servers {
+			n += s.CachedTokens
+		}
+		return n
+	}
+	// Each family finds its block from its second row on, and each engine the trunk from its second row on, the last two whole but for a
+	// block's rest. In turn they find less.
+	whole := cached(rep)
+	rep, _ = run(RoundRobin)
+	turn := cached(rep)
+	if least := int64(512 * ((turns-1)*families*3 + families - 3)); whole < least || turn >= whole {
+		t.Errorf("%d tokens cached by prefix, want %d; %d in turn", whole, least, turn)
+	}
+}
+
+// TestBalanceByPrefixOfOtherRows: rows without ids, and new turns, go by session.
+func TestBalanceByPrefixOfOtherRows(t *testing.T) {
+	var lines []string
+	for turn := range 4 {
+		for s := range 16 {
+			lines = append(lines, fmt.Sprintf(`{"session_id": "s%d", "timestamp": %d, "input_length": %d, "output_length": 2, "hash_ids": [%d]}`, s, 1000*turn+s, 100+100*turn, turn*16+s))
+		}
+	}
+	for name, all := range map[string][]string{
+		"new turns":   lines,
+		"without ids": strings.Split(regexp.MustCompile(`, "hash_ids": \[\d+\]`).ReplaceAllString(strings.Join(lines, "\n"), ""), "\n"),
+	} {
+		mode := mooncake.SessionDelta
+		if name == "without ids" {
+			mode = mooncake.SessionFull
+		}
+		rep, engine, got, err := overEngines(t, []simulator.Config{{}, {}}, Config{Trace: Trace{Sessions: mode}, Target: Target{Balance: ByPrefix}}, all...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row := range 64 {
+			if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
+				t.Errorf("%s: row %d came to another engine than the first turn of its session", name, row)
+			}
+		}
+		if len(got[0]) == 0 || len(got[1]) == 0 || !strings.Contains(strings.Join(rep.Warnings, "\n"), "not by prefix") {
+			t.Errorf("%s: %d and %d rows, warnings %q", name, len(got[0]), len(got[1]), rep.Warnings)
+		}
 	}
 }

@@ -131,6 +131,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		if opt.Sessions == mooncake.SessionUnknown {
 			opt.Sessions = meta.SessionMode
 		}
+		opt.Trunk = meta.Trunk
 	}
 	in.stream, err = load.Open(in.trace.Reader, opt)
 	if errors.Is(err, load.ErrNoRows) && in.quarantine.Count() > 0 {
@@ -204,6 +205,8 @@ func (in *input) announce(s Schedule, said *notices) {
 		said.note("%s", brokenRules(info))
 	}
 	switch {
+	case s.Arrivals.Users > 0 && info.Sessions == mooncake.SessionNone:
+		said.warn("users: no session has a second turn, so that each request is of a user of its own (--users)")
 	case s.Arrivals.Any(): // what timestamps look like decides nothing
 	case !info.Timed && !s.FileOrder:
 		said.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, s.Concurrency))

@@ -97,7 +97,7 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 			rec := &measure.Record{Row: shapes[i%len(shapes)], Index: int64(-1 - i)}
 			began := s.clk.Now()
 			p := atOnce(began)
-			p.engine = s.engines.pick("")
+			p.engine = s.engines.pick(rec.Row)
 			s.exchange(requests, rec, nil, "", p)
 			s.engines.leave(p.engine)
 			tel.Apart(telemetry.Apart{Name: semconv.SpanWarmup, Model: rec.Model, Response: rec.Exchange.ResponseID, From: began, To: s.clk.Now()})

@@ -19,7 +19,8 @@ type decoder struct {
 	lost *losses
 	file int // its index
 
-	names  []string // of the columns of a table
+	tabled bool     // the file is a table
+	names  []string // of its columns
 	cells  []string // of the line read last
 	record record
 	out    []*request // of the record read last
@@ -107,7 +108,7 @@ func (d *decoder) read(record []byte) *mooncake.RowError {
 	d.out = d.out[:0]
 	r := &d.record
 	switch {
-	case !d.table:
+	case !d.tabled:
 		if fault := r.parse(record); fault != nil {
 			return fault
 		}

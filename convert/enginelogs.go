@@ -68,7 +68,7 @@ func vcrDuration(r *record, ttft mooncake.Opt[float64]) mooncake.Opt[float64] {
 
 // baseten reads the columns of Baseten's files as JSON lines. Its ids may be negative: they are hashes of 64 bits.
 var baseten = spec{
-	Format: "baseten", about: "Baseten's production traces, as JSON lines",
+	Format: "baseten", about: "Baseten's production traces, as Parquet or JSON lines",
 	fields: []string{"timestamp_start_unix_ms", "input_tokens"}, blocks: true, global: true, dates: true, fails: true,
 	decode: func(d *decoder, r *record) {
 		row := &mooncake.Row{SessionID: r.name("provided_session_id", "poor_man_session_id"), HashIDs: r.digests("total_hashes")}

@@ -183,6 +183,11 @@ func Detect(name string, head []byte) (Format, error) {
 			return s.Format, nil
 		}
 	}
+	for _, s := range specs { // tables as objects, such as those of Parquet
+		if s.table && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
+			return s.Format, nil
+		}
+	}
 	switch {
 	case members["input_length"] || members["hash_ids"]:
 		return Mooncake, nil

@@ -39,14 +39,21 @@ type lines struct {
 	name   string
 	advice string // on a line that is too long
 	filled int64  // lines that held something
+	cells  bool   // they are lines of a table, not objects
 }
 
+// newLines reads a table, or objects: a table may come as objects, too, with the columns as their members, as Parquet does.
 func newLines(in io.Reader, name string, maxLine int, advice string, table bool) *lines {
-	l := &lines{name: name, advice: advice}
-	if !table {
-		l.source = objects{jsonrows.NewReader(bufio.NewReaderSize(in, 64<<10), maxLine, false)}
+	l := &lines{name: name, advice: advice, cells: table}
+	r := bufio.NewReaderSize(in, 64<<10)
+	if head, _ := r.Peek(64); table && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(head, utf8BOM)), []byte("{")) {
+		l.cells = false
+	}
+	if !l.cells {
+		l.source = objects{jsonrows.NewReader(r, maxLine, false)}
 		return l
 	}
+	in = r
 	csv := &tableLines{in: bufio.NewScanner(in)}
 	csv.in.Buffer(make([]byte, 0, min(64<<10, maxLine)), maxLine)
 	csv.in.Split(func(data []byte, atEOF bool) (int, []byte, error) {

@@ -153,6 +153,7 @@ func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) 
 		return err
 	}
 	l := newLines(in, file.Name, maxLine, ", or let the exporter write smaller batches", t.table)
+	t.rows.tabled = l.cells
 	defer func() { t.lines, err = t.lines+l.filled, errors.Join(err, in.Close()) }()
 	for {
 		line, err := l.next()

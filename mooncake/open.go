@@ -19,6 +19,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/moonloop/moonloop/internal/parquetrows"
 )
 
 // Bounds of [OpenOptions] unless they are set.
@@ -59,7 +61,7 @@ type Trace struct {
 
 // Open opens a trace: a file, "-" for standard input, or an http or https URL, which is fetched whole to a temporary file
 // first, so that a broken connection gives an error and never half a trace. gzip, zstd and bzip2 are
-// recognised by their content. The sidecar, if there is one, is read, and must agree with the given block sizes. The
+// recognised by their content, and so is a Parquet file, whose rows are read as if they were JSON lines. The sidecar, if there is one, is read, and must agree with the given block sizes. The
 // context bounds opening, not reading.
 func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 	t := new(Trace)
@@ -122,7 +124,7 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 	if err != nil {
 		return nil, label, err
 	}
-	if plain, err = t.unpack(src, opt.MaxDecompressed); err != nil {
+	if plain, err = t.unpack(src, opt); err != nil {
 		return nil, label, fmt.Errorf("%s: %w", label, err)
 	}
 	return plain, label, nil
@@ -204,8 +206,8 @@ const (
 	bzip2Magic = "BZh"
 )
 
-// unpack looks at the first bytes and decompresses when they say so.
-func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
+// unpack looks at the first bytes, and decompresses when they say so, or makes JSON lines of the rows of a Parquet file.
+func (t *Trace) unpack(src io.Reader, opt OpenOptions) (*bufio.Reader, error) {
 	const peek = 64 << 10
 	in := bufio.NewReaderSize(src, peek)
 	head, err := in.Peek(6)
@@ -230,11 +232,52 @@ func (t *Trace) unpack(src io.Reader, limit int64) (*bufio.Reader, error) {
 		out = z
 	case bytes.HasPrefix(head, []byte(bzip2Magic)):
 		out = bzip2.NewReader(in)
+	case bytes.HasPrefix(head, []byte(parquetrows.Magic)):
+		if out, err = t.parquet(src, in, opt); err != nil {
+			return nil, err
+		}
 	default:
 		return in, nil
 	}
-	limit = cmp.Or(max(limit, 0), maxDecompressed)
+	limit := cmp.Or(max(opt.MaxDecompressed, 0), maxDecompressed)
 	return bufio.NewReaderSize(&bounded{io.LimitedReader{R: out, N: limit + 1}, limit}, peek), nil
+}
+
+// parquet reads a Parquet file, which must be there as a whole: what is no file is brought to one first.
+func (t *Trace) parquet(src io.Reader, in *bufio.Reader, opt OpenOptions) (io.Reader, error) {
+	file, _ := src.(*os.File)
+	var size int64
+	if file != nil {
+		info, err := file.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("cannot be read: %w", err)
+		}
+		size = info.Size()
+		if !info.Mode().IsRegular() {
+			file = nil
+		}
+	}
+	if file == nil {
+		kept, err := os.CreateTemp(opt.TempDir, "moonloop-parquet-*")
+		if err != nil {
+			return nil, fmt.Errorf("a Parquet file that is no file needs a temporary one: %w; $TMPDIR names another folder", err)
+		}
+		t.close = append(t.close, func() error { return errors.Join(kept.Close(), os.Remove(kept.Name())) })
+		limit := cmp.Or(max(opt.MaxDownload, 0), maxDownload)
+		if size, err = io.Copy(kept, io.LimitReader(in, limit+1)); err != nil {
+			return nil, fmt.Errorf("cannot be read: %w", err)
+		}
+		if size > limit {
+			return nil, fmt.Errorf("more than %d bytes: name a file on disk", limit)
+		}
+		file = kept
+	}
+	r, err := parquetrows.New(file, size)
+	if err != nil {
+		return nil, err
+	}
+	t.close = append(t.close, r.Close)
+	return r, nil
 }
 
 // bounded reads a byte more than the limit at most, and ends in an error then.
@@ -299,7 +342,7 @@ func foreignTo(head []byte) (what, advice string) {
 	for _, magic := range []struct{ prefix, what, advice string }{
 		{"PK\x03\x04", "a zip archive", "unpack it"},
 		{"\xfd7zXZ", "xz-compressed", "decompress it, or use gzip, zstd or bzip2"},
-		{"PAR1", "a Parquet file", "convert it to JSON lines"},
+		{parquetrows.Magic, "a compressed Parquet file", "decompress it; a Parquet file is read as it is"},
 		{"\xff\xfe", "UTF-16", "convert it to UTF-8"},
 		{"\xfe\xff", "UTF-16", "convert it to UTF-8"},
 		{"\x1f\x8b", "compressed twice", "unpack it once"},

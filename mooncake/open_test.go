@@ -122,7 +122,7 @@ func TestOpenRefusesWhatIsNoTrace(t *testing.T) {
 		{"elf", []byte("\x7fELF\x02\x01\x00\x00"), "binary data"},
 		{"zip", []byte("PK\x03\x04rest"), "a zip archive"},
 		{"xz", []byte("\xfd7zXZ\x00"), "xz-compressed"},
-		{"parquet", []byte("PAR1\x15\x04"), "a Parquet file"},
+		{"parquet", []byte("PAR1\x15\x04"), "the Parquet file is damaged"},
 		{"utf16", []byte("\xff\xfe{\x00"), "UTF-16"},
 		{"twice", gzipped(t, string(gz)), "compressed twice"},
 		{"damaged", []byte("\x1f\x8b\x00\x00\x00\x00\x00"), "damaged gzip"},

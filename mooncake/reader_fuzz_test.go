@@ -152,7 +152,7 @@ func FuzzPacked(f *testing.F) {
 		}
 		unpacked := func(b []byte) (string, error) {
 			var trace Trace
-			plain, err := trace.unpack(bytes.NewReader(b), 1<<20)
+			plain, err := trace.unpack(bytes.NewReader(b), OpenOptions{MaxDecompressed: 1 << 20})
 			if err != nil {
 				return "", errors.Join(err, trace.Close())
 			}

@@ -30,6 +30,9 @@ type Arrivals struct {
 	RampUp    time.Duration
 	RampFrom  float64 // requests per second
 	RampShape RampShape
+	// Users are those among whom the requests go in turn, each a turn of its own session: each sends one every Users ÷ Rate seconds.
+	// The gaps are constant. A user whose session has ended takes up the next one. 0 = the rows go in the order of the trace.
+	Users int
 }
 
 // Pattern is a distribution of the gaps between arrivals.
@@ -94,6 +97,9 @@ func (a Arrivals) Validate() error {
 		require(false, "ramp-up shape %q: want %s or %s", a.RampShape, RampLinear, RampExponential)
 	}
 	require(a.RampUp == 0 || a.Any() && !a.AtOnce(), "ramp-up %v: it needs a request rate to reach", a.RampUp)
+	require(a.Users >= 0 && a.Users <= MaxUsers, "users %d: want 0 to %d", a.Users, MaxUsers)
+	require(a.Users == 0 || a.Any() && !a.AtOnce(), "users %d: they need a request rate, of all of them together", a.Users)
+	require(a.Users == 0 || a.Pattern == "" || a.Pattern == Constant, "users %d: each sends at equal distances; want no arrival %q", a.Users, a.Pattern)
 	return errors.Join(errs...)
 }
 
@@ -158,7 +164,7 @@ func (a *arrivals) next() time.Duration {
 // gap draws a gap of mean 1.
 func (a *arrivals) gap() float64 {
 	switch {
-	case a.Pattern == Constant:
+	case a.Pattern == Constant || a.Users > 0:
 		return 1
 	case a.Pattern == Gamma && a.Burstiness != 0:
 		return gamma(a.rng, a.Burstiness) / a.Burstiness
@@ -195,7 +201,13 @@ func (s *Stream) arrive(e *entry) error {
 		e.offset = s.arrivals.last
 		return nil
 	}
-	if e.offset, e.placed = s.arrivals.next(), true; e.offset <= horizon {
+	e.offset, e.placed = s.arrivals.next(), true
+	return s.reachable(*e)
+}
+
+// reachable is the error of a row that the process would never come to.
+func (s *Stream) reachable(e entry) error {
+	if e.offset <= horizon {
 		return nil
 	}
 	return fmt.Errorf("line %d: at %g requests per second the row is due more than 100 years after the first; raise the rate", e.line, s.opt.Arrivals.Rate)

@@ -241,6 +241,11 @@ func TestArrivalsRefused(t *testing.T) {
 		{Arrivals{Rate: 1, RampUp: time.Second, RampShape: RampExponential}, "never leaves 0"},
 		{Arrivals{Rate: 1, RampUp: time.Second, RampShape: "stairs"}, "want linear or exponential"},
 		{Arrivals{Rate: 1, RampUp: -1}, "ramp-up -1ns"},
+		{Arrivals{Users: 2}, "users 2: they need a request rate"},
+		{Arrivals{Users: 2, Rate: math.Inf(1)}, "users 2: they need a request rate"},
+		{Arrivals{Users: -2, Rate: 1}, "users -2: want 0 to 100000"},
+		{Arrivals{Users: math.MaxInt, Rate: 1}, "want 0 to 100000"},
+		{Arrivals{Users: 2, Rate: 1, Pattern: Poisson}, "each sends at equal distances"},
 	} {
 		if _, err := stream(t, Options{Arrivals: tc.a}, at(0)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.a, err, tc.want)

@@ -71,6 +71,12 @@ func (s *Stream) probe() error {
 		return errors.New("window: the trace has no timestamps, or they are ignored")
 	}
 	s.info.Fingerprint = fingerprint.Sum64()
+	if s.opt.Shards > 0 {
+		s.division = newDivision(s.opt, s.head)
+		for i := range s.head {
+			s.division.assign(&s.head[i])
+		}
+	}
 	s.info.Broken = checker.Violations()
 	times := arrivals.Stats()
 	s.info.Grid = times.Grid
@@ -123,6 +129,31 @@ func (s *Stream) Shapes(n int) (shapes []*mooncake.Row) {
 		shapes = append(shapes, shape)
 	}
 	return shapes
+}
+
+// Trunk returns the block ids that more than a share of the rows of the look-ahead have that are to be sent, by all shards together,
+// and how many of these rows have ids at all. It must be called before Next.
+func (s *Stream) Trunk(share float64) (trunk map[uint64]bool, rows int) {
+	type use struct{ rows, last int }
+	uses := make(map[uint64]use)
+	for _, e := range s.head {
+		if s.outside(e) || len(e.HashIDs) == 0 {
+			continue
+		}
+		rows++
+		for _, id := range e.HashIDs {
+			if u := uses[id]; u.last != rows { // a row may have it twice
+				uses[id] = use{u.rows + 1, rows}
+			}
+		}
+	}
+	trunk = make(map[uint64]bool)
+	for id, u := range uses {
+		if float64(u.rows) > share*float64(rows) && u.rows > 1 {
+			trunk[id] = true
+		}
+	}
+	return trunk, rows
 }
 
 // decideSessions settles what the rows of one session mean.

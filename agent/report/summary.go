@@ -16,10 +16,26 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// member is a key of summary.json with its value.
+// members are keys of an object with their values, in their order. There are some.
+type members []member
+
 type member struct {
 	key   string
 	value any
+}
+
+// MarshalJSON writes the object.
+func (all members) MarshalJSON() ([]byte, error) {
+	joined := []byte("{")
+	for _, m := range all {
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: its %s cannot be written: %w", SummaryJSON, m.key, err)
+		}
+		joined = append(fmt.Appendf(joined, "%q:", m.key), append(value, ',')...)
+	}
+	joined[len(joined)-1] = '}'
+	return joined, nil
 }
 
 // errorEntry has the shape of AIPerf's error_summary.
@@ -61,56 +77,7 @@ type single struct {
 // JSON returns the content of summary.json, indented: the sections of the run, then each figure under its tag, then
 // what is behind the figures. The figures sit beside the sections, as in AIPerf's file, in a stable order.
 func (r *Report) JSON() ([]byte, error) {
-	f := r.figures
-	members := []member{
-		{"schema_version", SchemaVersion},
-		{"run", r.Run},
-		{"start_time", stamp(r.Run.Start)},
-		{"end_time", stamp(r.Run.End)},
-		{"was_cancelled", r.Run.Interrupted},
-		{"verdict", r.Verdict},
-	}
-	members = append(members, figureMembers(f)...)
-	if s := r.Steady; s != nil {
-		steady, err := object(append([]member{{"window", s.Window}, {"rows", s.figures.Rows}, {"error_summary", entries(s.figures.Errors)}}, figureMembers(s.figures)...))
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, member{"steady_state", steady})
-	}
-	if len(r.Settings) > 0 {
-		config, sources := map[string]any{}, map[string]string{}
-		for _, s := range r.Settings {
-			config[s.Name], sources[s.Name] = s.Value, s.From
-		}
-		members = append(members, member{"config", config}, member{"config_sources", sources})
-	}
-	if f.SLO.Any() {
-		members = append(members, member{"slo", f.SLO.String()})
-	}
-	if r.Warmup != nil {
-		members = append(members, member{"warmup", r.Warmup})
-	}
-	if r.Saved != nil {
-		members = append(members, member{"saved_prompts", r.Saved})
-	}
-	members = append(members, []member{
-		{"rows", f.Rows},
-		{"error_summary", entries(f.Errors)},
-		{"skip_summary", entries(f.Skips)},
-	}...)
-	if len(f.Servers) > 0 {
-		members = append(members, member{"servers", f.Servers})
-	}
-	members = append(members, []member{
-		{"trace", r.Trace},
-		{"schedule", r.Schedule},
-		{"fidelity", r.fidelity()},
-		{"telemetry", r.Telemetry},
-		{"warnings", append([]string{}, r.Warnings...)}, // null is no list
-		{"goals_missed", append([]string{}, r.Missed...)},
-	}...)
-	joined, err := object(members)
+	joined, err := r.members().MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
@@ -121,30 +88,74 @@ func (r *Report) JSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// figureMembers are the figures under their tags.
-func figureMembers(f *measure.Figures) (members []member) {
-	for id, s := range f.All {
-		if id.Single() {
-			members = append(members, member{id.String(), single{s.Unit, s.Avg}})
-		} else {
-			members = append(members, member{id.String(), s})
-		}
+// members are those of summary.json. Its schema is made of their types.
+func (r *Report) members() members {
+	f := r.figures
+	all := members{
+		{"schema_version", SchemaVersion},
+		{"run", r.Run},
+		{"start_time", stamp(r.Run.Start)},
+		{"end_time", stamp(r.Run.End)},
+		{"was_cancelled", r.Run.Interrupted},
+		{"verdict", r.Verdict},
 	}
-	return members
+	all = append(all, figureMembers(f)...)
+	if s := r.Steady; s != nil {
+		steady := members{{"window", s.Window}, {"rows", s.figures.Rows}, {"error_summary", entries(s.figures.Errors)}}
+		all = append(all, member{"steady_state", append(steady, figureMembers(s.figures)...)})
+	}
+	if len(r.Settings) > 0 {
+		config, sources := map[string]any{}, map[string]string{}
+		for _, s := range r.Settings {
+			config[s.Name], sources[s.Name] = s.Value, s.From
+		}
+		all = append(all, member{"config", config}, member{"config_sources", sources})
+	}
+	if f.SLO.Any() {
+		all = append(all, member{"slo", f.SLO.String()})
+	}
+	if r.Warmup != nil {
+		all = append(all, member{"warmup", r.Warmup})
+	}
+	if r.Saved != nil {
+		all = append(all, member{"saved_prompts", r.Saved})
+	}
+	all = append(all, members{
+		{"rows", f.Rows},
+		{"error_summary", entries(f.Errors)},
+		{"skip_summary", entries(f.Skips)},
+	}...)
+	if len(f.Servers) > 0 {
+		all = append(all, member{"servers", f.Servers})
+	}
+	all = append(all, members{{"trace", r.Trace}, {"schedule", r.Schedule}}...)
+	if r.Shard != nil {
+		all = append(all, member{"shard", r.Shard})
+	}
+	if r.Merged != nil {
+		all = append(all, member{"shards", r.Merged})
+	}
+	return append(all, members{
+		{"fidelity", r.fidelity()},
+		{"telemetry", r.Telemetry},
+		{"warnings", append([]string{}, r.Warnings...)}, // null is no list
+		{"goals_missed", append([]string{}, r.Missed...)},
+	}...)
 }
 
-// object writes members, of which there are some, in their order.
-func object(members []member) (json.RawMessage, error) {
-	joined := []byte("{")
-	for _, m := range members {
-		value, err := json.Marshal(m.value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: its %s cannot be written: %w", SummaryJSON, m.key, err)
-		}
-		joined = append(fmt.Appendf(joined, "%q:", m.key), append(value, ',')...)
+// figureMembers are the figures under their tags.
+func figureMembers(f *measure.Figures) (all members) {
+	for id, s := range f.All {
+		all = append(all, figureMember(id, s))
 	}
-	joined[len(joined)-1] = '}'
-	return joined, nil
+	return all
+}
+
+func figureMember(id measure.ID, s measure.Stat) member {
+	if id.Single() {
+		return member{id.String(), single{s.Unit, s.Avg}}
+	}
+	return member{id.String(), s}
 }
 
 func (r *Report) fidelity() (d fidelity) {

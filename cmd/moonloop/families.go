@@ -125,7 +125,7 @@ var families = []family{
 		`warmup-arrival-pattern= warmup-concurrency-ramp-duration= warmup-prefill-concurrency=
 		warmup-prefill-concurrency-ramp-duration= warmup-request-rate= warmup-request-rate-ramp-duration= num-warmup-sessions=`,
 	},
-	{aiperf, "curves of rates", refused, "--ramp-up raises --request-rate", `request-rate-series= num-users=`},
+	{aiperf, "curves of rates", refused, "--ramp-up raises --request-rate", `request-rate-series=`},
 	{
 		aiperf, "pauses between several runs", refused, onlyMore,
 		`profile-run-cooldown-seconds= profile-run-disable-warmup-after-first no-profile-run-disable-warmup-after-first`,

@@ -46,6 +46,9 @@ func untilItOpens(t *testing.T) context.Context {
 	return ctx
 }
 
+// recordOfOne is an engine's record of one request.
+const recordOfOne = `{"seq":1,"headers_ns":5,"body_read_ns":6,"time":"2026-01-01T00:00:00Z","writes":[[9,1]]}` + "\n"
+
 // TestHostileFiles: files that are not what they should be, for every verb and flag that reads one. What TestMalformedFiles
 // has for replay and inspect is left out.
 func TestHostileFiles(t *testing.T) {
@@ -61,6 +64,9 @@ func TestHostileFiles(t *testing.T) {
 		"replay, authority":  "replay trace.jsonl --url https://127.0.0.1:1 --ca-file FILE",
 		"replay, TLS key":    "replay trace.jsonl --url https://127.0.0.1:1 --cert-file FILE --key-file FILE",
 		"replay, dataset":    "replay trace.jsonl --url ENGINE --dataset FILE",
+		"referee, record":    "referee FILE --judge rate=1",
+		"referee, trace":     "referee truth.jsonl --judge FILE",
+		"referee, export":    "referee truth.jsonl --judge rate=1 --export FILE",
 		"simulate, key":      "simulate --listen 127.0.0.1:0 --record missing/r --api-key-file FILE",
 		"capture, key":       "capture --out x.jsonl --grpc 127.0.0.1:0 --http ␀ --duration 1ms --api-key-file FILE",
 	}
@@ -85,7 +91,7 @@ func TestHostileFiles(t *testing.T) {
 		one := func(kind, file string) malformed {
 			return malformed{
 				name: verb + ": " + kind, commands: []string{strings.ReplaceAll(command, "FILE", file)},
-				files: map[string]string{"trace.jsonl": rowOfSix},
+				files: map[string]string{"trace.jsonl": rowOfSix, "truth.jsonl": recordOfOne},
 			}
 		}
 		for kind, content := range contents {

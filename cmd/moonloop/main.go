@@ -148,6 +148,8 @@ func newRootCommand() *cobra.Command {
 		newReportCommand(),
 		newCompareCommand(),
 		newTwinCommand(),
+		newMergeCommand(),
+		newRefereeCommand(),
 		newSearchCommand(),
 		newInspectCommand(),
 		newGenerateCommand(),

@@ -123,7 +123,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	c := &f.cfg
 
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
-	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.RoundRobin, agent.LeastLoaded, agent.BySession)
+	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
@@ -132,6 +132,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.Arrivals.Rate, "request-rate", 0, aRate)
 	wordVar(fs, &c.Schedule.Arrivals.Pattern, "arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
 	add(fs, &c.Schedule.Arrivals.Burstiness, "burstiness", 1, number(load.MinBurstiness, load.MaxBurstiness))
+	add(fs, &c.Schedule.Arrivals.Users, "users", 0, whole(0, load.MaxUsers))
 	add(fs, &c.Schedule.Arrivals.RampUp, "ramp-up", 0)
 	add(fs, &c.Schedule.Arrivals.RampFrom, "ramp-up-from", 0, number(0, load.MaxRate))
 	wordVar(fs, &c.Schedule.Arrivals.RampShape, "ramp-up-shape", load.RampLinear, load.RampLinear, load.RampExponential)
@@ -158,8 +159,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.WarmupFor, "warmup-duration", 0)
 	add(fs, &c.Schedule.WarmupGrace, "warmup-grace", 0)
 	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
-	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4", parseShard)
+	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4, or auto/n", parseShard)
 	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z", parseStartAt)
+	add(fs, &c.Schedule.ClockReference, "clock-reference", "", that("the host of an NTP server, with or without a port, such as pool.ntp.org", isHost))
 	textVar(fs, &c.Trace.Sessions, "session-mode", "", "", mooncake.ParseSessionMode).rule = oneOf("full", "delta")
 	textVar(fs, &c.Trace.Unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit
 	mapVar(fs, &c.Trace.Map)
@@ -240,6 +242,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	if a := &c.Schedule.Arrivals; fs.Changed("burstiness") && !fs.Changed("arrival") && a.Burstiness != 1 {
 		a.Pattern = load.Gamma
+	}
+	if a := &c.Schedule.Arrivals; a.Users > 0 && !fs.Changed("arrival") {
+		a.Pattern = load.Constant
 	}
 	// Which the configuration takes for its default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
@@ -391,9 +396,27 @@ func parseTraceTime(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
+// indexVariables have the index of a process that a launcher starts many of: an Indexed Job of Kubernetes, Cloud Run, AWS Batch, Google's
+// Batch, job arrays of Slurm, srun, Open MPI, and PMI (MPICH, Intel MPI).
+var indexVariables = []string{
+	"JOB_COMPLETION_INDEX", "CLOUD_RUN_TASK_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX", "BATCH_TASK_INDEX",
+	"SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+}
+
 // parseShard reads a shard of a number of shards.
 func parseShard(text string) (of [2]int, err error) {
 	i, n, _ := strings.Cut(text, "/")
+	if i == "auto" {
+		at := slices.IndexFunc(indexVariables, func(name string) bool { return os.Getenv(name) != "" })
+		if at < 0 {
+			return of, advice("no launcher says which one this is: none of " + strings.Join(indexVariables, ", ") + " is set; give the index, such as 0/4")
+		}
+		i = os.Getenv(indexVariables[at])
+		index, errI := strconv.Atoi(i)
+		if count, errN := strconv.Atoi(n); errN == nil && (errI != nil || index < 0 || index >= count) {
+			return of, advice(fmt.Sprintf("%s is %q; indices of %d shards are 0 to %d", indexVariables[at], i, count, count-1))
+		}
+	}
 	shard, errI := strconv.Atoi(i)
 	shards, errN := strconv.Atoi(n)
 	return [2]int{shard, shards}, errors.Join(errI, errN, wrongUnless(shard >= 0 && shard < shards))

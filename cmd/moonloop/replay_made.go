@@ -111,8 +111,8 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 	return remove, nil
 }
 
-// traceNames are those of files with objects, compressed or not.
-var traceNames = regexp.MustCompile(`\.jsonl?(\.gz|\.zst|\.bz2|\.xz)?$`)
+// traceNames are those of files with rows.
+var traceNames = regexp.MustCompile(`\.(parquet|(jsonl?|csv)(\.gz|\.zst|\.bz2)?)$`)
 
 // filesOf returns the files of a folder, as the exports of engines have them; of anything else, its name.
 func filesOf(name string) (files []string, err error) {
@@ -126,7 +126,7 @@ func filesOf(name string) (files []string, err error) {
 		return err
 	})
 	if err == nil && files == nil {
-		err = fmt.Errorf("%s: there is no file in it whose name ends in .jsonl or .json, compressed or not", quoted(name))
+		err = fmt.Errorf("%s: there is no file in it whose name ends in .jsonl, .json, .csv or .parquet", quoted(name))
 	}
 	return files, err
 }

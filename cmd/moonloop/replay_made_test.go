@@ -21,7 +21,7 @@ func TestSourceSteps(t *testing.T) {
 		{"TRACE --transform --output-scale=3 --block-size 512", "requests 4; body max_completion_tokens=6", ""},
 		{"DIR/azure.csv --from bailian", "", "error"},
 		{"DIR/azure.csv --from azure --time-unit s", "", "--time-unit has no effect with --from"},
-		{"DIR/empty --from azure", "", "there is no file in it whose name ends in .jsonl"},
+		{"DIR/empty --from azure", "", "there is no file in it whose name ends in .jsonl, "},
 		{"TRACE --transform=--out=x", "", "--out is not for one step of several"},
 		{"TRACE --transform --scal=2", "", "unknown flag: --scal"},
 	} {

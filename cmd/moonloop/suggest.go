@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -119,12 +120,19 @@ func wordHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Use, help.Long = "help [COMMAND]", `Help shows the help of a command, like "moonloop COMMAND --help". Help aliases
-shows which flags of other replay tools the command replay understands.`
-	help.ValidArgs = []string{aliasTopic}
+shows which flags of other replay tools the command replay understands. Help
+schema row, sidecar or summary prints the JSON Schema of a row of a trace, of
+its X.meta.json, or of summary.json.`
+	help.ValidArgs = []string{aliasTopic, schemaTopic}
 	ofCommand := help.Run
 	help.Run = func(cmd *cobra.Command, args []string) {
 		if slices.Equal(args, []string{aliasTopic}) {
 			_ = writeAliases(cmd.OutOrStdout()) // as the library does with its texts
+			return
+		}
+		if len(args) > 0 && args[0] == schemaTopic {
+			schema, _ := schemaNamed(args[1:]) // which Args has asked for
+			_, _ = io.WriteString(cmd.OutOrStdout(), schema)
 			return
 		}
 		ofCommand(cmd, args)
@@ -132,6 +140,10 @@ shows which flags of other replay tools the command replay understands.`
 	help.Args = func(_ *cobra.Command, args []string) error {
 		if slices.Equal(args, []string{aliasTopic}) {
 			return nil
+		}
+		if len(args) > 0 && args[0] == schemaTopic {
+			_, err := schemaNamed(args[1:])
+			return err
 		}
 		if topic, rest, _ := root.Find(args); len(rest) > 0 {
 			return noSuchCommand(topic, rest[0])

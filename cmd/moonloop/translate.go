@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -375,13 +376,20 @@ func (t *translator) finish() (errs []error) {
 		t.kept["scale"] = "1"
 		t.said = append(t.said, "--data: timestamps are seconds, as there is no time_scale; time_scale=0.001 is for a trace in milliseconds")
 	}
+	if has("users") || has("user rate") {
+		if has("users") != has("user rate") {
+			errs = append(errs, errors.New("--user-centric-rate, --num-users: one has no effect without the other: give both or neither"))
+		}
+		_ = t.add("users", t.kept["users"])
+		_ = t.add("request-rate", t.kept["user rate"])
+	}
 	if has("ramp") || has("ramp from") || has("ramp to") {
 		if err := t.vllmRamp(); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if (has("timed") || has("mode")) && t.typed("request-rate") != "" {
-		for _, name := range []string{"request-rate", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "ramp-up", "ramp-up-from", "ramp-up-shape"} {
+		for _, name := range []string{"request-rate", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "users", "ramp-up", "ramp-up-from", "ramp-up-shape"} {
 			t.args = withoutFlag(t.args, name)
 		}
 		t.said = append(t.said, "--request-rate has no effect: "+followed)
@@ -516,15 +524,15 @@ func (t *translator) findType() {
 	if err != nil || t.typed("from") != "" {
 		return
 	}
-	file, err := os.Open(files[0])
+	if info, err := os.Stat(files[0]); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	file, err := mooncake.OpenInput(context.Background(), files[0], mooncake.OpenOptions{})
 	if err != nil {
 		return
 	}
 	defer func() { _ = file.Close() }()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return
-	}
-	head, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	head, _ := file.Peek(file.Size())
 	from, err := convert.Detect(files[0], head)
 	var body map[string]json.RawMessage
 	if err != nil && json.NewDecoder(bytes.NewReader(head)).Decode(&body) == nil && body["messages"] != nil {

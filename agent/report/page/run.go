@@ -275,6 +275,7 @@ type summary struct {
 		Speedup           float64 `json:"speedup"`
 		RequestRate       float64 `json:"request_rate"`
 		Arrival           string  `json:"arrival"`
+		Users             int     `json:"users"`
 		Burstiness        float64 `json:"burstiness"`
 		RampUp            float64 `json:"ramp_up_ms"`
 		RampFrom          float64 `json:"ramp_up_from"`

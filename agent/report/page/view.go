@@ -249,6 +249,9 @@ func (r *Run) details() []detail {
 		mode := strings.ReplaceAll(s.Schedule.Mode, "_", " ")
 		if s.Schedule.RequestRate > 0 {
 			mode = fmt.Sprintf("%s requests per second, %s", number(s.Schedule.RequestRate), s.Schedule.Arrival)
+			if s.Schedule.Users > 0 {
+				mode += fmt.Sprintf(", of %d users in turn", s.Schedule.Users)
+			}
 			if s.Schedule.Burstiness > 0 {
 				mode += " of burstiness " + number(s.Schedule.Burstiness)
 			}

@@ -1,0 +1,220 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testschema makes the JSON Schemas of the files that this module writes of the Go types that they are written from, for the tests
+// that keep the schemas fresh, and checks what was written against them. The comments of the types' fields are the descriptions, so a
+// schema says what the code says. It is for tests alone: the program only prints the files.
+package testschema
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Draft is the version of JSON Schema.
+const Draft = "https://json-schema.org/draft/2020-12/schema"
+
+// module is the path of the module, before that of each of its packages.
+const module = "github.com/moonloop/moonloop/"
+
+// Of returns the schema of what encoding/json writes of a type, with descriptions. known are the schemas of types that write themselves.
+func Of(t testing.TB, of reflect.Type, known map[reflect.Type]*jsonschema.Schema) *jsonschema.Schema {
+	t.Helper()
+	s, err := jsonschema.ForType(of, &jsonschema.ForOptions{TypeSchemas: known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	explain(t, s, of)
+	return open(s)
+}
+
+// Words is the schema of a type that is one of some words.
+func Words(words ...string) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string"}
+	for _, w := range words {
+		s.Enum = append(s.Enum, w)
+	}
+	return s
+}
+
+// open lets every object have further members, which readers leave alone: a later version adds some.
+func open(s *jsonschema.Schema) *jsonschema.Schema {
+	walk(s, func(s *jsonschema.Schema) {
+		if s.Properties != nil {
+			s.AdditionalProperties = nil
+		}
+	})
+	return s
+}
+
+// walk visits a schema and those inside it.
+func walk(s *jsonschema.Schema, visit func(*jsonschema.Schema)) {
+	if s == nil {
+		return
+	}
+	visit(s)
+	for _, p := range s.Properties {
+		walk(p, visit)
+	}
+	for _, p := range s.Defs {
+		walk(p, visit)
+	}
+	for _, p := range s.PrefixItems {
+		walk(p, visit)
+	}
+	walk(s.Items, visit)
+	walk(s.AdditionalProperties, visit)
+}
+
+// explain takes the descriptions of an object's members from the comments of its fields.
+func explain(t testing.TB, s *jsonschema.Schema, of reflect.Type) {
+	t.Helper()
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	switch {
+	case s == nil:
+	case of.Kind() == reflect.Slice || of.Kind() == reflect.Array:
+		explain(t, s.Items, of.Elem())
+	case of.Kind() == reflect.Map:
+		explain(t, s.AdditionalProperties, of.Elem())
+	case of.Kind() == reflect.Struct:
+		for _, field := range reflect.VisibleFields(of) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			member := s.Properties[name]
+			if member == nil || field.Anonymous {
+				continue
+			}
+			owner := of
+			if n := len(field.Index) - 1; n > 0 {
+				owner = of.FieldByIndex(field.Index[:n]).Type
+			}
+			member.Description = Comment(t, owner, field.Name)
+			explain(t, member, field.Type)
+		}
+	}
+}
+
+// parsed are the comments of packages that have been read: by package, type and field.
+var parsed = map[string]map[string]string{}
+
+// Comment returns the comment of a field of a type of this module.
+func Comment(t testing.TB, owner reflect.Type, field string) string {
+	t.Helper()
+	local, ours := strings.CutPrefix(owner.PkgPath(), module)
+	if !ours {
+		return ""
+	}
+	if parsed[local] == nil {
+		parsed[local] = comments(t, local)
+	}
+	return parsed[local][owner.Name()+"."+field]
+}
+
+// comments reads the comments of the fields of a package's structs.
+func comments(t testing.TB, local string) map[string]string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	folder := filepath.Join(filepath.Dir(here), "..", "..", filepath.FromSlash(local))
+	all := map[string]string{}
+	files, err := fs.Glob(os.DirFS(folder), "*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			of, is := n.(*ast.TypeSpec)
+			if !is {
+				return true
+			}
+			fields, is := of.Type.(*ast.StructType)
+			if !is {
+				return true
+			}
+			for _, f := range fields.Fields.List {
+				text := sentence(f.Doc.Text(), f.Comment.Text())
+				for _, name := range f.Names {
+					all[of.Name.Name+"."+name.Name] = text
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// sentence is a comment on one line, without the brackets of links.
+func sentence(parts ...string) string {
+	text := strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
+	return strings.NewReplacer("[", "", "]", "").Replace(text)
+}
+
+// Fresh fails unless the file holds the schema, and writes it when update is set.
+func Fresh(t testing.TB, file string, s *jsonschema.Schema, update bool) {
+	t.Helper()
+	s.Schema = Draft
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(s); err != nil {
+		t.Fatal(err)
+	}
+	if update {
+		if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(file) //nolint:gosec // a file of the repository
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(have), text.String()); d != "" {
+		t.Errorf("%s is not what the types say; run: go generate ./%s\n%s", path.Base(file), path.Dir(file), d)
+	}
+}
+
+// Check returns what is wrong with a file by a schema as it is published. With strict, members that the schema does not name are wrong,
+// too: it is for what this program wrote.
+func Check(t testing.TB, schema string, strict bool, content []byte) error {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(schema), &s); err != nil {
+		t.Fatal(err)
+	}
+	if strict {
+		walk(&s, func(s *jsonschema.Schema) {
+			if s.Properties != nil {
+				s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+			}
+		})
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal(content, &value); err != nil {
+		t.Fatal(err)
+	}
+	return r.Validate(value)
+}
