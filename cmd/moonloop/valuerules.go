@@ -131,6 +131,19 @@ func isBaseURL(value string) error {
 	return nil
 }
 
+// isHost checks a host with or without a port.
+func isHost(value string) error {
+	if host, port, err := net.SplitHostPort(value); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return advice("its port is not 1 to 65535")
+		}
+		value = host
+	}
+	return wrongUnless(value == "" || net.ParseIP(value) != nil || hostName.MatchString(value)) // empty: none
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})$`)
+
 // isEndpoint checks the URL of an OTLP receiver in the same way.
 func isEndpoint(value string) error {
 	u, err := parseURL(value)
