@@ -167,7 +167,9 @@ type Prompt struct {
 	Dataset string
 	// Tokenizer is the model's tokenizer.json, which counts the tokens of texts where the engine does not; empty = none.
 	Tokenizer string
-	Seed      uint64
+	// Images says how pictures beside prompts are made.
+	Images prompt.Images
+	Seed   uint64
 	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two requests.
 	Overhead int
 	TooShort prompt.TooShort

@@ -130,7 +130,7 @@ func (c *merger) open(files []capture.Source) error {
 		}
 		c.streams = append(c.streams, &stream{
 			lines: newLines(in, file.Name, c.opt.MaxLine, " if the row is real", f.table), file: in, index: i,
-			decoder: decoder{spec: f, opt: c.opt, lost: &c.lost},
+			decoder: decoder{spec: f, opt: c.opt, lost: &c.lost, file: i},
 			rows:    c.opt.Lookahead, bytes: lookaheadBytes / len(files),
 		})
 		s := c.streams[i]
