@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // runID names every run of the agent; with the row it is the X-Request-Id.
@@ -32,7 +34,7 @@ func (m *moonloop) name() string { return m.label }
 
 // stream makes a trace of the load and replays it.
 func (m *moonloop) stream(ctx context.Context, b *bench, dir, url string, w work) (*process, error) {
-	return m.replayRows(ctx, b, dir, url, even(w.streams, float64(w.streams)/w.within.Seconds()), w.tokens, 2*time.Minute)
+	return m.replayRows(ctx, b, dir, url, referee.Even(w.streams, float64(w.streams)/w.within.Seconds()), w.tokens, 2*time.Minute)
 }
 
 // replayRows makes a trace of rows of one block each, of their own, that arrive at the given ms, and replays it.

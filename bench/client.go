@@ -14,7 +14,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // work is a load of streams: so many, each of so many tokens, started within a time.
@@ -52,15 +52,15 @@ type one struct {
 }
 
 // add enters a request, and its errors where the engine's record of it is known.
-func (r *report) add(o one, rec *simulator.Record) {
+func (r *report) add(o one, rec *referee.Request) {
 	r.ttft = append(r.ttft, o.ttft)
 	r.itl = append(r.itl, o.itl)
 	r.gaps = append(r.gaps, o.gaps...)
 	if rec == nil {
 		return
 	}
-	r.ttftErrors = append(r.ttftErrors, o.ttft-ttft(rec))
-	if is := differences(written(rec)); len(is) == len(o.gaps) { // else they cannot be told apart
+	r.ttftErrors = append(r.ttftErrors, o.ttft-rec.TTFT())
+	if is := rec.Gaps(); len(is) == len(o.gaps) { // else they cannot be told apart
 		for i := range is {
 			r.gapErrors = append(r.gapErrors, o.gaps[i]-is[i])
 		}
@@ -72,7 +72,7 @@ func (r *report) leaves(t *truth) float64 {
 	worst := 0.0
 	for _, pair := range [][2][]float64{{r.ttft, t.ttfts()}, {r.itl, t.itls()}} {
 		for _, q := range []float64{0.5, 0.99} {
-			if d := off(percentile(pair[0], q), percentile(pair[1], q)); !(d <= worst) { // NaN, too
+			if d := off(referee.Percentile(pair[0], q), referee.Percentile(pair[1], q)); !(d <= worst) { // NaN, too
 				worst = d
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // dispatcher is a program that sends one-token requests on a schedule.
@@ -65,7 +66,7 @@ func dispatch(ctx context.Context, b *bench) error {
 
 // dispatchers are the contenders that are there.
 func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, error) {
-	regular := even(int(rate*b.lasts.Seconds()), rate)
+	regular := referee.Even(int(rate*b.lasts.Seconds()), rate)
 	bursts, err := b.bursts(len(regular), rate)
 	if err != nil {
 		return nil, err
@@ -90,8 +91,8 @@ func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, er
 		if p.says != nil {
 			d.says = func(dir string) ([]cell, error) {
 				said, err := p.says(ctx, b, program, dir)
-				own, _ := known(align(regular, said[:min(len(said), len(regular))]))
-				return []cell{num("own p50", percentile(own, 0.5)), num("own p99", percentile(own, 0.99))}, err
+				own, _ := referee.Known(referee.Align(regular, said[:min(len(said), len(regular))]))
+				return []cell{num("own p50", referee.Percentile(own, 0.5)), num("own p99", referee.Percentile(own, 0.99))}, err
 			}
 		}
 		all = append(all, d)
@@ -111,12 +112,12 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 				arrived[n] = clock.Millis(r.Arrived())
 			}
 		}
-		late, missing := known(align(d.at, arrived))
+		late, missing := referee.Known(referee.Align(d.at, arrived))
 		if len(late) == 0 {
 			return fmt.Errorf("none of its requests arrived: %s", m.tail())
 		}
 		cells := []cell{
-			num("p50", percentile(late, 0.5)), num("p90", percentile(late, 0.9)), num("p99", percentile(late, 0.99)), num("not sent", float64(missing)),
+			num("p50", referee.Percentile(late, 0.5)), num("p90", referee.Percentile(late, 0.9)), num("p99", referee.Percentile(late, 0.99)), num("not sent", float64(missing)),
 			num("CPU µs/request", 1e3*clock.Millis(m.total())/float64(len(late))), num("RSS MiB", mebi(m.peak)), num("engine core %", m.engineCore()),
 		}
 		if d.says != nil {
@@ -127,7 +128,7 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 			cells = append(cells, own...)
 		}
 		t.add(d.name, cells...)
-		b.say("  %.0f/s %-28s p50 %s p99 %s ms", rate, d.name, figure(percentile(late, 0.5)), figure(percentile(late, 0.99)))
+		b.say("  %.0f/s %-28s p50 %s p99 %s ms", rate, d.name, figure(referee.Percentile(late, 0.5)), figure(referee.Percentile(late, 0.99)))
 		return nil
 	})
 }
@@ -144,7 +145,7 @@ func ownLateness(dir string) ([]cell, error) {
 	}
 	m := s.Fid.Machine
 	return []cell{
-		num("own p50", percentile(own, 0.5)), num("own p99", percentile(own, 0.99)),
+		num("own p50", referee.Percentile(own, 0.5)), num("own p99", referee.Percentile(own, 0.99)),
 		num("hiccups % of time", 100*m.HiccupTime/m.Elapsed), num("worst hiccup ms", m.HiccupMax), word("verdict", s.Verdict.Class),
 	}, nil
 }

@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // hold keeps 5,000 streams open for a minute, once: what counts is whether it holds, and what the verdict says.
@@ -19,7 +21,7 @@ func hold(ctx context.Context, b *bench) error {
 	agent := &moonloop{label: "moonloop"}
 	engine := []string{"--prefill", "200ms", "--prefill-per-token", "0", "--decode", "100ms", "--decode-per-sequence", "0"}
 	return b.measure(ctx, []any{"hold"}, engine, func(dir, url string) (*process, error) {
-		return agent.replayRows(ctx, b, dir, url, even(n, n/5), 10*seconds, 5*time.Minute)
+		return agent.replayRows(ctx, b, dir, url, referee.Even(n, n/5), 10*seconds, 5*time.Minute)
 	}, func(m *measured) error {
 		s, _, err := readOut(m.dir)
 		if err != nil {
@@ -32,7 +34,7 @@ func hold(ctx context.Context, b *bench) error {
 		took, cpu := m.last.Sub(m.first), m.cpu(m.first, m.last)
 		t.add(agent.label,
 			num("served", float64(s.Rows.Served)), num("failed", float64(s.Rows.Failed)), num("tokens/s", float64(m.truth.tokens())/took.Seconds()),
-			num("gap error ms p1", percentile(r.gapErrors, 0.01)), num("gap error ms p99", percentile(r.gapErrors, 0.99)),
+			num("gap error ms p1", referee.Percentile(r.gapErrors, 0.01)), num("gap error ms p99", referee.Percentile(r.gapErrors, 0.99)),
 			num("coalesced %", 100*r.coalesced), num("CPU µs/token", m.perToken(cpu)),
 			num("client core %", 100*float64(cpu)/float64(took)), num("engine core %", m.engineCore()),
 			num("RSS MiB", mebi(m.peak)), num("KiB/stream", float64(m.peak)/1024/n), word("verdict", s.Verdict.Class))
@@ -42,7 +44,7 @@ func hold(ctx context.Context, b *bench) error {
 			t.note("The verdict's reasons: %s.", why)
 		}
 		gaps := m.truth.gaps()
-		t.note("The engine itself wrote gaps of p50 %s and p99 %s ms where 100 were meant.", figure(percentile(gaps, 0.5)), figure(percentile(gaps, 0.99)))
+		t.note("The engine itself wrote gaps of p50 %s and p99 %s ms where 100 were meant.", figure(referee.Percentile(gaps, 0.5)), figure(referee.Percentile(gaps, 0.99)))
 		return nil
 	})
 }

@@ -8,17 +8,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // peer is a program of others: how it is started, and how its report is read. In its files and arguments stand {url} of the
@@ -150,63 +148,27 @@ func vegetaSays(ctx context.Context, b *bench, program, dir string) ([]float64, 
 		"encode", "-to", "csv", "-output", file, filepath.Join(dir, "vegeta.bin")); err != nil {
 		return nil, err
 	}
-	return readVegeta(strings.NewReader(content(file)))
+	return readVegeta(content(file))
 }
 
-// readVegeta reads vegeta's CSV: the first column is the Unix time in ns, the ninth the tick's number.
-func readVegeta(from io.Reader) ([]float64, error) {
-	rows := csv.NewReader(from)
-	rows.FieldsPerRecord = -1
-	var at []float64
-	var zero int64
-	for {
-		row, err := rows.Read()
-		if errors.Is(err, io.EOF) {
-			return at, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("vegeta.csv: %w", err)
-		}
-		if len(row) < 9 {
-			return nil, fmt.Errorf("vegeta.csv: a row of %d columns, want 9 or more", len(row))
-		}
-		ns, errNs := strconv.ParseInt(row[0], 10, 64)
-		seq, errSeq := strconv.Atoi(row[8])
-		if errNs != nil || errSeq != nil || seq < 0 || seq > 1<<24 {
-			return nil, fmt.Errorf("vegeta.csv: time %q, number %q", row[0], row[8])
-		}
-		if zero == 0 {
-			zero = ns
-		}
-		for len(at) <= seq {
+// readVegeta returns the instants by the tick's number, in ms since the first that it tells of; NaN where one is missing.
+func readVegeta(text string) (at []float64, err error) {
+	said, err := referee.ReadExport(strings.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("vegeta.csv: %w", err)
+	}
+	for _, c := range said.Claims {
+		for len(at) <= c.Number {
 			at = append(at, nan)
 		}
-		at[seq] = float64(ns-zero) / 1e6
+		at[c.Number] = c.Start - said.Claims[0].Start
 	}
+	return at, nil
 }
 
 // readAIPerf reads a request a line, which names itself by its X-Request-ID.
 func readAIPerf(text []byte, t *truth) (*report, error) {
-	type value struct{ Value float64 }
-	type request struct {
-		Metadata struct {
-			ID string `json:"x_request_id"`
-		}
-		Metrics struct {
-			TTFT value                     `json:"time_to_first_token"`
-			ITL  value                     `json:"inter_token_latency"`
-			Gaps struct{ Value []float64 } `json:"inter_chunk_latency"`
-		}
-		Error any
-	}
-	requests, err := decodeLines[request](bytes.NewReader(text))
-	r := &report{verdict: "–"}
-	by := t.byID()
-	for _, q := range requests {
-		if q.Error == nil {
-			r.add(one{q.Metrics.TTFT.Value, q.Metrics.ITL.Value, q.Metrics.Gaps.Value}, by[q.Metadata.ID])
-		}
-	}
+	r, err := readExport(text, t)
 	zero := 0
 	for _, g := range r.gaps {
 		if math.Abs(g) < 1e-6 { // messages of one read share its stamp
@@ -218,23 +180,20 @@ func readAIPerf(text []byte, t *truth) (*report, error) {
 }
 
 // readGuideLLM reads one mean gap of each request; none has a name that the engine sees.
-func readGuideLLM(text []byte, _ *truth) (*report, error) {
-	var file struct {
-		Benchmarks []struct {
-			Requests struct {
-				Successful []struct {
-					TTFT float64 `json:"time_to_first_token_ms"`
-					ITL  float64 `json:"inter_token_latency_ms"`
-				}
-			}
-		}
-	}
-	err := json.Unmarshal(text, &file)
+func readGuideLLM(text []byte, t *truth) (*report, error) { return readExport(text, t) }
+
+// readExport reads what a peer says of the requests that succeeded.
+func readExport(text []byte, t *truth) (*report, error) {
 	r := &report{coalesced: nan, verdict: "–"}
-	for _, b := range file.Benchmarks {
-		for _, q := range b.Requests.Successful {
-			r.add(one{q.TTFT, q.ITL, nil}, nil)
+	said, err := referee.ReadExport(bytes.NewReader(text))
+	if err != nil {
+		return r, err
+	}
+	by := t.byID()
+	for _, c := range said.Claims {
+		if !c.Failed {
+			r.add(one{c.TTFT, c.ITL, c.Gaps}, by[c.ID])
 		}
 	}
-	return r, err
+	return r, nil
 }

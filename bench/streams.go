@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // tokenPace is the engine of the streaming scenarios: the first token after 200 ms, then 50 a second.
@@ -55,7 +56,7 @@ func (b *bench) streamOnce(ctx context.Context, c client, w work, parts ...any) 
 // errorsOf writes the p1, p50 and p99 of errors in ms.
 func errorsOf(what string, errs []float64) []cell {
 	return []cell{
-		num(what+" p1", percentile(errs, 0.01)), num(what+" p50", percentile(errs, 0.5)), num(what+" p99", percentile(errs, 0.99)),
+		num(what+" p1", referee.Percentile(errs, 0.01)), num(what+" p50", referee.Percentile(errs, 0.5)), num(what+" p99", referee.Percentile(errs, 0.99)),
 	}
 }
 
@@ -87,7 +88,7 @@ func streams(ctx context.Context, b *bench) error {
 			}
 			t.add(c.name(), o.cells()...)
 			b.say("  %4d × %-40s gap error p99 %s ms, %s µs/token, %s (%.0f s)", w.streams, c.name(),
-				figure(percentile(o.report.gapErrors, 0.99)), figure(o.cpu), o.report.verdict, o.took.Seconds())
+				figure(referee.Percentile(o.report.gapErrors, 0.99)), figure(o.cpu), o.report.verdict, o.took.Seconds())
 			return nil
 		})
 		low, high := t.median(kernel.label, "gap error ms p1"), t.median(kernel.label, "gap error ms p99")
@@ -130,7 +131,7 @@ func pythonStreams(ctx context.Context, b *bench) error {
 		t.add(c.name(), append(o.cells(), num("TTFT, ITL off %", 100*o.leaves), num("first request s", o.first),
 			num("all CPU µs/token", o.all), num("CPU µs for one token more", more))...)
 		b.say("  %4d × %-40s gap error p99 %s ms, %s µs/token, %s in all, %s for one more (%.0f s)", long.streams, c.name(),
-			figure(percentile(o.report.gapErrors, 0.99)), figure(o.cpu), figure(o.all), figure(more), o.took.Seconds())
+			figure(referee.Percentile(o.report.gapErrors, 0.99)), figure(o.cpu), figure(o.all), figure(more), o.took.Seconds())
 		return nil
 	})
 	for _, column := range []string{"all CPU µs/token", "CPU µs for one token more"} {
@@ -138,8 +139,8 @@ func pythonStreams(ctx context.Context, b *bench) error {
 		for _, p := range rivals {
 			theirs = append(theirs, t.median(p.name(), column))
 		}
-		measured, _ := known(theirs)
-		best, ours := percentile(measured, 0), t.median(full.label, column)
+		measured, _ := referee.Known(theirs)
+		best, ours := referee.Percentile(measured, 0), t.median(full.label, column)
 		t.aim(column+": at least 10× less than the best Python peer's", best >= 10*ours, ours, best)
 	}
 	return nil

@@ -8,28 +8,29 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
-	"github.com/moonloop/moonloop/agent/clock"
-	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // truth is what an engine saw and did: its own record of a run.
 type truth struct {
-	records []simulator.Record // by sequence number
-	zero    time.Time          // the wall clock at the zero of the engine's clock
+	records []referee.Request // by sequence number
+	zero    time.Time         // the wall clock at the zero of the engine's clock
 }
 
 func readTruth(name string) (*truth, error) {
-	records, err := readLines[simulator.Record](name)
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	if len(records) == 0 {
-		return nil, fmt.Errorf("%s: the engine saw no request", name)
+	defer file.Close() //nolint:errcheck // it is only read
+	records, err := referee.ReadRecord(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	slices.SortFunc(records, func(a, b simulator.Record) int { return cmp.Compare(a.Seq, b.Seq) })
 	return &truth{records, records[0].Time.Add(-records[0].Headers)}, nil
 }
 
@@ -38,75 +39,40 @@ func (t *truth) first() time.Time { return t.zero.Add(t.records[0].Headers) }
 
 // last is when the engine had written the last byte.
 func (t *truth) last() time.Time {
-	return t.zero.Add(slices.MaxFunc(t.records, func(a, b simulator.Record) int { return cmp.Compare(a.Ended, b.Ended) }).Ended)
+	return t.zero.Add(slices.MaxFunc(t.records, func(a, b referee.Request) int { return cmp.Compare(a.Ended, b.Ended) }).Ended)
 }
 
 // tokens is the number of tokens that went out.
 func (t *truth) tokens() (n int) {
 	for i := range t.records {
-		n += t.records[i].OutputTokens
+		n += int(t.records[i].Output)
 	}
 	return n
 }
 
-// written returns the instants, in ms, at which the tokens of a reply were written.
-func written(r *simulator.Record) (at []float64) {
-	for _, w := range r.Writes {
-		if w.Tokens > 0 {
-			at = append(at, clock.Millis(w.At))
-		}
-	}
-	return at
-}
-
-// ttft is the engine's own time to the first token, in ms: from its receipt of the request's last byte to its first
-// write with a token. NaN without one.
-func ttft(r *simulator.Record) float64 {
-	if at := written(r); len(at) > 0 {
-		return at[0] - clock.Millis(r.Arrived())
-	}
-	return nan
-}
-
-// figures returns the figures that the requests have.
-func (t *truth) figures(of func(r *simulator.Record, at []float64) []float64) (v []float64) {
+// figures returns the figures of the requests that have tokens; what is not known is left out.
+func (t *truth) figures(of func(r *referee.Request) []float64) (v []float64) {
 	for i := range t.records {
-		if at := written(&t.records[i]); len(at) > 0 {
-			v = append(v, of(&t.records[i], at)...)
-		}
+		v = append(v, of(&t.records[i])...)
 	}
+	v, _ = referee.Known(v)
 	return v
 }
 
 // ttfts and gaps are the engine's figures of all its requests, in ms; itls, the mean gap of each request.
 func (t *truth) ttfts() []float64 {
-	return t.figures(func(r *simulator.Record, _ []float64) []float64 { return []float64{ttft(r)} })
+	return t.figures(func(r *referee.Request) []float64 { return []float64{r.TTFT()} })
 }
 
-func (t *truth) gaps() []float64 {
-	return t.figures(func(_ *simulator.Record, at []float64) []float64 { return differences(at) })
-}
+func (t *truth) gaps() []float64 { return t.figures((*referee.Request).Gaps) }
 
 func (t *truth) itls() []float64 {
-	return t.figures(func(_ *simulator.Record, at []float64) []float64 {
-		if len(at) == 1 {
-			return nil
-		}
-		return []float64{(at[len(at)-1] - at[0]) / float64(len(at)-1)}
-	})
-}
-
-// differences returns the gaps between neighbours.
-func differences(at []float64) (gaps []float64) {
-	for i := 1; i < len(at); i++ {
-		gaps = append(gaps, at[i]-at[i-1])
-	}
-	return gaps
+	return t.figures(func(r *referee.Request) []float64 { return []float64{r.ITL()} })
 }
 
 // byID returns the records by their X-Request-Id.
-func (t *truth) byID() map[string]*simulator.Record {
-	m := make(map[string]*simulator.Record, len(t.records))
+func (t *truth) byID() map[string]*referee.Request {
+	m := make(map[string]*referee.Request, len(t.records))
 	for i := range t.records {
 		m[t.records[i].Header.Get("X-Request-Id")] = &t.records[i]
 	}
@@ -118,7 +84,7 @@ func (t *truth) peakRate() float64 {
 	quarters := map[int64]int{}
 	for i := range t.records {
 		for _, w := range t.records[i].Writes {
-			quarters[int64(w.At/(250*time.Millisecond))] += w.Tokens
+			quarters[int64(w.At/(250*time.Millisecond))] += int(w.Tokens)
 		}
 	}
 	most := 0

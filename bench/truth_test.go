@@ -83,7 +83,7 @@ func TestReadAIPerf(t *testing.T) {
 }
 
 func TestReadGuideLLM(t *testing.T) {
-	r, err := readGuideLLM([]byte(`{"benchmarks":[{"requests":{"successful":[{"time_to_first_token_ms":10,"inter_token_latency_ms":20},{"time_to_first_token_ms":20,"inter_token_latency_ms":33}],"errored":[{}]}}]}`), nil)
+	r, err := readGuideLLM([]byte(`{"benchmarks":[{"requests":{"successful":[{"time_to_first_token_ms":10,"inter_token_latency_ms":20},{"time_to_first_token_ms":20,"inter_token_latency_ms":33}],"errored":[{}]}}]}`), makeTruth(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,12 +171,12 @@ func TestTables(t *testing.T) {
 
 func TestReadVegeta(t *testing.T) {
 	const two = "1000002000000,200,1,2,3,,,bench,2,POST,http://engine,\n1000000500000,200,1,2,3,,,bench,0,POST,http://engine,\n"
-	at, err := readVegeta(strings.NewReader(two))
+	at, err := readVegeta(two)
 	if err != nil || len(at) != 3 || at[0] != -1.5 || !isUnknown(at[1]) || at[2] != 0 {
 		t.Errorf("%v: %v", at, err)
 	}
 	for _, bad := range []string{"1,200\n", "x,200,1,2,3,,,bench,0,POST\n", "1,200,1,2,3,,,bench,-1,POST\n", "\"\n"} {
-		if at, err := readVegeta(strings.NewReader(bad)); err == nil {
+		if at, err := readVegeta(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, at)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -29,7 +30,7 @@ type Rounds struct {
 	// there is kept, so that the rounds go on where they ended, and more rounds can be added.
 	Dir string
 	// Exec runs a command, and writes what it prints to the log.
-	Exec func(ctx context.Context, command string, log *os.File) error
+	Exec func(ctx context.Context, command string, log io.Writer) error
 	// Ended is called after each run; nil = not.
 	Ended func(round int, side string, run *Run)
 }

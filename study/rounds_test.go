@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,7 +21,7 @@ func TestRounds(t *testing.T) {
 	var ran []string
 	seeds := map[string]bool{}
 	r := study.Rounds{A: "a {out} {seed}", B: "b {out} {seed}", Between: "clean {round}", Calibrate: true, N: 8, Dir: t.TempDir()}
-	r.Exec = func(_ context.Context, command string, _ *os.File) error {
+	r.Exec = func(_ context.Context, command string, _ io.Writer) error {
 		words := strings.Fields(command)
 		if ran = append(ran, words[0]); words[0] == "clean" {
 			return nil
@@ -53,7 +53,7 @@ func TestRounds(t *testing.T) {
 }
 
 func TestRoundsRefuse(t *testing.T) {
-	nothing := func(context.Context, string, *os.File) error { return nil }
+	nothing := func(context.Context, string, io.Writer) error { return nil }
 	for want, r := range map[string]study.Rounds{
 		"does not say {out}":        {A: "x {out}", B: "x", N: 1, Exec: nothing},
 		"wrote no run to":           {A: "x {out}", B: "x {out}", N: 1, Exec: nothing},
@@ -61,7 +61,7 @@ func TestRoundsRefuse(t *testing.T) {
 		"1001 rounds: must be from": {A: "x {out}", B: "x {out}", N: 1001, Exec: nothing},
 		"command between runs failed: no": {
 			A: "x {out}", B: "x {out}", Between: "clean", N: 1,
-			Exec: func(context.Context, string, *os.File) error { return errors.New("no") },
+			Exec: func(context.Context, string, io.Writer) error { return errors.New("no") },
 		},
 	} {
 		r.Dir = t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +70,7 @@ func (r *roundFlags) run(cmd *cobra.Command, metric study.Metric) (dirs []string
 const shellEnds = 30 * time.Second
 
 // shell runs a command, which finds this moonloop before any other.
-func shell(ctx context.Context, command string, log *os.File) error {
+func shell(ctx context.Context, command string, log io.Writer) error {
 	args := []string{"sh", "-c", command}
 	if runtime.GOOS == "windows" {
 		args = []string{"cmd", "/C", command}

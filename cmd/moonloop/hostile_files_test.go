@@ -46,6 +46,9 @@ func untilItOpens(t *testing.T) context.Context {
 	return ctx
 }
 
+// recordOfOne is an engine's record of one request.
+const recordOfOne = `{"seq":1,"headers_ns":5,"body_read_ns":6,"time":"2026-01-01T00:00:00Z","writes":[[9,1]]}` + "\n"
+
 // TestHostileFiles: files that are not what they should be, for every verb and flag that reads one. What TestMalformedFiles
 // has for replay and inspect is left out.
 func TestHostileFiles(t *testing.T) {
@@ -61,7 +64,13 @@ func TestHostileFiles(t *testing.T) {
 		"replay, authority":  "replay trace.jsonl --url https://127.0.0.1:1 --ca-file FILE",
 		"replay, TLS key":    "replay trace.jsonl --url https://127.0.0.1:1 --cert-file FILE --key-file FILE",
 		"replay, dataset":    "replay trace.jsonl --url ENGINE --dataset FILE",
+		"referee, record":    "referee FILE --judge rate=1",
+		"referee, trace":     "referee truth.jsonl --judge FILE",
+		"referee, export":    "referee truth.jsonl --judge rate=1 --export FILE",
 		"simulate, key":      "simulate --listen 127.0.0.1:0 --record missing/r --api-key-file FILE",
+		"search":             "search FILE --objective ttft.p99<1h --max-probes 1 --progress none -- --url ENGINE --model sim --endpoint completions",
+		"twin":               "twin FILE",
+		"compare":            "compare FILE FILE",
 		"capture, key":       "capture --out x.jsonl --grpc 127.0.0.1:0 --http ␀ --duration 1ms --api-key-file FILE",
 	}
 	contents := map[string]string{
@@ -81,11 +90,19 @@ func TestHostileFiles(t *testing.T) {
 		"terminal escape": "\x1b]0;xyzzy\x07\x1b[31m\n",
 	}
 	var cases []malformed
+	for kind, content := range contents { // of a run's folder
+		const summary, records = "summary.json", "requests.jsonl"
+		good := `{"schema_version": "1.0", "start_time": "2026-01-01T00:00:00Z", "verdict": {"class": "valid"}, "trace": {"rows": 1}}`
+		cases = append(cases,
+			malformed{name: "twin, summary: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: content}},
+			malformed{name: "twin, records: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: good, records: content}},
+			malformed{name: "compare, summary: " + kind, commands: []string{"compare . . --json"}, files: map[string]string{summary: content}})
+	}
 	for verb, command := range commands {
 		one := func(kind, file string) malformed {
 			return malformed{
 				name: verb + ": " + kind, commands: []string{strings.ReplaceAll(command, "FILE", file)},
-				files: map[string]string{"trace.jsonl": rowOfSix},
+				files: map[string]string{"trace.jsonl": rowOfSix, "truth.jsonl": recordOfOne},
 			}
 		}
 		for kind, content := range contents {

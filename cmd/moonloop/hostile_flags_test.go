@@ -47,6 +47,8 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"simulate", "record-header", "negative wrong", "every word is the name of a header"},
 	{"compare", "metric", "negative wrong", "every word is the name of a figure; the runs tell which they have"},
 	{"compare twin", "again junit html", "negative wrong", "every word is the name of a file or folder"},
+	{"referee simulate", "judge export html", "negative wrong", "every word is the name of a file"},
+	{"simulate", "run", "negative wrong", "every text is a command"},
 	{"compare", "between", "negative wrong", "every text is a command; without --run it is not run"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
 	{"help completion", "*", "*", "the library's own"},
@@ -156,12 +158,13 @@ var hostileBase = map[string][]string{
 	"convert":   {"azure.csv", "--out", "x.jsonl"},
 	"compile":   {"a.journal", "--out", "x.jsonl"},
 	"capture":   {"--out", "x.jsonl", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--progress", "none"},
-	"simulate":  {"--listen", "127.0.0.1:0"},
+	"simulate":  {"--listen", "127.0.0.1:0", "--judge", "rate=1000"},
 	"generate":  {"--rows", "1"},
 	"agent":     {"--listen", "127.0.0.1:0", "--allow-target", "ENGINE", "--out", "runs"},
 	"transform": {"trace.jsonl"},
 	"compare":   {"runs", "runs"},
 	"twin":      {"runs"},
+	"referee":   {"truth.jsonl", "--judge", "rate=1000"},
 	"search":    {"trace.jsonl", "--objective", "ttft.p99<2s", "--progress", "none"},
 }
 
@@ -280,6 +283,7 @@ func TestHostileFlags(t *testing.T) {
 	cert, key := testcert.Files(t, testcert.New(t).Sign(t))
 	files := contents(t, map[string]string{"cert.pem": cert, "key.pem": key})
 	files["azure.csv"] = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+	files["truth.jsonl"] = recordOfOne
 	var got strings.Builder
 	got.WriteString("# Written by go test -update: what becomes of each hostile value of each flag, by each name of it.\n")
 	verb, last := "", ""

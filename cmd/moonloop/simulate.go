@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/internal/tlsfile"
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 // simulateFlags are the flags that are not the engine's configuration.
@@ -34,6 +37,8 @@ type simulateFlags struct {
 	like                  string
 	faults                []string
 	record                string
+	judge                 judgeFlags
+	run                   string
 }
 
 func newSimulateCommand() *cobra.Command {
@@ -102,6 +107,8 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 	add(fs, &c.Record.Bodies, "record-bodies", false)
 	add(fs, &c.Record.Blocks, "record-blocks", false)
 	listVar(fs, &c.Record.Headers, "record-header", that("the name of a header that holds no key", isRecordable))
+	f.judge.register(fs)
+	add(fs, &f.run, "run", "", anyText("a command of the shell that sends requests to {url}"))
 }
 
 func faultHelp() string {
@@ -181,6 +188,19 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 	if err != nil {
 		return err
 	}
+	var schedule *referee.Schedule
+	if f.judge.given() {
+		if schedule, err = f.judge.schedule(ctx, cmd.InOrStdin()); err != nil {
+			return err
+		}
+		forget, err := f.prepareJudge(&c)
+		if err != nil {
+			return err
+		}
+		defer forget()
+	} else if name := f.judge.needless(cmd.Flags()); name != "" {
+		return fmt.Errorf("--%s is about a judgement: give --judge rate=R or --judge TRACE, too", name)
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
 	if err != nil {
 		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 takes a free port"}
@@ -191,7 +211,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		if err != nil {
 			return fmt.Errorf("record file: %w", err)
 		}
-		defer func() { err = errors.Join(err, file.Close()) }()
+		defer file.Close() //nolint:errcheck // it was closed below, unless we fail before
 		c.Record.To = file
 	}
 	engine, err := simulator.New(c)
@@ -207,14 +227,65 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		scheme = "https"
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*certificate}}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s://%s\n", scheme, listener.Addr())
-	if err := errors.Join(serveUntil(ctx, server, engine.Stamped(listener), f.grace), engine.Close()); err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: error: %v\n", err)
+	address := scheme + "://" + listener.Addr().String()
+	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s\n", address)
+	serving, ran := ctx, error(nil)
+	ended := make(chan struct{})
+	close(ended)
+	if f.run != "" {
+		var stop context.CancelFunc
+		serving, stop = context.WithCancel(ctx)
+		ended = make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer stop()
+			ran = shell(ctx, strings.ReplaceAll(f.run, "{url}", address), cmd.ErrOrStderr())
+		}()
+	}
+	failed := errors.Join(serveUntil(serving, server, engine.Stamped(listener), f.grace), engine.Close())
+	<-ended
+	if file, ok := c.Record.To.(*os.File); ok {
+		failed = errors.Join(failed, file.Close())
+	}
+	if failed != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: error: %v\n", failed)
 		return exitWith(exitGoals)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), engine.Stats())
+	if schedule != nil { // ctx may have ended, and that is how serving ends
+		if err := f.judge.decide(context.WithoutCancel(ctx), schedule, f.record, cmd.OutOrStdout()); err != nil {
+			printError(cmd.ErrOrStderr(), err)
+			return exitWith(exitUsage)
+		}
+	}
+	if ran != nil && ctx.Err() == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: error: the command of --run failed: %v\n", ran)
+		return exitWith(exitGoals)
+	}
 	return nil
 }
+
+// prepareJudge has the engine record what a judgement needs, in a file of its own if none is named. forget removes that file.
+func (f *simulateFlags) prepareJudge(c *simulator.Config) (forget func(), err error) {
+	if !f.recordWrites && f.judge.export != "" {
+		return nil, errors.New("--record-writes=false leaves out when tokens were written, which --export is compared with: leave out one of them")
+	}
+	if !slices.Contains(c.Record.Headers, vegetaSeq) {
+		c.Record.Headers = append(slices.Clone(c.Record.Headers), vegetaSeq)
+	}
+	if f.record != "" {
+		return func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "moonloop-referee-")
+	if err != nil {
+		return nil, fmt.Errorf("no place for the engine's record: %w", err)
+	}
+	f.record = filepath.Join(dir, "record.jsonl")
+	return func() { _ = os.RemoveAll(dir) }, nil
+}
+
+// vegetaSeq is the header in which vegeta numbers its requests.
+const vegetaSeq = "X-Vegeta-Seq"
 
 // serveUntil serves until ctx ends, lets requests under way finish within grace, and then breaks them off.
 func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration) error {

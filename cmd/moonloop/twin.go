@@ -222,7 +222,7 @@ func twinPage(t *study.Twin) template.HTML {
 		v.Parts = append(v.Parts, partCells(p))
 	}
 	for _, d := range t.Distributions {
-		v.Drawings = append(v.Drawings, drawing{d.Name, drawPercentiles(d)})
+		v.Drawings = append(v.Drawings, drawing{d.Name, drawPercentiles("Percentiles of production against those of the replay", d)})
 	}
 	var b strings.Builder
 	if err := twinTemplate.Execute(&b, v); err != nil {
@@ -231,8 +231,8 @@ func twinPage(t *study.Twin) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // made by a template
 }
 
-// drawPercentiles draws the percentiles of production against those of the replay.
-func drawPercentiles(d study.Distribution) template.HTML {
+// drawPercentiles draws percentiles against percentiles. The label says of what.
+func drawPercentiles(label string, d study.Distribution) template.HTML {
 	low, high := math.Inf(1), 0.0
 	for i := range d.Production {
 		low, high = min(low, d.Production[i], d.Replay[i]), max(high, d.Production[i], d.Replay[i])
@@ -244,7 +244,7 @@ func drawPercentiles(d study.Distribution) template.HTML {
 		return height - margin - (height-1.5*margin)*math.Log(v/low)/math.Log(high/low)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="Percentiles of production against those of the replay">`, width, height)
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, label)
 	fmt.Fprintf(&b, `<line class="zero" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x(low), y(low), x(high), y(high))
 	for i := range 4 {
 		at := low * math.Pow(high/low, float64(i)/3)

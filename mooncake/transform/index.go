@@ -29,7 +29,9 @@ type index struct {
 	links   [][2]uint32
 	clock   stats.Arrivals
 	timed   bool
-	verbal  int64 // rows that bring their own text
+	verbal  int64    // rows that bring their own text
+	plain   bool     // the rows' ids are canonical as they are
+	near    []uint32 // of each stretch of ids, the run that its first one is in
 
 	cluster []uint32 // row that stands for the cluster of each row
 	trunk   []uint32 // blocks of each row's run that belong to the trunk
@@ -131,15 +133,35 @@ func (x *index) add(it *item, added int) {
 	parent, offset := uint32(none), uint32(0)
 	if lead > 0 {
 		id := ids[lead-1]
-		run := sort.Search(len(x.starts), func(i int) bool { return x.starts[i] > id }) - 1
+		run := x.runOf(id)
 		if run >= 0 {
 			parent, offset = x.owner[run], uint32(id-x.starts[run]) //nolint:gosec // likewise
 		}
 	}
 	x.parent, x.offset = append(x.parent, parent), append(x.offset, offset)
 	if added > 0 {
-		x.starts, x.owner = append(x.starts, ids[lead]), append(x.owner, uint32(len(x.key)-1)) //nolint:gosec // bounded by maxIndexed
+		for first := ids[lead]; uint64(len(x.near))*stretch < first+uint64(added); {
+			run := len(x.starts)
+			if uint64(len(x.near))*stretch < first { // in the run before
+				run = max(run-1, 0)
+			}
+			x.near = append(x.near, uint32(run)) //nolint:gosec // bounded by maxIndexed
+		}
+		x.starts, x.owner = append(x.starts, ids[lead]), append(x.owner, uint32(len(x.key)-1)) //nolint:gosec // likewise
 	}
+}
+
+// stretch is for how many ids the index remembers a run, from which on to look for that of one of them.
+const stretch = 64
+
+// runOf returns the run of an id that was added, or -1.
+func (x *index) runOf(id uint64) int {
+	from := int(x.near[id/stretch])
+	to := len(x.starts)
+	if next := id/stretch + 1; next < uint64(len(x.near)) {
+		to = int(x.near[next]) + 1
+	}
+	return from + sort.Search(to-from, func(i int) bool { return x.starts[from+i] > id }) - 1
 }
 
 // link says that two rows belong together.

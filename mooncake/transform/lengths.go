@@ -20,6 +20,8 @@ type sizes struct {
 	names       []uint64
 	skipped     int64 // rows without a length
 	replies     int64 // that were left out
+
+	plain *tree // where rows come as the index knows them, and it numbers their new blocks
 }
 
 func (s *sizes) rows(in step) step {
@@ -42,7 +44,11 @@ func (s *sizes) rows(in step) step {
 			s.input(it, 0, 1, s.c.InputScale)
 		case changes(s.c.PrefixScale):
 			shared := min(int64(s.x.shared(it.seq))*int64(s.block), it.InputLength.V)
-			s.input(it, shared, s.c.PrefixScale, 1)
+			if s.plain != nil {
+				s.plain.prefix(it, shared, s.c.PrefixScale)
+			} else {
+				s.input(it, shared, s.c.PrefixScale, 1)
+			}
 		}
 		return it, nil
 	}
@@ -58,19 +64,32 @@ func scaled(n int64, factor float64) int64 {
 	return int64(min(math.Round(float64(n)*factor), most))
 }
 
-// input changes a row's prompt: so many shared tokens by one factor, what is behind them by the other.
-func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
-	was := it.InputLength.V
-	border := float64(scaled(shared, prefix))
-	now := max(1, min(most, int64(border)+scaled(was-shared, rest)))
-	it.InputLength.V = now
-	back := func(end int64) int64 { // the old token at which a new one ends
-		e := float64(end)
-		if e <= border {
-			return int64(math.Ceil(e / prefix))
-		}
-		return shared + int64(math.Ceil((e-border)/rest))
+// prompt is how a prompt changes: so many shared tokens by one factor, what is behind them by the other.
+type prompt struct {
+	was, now, shared     int64
+	prefix, rest, border float64
+}
+
+func newPrompt(was, shared int64, prefix, rest float64) prompt {
+	border := scaled(shared, prefix)
+	return prompt{was, max(1, min(most, border+scaled(was-shared, rest))), shared, prefix, rest, float64(border)}
+}
+
+// back is the old block in which a new one of the same size ends.
+func (p *prompt) back(j, size int) int {
+	end := min(int64(j+1)*int64(size), p.now)
+	old := p.shared + int64(math.Ceil((float64(end)-p.border)/p.rest))
+	if float64(end) <= p.border {
+		old = int64(math.Ceil(float64(end) / p.prefix))
 	}
+	return int(min(max(old, 1), p.was)-1) / size
+}
+
+// input changes a row's prompt.
+func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
+	p := newPrompt(it.InputLength.V, shared, prefix, rest)
+	was, now := p.was, p.now
+	it.InputLength.V = now
 	times := uint64(math.Ceil(max(prefix, rest))) + 2 // no more new blocks end in a run, for each block of it
 	chain := func(ids []uint64, size int, trunk int) (out []uint64, inTrunk int) {
 		whole := len(ids) == mooncake.BlockCount(was, size)
@@ -79,7 +98,7 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 		run, first, begin := 0, uint64(0), 0                          // the first id behind the run, its own first id, the new block there
 		for j := range blocks {
 			end := min(int64(j+1)*int64(size), now)
-			at := int(min(max(back(end), 1), was)-1) / size
+			at := p.back(j, size)
 			last := whole && end == now
 			if last {
 				at = len(ids) - 1

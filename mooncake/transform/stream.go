@@ -93,6 +93,9 @@ func (s *Stream) open(sources []Source) error {
 	}
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
 		s.sizes = &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
+		if changes(c.PrefixScale) && s.fine == 0 && s.x.plain && !changes(c.Scale) && c.Roots <= 1 {
+			s.sizes.plain = newTree(s.x, s.block)
+		}
 		rows = s.sizes.rows(rows)
 	}
 	if c.BlockSize != 0 && c.BlockSize != s.block {
@@ -197,6 +200,7 @@ func (s *Stream) index() error {
 		}
 	}
 	s.rows = s.spool.next
+	s.x.plain = names.names.Len() == 0
 	if changes(s.c.PrefixScale) {
 		s.x.share()
 	}

@@ -1,0 +1,171 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package referee
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Generators of load for the web, which know of no tokens: vegeta and k6.
+
+func claimVegeta(value []byte, e *Export) error {
+	var l struct {
+		Seq       int
+		Code      int
+		Timestamp time.Time
+		Latency   float64 // ns
+		Error     string
+	}
+	if err := json.Unmarshal(value, &l); err != nil {
+		return err
+	}
+	return e.vegeta(l.Seq, l.Code, l.Timestamp.UnixNano(), l.Latency, l.Error)
+}
+
+func (e *Export) vegeta(seq, code int, at int64, latency float64, failure string) error {
+	if seq < 0 || seq > MaxRequests {
+		return fmt.Errorf("%d is no number of a request", seq)
+	}
+	c := newClaim()
+	c.Number, c.Start, c.Latency, c.Failed = seq, float64(at)/1e6, latency/1e6, failure != "" || code >= 400
+	e.Claims = append(e.Claims, c)
+	return nil
+}
+
+// readCSV reads k6's columns, which have names, or vegeta's, which have none: the Unix time in ns, the status, the latency in ns, ... the
+// error in the sixth, the number in the ninth.
+func readCSV(in io.Reader) (*Export, error) {
+	rows := csv.NewReader(in)
+	rows.FieldsPerRecord, rows.ReuseRecord = -1, true
+	e := &Export{Tool: "vegeta", wall: true}
+	k6 := newK6()
+	for n := 1; ; n++ {
+		row, err := rows.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			e.Claims = append(e.Claims, k6.claims...)
+			return e, nil
+		case err != nil:
+			return nil, fmt.Errorf("line %d is neither JSON nor CSV: %w; read are %s", n, err, exportForms)
+		case n == 1 && len(row) > 2 && row[0] == "metric_name" && row[1] == "timestamp":
+			e.Tool, e.first = "k6", firstByte
+		case e.Tool == "k6":
+			if len(row) < 3 {
+				return nil, fmt.Errorf("line %d, of k6, has %d columns: the file may be cut off", n, len(row))
+			}
+			err = k6.csv(row)
+		default:
+			err = e.vegetaRow(row)
+		}
+		if err == nil && len(e.Claims)+len(k6.claims) > MaxRequests {
+			err = errTooManyClaims
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+}
+
+func (e *Export) vegetaRow(row []string) error {
+	unknown := fmt.Errorf("its form is not known: read are %s", exportForms)
+	if len(row) < 9 {
+		return unknown
+	}
+	at, errAt := strconv.ParseInt(row[0], 10, 64)
+	code, errCode := strconv.Atoi(row[1])
+	latency, errLatency := strconv.ParseFloat(row[2], 64)
+	seq, errSeq := strconv.Atoi(row[8])
+	if errors.Join(errAt, errCode, errLatency, errSeq) != nil {
+		return unknown
+	}
+	return e.vegeta(seq, code, at, latency, row[5])
+}
+
+// k6 writes a line for each metric of each request, in the same order within each metric. The instant is the request's end.
+type k6 struct {
+	claims []Claim
+	n      map[string]int // lines of each metric so far
+}
+
+func newK6() *k6 { return &k6{n: map[string]int{}} }
+
+// point is a line of its JSON; those about metrics themselves are of another type.
+func (k *k6) point(value []byte) error {
+	var l struct {
+		Type, Metric string
+		Data         struct {
+			Time  time.Time
+			Value float64
+			Tags  struct {
+				Failed string `json:"expected_response"`
+			}
+		}
+	}
+	// The data of a line about a metric have other fields of these names.
+	if err := json.Unmarshal(value, &l); err != nil || l.Type != "Point" {
+		if l.Type == "Metric" {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("a line of type %q", l.Type))
+	}
+	k.add(l.Metric, float64(l.Data.Time.UnixNano())/1e6, l.Data.Value, l.Data.Tags.Failed == "false")
+	return nil
+}
+
+// csv is a line of its CSV. The time is in s, ms, µs or ns (K6_CSV_TIME_FORMAT), which its size tells, or of RFC 3339. In s, its default,
+// and in ms it does not tell which request came first.
+func (k *k6) csv(row []string) error {
+	at, err := strconv.ParseFloat(row[1], 64)
+	value, errValue := strconv.ParseFloat(row[2], 64)
+	if err != nil {
+		var t time.Time
+		if t, err = time.Parse(time.RFC3339Nano, row[1]); err == nil {
+			at = float64(t.UnixNano())
+		}
+	}
+	if err := errors.Join(err, errValue); err != nil {
+		return fmt.Errorf("of k6, is no time and number: %w", err)
+	}
+	switch {
+	case at < 1e14: // s or ms
+		at = math.NaN()
+	case at < 1e17:
+		at *= 1e3
+	}
+	k.add(row[0], at/1e6, value, false)
+	return nil
+}
+
+func (k *k6) add(metric string, at, value float64, failed bool) {
+	switch metric {
+	case "http_req_duration", "http_req_waiting", "http_req_failed":
+	default:
+		return
+	}
+	i := k.n[metric]
+	k.n[metric]++
+	if i == len(k.claims) {
+		k.claims = append(k.claims, newClaim())
+	}
+	if i > len(k.claims) {
+		return
+	}
+	c := &k.claims[i]
+	c.Failed = c.Failed || failed
+	switch metric {
+	case "http_req_duration":
+		c.Latency, c.Start = value, at-value
+	case "http_req_waiting":
+		c.TTFT = value
+	case "http_req_failed":
+		c.Failed = c.Failed || value != 0
+	}
+}

@@ -1,0 +1,212 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package referee
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Judgement is what an engine saw of a generator, beside what the generator was asked for. Times are in ms. What is not known is nil.
+type Judgement struct {
+	Schedule string `json:"schedule"`
+	Asked    int    `json:"asked"`    // requests that were asked for; 0 is unknown
+	Requests int    `json:"requests"` // that arrived, without Skipped
+	Skipped  int    `json:"skipped"`  // the first ones, which the caller left out
+	Missing  int    `json:"missing"`  // were asked for and never arrived
+	Extra    int    `json:"extra"`    // arrived and were not asked for
+	// Reordered is the least number of requests that must move for all to arrive in the schedule's order; nil if requests were paired by
+	// their order.
+	Reordered *int `json:"reordered"`
+	// PairedBy says how requests were paired with what was asked for: the name of a header whose value ends with their number, or
+	// "length" (of the output, and within one length by order), or "order".
+	PairedBy string `json:"paired_by"`
+	// Kernel is the number of requests whose arrival the kernel stamped; that of the others is when the engine read them.
+	Kernel int `json:"kernel_stamps"`
+
+	RateAsked *float64 `json:"rate_asked"` // requests per second
+	Rate      *float64 `json:"rate"`       // of those that arrived and were asked for, from the first to the last
+	// Zero is the zero of the schedule, laid where the earliest request is not late: a delay that all requests share does not count.
+	Zero time.Time `json:"zero"`
+	// Lateness is that of the arrivals; nil if the instants were to be random.
+	Lateness *Percentiles `json:"lateness"`
+	// Gaps are those between arrivals that were to be random.
+	Gaps *RandomGaps `json:"gaps"`
+	// Client is how far the generator's own figures are from the truth; nil without an export.
+	Client *Client `json:"client"`
+	// Notes are what a reader should know besides.
+	Notes []string `json:"notes"`
+
+	rows    []due
+	paired  []int     // the request of each row, -1 without
+	late    []float64 // of each row; NaN without a request
+	arrived []float64 // of each request, since the zero, in the order of the record
+}
+
+// Percentiles are nearest ranks, in ms.
+type Percentiles struct {
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p99.9"`
+	Max  float64 `json:"max"`
+}
+
+func percentiles(v []float64) *Percentiles {
+	sorted := slices.Sorted(slices.Values(v))
+	if len(sorted) == 0 {
+		return nil
+	}
+	at := func(q float64) float64 { return nearestRank(sorted, q) }
+	return &Percentiles{at(0.5), at(0.9), at(0.99), at(0.999), at(1)}
+}
+
+// RandomGaps are the gaps between arrivals beside those of a Poisson process of the rate that was asked for.
+type RandomGaps struct {
+	// Variation is the coefficient of variation, standard deviation / mean: 1 of a Poisson process, 0 of an even rate.
+	Variation float64 `json:"variation"`
+	// KS is Kolmogorov's and Smirnov's distance from the exponential distribution; a Poisson process exceeds Limit once in twenty.
+	KS    float64 `json:"ks"`
+	Limit float64 `json:"ks_limit"`
+}
+
+// Judge pairs an engine's record with a schedule. The first skip requests, warm-ups for example, are left out.
+func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
+	if skip > 0 {
+		var kept []Request
+		for _, q := range byArrival(all)[min(skip, len(all)):] {
+			kept = append(kept, all[q])
+		}
+		all = kept
+	}
+	if len(all) == 0 {
+		return nil, ErrNoRequests
+	}
+	j := &Judgement{Schedule: s.Name, Asked: s.Count, Requests: len(all), Skipped: skip, arrived: arrivals(all)}
+	var p pairing
+	j.rows, p = s.pair(all)
+	j.paired, j.PairedBy = p.request, p.by
+	at, arrived := make([]float64, len(j.rows)), make([]float64, len(j.rows))
+	paired := 0
+	for i, q := range p.request {
+		at[i], arrived[i] = j.rows[i].at, math.NaN()
+		if q >= 0 {
+			arrived[i] = j.arrived[q]
+			paired++
+		}
+	}
+	if paired == 0 {
+		return nil, fmt.Errorf("none of the %d requests is one that %s asks for", len(all), s.Name)
+	}
+	j.Missing, j.Extra = len(j.rows)-paired, len(all)-paired
+	for i := range all {
+		if all[i].Received > 0 {
+			j.Kernel++
+		}
+	}
+	if r := s.rate(); !math.IsNaN(r) {
+		j.RateAsked = &r
+	}
+	came, _ := Known(arrived)
+	if span := slices.Max(came) - slices.Min(came); span > 0 {
+		r := 1e3 * float64(paired-1) / span
+		j.Rate = &r
+	}
+	var zero float64
+	if s.Random {
+		zero = slices.Min(j.arrived)
+		j.Gaps = randomGaps(slices.Sorted(slices.Values(j.arrived)), s.Rate)
+	} else {
+		j.late, zero = align(at, arrived)
+		late, _ := Known(j.late)
+		j.Lateness = percentiles(late)
+		if p.by != byOrder {
+			n := reordered(at, arrived)
+			j.Reordered = &n
+		}
+	}
+	first := &all[0]
+	j.Zero = first.Time.Add(time.Duration(zero*1e6) - first.Headers)
+	for i := range j.arrived {
+		j.arrived[i] -= zero
+	}
+	j.note(s)
+	return j, nil
+}
+
+// Points calls yield with each request's instant in the schedule and its lateness, in ms, in the order of the schedule.
+func (j *Judgement) Points(yield func(due, late float64)) {
+	for i, l := range j.late {
+		if !math.IsNaN(l) {
+			yield(j.rows[i].at-j.rows[0].at, l)
+		}
+	}
+}
+
+// note adds what a reader should know.
+func (j *Judgement) note(s *Schedule) {
+	if n := j.Requests - j.Kernel; n > 0 {
+		j.Notes = append(j.Notes, fmt.Sprintf("%d of the arrivals are when the engine read the request, since the kernel stamped none", n))
+	}
+	if j.PairedBy == byOrder && s.Count > 0 && j.Missing+j.Extra > 0 {
+		j.Notes = append(j.Notes, "requests are paired by their order alone, and what is missing or extra is what makes the rest most regular: the real lateness may be greater")
+	}
+	late, _ := Known(j.late)
+	if len(late) < 20 {
+		return
+	}
+	// A request or two far ahead of all others lays the zero for them.
+	order := slices.Sorted(slices.Values(late))
+	const few = 8
+	for n := 1; n <= few; n++ {
+		if ahead := order[n]; ahead > 10 && ahead > 0.5*nearestRank(order, 0.5) && ahead > 5*(order[len(order)/2]-ahead) {
+			j.Notes = append(j.Notes, fmt.Sprintf("the earliest request is %.4g ms ahead of the schedule that the others keep, and lays the zero: if the first requests are warm-ups, leave them out with --skip %d", ahead, n))
+			return
+		}
+	}
+}
+
+// reordered returns the least number of requests that must move for all to arrive in the order of their instants.
+func reordered(at, arrived []float64) int {
+	var order []int
+	for i, a := range arrived {
+		if !math.IsNaN(a) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(arrived[a], arrived[b]), cmp.Compare(at[a], at[b])) })
+	var tails []float64 // the least end of a run that does not fall, by its length
+	for _, i := range order {
+		n := sort.Search(len(tails), func(k int) bool { return tails[k] > at[i] })
+		if n == len(tails) {
+			tails = append(tails, 0)
+		}
+		tails[n] = at[i]
+	}
+	return len(order) - len(tails)
+}
+
+// randomGaps compares the gaps of sorted arrivals with those of a Poisson process; nil with fewer than two gaps.
+func randomGaps(arrived []float64, rate float64) *RandomGaps {
+	gaps := differences(arrived)
+	n := float64(len(gaps))
+	if n < 2 {
+		return nil
+	}
+	slices.Sort(gaps)
+	sum, squares, g := 0.0, 0.0, &RandomGaps{Limit: 1.36 / math.Sqrt(n)}
+	for i, gap := range gaps {
+		sum, squares = sum+gap, squares+gap*gap
+		should := 1 - math.Exp(-gap*rate/1e3)
+		g.KS = max(g.KS, math.Abs(float64(i+1)/n-should), math.Abs(float64(i)/n-should))
+	}
+	if sum > 0 {
+		g.Variation = math.Sqrt(max(0, squares/n-(sum/n)*(sum/n))) / (sum / n)
+	}
+	return g
+}

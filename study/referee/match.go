@@ -1,0 +1,271 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package referee
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// How requests are paired with what was asked for: by the number that a header of theirs ends with, else by their lengths, else by
+// their order. Within one length, and without lengths, they are paired in order; where one side has more than the other, those are
+// left out without which the rest is the most regular, which is to the generator's benefit.
+
+// pairing says which request each row of a schedule became.
+type pairing struct {
+	request []int  // of each row; -1: none
+	by      string // the name of a header, byLength or byOrder
+}
+
+// Ways to pair, besides the name of a header.
+const (
+	byLength = "length"
+	byOrder  = "order"
+)
+
+// maxAligned bounds the memory of an alignment, at four bytes for each row and each place that it may have.
+const maxAligned = 16 << 20
+
+// pair finds the request of each row.
+func (s *Schedule) pair(all []Request) ([]due, pairing) {
+	arrived := arrivals(all)
+	if name, numbers := numbering(all, s.Count); name != "" {
+		first, last := math.MaxInt, 0
+		for _, i := range numbers {
+			if i >= 0 {
+				first, last = min(first, i), max(last, i)
+			}
+		}
+		if first > 1 || s.Count > 0 && last < s.Count {
+			first = 0 // else they may be numbered from 1
+		}
+		rows := s.expected(last - first + 1)
+		p := pairing{none(len(rows)), name}
+		for q, i := range numbers {
+			if i >= 0 {
+				p.request[i-first] = q
+			}
+		}
+		return rows, p
+	}
+	rows := s.expected(len(all))
+	at := make([]float64, len(rows))
+	for i, r := range rows {
+		at[i] = r.at
+	}
+	groups, by := lengths(rows, all, byArrival(all), func(r *Request) int64 { return r.Asked.Tokens })
+	return rows, pairing{pairInOrder(at, arrived, groups), by}
+}
+
+func arrivals(all []Request) []float64 {
+	at := make([]float64, len(all))
+	for i := range all {
+		at[i] = clock.Millis(all[i].Arrived())
+	}
+	return at
+}
+
+// byArrival returns the indices of the requests, in the order in which they arrived.
+func byArrival(all []Request) []int {
+	at, order := arrivals(all), make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
+	return order
+}
+
+func none(n int) []int { return slices.Repeat([]int{-1}, n) }
+
+// numbering finds a header that numbers the requests: nine of ten have a number of their own, and not one beyond the rows, if how many
+// there are is known (from 0 or, if none is 0, from 1). It returns the number of each request, -1 for one without.
+func numbering(all []Request, rows int) (header string, numbers []int) {
+	names := map[string]bool{}
+	for i := range all {
+		for name := range all[i].Header {
+			names[name] = true
+		}
+	}
+	sorted := []string{requestID} // before others
+	for name := range names {
+		if name != requestID {
+			sorted = append(sorted, name)
+		}
+	}
+	slices.Sort(sorted[1:])
+	for _, name := range sorted {
+		numbers, seen, least, most := none(len(all)), map[int]bool{}, math.MaxInt, -1
+		for i := range all {
+			n := int(number(all[i].Header.Get(name)))
+			if n < 0 || seen[n] || rows > 0 && n > rows {
+				continue
+			}
+			numbers[i], seen[n] = n, true
+			least, most = min(least, n), max(most, n)
+		}
+		if len(seen) == 0 || 10*len(seen) < 9*len(all) {
+			continue
+		}
+		if most > 2*len(all)+1000 {
+			continue
+		}
+		if rows > 0 && least == 0 { // they are numbered from 0
+			for i := range numbers {
+				if numbers[i] == rows {
+					numbers[i] = -1
+				}
+			}
+		}
+		return name, numbers
+	}
+	return "", nil
+}
+
+// group is rows and requests of one kind, each in order.
+type group struct{ rows, requests []int }
+
+// lengths divides rows and requests by the number of output tokens, if at least nine of ten have a partner by that and there is more
+// than one number. Otherwise all are one group. The order is that of the requests.
+func lengths(rows []due, all []Request, order []int, tokens func(*Request) int64) (groups []group, by string) {
+	of := map[int64]*group{}
+	at := func(n int64) *group {
+		if of[n] == nil {
+			of[n] = &group{}
+		}
+		return of[n]
+	}
+	for i, r := range rows {
+		at(r.output).rows = append(at(r.output).rows, i)
+	}
+	for _, q := range order {
+		g := at(tokens(&all[q]))
+		g.requests = append(g.requests, q)
+	}
+	partners := 0
+	for _, g := range of {
+		partners += min(len(g.rows), len(g.requests))
+		groups = append(groups, *g)
+	}
+	if 10*partners < 9*min(len(rows), len(all)) || len(of) == 1 {
+		one := group{requests: order}
+		for i := range rows {
+			one.rows = append(one.rows, i)
+		}
+		return []group{one}, byOrder
+	}
+	slices.SortFunc(groups, func(a, b group) int { return slices.Compare(a.rows, b.rows) })
+	return groups, byLength
+}
+
+// pairInOrder pairs rows that are due at these instants with requests that arrived at those, group by group.
+func pairInOrder(at, arrived []float64, groups []group) []int {
+	request := none(len(at))
+	var offsets []float64 // of rows about which there is no doubt
+	uneven := false
+	for _, g := range groups {
+		if len(g.rows) != len(g.requests) {
+			uneven = true
+			continue
+		}
+		for i, row := range g.rows {
+			request[row] = g.requests[i]
+			offsets = append(offsets, arrived[g.requests[i]]-at[row])
+		}
+	}
+	if !uneven {
+		return request
+	}
+	if len(offsets) > 0 {
+		offset := Percentile(offsets, 0.5)
+		for _, g := range groups {
+			if len(g.rows) != len(g.requests) {
+				alignGroup(at, arrived, g, offset, request)
+			}
+		}
+		return request
+	}
+	// Nothing is certain. Each end gives a first guess of the offset, the alignment a better one.
+	best, least := request, math.Inf(1)
+	for _, fromEnd := range []bool{false, true} {
+		offset := ends(at, arrived, groups, fromEnd)
+		for range 3 {
+			try := none(len(at))
+			for _, g := range groups {
+				alignGroup(at, arrived, g, offset, try)
+			}
+			var late []float64
+			for row, q := range try {
+				if q >= 0 {
+					late = append(late, arrived[q]-at[row])
+				}
+			}
+			if len(late) == 0 {
+				break
+			}
+			offset = Percentile(late, 0.5)
+			cost := 0.0
+			for _, l := range late {
+				cost += math.Abs(l - offset)
+			}
+			if cost < least {
+				best, least = try, cost
+			}
+		}
+	}
+	return best
+}
+
+// ends is the median offset of rows and requests that are paired from the first on, or from the last on.
+func ends(at, arrived []float64, groups []group, fromEnd bool) float64 {
+	var offsets []float64
+	for _, g := range groups {
+		n := min(len(g.rows), len(g.requests))
+		rows, requests := g.rows[:n], g.requests[:n]
+		if fromEnd {
+			rows, requests = g.rows[len(g.rows)-n:], g.requests[len(g.requests)-n:]
+		}
+		for i := range n {
+			offsets = append(offsets, arrived[requests[i]]-at[rows[i]])
+		}
+	}
+	return Percentile(offsets, 0.5)
+}
+
+// alignGroup pairs the rows and requests of one group in order, and leaves out of the longer side what makes the sum of the distances from
+// the offset the least. Where that would take too much memory, the last are left out.
+func alignGroup(at, arrived []float64, g group, offset float64, request []int) {
+	few, many := len(g.rows), len(g.requests)
+	distance := func(i, k int) float64 { return math.Abs(arrived[g.requests[k]] - at[g.rows[i]] - offset) }
+	enter := func(i, k int) { request[g.rows[i]] = g.requests[k] }
+	if few > many {
+		few, many = many, few
+		distance = func(i, k int) float64 { return math.Abs(arrived[g.requests[i]] - at[g.rows[k]] - offset) }
+		enter = func(i, k int) { request[g.rows[k]] = g.requests[i] }
+	}
+	places := many - few + 1
+	if few == 0 || few*places > maxAligned {
+		for i := range few {
+			enter(i, i)
+		}
+		return
+	}
+	// cost[j] is the least cost of the first i of the few, if the last of them has left out j at most.
+	cost, from := make([]float64, places), make([]int32, few*places)
+	for i := range few {
+		for j := range places {
+			cost[j] += distance(i, i+j)
+			from[i*places+j] = int32(j) //nolint:gosec // below maxAligned
+			if j > 0 && cost[j-1] <= cost[j] {
+				cost[j], from[i*places+j] = cost[j-1], from[i*places+j-1]
+			}
+		}
+	}
+	for i, j := few-1, places-1; i >= 0; i-- {
+		j = int(from[i*places+j])
+		enter(i, i+j)
+	}
+}

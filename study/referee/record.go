@@ -1,0 +1,175 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package referee
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+const maxRecordLine = 64 << 20 // bytes of a line
+
+// Request is what an engine's record says of one request: a line that `moonloop simulate --record` wrote. Instants are on the engine's
+// own clock; negative ones were not reached.
+type Request struct {
+	Seq    uint64      `json:"seq"`    // in the order in which headers were received
+	Header http.Header `json:"header"` // those that were recorded
+	Asked  struct {
+		Tokens int64 `json:"max_tokens"` // negative: the request named none
+	} `json:"request"`
+	Prompt   int64         `json:"prompt_tokens"`
+	Output   int64         `json:"output_tokens"` // that the engine wrote
+	Headers  time.Duration `json:"headers_ns"`
+	Received time.Duration `json:"received_ns"`  // the kernel had the last byte
+	BodyRead time.Duration `json:"body_read_ns"` // the engine had read it
+	Ended    time.Duration `json:"ended_ns"`
+	Time     time.Time     `json:"time"`   // the wall clock at Headers
+	Writes   Writes        `json:"writes"` // of the reply's body, each stamped just before the call
+}
+
+// Write is one write of a reply's body, and the tokens in it.
+type Write struct {
+	At     time.Duration
+	Tokens int64
+}
+
+// Writes are an array of [nanoseconds, tokens] in JSON.
+type Writes []Write
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (w *Writes) UnmarshalJSON(text []byte) error {
+	var pairs [][2]int64
+	if err := json.Unmarshal(text, &pairs); err != nil {
+		return fmt.Errorf("writes must be an array of [nanoseconds, tokens]: %w", err)
+	}
+	*w = make(Writes, len(pairs))
+	for i, p := range pairs {
+		(*w)[i] = Write{time.Duration(p[0]), p[1]}
+	}
+	return nil
+}
+
+// ReadRecord reads an engine's record. The requests are in the order in which their headers were received.
+func ReadRecord(r io.Reader) ([]Request, error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), maxRecordLine)
+	var all []Request
+	for n := 1; lines.Scan(); n++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		one := Request{Headers: -1, Received: -1, BodyRead: -1, Ended: -1}
+		one.Asked.Tokens = -1
+		switch err := json.Unmarshal(lines.Bytes(), &one); {
+		case err != nil:
+			return nil, fmt.Errorf("line %d is no line of an engine's record: %w; name a file that `moonloop simulate --record` wrote", n, err)
+		case one.Headers < 0:
+			return nil, fmt.Errorf("line %d has no headers_ns, so that it is no line of an engine's record: name a file that `moonloop simulate --record` wrote", n)
+		case len(all) == MaxRequests:
+			return nil, fmt.Errorf("it has more than %d requests: judge a part of it", MaxRequests)
+		}
+		all = append(all, one)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	if len(all) == 0 {
+		return nil, ErrNoRequests
+	}
+	slices.SortFunc(all, func(a, b Request) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all, nil
+}
+
+// ErrNoRequests is the error of a record without requests.
+var ErrNoRequests = errors.New("the engine saw no request: send some to the URL that it listens on")
+
+// Arrived returns the instant at which the request was there as a whole: when the kernel had it, or, where that is not known, when the
+// engine had read it, or at least its headers.
+func (r *Request) Arrived() time.Duration {
+	switch {
+	case r.Received > 0: // a record written by others may lack it
+		return r.Received
+	case r.BodyRead > 0:
+		return r.BodyRead
+	}
+	return r.Headers
+}
+
+// wall converts an instant of the engine's clock to Unix time, in ms.
+func (r *Request) wall(at time.Duration) float64 {
+	return float64(r.Time.UnixNano()+int64(at-r.Headers)) / 1e6
+}
+
+// Written returns the instants, in ms, at which chunks of tokens were written.
+func (r *Request) Written() (at []float64) {
+	for _, w := range r.Writes {
+		if w.Tokens > 0 {
+			at = append(at, clock.Millis(w.At))
+		}
+	}
+	return at
+}
+
+// TTFT is the engine's own time to the first token, in ms: from the arrival to the first write with a token. NaN without one.
+func (r *Request) TTFT() float64 { return r.to(0) }
+
+// Latency is the engine's own time to the last token, in ms. NaN without one.
+func (r *Request) Latency() float64 { return r.to(-1) }
+
+// to is the time to a write with tokens; negative: counted from the end.
+func (r *Request) to(i int) float64 {
+	at := r.Written()
+	if len(at) == 0 {
+		return math.NaN()
+	}
+	if i < 0 {
+		i += len(at)
+	}
+	return at[i] - clock.Millis(r.Arrived())
+}
+
+// Gaps are the times between neighbouring writes with tokens, in ms.
+func (r *Request) Gaps() []float64 { return differences(r.Written()) }
+
+// ITL is the mean time per token after the first write, in ms: (last − first)/(tokens after the first write). NaN without any.
+func (r *Request) ITL() float64 {
+	at, after := r.Written(), int64(0)
+	first := true
+	for _, w := range r.Writes {
+		if w.Tokens > 0 && !first {
+			after += w.Tokens
+		}
+		first = first && w.Tokens <= 0
+	}
+	if after == 0 {
+		return math.NaN()
+	}
+	return (at[len(at)-1] - at[0]) / float64(after)
+}
+
+// requestID is the header in which most generators name a request.
+const requestID = "X-Request-Id"
+
+// number is the number with which a header's value ends, if that is all of it, or a separator is before it; -1 otherwise.
+func number(value string) int64 {
+	digits := value[strings.LastIndexFunc(value, func(r rune) bool { return r < '0' || r > '9' })+1:]
+	if rest := strings.TrimSuffix(value, digits); digits == "" || len(digits) > 9 || rest != "" && !strings.ContainsAny(rest[len(rest)-1:], "-_:./# ") {
+		return -1
+	}
+	n, _ := strconv.ParseInt(digits, 10, 64) // at most nine digits
+	return n
+}

@@ -1,0 +1,129 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package referee
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Schedule is what a generator was asked for: the rows of a trace at their times, or a rate.
+type Schedule struct {
+	Name string // as people know it
+	rows []due  // by time; of a rate, none: they follow from its number
+	// Rate is the number of requests per second, of a schedule without rows.
+	Rate float64
+	// Count is how many requests were asked for; 0 is unknown.
+	Count int
+	// Random says that a rate's requests come at random instants, as a Poisson process has them, so that none of them is late.
+	Random bool
+}
+
+// due is a request that was asked for.
+type due struct {
+	at     float64 // ms, from any zero
+	output int64   // tokens to reply with; -1 is unknown
+}
+
+// Asked is what the command line asks for: a rate, or the name of a trace.
+type Asked struct {
+	Rate  *Schedule // nil: a trace
+	Trace string
+}
+
+// rateForm is how a rate is written.
+const rateForm = "rate=R, rate=R,count=N or rate=R,arrival=poisson, such as rate=1000,count=30000"
+
+// ParseAsked reads rate=R[,count=N][,arrival=constant|poisson], or else takes the text as the name of a trace.
+func ParseAsked(text string) (a Asked, err error) {
+	if !strings.HasPrefix(text, "rate=") {
+		return Asked{Trace: text}, nil
+	}
+	s := &Schedule{Name: text}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(pair, "=")
+		wrong := fmt.Errorf("%q: must be %s", pair, rateForm)
+		switch name {
+		case "rate":
+			if s.Rate, err = strconv.ParseFloat(value, 64); err != nil || !(s.Rate >= 1e-6 && s.Rate <= 1e6) {
+				return a, fmt.Errorf("%q: the rate must be from 0.000001 to 1000000 requests per second", pair)
+			}
+		case "count":
+			if s.Count, err = strconv.Atoi(value); err != nil || s.Count < 1 || s.Count > MaxRequests {
+				return a, fmt.Errorf("%q: the count must be from 1 to %d requests", pair, MaxRequests)
+			}
+		case "arrival":
+			if value != "constant" && value != "poisson" {
+				return a, wrong
+			}
+			s.Random = value == "poisson"
+		default:
+			return a, wrong
+		}
+	}
+	return Asked{Rate: s}, nil
+}
+
+// ReadSchedule reads the rows of a trace until io.EOF. speedup divides their times.
+func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, error)) (*Schedule, error) {
+	s := &Schedule{Name: name}
+	for {
+		row, err := read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch at := row.Timestamp; {
+		case !at.Set:
+			return nil, fmt.Errorf("row %d has no timestamp, so that nothing says when it was due: judge a trace whose rows all have one, or a rate", len(s.rows))
+		case len(s.rows) == MaxRequests:
+			return nil, fmt.Errorf("it has more than %d rows: judge a part of it, which `moonloop transform` cuts out", MaxRequests)
+		default:
+			s.rows = append(s.rows, due{at.V / speedup, row.OutputLength.Or(-1)})
+		}
+	}
+	if len(s.rows) == 0 {
+		return nil, errors.New("it has no rows: name another trace")
+	}
+	slices.SortStableFunc(s.rows, func(a, b due) int { return cmp.Compare(a.at, b.at) })
+	s.Count = len(s.rows)
+	return s, nil
+}
+
+// expected returns the rows of the schedule; of a rate, so many as were asked for, else n.
+func (s *Schedule) expected(n int) []due {
+	if s.rows != nil {
+		return s.rows
+	}
+	if s.Count > 0 {
+		n = s.Count
+	}
+	rows := make([]due, n)
+	for i, at := range Even(n, s.Rate) {
+		rows[i] = due{at, -1}
+	}
+	return rows
+}
+
+// rate is the number of requests per second that was asked for; NaN if all were due at once.
+func (s *Schedule) rate() float64 {
+	if s.rows == nil {
+		return s.Rate
+	}
+	n := len(s.rows)
+	if span := s.rows[n-1].at - s.rows[0].at; span > 0 {
+		return 1e3 * float64(n-1) / span
+	}
+	return math.NaN()
+}
