@@ -11,10 +11,8 @@ MAKEFLAGS += --no-print-directory
 
 # One set of flags for building, vetting and linting, since each set compiles the Collector's 900 packages once more. Tests
 # go without: the race detector needs cgo, and they find their data by their source path. No tables for a debugger are compiled,
-# which binaries are stripped of anyway: that saves a tenth of the time. The official clients that the simulator is tested with are a fifth of
-# all that is compiled, and in no binary: they are compiled without optimisation, in half of the time.
-PLAIN  := -dwarf=false -N -l
-STATIC := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false '-gcflags=github.com/openai/...=$(PLAIN)' '-gcflags=github.com/anthropics/...=$(PLAIN)'"
+# which binaries are stripped of anyway: that saves a tenth of the time.
+STATIC := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
 
 # The tools have a module of their own, so that their 200 dependencies stay out of every other; no workspace holds it.
 TOOL := GOWORK=off go tool -modfile='$(CURDIR)/tools/go.mod'
@@ -70,12 +68,10 @@ demo: moonloop
 ## test: every test, with the race detector
 # Tests that run the commands get them as they are built here. make lint vets, so go test need not; nor need a program under the race detector
 # sleep for a second at its end, each time, which is the detector's default: the tests' own check for goroutines waits for them.
-# dashboards, test/deploy and the official clients against the simulator have nothing of ours that runs side by side, and hundreds of packages
-# that the race detector would compile anew.
+# dashboards and test/deploy have nothing that runs side by side, and hundreds of packages that the race detector would compile anew.
 test: build
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
 		go test -race -vet=off -ldflags=-w ./... ./bench/...
-	$(STATIC) go test -vet=off -run 'Official' ./internal/simulator
 	$(STATIC) go test -vet=off ./dashboards/...
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .
 

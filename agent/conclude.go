@@ -76,7 +76,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	if len(e.recorder.models) > 1 {
 		rep.Run.Models = e.recorder.models
 	}
-	rep.Trace = e.describeTrace(counts)
+	rep.Trace, rep.Shard = e.describeTrace(counts), e.describeShard(ctx, counts.Parts)
 	rep.Machine = e.describeMachine(machine)
 	rep.Steady, rep.Warmup = e.steady(), e.warmed
 	// The last export of metrics has the verdict, as far as it can be told before that export.
@@ -95,7 +95,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	e.warn(figures, counts, loss, runErr)
 	rep.Verdict = judge.Judge(e.facts(rep, machine, counts))
 	if runErr == nil && rep.Trace.Rows == 0 && ctx.Err() == nil {
-		runErr = e.in.named(errors.New("no row is left to replay: window, limit and shard leave all of them out"))
+		runErr = e.in.named(noRows(rep.Shard))
 	}
 	if q := e.in.quarantine; q != nil {
 		runErr = errors.Join(runErr, q.Commit())

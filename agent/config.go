@@ -80,7 +80,8 @@ type Config struct {
 	SavePrompts string
 	// Slice is the length of a line of series.csv; 0 = page.DefaultSlice.
 	Slice time.Duration
-	// RunID names the run in every artefact; empty = a new random one.
+	// RunID names the run in every artefact; empty = a new random one, or for shards that start together (Schedule.StartAt) one that is
+	// the same for all of them.
 	RunID string
 	// Labels are what the caller wants to be said of the run: report.Run.Labels.
 	Labels map[string]string
@@ -166,7 +167,9 @@ type Prompt struct {
 	Dataset string
 	// Tokenizer is the model's tokenizer.json, which counts the tokens of texts where the engine does not; empty = none.
 	Tokenizer string
-	Seed      uint64
+	// Images says how pictures beside prompts are made.
+	Images prompt.Images
+	Seed   uint64
 	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two requests.
 	Overhead int
 	TooShort prompt.TooShort
@@ -214,8 +217,12 @@ type Schedule struct {
 	// Prepare is how long before its instant a request is begun, all but sending it: its body is planned and it has a
 	// connection. At most 1 s; 0 = 2 ms. Without effect in a closed loop, under a cap and with HTTP/2.
 	Prepare time.Duration
-	// StartAt is the wall-clock instant of the schedule's zero, for shards that start together; zero = at once.
+	// StartAt is the wall-clock instant of the schedule's zero, for shards that start together; zero = at once. A run that is not
+	// ready by then is refused.
 	StartAt time.Time
+	// ClockReference is an NTP server, host or host:port, from whose clock the offset of this machine's is measured before and after
+	// the run; empty = none. The offset is recorded, and changes nothing of the schedule.
+	ClockReference string
 }
 
 // Disconnect is a client that gives up: it closes the connection of a share of the requests, which the seed chooses.
@@ -416,6 +423,9 @@ const (
 
 // resolved returns a valid configuration with its defaults in the place of zeros.
 func (c Config) resolved() Config {
+	if c.RunID == "" {
+		c.RunID = c.sharedRunID()
+	}
 	if c.RunID == "" {
 		var id [8]byte
 		_, _ = rand.Read(id[:]) // never fails

@@ -26,6 +26,12 @@ func (l limits) missed(f, shown *measure.Figures) (missed []string) {
 	return missed
 }
 
+// Missed says which goals figures miss: that at most the share maxErrors of the requests fails, and that the share goodput of them meets
+// slo (0: no such goal).
+func Missed(f *measure.Figures, maxErrors, goodput float64, slo measure.SLO) []string {
+	return limits{maxErrors: maxErrors, goodput: goodput, slo: slo}.missed(f, f)
+}
+
 // mostClasses is the number of classes of failure that a missed limit names.
 const mostClasses = 3
 

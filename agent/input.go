@@ -131,6 +131,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		if opt.Sessions == mooncake.SessionUnknown {
 			opt.Sessions = meta.SessionMode
 		}
+		opt.Trunk = meta.Trunk
 	}
 	in.stream, err = load.Open(in.trace.Reader, opt)
 	if errors.Is(err, load.ErrNoRows) && in.quarantine.Count() > 0 {

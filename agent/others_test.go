@@ -4,8 +4,11 @@
 package agent
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"image"
+	_ "image/png" // which decodes what arrives
 	"strings"
 	"testing"
 
@@ -136,5 +139,63 @@ func TestGenerate(t *testing.T) {
 	if r.err != nil || len(r.sent) != 2 || json.Unmarshal(r.sent[0].Body, &first) != nil || json.Unmarshal(r.sent[1].Body, &second) != nil ||
 		!strings.HasPrefix(second.Inputs, first.Inputs) || len(strings.Fields(second.Inputs)) < 5 {
 		t.Errorf("%v, %+v, %+v", r.err, first, second)
+	}
+}
+
+// TestImages: pictures arrive as the rows say, the same one wherever its id is, and the records keep the rows' word for it.
+func TestImages(t *testing.T) {
+	rows := []string{
+		`{"timestamp": 0, "input_length": 100, "output_length": 2, "images": [[7, 40, 30], [8, 0, 0]]}`,
+		`{"timestamp": 20, "text_input": "what is this?", "output_length": 2, "images": [[7, 40, 30]]}`,
+		`{"timestamp": 40, "input_length": 100, "output_length": 2}`,
+	}
+	for _, endpoint := range []prompt.Endpoint{prompt.Chat, prompt.Messages} {
+		cfg := simulator.Config{}
+		cfg.Record.Headers = []string{"X-Request-Id"}
+		e := newEngine(t, cfg)
+		r := e.replay(t, Config{Prompt: Prompt{Endpoint: endpoint, Images: prompt.Images{Size: prompt.ImageSize{Width: 20, Height: 10}}}, Schedule: Schedule{Warmup: 2}}, rows...)
+		if r.err != nil || r.report.Figures().Rows.Served != 3 {
+			t.Fatalf("%v, %+v", r.err, r.report)
+		}
+		type content []struct {
+			Image  struct{ URL string }  `json:"image_url"`
+			Source struct{ Data string } `json:"source"`
+		}
+		files := func(rec *simulator.Record) (out []string) {
+			var body struct {
+				Messages []struct{ Content json.RawMessage }
+			}
+			var parts content
+			if err := json.Unmarshal(rec.Body, &body); err != nil {
+				t.Fatal(err)
+			}
+			_ = json.Unmarshal(body.Messages[0].Content, &parts) // a text has none
+			for _, p := range parts {
+				if _, data, _ := strings.Cut(p.Image.URL, "base64,"); data+p.Source.Data != "" {
+					out = append(out, data+p.Source.Data)
+				}
+			}
+			return out
+		}
+		size := func(file string) (c image.Config) {
+			c, _, err := image.DecodeConfig(base64.NewDecoder(base64.StdEncoding, strings.NewReader(file)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		one, two, none := files(r.sent[0]), files(r.sent[1]), files(r.sent[2])
+		if len(one) != 2 || len(two) != 1 || len(none) != 0 || one[0] != two[0] || one[0] == one[1] {
+			t.Fatalf("%s: %d, %d and %d pictures", endpoint, len(one), len(two), len(none))
+		}
+		if a, b := size(one[0]), size(one[1]); a.Width != 40 || a.Height != 30 || b.Width != 20 || b.Height != 10 {
+			t.Errorf("%s: %+v, %+v", endpoint, a, b)
+		}
+		if r.sent[0].PromptTokens != 100 || r.results[0].Result.Prompt != "unknown" || r.results[2].Result.Prompt != "equal" {
+			t.Errorf("%s: %d tokens, %s and %s", endpoint, r.sent[0].PromptTokens, r.results[0].Result.Prompt, r.results[2].Result.Prompt)
+		}
+		if len(r.warmups) != 2 || files(r.warmups[0])[0] == one[0] {
+			t.Errorf("%s: %d warm-ups, with pictures of the trace", endpoint, len(r.warmups))
+		}
 	}
 }

@@ -55,6 +55,7 @@ type plan struct {
 	settings []report.Setting
 	trace    report.Trace
 	order    report.Schedule
+	shard    *report.Shard // nil: there is one
 }
 
 // limits are what decides how a run is judged, and whether it goes on.
@@ -99,7 +100,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	if found.Carry {
 		p.replies = func(o *carry.Options) {
 			o.BlockSize, o.FineBlockSize, o.TokenIDs = opt.BlockSize, opt.FineBlockSize, opt.Form == prompt.Tokens
-			o.Whole, o.Check = info.Whole, found.Check
+			o.Whole, o.Check, o.Elsewhere = info.Whole, found.Check, in.stream.Elsewhere
 		}
 	}
 	if !info.Scheduled && cfg.Trace.LoopFor > 0 { // no instant of a closed loop is known before, so the clock ends it
@@ -113,6 +114,9 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 // describe sets what the report says of the plan.
 func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 	info, opt := in.stream.Info(), found.Builder.Options()
+	if t := cfg.Trace; t.Shards > 0 {
+		p.shard = &report.Shard{Index: t.Shard, Of: t.Shards, Lookahead: fmt.Sprintf("%016x", info.Fingerprint)}
+	}
 	p.run = report.Run{
 		ID: cfg.RunID, Labels: cfg.Labels, Tool: "moonloop", Version: cfg.Tool, Command: strings.Join(cfg.Command, " "),
 		Target: hosts(cfg.Target), Endpoint: string(opt.Endpoint), Model: found.Model, Streaming: opt.Stream,
@@ -221,11 +225,17 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 	}
 }
 
-// zero is the instant of offset 0, for a schedule that is about to start.
-func (p plan) zero(clk clock.Clock) time.Duration {
-	zero := clk.Now() + p.lead
-	if !p.startAt.IsZero() {
-		zero = max(zero, min(p.startAt.Sub(clk.Start()), longest))
+// zero is the instant of offset 0, for a schedule that is about to start. One that was to start at an instant which is over by now does
+// not: the other shards have begun.
+func (p plan) zero(clk clock.Clock) (time.Duration, error) {
+	ready := clk.Now() + p.lead
+	if p.startAt.IsZero() {
+		return ready, nil
 	}
-	return zero
+	zero := min(p.startAt.Sub(clk.Start()), longest)
+	if late := ready - zero; late > 0 {
+		return 0, fmt.Errorf("start at %s: this process was ready %v after that, and began nothing; give all shards a later time, by which the slowest has read its trace and asked its engine",
+			p.startAt.Format(time.RFC3339Nano), late.Round(time.Millisecond))
+	}
+	return zero, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/observe"
@@ -52,9 +51,7 @@ func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline) 
 		// their stream has ended: late books, never a late request.
 		in: make(chan recorded, 1024),
 	}
-	rc.figures = measure.NewAggregate(measure.Options{
-		SLO: p.limits.slo, Excused: func(from, to time.Duration) time.Duration { return rc.watch.Excused(from, to) },
-	})
+	rc.figures = measure.NewAggregate(measure.Options{SLO: p.limits.slo})
 	dir := p.out
 	if dir == "" && p.steady.Any() {
 		if rc.spool, err = os.MkdirTemp("", "moonloop-"); err != nil {
@@ -103,6 +100,9 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 	compare(rec)
 	rc.cache.learn(rec)
 	rec.Span = span.Ref()
+	if rec.Scheduled && rec.Lateness() > 0 {
+		rec.Excused = rc.watch.Excused(rec.Intended, rec.Dispatched)
+	}
 	rc.figures.Add(rec)
 	rc.countModel(rec.Model)
 	rc.tel.Finish(span, rec)

@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer saved.close()
-	replies := carry.New(carry.Options{Mode: cfg.Prompt.Carry, Bytes: cfg.Prompt.CarryBytes, Shard: cfg.Trace.Shard, Shards: cfg.Trace.Shards})
+	replies := carry.New(carry.Options{Mode: cfg.Prompt.Carry, Bytes: cfg.Prompt.CarryBytes})
 	defer replies.Close()
 	in, err := openInput(ctx, cfg, replies.Need, said)
 	if err != nil {
@@ -67,6 +67,13 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 
 	// Plan: from here on everything is decided.
 	p := newPlan(cfg, in, found)
+	offset, err := compareClock(ctx, cfg.Schedule.ClockReference, said)
+	if err != nil {
+		return nil, err
+	}
+	if p.shard != nil {
+		p.shard.Clock = offset
+	}
 
 	// Run.
 	in.stream.DefaultModel(p.requests.Options().DefaultModel)
@@ -98,7 +105,11 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer func() { _ = wait.Close() }()
-	zero := p.zero(clk)
+	zero, err := p.zero(clk)
+	if err != nil {
+		watch.Stop()
+		return nil, err
+	}
 	live := &Live{clk: clk, zero: zero, chunks: engines.chunks, watched: cfg.Progress != nil, view: View{
 		Trace: in.name, Engine: p.run.Target, Model: p.run.Model, RunID: p.runID,
 		End: in.horizon(cfg), Rows: in.rowsToSend(cfg.Trace),

@@ -97,7 +97,7 @@ func (e ending) steady() *report.Steady {
 		e.said.warn("the run has no steady state: %v", err)
 		return nil
 	}
-	within := measure.NewAggregate(measure.Options{SLO: e.plan.limits.slo, Excused: e.watch.Excused, Window: &p.Window})
+	within := measure.NewAggregate(measure.Options{SLO: e.plan.limits.slo, Window: &p.Window})
 	if err := report.Records(cmp.Or(e.plan.out, rec.spool), func(r *measure.Record) error { within.Add(r); return nil }); err != nil {
 		e.said.warn("the steady state is unknown: %v", err)
 		return nil

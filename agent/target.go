@@ -128,7 +128,7 @@ func questions(cfg Config, in *input, text texts, needed bool, said *notices) pr
 		Prompt: prompt.Options{
 			Endpoint: c.Endpoint, Form: form, Profile: t.Profile, Model: t.Model, Stream: !c.NoStream && c.Endpoint != prompt.Embeddings,
 			Seed: prompt.Seed(c.Seed), BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), TooShort: c.TooShort, ExtraInputs: c.Extra,
-			DefaultOutput: int(c.Output), OutputCap: int(c.OutputCap), Overhead: c.Overhead,
+			DefaultOutput: int(c.Output), OutputCap: int(c.OutputCap), Overhead: c.Overhead, Images: c.Images,
 		},
 		OneModel: cfg.oneModel(), CacheBlock: t.CacheBlock, Carry: c.Carry,
 		Replies: needed || !info.Whole && in.trace.FineBlockSize() > 0, // a trace as fine as that comes from a capture

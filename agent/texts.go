@@ -44,6 +44,9 @@ func (t texts) counter() preflight.Tokenizer {
 // count says of a row that is text how many tokens its prompt should have had. It runs when the reply has come: a long text takes
 // a while.
 func (t texts) count(p plan, rec *measure.Record) {
+	if len(rec.Row.Images) > 0 || p.requests.Options().Images.Each > 0 { // what they cost is no matter of the text
+		return
+	}
 	if t.tokenizer == nil || rec.Outcome != measure.Served || rec.Row.Kind() != mooncake.KindText || rec.PromptTokens > 0 || p.delta && rec.Row.SessionID != "" {
 		return
 	}

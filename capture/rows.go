@@ -310,7 +310,7 @@ func (w *writing) commit() error {
 	w.out = nil
 	m := mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size, FineBlockSize: w.fine,
-		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(),
+		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(), Trunk: w.digester.Trunk(),
 		Dropped: p.lost.list(w.c.lost),
 		Transformations: []mooncake.Transformation{{Name: "compile", Parameters: map[string]any{
 			"format": string(w.c.opt.Format), "missing_tokens": string(w.c.opt.MissingTokens), "run": p.Run.String(),

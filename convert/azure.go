@@ -9,6 +9,14 @@ var azure = spec{
 	Format: Azure, about: "CSV of the Azure LLM inference traces of 2023, 2024 and 2025: lengths only", table: true,
 	fields: []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, dates: true,
 	decode: func(d *decoder, r *record) {
-		d.add(&request{at: r.date("TIMESTAMP"), row: &mooncake.Row{InputLength: r.counted("ContextTokens"), OutputLength: r.counted("GeneratedTokens")}})
+		row := &mooncake.Row{InputLength: r.counted("ContextTokens"), OutputLength: r.counted("GeneratedTokens")}
+		if n := r.count("NumImages"); n.V > mooncake.MaxImages {
+			d.lost.add("values", "NumImages: more than a row can have", 1)
+		} else {
+			for range n.V { // each is another one: nobody says which, nor how large
+				row.Images = append(row.Images, mooncake.Image{ID: uint64(d.file)<<40 | uint64(d.conversation())}) //nolint:gosec // never negative
+			}
+		}
+		d.add(&request{at: r.date("TIMESTAMP"), row: row})
 	},
 }

@@ -59,7 +59,7 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 		case errors.Is(err, io.EOF) && meta.Rows == 0:
 			return result, noRows(files[0].Name, nil)
 		case errors.Is(err, io.EOF):
-			meta.Tool, meta.TimeUnit, meta.Digests = opt.Compile.Tool, mooncake.UnitName(time.Millisecond), digester.Digests()
+			meta.Tool, meta.TimeUnit, meta.Digests, meta.Trunk = opt.Compile.Tool, mooncake.UnitName(time.Millisecond), digester.Digests(), digester.Trunk()
 			meta.Transformations = append(slices.Clone(meta.Transformations), mooncake.Transformation{
 				Name: "convert", Parameters: map[string]any{"from": opt.Format, "files": namesOf(files)}, Effect: "Rows are as they were.",
 			})

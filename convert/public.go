@@ -130,7 +130,7 @@ func (c *merger) open(files []capture.Source) error {
 		}
 		c.streams = append(c.streams, &stream{
 			lines: newLines(in, file.Name, c.opt.MaxLine, " if the row is real", f.table), file: in, index: i,
-			decoder: decoder{spec: f, opt: c.opt, lost: &c.lost},
+			decoder: decoder{spec: f, opt: c.opt, lost: &c.lost, file: i},
 			rows:    c.opt.Lookahead, bytes: lookaheadBytes / len(files),
 		})
 		s := c.streams[i]
@@ -281,7 +281,7 @@ func (c *merger) meta() *mooncake.Meta {
 	m := &mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: c.opt.Compile.Tool, Rows: c.rows, BlockSize: c.opt.Compile.BlockSize,
 		TimeUnit: mooncake.UnitName(time.Millisecond), SessionMode: mooncake.SessionNone, Identity: make(map[string]int64),
-		Digests: c.digester.Digests(), Dropped: c.lost.list(),
+		Digests: c.digester.Digests(), Trunk: c.digester.Trunk(), Dropped: c.lost.list(),
 	}
 	f := c.opt.Format.spec()
 	switch {

@@ -134,7 +134,7 @@ func TestAzureMerges(t *testing.T) {
 		)))
 	want := join(
 		`{"timestamp": 0, "input_length": 2162, "output_length": 5}`,
-		`{"timestamp": 0, "input_length": 50, "output_length": 6}`,
+		`{"timestamp": 0, "input_length": 50, "output_length": 6, "images": [[1099511627777, 0, 0]]}`,
 		`{"timestamp": 1490.07, "input_length": 2, "output_length": 2}`,
 		`{"timestamp": 1590.07, "input_length": 60, "output_length": 7}`,
 		`{"timestamp": 1990.07, "input_length": 3, "output_length": 3}`,
@@ -142,8 +142,8 @@ func TestAzureMerges(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int64{"values: NumImages: a row has no place for it": 2}, dropped(meta)); diff != "" {
-		t.Errorf("dropped (-want +got):\n%s", diff)
+	if n := len(dropped(meta)); n > 0 {
+		t.Errorf("dropped: %v", dropped(meta))
 	}
 }
 

@@ -53,6 +53,8 @@ type Meta struct {
 	Privacy *Privacy `json:"privacy,omitempty"`
 	// Digests are those of the rows as written.
 	Digests Digests `json:"digests,omitzero"`
+	// Trunk is the top of its prefix forest, by which shards of a replay tell what belongs together; nil where it is unknown.
+	Trunk *Trunk `json:"trunk,omitempty"`
 	// Dropped counts what is not in the trace, by reason.
 	Dropped []Dropped `json:"dropped,omitempty"`
 	// Transformations are what was done to the trace since it was captured or generated, in order.
@@ -171,6 +173,9 @@ func (m *Meta) Validate() error {
 		return bad("fine_block_size", m.FineBlockSize, fmt.Sprintf("divide block_size %d and be below it", m.BlockSize))
 	case m.Rows < 0:
 		return bad("rows", m.Rows, "be 0 or more")
+	}
+	if err := m.Trunk.check(); err != nil {
+		return err
 	}
 	for what, n := range m.Identity {
 		if n < 0 {

@@ -112,6 +112,7 @@ var rowFields = fields{
 	"hash_ids":      (*parser).ids,
 	"hash_ranges":   (*parser).ranges,
 	"replies":       (*parser).replies,
+	"images":        (*parser).images,
 	"continues":     func(p *parser, _ *Row) *RowError { return p.count("continues", &p.continues) },
 	"text_input": func(p *parser, r *Row) *RowError {
 		r.TextInput.Set = p.dec.PeekKind() == '"'

@@ -78,6 +78,9 @@ type Row struct {
 	// them in its cache, since it had generated them: a replay puts its own live replies there.
 	Replies []Reply
 
+	// Images are shown with the prompt, behind its text; only with input_length or text_input.
+	Images []Image
+
 	TextInput   Opt[string]     // text_input
 	Messages    json.RawMessage // messages: an array of objects with a role
 	Tools       json.RawMessage // tools: only with messages
@@ -111,6 +114,12 @@ type Reply struct {
 	Back   int64 // how many rows before this one in the file that row is, 1 or more
 	At     int64 // prompt tokens of this row before the reply, 1 or more
 	Tokens int64 // its length, 1 or more; the row has a token or more after it
+}
+
+// Image is a picture beside a prompt. Equal ids, of one size, are the same picture.
+type Image struct {
+	ID            uint64
+	Width, Height int // pixels; both 0: nobody said
 }
 
 // SpanRef names a span by its ids, in binary.

@@ -38,7 +38,7 @@ func (r *Row) Validate() error {
 
 // fault is Validate with the concrete type, which the reader completes with file and line.
 func (r *Row) fault() *RowError {
-	for _, rule := range []func(*Row) *RowError{faultSource, faultNumbers, faultRanges, faultReplies, faultMessages, faultBody, faultGraph, faultObserved} {
+	for _, rule := range []func(*Row) *RowError{faultSource, faultNumbers, faultRanges, faultReplies, faultImages, faultMessages, faultBody, faultGraph, faultObserved} {
 		if e := rule(r); e != nil {
 			return e
 		}

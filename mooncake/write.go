@@ -87,7 +87,7 @@ func (w *Writer) Write(row *Row) error {
 }
 
 // AppendRow appends the row as one JSON object without a newline, and returns the extended slice. A [Writer] writes less than that of a row
-// which continues another one. The four fields of the public traces come first, in their order, then continues, hash_ranges, replies,
+// which continues another one. The four fields of the public traces come first, in their order, then continues, hash_ranges, replies, images,
 // text_input, messages, tools, message_mode, payload, extra, delay, tool_wait_ms, wait_for, wait_evidence, session_id, request_id, model, otel, observed, then foreign fields by
 // name. Absent fields are left out. The row must be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
 func AppendRow(dst []byte, row *Row) []byte {
@@ -112,6 +112,7 @@ func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 		o.dst = append(o.dst, ']')
 	}
 	o.sharing(of, continues)
+	o.images(row.Images)
 	if row.TextInput.Set {
 		o.key("text_input")
 		o.dst = appendString(o.dst, row.TextInput.V)

@@ -63,8 +63,8 @@ type Options struct {
 	// Whole says that Need has been called for every row of the trace before the first Begin, so that other replies are
 	// not worth keeping.
 	Whole bool
-	// Shard of Shards is what this process replays; Shards 0 = all.
-	Shard, Shards int
+	// Elsewhere reports whether the row of an index is another shard's; nil: there are no others.
+	Elsewhere func(index int64) bool
 	// Check tells how many tokens a reply's text is as part of a prompt, and which, where prompts are made of token ids.
 	// Nil: that cannot be told. It runs in the background, at most checkers at once.
 	Check func(ctx context.Context, model, text string) (count int64, tokens []uint32, err error)
@@ -259,16 +259,16 @@ func (s *Store) Resolve(index int64, row *mooncake.Row) (replies []prompt.Reply,
 	defer s.mu.Unlock()
 	replies, why = make([]prompt.Reply, len(row.Replies)), make([]string, len(row.Replies))
 	for i, r := range row.Replies {
-		replies[i], why[i] = s.resolve(index-r.Back, row, r.Tokens)
+		replies[i], why[i] = s.resolve(index-r.Back, r.Tokens)
 	}
 	return replies, why
 }
 
 // resolve decides on one reply.
-func (s *Store) resolve(at int64, row *mooncake.Row, tokens int64) (reply prompt.Reply, why string) {
+func (s *Store) resolve(at, tokens int64) (reply prompt.Reply, why string) {
 	e := s.entries[at]
 	if e == nil {
-		e = &entry{index: at, decided: true, why: s.missing(at, row)}
+		e = &entry{index: at, decided: true, why: s.missing(at)}
 		s.add(e)
 		s.release(e)
 		return e.reply, e.why
@@ -286,9 +286,8 @@ func (s *Store) resolve(at int64, row *mooncake.Row, tokens int64) (reply prompt
 }
 
 // missing says why nothing is known of a row.
-func (s *Store) missing(at int64, row *mooncake.Row) string {
-	// The turns of a session are in one shard, other rows go by their index.
-	if n := int64(s.opt.Shards); n > 1 && row.SessionID == "" && at%n != int64(s.opt.Shard) {
+func (s *Store) missing(at int64) string {
+	if s.opt.Elsewhere != nil && s.opt.Elsewhere(at) {
 		return Shard
 	}
 	if s.evicted {

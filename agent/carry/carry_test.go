@@ -164,7 +164,7 @@ func TestWhatIsKept(t *testing.T) {
 	if _, why := s.Resolve(100, rowOf(95)); why[0] != Evicted {
 		t.Errorf("row 5: %q", why[0])
 	}
-	s = New(Options{Shard: 0, Shards: 2})
+	s = New(Options{Elsewhere: func(at int64) bool { return at == 9 }})
 	defer s.Close()
 	for back, want := range map[int64]string{1: Shard, 2: NotSent} {
 		if _, why := s.Resolve(10, rowOf(back)); why[0] != want {

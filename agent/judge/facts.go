@@ -76,6 +76,11 @@ type Facts struct {
 	SteadyRequests int64
 	SteadyLatency  Fact
 
+	// Shards says that the run was of several processes. ClocksApart is the most by which the clocks of two of them may differ: the
+	// requests of one were late by so much beside those of another.
+	Shards      bool
+	ClocksApart Fact
+
 	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
 	MetricExportsFailed Fact // number of metric exports that failed
 }

@@ -46,6 +46,7 @@
 //	retried_share            0.1 %       5 %                                   retries are off by default; what was sent twice is out of the latencies
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
 //	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was under way has been replaced a few times
+//	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request is late by that beside those of other shards
 //	spans_lost               0 %         never                                 a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
 //	metric_exports_failed    0           never                                 cumulative metrics catch up with the next export; the report does not depend on them
 package judge
@@ -106,10 +107,16 @@ type Reason struct {
 	Unit  string  `json:"unit,omitempty"`
 	Class Class   `json:"class"`
 	Text  string  `json:"text"`
+	// Shard names the shard that has the value, where a run has several; empty: all of them together.
+	Shard string `json:"shard,omitempty"`
 }
 
 // String writes the reason as one line: "lateness_p99 312 ms > 250 ms: one request in a hundred …".
 func (r Reason) String() string {
+	if shard := r.Shard; shard != "" {
+		r.Shard = ""
+		return "shard " + shard + ": " + r.String()
+	}
 	return fmt.Sprintf("%s %s > %s: %s", r.Metric, withUnit(number(r.Value), r.Unit), withUnit(number(r.Bound), r.Unit), r.Text)
 }
 
@@ -180,7 +187,7 @@ func Judge(f Facts) Verdict {
 			v.lacks(r, r.needs.of.have(&f))
 		case class > Valid || fact.V > r.note && r.note < r.valid:
 			bound := [...]float64{Valid: r.note, Degraded: r.valid, Invalid: r.invalid}[class]
-			v.Reasons = append(v.Reasons, Reason{r.metric, fact.V, bound, r.unit, class, r.meaning()})
+			v.Reasons = append(v.Reasons, Reason{Metric: r.metric, Value: fact.V, Bound: bound, Unit: r.unit, Class: class, Text: r.meaning()})
 			v.Class = max(v.Class, class)
 		}
 	}

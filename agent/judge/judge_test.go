@@ -87,7 +87,7 @@ func beyond(r *rule) Class {
 
 // good is a run without a flaw in which everything is known.
 func good() Facts {
-	f := Facts{Served: 100, Rows: 100, Records: 100, Scheduled: 100, Wired: 100, Streams: 100, Elapsed: 10, Steady: true, SteadyRequests: 100}
+	f := Facts{Served: 100, Rows: 100, Records: 100, Scheduled: 100, Wired: 100, Streams: 100, Elapsed: 10, Steady: true, SteadyRequests: 100, Shards: true}
 	v := reflect.ValueOf(&f).Elem()
 	for _, field := range v.Fields() {
 		if fact, ok := reflect.TypeAssert[*Fact](field.Addr()); ok {

@@ -99,6 +99,12 @@ var rules = []rule{
 		}
 		return f.SteadyLatency
 	}},
+	{clocksMetric, "ms", 10, 250, 1, fact, func(f *Facts) Fact {
+		if !f.Shards { // then there is one clock
+			return Know(0)
+		}
+		return f.ClocksApart
+	}},
 	{"spans_lost", "%", 0, never, 0, fact, func(f *Facts) Fact { return f.SpansLost }},
 	{"metric_exports_failed", "", 0, never, 0, fact, func(f *Facts) Fact { return f.MetricExportsFailed }},
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // graphRows remembers the rows of graphs by request id.
-type graphRows struct{ recent[graphRow] }
+type graphRows struct{ recent[string, graphRow] }
 
 // graphRow is a row that others may wait for.
 type graphRow struct {
@@ -47,9 +47,9 @@ func (s *Stream) follow(e *entry) *mooncake.RowError {
 			s.count(func(c *Counts) { c.Unawaited++ })
 			continue
 		}
-		if shards := uint64(max(1, s.opt.Shards)); len(e.after) > 0 && before.group%shards != e.of%shards {
+		if s.opt.Shards > 1 && len(e.after) > 0 && before.group != e.of { // which may be in two shards
 			return &mooncake.RowError{
-				Field: "wait_for", Rule: "names rows of two shards", Advice: "give the rows of a graph one session_id, or replay it in one shard",
+				Field: "wait_for", Rule: "names rows of two groups, which may be in two shards", Advice: "give the rows of a graph one session_id, or replay it in one shard",
 			}
 		}
 		e.after, e.of = append(e.after, before.index), before.group

@@ -173,7 +173,7 @@ func TestGraphShards(t *testing.T) {
 		t.Errorf("shards have %d of %d rows", len(seen), len(lines))
 	}
 	_, err := stream(t, Options{Shards: 2}, root(0, "a"), root(0, "b"), step(1, "c", "a", "b"))
-	if err == nil || !strings.Contains(err.Error(), "names rows of two shards; give the rows of a graph one session_id") {
+	if err == nil || !strings.Contains(err.Error(), "names rows of two groups, which may be in two shards; give the rows of a graph one session_id") {
 		t.Errorf("a graph of two shards: %v", err)
 	}
 }

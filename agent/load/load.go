@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -57,9 +59,11 @@ type Options struct {
 	Seed     uint64 // of the spreading and the arrivals
 	// Loop sends the trace more than once. It goes with no window.
 	Loop Loop
-	// Shard of Shards: rows of a session go together, others by index. Shards 0 = all.
-	// Rows of a graph go together, too.
+	// Shard of Shards: rows of a session or of a graph go together, others with those that have the same first block below the trunk,
+	// and rows that have none go by themselves. Each group goes to the shard that has the least; see [Parts]. Shards 0 = all.
 	Shard, Shards int
+	// Trunk is the trace's, as far as its sidecar names it; nil = as the look-ahead shows it.
+	Trunk *mooncake.Trunk
 	// Sessions is what rows of one session mean, where the user or the sidecar says so.
 	Sessions mooncake.SessionMode
 	// OpenSessions sends every row by its own timestamp, whatever its session.
@@ -105,7 +109,8 @@ type Counts struct {
 	OutsideWindow int64
 	PastLimit     int64 // behind MaxRows; reading stops there, so this counts those in the look-ahead only
 	OtherShards   int64
-	Cut           bool // the stream was stopped before it saw the trace's end: rows may be unread
+	Parts         Parts // of shards; zero without
+	Cut           bool  // the stream was stopped before it saw the trace's end: rows may be unread
 	// Unawaited counts the names in wait_for that are no earlier row's request_id: nobody waits for them.
 	Unawaited   int64
 	Unpredicted int64 // rows whose cache hits could not be predicted within the bound
@@ -145,6 +150,9 @@ type Stream struct {
 	spread    *heap.Heap[entry] // by offset, after spreading
 	bound     float64           // no later row's offset is below
 	spreadAll bool              // no row is left to spread
+	division  *division         // nil: all rows are ours
+	plan      *xxhash.Digest    // of the schedule so far
+	planned   []byte            // what of a row goes into it
 
 	mu     sync.Mutex
 	counts Counts
@@ -208,7 +216,7 @@ func (s *Stream) Ahead(yield func(line int64, row *mooncake.Row) bool) {
 		if s.outside(e) {
 			continue
 		}
-		if n++; s.opt.MaxRows > 0 && n > s.opt.MaxRows || s.mine(e) && !yield(e.line, e.Row) {
+		if n++; s.opt.MaxRows > 0 && n > s.opt.MaxRows || (s.division == nil || e.shard == s.opt.Shard) && !yield(e.line, e.Row) {
 			return
 		}
 	}

@@ -29,6 +29,7 @@ type entry struct {
 	line    int64
 	turn    bool // a later turn of its session
 	outside bool // the window leaves it out
+	shard   int
 	// The rows that it waits for, by index, and their group. It has the place of the latest of them.
 	after []int64
 	of    uint64
@@ -46,11 +47,8 @@ func (s *Stream) Next() (*schedule.Item, error) {
 	for {
 		e, err := s.spreadOut()
 		if err != nil {
+			s.tallied()
 			return nil, err
-		}
-		if !s.mine(e) {
-			s.count(func(c *Counts) { c.OtherShards++ })
-			continue
 		}
 		it := &schedule.Item{Row: e.Row, Index: e.index, After: e.after, Predicted: e.predicted, Prompts: e.prompts}
 		switch {
@@ -65,6 +63,11 @@ func (s *Stream) Next() (*schedule.Item, error) {
 			it.Offset = time.Duration(math.Round((e.key - s.info.First) * scale))
 			it.Spread = time.Duration(math.Round(e.spread * scale))
 		}
+		if s.division != nil {
+			if s.tally(&e, it.Offset); e.shard != s.opt.Shard {
+				continue
+			}
+		}
 		return it, nil
 	}
 }
@@ -75,11 +78,6 @@ func (s *Stream) beyond(e entry) error {
 		return nil
 	}
 	return fmt.Errorf("line %d: timestamp %s ms is more than 100 years of replay time after the first row's; correct the row, or say the unit with --time-unit if it is not ms", e.line, number(e.key))
-}
-
-// mine reports whether a row belongs to this shard.
-func (s *Stream) mine(e entry) bool {
-	return s.opt.Shards < 2 || e.group()%uint64(s.opt.Shards) == uint64(s.opt.Shard) //nolint:gosec // checked in Open
 }
 
 // spreadOut returns the next row by offset.

@@ -71,6 +71,12 @@ func (s *Stream) probe() error {
 		return errors.New("window: the trace has no timestamps, or they are ignored")
 	}
 	s.info.Fingerprint = fingerprint.Sum64()
+	if s.opt.Shards > 0 {
+		s.division = newDivision(s.opt, s.head)
+		for i := range s.head {
+			s.division.assign(&s.head[i])
+		}
+	}
 	s.info.Broken = checker.Violations()
 	times := arrivals.Stats()
 	s.info.Grid = times.Grid
@@ -114,7 +120,7 @@ func (s *Stream) countModels() {
 // that share nothing with it. There is at least one. It must be called before Next.
 func (s *Stream) Shapes(n int) (shapes []*mooncake.Row) {
 	for _, e := range s.head[:min(n, maxShapes, len(s.head))] {
-		shape := &mooncake.Row{InputLength: e.InputLength, OutputLength: e.OutputLength, Model: e.Model}
+		shape := &mooncake.Row{InputLength: e.InputLength, OutputLength: e.OutputLength, Model: e.Model, Images: e.Images}
 		if !shape.InputLength.Set {
 			const bytesPerToken = 4 // near enough for a warm-up
 			size := len(e.TextInput.V) + len(e.Messages) + len(e.Tools) + len(e.Payload)

@@ -81,6 +81,9 @@ func (s *Stream) receive() (entry, error) {
 		return entry{}, f.err
 	}
 	s.count(func(c *Counts) { c.Read++ })
+	if s.division != nil {
+		s.division.assign(&f.entry)
+	}
 	return f.entry, nil
 }
 

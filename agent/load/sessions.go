@@ -3,16 +3,21 @@
 
 package load
 
-// sessionKeys remembers the last key of each session.
-type sessionKeys = recent[float64]
+import "cmp"
 
-// recent remembers something by names in bounded memory: two generations of at most generation names each. A name that has not been
+// sessionKeys remembers the last key of each session.
+type sessionKeys = recent[string, float64]
+
+// recent remembers something by names in bounded memory: two generations of a bounded number of names each. A name that has not been
 // asked for during a whole generation is forgotten.
-type recent[T any] struct{ young, old map[string]T }
+type recent[K comparable, T any] struct {
+	young, old map[K]T
+	most       int // names of a generation; 0 = generation
+}
 
 const generation = 1 << 16
 
-func (s *recent[T]) get(id string) (v T, known bool) {
+func (s *recent[K, T]) get(id K) (v T, known bool) {
 	if v, known = s.young[id]; known {
 		return v, true
 	}
@@ -22,12 +27,12 @@ func (s *recent[T]) get(id string) (v T, known bool) {
 	return v, known
 }
 
-func (s *recent[T]) set(id string, v T) {
+func (s *recent[K, T]) set(id K, v T) {
 	if s.young == nil {
-		s.young = make(map[string]T)
+		s.young = make(map[K]T)
 	}
 	s.young[id] = v
-	if len(s.young) >= generation {
+	if len(s.young) >= cmp.Or(s.most, generation) {
 		s.old, s.young = s.young, nil
 	}
 }

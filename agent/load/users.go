@@ -18,13 +18,13 @@ const usersLookahead = 1 << 16
 
 // users are those of a stream.
 type users struct {
-	seats   []*chat          // the session of each; nil: of none
-	place   int64            // the next one
-	open    map[string]*chat // sessions that a user has or may get, by id
-	waiting []*chat          // of these, those that no user has, in the order in which they begin
-	over    recent[struct{}] // sessions that have ended
-	held    int              // rows of all of them
-	err     error            // what ended the reading
+	seats   []*chat                  // the session of each; nil: of none
+	place   int64                    // the next one
+	open    map[string]*chat         // sessions that a user has or may get, by id
+	waiting []*chat                  // of these, those that no user has, in the order in which they begin
+	over    recent[string, struct{}] // sessions that have ended
+	held    int                      // rows of all of them
+	err     error                    // what ended the reading
 }
 
 // chat is a session, or a row that has none.

@@ -16,8 +16,6 @@ import (
 // Options are what an Aggregate needs to know beside the records.
 type Options struct {
 	SLO SLO
-	// Excused returns how much of the time from a to b the machine's own hiccups took. Nil: none is known.
-	Excused func(a, b time.Duration) time.Duration
 	// Window makes the figures those of a part of the run. Nil: the whole run.
 	Window *Window
 }
@@ -141,10 +139,7 @@ func (a *Aggregate) addDispatch(r *Record) {
 	countIf(&s.Over1, late > time.Millisecond)
 	countIf(&s.Over10, late > 10*time.Millisecond)
 	countIf(&s.Over100, late > 100*time.Millisecond)
-	own := late
-	if a.opt.Excused != nil {
-		own = max(min(late, 0), late-a.opt.Excused(r.Intended, r.Dispatched))
-	}
+	own := max(min(late, 0), late-r.Excused)
 	a.record(LatenessUnexplained, own)
 	a.drift.add(r.Intended.Seconds(), float64(own)/float64(time.Microsecond))
 
@@ -290,6 +285,22 @@ func (a *Aggregate) addServed(r *Record) {
 	for i := 1; i < len(x.At); i++ {
 		a.record(InterChunk, time.Duration(x.At[i]-x.At[i-1]))
 	}
+}
+
+// Buckets returns how many values of a distribution lie in each bucket of its histogram, by the bucket's greatest value in the unit of
+// the figure. Those of several aggregates add up to those of one that has had all records.
+func (a *Aggregate) Buckets(id ID) map[float64]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	buckets := make(map[float64]int64)
+	if h := &a.hist[id]; h.hdr != nil {
+		for _, bar := range h.hdr.Distribution() {
+			if bar.Count > 0 {
+				buckets[float64(bar.To)/h.ticks] += bar.Count
+			}
+		}
+	}
+	return buckets
 }
 
 func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Millis(d)) }

@@ -127,10 +127,11 @@ func TestScheduleFidelity(t *testing.T) {
 	excused := func(a, b time.Duration) time.Duration {
 		return max(0, min(b, a.Truncate(time.Second)+30*ms)-a)
 	}
-	a := NewAggregate(Options{Excused: excused})
+	a := NewAggregate(Options{})
 	add := func(intended, dispatched, admitted, wire time.Duration, scheduled bool) {
 		r := served()
 		r.Intended, r.Dispatched, r.Admitted, r.Exchange.Wire, r.Scheduled = intended, dispatched, admitted, wire, scheduled
+		r.Excused = excused(intended, dispatched)
 		a.Add(r)
 	}
 	add(1000*ms, 1020*ms, 1020*ms, 1021*ms, true)  // 20 late, the hiccup explains all of it

@@ -107,6 +107,8 @@ type Record struct {
 	// Dispatched is the instant at which the scheduler let the request go; Admitted that at which a capped run let it
 	// through (equal to Dispatched without a cap).
 	Dispatched, Admitted time.Duration
+	// Excused is how much of the time from Intended to Dispatched the machine's own hiccups took.
+	Excused time.Duration
 
 	// Sent is true when Exchange says anything.
 	Sent     bool

@@ -65,6 +65,8 @@ type Builder struct {
 	extra   object
 	model   string // of every row, unless it is empty
 
+	gallery *gallery
+
 	path        string
 	api         send.API
 	promptField string // the member of a body that holds the prompt
@@ -85,7 +87,7 @@ func NewBuilder(o Options) (*Builder, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	b := &Builder{path: "/v1/chat/completions", promptField: "messages"}
+	b := &Builder{path: "/v1/chat/completions", promptField: "messages", gallery: new(gallery)}
 	switch o.Endpoint {
 	case Completions:
 		b.path, b.promptField = "/v1/completions", "prompt"
@@ -160,6 +162,13 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 		return p, fmt.Errorf("%w: a delta session carries replies, which are text: use words", ErrRow)
 	}
 
+	images := len(row.Images)
+	if images == 0 && kind <= mooncake.KindText {
+		images = b.opt.Images.Each
+	}
+	if images > 0 && !b.opt.Endpoint.OfMessages() {
+		return p, fmt.Errorf("%w: images go to the endpoints chat, responses and messages only", ErrRow)
+	}
 	var turn []part
 	switch {
 	case replaced: // merge brings the prompt
@@ -170,10 +179,16 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case kind == mooncake.KindText:
 		turn = b.text(row.TextInput.V)
 	default:
-		turn, err = b.generated(index, row, len(past.parts) > 0, live.Replies, &p)
+		turn, err = b.generated(index, row, images, len(past.parts) > 0, live.Replies, &p)
 	}
 	if err != nil || p.Skip {
 		return p, err
+	}
+	if images > 0 && !replaced {
+		turn = b.withImages(turn, b.images(index, row))
+		if b.opt.Images.Tokens == 0 {
+			p.Tokens = 0
+		}
 	}
 
 	body := make(object, 0, 12)

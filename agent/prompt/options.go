@@ -78,6 +78,9 @@ type Options struct {
 	// TokenIDs are those that prompts are made of, one of [TokenRanges]; zero = the first.
 	TokenIDs TokenRange
 
+	// Images says how pictures beside prompts are made; only where prompts are messages.
+	Images Images
+
 	// Overhead is the number of tokens that the server adds to the words of a prompt, anchor included, as
 	// [Solve] found it. Less than 1 counts as 1 with words: the anchor is always there.
 	Overhead int
@@ -117,6 +120,7 @@ func (o Options) withDefaults() Options {
 	o.BlockSize = cmp.Or(o.BlockSize, mooncake.BlockSize)
 	o.Words = cmp.Or(o.Words, usual)
 	o.TokenIDs = cmp.Or(o.TokenIDs, TokenRanges()[0])
+	o.Images = o.Images.withDefaults()
 	return o
 }
 
@@ -154,6 +158,10 @@ func (o Options) check() error {
 	check(o.Text != nil && o.Form != Words, "text cannot be sent as token ids: choose words")
 	check(o.Text != nil && max(o.BlockSize, o.FineBlockSize) > MaxTextBlock, "block size %d: with text at most %d", max(o.BlockSize, o.FineBlockSize), MaxTextBlock)
 	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words with a space before them, and this engine has none of one token")
+	if rule := o.Images.check(); rule != "" {
+		check(true, "%s", rule)
+	}
+	check(o.Images.Each > 0 && !o.Endpoint.OfMessages(), "images go to the endpoints chat, responses and messages only, which have messages to show them in")
 	d, known := o.dialect()
 	check(!known, "profile %q: want one of %q", o.Profile, Profiles())
 	check(o.Form == Tokens && (o.Endpoint.OfMessages() || o.Endpoint == Generate), "token ids go to the endpoints completions and embeddings only: choose one of them, or words")

@@ -11,7 +11,8 @@ import (
 )
 
 // generated makes the user turn of a row that gives lengths and block ids.
-func (b *Builder) generated(index int64, row *mooncake.Row, later bool, replies []Reply, p *Prompt) ([]part, error) {
+// images stand behind its text.
+func (b *Builder) generated(index int64, row *mooncake.Row, images int, later bool, replies []Reply, p *Prompt) ([]part, error) {
 	length := row.InputLength.V
 	if length < 1 || length > MaxPromptTokens {
 		return nil, fmt.Errorf("%w: input_length %d: want 1 to %d tokens", ErrRow, length, int64(MaxPromptTokens))
@@ -23,9 +24,14 @@ func (b *Builder) generated(index int64, row *mooncake.Row, later bool, replies 
 			over = measured
 		}
 	}
+	shown := images * b.opt.Images.Tokens
+	over.Prompt += shown
+	over.Turn += shown
 	if len(replies) > 0 {
-		if turns := b.conversation(index, row, replies, over, p); turns != nil {
-			return turns, nil
+		if images == 0 { // a conversation has many messages, and nobody says which one shows them
+			if turns := b.conversation(index, row, replies, over, p); turns != nil {
+				return turns, nil
+			}
 		}
 		p.NoRoom = true
 		for _, r := range row.Replies {

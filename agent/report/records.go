@@ -48,7 +48,7 @@ func parseRecord(line []byte) (*measure.Record, error) {
 	}
 	r := &measure.Record{
 		Row: row, Index: res.Row, Turn: res.Turn, Model: cmp.Or(res.Model, row.Model), Outcome: outcome, Reason: res.Reason, Message: res.Message,
-		Intended: at(res.Intended), Dispatched: at(res.Dispatched), Admitted: at(res.Admitted), Scheduled: res.Lateness != nil, Spread: nanos(res.Spread),
+		Intended: at(res.Intended), Dispatched: at(res.Dispatched), Admitted: at(res.Admitted), Scheduled: res.Lateness != nil, Spread: nanos(res.Spread), Excused: nanos(res.Excused),
 		CachedRefused: res.Refused, Assumed: res.Assumed, TooShort: res.TooShort, TailCut: res.TailCut, Block: res.Block,
 		Predicted: number(res.Predicted), Replies: res.Replies, Carried: res.CarriedTokens, Invented: res.InventedTokens,
 		Prompt: measure.ParseAgreement(res.Prompt), Output: measure.ParseAgreement(res.Output),

@@ -36,6 +36,8 @@ type Report struct {
 	Schedule  Schedule
 	Machine   Machine
 	Telemetry Telemetry
+	Shard     *Shard  // nil: the run has one process
+	Merged    *Merged // nil: it is no run of several shards
 	Saved     *Saved  // nil: no prompts were to be saved
 	Warmup    *Warmup // nil: there was none
 	Warnings  []string
@@ -220,6 +222,52 @@ type Schedule struct {
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`
 	Seed            uint64  `json:"seed"`
+}
+
+// Shard says which part of a run a process had, and what tells whether other parts belong to the same run.
+type Shard struct {
+	Index int `json:"index"`
+	Of    int `json:"of"`
+	// Rows and Tokens of the schedule are this shard's, AllRows and AllTokens those of all shards. Tokens are what the rows ask for.
+	Rows      int64 `json:"rows"`
+	Tokens    int64 `json:"tokens"`
+	AllRows   int64 `json:"rows_of_all_shards"`
+	AllTokens int64 `json:"tokens_of_all_shards"`
+	// LargestRows and LargestTokens are those of the largest group of rows that are not split.
+	LargestRows   int64 `json:"largest_group_rows"`
+	LargestTokens int64 `json:"largest_group_tokens"`
+	// Plan is a digest of all rows of the schedule, with their instants and shards; empty where the schedule was cut short. Lookahead
+	// is one of the rows that were read before the first was sent. Shards of one run have equal ones.
+	Plan      string `json:"plan_digest,omitempty"`
+	Lookahead string `json:"lookahead_digest"`
+	// Zero is the schedule's zero, in ms of the clock that the instants in requests.jsonl are on.
+	Zero  float64 `json:"zero_ms"`
+	Clock *Clock  `json:"clock,omitempty"` // nil: compared with no other one
+}
+
+// Merged says of which shards a run was put together.
+type Merged struct {
+	Shards []MergedShard `json:"each"`
+	// ClocksApart is the most by which the clocks of two shards may differ, in ms; nil: not all were compared with another one.
+	ClocksApart *float64 `json:"clocks_apart_ms,omitempty"`
+}
+
+// MergedShard is one of these shards.
+type MergedShard struct {
+	Index   int         `json:"index"`
+	Folder  string      `json:"folder"`
+	Rows    int64       `json:"rows"`
+	Tokens  int64       `json:"tokens"`
+	Verdict judge.Class `json:"verdict"`
+	Clock   *Clock      `json:"clock,omitempty"`
+}
+
+// Clock says how much the clock of a reference was ahead of the machine's, in ms.
+type Clock struct {
+	Reference string  `json:"reference"`
+	Start     float64 `json:"offset_at_start_ms"`
+	End       float64 `json:"offset_at_end_ms"`
+	Uncertain float64 `json:"uncertain_ms"` // either may be off by so much
 }
 
 // The modes of a schedule.

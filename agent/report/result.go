@@ -36,6 +36,7 @@ type result struct {
 	End        *float64 `json:"end,omitempty"`
 
 	Lateness *float64 `json:"lateness_ms,omitempty"` // only of scheduled rows
+	Excused  float64  `json:"excused_ms,omitempty"`  // of that, what hiccups of the machine explain
 	Spread   float64  `json:"spread_ms,omitempty"`
 	// TTFT and Latency are summary.json's time_to_first_token and request_latency: from start.
 	TTFT      *float64  `json:"ttft_ms,omitempty"`
@@ -129,7 +130,7 @@ func newResult(r *measure.Record) result {
 	}
 	res.Intended, res.Dispatched, res.Admitted = instant(r.Intended), instant(r.Dispatched), instant(r.Admitted)
 	if r.Scheduled {
-		res.Lateness = duration(r.Lateness(), true)
+		res.Lateness, res.Excused = duration(r.Lateness(), true), micros(r.Excused)
 	}
 	if !r.Sent {
 		return res

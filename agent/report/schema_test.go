@@ -27,7 +27,9 @@ func everything(t *testing.T) *Report {
 	r.figures = a.Figures()
 	r.Steady = NewSteady(r.figures, Window{Automatic: true})
 	r.Settings = []Setting{{Name: "seed", Value: 7, From: "default"}, {Name: "url", Value: []string{"http://a"}, From: "flag"}}
-	r.Saved = &Saved{File: "prompts.jsonl"}
+	r.Saved, r.Warmup = &Saved{File: "prompts.jsonl"}, &Warmup{}
+	r.Shard = &Shard{Of: 2, Plan: "1", Clock: &Clock{Reference: "ntp"}}
+	r.Merged = &Merged{Shards: []MergedShard{{Folder: "0", Clock: r.Shard.Clock}}, ClocksApart: new(1.5)}
 	return r
 }
 

@@ -114,6 +114,9 @@ func (r *Report) members() members {
 	if f.SLO.Any() {
 		all = append(all, member{"slo", f.SLO.String()})
 	}
+	if r.Warmup != nil {
+		all = append(all, member{"warmup", r.Warmup})
+	}
 	if r.Saved != nil {
 		all = append(all, member{"saved_prompts", r.Saved})
 	}
@@ -125,9 +128,14 @@ func (r *Report) members() members {
 	if len(f.Servers) > 0 {
 		all = append(all, member{"servers", f.Servers})
 	}
+	all = append(all, members{{"trace", r.Trace}, {"schedule", r.Schedule}}...)
+	if r.Shard != nil {
+		all = append(all, member{"shard", r.Shard})
+	}
+	if r.Merged != nil {
+		all = append(all, member{"shards", r.Merged})
+	}
 	return append(all, members{
-		{"trace", r.Trace},
-		{"schedule", r.Schedule},
 		{"fidelity", r.fidelity()},
 		{"telemetry", r.Telemetry},
 		{"warnings", append([]string{}, r.Warnings...)}, // null is no list

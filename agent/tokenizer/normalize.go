@@ -6,6 +6,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -27,6 +28,8 @@ func normalizers(raw json.RawMessage) (list []normalizer, err error) {
 		Lowercase    bool
 		StripLeft    bool `json:"strip_left"`
 		StripRight   bool `json:"strip_right"`
+
+		CharsMap string `json:"precompiled_charsmap"`
 	}
 	if isNull(raw) {
 		return nil, nil
@@ -74,7 +77,17 @@ func normalizers(raw json.RawMessage) (list []normalizer, err error) {
 			}
 			return c.Prepend + text
 		})
+	case "Precompiled":
+		m, err := readCharsMap(c.CharsMap)
+		if err != nil {
+			return nil, err
+		}
+		return one(m.normalize)
 	case "Replace":
+		if r := c.Pattern.Regex; r != nil && *r == " {2,}" { // as it stands behind character maps
+			spaces := regexp.MustCompile(" {2,}")
+			return one(func(text string) string { return spaces.ReplaceAllLiteralString(text, c.Content) })
+		}
 		if c.Pattern.String == nil || *c.Pattern.String == "" {
 			return nil, fmt.Errorf("normalizer Replace with a regular expression %w", errUnknown)
 		}

@@ -33,7 +33,8 @@ func load(t testing.TB, name string) *Tokenizer {
 //
 // gpt2 has ByteLevel alone; llama3, qwen (with NFC, without ignore_merges) and o200k the patterns of these; llama2 the normalizers
 // Prepend and Replace, byte_fallback and no pre-tokenizer; deepseek the three patterns of DeepSeek-V3, one after the other, tekken that of
-// Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece.
+// Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece; charsmap is
+// the Unigram one behind a character map that SentencePiece 0.2 made of 25 rules, and behind it a Replace of spaces.
 type golden struct {
 	Texts []string
 	IDs   map[string][][]uint32
@@ -91,8 +92,15 @@ func TestRefused(t *testing.T) {
 		"no model":     {"{}", "form"},
 		"a trace":      {`{"timestamp":1}`, "form"},
 		"a model":      {model("type", "Other"), `model "Other" is not known`},
-		"a normalizer": {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Precompiled"} }), `normalizer "Precompiled" is not known`},
-		"a splitter":   {with(func(m map[string]any) { m["pre_tokenizer"] = map[string]any{"type": "UnicodeScripts"} }), `pre-tokenizer "UnicodeScripts" is not known`},
+		"a normalizer": {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Nmt"} }), `normalizer "Nmt" is not known`},
+		"no map":       {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Precompiled"} }), "its map of characters"},
+		"a map of another kind": {with(func(m map[string]any) {
+			m["normalizer"] = map[string]any{"type": "Precompiled", "precompiled_charsmap": "secret"}
+		}), "its map of characters"},
+		"a map that is longer than its file": {with(func(m map[string]any) {
+			m["normalizer"] = map[string]any{"type": "Precompiled", "precompiled_charsmap": "////fwAA"}
+		}), "its map of characters"},
+		"a splitter": {with(func(m map[string]any) { m["pre_tokenizer"] = map[string]any{"type": "UnicodeScripts"} }), `pre-tokenizer "UnicodeScripts" is not known`},
 		"a pattern": {with(func(m map[string]any) {
 			m["pre_tokenizer"] = map[string]any{"type": "Split", "behavior": "Isolated", "pattern": map[string]any{"Regex": "("}}
 		}), "the regular expression"},

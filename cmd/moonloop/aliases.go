@@ -161,6 +161,10 @@ var rows = []alias{
 	{aiperf, "synthetic-input-tokens-block-size", "V", "--block-size", yes, "", "--synthetic-input-tokens-block-size 512", "requests 4", nil},
 	{aiperf, "prompt-output-tokens-mean", "V", "--output-length", partly, "as --osl", "--prompt-output-tokens-mean 3", "requests 4", nil},
 	{aiperf, "output-tokens-mean", "V", "--output-length", partly, "as --osl", "--output-tokens-mean 3", "requests 4", nil},
+	{aiperf, "image-batch-size", "V", "--images", yes, "", "--image-batch-size 2", "requests 4; images 2 of 512x512 png", nil},
+	{aiperf, "batch-size-image", "V", "--images", yes, "", "--batch-size-image 1", "requests 4; images 1 of 512x512 png", nil},
+	{aiperf, "image-width-mean", "V", "--image-size", yes, "AIPerf's default is no image; one is sent unless --image-batch-size says another number", "--image-width-mean 64 --image-height-mean 32", "requests 4; images 1 of 64x32 png", keep("image width")},
+	{aiperf, "image-height-mean", "V", "--image-size", yes, "as --image-width-mean", "--image-width-mean 64 --image-height-mean 32 --image-batch-size 3 --image-format jpeg", "requests 4; images 3 of 64x32 jpeg", keep("image height")},
 
 	// vLLM, and TraceReplay, which adds three flags to vLLM's
 	{vllms, "backend", "V", "--endpoint", partly, "openai-chat is chat, openai-embeddings embeddings, tgi generate; vllm, openai, sglang, lmdeploy and tensorrt-llm are completions, and --profile where there is one", "--backend openai-chat", "path /v1/chat/completions", (*translator).backend},

@@ -5,10 +5,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"image"
+	_ "image/jpeg" // which decodes what arrives
+	_ "image/png"  // likewise
 	"io"
 	"io/fs"
 	"net/http"
@@ -237,6 +241,17 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			good = all(func(a *arrived) bool { return a.path == rest })
 		case "model":
 			good = all(func(a *arrived) bool { return a.body["model"] == rest })
+		case "images": // so many of a size and format are in every body
+			var n, width, height int
+			var format string
+			if _, err := fmt.Sscanf(rest, "%d of %dx%d %s", &n, &width, &height, &format); err != nil {
+				t.Fatal(err)
+			}
+			good = all(func(a *arrived) bool {
+				pictures := picturesOf(t, a.body)
+				return len(pictures) == n && !slices.ContainsFunc(pictures, func(p image.Config) bool { return p.Width != width || p.Height != height }) &&
+					strings.Count(fmt.Sprint(a.body), "data:image/"+format+";base64,") == n
+			})
 		case "text": // in every body, at least ten times
 			good = all(func(a *arrived) bool {
 				return strings.Count(fmt.Sprint(a.body["prompt"], a.body["messages"]), rest) >= 10
@@ -294,6 +309,36 @@ func traceFor(sees string) string {
 		return strings.NewReplacer(`:40,`, `:200,`, `:80,`, `:400,`, `:120,`, `:600,`).Replace(aliasTrace)
 	}
 	return aliasTrace
+}
+
+// picturesOf are those of the last message of a chat.
+func picturesOf(t *testing.T, body map[string]any) (out []image.Config) {
+	t.Helper()
+	text, _ := json.Marshal(body)
+	var chat struct {
+		Messages []struct {
+			Content []struct {
+				Image struct{ URL string } `json:"image_url"`
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &chat); err != nil || len(chat.Messages) == 0 {
+		t.Fatalf("%v: %.300s", err, text)
+	}
+	for _, part := range chat.Messages[len(chat.Messages)-1].Content {
+		if _, data, is := strings.Cut(part.Image.URL, ";base64,"); is {
+			raw, err := base64.StdEncoding.DecodeString(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, _, err := image.DecodeConfig(bytes.NewReader(raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, config)
+		}
+	}
+	return out
 }
 
 // filesFor are the files that arguments name beside the trace.

@@ -131,8 +131,8 @@ var families = []family{
 		`profile-run-cooldown-seconds= profile-run-disable-warmup-after-first no-profile-run-disable-warmup-after-first`,
 	},
 	{
-		aiperf, "images", refused, noImages,
-		`image-batch-size= batch-size-image= image-format= image-height-mean= image-height-stddev= image-width-mean= image-width-stddev= image-source= image-source-sampling=`,
+		aiperf, "images of several sizes, and of a folder", refused, "--image-size is that of all images whose row does not say theirs; rows with messages or payload hold pictures of yours",
+		`image-height-stddev= image-width-stddev= image-source= image-source-sampling=`,
 	},
 	{aiperf, "the end of the data", ignored, "--loop decides how often the trace is sent", `allow-dataset-wrap no-allow-dataset-wrap`},
 

@@ -93,6 +93,7 @@ func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdou
 	meta := &mooncake.Meta{
 		Tool: "moonloop generate", BlockSize: cfg.BlockSize, SessionMode: mooncake.SessionNone,
 		Digests:         digester.Digests(),
+		Trunk:           digester.Trunk(),
 		Transformations: []mooncake.Transformation{{Name: "generate", Parameters: map[string]any{"config": cfg}}},
 	}
 	if cfg.SessionIDs {

@@ -51,6 +51,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"simulate", "run", "negative wrong", "every text is a command"},
 	{"compare", "between", "negative wrong", "every text is a command; without --run it is not run"},
 	{"inspect", "quarantine", "negative wrong", "every word is the name of a file"},
+	{"replay", "clock-reference", "wrong", "every word is the name of a host"},
 	{"help completion", "*", "*", "the library's own"},
 }
 
@@ -164,6 +165,7 @@ var hostileBase = map[string][]string{
 	"transform": {"trace.jsonl"},
 	"compare":   {"runs", "runs"},
 	"twin":      {"runs"},
+	"merge":     {"runs", "--out", "whole"},
 	"referee":   {"truth.jsonl", "--judge", "rate=1000"},
 	"search":    {"trace.jsonl", "--objective", "ttft.p99<2s", "--progress", "none"},
 }

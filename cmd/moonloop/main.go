@@ -148,6 +148,7 @@ func newRootCommand() *cobra.Command {
 		newReportCommand(),
 		newCompareCommand(),
 		newTwinCommand(),
+		newMergeCommand(),
 		newRefereeCommand(),
 		newSearchCommand(),
 		newInspectCommand(),

@@ -159,8 +159,9 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.WarmupFor, "warmup-duration", 0)
 	add(fs, &c.Schedule.WarmupGrace, "warmup-grace", 0)
 	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
-	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4", parseShard)
+	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4, or auto/n", parseShard)
 	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z", parseStartAt)
+	add(fs, &c.Schedule.ClockReference, "clock-reference", "", that("the host of an NTP server, with or without a port, such as pool.ntp.org", isHost))
 	textVar(fs, &c.Trace.Sessions, "session-mode", "", "", mooncake.ParseSessionMode).rule = oneOf("full", "delta")
 	textVar(fs, &c.Trace.Unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit
 	mapVar(fs, &c.Trace.Map)
@@ -175,6 +176,10 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	wordVar(fs, &c.Prompt.Form, "prompt", "", prompt.Words, prompt.Tokens)
 	add(fs, &c.Prompt.Dataset, "dataset", "", aFile)
 	add(fs, &c.Prompt.Tokenizer, "tokenizer", "", aTokenizer)
+	add(fs, &c.Prompt.Images.Each, "images", 0, whole(0, mooncake.MaxImages))
+	textVar(fs, &c.Prompt.Images.Size, "image-size", "512x512", "a size in pixels, such as 1024x768, of at most 8192 a side and 4096x4096 in all", prompt.ParseImageSize)
+	wordVar(fs, &c.Prompt.Images.Format, "image-format", prompt.PNG, prompt.PNG, prompt.JPEG)
+	add(fs, &c.Prompt.Images.Tokens, "image-tokens", 0, whole(0, 1<<20))
 	add(fs, &c.Prompt.Seed, "seed", 0)
 	add(fs, &c.Prompt.Overhead, "overhead", 0, whole(0, 1<<20))
 	wordVar(fs, &c.Prompt.TooShort, "too-short", prompt.SendOneWord, prompt.SendOneWord, prompt.Skip)
@@ -391,9 +396,27 @@ func parseTraceTime(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
+// indexVariables have the index of a process that a launcher starts many of: an Indexed Job of Kubernetes, Cloud Run, AWS Batch, Google's
+// Batch, job arrays of Slurm, srun, Open MPI, and PMI (MPICH, Intel MPI).
+var indexVariables = []string{
+	"JOB_COMPLETION_INDEX", "CLOUD_RUN_TASK_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX", "BATCH_TASK_INDEX",
+	"SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+}
+
 // parseShard reads a shard of a number of shards.
 func parseShard(text string) (of [2]int, err error) {
 	i, n, _ := strings.Cut(text, "/")
+	if i == "auto" {
+		at := slices.IndexFunc(indexVariables, func(name string) bool { return os.Getenv(name) != "" })
+		if at < 0 {
+			return of, advice("no launcher says which one this is: none of " + strings.Join(indexVariables, ", ") + " is set; give the index, such as 0/4")
+		}
+		i = os.Getenv(indexVariables[at])
+		index, errI := strconv.Atoi(i)
+		if count, errN := strconv.Atoi(n); errN == nil && (errI != nil || index < 0 || index >= count) {
+			return of, advice(fmt.Sprintf("%s is %q; indices of %d shards are 0 to %d", indexVariables[at], i, count, count-1))
+		}
+	}
 	shard, errI := strconv.Atoi(i)
 	shards, errN := strconv.Atoi(n)
 	return [2]int{shard, shards}, errors.Join(errI, errN, wrongUnless(shard >= 0 && shard < shards))

@@ -307,7 +307,7 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 		m.Identity, m.ObservedCache = nil, nil // of the rows that there were
 	}
 	m.Schema, m.Tool, m.Rows, m.TimeUnit = mooncake.MetaSchema, "moonloop transform "+version(), r.After.Rows, "ms"
-	m.BlockSize, m.FineBlockSize, m.Digests = s.BlockSize(), s.FineBlockSize(), d.Digests()
+	m.BlockSize, m.FineBlockSize, m.Digests, m.Trunk = s.BlockSize(), s.FineBlockSize(), d.Digests(), d.Trunk()
 	m.Transformations = append(slices.Clip(m.Transformations), r.Steps...)
 	return m
 }

@@ -325,6 +325,13 @@ func keep(name string) func(*translator, string) error {
 // finish adds what flags mean together.
 func (t *translator) finish() (errs []error) {
 	has := func(name string) bool { _, given := t.kept[name]; return given }
+	if has("image width") || has("image height") {
+		w := cmp.Or(t.kept["image width"], t.kept["image height"])
+		_ = t.add("image-size", w+"x"+cmp.Or(t.kept["image height"], w))
+		if t.typed("images", "image-batch-size", "batch-size-image") == "" {
+			_ = t.add("images", "1")
+		}
+	}
 	if has("host") || has("port") {
 		_ = t.add("url", "http://"+net.JoinHostPort(cmp.Or(t.kept["host"], "127.0.0.1"), cmp.Or(t.kept["port"], "8000")))
 	}

@@ -18,12 +18,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
-	"golang.org/x/net/http/httpguts"
 )
 
 // replayVerb is the one verb whose flags have other names, too.
@@ -129,6 +130,19 @@ func isBaseURL(value string) error {
 	}
 	return nil
 }
+
+// isHost checks a host with or without a port.
+func isHost(value string) error {
+	if host, port, err := net.SplitHostPort(value); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return advice("its port is not 1 to 65535")
+		}
+		value = host
+	}
+	return wrongUnless(value == "" || net.ParseIP(value) != nil || hostName.MatchString(value)) // empty: none
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})$`)
 
 // isEndpoint checks the URL of an OTLP receiver in the same way.
 func isEndpoint(value string) error {

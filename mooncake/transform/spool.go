@@ -156,7 +156,7 @@ func pack(dst []byte, it *item) []byte {
 		{hasTTFT, r.Observed.TTFT.Set},
 		{hasDuration, r.Observed.Duration.Set},
 		{isJSON, r.Kind() != mooncake.KindLength || r.Extra != nil || r.Foreign != nil || r.Tools != nil || r.MessageMode != "" ||
-			r.WaitFor != nil || r.Evidence != nil || r.ToolWait.Set},
+			r.Images != nil || r.WaitFor != nil || r.Evidence != nil || r.ToolWait.Set},
 	} {
 		if b.is {
 			has |= b.bit

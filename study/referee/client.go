@@ -122,7 +122,7 @@ func (j *Judgement) Against(e *Export, all []Request, skip int) {
 		j.Notes = append(j.Notes, fmt.Sprintf("%s's time to first token ends at %s", e.Tool, e.first))
 	}
 	if by == pairedByStart && c.Unknown+c.Untold > 0 || by == byOrder {
-		j.Notes = append(j.Notes, fmt.Sprintf("%s's requests have no name that the engine saw: a request may be compared with a neighbour", e.Tool))
+		j.Notes = append(j.Notes, e.Tool+"'s requests have no name that the engine saw: a request may be compared with a neighbour")
 	}
 }
 

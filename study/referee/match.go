@@ -258,7 +258,7 @@ func alignGroup(at, arrived []float64, g group, offset float64, request []int) {
 	for i := range few {
 		for j := range places {
 			cost[j] += distance(i, i+j)
-			from[i*places+j] = int32(j) //nolint:gosec // below maxAligned
+			from[i*places+j] = int32(j)
 			if j > 0 && cost[j-1] <= cost[j] {
 				cost[j], from[i*places+j] = cost[j-1], from[i*places+j-1]
 			}

@@ -162,8 +162,17 @@ func TestJudge(t *testing.T) {
 		{
 			why: "one more than was asked for, by its number", schedule: rate(t, "rate=100,count=10"), by: "X-Request-Id", late: []float64{0, 0}, extra: 1, moved: &zero,
 			arrivals: []arrival{
-				{0, 1, "X-Request-Id: 0"}, {10, 1, "X-Request-Id: 1"}, {20, 1, "X-Request-Id: 2"}, {30, 1, "X-Request-Id: 3"}, {40, 1, "X-Request-Id: 4"}, {50, 1, "X-Request-Id: 5"},
-				{60, 1, "X-Request-Id: 6"}, {70, 1, "X-Request-Id: 7"}, {80, 1, "X-Request-Id: 8"}, {90, 1, "X-Request-Id: 9"}, {100, 1, "X-Request-Id: 10"},
+				{0, 1, "X-Request-Id: 0"},
+				{10, 1, "X-Request-Id: 1"},
+				{20, 1, "X-Request-Id: 2"},
+				{30, 1, "X-Request-Id: 3"},
+				{40, 1, "X-Request-Id: 4"},
+				{50, 1, "X-Request-Id: 5"},
+				{60, 1, "X-Request-Id: 6"},
+				{70, 1, "X-Request-Id: 7"},
+				{80, 1, "X-Request-Id: 8"},
+				{90, 1, "X-Request-Id: 9"},
+				{100, 1, "X-Request-Id: 10"},
 			},
 		},
 		{

@@ -113,6 +113,9 @@ func TestAcceptanceReferee(t *testing.T) {
 			if j.Client == nil || j.Client.Untold > 20 || len(j.Client.Errors) == 0 {
 				t.Errorf("of what it says: %+v", j.Client)
 			}
+			if g.name == "moonloop" {
+				plantedClient(t, dir, fill.Replace(g.judge), fill.Replace(g.export), record, &j)
+			}
 			if g.header == "" {
 				return
 			}
@@ -129,6 +132,38 @@ func TestAcceptanceReferee(t *testing.T) {
 		})
 	}
 	t.Logf("%d processors, %s/%s\n%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, table.String())
+}
+
+// plantedClient has the referee judge the same run of moonloop again, as a client whose times to first token are 3 ms too high: it is
+// told 3 ms more than before.
+func plantedClient(t *testing.T, dir, judge, export, record string, honest *referee.Judgement) {
+	t.Helper()
+	var lines strings.Builder
+	eachLine(t, export, func(line struct{ Result map[string]any }) {
+		if v, ok := line.Result["ttft_ms"].(float64); ok {
+			line.Result["ttft_ms"] = v + 3
+		}
+		text, err := json.Marshal(map[string]any{"result": line.Result})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines.Write(append(text, '\n'))
+	})
+	planted := filepath.Join(dir, "planted.jsonl")
+	if err := os.WriteFile(planted, []byte(lines.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := startGroup(t, dir, "planted", nil, setting(t, "MOONLOOP_BIN"), "referee", record, "--judge", judge, "--export", planted, "--json")
+	if code := r.wait(t, time.Minute); code != 0 {
+		t.Fatalf("ended with status %d\n%s", code, r.tail())
+	}
+	var told referee.Judgement
+	readResult(t, r.out, &told)
+	was, is := honest.Client.Errors[0], told.Client.Errors[0]
+	t.Logf("moonloop's TTFT is %+.3f ms off at p50, with 3 ms planted %+.3f", was.P50, is.P50)
+	if d := is.P50 - was.P50; was.Name != "ttft" || is.Name != "ttft" || math.Abs(d-3) > 0.1 {
+		t.Errorf("told %v ms more, want 3 ± 0.1", d)
+	}
 }
 
 // refereeFiles writes what the generators read.
@@ -154,7 +189,8 @@ func independent(t *testing.T, record, header string, rate float64) (late []floa
 		Header   map[string][]string
 		Received int64 `json:"received_ns"`
 		BodyRead int64 `json:"body_read_ns"`
-	}) {
+	},
+	) {
 		if len(line.Header[header]) == 0 {
 			return
 		}

@@ -52,14 +52,19 @@ template:
           - --otlp-endpoint=http://{{ include "moonloop.fullname" . }}-gateway:24317
           - --otlp-protocol=grpc
           {{- end }}
-          - --out=/results/$(RUN_ID)
+          - --out=/results/$(RUN_ID){{ if eq $replay.kind "IndexedJob" }}/$(JOB_COMPLETION_INDEX){{ end }}
           - --progress=lines
           {{- with $replay.args }}
           {{- toYaml . | nindent 10 }}
           {{- end }}
         env:
+          {{- if eq $replay.kind "IndexedJob" }}
+          - name: RUN_ID # the name of the Job, which all shards have: moonloop merge makes one run of them
+            valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}
+          {{- else }}
           - name: RUN_ID # the pod's name is new each time
             valueFrom: {fieldRef: {fieldPath: metadata.name}}
+          {{- end }}
           {{- with $replay.env }}
           {{- toYaml . | nindent 10 }}
           {{- end }}

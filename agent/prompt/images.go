@@ -1,0 +1,221 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+// This file makes the pictures that rows have beside their prompts. One id, of one size, is one picture, byte for byte, whatever row it is
+// in: an engine's cache of pictures hits as it would have hit. What they show is a pattern, since an encoder works as long for any.
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/moonloop/moonloop/internal/splitmix"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// ImageFormat is how pictures are written.
+type ImageFormat string
+
+// The formats.
+const (
+	PNG  ImageFormat = "png"
+	JPEG ImageFormat = "jpeg" // takes longer to make, some 10 ms a million pixels
+)
+
+// Images are the settings of pictures. The zero Images sends those that rows have.
+type Images struct {
+	Each   int         // pictures of each row that has none, which no other row has; 0 = none
+	Size   ImageSize   // of a picture whose size the row does not say; zero = DefaultSide, both
+	Format ImageFormat // default PNG
+	// Tokens is how many prompt tokens the engine counts for one. So many fewer words stand beside it. 0 = unknown: the words alone have
+	// the row's input length, and nothing is said of the sum.
+	Tokens int
+}
+
+// ImageSize is the size of a picture in pixels.
+type ImageSize struct{ Width, Height int }
+
+// DefaultSide is the width and the height of pictures, in pixels.
+const DefaultSide = 512
+
+// withDefaults fills in what was left at zero.
+func (i Images) withDefaults() Images {
+	i.Size = cmp.Or(i.Size, ImageSize{DefaultSide, DefaultSide})
+	i.Format = cmp.Or(i.Format, PNG)
+	return i
+}
+
+// check says what is wrong with the settings; empty = nothing.
+func (i Images) check() string {
+	switch rule := (mooncake.Image{Width: i.Size.Width, Height: i.Size.Height}).CheckSize(); {
+	case rule != "":
+		return fmt.Sprintf("image size %dx%d: it %s", i.Size.Width, i.Size.Height, rule)
+	case i.Format != PNG && i.Format != JPEG:
+		return fmt.Sprintf("image format %q: want %s or %s", i.Format, PNG, JPEG)
+	case i.Each < 0 || i.Each > mooncake.MaxImages:
+		return fmt.Sprintf("images %d: want 0 to %d", i.Each, mooncake.MaxImages)
+	case i.Tokens < 0:
+		return fmt.Sprintf("image tokens %d: want 0 or more", i.Tokens)
+	}
+	return ""
+}
+
+// gallery makes pictures and keeps those that were used last. Making one at a time bounds the memory that it takes.
+type gallery struct {
+	mu   sync.Mutex
+	kept map[mooncake.Image][]byte // in base64
+	size int
+}
+
+// maxGallery is how many bytes of pictures are kept.
+const maxGallery = 32 << 20
+
+// imageSalt keeps the ids of pictures apart from those of blocks.
+const imageSalt = 0x1a3c5e7092b4d6f8
+
+// warmSalt keeps the pictures of requests before the run apart from those of the trace.
+const warmSalt = 0x6c8e0a2c4e6f8192
+
+// images returns the pictures of a row, each as an element of a message's content.
+func (b *Builder) images(index int64, row *mooncake.Row) [][]byte {
+	of := b.opt.Images
+	list := row.Images
+	if len(list) == 0 && row.Kind() <= mooncake.KindText {
+		for i := range of.Each {
+			list = append(list, mooncake.Image{ID: privateID(index, 1<<31|int64(i))})
+		}
+	}
+	var out [][]byte
+	for _, one := range list {
+		if one.Width == 0 {
+			one.Width, one.Height = of.Size.Width, of.Size.Height
+		}
+		if index < 0 {
+			one.ID ^= warmSalt
+		}
+		data := b.gallery.picture(one, b.opt.Seed, of.Format)
+		media := "image/" + string(of.Format)
+		var element []byte
+		switch b.opt.Endpoint {
+		case Messages:
+			element = append(fmt.Appendf(nil, `{"type":"image","source":{"type":"base64","media_type":%q,"data":"`, media), data...)
+			element = append(element, `"}}`...)
+		case Responses:
+			element = append(fmt.Appendf(nil, `{"type":"input_image","image_url":"data:%s;base64,`, media), data...)
+			element = append(element, `"}`...)
+		default:
+			element = append(fmt.Appendf(nil, `{"type":"image_url","image_url":{"url":"data:%s;base64,`, media), data...)
+			element = append(element, `"}}`...)
+		}
+		out = append(out, element)
+	}
+	return out
+}
+
+// withImages puts pictures behind the text of a message of the user.
+func (b *Builder) withImages(turn []part, images [][]byte) []part {
+	const head = `{"role":"user","content":`
+	kind := "text"
+	if b.opt.Endpoint == Responses {
+		kind = "input_text"
+	}
+	last := len(turn) - 1
+	out := append(make([]part, 0, len(turn)+1), turn...)
+	out[0].raw = append([]byte(head+`[{"type":"`+kind+`","text":`), out[0].raw[len(head):]...)
+	end := append([]byte(nil), out[last].raw...) // its brace now ends the text
+	for _, element := range images {
+		end = append(append(end, ','), element...)
+	}
+	out[last].raw = append(end, "]}"...)
+	return out
+}
+
+// picture returns one in base64.
+func (g *gallery) picture(one mooncake.Image, seed uint64, format ImageFormat) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if data, known := g.kept[one]; known {
+		return data
+	}
+	var file bytes.Buffer
+	if format == JPEG {
+		_ = jpeg.Encode(&file, grey(one, seed), nil) // a buffer takes everything
+	} else {
+		_ = (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&file, mosaic(one, seed)) // likewise
+	}
+	data := base64.StdEncoding.AppendEncode(nil, file.Bytes())
+	if g.size += len(data); g.kept == nil || g.size > maxGallery {
+		g.kept, g.size = make(map[mooncake.Image][]byte), len(data)
+	}
+	g.kept[one] = data
+	return data
+}
+
+// tile is the side of a tile of the pattern, in pixels.
+const tile = 16
+
+// tiles calls set with each tile of a picture, in order of rows, and bits that id, seed and place decide. The first tiles spell the id.
+func tiles(one mooncake.Image, seed uint64, set func(area image.Rectangle, bits uint64)) {
+	key := splitmix.Mix(one.ID ^ seed ^ imageSalt)
+	n := uint64(0)
+	for y := 0; y < one.Height; y += tile {
+		for x := 0; x < one.Width; x += tile {
+			bits := splitmix.Next(key + n)
+			if n < 32 {
+				bits = key >> (2 * n)
+			}
+			set(image.Rect(x, y, min(x+tile, one.Width), min(y+tile, one.Height)), bits)
+			n++
+		}
+	}
+}
+
+// mosaic is a picture of tiles in four colours, which its id decides.
+func mosaic(one mooncake.Image, seed uint64) image.Image {
+	var colours color.Palette
+	for i := range uint64(4) {
+		v := splitmix.Next(one.ID ^ seed ^ imageSalt + i)
+		colours = append(colours, color.RGBA{uint8(v), uint8(v >> 8), uint8(v >> 16), 255}) //nolint:gosec // eight bits of it each
+	}
+	out := image.NewPaletted(image.Rect(0, 0, one.Width, one.Height), colours)
+	tiles(one, seed, func(area image.Rectangle, bits uint64) { fill(out.Pix, out.Stride, area, uint8(bits&3)) })
+	return out
+}
+
+// grey is a picture of tiles in four shades.
+func grey(one mooncake.Image, seed uint64) image.Image {
+	out := image.NewGray(image.Rect(0, 0, one.Width, one.Height))
+	tiles(one, seed, func(area image.Rectangle, bits uint64) { fill(out.Pix, out.Stride, area, 32+64*uint8(bits&3)) })
+	return out
+}
+
+func fill(pix []uint8, stride int, area image.Rectangle, v uint8) {
+	for y := area.Min.Y; y < area.Max.Y; y++ {
+		row := pix[y*stride+area.Min.X : y*stride+area.Max.X]
+		for i := range row {
+			row[i] = v
+		}
+	}
+}
+
+// ParseImageSize reads a size such as 1024x768, in pixels.
+func ParseImageSize(text string) (size ImageSize, err error) {
+	w, h, _ := strings.Cut(text, "x")
+	if size.Width, err = strconv.Atoi(w); err == nil {
+		size.Height, err = strconv.Atoi(h)
+	}
+	if rule := (mooncake.Image{Width: size.Width, Height: size.Height}).CheckSize(); err != nil || size.Width == 0 || rule != "" {
+		return ImageSize{}, fmt.Errorf("want WIDTHxHEIGHT, such as 1024x768: at most %d pixels a side and %d in all", mooncake.MaxSide, mooncake.MaxPixels)
+	}
+	return size, nil
+}

@@ -1,0 +1,69 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/study"
+)
+
+// newMergeCommand returns the command that makes one run of the shards of a replay.
+func newMergeCommand() *cobra.Command {
+	var opt study.MergeOptions
+	var layout report.Layout
+	var percentiles report.Percentiles
+	var files exports
+	cmd := &cobra.Command{
+		Use:   "merge DIR...",
+		Short: "Make one run of the shards of a replay",
+		Args:  someInputs("one folder or more", "name the folders that the shards wrote (moonloop replay --shard --out), or one that has them"),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if opt.Out == "" {
+				return errors.New("--out is missing: name the folder for the results of the whole run")
+			}
+			opt.Tool, opt.Command = version(), strings.Join(publicCommand(cmd, dirs), " ")
+			rep, err := study.Merge(dirs, opt)
+			if errors.Is(err, fs.ErrExist) {
+				return hintError{err, "--force replaces results once the new ones are complete"}
+			}
+			if err != nil {
+				return err
+			}
+			stdout := cmd.OutOrStdout()
+			rep.Percentiles, rep.Layout = percentiles, layout
+			if err := rep.Table(stdout, term.Width(stdout), term.Colours(stdout)); err != nil {
+				return fmt.Errorf("write the report: %w", err)
+			}
+			clocks := "clocks were not compared (--clock-reference)"
+			if apart := rep.Merged.ClocksApart; apart != nil {
+				clocks = fmt.Sprintf("clocks at most %.3g ms apart", *apart)
+			}
+			fmt.Fprintf(stdout, "%s, %s; results in %s\n", term.Counted(int64(len(rep.Merged.Shards)), "shards"), clocks, opt.Out)
+			if err := files.write(stdout, cmd.ErrOrStderr(), opt.Out, opt.Slice); err != nil {
+				return err
+			}
+			return exitWith(rep.ExitStatus)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	add(f, &opt.Out, "out", "", anyText("a folder"))
+	add(f, &opt.Force, "force", false)
+	add(f, &opt.Strict, "strict-verdict", false)
+	add(f, &opt.NoPage, "no-report-page", false)
+	files.register(f)
+	add(f, &opt.Slice, "slice", page.DefaultSlice, aSlice)
+	textVar(f, &percentiles, "percentiles", "", "some of 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9, such as 50,95,99", report.ParsePercentiles)
+	wordVar(f, &layout, "table", report.LayoutMoonloop, report.LayoutMoonloop, report.LayoutTraceReplay)
+	return cmd
+}

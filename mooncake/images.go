@@ -1,0 +1,81 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// This file reads, checks and writes the pictures beside prompts. They are in no digest: two traces that differ in them alone are the
+// same workload of text.
+
+// The bounds of pictures: of a row, of a side, and of both sides together, in pixels.
+const (
+	MaxImages = 256
+	MaxSide   = 8192
+	MaxPixels = 1 << 24
+)
+
+const imageAdvice = "write each as [id, width, height], in unsigned integers, with 0, 0 for a size that nobody knows"
+
+// images reads images: triples of an id, a width and a height. An empty list is none.
+func (p *parser) images(r *Row) *RowError {
+	images, e := tuples(p, "images", 3, imageAdvice, func(n []uint64) (Image, bool) {
+		inRange := max(n[1], n[2]) <= maxTokens
+		return Image{ID: n[0], Width: int(n[1]), Height: int(n[2])}, inRange //nolint:gosec // refused where it is larger
+	})
+	if len(images) > 0 {
+		r.Images = images
+	}
+	return e
+}
+
+// CheckSize says what is wrong with the size of a picture; empty = nothing.
+func (i Image) CheckSize() string {
+	switch {
+	case i.Width == 0 && i.Height == 0:
+	case i.Width < 1 || i.Height < 1:
+		return "has a side of no pixels"
+	case i.Width > MaxSide || i.Height > MaxSide || i.Width*i.Height > MaxPixels:
+		return fmt.Sprintf("is too large: at most %d pixels a side and %d in all", MaxSide, MaxPixels)
+	}
+	return ""
+}
+
+// faultImages: they stand beside a prompt that a replay makes or quotes, and are no larger than it makes them.
+func faultImages(r *Row) *RowError {
+	switch {
+	case len(r.Images) == 0:
+		return nil
+	case !r.InputLength.Set && !r.TextInput.Set:
+		return fault("images", "", "needs input_length or text_input: messages and payload bring their own", "put them there, or remove images")
+	case len(r.Images) > MaxImages:
+		return fault("images", "", fmt.Sprintf("has %d of them, and at most %d are allowed", len(r.Images), MaxImages), "correct the row")
+	}
+	for i, image := range r.Images {
+		if rule := image.CheckSize(); rule != "" {
+			return fault("images", element(i), rule, imageAdvice)
+		}
+	}
+	return nil
+}
+
+// images writes the pictures of a row.
+func (o *object) images(images []Image) {
+	if len(images) == 0 {
+		return
+	}
+	o.key("images")
+	for i, image := range images {
+		sep := ", ["
+		if i == 0 {
+			sep = "[["
+		}
+		o.dst = strconv.AppendUint(append(o.dst, sep...), image.ID, 10)
+		o.dst = strconv.AppendInt(append(o.dst, ", "...), int64(image.Width), 10)
+		o.dst = append(strconv.AppendInt(append(o.dst, ", "...), int64(image.Height), 10), ']')
+	}
+	o.dst = append(o.dst, ']')
+}

@@ -1,0 +1,139 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+// This file knows the blocks that so many rows begin with that they tell no conversation from another.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// TrunkShare is the share of the rows of which more begin with a block of the trunk.
+const TrunkShare = 0.01
+
+const (
+	// trunkRows is the number of rows of which more must begin with a block of the trunk, however few rows there are: the turns of
+	// one conversation may be as many.
+	trunkRows = 10
+	// maxTrunk bounds the ranges of a trunk. One that has more is that of a greater share.
+	maxTrunk = 4096
+)
+
+// Trunk is the top of the prefix forest of a trace: the blocks that more than a share of its rows have, such as a system prompt that
+// all conversations begin with. Rows are told apart by their first block below it.
+type Trunk struct {
+	Share  float64     `json:"share"`  // of the rows; see [TrunkShare]
+	Rows   int64       `json:"rows"`   // that it was made of
+	Blocks [][2]uint64 `json:"blocks"` // first id and number of ids of each range, ascending
+}
+
+// check reports that the trunk is none.
+func (t *Trunk) check() error {
+	if t == nil {
+		return nil
+	}
+	next, full := uint64(0), false
+	for _, r := range t.Blocks {
+		if full || r[0] < next || r[1] == 0 || r[0]+r[1]-1 < r[0] {
+			return fmt.Errorf("sidecar: trunk: %d blocks from id %d: want ranges of 1 or more ids that ascend; correct it, or leave it out", r[1], r[0])
+		}
+		next = r[0] + r[1]
+		full = next == 0 // the last id there is
+	}
+	return nil
+}
+
+// Has reports whether a block belongs to the trunk. A trunk of nil has none.
+func (t *Trunk) Has(id uint64) bool {
+	if t == nil {
+		return false
+	}
+	at, found := slices.BinarySearchFunc(t.Blocks, id, func(r [2]uint64, id uint64) int { return cmp.Compare(r[0], id) })
+	return found || at > 0 && id-t.Blocks[at-1][0] < t.Blocks[at-1][1]
+}
+
+// Below returns the first of a row's ids that is not of the trunk; false where there is none.
+func (t *Trunk) Below(ids []uint64) (id uint64, ok bool) {
+	for _, id := range ids {
+		if !t.Has(id) {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// Of returns the trunk of rows, given their ids, which has the blocks of t as well (nil: none), and those that more than so many rows
+// have, if that is fewer than [TrunkShare] of them.
+func (t *Trunk) Of(rows [][]uint64, most float64) *Trunk {
+	out := &Trunk{Share: TrunkShare, Rows: int64(len(rows))}
+	limit := min(max(TrunkShare*float64(len(rows)), trunkRows), most)
+	under, ids := slices.Clone(rows), []uint64(nil)
+	for depth := 0; len(under) > 0; depth++ { // a block below one that is not of the trunk is not, either
+		counts := make(map[uint64]int)
+		under = slices.DeleteFunc(under, func(row []uint64) bool { return len(row) <= depth })
+		for _, row := range under {
+			counts[row[depth]]++
+		}
+		trunk := func(id uint64) bool { return t.Has(id) || float64(counts[id]) > limit }
+		for id := range counts {
+			if trunk(id) {
+				ids = append(ids, id)
+			}
+		}
+		under = slices.DeleteFunc(under, func(row []uint64) bool { return !trunk(row[depth]) })
+	}
+	if t != nil {
+		out.Share, out.Rows, out.Blocks = t.Share, t.Rows, slices.Clone(t.Blocks)
+		ids = slices.DeleteFunc(ids, t.Has)
+	}
+	out.add(ids)
+	return out
+}
+
+// add puts blocks into the trunk.
+func (t *Trunk) add(ids []uint64) {
+	slices.Sort(ids)
+	for _, id := range ids {
+		if n := len(t.Blocks); n > 0 && t.Blocks[n-1][0]+t.Blocks[n-1][1] == id {
+			t.Blocks[n-1][1]++
+		} else {
+			t.Blocks = append(t.Blocks, [2]uint64{id, 1})
+		}
+	}
+	slices.SortFunc(t.Blocks, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
+}
+
+// Trunk returns the trunk of the rows so far; nil where it has no block, or the rows have more ids than the digester remembers.
+func (d *Digester) Trunk() *Trunk { return d.checker.trunk() }
+
+func (c *Checker) trunk() *Trunk {
+	f := c.forest
+	if len(f.nodes) == 0 {
+		return nil
+	}
+	t := &Trunk{Share: TrunkShare, Rows: c.rows}
+	for ; ; t.Share *= 2 {
+		limit := max(t.Share*float64(t.Rows), trunkRows)
+		var ids []uint64
+		for n := range min(f.names.next, uint64(len(f.nodes))) {
+			if (f.names.other == nil || n < f.names.base) && float64(f.nodes[n].References) > limit {
+				ids = append(ids, n)
+			}
+		}
+		for id, n := range f.names.other {
+			if float64(f.nodes[n].References) > limit {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		t.Blocks = nil
+		if t.add(ids); len(t.Blocks) <= maxTrunk {
+			return t
+		}
+	}
+}
