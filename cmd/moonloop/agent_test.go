@@ -63,7 +63,7 @@ func TestRunOptions(t *testing.T) {
 		`{"model": ""}`:               "its value is empty",
 		`{"model": "a\nb"}`:           "control character",
 		`{"extra-inputs": "x"}`:       "extra-inputs: want a JSON object",
-		`{"endpoint": "chats"}`:       "want chat, completions, responses or messages",
+		`{"endpoint": "chats"}`:       "want chat, completions, responses, messages, embeddings or generate",
 		`{"spedup": 1}`:               "did you mean speedup?",
 		`{"num-prompts": 1}`:          "a run has no such option",
 		`{"goodput-goal": 0.5}`:       "it needs a service level, such as slo",

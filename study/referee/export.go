@@ -42,7 +42,11 @@ func newClaim() Claim {
 	return Claim{Number: -1, Start: nan, TTFT: nan, FromWire: nan, ITL: nan, Latency: nan, Tokens: -1}
 }
 
-const maxExport = 4 << 30 // bytes of an export
+// Bounds of an export, in bytes: of all of it, and of a line of CSV, in which vegeta has the reply.
+const (
+	maxExport = 4 << 30
+	maxLine   = 64 << 20
+)
 
 var errTooManyClaims = fmt.Errorf("it has more than %d requests: judge a part of it", MaxRequests)
 
@@ -62,12 +66,14 @@ func ReadExport(r io.Reader) (*Export, error) {
 	}
 	var e *Export
 	switch text := strings.TrimLeft(string(head), " \t\r\n"); {
+	case bytes.IndexByte(head, 0) >= 0:
+		return nil, errors.New("it is a binary file: read are " + exportForms)
 	case text == "":
 		return nil, errors.New("it is empty: the generator may not have ended, or wrote its results to another file")
 	case text[0] == '{' || text[0] == '[':
 		e, err = readJSON(in, text[0] == '[')
 	default:
-		e, err = readCSV(in)
+		e, err = readCSV(&bounded{r: in, left: maxExport, line: maxLine})
 	}
 	if err != nil {
 		return nil, err
@@ -92,10 +98,11 @@ func ReadExport(r io.Reader) (*Export, error) {
 // longest is the greatest time, in ms, that passes for one: 30,000 years.
 const longest = 1e15
 
-// bounded reads so many bytes at most, and then fails.
+// bounded reads so many bytes at most, in lines of so many bytes if they are bounded, and then fails.
 type bounded struct {
-	r    io.Reader
-	left int64
+	r          io.Reader
+	left, line int64
+	column     int64 // bytes of the line so far
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -104,6 +111,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
+	if end := bytes.LastIndexByte(p[:n], '\n'); end >= 0 {
+		b.column = int64(n - end - 1)
+	} else {
+		b.column += int64(n)
+	}
+	if b.line > 0 && b.column > b.line {
+		return 0, fmt.Errorf("a line has more than %d bytes", b.line)
+	}
 	return n, err
 }
 

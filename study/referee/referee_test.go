@@ -399,10 +399,12 @@ func TestWrongExports(t *testing.T) {
 		`{"input_lens":[1],"ttfts":[1,2],"output_lens":[1],"itls":[]}`: "other numbers of requests",
 		`{"metric":"a","type":"Other","data":{}}`:                      "a line of type",
 		"\"":                            "neither JSON nor CSV",
+		"\x00\x00":                      "it is a binary file",
+		strings.Repeat("x", 65<<20):     "a line has more than 67108864 bytes",
 		"1,200,1,2,3,,,bench,-1,POST\n": "no number of a request",
 	} {
 		if _, err := referee.ReadExport(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("%.99q: %v, want %q", text, err, want)
 		}
 	}
 }
