@@ -213,6 +213,7 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 		t.Operation = semconv.OperationEmbeddings
 	case prompt.Completions, prompt.Generate:
 		t.Operation = semconv.OperationTextCompletion
+	case prompt.Chat, prompt.Responses, prompt.Messages: // as above
 	}
 	if engine := serverOf(cfg.Target.URL); len(cfg.Target.Further) == 0 {
 		t.ServerAddress, t.ServerPort = engine.Address, engine.Port

@@ -14,7 +14,7 @@ var azure = spec{
 			d.lost.add("values", "NumImages: more than a row can have", 1)
 		} else {
 			for range n.V { // each is another one: nobody says which, nor how large
-				row.Images = append(row.Images, mooncake.Image{ID: uint64(d.file)<<40 | uint64(d.conversation())}) //nolint:gosec // never negative
+				row.Images = append(row.Images, mooncake.Image{ID: uint64(d.file)<<40 | uint64(d.conversation())})
 			}
 		}
 		d.add(&request{at: r.date("TIMESTAMP"), row: row})

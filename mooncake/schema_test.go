@@ -23,12 +23,30 @@ var update = flag.Bool("update", false, "write the schemas anew")
 
 // rowMembers are the members of a written row, in their order, with the fields that they are written from.
 var rowMembers = []struct{ name, field string }{
-	{"timestamp", "Timestamp"}, {"input_length", "InputLength"}, {"output_length", "OutputLength"}, {"hash_ids", "HashIDs"},
-	{"continues", ""}, {"hash_ranges", "HashRanges"}, {"replies", "Replies"},
-	{"text_input", "TextInput"}, {"messages", "Messages"}, {"tools", "Tools"}, {"message_mode", "MessageMode"}, {"payload", "Payload"}, {"extra", "Extra"},
-	{"delay", "Delay"}, {"tool_wait_ms", "ToolWait"}, {"wait_for", "WaitFor"}, {"wait_evidence", "Evidence"},
-	{"session_id", "SessionID"}, {"request_id", "RequestID"}, {"model", "Model"}, {"otel", "OTel"}, {"observed", "Observed"},
-	{"result", ""}, {"sent", ""},
+	{"timestamp", "Timestamp"},
+	{"input_length", "InputLength"},
+	{"output_length", "OutputLength"},
+	{"hash_ids", "HashIDs"},
+	{"continues", ""},
+	{"hash_ranges", "HashRanges"},
+	{"replies", "Replies"},
+	{"text_input", "TextInput"},
+	{"messages", "Messages"},
+	{"tools", "Tools"},
+	{"message_mode", "MessageMode"},
+	{"payload", "Payload"},
+	{"extra", "Extra"},
+	{"delay", "Delay"},
+	{"tool_wait_ms", "ToolWait"},
+	{"wait_for", "WaitFor"},
+	{"wait_evidence", "Evidence"},
+	{"session_id", "SessionID"},
+	{"request_id", "RequestID"},
+	{"model", "Model"},
+	{"otel", "OTel"},
+	{"observed", "Observed"},
+	{"result", ""},
+	{"sent", ""},
 }
 
 // readNames are the names that a reader knows beside those that are written.
@@ -39,7 +57,7 @@ func number(kind string, least float64) *jsonschema.Schema {
 }
 
 func tuple(least ...float64) *jsonschema.Schema {
-	s := &jsonschema.Schema{Type: "array", MinItems: jsonschema.Ptr(len(least)), MaxItems: jsonschema.Ptr(len(least))}
+	s := &jsonschema.Schema{Type: "array", MinItems: new(len(least)), MaxItems: new(len(least))}
 	for _, n := range least {
 		s.PrefixItems = append(s.PrefixItems, number("integer", n))
 	}
@@ -93,7 +111,7 @@ func schemaOfRow(t *testing.T) *jsonschema.Schema {
 		}
 		switch m.name {
 		case "input_length":
-			p.Minimum = jsonschema.Ptr(1.)
+			p.Minimum = new(1.)
 		case "continues":
 			p = number("integer", 1)
 			p.Description = "How many ids of hash_ranges the row has from the row that its first reply belongs to; hash_ranges and replies are what it adds to them."

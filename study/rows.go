@@ -12,6 +12,7 @@ import (
 	"math"
 
 	"github.com/cespare/xxhash/v2"
+
 	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/mooncake"
 )

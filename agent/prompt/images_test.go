@@ -166,7 +166,7 @@ func TestLargestImage(t *testing.T) {
 		t.Errorf("%d bytes", p.Request.Body.Size)
 	}
 	for i := range 2 * maxGallery / 200_000 {
-		b.gallery.picture(mooncake.Image{ID: uint64(i), Width: 1500, Height: 100}, 0, JPEG) //nolint:gosec // not negative
+		b.gallery.picture(mooncake.Image{ID: uint64(i), Width: 1500, Height: 100}, 0, JPEG)
 		if b.gallery.size > maxGallery {
 			t.Fatalf("%d bytes are kept", b.gallery.size)
 		}

@@ -13,7 +13,7 @@ import (
 // [DONE], and, of a whole reply, the tokens of the prompt in a header.
 
 // promptTokensHeader is how many tokens the prompt of a whole reply had.
-const promptTokensHeader = "X-Prompt-Tokens"
+const promptTokensHeader = "X-Prompt-Tokens" //nolint:gosec // a count, no credential
 
 // generateEvent is an event of a stream, or a whole reply.
 type generateEvent struct {

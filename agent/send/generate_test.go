@@ -79,7 +79,8 @@ func TestGenerateQuirks(t *testing.T) {
 	}{
 		{
 			"data without a space, the end token is no text", tgi(token, strings.Replace(token, `"a"`, `" b"`, 1), end(details)),
-			2, "eos_token", "", "", "a b", Usage{12, 3, Unknown, Unknown},
+			2, "eos_token", "", "", "a b",
+			Usage{12, 3, Unknown, Unknown},
 		},
 		{"keep-alives before and between", tgi(":", token, ":", end(details)), 1, "eos_token", "", "", "a", Usage{12, 3, Unknown, Unknown}},
 		{"no details", tgi(token, end("null")), 1, unstated, "", "", "a", NoUsage},

@@ -10,8 +10,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/moonloop/moonloop/internal/tlsfile"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
 // checkSecrets says what is wrong with the certificates, keys and headers that the environment gives a signal.

@@ -39,7 +39,7 @@ func TestSchemasHoldWhatIsWritten(t *testing.T) {
 	}
 	read := func(name string) []byte {
 		t.Helper()
-		content, err := os.ReadFile(name) //nolint:gosec // a file of the test
+		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}

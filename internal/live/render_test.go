@@ -5,7 +5,6 @@ package live
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +94,6 @@ func TestScreen(t *testing.T) {
 	s.Close()
 	s.Close()
 	if !strings.Contains(ansi.Strip(out.String()), "a note") {
-		t.Error(fmt.Sprintf("%.200q", ansi.Strip(out.String())))
+		t.Errorf("%.200q", ansi.Strip(out.String()))
 	}
 }

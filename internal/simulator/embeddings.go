@@ -33,7 +33,7 @@ func (f embeddingsFormat) vector(b []byte) []byte {
 	n := cmp.Or(f.request.dimensions, usualDimensions)
 	var raw []byte
 	for i := range n {
-		v := float32(2*splitmix.Uniform(splitmix.Next(f.plan.key^uint64(i))) - 1) //nolint:gosec // i is never negative
+		v := float32(2*splitmix.Uniform(splitmix.Next(f.plan.key^uint64(i))) - 1)
 		if f.request.base64 {
 			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 			continue

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // The paths of TGI's own API.
@@ -76,12 +77,7 @@ func (f generateFormat) failure(b []byte, e *apiError) []byte {
 func (f generateFormat) whole() []byte {
 	more := `,"prefill":[`
 	if f.request.prefill {
-		for i := range f.promptTokens {
-			if i > 0 {
-				more += ","
-			}
-			more += `{"id":1,"text":"x","logprob":null}`
-		}
+		more += strings.TrimSuffix(strings.Repeat(`{"id":1,"text":"x","logprob":null},`, f.promptTokens), ",")
 	}
 	return fmt.Appendf(nil, `{"generated_text":"%s","details":%s}`, f.text(), f.ending(more+`],"tokens":[]`))
 }

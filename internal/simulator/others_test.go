@@ -15,7 +15,7 @@ import (
 // ask posts a body and returns the status and the reply.
 func ask(t *testing.T, url, body string) (int, http.Header, string) {
 	t.Helper()
-	r, err := http.Post(url, mediaJSON, strings.NewReader(body)) //nolint:noctx // a test's own server
+	r, err := http.Post(url, mediaJSON, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
