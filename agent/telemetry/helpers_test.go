@@ -94,7 +94,7 @@ func start(t testing.TB, cfg Config) (*Pipeline, clock.Clock) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if _, err := p.Shutdown(ctx); err != nil {
 			t.Error(err)
@@ -105,7 +105,7 @@ func start(t testing.TB, cfg Config) (*Pipeline, clock.Clock) {
 
 func shutdown(t *testing.T, p *Pipeline) Loss {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	loss, err := p.Shutdown(ctx)
 	if err != nil {
