@@ -68,6 +68,9 @@ func TestHostileFiles(t *testing.T) {
 		"referee, trace":     "referee truth.jsonl --judge FILE",
 		"referee, export":    "referee truth.jsonl --judge rate=1 --export FILE",
 		"simulate, key":      "simulate --listen 127.0.0.1:0 --record missing/r --api-key-file FILE",
+		"search":             "search FILE --objective ttft.p99<1h --max-probes 1 --progress none -- --url ENGINE --model sim --endpoint completions",
+		"twin":               "twin FILE",
+		"compare":            "compare FILE FILE",
 		"capture, key":       "capture --out x.jsonl --grpc 127.0.0.1:0 --http ␀ --duration 1ms --api-key-file FILE",
 	}
 	contents := map[string]string{
@@ -87,6 +90,14 @@ func TestHostileFiles(t *testing.T) {
 		"terminal escape": "\x1b]0;xyzzy\x07\x1b[31m\n",
 	}
 	var cases []malformed
+	for kind, content := range contents { // of a run's folder
+		const summary, records = "summary.json", "requests.jsonl"
+		good := `{"schema_version": "1.0", "start_time": "2026-01-01T00:00:00Z", "verdict": {"class": "valid"}, "trace": {"rows": 1}}`
+		cases = append(cases,
+			malformed{name: "twin, summary: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: content}},
+			malformed{name: "twin, records: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: good, records: content}},
+			malformed{name: "compare, summary: " + kind, commands: []string{"compare . . --json"}, files: map[string]string{summary: content}})
+	}
 	for verb, command := range commands {
 		one := func(kind, file string) malformed {
 			return malformed{

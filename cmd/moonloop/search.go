@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -155,6 +156,7 @@ type prober struct {
 	cfg   agent.Config // of each replay, but for the load
 	dir   string
 	warn  func(string)
+	begun func() // says, once, that a probe is under way
 }
 
 // search runs the verb.
@@ -203,9 +205,11 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	defer gcpace.Start()()
 	f.Probe = p.probe
 	f.Begin = func(next study.Planned, c *study.Capacity) {
-		if f.progress != "none" {
-			fmt.Fprintf(stderr, "probe %d of at most %d: %.4g %s%s\n", next.Number, f.MaxProbes, next.Load, loadNames[f.vary], soFar(c))
-		}
+		p.begun = sync.OnceFunc(func() {
+			if f.progress != "none" {
+				fmt.Fprintf(stderr, "probe %d of at most %d: %.4g %s%s\n", next.Number, f.MaxProbes, next.Load, loadNames[f.vary], soFar(c))
+			}
+		})
 	}
 	f.Tried = func(t study.Trial) error {
 		if f.progress != "none" {
@@ -278,9 +282,12 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 
 // check finds what cannot be searched, before anything is written or sent.
 func (p *prober) check() error {
+	info, err := os.Stat(p.trace) // of a URL there is nothing to be known
 	switch s := p.cfg.Schedule; {
 	case p.trace == "-":
 		return errors.New("standard input can be read once, and each probe reads the trace: name a file")
+	case err == nil && !info.Mode().IsRegular() && !info.IsDir():
+		return fmt.Errorf("%s is a pipe or a device, which can be read once, and each probe reads the trace: name a file", onOneTerminal(p.trace))
 	case s.FileOrder || s.Arrivals.Any():
 		return errors.New("--no-fixed-schedule and --request-rate replace the arrival times that a search makes denser: leave them out")
 	}
@@ -373,13 +380,16 @@ func (p *prober) probe(ctx context.Context, next study.Planned) (*study.Run, err
 	cfg.Warn = p.warn
 	if p.cache == warmCache {
 		first := cfg
-		first.Out = ""
+		first.Out, first.Progress = "", func(*agent.Live) { p.begun() }
 		if _, err := agent.Run(ctx, first); err != nil {
 			return nil, err
 		}
 	}
 	view := term.NewProgress(p.cmd.ErrOrStderr(), p.progress)
-	cfg.Progress = func(run *agent.Live) { view.Show(run.Line) }
+	cfg.Progress = func(run *agent.Live) {
+		p.begun()
+		view.Show(run.Line)
+	}
 	_, err := agent.Run(ctx, cfg)
 	view.Stop(false)
 	if err != nil {

@@ -108,6 +108,7 @@ func TestSearchRefusals(t *testing.T) {
 		"later/search.json": `{"schema": 9}`,
 		"other/search.json": `{"schema": 1, "question": {"trace": "another.jsonl", "objectives": ["ttft.p99<1ms"]}}`,
 		"deep/search.json":  strings.Repeat("[", 1_000_000),
+		"empty.jsonl":       "\n",
 		"trace.jsonl":       `{"timestamp": 0, "input_length": 6, "output_length": 1, "hash_ids": [0]}` + "\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -119,27 +120,31 @@ func TestSearchRefusals(t *testing.T) {
 	}
 	const begin, end = "trace.jsonl --objective ttft.p99<2s ", " -- --url http://127.0.0.1:1"
 	for args, want := range map[string]string{
-		"":                                  "search takes one trace, and 0 were given",
-		"a b --objective ttft.p99<2s":       "search takes one trace, and 2 were given",
-		"trace.jsonl" + end:                 "nothing says what the engine has to keep",
-		begin:                               "url: none given",
-		begin + end + " more":               `"more" is no flag`,
-		begin + end + " --colour":           "--colour",
-		begin + end + " --out x":            "--out cannot be given for the probes of a search",
-		begin + end + " --request-rate 5":   "replace the arrival times",
-		begin + end + " --speedup -1":       "--speedup",
-		"- --objective ttft.p99<2s " + end:  "standard input can be read once",
-		begin + "--min-load 5" + end:        "the search starts at 1: must lie between 5 and 50",
-		begin + "--min-load 9 --max-load 9": "",
-		begin + "--out half" + end:          "is not the file of a search",
-		begin + "--out later" + end:         "is not the file of a search",
-		begin + "--out deep" + end:          "is not the file of a search",
-		begin + "--out other" + end:         "holds another search, of another.jsonl for ttft.p99<1ms",
-		begin + "--out trace.jsonl" + end:   "not a directory",
-		"nowhere.jsonl --objective ttft.p99<2s --progress none" + end: "nowhere.jsonl",
+		"":                                                       "search takes one trace, and 0 were given",
+		"a b --objective ttft.p99<2s":                            "search takes one trace, and 2 were given",
+		"trace.jsonl" + end:                                      "nothing says what the engine has to keep",
+		begin:                                                    "url: none given",
+		begin + end + " more":                                    `"more" is no flag`,
+		begin + end + " --colour":                                "--colour",
+		begin + end + " --out x":                                 "--out cannot be given for the probes of a search",
+		begin + end + " --request-rate 5":                        "replace the arrival times",
+		begin + end + " --speedup -1":                            "--speedup",
+		"- --objective ttft.p99<2s " + end:                       "standard input can be read once",
+		begin + "--min-load 5" + end:                             "the search starts at 1: must lie between 5 and 50",
+		begin + "--min-load 9 --max-load 9":                      "",
+		begin + "--out half" + end:                               "is not the file of a search",
+		begin + "--out later" + end:                              "is not the file of a search",
+		begin + "--out deep" + end:                               "is not the file of a search",
+		begin + "--out other" + end:                              "holds another search, of another.jsonl for ttft.p99<1ms",
+		begin + "--out trace.jsonl" + end:                        "not a directory",
+		"nowhere.jsonl --objective ttft.p99<2s" + end:            "nowhere.jsonl",
+		"empty.jsonl --objective ttft.p99<2s" + end:              "empty.jsonl: empty: there is no row in it",
+		"empty.jsonl --objective ttft.p99<2s --vary speed" + end: "empty.jsonl: empty: there is no row in it",
+		"trace.jsonl --objective ttft.p99<2s --cache warm" + end: "127.0.0.1:1",
 	} {
 		var out strings.Builder
-		if status := run(t.Context(), append([]string{"search"}, strings.Fields(args)...), strings.NewReader(""), &out, &out); status != exitUsage || !strings.Contains(out.String(), want) {
+		if status := run(t.Context(), append([]string{"search"}, strings.Fields(args)...), strings.NewReader(""), &out, &out); status != exitUsage || !strings.Contains(out.String(), want) ||
+			strings.Contains(out.String(), "probe 1") { // nothing is announced that is not under way
 			t.Errorf("search %s: exit status %d, %s\nwant %q", args, status, out.String(), want)
 		}
 	}
