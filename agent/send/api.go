@@ -91,7 +91,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fail(ClassCancelled, "", "stopped", context.Cause(ctx))
-	case err != nil && f.connected() && (errors.As(err, &late) && late.Timeout() || inner.Err() != nil):
+	case err != nil && f.reached() && (errors.As(err, &late) && late.Timeout() || inner.Err() != nil):
 		return fail(ClassTotalTimeout, "", fmt.Sprintf("no answer within %v", limit), err)
 	case err != nil && inner.Err() != nil:
 		return fail(ClassConnectTimeout, "", fmt.Sprintf("no connection within %v", limit), err)

@@ -111,7 +111,15 @@ func (f *flight) tries() int {
 	return f.attempts
 }
 
-// connected returns whether the current attempt had a connection.
+// reached returns whether the current attempt has had a connection, also one that net/http left to send again by itself: it does so
+// even if the time of the call ends at that moment.
+func (f *flight) reached() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.got > 0
+}
+
+// connected returns whether the current attempt has a connection.
 func (f *flight) connected() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -82,7 +82,7 @@ func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) 
 	case ctx.Err() != nil:
 		return false, nil
 	case err != nil:
-		return !hopeless(err) || flightOf(ctx).connected(), nil
+		return !hopeless(err) || flightOf(ctx).reached(), nil
 	}
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode/100 == 5, nil
 }
