@@ -30,6 +30,7 @@ var rowMembers = []struct{ name, field string }{
 	{"continues", ""},
 	{"hash_ranges", "HashRanges"},
 	{"replies", "Replies"},
+	{"images", "Images"},
 	{"text_input", "TextInput"},
 	{"messages", "Messages"},
 	{"tools", "Tools"},
@@ -79,7 +80,7 @@ func schemaOfRow(t *testing.T) *jsonschema.Schema {
 	}
 	known := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[Opt[float64]](): number("number", 0), reflect.TypeFor[Opt[int64]](): number("integer", 0), reflect.TypeFor[Opt[string]](): {Type: "string"},
-		reflect.TypeFor[HashRange](): tuple(0, 1), reflect.TypeFor[Reply](): tuple(1, 1, 1), reflect.TypeFor[Evidence](): testschema.Words(evidences[1:]...),
+		reflect.TypeFor[HashRange](): tuple(0, 1), reflect.TypeFor[Reply](): tuple(1, 1, 1), reflect.TypeFor[Image](): tuple(0, 0, 0), reflect.TypeFor[Evidence](): testschema.Words(evidences[1:]...),
 		reflect.TypeFor[json.RawMessage](): {},
 		ref: object(ref, [][2]string{{"trace_id", "TraceID"}, {"span_id", "SpanID"}}, func(name string) *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: map[string]string{"trace_id": "^[0-9a-f]{32}$", "span_id": "^[0-9a-f]{16}$"}[name]}
@@ -197,7 +198,7 @@ func schemaRows() []Row {
 	all.Foreign = map[string]json.RawMessage{"priority": json.RawMessage(`3`)}
 	replies := length(40)
 	replies.HashIDs, replies.HashRanges, replies.Replies = []uint64{0}, []HashRange{{First: 7, Count: 3}}, []Reply{{Back: 1, At: 1, Tokens: 4}}
-	text := Row{TextInput: Some("x"), MessageMode: ""}
+	text := Row{TextInput: Some("x"), MessageMode: "", Images: []Image{{ID: 1 << 63, Width: 640, Height: 480}, {ID: 2}}}
 	chat := Row{Messages: json.RawMessage(`[{"role":"user"}]`), Tools: json.RawMessage(`[{}]`), MessageMode: "delta", SessionID: "s", Extra: json.RawMessage(`{"a":1}`)}
 	return []Row{all, replies, text, chat, {Payload: json.RawMessage(`{"model":"m"}`)}}
 }
