@@ -94,7 +94,7 @@ func checkReplay(t *testing.T, args []string, engine string, otelcol *collector)
 		"http://moonloop-gateway:24317", "http://"+otelcol.address, "http://collector:4318", "http://"+otelcol.http,
 		"/trace/trace.jsonl", filepath.Join(demo, "demo.jsonl"), "/examples/demo.jsonl", filepath.Join(demo, "demo.jsonl"),
 		"/results/", out+"/",
-		"$(RUN_ID)", "run", "$(JOB_COMPLETION_INDEX)", "0",
+		"$(RUN_ID)/$(JOB_COMPLETION_INDEX)", "run", "$(RUN_ID)", "run", "$(JOB_COMPLETION_INDEX)", "0",
 		"START_AT", time.Now().Add(5*time.Second).UTC().Format(time.RFC3339Nano),
 	)
 	args = slices.Clone(args)
