@@ -34,7 +34,7 @@ func inVirtualTime(t *testing.T, engine simulator.Config, cfg Config, lines ...s
 			t.Fatal(err)
 		}
 		cfg.Trace.Name, cfg.Target, cfg.Prompt.Endpoint = path, Target{URL: "http://engine", Model: "m"}, ids.Endpoint
-		cfg.RunID, cfg.DialContext, cfg.Waiter = "run", network.dial, schedule.NewSleeper
+		cfg.RunID, cfg.DialContext, cfg.Waiter = "run", network.Dial, schedule.NewSleeper
 		var err error
 		if rep, err = Run(t.Context(), cfg); err != nil {
 			t.Fatal(err)

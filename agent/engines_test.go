@@ -23,6 +23,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/internal/testpipe"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -32,7 +33,7 @@ func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...
 	t.Helper()
 	engine = make(map[string]int)
 	synctest.Test(t, func(t *testing.T) {
-		networks := make(map[string]*pipes)
+		networks := make(map[string]*testpipe.Network)
 		var all []*simulator.Engine
 		for i, c := range servers {
 			c.Record.Keep = len(lines)*2 + 10
@@ -51,7 +52,7 @@ func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...
 			t.Fatal(err)
 		}
 		cfg.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return networks[address].dial(ctx, network, address)
+			return networks[address].Dial(ctx, network, address)
 		}
 		rep, err = Run(t.Context(), cfg)
 		got = make([][]*simulator.Record, len(all))

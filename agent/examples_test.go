@@ -86,7 +86,7 @@ func TestExampleThreeRowsSharingNothing(t *testing.T) {
 }
 
 func TestExampleTextInputWithConcurrencyAndWarmup(t *testing.T) {
-	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{}, func(t bubble, e engine) {
 		r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2, Warmup: 1}, Prompt: Prompt{}},
 			`{"text_input": "What is the capital of France?", "output_length": 5}`,
 			`{"text_input": "Name two \"prime\" numbers.", "output_length": 6}`,
@@ -136,7 +136,7 @@ func mostAtOnce(recs []*simulator.Record) int {
 }
 
 func TestExampleMessagesInASession(t *testing.T) {
-	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{}, func(t bubble, e engine) {
 		r := e.replay(t, Config{Prompt: Prompt{}},
 			`{"session_id": "conv-1", "timestamp": 0, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], "output_length": 4}`,
 			`{"session_id": "conv-1", "delay": 30, "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Bye"}], "output_length": 3}`)

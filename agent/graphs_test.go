@@ -75,7 +75,7 @@ func TestGraphs(t *testing.T) {
 			Target:      Target{URL: "http://engine", Model: "m"},
 			Prompt:      Prompt{Endpoint: prompt.Completions},
 			Schedule:    Schedule{Speedup: speedup},
-			DialContext: network.dial,
+			DialContext: network.Dial,
 			Waiter:      schedule.NewSleeper,
 		}
 		cfg.Telemetry.SpanExporter = kept

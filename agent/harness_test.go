@@ -23,6 +23,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/internal/testpipe"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 type engine struct {
 	*simulator.Engine
 	url     string
-	network *pipes // nil = loopback
+	network *testpipe.Network // nil = loopback
 }
 
 // keeping returns the configuration of an engine that records what these tests look at.
@@ -73,12 +74,15 @@ func newEngine(t *testing.T, cfg simulator.Config) engine {
 	return engine{Engine: e, url: "http://" + ln.Addr().String()}
 }
 
+// bubble is the test inside a bubble of virtual time.
+type bubble struct{ *testing.T }
+
 // virtually gives a test an engine in virtual time, where nothing is late on a busy machine.
-func virtually(t *testing.T, cfg simulator.Config, test func(*testing.T, engine)) {
+func virtually(t *testing.T, cfg simulator.Config, test func(bubble, engine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e, network, stop := serveVirtually(t, keeping(cfg))
-		test(t, engine{e, "http://engine", network})
+		test(bubble{t}, engine{e, "http://engine", network})
 		stop()
 	})
 }
@@ -117,12 +121,12 @@ type replayed struct {
 
 // replay runs a configuration against the engine; the trace is given as lines. It fails the test when a row does not
 // end as exactly one record.
-func (e engine) replay(t *testing.T, cfg Config, lines ...string) replayed {
+func (e engine) replay(t testing.TB, cfg Config, lines ...string) replayed {
 	t.Helper()
 	return e.replayContext(t.Context(), t, cfg, lines...)
 }
 
-func (e engine) replayContext(ctx context.Context, t *testing.T, cfg Config, lines ...string) replayed {
+func (e engine) replayContext(ctx context.Context, t testing.TB, cfg Config, lines ...string) replayed {
 	t.Helper()
 	cfg.Trace.Name = filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(cfg.Trace.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -130,7 +134,7 @@ func (e engine) replayContext(ctx context.Context, t *testing.T, cfg Config, lin
 	}
 	cfg.Target.URL = e.url
 	if e.network != nil {
-		cfg.DialContext, cfg.Waiter = e.network.dial, schedule.NewSleeper
+		cfg.DialContext, cfg.Waiter = e.network.Dial, schedule.NewSleeper
 	}
 	cfg.Out = filepath.Join(t.TempDir(), "out")
 	cfg.RunID = "run"
@@ -163,7 +167,7 @@ func (e engine) replayContext(ctx context.Context, t *testing.T, cfg Config, lin
 }
 
 // read reads requests.jsonl, when the run came so far.
-func (r *replayed) read(t *testing.T, dir string) {
+func (r *replayed) read(t testing.TB, dir string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, report.RequestsFile))
 	if err != nil {
@@ -202,7 +206,7 @@ type chatBody struct {
 	Prompt      any
 }
 
-func body(t *testing.T, rec *simulator.Record) chatBody {
+func body(t testing.TB, rec *simulator.Record) chatBody {
 	t.Helper()
 	var b chatBody
 	if err := json.Unmarshal(rec.Body, &b); err != nil {

@@ -92,7 +92,7 @@ func TestOptionReadStamps(t *testing.T) {
 }
 
 func TestOptionSpeedup(t *testing.T) {
-	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{}, func(t bubble, e engine) {
 		for _, speed := range []float64{0.5, 4} {
 			r := e.replay(t, Config{Schedule: Schedule{Speedup: speed}, Prompt: ids}, rows(3, 100)...)
 			if r.err != nil {
@@ -138,7 +138,7 @@ func TestOptionSpread(t *testing.T) {
 }
 
 func TestOptionConcurrencyCap(t *testing.T) {
-	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 30 * time.Millisecond}}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 30 * time.Millisecond}}, func(t bubble, e engine) {
 		r := e.replay(t, Config{Schedule: Schedule{Concurrency: 2}, Prompt: ids}, rows(6, 0)...)
 		if r.err != nil {
 			t.Fatal(r.err)
@@ -157,7 +157,7 @@ func TestOptionConcurrencyCap(t *testing.T) {
 }
 
 func TestOptionNoFixedSchedule(t *testing.T) {
-	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{}, func(t bubble, e engine) {
 		started := time.Now()
 		r := e.replay(t, Config{Schedule: Schedule{FileOrder: true, Concurrency: 1}, Prompt: ids}, rows(5, 3_600_000)...)
 		if r.err != nil {
@@ -178,7 +178,7 @@ func TestOptionNoFixedSchedule(t *testing.T) {
 }
 
 func TestOptionMaxDuration(t *testing.T) {
-	virtually(t, simulator.Config{}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{}, func(t bubble, e engine) {
 		r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 100 * time.Millisecond}, Prompt: ids}, append(rows(3, 40), `{"timestamp": 3600000, "input_length": 100}`)...)
 		if r.err != nil {
 			t.Fatal(r.err)
@@ -193,7 +193,7 @@ func TestOptionMaxDuration(t *testing.T) {
 }
 
 func TestOptionGrace(t *testing.T) {
-	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}, func(t bubble, e engine) {
 		r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 20 * time.Millisecond, Grace: 20 * time.Millisecond}, Prompt: ids}, rows(2, 1)...)
 		if r.err != nil {
 			t.Fatal(r.err)
@@ -313,7 +313,7 @@ func TestOptionGoals(t *testing.T) {
 }
 
 func TestOptionErrorLimits(t *testing.T) {
-	virtually(t, simulator.Config{Models: []string{"m"}}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{Models: []string{"m"}}, func(t bubble, e engine) {
 		bad := `, "extra": {"model": "nobody's"}}`
 		var lines []string
 		for i := range 60 {
@@ -345,7 +345,7 @@ func TestOptionErrorLimits(t *testing.T) {
 }
 
 func TestInterrupt(t *testing.T) {
-	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}, func(t bubble, e engine) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cfg := Config{Prompt: ids, Progress: func(*Live) { time.AfterFunc(50*time.Millisecond, cancel) }}
 		r := e.replayContext(ctx, t, cfg, append(rows(2, 1), `{"timestamp": 3600000, "input_length": 100}`)...)

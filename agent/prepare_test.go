@@ -81,7 +81,7 @@ func TestPrepared(t *testing.T) {
 								return nil, err
 							}
 						}
-						return network.dial(ctx, n, addr)
+						return network.Dial(ctx, n, addr)
 					},
 				})
 				if err != nil {
@@ -136,7 +136,7 @@ func TestPreparedSession(t *testing.T) {
 		kept := &keepSpans{InMemoryExporter: tracetest.NewInMemoryExporter()}
 		cfg := Config{
 			Trace: Trace{Name: trace}, Target: Target{URL: "http://engine", Model: "m"}, Prompt: Prompt{Endpoint: prompt.Completions},
-			Schedule: Schedule{Prepare: 10 * time.Millisecond}, Lead: lead, Waiter: schedule.NewSleeper, DialContext: network.dial,
+			Schedule: Schedule{Prepare: 10 * time.Millisecond}, Lead: lead, Waiter: schedule.NewSleeper, DialContext: network.Dial,
 			Progress: func(*Live) { time.AfterFunc(lead+35*time.Millisecond, cancel) },
 		}
 		cfg.Telemetry.SpanExporter = kept

@@ -22,6 +22,7 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/testpipe"
 )
 
 // difficult is an engine on a network in memory that is not as it should be. Its fields say what it does with each kind of
@@ -92,10 +93,9 @@ func (d difficult) replay(ctx context.Context, t *testing.T, cfg Config) (p prep
 		fmt.Fprintf(w, `{"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "length"}], "usage": {"prompt_tokens": %d, "completion_tokens": 1}}`,
 			strings.Count(string(body), " ")+1)
 	})
-	network := newPipes()
+	network := testpipe.New()
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Hour}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(network) })
+	stop := network.Serve(server)
 
 	cfg.Trace.Name = filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(cfg.Trace.Name, []byte(rows(1, 0)[0]), 0o600); err != nil {
@@ -114,14 +114,12 @@ func (d difficult) replay(ctx context.Context, t *testing.T, cfg Config) (p prep
 				return nil, &net.OpError{Op: "dial", Net: n, Err: err}
 			}
 		}
-		return network.dial(ctx, n, addr)
+		return network.Dial(ctx, n, addr)
 	}
 	began := time.Now()
 	p.report, p.err = Run(ctx, cfg)
 	p.took = time.Since(began)
-	_ = server.Close()
-	_ = network.Close()
-	serving.Wait()
+	stop()
 	time.Sleep(time.Minute) // the client's connections end
 	return p
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/internal/testpipe"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
@@ -97,16 +97,10 @@ func (e *talker) replay(t *testing.T, cfg Config, lines []string) (*report.Repor
 	cfg.Target.URL, cfg.Out, cfg.RunID = "http://engine", filepath.Join(dir, "out"), "run"
 	var rep *report.Report
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		cfg.DialContext, cfg.Waiter = network.dial, schedule.NewSleeper
+		network := testpipe.New()
+		cfg.DialContext, cfg.Waiter = network.Dial, schedule.NewSleeper
 		server := &http.Server{Handler: e.reset(), ReadHeaderTimeout: time.Minute}
-		var serving sync.WaitGroup
-		serving.Go(func() { _ = server.Serve(network) })
-		defer func() {
-			_ = server.Close()
-			_ = network.Close()
-			serving.Wait()
-		}()
+		defer network.Serve(server)()
 		var err error
 		if rep, err = Run(t.Context(), cfg); err != nil {
 			t.Fatal(err)

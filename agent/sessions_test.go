@@ -16,7 +16,7 @@ import (
 )
 
 func TestSessionsFullPrompts(t *testing.T) {
-	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 40 * time.Millisecond}}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 40 * time.Millisecond}}, func(t bubble, e engine) {
 		r := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions}},
 			`{"session_id": "a", "timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`,
 			`{"session_id": "b", "timestamp": 5, "input_length": 512, "output_length": 2, "hash_ids": [9]}`,
@@ -43,7 +43,7 @@ func TestSessionsFullPrompts(t *testing.T) {
 }
 
 func TestSessionsOpenLoop(t *testing.T) {
-	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 200 * time.Millisecond}}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 200 * time.Millisecond}}, func(t bubble, e engine) {
 		r := e.replay(t, Config{Schedule: Schedule{OpenLoop: true}, Prompt: Prompt{Endpoint: prompt.Completions}},
 			`{"session_id": "a", "timestamp": 0, "input_length": 1024, "output_length": 2, "hash_ids": [0, 1]}`,
 			`{"session_id": "a", "timestamp": 10, "input_length": 1536, "output_length": 2, "hash_ids": [0, 1, 2]}`)
@@ -149,7 +149,7 @@ func TestSessionsAmbiguousAreRefused(t *testing.T) {
 }
 
 func TestSessionsWithoutTimestamps(t *testing.T) {
-	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 20 * time.Millisecond}}, func(t *testing.T, e engine) {
+	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 20 * time.Millisecond}}, func(t bubble, e engine) {
 		var lines []string
 		for turn := range 3 {
 			for s := range 4 {

@@ -63,7 +63,7 @@ func TestSpansOfEveryEnding(t *testing.T) {
 		}
 		got := new(received)
 		cfg.Telemetry.SpanExporter, cfg.Prompt.Endpoint, cfg.Target.Model = got, ids.Endpoint, "m"
-		virtually(t, simulated, func(t *testing.T, e engine) {
+		virtually(t, simulated, func(t bubble, e engine) {
 			if r := e.replay(t, cfg, lines...); r.err != nil {
 				t.Fatal(r.err)
 			}

@@ -38,7 +38,7 @@ func inBubble(t *testing.T, n int, change func(*Config)) (rep *report.Report) {
 		_, network, stop := serveVirtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 100 * time.Millisecond, Decode: 100 * time.Millisecond}})
 		cfg := Config{
 			Trace: Trace{Name: path}, Target: Target{URL: "http://engine", Model: "m"}, Prompt: Prompt{Endpoint: prompt.Completions},
-			RunID: "run", DialContext: network.dial, Waiter: schedule.NewSleeper,
+			RunID: "run", DialContext: network.Dial, Waiter: schedule.NewSleeper,
 		}
 		change(&cfg)
 		var err error

@@ -55,7 +55,7 @@ func TestOptionTimeouts(t *testing.T) {
 		{"total", slow, Target{TotalTimeout: soon}, "total_timeout"},
 		{"idle", stuck, Target{IdleTimeout: soon}, "idle_timeout"},
 	} {
-		virtually(t, tc.engine, func(t *testing.T, e engine) {
+		virtually(t, tc.engine, func(t bubble, e engine) {
 			r := e.replay(t, Config{Target: tc.target, Prompt: ids}, rows(1, 0)...)
 			if r.err != nil || len(r.results) != 1 || r.results[0].Result.Reason != tc.want {
 				t.Errorf("%s: error %v, results %+v; want %s", tc.name, r.err, r.results, tc.want)

@@ -7,10 +7,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,55 +20,21 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/internal/testpipe"
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// pipes is a network in memory: what is dialled is accepted. Its connections block durably, so that the time of a
-// synctest bubble stands still only while nothing can happen.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // serveVirtually serves an engine on a network in memory. stop ends both, and returns when nothing of them runs.
-func serveVirtually(t *testing.T, cfg simulator.Config) (e *simulator.Engine, network *pipes, stop func()) {
+func serveVirtually(t *testing.T, cfg simulator.Config) (e *simulator.Engine, network *testpipe.Network, stop func()) {
 	t.Helper()
 	e, err := simulator.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	network = newPipes()
-	server := e.NewServer()
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(network) })
+	network = testpipe.New()
+	unserve := network.Serve(e.NewServer())
 	return e, network, func() {
-		_ = server.Close()
-		_ = network.Close()
-		serving.Wait()
+		unserve()
 		_ = e.Close()
 	}
 }
@@ -119,7 +83,7 @@ func replayVirtually(t *testing.T, path string, n int, speedup float64) {
 			Schedule:    Schedule{Speedup: speedup},
 			Out:         filepath.Join(t.TempDir(), "out"),
 			RunID:       "run",
-			DialContext: network.dial,
+			DialContext: network.Dial,
 			Waiter:      schedule.NewSleeper,
 		}
 		cfg.Telemetry.SpanExporter = kept

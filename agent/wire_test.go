@@ -56,7 +56,7 @@ func TestWireStampedLate(t *testing.T) {
 			Out: filepath.Join(t.TempDir(), "out"), Waiter: schedule.NewSleeper,
 			Progress: func(*Live) { due = time.Now().Add(time.Second) },
 			DialContext: func(ctx context.Context, n, addr string) (net.Conn, error) {
-				conn, err := network.dial(ctx, n, addr)
+				conn, err := network.Dial(ctx, n, addr)
 				if away := time.Until(due); err == nil && away.Abs() < time.Second/2 {
 					conn = stalling{conn, stall}
 				}

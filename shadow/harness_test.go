@@ -13,12 +13,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +27,7 @@ import (
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/internal/testpipe"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -170,65 +169,31 @@ func compiled(t testing.TB, all []request) *collected {
 	return c
 }
 
-// pipes is a network in memory, whose connections block durably.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // serve serves an engine on a network in memory. stop ends both, and returns when nothing of them runs.
-func serve(t testing.TB, cfg simulator.Config) (e *simulator.Engine, network *pipes, stop func()) {
+func serve(t testing.TB, cfg simulator.Config) (e *simulator.Engine, network *testpipe.Network, stop func()) {
 	t.Helper()
 	cfg.Record.Keep = 1 << 16
 	e, err := simulator.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	network = newPipes()
-	server := e.NewServer()
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(network) })
+	network = testpipe.New()
+	unserve := network.Serve(e.NewServer())
 	return e, network, func() {
-		_ = server.Close()
-		_ = network.Close()
-		serving.Wait()
+		unserve()
 		_ = e.Close()
 	}
 }
 
 // configFor is a shadow of the journals of a folder against an engine in memory.
-func configFor(t testing.TB, journals, dir string, network *pipes) Config {
+func configFor(t testing.TB, journals, dir string, network *testpipe.Network) Config {
 	t.Helper()
 	return Config{
 		Journals: journals, Dir: dir, Delay: 3 * time.Minute, History: time.Hour, MaxRate: 1000,
 		Warn: func(text string) { t.Log(text) },
 		Replay: agent.Config{
 			Target: agent.Target{URL: "http://engine", Model: "m"}, Prompt: agent.Prompt{Endpoint: prompt.Completions},
-			DialContext: network.dial, Waiter: schedule.NewSleeper,
+			DialContext: network.Dial, Waiter: schedule.NewSleeper,
 		},
 	}
 }

@@ -44,6 +44,21 @@ func run(ctx context.Context, cfg Config) *running {
 
 func (r *running) end() { r.stop(); r.done.Wait() }
 
+// follow runs a shadow for a time, beside a production that writes its journals.
+func follow(t *testing.T, cfg Config, all []request, lasts time.Duration) *running {
+	t.Helper()
+	var producing sync.WaitGroup
+	producing.Go(func() { produce(t.Context(), t, cfg.Journals, all, 2*time.Minute, 2) })
+	s := run(t.Context(), cfg)
+	time.Sleep(lasts)
+	s.end()
+	producing.Wait()
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s
+}
+
 // hits returns the tokens that an infinite cache would have of rows.
 func hits(rows []*mooncake.Row) (hit, all int64) {
 	p := stats.NewPredictor(stats.PredictorOptions{BlockSize: mooncake.BlockSize, FineBlockSize: fineBlock})
@@ -65,16 +80,8 @@ func TestFollows(t *testing.T) {
 		all := conversations(t, time.Now(), 8*time.Minute, 2)
 		cfg := configFor(t, journals, dir, network)
 		cfg.Replay.Prompt = agent.Prompt{Carry: carry.Always}
-		var producing sync.WaitGroup
-		producing.Go(func() { produce(t.Context(), t, journals, all, 2*time.Minute, 2) })
-		s := run(t.Context(), cfg)
-		time.Sleep(13 * time.Minute)
-		s.end()
-		producing.Wait()
+		s := follow(t, cfg, all, 13*time.Minute)
 		stop()
-		if s.err != nil {
-			t.Fatal(s.err)
-		}
 
 		whole, l := compiled(t, all), readLedger(t, cfg)
 		if len(l.rows) != len(whole.rows) || len(l.dropped) > 0 || s.totals.Rows != int64(len(whole.rows)) || s.totals.Outcomes["served"] != int64(len(whole.rows)) {
@@ -230,18 +237,10 @@ func TestDrops(t *testing.T) {
 			if d := time.Since(away); d > 0 && d < 30*time.Second {
 				return nil, errors.New("connection refused")
 			}
-			return network.dial(ctx, n, a)
+			return network.Dial(ctx, n, a)
 		}
-		var producing sync.WaitGroup
-		producing.Go(func() { produce(t.Context(), t, journals, all, 2*time.Minute, 2) })
-		s := run(t.Context(), cfg)
-		time.Sleep(15 * time.Minute)
-		s.end()
-		producing.Wait()
+		s := follow(t, cfg, all, 15*time.Minute)
 		stop()
-		if s.err != nil {
-			t.Fatal(s.err)
-		}
 		perSecond, above := map[int64]int64{}, int64(0)
 		l := readLedger(t, cfg)
 		for _, row := range l.rows {

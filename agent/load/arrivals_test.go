@@ -190,6 +190,24 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
+// offsetsOf returns when each row is due, by its index, and requires that rows come in that order.
+func offsetsOf(t *testing.T, opt Options, lines ...string) map[int64]time.Duration {
+	t.Helper()
+	s, err := stream(t, opt, lines...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := items(t, s)
+	if err != nil || !slices.IsSortedFunc(all, func(a, b *schedule.Item) int { return int(a.Offset - b.Offset) }) {
+		t.Fatalf("not in order: %v", err)
+	}
+	of := make(map[int64]time.Duration)
+	for _, it := range all {
+		of[it.Index] = it.Offset
+	}
+	return of
+}
+
 // TestArrivalsOfShards: n processes make the schedule of one.
 func TestArrivalsOfShards(t *testing.T) {
 	var lines []string
@@ -198,19 +216,7 @@ func TestArrivalsOfShards(t *testing.T) {
 	}
 	offsets := func(opt Options) map[int64]time.Duration {
 		opt.Arrivals, opt.Seed = Arrivals{Rate: 50, Pattern: Gamma, Burstiness: 0.5}, 7
-		s, err := stream(t, opt, lines...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := items(t, s)
-		if err != nil || !slices.IsSortedFunc(all, func(a, b *schedule.Item) int { return int(a.Offset - b.Offset) }) {
-			t.Fatalf("not in order: %v", err)
-		}
-		of := make(map[int64]time.Duration)
-		for _, it := range all {
-			of[it.Index] = it.Offset
-		}
-		return of
+		return offsetsOf(t, opt, lines...)
 	}
 	whole, parts := offsets(Options{}), make(map[int64]time.Duration)
 	for i := range 3 {

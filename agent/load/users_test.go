@@ -6,14 +6,12 @@ package load
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -69,19 +67,7 @@ func TestUsersOfShards(t *testing.T) {
 	offsets := func(opt Options) map[int64]time.Duration {
 		opt.Arrivals, opt.Sessions = Arrivals{Rate: 50, Users: 8}, mooncake.SessionFull
 		opt.Loop = Loop{Passes: 2, Again: again(0, lines...)}
-		s, err := stream(t, opt, lines...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := items(t, s)
-		if err != nil || !slices.IsSortedFunc(all, func(a, b *schedule.Item) int { return int(a.Offset - b.Offset) }) {
-			t.Fatalf("not in order: %v", err)
-		}
-		of := make(map[int64]time.Duration)
-		for _, it := range all {
-			of[it.Index] = it.Offset
-		}
-		return of
+		return offsetsOf(t, opt, lines...)
 	}
 	whole, parts := offsets(Options{}), make(map[int64]time.Duration)
 	if len(whole) != 600 {

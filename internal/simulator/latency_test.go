@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,45 +16,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/internal/testpipe"
 )
-
-// pipeListener is a listener of in-memory connections, for virtual time.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
-func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
-
-func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-type pipeAddr struct{}
-
-func (pipeAddr) Network() string { return "pipe" }
-func (pipeAddr) String() string  { return "pipe" }
 
 // bubble is the test inside a bubble of virtual time.
 type bubble struct{ *testing.T }
@@ -68,18 +31,15 @@ func virtual(t *testing.T, config Config, f func(t bubble, e *Engine, c *http.Cl
 		if err != nil {
 			t.Fatal(err)
 		}
-		listener := newPipeListener()
-		server := e.NewServer()
-		served := make(chan struct{})
-		go func() { defer close(served); _ = server.Serve(listener) }()
-		transport := &http.Transport{DialContext: listener.dial}
+		network := testpipe.New()
+		stop := network.Serve(e.NewServer())
+		transport := &http.Transport{DialContext: network.Dial}
 		f(bubble{t}, e, &http.Client{Transport: transport})
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
 		transport.CloseIdleConnections()
-		_ = server.Close()
-		<-served
+		stop()
 		synctest.Wait()
 	})
 }
