@@ -64,7 +64,7 @@ func newFollower(cfg *Config, places map[string]place, lost *losses) (*follower,
 func (f *follower) poll(ctx context.Context, now time.Time) error {
 	entries, err := os.ReadDir(f.cfg.Journals)
 	if err != nil {
-		return fmt.Errorf("folder of journals: %w", err)
+		return fmt.Errorf("folder of journals: %w; name the directory of the Collector's exporter, such as moonloop-capture/traces", err)
 	}
 	there := map[string]bool{}
 	for _, e := range entries {
