@@ -62,7 +62,8 @@ type compiler struct {
 	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
-	gone map[uint64]gone // steps that became no rows
+	gone      map[uint64]gone // steps that became no rows
+	toolCalls toolCalls       // what their ids said
 
 	tree  tree
 	key   []byte

@@ -8,12 +8,13 @@ package capture
 // Two requests part at their nearest common ancestor. There each is below another child, or is one. The one follows the other if the
 // child of the other had ended, with all below it, when its own began: children that overlap are branches that run side by side, even
 // where a request of the one happens to end before one of the other begins. Of a row's predecessors only those are named that no other
-// one follows. A span link adds an edge.
+// one follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go.
 
 import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"strconv"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -59,10 +60,12 @@ type grapher struct {
 type step struct {
 	journal.Step
 	before []int32
-	above  int32 // where it and its predecessors part
-	own    int32 // the child that it is below there
-	waited bool  // another one follows it
-	from   int64 // begin and end of the span by which it was sent
+	above  int32    // where it and its predecessors part
+	own    int32    // the child that it is below there
+	waited bool     // another one follows it
+	made   []uint64 // the calls of tools that its reply made
+	given  []uint64 // those whose results it was given, in order
+	from   int64    // begin and end of the span by which it was sent
 	to     int64
 }
 
@@ -86,8 +89,12 @@ func (t *tree) graph() map[int32]*step {
 		g.join(i)
 	}
 	g.join(int32(len(t.nodes))) //nolint:gosec // bounded by MaxTraceSpans
+	var said toolCalls
+	calls := g.calls(&said) // before links, which leave out what is needless with what they find
 	g.links()
-	if g.byChance {
+	g.callEdges(calls, &said)
+	if g.byChance && !said.any() {
+		t.c.toolCalls.add(said)
 		return nil
 	}
 	g.finish()
@@ -95,6 +102,7 @@ func (t *tree) graph() map[int32]*step {
 		t.c.lost.add(lostGraph, 1)
 		return nil
 	}
+	t.c.toolCalls.add(said)
 	return g.steps
 }
 
@@ -164,11 +172,16 @@ func (g *grapher) extend() {
 
 // begin returns the latest instant at which a node may have begun: some producers cut starts, and not ends, to a millisecond.
 func (g *grapher) begin(i int32) int64 {
+	return latestBegin(g.lo[i])
+}
+
+// latestBegin returns the latest instant that a start may stand for.
+func latestBegin(start int64) int64 {
 	const cut = 1e6
-	if lo := g.lo[i]; lo%cut != 0 {
-		return lo
+	if start%cut != 0 {
+		return start
 	}
-	return g.lo[i] + cut - 1
+	return start + cut - 1
 }
 
 // precedes reports whether all of a node had ended when another one began.
@@ -267,7 +280,7 @@ func (g *grapher) links() {
 				g.byChance = false
 				for _, first := range g.edges(b, func(s *step) bool { return len(s.before) == 0 || !g.within(s.before[0], b) }) {
 					for _, last := range g.edges(int32(to), func(s *step) bool { return !s.waited || !g.followedWithin(s, int32(to)) }) { //nolint:gosec // likewise
-						g.link(last, first)
+						g.link(last, first, mooncake.EvidenceLink)
 					}
 				}
 			}
@@ -308,21 +321,19 @@ func (g *grapher) followedWithin(s *step, at int32) bool {
 	return false
 }
 
-// link makes an edge, or a sure one of one that is there, and leaves out those that it makes needless.
-func (g *grapher) link(from, to int32) {
+// link makes an edge, or a surer one of one that is there, and leaves out those that it makes needless.
+func (g *grapher) link(from, to int32, evidence mooncake.Evidence) {
 	s, p := g.steps[to], g.steps[from]
-	for i, e := range s.WaitFor {
-		if e.ID == p.ID {
-			s.WaitFor[i].Evidence = mooncake.EvidenceLink
-			return
-		}
+	if i := slices.Index(s.before, from); i >= 0 {
+		s.WaitFor[i].Evidence = max(s.WaitFor[i].Evidence, evidence)
+		return
 	}
 	if len(s.WaitFor) >= maxFan {
 		return
 	}
 	s.before = append(slices.Clone(s.before), from)
-	s.WaitFor = append(s.WaitFor, journal.Edge{ID: p.ID, Evidence: mooncake.EvidenceLink})
-	if s.above < 0 {
+	s.WaitFor = append(s.WaitFor, journal.Edge{ID: p.ID, Evidence: evidence})
+	if s.above < 0 && evidence == mooncake.EvidenceLink {
 		s.above, s.own = int32(len(g.nodes)), to //nolint:gosec // bounded by MaxTraceSpans
 	}
 	p.waited = true
@@ -344,7 +355,10 @@ func (g *grapher) reaches(from []int32, to int32) bool {
 			if before == to {
 				return true
 			}
-			if !seen[before] && g.works() && g.steps[before].to > g.steps[to].from {
+			if !g.works() {
+				return false
+			}
+			if !seen[before] && g.steps[before].to > g.steps[to].from {
 				seen[before] = true
 				queue = append(queue, before)
 			}
@@ -355,6 +369,14 @@ func (g *grapher) reaches(from []int32, to int32) bool {
 
 // finish settles how long each step waits, and leaves those out that have to do with no other.
 func (g *grapher) finish() {
+	for _, s := range g.steps {
+		s.waited = false
+	}
+	for _, s := range g.steps {
+		for _, b := range s.before {
+			g.steps[b].waited = true
+		}
+	}
 	for i, s := range g.steps {
 		if g.left <= 0 {
 			return
@@ -380,7 +402,7 @@ func (g *grapher) toolTime(s *step, from, to int64) (sum int64) {
 	n, _ := slices.BinarySearchFunc(g.tools, from+1, func(k int32, at int64) int { return cmp.Compare(g.hi[k], at) })
 	var times [][2]int64
 	for _, tool := range g.tools[n:min(len(g.tools), n+maxWalked)] {
-		if g.lo[tool] < to && g.concerns(tool, s) {
+		if g.lo[tool] < to && (g.answers(tool, s) || g.concerns(tool, s)) {
 			times = append(times, [2]int64{max(from, g.lo[tool]), min(to, g.hi[tool])})
 		}
 	}
@@ -396,6 +418,9 @@ func (g *grapher) toolTime(s *step, from, to int64) (sum int64) {
 
 // concerns reports whether a tool is of the child that a step is of, or of one before it.
 func (g *grapher) concerns(tool int32, s *step) bool {
+	if s.above < 0 { // spans say nothing of what it follows
+		return false
+	}
 	virtual := int32(len(g.nodes)) //nolint:gosec // bounded by MaxTraceSpans
 	for i := tool; i >= 0 && g.works(); i = g.nodes[i].up {
 		up := g.nodes[i].up
@@ -458,7 +483,7 @@ func (c *compiler) settleStep(s journal.Step) journal.Step {
 
 // step gives a row its place in a graph.
 func (w *writing) step(row *mooncake.Row, s journal.Step) {
-	if s.ID == 0 || w.part.Replay || w.c.opt.Format != FormatFull {
+	if s.ID == 0 {
 		return
 	}
 	s = w.c.settleStep(s)
@@ -466,11 +491,7 @@ func (w *writing) step(row *mooncake.Row, s journal.Step) {
 	for _, e := range s.WaitFor {
 		row.WaitFor = append(row.WaitFor, stepName(e.ID))
 		row.Evidence = append(row.Evidence, e.Evidence)
-		if w.edges == nil {
-			w.edges = map[string]any{}
-		}
-		n, _ := w.edges[e.Evidence.String()].(int64)
-		w.edges[e.Evidence.String()] = n + 1
+		w.edge(e.Evidence)
 	}
 	if len(s.WaitFor) == 0 {
 		return
@@ -478,6 +499,37 @@ func (w *writing) step(row *mooncake.Row, s journal.Step) {
 	row.Delay = mooncake.Some(float64(s.Delay) / 1e6)
 	if s.ToolWait > 0 {
 		row.ToolWait = mooncake.Some(float64(s.ToolWait) / 1e6)
+	}
+}
+
+// edge counts an edge by what it was taken from.
+func (w *writing) edge(e mooncake.Evidence) {
+	name := cmp.Or(e.String(), "unknown")
+	if w.edges == nil {
+		w.edges = map[string]any{}
+	}
+	n, _ := w.edges[name].(int64)
+	w.edges[name] = n + 1
+}
+
+// waits gives a row of a replay the place in its graph that it had in the trace which was replayed. There its name may have been
+// another one: here it is its index. A row that was not served is nobody's predecessor any more.
+func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
+	if !r.Waits.InGraph {
+		return
+	}
+	row.RequestID, row.WaitFor = strconv.FormatInt(r.Row.V, 10), []string{}
+	row.Delay, row.ToolWait = r.Waits.Delay, r.Waits.ToolWait
+	for _, e := range r.Waits.For {
+		if _, ok := w.replayed.find(e.Row, w.rows); !ok {
+			w.part.lost.add(lostEdge, 1)
+			continue
+		}
+		row.WaitFor, row.Evidence = append(row.WaitFor, strconv.FormatInt(e.Row, 10)), append(row.Evidence, e.Evidence)
+		w.edge(e.Evidence)
+	}
+	if slices.Contains(row.Evidence, 0) {
+		row.Evidence = nil // one for each, or none
 	}
 }
 

@@ -230,7 +230,11 @@ func TestWideGraph(t *testing.T) {
 // TestHostileGraph: a trace that is made to be slow is not, and what it costs is its graph, which is counted.
 func TestHostileGraph(t *testing.T) {
 	const n = 2000
-	var deep, linked []journal.Record
+	var deep, linked, called []journal.Record
+	ids := make([]uint64, journal.MaxToolIDs)
+	for i := range ids {
+		ids[i] = uint64(i)
+	}
 	all := make([]journal.SpanID, 0, journal.MaxFollows)
 	for i := range uint64(n) {
 		deep = append(deep, acts(journal.Tool, 1, n+1+i, n+i, 0, 100), asked(1, 1+i, n+1+i, int64(i), int64(n+i)))
@@ -238,8 +242,9 @@ func TestHostileGraph(t *testing.T) {
 			all = append(all, sid(1+i))
 		}
 		linked = append(linked, asked(1, 1+i, 9_999_999, int64(3*i), int64(3*i+2), func(r *journal.Inference) { r.Follows = all }))
+		called = append(called, asked(1, 1+i, n+1+i, int64(3*i), int64(3*i+2), made(ids...), given(ids...)), ran(1, n+1+i, (n+i)*min(i%20, 1), 0, 7000, i%7))
 	}
-	for name, records := range map[string][]journal.Record{"deep": deep, "linked": linked} {
+	for name, records := range map[string][]journal.Record{"deep": deep, "linked": linked, "called": called} {
 		m, res := compileBytes(t, Options{}, journalOf(records...))
 		if rows := m.rows(t, production); len(rows) != n {
 			t.Errorf("%s: %d rows, want %d; %v", name, len(rows), n, res.Dropped)

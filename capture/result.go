@@ -74,6 +74,8 @@ var (
 	lostAncestry   = loss{"ancestries", "trace larger than the limit"}
 	lostCycle      = loss{"parents", "cycle"}
 	lostGraph      = loss{"graphs", "of a trace with too many spans that could be steps"}
+	lostEdge       = loss{"edges", "to a row that is not here"}
+	lostTools      = loss{"tool call ids", "of a trace with too many"}
 	lostReversed   = loss{"ends", "before start"}
 	lostBlockSize  = loss{"hash ids", "other block size"}
 	lostSurplus    = loss{"hash ids", "more than the prompt has blocks"}

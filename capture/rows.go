@@ -107,7 +107,11 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 		if !r.Link.IsZero() {
 			row.OTel = r.Link
 		}
-		w.step(row, r.Step)
+		if p.Replay {
+			w.waits(row, r)
+		} else {
+			w.step(row, r.Step)
+		}
 	} else if !row.Timestamp.Set && r.Offset.Set {
 		// Of a row that was planned by a delay: when it was planned for.
 		row.Timestamp = mooncake.Some((r.Offset.V - r.Spread.V) * 1000)
@@ -321,6 +325,9 @@ func (w *writing) commit() error {
 	}
 	if w.edges != nil {
 		m.Transformations[0].Parameters["graph_edges"] = w.edges
+	}
+	if counts := w.c.toolCalls.parameters(); counts != nil && !p.Replay {
+		m.Transformations[0].Parameters["graph_tool_calls"] = counts
 	}
 	if aliases := w.c.models.aliases(); len(aliases) > 0 && !p.Replay {
 		m.Transformations[0].Parameters["model_aliases"] = aliases

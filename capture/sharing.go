@@ -449,21 +449,29 @@ func (r *replayRows) row(from, to int64) {
 // replies returns those that are to rows of this trace: some rows that were to be replayed may not have been sent.
 func (r *replayRows) replies(row *journal.Inference, index int64) (replies []mooncake.Reply) {
 	for _, one := range row.Replies {
-		of := row.Row.V - one.Back
-		i, exact := slices.BinarySearchFunc(r.stretches, of, func(s stretchOfRows, of int64) int { return cmp.Compare(s.from, of) })
-		if !exact {
-			i--
-		}
-		if one.Back < 1 || i < 0 {
+		if one.Back < 1 {
 			continue
 		}
-		s, next := r.stretches[i], index
-		if i+1 < len(r.stretches) {
-			next = r.stretches[i+1].to
-		}
-		if to := s.to + of - s.from; to < next {
+		if to, ok := r.find(row.Row.V-one.Back, index); ok {
 			replies = append(replies, mooncake.Reply{Back: index - to, At: one.At, Tokens: one.Tokens})
 		}
 	}
 	return replies
+}
+
+// find returns the index in this trace, of so many rows, of the row that has an index in the trace that was replayed.
+func (r *replayRows) find(of, rows int64) (to int64, ok bool) {
+	i, exact := slices.BinarySearchFunc(r.stretches, of, func(s stretchOfRows, of int64) int { return cmp.Compare(s.from, of) })
+	if !exact {
+		i--
+	}
+	if i < 0 {
+		return 0, false
+	}
+	s, next := r.stretches[i], rows
+	if i+1 < len(r.stretches) {
+		next = r.stretches[i+1].to
+	}
+	to = s.to + of - s.from
+	return to, to < next
 }

@@ -62,6 +62,8 @@ type node struct {
 
 	acts    journal.Actor
 	follows []journal.SpanID
+	tools   journal.ToolIDs
+	bare    bool // a content without a prompt: it has ids of tool calls
 }
 
 // tree groups the spans of one trace: steps 1 to 3 within a trace.
@@ -77,6 +79,7 @@ type tree struct {
 	beside, wanted bool
 	run            journal.Name // of a large trace
 	nodes          []node
+	ids            int     // of tool calls, in all
 	order          []int32 // parents first
 	steps          map[int32]*step
 	leaf           journal.Decoder
@@ -155,6 +158,8 @@ func (t *tree) keep(payload []byte) (err error) {
 	if d.Kind == journal.KindContent {
 		n.whole = wholeOf(&d.Prompt)
 	}
+	n.bare = d.Kind == journal.KindContent && !known(&d.Prompt)
+	t.takeTools(&n, &d.Tools)
 	if d.Kind != journal.KindLink {
 		if n.at, err = t.pool.put(payload); err != nil {
 			return err
@@ -197,7 +202,7 @@ func (t *tree) lose(n *node, l loss) {
 
 func (t *tree) clear() {
 	clear(t.nodes)
-	t.nodes, t.order, t.steps = t.nodes[:0], t.order[:0], nil
+	t.nodes, t.order, t.steps, t.ids = t.nodes[:0], t.order[:0], nil, 0
 	t.pool.reset()
 }
 
@@ -330,7 +335,9 @@ func (t *tree) group() {
 				p.served = min(p.served+n.served, 2) // one, or several
 			}
 		case journal.KindContent:
-			t.attach(i)
+			if !n.bare {
+				t.attach(i)
+			}
 		case journal.KindLink:
 		}
 	}
@@ -414,7 +421,8 @@ func (t *tree) request(i int32) (*journal.Inference, error) {
 		}
 	}
 	r := &t.leaf
-	r.Session, r.Run, r.Remote, r.Follows, r.Step = n.session, journal.Name{}, n.remote, nil, journal.Step{}
+	r.Session, r.Run, r.Remote = n.session, journal.Name{}, n.remote
+	r.Follows, r.Tools, r.Step = nil, journal.ToolIDs{}, journal.Step{}
 	if s := t.steps[i]; s != nil {
 		r.Step = s.Step
 	}

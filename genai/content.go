@@ -35,6 +35,7 @@ func (c *Content) Walk(visit func(Piece) bool) Walked {
 	w.begin(visit)
 	defer w.end()
 	if p, ok := c.load(w); ok {
+		c.promptTools(w, p.list)
 		w.prompt(p)
 	}
 	w.cut = w.cut || c.form == formFlat && c.dropped

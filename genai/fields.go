@@ -95,6 +95,7 @@ var (
 	fieldGenkitSubtype   = define(NameWord, isText, "genkit:metadata:subtype")
 	fieldToolName        = define(NameFact, isText, "gen_ai.tool.name", "ai.toolCall.name", "tool.name")
 	fieldAgentName       = define(NameFact, isText, "gen_ai.agent.name", pydanticAgent)
+	fieldToolCall        = define(NameWord, isText, "gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id")
 	fieldRID             = define(NameWord, isText, "rid")
 
 	// Facts that need others, or a document.

@@ -137,7 +137,7 @@ func numbered(v any) any {
 // described says all that a record says.
 func described(rec *genai.Record) string {
 	facts := *rec
-	facts.Content, facts.Reply = genai.Content{}, genai.Reply{}
+	facts.Content, facts.Reply, facts.Tools = genai.Content{}, genai.Reply{}, genai.ToolIDs{} // which walks find
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v", facts)
 	walked := rec.Content.Walk(func(p genai.Piece) bool {
@@ -150,7 +150,7 @@ func described(rec *genai.Record) string {
 		fmt.Fprintf(&b, " %d %q %q", p.Kind, p.Role, p.Text)
 		return true
 	})
-	fmt.Fprintf(&b, " %t", ok)
+	fmt.Fprintf(&b, " %t %q %q %t %d", ok, rec.Tools.Made, rec.Tools.Given, rec.Tools.Spoke, rec.Tools.SurplusMade+rec.Tools.SurplusGiven)
 	return b.String()
 }
 

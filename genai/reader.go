@@ -33,6 +33,7 @@ type Reader struct {
 	record Record
 	doc    tree // documents that hold facts
 	walker walker
+	tools  toolScan
 }
 
 // maxSessionKeys bounds the session keys that a reader looks for; those past it are not looked for.
@@ -67,6 +68,11 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 	}
 	rec.Kind = r.scan.kindOf(rec.Dialect, span.Name())
 	r.facts(span.Name())
+	if rec.Kind == KindTool {
+		if id := r.scan.text(fieldToolCall); id != "" {
+			rec.Tools.Given = append(rec.Tools.Given, id)
+		}
+	}
 	if rec.Kind != KindInference {
 		return rec
 	}
@@ -166,6 +172,9 @@ func textOf(m pcommon.Map, names ...string) string {
 // not hold the text of a prompt till then.
 func (r *Reader) Reset() {
 	clear(r.record.FinishReasons[:cap(r.record.FinishReasons)])
+	r.record.Tools.forget()
+	clear(r.tools.found[:cap(r.tools.found)])
+	r.tools = toolScan{found: r.tools.found[:0]}
 	r.begin()
 	r.doc.forget()
 	r.walker.forget()
@@ -178,6 +187,7 @@ func (r *Reader) begin() *Record {
 		Engine:        Engine{Hashes: r.record.Engine.Hashes[:0]},
 		Content:       Content{source: source{reader: r}, system: nothing, tools: nothing},
 		Reply:         Reply{source: source{reader: r}, calls: nothing},
+		Tools:         ToolIDs{Made: r.record.Tools.Made[:0], Given: r.record.Tools.Given[:0]},
 	}
 	return &r.record
 }

@@ -112,6 +112,7 @@ type Record struct {
 	Engine  Engine
 	Content Content
 	Reply   Reply
+	Tools   ToolIDs // of [KindTool] too
 }
 
 // whole makes the counts of input and output include their parts, as the conventions require. A part that is larger than its

@@ -25,12 +25,14 @@ type Reply struct {
 
 	outputTokens, reasoningTokens Opt[int64]
 	called                        bool // the reply ended with a call of a tool
+	walked                        bool
 }
 
 // Walk calls visit for the pieces of the reply as of a message of a prompt: role first. It returns true where that was the whole and
 // only reply, text and calls. Where it returns false nothing that was visited is to be used: there are several replies or none, or a
 // part of it is missing, cut, redacted, no text, or may be.
 func (r *Reply) Walk(visit func(Piece) bool) bool {
+	r.walked = true
 	if !r.Present() {
 		return false
 	}
@@ -43,6 +45,11 @@ func (r *Reply) Walk(visit func(Piece) bool) bool {
 		r.walkParts(w)
 	} else {
 		n := r.load(t)
+		if r.replyTools(t); len(r.reader.record.Tools.Made) == 0 && r.prefix != "" && r.form == formDocument {
+			w.side.loadFlat(r.attributes, r.prefix) // which a document may not have all of
+			r.replyTools(&w.side)
+			w.side.reset()
+		}
 		if n < 0 || t.cut || t.gaps {
 			return false
 		}
@@ -193,6 +200,7 @@ func (r *Reply) walkParts(w *walker) {
 	}
 	if r.calls.Type() != pcommon.ValueTypeEmpty {
 		t.load(r.calls)
+		r.replyTools(t)
 		w.gaps = w.gaps || t.kind(0) != nodeArray || t.cut
 		for i := range t.values(0) {
 			w.call(t, i)

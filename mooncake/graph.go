@@ -32,7 +32,14 @@ var evidences = [...]string{"", "time", "parent", "tool_call", "link"}
 
 func (e Evidence) String() string { return evidences[e] }
 
-func evidenceNames(all []Evidence) (names []string) {
+// ParseEvidence reads the name of a kind of evidence. ok is false for one that nobody knows.
+func ParseEvidence(name string) (e Evidence, ok bool) {
+	at := slices.Index(evidences[:], name)
+	return Evidence(max(at, 0)), at > 0 //nolint:gosec // of five
+}
+
+// EvidenceNames returns the names of kinds of evidence, nil for none.
+func EvidenceNames(all []Evidence) (names []string) {
 	for _, e := range all {
 		names = append(names, e.String())
 	}
@@ -74,11 +81,11 @@ func (p *parser) evidence(r *Row) *RowError {
 	}
 	r.Evidence = []Evidence{}
 	for i, name := range names {
-		at := slices.Index(evidences[:], name)
-		if at < 1 {
+		e, ok := ParseEvidence(name)
+		if !ok {
 			return fault("wait_evidence", element(i), "is none of time, parent, tool_call and link", correctOrOmit)
 		}
-		r.Evidence = append(r.Evidence, Evidence(at)) //nolint:gosec // of five
+		r.Evidence = append(r.Evidence, e)
 	}
 	return nil
 }

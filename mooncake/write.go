@@ -125,7 +125,7 @@ func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 	o.milliseconds("delay", row.Delay)
 	o.milliseconds("tool_wait_ms", row.ToolWait)
 	o.texts("wait_for", row.WaitFor)
-	o.texts("wait_evidence", evidenceNames(row.Evidence))
+	o.texts("wait_evidence", EvidenceNames(row.Evidence))
 	o.text("session_id", row.SessionID)
 	o.text("request_id", row.RequestID)
 	o.text("model", row.Model)

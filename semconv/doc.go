@@ -50,6 +50,8 @@
 //	mooncake.cells.prefix               bool      the cells are of the beginning of the prompt only
 //	mooncake.cells.ends                 bytes     identity text: where messages end, 12 bytes each
 //	mooncake.cells.reply                bytes     the same for the reply, as it will be in the next prompt
+//	mooncake.tool_calls                 int[]     the tool calls that the reply made, as hashes of their ids
+//	mooncake.tool_results               int[]     the calls whose results end the prompt; of a tool's run, its call
 //	mooncake.prompt_order               string    the order in which the model's template writes the prompt
 //	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
 //	mooncake.prompt.remote              bool      a part of the prompt is only on the server

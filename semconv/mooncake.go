@@ -30,6 +30,11 @@ const (
 	// Replies is an int[]: the parts of the prompt that were replies to earlier rows, as triples of the distance to that row,
 	// the tokens of the prompt before the reply, and the tokens of the reply.
 	Replies = "mooncake.replies"
+	// ToolCalls is an int[]: the calls of tools that the reply made, each as 64 bits of a keyed hash of its id. ToolResults is an int[]
+	// likewise: the calls whose results end the prompt, and on the span of a tool's run the call that it answers. So a request is known to
+	// follow the one whose reply made the call. At most 64 each.
+	ToolCalls   = "mooncake.tool_calls"
+	ToolResults = "mooncake.tool_results"
 	// RepliesCarried is an int: prompt tokens that were the replay's own live replies. RepliesInvented is an int: prompt tokens
 	// that were invented in place of a reply, because the live reply was late or had another length.
 	RepliesCarried  = "mooncake.replies.carried_tokens"
@@ -45,8 +50,16 @@ const (
 	// keyed twin of a production session id (16 hex digits).
 	Session = "mooncake.session"
 	Turn    = "mooncake.turn" // int: index of the request within its session, from 0
-	// WaitFor is an int[], on a replay's spans: the rows, by index, that the request waited for.
+	// WaitFor is an int[], on a replay's spans: the rows, by index, that the request waited for; empty for the first row of a graph.
+	// Absent = the row is of no graph, or the replay took no notice of it.
 	WaitFor = "mooncake.wait_for"
+	// WaitEvidence is a string[] beside [WaitFor], with one word for each of its rows: what the trace took the edge from (link,
+	// tool_call, parent, time). Absent = the trace does not say so for each.
+	WaitEvidence = "mooncake.wait_evidence"
+	// Delay and ToolWait are doubles in ms, beside [WaitFor]: the row's delay and tool_wait_ms, untouched by scaling. Absent = the row
+	// has none.
+	Delay    = "mooncake.delay"
+	ToolWait = "mooncake.tool_wait"
 	// LinkTraceID is a string, on a replay's spans: the trace id, 32 hex digits, of the production span that the span's link leads to.
 	// Trace stores find spans by attributes, not by links: with this one, production finds its replays.
 	LinkTraceID = "mooncake.link.trace_id"

@@ -29,8 +29,10 @@ func root(t float64, id string) string {
 	return fmt.Sprintf(`{"timestamp": %v, "input_length": 600, "output_length": 1, "request_id": %q, "wait_for": []}`, t, id)
 }
 
-// TestGraphs: a row that waits for others comes with the latest of them, whatever its own timestamp is, or the trace's order.
+// TestGraphs: a row that waits for others comes with the latest of them, whatever its own timestamp is, or the trace's order. The first
+// row of a graph waits for none, and a row of no graph not even that.
 func TestGraphs(t *testing.T) {
+	first := []int64{}
 	type got struct {
 		Index  int64
 		After  []int64
@@ -48,21 +50,21 @@ func TestGraphs(t *testing.T) {
 			"with the roots; rows without timestamps, too",
 			Options{},
 			[]string{root(100, "a"), root(140, "b"), step(-1, "c", "a"), at(150), step(900, "d", "c", "b")},
-			[]got{{0, nil, 0, true}, {2, []int64{0}, 0, false}, {1, nil, 40 * ms, true}, {4, []int64{2, 1}, 40 * ms, false}, {3, nil, 50 * ms, true}},
+			[]got{{0, first, 0, true}, {2, []int64{0}, 0, false}, {1, first, 40 * ms, true}, {4, []int64{2, 1}, 40 * ms, false}, {3, nil, 50 * ms, true}},
 			0,
 		},
 		{
 			"a row that is read late is no row out of order",
 			Options{Lookahead: 2},
 			[]string{root(0, "a"), at(10), at(20), at(30), step(1000, "b", "a"), at(1010)},
-			[]got{{0, nil, 0, true}, {1, nil, 10 * ms, true}, {2, nil, 20 * ms, true}, {4, []int64{0}, 20 * ms, false}, {3, nil, 30 * ms, true}, {5, nil, 1010 * ms, true}},
+			[]got{{0, first, 0, true}, {1, nil, 10 * ms, true}, {2, nil, 20 * ms, true}, {4, []int64{0}, 20 * ms, false}, {3, nil, 30 * ms, true}, {5, nil, 1010 * ms, true}},
 			0,
 		},
 		{
 			"names that nobody has, or has later, are counted; without others the row goes at its timestamp",
 			Options{},
 			[]string{root(0, "a"), step(10, "b", "x", "a"), step(20, "c", "d"), step(30, "d", "c")},
-			[]got{{0, nil, 0, true}, {1, []int64{0}, 0, false}, {2, nil, 20 * ms, true}, {3, []int64{2}, 20 * ms, false}},
+			[]got{{0, first, 0, true}, {1, []int64{0}, 0, false}, {2, first, 20 * ms, true}, {3, []int64{2}, 20 * ms, false}},
 			2,
 		},
 		{
@@ -76,21 +78,21 @@ func TestGraphs(t *testing.T) {
 			"a window has a graph whole or not at all",
 			Options{Start: 50 * ms, End: 150 * ms},
 			[]string{root(0, "a"), root(100, "b"), step(110, "c", "a"), root(120, "e"), step(900, "d", "b")},
-			[]got{{1, nil, 50 * ms, true}, {4, []int64{1}, 50 * ms, false}, {3, nil, 70 * ms, true}},
+			[]got{{1, first, 50 * ms, true}, {4, []int64{1}, 50 * ms, false}, {3, first, 70 * ms, true}},
 			0,
 		},
 		{
 			"passes have graphs of their own",
 			Options{Loop: Loop{Passes: 2}},
 			[]string{root(0, "a"), step(10, "b", "a")},
-			[]got{{0, nil, 0, true}, {1, []int64{0}, 0, false}, {2, nil, 20 * ms, true}, {3, []int64{2}, 20 * ms, false}},
+			[]got{{0, first, 0, true}, {1, []int64{0}, 0, false}, {2, first, 20 * ms, true}, {3, []int64{2}, 20 * ms, false}},
 			0,
 		},
 		{
 			"at a rate, only roots arrive",
 			Options{Arrivals: Arrivals{Rate: 10, Pattern: Constant}},
 			[]string{root(0, "a"), step(10, "b", "a"), root(20, "c")},
-			[]got{{0, nil, 0, true}, {1, []int64{0}, 0, false}, {2, nil, 100 * ms, true}},
+			[]got{{0, first, 0, true}, {1, []int64{0}, 0, false}, {2, first, 100 * ms, true}},
 			0,
 		},
 	} {

@@ -51,6 +51,9 @@ func (s *Stream) Next() (*schedule.Item, error) {
 			return nil, err
 		}
 		it := &schedule.Item{Row: e.Row, Index: e.index, After: e.after, Predicted: e.predicted, Prompts: e.prompts}
+		if it.After == nil && e.WaitFor != nil && !s.opt.OpenSessions {
+			it.After = []int64{} // a row of a graph that waits for nobody
+		}
 		switch {
 		case s.arrivals != nil:
 			it.Offset, it.Timed = e.offset, e.placed

@@ -79,7 +79,7 @@ type Record struct {
 	Row   *mooncake.Row
 	Index int64 // row index in the trace, from 0
 	Turn  int   // turn of its session, from 0
-	// After are the rows that it waited for, by index.
+	// After are the rows that it waited for, by index: none for the first row of a graph, and nil for a row of no graph.
 	After []int64
 
 	// Model is the model that was asked for; empty when none was.

@@ -18,7 +18,7 @@ type Item struct {
 	Timed     bool             // Offset comes from a timestamp
 	Offset    time.Duration    // intended instant in replay time, from the schedule's zero
 	Spread    time.Duration    // the part of Offset that spreading added
-	After     []int64          // rows that it waits for, by index; those that the source has not yielded before are not waited for
+	After     []int64          // rows that it waits for, by index, and nil for a row of no graph; those that the source has not yielded before are not waited for
 	Predicted stats.Prediction // of its cached tokens; -1 where none can be made
 	Prompts   int64            // Predicted.Finest where no reply is carried
 

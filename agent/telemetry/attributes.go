@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -107,12 +108,24 @@ func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 	a.text(semconv.GenAIConversationID, row.SessionID)
 	a.text(semconv.Session, row.SessionID)
 	a.when(row.SessionID != "", attribute.Int(semconv.Turn, r.Turn))
-	if len(r.After) > 0 {
-		a.add(attribute.Int64Slice(semconv.WaitFor, r.After))
-	}
+	graphAttributes(a, r)
 	if !row.OTel.IsZero() {
 		a.add(attribute.String(semconv.LinkTraceID, hex.EncodeToString(row.OTel.TraceID[:])))
 	}
+}
+
+// graphAttributes say what a row of a graph waited for.
+func graphAttributes(a *attributes, r *measure.Record) {
+	row := r.Row
+	if r.After == nil {
+		return
+	}
+	a.add(attribute.Int64Slice(semconv.WaitFor, r.After))
+	if names := mooncake.EvidenceNames(row.Evidence); len(names) > 0 && len(names) == len(r.After) {
+		a.add(attribute.StringSlice(semconv.WaitEvidence, names))
+	}
+	a.when(row.Delay.Set, attribute.Float64(semconv.Delay, row.Delay.V))
+	a.when(row.ToolWait.Set, attribute.Float64(semconv.ToolWait, row.ToolWait.V))
 }
 
 // scheduleAttributes say how the row was sent.

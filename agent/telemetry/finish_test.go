@@ -136,6 +136,53 @@ func TestSharingOnSpans(t *testing.T) {
 	})
 }
 
+// A span says what its row waited for, how long, and how sure that is: the first row of a graph that it waited for nobody, one of no graph
+// nothing, and one of which a predecessor is not of this run not what each edge was taken from.
+func TestGraphOnSpans(t *testing.T) {
+	cleanEnv(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg, e := target, &fakeExporter{}
+		cfg.SpanExporter = e
+		p, _ := start(t, cfg)
+		var want []map[string]any
+		for _, c := range []struct {
+			after []int64
+			want  map[string]any
+		}{
+			{nil, map[string]any{}},
+			{[]int64{}, map[string]any{"mooncake.wait_for": []int64{}, "mooncake.delay": 7.5, "mooncake.tool_wait": 350.}},
+			{[]int64{3, 1}, map[string]any{
+				"mooncake.wait_for": []int64{3, 1}, "mooncake.wait_evidence": []string{"tool_call", "time"}, "mooncake.delay": 7.5, "mooncake.tool_wait": 350.,
+			}},
+			{[]int64{3}, map[string]any{"mooncake.wait_for": []int64{3}, "mooncake.delay": 7.5, "mooncake.tool_wait": 350.}},
+		} {
+			r := served(1)
+			row := *r.Row
+			row.WaitFor, row.Evidence = []string{"b", "a"}, []mooncake.Evidence{mooncake.EvidenceToolCall, mooncake.EvidenceTime}
+			row.Delay, row.ToolWait = mooncake.Some(7.5), mooncake.Some(350.)
+			r.Row, r.After = &row, c.after
+			finish(p, nil, r)
+			want = append(want, c.want)
+		}
+		shutdown(t, p)
+		for i, s := range e.stubs()["chat m"] {
+			got := map[string]any{}
+			for key, v := range attributeMap(s.Attributes) {
+				switch key {
+				case "mooncake.wait_for", "mooncake.wait_evidence", "mooncake.delay", "mooncake.tool_wait":
+					got[key] = v
+				}
+			}
+			if diff := cmp.Diff(want[i], got); diff != "" {
+				t.Errorf("span %d (-want +got):\n%s", i, diff)
+			}
+		}
+		if n := len(e.stubs()["chat m"]); n != len(want) {
+			t.Errorf("%d spans", n)
+		}
+	})
+}
+
 // Phases follow one another without a gap from the span's start to its end, however the request ended.
 func TestPhases(t *testing.T) {
 	edit := func(r *measure.Record, f func(*measure.Record)) *measure.Record { f(r); return r }

@@ -66,9 +66,10 @@ func allowed(kind Kind, tag byte) bool {
 		return tag != tagBorder && tag != tagActor
 	case KindContent:
 		return tag == tagParent || tag == tagStart || tag >= tagIdentity && tag <= tagBytes || tag >= tagKey && tag <= tagMedia ||
-			tag >= tagEnds && tag <= tagReplies
+			tag >= tagEnds && tag <= tagReplies || tag == tagToolsMade || tag == tagToolsGiven
 	case KindLink:
-		return tag >= tagParent && tag <= tagEnd || tag == tagSession || tag == tagBorder || tag == tagFollows || tag == tagActor
+		return tag >= tagParent && tag <= tagEnd || tag == tagSession || tag == tagBorder || tag == tagFollows || tag == tagActor ||
+			tag == tagToolsMade || tag == tagToolsGiven
 	}
 	return false
 }
@@ -188,6 +189,12 @@ func (d *Decoder) field(p *parser, tag byte) {
 		}
 	case tagStep:
 		d.Step = p.step()
+	case tagWaits:
+		d.Waits = p.waits()
+	case tagToolsMade:
+		d.Tools.Made = p.toolIDs()
+	case tagToolsGiven:
+		d.Tools.Given = p.toolIDs()
 	}
 }
 
@@ -220,9 +227,9 @@ func (d *Decoder) Record() Record {
 		r.Prompt = own.Prompt
 		return &r
 	case KindContent:
-		return &Content{d.Span, d.Parent, d.Start, own.Prompt}
+		return &Content{d.Span, d.Parent, d.Start, own.Prompt, d.Tools}
 	default:
-		return &Link{d.Span, d.Parent, d.Session, d.Border, d.Start, d.End, d.Acts, d.Follows}
+		return &Link{d.Span, d.Parent, d.Session, d.Border, d.Start, d.End, d.Acts, d.Follows, d.Tools}
 	}
 }
 
@@ -372,6 +379,20 @@ func (p *parser) follows() (spans []SpanID) {
 		}
 	}
 	return spans
+}
+
+// MaxToolIDs is the greatest number of ids of tool calls of a kind.
+const MaxToolIDs = 64
+
+func (p *parser) toolIDs() (ids []uint64) {
+	n := int(p.byte())
+	if n == 0 || n > MaxToolIDs {
+		p.fail(errors.New("number of tool calls is none"))
+	}
+	for range n {
+		ids = append(ids, p.fixed())
+	}
+	return ids
 }
 
 func (p *parser) step() Step {

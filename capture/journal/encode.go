@@ -81,7 +81,10 @@ const (
 	tagFollows
 	tagActor
 	tagStep
-	tagLast = tagStep
+	tagWaits
+	tagToolsMade
+	tagToolsGiven
+	tagLast = tagToolsGiven
 )
 
 type encoder struct{ b []byte }
@@ -259,6 +262,8 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.bytes(tagOrder, r.Order != "", []byte{r.Order.number()})
 	e.follows(r.Follows)
 	e.step(&r.Step)
+	e.waits(&r.Waits)
+	e.tools(&r.Tools)
 	return e.b
 }
 
@@ -269,6 +274,18 @@ func (e *encoder) follows(spans []SpanID) {
 	e.b = append(e.b, tagFollows, byte(len(spans))) //nolint:gosec // at most MaxFollows
 	for _, s := range spans {
 		e.b = append(e.b, s[:]...)
+	}
+}
+
+func (e *encoder) tools(ids *ToolIDs) {
+	for i, list := range [...][]uint64{ids.Made, ids.Given} {
+		if len(list) == 0 {
+			continue
+		}
+		e.b = append(e.b, tagToolsMade+byte(i), byte(len(list))) //nolint:gosec // at most MaxToolIDs
+		for _, id := range list {
+			e.b = binary.LittleEndian.AppendUint64(e.b, id)
+		}
 	}
 }
 
@@ -292,6 +309,7 @@ func (r *Content) appendTo(dst []byte) []byte {
 	e.prompt(&r.Prompt)
 	e.promptEnd(&r.Prompt)
 	e.promptLast(&r.Prompt)
+	e.tools(&r.Tools)
 	return e.b
 }
 
@@ -305,5 +323,6 @@ func (r *Link) appendTo(dst []byte) []byte {
 	e.flag(tagBorder, r.Border)
 	e.follows(r.Follows)
 	e.bytes(tagActor, r.Acts != NoActor, []byte{byte(r.Acts)})
+	e.tools(&r.Tools)
 	return e.b
 }

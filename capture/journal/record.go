@@ -68,13 +68,21 @@ type Inference struct {
 	Offset, Spread            mooncake.Opt[float64] // s; planned instant with spreading, and the part that spreading added
 	Link                      mooncake.SpanRef      // the production span that the row was captured from
 	Warmup                    bool                  // sent before the schedule: no row
+	Waits                     Waits
 
 	Synthetic bool // made from a log record, not from a span
 
 	// Follows are the spans of its trace that the span's links name, and that it is not a part of.
 	Follows []SpanID
+	Tools   ToolIDs
 	// Step is the request's place in a graph. Compile alone makes it.
 	Step Step
+}
+
+// ToolIDs are hashes of the ids of tool calls, at most [MaxToolIDs] of a kind.
+type ToolIDs struct {
+	Made  []uint64 // those of the calls that the reply made
+	Given []uint64 // those of the calls whose results end the prompt
 }
 
 // Step is a request's place in a graph of requests that follow each other. The zero Step is none.
@@ -119,6 +127,7 @@ type Content struct {
 	Parent SpanID
 	Start  int64 // time of the first log record, in ns since the Unix epoch; 0 is unknown
 	Prompt
+	Tools ToolIDs
 }
 
 // Link is any other span. It matters for what stands below it.
@@ -133,6 +142,7 @@ type Link struct {
 	// Acts says what the span is a run of.
 	Acts    Actor
 	Follows []SpanID // as of [Inference]
+	Tools   ToolIDs  // of a tool's run: the calls that it answers
 }
 
 // Actor is what requests of an agent are made by, or between.

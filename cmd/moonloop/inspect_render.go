@@ -140,6 +140,7 @@ func (t *inspected) sharing() (s section) {
 	}
 	s.line(t.Sessions.Rows != 0, "session ids", fmt.Sprintf("%s in %s rows, mode %s",
 		term.Comma(t.Sessions.Named), term.Comma(t.Sessions.Rows), t.Sessions.Mode))
+	t.graphs(&s)
 	s.line(sized, "minimum prefill tokens", fmt.Sprintf("%s (%.2f %%)", term.Comma(t.infinite().PrefillTokens), 100*(1-t.infinite().TokenRate)))
 	s.line(ranged, "rows with hash_ranges", fmt.Sprintf("%s, blocks of %d tokens", term.Comma(fine.Rows), fine.BlockSize))
 	s.line(ranged, "  tokens hit by hash_ids", fmt.Sprintf("%.2f %%", 100*fine.CoarseRate))
@@ -148,6 +149,26 @@ func (t *inspected) sharing() (s section) {
 	s.line(fine.ReplyRows != 0, "rows with replies", term.Comma(fine.ReplyRows))
 	s.line(fine.ReplyRows != 0, "  replies, their tokens", commas(fine.Replies, fine.ReplyTokens))
 	return s
+}
+
+// graphs are the lines of rows that wait for others.
+func (t *inspected) graphs(s *section) {
+	g := &t.Graphs
+	about := ""
+	if !g.Exact {
+		about = "at least "
+	}
+	var sure []string
+	for _, name := range []string{"link", "tool_call", "parent", "time", "unknown"} { // the surest first
+		if n := g.Evidence[name]; n > 0 {
+			sure = append(sure, fmt.Sprintf("%s %s", term.Comma(n), name))
+		}
+	}
+	s.line(g.Rows > 0, "graphs, their rows, roots", about+commas(g.Graphs, g.Rows, g.Roots))
+	s.line(g.Edges > 0, "  edges, by evidence", fmt.Sprintf("%s: %s", term.Comma(g.Edges), strings.Join(sure, ", ")))
+	s.line(g.Rows > 0, "  longest chain, largest", about+commas(g.Longest, g.Largest))
+	s.line(g.Tools > 0, "  rows after tools", fmt.Sprintf("%s, for %.0f ms on average", term.Comma(g.Tools), g.ToolWait/float64(g.Tools)))
+	s.line(g.Unknown > 0, "  names of no row", term.Comma(g.Unknown))
 }
 
 // orUndefined formats a figure, or says that it is undefined if there is a reason.

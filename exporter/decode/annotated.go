@@ -20,6 +20,7 @@ func (w *worker) annotated(span ptrace.Span) {
 	var requested, answered journal.Name
 	var ttfc mooncake.Opt[float64]
 	var gap mooncake.Opt[int64]
+	var evidence []mooncake.Evidence
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case semconv.Row:
@@ -34,6 +35,14 @@ func (w *worker) annotated(span ptrace.Span) {
 			r.Offset = w.number(key, v, -maxNumber, maxNumber)
 		case semconv.ScheduleSpread:
 			r.Spread = w.number(key, v, -maxNumber, maxNumber)
+		case semconv.WaitFor:
+			r.Waits.For, r.Waits.InGraph = w.waitedFor(key, v)
+		case semconv.WaitEvidence:
+			evidence = w.evidence(key, v)
+		case semconv.Delay:
+			r.Waits.Delay = w.number(key, v, 0, maxNumber)
+		case semconv.ToolWait:
+			r.Waits.ToolWait = w.number(key, v, 0, maxNumber)
 		case semconv.Synthetic:
 			r.Synthetic = w.flag(key, v)
 		case semconv.Outcome:
@@ -86,6 +95,7 @@ func (w *worker) annotated(span ptrace.Span) {
 		r.Identity = journal.None // somebody annotated the span, whatever that annotation was worth
 	}
 	w.firstToken(span, gap, ttfc)
+	w.inGraph(evidence)
 	switch {
 	case !r.Row.Set:
 		w.joined(span)

@@ -128,6 +128,7 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 
 	annotated, asks, session := false, false, journal.Session(0)
 	border, acts := false, journal.NoActor
+	var tools journal.ToolIDs
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity, semconv.Row:
@@ -137,6 +138,10 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 		case semconv.Session:
 			id, _ := w.text(key, v)
 			session = journal.SessionOf(id)
+		case semconv.ToolCalls:
+			tools.Made = w.toolIDs(key, v)
+		case semconv.ToolResults:
+			tools.Given = w.toolIDs(key, v)
 		}
 	}
 	switch {
@@ -144,13 +149,14 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 		return nil
 	case span.Name() == semconv.SpanContent:
 		w.content = journal.Content{Span: ref, Parent: parent, Start: w.time(span.StartTimestamp(), "start_time")}
-		if p := &w.content.Prompt; w.prompt(attributes, p) && (p.HashIDs != nil || p.Chain.Bytes > 0) {
+		w.content.Tools = tools
+		if p := &w.content.Prompt; w.prompt(attributes, p) && (p.HashIDs != nil || p.Chain.Bytes > 0) || tools.Made != nil || tools.Given != nil {
 			w.counts.Contents++
 			return &w.content
 		}
 	case annotated:
 		w.request(ref, parent, span)
-		w.inference.Session = session
+		w.inference.Session, w.inference.Tools = session, tools
 		w.annotated(span)
 		w.counts.Inferences++
 		return &w.inference
@@ -174,7 +180,7 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	if w.requestsOnly {
 		return nil
 	}
-	w.link = journal.Link{Span: ref, Parent: parent, Session: session, Border: border, Acts: acts, Follows: w.followed(span)}
+	w.link = journal.Link{Span: ref, Parent: parent, Session: session, Border: border, Acts: acts, Follows: w.followed(span), Tools: tools}
 	if start, end := int64(span.StartTimestamp()), int64(span.EndTimestamp()); w.run.IsZero() && start > 0 && end >= start { //nolint:gosec // a time
 		w.link.Start, w.link.End = start, end
 	}

@@ -381,6 +381,31 @@ func TestAnnotated(t *testing.T) {
 		{"no ranges are not absent ones", ranges(semconv.HashRanges, []any{}, semconv.FineBlockSize, 16, semconv.Replies, []any{}), row(func(p *journal.Prompt) {
 			p.HashRanges, p.FineBlockSize, p.Replies = []mooncake.HashRange{}, 16, []mooncake.Reply{}
 		}), ""},
+		{"the rows of a graph that a row waited for", ranges(semconv.WaitEvidence, []any{"tool_call", "time"}, semconv.WaitFor, []any{0, 1 << 20}, semconv.Delay, 7.5, semconv.ToolWait, 0), func(r *journal.Inference) {
+			row(nothing)(r)
+			r.Waits = journal.Waits{
+				InGraph: true, For: []journal.RowEdge{{Row: 0, Evidence: mooncake.EvidenceToolCall}, {Row: 1 << 20, Evidence: mooncake.EvidenceTime}},
+				Delay: mooncake.Some(7.5), ToolWait: mooncake.Some(0.0),
+			}
+		}, ""},
+		{"the first row of a graph", ranges(semconv.WaitFor, []any{}), func(r *journal.Inference) { row(nothing)(r); r.Waits.InGraph = true }, ""},
+		{"a delay of a row of no graph", ranges(semconv.Delay, 7.5), row(nothing), ""},
+		{"what production waited for", attr(semconv.WaitFor, []any{1}), none, ""},
+		{"a row before the first", ranges(semconv.WaitFor, []any{1, -1}), row(nothing), semconv.WaitFor},
+		{"evidence of something else", ranges(semconv.WaitFor, []any{1}, semconv.WaitEvidence, []any{"hearsay"}), func(r *journal.Inference) {
+			row(nothing)(r)
+			r.Waits = journal.Waits{InGraph: true, For: []journal.RowEdge{{Row: 1}}}
+		}, semconv.WaitEvidence},
+		{"evidence of fewer edges", ranges(semconv.WaitFor, []any{1, 2}, semconv.WaitEvidence, []any{"link"}), func(r *journal.Inference) {
+			row(nothing)(r)
+			r.Waits = journal.Waits{InGraph: true, For: []journal.RowEdge{{Row: 1}, {Row: 2}}}
+		}, semconv.WaitEvidence},
+		{"calls of tools", attr(semconv.ToolCalls, []any{1, -1}, semconv.ToolResults, []any{2}), func(r *journal.Inference) {
+			r.Tools = journal.ToolIDs{Made: []uint64{1, 1<<64 - 1}, Given: []uint64{2}}
+		}, ""},
+		{"the id of a call that is a text", attr(semconv.ToolCalls, []any{1, "call_1"}), none, semconv.ToolCalls},
+		{"more calls than a reply makes", attr(semconv.ToolResults, many[:journal.MaxToolIDs+1]), none, semconv.ToolResults},
+
 		{"half a range", ranges(semconv.HashRanges, []any{0, 44, 1}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
 		{"a range of no ids", ranges(semconv.HashRanges, []any{0, 0}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
 		{"a range that is a text", ranges(semconv.HashRanges, []any{"0", 44}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},

@@ -39,6 +39,8 @@ type Analysis struct {
 	Output    LengthStats  `json:"output_length"`
 	Blocks    BlockStats   `json:"blocks"`
 	Sessions  SessionStats `json:"sessions"`
+	// Graphs is zero where no row waits for others.
+	Graphs GraphStats `json:"graphs,omitzero"`
 	// Eviction is the order of the finite caches in Caches, which come by ascending capacity, the infinite one last.
 	Eviction string       `json:"eviction"`
 	Caches   []CacheStats `json:"caches"`
@@ -169,6 +171,7 @@ type Analyzer struct {
 	potential *potential // nil unless asked for
 	arrivals  Arrivals
 	detector  *SessionDetector
+	graphs    graphs
 
 	counted               Analysis // what is nothing but counted of it
 	input, output, perRow tally
@@ -198,7 +201,7 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 			BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize, Capacities: opt.Capacities, Eviction: opt.Eviction, MaxIDs: opt.MaxIDs,
 			Curve: asked != nil && asked.Sample == 0,
 		}),
-		detector: NewSessionDetector(opt.BlockSize, 0),
+		detector: NewSessionDetector(opt.BlockSize, 0), graphs: newGraphs(),
 		seed:     maphash.MakeSeed(), sessions: make(map[uint64]struct{}),
 	}
 	if asked != nil {
@@ -227,6 +230,7 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	a.cache.Add(row)
 	a.arrivals.Add(row)
 	a.detector.Add(row)
+	a.graphs.add(row)
 	if n := row.InputLength; n.Set {
 		a.input.add(n.V)
 		if n.V%int64(a.opt.BlockSize) == 0 {
@@ -258,6 +262,7 @@ func (a *Analyzer) Analysis() *Analysis {
 	out.Caches, out.ObservedCache, out.Fine = a.cache.Stats(), a.cache.Observed(), a.cache.Fine()
 	out.Digests, out.Violations = a.digester.Digests(), checker.Violations()
 	out.Unchecked, out.UncheckedRanges = checker.Unchecked(), checker.UncheckedRanges()
+	out.Graphs = a.graphs.stats()
 	out.Sessions.Named = int64(len(a.sessions))
 	out.Sessions.Mode, out.Sessions.ModeText = a.detector.Mode()
 	q := a.perRow.quantiles(0, 100)

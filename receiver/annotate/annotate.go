@@ -95,7 +95,12 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 				name = spanKey{span.TraceID(), span.SpanID()}.name()
 			}
 			id := w.identify(rec, service, name) // reads the attributes before they change
+			w.readTools(rec)
 			w.annotate(rec, id, attributes)
+			w.tools.put(attributes)
+		} else if kind == genai.KindTool {
+			w.readTools(rec)
+			w.tools.put(attributes)
 		}
 		w.putSession(rec, attributes)
 	}

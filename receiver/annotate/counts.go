@@ -19,6 +19,7 @@ const (
 	ReasonUsageEstimate   Reason = "usage_estimate"       // the output can only be estimated: not written as usage
 	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt that is not whole, or one of several
 	ReasonReplyAlone      Reason = "reply_without_prompt" // a reply in log records whose prompt came in another batch
+	ReasonToolIDs         Reason = "tool_ids"             // ids of tool calls past the bound of a request, or too long
 	ReasonLogNoSpan       Reason = "log_no_span"          // a prompt in a log record that names no span
 	ReasonLogNoTime       Reason = "log_no_time"          // a request in a log record without any time
 	ReasonLogOther        Reason = "log_other"            // a log record that is neither, where nobody takes log records
@@ -28,7 +29,7 @@ const (
 // reasons are all of them.
 var reasons = []Reason{
 	ReasonPromptGaps, ReasonPromptTextless, ReasonHashesPartial, ReasonHashesBlockSize, ReasonHashesLength, ReasonUsageDoubtful, ReasonUsageEstimate,
-	ReasonReplyPartial, ReasonReplyAlone, ReasonLogNoSpan, ReasonLogNoTime, ReasonLogOther, ReasonNoPipeline,
+	ReasonReplyPartial, ReasonReplyAlone, ReasonToolIDs, ReasonLogNoSpan, ReasonLogNoTime, ReasonLogOther, ReasonNoPipeline,
 }
 
 // Counts says what was seen and done. The zero Counts is empty and ready.
@@ -85,7 +86,11 @@ func (c *Counts) Add(other Counts) {
 func (c *Counts) OtherLogs() int64 { return c.Logs - c.AnnotatedLogs - c.ContentLogs - c.RequestLogs }
 
 // Drop counts what was dropped for a reason.
-func (c *Counts) Drop(why Reason, n int64) { count(&c.Dropped, why, n) }
+func (c *Counts) Drop(why Reason, n int64) {
+	if n > 0 {
+		count(&c.Dropped, why, n)
+	}
+}
 
 func merge[K comparable](to *map[K]int64, from map[K]int64) {
 	for key, n := range from {

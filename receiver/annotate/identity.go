@@ -127,7 +127,7 @@ func (w *worker) putIdentity(id identity, attributes pcommon.Map) {
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
 			semconv.CellsPrefix, semconv.CellsMedia, semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize,
-			semconv.Replies, semconv.PromptOrder:
+			semconv.Replies, semconv.PromptOrder, semconv.ToolCalls, semconv.ToolResults:
 			w.removed(ownPrefix + "*")
 			return true
 		}

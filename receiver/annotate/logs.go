@@ -38,12 +38,7 @@ func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 		}
 	}
 	for _, p := range prompts.inOrder {
-		identity := semconv.IdentityNone
-		if len(p.messages) > 0 {
-			identity = w.carrier(p, &out)
-		} else {
-			w.countAlone(p)
-		}
+		identity := w.carrier(p, &out)
 		for _, m := range p.messages {
 			mark(m.log, identity)
 		}
@@ -154,6 +149,7 @@ func (w *worker) logText(p *logPrompt) (id identity, session string) {
 			rec := w.reader.Log(m.scope, m.log)
 			session = cmp.Or(session, rec.Session)
 			seen := Prompt(d.hasher, &rec.Content)
+			w.tools.add(w, &rec.Tools)
 			switch {
 			case part:
 				missing = missing || seen.Extent == genai.ExtentNone

@@ -88,7 +88,7 @@ func TestProducers(t *testing.T) {
 			"otel-js-openai-nocontent", "the same, but records of messages have no text",
 			figures{
 				Spans: 41, Dialects: dialects{"otel": 2, "otel-1.36": 17}, Identities: named{"none": 18},
-				Sessions: 22, WithoutTokens: 5, Logs: 68, Content: 68,
+				Sessions: 22, WithoutTokens: 5, Logs: 68, Content: 68, Carriers: 2, // with the ids of a tool call
 				Dropped: reasons{"prompt_textless": 20, "usage_estimate": 2},
 			},
 		},

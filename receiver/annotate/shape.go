@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/genai"
+	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -142,6 +143,9 @@ func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 			return name == semconv.CellsReply && w.isReply(bytes)
 		}
 	case pcommon.ValueTypeSlice:
+		if name == semconv.WaitEvidence {
+			return how.onSpan && isEvidence(value.Slice())
+		}
 		return how.onSpan && slices.Contains(series, name) && numbers(value.Slice())
 	default:
 		return false
@@ -202,7 +206,20 @@ func numbers(list pcommon.Slice) bool {
 }
 
 // series are the attributes that hold numbers without a bound.
-var series = []string{semconv.HashIDs, semconv.HashRanges, semconv.Replies, semconv.TokenGaps, semconv.TokenCounts}
+var series = []string{
+	semconv.HashIDs, semconv.HashRanges, semconv.Replies, semconv.TokenGaps, semconv.TokenCounts, semconv.WaitFor,
+	semconv.ToolCalls, semconv.ToolResults,
+}
+
+// isEvidence reports whether all members of a list are kinds of evidence for the edges of a graph.
+func isEvidence(list pcommon.Slice) bool {
+	for _, member := range list.All() {
+		if _, ok := mooncake.ParseEvidence(member.Str()); !ok {
+			return false
+		}
+	}
+	return true
+}
 
 // isFingerprint reports whether a text is what a key and a domain are called by: 8 hexadecimal digits.
 func isFingerprint(s string) bool { return len(s) == 8 && strings.Trim(s, "0123456789abcdef") == "" }

@@ -75,6 +75,12 @@ func TestShapes(t *testing.T) {
 		{"and no text", true, semconv.HashRanges, []any{int64(1), "hi"}, gone{}},
 		{"replies are numbers", true, semconv.Replies, []any{int64(7), int64(1034), int64(212)}, []any{int64(7), int64(1034), int64(212)}},
 		{"and no text", true, semconv.Replies, []any{"hi"}, gone{}},
+		{"what a row waited for are numbers", true, semconv.WaitFor, []any{int64(7)}, []any{int64(7)}},
+		{"and no text", true, semconv.WaitFor, []any{"hi"}, gone{}},
+		{"what says so are words", true, semconv.WaitEvidence, []any{"tool_call", "time"}, []any{"tool_call", "time"}},
+		{"and no text", true, semconv.WaitEvidence, []any{"tool_call", "the patient asked"}, gone{}},
+		{"calls of tools are numbers", true, semconv.ToolCalls, []any{int64(7), int64(-7)}, []any{int64(7), int64(-7)}},
+		{"and no text", true, semconv.ToolResults, []any{"call_1"}, gone{}},
 		{"ends of no text are no ends", true, semconv.CellsEnds, make([]byte, 12), gone{}},
 	} {
 		t.Run(c.reason+", "+c.name, func(t *testing.T) {

@@ -179,8 +179,9 @@ func TestSpan(t *testing.T) {
 			in: chat(attributes{
 				semconv.CellsEnds: make([]byte, 12), semconv.CellsReply: make([]byte, 12), semconv.HashRanges: []any{int64(0), int64(4)},
 				semconv.FineBlockSize: int64(16), semconv.Replies: []any{int64(1), int64(2), int64(3)},
+				semconv.ToolCalls: []any{int64(1)}, semconv.ToolResults: []any{int64(2)},
 			}),
-			without: []string{semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize, semconv.Replies}, removed: named{"mooncake.*": 5},
+			without: []string{semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize, semconv.Replies, semconv.ToolCalls, semconv.ToolResults}, removed: named{"mooncake.*": 7},
 		},
 		{
 			reason: "a reply ends where it will in the next prompt", want: identity(chained(t, key, helloPrompt, "Fine.")),

@@ -4,7 +4,9 @@
 package annotate
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -37,30 +39,56 @@ func (s *spanSink) add(resource pcommon.Resource) ptrace.Span {
 	return s.spans.AppendEmpty()
 }
 
-// carrier makes the span that holds the cells of another one's prompt, and returns what identifies it.
+// carrier makes the span that holds what log records say of another one's prompt: its cells, and the ids of tool calls. It returns what
+// identifies the prompt.
 func (w *worker) carrier(p *logPrompt, out *spanSink) (kind string) {
-	id, session := w.logText(p)
-	if id.kind != semconv.IdentityText {
+	w.tools = toolIDs{w.tools.made[:0], w.tools.given[:0]}
+	id, session := identity{kind: semconv.IdentityNone}, ""
+	if len(p.messages) > 0 {
+		id, session = w.logText(p)
+	} else {
+		w.countAlone(p)
+	}
+	w.logTools(p)
+	if id.kind != semconv.IdentityText && (w.tools.empty() || p.key.trace.IsEmpty() || p.key.span.IsEmpty()) {
 		return id.kind
 	}
-	at := recordTime(p.messages[0].log)
+	at := recordTime(slices.Concat(p.messages, p.replies)[0].log)
 	span := out.add(p.resource)
 	span.SetName(semconv.SpanContent)
 	span.SetKind(ptrace.SpanKindInternal)
 	span.SetTraceID(p.key.trace)
 	span.SetParentSpanID(p.key.span)
-	span.SetSpanID(w.spanID("content", p.key.name()+string(id.cells[len(id.cells)-16:]))) // its tail and length
+	span.SetSpanID(w.carrierID(p, &id))
 	span.SetStartTimestamp(at)
 	span.SetEndTimestamp(at)
 	w.putIdentity(id, span.Attributes())
+	w.tools.put(span.Attributes())
 	span.Attributes().PutBool(semconv.Synthetic, true)
 	if session != "" {
 		span.Attributes().PutStr(semconv.Session, w.twin(session))
 		w.counts.Sessions++
 	}
 	w.counts.Carriers++
-	count(&w.counts.Identities, id.kind, 1)
+	if id.kind == semconv.IdentityText {
+		count(&w.counts.Identities, id.kind, 1)
+	}
 	return id.kind
+}
+
+// carrierID derives the id of a carrier from what it holds: that of a text from its tail and length.
+func (w *worker) carrierID(p *logPrompt, id *identity) pcommon.SpanID {
+	if id.kind == semconv.IdentityText {
+		return w.spanID("content", p.key.name()+string(id.cells[len(id.cells)-16:]))
+	}
+	var ids []byte
+	for _, list := range [...][]uint64{w.tools.made, w.tools.given} {
+		for _, h := range list {
+			ids = binary.LittleEndian.AppendUint64(ids, h)
+		}
+		ids = append(ids, '/')
+	}
+	return w.spanID("tools", p.key.name()+string(ids))
 }
 
 // request makes the span of a request of which only a log record tells, and returns what identifies its prompt. Its ids

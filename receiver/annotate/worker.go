@@ -24,6 +24,7 @@ type worker struct {
 	cells  []byte
 	ends   []byte
 	reply  []byte
+	tools  toolIDs // of the span or of the log records at hand
 }
 
 // Bounds of what a worker keeps.

@@ -7,6 +7,7 @@ package acceptance
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -38,12 +39,18 @@ var agentsWait = map[string][]string{
 // agentsTools are the tools that run before a request, in ms.
 var agentsTools = map[string]float64{"scout 2": 350, "checker": 150}
 
+// agentsCalled is who is given the result of a tool that another one's reply has called: all that is known of a run without parents.
+var agentsCalled = map[string][]string{"scout 1": nil, "scout 2": {"scout 1"}, "miner 1": nil, "miner 2": {"miner 1"}}
+
 // sighting is what the simulator saw of a request, by its own clock.
 type sighting struct {
-	Path     string              `json:"path"`
-	Header   map[string][]string `json:"header"`
-	Received int64               `json:"received_ns"`
-	Ended    int64               `json:"ended_ns"`
+	Path    string              `json:"path"`
+	Header  map[string][]string `json:"header"`
+	Request struct {
+		MaxTokens int64 `json:"max_tokens"`
+	} `json:"request"`
+	Received int64 `json:"received_ns"`
+	Ended    int64 `json:"ended_ns"`
 }
 
 func sightings(t *testing.T, name string) (all []sighting) {
@@ -73,9 +80,62 @@ func makespan(all []sighting) time.Duration {
 	return time.Duration(last - first)
 }
 
+// agentRuns is the trace of captured runs of agents/app.py.
+type agentRuns struct {
+	rows  []*mooncake.Row
+	waits map[int][]int  // by row, what it waits for
+	graph map[string]int // "who [whom it waits for]", and how often
+	sure  map[string]int // edges, by what they were taken from
+}
+
+// readAgents reads it.
+func readAgents(t *testing.T, trace string) agentRuns {
+	t.Helper()
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := agentRuns{waits: map[int][]int{}, graph: map[string]int{}, sure: map[string]int{}}
+	ids := map[string]int{}
+	for line := range bytes.Lines(b) {
+		r, err := mooncake.ParseRow(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := len(runs.rows)
+		runs.rows = append(runs.rows, r)
+		if r.WaitFor == nil {
+			continue // of no graph, as the request before all runs
+		}
+		ids[r.RequestID] = i
+		var names []string
+		for n, id := range r.WaitFor {
+			at, known := ids[id]
+			if !known || runs.rows[at].OTel.TraceID != r.OTel.TraceID {
+				t.Fatalf("row %d waits for %s, which is no row of its run", i, id)
+			}
+			runs.waits[i] = append(runs.waits[i], at)
+			runs.sure[r.Evidence[n].String()]++
+			names = append(names, agentsOf[runs.rows[at].OutputLength.V])
+		}
+		slices.Sort(names)
+		runs.graph[fmt.Sprint(agentsOf[r.OutputLength.V], names)]++
+	}
+	return runs
+}
+
+// graphOf says as agentRuns does who waits for whom in so many runs.
+func graphOf(waits map[string][]string, runs int) map[string]int {
+	graph := map[string]int{}
+	for who, names := range waits {
+		graph[fmt.Sprint(who, names)] = runs
+	}
+	return graph
+}
+
 // TestAcceptanceAgents captures runs of a team of agents, from the spans that OpenInference makes of LangGraph, and replays them. The graph
 // must be that of the program, and by the simulator's own clock no request of the replay arrives before all that it follows have ended, and
-// all take as long as in production.
+// all take as long as in production. Of the same spans without parents and links, the ids of tool calls must tell what they can.
 func TestAcceptanceAgents(t *testing.T) {
 	home, moonloop, dir := setting(t, "MOONLOOP_AGENTS"), setting(t, "MOONLOOP_BIN"), artefacts(t)
 	const runs = 3
@@ -84,59 +144,47 @@ func TestAcceptanceAgents(t *testing.T) {
 		mkdir(t, filepath.Join(dir, name))
 		return startSimulator(t, filepath.Join(dir, name), "--prefill", "200ms", "--decode", "20ms", "--record", record), record
 	}
-	otlp, trace := "127.0.0.1:"+freePort(t), filepath.Join(dir, "production.jsonl")
-	capture := start(t, dir, "capture", []string{"MOONLOOP_HASH_KEY=" + strings.Repeat("a5", 32)}, moonloop, "capture", "--out", trace,
-		"--json", "--progress", "none", "--http", otlp, "--grpc", "127.0.0.1:"+freePort(t))
-	capture.find(t, regexp.MustCompile(`(listening for OTLP over HTTP)`))
+	capture := func(name string) (p *process, otlp, trace string) {
+		otlp, trace = "127.0.0.1:"+freePort(t), filepath.Join(dir, name+".jsonl")
+		p = start(t, dir, "capture "+name, []string{"MOONLOOP_HASH_KEY=" + strings.Repeat("a5", 32)}, moonloop, "capture", "--out", trace,
+			"--json", "--progress", "none", "--http", otlp, "--grpc", "127.0.0.1:"+freePort(t))
+		p.find(t, regexp.MustCompile(`(listening for OTLP over HTTP)`))
+		return p, "http://" + otlp, trace
+	}
+	whole, to, trace := capture("production")
+	orphans, alone, orphansTrace := capture("orphans")
 	url, seen := simulate("production")
-	app := start(t, dir, "app", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + otlp}, filepath.Join(home, "bin", "python"),
+	app := start(t, dir, "app", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + to, "ORPHANS=" + alone}, filepath.Join(home, "bin", "python"),
 		filepath.Join("agents", "app.py"), url, strconv.Itoa(runs))
 	if code := app.wait(t, 2*time.Minute); code != 0 {
 		t.Fatalf("the application ended with status %d: see %s", code, app.err)
 	}
-	capture.stop(t)
+	whole.stop(t)
+	orphans.stop(t)
 
 	// The graph is that of the program.
-	var rows []*mooncake.Row
-	b, err := os.ReadFile(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, waits, got := map[string]int{}, map[int][]int{}, map[string]int{}
-	for line := range bytes.Lines(b) {
-		r, err := mooncake.ParseRow(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := len(rows)
-		rows = append(rows, r)
-		if r.WaitFor == nil {
-			continue // the request before all runs
-		}
-		ids[r.RequestID] = i
-		var names []string
-		for _, id := range r.WaitFor {
-			at, known := ids[id]
-			if !known || rows[at].OTel.TraceID != r.OTel.TraceID {
-				t.Fatalf("row %d waits for %s, which is no row of its run", i, id)
-			}
-			waits[i] = append(waits[i], at)
-			names = append(names, agentsOf[rows[at].OutputLength.V])
-		}
-		slices.Sort(names)
-		who := agentsOf[r.OutputLength.V]
-		got[fmt.Sprint(who, names)]++
-		if tool := r.ToolWait.V; tool < agentsTools[who] || tool > agentsTools[who]+250 {
-			t.Errorf("%s waited %g ms for tools, which took %g", who, tool, agentsTools[who])
-		}
-	}
-	want := map[string]int{}
-	for who, names := range agentsWait {
-		want[fmt.Sprint(who, names)] = runs
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	captured := readAgents(t, trace)
+	if diff := cmp.Diff(graphOf(agentsWait, runs), captured.graph); diff != "" {
 		t.Fatalf("who waits for whom (-want +got):\n%s", diff)
 	}
+	for i, r := range captured.rows {
+		who := agentsOf[r.OutputLength.V]
+		if tool := r.ToolWait.V; tool < agentsTools[who] || tool > agentsTools[who]+250 {
+			t.Errorf("row %d, %s, waited %g ms for tools, which took %g", i, who, tool, agentsTools[who])
+		}
+	}
+	// Of the edges, that from the scout's call to its result is one that spans and ids say. The miner's leads over the checker.
+	if diff := cmp.Diff(map[string]int{"parent": 9 * runs, "tool_call": runs}, captured.sure); diff != "" {
+		t.Errorf("what edges were taken from (-want +got):\n%s", diff)
+	}
+	called := readAgents(t, orphansTrace)
+	if diff := cmp.Diff(graphOf(agentsCalled, runs), called.graph); diff != "" {
+		t.Errorf("who waits for whom by the ids of calls (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"tool_call": 2 * runs}, called.sure); diff != "" {
+		t.Errorf("what edges without parents were taken from (-want +got):\n%s", diff)
+	}
+	rows, waits := captured.rows, captured.waits
 
 	// The replay keeps to it.
 	url, again := simulate("replay")
@@ -169,9 +217,30 @@ func TestAcceptanceAgents(t *testing.T) {
 			}
 		}
 	}
-	is, was := makespan(replayed), makespan(production)
-	t.Logf("%d rows of %d runs; production took %v, the replay %v: %+.2f %%", len(rows), runs, was, is, 100*(is.Seconds()/was.Seconds()-1))
-	if ratio := is.Seconds() / was.Seconds(); ratio < 0.98 || ratio > 1.02 {
-		t.Errorf("the replay took %.4f of the time that production took", ratio)
+	compare := func(what string, is, was time.Duration) {
+		ratio := is.Seconds() / was.Seconds()
+		t.Logf("%s: production took %v, the replay %v: %+.2f %%", what, was, is, 100*(ratio-1))
+		if ratio < 0.98 || ratio > 1.02 {
+			t.Errorf("%s: the replay took %.4f of the time that production took", what, ratio)
+		}
 	}
+	compare("all runs", makespan(replayed), makespan(production))
+	for run := range runs {
+		compare(fmt.Sprintf("run %d", run+1), makespan(runOf(replayed, run)), makespan(runOf(production, run)))
+	}
+}
+
+// runOf returns what belongs to a run, counted from 0: of each agent's requests, known by their length, the one that arrived so many
+// after the first. Runs begin 1.5 s apart.
+func runOf(all []sighting, run int) (of []sighting) {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b sighting) int { return stdcmp.Compare(a.Received, b.Received) })
+	seen := map[int64]int{}
+	for _, r := range all {
+		if seen[r.Request.MaxTokens] == run {
+			of = append(of, r)
+		}
+		seen[r.Request.MaxTokens]++
+	}
+	return of
 }

@@ -9,15 +9,21 @@ A team in LangGraph, each run of which is one OTel trace with the spans of OpenI
           ├─ miner ── (query tool) ── checker, an agent ── miner ┤
           └─ critic ─────────────────────────────────────────────┘
 
-All talk to the engine at URL. What the engine answers has no part in what they do, so that each run has the same graph. Runs begin at
-intervals and overlap.
+All talk to the engine at URL, which calls the tools: the simulator does as a header says. What it answers has no other part in what they
+do, so that each run has the same graph. Runs begin at intervals and overlap.
+
+The same spans go to the address in ORPHANS without a parent and without links: what is left of them is their trace, their times, and the
+ids of tool calls.
 """
 
 import asyncio
+import copy
 import operator
+import os
 import sys
 from typing import Annotated, TypedDict
 
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, StateGraph
@@ -27,9 +33,23 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+
+class Orphans(OTLPSpanExporter):
+    """Exports spans without what leads from one to another."""
+
+    def export(self, spans):
+        alone = []
+        for span in spans:
+            span = copy.copy(span)
+            span._parent, span._links = None, ()
+            alone.append(span)
+        return super().export(alone)
+
+
 url, runs = sys.argv[1], int(sys.argv[2])
 provider = TracerProvider(resource=Resource.create({"service.name": "team"}))
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+provider.add_span_processor(BatchSpanProcessor(Orphans(endpoint=os.environ["ORPHANS"] + "/v1/traces")))
 LangChainInstrumentor().instrument(tracer_provider=provider)
 
 llm = ChatOpenAI(base_url=url + "/v1", api_key="none", model="simulated", max_retries=0)
@@ -38,30 +58,31 @@ llm = ChatOpenAI(base_url=url + "/v1", api_key="none", model="simulated", max_re
 class State(TypedDict):
     topic: str
     notes: Annotated[list[str], operator.add]
+    talk: Annotated[list, operator.add]  # what an agent has said of a tool, and what the tool has
 
 
-async def ask(who: str, state: State, tokens: int) -> dict:
-    text = f"You are the {who} of a team. " * 40 + state["topic"] + "".join(state["notes"])
-    reply = await llm.bind(max_tokens=tokens).ainvoke(text)
-    return {"notes": [f" {who}: {str(reply.content)[:40]}"]}
+def agent(who: str, tokens: int, of=None):
+    """A step that asks the engine; of is the tool that it may call, and does."""
 
-
-def agent(who: str, tokens: int):
     async def node(state: State) -> dict:
-        return await ask(who, state, tokens)
+        text = f"You are the {who} of a team. " * 40 + state["topic"] + "".join(state["notes"])
+        told = state.get("talk") or [HumanMessage(text)]
+        model = llm if of is None else llm.bind_tools([of]).bind(extra_headers={"X-Simulate-Tool-Calls": "1"})
+        reply = await model.bind(max_tokens=tokens).ainvoke(told)
+        return {"notes": [f" {who}: {str(reply.content)[:40]}"], "talk": [*told[len(state.get("talk") or []) :], reply]}
 
     return node
 
 
 @tool
-async def search(query: str) -> str:
+async def search(text: str) -> str:
     """Searches for a while."""
     await asyncio.sleep(0.35)
     return "found"
 
 
 @tool
-async def query(question: str) -> str:
+async def query(text: str) -> str:
     """Asks a database."""
     await asyncio.sleep(0.15)
     return "rows"
@@ -83,18 +104,17 @@ checker = team(agent("checker", 20))
 
 
 async def look(state: State) -> dict:
-    await search.ainvoke({"query": state["topic"]})
-    return {"notes": [" found"]}
+    return {"talk": [await search.ainvoke(state["talk"][-1].tool_calls[0])]}
 
 
 async def dig(state: State) -> dict:
-    await query.ainvoke({"question": state["topic"]})
+    rows = await query.ainvoke(state["talk"][-1].tool_calls[0])
     await checker.ainvoke({"topic": state["topic"], "notes": []})
-    return {"notes": [" dug"]}
+    return {"talk": [rows]}
 
 
-scout = team(agent("scout", 30), look, agent("scout", 25))
-miner = team(agent("miner", 60), dig, agent("miner", 15))
+scout = team(agent("scout", 30, search), look, agent("scout", 25))
+miner = team(agent("miner", 60, query), dig, agent("miner", 15))
 
 
 def part(of):

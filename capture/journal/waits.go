@@ -1,0 +1,67 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+// This file is about what a row of a replay waited for. The replay says so on its spans, so that a capture of it has the graph of the
+// trace that was replayed.
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Waits is what a row of a replay waited for. The zero Waits is that of a row of no graph.
+type Waits struct {
+	InGraph         bool
+	For             []RowEdge             // none for the first row of a graph
+	Delay, ToolWait mooncake.Opt[float64] // ms, 0 or more; the row's own
+}
+
+// RowEdge leads to a row that another one follows, by its index in the trace that was replayed.
+type RowEdge struct {
+	Row      int64
+	Evidence mooncake.Evidence // 0 is unknown
+}
+
+func (e *encoder) waits(w *Waits) {
+	if !w.InGraph {
+		return
+	}
+	e.b = binary.AppendUvarint(append(e.b, tagWaits), uint64(len(w.For)))
+	for _, edge := range w.For {
+		e.b = append(binary.AppendUvarint(e.b, uint64(edge.Row)), byte(edge.Evidence)) //nolint:gosec // an index is never negative
+	}
+	at := len(e.b)
+	e.b = append(e.b, 0)
+	for i, ms := range [...]mooncake.Opt[float64]{w.Delay, w.ToolWait} {
+		if ms.Set {
+			e.b[at] |= 1 << i
+			e.b = binary.LittleEndian.AppendUint64(e.b, math.Float64bits(ms.V))
+		}
+	}
+}
+
+func (p *parser) waits() Waits {
+	w := Waits{InGraph: true}
+	for range p.length(mooncake.MaxWaitFor) {
+		edge := RowEdge{p.count(), mooncake.Evidence(p.byte())}
+		if edge.Evidence > mooncake.EvidenceLink {
+			p.fail(errors.New("unknown evidence"))
+		}
+		w.For = append(w.For, edge)
+	}
+	set := p.byte()
+	for i, ms := range [...]*mooncake.Opt[float64]{&w.Delay, &w.ToolWait} {
+		if set&(1<<i) != 0 {
+			*ms = mooncake.Some(p.float())
+		}
+	}
+	if set>>2 != 0 {
+		p.fail(errors.New("unknown time of a wait"))
+	}
+	return w
+}

@@ -1,0 +1,140 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+// This file measures graphs: rows that wait for other rows, as those of agents do.
+
+import (
+	"hash/maphash"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// GraphStats describes the rows that have wait_for, and what they wait for. It is zero where no row has.
+type GraphStats struct {
+	Rows int64 `json:"rows"`
+	// Graphs is the number of groups of rows that wait for one another, directly or over others.
+	Graphs  int64 `json:"graphs"`
+	Roots   int64 `json:"roots"` // rows that wait for nobody
+	Edges   int64 `json:"edges"`
+	Longest int64 `json:"longest_chain"` // rows that wait one for the other
+	Largest int64 `json:"largest_graph"` // rows
+	// Evidence counts edges by what they were taken from: link, tool_call, parent, time, or unknown where the trace does not say.
+	Evidence map[string]int64 `json:"edges_by_evidence,omitempty"`
+	// Unknown counts names in wait_for that no earlier row has; nobody waits for them, and they are no edges.
+	Unknown int64 `json:"unknown_names"`
+	// Tools is the number of rows that waited for tools, and ToolWait the time that they did, in ms.
+	Tools    int64   `json:"rows_after_tools"`
+	ToolWait float64 `json:"tool_wait_ms"`
+	// Exact is false where there are more rows than are remembered: then Graphs, Longest and Largest are of those, and names of the
+	// others are unknown.
+	Exact bool `json:"exact"`
+}
+
+// maxGraphRows is how many rows of graphs are remembered: some 64 MiB.
+const maxGraphRows = 1 << 20
+
+// graphs measures them. A group of rows is a tree, in which each row points up to another one of its group, and the topmost to itself.
+type graphs struct {
+	GraphStats
+	seed  maphash.Seed
+	rows  map[uint64]int32 // by hash of the request id
+	above []int32
+	size  []int32 // of the group below a topmost row
+	depth []int32 // rows of the longest chain that ends here
+}
+
+func newGraphs() graphs {
+	return graphs{GraphStats: GraphStats{Exact: true}, seed: maphash.MakeSeed(), rows: map[uint64]int32{}}
+}
+
+// add measures the next row.
+func (g *graphs) add(row *mooncake.Row) {
+	if row.WaitFor == nil {
+		return
+	}
+	g.Rows++
+	if row.ToolWait.V > 0 {
+		g.Tools++
+		g.ToolWait += row.ToolWait.V
+	}
+	self, depth := int32(len(g.above)), int32(1) //nolint:gosec // bounded by maxGraphRows
+	kept := len(g.above) < maxGraphRows
+	if g.Exact = g.Exact && kept; kept {
+		g.above, g.size, g.depth = append(g.above, self), append(g.size, 1), append(g.depth, depth)
+	}
+	waits := false
+	for i, id := range row.WaitFor {
+		before, known := g.rows[maphash.String(g.seed, id)]
+		if !known {
+			g.Unknown++
+			continue
+		}
+		waits = true
+		g.edge(row, i)
+		depth = max(depth, g.depth[before]+1)
+		if kept {
+			g.join(self, before)
+		}
+	}
+	if !waits {
+		g.Roots++
+	}
+	g.Longest = max(g.Longest, int64(depth))
+	if kept {
+		g.depth[self] = depth
+		g.Largest = max(g.Largest, int64(g.size[g.top(self)]))
+		if row.RequestID != "" {
+			g.rows[maphash.String(g.seed, row.RequestID)] = self
+		}
+	}
+}
+
+// edge counts the edge to a row's predecessor.
+func (g *graphs) edge(row *mooncake.Row, i int) {
+	name := "unknown"
+	if i < len(row.Evidence) {
+		name = row.Evidence[i].String()
+	}
+	if g.Edges++; g.Evidence == nil {
+		g.Evidence = map[string]int64{}
+	}
+	g.Evidence[name]++
+}
+
+// join makes one group of those of two rows.
+func (g *graphs) join(a, b int32) {
+	a, b = g.top(a), g.top(b)
+	if a == b {
+		return
+	}
+	if g.size[a] < g.size[b] {
+		a, b = b, a
+	}
+	g.above[b] = a
+	g.size[a] += g.size[b]
+}
+
+// top returns the topmost row of a group, and shortens the way to it.
+func (g *graphs) top(i int32) int32 {
+	for g.above[i] != i {
+		g.above[i] = g.above[g.above[i]]
+		i = g.above[i]
+	}
+	return i
+}
+
+// stats returns the figures of the rows so far.
+func (g *graphs) stats() GraphStats {
+	if g.Rows == 0 {
+		return GraphStats{}
+	}
+	s := g.GraphStats
+	for i, above := range g.above {
+		if int(above) == i {
+			s.Graphs++
+		}
+	}
+	return s
+}
