@@ -55,7 +55,7 @@ func TestToolCalls(t *testing.T) {
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), ran(1, 2, 0, 12, 50, 7), asked(1, 3, 2, 15, 25), asked(1, 4, 2, 30, 45), asked(1, 5, 0, 55, 60, given(7)),
 			},
-			[]string{"1: ", "3: 1 tool_call; 2+3", "4: 3 parent; 5+0", "5: 1 tool_call; 7+38"}, counts{"edges_added": 2.},
+			[]string{"1: ", "3: 1 tool_call; 2+3", "4: 3 parent; 5+0", "5: 1 tool_call; 7+38"}, counts{"edges_added": 1., "edges_agreed": 1., "time_edges_replaced": 1.},
 		},
 		{
 			"what spans say, too, is one edge, and the surer one",
