@@ -30,26 +30,32 @@ from langgraph.graph import END, START, StateGraph
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 
-class Orphans(OTLPSpanExporter):
-    """Exports spans without what leads from one to another."""
+class Orphans(SpanProcessor):
+    """Exports spans without what leads from one to another, all at the end: no agent waits for that."""
 
-    def export(self, spans):
-        alone = []
-        for span in spans:
+    def __init__(self):
+        self.spans = []
+
+    def on_end(self, span):
+        self.spans.append(span)
+
+    def shutdown(self):
+        exporter = OTLPSpanExporter(endpoint=os.environ["ORPHANS"] + "/v1/traces")
+        for span in self.spans:
             span = copy.copy(span)
             span._parent, span._links = None, ()
-            alone.append(span)
-        return super().export(alone)
+            exporter.export([span])
+        exporter.shutdown()
 
 
 url, runs = sys.argv[1], int(sys.argv[2])
 provider = TracerProvider(resource=Resource.create({"service.name": "team"}))
-provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-provider.add_span_processor(BatchSpanProcessor(Orphans(endpoint=os.environ["ORPHANS"] + "/v1/traces")))
+provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=60_000))
+provider.add_span_processor(Orphans())
 LangChainInstrumentor().instrument(tracer_provider=provider)
 
 llm = ChatOpenAI(base_url=url + "/v1", api_key="none", model="simulated", max_retries=0)
