@@ -237,7 +237,7 @@ func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts)
 	rejected := e.in.quarantine.Count()
 	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+counts.Read)))
 	facts.Elapsed = m.Elapsed.Seconds()
-	facts.Breaks = judge.Know(float64(e.before.breaks()))
+	facts.Breaks = e.before.breaks()
 	facts.LookAheadStalls = judge.Know(float64(e.stats.Stalls))
 	share := func(d time.Duration, known bool) judge.Fact {
 		return judge.KnowIf(float64(d)/float64(m.Elapsed), known && m.Elapsed > 0)

@@ -41,17 +41,17 @@ type storedSettings struct {
 
 // readStored finds the settings of the run that is to go on, and says what else of its folder counts.
 func (f *replayFlags) readStored(cmd *cobra.Command) error {
-	if f.file != "" {
-		return errors.New("--config and --resume: the run's folder has its settings; leave --config out")
+	if info, err := os.Stat(f.resume); err != nil || !info.IsDir() {
+		return fmt.Errorf("--resume %s: there is no such folder; name the one that was given to --out", quoted(f.resume))
 	}
-	var errs []error
+	var others []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if !mayGoOn(flag.Name) {
-			errs = append(errs, fmt.Errorf("--%s and --resume: a run goes on as it began; leave one of the two out", flag.Name))
+			others = append(others, "--"+flag.Name)
 		}
 	})
-	if errs != nil {
-		return errors.Join(errs...)
+	if others != nil {
+		return fmt.Errorf("--resume: a run goes on as it began, with the settings in its folder; leave %s out", strings.Join(others, ", "))
 	}
 	line, b, err := report.ReadBeginning(f.resume)
 	if err == nil {
