@@ -77,13 +77,13 @@ func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, JournalFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(unbroken(dir), f.Close())
+		return nil, errors.Join(Unbroken(dir), f.Close())
 	}
 	return f, nil
 }
 
-// unbroken says why nothing in a directory can be gone on with.
-func unbroken(dir string) error {
+// Unbroken is the error of a directory without a journal: it says why nothing in it can be gone on with.
+func Unbroken(dir string) error {
 	_, err := os.Stat(filepath.Join(dir, SummaryJSON))
 	_, partial := os.Stat(filepath.Join(dir, PartialFile))
 	switch {

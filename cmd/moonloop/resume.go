@@ -59,7 +59,7 @@ func (f *replayFlags) readStored(cmd *cobra.Command) error {
 		f.began = &b
 	} else if errors.Is(err, fs.ErrNotExist) {
 		if f.stored, err = storedOfRuns(f.resume); err == nil && f.stored.content == "" {
-			return nil // the replay says what is wrong with the folder
+			err = report.Unbroken(f.resume)
 		}
 	}
 	if err == nil && len(b.Config) == 0 && f.began != nil {
