@@ -508,7 +508,7 @@ func (f fate) of(delta bool) schedule.Fate {
 // endingOf says how a row of an earlier part ended.
 func endingOf(r *measure.Record) manner {
 	switch {
-	case r.Outcome == measure.Served, r.Outcome == measure.Cancelled && r.Reason == measure.CancelBroken:
+	case r.Outcome == measure.Served, r.Outcome == measure.Cancelled: // what was under way ended with the part, and not by the engine
 		return served
 	case r.Outcome == measure.Disconnected, r.Outcome == measure.Skipped && r.Reason == measure.SkipTooShort:
 		return given

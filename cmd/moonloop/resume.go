@@ -24,7 +24,7 @@ import (
 
 // resumeFlags are the flags that may be given again: what no file holds, where things are now, and what is shown.
 const resumeFlags = "resume trace url header header-env api-key-env api-key-file ca-file cert-file key-file insecure-skip-verify extra-inputs " +
-	"dataset tokenizer quarantine save-prompts wait-ready start-at fixed otlp-endpoint otlp-protocol " +
+	"dataset tokenizer quarantine save-prompts wait-ready start-at otlp-endpoint otlp-protocol " +
 	"no-report-page xlsx parquet slice trace-url percentiles table progress print-config"
 
 // dropped are settings that a run that goes on has not, or has from its folder.

@@ -275,8 +275,12 @@ func TestResumeRuns(t *testing.T) {
 	b := newBroken(t, rows, 20*time.Millisecond)
 	args := b.args("--runs", "3", "--runs-fresh")
 	b.kill(4, filepath.Join(b.out, "run-2"), args...)
+	if status, _, stderr := b.do(t.Context(), "replay", "--resume", runFolder(b.out, 2)); !ended(status) { // by itself
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	b.kill(4, runFolder(b.out, 3), "replay", "--resume", b.out)
 	status, stdout, stderr := b.do(t.Context(), "replay", "--resume", b.out)
-	if !ended(status) || !strings.Contains(stderr, "run 1 of 3 has come to its end before") || !strings.Contains(stderr, "run 2 of 3 goes on") || !strings.Contains(stdout, "over 3 runs") {
+	if !ended(status) || !strings.Contains(stderr, "run 2 of 3 has come to its end before") || !strings.Contains(stderr, "run 3 of 3 goes on") || !strings.Contains(stdout, "over 3 runs") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	seeds := make(map[uint64]bool)
