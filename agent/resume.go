@@ -197,6 +197,18 @@ func (p *past) check(b report.Beginning, said *notices) error {
 	return nil
 }
 
+// name gives the run the command and the settings that it began with: those that go on with it say less.
+func (p *past) name(of *plan) {
+	if p == nil {
+		return
+	}
+	was := p.journal.Beginning
+	of.run.Command, of.run.Labels, of.settings = was.Run.Command, was.Run.Labels, nil
+	for _, name := range slices.Sorted(maps.Keys(was.Config)) {
+		of.settings = append(of.settings, report.Setting{Name: name, Value: was.Config[name], From: was.Sources[name]})
+	}
+}
+
 // identity is what decides which bytes are sent for a row, as far as it was found out.
 func identity(b report.Beginning) any {
 	return struct {
@@ -392,7 +404,7 @@ func (p *past) warn(said *notices) {
 	}
 	last, now := p.parts[n-2], p.parts[n-1]
 	broke := last.Wall(millis(now.Zero + now.From))
-	said.warn("the run was broken off at %.3f s of the schedule, at %s, and goes on there %s later: the engine's cache may have lost meanwhile what the rows before left in it, and what it had cached of them is counted as if it had not",
+	said.warn("the run was broken off at %.3f s of the schedule, at %s, and goes on there %s later: the engine's cache may have lost meanwhile what the rows before left in it, which shows as fewer cached tokens than are predicted",
 		now.From/1e3, broke.UTC().Format(time.RFC3339), now.Start.Sub(broke).Round(time.Millisecond))
 	if !last.SameBoot() {
 		said.warn("the machine was started anew since the run was broken off, or is another one: what it had sent in its last half minute may not have come to its disk, and is then sent again unsaid")

@@ -6,6 +6,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/load"
@@ -26,6 +29,7 @@ import (
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // arrival is a request of a row at the engine.
@@ -191,6 +195,8 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 		t.Fatal(err)
 	}
 	breaks := len(journal.Parts)
+	spans := &keepSpans{InMemoryExporter: tracetest.NewInMemoryExporter()}
+	cfg.Telemetry.SpanExporter = spans
 	part, _, rep := run(out, true, 0)
 	arrived = append(arrived, part...)
 	if got, want := rowsOf(arrived), rowsOf(whole); !slices.Equal(got, want) {
@@ -229,6 +235,27 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 	}
 	if rep.Resumed == nil || len(rep.Resumed.Parts) != breaks+1 || breaks < 2 || rep.Resumed.InFlight != lost || lost == 0 {
 		t.Errorf("%+v, %d rows in flight", rep.Resumed, lost)
+	}
+	// Of the last part each row has its span, those too that were in flight when it began.
+	ended := make(map[string]string)
+	for _, span := range spans.GetSpans() {
+		for _, a := range span.Attributes {
+			if a.Key == semconv.Outcome {
+				ended[span.SpanContext.SpanID().String()] = a.Value.AsString()
+			}
+		}
+	}
+	told := make(map[measure.Outcome]int)
+	err = report.Records(out, func(r *measure.Record) error {
+		if id := hex.EncodeToString(r.Span.SpanID[:]); !r.Span.IsZero() && ended[id] != r.Outcome.String() {
+			t.Errorf("row %d: its span says %q, want %s", r.Index, ended[id], r.Outcome)
+		} else if !r.Span.IsZero() {
+			told[r.Outcome]++
+		}
+		return nil
+	})
+	if err != nil || told[measure.Served] == 0 || told[measure.Cancelled] == 0 || len(ended) != told[measure.Served]+told[measure.Cancelled]+told[measure.Skipped] {
+		t.Errorf("spans: %v of %d, %v", told, len(ended), err)
 	}
 	if lost := slices.ContainsFunc(figures.Replies.Invented, func(r measure.Reason) bool { return r.Reason == carry.Broken }); lost != (figures.Replies.Needed > 0) {
 		t.Errorf("replies: %+v", figures.Replies)

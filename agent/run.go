@@ -90,6 +90,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := before.check(p.beginning, said); err != nil {
 		return nil, err
 	}
+	before.name(&p)
 
 	// Run.
 	in.stream.DefaultModel(p.requests.Options().DefaultModel)

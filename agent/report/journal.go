@@ -193,7 +193,9 @@ func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, b, fmt.Errorf("%s cannot be read: %w", f.Name(), err)
 	}
-	if err = json.Unmarshal(line, &b); err == nil && b.Version != SchemaVersion {
+	in := json.NewDecoder(bytes.NewReader(line))
+	in.UseNumber() // a setting is what it was, however long
+	if err = in.Decode(&b); err == nil && b.Version != SchemaVersion {
 		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it, which can go on with it", b.Version, SchemaVersion)
 	}
 	if err != nil {

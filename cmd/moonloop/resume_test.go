@@ -170,7 +170,8 @@ func (b *broken) whole(out string, rows int, arrived map[int]int) (inFlight int)
 
 // summary reads what summary.json says of the parts.
 func (b *broken) summary(out string) (s struct {
-	Run     struct{ ID string }
+	Run     struct{ ID, Command string }
+	Config  struct{ Seed uint64 }
 	Resumed *struct {
 		Parts    []struct{ From, To float64 }
 		InFlight int `json:"rows_in_flight"`
@@ -192,7 +193,7 @@ func ended(status int) bool { return status == exitOK || status == exitInvalid }
 func TestResumeKilled(t *testing.T) {
 	const rows = 60
 	b := newBroken(t, rows, 20*time.Millisecond)
-	b.kill(12, b.out, b.args("--run-id", "night", "-H", "X-Secret: planted")...)
+	b.kill(12, b.out, b.args("--run-id", "night", "-H", "X-Secret: planted", "--seed", "18446744073709551615")...)
 	if text := b.read(filepath.Join(b.out, "resume.jsonl")); strings.Contains(text, "planted") {
 		t.Errorf("the secret is in the journal: %s", text)
 	}
@@ -208,7 +209,7 @@ func TestResumeKilled(t *testing.T) {
 	}
 	arrived := b.arrived()
 	inFlight := b.whole(b.out, rows, arrived)
-	if s := b.summary(b.out); s.Run.ID != "night" || s.Resumed == nil || len(s.Resumed.Parts) != 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
+	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) != 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
 		t.Errorf("%+v; %d rows in flight", s, inFlight)
 	}
 	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was broken off") {
