@@ -19,7 +19,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // A part of the loop behind a live production: application → engine, application → Collector → journals → shadow → another engine.
@@ -62,9 +61,9 @@ service:
       exporters: [mooncake]
 `
 
-// The engines are alike. Blocks of 16 tokens are those of an engine, and replies stay in its cache.
+// The engines are alike.
 var shadowEngine = []string{
-	"simulate", "--prefill", "20ms", "--prefill-per-token", "20us", "--decode", "8ms", "--block-size", "16", "--cache-replies", "--record-writes=false",
+	"simulate", "--like", "vllm", "--prefill", "20ms", "--prefill-per-token", "20us", "--decode", "8ms", "--record-writes=false",
 }
 
 func (l *shadowLoop) startEngine(name, address string) *process {
@@ -268,7 +267,7 @@ func (l *shadowLoop) ledger() map[string]*shadowRow {
 		r.dropped = d.Reason
 		return err
 	})
-	each("run-*/requests.jsonl*", func(line []byte) error {
+	results := func(line []byte) error {
 		var r struct {
 			ids
 			Result struct {
@@ -294,7 +293,9 @@ func (l *shadowLoop) ledger() map[string]*shadowRow {
 			row.lateness = *r.Result.Lateness
 		}
 		return nil
-	})
+	}
+	each("run-*/requests.jsonl", results)
+	each("run-*/requests.jsonl.partial", results) // of a replay that was killed
 	return rows
 }
 
