@@ -146,7 +146,7 @@ func (g *grapher) gatherTools() map[uint64][]int32 {
 	}
 	makers := map[uint64][]int32{}
 	for i := range g.nodes {
-		s, at := g.steps[int32(i)], int32(i) //nolint:gosec // bounded by MaxTraceSpans
+		s, at := g.steps[int32(i)], int32(i)
 		if s == nil {
 			continue
 		}
@@ -167,7 +167,7 @@ func (g *grapher) gatherTools() map[uint64][]int32 {
 		s.made, s.given = slices.Compact(s.made), slices.Compact(s.given)
 		s.given = s.given[:min(len(s.given), maxGiven)]
 		for _, id := range s.made {
-			makers[id] = append(makers[id], int32(i)) //nolint:gosec // bounded by MaxTraceSpans
+			makers[id] = append(makers[id], int32(i))
 		}
 	}
 	for _, list := range makers {

@@ -43,26 +43,30 @@ func TestToolCalls(t *testing.T) {
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7, 8)), asked(1, 2, 0, 0, 15), asked(1, 3, 0, 30, 40, given(7, 8), made(9)), asked(1, 4, 0, 50, 60, given(9)), asked(1, 5, 0, 70, 80),
 			},
-			[]string{"1: ", "3: 1 tool_call; 20+0", "4: 3 tool_call; 10+0"}, counts{"edges_added": 2.},
+			[]string{"1: ", "3: 1 tool_call; 20+0", "4: 3 tool_call; 10+0"},
+			counts{"edges_added": 2.},
 		},
 		{
 			"the time of a tool is that of the run which names the call",
 			[]journal.Record{asked(1, 1, 0, 0, 10, made(7)), ran(1, 2, 0, 12, 25, 7), acts(journal.Tool, 1, 3, 0, 10, 30), asked(1, 4, 0, 30, 40, given(7))},
-			[]string{"1: ", "4: 1 tool_call; 7+13"}, counts{"edges_added": 1.},
+			[]string{"1: ", "4: 1 tool_call; 7+13"},
+			counts{"edges_added": 1.},
 		},
 		{
 			"the first request of a tool's run follows the call, and the one that gets its result follows that",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), ran(1, 2, 0, 12, 50, 7), asked(1, 3, 2, 15, 25), asked(1, 4, 2, 30, 45), asked(1, 5, 0, 55, 60, given(7)),
 			},
-			[]string{"1: ", "3: 1 tool_call; 2+3", "4: 3 parent; 5+0", "5: 1 tool_call; 7+38"}, counts{"edges_added": 1., "edges_agreed": 1., "time_edges_replaced": 1.},
+			[]string{"1: ", "3: 1 tool_call; 2+3", "4: 3 parent; 5+0", "5: 1 tool_call; 7+38"},
+			counts{"edges_added": 1., "edges_agreed": 1., "time_edges_replaced": 1.},
 		},
 		{
 			"what spans say, too, is one edge, and the surer one",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10, made(7)), acts(journal.Tool, 1, 2, 9, 12, 25), asked(1, 3, 9, 30, 40, given(7)),
 			},
-			[]string{"1: ", "3: 1 tool_call; 7+13"}, counts{"edges_agreed": 1.},
+			[]string{"1: ", "3: 1 tool_call; 7+13"},
+			counts{"edges_agreed": 1.},
 		},
 		{
 			"and over others none",
@@ -80,7 +84,8 @@ func TestToolCalls(t *testing.T) {
 				}
 				return all
 			}()...),
-			teamEdges, counts{"edges_agreed": 1.},
+			teamEdges,
+			counts{"edges_agreed": 1.},
 		},
 		{
 			"ids tell more than spans that overlap, and take nothing off what spans say",
@@ -88,26 +93,30 @@ func TestToolCalls(t *testing.T) {
 				acts(journal.Agent, 1, 9, 0, 0, 200), acts(journal.NoActor, 1, 10, 9, 5, 100), acts(journal.NoActor, 1, 11, 9, 5, 100),
 				asked(1, 1, 10, 10, 20, made(7)), asked(1, 2, 11, 15, 28), asked(1, 3, 11, 40, 50, given(7)),
 			},
-			[]string{"1: ", "2: ", "3: 1 tool_call, 2 parent; 12+0"}, counts{"edges_added": 1.},
+			[]string{"1: ", "2: ", "3: 1 tool_call, 2 parent; 12+0"},
+			counts{"edges_added": 1.},
 		},
 		{
 			"time alone gives way to them",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 11, 15), asked(1, 3, 0, 20, 30, given(7)), asked(1, 4, 0, 40, 50, follows(2)),
 			},
-			[]string{"1: ", "2: 1 time; 1+0", "3: 1 tool_call; 10+0", "4: 2 link, 3 time; 10+0"}, counts{"edges_added": 1., "time_edges_replaced": 1.},
+			[]string{"1: ", "2: 1 time; 1+0", "3: 1 tool_call; 10+0", "4: 2 link, 3 time; 10+0"},
+			counts{"edges_added": 1., "time_edges_replaced": 1.},
 		},
 		{
 			"another trace's calls are others, whatever their ids",
 			[]journal.Record{asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 20, 30), asked(2, 3, 0, 20, 30, given(7)), asked(2, 4, 0, 40, 50)},
-			[]string{}, counts{"results_of_unknown_calls": 1.},
+			[]string{},
+			counts{"results_of_unknown_calls": 1.},
 		},
 		{
 			"of calls with one id the latest before is meant",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 20, 30, given(7), made(7)), asked(1, 3, 0, 40, 50, given(7), made(7)), asked(1, 4, 0, 45, 90, made(7)),
 			},
-			[]string{"1: ", "2: 1 tool_call; 10+0", "3: 2 tool_call; 10+0"}, counts{"edges_added": 2., "results_of_reused_ids": 1.},
+			[]string{"1: ", "2: 1 tool_call; 10+0", "3: 2 tool_call; 10+0"},
+			counts{"edges_added": 2., "results_of_reused_ids": 1.},
 		},
 		{
 			"nobody follows what has not ended, or itself, or what nobody made",
@@ -123,7 +132,8 @@ func TestToolCalls(t *testing.T) {
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 0, made(7), given(8)), asked(1, 2, 9, 0, 0, made(8), given(7)),
 			},
-			[]string{}, counts{"results_too_early": 2.},
+			[]string{},
+			counts{"results_too_early": 2.},
 		},
 		{
 			"the client's ids are those of the engine's row, and those in its logs are the client's",
@@ -131,7 +141,8 @@ func TestToolCalls(t *testing.T) {
 				asked(1, 1, 0, 0, 10), asked(1, 2, 1, 2, 8), &journal.Content{Span: ref(1, 90), Parent: sid(1), Tools: journal.ToolIDs{Made: []uint64{7}}},
 				asked(1, 3, 0, 20, 30), asked(1, 4, 3, 22, 28), &journal.Content{Span: ref(1, 91), Parent: sid(3), Tools: journal.ToolIDs{Given: []uint64{7}}},
 			},
-			[]string{"2: ", "4: 2 tool_call; 10+0"}, counts{"edges_added": 1.},
+			[]string{"2: ", "4: 2 tool_call; 10+0"},
+			counts{"edges_added": 1.},
 		},
 		{
 			"a gateway in a trace of its own stands for the client's request",
@@ -139,7 +150,8 @@ func TestToolCalls(t *testing.T) {
 				asked(1, 1, 0, 0, 10, response("a"), made(7)), asked(1, 3, 0, 20, 30, response("b"), given(7)),
 				asked(2, 5, 0, 2, 8, response("a")), asked(3, 6, 0, 22, 28, response("b")),
 			},
-			[]string{"5: ", "6: 5 tool_call; 10+0"}, counts{"edges_added": 1.},
+			[]string{"5: ", "6: 5 tool_call; 10+0"},
+			counts{"edges_added": 1.},
 		},
 	} {
 		t.Run(c.why, func(t *testing.T) {

@@ -161,7 +161,7 @@ func (t *tree) word(n int32) string {
 
 // promptTools finds the results that end a prompt, if its end is there.
 func (c *Content) promptTools(w *walker, list int32) {
-	if t := &w.main; !t.cut && !(c.form == formFlat && c.dropped) {
+	if t := &w.main; !t.cut && (c.form != formFlat || !c.dropped) {
 		s, ids := &c.reader.tools, &c.reader.record.Tools
 		s.scan(t, list, false)
 		ids.Given, ids.Spoke, ids.SurplusGiven = append(ids.Given[:0], s.found...), s.spoke, s.surplus

@@ -131,7 +131,8 @@ func TestToolIDs(t *testing.T) {
 		{"an id that is a text is none", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":"` + long + `","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 1},
 		{"nor is a number, or nothing", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":7,"content":"1"},{"role":"tool","tool_call_id":"","content":"1"},{"role":"tool","tool_call_id":null,"content":"1"}]`}, "", "", 2},
 		{
-			"of very many the last ones are kept", attrs{
+			"of very many the last ones are kept",
+			attrs{
 				"gen_ai.input.messages":  `[` + many(1000, `{"role":"tool","tool_call_id":"%d","content":"1"}`) + `]`,
 				"gen_ai.output.messages": `[{"role":"assistant","tool_calls":[` + many(65, `{"id":"%d"}`) + `]}]`,
 			},

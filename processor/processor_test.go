@@ -195,7 +195,7 @@ func TestLogs(t *testing.T) {
 	identity, ok := records.At(0).Attributes().Get(semconv.Identity)
 	require.True(t, ok, "the next receiver would read it again")
 	require.Equal(t, semconv.IdentityText, identity.Str())
-	require.Equal(t, map[string]int64{string(annotate.ReasonNoPipeline): 1}, counts(t, tel, "dropped", 13))
+	require.Equal(t, map[string]int64{string(annotate.ReasonNoPipeline): 1}, counts(t, tel, "dropped", 14))
 	metadatatest.AssertEqualProcessorMooncakeRemovedValues(t, tel, point("key", "(body)", 1), ignore...)
 }
 
@@ -242,7 +242,7 @@ func TestMetrics(t *testing.T) {
 	metadatatest.AssertEqualProcessorMooncakeWithoutTokens(t, tel, one, ignore...)
 	metadatatest.AssertEqualProcessorMooncakeGenaiSpans(t, tel, point("dialect", "otel", 1), ignore...)
 	require.Equal(t, map[string]int64{"text": 1}, counts(t, tel, "inference_spans", 5))
-	require.Empty(t, counts(t, tel, "dropped", 13))
+	require.Empty(t, counts(t, tel, "dropped", 14))
 	require.Empty(t, counts(t, tel, "truncated_prompts", 1))
 	require.Empty(t, counts(t, tel, "completed_usage", 1))
 	metadatatest.AssertEqualProcessorMooncakeRemovedValues(t, tel, point("key", "gen_ai.input.messages", 1), ignore...)

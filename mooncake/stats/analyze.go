@@ -202,7 +202,7 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 			Curve: asked != nil && asked.Sample == 0,
 		}),
 		detector: NewSessionDetector(opt.BlockSize, 0), graphs: newGraphs(),
-		seed:     maphash.MakeSeed(), sessions: make(map[uint64]struct{}),
+		seed: maphash.MakeSeed(), sessions: make(map[uint64]struct{}),
 	}
 	if asked != nil {
 		a.potential = &potential{opt: *asked, curve: a.cache.curve}

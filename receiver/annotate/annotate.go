@@ -89,7 +89,8 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 		if kind, strict = rec.Kind, rec.Dialect != ""; strict {
 			count(&w.counts.Dialects, rec.Dialect, 1)
 		}
-		if kind == genai.KindInference {
+		switch kind {
+		case genai.KindInference:
 			name := ""
 			if rec.Engine.BlockSize > 0 {
 				name = spanKey{span.TraceID(), span.SpanID()}.name()
@@ -98,9 +99,10 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 			w.readTools(rec)
 			w.annotate(rec, id, attributes)
 			w.tools.put(attributes)
-		} else if kind == genai.KindTool {
+		case genai.KindTool:
 			w.readTools(rec)
 			w.tools.put(attributes)
+		default:
 		}
 		w.putSession(rec, attributes)
 	}
