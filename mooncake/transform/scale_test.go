@@ -94,6 +94,7 @@ type scaling struct {
 
 // scale runs a transformation, and reads none of it again.
 func scale(t testing.TB, c Config, data []byte) (out scaling) {
+	t.Helper()
 	s, err := Open(c, source(data, 0))
 	if err != nil {
 		t.Error(err)
