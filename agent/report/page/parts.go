@@ -7,7 +7,7 @@ package page
 
 import (
 	"cmp"
-	"fmt"
+	"strconv"
 )
 
 // partFigures are those of a part in summary.json.
@@ -61,7 +61,7 @@ func (r *Run) parts() (tables []partsTable) {
 	for _, c := range r.summary.Classes {
 		row := newPartRow(cmp.Or(c.Class, "(none)"), c.partFigures)
 		if c.Priority != nil {
-			row.Priority = fmt.Sprint(*c.Priority)
+			row.Priority = strconv.FormatInt(*c.Priority, 10)
 		}
 		classes.Rows = append(classes.Rows, row)
 	}
