@@ -225,14 +225,14 @@ func hitsOf(rows []*mooncake.Row) float64 {
 
 // TestTimeScaleKeepsTheSequence: other times are the same requests in the same order, on the public trace, and on one that is made.
 func TestTimeScaleKeepsTheSequence(t *testing.T) {
-	traces, fine := map[string][]byte{"made": conversations(t, 3, 400)}, map[string]int{"made": 16}
+	traces := map[string][]byte{"made": talks(t, 3, 400)}
 	if data, err := os.ReadFile(publicTrace); err == nil {
 		traces["public"] = data
 	}
 	for name, data := range traces {
 		digests := func(c Config) mooncake.Digests {
-			rows, _, _ := transformed(t, c, source(data, fine[name]))
-			d := mooncake.NewDigester(mooncake.CheckOptions{FineBlockSize: fine[name]})
+			rows, _, _ := transformed(t, c, source(data, 0))
+			d := mooncake.NewDigester(mooncake.CheckOptions{})
 			for i, row := range rows {
 				d.Add(row, int64(i+1))
 			}
