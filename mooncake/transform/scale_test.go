@@ -129,7 +129,7 @@ func TestScalePublicTrace(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			each.Go(func() {
 				for seed := next.Add(1) - 1; seed < int64(c.seeds); seed = next.Add(1) - 1 {
-					all[seed] = scale(t, Config{Scale: c.factor, Seed: uint64(seed)}, data) //nolint:gosec // 0 or more
+					all[seed] = scale(t, Config{Scale: c.factor, Seed: uint64(seed)}, data)
 				}
 			})
 		}
