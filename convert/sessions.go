@@ -79,7 +79,7 @@ func appendWeka(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 			At: inSeconds(row.Timestamp.V), Type: "s", Model: row.Model, In: row.InputLength.V, Out: row.OutputLength.V, IDs: []uint64{},
 			Inputs: []string{}, Output: []string{}, Stop: row.Observed.FinishReason,
 		}
-		for _, id := range e.fullBlocks(row) {
+		for _, id := range row.HashIDs {
 			call.IDs = append(call.IDs, id+1) // from 1 there
 		}
 		for _, time := range []struct {

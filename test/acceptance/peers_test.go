@@ -83,7 +83,7 @@ func (p *peerRun) run(t *testing.T, name, program string, args ...string) []byte
 		"HF_HOME=" + filepath.Join(p.home, "huggingface"), "HF_HUB_OFFLINE=1", "HOME=" + p.dir, "NO_PROXY=127.0.0.1",
 		"VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 	}, program, args...)
-	if code := r.wait(t, 5*time.Minute); code != 0 {
+	if code := r.wait(t, 20*time.Minute); code != 0 {
 		t.Fatalf("%s ended with status %d\n%s", name, code, r.tail())
 	}
 	content, err := os.ReadFile(r.out)
