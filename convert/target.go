@@ -36,6 +36,7 @@ type target struct {
 	latencies bool
 	unit      string // of timestamps in the file, where they are no dates
 	whole     bool   // ids are those of blocks that are full
+	local     bool   // an id says nothing of the same one in another conversation
 	reply     int64  // the shortest reply, in tokens
 	// line appends a row that has what is needed, and no more than the fields.
 	line func(e *encoder, dst []byte, row *mooncake.Row) []byte
@@ -126,7 +127,7 @@ var targets = []target{
 		},
 	},
 	{
-		Target: "bailian", about: "rows of Bailian's traces (Qwen), which AIPerf and others read; blocks of 16 tokens there", timed: true,
+		Target: "bailian", about: "rows of Bailian's traces (Qwen), whose blocks have 16 tokens; aiperf profile --custom-dataset-type bailian_trace --fixed-schedule --isl-block-size {block}", timed: true,
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "session_id"},
 		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
 			turn, parent := e.turn(row.SessionID)
@@ -175,7 +176,7 @@ var targets = []target{
 		sessions: &satfSessions,
 	},
 	{
-		Target: "weka", about: "Weka's coding-agent traces, a conversation a line; AIPerf wants a file for each: split -l 1 --additional-suffix=.json FILE FOLDER/", timed: true, whole: true,
+		Target: "weka", about: "Weka's coding-agent traces, a conversation a line; AIPerf wants a file for each: split -l 1 --additional-suffix=.json FILE FOLDER/", timed: true, whole: true, local: true,
 		fields:   []string{"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "model", "observed"},
 		sessions: &wekaSessions,
 	},
@@ -318,6 +319,14 @@ type encoder struct {
 	before map[string]string
 	groups *groups // rows of sessions, where these stand together
 	digest *mooncake.Digester
+	// Of local ids: their numbers by conversation, and the conversation that had each first.
+	scoped map[scopedID]uint64
+	owners map[uint64]string
+}
+
+type scopedID struct {
+	conversation string
+	id           uint64
 }
 
 func (e *encoder) block() int {
@@ -377,12 +386,44 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, *mooncake.Row, 
 		dst = append(append(dst, e.header...), '\n')
 	}
 	if e.sessions != nil {
-		e.digest.Add(&r, e.rows)
-		return dst, &r, e.groups.add(e.sessions.key(&r), &r)
+		key := e.sessions.key(&r)
+		e.digest.Add(e.apart(key, &r), e.rows)
+		return dst, &r, e.groups.add(key, &r)
 	}
 	dst = e.line(e, dst, &r)
 	e.digest.Add(&r, e.rows)
 	return dst, &r, nil
+}
+
+// apart returns the row as one whose ids are those of its conversation alone, where the format's are.
+func (e *encoder) apart(conversation string, r *mooncake.Row) *mooncake.Row {
+	if !e.local || r.HashIDs == nil {
+		return r
+	}
+	if e.scoped == nil {
+		e.scoped, e.owners = map[scopedID]uint64{}, map[uint64]string{}
+	}
+	conversation = cmp.Or(conversation, "\x00"+strconv.FormatInt(e.rows, 10)) // it stands alone
+	out, shared := *r, false
+	out.HashIDs = make([]uint64, len(r.HashIDs))
+	for i, id := range r.HashIDs {
+		key := scopedID{conversation, id}
+		n, known := e.scoped[key]
+		if !known {
+			n = uint64(len(e.scoped))
+			e.scoped[key] = n
+		}
+		owner, had := e.owners[id]
+		if !had {
+			e.owners[id] = conversation
+		}
+		shared = shared || had && owner != conversation
+		out.HashIDs[i] = n
+	}
+	if shared {
+		e.lost.add("prompts", "what they share with other conversations: "+string(e.Target)+" tells it of one alone", 1)
+	}
+	return &out
 }
 
 // fill gives the end of a prompt whose blocks are not known ids that no other has.

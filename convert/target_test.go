@@ -32,7 +32,7 @@ const served = `{"timestamp": 0, "input_length": 48, "output_length": 8, "hash_i
 `
 
 // elsewhere is what a format has a place for, but not for all of it, or by another name: see TestSessions.
-var elsewhere = map[Target][]string{"blis": {"observed"}, "burstgpt": {"observed"}, "weka": {"observed"}, "satf": {"observed", "request_id", "wait_for"}}
+var elsewhere = map[Target][]string{"blis": {"observed"}, "burstgpt": {"observed"}, "weka": {"observed", "hash_ids"}, "satf": {"observed", "request_id", "wait_for"}}
 
 // TestTargets writes a trace for each tool, as the golden files have it, and reads it again where the format is one that is read:
 // what the tool has a place for is the same.
