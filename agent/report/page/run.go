@@ -10,15 +10,18 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/report/lines"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-const summaryFile = "summary.json"
+const (
+	summaryFile = "summary.json"
+	maxSummary  = 64 << 20 // bytes of it
+)
 
 // maxPoints bounds the points of a scatter plot.
 const maxPoints = 15_000
@@ -72,7 +75,7 @@ func Load(dir string, slice time.Duration) (*Run, error) {
 
 func (r *Run) loadSummary() error {
 	name := filepath.Join(r.dir, summaryFile)
-	b, err := os.ReadFile(name) //nolint:gosec // the user's folder
+	b, err := atomicfile.ReadFile(name, maxSummary)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.killed = true
