@@ -100,7 +100,7 @@ func TestRoundTrips(t *testing.T) {
 	for i := range int64(40) {
 		row := &mooncake.Row{
 			Timestamp: mooncake.Some(float64(i*i*7) + 0.25), InputLength: mooncake.Some(40 + i%9), OutputLength: mooncake.Some(1 + i%4),
-			HashIDs: []uint64{0, uint64(1 + i%3), uint64(100 + i)}, Model: "m", //nolint:gosec // above 0
+			HashIDs: []uint64{0, uint64(1 + i%3), uint64(100 + i)}, Model: "m",
 			Observed: mooncake.Observed{TTFT: mooncake.Some(5.), Duration: mooncake.Some(9.)},
 		}
 		digester.Add(row, i+1)
