@@ -14,9 +14,27 @@ type Server struct {
 	Port    int
 }
 
+// Instance is the engine that served the request, or was to: as a header of the reply names it, else host:port where there are several
+// engines, else empty.
+func (r *Record) Instance() string {
+	switch {
+	case r.Exchange.Instance != "":
+		return r.Exchange.Instance
+	case r.Server != nil:
+		return r.Server.Name
+	}
+	return ""
+}
+
+// maxServers bounds the engines that have figures of their own: a router may name a new one with each reply. Those beyond are otherServers.
+const (
+	maxServers   = 1000
+	otherServers = "_OTHER"
+)
+
 // ServerFigures are those of one engine.
 type ServerFigures struct {
-	Server string `json:"server"` // host:port
+	Server string `json:"server"` // host:port, or what a header of the replies calls it
 	Rows   Rows   `json:"rows"`   // that went there
 	// PromptTokens and CachedTokens are of the served rows whose engine said both.
 	PromptTokens int64 `json:"prompt_tokens"`
@@ -34,14 +52,18 @@ type serverTally struct {
 
 // addServer counts a record for its engine.
 func (a *Aggregate) addServer(r *Record) {
-	if r.Server == nil {
+	name := r.Instance()
+	if name == "" {
 		return
 	}
-	t := a.servers[r.Server.Name]
+	if a.servers[name] == nil && len(a.servers) >= maxServers {
+		name = otherServers
+	}
+	t := a.servers[name]
 	if t == nil {
 		t = &serverTally{ttft: newHistogram(scaleMillis), latency: newHistogram(scaleMillis)}
-		t.Server = r.Server.Name
-		a.servers[r.Server.Name] = t
+		t.Server = name
+		a.servers[name] = t
 	}
 	t.Rows.add(r.Outcome)
 	if r.Outcome != Served || !r.Sent || r.Resent() {
