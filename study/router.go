@@ -158,12 +158,15 @@ func newRouting(r *Router, names []string, meta *mooncake.Meta, block int64) *ro
 		s.unit = block
 	}
 	r.Block = s.unit
+	blocks := r.Capacity / s.unit
+	if r.Capacity > 0 {
+		blocks = max(1, blocks)
+	}
 	for i, name := range names {
 		s.index[name] = i
 		zero := int64(0)
 		r.Instances = append(r.Instances, Instance{Name: name, Cached: &zero})
-		s.routed = append(s.routed, newBlockCache(r.Capacity/s.unit))
-		s.best = append(s.best, newBlockCache(r.Capacity/s.unit))
+		s.routed, s.best = append(s.routed, newBlockCache(blocks)), append(s.best, newBlockCache(blocks))
 	}
 	return s
 }

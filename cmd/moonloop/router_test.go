@@ -59,6 +59,16 @@ func startRouter(t *testing.T, header string, caches ...simulator.Cache) *routed
 	return r
 }
 
+// replayThrough runs a replay, one request at a time. The times of a busy machine are no measurement (3); counts are.
+func replayThrough(t *testing.T, trace, url, out, more string) {
+	t.Helper()
+	text := "replay " + trace + " --url " + url + " --model sim --endpoint completions --no-fixed-schedule --concurrency 1 --progress none --out " + out + more
+	var said bytes.Buffer
+	if status := run(t.Context(), strings.Fields(text), strings.NewReader(""), &said, &said); status != exitOK && status != exitInvalid {
+		t.Fatalf("%s: status %d\n%s", text, status, said.String())
+	}
+}
+
 // commandLine runs a command line, which must end with a status.
 func commandLine(t *testing.T, want int, text string) string {
 	t.Helper()
@@ -74,19 +84,20 @@ func commandLine(t *testing.T, want int, text string) string {
 func TestRouter(t *testing.T) {
 	dir := t.TempDir()
 	trace := filepath.Join(dir, "trace.jsonl")
-	commandLine(t, 0, "generate --rows 120 --rate 20 --think 2,0.5 --system-prompt 300 --user 200,0.6,800 --output 5,0.6,9 --max-input 4000 --out "+trace)
+	commandLine(t, 0, "generate --rows 120 --rate 20 --think 2,0.5 --system-prompt 1100 --user 700,0.6,2000 --output 5,0.6,9 --max-input 8000 --out "+trace)
+	cached := map[string]int64{}
 	for name, test := range map[string]struct {
 		header, flag string
 		cache        simulator.Cache
 	}{
 		"infinite caches":   {"X-Inference-Pod", "", simulator.Cache{BlockSize: 512}},
-		"small caches":      {"X-Inference-Pod", "", simulator.Cache{BlockSize: 512, Blocks: 30}},
+		"small caches":      {"X-Inference-Pod", "", simulator.Cache{BlockSize: 512, Blocks: 12}},
 		"a header of yours": {"Served-By", " --instance-header Served-By", simulator.Cache{BlockSize: 512}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := startRouter(t, test.header, test.cache, test.cache, test.cache)
 			out := filepath.Join(t.TempDir(), "run")
-			commandLine(t, 0, "replay "+trace+" --url "+r.url+" --model sim --endpoint completions --no-fixed-schedule --concurrency 1 --progress none --out "+out+test.flag)
+			replayThrough(t, trace, r.url, out, test.flag)
 			var got struct{ Runs []study.Router }
 			capacity := 512 * test.cache.Blocks
 			if err := json.Unmarshal([]byte(commandLine(t, 0, fmt.Sprintf("router %s --json --cache-tokens %d --html %s.html", out, capacity, out))), &got); err != nil {
@@ -107,11 +118,13 @@ func TestRouter(t *testing.T) {
 				if one.Name != fmt.Sprintf("pod-%d", i) || one.Rows != rows || one.PromptTokens != prompt || *one.Cached != cached {
 					t.Errorf("%+v, and by the engine %d rows, %d tokens, %d cached", one, rows, prompt, cached)
 				}
-				if one.Routed != cached {
-					t.Errorf("%s has %d tokens by simulation, %d by the engine", one.Name, one.Routed, cached)
+				// Where blocks are dropped, the order of requests counts, which may overlap by a little.
+				if off := one.Routed - cached; off != 0 && capacity == 0 || max(off, -off) > prompt/50 {
+					t.Errorf("%s has %d tokens by simulation, %d by the engine, of %d", one.Name, one.Routed, cached, prompt)
 				}
 			}
-			if !(*g.Cached > 0 && *g.Cached == g.Routed && g.Routed < g.Best && g.Best <= g.Infinite) {
+			cached[name] = *g.Cached
+			if !(*g.Cached > 0 && g.Routed < g.Best && g.Best <= g.Infinite) {
 				t.Errorf("realised %d, as routed %d, best %d, infinite %d", *g.Cached, g.Routed, g.Best, g.Infinite)
 			}
 			if g.Imbalance < 1 || g.Imbalance > 1.5 {
@@ -119,18 +132,21 @@ func TestRouter(t *testing.T) {
 			}
 		})
 	}
+	if cached["small caches"] >= cached["infinite caches"] {
+		t.Errorf("void: nothing was dropped: %v", cached)
+	}
 	t.Run("refused", func(t *testing.T) {
 		r := startRouter(t, "", simulator.Cache{})
 		out := filepath.Join(t.TempDir(), "run")
-		commandLine(t, 0, "replay "+trace+" --url "+r.url+" --model sim --endpoint completions --max-requests 5 --no-fixed-schedule --concurrency 1 --progress none --out "+out)
+		replayThrough(t, trace, r.url, out, " --max-requests 5")
 		if text := commandLine(t, exitUsage, "router "+out); !strings.Contains(text, "no request says which instance served it") || !strings.Contains(text, "--instance-header") {
 			t.Error(text)
 		}
 		named := startRouter(t, "X-Inference-Pod", simulator.Cache{})
 		other := filepath.Join(t.TempDir(), "other")
-		commandLine(t, 0, "replay "+trace+" --url "+named.url+" --model sim --endpoint completions --max-requests 5 --no-fixed-schedule --concurrency 1 --progress none --out "+other)
+		replayThrough(t, trace, named.url, other, " --max-requests 5")
 		whole := filepath.Join(t.TempDir(), "whole")
-		commandLine(t, 0, "replay "+trace+" --url "+named.url+" --model sim --endpoint completions --no-fixed-schedule --concurrency 1 --progress none --out "+whole)
+		replayThrough(t, trace, named.url, whole, "")
 		if text := commandLine(t, exitUsage, "router "+other+" "+whole); !strings.Contains(text, "they replayed different traces") {
 			t.Error(text)
 		}
