@@ -249,7 +249,7 @@ func (s *routing) keys(row *mooncake.Row) (keys []uint64, unit int64) {
 		ids, size = nil, s.fine
 		for _, r := range row.HashRanges {
 			for i := range r.Count {
-				ids = append(ids, r.First+uint64(i)) //nolint:gosec // 0 or more
+				ids = append(ids, r.First+uint64(i))
 			}
 		}
 	}
