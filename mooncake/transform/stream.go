@@ -4,6 +4,7 @@
 package transform
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type Stream struct {
 	x             *index
 	spool         *spool
 	sizes         *sizes
+	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
 }
 
@@ -134,7 +136,7 @@ func (s *Stream) inTime(rows step) step {
 		}))
 	}
 	if c.Spread != SpreadNone {
-		rows = s.then(spread(c, rows), s.stage("spread", map[string]any{"how": c.Spread.String(), "seed": c.Seed}, everyFigure, func(before, after *Figures) string {
+		rows = s.then(spread(c, rows, &s.tick), s.stage("spread", map[string]any{"how": c.Spread.String(), "seed": c.Seed}, everyFigure, func(before, after *Figures) string {
 			return fmt.Sprintf("gap CV %.3f → %.3f", before.GapCV, after.GapCV)
 		}))
 	}
@@ -283,6 +285,21 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 	added := s.finish.row(it, s.block, s.fine)
 	s.after.add(it.Row, added, s.block)
 	return it.Row, nil
+}
+
+// Jitter is by how much, in ms and at most, times are changed at random in what comes out, once the stream has ended: before is by how much they
+// had been in the sources.
+func (s *Stream) Jitter(before float64) float64 {
+	if s.c.Scale > 1 {
+		before += millis(cmp.Or(s.c.Shift, DefaultShift))
+	}
+	if s.c.Spread == SpreadUniform {
+		before += s.tick
+	}
+	if changes(s.c.TimeScale) {
+		before *= s.c.TimeScale
+	}
+	return before
 }
 
 // Report is what a stream did, once it has ended.
