@@ -308,6 +308,7 @@ func TestResumeRefused(t *testing.T) {
 	const rows = 20
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(6, b.out, b.args()...)
+	b.arrived() // of what was under way the engine has its records only now
 	journal, records := filepath.Join(b.out, "resume.jsonl"), filepath.Join(b.out, "requests.jsonl.partial")
 	whole := map[string]string{journal: b.read(journal), records: b.read(records), b.trace: b.read(b.trace)}
 	head, rest, _ := strings.Cut(whole[journal], "\n")
