@@ -101,15 +101,24 @@ func TestToolIDs(t *testing.T) {
 			"output.value":            `{"generations":[[{"message":{"kwargs":{"type":"ai","id":"lc_run","tool_calls":[{"name":"f","args":{},"id":"b","type":"tool_call"}],"additional_kwargs":{"tool_calls":[{"id":"b","type":"function"}]}}}}]]}`,
 		}, "b", "a", 0},
 		{"flattened, beside a document that has none", attrs{
-			"openinference.span.kind":                                           "LLM",
-			"llm.input_messages.0.message.role":                                 "assistant",
-			"llm.input_messages.0.message.tool_calls.0.tool_call.id":            "a",
+			"openinference.span.kind": "LLM",
+
+			"llm.input_messages.0.message.role": "assistant",
+
+			"llm.input_messages.0.message.tool_calls.0.tool_call.id": "a",
+
 			"llm.input_messages.0.message.tool_calls.0.tool_call.function.name": "f",
-			"llm.input_messages.1.message.role":                                 "tool",
-			"llm.input_messages.1.message.tool_call_id":                         "a",
-			"output.value":                       `{"choices":[{"message":{"role":"assistant","content":""}}]}`,
+
+			"llm.input_messages.1.message.role": "tool",
+
+			"llm.input_messages.1.message.tool_call_id": "a",
+
+			"output.value": `{"choices":[{"message":{"role":"assistant","content":""}}]}`,
+
 			"llm.output_messages.0.message.role": "assistant",
-			"llm.output_messages.0.message.tool_calls.0.tool_call.id":            "b",
+
+			"llm.output_messages.0.message.tool_calls.0.tool_call.id": "b",
+
 			"llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "f",
 		}, "b", "a", 0},
 		{"Vercel's", attrs{
