@@ -306,6 +306,30 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 	compileKilled(t, dir, far, acknowledged)
 }
 
+// TestFileOfMessages: what the exporter file writes with our encoding is a journal, with all messages in it.
+func TestFileOfMessages(t *testing.T) {
+	dir := t.TempDir()
+	c := configure(t, dir, settings{config: "examples/capture/laptop.yaml", more: fmt.Sprintf(`
+extensions: {mooncake_encoding: }
+exporters: {file: {path: %s, encoding: mooncake_encoding}}
+service: {extensions: [mooncake_encoding, health_check], pipelines: {traces: {exporters: [file]}}}
+`, filepath.Join(dir, "messages.journal"))})
+	p := c.start(t)
+	l, to := production(t, 20, 2048), dial(t, c.address)
+	for first := uint64(1); first <= 60; first += 20 {
+		if err := to.export(t.Context(), l.next(first, time.Now())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.stop(t)
+	noText(t, dir)
+	got := compile(t, dir)
+	if len(got.rows) != 60 || got.files != 1 || got.result.DamageCount > 0 || got.result.Torn.Records > 0 {
+		t.Errorf("%d rows of %d journals, %d places damaged, %d torn; want 60 of 1, and all whole",
+			len(got.rows), got.files, got.result.DamageCount, got.result.Torn.Records)
+	}
+}
+
 // noText wants no file below a folder to have a word of the prompts.
 func noText(t *testing.T, dir string) {
 	t.Helper()
