@@ -174,6 +174,8 @@ type Prompt struct {
 	Overhead int
 	TooShort prompt.TooShort
 	Extra    json.RawMessage // merged into each body
+	// Priorities are what bodies state, by the class of their rows; a class of none has those of its rows.
+	Priorities prompt.Priorities
 	// Carry says whether the replay's own replies stand where the trace says that earlier replies stood; zero = carry.Auto.
 	// CarryBytes bounds what is kept for that; 0 = carry.DefaultBytes.
 	Carry      carry.Mode

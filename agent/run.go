@@ -67,6 +67,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 
 	// Plan: from here on everything is decided.
 	p := newPlan(cfg, in, found)
+	sayPriorities(in.stream, p.requests, said)
 	offset, err := compareClock(ctx, cfg.Schedule.ClockReference, said)
 	if err != nil {
 		return nil, err

@@ -194,25 +194,24 @@ func TestUnannotated(t *testing.T) {
 	require.Equal(t, 1, logs.Len(), "it is said once")
 	require.Contains(t, logs.All()[0].Message, "put the receiver or the processor mooncake before")
 
-	point := func(n int64, keysAndValues ...string) metricdata.DataPoint[int64] {
-		var of []attribute.KeyValue
-		for i := 0; i < len(keysAndValues); i += 2 {
-			of = append(of, attribute.String(keysAndValues[i], keysAndValues[i+1]))
-		}
+	point := func(n int64, of ...attribute.KeyValue) metricdata.DataPoint[int64] {
 		return metricdata.DataPoint[int64]{Attributes: attribute.NewSet(of...), Value: n}
 	}
+	reason := func(s string) attribute.KeyValue { return attribute.String("reason", s) }
+	written, read := attribute.String("direction", "written"), attribute.String("direction", "read")
+	inference, content, link := attribute.String("kind", "inference"), attribute.String("kind", "content"), attribute.String("kind", "link")
 	points := func(p ...metricdata.DataPoint[int64]) []metricdata.DataPoint[int64] { return p }
 	ignore := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualExtensionMooncakeEncodingDroppedSpans(t, telemetry,
-		points(point(2, "reason", "unannotated"), point(2, "reason", "no_trace_id"), point(2, "reason", "no_span_id")), ignore)
-	metadatatest.AssertEqualExtensionMooncakeEncodingMessages(t, telemetry, points(point(2, "direction", "written"), point(1, "direction", "read")), ignore)
-	metadatatest.AssertEqualExtensionMooncakeEncodingFailedMessages(t, telemetry, points(point(0, "direction", "written"), point(1, "direction", "read")), ignore)
+		points(point(2, reason("unannotated")), point(2, reason("no_trace_id")), point(2, reason("no_span_id"))), ignore)
+	metadatatest.AssertEqualExtensionMooncakeEncodingMessages(t, telemetry, points(point(2, written), point(1, read)), ignore)
+	metadatatest.AssertEqualExtensionMooncakeEncodingFailedMessages(t, telemetry, points(point(0, written), point(1, read)), ignore)
 	metadatatest.AssertEqualExtensionMooncakeEncodingSize(t, telemetry,
-		points(point(2*int64(len(message)), "direction", "written"), point(int64(len(message)), "direction", "read")), ignore)
-	metadatatest.AssertEqualExtensionMooncakeEncodingInvalidValues(t, telemetry, points(point(0), point(2, "attribute", "gen_ai.usage.input_tokens")), ignore)
+		points(point(2*int64(len(message)), written), point(int64(len(message)), read)), ignore)
+	metadatatest.AssertEqualExtensionMooncakeEncodingInvalidValues(t, telemetry, points(point(0), point(2, attribute.String("attribute", "gen_ai.usage.input_tokens"))), ignore)
 	metadatatest.AssertEqualExtensionMooncakeEncodingRecords(t, telemetry, points(
-		point(2, "direction", "written", "kind", "inference"), point(0, "direction", "written", "kind", "content"), point(2, "direction", "written", "kind", "link"),
-		point(1, "direction", "read", "kind", "inference"), point(0, "direction", "read", "kind", "content"), point(1, "direction", "read", "kind", "link"),
+		point(2, written, inference), point(0, written, content), point(2, written, link),
+		point(1, read, inference), point(0, read, content), point(1, read, link),
 	), ignore)
 	require.NoError(t, c.Shutdown(t.Context()))
 }

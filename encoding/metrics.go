@@ -28,12 +28,8 @@ const (
 
 var kinds = [...]string{"inference", "content", "link"}
 
-func with(keysAndValues ...string) metric.MeasurementOption {
-	var of []attribute.KeyValue
-	for i := 0; i < len(keysAndValues); i += 2 {
-		of = append(of, attribute.String(keysAndValues[i], keysAndValues[i+1]))
-	}
-	return metric.WithAttributeSet(attribute.NewSet(of...))
+func with(key, value string, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(more, attribute.String(key, value))...))
 }
 
 // begin makes the counters exist before the first event: a rate would miss it, and an alert cannot tell none from a Collector that
@@ -44,7 +40,7 @@ func (m metrics) begin(ctx context.Context) {
 		m.ExtensionMooncakeEncodingSize.Add(ctx, 0, with("direction", direction))
 		m.ExtensionMooncakeEncodingFailedMessages.Add(ctx, 0, with("direction", direction))
 		for _, kind := range kinds {
-			m.ExtensionMooncakeEncodingRecords.Add(ctx, 0, with("direction", direction, "kind", kind))
+			m.ExtensionMooncakeEncodingRecords.Add(ctx, 0, with("direction", direction, attribute.String("kind", kind)))
 		}
 	}
 	for _, reason := range [...]string{reasonUnannotated, reasonNoTraceID, reasonNoSpanID} {
@@ -74,7 +70,7 @@ func (m metrics) passed(c *decode.Counts, bytes int, direction string) {
 	m.ExtensionMooncakeEncodingSize.Add(ctx, int64(bytes), with("direction", direction))
 	for i, n := range [len(kinds)]int64{c.Inferences, c.Contents, c.Links} {
 		if n > 0 {
-			m.ExtensionMooncakeEncodingRecords.Add(ctx, n, with("direction", direction, "kind", kinds[i]))
+			m.ExtensionMooncakeEncodingRecords.Add(ctx, n, with("direction", direction, attribute.String("kind", kinds[i])))
 		}
 	}
 }

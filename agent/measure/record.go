@@ -119,11 +119,13 @@ type Record struct {
 	PromptTokens int64
 	// OutputTokensAsked is the reply length that the body asked for; 0 when it asked for none.
 	OutputTokensAsked int64
-	Stream            bool // the body asked for a stream
-	TooShort          bool // the row is shorter than the template: sent longer than it asks
-	TailCut           bool // the template's tokens ate into the row's last full block
-	Prompt            Agreement
-	Output            Agreement
+	// Priority is the one that the body states; absent where it states none.
+	Priority mooncake.Opt[int64]
+	Stream   bool // the body asked for a stream
+	TooShort bool // the row is shorter than the template: sent longer than it asks
+	TailCut  bool // the template's tokens ate into the row's last full block
+	Prompt   Agreement
+	Output   Agreement
 
 	// Replies says of each of the row's replies what stood in its place: empty for the live reply, else why its words were
 	// invented (the reasons of package carry). Nil where the row has none. Carried and Invented are their prompt tokens.

@@ -25,8 +25,8 @@ func Carry(span ptrace.Span, record []byte, d *journal.Decoder) {
 	span.SetTraceID(d.Span.TraceID)
 	span.SetSpanID(d.Span.SpanID)
 	span.SetParentSpanID(pcommon.SpanID(d.Parent))
-	span.SetStartTimestamp(pcommon.Timestamp(max(0, d.Start)))      //nolint:gosec // not negative
-	span.SetEndTimestamp(pcommon.Timestamp(max(0, d.Start, d.End))) //nolint:gosec // not negative
+	span.SetStartTimestamp(pcommon.Timestamp(max(0, d.Start)))
+	span.SetEndTimestamp(pcommon.Timestamp(max(0, d.Start, d.End)))
 	span.Attributes().PutEmptyBytes(semconv.Record).FromRaw(record)
 }
 
@@ -80,7 +80,7 @@ func plausible(d *journal.Decoder) bool {
 		}
 	}
 	for _, n := range [...]mooncake.Opt[float64]{d.Timestamp, d.Offset, d.Spread} {
-		if !(n.V >= -maxNumber && n.V <= maxNumber) { //nolint:staticcheck // NaN is neither
+		if !(n.V >= -maxNumber && n.V <= maxNumber) { // NaN is neither
 			return false
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile writes files that are there whole or not at all, and locks files against other processes. Every file
+// Package atomicfile writes files that are there whole or not at all, locks files against other processes, and opens files without waiting. Every file
 // that moonloop writes for somebody to read goes through it; only journals, which grow in place, need its lock alone.
 package atomicfile
 
