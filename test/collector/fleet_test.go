@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -188,13 +189,17 @@ func compileKilled(t *testing.T, dir, journals string, acknowledged map[uint64]s
 	if err := json.Unmarshal(out, &result); err != nil || result.Damage > 0 {
 		t.Errorf("%d damaged places: %v\n%s", result.Damage, err, out)
 	}
+	meta, err := mooncake.LoadMeta(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f, err := os.Open(trace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
 	rows := map[mooncake.SpanRef]int{}
-	for r := mooncake.NewReader(f, mooncake.ReaderOptions{Name: trace, Strict: true}); ; {
+	for r := mooncake.NewReader(f, mooncake.ReaderOptions{Name: trace, Strict: true, BlockSize: meta.BlockSize, FineBlockSize: meta.FineBlockSize}); ; {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break
@@ -227,20 +232,22 @@ type killer struct {
 	kills int
 }
 
-// sentUnderKills sends the requests and kills all of the programs in turn meanwhile, each at least once.
-func sentUnderKills(t *testing.T, address string, spans int, programs ...*killer) map[uint64]struct{} {
+// sentUnderKills sends so many requests at least, and kills all of the programs in turn meanwhile, each three times at least. What is sent goes
+// on arriving below a folder: the first kill waits for that, or it would hit nothing.
+func sentUnderKills(t *testing.T, address, arriving string, spans int, programs ...*killer) map[uint64]struct{} {
 	t.Helper()
 	for _, k := range programs {
 		k.under = k.run(t)
 	}
 	started := time.Now()
-	c := startClients(t, address, production(t, 20, 2048), 4)
-	for i := 0; ; i++ {
-		// A pause that grows with the number of requests: each program dies some five times.
-		c.wait(t, min(spans, (i+1)*spans/(5*len(programs))), 10*time.Minute)
-		if c.count() >= spans && i >= len(programs) {
-			break
+	c := startClients(t, address, production(t, 20, 2048), 2)
+	for deadline := time.Now().Add(2 * time.Minute); len(journaled(t, arriving)) == 0; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing arrives in 2 minutes")
 		}
+	}
+	for i := 0; i < 3*len(programs) || c.count() < spans; i++ {
+		time.Sleep(rand.N(2 * time.Second)) // amid whatever it does
 		k := programs[i%len(programs)]
 		k.under.kill()
 		k.under = k.run(t)
@@ -272,7 +279,7 @@ var sizes = regexp.MustCompile(`(?m)^otelcol_extension_mooncake_encoding_(size_b
 func TestAcceptanceFleetKafka(t *testing.T) {
 	fleet, spans := fleetFolder(t), fleetSpans(t)
 	dir := t.TempDir()
-	kafka := newBroker(t, fleet, dir, 4)
+	kafka := newBroker(t, fleet, dir, 12)
 	near, far := filepath.Join(dir, "near"), filepath.Join(dir, "far")
 	for _, folder := range []string{near, far} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
@@ -294,7 +301,7 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 		return p
 	}
 	programs := []*killer{{name: "broker", run: kafka.start}, {name: "sending Collector", run: sender.start}, {name: "writing Collector", run: writer}}
-	acknowledged := sentUnderKills(t, sender.address, spans, programs...)
+	acknowledged := sentUnderKills(t, sender.address, far, spans, programs...)
 	started := time.Now()
 	all := arrived(t, far, acknowledged, 20*time.Minute)
 	t.Logf("all in journals %.1f s later", time.Since(started).Seconds())
@@ -370,7 +377,7 @@ func TestAcceptanceFleetS3(t *testing.T) {
 	sender := configure(t, near, settings{config: "examples/capture/s3.yaml", more: "exporters: {awss3: {retry_on_failure: {initial_interval: 100ms, max_interval: 1s}, sending_queue: {batch: {flush_timeout: 1s}}}}"})
 	sender.environment = append(sender.environment, "S3_ENDPOINT=http://"+address, "S3_PATH_STYLE=true", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=of-a-test")
 	programs := []*killer{{name: "S3 server", run: server}, {name: "Collector", run: sender.start}}
-	acknowledged := sentUnderKills(t, sender.address, spans, programs...)
+	acknowledged := sentUnderKills(t, sender.address, buckets, spans, programs...)
 	started := time.Now()
 	all := arrived(t, buckets, acknowledged, 10*time.Minute)
 	t.Logf("all in objects %.1f s later", time.Since(started).Seconds())
