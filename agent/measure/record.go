@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -50,6 +51,10 @@ const (
 	SkipTooShort      = "prompt_too_short"   // shorter than the chat template alone, under --too-short=skip
 	SkipAborted       = "aborted"            // the run ended early on its own error limit
 )
+
+// CancelBroken is the Record.Reason of a cancelled row that had been sent, or was about to be, when its run was broken off: what became
+// of it is not known.
+const CancelBroken = "broken_off"
 
 // FailUnsendable is the Record.Reason of a row that no request could be built from.
 const FailUnsendable = "unsendable"
@@ -146,6 +151,27 @@ type Record struct {
 	// Block is the number of tokens in the blocks that Predicted counts: the engine's, or the trace's finest where that is not
 	// known; 0 where nothing is.
 	Block int64
+}
+
+// Shift moves all instants of the record, onto another clock.
+func (r *Record) Shift(by time.Duration) {
+	for _, at := range []*time.Duration{&r.Intended, &r.Dispatched, &r.Admitted} {
+		if *at > clock.Never {
+			*at += by
+		}
+	}
+	if !r.Sent {
+		return
+	}
+	x := &r.Exchange
+	for _, at := range []*time.Duration{&x.Start, &x.Wire, &x.FirstByte, &x.Headers, &x.FirstEvent, &x.FirstAnswer, &x.End} {
+		if *at > clock.Never {
+			*at += by
+		}
+	}
+	for i := range x.At {
+		x.At[i] += int64(by)
+	}
 }
 
 // Lateness is dispatch minus intention, the cap's wait not included. Zero for rows that were never dispatched.

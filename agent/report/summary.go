@@ -105,11 +105,7 @@ func (r *Report) members() members {
 		steady := members{{"window", s.Window}, {"rows", s.figures.Rows}, {"error_summary", entries(s.figures.Errors)}}
 		all = append(all, member{"steady_state", append(steady, figureMembers(s.figures)...)})
 	}
-	if len(r.Settings) > 0 {
-		config, sources := map[string]any{}, map[string]string{}
-		for _, s := range r.Settings {
-			config[s.Name], sources[s.Name] = s.Value, s.From
-		}
+	if config, sources := SettingsByName(r.Settings); config != nil {
 		all = append(all, member{"config", config}, member{"config_sources", sources})
 	}
 	if f.SLO.Any() {
@@ -138,6 +134,9 @@ func (r *Report) members() members {
 	}
 	if r.Merged != nil {
 		all = append(all, member{"shards", r.Merged})
+	}
+	if r.Resumed != nil {
+		all = append(all, member{"resumed", r.Resumed})
 	}
 	return append(all, members{
 		{"fidelity", r.fidelity()},
