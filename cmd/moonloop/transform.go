@@ -301,6 +301,7 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 			m.SessionMode = mooncake.SessionUnknown
 		}
 	}
+	t.lets(m, s)
 	if len(t.metas) > 1 {
 		m.TimeBase = time.Time{}
 	}
@@ -311,4 +312,32 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 	m.BlockSize, m.FineBlockSize, m.Digests, m.Trunk = s.BlockSize(), s.FineBlockSize(), d.Digests(), d.Trunk()
 	m.Transformations = append(slices.Clip(m.Transformations), r.Steps...)
 	return m
+}
+
+// lets says how ids and times of the new trace were made, as far as each of its sources knows; which rows tell what is counted as they are
+// written.
+func (t *tracesRead) lets(m *mooncake.Meta, s *transform.Stream) {
+	var p mooncake.Privacy
+	m.HashKeys, m.HashDomains = nil, nil
+	for i, from := range t.metas {
+		var said mooncake.Privacy
+		if from != nil {
+			m.HashKeys, m.HashDomains = append(m.HashKeys, from.HashKeys...), append(m.HashDomains, from.HashDomains...)
+			if from.Privacy != nil {
+				said = *from.Privacy
+			}
+		}
+		if i == 0 {
+			p.HashAlgorithm = said.HashAlgorithm
+		}
+		if p.HashAlgorithm != said.HashAlgorithm {
+			p.HashAlgorithm = ""
+		}
+		p.TimestampJitter = max(p.TimestampJitter, said.TimestampJitter)
+	}
+	slices.Sort(m.HashKeys)
+	slices.Sort(m.HashDomains)
+	m.HashKeys, m.HashDomains = slices.Compact(m.HashKeys), slices.Compact(m.HashDomains)
+	p.TimestampJitter = s.Jitter(p.TimestampJitter)
+	m.Privacy = &p
 }

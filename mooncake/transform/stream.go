@@ -4,6 +4,7 @@
 package transform
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type Stream struct {
 	sizes         *sizes
 	turns         *turns
 	cut           float64
+	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
 }
 
@@ -113,7 +115,7 @@ func (s *Stream) open(sources []Source) error {
 		rows = gaps(c.MaxGap, rows, &s.cut)
 	}
 	if c.Spread != SpreadNone {
-		rows = spread(c, rows)
+		rows = spread(c, rows, &s.tick)
 	}
 	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
 		s.turns = &turns{c: c, last: map[string]turn{}}
@@ -241,6 +243,21 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 	added := s.finish.row(it, s.block, s.fine)
 	s.after.add(it.Row, added, s.block)
 	return it.Row, nil
+}
+
+// Jitter is by how much, in ms and at most, times are changed at random in what comes out, once the stream has ended: before is by how much they
+// had been in the sources.
+func (s *Stream) Jitter(before float64) float64 {
+	if s.c.Scale > 1 {
+		before += millis(cmp.Or(s.c.Shift, DefaultShift))
+	}
+	if s.c.Spread == SpreadUniform {
+		before += s.tick
+	}
+	if changes(s.c.TimeScale) {
+		before *= s.c.TimeScale
+	}
+	return before
 }
 
 // Report is what a stream did, once it has ended.
