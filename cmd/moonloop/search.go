@@ -268,7 +268,7 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 	if err := f.apply(verb); err != nil {
 		return nil, err
 	}
-	for _, name := range refused {
+	for _, name := range append(refused, "resume") {
 		if fs.Changed(name) {
 			return nil, fmt.Errorf("--%s cannot be given for %s: leave it out", name, whose)
 		}

@@ -8,6 +8,7 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,6 +65,18 @@ func CreateAs(temp, name string) (*File, error) {
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) //nolint:gosec // the caller chooses the name
 	if err != nil {
 		return nil, err
+	}
+	return &File{File: f, name: name}, nil
+}
+
+// Reopen goes on with a file that CreateAs started and a process left, at its end. One that is not there is started.
+func Reopen(temp, name string) (*File, error) {
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the caller chooses the name
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(0, io.SeekEnd); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return &File{File: f, name: name}, nil
 }

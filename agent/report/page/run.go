@@ -316,6 +316,15 @@ type summary struct {
 		} `json:"error_details"`
 		Count int64 `json:"count"`
 	} `json:"error_summary"`
+	Servers []struct {
+		Server string `json:"server"`
+		partFigures
+	} `json:"servers"`
+	Classes []struct {
+		Class    string `json:"class"`
+		Priority *int64 `json:"priority"`
+		partFigures
+	} `json:"classes"`
 	Warnings []string `json:"warnings"`
 	Missed   []string `json:"goals_missed"`
 }
