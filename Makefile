@@ -44,7 +44,7 @@ RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-agents acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-agents acceptance-answers acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -191,6 +191,12 @@ acceptance-referee: moonloop
 	PEERS='vegeta k6' bench/peers/peers.sh build/peers
 	-test/acceptance/peers/install.sh build/peers
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' $(ACCEPT_ENGINE) -run '^TestAcceptanceReferee$$' ./test/acceptance
+
+## acceptance-answers: compare, ten times on two simulators; search and twin on a real vLLM (docs/compare.md, search.md, twin.md)
+# Installs into build/vllm. Takes an hour or two.
+acceptance-answers: moonloop
+	test/acceptance/vllm/install.sh build/vllm
+	MOONLOOP_VLLM='$(CURDIR)/build/vllm' $(ACCEPT_ENGINE) -run '^TestAcceptance(Compare|SearchVLLM|TwinVLLM)$$' ./test/acceptance
 
 ## acceptance-agents: agents in LangGraph, captured from OpenInference's spans, replayed: the same graph, in the same time; PYTHON=python3
 # Installs into build/agents (0.2 GB).

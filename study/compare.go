@@ -153,7 +153,12 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 	return c, c.addRows(left, right, primary)
 }
 
-// pairs takes the runs of two sides in their order. A pair with a run that is no evidence is left out.
+// warmer is the greatest difference between the shares of prompt tokens that two runs of a pair found in a cache that others had filled.
+// What an engine's blocks find beyond those of the trace is less.
+const warmer = 0.02
+
+// pairs takes the runs of two sides in their order. A pair with a run that is no evidence is left out, and so is one of which only one
+// run found what an earlier run had left in the cache: its difference is that of the caches.
 func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) {
@@ -163,9 +168,14 @@ func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 		}
 		whole := true
 		for _, pair := range [][2]*Run{{a[i], b[i]}, {b[i], a[i]}} {
-			if run := pair[0]; run.Verdict != ValidVerdict {
+			run, other := pair[0], pair[1]
+			switch {
+			case run.Verdict != ValidVerdict:
 				whole = false
-				out = append(out, LeftOut{run.Dir, "its verdict is " + run.Verdict + "; its pair " + pair[1].Dir + " is left out, too"})
+				out = append(out, LeftOut{run.Dir, "its verdict is " + run.Verdict + "; its pair " + other.Dir + " is left out, too"})
+			case run.warm > other.warm+warmer:
+				whole = false
+				out = append(out, LeftOut{run.Dir, fmt.Sprintf("it found a warm cache: %.1f %% of its prompt tokens were there from an earlier run, and %.1f %% of those of its pair %s, which is left out, too; give each run another --seed, or empty the cache before each", 100*run.warm, 100*other.warm, other.Dir)})
 			}
 		}
 		if whole {

@@ -21,6 +21,7 @@ type summary struct {
 	verdict          string
 	seq, schedule    string
 	start            int
+	beyond           int // tokens of 1,000 that an earlier run left in the cache
 }
 
 func (s summary) json() string {
@@ -37,8 +38,9 @@ func (s summary) json() string {
 		"time_to_first_token": {"unit": "ms", "avg": %g, "p50": %g, "count": 100},
 		"output_token_throughput": {"unit": "tokens/sec", "avg": %g},
 		"request_error_rate": {"unit": "%%", "avg": 0},
-		"trace": {"rows": 100, "seq_digest": %q, "tree_digest": "t", "arrival_digest": "a"}, "schedule": %s}`,
-		time.Unix(int64(s.start), 0).UTC().Format(time.RFC3339), s.verdict, s.ttft, s.ttft, s.throughput, s.seq, s.schedule)
+		"trace": {"rows": 100, "seq_digest": %q, "tree_digest": "t", "arrival_digest": "a"}, "schedule": %s,
+		"total_isl": {"unit": "tokens", "avg": 1000}, "fidelity": {"cache": {"beyond_tokens": %d}}}`,
+		time.Unix(int64(s.start), 0).UTC().Format(time.RFC3339), s.verdict, s.ttft, s.ttft, s.throughput, s.seq, s.schedule, s.beyond)
 }
 
 // write makes a folder of runs.
@@ -174,5 +176,28 @@ func TestCompareRefuses(t *testing.T) {
 		if c, err := compare(t, a, test.b, test.metric); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %+v, %v; want %q", name, c, err, test.want)
 		}
+	}
+}
+
+// TestCompareWarmCache: a pair of which one run found what an earlier run had left in the cache says something of the caches. It is no
+// evidence; where both found as much, it is.
+func TestCompareWarmCache(t *testing.T) {
+	warm, cold := side(100, 1000), side(113, 1000)
+	for i := range warm {
+		warm[i].beyond = 160
+	}
+	c, err := compare(t, write(t, warm...), write(t, cold...), "ttft.p50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Primary.Answer != study.CannotTell || c.Primary.Pairs != 0 || len(c.LeftOut) != len(warm) ||
+		!strings.Contains(c.LeftOut[0].Reason, "it found a warm cache: 16.0 % of its prompt tokens were there from an earlier run, and 0.0 %") {
+		t.Errorf("%+v, left out: %v", c.Primary, c.LeftOut)
+	}
+	for i := range cold {
+		cold[i].beyond = 170
+	}
+	if c, err = compare(t, write(t, warm...), write(t, cold...), "ttft.p50"); err != nil || c.Primary.Pairs != len(warm) || c.Primary.Answer != study.Slower {
+		t.Errorf("%v: %+v", err, c)
 	}
 }

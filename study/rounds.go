@@ -25,7 +25,7 @@ type Rounds struct {
 	// Calibrate also runs A once more in each round, for [Compare]'s noise floor.
 	Calibrate bool
 	N         int    // rounds
-	Seed      uint64 // of the order, and of {seed}
+	Seed      uint64 // of the order, and of {seed}; another one for each comparison, or it finds what the one before left in the cache
 	// Dir gets the folders a, b and, with Calibrate, again; in each, a folder and a log for each round: a/1, a/1.log. A run that is
 	// there is kept, so that the rounds go on where they ended, and more rounds can be added.
 	Dir string

@@ -39,6 +39,9 @@ type Run struct {
 	// Reasons are the metrics that made the verdict worse than valid.
 	Reasons []string
 
+	// warm is the share of the prompt tokens that the engine had cached although no earlier request of the run brought them.
+	warm float64
+
 	figures  map[string]map[string]float64 // by tag and statistic
 	units    map[string]string             // by tag
 	trace    traceIdentity
@@ -135,6 +138,11 @@ func parseSummary(b []byte) (*Run, error) {
 		} `json:"verdict"`
 		Trace    traceIdentity  `json:"trace"`
 		Schedule map[string]any `json:"schedule"`
+		Fidelity struct {
+			Cache struct {
+				Beyond float64 `json:"beyond_tokens"`
+			} `json:"cache"`
+		} `json:"fidelity"`
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, err
@@ -170,6 +178,9 @@ func parseSummary(b []byte) (*Run, error) {
 				run.figures[tag][name] = v
 			}
 		}
+	}
+	if prompt := run.figures["total_isl"]["avg"]; prompt > 0 {
+		run.warm = s.Fidelity.Cache.Beyond / prompt
 	}
 	return run, nil
 }

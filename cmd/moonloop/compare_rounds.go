@@ -52,6 +52,9 @@ func (r *roundFlags) check(folders []string, again string) error {
 // run runs the rounds, and returns the folders of their runs.
 func (r *roundFlags) run(cmd *cobra.Command, metric study.Metric) (dirs []string, again string, err error) {
 	r.A, r.B = r.commands[0], r.commands[1]
+	if r.Seed == 0 {
+		r.Seed = drawnSeed()
+	}
 	r.Exec = shell
 	r.Ended = func(round int, side string, run *study.Run) {
 		value, unit, _ := run.Value(metric)

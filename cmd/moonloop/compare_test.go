@@ -4,10 +4,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -91,6 +93,27 @@ func TestCompareRounds(t *testing.T) {
 	if status := run(t.Context(), args, strings.NewReader(""), &out, &out); status != exitGoals ||
 		!strings.Contains(out.String(), "B is slower by 10 %") || !strings.Contains(out.String(), "round 7 of 7, again: time_to_first_token.p50 1007 ms, valid") {
 		t.Fatalf("exit status %d: %s", status, out.String())
+	}
+	// The same comparison again draws other seeds: its runs do not find what these left in an engine's cache.
+	seeds := map[string]bool{}
+	for _, dir := range []string{"rounds", "more"} {
+		if dir == "more" {
+			run(t.Context(), append(slices.Clone(args), "--out", dir), strings.NewReader(""), &out, &out)
+		}
+		names, err := filepath.Glob(filepath.Join(dir, "*", "*", "summary.json"))
+		if err != nil || len(names) != 21 {
+			t.Fatal(err, names)
+		}
+		for _, name := range names {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seeds[string(b[bytes.Index(b, []byte(`"seed":`)):])] = true
+		}
+	}
+	if len(seeds) != 42 {
+		t.Errorf("42 runs of two comparisons had %d seeds", len(seeds))
 	}
 	for name, wants := range map[string][]string{
 		"j.xml":  {`<testsuite name="moonloop compare" tests="1" failures="1" errors="0" skipped="0">`, `<failure message="B is slower by 10 %`},

@@ -16,6 +16,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,7 +100,7 @@ func newSearchCommand() *cobra.Command {
 	add(fs, &f.MaxProbes, "max-probes", 16, whole(1, 1000))
 	add(fs, &f.Budget, "budget", 0, lasting(0, century, "0 or more"))
 	wordVar(fs, &f.cache, "cache", coldCache, coldCache, warmCache)
-	add(fs, &f.Seed, "seed", 1)
+	add(fs, &f.Seed, "seed", 0)
 	add(fs, &f.out, "out", "", anyText("a folder"))
 	add(fs, &f.json, "json", false)
 	wordVar(fs, &f.progress, "progress", "auto", "auto", "bar", "lines", "none")
@@ -191,6 +192,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	if err := state.resume(filepath.Join(p.dir, searchFile)); err != nil {
 		return err
 	}
+	f.Seed = state.Question.Seed
 	if n := len(state.Probes); n > 0 {
 		fmt.Fprintf(stderr, "moonloop: going on after %s in %s\n", term.Counted(int64(n), "probes"), onOneTerminal(p.dir))
 	}
@@ -307,10 +309,13 @@ func (p *prober) question(replay *replayFlags) searchQuestion {
 	return q
 }
 
-// resume reads the probes of an equal search.
+// resume reads the probes of an equal search, and its seed where none is given; where there is no search, it draws one.
 func (s *searchState) resume(name string) error {
 	text, err := os.ReadFile(name) //nolint:gosec // the user's folder
 	if errors.Is(err, fs.ErrNotExist) {
+		if s.Question.Seed == 0 {
+			s.Question.Seed = drawnSeed()
+		}
 		return nil
 	}
 	if err != nil {
@@ -320,6 +325,9 @@ func (s *searchState) resume(name string) error {
 	if err := json.Unmarshal(text, &before); err != nil || before.Schema != s.Schema {
 		return fmt.Errorf("%s is not the file of a search (schema %d): name another folder with --out (%w)", name, s.Schema, errors.Join(err, errors.New("it cannot be continued")))
 	}
+	if s.Question.Seed == 0 {
+		s.Question.Seed = before.Question.Seed
+	}
 	ours, errA := json.Marshal(s.Question)
 	theirs, errB := json.Marshal(before.Question)
 	if errA != nil || errB != nil || !bytes.Equal(ours, theirs) {
@@ -328,6 +336,10 @@ func (s *searchState) resume(name string) error {
 	s.Probes = before.Probes
 	return nil
 }
+
+// drawnSeed returns the seed of a study that is given none: never 0, and not that of an earlier study, whose words an engine may have in
+// its cache. It is short enough to be typed again.
+func drawnSeed() uint64 { return 1 + uint64(rand.Uint32()) } //nolint:gosec // no secret
 
 // save writes the file of a search.
 func (s *searchState) save(dir string) error {
