@@ -569,7 +569,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--dataset-name random", []string{"vLLM", "TraceReplay", "--as vllm", "--as tracereplay"}},
 		{"--dataset-name random --as vllm", []string{"want timed_trace"}},
 		{"--trace-mode replay", []string{"want trace or benchmark"}},
-		{"--trace-mode benchmark", []string{"want sharegpt, custom or sonnet", "--dataset FILE"}},
+		{"--trace-mode benchmark", []string{"--dataset-name sharegpt", "--dataset-path FILE"}},
 		{"--trace-mode benchmark --dataset-name hf --dataset-path a/b", []string{"want sharegpt, custom or sonnet", "--dataset FILE"}},
 		{"--trace-mode benchmark --dataset-name sharegpt", []string{"--dataset-path FILE", "nothing is downloaded"}},
 		{"--trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/none.json", []string{"none.json"}},

@@ -478,6 +478,11 @@ var printedLines = []printedLine{
 		"requests 2; over 1500ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "--model alone is asked for as it stands; TraceReplay does the same",
 	},
 	{
+		traceReplay, "TraceReplay Benchmark Tool", "prompts of the dataset that it takes by itself", "--model sim --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-path DIR/talk.json --host HOST --port PORT",
+		map[string]string{"talk.json": talk()},
+		"requests 4; rows of the trace; path /v1/completions; text lighthouse", "",
+	},
+	{
 		traceReplay, "TraceReplay Benchmark Tool", "prompts of a dataset", "--model /models/m --served-model-name sim --backend vllm --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json --host HOST --port PORT --save-result --result-dir DIR/out --save-prompts",
 		map[string]string{"talk.json": talk()},
 		"requests 4; rows of the trace; path /v1/completions; text lighthouse; output prompt as asked 4; file out/summary.json; file out/prompts.jsonl",

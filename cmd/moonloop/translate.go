@@ -488,6 +488,7 @@ func (t *translator) textsOf() error {
 	default:
 		return fmt.Errorf("--trace-mode %s: want trace or benchmark", quoted(mode))
 	}
+	name = cmp.Or(name, "sharegpt")
 	switch {
 	case name == "random":
 		return nil
