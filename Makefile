@@ -40,11 +40,12 @@ SCENARIOS ?=
 ROWS     ?= 1000000
 STEPS    ?=
 SOAK     ?= 20m
+SHADOW   ?= 20m
 RATE     ?=
 SEEDS    ?=
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-agents acceptance-answers acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -191,6 +192,11 @@ acceptance-referee: moonloop
 	PEERS='vegeta k6' bench/peers/peers.sh build/peers
 	-test/acceptance/peers/install.sh build/peers
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' $(ACCEPT_ENGINE) -run '^TestAcceptanceReferee$$' ./test/acceptance
+
+## acceptance-shadow: a shadow behind a live production, through the Collector, for SHADOW, with each part killed once (docs/shadow.md)
+acceptance-shadow: build
+	MOONLOOP_SHADOW='$(SHADOW)' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
+		go test -v -count=1 -timeout 0 -run '^TestAcceptanceShadow$$' ./test/acceptance
 
 ## acceptance-answers: compare, ten times on two simulators; search and twin on a real vLLM (docs/compare.md, search.md, twin.md)
 # Installs into build/vllm. Takes an hour or two.

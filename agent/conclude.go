@@ -38,7 +38,7 @@ const (
 type ending struct {
 	plan     plan
 	clk      clock.Clock
-	zero     time.Duration
+	zero     time.Duration // of the schedule, on the clock of the records
 	in       *input
 	engines  *engines
 	tel      *telemetry.Pipeline
@@ -48,6 +48,8 @@ type ending struct {
 	said     *notices
 	stats    schedule.Stats
 	warmed   *report.Warmup
+	before   *past
+	aborted  bool // by its own limit of errors
 }
 
 // conclude closes the books: the pipeline is flushed, the figures are taken, the run is judged and reported. It
@@ -72,7 +74,8 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	figures, counts := e.recorder.figures.Figures(), e.in.stream.Counts()
 	rep := report.New(figures)
 	rep.Run, rep.Settings, rep.Schedule = e.plan.run, e.plan.settings, e.plan.order
-	rep.Run.Start, rep.Run.End, rep.Run.Interrupted = e.clk.Wall(e.zero), e.clk.Wall(end), ctx.Err() != nil
+	rep.Run.Start, rep.Run.End, rep.Run.Interrupted = e.clk.Wall(e.zero-e.recorder.shift), e.clk.Wall(end), ctx.Err() != nil
+	e.before.tell(rep, e.said)
 	if len(e.recorder.models) > 1 {
 		rep.Run.Models = e.recorder.models
 	}
@@ -108,6 +111,10 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures, rep.Shown())
 	if e.plan.out != "" {
 		runErr = errors.Join(runErr, rep.WriteFiles(e.plan.out), e.writeSidecar(figures), e.writePage(figures))
+	}
+	unfinished := runErr != nil || counts.Cut && (e.aborted || ctx.Err() != nil) || slices.ContainsFunc(figures.Skips, func(r measure.Reason) bool { return notSent(r.Reason) })
+	if err := e.recorder.journal.Close(unfinished); err != nil {
+		e.said.warn("should the run have to go on: %v", err)
 	}
 	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
 		Interrupted: ctx.Err() != nil,
@@ -179,7 +186,7 @@ func (e ending) writePage(f *measure.Figures) error {
 func (e ending) describeTrace(counts load.Counts) report.Trace {
 	rejected := e.in.quarantine.Count()
 	t := e.plan.trace
-	t.Rows = e.stats.Fired + e.stats.Skipped
+	t.Rows = e.stats.Fired + e.stats.Skipped + e.stats.Passed
 	t.Filtered = map[string]int64{
 		"window": counts.OutsideWindow, "max_requests": counts.PastLimit, "shard": counts.OtherShards, "rejected": rejected,
 	}
@@ -230,6 +237,7 @@ func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts)
 	rejected := e.in.quarantine.Count()
 	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+counts.Read)))
 	facts.Elapsed = m.Elapsed.Seconds()
+	facts.Breaks = e.before.breaks()
 	facts.LookAheadStalls = judge.Know(float64(e.stats.Stalls))
 	share := func(d time.Duration, known bool) judge.Fact {
 		return judge.KnowIf(float64(d)/float64(m.Elapsed), known && m.Elapsed > 0)

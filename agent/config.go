@@ -71,6 +71,9 @@ type Config struct {
 	// sent; with Force each is replaced when the new one is complete.
 	Out   string
 	Force bool
+	// Resume goes on with the run that was broken off in Out, which the rest of the configuration must describe as it did then. Without
+	// effect beside it are Force, RunID and the report's words on the run but for Telemetry.
+	Resume bool
 	// NoPage leaves report.html out. TraceURL is the address of a trace in a tracing system, with {trace_id} in it, to which the
 	// page links; empty = no links.
 	NoPage   bool
@@ -174,6 +177,8 @@ type Prompt struct {
 	Overhead int
 	TooShort prompt.TooShort
 	Extra    json.RawMessage // merged into each body
+	// Priorities are what bodies state, by the class of their rows; a class of none has those of its rows.
+	Priorities prompt.Priorities
 	// Carry says whether the replay's own replies stand where the trace says that earlier replies stood; zero = carry.Auto.
 	// CarryBytes bounds what is kept for that; 0 = carry.DefaultBytes.
 	Carry      carry.Mode
@@ -239,6 +244,9 @@ func (c *Config) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Trace.Name == "" {
 		bad("trace: none given; name a file, a URL, or - for standard input")
+	}
+	if c.Resume && c.Out == "" {
+		bad("resume: no folder of a run that was broken off is given")
 	}
 	if c.Target.URL == "" && !c.DryRun {
 		bad("url: none given; name the engine's base URL, such as http://127.0.0.1:8000")

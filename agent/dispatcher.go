@@ -8,7 +8,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/schedule"
@@ -30,50 +29,80 @@ type dispatcher struct {
 	sched    *schedule.Scheduler
 	// prefillCap says that the schedule waits for first tokens.
 	prefillCap bool
+
+	dispatch, requests context.Context //nolint:containedctx // of the schedule, which outlasts the call that makes it
+	stopDispatch       context.CancelCauseFunc
+	stopRequests       context.CancelFunc
 }
 
 // conversation is what a session carries from turn to turn.
 type conversation struct {
-	span *telemetry.Session
+	begun bool // in this part of the run
+	span  *telemetry.Session
 	// history holds the turns so far where rows are new turns, else nil. Its turns are sent one after another,
 	// so only one request uses it at a time.
 	history *prompt.History
 }
 
-// replay runs the schedule to its end.
-func (d *dispatcher) replay(ctx context.Context, p plan, zero time.Duration, rows *load.Stream, w schedule.Waiter) (stats schedule.Stats, err error) {
-	dispatch, stopDispatch := context.WithCancelCause(ctx)
-	defer stopDispatch(nil)
-	requests, stopRequests := context.WithCancel(ctx)
-	defer stopRequests()
-	if p.schedule.Until > 0 {
-		t := time.AfterFunc(zero-d.clk.Now()+p.schedule.Until+p.grace, stopRequests)
-		defer t.Stop()
-	}
-	context.AfterFunc(dispatch, d.live.stop)
-	p.schedule.Zero = zero
+// newSchedule makes the schedule. Its zero is not known yet. It ends with ctx, and close frees what it has taken hold of.
+func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter) (err error) {
+	d.dispatch, d.stopDispatch = context.WithCancelCause(ctx)
+	d.requests, d.stopRequests = context.WithCancel(ctx)
 	d.sched, err = schedule.New(p.schedule, d.clk, w, schedule.Hooks{
-		Prepare: func(it *schedule.Item) { d.prepare(requests, it) },
+		Prepare: func(it *schedule.Item) { d.prepare(d.requests, it) },
 		Due:     func(*schedule.Item) { d.live.due() },
-		Fire:    func(it *schedule.Item) { d.fire(requests, it) },
+		Fire:    func(it *schedule.Item) { d.fire(d.requests, it) },
 		Skip: func(it *schedule.Item, why schedule.Reason) {
 			reason := skipReasons[why]
-			if why == schedule.Stopped && errors.Is(context.Cause(dispatch), errAborted) {
+			if why == schedule.Stopped && errors.Is(context.Cause(d.dispatch), errAborted) {
 				reason = measure.SkipAborted
 			}
 			d.skip(it, reason)
 		},
 	})
-	if err != nil {
-		return stats, err
+	return err
+}
+
+// close ends what newSchedule began.
+func (d *dispatcher) close() {
+	d.stopDispatch(nil)
+	d.stopRequests()
+}
+
+// takeUp makes the schedule and decides on its zero. Of a run that was broken off it leaves out the rows that were over: those that it
+// returns are left.
+func (d *dispatcher) takeUp(ctx context.Context, p plan, src schedule.Source, w schedule.Waiter, before *past, said *notices) (zero time.Duration, rows schedule.Source, err error) {
+	if err = d.newSchedule(ctx, p, w); err != nil {
+		return 0, nil, err
 	}
+	if rows, err = before.forward(ctx, d, src); err != nil {
+		return 0, nil, err
+	}
+	begin, err := p.zero(d.clk)
+	if err != nil {
+		return 0, nil, err
+	}
+	zero = begin - before.cut()
+	d.recorder.shift = before.shift(zero)
+	d.sched.TakeUp(zero, begin)
+	return zero, rows, before.begin(d.clk, d.recorder.journal, zero, begin, said)
+}
+
+// replay runs the schedule to its end.
+func (d *dispatcher) replay(p plan, zero time.Duration, rows schedule.Source, before *past) (schedule.Stats, error) {
+	if p.schedule.Until > 0 {
+		t := time.AfterFunc(zero-d.clk.Now()+p.schedule.Until+p.grace, d.stopRequests)
+		defer t.Stop()
+	}
+	context.AfterFunc(d.dispatch, d.live.stop)
 	d.recorder.start(func() {
-		stopDispatch(errAborted)
-		late := time.AfterFunc(p.grace, stopRequests)
-		context.AfterFunc(requests, func() { late.Stop() }) // the run has ended before
+		d.stopDispatch(errAborted)
+		late := time.AfterFunc(p.grace, d.stopRequests)
+		context.AfterFunc(d.requests, func() { late.Stop() }) // the run has ended before
 	})
 	defer d.recorder.stop()
-	return d.sched.Run(dispatch, rows)
+	before.submitBroken(d)
+	return d.sched.Run(d.dispatch, rows)
 }
 
 // prepare prepares an item's request, up to the first byte. It runs on the scheduler's goroutine.
@@ -101,9 +130,7 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	if it.Row.WaitFor != nil { // a whole prompt: rows of a graph have no turn before them
 		c.history = nil
 	}
-	if c.history != nil && it.Row.Kind() == mooncake.KindMessages && it.Row.MessageMode == "" {
-		it.Row.MessageMode = "delta" // the session mode says so
-	}
+	asTurn(it.Row, c.history)
 	if d.prefillCap {
 		p.first = func(at time.Duration) { d.sched.FirstToken(it, at) }
 	}
@@ -112,15 +139,22 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	d.recorder.senders.Go(func() { d.request(ctx, it, c, p) })
 }
 
+// asTurn says of a row of messages that they are a new turn, where the session mode says so.
+func asTurn(row *mooncake.Row, history *prompt.History) {
+	if history != nil && row.Kind() == mooncake.KindMessages && row.MessageMode == "" {
+		row.MessageMode = "delta"
+	}
+}
+
 // conversation returns the item's, with its root span and history, made at the first turn of its session.
 func (d *dispatcher) conversation(it *schedule.Item) conversation {
 	if it.Session == nil {
 		return conversation{}
 	}
-	c, begun := it.Session.Data.(conversation)
-	if !begun {
-		c.span = d.tel.StartSession(telemetry.Opening{ID: it.Session.ID, Model: d.builder.Model(it.Row), Row: it.Index, At: it.Intended})
-		if d.delta {
+	c, _ := it.Session.Data.(conversation)
+	if !c.begun {
+		c.begun, c.span = true, d.tel.StartSession(telemetry.Opening{ID: it.Session.ID, Model: d.builder.Model(it.Row), Row: it.Index, At: it.Intended})
+		if d.delta && c.history == nil {
 			c.history = new(prompt.History)
 		}
 		it.Session.Data = c
@@ -134,6 +168,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	rec := d.newRecord(it)
 	rec.Server = p.engine.server
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
+	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended))
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
 	d.engines.leave(p.engine)
 	at, open := p.gate.Wait()

@@ -29,7 +29,11 @@ func openFolder(cfg Config) (*report.Folder, error) {
 	if c := cfg.Trace; c.Lenient && c.Quarantine == "" {
 		further = append(further, mooncake.RejectedName(c.Name))
 	}
-	folder, err := report.OpenFolder(cfg.Out, cfg.Force, further...)
+	open := report.OpenFolder
+	if cfg.Resume {
+		open = report.ReopenFolder
+	}
+	folder, err := open(cfg.Out, cfg.Force, further...)
 	if err != nil {
 		return nil, err
 	}

@@ -201,7 +201,11 @@ func (l *Live) ended(r *measure.Record) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := &l.view
+	l.view.count(r)
+}
+
+// count counts a row that has ended.
+func (v *View) count(r *measure.Record) {
 	switch r.Outcome {
 	case measure.Skipped:
 		v.Skipped++
@@ -212,7 +216,7 @@ func (l *Live) ended(r *measure.Record) {
 		v.Disconnected++
 	default:
 		v.Failed++
-		l.failed(r.Reason)
+		v.failed(r.Reason)
 	}
 	if predicted, cached, known := r.CachePair(); known {
 		v.Predicted, v.Cached, v.Prompt = v.Predicted+predicted, v.Cached+cached, v.Prompt+r.Exchange.Usage.Prompt
@@ -243,8 +247,8 @@ func (l *Live) follow(r *measure.Record) {
 const maxErrors = 16
 
 // failed counts a class of errors.
-func (l *Live) failed(reason string) {
-	errs := l.view.Errors
+func (v *View) failed(reason string) {
+	errs := v.Errors
 	i := slices.IndexFunc(errs, func(e measure.Reason) bool { return e.Reason == reason })
 	switch {
 	case i >= 0:
@@ -255,7 +259,7 @@ func (l *Live) failed(reason string) {
 		errs[len(errs)-1] = measure.Reason{Reason: "others", Count: errs[len(errs)-1].Count + 1}
 	}
 	slices.SortStableFunc(errs, func(a, b measure.Reason) int { return cmp.Compare(b.Count, a.Count) })
-	l.view.Errors = errs
+	v.Errors = errs
 }
 
 // advance closes the seconds that are over. The caller holds pulsing, and not mu.

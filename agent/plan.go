@@ -50,6 +50,7 @@ type plan struct {
 	slice     time.Duration // of the results over time
 	traceURL  string        // to which the drawing links; empty = no links
 	sidecar   mooncake.Meta
+	beginning report.Beginning // what a part that goes on with the run must be like
 
 	// What the report says of all this.
 	run      report.Run

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/observe"
@@ -30,6 +31,8 @@ type recorder struct {
 	file    *report.Requests // nil where nothing needs it
 	spool   string           // directory of the file where no results are to be kept
 	models  map[string]int64 // rows by the model that was asked for
+	journal *report.Journal  // nil where no results are to be kept
+	shift   time.Duration    // of the instants of records, onto the clock of the first part of a run that was broken off
 	failed  int64
 	ended   int64
 
@@ -39,17 +42,27 @@ type recorder struct {
 }
 
 type recorded struct {
-	rec  *measure.Record
-	span telemetry.Span
+	rec   *measure.Record
+	span  telemetry.Span
+	shift time.Duration
 }
 
-// newRecorder returns a recorder, and creates its file. live and watch are to be set before its start.
-func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline) (rc *recorder, err error) {
+// newRecorder returns a recorder, and creates its files, or takes up those of a run that was broken off. live and watch are to be set
+// before its start.
+func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline, before *past) (rc *recorder, err error) {
 	rc = &recorder{
 		plan: p, texts: text, cache: cache, tel: tel, models: make(map[string]int64),
 		// When the recorder falls behind, finished requests wait here and then in their own goroutines, after
 		// their stream has ended: late books, never a late request.
 		in: make(chan recorded, 1024),
+	}
+	if before != nil {
+		rc.figures, rc.models = before.figures, before.models
+		cache.divisor, cache.replies = before.cache.divisor, before.cache.replies
+		if rc.file, err = before.kept.Reopen(p.out, &p.sidecar); err == nil {
+			rc.journal, err = before.journal.Reopen(p.out)
+		}
+		return rc, err
 	}
 	rc.figures = measure.NewAggregate(measure.Options{SLO: p.limits.slo})
 	dir := p.out
@@ -59,7 +72,9 @@ func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline) 
 		}
 		dir = rc.spool
 	}
-	if dir != "" {
+	if p.out != "" {
+		rc.file, rc.journal, err = report.Begin(p.out, &p.sidecar, p.beginning)
+	} else if dir != "" {
 		rc.file, err = report.CreateRequests(dir, &p.sidecar)
 	}
 	return rc, err
@@ -70,13 +85,15 @@ func (rc *recorder) start(abort func()) {
 	rc.abort = sync.OnceFunc(abort)
 	rc.gone.Go(func() {
 		for r := range rc.in {
-			rc.record(r.rec, r.span)
+			rc.record(r)
 		}
 	})
 }
 
 // submit hands a record over. It must not be called after stop.
-func (rc *recorder) submit(rec *measure.Record, span telemetry.Span) { rc.in <- recorded{rec, span} }
+func (rc *recorder) submit(rec *measure.Record, span telemetry.Span) {
+	rc.in <- recorded{rec, span, rc.shift}
+}
 
 // stop waits until every record has been written.
 func (rc *recorder) stop() {
@@ -90,12 +107,14 @@ func (rc *recorder) abandon() {
 	if rc.file != nil {
 		_ = rc.file.Abandon()
 	}
+	_ = rc.journal.Abandon()
 	if rc.spool != "" {
 		_ = os.RemoveAll(rc.spool)
 	}
 }
 
-func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
+func (rc *recorder) record(r recorded) {
+	rec, span := r.rec, r.span
 	rc.texts.count(rc.plan, rec)
 	compare(rec)
 	rc.cache.learn(rec)
@@ -103,9 +122,10 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 	if rec.Scheduled && rec.Lateness() > 0 {
 		rec.Excused = rc.watch.Excused(rec.Intended, rec.Dispatched)
 	}
-	rc.figures.Add(rec)
-	rc.countModel(rec.Model)
 	rc.tel.Finish(span, rec)
+	rec.Shift(r.shift)
+	rc.figures.Add(rec)
+	countModel(rc.models, rec.Model)
 	if rc.file != nil {
 		rc.file.Write(rec)
 	}
@@ -127,11 +147,11 @@ func (rc *recorder) record(rec *measure.Record, span telemetry.Span) {
 // maxModels bounds the models that are counted by name.
 const maxModels = 64
 
-func (rc *recorder) countModel(name string) {
-	if _, known := rc.models[name]; !known && len(rc.models) >= maxModels {
+func countModel(models map[string]int64, name string) {
+	if _, known := models[name]; !known && len(models) >= maxModels {
 		name = semconv.ErrorOther
 	}
-	rc.models[name]++
+	models[name]++
 }
 
 // compare puts what a row asked for beside what the server counted. Of its counts it takes what can be: no server has more of a

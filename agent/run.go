@@ -37,6 +37,13 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer func() { _ = folder.Close() }()
+	before, err := openPast(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if before != nil {
+		cfg.RunID = before.journal.Run.ID
+	}
 	saved, err := openSaved(cfg)
 	if err != nil {
 		return nil, err
@@ -50,6 +57,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer in.close()
 	in.announce(cfg.Schedule, said)
+	sum := checksum(ctx, in.trace, cfg.Out)
 	text, err := readTexts(ctx, cfg.Prompt)
 	if err != nil {
 		return nil, err
@@ -67,6 +75,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 
 	// Plan: from here on everything is decided.
 	p := newPlan(cfg, in, found)
+	sayPriorities(in.stream, p.requests, said)
 	offset, err := compareClock(ctx, cfg.Schedule.ClockReference, said)
 	if err != nil {
 		return nil, err
@@ -74,6 +83,15 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if p.shard != nil {
 		p.shard.Clock = offset
 	}
+	traceSum, err := sum()
+	if err != nil {
+		return nil, err
+	}
+	p.beginning = beginning(p, in, traceSum)
+	if err := before.check(p.beginning, said); err != nil {
+		return nil, err
+	}
+	before.name(&p)
 
 	// Run.
 	in.stream.DefaultModel(p.requests.Options().DefaultModel)
@@ -92,7 +110,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		tel.Apart(a)
 	}
 	cache := &predictor{blocks: p.blocks}
-	rec, err := newRecorder(p, text, cache, tel)
+	rec, err := newRecorder(p, text, cache, tel, before)
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +123,12 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer func() { _ = wait.Close() }()
-	zero, err := p.zero(clk)
+	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, saved: saved, prefillCap: p.schedule.PrefillSlots > 0}
+	zero, rows, err := d.takeUp(ctx, p, in.stream, wait, before, said)
+	defer d.close()
 	if err != nil {
 		watch.Stop()
-		return nil, err
+		return nil, in.named(err)
 	}
 	live := &Live{clk: clk, zero: zero, chunks: engines.chunks, watched: cfg.Progress != nil, view: View{
 		Trace: in.name, Engine: p.run.Target, Model: p.run.Model, RunID: p.runID,
@@ -118,12 +138,12 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if cfg.Progress != nil {
 		cfg.Progress(live)
 	}
-	rec.live, rec.watch = live, watch
-	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, live: live, saved: saved, prefillCap: p.schedule.PrefillSlots > 0}
-	stats, err := d.replay(ctx, p, zero, in.stream, wait)
+	rec.live, rec.watch, d.live = live, watch, live
+	before.show(&live.view)
+	stats, err := d.replay(p, zero, rows, before)
 
 	// Conclude.
-	e := ending{plan: p, clk: clk, zero: zero, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats, warmed: warmed}
+	e := ending{plan: p, clk: clk, zero: zero + rec.shift, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats, warmed: warmed, before: before, aborted: errors.Is(context.Cause(d.dispatch), errAborted)}
 	return e.conclude(ctx, in.named(err))
 }
 

@@ -194,7 +194,7 @@ func (s *savedPrompts) line(u unsaved) error {
 	}
 	row := mooncake.Row{
 		Timestamp: u.row.Timestamp, Delay: u.row.Delay, OutputLength: u.row.OutputLength, Payload: body.Bytes(),
-		SessionID: u.row.SessionID, RequestID: u.row.RequestID, Model: u.model, OTel: u.row.OTel, Observed: u.row.Observed,
+		SessionID: u.row.SessionID, RequestID: u.row.RequestID, Model: u.model, Class: u.row.Class, OTel: u.row.OTel, Observed: u.row.Observed,
 		Foreign: map[string]json.RawMessage{"sent": raw},
 	}
 	if err := s.file.Write(&row); err != nil {

@@ -72,7 +72,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 		rec.Outcome, rec.Reason = measure.Skipped, measure.SkipTooShort
 		return s.clk.Now(), sent
 	}
-	rec.PromptTokens, rec.OutputTokensAsked = built.Tokens, built.OutputTokens
+	rec.PromptTokens, rec.OutputTokensAsked, rec.Priority = built.Tokens, built.OutputTokens, built.Priority
 	rec.TooShort, rec.TailCut, rec.Stream = built.TooShort, built.TailCut, built.Request.Stream
 	rec.Model, rec.Assumed = built.Model, built.Assumed
 	req := built.Request

@@ -127,7 +127,7 @@ func questions(cfg Config, in *input, text texts, needed bool, said *notices) pr
 		URL: t.URL, Key: t.APIKey != "", WaitReady: t.WaitReady, TotalTimeout: t.TotalTimeout,
 		Prompt: prompt.Options{
 			Endpoint: c.Endpoint, Form: form, Profile: t.Profile, Model: t.Model, Stream: !c.NoStream && c.Endpoint != prompt.Embeddings,
-			Seed: prompt.Seed(c.Seed), BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), TooShort: c.TooShort, ExtraInputs: c.Extra,
+			Seed: prompt.Seed(c.Seed), BlockSize: in.trace.BlockSize(), FineBlockSize: in.trace.FineBlockSize(), TooShort: c.TooShort, ExtraInputs: c.Extra, Priorities: c.Priorities,
 			DefaultOutput: int(c.Output), OutputCap: int(c.OutputCap), Overhead: c.Overhead, Images: c.Images,
 		},
 		OneModel: cfg.oneModel(), CacheBlock: t.CacheBlock, Carry: c.Carry,

@@ -46,7 +46,11 @@ var blis = spec{
 	fields: []string{"arrival_time_us", "input_tokens", "output_tokens", "num_chunks"}, models: true, fails: true,
 	decode: func(d *decoder, r *record) {
 		r.known("round_index", "text_tokens") // the order says so, and input_tokens
-		row := &mooncake.Row{SessionID: r.name("session_id"), RequestID: r.name("x_request_id", "request_id"), Model: r.name("model")}
+		row := &mooncake.Row{SessionID: r.name("session_id"), RequestID: r.name("x_request_id", "request_id"), Model: r.name("model"), Class: r.name("slo_class")}
+		// 0 is the most urgent of a class, or that of a request without one.
+		if priority := r.integer("vllm_priority"); priority.V != 0 || row.Class != "" {
+			row.Priority = priority
+		}
 		row.InputLength, row.OutputLength = r.counted("input_tokens"), r.counted("output_tokens")
 		if server := r.count("server_input_tokens"); server.V > 0 {
 			row.InputLength = server

@@ -67,20 +67,22 @@ var targets = []target{
 	},
 	{
 		Target: "blis", about: "the CSV of BLIS (inference-sim) TraceV2; its header is a file with: trace_version: 2, time_unit: microseconds, mode: real",
-		timed: true, fields: []string{"timestamp", "input_length", "output_length", "session_id", "request_id", "model", "observed"}, line: blisLine,
-		header: "request_id,client_id,tenant_id,slo_class,session_id,round_index,prefix_group,prefix_length,streaming,input_tokens,output_tokens," +
+		timed: true, fields: []string{"timestamp", "input_length", "output_length", "session_id", "request_id", "model", "class", "priority", "observed"}, line: blisLine,
+		header: "request_id,client_id,tenant_id,slo_class,vllm_priority,session_id,round_index,prefix_group,prefix_length,streaming,input_tokens,output_tokens," +
 			"text_tokens,image_tokens,audio_tokens,video_tokens,reason_ratio,model,deadline_us,server_input_tokens,arrival_time_us,send_time_us," +
 			"first_chunk_time_us,last_chunk_time_us,num_chunks,status,error_message,finish_reason,x_request_id",
 	},
 	{
 		Target: "dynamo", about: "Dynamo's mooncake rows; --trace-block-size {block}",
-		fields: []string{"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "request_id", "priority", "wait_for", "branches", "tool_wait_ms"},
-		line:   func(_ *encoder, dst []byte, row *mooncake.Row) []byte { return mooncake.AppendRow(dst, row) },
+		fields: []string{"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "request_id", "class", "priority", "wait_for", "branches", "tool_wait_ms"},
+		line: func(_ *encoder, dst []byte, row *mooncake.Row) []byte {
+			return mooncake.AppendRow(dst, policyClass(row))
+		},
 	},
 	{
 		Target: "dynamo-agentic", about: "Dynamo's agentic mooncake rows; --trace-block-size {block}",
 		fields: []string{
-			"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "request_id", "priority", "strict_priority", "policy_class",
+			"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "request_id", "class", "priority", "strict_priority",
 			"routing_constraints", "output_token_ids", "request_kind", "wait_for", "branches", "prefix_reset", "tool_wait_ms", "tool_events",
 		},
 		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
@@ -97,7 +99,7 @@ var targets = []target{
 				}
 				e.before[row.SessionID] = row.RequestID
 			}
-			return mooncake.AppendRow(dst, row)
+			return mooncake.AppendRow(dst, policyClass(row))
 		},
 	},
 	{
@@ -228,6 +230,17 @@ func (e *encoder) fullBlocks(row *mooncake.Row) []uint64 {
 	return row.HashIDs[:min(len(row.HashIDs), int(row.InputLength.V/int64(e.block())))]
 }
 
+// policyClass calls the class of a row as Dynamo does. The row's other fields of that tool are its own already.
+func policyClass(row *mooncake.Row) *mooncake.Row {
+	if row.Class != "" {
+		if row.Foreign == nil {
+			row.Foreign = map[string]json.RawMessage{}
+		}
+		row.Foreign["policy_class"], row.Class = appendJSON(nil, row.Class), ""
+	}
+	return row
+}
+
 // vcrLine is a request as an engine served it. The first line is about the engine.
 func vcrLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	if e.rows == 1 {
@@ -270,7 +283,11 @@ func blisLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	if o.Duration.Set {
 		last, chunks = micros(row.Timestamp.V+o.Duration.V), output
 	}
-	return appendCells(dst, strconv.FormatInt(e.rows-1, 10), "", "", "", row.SessionID, strconv.FormatInt(turn-1, 10), "", "0", "true", input, output,
+	priority := max(row.Priority.V, 0) // none is above 0 there, and 0 is none, too
+	if row.Priority.V < 0 {
+		e.lost.add("values", "priority: blis has none below 0", 1)
+	}
+	return appendCells(dst, strconv.FormatInt(e.rows-1, 10), "", "", row.Class, strconv.FormatInt(priority, 10), row.SessionID, strconv.FormatInt(turn-1, 10), "", "0", "true", input, output,
 		input, "0", "0", "0", "0", row.Model, "0", "0", micros(row.Timestamp.V), sent, first, last, chunks, "ok", "", o.FinishReason, row.RequestID)
 }
 
@@ -433,6 +450,8 @@ var rowFields = []struct {
 	{"session_id", func(r *mooncake.Row) bool { return r.SessionID != "" }, func(r *mooncake.Row) { r.SessionID = "" }},
 	{"request_id", func(r *mooncake.Row) bool { return r.RequestID != "" }, func(r *mooncake.Row) { r.RequestID = "" }},
 	{"model", func(r *mooncake.Row) bool { return r.Model != "" }, func(r *mooncake.Row) { r.Model = "" }},
+	{"class", func(r *mooncake.Row) bool { return r.Class != "" }, func(r *mooncake.Row) { r.Class = "" }},
+	{"priority", func(r *mooncake.Row) bool { return r.Priority.Set }, func(r *mooncake.Row) { r.Priority = mooncake.Opt[int64]{} }},
 	{"otel", func(r *mooncake.Row) bool { return !r.OTel.IsZero() }, func(r *mooncake.Row) { r.OTel = mooncake.SpanRef{} }},
 	{"observed", func(r *mooncake.Row) bool { return !r.Observed.IsZero() }, func(r *mooncake.Row) { r.Observed = mooncake.Observed{} }},
 }

@@ -18,14 +18,14 @@ import (
 
 // wide is a trace with all that a row can have: sessions, a prompt without ids, one with too few.
 const wide = `{"timestamp": 0, "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "session_id": "s1", "request_id": "a", "model": "m", "observed": {"ttft_ms": 5}}
-{"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "delay": 10, "session_id": "s1", "priority": 3}
+{"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "delay": 10, "session_id": "s1", "class": "batch", "priority": 3}
 {"timestamp": 2000, "input_length": 20, "output_length": 2}
 {"timestamp": 2000.0001, "input_length": 60, "output_length": 0, "hash_ids": [0, 1]}
 `
 
 // served is a trace whose rows say how long they took.
 const served = `{"timestamp": 0, "input_length": 48, "output_length": 8, "hash_ids": [0, 1, 2], "model": "m", "observed": {"cached_tokens": 16, "ttft_ms": 5, "duration_ms": 40, "finish_reason": "stop"}}
-{"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "session_id": "s1", "request_id": "b", "model": "m", "observed": {"cached_tokens": 0, "ttft_ms": 7.25, "duration_ms": 10.25}}
+{"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "session_id": "s1", "request_id": "b", "model": "m", "class": "batch", "priority": 3, "observed": {"cached_tokens": 0, "ttft_ms": 7.25, "duration_ms": 10.25}}
 {"timestamp": 2000, "input_length": 20, "output_length": 1, "model": "m", "observed": {"ttft_ms": 3}}
 {"timestamp": 2000.5, "input_length": 60, "output_length": 0, "hash_ids": [0, 1], "model": "m", "observed": {"ttft_ms": 0}}
 `

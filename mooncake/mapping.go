@@ -21,7 +21,7 @@ type Mapping map[string]string
 var mappable = map[string][]string{
 	"timestamp": {"created_time"}, "delay": {"delay_ms"}, "input_length": {"input_tokens"}, "output_length": {"output_tokens"},
 	"hash_ids": nil, "text_input": nil, "messages": nil, "tools": nil, "message_mode": nil, "payload": nil, "extra": nil,
-	"session_id": nil, "request_id": nil, "model": nil, "wait_for": nil, "tool_wait_ms": nil,
+	"session_id": nil, "request_id": nil, "model": nil, "class": {"policy_class", "slo_class"}, "priority": nil, "wait_for": nil, "tool_wait_ms": nil,
 }
 
 // ParseMapping reads field=key pairs such as input_length=prompt_tokens, each a text of one pair, or of several with commas between.

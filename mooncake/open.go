@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
@@ -56,6 +57,7 @@ type OpenOptions struct {
 type Trace struct {
 	*Reader
 	meta  *Meta
+	path  string // of the file that it is read from; "" for a pipe
 	close []func() error
 }
 
@@ -180,7 +182,36 @@ func (t *Trace) file(ctx context.Context, name string) (io.Reader, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory: name a trace file in it", name)
 	}
+	if info.Mode().IsRegular() {
+		t.path = name
+	}
 	return f, nil
+}
+
+// Checksum reads the trace's file once more, whole, and returns a checksum of its bytes; "" where the trace is no file, as a pipe is
+// none. Two files of different bytes have different ones, unless somebody made them to be equal. It can be called while the trace is
+// read.
+func (t *Trace) Checksum(ctx context.Context) (string, error) {
+	if t.path == "" {
+		return "", nil
+	}
+	f, err := os.Open(t.path)
+	if err != nil {
+		return "", fmt.Errorf("trace cannot be read: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	sum, piece := xxhash.New(), make([]byte, 1<<20)
+	for ctx.Err() == nil {
+		n, err := f.Read(piece)
+		_, _ = sum.Write(piece[:n]) // never fails
+		if errors.Is(err, io.EOF) {
+			return fmt.Sprintf("xxh64:%016x", sum.Sum64()), nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("trace cannot be read: %w", err)
+		}
+	}
+	return "", fmt.Errorf("trace %s: interrupted while its checksum was taken", PublicName(t.path))
 }
 
 // openFile is os.Open that an interrupt ends: a pipe opens only when somebody begins to write to it.

@@ -126,6 +126,10 @@ var rowFields = fields{
 	"session_id":   func(p *parser, r *Row) *RowError { return p.text("session_id", &r.SessionID) },
 	"request_id":   func(p *parser, r *Row) *RowError { return p.text("request_id", &r.RequestID) },
 	"model":        func(p *parser, r *Row) *RowError { return p.text("model", &r.Model) },
+	"class":        (*parser).class,
+	"policy_class": (*parser).class, // Dynamo's name
+	"slo_class":    (*parser).class, // BLIS's name
+	"priority":     (*parser).priority,
 	"otel":         (*parser).spanRef,
 	"observed": func(p *parser, r *Row) *RowError {
 		return p.object(r, "observed", "cached_tokens, ttft_ms, duration_ms or finish_reason", observedFields)
@@ -150,7 +154,7 @@ var spanFields = fields{
 // foreignFields are the fields that other tools give a meaning to and that have no effect here.
 var foreignFields = map[string]bool{
 	// Dynamo
-	"output_token_ids": true, "priority": true, "strict_priority": true, "policy_class": true,
+	"output_token_ids": true, "strict_priority": true,
 	"routing_constraints": true, "request_kind": true, "branches": true, "prefix_reset": true, "tool_events": true,
 	// AIPerf
 	"context_mode": true, "group_id": true,
@@ -258,6 +262,28 @@ func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
 		return notFinite(field, v)
 	}
 	*to = Some(ms)
+	return nil
+}
+
+// class reads the name of a class, which came at most once before, as null.
+func (p *parser) class(r *Row) *RowError {
+	if r.Class != "" {
+		return givenTwice("class")
+	}
+	return p.text("class", &r.Class)
+}
+
+// priority reads an integer of either sign.
+func (p *parser) priority(r *Row) *RowError {
+	v, e := p.number("priority", r.Priority.Set)
+	if v == nil {
+		return e
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return fault("priority", clip(string(v)), "must be an integer, as engines take it", correctOrOmit)
+	}
+	r.Priority = Some(n)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -46,6 +47,15 @@ func TestReadRows(t *testing.T) {
 			`{"created_time":1.5,"delay_ms":2,"input_tokens":3,"output_tokens":0}`,
 			Row{Timestamp: Some(1.5), Delay: Some(2.), InputLength: Some[int64](3), OutputLength: Some[int64](0)},
 		},
+		"a class and a priority": {
+			`{"input_length":3,"class":"batch","priority":-7}`,
+			Row{InputLength: Some[int64](3), Class: "batch", Priority: Some[int64](-7)},
+		},
+		"a class as Dynamo calls it": {
+			`{"input_length":3,"class":null,"policy_class":"bulk","priority":2147483647}`,
+			Row{InputLength: Some[int64](3), Class: "bulk", Priority: Some[int64](math.MaxInt32)},
+		},
+		"a class as BLIS calls it": {`{"input_length":3,"slo_class":"critical"}`, Row{InputLength: Some[int64](3), Class: "critical"}},
 		"null is absent, also beside its alias": {
 			`{"timestamp":null,"created_time":7,"input_length":9,"output_length":null,"hash_ids":null,"text_input":null,"messages":null,"tools":null,"payload":null,"message_mode":null,"extra":null,"delay":null,"session_id":null,"otel":null,"priority":null,"type":null}`,
 			Row{Timestamp: Some(7.), InputLength: Some[int64](9)},
@@ -179,7 +189,7 @@ func TestRefusedRows(t *testing.T) {
 func TestOddRowsAreReadAndCounted(t *testing.T) {
 	const in = `{"input_length":512,"hash_ids":[1,2,3],"osl":7}
 
-{"input_length":1024,"hash_ids":[1],"osl":0,"priority":3,"otel":{"trace_id":"0a000000000000000000000000000001","span_id":"0b00000000000002","x":1}}
+{"input_length":1024,"hash_ids":[1],"osl":0,"strict_priority":3,"otel":{"trace_id":"0a000000000000000000000000000001","span_id":"0b00000000000002","x":1}}
 {"input_length":512,"hash_ids":[9],"branches":["a"]}`
 	rows, r, err := read(in, ReaderOptions{})
 	if err != nil {
@@ -188,13 +198,13 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 	if got := rows[0].Blocks(512); len(got) != 1 || len(rows[0].HashIDs) != 3 {
 		t.Errorf("blocks %v of ids %v, want the first", got, rows[0].HashIDs)
 	}
-	if string(rows[1].Foreign["priority"]) != "3" || string(rows[2].Foreign["branches"]) != `["a"]` {
+	if string(rows[1].Foreign["strict_priority"]) != "3" || string(rows[2].Foreign["branches"]) != `["a"]` {
 		t.Errorf("foreign fields: %v, %v", rows[1].Foreign, rows[2].Foreign)
 	}
 	want := []Notice{
 		{NoticeTooManyIDs, 1, 1, "1 row lists more ids than the input length has blocks of 512 tokens; the first ones are used"},
 		{NoticeUnknownKey, 2, 1, `unknown key "osl" in 2 rows has no effect; --map output_length=osl reads it`},
-		{NoticeForeignField, 1, 3, "field priority of another tool in 1 row has no effect on a replay"},
+		{NoticeForeignField, 1, 3, "field strict_priority of another tool in 1 row has no effect on a replay"},
 		{NoticePrefixOnly, 1, 3, "1 row lists fewer ids than the input length has blocks of 512 tokens; the rest of the prompt is private to the row"},
 		{NoticeUnknownKey, 1, 3, `unknown key "otel.x" in 1 row has no effect`},
 		{NoticeForeignField, 1, 4, "field branches of another tool in 1 row has no effect on a replay"},
@@ -206,11 +216,11 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 
 // TestLayouts: rows are the same however they are laid out, and a notice says how they were.
 func TestLayouts(t *testing.T) {
-	want, _, err := read("{\"timestamp\":0,\"messages\":[{\"role\":\"user\",\"content\":\"a // b\"}],\"extra\":{\"n\":1.50},\"priority\":[1,2]}\n{\"timestamp\":5,\"input_length\":600,\"hash_ids\":[0,1]}", ReaderOptions{})
+	want, _, err := read("{\"timestamp\":0,\"messages\":[{\"role\":\"user\",\"content\":\"a // b\"}],\"extra\":{\"n\":1.50},\"branches\":[1,2]}\n{\"timestamp\":5,\"input_length\":600,\"hash_ids\":[0,1]}", ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = "{\n  \"timestamp\": 0,\n  \"messages\": [\n    {\"role\": \"user\", \"content\": \"a // b\"}\n  ],\n  \"extra\": { \"n\": 1.50 },\n \"priority\": [1,\n2]}"
+	const first = "{\n  \"timestamp\": 0,\n  \"messages\": [\n    {\"role\": \"user\", \"content\": \"a // b\"}\n  ],\n  \"extra\": { \"n\": 1.50 },\n \"branches\": [1,\n2]}"
 	const second = "{\n\"timestamp\": 5,\n\"input_length\": 600,\n\"hash_ids\": [\n0,\n1\n]\n}"
 	for _, test := range []struct {
 		name, in string

@@ -92,6 +92,13 @@ type Row struct {
 	RequestID string // request_id
 	Model     string // model; overridden by the replay's own model when one is given
 
+	// Class names the kind of request that this is, such as interactive or batch: figures are taken of each class, and a replay may give
+	// its requests a priority. Empty: none.
+	Class string
+	// Priority is the priority of the request's body, as the engine counts it: vLLM handles the lowest number first. A replay may have
+	// another one for the class.
+	Priority Opt[int64]
+
 	// OTel names the production span that the row was captured from; zero when unknown.
 	OTel SpanRef
 
@@ -99,7 +106,7 @@ type Row struct {
 	Observed Observed
 
 	// Foreign holds the fields of other tools that are known and have no effect on a replay
-	// (priority, branches, ...), by name. Nil when there are none.
+	// (strict_priority, branches, ...), by name. Nil when there are none.
 	Foreign map[string]json.RawMessage
 }
 

@@ -44,6 +44,8 @@ var rowMembers = []struct{ name, field string }{
 	{"session_id", "SessionID"},
 	{"request_id", "RequestID"},
 	{"model", "Model"},
+	{"class", "Class"},
+	{"priority", "Priority"},
 	{"otel", "OTel"},
 	{"observed", "Observed"},
 	{"result", ""},
@@ -51,7 +53,7 @@ var rowMembers = []struct{ name, field string }{
 }
 
 // readNames are the names that a reader knows beside those that are written.
-var readNames = []string{"created_time", "delay_ms", "input_tokens", "output_tokens", "type"}
+var readNames = []string{"created_time", "delay_ms", "input_tokens", "output_tokens", "policy_class", "slo_class", "type"}
 
 func number(kind string, least float64) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: kind, Minimum: &least}
@@ -111,6 +113,8 @@ func schemaOfRow(t *testing.T) *jsonschema.Schema {
 			}
 		}
 		switch m.name {
+		case "priority":
+			p.Minimum = nil
 		case "input_length":
 			p.Minimum = new(1.)
 		case "continues":
@@ -169,7 +173,7 @@ func TestSchemas(t *testing.T) {
 	for _, bad := range []string{
 		`{}`, `[]`, `{"timestamp": 0}`, `{"input_length": 0}`, `{"input_length": 1.5}`, `{"input_length": "9"}`, `{"input_length": 9, "hash_ids": [-1]}`, `{"input_length": 9, "hash_ids": ["a"]}`,
 		`{"input_length": 9, "text_input": "x"}`, `{"input_length": 9, "hash_ranges": [[1]]}`, `{"input_length": 9, "hash_ranges": [[1, 0]]}`, `{"messages": "x"}`,
-		`{"input_length": 9, "otel": {"trace_id": "x"}}`, `{"input_length": 9, "wait_for": [], "wait_evidence": ["a guess"]}`, `{"input_length": 9, "delay": -1}`,
+		`{"input_length": 9, "otel": {"trace_id": "x"}}`, `{"input_length": 9, "wait_for": [], "wait_evidence": ["a guess"]}`, `{"input_length": 9, "delay": -1}`, `{"input_length": 9, "class": 3}`, `{"input_length": 9, "priority": "high"}`, `{"input_length": 9, "priority": 1.5}`,
 	} {
 		if testschema.Check(t, RowSchema(), false, []byte(bad)) == nil {
 			t.Errorf("the schema takes %s", bad)
@@ -192,10 +196,10 @@ func schemaRows() []Row {
 	all.Timestamp, all.Delay, all.ToolWait, all.OutputLength = Some(1.5), Some(2.), Some(1.), Some(int64(0))
 	all.WaitFor, all.Evidence = []string{"a"}, []Evidence{EvidenceLink}
 	all.HashIDs, all.HashRanges = []uint64{0, 1 << 63}, []HashRange{{First: 7, Count: 3}}
-	all.SessionID, all.RequestID, all.Model = "s", "r", "m"
+	all.SessionID, all.RequestID, all.Model, all.Class, all.Priority = "s", "r", "m", "batch", Some(int64(-1))
 	all.OTel = SpanRef{[16]byte{1}, [8]byte{2}}
 	all.Observed = Observed{CachedTokens: Some(int64(3)), TTFT: Some(1.), Duration: Some(2.), FinishReason: "stop"}
-	all.Foreign = map[string]json.RawMessage{"priority": json.RawMessage(`3`)}
+	all.Foreign = map[string]json.RawMessage{"strict_priority": json.RawMessage(`3`)}
 	replies := length(40)
 	replies.HashIDs, replies.HashRanges, replies.Replies = []uint64{0}, []HashRange{{First: 7, Count: 3}}, []Reply{{Back: 1, At: 1, Tokens: 4}}
 	text := Row{TextInput: Some("x"), MessageMode: "", Images: []Image{{ID: 1 << 63, Width: 640, Height: 480}, {ID: 2}}}

@@ -88,7 +88,7 @@ func (w *Writer) Write(row *Row) error {
 
 // AppendRow appends the row as one JSON object without a newline, and returns the extended slice. A [Writer] writes less than that of a row
 // which continues another one. The four fields of the public traces come first, in their order, then continues, hash_ranges, replies, images,
-// text_input, messages, tools, message_mode, payload, extra, delay, tool_wait_ms, wait_for, wait_evidence, session_id, request_id, model, otel, observed, then foreign fields by
+// text_input, messages, tools, message_mode, payload, extra, delay, tool_wait_ms, wait_for, wait_evidence, session_id, request_id, model, class, priority, otel, observed, then foreign fields by
 // name. Absent fields are left out. The row must be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
 func AppendRow(dst []byte, row *Row) []byte {
 	return appendRow(dst, row, prefix{row.HashRanges, row.Replies}, 0)
@@ -129,6 +129,8 @@ func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 	o.text("session_id", row.SessionID)
 	o.text("request_id", row.RequestID)
 	o.text("model", row.Model)
+	o.text("class", row.Class)
+	o.integer("priority", row.Priority)
 	if !row.OTel.IsZero() {
 		o.key("otel")
 		o.dst = hex.AppendEncode(append(o.dst, `{"trace_id": "`...), row.OTel.TraceID[:])

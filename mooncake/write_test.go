@@ -61,13 +61,13 @@ func TestAppendRow(t *testing.T) {
 		"extensions in their order": {
 			Row{
 				Timestamp: Some(5.), InputLength: Some[int64](1), HashIDs: []uint64{}, Delay: Some(2.5), SessionID: "s\n", RequestID: "r",
-				Model: "m", OTel: SpanRef{[16]byte{0xab}, [8]byte{0xcd}},
+				Model: "m", Class: "batch", Priority: Some[int64](-1), OTel: SpanRef{[16]byte{0xab}, [8]byte{0xcd}},
 				WaitFor: []string{"a", "b"}, Evidence: []Evidence{EvidenceLink, EvidenceTime}, ToolWait: Some(1.25),
-				Foreign: map[string]json.RawMessage{"branches": json.RawMessage(`["a"]`), "priority": json.RawMessage("1")},
+				Foreign: map[string]json.RawMessage{"branches": json.RawMessage(`["a"]`), "strict_priority": json.RawMessage("1")},
 			},
 			`{"timestamp": 5, "input_length": 1, "hash_ids": [], "delay": 2.5, "tool_wait_ms": 1.25, "wait_for": ["a", "b"], ` +
-				`"wait_evidence": ["link", "time"], "session_id": "s\n", "request_id": "r", "model": "m", ` +
-				`"otel": {"trace_id": "ab000000000000000000000000000000", "span_id": "cd00000000000000"}, "branches": ["a"], "priority": 1}`,
+				`"wait_evidence": ["link", "time"], "session_id": "s\n", "request_id": "r", "model": "m", "class": "batch", "priority": -1, ` +
+				`"otel": {"trace_id": "ab000000000000000000000000000000", "span_id": "cd00000000000000"}, "branches": ["a"], "strict_priority": 1}`,
 		},
 		"nothing": {Row{}, "{}"},
 	} {
@@ -86,7 +86,7 @@ func TestWriterRefusesWhatAReaderRefuses(t *testing.T) {
 		"broken messages": {Messages: json.RawMessage(`[{"role":`)},
 		"broken payload":  {Payload: json.RawMessage(`{"a":1`)},
 		"trailing data":   {Payload: json.RawMessage(`{"a":1}}`)},
-		"broken foreign":  {InputLength: Some[int64](1), Foreign: map[string]json.RawMessage{"priority": json.RawMessage("{")}},
+		"broken foreign":  {InputLength: Some[int64](1), Foreign: map[string]json.RawMessage{"branches": json.RawMessage("{")}},
 	} {
 		var b bytes.Buffer
 		if err := NewWriter(&b).Write(row); err == nil || b.Len() > 0 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 const (
@@ -109,7 +110,7 @@ func (f *follower) poll(ctx context.Context, now time.Time) error {
 
 // read reads a journal from a place on.
 func (f *follower) read(ctx context.Context, name string, at place, now time.Time) (place, error) {
-	file, err := os.Open(filepath.Join(f.cfg.Journals, name)) //nolint:gosec // in the folder that the user names
+	file, err := atomicfile.Open(filepath.Join(f.cfg.Journals, name))
 	if err != nil {
 		return at, fmt.Errorf("journal: %w", err)
 	}

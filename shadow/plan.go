@@ -222,7 +222,7 @@ func writeFile(name string, content []byte) error {
 
 // eachLine calls yield for each whole line of a file; a file that is not there has none, and a kill may have torn the last.
 func eachLine(name string, yield func([]byte) error) error {
-	content, err := os.Open(name) //nolint:gosec // in our own folder
+	content, err := atomicfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -97,7 +98,7 @@ func (r *replay) line(e entry) []byte {
 
 // results calls yield for each new line of the results.
 func (r *replay) results(yield func([]byte) error) error {
-	f, err := os.Open(filepath.Join(r.dir, report.PartialFile))
+	f, err := atomicfile.Open(filepath.Join(r.dir, report.PartialFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -25,6 +25,7 @@ const (
 	ReportsFile = "reports.jsonl"
 
 	stateSchema = 1
+	maxState    = 64 << 20 // bytes
 	tick        = time.Second
 )
 
@@ -104,7 +105,7 @@ func Run(ctx context.Context, cfg Config) (Totals, error) {
 
 // open reads the state, or makes one.
 func (s *shadow) open(now time.Time) (err error) {
-	text, err := os.ReadFile(filepath.Join(s.cfg.Dir, StateFile))
+	text, err := atomicfile.ReadFile(filepath.Join(s.cfg.Dir, StateFile), maxState)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		// From the first window on whose first row can be sent in time.
@@ -116,8 +117,11 @@ func (s *shadow) open(now time.Time) (err error) {
 	case err != nil:
 		return fmt.Errorf("the shadow cannot go on: %w", err)
 	default:
-		if err := json.Unmarshal(text, &s.state); err != nil || s.Schema != stateSchema {
-			return fmt.Errorf("%s is not the state of a shadow (schema %d): name another folder (%w)", filepath.Join(s.cfg.Dir, StateFile), stateSchema, errors.Join(err, errors.New("it cannot be continued")))
+		if err = json.Unmarshal(text, &s.state); err == nil && s.Schema != stateSchema {
+			err = fmt.Errorf("its schema is %d, not %d", s.Schema, stateSchema)
+		}
+		if err != nil {
+			return fmt.Errorf("the shadow cannot go on: %s is not the state of a shadow: %w; name another folder", filepath.Join(s.cfg.Dir, StateFile), err)
 		}
 		if s.Delay != s.cfg.Delay || s.Window != s.cfg.Window {
 			return fmt.Errorf("the shadow in %s has a delay of %v and windows of %v, and %v and %v were asked for: give those, or name another folder", s.cfg.Dir, s.Delay, s.Window, s.cfg.Delay, s.cfg.Window)
@@ -248,7 +252,7 @@ func (s *shadow) loop(ctx context.Context) error {
 	defer each.Stop()
 	for {
 		if err := s.step(ctx, time.Now()); err != nil {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 				return nil
 			}
 			return err

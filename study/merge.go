@@ -27,6 +27,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -172,10 +173,10 @@ func readShard(dir string) (*shard, error) {
 		return nil, err
 	}
 	if run.Verdict == noSummary {
-		return nil, fmt.Errorf("%s: this shard did not end: it has %s and no %s, so it was killed, or runs still; a run without it is not the trace's: replay all shards again", dir, partialFile, summaryFile)
+		return nil, fmt.Errorf("%s: this shard did not end: it has %s and no %s, so it was killed, or runs still; a run without it is not the trace's: go on with it with moonloop replay --resume, or replay all shards again", dir, partialFile, summaryFile)
 	}
 	s := &shard{dir: dir}
-	b, err := os.ReadFile(filepath.Join(dir, summaryFile)) //nolint:gosec // the user's folder
+	b, err := atomicfile.ReadFile(filepath.Join(dir, summaryFile), maxSummary)
 	if err == nil {
 		err = json.Unmarshal(b, s)
 	}

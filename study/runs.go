@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 const (
@@ -91,7 +92,7 @@ func ReadRuns(dir string) ([]*Run, error) {
 // readRun returns nil without an error if dir has no results of a run.
 func readRun(dir string) (*Run, error) {
 	name := filepath.Join(dir, summaryFile)
-	f, err := os.Open(name) //nolint:gosec // the user's folder
+	b, err := atomicfile.ReadFile(name, maxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
 		if info, err := os.Stat(filepath.Join(dir, partialFile)); err == nil {
 			return &Run{Dir: dir, Start: info.ModTime(), Verdict: noSummary}, nil
@@ -103,14 +104,6 @@ func readRun(dir string) (*Run, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the summary of a run cannot be read: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	b, err := io.ReadAll(io.LimitReader(f, maxSummary+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
-	}
-	if len(b) > maxSummary {
-		return nil, fmt.Errorf("%s is larger than %d MiB: it is not the summary of a replay", name, maxSummary>>20)
 	}
 	run, err := parseSummary(b)
 	if err != nil {

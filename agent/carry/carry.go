@@ -50,6 +50,7 @@ const (
 	Shard     = "shard"             // the earlier row is another shard's
 	NotSent   = "not_sent"          // the earlier row is not part of this replay: a window or a limit leaves it out
 	Off       = "off"               // the mode is Never
+	Broken    = "broken_off"        // the earlier row was sent in a part of the run that was broken off, and its reply is gone
 )
 
 // Options say how replies are kept. The zero Options carry what needs no check.
@@ -110,6 +111,7 @@ const (
 type entry struct {
 	index  int64
 	state  state
+	lost   bool          // it was sent before the run was broken off
 	needed bool          // a row that has been read names it
 	idle   *list.Element // nil while it must not be evicted
 	held   int64         // bytes
@@ -249,6 +251,17 @@ func (s *Store) Skip(index int64, row *mooncake.Row) {
 	}
 }
 
+// Lose says that a row was sent before the run was broken off, and that its reply is not there any more.
+func (s *Store) Lose(index int64, row *mooncake.Row) {
+	if !s.Begin(index, row) {
+		return
+	}
+	s.mu.Lock()
+	s.entries[index].lost = true
+	s.mu.Unlock()
+	s.End(index, Ended{})
+}
+
 // Resolve decides what stands in the place of each reply of a row, and says why where that is invented words: "" where it is the
 // live reply. It returns nothing for a row without replies.
 func (s *Store) Resolve(index int64, row *mooncake.Row) (replies []prompt.Reply, why []string) {
@@ -316,6 +329,8 @@ func (s *Store) decide(e *entry, tokens int64) {
 // reason says why a reply cannot be carried.
 func (s *Store) reason(e *entry, tokens int64) string {
 	switch {
+	case e.lost:
+		return Broken
 	case e.state == gone:
 		return Failed
 	case e.state != complete:

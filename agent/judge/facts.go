@@ -81,6 +81,8 @@ type Facts struct {
 	Shards      bool
 	ClocksApart Fact
 
+	Breaks int // times that the run was broken off and gone on with
+
 	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
 	MetricExportsFailed Fact // number of metric exports that failed
 }

@@ -105,6 +105,7 @@ var rules = []rule{
 		}
 		return f.ClocksApart
 	}},
+	{"run_breaks", "", 0, never, 0, fact, func(f *Facts) Fact { return Know(float64(f.Breaks)) }},
 	{"spans_lost", "%", 0, never, 0, fact, func(f *Facts) Fact { return f.SpansLost }},
 	{"metric_exports_failed", "", 0, never, 0, fact, func(f *Facts) Fact { return f.MetricExportsFailed }},
 }

@@ -4,8 +4,6 @@
 package measure
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +26,7 @@ type Aggregate struct {
 	counts                Figures     // so far
 	hist                  []histogram // of the distributions, by ID
 	errs, skips, invented reasons
-	servers               map[string]*serverTally
+	servers, classes      parts
 
 	good                             int64
 	cachedPrompt                     int64 // prompt tokens of the rows whose cached tokens are known
@@ -47,7 +45,8 @@ func NewAggregate(opt Options) *Aggregate {
 		errs:        make(reasons),
 		skips:       make(reasons),
 		invented:    make(reasons),
-		servers:     make(map[string]*serverTally),
+		servers:     make(parts),
+		classes:     make(parts),
 		hist:        make([]histogram, len(definitions)),
 		firstStart:  clock.Never,
 		lastContent: clock.Never,
@@ -73,7 +72,7 @@ func (a *Aggregate) Add(r *Record) {
 		return
 	}
 	a.counts.Rows.add(r.Outcome)
-	a.addServer(r)
+	a.addParts(r)
 	switch r.Outcome {
 	case Failed:
 		a.errs.add(r.Reason, r.Message)
@@ -319,10 +318,7 @@ func (a *Aggregate) Figures() *Figures {
 	f := a.counts
 	f.Errors, f.Skips, f.SLO, f.stats = a.errs.sorted(), a.skips.sorted(), a.opt.SLO, make(map[ID]Stat)
 	f.Replies.Invented = a.invented.sorted()
-	f.Servers = nil
-	for _, name := range slices.Sorted(maps.Keys(a.servers)) {
-		f.Servers = append(f.Servers, a.servers[name].figures())
-	}
+	f.Servers, f.Classes = a.servers.servers(), a.classes.classes()
 	f.Cache.Realisation, f.Cache.Beyond = -1, max(0, a.cached-a.finest)
 	if a.predicted > 0 {
 		f.Cache.Realisation = float64(a.cached) / float64(a.predicted)

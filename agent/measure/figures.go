@@ -24,6 +24,7 @@ type Figures struct {
 	Schedule    Schedule
 	Replies     Replies
 	Servers     []ServerFigures // of each engine, where there are several, by name
+	Classes     []ClassFigures  // of each class, where rows name theirs, by name
 }
 
 // Replies counts the places in the prompts that were sent where the trace says that the reply of an earlier row stood. A reply

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -50,6 +51,10 @@ const (
 	SkipTooShort      = "prompt_too_short"   // shorter than the chat template alone, under --too-short=skip
 	SkipAborted       = "aborted"            // the run ended early on its own error limit
 )
+
+// CancelBroken is the Record.Reason of a cancelled row that had been sent, or was about to be, when its run was broken off: what became
+// of it is not known.
+const CancelBroken = "broken_off"
 
 // FailUnsendable is the Record.Reason of a row that no request could be built from.
 const FailUnsendable = "unsendable"
@@ -119,11 +124,13 @@ type Record struct {
 	PromptTokens int64
 	// OutputTokensAsked is the reply length that the body asked for; 0 when it asked for none.
 	OutputTokensAsked int64
-	Stream            bool // the body asked for a stream
-	TooShort          bool // the row is shorter than the template: sent longer than it asks
-	TailCut           bool // the template's tokens ate into the row's last full block
-	Prompt            Agreement
-	Output            Agreement
+	// Priority is the one that the body states; absent where it states none.
+	Priority mooncake.Opt[int64]
+	Stream   bool // the body asked for a stream
+	TooShort bool // the row is shorter than the template: sent longer than it asks
+	TailCut  bool // the template's tokens ate into the row's last full block
+	Prompt   Agreement
+	Output   Agreement
 
 	// Replies says of each of the row's replies what stood in its place: empty for the live reply, else why its words were
 	// invented (the reasons of package carry). Nil where the row has none. Carried and Invented are their prompt tokens.
@@ -144,6 +151,27 @@ type Record struct {
 	// Block is the number of tokens in the blocks that Predicted counts: the engine's, or the trace's finest where that is not
 	// known; 0 where nothing is.
 	Block int64
+}
+
+// Shift moves all instants of the record, onto another clock.
+func (r *Record) Shift(by time.Duration) {
+	for _, at := range []*time.Duration{&r.Intended, &r.Dispatched, &r.Admitted} {
+		if *at > clock.Never {
+			*at += by
+		}
+	}
+	if !r.Sent {
+		return
+	}
+	x := &r.Exchange
+	for _, at := range []*time.Duration{&x.Start, &x.Wire, &x.FirstByte, &x.Headers, &x.FirstEvent, &x.FirstAnswer, &x.End} {
+		if *at > clock.Never {
+			*at += by
+		}
+	}
+	for i := range x.At {
+		x.At[i] += int64(by)
+	}
 }
 
 // Lateness is dispatch minus intention, the cap's wait not included. Zero for rows that were never dispatched.

@@ -37,6 +37,8 @@ type Prompt struct {
 
 	// Model is the model that the body names; empty when it names none.
 	Model string
+	// Priority is the one that the body states; absent where it states none.
+	Priority mooncake.Opt[int64]
 	// Assumed is set when the overhead is that of another model, since this one was not measured.
 	Assumed bool
 	// TooShort is set when the overhead alone was longer than the row; Skip when, for that reason, the row must not
@@ -223,6 +225,9 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	if b.opt.Endpoint != Embeddings && b.opt.Endpoint != Generate {
 		body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
 	}
+	if n := b.Priority(row); n.Set {
+		body.set(priorityField, strconv.AppendInt(nil, n.V, 10))
+	}
 	body.merge(b.extra)
 	body.merge(extra)
 	b.complete(&body, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
@@ -272,6 +277,7 @@ func (b *Builder) finish(p *Prompt, body object) {
 	}
 	p.OutputTokens = b.stated(body)
 	p.Model = unquoted(body.get("model"))
+	p.Priority = statedPriority(body)
 	p.Request = send.Request{
 		Path:         path,
 		API:          b.api,

@@ -6,6 +6,7 @@ package prompt
 import (
 	"encoding/json"
 	"errors"
+	"io"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -58,6 +59,15 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 		h.parts = append(h.parts, part{raw: []byte(",")})
 	}
 	h.parts = append(append(h.parts, p.turn...), part{raw: p.endpoint.assistant(reply, toolCalls)})
+}
+
+// Forgotten returns words in the place of a row's reply that nobody has any more, of so many tokens: those of a row are the same in every
+// process.
+func (b *Builder) Forgotten(index, tokens int64) (string, error) {
+	const reply = 1 << 31 // whose words no row of a trace has, whose index is below
+	body := newBody(&b.scheme, []part{{blocks: blocks{row: index | reply}, n: max(0, tokens)}})
+	text, err := io.ReadAll(body.Open())
+	return string(text), err
 }
 
 // assistant returns a reply as a message, after a comma.

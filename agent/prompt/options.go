@@ -100,6 +100,8 @@ type Options struct {
 	MaxTokensField string
 	// CacheSalt is sent as cache_salt: a run with a salt shares no cached block with one that has another.
 	CacheSalt string
+	// Priorities are the priorities of classes, which go before those of rows.
+	Priorities Priorities
 	// ExtraInputs is an object whose members are set in every body except payloads, in place of ours of the same
 	// name. A row's own extra comes after it and wins.
 	ExtraInputs json.RawMessage
@@ -169,7 +171,9 @@ func (o Options) check() error {
 	check(known && o.CacheSalt != "" && !d.cacheSalt, "profile %q has no cache_salt on %s: change the seed for a cold cache", o.Profile, o.Endpoint)
 	check(len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00"),
 		"cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
+	check(known && len(o.Priorities) > 0 && !d.priority, "profile %q takes no priority on %s: choose another endpoint or profile, or leave the priorities out", o.Profile, o.Endpoint)
 	extra, err := parseObject(o.ExtraInputs)
+	check(len(o.Priorities) > 0 && extra.has(priorityField), "extra inputs: their priority would be that of every class: leave one of the two out")
 	check(err != nil, "extra inputs: %w", err)
 	for _, field := range []string{maxField, maxCompletionField, maxOutputField} {
 		n, err := strconv.ParseFloat(string(extra.get(field)), 64)
@@ -190,7 +194,7 @@ func (o Options) dialect() (d dialect, known bool) {
 	case Messages:
 		d = o.Profile.messages()
 	case Embeddings:
-		d = dialect{tokenIDs: both.completions.tokenIDs}
+		d = dialect{tokenIDs: both.completions.tokenIDs, priority: both.completions.priority}
 	case Generate:
 		d = dialect{maxTokens: maxNewField}
 	case Chat:

@@ -45,6 +45,7 @@ type dialect struct {
 	streamOptions bool   // takes stream_options
 	cacheSalt     bool   // takes cache_salt
 	returnsIDs    bool   // returns token ids when asked with return_token_ids
+	priority      bool   // takes priority
 }
 
 // The names that the cap and the length held go by.
@@ -56,15 +57,16 @@ const (
 	minField           = "min_tokens"
 	minNewField        = "min_new_tokens"
 	returnField        = "return_token_ids"
+	priorityField      = "priority"
 )
 
 // both are the dialects of an engine's own endpoints.
 type both struct{ chat, completions dialect }
 
 // responses is the dialect of /v1/responses, which all have from OpenAI: usage comes unasked, and no minimum is known. Engines that take
-// ignore_eos and cache_salt in a chat take them here.
+// ignore_eos, cache_salt and priority in a chat take them here.
 func (b both) responses() dialect {
-	return dialect{maxTokens: maxOutputField, ignoreEOS: b.chat.ignoreEOS, cacheSalt: b.chat.cacheSalt}
+	return dialect{maxTokens: maxOutputField, ignoreEOS: b.chat.ignoreEOS, cacheSalt: b.chat.cacheSalt, priority: b.chat.priority}
 }
 
 // messages is the dialect of /v1/messages: usage comes unasked, and nothing holds a reply to its length. vLLM passes over ignore_eos
@@ -77,42 +79,42 @@ func (p Profile) messages() dialect {
 // sending it would look as if it held. The columns are those of dialect.
 var dialects = map[Profile]both{
 	Auto: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true, true},
-		completions: dialect{maxField, true, minField, true, true, true, true},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, true, true},
+		completions: dialect{maxField, true, minField, true, true, true, true, true},
 	},
 	VLLM: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true, true},
-		completions: dialect{maxField, true, minField, true, true, true, true},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, true, true},
+		completions: dialect{maxField, true, minField, true, true, true, true, true},
 	},
 	// min_tokens on the OpenAI endpoints; min_new_tokens is the name on /generate.
 	SGLang: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true, false},
-		completions: dialect{maxField, true, minField, true, true, true, false},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, false, true},
+		completions: dialect{maxField, true, minField, true, true, true, false, true},
 	},
 	// Refuses every field that it does not know; cache_salt is known to chat alone.
 	TRTLLM: {
-		chat:        dialect{maxCompletionField, true, minField, false, true, true, false},
-		completions: dialect{maxField, true, minField, true, true, false, false},
+		chat:        dialect{maxCompletionField, true, minField, false, true, true, false, false},
+		completions: dialect{maxField, true, minField, true, true, false, false, false},
 	},
 	LMDeploy: {
-		chat:        dialect{maxCompletionField, true, minNewField, false, true, false, false},
-		completions: dialect{maxField, true, "", false, true, false, false},
+		chat:        dialect{maxCompletionField, true, minNewField, false, true, false, false, false},
+		completions: dialect{maxField, true, "", false, true, false, false, false},
 	},
 	LlamaCPP: {
-		chat:        dialect{maxField, true, "", false, true, false, false},
-		completions: dialect{maxField, true, "", true, true, false, false},
+		chat:        dialect{maxField, true, "", false, true, false, false, false},
+		completions: dialect{maxField, true, "", true, true, false, false, false},
 	},
 	// Ignores ignore_eos and max_completion_tokens; a prompt of ids is an error.
 	Ollama: {
-		chat:        dialect{maxField, false, "", false, true, false, false},
-		completions: dialect{maxField, false, "", false, true, false, false},
+		chat:        dialect{maxField, false, "", false, true, false, false, false},
+		completions: dialect{maxField, false, "", false, true, false, false, false},
 	},
 	TGI: {
-		chat:        dialect{maxField, false, "", false, true, false, false},
-		completions: dialect{maxField, false, "", false, true, false, false},
+		chat:        dialect{maxField, false, "", false, true, false, false, false},
+		completions: dialect{maxField, false, "", false, true, false, false, false},
 	},
 	OpenAI: {
-		chat:        dialect{maxCompletionField, false, "", false, true, false, false},
-		completions: dialect{maxField, false, "", true, true, false, false},
+		chat:        dialect{maxCompletionField, false, "", false, true, false, false, false},
+		completions: dialect{maxField, false, "", true, true, false, false, false},
 	},
 }

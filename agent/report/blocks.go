@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -33,6 +34,7 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 		{"Goodput", r.goodputLines()},
 		{"Tokens", r.tokenLines()},
 		{"Engines", r.engineLines()},
+		{"Classes", r.classLines()},
 		{"Cache", r.cacheLines()},
 		{"Replies", r.replyLines()},
 		{"Schedule", r.scheduleLines()},
@@ -226,22 +228,46 @@ var inventedWords = map[string]string{
 	carry.NoRoom:    "no room beside the chat template",
 	carry.Shard:     "in another shard",
 	carry.NotSent:   "earlier row not replayed",
+	carry.Broken:    "lost when the run was broken off",
 	carry.Off:       "not carried",
 }
 
 // engineLines are a line for each engine, where there are several.
 func (r *Report) engineLines() (b block) {
 	for _, e := range r.figures.Servers {
-		line := words("%s: %v requests, %v served, %v failed", e.Server, e.Rows.Total, e.Rows.Served, e.Rows.Failed)
-		if e.TTFT.Count > 0 {
-			line += fmt.Sprintf("; TTFT p50 %s, p99 %s ms", fine(e.TTFT.P50), fine(e.TTFT.P99))
-		}
-		if e.PromptTokens > 0 {
-			line += "; " + percent(float64(e.CachedTokens)/float64(e.PromptTokens)) + " of the prompt tokens cached"
-		}
-		b = append(b, line)
+		b = append(b, partLine(e.Server, e.PartFigures))
 	}
 	return b
+}
+
+// classLines are a line for each class, where rows name theirs.
+func (r *Report) classLines() (b block) {
+	for _, c := range r.figures.Classes {
+		name := className(c.Class)
+		if c.Priority != nil {
+			name += fmt.Sprintf(" (priority %d)", *c.Priority)
+		}
+		b = append(b, partLine(name, c.PartFigures))
+	}
+	return b
+}
+
+// className is what people read of a class.
+func className(class string) string { return cmp.Or(class, "(none)") }
+
+// partLine is what is told of a part of the requests.
+func partLine(name string, f measure.PartFigures) string {
+	line := words("%s: %v requests, %v served, %v failed", name, f.Rows.Total, f.Rows.Served, f.Rows.Failed)
+	if f.TTFT.Count > 0 {
+		line += fmt.Sprintf("; TTFT p50 %s, p99 %s ms", fine(f.TTFT.P50), fine(f.TTFT.P99))
+	}
+	if f.Good != nil && f.Rows.Served+f.Rows.Failed > 0 {
+		line += "; " + percent(float64(*f.Good)/float64(f.Rows.Served+f.Rows.Failed)) + " within the service level"
+	}
+	if f.PromptTokens > 0 {
+		line += "; " + percent(float64(f.CachedTokens)/float64(f.PromptTokens)) + " of the prompt tokens cached"
+	}
+	return line
 }
 
 func (r *Report) scheduleLines() (b block) {

@@ -47,7 +47,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		return f, nil
 	}
 	for _, name := range append([]string{
-		PartialFile, SummaryJSON, SummaryCSV, RequestsFile, page.File, page.SeriesFile, page.SessionsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
+		PartialFile, JournalFile, SummaryJSON, SummaryCSV, RequestsFile, page.File, page.SeriesFile, page.SessionsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
 	}, further...) {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		switch {
@@ -55,14 +55,44 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 			continue
 		case err != nil:
 			err = fmt.Errorf("output directory: %w; choose another one with --out", err)
-		case name == PartialFile:
-			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; move it away, or choose another directory with --out", dir, name, fs.ErrExist)
+		case name == PartialFile, name == JournalFile:
+			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; go on with it with --resume %s, move it away, or choose another directory with --out", dir, name, fs.ErrExist, dir)
 		default:
 			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)
 		}
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// ReopenFolder takes a directory for the rest of a run that was broken off in it.
+func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
+	if info, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("the folder of a run that was broken off: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("%s is no folder: name that of a run that was broken off", dir)
+	}
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, JournalFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(Unbroken(dir), f.Close())
+	}
+	return f, nil
+}
+
+// Unbroken is the error of a directory without a journal: it says why nothing in it can be gone on with.
+func Unbroken(dir string) error {
+	_, err := os.Stat(filepath.Join(dir, SummaryJSON))
+	_, partial := os.Stat(filepath.Join(dir, PartialFile))
+	switch {
+	case partial == nil:
+		return fmt.Errorf("%s has the records of a run and no %s: an earlier version of moonloop made it, or it was removed; begin the run anew", dir, JournalFile)
+	case err == nil:
+		return fmt.Errorf("the run in %s has come to its end: nothing of it is left to go on with", dir)
+	}
+	return fmt.Errorf("%s has no %s: no run was broken off there; name the folder that was given to --out", dir, JournalFile)
 }
 
 // CheckInput reports that a trace is one of the files that the run would replace when it has read it.

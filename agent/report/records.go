@@ -64,6 +64,9 @@ func parseRecord(line []byte) (*measure.Record, error) {
 	if res.Sized != nil {
 		r.PromptTokens = *res.Sized
 	}
+	if res.Priority != nil {
+		r.Priority = mooncake.Some(*res.Priority)
+	}
 	if res.Server != "" {
 		r.Server = &measure.Server{Name: res.Server}
 	}

@@ -32,6 +32,8 @@ func odd() []*measure.Record {
 	list[6].Predicted, list[6].Finest, list[6].Block, list[6].Exchange.FirstAnswer = 512, 520, 16, list[6].Exchange.FirstAnswer+7*ms
 	list[7].Exchange.Usage.Cached, list[7].CachedRefused, list[7].TooShort, list[7].Assumed, list[7].TailCut = send.Unknown, true, true, true, true
 	list[7].OutputTokensAsked, list[7].PromptTokens = 4, 70000
+	list[5].Row.Class, list[6].Row.Class = "batch", "batch"
+	list[5].Priority, list[6].Priority, list[7].Priority = mooncake.Some[int64](0), mooncake.Some[int64](0), mooncake.Some[int64](-3)
 	for i, r := range list {
 		r.Index = int64(100 + i)
 	}

@@ -36,10 +36,11 @@ type Report struct {
 	Schedule  Schedule
 	Machine   Machine
 	Telemetry Telemetry
-	Shard     *Shard  // nil: the run has one process
-	Merged    *Merged // nil: it is no run of several shards
-	Saved     *Saved  // nil: no prompts were to be saved
-	Warmup    *Warmup // nil: there was none
+	Shard     *Shard   // nil: the run has one process
+	Merged    *Merged  // nil: it is no run of several shards
+	Resumed   *Resumed // nil: it was not broken off
+	Saved     *Saved   // nil: no prompts were to be saved
+	Warmup    *Warmup  // nil: there was none
 	Warnings  []string
 	// Missed says, a line for each, which of the goals that were set the run did not reach.
 	Missed  []string
@@ -124,6 +125,36 @@ type Setting struct {
 	Name  string
 	Value any    // as JSON has it
 	From  string // where it comes from
+}
+
+// SettingsByName returns the values of settings and where they come from, each by name; nil where there is none.
+func SettingsByName(settings []Setting) (values map[string]any, sources map[string]string) {
+	for _, s := range settings {
+		if values == nil {
+			values, sources = map[string]any{}, map[string]string{}
+		}
+		values[s.Name], sources[s.Name] = s.Value, s.From
+	}
+	return values, sources
+}
+
+// Resumed says of a run that was broken off, and gone on with, which parts it has. The figures are of all of them, on a clock that stood
+// still in between. Figures of the machine and of the telemetry are those of the last part.
+type Resumed struct {
+	Parts []RunPart `json:"parts"`
+	// InFlight is the number of rows that had been sent, or were about to be, when the run was broken off, and have no other record;
+	// InFlightRows are the first hundred of them.
+	InFlight     int64   `json:"rows_in_flight"`
+	InFlightRows []int64 `json:"first_rows_in_flight,omitempty"`
+}
+
+// RunPart is one part of such a run.
+type RunPart struct {
+	Start time.Time `json:"start_time"`
+	End   time.Time `json:"end_time"` // where it was broken off, that of the last thing that is known of it
+	From  float64   `json:"from_ms"`  // of the schedule
+	To    float64   `json:"to_ms"`
+	Gap   float64   `json:"gap_ms"` // time since the end of the part before; 0 of the first
 }
 
 // Words says which words prompts were made of. Runs with equal digests and anchors send equal prompts for equal rows and seeds.

@@ -36,6 +36,7 @@ type Requests struct {
 
 	lines   []byte // whole ones that are not in the file yet
 	timer   *time.Timer
+	goesOn  bool  // there were records before, of a part that broke off
 	last    int64 // greatest index so far
 	ordered bool  // each index was greater than those before
 }
@@ -53,18 +54,29 @@ func CreateRequests(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	if err != nil {
 		return nil, err
 	}
+	q := newRequests(f, path)
+	return q, q.describe(sidecar)
+}
+
+func newRequests(f *atomicfile.File, path string) *Requests {
 	q := &Requests{file: f, path: path, last: -1, ordered: true}
 	q.timer = time.AfterFunc(flushAfter, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.flush()
 	})
-	if sidecar != nil {
-		if err := sidecar.Save(f.Name()); err != nil {
-			return nil, errors.Join(err, q.Abandon())
-		}
+	return q
+}
+
+// describe writes the sidecar of the partial file, without which the run is none.
+func (q *Requests) describe(sidecar *mooncake.Meta) error {
+	if sidecar == nil {
+		return nil
 	}
-	return q, nil
+	if err := sidecar.Save(q.file.Name()); err != nil {
+		return errors.Join(err, q.Abandon())
+	}
+	return nil
 }
 
 // Write adds one record. An error of the file system does not stop the run: the first is kept for Close, the
@@ -146,8 +158,13 @@ func (q *Requests) Close() error {
 	})
 }
 
-// Abandon closes the file of a run that was none, and removes it.
-func (q *Requests) Abandon() error { return q.end(q.file.Discard) }
+// Abandon closes the file of a run that was none, and removes it; one of an earlier part it leaves.
+func (q *Requests) Abandon() error {
+	if q.goesOn {
+		return q.end(q.file.Close)
+	}
+	return q.end(q.file.Discard)
+}
 
 // end ends the file once, and removes the sidecar of the partial file when that is gone.
 func (q *Requests) end(finish func() error) error {

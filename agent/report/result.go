@@ -61,6 +61,8 @@ type result struct {
 	// not the row's input_length.
 	Asked *int64 `json:"output_tokens_asked,omitempty"`
 	Sized *int64 `json:"prompt_tokens_sent,omitempty"`
+	// Priority is the one that the body stated; absent where it stated none.
+	Priority *int64 `json:"priority,omitempty"`
 	// Replies says of each of the row's replies why it was invented; empty: it was live.
 	Replies []string `json:"replies,omitempty"`
 	// CarriedTokens are the prompt tokens that were live replies, InventedTokens those in the place of replies that were not.
@@ -145,6 +147,7 @@ func newResult(r *measure.Record) result {
 	if p := x.Phases; p != (send.Phases{}) {
 		res.Phases = &phases{micros(p.Blocked), micros(p.DNS), micros(p.Connect), micros(p.TLS), micros(p.Sending), micros(p.Waiting), micros(p.Receiving)}
 	}
+	res.Priority = known(r.Priority.V, r.Priority.Set)
 	res.Refused, res.Assumed = r.CachedRefused, r.Assumed
 	if row := r.Row; row != nil {
 		res.Asked = known(r.OutputTokensAsked, r.OutputTokensAsked != row.OutputLength.V)

@@ -13,6 +13,7 @@ import (
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/internal/testschema"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // everything is a report with each part that a report may have.
@@ -22,6 +23,7 @@ func everything(t *testing.T) *Report {
 	a := measure.NewAggregate(measure.Options{SLO: r.figures.SLO})
 	for i, rec := range records() {
 		rec.Server = &measure.Server{Name: []string{"a:1", "b:2"}[i%2]}
+		rec.Row.Class, rec.Priority = []string{"batch", ""}[i%2], mooncake.Some(int64(i%2))
 		a.Add(rec)
 	}
 	r.figures = a.Figures()

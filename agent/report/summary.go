@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"time"
 
@@ -104,11 +105,7 @@ func (r *Report) members() members {
 		steady := members{{"window", s.Window}, {"rows", s.figures.Rows}, {"error_summary", entries(s.figures.Errors)}}
 		all = append(all, member{"steady_state", append(steady, figureMembers(s.figures)...)})
 	}
-	if len(r.Settings) > 0 {
-		config, sources := map[string]any{}, map[string]string{}
-		for _, s := range r.Settings {
-			config[s.Name], sources[s.Name] = s.Value, s.From
-		}
+	if config, sources := SettingsByName(r.Settings); config != nil {
 		all = append(all, member{"config", config}, member{"config_sources", sources})
 	}
 	if f.SLO.Any() {
@@ -128,12 +125,18 @@ func (r *Report) members() members {
 	if len(f.Servers) > 0 {
 		all = append(all, member{"servers", f.Servers})
 	}
+	if len(f.Classes) > 0 {
+		all = append(all, member{"classes", f.Classes})
+	}
 	all = append(all, members{{"trace", r.Trace}, {"schedule", r.Schedule}}...)
 	if r.Shard != nil {
 		all = append(all, member{"shard", r.Shard})
 	}
 	if r.Merged != nil {
 		all = append(all, member{"shards", r.Merged})
+	}
+	if r.Resumed != nil {
+		all = append(all, member{"resumed", r.Resumed})
 	}
 	return append(all, members{
 		{"fidelity", r.fidelity()},
@@ -185,12 +188,12 @@ func stamp(t time.Time) string {
 }
 
 // CSV writes summary.csv: a line for each figure, with a column for each statistic. They have AIPerf's names and order, and our further
-// ones (p999, count, sum) come after them; the lines of the steady state, if there is one, come last. A single number stands under avg, as in summary.json. So it is one table, unlike AIPerf's
+// ones (p999, count, sum) come after them; then come the lines of each class, and those of the steady state, if there are any. A single number stands under avg, as in summary.json. So it is one table, unlike AIPerf's
 // export, which is two with an empty line between them.
 func (r *Report) CSV(w io.Writer) error {
 	lines := [][]string{{"Metric", "avg", "min", "max", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std", "p999", "count", "sum"}}
-	add := func(prefix string, f *measure.Figures) {
-		for id, s := range f.All {
+	add := func(prefix string, all iter.Seq2[measure.ID, measure.Stat]) {
+		for id, s := range all {
 			line := make([]string, len(lines[0]))
 			line[0], line[1] = prefix+id.Define().Title+" ("+s.Unit+")", decimal(s.Avg)
 			if !id.Single() {
@@ -202,9 +205,12 @@ func (r *Report) CSV(w io.Writer) error {
 			lines = append(lines, line)
 		}
 	}
-	add("", r.figures)
+	add("", r.figures.All)
+	for _, c := range r.figures.Classes {
+		add("Class "+className(c.Class)+": ", c.All)
+	}
 	if r.Steady != nil {
-		add("Steady State ", r.Steady.figures)
+		add("Steady State ", r.Steady.figures.All)
 	}
 	if err := csv.NewWriter(w).WriteAll(lines); err != nil {
 		return fmt.Errorf("summary.csv cannot be written: %w", err)

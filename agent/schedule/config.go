@@ -7,7 +7,7 @@ import "time"
 
 // Config says how a schedule runs. The zero value is an open loop without a cap.
 type Config struct {
-	// Zero is the run-clock instant of offset 0.
+	// Zero is the run-clock instant of offset 0. [Scheduler.TakeUp] sets it where rows have been passed before it is known.
 	Zero time.Duration
 	// Slots is the number of requests that may be under way at once; 0 = no cap. A closed loop needs one.
 	Slots int
@@ -72,6 +72,7 @@ const (
 // Stats is what a finished schedule counted.
 type Stats struct {
 	Fired, Skipped  int64
+	Passed          int64 // rows that were over before
 	Stalls          int64 // times that MaxHeld stopped the reading
 	SessionsEvicted int64 // sessions closed because of MaxSessions
 }

@@ -70,7 +70,7 @@ func (s *Scheduler) startVertex(it *Item) {
 	v := it.vertex
 	if v.bound {
 		wait := it.Row.Delay.V + it.Row.ToolWait.V // 0 where absent
-		it.Intended = v.last + time.Duration(wait/s.cfg.Speedup*float64(time.Millisecond))
+		it.Intended = max(v.last+time.Duration(wait/s.cfg.Speedup*float64(time.Millisecond)), s.begin)
 	}
 	switch {
 	case v.broken:

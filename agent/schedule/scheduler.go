@@ -29,6 +29,7 @@ type Scheduler struct {
 	clk   clock.Clock
 	wait  Waiter
 	hooks Hooks
+	begin time.Duration // instant before which nothing was due
 	end   time.Duration // instant after which nothing is sent
 
 	// Owned by Run.
@@ -83,7 +84,7 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	}
 	cfg.MaxHeld, cfg.MaxSessions, cfg.MaxEnded = cmp.Or(cfg.MaxHeld, 1<<16), cmp.Or(cfg.MaxSessions, 1<<14), cmp.Or(cfg.MaxEnded, 1<<18)
 	s := &Scheduler{
-		cfg: cfg, clk: clk, wait: w, hooks: hooks, end: math.MaxInt64,
+		cfg: cfg, clk: clk, wait: w, hooks: hooks, begin: cfg.Zero, end: math.MaxInt64,
 		feed: make(chan sourced, 64), slots: newSlots(cfg.Zero, cfg.Slots, cfg.SlotsOver),
 		prefill: newSlots(cfg.Zero, cfg.PrefillSlots, cfg.PrefillSlotsOver), sessions: newSessionTable(),
 		graph:   graph{rows: make(map[int64]*vertex), waiting: make(map[*Item]struct{})},
@@ -137,7 +138,7 @@ func (s *Scheduler) nextOpening() time.Duration {
 
 // couldGo returns since when the caps of a closed loop have let a request go, which they do.
 func (s *Scheduler) couldGo() time.Duration {
-	at := s.freeSince()
+	at := max(s.freeSince(), s.begin)
 	if s.cfg.PrefillSlots > 0 {
 		at = max(at, s.prefill.freeSince())
 	}
@@ -260,6 +261,7 @@ func (s *Scheduler) read(ctx context.Context) {
 			if it.Scheduled {
 				it.Intended += it.Offset
 			}
+			it.Intended = max(it.Intended, s.begin)
 		}
 	}
 }

@@ -44,18 +44,7 @@ func (s *Scheduler) pastEnd(it *Item) bool {
 
 // joinSession makes an item a turn of its session, where it waits for the turn before it.
 func (s *Scheduler) joinSession(it *Item) {
-	ses, known := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *Session) {
-		s.stats.SessionsEvicted++
-		if s.cfg.Carry { // nobody else asks
-			s.sessions.remember(old)
-		}
-	})
-	it.Session = ses
-	it.Turn = ses.turns
-	ses.turns++
-	if !known && s.cfg.Carry && s.sessions.wasClosed(ses.ID) {
-		ses.failed, ses.gone = true, SessionClosed
-	}
+	ses := s.enter(it)
 	switch {
 	case s.cfg.OpenSessions:
 		ses.busy++
@@ -74,6 +63,23 @@ func (s *Scheduler) joinSession(it *Item) {
 	s.sessions.touch(ses)
 }
 
+// enter gives an item its session and its turn.
+func (s *Scheduler) enter(it *Item) *Session {
+	ses, known := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *Session) {
+		s.stats.SessionsEvicted++
+		if s.cfg.Carry { // nobody else asks
+			s.sessions.remember(old)
+		}
+	})
+	it.Session = ses
+	it.Turn = ses.turns
+	ses.turns++
+	if !known && s.cfg.Carry && s.sessions.wasClosed(ses.ID) {
+		ses.failed, ses.gone = true, SessionClosed
+	}
+	return ses
+}
+
 // startTurn sets the intended instant of a turn whose predecessor has ended.
 func (s *Scheduler) startTurn(it *Item) {
 	ses := it.Session
@@ -86,7 +92,7 @@ func (s *Scheduler) startTurn(it *Item) {
 		case it.Timed && !s.cfg.ClosedLoop:
 			due = max(due, s.cfg.Zero+it.Offset)
 		}
-		it.Intended = due
+		it.Intended = max(due, s.begin)
 	}
 	if s.pastEnd(it) {
 		ses.busy--

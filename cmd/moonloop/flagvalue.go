@@ -134,20 +134,25 @@ func listVar(fs *pflag.FlagSet, to *[]string, name string, r rule, values ...str
 
 // mapVar adds the flag that gives fields of a trace's rows other keys.
 func mapVar(fs *pflag.FlagSet, to *mooncake.Mapping) {
+	pairsVar(fs, to, "map", "field=key pairs, such as input_length=prompt_tokens", mooncake.ParseMapping)
+}
+
+// pairsVar adds a flag that may be given several times, whose texts a function reads together.
+func pairsVar[T any](fs *pflag.FlagSet, to *T, name, want string, parse func(...string) (T, error)) {
 	var texts []string
-	read := func(texts ...string) (m mooncake.Mapping, err error) {
-		m, err = mooncake.ParseMapping(texts...)
-		return m, advised(err)
+	read := func(texts ...string) (T, error) {
+		v, err := parse(texts...)
+		return v, advised(err)
 	}
 	(&flagValue{
 		kind: "stringSlice", list: &texts, text: func() string { return strings.Join(texts, ",") },
-		rule: reads("field=key pairs, such as input_length=prompt_tokens", func(text string) (mooncake.Mapping, error) { return read(text) }),
+		rule: reads(want, func(text string) (T, error) { return read(text) }),
 		set: func(text string) (err error) {
 			texts = append(texts, text)
 			*to, err = read(texts...)
 			return err
 		},
-	}).register(fs, "map")
+	}).register(fs, name)
 }
 
 // ruleOf returns the rule of a flag. Those that the library adds are switches.

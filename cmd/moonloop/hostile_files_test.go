@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"runtime"
 	"strings"
@@ -46,6 +47,20 @@ func untilItOpens(t *testing.T) context.Context {
 	return ctx
 }
 
+// pipe makes a pipe that nobody writes to.
+func pipe(t *testing.T, name string) {
+	t.Helper()
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // lets go of those that still wait
+		if f, err := os.OpenFile(name, os.O_RDWR, 0); err == nil {
+			time.Sleep(50 * time.Millisecond)
+			_ = f.Close()
+		}
+	})
+}
+
 // recordOfOne is an engine's record of one request.
 const recordOfOne = `{"seq":1,"headers_ns":5,"body_read_ns":6,"time":"2026-01-01T00:00:00Z","writes":[[9,1]]}` + "\n"
 
@@ -71,6 +86,7 @@ func TestHostileFiles(t *testing.T) {
 		"search":             "search FILE --objective ttft.p99<1h --max-probes 1 --progress none -- --url ENGINE --model sim --endpoint completions",
 		"twin":               "twin FILE",
 		"compare":            "compare FILE FILE",
+		"shadow":             "shadow FILE --out state --allow-target ENGINE --for 1ms -- --url ENGINE --model sim",
 		"capture, key":       "capture --out x.jsonl --grpc 127.0.0.1:0 --http ␀ --duration 1ms --api-key-file FILE",
 	}
 	contents := map[string]string{
@@ -90,13 +106,37 @@ func TestHostileFiles(t *testing.T) {
 		"terminal escape": "\x1b]0;xyzzy\x07\x1b[31m\n",
 	}
 	var cases []malformed
+	const good = `{"schema_version": "1.0", "start_time": "2026-01-01T00:00:00Z", "run": {"id": "run"}, "verdict": {"class": "valid"}, "trace": {"rows": 1}}`
 	for kind, content := range contents { // of a run's folder
 		const summary, records = "summary.json", "requests.jsonl"
-		good := `{"schema_version": "1.0", "start_time": "2026-01-01T00:00:00Z", "verdict": {"class": "valid"}, "trace": {"rows": 1}}`
 		cases = append(cases,
 			malformed{name: "twin, summary: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: content}},
 			malformed{name: "twin, records: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: good, records: content}},
 			malformed{name: "compare, summary: " + kind, commands: []string{"compare . . --json"}, files: map[string]string{summary: content}})
+	}
+	for file, commands := range map[string][]string{
+		"summary.json": {"twin .", "compare . .", "merge . --out whole", "report ."}, "requests.jsonl": {"twin .", "report ."},
+		"search.json": {"search ../trace.jsonl --out . --objective ttft.p99<1h --progress none -- --url ENGINE --model sim"},
+		"shadow.json": {"shadow . --out . --allow-target ENGINE --for 1ms -- --url ENGINE --model sim"},
+	} {
+		c := malformed{name: "a pipe in the place of " + file, commands: commands, files: map[string]string{"trace.jsonl": rowOfSix}}
+		c.arrange = func(t *testing.T) { t.Helper(); pipe(t, file) }
+		if file == "requests.jsonl" {
+			c.files["summary.json"] = good
+		}
+		cases = append(cases, c)
+	}
+	for kind, content := range contents { // of what a shadow reads
+		state := malformed{name: "shadow, state: " + kind, commands: []string{strings.ReplaceAll(commands["shadow"], "FILE", ".")}, files: map[string]string{}}
+		state.arrange = func(t *testing.T) {
+			t.Helper()
+			if err := errors.Join(os.Mkdir("state", 0o700), os.WriteFile("state/shadow.json", []byte(content), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		journal := state
+		journal.name, journal.files, journal.arrange = "shadow, journal: "+kind, map[string]string{"traces.journal": content}, nil
+		cases = append(cases, state, journal)
 	}
 	for verb, command := range commands {
 		one := func(kind, file string) malformed {
@@ -119,21 +159,10 @@ func TestHostileFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		pipe := one("a pipe that nobody writes to: an interrupt ends the wait", "pipe")
-		pipe.arrange = func(t *testing.T) {
-			t.Helper()
-			if err := syscall.Mkfifo("pipe", 0o600); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { // lets go of those that still wait
-				if f, err := os.OpenFile("pipe", os.O_RDWR, 0); err == nil {
-					time.Sleep(50 * time.Millisecond)
-					_ = f.Close()
-				}
-			})
-		}
-		pipe.ctx = untilItOpens
-		cases = append(cases, link, pipe)
+		waits := one("a pipe that nobody writes to: an interrupt ends the wait", "pipe")
+		waits.arrange = func(t *testing.T) { t.Helper(); pipe(t, "pipe") }
+		waits.ctx = untilItOpens
+		cases = append(cases, link, waits)
 	}
 	checkMalformed(t, "../hostile/files", cases)
 }

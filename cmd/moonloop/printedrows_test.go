@@ -136,7 +136,7 @@ var printedRows = []printed{
 		"rows with sessions and aliases", `
 {"session_id": "a", "created_time": 0, "input_tokens": 600, "output_tokens": 2, "hash_ids": [1, 2], "request_id": "r1", "priority": 1}
 {"session_id": "a", "delay_ms": 2, "input_tokens": 1100, "output_tokens": 2, "hash_ids": [1, 3, 4], "request_id": "r2"}
-`, []string{"--session-mode", "full"}, []string{"600 tokens", "1100 tokens"}, []string{"field priority of another tool"},
+`, []string{"--session-mode", "full"}, []string{"600 tokens; priority 1", "1100 tokens; priority null"}, nil,
 	},
 	{
 		"texts of another name", `{"input_text": "Which sea is the deepest?", "output_length": 4}`,

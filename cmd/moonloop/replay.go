@@ -58,9 +58,11 @@ type replayFlags struct {
 	progress    string
 	percentiles report.Percentiles
 	layout      report.Layout
-	dryRun      string   // false, true or json
-	as          string   // the tool that the command line is written for, which translate reads
-	warnings    []string // of resolve
+	dryRun      string            // false, true or json
+	as          string            // the tool that the command line is written for, which translate reads
+	resume      string            // the folder of a run that was broken off
+	began       *report.Beginning // of that run; nil where there is none, or it is one of several
+	warnings    []string          // of resolve
 }
 
 func newReplayCommand() *cobra.Command {
@@ -78,8 +80,18 @@ func newReplay() (*cobra.Command, *replayFlags) {
 			if len(args) == 1 {
 				_ = f.args.Set("trace", args[0]) // every text can be one
 			}
+			if f.resume != "" {
+				if err := f.readStored(cmd); err != nil {
+					return err
+				}
+			}
 			if err := f.apply(cmd); err != nil {
 				return hintError{err, listsFlags(cmd)}
+			}
+			if f.resume != "" {
+				if err := f.goOn(); err != nil {
+					return err
+				}
 			}
 			if len(args) > 1 || len(args) == 0 && f.cfg.Trace.Name == "" && !f.print {
 				return hintError{fmt.Errorf("replay takes one trace, %d were given", len(args)), "name a file, a URL, or - for standard input"}
@@ -186,6 +198,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Prompt.Output, "output-length", 0, whole(0, maxTokens))
 	add(fs, &c.Prompt.OutputCap, "max-output-length", 0, whole(0, maxTokens))
 	add(fs, &f.extra, "extra-inputs", "", rule{want: `a JSON object, such as {"temperature": 0}`, ok: isObject, secret: true, long: true})
+	pairsVar(fs, &c.Prompt.Priorities, "priority", "CLASS=N, such as batch=10", prompt.ParsePriorities)
 	wordVar(fs, &c.Prompt.Carry, "carry-replies", carry.Auto, carry.Auto, carry.Always, carry.Never)
 	bytesVar(fs, &c.Prompt.CarryBytes, "carry-memory", carry.DefaultBytes, 1<<10, "from 1KiB on")
 	add(fs, &c.Prompt.NoStream, "no-stream", false)
@@ -215,6 +228,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	f.dryRunVar(fs)
 	add(fs, &c.Out, "out", "", anyText("a folder"))
 	add(fs, &c.Force, "force", false)
+	add(fs, &f.resume, "resume", "", anyText("the folder of a run that was broken off"))
 	add(fs, &c.SavePrompts, "save-prompts", "", aFile)
 	add(fs, &c.NoPage, "no-report-page", false)
 	f.exports.register(fs)
@@ -275,7 +289,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	f.warnings = append(f.warnings, exposure([2]string{"--api-key-file", f.apiKeyFile}, [2]string{"--key-file", f.key})...)
 	c.Telemetry.OtherSpanExporter, c.Telemetry.OtherMetricReader = otherSpanExporter, otherMetricReader
-	if !c.Force {
+	if !c.Force && f.resume == "" {
 		err = errors.Join(err, f.exports.check())
 	}
 	return errors.Join(err, f.contradictions(fs), inFlags(c.Validate(), fs))
@@ -482,6 +496,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 			if rep.Figures().Rows.Total > 0 {
 				err = f.exports.write(stdout, stderr, cfg.Out, cfg.Slice)
 			}
+			fmt.Fprint(stdout, canGoOn(cfg.Out))
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {

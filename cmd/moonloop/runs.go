@@ -42,7 +42,7 @@ var shownSpreads = []string{
 func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	out := f.cfg.Out
-	for i := 1; i <= f.runs && !f.cfg.Force; i++ { // before an hour has been spent on the first ones
+	for i := 1; i <= f.runs && !f.cfg.Force && f.resume == ""; i++ { // before an hour has been spent on the first ones
 		if _, err := os.Lstat(runFolder(out, i)); err == nil {
 			return hintError{fmt.Errorf("output directory %s: %w", runFolder(out, i), fs.ErrExist), "choose another folder with --out, or replace what is there with --force"}
 		}
@@ -53,8 +53,7 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 	var worst error
 	var runs []*study.Run
 	for i := 1; i <= f.runs; i++ {
-		fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("run %d of %d", i, f.runs)))
-		err := f.replay(cmd, f.run(i))
+		err := f.replayOne(cmd, i)
 		run, readErr := study.ReadRuns(runFolder(out, i))
 		if readErr == nil {
 			runs = append(runs, run...)
@@ -72,6 +71,25 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 		return err
 	}
 	return worst
+}
+
+// replayOne makes the i-th run, or goes on with it, unless an earlier command has made it.
+func (f *replayFlags) replayOne(cmd *cobra.Command, i int) error {
+	stderr, cfg := cmd.ErrOrStderr(), f.run(i)
+	what := "run %d of %d"
+	if f.resume != "" {
+		switch stateOf(cfg.Out) {
+		case runOver:
+			fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("run %d of %d has come to its end before", i, f.runs)))
+			return nil
+		case runBroken:
+			cfg.Resume, what = true, "run %d of %d goes on"
+		default:
+			cfg.Force = true // what is there broke off before it began
+		}
+	}
+	fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf(what, i, f.runs)))
+	return f.replay(cmd, cfg)
 }
 
 // run is the configuration of the i-th run, from 1.

@@ -54,6 +54,7 @@ var loadNames = map[string]string{
 
 const (
 	searchFile  = "search.json"
+	maxSearch   = 64 << 20 // bytes of it
 	curveFile   = "curve.svg"
 	scaledTrace = "trace.jsonl" // of the probe under way
 )
@@ -267,7 +268,7 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 	if err := f.apply(verb); err != nil {
 		return nil, err
 	}
-	for _, name := range refused {
+	for _, name := range append(refused, "resume") {
 		if fs.Changed(name) {
 			return nil, fmt.Errorf("--%s cannot be given for %s: leave it out", name, whose)
 		}
@@ -311,7 +312,7 @@ func (p *prober) question(replay *replayFlags) searchQuestion {
 
 // resume reads the probes of an equal search, and its seed where none is given; where there is no search, it draws one.
 func (s *searchState) resume(name string) error {
-	text, err := os.ReadFile(name) //nolint:gosec // the user's folder
+	text, err := atomicfile.ReadFile(name, maxSearch)
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.Question.Seed == 0 {
 			s.Question.Seed = drawnSeed()
@@ -322,8 +323,11 @@ func (s *searchState) resume(name string) error {
 		return fmt.Errorf("the search cannot go on: %w", err)
 	}
 	var before searchState
-	if err := json.Unmarshal(text, &before); err != nil || before.Schema != s.Schema {
-		return fmt.Errorf("%s is not the file of a search (schema %d): name another folder with --out (%w)", name, s.Schema, errors.Join(err, errors.New("it cannot be continued")))
+	if err = json.Unmarshal(text, &before); err == nil && before.Schema != s.Schema {
+		err = fmt.Errorf("its schema is %d, not %d", before.Schema, s.Schema)
+	}
+	if err != nil {
+		return hintError{fmt.Errorf("the search cannot go on: %s is not the file of a search: %w", name, err), "name another folder with --out"}
 	}
 	if s.Question.Seed == 0 {
 		s.Question.Seed = before.Question.Seed

@@ -25,6 +25,8 @@ type settings struct {
 	file  string // --config
 	print bool   // --print-config
 
+	stored storedSettings // of a run that goes on, which come before all but a few that are given
+
 	args *pflag.FlagSet    // the arguments of the verb, as flags
 	from map[string]source // of the values that are no defaults
 }
@@ -51,7 +53,7 @@ type given struct {
 }
 
 // commandLineOnly are the flags that say how the others are read.
-const commandLineOnly = "config print-config as help"
+const commandLineOnly = "config print-config as resume help"
 
 // register adds the flags. Those of args are the verb's arguments.
 func (s *settings) register(fs, args *pflag.FlagSet) {
@@ -68,7 +70,14 @@ func (s *settings) apply(cmd *cobra.Command) error {
 	if s.file == "" {
 		s.file = os.Getenv(prefix + "CONFIG")
 	}
-	if s.file != "" {
+	switch {
+	case s.stored.content != "":
+		stored, err := s.stored.values(known)
+		errs = append(errs, err)
+		maps.DeleteFunc(found, func(name string, _ given) bool { return !mayGoOn(name) })
+		maps.Copy(stored, found)
+		found = stored
+	case s.file != "":
 		inFile, err := readSettings(cmd.Context(), s.file, known)
 		errs = append(errs, err)
 		maps.Copy(inFile, found)

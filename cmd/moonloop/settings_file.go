@@ -30,6 +30,12 @@ func readSettings(ctx context.Context, name string, known []*pflag.Flag) (map[st
 	if err != nil {
 		return found, fmt.Errorf("--config %s: %s; name a file of YAML, or the summary.json of a run", quoted(name), reason(err))
 	}
+	return parsedSettings(name, content, known)
+}
+
+// parsedSettings is readSettings of the content of a file.
+func parsedSettings(name, content string, known []*pflag.Flag) (map[string]given, error) {
+	found := map[string]given{}
 	pairs, err := parseSettings(content)
 	if err != nil {
 		return found, fmt.Errorf("%s:%w", name, err)

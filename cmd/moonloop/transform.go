@@ -53,6 +53,7 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.start, "start", 0)
 	add(fs, &f.end, "end", 0)
 	listVar(fs, &f.Models, "only-model", aModel)
+	listVar(fs, &f.Classes, "only-class", anyText("a class of rows"))
 	listVar(fs, &f.Sessions, "only-session", anyText("a session_id"))
 	add(fs, &f.MinInput, "min-input", 0, whole(0, maxTokens))
 	add(fs, &f.MaxInput, "max-input", 0, whole(0, maxTokens))

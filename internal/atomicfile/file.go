@@ -1,13 +1,14 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile writes files that are there whole or not at all, and locks files against other processes. Every file
+// Package atomicfile writes files that are there whole or not at all, locks files against other processes, and opens files without waiting. Every file
 // that moonloop writes for somebody to read goes through it; only journals, which grow in place, need its lock alone.
 package atomicfile
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,6 +65,18 @@ func CreateAs(temp, name string) (*File, error) {
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) //nolint:gosec // the caller chooses the name
 	if err != nil {
 		return nil, err
+	}
+	return &File{File: f, name: name}, nil
+}
+
+// Reopen goes on with a file that CreateAs started and a process left, at its end. One that is not there is started.
+func Reopen(temp, name string) (*File, error) {
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the caller chooses the name
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(0, io.SeekEnd); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return &File{File: f, name: name}, nil
 }

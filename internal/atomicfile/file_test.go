@@ -81,3 +81,28 @@ func TestDiscardAfterCommit(t *testing.T) {
 		t.Errorf("got %v, want %v", err, fs.ErrExist)
 	}
 }
+
+// TestReopen: what is written goes behind what was there, and all of it gets the name.
+func TestReopen(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "name")
+	for _, text := range []string{"one ", "two"} {
+		f, err := Reopen(name+".partial", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		end := f.Close // as a process ends that is killed
+		if text == "two" {
+			end = f.Commit
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != "one two" || len(names(t, dir)) != 1 {
+		t.Errorf("%q, %v; %v", text, err, names(t, dir))
+	}
+}

@@ -32,8 +32,8 @@ type Config struct {
 
 	// Start and End keep the rows with first + Start ≤ timestamp ≤ first + End, as those of a replay do.
 	Start, End time.Duration
-	// Models and Sessions keep the rows that name one of them.
-	Models, Sessions []string
+	// Models, Classes and Sessions keep the rows that name one of them.
+	Models, Classes, Sessions []string
 	// The lengths keep the rows within them, in tokens, bounds included; 0 is no bound. Rows without the length are left out.
 	MinInput, MaxInput, MinOutput, MaxOutput int64
 	// MaxContext keeps the rows whose prompt and reply are at most so many tokens together; 0 is no bound.

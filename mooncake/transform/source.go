@@ -343,6 +343,8 @@ func selected(c *Config, in step, left map[string]int64) step {
 				why = "outside the window"
 			case len(c.Models) > 0 && !slices.Contains(c.Models, it.Model):
 				why = "of another model"
+			case len(c.Classes) > 0 && !slices.Contains(c.Classes, it.Class):
+				why = "of another class"
 			case len(c.Sessions) > 0 && !slices.Contains(c.Sessions, it.SessionID):
 				why = "of another session"
 			case !inRange(it.InputLength, c.MinInput, c.MaxInput):
@@ -383,7 +385,7 @@ func selected(c *Config, in step, left map[string]int64) step {
 
 // filters reports whether rows are left out before anything else is done.
 func (c *Config) filters() bool {
-	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0
+	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Classes)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0
 }
 
 // conversation is the session that one belongs to, as those of agents belong to that of whom they work for: "a/b" to "a".

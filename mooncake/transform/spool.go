@@ -124,7 +124,8 @@ const (
 	hasOutput
 	hasIDs
 	hasRanges
-	hasNames // session, request, model
+	hasNames // session, request, model, class
+	hasPriority
 	hasSpan
 	hasObserved
 	hasCached
@@ -149,7 +150,8 @@ func pack(dst []byte, it *item) []byte {
 		{hasOutput, r.OutputLength.Set},
 		{hasIDs, r.HashIDs != nil},
 		{hasRanges, r.HashRanges != nil || r.Replies != nil},
-		{hasNames, r.SessionID != "" || r.RequestID != "" || r.Model != ""},
+		{hasNames, r.SessionID != "" || r.RequestID != "" || r.Model != "" || r.Class != ""},
+		{hasPriority, r.Priority.Set},
 		{hasSpan, !r.OTel.IsZero()},
 		{hasObserved, !r.Observed.IsZero()},
 		{hasCached, r.Observed.CachedTokens.Set},
@@ -190,7 +192,10 @@ func pack(dst []byte, it *item) []byte {
 		dst = appendSharing(dst, r)
 	}
 	if has&hasNames != 0 {
-		dst = appendText(appendText(appendText(dst, r.SessionID), r.RequestID), r.Model)
+		dst = appendText(appendText(appendText(appendText(dst, r.SessionID), r.RequestID), r.Model), r.Class)
+	}
+	if has&hasPriority != 0 {
+		dst = binary.AppendVarint(dst, r.Priority.V)
 	}
 	if has&hasSpan != 0 {
 		dst = append(append(dst, r.OTel.TraceID[:]...), r.OTel.SpanID[:]...)
@@ -296,7 +301,10 @@ func (p *packed) row(has uint64) *mooncake.Row {
 		p.sharing(r)
 	}
 	if has&hasNames != 0 {
-		r.SessionID, r.RequestID, r.Model = p.text(), p.text(), p.text()
+		r.SessionID, r.RequestID, r.Model, r.Class = p.text(), p.text(), p.text(), p.text()
+	}
+	if has&hasPriority != 0 {
+		r.Priority = mooncake.Some(p.signed())
 	}
 	if has&hasSpan != 0 {
 		copy(r.OTel.TraceID[:], p.take(len(r.OTel.TraceID)))

@@ -268,6 +268,7 @@ func (s *Stream) Report() Report {
 	}{
 		{"window", "outside the window", c.Start != 0 || c.End != 0, map[string]any{"start_ms": millis(c.Start), "end_ms": millis(c.End)}},
 		{"only-model", "of another model", len(c.Models) > 0, map[string]any{"models": c.Models}},
+		{"only-class", "of another class", len(c.Classes) > 0, map[string]any{"classes": c.Classes}},
 		{"session", "of another session", len(c.Sessions) > 0, map[string]any{"sessions": len(c.Sessions)}},
 		{"input length", "of another input length", c.MinInput+c.MaxInput > 0, map[string]any{"min": c.MinInput, "max": c.MaxInput}},
 		{"output length", "of another output length", c.MinOutput+c.MaxOutput > 0, map[string]any{"min": c.MinOutput, "max": c.MaxOutput}},

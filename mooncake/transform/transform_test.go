@@ -207,7 +207,9 @@ func TestPacked(t *testing.T) {
 	for _, line := range []string{
 		`{"timestamp": 1.5, "input_length": 9, "output_length": 0, "hash_ids": [3, 4, 7, 18446744073709551615, 0]}`,
 		`{"input_length": 9, "hash_ids": []}`,
-		`{"delay": 3, "input_length": 40, "hash_ids": [0], "hash_ranges": [[0, 2], [7, 1]], "replies": [[1, 2, 3]], "session_id": "s", "request_id": "r", "model": "m"}`,
+		`{"delay": 3, "input_length": 40, "hash_ids": [0], "hash_ranges": [[0, 2], [7, 1]], "replies": [[1, 2, 3]], "session_id": "s", "request_id": "r", "model": "m", "class": "c", "priority": -2}`,
+		`{"input_length": 9, "class": "c"}`,
+		`{"input_length": 9, "priority": 0}`,
 		`{"timestamp": 2, "input_length": 1, "otel": {"trace_id": "0102030405060708090a0b0c0d0e0f10", "span_id": "0102030405060708"}, "observed": {"ttft_ms": 0, "finish_reason": "stop"}}`,
 		`{"timestamp": 2, "messages": [{"role": "user", "content": "x"}], "tools": [{}], "extra": {"a": 1}, "priority": 3}`,
 		`{"timestamp": 2, "text_input": "", "output_length": 7}`,

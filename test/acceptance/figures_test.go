@@ -18,6 +18,9 @@ type figure struct{ run, what, got, want, verdict string }
 var figures []figure
 
 func TestMain(m *testing.M) {
+	if app := os.Getenv(appVariable); app != "" {
+		os.Exit(runShadowApp(app))
+	}
 	code := m.Run()
 	printFigures()
 	os.Exit(code)

@@ -11,8 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // File has the records of a run that ended, in the order of the trace. Partial has those of a run under way, or of one that was
@@ -33,10 +34,10 @@ var ErrNoResult = errors.New("no field result: this is a trace, not the records 
 // returned as it is; every other one names the file and the line. It is an [fs.ErrNotExist] if there is neither file.
 func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) error) error {
 	name, partial := filepath.Join(dir, File), false
-	f, err := os.Open(name) //nolint:gosec // the user's folder
+	f, err := atomicfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		name, partial = filepath.Join(dir, Partial), true
-		f, err = os.Open(name) //nolint:gosec // the user's folder
+		f, err = atomicfile.Open(name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return missing(dir)

@@ -10,15 +10,18 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/report/lines"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-const summaryFile = "summary.json"
+const (
+	summaryFile = "summary.json"
+	maxSummary  = 64 << 20 // bytes of it
+)
 
 // maxPoints bounds the points of a scatter plot.
 const maxPoints = 15_000
@@ -72,7 +75,7 @@ func Load(dir string, slice time.Duration) (*Run, error) {
 
 func (r *Run) loadSummary() error {
 	name := filepath.Join(r.dir, summaryFile)
-	b, err := os.ReadFile(name) //nolint:gosec // the user's folder
+	b, err := atomicfile.ReadFile(name, maxSummary)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.killed = true
@@ -313,6 +316,15 @@ type summary struct {
 		} `json:"error_details"`
 		Count int64 `json:"count"`
 	} `json:"error_summary"`
+	Servers []struct {
+		Server string `json:"server"`
+		partFigures
+	} `json:"servers"`
+	Classes []struct {
+		Class    string `json:"class"`
+		Priority *int64 `json:"priority"`
+		partFigures
+	} `json:"classes"`
 	Warnings []string `json:"warnings"`
 	Missed   []string `json:"goals_missed"`
 }

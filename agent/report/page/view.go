@@ -32,6 +32,7 @@ type view struct {
 	Warnings  []string
 	Tiles     []tile
 	Figures   []row
+	Parts     []partsTable
 	Errors    []failure
 	Slow      []slowTable
 	Details   []detail
@@ -74,7 +75,7 @@ func (r *Run) view() *view {
 	s := &r.summary
 	v := &view{
 		Title: filepath.Base(cmp.Or(s.Trace.Name, r.dir)), Class: s.Verdict.Class, Reasons: s.Verdict.Reasons,
-		Missed: s.Missed, Warnings: s.Warnings, Command: s.Run.Command, Tiles: r.tiles(), Figures: r.figures(), Errors: r.failures(),
+		Missed: s.Missed, Warnings: s.Warnings, Command: s.Run.Command, Tiles: r.tiles(), Figures: r.figures(), Parts: r.parts(), Errors: r.failures(),
 		Slow: []slowTable{
 			{"slow-ttft", "by time to first token, from the scheduled time", r.byTTFT.rows},
 			{"slow-total", "by latency, from the scheduled time", r.byTotal.rows},

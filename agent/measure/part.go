@@ -1,0 +1,197 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+// This file keeps the figures of parts of a run's requests: of each engine, where requests are spread over several, and of each class,
+// where rows name theirs.
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// Server is an engine by its address.
+type Server struct {
+	Name    string // host:port
+	Address string
+	Port    int
+}
+
+// ServerFigures are those of one engine.
+type ServerFigures struct {
+	Server string `json:"server"` // host:port
+	PartFigures
+}
+
+// ClassFigures are those of the rows of one class.
+type ClassFigures struct {
+	// Class is empty for the rows that name none, and _OTHER for those of further classes, when there are more than [MaxClasses].
+	Class string `json:"class"`
+	// Priority is the one that all requests of the class had in their bodies; absent where they had none, or different ones.
+	Priority *int64 `json:"priority,omitempty"`
+	PartFigures
+}
+
+// PartFigures are those of a part of the requests.
+type PartFigures struct {
+	Rows Rows `json:"rows"`
+	// PromptTokens and CachedTokens are of the rows whose engine said both, OutputTokens of those whose engine said them; all of served
+	// rows that were sent once.
+	PromptTokens int64 `json:"prompt_tokens"`
+	CachedTokens int64 `json:"cached_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	// Good counts the served rows within the service level; absent where there is none.
+	Good *int64 `json:"good_requests,omitempty"`
+	// TTFT is from the start of the request to its first token, Latency to its last, ITL the mean gap between tokens, in ms; all of
+	// served rows that were sent once.
+	TTFT    Stat `json:"time_to_first_token"`
+	ITL     Stat `json:"inter_token_latency"`
+	Latency Stat `json:"request_latency"`
+}
+
+// MaxClasses bounds the classes that are told apart.
+const MaxClasses = 64
+
+// part collects the figures of a part.
+type part struct {
+	PartFigures
+
+	ttft, itl, latency histogram
+	sent               int64
+	priority           mooncake.Opt[int64] // of the first request that was sent
+	mixed              bool                // another one had another
+}
+
+// parts are those of one kind, by name.
+type parts map[string]*part
+
+// of returns the part of a name. Of more than most, those that come last are one.
+func (all parts) of(name string, most int) *part {
+	if all[name] == nil && len(all) >= most {
+		name = semconv.ErrorOther
+	}
+	if all[name] == nil {
+		all[name] = &part{ttft: newHistogram(scaleMillis), itl: newHistogram(scaleMillis), latency: newHistogram(scaleMillis)}
+	}
+	return all[name]
+}
+
+// add counts a record.
+func (p *part) add(r *Record, slo SLO) {
+	p.Rows.add(r.Outcome)
+	if slo.Any() && p.Good == nil {
+		p.Good = new(int64)
+	}
+	if r.Sent {
+		p.ofPriority(r.Priority)
+	}
+	if r.Outcome != Served || !r.Sent {
+		return
+	}
+	countIf(p.Good, p.Good != nil && slo.Good(r))
+	if r.Resent() {
+		return
+	}
+	u := r.Exchange.Usage
+	if u.Prompt > 0 && u.Cached >= 0 {
+		p.PromptTokens += u.Prompt
+		p.CachedTokens += u.Cached
+	}
+	p.OutputTokens += max(0, u.Completion)
+	if d, ok := r.TTFT(r.Exchange.Start); ok {
+		p.ttft.record(clock.Millis(d))
+	}
+	if d, ok := r.ITL(); ok {
+		p.itl.record(clock.Millis(d))
+	}
+	if d, ok := r.Latency(r.Exchange.Start); ok {
+		p.latency.record(clock.Millis(d))
+	}
+}
+
+// ofPriority takes the priority of a request that was sent.
+func (p *part) ofPriority(of mooncake.Opt[int64]) {
+	if p.sent == 0 {
+		p.priority = of
+	}
+	p.sent++
+	p.mixed = p.mixed || p.priority != of
+}
+
+// figures returns what has been collected.
+func (p *part) figures() PartFigures {
+	f := p.PartFigures
+	f.TTFT, f.ITL, f.Latency = p.ttft.stat("ms"), p.itl.stat("ms"), p.latency.stat("ms")
+	if f.Good != nil {
+		f.Good = new(*f.Good)
+	}
+	return f
+}
+
+// All calls yield for each of the figures that was measured, in the order of the report.
+func (f PartFigures) All(yield func(ID, Stat) bool) {
+	single := func(id ID, n int64) bool { return yield(id, Stat{Unit: definitions[id].Unit, Avg: float64(n)}) }
+	for _, s := range []struct {
+		id   ID
+		stat Stat
+	}{{TTFT, f.TTFT}, {Latency, f.Latency}, {ITL, f.ITL}} {
+		if s.stat.Count > 0 && !yield(s.id, s.stat) {
+			return
+		}
+	}
+	if !single(RequestCount, f.Rows.Served) || !single(ErrorCount, f.Rows.Failed) {
+		return
+	}
+	if f.Good != nil && !single(GoodCount, *f.Good) {
+		return
+	}
+	single(TotalOutput, f.OutputTokens)
+}
+
+// servers returns the figures of each engine.
+func (all parts) servers() (list []ServerFigures) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, ServerFigures{name, all[name].figures()})
+	}
+	return list
+}
+
+// classes returns the figures of each class; none where no row named one.
+func (all parts) classes() (list []ClassFigures) {
+	if len(all) == 0 || len(all) == 1 && all[""] != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		p := all[name]
+		f := ClassFigures{Class: name, PartFigures: p.figures()}
+		if p.priority.Set && !p.mixed {
+			f.Priority = new(p.priority.V)
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// addParts counts a record for its engine and its class.
+func (a *Aggregate) addParts(r *Record) {
+	if r.Server != nil {
+		a.servers.of(r.Server.Name, math.MaxInt).add(r, a.opt.SLO)
+	}
+	class := ""
+	if r.Row != nil {
+		class = r.Row.Class
+	}
+	a.classes.of(class, MaxClasses).add(r, a.opt.SLO)
+}
+
+// add counts a row by what became of it.
+func (r *Rows) add(o Outcome) {
+	r.Total++
+	*[...]*int64{Served: &r.Served, Failed: &r.Failed, Cancelled: &r.Cancelled, Skipped: &r.Skipped, Disconnected: &r.Disconnected}[o]++
+}

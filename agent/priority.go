@@ -1,0 +1,42 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+// This file says what becomes of priorities before the first request: whether a number means what its author meant is for people to check.
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// sayPriorities says which rows of the look-ahead have a priority of their own that is sent, or is not, and which classes with a priority
+// no row of it has.
+func sayPriorities(rows *load.Stream, b *prompt.Builder, said *notices) {
+	classes := b.Options().Priorities
+	own, missing := int64(0), maps.Clone(classes)
+	delete(missing, prompt.EveryClass)
+	rows.Ahead(func(_ int64, row *mooncake.Row) bool {
+		delete(missing, row.Class)
+		if row.Priority.Set && row.Kind() != mooncake.KindPayload && (!b.TakesPriority() || b.Priority(row) == row.Priority) {
+			own++
+		}
+		return true
+	})
+	switch {
+	case own == 0:
+	case b.TakesPriority():
+		said.note("priority: %s of the first rows state their own, which is sent as it is: vLLM handles the lowest number first, and takes none but 0 unless it schedules by priority; SGLang, and Dynamo's traces, mean the highest first (--priority CLASS=N, or '*=N', sends another one)",
+			term.Counted(own, "rows"))
+	default:
+		said.warn("priority: that of %s of the first rows is not sent: engines of profile %s take none there", term.Counted(own, "rows"), b.Options().Profile)
+	}
+	for _, class := range slices.Sorted(maps.Keys(missing)) {
+		said.warn("priority: none of the first rows is of the class %.64q", class)
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prompt
+
+// This file gives requests their priority. Of several that a request could have the first counts: the row's extra, the extra inputs of all
+// rows, that of the row's class, that of every class, the row's own.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Priorities are what the bodies of requests state, by the class of their rows. vLLM handles the lowest number first; what a number means
+// is the engine's own.
+type Priorities map[string]int64
+
+// EveryClass is the class whose priority is that of all rows for which there is no other one, rows without a class among them.
+const EveryClass = "*"
+
+// ParsePriorities reads CLASS=N pairs. A class may hold equals signs.
+func ParsePriorities(pairs ...string) (Priorities, error) {
+	all := make(Priorities, len(pairs))
+	for _, pair := range pairs {
+		i := strings.LastIndexByte(pair, '=')
+		if i < 1 {
+			return nil, fmt.Errorf("%.64q: want CLASS=N, such as batch=10", pair)
+		}
+		class := pair[:i]
+		n, err := strconv.ParseInt(pair[i+1:], 10, 64)
+		switch _, known := all[class]; {
+		case err != nil:
+			return nil, fmt.Errorf("%.64q: its priority is no integer; want CLASS=N, such as batch=10", pair)
+		case known:
+			return nil, fmt.Errorf("the class %.64q has two priorities: give it one", class)
+		}
+		all[class] = n
+	}
+	return all, nil
+}
+
+// Priority returns the priority of a row's request as far as extras do not replace it; absent where the engine takes none, or none is
+// known. A payload has its own.
+func (b *Builder) Priority(row *mooncake.Row) mooncake.Opt[int64] {
+	if !b.dialect.priority {
+		return mooncake.Opt[int64]{}
+	}
+	if n, ok := b.opt.Priorities[row.Class]; ok && row.Class != "" {
+		return mooncake.Some(n)
+	}
+	if n, ok := b.opt.Priorities[EveryClass]; ok {
+		return mooncake.Some(n)
+	}
+	return row.Priority
+}
+
+// TakesPriority reports whether the engine takes a priority at the endpoint.
+func (b *Builder) TakesPriority() bool { return b.dialect.priority }
+
+// statedPriority returns the priority that a body states.
+func statedPriority(body object) (none mooncake.Opt[int64]) {
+	n, err := strconv.ParseInt(string(body.get(priorityField)), 10, 64)
+	if err != nil { // there is none, or none that is an integer
+		return none
+	}
+	return mooncake.Some(n)
+}

@@ -1,0 +1,327 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+// This file writes and reads what a run that breaks off needs to go on: what it was, when its parts began, and which rows had been
+// sent. It is a file beside the records, because a record is written when a request has ended, and what was under way when the
+// machine died has none.
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// JournalFile is the journal of a run under way, and of one that did not come to its end. Its first line is a [Beginning]; then come
+// [Part]s, and a line for each row before its request goes out. Like every file of a run it holds no secret and no text of a prompt.
+const JournalFile = "resume.jsonl"
+
+// Beginning says what a run is, as far as a part that goes on must be the same.
+type Beginning struct {
+	Version string `json:"schema_version"` // SchemaVersion
+	Run     Run    `json:"run"`
+	// Config and Sources are the settings of the program, as in summary.json.
+	Config   map[string]any    `json:"config,omitempty"`
+	Sources  map[string]string `json:"config_sources,omitempty"`
+	Trace    Trace             `json:"trace"`
+	Schedule Schedule          `json:"schedule"`
+	// Checksum is one of the trace's file, byte for byte; empty where there is none, as of a pipe. Lookahead is one of the rows that
+	// were read before the first was sent.
+	Checksum  string `json:"trace_checksum,omitempty"`
+	Lookahead string `json:"lookahead_digest"`
+}
+
+// Part is one of the parts of a run that was broken off and went on. Of a run in one piece there is one.
+type Part struct {
+	Start time.Time `json:"start_time"` // wall-clock time at which it took up the schedule
+	From  float64   `json:"from_ms"`    // there, in the time of the schedule
+	// Zero is the schedule's zero on the clock of the records, in ms: that of the first part in each.
+	Zero float64 `json:"zero_ms"`
+	// NotSent are rows that were about to be sent in the parts before, and were not: their records said so, and do not count any more.
+	NotSent []int64 `json:"not_sent,omitempty"`
+	// Boot changes when the machine is started anew; empty where nothing says.
+	Boot string `json:"boot_id,omitempty"`
+}
+
+// Journal is the journal of a run under way. Its methods may be called from any goroutine. A nil Journal keeps nothing.
+type Journal struct {
+	mu    sync.Mutex
+	file  *os.File
+	line  []byte
+	shift time.Duration
+	lost  int64
+	err   error // the first
+	// goesOn says that it is that of a run which was broken off.
+	goesOn bool
+}
+
+// Begin begins the records and the journal of a run in its directory. What another run left of them is replaced: its journal goes first,
+// so that nobody takes the records of one run for those of another.
+func Begin(dir string, sidecar *mooncake.Meta, b Beginning) (*Requests, *Journal, error) {
+	if err := os.Remove(filepath.Join(dir, JournalFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err)
+	}
+	q, err := CreateRequests(dir, sidecar)
+	if err != nil {
+		return nil, nil, err
+	}
+	j, err := createJournal(dir, b)
+	if err != nil {
+		return nil, nil, errors.Join(err, q.Abandon())
+	}
+	return q, j, nil
+}
+
+func createJournal(dir string, b Beginning) (*Journal, error) {
+	b.Version = SchemaVersion
+	head, err := json.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w", JournalFile, err)
+	}
+	path := filepath.Join(dir, JournalFile)
+	err = writeFile(path, func(w io.Writer) error { _, err := w.Write(append(head, '\n')); return err })
+	if err != nil {
+		return nil, err
+	}
+	return openJournal(path, false)
+}
+
+func openJournal(path string, goesOn bool) (*Journal, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // the user's folder
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w", JournalFile, err)
+	}
+	return &Journal{file: f, goesOn: goesOn}, nil
+}
+
+// Begin notes that a part begins. The instants of [Journal.Sent] are moved by shift from then on, onto the clock of the records.
+func (j *Journal) Begin(p Part, shift time.Duration) error {
+	if j == nil {
+		return nil
+	}
+	p.Boot = bootID()
+	line, err := json.Marshal(p)
+	if err == nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.shift = shift
+		_, err = j.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", JournalFile, err)
+	}
+	return nil
+}
+
+// Sent notes that a row's request is about to go out. When it returns, the note outlives the process: it is with the kernel. So it
+// costs a system call, which is why it is called on the request's own goroutine, before its instant.
+func (j *Journal) Sent(row int64, at time.Duration) {
+	if j == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err != nil {
+		j.lost++
+		return
+	}
+	j.line = strconv.AppendInt(append(j.line[:0], `{"sent":`...), row, 10)
+	j.line = strconv.AppendFloat(append(j.line, `,"at":`...), micros(at+j.shift), 'f', 3, 64)
+	j.line = append(j.line, '}', '\n')
+	if _, j.err = j.file.Write(j.line); j.err != nil {
+		j.lost++
+	}
+}
+
+// Abandon closes the journal of a run that was none, and removes it; one of an earlier part it leaves. After Close it does nothing.
+func (j *Journal) Abandon() error {
+	if j == nil {
+		return nil
+	}
+	return j.Close(j.goesOn)
+}
+
+// Close closes the journal, and removes it unless it is kept for a part that goes on. It returns the first error of the notes. A second
+// Close does nothing.
+func (j *Journal) Close(keep bool) error {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return nil
+	}
+	err := j.file.Close()
+	if !keep {
+		err = errors.Join(err, os.Remove(j.file.Name()))
+	}
+	j.file = nil
+	if j.err != nil {
+		return fmt.Errorf("%d requests are not in %s: %w", j.lost, JournalFile, j.err)
+	}
+	return err
+}
+
+// Journaled is what a journal says.
+type Journaled struct {
+	Beginning
+	Parts []Part // empty: the run broke before its schedule began
+	whole int64  // bytes of its whole lines
+}
+
+// ReadBeginning returns the first line of a run's journal as it stands. The error is [os.ErrNotExist] where there is none.
+func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
+	f, err := os.Open(filepath.Join(dir, JournalFile)) //nolint:gosec // the user's folder
+	if err != nil {
+		return nil, b, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	line, err = bufio.NewReaderSize(io.LimitReader(f, maxBeginning), 1<<16).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, b, fmt.Errorf("%s cannot be read: %w", f.Name(), err)
+	}
+	in := json.NewDecoder(bytes.NewReader(line))
+	in.UseNumber() // a setting is what it was, however long
+	if err = in.Decode(&b); err == nil && b.Version != SchemaVersion {
+		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it, which can go on with it", b.Version, SchemaVersion)
+	}
+	if err != nil {
+		return nil, b, fmt.Errorf("%s: line 1: %w", f.Name(), err)
+	}
+	return line, b, nil
+}
+
+// maxBeginning bounds the first line of a journal, in bytes. It has some ten thousand.
+const maxBeginning = 4 << 20
+
+// ReadJournal reads a run's journal. sent is called for each row that was about to be sent, with its instant on the clock of the
+// records, and the number of its part, from 0; notSent for one of which that was taken back. The last line may be torn, and is then
+// left out.
+func ReadJournal(dir string, sent func(row int64, at time.Duration, part int), notSent func(row int64)) (*Journaled, error) {
+	head, b, err := ReadBeginning(dir)
+	if err != nil {
+		return nil, err
+	}
+	in := &Journaled{Beginning: b, whole: int64(len(head))}
+	name := filepath.Join(dir, JournalFile)
+	f, err := os.Open(name) //nolint:gosec // the user's folder
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if _, err := f.Seek(in.whole, io.SeekStart); err != nil {
+		return nil, err
+	}
+	in.whole, err = wholeLines(f, name, in.whole, 1, func(line []byte) error {
+		if row, at, ok := parseNote(line); ok {
+			if len(in.Parts) == 0 {
+				return errors.New("a row was sent before the schedule began")
+			}
+			sent(row, at, len(in.Parts)-1)
+			return nil
+		}
+		var p Part
+		if err := json.Unmarshal(line, &p); err != nil {
+			return err
+		}
+		if p.Start.IsZero() {
+			return errors.New("it is neither a row that was sent nor the beginning of a part")
+		}
+		for _, row := range p.NotSent {
+			notSent(row)
+		}
+		in.Parts = append(in.Parts, p)
+		return nil
+	})
+	return in, err
+}
+
+// parseNote reads what Sent writes, which is most of a journal.
+func parseNote(line []byte) (row int64, at time.Duration, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"sent":`))
+	number, rest, found := bytes.Cut(rest, []byte(`,"at":`))
+	ms, closed := bytes.CutSuffix(rest, []byte("}"))
+	row, err := strconv.ParseInt(string(number), 10, 64)
+	v, err2 := strconv.ParseFloat(string(ms), 64)
+	return row, nanos(v), ok && found && closed && row >= 0 && err == nil && err2 == nil
+}
+
+// Reopen goes on with a journal that has been read. What was torn of it is cut off.
+func (in *Journaled) Reopen(dir string) (*Journal, error) {
+	path := filepath.Join(dir, JournalFile)
+	if err := os.Truncate(path, in.whole); err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w", JournalFile, err)
+	}
+	return openJournal(path, true)
+}
+
+// Wall places an instant on the clock of the records in wall-clock time, by the part that it is of.
+func (p Part) Wall(at time.Duration) time.Time { return p.Start.Add(at - nanos(p.Zero+p.From)) }
+
+// SameBoot reports that the machine has not been started anew since the part began, as far as can be told.
+func (p Part) SameBoot() bool { return p.Boot == bootID() }
+
+// wholeLines calls yield with each line of what is left of a file, without its end, and returns how many bytes whole lines end at. A
+// torn line at the end, without its end or one that yield refuses, is left out. Errors name the file and the line. The bytes of a line
+// are valid until yield returns.
+func wholeLines(f io.Reader, name string, from int64, lines int, yield func(line []byte) error) (whole int64, err error) {
+	in := bufio.NewReaderSize(f, 1<<18)
+	whole = from
+	var torn error
+	for n := lines + 1; ; n++ {
+		line, err := readLine(in)
+		if errors.Is(err, io.EOF) {
+			return whole, nil
+		}
+		if torn != nil { // a line follows, so it was not the last
+			return whole, torn
+		}
+		if err != nil {
+			return whole, fmt.Errorf("%s: line %d: %w", name, n, err)
+		}
+		if err := yield(line[:len(line)-1]); err != nil {
+			torn = fmt.Errorf("%s: line %d: %w", name, n, err)
+			continue
+		}
+		whole += int64(len(line))
+	}
+}
+
+// longestLine bounds a line, in bytes: package lines has it of records.
+const longestLine = 64 << 20
+
+// readLine reads a line with its end; io.EOF where there is no whole one any more.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	line, err := in.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	long := bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) && len(long) < longestLine {
+		line, err = in.ReadSlice('\n')
+		long = append(long, line...)
+	}
+	return long, err
+}
+
+// bootID returns what changes when the machine is started anew; empty where nothing says.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(id))
+}

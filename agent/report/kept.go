@@ -1,0 +1,153 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+// This file takes up the records of a run that broke off: it reads those that count, and has the part that goes on write behind them.
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// Kept are the records of a run that broke off, as they stand in its directory.
+type Kept struct {
+	name    string // of the file; empty where there is none
+	whole   int64  // bytes of its whole lines
+	dropped []int  // lines that do not count, from 0, rising
+	last    int64  // greatest index of the others
+	ordered bool   // these stand in the order of their rows
+}
+
+// ReadKept reads the records of a run that broke off: those of [PartialFile], or, of a run that was stopped, of [RequestsFile]. keep
+// reports of each whether it counts. A line at the end that is torn does not.
+func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, error) {
+	k := &Kept{last: -1, ordered: true}
+	var f *os.File
+	for _, name := range []string{PartialFile, RequestsFile} {
+		var err error
+		if f, err = os.Open(filepath.Join(dir, name)); err == nil { //nolint:gosec // the user's folder
+			k.name = name
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the records of the run cannot be read: %w", err)
+		}
+	}
+	if f == nil {
+		return k, nil
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	lines := -1
+	var err error
+	k.whole, err = wholeLines(f, f.Name(), 0, 0, func(line []byte) error {
+		lines++
+		r, err := parseRecord(line)
+		if err != nil {
+			return err
+		}
+		counts, err := keep(r)
+		if err != nil {
+			return err
+		}
+		if !counts {
+			k.dropped = append(k.dropped, lines)
+			return nil
+		}
+		k.ordered = k.ordered && r.Index > k.last
+		k.last = max(k.last, r.Index)
+		return nil
+	})
+	return k, err
+}
+
+// Reopen goes on with the records: what is written comes after those that count. Results of the part before go, since they are not those
+// of the run. The sidecar is that of [PartialFile].
+func (k *Kept) Reopen(dir string, sidecar *mooncake.Meta) (*Requests, error) {
+	if err := k.takeUp(dir); err != nil {
+		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
+	}
+	path := filepath.Join(dir, RequestsFile)
+	f, err := atomicfile.Reopen(path+partialSuffix, path)
+	if err != nil {
+		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
+	}
+	q := newRequests(f, path)
+	q.last, q.ordered, q.goesOn = k.last, k.ordered, true
+	return q, q.describe(sidecar)
+}
+
+// takeUp leaves the records that count, and nothing else, in the partial file. Whatever ends the process meanwhile, all of them are in
+// the file that ReadKept reads.
+func (k *Kept) takeUp(dir string) error {
+	partial := filepath.Join(dir, PartialFile)
+	if k.name == "" {
+		return nil
+	}
+	from := filepath.Join(dir, k.name)
+	if len(k.dropped) > 0 {
+		if err := k.copy(from, partial); err != nil {
+			return err
+		}
+	} else {
+		if err := os.Truncate(from, k.whole); err != nil {
+			return err
+		}
+		if from != partial {
+			if err := os.Rename(from, partial); err != nil {
+				return err
+			}
+		}
+	}
+	if k.name == PartialFile {
+		return nil
+	}
+	for _, name := range []string{RequestsFile, SummaryJSON, SummaryCSV, page.File, page.SeriesFile, page.SessionsFile, mooncake.MetaName(RequestsFile)} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// copy copies the lines that count.
+func (k *Kept) copy(from, to string) error {
+	f, err := os.Open(from) //nolint:gosec // the user's folder
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	out, err := createFile(to, ".kept")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Discard() }()
+	return fill(out, func(w io.Writer) error {
+		in := bufio.NewReaderSize(io.LimitReader(f, k.whole), 1<<18)
+		for n := 0; ; n++ {
+			line, err := readLine(in)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if _, drop := slices.BinarySearch(k.dropped, n); drop {
+				continue
+			}
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+		}
+	})
+}

@@ -1,0 +1,97 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// classTrace has rows of classes as several tools write them, each of another length.
+const classTrace = `{"timestamp":0,"input_length":601,"output_length":2,"class":"chat"}
+{"timestamp":10,"input_length":602,"output_length":2,"policy_class":"batch","priority":4}
+{"timestamp":20,"input_length":603,"output_length":2,"slo_class":"batch"}
+{"timestamp":30,"input_length":604,"output_length":2,"priority":-7}
+{"timestamp":40,"input_length":605,"output_length":2,"class":"other","priority":2}
+{"timestamp":50,"input_length":606,"output_length":2,"class":"batch","extra":{"priority":99}}
+`
+
+// TestPriorityArrives: what the engine gets of classes and priorities, and the figures of each class wherever figures are.
+func TestPriorityArrives(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		flags []string
+		want  string // the priorities by row
+		said  []string
+	}{
+		{"the rows' own", nil, "- 4 - -7 2 99", []string{"priority: 3 rows of the first rows state their own"}},
+		{"of classes", []string{"--priority", "batch=10", "--priority", "chat=-1"}, "-1 10 10 -7 2 99", []string{"priority: 2 rows of the first rows state their own"}},
+		{"of all others", []string{"--priority", "batch=10", "--priority", "*=0"}, "0 10 10 0 0 99", nil},
+		{"an engine that takes none", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: that of 3 rows of the first rows is not sent: engines of profile openai take none there"}},
+		{"a class that there is not", []string{"--priority", "chat=1", "--priority", "gold=3"}, "1 4 - -7 2 99", []string{`warning: priority: none of the first rows is of the class "gold"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"replay", "TRACE", "--url", "ENGINE", "--model", "sim", "--overhead", "1", "--out", "DIR/run", "--slo", "ttft=1m"}, c.flags...)
+			r := begin(t, classTrace, args)()
+			if r.status != exitOK && r.status != exitInvalid { // which a busy machine makes it
+				t.Fatalf("status %d: %s", r.status, r.said)
+			}
+			var got []string
+			slices.SortFunc(r.seen, func(a, b *arrived) int { return strings.Compare(rowOf(a), rowOf(b)) })
+			for _, a := range r.seen {
+				got = append(got, strings.ReplaceAll(fmt.Sprint(a.body["priority"]), "<nil>", "-"))
+			}
+			if d := cmp.Diff(c.want, strings.Join(got, " ")); d != "" {
+				t.Errorf("priorities that arrived (-want +got):\n%s", d)
+			}
+			said := strings.Join(strings.Fields(r.said), " ")
+			for _, want := range c.said {
+				if !strings.Contains(said, want) {
+					t.Errorf("not said: %s\n%s", want, said)
+				}
+			}
+			if strings.Contains(said, "priority: ") != (c.said != nil) {
+				t.Errorf("said: %s", said)
+			}
+			if c.name != "of classes" {
+				return
+			}
+			for _, want := range []string{"Classes (none) (priority -7): 1 requests, 1 served, 0 failed; TTFT p50 ", "100 % within the service level", "batch: 3 requests, 3 served", "chat (priority -1): 1 requests"} {
+				if out := strings.Join(strings.Fields(r.out), " "); !strings.Contains(out, want) {
+					t.Errorf("the table has no %q:\n%s", want, r.out)
+				}
+			}
+			for file, parts := range map[string][]string{
+				"summary.json": {`"classes": [`, `"class": "batch",`, `"priority": -1,`, `"good_requests": 3,`},
+				"summary.csv":  {"Class batch: Request Count (requests),3.00,", "Class (none): Time to First Token (ms),", "Class chat: Request Latency (ms),"},
+				"report.html":  {"<h3>Classes</h3>", `<th scope="row">chat</th><td class="n">-1</td><td class="n">1</td>`, `<th scope="row">batch</th><td class="n">–</td><td class="n">3</td>`},
+				// The rows keep their own priority, so that they can be replayed with others.
+				"requests.jsonl": {`"class": "batch", "priority": 4, "result": {`, `"class": "chat", "result": {`, `"priority":10`},
+			} {
+				text, err := os.ReadFile(filepath.Join(r.dir, "run", file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, part := range parts {
+					if !strings.Contains(string(text), part) {
+						t.Errorf("%s has no %s", file, part)
+					}
+				}
+			}
+		})
+	}
+}
+
+// rowOf is the row of a request, by its header.
+func rowOf(a *arrived) string {
+	id := a.header.Get("X-Request-Id")
+	return id[strings.LastIndexByte(id, '-'):]
+}

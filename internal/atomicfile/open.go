@@ -1,0 +1,47 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+var errNoFile = errors.New("a pipe or a device, not a file")
+
+// Open opens a file of a user's folder for reading. Unlike [os.Open] it never waits: a named pipe in the place of the file, to which
+// nobody writes, is an error, and so is a device, which may have no end.
+func Open(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the caller names it
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says what it is
+		err = &fs.PathError{Op: "open", Path: name, Err: errNoFile}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// ReadFile reads what [Open] opens, of most bytes or fewer.
+func ReadFile(name string, most int64) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d MiB", most>>20)}
+	}
+	return content, err
+}
