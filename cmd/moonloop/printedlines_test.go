@@ -162,11 +162,13 @@ var printedLines = []printedLine{
 	},
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt for all", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt terse",
-		map[string]string{"data.jsonl": threeRows}, "what prompts share is what the trace says", "the rows say what prompts share",
+		map[string]string{"data.jsonl": threeRows},
+		"what prompts share is what the trace says", "the rows say what prompts share",
 	},
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt of a file", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt-file DIR/system.txt",
-		map[string]string{"data.jsonl": threeRows, "system.txt": "Be terse."}, "what prompts share is what the trace says", "likewise",
+		map[string]string{"data.jsonl": threeRows, "system.txt": "Be terse."},
+		"what prompts share is what the trace says", "likewise",
 	},
 	{
 		aiperf, "Profile Embedding Models", "texts of one's own", "profile --model sim --endpoint-type embeddings --endpoint /v1/embeddings --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 3",
