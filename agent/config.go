@@ -143,12 +143,14 @@ type Target struct {
 	// Further are the base URLs of further engines of the same model, between which Balance chooses for each request.
 	Further []string
 	Balance Balance // zero = RoundRobin
-	Model   string  // of every row; empty = each row's own, and where it names none the first that /v1/models names
-	Profile prompt.Profile
-	Header  http.Header
-	APIKey  string
-	TLS     *tls.Config
-	HTTP2   bool
+	// InstanceHeader is the header of a reply that names the instance behind a router; empty = those of send.InstanceHeaders.
+	InstanceHeader string
+	Model          string // of every row; empty = each row's own, and where it names none the first that /v1/models names
+	Profile        prompt.Profile
+	Header         http.Header
+	APIKey         string
+	TLS            *tls.Config
+	HTTP2          bool
 	// ReadStamps takes arrival stamps after the read call even where the kernel has better ones, to compare the two.
 	ReadStamps bool
 	Retries    int

@@ -57,7 +57,9 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer in.close()
 	in.announce(cfg.Schedule, said)
-	sum := checksum(ctx, in.trace, cfg.Out)
+	summing, stopSumming := context.WithCancel(ctx)
+	defer stopSumming() // where the run is none, nobody asks for it
+	sum := checksum(summing, in.trace, cfg.Out)
 	text, err := readTexts(ctx, cfg.Prompt)
 	if err != nil {
 		return nil, err

@@ -341,8 +341,9 @@ func (w *writing) commit() error {
 	if len(m.HashKeys) > 0 {
 		m.Privacy = &mooncake.Privacy{HashAlgorithm: blockhash.Algorithm}
 	}
+	err := out.Commit(&m)
 	p.Meta = m
-	if err := out.Commit(&m); err != nil {
+	if err != nil {
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
 	}
 	return out.Close()

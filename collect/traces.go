@@ -80,7 +80,7 @@ type watched struct {
 }
 
 // EncodeWith passes on how rows are written, see [mooncake.Writer.EncodeWith].
-func (w *watched) EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error), end func(io.Writer) error) {
+func (w *watched) EncodeWith(encode mooncake.Encode, end func(io.Writer) error) {
 	w.TraceWriter.(*mooncake.File).EncodeWith(encode, end) //nolint:forcetypeassert // create made it
 }
 

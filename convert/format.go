@@ -47,7 +47,7 @@ type spec struct {
 var specs = []*spec{
 	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
 	&guidellm, &aiperfProfile, &inferencePerf, &vllmBench, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
-	&vllm, &aiperf, &payloads,
+	&serveGen, &mooncakeCSV, &vllm, &aiperf, &payloads,
 }
 
 // The formats that have names here; [Formats] has all.
@@ -184,7 +184,7 @@ func Detect(name string, head []byte) (Format, error) {
 		}
 	}
 	for _, s := range specs { // tables as objects, such as those of Parquet
-		if s.table && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
+		if s.table && s != &mooncakeCSV && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
 			return s.Format, nil
 		}
 	}

@@ -64,8 +64,9 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 				Name: "convert", Parameters: map[string]any{"from": opt.Format, "files": namesOf(files)}, Effect: "Rows are as they were.",
 			})
 			result.Lines = meta.Rows
+			err := out.Commit(&meta)
 			result.Traces = []capture.TraceResult{{Meta: meta}}
-			return result, out.Commit(&meta)
+			return result, err
 		case err != nil:
 			return result, err
 		case ctx.Err() != nil:

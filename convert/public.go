@@ -101,8 +101,9 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 		return result, err
 	}
 	meta := c.meta()
+	err = out.Commit(meta)
 	result.Traces = []capture.TraceResult{{Meta: *meta}}
-	return result, out.Commit(meta)
+	return result, err
 }
 
 // merger makes one trace of the rows of some files.

@@ -19,7 +19,8 @@ import (
 
 func fixed(s string) func(*encoder) string { return func(*encoder) string { return s } }
 
-// wekaSessions has a conversation on a line. Times count from the first row of the trace, and ids mean the same in all conversations.
+// wekaSessions has a conversation on a line. Times count from the first row of the trace. Ids are those of the trace, from 1, but the scope that they
+// are said to have is the conversation: AIPerf reads no other.
 var wekaSessions = sessionFormat{
 	// A session a/b is that of an agent of a.
 	key: func(row *mooncake.Row) string {
@@ -34,6 +35,8 @@ type wekaTalk struct {
 	ID       string   `json:"id,omitempty"`
 	Type     string   `json:"type,omitempty"`
 	Agent    string   `json:"agent_id,omitempty"`
+	Kind     string   `json:"subagent_type,omitempty"`
+	Status   string   `json:"status,omitempty"`
 	At       any      `json:"t,omitempty"`
 	Models   []string `json:"models"`
 	Block    int      `json:"block_size,omitempty"`
@@ -60,14 +63,14 @@ type wekaCall struct {
 
 // appendWeka appends a conversation, with those of its agents where their first request stands.
 func appendWeka(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error) {
-	talk := &wekaTalk{ID: key, Models: []string{}, Block: e.block(), Scope: "global"}
+	talk := &wekaTalk{ID: key, Models: []string{}, Block: e.block(), Scope: "local"}
 	agents := map[string]*wekaTalk{}
 	for _, row := range rows {
 		_, agent, _ := strings.Cut(row.SessionID, "/")
 		in := talk
 		if agent != "" {
 			if in = agents[agent]; in == nil {
-				in = &wekaTalk{Type: "subagent", Agent: agent, At: inSeconds(row.Timestamp.V), Models: []string{}}
+				in = &wekaTalk{Type: "subagent", Agent: agent, Kind: "unknown", Status: "completed", At: inSeconds(row.Timestamp.V), Models: []string{}}
 				agents[agent] = in
 				talk.Requests = append(talk.Requests, in)
 			}
@@ -79,7 +82,7 @@ func appendWeka(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 			At: inSeconds(row.Timestamp.V), Type: "s", Model: row.Model, In: row.InputLength.V, Out: row.OutputLength.V, IDs: []uint64{},
 			Inputs: []string{}, Output: []string{}, Stop: row.Observed.FinishReason,
 		}
-		for _, id := range e.fullBlocks(row) {
+		for _, id := range row.HashIDs {
 			call.IDs = append(call.IDs, id+1) // from 1 there
 		}
 		for _, time := range []struct {

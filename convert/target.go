@@ -34,6 +34,10 @@ type target struct {
 	header string   // the first line of a table
 	// latencies: each row needs the time to its first token, and the duration of a longer reply.
 	latencies bool
+	unit      string // of timestamps in the file, where they are no dates
+	whole     bool   // ids are those of blocks that are full
+	local     bool   // an id says nothing of the same one in another conversation
+	reply     int64  // the shortest reply, in tokens
 	// line appends a row that has what is needed, and no more than the fields.
 	line func(e *encoder, dst []byte, row *mooncake.Row) []byte
 	// sessions is what to write in place of lines where the rows of a session stand together.
@@ -53,16 +57,15 @@ var targets = []target{
 	},
 	{
 		Target: "vllm", about: "vllm bench serve --dataset-name timed_trace --self-timed --timed-trace-chunk-hash-size {block}", timed: true, ids: true,
-		fields: []string{"timestamp", "input_length", "output_length", "hash_ids"},
-		line:   timedLine,
+		fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, unit: "s", reply: 1, line: timedLine,
 	},
 	{
 		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,hash_id_block_size={block} with ,source.kind=json_file,source.path=FILE behind it",
-		timed: true, ids: true, fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, line: timedLine,
+		timed: true, ids: true, fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, unit: "s", reply: 1, line: timedLine,
 	},
 	{
 		Target: "vllm-vcr", about: "vllm-vcr, which plays the latencies of an engine again; needs observed.ttft_ms, and duration_ms of longer replies",
-		timed: true, latencies: true,
+		timed: true, latencies: true, whole: true,
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "observed", "model"}, line: vcrLine,
 	},
 	{
@@ -126,7 +129,7 @@ var targets = []target{
 		},
 	},
 	{
-		Target: "bailian", about: "rows of Bailian's traces (Qwen), which AIPerf and others read; blocks of 16 tokens there", timed: true,
+		Target: "bailian", about: "rows of Bailian's traces (Qwen), whose blocks have 16 tokens; aiperf profile --custom-dataset-type bailian_trace --fixed-schedule --isl-block-size {block}", timed: true,
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "session_id"},
 		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
 			turn, parent := e.turn(row.SessionID)
@@ -156,7 +159,7 @@ var targets = []target{
 		header: "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type", line: burstLine,
 	},
 	{
-		Target: "lmcache", about: "LMCache's log of lookups, for its cache simulator; ids of whole blocks of {block} tokens", timed: true,
+		Target: "lmcache", about: "LMCache's log of lookups, for its cache simulator; ids of whole blocks of {block} tokens", timed: true, whole: true,
 		fields: []string{"timestamp", "input_length", "hash_ids", "request_id", "model"}, line: lookupLine,
 	},
 	{
@@ -175,7 +178,7 @@ var targets = []target{
 		sessions: &satfSessions,
 	},
 	{
-		Target: "weka", about: "Weka's coding-agent traces, a conversation a line; AIPerf wants a file for each: split -l 1 --additional-suffix=.json FILE FOLDER/", timed: true,
+		Target: "weka", about: "Weka's coding-agent traces, a conversation a line; AIPerf wants a file for each: split -l 1 --additional-suffix=.json FILE FOLDER/", timed: true, whole: true, local: true,
 		fields:   []string{"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "model", "observed"},
 		sessions: &wekaSessions,
 	},
@@ -210,7 +213,7 @@ func burstLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
 // lookupLine has what LMCache logs of a lookup; the shapes of the cache are not known.
 func lookupLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	hashes := []string{}
-	for _, id := range e.fullBlocks(row) {
+	for _, id := range row.HashIDs {
 		hashes = append(hashes, fmt.Sprintf("%016x", id))
 	}
 	return appendJSON(dst, struct {
@@ -223,11 +226,6 @@ func lookupLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 		Shapes    [][]int     `json:"shapes"`
 		Hashes    []string    `json:"chunk_hashes"`
 	}{secondsOf(e.instant(row).UnixNano()), cmp.Or(row.RequestID, "row-"+strconv.FormatInt(e.rows, 10)), row.Model, e.block(), row.InputLength.V, []string{}, [][]int{}, hashes})
-}
-
-// fullBlocks are the ids of the blocks of a row that are full.
-func (e *encoder) fullBlocks(row *mooncake.Row) []uint64 {
-	return row.HashIDs[:min(len(row.HashIDs), int(row.InputLength.V/int64(e.block())))]
 }
 
 // policyClass calls the class of a row as Dynamo does. The row's other fields of that tool are its own already.
@@ -260,7 +258,7 @@ func vcrLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 		Hashes  []uint64 `json:"block_hashes,omitempty"`
 		Reason  string   `json:"finish_reason,omitempty"`
 	}{
-		row.InputLength.V, row.Observed.CachedTokens.V, row.OutputLength.V, row.Observed.TTFT.V, nil, row.Timestamp.V, e.fullBlocks(row), row.Observed.FinishReason,
+		row.InputLength.V, row.Observed.CachedTokens.V, row.OutputLength.V, row.Observed.TTFT.V, nil, row.Timestamp.V, row.HashIDs, row.Observed.FinishReason,
 	}
 	if n := row.OutputLength.V - 1; n > 0 {
 		line.ITL = &summary{max(0, row.Observed.Duration.V-row.Observed.TTFT.V) / float64(n), n}
@@ -298,7 +296,7 @@ func timedLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
 		Input     int64       `json:"input_length"`
 		Output    int64       `json:"output_length"`
 		IDs       []uint64    `json:"hash_ids"`
-	}{inSeconds(row.Timestamp.V), row.InputLength.V, max(row.OutputLength.V, 1), row.HashIDs}) // no reply is shorter
+	}{inSeconds(row.Timestamp.V), row.InputLength.V, row.OutputLength.V, row.HashIDs})
 }
 
 // Targets returns the names of all targets, in order.
@@ -337,6 +335,15 @@ type encoder struct {
 	// before has the request id of the last row of each session.
 	before map[string]string
 	groups *groups // rows of sessions, where these stand together
+	digest *mooncake.Digester
+	// Of local ids: their numbers by conversation, and the conversation that had each first.
+	scoped map[scopedID]uint64
+	owners map[uint64]string
+}
+
+type scopedID struct {
+	conversation string
+	id           uint64
 }
 
 func (e *encoder) block() int {
@@ -353,11 +360,11 @@ func (e *encoder) keeps(field string) bool {
 	return slices.Contains(e.fields, field) || delta && slices.Contains(e.deltas, field)
 }
 
-// append writes a row.
-func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, error) {
+// append writes a row. It returns what of the row is written.
+func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, *mooncake.Row, error) {
 	e.rows++
-	no := func(what, advice string) ([]byte, error) {
-		return nil, fmt.Errorf("row %d cannot be written for %s: %s; %s", e.rows, e.Target, what, advice)
+	no := func(what, advice string) ([]byte, *mooncake.Row, error) {
+		return nil, nil, fmt.Errorf("row %d cannot be written for %s: %s; %s", e.rows, e.Target, what, advice)
 	}
 	r := *row
 	for _, f := range rowFields {
@@ -388,13 +395,52 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, error) {
 		}
 		e.fill(&r)
 	}
+	if n := int(r.InputLength.V / int64(e.block())); e.whole && len(r.HashIDs) > n {
+		r.HashIDs = r.HashIDs[:n]
+	}
+	r.OutputLength.V = max(r.OutputLength.V, e.reply)
 	if e.header != "" && e.rows == 1 {
 		dst = append(append(dst, e.header...), '\n')
 	}
 	if e.sessions != nil {
-		return dst, e.groups.add(e.sessions.key(&r), &r)
+		key := e.sessions.key(&r)
+		e.digest.Add(e.apart(key, &r), e.rows)
+		return dst, &r, e.groups.add(key, &r)
 	}
-	return e.line(e, dst, &r), nil
+	dst = e.line(e, dst, &r)
+	e.digest.Add(&r, e.rows)
+	return dst, &r, nil
+}
+
+// apart returns the row as one whose ids are those of its conversation alone, where the format's are.
+func (e *encoder) apart(conversation string, r *mooncake.Row) *mooncake.Row {
+	if !e.local || r.HashIDs == nil {
+		return r
+	}
+	if e.scoped == nil {
+		e.scoped, e.owners = map[scopedID]uint64{}, map[uint64]string{}
+	}
+	conversation = cmp.Or(conversation, "\x00"+strconv.FormatInt(e.rows, 10)) // it stands alone
+	out, shared := *r, false
+	out.HashIDs = make([]uint64, len(r.HashIDs))
+	for i, id := range r.HashIDs {
+		key := scopedID{conversation, id}
+		n, known := e.scoped[key]
+		if !known {
+			n = uint64(len(e.scoped))
+			e.scoped[key] = n
+		}
+		owner, had := e.owners[id]
+		if !had {
+			e.owners[id] = conversation
+		}
+		shared = shared || had && owner != conversation
+		out.HashIDs[i] = n
+	}
+	if shared {
+		e.lost.add("prompts", "what they share with other conversations: "+string(e.Target)+" tells it of one alone", 1)
+	}
+	return &out
 }
 
 // fill gives the end of a prompt whose blocks are not known ids that no other has.
@@ -470,6 +516,7 @@ func (o *Options) encoding(sink capture.Sink) capture.Sink {
 			return nil, err
 		}
 		e := &encoder{target: o.To.target(), opt: o}
+		e.digest = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: e.block()})
 		other := w.(othersWriter) //nolint:forcetypeassert // all that write files are
 		if e.sessions != nil {
 			if e.groups, err = newGroups(o.Compile.TempDir); err != nil {
@@ -485,24 +532,23 @@ func (o *Options) encoding(sink capture.Sink) capture.Sink {
 
 // othersWriter is a [mooncake.Writer], as files embed it.
 type othersWriter interface {
-	EncodeWith(encode func(dst []byte, row *mooncake.Row) ([]byte, error), end func(io.Writer) error)
+	EncodeWith(encode mooncake.Encode, end func(io.Writer) error)
 	End() error
 }
 
-// Commit writes what stands behind the rows, and completes the sidecar: of the rows before they were written, with what the format has no
-// place for.
+// Commit writes what stands behind the rows, and completes the sidecar, which is of what was written, with what the format has no place for.
 func (w encoded) Commit(meta *mooncake.Meta) error {
 	if err := w.TraceWriter.(othersWriter).End(); err != nil { //nolint:forcetypeassert // encoding made sure of it
 		return err
 	}
-	m := *meta
-	m.Dropped = slices.Concat(meta.Dropped, w.lost.list())
-	m.FineBlockSize, m.Digests.Ranges = 0, ""
-	m.Transformations = append(slices.Clone(meta.Transformations), mooncake.Transformation{
+	meta.Dropped = slices.Concat(meta.Dropped, w.lost.list())
+	meta.FineBlockSize, meta.Digests, meta.Trunk = 0, w.digest.Digests(), w.digest.Trunk()
+	meta.TimeUnit = cmp.Or(w.unit, meta.TimeUnit)
+	meta.Transformations = append(slices.Clone(meta.Transformations), mooncake.Transformation{
 		Name: "write", Parameters: map[string]any{"to": w.Target, "block_size": w.block()},
 		Effect: "The file is for: " + strings.ReplaceAll(w.about, "{block}", strconv.Itoa(w.block())) + ".",
 	})
-	return w.TraceWriter.Commit(&m)
+	return w.TraceWriter.Commit(meta)
 }
 
 // Close removes what was not written.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -31,7 +32,7 @@ const served = `{"timestamp": 0, "input_length": 48, "output_length": 8, "hash_i
 `
 
 // elsewhere is what a format has a place for, but not for all of it, or by another name: see TestSessions.
-var elsewhere = map[Target][]string{"blis": {"observed"}, "burstgpt": {"observed"}, "weka": {"observed"}, "satf": {"observed", "request_id", "wait_for"}}
+var elsewhere = map[Target][]string{"blis": {"observed"}, "burstgpt": {"observed"}, "weka": {"observed", "hash_ids"}, "satf": {"observed", "request_id", "wait_for"}}
 
 // TestTargets writes a trace for each tool, as the golden files have it, and reads it again where the format is one that is read:
 // what the tool has a place for is the same.
@@ -87,6 +88,92 @@ func TestTargets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRoundTrips writes a trace for each tool that has a format of its own, and reads it back: the sidecar of what was written has the
+// digests of what is read. They are those of the trace itself where the format has a place for all that they cover, and undefined where it has
+// none for block ids or output lengths; formats of whole blocks have digests of their own.
+func TestRoundTrips(t *testing.T) {
+	var rows strings.Builder
+	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: 16})
+	for i := range int64(40) {
+		row := &mooncake.Row{
+			Timestamp: mooncake.Some(float64(i*i*7) + 0.25), InputLength: mooncake.Some(40 + i%9), OutputLength: mooncake.Some(1 + i%4),
+			HashIDs: []uint64{0, uint64(1 + i%3), uint64(100 + i)}, Model: "m",
+			Observed: mooncake.Observed{TTFT: mooncake.Some(5.), Duration: mooncake.Some(9.)},
+		}
+		digester.Add(row, i+1)
+		rows.Write(append(mooncake.AppendRow(nil, row), '\n'))
+	}
+	source := digester.Digests()
+	if !source.Defined() {
+		t.Fatalf("the trace has no digests: %+v", source)
+	}
+	for _, to := range Targets() {
+		opt := Options{Format: Mooncake, To: to, Meta: &mooncake.Meta{BlockSize: 16}}
+		content, meta := convert(t, opt, text("trace.jsonl", rows.String()))
+		back := map[Target]Format{"aiperf": Mooncake, "dynamo": Mooncake, "dynamo-agentic": Mooncake, "guidellm": "vllm"}[to]
+		if back == "" {
+			back = Format(to)
+		}
+		opt = Options{Format: back}
+		if back == Mooncake {
+			opt.To, opt.Meta = to, meta
+		}
+		_, again := convert(t, opt, text("again", content))
+		a, b := meta.Digests, again.Digests
+		if a.Seq != b.Seq || a.Tree != b.Tree || a.Arrival != b.Arrival || meta.Rows != again.Rows {
+			t.Errorf("%s: %d rows, %+v\nread: %d rows, %+v", to, meta.Rows, a, again.Rows, b)
+		}
+		fields := to.target().fields
+		for what, digest := range map[string]struct {
+			got, source string
+			has         bool
+		}{
+			"what prompts share": {a.Tree, source.Tree, slices.Contains(fields, "hash_ids") && slices.Contains(fields, "output_length")},
+			"arrivals":           {a.Arrival, source.Arrival, slices.Contains(fields, "timestamp")},
+		} {
+			switch same := digest.got == digest.source; {
+			case !digest.has && digest.got != mooncake.Undefined:
+				t.Errorf("%s: has a digest of %s", to, what)
+			case digest.has && (digest.got == mooncake.Undefined || !same && !to.target().whole):
+				t.Errorf("%s: the digest of %s is %s, want %s", to, what, digest.got, digest.source)
+			}
+		}
+	}
+}
+
+// TestTargetsLetOut: the sidecar of a file for another tool says what that file lets out, not what the trace would have, and in which unit its
+// times are.
+func TestTargetsLetOut(t *testing.T) {
+	for to, want := range map[Target]struct {
+		privacy mooncake.Privacy
+		unit    string
+	}{
+		"azure":  {mooncake.Privacy{Mode: mooncake.PrivacyPerfOnly}, "ms"},
+		"vllm":   {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 4}, "s"}, // one that has no ids is given some
+		"vidur":  {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 3}, "ms"},
+		"satf":   {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 3}, "ms"},
+		"aiperf": {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 3}, "ms"},
+	} {
+		name := filepath.Join(t.TempDir(), "out.jsonl")
+		result, err := Convert(t.Context(), Options{Format: Mooncake, To: to}, func(capture.Partition) (capture.TraceWriter, error) {
+			return mooncake.Create(name)
+		}, text("wide.jsonl", wide))
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := mooncake.LoadMeta(name)
+		if err != nil || meta.Privacy == nil {
+			t.Fatalf("%s: %+v, %v", to, meta, err)
+		}
+		if diff := cmp.Diff(want.privacy, *meta.Privacy); diff != "" || meta.TimeUnit != want.unit {
+			t.Errorf("%s, in %s, want %s (-want +got):\n%s", to, meta.TimeUnit, want.unit, diff)
+		}
+		if told := result.Traces[0].Meta; len(told.Dropped) != len(meta.Dropped) || told.Privacy == nil || len(told.Transformations) != 2 {
+			t.Errorf("%s: the result says %+v, the sidecar %+v", to, told, meta)
+		}
 	}
 }
 

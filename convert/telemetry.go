@@ -61,24 +61,18 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 	if opt.To != "" {
 		sink = opt.encoding(sink)
 	}
-	metas := map[capture.Partition]*mooncake.Meta{}
+	traces := 0
 	completed := func(p capture.Partition) (capture.TraceWriter, error) {
 		w, err := sink(p)
 		return completed{w, opt.Format.spec() != nil, func(m *mooncake.Meta) {
-			if len(metas) == 0 { // what belongs to no trace is told once
+			if traces++; traces == 1 { // what belongs to no trace is told once
 				m.Dropped = slices.Concat(lost, m.Dropped)
 			}
 			m.Transformations = slices.Concat([]mooncake.Transformation{step}, m.Transformations)
-			metas[p] = m
 		}}, err
 	}
 	compiled, err := capture.Compile(ctx, opt.Compile, completed, capture.FileSource(name))
-	for i, t := range compiled.Traces {
-		if meta := metas[t.Partition]; meta != nil {
-			compiled.Traces[i].Meta = *meta
-		}
-	}
-	if err == nil && len(metas) == 0 {
+	if err == nil && traces == 0 {
 		err = nothing(compiled, lost)
 	}
 	return Result{compiled, t.lines, lost}, err
@@ -101,9 +95,8 @@ func (w completed) Write(row *mooncake.Row) error {
 
 // Commit completes the sidecar.
 func (w completed) Commit(meta *mooncake.Meta) error {
-	m := *meta
-	w.complete(&m)
-	return w.TraceWriter.Commit(&m)
+	w.complete(meta)
+	return w.TraceWriter.Commit(meta)
 }
 
 // nothing is the error of telemetry without a row. What belongs to no trace counts once, though each trace has it.

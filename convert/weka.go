@@ -34,6 +34,7 @@ func wekaRequests(d *decoder, r *record, session string, scope, block int) {
 		row := &mooncake.Row{Model: q.name("model"), SessionID: session, HashIDs: q.ids("hash_ids")}
 		row.InputLength, row.OutputLength = q.counted("in"), q.count("out")
 		row.Observed.TTFT, row.Observed.Duration = q.millis(time.Second, "ttft"), q.millis(time.Second, "api_time")
+		row.Observed.FinishReason = q.reason("stop")
 		d.add(&request{at: q.at(time.Second, "t"), row: row, block: block, scope: scope})
 	}, "requests")
 }

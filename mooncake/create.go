@@ -68,7 +68,7 @@ func create(name string, over atomicfile.Over) (*File, error) {
 }
 
 // Commit completes the file and puts it, synced, under its name, with its sidecar unless meta is nil. A sidecar that
-// gives no rows is given the number of rows written, and each one what they let out ([Privacy]).
+// gives no rows is given the number of rows written, and each one what they let out ([Privacy]); meta is then as it was written.
 func (f *File) Commit(meta *Meta) error {
 	err := f.buf.Flush()
 	if f.pack != nil {
@@ -76,13 +76,12 @@ func (f *File) Commit(meta *Meta) error {
 	}
 	var side *atomicfile.File
 	if meta != nil && err == nil {
-		m := *meta
-		if m.Rows == 0 {
-			m.Rows = f.Rows()
+		if meta.Rows == 0 {
+			meta.Rows = f.Rows()
 		}
-		m.Privacy = f.privacy.of(meta)
+		meta.Privacy = f.privacy.of(meta)
 		if side, err = atomicfile.Create(MetaName(f.name), f.over); err == nil { // before the trace is there
-			err = m.Write(side)
+			err = meta.Write(side)
 		}
 	}
 	if err == nil {

@@ -73,6 +73,27 @@ type Transformation struct {
 	Name       string         `json:"name"`
 	Parameters map[string]any `json:"parameters,omitempty"`
 	Effect     string         `json:"effect,omitempty"` // one sentence
+	// Before and After are figures of the rows that came in and went out, Sources of the traces that became one; nil where nobody took them.
+	Before  *TraceFigures  `json:"before,omitempty"`
+	After   *TraceFigures  `json:"after,omitempty"`
+	Sources []TraceFigures `json:"sources,omitempty"`
+}
+
+// TraceFigures describe the rows between two steps.
+type TraceFigures struct {
+	Rows int64 `json:"rows"`
+	// Span is from the first to the last timestamp, in ms; Rate in rows per second.
+	Span float64 `json:"span_ms"`
+	Rate float64 `json:"rate_per_second"`
+	// GapCV is the coefficient of variation of the gaps between neighbours in time, RandomCV that of random (Poisson) arrivals
+	// at the same rate, by the same clock.
+	GapCV    float64 `json:"gap_cv"`
+	RandomCV float64 `json:"gap_cv_of_random_arrivals"`
+	Input    float64 `json:"input_length_mean"`
+	Output   float64 `json:"output_length_mean"`
+	// BlockHits and TokenHits are the shares of the blocks and the prompt tokens that an infinite cache has.
+	BlockHits float64 `json:"infinite_cache_block_hits"`
+	TokenHits float64 `json:"infinite_cache_token_hits"`
 }
 
 // IsZero reports whether no digest was taken.

@@ -34,7 +34,9 @@ func TestMetaRoundTrip(t *testing.T) {
 			Schema: 1, Tool: "t 1", Rows: 3, BlockSize: 64, SessionMode: SessionDelta,
 			TimeBase: time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC), Identity: map[string]int64{"text": 3},
 			HashDomains: []string{"0a1b2c3d"}, HashKeys: []string{"00000001", "ffffffff"}, Digests: toyDigests, Dropped: []Dropped{{"rows", "no_usage", 4}},
-			Transformations: []Transformation{{"rename", map[string]any{"seed": 1.}, "ids renamed"}},
+			Transformations: []Transformation{{
+				Name: "rename", Parameters: map[string]any{"seed": 1.}, Effect: "ids renamed", Before: &TraceFigures{Rows: 3}, After: &TraceFigures{Rows: 2, GapCV: 1.5}, Sources: []TraceFigures{{Rows: 1}},
+			}},
 		},
 	} {
 		var b bytes.Buffer

@@ -33,6 +33,8 @@ type parser struct {
 	unknown []string      // quoted names of keys that nobody knows
 	foreign []string      // names of other tools' fields
 
+	done []Transformation // of the trace, where the row says it
+
 	integersRead []uint64 // of an array, until the next one
 	// continues is how many ids the row has from the one that it continues; absent where it is complete by itself.
 	continues Opt[int64]
@@ -72,7 +74,7 @@ func (p *parser) row(line []byte) (*Row, *RowError) {
 	p.line, p.buf, p.place = line, *bytes.NewBuffer(line), -1
 	p.stamp = stampNone
 	p.dec.Reset(&p.buf)
-	p.unknown, p.foreign, p.continues = p.unknown[:0], p.foreign[:0], Opt[int64]{}
+	p.unknown, p.foreign, p.continues, p.done = p.unknown[:0], p.foreign[:0], Opt[int64]{}, nil
 	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
 		if e := p.skip(); e != nil { // a first letter does not make null of a word
 			return nil, e
@@ -134,9 +136,10 @@ var rowFields = fields{
 	"observed": func(p *parser, r *Row) *RowError {
 		return p.object(r, "observed", "cached_tokens, ttft_ms, duration_ms or finish_reason", observedFields)
 	},
-	"type":   func(p *parser, _ *Row) *RowError { return p.discriminator() },
-	"result": func(p *parser, _ *Row) *RowError { return p.skip() }, // what a replay of ours adds to a row
-	"sent":   func(p *parser, _ *Row) *RowError { return p.skip() }, // and what it was made of, beside a payload that was sent
+	"transformations": (*parser).transformations,
+	"type":            func(p *parser, _ *Row) *RowError { return p.discriminator() },
+	"result":          func(p *parser, _ *Row) *RowError { return p.skip() }, // what a replay of ours adds to a row
+	"sent":            func(p *parser, _ *Row) *RowError { return p.skip() }, // and what it was made of, beside a payload that was sent
 }
 
 var observedFields = fields{
@@ -419,6 +422,15 @@ func (p *parser) foreignField(r *Row, name string) *RowError {
 	r.Foreign[name] = bytes.Clone(v)
 	p.foreign = append(p.foreign, name)
 	return nil
+}
+
+// transformations reads what was done to the trace: on its last row, where it came through a pipe and so has no sidecar.
+func (p *parser) transformations(*Row) *RowError {
+	v, e := p.value("transformations", '[')
+	if v != nil && json.Unmarshal(v, &p.done) != nil {
+		return fault("transformations", "", "is not what a transformation writes on its last row", correctOrOmit)
+	}
+	return e
 }
 
 // discriminator accepts the type that AIPerf allows and refuses rows that call themselves something else.

@@ -15,7 +15,7 @@ type Privacy struct {
 	HashedRows  int64 `json:"hashed_rows"`
 	// HashAlgorithm is how ids were made of text before they were numbered; empty where they were not, or nobody knows.
 	HashAlgorithm string `json:"hash_algorithm,omitempty"`
-	// TimestampJitter is by how much times were changed at random, in ms. Nothing here does.
+	// TimestampJitter is by how much, at most, times were changed at random, in ms: by transform's spread and copies, and nothing else here.
 	TimestampJitter float64 `json:"timestamp_jitter_ms"`
 }
 

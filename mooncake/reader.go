@@ -58,7 +58,8 @@ type Reader struct {
 	recent   recent
 	parser   parser
 	notices  notices
-	table    bool  // lines are records of one
+	table    bool // lines are records of one
+	done     []Transformation
 	fitting  int64 // the smallest block size that gives every row enough ids
 	sessions map[uint64]promptClass
 	seed     maphash.Seed
@@ -238,6 +239,9 @@ var layouts = []struct {
 	{jsonrows.Commas, "with commas too many, which are ignored"},
 }
 
+// Transformations are what the rows that were read say was done to the trace: the last row of one that came through a pipe does.
+func (r *Reader) Transformations() []Transformation { return r.done }
+
 // examine looks at a good row in the light of the rows before it, and notes what is odd.
 func (r *Reader) examine(row *Row) *RowError {
 	blocks := BlockCount(row.InputLength.V, r.opt.BlockSize)
@@ -268,6 +272,7 @@ func (r *Reader) examine(row *Row) *RowError {
 			return fault
 		}
 	}
+	r.done = append(r.done, r.parser.done...)
 	r.notices.add(NoticeReplyLost, "", r.src.Line, lost)
 	for _, name := range r.parser.unknown {
 		r.notices.add(NoticeUnknownKey, name, r.src.Line, 1)

@@ -50,6 +50,7 @@ var rowMembers = []struct{ name, field string }{
 	{"observed", "Observed"},
 	{"result", ""},
 	{"sent", ""},
+	{"transformations", ""},
 }
 
 // readNames are the names that a reader knows beside those that are written.
@@ -126,6 +127,9 @@ func schemaOfRow(t *testing.T) *jsonschema.Schema {
 			p.Type = "object"
 		case "message_mode":
 			p.Enum = []any{"history", "delta"}
+		case "transformations":
+			p.Type, p.Items = "array", &jsonschema.Schema{Type: "object"}
+			p.Description = "What was done to the trace, as in a sidecar: on the last row of a trace that came through a pipe."
 		case "result", "sent":
 			p.Type, p.Description = "object", map[string]string{
 				"result": "What became of the row in a replay: requests.jsonl.", "sent": "What a payload was made of that was sent: --save-prompts.",

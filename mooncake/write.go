@@ -25,17 +25,20 @@ type Writer struct {
 	rows int64
 	recent
 	privacy Privacy
-	encode  func(dst []byte, row *Row) ([]byte, error)
+	encode  Encode
 	end     func(w io.Writer) error
 }
 
 // NewWriter returns a writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// EncodeWith lets another function append rows to a slice, without a newline, in place of [AppendRow]; of a row for which it appends
-// nothing, nothing is written. end, unless it is nil, is what [Writer.End] calls. It is for the formats of other tools, and must be called before the
-// first row.
-func (w *Writer) EncodeWith(encode func(dst []byte, row *Row) ([]byte, error), end func(w io.Writer) error) {
+// Encode appends a row to a slice, without a newline, in the format of another tool. It returns the slice, and of the row what is written:
+// a file lets out no more than that.
+type Encode func(dst []byte, row *Row) (out []byte, written *Row, err error)
+
+// EncodeWith lets another function write the rows, in place of [AppendRow]; of a row for which it appends nothing, nothing is written. end,
+// unless it is nil, is what [Writer.End] calls. It must be called before the first row.
+func (w *Writer) EncodeWith(encode Encode, end func(w io.Writer) error) {
 	w.encode, w.end = encode, end
 }
 
@@ -66,11 +69,12 @@ func (w *Writer) Write(row *Row) error {
 	if continues == 0 {
 		of = prefix{row.HashRanges, row.Replies}
 	}
+	written := row
 	if w.encode == nil {
 		w.buf = appendRow(w.buf[:0], row, of, continues)
 	} else {
 		var err error
-		if w.buf, err = w.encode(w.buf[:0], row); err != nil {
+		if w.buf, written, err = w.encode(w.buf[:0], row); err != nil {
 			return err
 		}
 	}
@@ -78,7 +82,7 @@ func (w *Writer) Write(row *Row) error {
 		w.buf = append(w.buf, '\n')
 	}
 	w.recent.add(w.rows, row)
-	w.privacy.add(row)
+	w.privacy.add(written)
 	if _, err := w.w.Write(w.buf); err != nil {
 		return fmt.Errorf("row %d was not written: %w", w.rows+1, err)
 	}

@@ -8,7 +8,6 @@ package measure
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -23,9 +22,21 @@ type Server struct {
 	Port    int
 }
 
+// Instance is the engine that served the request, or was to: as a header of the reply names it, else host:port where there are several
+// engines, else empty.
+func (r *Record) Instance() string {
+	switch {
+	case r.Exchange.Instance != "":
+		return r.Exchange.Instance
+	case r.Server != nil:
+		return r.Server.Name
+	}
+	return ""
+}
+
 // ServerFigures are those of one engine.
 type ServerFigures struct {
-	Server string `json:"server"` // host:port
+	Server string `json:"server"` // host:port, or what a header of the replies calls it
 	PartFigures
 }
 
@@ -54,6 +65,9 @@ type PartFigures struct {
 	ITL     Stat `json:"inter_token_latency"`
 	Latency Stat `json:"request_latency"`
 }
+
+// maxServers bounds the engines that are told apart: a router may name another one with each reply.
+const maxServers = 1000
 
 // MaxClasses bounds the classes that are told apart.
 const MaxClasses = 64
@@ -180,8 +194,8 @@ func (all parts) classes() (list []ClassFigures) {
 
 // addParts counts a record for its engine and its class.
 func (a *Aggregate) addParts(r *Record) {
-	if r.Server != nil {
-		a.servers.of(r.Server.Name, math.MaxInt).add(r, a.opt.SLO)
+	if name := r.Instance(); name != "" {
+		a.servers.of(name, maxServers).add(r, a.opt.SLO)
 	}
 	class := ""
 	if r.Row != nil {

@@ -240,6 +240,9 @@ func ReadJournal(dir string, sent func(row int64, at time.Duration, part int), n
 		if p.Start.IsZero() {
 			return errors.New("it is neither a row that was sent nor the beginning of a part")
 		}
+		if !bearable(p.From) || p.From < 0 || !bearable(p.Zero) {
+			return fmt.Errorf("a part that begins at %v ms of a schedule whose zero is %v: no run has lasted so long", p.From, p.Zero)
+		}
 		for _, row := range p.NotSent {
 			notSent(row)
 		}
@@ -256,8 +259,11 @@ func parseNote(line []byte) (row int64, at time.Duration, ok bool) {
 	ms, closed := bytes.CutSuffix(rest, []byte("}"))
 	row, err := strconv.ParseInt(string(number), 10, 64)
 	v, err2 := strconv.ParseFloat(string(ms), 64)
-	return row, nanos(v), ok && found && closed && row >= 0 && err == nil && err2 == nil
+	return row, nanos(v), ok && found && closed && row >= 0 && err == nil && err2 == nil && bearable(v)
 }
+
+// bearable reports a time in ms, within 30 years, that a run can have.
+func bearable(ms float64) bool { return ms >= -1e12 && ms <= 1e12 }
 
 // Reopen goes on with a journal that has been read. What was torn of it is cut off.
 func (in *Journaled) Reopen(dir string) (*Journal, error) {

@@ -86,7 +86,8 @@ type result struct {
 	Resent       int    `json:"resent,omitempty"`
 	Reused       bool   `json:"connection_reused,omitempty"`
 	FinishReason string `json:"finish_reason,omitempty"`
-	Server       string `json:"server,omitempty"` // the engine, where there are several
+	Server       string `json:"server,omitempty"`   // the engine, where there are several
+	Instance     string `json:"instance,omitempty"` // behind a router, as a header of the reply names it
 	ResponseID   string `json:"response_id,omitempty"`
 	TraceID      string `json:"trace_id,omitempty"`
 	SpanID       string `json:"span_id,omitempty"`
@@ -156,7 +157,7 @@ func newResult(r *measure.Record) result {
 	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
 	res.Replays, res.Resent, res.WireLate = x.Replays, x.Resent, x.WireLate
 	res.PromptError, _ = r.PromptError()
-	res.FinishReason, res.ResponseID = x.FinishReason, x.ResponseID
+	res.FinishReason, res.ResponseID, res.Instance = x.FinishReason, x.ResponseID, x.Instance
 	res.Usage = usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}
 	res.TTFT = duration(r.TTFT(x.Start))
 	for i := 1; i < len(x.At); i++ {

@@ -183,6 +183,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	resp, err := c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
 	if err == nil {
 		f.opened()
+		x.Instance = c.cfg.instance(resp.Header)
 		err = s.take(resp)
 		_ = resp.Body.Close()
 	}
@@ -258,7 +259,7 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	s.finish()
 	f.copyTo(x)
 	// The names that the server gave hide secrets, too: it may call anything by the key that it was sent.
-	names := []*string{&x.ResponseID, &x.Model, &x.FinishReason}
+	names := []*string{&x.ResponseID, &x.Instance, &x.Model, &x.FinishReason}
 	if x.Err != nil {
 		x.Err.Status = x.Status
 		names = append(names, &x.Err.Code)

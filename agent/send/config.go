@@ -33,6 +33,8 @@ type Config struct {
 	// Header goes out with each request. It wins over the client's own headers, and a request's over it.
 	Header http.Header
 	APIKey string // empty = none
+	// InstanceHeader is the header of a reply that names the instance behind a router; empty = the first of [InstanceHeaders] that is there.
+	InstanceHeader string
 	// KeyHeader is the header that has the key as it is; empty = Authorization, as a bearer token.
 	KeyHeader string
 	// TLS is used for https; nil = the system's certificates.

@@ -80,6 +80,7 @@ type Exchange struct {
 	Usage        Usage
 	FinishReason string // of choice 0, as the server spelled it; empty when none came
 	ResponseID   string
+	Instance     string // the instance behind a router, as a header of the reply names it; empty when none does
 	Model        string // the model that the reply names
 	Status       int    // HTTP status; 0 when no reply came
 	Attempts     int    // 1 unless retried

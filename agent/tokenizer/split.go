@@ -39,9 +39,12 @@ func (p pattern) compile() (spans, error) {
 	return nil, fmt.Errorf("a pattern that is empty %w", errUnknown)
 }
 
+// without is how Oniguruma writes a class without another one: [a&&[^b]], as Kimi-K2's pattern has it. Here it is [a-[b]].
+var without = regexp.MustCompile(`&&\[\^([^\[\]]*)\]\]`)
+
 func expression(source string) (spans, error) {
-	re, err := regexp2.Compile(source, regexp2.Unicode)
-	if err != nil {
+	re, err := regexp2.Compile(without.ReplaceAllString(source, "-[$1]]"), regexp2.Unicode)
+	if err != nil || strings.Contains(without.ReplaceAllString(source, ""), "&&") { // another intersection, which would be read as signs
 		return nil, fmt.Errorf("the regular expression %.80q %w", source, errUnknown)
 	}
 	re.MatchTimeout = matchLimit

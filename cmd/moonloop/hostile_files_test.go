@@ -86,6 +86,7 @@ func TestHostileFiles(t *testing.T) {
 		"search":             "search FILE --objective ttft.p99<1h --max-probes 1 --progress none -- --url ENGINE --model sim --endpoint completions",
 		"twin":               "twin FILE",
 		"compare":            "compare FILE FILE",
+		"router":             "router FILE",
 		"shadow":             "shadow FILE --out state --allow-target ENGINE --for 1ms -- --url ENGINE --model sim",
 		"capture, key":       "capture --out x.jsonl --grpc 127.0.0.1:0 --http ␀ --duration 1ms --api-key-file FILE",
 	}
@@ -111,11 +112,11 @@ func TestHostileFiles(t *testing.T) {
 		const summary, records = "summary.json", "requests.jsonl"
 		cases = append(cases,
 			malformed{name: "twin, summary: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: content}},
-			malformed{name: "twin, records: " + kind, commands: []string{"twin ."}, files: map[string]string{summary: good, records: content}},
+			malformed{name: "twin, records: " + kind, commands: []string{"twin .", "router ."}, files: map[string]string{summary: good, records: content}},
 			malformed{name: "compare, summary: " + kind, commands: []string{"compare . . --json"}, files: map[string]string{summary: content}})
 	}
 	for file, commands := range map[string][]string{
-		"summary.json": {"twin .", "compare . .", "merge . --out whole", "report ."}, "requests.jsonl": {"twin .", "report ."},
+		"summary.json": {"twin .", "router .", "compare . .", "merge . --out whole", "report ."}, "requests.jsonl": {"twin .", "report ."},
 		"search.json": {"search ../trace.jsonl --out . --objective ttft.p99<1h --progress none -- --url ENGINE --model sim"},
 		"shadow.json": {"shadow . --out . --allow-target ENGINE --for 1ms -- --url ENGINE --model sim"},
 	} {

@@ -148,6 +148,7 @@ func newRootCommand() *cobra.Command {
 		newReportCommand(),
 		newCompareCommand(),
 		newTwinCommand(),
+		newRouterCommand(),
 		newMergeCommand(),
 		newRefereeCommand(),
 		newSearchCommand(),

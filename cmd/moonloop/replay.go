@@ -136,6 +136,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
 	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
+	add(fs, &c.Target.InstanceHeader, "instance-header", "", that("the name of a header", isRecordable))
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)

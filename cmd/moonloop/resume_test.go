@@ -308,6 +308,7 @@ func TestResumeRefused(t *testing.T) {
 	const rows = 20
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(6, b.out, b.args()...)
+	b.arrived() // of what was under way the engine has its records only now
 	journal, records := filepath.Join(b.out, "resume.jsonl"), filepath.Join(b.out, "requests.jsonl.partial")
 	whole := map[string]string{journal: b.read(journal), records: b.read(records), b.trace: b.read(b.trace)}
 	head, rest, _ := strings.Cut(whole[journal], "\n")
@@ -332,6 +333,8 @@ func TestResumeRefused(t *testing.T) {
 		"another schedule":                    {map[string]string{journal: strings.Replace(whole[journal], `"mode":"timestamps","speedup":1`, `"mode":"timestamps","speedup":3`, 1)}, nil, "it began with speedup 3, not 1"},
 		"a line of the journal is damaged":    {map[string]string{journal: head + "\n{\n" + rest}, nil, "resume.jsonl: line 2: "},
 		"a line of the records is damaged":    {map[string]string{records: "{\n" + whole[records] + fmt.Sprintf(record, 0)}, nil, "requests.jsonl.partial: line 1: "},
+		"a part in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run has lasted so long"},
+		"a note in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
 		"a second record":                     {map[string]string{records: fmt.Sprintf(record+record+record, 2, 2, 3)}, nil, "requests.jsonl.partial: line 2: row 2 has a second record"},
 		"a record of no row":                  {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
 		"a record of a row that is not there": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are not in the schedule any more"},

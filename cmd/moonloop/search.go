@@ -438,7 +438,7 @@ func (p *prober) scale(ctx context.Context, cfg *agent.Config, next study.Planne
 	}
 	defer func() { _ = file.Close() }() // after Commit without effect
 	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: stream.BlockSize(), FineBlockSize: stream.FineBlockSize()})
-	if err := copyRows(ctx, stream, file.Writer, digester); err != nil {
+	if err := copyRows(ctx, stream, file.Write, digester); err != nil {
 		return err
 	}
 	if err := file.Commit(in.meta(stream, stream.Report(), digester)); err != nil {

@@ -8,11 +8,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
 )
 
 // settingsRun runs a replay in a folder of its own with the given files.
@@ -95,6 +98,51 @@ percentiles: 50,99.9 # file run.yaml:16
 	}
 	if diff := cmp.Diff(want, strings.Join(got, "")); diff != "" {
 		t.Errorf("want −, got +:\n%s\nall:\n%s", diff, out)
+	}
+}
+
+// settable is a value that a flag takes and that is not its default.
+func settable(t *testing.T, name string) string {
+	t.Helper()
+	f := newReplayCommand().Flags().Lookup(name)
+	rule := ruleOf(f)
+	for _, value := range slices.Concat(rule.words, strings.Fields(`true false 7 1024 0.5 1s 1MiB 0/2 http://127.0.0.1:1 2030-01-01T00:00:00Z 5m {"a":1} A=b X-A:b input_length=n
+		itl=1s 64x32 +3dB ttft words tokens never none chat vllm jpeg read full even gamma session exponential skip explicit grpc s bar tracereplay azure`), []string{"--first 3", "a/tokenizer.json", "50,99.9", "k=v", "x.xlsx", "0.5,50", "http://127.0.0.1:1/{trace_id}"}) {
+		if (rule.ok == nil || rule.ok(value) == nil) && f.Value.Set(value) == nil && f.Value.String() != f.DefValue {
+			return value
+		}
+	}
+	t.Fatalf("--%s takes none of the values of this test: add one", name)
+	return ""
+}
+
+// TestSettingsEveryFlag: each flag can be in the file and in the environment, and --print-config says its value and where it comes from.
+func TestSettingsEveryFlag(t *testing.T) {
+	var names []string
+	newReplayCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && !slices.Contains(strings.Fields(commandLineOnly), f.Name) {
+			names = append(names, f.Name)
+		}
+	})
+	if len(names) < 100 {
+		t.Fatalf("%d flags", len(names))
+	}
+	for _, name := range names {
+		variable, value := "MOONLOOP_REPLAY_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")), settable(t, name)
+		t.Run(name, func(t *testing.T) {
+			shown := func(from, want string, args ...string) {
+				t.Helper()
+				file := name + ": '" + value + "'\n"
+				_, out, stderr := settingsRun(t, map[string]string{"run.yaml": file}, append(args, "--print-config")...)
+				line := regexp.MustCompile(`(?m)^` + name + `:.* # (.*)$`).FindStringSubmatch(out)
+				if line == nil || !strings.HasPrefix(line[1], want) { // whatever else such a run lacks
+					t.Errorf("%s %s from %s: %q\n%s", name, value, from, line, stderr)
+				}
+			}
+			shown("a file", "file run.yaml:1", "--config", "run.yaml")
+			t.Setenv(variable, value)
+			shown("the environment", "environment "+variable)
+		})
 	}
 }
 

@@ -6,9 +6,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -144,13 +146,18 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 		writer = file.Writer
 		digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: stream.BlockSize(), FineBlockSize: stream.FineBlockSize()})
 	}
-	if err := copyRows(cmd.Context(), stream, writer, digester); err != nil {
+	last := lastRow{Writer: writer}
+	write := writer.Write
+	if file == nil && isPipe(cmd.OutOrStdout()) {
+		write = last.hold
+	}
+	if err := copyRows(cmd.Context(), stream, write, digester); err != nil {
 		return inFlags(err, cmd.Flags())
 	}
 	stream.Close()
 	report := stream.Report()
 	if file == nil {
-		if err := out.Flush(); err != nil {
+		if err := errors.Join(last.write(slices.Concat(in.before(0), report.Steps)), out.Flush()); err != nil {
 			return fmt.Errorf("output: %w", err)
 		}
 	} else if err := file.Commit(in.meta(stream, report, digester)); err != nil {
@@ -162,20 +169,64 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	return f.say(cmd.ErrOrStderr(), report, stream)
 }
 
+// lastRow keeps a row back until it is known to be the last one. In a pipe there is no sidecar, so the last row says what was done.
+type lastRow struct {
+	*mooncake.Writer
+	held *mooncake.Row
+}
+
+// hold writes the row before.
+func (l *lastRow) hold(row *mooncake.Row) error {
+	before := l.held
+	if l.held = row; before == nil {
+		return nil
+	}
+	return l.Write(before)
+}
+
+// write writes the row that is held, if one is, with what was done.
+func (l *lastRow) write(done []mooncake.Transformation) error {
+	if l.held == nil {
+		return nil
+	}
+	if len(done) > 0 {
+		raw, err := json.Marshal(done)
+		if err != nil {
+			return err
+		}
+		l.held.Foreign = maps.Clone(l.held.Foreign)
+		if l.held.Foreign == nil {
+			l.held.Foreign = map[string]json.RawMessage{}
+		}
+		l.held.Foreign["transformations"] = raw
+	}
+	return l.Write(l.held)
+}
+
+// isPipe reports whether somebody else reads what is written.
+func isPipe(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
 // copyRows writes the rows of a stream.
-func copyRows(ctx context.Context, stream *transform.Stream, w *mooncake.Writer, d *mooncake.Digester) error {
+func copyRows(ctx context.Context, stream *transform.Stream, write func(*mooncake.Row) error, d *mooncake.Digester) error {
 	line := int64(0)
 	return stream.Each(ctx, func(row *mooncake.Row) error {
 		if line++; d != nil {
 			d.Add(row, line)
 		}
-		return w.Write(row)
+		return write(row)
 	})
 }
 
 // say tells what was done, on standard error, since rows may be on standard output.
 func (f *transformFlags) say(w io.Writer, r transform.Report, s *transform.Stream) error {
-	for _, step := range r.Steps[:len(r.Steps)-1] {
+	for _, step := range r.Steps {
 		if _, err := fmt.Fprintf(w, "%-13s %s\n", step.Name, step.Effect); err != nil {
 			return err
 		}
@@ -219,7 +270,8 @@ type tracesRead struct {
 	flags  *transformFlags
 	stdin  io.Reader
 	metas  []*mooncake.Meta
-	traces []*mooncake.Trace // that were opened
+	opened []*mooncake.Trace // by the same number
+	traces []*mooncake.Trace // that were opened, some of them twice
 	ends   []func() error
 }
 
@@ -269,9 +321,11 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 	if err != nil {
 		return s, err
 	}
-	t.metas = append(t.metas, meta)
+	number := len(t.metas)
+	t.metas, t.opened = append(t.metas, meta), append(t.opened, nil)
 	s.Waits = pipe
-	s.Open = func() (transform.Rows, error) {
+	s.Open = func() (rows transform.Rows, err error) {
+		defer func() { t.opened[number], _ = rows.(*mooncake.Trace) }()
 		stdin := t.stdin
 		switch {
 		case !pipe:
@@ -289,6 +343,17 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 	return s, nil
 }
 
+// before is what was done to a source before, by its sidecar or, where there is none, by its last row.
+func (t *tracesRead) before(source int) []mooncake.Transformation {
+	switch {
+	case t.metas[source] != nil:
+		return t.metas[source].Transformations
+	case t.opened[source] != nil:
+		return t.opened[source].Transformations()
+	}
+	return nil
+}
+
 // meta is the sidecar of the new trace: what the sources' say of their rows stays true of fewer or more of them.
 func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.Digester) *mooncake.Meta {
 	m := &mooncake.Meta{}
@@ -301,6 +366,7 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 			m.SessionMode = mooncake.SessionUnknown
 		}
 	}
+	t.lets(m, s)
 	if len(t.metas) > 1 {
 		m.TimeBase = time.Time{}
 	}
@@ -309,6 +375,34 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 	}
 	m.Schema, m.Tool, m.Rows, m.TimeUnit = mooncake.MetaSchema, "moonloop transform "+version(), r.After.Rows, "ms"
 	m.BlockSize, m.FineBlockSize, m.Digests, m.Trunk = s.BlockSize(), s.FineBlockSize(), d.Digests(), d.Trunk()
-	m.Transformations = append(slices.Clip(m.Transformations), r.Steps...)
+	m.Transformations = slices.Concat(t.before(0), r.Steps)
 	return m
+}
+
+// lets says how ids and times of the new trace were made, as far as each of its sources knows; which rows tell what is counted as they are
+// written.
+func (t *tracesRead) lets(m *mooncake.Meta, s *transform.Stream) {
+	var p mooncake.Privacy
+	m.HashKeys, m.HashDomains = nil, nil
+	for i, from := range t.metas {
+		var said mooncake.Privacy
+		if from != nil {
+			m.HashKeys, m.HashDomains = append(m.HashKeys, from.HashKeys...), append(m.HashDomains, from.HashDomains...)
+			if from.Privacy != nil {
+				said = *from.Privacy
+			}
+		}
+		if i == 0 {
+			p.HashAlgorithm = said.HashAlgorithm
+		}
+		if p.HashAlgorithm != said.HashAlgorithm {
+			p.HashAlgorithm = ""
+		}
+		p.TimestampJitter = max(p.TimestampJitter, said.TimestampJitter)
+	}
+	slices.Sort(m.HashKeys)
+	slices.Sort(m.HashDomains)
+	m.HashKeys, m.HashDomains = slices.Compact(m.HashKeys), slices.Compact(m.HashDomains)
+	p.TimestampJitter = s.Jitter(p.TimestampJitter)
+	m.Privacy = &p
 }

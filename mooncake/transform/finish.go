@@ -4,83 +4,13 @@
 package transform
 
 import (
-	"math"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/mooncake/stats"
 )
-
-// Figures describe a trace before or after.
-type Figures struct {
-	Rows int64 `json:"rows"`
-	// Span is from the first to the last timestamp, in ms; Rate in rows per second.
-	Span float64 `json:"span_ms"`
-	Rate float64 `json:"rate_per_second"`
-	// GapCV is the coefficient of variation of the gaps between neighbours in time, RandomCV that of random (Poisson) arrivals
-	// at the same rate, by the same clock.
-	GapCV    float64 `json:"gap_cv"`
-	RandomCV float64 `json:"gap_cv_of_random_arrivals"`
-	Input    float64 `json:"input_length_mean"`
-	Output   float64 `json:"output_length_mean"`
-	// BlockHits and TokenHits are the shares of the blocks and the prompt tokens that an infinite cache has.
-	BlockHits float64 `json:"infinite_cache_block_hits"`
-	TokenHits float64 `json:"infinite_cache_token_hits"`
-}
-
-// meter computes figures.
-type meter struct {
-	clock                stats.Arrivals
-	rows, in, out        int64
-	withIn, withOut      int64
-	blocks, hits, cached int64
-}
-
-func newClock() *stats.Arrivals { return new(stats.Arrivals) }
-
-// add takes a row with so many ids that no row before had.
-func (m *meter) add(row *mooncake.Row, added, block int) {
-	m.rows++
-	m.clock.Add(row)
-	if row.OutputLength.Set {
-		m.out += row.OutputLength.V
-		m.withOut++
-	}
-	if !row.InputLength.Set {
-		return
-	}
-	m.in += row.InputLength.V
-	m.withIn++
-	hits := int64(len(row.HashIDs) - added)
-	m.blocks += int64(len(row.HashIDs))
-	m.hits += hits
-	m.cached += min(hits*int64(block), row.InputLength.V)
-}
-
-func (m *meter) figures() Figures {
-	quotient := func(a, b int64) float64 {
-		if b == 0 {
-			return 0
-		}
-		return float64(a) / float64(b)
-	}
-	times := m.clock.Stats()
-	f := Figures{
-		Rows: m.rows, Span: times.Span, Rate: times.Rate, GapCV: times.GapCV, Input: quotient(m.in, m.withIn), Output: quotient(m.out, m.withOut),
-		BlockHits: quotient(m.hits, m.blocks), TokenHits: quotient(m.cached, m.in), RandomCV: 1,
-	}
-	if times.Grid.Coarse && times.Span > 0 {
-		// Poisson arrivals on a clock with n of them per tick: a tick has some with probability p = 1-exp(-n), the gaps between such ticks
-		// are geometric, and all other gaps are 0. The second moment over the square of the mean is n(2-p)/p.
-		n := float64(m.rows) * times.Grid.Quantum / times.Span
-		p := -math.Expm1(-n)
-		f.RandomCV = math.Sqrt(n*(2-p)/p - 1)
-	}
-	return f
-}
 
 // group is what stays together when rows are placed at random: a session, else the row alone.
 func (it *item) group() uint64 {
@@ -109,8 +39,13 @@ func rootOf(c *Config, x *index, it *item) int {
 	return int(splitmix.Next(splitmix.Next(c.Seed+uint64(x.cluster[it.seq]))+uint64(it.copy)) % uint64(c.Roots)) //nolint:gosec // bits
 }
 
+// domains returns those of a row's ids: of the blocks that it shares with other copies, and of its own.
+func (it *item) domains() (trunk, own uint64) {
+	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.root) //nolint:gosec // never negative
+}
+
 func (f *finisher) row(it *item, block, fine int) (added int) {
-	trunk, own := uint64(it.root), uint64(it.copy)<<32|uint64(it.root) //nolint:gosec // never negative
+	trunk, own := it.domains()
 	f.ids.row(trunk, it.HashIDs[:it.trunk])
 	added = f.ids.added
 	f.ids.row(own, it.HashIDs[it.trunk:])

@@ -57,14 +57,21 @@ type numbered struct {
 
 // row numbers the ids of a row in place, those of a domain apart from those of others.
 func (n *numbered) row(domain uint64, ids []uint64) {
+	if n.added = n.count(domain, ids); n.names.Len() > 0 {
+		expand(ids, n.ranges)
+	}
+}
+
+// count does so without a change to the ids, and returns how many of them are new.
+func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 	if n.names.Len() == 0 {
 		next := n.plain
 		if domain == 0 {
 			next = canonical(next, ids)
 		}
 		if domain == 0 && next != notCanonical {
-			n.added, n.plain = int(next-n.plain), next //nolint:gosec // at most len(ids)
-			return
+			added, n.plain = int(next-n.plain), next //nolint:gosec // at most len(ids)
+			return added
 		}
 		if n.plain > 0 {
 			n.ranges = n.names.Domain(0, n.ranges[:0], []mooncake.HashRange{{Count: int64(n.plain)}}) //nolint:gosec // ids that were there
@@ -73,8 +80,7 @@ func (n *numbered) row(domain uint64, ids []uint64) {
 	before := n.names.Len()
 	n.given = collapse(n.given[:0], ids)
 	n.ranges = n.names.Domain(domain, n.ranges[:0], n.given)
-	n.added = int(n.names.Len() - before) //nolint:gosec // at most len(ids)
-	expand(ids, n.ranges)
+	return int(n.names.Len() - before) //nolint:gosec // at most len(ids)
 }
 
 // notCanonical is what no id comes after.

@@ -8,18 +8,25 @@ import (
 	"errors"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
+var publicTrace = filepath.Join("..", "..", "..", "shared", "data", "conversation_trace.jsonl")
+
 // public returns the public conversation trace.
 func public(t testing.TB) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "data", "conversation_trace.jsonl"))
+	data, err := os.ReadFile(publicTrace)
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip("the public trace is not there: see CONTRIBUTING.md")
 	}
@@ -78,6 +85,35 @@ func curve(rows []*mooncake.Row) (minutes []float64) {
 	return minutes
 }
 
+// scaling is what became of a trace, by the figures of its sidecar and by its rows.
+type scaling struct {
+	hits, gapCV, randomCV float64
+	times                 []float64
+	curve                 []float64
+}
+
+// scale runs a transformation, and reads none of it again.
+func scale(t testing.TB, c Config, data []byte) (out scaling) {
+	t.Helper()
+	s, err := Open(c, source(data, 0))
+	if err != nil {
+		t.Error(err)
+		return out
+	}
+	defer s.Close()
+	var rows []*mooncake.Row
+	for row, err := s.Next(); !errors.Is(err, io.EOF); row, err = s.Next() {
+		if err != nil {
+			t.Error(err)
+			return out
+		}
+		rows, out.times = append(rows, row), append(out.times, row.Timestamp.V)
+	}
+	after := s.Report().Steps[0].After
+	out.hits, out.gapCV, out.randomCV, out.curve = after.TokenHits, after.GapCV, after.RandomCV, curve(rows)
+	return out
+}
+
 // TestScalePublicTrace: what is promised of scaling, on the public trace.
 func TestScalePublicTrace(t *testing.T) {
 	data := public(t)
@@ -85,18 +121,25 @@ func TestScalePublicTrace(t *testing.T) {
 	full, truth := curve(rows), hitRate(was)
 	for _, c := range []struct {
 		factor float64
-		seeds  uint64
-	}{{0.1, 8}, {0.5, 1}, {2.5, 1}, {4, 1}} {
+		seeds  int
+	}{{0.1, manySeeds}, {0.5, 1}, {2.5, 1}, {4, 2}} {
+		all := make([]scaling, c.seeds)
+		var each sync.WaitGroup
+		var next atomic.Int64
+		for range runtime.GOMAXPROCS(0) {
+			each.Go(func() {
+				for seed := next.Add(1) - 1; seed < int64(c.seeds); seed = next.Add(1) - 1 {
+					all[seed] = scale(t, Config{Scale: c.factor, Seed: uint64(seed)}, data)
+				}
+			})
+		}
+		each.Wait()
 		var off, most, worst, mean, n float64
-		for seed := range c.seeds {
-			rows, a, _ := transformed(t, Config{Scale: c.factor, Seed: seed}, source(data, 0))
-			if len(a.Violations) > 0 {
-				t.Errorf("×%g: %v", c.factor, a.Violations)
-			}
-			d := 100 * math.Abs(hitRate(a)-truth)
+		for seed, got := range all {
+			d := 100 * math.Abs(got.hits-truth)
 			off += d / float64(c.seeds)
 			most = max(most, d)
-			for m, got := range curve(rows) {
+			for m, got := range got.curve {
 				if full[m] < 10 {
 					continue
 				}
@@ -105,11 +148,101 @@ func TestScalePublicTrace(t *testing.T) {
 				mean += e
 				n++
 			}
+			if seed > 1 {
+				continue
+			}
+			// The figures that are reported are those of the rows: the gap CV, and what it would be of random arrivals.
+			if d := math.Abs(got.gapCV/coefficient(got.times) - 1); d > 1e-6 {
+				t.Errorf("×%g: gap CV %.4f, and the rows' is %.4f", c.factor, got.gapCV, coefficient(got.times))
+			}
+			random := coefficient(randomTimes(got.times, 3000))
+			if d := math.Abs(got.randomCV/random - 1); d > 0.05 {
+				t.Errorf("×%g: gap CV of random arrivals %.3f, and that of some is %.3f", c.factor, got.randomCV, random)
+			}
+			t.Logf("×%g: gap CV %.3f, of random arrivals %.3f", c.factor, got.gapCV, got.randomCV)
 		}
-		t.Logf("×%g: hit rate off by %.3f points on average, %.3f at most; minutes off by %.1f %% on average, %.1f %% at most", c.factor, off, most, 100*mean/n, 100*worst)
+		t.Logf("×%g, %d seeds: hit rate off by %.3f points on average, %.3f at most; minutes off by %.1f %% on average, %.1f %% at most", c.factor, c.seeds, off, most, 100*mean/n, 100*worst)
 		if off > 2 || worst > 0.1 {
 			t.Errorf("×%g: hit rate off by %.3f points on average, a minute by %.1f %%", c.factor, off, 100*worst)
 		}
+		if _, a, _ := transformed(t, Config{Scale: c.factor}, source(data, 0)); len(a.Violations) > 0 || math.Abs(hitRate(a)-all[0].hits) > 1e-9 {
+			t.Errorf("×%g: %v; hit rate %v, reported %v", c.factor, a.Violations, hitRate(a), all[0].hits)
+		}
+	}
+
+	// What all of this is for: a tenth of the rows at random has lost most of what they shared.
+	var lost float64
+	for seed := range uint64(5) {
+		random, kept := rand.New(rand.NewPCG(seed, 0)), []*mooncake.Row(nil)
+		for _, row := range rows {
+			if random.Float64() < 0.1 {
+				kept = append(kept, row)
+			}
+		}
+		lost += 100 * (truth - hitsOf(kept)) / 5
+	}
+	t.Logf("a tenth at random: hit rate off by %.1f points", lost)
+	if lost < 20 {
+		t.Errorf("a tenth at random loses %.1f points: the trace shows little", lost)
+	}
+}
+
+// coefficient is the coefficient of variation of the gaps between times that ascend.
+func coefficient(times []float64) float64 {
+	n, span, squares := float64(len(times)-1), times[len(times)-1]-times[0], 0.
+	for i := range times[1:] {
+		squares += (times[i+1] - times[i] - span/n) * (times[i+1] - times[i] - span/n)
+	}
+	return math.Sqrt(squares/n) / (span / n)
+}
+
+// randomTimes are as many random times in the same span, by a clock that ticks so often.
+func randomTimes(times []float64, tick float64) []float64 {
+	random, out := rand.New(rand.NewPCG(1, 2)), make([]float64, len(times))
+	for i := range out {
+		out[i] = tick * math.Floor(random.Float64()*(times[len(times)-1]-times[0])/tick)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// hitsOf is the share of the tokens of rows that an infinite cache has.
+func hitsOf(rows []*mooncake.Row) float64 {
+	seen := map[uint64]bool{}
+	var hit, all int64
+	for _, row := range rows {
+		had := int64(0)
+		for _, id := range row.HashIDs {
+			if seen[id] {
+				had++
+			}
+			seen[id] = true
+		}
+		hit, all = hit+min(had*mooncake.BlockSize, row.InputLength.V), all+row.InputLength.V
+	}
+	return float64(hit) / float64(all)
+}
+
+// TestTimeScaleKeepsTheSequence: other times are the same requests in the same order, on the public trace, and on one that is made.
+func TestTimeScaleKeepsTheSequence(t *testing.T) {
+	traces := map[string][]byte{"made": talks(t, 3, 400)}
+	if data, err := os.ReadFile(publicTrace); err == nil {
+		traces["public"] = data
+	}
+	for name, data := range traces {
+		digests := func(c Config) mooncake.Digests {
+			rows, _, _ := transformed(t, c, source(data, 0))
+			d := mooncake.NewDigester(mooncake.CheckOptions{})
+			for i, row := range rows {
+				d.Add(row, int64(i+1))
+			}
+			return d.Digests()
+		}
+		was, now := digests(Config{}), digests(Config{TimeScale: 0.5})
+		if was.Seq == "" || was.Seq != now.Seq || was.Tree != now.Tree || was.Arrival == now.Arrival {
+			t.Errorf("%s: %+v, then %+v", name, was, now)
+		}
+		t.Logf("%s: seq_digest %s, then %s", name, was.Seq, now.Seq)
 	}
 }
 

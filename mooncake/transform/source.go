@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -314,78 +313,6 @@ func (j *joined) merged() step {
 		it := heads[least]
 		return it, read(least)
 	}
-}
-
-// selected leaves out what the window and the filters do not keep.
-func selected(c *Config, in step, left map[string]int64) step {
-	first, begun, kept, seq, latest := 0., false, int64(0), 0, 0.
-	inRange := func(n mooncake.Opt[int64], low, high int64) bool {
-		return low == 0 && high == 0 || n.Set && n.V >= low && (high == 0 || n.V <= high)
-	}
-	var sessions map[string]bool // with a row that was kept
-	talks := map[string]bool{}   // conversations, up to as many as are kept
-	alone := int64(0)            // conversations of a row without a session
-	if c.filters() {
-		sessions = map[string]bool{}
-	}
-	return func() (*item, error) {
-		for c.First == 0 || kept < c.First {
-			it, err := in()
-			if err != nil {
-				return nil, err
-			}
-			if !begun {
-				first, begun = it.key, true
-			}
-			why := ""
-			switch at := it.key - first; {
-			case at < millis(c.Start) || c.End != 0 && at > millis(c.End):
-				why = "outside the window"
-			case len(c.Models) > 0 && !slices.Contains(c.Models, it.Model):
-				why = "of another model"
-			case len(c.Classes) > 0 && !slices.Contains(c.Classes, it.Class):
-				why = "of another class"
-			case len(c.Sessions) > 0 && !slices.Contains(c.Sessions, it.SessionID):
-				why = "of another session"
-			case !inRange(it.InputLength, c.MinInput, c.MaxInput):
-				why = "of another input length"
-			case !inRange(it.OutputLength, c.MinOutput, c.MaxOutput):
-				why = "of another output length"
-			case c.MaxContext > 0 && it.InputLength.V+it.OutputLength.V > c.MaxContext:
-				why = "of a longer context"
-			case c.Conversations > 0 && !talks[conversation(it.SessionID)]:
-				switch {
-				case int64(len(talks))+alone == c.Conversations:
-					why = "of later conversations"
-				case it.SessionID == "":
-					alone++
-				default:
-					talks[conversation(it.SessionID)] = true
-				}
-			}
-			if why != "" {
-				left[why]++
-				continue
-			}
-			if it.SessionID != "" && sessions != nil {
-				if !sessions[it.SessionID] && it.timed && !it.Timestamp.Set { // the turn that it waits for may be gone
-					it.key = max(it.key, latest)
-					it.Timestamp, it.Delay = mooncake.Some(it.key), mooncake.Opt[float64]{}
-				}
-				sessions[it.SessionID] = true
-			}
-			it.seq, latest = seq, max(latest, it.key)
-			seq++
-			kept++
-			return it, nil
-		}
-		return nil, io.EOF
-	}
-}
-
-// filters reports whether rows are left out before anything else is done.
-func (c *Config) filters() bool {
-	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Classes)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0
 }
 
 // conversation is the session that one belongs to, as those of agents belong to that of whom they work for: "a/b" to "a".

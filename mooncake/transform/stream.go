@@ -4,6 +4,7 @@
 package transform
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,12 +25,13 @@ type Stream struct {
 	block, fine int
 
 	before, after meter
-	left          map[string]int64 // rows that the filters left out, by reason
+	sources       []meter // of each one, where there are several
+	stages        []*stage
+	indexing      bool
 	x             *index
 	spool         *spool
 	sizes         *sizes
-	turns         *turns
-	cut           float64
+	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
 }
 
@@ -39,7 +41,7 @@ func Open(c Config, sources ...Source) (*Stream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Stream{c: c, left: map[string]int64{}}
+	s := &Stream{c: c}
 	if err := s.open(sources); err != nil {
 		s.Close()
 		return nil, err
@@ -80,23 +82,30 @@ func (s *Stream) open(sources []Source) error {
 		} else {
 			rows = o.up(rows)
 		}
+		rows = s.then(rows, s.stage("scale", map[string]any{"factor": c.Scale, "seed": c.Seed, "shift_ms": millis(c.Shift)}, everyFigure, func(before, after *Figures) string {
+			return fmt.Sprintf("%d rows → %d; hits of an infinite cache %.2f %% → %.2f %% of the tokens", before.Rows, after.Rows, 100*before.TokenHits, 100*after.TokenHits)
+		}))
 	}
 	if c.Roots > 1 {
 		in := rows
-		rows = func() (*item, error) {
+		rows = s.then(func() (*item, error) {
 			it, err := in()
 			if err == nil {
 				it.root = rootOf(c, s.x, it)
 			}
 			return it, err
-		}
+		}, s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))
 	}
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
-		s.sizes = &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
+		z := &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
 		if changes(c.PrefixScale) && s.fine == 0 && s.x.plain && !changes(c.Scale) && c.Roots <= 1 {
-			s.sizes.plain = newTree(s.x, s.block)
+			z.plain = newTree(s.x, s.block)
 		}
-		rows = s.sizes.rows(rows)
+		s.sizes = z
+		rows = s.then(z.rows(rows), s.stage("lengths", map[string]any{"input": c.InputScale, "prefix": c.PrefixScale, "output": c.OutputScale}, everyFigure, func(before, after *Figures) string {
+			return fmt.Sprintf("mean input %.1f → %.1f tokens, mean output %.1f → %.1f; %d replies left out, %d rows bring their own text and are as they were",
+				before.Input, after.Input, before.Output, after.Output, z.replies, z.skipped)
+		}))
 	}
 	if c.BlockSize != 0 && c.BlockSize != s.block {
 		b, err := newBlocks(c.BlockSize, s.block, s.fine)
@@ -106,31 +115,55 @@ func (s *Stream) open(sources []Source) error {
 		if b.ranges {
 			s.fine = s.block
 		}
+		was := s.block
 		s.block = c.BlockSize
-		rows = b.rows(rows)
+		rows = s.then(b.rows(rows), s.stage("block-size", map[string]any{"from": was, "to": c.BlockSize}, everyFigure, said("blocks of %d tokens → %d", was, c.BlockSize)))
 	}
-	if c.MaxGap > 0 {
-		rows = gaps(c.MaxGap, rows, &s.cut)
-	}
-	if c.Spread != SpreadNone {
-		rows = spread(c, rows)
-	}
-	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
-		s.turns = &turns{c: c, last: map[string]turn{}}
-		rows = s.turns.rows(rows)
-	}
-	if len(c.ToModels) > 0 {
-		rows = named(c.ToModels, rows)
-	}
-	if changes(c.TimeScale) {
-		rows = timed(c.TimeScale, rows)
-	}
-	s.rows = rows
+	s.rows = s.inTime(rows)
 	if s.spool != nil {
 		return s.spool.again(keep)
 	}
 	return nil
 }
+
+// inTime puts the steps behind rows that change when these go out, and what models they ask for.
+func (s *Stream) inTime(rows step) step {
+	c := &s.c
+	if c.MaxGap > 0 {
+		cut := new(float64)
+		rows = s.then(gaps(c.MaxGap, rows, cut), s.stage("max-gap", map[string]any{"ms": millis(c.MaxGap)}, times, func(_, _ *Figures) string {
+			return fmt.Sprintf("%s of idle time taken out", lasting(*cut))
+		}))
+	}
+	if c.Spread != SpreadNone {
+		rows = s.then(spread(c, rows, &s.tick), s.stage("spread", map[string]any{"how": c.Spread.String(), "seed": c.Seed}, everyFigure, func(before, after *Figures) string {
+			return fmt.Sprintf("gap CV %.3f → %.3f", before.GapCV, after.GapCV)
+		}))
+	}
+	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
+		t := &turns{c: c, last: map[string]turn{}}
+		rows = s.then(t.rows(rows), s.stage("turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)}, times, func(_, _ *Figures) string {
+			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, lasting(t.cut))
+		}))
+	}
+	if len(c.ToModels) > 0 {
+		rows = s.then(named(c.ToModels, rows), s.stage("to-model", map[string]any{"models": c.ToModels}, noFigure, said("models are called by these names, in order of appearance in each conversation")))
+	}
+	if changes(c.TimeScale) {
+		rows = s.then(timed(c.TimeScale, rows), s.stage("time-scale", map[string]any{"factor": c.TimeScale}, times, func(before, after *Figures) string {
+			return fmt.Sprintf("%.4g times as fast: span %.0f ms → %.0f ms", 1/max(c.TimeScale, MinScale), before.Span, after.Span)
+		}))
+	}
+	return rows
+}
+
+// said is the effect of a step that is known before.
+func said(format string, args ...any) func(before, after *Figures) string {
+	return func(_, _ *Figures) string { return fmt.Sprintf(format, args...) }
+}
+
+// lasting is a number of milliseconds for people.
+func lasting(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // begin opens the sources and puts the steps together that come before all others.
 func (s *Stream) begin(sources []Source) error {
@@ -140,6 +173,12 @@ func (s *Stream) begin(sources []Source) error {
 	}
 	s.block, s.fine = s.source.block, s.source.fine
 	in := s.source.rows(&s.c)
+	if len(sources) > 1 {
+		s.sources = make([]meter, len(sources))
+		s.stage(string(s.c.Join), map[string]any{"traces": len(sources)}, noFigure, func(_, after *Figures) string {
+			return fmt.Sprintf("%d traces became one of %d rows; their ids are apart", len(sources), s.before.rows)
+		}).joins = true
+	}
 	measured := func() (*item, error) {
 		it, err := in()
 		if err != nil {
@@ -150,9 +189,12 @@ func (s *Stream) begin(sources []Source) error {
 			it.HashRanges = s.fineIn.Domain(uint64(it.source), nil, it.HashRanges) //nolint:gosec // likewise
 		}
 		s.before.add(it.Row, s.in.added, s.source.block)
+		if s.sources != nil {
+			s.sources[it.source].add(it.Row, s.in.added, s.source.block)
+		}
 		return it, nil
 	}
-	s.rows = selected(&s.c, measured, s.left)
+	s.rows = s.selected(measured)
 	return nil
 }
 
@@ -166,6 +208,8 @@ func (s *Stream) index() error {
 	var names numbered // of the rows that are left
 	sessions := sessionsOf{}
 	at := map[int]map[int64]int{} // rows that replies may be to
+	s.indexing = true
+	defer func() { s.indexing = false }()
 	for {
 		it, err := s.rows()
 		if errors.Is(err, io.EOF) {
@@ -243,6 +287,21 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 	return it.Row, nil
 }
 
+// Jitter is by how much, in ms and at most, times are changed at random in what comes out, once the stream has ended: before is by how much they
+// had been in the sources.
+func (s *Stream) Jitter(before float64) float64 {
+	if s.c.Scale > 1 {
+		before += millis(cmp.Or(s.c.Shift, DefaultShift))
+	}
+	if s.c.Spread == SpreadUniform {
+		before += s.tick
+	}
+	if changes(s.c.TimeScale) {
+		before *= s.c.TimeScale
+	}
+	return before
+}
+
 // Report is what a stream did, once it has ended.
 type Report struct {
 	Before Figures                   `json:"before"`
@@ -252,59 +311,13 @@ type Report struct {
 
 // Report says what was done so far.
 func (s *Stream) Report() Report {
-	r := Report{Before: s.before.figures(), After: s.after.figures()}
-	c := &s.c
-	add := func(done bool, name string, parameters map[string]any, effect string, args ...any) {
-		if done {
-			r.Steps = append(r.Steps, mooncake.Transformation{Name: name, Parameters: parameters, Effect: fmt.Sprintf(effect, args...)})
-		}
-	}
-	kept := s.before.rows
-	add(c.Join != JoinNone && len(s.source.inputs) > 1, string(c.Join), map[string]any{"traces": len(s.source.inputs)}, "%d traces became one of %d rows; their ids are apart", len(s.source.inputs), kept)
-	for _, f := range []struct {
-		name, why  string
-		done       bool
-		parameters map[string]any
-	}{
-		{"window", "outside the window", c.Start != 0 || c.End != 0, map[string]any{"start_ms": millis(c.Start), "end_ms": millis(c.End)}},
-		{"only-model", "of another model", len(c.Models) > 0, map[string]any{"models": c.Models}},
-		{"only-class", "of another class", len(c.Classes) > 0, map[string]any{"classes": c.Classes}},
-		{"session", "of another session", len(c.Sessions) > 0, map[string]any{"sessions": len(c.Sessions)}},
-		{"input length", "of another input length", c.MinInput+c.MaxInput > 0, map[string]any{"min": c.MinInput, "max": c.MaxInput}},
-		{"output length", "of another output length", c.MinOutput+c.MaxOutput > 0, map[string]any{"min": c.MinOutput, "max": c.MaxOutput}},
-		{"context", "of a longer context", c.MaxContext > 0, map[string]any{"max": c.MaxContext}},
-		{"conversations", "of later conversations", c.Conversations > 0, map[string]any{"first": c.Conversations}},
-	} {
-		n := s.left[f.why]
-		add(f.done, f.name, f.parameters, "%d rows → %d: %d %s", kept, kept-n, n, f.why)
-		kept -= n
-	}
-	add(c.First > 0, "first", map[string]any{"rows": c.First}, "the first %d of these rows", c.First)
-	if changes(c.Scale) {
-		add(true, "scale", map[string]any{"factor": c.Scale, "seed": c.Seed, "shift_ms": millis(c.Shift)},
-			"%d rows → %d; hits of an infinite cache %.2f %% → %.2f %% of the tokens", len(s.x.key), s.after.rows, 100*r.Before.TokenHits, 100*r.After.TokenHits)
-	}
-	add(c.Roots > 1, "roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, "clusters are in %d prefix trees that share nothing", c.Roots)
-	if s.sizes != nil {
-		add(true, "lengths", map[string]any{"input": c.InputScale, "prefix": c.PrefixScale, "output": c.OutputScale},
-			"mean input %.1f → %.1f tokens, mean output %.1f → %.1f; %d replies left out, %d rows bring their own text and are as they were",
-			r.Before.Input, r.After.Input, r.Before.Output, r.After.Output, s.sizes.replies, s.sizes.skipped)
-	}
-	add(c.BlockSize != 0 && c.BlockSize != s.source.block, "block-size", map[string]any{"from": s.source.block, "to": c.BlockSize}, "blocks of %d tokens → %d", s.source.block, c.BlockSize)
-	add(c.MaxGap > 0, "max-gap", map[string]any{"ms": millis(c.MaxGap)}, "%s of idle time taken out", time.Duration(s.cut*float64(time.Millisecond)))
-	add(c.Spread != SpreadNone, "spread", map[string]any{"how": c.Spread.String(), "seed": c.Seed}, "gap CV %.3f → %.3f", r.Before.GapCV, r.After.GapCV)
-	if t := s.turns; t != nil {
-		add(true, "turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)},
-			"%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, time.Duration(t.cut*float64(time.Millisecond)))
-	}
-	add(len(c.ToModels) > 0, "to-model", map[string]any{"models": c.ToModels}, "models are called by these names, in order of appearance in each conversation")
-	add(changes(c.TimeScale), "time-scale", map[string]any{"factor": c.TimeScale}, "%.4g times as fast: span %.0f ms → %.0f ms", 1/max(c.TimeScale, MinScale), r.Before.Span, r.After.Span)
+	before, after := s.before.figures(), s.after.figures()
+	r := Report{*before, *after, s.transformations(before, after)}
 	if n := s.finish.replies; n > 0 {
-		add(true, "replies", nil, "%d replies left out: the rows that they are to are not there", n)
+		r.Steps = append(r.Steps, mooncake.Transformation{Name: "replies", Effect: fmt.Sprintf("%d replies left out: the rows that they are to are not there", n)})
 	}
-	if s.x != nil && c.Scale > 1 && s.x.verbal > 0 {
-		add(true, "text", nil, "%d rows bring their own text: copies of them share all of it", s.x.verbal)
+	if s.x != nil && s.c.Scale > 1 && s.x.verbal > 0 {
+		r.Steps = append(r.Steps, mooncake.Transformation{Name: "text", Effect: fmt.Sprintf("%d rows bring their own text: copies of them share all of it", s.x.verbal)})
 	}
-	add(true, "figures", map[string]any{"before": r.Before, "after": r.After}, "before and after all of this")
 	return r
 }

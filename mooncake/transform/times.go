@@ -133,8 +133,8 @@ func (it *item) clone() *item {
 	return &out
 }
 
-// spread lays out the rows of each step of a coarse clock.
-func spread(c *Config, in step) step {
+// spread lays out the rows of each step of a coarse clock, and says how long the step is.
+func spread(c *Config, in step, length *float64) step {
 	const lookahead = 4096
 	var head []*item
 	var ended error
@@ -174,6 +174,7 @@ func spread(c *Config, in step) step {
 		if quantum = found.Quantum; !found.Coarse {
 			return errors.New("spread: the timestamps are on no coarse grid, so there is nothing to spread")
 		}
+		*length = quantum
 		return nil
 	}
 	return func() (*item, error) {

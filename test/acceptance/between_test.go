@@ -146,6 +146,13 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 	if code := replay.wait(t, 10*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
 	}
+	if b.gateway != "" { // LiteLLM names its deployment
+		for i, line := range readLines[struct{ Result struct{ Instance string } }](t, filepath.Join(dir, "run", "requests.jsonl")) {
+			if line.Result.Instance == "" {
+				t.Errorf("reply %d names no instance", i)
+			}
+		}
+	}
 	if code := app.wait(t, 15*time.Minute); code != 0 {
 		t.Fatalf("the application ended with status %d\n%s", code, app.tail())
 	}

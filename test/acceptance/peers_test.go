@@ -48,6 +48,13 @@ func TestAcceptancePeers(t *testing.T) {
 			t.Run("vllm", func(t *testing.T) { p.vllm(t, vllm) })
 			t.Run("aiperf-analyze", p.aiperfAnalyze)
 			t.Run("aiperf-profile", p.aiperfProfile)
+			t.Run("aiperf-bailian", func(t *testing.T) {
+				p.aiperfReads(t, "bailian", p.converted(t, "bailian"), "bailian_trace", "--fixed-schedule", "--isl-block-size", "512")
+			})
+			t.Run("aiperf-burstgpt", func(t *testing.T) {
+				p.aiperfReads(t, "burstgpt", p.converted(t, "burstgpt"), "burst_gpt_trace", "--fixed-schedule")
+			})
+			t.Run("aiperf-weka", p.aiperfWeka)
 			t.Run("guidellm", p.guidellm)
 		})
 	}
@@ -83,7 +90,7 @@ func (p *peerRun) run(t *testing.T, name, program string, args ...string) []byte
 		"HF_HOME=" + filepath.Join(p.home, "huggingface"), "HF_HUB_OFFLINE=1", "HOME=" + p.dir, "NO_PROXY=127.0.0.1",
 		"VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 	}, program, args...)
-	if code := r.wait(t, 5*time.Minute); code != 0 {
+	if code := r.wait(t, 20*time.Minute); code != 0 {
 		t.Fatalf("%s ended with status %d\n%s", name, code, r.tail())
 	}
 	content, err := os.ReadFile(r.out)
@@ -234,12 +241,7 @@ func (p *peerRun) aiperfAnalyze(t *testing.T) {
 func (p *peerRun) aiperfProfile(t *testing.T) {
 	file := p.converted(t, "aiperf")
 	folder := filepath.Join(p.dir, "aiperf")
-	requests, saw := p.engine(t, "aiperf", func(url string) {
-		p.run(t, "aiperf", filepath.Join(p.home, "bin", "aiperf"), "profile", "--model", "moonloop/words", "--tokenizer", "moonloop/words",
-			"--url", url, "--endpoint-type", "completions", "--streaming", "--input-file", file, "--custom-dataset-type", "mooncake_trace",
-			"--fixed-schedule", "--isl-block-size", "512", "--extra-inputs", "ignore_eos:true", "--use-server-token-count",
-			"--export-level", "records", "--random-seed", "1", "--artifact-dir", folder, "--ui-type", "none", "--no-server-metrics", "--no-gpu-telemetry")
-	})
+	requests, saw := p.aiperf(t, "aiperf", "completions", file, "mooncake_trace", "--fixed-schedule", "--isl-block-size", "512")
 	same(t, "requests", requests, p.rows)
 	same(t, "output tokens that the engine made", saw.Output, p.output)
 
@@ -252,6 +254,47 @@ func (p *peerRun) aiperfProfile(t *testing.T) {
 	same(t, "rows read back", rows, p.rows)
 	same(t, "input tokens read back", input, saw.Prompt)
 	same(t, "output tokens read back", output, p.output)
+}
+
+// aiperf has AIPerf send a file, and sums what arrived. Its results are in the folder of that name.
+func (p *peerRun) aiperf(t *testing.T, name, endpoint, file, kind string, more ...string) (requests int64, sum engineSaw) {
+	t.Helper()
+	return p.engine(t, name, func(url string) {
+		p.run(t, name, filepath.Join(p.home, "bin", "aiperf"), append([]string{
+			"profile", "--model", "moonloop/words", "--tokenizer", "moonloop/words",
+			"--url", url, "--endpoint-type", endpoint, "--streaming", "--input-file", file, "--custom-dataset-type", kind,
+			"--extra-inputs", "ignore_eos:true", "--use-server-token-count", "--export-level", "records", "--random-seed", "1",
+			"--artifact-dir", filepath.Join(p.dir, name), "--ui-type", "none", "--no-server-metrics", "--no-gpu-telemetry",
+		}, more...)...)
+	})
+}
+
+// aiperfReads has AIPerf read the trace in the format of another, turns of a session one after the other: all requests come, and ask for all
+// output tokens. A turn's prompt is a new one behind the turns before, as AIPerf reads these formats, so that input tokens are others.
+func (p *peerRun) aiperfReads(t *testing.T, to, file, kind string, more ...string) {
+	t.Helper()
+	requests, saw := p.aiperf(t, "aiperf-"+to, "chat", file, kind, more...)
+	same(t, "requests", requests, p.rows)
+	same(t, "output tokens that the engine made", saw.Output, p.output)
+}
+
+// aiperfWeka: AIPerf wants a file for each conversation.
+func (p *peerRun) aiperfWeka(t *testing.T) {
+	content, err := os.ReadFile(p.converted(t, "weka"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(p.dir, "weka")
+	mkdir(t, folder)
+	talks := 0
+	for line := range bytes.Lines(content) {
+		talks++
+		if err := os.WriteFile(filepath.Join(folder, strconv.Itoa(talks)+".json"), line, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := strconv.Itoa(talks)
+	p.aiperfReads(t, "weka", folder, "weka_trace", "--concurrency", all, "--num-conversations", all)
 }
 
 // chatOverhead is how many tokens the simulated engine's template adds to a chat of one message.

@@ -428,6 +428,9 @@ func (l *shadowLoop) check() {
 	if len(second) < int(0.3*truth[len(truth)-1].at.Sub(truth[0].at).Seconds()) {
 		t.Errorf("void: %d seconds were compared", len(second))
 	}
+	if err := l.picture(truth, seen, rows); err != nil {
+		t.Error(err)
+	}
 	t.Logf("%d processors, %s/%s; window %v, delay %v\n%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, l.window, l.delay, l.table(reports))
 }
 

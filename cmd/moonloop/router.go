@@ -1,0 +1,221 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// This file is the verb that tells what a router makes of the caches behind it.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/study"
+)
+
+func newRouterCommand() *cobra.Command {
+	var html string
+	var capacity int64
+	var asJSON, asMarkdown bool
+	cmd := &cobra.Command{
+		Use:   "router DIR...",
+		Short: "Tell what a router makes of the caches of the engines behind it",
+		Args:  someInputs("one folder or more", "name folders of replays, which --out wrote"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && asMarkdown {
+				return errors.New("--json and --markdown are two forms of one output: leave one of them out")
+			}
+			runs, err := study.ReadRouters(args, capacity)
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				if err := page.SaveDocument(html, "moonloop router", strings.Join(args, ", "), routerPage(runs)); err != nil {
+					return err
+				}
+			}
+			text := routerText(runs, asMarkdown)
+			if asJSON {
+				all, err := json.MarshalIndent(map[string]any{"runs": runs}, "", "  ")
+				if err != nil {
+					return fmt.Errorf("the figures cannot be written as JSON: %w", err)
+				}
+				text = string(all) + "\n"
+			}
+			return output(cmd.OutOrStdout(), text)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	add(f, &capacity, "cache-tokens", 0, whole(int64(0), int64(1)<<40))
+	add(f, &asJSON, "json", false)
+	add(f, &asMarkdown, "markdown", false)
+	add(f, &html, "html", "", aFile)
+	return cmd
+}
+
+var (
+	routerHeader   = []string{"run", "policy", "instances", "realised", "as routed", "best of as many", "one infinite cache", "busiest / mean"}
+	instanceHeader = []string{"run", "instance", "requests", "prompt tokens", "share", "cached", "as routed"}
+)
+
+// policyOf is who decided.
+func policyOf(r *study.Router) string {
+	if r.Balance == "" {
+		return "router"
+	}
+	return "--balance " + r.Balance
+}
+
+func routerCells(r *study.Router) []string {
+	share := func(n int64) string { return fmt.Sprintf("%.2f %%", 100*r.Share(n)) }
+	realised := "unknown"
+	if r.Cached != nil {
+		realised = share(*r.Cached)
+	}
+	return []string{r.Dir, policyOf(r), strconv.Itoa(len(r.Instances)), realised, share(r.Routed), share(r.Best), share(r.Infinite), fmt.Sprintf("%.2f", r.Imbalance)}
+}
+
+func instanceCells(r *study.Router, i *study.Instance) []string {
+	share := func(n, of int64) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(1, of))) }
+	cached := "unknown"
+	if i.Cached != nil {
+		cached = share(*i.Cached, i.PromptTokens)
+	}
+	return []string{r.Dir, i.Name, strconv.FormatInt(i.Rows, 10), strconv.FormatInt(i.PromptTokens, 10), share(i.PromptTokens, r.PromptTokens), cached, share(i.Routed, i.PromptTokens)}
+}
+
+// routerNotes say where the prompt tokens went that one infinite cache would have had.
+func routerNotes(runs []*study.Router) (notes []string) {
+	for _, r := range runs {
+		less := func(n int64) string { return fmt.Sprintf("%.2f points less", 100*r.Share(n)) }
+		note := fmt.Sprintf("%s: one infinite cache has %.2f %%, the best routing that was found %s, this one again %s", r.Dir, 100*r.Share(r.Infinite),
+			less(r.Infinite-r.Best), less(r.Best-r.Routed))
+		switch {
+		case r.Cached == nil:
+			note += "; the engines do not say what they had"
+		case *r.Cached <= r.Routed:
+			note += fmt.Sprintf(", and the engines had again %s (evicted, or never kept)", less(r.Routed-*r.Cached))
+		default:
+			note += fmt.Sprintf(", but the engines had %.2f points more (a warm cache, or a larger one than --cache-tokens)", 100*r.Share(*r.Cached-r.Routed))
+		}
+		notes = append(notes, note)
+		if r.LeftOut > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %s left out, which failed, or whose reply names no instance", r.Dir, term.Counted(r.LeftOut, "rows")))
+		}
+	}
+	caches := "infinite caches"
+	if c := runs[0].Capacity; c > 0 {
+		caches = fmt.Sprintf("caches of %d tokens each", c)
+	}
+	return append(notes, fmt.Sprintf("simulated: %s, in blocks of %d tokens; shares of the prompt tokens", caches, runs[0].Block))
+}
+
+func routerText(runs []*study.Router, markdown bool) string {
+	var b strings.Builder
+	write := func(rows [][]string) {
+		w := term.NewTable()
+		w.AppendHeader(cellsOf(rows[0]))
+		for _, r := range rows[1:] {
+			for i := range r {
+				r[i] = onOneTerminal(r[i])
+			}
+			w.AppendRow(cellsOf(r))
+		}
+		if markdown {
+			b.WriteString(w.RenderMarkdown() + "\n\n")
+			return
+		}
+		b.WriteString(w.Render() + "\n\n")
+	}
+	all, each := routerTables(runs)
+	write(all)
+	write(each)
+	for _, n := range routerNotes(runs) {
+		b.WriteString(onOneTerminal(n) + "\n")
+	}
+	return b.String()
+}
+
+// routerTables are the cells of both tables, with their headers.
+func routerTables(runs []*study.Router) (all, each [][]string) {
+	all, each = [][]string{routerHeader}, [][]string{instanceHeader}
+	for _, r := range runs {
+		all = append(all, routerCells(r))
+		for i := range r.Instances {
+			each = append(each, instanceCells(r, &r.Instances[i]))
+		}
+	}
+	return all, each
+}
+
+var routerTemplate = template.Must(template.New("router").Parse(`
+<section id="answer"><h2>Prompt tokens from the cache</h2>
+<p class="note">Blue: what the engines had. Orange: what their caches would have had besides, with the requests that they got. Pale: what the best routing that was found has more. To the end of the line: what one infinite cache has.</p>
+<figure>{{.Bars}}</figure>{{template "table" .Runs}}{{range .Notes}}<p class="note">{{.}}</p>{{end}}</section>
+<section id="instances"><h2>Instances</h2>{{template "table" .Instances}}</section>
+{{define "table"}}<div class="scroll" tabindex="0" role="region" aria-label="Figures"><table><thead><tr>{{range index . 0}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
+<tbody>{{range slice . 1}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>{{end}}</tbody></table></div>{{end}}`))
+
+func routerPage(runs []*study.Router) template.HTML {
+	all, each := routerTables(runs)
+	var b strings.Builder
+	if err := routerTemplate.Execute(&b, struct {
+		Bars            template.HTML
+		Runs, Instances [][]string
+		Notes           []string
+	}{drawRouters(runs), all, each, routerNotes(runs)}); err != nil {
+		panic(err) // of our own types, into memory
+	}
+	return template.HTML(b.String()) //nolint:gosec // made by a template
+}
+
+// drawRouters draws a bar for each run.
+func drawRouters(runs []*study.Router) template.HTML {
+	const width, left, right, line = 1000.0, 230.0, 90.0, 44.0
+	height := line*float64(len(runs)) + 34
+	x := func(share float64) float64 { return left + (width-left-right)*share }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="Share of the prompt tokens from the cache, for each run">`, width, height)
+	for i := range 5 {
+		at := float64(i) / 4
+		fmt.Fprintf(&b, `<line class="axis" x1="%.1f" x2="%.1f" y1="6" y2="%.1f"/><text class="soft" x="%.1f" y="%.1f" text-anchor="middle">%g %%</text>`,
+			x(at), x(at), height-26, x(at), height-8, 100*at)
+	}
+	for i, r := range runs {
+		top := 10 + line*float64(i)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`, left-10, top+19, template.HTMLEscapeString(shortened(r.Dir+", "+policyOf(r), 34)))
+		bar := func(class string, opacity, from, to float64) {
+			if to > from {
+				fmt.Fprintf(&b, `<rect class="%s" fill-opacity="%g" x="%.1f" y="%.1f" width="%.1f" height="26"/>`, class, opacity, x(from), top, x(to)-x(from))
+			}
+		}
+		realised := r.Share(r.Routed)
+		if r.Cached != nil {
+			realised = min(r.Share(*r.Cached), 1)
+		}
+		bar("a", 1, 0, realised)
+		bar("b", 1, realised, r.Share(r.Routed))
+		bar("a", 0.3, max(realised, r.Share(r.Routed)), r.Share(r.Best))
+		end := r.Share(r.Infinite)
+		fmt.Fprintf(&b, `<line class="zero" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><line class="axis" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="soft" x="%.1f" y="%.1f">%.1f %%</text>`,
+			x(max(realised, r.Share(r.Best))), x(end), top+13, top+13, x(end), x(end), top+2, top+24, x(end)+6, top+18, 100*end)
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // numbers, and names that are escaped
+}
+
+// shortened keeps the end of a name, which tells folders apart.
+func shortened(name string, most int) string {
+	if r := []rune(name); len(r) > most {
+		return "…" + string(r[len(r)-most+1:])
+	}
+	return name
+}

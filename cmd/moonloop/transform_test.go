@@ -1,0 +1,72 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// TestTransformLetsOut: the sidecar of a trace that was made of others says under which keys the ids of all of them were made, the algorithm only if
+// it is that of all, and by how much times were changed at random.
+func TestTransformLetsOut(t *testing.T) {
+	folder := t.TempDir()
+	must := func(args ...string) {
+		t.Helper()
+		var stderr strings.Builder
+		if status := run(t.Context(), args, strings.NewReader(""), &strings.Builder{}, &stderr); status != exitOK {
+			t.Fatalf("%v: status %d, %s", args, status, &stderr)
+		}
+	}
+	source := func(name, key, algorithm string) string {
+		file := filepath.Join(folder, name)
+		must("generate", "--rows", "300", "--rate", "10", "--grid", "3s", "--out", file)
+		meta, err := mooncake.LoadMeta(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta.HashKeys, meta.HashDomains, meta.Privacy.HashAlgorithm = []string{key}, []string{"d" + key}, algorithm
+		if err := meta.Save(file); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	a, b, c := source("a.jsonl", "bb", "x"), source("b.jsonl", "aa", "x"), source("c.jsonl", "bb", "y")
+	type lets struct {
+		Keys, Domains []string
+		Algorithm     string
+		Jitter        float64
+	}
+	out := filepath.Join(folder, "out.jsonl")
+	for _, test := range []struct {
+		reason string
+		args   []string
+		want   lets
+	}{
+		{"as it was", []string{a, "--time-scale", "0.5"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 0}},
+		{"two keys", []string{a, b, "--merge"}, lets{[]string{"aa", "bb"}, []string{"daa", "dbb"}, "x", 0}},
+		{"two algorithms", []string{a, c, "--append"}, lets{[]string{"bb"}, []string{"dbb"}, "", 0}},
+		{"spread at random, then twice as fast", []string{a, "--spread", "uniform", "--time-scale", "0.5"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 1500}},
+		{"spread, but not at random", []string{a, "--spread", "even"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 0}},
+		{"copies", []string{a, "--scale", "2", "--shift", "4s"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 4000}},
+	} {
+		must(append(append([]string{"transform"}, test.args...), "--force", "--out", out)...)
+		m, err := mooncake.LoadMeta(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, lets{m.HashKeys, m.HashDomains, m.Privacy.HashAlgorithm, m.Privacy.TimestampJitter}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.reason, diff)
+		}
+	}
+	must("transform", out, "--time-scale", "2", "--out", filepath.Join(folder, "again.jsonl"))
+	if m, err := mooncake.LoadMeta(filepath.Join(folder, "again.jsonl")); err != nil || m.Privacy.TimestampJitter != 8000 {
+		t.Errorf("of a trace whose copies were shifted, at half the speed: %v ms, %v", m.Privacy.TimestampJitter, err)
+	}
+}

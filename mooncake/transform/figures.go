@@ -1,0 +1,165 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+// This file takes figures of the rows between two steps, so that the sidecar can say what each one did.
+
+import (
+	"math"
+
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
+)
+
+// Figures describe a trace before or after.
+type Figures = mooncake.TraceFigures
+
+// meter computes figures.
+type meter struct {
+	clock                stats.Arrivals
+	rows, in, out        int64
+	withIn, withOut      int64
+	blocks, hits, cached int64
+}
+
+func newClock() *stats.Arrivals { return new(stats.Arrivals) }
+
+// add takes a row with so many ids that no row before had.
+func (m *meter) add(row *mooncake.Row, added, block int) {
+	m.rows++
+	m.clock.Add(row)
+	if row.OutputLength.Set {
+		m.out += row.OutputLength.V
+		m.withOut++
+	}
+	if !row.InputLength.Set {
+		return
+	}
+	m.in += row.InputLength.V
+	m.withIn++
+	hits := int64(len(row.HashIDs) - added)
+	m.blocks += int64(len(row.HashIDs))
+	m.hits += hits
+	m.cached += min(hits*int64(block), row.InputLength.V)
+}
+
+func (m *meter) figures() *Figures {
+	quotient := func(a, b int64) float64 {
+		if b == 0 {
+			return 0
+		}
+		return float64(a) / float64(b)
+	}
+	f := &Figures{
+		Rows: m.rows, Input: quotient(m.in, m.withIn), Output: quotient(m.out, m.withOut),
+		BlockHits: quotient(m.hits, m.blocks), TokenHits: quotient(m.cached, m.in),
+	}
+	setTimes(f, &m.clock)
+	return f
+}
+
+// setTimes sets what depends on times alone.
+func setTimes(f *Figures, clock *stats.Arrivals) {
+	times := clock.Stats()
+	f.Span, f.Rate, f.GapCV, f.RandomCV = times.Span, times.Rate, times.GapCV, 1
+	if times.Grid.Coarse && times.Span > 0 {
+		// Poisson arrivals on a clock with n of them per tick: a tick has some with probability p = 1-exp(-n), the gaps between such ticks
+		// are geometric, and all other gaps are 0. The second moment over the square of the mean is n(2-p)/p.
+		n := float64(f.Rows) * times.Grid.Quantum / times.Span
+		p := -math.Expm1(-n)
+		f.RandomCV = math.Sqrt(n*(2-p)/p - 1)
+	}
+}
+
+// stage is a step of a stream, and what the sidecar says of it.
+type stage struct {
+	name       string
+	parameters map[string]any
+	effect     func(before, after *Figures) string
+	joins      bool // what came in are the sources
+	// add takes a row that goes out, and out makes figures of these rows from those of the rows that came in. Neither is used of the last
+	// stage: what goes out of that is measured anyway.
+	add func(*item)
+	out func(before *Figures) *Figures
+}
+
+// changes is what a stage changes of rows, by which so much of its figures must be taken.
+type change int
+
+const (
+	noFigure    change = iota // neither rows, times, lengths nor ids
+	times                     // times alone
+	everyFigure               // anything
+)
+
+// stage adds a step to those that are done.
+func (s *Stream) stage(name string, parameters map[string]any, what change, effect func(before, after *Figures) string) *stage {
+	st := &stage{name: name, parameters: parameters, effect: effect}
+	s.stages = append(s.stages, st)
+	switch what {
+	case noFigure:
+		st.add, st.out = func(*item) {}, func(before *Figures) *Figures { return before }
+	case times:
+		clock := newClock()
+		st.add = func(it *item) { clock.Add(it.Row) }
+		st.out = func(before *Figures) *Figures {
+			f := *before
+			setTimes(&f, clock)
+			return &f
+		}
+	case everyFigure:
+		b, block := new(border), s.block
+		st.add = func(it *item) { b.add(it, block) }
+		st.out = func(*Figures) *Figures { return b.meter.figures() }
+	}
+	return st
+}
+
+// passed takes a row that has come out of a stage.
+func (s *Stream) passed(st *stage, it *item) {
+	if s.indexing || st != s.stages[len(s.stages)-1] { // more stages come after an index
+		st.add(it)
+	}
+}
+
+// then puts a stage behind the rows that it makes.
+func (s *Stream) then(rows step, st *stage) step {
+	return func() (*item, error) {
+		it, err := rows()
+		if err == nil {
+			s.passed(st, it)
+		}
+		return it, err
+	}
+}
+
+// border measures rows whose ids are not numbered yet.
+type border struct {
+	meter meter
+	ids   numbered
+}
+
+func (b *border) add(it *item, block int) {
+	trunk, own := it.domains()
+	added := b.ids.count(trunk, it.HashIDs[:it.trunk])
+	b.meter.add(it.Row, added+b.ids.count(own, it.HashIDs[it.trunk:]), block)
+}
+
+// transformations say what each step did.
+func (s *Stream) transformations(before, after *Figures) (list []mooncake.Transformation) {
+	for i, st := range s.stages {
+		t := mooncake.Transformation{Name: st.name, Parameters: st.parameters, Before: before, After: after}
+		if i < len(s.stages)-1 {
+			t.After = st.out(before)
+		}
+		if t.Effect = st.effect(t.Before, t.After); st.joins {
+			t.Before = nil
+			for i := range s.sources {
+				t.Sources = append(t.Sources, *s.sources[i].figures())
+			}
+		}
+		list, before = append(list, t), t.After
+	}
+	return list
+}
