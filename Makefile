@@ -43,6 +43,7 @@ SOAK     ?= 20m
 SHADOW   ?= 20m
 RATE     ?=
 SEEDS    ?=
+SPANS    ?= 20000
 INSTRUMENTATION ?= openinference
 
 .PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-kubernetes acceptance-images soak check clean
@@ -219,6 +220,15 @@ acceptance-see: build
 	MOONLOOP_PROMETHEUS='$(CURDIR)/build/prometheus/prometheus' MOONLOOP_JAEGER='$(CURDIR)/build/jaeger/jaeger' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 	MOONLOOP_PAGE='$(CURDIR)/build/page' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 	MOONLOOP_OUT='$(CURDIR)/build/acceptance' go test -v -count=1 -timeout 30m -run '^TestAcceptance(Jaeger|Page|Prometheus)' ./test/acceptance
+
+## acceptance-fleet: captures over a real Kafka and a real S3 server, and kill -9 of all of them, lose nothing; SPANS=1000000
+# Needs Java 17 and Maven. Installs into build/fleet (0.2 GB).
+.PHONY: acceptance-fleet
+acceptance-fleet: build
+	test/acceptance/fleet/install.sh build/fleet
+	MOONLOOP_FLEET='$(CURDIR)/build/fleet' MOONLOOP_SPANS='$(SPANS)' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
+	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
+		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
 
 ## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart
 # Needs etcd. The first build takes some fifteen minutes.

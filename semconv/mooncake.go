@@ -34,6 +34,9 @@ const (
 	// that were invented in place of a reply, because the live reply was late or had another length.
 	RepliesCarried  = "mooncake.replies.carried_tokens"
 	RepliesInvented = "mooncake.replies.invented_tokens"
+	// Record is bytes, the one attribute of a span of that name: all that a journal would keep of another span with the same ids, as
+	// package capture/journal encodes it. The extension mooncake_encoding makes such spans of messages.
+	Record = "mooncake.record"
 	// Identity is a string: [IdentityTrace], ... A span that has it is a request. A log record that has it was read by a
 	// receiver.
 	Identity     = "mooncake.identity"

@@ -38,7 +38,9 @@ func (d *Decoder) Decode(b []byte) error {
 	if len(b) < headLength {
 		return errShort
 	}
-	d.Kind = Kind(b[0])
+	if d.Kind = Kind(b[0]); d.Kind != KindInference && d.Kind != KindContent && d.Kind != KindLink {
+		return fmt.Errorf("unknown kind %q of record", d.Kind)
+	}
 	copy(d.Span.TraceID[:], b[1:])
 	copy(d.Span.SpanID[:], b[17:])
 	p := parser{b: b[headLength:]}

@@ -15,6 +15,9 @@
 // the order of the tags. There is one encoding of a record, so that equal records are equal bytes. Fields are added; the tag of a
 // field never gets another meaning.
 //
+// A message is a journal with an end, for queues and object stores: [Batch.AppendMessage] writes one, a [MessageReader] reads it as a
+// whole, and any number of messages in one file are a journal.
+//
 // # Writing
 //
 // A [Writer] appends to a journal under an exclusive lock. What it acknowledges is on the disk. A crash may leave a part of the

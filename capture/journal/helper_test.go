@@ -51,3 +51,15 @@ func equal(t testing.TB, what string, want, got any) {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
+
+// message returns a message with records.
+func message(t testing.TB, records ...Record) []byte {
+	t.Helper()
+	var b Batch
+	for _, r := range records {
+		if err := b.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.AppendMessage(nil)
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 )
@@ -20,6 +21,7 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte(header + "\x00\x00\x01\x00"))
 	f.Add(appendFrame([]byte(header), []byte{kindResume}))
 	f.Add(slices.Concat(journal(some(f)[3:]...)[:90], []byte{0}, appendFrame(nil, []byte{kindResume}), journal(some(f)[2:5]...)[len(header):]))
+	f.Add(slices.Concat(message(f, some(f)[:2]...), []byte("\n"), message(f, some(f)[2:]...), []byte("\n")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		want, end := eventsOf(b)
 		for how, r := range map[string]io.Reader{"whole": bytes.NewReader(b), "in halves": iotest.HalfReader(bytes.NewReader(b)), "with its end": iotest.DataErrReader(bytes.NewReader(b))} {
@@ -91,6 +93,9 @@ func eventsOf(b []byte) (events []string, end error) {
 			continue
 		}
 		zeros = 0
+		if s := strings.TrimPrefix(string(frame), "\n"); s == "" || s == header {
+			continue // between two messages
+		}
 		var d Decoder
 		payload, ok := openFrame(bytes.Clone(frame))
 		switch {
@@ -98,6 +103,7 @@ func eventsOf(b []byte) (events []string, end error) {
 			if bad >= 0 {
 				torn.Records, torn.Bytes, bad = torn.Records+1, torn.Bytes+int64(badEnd-bad), -1
 			}
+		case ok && bytes.Equal(payload, []byte{kindEnd}):
 		case !ok || len(frame) > maxFrame || d.Decode(payload) != nil:
 			broken()
 		default:

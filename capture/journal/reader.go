@@ -96,6 +96,9 @@ func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 			continue
 		}
 		zeros = 0
+		if whole && between(frame) {
+			continue
+		}
 		payload, ok := []byte(nil), false
 		if whole {
 			payload, ok = openFrame(frame)
@@ -103,6 +106,7 @@ func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 		switch {
 		case ok && len(payload) == 1 && payload[0] == kindResume:
 			r.tear()
+		case ok && len(payload) == 1 && payload[0] == kindEnd:
 		case !ok || r.dec.Decode(payload) != nil:
 			r.damage(start, r.offset-start)
 		case r.bad != nil:

@@ -181,30 +181,31 @@ func findJournals(args []string, warn func(string)) (names []string, bytes int64
 	return names, bytes, nil
 }
 
-// folderJournals returns the journals of a folder. A file that is named like one and is none is left out with a warning.
+// folderJournals returns the journals of a folder and of those in it, since what an object store names is a path. A file that is named like
+// one and is none is left out with a warning.
 func folderJournals(folder string, warn func(string)) (names []string, err error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, fmt.Errorf("folder of journals: %w", err)
-	}
-	for _, e := range entries {
-		name := filepath.Join(folder, e.Name())
+	// With its separator, a folder that is a link is one.
+	err = filepath.WalkDir(folder+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("folder of journals: %w", err)
+		}
 		if e.IsDir() || !strings.HasSuffix(name, journalSuffix) {
-			continue
+			return nil
 		}
 		switch err := checkJournal(name); {
 		case errors.Is(err, journal.ErrNotJournal):
 			warn(err.Error() + "; it was left out")
 		case err != nil:
-			return nil, fmt.Errorf("journal: %w", err)
+			return fmt.Errorf("journal: %w", err)
 		default:
-			names = append(names, name)
+			names = append(names, filepath.Clean(name))
 		}
+		return nil
+	})
+	if err == nil && names == nil {
+		err = fmt.Errorf("folder %s holds no journal in a *%s file: name the folder that the exporter writes to, or the files", folder, journalSuffix)
 	}
-	if names == nil {
-		return nil, fmt.Errorf("folder %s holds no journal in a *%s file: name the folder that the exporter writes to, or the files", folder, journalSuffix)
-	}
-	return names, nil
+	return names, err
 }
 
 // checkJournal says whether a file of a folder begins like a journal.

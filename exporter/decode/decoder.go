@@ -60,6 +60,7 @@ type worker struct {
 	// What stands for the service and the instrumentation at hand, and for the process.
 	producer, clock uint64
 
+	carried   journal.Decoder // its Inference is a record, too
 	inference journal.Inference
 	content   journal.Content
 	link      journal.Link
@@ -86,6 +87,9 @@ func (w *worker) shrink() {
 	}
 	if cap(w.ints) > keep {
 		w.ints, w.ranges, w.parts = nil, nil, nil
+	}
+	if cap(w.carried.HashIDs) > keep || cap(w.carried.Chain.Cells) > keep || cap(w.carried.HashRanges) > keep {
+		w.carried = journal.Decoder{}
 	}
 	w.inference, w.content = journal.Inference{}, journal.Content{}
 }
@@ -128,6 +132,7 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 
 	annotated, asks, session := false, false, journal.Session(0)
 	border, acts := false, journal.NoActor
+	var record journal.Record
 	for key, v := range attributes.All() {
 		switch key {
 		case semconv.Identity, semconv.Row:
@@ -137,9 +142,13 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 		case semconv.Session:
 			id, _ := w.text(key, v)
 			session = journal.SessionOf(id)
+		case semconv.Record:
+			record = w.carriedBy(ref, v)
 		}
 	}
 	switch {
+	case record != nil:
+		return w.wanted(record)
 	case w.requestsOnly && !annotated && !asks:
 		return nil
 	case span.Name() == semconv.SpanContent:

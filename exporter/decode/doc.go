@@ -6,6 +6,7 @@
 //
 // Every span is exactly one record, or counted as dropped because it has no id:
 //
+//	mooncake.record                          the record that the span carries, see [Carry]
 //	mooncake.content, with a prompt          [journal.Content]
 //	mooncake.identity or mooncake.row        [journal.Inference]
 //	a request to a model, by package genai   [journal.Inference] without identity and session, counted as unannotated

@@ -31,6 +31,7 @@ var rooms = []string{
 	"convert",              // files of any format to traces
 	"study",                // questions over several runs
 	"agent",                // replay
+	"encoding",             // Collector encoding: records in messages
 	"processor",            // Collector processor
 	"receiver",             // Collector receiver
 	"connector",            // Collector connector: cache potential

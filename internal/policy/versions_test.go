@@ -30,6 +30,27 @@ var families = []struct{ prefix, major string }{
 	{"go.opentelemetry.io/otel", "v1."},
 }
 
+// heldBack are modules of an older release than their family's, each at the newest version of which all sources are to be had: of
+// pkg/kafka/configkafka v0.161.0 and of pkg/batchperresourceattr v0.158.0 and later, there are names alone. `make acceptance-fleet` shows that they
+// work beside the others. A module is to leave this list as soon as it can.
+var heldBack = map[string]string{
+	contrib + "exporter/awss3exporter":   "v0.158.0",
+	contrib + "pkg/batchperresourceattr": "v0.156.0", // of awss3
+
+	contrib + "exporter/kafkaexporter": "v0.160.0",
+	contrib + "receiver/kafkareceiver": "v0.160.0",
+	contrib + "internal/kafka":         "v0.160.0",
+	contrib + "pkg/batchpersignal":     "v0.160.0",
+	contrib + "pkg/core/xidutils":      "v0.160.0",
+	contrib + "pkg/kafka/configkafka":  "v0.160.0",
+	contrib + "pkg/kafka/topic":        "v0.160.0",
+	contrib + "pkg/translator/azure":   "v0.160.0",
+	contrib + "pkg/translator/jaeger":  "v0.160.0",
+	contrib + "pkg/translator/zipkin":  "v0.160.0",
+}
+
+const contrib = "github.com/open-telemetry/opentelemetry-collector-contrib/"
+
 // modules are the folders of those that go.work puts together, the root first.
 var modules = []string{".", "bench", distribution}
 
@@ -148,6 +169,9 @@ func mixedFamilies(required []string) []string {
 	versions := make([]map[string]string, len(families)) // by family: version to a module that has it
 	for _, line := range required {
 		path, version, _ := strings.Cut(line, " ")
+		if held, ok := heldBack[path]; ok && held == version {
+			continue
+		}
 		for i, family := range families {
 			if within(path, family.prefix) && strings.HasPrefix(version, family.major) {
 				if versions[i] == nil {
@@ -194,6 +218,9 @@ func TestMixedFamilies(t *testing.T) {
 			"go.opentelemetry.io/collector/pdata v1.68.0", "go.opentelemetry.io/collector/featuregate v1.68.0",
 			"go.opentelemetry.io/collector/receiver/otlpreceiver v0.162.0", "go.opentelemetry.io/otel v1.47.0",
 			"go.opentelemetry.io/otel/exporters/prometheus v0.69.0", "github.com/google/go-cmp v0.7.0",
+		}, nil},
+		{"modules that are held back", []string{
+			"go.opentelemetry.io/collector/pdata v1.68.0", contrib + "exporter/fileexporter v0.161.0", contrib + "exporter/awss3exporter v0.158.0",
 		}, nil},
 		{"an indirect line left behind", []string{
 			"go.opentelemetry.io/collector/pdata v1.68.0", "go.opentelemetry.io/collector/featuregate v1.70.0",

@@ -174,7 +174,7 @@ func (a disaster) happens(t *testing.T) {
 	}
 	p := d.collector.start(t)
 	clients := startClients(t, d.collector.address, production(t, 5, 2048), 2)
-	clients.wait(t, 100)
+	clients.wait(t, 100, time.Minute)
 	a.strike(d)
 	for deadline := time.Now().Add(2 * time.Minute); d.collector.counted(t)[a.metric] == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -186,7 +186,7 @@ func (a disaster) happens(t *testing.T) {
 	}
 	before := clients.count()
 	a.lift(d)
-	clients.wait(t, before+100)
+	clients.wait(t, before+100, time.Minute)
 	acknowledged, resent := clients.stop()
 	d.collector.drain(t)
 	said, err := os.ReadFile(p.log)

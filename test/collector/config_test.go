@@ -210,8 +210,8 @@ func TestComponents(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"attributes", "batch", "bearertokenauth", "debug", "file", "file_storage", "filter", "health_check", "memory_limiter", "mooncake",
-		"mooncake", "mooncake", "mooncake_cache", "nop", "otlp", "otlp_grpc", "otlp_http", "pprof", "prometheus", "transform", "zpages",
+		"attributes", "awss3", "batch", "bearertokenauth", "debug", "file", "file_storage", "filter", "health_check", "kafka", "kafka", "memory_limiter", "mooncake",
+		"mooncake", "mooncake", "mooncake_cache", "mooncake_encoding", "nop", "otlp", "otlp_grpc", "otlp_http", "pprof", "prometheus", "transform", "zpages",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("components %v\nwant       %v", got, want)

@@ -12,6 +12,9 @@
 //   - Throughput: beside the stock otlp receiver and file exporter, in turns, under the same load;
 //   - Day: a day's requests with ever-new prompts at full speed leave the memory where it was.
 //
+// `make acceptance-fleet` runs TestAcceptanceFleetKafka and TestAcceptanceFleetS3: captures over a Kafka and into an S3 server, all processes
+// of which are killed in turn.
+//
 // TestSoak runs agent, engine and Collector together, for seconds; `make soak` does so for twenty minutes or more, and wants
 // memory, descriptors and goroutines at the end what they were after warming up.
 package collector

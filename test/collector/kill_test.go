@@ -75,7 +75,7 @@ func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 		p.kill()
 	}
 	p := c.start(t)
-	clients.wait(t, 100*kills) // on a slow disk the kills came early
+	clients.wait(t, 100*kills, time.Minute) // on a slow disk the kills came early
 	acknowledged, resent := clients.stop()
 	c.drain(t)
 	p.stop(t)
@@ -288,18 +288,12 @@ func (c *clients) deliver(export func(context.Context) error) error {
 	}
 }
 
-// wait waits until that many model requests are acknowledged.
-func (c *clients) wait(t *testing.T, requests int) {
+// wait waits until that many model requests are acknowledged, and at most so long.
+func (c *clients) wait(t *testing.T, requests int, limit time.Duration) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		c.mu.Lock()
-		n := len(c.acknowledged)
-		c.mu.Unlock()
-		if n >= requests {
-			return
-		}
+	for deadline := time.Now().Add(limit); c.count() < requests; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d spans were acknowledged in a minute", n)
+			t.Fatalf("%d of %d spans were acknowledged in %v", c.count(), requests, limit)
 		}
 	}
 }

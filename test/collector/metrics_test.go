@@ -35,6 +35,9 @@ func TestConfigurationsTakeMetrics(t *testing.T) {
 	for _, name := range configurations(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			config := readConfiguration(t, name)
+			if fmt.Sprint(config.Get("service::pipelines::traces::receivers")) == "[kafka]" {
+				t.Skip("nobody sends anything to it: it reads a topic")
+			}
 			for _, list := range []string{"receivers", "processors"} {
 				traces, metrics := config.Get("service::pipelines::traces::"+list), config.Get("service::pipelines::metrics::"+list)
 				if all, ok := metrics.([]any); ok { // what is for metrics alone says so by its name

@@ -1,0 +1,102 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// A message is a small journal that a queue or an object store carries as one value. It differs from one that a [Writer] makes in two
+// frames, so that messages which are put one behind the other, with a line feed after each or without, are a journal, too:
+//
+//	moonloop-journal 1\n   the header
+//	0                      it ends here, as a frame does: between two messages, a [Reader] takes it for what it is
+//	frames                 of records
+//	a frame of kindEnd     all of the message is there
+
+// kindEnd is the kind of the last frame of a message. It has no ids and no fields.
+const kindEnd = 'E'
+
+// MessageOverhead is the size of a message without records, in bytes.
+const MessageOverhead = len(header) + 1 + 1 + 1 + 4 + 1
+
+// AppendMessage appends a message with the records of the batch.
+func (b *Batch) AppendMessage(dst []byte) []byte {
+	dst = append(append(dst, header...), 0)
+	dst = append(dst, b.frames...)
+	return appendFrame(dst, []byte{kindEnd})
+}
+
+// errDamagedMessage is bytes of a message that are not what somebody wrote.
+var errDamagedMessage = errors.New("message is damaged: it is dropped as a whole, since whoever carries messages loses or changes no part of one")
+
+// MessageReader reads messages one after the other, in memory that it uses again. The zero MessageReader is usable. It is not safe for
+// concurrent use.
+type MessageReader struct {
+	frame []byte
+	dec   Decoder
+}
+
+// Read calls visit with each record of a message, as it is in a journal and decoded; both are valid until visit returns. Whatever is
+// wrong anywhere in the message is an error: [ErrNotJournal] for something else, or for a version that this program does not know; other
+// errors say at which byte. The records before that place have been visited then. An error of visit ends the walk and is returned as it is. The
+// message is not changed.
+func (r *MessageReader) Read(message []byte, visit func(record []byte, d *Decoder) error) error {
+	rest, ok := bytes.CutPrefix(message, []byte(header))
+	if !ok {
+		return checkHeader(message[:min(len(message), len(header))])
+	}
+	if rest, ok = bytes.CutPrefix(rest, []byte{0}); !ok {
+		return r.damaged(message, rest, "no 0 after the header")
+	}
+	for {
+		end := bytes.IndexByte(rest, 0)
+		switch {
+		case end < 0:
+			return r.damaged(message, rest, "it is cut off")
+		case end > maxFrame:
+			return r.damaged(message, rest, "a record is too large")
+		}
+		r.frame = append(r.frame[:0], rest[:end]...)
+		payload, ok := openFrame(r.frame)
+		if !ok {
+			return r.damaged(message, rest, "a checksum is wrong")
+		}
+		if len(payload) == 1 && payload[0] == kindEnd {
+			if rest = rest[end+1:]; len(rest) > 0 {
+				return r.damaged(message, rest, "something follows its end")
+			}
+			return nil
+		}
+		if err := r.dec.Decode(payload); err != nil {
+			return r.damaged(message, rest, err.Error())
+		}
+		rest = rest[end+1:]
+		if err := visit(payload, &r.dec); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *MessageReader) damaged(message, rest []byte, why string) error {
+	return fmt.Errorf("%w: at byte %d of %d: %s", errDamagedMessage, len(message)-len(rest), len(message), why)
+}
+
+// keepMemory is the number of bytes or values of a buffer that is used again: one huge record must not cost its memory for good.
+const keepMemory = 1 << 16
+
+// Shrink gives back the memory that a large record took.
+func (r *MessageReader) Shrink() {
+	if cap(r.frame) > keepMemory || cap(r.dec.ids) > keepMemory || cap(r.dec.cells) > keepMemory || cap(r.dec.ranges) > keepMemory {
+		*r = MessageReader{}
+	}
+}
+
+// between reports whether what stands between two zeros is no record but what stands between two messages.
+func between(frame []byte) bool {
+	frame = bytes.TrimPrefix(frame, []byte("\n"))
+	return len(frame) == 0 || string(frame) == header
+}

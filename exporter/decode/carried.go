@@ -1,0 +1,103 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"math"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
+)
+
+// A record has hashes of what was on its span: of the session, the response id, the service. No span can be made of them that would
+// become the same record. So a record that travels goes into a span as it is, and comes out of it as it is.
+
+// Carry makes a span of a record: what the record says of its place in a trace, and the record itself.
+func Carry(span ptrace.Span, record []byte, d *journal.Decoder) {
+	span.SetName(semconv.Record)
+	span.SetTraceID(d.Span.TraceID)
+	span.SetSpanID(d.Span.SpanID)
+	span.SetParentSpanID(pcommon.SpanID(d.Parent))
+	span.SetStartTimestamp(pcommon.Timestamp(max(0, d.Start)))
+	span.SetEndTimestamp(pcommon.Timestamp(max(0, d.Start, d.End)))
+	span.Attributes().PutEmptyBytes(semconv.Record).FromRaw(record)
+}
+
+// carriedBy returns the record that a span carries. One that no decoder can have made of a span is none, and counted.
+func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record {
+	b, ok := bytesOf(v, journal.MaxRecord)
+	if d := &w.carried; !ok || d.Decode(b) != nil || d.Span != ref || !plausible(d) {
+		w.counts.invalid(semconv.Record)
+		return nil
+	}
+	switch d := &w.carried; d.Kind {
+	case journal.KindContent:
+		w.counts.Contents++
+		w.content = journal.Content{Span: d.Span, Parent: d.Parent, Start: d.Start, Prompt: d.Prompt}
+		return &w.content
+	case journal.KindLink:
+		w.counts.Links++
+		w.link = journal.Link{
+			Span: d.Span, Parent: d.Parent, Session: d.Session, Border: d.Border, Start: d.Start, End: d.End, Acts: d.Acts, Follows: d.Follows,
+		}
+		return &w.link
+	default:
+		if Annotated(&d.Inference) {
+			w.counts.Inferences++
+		} else {
+			w.counts.Unannotated++
+		}
+		return &d.Inference
+	}
+}
+
+// wanted returns a record that was carried, nil where only requests are wanted and it is none.
+func (w *worker) wanted(r journal.Record) journal.Record {
+	if _, request := r.(*journal.Inference); w.requestsOnly && !request {
+		return nil
+	}
+	return r
+}
+
+// Annotated reports whether a receiver, a processor or an agent wrote on the span of a request what its prompt shares.
+func Annotated(r *journal.Inference) bool { return r.Identity != journal.NoIdentity || r.Row.Set }
+
+// plausible reports whether a record is within the bounds that this package holds those of spans to.
+func plausible(d *journal.Decoder) bool {
+	p := &d.Prompt
+	for _, n := range [...]mooncake.Opt[int64]{
+		d.InputTokens, d.OutputTokens, d.CachedTokens, d.CacheWriteTokens, d.OutputEstimate, d.Row, d.InputLength, d.OutputLength,
+	} {
+		if n.V < 0 || n.V > maxCount {
+			return false
+		}
+	}
+	for _, n := range [...]mooncake.Opt[float64]{d.Timestamp, d.Offset, d.Spread} {
+		if !(n.V >= -maxNumber && n.V <= maxNumber) { // NaN is neither
+			return false
+		}
+	}
+	outside := func(r mooncake.HashRange) bool { return r.Count < 1 || r.Count > maxCount }
+	beyond := func(r mooncake.Reply) bool {
+		return min(r.Back, r.At, r.Tokens) < 1 || max(r.Back, r.At, r.Tokens) > maxCount
+	}
+	switch {
+	case d.Start < 0 || d.End < 0 || d.Timestamp.V < 0:
+	case d.FirstToken.Set && (d.FirstToken.V < d.Start || d.FirstToken.V > max(d.Start, d.End)):
+	case d.Step.ID != 0: // Compile alone makes it
+	case len(p.HashIDs) > maxHashIDs || p.BlockSize > math.MaxInt32 || p.FineBlockSize > math.MaxInt32:
+	case p.HashRanges != nil && p.FineBlockSize == 0 || slices.ContainsFunc(p.HashRanges, outside) || slices.ContainsFunc(p.Replies, beyond):
+	case p.Chain.Validate() != nil || p.MediaEnd < 0 || p.MediaEnd%blockhash.CellSize != 0 || p.MediaEnd > p.Chain.Bytes:
+	case p.Reply != (blockhash.End{}) && (p.Chain.Bytes == 0 || p.Prefix || p.Chain.ValidateReply(p.Reply) != nil):
+	default:
+		return true
+	}
+	return false
+}
