@@ -4,6 +4,8 @@
 package convert
 
 import (
+	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -15,19 +17,35 @@ var aiperf = spec{
 	Format: "aiperf", about: "AIPerf's single_turn and multi_turn: texts to send, with --prompts keep", text: true, verbatim: true, delta: true,
 	decode: func(d *decoder, r *record) {
 		if !r.has("turns") {
-			aiperfTurn(d, r, r.name("session_id"), true)
+			aiperfTurn(d, r, r.name("session_id"), nil, true)
 			return
 		}
 		session, first := r.name("session_id"), true
+		var before []map[string]string // messages; nil unless the system says something before all turns
 		r.objects(func(t *record) {
-			aiperfTurn(d, t, session, first)
-			first = false
+			if system := aiperfSystem(t); system != "" && first && before == nil {
+				before = []map[string]string{{"role": "system", "content": system}}
+				return
+			}
+			aiperfTurn(d, t, session, before, first)
+			before, first = before[:0], false
 		}, "turns")
+		if first && before != nil {
+			d.skip("no text")
+		}
 	},
 }
 
-// aiperfTurn takes a turn. The first one of a session comes at its time, or at once.
-func aiperfTurn(d *decoder, t *record, session string, first bool) {
+// aiperfSystem returns the text of a turn that is no request, but what the system says before all turns of its session.
+func aiperfSystem(t *record) string {
+	if t.name("role") != "system" || t.has("timestamp", "delay", "output_length", "extra", "image", "images", "audio", "audios", "video", "videos") {
+		return ""
+	}
+	return strings.Join(t.texts("text", "texts"), "\n")
+}
+
+// aiperfTurn takes a turn. The first one of a session comes at its time, or at once. In a session with messages, all turns are some.
+func aiperfTurn(d *decoder, t *record, session string, before []map[string]string, first bool) {
 	t.known("type", "role") // of which texts have one
 	row := &mooncake.Row{SessionID: session, OutputLength: t.count("output_length"), Delay: t.millis(time.Millisecond, "delay"), Model: t.name("model")}
 	row.Extra = t.raw("extra")
@@ -36,9 +54,12 @@ func aiperfTurn(d *decoder, t *record, session string, first bool) {
 		d.skip("no text")
 		return
 	}
-	row.TextInput = mooncake.Some(texts[0])
-	for _, more := range texts[1:] {
-		row.TextInput.V += "\n" + more
+	text := strings.Join(texts, "\n")
+	if before == nil {
+		row.TextInput = mooncake.Some(text)
+	} else {
+		row.Messages, _ = json.Marshal(append(before, map[string]string{"role": "user", "content": text}))
+		row.MessageMode = "delta"
 	}
 	q := &request{row: row, prompt: new(prompt), later: !t.has("timestamp"), at: d.last}
 	if !q.later {
@@ -51,7 +72,7 @@ func aiperfTurn(d *decoder, t *record, session string, first bool) {
 }
 
 // payloads reads bodies of requests that are sent as they are: AIPerf's raw_payload has one on each line, its inputs.json those of all
-// sessions. There are no times, so they go one after the other.
+// sessions; the files of a folder are sessions with [Options.FileSessions]. There are no times, so they go one after the other.
 var payloads = spec{
 	Format: Payloads, about: "bodies of requests: AIPerf's raw_payload and inputs.json, with --prompts keep", text: true, verbatim: true, models: true,
 	decode: func(d *decoder, r *record) {
@@ -64,7 +85,7 @@ var payloads = spec{
 			d.add(&request{row: &mooncake.Row{SessionID: session, Model: b.name("model")}, prompt: &prompt{body: whole}, later: true, at: d.last})
 		}
 		if !r.has("data") {
-			body(r, "")
+			body(r, d.session)
 			return
 		}
 		r.objects(func(s *record) {

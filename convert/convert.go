@@ -44,6 +44,8 @@ type Options struct {
 	Failed Failed
 	// Models are the only models whose requests become rows; none is all. For formats that name the models.
 	Models []string
+	// FileSessions makes the rows of each file of [Payloads] the turns of one session, with the file's name, where they have none.
+	FileSessions bool
 	// Lookahead is the number of rows of one file of public traces that are put into order; 0 is DefaultLookahead.
 	Lookahead int
 }

@@ -25,10 +25,11 @@ type decoder struct {
 	record record
 	out    []*request // of the record read last
 
-	scopes int    // conversations, of formats that number ids anew in each
-	block  int    // tokens of a block, where a record before says it
-	model  string // likewise
-	last   int64  // time of the turn before, of formats whose turns follow each other
+	scopes  int    // conversations, of formats that number ids anew in each
+	block   int    // tokens of a block, where a record before says it
+	model   string // likewise
+	session string // of rows that have none
+	last    int64  // time of the turn before, of formats whose turns follow each other
 }
 
 // add takes a request.

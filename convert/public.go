@@ -8,6 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,8 +139,21 @@ func (c *merger) open(files []capture.Source) error {
 		})
 		s := c.streams[i]
 		s.tabled = s.lines.cells
+		if c.opt.FileSessions {
+			s.session = sessionOf(file.Name, files[:i])
+		}
 	}
 	return nil
+}
+
+// sessionOf returns what the name of a file says, which none of those before says.
+func sessionOf(name string, before []capture.Source) string {
+	plain := func(name string) string { return strings.SplitN(path.Base(filepath.ToSlash(name)), ".", 2)[0] }
+	is := plain(name)
+	if slices.ContainsFunc(before, func(f capture.Source) bool { return plain(f.Name) == is }) {
+		is += "-" + strconv.Itoa(len(before))
+	}
+	return is
 }
 
 // run merges the files. Of each file so many rows wait in the window that its order can be put right.

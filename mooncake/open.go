@@ -63,7 +63,8 @@ type Trace struct {
 
 // Open opens a trace: a file, "-" for standard input, or an http or https URL, which is fetched whole to a temporary file
 // first, so that a broken connection gives an error and never half a trace. gzip, zstd and bzip2 are
-// recognised by their content, and so is a Parquet file, whose rows are read as if they were JSON lines. The sidecar, if there is one, is read, and must agree with the given block sizes. The
+// recognised by their content, and so is a Parquet file, whose rows are read as if they were JSON lines, and, unless Strict, a table
+// (CSV) whose first line names the fields of its rows. The sidecar, if there is one, is read, and must agree with the given block sizes. The
 // context bounds opening, not reading.
 func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 	t := new(Trace)
@@ -83,6 +84,15 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 			return err
 		}
 	}
+	begins, err := peek(plain)
+	table := err == nil && !opt.Strict && begins.what == "" && looksLikeTable(begins.text, opt.Map)
+	if table {
+		plain = bufio.NewReader(newTableRows(plain))
+		begins, err = peek(plain)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	}
 	said := t.meta.said()
 	block, fine := cmp.Or(opt.BlockSize, said.BlockSize, BlockSize), cmp.Or(opt.FineBlockSize, said.FineBlockSize)
 	if err := cmp.Or(
@@ -90,7 +100,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 			contradiction("fine block size", opt.FineBlockSize, said.FineBlockSize),
 			contradiction("time unit", UnitName(opt.Unit), said.TimeUnit)),
 		checkFine(fine, block),
-		looksLikeTrace(plain, opt.Strict),
+		begins.mayBeTrace(opt.Strict),
 	); err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
@@ -98,6 +108,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 		Name: label, Strict: opt.Strict, BlockSize: block, FineBlockSize: fine, MaxLine: opt.MaxLine, Reject: opt.Reject,
 		Unit: cmp.Or(opt.Unit, t.meta.Unit()), Map: opt.Map,
 	})
+	t.table = table
 	return nil
 }
 
@@ -335,6 +346,9 @@ type opening struct {
 // peek looks at the beginning of a file.
 func peek(r *bufio.Reader) (o opening, err error) {
 	o.head, err = r.Peek(4096)
+	if fault, is := errors.AsType[tableFault](err); is {
+		return o, fault
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return o, fmt.Errorf("cannot be read: %w; take a whole copy of the file", err)
 	}
@@ -346,12 +360,9 @@ func peek(r *bufio.Reader) (o opening, err error) {
 
 var utf8BOM = []byte("\xef\xbb\xbf")
 
-// looksLikeTrace tells from the first bytes that a file cannot be a trace, and what it is.
-func looksLikeTrace(r *bufio.Reader, strict bool) error {
-	o, err := peek(r)
+// mayBeTrace tells from the first bytes that a file cannot be a trace, and what it is.
+func (o opening) mayBeTrace(strict bool) error {
 	switch {
-	case err != nil:
-		return err
 	case o.what != "":
 		return fmt.Errorf("not a trace but %s: %s", o.what, cmp.Or(o.advice, "name the trace"))
 	case len(o.text) == 0 && o.ended:

@@ -118,7 +118,7 @@ func TestOpenRefusesWhatIsNoTrace(t *testing.T) {
 		{"empty", nil, "empty: there is no row in it"},
 		{"blank", []byte(" \n\n"), "empty: there is no row in it"},
 		{"empty-gzip", gzipped(t, ""), "empty: there is no row in it"},
-		{"csv", []byte("timestamp,input_length\n1,2\n"), "not JSON lines"},
+		{"csv", []byte("arrived,tokens\n1,2\n"), "not JSON lines"},
 		{"elf", []byte("\x7fELF\x02\x01\x00\x00"), "binary data"},
 		{"zip", []byte("PK\x03\x04rest"), "a zip archive"},
 		{"xz", []byte("\xfd7zXZ\x00"), "xz-compressed"},

@@ -58,6 +58,7 @@ type Reader struct {
 	recent   recent
 	parser   parser
 	notices  notices
+	table    bool // lines are records of one
 	done     []Transformation
 	fitting  int64 // the smallest block size that gives every row enough ids
 	sessions map[uint64]promptClass
@@ -186,6 +187,9 @@ func (e *unfinishedError) Error() string { return e.text }
 
 // laidOut makes a row that is not on a line by itself what it were there, and counts it.
 func (r *Reader) laidOut(row *Row) {
+	if r.table {
+		r.notices.add(NoticeLayout, "in a table (CSV)", r.src.Line, 1)
+	}
 	l := r.src.Layout
 	if l == 0 {
 		return

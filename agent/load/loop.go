@@ -67,18 +67,15 @@ func (s *Stream) measurePass() error {
 	if l.stride = l.most + 1; l.most >= dense { // ids that are hashes: no two passes then meet, but by as great a chance as two hashes
 		l.stride = splitmix.Golden
 	}
-	if !s.info.Timed {
-		return nil
-	}
-	times := l.times.Stats()
+	times := l.times.Stats() // which in file order only keep the passes apart
 	gap := times.GapMean
 	if times.Grid.Coarse {
 		gap = times.Grid.Quantum
 	}
-	if times.Span+gap <= 0 && s.arrivals == nil {
+	if times.Span+gap <= 0 && s.arrivals == nil && s.info.Timed {
 		return errors.New("loop: all rows have one timestamp, so that nothing says how long a pass lasts; give a request rate")
 	}
-	l.period = times.Span + gap
+	l.period = max(times.Span+gap, 0)
 	return nil
 }
 

@@ -166,3 +166,28 @@ func TestLoopRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestPassesInFileOrderAreApart: where timestamps say no more than the order, those of a pass come behind those of the one before, so that
+// the rows are no worse in order than the trace.
+func TestPassesInFileOrderAreApart(t *testing.T) {
+	lines := []string{`{"timestamp": 10, "input_length": 600, "output_length": 1}`, `{"timestamp": 40, "input_length": 600, "output_length": 1}`}
+	s, err := stream(t, Options{FileOrder: true, Loop: Loop{Passes: 3, Again: again(0, lines...)}}, lines...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := items(t, s)
+	var at []float64
+	for _, it := range all {
+		at = append(at, it.Row.Timestamp.V)
+	}
+	if diff := cmp.Diff([]float64{10, 40, 70, 100, 130, 160}, at); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	same := `{"timestamp": 10, "input_length": 600, "output_length": 1}`
+	if s, err = stream(t, Options{FileOrder: true, Loop: Loop{Passes: 2, Again: again(0, same)}}, same); err != nil {
+		t.Fatal(err)
+	}
+	if all, err = items(t, s); len(all) != 2 || err != nil {
+		t.Errorf("%d rows of one timestamp, %v", len(all), err)
+	}
+}

@@ -121,9 +121,10 @@ func (w *aliasEngine) scheduled(t *testing.T) time.Duration {
 	return slices.Max(at) - slices.Min(at)
 }
 
-// recorded adds a folder for records to the command line of a run whose schedule is looked at, unless it names one.
+// recorded adds a folder for records to the command line of a run whose schedule or settings are looked at, unless it names one.
 func recorded(args []string, sees string) []string {
-	if strings.Contains(sees, "over ") && !strings.Contains(sees, "file ") {
+	looks := slices.ContainsFunc([]string{"over ", "spread ", "at once", "within ", "summary config."}, func(of string) bool { return strings.Contains(sees, of) })
+	if looks && !strings.Contains(sees, "file ") && !strings.Contains(sees, "summary run.") {
 		return append(args, "--out", "DIR/records")
 	}
 	return args
@@ -237,6 +238,31 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			good = want == w.summary(t, field)
 		case "one": // at a time, in the order of the trace, which sizes tell
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
+		case "first": // message of every chat: its role, and its content
+			role, content, _ := strings.Cut(rest, " ")
+			good = all(func(a *arrived) bool {
+				messages, _ := a.body["messages"].([]any)
+				is := fmt.Sprint(map[string]any{"role": role, "content": content})
+				return len(messages) > 0 && fmt.Sprint(messages[0]) == is
+			})
+		case "waits": // so long at least, from one turn of a session to the next, which a reply comes between
+			least, _ := time.ParseDuration(rest)
+			last, turns := map[string]time.Time{}, 0
+			good = true
+			for _, a := range w.seen {
+				session := a.header.Get("X-Session-Id")
+				if before, later := last[session]; later {
+					turns++
+					good = good && a.at.Sub(before) >= least
+				}
+				last[session] = a.at
+			}
+			good = good && turns > 0 && last[""].IsZero()
+		case "within": // so much of the schedule
+			span, _ := time.ParseDuration(rest)
+			good = w.scheduled(t).Round(time.Millisecond) <= span
+		case "at": // once: the schedule has no length, and any limit of what is under way is above four
+			good = w.scheduled(t) == 0
 		case "path":
 			good = all(func(a *arrived) bool { return a.path == rest })
 		case "model":
@@ -543,14 +569,15 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--dataset-name random", []string{"vLLM", "TraceReplay", "--as vllm", "--as tracereplay"}},
 		{"--dataset-name random --as vllm", []string{"want timed_trace"}},
 		{"--trace-mode replay", []string{"want trace or benchmark"}},
-		{"--trace-mode benchmark", []string{"want sharegpt, custom or sonnet", "--dataset FILE"}},
+		{"--trace-mode benchmark", []string{"--dataset-name sharegpt", "--dataset-path FILE"}},
 		{"--trace-mode benchmark --dataset-name hf --dataset-path a/b", []string{"want sharegpt, custom or sonnet", "--dataset FILE"}},
 		{"--trace-mode benchmark --dataset-name sharegpt", []string{"--dataset-path FILE", "nothing is downloaded"}},
 		{"--trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/none.json", []string{"none.json"}},
 		{"--trace-mode benchmark --dataset-name sharegpt --dataset-path /dev/null", []string{"no text"}},
 		{"--profile", []string{"its value is missing"}},
 		{"--profile --as vllm", []string{"profiler is the engine's own"}},
-		{"--profile sweep --rate 4", []string{"want async or concurrent or constant or poisson or replay or synchronous or throughput"}},
+		{"--profile sweep --rate 4", []string{"moonloop search finds the one that an engine takes"}},
+		{"--profile kind=bursts", []string{"want async or concurrent or constant or poisson or replay or synchronous or throughput"}},
 		{"--profile constant", []string{"--rate is missing"}},
 		{"--profile poisson --rate 1,2", []string{"want one value"}},
 		{"--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2", []string{"--num-prompts"}},
@@ -650,9 +677,11 @@ func TestFromOtherTools(t *testing.T) {
 				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strings.Join(names, " "), f.about, f.state, f.note)
 			}
 		}
+		writeMembers(&b, tool)
 		writePrinted(&b, tool)
 		writeFields(&b, tool)
 		writeFigures(&b, tool)
+		writeCommands(&b, tool)
 	}
 	checkPage(t, "../../docs/from-other-tools.md", b.String())
 }

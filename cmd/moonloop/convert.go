@@ -37,12 +37,14 @@ type convertFlags struct {
 	failed    convert.Failed
 	models    []string
 	lookahead int
+	// of bodies
+	fileSessions bool
 }
 
 // Flags that only some formats know.
 var (
 	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "graphs", "prompt-order", "memory", "temp-dir"}
-	publicFlags    = []string{"failed", "only-model", "look-ahead"}
+	publicFlags    = []string{"failed", "only-model", "look-ahead", "file-sessions"}
 )
 
 // newConvertCommand returns the command that makes traces of other files.
@@ -68,6 +70,7 @@ func newConvertCommand() *cobra.Command {
 	wordVar(fs, &f.prompts, "prompts", convert.PromptsHash, convert.PromptsHash, convert.PromptsKeep)
 	wordVar(fs, &f.failed, "failed", convert.FailedDrop, convert.FailedDrop, convert.FailedKeep)
 	listVar(fs, &f.models, "only-model", aModel)
+	fs.BoolVar(&f.fileSessions, "file-sessions", false, "")
 	add(fs, &f.lookahead, "look-ahead", convert.DefaultLookahead, whole(1, 1<<24))
 	return cmd
 }
@@ -107,7 +110,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 		}
 		f.from = from
 	}
-	opt := convert.Options{Format: f.from, MaxLine: f.maxLine, Compile: f.options(cmd), To: f.to, Prompts: f.prompts, Models: f.models, Lookahead: f.lookahead}
+	opt := convert.Options{Format: f.from, MaxLine: f.maxLine, Compile: f.options(cmd), To: f.to, Prompts: f.prompts, Models: f.models, FileSessions: f.fileSessions, Lookahead: f.lookahead}
 	t.format, t.public = string(f.from), !f.from.Telemetry() || f.prompts == convert.PromptsKeep
 	wrong := publicFlags
 	switch {
@@ -118,6 +121,9 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 	}
 	if !f.from.Keeps() && cmd.Flags().Changed("prompts") {
 		wrong = append(slices.Clone(wrong), "prompts")
+	}
+	if f.from != convert.Payloads {
+		wrong = append(slices.Clone(wrong), "file-sessions")
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) && (name != "temp-dir" || !f.to.Groups()) {

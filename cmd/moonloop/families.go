@@ -41,7 +41,7 @@ var families = []family{
 	{aiperf, "the text that prompts are made of", refused, "--dataset FILE makes prompts of a text of yours", `prompt-corpus=`},
 	{
 		aiperf, "synthetic conversations", refused, "turns and the delays between them are those of the trace: moonloop generate makes one with sessions",
-		`conversation-num= num-conversations= num-sessions= conversation-turn-mean= session-turns-mean= conversation-turn-stddev= session-turns-stddev=
+		`conversation-turn-mean= session-turns-mean= conversation-turn-stddev= session-turns-stddev=
 		conversation-turn-delay-mean= session-turn-delay-mean= conversation-turn-delay-stddev= session-turn-delay-stddev=
 		conversation-turn-delay-ratio= session-delay-ratio=`,
 	},
@@ -106,7 +106,8 @@ var families = []family{
 		aiperf, "the network's share", refused, "requests.jsonl has the time to connect and to send of each request",
 		`network-latency-automatic network-latency-mean= network-latency-ping-interval=`,
 	},
-	{aiperf, "the names of session headers", refused, "X-Session-Id has the session; --balance session keeps one at one engine", `session-header=`},
+	{aiperf, "the names of session headers", refused, "X-Session-Id has the session; --balance session keeps one at one engine", `session-header= session-routing=`},
+	{aiperf, "a load that seeks its limit", refused, "moonloop search finds the load that an engine takes", `adaptive-scale`},
 	{aiperf, "the API of a running benchmark", refused, "moonloop agent has one", `api-port= api-host=`},
 	{
 		aiperf, "processes", ignored, noWorkers,

@@ -4,7 +4,9 @@
 package main
 
 import (
+	"compress/gzip"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +36,15 @@ var printedFields = []printedField{
 	{aiperf, "mooncake_trace", "tools", "tools", yes, "", "tools, and fields for one request"},
 	{aiperf, "mooncake_trace", "extra", "extra", yes, "", "tools, and fields for one request"},
 	{aiperf, "mooncake_trace", "input_text", "text_input", yes, "--map text_input=input_text: the page's own name for what AIPerf reads as text_input", "texts of another name"},
+	{aiperf, "mooncake_trace", "text_input", "text_input", yes, "", "texts without times"},
+	{aiperf, "mooncake_trace", "payload", "payload", yes, "", "a whole body"},
+	{aiperf, "single_turn, random_pool", "text texts", "text_input", yes, "several texts become one, a line each", "single turns, again from the first"},
+	{aiperf, "single_turn", "output_length extra", "output_length, extra", yes, "", "single turns, again from the first"},
+	{aiperf, "single_turn", "role", "", partly, "every text is the user's; a turn of the system before all others goes before each of them", "single turns, again from the first"},
+	{aiperf, "random_pool", "image", "", partly, "counted as left out: rows with messages or payload hold pictures, --image-batch-size makes some", "a pool of prompts with images"},
+	{aiperf, "multi_turn", "session_id turns", "session_id", yes, "later turns follow the live reply", "conversations"},
+	{aiperf, "multi_turn", "text texts output_length extra delay", "text_input, output_length, extra, delay", yes, "", "conversations"},
+	{aiperf, "multi_turn", "role", "messages", yes, "system, of the first turn", "what the system says before all turns"},
 	{aiperf, "bailian_trace", "chat_id parent_chat_id turn", "session_id", yes, "", "seconds, blocks of 16 tokens, chats with parents"},
 	{aiperf, "bailian_trace", "timestamp", "timestamp", yes, "seconds become milliseconds", "seconds, blocks of 16 tokens, chats with parents"},
 	{aiperf, "bailian_trace", "input_length output_length", "input_length, output_length", yes, "", "seconds, blocks of 16 tokens, chats with parents"},
@@ -91,7 +102,10 @@ func TestPrintedFields(t *testing.T) {
 		var files []string
 		for _, line := range printedLines {
 			if line.tool == f.tool && line.about == f.in {
-				for _, content := range line.files {
+				for name, content := range line.files {
+					if strings.HasSuffix(name, ".gz") {
+						content = unpacked(t, content)
+					}
 					files = append(files, content)
 				}
 			}
@@ -107,6 +121,19 @@ func TestPrintedFields(t *testing.T) {
 			}
 		}
 	}
+}
+
+func unpacked(t *testing.T, content string) string {
+	t.Helper()
+	z, err := gzip.NewReader(strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // writeFields writes a tool's fields for the page.

@@ -4,7 +4,9 @@
 package main
 
 import (
+	"compress/gzip"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -56,6 +58,12 @@ const (
   "gen_ai.operation.name": "chat", "gen_ai.request.model": "sim", "gen_ai.usage.input_tokens": 80, "gen_ai.usage.output_tokens": 4,
   "gen_ai.input.messages": "[{\"role\": \"user\", \"parts\": [{\"type\": \"text\", \"content\": \"What is a delta?\"}]}]"}}]}
 `
+	singles = `{"text": "Where do rivers rise?", "output_length": 5}
+{"text": "Where do they end?", "output_length": 6}
+{"texts": ["Who maps them?", "And who names them?"], "output_length": 7, "extra": {"temperature": 1.2, "seed": 42}}
+{"text": "Who fishes there?", "output_length": 8}
+{"text": "And why?", "role": "user", "output_length": 4}
+`
 	// two conversations, of which the first has a subagent of another model
 	agentTalk = `{"id": "c1", "models": ["claude-opus", "claude-haiku"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 0, "system_tokens": 0, "requests": [
   {"t": 0.0, "type": "s", "model": "claude-opus", "in": 130, "out": 4, "hash_ids": [1, 2], "stop": "tool_use", "api_time": 0.1},
@@ -88,7 +96,79 @@ var printedLines = []printedLine{
 	{
 		aiperf, "Trace Replay with Mooncake Traces", "without the schedule", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace --no-fixed-schedule --concurrency 4 --request-count 100",
 		map[string]string{"custom_trace.jsonl": threeRows},
-		"requests 3", "the trace is sent once, not until there are 100 requests: add --loop",
+		"requests 100; all of max_completion_tokens=" + strings.Repeat("5 ", 34) + strings.Repeat("6 ", 33) + strings.TrimSpace(strings.Repeat("7 ", 33)), "",
+	},
+	{
+		aiperf, "Trace Replay with Mooncake Traces", "the schedule, found out", aiperfStart + "--input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace",
+		map[string]string{"custom_trace.jsonl": threeRows},
+		"requests 3; over 274ms", "",
+	},
+	{
+		aiperf, "Command Line Options", "a schedule, whatever the file is", "profile --model sim --url HOST:PORT --input-file DIR/trace.jsonl --fixed-schedule",
+		map[string]string{"trace.jsonl": threeRows},
+		"requests 3; over 274ms; path /v1/chat/completions", "",
+	},
+	{
+		aiperf, "Load Generator Options Reference", "a window of a schedule", "profile --url HOST:PORT --model sim --input-file DIR/trace.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 100 --fixed-schedule-end-offset 280",
+		map[string]string{"trace.jsonl": threeRows},
+		"requests 2; over 169ms; none max_completion_tokens=5", "the page says 60000 and 120000",
+	},
+	{
+		aiperf, "Load Generator Options Reference", "a window of a schedule that begins later", "profile --url HOST:PORT --model sim --input-file DIR/trace.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 60100 --fixed-schedule-end-offset 60280",
+		map[string]string{"trace.jsonl": strings.NewReplacer(`"timestamp": 0,`, `"timestamp": 60000,`, ": 105,", ": 60105,", ": 274,", ": 60274,").Replace(threeRows)},
+		"requests 2; over 169ms; none max_completion_tokens=5", "",
+	},
+	{
+		aiperf, "Anonymize Trace", "rows without times, at a rate", "profile --model sim --url ENGINE --endpoint-type chat --streaming --input-file DIR/anonymized_trace.jsonl --custom-dataset-type mooncake_trace --request-rate 10 --concurrency 50",
+		map[string]string{"anonymized_trace.jsonl": `{"input_length": 600, "output_length": 5, "hash_ids": [0, 1]}
+{"input_length": 700, "output_length": 6, "hash_ids": [0, 2], "session_id": "user_42"}
+`},
+		"requests 2; all of max_completion_tokens=5 6", "",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "single turns, again from the first", "profile --model sim --endpoint-type chat --input-file DIR/prompts.jsonl --custom-dataset-type single_turn --streaming --url HOST:PORT --concurrency 2 --request-count 10",
+		map[string]string{"prompts.jsonl": singles},
+		"requests 10; turns 1 1 1 1 1 1 1 1 1 1; all of max_completion_tokens=4 4 5 5 6 6 7 7 8 8; some temperature=1.2; some seed=42", "",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "lengths of turns, and of those that have none", "profile --model sim --endpoint-type chat --input-file DIR/prompts_with_osl.jsonl --custom-dataset-type single_turn --streaming --url HOST:PORT --osl 9 --request-count 4",
+		map[string]string{"prompts_with_osl.jsonl": strings.Replace(singles, `, "output_length": 8`, "", 1)},
+		"requests 4; all of max_completion_tokens=5 6 7 9", "the page says --osl 200",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "conversations", "profile --model sim --endpoint-type chat --input-file DIR/conversations.jsonl --custom-dataset-type multi_turn --streaming --url HOST:PORT --concurrency 2 --request-count 10",
+		map[string]string{"conversations.jsonl": `{"session_id": "chat_1", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4}]}
+{"session_id": "chat_2", "turns": [{"text": "Who maps them?", "output_length": 4}, {"text": "For how long?", "output_length": 4, "delay": 20}, {"texts": ["And", "at what cost?"], "output_length": 4, "extra": {"top_p": 0.9}}]}
+`},
+		"requests 10; turns 1 1 1 1 3 3 3 3 5 5; some top_p=0.9", "",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "what the system says before all turns", "profile --model sim --endpoint-type chat --input-file DIR/system_prompt.jsonl --custom-dataset-type multi_turn --streaming --url HOST:PORT --concurrency 2 --request-count 10",
+		map[string]string{"system_prompt.jsonl": `{"session_id": "chat_1", "turns": [{"role": "system", "text": "Be terse."}, {"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one.", "output_length": 4}]}
+`},
+		"requests 10; turns 2 2 2 2 2 4 4 4 4 4; first system Be terse.", "",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "a pool of prompts", "profile --model sim --endpoint-type chat --input-file DIR/pool.jsonl --custom-dataset-type random_pool --num-conversations 50 --streaming --concurrency 4 --random-seed 42 --url HOST:PORT",
+		map[string]string{"pool.jsonl": singles},
+		"requests 50; all of max_completion_tokens=" + strings.TrimSpace(strings.Repeat("4 ", 10)+strings.Repeat("5 ", 10)+strings.Repeat("6 ", 10)+strings.Repeat("7 ", 10)+strings.Repeat("8 ", 10)), "the prompts come in turn, not at random: each as often as the others",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "a pool of prompts with images", "profile --model sim --endpoint-type chat --input-file DIR/multimodal_pool.jsonl --custom-dataset-type random_pool --image-batch-size 2 --num-conversations 5 --streaming --concurrency 4 --url HOST:PORT",
+		map[string]string{"multimodal_pool.jsonl": `{"text": "What is on this map?", "image": "https://example.org/a.png", "output_length": 4}
+{"text": "Which river is that?", "image": "https://example.org/b.png", "output_length": 4}
+`},
+		"requests 5; images 2 of 512x512 png", "the images are made, and those of the file counted as left out; the page says 50",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "a system prompt for all", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt terse",
+		map[string]string{"data.jsonl": threeRows},
+		"what prompts share is what the trace says", "the rows say what prompts share",
+	},
+	{
+		aiperf, "Custom Dataset Guide", "a system prompt of a file", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt-file DIR/system.txt",
+		map[string]string{"data.jsonl": threeRows, "system.txt": "Be terse."},
+		"what prompts share is what the trace says", "likewise",
 	},
 	{
 		aiperf, "Profile Embedding Models", "texts of one's own", "profile --model sim --endpoint-type embeddings --endpoint /v1/embeddings --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 3",
@@ -142,7 +222,7 @@ var printedLines = []printedLine{
   "input_length": 612, "output_length": 8, "timestamp": 0,
   "hash_ids": [1, 2], "session_id": "session-1", "delay": 0
 }`},
-		"requests 1; body max_completion_tokens=8", "analyze-trace is moonloop inspect, synthesize-trace moonloop transform",
+		"requests 1; body max_completion_tokens=8", "",
 	},
 	{
 		aiperf, "Bailian Traces", "seconds, blocks of 16 tokens, chats with parents", aiperfStart + "--input-file DIR/bailian_short.jsonl --custom-dataset-type bailian_trace --fixed-schedule",
@@ -171,7 +251,7 @@ var printedLines = []printedLine{
 	{
 		aiperf, "Raw Payload Replay", "a folder of conversations", "profile --input-file DIR/conversations/ --model sim --custom-dataset-type raw_payload --streaming --url HOST:PORT --concurrency 2",
 		map[string]string{"conversations/session_001.jsonl": firstTurns, "conversations/session_002.jsonl": bodies},
-		"requests 5; turns 1 1 1 1 3", "turns of one file do not wait for each other",
+		"requests 5; turns 1 1 1 1 3; waits 15ms", "",
 	},
 	{
 		aiperf, "Inputs JSON Replay", "what a run has sent", "profile --input-file DIR/inputs.json --model sim --custom-dataset-type inputs_json --streaming --url HOST:PORT --concurrency 4",
@@ -183,7 +263,7 @@ var printedLines = []printedLine{
     ]}
   ]
 }`},
-		"requests 2; turns 1 3; body max_tokens=5; some model=sim", "",
+		"requests 2; turns 1 3; body max_tokens=5; some model=sim; waits 15ms; header X-Session-Id=s1", "",
 	},
 	{
 		aiperf, "Replay SageMaker Data Capture Traces", "a folder of captures", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/captured/ --custom-dataset-type sagemaker_data_capture --fixed-schedule --fixed-schedule-auto-offset",
@@ -191,8 +271,13 @@ var printedLines = []printedLine{
 		"requests 1; turns 1; body max_tokens=5", "",
 	},
 	{
-		aiperf, "Replay SageMaker Data Capture Traces", "the first five minutes of a file", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/all.jsonl --custom-dataset-type sagemaker_data_capture --fixed-schedule --fixed-schedule-auto-offset --fixed-schedule-end-offset 300000",
-		map[string]string{"all.jsonl": captures + strings.Replace(captures, "00:03:18", "00:13:18", 1)},
+		aiperf, "Replay SageMaker Data Capture Traces", "captures in one file", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/all_captures.jsonl --custom-dataset-type sagemaker_data_capture --fixed-schedule --fixed-schedule-auto-offset",
+		map[string]string{"all_captures.jsonl": captures + strings.Replace(captures, "00:03:18", "00:03:19", 1)},
+		"requests 2; over 1s; turns 1 1", "",
+	},
+	{
+		aiperf, "Replay SageMaker Data Capture Traces", "the first five minutes of a folder", "profile --model sim --endpoint-type chat --url HOST:PORT --input-file DIR/captured/ --custom-dataset-type sagemaker_data_capture --fixed-schedule --fixed-schedule-auto-offset --fixed-schedule-end-offset 300000",
+		map[string]string{"captured/00/a.jsonl": captures, "captured/01/b.jsonl": strings.Replace(captures, "00:03:18", "00:13:18", 1)},
 		"requests 1; turns 1", "",
 	},
 	{
@@ -217,7 +302,7 @@ var printedLines = []printedLine{
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub", "!profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule",
-		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-061326 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER behind it, the line runs",
+		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-062126 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER behind it, the line runs",
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set by its name on the hub", "!profile --model sim --endpoint-type chat --public-dataset weka_hf --hf-weka-dataset semianalysisai/cc-traces-weka-061326 --streaming --url HOST:PORT",
@@ -244,8 +329,8 @@ var printedLines = []printedLine{
 		"requests more than 4; model sim", "",
 	},
 	{
-		aiperf, "Agentic Workloads", "Dynamo's request trace", "profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/captures/trace.jsonl --graph-format dynamo_trace --streaming",
-		map[string]string{"captures/trace.jsonl": dynamoRecords},
+		aiperf, "Agentic Workloads", "Dynamo's request trace", "profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/captures/trace.jsonl.gz --graph-format dynamo_trace --streaming",
+		map[string]string{"captures/trace.jsonl.gz": packed(dynamoRecords)},
 		"requests 2; over 200ms; some max_completion_tokens=8; some max_completion_tokens=6", "compressed or not",
 	},
 	{
@@ -259,8 +344,8 @@ var printedLines = []printedLine{
 		"record a run with moonloop capture", "such a file says how requests are made of replies, and has no requests",
 	},
 	{
-		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, pauses cut", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",
-		map[string]string{"tracelab_slice.jsonl": rounds},
+		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, pauses cut", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl.gz --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",
+		map[string]string{"tracelab_slice.jsonl.gz": packed(rounds)},
 		"requests 4; over 400ms; model sim; all of max_completion_tokens=5 6 7 8", "--concurrency counts requests, not sessions",
 	},
 	{
@@ -291,6 +376,16 @@ var printedLines = []printedLine{
 		"requests 2; over 1500ms; model sim; some max_completion_tokens=18", "",
 	},
 	{
+		vllm, "Benchmark CLI", "a timed trace, as the page prints it", "bench serve --model sim --dataset-name=timed_trace --num-prompts 2 --host HOST --port PORT --dataset-path DIR/conversation_trace.jsonl --ignore-eos --self-timed --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001",
+		map[string]string{"conversation_trace.jsonl": threeRows},
+		"requests 2; over 105ms; path /v1/completions; all of max_tokens=5 6; body ignore_eos=true", "the page says 100 rows",
+	},
+	{
+		vllm, "Benchmark CLI", "the same, all at once", "bench serve --model sim --dataset-name=timed_trace --num-prompts 100 --host HOST --port PORT --dataset-path DIR/conversation_trace.jsonl --no-self-timed --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001",
+		map[string]string{"conversation_trace.jsonl": threeRows},
+		"requests 3; at once; path /v1/completions", "",
+	},
+	{
 		vllm, "help of vllm bench serve", "a timed trace, in milliseconds and blocks of 512", "bench serve --backend vllm --model sim --tokenizer path/of/weights --base-url ENGINE --endpoint /v1/completions --dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 --self-timed --num-prompts 3 --max-concurrency 128 --request-id-prefix run- --ignore-eos --save-result --save-detailed --result-dir DIR/res --result-filename benchmark.json",
 		map[string]string{"t.jsonl": threeRows},
 		"requests 3; over 274ms; path /v1/completions; body ignore_eos=true; header X-Request-Id=run-*; file res/benchmark/summary.json", "",
@@ -318,6 +413,28 @@ var printedLines = []printedLine{
 		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
 		map[string]string{"t.jsonl": secondsRows},
 		"requests 1", "max_requests ends the trace there; GuideLLM lets requests under way end",
+	},
+	{
+		guidellm, "Trace Replay Benchmarking", "as JSON objects, with a key and fields of bodies", "run --backend {\"kind\":\"openai_http\",\"target\":\"ENGINE/v1\",\"model\":\"sim\",\"api_key\":\"sk-key\",\"extras\":{\"body\":{\"temperature\":0.6,\"ignore_eos\":false}}} --data {\"kind\":\"trace_synthetic\",\"path\":\"DIR/t.jsonl\"} --profile {\"kind\":\"replay\",\"time_scale\":0.1} --tokenizer {\"kind\":\"huggingface_auto\",\"model\":\"gpt2\"} --constraint {\"kind\":\"max_duration\",\"seconds\":60}",
+		map[string]string{"t.jsonl": secondsRows},
+		"requests 2; over 200ms; model sim; body temperature=0.6; body ignore_eos=false; header Authorization=Bearer sk-key", "",
+	},
+	{
+		guidellm, "Datasets", "a table", guideStart + "--profile kind=replay,time_scale=0.1 --data kind=trace_synthetic,path=DIR/t.csv",
+		map[string]string{"t.csv": "timestamp,input_length,output_length\n1234500.0,256,8\n1234502.0,512,6\n"},
+		"requests 2; over 200ms; all of max_completion_tokens=6 8", "",
+	},
+	{
+		guidellm, "Datasets", "an array", guideStart + "--profile kind=replay,time_scale=0.1 --data kind=trace_synthetic,path=DIR/t.json",
+		map[string]string{"t.json": "[" + strings.Replace(strings.TrimSpace(secondsRows), "\n", ",\n", 1) + "]"},
+		"requests 2; over 200ms; all of max_completion_tokens=6 8", "",
+	},
+	{
+		guidellm, "Trace File Formats", "columns of other names, out of order", guideStart + "--profile kind=replay --data kind=trace_synthetic,path=DIR/replay.jsonl,timestamp_column=ts,prompt_tokens_column=input_tokens,output_tokens_column=generated_tokens",
+		map[string]string{"replay.jsonl": `{"ts": 5.2, "input_tokens": 300, "generated_tokens": 6}
+{"ts": 5, "input_tokens": 256, "generated_tokens": 8}
+`},
+		"requests 2; over 200ms; all of max_completion_tokens=6 8", "",
 	},
 	{
 		guidellm, "Trace File Formats", "a source, and columns of other names", guideStart + "--profile kind=replay --data kind=trace_synthetic,source.kind=json_file,source.path=DIR/t.jsonl,timestamp_column=ts,prompt_tokens_column=isl,output_tokens_column=generated_tokens,time_scale=1.0,max_session_wait=1.5",
@@ -363,11 +480,25 @@ var printedLines = []printedLine{
 		"requests 2; over 1500ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "--model alone is asked for as it stands; TraceReplay does the same",
 	},
 	{
+		traceReplay, "TraceReplay Benchmark Tool", "prompts of the dataset that it takes by itself", "--model sim --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-path DIR/talk.json --host HOST --port PORT",
+		map[string]string{"talk.json": talk()},
+		"requests 4; rows of the trace; path /v1/completions; text lighthouse", "",
+	},
+	{
 		traceReplay, "TraceReplay Benchmark Tool", "prompts of a dataset", "--model /models/m --served-model-name sim --backend vllm --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json --host HOST --port PORT --save-result --result-dir DIR/out --save-prompts",
 		map[string]string{"talk.json": talk()},
 		"requests 4; rows of the trace; path /v1/completions; text lighthouse; output prompt as asked 4; file out/summary.json; file out/prompts.jsonl",
 		"prompts have the lengths of the rows and share what hash_ids say; TraceReplay sends texts of the dataset's own lengths, and shares nothing that the trace does",
 	},
+}
+
+// packed is a text as gzip has it.
+func packed(text string) string {
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
+	return b.String()
 }
 
 // TestPrintedLines runs them, and looks at what the engine got.

@@ -82,6 +82,9 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 		if err != nil {
 			return remove, err
 		}
+		if m.from == convert.Payloads && args[0] != name { // a folder, as AIPerf has it
+			args = append(args, "--file-sessions")
+		}
 		args = append([]string{"--from", string(m.from)}, args...)
 		if m.from.Keeps() {
 			args = append(args, "--prompts", string(convert.PromptsKeep))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -48,6 +49,9 @@ func valueOf(f *pflag.Flag, text string) any {
 	case "boolean":
 		return text == "true"
 	case "integer", "number":
+		if !json.Valid([]byte(text)) { // such as the rate that is above all
+			return strings.ToLower(strings.TrimPrefix(text, "+"))
+		}
 		return json.Number(text)
 	}
 	return text

@@ -56,6 +56,13 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	words, rest := splitFlags(fs, args)
 	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
 	var errs []error
+	if len(words) > 0 && words[0].name == "" {
+		if ours := otherCommands[words[0].typed[0]]; ours != "" {
+			if _, err := os.Stat(words[0].typed[0]); err != nil { // no trace of that name
+				return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", words[0].typed[0], ours), aliasHint}
+			}
+		}
+	}
 	// What a tool calls its replay is no trace.
 	named := slices.ContainsFunc(words, func(w flagWord) bool {
 		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data", "public-dataset", "hf-weka-dataset"}, w.name)
@@ -92,11 +99,26 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 			}
 		}
 	}
+	if !slices.ContainsFunc(words, func(w flagWord) bool { return w.name == "fixed-schedule-auto-offset" }) {
+		errs = append(errs, t.window()...)
+	}
 	errs = append(errs, t.finish()...)
 	if errs != nil {
 		return nil, t.said, hintError{errors.Join(errs...), aliasHint}
 	}
 	return append(t.args, rest...), t.said, nil
+}
+
+// otherCommands are commands of other tools that are no replay, with ours.
+var otherCommands = map[string]string{
+	"analyze-trace":    "moonloop inspect TRACE tells lengths, shared prefixes and cache hits; --json for programs",
+	"synthesize-trace": "moonloop transform TRACE --out FILE does it, with --time-scale, --prefix-scale, --roots, --input-scale and --max-input",
+	"synthesize":       "moonloop generate makes traces",
+	"anonymize-trace":  "moonloop convert and moonloop capture write traces with hashes in place of texts",
+	"analyze":          "moonloop report makes a page of the folder of a run",
+	"plot":             "moonloop report makes a page of the folders of runs",
+	"preprocess":       "moonloop convert reads files of other formats, moonloop transform changes lengths",
+	"sweep":            "moonloop search finds the load that an engine takes",
 }
 
 // shortNames are letters of other tools.
@@ -220,12 +242,11 @@ func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 // fits reports whether a meaning goes with a value, by its form. Where none does, the flag is ours, and so is what is wrong with it.
 func (a alias) fits(w flagWord) bool {
 	value := strings.Join(w.values, " ")
-	guides := strings.HasPrefix(value, "kind=") || value == "openai_http"
+	guides := strings.HasPrefix(value, "kind=") || strings.HasPrefix(value, "{") || value == "openai_http"
 	switch a.name {
 	case "profile":
-		word, _, _ := strings.Cut(value, ",")
 		return strings.Contains(a.tools, vllm) == (value == "") && (strings.Contains(a.tools, vllm) ||
-			slices.Contains([]string{"replay", "sweep", "synchronous", "throughput", "concurrent", "constant", "poisson", "async"}, strings.TrimPrefix(word, "kind=")))
+			slices.Contains([]string{"replay", "sweep", "synchronous", "throughput", "concurrent", "constant", "poisson", "async"}, pairs(value)["kind"]) || guides)
 	case "backend":
 		return (a.tools == guidellm) == guides
 	case "endpoint-type":
@@ -242,7 +263,7 @@ func (a alias) fits(w flagWord) bool {
 		_, err := parseFloat(value)
 		return err == nil
 	case "seed":
-		return guides || strings.HasPrefix(value, "{")
+		return guides
 	case "model":
 		return false // ours, once or several times: see recorded
 	case "scenario":
@@ -394,6 +415,7 @@ func (t *translator) finish() (errs []error) {
 		}
 		t.said = append(t.said, "--request-rate has no effect: "+followed)
 	}
+	t.vllmDefaults()
 	scale, given := t.kept["scale"]
 	switch dataset := t.kept["dataset"]; {
 	case dataset == "timed_trace":
@@ -414,7 +436,9 @@ func (t *translator) finish() (errs []error) {
 	if given {
 		errs = append(errs, t.scale(scale)...)
 	}
+	t.turnsOfTexts()
 	errs = append(errs, t.turns()...)
+	errs = append(errs, t.untilReached()...)
 	errs = append(errs, t.synthesis()...)
 	if len(t.extra) > 0 {
 		if object, typed := t.kept["object"]; typed {
@@ -429,6 +453,28 @@ func (t *translator) finish() (errs []error) {
 	return errs
 }
 
+// vllmDefaults are what vLLM and TraceReplay do where their command lines do not say it.
+func (t *translator) vllmDefaults() {
+	timed := t.kept["dataset"] == "timed_trace"
+	if (timed || t.kept["trace path"] != "") && t.kept["endpoint"] == "" && t.typed("endpoint") == "" {
+		_ = t.endpoint("completions")
+		t.said = append(t.said, "completions are sent, as there is no --backend; --backend openai-chat sends chats")
+	}
+	if timed && t.typed("num-prompts", "max-requests") == "" {
+		_ = t.add("max-requests", vllmPrompts)
+		t.said = append(t.said, "--dataset-name timed_trace: the first "+vllmPrompts+" rows are sent, as there is no --num-prompts; --num-prompts 0 sends all")
+	}
+	if _, given := t.kept["untimed"]; given {
+		_ = t.closed("")
+		if t.typed("request-rate", "concurrency", "max-concurrency") == "" {
+			_ = t.add("request-rate", "inf")
+		}
+	}
+}
+
+// vllmPrompts is the number of requests that vLLM sends unless it is told another.
+const vllmPrompts = "1000"
+
 // textsOf makes the dataset of TraceReplay's modes. Its mode trace passes over what there is of one.
 func (t *translator) textsOf() error {
 	name, file := t.kept["text"], t.kept["text file"]
@@ -442,6 +488,7 @@ func (t *translator) textsOf() error {
 	default:
 		return fmt.Errorf("--trace-mode %s: want trace or benchmark", quoted(mode))
 	}
+	name = cmp.Or(name, "sharegpt")
 	switch {
 	case name == "random":
 		return nil
@@ -493,6 +540,11 @@ func (t *translator) scale(text string) []error {
 
 func (t *translator) secondsPerUnit(value string) error { return keep("scale")(t, value) }
 
+func (t *translator) tracePath(value string) error {
+	t.kept["trace path"] = value
+	return t.theTrace(value)
+}
+
 func (t *translator) theTrace(value string) error {
 	t.args = append(t.args, value)
 	return nil
@@ -509,7 +561,7 @@ func (t *translator) url(value string) error {
 // aiperfFormats are the formats of AIPerf's traces that are converted first.
 var aiperfFormats = map[string]string{
 	"bailian_trace": "bailian", "baseten_trace": "baseten", "burst_gpt_trace": "burstgpt", "inputs_json": "payloads", "multi_turn": "aiperf",
-	"raw_payload": "payloads", "sagemaker_data_capture": "sagemaker", "single_turn": "aiperf", "tracelab": "tracelab", "weka_trace": "weka",
+	"random_pool": "aiperf", "raw_payload": "payloads", "sagemaker_data_capture": "sagemaker", "single_turn": "aiperf", "tracelab": "tracelab", "weka_trace": "weka",
 }
 
 // aiperfFile is the trace. What it is, AIPerf finds out where --custom-dataset-type does not say it.
@@ -617,6 +669,7 @@ func (t *translator) synthesis() (errs []error) {
 		{"prefix-roots", "roots"},
 		{"max-context", "max-context"},
 		{"conversations", "first-conversations"},
+		{"sessions", "first-conversations"},
 		{"turn-delay", "turn-delay"},
 		{"max-delay", "max-delay"},
 	} {
@@ -726,18 +779,22 @@ func (t *translator) backend(value string) error {
 	switch value {
 	case "openai-chat":
 		return t.endpoint("chat")
+	case "openai-responses":
+		return t.endpoint("responses")
 	case "openai-embeddings":
 		return t.endpoint("embeddings")
 	case "tgi":
 		_ = t.add("profile", value)
 		return t.endpoint("generate")
-	case "vllm", "openai":
+	case "vllm", "openai", "scalellm":
 	case "sglang", "lmdeploy":
 		_ = t.add("profile", value)
+	case "llama.cpp":
+		_ = t.add("profile", "llamacpp")
 	case "tensorrt-llm":
 		_ = t.add("profile", "trtllm")
 	default:
-		return fmt.Errorf("%s: want openai-chat, openai-embeddings, tgi, vllm, openai, sglang, lmdeploy or tensorrt-llm", quoted(value))
+		return fmt.Errorf("%s: want openai-chat, openai-responses, openai-embeddings, tgi, vllm, openai, sglang, lmdeploy, llama.cpp, scalellm or tensorrt-llm", quoted(value))
 	}
 	return t.endpoint("completions")
 }

@@ -4,9 +4,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/convert"
+	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
@@ -104,18 +108,100 @@ func (t *translator) freshPrompts(why string) {
 	}
 }
 
+// window has AIPerf's window of a trace count from the first row, where it counts from timestamp 0.
+func (t *translator) window() (errs []error) {
+	names := map[string]string{"start": "fixed-schedule-start-offset", "end": "fixed-schedule-end-offset"}
+	file := cmp.Or(t.kept["input"], t.kept["trace"])
+	if t.typed(names["start"], names["end"]) == "" || t.kept["from"] != "" || t.typed("from") != "" {
+		return nil
+	}
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	trace, err := mooncake.Open(context.Background(), file, mooncake.OpenOptions{})
+	if err != nil {
+		return nil // who replays it says so
+	}
+	defer func() { _ = trace.Close() }()
+	row, err := trace.Read()
+	if err != nil || row.Timestamp.V == 0 {
+		return nil
+	}
+	for ours, theirs := range names {
+		text := t.typed(theirs)
+		at, err := parseFloat(text)
+		if text == "" || err != nil {
+			continue
+		}
+		at -= row.Timestamp.V
+		if ours == "end" && at < 0 {
+			errs = append(errs, fmt.Errorf("--%s %s: it counts from timestamp 0, and the first row is at %g; --fixed-schedule-auto-offset has it count from that row", theirs, text, row.Timestamp.V))
+			continue
+		}
+		if at = max(at, 0); ours == "end" && at == 0 { // which would be no end
+			at = 0.001
+		}
+		t.args = withoutFlag(t.args, theirs)
+		_ = t.add(ours, strconv.FormatFloat(at, 'f', -1, 64))
+		t.said = append(t.said, fmt.Sprintf("--%s: it counts from timestamp 0, and the first row is at %g; --fixed-schedule-auto-offset has it count from that row", theirs, row.Timestamp.V))
+	}
+	return errs
+}
+
+// turnsOfTexts leaves the timestamps of AIPerf's turns aside, as it does unless --fixed-schedule says otherwise.
+func (t *translator) turnsOfTexts() {
+	if _, timed := t.kept["timed"]; !timed && t.kept["from"] == aiperfFormats["single_turn"] && !t.untimed() {
+		_ = t.closed("")
+	}
+}
+
+// untilReached has the trace sent again until there are so many requests, or so much time has passed, as AIPerf is told, where no timestamps
+// are followed.
+func (t *translator) untilReached() (errs []error) {
+	info, err := os.Stat(t.kept["input"])
+	folder := err == nil && info.IsDir()
+	kind := strings.ReplaceAll(t.kept["type"], "-", "_")
+	if kind == "random_pool" && folder {
+		errs = append(errs, errors.New("--custom-dataset-type random_pool: of a folder, a request would be made of a line of each file: name one file"))
+	}
+	if n, given := t.kept["sessions"]; given && (kind == "single_turn" || kind == "random_pool" || kind == "raw_payload" && !folder) {
+		delete(t.kept, "sessions")
+		_ = t.add("max-requests", n)
+	}
+	untimed := t.untimed() || t.kept["from"] == aiperfFormats["raw_payload"]
+	if !untimed || len(t.tools) != 1 || t.tools[0] != aiperf || t.typed("loop") != "" {
+		return errs
+	}
+	if n := t.typed("request-count", "num-requests", "max-requests"); n != "" {
+		_ = t.add("loop", n)
+	} else if lasts := t.typed("max-duration"); lasts != "" {
+		_ = t.add("loop", lasts)
+	}
+	return errs
+}
+
+// untimed reports whether the timestamps say no more than the order.
+func (t *translator) untimed() bool {
+	_, timed := t.kept["timed"]
+	return slices.ContainsFunc(t.args, func(arg string) bool {
+		return arg == "--no-fixed-schedule" || arg == "--no-fixed-schedule=true"
+	}) || t.typed("request-rate") != "" && !timed
+}
+
 // hubOf returns the repository of a data set that AIPerf names, or "".
 func hubOf(name, hub string) string {
-	dated := regexp.MustCompile(`^semianalysis_cc_traces_weka_(\d{6}(_256k)?)$`).FindStringSubmatch(name)
+	const traces = "semianalysis_cc_traces_weka"
+	is := strings.TrimPrefix(strings.ReplaceAll(strings.TrimPrefix(name, traces), "_", "-"), "-")
 	switch {
 	case hub != "":
 		return hub
-	case dated != nil:
-		return "semianalysisai/cc-traces-weka-" + strings.ReplaceAll(dated[1], "_", "-")
-	case name == "semianalysis_cc_traces_weka" || name == "semianalysis_cc_traces_weka_no_subagents":
+	case !strings.HasPrefix(name, traces):
+	case is == "" || is == "no-subagents":
 		return "semianalysisai/cc-traces-weka-no-subagents-051826"
-	case strings.HasPrefix(name, "semianalysis_cc_traces_weka_with_subagents"):
-		return "semianalysisai/cc-traces-weka-061326"
+	case is == "with-subagents" || is == "with-subagents-256k": // which is the newest
+		return "semianalysisai/cc-traces-weka-062126" + strings.TrimPrefix(is, "with-subagents")
+	case regexp.MustCompile(`^(with-subagents-)?\d{6}(-256k)?$`).MatchString(is):
+		return "semianalysisai/cc-traces-weka-" + is
 	}
 	return ""
 }
@@ -123,9 +209,7 @@ func hubOf(name, hub string) string {
 // turns is how later turns of a session follow the one before.
 func (t *translator) turns() (errs []error) {
 	has := func(name string) bool { _, given := t.kept[name]; return given }
-	untimed := slices.ContainsFunc(t.args, func(arg string) bool {
-		return arg == "--no-fixed-schedule" || arg == "--no-fixed-schedule=true"
-	}) || t.typed("request-rate") != "" && !has("timed")
+	untimed := t.untimed()
 	limit, given := t.kept["delay cap"]
 	flag := "--inter-turn-delay-cap-seconds"
 	if idle, idles := t.kept["idle of one"]; idles && !given && (untimed || has("scenario")) {

@@ -85,12 +85,16 @@ func (t *translator) guideProfile(value string) error {
 	kinds := slices.Sorted(maps.Keys(guideProfiles))
 	return each(pairs(value), map[string]func(string) error{
 		"kind": func(v string) error {
+			if v == "sweep" {
+				return errors.New("sweep: a replay has one load: moonloop search finds the one that an engine takes")
+			}
 			if guideProfiles[v] == nil {
 				return want(kinds...)(v)
 			}
 			return keep("profile")(t, v)
 		},
-		"time_scale": t.secondsPerUnit, "schedule_turn": want("timestamp"), "rate": rate, "streams": rate, "max_concurrency": rate, "rampup_duration": func(v string) error { return keep("rampup")(t, v) },
+		"time_scale": t.secondsPerUnit, "schedule_turn": want("timestamp"), "rate": rate, "streams": rate,
+		"max_concurrency": func(v string) error { return keep("ceiling")(t, v) }, "rampup_duration": func(v string) error { return keep("rampup")(t, v) },
 	})
 }
 
@@ -144,6 +148,18 @@ func (t *translator) guideLoad() error {
 			return fmt.Errorf("--rampup: %w", err)
 		}
 	}
+	if ceiling, given := t.kept["ceiling"]; given {
+		if profile == "throughput" { // whose rate is the same
+			return guideProfiles[profile](t, ceiling)
+		}
+		if streams, _ := parseFloat(rate); profile == "concurrent" || profile == "synchronous" {
+			if most, err := parseFloat(ceiling); err == nil && most < streams {
+				rate = ceiling
+			}
+		} else {
+			_ = t.add("concurrency", ceiling)
+		}
+	}
 	return guideProfiles[profile](t, rate)
 }
 
@@ -171,11 +187,16 @@ func (t *translator) guideBackend(value string) error {
 		"timeout": func(v string) error { return seconds("request-timeout")(t, v) }, "timeout_connect": func(v string) error { return seconds("connect-timeout")(t, v) },
 		"max_tokens": func(v string) error { return t.add("max-output-length", v) }, "http2": func(v string) error { return t.add("http2", strings.ToLower(v)) },
 		"verify": func(v string) error {
-			insecure := strings.EqualFold(v, "false")
-			return t.add("insecure-skip-verify", strconv.FormatBool(insecure))
+			if strings.EqualFold(v, "false") && strings.HasPrefix(of["target"], "https://") {
+				return t.insecure("")
+			}
+			return nil
 		},
 		"stream":           func(v string) error { return t.add("no-stream", strconv.FormatBool(strings.EqualFold(v, "false"))) },
-		"follow_redirects": nil, "validate_backend": nil, "extras.*": nil,
+		"follow_redirects": nil, "validate_backend": nil,
+		"extras.*": func(string) error {
+			return errors.New("a replay adds fields to bodies (extras.body) and headers (extras.headers), and nothing else")
+		},
 	})
 }
 

@@ -1,0 +1,115 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+// This file reads a table as JSON lines, an object for each record, so that the reader of rows reads CSV, too.
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// looksLikeTable reports whether text begins with the names of columns, one of which is a row's prompt or the length of it.
+func looksLikeTable(text []byte, names Mapping) bool {
+	line, _, _ := bytes.Cut(text, []byte{'\n'})
+	if len(line) == 0 || bytes.IndexByte(line, ',') < 0 || strings.IndexByte(`{[<`, line[0]) >= 0 {
+		return false
+	}
+	columns, err := csv.NewReader(bytes.NewReader(line)).Read()
+	return err == nil && slices.ContainsFunc(columns, func(column string) bool {
+		column = strings.TrimSpace(column)
+		for _, field := range []string{"input_length", "text_input", "messages", "payload"} {
+			if key := names[field]; column == key || key == "" && (column == field || slices.Contains(mappable[field], column)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// tableRows makes JSON lines of a table. It implements [io.Reader]. Each record is on the line on which it is in the table, as far as no
+// cell has line ends, so that errors name that line.
+type tableRows struct {
+	in      *csv.Reader
+	columns []string
+	line    []byte // what has not been read of the lines made last
+	err     error
+}
+
+func newTableRows(in *bufio.Reader) *tableRows {
+	if head, err := in.Peek(len(utf8BOM)); err == nil && bytes.Equal(head, utf8BOM) {
+		_, _ = in.Discard(len(utf8BOM))
+	}
+	r := csv.NewReader(in)
+	r.ReuseRecord, r.TrimLeadingSpace = true, true
+	return &tableRows{in: r}
+}
+
+func (t *tableRows) Read(p []byte) (int, error) {
+	for len(t.line) == 0 {
+		if t.err != nil {
+			return 0, t.err
+		}
+		t.next()
+	}
+	n := copy(p, t.line)
+	t.line = t.line[n:]
+	return n, nil
+}
+
+// next makes the next line.
+func (t *tableRows) next() {
+	cells, err := t.in.Read()
+	if wrong, is := errors.AsType[*csv.ParseError](err); is {
+		err = tableFault{fmt.Errorf("line %d of the table: %w; the first line has %d columns", wrong.Line, wrong.Err, len(t.columns))}
+	}
+	switch {
+	case err != nil:
+		t.err = err
+	case t.columns == nil:
+		for _, cell := range cells {
+			t.columns = append(t.columns, strings.TrimSpace(cell))
+		}
+		t.line = []byte{'\n'} // in place of the names
+	default:
+		t.line = append(t.line[:0], '{')
+		for i, cell := range cells {
+			cell = strings.TrimSpace(cell)
+			if cell == "" {
+				continue
+			}
+			if len(t.line) > 1 {
+				t.line = append(t.line, ',')
+			}
+			name, _ := json.Marshal(t.columns[i])
+			t.line = append(append(t.line, name...), ':')
+			t.line = append(t.line, cellOf(t.columns[i], cell)...)
+		}
+		t.line = append(t.line, '}', '\n')
+	}
+}
+
+// tableFault is what is wrong with a table.
+type tableFault struct{ error }
+
+// textColumns are texts, whatever they look like.
+var textColumns = []string{"session_id", "request_id", "model", "text_input"}
+
+// cellOf returns a cell as JSON: what is JSON, other than a text, is that.
+func cellOf(column, cell string) []byte {
+	if !slices.Contains(textColumns, column) && cell[0] != '"' && json.Valid([]byte(cell)) {
+		return []byte(cell)
+	}
+	text, _ := json.Marshal(cell)
+	return text
+}
+
+var _ io.Reader = (*tableRows)(nil)
