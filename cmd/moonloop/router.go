@@ -26,7 +26,7 @@ func newRouterCommand() *cobra.Command {
 	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:   "router DIR...",
-		Short: "Tell what a router makes of the caches of the engines behind it",
+		Short: "Show how well a router uses the caches of the engines behind it",
 		Args:  someInputs("one folder or more", "name folders of replays, which --out wrote"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON && asMarkdown {
