@@ -170,6 +170,7 @@ const searchObjective = "ttft.p95<250ms"
 func TestAcceptanceTwinVLLM(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_VLLM"), artefacts(t)
 	engine := startVLLM(t, home, dir, "vLLM, blocks of 32", 32)
+	engine.conversations = 30 // a verdict takes more than a hundred requests
 	_, trace, log := engine.production(t, home, filepath.Join(dir, "production"), seeds(t)[0])
 	same := engine.twin(t, filepath.Join(dir, "same"), trace, log)
 	for _, c := range same.Checks {
@@ -177,6 +178,7 @@ func TestAcceptanceTwinVLLM(t *testing.T) {
 	}
 	note(t, "the same engine", same.Answer)
 
+	mkdir(t, filepath.Join(dir, "slow"))
 	slow := startVLLM(t, home, filepath.Join(dir, "slow"), "vLLM, one request at a time", 32, "--max-num-seqs", "1")
 	other := slow.twin(t, filepath.Join(dir, "slower"), trace, log)
 	for _, c := range other.Checks {
