@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
@@ -106,9 +105,6 @@ func openPast(cfg Config) (*past, error) {
 			p.inFlight[row] = noted{at, part}
 		}
 	}, func(row int64) { delete(p.inFlight, row) })
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("output directory %s: there is no %s in it, so no run was broken off there; name the folder of one that was", cfg.Out, report.JournalFile)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +167,7 @@ func (p *past) shift(zero time.Duration) time.Duration {
 	if p == nil || len(p.journal.Parts) == 0 {
 		return 0
 	}
-	return millis(p.journal.Parts[0].Zero) - zero
+	return p.zero() - zero
 }
 
 // check refuses to go on with another trace, or otherwise than the run began.

@@ -16,14 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 const (
-	summaryFile = "summary.json"
-	partialFile = "requests.jsonl.partial" // of a run that is under way, or was killed
-
-	maxSummary = 64 << 20 // bytes
+	summaryFile = report.SummaryJSON
+	partialFile = report.PartialFile // of a run that is under way, or was killed
 )
 
 // noSummary stands for the verdict of a run that did not end.
@@ -92,7 +92,7 @@ func ReadRuns(dir string) ([]*Run, error) {
 // readRun returns nil without an error if dir has no results of a run.
 func readRun(dir string) (*Run, error) {
 	name := filepath.Join(dir, summaryFile)
-	b, err := atomicfile.ReadFile(name, maxSummary)
+	b, err := atomicfile.ReadFile(name, page.MaxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
 		if info, err := os.Stat(filepath.Join(dir, partialFile)); err == nil {
 			return &Run{Dir: dir, Start: info.ModTime(), Verdict: noSummary}, nil

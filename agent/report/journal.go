@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -184,7 +185,7 @@ type Journaled struct {
 
 // ReadBeginning returns the first line of a run's journal as it stands. The error is [os.ErrNotExist] where there is none.
 func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
-	f, err := os.Open(filepath.Join(dir, JournalFile)) //nolint:gosec // the user's folder
+	f, err := atomicfile.Open(filepath.Join(dir, JournalFile))
 	if err != nil {
 		return nil, b, err
 	}
@@ -217,7 +218,7 @@ func ReadJournal(dir string, sent func(row int64, at time.Duration, part int), n
 	}
 	in := &Journaled{Beginning: b, whole: int64(len(head))}
 	name := filepath.Join(dir, JournalFile)
-	f, err := os.Open(name) //nolint:gosec // the user's folder
+	f, err := atomicfile.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, erro
 	var f *os.File
 	for _, name := range []string{PartialFile, RequestsFile} {
 		var err error
-		if f, err = os.Open(filepath.Join(dir, name)); err == nil { //nolint:gosec // the user's folder
+		if f, err = atomicfile.Open(filepath.Join(dir, name)); err == nil {
 			k.name = name
 			break
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func (k *Kept) takeUp(dir string) error {
 
 // copy copies the lines that count.
 func (k *Kept) copy(from, to string) error {
-	f, err := os.Open(from) //nolint:gosec // the user's folder
+	f, err := atomicfile.Open(from)
 	if err != nil {
 		return err
 	}

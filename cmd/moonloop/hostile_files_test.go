@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -117,11 +118,18 @@ func TestHostileFiles(t *testing.T) {
 	}
 	for file, commands := range map[string][]string{
 		"summary.json": {"twin .", "router .", "compare . .", "merge . --out whole", "report ."}, "requests.jsonl": {"twin .", "report ."},
-		"search.json": {"search ../trace.jsonl --out . --objective ttft.p99<1h --progress none -- --url ENGINE --model sim"},
+		"search.json":  {"search ../trace.jsonl --out . --objective ttft.p99<1h --progress none -- --url ENGINE --model sim"},
+		"resume.jsonl": {"replay --resume ."}, "run-1/summary.json": {"replay --resume ."},
 		"shadow.json": {"shadow . --out . --allow-target ENGINE --for 1ms -- --url ENGINE --model sim"},
 	} {
 		c := malformed{name: "a pipe in the place of " + file, commands: commands, files: map[string]string{"trace.jsonl": rowOfSix}}
-		c.arrange = func(t *testing.T) { t.Helper(); pipe(t, file) }
+		c.arrange = func(t *testing.T) {
+			t.Helper()
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			pipe(t, file)
+		}
 		if file == "requests.jsonl" {
 			c.files["summary.json"] = good
 		}

@@ -121,7 +121,8 @@ func (c malformed) transcript(t *testing.T, engine string) string {
 			}
 			if args[0] == "replay" {
 				for _, flag := range [][2]string{{"--progress", "none"}, {"--endpoint", "completions"}, {"--model", "sim"}} {
-					if !slices.Contains(args, flag[0]) && !strings.HasSuffix(line, flag[0]+" ␀") {
+					resumes := slices.Contains(args, "--resume") && !mayGoOn(strings.TrimPrefix(flag[0], "--"))
+					if !slices.Contains(args, flag[0]) && !strings.HasSuffix(line, flag[0]+" ␀") && !resumes {
 						args = slices.Insert(args, 1, flag[0], flag[1])
 					}
 				}

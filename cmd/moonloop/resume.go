@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
 // resumeFlags are the flags that may be given again: what no file holds, where things are now, and what is shown.
@@ -82,7 +84,7 @@ func storedOfRuns(dir string) (s storedSettings, err error) {
 		}
 	}
 	name := filepath.Join(runFolder(dir, 1), report.SummaryJSON)
-	content, err := os.ReadFile(name) //nolint:gosec // the user's folder
+	content, err := atomicfile.ReadFile(name, page.MaxSummary)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-const (
-	summaryFile = "summary.json"
-	maxSummary  = 64 << 20 // bytes of it
-)
+const summaryFile = "summary.json"
+
+// MaxSummary bounds the summary of a run that is read, in bytes. One of many classes and servers has some hundred thousand.
+const MaxSummary = 64 << 20
 
 // maxPoints bounds the points of a scatter plot.
 const maxPoints = 15_000
@@ -75,7 +75,7 @@ func Load(dir string, slice time.Duration) (*Run, error) {
 
 func (r *Run) loadSummary() error {
 	name := filepath.Join(r.dir, summaryFile)
-	b, err := atomicfile.ReadFile(name, maxSummary)
+	b, err := atomicfile.ReadFile(name, MaxSummary)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.killed = true
