@@ -84,7 +84,8 @@ const (
 	tagWaits
 	tagToolsMade
 	tagToolsGiven
-	tagLast = tagToolsGiven
+	tagSampled
+	tagLast = tagSampled
 )
 
 type encoder struct{ b []byte }
@@ -264,6 +265,14 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.step(&r.Step)
 	e.waits(&r.Waits)
 	e.tools(&r.Tools)
+	if r.Sampled.PerMillion != 0 {
+		n := uint64(r.Sampled.PerMillion) << 1
+		if r.Sampled.ByPrefix {
+			n |= 1
+		}
+		e.b = binary.AppendUvarint(append(e.b, tagSampled), n)
+		e.b = binary.LittleEndian.AppendUint32(e.b, uint32(r.Sampled.List))
+	}
 	return e.b
 }
 
