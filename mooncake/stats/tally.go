@@ -38,7 +38,7 @@ func (t *tally) addMany(v, times int64) {
 	t.sum += v * times
 	if v >= 0 && v < smallTally && t.shift == 0 {
 		if v >= int64(len(t.small)) {
-			t.small = append(t.small, make([]int64, max(64, 1<<bits.Len64(uint64(v)))-len(t.small))...) //nolint:gosec // not negative
+			t.small = append(t.small, make([]int64, max(64, 1<<bits.Len64(uint64(v)))-len(t.small))...)
 		}
 		if t.small[v] == 0 {
 			t.kinds++

@@ -125,7 +125,7 @@ func (t *tree) fits(ids []uint64) bool {
 			return false
 		}
 		for ; k > had; k-- {
-			if ids[k-1] != n.old+uint64(k-1-had) {
+			if ids[k-1] != n.old+uint64(k-1-had) { //nolint:gosec // not negative
 				return false
 			}
 		}
@@ -197,7 +197,7 @@ func (t *tree) lay(it *item, n int, partial bool, at func(j int) int) {
 	for k, above := lead, t.above; k > 0; { // from the last one on, up the tree
 		other := t.nodes.at(above)
 		for first := int(other.lead); k > first; k-- {
-			out[k-1] = other.start + uint64(k-1-first)
+			out[k-1] = other.start + uint64(k-1-first) //nolint:gosec // not negative
 		}
 		above = other.above
 	}

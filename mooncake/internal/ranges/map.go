@@ -92,10 +92,10 @@ func (m *Map) chunkOf(id uint64) int {
 		}
 	}
 	if page < uint64(len(m.near)) {
-		m.near[page] = uint32(low) //nolint:gosec // fewer than ranges
+		m.near[page] = uint32(low)
 	} else if page < uint64(pagesPerRange*m.n) { //nolint:gosec // above 0
 		m.near = append(m.near, make([]uint32, page+1-uint64(len(m.near)))...)
-		m.near[page] = uint32(low) //nolint:gosec // likewise
+		m.near[page] = uint32(low)
 	}
 	return low
 }
