@@ -77,7 +77,7 @@ func ReadRecord(r io.Reader) ([]Request, error) {
 			slices.SortFunc(all, func(a, b Request) int { return cmp.Compare(a.Seq, b.Seq) })
 			return all, nil
 		case err != nil && !errors.Is(err, jsonrows.ErrLongLine):
-			return nil, fmt.Errorf("line %d cannot be read: %w", n, err)
+			return nil, fmt.Errorf("it cannot be read: %w", err)
 		case err == nil && len(bytes.TrimSpace(line)) == 0:
 			continue
 		}
