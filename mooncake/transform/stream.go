@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -128,7 +127,7 @@ func (s *Stream) inTime(rows step) step {
 	if c.MaxGap > 0 {
 		cut := new(float64)
 		rows = s.then(gaps(c.MaxGap, rows, cut), s.stage("max-gap", map[string]any{"ms": millis(c.MaxGap)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%s of idle time taken out", lasting(*cut))
+			return fmt.Sprintf("%s of idle time taken out", mooncake.Duration(*cut))
 		}))
 	}
 	if c.Spread != SpreadNone {
@@ -139,7 +138,7 @@ func (s *Stream) inTime(rows step) step {
 	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
 		t := &turns{c: c, last: map[talker]turn{}}
 		rows = s.then(t.rows(rows), s.stage("turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, lasting(t.cut))
+			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
 		}))
 	}
 	if len(c.ToModels) > 0 {
@@ -157,9 +156,6 @@ func (s *Stream) inTime(rows step) step {
 func said(format string, args ...any) func(before, after *Figures) string {
 	return func(_, _ *Figures) string { return fmt.Sprintf(format, args...) }
 }
-
-// lasting is a number of milliseconds for people.
-func lasting(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // begin opens the sources and puts the steps together that come before all others.
 func (s *Stream) begin(sources []Source) error {
