@@ -303,7 +303,7 @@ func (t inspected) findingsText(b *strings.Builder) {
 		return
 	}
 	if sample := t.Sample; sample != nil {
-		say(true, "sample", "%g %% of the traffic, in %s groups; %s", 100*sample.Rate, orUndefined(sample.Undefined["groups"], "%s", term.Comma(sample.Groups)),
+		say(true, "sample", "%.4g %% of the traffic, in %s groups; %s", 100*sample.Rate, orUndefined(sample.Undefined["groups"], "%s", term.Comma(sample.Groups)),
 			orUndefined(sample.Undefined["token_hit_rate_standard_error"], "the share of tokens hit is that of the traffic ± %.2f points (twice the standard error)", 200*sample.StandardError))
 	}
 	mixed := t.Meta.MixedSampling()

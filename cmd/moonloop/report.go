@@ -108,7 +108,7 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 			}
 		}
 		if len(m.Sampling) == 1 {
-			line(b, "sample", fmt.Sprintf("%g %% of the requests", 100*m.Sampling[0].Rate))
+			line(b, "sample", fmt.Sprintf("%.4g %% of the requests", 100*m.Sampling[0].Rate))
 		}
 		if mixed := m.MixedSampling(); mixed != "" {
 			line(b, "sample", "warning: "+mixed)
