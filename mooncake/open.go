@@ -61,7 +61,7 @@ type Trace struct {
 	close []func() error
 }
 
-// Open opens a trace: a file, "-" for standard input, or an http or https URL, which is fetched whole to a temporary file
+// Open opens a trace: a file, "-" for standard input, or a URL of http, https or a scheme of [RegisterScheme], which is fetched whole to a temporary file
 // first, so that a broken connection gives an error and never half a trace. gzip, zstd and bzip2 are
 // recognised by their content, and so is a Parquet file, whose rows are read as if they were JSON lines, and, unless Strict, a table
 // (CSV) whose first line names the fields of its rows. The sidecar, if there is one, is read, and must agree with the given block sizes. The
@@ -128,7 +128,12 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 	case isURL(name):
 		label = PublicName(name)
 		var file string
-		if file, err = t.fetch(ctx, name, opt); err == nil {
+		if open := openerOf(name); open != nil {
+			file, err = t.fetchBy(ctx, open, name, opt)
+		} else {
+			file, err = t.fetch(ctx, name, opt)
+		}
+		if err == nil {
 			src, err = t.file(ctx, file)
 		}
 	default:
@@ -146,7 +151,7 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 // isURL reports whether a name is that of something to fetch.
 func isURL(name string) bool {
 	scheme, _, found := strings.Cut(name, "://")
-	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) || openerOf(name) != nil
 }
 
 // Meta returns the trace's sidecar, or nil when it has none.

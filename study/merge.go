@@ -41,6 +41,8 @@ type MergeOptions struct {
 	Tool    string // version of the program
 	Command string // command line, without secrets
 	Strict  bool   // a degraded or undecided run counts as invalid
+	// Name is what the folder of a shard is called in the results; nil: by its name.
+	Name func(folder string) string
 }
 
 // shard is what the folder of a shard says beside its records.
@@ -401,6 +403,10 @@ func mergeReports(shards []*shard, f *measure.Figures, models map[string]int64, 
 	said := make(map[string][]string)
 	var texts []string
 	for _, s := range shards {
+		folder := s.dir
+		if opt.Name != nil {
+			folder = opt.Name(folder)
+		}
 		rep.Run.CPUs += s.Run.CPUs
 		if !slices.Contains(targets, s.Run.Target) {
 			targets = append(targets, s.Run.Target)
@@ -415,7 +421,7 @@ func mergeReports(shards []*shard, f *measure.Figures, models map[string]int64, 
 		mergeTelemetry(&rep.Telemetry, s.Telemetry)
 		verdicts = append(verdicts, judge.Shard{Name: s.name(), Verdict: s.Verdict})
 		rep.Merged.Shards = append(rep.Merged.Shards, report.MergedShard{
-			Index: s.Shard.Index, Folder: s.dir, Rows: s.Trace.Rows, Tokens: s.Shard.Tokens, Verdict: s.Verdict.Class, Clock: s.Shard.Clock,
+			Index: s.Shard.Index, Folder: folder, Rows: s.Trace.Rows, Tokens: s.Shard.Tokens, Verdict: s.Verdict.Class, Clock: s.Shard.Clock,
 		})
 		for _, text := range s.Warnings {
 			if said[text] == nil {

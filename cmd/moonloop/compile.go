@@ -20,6 +20,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/objects"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -107,7 +108,12 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 // journalSources are files whose reading ends with ctx, even where nothing comes.
 func journalSources(ctx context.Context, names []string) []capture.Source {
 	sources := make([]capture.Source, len(names))
+	ahead := store.Ahead(ctx, names)
 	for i, name := range names {
+		if objects.IsURL(name) {
+			sources[i] = capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return ahead.Open(name) }}
+			continue
+		}
 		sources[i] = capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return openInput(ctx, name) }}
 	}
 	return sources
@@ -155,9 +161,17 @@ func (nowhere) Commit(*mooncake.Meta) error { return nil }
 func (nowhere) Close() error                { return nil }
 
 // findJournals returns the files that the arguments stand for, each once, and their size in bytes.
-func findJournals(_ context.Context, args []string, warn func(string)) (names []string, bytes int64, err error) {
+func findJournals(ctx context.Context, args []string, warn func(string)) (names []string, bytes int64, err error) {
 	var seen []fs.FileInfo
 	for _, arg := range args {
+		if objects.IsURL(arg) {
+			found, size, err := objectJournals(ctx, arg)
+			if err != nil {
+				return nil, 0, err
+			}
+			names, bytes = append(names, slices.DeleteFunc(found, func(url string) bool { return slices.Contains(names, url) })...), bytes+size
+			continue
+		}
 		info, err := os.Stat(arg)
 		if err != nil {
 			return nil, 0, hintError{fmt.Errorf("journal: %w", err), "name journals, or the folder that the mooncake exporter writes to"}
@@ -179,6 +193,23 @@ func findJournals(_ context.Context, args []string, warn func(string)) (names []
 		}
 	}
 	return names, bytes, nil
+}
+
+// objectJournals returns the journals that a URL stands for, and their size: an object, or those in a folder that are named like journals.
+func objectJournals(ctx context.Context, url string) (names []string, bytes int64, err error) {
+	list, err := store.List(ctx, url)
+	if err != nil {
+		return nil, 0, fmt.Errorf("journals: %w", err)
+	}
+	for _, o := range list {
+		if o.URL == url || strings.HasSuffix(o.URL, journalSuffix) {
+			names, bytes = append(names, o.URL), bytes+o.Size
+		}
+	}
+	if names == nil {
+		err = fmt.Errorf("%s: no object of that name, nor a journal in a *%s object below it: name the prefix that the Collector's exporter writes to", url, journalSuffix)
+	}
+	return names, bytes, err
 }
 
 // folderJournals returns the journals of a folder and of those in it, since what an object store names is a path. A file that is named like

@@ -95,6 +95,8 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	wordCompletion(root) // which writes to what is set now
+	staged := new(stage)
+	root.PersistentPreRunE = staged.begin
 	verb, rest, err := findCommand(root, args)
 	if err == nil && verb.Name() == replayVerb {
 		var said []string
@@ -115,7 +117,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 			}
 			return number(cmd, args)
 		}
-		err = root.ExecuteContext(ctx)
+		err = staged.finish(ctx, root.ExecuteContext(ctx))
 	}
 	if err == nil {
 		return exitOK
@@ -123,7 +125,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return exit.status
 	}
-	printError(stderr, err)
+	printError(urlWriter{stderr, staged}, err)
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}

@@ -32,6 +32,7 @@ func newMergeCommand() *cobra.Command {
 				return errors.New("--out is missing: name the folder for the results of the whole run")
 			}
 			opt.Tool, opt.Command = version(), strings.Join(publicCommand(cmd, dirs), " ")
+			opt.Name = func(folder string) string { return urlOf(cmd, folder) }
 			rep, err := study.Merge(dirs, opt)
 			if errors.Is(err, fs.ErrExist) {
 				return hintError{err, "--force replaces results once the new ones are complete"}

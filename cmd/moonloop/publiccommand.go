@@ -20,6 +20,7 @@ const hidden = "…"
 func publicCommand(cmd *cobra.Command, args []string) []string {
 	words := append([]string{}, strings.Fields(cmd.CommandPath())...)
 	for _, a := range args {
+		a = urlOf(cmd, a)
 		words = append(words, shellWord(publicValue(a)))
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -28,7 +29,7 @@ func publicCommand(cmd *cobra.Command, args []string) []string {
 			values = *many
 		}
 		for _, v := range values {
-			switch {
+			switch v = urlOf(cmd, v); {
 			case f.Value.Type() == "bool" && v == "true":
 				words = append(words, "--"+f.Name)
 			case f.Value.Type() == "bool":

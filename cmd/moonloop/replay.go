@@ -173,7 +173,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.WarmupGrace, "warmup-grace", 0)
 	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
 	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4, or auto/n", parseShard)
-	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z", parseStartAt)
+	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z, or a time of day in UTC, such as 03:10", parseStartAt)
 	add(fs, &c.Schedule.ClockReference, "clock-reference", "", that("the host of an NTP server, with or without a port, such as pool.ntp.org", isHost))
 	textVar(fs, &c.Trace.Sessions, "session-mode", "", "", mooncake.ParseSessionMode).rule = oneOf("full", "delta")
 	textVar(fs, &c.Trace.Unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit
@@ -365,9 +365,21 @@ func (f *replayFlags) dryRunVar(fs *pflag.FlagSet) {
 	}).register(fs, "dry-run")
 }
 
-// parseStartAt reads a time to come.
+// parseStartAt reads a time to come. Of a time of day, which jobs have that run each night, it takes the nearest: one that is just over must not
+// become one of tomorrow.
 func parseStartAt(text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, text)
+	if clock, e := time.Parse("15:04", text); e == nil {
+		now := time.Now().UTC()
+		at, err = time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, time.UTC), nil
+		const half = 12 * time.Hour
+		switch away := at.Sub(now); {
+		case away > half:
+			at = at.Add(-2 * half)
+		case away <= -half:
+			at = at.Add(2 * half)
+		}
+	}
 	switch ahead := time.Until(at); {
 	case err != nil:
 		return time.Time{}, err

@@ -43,6 +43,7 @@ var rooms = []string{
 	"semconv",              // names
 	"examples",             // what is shipped to be copied
 	"internal/simulator",   // an engine to test against
+	"internal/objects",     // objects of s3:// URLs
 	"internal/bearer",      // the one check of a bearer key
 	"internal/heap",        // the one priority queue
 	"internal/jsonrows",    // objects in a file, however they are laid out
@@ -54,6 +55,7 @@ var rooms = []string{
 	"internal/term",        // numbers, tables and progress for people
 	"internal/tlsfile",     // files of keys and certificates
 	"internal/testcert",    // certificates for tests
+	"internal/tests3",      // an S3 server in memory for tests
 	"internal/testschema",  // JSON Schemas of types, for tests
 	"internal/testpipe",    // a network in memory for tests in virtual time
 	"internal/testprogram", // the commands, as programs that tests run
@@ -69,6 +71,8 @@ type ban struct {
 	reason       string
 }
 
+const objectStores = "the clients of object stores are large, and belong to the command alone"
+
 var bans = []ban{
 	{"agent", module + "/receiver", true, "the agent does not know of the Collector"},
 	{"agent", module + "/exporter", true, "the agent does not know of the Collector"},
@@ -81,6 +85,11 @@ var bans = []ban{
 	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
 	{"processor", module + "/exporter", true, "the two meet on the span alone"},
 	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
+	{"capture", "gocloud.dev", true, objectStores}, {"agent", "gocloud.dev", true, objectStores}, {"receiver", "gocloud.dev", true, objectStores},
+	{"exporter", "gocloud.dev", true, objectStores}, {"mooncake", "gocloud.dev", true, objectStores},
+	{"capture", module + "/internal/objects", true, objectStores}, {"agent", module + "/internal/objects", true, objectStores},
+	{"receiver", module + "/internal/objects", true, objectStores}, {"exporter", module + "/internal/objects", true, objectStores},
+	{"mooncake", module + "/internal/objects", true, objectStores},
 	{"capture", "go.opentelemetry.io/collector", true, "a journal is written, read and compiled without the Collector and its pdata"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
 }

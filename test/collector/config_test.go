@@ -112,7 +112,7 @@ func TestManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	configFile := regexp.MustCompile(`/etc/moonloop/([a-z]+\.yaml)`)
+	configFile := regexp.MustCompile(`/etc/moonloop/([a-z0-9]+\.yaml)`)
 	ours := regexp.MustCompile(`\bMOONLOOP_[A-Z_]+\b`)
 	runs := 0
 	for _, name := range names {
@@ -140,8 +140,8 @@ func TestManifests(t *testing.T) {
 			}
 		}
 	}
-	if runs != 2 {
-		t.Errorf("%d manifests run a configuration of examples/capture, want the sidecar and the gateway", runs)
+	if runs != 3 {
+		t.Errorf("%d manifests run a configuration of examples/capture, want the sidecar, the gateway and the fleet's", runs)
 	}
 }
 

@@ -133,6 +133,10 @@ func read(t *testing.T, name string) []runtime.Object {
 func TestManifests(t *testing.T) {
 	want := map[string][]string{
 		"agent.yaml":                 {"Deployment/moonloop-agent", "PersistentVolumeClaim/moonloop-agent", "Service/moonloop-agent"},
+		"fleet-capture.yaml":         {"DaemonSet/moonloop-capture"},
+		"fleet-compile.yaml":         {"CronJob/moonloop-fleet-compile"},
+		"fleet-replay.yaml":          {"CronJob/moonloop-fleet-replay"},
+		"fleet-report.yaml":          {"CronJob/moonloop-fleet-report"},
 		"gateway.yaml":               {"Service/moonloop-gateway", "StatefulSet/moonloop-gateway"},
 		"network-policy.yaml":        {"NetworkPolicy/moonloop-gateway"},
 		"operator.yaml":              {},

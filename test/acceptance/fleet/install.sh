@@ -2,16 +2,16 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: the published jars of a Kafka broker in DIR/kafka, and an S3 server that keeps objects in files, DIR/versitygw.
-# Needs Java 17 or later, and Maven.
+# install.sh DIR [s3]: the published jars of a Kafka broker in DIR/kafka, and an S3 server that keeps objects in files, DIR/versitygw; with s3,
+# the latter alone. Kafka needs Java 17 or later, and Maven.
 set -euo pipefail
 
-dir=${1:?usage: install.sh DIR}
+dir=${1:?usage: install.sh DIR [s3]}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 
-if ! [ -e "$dir/kafka/done" ]; then
+if [ "${2-}" != s3 ] && ! [ -e "$dir/kafka/done" ]; then
 	mvn -q -B -f "$here/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory="$dir/kafka"
 	touch "$dir/kafka/done"
 fi

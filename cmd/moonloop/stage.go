@@ -1,0 +1,315 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// This file is where s3:// URLs stand for files. Traces are read by mooncake.Open, and journals one after the other. Folders of runs are
+// brought here before a verb begins, and what a verb writes is taken to the store when it is complete. So verbs know files alone, and what
+// is in a store is whole.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/objects"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// store is that of all URLs of a command.
+var store objects.Store
+
+func init() {
+	for _, scheme := range objects.Schemes {
+		mooncake.RegisterScheme(scheme, func(ctx context.Context, url string) (io.ReadCloser, int64, error) {
+			r, err := store.Open(ctx, url)
+			if err != nil {
+				return nil, 0, err
+			}
+			return r, r.Size(), nil
+		})
+	}
+}
+
+var (
+	// writtenFlags name files or folders that a verb writes. Those of replacedFlags are replaced without being asked.
+	writtenFlags  = []string{"out", "xlsx", "parquet", "html", "junit"}
+	replacedFlags = []string{"html", "junit"}
+	// runVerbs have folders of runs as arguments.
+	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
+	// localVerbs write files that they read again while they run.
+	localVerbs = []string{"agent", "shadow", "demo"}
+	// wholeFiles are what makes a folder that of a run, of several, or of a search: they come last.
+	wholeFiles = []string{"summary.json", "runs.json", "search.json"}
+)
+
+const (
+	takeAway = 10 * time.Minute // in which results get to a store after an interrupt
+	uploads  = 8                // objects under way
+)
+
+// stage is what a command has here of a store.
+type stage struct {
+	cmd     *cobra.Command
+	dir     string
+	written []written
+	names   [][2]string // files and folders here, and their URLs
+}
+
+// written is what a verb writes.
+type written struct {
+	local, url string
+	replace    bool
+}
+
+// begin brings what the arguments name, and gives flags names of files here. It replaces arguments in place.
+func (s *stage) begin(cmd *cobra.Command, args []string) error {
+	s.cmd = cmd
+	now := time.Now()
+	for i, arg := range args {
+		if objects.IsURL(arg) {
+			args[i] = objects.OnDay(arg, now)
+		}
+	}
+	if f := cmd.Flags().Lookup("resume"); f != nil && objects.IsURL(f.Value.String()) {
+		return errors.New("--resume: a replay that broke off goes on where its files are, and a store has only whole ones: name the folder")
+	}
+	ownPage := cmd.Name() == "report" && len(args) == 1 && objects.IsURL(args[0]) && !cmd.Flags().Changed("out")
+	if ownPage { // which is in the folder
+		if err := cmd.Flags().Set("out", strings.TrimSuffix(args[0], "/")+"/"+page.File); err != nil {
+			return err
+		}
+	}
+	force := cmd.Flags().Lookup("force")
+	for _, name := range writtenFlags {
+		f := cmd.Flags().Lookup(name)
+		if f == nil || !objects.IsURL(f.Value.String()) {
+			continue
+		}
+		replace := ownPage && name == "out" || slices.Contains(replacedFlags, name) || force != nil && force.Value.String() == "true"
+		if err := s.write(cmd.Context(), f, objects.OnDay(f.Value.String(), now), replace); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(runVerbs, cmd.Name()) {
+		for i, arg := range args {
+			if !objects.IsURL(arg) {
+				continue
+			}
+			local, err := s.bring(cmd.Context(), arg)
+			if err != nil {
+				return err
+			}
+			args[i] = local
+		}
+	}
+	if len(s.names) > 0 {
+		cmd.SetOut(urlWriter{cmd.OutOrStdout(), s})
+		cmd.SetErr(urlWriter{cmd.ErrOrStderr(), s})
+	}
+	return nil
+}
+
+// here returns a name in the temporary folder for what a URL names.
+func (s *stage) here(url string) (string, error) {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "moonloop-objects-*")
+		if err != nil {
+			return "", fmt.Errorf("no temporary folder for %s: %w", url, err)
+		}
+		s.dir = dir
+	}
+	folder := filepath.Join(s.dir, strconv.Itoa(len(s.names)))
+	local := filepath.Join(folder, path.Base(url))
+	s.names = append(s.names, [2]string{local, url})
+	if s.cmd.Annotations == nil {
+		s.cmd.Annotations = map[string]string{}
+	}
+	s.cmd.Annotations[local] = url // for urlOf
+	return local, os.Mkdir(folder, 0o700)
+}
+
+// urlOf returns what a file or a folder here stands for; its name, if it is none of a store.
+func urlOf(cmd *cobra.Command, name string) string {
+	for local, url := range cmd.Annotations {
+		if below, is := strings.CutPrefix(name, local); is && (below == "" || below[0] == filepath.Separator) {
+			return url + filepath.ToSlash(below)
+		}
+	}
+	return name
+}
+
+// write has a flag name a file here instead of a URL.
+func (s *stage) write(ctx context.Context, f *pflag.Flag, url string, replace bool) error {
+	if slices.Contains(localVerbs, s.cmd.Name()) {
+		return fmt.Errorf("--%s %s: %s reads what it has written while it runs: name a folder of this machine, and copy it afterwards", f.Name, url, s.cmd.Name())
+	}
+	url = strings.TrimSuffix(url, "/")
+	for _, name := range []string{url, mooncake.MetaName(url)} {
+		there, err := store.List(ctx, name)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", f.Name, err)
+		}
+		if len(there) > 0 && !replace {
+			return hintError{fmt.Errorf("--%s: %s: %w", f.Name, there[0].URL, fs.ErrExist), "choose another name, or replace what is there with --force"}
+		}
+	}
+	local, err := s.here(url)
+	if err != nil {
+		return err
+	}
+	s.written = append(s.written, written{local, url, replace})
+	return f.Value.Set(local)
+}
+
+// bring copies an object, or all objects of a folder, and returns the name of the copy.
+func (s *stage) bring(ctx context.Context, url string) (string, error) {
+	url = strings.TrimSuffix(url, "/")
+	list, err := store.List(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "", hintError{fmt.Errorf("%s: %w", url, fs.ErrNotExist), "it is neither an object nor a folder of objects"}
+	}
+	local, err := s.here(url)
+	if err != nil {
+		return "", err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(uploads)
+	for _, o := range list {
+		below := filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(o.URL, url), "/"))
+		if below != "" && !filepath.IsLocal(below) {
+			return "", fmt.Errorf("%s: the key is no name of a file", o.URL)
+		}
+		g.Go(func() error {
+			file := filepath.Join(local, below)
+			return errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), store.Fetch(ctx, o.URL, file))
+		})
+	}
+	return local, g.Wait()
+}
+
+// finish takes what was written to the store, and removes what was here. It returns the error of the command, or its own.
+func (s *stage) finish(ctx context.Context, err error) error {
+	if s.dir == "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeAway)
+	defer cancel()
+	for _, w := range s.written {
+		if _, e := os.Lstat(w.local); e != nil {
+			continue // the verb came to nothing
+		}
+		if statusOf(err) == exitUsage {
+			return fmt.Errorf("%w; what was written before stays in %s, and is not in the store", err, s.hidden(w.local))
+		}
+		if e := w.take(ctx); e != nil {
+			return fmt.Errorf("%w; the results stay in %s: copy them with another tool", e, s.hidden(w.local))
+		}
+	}
+	_ = os.RemoveAll(s.dir)
+	return err
+}
+
+// take copies a file with what lies beside it, or a folder, to the store. What makes it whole comes last.
+func (w written) take(ctx context.Context) error {
+	var files []string
+	err := filepath.WalkDir(filepath.Dir(w.local), func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			files = append(files, name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	rank := func(name string) int {
+		switch {
+		case slices.Contains(wholeFiles, filepath.Base(name)):
+			return 1_000_000 - strings.Count(name, string(filepath.Separator)) // of the folders within before that of all
+		case strings.HasSuffix(name, ".meta.json"):
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(files, func(a, b string) int { return rank(a) - rank(b) })
+	base := path.Dir(strings.Replace(w.url, "://", ":", 1)) // of which path makes no :/
+	base = strings.Replace(base, ":", "://", 1)
+	url := func(name string) string {
+		below, _ := filepath.Rel(filepath.Dir(w.local), name)
+		return base + "/" + filepath.ToSlash(below)
+	}
+	if w.replace { // while some of its files are new, a folder is not whole
+		for _, name := range files {
+			if rank(name) > 1 {
+				if err := store.Remove(ctx, url(name)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for len(files) > 0 { // those of one rank at once
+		n := slices.IndexFunc(files, func(name string) bool { return rank(name) != rank(files[0]) })
+		if n < 0 {
+			n = len(files)
+		}
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(uploads)
+		for _, name := range files[:n] {
+			g.Go(func() error { return store.Put(ctx, url(name), name, w.replace) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		files = files[n:]
+	}
+	return nil
+}
+
+// hidden writes a name so that it is not replaced by another one.
+func (s *stage) hidden(name string) string {
+	for _, n := range s.names {
+		if n[0] == name {
+			return filepath.Dir(name)
+		}
+	}
+	return name
+}
+
+// public replaces names of files here by URLs.
+func (s *stage) public(text []byte) []byte {
+	for _, n := range s.names {
+		text = bytes.ReplaceAll(text, []byte(n[0]), []byte(n[1]))
+	}
+	return text
+}
+
+// urlWriter writes URLs where a verb says what stands for them here.
+type urlWriter struct {
+	io.Writer
+	stage *stage
+}
+
+func (w urlWriter) Write(p []byte) (int, error) {
+	if _, err := w.Writer.Write(w.stage.public(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,250 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/internal/tests3"
+)
+
+// file writes a file of random bytes.
+func file(t testing.TB, size int) (name string, content []byte) {
+	t.Helper()
+	content = make([]byte, size)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(content)
+	name = filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name, content
+}
+
+// TestStore: what is written is read again, an object of a name is not replaced unless it shall be, and a folder has what is below it.
+func TestStore(t *testing.T) {
+	tests3.Start(t, "bucket", nil)
+	var s Store
+	defer func() { _ = s.Close() }()
+	ctx := t.Context()
+	name, content := file(t, 12<<20) // of several parts
+	for _, key := range []string{"day/00/a.journal", "day/01/b.journal", "day-2/c.journal", "day"} {
+		if err := s.Put(ctx, "s3://bucket/"+key, name, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Put(ctx, "s3://bucket/day/00/a.journal", name, true); err != nil {
+		t.Errorf("replaced: %v", err)
+	}
+	var urls []string
+	list, err := s.List(ctx, "s3://bucket/day/")
+	for _, o := range list {
+		urls = append(urls, o.URL)
+		if o.Size != int64(len(content)) {
+			t.Errorf("%s has %d bytes", o.URL, o.Size)
+		}
+	}
+	if got := strings.Join(urls, " "); err != nil || got != "s3://bucket/day s3://bucket/day/00/a.journal s3://bucket/day/01/b.journal" {
+		t.Errorf("list: %s, %v", got, err)
+	}
+	if none, err := s.List(ctx, "s3://bucket/nothing"); err != nil || none != nil {
+		t.Errorf("nothing: %v, %v", none, err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	if err := s.Fetch(ctx, "s3://bucket/day/01/b.journal", copied); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(copied); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+	if err := errors.Join(s.Remove(ctx, "s3://bucket/day"), s.Remove(ctx, "s3://bucket/day")); err != nil {
+		t.Errorf("removed twice: %v", err)
+	}
+	if _, err := s.Open(ctx, "s3://bucket/day"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "s3://bucket/day") {
+		t.Errorf("an object that is not there: %v", err)
+	}
+	if _, err := s.Open(ctx, "s3://elsewhere/day"); err == nil || !strings.Contains(err.Error(), "s3://elsewhere/day") {
+		t.Errorf("a bucket that is not there: %v", err)
+	}
+}
+
+// TestReadOn: a reader whose connection breaks goes on where it was, and one of an object that is another meanwhile does not.
+func TestReadOn(t *testing.T) {
+	const size = 1 << 20
+	var breaks, requests atomic.Int64
+	tests3.Start(t, "bucket", func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/big") {
+				requests.Add(1)
+				if breaks.Add(-1) >= 0 {
+					w = &cutting{w, size / 4}
+				}
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	var s Store
+	defer func() { _ = s.Close() }()
+	name, content := file(t, size)
+	if err := s.Put(t.Context(), "s3://bucket/big", name, false); err != nil {
+		t.Fatal(err)
+	}
+	breaks.Store(3)
+	r, err := s.Open(t.Context(), "s3://bucket/big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || r.Close() != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if n := requests.Load(); n < 4 {
+		t.Errorf("%d requests: the connection did not break", n)
+	}
+	breaks.Store(1)
+	r, err = s.Open(t.Context(), "s3://bucket/big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := file(t, size-1)
+	if err := s.Put(t.Context(), "s3://bucket/big", other, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err == nil || !strings.Contains(err.Error(), "replaced while it was read") || r.Close() != nil {
+		t.Errorf("%d bytes of two objects, %v", len(got), err)
+	}
+}
+
+// cutting breaks the connection after so many bytes.
+type cutting struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutting) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p[:min(len(p), c.left)])
+	if c.left -= n; err == nil && c.left == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	return n, err
+}
+
+// TestBrokenUpload: what does not arrive as a whole is not there.
+func TestBrokenUpload(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var parts atomic.Int64
+	tests3.Start(t, "bucket", func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("partNumber") && parts.Add(1) == 2 {
+				cancel() // as where the process is interrupted
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	var s Store
+	defer func() { _ = s.Close() }()
+	name, _ := file(t, 40<<20)
+	if err := s.Put(ctx, "s3://bucket/part", name, false); !errors.Is(err, context.Canceled) {
+		t.Errorf("an upload that was interrupted: %v", err)
+	}
+	if list, err := s.List(t.Context(), "s3://bucket/part"); err != nil || list != nil || parts.Load() < 2 {
+		t.Errorf("after %d parts: %v, %v", parts.Load(), list, err)
+	}
+}
+
+// TestErrors: they say what is wrong with a URL or the environment, and show no secret.
+func TestErrors(t *testing.T) {
+	var refuse atomic.Bool
+	tests3.Start(t, "bucket", func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refuse.Load() {
+				w.Header().Set("Content-Type", "application/xml")
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message><RequestId>id-of-a-request</RequestId></Error>`)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	var s Store
+	defer func() { _ = s.Close() }()
+	refuse.Store(true)
+	name, _ := file(t, 10)
+	for url, want := range map[string]string{
+		"s3://":                    "has no bucket",
+		"s3://user:xyzzy@bucket/a": "has no bucket, or more than one",
+		"s3://bucket/a?key=xyzzy":  "a key with ? or #",
+		"s3://bucket/":             "is a folder",
+		"s3://bucket/a":            "AccessDenied: Access Denied; the credentials that the environment has may not do that",
+	} {
+		err := s.Put(t.Context(), url, name, true)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "xyzzy") ||
+			strings.Contains(err.Error(), tests3.Secret) || strings.Contains(err.Error(), "id-of-a-request") {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
+	}
+	t.Setenv("AWS_ENDPOINT_URL_S3", "")
+	t.Setenv("AWS_REGION", "")
+	var other Store
+	if _, err := other.List(t.Context(), "s3://bucket/a"); err == nil || !strings.Contains(err.Error(), "export AWS_REGION") {
+		t.Errorf("without a region: %v", err)
+	}
+	if _, err := other.List(t.Context(), "gs://bucket/a"); err == nil || !strings.Contains(err.Error(), "gcloud storage cp") {
+		t.Errorf("Google's store: %v", err)
+	}
+}
+
+// TestAhead: objects come in their order, each once, whatever was fetched before.
+func TestAhead(t *testing.T) {
+	tests3.Start(t, "bucket", nil)
+	var s Store
+	defer func() { _ = s.Close() }()
+	var urls []string
+	for i := range 30 {
+		name := filepath.Join(t.TempDir(), "file")
+		size := 10 + i
+		if i == 7 {
+			size = small + 1
+		}
+		if err := os.WriteFile(name, bytes.Repeat([]byte{byte(i)}, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		urls = append(urls, "s3://bucket/"+strconv.Itoa(i))
+		if err := s.Put(t.Context(), urls[i], name, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := s.Ahead(t.Context(), append([]string{"a file"}, urls...))
+	for i, url := range urls {
+		r, err := a.Open(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		if err != nil || r.Close() != nil || len(got) < 10+i || got[0] != byte(i) || got[len(got)-1] != byte(i) {
+			t.Errorf("%s: %d bytes, %v", url, len(got), err)
+		}
+	}
+}
+
+// TestOnDay: the days of a URL are those of UTC.
+func TestOnDay(t *testing.T) {
+	now := time.Date(2027, 3, 1, 1, 30, 0, 0, time.FixedZone("", 2*3600))
+	if got := OnDay("s3://b/{yesterday}/{today}.jsonl", now); got != "s3://b/2027-02-27/2027-02-28.jsonl" {
+		t.Error(got)
+	}
+}

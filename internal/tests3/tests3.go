@@ -1,0 +1,39 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tests3 is an S3 server in memory, for tests.
+package tests3
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+)
+
+// Secret is the secret key of the environment that [Start] sets: it is nowhere to be seen.
+const Secret = "sPlanted5ecretOfThe0bjectStore4Tests7Qm"
+
+// Start starts a server with a bucket, and has the environment of the test's process name it. change may wrap what answers, nil does not.
+func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) {
+	t.Helper()
+	backend := s3mem.New()
+	if err := backend.CreateBucket(bucket); err != nil {
+		t.Fatal(err)
+	}
+	handler := gofakes3.New(backend).Server()
+	if change != nil {
+		handler = change(handler)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	none := t.TempDir() + "/none"
+	for name, value := range map[string]string{
+		"AWS_ENDPOINT_URL_S3": server.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": Secret,
+		"AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true",
+	} {
+		t.Setenv(name, value)
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+// This file is how traces come from places that a program knows and this package does not, such as an object store: their libraries are large,
+// and not everybody who reads a trace wants them.
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+)
+
+// Opener opens what a URL names, and says how many bytes it has. An error of something that is not there is [fs.ErrNotExist]. Its body
+// returns an error instead of fewer bytes.
+type Opener func(ctx context.Context, url string) (body io.ReadCloser, size int64, err error)
+
+var schemes sync.Map // of Opener, by scheme
+
+// RegisterScheme has [Open] and [OpenInput] read URLs of a scheme, such as "s3", for all of the program. Another opener of a scheme takes the place of
+// the one before.
+func RegisterScheme(scheme string, open Opener) { schemes.Store(strings.ToLower(scheme), open) }
+
+// openerOf returns who opens a URL; nil where nobody does.
+func openerOf(name string) Opener {
+	scheme, _, found := strings.Cut(name, "://")
+	if !found {
+		return nil
+	}
+	open, known := schemes.Load(strings.ToLower(scheme))
+	if !known {
+		return nil
+	}
+	return open.(Opener) //nolint:forcetypeassert // nothing else is stored
+}
+
+// fetchBy brings a trace and its sidecar here by an opener, until the trace is closed, and returns the name of the file.
+func (t *Trace) fetchBy(ctx context.Context, open Opener, name string, opt OpenOptions) (file string, err error) {
+	tmp, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
+	if err != nil {
+		return "", fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
+	}
+	t.close = append(t.close, func() error { return os.Remove(tmp.Name()) })
+	if err := errors.Join(copyObject(ctx, open, name, tmp, cmp.Or(max(opt.MaxDownload, 0), maxDownload)), tmp.Close()); err != nil {
+		return "", err
+	}
+	var side bytes.Buffer
+	switch err := copyObject(ctx, open, MetaName(name), &side, maxMeta); {
+	case errors.Is(err, fs.ErrNotExist):
+		return tmp.Name(), nil
+	case err != nil:
+		return "", err
+	}
+	if t.meta, err = ReadMeta(&side); err != nil {
+		return "", fmt.Errorf("%s: %w", PublicName(MetaName(name)), err)
+	}
+	return tmp.Name(), nil
+}
+
+// copyObject copies all that a URL names, or fails.
+func copyObject(ctx context.Context, open Opener, name string, to io.Writer, limit int64) (err error) {
+	body, size, err := open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, body.Close()) }()
+	if size > limit {
+		return fmt.Errorf("%s was not fetched: larger than the limit of %d bytes", PublicName(name), limit)
+	}
+	n, err := io.Copy(to, body)
+	if err == nil && n != size {
+		err = fmt.Errorf("%s was not fetched: %d of %d bytes came: %w", PublicName(name), n, size, io.ErrUnexpectedEOF)
+	}
+	return err
+}
