@@ -70,6 +70,10 @@ func TestRequestRate(t *testing.T) {
 		{load.Arrivals{Rate: 20}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "poisson"}},
 		{load.Arrivals{Rate: 20, Pattern: load.Gamma, Burstiness: 0.3}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "gamma", Burstiness: 0.3}},
 		{load.Arrivals{Rate: 20, Pattern: load.Constant, RampUp: 10 * time.Second}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "constant", RampUp: 10_000, RampShape: "linear"}},
+		{
+			load.Arrivals{Rate: 10, Pattern: load.Constant, Series: []load.RatePoint{{Seconds: 0, Rate: 10}, {Seconds: 10, Rate: 30}}},
+			report.Schedule{Mode: report.AtRate, RequestRate: 10, Arrival: "constant", Series: []report.RatePoint{{At: 0, Rate: 10}, {At: 10_000, Rate: 30}}},
+		},
 		{load.Arrivals{Rate: math.Inf(1)}, report.Schedule{Mode: report.AllAtOnce}},
 	} {
 		cfg := Config{Schedule: Schedule{Arrivals: tc.a}}

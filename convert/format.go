@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/moonloop/moonloop/internal/jsonrows"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Format is a format of files.
@@ -41,13 +42,15 @@ type spec struct {
 	delta    bool   // rows of a session hold only what is new
 	// decode gives the requests of a record to the decoder.
 	decode func(*decoder, *record)
+	// end, unless nil, gives it those of the whole file, behind its last record.
+	end func(*decoder) *mooncake.RowError
 }
 
 // specs are the formats, in the order of detection.
 var specs = []*spec{
 	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
 	&guidellm, &aiperfProfile, &inferencePerf, &vllmBench, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
-	&serveGen, &mooncakeCSV, &vllm, &aiperf, &payloads,
+	&serveGen, &mooncakeCSV, &vllm, &aiperf, &aiperfDAG, &payloads,
 }
 
 // The formats that have names here; [Formats] has all.

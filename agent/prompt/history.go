@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -28,6 +29,13 @@ type History struct {
 	tools  json.RawMessage // the latest that a turn brought
 	system []byte          // likewise
 	size   int             // bytes held
+}
+
+// Fork returns a conversation that begins as this one, and goes on by itself.
+func (h *History) Fork() *History {
+	fork := *h
+	fork.parts = slices.Clip(h.parts)
+	return &fork
 }
 
 // Append adds a turn that was served: the row, the prompt that Build made of it with this history, the text of the

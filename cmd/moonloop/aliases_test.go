@@ -15,6 +15,7 @@ import (
 	_ "image/png"  // likewise
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -43,6 +44,7 @@ const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_i
 // arrived is a request as an engine saw it.
 type arrived struct {
 	at     time.Time
+	host   string
 	path   string
 	header http.Header
 	body   map[string]any
@@ -52,9 +54,10 @@ type arrived struct {
 // aliasEngine is the simulated engine, and what arrived at it.
 type aliasEngine struct {
 	*httptest.Server
-	mu   sync.Mutex
-	seen []*arrived
-	dir  string // for files, with the trace in it
+	mu    sync.Mutex
+	seen  []*arrived
+	posts []string // to the engine's own switches, each with the number of rows that had arrived before it
+	dir   string   // for files, with the trace in it
 
 	before time.Time // the schedule: when the last thing arrived that is no row, else when the command began
 }
@@ -67,12 +70,19 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 	}
 	w := new(aliasEngine)
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if slices.Contains([]string{"/reset_prefix_cache", "/start_profile", "/stop_profile", "/v1/begin", "/v1/over"}, r.URL.Path) {
+			w.asked()
+			w.mu.Lock()
+			w.posts = append(w.posts, fmt.Sprintf("%s %s after %d", r.Method, r.URL.Path, len(w.seen)))
+			w.mu.Unlock()
+			return
+		}
 		if at := r.URL.Path; !strings.HasSuffix(at, "/completions") && !strings.HasSuffix(at, "/embeddings") && !strings.Contains(at, "/generate") {
 			w.asked()
 			e.ServeHTTP(rw, r)
 			return
 		}
-		a := &arrived{at: time.Now(), path: r.URL.Path, header: r.Header.Clone()}
+		a := &arrived{at: time.Now(), host: r.Host, path: r.URL.Path, header: r.Header.Clone()}
 		text, _ := io.ReadAll(r.Body)
 		a.size = len(text)
 		if r.Header.Get("X-Request-Id") == "" { // no row: the replay asks which token ids there are
@@ -155,16 +165,19 @@ func begin(t *testing.T, rows string, args []string, more ...map[string]string) 
 	if err := os.WriteFile(trace, []byte(rows), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	at, _ := url.Parse(w.URL)
+	fill := strings.NewReplacer("ENGINE", w.URL, "HOST:PORT", at.Host, "HOST", at.Hostname(), "PORT", at.Port(), "TRACE", trace, "DIR", w.dir)
 	for _, files := range more {
 		for name, content := range files {
+			if filepath.Ext(name) == ".yaml" { // which names the others
+				content = fill.Replace(content)
+			}
 			err := errors.Join(os.MkdirAll(filepath.Join(w.dir, filepath.Dir(name)), 0o700), os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600))
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	at, _ := url.Parse(w.URL)
-	fill := strings.NewReplacer("ENGINE", w.URL, "HOST:PORT", at.Host, "HOST", at.Hostname(), "PORT", at.Port(), "TRACE", trace, "DIR", w.dir)
 	for i := range args {
 		args[i] = fill.Replace(args[i])
 	}
@@ -219,6 +232,22 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			}
 			slices.Sort(counts)
 			good = strings.Trim(fmt.Sprint(counts), "[]") == rest
+		case "hosts": // by their names, so many requests to each
+			of := map[string]int{}
+			for _, a := range w.seen {
+				of[a.host]++
+			}
+			good = strings.Trim(fmt.Sprint(slices.Sorted(maps.Values(of))), "[]") == rest
+		case "posts": // those of the end after all rows, the others before them
+			var want []string
+			for path := range strings.FieldsSeq(rest) {
+				rows := 0
+				if path == "/stop_profile" || path == "/v1/over" {
+					rows = len(w.seen)
+				}
+				want = append(want, fmt.Sprintf("POST %s after %d", path, rows))
+			}
+			good = slices.Equal(w.posts, want)
 		case "rows": // of the trace: as many sizes as lengths
 			sizes := map[int]bool{}
 			for _, a := range w.seen {
@@ -369,8 +398,17 @@ func picturesOf(t *testing.T, body map[string]any) (out []image.Config) {
 
 // filesFor are the files that arguments name beside the trace.
 func filesFor(args string) map[string]string {
-	if strings.Contains(args, "talk.json") {
+	switch {
+	case strings.Contains(args, "talk.json"):
 		return map[string]string{"talk.json": talk()}
+	case strings.Contains(args, "run.yaml"):
+		return map[string]string{"run.yaml": "seed: 5\n"}
+	case strings.Contains(args, "rates.json"):
+		return map[string]string{"rates.json": `{"points": [{"time_s": 0, "qps": 5}, {"time_s": 1, "qps": 10}]}`}
+	case strings.Contains(args, "--session-header"):
+		return map[string]string{"trace.jsonl": `{"timestamp":0,"session_id":"a","input_length":600,"output_length":2,"hash_ids":[1,2]}
+{"timestamp":10,"session_id":"a","input_length":700,"output_length":2,"hash_ids":[1,3]}
+`}
 	}
 	return nil
 }
@@ -394,7 +432,10 @@ func TestAliases(t *testing.T) {
 			if a.state == refused || a.try == "" { // see TestRefusedAliases; --otel-url and --insecure need more than an engine
 				continue
 			}
-			args := []string{"replay", "--as", tool, "--overhead", "1"}
+			args := []string{"replay", "--overhead", "1"}
+			if tool != anyTool {
+				args = append(args, "--as", tool)
+			}
 			if !strings.Contains(a.try, "ENGINE") && !strings.Contains(a.try, "HOST") {
 				args = append(args, "--url", "ENGINE")
 			}
@@ -575,7 +616,21 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/none.json", []string{"none.json"}},
 		{"--trace-mode benchmark --dataset-name sharegpt --dataset-path /dev/null", []string{"no text"}},
 		{"--profile", []string{"its value is missing"}},
-		{"--profile --as vllm", []string{"profiler is the engine's own"}},
+		{"--prompts dataset", []string{"its file is missing", "--prompts dataset FILE"}},
+		{"--prompts verse", []string{"want dataset FILE, words or tokens"}},
+		{"--prompts dataset DIR/none.txt", []string{"none.txt"}},
+		{"--format json", []string{"want table", "--out DIR"}},
+		{"--connection-reuse-strategy sticky-user-sessions", []string{"want pooled or never", "--balance session"}},
+		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},
+		{"--export-level raw", []string{"--output-artifact-dir DIR"}},
+		{"--export-level all", []string{"want summary, records or raw"}},
+		{"--reset-kv-cache-path reset", []string{"a path that begins with a slash"}},
+		{"--engine-post later=/x", []string{"before, start or end"}},
+		{"--request-rate-series DIR/none.json", []string{"none.json"}},
+		{"--request-rate-series TRACE", []string{"trace.jsonl", "time_s"}},
+		{"--request-rate-series DIR/none.json --request-rate 4", []string{"leave one of the two out"}},
+		{"--warmup-request-rate 4", []string{"without a warm-up"}},
+		{"--warmup-request-count 2 --warmup-arrival-pattern constant", []string{"without --warmup-request-rate"}},
 		{"--profile sweep --rate 4", []string{"moonloop search finds the one that an engine takes"}},
 		{"--profile kind=bursts", []string{"want async or concurrent or constant or poisson or replay or synchronous or throughput"}},
 		{"--profile constant", []string{"--rate is missing"}},
@@ -590,7 +645,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
-		{"--custom-dataset-type dag_jsonl", []string{"moonloop convert"}},
+		{"--custom-dataset-type speed_bench_qa", []string{"moonloop convert"}},
 		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
 		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"--request-rate does, too"}},
 		{"--scenario inferencex-agentx-mvp --fixed-schedule", []string{"leave one of the two out"}},
@@ -601,7 +656,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--cache-bust everywhere", []string{"want system_prefix"}},
 		{"--num-dataset-entries -3", []string{"first-conversations"}},
 		{"--graph-format native", []string{"moonloop capture"}},
-		{"--graph-format yaml", []string{"want dynamo_trace or weka_trace"}},
+		{"--graph-format yaml", []string{"want dynamo_trace, weka_trace or dag_jsonl"}},
 		{"--endpoint-typ chat", []string{"did you mean --endpoint-type?"}},
 		{"--trace-pat x", []string{"did you mean --trace-path?"}},
 	} {
@@ -682,6 +737,12 @@ func TestFromOtherTools(t *testing.T) {
 		writeFields(&b, tool)
 		writeFigures(&b, tool)
 		writeCommands(&b, tool)
+	}
+	b.WriteString("\n## Further names of our own flags\n\n| name | flag | note |\n|---|---|---|\n")
+	for _, a := range rows {
+		if a.tools == anyTool {
+			fmt.Fprintf(&b, "| `--%s` | `%s` | %s |\n", a.name, strings.ReplaceAll(a.ours, ", ", "`, `"), a.note)
+		}
 	}
 	checkPage(t, "../../docs/from-other-tools.md", b.String())
 }

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -87,7 +88,9 @@ const (
 	guideStart  = "run --backend kind=openai_http,target=ENGINE "
 )
 
-var printedLines = []printedLine{
+var printedLines = slices.Concat(printedTraces, printedLoads)
+
+var printedTraces = []printedLine{
 	{
 		aiperf, "Trace Replay with Mooncake Traces", "a trace file of one's own", aiperfStart + "--input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
 		map[string]string{"custom_trace.jsonl": threeRows},
@@ -506,7 +509,11 @@ func TestPrintedLines(t *testing.T) {
 	ends := make([]func() replayed, len(printedLines))
 	for i, p := range printedLines {
 		line, _ := strings.CutPrefix(p.line, "!")
-		ends[i] = begin(t, aliasTrace, recorded(strings.Fields("replay --overhead 1 "+line), p.sees), p.files)
+		args := recorded(strings.Fields("replay --overhead 1 "+line), p.sees)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "␣", " ")
+		}
+		ends[i] = begin(t, aliasTrace, args, p.files)
 	}
 	for i, p := range printedLines {
 		t.Run(p.tool+"/"+p.about, func(t *testing.T) {
@@ -532,7 +539,7 @@ func writePrinted(b *strings.Builder, tool string) {
 	for _, p := range printedLines {
 		if p.tool == tool {
 			line, no := strings.CutPrefix(p.line, "!")
-			line = strings.NewReplacer("ENGINE", "http://localhost:8000", "HOST:PORT", "localhost:8000", "HOST", "localhost", "PORT", "8000", "DIR/", "").Replace(line)
+			line = strings.NewReplacer("ENGINE", "http://localhost:8000", "HOST:PORT", "localhost:8000", "HOST", "localhost", "PORT", "8000", "DIR/", "", "␣", " ").Replace(line)
 			note := p.note
 			if no {
 				note = "refused: " + note

@@ -6,6 +6,7 @@ package main
 // One replay says nothing of how much the next one would differ. This file makes several and shows their spread.
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
@@ -53,6 +55,9 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 	var worst error
 	var runs []*study.Run
 	for i := 1; i <= f.runs; i++ {
+		if i > 1 && !pause(cmd.Context(), f.runsPause) {
+			break
+		}
 		err := f.replayOne(cmd, i)
 		run, readErr := study.ReadRuns(runFolder(out, i))
 		if readErr == nil {
@@ -71,6 +76,19 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 		return err
 	}
 	return worst
+}
+
+// pause waits between two runs. It reports whether ctx goes on.
+func pause(ctx context.Context, lasts time.Duration) bool {
+	if lasts > 0 {
+		over := time.NewTimer(lasts)
+		defer over.Stop()
+		select {
+		case <-over.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // replayOne makes the i-th run, or goes on with it, unless an earlier command has made it.
@@ -98,6 +116,11 @@ func (f *replayFlags) run(i int) agent.Config {
 	cfg.Out = runFolder(cfg.Out, i)
 	if cfg.RunID != "" {
 		cfg.RunID += fmt.Sprintf("-%d", i)
+	}
+	if f.runsWarm && i > 1 {
+		s := &cfg.Schedule
+		s.Warmup, s.WarmupFor, s.WarmupGrace, s.WarmupConcurrency, s.WarmupConcurrencyRampUp = 0, 0, 0, 0, 0
+		s.WarmupPrefillConcurrency, s.WarmupPrefillRampUp, s.WarmupArrivals = 0, 0, load.Arrivals{}
 	}
 	if f.runsFresh {
 		cfg.Prompt.Seed += uint64(i - 1) //nolint:gosec // i is 1 or more
