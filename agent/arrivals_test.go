@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,10 @@ func TestRequestRate(t *testing.T) {
 		switch {
 		case tc.a.AtOnce() && last != 0:
 			t.Errorf("all at once: the last came after %v s", last)
+		case tc.a.Series != nil: // 200 rows until the second point
+			if at[200] != 10*time.Second || at[201]-at[200] != 33_333_333*time.Nanosecond {
+				t.Errorf("series: row 200 at %v, 201 at %v", at[200], at[201])
+			}
 		case tc.a.Pattern == load.Constant && tc.a.RampUp == 0:
 			for i := range at {
 				if want := time.Duration(i) * 50 * time.Millisecond; at[i] != want {
@@ -110,7 +115,7 @@ func TestRequestRate(t *testing.T) {
 			t.Errorf("%+v: lateness up to %v ms of %d rows, verdict %v", tc.a, late.Max, late.Count, rep.Verdict)
 		}
 		tc.is.Speedup, tc.is.Seed = 1, 5
-		if rep.Schedule != tc.is {
+		if !reflect.DeepEqual(rep.Schedule, tc.is) {
 			t.Errorf("the summary says %+v, want %+v", rep.Schedule, tc.is)
 		}
 	}

@@ -129,9 +129,7 @@ func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	c := d.conversation(it)
 	if it.Row.WaitFor != nil { // no turn of its session is before it but for those that it waits for
-		if c.history, p.err = nil, nil; d.delta {
-			c.history, p.err = d.branches.begin(it)
-		}
+		c.history, p.err = d.branches.begin(it)
 	} else {
 		asTurn(it.Row, c.history)
 	}
