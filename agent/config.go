@@ -345,7 +345,7 @@ func (c *Config) Validate() error {
 	}
 	for _, p := range c.Target.Posts {
 		if err := p.check(); err != nil {
-			bad("engine post %w", err)
+			bad("engine post %s: %w", p, err)
 		}
 	}
 	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {

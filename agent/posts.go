@@ -7,6 +7,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -54,10 +55,10 @@ func (p Post) check() error {
 	switch p.When {
 	case BeforeWarmup, AtStart, AtEnd:
 	default:
-		return fmt.Errorf("%q: want WHEN=PATH with a time of before, start or end", p.When)
+		return errors.New("want WHEN=PATH with a time of before, start or end, such as before=/reset_prefix_cache")
 	}
 	if u, err := url.ParseRequestURI(p.Path); err != nil || p.Path[0] != '/' || u.RawQuery != "" || strings.HasPrefix(p.Path, "//") {
-		return fmt.Errorf("%q: want a path that begins with a slash, such as /reset_prefix_cache", p.Path)
+		return errors.New("want a path that begins with a slash, such as /reset_prefix_cache")
 	}
 	return nil
 }

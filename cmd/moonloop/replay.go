@@ -396,11 +396,11 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 func readSeries(name string) ([]load.RatePoint, error) {
 	text, err := os.ReadFile(name) //nolint:gosec // the user's file
 	if err != nil {
-		return nil, fmt.Errorf("--request-rate-series: %w", err)
+		return nil, fmt.Errorf("--request-rate-series %s: %s; name a JSON file, such as one of {\"points\": [{\"time_s\": 0, \"qps\": 5}, {\"time_s\": 60, \"qps\": 20}]}", quoted(name), reason(err))
 	}
 	points, err := load.ParseSeries(text)
 	if err != nil {
-		return nil, fmt.Errorf("--request-rate-series: %s: %w", name, err)
+		return nil, fmt.Errorf("--request-rate-series %s: %w", quoted(name), err)
 	}
 	return points, nil
 }

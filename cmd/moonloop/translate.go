@@ -287,8 +287,8 @@ func (a alias) fits(w flagWord) bool {
 		return err == nil
 	case "seed":
 		return (a.tools == guidellm) == guides
-	case "model":
-		return false // ours, once or several times: see recorded
+	case "model", "max-error-rate":
+		return false // ours, once or several times: see recorded and finish
 	case "scenario":
 		return value != theScenario || a.tools == aiperf
 	case "dataset-name":
@@ -402,7 +402,7 @@ func (t *translator) finish() (errs []error) {
 		t.args = withoutFlag(t.args, "max-error-rate")
 		_ = t.add("abort-error-rate", rate)
 	}
-	if t.typed("num-prompts") == "-1" { // vLLM's, and SPEED-Bench's: all
+	if t.typed("num-prompts") == "-1" && !slices.ContainsFunc(t.tools, func(tool string) bool { return !strings.Contains(vllms, tool) }) { // all
 		t.args = withoutFlag(t.args, "num-prompts")
 		_ = t.add("max-requests", "0")
 	}
