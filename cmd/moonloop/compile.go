@@ -79,8 +79,11 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		return listJournals(ctx, stdout, journals, f.json)
 	}
 	shard := capture.Shard{Index: f.shard[0], Of: f.shard[1], Dir: f.shardDir}
-	if (shard.Of > 0) != (shard.Dir != "") {
-		return errors.New("--shard and --shard-dir go together: the folder is where all shards leave what the others need")
+	switch {
+	case shard.Of > 0 && shard.Dir == "":
+		return fmt.Errorf("--shard %d/%d: want --shard-dir, too: the folder in which all shards leave what the others need", shard.Index, shard.Of)
+	case shard.Of == 0 && shard.Dir != "":
+		return fmt.Errorf("--shard-dir %q: want --shard i/n, too, such as 0/4: which shard this is", shard.Dir)
 	}
 	t := &traces{traceFlags: &f.traceFlags}
 	if shard.Index == 0 { // which writes
