@@ -306,7 +306,7 @@ func (c *compiler) partition() {
 		all = append(all, Partition{Replay: true, Run: name})
 	}
 	for i, p := range all[:min(len(all), 1+c.opt.MaxRuns)] {
-		known := &partition{maxInput: c.maxInput, index: uint32(i), lost: tally{}, TraceResult: TraceResult{Partition: p}} //nolint:gosec // bounded by MaxRuns
+		known := &partition{maxInput: c.maxInput, index: uint32(i), lost: tally{}, TraceResult: TraceResult{Partition: p}}
 		c.parts[p] = known
 		c.list = append(c.list, known)
 	}

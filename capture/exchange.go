@@ -18,15 +18,12 @@ import (
 // file. Items are in parts by their first 16 bits, which are those of a hash, so that a part of a run is one stretch of the file. Whoever
 // has a part reads it out of the files of all, as it would read its own runs.
 
-// maxParts is how many parts there can be: as many as items tell apart.
-const maxParts = 1 << 16
-
-// partOf returns the part of an item. Parts are in the order of items.
+// partOf returns the part of an item, of at most 2^16. Parts are in the order of items.
 func partOf(item []byte, parts int) int { return int(binary.BigEndian.Uint16(item)) * parts >> 16 }
 
 // appendPart appends what decides the part of all items of a key.
 func appendPart(dst, key []byte) []byte {
-	return binary.BigEndian.AppendUint16(dst, uint16(xxhash.Sum64(key)>>48)) //nolint:gosec // 16 bits
+	return binary.BigEndian.AppendUint16(dst, uint16(xxhash.Sum64(key)>>48))
 }
 
 // partLength is the length of what appendPart appends.
@@ -61,7 +58,7 @@ func (s *sorter) leave(name string, most int) error {
 		}
 	}
 	tail = binary.LittleEndian.AppendUint32(tail, uint32(len(runs)))                         //nolint:gosec // few
-	tail = append(binary.LittleEndian.AppendUint32(tail, uint32(s.parts)), exchangeMagic...) //nolint:gosec // at most maxParts
+	tail = append(binary.LittleEndian.AppendUint32(tail, uint32(s.parts)), exchangeMagic...) //nolint:gosec // at most MaxShards
 	if _, err := s.file.Write(tail); err != nil {
 		return fmt.Errorf("what other shards need cannot be written: %w", err)
 	}

@@ -163,7 +163,7 @@ func (o *outside) settle() error {
 				n = int64(len(known))
 				known[entry] = n
 			}
-			name = binary.AppendUvarint(name[:0], uint64(n)) //nolint:gosec // not negative
+			name = binary.AppendUvarint(name[:0], uint64(n))
 			if err := o.names.add(part, name); err != nil {
 				return err
 			}

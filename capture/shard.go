@@ -87,6 +87,7 @@ func (c *compiler) of(x exchange) *sorter {
 		return c.byOrder
 	case turnedOf:
 		return c.followed
+	case branches, parted, inCells, missing, wholes, said, answers:
 	}
 	if c.others[x] == nil {
 		if c.others == nil {
@@ -381,10 +382,9 @@ func (s *sharded) take(c *compiler, p *phase) error {
 				before += n
 			}
 		}
-		switch x {
-		case sessions:
+		if x == sessions {
 			c.structured = before
-		case texts, wholes:
+		} else if in == c.byText {
 			c.firstText = before
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -200,7 +201,7 @@ func compileDay(t *testing.T, dir, name, memory string, shards int) compiled {
 	for i := range max(shards, 1) {
 		own := args
 		if shards > 0 {
-			own = append(args[:len(args):len(args)], "--shard", fmt.Sprintf("%d/%d", i, shards), "--shard-dir", filepath.Join(dir, name+".shards"))
+			own = append(slices.Clip(args), "--shard", fmt.Sprintf("%d/%d", i, shards), "--shard-dir", filepath.Join(dir, name+".shards"))
 		}
 		all = append(all, start(t, dir, fmt.Sprint(name, i), nil, moonloop, own...))
 	}
