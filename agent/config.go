@@ -299,7 +299,7 @@ func (c *Config) Validate() error {
 		{"warm-up concurrency", int64(c.Schedule.WarmupConcurrency)},
 		{"warm-up prefill concurrency", int64(c.Schedule.WarmupPrefillConcurrency)},
 		{"warm-up concurrency ramp-up", c.Schedule.WarmupConcurrencyRampUp},
-		{"warm-up prefill concurrency ramp-up", c.Schedule.WarmupPrefillRampUp},
+		{"warm-up prefill ramp-up", c.Schedule.WarmupPrefillRampUp},
 		{"max duration", c.Schedule.MaxDuration},
 		{"grace", c.Schedule.Grace},
 		{"prepare", c.Schedule.Prepare},
@@ -383,7 +383,7 @@ func (c *Config) Validate() error {
 		{"concurrency ramp-up", "--concurrency", c.Schedule.ConcurrencyRampUp, c.Schedule.Concurrency},
 		{"prefill concurrency ramp-up", "--prefill-concurrency", c.Schedule.PrefillRampUp, c.Schedule.PrefillConcurrency},
 		{"warm-up concurrency ramp-up", "--warmup-concurrency", c.Schedule.WarmupConcurrencyRampUp, cmp.Or(c.Schedule.WarmupConcurrency, c.Schedule.Concurrency)},
-		{"warm-up prefill concurrency ramp-up", "--warmup-prefill-concurrency", c.Schedule.WarmupPrefillRampUp, c.Schedule.WarmupPrefillConcurrency},
+		{"warm-up prefill ramp-up", "--warmup-prefill-concurrency", c.Schedule.WarmupPrefillRampUp, c.Schedule.WarmupPrefillConcurrency},
 	} {
 		if ramp.over > 0 && ramp.to == 0 {
 			bad("%s %v: nothing says up to how many; give %s N", ramp.name, ramp.over, ramp.of)

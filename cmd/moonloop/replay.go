@@ -182,7 +182,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
 	add(fs, &c.Schedule.WarmupConcurrencyRampUp, "warmup-concurrency-ramp-up", 0)
 	add(fs, &c.Schedule.WarmupPrefillConcurrency, "warmup-prefill-concurrency", 0, whole(0, 1024))
-	add(fs, &c.Schedule.WarmupPrefillRampUp, "warmup-prefill-concurrency-ramp-up", 0)
+	add(fs, &c.Schedule.WarmupPrefillRampUp, "warmup-prefill-ramp-up", 0)
 	add(fs, &c.Schedule.WarmupArrivals.Rate, "warmup-request-rate", 0, aRate)
 	wordVar(fs, &c.Schedule.WarmupArrivals.Pattern, "warmup-arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
 	add(fs, &c.Schedule.WarmupArrivals.RampUp, "warmup-ramp-up", 0)
@@ -360,7 +360,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		refuse(fs.Changed(name) && !c.Schedule.WarmupArrivals.Any(), "--"+name+" has no effect without --warmup-request-rate: give both or neither")
 	}
 	for _, name := range []string{
-		"warmup-grace", "warmup-concurrency", "warmup-concurrency-ramp-up", "warmup-prefill-concurrency", "warmup-prefill-concurrency-ramp-up", "warmup-request-rate",
+		"warmup-grace", "warmup-concurrency", "warmup-concurrency-ramp-up", "warmup-prefill-concurrency", "warmup-prefill-ramp-up", "warmup-request-rate",
 	} {
 		refuse(fs.Changed(name) && c.Schedule.Warmup == 0 && c.Schedule.WarmupFor == 0,
 			"--"+name+" has no effect without a warm-up: give --warmup-duration or --warmup-requests, or leave it out")

@@ -110,7 +110,7 @@ func (t *translator) aiperfDefaults() {
 		{"warmup-ramp-up", []string{"ramp-up"}, cmp.Or(t.typed("warmup-request-rate"), rate)},
 		{"warmup-concurrency-ramp-up", []string{"concurrency-ramp-up"}, "concurrency"},
 		{"warmup-prefill-concurrency", []string{"prefill-concurrency"}, "prefill"},
-		{"warmup-prefill-concurrency-ramp-up", []string{"prefill-concurrency-ramp-up"}, "prefill"},
+		{"warmup-prefill-ramp-up", []string{"prefill-concurrency-ramp-up"}, "prefill"},
 	} {
 		if value := t.typed(same.of...); value != "" && same.need != "" && t.typed(warmupNames(same.name)...) == "" {
 			_ = t.add(same.name, value)
