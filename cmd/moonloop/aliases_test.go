@@ -388,6 +388,7 @@ func talk() string {
 
 // TestAliases runs each line of the table that becomes something as a command line, and looks at what the engine got.
 func TestAliases(t *testing.T) {
+	t.Parallel()
 	tests, of := map[string]func() replayed{}, map[string]alias{}
 	for _, a := range rows {
 		for tool := range strings.FieldsSeq(a.tools) {
@@ -426,6 +427,7 @@ func (r *replayed) good(t *testing.T) {
 
 // TestRefusedAliases gives each tool's flags that are refused, and those of its families that have no effect, on one command line.
 func TestRefusedAliases(t *testing.T) {
+	t.Parallel()
 	for tool := range toolNames {
 		for _, state := range []string{refused, ignored} {
 			t.Run(tool+"/"+state, func(t *testing.T) {
@@ -498,6 +500,7 @@ func TestEveryFlagIsKnown(t *testing.T) {
 
 // TestWholeCommandLines: those that the tools' documentation prints, the program's name aside, without --as.
 func TestWholeCommandLines(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct{ line, sees string }{
 		"AIPerf": {
 			"profile --model sim --endpoint-type chat --endpoint /v1/chat/completions --streaming --url HOST:PORT --input-file TRACE " +
@@ -616,6 +619,7 @@ func TestAmbiguousAliases(t *testing.T) {
 
 // TestCacheBust: prompts are those of no other run, unless there is a seed.
 func TestCacheBust(t *testing.T) {
+	t.Parallel()
 	text := func(line string) string {
 		r := begin(t, aliasTrace, append(strings.Fields("replay TRACE --url ENGINE --overhead 1 --max-requests 1"), strings.Fields(line)...))()
 		r.good(t)
@@ -713,6 +717,7 @@ func checkPage(t *testing.T, page, generated string) {
 // TestBenchmarkModeAgain: the prompts of TraceReplay's benchmark mode are the same for the same seed and others for another, share what
 // the hash ids say, and go out byte for byte in a replay of the file that --save-prompts wrote.
 func TestBenchmarkModeAgain(t *testing.T) {
+	t.Parallel()
 	line := "replay --overhead 1 --model sim --backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json " +
 		"--host HOST --port PORT --save-result --result-dir DIR/out --save-prompts"
 	prompts := func(r replayed) (sent []string) {

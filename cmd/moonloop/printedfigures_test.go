@@ -222,6 +222,7 @@ var figures = []printedFigure{
 
 // TestPrintedFigures runs one replay, and compares each figure with its formula over the requests.
 func TestPrintedFigures(t *testing.T) {
+	t.Parallel()
 	trace := strings.NewReplacer(`"output_length":2`, `"output_length":5`).Replace(aliasTrace)
 	r := begin(t, trace, strings.Fields("replay TRACE --url ENGINE --model sim --overhead 1 --out DIR/o --xlsx DIR/o/o.xlsx --save-prompts DIR/o/prompts.jsonl --slo e2e=10m --label k=v --table tracereplay"))()
 	r.good(t)

@@ -503,6 +503,7 @@ func packed(text string) string {
 
 // TestPrintedLines runs them, and looks at what the engine got.
 func TestPrintedLines(t *testing.T) {
+	t.Parallel()
 	ends := make([]func() replayed, len(printedLines))
 	for i, p := range printedLines {
 		line, _ := strings.CutPrefix(p.line, "!")
