@@ -120,9 +120,9 @@ func TestSizesOfConversations(t *testing.T) {
 		thousand, packed int // of one of a thousand, and after zstd
 		journal          int // of one in the journal of all
 	}{
-		{"blocks of 512 tokens", func(r *mooncake.Row) journal.Prompt { return blocksOf(r, 512) }, 0, 0, 0, 0, 0, 0},
-		{"blocks of 16 tokens", func(r *mooncake.Row) journal.Prompt { return blocksOf(r, 16) }, 0, 0, 0, 0, 0, 0},
-		{"text, in cells of 128 bytes", textOf, 0, 0, 0, 0, 0, 0},
+		{"blocks of 512 tokens", func(r *mooncake.Row) journal.Prompt { return blocksOf(r, 512) }, 387, 312, 353, 326, 233, 295},
+		{"blocks of 16 tokens", func(r *mooncake.Row) journal.Prompt { return blocksOf(r, 16) }, 6231, 4126, 5924, 5019, 4992, 4644},
+		{"text, in cells of 128 bytes", textOf, 3226, 2169, 3060, 2608, 2540, 2226},
 	} {
 		records := make([]journal.Record, len(rows))
 		for i, row := range rows {

@@ -32,11 +32,11 @@ import (
 )
 
 const (
-	// maxValues is the most values of a dictionary, and of a list of a packed record: 4 MiB.
-	maxValues = 1 << 19
+	// maxValues is the most values of a dictionary, and of a list of a packed record: 8 MiB.
+	maxValues = 1 << 20
 	// maxReach is the size of the frames after which a writer begins a new dictionary, in bytes: who reads from the middle of a journal has
 	// to begin so far before it.
-	maxReach = 8 << 20
+	maxReach = 16 << 20
 	// A writer packs no more than maxUnpacked bytes of records, and maxRatio for each byte that it has written: a message is read as a whole
 	// and must not be a few bytes that fill the memory.
 	maxUnpacked = 16 << 20
@@ -192,7 +192,7 @@ func (p *packer) appendList(b []byte, v []uint64) []byte {
 				p.starts = map[uint64]uint32{}
 			}
 			p.starts[v[0]] = uint32(len(p.values)) //nolint:gosec // below maxValues
-			p.values = append(p.values, v...)
+			p.values = append(grow(p.values, len(v)), v...)
 			return appendValues(binary.AppendUvarint(b, uint64(len(v))<<1|1), v, width)
 		}
 		n := 1
@@ -204,6 +204,14 @@ func (p *packer) appendList(b []byte, v []uint64) []byte {
 		v = v[n:]
 	}
 	return b
+}
+
+// grow makes place for more values of a dictionary. It doubles the memory, since most dictionaries fill up.
+func grow(values []uint64, more int) []uint64 {
+	if len(values)+more > cap(values) {
+		return slices.Grow(values, max(len(values), more))
+	}
+	return values
 }
 
 // widthOf returns the bytes of the widest value.
@@ -328,7 +336,7 @@ func (t *dictionary) add(v []uint64) bool {
 		return false
 	}
 	n := copy(t.values[t.next:], v)
-	t.values = append(t.values, v[n:]...)
+	t.values = append(grow(t.values, len(v)-n), v[n:]...)
 	t.next += len(v)
 	return true
 }
