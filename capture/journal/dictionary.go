@@ -301,7 +301,7 @@ func (t *dictionary) open(payload []byte, sum uint32, d *Decoder, memory *[]byte
 		p.size() // the number of the dictionary
 		*t = dictionary{begun: true, values: t.values[:0], holes: t.holes[:0], seed: sum}
 	}
-	t.skip(int(first)) //nolint:gosec // just checked
+	t.skip(int(first))
 	d.reset(kind, payload)
 	if err := d.fields(&p); err != nil {
 		t.begun = false // whoever wrote this made a mistake, and nobody knows where
@@ -342,11 +342,11 @@ func (t *dictionary) add(v []uint64) bool {
 }
 
 // get returns values from a number on, nil where there are not so many. lost says that some of them were lost.
-func (t *dictionary) get(number int64, n uint64) (values []uint64, lost bool) {
-	if number < 0 || number > int64(t.next) || n > uint64(int64(t.next)-number) {
+func (t *dictionary) get(number int64, n int) (values []uint64, lost bool) {
+	if number < 0 || number > int64(t.next) || n > t.next-int(number) {
 		return nil, false
 	}
-	from, to := int(number), int(number)+int(n)
+	from, to := int(number), int(number)+n
 	return t.values[from:to], slices.ContainsFunc(t.holes, func(h extent) bool { return from < h.to && to > h.from })
 }
 
@@ -378,7 +378,7 @@ func (p *parser) packed(memory *[]uint64) []uint64 {
 			continue
 		}
 		number := end + p.signed()
-		same, lost := p.dictionary.get(number, count)
+		same, lost := p.dictionary.get(number, int(count))
 		if same == nil {
 			p.fail(errNoValue)
 			break
