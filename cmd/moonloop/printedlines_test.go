@@ -506,14 +506,17 @@ func packed(text string) string {
 
 // TestPrintedLines runs them, and looks at what the engine got.
 func TestPrintedLines(t *testing.T) {
+	t.Parallel()
 	ends := make([]func() replayed, len(printedLines))
 	for i, p := range printedLines {
-		line, _ := strings.CutPrefix(p.line, "!")
-		args := recorded(strings.Fields("replay --overhead 1 "+line), p.sees)
-		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "␣", " ")
-		}
-		ends[i] = begin(t, aliasTrace, args, p.files)
+		ends[i] = beginMany(p.sees, func() func() replayed {
+			line, _ := strings.CutPrefix(p.line, "!")
+			args := recorded(strings.Fields("replay --overhead 1 "+line), p.sees)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "␣", " ")
+			}
+			return begin(t, aliasTrace, args, p.files)
+		})
 	}
 	for i, p := range printedLines {
 		t.Run(p.tool+"/"+p.about, func(t *testing.T) {
