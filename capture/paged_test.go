@@ -14,7 +14,7 @@ import (
 
 // TestPaged writes and reads records in no order, of which a tenth fits into memory.
 func TestPaged(t *testing.T) {
-	const records = 5000
+	const records = 10_000
 	rng := rand.New(rand.NewPCG(3, 5))
 	p := newPaged(t.TempDir(), ownerBytes, records*ownerBytes/10)
 	defer p.close()
