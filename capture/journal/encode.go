@@ -84,7 +84,10 @@ const (
 	tagWaits
 	tagToolsMade
 	tagToolsGiven
-	tagLast = tagToolsGiven
+	tagClass
+	tagPriority
+	tagTurn
+	tagLast = tagTurn
 )
 
 type encoder struct{ b []byte }
@@ -264,6 +267,9 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.step(&r.Step)
 	e.waits(&r.Waits)
 	e.tools(&r.Tools)
+	e.name(tagClass, r.Class)
+	e.integer(tagPriority, r.Priority)
+	e.turn(&r.Step.Turn)
 	return e.b
 }
 
@@ -301,6 +307,23 @@ func (e *encoder) step(s *Step) {
 	e.b = binary.AppendVarint(binary.AppendVarint(e.b, s.Delay), s.ToolWait)
 }
 
+func (e *encoder) turn(t *Turn) {
+	if *t == (Turn{}) {
+		return
+	}
+	e.fixed(tagTurn, true, t.ID)
+	for _, at := range [...]int64{t.Begin, t.End, t.From, t.To} {
+		e.b = binary.AppendVarint(e.b, at)
+	}
+	flags := byte(0)
+	for i, set := range [...]bool{t.Acts, t.Waited} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	e.b = append(e.b, flags)
+}
+
 func (r *Content) appendTo(dst []byte) []byte {
 	e := encoder{dst}
 	e.head(KindContent, r.Span)
@@ -324,5 +347,7 @@ func (r *Link) appendTo(dst []byte) []byte {
 	e.follows(r.Follows)
 	e.bytes(tagActor, r.Acts != NoActor, []byte{byte(r.Acts)})
 	e.tools(&r.Tools)
+	e.name(tagClass, r.Class)
+	e.integer(tagPriority, r.Priority)
 	return e.b
 }
