@@ -114,3 +114,34 @@ func TestResponsesArrive(t *testing.T) {
 		})
 	}
 }
+
+// TestResponsesSession: the turns of a session carry replies and calls of tools, as items, whole or streamed.
+func TestResponsesSession(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		cfg := simulator.Config{ToolCalls: 1}
+		cfg.Record.Headers = []string{"X-Request-Id"}
+		e := newEngine(t, cfg)
+		r := e.replay(t, Config{Trace: Trace{Sessions: mooncake.SessionDelta}, Prompt: Prompt{Endpoint: prompt.Responses, NoStream: whole}},
+			`{"timestamp": 0, "session_id": "s", "output_length": 3, "message_mode": "delta", "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": {"name": "f"}}]}`,
+			`{"delay": 1, "session_id": "s", "output_length": 3, "message_mode": "delta", "messages": [{"role": "tool", "tool_call_id": "c", "content": "found"}]}`)
+		if r.err != nil || len(r.sent) != 2 {
+			t.Fatalf("%v, %d", r.err, len(r.sent))
+		}
+		var body struct {
+			Input []struct {
+				Role, Type, Name, Arguments, Output string
+				CallID                              string `json:"call_id"`
+			}
+			Tools []struct{ Name string }
+		}
+		if err := json.Unmarshal(r.sent[1].Body, &body); err != nil || len(body.Input) != 4 || len(body.Tools) != 1 || body.Tools[0].Name != "f" {
+			t.Fatalf("whole %v: %v, %s", whole, err, r.sent[1].Body)
+		}
+		if call := body.Input[2]; call.Type != "function_call" || call.Name != "f" || call.CallID == "" || len(call.Arguments) < len(`{"text":""}`) {
+			t.Errorf("whole %v: the reply is carried as %+v", whole, call)
+		}
+		if result := body.Input[3]; result.Type != "function_call_output" || result.CallID != "c" || result.Output != "found" {
+			t.Errorf("whole %v: the result is %+v", whole, result)
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package genai_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"

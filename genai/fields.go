@@ -53,7 +53,7 @@ var (
 		semconv.GenAIRequestMaxTokens, "gen_ai.request.max_completion_tokens", "llm.request.max_tokens")
 	fieldChoices  = define(NameNumber, isCount, semconv.GenAIRequestChoiceCount, "gen_ai.request.n")
 	fieldPriority = define(NameNumber, isCount, "request_prio")
-	fieldClass    = define(NameFact, isClass, // behind those of [Options]
+	fieldClass    = define(NameWord, isClass, // behind those of [Options]
 		"openai.request.service_tier", "gen_ai.openai.request.service_tier")
 
 	fieldInput = define(NameNumber, isCount,

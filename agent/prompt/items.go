@@ -127,6 +127,14 @@ func (m *chatMessage) inputs() ([]json.RawMessage, bool) {
 	return parts, found
 }
 
+// itemsOfReply returns a reply with calls of tools as items, after a comma.
+func itemsOfReply(reply string, toolCalls []byte) []byte {
+	m := chatMessage{Role: "assistant", Content: quote(nil, reply)}
+	_ = json.Unmarshal(toolCalls, &m.Calls) // the client wrote them
+	items, _ := m.items(nil)                // they always marshal
+	return append([]byte(","), bytes.Join(items, []byte(","))...)
+}
+
 // functionsOf returns tools as the Responses API has them; nil for none.
 func functionsOf(tools json.RawMessage) (json.RawMessage, error) {
 	var list []json.RawMessage

@@ -212,7 +212,7 @@ func TestClassesInTelemetry(t *testing.T) {
 	var got []string
 	for _, s := range e.stubs()["chat m"] {
 		all := attributeMap(s.Attributes)
-		got = append(got, fmt.Sprint(all["mooncake.class"], all["mooncake.priority"]))
+		got = append(got, fmt.Sprintf("%v %v", all["mooncake.class"], all["mooncake.priority"]))
 	}
 	if diff := cmp.Diff([]string{"chat <nil>", "batch 1", "batch 2", "<nil> 3"}, got); diff != "" {
 		t.Errorf("class and priority of spans (-want +got):\n%s", diff)

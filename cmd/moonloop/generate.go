@@ -5,7 +5,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +29,11 @@ func newGenerateCommand() *cobra.Command {
 		Short: "Generate a realistic Mooncake trace",
 		Args:  noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if drawn, err := clients.drawn(cmd.Flags(), cfg); err != nil || drawn {
-				return cmp.Or(err, clients.run(cmd, &files, cfg.BlockSize))
+			switch drawn, err := clients.drawn(cmd.Flags(), cfg); {
+			case err != nil:
+				return err
+			case drawn:
+				return clients.run(cmd, &files, cfg.BlockSize)
 			}
 			if cfg.Rows == 0 && cfg.Duration == 0 {
 				return errors.New("--rows and --duration are both 0, and a trace has to end: give one of them")

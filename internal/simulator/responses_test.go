@@ -5,6 +5,7 @@ package simulator
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -162,7 +163,8 @@ func TestResponsesErrors(t *testing.T) {
 	c := responsesClient(url)
 	params := responseParams("hello", 20)
 	params.Model = "other"
-	if _, err := c.Responses.New(t.Context(), params); err == nil || !strings.Contains(err.Error(), "404") || !strings.Contains(err.Error(), "model_not_found") {
+	_, err := c.Responses.New(t.Context(), params)
+	if failed, is := errors.AsType[*openai.Error](err); !is || failed.StatusCode != http.StatusNotFound || failed.Code != "model_not_found" {
 		t.Errorf("%v", err)
 	}
 	_, _, kinds, err := streamedResponse(t, c, responseParams("hello", 20), option.WithHeader(HeaderFault, "stream-error"))

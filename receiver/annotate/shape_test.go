@@ -274,7 +274,7 @@ func TestClassKeys(t *testing.T) {
 		class, priority any
 	}{
 		{attributes{"http.request.header.x-class": []any{"batch"}, "http.request.header.cookie": []any{"k"}}, "batch", nil},
-		{attributes{"http.request.header.x-class": []any{"a long story"}}, nil, nil},
+		{chat(attributes{"http.request.header.x-class": []any{"a long story"}}), nil, nil},
 		{chat(attributes{"openai.request.service_tier": "flex", "request_prio": int64(3)}), "flex", int64(3)},
 		{chat(attributes{"openai.request.service_tier": "flex", "mooncake.class": "mine", "mooncake.priority": int64(0)}), "mine", int64(0)},
 		{attributes{"mooncake.class": "two words"}, nil, nil},
