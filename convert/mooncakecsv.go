@@ -45,6 +45,9 @@ func (r *record) row() *mooncake.Row {
 		}
 	}
 	row, err := mooncake.ParseCells(columns, cells)
+	if !r.table { // but a table as objects, such as Parquet
+		row, err = mooncake.ParseRow(r.source)
+	}
 	if fault, is := errors.AsType[*mooncake.RowError](err); is {
 		r.top.err = fault
 		return nil
