@@ -31,7 +31,7 @@ func TestClasses(t *testing.T) {
 		server, call(1, 1, 9, 0, engine(1)), call(1, 2, 9, 200, engine(1), of("chat", 0)), call(1, 3, 2, 201, engine(1)),
 		call(2, 1, 0, 400, response("a"), of("flex", 7)), call(3, 1, 0, 401, lasting(50), response("a"), engine(1)), call(4, 1, 0, 600, engine(1)), sent,
 	))
-	for name, want := range map[string][]string{production: {"batch 4", "chat 4", "flex 7", " -"}, "r": {"chat 2"}} {
+	for name, want := range map[string][]string{production: {"batch 4", "chat 4", "flex 7", " -"}, "run r": {"chat 2"}} {
 		var got []string
 		for _, r := range m.rows(t, name) {
 			priority := "-"
