@@ -44,7 +44,7 @@ func (in *input) lastOffset(cfg Config) time.Duration {
 		}
 		last = row.Timestamp.V
 	}
-	end := time.Duration((last - info.First) * float64(time.Millisecond))
+	end := mooncake.Duration(last - info.First)
 	if w := cfg.Trace; w.End > 0 {
 		end = min(end, w.End-w.Start)
 	}

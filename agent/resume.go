@@ -159,7 +159,7 @@ func (p *past) cut() time.Duration {
 		return 0
 	}
 	last := p.journal.Parts[len(p.journal.Parts)-1]
-	return max(0, p.last-millis(last.Zero), millis(last.From))
+	return max(0, p.last-mooncake.Duration(last.Zero), mooncake.Duration(last.From))
 }
 
 // shift is what instants of the part that goes on are moved by, onto the clock of the records.
@@ -297,7 +297,7 @@ func (p *past) zero() time.Duration {
 	if len(p.journal.Parts) == 0 {
 		return 0
 	}
-	return millis(p.journal.Parts[0].Zero)
+	return mooncake.Duration(p.journal.Parts[0].Zero)
 }
 
 // pass gives an item that was over its place in the schedule, in its session and its graph.
@@ -399,7 +399,7 @@ func (p *past) warn(said *notices) {
 		return
 	}
 	last, now := p.parts[n-2], p.parts[n-1]
-	broke := last.Wall(millis(now.Zero + now.From))
+	broke := last.Wall(mooncake.Duration(now.Zero + now.From))
 	said.warn("the run was broken off at %.3f s of the schedule, at %s, and goes on there %s later: the engine's cache may have lost meanwhile what the rows before left in it, which shows as fewer cached tokens than are predicted",
 		now.From/1e3, broke.UTC().Format(time.RFC3339), now.Start.Sub(broke).Round(time.Millisecond))
 	if !last.SameBoot() {
@@ -418,7 +418,7 @@ func (p *past) tell(rep *report.Report, said *notices) {
 		if i > 0 {
 			before := &r.Parts[i-1]
 			before.To = part.From
-			before.End = p.parts[i-1].Wall(millis(part.Zero + part.From))
+			before.End = p.parts[i-1].Wall(mooncake.Duration(part.Zero + part.From))
 			of.Gap = clock.Millis(part.Start.Sub(before.End))
 		}
 		r.Parts = append(r.Parts, of)
@@ -452,8 +452,6 @@ func (p *past) breaks() int {
 	}
 	return max(0, len(p.parts)-1)
 }
-
-func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // beginning is what a journal says of a run.
 func beginning(p plan, in *input, checksum string) report.Beginning {

@@ -452,7 +452,7 @@ func (g *grapher) concerns(tool int32, s *step) bool {
 // gone is a step that became no row: what followed it follows its predecessors, that much later, or the row that stands for it.
 type gone struct {
 	journal.Step
-	took int64
+	Took int64 // ns
 }
 
 // drop remembers the step of a request that is no row.
@@ -492,7 +492,7 @@ func (c *compiler) settleStep(s journal.Step) journal.Step {
 			queue = append(queue, before)
 		}
 		if len(s.WaitFor) == 1 { // it was all that was waited for
-			s.Delay, s.ToolWait = s.Delay+g.took+g.Delay, s.ToolWait+g.ToolWait
+			s.Delay, s.ToolWait = s.Delay+g.Took+g.Delay, s.ToolWait+g.ToolWait
 		}
 	}
 	s.WaitFor = kept[:min(len(kept), mooncake.MaxWaitFor)]

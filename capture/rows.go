@@ -31,6 +31,7 @@ type writing struct {
 	base     int64 // start of the first row, ns
 	last     int64 // row index
 	numbers  numbers
+	names    []int64 // of the ids of the row at hand, see outside
 	ledger   ledger
 	replayed replayRows
 	sharing  sharing
@@ -48,8 +49,14 @@ type writing struct {
 
 // writeRows writes the trace of each partition: steps 4 and 5.
 func (c *compiler) writeRows() (err error) {
+	outside, err := c.dealIDs()
+	if err != nil {
+		return err
+	}
 	w := &writing{c: c}
 	defer func() {
+		outside.close()
+		w.ledger.close()
 		if w.out != nil {
 			err = errors.Join(err, w.out.Close())
 		}
@@ -61,7 +68,7 @@ func (c *compiler) writeRows() (err error) {
 			if err := w.commit(); err != nil {
 				return err
 			}
-			*w = writing{c: c, part: p, last: -1, sharing: w.sharing}
+			*w = writing{c: c, part: p, last: -1, sharing: w.sharing, numbers: numbers{outside: outside}}
 		}
 		delay, record := takeDelay(b[orderKey:])
 		if err := d.Decode(w.sharing.decode(record)); err != nil {
@@ -72,12 +79,48 @@ func (c *compiler) writeRows() (err error) {
 				return err
 			}
 		}
+		if r := &d.Inference; outside != nil && numbered(&w.sharing, r) {
+			if w.names, err = outside.row(w.part.index, r.Domain, r.HashIDs); err != nil {
+				return err
+			}
+		}
 		return w.row(&d.Inference, delay)
 	})
 	if err == nil {
 		err = w.commit()
 	}
 	return err
+}
+
+// numbered reports whether the ids of a row are numbered one by one.
+func numbered(s *sharing, r *journal.Inference) bool { return s.kind == unshared && r.HashIDs != nil }
+
+// dealIDs takes all ids that are to be numbered to where there is room for them; nil is in memory.
+func (c *compiler) dealIDs() (*outside, error) {
+	o := outsideOf(c.ids, c.opt.TempDir, c.opt.Memory)
+	if o == nil {
+		return nil, nil
+	}
+	var d journal.Decoder
+	var s sharing
+	err := c.byOrder.walk(c.ctx, func(b []byte) error {
+		_, record := takeDelay(b[orderKey:])
+		if err := d.Decode(s.decode(record)); err != nil {
+			return err
+		}
+		if !numbered(&s, &d.Inference) {
+			return nil
+		}
+		return o.add(binary.BigEndian.Uint32(b), d.Domain, d.HashIDs)
+	})
+	if err == nil {
+		err = o.settle()
+	}
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
 }
 
 // row writes a row, or counts why not.
@@ -199,9 +242,7 @@ func (w *writing) start(r *journal.Inference) error {
 		w.fine = int(r.FineBlockSize)
 	} else {
 		w.fine = w.c.fine
-		w.ledger = ledger{size: w.size, fine: w.c.fine}
-		w.ledger.owners[byText] = make([]owner, w.c.byText.count)
-		w.ledger.owners[byStructure] = make([]owner, w.c.structured)
+		w.ledger = newLedger(w.size, w.c.fine, w.c.opt.TempDir, w.c.opt.Memory/2)
 	}
 	if w.fine >= w.size || w.fine > 0 && w.size%w.fine != 0 || w.c.opt.Format != FormatFull {
 		w.fine = 0
@@ -255,7 +296,7 @@ func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity 
 		return journal.Lengths
 	}
 	w.from(r)
-	w.numbers.renumber(r.Domain, row.HashIDs)
+	w.numbers.renumber(r.Domain, row.HashIDs, w.names)
 	if !p.Replay {
 		// Engines that hash full blocks only say nothing of the last one, which nobody else can have.
 		row.HashIDs = w.numbers.fresh(row.HashIDs, blocks-len(row.HashIDs))
@@ -313,6 +354,10 @@ func (w *writing) commit() error {
 	}
 	out, p := w.out, w.part
 	w.out = nil
+	if err := errors.Join(w.ledger.err(), w.numbers.err()); err != nil {
+		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
+	}
+	w.ledger.close()
 	m := mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size, FineBlockSize: w.fine,
 		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(), Trunk: w.digester.Trunk(),

@@ -21,7 +21,8 @@ const (
 	minFanIn  = 8         // runs that are merged at once: as many as the memory has room for their buffers of runBuffer
 	maxFanIn  = 128
 	runBuffer = 32 << 10
-	itemCost  = 40 // bytes of memory for an item beside its own
+	minBuffer = 4 << 10 // of what others left, which may be more runs than any of them merges
+	itemCost  = 40      // bytes of memory for an item beside its own
 )
 
 // sorter sorts items by their bytes. Beyond its limit of memory it writes sorted runs to a temporary file and merges
@@ -45,6 +46,9 @@ type sorter struct {
 	// Only of the writing, while it is under way.
 	file spill
 	runs [][]run // by level: fanIn runs of one level become one of the next
+
+	parts int       // that the items are cut into for others, see exchange.go; 0: they stay here
+	from  []segment // what others left for this sorter to read; nothing was added to it then
 }
 
 // batch is items in memory.
@@ -80,7 +84,10 @@ func (a item) compare(b item) int {
 }
 
 // run is a sorted stretch of the file.
-type run struct{ offset, size int64 }
+type run struct {
+	offset, size int64
+	cuts         []cut // where its parts begin, if it has parts
+}
 
 func newSorter(dir string, limit int) *sorter {
 	return &sorter{dir: dir, limit: limit, fanIn: min(max(limit/runBuffer, minFanIn), maxFanIn)}
@@ -107,6 +114,15 @@ func (s *sorter) add(key, value []byte) error {
 // addWords adds an item of numbers, which sort like the item.
 func (s *sorter) addWords(numbers ...uint64) error {
 	s.key = s.key[:0]
+	for _, n := range numbers {
+		s.key = binary.BigEndian.AppendUint64(s.key, n)
+	}
+	return s.add(s.key, nil)
+}
+
+// addWordsOf adds an item of numbers that belongs to a part, see exchange.go.
+func (s *sorter) addWordsOf(part uint64, numbers ...uint64) error {
+	s.key = binary.BigEndian.AppendUint16(s.key[:0], uint16(part)) //nolint:gosec // 16 bits
 	for _, n := range numbers {
 		s.key = binary.BigEndian.AppendUint64(s.key, n)
 	}
@@ -180,6 +196,7 @@ func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
 	}
 	r := run{offset: s.file.size}
 	w := bufio.NewWriterSize(&s.file, runBuffer)
+	at := cut{}
 	for {
 		b, err := next()
 		if err != nil {
@@ -188,14 +205,25 @@ func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
 		if b == nil {
 			break
 		}
+		if s.parts > 0 {
+			for part := partOf(b, s.parts); len(r.cuts) <= part; {
+				r.cuts = append(r.cuts, at)
+			}
+		}
 		var n [binary.MaxVarintLen64]byte
-		_, _ = w.Write(binary.AppendUvarint(n[:0], uint64(len(b))))
+		head := binary.AppendUvarint(n[:0], uint64(len(b)))
+		_, _ = w.Write(head)
 		if _, err := w.Write(b); err != nil {
 			return fmt.Errorf("records cannot be sorted on disk: %w", err)
 		}
+		at.size += int64(len(head) + len(b))
+		at.count++
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("records cannot be sorted on disk: %w", err)
+	}
+	for s.parts > 0 && len(r.cuts) <= s.parts {
+		r.cuts = append(r.cuts, at)
 	}
 	r.size = s.file.size - r.offset
 	if level == len(s.runs) {
@@ -246,6 +274,9 @@ func (s *sorter) cursor() (*cursor, error) {
 	if err := s.wait(); err != nil {
 		return nil, err
 	}
+	if s.from != nil {
+		return mergeOf(s.from, max(min(s.limit/len(s.from), runBuffer), minBuffer))
+	}
 	if s.file.file == nil {
 		if !s.sorted {
 			s.sort()
@@ -253,9 +284,20 @@ func (s *sorter) cursor() (*cursor, error) {
 		}
 		return &cursor{items: s.items}, nil
 	}
+	if err := s.settle(s.fanIn); err != nil {
+		return nil, err
+	}
+	return s.merge(slices.Concat(s.runs...))
+}
+
+// settle writes what is left in memory, and leaves at most so many runs.
+func (s *sorter) settle(most int) error {
+	if err := s.wait(); err != nil {
+		return err
+	}
 	if len(s.items) > 0 {
 		if err := s.spill(&s.batch); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s.batch, s.other = batch{}, batch{} // the next stage needs the memory
@@ -265,8 +307,8 @@ func (s *sorter) cursor() (*cursor, error) {
 		for _, runs := range s.runs {
 			left += len(runs)
 		}
-		if left <= s.fanIn {
-			return s.merge(slices.Concat(s.runs...))
+		if left <= most {
+			return nil
 		}
 		old := s.runs[level]
 		s.runs[level] = nil
@@ -274,7 +316,7 @@ func (s *sorter) cursor() (*cursor, error) {
 			continue
 		}
 		if err := s.mergeRuns(level+1, old); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -289,9 +331,24 @@ func (s *sorter) mergeRuns(level int, runs []run) error {
 }
 
 func (s *sorter) merge(runs []run) (*cursor, error) {
+	from := make([]segment, len(runs))
+	for i, r := range runs {
+		from[i] = segment{s.file.file, r.offset, r.size}
+	}
+	return mergeOf(from, runBuffer)
+}
+
+// segment is a sorted stretch of a file.
+type segment struct {
+	file         io.ReaderAt
+	offset, size int64
+}
+
+// mergeOf merges segments, with a buffer of so many bytes for each.
+func mergeOf(segments []segment, buffer int) (*cursor, error) {
 	c := &cursor{runs: heap.New(func(a, b *source) bool { return a.compare(b.item) < 0 })}
-	for _, r := range runs {
-		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(s.file.file, r.offset, r.size), runBuffer)}
+	for _, r := range segments {
+		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(r.file, r.offset, r.size), buffer)}
 		if ok, err := src.next(); err != nil {
 			return nil, err
 		} else if ok {
@@ -361,6 +418,12 @@ func (s *sorter) close() {
 	_ = s.wait() // whoever closes does not want it any more, or has its error
 	s.file.close()
 	s.batch, s.other, s.runs = batch{}, batch{}, nil
+	for _, seg := range s.from {
+		if f, ok := seg.file.(io.Closer); ok {
+			_ = f.Close() // only read
+		}
+	}
+	s.from = nil
 }
 
 // source is a run that is being read.

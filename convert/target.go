@@ -193,7 +193,7 @@ func (e *encoder) instant(row *mooncake.Row) time.Time {
 	case e.rows == 1:
 		e.lost.add("values", "date: it is not known, and 2024-01-01 stands for that of timestamp 0", 1)
 	}
-	return base.Add(time.Duration(math.Round(row.Timestamp.V * 1e6))).UTC()
+	return base.Add(mooncake.Duration(row.Timestamp.V)).UTC()
 }
 
 // burstLine has the columns of BurstGPT 1.2.

@@ -72,6 +72,8 @@ type RenumberRanges struct {
 	home    uint64                 // the first domain; its ids below base are their own numbers
 	base    uint64                 // not used while canonical
 	domains map[uint64]*ranges.Map // nil while canonical
+	last    *ranges.Map            // of the domain that was asked for last
+	lastOf  uint64
 }
 
 // Ranges appends the numbers of ranges of ids to dst, as the fewest ranges that say them, and returns the extended slice. No range
@@ -117,11 +119,7 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 	if r.domains == nil { // ids are no longer their own numbers
 		r.base, r.domains = r.next, make(map[uint64]*ranges.Map)
 	}
-	m := r.domains[domain]
-	if m == nil {
-		m = new(ranges.Map)
-		r.domains[domain] = m
-	}
+	m := r.of(domain)
 	to, count, is := m.Find(h.First)
 	count = min(count, h.Count)
 	if !is {
@@ -130,6 +128,17 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 		r.next += uint64(count) //nolint:gosec // above 0
 	}
 	return to, count
+}
+
+// of returns the numbers of a domain.
+func (r *RenumberRanges) of(domain uint64) *ranges.Map {
+	if r.last == nil || r.lastOf != domain {
+		if r.domains[domain] == nil {
+			r.domains[domain] = new(ranges.Map)
+		}
+		r.last, r.lastOf = r.domains[domain], domain
+	}
+	return r.last
 }
 
 // Len returns the number of distinct ids so far.

@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file tells what the timestamps of a trace are, and makes milliseconds of them.
+// This file tells what the timestamps of a trace are, and makes milliseconds of them, and durations of milliseconds.
 
 import (
 	"bytes"
@@ -158,6 +158,21 @@ func parseDate(text string) (at time.Time, kind stamp) {
 // millisOf returns the milliseconds since 1970.
 func millisOf(at time.Time) float64 {
 	return float64(at.UnixMilli()) + float64(at.Nanosecond()%int(time.Millisecond))/float64(time.Millisecond)
+}
+
+// Duration returns a number of milliseconds, the unit of times in rows and in figures, as a duration to the nearest nanosecond. One that
+// is beyond the longest duration, which is 292 years, is that one; NaN is 0.
+func Duration(ms float64) time.Duration {
+	switch ns := math.Round(ms * float64(time.Millisecond)); {
+	case ns >= math.MaxInt64:
+		return math.MaxInt64
+	case ns <= math.MinInt64:
+		return math.MinInt64
+	case math.IsNaN(ns):
+		return 0
+	default:
+		return time.Duration(ns)
+	}
 }
 
 // dateAdvice says what to do about a text that is no date with a time.

@@ -4,6 +4,7 @@
 package mooncake
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +123,21 @@ func TestSidecarTellsTheUnit(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), path, OpenOptions{Unit: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "time unit ms contradicts") {
 		t.Errorf("a unit that contradicts the sidecar: error %v", err)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for ms, want := range map[float64]time.Duration{
+		0: 0, 1500: 1500 * time.Millisecond, -0.001: -time.Microsecond,
+		0.001009: 1009, // were it cut off, 1,008
+		2e-6:     2, 0.6e-6: 1, 0.4e-6: 0,
+		1e300: math.MaxInt64, -1e300: math.MinInt64, math.Inf(1): math.MaxInt64,
+	} {
+		if got := Duration(ms); got != want {
+			t.Errorf("%v ms: %d, want %d", ms, got, want)
+		}
+	}
+	if got := Duration(math.NaN()); got != 0 {
+		t.Errorf("NaN: %v", got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,6 +107,27 @@ func TestWriterSaysWhatWasNotWritten(t *testing.T) {
 	err := w.Write(&Row{InputLength: Some[int64](1)})
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "row 1") || w.Rows() != 0 {
 		t.Errorf("error %v, %d rows", err, w.Rows())
+	}
+}
+
+// TestMilliseconds: a time is the shortest decimal that is the same float, whether it is a number of ns or not.
+func TestMilliseconds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 200_000 {
+		ms := math.Float64frombits(random.Uint64()>>2 | 0x3f<<56) // 2^-15 to 2
+		switch i % 4 {
+		case 0:
+			ms = math.Round(random.Float64()*float64(uint64(1)<<(i%40))*1e6) / 1e6
+		case 1:
+			ms = float64(random.Int64N(1e12)) / 1e6
+		case 2:
+			ms = random.Float64() * float64(uint64(1)<<(i%40))
+		}
+		o := object{}
+		o.milliseconds("t", Some(ms))
+		if got, want := string(o.dst), `"t": `+strconv.FormatFloat(ms, 'f', -1, 64); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
@@ -109,16 +110,23 @@ func TestStalledUploads(t *testing.T) {
 		}
 		return got
 	}
+	// One of them found no room, or lost what it had to another: that all of them came within the second in which none is slow, a busy
+	// machine does not grant.
+	noRoom := func(t *testing.T, tel *componenttest.Telemetry) func() bool {
+		t.Helper()
+		return func() bool { got := refusals(t, tel); return got["busy"]+got["slow"] > 0 }
+	}
 	t.Run("HTTP", func(t *testing.T) {
 		cfg, tel := begin(t)
 		for range stalled {
 			stallHTTP(t, cfg, "/v1/traces", "", strings.Repeat(" ", 6000))
 		}
-		try := func(want int) func() bool {
-			return func() bool { return post(t, cfg, "/v1/traces", "application/x-protobuf", honest) == want }
-		}
-		require.Eventually(t, try(503), time.Minute, time.Millisecond, "they take all the room")
-		require.Eventually(t, try(200), time.Minute, 10*time.Millisecond, "they keep it")
+		require.Eventually(t, noRoom(t, tel), time.Minute, time.Millisecond, "they take all the room")
+		require.Eventually(t, func() bool {
+			code := post(t, cfg, "/v1/traces", "application/x-protobuf", honest)
+			assert.Contains(t, []int{200, 503}, code)
+			return code == 200
+		}, time.Minute, 10*time.Millisecond, "they keep it")
 		require.Eventually(t, func() bool { return refusals(t, tel)["slow"] > 0 }, time.Minute, 10*time.Millisecond)
 	})
 	t.Run("gRPC", func(t *testing.T) {
@@ -128,14 +136,13 @@ func TestStalledUploads(t *testing.T) {
 			stallEnd(t, conn, 6000)
 		}
 		other := dial(t, cfg)
-		try := func(want codes.Code) func() bool {
-			return func() bool {
-				var reply []byte
-				return status.Code(other.Invoke(t.Context(), methodTraces, honest, &reply, grpc.ForceCodecV2(wired{}))) == want
-			}
-		}
-		require.Eventually(t, try(codes.Unavailable), time.Minute, time.Millisecond, "they take all the room")
-		require.Eventually(t, try(codes.OK), time.Minute, 10*time.Millisecond, "they keep it")
+		require.Eventually(t, noRoom(t, tel), time.Minute, time.Millisecond, "they take all the room")
+		require.Eventually(t, func() bool {
+			var reply []byte
+			code := status.Code(other.Invoke(t.Context(), methodTraces, honest, &reply, grpc.ForceCodecV2(wired{})))
+			assert.Contains(t, []codes.Code{codes.OK, codes.Unavailable}, code)
+			return code == codes.OK
+		}, time.Minute, 10*time.Millisecond, "they keep it")
 		require.Eventually(t, func() bool { return refusals(t, tel)["slow"] > 0 }, time.Minute, 10*time.Millisecond)
 	})
 }

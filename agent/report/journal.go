@@ -21,7 +21,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -284,13 +286,13 @@ func (p Part) SameBoot() bool { return p.Boot == bootID() }
 // wholeLines calls yield with each line of what is left of a file, without its end, and returns how many bytes whole lines end at. A
 // torn line at the end, without its end or one that yield refuses, is left out. Errors name the file and the line. The bytes of a line
 // are valid until yield returns.
-func wholeLines(f io.Reader, name string, from int64, lines int, yield func(line []byte) error) (whole int64, err error) {
-	in := bufio.NewReaderSize(f, 1<<18)
+func wholeLines(f io.Reader, name string, from int64, before int, yield func(line []byte) error) (whole int64, err error) {
+	in := jsonrows.NewLines(bufio.NewReaderSize(f, 1<<18), lines.Longest)
 	whole = from
 	var torn error
-	for n := lines + 1; ; n++ {
-		line, err := readLine(in)
-		if errors.Is(err, io.EOF) {
+	for n := before + 1; ; n++ {
+		line, err := in.Next()
+		if errors.Is(err, io.EOF) || err == nil && line[len(line)-1] != '\n' {
 			return whole, nil
 		}
 		if torn != nil { // a line follows, so it was not the last
@@ -305,23 +307,6 @@ func wholeLines(f io.Reader, name string, from int64, lines int, yield func(line
 		}
 		whole += int64(len(line))
 	}
-}
-
-// longestLine bounds a line, in bytes: package lines has it of records.
-const longestLine = 64 << 20
-
-// readLine reads a line with its end; io.EOF where there is no whole one any more.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	line, err := in.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return line, err
-	}
-	long := bytes.Clone(line)
-	for errors.Is(err, bufio.ErrBufferFull) && len(long) < longestLine {
-		line, err = in.ReadSlice('\n')
-		long = append(long, line...)
-	}
-	return long, err
 }
 
 // bootID returns what changes when the machine is started anew; empty where nothing says.

@@ -16,8 +16,10 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -48,10 +50,10 @@ func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, erro
 		return k, nil
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	lines := -1
+	n := -1
 	var err error
 	k.whole, err = wholeLines(f, f.Name(), 0, 0, func(line []byte) error {
-		lines++
+		n++
 		r, err := parseRecord(line)
 		if err != nil {
 			return err
@@ -61,7 +63,7 @@ func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, erro
 			return err
 		}
 		if !counts {
-			k.dropped = append(k.dropped, lines)
+			k.dropped = append(k.dropped, n)
 			return nil
 		}
 		k.ordered = k.ordered && r.Index > k.last
@@ -133,9 +135,9 @@ func (k *Kept) copy(from, to string) error {
 	}
 	defer func() { _ = out.Discard() }()
 	return fill(out, func(w io.Writer) error {
-		in := bufio.NewReaderSize(io.LimitReader(f, k.whole), 1<<18)
+		in := jsonrows.NewLines(bufio.NewReaderSize(io.LimitReader(f, k.whole), 1<<18), lines.Longest)
 		for n := 0; ; n++ {
-			line, err := readLine(in)
+			line, err := in.Next()
 			if errors.Is(err, io.EOF) {
 				return nil
 			}

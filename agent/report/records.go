@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -113,10 +112,8 @@ func at(ms *float64) time.Duration {
 	return nanos(*ms)
 }
 
-// nanos is a duration in ms.
-func nanos(ms float64) time.Duration {
-	return time.Duration(math.Round(max(-1e15, min(ms*float64(time.Millisecond), 1e18))))
-}
+// nanos is a number of ms, bounded so that sums do not overflow whatever is in a file: from −11 days to 31 years.
+func nanos(ms float64) time.Duration { return mooncake.Duration(max(-1e9, min(ms, 1e12))) }
 
 // number is a count; one that is absent is unknown.
 func number(n *int64) int64 {

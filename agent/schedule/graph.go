@@ -11,6 +11,8 @@ package schedule
 
 import (
 	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // graph holds the rows of all graphs that have not ended, or not long ago.
@@ -70,7 +72,7 @@ func (s *Scheduler) startVertex(it *Item) {
 	v := it.vertex
 	if v.bound {
 		wait := it.Row.Delay.V + it.Row.ToolWait.V // 0 where absent
-		it.Intended = max(v.last+time.Duration(wait/s.cfg.Speedup*float64(time.Millisecond)), s.begin)
+		it.Intended = max(v.last+mooncake.Duration(wait/s.cfg.Speedup), s.begin)
 	}
 	switch {
 	case v.broken:

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // admit takes up an item of the source whose turn, as far as it is known, has come.
@@ -88,7 +90,7 @@ func (s *Scheduler) startTurn(it *Item) {
 		due := ses.end
 		switch {
 		case it.Row.Delay.Set && (!it.Timed || s.cfg.ClosedLoop):
-			due += time.Duration(it.Row.Delay.V / s.cfg.Speedup * float64(time.Millisecond))
+			due += mooncake.Duration(it.Row.Delay.V / s.cfg.Speedup)
 		case it.Timed && !s.cfg.ClosedLoop:
 			due = max(due, s.cfg.Zero+it.Offset)
 		}

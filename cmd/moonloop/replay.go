@@ -406,7 +406,7 @@ func (t traceTime) String() string {
 // parseTraceTime reads a time of a trace: a duration, or a bare number of milliseconds as trace files have it.
 func parseTraceTime(text string) (time.Duration, error) {
 	if ms, err := parseFloat(text); err == nil {
-		return time.Duration(ms * float64(time.Millisecond)), wrongUnless(math.Abs(ms) <= float64(century/time.Millisecond)) // NaN, too, is wrong
+		return mooncake.Duration(ms), wrongUnless(math.Abs(ms) <= float64(century/time.Millisecond)) // NaN, too, is wrong
 	}
 	return time.ParseDuration(text)
 }

@@ -3,7 +3,7 @@
 
 // Package jsonrows finds the JSON objects of a file, one after another, however they are laid out: one on each line, over several
 // lines, several on a line, as the elements of an array, with comments (//, # and /* */), and with commas that nothing follows. It does
-// not parse them.
+// not parse them. [Lines] are those of any file.
 //
 // An object on a line by itself costs no more than reading the line: the caller parses the line, and asks for more with
 // [Reader.Extend] only where that fails. Everything else is scanned once, byte by byte, for strings, comments and brackets. Memory is
@@ -55,13 +55,13 @@ type Reader struct {
 	Cut    bool // the file ends before the object does
 
 	src    *bufio.Reader
+	whole  *Lines // of src
 	max    int
 	plain  bool
 	begun  bool
 	lines  int64  // that have ended
 	column int64  // bytes of the line that has not
 	rest   []byte // of a line that was given out as Text and turned out to hold more, or less, than an object
-	long   []byte // a line that does not fit into src's buffer
 	err    error  // of the source, behind what it has buffered
 	again  int    // bytes that were scanned twice
 	array  int64  // the line on which the open array begins; 0 is none
@@ -75,7 +75,7 @@ type Reader struct {
 // NewReader returns a reader of a file of which no object, and no line, has more than maxLen bytes. With plain, the file has one object
 // on each line, and nothing else: each line that is not blank is a Text.
 func NewReader(src *bufio.Reader, maxLen int, plain bool) *Reader {
-	return &Reader{src: src, max: maxLen, plain: plain}
+	return &Reader{src: src, whole: NewLines(src, maxLen), max: maxLen, plain: plain}
 }
 
 // Next finds the next object, or something that is none. The error io.EOF is the end of the file. Behind any other there is nothing
@@ -199,19 +199,8 @@ func (r *Reader) end(err error) error {
 // line gives out a line.
 func (r *Reader) line() error {
 	r.begin()
-	line, err := r.src.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		r.long = append(r.long[:0], line...)
-		for errors.Is(err, bufio.ErrBufferFull) && len(r.long) <= r.max {
-			line, err = r.src.ReadSlice('\n')
-			r.long = append(r.long, line...)
-		}
-		line = r.long
-	}
-	if len(line) > r.max {
-		return ErrLongLine
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	line, err := r.whole.Next()
+	if err != nil {
 		return err
 	}
 	if line[len(line)-1] == '\n' {

@@ -361,7 +361,7 @@ func lengths(t *tally) LengthStats {
 		Rows: t.n, Sum: t.sum, Mean: t.mean(), Exact: t.shift == 0,
 		Min: q[0], P1: q[1], P10: q[2], P25: q[3], P50: q[4], P75: q[5], P90: q[6], P95: q[7], P99: q[8], P999: q[9], Max: q[10],
 	}
-	s.AtMax = t.counts[s.Max]
+	s.AtMax = t.of(s.Max)
 	s.Mode, s.ModeCount = t.mode()
 	if t.n == 0 {
 		s.Undefined.add("no row has one", "sum", "mean", "min", "p1", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max",
@@ -431,7 +431,7 @@ func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 		}
 	}
 	sizes.addMany(1, inTrunk)
-	s.Inferred, s.Single = sizes.n, sizes.counts[1]
+	s.Inferred, s.Single = sizes.n, sizes.of(1)
 	s.Largest = sizes.largest(topSessions)
 }
 

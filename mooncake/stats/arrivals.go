@@ -5,7 +5,6 @@ package stats
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -175,9 +174,7 @@ func (a *Arrivals) Stats() ArrivalStats {
 
 // neighbours fills in what depends on which timestamp comes next.
 func (a *Arrivals) neighbours(s *ArrivalStats) {
-	runs := a.runs // and the run that has not ended
-	runs.counts = maps.Clone(runs.counts)
-	runs.add(a.run)
+	runs := a.runs.with(a.run) // the run that has not ended
 	s.Distinct = runs.n
 	if a.mean > 0 {
 		s.GapCV = math.Sqrt(a.m2/float64(a.rows-1)) / a.mean

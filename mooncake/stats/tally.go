@@ -4,18 +4,26 @@
 package stats
 
 import (
+	"iter"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 )
 
-// maxTally bounds the distinct values that a tally tells apart.
-const maxTally = 1 << 20
+const (
+	// maxTally bounds the distinct values that a tally tells apart.
+	maxTally = 1 << 20
+	// smallTally is above the values that are counted without a map, as most lengths and gaps are: 1 MiB at most.
+	smallTally = 1 << 17
+)
 
 // tally counts integers of 0 or more and gives their quantiles, exact up to maxTally distinct values; beyond, values
 // are rounded down to a power of two that keeps the table within the bound.
 type tally struct {
-	counts map[int64]int64
+	small  []int64         // how often each value below its length came; nil once values are rounded
+	kinds  int             // distinct values in small
+	counts map[int64]int64 // of all other values
 	n, sum int64
 	shift  uint
 }
@@ -26,20 +34,78 @@ func (t *tally) addMany(v, times int64) {
 	if times == 0 {
 		return
 	}
-	if t.counts == nil {
-		t.counts = make(map[int64]int64)
-	}
 	t.n += times
 	t.sum += v * times
-	t.counts[v>>t.shift<<t.shift] += times
-	for len(t.counts) > maxTally {
+	if v >= 0 && v < smallTally && t.shift == 0 {
+		if v >= int64(len(t.small)) {
+			t.small = append(t.small, make([]int64, max(64, 1<<bits.Len64(uint64(v)))-len(t.small))...)
+		}
+		if t.small[v] == 0 {
+			t.kinds++
+		}
+		t.small[v] += times
+	} else {
+		if t.counts == nil {
+			t.counts = make(map[int64]int64)
+		}
+		t.counts[v>>t.shift<<t.shift] += times
+	}
+	for t.kinds+len(t.counts) > maxTally {
 		t.shift++
-		coarse := make(map[int64]int64, len(t.counts))
-		for v, n := range t.counts {
+		coarse := make(map[int64]int64, t.kinds+len(t.counts))
+		for v, n := range t.all() {
 			coarse[v>>t.shift<<t.shift] += n
 		}
-		t.counts = coarse
+		t.small, t.kinds, t.counts = nil, 0, coarse
 	}
+}
+
+// of returns how often a value came.
+func (t *tally) of(v int64) int64 {
+	if v >= 0 && v < int64(len(t.small)) {
+		return t.small[v]
+	}
+	return t.counts[v]
+}
+
+// all yields each value and how often it came.
+func (t *tally) all() iter.Seq2[int64, int64] {
+	return func(yield func(v, n int64) bool) {
+		for v, n := range t.small {
+			if n > 0 && !yield(int64(v), n) {
+				return
+			}
+		}
+		for v, n := range t.counts {
+			if !yield(v, n) {
+				return
+			}
+		}
+	}
+}
+
+// ascending yields each value and how often it came, in their order.
+func (t *tally) ascending() iter.Seq2[int64, int64] {
+	return func(yield func(v, n int64) bool) {
+		for v, n := range t.small {
+			if n > 0 && !yield(int64(v), n) {
+				return
+			}
+		}
+		for _, v := range slices.Sorted(maps.Keys(t.counts)) { // above the small ones
+			if !yield(v, t.counts[v]) {
+				return
+			}
+		}
+	}
+}
+
+// with returns a tally with one value more.
+func (t *tally) with(v int64) tally {
+	more := *t
+	more.small, more.counts = slices.Clone(t.small), maps.Clone(t.counts)
+	more.add(v)
+	return more
 }
 
 func (t *tally) mean() float64 { return quotient(t.sum, t.n) }
@@ -48,11 +114,10 @@ func (t *tally) mean() float64 { return quotient(t.sum, t.n) }
 // at the index max(0, ceil(q/100*n)-1). All are 0 when there are no values.
 func (t *tally) quantiles(percent ...float64) []int64 {
 	out := make([]int64, len(percent))
-	values := slices.Sorted(maps.Keys(t.counts))
 	var below int64
 	i := 0
-	for _, v := range values {
-		below += t.counts[v]
+	for v, n := range t.ascending() {
+		below += n
 		for i < len(percent) && below >= nearestRank(percent[i], t.n) {
 			out[i] = v
 			i++
@@ -70,7 +135,7 @@ func nearestRank(percent float64, n int64) int64 {
 
 // mode returns the most frequent value, the smallest of several, and its count.
 func (t *tally) mode() (value, count int64) {
-	for v, n := range t.counts {
+	for v, n := range t.all() {
 		if n > count || n == count && v < value {
 			value, count = v, n
 		}
@@ -81,7 +146,7 @@ func (t *tally) mode() (value, count int64) {
 // share returns the part of the values for which ok holds.
 func (t *tally) share(ok func(int64) bool) float64 {
 	var in int64
-	for v, n := range t.counts {
+	for v, n := range t.all() {
 		if ok(v) {
 			in += n
 		}
@@ -92,10 +157,16 @@ func (t *tally) share(ok func(int64) bool) float64 {
 // largest returns the n largest values, descending, each as often as it was counted.
 func (t *tally) largest(n int) []int64 {
 	var out []int64
-	for _, v := range slices.Backward(slices.Sorted(maps.Keys(t.counts))) {
-		for range min(t.counts[v], int64(n-len(out))) {
+	add := func(v, times int64) {
+		for range min(times, int64(n-len(out))) {
 			out = append(out, v)
 		}
+	}
+	for _, v := range slices.Backward(slices.Sorted(maps.Keys(t.counts))) {
+		add(v, t.counts[v])
+	}
+	for v, times := range slices.Backward(t.small) {
+		add(int64(v), times)
 	}
 	return out
 }

@@ -23,8 +23,8 @@
 // # Memory
 //
 // Everything but the figures streams. If rows are fewer, more or in another order than in the source, they need 4 bytes each (in
-// each copy). Ids that are not canonical then need 30 bytes for each run of consecutive ids, usually one for a row. Delays of turns need some
-// 100 bytes for each session, and the names of models some for each conversation. Scaling, roots
-// and the prefix scale must know all rows before the first one is made: they hold some 60 bytes for each, and keep the rows in a
-// temporary file ([Config.TempDir]), packed.
+// each copy). Ids that are not canonical then need 30 bytes for each run of consecutive ids, usually one for a row. Lengths of prompts and
+// block sizes need 40 bytes for each row, delays of turns some 100 bytes for each session, and the names of models some for each
+// conversation. Scaling, roots and the prefix scale must know all rows before the first one is made: they hold some 60 bytes for each, and
+// keep the rows in a temporary file ([Config.TempDir]), packed.
 package transform

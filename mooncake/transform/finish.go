@@ -6,18 +6,16 @@ package transform
 import (
 	"slices"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // group is what stays together when rows are placed at random: a session, else the row alone.
 func (it *item) group() uint64 {
-	if it.SessionID != "" {
-		return xxhash.Sum64String(it.SessionID)
+	if it.session != 0 {
+		return it.session
 	}
-	return uint64(it.seq)<<16 | uint64(it.copy) //nolint:gosec // never negative
+	return it.order()
 }
 
 // finisher makes rows of a trace of the rows that come out of the steps: their ids are canonical, their replies point to where the rows
@@ -25,13 +23,12 @@ func (it *item) group() uint64 {
 type finisher struct {
 	ids     numbered
 	fine    mooncake.RenumberRanges
-	ranges  []mooncake.HashRange
-	moved   bool                 // rows may be fewer, more or in another order
-	at      map[[2]int]*[]uint32 // by source and copy: where each row of it is, from 1
-	last    *[]uint32            // of them, which the row before was in
-	lastKey [2]int
+	moved   bool         // rows may be fewer, more or in another order
+	at      [][][]uint32 // by copy and source: where each row of it is, from 1
 	rows    int64
 	replies int64 // that were left out, since the rows that they are to are not there
+
+	head, tail, ranges, more []mooncake.HashRange // kept for their memory
 }
 
 // rootOf returns the tree of a cluster.
@@ -52,24 +49,24 @@ func (f *finisher) row(it *item, block, fine int) (added int) {
 	added += f.ids.added
 	if it.HashRanges != nil {
 		border := int64(mooncake.BlockCount(min(int64(it.trunk)*int64(block), it.InputLength.V), fine))
-		f.ranges = f.ranges[:0]
-		var head, tail []mooncake.HashRange
+		f.head, f.tail = f.head[:0], f.tail[:0]
 		for _, r := range it.HashRanges {
 			n := min(r.Count, border)
 			if border -= n; n > 0 {
-				head = append(head, mooncake.HashRange{First: r.First, Count: n})
+				f.head = append(f.head, mooncake.HashRange{First: r.First, Count: n})
 			}
 			if n < r.Count {
-				tail = append(tail, mooncake.HashRange{First: r.First + uint64(n), Count: r.Count - n}) //nolint:gosec // above 0
+				f.tail = append(f.tail, mooncake.HashRange{First: r.First + uint64(n), Count: r.Count - n}) //nolint:gosec // above 0
 			}
 		}
-		out := f.fine.Domain(trunk, make([]mooncake.HashRange, 0, len(it.HashRanges)), head)
-		it.HashRanges = joinRanges(out, f.fine.Domain(own, f.ranges, tail))
+		f.ranges, f.more = f.fine.Domain(trunk, f.ranges[:0], f.head), f.fine.Domain(own, f.more[:0], f.tail)
+		f.ranges = joinRanges(f.ranges, f.more)
+		it.HashRanges = append(it.HashRanges[:0], f.ranges...)
 	}
 	if f.moved {
 		f.link(it)
 	}
-	if it.copy > 0 {
+	if it.copy > 0 && (it.SessionID != "" || it.RequestID != "" || it.WaitFor != nil) {
 		suffix := "~copy" + itoa(it.copy)
 		it.SessionID, it.RequestID = renamed(it.SessionID, suffix), renamed(it.RequestID, suffix)
 		it.WaitFor = renamedAll(it.WaitFor, suffix)
@@ -89,16 +86,13 @@ func joinRanges(dst, more []mooncake.HashRange) []mooncake.HashRange {
 
 // link remembers where a row is, and points its replies to where their rows are.
 func (f *finisher) link(it *item) {
-	if key := [2]int{it.source, it.copy}; f.last == nil || key != f.lastKey {
-		if f.at == nil {
-			f.at = map[[2]int]*[]uint32{}
-		}
-		if f.at[key] == nil {
-			f.at[key] = new([]uint32)
-		}
-		f.last, f.lastKey = f.at[key], key
+	for len(f.at) <= it.copy {
+		f.at = append(f.at, nil)
 	}
-	at := *f.last
+	for len(f.at[it.copy]) <= it.source {
+		f.at[it.copy] = append(f.at[it.copy], nil)
+	}
+	at := f.at[it.copy][it.source]
 	kept := it.Replies[:0]
 	for _, r := range it.Replies {
 		target := it.index - r.Back
@@ -115,7 +109,7 @@ func (f *finisher) link(it *item) {
 	if n := int(it.index) + 1 - len(at); n > 0 {
 		at = slices.Grow(at, n)[:it.index+1]
 		clear(at[len(at)-n:])
-		*f.last = at
+		f.at[it.copy][it.source] = at
 	}
 	at[it.index] = uint32(f.rows + 1) //nolint:gosec // wraps at 2^32 rows, which are more than are indexed
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
@@ -30,7 +28,6 @@ type index struct {
 	clock   stats.Arrivals
 	timed   bool
 	verbal  int64    // rows that bring their own text
-	plain   bool     // the rows' ids are canonical as they are
 	near    []uint32 // of each stretch of ids, the run that its first one is in
 
 	cluster []uint32 // row that stands for the cluster of each row
@@ -57,6 +54,9 @@ type numbered struct {
 
 // row numbers the ids of a row in place, those of a domain apart from those of others.
 func (n *numbered) row(domain uint64, ids []uint64) {
+	if n.added = 0; len(ids) == 0 {
+		return
+	}
 	if n.added = n.count(domain, ids); n.names.Len() > 0 {
 		expand(ids, n.ranges)
 	}
@@ -64,6 +64,9 @@ func (n *numbered) row(domain uint64, ids []uint64) {
 
 // count does so without a change to the ids, and returns how many of them are new.
 func (n *numbered) count(domain uint64, ids []uint64) (added int) {
+	if len(ids) == 0 {
+		return 0
+	}
 	if n.names.Len() == 0 {
 		next := n.plain
 		if domain == 0 {
@@ -73,15 +76,23 @@ func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 			added, n.plain = int(next-n.plain), next //nolint:gosec // at most len(ids)
 			return added
 		}
-		if n.plain > 0 {
-			n.ranges = n.names.Domain(0, n.ranges[:0], []mooncake.HashRange{{Count: int64(n.plain)}}) //nolint:gosec // ids that were there
-		}
+		n.remember()
 	}
 	before := n.names.Len()
 	n.given = collapse(n.given[:0], ids)
 	n.ranges = n.names.Domain(domain, n.ranges[:0], n.given)
 	return int(n.names.Len() - before) //nolint:gosec // at most len(ids)
 }
+
+// remember has names know the ids that came canonical.
+func (n *numbered) remember() {
+	if n.names.Len() == 0 && n.plain > 0 {
+		n.ranges = n.names.Domain(0, n.ranges[:0], []mooncake.HashRange{{Count: int64(n.plain)}}) //nolint:gosec // ids that were there
+	}
+}
+
+// len returns the number of distinct ids so far.
+func (n *numbered) len() uint64 { return max(n.plain, n.names.Len()) }
 
 // notCanonical is what no id comes after.
 const notCanonical = math.MaxUint64
@@ -101,25 +112,32 @@ func canonical(next uint64, ids []uint64) uint64 {
 
 // collapse appends ids as ranges.
 func collapse(dst []mooncake.HashRange, ids []uint64) []mooncake.HashRange {
-	for _, id := range ids {
-		if n := len(dst); n > 0 && dst[n-1].First+uint64(dst[n-1].Count) == id { //nolint:gosec // above 0
-			dst[n-1].Count++
-		} else {
-			dst = append(dst, mooncake.HashRange{First: id, Count: 1})
+	for len(ids) > 0 {
+		n := 1
+		for n < len(ids) && ids[n] == ids[0]+uint64(n) {
+			n++
 		}
+		dst, ids = append(dst, mooncake.HashRange{First: ids[0], Count: int64(n)}), ids[n:]
 	}
 	return dst
 }
 
 // expand writes the ids of ranges one by one.
 func expand(ids []uint64, ranges []mooncake.HashRange) {
-	at := 0
+	ids = ids[:0]
 	for _, r := range ranges {
-		for i := range r.Count {
-			ids[at] = r.First + uint64(i)
-			at++
-		}
+		ids = appendRun(ids, r.First, int(r.Count))
 	}
+}
+
+// appendRun appends so many ids from one on.
+func appendRun(dst []uint64, first uint64, n int) []uint64 {
+	at := len(dst)
+	dst = slices.Grow(dst, n)[:at+n]
+	for i := range dst[at:] {
+		dst[at+i] = first + uint64(i)
+	}
+	return dst
 }
 
 // clip makes a length fit into 32 bits: no longer one differs in what a sample does.
@@ -185,6 +203,11 @@ func (x *index) share() {
 	}
 }
 
+// onlyShared forgets all that shared does not need.
+func (x *index) onlyShared() {
+	x.key, x.in, x.out, x.parent, x.offset, x.starts, x.owner, x.near, x.links = nil, nil, nil, nil, nil, nil, nil, nil, nil
+}
+
 // shared returns the leading blocks of a row that another one has, too.
 func (x *index) shared(row int) int { return int(x.lead[row] + x.deepest[row]) }
 
@@ -248,36 +271,24 @@ func (x *index) root(i uint32) uint32 {
 	return i
 }
 
-// trunkOf returns the leading blocks of a row that belong to the trunk.
-func (x *index) trunkOf(row int) int {
-	if x.trunk[row] > 0 {
-		return int(x.lead[row] + x.trunk[row])
-	}
-	lead := x.lead[row]
-	for row := row; ; { // up to the run where the trunk ends
-		p := x.parent[row]
-		if p == none {
-			return 0
+// trunks returns the leading blocks of each row that belong to the trunk.
+func (x *index) trunks() []uint32 {
+	all := make([]uint32, len(x.key))
+	for row, p := range x.parent {
+		switch {
+		case x.trunk[row] > 0:
+			all[row] = x.lead[row] + x.trunk[row]
+		case p == none:
+		case x.trunk[p] > 0: // it ends in the run above, or before that
+			all[row] = min(x.lead[row], x.lead[p]+min(x.trunk[p], x.offset[row]+1))
+		default:
+			all[row] = all[p]
 		}
-		above := x.lead[p] // blocks before p's run
-		if x.trunk[p] > 0 {
-			return int(min(lead, above+min(x.trunk[p], x.offset[row]+1)))
-		}
-		lead, row = above, int(p)
 	}
+	return all
 }
 
 // hit returns the tokens of a row that an infinite cache has.
 func (x *index) hit(row int) float64 {
 	return math.Min(float64(x.lead[row])*float64(x.block), float64(x.in[row]))
-}
-
-// sessionsOf tells which row was the last one of a session.
-type sessionsOf map[uint64]int
-
-func (s sessionsOf) before(session string, row int) (last int, known bool) {
-	key := xxhash.Sum64String(session)
-	last, known = s[key]
-	s[key] = row
-	return last, known
 }

@@ -6,6 +6,8 @@ package transform
 import (
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -17,11 +19,10 @@ type sizes struct {
 	c           *Config
 	x           *index // for the prefix scale
 	block, fine int
+	tree        tree // of rows without ranges
 	names       []uint64
 	skipped     int64 // rows without a length
 	replies     int64 // that were left out
-
-	plain *tree // where rows come as the index knows them, and it numbers their new blocks
 }
 
 func (s *sizes) rows(in step) step {
@@ -41,16 +42,11 @@ func (s *sizes) rows(in step) step {
 		}
 		switch {
 		case changes(s.c.InputScale):
-			s.input(it, 0, 1, s.c.InputScale)
+			err = s.input(it, 0, 1, s.c.InputScale)
 		case changes(s.c.PrefixScale):
-			shared := min(int64(s.x.shared(it.seq))*int64(s.block), it.InputLength.V)
-			if s.plain != nil {
-				s.plain.prefix(it, shared, s.c.PrefixScale)
-			} else {
-				s.input(it, shared, s.c.PrefixScale, 1)
-			}
+			err = s.input(it, min(int64(s.x.shared(it.seq))*int64(s.block), it.InputLength.V), s.c.PrefixScale, 1)
 		}
-		return it, nil
+		return it, err
 	}
 }
 
@@ -86,11 +82,42 @@ func (p *prompt) back(j, size int) int {
 }
 
 // input changes a row's prompt.
-func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
+func (s *sizes) input(it *item, shared int64, prefix, rest float64) error {
 	p := newPrompt(it.InputLength.V, shared, prefix, rest)
+	it.InputLength.V = p.now
+	if it.HashRanges != nil {
+		s.ranges(it, p)
+		return nil
+	}
+	ids := len(it.HashIDs)
+	if ids == 0 {
+		return nil
+	}
+	if err := s.tree.hang(it); err != nil {
+		return err
+	}
+	whole := ids == mooncake.BlockCount(p.was, s.block)
+	blocks := mooncake.BlockCount(p.now, s.block)
+	at := func(j int) int {
+		if whole && j == blocks-1 {
+			return ids - 1
+		}
+		return p.back(j, s.block)
+	}
+	if !whole { // the end of the prompt has no ids
+		blocks = sort.Search(blocks, func(j int) bool { return at(j) >= ids })
+	}
+	s.tree.lay(it, blocks, whole && p.now%int64(s.block) != 0, at)
+	if s.fine > 0 { // ids that are made of ranges are others
+		it.root = MaxRoots
+	}
+	return nil
+}
+
+// ranges changes the prompt of a row with ranges.
+func (s *sizes) ranges(it *item, p prompt) {
 	was, now := p.was, p.now
-	it.InputLength.V = now
-	times := uint64(math.Ceil(max(prefix, rest))) + 2 // no more new blocks end in a run, for each block of it
+	times := uint64(math.Ceil(max(p.prefix, p.rest))) + 2 // no more new blocks end in a run, for each block of it
 	chain := func(ids []uint64, size int, trunk int) (out []uint64, inTrunk int) {
 		whole := len(ids) == mooncake.BlockCount(was, size)
 		blocks := mooncake.BlockCount(now, size)
@@ -123,12 +150,6 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 		}
 		return out, inTrunk
 	}
-	if it.HashRanges == nil {
-		if it.HashIDs != nil {
-			it.HashIDs, it.trunk = chain(it.HashIDs, s.block, it.trunk)
-		}
-		return
-	}
 	s.names = s.names[:0]
 	ratio := s.block / s.fine
 	for _, r := range it.HashRanges {
@@ -136,7 +157,7 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) {
 			s.names = append(s.names, r.First+uint64(i))
 		}
 	}
-	if prefix != rest { // what rows share behind their last shared block cannot be longer in one and not in the other: it is shared no more
+	if p.prefix != p.rest { // what rows share behind their last shared block cannot be longer in one and not in the other: it is shared no more
 		for f := range s.names {
 			s.names[f] = it.HashIDs[f/ratio]*uint64(ratio) + uint64(f%ratio) //nolint:gosec // above 0
 		}
@@ -172,6 +193,8 @@ func ends(ids []uint64, ratio int, whole bool) []uint64 {
 type blocks struct {
 	was, now int
 	ranges   bool // the small blocks become ranges
+	tree     tree
+	small    []mooncake.HashRange // kept for its memory
 }
 
 func newBlocks(size, block, fine int) (*blocks, error) {
@@ -185,18 +208,31 @@ func (b *blocks) rows(in step) step {
 	ratio := b.now / b.was
 	return func() (*item, error) {
 		it, err := in()
-		if err != nil || it.HashIDs == nil {
+		if err != nil || len(it.HashIDs) == 0 {
 			return it, err
 		}
-		whole := len(it.HashIDs) == mooncake.BlockCount(it.InputLength.V, b.was)
-		small, all := it.HashIDs, it.trunk == len(it.HashIDs)
-		if b.ranges && whole {
-			it.HashRanges = collapse(nil, small)
+		n := len(it.HashIDs)
+		whole := n == mooncake.BlockCount(it.InputLength.V, b.was)
+		if !b.ranges { // the ids of ranges say already of whom a row has its blocks
+			all := it.trunk == n
+			it.HashIDs = ends(it.HashIDs, ratio, whole)
+			if it.trunk /= ratio; all {
+				it.trunk = len(it.HashIDs)
+			}
+			return it, nil
 		}
-		it.HashIDs = ends(small, ratio, whole)
-		if it.trunk /= ratio; all {
-			it.trunk = len(it.HashIDs)
+		if err := b.tree.hang(it); err != nil {
+			return nil, err
 		}
+		large, partial := n/ratio, false
+		if whole {
+			b.small = collapse(b.small[:0], it.HashIDs)
+			it.HashRanges = slices.Clone(b.small)
+			if partial = n%ratio != 0; partial {
+				large++
+			}
+		}
+		b.tree.lay(it, large, partial, func(j int) int { return min((j+1)*ratio, n) - 1 })
 		return it, nil
 	}
 }

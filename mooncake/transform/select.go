@@ -109,9 +109,9 @@ func (s *Stream) selected(in step) step {
 		last = &stage{}
 	}
 	kept, seq, latest := int64(0), 0, 0.
-	var sessions map[string]bool // with a row that was kept
+	var sessions map[uint64]bool // with a row that was kept
 	if len(filters) > 0 {
-		sessions = map[string]bool{}
+		sessions = map[uint64]bool{}
 	}
 	keeps := func(it *item) bool {
 		for _, f := range filters {
@@ -134,12 +134,12 @@ func (s *Stream) selected(in step) step {
 			if !keeps(it) {
 				continue
 			}
-			if it.SessionID != "" && sessions != nil {
-				if !sessions[it.SessionID] && it.timed && !it.Timestamp.Set { // the turn that it waits for may be gone
+			if it.session != 0 && sessions != nil {
+				if !sessions[it.session] && it.timed && !it.Timestamp.Set { // the turn that it waits for may be gone
 					it.key = max(it.key, latest)
 					it.Timestamp, it.Delay = mooncake.Some(it.key), mooncake.Opt[float64]{}
 				}
-				sessions[it.SessionID] = true
+				sessions[it.session] = true
 			}
 			it.seq, latest = seq, max(latest, it.key)
 			seq++

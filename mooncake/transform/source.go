@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -41,6 +43,8 @@ type item struct {
 	root   int     // tree that it is in
 	trunk  int     // leading blocks that it shares with other copies
 	timed  bool    // the trace has timestamps
+	// session stands for the row's session in what is remembered of it; 0: it has none.
+	session uint64
 }
 
 // step returns the next row, or io.EOF.
@@ -64,21 +68,37 @@ type input struct {
 	number int
 	index  int64
 	timed  bool               // the first row has a timestamp
-	last   map[string]float64 // place in time of the last row of a session
+	last   map[uint64]float64 // place in time of the last row of a session
 	before float64            // place in time of the row before
 	order  string             // the step that needs rows in order of time, or ""
 	slab   []item             // to be taken
 }
 
 // slabItems is how many items are allocated at once.
-const slabItems = 64
+const slabItems = 32
+
+// slab gives items with rows of their own.
+type slab []struct {
+	item
+	row mooncake.Row
+}
+
+func (s *slab) take() *item {
+	if len(*s) == 0 {
+		*s = make(slab, slabItems)
+	}
+	one := &(*s)[0]
+	*s = (*s)[1:]
+	one.Row = &one.row
+	return &one.item
+}
 
 func openInput(s Source, number int, order string) (*input, error) {
 	rows, err := s.Open()
 	if err != nil {
 		return nil, err
 	}
-	in := &input{Source: s, rows: rows, number: number, last: map[string]float64{}, before: math.Inf(-1), order: order, stop: func() {}}
+	in := &input{Source: s, rows: rows, number: number, last: map[uint64]float64{}, before: math.Inf(-1), order: order, stop: func() {}}
 	in.read = func() (lineRead, error) { return readLine(rows) }
 	if !s.Waits {
 		a := readAhead(in.read, func(r lineRead) int { return sizeOf(r.Row) })
@@ -110,10 +130,15 @@ func (in *input) next() (*item, error) {
 		row.SessionID, row.RequestID = renamed(row.SessionID, suffix), renamed(row.RequestID, suffix)
 		row.WaitFor = renamedAll(row.WaitFor, suffix)
 	}
+	it.session = sessionOf(row)
 	if row.InputLength.Set && row.HashIDs != nil {
 		row.HashIDs = row.Blocks(in.rows.BlockSize()) // ids beyond have no effect
 	}
-	switch last, turn := in.lastOf(row); {
+	last, turn := 0., false
+	if it.session != 0 {
+		last, turn = in.last[it.session]
+	}
+	switch {
 	case row.Timestamp.Set && in.timed:
 		it.key = row.Timestamp.V
 	case row.Timestamp.Set:
@@ -123,8 +148,8 @@ func (in *input) next() (*item, error) {
 	case in.timed:
 		return nil, in.refuse("timestamp", "the row has none although the first row of the trace has one, and no row of its session before it has one", "give it one")
 	}
-	if in.timed && row.SessionID != "" {
-		in.last[row.SessionID] = it.key
+	if in.timed && it.session != 0 {
+		in.last[it.session] = it.key
 	}
 	switch {
 	case in.order == "" || it.key >= in.before:
@@ -137,12 +162,12 @@ func (in *input) next() (*item, error) {
 	return it, nil
 }
 
-// lastOf returns the place of the last row of a row's session.
-func (in *input) lastOf(row *mooncake.Row) (at float64, known bool) {
-	if row.SessionID != "" {
-		at, known = in.last[row.SessionID]
+// sessionOf returns what stands for a row's session, 0 where it has none.
+func sessionOf(row *mooncake.Row) uint64 {
+	if row.SessionID == "" {
+		return 0
 	}
-	return at, known
+	return max(xxhash.Sum64String(row.SessionID), 1)
 }
 
 // renamed adds a suffix to a name, if there is one.

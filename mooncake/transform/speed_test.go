@@ -52,6 +52,8 @@ var speeds = []speed{
 	{"--time-scale 0.5", Config{TimeScale: 0.5}, 1},
 	{"--start 1s", Config{Start: time.Second}, 1},
 	{"--max-input 8000", Config{MaxInput: 8000}, 1},
+	{"--max-context 16000", Config{MaxContext: 16000}, 1},
+	{"--first-conversations 1000000000", Config{Conversations: 1e9}, 1},
 	{"--max-gap 10s", Config{MaxGap: 10 * time.Second}, 1},
 	{"--spread uniform", Config{Spread: SpreadUniform}, 1},
 	{"--input-scale 0.7", Config{InputScale: 0.7}, 1},
@@ -60,6 +62,8 @@ var speeds = []speed{
 	{"--prefix-scale 0.5", Config{PrefixScale: 0.5}, 1},
 	{"--roots 8", Config{Roots: 8}, 1},
 	{"--to-block-size 1024", Config{BlockSize: 1024}, 1},
+	{"--turn-delay start", Config{Turns: TurnsFromStart}, 1},
+	{"--to-model a", Config{ToModels: []string{"a"}}, 1},
 	{"--append", Config{Join: JoinAppend}, 2},
 	{"--merge", Config{Join: JoinMerge}, 2},
 	{"--scale 0.1", Config{Scale: 0.1}, 1},
@@ -108,24 +112,27 @@ func TestSpeed(t *testing.T) {
 	var b strings.Builder
 	for _, name := range names {
 		m := medianOf(took[name])
-		share := m.perSecond(m.Wall) / base.perSecond(base.Wall)
-		fmt.Fprintf(&b, "| `%s` | %.2f µs | %.2f µs | %.0f %% | %d MiB |\n", name, 1e6/m.perSecond(m.Wall), 1e6/m.perSecond(m.CPU), 100*share, m.Memory>>20)
-		if share < 0.7 {
-			t.Errorf("%s runs at %.0f %% of the speed of reading, parsing and writing", name, 100*share)
+		wall, cpu := m.perSecond(m.Wall)/base.perSecond(base.Wall), m.perSecond(m.CPU)/base.perSecond(base.CPU)
+		fmt.Fprintf(&b, "| `%s` | %.2f µs | %.0f %% | %.2f µs | %.0f %% | %d MiB |\n", name, 1e6/m.perSecond(m.Wall), 100*wall, 1e6/m.perSecond(m.CPU), 100*cpu, m.Memory>>20)
+		if cpu < 0.7 { // the time depends on what else runs
+			t.Errorf("%s runs at %.0f %% of the speed of reading, parsing and writing, by CPU time", name, 100*cpu)
 		}
 		if bound := int64(256<<20) + 160*max(m.Read, m.Written); m.Memory > bound {
 			t.Errorf("%s took %d MiB, more than %d", name, m.Memory>>20, bound>>20)
 		}
 	}
-	t.Logf("medians of %d rounds, for each row that came in or went out, whichever are more\n| step | time | CPU time | share of the speed | memory |\n|---|---|---|---|---|\n%s", rounds, b.String())
+	t.Logf("medians of %d rounds, for each row that came in or went out, whichever are more\n| step | time | share of the speed | CPU time | share by CPU time | memory |\n|---|---|---|---|---|---|\n%s", rounds, b.String())
 }
 
-// medianOf returns the round of median time, with the greatest memory of all.
+// medianOf returns the median times, and the greatest memory.
 func medianOf(rounds []spent) spent {
-	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b spent) int { return cmp.Compare(a.Wall, b.Wall) })
-	m := sorted[len(sorted)/2]
-	for _, s := range sorted {
+	m := rounds[0]
+	for _, s := range rounds {
 		m.Memory = max(m.Memory, s.Memory)
+	}
+	for _, of := range []func(*spent) *float64{func(s *spent) *float64 { return &s.Wall }, func(s *spent) *float64 { return &s.CPU }} {
+		sorted := slices.SortedFunc(slices.Values(rounds), func(a, b spent) int { return cmp.Compare(*of(&a), *of(&b)) })
+		*of(&m) = *of(&sorted[len(sorted)/2])
 	}
 	return m
 }

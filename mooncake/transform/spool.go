@@ -23,7 +23,7 @@ type spool struct {
 	in   *bufio.Reader
 	buf  []byte
 	seq  int
-	slab []item
+	slab slab
 	keep []bool // the rows that come again, by seq; nil: all
 	rows *ahead[*item]
 	gone bool // the file is removed already
@@ -103,13 +103,11 @@ func (s *spool) read() (*item, error) {
 	if err != nil {
 		return nil, s.failed(err)
 	}
-	if len(s.slab) == 0 {
-		s.slab = make([]item, slabItems)
-	}
-	it := &s.slab[0]
-	s.slab = s.slab[1:]
+	it := s.slab.take()
 	err = unpack(it, s.buf)
-	it.seq = s.seq
+	if it.seq = s.seq; err == nil {
+		it.session = sessionOf(it.Row)
+	}
 	s.seq++
 	return it, s.failed(err)
 }
@@ -137,33 +135,23 @@ const (
 // pack appends a row: what it has, then its values in the order of these bits.
 func pack(dst []byte, it *item) []byte {
 	r := it.Row
-	var has uint64
-	for _, b := range []struct {
-		bit uint64
-		is  bool
-	}{
-		{hasTimes, it.timed},
-		{hasTimestamp, r.Timestamp.Set},
-		{hasKey, !r.Timestamp.Set || it.key != r.Timestamp.V},
-		{hasDelay, r.Delay.Set},
-		{hasInput, r.InputLength.Set},
-		{hasOutput, r.OutputLength.Set},
-		{hasIDs, r.HashIDs != nil},
-		{hasRanges, r.HashRanges != nil || r.Replies != nil},
-		{hasNames, r.SessionID != "" || r.RequestID != "" || r.Model != "" || r.Class != ""},
-		{hasPriority, r.Priority.Set},
-		{hasSpan, !r.OTel.IsZero()},
-		{hasObserved, !r.Observed.IsZero()},
-		{hasCached, r.Observed.CachedTokens.Set},
-		{hasTTFT, r.Observed.TTFT.Set},
-		{hasDuration, r.Observed.Duration.Set},
-		{isJSON, r.Kind() != mooncake.KindLength || r.Extra != nil || r.Foreign != nil || r.Tools != nil || r.MessageMode != "" ||
-			r.Images != nil || r.WaitFor != nil || r.Evidence != nil || r.ToolWait.Set},
-	} {
-		if b.is {
-			has |= b.bit
-		}
-	}
+	has := bit(hasTimes, it.timed) |
+		bit(hasTimestamp, r.Timestamp.Set) |
+		bit(hasKey, !r.Timestamp.Set || it.key != r.Timestamp.V) |
+		bit(hasDelay, r.Delay.Set) |
+		bit(hasInput, r.InputLength.Set) |
+		bit(hasOutput, r.OutputLength.Set) |
+		bit(hasIDs, r.HashIDs != nil) |
+		bit(hasRanges, r.HashRanges != nil || r.Replies != nil) |
+		bit(hasNames, r.SessionID != "" || r.RequestID != "" || r.Model != "" || r.Class != "") |
+		bit(hasPriority, r.Priority.Set) |
+		bit(hasSpan, !r.OTel.IsZero()) |
+		bit(hasObserved, !r.Observed.IsZero()) |
+		bit(hasCached, r.Observed.CachedTokens.Set) |
+		bit(hasTTFT, r.Observed.TTFT.Set) |
+		bit(hasDuration, r.Observed.Duration.Set) |
+		bit(isJSON, r.Kind() != mooncake.KindLength || r.Extra != nil || r.Foreign != nil || r.Tools != nil || r.MessageMode != "" ||
+			r.Images != nil || r.WaitFor != nil || r.Evidence != nil || r.ToolWait.Set)
 	dst = binary.AppendUvarint(dst, has)
 	dst = binary.AppendUvarint(dst, uint64(it.source)) //nolint:gosec // never negative
 	dst = binary.AppendUvarint(dst, uint64(it.index))  //nolint:gosec // likewise
@@ -206,6 +194,14 @@ func pack(dst []byte, it *item) []byte {
 		dst = appendText(appendFloat(appendFloat(dst, o.TTFT.V), o.Duration.V), o.FinishReason)
 	}
 	return dst
+}
+
+// bit returns one of the bits that say what a row has, or none.
+func bit(b uint64, has bool) uint64 {
+	if has {
+		return b
+	}
+	return 0
 }
 
 func appendFloat(dst []byte, f float64) []byte {
@@ -258,7 +254,7 @@ type packed struct {
 
 var errPacked = errors.New("is not what was written")
 
-// unpack is the reverse of pack.
+// unpack is the reverse of pack. The item has a row, which is zero.
 func unpack(it *item, b []byte) (err error) {
 	p := &packed{b: b}
 	has := p.unsigned()
@@ -269,7 +265,7 @@ func unpack(it *item, b []byte) (err error) {
 	if has&isJSON != 0 {
 		it.Row, err = mooncake.ParseRow(p.b)
 	} else {
-		it.Row = p.row(has)
+		p.row(it.Row, has)
 		if p.bad || len(p.b) > 0 {
 			err = errPacked
 		}
@@ -280,8 +276,7 @@ func unpack(it *item, b []byte) (err error) {
 	return err
 }
 
-func (p *packed) row(has uint64) *mooncake.Row {
-	r := new(mooncake.Row)
+func (p *packed) row(r *mooncake.Row, has uint64) {
 	if has&hasTimestamp != 0 {
 		r.Timestamp = mooncake.Some(p.float())
 	}
@@ -317,7 +312,6 @@ func (p *packed) row(has uint64) *mooncake.Row {
 		o.Duration = mooncake.Opt[float64]{V: p.float(), Set: has&hasDuration != 0}
 		o.FinishReason = p.text()
 	}
-	return r
 }
 
 func (p *packed) ids() []uint64 {
@@ -328,9 +322,7 @@ func (p *packed) ids() []uint64 {
 			p.bad = true
 			break
 		}
-		for i := range n {
-			ids = append(ids, first+i)
-		}
+		ids = appendRun(ids, first, int(n)) //nolint:gosec // at most what there is room for
 	}
 	return ids
 }

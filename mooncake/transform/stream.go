@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -21,6 +20,7 @@ type Stream struct {
 	rows        step
 	in          numbered
 	fineIn      mooncake.RenumberRanges
+	ranges      []mooncake.HashRange // kept for its memory
 	finish      finisher
 	block, fine int
 
@@ -30,7 +30,6 @@ type Stream struct {
 	indexing      bool
 	x             *index
 	spool         *spool
-	sizes         *sizes
 	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
 }
@@ -98,10 +97,6 @@ func (s *Stream) open(sources []Source) error {
 	}
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
 		z := &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
-		if changes(c.PrefixScale) && s.fine == 0 && s.x.plain && !changes(c.Scale) && c.Roots <= 1 {
-			z.plain = newTree(s.x, s.block)
-		}
-		s.sizes = z
 		rows = s.then(z.rows(rows), s.stage("lengths", map[string]any{"input": c.InputScale, "prefix": c.PrefixScale, "output": c.OutputScale}, everyFigure, func(before, after *Figures) string {
 			return fmt.Sprintf("mean input %.1f → %.1f tokens, mean output %.1f → %.1f; %d replies left out, %d rows bring their own text and are as they were",
 				before.Input, after.Input, before.Output, after.Output, z.replies, z.skipped)
@@ -132,7 +127,7 @@ func (s *Stream) inTime(rows step) step {
 	if c.MaxGap > 0 {
 		cut := new(float64)
 		rows = s.then(gaps(c.MaxGap, rows, cut), s.stage("max-gap", map[string]any{"ms": millis(c.MaxGap)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%s of idle time taken out", lasting(*cut))
+			return fmt.Sprintf("%s of idle time taken out", mooncake.Duration(*cut))
 		}))
 	}
 	if c.Spread != SpreadNone {
@@ -141,9 +136,9 @@ func (s *Stream) inTime(rows step) step {
 		}))
 	}
 	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
-		t := &turns{c: c, last: map[string]turn{}}
+		t := &turns{c: c, last: map[talker]turn{}}
 		rows = s.then(t.rows(rows), s.stage("turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, lasting(t.cut))
+			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
 		}))
 	}
 	if len(c.ToModels) > 0 {
@@ -161,9 +156,6 @@ func (s *Stream) inTime(rows step) step {
 func said(format string, args ...any) func(before, after *Figures) string {
 	return func(_, _ *Figures) string { return fmt.Sprintf(format, args...) }
 }
-
-// lasting is a number of milliseconds for people.
-func lasting(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // begin opens the sources and puts the steps together that come before all others.
 func (s *Stream) begin(sources []Source) error {
@@ -186,7 +178,8 @@ func (s *Stream) begin(sources []Source) error {
 		}
 		s.in.row(uint64(it.source), it.HashIDs) //nolint:gosec // never negative
 		if it.HashRanges != nil && (len(sources) > 1 || s.c.InputScale != 0 || s.c.PrefixScale != 0) {
-			it.HashRanges = s.fineIn.Domain(uint64(it.source), nil, it.HashRanges) //nolint:gosec // likewise
+			s.ranges = s.fineIn.Domain(uint64(it.source), s.ranges[:0], it.HashRanges) //nolint:gosec // likewise
+			it.HashRanges = append(it.HashRanges[:0], s.ranges...)
 		}
 		s.before.add(it.Row, s.in.added, s.source.block)
 		if s.sources != nil {
@@ -205,8 +198,8 @@ func (s *Stream) index() error {
 		return err
 	}
 	s.x = newIndex(s.block)
-	var names numbered // of the rows that are left
-	sessions := sessionsOf{}
+	var names numbered            // of the rows that are left
+	sessions := map[uint64]int{}  // the last row of each
 	at := map[int]map[int64]int{} // rows that replies may be to
 	s.indexing = true
 	defer func() { s.indexing = false }()
@@ -226,10 +219,11 @@ func (s *Stream) index() error {
 		}
 		names.row(0, it.HashIDs)
 		s.x.add(it, names.added)
-		if it.SessionID != "" {
-			if last, known := sessions.before(it.SessionID, it.seq); known {
+		if it.session != 0 {
+			if last, known := sessions[it.session]; known {
 				s.x.link(last, it.seq)
 			}
+			sessions[it.session] = it.seq
 		}
 		if s.fine > 0 || len(it.Replies) > 0 {
 			if at[it.source] == nil {
@@ -244,12 +238,13 @@ func (s *Stream) index() error {
 		}
 	}
 	s.rows = s.spool.next
-	s.x.plain = names.names.Len() == 0
 	if changes(s.c.PrefixScale) {
 		s.x.share()
 	}
 	if share := s.c.Scale; changes(share) || s.c.Roots > 1 {
 		s.x.divide(trunkLimit(len(s.x.key), max(share, 0)+boolToOne(share == 0)))
+	} else {
+		s.x.onlyShared()
 	}
 	return nil
 }

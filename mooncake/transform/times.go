@@ -16,11 +16,20 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// sorted is a heap of rows in order of time. Rows of one moment keep their order, and copies stand behind what they are copies of.
-func sorted() *heap.Heap[*item] {
-	return heap.New(func(a, b *item) bool {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq), cmp.Compare(a.copy, b.copy)) < 0
-	})
+// place is a row that waits for its turn in order of time. Rows of one moment keep their order, and copies stand behind what they are copies of.
+type place struct {
+	key   float64
+	order uint64
+	it    *item
+}
+
+func placeOf(it *item) place { return place{it.key, it.order(), it} }
+
+func (p place) before(o place) bool { return p.key < o.key || p.key == o.key && p.order < o.order }
+
+// order is that of rows that are at the same time: by their place in the trace, and by copy.
+func (it *item) order() uint64 {
+	return uint64(it.seq)<<16 | uint64(it.copy) //nolint:gosec // never negative; copies are fewer than MaxScale
 }
 
 // overlay keeps rows and lays copies of the trace over it.
@@ -31,7 +40,9 @@ type overlay struct {
 	whole       int       // copies with all rows, the rows themselves included
 	part        []bool    // rows of one more copy; nil: there is none
 	ticks       []float64 // of a coarse clock, ascending
+	from, to    int       // those of them that copies of the row at hand can be on
 	begin, end  []float64 // of the cluster that a row stands for
+	trunk       []uint32  // leading blocks of each row that belong to the trunk
 	first, last float64
 }
 
@@ -50,7 +61,7 @@ func newOverlay(c *Config, x *index) (*overlay, error) {
 	if n := len(x.key); n > 0 {
 		o.first, o.last = x.key[0], x.key[n-1]
 	}
-	o.begin, o.end = make([]float64, len(x.key)), make([]float64, len(x.key))
+	o.begin, o.end, o.trunk = make([]float64, len(x.key)), make([]float64, len(x.key)), x.trunks()
 	for i := range x.key {
 		c := x.cluster[i]
 		if int(c) == i {
@@ -73,7 +84,12 @@ func (o *overlay) place(it *item) float64 {
 	if o.ticks == nil {
 		return tidy(at)
 	}
-	i, _ := slices.BinarySearch(o.ticks, at)
+	for ; o.from < len(o.ticks) && o.ticks[o.from] < it.key-o.shift; o.from++ { // rows come in order of time
+	}
+	for ; o.to < len(o.ticks) && o.ticks[o.to] <= it.key+o.shift; o.to++ {
+	}
+	i, _ := slices.BinarySearch(o.ticks[o.from:o.to], at)
+	i += o.from
 	switch {
 	case i == len(o.ticks):
 		i--
@@ -85,7 +101,9 @@ func (o *overlay) place(it *item) float64 {
 
 // up adds copies.
 func (o *overlay) up(in step) step {
-	waiting := sorted()
+	var own []*item                   // that wait, in order as they came
+	waiting := heap.New(place.before) // copies
+	var copied slab
 	bound, over := math.Inf(-1), false
 	margin := o.shift
 	if n := len(o.ticks); n > 1 {
@@ -93,8 +111,19 @@ func (o *overlay) up(in step) step {
 			margin = max(margin, o.shift+o.ticks[i+1]-o.ticks[i])
 		}
 	}
+	first := func() (p place, isCopy bool) { // of all; behind all others where there is none
+		p = place{key: math.Inf(1), order: math.MaxUint64}
+		if len(own) > 0 {
+			p = placeOf(own[0])
+		}
+		if waiting.Len() > 0 && waiting.First().before(p) {
+			return *waiting.First(), true
+		}
+		return p, false
+	}
 	return func() (*item, error) {
-		for !over && (waiting.Len() == 0 || (*waiting.First()).key >= bound) {
+		next, isCopy := first()
+		for ; !over && next.key >= bound; next, isCopy = first() {
 			it, err := in()
 			switch {
 			case errors.Is(err, io.EOF):
@@ -108,29 +137,36 @@ func (o *overlay) up(in step) step {
 			if o.part != nil && o.part[it.seq] {
 				copies++
 			}
-			trunk := o.x.trunkOf(it.seq)
+			trunk := int(o.trunk[it.seq])
 			for k := 1; k < copies; k++ {
-				c := it.clone()
+				c := copied.clone(it)
 				c.copy, c.trunk = k, trunk
 				c.place(o.place(c))
-				waiting.Push(c)
+				waiting.Push(placeOf(c))
 			}
-			waiting.Push(it)
+			own = append(own, it)
 		}
-		if waiting.Len() == 0 {
+		switch {
+		case next.it == nil:
 			return nil, io.EOF
+		case isCopy:
+			waiting.Pop()
+		default:
+			own = own[1:]
 		}
-		return waiting.Pop(), nil
+		return next.it, nil
 	}
 }
 
 // clone returns a copy of a row that is nobody's request in production.
-func (it *item) clone() *item {
-	out, row := *it, *it.Row
+func (s *slab) clone(it *item) *item {
+	out := s.take()
+	row := out.Row
+	*out, *row = *it, *it.Row
+	out.Row = row
 	row.HashIDs, row.HashRanges, row.Replies = slices.Clone(row.HashIDs), slices.Clone(row.HashRanges), slices.Clone(row.Replies)
 	row.OTel, row.Observed = mooncake.SpanRef{}, mooncake.Observed{}
-	out.Row = &row
-	return &out
+	return out
 }
 
 // spread lays out the rows of each step of a coarse clock, and says how long the step is.
@@ -138,11 +174,11 @@ func spread(c *Config, in step, length *float64) step {
 	const lookahead = 4096
 	var head []*item
 	var ended error
-	waiting, bound, quantum := sorted(), math.Inf(-1), 0.
+	waiting, bound, quantum := heap.New(place.before), math.Inf(-1), 0.
 	var tick []*item // of one timestamp, for SpreadEven
 	move := func(it *item, part float64) {
 		it.place(tidy(it.key + quantum*part))
-		waiting.Push(it)
+		waiting.Push(placeOf(it))
 	}
 	even := func() {
 		for j, it := range tick {
@@ -183,7 +219,7 @@ func spread(c *Config, in step, length *float64) step {
 				return nil, err
 			}
 		}
-		for waiting.Len() == 0 || (*waiting.First()).key >= bound {
+		for waiting.Len() == 0 || waiting.First().key >= bound {
 			it, err := next()
 			switch {
 			case errors.Is(err, io.EOF):
@@ -205,7 +241,7 @@ func spread(c *Config, in step, length *float64) step {
 				tick = append(tick, it)
 			}
 		}
-		return waiting.Pop(), nil
+		return waiting.Pop().it, nil
 	}
 }
 

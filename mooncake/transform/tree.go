@@ -4,105 +4,224 @@
 package transform
 
 import (
+	"fmt"
 	"sort"
 
+	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// tree numbers the new blocks of rows whose prefixes are scaled by what the index knows of the old ones, instead of looking each of them up:
-// a row has the new blocks of its parent as far as these end in old ones that both have, and a run of new ones behind them. It wants the rows
-// as they are in the index, all of them and in that order, with canonical ids and without ranges.
+// tree gives rows other blocks and keeps what they share. It knows where each row hangs in the prefix tree of the old blocks: a row has the
+// new blocks of the row above it as far as these end in old ones that both have, and a run of new ones behind them. So a row costs one search,
+// not one for each block, and its new blocks get canonical ids at once.
+//
+// An id stands for its block and all before it. One that follows another id than it did before is another block, as everywhere.
 type tree struct {
-	x     *index
-	block int
-	next  uint64 // id
-	nodes []node
+	ids   numbered // of old blocks
+	next  uint64   // new id
+	nodes nodes
+	near  []uint32 // of each page of old ids, the row that its first one is of
 	// twice are the partial last blocks of rows that end where others go on, or end: by their old ids.
 	twice map[uint64]uint64
+
+	// The row at hand: the old ids before it, how many of its blocks are of rows before, and the row that has the last of these.
+	was   uint64
+	had   int
+	above uint32
 }
 
-// node is a row's new blocks: so many, of which the leading ones are its parent's, and the others have consecutive ids.
+// node is a row: its old blocks, of which the leading ones are those of the row above it and the others have consecutive ids, and its new
+// blocks, of which the same is true. It takes 40 bytes.
 type node struct {
-	start   uint64
-	partial uint64 // the old id of a last block that is partial, from 1
-	lead, n uint32
+	old, start uint64 // the first ids of its own blocks
+	above      uint32 // row, or none
+	had, own   uint32 // old blocks of the row above, and its own
+	lead, n    uint32 // new blocks of the row above, and all
+	partial    bool   // the last of its new blocks is not full
 }
 
-// full is how many of the blocks are whole.
+// full is how many of the new blocks are.
 func (n *node) full() int {
-	if n.partial != 0 {
+	if n.partial {
 		return int(n.n) - 1
 	}
 	return int(n.n)
 }
 
-func newTree(x *index, block int) *tree {
-	return &tree{x: x, block: block, nodes: make([]node, len(x.key)), twice: map[uint64]uint64{}}
+// nodes grow without being moved.
+type nodes struct {
+	chunks [][]node
+	n      int
 }
 
-// prefix scales the shared part of a row's prompt.
-func (t *tree) prefix(it *item, shared int64, factor float64) {
-	p := newPrompt(it.InputLength.V, shared, factor, 1)
-	it.InputLength.V = p.now
+const nodesEach = 1 << 12
+
+func (l *nodes) at(i uint32) *node { return &l.chunks[i/nodesEach][i%nodesEach] }
+
+func (l *nodes) add(n node) {
+	if l.n%nodesEach == 0 {
+		l.chunks = append(l.chunks, make([]node, nodesEach))
+	}
+	*l.at(uint32(l.n)) = n //nolint:gosec // bounded by maxIndexed
+	l.n++
+}
+
+// page is for how many old ids the tree remembers a row, from which on to look for that of one of them.
+const page = 64
+
+// of returns the row that has an old block of its own, or none.
+func (t *tree) of(id uint64) uint32 {
+	if id/page >= uint64(len(t.near)) {
+		return none
+	}
+	from, to := int(t.near[id/page]), t.nodes.n
+	if next := id/page + 1; next < uint64(len(t.near)) {
+		to = int(t.near[next]) + 1
+	}
+	at := uint32(from+sort.Search(to-from, func(i int) bool { return t.nodes.at(uint32(from+i)).old > id })) - 1 //nolint:gosec // bounded by maxIndexed
+	if at == none || id-t.nodes.at(at).old >= uint64(t.nodes.at(at).own) {
+		return none
+	}
+	return at
+}
+
+// hang finds where a row with ids hangs, and makes these canonical.
+func (t *tree) hang(it *item) error {
+	if t.nodes.n >= maxIndexed {
+		return fmt.Errorf("lengths and block sizes of more than %d rows cannot be changed; transform the trace in parts", uint32(maxIndexed))
+	}
 	ids := it.HashIDs
-	if len(ids) == 0 {
-		return
+	trunk, own := it.domains()
+	t.was = t.ids.len()
+	t.ids.row(trunk, ids[:it.trunk])
+	added := t.ids.added
+	t.ids.row(own, ids[it.trunk:])
+	added += t.ids.added
+	it.root, it.trunk = 0, len(ids) // from now on they are of one domain
+	t.had, t.above = len(ids)-added, none
+	if t.had > 0 {
+		t.above = t.of(ids[t.had-1])
 	}
-	whole := len(ids) == mooncake.BlockCount(p.was, t.block)
-	blocks := mooncake.BlockCount(p.now, t.block)
-	at := func(j int) int {
-		if whole && j == blocks-1 {
-			return len(ids) - 1
+	if !t.fits(ids) {
+		t.strange(ids)
+	}
+	return nil
+}
+
+// fits reports whether the row at hand has the old blocks of the row above it, and new ones behind these.
+func (t *tree) fits(ids []uint64) bool {
+	for i, id := range ids[t.had:] {
+		if id != t.was+uint64(i) {
+			return false
 		}
-		return p.back(j, t.block)
 	}
-	n := blocks
-	if !whole { // the end of the prompt has no ids
-		n = sort.Search(blocks, func(j int) bool { return at(j) >= len(ids) })
+	for k, row := t.had, t.above; k > 0; {
+		if row == none {
+			return false
+		}
+		n := t.nodes.at(row)
+		had := int(n.had)
+		if k <= had || k > had+int(n.own) {
+			return false
+		}
+		for ; k > had; k-- {
+			if ids[k-1] != n.old+uint64(k-1-had) { //nolint:gosec // not negative
+				return false
+			}
+		}
+		row = n.above
 	}
+	return true
+}
+
+// strange gives the row at hand other ids from that block on which follows another one than it did before.
+func (t *tree) strange(ids []uint64) {
+	const domain, others = 1 << 63, 0x9e3779b97f4a7c15
+	k := 0
+	for ; k < len(ids) && ids[k] < t.was; k++ {
+		row := t.of(ids[k])
+		if row == none || uint64(t.nodes.at(row).had)+ids[k]-t.nodes.at(row).old != uint64(k) || k > 0 && t.block(row, k-1) != ids[k-1] {
+			break
+		}
+	}
+	t.ids.remember()
+	t.was, t.had = t.ids.len(), k
+	before := uint64(0)
+	for i := range ids {
+		if i >= k {
+			name := []mooncake.HashRange{{First: splitmix.Mix(ids[i] + before*others), Count: 1}}
+			t.ids.ranges = t.ids.names.Domain(domain, t.ids.ranges[:0], name)
+			ids[i] = t.ids.ranges[0].First
+		}
+		if before = ids[i] + 1; ids[i] < t.was {
+			t.had = i + 1
+		}
+	}
+	if t.above = none; t.had > 0 {
+		t.above = t.of(ids[t.had-1])
+	}
+}
+
+// block returns an old block of a row, which has it.
+func (t *tree) block(row uint32, at int) uint64 {
+	n := t.nodes.at(row)
+	for at < int(n.had) {
+		n = t.nodes.at(n.above)
+	}
+	return n.old + uint64(at) - uint64(n.had) //nolint:gosec // not negative
+}
+
+// lay gives the row that was hung up last the ids of n new blocks, the last of which may be partial. at returns in which old block a new one
+// ends, which is never before that of the one before.
+func (t *tree) lay(it *item, n int, partial bool, at func(j int) int) {
+	ids := it.HashIDs
 	full := n
-	partial := whole && p.now%int64(t.block) != 0
 	if partial {
 		full--
 	}
-	had := int(t.x.lead[it.seq])
-	lead := sort.Search(full, func(j int) bool { return at(j) >= had })
+	lead := sort.Search(full, func(j int) bool { return at(j) >= t.had })
 	if lead > 0 { // a row before may have filled the same last block less
-		lead = min(lead, t.nodes[t.x.parent[it.seq]].full())
+		lead = min(lead, t.nodes.at(t.above).full())
 	}
-	row, end := &t.nodes[it.seq], ids[len(ids)-1]+1
-	*row = node{start: t.next, lead: uint32(lead), n: uint32(n)} //nolint:gosec // blocks of a row
+	own := len(ids) - t.had
+	row := node{old: t.was, start: t.next, above: t.above, had: uint32(t.had), own: uint32(own), lead: uint32(lead), n: uint32(n), partial: partial} //nolint:gosec // blocks of a row
+	for ; own > 0 && uint64(len(t.near))*page < t.was+uint64(own); t.near = append(t.near, uint32(t.nodes.n)) {                                      //nolint:gosec // above 0; bounded by maxIndexed
+	}
+	t.nodes.add(row)
+	end := ids[len(ids)-1]
 	out := ids[:0]
 	if cap(out) < n {
 		out = make([]uint64, 0, n)
 	}
 	out = out[:n]
-	for k, r := lead, t.x.parent[it.seq]; k > 0; r = t.x.parent[r] { // from the last one on, up the tree
-		above := &t.nodes[r]
-		for ; k > int(above.lead); k-- {
-			out[k-1] = above.start + uint64(k-1) - uint64(above.lead)
+	for k, above := lead, t.above; k > 0; { // from the last one on, up the tree
+		other := t.nodes.at(above)
+		for first := int(other.lead); k > first; k-- {
+			out[k-1] = other.start + uint64(k-1-first) //nolint:gosec // not negative
 		}
+		above = other.above
 	}
 	for k := lead; k < full; k++ {
 		out[k] = t.next
 		t.next++
 	}
 	if partial {
-		row.partial = end
-		out[full] = t.last(it.seq, end, had == len(ids))
+		out[full] = t.last(end)
 	}
-	it.HashIDs = out
+	it.HashIDs, it.trunk = out, n
 }
 
-// last returns the id of a row's partial last block, which is another row's where both end in the same old block.
-func (t *tree) last(seq int, end uint64, known bool) uint64 {
-	if known {
+// last returns the id of the partial last block of the row at hand, which is another row's where both end in the same old block.
+func (t *tree) last(end uint64) uint64 {
+	if end < t.was {
 		if id, again := t.twice[end]; again {
 			return id
 		}
-		if r := t.x.parent[seq]; t.nodes[r].partial == end {
-			above := t.nodes[r]
-			return above.start + uint64(above.n-above.lead) - 1
+		if n := t.nodes.at(t.above); n.partial && n.old+uint64(n.own)-1 == end {
+			return n.start + uint64(n.n-n.lead) - 1
+		}
+		if t.twice == nil {
+			t.twice = map[uint64]uint64{}
 		}
 		t.twice[end] = t.next
 	}

@@ -14,10 +14,16 @@ import (
 // turns makes the delays of later turns.
 type turns struct {
 	c    *Config
-	last map[string]turn // of each session
+	last map[talker]turn // of each session
 
 	made, unknown, capped int64
 	cut                   float64 // ms
+}
+
+// talker is a session of a copy.
+type talker struct {
+	session uint64
+	copy    int
 }
 
 // turn is when a turn was sent, and how long it took, in ms.
@@ -38,9 +44,10 @@ func (t *turns) rows(in step) step {
 				it.Delay, it.ToolWait = mooncake.Opt[float64]{}, mooncake.Opt[float64]{}
 				t.made++
 			}
-		case it.SessionID != "" && t.c.Turns != TurnsAsTimed:
-			before, later := t.last[it.SessionID]
-			t.last[it.SessionID] = turn{it.Timestamp, it.Observed.Duration}
+		case it.session != 0 && t.c.Turns != TurnsAsTimed:
+			who := talker{it.session, it.copy}
+			before, later := t.last[who]
+			t.last[who] = turn{it.Timestamp, it.Observed.Duration}
 			if later {
 				t.follow(it, before)
 			}

@@ -69,6 +69,17 @@ func TestTurns(t *testing.T) {
 			}
 		})
 	}
+	// Two copies have turns of their own, whose times move together.
+	one := `{"timestamp":0,"input_length":10,"output_length":1,"session_id":"a"}
+{"timestamp":5000,"input_length":11,"output_length":1,"session_id":"a"}
+{"timestamp":9000,"input_length":12,"output_length":1}
+`
+	rows, _, _ := transformed(t, Config{Turns: TurnsFromStart, Scale: 2, Shift: 2 * time.Second}, source([]byte(one), 0))
+	for _, row := range rows {
+		if row.InputLength.V == 11 && row.Delay.V != 5000 {
+			t.Errorf("a turn 5 s behind the one before in a session twice copied: %s", brief(rows))
+		}
+	}
 	for _, bad := range []Config{{Turns: "later"}, {MaxDelay: -1}, {MaxContext: -1}, {Conversations: -1}, {ToModels: []string{""}}} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v is accepted", bad)

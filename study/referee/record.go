@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 const maxRecordLine = 64 << 20 // bytes of a line
@@ -65,16 +66,27 @@ func (w *Writes) UnmarshalJSON(text []byte) error {
 
 // ReadRecord reads an engine's record. The requests are in the order in which their headers were received.
 func ReadRecord(r io.Reader) ([]Request, error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), maxRecordLine)
+	lines := jsonrows.NewLines(bufio.NewReaderSize(r, 64<<10), maxRecordLine)
 	var all []Request
-	for n := 1; lines.Scan(); n++ {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+	for n := 1; ; n++ {
+		line, err := lines.Next()
+		switch {
+		case errors.Is(err, io.EOF) && len(all) == 0:
+			return nil, ErrNoRequests
+		case errors.Is(err, io.EOF):
+			slices.SortFunc(all, func(a, b Request) int { return cmp.Compare(a.Seq, b.Seq) })
+			return all, nil
+		case err != nil && !errors.Is(err, jsonrows.ErrLongLine):
+			return nil, fmt.Errorf("it cannot be read: %w", err)
+		case err == nil && len(bytes.TrimSpace(line)) == 0:
 			continue
 		}
 		one := Request{Headers: -1, Received: -1, BodyRead: -1, Ended: -1}
 		one.Asked.Tokens = -1
-		switch err := json.Unmarshal(lines.Bytes(), &one); {
+		if err == nil {
+			err = json.Unmarshal(line, &one)
+		}
+		switch {
 		case err != nil:
 			return nil, fmt.Errorf("line %d is no line of an engine's record: %w; name a file that `moonloop simulate --record` wrote", n, err)
 		case one.Headers < 0:
@@ -84,14 +96,6 @@ func ReadRecord(r io.Reader) ([]Request, error) {
 		}
 		all = append(all, one)
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	if len(all) == 0 {
-		return nil, ErrNoRequests
-	}
-	slices.SortFunc(all, func(a, b Request) int { return cmp.Compare(a.Seq, b.Seq) })
-	return all, nil
 }
 
 // ErrNoRequests is the error of a record without requests.

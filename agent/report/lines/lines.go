@@ -10,10 +10,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // File has the records of a run that ended, in the order of the trace. Partial has those of a run under way, or of one that was
@@ -23,8 +25,8 @@ const (
 	Partial = File + ".partial"
 )
 
-// longest bounds a line, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
-const longest = 64 << 20
+// Longest bounds a line, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
+const Longest = 64 << 20
 
 // ErrNoResult is what a reader says of a line that is a row of a trace and no record of a replay.
 var ErrNoResult = errors.New("no field result: this is a trace, not the records of a replay; name the folder that --out wrote")
@@ -46,18 +48,23 @@ func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) e
 		return fmt.Errorf("the records of a run cannot be read: %w; name the folder given to `moonloop replay --out`", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	in := bufio.NewScanner(f)
-	in.Buffer(make([]byte, 0, 1<<20), longest)
+	in := jsonrows.NewLines(bufio.NewReaderSize(f, 1<<20), Longest)
 	var torn error
-	n := 1
-	for ; in.Scan(); n++ {
+	for n := 1; ; n++ {
+		line, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if torn != nil { // a line follows, so it was not the last
 			return torn
 		}
-		if len(bytes.TrimSpace(in.Bytes())) == 0 {
+		if err != nil {
+			return fmt.Errorf("%s: line %d: %w", name, n, err)
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		value, err := parse(in.Bytes())
+		value, err := parse(line)
 		if err != nil {
 			if torn = fmt.Errorf("%s: line %d: %w", name, n, err); !partial {
 				return torn
@@ -68,10 +75,6 @@ func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) e
 			return err
 		}
 	}
-	if err := in.Err(); err != nil {
-		return fmt.Errorf("%s: line %d: %w", name, n, err)
-	}
-	return nil
 }
 
 // missing is the folder that has neither file.

@@ -28,7 +28,7 @@ func TestRead(t *testing.T) {
 		"torn midway":         {"", "2\n{\n1\n", []int{2}, Partial + ": line 2: unexpected end"},
 		"torn, but ended":     {"1\n{", "", []int{1}, File + ": line 2: unexpected end"},
 		"stopped":             {"1\n7\n{\n", "", []int{1}, "enough"},
-		"too long":            {"1\n" + strings.Repeat(" ", longest) + "2\n", "", []int{1}, File + ": line 2: bufio.Scanner: token too long"},
+		"too long":            {"1\n" + strings.Repeat(" ", Longest) + "2\n", "", []int{1}, File + ": line 2: the line is too long"},
 		"nothing":             {"", "", nil, "has neither"},
 	} {
 		dir := t.TempDir()

@@ -15,8 +15,39 @@ import (
 type Map struct {
 	// chunks hold the ranges in order of their ids, so that one that comes between others moves a chunk at most.
 	chunks [][]interval
-	firsts []uint64 // id of each chunk, side by side, since most of the time goes into looking for it
+	firsts []uint64 // id of each chunk, side by side
 	n      int
+	// near is, for each page of ids, about where the chunk is that has them: to look for it among all would take most of the time.
+	near []uint32
+	// The place that was sought last, since what Find does not find is often inserted next.
+	last      uint64
+	chunk, at int
+	isLast    bool
+	// found are what ids had that were asked for, each where its hash says: the same ranges are asked for again and again.
+	found []found
+}
+
+// found is an id whose number is known, and how many ids from it on have the numbers that follow, or had when it was asked for.
+type found struct {
+	id, to uint64
+	count  int64
+}
+
+const (
+	foundBits  = 14
+	manyRanges = 1 << 10 // fewer need no such table
+)
+
+// place returns where the table has an id; nil is no table.
+func (m *Map) place(id uint64) *found {
+	if m.found == nil {
+		if m.n < manyRanges {
+			return nil
+		}
+		m.found = make([]found, 1<<foundBits)
+	}
+	const odd = 0x9e3779b97f4a7c15
+	return &m.found[id*odd>>(64-foundBits)]
 }
 
 // interval gives the ids first to last the numbers from to on.
@@ -26,25 +57,28 @@ type interval struct{ first, last, to uint64 }
 func (m *Map) Len() int { return m.n }
 
 // maxChunk is the number of ranges at which a chunk becomes two.
-const maxChunk = 512
+const maxChunk = 64
+
+// Pages are of 64 ids. There are as many as ids below some multiple of the number of ranges need: ids that are far apart have none.
+const (
+	pageBits      = 6
+	pagesPerRange = 4
+)
 
 // seek returns the place of the last range that begins at an id or before it; at is -1 when there is none.
 func (m *Map) seek(id uint64) (chunk, at int) {
-	chunk = len(m.chunks) - 1
-	if chunk < 0 || id < m.firsts[0] {
+	if !m.isLast || m.last != id {
+		m.chunk, m.at = m.find(id)
+		m.last, m.isLast = id, true
+	}
+	return m.chunk, m.at
+}
+
+func (m *Map) find(id uint64) (chunk, at int) {
+	if len(m.chunks) == 0 || id < m.firsts[0] {
 		return 0, -1
 	}
-	if id < m.firsts[chunk] { // new ids are behind all others
-		low, high := 0, chunk // the chunk is from low to below high
-		for high-low > 1 {
-			if middle := (low + high) / 2; m.firsts[middle] > id {
-				high = middle
-			} else {
-				low = middle
-			}
-		}
-		chunk = low
-	}
+	chunk = m.chunkOf(id)
 	list := m.chunks[chunk]
 	if at = len(list) - 1; list[at].first > id {
 		low, high := 0, at
@@ -60,13 +94,52 @@ func (m *Map) seek(id uint64) (chunk, at int) {
 	return chunk, at
 }
 
+// chunkOf returns the last chunk that begins at an id or before it. There is one.
+func (m *Map) chunkOf(id uint64) int {
+	last := len(m.firsts) - 1
+	if id >= m.firsts[last] { // new ids are behind all others
+		return last
+	}
+	page := id >> pageBits
+	if page < uint64(len(m.near)) { // where it was, or one further on since another one became two
+		for c := int(m.near[page]); c < min(int(m.near[page])+2, last); c++ {
+			if m.firsts[c] <= id && id < m.firsts[c+1] {
+				return c
+			}
+		}
+	}
+	low, high := 0, last // the chunk is from low to below high
+	for high-low > 1 {
+		if middle := (low + high) / 2; m.firsts[middle] > id {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	if page < uint64(len(m.near)) {
+		m.near[page] = uint32(low)
+	} else if page < uint64(pagesPerRange*m.n) { //nolint:gosec // above 0
+		m.near = append(m.near, make([]uint32, page+1-uint64(len(m.near)))...)
+		m.near[page] = uint32(low)
+	}
+	return low
+}
+
 // Find returns the number of an id and how many ids from it on have the numbers that follow; or, where the id has none, how
 // many from it on have none.
 func (m *Map) Find(id uint64) (to uint64, count int64, known bool) {
+	p := m.place(id)
+	if p != nil && p.count > 0 && p.id == id {
+		return p.to, p.count, true
+	}
 	c, i := m.seek(id)
 	if i >= 0 {
 		if r := m.chunks[c][i]; id <= r.last {
-			return r.to + (id - r.first), CountTo(id, r.last), true
+			to, count = r.to+(id-r.first), CountTo(id, r.last)
+			if p != nil {
+				*p = found{id, to, count}
+			}
+			return to, count, true
 		}
 	}
 	i++
@@ -84,15 +157,24 @@ func CountTo(first, last uint64) int64 {
 	return int64(min(last-first, math.MaxInt64-1)) + 1
 }
 
+// add begins a last chunk.
+func (m *Map) add(r interval) {
+	list := append(make([]interval, 0, maxChunk), r)
+	m.chunks, m.firsts = append(m.chunks, list), append(m.firsts, r.first)
+}
+
 // Insert gives ids that have no number the numbers from to on.
 func (m *Map) Insert(first uint64, count int64, to uint64) {
 	r := interval{first, first + uint64(count-1), to} //nolint:gosec // 1 or more
-	if len(m.chunks) == 0 {
-		m.chunks, m.firsts = [][]interval{{r}}, []uint64{first}
+	c, i := m.seek(first)
+	if p := m.place(first); p != nil {
+		*p = found{first, to, count}
+	}
+	if m.isLast = false; len(m.chunks) == 0 {
+		m.add(r)
 		m.n = 1
 		return
 	}
-	c, i := m.seek(first)
 	list := m.chunks[c]
 	i++ // its place
 	before := i > 0 && list[i-1].last+1 == r.first && list[i-1].to+(r.first-list[i-1].first) == r.to
@@ -113,7 +195,7 @@ func (m *Map) Insert(first uint64, count int64, to uint64) {
 	}
 	m.n++
 	if i == maxChunk && c == len(m.chunks)-1 { // ids that come in their order fill each chunk
-		m.chunks, m.firsts = append(m.chunks, []interval{r}), append(m.firsts, first)
+		m.add(r)
 		return
 	}
 	list = slices.Insert(list, i, r)
