@@ -48,6 +48,7 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 
 // inOrder passes a row on in the order of its trace, with what it shares.
 func (c *compiler) inOrder(p *partition, r *journal.Inference, delay mooncake.Opt[float64], s *sharing) error {
+	c.cached = c.cached || r.CachedTokens.Set
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
 	if numbered(s, r) {

@@ -76,17 +76,25 @@ func (t *tree) graph() map[int32]*step {
 	if !t.c.graphs() || len(t.nodes) < 2 {
 		return nil
 	}
-	g := &grapher{tree: t, steps: map[int32]*step{}, byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
-	session := false
+	isStep := func(n *node) bool {
+		return n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows
+	}
+	count, session := 0, false
 	for i := range t.nodes {
-		if n := &t.nodes[i]; n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows {
-			sent := t.top(int32(i))
-			g.steps[int32(i)] = &step{Step: journal.Step{ID: stepID(t.trace, n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
-			session = session || n.session != 0
+		if isStep(&t.nodes[i]) {
+			count++
+			session = session || t.nodes[i].session != 0
 		}
 	}
-	if len(g.steps) < 2 && !session {
+	if count < 2 && !session { // as in most traces
 		return nil
+	}
+	g := &grapher{tree: t, steps: make(map[int32]*step, count), byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
+	for i := range t.nodes {
+		if n := &t.nodes[i]; isStep(n) {
+			sent := t.top(int32(i))
+			g.steps[int32(i)] = &step{Step: journal.Step{ID: stepID(t.trace, n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
+		}
 	}
 	g.extend()
 	if !g.edgesWithin() {
@@ -132,7 +140,9 @@ func (g *grapher) works() bool {
 
 // stepID numbers a step: by its span, so that it is the same whatever else is compiled.
 func stepID(trace [16]byte, span journal.SpanID) uint64 {
-	return max(xxhash.Sum64(slices.Concat(trace[:], span[:])), 1)
+	var ids [24]byte
+	copy(ids[copy(ids[:], trace[:]):], span[:])
+	return max(xxhash.Sum64(ids[:]), 1)
 }
 
 // top returns the span by which a request was sent: the topmost one that stands for nothing else.
