@@ -30,7 +30,7 @@ type Decoder struct {
 	ends       []blockhash.End
 	ranges     []mooncake.HashRange
 	replies    []mooncake.Reply
-	names      [4]Name // the last ones of each field that is one: most records have the names of the one before
+	names      [5]Name // the last ones of each field that is one: most records have the names of the one before
 }
 
 // Decode reads a record that [AppendRecord] encoded. What d held before is overwritten, the memory of its slices included.
@@ -199,7 +199,7 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagToolsGiven:
 		d.Tools.Given = p.toolIDs()
 	case tagClass:
-		d.Class = p.name()
+		d.Class = p.name(&d.names[4])
 	case tagPriority:
 		d.Priority = mooncake.Some(p.signed())
 	case tagTurn:
