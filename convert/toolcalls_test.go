@@ -26,8 +26,11 @@ func TestToolCallsOfProducers(t *testing.T) {
 		producer       string
 		logs, sessions bool
 	}{
-		{"js-openinference-openai", false, true}, {"js-traceloop-openai", false, false}, {"vercel-ai7-otel", false, false},
-		{"otel-js-openai", true, false}, {"otel-js-openai-nocontent", true, false},
+		{"js-openinference-openai", false, true},
+		{"js-traceloop-openai", false, false},
+		{"vercel-ai7-otel", false, false},
+		{"otel-js-openai", true, false},
+		{"otel-js-openai-nocontent", true, false},
 	} {
 		for _, change := range []string{"as it is", "no parents", "two traces"} {
 			t.Run(c.producer+", "+change, func(t *testing.T) {

@@ -210,13 +210,15 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	if row.Tools != nil {
 		tools = row.Tools
 	}
-	if b.opt.Endpoint == Messages {
+	switch b.opt.Endpoint {
+	case Messages:
 		if p.system != nil {
 			system = p.system
 		}
 		tools, err = toolsOf(tools)
-	} else if b.opt.Endpoint == Responses {
+	case Responses:
 		tools, err = functionsOf(tools)
+	default:
 	}
 	if err != nil {
 		return p, err

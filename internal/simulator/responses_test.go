@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	api3 "github.com/openai/openai-go/v3/responses"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func responsesClient(url string, options ...option.RequestOption) openai.Client {
