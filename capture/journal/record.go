@@ -14,7 +14,7 @@ type SpanID [8]byte
 
 // Record is what a journal holds: an [*Inference], a [*Content] or a [*Link].
 type Record interface {
-	appendTo(dst []byte) []byte
+	appendTo(dst []byte) encoder
 }
 
 // Inference is an inference span.
