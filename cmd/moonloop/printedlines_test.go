@@ -510,10 +510,13 @@ func packed(text string) string {
 
 // TestPrintedLines runs them, and looks at what the engine got.
 func TestPrintedLines(t *testing.T) {
+	t.Parallel()
 	ends := make([]func() replayed, len(printedLines))
 	for i, p := range printedLines {
-		line, _ := strings.CutPrefix(p.line, "!")
-		ends[i] = begin(t, aliasTrace, recorded(strings.Fields("replay --overhead 1 "+line), p.sees), p.files)
+		ends[i] = beginMany(p.sees, func() func() replayed {
+			line, _ := strings.CutPrefix(p.line, "!")
+			return begin(t, aliasTrace, recorded(strings.Fields("replay --overhead 1 "+line), p.sees), p.files)
+		})
 	}
 	for i, p := range printedLines {
 		t.Run(p.tool+"/"+p.about, func(t *testing.T) {
