@@ -36,6 +36,11 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 			return err
 		}
 	}
+	if c.chains(p, r) {
+		if err := c.bySession.add(append(c.key, turnActs), nil); err != nil {
+			return err
+		}
+	}
 	c.key = appendOrder(append(c.key, turnRequest), p, r)
 	c.enc = journal.AppendRecord(c.enc[:0], r)
 	return c.bySession.add(c.key, c.enc)
@@ -43,6 +48,7 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 
 // inOrder passes a row on in the order of its trace, with what it shares.
 func (c *compiler) inOrder(p *partition, r *journal.Inference, delay mooncake.Opt[float64], s *sharing) error {
+	c.cached = c.cached || r.CachedTokens.Set
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
 	if numbered(s, r) {

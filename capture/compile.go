@@ -50,6 +50,7 @@ type compiler struct {
 	unseen     bool    // a reply is not known of a prompt that is
 	replied    bool    // a reply is known
 	thinned    bool    // ends of messages may be left out
+	cached     bool    // a row may say what its engine had cached
 	fine       int     // tokens per fine block
 	sharing    sharing // of the row at hand, kept for its memory
 	structured int64   // number of the next turn of a session without content

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/blockhash"
@@ -25,6 +26,7 @@ type writing struct {
 	c    *compiler
 	part *partition
 	out  TraceWriter // nil before the first row
+	*behind
 
 	size     int   // tokens per block
 	fine     int   // tokens per id of ranges; 0 where rows have none
@@ -38,7 +40,6 @@ type writing struct {
 	domains  map[journal.Domain]bool
 	keys     map[journal.Domain]bool
 	identity map[string]int64
-	digester *mooncake.Digester
 	cache    *stats.Predictor // an infinite one, for what was observed
 	hit      int64            // prompt tokens that it would have of the row at hand, if the ledger gave its ids
 	observed mooncake.ObservedCache
@@ -58,6 +59,7 @@ func (c *compiler) writeRows() (err error) {
 		outside.close()
 		w.ledger.close()
 		if w.out != nil {
+			_ = w.end() // there is an error already
 			err = errors.Join(err, w.out.Close())
 		}
 	}()
@@ -147,6 +149,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	}
 	if w.c.opt.Format == FormatFull {
 		row.SessionID, row.Delay, row.Model, row.OTel = r.Session.String(), delay, r.Model.String(), r.Span
+		row.Class, row.Priority = r.Class.String(), r.Priority
 		if !r.Link.IsZero() {
 			row.OTel = r.Link
 		}
@@ -179,8 +182,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	identity := w.ids(row, r)
 	w.identity[identity.String()]++
 	w.rows++
-	w.digester.Add(row, w.rows)
-	if !p.Replay { // of which nothing was observed
+	if !p.Replay && w.c.cached { // else nothing was observed to hold it against
 		if hit, known := w.predict(row, r); known {
 			grain := w.size
 			if row.HashRanges != nil {
@@ -195,10 +197,68 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	if p.Replay && row.SessionID != "" {
 		w.sessions.Add(row)
 	}
-	if err := w.out.Write(row); err != nil {
+	if err := w.write(row); err != nil {
 		return fmt.Errorf("trace of %s: %w", p.name(), err)
 	}
 	return nil
+}
+
+// behind digests and writes rows in a goroutine of its own, while the next ones are made.
+type behind struct {
+	digester *mooncake.Digester
+	batch    []*mooncake.Row
+	batches  chan []*mooncake.Row // nil where there is no goroutine
+	failed   atomic.Bool
+	ended    chan error
+}
+
+// batchRows is how many rows go to the goroutine at once.
+const batchRows = 128
+
+// begin starts the goroutine.
+func (b *behind) begin(d *mooncake.Digester, out TraceWriter) {
+	batches, ended := make(chan []*mooncake.Row, 1), make(chan error, 1)
+	b.digester, b.batches, b.ended = d, batches, ended
+	go func() {
+		line, err := int64(0), error(nil)
+		for batch := range batches {
+			for _, row := range batch {
+				if err != nil {
+					break
+				}
+				line++
+				d.Add(row, line)
+				if err = out.Write(row); err != nil {
+					b.failed.Store(true)
+				}
+			}
+		}
+		ended <- err
+	}()
+}
+
+// write takes a row, which nobody changes any more. Its error may be that of an earlier row.
+func (b *behind) write(row *mooncake.Row) error {
+	if b.batch = append(b.batch, row); len(b.batch) < batchRows {
+		return nil
+	}
+	if b.failed.Load() {
+		return b.end()
+	}
+	b.batches <- b.batch
+	b.batch = make([]*mooncake.Row, 0, batchRows)
+	return nil
+}
+
+// end waits until all rows are written.
+func (b *behind) end() error {
+	if b.batches == nil {
+		return nil
+	}
+	b.batches <- b.batch
+	close(b.batches)
+	b.batch, b.batches = nil, nil
+	return <-b.ended
 }
 
 // predict returns the prompt tokens of a row that an infinite prefix cache would have. Rows whose ids the ledger gave know it; the
@@ -247,14 +307,14 @@ func (w *writing) start(r *journal.Inference) error {
 		w.fine = 0
 	}
 	w.domains, w.keys, w.identity = map[journal.Domain]bool{}, map[journal.Domain]bool{}, map[string]int64{}
-	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine})
 	w.sessions = stats.NewSessionDetector(w.size, 0)
 	w.cache = stats.NewPredictor(stats.PredictorOptions{BlockSize: w.size})
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
 	}
-	w.out = out
+	w.out, w.behind = out, new(behind)
+	w.begin(mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine}), out)
 	return nil
 }
 
@@ -353,7 +413,7 @@ func (w *writing) commit() error {
 	}
 	out, p := w.out, w.part
 	w.out = nil
-	if err := errors.Join(w.ledger.err(), w.numbers.err()); err != nil {
+	if err := errors.Join(w.end(), w.ledger.err(), w.numbers.err()); err != nil {
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
 	}
 	w.ledger.close()
