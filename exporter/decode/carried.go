@@ -40,12 +40,12 @@ func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record
 	switch d := &w.carried; d.Kind {
 	case journal.KindContent:
 		w.counts.Contents++
-		w.content = journal.Content{Span: d.Span, Parent: d.Parent, Start: d.Start, Prompt: d.Prompt}
+		w.content = journal.Content{Span: d.Span, Parent: d.Parent, Start: d.Start, Prompt: d.Prompt, Tools: d.Tools}
 		return &w.content
 	case journal.KindLink:
 		w.counts.Links++
 		w.link = journal.Link{
-			Span: d.Span, Parent: d.Parent, Session: d.Session, Border: d.Border, Start: d.Start, End: d.End, Acts: d.Acts, Follows: d.Follows,
+			Span: d.Span, Parent: d.Parent, Session: d.Session, Border: d.Border, Start: d.Start, End: d.End, Acts: d.Acts, Follows: d.Follows, Tools: d.Tools,
 		}
 		return &w.link
 	default:
