@@ -275,7 +275,7 @@ func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int,
 	started := time.Now()
 	together := 20
 	if spans > manySpans {
-		together = 100 // a request is a message, and a message costs a write to a queue's file and one to a journal that is synced
+		together = 100 // a request is a message, which the sender's queue writes to a file, and for which the reader waits for its disk
 	}
 	c := startClients(t, address, production(t, together, 2048), 2)
 	for deadline := time.Now().Add(2 * time.Minute); len(arriving.spans) == 0; time.Sleep(100 * time.Millisecond) {
