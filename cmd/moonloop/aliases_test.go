@@ -67,7 +67,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 	}
 	w := new(aliasEngine)
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if at := r.URL.Path; !strings.HasSuffix(at, "/completions") && !strings.HasSuffix(at, "/embeddings") && !strings.Contains(at, "/generate") {
+		if at := r.URL.Path; !strings.HasSuffix(at, "/completions") && !strings.HasSuffix(at, "/embeddings") && !strings.HasSuffix(at, "/responses") && !strings.Contains(at, "/generate") {
 			w.asked()
 			e.ServeHTTP(rw, r)
 			return
