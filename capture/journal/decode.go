@@ -31,7 +31,7 @@ type Decoder struct {
 	ends       []blockhash.End
 	ranges     []mooncake.HashRange
 	replies    []mooncake.Reply
-	names      [4]Name // the last ones of each field that is one: most records have the names of the one before
+	names      [5]Name // the last ones of each field that is one: most records have the names of the one before
 }
 
 // Decode reads a record that [AppendRecord] encoded. What d held before is overwritten, the memory of its slices included.
@@ -85,7 +85,7 @@ func allowed(kind Kind, tag byte) bool {
 			tag >= tagEnds && tag <= tagReplies || tag == tagToolsMade || tag == tagToolsGiven
 	case KindLink:
 		return tag >= tagParent && tag <= tagEnd || tag == tagSession || tag == tagBorder || tag == tagFollows || tag == tagActor ||
-			tag == tagToolsMade || tag == tagToolsGiven
+			tag >= tagToolsMade && tag <= tagPriority
 	}
 	return false
 }
@@ -215,6 +215,12 @@ func (d *Decoder) field(p *parser, tag byte) {
 		d.Tools.Made = p.toolIDs()
 	case tagToolsGiven:
 		d.Tools.Given = p.toolIDs()
+	case tagClass:
+		d.Class = p.name(&d.names[4])
+	case tagPriority:
+		d.Priority = mooncake.Some(p.signed())
+	case tagTurn:
+		d.Step.Turn = p.turn()
 	}
 }
 
@@ -249,7 +255,7 @@ func (d *Decoder) Record() Record {
 	case KindContent:
 		return &Content{d.Span, d.Parent, d.Start, own.Prompt, d.Tools}
 	default:
-		return &Link{d.Span, d.Parent, d.Session, d.Border, d.Start, d.End, d.Acts, d.Follows, d.Tools}
+		return &Link{d.Span, d.Parent, d.Session, d.Border, d.Start, d.End, d.Acts, d.Follows, d.Class, d.Priority, d.Tools}
 	}
 }
 
@@ -449,6 +455,15 @@ func (p *parser) step() Step {
 		p.fail(errors.New("step has no id"))
 	}
 	return s
+}
+
+func (p *parser) turn() Turn {
+	t := Turn{ID: p.fixed(), Begin: p.signed(), End: p.signed(), From: p.signed(), To: p.signed()}
+	flags := p.byte()
+	if t.Acts, t.Waited = flags&1 != 0, flags&2 != 0; flags > 3 || t == (Turn{}) {
+		p.fail(errors.New("unknown turn"))
+	}
+	return t
 }
 
 func (p *parser) hashRanges(memory *[]mooncake.HashRange) []mooncake.HashRange {

@@ -83,7 +83,10 @@ const (
 	tagWaits
 	tagToolsMade
 	tagToolsGiven
-	tagLast = tagToolsGiven
+	tagClass
+	tagPriority
+	tagTurn
+	tagLast = tagTurn
 )
 
 type encoder struct {
@@ -266,6 +269,9 @@ func (r *Inference) appendTo(dst []byte) encoder {
 	e.step(&r.Step)
 	e.waits(&r.Waits)
 	e.tools(&r.Tools)
+	e.name(tagClass, r.Class)
+	e.integer(tagPriority, r.Priority)
+	e.turn(&r.Step.Turn)
 	return e
 }
 
@@ -303,6 +309,23 @@ func (e *encoder) step(s *Step) {
 	e.b = binary.AppendVarint(binary.AppendVarint(e.b, s.Delay), s.ToolWait)
 }
 
+func (e *encoder) turn(t *Turn) {
+	if *t == (Turn{}) {
+		return
+	}
+	e.fixed(tagTurn, true, t.ID)
+	for _, at := range [...]int64{t.Begin, t.End, t.From, t.To} {
+		e.b = binary.AppendVarint(e.b, at)
+	}
+	flags := byte(0)
+	for i, set := range [...]bool{t.Acts, t.Waited} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	e.b = append(e.b, flags)
+}
+
 func (r *Content) appendTo(dst []byte) encoder {
 	e := encoder{b: dst}
 	e.head(KindContent, r.Span)
@@ -326,5 +349,7 @@ func (r *Link) appendTo(dst []byte) encoder {
 	e.follows(r.Follows)
 	e.bytes(tagActor, r.Acts != NoActor, []byte{byte(r.Acts)})
 	e.tools(&r.Tools)
+	e.name(tagClass, r.Class)
+	e.integer(tagPriority, r.Priority)
 	return e
 }

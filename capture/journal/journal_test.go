@@ -502,10 +502,12 @@ func TestGraphFields(t *testing.T) {
 		&Link{Span: ref(1, 3), Start: 5, End: 5, Border: true, Acts: Agent},
 		&Inference{Span: ref(1, 5), Follows: []SpanID{sid(3)}, Step: Step{
 			ID: 1<<64 - 1, WaitFor: []Edge{{7, mooncake.EvidenceTime}, {8, mooncake.EvidenceLink}}, Delay: 3, ToolWait: -1,
+			Turn: Turn{ID: 9, Begin: -1, End: 1<<63 - 1, From: 4, To: 5, Waited: true},
 		}},
+		&Inference{Span: ref(1, 11), Step: Step{Turn: Turn{ID: 1, Acts: true}}},
 		&Inference{Span: ref(1, 6), Waits: Waits{InGraph: true}},
 		&Inference{Span: ref(1, 7), Waits: Waits{
-			InGraph: true, For: []RowEdge{{0, mooncake.EvidenceToolCall}, {1 << 40, 0}}, Delay: opt(0.5), ToolWait: opt(0.0),
+			InGraph: true, For: []RowEdge{{0, mooncake.EvidenceToolCall}, {1 << 40, 0}, {2, mooncake.EvidenceSession}}, Delay: opt(0.5), ToolWait: opt(0.0),
 		}},
 		&Inference{Span: ref(1, 8), Waits: Waits{InGraph: true, ToolWait: opt(350.25)}, Tools: ToolIDs{Made: []uint64{1, 1<<64 - 1}, Given: []uint64{2}}},
 		&Content{Span: ref(1, 9), Prompt: Prompt{Identity: None}, Tools: ToolIDs{Made: []uint64{3}}},
@@ -514,7 +516,7 @@ func TestGraphFields(t *testing.T) {
 	got, damage, _ := readAll(t, journal(want...))
 	equal(t, "records", want, got)
 	equal(t, "damage", 0, len(damage))
-	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 5, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}} {
+	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 6, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}, {tagTurn, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4}} {
 		for _, kind := range []Kind{KindInference, KindLink, KindContent} {
 			b := append(append([]byte{byte(kind)}, make([]byte, 24)...), tags...)
 			if new(Decoder).Decode(b) == nil {
