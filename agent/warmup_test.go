@@ -43,8 +43,10 @@ func TestWarmUpByTime(t *testing.T) {
 		{"more and more at once", Schedule{Warmup: 4, WarmupConcurrency: 3, WarmupConcurrencyRampUp: 2 * time.Second}, at(0, 1, 2, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
 		{"one without a first token", Schedule{Warmup: 3, WarmupConcurrency: 3, WarmupPrefillConcurrency: 1}, at(0, 3, 6), 9 * time.Second, report.Warmup{Sent: 3, Lasted: 9000}},
 		{
-			"more and more without a first token", Schedule{Warmup: 3, WarmupConcurrency: 3, WarmupPrefillConcurrency: 2, WarmupPrefillRampUp: time.Second},
-			at(0, 1, 3), 6 * time.Second, report.Warmup{Sent: 3, Lasted: 6000},
+			"more and more without a first token",
+			Schedule{Warmup: 3, WarmupConcurrency: 3, WarmupPrefillConcurrency: 2, WarmupPrefillRampUp: time.Second},
+			at(0, 1, 3), 6 * time.Second,
+			report.Warmup{Sent: 3, Lasted: 6000},
 		},
 		{"a grace that is enough", Schedule{Warmup: 2, WarmupGrace: 5 * time.Second}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
 	} {

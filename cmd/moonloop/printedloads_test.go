@@ -49,7 +49,8 @@ const ofLengths = "the trace says lengths and turns"
 
 var printedLoads = []printedLine{
 	{
-		aiperf, "DAG Benchmarks", "conversations that go on with the one before", forkLine + "1", map[string]string{"d.jsonl": forks},
+		aiperf, "DAG Benchmarks", "conversations that go on with the one before", forkLine + "1",
+		map[string]string{"d.jsonl": forks},
 		"requests 5; turns 2 4 5 6 8; model sim; all of max_completion_tokens=3 4 5 6 7; body stream=true", "a fork has the session of its parent: --balance session sends both to one engine",
 	},
 	{
@@ -67,11 +68,13 @@ var printedLoads = []printedLine{
 		"requests 9; turns 1 1 1 3 3 3 3 3 3", "--concurrency counts requests, not conversations with all that they start",
 	},
 	{
-		aiperf, "DAG Benchmarks", "conversations that others wait for", forkLine + "4", map[string]string{"d.jsonl": helpers},
+		aiperf, "DAG Benchmarks", "conversations that others wait for", forkLine + "4",
+		map[string]string{"d.jsonl": helpers},
 		"requests 8; turns 1 1 1 2 3 5 5 7; all of max_completion_tokens=2 3 3 4 5 6 7 8; some temperature=0.7", "",
 	},
 	{
-		aiperf, "DAG Benchmarks", "one that only starts others", forkLine + "2", map[string]string{"d.jsonl": `{"session_id": "start", "orchestrator": true, "spawns": ["fan-out-a", "fan-out-b"]}` + "\n" + branches},
+		aiperf, "DAG Benchmarks", "one that only starts others", forkLine + "2",
+		map[string]string{"d.jsonl": `{"session_id": "start", "orchestrator": true, "spawns": ["fan-out-a", "fan-out-b"]}` + "\n" + branches},
 		"requests 2; turns 1 1; all of min_tokens=4 5", "",
 	},
 	{
@@ -86,7 +89,8 @@ var printedLoads = []printedLine{
 	},
 	{
 		aiperf, "Agentic Workloads", "conversations that branch, by their graph format", "profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/d.jsonl --graph-format dag_jsonl --streaming",
-		map[string]string{"d.jsonl": forks}, "requests 5; turns 2 4 5 6 8", "",
+		map[string]string{"d.jsonl": forks},
+		"requests 5; turns 2 4 5 6 8", "",
 	},
 	{
 		aiperf, "YAML templates: trace_replay", "a trace, by a file of settings", "profile --config DIR/trace_replay.yaml",
@@ -194,30 +198,37 @@ benchmark:
 	loadLine("Request Cancellation", "at once", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --request-cancellation-rate 30 --request-cancellation-delay 0.0 --concurrency 15 --request-count 6", "requests 6; summary config.cancel-share=0.3", "likewise"),
 	{
 		aiperf, "Multi-URL Load Balancing", "several servers", "profile --model sim --url http://HOST:PORT --url http://localhost:PORT --url-strategy round_robin --request-rate 60 --request-count 6" + withTrace,
-		map[string]string{"t.jsonl": threeRows}, "requests 6; hosts 3 3", traceIs,
+		map[string]string{"t.jsonl": threeRows},
+		"requests 6; hosts 3 3", traceIs,
 	},
 	{
 		aiperf, "Multi-Run Confidence Reporting", "several runs", "profile --model sim --endpoint-type chat --url ENGINE/v1/chat/completions --num-profile-runs 2 --profile-run-cooldown-seconds 0.1 --concurrency 10 --num-prompts 2 --artifact-dir DIR/runs" + withTrace,
-		map[string]string{"t.jsonl": threeRows}, "requests 4; file runs/run-2/summary.json; path /v1/chat/completions", traceIs + ", and --artifact-dir",
+		map[string]string{"t.jsonl": threeRows},
+		"requests 4; file runs/run-2/summary.json; path /v1/chat/completions", traceIs + ", and --artifact-dir",
 	},
 	{
 		aiperf, "Benchmark Control Hooks", "the engine's own switches", "profile --model sim --url ENGINE --endpoint-type chat --streaming --concurrency 8 --request-count 3 --reset-kv-cache --server-profiler" + withTrace,
-		map[string]string{"t.jsonl": threeRows}, "requests 3; posts /reset_prefix_cache /start_profile /stop_profile", traceIs,
+		map[string]string{"t.jsonl": threeRows},
+		"requests 3; posts /reset_prefix_cache /start_profile /stop_profile", traceIs,
 	},
 	{
 		vllm, "Benchmark CLI", "sampling", "bench serve --backend vllm --model sim --endpoint /v1/completions --base-url ENGINE --dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 --top-k 10 --top-p 0.9 --temperature 0.5 --num-prompts 10",
-		map[string]string{"t.jsonl": threeRows}, "requests 3; body top_k=10; body top_p=0.9; body temperature=0.5", "the page's dataset is ShareGPT",
+		map[string]string{"t.jsonl": threeRows},
+		"requests 3; body top_k=10; body top_p=0.9; body temperature=0.5", "the page's dataset is ShareGPT",
 	},
 	{
 		vllm, "Benchmark CLI", "all prompts", "bench serve --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 --num-prompts -1",
-		map[string]string{"t.jsonl": threeRows}, "requests 3; over 274ms", "the page's datasets are SpecBench and SPEED-Bench",
+		map[string]string{"t.jsonl": threeRows},
+		"requests 3; over 274ms", "the page's datasets are SpecBench and SPEED-Bench",
 	},
 	{
 		vllm, "Benchmark CLI", "as many as a gateway lets through", "bench serve --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --no-self-timed --request-rate=inf --max-concurrency=2",
-		map[string]string{"t.jsonl": threeRows}, "requests 3; summary config.concurrency=2", "the page names flags and values alone",
+		map[string]string{"t.jsonl": threeRows},
+		"requests 3; summary config.concurrency=2", "the page names flags and values alone",
 	},
 	{
 		vllm, "Benchmark CLI", "a dataset of texts", "!bench serve --backend vllm --model sim --base-url ENGINE --dataset-name sharegpt --dataset-path DIR/talk.json --num-prompts 10",
-		map[string]string{"talk.json": talk()}, "want timed_trace", "a replay sends a trace: --dataset FILE makes its prompts of such a text",
+		map[string]string{"talk.json": talk()},
+		"want timed_trace", "a replay sends a trace: --dataset FILE makes its prompts of such a text",
 	},
 }
