@@ -44,6 +44,7 @@ SHADOW   ?= 20m
 RATE     ?=
 SEEDS    ?=
 SPANS    ?= 20000
+MEMORY   ?= 2GiB
 INSTRUMENTATION ?= openinference
 
 .PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-sql acceptance-kubernetes acceptance-images soak check clean
@@ -236,6 +237,14 @@ acceptance-sql: moonloop
 	test/acceptance/sql/install.sh build/sql
 	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
 		go test -v -count=1 -timeout 10m -run '^TestAcceptanceSQL$$' ./test/acceptance
+
+## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, compiled by one process and in two shards; DuckDB counts; MEMORY=2GiB PYTHON=python3
+# Installs DuckDB into build/duckdb (0.1 GB). Takes up to 1.5 kB of disk for a request.
+.PHONY: acceptance-compile
+acceptance-compile: moonloop
+	test/acceptance/compile/install.sh build/duckdb
+	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' \
+		$(ACCEPT_ENGINE) -run '^TestAcceptanceCompile$$' ./test/acceptance
 
 ## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart
 # Needs etcd. The first build takes some fifteen minutes.

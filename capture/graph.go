@@ -74,15 +74,24 @@ func (t *tree) graph() map[int32]*step {
 	if t.c.opt.Graphs == GraphsNever || t.c.opt.Format != FormatFull || len(t.nodes) < 2 {
 		return nil
 	}
-	g := &grapher{tree: t, steps: map[int32]*step{}, byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
+	isStep := func(n *node) bool {
+		return n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows
+	}
+	count := 0
 	for i := range t.nodes {
-		if n := &t.nodes[i]; n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows {
+		if isStep(&t.nodes[i]) {
+			count++
+		}
+	}
+	if count < 2 { // as in most traces
+		return nil
+	}
+	g := &grapher{tree: t, steps: make(map[int32]*step, count), byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
+	for i := range t.nodes {
+		if n := &t.nodes[i]; isStep(n) {
 			sent := t.top(int32(i))
 			g.steps[int32(i)] = &step{Step: journal.Step{ID: t.stepID(n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
 		}
-	}
-	if len(g.steps) < 2 {
-		return nil
 	}
 	g.extend()
 	for _, i := range slices.Backward(g.order) {
@@ -434,7 +443,7 @@ func (g *grapher) concerns(tool int32, s *step) bool {
 // gone is a step that became no row: what followed it follows its predecessors, that much later, or the row that stands for it.
 type gone struct {
 	journal.Step
-	took int64
+	Took int64 // ns
 }
 
 // drop remembers the step of a request that is no row.
@@ -474,7 +483,7 @@ func (c *compiler) settleStep(s journal.Step) journal.Step {
 			queue = append(queue, before)
 		}
 		if len(s.WaitFor) == 1 { // it was all that was waited for
-			s.Delay, s.ToolWait = s.Delay+g.took+g.Delay, s.ToolWait+g.ToolWait
+			s.Delay, s.ToolWait = s.Delay+g.Took+g.Delay, s.ToolWait+g.ToolWait
 		}
 	}
 	s.WaitFor = kept[:min(len(kept), mooncake.MaxWaitFor)]

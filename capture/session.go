@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// A key of bySession is the partition, the session, and what follows.
+// A key of bySession is its part, the partition, the session, and what follows.
 const (
 	sessionKey  = 4 + 8
 	turnContent = 0 // the session has content; nothing else
@@ -35,6 +35,7 @@ func (c *compiler) layTurns() error {
 	var s session
 	var d journal.Decoder
 	return c.bySession.each(c.ctx, func(b []byte) error {
+		b = b[partLength:]
 		if s.turns == 0 && !s.content || !bytes.Equal(b[:sessionKey], s.key[:]) {
 			s = session{key: [sessionKey]byte(b[:sessionKey]), sharing: sharing{parts: s.sharing.parts[:0]}}
 		}

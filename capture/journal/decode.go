@@ -30,11 +30,12 @@ type Decoder struct {
 	ends       []blockhash.End
 	ranges     []mooncake.HashRange
 	replies    []mooncake.Reply
+	names      [4]Name // the last ones of each field that is one: most records have the names of the one before
 }
 
 // Decode reads a record that [AppendRecord] encoded. What d held before is overwritten, the memory of its slices included.
 func (d *Decoder) Decode(b []byte) error {
-	*d = Decoder{ids: d.ids, cells: d.cells, ends: d.ends, ranges: d.ranges, replies: d.replies}
+	*d = Decoder{ids: d.ids, cells: d.cells, ends: d.ends, ranges: d.ranges, replies: d.replies, names: d.names}
 	if len(b) < headLength {
 		return errShort
 	}
@@ -115,11 +116,11 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagSession:
 		d.Session = Session(p.fixed())
 	case tagModel:
-		d.Model = p.name()
+		d.Model = p.name(&d.names[0])
 	case tagResponse:
 		copy(d.Response[:], p.take(16))
 	case tagRun:
-		d.Run = p.name()
+		d.Run = p.name(&d.names[1])
 	case tagRow:
 		d.Row = mooncake.Some(p.signed())
 	case tagTimestamp:
@@ -151,7 +152,7 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagOutputEstimate:
 		d.OutputEstimate = mooncake.Some(p.signed())
 	case tagAnswered:
-		if d.Answered = p.name(); d.Answered.IsZero() {
+		if d.Answered = p.name(&d.names[2]); d.Answered.IsZero() {
 			d.Answered = d.Model
 		}
 		if d.Answered.IsZero() {
@@ -178,7 +179,7 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagReplies:
 		d.Replies = p.replies(&d.replies)
 	case tagFinish:
-		d.Finish = p.name()
+		d.Finish = p.name(&d.names[3])
 	case tagOrder:
 		if d.Order = orderOf(p.byte()); d.Order == "" {
 			p.fail(errors.New("unknown order of prompts"))
@@ -311,16 +312,23 @@ func (p *parser) size() uint64 {
 	return v
 }
 
-func (p *parser) name() Name {
+// name returns a name, which is the last one where it has the same bytes.
+func (p *parser) name(last *Name) Name {
 	n := p.size()
 	if n > MaxName {
 		p.fail(errors.New("name is too long"))
 		return Name{}
 	}
-	name, err := ParseName(string(p.take(int(n))))
+	b := p.take(int(n))
+	if string(b) == last.s {
+		return *last
+	}
+	name, err := ParseName(string(b))
 	if err != nil {
 		p.fail(err)
+		return Name{}
 	}
+	*last = name
 	return name
 }
 
