@@ -36,6 +36,11 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 			return err
 		}
 	}
+	if c.chains(p, r) {
+		if err := c.bySession.add(append(c.key, turnActs), nil); err != nil {
+			return err
+		}
+	}
 	c.key = appendOrder(append(c.key, turnRequest), p, r)
 	c.enc = journal.AppendRecord(c.enc[:0], r)
 	return c.bySession.add(c.key, c.enc)

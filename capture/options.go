@@ -34,7 +34,7 @@ type Format string
 
 // The formats. The zero Format is FormatFull.
 const (
-	FormatFull     Format = "full"     // session_id, delay, model and otel beside the four plain fields
+	FormatFull     Format = "full"     // session_id, delay, model, class, otel and others beside the four plain fields
 	FormatMooncake Format = "mooncake" // timestamp, input_length, output_length and hash_ids, for tools that know no others
 )
 

@@ -151,6 +151,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	}
 	if w.c.opt.Format == FormatFull {
 		row.SessionID, row.Delay, row.Model, row.OTel = r.Session.String(), delay, r.Model.String(), r.Span
+		row.Class, row.Priority = r.Class.String(), r.Priority
 		if !r.Link.IsZero() {
 			row.OTel = r.Link
 		}

@@ -15,13 +15,16 @@ import (
 const (
 	sessionKey  = 4 + 8
 	turnContent = 0 // the session has content; nothing else
-	turnRequest = 1 // the request, by its order
+	turnActs    = 1 // its turns follow each other as those of an agent; nothing else
+	turnRequest = 2 // the request, by its order
 )
 
 // session is the session at hand.
 type session struct {
 	key     [sessionKey]byte
 	content bool
+	acts    bool
+	across  across
 	turns   int64
 	end     int64 // of the turn before, in ns
 	tokens  int64 // prompt and output of the turn before
@@ -36,11 +39,15 @@ func (c *compiler) layTurns() error {
 	var d journal.Decoder
 	return c.bySession.each(c.ctx, func(b []byte) error {
 		b = b[partLength:]
-		if s.turns == 0 && !s.content || !bytes.Equal(b[:sessionKey], s.key[:]) {
+		if s.turns == 0 && !s.content && !s.acts || !bytes.Equal(b[:sessionKey], s.key[:]) {
 			s = session{key: [sessionKey]byte(b[:sessionKey]), sharing: sharing{parts: s.sharing.parts[:0]}}
 		}
 		if b[sessionKey] == turnContent {
 			s.content = true
+			return nil
+		}
+		if b[sessionKey] == turnActs {
+			s.acts = true
 			return nil
 		}
 		if err := d.Decode(b[sessionKey+1+orderLength:]); err != nil {
@@ -64,6 +71,10 @@ func (c *compiler) layTurns() error {
 				delay = mooncake.Some(float64(r.Start-s.end) / 1e6)
 			}
 		}
+		if s.acts && !p.Replay {
+			s.across.follow(r, &c.toolCalls)
+		}
+		r.Tools, r.Step.Turn = journal.ToolIDs{}, journal.Turn{}
 		structural := !s.content && !p.Replay
 		if structural {
 			s.lay(r, int64(c.fine), c.structured)

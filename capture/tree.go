@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Fields of a leaf that are filled from above.
@@ -31,9 +32,11 @@ const (
 // node is a span of the trace at hand. Indices are those of tree.nodes, -1 is none.
 type node struct {
 	span, parent journal.SpanID
-	session      journal.Session // its own, then the nearest one at or above it
-	run          journal.Name    // likewise
-	at           slot            // of the record; not of a link
+	session      journal.Session     // its own, then the nearest one at or above it
+	run          journal.Name        // likewise
+	class        journal.Name        // likewise, and so the priority
+	urgent       mooncake.Opt[int64] // that
+	at           slot                // of the record; not of a link
 
 	kind                journal.Kind
 	failed, row, warmup bool
@@ -147,7 +150,7 @@ func (t *tree) keep(d *journal.Decoder, payload []byte) (err error) {
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
 		kind: d.Kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, beside: t.beside, model: d.Model,
 		start: d.Start, end: endOf(&d.Inference), clock: d.Clock, input: -1,
-		up: -1, above: -1, root: -1, prompt: -1, acts: d.Acts, follows: d.Follows,
+		up: -1, above: -1, root: -1, prompt: -1, acts: d.Acts, follows: d.Follows, class: d.Class, urgent: d.Priority,
 	}
 	if d.InputTokens.Set {
 		n.input = d.InputTokens.V
@@ -300,6 +303,12 @@ func (t *tree) inherit() {
 			if n.run.IsZero() {
 				n.run = p.run
 			}
+			if n.class.IsZero() {
+				n.class = p.class
+			}
+			if !n.urgent.Set {
+				n.urgent = p.urgent
+			}
 			n.broken = n.broken || p.broken
 		}
 		if n.run.IsZero() && n.broken && one {
@@ -430,10 +439,16 @@ func (t *tree) request(i int32) (*journal.Inference, error) {
 	}
 	r := &t.leaf
 	t.held = -1
-	r.Session, r.Run, r.Remote = n.session, journal.Name{}, n.remote
-	r.Follows, r.Tools, r.Step = nil, journal.ToolIDs{}, journal.Step{}
+	r.Session, r.Run, r.Remote, r.Class, r.Priority = n.session, journal.Name{}, n.remote, n.class, n.urgent
+	r.Follows, r.Step = nil, journal.Step{}
 	if s := t.steps[i]; s != nil {
 		r.Step = s.Step
+		r.Tools.Made, r.Tools.Given = s.made[:min(len(s.made), journal.MaxToolIDs)], s.open[:min(len(s.open), journal.MaxToolIDs)]
+	} else if len(t.nodes) > 1 {
+		r.Tools = journal.ToolIDs{}
+	}
+	if r.Session == 0 || !t.c.graphs() { // what is of no session has nothing in other traces
+		r.Tools = journal.ToolIDs{}
 	}
 	if n.row {
 		return &r.Inference, nil
@@ -567,6 +582,9 @@ func (t *tree) single() error {
 		p.lost.add(lostFailed, 1)
 	default:
 		d.Run = journal.Name{}
+		if d.Step.Turn = endless(&d.Inference); d.Session == 0 || !t.c.graphs() {
+			d.Step, d.Tools = journal.Step{}, journal.ToolIDs{}
+		}
 		return t.c.request(p, &d.Inference)
 	}
 	return nil

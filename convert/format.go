@@ -25,6 +25,7 @@ type spec struct {
 	Format
 	about string // what it is, for people; one line
 	table bool   // CSV, of which the first record names the columns; else JSON objects, however they are laid out
+	cells bool   // of a table: as objects, its records are of another format
 	// fields are columns or members that each record has. A file is of the first format all of whose fields are in its beginning; a
 	// format without fields is known by its name alone.
 	fields   []string
@@ -184,7 +185,7 @@ func Detect(name string, head []byte) (Format, error) {
 		}
 	}
 	for _, s := range specs { // tables as objects, such as those of Parquet
-		if s.table && s != &mooncakeCSV && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
+		if s.table && !s.cells && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
 			return s.Format, nil
 		}
 	}

@@ -75,6 +75,9 @@ func (e Endpoint) assistant(reply string, toolCalls []byte) []byte {
 	if e == Messages && len(toolCalls) > 0 {
 		return blocksOfReply(reply, toolCalls)
 	}
+	if e == Responses && len(toolCalls) > 0 {
+		return itemsOfReply(reply, toolCalls)
+	}
 	raw := []byte(`,{"role":"assistant","content":`)
 	if reply == "" && len(toolCalls) > 0 {
 		raw = append(raw, "null"...)

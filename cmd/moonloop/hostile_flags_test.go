@@ -39,7 +39,7 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"*", "BOOL", "missing", "a switch needs no value"},
 	{"*", "seed", "huge", "every number of 64 bits is a seed"},
 	{"capture", "grpc http", "empty", "it is how not to listen"},
-	{"*", "model only-model to-model only-class only-session session-key deny run-id run label", "negative wrong", "every word is a name"},
+	{"*", "model only-model to-model only-class only-session session-key class-key deny run-id run label", "negative wrong", "every word is a name"},
 	{"*", "out journal record quarantine save-prompts dataset xlsx parquet", "negative wrong", "every word is the name of a file"},
 	{"replay", "save-prompts", "missing forgotten", "TraceReplay's has no value"},
 	{"replay", "tokenizer", "wrong huge control", "other tools take the name of a model, which has no effect"},

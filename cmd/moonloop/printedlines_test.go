@@ -186,6 +186,13 @@ var printedLines = []printedLine{
 		"requests 2; path /generate_stream; some inputs=Where do they end?; body parameters=map[details:true]", "",
 	},
 	{
+		aiperf, "Profile the OpenAI Responses API", "texts of one's own", "profile --model sim --endpoint-type responses --endpoint /v1/responses --streaming --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 4",
+		map[string]string{"inputs.jsonl": `{"texts": ["Where do rivers rise?"]}
+{"texts": ["Where do they end?"]}
+`},
+		"requests 4; path /v1/responses; model sim; some input=[map[content:Where do they end? role:user]]; body stream=true; body messages=", "",
+	},
+	{
 		aiperf, "Trace Replay with Mooncake Traces", "rows with messages", aiperfStart + "--input-file DIR/chats.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
 		map[string]string{"chats.jsonl": `{"session_id": "a", "messages": [{"role": "user", "content": "Good day"}], "output_length": 5, "timestamp": 0}
 {"session_id": "a", "messages": [{"role": "user", "content": "Good day"}, {"role": "assistant", "content": "To you"}, {"role": "user", "content": "And now?"}], "output_length": 5, "timestamp": 200}
@@ -503,10 +510,13 @@ func packed(text string) string {
 
 // TestPrintedLines runs them, and looks at what the engine got.
 func TestPrintedLines(t *testing.T) {
+	t.Parallel()
 	ends := make([]func() replayed, len(printedLines))
 	for i, p := range printedLines {
-		line, _ := strings.CutPrefix(p.line, "!")
-		ends[i] = begin(t, aliasTrace, recorded(strings.Fields("replay --overhead 1 "+line), p.sees), p.files)
+		ends[i] = beginMany(p.sees, func() func() replayed {
+			line, _ := strings.CutPrefix(p.line, "!")
+			return begin(t, aliasTrace, recorded(strings.Fields("replay --overhead 1 "+line), p.sees), p.files)
+		})
 	}
 	for i, p := range printedLines {
 		t.Run(p.tool+"/"+p.about, func(t *testing.T) {

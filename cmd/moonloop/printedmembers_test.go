@@ -80,6 +80,7 @@ var printedMembers = []printedMember{
 
 // TestPrintedMembers runs a line with each.
 func TestPrintedMembers(t *testing.T) {
+	t.Parallel()
 	ends := make([]func() replayed, len(printedMembers))
 	for i, m := range printedMembers {
 		line, _ := strings.CutPrefix(m.line, "!")

@@ -191,6 +191,7 @@ func ended(status int) bool { return status == exitOK || status == exitInvalid }
 // TestResumeKilled kills a run by SIGKILL at several instants, and each run that goes on with it: what has come to the engine is each
 // row, and none twice; only those that were in flight may be missing.
 func TestResumeKilled(t *testing.T) {
+	t.Parallel()
 	const rows = 60
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(12, b.out, b.args("--run-id", "night", "-H", "X-Secret: planted", "--seed", "18446744073709551615")...)
@@ -243,6 +244,7 @@ func (b *broken) interrupt(requests int, args ...string) (stdout string) {
 
 // TestResumeInterrupted: a run that was interrupted goes on, though it has results; and what was cancelled then stays so.
 func TestResumeInterrupted(t *testing.T) {
+	t.Parallel()
 	const rows = 30
 	b := newBroken(t, rows, 20*time.Millisecond)
 	if stdout := b.interrupt(8, b.args()...); !strings.Contains(stdout, "it goes on with: moonloop replay --resume "+b.out) {
@@ -272,6 +274,7 @@ func TestResumeInterrupted(t *testing.T) {
 
 // TestResumeRuns: of several runs those go on that did not come to their end.
 func TestResumeRuns(t *testing.T) {
+	t.Parallel()
 	const rows = 10
 	b := newBroken(t, rows, 20*time.Millisecond)
 	args := b.args("--runs", "3", "--runs-fresh")
@@ -305,6 +308,7 @@ func TestResumeRuns(t *testing.T) {
 
 // TestResumeRefused: what cannot be gone on with is refused, and neither the engine nor the folder notices.
 func TestResumeRefused(t *testing.T) {
+	t.Parallel()
 	const rows = 20
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(6, b.out, b.args()...)
@@ -381,6 +385,7 @@ func cmpOr(files map[string]string, name, text string) string {
 
 // TestResumeInUse: a run that lives cannot be gone on with.
 func TestResumeInUse(t *testing.T) {
+	t.Parallel()
 	r := startReplay(t)
 	var stdout, stderr strings.Builder
 	if status := run(t.Context(), []string{"replay", "--resume", r.out}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay writes its results into it") {
