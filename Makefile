@@ -53,7 +53,7 @@ SPANS    ?= 20000
 MEMORY   ?= 2GiB
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test test-race test-alone test-deploy lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test test-race test-alone test-deploy lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-sql acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -246,6 +246,13 @@ acceptance-fleet: build
 	MOONLOOP_FLEET='$(CURDIR)/build/fleet' MOONLOOP_SPANS='$(SPANS)' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
+
+## acceptance-sql: the queries of docs/sql.md, run with DuckDB on the public trace (TRACE), say what inspect says
+# Needs Python 3.10 or later (PYTHON). Installs into build/sql.
+acceptance-sql: moonloop
+	test/acceptance/sql/install.sh build/sql
+	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
+		go test -v -count=1 -timeout 10m -run '^TestAcceptanceSQL$$' ./test/acceptance
 
 ## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, compiled by one process and in two shards; DuckDB counts; MEMORY=2GiB PYTHON=python3
 # Installs DuckDB into build/duckdb (0.1 GB). Takes up to 1.5 kB of disk for a request.

@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ type writing struct {
 	sessions *stats.SessionDetector
 	rows     int64
 	edges    map[string]any // of graphs, by evidence
+	sampled  map[journal.Sampled]int64
 }
 
 // writeRows writes the trace of each partition: steps 4 and 5.
@@ -182,6 +184,9 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	identity := w.ids(row, r)
 	w.identity[identity.String()]++
 	w.rows++
+	if !p.Replay {
+		w.sampled[r.Sampled]++
+	}
 	if !p.Replay && w.c.cached { // else nothing was observed to hold it against
 		if hit, known := w.predict(row, r); known {
 			grain := w.size
@@ -307,6 +312,7 @@ func (w *writing) start(r *journal.Inference) error {
 		w.fine = 0
 	}
 	w.domains, w.keys, w.identity = map[journal.Domain]bool{}, map[journal.Domain]bool{}, map[string]int64{}
+	w.sampled = map[journal.Sampled]int64{}
 	w.sessions = stats.NewSessionDetector(w.size, 0)
 	w.cache = stats.NewPredictor(stats.PredictorOptions{BlockSize: w.size})
 	out, err := w.c.sink(w.part.Partition)
@@ -446,6 +452,7 @@ func (w *writing) commit() error {
 	if !p.Replay {
 		m.TimeBase = time.Unix(0, w.base).UTC()
 	}
+	m.Sampling = samplings(w.sampled)
 	if o := w.observed; o.Rows > 0 {
 		m.ObservedCache = &o
 	}
@@ -459,6 +466,27 @@ func (w *writing) commit() error {
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
 	}
 	return out.Close()
+}
+
+// samplings are the samples that rows are of, the lowest rate first; nil where nothing was left out.
+func samplings(rows map[journal.Sampled]int64) (list []mooncake.Sampling) {
+	if rows[journal.Sampled{}] > 0 && len(rows) == 1 {
+		return nil
+	}
+	for s, n := range rows {
+		one := mooncake.Sampling{Rate: 1, TrunkList: mooncake.FingerprintText(uint32(s.List)), Rows: n}
+		if s.PerMillion > 0 {
+			one.Rate, one.By = float64(s.PerMillion)/1e6, mooncake.SampleSession
+		}
+		if s.ByPrefix {
+			one.By = mooncake.SamplePrefix
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b mooncake.Sampling) int {
+		return cmp.Or(cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.TrunkList, b.TrunkList), cmp.Compare(a.By, b.By))
+	})
+	return list
 }
 
 func names(set map[journal.Domain]bool) []string {

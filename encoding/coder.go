@@ -27,6 +27,7 @@ type coder struct {
 	batches sync.Pool // of *batch
 	readers sync.Pool // of *journal.MessageReader
 	warn    sync.Once
+	samples decode.SamplingWarner
 }
 
 // What package encoding of the contrib Collector calls TracesMarshalerExtension and TracesUnmarshalerExtension.
@@ -42,13 +43,18 @@ type batch struct {
 	message []byte
 }
 
-func newCoder(set extension.Settings) (*coder, error) {
+func newCoder(set extension.Settings, cfg *Config) (*coder, error) {
+	sampling, err := cfg.Sampling.Load()
+	if err != nil {
+		return nil, err
+	}
 	b, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the extension: %w", err)
 	}
 	return &coder{
-		log: set.Logger, metrics: metrics{b}, decoder: decode.New(decode.Config{}),
+		log: set.Logger, metrics: metrics{b}, decoder: decode.New(decode.Config{Sampling: sampling}),
+		samples: decode.SamplingWarner{Sampling: sampling, Log: set.Logger},
 		batches: sync.Pool{New: func() any { return new(batch) }},
 		readers: sync.Pool{New: func() any { return new(journal.MessageReader) }},
 	}, nil
@@ -57,6 +63,7 @@ func newCoder(set extension.Settings) (*coder, error) {
 // Start begins the metrics.
 func (c *coder) Start(ctx context.Context, _ component.Host) error {
 	c.metrics.begin(ctx)
+	c.samples.Begin()
 	return nil
 }
 
@@ -95,6 +102,7 @@ func (c *coder) MarshalTraces(td ptrace.Traces) ([]byte, error) {
 		})
 	}
 	c.metrics.wrote(&counts, len(message))
+	c.samples.Warn(counts)
 	return message, nil
 }
 

@@ -40,7 +40,7 @@ import (
 
 func newTestCoder(t testing.TB) *coder {
 	t.Helper()
-	c, err := newCoder(extensiontest.NewNopSettings(metadata.Type))
+	c, err := newCoder(extensiontest.NewNopSettings(metadata.Type), new(Config))
 	require.NoError(t, err)
 	return c
 }

@@ -10,16 +10,23 @@ import (
 	"go.opentelemetry.io/collector/extension"
 
 	"github.com/moonloop/moonloop/encoding/internal/metadata"
+	"github.com/moonloop/moonloop/exporter/decode"
 )
 
-// Config is the configuration of the extension. There is nothing to choose: equal spans become equal messages everywhere.
-type Config struct{}
+// Config is the configuration of the extension. Equal spans become equal messages everywhere that has an equal one.
+type Config struct {
+	// Sampling says which part of the requests of production is written into messages.
+	Sampling decode.SamplingConfig `mapstructure:"sampling"`
+}
+
+// Validate returns all that is wrong with the settings.
+func (c *Config) Validate() error { return c.Sampling.Validate() }
 
 // NewFactory returns the factory of the extension "mooncake_encoding".
 func NewFactory() extension.Factory {
 	return extension.NewFactory(metadata.Type, func() component.Config { return new(Config) }, create, metadata.ExtensionStability)
 }
 
-func create(_ context.Context, set extension.Settings, _ component.Config) (extension.Extension, error) {
-	return newCoder(set)
+func create(_ context.Context, set extension.Settings, cfg component.Config) (extension.Extension, error) {
+	return newCoder(set, cfg.(*Config))
 }

@@ -24,6 +24,8 @@ const (
 	reasonUnannotated = "unannotated"
 	reasonNoTraceID   = "no_trace_id"
 	reasonNoSpanID    = "no_span_id"
+	reasonSampled     = "sampled"
+	reasonUndecided   = "undecided"
 )
 
 var kinds = [...]string{"inference", "content", "link"}
@@ -43,7 +45,7 @@ func (m metrics) begin(ctx context.Context) {
 			m.ExtensionMooncakeEncodingRecords.Add(ctx, 0, with("direction", direction, attribute.String("kind", kind)))
 		}
 	}
-	for _, reason := range [...]string{reasonUnannotated, reasonNoTraceID, reasonNoSpanID} {
+	for _, reason := range [...]string{reasonUnannotated, reasonNoTraceID, reasonNoSpanID, reasonSampled, reasonUndecided} {
 		m.ExtensionMooncakeEncodingDroppedSpans.Add(ctx, 0, with("reason", reason))
 	}
 	m.ExtensionMooncakeEncodingInvalidValues.Add(ctx, 0)
@@ -53,7 +55,11 @@ func (m metrics) begin(ctx context.Context) {
 func (m metrics) wrote(c *decode.Counts, bytes int) {
 	m.passed(c, bytes, directionWritten)
 	ctx := context.Background() // an encoding is not told of the caller's
-	for reason, n := range map[string]int64{reasonUnannotated: c.Unannotated, reasonNoTraceID: c.NoTraceID, reasonNoSpanID: c.NoSpanID} {
+	out := c.SampledOut
+	for reason, n := range map[string]int64{
+		reasonUnannotated: c.Unannotated, reasonNoTraceID: c.NoTraceID, reasonNoSpanID: c.NoSpanID,
+		reasonSampled: out.Inferences + out.Contents + out.Links, reasonUndecided: c.Undecided,
+	} {
 		if n > 0 {
 			m.ExtensionMooncakeEncodingDroppedSpans.Add(ctx, n, with("reason", reason))
 		}

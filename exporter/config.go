@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/moonloop/moonloop/capture"
+	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/exporter/segment"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	MemoryLimitMiB int                   `mapstructure:"memory_limit_mib"` // beyond it Compile uses temporary files
 
 	Retention RetentionConfig `mapstructure:"retention"`
+
+	// Sampling says which part of the requests of production is recorded.
+	Sampling decode.SamplingConfig `mapstructure:"sampling"`
 
 	// MetricModels is the number of models that metrics name, in the order in which they come, 0 to 1,000. The rest are "other". Default 50.
 	MetricModels int `mapstructure:"metric_models"`
@@ -119,7 +123,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("rotation::max_size_mib is %d: it must be between 1 and %d, which is a TiB", c.Rotation.MaxSizeMiB, maxMiB))
 		opt.MaxBytes = 0 // it is no number of bytes
 	}
-	errs = append(errs, opt.Validate())
+	errs = append(errs, opt.Validate(), c.Sampling.Validate())
 	switch {
 	case c.Format != capture.FormatFull && c.Format != capture.FormatMooncake:
 		errs = append(errs, fmt.Errorf("format is %q: it must be full or mooncake", c.Format))

@@ -32,6 +32,7 @@ type journalExporter struct {
 	batches sync.Pool // of *batch
 	journal *segment.Journal
 	faults  faults
+	samples decode.SamplingWarner
 
 	name    string
 	started time.Time
@@ -50,12 +51,16 @@ func (e *journalExporter) age() time.Duration {
 }
 
 func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, error) {
+	sampling, err := c.Sampling.Load()
+	if err != nil {
+		return nil, err
+	}
 	b, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, err
 	}
 	e := &journalExporter{
-		options: c.options(), decoder: decode.New(decode.Config{}), log: set.Logger, metrics: metrics{b},
+		options: c.options(), decoder: decode.New(decode.Config{Sampling: sampling}), log: set.Logger, metrics: metrics{b},
 		batches: sync.Pool{New: func() any { return new(batch) }}, name: set.ID.String(), started: time.Now(),
 		models: &models{max: c.MetricModels, metrics: metrics{b}, known: map[string]*[len(trafficNames)]*series{}},
 	}
@@ -63,6 +68,8 @@ func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, err
 	if e.options.Compile != nil {
 		e.options.Compile.Tool = set.BuildInfo.Command + " " + set.BuildInfo.Version
 	}
+	e.samples = decode.SamplingWarner{Sampling: sampling, Log: set.Logger}
+	e.samples.Begin()
 	if c.QueueConfig.HasValue() && !c.BackOffConfig.Enabled {
 		set.Logger.Warn("sending_queue without retry_on_failure: spans that were acknowledged are dropped when they cannot be written at once")
 	}
@@ -118,6 +125,7 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 	}
 	e.faults.succeeded(e.log)
 	e.metrics.pushed(ctx, counts, written)
+	e.samples.Warn(counts)
 	e.requests(ctx, &b.tally)
 	if b.Size() <= keepBatch {
 		e.batches.Put(b)

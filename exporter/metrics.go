@@ -24,6 +24,7 @@ var (
 	kindInference, kindUnannotated  = with("kind", "inference"), with("kind", "unannotated")
 	kindContent, kindLink           = with("kind", "content"), with("kind", "link")
 	reasonNoTraceID, reasonNoSpanID = with("reason", "no_trace_id"), with("reason", "no_span_id")
+	kindUndecided                   = with("kind", "undecided")
 	resultOK, resultFailed          = with("result", "ok"), with("result", "failed")
 	none                            = metric.WithAttributeSet(*attribute.EmptySet())
 )
@@ -78,6 +79,7 @@ func (m metrics) begin() {
 		m.ExporterMooncakeCompilations:     {resultOK, resultFailed},
 		m.ExporterMooncakeCuts:             {resultOK, resultFailed},
 		m.ExporterMooncakeRemovedSegments:  {resultOK, resultFailed},
+		m.ExporterMooncakeSampledOut:       {kindInference, kindContent, kindLink, kindUndecided},
 		m.ExporterMooncakeWritten:          {none},
 		m.ExporterMooncakeLost:             {none},
 		m.ExporterMooncakeOversizeSegments: {none},
@@ -108,6 +110,10 @@ func (m metrics) pushed(ctx context.Context, c decode.Counts, bytes int64) {
 	add(m.ExporterMooncakeRecords, c.Links, kindLink)
 	add(m.ExporterMooncakeDroppedSpans, c.NoTraceID, reasonNoTraceID)
 	add(m.ExporterMooncakeDroppedSpans, c.NoSpanID, reasonNoSpanID)
+	add(m.ExporterMooncakeSampledOut, c.SampledOut.Inferences, kindInference)
+	add(m.ExporterMooncakeSampledOut, c.SampledOut.Contents, kindContent)
+	add(m.ExporterMooncakeSampledOut, c.SampledOut.Links, kindLink)
+	add(m.ExporterMooncakeSampledOut, c.Undecided, kindUndecided)
 	for name, n := range c.Invalid {
 		add(m.ExporterMooncakeInvalidAttributes, n, with("attribute", name))
 	}

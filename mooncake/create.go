@@ -26,9 +26,10 @@ type File struct {
 	out  *atomicfile.File
 	buf  *bufio.Writer
 	pack io.Closer // nil without compression
+	rows io.Closer // of Parquet, else nil
 }
 
-// Create starts a trace file. A name that ends in .gz or .zst is written compressed. The caller writes rows, then
+// Create starts a trace file. A name that ends in .gz or .zst is written compressed, and one that ends in .parquet as Parquet. The caller writes rows, then
 // calls Commit; Close without Commit leaves nothing behind and is otherwise without effect, so it can be deferred.
 //
 // A regular file of that name is replaced, and so is its sidecar. Anything else is refused: a device, a folder, or a symbolic link,
@@ -64,13 +65,22 @@ func create(name string, over atomicfile.Over) (*File, error) {
 	}
 	f.buf = bufio.NewWriterSize(w, 256<<10)
 	f.Writer = NewWriter(f.buf)
+	if isParquet(name) {
+		rows := newParquetWriter(f.buf)
+		f.rows = rows
+		f.EncodeWith(rows.encode, nil)
+	}
 	return f, nil
 }
 
 // Commit completes the file and puts it, synced, under its name, with its sidecar unless meta is nil. A sidecar that
 // gives no rows is given the number of rows written, and each one what they let out ([Privacy]); meta is then as it was written.
 func (f *File) Commit(meta *Meta) error {
-	err := f.buf.Flush()
+	var err error
+	if f.rows != nil {
+		err = f.rows.Close()
+	}
+	err = errors.Join(err, f.buf.Flush())
 	if f.pack != nil {
 		err = errors.Join(err, f.pack.Close())
 	}

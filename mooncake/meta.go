@@ -55,6 +55,9 @@ type Meta struct {
 	Digests Digests `json:"digests,omitzero"`
 	// Trunk is the top of its prefix forest, by which shards of a replay tell what belongs together; nil where it is unknown.
 	Trunk *Trunk `json:"trunk,omitempty"`
+	// Sampling says of which part of production's requests the rows were made; nil where of all of them, or where that is not known. More
+	// than one entry is a mixture, see [Meta.MixedSampling].
+	Sampling []Sampling `json:"sampling,omitempty"`
 	// Dropped counts what is not in the trace, by reason.
 	Dropped []Dropped `json:"dropped,omitempty"`
 	// Transformations are what was done to the trace since it was captured or generated, in order.
@@ -201,6 +204,11 @@ func (m *Meta) Validate() error {
 	for what, n := range m.Identity {
 		if n < 0 {
 			return bad("identity "+word(what)+":", n, "be 0 or more")
+		}
+	}
+	for _, s := range m.Sampling {
+		if err := s.check(); err != nil {
+			return err
 		}
 	}
 	for _, d := range m.Dropped {

@@ -5,7 +5,7 @@ package mooncake
 
 // Privacy is the part of a sidecar for those who decide whether a trace may leave: what its rows let out of the prompts, and how. The
 // other parts of such a manifest are where they were needed already: hash_keys names the keys (never what they are), block_size, dropped
-// counts the fields that were left out, rows and identity count the rows, and digests tell whether they are still the same. So one
+// counts the fields that were left out, rows and identity count the rows, sampling says of which part of the traffic they are, and digests tell whether they are still the same. So one
 // file lies beside the trace, and nothing in it can contradict another file.
 type Privacy struct {
 	// Mode is what the rows tell of prompts: the worst that one of them does.

@@ -69,8 +69,18 @@ func (t *Trunk) Below(ids []uint64) (id uint64, ok bool) {
 // have, if that is fewer than [TrunkShare] of them.
 func (t *Trunk) Of(rows [][]uint64, most float64) *Trunk {
 	out := &Trunk{Share: TrunkShare, Rows: int64(len(rows))}
-	limit := min(max(TrunkShare*float64(len(rows)), trunkRows), most)
-	under, ids := slices.Clone(rows), []uint64(nil)
+	ids := trunkIDs(rows, t, min(max(TrunkShare*float64(len(rows)), trunkRows), most))
+	if t != nil {
+		out.Share, out.Rows, out.Blocks = t.Share, t.Rows, slices.Clone(t.Blocks)
+		ids = slices.DeleteFunc(ids, t.Has)
+	}
+	out.add(ids)
+	return out
+}
+
+// trunkIDs returns the ids that more than so many rows begin with, or that a trunk has already (nil: none), in no order.
+func trunkIDs(rows [][]uint64, t *Trunk, limit float64) (ids []uint64) {
+	under := slices.Clone(rows)
 	for depth := 0; len(under) > 0; depth++ { // a block below one that is not of the trunk is not, either
 		counts := make(map[uint64]int)
 		under = slices.DeleteFunc(under, func(row []uint64) bool { return len(row) <= depth })
@@ -85,12 +95,7 @@ func (t *Trunk) Of(rows [][]uint64, most float64) *Trunk {
 		}
 		under = slices.DeleteFunc(under, func(row []uint64) bool { return !trunk(row[depth]) })
 	}
-	if t != nil {
-		out.Share, out.Rows, out.Blocks = t.Share, t.Rows, slices.Clone(t.Blocks)
-		ids = slices.DeleteFunc(ids, t.Has)
-	}
-	out.add(ids)
-	return out
+	return ids
 }
 
 // add puts blocks into the trunk.

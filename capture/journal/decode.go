@@ -221,6 +221,8 @@ func (d *Decoder) field(p *parser, tag byte) {
 		d.Priority = mooncake.Some(p.signed())
 	case tagTurn:
 		d.Step.Turn = p.turn()
+	case tagSampled:
+		d.Sampled = p.sampled()
 	}
 }
 
@@ -443,6 +445,19 @@ func (p *parser) toolIDs() (ids []uint64) {
 		ids = append(ids, p.fixed())
 	}
 	return ids
+}
+
+func (p *parser) sampled() (s Sampled) {
+	n := p.size()
+	if n>>1 == 0 || n>>1 > MaxPerMillion {
+		p.fail(errors.New("rate of a sample is none"))
+		return s
+	}
+	s.PerMillion, s.ByPrefix = uint32(n>>1), n&1 != 0
+	if b := p.take(4); b != nil {
+		s.List = Domain(binary.LittleEndian.Uint32(b))
+	}
+	return s
 }
 
 func (p *parser) step() Step {

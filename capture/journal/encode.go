@@ -86,7 +86,8 @@ const (
 	tagClass
 	tagPriority
 	tagTurn
-	tagLast = tagTurn
+	tagSampled
+	tagLast = tagSampled
 )
 
 type encoder struct {
@@ -272,6 +273,14 @@ func (r *Inference) appendTo(dst []byte) encoder {
 	e.name(tagClass, r.Class)
 	e.integer(tagPriority, r.Priority)
 	e.turn(&r.Step.Turn)
+	if r.Sampled.PerMillion != 0 {
+		n := uint64(r.Sampled.PerMillion) << 1
+		if r.Sampled.ByPrefix {
+			n |= 1
+		}
+		e.b = binary.AppendUvarint(append(e.b, tagSampled), n)
+		e.b = binary.LittleEndian.AppendUint32(e.b, uint32(r.Sampled.List))
+	}
 	return e
 }
 

@@ -495,8 +495,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestGraphFields: what graphs are made of comes back as it was written, and belongs where it is.
-func TestGraphFields(t *testing.T) {
+// TestLastFields: what graphs are made of, and how a request was sampled, comes back as it was written, and belongs where it is.
+func TestLastFields(t *testing.T) {
 	want := []Record{
 		&Link{Span: ref(1, 2), Start: 5, End: 9, Acts: Tool, Follows: []SpanID{sid(3), sid(4)}},
 		&Link{Span: ref(1, 3), Start: 5, End: 5, Border: true, Acts: Agent},
@@ -512,11 +512,13 @@ func TestGraphFields(t *testing.T) {
 		&Inference{Span: ref(1, 8), Waits: Waits{InGraph: true, ToolWait: opt(350.25)}, Tools: ToolIDs{Made: []uint64{1, 1<<64 - 1}, Given: []uint64{2}}},
 		&Content{Span: ref(1, 9), Prompt: Prompt{Identity: None}, Tools: ToolIDs{Made: []uint64{3}}},
 		&Link{Span: ref(1, 10), Acts: Tool, Tools: ToolIDs{Given: []uint64{3}}},
+		&Inference{Span: ref(1, 11), Tools: ToolIDs{Given: []uint64{2}}, Sampled: Sampled{PerMillion: MaxPerMillion, ByPrefix: true, List: 1<<32 - 1}},
+		&Inference{Span: ref(1, 12), Sampled: Sampled{PerMillion: 1}},
 	}
 	got, damage, _ := readAll(t, journal(want...))
 	equal(t, "records", want, got)
 	equal(t, "damage", 0, len(damage))
-	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 6, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}, {tagTurn, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4}} {
+	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 6, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}, {tagTurn, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4}, {tagSampled, 0, 0, 0, 0, 0}, {tagSampled, 1, 0, 0, 0, 0}, {tagSampled, 2, 0, 0, 0}, {tagSampled, 0x80, 0x89, 0x7a, 0, 0, 0, 0}} {
 		for _, kind := range []Kind{KindInference, KindLink, KindContent} {
 			b := append(append([]byte{byte(kind)}, make([]byte, 24)...), tags...)
 			if new(Decoder).Decode(b) == nil {

@@ -74,12 +74,25 @@ type Inference struct {
 
 	Synthetic bool // made from a log record, not from a span
 
+	// Sampled says of which sample of production the request is; zero is of none, as where all requests are recorded.
+	Sampled Sampled
+
 	// Follows are the spans of its trace that the span's links name, and that it is not a part of.
 	Follows []SpanID
 	Tools   ToolIDs
 	// Step is the request's place in a graph. Compile alone makes it.
 	Step Step
 }
+
+// Sampled is how a request of production was chosen to be recorded. The zero Sampled is that none was left out.
+type Sampled struct {
+	PerMillion uint32 // of the groups of requests are recorded, 1 to [MaxPerMillion]
+	ByPrefix   bool   // prompts decided first, and sessions only where no prompt is known; else the other way round
+	List       Domain // fingerprint of the trunk list by which prompts were told apart; 0 is none
+}
+
+// MaxPerMillion is the greatest part that is not all.
+const MaxPerMillion = 999_999
 
 // ToolIDs are hashes of the ids of tool calls, at most [MaxToolIDs] of a kind.
 type ToolIDs struct {

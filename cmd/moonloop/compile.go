@@ -71,7 +71,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		}
 		opt.Replays = capture.ReplaysOnly
 	}
-	journals, bytes, err := findJournals(args, func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) })
+	journals, bytes, err := findJournals(ctx, args, func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) })
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (nowhere) Commit(*mooncake.Meta) error { return nil }
 func (nowhere) Close() error                { return nil }
 
 // findJournals returns the files that the arguments stand for, each once, and their size in bytes.
-func findJournals(args []string, warn func(string)) (names []string, bytes int64, err error) {
+func findJournals(_ context.Context, args []string, warn func(string)) (names []string, bytes int64, err error) {
 	var seen []fs.FileInfo
 	for _, arg := range args {
 		info, err := os.Stat(arg)

@@ -75,6 +75,7 @@ func TestHostileFiles(t *testing.T) {
 		"convert from azure": "convert FILE --from azure --max-line 65536 --out x.jsonl",
 		"compile":            "compile FILE --out x.jsonl",
 		"compile, list":      "compile FILE --list",
+		"trunk":              "trunk FILE --out trunk.json",
 		"replay, headers":    "replay trace.jsonl --url ENGINE -H @FILE",
 		"replay, key":        "replay trace.jsonl --url ENGINE --api-key-file FILE",
 		"replay, authority":  "replay trace.jsonl --url https://127.0.0.1:1 --ca-file FILE",

@@ -158,6 +158,7 @@ var hostileBase = map[string][]string{
 	"inspect":   {"trace.jsonl"},
 	"convert":   {"azure.csv", "--out", "x.jsonl"},
 	"compile":   {"a.journal", "--out", "x.jsonl"},
+	"trunk":     {"a.journal", "--out", "x.jsonl"},
 	"capture":   {"--out", "x.jsonl", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--progress", "none"},
 	"simulate":  {"--listen", "127.0.0.1:0", "--judge", "rate=1000"},
 	"generate":  {"--rows", "1"},

@@ -167,6 +167,9 @@ func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze 
 	}
 	defer func() { _ = trace.Close() }()
 	analyze.BlockSize, analyze.FineBlockSize = trace.BlockSize(), trace.FineBlockSize()
+	if m := trace.Meta(); m != nil && len(m.Sampling) == 1 {
+		analyze.Sample = &stats.SampleOptions{Rate: m.Sampling[0].Rate, Trunk: m.Trunk, Order: m.Sampling[0].By}
+	}
 	a := stats.NewAnalyzer(analyze)
 	rows := int64(0)
 	for ; ; rows++ {

@@ -323,6 +323,12 @@ func (t inspected) findingsText(b *strings.Builder) {
 	if brief {
 		return
 	}
+	if sample := t.Sample; sample != nil {
+		say(true, "sample", "%.4g %% of the traffic, in %s groups; %s", 100*sample.Rate, orUndefined(sample.Undefined["groups"], "%s", term.Comma(sample.Groups)),
+			orUndefined(sample.Undefined["token_hit_rate_standard_error"], "the share of tokens hit is that of the traffic ± %.2f points (twice the standard error)", 200*sample.StandardError))
+	}
+	mixed := t.Meta.MixedSampling()
+	say(mixed != "", "warning", "%s", mixed)
 	g := t.Arrivals.Grid
 	say(g.Coarse, "notice", "the clock of the timestamps ticks every %s, so a replay sends %.1f requests at once on average; see --spread",
 		term.Milliseconds(g.Quantum), g.RowsPerStamp)

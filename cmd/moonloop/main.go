@@ -142,6 +142,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newCaptureCommand(),
 		newCompileCommand(),
+		newTrunkCommand(),
 		newConvertCommand(),
 		newReplayCommand(),
 		newAgentCommand(),

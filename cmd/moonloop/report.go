@@ -107,6 +107,12 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 				line(b, "", "warning: "+warning)
 			}
 		}
+		if len(m.Sampling) == 1 {
+			line(b, "sample", fmt.Sprintf("%.4g %% of the requests", 100*m.Sampling[0].Rate))
+		}
+		if mixed := m.MixedSampling(); mixed != "" {
+			line(b, "sample", "warning: "+mixed)
+		}
 		if i := slices.IndexFunc(m.Transformations, func(t mooncake.Transformation) bool { return t.Parameters["prompt_order"] != nil }); i >= 0 {
 			line(b, "order", m.Transformations[i].Effect)
 		}

@@ -51,7 +51,7 @@ const plainFlags = `out format replays missing-tokens memory temp-dir journal gr
 	carry-replies carry-memory follow-engine graphs prompt-order histograms trace-url cache-sizes model-config traces allow-target map
 	max-upload max-disk as percentiles only-class priority only-session save-prompts dataset tokenizer image-size image-format config table xlsx parquet arrival
 	ramp-up-shape balance loop prompts to metric steady-from steady-to transform label again between html junit objective vary cache tolerance clock-reference
-	judge export instance-header session-header engine-post request-rate-series warmup-arrival runs-warmup connections`
+	judge export instance-header session-header engine-post request-rate-series warmup-arrival runs-warmup connections sample-by`
 
 // TestSecretFlagsAreKnown: each flag of text is known to hold a secret or known to hold none, so that a new one is not forgotten.
 func TestSecretFlagsAreKnown(t *testing.T) {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,6 +65,8 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.MaxContext, "max-context", 0, whole(0, maxTokens))
 	add(fs, &f.Conversations, "first-conversations", 0, whole(0, maxRows))
 	add(fs, &f.First, "first", 0, whole(0, maxRows))
+	add(fs, &f.Sample, "sample", 1, number(mooncake.MinSampleRate, 1))
+	wordVar(fs, &f.SampleBy, "sample-by", mooncake.SampleSession, mooncake.SampleSession, mooncake.SamplePrefix)
 	add(fs, &f.Scale, "scale", 1, factor)
 	add(fs, &f.Shift, "shift", transform.DefaultShift, lasting(time.Millisecond, 24*time.Hour, "from 1ms to 24h"))
 	add(fs, &f.InputScale, "input-scale", 1, factor)
@@ -323,6 +326,9 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 	}
 	number := len(t.metas)
 	t.metas, t.opened = append(t.metas, meta), append(t.opened, nil)
+	if meta != nil {
+		s.Trunk = meta.Trunk
+	}
 	s.Waits = pipe
 	s.Open = func() (rows transform.Rows, err error) {
 		defer func() { t.opened[number], _ = rows.(*mooncake.Trace) }()
@@ -373,10 +379,39 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 	if r.Before.Rows != r.After.Rows || len(t.metas) > 1 {
 		m.Identity, m.ObservedCache = nil, nil // of the rows that there were
 	}
+	m.Sampling = t.sampling(r.After.Rows)
 	m.Schema, m.Tool, m.Rows, m.TimeUnit = mooncake.MetaSchema, "moonloop transform "+version(), r.After.Rows, "ms"
 	m.BlockSize, m.FineBlockSize, m.Digests, m.Trunk = s.BlockSize(), s.FineBlockSize(), d.Digests(), d.Trunk()
 	m.Transformations = slices.Concat(t.before(0), r.Steps)
 	return m
+}
+
+// sampling says of which samples of production the new trace is: those of its sources, and then of each the part that was kept.
+func (t *tracesRead) sampling(rows int64) (list []mooncake.Sampling) {
+	whole, rate := true, cmp.Or(t.flags.Sample, 1)
+	for _, from := range t.metas {
+		of := []mooncake.Sampling{{Rate: 1}}
+		if from != nil && len(from.Sampling) > 0 {
+			of = from.Sampling
+		}
+		for _, s := range of {
+			if rate != 1 {
+				s.By = t.flags.SampleBy
+			}
+			s.Rate, s.Rows = s.Rate*rate, 0 // how many rows of which one are left, nobody counts
+			whole = whole && s.Rate == 1
+			if !slices.Contains(list, s) {
+				list = append(list, s)
+			}
+		}
+	}
+	switch {
+	case whole:
+		return nil
+	case len(list) == 1:
+		list[0].Rows = rows
+	}
+	return list
 }
 
 // lets says how ids and times of the new trace were made, as far as each of its sources knows; which rows tell what is counted as they are

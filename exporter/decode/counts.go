@@ -17,7 +17,18 @@ type Counts struct {
 	// Invalid counts what was left out of records because it is not what the contract says, by attribute. Two names are
 	// of fields of the span: "start_time" and "end_time".
 	Invalid map[string]int64
+
+	// SampledOut are records that a sample does not have; the counts by kind above are of those that it has.
+	SampledOut Kinds
+	// Undecided are requests, and prompts of requests, with nothing in their batch by which a sample could choose: they are left out, too, and
+	// are not among SampledOut.
+	Undecided int64
+	// Unlisted are prompts of a hash domain that the trunk list does not know, kept or not.
+	Unlisted int64
 }
+
+// Kinds counts records by kind.
+type Kinds struct{ Inferences, Contents, Links int64 }
 
 // Add adds the counts of other spans.
 func (c *Counts) Add(o Counts) {
@@ -27,6 +38,11 @@ func (c *Counts) Add(o Counts) {
 	c.Links += o.Links
 	c.NoTraceID += o.NoTraceID
 	c.NoSpanID += o.NoSpanID
+	c.SampledOut.Inferences += o.SampledOut.Inferences
+	c.SampledOut.Contents += o.SampledOut.Contents
+	c.SampledOut.Links += o.SampledOut.Links
+	c.Undecided += o.Undecided
+	c.Unlisted += o.Unlisted
 	if c.Invalid == nil {
 		c.Invalid = maps.Clone(o.Invalid)
 		return

@@ -23,6 +23,8 @@ type Config struct {
 	// RequestsOnly leaves out everything but requests: those that somebody annotated, and others that name their model by gen_ai.request.model.
 	// It saves the reading of all other spans.
 	RequestsOnly bool
+	// Sampling leaves out all but a sample of production's requests; nil leaves out nothing.
+	Sampling *Sampling
 }
 
 // Decoder turns spans into records. It is safe for concurrent use.
@@ -33,11 +35,11 @@ type Decoder struct {
 // New returns a decoder.
 func New(cfg Config) *Decoder {
 	return &Decoder{pool: sync.Pool{New: func() any {
-		return &worker{genai: genai.NewReader(genai.Options{Limits: cfg.Limits}), requestsOnly: cfg.RequestsOnly}
+		return &worker{genai: genai.NewReader(genai.Options{Limits: cfg.Limits}), requestsOnly: cfg.RequestsOnly, sampling: cfg.Sampling}
 	}}}
 }
 
-// Traces calls visit with the record of each span, in order. The record, its slices included, is valid until visit
+// Traces calls visit with the record of each span, in order, or of each that belongs to the sample. The record, its slices included, is valid until visit
 // returns. An error of visit ends the walk and is returned as it is, with the counts up to and including that
 // record. The spans are not changed.
 func (d *Decoder) Traces(td ptrace.Traces, visit func(journal.Record) error) (Counts, error) {
@@ -54,6 +56,8 @@ func (d *Decoder) Traces(td ptrace.Traces, visit func(journal.Record) error) (Co
 type worker struct {
 	genai        *genai.Reader
 	requestsOnly bool
+	sampling     *Sampling
+	choice       choice
 
 	counts Counts
 	run    journal.Name // of the resource at hand
@@ -92,9 +96,19 @@ func (w *worker) shrink() {
 		w.carried = journal.Decoder{}
 	}
 	w.inference, w.content = journal.Inference{}, journal.Content{}
+	w.choice.shrink()
 }
 
 func (w *worker) traces(td ptrace.Traces, visit func(journal.Record) error) error {
+	if w.sampling != nil {
+		return w.sampled(td, visit)
+	}
+	return w.each(td, nil, func(_ int, r journal.Record) error { return visit(r) })
+}
+
+// each calls visit with the records of the spans that are wanted, by their numbers, from 0; nil wants all.
+func (w *worker) each(td ptrace.Traces, wanted func(int) bool, visit func(int, journal.Record) error) error {
+	next := 0
 	for _, resource := range td.ResourceSpans().All() {
 		attributes := resource.Resource().Attributes()
 		w.run = runOf(attributes, &w.counts)
@@ -103,11 +117,15 @@ func (w *worker) traces(td ptrace.Traces, visit func(journal.Record) error) erro
 			name := scope.Scope().Name()
 			w.producer = hashOf(attributes, name, semconv.ServiceName)
 			for _, span := range scope.Spans().All() {
+				number := next
+				if next++; wanted != nil && !wanted(number) {
+					continue
+				}
 				record := w.span(name, span)
 				if record == nil {
 					continue
 				}
-				if err := visit(record); err != nil {
+				if err := visit(number, record); err != nil {
 					return err
 				}
 			}

@@ -4,7 +4,7 @@
 // Package parquetrows reads a Parquet file as JSON lines, an object for each row, so that whatever reads JSON lines reads Parquet, too.
 //
 // Columns keep their names, and absent values are left out. Unsigned integers are unsigned, dates and timestamps are texts as RFC 3339
-// has them, in UTC, bytes that are no UTF-8 are base64, and numbers that JSON does not have are absent.
+// has them, in UTC, texts of the columns that JSONColumns names are what they say, bytes that are no UTF-8 are base64, and numbers that JSON does not have are absent.
 package parquetrows
 
 import (
@@ -30,6 +30,9 @@ import (
 // Magic is what a file begins with, and ends with.
 const Magic = "PAR1"
 
+// JSONColumns is the key of a file's metadata under which it names the columns whose texts hold JSON, with commas between.
+const JSONColumns = "moonloop.json_columns"
+
 // Bounds. A footer names each column of each row group, and is in memory as a whole.
 const (
 	maxFooter = 64 << 20
@@ -43,6 +46,7 @@ const damaged = "the Parquet file is damaged or cut off: take a whole copy of it
 type Reader struct {
 	in   *parquet.GenericReader[any]
 	root parquet.Node
+	json []string // columns that hold JSON
 	rows []any
 	line []byte // what has not been read of the lines made last
 	done int64  // rows
@@ -63,7 +67,8 @@ func New(in io.ReaderAt, size int64) (r *Reader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", damaged, err)
 	}
-	return &Reader{in: parquet.NewGenericReader[any](file), root: file.Schema(), rows: make([]any, batchRows)}, nil
+	names, _ := file.Lookup(JSONColumns)
+	return &Reader{in: parquet.NewGenericReader[any](file), root: file.Schema(), json: strings.Split(names, ","), rows: make([]any, batchRows)}, nil
 }
 
 // guard makes an error of a panic: the library has those for some files that are damaged.
@@ -93,7 +98,7 @@ func (r *Reader) fill() {
 	n, err := r.in.Read(r.rows)
 	line := r.line[:0]
 	for _, row := range r.rows[:n] {
-		line = append(appendGroup(line, r.root, row), '\n')
+		line = append(appendGroup(line, r.root, row, r.json), '\n')
 	}
 	r.line = line
 	r.done += int64(n)
@@ -116,8 +121,8 @@ func (r *Reader) Close() (err error) {
 	return r.in.Close()
 }
 
-// appendGroup appends an object.
-func appendGroup(dst []byte, node parquet.Node, value any) []byte {
+// appendGroup appends an object, of which some members hold JSON.
+func appendGroup(dst []byte, node parquet.Node, value any, holdJSON []string) []byte {
 	members, _ := value.(map[string]any)
 	dst = append(dst, '{')
 	first := true
@@ -131,6 +136,12 @@ func appendGroup(dst []byte, node parquet.Node, value any) []byte {
 		}
 		first = false
 		dst = append(appendText(dst, field.Name()), ':')
+		if text, ok := textOf(v); ok && slices.Contains(holdJSON, field.Name()) {
+			if raw := jsontext.Value(text); raw.Compact() == nil { // on one line
+				dst = append(dst, raw...)
+				continue
+			}
+		}
 		dst = appendValue(dst, field, v)
 	}
 	return append(dst, '}')
@@ -166,7 +177,7 @@ func appendValue(dst []byte, node parquet.Node, value any) []byte {
 		if object, ok := value.(map[string]any); ok && isMap(node) {
 			return appendMap(dst, node, object)
 		}
-		return appendGroup(dst, node, value)
+		return appendGroup(dst, node, value, nil)
 	}
 	var logical format.LogicalTypeValue
 	if t := node.Type().LogicalType(); t != nil {
@@ -197,6 +208,17 @@ func appendValue(dst []byte, node parquet.Node, value any) []byte {
 		return appendText(dst, string(v))
 	}
 	return appendText(dst, fmt.Sprint(value))
+}
+
+// textOf returns a text, which the library gives as bytes, too.
+func textOf(v any) (text string, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
 }
 
 // appendWhole appends a number, or the time that it stands for.

@@ -22,7 +22,9 @@ type AnalyzeOptions struct {
 	Capacities    []int    // of the simulated caches, in blocks
 	Eviction      Eviction // of the simulated caches
 	// Potential asks for what caches of all sizes hit; nil leaves that out.
-	Potential  *PotentialOptions
+	Potential *PotentialOptions
+	// Sample asks by how much the hit rate of a sample may be off; nil leaves that out.
+	Sample     *SampleOptions
 	TrunkShare float64 // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
 }
 
@@ -49,6 +51,8 @@ type Analysis struct {
 	Caches   []CacheStats `json:"caches"`
 	// Potential is nil unless it was asked for.
 	Potential *Potential `json:"cache_potential,omitempty"`
+	// Sample is nil unless it was asked for.
+	Sample *SampleStats `json:"sample,omitempty"`
 	// ObservedCache is zero where no row says what production's engine had cached of it.
 	ObservedCache mooncake.ObservedCache `json:"observed_cache,omitzero"`
 	// Fine is zero where no row has hash_ranges or replies.
@@ -189,6 +193,7 @@ type Analyzer struct {
 	digester  *mooncake.Digester
 	cache     *CacheSim
 	potential *potential // nil unless asked for
+	sampled   *sampled   // likewise
 	arrivals  Arrivals
 	detector  *SessionDetector
 	graphs    graphs
@@ -225,6 +230,9 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 		detector: NewSessionDetector(opt.BlockSize, 0), graphs: newGraphs(),
 		seed: maphash.MakeSeed(), sessions: make(map[uint64]struct{}), classes: map[string]*ClassStats{},
 	}
+	if opt.Sample != nil {
+		a.sampled = newSampled(*opt.Sample, opt.BlockSize)
+	}
 	if asked != nil {
 		a.potential = &potential{opt: *asked, curve: a.cache.curve}
 		if asked.Sample != 0 {
@@ -248,7 +256,11 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 			e.add(row)
 		}
 	}
+	before := a.cache.hitTokens()
 	a.cache.Add(row)
+	if a.sampled != nil {
+		a.sampled.add(row, a.cache.hitTokens()-before)
+	}
 	a.arrivals.Add(row)
 	a.detector.Add(row)
 	a.graphs.add(row)
@@ -331,6 +343,9 @@ func (a *Analyzer) Analysis() *Analysis {
 		out.Blocks.Undefined.add(why, "references", "per_row_mean", "per_row_min", "per_row_max", "rows_with_full_last_block", "rows_below_one_block")
 	case why == "" && slices.ContainsFunc(out.Violations, func(v mooncake.Violation) bool { return v.Rule == mooncake.V4 || v.Rule == mooncake.V5 }):
 		why = "ids do not tell prefixes: rule V4 or V5 is broken"
+	}
+	if a.sampled != nil {
+		out.Sample = a.sampled.stats()
 	}
 	if a.potential != nil {
 		var forest []mooncake.Node

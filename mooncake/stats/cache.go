@@ -206,6 +206,9 @@ func (s *CacheSim) Stats() []CacheStats {
 	return out
 }
 
+// hitTokens returns the tokens that the infinite cache hit so far.
+func (s *CacheSim) hitTokens() int64 { return s.caches[len(s.caches)-1].HitTokens }
+
 // Observed sets what production's engine had cached beside what the infinite cache hit, over the rows so far that say so.
 func (s *CacheSim) Observed() mooncake.ObservedCache { return s.observed }
 

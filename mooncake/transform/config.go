@@ -43,6 +43,10 @@ type Config struct {
 	Conversations int64
 	// First keeps so many of the rows that are left.
 	First int64
+	// Sample keeps this share of the groups that rows belong to, by the rule that Collectors sample requests by ([mooncake.Sampler]): from
+	// [mooncake.MinSampleRate] to 1; 0 is 1. SampleBy says which group of a row decides. Scale keeps its figures better.
+	Sample   float64
+	SampleBy mooncake.SampleOrder
 
 	// Scale multiplies the load, at the same speed: below 1 it samples clusters, above 1 it overlays copies.
 	Scale float64
@@ -109,6 +113,7 @@ func (c *Config) Validate() error {
 	} {
 		require(s.v == 0 || s.v >= MinScale && s.v <= MaxScale, "%s %g: must be from %g to %g", s.name, s.v, MinScale, float64(MaxScale))
 	}
+	require(c.Sample == 0 || c.Sample >= mooncake.MinSampleRate && c.Sample <= 1, "sample %g: must be from %g to 1", c.Sample, mooncake.MinSampleRate)
 	require(c.Join == JoinNone || c.Join == JoinAppend || c.Join == JoinMerge, "join %q: must be append or merge", c.Join)
 	require(c.End == 0 || c.End >= c.Start, "end %s: must not be before start %s", c.End, c.Start)
 	require(c.Start >= 0 && c.Shift >= 0 && c.MaxGap >= 0, "start, shift and max-gap: must not be negative")

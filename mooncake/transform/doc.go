@@ -7,7 +7,7 @@
 // [Stream.Report] says what each step did. The steps of a stream always have this order; for another order, pipe one
 // transformation into the next:
 //
-//	join → window, filters, first → scale → lengths → roots → block size → longest gap → spread → delays of turns → models → time scale
+//	join → window, sample, filters, first → scale → lengths → roots → block size → longest gap → spread → delays of turns → models → time scale
 //
 // # Scaling
 //
@@ -19,6 +19,9 @@
 // tokens are as close to their share as possible (balanced sampling; Deville and Tillé, Biometrika 91(4), 2004, state the aim). To
 // scale up, copies of the trace are overlaid. Each cluster of a copy is shifted in time by a random amount of its own, and its
 // blocks below the trunk get new ids. A fraction of a copy is a sample of it.
+//
+// A sample is another way to have less: it keeps or drops groups (sessions, or the rows that share their first block below the trunk) by a
+// hash, one row at a time, as Collectors do. Its figures deviate by chance.
 //
 // # Memory
 //

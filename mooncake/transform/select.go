@@ -6,6 +6,7 @@ package transform
 // This file leaves out what the window and the filters do not keep, and counts it filter by filter.
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -22,7 +23,7 @@ type filter struct {
 
 // filters reports whether rows are left out before anything else is done.
 func (c *Config) filters() bool {
-	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Classes)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0
+	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Classes)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0 || changes(c.Sample)
 }
 
 // filters are those of a stream, in their order.
@@ -44,6 +45,9 @@ func (s *Stream) filters() (list []*filter) {
 			at := it.key - first
 			return at >= millis(c.Start) && (c.End == 0 || at <= millis(c.End))
 		})
+	}
+	if changes(c.Sample) {
+		add("sample", "not in the sample", map[string]any{"rate": c.Sample, "by": string(cmp.Or(c.SampleBy, mooncake.SampleSession)), "seed": c.Seed}, func(it *item) bool { return !it.thin })
 	}
 	if len(c.Models) > 0 {
 		add("only-model", "of another model", map[string]any{"models": c.Models}, func(it *item) bool { return slices.Contains(c.Models, it.Model) })

@@ -30,6 +30,8 @@ type Source struct {
 	Open func() (Rows, error)
 	// Waits says that reading may wait for somebody to write, as with a pipe. Such rows are read when they are needed, others ahead of that.
 	Waits bool
+	// Trunk is the trace's, as far as its sidecar names it; nil = as its first rows show it. Sampling needs it.
+	Trunk *mooncake.Trunk
 }
 
 // item is a row on its way.
@@ -43,6 +45,7 @@ type item struct {
 	root   int     // tree that it is in
 	trunk  int     // leading blocks that it shares with other copies
 	timed  bool    // the trace has timestamps
+	thin   bool    // it does not belong to the sample
 	// session stands for the row's session in what is remembered of it; 0: it has none.
 	session uint64
 }
@@ -70,6 +73,7 @@ type input struct {
 	timed  bool               // the first row has a timestamp
 	last   map[uint64]float64 // place in time of the last row of a session
 	before float64            // place in time of the row before
+	thin   *thin              // nil: no row is left out
 	order  string             // the step that needs rows in order of time, or ""
 	slab   []item             // to be taken
 }
@@ -93,7 +97,7 @@ func (s *slab) take() *item {
 	return &one.item
 }
 
-func openInput(s Source, number int, order string) (*input, error) {
+func openInput(c *Config, s Source, number int, order string) (*input, error) {
 	rows, err := s.Open()
 	if err != nil {
 		return nil, err
@@ -103,6 +107,9 @@ func openInput(s Source, number int, order string) (*input, error) {
 	if !s.Waits {
 		a := readAhead(in.read, func(r lineRead) int { return sizeOf(r.Row) })
 		in.read, in.stop = a.next, a.stop
+	}
+	if changes(c.Sample) {
+		in.thin, in.read = newThin(c, s, number, rows.BlockSize(), in.read)
 	}
 	return in, nil
 }
@@ -123,6 +130,7 @@ func (in *input) next() (*item, error) {
 	if in.index == 0 {
 		in.timed = row.Timestamp.Set
 	}
+	it.thin = in.thin != nil && !in.thin.keeps(row, in.index)
 	in.index++
 	it.timed = in.timed
 	if in.number > 0 { // sessions of two traces are not the same, whatever they are called
@@ -211,7 +219,7 @@ func openJoined(c *Config, sources []Source) (*joined, error) {
 		return j, fmt.Errorf("%d traces are given, and nothing says how they become one: append puts one after the other, merge has them at the same time", len(sources))
 	}
 	for i, s := range sources {
-		in, err := openInput(s, i, c.ordered(len(sources)))
+		in, err := openInput(c, s, i, c.ordered(len(sources)))
 		if err != nil {
 			return j, err
 		}

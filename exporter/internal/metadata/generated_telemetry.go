@@ -47,6 +47,7 @@ type TelemetryBuilder struct {
 	ExporterMooncakeRemovedSegments   metric.Int64Counter
 	ExporterMooncakeRequestSpans      metric.Int64Counter
 	ExporterMooncakeRows              metric.Int64Counter
+	ExporterMooncakeSampledOut        metric.Int64Counter
 	ExporterMooncakeSegments          metric.Int64ObservableGauge
 	ExporterMooncakeSyncDuration      metric.Float64Histogram
 	ExporterMooncakeTokens            metric.Int64Counter
@@ -292,6 +293,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_mooncake_rows",
 		metric.WithDescription("Rows of the segments' own traces. [Alpha]"),
 		metric.WithUnit("{row}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeSampledOut, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_sampled_out",
+		metric.WithDescription("Records that were not written because the sample does not have them (sampling). [Alpha]"),
+		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeSegments, err = builder.meter.Int64ObservableGauge(

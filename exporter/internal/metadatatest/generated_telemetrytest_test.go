@@ -55,6 +55,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterMooncakeRemovedSegments.Add(context.Background(), 1)
 	tb.ExporterMooncakeRequestSpans.Add(context.Background(), 1)
 	tb.ExporterMooncakeRows.Add(context.Background(), 1)
+	tb.ExporterMooncakeSampledOut.Add(context.Background(), 1)
 	tb.ExporterMooncakeSyncDuration.Record(context.Background(), 1)
 	tb.ExporterMooncakeTokens.Add(context.Background(), 1)
 	tb.ExporterMooncakeWritten.Add(context.Background(), 1)
@@ -113,6 +114,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeRows(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeSampledOut(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeSegments(t, testTel,

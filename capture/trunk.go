@@ -1,0 +1,164 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+const (
+	// DefaultTrunkPrompts is the number of prompts that a trunk list is made of: some hundred begin with a value of the list at the default
+	// share, so that it is told well from others.
+	DefaultTrunkPrompts = 1 << 14
+	// maxTrunkDepth is the number of values of a prompt that may belong to the trunk: 512 KiB of text, or 2 Mi tokens in blocks of 512.
+	maxTrunkDepth = 4096
+)
+
+// TrunkOptions says how a trunk list is made. The zero TrunkOptions is usable.
+type TrunkOptions struct {
+	// Share is the share of prompts of which more must begin with a value of the list; 0 is [mooncake.TrunkShare].
+	Share float64
+	// Seed is that of the list, and chooses the prompts that it is made of.
+	Seed uint64
+	// Prompts is how many prompts, at most, are chosen at random; 0 is [DefaultTrunkPrompts]. Each takes 8 bytes for each of its values, up to 32 KiB.
+	Prompts int
+	// Progress, if there is one, is told now and then how many bytes were read.
+	Progress func(bytes int64)
+	// Tool is the name and version of the program, for the list.
+	Tool string
+}
+
+// TrunkResult is what journals say of the trunk.
+type TrunkResult struct {
+	List    *mooncake.TrunkList
+	Prompts int64 // of production, as often as telemetry told them
+	Used    int   // that the list was made of
+	Damage  int64 // damaged places of the journals
+}
+
+// drawn is a prompt of the sample that a list is made of.
+type drawn struct {
+	domain, key journal.Domain
+	values      []uint64
+}
+
+// Trunk makes the list of what more than a share of the prompts of production begin with, as their journals have it, by which Collectors tell
+// prompts apart that they sample. It reads each journal once, and needs memory for the chosen prompts alone. A trace cannot tell it, since its ids
+// are numbers that no Collector knows.
+func Trunk(ctx context.Context, opt TrunkOptions, journals ...Source) (TrunkResult, error) {
+	opt.Share, opt.Prompts = cmp.Or(opt.Share, mooncake.TrunkShare), cmp.Or(opt.Prompts, DefaultTrunkPrompts)
+	if !(opt.Share > 0 && opt.Share < 1) || opt.Prompts < 0 {
+		return TrunkResult{}, fmt.Errorf("share %g must be above 0 and below 1, and the number of prompts %d above 0", opt.Share, opt.Prompts)
+	}
+	t := trunkReader{opt: opt, random: rand.New(rand.NewPCG(opt.Seed, 0x7472756e6b))} //nolint:gosec // no secret
+	for _, j := range journals {
+		if err := t.read(ctx, j); err != nil {
+			return t.res, fmt.Errorf("trunk list was not made: %w", err)
+		}
+	}
+	t.res.Used = len(t.prompts)
+	if t.res.Used == 0 {
+		return t.res, errors.New("no prompt of production is in these journals: a trunk list is made of requests whose text, or whose engine's hashes, telemetry told")
+	}
+	t.res.List = t.list()
+	return t.res, nil
+}
+
+// trunkReader chooses prompts of journals.
+type trunkReader struct {
+	opt     TrunkOptions
+	random  *rand.Rand
+	prompts []drawn
+	bytes   int64
+	res     TrunkResult
+}
+
+func (t *trunkReader) read(ctx context.Context, j Source) error {
+	f, err := j.Open()
+	if err != nil {
+		return fmt.Errorf("journal cannot be opened: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	r := journal.NewReader(j.Name, f)
+	for n := 0; ; n++ {
+		if n%1024 == 0 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if t.opt.Progress != nil {
+				t.opt.Progress(t.bytes + r.Offset())
+			}
+		}
+		_, d, err := r.NextEncoded()
+		if _, damaged := errors.AsType[*journal.Damage](err); damaged {
+			t.res.Damage++
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			t.bytes += r.Offset()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if d.Run.IsZero() && !d.Row.Set {
+			t.draw(&d.Prompt)
+		}
+	}
+}
+
+// draw gives a prompt its chance to be one of the chosen (reservoir sampling; Vitter's algorithm R, 1985).
+func (t *trunkReader) draw(p *journal.Prompt) {
+	values := p.HashIDs
+	if p.Chain.Bytes > 0 {
+		values = p.Chain.Cells
+	}
+	if len(values) == 0 && p.Chain.Bytes == 0 {
+		return
+	}
+	t.res.Prompts++
+	at := len(t.prompts)
+	if at == t.opt.Prompts {
+		if at = int(t.random.Int64N(t.res.Prompts)); at >= t.opt.Prompts {
+			return
+		}
+	} else {
+		t.prompts = append(t.prompts, drawn{})
+	}
+	into := &t.prompts[at]
+	into.domain, into.key = p.Domain, p.Key
+	into.values = append(into.values[:0], values[:min(len(values), maxTrunkDepth)]...)
+}
+
+// list makes the list of the chosen prompts.
+func (t *trunkReader) list() *mooncake.TrunkList {
+	l := &mooncake.TrunkList{Schema: mooncake.TrunkListSchema, Tool: t.opt.Tool, Share: t.opt.Share, Seed: t.opt.Seed}
+	slices.SortStableFunc(t.prompts, func(a, b drawn) int { return cmp.Compare(a.domain, b.domain) })
+	for rest := t.prompts; len(rest) > 0; {
+		n := slices.IndexFunc(rest, func(d drawn) bool { return d.domain != rest[0].domain })
+		if n < 0 {
+			n = len(rest)
+		}
+		prompts := make([][]uint64, n)
+		for i, d := range rest[:n] {
+			prompts[i] = d.values
+		}
+		key := ""
+		if rest[0].key != 0 {
+			key = rest[0].key.String()
+		}
+		l.Domains = append(l.Domains, mooncake.NewDomainTrunk(rest[0].domain.String(), key, prompts, t.opt.Share))
+		rest = rest[n:]
+	}
+	return l
+}

@@ -1,0 +1,121 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// SamplingConfig is the part "sampling" of the settings of a component that writes records. Its zero value samples nothing.
+type SamplingConfig struct {
+	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. 0 is 1, which is all.
+	Rate float64 `mapstructure:"rate"`
+	// TrunkList is a file that moonloop trunk wrote, the same for all Collectors. Without one, all prompts with the same first 128 bytes are one
+	// group.
+	TrunkList string `mapstructure:"trunk_list"`
+	// By says what is kept whole first: session, the default, or prefix.
+	By mooncake.SampleOrder `mapstructure:"by"`
+}
+
+// Validate returns all that is wrong with the settings, short of what is in the file.
+func (c *SamplingConfig) Validate() error {
+	var errs []error
+	if c.Rate != 0 && !(c.Rate >= mooncake.MinSampleRate && c.Rate <= 1) {
+		errs = append(errs, fmt.Errorf("sampling::rate is %g: it must be from %g to 1, which records all requests", c.Rate, mooncake.MinSampleRate))
+	}
+	if c.By != "" {
+		if _, err := mooncake.ParseSampleOrder(string(c.By)); err != nil {
+			errs = append(errs, fmt.Errorf("sampling::by is %w", err))
+		}
+	}
+	if c.TrunkList != "" && (c.Rate == 0 || c.Rate == 1) {
+		errs = append(errs, errors.New("sampling::trunk_list has no effect without a sampling::rate below 1: set the rate, or leave the list out"))
+	}
+	return errors.Join(errs...)
+}
+
+// Load returns what the settings ask for; nil is no sampling.
+func (c *SamplingConfig) Load() (*Sampling, error) {
+	if c.Rate == 0 || c.Rate == 1 {
+		return nil, nil
+	}
+	s := &Sampling{By: c.By}
+	s.made.ByPrefix = c.By == mooncake.SamplePrefix
+	perMillion := min(max(math.Round(c.Rate*1e6), 1), journal.MaxPerMillion)
+	s.made.PerMillion, s.sampler.Rate = uint32(perMillion), perMillion/1e6
+	if c.TrunkList != "" {
+		list, err := mooncake.LoadTrunkList(c.TrunkList)
+		if err != nil {
+			return nil, fmt.Errorf("sampling::trunk_list: %w", err)
+		}
+		s.list, s.sampler.Seed, s.made.List = list, list.Seed, journal.Domain(list.Fingerprint())
+	}
+	return s, nil
+}
+
+// Sampling chooses requests of production by [mooncake.Sampler]. It is safe for concurrent use. [SamplingConfig.Load] makes one.
+type Sampling struct {
+	By      mooncake.SampleOrder
+	sampler mooncake.Sampler
+	list    *mooncake.TrunkList
+	made    journal.Sampled // what records say of it
+}
+
+// prompt returns the group of a prompt, and whether the trunk list lacks its domain.
+func (s *Sampling) prompt(p *journal.Prompt) (g mooncake.Group, ok, unlisted bool) {
+	ids := p.HashIDs
+	if p.Chain.Bytes > 0 {
+		ids = p.Chain.Cells
+	}
+	trunk := s.list.Trunk(uint32(p.Domain))
+	if id, below := trunk.Below(ids); below {
+		return mooncake.BlockGroup(id), true, s.list != nil && trunk == nil
+	}
+	if p.Chain.Bytes > 0 { // shorter than a cell below the trunk: the whole text tells
+		return mooncake.BlockGroup(p.Chain.Tail), true, s.list != nil && trunk == nil
+	}
+	g, ok = trunk.Group(ids)
+	return g, ok, ok && s.list != nil && trunk == nil
+}
+
+// SamplingWarner says once what works and is probably not meant. It is safe for concurrent use; a nil Sampling says nothing.
+type SamplingWarner struct {
+	Sampling *Sampling
+	Log      *zap.Logger
+
+	undecided, unlisted sync.Once
+}
+
+// Begin says what the settings alone show.
+func (w *SamplingWarner) Begin() {
+	if w.Sampling != nil && w.Sampling.list == nil {
+		w.Log.Warn("sampling has no trunk_list: requests without a session whose prompts begin with the same 128 bytes, such as those of one system prompt, "+
+			"are recorded all or not at all; make a list with moonloop trunk", zap.Float64("rate", w.Sampling.sampler.Rate))
+	}
+}
+
+// Warn says what the counts of a batch show.
+func (w *SamplingWarner) Warn(c Counts) {
+	if c.Undecided > 0 {
+		w.undecided.Do(func() {
+			w.Log.Warn("sampling left out requests, or prompts of requests, without a session or a prompt in their batch: telemetry brings the spans and "+
+				"the log records of a request apart; put a processor that groups by trace before, or record all requests (this is said once)",
+				zap.Int64("records", c.Undecided))
+		})
+	}
+	if c.Unlisted > 0 {
+		w.unlisted.Do(func() {
+			w.Log.Warn("the trunk_list knows nothing of the hash domain of a prompt: it was made under another hash_key or for other models; make it anew "+
+				"with moonloop trunk (this is said once)", zap.Int64("prompts", c.Unlisted))
+		})
+	}
+}
