@@ -85,7 +85,7 @@ test: build
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
-		go test -race -vet=off -ldflags=-w -p 3 -parallel 6 ./cmd/moonloop ./test/collector ./test/docs \
+		go test -race -vet=off -ldflags=-w -p 3 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
 		$(filter-out $(ALONE:./%=github.com/moonloop/moonloop/%),$(shell go list ./... ./bench/...))
 
 test-alone:

@@ -26,7 +26,7 @@ import (
 func everything(t *testing.T, thin bool) []journal.Record {
 	t.Helper()
 	h := newHasher(t, blockhash.TextDomain)
-	records := traffic(t, 300)
+	records := traffic(t, 150)
 	chats, _ := productionOf(t, h, conversations(4, 12), 16, movedLast("system"))
 	records = append(records, ofModel(t, chats, "reordered", 1<<30)...)
 	told, _ := productionOf(t, h, withTools(conversations(5, 6)), 16, movedLast("tools"))
@@ -50,7 +50,7 @@ func everything(t *testing.T, thin bool) []journal.Record {
 		}), call(1<<33+i, 2, 1, int64(i)+9000, tokens(700, 5), func(r *journal.Inference) { r.Clock = 8 }))
 	}
 	rng := rand.New(rand.NewPCG(9, 9))
-	if rows := generatedRows(rng, 150); rows != nil {
+	if rows := generatedRows(rng, 60); rows != nil {
 		records = append(records, asReplay(t, "replay", rows, 1<<40, rng)...)
 	}
 	return append(records, everyField(t)...)
@@ -117,31 +117,34 @@ func inShards(t *testing.T, o Options, shards int, journals ...[]byte) (memory, 
 // those of one process.
 func TestShards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
+	all := map[bool][]journal.Record{} // by whether ends are thin
 	for i, c := range []struct {
-		opt  Options
-		thin bool
+		opt    Options
+		thin   bool
+		shards int
+		memory int
 	}{
-		{Options{}, false},
-		{Options{Graphs: GraphsAll, BlockSize: 64}, true},
-		{Options{MissingTokens: MissingEstimate, MaxRuns: 2}, true},
-		{Options{Format: FormatMooncake, MissingTokens: MissingEstimate, Graphs: GraphsAll}, false},
-		{Options{FollowEngine: FollowNever, Replays: ReplaysDrop}, false},
+		{Options{}, false, 3, 1 << 14},
+		{Options{Graphs: GraphsAll, BlockSize: 64}, true, 8, DefaultMemory},
+		{Options{MissingTokens: MissingEstimate, MaxRuns: 2}, true, 2, 1 << 18},
+		{Options{Format: FormatMooncake, MissingTokens: MissingEstimate, Graphs: GraphsAll}, false, 1, DefaultMemory},
+		{Options{FollowEngine: FollowNever, Replays: ReplaysDrop}, false, 5, 1 << 18},
 	} {
-		records := everything(t, c.thin)
-		dealt := deal(rng, records, 1+rng.IntN(7))
-		want, wantRes := compileBytes(t, c.opt, dealt...)
-		for _, shards := range []int{1, 2, 3, 8}[i%2*2:][:2] {
-			o := c.opt
-			o.Memory = []int{1 << 12, 1 << 18, DefaultMemory}[rng.IntN(3)]
-			got, res := inShards(t, o, shards, dealt...)
-			equal(t, "files", len(want), len(got))
-			for name, b := range want {
-				if !bytes.Equal(b, got[name]) {
-					t.Errorf("case %d in %d shards: %s differs:\n%s", i, shards, name, firstDifference(b, got[name]))
-				}
-			}
-			equal(t, fmt.Sprintf("case %d in %d shards: result", i, shards), wantRes, res)
+		if all[c.thin] == nil {
+			all[c.thin] = everything(t, c.thin)
 		}
+		dealt := deal(rng, all[c.thin], 1+rng.IntN(7))
+		want, wantRes := compileBytes(t, c.opt, dealt...)
+		o := c.opt
+		o.Memory = c.memory
+		got, res := inShards(t, o, c.shards, dealt...)
+		equal(t, "files", len(want), len(got))
+		for name, b := range want {
+			if !bytes.Equal(b, got[name]) {
+				t.Errorf("case %d in %d shards: %s differs:\n%s", i, c.shards, name, firstDifference(b, got[name]))
+			}
+		}
+		equal(t, fmt.Sprintf("case %d in %d shards: result", i, c.shards), wantRes, res)
 		if i > 0 {
 			continue
 		}

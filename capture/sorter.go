@@ -167,6 +167,8 @@ func (s *batch) cut() {
 	s.sorted, s.items = append(s.sorted, part), nil
 	if n := len(s.spare); n > 0 {
 		s.items, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else if len(part) == partItems { // the next one may be as long
+		s.items = make([]item, 0, partItems)
 	}
 	if s.sorting == nil {
 		s.sorting = new(sync.WaitGroup)

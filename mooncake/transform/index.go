@@ -26,6 +26,7 @@ type index struct {
 	owner   []uint32 // row of each run
 	links   [][2]uint32
 	clock   stats.Arrivals
+	copied  bool // copies will be laid over the rows, on the ticks of the clock
 	timed   bool
 	verbal  int64    // rows that bring their own text
 	near    []uint32 // of each stretch of ids, the run that its first one is in
@@ -150,7 +151,9 @@ func (x *index) add(it *item, added int) {
 	x.key, x.timed = append(x.key, it.key), x.timed || it.timed
 	x.in, x.out = append(x.in, clip(it.InputLength)), append(x.out, clip(it.OutputLength))
 	x.lead = append(x.lead, uint32(lead)) //nolint:gosec // at most the ids of a row
-	x.clock.Add(it.Row)
+	if x.copied {
+		x.clock.Add(it.Row)
+	}
 	if it.Kind() != mooncake.KindLength {
 		x.verbal++
 	}

@@ -259,7 +259,7 @@ func bytesOf(t *testing.T, size string) float64 {
 	return 0
 }
 
-// TestAcceptanceCompile compiles a hundredth, a tenth and all of ROWS requests.
+// TestAcceptanceCompile compiles a hundredth, a tenth and all of ROWS requests, where those are 100,000 or more.
 func TestAcceptanceCompile(t *testing.T) {
 	all, err := strconv.ParseInt(setting(t, "MOONLOOP_ROWS"), 10, 64)
 	if err != nil {
@@ -269,6 +269,9 @@ func TestAcceptanceCompile(t *testing.T) {
 	limit := 1.2 * bytesOf(t, memory)
 	var least, most float64 // µs for a request, in shards
 	for _, rows := range []int64{all / 100, all / 10, all} {
+		if rows < 100_000 {
+			continue // what a process takes to start says nothing of requests
+		}
 		dir := filepath.Join(home, fmt.Sprint(rows))
 		if err := os.MkdirAll(filepath.Join(dir, "journals"), 0o755); err != nil {
 			t.Fatal(err)

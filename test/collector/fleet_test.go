@@ -48,6 +48,9 @@ func fleetSpans(t *testing.T) int {
 	return n
 }
 
+// manySpans is the number above which spans travel in larger messages, so that the run ends within half an hour.
+const manySpans = 100_000
+
 // broker is a Kafka of one node, broker and controller in one.
 type broker struct {
 	dir, address string
@@ -270,7 +273,11 @@ func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int,
 		k.under = k.run(t)
 	}
 	started := time.Now()
-	c := startClients(t, address, production(t, 20, 2048), 2)
+	together := 20
+	if spans > manySpans {
+		together = 100 // a request is a message, which the sender's queue writes to a file, and for which the reader waits for its disk
+	}
+	c := startClients(t, address, production(t, together, 2048), 2)
 	for deadline := time.Now().Add(2 * time.Minute); len(arriving.spans) == 0; time.Sleep(100 * time.Millisecond) {
 		arriving.look(t)
 		if time.Now().After(deadline) {
@@ -327,7 +334,7 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 		}
 	}
 	more := "retry_on_failure: {initial_interval: 100ms, max_interval: 1s}"
-	if spans > 100_000 { // each span is a trace: with a message for each, the disk of the reader is what is measured
+	if spans > manySpans { // each span is a trace: with a message for each, the disk of the reader is what is measured
 		more += ", partition_traces_by_id: false"
 	}
 	sender := configure(t, near, settings{config: "examples/capture/kafka.yaml", more: "exporters: {kafka: {" + more + "}}"})

@@ -18,8 +18,8 @@ db.execute(f"""
 rows, prompt, output = db.execute(f"SELECT count(*), sum(input_length), sum(output_length) FROM '{parquet}'").fetchone()
 # A block is known if its model had it before; of a row, those up to the first that is not.
 hit, = db.execute(f"""
-  WITH block AS (SELECT n, model, input_length, unnest(hash_ids) AS id, unnest(range(len(hash_ids))) AS at FROM '{parquet}' WHERE hash_ids IS NOT NULL),
+  WITH block AS (SELECT n, model, input_length, unnest(hash_ids) AS id, unnest(range(len(hash_ids))) AS place FROM '{parquet}' WHERE hash_ids IS NOT NULL),
        seen AS (SELECT *, min(n) OVER (PARTITION BY model, id) < n AS known FROM block),
-       row_hit AS (SELECT n, any_value(input_length) AS tokens, coalesce(min(at) FILTER (WHERE NOT known), count(*)) AS blocks FROM seen GROUP BY n)
+       row_hit AS (SELECT n, any_value(input_length) AS tokens, coalesce(min(place) FILTER (WHERE NOT known), count(*)) AS blocks FROM seen GROUP BY n)
   SELECT sum(least(blocks * 512, tokens)) FROM row_hit""").fetchone()
 print(json.dumps({"rows": rows, "prompt": int(prompt), "output": int(output), "hit": int(hit)}))
