@@ -64,6 +64,7 @@ func (f *field) text() string {
 	case '"':
 		text, _ := jsontext.AppendUnquote(nil, f.json) // it was read
 		return string(text)
+	default:
+		return string(f.json)
 	}
-	return string(f.json)
 }
