@@ -6,6 +6,8 @@ package convert
 import (
 	"errors"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -41,16 +43,28 @@ func (r *record) row() *mooncake.Row {
 		f := &r.fields[i]
 		if name := columnName(f.name); mooncake.IsField(name) {
 			f.used = true
-			columns, cells = append(columns, name), append(cells, f.cell)
+			columns, cells = append(columns, name), append(cells, f.text())
 		}
 	}
 	row, err := mooncake.ParseCells(columns, cells)
-	if !r.table { // but a table as objects, such as Parquet
-		row, err = mooncake.ParseRow(r.source)
-	}
 	if fault, is := errors.AsType[*mooncake.RowError](err); is {
 		r.top.err = fault
 		return nil
 	}
 	return row
+}
+
+// text is what a field has as a cell, also where a table came as objects, such as Parquet.
+func (f *field) text() string {
+	switch f.json.Kind() {
+	case jsontext.KindInvalid:
+		return f.cell
+	case 'n':
+		return ""
+	case '"':
+		text, _ := jsontext.AppendUnquote(nil, f.json) // it was read
+		return string(text)
+	default:
+		return string(f.json)
+	}
 }
