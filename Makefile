@@ -81,11 +81,11 @@ demo: moonloop
 # while the others are compiled.
 # ALONE, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
 test: build
-	@$(MAKE) -j 3 test-race test-alone test-deploy
+	@$(MAKE) -j 2 test-race test-alone test-deploy
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
-		go test -race -vet=off -ldflags=-w -p 3 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
+		go test -race -vet=off -ldflags=-w -p 2 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
 		$(filter-out $(ALONE:./%=github.com/moonloop/moonloop/%),$(shell go list ./... ./bench/...))
 
 test-alone:

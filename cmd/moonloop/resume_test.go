@@ -191,7 +191,6 @@ func ended(status int) bool { return status == exitOK || status == exitInvalid }
 // TestResumeKilled kills a run by SIGKILL at several instants, and each run that goes on with it: what has come to the engine is each
 // row, and none twice; only those that were in flight may be missing.
 func TestResumeKilled(t *testing.T) {
-	t.Parallel()
 	const rows = 60
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(12, b.out, b.args("--run-id", "night", "-H", "X-Secret: planted", "--seed", "18446744073709551615")...)
@@ -210,10 +209,11 @@ func TestResumeKilled(t *testing.T) {
 	}
 	arrived := b.arrived()
 	inFlight := b.whole(b.out, rows, arrived)
-	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) != 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
+	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) < 3 || len(s.Resumed.Parts) > 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
 		t.Errorf("%+v; %d rows in flight", s, inFlight)
 	}
-	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was broken off") {
+	// A request of the first part may come to the engine after its end; then the second part is killed before it has begun.
+	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was broken off") {
 		t.Error(stdout)
 	}
 	// There is nothing left of it.
