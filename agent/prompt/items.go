@@ -137,26 +137,15 @@ func itemsOfReply(reply string, toolCalls []byte) []byte {
 
 // functionsOf returns tools as the Responses API has them; nil for none.
 func functionsOf(tools json.RawMessage) (json.RawMessage, error) {
-	var list []json.RawMessage
-	if len(tools) == 0 {
-		return nil, nil
-	}
-	if json.Unmarshal(tools, &list) != nil {
-		return nil, fmt.Errorf("%w: tools: want an array", ErrRow)
-	}
-	for i, raw := range list {
+	return mapTools(tools, func(raw json.RawMessage) json.RawMessage {
 		var tool struct {
 			Function map[string]json.RawMessage `json:"function"`
 		}
 		if json.Unmarshal(raw, &tool) != nil || tool.Function == nil {
-			continue // in that form already, or for the engine to refuse
+			return raw
 		}
 		tool.Function["type"] = json.RawMessage(`"function"`)
-		list[i], _ = json.Marshal(tool.Function) // parts of valid JSON
-	}
-	out, err := json.Marshal(list)
-	if err != nil {
-		return nil, fmt.Errorf("%w: tools: %w", ErrRow, err)
-	}
-	return out, nil
+		out, _ := json.Marshal(tool.Function) // parts of valid JSON
+		return out
+	})
 }
