@@ -9,17 +9,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/moonloop/moonloop/agent/load"
-	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/semconv"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // Forecast is what a replay would send. What depends on the engine is not in it: how many requests are under way at once, when
@@ -53,25 +50,12 @@ type Forecast struct {
 	Width float64 `json:"bin_s"`
 	Bins  []int64 `json:"rows_by_bin"`
 
-	// Classes are those that rows name, by name, as [measure.ClassFigures] has them; nil where none does.
-	Classes []ForecastClass `json:"classes,omitempty"`
+	// Classes are those that rows name, by name; nil where none does. A priority is what the requests would state; what a row's own extras
+	// or its payload state is not known here.
+	Classes []stats.ClassStats `json:"classes,omitempty"`
 
 	second, inSecond int64 // the second under way
-	classes          map[string]*ForecastClass
-}
-
-// ForecastClass is what a replay would send of one class of rows.
-type ForecastClass struct {
-	Class        string `json:"class"`
-	Rows         int64  `json:"rows"`
-	InputTokens  int64  `json:"input_tokens"`
-	OutputTokens int64  `json:"output_tokens"`
-	// Priority is the one that all its requests would state; absent where they would state none, or different ones. What a row's own
-	// extras or its payload state is not known here.
-	Priority *int64 `json:"priority,omitempty"`
-
-	priority mooncake.Opt[int64] // of the first row
-	mixed    bool
+	classes          stats.Classes
 }
 
 // maxBins bounds Forecast.Bins, which are a second wide, or 2, 4, 8 where the rows would need more of them.
@@ -100,7 +84,7 @@ func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forec
 			counts := in.stream.Counts()
 			f.OutsideWindow, f.OtherShards, f.Rejected = counts.OutsideWindow, counts.OtherShards, in.rejected
 			f.endSecond()
-			f.endClasses()
+			f.Classes = f.classes.Stats()
 			return f, context.Cause(ctx)
 		}
 		if err != nil {
@@ -111,7 +95,7 @@ func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forec
 			continue
 		}
 		f.add(it, cfg.Prompt, info)
-		f.class(it.Row, cfg)
+		f.classes.Add(it.Row.Class, it.Row.InputLength.V, max(0, cfg.Prompt.outputOf(it.Row)), PriorityOf(cfg, it.Row))
 		if each != nil {
 			each(it)
 		}
@@ -156,47 +140,12 @@ func (f *Forecast) add(it *schedule.Item, p Prompt, info load.Info) {
 	f.Bins[bin]++
 }
 
-// class counts a row for its class.
-func (f *Forecast) class(row *mooncake.Row, cfg Config) {
-	if f.classes == nil {
-		f.classes = map[string]*ForecastClass{}
-	}
-	name := row.Class
-	if f.classes[name] == nil && len(f.classes) >= measure.MaxClasses {
-		name = semconv.ErrorOther
-	}
-	priority := PriorityOf(cfg, row)
-	c := f.classes[name]
-	if c == nil {
-		c = &ForecastClass{Class: name, priority: priority}
-		f.classes[name] = c
-	}
-	c.Rows++
-	c.InputTokens += row.InputLength.V
-	c.OutputTokens += max(0, cfg.Prompt.outputOf(row))
-	c.mixed = c.mixed || c.priority != priority
-}
-
 // PriorityOf returns the priority that a replay would state for a row; absent where it would state none, or it is not known before.
 func PriorityOf(cfg Config, row *mooncake.Row) mooncake.Opt[int64] {
 	if row.Kind() == mooncake.KindPayload {
 		return mooncake.Opt[int64]{}
 	}
 	return prompt.Options{Endpoint: cfg.Prompt.Endpoint, Profile: cfg.Target.Profile, Priorities: cfg.Prompt.Priorities}.PriorityOf(row)
-}
-
-// endClasses lists the classes, where rows name one.
-func (f *Forecast) endClasses() {
-	if len(f.classes) == 1 && f.classes[""] != nil {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(f.classes)) {
-		c := *f.classes[name]
-		if c.priority.Set && !c.mixed {
-			c.Priority = new(c.priority.V)
-		}
-		f.Classes = append(f.Classes, c)
-	}
 }
 
 // widen makes the bins twice as wide.

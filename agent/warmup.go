@@ -92,18 +92,6 @@ func take(ctx context.Context, places chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, lasts time.Duration) {
-	if lasts > 0 {
-		over := time.NewTimer(lasts)
-		defer over.Stop()
-		select {
-		case <-over.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // run sends the requests until ctx ends, and returns what became of them; nil without a warm-up. A failure is a warning.
 func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel *telemetry.Pipeline, said *notices) *report.Warmup {
 	if !w.any() {
@@ -138,7 +126,7 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 	var mu sync.Mutex
 	done, example, inARow := new(report.Warmup), "", 0
 	for i := 0; w.requests == 0 || i < w.requests; i++ {
-		pause(sending, began+due()-s.clk.Now())
+		clock.Pause(sending, began+due()-s.clk.Now())
 		if !take(sending, limit) || !take(sending, prefills) {
 			break
 		}

@@ -6,7 +6,6 @@ package main
 // One replay says nothing of how much the next one would differ. This file makes several and shows their spread.
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
@@ -55,7 +55,7 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 	var worst error
 	var runs []*study.Run
 	for i := 1; i <= f.runs; i++ {
-		if i > 1 && !pause(cmd.Context(), f.runsPause) {
+		if i > 1 && !clock.Pause(cmd.Context(), f.runsPause) {
 			break
 		}
 		err := f.replayOne(cmd, i)
@@ -76,19 +76,6 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 		return err
 	}
 	return worst
-}
-
-// pause waits between two runs. It reports whether ctx goes on.
-func pause(ctx context.Context, lasts time.Duration) bool {
-	if lasts > 0 {
-		over := time.NewTimer(lasts)
-		defer over.Stop()
-		select {
-		case <-over.C:
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err() == nil
 }
 
 // replayOne makes the i-th run, or goes on with it, unless an earlier command has made it.

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"slices"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -72,23 +71,6 @@ type KindCounts struct {
 	Messages int64 `json:"messages"`
 	Payload  int64 `json:"payload"`
 }
-
-// ClassStats counts the rows of a class.
-type ClassStats struct {
-	// Class is empty for the rows that name none, and _OTHER for those of further classes, when there are more than [MaxClasses].
-	Class        string `json:"class"`
-	Rows         int64  `json:"rows"`
-	InputTokens  int64  `json:"input_tokens"`
-	OutputTokens int64  `json:"output_tokens"`
-	// Priority is the one that all its rows have; absent where one has none, or they have different ones.
-	Priority *int64 `json:"priority,omitempty"`
-
-	priority mooncake.Opt[int64] // of the first row
-	mixed    bool
-}
-
-// MaxClasses bounds the classes that are told apart.
-const MaxClasses = 64
 
 // LengthStats describes one of the two lengths, in tokens, over the rows that have it.
 type LengthStats struct {
@@ -203,7 +185,7 @@ type Analyzer struct {
 
 	seed     maphash.Seed
 	sessions map[uint64]struct{}
-	classes  map[string]*ClassStats
+	classes  Classes
 }
 
 // NewAnalyzer returns an analyzer.
@@ -228,7 +210,7 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 			Curve: asked != nil && asked.Sample == 0,
 		}),
 		detector: NewSessionDetector(opt.BlockSize, 0), graphs: newGraphs(),
-		seed: maphash.MakeSeed(), sessions: make(map[uint64]struct{}), classes: map[string]*ClassStats{},
+		seed: maphash.MakeSeed(), sessions: make(map[uint64]struct{}),
 	}
 	if opt.Sample != nil {
 		a.sampled = newSampled(*opt.Sample, opt.BlockSize)
@@ -264,7 +246,7 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	a.arrivals.Add(row)
 	a.detector.Add(row)
 	a.graphs.add(row)
-	a.class(row)
+	a.classes.Add(row.Class, row.InputLength.V, row.OutputLength.V, row.Priority)
 	if n := row.InputLength; n.Set {
 		a.input.add(n.V)
 		if n.V%int64(a.opt.BlockSize) == 0 {
@@ -289,39 +271,6 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	}
 }
 
-// class counts a row for its class.
-func (a *Analyzer) class(row *mooncake.Row) {
-	c := a.classes[row.Class]
-	if c == nil {
-		name := row.Class
-		if len(a.classes) >= MaxClasses {
-			name = "_OTHER"
-		}
-		if c = a.classes[name]; c == nil {
-			c = &ClassStats{Class: name, priority: row.Priority}
-			a.classes[name] = c
-		}
-	}
-	c.Rows++
-	c.InputTokens, c.OutputTokens = c.InputTokens+row.InputLength.V, c.OutputTokens+row.OutputLength.V
-	c.mixed = c.mixed || c.priority != row.Priority
-}
-
-// classStats returns the classes that rows name.
-func (a *Analyzer) classStats() (list []ClassStats) {
-	if len(a.classes) == 0 || len(a.classes) == 1 && a.classes[""] != nil {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.classes)) {
-		c := *a.classes[name]
-		if c.priority.Set && !c.mixed {
-			c.Priority = new(c.priority.V)
-		}
-		list = append(list, c)
-	}
-	return list
-}
-
 // Analysis returns the figures of the rows so far.
 func (a *Analyzer) Analysis() *Analysis {
 	out, checker := a.counted, a.digester.Checker()
@@ -329,7 +278,7 @@ func (a *Analyzer) Analysis() *Analysis {
 	out.Caches, out.ObservedCache, out.Fine = a.cache.Stats(), a.cache.Observed(), a.cache.Fine()
 	out.Digests, out.Violations = a.digester.Digests(), checker.Violations()
 	out.Unchecked, out.UncheckedRanges = checker.Unchecked(), checker.UncheckedRanges()
-	out.Graphs, out.Classes = a.graphs.stats(), a.classStats()
+	out.Graphs, out.Classes = a.graphs.stats(), a.classes.Stats()
 	out.Sessions.Named = int64(len(a.sessions))
 	out.Sessions.Mode, out.Sessions.ModeText = a.detector.Mode()
 	q := a.perRow.quantiles(0, 100)
