@@ -22,6 +22,12 @@ LINT := $(STATIC) $(TOOL) golangci-lint
 # What others import is the root's, so that a distribution's 200 modules stay out of theirs.
 MODULES := . bench cmd/otelcol-moonloop dashboards test/deploy
 
+# Packages in which nothing runs side by side, in their tests neither: the race detector finds nothing there, and makes them take five to
+# ten times as long. internal/policy says which belong here.
+ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./agent/report/lines ./agent/report/page ./agent/tokenizer \
+	./blockhash ./capture/journal ./genai ./internal/atomicfile ./internal/heap ./internal/jsonrows ./internal/parquetrows \
+	./internal/policy ./internal/splitmix ./internal/tlsfile ./mooncake/generate ./mooncake/internal/ranges ./mooncake/stats ./semconv
+
 # The Collector builder's own version decides the version of the Collector's core: keep it equal to the
 # v0 version in test/acceptance/collector/builder.yaml.
 OCB     := go.opentelemetry.io/collector/cmd/builder@v0.162.0
@@ -44,9 +50,10 @@ SHADOW   ?= 20m
 RATE     ?=
 SEEDS    ?=
 SPANS    ?= 20000
+MEMORY   ?= 2GiB
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-sql acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test test-race test-alone test-deploy lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-sql acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -67,14 +74,24 @@ moonloop:
 demo: moonloop
 	bin/moonloop demo
 
-## test: every test, with the race detector
+## test: every test, with the race detector where anything runs side by side
 # Tests that run the commands get them as they are built here. make lint vets, so go test need not; nor need a program under the race detector
 # sleep for a second at its end, each time, which is the detector's default: the tests' own check for goroutines waits for them.
-# dashboards and test/deploy have nothing that runs side by side, and hundreds of packages that the race detector would compile anew.
+# Tests wait more than they work. So there are more of them at once than processors, and those that wait most come first: they run
+# while the others are compiled.
+# ALONE, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
 test: build
+	@$(MAKE) -j 2 test-race test-alone test-deploy
+
+test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
-		go test -race -vet=off -ldflags=-w ./... ./bench/...
-	$(STATIC) go test -vet=off ./dashboards/...
+		go test -race -vet=off -ldflags=-w -p 2 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
+		$(filter-out $(ALONE:./%=github.com/moonloop/moonloop/%),$(shell go list ./... ./bench/...))
+
+test-alone:
+	$(STATIC) go test -vet=off $(ALONE) ./dashboards/...
+
+test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .
 
 ## lint: go vet, and every linter and formatter of .golangci.yml
@@ -236,6 +253,14 @@ acceptance-sql: moonloop
 	test/acceptance/sql/install.sh build/sql
 	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
 		go test -v -count=1 -timeout 10m -run '^TestAcceptanceSQL$$' ./test/acceptance
+
+## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, compiled by one process and in two shards; DuckDB counts; MEMORY=2GiB PYTHON=python3
+# Installs DuckDB into build/duckdb (0.1 GB). Takes up to 1.5 kB of disk for a request.
+.PHONY: acceptance-compile
+acceptance-compile: moonloop
+	test/acceptance/compile/install.sh build/duckdb
+	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' \
+		$(ACCEPT_ENGINE) -run '^TestAcceptanceCompile$$' ./test/acceptance
 
 ## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart
 # The pods of the fleet run as processes, with a real S3 server. Needs etcd. The first build takes some fifteen minutes.

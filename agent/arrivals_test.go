@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,10 @@ func TestRequestRate(t *testing.T) {
 		{load.Arrivals{Rate: 20}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "poisson"}},
 		{load.Arrivals{Rate: 20, Pattern: load.Gamma, Burstiness: 0.3}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "gamma", Burstiness: 0.3}},
 		{load.Arrivals{Rate: 20, Pattern: load.Constant, RampUp: 10 * time.Second}, report.Schedule{Mode: report.AtRate, RequestRate: 20, Arrival: "constant", RampUp: 10_000, RampShape: "linear"}},
+		{
+			load.Arrivals{Rate: 10, Pattern: load.Constant, Series: []load.RatePoint{{Seconds: 0, Rate: 10}, {Seconds: 10, Rate: 30}}},
+			report.Schedule{Mode: report.AtRate, RequestRate: 10, Arrival: "constant", Series: []report.RatePoint{{At: 0, Rate: 10}, {At: 10_000, Rate: 30}}},
+		},
 		{load.Arrivals{Rate: math.Inf(1)}, report.Schedule{Mode: report.AllAtOnce}},
 	} {
 		cfg := Config{Schedule: Schedule{Arrivals: tc.a}}
@@ -88,6 +93,10 @@ func TestRequestRate(t *testing.T) {
 		switch {
 		case tc.a.AtOnce() && last != 0:
 			t.Errorf("all at once: the last came after %v s", last)
+		case tc.a.Series != nil: // 200 rows until the second point
+			if at[200] != 10*time.Second || at[201]-at[200] != 33_333_333*time.Nanosecond {
+				t.Errorf("series: row 200 at %v, 201 at %v", at[200], at[201])
+			}
 		case tc.a.Pattern == load.Constant && tc.a.RampUp == 0:
 			for i := range at {
 				if want := time.Duration(i) * 50 * time.Millisecond; at[i] != want {
@@ -106,7 +115,7 @@ func TestRequestRate(t *testing.T) {
 			t.Errorf("%+v: lateness up to %v ms of %d rows, verdict %v", tc.a, late.Max, late.Count, rep.Verdict)
 		}
 		tc.is.Speedup, tc.is.Seed = 1, 5
-		if rep.Schedule != tc.is {
+		if !reflect.DeepEqual(rep.Schedule, tc.is) {
 			t.Errorf("the summary says %+v, want %+v", rep.Schedule, tc.is)
 		}
 	}

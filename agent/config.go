@@ -151,6 +151,12 @@ type Target struct {
 	APIKey         string
 	TLS            *tls.Config
 	HTTP2          bool
+	// FreshConnections opens a connection for each request, in the place of one that is kept open.
+	FreshConnections bool
+	// SessionHeader is the header that names a row's session to engines and routers; empty = X-Session-Id.
+	SessionHeader string
+	// Posts are requests to each engine beside the trace's.
+	Posts []Post
 	// ReadStamps takes arrival stamps after the read call even where the kernel has better ones, to compare the two.
 	ReadStamps bool
 	Retries    int
@@ -221,6 +227,13 @@ type Schedule struct {
 	WarmupGrace time.Duration
 	// WarmupConcurrency is the number of warm-up requests under way at once, up to 1,024; 0 = Concurrency.
 	WarmupConcurrency int
+	// WarmupArrivals sends the warm-up requests at a rate; those that WarmupConcurrency, or without it 1,024, holds up go later. Zero = a
+	// closed loop.
+	WarmupArrivals load.Arrivals
+	// WarmupPrefillConcurrency is the number of warm-up requests that may be without a first token at once; 0 = no cap.
+	WarmupPrefillConcurrency int
+	// WarmupConcurrencyRampUp and WarmupPrefillRampUp are the times in which the two rise from 1; 0 = from the beginning.
+	WarmupConcurrencyRampUp, WarmupPrefillRampUp time.Duration
 	// Prepare is how long before its instant a request is begun, all but sending it: its body is planned and it has a
 	// connection. At most 1 s; 0 = 2 ms. Without effect in a closed loop, under a cap and with HTTP/2.
 	Prepare time.Duration
@@ -284,6 +297,9 @@ func (c *Config) Validate() error {
 		{"warm-up duration", c.Schedule.WarmupFor},
 		{"warm-up grace", c.Schedule.WarmupGrace},
 		{"warm-up concurrency", int64(c.Schedule.WarmupConcurrency)},
+		{"warm-up prefill concurrency", int64(c.Schedule.WarmupPrefillConcurrency)},
+		{"warm-up concurrency ramp-up", c.Schedule.WarmupConcurrencyRampUp},
+		{"warm-up prefill ramp-up", c.Schedule.WarmupPrefillRampUp},
 		{"max duration", c.Schedule.MaxDuration},
 		{"grace", c.Schedule.Grace},
 		{"prepare", c.Schedule.Prepare},
@@ -324,6 +340,14 @@ func (c *Config) Validate() error {
 	if err := c.Schedule.Arrivals.Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := c.Schedule.WarmupArrivals.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("warm-up: %w", err))
+	}
+	for _, p := range c.Target.Posts {
+		if err := p.check(); err != nil {
+			bad("engine post %s: %w", p, err)
+		}
+	}
 	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
 		bad("open loop: a closed loop (--no-fixed-schedule) has no timestamps to send by; give one of the two")
 	}
@@ -345,8 +369,8 @@ func (c *Config) Validate() error {
 	case !t.Lenient && t.Quarantine != "":
 		bad("quarantine: without --lenient the first row that cannot be used ends the replay; give both or neither")
 	}
-	if c.Schedule.PrefillConcurrency > 0 && c.Prompt.NoStream {
-		bad("prefill concurrency %d: whole replies have no first token; let them be streamed", c.Schedule.PrefillConcurrency)
+	if n := max(c.Schedule.PrefillConcurrency, c.Schedule.WarmupPrefillConcurrency); n > 0 && c.Prompt.NoStream {
+		bad("prefill concurrency %d: whole replies have no first token; let them be streamed", n)
 	}
 	if s := c.Schedule; s.WarmupConcurrency > maxWarming {
 		bad("warm-up concurrency %d: want at most %d", s.WarmupConcurrency, maxWarming)
@@ -358,6 +382,8 @@ func (c *Config) Validate() error {
 	}{
 		{"concurrency ramp-up", "--concurrency", c.Schedule.ConcurrencyRampUp, c.Schedule.Concurrency},
 		{"prefill concurrency ramp-up", "--prefill-concurrency", c.Schedule.PrefillRampUp, c.Schedule.PrefillConcurrency},
+		{"warm-up concurrency ramp-up", "--warmup-concurrency", c.Schedule.WarmupConcurrencyRampUp, cmp.Or(c.Schedule.WarmupConcurrency, c.Schedule.Concurrency)},
+		{"warm-up prefill ramp-up", "--warmup-prefill-concurrency", c.Schedule.WarmupPrefillRampUp, c.Schedule.WarmupPrefillConcurrency},
 	} {
 		if ramp.over > 0 && ramp.to == 0 {
 			bad("%s %v: nothing says up to how many; give %s N", ramp.name, ramp.over, ramp.of)
@@ -451,6 +477,8 @@ func (c Config) resolved() Config {
 	s.Speedup = cmp.Or(s.Speedup, 1)
 	s.ConcurrencyRampUp, s.PrefillRampUp = min(s.ConcurrencyRampUp, longest), min(s.PrefillRampUp, longest)
 	s.WarmupFor, s.WarmupGrace = min(s.WarmupFor, longest), min(s.WarmupGrace, longest)
+	s.WarmupConcurrencyRampUp, s.WarmupPrefillRampUp = min(s.WarmupConcurrencyRampUp, longest), min(s.WarmupPrefillRampUp, longest)
+	c.Target.SessionHeader = cmp.Or(c.Target.SessionHeader, "X-Session-Id")
 	s.MaxDuration, s.Grace = min(s.MaxDuration, longest), min(cmp.Or(s.Grace, defaultGrace), longest)
 	if s.Prepare = cmp.Or(s.Prepare, defaultPrepare); c.Target.HTTP2 { // headers would go out at once
 		s.Prepare = 0

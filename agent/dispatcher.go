@@ -29,6 +29,7 @@ type dispatcher struct {
 	sched    *schedule.Scheduler
 	// prefillCap says that the schedule waits for first tokens.
 	prefillCap bool
+	branches   branches
 
 	dispatch, requests context.Context //nolint:containedctx // of the schedule, which outlasts the call that makes it
 	stopDispatch       context.CancelCauseFunc
@@ -127,10 +128,11 @@ func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 // start starts the goroutine of an item's request.
 func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	c := d.conversation(it)
-	if it.Row.WaitFor != nil { // a whole prompt: rows of a graph have no turn before them
-		c.history = nil
+	if it.Row.WaitFor != nil { // no turn of its session is before it but for those that it waits for
+		c.history, p.err = d.branches.begin(it)
+	} else {
+		asTurn(it.Row, c.history)
 	}
-	asTurn(it.Row, c.history)
 	if d.prefillCap {
 		p.first = func(at time.Duration) { d.sched.FirstToken(it, at) }
 	}
@@ -189,6 +191,9 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	// waited for, keeps it from nothing, unless that needs its reply.
 	given := rec.Outcome == measure.Skipped || rec.Outcome == measure.Disconnected
 	ok := rec.Outcome == measure.Served || given && c.history == nil
+	if it.Row.WaitFor != nil && rec.Outcome == measure.Served {
+		d.branches.end(it, c.history)
+	}
 	d.sched.Done(it, max(end, at), ok) // one that could not be built was over before it was due
 	d.saved.add(rec, body)
 	d.recorder.submit(rec, span)

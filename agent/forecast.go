@@ -12,9 +12,11 @@ import (
 	"math"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // Forecast is what a replay would send. What depends on the engine is not in it: how many requests are under way at once, when
@@ -48,7 +50,12 @@ type Forecast struct {
 	Width float64 `json:"bin_s"`
 	Bins  []int64 `json:"rows_by_bin"`
 
+	// Classes are those that rows name, by name; nil where none does. A priority is what the requests would state; what a row's own extras
+	// or its payload state is not known here.
+	Classes []stats.ClassStats `json:"classes,omitempty"`
+
 	second, inSecond int64 // the second under way
+	classes          stats.Classes
 }
 
 // maxBins bounds Forecast.Bins, which are a second wide, or 2, 4, 8 where the rows would need more of them.
@@ -77,6 +84,7 @@ func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forec
 			counts := in.stream.Counts()
 			f.OutsideWindow, f.OtherShards, f.Rejected = counts.OutsideWindow, counts.OtherShards, in.rejected
 			f.endSecond()
+			f.Classes = f.classes.Stats()
 			return f, context.Cause(ctx)
 		}
 		if err != nil {
@@ -87,6 +95,7 @@ func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forec
 			continue
 		}
 		f.add(it, cfg.Prompt, info)
+		f.classes.Add(it.Row.Class, it.Row.InputLength.V, max(0, cfg.Prompt.outputOf(it.Row)), PriorityOf(cfg, it.Row))
 		if each != nil {
 			each(it)
 		}
@@ -129,6 +138,14 @@ func (f *Forecast) add(it *schedule.Item, p Prompt, info load.Info) {
 		f.Bins = append(f.Bins, 0)
 	}
 	f.Bins[bin]++
+}
+
+// PriorityOf returns the priority that a replay would state for a row; absent where it would state none, or it is not known before.
+func PriorityOf(cfg Config, row *mooncake.Row) mooncake.Opt[int64] {
+	if row.Kind() == mooncake.KindPayload {
+		return mooncake.Opt[int64]{}
+	}
+	return prompt.Options{Endpoint: cfg.Prompt.Endpoint, Profile: cfg.Target.Profile, Priorities: cfg.Prompt.Priorities}.PriorityOf(row)
 }
 
 // widen makes the bins twice as wide.

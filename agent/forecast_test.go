@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func TestForecastIsWhatArrives(t *testing.T) {
 		if binned != f.Rows || len(f.Bins) > maxBins || f.Peak != peak || f.Last != at[len(at)-1].Seconds() {
 			t.Errorf("%s: %d of %d rows in %d bins; peak %d, want %d; last at %v", name, binned, f.Rows, len(f.Bins), f.Peak, peak, f.Last)
 		}
-		if f.Schedule.Mode != rep.Schedule.Mode || f.Schedule != rep.Schedule || f.InputTokens != 100*f.Rows || f.OutputTokens != 2*f.Rows {
+		if f.Schedule.Mode != rep.Schedule.Mode || !reflect.DeepEqual(f.Schedule, rep.Schedule) || f.InputTokens != 100*f.Rows || f.OutputTokens != 2*f.Rows {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

@@ -158,6 +158,9 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 		if a.Pattern == load.Gamma {
 			order.Burstiness = cmp.Or(a.Burstiness, 1)
 		}
+		for _, point := range a.Series {
+			order.Series = append(order.Series, report.RatePoint{At: 1000 * point.Seconds, Rate: point.Rate})
+		}
 		if a.RampUp > 0 {
 			order.RampUp, order.RampFrom, order.RampShape = clock.Millis(a.RampUp), a.RampFrom, string(cmp.Or(a.RampShape, load.RampLinear))
 		}
@@ -165,6 +168,9 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 		order.Mode, order.Speedup = report.ClosedLoop, 0
 	}
 	order.WarmupFor, order.WarmupGrace, order.WarmupConcurrency = clock.Millis(s.WarmupFor), clock.Millis(s.WarmupGrace), s.WarmupConcurrency
+	if a := s.WarmupArrivals; a.Any() {
+		order.WarmupRate, order.WarmupArrival = a.Rate, string(cmp.Or(a.Pattern, load.Poisson))
+	}
 	order.ConcurrencyRampUp, order.PrefillRampUp = clock.Millis(s.ConcurrencyRampUp), clock.Millis(s.PrefillRampUp)
 	order.FileOrder = s.Arrivals.Any() && !info.Timed
 	if len(cfg.Target.Further) > 0 {

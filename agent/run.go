@@ -117,9 +117,15 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer rec.abandon()
-	s := &sender{clk: clk, runID: p.runID, engines: engines, builder: p.requests, replies: replies, cache: cache, disconnect: cfg.Disconnect, seed: cfg.Prompt.Seed}
+	s := &sender{clk: clk, runID: p.runID, engines: engines, session: cfg.Target.SessionHeader, builder: p.requests, replies: replies, cache: cache, disconnect: cfg.Disconnect, seed: cfg.Prompt.Seed}
 	saved.start(p)
+	if err := engines.post(ctx, cfg.Target.Posts, BeforeWarmup); err != nil {
+		return nil, err
+	}
 	warmed := p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.shapes()), tel, said)
+	if err := engines.post(ctx, cfg.Target.Posts, AtStart); err != nil {
+		return nil, err
+	}
 	wait, watch, err := startTimers(cfg.Waiter, clk, tel)
 	if err != nil {
 		return nil, err
@@ -143,6 +149,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	rec.live, rec.watch, d.live = live, watch, live
 	before.show(&live.view)
 	stats, err := d.replay(p, zero, rows, before)
+	engines.postLast(ctx, cfg.Target.Posts, said)
 
 	// Conclude.
 	e := ending{plan: p, clk: clk, zero: zero + rec.shift, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats, warmed: warmed, before: before, aborted: errors.Is(context.Cause(d.dispatch), errAborted)}

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,6 +27,7 @@ type sender struct {
 	clk     clock.Clock
 	runID   string
 	engines *engines
+	session string // the header that names a row's session
 	builder *prompt.Builder
 	replies *carry.Store // nil: no live reply is carried
 	cache   *predictor
@@ -46,6 +48,7 @@ type pending struct {
 	engine *backend            // that it goes to
 	first  func(time.Duration) // is told of the first token; may be nil
 	reason string              // why it is skipped, set before the gate is shut
+	err    error               // why it cannot be built
 	cancel context.CancelFunc  // frees what the request has taken hold of
 }
 
@@ -60,6 +63,7 @@ func atOnce(at time.Duration) *pending {
 // was over, and the body that was sent, the zero one where none was.
 func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) (over time.Duration, sent send.Body) {
 	built, keep, err := s.build(rec, history)
+	err = cmp.Or(p.err, err)
 	if keep {
 		defer s.keepReply(rec)
 	}
@@ -151,7 +155,7 @@ func (s *sender) headers(rec *measure.Record, traceparent string) http.Header {
 	}
 	h := http.Header{"Traceparent": {traceparent}, "X-Request-Id": {s.runID + "-" + strconv.FormatInt(rec.Index, 10)}}
 	if id := rec.Row.SessionID; id != "" {
-		h.Set("X-Session-Id", headerSafe(id))
+		h.Set(s.session, headerSafe(id))
 	}
 	return h
 }

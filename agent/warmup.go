@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/send"
@@ -36,13 +37,24 @@ type warmup struct {
 	lasting  time.Duration // after which no further one is sent; 0 = no limit
 	grace    time.Duration // for those that are under way then; 0 = no limit
 	atOnce   int           // of them
+	rampUp   time.Duration // to so many, from 1
+	// prefilling of them may be without a first token; 0 = no limit.
+	prefilling    int
+	prefillRampUp time.Duration
+	arrivals      load.Arrivals // zero: a closed loop
 }
 
 // newWarmup settles the warm-up of a schedule.
 func newWarmup(s Schedule) warmup {
+	atOnce := cmp.Or(s.WarmupConcurrency, s.Concurrency, 1)
+	if s.WarmupArrivals.Any() && s.WarmupConcurrency+s.Concurrency == 0 {
+		atOnce = maxWarming
+	}
 	return warmup{
 		requests: s.Warmup, lasting: s.WarmupFor, grace: s.WarmupGrace,
-		atOnce: min(max(1, cmp.Or(s.WarmupConcurrency, s.Concurrency)), maxWarming),
+		atOnce: min(atOnce, maxWarming), rampUp: s.WarmupConcurrencyRampUp,
+		prefilling: min(s.WarmupPrefillConcurrency, maxWarming), prefillRampUp: s.WarmupPrefillRampUp,
+		arrivals: s.WarmupArrivals,
 	}
 }
 
@@ -55,6 +67,29 @@ func (w warmup) shapes() int {
 		return math.MaxInt
 	}
 	return w.requests
+}
+
+// rising are so many slots, of which one is free at first, and the others one by one within a time, at equal distances.
+func rising(ctx context.Context, n int, within time.Duration) chan struct{} {
+	places := make(chan struct{}, n)
+	for i := 1; i < n && within > 0; i++ {
+		places <- struct{}{}
+		free := time.AfterFunc(time.Duration(float64(within)*float64(i)/float64(n-1)), func() { <-places })
+		context.AfterFunc(ctx, func() { free.Stop() })
+	}
+	return places
+}
+
+// take takes a slot, unless ctx ends before one is free. Without slots there is no limit.
+func take(ctx context.Context, places chan struct{}) bool {
+	if places == nil {
+		return true
+	}
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // run sends the requests until ctx ends, and returns what became of them; nil without a warm-up. A failure is a warning.
@@ -78,16 +113,21 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 			context.AfterFunc(requests, func() { late.Stop() })
 		})
 	}
-	limit := make(chan struct{}, w.atOnce)
+	due := func() time.Duration { return 0 }
+	if w.arrivals.Any() {
+		due = w.arrivals.Times(s.seed)
+	}
+	limit := rising(sending, w.atOnce, w.rampUp)
+	var prefills chan struct{}
+	if w.prefilling > 0 {
+		prefills = rising(sending, w.prefilling, w.prefillRampUp)
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	done, example, inARow := new(report.Warmup), "", 0
 	for i := 0; w.requests == 0 || i < w.requests; i++ {
-		select {
-		case limit <- struct{}{}:
-		case <-sending.Done():
-		}
-		if sending.Err() != nil {
+		clock.Pause(sending, began+due()-s.clk.Now())
+		if !take(sending, limit) || !take(sending, prefills) {
 			break
 		}
 		done.Sent++
@@ -97,6 +137,11 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 			rec := &measure.Record{Row: shapes[i%len(shapes)], Index: int64(-1 - i)}
 			began := s.clk.Now()
 			p := atOnce(began)
+			if prefills != nil {
+				prefilled := sync.OnceFunc(func() { <-prefills })
+				defer prefilled()
+				p.first = func(time.Duration) { prefilled() }
+			}
 			p.engine = s.engines.pick(rec.Row)
 			s.exchange(requests, rec, nil, "", p)
 			s.engines.leave(p.engine)

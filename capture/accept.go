@@ -22,11 +22,22 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 		return c.settle(p, r, mooncake.Opt[float64]{})
 	}
 	// Text without a session goes along with those that have one: which names are one model is not yet known.
-	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
-	c.key = binary.BigEndian.AppendUint64(c.key, uint64(r.Session))
+	var session [sessionKey]byte
+	binary.BigEndian.PutUint32(session[:], p.index)
+	binary.BigEndian.PutUint64(session[4:], uint64(r.Session))
+	together := session[:]
+	if r.Session == 0 {
+		together = r.Span.SpanID[:] // it has nothing to do with the others
+	}
+	c.key = append(appendPart(c.key[:0], together), session[:]...)
 	if known(&r.Prompt) && r.Session != 0 {
 		// Stands before the session's requests: they are not without content.
 		if err := c.bySession.add(append(c.key, turnContent), nil); err != nil {
+			return err
+		}
+	}
+	if c.chains(p, r) {
+		if err := c.bySession.add(append(c.key, turnActs), nil); err != nil {
 			return err
 		}
 	}
@@ -37,8 +48,12 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 
 // inOrder passes a row on in the order of its trace, with what it shares.
 func (c *compiler) inOrder(p *partition, r *journal.Inference, delay mooncake.Opt[float64], s *sharing) error {
+	c.cached = c.cached || r.CachedTokens.Set
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
+	if numbered(s, r) {
+		c.ids += int64(len(r.HashIDs))
+	}
 	c.key = binary.BigEndian.AppendUint64(c.key, uint64(s.number)) //nolint:gosec // not negative
 	c.enc = journal.AppendRecord(s.appendTo(appendDelay(c.enc[:0], delay)), r)
 	return c.byOrder.add(c.key, c.enc)

@@ -198,7 +198,7 @@ func TestAcceptanceCompileTenMillion(t *testing.T) {
 
 // memoryLimit is what the package comment states, in bytes, for a number of distinct ids.
 func memoryLimit(memory int, ids uint64) int64 {
-	return int64(float64(memory+(64<<20)+idBytes*int(ids)) * 1.25)
+	return int64(float64(memory+(64<<20)+min(idBytes*int(ids), 1200<<20)) * 1.25)
 }
 
 const idBytes = 64 // of each distinct id

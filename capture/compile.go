@@ -38,8 +38,8 @@ type compiler struct {
 	lost tally // of no partition
 
 	parts map[Partition]*partition
-	list  []*partition // by index
-	runs  int
+	list  []*partition // by index; the first is production
+	runs  runs
 
 	byTrace    *sorter // all records
 	byResponse *sorter // requests with a response id
@@ -50,9 +50,14 @@ type compiler struct {
 	unseen     bool    // a reply is not known of a prompt that is
 	replied    bool    // a reply is known
 	thinned    bool    // ends of messages may be left out
+	cached     bool    // a row may say what its engine had cached
 	fine       int     // tokens per fine block
 	sharing    sharing // of the row at hand, kept for its memory
-	structured int64   // turns of sessions without content
+	structured int64   // number of the next turn of a session without content
+	firstText  int64   // number of the first prompt in the order of marks
+	parted     bool    // some of the ends that are left out are known of other prompts
+	turned     bool    // orders of prompts were tried
+	ids        int64   // of blocks, as often as they came, that are numbered one by one
 	bytes      int64   // of journals that were read
 	maxInput   int64   // tokens of a row of production
 
@@ -61,6 +66,8 @@ type compiler struct {
 	followed  *sorter           // what rows share as their engine saw them, by arrival
 	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
 	skewed    map[uint64]bool   // clocks that differ from that of a client
+
+	others map[exchange]*sorter // of shards, see shard.go
 
 	gone      map[uint64]gone // steps that became no rows
 	toolCalls toolCalls       // what their ids said
@@ -78,6 +85,15 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 	if err := opt.complete(); err != nil {
 		return Result{}, err
 	}
+	c := newCompiler(ctx, opt, sink)
+	defer c.close()
+	if err := c.compile(journals); err != nil {
+		return c.result(), fmt.Errorf("journals were not compiled: %w", err)
+	}
+	return c.result(), nil
+}
+
+func newCompiler(ctx context.Context, opt Options, sink Sink) *compiler {
 	share := opt.Memory / 8
 	c := &compiler{
 		ctx: ctx, opt: opt, sink: sink, lost: tally{}, parts: map[Partition]*partition{},
@@ -99,19 +115,43 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		s.stage, s.progress = stage, opt.Progress
 	}
 	c.tree = tree{c: c, pool: pool{dir: opt.TempDir, limit: share}}
-	defer func() {
-		c.tree.pool.close()
-		for _, s := range []*sorter{c.byTrace, c.byResponse, c.bySession, c.byText, c.byOrder, c.followed} {
-			s.close()
-		}
-	}()
-	if err := c.compile(journals); err != nil {
-		return c.result(), fmt.Errorf("journals were not compiled: %w", err)
-	}
-	return c.result(), nil
+	return c
 }
 
+func (c *compiler) close() {
+	c.tree.pool.close()
+	for _, s := range []*sorter{c.byTrace, c.byResponse, c.bySession, c.byText, c.byOrder, c.followed} {
+		s.close()
+	}
+	for _, s := range c.others {
+		s.close()
+	}
+}
+
+// compile takes all steps, one after the other.
 func (c *compiler) compile(journals []Source) error {
+	if err := c.readAll(journals); err != nil {
+		return err
+	}
+	c.partition()
+	if err := c.group(); err != nil {
+		return err
+	}
+	if err := c.joinResponses(); err != nil {
+		return err
+	}
+	c.models.settle()
+	if err := c.layTurns(); err != nil {
+		return err
+	}
+	if err := c.layTexts(); err != nil {
+		return err
+	}
+	return c.writeRows()
+}
+
+// readAll puts the records of all journals in the order of step 2.
+func (c *compiler) readAll(journals []Source) error {
 	for _, j := range journals {
 		if err := c.read(j, inCompiled); err != nil {
 			return err
@@ -131,26 +171,19 @@ func (c *compiler) compile(journals []Source) error {
 	c.res = counted
 	c.lost.add(lostTorn, c.res.Torn.Records)
 	c.lost.add(lostDamaged, c.res.DamageCount)
-	if err := c.byTrace.each(c.ctx, c.tree.record); err != nil {
-		return err
-	}
-	if err := c.tree.finish(); err != nil {
-		return err
-	}
-	if err := c.joinResponses(); err != nil {
-		return err
-	}
-	c.models.settle()
-	if err := c.layTurns(); err != nil {
-		return err
-	}
-	if err := c.layTexts(); err != nil {
-		return err
-	}
-	return c.writeRows()
+	return nil
 }
 
-// read puts the records of a journal in the order of step 2.
+// group makes requests of the records of each trace.
+func (c *compiler) group() error {
+	err := c.byTrace.each(c.ctx, func(b []byte) error { return c.tree.record(b[partLength:]) })
+	if err != nil {
+		return err
+	}
+	return c.tree.finish()
+}
+
+// read does so with one journal.
 func (c *compiler) read(j Source, at position) error {
 	f, err := j.Open()
 	if err != nil {
@@ -191,12 +224,13 @@ func (c *compiler) read(j Source, at position) error {
 			return err
 		}
 		c.learn(d)
-		c.key = append(append(c.key[:0], d.Span.TraceID[:]...), d.Span.SpanID[:]...)
+		trace, span := d.Span.TraceID, d.Span.SpanID
 		if to := d.Joined; !to.IsZero() {
 			// As if it were of the trace of its client, under an id that none of the spans there has.
-			own := sha256.Sum256(c.key)
-			c.key = append(append(c.key[:0], to.TraceID[:]...), own[:8]...)
+			own := sha256.Sum256(append(append(c.key[:0], trace[:]...), span[:]...))
+			trace, span = to.TraceID, [8]byte(own[:8])
 		}
+		c.key = append(append(appendPart(c.key[:0], trace[:]), trace[:]...), span[:]...)
 		c.key = append(c.key, c.rank(d), byte(255-d.Fields), byte(at)) //nolint:gosec // at most one for each tag
 		if err := c.byTrace.add(c.key, b); err != nil {
 			return err
@@ -221,7 +255,7 @@ func (c *compiler) rank(d *journal.Decoder) byte {
 	return 1
 }
 
-// recordKey is the length of the key of byTrace: trace id, span id, rank, number of missing fields, position.
+// recordKey is the length of the key of byTrace behind its part: trace id, span id, rank, number of missing fields, position.
 const recordKey = 16 + 8 + 3
 
 // position is where a journal is: among those that are compiled, or beside them, see [Options].
@@ -233,20 +267,58 @@ const (
 	inAfter
 )
 
+// runs are those that records name.
+type runs struct {
+	named    map[journal.Name]bool // at least the least MaxRuns of all
+	nameless bool                  // a row of a replay names none
+}
+
+// add takes the run of a request.
+func (r *runs) add(d *journal.Inference, most int) {
+	if d.Run.IsZero() {
+		r.nameless = r.nameless || d.Row.Set
+		return
+	}
+	if r.named[d.Run] {
+		return
+	}
+	if r.named == nil {
+		r.named = map[journal.Name]bool{}
+	}
+	if r.named[d.Run] = true; len(r.named) > 2*most {
+		for _, name := range r.sorted()[most:] {
+			delete(r.named, name)
+		}
+	}
+}
+
+func (r *runs) sorted() []journal.Name {
+	return slices.SortedFunc(maps.Keys(r.named), func(a, b journal.Name) int { return cmp.Compare(a.String(), b.String()) })
+}
+
+// partition makes the partitions once all records were read. Those of the first runs by name are there, and an index is the same whatever
+// journals the records were in.
+func (c *compiler) partition() {
+	all := []Partition{{}}
+	if c.runs.nameless {
+		all = append(all, Partition{Replay: true})
+	}
+	for _, name := range c.runs.sorted() {
+		all = append(all, Partition{Replay: true, Run: name})
+	}
+	for i, p := range all[:min(len(all), 1+c.opt.MaxRuns)] {
+		known := &partition{maxInput: c.maxInput, index: uint32(i), lost: tally{}, TraceResult: TraceResult{Partition: p}}
+		c.parts[p] = known
+		c.list = append(c.list, known)
+	}
+}
+
 // part returns a partition; nil when there are too many.
 func (c *compiler) part(p Partition) *partition {
-	if known := c.parts[p]; known != nil {
-		return known
+	known := c.parts[p]
+	if known != nil {
+		known.met = true
 	}
-	if p.Replay {
-		if c.runs == c.opt.MaxRuns {
-			return nil
-		}
-		c.runs++
-	}
-	known := &partition{maxInput: c.maxInput, index: uint32(len(c.list)), lost: tally{}, TraceResult: TraceResult{Partition: p}} //nolint:gosec // bounded by MaxRuns
-	c.parts[p] = known
-	c.list = append(c.list, known)
 	return known
 }
 
@@ -262,6 +334,9 @@ func (c *compiler) result() Result {
 		}
 		return cmp.Or(cmp.Compare(replay(a), replay(b)), cmp.Compare(a.Run.String(), b.Run.String()))
 	}) {
+		if !p.met {
+			continue
+		}
 		if p.Meta.Rows == 0 {
 			p.Meta.Dropped = p.lost.list(c.lost)
 		}

@@ -425,7 +425,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	closed := false
-	src := Source{"j", func() (io.ReadCloser, error) { return &failing{&closed}, nil }}
+	src := Source{Name: "j", Open: func() (io.ReadCloser, error) { return &failing{&closed}, nil }}
 	if _, err := Compile(t.Context(), Options{}, memory{}.sink, src); !errors.Is(err, io.ErrClosedPipe) || !closed {
 		t.Errorf("reading fails: %v, closed %v", err, closed)
 	}

@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
@@ -18,63 +19,80 @@ import (
 // Few cells need that. If prompts list the same ends, a cell is in only one place in the tree of marks. If not, the first cell
 // after the fork is in both branches, and later cells may be, too. So the first cells of all branches show which cells can be
 // in several places.
+//
+// Each step goes from sorter to sorter, so that shards can share it out: see shard.go.
 
 // thinned reports whether a prompt may have messages whose ends it does not list.
 func thinned(p *journal.Prompt) bool { return len(p.Chain.Ends) >= blockhash.MostEnds(p.Chain.Bytes) }
 
-// branches finds the cells that are in several places in the tree of marks, by comparing the first cells of branches. It takes
-// 16 bytes a prompt.
-type branches struct {
-	path  []int    // marks of the last prompt that are cells
-	cells []uint64 // the first of each branch
-}
-
-// add takes the next prompt in the order of marks. A branch begins where it differs from the last one.
-func (b *branches) add(t *text) {
-	n := len(b.path)
-	for n > 0 && b.path[n-1] > t.shared {
-		n--
-	}
-	if mark := t.before.cellFrom(t.shared + 1); mark > 0 && (n == len(b.path) || b.path[n] != mark) {
-		b.cells = append(b.cells, t.before.value(mark))
-	}
-	b.path = b.path[:n]
-	if mark := t.cellFrom(t.shared + 1); mark > 0 {
-		b.path = append(b.path, mark)
-		b.cells = append(b.cells, t.value(mark))
-	}
-}
-
-// parted returns the cells that several branches begin with, in order.
-func (b *branches) parted() []uint64 {
-	slices.Sort(b.cells)
-	parted := b.cells[:0]
-	for i, cell := range b.cells[min(1, len(b.cells)):] {
-		if cell == b.cells[i] && (len(parted) == 0 || parted[len(parted)-1] != cell) {
-			parted = append(parted, cell)
+// findBranches finds the first cells of all branches in the tree of marks.
+func (c *compiler) findBranches(to *sorter) error {
+	var path []int // marks of the last prompt that are cells
+	return c.prompts(func(t *text) error {
+		// A branch begins where a prompt differs from the last one.
+		n := len(path)
+		for n > 0 && path[n-1] > t.shared {
+			n--
 		}
-	}
-	return parted
+		if mark := t.before.cellFrom(t.shared + 1); mark > 0 && (n == len(path) || path[n] != mark) {
+			if err := to.addWords(t.before.value(mark)); err != nil {
+				return err
+			}
+		}
+		path = path[:n]
+		if mark := t.cellFrom(t.shared + 1); mark > 0 {
+			path = append(path, mark)
+			return to.addWords(t.value(mark))
+		}
+		return nil
+	})
+}
+
+// findParted finds the cells that several branches begin with: those that are in several places.
+func (c *compiler) findParted(branches, to *sorter) error {
+	var cell uint64
+	times := 0
+	return branches.each(c.ctx, func(b []byte) error {
+		if times++; word(b, 0) != cell {
+			cell, times = word(b, 0), 1
+		}
+		if times != 2 {
+			return nil
+		}
+		c.parted = true
+		return to.addWords(cell)
+	})
 }
 
 // An item of the join begins with the value of a cell and its kind, joinEnd or joinCell. With joinEnd, the place, value and
-// role of an end in that cell follow. With joinCell, a prompt's number, the mark of the cell, and the number of ends that the
-// prompt lists there follow. A result is a prompt's number, the mark of a cell, and an end in it.
+// role of an end in that cell follow. With joinCell, a prompt's number, the mark of the cell, the number of ends that the
+// prompt lists there, and the prompt's part follow. A result is a prompt's part and number, the mark of a cell, and an end in it.
 const (
 	joinEnd  = 0
 	joinCell = 1
 )
 
-// completeEnds gives prompts the ends that other prompts list in cells that they have in common. It looks only at the cells of
-// parted and those after them.
-func (c *compiler) completeEnds(parted []uint64) error {
-	found, err := c.findEnds(parted)
-	if err != nil {
+// completeEnds gives prompts the ends that other prompts list in cells that they have in common.
+func (c *compiler) completeEnds() (err error) {
+	var all []*sorter
+	next := func() *sorter {
+		all = append(all, newSorter(c.opt.TempDir, c.opt.Memory/8))
+		return all[len(all)-1]
+	}
+	defer func() {
+		for _, s := range all {
+			s.close()
+		}
+	}()
+	branches, parted, join, found := next(), next(), next(), next()
+	if err := errors.Join(c.findBranches(branches), c.findParted(branches, parted)); err != nil || parted.empty() {
 		return err
 	}
-	defer found.close()
-	if found.empty() {
-		return nil
+	if err := c.gatherEnds(parted, join); err != nil {
+		return err
+	}
+	if err := c.matchEnds(join, found); err != nil || found.empty() {
+		return err
 	}
 	full := newSorter(c.opt.TempDir, c.byText.limit)
 	full.stage, full.progress = c.byText.stage, c.byText.progress
@@ -87,13 +105,15 @@ func (c *compiler) completeEnds(parted []uint64) error {
 	return nil
 }
 
-// findEnds returns, for each prompt that does not list all ends in its cells, all ends in them. It leaves out cells whose marks
-// the prompt shares with the last one.
-func (c *compiler) findEnds(parted []uint64) (*sorter, error) {
-	join := newSorter(c.opt.TempDir, c.opt.Memory/8)
-	defer join.close()
+// gatherEnds finds the cells of all prompts that may be in several places, and the ends in them: those that are parted, and what is behind
+// one of these. It leaves out cells whose marks the prompt shares with the last one.
+func (c *compiler) gatherEnds(partedCells, join *sorter) error {
+	var parted []uint64
+	if err := partedCells.each(c.ctx, func(b []byte) error { parted = append(parted, word(b, 0)); return nil }); err != nil {
+		return err
+	}
 	first := 0 // mark of the prompt's first cell that may be in another branch, too; 0: none
-	err := c.prompts(func(t *text) error {
+	return c.prompts(func(t *text) error {
 		if first > t.shared {
 			first = 0
 		}
@@ -119,19 +139,19 @@ func (c *compiler) findEnds(parted []uint64) (*sorter, error) {
 					return err
 				}
 			}
-			if err := join.addWords(cell, joinCell, uint64(t.number), uint64(mark), uint64(n)); err != nil { //nolint:gosec // not negative
+			if err := join.addWords(cell, joinCell, uint64(t.number), uint64(mark), uint64(n), t.part()); err != nil { //nolint:gosec // not negative
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	found := newSorter(c.opt.TempDir, c.opt.Memory/8)
+}
+
+// matchEnds finds, for each prompt that does not list all ends in its cells, all ends in them.
+func (c *compiler) matchEnds(join, found *sorter) error {
 	var cell uint64
 	var ends []blockhash.End // in it, in order
-	err = join.each(c.ctx, func(b []byte) error {
+	return join.each(c.ctx, func(b []byte) error {
 		if word(b, 0) != cell {
 			cell, ends = word(b, 0), ends[:0]
 		}
@@ -143,18 +163,13 @@ func (c *compiler) findEnds(parted []uint64) (*sorter, error) {
 			}
 		case word(b, 4) < uint64(len(ends)):
 			for _, end := range ends {
-				if err := found.addWords(word(b, 2), word(b, 3), uint64(end.Bytes), end.Value, uint64(end.Role)); err != nil { //nolint:gosec // above 0
+				if err := found.addWordsOf(word(b, 5), word(b, 2), word(b, 3), uint64(end.Bytes), end.Value, uint64(end.Role)); err != nil { //nolint:gosec // above 0
 					return err
 				}
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		found.close()
-		return nil, err
-	}
-	return found, nil
 }
 
 // addComplete adds all prompts to a sorter, with the ends that were found.
@@ -175,10 +190,11 @@ func (c *compiler) addComplete(to, found *sorter) error {
 			path = path[:len(path)-1]
 		}
 		for ; len(next.item) > 0; err = next.advance() {
-			if err != nil || word(next.item, 0) != uint64(t.number) { //nolint:gosec // not negative
+			one := next.item[partLength:]
+			if err != nil || word(one, 0) != uint64(t.number) { //nolint:gosec // not negative
 				break
 			}
-			path = append(path, within{int(word(next.item, 1)), blockhash.End{Bytes: int64(word(next.item, 2)), Value: word(next.item, 3), Role: blockhash.Role(word(next.item, 4))}}) //nolint:gosec // as they were written
+			path = append(path, within{int(word(one, 1)), blockhash.End{Bytes: int64(word(one, 2)), Value: word(one, 3), Role: blockhash.Role(word(one, 4))}}) //nolint:gosec // as they were written
 		}
 		if err != nil {
 			return err

@@ -56,18 +56,20 @@
 //
 // # Memory
 //
-// Sorting, grouping and locating use temporary files beyond [Options].Memory. In memory in addition:
+// Sorting, grouping and locating use temporary files beyond [Options].Memory. So do the ids of blocks and what rows share, of which what was
+// used last is in memory (paged.go): a trace whose rows share with rows of long ago is slower to write. In memory in addition:
 //
 //   - the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, some 200 bytes each), one path of marks, and
 //     the counts of each run;
-//   - the digester's tree (up to mooncake.DefaultMaxIDs ids);
-//   - without a bound, 48 bytes for each row whose ids come from text or structure and for each reply in such prompts (before
-//     that, 16 bytes for each prompt, if ends of messages may be missing), and the numbers of the other block ids. The tree and the
-//     numbers take up to 64 bytes for each distinct id.
+//   - the digester's tree: up to mooncake.DefaultMaxIDs ids and four times as many rows, 1.2 GiB at most;
+//   - 40 bytes for each prompt that is the beginning of an earlier one and ends within one of its blocks, and 8 bytes for each cell that
+//     prompts with many short messages have in several places.
 //
-// So Compile needs at most Memory, 64 MiB, 48 bytes for each row and reply, and 64 bytes for each id. The garbage collector adds
-// what GOGC allows: a process that does nothing else needs at most 1.25 times the sum with GOGC=25, which moonloop compile sets
-// (1.2 GiB were measured for ten million requests with 24 million ids), and twice the sum with Go's default of 100, which a
-// Collector uses. Compile changes no setting of the process. Temporary files need up to twice the size of the journals, and three
-// times if another order of prompts is tried.
+// The garbage collector adds what GOGC allows: a quarter with GOGC=25, which moonloop compile sets, and as much again with Go's default
+// of 100, which a Collector uses. Compile changes no setting of the process. Temporary files need up to twice the size of the journals, and
+// three times if another order of prompts is tried.
+//
+// # Shards
+//
+// [CompileShard] does a part of a compile, beside other processes. See shard.go.
 package capture

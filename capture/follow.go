@@ -169,11 +169,7 @@ func (s *sharing) hit(o *laidOut, cached, fine, block int64) int64 {
 // follow finds out which engines saw prompts in another order, and what their rows share then.
 func (c *compiler) follow(turns, steps *sorter) error {
 	for _, order := range promptOrders {
-		tried := false
-		for i := range c.engines.list {
-			tried = tried || c.engines.list[i].takes(order)
-		}
-		if !tried {
+		if !c.engines.take(order) {
 			continue
 		}
 		if err := c.try(order, turns, steps); err != nil {
@@ -181,6 +177,11 @@ func (c *compiler) follow(turns, steps *sorter) error {
 		}
 	}
 	return nil
+}
+
+// take reports whether rows of any of them are written in an order.
+func (e *engines) take(order journal.PromptOrder) bool {
+	return slices.ContainsFunc(e.list, func(one modelEngine) bool { return one.takes(order) })
 }
 
 // try follows the engines that have seen prompts in this order.

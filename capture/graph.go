@@ -8,7 +8,8 @@ package capture
 // Two requests part at their nearest common ancestor. There each is below another child, or is one. The one follows the other if the
 // child of the other had ended, with all below it, when its own began: children that overlap are branches that run side by side, even
 // where a request of the one happens to end before one of the other begins. Of a row's predecessors only those are named that no other
-// one follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go.
+// one follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go. What is of one session in several traces is
+// joined later: see across.go.
 
 import (
 	"cmp"
@@ -28,7 +29,7 @@ type Graphs string
 // What can be done. The zero Graphs is GraphsAgents.
 const (
 	GraphsAgents Graphs = "agents" // those below a span of an agent, a workflow or a tool, or named by a span link, and what follows them
-	GraphsAll    Graphs = "all"    // all that are of one trace
+	GraphsAll    Graphs = "all"    // all that are of one trace, or of one session
 	GraphsNever  Graphs = "never"
 )
 
@@ -65,45 +66,70 @@ type step struct {
 	waited bool     // another one follows it
 	made   []uint64 // the calls of tools that its reply made
 	given  []uint64 // those whose results it was given, in order
+	open   []uint64 // and of these, those that nobody in its trace made
 	from   int64    // begin and end of the span by which it was sent
 	to     int64
 }
 
 // graph gives the requests of the trace their steps, by node.
 func (t *tree) graph() map[int32]*step {
-	if t.c.opt.Graphs == GraphsNever || t.c.opt.Format != FormatFull || len(t.nodes) < 2 {
+	if !t.c.graphs() || len(t.nodes) < 2 {
 		return nil
 	}
-	g := &grapher{tree: t, steps: map[int32]*step{}, byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
+	isStep := func(n *node) bool {
+		return n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows
+	}
+	count, session := 0, false
 	for i := range t.nodes {
-		if n := &t.nodes[i]; n.kind == journal.KindInference && !n.below && !n.failed && !n.beside && n.run.IsZero() && !t.nodes[n.root].rows {
-			sent := t.top(int32(i))
-			g.steps[int32(i)] = &step{Step: journal.Step{ID: t.stepID(n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
+		if isStep(&t.nodes[i]) {
+			count++
+			session = session || t.nodes[i].session != 0
 		}
 	}
-	if len(g.steps) < 2 {
+	if count < 2 && !session { // as in most traces
 		return nil
 	}
+	g := &grapher{tree: t, steps: make(map[int32]*step, count), byChance: t.c.opt.Graphs == GraphsAgents, left: maxWork}
+	for i := range t.nodes {
+		if n := &t.nodes[i]; isStep(n) {
+			sent := t.top(int32(i))
+			g.steps[int32(i)] = &step{Step: journal.Step{ID: stepID(t.trace, n.span)}, above: -1, from: sent.start + sent.offset, to: sent.ended()}
+		}
+	}
 	g.extend()
+	if !g.edgesWithin() {
+		for _, s := range g.steps {
+			s.Step, s.waited = journal.Step{}, false
+		}
+	}
+	g.turns()
+	return g.steps
+}
+
+// graphs reports whether rows get their places in graphs.
+func (c *compiler) graphs() bool { return c.opt.Graphs != GraphsNever && c.opt.Format == FormatFull }
+
+// edgesWithin finds the edges between the requests of the trace. It reports false if none is to be made.
+func (g *grapher) edgesWithin() bool {
 	for _, i := range slices.Backward(g.order) {
 		g.join(i)
 	}
-	g.join(int32(len(t.nodes))) //nolint:gosec // bounded by MaxTraceSpans
+	g.join(int32(len(g.nodes))) //nolint:gosec // bounded by MaxTraceSpans
 	var said toolCalls
 	calls := g.calls(&said) // before links, which leave out what is needless with what they find
 	g.links()
 	g.callEdges(calls, &said)
 	if g.byChance && !said.any() {
-		t.c.toolCalls.add(said)
-		return nil
+		g.c.toolCalls.add(said)
+		return false
 	}
 	g.finish()
 	if g.left <= 0 {
-		t.c.lost.add(lostGraph, 1)
-		return nil
+		g.c.lost.add(lostGraph, 1)
+		return false
 	}
-	t.c.toolCalls.add(said)
-	return g.steps
+	g.c.toolCalls.add(said)
+	return true
 }
 
 // works counts a step of a search, and reports whether there may be another one.
@@ -113,8 +139,10 @@ func (g *grapher) works() bool {
 }
 
 // stepID numbers a step: by its span, so that it is the same whatever else is compiled.
-func (t *tree) stepID(span journal.SpanID) uint64 {
-	return max(xxhash.Sum64(append(t.trace[:len(t.trace):len(t.trace)], span[:]...)), 1)
+func stepID(trace [16]byte, span journal.SpanID) uint64 {
+	var ids [24]byte
+	copy(ids[copy(ids[:], trace[:]):], span[:])
+	return max(xxhash.Sum64(ids[:]), 1)
 }
 
 // top returns the span by which a request was sent: the topmost one that stands for nothing else.
@@ -367,7 +395,7 @@ func (g *grapher) reaches(from []int32, to int32) bool {
 	return false
 }
 
-// finish settles how long each step waits, and leaves those out that have to do with no other.
+// finish settles how long each step waits, and takes the ids off those that have to do with no other.
 func (g *grapher) finish() {
 	for _, s := range g.steps {
 		s.waited = false
@@ -377,13 +405,13 @@ func (g *grapher) finish() {
 			g.steps[b].waited = true
 		}
 	}
-	for i, s := range g.steps {
+	for _, s := range g.steps {
 		if g.left <= 0 {
 			return
 		}
 		if len(s.WaitFor) == 0 {
 			if !s.waited {
-				delete(g.steps, i)
+				s.ID = 0
 			}
 			continue
 		}
@@ -434,7 +462,7 @@ func (g *grapher) concerns(tool int32, s *step) bool {
 // gone is a step that became no row: what followed it follows its predecessors, that much later, or the row that stands for it.
 type gone struct {
 	journal.Step
-	took int64
+	Took int64 // ns
 }
 
 // drop remembers the step of a request that is no row.
@@ -474,7 +502,7 @@ func (c *compiler) settleStep(s journal.Step) journal.Step {
 			queue = append(queue, before)
 		}
 		if len(s.WaitFor) == 1 { // it was all that was waited for
-			s.Delay, s.ToolWait = s.Delay+g.took+g.Delay, s.ToolWait+g.ToolWait
+			s.Delay, s.ToolWait = s.Delay+g.Took+g.Delay, s.ToolWait+g.ToolWait
 		}
 	}
 	s.WaitFor = kept[:min(len(kept), mooncake.MaxWaitFor)]

@@ -154,7 +154,7 @@ func journalOf(records ...journal.Record) []byte {
 }
 
 func buffer(name string, b []byte) Source {
-	return Source{name, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
+	return Source{Name: name, Size: int64(len(b)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
 }
 
 // memory is a sink that keeps what is written, sidecars included.

@@ -3,12 +3,18 @@
 
 package capture
 
-import "github.com/moonloop/moonloop/capture/journal"
+import (
+	"encoding/binary"
+	"hash/maphash"
+
+	"github.com/moonloop/moonloop/capture/journal"
+)
 
 // numbers gives ids the numbers 0, 1, 2, ... by first appearance. An id is (domain, 64 bits).
 type numbers struct {
 	next    uint64
 	domains map[journal.Domain]*domain
+	outside *outside // which knows all ids, where memory has no room for them
 }
 
 // domain holds the numbers of the ids of one domain: of those that came as 0, 1, 2, ..., like those of a replay, in 8 bytes
@@ -18,8 +24,14 @@ type domain struct {
 	other   map[uint64]uint64
 }
 
-// renumber replaces the ids of a domain by their numbers, in place.
-func (n *numbers) renumber(dom journal.Domain, ids []uint64) {
+// renumber replaces the ids of a domain by their numbers, in place. names are what outside calls them, if memory has no room.
+func (n *numbers) renumber(dom journal.Domain, ids []uint64, names []int64) {
+	if n.outside != nil {
+		for i := range ids {
+			ids[i] = n.outside.number(names[i], &n.next)
+		}
+		return
+	}
 	d := n.domains[dom]
 	if d == nil {
 		if n.domains == nil {
@@ -62,4 +74,136 @@ func (n *numbers) fresh(ids []uint64, count int) []uint64 {
 		n.next++
 	}
 	return ids
+}
+
+// err says why numbers cannot be right.
+func (n *numbers) err() error {
+	if n.outside == nil {
+		return nil
+	}
+	return n.outside.table.err
+}
+
+const (
+	idCost = 64 // bytes of memory for an id, at most
+	// Ids that memory has no room for are dealt to parts, each of which it has room for.
+	maxIDParts  = 1 << 12
+	minIDBlock  = 512 // bytes of a stream at once
+	maxIDBlock  = 32 << 10
+	idEntry     = 4 + 4 + 8 // partition, domain, id
+	numberBytes = 8
+)
+
+// outside numbers ids of which memory has not room for all. All of them come twice, in the same order. The first time they are dealt to
+// parts by a hash, and kept on disk. A part is small enough to look up its ids in memory: so each id gets a name, the index
+// among the ids of its part by first appearance, and the names are kept on disk in the order in which the ids came. The second time, the
+// names are read along with the ids, and a table of numbers by name, which has pages on disk, needs no other look-up.
+type outside struct {
+	dir    string
+	memory int // bytes of an id's part, and of the table
+	seed   maphash.Seed
+	ids    *streams // the first time
+	names  *streams // the second time
+	first  []int64  // of each part the name of its first id
+	table  *paged   // numbers by name, +1
+	entry  []byte
+	list   []int64
+}
+
+// outsideOf returns nil where memory has room for so many ids.
+func outsideOf(ids int64, dir string, memory int) *outside {
+	if ids <= int64(memory/2/idCost) {
+		return nil
+	}
+	parts := min(ids*idCost/int64(max(memory/4, 1))+1, maxIDParts)
+	block := min(max(memory/16/int(parts), minIDBlock), maxIDBlock)
+	return &outside{
+		dir: dir, memory: memory, seed: maphash.MakeSeed(),
+		ids: newStreams(dir, int(parts), block), names: newStreams(dir, int(parts), block), first: make([]int64, parts),
+	}
+}
+
+// part returns where an id belongs. Nobody who chooses ids can fill one part with them.
+func (o *outside) part(partition uint32, dom journal.Domain, id uint64) int {
+	o.entry = binary.LittleEndian.AppendUint32(o.entry[:0], partition)
+	o.entry = binary.LittleEndian.AppendUint32(o.entry, uint32(dom))
+	o.entry = binary.LittleEndian.AppendUint64(o.entry, id)
+	return int(maphash.Bytes(o.seed, o.entry) % uint64(len(o.first))) //nolint:gosec // below the number of parts
+}
+
+// add takes the ids of a row the first time.
+func (o *outside) add(partition uint32, dom journal.Domain, ids []uint64) error {
+	for _, id := range ids {
+		if err := o.ids.add(o.part(partition, dom, id), o.entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle names all ids that were added.
+func (o *outside) settle() error {
+	next := int64(0)
+	var entry [idEntry]byte
+	var name []byte
+	known := map[[idEntry]byte]int64{}
+	for part := range o.first {
+		o.first[part] = next
+		clear(known)
+		for {
+			ok, err := o.ids.read(part, entry[:])
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			n, is := known[entry]
+			if !is {
+				n = int64(len(known))
+				known[entry] = n
+			}
+			name = binary.AppendUvarint(name[:0], uint64(n))
+			if err := o.names.add(part, name); err != nil {
+				return err
+			}
+		}
+		next += int64(len(known))
+		o.ids.of[part] = stream{} // its memory
+	}
+	o.ids.close()
+	o.table = newPaged(o.dir, numberBytes, o.memory/8)
+	return nil
+}
+
+// row returns the names of the ids of a row, valid until the next call. Each row that was added must come again, in order.
+func (o *outside) row(partition uint32, dom journal.Domain, ids []uint64) ([]int64, error) {
+	o.list = o.list[:0]
+	for _, id := range ids {
+		part := o.part(partition, dom, id)
+		n, err := o.names.uvarint(part)
+		if err != nil {
+			return nil, err
+		}
+		o.list = append(o.list, o.first[part]+int64(n)) //nolint:gosec // as it was written
+	}
+	return o.list, o.table.err
+}
+
+// number returns the number of the id of a name, which is the next one if the id is new.
+func (o *outside) number(name int64, next *uint64) uint64 {
+	if n := binary.LittleEndian.Uint64(o.table.get(name)); n > 0 {
+		return n - 1
+	}
+	*next++
+	binary.LittleEndian.PutUint64(o.table.put(name), *next)
+	return *next - 1
+}
+
+func (o *outside) close() {
+	if o != nil {
+		o.ids.close()
+		o.names.close()
+		o.table.close()
+	}
 }

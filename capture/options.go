@@ -34,7 +34,7 @@ type Format string
 
 // The formats. The zero Format is FormatFull.
 const (
-	FormatFull     Format = "full"     // session_id, delay, model and otel beside the four plain fields
+	FormatFull     Format = "full"     // session_id, delay, model, class, otel and others beside the four plain fields
 	FormatMooncake Format = "mooncake" // timestamp, input_length, output_length and hash_ids, for tools that know no others
 )
 
@@ -62,6 +62,7 @@ const (
 	StageTurns Stage = "following sessions"      // requests of sessions
 	StageText  Stage = "laying blocks over text" // requests with text, twice
 	StageWrite Stage = "writing rows"            // all requests
+	StageWait  Stage = "waiting for shards"      // all of them; before each of the others but the first
 )
 
 // Options says how journals are compiled. The zero Options is usable.
@@ -137,9 +138,10 @@ func (o *Options) complete() error {
 type Source struct {
 	Name string // for errors
 	Open func() (io.ReadCloser, error)
+	Size int64 // bytes; 0 is unknown. Shards share out journals by it.
 }
 
 // FileSource is a journal file, or a part of one that is still being written.
 func FileSource(name string) Source {
-	return Source{name, func() (io.ReadCloser, error) { return os.Open(name) }} //nolint:gosec // the user names the journal
+	return Source{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }} //nolint:gosec // the user names the journal
 }

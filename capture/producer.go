@@ -19,7 +19,10 @@ type producer struct {
 
 // learn takes what a record shows.
 func (c *compiler) learn(d *journal.Decoder) {
-	if d.Kind != journal.KindInference || d.Row.Set || !d.Run.IsZero() {
+	if d.Kind != journal.KindInference {
+		return
+	}
+	if c.runs.add(&d.Inference, c.opt.MaxRuns); d.Row.Set || !d.Run.IsZero() {
 		return
 	}
 	c.models.said(d.Model, d.Answered)
@@ -66,7 +69,10 @@ func (t *tree) timed(n *node) {
 
 // differs notes that a clock shows an instant that another one shows so many ns later.
 func (c *compiler) differs(clock, other uint64, by int64) {
-	if clock != 0 && clock != other && (by > sameClock || by < -sameClock) && len(c.skewed) < maxProducers {
-		c.skewed[clock] = true
+	if clock == 0 || clock == other || by <= sameClock && by >= -sameClock || c.skewed == nil {
+		return
+	}
+	if c.skewed[clock] = true; len(c.skewed) > maxProducers {
+		c.skewed = nil // as of producers
 	}
 }

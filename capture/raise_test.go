@@ -159,7 +159,8 @@ func TestRaised(t *testing.T) {
 
 // TestRaisedChain raises rows one along another: who shares the text of a raised row has its blocks, whoever owns them.
 func TestRaisedChain(t *testing.T) {
-	l := ledger{size: 64, fine: 16}
+	l := newLedger(64, 16, t.TempDir(), 1<<20)
+	defer l.close()
 	var ids numbers
 	var rows []*mooncake.Row
 	place := func(cached, limit, last int64, parts ...portion) {

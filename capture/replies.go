@@ -42,7 +42,7 @@ func (t turn) anchor(offsets []int64) anchor {
 }
 
 // An item of the join is a value, which of the two it is, and then of a reply its arrival, the number of its prompt, the tokens of that
-// and its own, and whether it is unseen; of a message the number of its prompt, its mark, and its bytes. The value of an unseen reply is
+// and its own, and whether it is unseen; of a message the number of its prompt, its mark, its bytes, and the prompt's part. The value of an unseen reply is
 // that of the end of its prompt, set apart by a mask, and a message of the assistant is there under that of the end before it, too.
 const (
 	joinReply   = 0
@@ -57,26 +57,20 @@ const (
 	mostBytesPerToken  = 16
 )
 
-// findTurns returns the replies in each prompt, by its number and mark, but for those that it shares with the prompt before in the
-// order of marks; nothing where no reply is known. parted takes the branches on the way, unless it is nil.
-func (c *compiler) findTurns(parted *branches) (*sorter, error) {
-	found := newSorter(c.opt.TempDir, c.opt.Memory/8)
-	if !c.replied && !c.unseen && parted == nil {
-		return found, nil
-	}
-	join := newSorter(c.opt.TempDir, c.opt.Memory/8)
-	defer join.close()
-	err := c.texts(func(t *text) error {
+// gatherTurns finds the replies to all prompts, and the messages of the assistant in them, but for those that a prompt shares with the one
+// before in the order of marks.
+func (c *compiler) gatherTurns(join *sorter) error {
+	return c.texts(func(t *text) error {
 		add := func(value uint64, kind byte, arrival []byte, words ...int64) error {
 			c.key = append(binary.BigEndian.AppendUint64(c.key[:0], value), kind)
 			c.enc = append(c.enc[:0], arrival...)
 			for _, w := range words {
 				c.enc = binary.BigEndian.AppendUint64(c.enc, uint64(w)) //nolint:gosec // not negative
 			}
+			if kind == joinMessage {
+				c.enc = append(c.enc, t.item[:partLength]...)
+			}
 			return join.add(c.key, c.enc)
-		}
-		if parted != nil {
-			parted.add(t)
 		}
 		if t.order == never {
 			return nil
@@ -111,14 +105,14 @@ func (c *compiler) findTurns(parted *branches) (*sorter, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		found.close()
-		return nil, err
-	}
+}
+
+// matchTurns finds the replies in each prompt, by its part, number and mark.
+func (c *compiler) matchTurns(join, found *sorter) error {
 	// Of several prompts that are equal and had the same reply, the first one. Of several whose replies are unseen, none.
 	var value, of []byte
 	several := false
-	err = join.each(c.ctx, func(b []byte) error {
+	return join.each(c.ctx, func(b []byte) error {
 		if !bytes.Equal(value, b[:markLength]) {
 			value, of, several = append(value[:0], b[:markLength]...), of[:0], false
 		}
@@ -134,15 +128,11 @@ func (c *compiler) findTurns(parted *branches) (*sorter, error) {
 			if rate := float64(length) / float64(tokens); unseen && (several || rate < leastBytesPerToken || rate > mostBytesPerToken) {
 				return nil
 			}
-			return found.add(rest[:2*word], of)
+			c.key = append(append(c.key[:0], rest[3*word:3*word+partLength]...), rest[:2*word]...)
+			return found.add(c.key, of)
 		}
 		return nil
 	})
-	if err != nil {
-		found.close()
-		return nil, err
-	}
-	return found, nil
 }
 
 // unseen reports whether telemetry has all of a prompt, and nothing of its reply.
@@ -170,7 +160,7 @@ func (c *turnCursor) of(t *text) (err error) {
 	}
 	c.path, t.known = c.path[:n], n
 	for ; err == nil && len(c.item) > 0; err = c.advance() {
-		number := func(i int) int64 { return int64(word(c.item, i)) } //nolint:gosec // as it was written
+		number := func(i int) int64 { return int64(word(c.item[partLength:], i)) } //nolint:gosec // as it was written
 		if number(0) != t.number {
 			break
 		}

@@ -235,5 +235,14 @@ func complete(r *journal.Decoder, o *journal.Inference) {
 	if r.Step.ID == 0 {
 		r.Step = o.Step
 	}
+	if r.Class.IsZero() {
+		r.Class = o.Class
+	}
+	if !r.Priority.Set {
+		r.Priority = o.Priority
+	}
+	if len(r.Tools.Made)+len(r.Tools.Given) == 0 {
+		r.Tools = o.Tools
+	}
 	r.Remote = r.Remote || o.Remote
 }

@@ -128,12 +128,17 @@ func (t tally) list(more ...tally) []mooncake.Dropped {
 // partition is the state of a partition while it is compiled.
 type partition struct {
 	index uint32
+	met   bool // a span belongs to it
 	lost  tally
 	TraceResult
 
 	maxInput int64 // tokens of a row of production
 	multi    bool  // a session has two rows
-	// Sums over rows, for estimates: tokens and bytes of prompts that have both, outputs and their number.
+	sums
+}
+
+// sums are those over rows, for estimates: tokens and bytes of prompts that have both, outputs and their number.
+type sums struct {
 	tokens, bytes, output, outputs uint64
 }
 

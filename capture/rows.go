@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/blockhash"
@@ -26,19 +27,20 @@ type writing struct {
 	c    *compiler
 	part *partition
 	out  TraceWriter // nil before the first row
+	*behind
 
 	size     int   // tokens per block
 	fine     int   // tokens per id of ranges; 0 where rows have none
 	base     int64 // start of the first row, ns
 	last     int64 // row index
 	numbers  numbers
+	names    []int64 // of the ids of the row at hand, see outside
 	ledger   ledger
 	replayed replayRows
 	sharing  sharing
 	domains  map[journal.Domain]bool
 	keys     map[journal.Domain]bool
 	identity map[string]int64
-	digester *mooncake.Digester
 	cache    *stats.Predictor // an infinite one, for what was observed
 	hit      int64            // prompt tokens that it would have of the row at hand, if the ledger gave its ids
 	observed mooncake.ObservedCache
@@ -50,9 +52,16 @@ type writing struct {
 
 // writeRows writes the trace of each partition: steps 4 and 5.
 func (c *compiler) writeRows() (err error) {
+	outside, err := c.dealIDs()
+	if err != nil {
+		return err
+	}
 	w := &writing{c: c}
 	defer func() {
+		outside.close()
+		w.ledger.close()
 		if w.out != nil {
+			_ = w.end() // there is an error already
 			err = errors.Join(err, w.out.Close())
 		}
 	}()
@@ -63,7 +72,7 @@ func (c *compiler) writeRows() (err error) {
 			if err := w.commit(); err != nil {
 				return err
 			}
-			*w = writing{c: c, part: p, last: -1, sharing: w.sharing}
+			*w = writing{c: c, part: p, last: -1, sharing: w.sharing, numbers: numbers{outside: outside}}
 		}
 		delay, record := takeDelay(b[orderKey:])
 		if err := d.Decode(w.sharing.decode(record)); err != nil {
@@ -74,12 +83,48 @@ func (c *compiler) writeRows() (err error) {
 				return err
 			}
 		}
+		if r := &d.Inference; outside != nil && numbered(&w.sharing, r) {
+			if w.names, err = outside.row(w.part.index, r.Domain, r.HashIDs); err != nil {
+				return err
+			}
+		}
 		return w.row(&d.Inference, delay)
 	})
 	if err == nil {
 		err = w.commit()
 	}
 	return err
+}
+
+// numbered reports whether the ids of a row are numbered one by one.
+func numbered(s *sharing, r *journal.Inference) bool { return s.kind == unshared && r.HashIDs != nil }
+
+// dealIDs takes all ids that are to be numbered to where there is room for them; nil is in memory.
+func (c *compiler) dealIDs() (*outside, error) {
+	o := outsideOf(c.ids, c.opt.TempDir, c.opt.Memory)
+	if o == nil {
+		return nil, nil
+	}
+	var d journal.Decoder
+	var s sharing
+	err := c.byOrder.walk(c.ctx, func(b []byte) error {
+		_, record := takeDelay(b[orderKey:])
+		if err := d.Decode(s.decode(record)); err != nil {
+			return err
+		}
+		if !numbered(&s, &d.Inference) {
+			return nil
+		}
+		return o.add(binary.BigEndian.Uint32(b), d.Domain, d.HashIDs)
+	})
+	if err == nil {
+		err = o.settle()
+	}
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
 }
 
 // row writes a row, or counts why not.
@@ -106,6 +151,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	}
 	if w.c.opt.Format == FormatFull {
 		row.SessionID, row.Delay, row.Model, row.OTel = r.Session.String(), delay, r.Model.String(), r.Span
+		row.Class, row.Priority = r.Class.String(), r.Priority
 		if !r.Link.IsZero() {
 			row.OTel = r.Link
 		}
@@ -138,9 +184,10 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	identity := w.ids(row, r)
 	w.identity[identity.String()]++
 	w.rows++
-	w.digester.Add(row, w.rows)
-	if !p.Replay { // of which nothing was observed
+	if !p.Replay {
 		w.sampled[r.Sampled]++
+	}
+	if !p.Replay && w.c.cached { // else nothing was observed to hold it against
 		if hit, known := w.predict(row, r); known {
 			grain := w.size
 			if row.HashRanges != nil {
@@ -155,10 +202,68 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	if p.Replay && row.SessionID != "" {
 		w.sessions.Add(row)
 	}
-	if err := w.out.Write(row); err != nil {
+	if err := w.write(row); err != nil {
 		return fmt.Errorf("trace of %s: %w", p.name(), err)
 	}
 	return nil
+}
+
+// behind digests and writes rows in a goroutine of its own, while the next ones are made.
+type behind struct {
+	digester *mooncake.Digester
+	batch    []*mooncake.Row
+	batches  chan []*mooncake.Row // nil where there is no goroutine
+	failed   atomic.Bool
+	ended    chan error
+}
+
+// batchRows is how many rows go to the goroutine at once.
+const batchRows = 128
+
+// begin starts the goroutine.
+func (b *behind) begin(d *mooncake.Digester, out TraceWriter) {
+	batches, ended := make(chan []*mooncake.Row, 1), make(chan error, 1)
+	b.digester, b.batches, b.ended = d, batches, ended
+	go func() {
+		line, err := int64(0), error(nil)
+		for batch := range batches {
+			for _, row := range batch {
+				if err != nil {
+					break
+				}
+				line++
+				d.Add(row, line)
+				if err = out.Write(row); err != nil {
+					b.failed.Store(true)
+				}
+			}
+		}
+		ended <- err
+	}()
+}
+
+// write takes a row, which nobody changes any more. Its error may be that of an earlier row.
+func (b *behind) write(row *mooncake.Row) error {
+	if b.batch = append(b.batch, row); len(b.batch) < batchRows {
+		return nil
+	}
+	if b.failed.Load() {
+		return b.end()
+	}
+	b.batches <- b.batch
+	b.batch = make([]*mooncake.Row, 0, batchRows)
+	return nil
+}
+
+// end waits until all rows are written.
+func (b *behind) end() error {
+	if b.batches == nil {
+		return nil
+	}
+	b.batches <- b.batch
+	close(b.batches)
+	b.batch, b.batches = nil, nil
+	return <-b.ended
 }
 
 // predict returns the prompt tokens of a row that an infinite prefix cache would have. Rows whose ids the ledger gave know it; the
@@ -201,23 +306,21 @@ func (w *writing) start(r *journal.Inference) error {
 		w.fine = int(r.FineBlockSize)
 	} else {
 		w.fine = w.c.fine
-		w.ledger = ledger{size: w.size, fine: w.c.fine}
-		w.ledger.owners[byText] = make([]owner, w.c.byText.count)
-		w.ledger.owners[byStructure] = make([]owner, w.c.structured)
+		w.ledger = newLedger(w.size, w.c.fine, w.c.opt.TempDir, w.c.opt.Memory/2)
 	}
 	if w.fine >= w.size || w.fine > 0 && w.size%w.fine != 0 || w.c.opt.Format != FormatFull {
 		w.fine = 0
 	}
 	w.domains, w.keys, w.identity = map[journal.Domain]bool{}, map[journal.Domain]bool{}, map[string]int64{}
 	w.sampled = map[journal.Sampled]int64{}
-	w.digester = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine})
 	w.sessions = stats.NewSessionDetector(w.size, 0)
 	w.cache = stats.NewPredictor(stats.PredictorOptions{BlockSize: w.size})
 	out, err := w.c.sink(w.part.Partition)
 	if err != nil {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
 	}
-	w.out = out
+	w.out, w.behind = out, new(behind)
+	w.begin(mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine}), out)
 	return nil
 }
 
@@ -258,7 +361,7 @@ func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity 
 		return journal.Lengths
 	}
 	w.from(r)
-	w.numbers.renumber(r.Domain, row.HashIDs)
+	w.numbers.renumber(r.Domain, row.HashIDs, w.names)
 	if !p.Replay {
 		// Engines that hash full blocks only say nothing of the last one, which nobody else can have.
 		row.HashIDs = w.numbers.fresh(row.HashIDs, blocks-len(row.HashIDs))
@@ -316,6 +419,10 @@ func (w *writing) commit() error {
 	}
 	out, p := w.out, w.part
 	w.out = nil
+	if err := errors.Join(w.end(), w.ledger.err(), w.numbers.err()); err != nil {
+		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
+	}
+	w.ledger.close()
 	m := mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size, FineBlockSize: w.fine,
 		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(), Trunk: w.digester.Trunk(),

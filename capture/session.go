@@ -11,17 +11,20 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// A key of bySession is the partition, the session, and what follows.
+// A key of bySession is its part, the partition, the session, and what follows.
 const (
 	sessionKey  = 4 + 8
 	turnContent = 0 // the session has content; nothing else
-	turnRequest = 1 // the request, by its order
+	turnActs    = 1 // its turns follow each other as those of an agent; nothing else
+	turnRequest = 2 // the request, by its order
 )
 
 // session is the session at hand.
 type session struct {
 	key     [sessionKey]byte
 	content bool
+	acts    bool
+	across  across
 	turns   int64
 	end     int64 // of the turn before, in ns
 	tokens  int64 // prompt and output of the turn before
@@ -35,11 +38,16 @@ func (c *compiler) layTurns() error {
 	var s session
 	var d journal.Decoder
 	return c.bySession.each(c.ctx, func(b []byte) error {
-		if s.turns == 0 && !s.content || !bytes.Equal(b[:sessionKey], s.key[:]) {
+		b = b[partLength:]
+		if s.turns == 0 && !s.content && !s.acts || !bytes.Equal(b[:sessionKey], s.key[:]) {
 			s = session{key: [sessionKey]byte(b[:sessionKey]), sharing: sharing{parts: s.sharing.parts[:0]}}
 		}
 		if b[sessionKey] == turnContent {
 			s.content = true
+			return nil
+		}
+		if b[sessionKey] == turnActs {
+			s.acts = true
 			return nil
 		}
 		if err := d.Decode(b[sessionKey+1+orderLength:]); err != nil {
@@ -63,6 +71,10 @@ func (c *compiler) layTurns() error {
 				delay = mooncake.Some(float64(r.Start-s.end) / 1e6)
 			}
 		}
+		if s.acts && !p.Replay {
+			s.across.follow(r, &c.toolCalls)
+		}
+		r.Tools, r.Step.Turn = journal.ToolIDs{}, journal.Turn{}
 		structural := !s.content && !p.Replay
 		if structural {
 			s.lay(r, int64(c.fine), c.structured)

@@ -128,21 +128,79 @@ type owner struct {
 	many   uint32 // number of these replies
 }
 
+// ownerBytes and turnBytes are the sizes of an owner and of a turn in memory and on disk.
+const (
+	ownerBytes = 48
+	turnBytes  = 24
+)
+
+// takeOwner returns what appendOwner appended.
+func takeOwner(b []byte) owner {
+	le := binary.LittleEndian
+	return owner{
+		fine: le.Uint64(b), coarse: le.Uint64(b[8:]), row: int64(le.Uint64(b[16:])), from: int64(le.Uint64(b[24:])), //nolint:gosec // as they were written
+		tokens: le.Uint32(b[32:]), begin: le.Uint32(b[36:]), turns: le.Uint32(b[40:]), many: le.Uint32(b[44:]),
+	}
+}
+
+func appendOwner(b []byte, o owner) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint64(le.AppendUint64(b, o.fine), o.coarse)
+	b = le.AppendUint64(le.AppendUint64(b, uint64(o.row)), uint64(o.from)) //nolint:gosec // the bit pattern
+	b = le.AppendUint32(le.AppendUint32(b, o.tokens), o.begin)
+	return le.AppendUint32(le.AppendUint32(b, o.turns), o.many)
+}
+
 // ledger gives the rows of a trace their ids.
 type ledger struct {
-	size, fine int // tokens per block
-	owners     [sharingKinds][]owner
-	next       uint64            // fine id
-	turns      []turn            // of all rows, those replies that end after the blocks that the row shares
-	ends       map[uint64]uint64 // coarse ids of prompts that end within the blocks of others, by their last fine id
+	size, fine int                  // tokens per block
+	owners     [sharingKinds]*paged // by number
+	next       uint64               // fine id
+	turns      *paged               // of all rows, those replies that end after the blocks that the row shares
+	count      int64                // of turns
+	ends       map[uint64]uint64    // coarse ids of prompts that end within the blocks of others, by their last fine id
+}
+
+// newLedger returns a ledger that takes so many bytes of memory, and the disk beyond that.
+func newLedger(size, fine int, dir string, memory int) ledger {
+	l := ledger{size: size, fine: fine, turns: newPaged(dir, turnBytes, memory/4)}
+	for kind := range l.owners {
+		l.owners[kind] = newPaged(dir, ownerBytes, memory/4)
+	}
+	return l
+}
+
+// err says why the ledger has lost what it knew.
+func (l *ledger) err() error {
+	for _, p := range append(l.owners[:], l.turns) {
+		if p != nil && p.err != nil {
+			return p.err
+		}
+	}
+	return nil
+}
+
+func (l *ledger) close() {
+	for _, p := range append(l.owners[:], l.turns) {
+		p.close()
+	}
 }
 
 // known returns the owner with a number, or the zero owner if that row has not been written.
 func (l *ledger) known(kind sharingKind, number int64) owner {
-	if o := l.owners[kind]; number < int64(len(o)) {
-		return o[number]
-	}
-	return owner{}
+	return takeOwner(l.owners[kind].get(number))
+}
+
+// turn returns one of the turns of all rows.
+func (l *ledger) turn(i uint32) turn {
+	b, le := l.turns.get(int64(i)), binary.LittleEndian
+	return turn{of: int64(le.Uint64(b)), at: int64(le.Uint64(b[8:])), tokens: int64(le.Uint64(b[16:]))} //nolint:gosec // as they were written
+}
+
+func (l *ledger) addTurn(t turn) {
+	b, le := l.turns.put(l.count)[:0], binary.LittleEndian
+	l.count++
+	_ = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, uint64(t.of)), uint64(t.at)), uint64(t.tokens)) //nolint:gosec // not negative
 }
 
 // at returns the owner of the block at a depth of a row, the owner's number, and a depth at which the owner's blocks have
@@ -224,8 +282,8 @@ func (p *assignment) share(number, to int64) bool {
 
 // inherit gives the row those replies of another row that end after from tokens, and not after to tokens.
 func (p *assignment) inherit(of owner, from, to int64) {
-	for _, t := range p.ledger.turns[of.turns : of.turns+of.many] {
-		if from < t.end() && t.end() <= to {
+	for i := range of.many {
+		if t := p.turn(of.turns + i); from < t.end() && t.end() <= to {
 			if !p.has(t.at) {
 				p.turns = append(p.turns, t)
 			}
@@ -262,13 +320,13 @@ func (p *assignment) inOrder() {
 
 // keepTurns stores the replies that end after the shared tokens, for rows that will share them, and returns where they are.
 func (p *assignment) keepTurns(shared int64) (first, many uint32) {
-	first = uint32(len(p.ledger.turns)) //nolint:gosec // as many as there are in a journal
+	first = uint32(p.count) //nolint:gosec // as many as there are in a journal
 	for _, t := range p.turns {
 		if t.end() > shared {
-			p.ledger.turns = append(p.ledger.turns, t)
+			p.addTurn(t)
 		}
 	}
-	return first, uint32(len(p.ledger.turns)) - first //nolint:gosec // likewise
+	return first, uint32(p.count) - first //nolint:gosec // likewise
 }
 
 // whole returns the number of full blocks of another row, including a partial last block if that row is as long as this one.
@@ -380,12 +438,7 @@ func (l *ledger) end(fine uint64, numbers *numbers) uint64 {
 }
 
 func (l *ledger) keep(kind sharingKind, number int64, o owner) {
-	all := l.owners[kind]
-	for int64(len(all)) <= number {
-		all = append(all, owner{})
-	}
-	all[number] = o
-	l.owners[kind] = all
+	_ = appendOwner(l.owners[kind].put(number)[:0], o)
 }
 
 // replies returns the parts of a row's prompt that were replies to rows of the trace, and the number of replies to requests

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/moonloop/moonloop/internal/heap"
 )
@@ -21,7 +22,9 @@ const (
 	minFanIn  = 8         // runs that are merged at once: as many as the memory has room for their buffers of runBuffer
 	maxFanIn  = 128
 	runBuffer = 32 << 10
-	itemCost  = 40 // bytes of memory for an item beside its own
+	minBuffer = 4 << 10 // of what others left, which may be more runs than any of them merges
+	itemCost  = 40      // bytes of memory for an item beside its own
+	partItems = 1 << 15 // of what is sorted at once
 )
 
 // sorter sorts items by their bytes. Beyond its limit of memory it writes sorted runs to a temporary file and merges
@@ -32,11 +35,10 @@ type sorter struct {
 	dir   string
 
 	batch              // what is added now
-	other   batch      // what is sorted and written meanwhile, or empty
+	other   batch      // what is written meanwhile, or empty
 	writing chan error // of that; nil when nothing is under way
 
-	sorted bool
-	key    []byte // of addWords
+	key []byte // of addWords
 
 	count    int64 // of items that were added
 	stage    Stage // that each is
@@ -45,18 +47,26 @@ type sorter struct {
 	// Only of the writing, while it is under way.
 	file spill
 	runs [][]run // by level: fanIn runs of one level become one of the next
+
+	parts int       // that the items are cut into for others, see exchange.go; 0: they stay here
+	from  []segment // what others left for this sorter to read; nothing was added to it then
 }
 
 // batch is items in memory.
 type batch struct {
-	items  []item
+	sorted [][]item // parts, each in order, once sorting has ended
+	items  []item   // behind those
+	spare  [][]item // memory of parts
 	chunks [][]byte // all but the last are full
 	free   [][]byte
 	used   int
+
+	sorting *sync.WaitGroup // of parts, while more is added; nil where there is none
 }
 
+// item is bytes that are sorted by their values.
 type item struct {
-	head uint64 // the first eight bytes, so that most comparisons touch no other memory
+	head uint64 // eight bytes behind those that all items of a part begin with, so that most comparisons touch no other memory
 	b    []byte
 }
 
@@ -80,7 +90,10 @@ func (a item) compare(b item) int {
 }
 
 // run is a sorted stretch of the file.
-type run struct{ offset, size int64 }
+type run struct {
+	offset, size int64
+	cuts         []cut // where its parts begin, if it has parts
+}
 
 func newSorter(dir string, limit int) *sorter {
 	return &sorter{dir: dir, limit: limit, fanIn: min(max(limit/runBuffer, minFanIn), maxFanIn)}
@@ -100,13 +113,24 @@ func (s *sorter) add(key, value []byte) error {
 	s.count++
 	s.used += n + itemCost
 	b := append(append(s.alloc(n), key...), value...)
-	s.items = append(s.items, item{headOf(b), b})
+	if s.items = append(s.items, item{b: b}); len(s.items) == partItems {
+		s.cut()
+	}
 	return nil
 }
 
 // addWords adds an item of numbers, which sort like the item.
 func (s *sorter) addWords(numbers ...uint64) error {
 	s.key = s.key[:0]
+	for _, n := range numbers {
+		s.key = binary.BigEndian.AppendUint64(s.key, n)
+	}
+	return s.add(s.key, nil)
+}
+
+// addWordsOf adds an item of numbers that belongs to a part, see exchange.go.
+func (s *sorter) addWordsOf(part uint64, numbers ...uint64) error {
+	s.key = binary.BigEndian.AppendUint16(s.key[:0], uint16(part)) //nolint:gosec // 16 bits
 	for _, n := range numbers {
 		s.key = binary.BigEndian.AppendUint64(s.key, n)
 	}
@@ -137,7 +161,79 @@ func (s *batch) alloc(n int) []byte {
 	return s.chunks[last][at : at : at+n]
 }
 
-func (s *batch) sort() { slices.SortFunc(s.items, item.compare) }
+// cut has what was added since the last part sorted, while more is added.
+func (s *batch) cut() {
+	part := s.items
+	s.sorted, s.items = append(s.sorted, part), nil
+	if n := len(s.spare); n > 0 {
+		s.items, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else if len(part) == partItems { // the next one may be as long
+		s.items = make([]item, 0, partItems)
+	}
+	if s.sorting == nil {
+		s.sorting = new(sync.WaitGroup)
+	}
+	s.sorting.Go(func() { sortItems(part) })
+}
+
+// rest waits until all parts are sorted.
+func (s *batch) rest() {
+	if s.sorting != nil {
+		s.sorting.Wait()
+	}
+}
+
+// cursor returns all items in order.
+func (s *batch) cursor() *cursor {
+	if len(s.items) > 0 {
+		s.cut()
+	}
+	s.rest()
+	switch len(s.sorted) {
+	case 0:
+		return &cursor{}
+	case 1:
+		return &cursor{items: s.sorted[0]}
+	}
+	c := &cursor{runs: heap.New(beforeSource)}
+	first := s.sorted[0][0].b
+	skip := len(first)
+	for _, part := range s.sorted { // in order, so that the first and the last item have in common what all have
+		skip = common(first, part[len(part)-1].b, common(first, part[0].b, skip))
+	}
+	for _, part := range s.sorted {
+		src := &source{items: part, skip: skip}
+		_, _ = src.next() // of memory
+		c.runs.Push(src)
+	}
+	return c
+}
+
+// sortItems sorts items by what follows the bytes that all of them begin with.
+func sortItems(items []item) {
+	first := items[0].b
+	skip := len(first)
+	for _, it := range items {
+		skip = common(first, it.b, skip)
+	}
+	for i := range items {
+		items[i].head = headOf(items[i].b[skip:])
+	}
+	slices.SortFunc(items, item.compare)
+}
+
+// common returns how many of so many leading bytes two strings have in common.
+func common(a, b []byte, most int) int {
+	most = min(most, len(b))
+	if bytes.Equal(a[:most], b[:most]) {
+		return most
+	}
+	n := 0
+	for a[n] == b[n] {
+		n++
+	}
+	return n
+}
 
 // turn has the batch sorted and written while the next one is filled.
 func (s *sorter) turn() error {
@@ -161,11 +257,12 @@ func (s *sorter) wait() (err error) {
 
 // spill writes a batch as a run and empties it.
 func (s *sorter) spill(full *batch) error {
-	full.sort()
-	c := cursor{items: full.items}
-	err := s.writeRun(0, c.next)
-	clear(full.items)
-	full.items, full.used = full.items[:0], 0
+	err := s.writeRun(0, full.cursor().next)
+	for _, part := range full.sorted {
+		clear(part)
+		full.spare = append(full.spare, part[:0])
+	}
+	full.sorted, full.used = full.sorted[:0], 0
 	for _, c := range full.chunks {
 		full.free = append(full.free, c[:0])
 	}
@@ -180,6 +277,7 @@ func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
 	}
 	r := run{offset: s.file.size}
 	w := bufio.NewWriterSize(&s.file, runBuffer)
+	at := cut{}
 	for {
 		b, err := next()
 		if err != nil {
@@ -188,14 +286,25 @@ func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
 		if b == nil {
 			break
 		}
+		if s.parts > 0 {
+			for part := partOf(b, s.parts); len(r.cuts) <= part; {
+				r.cuts = append(r.cuts, at)
+			}
+		}
 		var n [binary.MaxVarintLen64]byte
-		_, _ = w.Write(binary.AppendUvarint(n[:0], uint64(len(b))))
+		head := binary.AppendUvarint(n[:0], uint64(len(b)))
+		_, _ = w.Write(head)
 		if _, err := w.Write(b); err != nil {
 			return fmt.Errorf("records cannot be sorted on disk: %w", err)
 		}
+		at.size += int64(len(head) + len(b))
+		at.count++
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("records cannot be sorted on disk: %w", err)
+	}
+	for s.parts > 0 && len(r.cuts) <= s.parts {
+		r.cuts = append(r.cuts, at)
 	}
 	r.size = s.file.size - r.offset
 	if level == len(s.runs) {
@@ -246,16 +355,26 @@ func (s *sorter) cursor() (*cursor, error) {
 	if err := s.wait(); err != nil {
 		return nil, err
 	}
-	if s.file.file == nil {
-		if !s.sorted {
-			s.sort()
-			s.sorted = true
-		}
-		return &cursor{items: s.items}, nil
+	if s.from != nil {
+		return mergeOf(s.from, max(min(s.limit/len(s.from), runBuffer), minBuffer))
 	}
-	if len(s.items) > 0 {
+	if s.file.file == nil {
+		return s.batch.cursor(), nil
+	}
+	if err := s.settle(s.fanIn); err != nil {
+		return nil, err
+	}
+	return s.merge(slices.Concat(s.runs...))
+}
+
+// settle writes what is left in memory, and leaves at most so many runs.
+func (s *sorter) settle(most int) error {
+	if err := s.wait(); err != nil {
+		return err
+	}
+	if s.used > 0 {
 		if err := s.spill(&s.batch); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s.batch, s.other = batch{}, batch{} // the next stage needs the memory
@@ -265,8 +384,8 @@ func (s *sorter) cursor() (*cursor, error) {
 		for _, runs := range s.runs {
 			left += len(runs)
 		}
-		if left <= s.fanIn {
-			return s.merge(slices.Concat(s.runs...))
+		if left <= most {
+			return nil
 		}
 		old := s.runs[level]
 		s.runs[level] = nil
@@ -274,7 +393,7 @@ func (s *sorter) cursor() (*cursor, error) {
 			continue
 		}
 		if err := s.mergeRuns(level+1, old); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -289,9 +408,24 @@ func (s *sorter) mergeRuns(level int, runs []run) error {
 }
 
 func (s *sorter) merge(runs []run) (*cursor, error) {
-	c := &cursor{runs: heap.New(func(a, b *source) bool { return a.compare(b.item) < 0 })}
-	for _, r := range runs {
-		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(s.file.file, r.offset, r.size), runBuffer)}
+	from := make([]segment, len(runs))
+	for i, r := range runs {
+		from[i] = segment{s.file.file, r.offset, r.size}
+	}
+	return mergeOf(from, runBuffer)
+}
+
+// segment is a sorted stretch of a file.
+type segment struct {
+	file         io.ReaderAt
+	offset, size int64
+}
+
+// mergeOf merges segments, with a buffer of so many bytes for each.
+func mergeOf(segments []segment, buffer int) (*cursor, error) {
+	c := &cursor{runs: heap.New(beforeSource)}
+	for _, r := range segments {
+		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(r.file, r.offset, r.size), buffer)}
 		if ok, err := src.next(); err != nil {
 			return nil, err
 		} else if ok {
@@ -303,8 +437,8 @@ func (s *sorter) merge(runs []run) (*cursor, error) {
 
 // cursor gives items in order, from memory or from runs.
 type cursor struct {
-	items []item
-	runs  *heap.Heap[*source] // by item; nil where all is in memory
+	items []item              // of one part in memory
+	runs  *heap.Heap[*source] // by item; nil where there is one part
 	began bool
 }
 
@@ -360,23 +494,51 @@ func (a *ahead) advance() (err error) {
 func (s *sorter) close() {
 	_ = s.wait() // whoever closes does not want it any more, or has its error
 	s.file.close()
+	s.rest()
 	s.batch, s.other, s.runs = batch{}, batch{}, nil
+	for _, seg := range s.from {
+		if f, ok := seg.file.(io.Closer); ok {
+			_ = f.Close() // only read
+		}
+	}
+	s.from = nil
 }
 
-// source is a run that is being read.
+// source is a run that is being read, or a part in memory.
 type source struct {
-	r *bufio.Reader
+	r     *bufio.Reader
+	taken int    // bytes of r that the item is
+	long  []byte // an item that is longer than r's buffer
+	items []item // of a part
+	skip  int    // bytes that all items begin with
 	item
 }
 
+func beforeSource(a, b *source) bool { return a.compare(b.item) < 0 }
+
 func (s *source) next() (bool, error) {
+	if s.r == nil {
+		if len(s.items) == 0 {
+			return false, nil
+		}
+		s.b = s.items[0].b
+		s.head, s.items = headOf(s.b[s.skip:]), s.items[1:]
+		return true, nil
+	}
+	_, _ = s.r.Discard(s.taken) // which are there
+	s.taken = 0
 	n, err := binary.ReadUvarint(s.r)
 	if errors.Is(err, io.EOF) {
 		return false, nil
 	}
 	if err == nil {
-		s.b = slices.Grow(s.b[:0], int(n))[:n] //nolint:gosec // a length that writeRun wrote
-		_, err = io.ReadFull(s.r, s.b)
+		if s.b, err = s.r.Peek(int(n)); err == nil { //nolint:gosec // a length that writeRun wrote
+			s.taken = int(n) //nolint:gosec // likewise
+		} else if errors.Is(err, bufio.ErrBufferFull) {
+			s.long = slices.Grow(s.long[:0], int(n))[:n] //nolint:gosec // likewise
+			s.b = s.long
+			_, err = io.ReadFull(s.r, s.b)
+		}
 		s.head = headOf(s.b)
 	}
 	if err != nil {

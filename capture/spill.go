@@ -4,14 +4,18 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"os"
 )
+
+const tempPattern = "moonloop-compile-*.tmp"
 
 // spill is a temporary file to append to, with mode 0600. It is removed when it is closed.
 type spill struct {
 	file *os.File
 	size int64
+	kept bool // it has a name, until it is kept or closed
 }
 
 // open creates the file unless it is open.
@@ -19,14 +23,31 @@ func (s *spill) open(dir string) error {
 	if s.file != nil {
 		return nil
 	}
-	f, err := os.CreateTemp(dir, "moonloop-compile-*.tmp")
+	f, err := os.CreateTemp(dir, tempPattern)
 	if err != nil {
 		return fmt.Errorf("temporary file cannot be created (name another folder for it): %w", err)
 	}
-	// A file without a name disappears with the process, however that ends. Where an open file cannot be removed, close does
-	// it.
-	_ = os.Remove(f.Name())
+	if !s.kept {
+		// A file without a name disappears with the process, however that ends. Where an open file cannot be removed, close
+		// does it.
+		_ = os.Remove(f.Name())
+	}
 	s.file, s.size = f, 0
+	return nil
+}
+
+// keep gives the file its name for good, once it is on the disk.
+func (s *spill) keep(name string) error {
+	f := s.file
+	err := f.Sync()
+	s.file = nil
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("what other shards need cannot be written: %w", err)
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"math"
 	"sort"
 
@@ -201,6 +202,9 @@ func (m *marked) value(mark int) uint64 {
 	return binary.BigEndian.Uint64(m.marks[markLength*(mark-1):])
 }
 
+// part is what decides where a prompt belongs: the first bits of its marks, as of its item. A prompt without marks shares nothing.
+func (t *text) part() uint64 { return uint64(binary.BigEndian.Uint16(t.item)) }
+
 // cellFrom returns the first mark from one on that is the end of a cell, counted from 1; 0 where there is none.
 func (m *marked) cellFrom(mark int) int {
 	for ; mark <= len(m.offsets) && m.offsets[mark-1] <= m.cells; mark++ {
@@ -214,7 +218,7 @@ func (m *marked) cellFrom(mark int) int {
 
 // texts visits all prompts in the order of their marks, with their anchors.
 func (c *compiler) texts(visit func(*text) error) error {
-	p := c.part(Partition{})
+	p := c.list[0]
 	return c.prompts(func(t *text) error {
 		counted := t.InputTokens.Set
 		t.counted = counted && t.OutputTokens.Set
@@ -238,7 +242,7 @@ func (c *compiler) prompts(visit func(*text) error) error {
 	return c.byText.walk(c.ctx, func(b []byte) error {
 		n := markLength * int(binary.BigEndian.Uint32(b[len(b)-countLength:]))
 		t.index++
-		t.number, t.item = t.index, b
+		t.number, t.item = t.index+c.firstText, b
 		t.before, t.marked = t.marked, marked{append(t.before.marks[:0], b[:n]...), t.before.offsets[:0], 0}
 		t.shared = commonMarks(t.before.marks, t.marks)
 		var record []byte
@@ -279,34 +283,45 @@ func commonMarks(a, b []byte) int {
 
 // layTexts finds out what rows whose text is known share, in tokens.
 func (c *compiler) layTexts() error {
+	defer func() { c.byText.close() }()
 	if c.byText.empty() {
 		return nil
 	}
-	var b *branches
 	if c.thinned {
-		b = &branches{}
-	}
-	defer func() { c.byText.close() }()
-	turns, err := c.findTurns(b)
-	if err == nil && b != nil {
-		if parted := b.parted(); len(parted) > 0 {
-			turns.close()
-			if err = c.completeEnds(parted); err == nil {
-				turns, err = c.findTurns(nil)
-			}
+		if err := c.completeEnds(); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return err
-	}
+	join, turns := newSorter(c.opt.TempDir, c.opt.Memory/8), newSorter(c.opt.TempDir, c.opt.Memory/8)
+	defer join.close()
 	defer turns.close()
+	if c.replied || c.unseen {
+		if err := errors.Join(c.gatherTurns(join), c.matchTurns(join, turns)); err != nil {
+			return err
+		}
+	}
+	return c.withSurvey(turns, func(steps *sorter) error {
+		if err := c.shareTexts(turns, steps); err != nil {
+			return err
+		}
+		return c.follow(turns, steps)
+	})
+}
+
+// withSurvey does something with what a survey of all prompts finds.
+func (c *compiler) withSurvey(turns *sorter, do func(steps *sorter) error) error {
 	steps := newSorter(c.opt.TempDir, c.opt.Memory/8)
 	defer steps.close()
 	if err := c.survey(turns, steps); err != nil {
 		return err
 	}
-	p := c.part(Partition{})
-	err = c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
+	return do(steps)
+}
+
+// shareTexts passes on the rows whose text is known, with what they share.
+func (c *compiler) shareTexts(turns, steps *sorter) error {
+	p := c.list[0]
+	return c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
 		s, common := c.share(t.number, o, parts)
 		c.engines.saw(c, t, o, s, common)
 		if t.Identity != journal.Text { // it is known to the block what prompts share
@@ -326,10 +341,6 @@ func (c *compiler) layTexts() error {
 		}
 		return c.inOrder(p, &t.Inference, t.delay, s)
 	})
-	if err != nil {
-		return err
-	}
-	return c.follow(turns, steps)
 }
 
 // surveyTo returns a survey that adds what it finds to a sorter.
@@ -402,7 +413,7 @@ func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []par
 	if err != nil {
 		return err
 	}
-	l := layer{rate: c.part(Partition{}).rate()}
+	l := layer{rate: c.list[0].rate()}
 	var o laidOut
 	return c.texts(func(t *text) error {
 		if err := next.of(t); err != nil {

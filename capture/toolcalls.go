@@ -6,8 +6,8 @@ package capture
 // This file finds edges by the ids of tool calls: a request that was given the result of a call follows the one whose reply made it. So
 // does the first request of a tool's run whose span names the call. Spans need not say so, and may say otherwise; the rules are:
 //
-//   - An id counts within its OTel trace only: some engines count them from 0 in each conversation. Of several requests that made a call
-//     of one id, the one that ended last before the request began is meant.
+//   - An id counts within its OTel trace and its session only: some engines count them from 0 in each conversation. Of several requests
+//     that made a call of one id, the one that ended last before the request began is meant, first in the trace: see across.go.
 //   - What has not ended when the request begins is not followed: such an id says nothing.
 //   - An edge that spans say too, over others or directly, is one edge, and as sure as the surer of both.
 //   - An edge that only ids say is added. None that spans of agents or links say is taken off for it.
@@ -192,7 +192,9 @@ func (g *grapher) makersOf(makers map[uint64][]int32, i int32, said *toolCalls) 
 		}
 		switch {
 		case len(list) == 0:
-			said.unknown++
+			if s.open = append(s.open, id); g.nodes[i].session == 0 {
+				said.unknown++ // else one of another trace may have made it
+			}
 			continue
 		case n == 0:
 			said.early++

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Fields of a leaf that are filled from above.
@@ -31,9 +32,11 @@ const (
 // node is a span of the trace at hand. Indices are those of tree.nodes, -1 is none.
 type node struct {
 	span, parent journal.SpanID
-	session      journal.Session // its own, then the nearest one at or above it
-	run          journal.Name    // likewise
-	at           slot            // of the record; not of a link
+	session      journal.Session     // its own, then the nearest one at or above it
+	run          journal.Name        // likewise
+	class        journal.Name        // likewise, and so the priority
+	urgent       mooncake.Opt[int64] // that
+	at           slot                // of the record; not of a link
 
 	kind                journal.Kind
 	failed, row, warmup bool
@@ -84,6 +87,10 @@ type tree struct {
 	steps          map[int32]*step
 	leaf           journal.Decoder
 	other          journal.Decoder
+	held           int32 // the node whose record is in leaf, as it was recorded; -1 is none
+
+	state []byte // of link, kept for its memory
+	path  []int32
 }
 
 // record takes the next record in the order of (trace id, span id, rank).
@@ -103,14 +110,18 @@ func (t *tree) record(b []byte) error {
 	t.wanted = t.wanted || !beside
 	copy(t.last[:], key[16:])
 	t.taken = append(t.taken[:0], payload...)
-	if err := t.leaf.Decode(payload); err != nil {
+	d := &t.other
+	if journal.Kind(payload[0]) == journal.KindInference || t.large {
+		d, t.held = &t.leaf, int32(len(t.nodes)) //nolint:gosec // bounded by MaxTraceSpans
+	}
+	if err := d.Decode(payload); err != nil {
 		return err // cannot be: the journal's reader has decoded it
 	}
-	t.c.whole(&t.leaf)
+	t.c.whole(d)
 	if t.large {
 		return t.single()
 	}
-	return t.keep(payload)
+	return t.keep(d, payload)
 }
 
 // duplicate counts a further record of the same span, for the run that it names. A copy of one that was there before is
@@ -133,14 +144,13 @@ func (t *tree) duplicate(payload []byte, beside bool) error {
 	return err
 }
 
-// keep adds the span in t.leaf.
-func (t *tree) keep(payload []byte) (err error) {
-	d := &t.leaf
+// keep adds a span.
+func (t *tree) keep(d *journal.Decoder, payload []byte) (err error) {
 	n := node{
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
 		kind: d.Kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, beside: t.beside, model: d.Model,
 		start: d.Start, end: endOf(&d.Inference), clock: d.Clock, input: -1,
-		up: -1, above: -1, root: -1, prompt: -1, acts: d.Acts, follows: d.Follows,
+		up: -1, above: -1, root: -1, prompt: -1, acts: d.Acts, follows: d.Follows, class: d.Class, urgent: d.Priority,
 	}
 	if d.InputTokens.Set {
 		n.input = d.InputTokens.V
@@ -202,7 +212,7 @@ func (t *tree) lose(n *node, l loss) {
 
 func (t *tree) clear() {
 	clear(t.nodes)
-	t.nodes, t.order, t.steps, t.ids = t.nodes[:0], t.order[:0], nil, 0
+	t.nodes, t.order, t.steps, t.ids, t.held = t.nodes[:0], t.order[:0], nil, 0, -1
 	t.pool.reset()
 }
 
@@ -227,8 +237,8 @@ func (t *tree) link() {
 			n.up = int32(at) //nolint:gosec // bounded by MaxTraceSpans
 		}
 	}
-	state := make([]byte, len(t.nodes))
-	var path []int32
+	state, path := slices.Grow(t.state[:0], len(t.nodes))[:len(t.nodes)], t.path
+	clear(state)
 	cut := int64(0)
 	for i := range t.nodes {
 		path = path[:0]
@@ -249,6 +259,7 @@ func (t *tree) link() {
 			t.order = append(t.order, at)
 		}
 	}
+	t.state, t.path = state, path
 	t.c.lost.add(lostCycle, cut)
 }
 
@@ -291,6 +302,12 @@ func (t *tree) inherit() {
 			}
 			if n.run.IsZero() {
 				n.run = p.run
+			}
+			if n.class.IsZero() {
+				n.class = p.class
+			}
+			if !n.urgent.Set {
+				n.urgent = p.urgent
 			}
 			n.broken = n.broken || p.broken
 		}
@@ -415,16 +432,23 @@ func (t *tree) pass(p *partition, i int32) error {
 // request returns an inference span with its gaps filled. A span with a row index is what it is.
 func (t *tree) request(i int32) (*journal.Inference, error) {
 	n := &t.nodes[i]
-	if len(t.nodes) > 1 { // else it is what was decoded last
+	if t.held != i { // else it was decoded last
 		if err := t.load(n, &t.leaf); err != nil {
 			return nil, err
 		}
 	}
 	r := &t.leaf
-	r.Session, r.Run, r.Remote = n.session, journal.Name{}, n.remote
-	r.Follows, r.Tools, r.Step = nil, journal.ToolIDs{}, journal.Step{}
+	t.held = -1
+	r.Session, r.Run, r.Remote, r.Class, r.Priority = n.session, journal.Name{}, n.remote, n.class, n.urgent
+	r.Follows, r.Step = nil, journal.Step{}
 	if s := t.steps[i]; s != nil {
 		r.Step = s.Step
+		r.Tools.Made, r.Tools.Given = s.made[:min(len(s.made), journal.MaxToolIDs)], s.open[:min(len(s.open), journal.MaxToolIDs)]
+	} else if len(t.nodes) > 1 {
+		r.Tools = journal.ToolIDs{}
+	}
+	if r.Session == 0 || !t.c.graphs() { // what is of no session has nothing in other traces
+		r.Tools = journal.ToolIDs{}
 	}
 	if n.row {
 		return &r.Inference, nil
@@ -558,6 +582,9 @@ func (t *tree) single() error {
 		p.lost.add(lostFailed, 1)
 	default:
 		d.Run = journal.Name{}
+		if d.Step.Turn = endless(&d.Inference); d.Session == 0 || !t.c.graphs() {
+			d.Step, d.Tools = journal.Step{}, journal.ToolIDs{}
+		}
 		return t.c.request(p, &d.Inference)
 	}
 	return nil

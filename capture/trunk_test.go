@@ -38,11 +38,11 @@ func TestTrunk(t *testing.T) {
 		case i%2 == 0:
 			prompt = common + prompt
 		}
-		parts[i%3] = append(parts[i%3], call(i+1, 1, 0, int64(i), asText(t, prompt))) //nolint:gosec // small
+		parts[i%3] = append(parts[i%3], call(i+1, 1, 0, int64(i), asText(t, prompt)))
 		if i%10 == 0 {
-			parts[0] = append(parts[0], call(i+1, 2, 0, int64(i), engine(70, 71, 1000+i))) //nolint:gosec // likewise
+			parts[0] = append(parts[0], call(i+1, 2, 0, int64(i), engine(70, 71, 1000+i)))
 		}
-		parts[1] = append(parts[1], replayed(t, "nightly", int64(i), i+1, 3, 0, 700, 701)) //nolint:gosec // likewise
+		parts[1] = append(parts[1], replayed(t, "nightly", int64(i), i+1, 3, 0, 700, 701))
 	}
 	parts[2] = append(parts[2], call(9999, 1, 0, 5)) // of which nothing is known
 	var sources []Source

@@ -68,6 +68,8 @@ type Config struct {
 	Key string
 	// SessionKeys are attributes that hold a session's id, looked at before the known ones.
 	SessionKeys []string
+	// ClassKeys are attributes that hold the class of a request, likewise.
+	ClassKeys []string
 	// Deny are attributes that every span loses. A * at the end stands for any ending.
 	Deny []string
 	// PromptOrders say in which order the chat templates of models write prompts.
@@ -259,6 +261,7 @@ func newReceiver(ctx context.Context, cfg Config, telemetry component.TelemetryS
 		"block_size":   capture.FineBlockSizeOf(cfg.BlockSize), // the journal is for one trace
 		"hash_key":     cfg.Key,
 		"session_keys": cfg.SessionKeys,
+		"class_keys":   cfg.ClassKeys,
 		"deny":         cfg.Deny,
 		"prompt_order": orders,
 		"admission":    map[string]any{"request_limit_mib": cfg.RequestLimit >> 20},

@@ -96,7 +96,7 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 	case opt.Prompts == PromptsKeep && !opt.Format.Keeps():
 		return Result{}, fmt.Errorf("prompts: %s files hold none that could be kept", opt.Format)
 	case s != nil && s.verbatim && opt.Prompts != PromptsKeep:
-		return Result{}, fmt.Errorf("%s files hold prompts and do not say how many tokens these have: keep the prompts (%s), which are then in the trace as they are", opt.Format, PromptsKeep)
+		return Result{}, fmt.Errorf("%s files hold prompts and do not say how many tokens these have: --prompts %s keeps the prompts, which are then in the trace as they are", opt.Format, PromptsKeep)
 	}
 	if opt.Format.Telemetry() && opt.Prompts != PromptsKeep {
 		return convertTelemetry(ctx, opt, sink, files)

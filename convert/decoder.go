@@ -30,6 +30,10 @@ type decoder struct {
 	model   string // likewise
 	session string // of rows that have none
 	last    int64  // time of the turn before, of formats whose turns follow each other
+	line    int64  // of the record
+
+	talks map[string]*talk // of AIPerf's branching conversations
+	order []*talk          // of the file
 }
 
 // add takes a request.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/moonloop/moonloop/internal/jsonrows"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // Format is a format of files.
@@ -25,6 +26,7 @@ type spec struct {
 	Format
 	about string // what it is, for people; one line
 	table bool   // CSV, of which the first record names the columns; else JSON objects, however they are laid out
+	cells bool   // of a table: as objects, its records are of another format
 	// fields are columns or members that each record has. A file is of the first format all of whose fields are in its beginning; a
 	// format without fields is known by its name alone.
 	fields   []string
@@ -41,13 +43,15 @@ type spec struct {
 	delta    bool   // rows of a session hold only what is new
 	// decode gives the requests of a record to the decoder.
 	decode func(*decoder, *record)
+	// end, unless nil, gives it those of the whole file, behind its last record.
+	end func(*decoder) *mooncake.RowError
 }
 
 // specs are the formats, in the order of detection.
 var specs = []*spec{
 	&azure, &burstGPT, &bailian, &weka, &satf, &vidur, &splitwise, &blis, &kvcacheSimulator, &lmcache, &vcr, &baseten, &tracelab,
 	&guidellm, &aiperfProfile, &inferencePerf, &vllmBench, &sagemaker, &litellm, &gateway, &langfuse, &langfuseCSV, &evalscope, &flatSpans,
-	&serveGen, &mooncakeCSV, &vllm, &aiperf, &payloads,
+	&serveGen, &mooncakeCSV, &vllm, &aiperf, &aiperfDAG, &payloads,
 }
 
 // The formats that have names here; [Formats] has all.
@@ -184,7 +188,7 @@ func Detect(name string, head []byte) (Format, error) {
 		}
 	}
 	for _, s := range specs { // tables as objects, such as those of Parquet
-		if s.table && s != &mooncakeCSV && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
+		if s.table && !s.cells && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
 			return s.Format, nil
 		}
 	}

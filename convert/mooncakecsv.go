@@ -4,25 +4,67 @@
 package convert
 
 import (
-	"time"
+	"errors"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// mooncakeCSV reads Mooncake's fields from a table, as people export and GuideLLM's trace_synthetic reads them. hash_ids are a JSON array in
-// their cell.
+// mooncakeCSV makes JSON lines of a trace that is a table, as people export and GuideLLM's trace_synthetic reads them. Its rows are those that
+// replay and inspect read of the same table. Several tables become one trace, by time.
 var mooncakeCSV = spec{
 	Format: "mooncake-csv", about: "Mooncake's fields as the columns of a CSV: milliseconds, lengths, hash_ids such as [0, 1]",
-	table: true, fields: []string{"timestamp", "input_length", "output_length"}, blocks: true, models: true, global: true,
+	table: true, cells: true, fields: []string{"timestamp", "input_length", "output_length"}, blocks: true, models: true, global: true,
 	decode: func(d *decoder, r *record) {
-		row := &mooncake.Row{
-			InputLength: r.counted("input_length"), OutputLength: r.count("output_length"), HashIDs: r.ids("hash_ids"),
-			SessionID: r.name("session_id"), RequestID: r.name("request_id"), Model: r.name("model"), Delay: r.millis(time.Millisecond, "delay"),
+		row := r.row()
+		if row == nil {
+			return
 		}
-		q := &request{row: row, block: d.blockSize(r, mooncake.BlockSize, "block_size"), later: !r.has("timestamp") && row.SessionID != ""}
-		if !q.later {
-			q.at = r.at(time.Millisecond, "timestamp")
+		for name, has := range map[string]bool{"hash_ranges": row.HashRanges != nil, "replies": row.Replies != nil} {
+			if has { // they are of a sidecar's size of blocks, and of the numbers of this file's rows
+				d.lost.value(name)
+			}
 		}
+		row.HashRanges, row.Replies = nil, nil
+		q := &request{row: row, block: d.blockSize(r, mooncake.BlockSize, "block_size"), later: !row.Timestamp.Set && row.SessionID != ""}
+		if r.want(row.Timestamp.Set || q.later, "timestamp", "want milliseconds"); row.Timestamp.Set {
+			q.at = int64(row.Timestamp.V * 1e6)
+		}
+		row.Timestamp = mooncake.Opt[float64]{}
 		d.add(q)
 	},
+}
+
+// row reads the cells of a line as those of a trace's row. It returns nil where they are none, which it remembers.
+func (r *record) row() *mooncake.Row {
+	var columns, cells []string
+	for i := range r.fields {
+		f := &r.fields[i]
+		if name := columnName(f.name); mooncake.IsField(name) {
+			f.used = true
+			columns, cells = append(columns, name), append(cells, f.text())
+		}
+	}
+	row, err := mooncake.ParseCells(columns, cells)
+	if fault, is := errors.AsType[*mooncake.RowError](err); is {
+		r.top.err = fault
+		return nil
+	}
+	return row
+}
+
+// text is what a field has as a cell, also where a table came as objects, such as Parquet.
+func (f *field) text() string {
+	switch f.json.Kind() {
+	case jsontext.KindInvalid:
+		return f.cell
+	case 'n':
+		return ""
+	case '"':
+		text, _ := jsontext.AppendUnquote(nil, f.json) // it was read
+		return string(text)
+	default:
+		return string(f.json)
+	}
 }

@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -69,6 +70,7 @@ type stream struct {
 
 	rows, bytes int // of the file that the window still has room for
 	ended       bool
+	whole       bool    // all records have been read
 	last        request // that left the window
 }
 
@@ -108,9 +110,18 @@ func (s *stream) leave(q *request) error {
 func (s *stream) read() (*request, error) {
 	for len(s.out) == 0 {
 		record, err := s.lines.next()
+		if errors.Is(err, io.EOF) && s.end != nil && !s.whole {
+			s.whole, s.out = true, nil
+			if fault := s.end(&s.decoder); fault != nil {
+				fault.File = s.lines.name
+				return nil, fault
+			}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
+		s.decoder.line = s.lines.line()
 		fault := s.decoder.read(record)
 		if fault != nil {
 			if record, more, failed := s.lines.again(fault); failed != nil {
@@ -126,10 +137,12 @@ func (s *stream) read() (*request, error) {
 	q := s.out[0]
 	s.out = s.out[1:]
 	if fault, bad := errors.AsType[*mooncake.RowError](q.row.Validate()); bad {
-		return nil, s.lines.fault(fault)
+		at := *fault
+		at.File, at.Line = s.lines.name, cmp.Or(q.line, s.lines.line())
+		return nil, &at
 	}
 	s.seq++
-	q.input, q.line, q.seq = s.index, s.lines.line(), s.seq
+	q.input, q.line, q.seq = s.index, cmp.Or(q.line, s.lines.line()), s.seq
 	return q, nil
 }
 

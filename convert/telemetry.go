@@ -221,6 +221,9 @@ func (t *telemetry) transformation(opt Options, files []capture.Source) mooncake
 	if len(opt.Annotate.SessionKeys) > 0 {
 		parameters["session_keys"] = opt.Annotate.SessionKeys
 	}
+	if len(opt.Annotate.ClassKeys) > 0 {
+		parameters["class_keys"] = opt.Annotate.ClassKeys
+	}
 	effect := fmt.Sprintf("%d spans and %d log records were read", t.annotated.Spans, t.annotated.Logs)
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(t.annotated.Identities)) {

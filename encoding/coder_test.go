@@ -203,7 +203,8 @@ func TestUnannotated(t *testing.T) {
 	points := func(p ...metricdata.DataPoint[int64]) []metricdata.DataPoint[int64] { return p }
 	ignore := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualExtensionMooncakeEncodingDroppedSpans(t, telemetry,
-		points(point(2, reason("unannotated")), point(2, reason("no_trace_id")), point(2, reason("no_span_id"))), ignore)
+		points(point(2, reason("unannotated")), point(2, reason("no_trace_id")), point(2, reason("no_span_id")),
+			point(0, reason("sampled")), point(0, reason("undecided"))), ignore)
 	metadatatest.AssertEqualExtensionMooncakeEncodingMessages(t, telemetry, points(point(2, written), point(1, read)), ignore)
 	metadatatest.AssertEqualExtensionMooncakeEncodingFailedMessages(t, telemetry, points(point(0, written), point(1, read)), ignore)
 	metadatatest.AssertEqualExtensionMooncakeEncodingSize(t, telemetry,

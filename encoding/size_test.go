@@ -4,10 +4,17 @@
 package encoding
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -95,5 +102,153 @@ func TestSizes(t *testing.T) {
 		assert.InDelta(t, c.alone, alone, float64(alone)/100+2, c.what)
 		assert.InDelta(t, c.another, another, float64(another)/100+1, c.what)
 		assert.InDelta(t, c.packed, packed, float64(packed)/50+2, c.what)
+	}
+}
+
+// TestSizesOfConversations: docs/fleet.md says how many bytes a request of the public conversation trace takes, whose prompts share: in
+// messages of several sizes, and in the journal of an exporter. Its rows have blocks of 512 tokens. Finer blocks and cells of text share
+// what these share, and not more, although prompts that part within a block share its beginning.
+func TestSizesOfConversations(t *testing.T) {
+	rows := conversations(t)
+	encoder, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		what             string
+		of               func(*mooncake.Row) journal.Prompt
+		one, talk        int // bytes of a record that is alone in its message, and of one that is with those of its conversation
+		hundred          int // of one of a hundred
+		thousand, packed int // of one of a thousand, and after zstd
+		journal          int // of one in the journal of all
+	}{
+		{"blocks of 512 tokens", func(r *mooncake.Row) journal.Prompt { return blocksOf(r, 512) }, 387, 312, 353, 326, 233, 295},
+		{"blocks of 16 tokens", func(r *mooncake.Row) journal.Prompt { return blocksOf(r, 16) }, 6231, 4126, 5924, 5019, 4992, 4644},
+		{"text, in cells of 128 bytes", textOf, 3226, 2169, 3060, 2608, 2540, 2226},
+	} {
+		records := make([]journal.Record, len(rows))
+		for i, row := range rows {
+			records[i] = requestOf(t, i, row, c.of(row))
+		}
+		messages := func(n int) (raw int, sent [][]byte) {
+			for part := range slices.Chunk(records, n) {
+				var b journal.Batch
+				for _, r := range part {
+					require.NoError(t, b.Add(r))
+				}
+				m := b.AppendMessage(nil)
+				raw += len(m)
+				sent = append(sent, m)
+			}
+			return raw / len(records), sent
+		}
+		one, _ := messages(1)
+		talks := 0
+		for _, talk := range groups(rows) {
+			var b journal.Batch
+			for _, i := range talk {
+				require.NoError(t, b.Add(records[i]))
+			}
+			talks += len(b.AppendMessage(nil))
+		}
+		talks /= len(records)
+		hundred, _ := messages(100)
+		thousand, sent := messages(1000)
+		packed := 0
+		for _, m := range sent {
+			packed += len(encoder.EncodeAll(m, nil))
+		}
+		packed /= len(records)
+		w, err := journal.OpenWriter(filepath.Join(t.TempDir(), "journal"), journal.WriterOptions{NoSync: true})
+		require.NoError(t, err)
+		for part := range slices.Chunk(records, 100) {
+			require.NoError(t, w.Append(part...))
+		}
+		whole := int(w.Size()) / len(records)
+		require.NoError(t, w.Close())
+		t.Logf("%-30s alone %5d, of a conversation %5d, of a hundred %5d, of a thousand %5d, after zstd %5d, in a journal %5d", c.what, one, talks, hundred, thousand, packed, whole)
+		for what, n := range map[string][2]int{"alone": {c.one, one}, "conversation": {c.talk, talks}, "hundred": {c.hundred, hundred}, "thousand": {c.thousand, thousand}, "zstd": {c.packed, packed}, "journal": {c.journal, whole}} {
+			assert.InDelta(t, n[0], n[1], float64(n[1])/50+2, c.what+", "+what)
+		}
+	}
+}
+
+// conversations returns the rows of the public conversation trace.
+func conversations(t *testing.T) (rows []*mooncake.Row) {
+	t.Helper()
+	name := filepath.Join("..", "..", "shared", "data", "conversation_trace.jsonl")
+	f, err := os.Open(name)
+	if err != nil {
+		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
+	}
+	defer func() { _ = f.Close() }()
+	for r := mooncake.NewReader(f, mooncake.ReaderOptions{Name: name}); ; {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return rows
+		}
+		require.NoError(t, err)
+		own := *row
+		own.HashIDs = slices.Clone(row.HashIDs)
+		rows = append(rows, &own)
+	}
+}
+
+// groups returns the rows of each conversation: those that share their first block below what all begin with.
+func groups(rows []*mooncake.Row) map[uint64][]int {
+	talks := map[uint64][]int{}
+	for i, row := range rows {
+		key := uint64(1<<63) + uint64(i) // of its own
+		if len(row.HashIDs) > 1 {
+			key = row.HashIDs[1]
+		}
+		talks[key] = append(talks[key], i)
+	}
+	return talks
+}
+
+// keyedOf returns the keyed value of a part of a block: what nobody can tell from random.
+func keyedOf(block uint64, part int) uint64 {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], block)
+	binary.LittleEndian.PutUint64(b[8:], uint64(part))
+	return xxhash.Sum64(b[:])
+}
+
+// blocksOf returns the prompt of a row in blocks of a size that divides 512.
+func blocksOf(r *mooncake.Row, size int) journal.Prompt {
+	p := journal.Prompt{Identity: journal.Engine, BlockSize: uint32(size), Domain: 0x0a1b2c3d, Key: 0x5eed5eed}
+	for i := range (int(r.InputLength.V) + size - 1) / size {
+		if at := i * size / 512; at < len(r.HashIDs) {
+			p.HashIDs = append(p.HashIDs, keyedOf(r.HashIDs[at], i*size%512))
+		}
+	}
+	return p
+}
+
+// textOf returns the prompt of a row as a text of 4 bytes a token.
+func textOf(r *mooncake.Row) journal.Prompt {
+	p := blocksOf(r, blockhash.CellSize/4)
+	return journal.Prompt{
+		Identity: journal.Text, Domain: p.Domain, Key: p.Key,
+		Chain: blockhash.Chain{Cells: p.HashIDs, Tail: keyedOf(uint64(r.InputLength.V), -1), Bytes: 4 * r.InputLength.V},
+	}
+}
+
+// requestOf returns the record of a row.
+func requestOf(t *testing.T, i int, row *mooncake.Row, p journal.Prompt) journal.Record {
+	t.Helper()
+	model, err := journal.ParseName("llama-3.1-8b-instruct")
+	require.NoError(t, err)
+	finish, err := journal.ParseName("stop")
+	require.NoError(t, err)
+	var span mooncake.SpanRef
+	binary.BigEndian.PutUint64(span.TraceID[:], keyedOf(uint64(i), -2))
+	binary.BigEndian.PutUint64(span.TraceID[8:], keyedOf(uint64(i), -3))
+	binary.BigEndian.PutUint64(span.SpanID[:], keyedOf(uint64(i), -4))
+	start := int64(1_800_000_000)*1e9 + int64(row.Timestamp.V*1e6)
+	return &journal.Inference{
+		Span: span, Parent: journal.SpanID{1, 2, 3, 4, 5, 6, 7, byte(i) | 1}, Start: start, End: start + 3e9, FirstToken: mooncake.Some(start + 4e8),
+		InputTokens: row.InputLength, OutputTokens: row.OutputLength, CachedTokens: mooncake.Some[int64](4096),
+		Prompt: p, Session: journal.Session(keyedOf(uint64(i), -5)), Model: model, Answered: model, Finish: finish,
+		Response: journal.ResponseOf(fmt.Sprint(i)), Producer: 0x0123456789abcdef, Clock: 0xfedcba9876543210,
 	}
 }

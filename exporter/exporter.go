@@ -116,14 +116,15 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 		// Only a record that no journal can hold; decoding sees to it that there is none.
 		return consumererror.NewPermanent(fmt.Errorf("spans cannot be written to a journal: %w", err))
 	}
-	if err := e.journal.Append(&b.Batch); err != nil {
+	written, err := e.journal.Append(&b.Batch)
+	if err != nil {
 		why := faultOf(err)
 		e.metrics.ExporterMooncakeFailedWrites.Add(ctx, 1, with("fault", why.name))
 		e.faults.failed(e.log, why, err)
 		return err
 	}
 	e.faults.succeeded(e.log)
-	e.metrics.pushed(ctx, counts, b.Size())
+	e.metrics.pushed(ctx, counts, written)
 	e.samples.Warn(counts)
 	e.requests(ctx, &b.tally)
 	if b.Size() <= keepBatch {

@@ -98,7 +98,7 @@ func (m metrics) begin() {
 }
 
 // pushed counts the records of a batch that is in the journal, once.
-func (m metrics) pushed(ctx context.Context, c decode.Counts, bytes int) {
+func (m metrics) pushed(ctx context.Context, c decode.Counts, bytes int64) {
 	add := func(counter metric.Int64Counter, n int64, with ...metric.AddOption) {
 		if n > 0 {
 			counter.Add(ctx, n, with...)
@@ -117,7 +117,7 @@ func (m metrics) pushed(ctx context.Context, c decode.Counts, bytes int) {
 	for name, n := range c.Invalid {
 		add(m.ExporterMooncakeInvalidAttributes, n, with("attribute", name))
 	}
-	add(m.ExporterMooncakeWritten, int64(bytes))
+	add(m.ExporterMooncakeWritten, bytes)
 }
 
 // resultOf returns the attribute for how something ended.

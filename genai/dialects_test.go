@@ -4,6 +4,7 @@
 package genai_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -442,6 +443,25 @@ func TestSessions(t *testing.T) {
 			t.Errorf("session %q on a span of kind %v, want %q of %s", rec.Session, rec.Kind, best.id, best.key)
 		}
 		span.Attributes().Remove(best.key)
+	}
+}
+
+// TestClasses: what kind of request a span says that it is, or those below it are, in the order of names. It is one word, of a list or not.
+func TestClasses(t *testing.T) {
+	reader := genai.NewReader(genai.Options{ClassKeys: []string{"http.request.header.x-class", "tier"}})
+	span := newSpan(t, "GET /", map[string]any{
+		"tier": "gold", "http.request.header.x-class": []any{"batch"}, "openai.request.service_tier": "flex", "request_prio": 7,
+	})
+	for _, best := range []struct{ key, class string }{{"http.request.header.x-class", "batch"}, {"tier", "gold"}, {"openai.request.service_tier", "flex"}, {}} {
+		if rec := reader.Span("", span); rec.Class != best.class || rec.Kind != genai.KindOther || rec.Priority != genai.Some[int64](7) {
+			t.Errorf("class %q, priority %v on a span of kind %v, want %q of %s", rec.Class, rec.Priority, rec.Kind, best.class, best.key)
+		}
+		span.Attributes().Remove(best.key)
+	}
+	for _, none := range []any{"two words", "", []any{"a", "b"}, []any{}, map[string]any{"a": "b"}, "{}", strings.Repeat("x", 257)} {
+		if rec := reader.Span("", newSpan(t, "GET /", map[string]any{"tier": none})); rec.Class != "" {
+			t.Errorf("%v is the class %q", none, rec.Class)
+		}
 	}
 }
 

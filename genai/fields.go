@@ -53,6 +53,8 @@ var (
 		semconv.GenAIRequestMaxTokens, "gen_ai.request.max_completion_tokens", "llm.request.max_tokens")
 	fieldChoices  = define(NameNumber, isCount, semconv.GenAIRequestChoiceCount, "gen_ai.request.n")
 	fieldPriority = define(NameNumber, isCount, "request_prio")
+	fieldClass    = define(NameWord, isClass, // behind those of [Options]
+		"openai.request.service_tier", "gen_ai.openai.request.service_tier")
 
 	fieldInput = define(NameNumber, isCount,
 		semconv.GenAIUsageInputTokens, semconv.GenAIUsagePromptTokens, "llm.token_count.prompt", "ai.usage.inputTokens",
@@ -149,13 +151,14 @@ type slot struct {
 	rank  uint8
 }
 
-// slots returns the index of names that a reader looks attributes up in. One attribute may hold two fields.
-func slots(sessions []string) map[string][]slot {
+// slots returns the index of names that a reader looks attributes up in, with those that its user has named. One attribute may hold
+// two fields.
+func slots(named map[field][]string) map[string][]slot {
 	index := map[string][]slot{}
 	for f := range fields {
 		names := fields[f].names
-		if field(f) == fieldSession {
-			names = sessions
+		if own := named[field(f)]; own != nil {
+			names = own
 		}
 		for rank, name := range names {
 			index[name] = append(index[name], slot{field(f), uint8(rank)})

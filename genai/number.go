@@ -100,6 +100,17 @@ func toSession(v pcommon.Value) string {
 	return toText(v)
 }
 
+// toClass returns a class: one word, which the headers of requests have in a list.
+func toClass(v pcommon.Value) string {
+	if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() == 1 {
+		v = v.Slice().At(0)
+	}
+	if class := toText(v); IsWord(class) {
+		return class
+	}
+	return ""
+}
+
 // cleanString makes the overlong empty, and replaces what is not UTF-8.
 func cleanString(s string) string {
 	if len(s) <= maxValueBytes && !utf8.ValidString(s) {
@@ -114,6 +125,7 @@ func cleanString(s string) string {
 // What a field can be read from.
 func isText(v pcommon.Value) bool    { return toText(v) != "" }
 func isSession(v pcommon.Value) bool { return toSession(v) != "" }
+func isClass(v pcommon.Value) bool   { return toClass(v) != "" }
 func isFlag(v pcommon.Value) bool    { return toBool(v).Set }
 func isCount(v pcommon.Value) bool   { return toCount(v).Set }
 func isNumber(v pcommon.Value) bool  { return toNumber(v).Set }

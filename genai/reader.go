@@ -21,7 +21,9 @@ import (
 type Options struct {
 	// SessionKeys are attributes that hold a session id, best first; they come before the known ones.
 	SessionKeys []string
-	Limits      Limits
+	// ClassKeys are attributes that hold the class of a request, likewise.
+	ClassKeys []string
+	Limits    Limits
 }
 
 // Reader reads spans and log records. It keeps its buffers from one to the next, and is for one goroutine at a time.
@@ -36,18 +38,20 @@ type Reader struct {
 	tools  toolScan
 }
 
-// maxSessionKeys bounds the session keys that a reader looks for; those past it are not looked for.
-const maxSessionKeys = 64
+// maxKeys bounds the attributes that a reader looks for a session in, or a class; those past it are not looked for.
+const maxKeys = 64
 
 // NewReader returns a reader.
 func NewReader(options Options) *Reader {
-	var sessions []string
-	for _, name := range slices.Concat(options.SessionKeys, fields[fieldSession].names) {
-		if len(sessions) < maxSessionKeys && !slices.Contains(sessions, name) {
-			sessions = append(sessions, name)
+	named := map[field][]string{}
+	for f, keys := range map[field][]string{fieldSession: options.SessionKeys, fieldClass: options.ClassKeys} {
+		for _, name := range slices.Concat(keys, fields[f].names) {
+			if len(named[f]) < maxKeys && !slices.Contains(named[f], name) {
+				named[f] = append(named[f], name)
+			}
 		}
 	}
-	r := &Reader{index: slots(sessions), limits: options.Limits.withDefaults()}
+	r := &Reader{index: slots(named), limits: options.Limits.withDefaults()}
 	r.doc.limits = &r.limits
 	for _, t := range r.walker.trees() {
 		t.limits = &r.limits
@@ -64,7 +68,7 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 	rec.Dialect = r.scan.dialectOf(scope, span.Name())
 	rec.StartUnixNano, rec.EndUnixNano = uint64(span.StartTimestamp()), uint64(span.EndTimestamp())
 	if rec.Dialect == "" {
-		return rec // an application's own span may name a session, and nothing else of ours
+		return rec // an application's own span may name a session or a class, and nothing else of ours
 	}
 	rec.Kind = r.scan.kindOf(rec.Dialect, span.Name())
 	r.facts(span.Name())
@@ -196,6 +200,8 @@ func (r *Reader) begin() *Record {
 func (r *Reader) attributes(m pcommon.Map) {
 	r.scan.attributes(m, r.index)
 	r.record.Session = toSession(r.scan.values[fieldSession])
+	r.record.Class = toClass(r.scan.values[fieldClass])
+	r.record.Priority = r.scan.count(fieldPriority)
 }
 
 // facts fills in what attributes hold, and what documents in attributes hold where no attribute does.
@@ -209,7 +215,6 @@ func (r *Reader) facts(name string) {
 	rec.Stream = toBool(s.values[fieldStream])
 	rec.MaxTokens = s.count(fieldMaxTokens)
 	rec.Choices = s.count(fieldChoices)
-	rec.Priority = s.count(fieldPriority)
 	rec.InputTokens = s.count(fieldInput)
 	rec.OutputTokens = s.count(fieldOutput)
 	rec.CachedTokens = s.count(fieldCached)

@@ -77,7 +77,11 @@ type Record struct {
 	Stream    Opt[bool]
 	MaxTokens Opt[int64]
 	Choices   Opt[int64] // requested replies; above 1 the output is not one sequence
-	Priority  Opt[int64]
+
+	// Class is what kind of request it is, such as a service tier: one word, by [IsWord]; "" when unknown. Priority is that which a router
+	// gave it. Both may be those of a span around requests.
+	Class    string
+	Priority Opt[int64]
 
 	// InputTokens include the cached and the cache-written ones, OutputTokens the reasoning ones.
 	InputTokens, OutputTokens                       Opt[int64]

@@ -80,28 +80,43 @@ func (t *tableRows) next() {
 		}
 		t.line = []byte{'\n'} // in place of the names
 	default:
-		t.line = append(t.line[:0], '{')
-		for i, cell := range cells {
-			cell = strings.TrimSpace(cell)
-			if cell == "" {
-				continue
-			}
-			if len(t.line) > 1 {
-				t.line = append(t.line, ',')
-			}
-			name, _ := json.Marshal(t.columns[i])
-			t.line = append(append(t.line, name...), ':')
-			t.line = append(t.line, cellOf(t.columns[i], cell)...)
-		}
-		t.line = append(t.line, '}', '\n')
+		t.line = append(appendCells(t.line[:0], t.columns, cells), '\n')
 	}
 }
+
+// appendCells appends a record as an object. Empty cells are absent.
+func appendCells(dst []byte, columns, cells []string) []byte {
+	dst = append(dst, '{')
+	first := true
+	for i, cell := range cells {
+		cell = strings.TrimSpace(cell)
+		if cell == "" {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		name, _ := json.Marshal(columns[i])
+		dst = append(append(dst, name...), ':')
+		dst = append(dst, cellOf(columns[i], cell)...)
+	}
+	return append(dst, '}')
+}
+
+// ParseCells is [ParseRow] for a record of a table, which has as many cells as columns.
+func ParseCells(columns, cells []string) (*Row, error) {
+	return ParseRow(appendCells(nil, columns, cells))
+}
+
+// IsField reports whether rows have a member of this name, also one without effect.
+func IsField(name string) bool { return rowFields[name] != nil || foreignFields[name] }
 
 // tableFault is what is wrong with a table.
 type tableFault struct{ error }
 
 // textColumns are texts, whatever they look like.
-var textColumns = []string{"session_id", "request_id", "model", "text_input"}
+var textColumns = []string{"session_id", "request_id", "model", "class", "policy_class", "slo_class", "text_input"}
 
 // cellOf returns a cell as JSON: what is JSON, other than a text, is that.
 func cellOf(column, cell string) []byte {

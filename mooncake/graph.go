@@ -20,7 +20,9 @@ type Evidence uint8
 const (
 	// EvidenceTime: one ended before the other began, below spans that say nothing of why.
 	EvidenceTime Evidence = iota + 1
-	// EvidenceParent: and both are steps of the same agent, workflow or tool.
+	// EvidenceSession: and both are of one session, in different OTel traces.
+	EvidenceSession
+	// EvidenceParent: one ended before the other began, and both are steps of the same agent, workflow or tool.
 	EvidenceParent
 	// EvidenceToolCall: the one's reply asked for a tool, by the call's id, and the other is of that call, or was given its result.
 	EvidenceToolCall
@@ -28,14 +30,14 @@ const (
 	EvidenceLink
 )
 
-var evidences = [...]string{"", "time", "parent", "tool_call", "link"}
+var evidences = [...]string{"", "time", "session", "parent", "tool_call", "link"}
 
 func (e Evidence) String() string { return evidences[e] }
 
 // ParseEvidence reads the name of a kind of evidence. ok is false for one that nobody knows.
 func ParseEvidence(name string) (e Evidence, ok bool) {
 	at := slices.Index(evidences[:], name)
-	return Evidence(max(at, 0)), at > 0 //nolint:gosec // of five
+	return Evidence(max(at, 0)), at > 0 //nolint:gosec // of six
 }
 
 // EvidenceNames returns the names of kinds of evidence, nil for none.
@@ -83,7 +85,7 @@ func (p *parser) evidence(r *Row) *RowError {
 	for i, name := range names {
 		e, ok := ParseEvidence(name)
 		if !ok {
-			return fault("wait_evidence", element(i), "is none of time, parent, tool_call and link", correctOrOmit)
+			return fault("wait_evidence", element(i), "is none of time, session, parent, tool_call and link", correctOrOmit)
 		}
 		r.Evidence = append(r.Evidence, e)
 	}

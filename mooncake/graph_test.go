@@ -35,7 +35,7 @@ func TestGraphFields(t *testing.T) {
 		`"wait_for": ["a", ""]`:                                       "wait_for: element 1: is empty",
 		`"wait_for": ["a", "c"], "request_id": "c"`:                   "names the row itself",
 		`"wait_for": ["a"], "wait_evidence": []`:                      "wait_evidence: has 0 elements, and wait_for has 1",
-		`"wait_for": ["a"], "wait_evidence": ["hunch"]`:               "is none of time, parent, tool_call and link",
+		`"wait_for": ["a"], "wait_evidence": ["hunch"]`:               "is none of time, session, parent, tool_call and link",
 		`"tool_wait_ms": -1`:                                          "tool_wait_ms: -1: must be a finite number",
 		`"wait_for": ["a"` + strings.Repeat(`,"a"`, MaxWaitFor) + `]`: "has more than 1024 elements",
 	} {

@@ -8,6 +8,7 @@ package mooncake
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -112,15 +113,11 @@ func (m *Meta) MixedSampling() string {
 	if m == nil || len(m.Sampling) < 2 {
 		return ""
 	}
-	text := "its rows are not one sample:"
+	parts := make([]string, len(m.Sampling))
 	for i, s := range m.Sampling {
-		if i > 0 {
-			text += ","
-		}
-		text += fmt.Sprintf(" %d at a rate of %g", s.Rows, s.Rate)
-		if s.TrunkList != "" {
-			text += " by trunk list " + s.TrunkList
+		if parts[i] = fmt.Sprintf("%d at a rate of %g", s.Rows, s.Rate); s.TrunkList != "" {
+			parts[i] += " by trunk list " + s.TrunkList
 		}
 	}
-	return text + "; load and hit rate are those of no traffic: compile journals of one rate and one list"
+	return "its rows are not one sample: " + strings.Join(parts, ", ") + "; load and hit rate are those of no traffic: compile journals of one rate and one list"
 }

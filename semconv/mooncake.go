@@ -57,12 +57,17 @@ const (
 	// Absent = the row is of no graph, or the replay took no notice of it.
 	WaitFor = "mooncake.wait_for"
 	// WaitEvidence is a string[] beside [WaitFor], with one word for each of its rows: what the trace took the edge from (link,
-	// tool_call, parent, time). Absent = the trace does not say so for each.
+	// tool_call, parent, session, time). Absent = the trace does not say so for each.
 	WaitEvidence = "mooncake.wait_evidence"
 	// Delay and ToolWait are doubles in ms, beside [WaitFor]: the row's delay and tool_wait_ms, untouched by scaling. Absent = the row
 	// has none.
 	Delay    = "mooncake.delay"
 	ToolWait = "mooncake.tool_wait"
+	// Class is a string, on every span that says what kind of request it is, or those below it are, such as interactive or batch: the class
+	// of a trace's row, or in production an OpenAI service tier or what the receiver was told to take for it. One word.
+	Class = "mooncake.class"
+	// Priority is an int: of a replay the priority that the request's body states; in production the one that a router gave it.
+	Priority = "mooncake.priority"
 	// LinkTraceID is a string, on a replay's spans: the trace id, 32 hex digits, of the production span that the span's link leads to.
 	// Trace stores find spans by attributes, not by links: with this one, production finds its replays.
 	LinkTraceID = "mooncake.link.trace_id"

@@ -32,8 +32,9 @@ const (
 
 // place is how far a journal has been read.
 type place struct {
-	Offset int64 `json:"offset"` // of the first byte that was not read
-	Size   int64 `json:"size"`   // when it was read
+	Offset     int64 `json:"offset"`               // of the first byte that was not read
+	Dictionary int64 `json:"dictionary,omitempty"` // of the first byte that is needed to go on from there
+	Size       int64 `json:"size"`                 // when it was read
 }
 
 // losses count what the journals had and the windows have not.
@@ -77,7 +78,7 @@ func (f *follower) poll(ctx context.Context, now time.Time) error {
 		there[name] = true
 		at, known := f.places[name]
 		if !known && info.ModTime().Before(f.cfg.begin(f.oldest)) {
-			at = place{info.Size(), info.Size()} // all of it is older than what is wanted
+			at = place{info.Size(), journal.HeaderSize, info.Size()} // all of it is older than what is wanted
 			f.places[name] = at
 		}
 		if info.Size() < at.Offset {
@@ -122,8 +123,7 @@ func (f *follower) read(ctx context.Context, name string, at place, now time.Tim
 	if at.Size = info.Size(); at.Size < journal.HeaderSize {
 		return at, nil // it has just been made
 	}
-	from := max(at.Offset, journal.HeaderSize)
-	r := journal.NewReader(name, io.MultiReader(io.NewSectionReader(file, 0, journal.HeaderSize), io.NewSectionReader(file, from, at.Size-from)))
+	r := journal.NewReaderAt(name, file, at.Size, journal.Place{Offset: at.Offset, Dictionary: at.Dictionary})
 	batches := map[int64]*journal.Batch{}
 	var damaged, torn int64 // before the last whole record
 	var pending int64
@@ -142,7 +142,8 @@ func (f *follower) read(ctx context.Context, name string, at place, now time.Tim
 		if ctx.Err() != nil {
 			return at, context.Cause(ctx)
 		}
-		at.Offset = from + r.Offset() - journal.HeaderSize
+		read := r.Place()
+		at.Offset, at.Dictionary = read.Offset, read.Dictionary
 		damaged, pending, torn = damaged+pending, 0, r.Torn().Records
 		window, ok := f.sort(record, now)
 		if !ok {

@@ -264,7 +264,7 @@ func (s *shard) differs(o *shard) (what string, a, b any) {
 		}
 	}
 	one, other := s.Schedule, o.Schedule
-	if one.Shard, other.Shard = "", ""; one != other {
+	if one.Shard, other.Shard = "", ""; !reflect.DeepEqual(one, other) {
 		return "the schedule", fmt.Sprintf("%+v", one), fmt.Sprintf("%+v", other)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Config)) {

@@ -20,6 +20,8 @@ import (
 type Arrivals struct {
 	// Rate is the number of requests per second; +Inf = all at once; 0 = by timestamps.
 	Rate float64
+	// Series is a rate that changes in time, from the end of the ramp-up on; Rate is then that of its first point. Nil = Rate alone.
+	Series []RatePoint
 	// Pattern is the distribution of the gaps; zero = Poisson.
 	Pattern Pattern
 	// Burstiness is the shape of gamma gaps, with vLLM's meaning (get_request in vllm/benchmarks/serve.py: gaps are gamma with this
@@ -96,6 +98,12 @@ func (a Arrivals) Validate() error {
 	default:
 		require(false, "ramp-up shape %q: want %s or %s", a.RampShape, RampLinear, RampExponential)
 	}
+	if a.Series != nil {
+		err := checkSeries(a.Series)
+		require(err == nil, "request rate series: %w", err)
+		require(err != nil || a.Rate == a.Series[0].Rate, "request rate %v: a series has its own, which begins with %v", a.Rate, a.Series[0].Rate)
+		require(a.Users == 0, "users %d: they send at equal distances, so that their rate cannot change; want no request rate series", a.Users)
+	}
 	require(a.RampUp == 0 || a.Any() && !a.AtOnce(), "ramp-up %v: it needs a request rate to reach", a.RampUp)
 	require(a.Users >= 0 && a.Users <= MaxUsers, "users %d: want 0 to %d", a.Users, MaxUsers)
 	require(a.Users == 0 || a.Any() && !a.AtOnce(), "users %d: they need a request rate, of all of them together", a.Users)
@@ -104,8 +112,11 @@ func (a Arrivals) Validate() error {
 }
 
 // At returns when the n-th row after the first arrives in the mean: Λ⁻¹(n). It is at most 100 years and a nanosecond.
-func (a Arrivals) At(n float64) time.Duration {
-	seconds := a.after(n)
+func (a Arrivals) At(n float64) time.Duration { return a.at(n, newRamps(a.Series)) }
+
+// at is At, with the series as it is computed with.
+func (a Arrivals) at(n float64, series ramps) time.Duration {
+	seconds := a.after(n, series)
 	if seconds > horizon.Seconds() {
 		return horizon + 1
 	}
@@ -113,22 +124,28 @@ func (a Arrivals) At(n float64) time.Duration {
 }
 
 // after is Λ⁻¹ in seconds.
-func (a Arrivals) after(n float64) float64 {
+func (a Arrivals) after(n float64, series ramps) float64 {
 	over := a.RampUp.Seconds()
+	steady := func(n float64) float64 { // behind the ramp-up
+		if series == nil {
+			return n / a.Rate
+		}
+		return series.after(n)
+	}
 	switch {
 	case a.AtOnce():
 		return 0
 	case over == 0:
-		return n / a.Rate
+		return steady(n)
 	case a.RampShape == RampExponential && a.RampFrom != a.Rate:
 		growth := math.Log(a.Rate/a.RampFrom) / over
 		if ramp := (a.Rate - a.RampFrom) / growth; n >= ramp {
-			return over + (n-ramp)/a.Rate
+			return over + steady(n-ramp)
 		}
 		return math.Log1p(n*growth/a.RampFrom) / growth
 	}
 	if ramp := (a.RampFrom + a.Rate) / 2 * over; n >= ramp {
-		return over + (n-ramp)/a.Rate
+		return over + steady(n-ramp)
 	}
 	if n == 0 {
 		return 0
@@ -140,15 +157,16 @@ func (a Arrivals) after(n float64) float64 {
 // arrivals is a process under way. It is a function of the seed and the number of rows, so that shards of a trace agree on it.
 type arrivals struct {
 	Arrivals
-	rng   *rand.Rand
-	begun bool
-	sum   float64 // of the gaps so far
-	last  time.Duration
+	rng    *rand.Rand
+	series ramps
+	begun  bool
+	sum    float64 // of the gaps so far
+	last   time.Duration
 }
 
 func newArrivals(a Arrivals, seed uint64) *arrivals {
-	const stream = 0x6172726976616c73                                       // "arrivals": what else the seed decides is independent of it
-	return &arrivals{Arrivals: a, rng: rand.New(rand.NewPCG(seed, stream))} //nolint:gosec // a schedule is to be repeated
+	const stream = 0x6172726976616c73                                                                   // "arrivals": what else the seed decides is independent of it
+	return &arrivals{Arrivals: a, series: newRamps(a.Series), rng: rand.New(rand.NewPCG(seed, stream))} //nolint:gosec // a schedule is to be repeated
 }
 
 // next returns the offset of the next row. The first one is at 0.
@@ -157,7 +175,7 @@ func (a *arrivals) next() time.Duration {
 		a.sum += a.gap()
 	}
 	a.begun = true
-	a.last = a.At(a.sum)
+	a.last = a.at(a.sum, a.series)
 	return a.last
 }
 

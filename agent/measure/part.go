@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -70,7 +71,7 @@ type PartFigures struct {
 const maxServers = 1000
 
 // MaxClasses bounds the classes that are told apart.
-const MaxClasses = 64
+const MaxClasses = stats.MaxClasses
 
 // part collects the figures of a part.
 type part struct {

@@ -203,14 +203,7 @@ func blocksOfReply(reply string, toolCalls []byte) []byte {
 
 // toolsOf returns tools as the Messages API has them; nil for none.
 func toolsOf(tools json.RawMessage) (json.RawMessage, error) {
-	var list []json.RawMessage
-	if len(tools) == 0 {
-		return nil, nil
-	}
-	if json.Unmarshal(tools, &list) != nil {
-		return nil, fmt.Errorf("%w: tools: want an array", ErrRow)
-	}
-	for i, raw := range list {
+	return mapTools(tools, func(raw json.RawMessage) json.RawMessage {
 		var tool struct {
 			Function *struct {
 				Name        string          `json:"name"`
@@ -219,17 +212,33 @@ func toolsOf(tools json.RawMessage) (json.RawMessage, error) {
 			} `json:"function"`
 		}
 		if json.Unmarshal(raw, &tool) != nil || tool.Function == nil {
-			continue // in that form already, or for the engine to refuse
+			return raw
 		}
 		schema := tool.Function.Parameters
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object"}`)
 		}
-		list[i], _ = json.Marshal(struct { // parts of valid JSON
+		out, _ := json.Marshal(struct { // parts of valid JSON
 			Name        string          `json:"name"`
 			Description string          `json:"description,omitempty"`
 			Schema      json.RawMessage `json:"input_schema"`
 		}{tool.Function.Name, tool.Function.Description, schema})
+		return out
+	})
+}
+
+// mapTools returns tools of the Chat Completions API as another API has them; nil for none. What translate does not know it returns as it
+// is: in the other form already, or for the engine to refuse.
+func mapTools(tools json.RawMessage, translate func(json.RawMessage) json.RawMessage) (json.RawMessage, error) {
+	var list []json.RawMessage
+	if len(tools) == 0 {
+		return nil, nil
+	}
+	if json.Unmarshal(tools, &list) != nil {
+		return nil, fmt.Errorf("%w: tools: want an array", ErrRow)
+	}
+	for i, raw := range list {
+		list[i] = translate(raw)
 	}
 	out, err := json.Marshal(list)
 	if err != nil {

@@ -176,6 +176,8 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case replaced: // merge brings the prompt
 	case kind == mooncake.KindMessages && b.opt.Endpoint == Messages:
 		turn, p.system, err = blocksOf(row.Messages)
+	case kind == mooncake.KindMessages && b.opt.Endpoint == Responses:
+		turn, err = itemsOf(row.Messages)
 	case kind == mooncake.KindMessages:
 		turn, err = b.messages(row)
 	case kind == mooncake.KindText:
@@ -199,7 +201,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 	switch {
 	case replaced:
-	case whole && b.opt.Endpoint != Messages:
+	case whole && b.opt.Endpoint != Messages && b.opt.Endpoint != Responses: // which have other forms
 		body.set(b.promptField, row.Messages)
 	default:
 		body.setParts(b.promptField, b.join(past.parts, turn))
@@ -208,13 +210,18 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	if row.Tools != nil {
 		tools = row.Tools
 	}
-	if b.opt.Endpoint == Messages {
+	switch b.opt.Endpoint {
+	case Messages:
 		if p.system != nil {
 			system = p.system
 		}
-		if tools, err = toolsOf(tools); err != nil {
-			return p, err
-		}
+		tools, err = toolsOf(tools)
+	case Responses:
+		tools, err = functionsOf(tools)
+	default:
+	}
+	if err != nil {
+		return p, err
 	}
 	if system != nil {
 		body.set("system", system)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -28,6 +29,13 @@ type History struct {
 	tools  json.RawMessage // the latest that a turn brought
 	system []byte          // likewise
 	size   int             // bytes held
+}
+
+// Fork returns a conversation that begins as this one, and goes on by itself.
+func (h *History) Fork() *History {
+	fork := *h
+	fork.parts = slices.Clip(h.parts)
+	return &fork
 }
 
 // Append adds a turn that was served: the row, the prompt that Build made of it with this history, the text of the
@@ -74,6 +82,9 @@ func (b *Builder) Forgotten(index, tokens int64) (string, error) {
 func (e Endpoint) assistant(reply string, toolCalls []byte) []byte {
 	if e == Messages && len(toolCalls) > 0 {
 		return blocksOfReply(reply, toolCalls)
+	}
+	if e == Responses && len(toolCalls) > 0 {
+		return itemsOfReply(reply, toolCalls)
 	}
 	raw := []byte(`,{"role":"assistant","content":`)
 	if reply == "" && len(toolCalls) > 0 {

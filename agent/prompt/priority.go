@@ -45,13 +45,23 @@ func ParsePriorities(pairs ...string) (Priorities, error) {
 // Priority returns the priority of a row's request as far as extras do not replace it; absent where the engine takes none, or none is
 // known. A payload has its own.
 func (b *Builder) Priority(row *mooncake.Row) mooncake.Opt[int64] {
-	if !b.dialect.priority {
+	return b.opt.Priorities.of(row, b.dialect)
+}
+
+// PriorityOf returns what [Builder.Priority] does, as far as the engine is known.
+func (o Options) PriorityOf(row *mooncake.Row) mooncake.Opt[int64] {
+	d, _ := o.withDefaults().dialect()
+	return o.Priorities.of(row, d)
+}
+
+func (p Priorities) of(row *mooncake.Row, d dialect) mooncake.Opt[int64] {
+	if !d.priority {
 		return mooncake.Opt[int64]{}
 	}
-	if n, ok := b.opt.Priorities[row.Class]; ok && row.Class != "" {
+	if n, ok := p[row.Class]; ok && row.Class != "" {
 		return mooncake.Some(n)
 	}
-	if n, ok := b.opt.Priorities[EveryClass]; ok {
+	if n, ok := p[EveryClass]; ok {
 		return mooncake.Some(n)
 	}
 	return row.Priority

@@ -235,7 +235,7 @@ var inventedWords = map[string]string{
 // engineLines are a line for each engine, where there are several.
 func (r *Report) engineLines() (b block) {
 	for _, e := range r.figures.Servers {
-		b = append(b, partLine(e.Server, e.PartFigures))
+		b = append(b, partLine(term.Plain(e.Server), e.PartFigures))
 	}
 	return b
 }
@@ -252,8 +252,8 @@ func (r *Report) classLines() (b block) {
 	return b
 }
 
-// className is what people read of a class.
-func className(class string) string { return cmp.Or(class, "(none)") }
+// className is what people read of a class, which a trace names as it likes.
+func className(class string) string { return cmp.Or(term.Plain(class), "(none)") }
 
 // partLine is what is told of a part of the requests.
 func partLine(name string, f measure.PartFigures) string {

@@ -222,21 +222,29 @@ type Trace struct {
 	ArrivalDigest string  `json:"arrival_digest,omitempty"`
 }
 
+// RatePoint is a rate at an instant, in requests per second. Between two points it changes in proportion to the time.
+type RatePoint struct {
+	At   float64 `json:"at_ms"`
+	Rate float64 `json:"request_rate"`
+}
+
 // Schedule says what the rows' instants were made of.
 type Schedule struct {
-	Mode               string  `json:"mode"`
-	FileOrder          bool    `json:"file_order,omitempty"` // of arrivals: not even the order is the timestamps'
-	Speedup            float64 `json:"speedup,omitempty"`
-	Spread             string  `json:"spread,omitempty"`       // none, uniform or even
-	RequestRate        float64 `json:"request_rate,omitempty"` // per second
-	Users              int     `json:"users,omitempty"`        // who take turns; 0: the rows go in their order
-	Arrival            string  `json:"arrival,omitempty"`      // constant, poisson or gamma
-	Burstiness         float64 `json:"burstiness,omitempty"`   // of gamma
-	RampUp             float64 `json:"ramp_up_ms,omitempty"`   // 0: no ramp
-	RampFrom           float64 `json:"ramp_up_from,omitempty"` // requests per second
-	RampShape          string  `json:"ramp_up_shape,omitempty"`
-	Concurrency        int     `json:"concurrency,omitempty"`         // 0: no cap
-	PrefillConcurrency int     `json:"prefill_concurrency,omitempty"` // 0: no cap
+	Mode        string  `json:"mode"`
+	FileOrder   bool    `json:"file_order,omitempty"` // of arrivals: not even the order is the timestamps'
+	Speedup     float64 `json:"speedup,omitempty"`
+	Spread      string  `json:"spread,omitempty"`       // none, uniform or even
+	RequestRate float64 `json:"request_rate,omitempty"` // per second
+	// Series is a rate that changes in time, from the end of the ramp-up on; RequestRate is then that of its first point.
+	Series             []RatePoint `json:"request_rate_series,omitempty"`
+	Users              int         `json:"users,omitempty"`        // who take turns; 0: the rows go in their order
+	Arrival            string      `json:"arrival,omitempty"`      // constant, poisson or gamma
+	Burstiness         float64     `json:"burstiness,omitempty"`   // of gamma
+	RampUp             float64     `json:"ramp_up_ms,omitempty"`   // 0: no ramp
+	RampFrom           float64     `json:"ramp_up_from,omitempty"` // requests per second
+	RampShape          string      `json:"ramp_up_shape,omitempty"`
+	Concurrency        int         `json:"concurrency,omitempty"`         // 0: no cap
+	PrefillConcurrency int         `json:"prefill_concurrency,omitempty"` // 0: no cap
 	// The times in which the two rise from 1; 0: no ramp.
 	ConcurrencyRampUp float64 `json:"concurrency_ramp_up_ms,omitempty"`
 	PrefillRampUp     float64 `json:"prefill_concurrency_ramp_up_ms,omitempty"`
@@ -244,11 +252,14 @@ type Schedule struct {
 	WarmupFor         float64 `json:"warmup_duration_ms,omitempty"`
 	WarmupGrace       float64 `json:"warmup_grace_ms,omitempty"`    // 0: no limit
 	WarmupConcurrency int     `json:"warmup_concurrency,omitempty"` // 0: that of the run
-	Shard             string  `json:"shard,omitempty"`              // i/n
-	Loop              int     `json:"loop_passes,omitempty"`        // 0: one
-	LoopFor           float64 `json:"loop_for_ms,omitempty"`
-	LoopFresh         bool    `json:"loop_fresh,omitempty"`
-	Balance           string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded, session or prefix
+	// The rate of the warm-up, with its arrival; 0: a closed loop.
+	WarmupRate    float64 `json:"warmup_request_rate,omitempty"` // per second
+	WarmupArrival string  `json:"warmup_arrival,omitempty"`
+	Shard         string  `json:"shard,omitempty"`       // i/n
+	Loop          int     `json:"loop_passes,omitempty"` // 0: one
+	LoopFor       float64 `json:"loop_for_ms,omitempty"`
+	LoopFresh     bool    `json:"loop_fresh,omitempty"`
+	Balance       string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded, session or prefix
 	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`

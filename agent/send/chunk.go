@@ -47,6 +47,7 @@ type chunk struct {
 	// Of the Responses API: the event's type, its text, its response's status and why that is incomplete.
 	typ, delta, status, reason text
 	whole                      response // where it is a whole reply of that API
+	output                     []byte   // the array of what a whole reply, or the last event of a stream, has said, as it stands
 }
 
 // response is a whole reply of the Responses API.

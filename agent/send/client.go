@@ -122,6 +122,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		TLSClientConfig:     cfg.TLS,
 		TLSHandshakeTimeout: cfg.ConnectTimeout,
 		MaxIdleConnsPerHost: cfg.Connections,
+		DisableKeepAlives:   cfg.FreshConnections,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // a compressed stream has no arrivals
 		// Room for several chunks of a stream: every open one holds it. The writer keeps its 4 KiB: a short request that

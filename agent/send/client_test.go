@@ -64,6 +64,9 @@ func TestJoin(t *testing.T) {
 		{"http://h:1/v1", "/health", "http://h:1/health"},
 		{"http://h:1/openai/v1?api-version=2", "/v1/models", "http://h:1/openai/v1/models?api-version=2"},
 		{"http://h:1/xv1", "/v1/models", "http://h:1/xv1/v1/models"},
+		{"http://h:1/v1/chat/completions", "/v1/models", "http://h:1/v1/models"},
+		{"http://h:1/openai/v1/completions/", "/v1/completions", "http://h:1/openai/v1/completions"},
+		{"http://h:1/v1/embeddings", "/health", "http://h:1/health"},
 	} {
 		u, err := url.Parse(c[0])
 		if err != nil {

@@ -28,7 +28,8 @@ const (
 // Config says where requests go and how long they may take. Only URL is needed. Printing a Config shows neither the
 // key nor the values of headers.
 type Config struct {
-	// URL is the engine's base URL, http or https. A path and a query are kept; a trailing /v1 is not doubled.
+	// URL is the engine's base URL, http or https. A path and a query are kept; a trailing /v1 is not doubled, nor is an endpoint's path
+	// behind it, which other tools have there.
 	URL string
 	// Header goes out with each request. It wins over the client's own headers, and a request's over it.
 	Header http.Header
@@ -42,6 +43,8 @@ type Config struct {
 	// HTTP2 speaks HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so
 	// stamps are taken when the body is read, and BytesSent and BytesRead count bodies alone.
 	HTTP2 bool
+	// FreshConnections opens a connection for each request, and closes it behind the reply.
+	FreshConnections bool
 	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = all. It limits
 	// nothing: a pool that makes requests wait would turn an open loop into a closed one.
 	Connections int
@@ -139,6 +142,12 @@ func (c *Config) setDefaults() {
 func join(base *url.URL, path string) string {
 	u := *base
 	u.Path = strings.TrimRight(u.Path, "/")
+	for _, endpoint := range []string{"/chat/completions", "/completions", "/responses", "/messages", "/embeddings"} {
+		if before, found := strings.CutSuffix(u.Path, "/v1"+endpoint); found {
+			u.Path = before
+			break
+		}
+	}
 	u.Path = strings.TrimSuffix(u.Path, "/v1") // paths bring it, but for those that have none
 	u.Path, u.RawPath = u.Path+path, ""
 	return u.String()

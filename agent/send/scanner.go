@@ -74,7 +74,7 @@ func (s *scanner) member(k kind, key []byte) bool {
 		case "incomplete_details":
 			return s.nested(kindWhy)
 		case "output":
-			return s.array(kindItem)
+			return s.raw(&c.output, func() bool { return s.array(kindItem) })
 		}
 	case kindItem:
 		if string(key) == "content" {
@@ -156,6 +156,8 @@ func (s *scanner) member(k kind, key []byte) bool {
 			return s.failure()
 		case "incomplete_details":
 			return s.nested(kindIncomplete)
+		case "output":
+			return s.raw(&c.output, s.skip)
 		}
 	case kindIncomplete:
 		if string(key) == "reason" {

@@ -6,6 +6,7 @@ package send
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
@@ -311,13 +312,39 @@ func (s *stream) typed() {
 	case "response.function_call_arguments.delta":
 		c.choices = append(c.choices, choice{called: len(c.delta) > 0})
 	case "response.completed":
-		c.choices = append(c.choices, choice{finish: text("completed")})
+		c.choices = append(c.choices, choice{finish: text("completed"), tools: s.called()})
 	case "response.incomplete":
 		if len(c.reason) == 0 {
 			c.reason = text("incomplete")
 		}
-		c.choices = append(c.choices, choice{finish: c.reason})
+		c.choices = append(c.choices, choice{finish: c.reason, tools: s.called()})
 	}
+}
+
+// called returns the calls of tools that the output of a whole response has, in the form of a chat; nil where they are not wanted.
+func (s *stream) called() []byte {
+	var items []struct {
+		Type      string `json:"type"`
+		CallID    string `json:"call_id"`
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	if !s.req.KeepReply || json.Unmarshal(s.chunk.output, &items) != nil {
+		return nil
+	}
+	var calls []toolCall
+	for _, i := range items {
+		if i.Type == "function_call" {
+			call := toolCall{ID: i.CallID, Type: "function"}
+			call.Function.Name, call.Function.Arguments = i.Name, i.Arguments
+			calls = append(calls, call)
+		}
+	}
+	if calls == nil {
+		return nil
+	}
+	all, _ := json.Marshal(calls) // texts always marshal
+	return all
 }
 
 // response gives a whole reply of the Responses API the form of a chunk.
@@ -331,7 +358,7 @@ func (s *stream) response() {
 	case len(c.whole.reason) > 0:
 		finish = c.whole.reason
 	}
-	c.choices = append(c.choices, choice{content: c.whole.text, finish: finish})
+	c.choices = append(c.choices, choice{content: c.whole.text, finish: finish, tools: s.called()})
 }
 
 // finish fills in what is known at the end only.

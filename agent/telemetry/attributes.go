@@ -66,6 +66,7 @@ func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 	a.when(r.Stream, attribute.Bool(semconv.GenAIRequestStream, true))
 	a.when(r.OutputTokensAsked > 0, attribute.Int64(semconv.GenAIRequestMaxTokens, r.OutputTokensAsked))
 	if r.Sent {
+		a.when(r.Priority.Set, attribute.Int64(semconv.Priority, r.Priority.V))
 		replyAttributes(&a, r)
 	}
 	return a
@@ -108,6 +109,7 @@ func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 	a.text(semconv.GenAIConversationID, row.SessionID)
 	a.text(semconv.Session, row.SessionID)
 	a.when(row.SessionID != "", attribute.Int(semconv.Turn, r.Turn))
+	a.text(semconv.Class, row.Class)
 	graphAttributes(a, r)
 	if !row.OTel.IsZero() {
 		a.add(attribute.String(semconv.LinkTraceID, hex.EncodeToString(row.OTel.TraceID[:])))

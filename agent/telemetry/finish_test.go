@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/moonloop/moonloop/agent/measure"
@@ -181,6 +183,40 @@ func TestGraphOnSpans(t *testing.T) {
 			t.Errorf("%d spans", n)
 		}
 	})
+}
+
+// A span says of which class its row is, and which priority was sent; the metrics tell the classes apart, as far as they are bounded.
+func TestClassesInTelemetry(t *testing.T) {
+	cleanEnv(t)
+	cfg, e, reader := target, &fakeExporter{}, sdkmetric.NewManualReader()
+	cfg.SpanExporter, cfg.MetricReader = e, reader
+	p, _ := start(t, cfg)
+	for i, class := range []string{"chat", "batch", "batch", ""} {
+		r := served(1)
+		row := *r.Row
+		row.Class, row.Priority = class, mooncake.Some[int64](5) // its own, which the body of a class may not state
+		if r.Row = &row; i > 0 {
+			r.Priority = mooncake.Some(int64(i))
+		}
+		finish(p, nil, r)
+	}
+	counts := map[string]int64{}
+	for _, one := range collect(t, reader)["mooncake.requests"].Data.(metricdata.Sum[int64]).DataPoints {
+		class, _ := one.Attributes.Value("mooncake.class")
+		counts[class.AsString()] += one.Value
+	}
+	if diff := cmp.Diff(map[string]int64{"chat": 1, "batch": 2, "": 1}, counts); diff != "" {
+		t.Errorf("requests by class (-want +got):\n%s", diff)
+	}
+	shutdown(t, p)
+	var got []string
+	for _, s := range e.stubs()["chat m"] {
+		all := attributeMap(s.Attributes)
+		got = append(got, fmt.Sprintf("%v %v", all["mooncake.class"], all["mooncake.priority"]))
+	}
+	if diff := cmp.Diff([]string{"chat <nil>", "batch 1", "batch 2", "<nil> 3"}, got); diff != "" {
+		t.Errorf("class and priority of spans (-want +got):\n%s", diff)
+	}
 }
 
 // Phases follow one another without a gap from the span's start to its end, however the request ended.

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// maxSets bounds the attribute sets. An engine that names a new model in each reply, or fails in ever new ways, must
-// not grow the memory of agent and backend: what comes after is told as "_OTHER".
+// maxSets bounds the attribute sets. An engine that names a new model in each reply, or fails in ever new ways, and a trace with a class
+// for each row must not grow the memory of agent and backend: what comes after is told as "_OTHER".
 const maxSets = 128
 
 // sets are the options of every measurement of one kind of request, ready for use.
@@ -34,6 +34,7 @@ type setKey struct {
 	outcome       measure.Outcome
 	reason, model string
 	asked         string // model
+	class         string // of the row
 	server        *measure.Server
 }
 
@@ -51,6 +52,9 @@ func (c *setCache) of(r *measure.Record) *sets {
 	if r.Sent {
 		key.model = r.Exchange.Model
 	}
+	if r.Row != nil {
+		key.class = r.Row.Class
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.sets) >= maxSets && c.sets[key] == nil {
@@ -59,6 +63,9 @@ func (c *setCache) of(r *measure.Record) *sets {
 		}
 		if key.asked != c.model {
 			key.asked = semconv.ErrorOther
+		}
+		if key.class != "" {
+			key.class = semconv.ErrorOther
 		}
 		key.model = ""
 	}
@@ -74,6 +81,9 @@ func (c *setCache) build(key setKey) *sets {
 	base := append(slices.Clip(c.base), attribute.String(semconv.GenAIRequestModel, key.asked))
 	if key.model != "" {
 		base = append(base, attribute.String(semconv.GenAIResponseModel, key.model))
+	}
+	if key.class != "" {
+		base = append(base, attribute.String(semconv.Class, key.class))
 	}
 	if s := key.server; s != nil {
 		base = append(base, attribute.String(semconv.ServerAddress, s.Address), attribute.Int(semconv.ServerPort, s.Port))

@@ -45,13 +45,28 @@ func TestLongPieces(t *testing.T) {
 			}
 			encode(5_000, 1)
 			if what == "letter" {
-				if short, long := encode(100_000, 2), encode(200_000, 1); long > short*8/5+20_000 { // were it quadratic: twice as much
-					t.Errorf("%s: one text of 200,000 bytes took %d us, two of 100,000 %d us", name, long, short)
-				}
+				within(t, name, func() (short, long, most int64) { // were it quadratic: twice as much
+					short, long = encode(100_000, 2), encode(200_000, 1)
+					return short, long, short*8/5 + 20_000
+				})
 			}
-			if short, long := encode(5_000, 10), encode(50_000, 1); long > 4*short+20_000 {
-				t.Errorf("%s, %s: one text of 50,000 took %d us, ten of 5,000 %d us", name, what, long, short)
-			}
+			within(t, name+", "+what, func() (short, long, most int64) {
+				short, long = encode(5_000, 10), encode(50_000, 1)
+				return short, long, 4*short + 20_000
+			})
 		}
 	}
+}
+
+// within wants a long text to cost no more than the most that a measurement gives beside it. The garbage collector's work is in the costs,
+// too, whenever it comes, so that one measurement of five is enough.
+func within(t *testing.T, name string, measure func() (short, long, most int64)) {
+	t.Helper()
+	var short, long, most int64
+	for range 5 {
+		if short, long, most = measure(); long <= most {
+			return
+		}
+	}
+	t.Errorf("%s: a long text took %d us, as much of short ones %d us", name, long, short)
 }

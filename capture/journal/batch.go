@@ -5,30 +5,59 @@ package journal
 
 import "fmt"
 
-// Batch is records in the form of a journal, for [Writer.AppendBatch]. Unlike Append's they need to be there only while
+// Batch is records on their way to a journal, for [Writer.AppendBatch], or into a message. Unlike Append's they need to be there only while
 // they are added, and are encoded without holding up other writers. The zero Batch is empty.
 type Batch struct {
-	frames  []byte
-	record  []byte
-	records int
+	records []byte // one behind the other
+	entries []batched
+	packer  packer // of messages
+}
+
+// batched is one record of a batch.
+type batched struct {
+	record extent            // in the batch
+	lists  [listCount]extent // in the record
 }
 
 // Add adds a copy of a record. One above [MaxRecord] is refused with [ErrTooLarge], and the others stay.
 func (b *Batch) Add(r Record) error {
-	b.record = r.appendTo(b.record[:0])
-	if len(b.record) > MaxRecord {
-		return fmt.Errorf("record of %d bytes is above the limit of %d: %w", len(b.record), MaxRecord, ErrTooLarge)
+	from := len(b.records)
+	e := r.appendTo(b.records)
+	n := len(e.b) - from
+	b.records = e.b
+	if n > MaxRecord {
+		b.records = b.records[:from]
+		return fmt.Errorf("record of %d bytes is above the limit of %d: %w", n, MaxRecord, ErrTooLarge)
 	}
-	b.frames = appendFrame(b.frames, b.record)
-	b.records++
+	for i := range e.lists {
+		if e.lists[i].to > 0 {
+			e.lists[i].from -= from
+			e.lists[i].to -= from
+		}
+	}
+	b.entries = append(b.entries, batched{extent{from, len(b.records)}, e.lists})
 	return nil
 }
 
-// Len returns the number of records.
-func (b *Batch) Len() int { return b.records }
+// appendFrames appends the records as frames of a journal that has a dictionary, or none.
+func (b *Batch) appendFrames(dst []byte, p *packer) []byte {
+	for i := range b.entries {
+		e := &b.entries[i]
+		record := b.records[e.record.from:e.record.to]
+		if p == nil {
+			dst = appendFrame(dst, record, checksum(0, record))
+		} else {
+			dst = p.appendFrame(dst, record, &e.lists)
+		}
+	}
+	return dst
+}
 
-// Size returns the number of bytes that the records take in a journal.
-func (b *Batch) Size() int { return len(b.frames) }
+// Len returns the number of records.
+func (b *Batch) Len() int { return len(b.entries) }
+
+// Size returns the number of bytes of the records. In a journal they take about as many, or fewer.
+func (b *Batch) Size() int { return len(b.records) }
 
 // Reset empties the batch. Its memory is used again.
-func (b *Batch) Reset() { b.frames, b.records = b.frames[:0], 0 }
+func (b *Batch) Reset() { b.records, b.entries = b.records[:0], b.entries[:0] }

@@ -37,8 +37,12 @@ func TestBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := journal(records...)
-	if !bytes.Equal(got, want) || b.Len() != len(records) || b.Size() != len(want)-len(header) {
+	size := 0
+	for _, r := range records {
+		size += len(AppendRecord(nil, r))
+	}
+	want := packed(records...)
+	if !bytes.Equal(got, want) || b.Len() != len(records) || b.Size() != size {
 		t.Errorf("%d records, %d bytes, journal\n%x, want\n%x", b.Len(), b.Size(), got, want)
 	}
 }

@@ -27,23 +27,37 @@ type Decoder struct {
 
 	// Memory of the prompt's slices, used again.
 	ids, cells []uint64
+	values     []uint64 // of ends
 	ends       []blockhash.End
 	ranges     []mooncake.HashRange
 	replies    []mooncake.Reply
+	names      [5]Name // the last ones of each field that is one: most records have the names of the one before
 }
 
 // Decode reads a record that [AppendRecord] encoded. What d held before is overwritten, the memory of its slices included.
 func (d *Decoder) Decode(b []byte) error {
-	*d = Decoder{ids: d.ids, cells: d.cells, ends: d.ends, ranges: d.ranges, replies: d.replies}
 	if len(b) < headLength {
 		return errShort
 	}
-	if d.Kind = Kind(b[0]); d.Kind != KindInference && d.Kind != KindContent && d.Kind != KindLink {
-		return fmt.Errorf("unknown kind %q of record", d.Kind)
+	kind := Kind(b[0])
+	if kind != KindInference && kind != KindContent && kind != KindLink {
+		return fmt.Errorf("unknown kind %q of record", kind)
+	}
+	d.reset(kind, b)
+	return d.fields(&parser{b: b[headLength:]})
+}
+
+// reset begins a record, with the ids that its bytes begin with.
+func (d *Decoder) reset(kind Kind, b []byte) {
+	*d = Decoder{
+		Kind: kind, ids: d.ids, cells: d.cells, values: d.values, ends: d.ends, ranges: d.ranges, replies: d.replies, names: d.names,
 	}
 	copy(d.Span.TraceID[:], b[1:])
 	copy(d.Span.SpanID[:], b[17:])
-	p := parser{b: b[headLength:]}
+}
+
+// fields reads the rest of a record.
+func (d *Decoder) fields(p *parser) error {
 	last := byte(0)
 	for len(p.b) > 0 {
 		tag := p.b[0]
@@ -53,7 +67,7 @@ func (d *Decoder) Decode(b []byte) error {
 		}
 		last = tag
 		d.Fields++
-		d.field(&p, tag)
+		d.field(p, tag)
 		if p.err != nil {
 			return p.err
 		}
@@ -71,7 +85,7 @@ func allowed(kind Kind, tag byte) bool {
 			tag >= tagEnds && tag <= tagReplies || tag == tagToolsMade || tag == tagToolsGiven
 	case KindLink:
 		return tag >= tagParent && tag <= tagEnd || tag == tagSession || tag == tagBorder || tag == tagFollows || tag == tagActor ||
-			tag == tagToolsMade || tag == tagToolsGiven
+			tag >= tagToolsMade && tag <= tagPriority
 	}
 	return false
 }
@@ -115,11 +129,11 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagSession:
 		d.Session = Session(p.fixed())
 	case tagModel:
-		d.Model = p.name()
+		d.Model = p.name(&d.names[0])
 	case tagResponse:
 		copy(d.Response[:], p.take(16))
 	case tagRun:
-		d.Run = p.name()
+		d.Run = p.name(&d.names[1])
 	case tagRow:
 		d.Row = mooncake.Some(p.signed())
 	case tagTimestamp:
@@ -151,7 +165,7 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagOutputEstimate:
 		d.OutputEstimate = mooncake.Some(p.signed())
 	case tagAnswered:
-		if d.Answered = p.name(); d.Answered.IsZero() {
+		if d.Answered = p.name(&d.names[2]); d.Answered.IsZero() {
 			d.Answered = d.Model
 		}
 		if d.Answered.IsZero() {
@@ -168,7 +182,11 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagBorder:
 		d.Border = true
 	case tagEnds:
-		d.Chain.Ends = p.ends(&d.ends)
+		if p.dictionary != nil {
+			d.Chain.Ends = p.packedEnds(&d.ends, &d.values)
+		} else {
+			d.Chain.Ends = p.ends(&d.ends)
+		}
 	case tagReply:
 		d.Reply = p.end(d.Chain.Bytes)
 	case tagHashRanges:
@@ -178,7 +196,7 @@ func (d *Decoder) field(p *parser, tag byte) {
 	case tagReplies:
 		d.Replies = p.replies(&d.replies)
 	case tagFinish:
-		d.Finish = p.name()
+		d.Finish = p.name(&d.names[3])
 	case tagOrder:
 		if d.Order = orderOf(p.byte()); d.Order == "" {
 			p.fail(errors.New("unknown order of prompts"))
@@ -197,6 +215,12 @@ func (d *Decoder) field(p *parser, tag byte) {
 		d.Tools.Made = p.toolIDs()
 	case tagToolsGiven:
 		d.Tools.Given = p.toolIDs()
+	case tagClass:
+		d.Class = p.name(&d.names[4])
+	case tagPriority:
+		d.Priority = mooncake.Some(p.signed())
+	case tagTurn:
+		d.Step.Turn = p.turn()
 	case tagSampled:
 		d.Sampled = p.sampled()
 	}
@@ -233,14 +257,25 @@ func (d *Decoder) Record() Record {
 	case KindContent:
 		return &Content{d.Span, d.Parent, d.Start, own.Prompt, d.Tools}
 	default:
-		return &Link{d.Span, d.Parent, d.Session, d.Border, d.Start, d.End, d.Acts, d.Follows, d.Tools}
+		return &Link{d.Span, d.Parent, d.Session, d.Border, d.Start, d.End, d.Acts, d.Follows, d.Class, d.Priority, d.Tools}
 	}
+}
+
+// appendPlain appends a record that has a prompt, as [AppendRecord] does.
+func (d *Decoder) appendPlain(dst []byte) []byte {
+	if d.Kind == KindContent {
+		c := Content{d.Span, d.Parent, d.Start, d.Prompt, d.Tools}
+		return c.appendTo(dst).b
+	}
+	return d.Inference.appendTo(dst).b
 }
 
 // parser takes values off the front of a record. After the first error it returns zero values.
 type parser struct {
-	b   []byte
-	err error
+	b          []byte
+	dictionary *dictionary // of a packed record
+	lost       bool        // a value that the dictionary had was lost
+	err        error
 }
 
 func (p *parser) fail(err error) {
@@ -311,16 +346,23 @@ func (p *parser) size() uint64 {
 	return v
 }
 
-func (p *parser) name() Name {
+// name returns a name, which is the last one where it has the same bytes.
+func (p *parser) name(last *Name) Name {
 	n := p.size()
 	if n > MaxName {
 		p.fail(errors.New("name is too long"))
 		return Name{}
 	}
-	name, err := ParseName(string(p.take(int(n))))
+	b := p.take(int(n))
+	if string(b) == last.s {
+		return *last
+	}
+	name, err := ParseName(string(b))
 	if err != nil {
 		p.fail(err)
+		return Name{}
 	}
+	*last = name
 	return name
 }
 
@@ -344,16 +386,22 @@ func (p *parser) count() int64 {
 	return int64(n)
 }
 
-// end returns the end of a message behind a place. What is at that place itself, or no end of any text, is an error.
-func (p *parser) end(from int64) blockhash.End {
+// place returns the end of a message behind a place, without its value. What is at that place itself, or no end of any text, is an error.
+func (p *parser) place(from int64) blockhash.End {
 	n := p.size()
-	e := blockhash.End{Role: blockhash.Role(n & (1<<roleBits - 1)), Value: p.fixed()}
+	e := blockhash.End{Role: blockhash.Role(n & (1<<roleBits - 1))}
 	n >>= roleBits
 	if from < 0 || from > blockhash.MaxEndBytes || n == 0 || n > uint64(blockhash.MaxEndBytes-from) || e.Role > blockhash.RoleTools {
 		p.fail(errors.New("end of a message is none"))
 		return blockhash.End{}
 	}
 	e.Bytes = from + int64(n)
+	return e
+}
+
+func (p *parser) end(from int64) blockhash.End {
+	e := p.place(from)
+	e.Value = p.fixed()
 	return e
 }
 
@@ -424,6 +472,15 @@ func (p *parser) step() Step {
 	return s
 }
 
+func (p *parser) turn() Turn {
+	t := Turn{ID: p.fixed(), Begin: p.signed(), End: p.signed(), From: p.signed(), To: p.signed()}
+	flags := p.byte()
+	if t.Acts, t.Waited = flags&1 != 0, flags&2 != 0; flags > 3 || t == (Turn{}) {
+		p.fail(errors.New("unknown turn"))
+	}
+	return t
+}
+
 func (p *parser) hashRanges(memory *[]mooncake.HashRange) []mooncake.HashRange {
 	v := slices.Grow((*memory)[:0], 1) // an empty list is not an absent one
 	next := uint64(0)
@@ -447,6 +504,9 @@ func (p *parser) replies(memory *[]mooncake.Reply) []mooncake.Reply {
 
 // list returns values in the memory that is given, which it may replace. An empty list is not nil: it is not an absent one.
 func (p *parser) list(memory *[]uint64) []uint64 {
+	if p.dictionary != nil {
+		return p.packed(memory)
+	}
 	n, width := p.size(), int(p.byte())
 	// A value takes a byte unless all are zero; MaxRecord bounds those.
 	if width > 8 || n > MaxRecord || n*uint64(max(width, 1)) > MaxRecord {
@@ -461,17 +521,6 @@ func (p *parser) list(memory *[]uint64) []uint64 {
 		*memory = make([]uint64, 0, max(n, 16))
 	}
 	v := (*memory)[:n]
-	if width == 8 {
-		for i := range v {
-			v[i] = binary.LittleEndian.Uint64(b[8*i:])
-		}
-		return v
-	}
-	for i := range v {
-		var le [8]byte
-		copy(le[:], b[:width])
-		b = b[width:]
-		v[i] = binary.LittleEndian.Uint64(le[:])
-	}
+	readValues(v, b, width)
 	return v
 }

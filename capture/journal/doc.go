@@ -15,6 +15,11 @@
 // the order of the tags. There is one encoding of a record, so that equal records are equal bytes. Fields are added; the tag of a
 // field never gets another meaning.
 //
+// A journal has each keyed value once, since prompts share most of theirs: a record names the values that are there already by their
+// numbers in a dictionary (see dictionary.go). Readers resolve that, so a record is the same bytes wherever it is read.
+//
+// Version 1 is the same without a dictionary. It is read, and a journal of it goes on as one.
+//
 // A message is a journal with an end, for queues and object stores: [Batch.AppendMessage] writes one, a [MessageReader] reads it as a
 // whole, and any number of messages in one file are a journal.
 //
@@ -26,5 +31,6 @@
 // # Reading
 //
 // [Reader.Next] returns each record in memory of its own. [Reader.NextEncoded], for those who read millions, returns the fields and the
-// bytes of a record in memory that it uses again. A [Decoder] decodes such bytes later.
+// bytes of a record in memory that it uses again. A [Decoder] decodes such bytes later. [NewReaderAt] goes on at a [Place] of a journal that
+// grows.
 package journal

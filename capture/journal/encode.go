@@ -6,7 +6,6 @@ package journal
 import (
 	"encoding/binary"
 	"math"
-	"math/bits"
 
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
@@ -27,7 +26,7 @@ const (
 type Kind byte
 
 // AppendRecord appends the one encoding of a record, which [Decoder.Decode] reads.
-func AppendRecord(dst []byte, r Record) []byte { return r.appendTo(dst) }
+func AppendRecord(dst []byte, r Record) []byte { return r.appendTo(dst).b }
 
 // Tags of fields. A tag is never given a new meaning; the version of the journal changes instead.
 const (
@@ -84,11 +83,17 @@ const (
 	tagWaits
 	tagToolsMade
 	tagToolsGiven
+	tagClass
+	tagPriority
+	tagTurn
 	tagSampled
 	tagLast = tagSampled
 )
 
-type encoder struct{ b []byte }
+type encoder struct {
+	b     []byte
+	lists [listCount]extent // in b
+}
 
 func (e *encoder) head(kind Kind, s mooncake.SpanRef) {
 	e.b = append(e.b, byte(kind))
@@ -134,30 +139,24 @@ func (e *encoder) name(tag byte, n Name) {
 }
 
 // list writes the number of values, the bytes of the widest one, and the values that wide.
-func (e *encoder) list(tag byte, v []uint64) {
+func (e *encoder) list(tag byte, v []uint64, which int) {
 	if v == nil {
 		return
 	}
-	var all uint64
-	for _, n := range v {
-		all |= n
-	}
-	width := (bits.Len64(all) + 7) / 8
-	e.b = binary.AppendUvarint(append(e.b, tag), uint64(len(v)))
-	e.b = append(e.b, byte(width)) //nolint:gosec // at most 8
-	for _, n := range v {
-		var le [8]byte
-		binary.LittleEndian.PutUint64(le[:], n)
-		e.b = append(e.b, le[:width]...)
-	}
+	width := widthOf(v)
+	e.b = append(e.b, tag)
+	from := len(e.b)
+	e.b = append(binary.AppendUvarint(e.b, uint64(len(v))), byte(width)) //nolint:gosec // at most 8
+	e.b = appendValues(e.b, v, width)
+	e.lists[which] = extent{from, len(e.b)}
 }
 
 func (e *encoder) prompt(p *Prompt) {
 	e.bytes(tagIdentity, p.Identity != NoIdentity, []byte{byte(p.Identity)})
-	e.list(tagHashIDs, p.HashIDs)
+	e.list(tagHashIDs, p.HashIDs, listIDs)
 	e.signed(tagBlockSize, p.BlockSize != 0, int64(p.BlockSize))
 	e.signed(tagDomain, p.Domain != 0, int64(p.Domain))
-	e.list(tagCells, p.Chain.Cells)
+	e.list(tagCells, p.Chain.Cells, listCells)
 	e.fixed(tagTail, p.Chain.Tail != 0, p.Chain.Tail)
 	e.signed(tagBytes, p.Chain.Bytes != 0, p.Chain.Bytes)
 }
@@ -174,19 +173,25 @@ const roleBits = 3
 
 // end writes an end of a message: the distance from the place before it with its role, and its value.
 func (e *encoder) end(end blockhash.End, from int64) {
-	e.b = binary.AppendUvarint(e.b, uint64(end.Bytes-from)<<roleBits|uint64(end.Role)) //nolint:gosec // ends ascend
-	e.b = binary.LittleEndian.AppendUint64(e.b, end.Value)
+	e.b = binary.LittleEndian.AppendUint64(appendPlace(e.b, end, from), end.Value)
+}
+
+func appendPlace(dst []byte, end blockhash.End, from int64) []byte {
+	return binary.AppendUvarint(dst, uint64(end.Bytes-from)<<roleBits|uint64(end.Role)) //nolint:gosec // ends ascend
 }
 
 // promptLast writes the fields of a prompt that came last.
 func (e *encoder) promptLast(p *Prompt) {
 	if ends := p.Chain.Ends; len(ends) > 0 {
-		e.b = binary.AppendUvarint(append(e.b, tagEnds), uint64(len(ends)))
+		e.b = append(e.b, tagEnds)
+		start := len(e.b)
+		e.b = binary.AppendUvarint(e.b, uint64(len(ends)))
 		from := int64(0)
 		for _, end := range ends {
 			e.end(end, from)
 			from = end.Bytes
 		}
+		e.lists[listEnds] = extent{start, len(e.b)}
 	}
 	if p.Reply != (blockhash.End{}) {
 		e.b = append(e.b, tagReply)
@@ -220,8 +225,8 @@ func (e *encoder) span(tag byte, s mooncake.SpanRef) {
 	}
 }
 
-func (r *Inference) appendTo(dst []byte) []byte {
-	e := encoder{dst}
+func (r *Inference) appendTo(dst []byte) encoder {
+	e := encoder{b: dst}
 	e.head(KindInference, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
 	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
@@ -265,6 +270,9 @@ func (r *Inference) appendTo(dst []byte) []byte {
 	e.step(&r.Step)
 	e.waits(&r.Waits)
 	e.tools(&r.Tools)
+	e.name(tagClass, r.Class)
+	e.integer(tagPriority, r.Priority)
+	e.turn(&r.Step.Turn)
 	if r.Sampled.PerMillion != 0 {
 		n := uint64(r.Sampled.PerMillion) << 1
 		if r.Sampled.ByPrefix {
@@ -273,7 +281,7 @@ func (r *Inference) appendTo(dst []byte) []byte {
 		e.b = binary.AppendUvarint(append(e.b, tagSampled), n)
 		e.b = binary.LittleEndian.AppendUint32(e.b, uint32(r.Sampled.List))
 	}
-	return e.b
+	return e
 }
 
 func (e *encoder) follows(spans []SpanID) {
@@ -310,8 +318,25 @@ func (e *encoder) step(s *Step) {
 	e.b = binary.AppendVarint(binary.AppendVarint(e.b, s.Delay), s.ToolWait)
 }
 
-func (r *Content) appendTo(dst []byte) []byte {
-	e := encoder{dst}
+func (e *encoder) turn(t *Turn) {
+	if *t == (Turn{}) {
+		return
+	}
+	e.fixed(tagTurn, true, t.ID)
+	for _, at := range [...]int64{t.Begin, t.End, t.From, t.To} {
+		e.b = binary.AppendVarint(e.b, at)
+	}
+	flags := byte(0)
+	for i, set := range [...]bool{t.Acts, t.Waited} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	e.b = append(e.b, flags)
+}
+
+func (r *Content) appendTo(dst []byte) encoder {
+	e := encoder{b: dst}
 	e.head(KindContent, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
 	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
@@ -319,11 +344,11 @@ func (r *Content) appendTo(dst []byte) []byte {
 	e.promptEnd(&r.Prompt)
 	e.promptLast(&r.Prompt)
 	e.tools(&r.Tools)
-	return e.b
+	return e
 }
 
-func (r *Link) appendTo(dst []byte) []byte {
-	e := encoder{dst}
+func (r *Link) appendTo(dst []byte) encoder {
+	e := encoder{b: dst}
 	e.head(KindLink, r.Span)
 	e.bytes(tagParent, r.Parent != SpanID{}, r.Parent[:])
 	e.fixed(tagStart, r.Start != 0, uint64(r.Start)) //nolint:gosec // the bit pattern
@@ -333,5 +358,7 @@ func (r *Link) appendTo(dst []byte) []byte {
 	e.follows(r.Follows)
 	e.bytes(tagActor, r.Acts != NoActor, []byte{byte(r.Acts)})
 	e.tools(&r.Tools)
-	return e.b
+	e.name(tagClass, r.Class)
+	e.integer(tagPriority, r.Priority)
+	return e
 }

@@ -22,23 +22,30 @@ const (
 // maxFrame is the size of the largest frame without its delimiter.
 const maxFrame = MaxRecord + 4 + (MaxRecord+4)/254 + 1
 
-// header begins every journal. The number is the version of the format.
-const header = "moonloop-journal 1\n"
+// header begins every journal. The number is the version of the format. Version 1 is the same without packed records: it is read, and a
+// journal of it goes on as one of it.
+const (
+	header  = "moonloop-journal 2\n"
+	header1 = "moonloop-journal 1\n"
+)
 
 // HeaderSize is the size of a journal without records, in bytes.
 const HeaderSize = int64(len(header))
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendFrame appends a payload and its CRC-32C, without the byte 0 by consistent overhead byte stuffing (Cheshire and
+// checksum returns the CRC-32C of a payload behind what the seed is the CRC-32C of; 0 is that of nothing.
+func checksum(seed uint32, payload []byte) uint32 { return crc32.Update(seed, castagnoli, payload) }
+
+// appendFrame appends a payload and its checksum, without the byte 0 by consistent overhead byte stuffing (Cheshire and
 // Baker, 1999), and then a 0. A reader that has lost its way finds the next record behind the next 0, so that damage
 // costs what it hits.
-func appendFrame(dst, payload []byte) []byte {
-	var sum [4]byte
-	binary.LittleEndian.PutUint32(sum[:], crc32.Checksum(payload, castagnoli))
+func appendFrame(dst, payload []byte, sum uint32) []byte {
+	var end [4]byte
+	binary.LittleEndian.PutUint32(end[:], sum)
 	group := len(dst) // where the length of the current group goes
 	dst = append(dst, 0)
-	for _, part := range [2][]byte{payload, sum[:]} {
+	for _, part := range [2][]byte{payload, end[:]} {
 		for len(part) > 0 {
 			// A group ends where it stands for a 0, or at its full length, where it stands for none.
 			run := part[:min(len(part), group+255-len(dst))]
@@ -60,13 +67,13 @@ func appendFrame(dst, payload []byte) []byte {
 	return append(dst, 0)
 }
 
-// openFrame undoes appendFrame in place, without the final 0. ok is false when the frame is not what was written.
-func openFrame(frame []byte) (payload []byte, ok bool) {
+// openFrame undoes appendFrame in place, without the final 0. ok is false when the frame is none. Who calls it checks the checksum.
+func openFrame(frame []byte) (payload []byte, sum uint32, ok bool) {
 	out, in := 0, 0
 	for in < len(frame) {
 		n := int(frame[in])
 		if n == 0 || in+n > len(frame) {
-			return nil, false
+			return nil, 0, false
 		}
 		out += copy(frame[out:], frame[in+1:in+n])
 		in += n
@@ -76,8 +83,18 @@ func openFrame(frame []byte) (payload []byte, ok bool) {
 		}
 	}
 	if out < 4 {
-		return nil, false
+		return nil, 0, false
 	}
-	payload = frame[:out-4]
-	return payload, binary.LittleEndian.Uint32(frame[out-4:out]) == crc32.Checksum(payload, castagnoli)
+	return frame[:out-4], binary.LittleEndian.Uint32(frame[out-4:]), true
+}
+
+// appendMark appends a frame of a kind that has no ids and no fields.
+func appendMark(dst []byte, kind byte) []byte {
+	payload := []byte{kind}
+	return appendFrame(dst, payload, checksum(0, payload))
+}
+
+// isMark reports whether a payload is that of a mark.
+func isMark(payload []byte, sum uint32, kind byte) bool {
+	return len(payload) == 1 && payload[0] == kind && checksum(0, payload) == sum
 }

@@ -36,13 +36,34 @@ func name(t testing.TB, s string) Name {
 
 func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
 
-// journal returns a journal of records, as a file holds it.
+// journal returns a journal of records without a dictionary.
 func journal(records ...Record) []byte {
+	return framed(header, records...)
+}
+
+// framed returns a journal of a version, of records as they are.
+func framed(header string, records ...Record) []byte {
 	b := []byte(header)
 	for _, r := range records {
-		b = appendFrame(b, AppendRecord(nil, r))
+		b = appendPlain(b, AppendRecord(nil, r))
 	}
 	return b
+}
+
+// appendPlain appends a frame that needs no dictionary.
+func appendPlain(dst, payload []byte) []byte {
+	return appendFrame(dst, payload, checksum(0, payload))
+}
+
+// packed returns a journal of records, as a [Writer] makes it.
+func packed(records ...Record) []byte {
+	var b Batch
+	for _, r := range records {
+		if err := b.Add(r); err != nil {
+			panic(err)
+		}
+	}
+	return b.appendFrames([]byte(header), new(packer))
 }
 
 func equal(t testing.TB, what string, want, got any) {

@@ -19,8 +19,10 @@ import (
 func FuzzReader(f *testing.F) {
 	f.Add(journal(some(f)...))
 	f.Add([]byte(header + "\x00\x00\x01\x00"))
-	f.Add(appendFrame([]byte(header), []byte{kindResume}))
-	f.Add(slices.Concat(journal(some(f)[3:]...)[:90], []byte{0}, appendFrame(nil, []byte{kindResume}), journal(some(f)[2:5]...)[len(header):]))
+	f.Add(packed(append(some(f), some(f)...)...))
+	f.Add(slices.Concat(packed(some(f)...), packed(some(f)...)[len(header):], message(f, some(f)...)))
+	f.Add(appendMark([]byte(header), kindResume))
+	f.Add(slices.Concat(journal(some(f)[3:]...)[:90], appendMark([]byte{0}, kindResume), journal(some(f)[2:5]...)[len(header):]))
 	f.Add(slices.Concat(message(f, some(f)[:2]...), []byte("\n"), message(f, some(f)[2:]...), []byte("\n")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		want, end := eventsOf(b)
@@ -64,8 +66,8 @@ func readEvents(t *testing.T, r *Reader) (events []string, end error) {
 // eventsOf says what a journal holds, from the whole of it: its frames are what stands between zeros.
 func eventsOf(b []byte) (events []string, end error) {
 	var torn Torn
-	if !bytes.HasPrefix(b, []byte(header)) {
-		if !bytes.HasPrefix([]byte(header), b) {
+	if !bytes.HasPrefix(b, []byte(header)) && !bytes.HasPrefix(b, []byte(header1)) {
+		if !bytes.HasPrefix([]byte(header), b) && !bytes.HasPrefix([]byte(header1), b) {
 			return []string{fmt.Sprint("torn ", torn)}, ErrNotJournal
 		}
 		if len(b) > 0 {
@@ -73,6 +75,8 @@ func eventsOf(b []byte) (events []string, end error) {
 		}
 		return []string{fmt.Sprint("torn ", torn)}, io.EOF
 	}
+	var known dictionary
+	var memory []byte
 	offset, bad, badEnd, zeros := len(header), -1, 0, 0
 	for frames := bytes.SplitAfter(b[len(header):], []byte{0}); len(frames) > 0; frames = frames[1:] {
 		frame := frames[0]
@@ -93,20 +97,24 @@ func eventsOf(b []byte) (events []string, end error) {
 			continue
 		}
 		zeros = 0
-		if s := strings.TrimPrefix(string(frame), "\n"); s == "" || s == header {
+		if s := strings.TrimPrefix(string(frame), "\n"); s == "" || s == header || s == header1 {
 			continue // between two messages
 		}
 		var d Decoder
-		payload, ok := openFrame(bytes.Clone(frame))
+		payload, sum, ok := openFrame(bytes.Clone(frame))
 		switch {
-		case ok && bytes.Equal(payload, []byte{kindResume}):
+		case ok && sum == checksum(0, payload) && bytes.Equal(payload, []byte{kindResume}):
 			if bad >= 0 {
 				torn.Records, torn.Bytes, bad = torn.Records+1, torn.Bytes+int64(badEnd-bad), -1
 			}
-		case ok && bytes.Equal(payload, []byte{kindEnd}):
-		case !ok || len(frame) > maxFrame || d.Decode(payload) != nil:
+		case ok && sum == checksum(0, payload) && bytes.Equal(payload, []byte{kindEnd}):
+		case !ok || len(frame) > maxFrame:
 			broken()
 		default:
+			if _, err := known.open(payload, sum, &d, &memory); err != nil {
+				broken()
+				break
+			}
 			if bad >= 0 {
 				events, bad = append(events, fmt.Sprintf("damage %d+%d", bad, badEnd-bad)), -1
 			}

@@ -6,6 +6,7 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -19,6 +20,8 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 )
+
+var update = flag.Bool("update", false, "write the golden files")
 
 // full has every field, so that a field that the encoding forgets shows.
 func full(t testing.TB) *Inference {
@@ -63,7 +66,11 @@ func some(t testing.TB) []Record {
 // readAll reads a journal to its end: records, stretches of damage, what was torn.
 func readAll(t testing.TB, b []byte) (records []Record, damage []Damage, torn Torn) {
 	t.Helper()
-	r := NewReader("j", bytes.NewReader(b))
+	return drain(t, NewReader("j", bytes.NewReader(b)))
+}
+
+func drain(t testing.TB, r *Reader) (records []Record, damage []Damage, torn Torn) {
+	t.Helper()
 	for {
 		rec, err := r.Next()
 		d := (*Damage)(nil)
@@ -91,7 +98,18 @@ func TestEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "journal of every field", want, journal(some(t)...))
+	equal(t, "journal of every field", want, framed(header1, some(t)...))
+	golden := filepath.Join("testdata", "packed.journal")
+	got := packed(append(some(t), some(t)...)...)
+	if *update {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err = os.ReadFile(golden); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "journal with a dictionary", want, got)
 }
 
 // TestOldJournals reads journals that were written before records had the fields that come last.
@@ -190,12 +208,12 @@ func TestFrames(t *testing.T) {
 					p[i] = 0
 				}
 			}
-			f := appendFrame(nil, p)
+			f := appendPlain(nil, p)
 			if i := bytes.IndexByte(f, 0); i != len(f)-1 {
 				t.Fatalf("a frame of %d bytes has a 0 at %d", len(f), i)
 			}
-			got, ok := openFrame(f[:len(f)-1])
-			if !ok || !bytes.Equal(got, p) {
+			got, sum, ok := openFrame(f[:len(f)-1])
+			if !ok || sum != checksum(0, p) || !bytes.Equal(got, p) {
 				t.Fatalf("a payload of %d bytes does not come back", n)
 			}
 		}
@@ -203,6 +221,13 @@ func TestFrames(t *testing.T) {
 }
 
 func TestTornAtEveryByte(t *testing.T) {
+	for what, journal := range map[string]func(...Record) []byte{"plain": journal, "packed": packed} {
+		t.Run(what, func(t *testing.T) { tornAtEveryByte(t, journal) })
+	}
+}
+
+func tornAtEveryByte(t *testing.T, journal func(...Record) []byte) {
+	t.Helper()
 	records := some(t)
 	whole := journal(records...)
 	ends := []int{len(header)} // where records end
@@ -236,7 +261,7 @@ func TestTornAtEveryByte(t *testing.T) {
 
 func TestWriterGoesOnAfterTear(t *testing.T) {
 	records := some(t)
-	whole := journal(records...)
+	whole := packed(records...)
 	for cut := range whole {
 		file := filepath.Join(t.TempDir(), "j")
 		if err := os.WriteFile(file, whole[:cut], 0o600); err != nil {
@@ -311,7 +336,7 @@ func TestCorruptionIsReportedWithItsOffset(t *testing.T) {
 func TestNotAJournal(t *testing.T) {
 	for _, c := range []struct{ what, content string }{
 		{"another file", `{"timestamp": 0}` + "\n and more"},
-		{"another version", "moonloop-journal 2\nabc"},
+		{"another version", "moonloop-journal 3\nabc"},
 		{"a header cut off and filled up", "moonloop-jour\x00\x00\x00\x00\x00\x00\x00\x00"},
 	} {
 		_, err := NewReader("j", bytes.NewReader([]byte(c.content))).Next()
@@ -365,7 +390,7 @@ func TestWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "bytes of the file", journal(some(t)...), b)
+	equal(t, "bytes of the file", packed(some(t)...), b)
 }
 
 // TestFailedWrite has a write fail midway, as on a full disk, and the next one succeed.
@@ -411,9 +436,9 @@ func TestLargestRecord(t *testing.T) {
 	for i := range r.HashIDs {
 		r.HashIDs[i] = 1<<63 + uint64(i)<<8
 	}
-	got, damage, torn := readAll(t, journal(r, r))
+	got, damage, torn := readAll(t, packed(r, r))
 	want := AppendRecord(nil, r)
-	if len(got) != 2 || !bytes.Equal(want, got[0].appendTo(nil)) || !bytes.Equal(want, got[1].appendTo(nil)) {
+	if len(got) != 2 || !bytes.Equal(want, AppendRecord(nil, got[0])) || !bytes.Equal(want, AppendRecord(nil, got[1])) {
 		t.Errorf("%d records, or others than were written", len(got))
 	}
 	if damage != nil || torn != (Torn{}) {
@@ -477,10 +502,12 @@ func TestLastFields(t *testing.T) {
 		&Link{Span: ref(1, 3), Start: 5, End: 5, Border: true, Acts: Agent},
 		&Inference{Span: ref(1, 5), Follows: []SpanID{sid(3)}, Step: Step{
 			ID: 1<<64 - 1, WaitFor: []Edge{{7, mooncake.EvidenceTime}, {8, mooncake.EvidenceLink}}, Delay: 3, ToolWait: -1,
+			Turn: Turn{ID: 9, Begin: -1, End: 1<<63 - 1, From: 4, To: 5, Waited: true},
 		}},
+		&Inference{Span: ref(1, 11), Step: Step{Turn: Turn{ID: 1, Acts: true}}},
 		&Inference{Span: ref(1, 6), Waits: Waits{InGraph: true}},
 		&Inference{Span: ref(1, 7), Waits: Waits{
-			InGraph: true, For: []RowEdge{{0, mooncake.EvidenceToolCall}, {1 << 40, 0}}, Delay: opt(0.5), ToolWait: opt(0.0),
+			InGraph: true, For: []RowEdge{{0, mooncake.EvidenceToolCall}, {1 << 40, 0}, {2, mooncake.EvidenceSession}}, Delay: opt(0.5), ToolWait: opt(0.0),
 		}},
 		&Inference{Span: ref(1, 8), Waits: Waits{InGraph: true, ToolWait: opt(350.25)}, Tools: ToolIDs{Made: []uint64{1, 1<<64 - 1}, Given: []uint64{2}}},
 		&Content{Span: ref(1, 9), Prompt: Prompt{Identity: None}, Tools: ToolIDs{Made: []uint64{3}}},
@@ -491,7 +518,7 @@ func TestLastFields(t *testing.T) {
 	got, damage, _ := readAll(t, journal(want...))
 	equal(t, "records", want, got)
 	equal(t, "damage", 0, len(damage))
-	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 5, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}, {tagSampled, 0, 0, 0, 0, 0}, {tagSampled, 1, 0, 0, 0, 0}, {tagSampled, 2, 0, 0, 0}, {tagSampled, 0x80, 0x89, 0x7a, 0, 0, 0, 0}} {
+	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 6, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}, {tagTurn, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4}, {tagSampled, 0, 0, 0, 0, 0}, {tagSampled, 1, 0, 0, 0, 0}, {tagSampled, 2, 0, 0, 0}, {tagSampled, 0x80, 0x89, 0x7a, 0, 0, 0, 0}} {
 		for _, kind := range []Kind{KindInference, KindLink, KindContent} {
 			b := append(append([]byte{byte(kind)}, make([]byte, 24)...), tags...)
 			if new(Decoder).Decode(b) == nil {

@@ -12,9 +12,9 @@ import (
 // A message is a small journal that a queue or an object store carries as one value. It differs from one that a [Writer] makes in two
 // frames, so that messages which are put one behind the other, with a line feed after each or without, are a journal, too:
 //
-//	moonloop-journal 1\n   the header
+//	moonloop-journal 2\n   the header
 //	0                      it ends here, as a frame does: between two messages, a [Reader] takes it for what it is
-//	frames                 of records
+//	frames                 of records; the dictionary is that of the message
 //	a frame of kindEnd     all of the message is there
 
 // kindEnd is the kind of the last frame of a message. It has no ids and no fields.
@@ -26,8 +26,12 @@ const MessageOverhead = len(header) + 1 + 1 + 1 + 4 + 1
 // AppendMessage appends a message with the records of the batch.
 func (b *Batch) AppendMessage(dst []byte) []byte {
 	dst = append(append(dst, header...), 0)
-	dst = append(dst, b.frames...)
-	return appendFrame(dst, []byte{kindEnd})
+	b.packer.begin()
+	dst = b.appendFrames(dst, &b.packer)
+	if cap(b.packer.payload) > keepMemory || cap(b.packer.values) > keepMemory {
+		b.packer = packer{}
+	}
+	return appendMark(dst, kindEnd)
 }
 
 // errDamagedMessage is bytes of a message that are not what somebody wrote.
@@ -36,8 +40,10 @@ var errDamagedMessage = errors.New("message is damaged: it is dropped as a whole
 // MessageReader reads messages one after the other, in memory that it uses again. The zero MessageReader is usable. It is not safe for
 // concurrent use.
 type MessageReader struct {
-	frame []byte
-	dec   Decoder
+	frame      []byte
+	dec        Decoder
+	dictionary dictionary
+	record     []byte // that was packed
 }
 
 // Read calls visit with each record of a message, as it is in a journal and decoded; both are valid until visit returns. Whatever is
@@ -45,10 +51,13 @@ type MessageReader struct {
 // errors say at which byte. The records before that place have been visited then. An error of visit ends the walk and is returned as it is. The
 // message is not changed.
 func (r *MessageReader) Read(message []byte, visit func(record []byte, d *Decoder) error) error {
-	rest, ok := bytes.CutPrefix(message, []byte(header))
-	if !ok {
-		return checkHeader(message[:min(len(message), len(header))])
+	head := message[:min(len(message), len(header))]
+	if !isHeader(head) {
+		return checkHeader(head)
 	}
+	rest, ok := message[len(header):], false
+	r.dictionary.begun = false
+	unpacked := int64(0)
 	if rest, ok = bytes.CutPrefix(rest, []byte{0}); !ok {
 		return r.damaged(message, rest, "no 0 after the header")
 	}
@@ -61,21 +70,27 @@ func (r *MessageReader) Read(message []byte, visit func(record []byte, d *Decode
 			return r.damaged(message, rest, "a record is too large")
 		}
 		r.frame = append(r.frame[:0], rest[:end]...)
-		payload, ok := openFrame(r.frame)
+		payload, sum, ok := openFrame(r.frame)
 		if !ok {
-			return r.damaged(message, rest, "a checksum is wrong")
+			return r.damaged(message, rest, errChecksum.Error())
 		}
-		if len(payload) == 1 && payload[0] == kindEnd {
+		if isMark(payload, sum, kindEnd) {
 			if rest = rest[end+1:]; len(rest) > 0 {
 				return r.damaged(message, rest, "something follows its end")
 			}
 			return nil
 		}
-		if err := r.dec.Decode(payload); err != nil {
+		record, err := r.dictionary.open(payload, sum, &r.dec, &r.record)
+		if err != nil {
 			return r.damaged(message, rest, err.Error())
 		}
+		if packedKind(payload) != 0 {
+			if unpacked += int64(len(record)); unpacked > mayUnpack(int64(len(message)-len(rest))) {
+				return r.damaged(message, rest, "more is packed in it than any writer packs")
+			}
+		}
 		rest = rest[end+1:]
-		if err := visit(payload, &r.dec); err != nil {
+		if err := visit(record, &r.dec); err != nil {
 			return err
 		}
 	}
@@ -90,7 +105,7 @@ const keepMemory = 1 << 16
 
 // Shrink gives back the memory that a large record took.
 func (r *MessageReader) Shrink() {
-	if cap(r.frame) > keepMemory || cap(r.dec.ids) > keepMemory || cap(r.dec.cells) > keepMemory || cap(r.dec.ranges) > keepMemory {
+	if cap(r.frame) > keepMemory || cap(r.record) > keepMemory || cap(r.dictionary.values) > keepMemory || cap(r.dec.ids) > keepMemory || cap(r.dec.cells) > keepMemory || cap(r.dec.ranges) > keepMemory {
 		*r = MessageReader{}
 	}
 }
@@ -98,5 +113,5 @@ func (r *MessageReader) Shrink() {
 // between reports whether what stands between two zeros is no record but what stands between two messages.
 func between(frame []byte) bool {
 	frame = bytes.TrimPrefix(frame, []byte("\n"))
-	return len(frame) == 0 || string(frame) == header
+	return len(frame) == 0 || isHeader(frame)
 }

@@ -60,7 +60,7 @@ func TestMessageDamage(t *testing.T) {
 			t.Fatalf("a message with another byte %d is one", n)
 		}
 	}
-	large := appendFrame(append([]byte(header), 0), make([]byte, MaxRecord+1))
+	large := appendPlain(append([]byte(header), 0), make([]byte, MaxRecord+1))
 	for _, c := range []struct {
 		why, want string
 		bytes     []byte
@@ -68,19 +68,19 @@ func TestMessageDamage(t *testing.T) {
 		{"something follows", "something follows its end", append(bytes.Clone(whole), 0)},
 		{"two messages", "something follows its end", append(bytes.Clone(whole), whole...)},
 		{"a journal", "no 0 after the header", journal(some(t)...)},
-		{"a later version", "version 1", []byte("moonloop-journal 2\n\x00rest")},
+		{"a later version", "version 1", []byte("moonloop-journal 3\n\x00rest")},
 		{"something else", "does not begin like one", []byte("{\"resourceSpans\":[]}")},
 		{"nothing", "does not begin like one", nil},
 		{"a record that is too large", "", large},
-		{"a record of no kind", "unknown kind", appendFrame(append([]byte(header), 0), bytes.Repeat([]byte{'X'}, headLength))},
-		{"a list without an end", "record ends within", appendFrame(append([]byte(header), 0), append(AppendRecord(nil, &Link{Span: ref(1, 1)}), tagFollows, 1))},
+		{"a record of no kind", "unknown kind", appendPlain(append([]byte(header), 0), bytes.Repeat([]byte{'X'}, headLength))},
+		{"a list without an end", "record ends within", appendPlain(append([]byte(header), 0), append(AppendRecord(nil, &Link{Span: ref(1, 1)}), tagFollows, 1))},
 	} {
 		_, err := readMessage(&r, c.bytes)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.why, err)
 		}
 	}
-	if _, err := readMessage(&r, []byte("moonloop-journal 2\n")); !errors.Is(err, ErrNotJournal) {
+	if _, err := readMessage(&r, []byte("moonloop-journal 3\n")); !errors.Is(err, ErrNotJournal) {
 		t.Errorf("a later version: %v", err)
 	}
 }

@@ -35,23 +35,47 @@ type Torn struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// Reader reads the records of a journal. It takes memory for one record. It is not safe for concurrent use.
+// Reader reads the records of a journal. It takes memory for one record, and for the dictionary. It is not safe for concurrent use.
 type Reader struct {
 	name    string
 	r       *bufio.Reader
 	started bool
 	offset  int64  // of the next byte
+	from    int64  // where reading begins; 0 is behind the header
+	seen    int64  // records before are read for the dictionary only
+	place   Place  // behind the last record
 	frame   []byte // the last frame, when it was larger than the buffer of r
 	bad     *Damage
 	held    []byte // a good payload behind the damage that is reported first
 	torn    Torn
 	dec     Decoder
 	err     error
+
+	dictionary dictionary
+	record     []byte // that was packed
+}
+
+// Place is where a reader of a journal that grows goes on. The zero Place is the beginning.
+type Place struct {
+	Offset     int64 // of the first byte that was not read
+	Dictionary int64 // of the record that began the dictionary; 0 is none
 }
 
 // NewReader returns a reader. name is for errors.
 func NewReader(name string, r io.Reader) *Reader {
 	return &Reader{name: name, r: bufio.NewReaderSize(r, 64<<10)}
+}
+
+// NewReaderAt returns a reader that goes on at a place of a journal, as if it had read all that is before, and ends where the journal has a
+// size. Damage before the place is not told again.
+func NewReaderAt(name string, file io.ReaderAt, size int64, at Place) *Reader {
+	from := max(at.Offset, HeaderSize)
+	if at.Dictionary > 0 {
+		from = max(min(from, at.Dictionary), HeaderSize)
+	}
+	r := NewReader(name, io.MultiReader(io.NewSectionReader(file, 0, HeaderSize), io.NewSectionReader(file, from, max(size-from, 0))))
+	r.from, r.seen, r.place = from, at.Offset, at
+	return r
 }
 
 // Next returns the next record, io.EOF after the last one, or a [*Damage], after which the next call goes on behind it.
@@ -67,13 +91,16 @@ func (r *Reader) Next() (Record, error) {
 // Torn returns what was torn so far; all of it after io.EOF.
 func (r *Reader) Torn() Torn { return r.torn }
 
+// Place returns the place behind the last record that was returned.
+func (r *Reader) Place() Place { return r.place }
+
 // Offset returns the number of bytes of the journal that were read.
 func (r *Reader) Offset() int64 { return r.offset }
 
 // NextEncoded returns the next record as it is in the journal, and decoded, both until the next call. Its errors are those of [Reader.Next].
 func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 	if p := r.held; p != nil {
-		r.held = nil
+		r.held, r.place.Offset = nil, r.offset
 		return p, &r.dec, nil
 	}
 	if r.err == nil && !r.started {
@@ -99,28 +126,51 @@ func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 		if whole && between(frame) {
 			continue
 		}
-		payload, ok := []byte(nil), false
+		payload, sum, ok := []byte(nil), uint32(0), false
 		if whole {
-			payload, ok = openFrame(frame)
+			payload, sum, ok = openFrame(frame)
 		}
-		switch {
-		case ok && len(payload) == 1 && payload[0] == kindResume:
+		if ok && isMark(payload, sum, kindResume) {
 			r.tear()
-		case ok && len(payload) == 1 && payload[0] == kindEnd:
-		case !ok || r.dec.Decode(payload) != nil:
+			continue
+		}
+		if ok && isMark(payload, sum, kindEnd) {
+			continue
+		}
+		record, ok := r.open(payload, sum, start, ok)
+		switch {
+		case r.offset <= r.seen:
+			r.bad, r.torn = nil, Torn{}
+		case !ok:
 			r.damage(start, r.offset-start)
 		case r.bad != nil:
 			d := r.bad
-			r.bad, r.held = nil, payload
+			r.bad, r.held = nil, record
 			return nil, nil, d
 		default:
-			return payload, &r.dec, nil
+			r.place.Offset = r.offset
+			return record, &r.dec, nil
 		}
 	}
 	if errors.Is(r.err, io.EOF) {
 		r.tear()
 	}
 	return nil, nil, r.err
+}
+
+// open reads a record from its frame, which begins at an offset.
+func (r *Reader) open(payload []byte, sum uint32, start int64, ok bool) ([]byte, bool) {
+	if !ok {
+		return nil, false
+	}
+	record, err := r.dictionary.open(payload, sum, &r.dec, &r.record)
+	if err != nil {
+		return nil, false
+	}
+	if begins(payload) {
+		r.place.Dictionary = start
+	}
+	return record, true
 }
 
 func (r *Reader) readHeader() error {
@@ -130,9 +180,10 @@ func (r *Reader) readHeader() error {
 	switch {
 	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("journal %s cannot be read: %w", r.name, err)
-	case string(head[:n]) != header[:n]:
+	case !beginsHeader(head[:n]):
 		return fmt.Errorf("journal %s: %w", r.name, checkHeader(head[:n]))
 	case n == len(header):
+		r.offset = max(r.offset, r.from)
 		return nil
 	case n > 0:
 		r.damage(0, int64(n))
@@ -140,11 +191,18 @@ func (r *Reader) readHeader() error {
 	return io.EOF
 }
 
+// isHeader reports whether bytes are the header of a journal that this program can read.
+func isHeader(b []byte) bool { return string(b) == header || string(b) == header1 }
+
+// beginsHeader reports whether bytes are the beginning of such a header, or all of it.
+func beginsHeader(b []byte) bool {
+	return strings.HasPrefix(header, string(b)) || strings.HasPrefix(header1, string(b))
+}
+
 // checkHeader says what is wrong with the header of a journal.
 func checkHeader(head []byte) error {
-	kind, version, _ := strings.Cut(header, " ")
-	if strings.HasPrefix(string(head), kind+" ") {
-		return fmt.Errorf("%w of version %s: use the program that wrote it, or a newer one", ErrNotJournal, strings.TrimSpace(version))
+	if kind, _, _ := strings.Cut(header, " "); strings.HasPrefix(string(head), kind+" ") {
+		return fmt.Errorf("%w of version 1 or 2: use the program that wrote it, or a newer one", ErrNotJournal)
 	}
 	return fmt.Errorf("%w: it does not begin like one", ErrNotJournal)
 }

@@ -14,7 +14,7 @@ type SpanID [8]byte
 
 // Record is what a journal holds: an [*Inference], a [*Content] or a [*Link].
 type Record interface {
-	appendTo(dst []byte) []byte
+	appendTo(dst []byte) encoder
 }
 
 // Inference is an inference span.
@@ -48,8 +48,10 @@ type Inference struct {
 
 	Session  Session
 	Model    Name // that was asked for, else the one that answered
+	Class    Name // what kind of request it is
 	Finish   Name // the reason why the reply ended, as the producer spells it; of several choices the first
 	Answered Name // the model that answered, where the span says so
+	Priority mooncake.Opt[int64]
 	Response Response
 
 	// Joined is the span of the client, where a server's span without a parent names it by a link alone. What stands below
@@ -100,10 +102,21 @@ type ToolIDs struct {
 
 // Step is a request's place in a graph of requests that follow each other. The zero Step is none.
 type Step struct {
-	ID      uint64
+	ID      uint64 // 0: the request follows no other of its OTel trace, and none follows it
 	WaitFor []Edge
 	// Delay and ToolWait are the time since the last of them ended, in ns: that in which tools ran, and the rest.
 	Delay, ToolWait int64
+	Turn            Turn
+}
+
+// Turn is what an OTel trace has of a session, as a request of it knows that. The zero Turn is unknown. Times are in ns since the Unix
+// epoch.
+type Turn struct {
+	ID         uint64 // of the trace
+	Begin, End int64  // of all that has a span there
+	From, To   int64  // of the span by which the request was sent
+	Acts       bool   // an agent, a workflow or a tool has a span there
+	Waited     bool   // another request there follows this one
 }
 
 // Edge leads to a step that another one follows.
@@ -153,9 +166,11 @@ type Link struct {
 	// Start and End are in ns since the Unix epoch; 0 is unknown.
 	Start, End int64
 	// Acts says what the span is a run of.
-	Acts    Actor
-	Follows []SpanID // as of [Inference]
-	Tools   ToolIDs  // of a tool's run: the calls that it answers
+	Acts     Actor
+	Follows  []SpanID // as of [Inference]
+	Class    Name     // likewise, of the requests below it
+	Priority mooncake.Opt[int64]
+	Tools    ToolIDs // of a tool's run: the calls that it answers
 }
 
 // Actor is what requests of an agent are made by, or between.

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -19,6 +20,11 @@ type Waits struct {
 	InGraph         bool
 	For             []RowEdge             // none for the first row of a graph
 	Delay, ToolWait mooncake.Opt[float64] // ms, 0 or more; the row's own
+}
+
+// evidences are the bytes by which a journal says what edges were taken from. A byte keeps its meaning.
+var evidences = [...]mooncake.Evidence{
+	0, mooncake.EvidenceTime, mooncake.EvidenceParent, mooncake.EvidenceToolCall, mooncake.EvidenceLink, mooncake.EvidenceSession,
 }
 
 // RowEdge leads to a row that another one follows, by its index in the trace that was replayed.
@@ -33,7 +39,7 @@ func (e *encoder) waits(w *Waits) {
 	}
 	e.b = binary.AppendUvarint(append(e.b, tagWaits), uint64(len(w.For)))
 	for _, edge := range w.For {
-		e.b = append(binary.AppendUvarint(e.b, uint64(edge.Row)), byte(edge.Evidence)) //nolint:gosec // an index is never negative
+		e.b = append(binary.AppendUvarint(e.b, uint64(edge.Row)), byte(slices.Index(evidences[:], edge.Evidence))) //nolint:gosec // an index is never negative
 	}
 	at := len(e.b)
 	e.b = append(e.b, 0)
@@ -48,8 +54,10 @@ func (e *encoder) waits(w *Waits) {
 func (p *parser) waits() Waits {
 	w := Waits{InGraph: true}
 	for range p.length(mooncake.MaxWaitFor) {
-		edge := RowEdge{p.count(), mooncake.Evidence(p.byte())}
-		if edge.Evidence > mooncake.EvidenceLink {
+		edge := RowEdge{Row: p.count()}
+		if said := p.byte(); int(said) < len(evidences) {
+			edge.Evidence = evidences[said]
+		} else {
 			p.fail(errors.New("unknown evidence"))
 		}
 		w.For = append(w.For, edge)

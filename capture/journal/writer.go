@@ -29,13 +29,19 @@ type WriterOptions struct {
 
 // Writer appends records to a journal file, which it holds an exclusive lock on. It is safe for concurrent use.
 type Writer struct {
-	mu    sync.Mutex
-	file  *os.File
-	sync  bool
-	size  int64
-	torn  bool  // the last write did not end well
-	batch Batch // of Append
+	mu     sync.Mutex
+	file   *os.File
+	sync   bool
+	size   int64
+	torn   bool  // the last write did not end well
+	batch  Batch // of Append
+	old    bool  // the journal is of version 1
+	packer packer
+	frames []byte // memory of append
 }
+
+// keepFrames is the size of the frames whose memory is used again.
+const keepFrames = 4 << 20
 
 // OpenWriter creates a journal, readable by its owner only, or goes on with one that is there. What a crash left of a last
 // record stays, and readers count it as torn. A journal that another writer holds is an error.
@@ -60,7 +66,7 @@ func (w *Writer) start() error {
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		return err
-	case n < len(header) && string(head[:n]) == header[:n]:
+	case n < len(header) && beginsHeader(head[:n]):
 		// New, or a crash came before the header was complete.
 		if err := w.file.Truncate(0); err != nil {
 			return err
@@ -70,9 +76,10 @@ func (w *Writer) start() error {
 		}
 		atomicfile.SyncDir(filepath.Dir(w.file.Name()))
 		return w.file.Sync()
-	case string(head) != header:
+	case !isHeader(head):
 		return checkHeader(head[:n])
 	}
+	w.old = string(head) == header1
 	info, err := w.file.Stat()
 	if err != nil {
 		return err
@@ -104,7 +111,17 @@ func (w *Writer) AppendBatch(b *Batch) error {
 }
 
 func (w *Writer) append(b *Batch) error {
-	if err := w.write(b.frames); err != nil {
+	packer := &w.packer
+	if w.old {
+		packer = nil
+	}
+	w.frames = b.appendFrames(w.frames[:0], packer)
+	err := w.write(w.frames)
+	if cap(w.frames) > keepFrames {
+		w.frames = nil
+	}
+	if err != nil {
+		w.packer.reset() // nobody may find what the last records took up
 		return fmt.Errorf("journal %s was not written: %w", w.file.Name(), err)
 	}
 	return nil
@@ -114,7 +131,7 @@ func (w *Writer) append(b *Batch) error {
 func (w *Writer) write(b []byte) error {
 	if w.torn {
 		// The 0 ends whatever stands there; the mark says that it is no damage.
-		b = append(appendFrame([]byte{0}, []byte{kindResume}), b...)
+		b = append(appendMark([]byte{0}, kindResume), b...)
 	}
 	n, err := w.file.Write(b)
 	w.size += int64(n)

@@ -19,6 +19,9 @@ const (
 	traceReplay = "tracereplay"
 )
 
+// anyTool is in the place of a tool for further spellings of our own flags, which any command line may have.
+const anyTool = "moonloop"
+
 var toolNames = map[string]string{aiperf: "AIPerf", vllm: "vLLM bench serve", guidellm: "GuideLLM", traceReplay: "UCM TraceReplay"}
 
 // What becomes of a flag.
@@ -31,7 +34,7 @@ const (
 
 // alias is a flag of other tools.
 type alias struct {
-	tools string // that have it with this meaning
+	tools string // that have it with this meaning; anyTool: any command line
 	name  string
 	takes string // value: none if empty, one if "V", all up to the next flag if "V…"
 	ours  string // what it becomes; of a flag that only has another name, --name alone
@@ -40,6 +43,11 @@ type alias struct {
 	try   string // arguments that the test adds to a replay; ENGINE, HOST, PORT, TRACE and DIR stand for what is there
 	sees  string // what the engine and the folder then show; see TestAliases
 	do    func(t *translator, value string) error
+}
+
+// of reports whether a tool's command lines have the flag with this meaning.
+func (a alias) of(tool string) bool {
+	return a.tools == anyTool || slices.Contains(strings.Fields(a.tools), tool)
 }
 
 // renames reports whether the flag only has another name.
@@ -68,11 +76,15 @@ const (
 )
 
 var rows = []alias{
+	// Ours
+	{anyTool, "prompts", "V…", "--dataset, --prompt", yes, "dataset FILE is --dataset FILE; words and tokens are --prompt", "--prompts dataset DIR/talk.json", "requests 4; rows of the trace; text lighthouse", (*translator).promptsOf},
+	{anyTool, "format", "V", "--table", yes, "table is --table tracereplay; --out DIR has JSON and CSV, --xlsx and --parquet write more", "--format table", "output P25 TTFT (ms)", (*translator).format},
+
 	// AIPerf
 	{aiperf, "model-names", "V", "--model", yes, "", "--model-names sim", "model sim", nil},
 	{aiperf, "url", "V", "--url http://…", yes, "http:// is put before a host and port; several are balanced round robin", "--url HOST:PORT", "requests 4", (*translator).url},
 	{aiperf, "input-file", "V", "TRACE", yes, "what a file is, is found out unless --custom-dataset-type says it", "--input-file TRACE", "requests 4; rows of the trace", (*translator).aiperfFile},
-	{aiperf, "custom-dataset-type", "V", "--from", partly, "mooncake_trace; bailian_trace, baseten_trace, burst_gpt_trace, inputs_json, multi_turn, random_pool, raw_payload, sagemaker_data_capture, single_turn, tracelab and weka_trace are converted first; a random_pool is one file, sent in its order; not dag_jsonl", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
+	{aiperf, "custom-dataset-type", "V", "--from", partly, "mooncake_trace; bailian_trace, baseten_trace, burst_gpt_trace, dag_jsonl, inputs_json, multi_turn, random_pool, raw_payload, sagemaker_data_capture, single_turn, tracelab and weka_trace are converted first; a random_pool is one file, sent in its order; not speed_bench_*, which are downloaded", "--custom-dataset-type mooncake_trace", "requests 4; rows of the trace", (*translator).datasetType},
 	{aiperf, "fixed-schedule", "", "", partly, followed, "--fixed-schedule --request-rate inf", "requests 4; spread over the schedule", keep("timed")},
 	{aiperf, "fixed-schedule-auto-offset", "", "", ignored, "the first row is sent at 0 in any case", "--fixed-schedule-auto-offset", "requests 4; spread over the schedule", nil},
 	{aiperf, "fixed-schedule-start-offset", "V", "--start", partly, windowNote, "--fixed-schedule-start-offset 80", "requests 2", nil},
@@ -82,6 +94,11 @@ var rows = []alias{
 	{aiperf, "endpoint-type", "V", "--endpoint", partly, "chat, completions, responses, messages, embeddings and huggingface_generate", "--endpoint-type embeddings", "path /v1/embeddings; body stream=; rows of the trace", (*translator).endpointType},
 	{aiperf + " " + vllm, "endpoint", "V", "--endpoint", partly, "a path that ends in /chat/completions, /completions, /responses, /messages, /embeddings, /generate or /generate_stream", "--endpoint /v1/completions", "path /v1/completions", (*translator).endpointPath},
 	{aiperf, "custom-endpoint", "V", "--endpoint", partly, "as --endpoint", "--custom-endpoint /v1/chat/completions", "path /v1/chat/completions", (*translator).endpointPath},
+	{aiperf, "concurrency", "V", "--concurrency", partly, "counts requests, AIPerf's conversations; one number", "--no-fixed-schedule --concurrency 1", "one at a time", nil},
+	{aiperf, "no-fixed-schedule", "", "--no-fixed-schedule", yes, "", "--no-fixed-schedule --concurrency 1", "one at a time", nil},
+	{aiperf, "header", "V…", "--header", yes, "several, and a JSON object, become one each", "--header X-Team:a X-Area:b", "header X-Team=a; header X-Area=b", (*translator).headers},
+	{aiperf, "config", "V", "--config", partly, "AIPerf's YAML, too, as far as it is of the replay of a trace: no sweeps, several loads, expressions and synthetic data", "--config DIR/run.yaml", "requests 4; summary config.seed=5", nil},
+	{guidellm, "config", "V", "--config", partly, "settings of ours: moonloop replay --print-config shows their names", "--config DIR/run.yaml", "requests 4; summary config.seed=5", nil},
 	{aiperf, "request-count", "V", "--max-requests, --loop", yes, againNote, "--request-count 6 --no-fixed-schedule", "requests 6", nil},
 	{aiperf, "num-requests", "V", "--max-requests, --loop", yes, "as --request-count", "--num-requests 3", "requests 3", nil},
 	{aiperf, "warmup-request-count", "V", "--warmup-requests", yes, "", "--warmup-request-count 2", "requests 6", nil},
@@ -90,7 +107,7 @@ var rows = []alias{
 	{aiperf, "warmup-grace-period", "V", "--warmup-grace", yes, "", "--warmup-request-count 2 --warmup-grace-period 60", "requests 6", (*translator).warmupGrace},
 	{aiperf, "warmup-concurrency", "V", "--warmup-concurrency", yes, "up to 1,024", "--warmup-request-count 2 --warmup-concurrency 2", "requests 6", nil},
 	{aiperf, "benchmark-duration", "V", "--max-duration, --loop", yes, againNote, "--benchmark-duration 0.06", "requests fewer than 4", seconds("max-duration")},
-	{aiperf, "benchmark-grace-period", "V", "--grace", yes, "", "--benchmark-duration 60 --benchmark-grace-period 1", "requests 4; summary config.grace=1s", seconds("grace")},
+	{aiperf, "benchmark-grace-period", "V", "--grace", yes, "inf is 100 years", "--benchmark-duration 60 --benchmark-grace-period inf", "requests 4; summary config.grace=876000h0m0s", (*translator).graceOf},
 	{aiperf, "request-timeout-seconds", "V", "--request-timeout", yes, "", "--request-timeout-seconds 60", "requests 4; summary config.request-timeout=1m0s", seconds("request-timeout")},
 	{aiperf, "extra-inputs", "V…", "--extra-inputs", yes, "key:value pairs become one JSON object", "--extra-inputs temperature:0.5 --extra-inputs user:me", "body temperature=0.5; body user=me", (*translator).extraPairs},
 	{aiperf, "api-key", "V", "--header Authorization", yes, "every user of the machine can read it in the list of processes: --api-key-file is safer", "--api-key sk-key", "header Authorization=Bearer sk-key", (*translator).key},
@@ -102,7 +119,7 @@ var rows = []alias{
 	{aiperf, "osl", "V", "--output-length", partly, "for rows that have no output length", "--osl 3", "requests 4; summary config.output-length=3", nil},
 	{aiperf, "output-artifact-dir", "V", "--out", yes, "", "--output-artifact-dir DIR/a", "file a/summary.json", nil},
 	{aiperf, "artifact-dir", "V", "--out", yes, "", "--artifact-dir DIR/b", "file b/summary.json", nil},
-	{aiperf + " " + vllms, "goodput", "V…", "--slo", partly, "the objectives ttft, ttst, itl, tpot and e2e, by AIPerf's and vLLM's names too", "--goodput ttft:500 tpot:50", "output Goodput", (*translator).goodput},
+	{aiperf + " " + vllms, "goodput", "V…", "--slo", partly, "the objectives ttft, ttst, itl, tpot and e2e, by AIPerf's and vLLM's names too, and AIPerf's output_token_throughput_per_user, which is one of itl", "--goodput ttft:500 tpot:50", "output Goodput", (*translator).goodput},
 	{aiperf, "failed-request-threshold", "V", "--abort-error-rate", yes, "", "--failed-request-threshold 0.5", "requests 4; summary config.abort-error-rate=0.5", nil},
 	{aiperf, "otel-url", "V", "--otlp-endpoint", yes, "", "", "", nil},
 	{aiperf, "ui", "V", "--progress", yes, "dashboard, simple and none become live, bar and none", "--ui simple", "requests 4; summary config.progress=bar", (*translator).ui},
@@ -135,7 +152,7 @@ var rows = []alias{
 	{aiperf, "model-selection-strategy", "V", "", partly, "without effect with one model; rows of the trace may name theirs", "--model-selection-strategy round_robin", "requests 4", only("round_robin", "round-robin", "random", "weighted")},
 	{aiperf, "transport", "V", "", partly, "http alone", "--transport http", "requests 4", only("http")},
 	{aiperf, "transport-type", "V", "", partly, "as --transport", "--transport-type http", "requests 4", only("http")},
-	{aiperf, "connection-reuse-strategy", "V", "", partly, "pooled alone", "--connection-reuse-strategy pooled", "requests 4", only("pooled")},
+	{aiperf, "connection-reuse-strategy", "V", "--connections", partly, "pooled, and never, which is fresh; not sticky-user-sessions: --balance session keeps a session at one engine", "--connection-reuse-strategy never", "requests 4; header Connection=close; summary config.connections=fresh", (*translator).connections},
 	{aiperf, "request-content-type", "V", "", partly, "application/json alone", "--request-content-type application/json", "header Content-Type=application/json", only("application/json")},
 	{aiperf, "dataset-sampling-strategy", "V", "", partly, "sequential alone: the order of the trace", "--dataset-sampling-strategy sequential", "requests 4", only("sequential")},
 	{aiperf, "profile-export-prefix", "V", "--out", partly, "a folder of this name, in that of --output-artifact-dir", "--artifact-dir DIR/t --profile-export-prefix nightly", "file t/nightly/summary.json", keep("prefix")},
@@ -161,7 +178,7 @@ var rows = []alias{
 	{aiperf, "cache-bust", "V", "--seed, --loop-fresh, --runs-fresh", partly, "prompts that no other run has sent, by a seed of its own unless there is a --random-seed; with --loop, each pass has others, and with --runs each run; none is none", "--cache-bust first_turn_prefix --loop 2", "requests 8", keep("bust")},
 	{aiperf, "public-dataset", "V", "TRACE", partly, "nothing is downloaded: its file, or folder, is named by --input-file beside it; without one, the refusal says what to download", "--public-dataset semianalysis_cc_traces_weka --input-file TRACE", "requests 4; rows of the trace", keep("public")},
 	{aiperf, "hf-weka-dataset", "V", "TRACE", partly, "as --public-dataset", "--public-dataset weka_hf --hf-weka-dataset a/b --input-file TRACE", "requests 4; rows of the trace", keep("hub")},
-	{aiperf, "graph-format", "V", "--from", partly, "dynamo_trace and weka_trace; native and dag_jsonl say how requests are made of replies, and are refused", "", "", (*translator).graphFormat},
+	{aiperf, "graph-format", "V", "--from", partly, "dynamo_trace, weka_trace and dag_jsonl; native says how requests are made of replies, and is refused", "", "", (*translator).graphFormat},
 	{aiperf, "scenario", "V", "--no-fixed-schedule, --transform, --loop, --max-duration", partly, "inferencex-agentx-mvp: a closed loop of " + agentX + "; a result is no submission: sessions begin with their first turn, without warm-up, and --concurrency counts requests, not sessions", "--scenario inferencex-agentx-mvp --benchmark-duration 1.5 --concurrency 2", "requests more than 4", (*translator).scenario},
 	{aiperf, "trace-session-sample-ratio", "V", "--transform", partly, "samples what shares prefixes together, not only sessions", "--trace-session-sample-ratio 1", "requests 4", keep("sample")},
 	{aiperf, "prompt-input-tokens-block-size", "V", "--block-size", yes, "", "--prompt-input-tokens-block-size 1024", "requests 4; summary config.block-size=1024", nil},
@@ -172,10 +189,36 @@ var rows = []alias{
 	{aiperf, "batch-size-image", "V", "--images", yes, "", "--batch-size-image 1", "requests 4; images 1 of 512x512 png", nil},
 	{aiperf, "image-width-mean", "V", "--image-size", yes, "AIPerf's default is no image; one is sent unless --image-batch-size says another number", "--image-width-mean 64 --image-height-mean 32", "requests 4; images 1 of 64x32 png", keep("image width")},
 	{aiperf, "image-height-mean", "V", "--image-size", yes, "as --image-width-mean", "--image-width-mean 64 --image-height-mean 32 --image-batch-size 3 --image-format jpeg", "requests 4; images 3 of 64x32 jpeg", keep("image height")},
+	{aiperf, "image-format", "V", "--image-format", partly, "random is png", "--image-batch-size 1 --image-format random", "requests 4; images 1 of 512x512 png", (*translator).randomFormat},
+	{aiperf, "num-prompts", "V", "--transform", yes, "as --num-dataset-entries; where nothing says that it is AIPerf's, --max-requests", "--num-prompts 2", "requests 2", keep("conversations")},
+	{aiperf, "session-header", "V", "--session-header", yes, "", "--session-header X-Routing-Key", "requests 2; header X-Routing-Key=a; header X-Session-Id=", nil},
+	{aiperf, "request-rate-series", "V", "--request-rate-series", yes, "the same file", "--request-rate-series DIR/rates.json --arrival-pattern constant", "requests 4; over 480ms", nil},
+	{aiperf, "warmup-request-rate", "V", "--warmup-request-rate", yes, "", "--warmup-request-count 2 --warmup-request-rate 10", "requests 6; summary config.warmup-request-rate=10", nil},
+	{aiperf, "warmup-arrival-pattern", "V", "--warmup-arrival", yes, "gamma has the --arrival-smoothness of the run", "--warmup-request-count 2 --warmup-request-rate 10 --warmup-arrival-pattern constant", "requests 6; summary config.warmup-arrival=constant", nil},
+	{aiperf, "warmup-request-rate-ramp-duration", "V", "--warmup-ramp-up", yes, "from 0", "--warmup-request-count 2 --warmup-request-rate 1000 --warmup-request-rate-ramp-duration 0.1", "requests 6; summary config.warmup-ramp-up=100ms", seconds("warmup-ramp-up")},
+	{aiperf, "warmup-concurrency-ramp-duration", "V", "--warmup-concurrency-ramp-up", yes, "from 1, one by one", "--warmup-request-count 2 --warmup-concurrency 2 --warmup-concurrency-ramp-duration 0.1", "requests 6; summary config.warmup-concurrency-ramp-up=100ms", seconds("warmup-concurrency-ramp-up")},
+	{aiperf, "warmup-prefill-concurrency", "V", "--warmup-prefill-concurrency", yes, "up to 1,024", "--warmup-request-count 2 --warmup-prefill-concurrency 1", "requests 6; summary config.warmup-prefill-concurrency=1", nil},
+	{aiperf, "warmup-prefill-concurrency-ramp-duration", "V", "--warmup-prefill-ramp-up", yes, "from 1, one by one", "--warmup-request-count 2 --warmup-prefill-concurrency 2 --warmup-prefill-concurrency-ramp-duration 0.1", "requests 6; summary config.warmup-prefill-ramp-up=100ms", seconds("warmup-prefill-ramp-up")},
+	{aiperf, "num-warmup-sessions", "V", "--warmup-requests", partly, "as many requests: those of a warm-up have the sizes of the trace's first rows, and no conversation", "--num-warmup-sessions 2", "requests 6", nil},
+	{aiperf, "profile-run-cooldown-seconds", "V", "--runs-pause", yes, "", "--num-profile-runs 2 --profile-run-cooldown-seconds 0.1 --artifact-dir DIR/o", "requests 8; file o/run-2/summary.json", seconds("runs-pause")},
+	{aiperf, "profile-run-disable-warmup-after-first", onOff, "--runs-warmup", yes, "first, as AIPerf does where nothing is said", "--num-profile-runs 2 --warmup-request-count 1 --profile-run-disable-warmup-after-first --artifact-dir DIR/q", "requests 9", keep("warm once")},
+	{aiperf, "no-profile-run-disable-warmup-after-first", "", "--runs-warmup", yes, "each", "--num-profile-runs 2 --warmup-request-count 1 --no-profile-run-disable-warmup-after-first --artifact-dir DIR/r", "requests 10", (*translator).warmAgain},
+	{aiperf, "reset-kv-cache", "", "--engine-post", yes, "before=/reset_prefix_cache", "--reset-kv-cache", "requests 4; posts /reset_prefix_cache", keep("reset")},
+	{aiperf, "reset-kv-cache-path", "V", "--engine-post", yes, "", "--reset-kv-cache-path /reset_prefix_cache", "requests 4; posts /reset_prefix_cache", keep("reset path")},
+	{aiperf, "reset-kv-cache-timeout-seconds", "V", "--engine-post", partly, "the engine has two minutes to answer, whatever it says", "--reset-kv-cache-timeout-seconds 5", "requests 4; posts /reset_prefix_cache", keep("reset time")},
+	{aiperf, "server-profiler", "", "--engine-post", yes, "start=/start_profile and end=/stop_profile", "--server-profiler", "requests 4; posts /start_profile /stop_profile", keep("profiler")},
+	{aiperf, "server-profiler-start-path", "V", "--engine-post", yes, "", "--server-profiler-start-path /v1/begin", "requests 4; posts /v1/begin /stop_profile", keep("profiler start")},
+	{aiperf, "server-profiler-stop-path", "V", "--engine-post", yes, "", "--server-profiler-stop-path /v1/over", "requests 4; posts /start_profile /v1/over", keep("profiler stop")},
+	{aiperf, "server-profiler-timeout-seconds", "V", "--engine-post", partly, "as --reset-kv-cache-timeout-seconds", "--server-profiler-timeout-seconds 5", "requests 4; posts /start_profile /stop_profile", keep("profiler time")},
+	{aiperf, "export-level", "V", "--save-prompts", partly, "raw also keeps the bodies, as prompts.jsonl; the files of the other levels are there in any case", "--export-level raw --artifact-dir DIR/v", "file v/prompts.jsonl", (*translator).exportLevel},
+	{aiperf, "profile-export-level", "V", "--save-prompts", partly, "as --export-level", "--profile-export-level raw --artifact-dir DIR/w", "file w/prompts.jsonl", (*translator).exportLevel},
 
 	// vLLM, and TraceReplay, which adds three flags to vLLM's
 	{vllms, "backend", "V", "--endpoint", partly, "openai-chat is chat, openai-responses responses, openai-embeddings embeddings, tgi generate; vllm, openai, sglang, lmdeploy, llama.cpp, scalellm and tensorrt-llm are completions, and --profile where there is one; not audio, reranking and pooling", "--backend openai-chat", "path /v1/chat/completions", (*translator).backend},
 	{vllm, "endpoint-type", "V", "--endpoint", partly, "older name of --backend", "--endpoint-type openai-chat", "path /v1/chat/completions", (*translator).backend},
+	{vllms, "model", "V", "--model", yes, "", "--model sim", "model sim", nil},
+	{vllms, "seed", "V", "--seed", yes, "", "--seed 7", "requests 4; summary config.seed=7", nil},
+	{vllms, "no-stream", "", "--no-stream", yes, "", "--no-stream", "body stream=", nil},
 	{vllms, "base-url", "V", "--url", yes, "", "--base-url ENGINE", "requests 4", nil},
 	{vllms, "host", "V", "--url http://HOST:PORT", yes, "port 8000 unless --port is given", "--host HOST --port PORT", "requests 4", keep("host")},
 	{vllms, "port", "V", "--url http://HOST:PORT", yes, "host 127.0.0.1 unless --host is given", "--host HOST --port PORT", "requests 4", keep("port")},
@@ -227,8 +270,10 @@ var rows = []alias{
 	{vllms, "ramp-up-strategy", "V", "--ramp-up-shape", partly, "in time, for as long as --num-prompts take; vLLM's rises from request to request", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp")},
 	{vllms, "ramp-up-start-rps", "V", "--ramp-up-from", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy exponential --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp from")},
 	{vllms, "ramp-up-end-rps", "V", "--request-rate", yes, "with --ramp-up-strategy", "--num-prompts 4 --ramp-up-strategy linear --ramp-up-start-rps 5 --ramp-up-end-rps 10 --arrival constant", "requests 4; spread over the schedule", keep("ramp to")},
+	{vllms, "lora-modules", "V…", "--transform", partly, "the models of the requests: rows that have no session get them in turn, and the models of each session become these, in order of appearance", "--lora-modules sim other", "requests 4; some model=sim; some model=other", (*translator).adapter},
+	{vllms, "lora-assignment", "V", "", partly, "in turn, as round-robin; random is so, too", "--lora-modules sim other --lora-assignment round-robin", "requests 4; some model=sim; some model=other", only("random", "round-robin")},
 	{vllms, "use-beam-search", "", "", refused, "replies of several beams have no first token to measure", "", "", nil},
-	{vllms, "profile", "", "", refused, "want the name of an engine after it, or replay if it is GuideLLM's; vLLM's profiler is the engine's own: use POST /start_profile and /stop_profile", "", "", nil},
+	{vllms, "profile", "", "--engine-post", yes, "start=/start_profile and end=/stop_profile; with the name of an engine behind it --profile, and GuideLLM's with replay", "--profile", "requests 4; posts /start_profile /stop_profile", keep("profiler")},
 
 	// TraceReplay
 	{traceReplay, "trace-path", "V", "TRACE", yes, "completions are sent unless --backend says something else", "--trace-path TRACE", "requests 4; rows of the trace; path /v1/completions", (*translator).tracePath},
@@ -241,6 +286,9 @@ var rows = []alias{
 	{guidellm, "data", "V", "TRACE", partly, "a path, or kind=mooncake or trace_synthetic with the path of a file; weka and otel are converted first", "--data kind=mooncake,path=TRACE,time_scale=0.001", "requests 4; rows of the trace; spread over the schedule", (*translator).guideData},
 	{guidellm, "profile", "V", "--request-rate, --arrival, --concurrency", partly, "replay, constant, async, poisson, concurrent, synchronous and throughput, or kind= with one of them and its members; not sweep", "--profile kind=constant,rate=8", "requests 4; rows of the trace; spread over the schedule", (*translator).guideProfile},
 	{guidellm, "rate", "V", "--request-rate, --concurrency, --speedup", partly, "what it is of depends on --profile: the rate, the streams, or the time_scale of replay; one value", "--profile concurrent --rate 1", "one at a time", keep("rate")},
+	{guidellm, "model", "V", "--model", yes, "", "--model sim", "model sim", nil},
+	{guidellm, "max-requests", "V", "--max-requests", partly, "the trace ends there; GuideLLM lets requests under way end", "--max-requests 2", "requests 2", nil},
+	{guidellm, "max-error-rate", "V", "--abort-error-rate", partly, "of all requests so far; where nothing says that it is GuideLLM's, --max-error-rate, which decides the exit status", "--max-error-rate 0.5", "requests 4; summary config.abort-error-rate=0.5", (*translator).nothing},
 	{guidellm, "max-seconds", "V", "--max-duration", yes, "", "--max-seconds 0.06", "requests fewer than 4", seconds("max-duration")},
 	{guidellm, "request-type", "V", "--endpoint", partly, "chat_completions, text_completions and responses", "--request-type text_completions", "path /v1/completions", (*translator).requestType},
 	{guidellm, "request-format", "V", "--endpoint", partly, "as --request-type, and the paths", "--request-format /v1/completions", "path /v1/completions", (*translator).requestType},

@@ -17,7 +17,7 @@ import (
 )
 
 // settingNames finds the names under which a Collector's configuration has what is a flag here.
-var settingNames = regexp.MustCompile(`(?m)^(block_size|session_keys|deny|prompt_order)(?:\[(\d+)\])?:`)
+var settingNames = regexp.MustCompile(`(?m)^(block_size|session_keys|class_keys|deny|prompt_order)(?:\[(\d+)\])?:`)
 
 // checkAnnotation checks how telemetry is annotated, and says what is wrong in the words of the flags.
 func checkAnnotation(c annotate.Config) error {
@@ -31,6 +31,8 @@ func checkAnnotation(c annotate.Config) error {
 		switch part[1] {
 		case "session_keys":
 			return fmt.Sprintf("--session-key %.80q:", c.SessionKeys[n])
+		case "class_keys":
+			return fmt.Sprintf("--class-key %.80q:", c.ClassKeys[n])
 		case "deny":
 			return fmt.Sprintf("--deny %.80q:", c.Deny[n])
 		case "prompt_order":

@@ -28,6 +28,7 @@ import (
 // TestKeyGoesToTheEngineAlone: whatever an engine does with a key that it was sent, the key is in nothing that the replay
 // writes or sends elsewhere.
 func TestKeyGoesToTheEngineAlone(t *testing.T) {
+	t.Parallel()
 	for name, give := range map[string]func(file string) (flags, environment []string){
 		"from a file": func(file string) ([]string, []string) { return []string{"--api-key-file", file}, nil },
 		"from an environment": func(string) ([]string, []string) {

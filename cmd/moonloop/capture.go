@@ -33,12 +33,12 @@ type captureFlags struct {
 	keepJournal bool
 	grpc, http  string
 	listenSecrets
-	requestLimit      int64 // bytes
-	duration, idle    time.Duration
-	keyEnv            string
-	sessionKeys, deny []string
-	promptOrders      []string
-	progress          string
+	requestLimit                 int64 // bytes
+	duration, idle               time.Duration
+	keyEnv                       string
+	sessionKeys, classKeys, deny []string
+	promptOrders                 []string
+	progress                     string
 }
 
 func newCaptureCommand() *cobra.Command {
@@ -67,6 +67,7 @@ func newCaptureCommand() *cobra.Command {
 	add(fs, &f.idle, "idle", 0)
 	add(fs, &f.keyEnv, "key-env", hashKeyEnv, aVariable)
 	listVar(fs, &f.sessionKeys, "session-key", anAttribute)
+	listVar(fs, &f.classKeys, "class-key", anAttribute)
 	listVar(fs, &f.deny, "deny", anyText("the name of an attribute, or its beginning and a *"))
 	add(fs, &f.BlockSize, "block-size", mooncake.BlockSize, blockSize)
 	f.addRequests(fs)
@@ -87,13 +88,14 @@ func (f *captureFlags) settings(ctx context.Context) (listen collect.Config, not
 	found(checkListen("grpc", f.grpc, f.missing()))
 	found(checkListen("http", f.http, f.missing()))
 	orders, err := promptOrders(f.promptOrders, f.FollowEngine)
-	annotation := annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrder: orders}
+	annotation := annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, ClassKeys: f.classKeys, Deny: f.deny, PromptOrder: orders}
 	errs = append(errs, err, checkAnnotation(annotation))
 	key, notice, err := hashKey(f.keyEnv)
 	found(notice, err)
 	return collect.Config{
 		GRPC: f.grpc, HTTP: f.http, TLS: collect.TLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}, Token: token,
-		RequestLimit: f.requestLimit, BlockSize: f.BlockSize, Key: key, SessionKeys: f.sessionKeys, Deny: f.deny, PromptOrders: orders, Version: version(),
+		RequestLimit: f.requestLimit, BlockSize: f.BlockSize, Key: key, SessionKeys: f.sessionKeys, ClassKeys: f.classKeys, Deny: f.deny,
+		PromptOrders: orders, Version: version(),
 		Journal: cmp.Or(f.journal, collect.JournalFolder(f.out)),
 	}, notices, errors.Join(errs...)
 }

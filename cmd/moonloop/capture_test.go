@@ -34,6 +34,7 @@ import (
 
 // TestCaptureScripts runs "moonloop capture" as its users do.
 func TestCaptureScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "capture"),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -167,6 +168,7 @@ func produce(t *testing.T, address string, seed uint64) demo.Sent {
 // TestCaptureProduction captures an application, is killed, goes on, and ends with a trace of everything that had been
 // acknowledged, whose sharing is the engine's.
 func TestCaptureProduction(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	c := startCapture(t, folder)
 	first := produce(t, c.grpc, 1)
@@ -256,6 +258,7 @@ func readRows(name string) (rows []*mooncake.Row, err error) {
 
 // TestCaptureMetrics: Prometheus can watch a capture, by the names that the Collector's metrics have.
 func TestCaptureMetrics(t *testing.T) {
+	t.Parallel()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 // TestCaptureGuarded captures through TLS with a certificate and a key of the sender's. Who lacks one of them is refused,
 // and nothing of theirs is in the trace. Everything that is written, its owner alone can read.
 func TestCaptureGuarded(t *testing.T) {
+	t.Parallel()
 	ours, other := testcert.New(t), testcert.New(t)
 	cert, key := testcert.Files(t, ours.Sign(t, "127.0.0.1"))
 	keyFile := filepath.Join(t.TempDir(), "key")
@@ -113,6 +114,7 @@ func TestCaptureGuarded(t *testing.T) {
 
 // TestCaptureSecrets: what of the flags cannot be used is said at once.
 func TestCaptureSecrets(t *testing.T) {
+	t.Parallel()
 	ours := testcert.New(t)
 	cert, key := testcert.Files(t, ours.Sign(t, "127.0.0.1"))
 	expired, expiredKey := testcert.Files(t, ours.SignExpired(t, "127.0.0.1"))

@@ -37,6 +37,8 @@ type compileFlags struct {
 	list     bool
 	run      string
 	progress string
+	shard    [2]int // of how many
+	shardDir string
 }
 
 // newCompileCommand returns the command that makes traces of journals.
@@ -55,6 +57,8 @@ func newCompileCommand() *cobra.Command {
 	add(fs, &f.run, "run", "", runID)
 	f.addRequests(fs)
 	add(fs, &f.BlockSize, "block-size", mooncake.BlockSize, blockSize)
+	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4, or auto/n", parseShard)
+	add(fs, &f.shardDir, "shard-dir", "", anyText("the name of a folder"))
 	wordVar(fs, &f.progress, "progress", "auto", "auto", "bar", "lines", "none")
 	return cmd
 }
@@ -75,9 +79,18 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	if f.list {
 		return listJournals(ctx, stdout, journals, f.json)
 	}
-	t, err := f.begin(f.run == "", journals...)
-	if err != nil {
-		return err
+	shard := capture.Shard{Index: f.shard[0], Of: f.shard[1], Dir: f.shardDir}
+	switch {
+	case shard.Of > 0 && shard.Dir == "":
+		return fmt.Errorf("--shard %d/%d: want --shard-dir, too: the folder in which all shards leave what the others need", shard.Index, shard.Of)
+	case shard.Of == 0 && shard.Dir != "":
+		return fmt.Errorf("--shard-dir %q: want --shard i/n, too, such as 0/4: which shard this is", shard.Dir)
+	}
+	t := &traces{traceFlags: &f.traceFlags}
+	if shard.Index == 0 { // which writes
+		if t, err = f.begin(f.run == "", journals...); err != nil {
+			return err
+		}
 	}
 	progress := compileProgress{bytes: bytes}
 	opt.Progress = progress.update
@@ -88,11 +101,20 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		// if that is put off.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
-	result, err := t.write(ctx, stdout, func(sink capture.Sink) (capture.Result, error) {
+	if shard.Index > 0 {
+		_, err := capture.CompileShard(ctx, opt, shard, nil, journalSources(ctx, journals)...)
+		view.Stop(false)
+		return f.shardDone(ctx, stdout, journalHint(err))
+	}
+	result, err := t.write(ctx, stdout, func(sink capture.Sink) (result capture.Result, err error) {
 		if f.run != "" {
 			sink = f.onlyRun(sink)
 		}
-		result, err := capture.Compile(ctx, opt, sink, journalSources(ctx, journals)...)
+		if sources := journalSources(ctx, journals); shard.Of > 0 {
+			result, err = capture.CompileShard(ctx, opt, shard, sink, sources...)
+		} else {
+			result, err = capture.Compile(ctx, opt, sink, sources...)
+		}
 		view.Stop(false)
 		if f.run != "" {
 			result.Traces = slices.DeleteFunc(result.Traces, func(t capture.TraceResult) bool { return t.Run.String() != f.run })
@@ -105,6 +127,20 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	return err
 }
 
+// shardDone says that a shard which writes no trace is done.
+func (f *compileFlags) shardDone(ctx context.Context, stdout io.Writer, err error) error {
+	if err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return err
+	}
+	if f.json {
+		return output(stdout, map[string]any{"shard": f.shard[0], "of": f.shard[1]})
+	}
+	return output(stdout, fmt.Sprintf("shard %d/%d is done; shard 0 writes the trace\n", f.shard[0], f.shard[1]))
+}
+
 // journalSources are files whose reading ends with ctx, even where nothing comes.
 func journalSources(ctx context.Context, names []string) []capture.Source {
 	sources := make([]capture.Source, len(names))
@@ -115,6 +151,9 @@ func journalSources(ctx context.Context, names []string) []capture.Source {
 			continue
 		}
 		sources[i] = capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return openInput(ctx, name) }}
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+			sources[i].Size = info.Size()
+		}
 	}
 	return sources
 }

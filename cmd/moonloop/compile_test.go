@@ -28,6 +28,7 @@ import (
 
 // TestCompileScripts runs moonloop compile on journals that the test writes: the scripts in testdata/compile.
 func TestCompileScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "compile"),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -29,10 +29,10 @@ type convertFlags struct {
 	to      convert.Target
 	maxLine int
 	// of telemetry
-	keyEnv      string
-	sessionKeys []string
-	orders      []string
-	prompts     convert.Prompts
+	keyEnv                 string
+	sessionKeys, classKeys []string
+	orders                 []string
+	prompts                convert.Prompts
 	// of public traces
 	failed    convert.Failed
 	models    []string
@@ -43,7 +43,7 @@ type convertFlags struct {
 
 // Flags that only some formats know.
 var (
-	telemetryFlags = []string{"key-env", "session-key", "replays", "missing-tokens", "follow-engine", "graphs", "prompt-order", "memory", "temp-dir"}
+	telemetryFlags = []string{"key-env", "session-key", "class-key", "replays", "missing-tokens", "follow-engine", "graphs", "prompt-order", "memory", "temp-dir"}
 	publicFlags    = []string{"failed", "only-model", "look-ahead", "file-sessions"}
 )
 
@@ -65,6 +65,7 @@ func newConvertCommand() *cobra.Command {
 	add(fs, &f.maxLine, "max-line", mooncake.DefaultMaxLine, whole(1, 1<<31-1))
 	add(fs, &f.keyEnv, "key-env", hashKeyEnv, aVariable)
 	listVar(fs, &f.sessionKeys, "session-key", anAttribute)
+	listVar(fs, &f.classKeys, "class-key", anAttribute)
 	f.addRequests(fs)
 	addPromptOrder(fs, &f.orders)
 	wordVar(fs, &f.prompts, "prompts", convert.PromptsHash, convert.PromptsHash, convert.PromptsKeep)
@@ -153,7 +154,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 // annotate says how telemetry is read.
 func (f *convertFlags) annotate(cmd *cobra.Command, opt *annotate.Config) error {
 	orders, err := promptOrders(f.orders, f.FollowEngine)
-	*opt = annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, PromptOrder: orders, Key: blockhash.RandomKey()}
+	*opt = annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, ClassKeys: f.classKeys, PromptOrder: orders, Key: blockhash.RandomKey()}
 	if err := cmp.Or(err, checkAnnotation(*opt)); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 
 // TestInterruptedWaiting: the first interrupt ends the waiting for an input that does not come, wherever it waits.
 func TestInterruptedWaiting(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	silent := filepath.Join(dir, "silent") // has a writer, who says nothing
 	for _, name := range []string{"nobody", "silent"} {

@@ -20,6 +20,7 @@ import (
 
 // TestDemo runs the whole loop with a short production.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -6,6 +6,7 @@ package main
 // This file prints what a replay would send: "moonloop replay --dry-run".
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,10 +41,16 @@ type plannedRow struct {
 	Output *int64   `json:"output_length"`
 	Cached *int64   `json:"predicted_cached_tokens"`
 	Sess   string   `json:"session_id,omitempty"`
+	Class  string   `json:"class,omitempty"`
+	// Priority is the one that the body would state; absent where it would state none.
+	Priority *int64 `json:"priority,omitempty"`
 }
 
-func planned(it *schedule.Item) plannedRow {
-	p := plannedRow{Row: it.Index, Sess: it.Row.SessionID}
+func planned(it *schedule.Item, cfg agent.Config) plannedRow {
+	p := plannedRow{Row: it.Index, Sess: it.Row.SessionID, Class: it.Row.Class}
+	if n := agent.PriorityOf(cfg, it.Row); n.Set {
+		p.Priority = new(n.V)
+	}
 	if it.Timed {
 		p.Offset = new(it.Offset.Seconds())
 	}
@@ -69,7 +76,7 @@ func dryRun(cmd *cobra.Command, cfg agent.Config, as string) error {
 	var failed error
 	lines := json.NewEncoder(stdout)
 	each := func(it *schedule.Item) {
-		switch p := planned(it); {
+		switch p := planned(it, cfg); {
 		case as == dryRunJSON && failed == nil:
 			failed = lines.Encode(p)
 		case len(first) < firstRows:
@@ -166,6 +173,17 @@ func writeForecast(w io.Writer, f *agent.Forecast, first []plannedRow) error {
 	}
 	if f.Unasked > 0 {
 		line("", "%s without an output length: the engine decides", term.Counted(f.Unasked, "rows"))
+	}
+	for i, c := range f.Classes {
+		name := "Classes"
+		if i > 0 {
+			name = ""
+		}
+		priority := ""
+		if c.Priority != nil {
+			priority = fmt.Sprintf(" (priority %d)", *c.Priority)
+		}
+		line(name, "%s%s: %s, %s input tokens, %s output", onOneTerminal(cmp.Or(c.Class, "(none)")), priority, term.Counted(c.Rows, "rows"), term.Comma(c.InputTokens), term.Comma(c.OutputTokens))
 	}
 	if f.InputTokens > 0 {
 		line("Cache", "an infinite cache would serve %s of the input tokens: %s", term.Comma(f.CachedTokens), term.Share(float64(f.CachedTokens)/float64(f.InputTokens)))

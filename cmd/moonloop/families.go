@@ -95,18 +95,13 @@ var families = []family{
 		aiperf, "what OpenTelemetry gets", refused, "--otlp-endpoint sends spans and metrics; resource attributes are in $OTEL_RESOURCE_ATTRIBUTES",
 		`stream= otel-resource-attributes= gen-ai-provider=`,
 	},
-	{
-		aiperf, "the engine's cache and profiler", refused, "they are the engine's own: use POST /reset_prefix_cache, /start_profile and /stop_profile",
-		`reset-kv-cache reset-kv-cache-timeout-seconds= reset-kv-cache-path= server-profiler server-profiler-timeout-seconds= server-profiler-start-path=
-		server-profiler-stop-path=`,
-	},
 	{aiperf, "metrics of engine and GPU", refused, collectorDo, `gpu-telemetry=… server-metrics=… server-metrics-formats=…`},
 	{aiperf, "metrics of engine and GPU, not wanted", ignored, "none are collected", `no-gpu-telemetry no-server-metrics`},
 	{
 		aiperf, "the network's share", refused, "requests.jsonl has the time to connect and to send of each request",
 		`network-latency-automatic network-latency-mean= network-latency-ping-interval=`,
 	},
-	{aiperf, "the names of session headers", refused, "X-Session-Id has the session; --balance session keeps one at one engine", `session-header= session-routing=`},
+	{aiperf, "ways to route sessions", refused, "--session-header names the session; --balance session keeps one at one engine", `session-routing=`},
 	{aiperf, "a load that seeks its limit", refused, "moonloop search finds the load that an engine takes", `adaptive-scale`},
 	{aiperf, "the API of a running benchmark", refused, "moonloop agent has one", `api-port= api-host=`},
 	{
@@ -117,20 +112,9 @@ var families = []family{
 	{aiperf, "plots", ignored, "report.html in --out has them", `auto-plot no-auto-plot plot-required`},
 	{aiperf, "phases of HTTP", ignored, "summary.json and requests.jsonl have them in any case", `export-http-trace show-trace-timing`},
 	{aiperf, "what is counted", ignored, "the engine's usage is compared with the row in any case", `use-server-token-count per-chunk-usage apply-chat-template`},
-	{aiperf, "what the export holds", ignored, alwaysThere, `export-level= profile-export-level=`},
 	{aiperf, "hints of recorded traces", ignored, "no hash ids are sent, and output lengths are enforced where the engine can (--profile)", `omit-kv-hints force-min-tokens`},
 	{aiperf, "output lengths that are only a limit", refused, "--profile openai sends no more than a limit", `no-force-min-tokens`},
 	{aiperf, "the wait for the model", ignored, "--wait-ready asks until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
-	{
-		aiperf, "warm-up with a load of its own", refused, "a warm-up is a closed loop: --warmup-duration, --warmup-requests and --warmup-concurrency; --ramp-up raises the rate of the run",
-		`warmup-arrival-pattern= warmup-concurrency-ramp-duration= warmup-prefill-concurrency=
-		warmup-prefill-concurrency-ramp-duration= warmup-request-rate= warmup-request-rate-ramp-duration= num-warmup-sessions=`,
-	},
-	{aiperf, "curves of rates", refused, "--ramp-up raises --request-rate", `request-rate-series=`},
-	{
-		aiperf, "pauses between several runs", refused, onlyMore,
-		`profile-run-cooldown-seconds= profile-run-disable-warmup-after-first no-profile-run-disable-warmup-after-first`,
-	},
 	{
 		aiperf, "images of several sizes, and of a folder", refused, "--image-size is that of all images whose row does not say theirs; rows with messages or payload hold pictures of yours",
 		`image-height-stddev= image-width-stddev= image-source= image-source-sampling=`,
@@ -151,7 +135,6 @@ var families = []family{
 	{vllms, "what other data sets may repeat", ignored, "each row of the trace is sent once, as it is", `no-oversample skip-chat-template enable-multimodal-chat`},
 	{vllms, "plots", ignored, "report.html in --out has the timeline, moonloop inspect the lengths", `plot-timeline timeline-itl-thresholds= plot-dataset-stats`},
 	{vllms, "requests that only probe", refused, "all requests are those of the trace", `probe-request-rate=`},
-	{vllms, "who gets which LoRA", refused, "rows of the trace name their models", `lora-modules=… lora-assignment=`},
 	{vllms, "the tokenizer", ignored, noTokenizer, `skip-tokenizer-init`},
 
 	{

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // printError writes an error as a line, and errors that were joined as a line each; then the hints, each once.
@@ -45,17 +47,7 @@ func printError(w io.Writer, err error) {
 }
 
 // onOneTerminal escapes control characters but line ends: a name of a file must not move the cursor.
-func onOneTerminal(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if isControl(r) && r != '\n' && r != '\t' {
-			fmt.Fprintf(&b, `\x%02x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
+func onOneTerminal(text string) string { return term.Plain(text) }
 
 // otherNames are names that configurations have for what flags set, where they are not the flags' own.
 var otherNames = map[string]string{

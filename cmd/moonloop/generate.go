@@ -23,11 +23,18 @@ import (
 func newGenerateCommand() *cobra.Command {
 	cfg := generate.Default()
 	var files outputs
+	var clients clientFlags
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Generate a realistic Mooncake trace",
 		Args:  noInputs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch drawn, err := clients.drawn(cmd.Flags(), cfg); {
+			case err != nil:
+				return err
+			case drawn:
+				return clients.run(cmd, &files, cfg.BlockSize)
+			}
 			if cfg.Rows == 0 && cfg.Duration == 0 {
 				return errors.New("--rows and --duration are both 0, and a trace has to end: give one of them")
 			}
@@ -54,15 +61,32 @@ func newGenerateCommand() *cobra.Command {
 	add(f, &cfg.Grid, "grid", cfg.Grid, between("whole milliseconds from 0 to 1h, such as 3s", parseGrid, 0, time.Hour))
 	add(f, &cfg.SessionIDs, "sessions", cfg.SessionIDs)
 	add(f, &cfg.BlockSize, "block-size", cfg.BlockSize, whole(1, 1<<20))
+	add(f, &clients.folder, "clients", "", that("a folder that exists", isFolder))
+	add(f, &clients.Start, "start", 0, lasting(0, 365*24*time.Hour, "from 0 to 8760h"))
 	return cmd
 }
 
 func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdout, stderr io.Writer) error {
+	return writeGenerated(ctx, files, cfg.BlockSize, stdout, stderr, func(row func(*mooncake.Row) error) (mooncake.Meta, error) {
+		meta := mooncake.Meta{
+			SessionMode: mooncake.SessionNone, Transformations: []mooncake.Transformation{{Name: "generate", Parameters: map[string]any{"config": cfg}}},
+		}
+		if cfg.SessionIDs {
+			meta.SessionMode = mooncake.SessionFull
+		}
+		return meta, generate.Generate(cfg, row)
+	})
+}
+
+// writeGenerated writes the rows that a function makes, with what that says of them as the sidecar of a file.
+func writeGenerated(
+	ctx context.Context, files *outputs, blockSize int, stdout, stderr io.Writer, rows func(each func(*mooncake.Row) error) (mooncake.Meta, error),
+) error {
 	name := files.out
-	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: cfg.BlockSize})
+	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: blockSize})
 	var line int64
-	write := func(w *mooncake.Writer) error {
-		return generate.Generate(cfg, func(row *mooncake.Row) error {
+	write := func(w *mooncake.Writer) (mooncake.Meta, error) {
+		return rows(func(row *mooncake.Row) error {
 			if line++; line%1024 == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -74,7 +98,7 @@ func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdou
 	}
 	if name == "" {
 		buf := bufio.NewWriterSize(stdout, 64<<10)
-		if err := write(mooncake.NewWriter(buf)); err != nil {
+		if _, err := write(mooncake.NewWriter(buf)); err != nil {
 			return err
 		}
 		if err := buf.Flush(); err != nil {
@@ -87,19 +111,12 @@ func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdou
 		return err
 	}
 	defer func() { _ = file.Close() }() // after Commit without effect
-	if err := write(file.Writer); err != nil {
+	meta, err := write(file.Writer)
+	if err != nil {
 		return err
 	}
-	meta := &mooncake.Meta{
-		Tool: "moonloop generate", BlockSize: cfg.BlockSize, SessionMode: mooncake.SessionNone,
-		Digests:         digester.Digests(),
-		Trunk:           digester.Trunk(),
-		Transformations: []mooncake.Transformation{{Name: "generate", Parameters: map[string]any{"config": cfg}}},
-	}
-	if cfg.SessionIDs {
-		meta.SessionMode = mooncake.SessionFull
-	}
-	if err := file.Commit(meta); err != nil {
+	meta.Tool, meta.BlockSize, meta.Digests, meta.Trunk = "moonloop generate", blockSize, digester.Digests(), digester.Trunk()
+	if err := file.Commit(&meta); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stderr, "%s: %d rows; sidecar %s\n", name, file.Rows(), mooncake.MetaName(name))

@@ -55,6 +55,7 @@ func places(t *testing.T, name string) (all []place) {
 
 // TestGraphComesBack: a capture of a replay has the graph of the trace that was replayed: who waits for whom, how long, and how surely.
 func TestGraphComesBack(t *testing.T) {
+	t.Parallel()
 	trace, err := filepath.Abs(filepath.Join("..", "..", "examples", "agents.jsonl"))
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,6 +87,7 @@ func (t *inspected) arrivals() (s section) {
 	s.line(true, "rows", term.Comma(t.Rows))
 	s.line(t.Rows != t.Kinds.Length, "rows without lengths", fmt.Sprintf("%s text, %s messages, %s payload",
 		term.Comma(t.Kinds.Text), term.Comma(t.Kinds.Messages), term.Comma(t.Kinds.Payload)))
+	s.line(len(t.Classes) > 0, "rows by class", t.classes())
 	s.line(timed, "span", term.Milliseconds(a.Span))
 	s.line(timed, "first, last timestamp", fmt.Sprintf("%s, %s ms", humanize.Commaf(a.First), humanize.Commaf(a.Last)))
 	s.line(a.Missing != 0, "rows without timestamp", term.Comma(a.Missing))
@@ -96,6 +98,25 @@ func (t *inspected) arrivals() (s section) {
 		term.Comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max))
 	s.line(timed, "timestamp grid", orUndefined(a.Undefined["grid"], "%s", grid(a.Grid)))
 	return s
+}
+
+// classes lists the classes of rows and the priority that all rows of one have, those with most rows first.
+func (t *inspected) classes() string {
+	const most = 8
+	all := slices.Clone(t.Classes)
+	slices.SortStableFunc(all, func(a, b stats.ClassStats) int { return cmp.Compare(b.Rows, a.Rows) })
+	var parts []string
+	for _, c := range all[:min(len(all), most)] {
+		part := fmt.Sprintf("%s %s", term.Comma(c.Rows), onOneTerminal(cmp.Or(c.Class, "(none)")))
+		if c.Priority != nil {
+			part += fmt.Sprintf(" (priority %d)", *c.Priority)
+		}
+		parts = append(parts, part)
+	}
+	if more := len(all) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // lengths are the lines of prompts and replies.
@@ -159,7 +180,7 @@ func (t *inspected) graphs(s *section) {
 		about = "at least "
 	}
 	var sure []string
-	for _, name := range []string{"link", "tool_call", "parent", "time", "unknown"} { // the surest first
+	for _, name := range []string{"link", "tool_call", "parent", "session", "time", "unknown"} { // the surest first
 		if n := g.Evidence[name]; n > 0 {
 			sure = append(sure, fmt.Sprintf("%s %s", term.Comma(n), name))
 		}

@@ -64,6 +64,7 @@ type compared struct {
 }
 
 func TestLoopOnRealCaches(t *testing.T) {
+	t.Parallel()
 	with := func(c simulator.Config, change func(*simulator.Config)) simulator.Config {
 		change(&c)
 		return c

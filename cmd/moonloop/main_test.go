@@ -51,6 +51,7 @@ func (l leakless) Run() int {
 
 // TestScripts runs the command as its users do: the scripts in testdata, against a simulated engine.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -114,6 +115,7 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 
 // TestInterrupt stops a replay under way with a signal: it ends by itself, with its books in order.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		signal os.Signal

@@ -17,6 +17,7 @@ import (
 // TestParquet: a trace, and a file of another format, may be Parquet: a file, standard input, or one of a folder. What comes out of it is
 // what comes out of the same rows as JSON lines.
 func TestParquet(t *testing.T) {
+	t.Parallel()
 	type mooncakeRow struct {
 		At      float64  `parquet:"timestamp"`
 		Input   int64    `parquet:"input_length"`

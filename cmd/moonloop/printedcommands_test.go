@@ -74,6 +74,7 @@ var printedCommands = []printedCommand{
 
 // TestPrintedCommands runs ours, and looks at the rows, or figures, that come out; and sees that replay names ours in place of theirs.
 func TestPrintedCommands(t *testing.T) {
+	t.Parallel()
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(trace, []byte(sharedRows), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -87,7 +88,9 @@ const (
 	guideStart  = "run --backend kind=openai_http,target=ENGINE "
 )
 
-var printedLines = []printedLine{
+var printedLines = slices.Concat(printedTraces, printedLoads)
+
+var printedTraces = []printedLine{
 	{
 		aiperf, "Trace Replay with Mooncake Traces", "a trace file of one's own", aiperfStart + "--input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
 		map[string]string{"custom_trace.jsonl": threeRows},
@@ -184,6 +187,13 @@ var printedLines = []printedLine{
 {"text": "Where do they end?"}
 `},
 		"requests 2; path /generate_stream; some inputs=Where do they end?; body parameters=map[details:true]", "",
+	},
+	{
+		aiperf, "Profile the OpenAI Responses API", "texts of one's own", "profile --model sim --endpoint-type responses --endpoint /v1/responses --streaming --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 4",
+		map[string]string{"inputs.jsonl": `{"texts": ["Where do rivers rise?"]}
+{"texts": ["Where do they end?"]}
+`},
+		"requests 4; path /v1/responses; model sim; some input=[map[content:Where do they end? role:user]]; body stream=true; body messages=", "",
 	},
 	{
 		aiperf, "Trace Replay with Mooncake Traces", "rows with messages", aiperfStart + "--input-file DIR/chats.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
@@ -503,10 +513,17 @@ func packed(text string) string {
 
 // TestPrintedLines runs them, and looks at what the engine got.
 func TestPrintedLines(t *testing.T) {
+	t.Parallel()
 	ends := make([]func() replayed, len(printedLines))
 	for i, p := range printedLines {
-		line, _ := strings.CutPrefix(p.line, "!")
-		ends[i] = begin(t, aliasTrace, recorded(strings.Fields("replay --overhead 1 "+line), p.sees), p.files)
+		ends[i] = beginMany(p.sees, func() func() replayed {
+			line, _ := strings.CutPrefix(p.line, "!")
+			args := recorded(strings.Fields("replay --overhead 1 "+line), p.sees)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "␣", " ")
+			}
+			return begin(t, aliasTrace, args, p.files)
+		})
 	}
 	for i, p := range printedLines {
 		t.Run(p.tool+"/"+p.about, func(t *testing.T) {
@@ -532,7 +549,7 @@ func writePrinted(b *strings.Builder, tool string) {
 	for _, p := range printedLines {
 		if p.tool == tool {
 			line, no := strings.CutPrefix(p.line, "!")
-			line = strings.NewReplacer("ENGINE", "http://localhost:8000", "HOST:PORT", "localhost:8000", "HOST", "localhost", "PORT", "8000", "DIR/", "").Replace(line)
+			line = strings.NewReplacer("ENGINE", "http://localhost:8000", "HOST:PORT", "localhost:8000", "HOST", "localhost", "PORT", "8000", "DIR/", "", "␣", " ").Replace(line)
 			note := p.note
 			if no {
 				note = "refused: " + note

@@ -41,6 +41,9 @@ var printedMembers = []printedMember{
 	{"--backend", "extras.body", "--extra-inputs", yes, "wins over what a replay sends, ignore_eos among it", "--backend kind=openai_http,target=ENGINE,extras.body.ignore_eos=false,extras.body.top_k=20" + ofTrace4, "body ignore_eos=false; body top_k=20", ""},
 	{"--backend", "extras.headers", "--header", yes, "", "--backend kind=openai_http,target=ENGINE,extras.headers.X-Team=a" + ofTrace4, "header X-Team=a", ""},
 	{"--backend", "extras.content extras.params", "", refused, "rows with messages have such contents; no query is added to the address", "!--backend kind=openai_http,target=ENGINE,extras.content.source_lang_code=en" + ofTrace4, "extras.body", ""},
+	{"--backend", "server_history multiturn_reasoning", "", partly, "false alone: a request has the conversation so far, as the trace says", "--backend kind=openai_http,target=ENGINE,server_history=false,multiturn_reasoning=false" + ofTrace4, "requests 4", ""},
+	{"--backend", "tool_call_missing_behavior", "", ignored, "a replay waits for no tool call", "--backend kind=openai_http,target=ENGINE,tool_call_missing_behavior=ignore_continue" + ofTrace4, "requests 4", ""},
+	{"--backend", "api_routes", "", refused, "a path before those of the API belongs into target", "!--backend kind=openai_http,target=ENGINE,api_routes./v1/completions=/other/completions" + ofTrace4, "belongs into target", ""},
 	{"--backend", "follow_redirects validate_backend", "", ignored, "", "--backend kind=openai_http,target=ENGINE,follow_redirects=true,validate_backend=false" + ofTrace4, "requests 4", ""},
 
 	{"--data", "kind path", "TRACE, --from", partly, "trace_synthetic, mooncake, weka and otel; JSON lines, an array, a table and Parquet", "--data kind=trace_synthetic,path=TRACE,time_scale=0.001" + toSim, "requests 4; rows of the trace; spread over the schedule", ""},
@@ -63,6 +66,7 @@ var printedMembers = []printedMember{
 	{"--profile", "concurrent max_concurrency", "--concurrency", yes, "the smaller of the two", "--profile kind=concurrent,streams=4,max_concurrency=1" + toSim + ofTrace4, "one at a time", ""},
 	{"--profile", "constant async rate max_concurrency", "--request-rate, --concurrency", partly, "one rate", "--profile kind=constant,rate=8,max_concurrency=32" + toSim + ofTrace4, "spread over the schedule; over 375ms; summary config.concurrency=32", ""},
 	{"--profile", "poisson", "--request-rate", partly, "one rate", "--profile kind=poisson,rate=8" + toSim + ofTrace4, "requests 4; summary config.arrival=poisson; summary config.request-rate=8", ""},
+	{"--profile", "warmup warmup.percent warmup.mode cooldown.value", "--steady-from, --steady-to", partly, "of the time, not of the number of requests", "--profile kind=constant,rate=[8],warmup.percent=0.25,warmup.mode=prefer_duration,cooldown.value=0.01" + toSim + ofTrace4, "requests 4; output Steady", ""},
 	{"--profile", "rampup_duration", "--ramp-up, --concurrency-ramp-up", yes, "", "--profile kind=constant,rate=1000,rampup_duration=20" + toSim + ofTrace4, "requests 4; spread over the schedule", ""},
 	{"--profile", "sweep sweep_size strategy_type", "", refused, "moonloop search finds the load that an engine takes", "!--profile kind=sweep,sweep_size=10,strategy_type=poisson" + toSim + ofTrace4, "moonloop search", ""},
 
@@ -80,6 +84,7 @@ var printedMembers = []printedMember{
 
 // TestPrintedMembers runs a line with each.
 func TestPrintedMembers(t *testing.T) {
+	t.Parallel()
 	ends := make([]func() replayed, len(printedMembers))
 	for i, m := range printedMembers {
 		line, _ := strings.CutPrefix(m.line, "!")

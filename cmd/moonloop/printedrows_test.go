@@ -163,6 +163,7 @@ var printedRows = []printed{
 
 // TestPrintedRows replays each example, and compares what arrives.
 func TestPrintedRows(t *testing.T) {
+	t.Parallel()
 	for _, p := range printedRows {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -244,6 +245,7 @@ func TestPrintedRows(t *testing.T) {
 
 // TestPrintedRowsBecomeLines: a transformation writes each example as JSON lines, which are the same workload.
 func TestPrintedRowsBecomeLines(t *testing.T) {
+	t.Parallel()
 	for _, p := range printedRows {
 		if slices.Contains(p.args, "timed_trace") || slices.Contains(p.args, "--session-mode") { // flags of a replay
 			continue

@@ -25,6 +25,7 @@ const classTrace = `{"timestamp":0,"input_length":601,"output_length":2,"class":
 
 // TestPriorityArrives: what the engine gets of classes and priorities, and the figures of each class wherever figures are.
 func TestPriorityArrives(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		flags []string

@@ -55,6 +55,7 @@ func pointsAbove(tokens, observed, prompts []int64) float64 {
 // TestPromptOrder captures a production of too few requests to tell in which order the engine's template writes prompts. Where capture is
 // told, the trace predicts what the engine had cached, from the first request on.
 func TestPromptOrder(t *testing.T) {
+	t.Parallel()
 	config := simulator.VLLM()
 	config.Cache.BlockSize, config.TokensPerChunk = 16, 16
 	config.Template = &simulator.Template{PerMessage: 5, PerPrompt: 5, SystemLast: true}

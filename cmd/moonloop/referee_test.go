@@ -22,6 +22,7 @@ import (
 // TestRefereePlanted: a client whose times to first token are 3 ms too high is told so. Its export is made of the server's own stamps, so
 // that no clock but the server's is in it.
 func TestRefereePlanted(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	record, export, html := filepath.Join(dir, "truth.jsonl"), filepath.Join(dir, "export.jsonl"), filepath.Join(dir, "referee.html")
 	url, stop := startSimulate(t, "--fast", "--record", record)
@@ -79,6 +80,7 @@ func TestRefereePlanted(t *testing.T) {
 
 // TestSimulateJudges: the engine judges who called it when it stops, by a trace.
 func TestSimulateJudges(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	trace, record := filepath.Join(dir, "trace.jsonl"), filepath.Join(dir, "truth.jsonl")
 	rows := "{\"timestamp\":0,\"input_length\":13,\"output_length\":2}\n{\"timestamp\":1,\"input_length\":13,\"output_length\":2}\n"
@@ -122,6 +124,7 @@ func TestSimulateJudges(t *testing.T) {
 
 // TestSimulateRuns: with --run the engine lives as long as a command. One that fails is an error of its own.
 func TestSimulateRuns(t *testing.T) {
+	t.Parallel()
 	for command, want := range map[string]struct {
 		status int
 		text   string

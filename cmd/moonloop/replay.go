@@ -52,8 +52,11 @@ type replayFlags struct {
 	shard       [2]int // of how many
 	loop        loops
 	made        sourceSteps
-	runs        int    // one after the other
-	runsFresh   bool   // each with other prompts
+	runs        int  // one after the other
+	runsFresh   bool // each with other prompts
+	runsPause   time.Duration
+	runsWarm    bool   // the first one's warm-up is for all
+	series      string // the file of a rate that changes in time
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
@@ -137,12 +140,15 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
 	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
 	add(fs, &c.Target.InstanceHeader, "instance-header", "", that("the name of a header", isRecordable))
+	add(fs, &c.Target.SessionHeader, "session-header", "X-Session-Id", that("the name of a header", isRecordable))
+	pairsVar(fs, &c.Target.Posts, "engine-post", "WHEN=PATH with a time of before, start or end, such as before=/reset_prefix_cache", agent.ParsePosts)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)
 	add(fs, &c.Schedule.Speedup, "speedup", 1, number(1e-6, 1e9))
 	textVar(fs, &c.Schedule.Spread, "spread", "none", "", transform.ParseSpread).rule = oneOf("none", "uniform", "even")
 	add(fs, &c.Schedule.Arrivals.Rate, "request-rate", 0, aRate)
+	add(fs, &f.series, "request-rate-series", "", aFile)
 	wordVar(fs, &c.Schedule.Arrivals.Pattern, "arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
 	add(fs, &c.Schedule.Arrivals.Burstiness, "burstiness", 1, number(load.MinBurstiness, load.MaxBurstiness))
 	add(fs, &c.Schedule.Arrivals.Users, "users", 0, whole(0, load.MaxUsers))
@@ -160,6 +166,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Trace.LoopFresh, "loop-fresh", false)
 	add(fs, &f.runs, "runs", 1, whole(1, maxRuns))
 	add(fs, &f.runsFresh, "runs-fresh", false)
+	add(fs, &f.runsPause, "runs-pause", 0)
+	eitherVar(fs, &f.runsWarm, "runs-warmup", "each", "first")
 	add(fs, &c.Schedule.Grace, "grace", 30*time.Second)
 	add(fs, &c.Schedule.Prepare, "prepare", 2*time.Millisecond, lasting(0, time.Second, "from 0 to 1s"))
 	add(fs, &c.Schedule.Concurrency, "concurrency,c", 0)
@@ -172,6 +180,12 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.WarmupFor, "warmup-duration", 0)
 	add(fs, &c.Schedule.WarmupGrace, "warmup-grace", 0)
 	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
+	add(fs, &c.Schedule.WarmupConcurrencyRampUp, "warmup-concurrency-ramp-up", 0)
+	add(fs, &c.Schedule.WarmupPrefillConcurrency, "warmup-prefill-concurrency", 0, whole(0, 1024))
+	add(fs, &c.Schedule.WarmupPrefillRampUp, "warmup-prefill-ramp-up", 0)
+	add(fs, &c.Schedule.WarmupArrivals.Rate, "warmup-request-rate", 0, aRate)
+	wordVar(fs, &c.Schedule.WarmupArrivals.Pattern, "warmup-arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
+	add(fs, &c.Schedule.WarmupArrivals.RampUp, "warmup-ramp-up", 0)
 	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4, or auto/n", parseShard)
 	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z, or a time of day in UTC, such as 03:10", parseStartAt)
 	add(fs, &c.Schedule.ClockReference, "clock-reference", "", that("the host of an NTP server, with or without a port, such as pool.ntp.org", isHost))
@@ -207,6 +221,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Disconnect.Share, "cancel-share", 0, share)
 	add(fs, &c.Disconnect.After, "cancel-after", 0)
 	add(fs, &c.Target.HTTP2, "http2", false)
+	eitherVar(fs, &c.Target.FreshConnections, "connections", "kept", "fresh")
 	eitherVar(fs, &c.Target.ReadStamps, "arrival-stamps", "kernel", "read")
 	add(fs, &c.Target.CacheBlock, "engine-block-size", 0, whole(0, mooncake.MaxBlockSize))
 	add(fs, &c.Target.Retries, "retries", 0, whole(0, 1000))
@@ -261,6 +276,15 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	if a := &c.Schedule.Arrivals; a.Users > 0 && !fs.Changed("arrival") {
 		a.Pattern = load.Constant
 	}
+	if w := &c.Schedule.WarmupArrivals; w.Pattern == load.Gamma {
+		w.Burstiness = c.Schedule.Arrivals.Burstiness
+	}
+	var err error
+	if f.series != "" && !fs.Changed("request-rate") {
+		if c.Schedule.Arrivals.Series, err = readSeries(f.series); err == nil {
+			c.Schedule.Arrivals.Rate = c.Schedule.Arrivals.Series[0].Rate
+		}
+	}
 	// Which the configuration takes for its default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
 		if fs.Changed(name) && *d == 0 {
@@ -276,8 +300,9 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 			c.Target.Further = append(c.Target.Further, address)
 		}
 	}
-	var err error
-	f.warnings, err = f.engineSecrets.read(ctx, &c.Target)
+	var secretsErr error
+	f.warnings, secretsErr = f.engineSecrets.read(ctx, &c.Target)
+	err = errors.Join(err, secretsErr)
 	for _, address := range c.Target.URLs() {
 		name := secretQuery(address)
 		switch from := f.from["url"]; {
@@ -330,7 +355,13 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
 	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,
 		"--grace has no effect without --max-duration, --abort-error-rate or --abort-errors: give one of these, or leave it out")
-	for _, name := range []string{"warmup-grace", "warmup-concurrency"} {
+	refuse(f.series != "" && fs.Changed("request-rate"), "--request-rate and --request-rate-series: the one is constant, the other changes in time; leave one of the two out")
+	for _, name := range []string{"warmup-arrival", "warmup-ramp-up"} {
+		refuse(fs.Changed(name) && !c.Schedule.WarmupArrivals.Any(), "--"+name+" has no effect without --warmup-request-rate: give both or neither")
+	}
+	for _, name := range []string{
+		"warmup-grace", "warmup-concurrency", "warmup-concurrency-ramp-up", "warmup-prefill-concurrency", "warmup-prefill-ramp-up", "warmup-request-rate",
+	} {
 		refuse(fs.Changed(name) && c.Schedule.Warmup == 0 && c.Schedule.WarmupFor == 0,
 			"--"+name+" has no effect without a warm-up: give --warmup-duration or --warmup-requests, or leave it out")
 	}
@@ -345,6 +376,11 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	if c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0 {
 		f.warnings = append(f.warnings, "--loop-fresh has no effect without --loop: the trace is sent once")
 	}
+	for _, name := range []string{"runs-pause", "runs-warmup"} {
+		if fs.Changed(name) && f.runs < 2 {
+			f.warnings = append(f.warnings, "--"+name+" has no effect without --runs: there is one run")
+		}
+	}
 	if f.runsFresh && f.runs < 2 {
 		f.warnings = append(f.warnings, "--runs-fresh has no effect without --runs: there is one run")
 	}
@@ -354,6 +390,19 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		f.warnings = append(f.warnings, "--speedup divides only the delays between turns here: --request-rate replaces the timestamps")
 	}
 	return errors.Join(errs...)
+}
+
+// readSeries reads a rate that changes in time.
+func readSeries(name string) ([]load.RatePoint, error) {
+	text, err := os.ReadFile(name) //nolint:gosec // the user's file
+	if err != nil {
+		return nil, fmt.Errorf("--request-rate-series %s: %s; name a JSON file, such as one of {\"points\": [{\"time_s\": 0, \"qps\": 5}, {\"time_s\": 60, \"qps\": 20}]}", quoted(name), reason(err))
+	}
+	points, err := load.ParseSeries(text)
+	if err != nil {
+		return nil, fmt.Errorf("--request-rate-series %s: %w", quoted(name), err)
+	}
+	return points, nil
 }
 
 // dryRunVar adds a switch that may also say in which form.

@@ -84,6 +84,7 @@ func (r *underWay) records(t *testing.T) int {
 // TestKilledReplayCanBeRead kills a replay outright: its records are there, can be inspected, are not replaced by the next
 // run, and are when that is forced.
 func TestKilledReplayCanBeRead(t *testing.T) {
+	t.Parallel()
 	r := startReplay(t)
 	if err := r.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -134,6 +135,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 
 // TestTwoReplaysInOneFolder: the second is refused while the first runs, by force or not, and touches nothing.
 func TestTwoReplaysInOneFolder(t *testing.T) {
+	t.Parallel()
 	r := startReplay(t)
 	for _, force := range []string{"--force=false", "--force"} {
 		var stdout, stderr strings.Builder
@@ -157,6 +159,7 @@ func TestTwoReplaysInOneFolder(t *testing.T) {
 
 // TestNohup: a hang-up that the user asked to ignore is ignored.
 func TestNohup(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("nohup"); err != nil {
 		t.Skip(err)
 	}
@@ -181,6 +184,7 @@ func TestNohup(t *testing.T) {
 
 // TestReplayOutlivesItsReader: when nobody reads the output any more, the results are written all the same.
 func TestReplayOutlivesItsReader(t *testing.T) {
+	t.Parallel()
 	e, err := simulator.New(simulator.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -209,10 +209,11 @@ func TestResumeKilled(t *testing.T) {
 	}
 	arrived := b.arrived()
 	inFlight := b.whole(b.out, rows, arrived)
-	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) != 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
+	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) < 3 || len(s.Resumed.Parts) > 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
 		t.Errorf("%+v; %d rows in flight", s, inFlight)
 	}
-	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was broken off") {
+	// A request of the first part may come to the engine after its end; then the second part is killed before it has begun.
+	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was broken off") {
 		t.Error(stdout)
 	}
 	// There is nothing left of it.
@@ -243,6 +244,7 @@ func (b *broken) interrupt(requests int, args ...string) (stdout string) {
 
 // TestResumeInterrupted: a run that was interrupted goes on, though it has results; and what was cancelled then stays so.
 func TestResumeInterrupted(t *testing.T) {
+	t.Parallel()
 	const rows = 30
 	b := newBroken(t, rows, 20*time.Millisecond)
 	if stdout := b.interrupt(8, b.args()...); !strings.Contains(stdout, "it goes on with: moonloop replay --resume "+b.out) {
@@ -272,6 +274,7 @@ func TestResumeInterrupted(t *testing.T) {
 
 // TestResumeRuns: of several runs those go on that did not come to their end.
 func TestResumeRuns(t *testing.T) {
+	t.Parallel()
 	const rows = 10
 	b := newBroken(t, rows, 20*time.Millisecond)
 	args := b.args("--runs", "3", "--runs-fresh")
@@ -305,6 +308,7 @@ func TestResumeRuns(t *testing.T) {
 
 // TestResumeRefused: what cannot be gone on with is refused, and neither the engine nor the folder notices.
 func TestResumeRefused(t *testing.T) {
+	t.Parallel()
 	const rows = 20
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(6, b.out, b.args()...)
@@ -381,6 +385,7 @@ func cmpOr(files map[string]string, name, text string) string {
 
 // TestResumeInUse: a run that lives cannot be gone on with.
 func TestResumeInUse(t *testing.T) {
+	t.Parallel()
 	r := startReplay(t)
 	var stdout, stderr strings.Builder
 	if status := run(t.Context(), []string{"replay", "--resume", r.out}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay writes its results into it") {

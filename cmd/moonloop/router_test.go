@@ -82,6 +82,7 @@ func commandLine(t *testing.T, want int, text string) string {
 // TestRouter: what router says of each instance is what the engines behind a real router have counted themselves, and what it says of their
 // caches is what they had, infinite ones exactly.
 func TestRouter(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	trace := filepath.Join(dir, "trace.jsonl")
 	commandLine(t, 0, "generate --rows 120 --rate 20 --think 2,0.5 --system-prompt 1100 --user 700,0.6,2000 --output 5,0.6,9 --max-input 8000 --out "+trace)

@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
@@ -53,6 +55,9 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 	var worst error
 	var runs []*study.Run
 	for i := 1; i <= f.runs; i++ {
+		if i > 1 && !clock.Pause(cmd.Context(), f.runsPause) {
+			break
+		}
 		err := f.replayOne(cmd, i)
 		run, readErr := study.ReadRuns(runFolder(out, i))
 		if readErr == nil {
@@ -98,6 +103,11 @@ func (f *replayFlags) run(i int) agent.Config {
 	cfg.Out = runFolder(cfg.Out, i)
 	if cfg.RunID != "" {
 		cfg.RunID += fmt.Sprintf("-%d", i)
+	}
+	if f.runsWarm && i > 1 {
+		s := &cfg.Schedule
+		s.Warmup, s.WarmupFor, s.WarmupGrace, s.WarmupConcurrency, s.WarmupConcurrencyRampUp = 0, 0, 0, 0, 0
+		s.WarmupPrefillConcurrency, s.WarmupPrefillRampUp, s.WarmupArrivals = 0, 0, load.Arrivals{}
 	}
 	if f.runsFresh {
 		cfg.Prompt.Seed += uint64(i - 1) //nolint:gosec // i is 1 or more

@@ -17,6 +17,7 @@ import (
 // Each run has its folder and its name; the seed is one, or with --runs-fresh another for each; what is there is not replaced, and not
 // found out only after the first run; the runs are a side of a comparison.
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	server, engine := startSimulator(t)
 	dir := t.TempDir()
 	trace, out := filepath.Join(dir, "trace.jsonl"), filepath.Join(dir, "out")

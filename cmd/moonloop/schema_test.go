@@ -19,6 +19,7 @@ import (
 
 // TestSchemasHoldWhatIsWritten checks what verbs write against the schemas that the program prints.
 func TestSchemasHoldWhatIsWritten(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	made, scaled, out := filepath.Join(dir, "made.jsonl"), filepath.Join(dir, "scaled.jsonl"), filepath.Join(dir, "out")
 	e, err := simulator.New(simulator.Config{Models: []string{"sim"}})

@@ -44,14 +44,14 @@ var secretValues = map[string]string{
 }
 
 // plainFlags are the flags of text that hold no secret: words of a list, names, places, numbers.
-const plainFlags = `out format replays missing-tokens memory temp-dir journal grpc http tls-cert tls-key client-ca session-key deny
+const plainFlags = `out format replays missing-tokens memory temp-dir journal grpc http tls-cert tls-key client-ca session-key class-key clients deny
 	progress run resume from failed only-model to-model turn-delay listen model like prefill-lane cache-commit role-chunk fault record record-header
-	endpoint prompt profile spread start end shard start-at session-mode time-unit quarantine too-short ca-file cert-file
+	endpoint prompt profile spread start end shard shard-dir start-at session-mode time-unit quarantine too-short ca-file cert-file
 	key-file arrival-stamps slo token-events otlp-protocol run-id capacity eviction user output think request-limit
 	carry-replies carry-memory follow-engine graphs prompt-order histograms trace-url cache-sizes model-config traces allow-target map
 	max-upload max-disk as percentiles only-class priority only-session save-prompts dataset tokenizer image-size image-format config table xlsx parquet arrival
 	ramp-up-shape balance loop prompts to metric steady-from steady-to transform label again between html junit objective vary cache tolerance clock-reference
-	judge export instance-header sample-by`
+	judge export instance-header session-header engine-post request-rate-series warmup-arrival runs-warmup connections sample-by`
 
 // TestSecretFlagsAreKnown: each flag of text is known to hold a secret or known to hold none, so that a new one is not forgotten.
 func TestSecretFlagsAreKnown(t *testing.T) {

@@ -107,7 +107,7 @@ func settable(t *testing.T, name string) string {
 	f := newReplayCommand().Flags().Lookup(name)
 	rule := ruleOf(f)
 	for _, value := range slices.Concat(rule.words, strings.Fields(`true false 7 1024 0.5 1s 1MiB 0/2 http://127.0.0.1:1 2030-01-01T00:00:00Z 5m {"a":1} A=b X-A:b input_length=n
-		itl=1s 64x32 +3dB ttft words tokens never none chat vllm jpeg read full even gamma session exponential skip explicit grpc s bar tracereplay azure`), []string{"--first 3", "class=2", "a/tokenizer.json", "50,99.9", "k=v", "x.xlsx", "0.5,50", "http://127.0.0.1:1/{trace_id}"}) {
+		itl=1s 64x32 +3dB ttft words tokens never none chat vllm jpeg read full even gamma session exponential skip explicit grpc s bar tracereplay azure`), []string{"--first 3", "class=2", "a/tokenizer.json", "50,99.9", "k=v", "x.xlsx", "end=/stop_profile", "0.5,50", "http://127.0.0.1:1/{trace_id}"}) {
 		if (rule.ok == nil || rule.ok(value) == nil) && f.Value.Set(value) == nil && f.Value.String() != f.DefValue {
 			return value
 		}

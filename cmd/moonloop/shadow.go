@@ -77,7 +77,7 @@ func newShadowCommand() *cobra.Command {
 // shadowsOwn are the flags of replay that a shadow sets itself, or that need a trace that ends.
 var shadowsOwn = []string{
 	"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "lenient", "strict", "start-at", "shard", "start", "end",
-	"max-requests", "max-duration", "loop", "loop-fresh", "runs", "runs-fresh", "speedup", "request-rate", "no-fixed-schedule", "spread", "from", "transform", "map", "time-unit",
+	"max-requests", "max-duration", "loop", "loop-fresh", "runs", "runs-fresh", "runs-pause", "runs-warmup", "speedup", "request-rate", "request-rate-series", "no-fixed-schedule", "spread", "from", "transform", "map", "time-unit",
 	"block-size", "session-mode", "lookahead", "warmup", "steady-state", "steady-from", "steady-to",
 }
 

@@ -98,6 +98,7 @@ func TestSimulateServesAndRecords(t *testing.T) {
 }
 
 func TestSimulateFaults(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		fault  string
 		status int
@@ -168,6 +169,7 @@ func TestSimulateUsage(t *testing.T) {
 }
 
 func TestSimulateTLS(t *testing.T) {
+	t.Parallel()
 	lender := httptest.NewTLSServer(nil) // lends its certificate
 	defer lender.Close()
 	own := lender.TLS.Certificates[0]
@@ -207,6 +209,7 @@ func TestSimulateTLS(t *testing.T) {
 
 // --like sets what the engine of that name does, and nothing that a flag says: blocks of 32, not 16, and replies in the cache.
 func TestSimulateLike(t *testing.T) {
+	t.Parallel()
 	record := filepath.Join(t.TempDir(), "truth.jsonl")
 	url, stop := startSimulate(t, "--fast", "--like", "vllm", "--block-size", "32", "--record", record)
 	send := func(prompt string) (text string) {

@@ -75,7 +75,7 @@ func (s stored) list(url string) (names []string) {
 // TestObjectStore: journals in a store become a trace in a store, and that runs, shard by shard, which become one, with a report.
 func TestObjectStore(t *testing.T) {
 	s := newStored(t)
-	defer func() { _ = store.Close() }() // the server ends
+	defer store.Close() // the server ends
 	records, err := sampleRecords("")
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,7 @@ func (w *watched) String() string {
 // TestReplayToADeadReceiver: an OTLP endpoint where nobody listens is told before the engine hears of the replay, and what
 // OpenTelemetry's SDK has to say are warnings of ours, each once.
 func TestReplayToADeadReceiver(t *testing.T) {
+	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -160,6 +160,7 @@ func replayArgs(engine, trace string, more ...string) []string {
 // What a person sees of a replay: a screen that says how it is doing, whole at each size; afterwards the report alone, in lines that
 // fit. Nothing is asked of the terminal, since nobody would read the answer but the shell.
 func TestReplayOnATerminal(t *testing.T) {
+	t.Parallel()
 	engine, trace := engineAndTrace(t)
 	for _, size := range [][2]int{{80, 24}, {120, 40}} {
 		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {

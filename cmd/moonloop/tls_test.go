@@ -149,6 +149,7 @@ func TestMalformedTLS(t *testing.T) {
 // TestReplayTLS: a replay through TLS with certificates on both sides, by each version of HTTP, is one like any other; not
 // to verify is possible, and stands in the report.
 func TestReplayTLS(t *testing.T) {
+	t.Parallel()
 	ours := testcert.New(t)
 	e := newSecureEngine(t, simulator.Config{}, &tls.Config{
 		Certificates: []tls.Certificate{ours.Sign(t, "127.0.0.1")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ours.Pool(),

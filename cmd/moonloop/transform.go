@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -387,17 +388,17 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 
 // sampling says of which samples of production the new trace is: those of its sources, and then of each the part that was kept.
 func (t *tracesRead) sampling(rows int64) (list []mooncake.Sampling) {
-	whole := true
+	whole, rate := true, cmp.Or(t.flags.Sample, 1)
 	for _, from := range t.metas {
 		of := []mooncake.Sampling{{Rate: 1}}
 		if from != nil && len(from.Sampling) > 0 {
 			of = from.Sampling
 		}
 		for _, s := range of {
-			if t.flags.Sample != 1 {
+			if rate != 1 {
 				s.By = t.flags.SampleBy
 			}
-			s.Rate, s.Rows = s.Rate*t.flags.Sample, 0 // how many rows of which one are left, nobody counts
+			s.Rate, s.Rows = s.Rate*rate, 0 // how many rows of which one are left, nobody counts
 			whole = whole && s.Rate == 1
 			if !slices.Contains(list, s) {
 				list = append(list, s)

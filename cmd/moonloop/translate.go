@@ -29,6 +29,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -46,6 +47,8 @@ type translator struct {
 	extra  map[string]json.RawMessage
 	kept   map[string]string // values that mean something together only
 	models []string          // where --model is given several times
+
+	adapters []string // of LoRA, in the place of the model
 }
 
 // aliasHint tells where the table is.
@@ -54,6 +57,12 @@ const aliasHint = `"moonloop help aliases" lists the flags of other tools; --as 
 // translate returns the command line of a replay in our flags, and what there is to say about it.
 func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error) {
 	words, rest := splitFlags(fs, args)
+	switch all, is, err := withConfig(fs, words, rest); {
+	case err != nil:
+		return nil, nil, hintError{err, aliasHint}
+	case is:
+		return translate(fs, all)
+	}
 	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
 	var errs []error
 	if len(words) > 0 && words[0].name == "" {
@@ -83,14 +92,17 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 			t.args = append(t.args, w.typed...)
 		case a.state == refused:
 			errs = append(errs, fmt.Errorf("--%s: a flag of %s that a replay does not have: %s", w.name, t.toolNames(a), a.note))
-		case a.takes != "" && len(w.values) == 0:
+		case a.takes != "" && a.takes != onOff && len(w.values) == 0:
 			errs = append(errs, fmt.Errorf("--%s: its value is missing", w.name))
 		case a.do == nil:
 			t.said = append(t.said, "--"+w.name+" has no effect: "+a.note)
 		default:
 			values := w.values
-			if a.takes == "" {
+			switch {
+			case a.takes == "":
 				values = []string{""}
+			case a.takes == onOff && len(values) == 0:
+				values = []string{"true"}
 			}
 			for _, v := range values {
 				if err := a.do(t, v); err != nil {
@@ -164,7 +176,7 @@ func splitFlags(fs *pflag.FlagSet, args []string) (words []flagWord, rest []stri
 		}
 		own := fs.Lookup(w.name) != nil && !isSwitch // it takes what follows, as the flag library does
 		for !has && takes != "" && i+1 < len(args) && (!isFlag(args[i+1]) || own && len(w.values) == 0) &&
-			(len(w.values) == 0 || takes == "V…" && looksMany(w.name, args[i+1])) {
+			(takes != onOff || args[i+1] == "true" || args[i+1] == "false") && (len(w.values) == 0 || takes == "V…" && w.takesMore(args, args[i+1])) {
 			i++
 			w.values, w.typed = append(w.values, args[i]), append(w.typed, args[i])
 		}
@@ -199,13 +211,21 @@ func known(name string) bool {
 	return slices.ContainsFunc(aliases, func(a alias) bool { return a.name == name })
 }
 
-// looksMany reports whether a word goes on the list of a flag that takes several, instead of naming the trace.
-func looksMany(name, word string) bool {
-	switch name {
+// onOff is what a switch takes that true or false may follow.
+const onOff = "B"
+
+// takesMore reports whether a word goes on the list of a flag that takes several, instead of naming the trace.
+func (w flagWord) takesMore(line []string, word string) bool {
+	switch w.name {
 	case "goodput", "extra-inputs":
 		return strings.Contains(word, ":") && !strings.Contains(word, "://")
 	case "header":
-		return strings.Contains(word, "=")
+		return strings.Contains(word, "=") || strings.Contains(word, ":") && !strings.Contains(word, "://")
+	case "prompts": // dataset FILE, unless the file is elsewhere
+		return slices.Equal(w.values, []string{"dataset"}) && !slices.ContainsFunc(line, func(word string) bool {
+			name, _, _ := strings.Cut(word, "=")
+			return name == "--dataset"
+		})
 	}
 	return true
 }
@@ -254,6 +274,9 @@ func (a alias) fits(w flagWord) bool {
 	case "endpoint":
 		return strings.Contains(value, "/")
 	case "header":
+		if theirs := strings.HasPrefix(value, "{") || len(w.values) > 1 && !strings.Contains(value, "="); theirs || a.tools == aiperf {
+			return theirs && a.tools == aiperf
+		}
 		return strings.Contains(value, "=")
 	case "extra-inputs":
 		return strings.Contains(value, ":") && !strings.HasPrefix(value, "{")
@@ -263,16 +286,17 @@ func (a alias) fits(w flagWord) bool {
 		_, err := parseFloat(value)
 		return err == nil
 	case "seed":
-		return guides
-	case "model":
-		return false // ours, once or several times: see recorded
+		return (a.tools == guidellm) == guides
+	case "model", "max-error-rate":
+		return false // ours, once or several times: see recorded and finish
 	case "scenario":
 		return value != theScenario || a.tools == aiperf
 	case "dataset-name":
 		return strings.Contains(a.tools, vllm) || value != "timed_trace"
 	case "url":
-		_, port, err := net.SplitHostPort(value)
-		return err == nil && isPort(port, 1) == nil
+		return hasPort(value)
+	case "image-format":
+		return value == "random"
 	}
 	return true
 }
@@ -296,9 +320,12 @@ func (t *translator) choose(w flagWord) (*alias, error) {
 	}
 	var is []*alias
 	for i, a := range aliases {
-		if a.name == w.name && a.fits(w) && slices.ContainsFunc(t.tools, func(tool string) bool { return slices.Contains(strings.Fields(a.tools), tool) }) {
+		if a.name == w.name && a.fits(w) && slices.ContainsFunc(t.tools, a.of) {
 			is = append(is, &aliases[i])
 		}
+	}
+	if i := slices.IndexFunc(is, func(a *alias) bool { return a.renames() }); i >= 0 {
+		is = is[i : i+1] // the plain name of a flag of ours
 	}
 	if len(is) > 1 && !is[0].same(is[1]) {
 		return nil, fmt.Errorf("--%s means one thing in %s (%s) and another in %s (%s): say which by --as %s or --as %s",
@@ -371,6 +398,21 @@ func (t *translator) finish() (errs []error) {
 		}
 		_ = t.add("out", filepath.Join(cmp.Or(into, "."), strings.TrimSuffix(t.kept["prefix"], filepath.Ext(t.kept["prefix"]))))
 	}
+	if rate := t.typed("max-error-rate"); rate != "" && t.writtenFor(guidellm) {
+		t.args = withoutFlag(t.args, "max-error-rate")
+		_ = t.add("abort-error-rate", rate)
+	}
+	if t.typed("num-prompts") == "-1" && !slices.ContainsFunc(t.tools, func(tool string) bool { return !strings.Contains(vllms, tool) }) { // all
+		t.args = withoutFlag(t.args, "num-prompts")
+		_ = t.add("max-requests", "0")
+	}
+	if has("prompts of") && t.typed("dataset") == "" {
+		errs = append(errs, errors.New("--prompts dataset: its file is missing: write --prompts dataset FILE"))
+	}
+	t.posts()
+	if err := t.rawExport(); err != nil {
+		errs = append(errs, err)
+	}
 	if has("most") {
 		_ = t.add("max-requests", t.kept["most"])
 	}
@@ -409,13 +451,14 @@ func (t *translator) finish() (errs []error) {
 			errs = append(errs, err)
 		}
 	}
-	if (has("timed") || has("mode")) && t.typed("request-rate") != "" {
-		for _, name := range []string{"request-rate", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "users", "ramp-up", "ramp-up-from", "ramp-up-shape"} {
+	if (has("timed") || has("mode")) && t.typed("request-rate", "request-rate-series") != "" {
+		for _, name := range []string{"request-rate", "request-rate-series", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "users", "ramp-up", "ramp-up-from", "ramp-up-shape"} {
 			t.args = withoutFlag(t.args, name)
 		}
 		t.said = append(t.said, "--request-rate has no effect: "+followed)
 	}
 	t.vllmDefaults()
+	t.aiperfDefaults()
 	scale, given := t.kept["scale"]
 	switch dataset := t.kept["dataset"]; {
 	case dataset == "timed_trace":
@@ -474,6 +517,29 @@ func (t *translator) vllmDefaults() {
 
 // vllmPrompts is the number of requests that vLLM sends unless it is told another.
 const vllmPrompts = "1000"
+
+// promptsOf reads what prompts are made of, by the name that the flag has as a choice of several.
+func (t *translator) promptsOf(value string) error {
+	switch _, file := t.kept["prompts of"]; {
+	case file && t.typed("dataset") != "":
+		return errors.New("it is given twice: give it once")
+	case file:
+		return t.add("dataset", value)
+	case value == "dataset":
+		return keep("prompts of")(t, value)
+	case value == string(prompt.Words), value == string(prompt.Tokens):
+		return t.add("prompt", value)
+	}
+	return fmt.Errorf("%s: want dataset FILE, words or tokens", quoted(value))
+}
+
+// format reads the form in which a report is printed.
+func (t *translator) format(value string) error {
+	if value != "table" {
+		return fmt.Errorf("%s: want table; --out DIR writes JSON and CSV, --xlsx and --parquet the rest", quoted(value))
+	}
+	return t.add("table", string(report.LayoutTraceReplay))
+}
 
 // textsOf makes the dataset of TraceReplay's modes. Its mode trace passes over what there is of one.
 func (t *translator) textsOf() error {
@@ -552,15 +618,22 @@ func (t *translator) theTrace(value string) error {
 
 // url puts a scheme before a host and port.
 func (t *translator) url(value string) error {
-	if host, port, err := net.SplitHostPort(value); err == nil && host != "" && isPort(port, 1) == nil {
+	if hasPort(value) {
 		value = "http://" + value
 	}
 	return t.add("url", value)
 }
 
+// hasPort reports whether an address is host:port, and perhaps a path, without http:// before it.
+func hasPort(value string) bool {
+	at, _, _ := strings.Cut(value, "/")
+	host, port, err := net.SplitHostPort(at)
+	return err == nil && host != "" && isPort(port, 1) == nil
+}
+
 // aiperfFormats are the formats of AIPerf's traces that are converted first.
 var aiperfFormats = map[string]string{
-	"bailian_trace": "bailian", "baseten_trace": "baseten", "burst_gpt_trace": "burstgpt", "inputs_json": "payloads", "multi_turn": "aiperf",
+	"bailian_trace": "bailian", "baseten_trace": "baseten", "burst_gpt_trace": "burstgpt", "dag_jsonl": "aiperf-dag", "inputs_json": "payloads", "multi_turn": "aiperf",
 	"random_pool": "aiperf", "raw_payload": "payloads", "sagemaker_data_capture": "sagemaker", "single_turn": "aiperf", "tracelab": "tracelab", "weka_trace": "weka",
 }
 
@@ -893,6 +966,13 @@ func (t *translator) headers(value string) error {
 	if isHeader(value) == nil {
 		return t.add("header", value)
 	}
+	var object map[string]string
+	if json.Unmarshal([]byte(value), &object) == nil {
+		for _, name := range slices.Sorted(maps.Keys(object)) {
+			_ = t.add("header", name+": "+object[name])
+		}
+		return nil
+	}
 	name, text, found := strings.Cut(value, "=")
 	if !found {
 		return errors.New("want KEY=VALUE or KEY: VALUE")
@@ -901,6 +981,10 @@ func (t *translator) headers(value string) error {
 }
 
 func (t *translator) goodput(value string) error {
+	value, err := objectives(value)
+	if err != nil {
+		return err
+	}
 	for i, arg := range t.args {
 		if before, found := strings.CutPrefix(arg, "--slo="); found {
 			t.args[i] = "--slo=" + before + " " + value
@@ -985,8 +1069,12 @@ func writeAliases(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("Flags of other replay tools that moonloop replay understands: put \"moonloop\nreplay\" in the place of the tool's name, and leave the rest as it is.\n\n" +
 		"Where one name has two meanings, its value and the other flags decide, or --as.\n")
-	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay} {
-		fmt.Fprintf(&b, "\n%s (--as %s):\n", toolNames[tool], tool)
+	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay, anyTool} {
+		if tool == anyTool {
+			b.WriteString("\nOn every command line:\n")
+		} else {
+			fmt.Fprintf(&b, "\n%s (--as %s):\n", toolNames[tool], tool)
+		}
 		for _, a := range rows {
 			if slices.Contains(strings.Fields(a.tools), tool) {
 				means := strings.Join(slices.DeleteFunc([]string{a.ours, a.note}, func(s string) bool { return s == "" }), "; ")
@@ -1022,8 +1110,8 @@ func completeAliases(root *cobra.Command) {
 		if a.state == refused || verb.Flags().Lookup(a.name) != nil {
 			continue
 		}
-		usage := "as in " + toolNames[strings.Fields(a.tools)[0]]
-		if a.takes == "" {
+		usage := "as in " + cmp.Or(toolNames[strings.Fields(a.tools)[0]], a.ours)
+		if a.takes == "" || a.takes == onOff {
 			verb.Flags().Bool(a.name, false, usage)
 		} else {
 			verb.Flags().String(a.name, "", usage)

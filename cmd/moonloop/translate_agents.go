@@ -38,12 +38,12 @@ func (t *translator) graphFormat(value string) error {
 	switch value {
 	case "dynamo_trace":
 		return t.datasetFormat(convert.Dynamo)
-	case "weka_trace":
-		return t.datasetFormat(convert.Format(aiperfFormats["weka_trace"]))
-	case "native", "dag_jsonl":
+	case "weka_trace", "dag_jsonl":
+		return t.datasetFormat(convert.Format(aiperfFormats[value]))
+	case "native":
 		return fmt.Errorf("%s: such a file says how requests are made of replies, and a replay sends requests that are known: record a run with moonloop capture, and replay that", value)
 	}
-	return fmt.Errorf("%s: want dynamo_trace or weka_trace", quoted(value))
+	return fmt.Errorf("%s: want dynamo_trace, weka_trace or dag_jsonl", quoted(value))
 }
 
 func (t *translator) datasetFormat(is convert.Format) error {
@@ -78,7 +78,13 @@ func (t *translator) recorded() (errs []error) {
 			models = append(models, t.args[i+1])
 		}
 	}
-	if len(slices.Compact(slices.Clone(models))) > 1 {
+	if t.writtenFor(aiperf) { // whose list may be one word
+		models = strings.Split(strings.Join(models, ","), ",")
+	}
+	if t.adapters != nil {
+		models = t.adapters
+	}
+	if len(slices.Compact(slices.Clone(models))) > 1 || t.adapters != nil {
 		for _, name := range []string{"model", "model-names"} {
 			t.args = withoutFlag(t.args, name)
 		}
@@ -185,7 +191,7 @@ func (t *translator) untimed() bool {
 	_, timed := t.kept["timed"]
 	return slices.ContainsFunc(t.args, func(arg string) bool {
 		return arg == "--no-fixed-schedule" || arg == "--no-fixed-schedule=true"
-	}) || t.typed("request-rate") != "" && !timed
+	}) || t.typed("request-rate", "request-rate-series") != "" && !timed
 }
 
 // hubOf returns the repository of a data set that AIPerf names, or "".

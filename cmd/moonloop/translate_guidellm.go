@@ -81,7 +81,7 @@ func want(words ...string) func(string) error {
 }
 
 func (t *translator) guideProfile(value string) error {
-	rate := func(v string) error { return keep("rate")(t, v) }
+	rate := func(v string) error { return keep("rate")(t, one(v)) }
 	kinds := slices.Sorted(maps.Keys(guideProfiles))
 	return each(pairs(value), map[string]func(string) error{
 		"kind": func(v string) error {
@@ -95,7 +95,21 @@ func (t *translator) guideProfile(value string) error {
 		},
 		"time_scale": t.secondsPerUnit, "schedule_turn": want("timestamp"), "rate": rate, "streams": rate,
 		"max_concurrency": func(v string) error { return keep("ceiling")(t, v) }, "rampup_duration": func(v string) error { return keep("rampup")(t, v) },
+		"warmup": steadyMarkOf(t, "steady-from"), "warmup.percent": steadyMarkOf(t, "steady-from"), "warmup.value": steadyMarkOf(t, "steady-from"), "warmup.mode": want("duration", "prefer_duration"),
+		"cooldown": steadyMarkOf(t, "steady-to"), "cooldown.percent": steadyMarkOf(t, "steady-to"), "cooldown.value": steadyMarkOf(t, "steady-to"), "cooldown.mode": want("duration", "prefer_duration"),
 	})
+}
+
+// one is the value of a list that has one.
+func one(value string) string {
+	if list := strings.TrimSuffix(strings.TrimPrefix(value, "["), "]"); len(list) == len(value)-2 && !strings.Contains(list, ",") {
+		return strings.TrimSpace(list)
+	}
+	return value
+}
+
+func steadyMarkOf(t *translator, name string) func(string) error {
+	return func(value string) error { return steadyMark(name)(t, value) }
 }
 
 // guideProfiles are the load profiles of GuideLLM, and what becomes of them with a rate, which may be empty.
@@ -193,7 +207,11 @@ func (t *translator) guideBackend(value string) error {
 			return nil
 		},
 		"stream":           func(v string) error { return t.add("no-stream", strconv.FormatBool(strings.EqualFold(v, "false"))) },
-		"follow_redirects": nil, "validate_backend": nil,
+		"follow_redirects": nil, "validate_backend": nil, "tool_call_missing_behavior": nil,
+		"server_history": want("false", "False"), "multiturn_reasoning": want("false", "False"),
+		"api_routes.*": func(string) error {
+			return errors.New("a replay asks for the paths of the API: a path of its own before them belongs into target")
+		},
 		"extras.*": func(string) error {
 			return errors.New("a replay adds fields to bodies (extras.body) and headers (extras.headers), and nothing else")
 		},
@@ -252,7 +270,6 @@ func (t *translator) guideData(value string) error {
 // guideConstraint reads what ends a benchmark.
 func (t *translator) guideConstraint(value string) error {
 	of := pairs(value)
-	as := func(name string) func(string) error { return func(v string) error { return t.add(name, v) } }
 	return each(of, map[string]func(string) error{
 		"kind": func(v string) error {
 			switch v {
@@ -264,13 +281,15 @@ func (t *translator) guideConstraint(value string) error {
 			return want("max_requests", "max_duration", "max_error_rate", "max_global_error_rate", "max_errors")(v)
 		},
 		"count": func(v string) error {
+			v = one(v)
 			if of["kind"] == "max_errors" {
 				return t.add("abort-errors", v)
 			}
 			return t.atMost(v)
 		},
-		"rate": as("abort-error-rate"), "seconds": func(v string) error { return seconds("max-duration")(t, v) },
-		"window": nil, "minimum": nil, "stopping_scope": nil,
+		"rate":    func(v string) error { return t.add("abort-error-rate", one(v)) },
+		"seconds": func(v string) error { return seconds("max-duration")(t, one(v)) },
+		"window":  nil, "minimum": nil, "stopping_scope": nil,
 	})
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,14 +81,15 @@ func writeTrunkList(name string, over atomicfile.Over, list *mooncake.TrunkList)
 
 // trunkText says what a list has.
 func trunkText(name string, r capture.TrunkResult) string {
-	text := ""
+	var b strings.Builder
 	for _, d := range r.List.Domains {
-		text += fmt.Sprintf("domain %s: %s of %s prompts", d.Domain, term.Counted(int64(len(d.Values)), "values"), term.Comma(d.Prompts))
+		fmt.Fprintf(&b, "domain %s: %s of %s prompts", d.Domain, term.Counted(int64(len(d.Values)), "values"), term.Comma(d.Prompts))
 		if d.Key != "" {
-			text += ", key " + d.Key
+			b.WriteString(", key " + d.Key)
 		}
-		text += "\n"
+		b.WriteByte('\n')
 	}
-	return text + fmt.Sprintf("%s: fingerprint %s, made of %s of %s prompts\n", name, mooncake.FingerprintText(r.List.Fingerprint()),
+	fmt.Fprintf(&b, "%s: fingerprint %s, made of %s of %s prompts\n", name, mooncake.FingerprintText(r.List.Fingerprint()),
 		term.Comma(int64(r.Used)), term.Comma(r.Prompts))
+	return b.String()
 }

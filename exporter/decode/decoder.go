@@ -151,6 +151,8 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	annotated, asks, session := false, false, journal.Session(0)
 	border, acts := false, journal.NoActor
 	var tools journal.ToolIDs
+	var class journal.Name
+	var priority mooncake.Opt[int64]
 	var record journal.Record
 	for key, v := range attributes.All() {
 		switch key {
@@ -161,6 +163,10 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 		case semconv.Session:
 			id, _ := w.text(key, v)
 			session = journal.SessionOf(id)
+		case semconv.Class:
+			class = w.model(key, v) // a name like that
+		case semconv.Priority:
+			priority = mooncake.Opt[int64]{V: v.Int(), Set: v.Type() == pcommon.ValueTypeInt}
 		case semconv.ToolCalls:
 			tools.Made = w.toolIDs(key, v)
 		case semconv.ToolResults:
@@ -183,7 +189,7 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 		}
 	case annotated:
 		w.request(ref, parent, span)
-		w.inference.Session, w.inference.Tools = session, tools
+		w.inference.Session, w.inference.Tools, w.inference.Class, w.inference.Priority = session, tools, class, priority
 		w.annotated(span)
 		w.counts.Inferences++
 		return &w.inference
@@ -198,7 +204,7 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 		}
 		if r.Kind == genai.KindInference {
 			w.request(ref, parent, span)
-			w.inference.Session = session
+			w.inference.Session, w.inference.Class, w.inference.Priority = session, class, priority
 			w.raw(r, span)
 			w.counts.Unannotated++
 			return &w.inference
@@ -207,7 +213,9 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	if w.requestsOnly {
 		return nil
 	}
-	w.link = journal.Link{Span: ref, Parent: parent, Session: session, Border: border, Acts: acts, Follows: w.followed(span), Tools: tools}
+	w.link = journal.Link{
+		Span: ref, Parent: parent, Session: session, Border: border, Acts: acts, Follows: w.followed(span), Tools: tools, Class: class, Priority: priority,
+	}
 	if start, end := int64(span.StartTimestamp()), int64(span.EndTimestamp()); w.run.IsZero() && start > 0 && end >= start { //nolint:gosec // a time
 		w.link.Start, w.link.End = start, end
 	}

@@ -269,6 +269,13 @@ func TestAnnotated(t *testing.T) {
 		{"an empty session is none", attr(semconv.Session, ""), none, ""},
 		{"a session of another type", attr(semconv.Session, 5), none, semconv.Session},
 
+		{"the class, and the priority", attr(semconv.Class, "batch", semconv.Priority, -3), func(r *journal.Inference) {
+			r.Class, r.Priority = name(t, "batch"), opt[int64](-3)
+		}, ""},
+		{"a sentence is no class, and stays unlike any other", attr(semconv.Class, "tell me a story"), func(r *journal.Inference) {
+			r.Class = name(t, "sha256:"+journal.SessionOf("tell me a story").String())
+		}, semconv.Class},
+
 		{"row, and what it asks for", attr(semconv.Row, 0, semconv.Timestamp, 27.5, semconv.InputLength, 6758, semconv.OutputLength, 500), func(r *journal.Inference) {
 			r.Row, r.Timestamp, r.InputLength, r.OutputLength = opt[int64](0), opt(27.5), opt[int64](6758), opt[int64](500)
 		}, ""},

@@ -30,6 +30,12 @@ func (w *worker) raw(g *genai.Record, span ptrace.Span) {
 	r.Answered = w.modelOf(semconv.GenAIResponseModel, g.ResponseModel)
 	r.Model = w.modelOf(semconv.GenAIRequestModel, g.Model())
 	r.Response = journal.ResponseOf(g.ResponseID)
+	if r.Class.IsZero() {
+		r.Class = w.modelOf(semconv.Class, g.Class)
+	}
+	if !r.Priority.Set {
+		r.Priority = mooncake.Opt[int64](g.Priority)
+	}
 	if len(g.FinishReasons) > 0 {
 		r.Finish = w.finishOf(g.FinishReasons[0])
 	}

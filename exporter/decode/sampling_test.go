@@ -53,7 +53,6 @@ func sampling(t *testing.T, rate float64, by mooncake.SampleOrder) *Sampling {
 type batchOf struct {
 	ptrace.Traces
 	spans ptrace.SpanSlice
-	next  uint64
 }
 
 func newBatch() *batchOf {
@@ -86,7 +85,7 @@ func (b *batchOf) span(trace, number, parent uint64, attributes map[string]any) 
 		case []uint64:
 			list := s.Attributes().PutEmptySlice(key)
 			for _, n := range v {
-				list.AppendEmpty().SetInt(int64(n)) //nolint:gosec // the same bits
+				list.AppendEmpty().SetInt(int64(n))
 			}
 		case []byte:
 			s.Attributes().PutEmptyBytes(key).FromRaw(v)
@@ -201,7 +200,7 @@ func TestSamplingTogether(t *testing.T) {
 			t.Errorf("%s: %d of %d are kept at a rate of 0.3", c.why, whole, n)
 		}
 		out := counts.SampledOut
-		if sum := recordsOf(&counts) + out.Inferences + out.Contents + out.Links; sum != int64(n*c.spans) || counts.Undecided != 0 || counts.Unlisted != 0 { //nolint:gosec // few
+		if sum := recordsOf(&counts) + out.Inferences + out.Contents + out.Links; sum != int64(n*c.spans) || counts.Undecided != 0 || counts.Unlisted != 0 {
 			t.Errorf("%s: %+v do not add up to %d records", c.why, counts, n*c.spans)
 		}
 	}
@@ -240,7 +239,7 @@ func TestSamplingLeaves(t *testing.T) {
 	replayed := newBatch()
 	replayed.ResourceSpans().At(0).Resource().Attributes().PutStr(semconv.RunID, "nightly")
 	for i := range uint64(50) {
-		replayed.span(1, i+1, 0, with(text(1, 100+i), semconv.Row, int64(i))) //nolint:gosec // small
+		replayed.span(1, i+1, 0, with(text(1, 100+i), semconv.Row, int64(i)))
 		replayed.span(1, 1000+i, i+1, nil)
 	}
 	if numbers, counts := kept(t, s, replayed.Traces); len(numbers) != 100 || counts.SampledOut != (Kinds{}) {

@@ -33,7 +33,7 @@ func BenchmarkCut(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			if err := j.Append(&batch); err != nil {
+			if _, err := j.Append(&batch); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -144,7 +144,7 @@ func endure(t *testing.T, s strike) {
 	write := func() error {
 		n++
 		r := engine(1+n/4, n, 0)
-		err := j.Append(batch(t, r))
+		_, err := j.Append(batch(t, r))
 		if err == nil {
 			acknowledged[r.Span] = true
 		} else if !strings.Contains(err.Error(), opt.Directory) {

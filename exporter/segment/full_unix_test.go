@@ -62,13 +62,13 @@ func full(t *testing.T) {
 	lift := fileLimit(t, 1000)
 	var err error
 	for ; err == nil && written < 1000; written++ {
-		err = j.Append(batch(t, engine(1, written+1, 0)))
+		_, err = j.Append(batch(t, engine(1, written+1, 0)))
 	}
 	written-- // the last one failed
 	if !errors.Is(err, syscall.EFBIG) {
 		t.Fatalf("got %v after %d records, want the error of the disk", err, written)
 	}
-	if err := j.Append(batch(t, engine(1, written+1, 0))); err == nil {
+	if _, err := j.Append(batch(t, engine(1, written+1, 0))); err == nil {
 		t.Fatal("an append to a full disk succeeds")
 	}
 	lift()
@@ -82,7 +82,7 @@ func full(t *testing.T) {
 
 	// The cut begins a journal, for whose first line there is no room: the old one goes on.
 	lift = fileLimit(t, 10)
-	if err := j.Append(batch(t, engine(1, written+1, 0))); err == nil {
+	if _, err := j.Append(batch(t, engine(1, written+1, 0))); err == nil {
 		t.Fatal("an append to a full disk succeeds")
 	}
 	if len(w.ends()) != 1 || !errors.Is(w.ends()[0].Err, syscall.EFBIG) || len(segments(t, opt.Directory)) != 1 {

@@ -53,7 +53,7 @@ func TestGone(t *testing.T) {
 				}
 				acknowledged, refused := []uint64{1}, 0
 				for span := uint64(2); span <= 301; span++ {
-					if err := j.Append(batch(t, engine(span, span, 0))); err == nil {
+					if _, err := j.Append(batch(t, engine(span, span, 0))); err == nil {
 						acknowledged = append(acknowledged, span)
 					} else if refused++; !errors.Is(err, journal.ErrGone) {
 						t.Errorf("refused with %v", err)
@@ -129,7 +129,7 @@ func TestNameTaken(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 		for range 3 {
-			if err := j.Append(batch(t, engine(1, 2, 0))); err == nil {
+			if _, err := j.Append(batch(t, engine(1, 2, 0))); err == nil {
 				t.Fatal("two journals write under one name")
 			}
 			time.Sleep(retryCut)

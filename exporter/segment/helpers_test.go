@@ -129,7 +129,7 @@ func mustClose(t *testing.T, j *Journal) {
 
 func add(t *testing.T, j *Journal, records ...journal.Record) {
 	t.Helper()
-	if err := j.Append(batch(t, records...)); err != nil {
+	if _, err := j.Append(batch(t, records...)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -160,16 +160,16 @@ func (j *Journal) sweep() error {
 	return nil
 }
 
-// Append writes the records of a batch. When it returns nil they are durable, in a file that has its name, unless
-// Options.NoSync says otherwise. After an error some of them may be in the journal, and appending them again does no harm.
-func (j *Journal) Append(b *journal.Batch) error {
+// Append writes the records of a batch, and returns how many bytes they took. When its error is nil they are durable, in a file that has
+// its name, unless Options.NoSync says otherwise. After an error some of them may be in the journal, and appending them again does no harm.
+func (j *Journal) Append(b *journal.Batch) (int64, error) {
 	if b.Len() == 0 {
-		return nil
+		return 0, nil
 	}
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
-		return ErrClosed
+		return 0, ErrClosed
 	}
 	now := time.Now()
 	j.look(now)
@@ -177,16 +177,17 @@ func (j *Journal) Append(b *journal.Batch) error {
 	s := j.open
 	if s.failed.Load() {
 		j.mu.Unlock()
-		return s.commit(1 << 62)
+		return 0, s.commit(1 << 62)
 	}
+	before := s.w.Size()
 	err := s.w.AppendBatch(b)
 	size := s.w.Size()
 	j.size.Store(size)
 	j.mu.Unlock()
 	if err != nil || j.opt.NoSync {
-		return err
+		return size - before, err
 	}
-	return s.commit(size)
+	return size - before, s.commit(size)
 }
 
 // look finds out, once a second, whether the files that are open are still what their names stand for. If somebody has

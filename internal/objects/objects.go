@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects reads and writes what URLs such as s3://bucket/key name. Credentials, regions and endpoints come from
+// Package objects reads and writes what URLs such as s3://bucket/key and gs://bucket/key name. Both services are spoken to with the API of S3. Credentials, regions and endpoints come from
 // where the tools of the clouds find them: the environment, the files of a user, the role of a machine or a pod. A URL has none of them, so
 // that it can be printed.
 //
@@ -10,29 +10,27 @@
 package objects
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
+	"github.com/minio/minio-go/v7"
 )
 
-// Schemes are those of the URLs, without "://". Those of gs are known to be refused with what to do instead: Google's client would make the program half as
-// large again.
+// Schemes are those of the URLs, without "://": of S3 and of Google Cloud Storage.
 var Schemes = []string{"s3", "gs"}
 
 // IsURL reports whether a name is that of an object.
 func IsURL(name string) bool {
 	scheme, _, found := strings.Cut(name, "://")
-	return found && (scheme == "s3" || scheme == "gs")
+	return found && slices.Contains(Schemes, scheme)
 }
 
 // address is what a URL names.
@@ -44,10 +42,8 @@ func parse(url string) (a address, err error) {
 	bucket, key, _ := strings.Cut(rest, "/")
 	a = address{scheme, bucket, key}
 	switch {
-	case scheme == "gs":
-		return a, errors.New("gs:// cannot be used: copy with gcloud storage cp, or put an S3 server such as versitygw or MinIO before the bucket and name s3://bucket/key")
-	case scheme != "s3":
-		return a, fmt.Errorf("%q is no URL of an object: want s3://bucket/key", url)
+	case !slices.Contains(Schemes, scheme):
+		return a, fmt.Errorf("%q is no URL of an object: want s3://bucket/key or gs://bucket/key", url)
 	case bucket == "" || strings.ContainsAny(bucket, "@?#: "):
 		return a, fmt.Errorf("%s:// has no bucket, or more than one: want %s://bucket/key; credentials come from the environment", scheme, scheme)
 	case strings.ContainsAny(key, "?#"):
@@ -58,45 +54,42 @@ func parse(url string) (a address, err error) {
 
 func (a address) String() string { return a.scheme + "://" + a.bucket + "/" + a.key }
 
-// Store holds the connections to buckets. The zero Store is usable, and safe for concurrent use.
+// Store holds the connections to the services. The zero Store is usable, and safe for concurrent use.
 type Store struct {
 	mu      sync.Mutex
-	buckets map[address]*blob.Bucket // without a key
+	clients map[string]*client // by scheme
 }
 
-// bucket returns the bucket of a URL.
-func (s *Store) bucket(ctx context.Context, url string) (*blob.Bucket, address, error) {
+// client returns the client of a URL.
+func (s *Store) client(url string) (*client, address, error) {
 	a, err := parse(url)
 	if err != nil {
 		return nil, a, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := address{scheme: a.scheme, bucket: a.bucket}
-	if b := s.buckets[at]; b != nil {
-		return b, a, nil
+	if c := s.clients[a.scheme]; c != nil {
+		return c, a, nil
 	}
-	b, err := openBucket(ctx, a.bucket)
+	c, err := connect(a.scheme)
 	if err != nil {
 		return nil, a, fmt.Errorf("%s: %w", a, err)
 	}
-	if s.buckets == nil {
-		s.buckets = map[address]*blob.Bucket{}
+	if s.clients == nil {
+		s.clients = map[string]*client{}
 	}
-	s.buckets[at] = b
-	return b, a, nil
+	s.clients[a.scheme] = c
+	return c, a, nil
 }
 
-// Close closes all connections.
-func (s *Store) Close() error {
+// Close closes all connections, which leaves a usable Store.
+func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
-	for _, b := range s.buckets {
-		errs = append(errs, b.Close())
+	for _, c := range s.clients {
+		c.transport.CloseIdleConnections()
 	}
-	s.buckets = nil
-	return errors.Join(errs...)
+	s.clients = nil
 }
 
 // Object is an object in a list.
@@ -110,21 +103,20 @@ const MaxList = 1 << 20
 
 // List returns the object of that name, and those in the folder of that name and below it, in the order of their keys. None is no error.
 func (s *Store) List(ctx context.Context, url string) (list []Object, err error) {
-	b, a, err := s.bucket(ctx, url)
+	c, a, err := s.client(url)
 	if err != nil {
 		return nil, err
 	}
+	w := watch(ctx, stall)
+	defer w.end()
 	folder := strings.TrimSuffix(a.key, "/")
-	for it := b.List(&blob.ListOptions{Prefix: folder}); ; {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return list, nil
+	for o := range c.ListObjectsIter(w.ctx, a.bucket, minio.ListObjectsOptions{Prefix: folder, Recursive: true}) {
+		if o.Err != nil {
+			return nil, c.explain(a, "listed", w.cause(o.Err))
 		}
-		if err != nil {
-			return nil, explain(a, "listed", err)
-		}
+		w.alive()
 		rest, below := strings.CutPrefix(o.Key, folder)
-		if !below || rest != "" && folder != "" && rest[0] != '/' || o.IsDir || strings.HasSuffix(o.Key, "/") {
+		if !below || rest != "" && folder != "" && rest[0] != '/' || strings.HasSuffix(o.Key, "/") {
 			continue // a folder that a console made, or one whose name only begins so
 		}
 		if len(list) == MaxList {
@@ -132,22 +124,27 @@ func (s *Store) List(ctx context.Context, url string) (list []Object, err error)
 		}
 		list = append(list, Object{address{a.scheme, a.bucket, o.Key}.String(), o.Size})
 	}
+	if err := w.cause(w.ctx.Err()); err != nil { // of which the list says nothing
+		return nil, c.explain(a, "listed", err)
+	}
+	return list, nil
 }
 
 // Open opens an object. An error of one that is not there is [fs.ErrNotExist].
 func (s *Store) Open(ctx context.Context, url string) (*Reader, error) {
-	b, a, err := s.bucket(ctx, url)
+	c, a, err := s.client(url)
 	if err != nil {
 		return nil, err
 	}
-	if a.key == "" {
-		return nil, fmt.Errorf("%s is a bucket: name an object in it", a)
+	if a.key == "" || strings.HasSuffix(a.key, "/") {
+		return nil, fmt.Errorf("%s is a folder: name an object in it", a)
 	}
-	r := &Reader{ctx: ctx, bucket: b, at: a}
-	if err := r.connect(); err != nil {
-		return nil, explain(a, "read", err)
+	r := &Reader{ctx: ctx, client: c, at: a}
+	info, err := r.connect()
+	if err != nil {
+		return nil, c.explain(a, "read", err)
 	}
-	r.size, r.modified = r.body.Size(), r.body.ModTime()
+	r.size, r.etag = info.Size, info.ETag
 	return r, nil
 }
 
@@ -166,39 +163,16 @@ func (s *Store) Fetch(ctx context.Context, url, file string) (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// Put writes a file as an object, which appears when all of it has arrived. Unless it may replace what is there, an object of that name is an error,
-// which is [fs.ErrExist], also where it has appeared meanwhile.
-func (s *Store) Put(ctx context.Context, url, file string, replace bool) error {
-	b, a, err := s.bucket(ctx, url)
-	if err != nil {
-		return err
-	}
-	if a.key == "" || strings.HasSuffix(a.key, "/") {
-		return fmt.Errorf("%s is a folder: name an object in it", a)
-	}
-	f, err := os.Open(file) //nolint:gosec // the caller names it
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	// Ended before it is complete, the upload is given up, and the object does not appear.
-	if err := b.Upload(ctx, a.key, f, &blob.WriterOptions{ContentType: contentType(a.key), IfNotExist: !replace}); err != nil {
-		if ctx.Err() != nil { // of which the library makes a text
-			err = context.Cause(ctx)
-		}
-		return explain(a, "written", err)
-	}
-	return nil
-}
-
 // Remove removes an object, if it is there.
 func (s *Store) Remove(ctx context.Context, url string) error {
-	b, a, err := s.bucket(ctx, url)
+	c, a, err := s.client(url)
 	if err != nil {
 		return err
 	}
-	if err := b.Delete(ctx, a.key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return explain(a, "removed", err)
+	w := watch(ctx, stall)
+	defer w.end()
+	if err := c.RemoveObject(w.ctx, a.bucket, a.key, minio.RemoveObjectOptions{}); err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
+		return c.explain(a, "removed", w.cause(err))
 	}
 	return nil
 }
@@ -209,40 +183,34 @@ func OnDay(url string, now time.Time) string {
 	return strings.NewReplacer("{today}", day(now), "{yesterday}", day(now.UTC().AddDate(0, 0, -1))).Replace(url)
 }
 
-// contentType is what browsers need to know of a file.
-func contentType(key string) string {
-	for ending, kind := range map[string]string{".html": "text/html; charset=utf-8", ".json": "application/json", ".csv": "text/csv"} {
-		if strings.HasSuffix(key, ending) {
-			return kind
-		}
-	}
-	return "application/octet-stream"
+// advice says what to do about an error of a service, by its code.
+var advice = map[string]string{
+	minio.AccessDenied:             "the credentials of the environment may not do that; without the right to list a bucket, S3 also says so of an object that is not there",
+	"InvalidAccessKeyId":           "the server does not know the access key of the environment",
+	"SignatureDoesNotMatch":        "the secret key of the environment is not that of its access key, or the region is another one: set AWS_REGION",
+	"AuthorizationHeaderMalformed": "set AWS_REGION to the region of the bucket",
+	"PermanentRedirect":            "set AWS_REGION to the region of the bucket",
+	"ExpiredToken":                 "export new credentials",
+	"RequestTimeTooSkewed":         "set the clock of this machine",
 }
 
-// advice says what to do about an error, by what it is.
-var advice = map[gcerrors.ErrorCode]string{
-	gcerrors.PermissionDenied: "; the credentials that the environment has may not do that, or there are none: see docs/object-storage.md",
-	gcerrors.Unknown:          "; check the credentials, the region and the endpoint of the environment: see docs/object-storage.md",
-}
-
-// explain makes an error of the library one for people. A cause that is a context's stays to be found.
-func explain(a address, done string, err error) error {
-	switch code := gcerrors.Code(err); {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errStalled):
-		return fmt.Errorf("%s was not %s: %w", a, done, cmp.Or(cause(err), err))
-	case code == gcerrors.NotFound:
+// explain makes an error of the library one for people. That of a context stays to be found.
+func (c *client) explain(a address, done string, err error) error {
+	e, _ := errors.AsType[minio.ErrorResponse](err)
+	switch {
+	case ended(err):
+		return fmt.Errorf("%s was not %s: %w", a, done, err)
+	case e.Code == minio.NoSuchKey:
 		return &fs.PathError{Op: "open", Path: a.String(), Err: fs.ErrNotExist}
-	case code == gcerrors.FailedPrecondition, code == gcerrors.AlreadyExists:
+	case e.Code == minio.NoSuchBucket:
+		return fmt.Errorf("%s was not %s: %s has no bucket %q: create it, or name another one", a, done, c.endpoint, a.bucket)
+	case e.Code == minio.PreconditionFailed, e.Code == "ConditionalRequestConflict":
 		return &fs.PathError{Op: "create", Path: a.String(), Err: fs.ErrExist}
+	case e.Code == "":
+		return fmt.Errorf("%s was not %s: %s: %s", a, done, c.endpoint, short(err))
+	case advice[e.Code] != "":
+		return fmt.Errorf("%s was not %s: %s says %s; %s (docs/object-storage.md)", a, done, c.endpoint, short(err), advice[e.Code])
 	default:
-		return fmt.Errorf("%s was not %s: %s%s", a, done, short(err), advice[code])
+		return fmt.Errorf("%s was not %s: %s says %s", a, done, c.endpoint, short(err))
 	}
-}
-
-// cause returns the error of a connection that stalled, if it is that.
-func cause(err error) error {
-	if errors.Is(err, errStalled) {
-		return errStalled
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ package objects
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,9 +42,9 @@ func file(t testing.TB, size int) (name string, content []byte) {
 func TestStore(t *testing.T) {
 	tests3.Start(t, "bucket", nil)
 	var s Store
-	defer func() { _ = s.Close() }()
+	defer s.Close()
 	ctx := t.Context()
-	name, content := file(t, 12<<20) // of several parts
+	name, content := file(t, single+1) // of two parts
 	for _, key := range []string{"day/00/a.journal", "day/01/b.journal", "day-2/c.journal", "day"} {
 		if err := s.Put(ctx, "s3://bucket/"+key, name, false); err != nil {
 			t.Fatal(err)
@@ -83,6 +85,57 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestGoogle: Google's URLs are read and written by its API for clients of S3, with keys of their own.
+func TestGoogle(t *testing.T) {
+	tests3.Start(t, "bucket", nil)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	var s Store
+	defer s.Close()
+	name, content := file(t, 1000)
+	if err := s.Put(t.Context(), "gs://bucket/day/a", name, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "gs://bucket/day/a", name, false); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("an object that is there: %v", err)
+	}
+	if err := s.Put(t.Context(), "gs://bucket/day/a", name, true); err != nil {
+		t.Errorf("replaced: %v", err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	if err := s.Fetch(t.Context(), "gs://bucket/day/a", copied); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(copied); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+	if list, err := s.List(t.Context(), "gs://bucket/day"); err != nil || len(list) != 1 || list[0].URL != "gs://bucket/day/a" {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	t.Setenv("GS_SECRET_ACCESS_KEY", "")
+	var other Store
+	if _, err := other.Open(t.Context(), "gs://bucket/day/a"); err == nil || !strings.Contains(err.Error(), "export GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY") {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestNoneReplaced: of two uploads at the same time, one is refused, also where both have found nothing before.
+func TestNoneReplaced(t *testing.T) {
+	for _, size := range []int{10, single + 1} {
+		tests3.Start(t, "bucket", nil)
+		var s Store
+		name, _ := file(t, size)
+		errs := make(chan error)
+		for range 2 {
+			go func() { errs <- s.Put(t.Context(), "s3://bucket/a", name, false) }()
+		}
+		a, b := <-errs, <-errs
+		if (a == nil) == (b == nil) || !errors.Is(cmp.Or(a, b), fs.ErrExist) {
+			t.Errorf("%d bytes: %v, %v", size, a, b)
+		}
+		s.Close()
+	}
+}
+
 // TestReadOn: a reader whose connection breaks goes on where it was, and one of an object that is another meanwhile does not.
 func TestReadOn(t *testing.T) {
 	const size = 1 << 20
@@ -99,7 +152,7 @@ func TestReadOn(t *testing.T) {
 		})
 	})
 	var s Store
-	defer func() { _ = s.Close() }()
+	defer s.Close()
 	name, content := file(t, size)
 	if err := s.Put(t.Context(), "s3://bucket/big", name, false); err != nil {
 		t.Fatal(err)
@@ -156,7 +209,7 @@ func TestBrokenUpload(t *testing.T) {
 		})
 	})
 	var s Store
-	defer func() { _ = s.Close() }()
+	defer s.Close()
 	name, _ := file(t, 40<<20)
 	if err := s.Put(ctx, "s3://bucket/part", name, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("an upload that was interrupted: %v", err)
@@ -169,19 +222,21 @@ func TestBrokenUpload(t *testing.T) {
 // TestErrors: they say what is wrong with a URL or the environment, and show no secret.
 func TestErrors(t *testing.T) {
 	var refuse atomic.Bool
+	var refusal atomic.Value
+	refusal.Store("AccessDenied")
 	tests3.Start(t, "bucket", func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if refuse.Load() {
 				w.Header().Set("Content-Type", "application/xml")
 				w.WriteHeader(http.StatusForbidden)
-				fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message><RequestId>id-of-a-request</RequestId></Error>`)
+				fmt.Fprintf(w, `<Error><Code>%s</Code><Message>Access Denied</Message><RequestId>id-of-a-request</RequestId></Error>`, refusal.Load())
 				return
 			}
 			h.ServeHTTP(w, r)
 		})
 	})
 	var s Store
-	defer func() { _ = s.Close() }()
+	defer s.Close()
 	refuse.Store(true)
 	name, _ := file(t, 10)
 	for url, want := range map[string]string{
@@ -189,7 +244,7 @@ func TestErrors(t *testing.T) {
 		"s3://user:xyzzy@bucket/a": "has no bucket, or more than one",
 		"s3://bucket/a?key=xyzzy":  "a key with ? or #",
 		"s3://bucket/":             "is a folder",
-		"s3://bucket/a":            "AccessDenied: Access Denied; the credentials that the environment has may not do that",
+		"s3://bucket/a":            "AccessDenied: Access Denied; the credentials of the environment may not do that",
 	} {
 		err := s.Put(t.Context(), url, name, true)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "xyzzy") ||
@@ -197,14 +252,68 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 	}
-	t.Setenv("AWS_ENDPOINT_URL_S3", "")
-	t.Setenv("AWS_REGION", "")
-	var other Store
-	if _, err := other.List(t.Context(), "s3://bucket/a"); err == nil || !strings.Contains(err.Error(), "export AWS_REGION") {
-		t.Errorf("without a region: %v", err)
+	for _, c := range []struct{ code, want string }{
+		{"NoSuchBucket", `has no bucket "bucket"`}, {"InvalidAccessKeyId", "does not know the access key"},
+		{"SignatureDoesNotMatch", "the secret key"}, {"SomethingElse", "says SomethingElse: "},
+	} {
+		refusal.Store(c.code)
+		if _, err := s.List(t.Context(), "s3://bucket/day"); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "s3://bucket/day") {
+			t.Errorf("%s: %v", c.code, err)
+		}
 	}
-	if _, err := other.List(t.Context(), "gs://bucket/a"); err == nil || !strings.Contains(err.Error(), "gcloud storage cp") {
-		t.Errorf("Google's store: %v", err)
+}
+
+// TestSettings: what is wrong with the environment is said before anything is sent, and without its values.
+func TestSettings(t *testing.T) {
+	server := tests3.Start(t, "bucket", nil)
+	keys := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(keys, []byte("[default]\naws_access_key_id = a\naws_secret_access_key = "+tests3.Secret+"\n[role]\nrole_arn = b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answer := `{"AccessKeyId": "a", "SecretAccessKey": "` + tests3.Secret + `", "Token": "t", "Expiration": "2100-01-01T00:00:00Z"}`
+	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/role" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		fmt.Fprint(w, answer)
+	}))
+	defer role.Close()
+	none := map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+	for _, c := range []struct {
+		reason string
+		set    map[string]string
+		want   string
+	}{
+		{"keys of the environment", nil, ""},
+		{"the other variable of the endpoint", map[string]string{"AWS_ENDPOINT_URL_S3": "", "AWS_ENDPOINT_URL": server, "AWS_REGION": ""}, ""},
+		{"a file", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": keys}, ""},
+		{"a profile without keys", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": keys, "AWS_PROFILE": "role"}, `no keys of the profile "role"`},
+		{"a role", map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": role.URL + "/role"}, ""},
+		{"a role that is refused", map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": role.URL}, "gives no credentials: 403 Forbidden"},
+		{"nothing", map[string]string{}, "there are no credentials"},
+		{"half a key", map[string]string{"AWS_SECRET_ACCESS_KEY": "xyzzy"}, "is set without the other"},
+		{"an endpoint with a password", map[string]string{"AWS_ENDPOINT_URL_S3": "http://user:xyzzy@localhost", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
+			"AWS_ENDPOINT_URL_S3 is not the address of a server"},
+		{"no number", map[string]string{"AWS_MAX_ATTEMPTS": "many"}, `AWS_MAX_ATTEMPTS is "many"`},
+		{"nobody there", map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
+			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			if c.set != nil && c.set["AWS_ENDPOINT_URL"] == "" {
+				for name, value := range none {
+					t.Setenv(name, value)
+				}
+			}
+			for name, value := range c.set {
+				t.Setenv(name, value)
+			}
+			var s Store
+			defer s.Close()
+			_, err := s.List(t.Context(), "s3://bucket/a")
+			if text := fmt.Sprint(err); err == nil != (c.want == "") || !strings.Contains(text, c.want) || strings.Contains(text, "xyzzy") || strings.Contains(text, tests3.Secret) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }
 
@@ -212,7 +321,7 @@ func TestErrors(t *testing.T) {
 func TestAhead(t *testing.T) {
 	tests3.Start(t, "bucket", nil)
 	var s Store
-	defer func() { _ = s.Close() }()
+	defer s.Close()
 	var urls []string
 	for i := range 30 {
 		name := filepath.Join(t.TempDir(), "file")

@@ -10,7 +10,7 @@ import (
 	"io"
 	"time"
 
-	"gocloud.dev/blob"
+	"github.com/minio/minio-go/v7"
 )
 
 const (
@@ -20,20 +20,16 @@ const (
 	stall = time.Minute
 )
 
-// errStalled is the end of a connection on which nothing comes.
-var errStalled = fmt.Errorf("no byte came for %s", stall)
-
 // Reader reads an object to its end, over as many connections as that takes. It is not safe for concurrent use.
 type Reader struct {
-	ctx      context.Context //nolint:containedctx // of the caller, for the connections to come
-	bucket   *blob.Bucket
-	at       address
-	size     int64
-	modified time.Time
+	ctx    context.Context //nolint:containedctx // of the caller, for the connections to come
+	client *client
+	at     address
+	size   int64
+	etag   string // of what is read
 
-	body   *blob.Reader
-	cancel context.CancelCauseFunc // of the connection
-	timer  *time.Timer
+	body   io.ReadCloser
+	watch  *watcher // of the connection
 	offset int64
 	failed int // times since a byte came
 }
@@ -42,20 +38,23 @@ type Reader struct {
 func (r *Reader) Size() int64 { return r.size }
 
 // connect opens a connection that begins where the reader is.
-func (r *Reader) connect() (err error) {
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	timer := time.AfterFunc(stall, func() { cancel(errStalled) })
-	body, err := r.bucket.NewRangeReader(ctx, r.at.key, r.offset, -1, nil)
-	if err != nil {
-		if c := context.Cause(ctx); c != nil {
-			err = c
+func (r *Reader) connect() (minio.ObjectInfo, error) {
+	w := watch(r.ctx, stall)
+	var opt minio.GetObjectOptions
+	if r.offset > 0 {
+		if err := opt.SetRange(r.offset, 0); err != nil { // to the end
+			w.end()
+			return minio.ObjectInfo{}, err
 		}
-		timer.Stop()
-		cancel(nil)
-		return err
 	}
-	r.body, r.cancel, r.timer = body, cancel, timer
-	return nil
+	body, info, _, err := r.client.GetObject(w.ctx, r.at.bucket, r.at.key, opt)
+	if err != nil {
+		err = w.cause(err)
+		w.end()
+		return minio.ObjectInfo{}, err
+	}
+	r.body, r.watch = body, w
+	return info, nil
 }
 
 // disconnect ends the connection.
@@ -63,8 +62,7 @@ func (r *Reader) disconnect() {
 	if r.body == nil {
 		return
 	}
-	r.timer.Stop()
-	r.cancel(nil)
+	r.watch.end()
 	_ = r.body.Close() // it was only read
 	r.body = nil
 }
@@ -76,13 +74,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 		case r.offset == r.size:
 			return 0, io.EOF
 		case r.body == nil:
-			if err := r.connect(); err != nil {
+			info, err := r.connect()
+			if err != nil {
 				if err := r.again(err); err != nil {
 					return 0, err
 				}
 				continue
 			}
-			if r.body.Size() != r.size || !r.body.ModTime().Equal(r.modified) {
+			if info.ETag != r.etag || info.Size != r.size-r.offset {
 				r.disconnect()
 				return 0, fmt.Errorf("%s was replaced while it was read: read it again", r.at)
 			}
@@ -91,7 +90,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		r.offset += int64(n)
 		if n > 0 {
 			r.failed = 0
-			r.timer.Reset(stall)
+			r.watch.alive()
 			return n, nil // an error comes again
 		}
 		if err == nil {
@@ -100,6 +99,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
+		err = r.watch.cause(err)
 		r.disconnect()
 		if err := r.again(err); err != nil {
 			return 0, err
@@ -113,13 +113,13 @@ func (r *Reader) again(err error) error {
 		if c := context.Cause(r.ctx); c != nil {
 			err = c
 		}
-		return fmt.Errorf("after %d of %d bytes: %w", r.offset, r.size, explain(r.at, "read to its end", err))
+		return fmt.Errorf("after %d of %d bytes: %w", r.offset, r.size, r.client.explain(r.at, "read to its end", err))
 	}
 	select {
 	case <-time.After(100 * time.Millisecond << r.failed):
 		return nil
 	case <-r.ctx.Done():
-		return explain(r.at, "read to its end", context.Cause(r.ctx))
+		return r.client.explain(r.at, "read to its end", context.Cause(r.ctx))
 	}
 }
 

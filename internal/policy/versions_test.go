@@ -91,6 +91,23 @@ func TestRootIsLight(t *testing.T) {
 	}
 }
 
+// TestPackagesAreLight keeps the client of object stores with the command: go.mod names its module, and the go tool fetches that of a module for whoever imports
+// a package that needs it, and for nobody else.
+func TestPackagesAreLight(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}}", "./agent/...", "./capture/...", "./collect/...", "./connector/...", "./convert/...",
+		"./encoding/...", "./exporter/...", "./mooncake/...", "./processor/...", "./receiver/...", "./shadow/...", "./study/...")
+	list.Dir = repositoryRoot(t)
+	output, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for path := range strings.FieldsSeq(string(output)) {
+		if within(path, "github.com/minio") || path == module+"/internal/objects" {
+			t.Errorf("a package of ours that others import needs %s, which belongs to cmd/moonloop", path)
+		}
+	}
+}
+
 // TestWitnessVersions holds the acceptance runs' Collector to one set too. The builder's own version decides the
 // version of the core, so the two must be equal.
 func TestWitnessVersions(t *testing.T) {

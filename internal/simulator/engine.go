@@ -77,6 +77,7 @@ func (e *Engine) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(chat, w, r) })
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(completions, w, r) })
+	mux.HandleFunc("POST "+pathResponses, func(w http.ResponseWriter, r *http.Request) { e.generate(responses, w, r) })
 	mux.HandleFunc("POST "+pathMessages, func(w http.ResponseWriter, r *http.Request) { e.generate(messages, w, r) })
 	mux.HandleFunc("POST "+pathEmbeddings, func(w http.ResponseWriter, r *http.Request) { e.generate(embeddings, w, r) })
 	mux.HandleFunc("POST "+pathGenerate, func(w http.ResponseWriter, r *http.Request) { e.generate(generate, w, r) })
@@ -84,7 +85,7 @@ func (e *Engine) routes() *http.ServeMux {
 	mux.HandleFunc("GET /v1/models", e.serveModels)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.Handle("GET /metrics", e.metric.handler)
-	paths := []string{"/v1/chat/completions", "/v1/completions", pathMessages, pathEmbeddings, pathGenerate, pathGenerateStream, "/v1/models", "/health", "/metrics"}
+	paths := []string{"/v1/chat/completions", "/v1/completions", pathResponses, pathMessages, pathEmbeddings, pathGenerate, pathGenerateStream, "/v1/models", "/health", "/metrics"}
 	if e.config.Like != LikePlain {
 		mux.HandleFunc("POST "+pathTokenize, e.serveTokenize)
 		paths = append(paths, pathTokenize)

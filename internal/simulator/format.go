@@ -36,13 +36,15 @@ type format struct {
 	cachedTokens int
 	promptIDs    []uint64 // nil once they have been sent
 	begun        bool     // the role or a chunk has been written
+	created      int64    // unix time, s
+	events       int      // of a stream of the Responses API: those so far
 }
 
 // newFormat returns the format of the reply to a prompt that has been read. The ids in the reply depend on id.
 func newFormat(x *exchange, q *request, id uint64) *format {
 	f := &format{
 		api: x.api, request: q, plan: &x.plan, shape: &x.shape, config: &x.engine.config,
-		callID: fmt.Sprintf("call_%016x", splitmix.Next(id)), promptTokens: x.chain.tokens,
+		callID: fmt.Sprintf("call_%016x", splitmix.Next(id)), promptTokens: x.chain.tokens, created: x.rec.Time.Unix(),
 	}
 	if q.returnIDs {
 		f.promptIDs = x.chain.ids
@@ -57,7 +59,7 @@ func newFormat(x *exchange, q *request, id uint64) *format {
 	case q.facts.Stream:
 		object += ".chunk"
 	}
-	f.head = fmt.Appendf(nil, `{"id":"%s-%016x","object":%q,"created":%d,"model":`, prefix, id, object, x.rec.Time.Unix())
+	f.head = fmt.Appendf(nil, `{"id":"%s-%016x","object":%q,"created":%d,"model":`, prefix, id, object, f.created)
 	f.head = append(appendQuoted(f.head, q.facts.Model), `,"choices":[`...)
 	return f
 }

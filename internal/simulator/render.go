@@ -116,6 +116,9 @@ func (q *request) renderChat(c *chain, t Template) *apiError {
 	if q.tools != nil {
 		c.words(q.tools)
 	}
+	if q.items && q.messages.Kind() == '"' { // one message of the user
+		q.messages = slices.Concat(jsontext.Value(`[{"role":"user","content":`), q.messages, jsontext.Value(`}]`))
+	}
 	if q.messages.Kind() != '[' {
 		return badRequest("messages", "messages must be an array")
 	}
@@ -179,6 +182,8 @@ type message struct {
 
 // readMessage reads one object, the one of an index.
 func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *apiError) {
+	var kind string
+	var arguments, output jsontext.Value
 	refusal := members(dec, q.messages, func(name string, value jsontext.Value) *apiError {
 		switch name {
 		case "role":
@@ -189,9 +194,24 @@ func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *a
 			m.content = value
 		case "tool_calls":
 			m.toolCalls = value
+		case "type":
+			_ = decode(value, &kind) // another one is that of a message
+		case "arguments":
+			arguments = value
+		case "output":
+			output = value
 		}
 		return nil
 	})
+	switch {
+	case !q.items:
+	case kind == "function_call":
+		m.role, m.toolCalls = "assistant", arguments
+	case kind == "function_call_output":
+		m.role, m.content = "tool", output
+	case kind == "reasoning":
+		m.role, m.content = "assistant", nil
+	}
 	if refusal == nil && m.role == "" {
 		refusal = badRequest("messages", "messages[%d].role is missing", index)
 	}

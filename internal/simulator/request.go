@@ -19,12 +19,13 @@ const (
 	chat api = iota
 	completions
 	messages
+	responses
 	generate
 	embeddings
 )
 
 // ofMessages reports whether prompts are messages of a chat.
-func (a api) ofMessages() bool { return a == chat || a == messages }
+func (a api) ofMessages() bool { return a == chat || a == messages || a == responses }
 
 // request is a decoded request body. The raw values alias the body.
 type request struct {
@@ -46,6 +47,7 @@ type request struct {
 	details    bool // of generate: how the reply ended is to be told
 
 	prompt, messages, tools, system jsontext.Value
+	items                           bool // messages are a text, or items of the Responses API
 }
 
 // parseRequest decodes a body in one pass over its top level. The prompt stays raw: see [request.render].
@@ -90,8 +92,8 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 			var format string
 			ok = a != embeddings || decode(value, &format) && (format == "float" || format == "base64")
 			q.base64 = format == "base64"
-		case "messages":
-			q.messages = value
+		case a.messagesField():
+			q.messages, q.items = value, a == responses
 		case "tools":
 			return q.readTools(a, value)
 		case "tool_choice":
@@ -99,8 +101,10 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 		default:
 			if name == "return_token_ids" && like == LikeVLLM {
 				ok = decode(value, &q.returnIDs)
-			} else if name == "system" && a == messages {
+			} else if name == a.systemField() {
 				q.system = value
+			} else if name == "max_output_tokens" && a == responses {
+				ok = decode(value, &q.facts.MaxTokens)
 			} else if len(q.facts.Extra) < maxExtra {
 				q.facts.Extra = append(q.facts.Extra, cut(name, maxName))
 			}
@@ -136,6 +140,26 @@ func (a api) promptField() string {
 		return "input"
 	default:
 		return "prompt"
+	}
+}
+
+// messagesField is the member that has the messages of a chat.
+func (a api) messagesField() string {
+	if a == responses {
+		return "input"
+	}
+	return "messages"
+}
+
+// systemField is the member that has the system text, where no message has it. No body can have that of a chat.
+func (a api) systemField() string {
+	switch a {
+	case messages:
+		return "system"
+	case responses:
+		return "instructions"
+	default:
+		return "\xff"
 	}
 }
 
@@ -239,7 +263,7 @@ func (q *request) check(a api) *apiError {
 	case a == generate && f.Stream && q.prefill:
 		return badRequest("decoder_input_details", "decoder_input_details == true is not supported when streaming tokens")
 	case a.ofMessages() && q.messages == nil:
-		return badRequest("messages", "messages is missing")
+		return badRequest(a.messagesField(), "%s is missing", a.messagesField())
 	case !a.ofMessages() && q.prompt == nil:
 		return badRequest(a.promptField(), "%s is missing", a.promptField())
 	}
@@ -277,6 +301,10 @@ func (q *request) readTools(a api, value jsontext.Value) *apiError {
 		case a == messages && (t.Name == "" || t.Schema == nil):
 			return badRequest("tools", "each tool needs a name and an input_schema")
 		case a == messages:
+			t.Function.Name = t.Name
+		case a == responses && t.Name == "":
+			return badRequest("tools", "each tool needs a name: only functions are served")
+		case a == responses:
 			t.Function.Name = t.Name
 		case t.Function.Name == "":
 			return badRequest("tools", "each tool needs a function with a name")

@@ -115,6 +115,12 @@ func (x *exchange) serve() error {
 	defer func() { e.queue.release(e.now()) }()
 	x.rec.Admitted = e.now()
 	defer x.keep() // before the next request is admitted
+	if x.stream && x.api == responses {
+		x.buf = x.form.role(x.buf)
+		if err := x.write(); err != nil {
+			return err
+		}
+	}
 	if err := x.prefill(admitted); err != nil {
 		return err
 	}
@@ -238,6 +244,8 @@ func (x *exchange) prepare(q *request) error {
 	switch x.api {
 	case messages:
 		x.form = messagesFormat{x.format}
+	case responses:
+		x.form = responsesFormat{x.format}
 	case generate:
 		x.form = generateFormat{x.format}
 		if !x.stream {

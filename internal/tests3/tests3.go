@@ -16,8 +16,8 @@ import (
 // Secret is the secret key of the environment that [Start] sets: it is nowhere to be seen.
 const Secret = "sPlanted5ecretOfThe0bjectStore4Tests7Qm"
 
-// Start starts a server with a bucket, and has the environment of the test's process name it. change may wrap what answers, nil does not.
-func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) {
+// Start starts a server with a bucket, and has the environment of the test's process name it, for s3:// and gs:// URLs, and returns its URL. change may wrap what answers, nil does not.
+func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) string {
 	t.Helper()
 	backend := s3mem.New()
 	if err := backend.CreateBucket(bucket); err != nil {
@@ -33,7 +33,10 @@ func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) 
 	for name, value := range map[string]string{
 		"AWS_ENDPOINT_URL_S3": server.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": Secret,
 		"AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_WEB_IDENTITY_TOKEN_FILE": "", "AWS_CONTAINER_CREDENTIALS_FULL_URI": "", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "", "AWS_MAX_ATTEMPTS": "2",
+		"GS_ENDPOINT_URL": server.URL, "GS_ACCESS_KEY_ID": "tester", "GS_SECRET_ACCESS_KEY": Secret,
 	} {
 		t.Setenv(name, value)
 	}
+	return server.URL
 }

@@ -39,8 +39,10 @@ type Analysis struct {
 	Arrivals  ArrivalStats `json:"arrivals"`
 	Input     LengthStats  `json:"input_length"`
 	Output    LengthStats  `json:"output_length"`
-	Blocks    BlockStats   `json:"blocks"`
-	Sessions  SessionStats `json:"sessions"`
+	// Classes are those that rows name, by name; nil where none does.
+	Classes  []ClassStats `json:"classes,omitempty"`
+	Blocks   BlockStats   `json:"blocks"`
+	Sessions SessionStats `json:"sessions"`
 	// Graphs is zero where no row waits for others.
 	Graphs GraphStats `json:"graphs,omitzero"`
 	// Eviction is the order of the finite caches in Caches, which come by ascending capacity, the infinite one last.
@@ -183,6 +185,7 @@ type Analyzer struct {
 
 	seed     maphash.Seed
 	sessions map[uint64]struct{}
+	classes  Classes
 }
 
 // NewAnalyzer returns an analyzer.
@@ -243,6 +246,7 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	a.arrivals.Add(row)
 	a.detector.Add(row)
 	a.graphs.add(row)
+	a.classes.Add(row.Class, row.InputLength.V, row.OutputLength.V, row.Priority)
 	if n := row.InputLength; n.Set {
 		a.input.add(n.V)
 		if n.V%int64(a.opt.BlockSize) == 0 {
@@ -274,7 +278,7 @@ func (a *Analyzer) Analysis() *Analysis {
 	out.Caches, out.ObservedCache, out.Fine = a.cache.Stats(), a.cache.Observed(), a.cache.Fine()
 	out.Digests, out.Violations = a.digester.Digests(), checker.Violations()
 	out.Unchecked, out.UncheckedRanges = checker.Unchecked(), checker.UncheckedRanges()
-	out.Graphs = a.graphs.stats()
+	out.Graphs, out.Classes = a.graphs.stats(), a.classes.Stats()
 	out.Sessions.Named = int64(len(a.sessions))
 	out.Sessions.Mode, out.Sessions.ModeText = a.detector.Mode()
 	q := a.perRow.quantiles(0, 100)

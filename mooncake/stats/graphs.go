@@ -20,7 +20,7 @@ type GraphStats struct {
 	Edges   int64 `json:"edges"`
 	Longest int64 `json:"longest_chain"` // rows that wait one for the other
 	Largest int64 `json:"largest_graph"` // rows
-	// Evidence counts edges by what they were taken from: link, tool_call, parent, time, or unknown where the trace does not say.
+	// Evidence counts edges by what they were taken from: link, tool_call, parent, session, time, or unknown where the trace does not say.
 	Evidence map[string]int64 `json:"edges_by_evidence,omitempty"`
 	// Unknown counts names in wait_for that no earlier row has; nobody waits for them, and they are no edges.
 	Unknown int64 `json:"unknown_names"`

@@ -29,6 +29,7 @@ type prefixes struct {
 	full      bool              // prefixes were not remembered
 
 	nodes []uint64 // of the row added last, one for each of its blocks
+	last  int      // the run that was found last: that of the next id as a rule
 }
 
 // run is a row of consecutive canonical ids, each of which follows the one before. It ends where the next one starts.
@@ -63,10 +64,14 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 	all := overlap{known: true}
 	p.nodes = p.nodes[:0]
 	node := maphash.String(p.seed, row.Model) | hashed
-	missed := false
+	missed, added := false, false
 	for i, id := range ids {
 		want := mooncake.BlockFill(row.InputLength.V, p.blockSize, i)
-		child, run, have := p.find(node, id)
+		var child uint64
+		run, have := -1, uint32(0)
+		if !added || p.full { // behind a prefix that was not there, none is
+			child, run, have = p.find(node, id)
+		}
 		if !missed {
 			all.tokens += int64(min(have, want))
 			if have >= want {
@@ -78,7 +83,7 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 		}
 		switch {
 		case have == 0:
-			child = p.insert(node, id, want)
+			child, added = p.insert(node, id, want), true
 		case want > have && run >= 0:
 			p.runs[run].fill = want
 		case want > have:
@@ -94,12 +99,8 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 // is the run that ends with it, or negative.
 func (p *prefixes) find(node, id uint64) (child uint64, run int, have uint32) {
 	if id < p.next {
-		// The run that holds the id: its start is the last one that is not above it.
-		at := sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1
-		r, end := p.runs[at], p.next
-		if at+1 < len(p.runs) {
-			end = uint64(p.runs[at+1].start)
-		}
+		at, end := p.run(id)
+		r := p.runs[at]
 		if before := id - 1; node == before && id != uint64(r.start) || node == r.parent && id == uint64(r.start) {
 			if id+1 == end {
 				return id, at, r.fill
@@ -112,6 +113,21 @@ func (p *prefixes) find(node, id uint64) (child uint64, run int, have uint32) {
 	}
 	child = p.hash(node, id)
 	return child, -1, p.rest[child]
+}
+
+// run returns the run that holds a canonical id, and where that ends.
+func (p *prefixes) run(id uint64) (at int, end uint64) {
+	ending := func(at int) uint64 {
+		if at+1 < len(p.runs) {
+			return uint64(p.runs[at+1].start)
+		}
+		return p.next
+	}
+	if at, end = p.last, ending(p.last); id < uint64(p.runs[at].start) || id >= end {
+		at = sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1 // the last one that does not start above it
+		p.last, end = at, ending(at)
+	}
+	return at, end
 }
 
 // insert remembers a prefix that is not there, if it still can, and returns its node.

@@ -91,7 +91,8 @@ func (s *sampled) stats() *SampleStats {
 		return out
 	}
 	for _, g := range s.groups {
-		squares += math.Pow(g.hit-hit/in*g.in, 2)
+		off := g.hit - hit/in*g.in
+		squares += off * off
 	}
 	n := float64(len(s.groups))
 	out.StandardError = math.Sqrt((1-s.opt.Rate)*squares*n/(n-1)) / in

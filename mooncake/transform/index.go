@@ -26,6 +26,7 @@ type index struct {
 	owner   []uint32 // row of each run
 	links   [][2]uint32
 	clock   stats.Arrivals
+	copied  bool // copies will be laid over the rows, on the ticks of the clock
 	timed   bool
 	verbal  int64    // rows that bring their own text
 	near    []uint32 // of each stretch of ids, the run that its first one is in
@@ -150,7 +151,9 @@ func (x *index) add(it *item, added int) {
 	x.key, x.timed = append(x.key, it.key), x.timed || it.timed
 	x.in, x.out = append(x.in, clip(it.InputLength)), append(x.out, clip(it.OutputLength))
 	x.lead = append(x.lead, uint32(lead)) //nolint:gosec // at most the ids of a row
-	x.clock.Add(it.Row)
+	if x.copied {
+		x.clock.Add(it.Row)
+	}
 	if it.Kind() != mooncake.KindLength {
 		x.verbal++
 	}
@@ -271,23 +274,21 @@ func (x *index) root(i uint32) uint32 {
 	return i
 }
 
-// trunkOf returns the leading blocks of a row that belong to the trunk.
-func (x *index) trunkOf(row int) int {
-	if x.trunk[row] > 0 {
-		return int(x.lead[row] + x.trunk[row])
-	}
-	lead := x.lead[row]
-	for row := row; ; { // up to the run where the trunk ends
-		p := x.parent[row]
-		if p == none {
-			return 0
+// trunks returns the leading blocks of each row that belong to the trunk.
+func (x *index) trunks() []uint32 {
+	all := make([]uint32, len(x.key))
+	for row, p := range x.parent {
+		switch {
+		case x.trunk[row] > 0:
+			all[row] = x.lead[row] + x.trunk[row]
+		case p == none:
+		case x.trunk[p] > 0: // it ends in the run above, or before that
+			all[row] = min(x.lead[row], x.lead[p]+min(x.trunk[p], x.offset[row]+1))
+		default:
+			all[row] = all[p]
 		}
-		above := x.lead[p] // blocks before p's run
-		if x.trunk[p] > 0 {
-			return int(min(lead, above+min(x.trunk[p], x.offset[row]+1)))
-		}
-		lead, row = above, int(p)
 	}
+	return all
 }
 
 // hit returns the tokens of a row that an infinite cache has.

@@ -198,6 +198,7 @@ func (s *Stream) index() error {
 		return err
 	}
 	s.x = newIndex(s.block)
+	s.x.copied = s.c.Scale > 1
 	var names numbered            // of the rows that are left
 	sessions := map[uint64]int{}  // the last row of each
 	at := map[int]map[int64]int{} // rows that replies may be to

@@ -42,6 +42,7 @@ type overlay struct {
 	ticks       []float64 // of a coarse clock, ascending
 	from, to    int       // those of them that copies of the row at hand can be on
 	begin, end  []float64 // of the cluster that a row stands for
+	trunk       []uint32  // leading blocks of each row that belong to the trunk
 	first, last float64
 }
 
@@ -60,7 +61,7 @@ func newOverlay(c *Config, x *index) (*overlay, error) {
 	if n := len(x.key); n > 0 {
 		o.first, o.last = x.key[0], x.key[n-1]
 	}
-	o.begin, o.end = make([]float64, len(x.key)), make([]float64, len(x.key))
+	o.begin, o.end, o.trunk = make([]float64, len(x.key)), make([]float64, len(x.key)), x.trunks()
 	for i := range x.key {
 		c := x.cluster[i]
 		if int(c) == i {
@@ -136,7 +137,7 @@ func (o *overlay) up(in step) step {
 			if o.part != nil && o.part[it.seq] {
 				copies++
 			}
-			trunk := o.x.trunkOf(it.seq)
+			trunk := int(o.trunk[it.seq])
 			for k := 1; k < copies; k++ {
 				c := copied.clone(it)
 				c.copy, c.trunk = k, trunk

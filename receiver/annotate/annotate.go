@@ -32,12 +32,12 @@ func New(config Config) (*Annotator, error) {
 		config.BlockSize = mooncake.BlockSize
 	}
 	config.SessionKeys, config.Deny = slices.Clone(config.SessionKeys), slices.Clone(config.Deny)
-	config.PromptOrder = slices.Clone(config.PromptOrder)
+	config.ClassKeys, config.PromptOrder = slices.Clone(config.ClassKeys), slices.Clone(config.PromptOrder)
 	a := &Annotator{config: config, fingerprint: config.Key.Fingerprint(), rules: newRules(config)}
 	a.pool.New = func() any {
 		return &worker{
 			Annotator: a,
-			reader:    genai.NewReader(genai.Options{SessionKeys: config.SessionKeys, Limits: config.Limits}),
+			reader:    genai.NewReader(genai.Options{SessionKeys: config.SessionKeys, ClassKeys: config.ClassKeys, Limits: config.Limits}),
 			domains:   map[domainKey]*domain{},
 			twins:     map[string]string{},
 		}
@@ -105,6 +105,7 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 		default:
 		}
 		w.putSession(rec, attributes)
+		putClass(rec, attributes)
 	}
 	if w.keeps() {
 		return
@@ -133,4 +134,14 @@ func (w *worker) putSession(rec *genai.Record, attributes pcommon.Map) {
 	}
 	attributes.PutStr(semconv.Session, w.twin(rec.Session))
 	w.counts.Sessions++
+}
+
+// putClass writes the class and the priority that a record names, unless the span has its own.
+func putClass(rec *genai.Record, attributes pcommon.Map) {
+	if _, ok := attributes.Get(semconv.Class); !ok {
+		putString(attributes, semconv.Class, rec.Class)
+	}
+	if _, ok := attributes.Get(semconv.Priority); !ok {
+		putTokens(attributes, semconv.Priority, rec.Priority)
+	}
 }

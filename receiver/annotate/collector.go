@@ -31,6 +31,8 @@ type CollectorConfig struct {
 	// SessionKeys are attributes that hold a session id, best first, by their full names. They come before those that are
 	// known.
 	SessionKeys []string `mapstructure:"session_keys"`
+	// ClassKeys are attributes that hold the class of a request, likewise. Headers are there as http.request.header.NAME.
+	ClassKeys []string `mapstructure:"class_keys"`
 	// Deny are attributes that are removed from all telemetry, beside those that are known. A trailing *
 	// matches all names that begin so.
 	Deny []string `mapstructure:"deny"`
@@ -53,6 +55,7 @@ func (c *CollectorConfig) Config() (Config, error) {
 		Key:             key,
 		Content:         c.Content,
 		SessionKeys:     c.SessionKeys,
+		ClassKeys:       c.ClassKeys,
 		Deny:            c.Deny,
 		OmitMessageEnds: !c.MessageEnds,
 		PromptOrder:     c.PromptOrder,

@@ -32,6 +32,9 @@ type Config struct {
 	// SessionKeys are names of attributes that hold a session id, best first. They come before the known ones, and
 	// survive where they are no longer than an id is.
 	SessionKeys []string
+	// ClassKeys are names of attributes that hold the class of a request, likewise. What they hold is no secret: a class of one word is
+	// written to spans, journals and traces as it is.
+	ClassKeys []string
 	// Deny are names of attributes that are removed from all telemetry, beside the known ones; a trailing *
 	// matches all names that begin so. They are removed after they have been read. With ContentKeep there must be none.
 	Deny []string
@@ -61,10 +64,15 @@ func (c *Config) Validate() error {
 	if c.Content == ContentKeep && len(c.Deny) > 0 {
 		errs = append(errs, fmt.Errorf("deny: has no effect with content %q, which removes nothing: leave one of them out", ContentKeep))
 	}
-	for i, key := range c.SessionKeys {
-		if key == "" || len(key) > maxName || strings.Contains(key, "*") {
-			errs = append(errs, fmt.Errorf("session_keys[%d]: must be the name of one attribute, of 1 to %d bytes and without a *: "+
-				"what it names is not removed", i, maxName))
+	for _, of := range []struct {
+		name string
+		keys []string
+	}{{"session_keys", c.SessionKeys}, {"class_keys", c.ClassKeys}} {
+		for i, key := range of.keys {
+			if key == "" || len(key) > maxName || strings.Contains(key, "*") {
+				errs = append(errs, fmt.Errorf("%s[%d]: must be the name of one attribute, of 1 to %d bytes and without a *: "+
+					"what it names is not removed", of.name, i, maxName))
+			}
 		}
 	}
 	for i, name := range c.Deny {

@@ -93,6 +93,7 @@ func newRules(c Config) *rules {
 	r := &rules{exact: map[string]rule{}, words: map[string]rule{}, bans: len(c.Deny) > 0}
 	r.add(banned, anything, c.Deny...)
 	r.add(allowed, anything, c.SessionKeys...)
+	r.add(allowed, word, c.ClassKeys...)
 	r.add(own, anything, ownPrefix+"*")
 	for name, kind := range genai.Names() {
 		r.add(ruleOf[kind].verdict, ruleOf[kind].shape, name)

@@ -260,6 +260,39 @@ func TestSessionKeys(t *testing.T) {
 	}
 }
 
+// TestClassKeys: a span has the class that its attributes say, and what its name holds stays where it is one word. A header's name is given
+// in full, and others are removed as ever.
+func TestClassKeys(t *testing.T) {
+	for _, key := range []string{"", "*", "http.request.header.*"} {
+		if _, err := annotate.New(annotate.Config{ClassKeys: []string{key}}); err == nil || !strings.Contains(err.Error(), "class_keys[0]") {
+			t.Errorf("%q: error %v", key, err)
+		}
+	}
+	a := newAnnotator(t, annotate.Config{ClassKeys: []string{"http.request.header.x-class"}})
+	for _, c := range []struct {
+		raw             attributes
+		class, priority any
+	}{
+		{attributes{"http.request.header.x-class": []any{"batch"}, "http.request.header.cookie": []any{"k"}}, "batch", nil},
+		{chat(attributes{"http.request.header.x-class": []any{"a long story"}}), nil, nil},
+		{chat(attributes{"openai.request.service_tier": "flex", "request_prio": int64(3)}), "flex", int64(3)},
+		{chat(attributes{"openai.request.service_tier": "flex", "mooncake.class": "mine", "mooncake.priority": int64(0)}), "mine", int64(0)},
+		{attributes{"mooncake.class": "two words"}, nil, nil},
+	} {
+		td, span := oneSpan(t, c.raw)
+		a.Traces(td)
+		got := span.Attributes().AsRaw()
+		if got["mooncake.class"] != c.class || got["mooncake.priority"] != c.priority {
+			t.Errorf("%v: class %v, priority %v", c.raw, got["mooncake.class"], got["mooncake.priority"])
+		}
+		for name := range got {
+			if name == "http.request.header.cookie" || name == "http.request.header.x-class" && c.class == nil {
+				t.Errorf("%v keeps %s", c.raw, name)
+			}
+		}
+	}
+}
+
 // TestUsageWithoutItsParts: counts that leave out more than they have are completed, and counted.
 func TestUsageWithoutItsParts(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.usage.input_tokens": int64(10), "gen_ai.usage.cache_read.input_tokens": int64(5000)}))

@@ -99,6 +99,7 @@ var disasters = []disaster{
 // it, says once what to do, lives, and goes on by itself; all that was acknowledged is one row each. Mounting needs a right, so all of
 // it runs in a process with file systems of its own, which nobody else sees and which go when it ends.
 func TestDisk(t *testing.T) {
+	t.Parallel()
 	const child = "MOONLOOP_TEST_DISK"
 	if os.Getenv(child) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDisk$", "-test.v", "-test.parallel=8")

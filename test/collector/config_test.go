@@ -64,8 +64,10 @@ func operatorConfig(t *testing.T) string {
 // TestConfigurations has the distribution validate each of them, as a user would before a roll-out: with the key and
 // without a file where the data will be.
 func TestConfigurations(t *testing.T) {
+	t.Parallel()
 	for _, config := range configurations(t) {
 		t.Run(filepath.Base(config), func(t *testing.T) {
+			t.Parallel()
 			config, err := filepath.Abs(config)
 			if err != nil {
 				t.Fatal(err)

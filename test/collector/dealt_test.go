@@ -28,6 +28,7 @@ import (
 // TestDealtSpans deals the spans of production and of a replay to eight collectors, as a load balancer without rules
 // does: their journals, in any order, give the very files that one collector would have given.
 func TestDealtSpans(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(8, 8))
 	spans := append(conversationSpans(random), replaySpans(300)...)
 	want := dealt(t, random, spans, 1)

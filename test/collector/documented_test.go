@@ -20,8 +20,12 @@ import (
 // TestDocumented runs the configuration at the repository's root, and the one with our processor, as they stand but for their ports: what
 // comes over gRPC and HTTP is in journals and traces, the Collector's own figures say so, and no file holds a word of a prompt.
 func TestDocumented(t *testing.T) {
+	t.Parallel()
 	for _, config := range []string{"otelcol-config.yaml", "examples/capture/processor.yaml"} {
-		t.Run(filepath.Base(config), func(t *testing.T) { testDocumented(t, config) })
+		t.Run(filepath.Base(config), func(t *testing.T) {
+			t.Parallel()
+			testDocumented(t, config)
+		})
 	}
 }
 
@@ -90,6 +94,7 @@ func testDocumented(t *testing.T, config string) {
 // TestChain sends raw spans through the sidecar's and the gateway's configuration: the gateway writes what the sidecar
 // has annotated, once.
 func TestChain(t *testing.T) {
+	t.Parallel()
 	near, far := t.TempDir(), t.TempDir()
 	gateway := configure(t, far, settings{config: "examples/capture/gateway.yaml"})
 	sidecar := configure(t, near, settings{config: "examples/capture/sidecar.yaml"})

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -48,6 +47,9 @@ func fleetSpans(t *testing.T) int {
 	}
 	return n
 }
+
+// manySpans is the number above which spans travel in larger messages, so that the run ends within half an hour.
+const manySpans = 100_000
 
 // broker is a Kafka of one node, broker and controller in one.
 type broker struct {
@@ -108,11 +110,34 @@ func (p *process) listens(t *testing.T, address string) {
 	}
 }
 
-// journaled returns how many records the journals below a folder have of each span, but for those that the file is no journal.
-func journaled(t *testing.T, dir string) map[mooncake.SpanRef]int {
+// arrivals are the spans in the journals below a folder, which grow. Each look reads what is new.
+type arrivals struct {
+	dir    string
+	places map[string]journal.Place
+	spans  map[mooncake.SpanRef]struct{}
+}
+
+func newArrivals(dir string) *arrivals {
+	return &arrivals{dir, map[string]journal.Place{}, map[mooncake.SpanRef]struct{}{}}
+}
+
+func (a *arrivals) look(t *testing.T) {
 	t.Helper()
-	spans := map[mooncake.SpanRef]int{}
+	eachJournal(t, a.dir, func(name string, f *os.File, size int64) error {
+		r := journal.NewReaderAt(name, f, size, a.places[name])
+		err := eachRecord(r, func(d *journal.Decoder) { a.spans[d.Span] = struct{}{} })
+		a.places[name] = r.Place()
+		return err
+	})
+}
+
+// eachJournal visits the journals below a folder.
+func eachJournal(t *testing.T, dir string, visit func(name string, f *os.File, size int64) error) {
+	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // moved or removed meanwhile
+		}
 		if err != nil || entry.IsDir() || filepath.Ext(name) != ".journal" {
 			return err
 		}
@@ -121,39 +146,47 @@ func journaled(t *testing.T, dir string) map[mooncake.SpanRef]int {
 			return err
 		}
 		defer func() { _ = f.Close() }()
-		for r := journal.NewReader(name, f); ; {
-			_, d, err := r.NextEncoded()
-			damage := (*journal.Damage)(nil)
-			switch {
-			case err == nil:
-				spans[d.Span]++
-			case errors.As(err, &damage): // compile says whether there is any in the end
-			case errors.Is(err, io.EOF):
-				return nil
-			default:
-				return err
-			}
+		info, err := f.Stat()
+		if err != nil {
+			return err
 		}
+		return visit(name, f, info.Size())
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		t.Fatal(err)
 	}
-	return spans
 }
 
-// arrived waits until journals have all that was acknowledged, and returns the records of each span.
-func arrived(t *testing.T, dir string, acknowledged map[uint64]struct{}, limit time.Duration) map[mooncake.SpanRef]int {
+// eachRecord visits the records of a journal. Whether anything is damaged in the end, compile says.
+func eachRecord(r *journal.Reader, visit func(*journal.Decoder)) error {
+	for {
+		_, d, err := r.NextEncoded()
+		damage := (*journal.Damage)(nil)
+		switch {
+		case err == nil:
+			visit(d)
+		case errors.As(err, &damage):
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// all waits until journals have all that was acknowledged.
+func (a *arrivals) all(t *testing.T, acknowledged map[uint64]struct{}, limit time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(2 * time.Second) {
-		spans := journaled(t, dir)
+		a.look(t)
 		lost := 0
 		for n := range acknowledged {
-			if spans[spanOf(n)] == 0 {
+			if _, there := a.spans[spanOf(n)]; !there {
 				lost++
 			}
 		}
 		if lost == 0 {
-			return spans
+			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("after %v, %d of %d acknowledged spans are in no journal", limit, lost, len(acknowledged))
@@ -236,20 +269,29 @@ type killer struct {
 
 // sentUnderKills sends so many requests at least, and kills all of the programs in turn meanwhile, each three times at least. What is sent goes
 // on arriving below a folder: the first kill waits for that, or it would hit nothing.
-func sentUnderKills(t *testing.T, address, arriving string, spans int, programs ...*killer) map[uint64]struct{} {
+func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int, programs ...*killer) map[uint64]struct{} {
 	t.Helper()
 	for _, k := range programs {
 		k.under = k.run(t)
 	}
 	started := time.Now()
-	c := startClients(t, address, production(t, 20, 2048), 2)
-	for deadline := time.Now().Add(2 * time.Minute); len(journaled(t, arriving)) == 0; time.Sleep(100 * time.Millisecond) {
+	together := 20
+	if spans > manySpans {
+		together = 100 // a request is a message, which the sender's queue writes to a file, and for which the reader waits for its disk
+	}
+	c := startClients(t, address, production(t, together, 2048), 2)
+	for deadline := time.Now().Add(2 * time.Minute); len(arriving.spans) == 0; time.Sleep(100 * time.Millisecond) {
+		arriving.look(t)
 		if time.Now().After(deadline) {
 			t.Fatal("nothing arrives in 2 minutes")
 		}
 	}
 	for i := 0; i < 3*len(programs) || c.count() < spans; i++ {
-		time.Sleep(rand.N(2 * time.Second)) // amid whatever it does
+		pause := 2 * time.Second
+		if i >= 3*len(programs) {
+			pause = 20 * time.Second // of a long run, most is work
+		}
+		time.Sleep(rand.N(pause)) // amid whatever it does
 		k := programs[i%len(programs)]
 		k.under.kill()
 		k.under = k.run(t)
@@ -264,13 +306,18 @@ func sentUnderKills(t *testing.T, address, arriving string, spans int, programs 
 }
 
 // noteCopies says what came more than once, which is how one sees that kills hit something.
-func noteCopies(t *testing.T, spans map[mooncake.SpanRef]int) {
+func noteCopies(t *testing.T, dir string) {
 	t.Helper()
-	copies := 0
-	for n := range maps.Values(spans) {
-		copies += n - 1
-	}
-	t.Logf("%d spans in journals, %d records delivered more than once", len(spans), copies)
+	var files, bytes, records int64
+	spans := map[mooncake.SpanRef]struct{}{}
+	eachJournal(t, dir, func(name string, f *os.File, size int64) error {
+		files, bytes = files+1, bytes+size
+		return eachRecord(journal.NewReader(name, f), func(d *journal.Decoder) {
+			records++
+			spans[d.Span] = struct{}{}
+		})
+	})
+	t.Logf("%d spans in %d journals of %d bytes, %d records delivered more than once", len(spans), files, bytes, records-int64(len(spans)))
 }
 
 // sizes are figures of the extension, of one process.
@@ -288,7 +335,11 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sender := configure(t, near, settings{config: "examples/capture/kafka.yaml", more: "exporters: {kafka: {retry_on_failure: {initial_interval: 100ms, max_interval: 1s}}}"})
+	more := "retry_on_failure: {initial_interval: 100ms, max_interval: 1s}"
+	if spans > manySpans { // each span is a trace: with a message for each, the disk of the reader is what is measured
+		more += ", partition_traces_by_id: false"
+	}
+	sender := configure(t, near, settings{config: "examples/capture/kafka.yaml", more: "exporters: {kafka: {" + more + "}}"})
 	sender.environment = append(sender.environment, "KAFKA_BROKER="+kafka.address)
 	config, err := filepath.Abs(filepath.Join(root, "examples/capture/from-kafka.yaml"))
 	if err != nil {
@@ -303,11 +354,12 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 		return p
 	}
 	programs := []*killer{{name: "broker", run: kafka.start}, {name: "sending Collector", run: sender.start}, {name: "writing Collector", run: writer}}
-	acknowledged := sentUnderKills(t, sender.address, far, spans, programs...)
+	written := newArrivals(far)
+	acknowledged := sentUnderKills(t, sender.address, written, spans, programs...)
 	started := time.Now()
-	all := arrived(t, far, acknowledged, 20*time.Minute)
+	written.all(t, acknowledged, 20*time.Minute)
 	t.Logf("all in journals %.1f s later", time.Since(started).Seconds())
-	noteCopies(t, all)
+	noteCopies(t, far)
 	t.Logf("figures of the sending Collector since its last start: %q", sizes.FindAllString(sender.scrape(t), -1))
 	noText(t, filepath.Join(dir, "kafka"))
 	programs[2].under.stop(t)
@@ -379,11 +431,12 @@ func TestAcceptanceFleetS3(t *testing.T) {
 	sender := configure(t, near, settings{config: "examples/capture/s3.yaml", more: "exporters: {awss3: {retry_on_failure: {initial_interval: 100ms, max_interval: 1s}, sending_queue: {batch: {flush_timeout: 1s}}}}"})
 	sender.environment = append(sender.environment, "S3_ENDPOINT=http://"+address, "S3_PATH_STYLE=true", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=of-a-test")
 	programs := []*killer{{name: "S3 server", run: server}, {name: "Collector", run: sender.start}}
-	acknowledged := sentUnderKills(t, sender.address, buckets, spans, programs...)
+	stored := newArrivals(buckets)
+	acknowledged := sentUnderKills(t, sender.address, stored, spans, programs...)
 	started := time.Now()
-	all := arrived(t, buckets, acknowledged, 10*time.Minute)
+	stored.all(t, acknowledged, 10*time.Minute)
 	t.Logf("all in objects %.1f s later", time.Since(started).Seconds())
-	noteCopies(t, all)
+	noteCopies(t, buckets)
 	noText(t, buckets)
 	programs[1].under.stop(t)
 	compileKilled(t, dir, "s3://moonloop/journals", acknowledged, "AWS_ENDPOINT_URL_S3=http://"+address, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=of-a-test")

@@ -44,8 +44,12 @@ var killSettings = []settings{
 
 // TestKill kills each way to run the Collector twice, in the midst of load.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	for _, s := range killSettings {
-		t.Run(s.name, func(t *testing.T) { killed(t, s, 2, 200*time.Millisecond) })
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			killed(t, s, 2, 200*time.Millisecond)
+		})
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 // TestConfigurationsTakeMetrics: whoever sends spans by OTEL_EXPORTER_OTLP_ENDPOINT sends metrics there, too, a replay among
 // them. Where one is taken, both are.
 func TestConfigurationsTakeMetrics(t *testing.T) {
+	t.Parallel()
 	for _, name := range configurations(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			config := readConfiguration(t, name)
@@ -72,6 +73,7 @@ func readConfiguration(t *testing.T, name string) *confmap.Conf {
 // TestReplayThroughTheDocumented sends a replay's telemetry to the configuration at the repository's root: spans are in the
 // journal, metrics come to Prometheus with the run's id, nothing of it is refused, and the replay says so.
 func TestReplayThroughTheDocumented(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	runs := make(map[string]bool)
 	prometheus := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

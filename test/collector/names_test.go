@@ -138,6 +138,7 @@ func (c *collector) scraped(t *testing.T) []string {
 // TestOneSpelling: a scrape of the distribution and its metrics over OTLP have the same names, and those of dashboards and alerts are among
 // them.
 func TestOneSpelling(t *testing.T) {
+	t.Parallel()
 	over := &translator{names: map[string]bool{}}
 	server := httptest.NewServer(over)
 	t.Cleanup(server.Close)

@@ -47,6 +47,7 @@ const seeds = 20
 // the exact one is the simulation's. They are within half a point of it on average with a standard deviation of 0.6 for the infinite
 // cache, within one point and 1.6 for finite ones. The Collector's memory stays below what the connector's README promises.
 func TestPotentialOfThePublicTrace(t *testing.T) {
+	t.Parallel()
 	rows := publicTrace(t)
 	exact := stats.NewCacheSim(stats.CacheOptions{Capacities: []int{5_859, 30_000}, Eviction: stats.RootFirst})
 	for _, row := range rows {

@@ -149,8 +149,11 @@ func (p *process) cpu(t *testing.T) time.Duration {
 		}
 		ticks += n
 	}
-	return time.Duration(ticks) * (time.Second / 100) // USER_HZ is 100 on every Linux that Go runs on
+	return time.Duration(ticks) * cpuTick
 }
+
+// cpuTick is what processor time is counted in: USER_HZ is 100 on every Linux that Go runs on.
+const cpuTick = time.Second / 100
 
 // memory returns a figure of the process's memory in bytes: VmRSS is what it has now, VmHWM the most it ever had.
 func (p *process) memory(t *testing.T, figure string) int64 {

@@ -62,6 +62,7 @@ type account struct {
 // of the engine behind it: it is a row with the right counts, session and shared blocks, or there is a reason. No text of a prompt
 // leaves the Collector anywhere.
 func TestProducers(t *testing.T) {
+	t.Parallel()
 	var checks []check
 	dir := t.TempDir()
 	for _, p := range testproducers.All() {
@@ -80,6 +81,7 @@ func TestProducers(t *testing.T) {
 // TestRealProducers does the same with what real instrumentation libraries wrote, as they wrote it, where the captures are at hand:
 // they are no part of the repository.
 func TestRealProducers(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(root, "..", "shared", "data", "producers")
 	if _, err := os.Stat(data); err != nil {
 		t.Skipf("the captures of real libraries are not here; TestProducers has telemetry of our own making: %v", err)

@@ -25,6 +25,7 @@ import (
 // the Collector that they send to: a flag that was renamed, a value that is refused, or an address that does not speak the
 // protocol fails here. Only addresses, folders and variables are replaced, and two seconds are enough.
 func TestReplaysOfExamples(t *testing.T) {
+	t.Parallel()
 	inCluster := settings{name: "gateway", config: "examples/capture/gateway.yaml"}
 	composed := settings{
 		name: "compose", config: "examples/compose/collector.yaml",
@@ -41,6 +42,7 @@ func TestReplaysOfExamples(t *testing.T) {
 		{"examples/compose/compose.yaml", composed, 1},
 	} {
 		t.Run(filepath.Base(c.file), func(t *testing.T) {
+			t.Parallel() // most of the time is waiting
 			commands := commandsIn(manifests(t, filepath.Join(root, c.file)))
 			simulate := []string{"simulate"}
 			replays := 0

@@ -43,6 +43,7 @@ const shopPerRow = 10
 // come and go, and compiles traces meanwhile. Memory, descriptors and goroutines must be at the end what they were after
 // warming up, and every request accounted for.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	said := os.Getenv("MOONLOOP_SOAK")
 	if said == "" {
 		short := soak{lasts: 8 * time.Second, rate: 10, decode: "5ms", output: "50,0.5,200", rotation: "{max_age: 2s}, grace: 500ms"}

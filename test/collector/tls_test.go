@@ -28,6 +28,7 @@ import (
 // TestGuardedListener runs examples/capture/tls.yaml: with the authority and the token a span is taken, without one of them
 // it is not, and neither token nor prompt is in the Collector's log or in a file of its own.
 func TestGuardedListener(t *testing.T) {
+	t.Parallel()
 	const token, secret = "canary-7Gq0vJ2mWx9bTz4LpRfYc8", "the prompt that nobody may see"
 	ours, other := testcert.New(t), testcert.New(t)
 	cert, key := testcert.Files(t, ours.Sign(t, "127.0.0.1"))

@@ -143,6 +143,7 @@ func TestManifests(t *testing.T) {
 		"pod-disruption-budget.yaml": {"PodDisruptionBudget/moonloop-gateway"},
 		"pod-monitor.yaml":           {"PodMonitor/moonloop-gateway", "PodMonitor/moonloop-sidecar"},
 		"replay-cronjob.yaml":        {"CronJob/moonloop-nightly"},
+		"compile-indexed-job.yaml":   {"Job/moonloop-compile"},
 		"replay-indexed-job.yaml":    {"Job/moonloop-replay-shards"},
 		"replay-job.yaml":            {"Job/moonloop-replay", "PersistentVolumeClaim/moonloop-results"},
 		"sidecar.yaml":               {"Deployment/chat"},

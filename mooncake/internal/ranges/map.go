@@ -23,6 +23,31 @@ type Map struct {
 	last      uint64
 	chunk, at int
 	isLast    bool
+	// found are what ids had that were asked for, each where its hash says: the same ranges are asked for again and again.
+	found []found
+}
+
+// found is an id whose number is known, and how many ids from it on have the numbers that follow, or had when it was asked for.
+type found struct {
+	id, to uint64
+	count  int64
+}
+
+const (
+	foundBits  = 14
+	manyRanges = 1 << 10 // fewer need no such table
+)
+
+// place returns where the table has an id; nil is no table.
+func (m *Map) place(id uint64) *found {
+	if m.found == nil {
+		if m.n < manyRanges {
+			return nil
+		}
+		m.found = make([]found, 1<<foundBits)
+	}
+	const odd = 0x9e3779b97f4a7c15
+	return &m.found[id*odd>>(64-foundBits)]
 }
 
 // interval gives the ids first to last the numbers from to on.
@@ -103,10 +128,18 @@ func (m *Map) chunkOf(id uint64) int {
 // Find returns the number of an id and how many ids from it on have the numbers that follow; or, where the id has none, how
 // many from it on have none.
 func (m *Map) Find(id uint64) (to uint64, count int64, known bool) {
+	p := m.place(id)
+	if p != nil && p.count > 0 && p.id == id {
+		return p.to, p.count, true
+	}
 	c, i := m.seek(id)
 	if i >= 0 {
 		if r := m.chunks[c][i]; id <= r.last {
-			return r.to + (id - r.first), CountTo(id, r.last), true
+			to, count = r.to+(id-r.first), CountTo(id, r.last)
+			if p != nil {
+				*p = found{id, to, count}
+			}
+			return to, count, true
 		}
 	}
 	i++
@@ -134,6 +167,9 @@ func (m *Map) add(r interval) {
 func (m *Map) Insert(first uint64, count int64, to uint64) {
 	r := interval{first, first + uint64(count-1), to} //nolint:gosec // 1 or more
 	c, i := m.seek(first)
+	if p := m.place(first); p != nil {
+		*p = found{first, to, count}
+	}
 	if m.isLast = false; len(m.chunks) == 0 {
 		m.add(r)
 		m.n = 1

@@ -4,6 +4,7 @@
 package ranges
 
 import (
+	"math/rand/v2"
 	"testing"
 )
 
@@ -16,5 +17,41 @@ func TestMapJoins(t *testing.T) {
 	m.Insert(5, 5, 105)
 	if m.Len() != 1 || len(m.chunks[0]) != 1 || m.chunks[0][0] != (interval{5, 24, 105}) {
 		t.Errorf("%d ranges: %v", m.Len(), m.chunks)
+	}
+}
+
+// TestMapFinds: ids have the numbers that they were given, in whatever order, as many as any shortcut of the search is for; and others have none.
+func TestMapFinds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var m Map
+	given := make([]uint64, 100_000) // by id, from 1; 0: none
+	next := uint64(0)
+	for round := range 60_000 {
+		id := uint64(random.IntN(len(given)))
+		if round%2 == 0 { // mostly in order, as in traces
+			id = min(uint64(round+random.IntN(2000)), uint64(len(given)-1))
+		}
+		to, count, known := m.Find(id)
+		if known != (given[id] > 0) || known && to != given[id]-1 {
+			t.Fatalf("id %d has number %d, %v; want %d", id, to, known, given[id]-1)
+		}
+		for i := range min(count, int64(len(given))-int64(id)) {
+			switch number := given[id+uint64(i)]; {
+			case !known && number > 0, known && number != given[id]+uint64(i):
+				t.Fatalf("%d ids from %d on, and %d of them", count, id, i)
+			}
+		}
+		if known {
+			continue
+		}
+		n := min(count, 1+random.Int64N(6), int64(len(given))-int64(id))
+		m.Insert(id, n, next)
+		for i := range n {
+			next++
+			given[id+uint64(i)] = next
+		}
+	}
+	if m.Len() < manyRanges || m.found == nil || m.near == nil {
+		t.Errorf("%d ranges: no shortcut was taken", m.Len())
 	}
 }

@@ -1,0 +1,22 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clock
+
+import (
+	"context"
+	"time"
+)
+
+// Pause waits so long, or until ctx ends. It reports whether ctx goes on.
+func Pause(ctx context.Context, lasts time.Duration) bool {
+	if lasts > 0 {
+		over := time.NewTimer(lasts)
+		defer over.Stop()
+		select {
+		case <-over.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err() == nil
+}

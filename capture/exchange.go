@@ -1,0 +1,117 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// This file passes items from the sorters of one step to those of the next, in other processes: see shard.go. A sorter leaves its runs in a
+// file. Items are in parts by their first 16 bits, which are those of a hash, so that a part of a run is one stretch of the file. Whoever
+// has a part reads it out of the files of all, as it would read its own runs.
+
+// partOf returns the part of an item, of at most 2^16. Parts are in the order of items.
+func partOf(item []byte, parts int) int { return int(binary.BigEndian.Uint16(item)) * parts >> 16 }
+
+// appendPart appends what decides the part of all items of a key.
+func appendPart(dst, key []byte) []byte {
+	return binary.BigEndian.AppendUint16(dst, uint16(xxhash.Sum64(key)>>48))
+}
+
+// partLength is the length of what appendPart appends.
+const partLength = 2
+
+// cut is where a part of a run begins: after so many bytes, and items, of the run.
+type cut struct{ size, count int64 }
+
+// The end of a file: for each run its offset and the cuts, one more than there are parts; then the number of runs, that of parts, and what
+// file it is.
+const (
+	exchangeMagic = "moonex01"
+	exchangeTail  = 4 + 4 + len(exchangeMagic)
+	cutBytes      = 16
+)
+
+// leave writes all items to a file, in at most so many runs, and empties the sorter.
+func (s *sorter) leave(name string, most int) error {
+	if err := s.settle(most); err != nil {
+		return err
+	}
+	if err := s.file.open(s.dir); err != nil { // without an item
+		return err
+	}
+	var tail []byte
+	runs := slices.Concat(s.runs...)
+	for _, r := range runs {
+		tail = binary.LittleEndian.AppendUint64(tail, uint64(r.offset)) //nolint:gosec // not negative
+		for _, c := range r.cuts {
+			tail = binary.LittleEndian.AppendUint64(tail, uint64(c.size))  //nolint:gosec // likewise
+			tail = binary.LittleEndian.AppendUint64(tail, uint64(c.count)) //nolint:gosec // likewise
+		}
+	}
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(len(runs)))                         //nolint:gosec // few
+	tail = append(binary.LittleEndian.AppendUint32(tail, uint32(s.parts)), exchangeMagic...) //nolint:gosec // at most MaxShards
+	if _, err := s.file.Write(tail); err != nil {
+		return fmt.Errorf("what other shards need cannot be written: %w", err)
+	}
+	s.runs, s.count = nil, 0
+	return s.file.keep(name)
+}
+
+// take adds parts of a file to what the sorter reads, and returns how many items the parts before them have.
+func (s *sorter) take(name string, from, to int) (before int64, err error) {
+	f, err := os.Open(name) //nolint:gosec // in the folder that the user names
+	if err != nil {
+		return 0, fmt.Errorf("what another shard left cannot be read: %w", err)
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			_ = f.Close()
+		}
+	}()
+	broken := func(err error) error {
+		return fmt.Errorf("%s cannot be read: remove the folder that it is in, and start all shards again: %w", name, err)
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || size < int64(exchangeTail) {
+		return 0, broken(errors.Join(err, errors.New("its end is missing")))
+	}
+	tail := make([]byte, exchangeTail)
+	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil || string(tail[8:]) != exchangeMagic {
+		return 0, broken(errors.Join(err, errors.New("its end is not that of such a file")))
+	}
+	runs, parts := int(binary.LittleEndian.Uint32(tail)), int(binary.LittleEndian.Uint32(tail[4:]))
+	each := 8 + cutBytes*(parts+1)
+	start := size - int64(exchangeTail) - int64(runs)*int64(each)
+	if to > parts || start < 0 {
+		return 0, broken(fmt.Errorf("it has %d parts", parts))
+	}
+	number := func(b []byte, at int64) (n int64, err error) {
+		_, err = f.ReadAt(b[:8], at)
+		return int64(binary.LittleEndian.Uint64(b)), err //nolint:gosec // as it was written
+	}
+	for i := range int64(runs) {
+		var n [5]int64 // the run's offset, and size and count at both ends
+		at := start + i*int64(each)
+		for k, from := range [...]int64{0, 8 + cutBytes*int64(from), 8 + cutBytes*int64(from) + 8, 8 + cutBytes*int64(to), 8 + cutBytes*int64(to) + 8} {
+			if n[k], err = number(tail, at+from); err != nil {
+				return 0, broken(err)
+			}
+		}
+		before += n[2]
+		s.count += n[4] - n[2]
+		if n[3] > n[1] {
+			s.from, kept = append(s.from, segment{f, n[0] + n[1], n[3] - n[1]}), true
+		}
+	}
+	return before, nil
+}

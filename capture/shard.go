@@ -1,0 +1,519 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
+)
+
+// This file is a compile that several processes do together, each its shard, through a folder that all of them see. What they write is
+// what one process would have written, byte for byte.
+//
+// What a row is depends on records of any journal: on the other spans of its trace, on those with its response id, on the turns of its
+// session, on the prompts that begin like its own. None of that keeps to an hour, so that journals cannot be compiled by time. Instead
+// each phase of a compile is dealt by what it brings together:
+//
+//	read    each shard its journals   → records by trace
+//	group   its traces                → requests by response id; rows by session
+//	join    its response ids          → rows by session
+//	turns   its sessions              → prompts by their first mark; rows by their order
+//	...     ends of messages that prompts leave out, by cell; replies that stand in prompts, by their value
+//	text    the prompts that begin with its marks → rows by their order
+//	follow  shard 0, where an engine saw prompts in another order
+//	write   shard 0: the rows of all, in order, with their ids
+//
+// A shard leaves what others need in files, see exchange.go, and what it found out about all records, see learned.go. The one after it
+// begins when all shards have left theirs. A phase that was left whole is not done again: a shard that was killed goes on behind it.
+//
+// The parts are those of a hash, so that a shard's part of the traces has nothing to do with its part of the sessions. In the order of a
+// sorter they lie one behind the other, and a compile by one process goes through them in the same order. So what has a number by its
+// place there has the same one, or one that compares with others alike.
+
+// Shard says which part of a compile a process does. The zero Shard is none.
+type Shard struct {
+	Index, Of int // 0 ≤ Index < Of ≤ MaxShards
+	// Dir is a folder that all shards see. It is empty at first, and holds up to the size of the journals.
+	Dir string
+}
+
+// MaxShards is the greatest number of shards.
+const MaxShards = 1 << 12
+
+// exchange is what one phase leaves for another one.
+type exchange string
+
+const (
+	traces    exchange = "trace"
+	responses exchange = "response"
+	sessions  exchange = "session"
+	texts     exchange = "text"
+	branches  exchange = "branch"
+	parted    exchange = "parted"
+	inCells   exchange = "ends"
+	missing   exchange = "missing"
+	wholes    exchange = "whole" // texts, with all ends; they are texts where nothing is missing
+	said      exchange = "said"
+	answers   exchange = "answers"
+	ordered   exchange = "order"
+	turnedOf  exchange = "followed"
+)
+
+// of returns the sorter of an exchange.
+func (c *compiler) of(x exchange) *sorter {
+	switch x {
+	case traces:
+		return c.byTrace
+	case responses:
+		return c.byResponse
+	case sessions:
+		return c.bySession
+	case texts:
+		return c.byText
+	case ordered:
+		return c.byOrder
+	case turnedOf:
+		return c.followed
+	case branches, parted, inCells, missing, wholes, said, answers:
+	}
+	if c.others[x] == nil {
+		if c.others == nil {
+			c.others = map[exchange]*sorter{}
+		}
+		c.others[x] = newSorter(c.opt.TempDir, c.opt.Memory/8)
+	}
+	return c.others[x]
+}
+
+// phase is what each shard does between two times at which all wait for each other.
+type phase struct {
+	name    string
+	in, out []exchange
+	settled bool                 // the names of models are all known
+	alone   bool                 // shard 0 does all of it
+	needed  func(*compiler) bool // nil: always
+	run     func(*compiler, []Source) error
+}
+
+func isThinned(c *compiler) bool { return c.thinned }
+func isParted(c *compiler) bool  { return c.parted }
+func isReplied(c *compiler) bool { return c.replied || c.unseen }
+
+var phases = [...]phase{
+	{name: "read", out: []exchange{traces}, run: (*compiler).readAll},
+	{
+		name: "group", in: []exchange{traces}, out: []exchange{responses, sessions, texts, ordered},
+		run: func(c *compiler, _ []Source) error { return c.group() },
+	},
+	{
+		name: "join", in: []exchange{responses}, out: []exchange{sessions, texts, ordered},
+		run: func(c *compiler, _ []Source) error { return c.joinResponses() },
+	},
+	{
+		name: "turns", in: []exchange{sessions}, out: []exchange{texts, ordered}, settled: true,
+		run: func(c *compiler, _ []Source) error { return c.layTurns() },
+	},
+	{
+		name: "branches", in: []exchange{texts}, out: []exchange{branches}, settled: true, needed: isThinned,
+		run: func(c *compiler, _ []Source) error { return c.findBranches(c.of(branches)) },
+	},
+	{
+		name: "parted", in: []exchange{branches}, out: []exchange{parted}, settled: true, needed: isThinned,
+		run: func(c *compiler, _ []Source) error { return c.findParted(c.of(branches), c.of(parted)) },
+	},
+	{
+		name: "ends", in: []exchange{texts, parted}, out: []exchange{inCells}, settled: true, needed: isParted,
+		run: func(c *compiler, _ []Source) error { return c.gatherEnds(c.of(parted), c.of(inCells)) },
+	},
+	{
+		name: "missing", in: []exchange{inCells}, out: []exchange{missing}, settled: true, needed: isParted,
+		run: func(c *compiler, _ []Source) error { return c.matchEnds(c.of(inCells), c.of(missing)) },
+	},
+	{
+		name: "whole", in: []exchange{texts, missing}, out: []exchange{wholes}, settled: true, needed: isParted,
+		run: func(c *compiler, _ []Source) error { return c.addComplete(c.of(wholes), c.of(missing)) },
+	},
+	{
+		name: "said", in: []exchange{wholes}, out: []exchange{said}, settled: true, needed: isReplied,
+		run: func(c *compiler, _ []Source) error { return c.gatherTurns(c.of(said)) },
+	},
+	{
+		name: "answers", in: []exchange{said}, out: []exchange{answers}, settled: true, needed: isReplied,
+		run: func(c *compiler, _ []Source) error { return c.matchTurns(c.of(said), c.of(answers)) },
+	},
+	{
+		name: "text", in: []exchange{wholes, answers}, out: []exchange{ordered}, settled: true,
+		run: func(c *compiler, _ []Source) error {
+			turns := c.of(answers)
+			return c.withSurvey(turns, func(steps *sorter) error { return c.shareTexts(turns, steps) })
+		},
+	},
+	{
+		name: "follow", in: []exchange{wholes, answers}, out: []exchange{turnedOf}, settled: true, alone: true,
+		needed: func(c *compiler) bool { return c.turned || slices.ContainsFunc(promptOrders[:], c.engines.take) },
+		run: func(c *compiler, _ []Source) error {
+			c.turned = true
+			turns := c.of(answers)
+			return c.withSurvey(turns, func(steps *sorter) error { return c.follow(turns, steps) })
+		},
+	},
+	{
+		name: "write", in: []exchange{ordered, turnedOf}, settled: true, alone: true,
+		run: func(c *compiler, _ []Source) error { return c.writeRows() },
+	},
+}
+
+// skipped reports whether a phase has nothing to do.
+func (p *phase) skipped(c *compiler) bool { return p.needed != nil && !p.needed(c) }
+
+// statement is what a shard says when it has done a phase.
+type statement struct {
+	Schema  string     `json:"schema"`
+	Compile compileKey `json:"compile"`
+	Learned *learned   `json:"learned"`
+}
+
+const statementSchema = "moonloop-compile-shard/1"
+
+// compileKey tells one compile from another: in one folder there is one.
+type compileKey struct {
+	Shards   int    `json:"shards"`
+	Options  string `json:"options"`
+	Journals int    `json:"journals"`
+	Bytes    int64  `json:"bytes"`
+	Names    string `json:"names"` // hash of the names and sizes of the journals
+}
+
+// sharded is one shard's process.
+type sharded struct {
+	Shard
+	ctx      context.Context //nolint:containedctx // it lives as long as the call
+	opt      Options
+	sink     Sink
+	key      compileKey
+	journals []Source
+	learned  []*learned // by all shards, phase by phase
+}
+
+// CompileShard does one shard's part of what [Compile] does. All shards name the same journals, in the same order, and have the same options
+// but for Memory, TempDir and Progress. It waits for the others where it needs what they have found. Shard 0 writes the traces, and its result is
+// that of Compile; that of the others is empty. The journals must not grow meanwhile.
+func CompileShard(ctx context.Context, opt Options, shard Shard, sink Sink, journals ...Source) (Result, error) {
+	if err := opt.complete(); err != nil {
+		return Result{}, err
+	}
+	switch {
+	case shard.Of < 1 || shard.Of > MaxShards || shard.Index < 0 || shard.Index >= shard.Of:
+		return Result{}, fmt.Errorf("shard %d of %d: want an index from 0 on, below the number of shards, which is at most %d", shard.Index, shard.Of, MaxShards)
+	case len(opt.Before)+len(opt.After) > 0:
+		return Result{}, errors.New("a compile in shards takes no journals beside those that are compiled: name them, too")
+	}
+	if err := os.MkdirAll(shard.Dir, 0o700); err != nil {
+		return Result{}, fmt.Errorf("folder for all shards cannot be created: %w", err)
+	}
+	s := &sharded{Shard: shard, ctx: ctx, opt: opt, sink: sink, journals: journals, key: keyOf(&opt, shard.Of, journals)}
+	res, err := s.compile()
+	if err != nil {
+		err = fmt.Errorf("shard %d/%d: journals were not compiled: %w", shard.Index, shard.Of, err)
+	}
+	return res, err
+}
+
+// keyOf returns what all shards have in common.
+func keyOf(opt *Options, shards int, journals []Source) compileKey {
+	key := compileKey{
+		Shards: shards, Journals: len(journals),
+		Options: fmt.Sprintf("tool %q, format %s, replays %s, missing tokens %s, follow engine %s, graphs %s, block size %d, %d spans in a trace, %d runs",
+			opt.Tool, opt.Format, opt.Replays, opt.MissingTokens, opt.FollowEngine, opt.Graphs, opt.BlockSize, opt.MaxTraceSpans, opt.MaxRuns),
+	}
+	names := sha256.New()
+	for _, j := range journals {
+		key.Bytes += j.Size
+		fmt.Fprintf(names, "%q %d\n", j.Name, j.Size)
+	}
+	key.Names = hex.EncodeToString(names.Sum(nil)[:8])
+	return key
+}
+
+func (s *sharded) compile() (Result, error) {
+	for i := range phases {
+		p := &phases[i]
+		switch name := s.file(p, s.Index, "json"); {
+		case p.name == "write" && s.Index == 0:
+			return s.write(p)
+		case s.Index > 0 && p.alone:
+			return Result{}, nil
+		default:
+			if _, err := s.read(name); !errors.Is(err, fs.ErrNotExist) {
+				if err != nil {
+					return Result{}, err
+				}
+				break
+			}
+			if err := s.do(p); err != nil {
+				return Result{}, err
+			}
+		}
+		if err := s.await(p); err != nil {
+			return Result{}, err
+		}
+		if s.Index == 0 {
+			s.sweep(i)
+		}
+	}
+	return Result{}, nil
+}
+
+// begin returns a compiler for a phase that knows what was found out so far.
+func (s *sharded) begin(p *phase) *compiler {
+	c := newCompiler(s.ctx, s.opt, s.sink)
+	c.know(s.learned, p.name == "write")
+	return c
+}
+
+// do does a phase, and says so.
+func (s *sharded) do(p *phase) error {
+	c := s.begin(p)
+	defer c.close()
+	if p.skipped(c) {
+		return s.say(p, &learned{})
+	}
+	before := c.learned()
+	if p.settled {
+		c.models.settle()
+	}
+	if err := s.take(c, p); err != nil {
+		return err
+	}
+	for _, x := range p.out {
+		out := c.of(x)
+		out.dir, out.file.kept, out.parts = s.Dir, true, s.parts(x)
+	}
+	if err := p.run(c, s.share()); err != nil {
+		return err
+	}
+	for _, x := range p.out {
+		const most = 256 // runs of all shards, of which whoever reads them has one buffer each
+		out := c.of(x)
+		if err := out.leave(s.file(p, s.Index, string(x)), min(out.fanIn, max(most/s.Of, 1))); err != nil {
+			return err
+		}
+	}
+	learned := c.learned()
+	learned.forget(before)
+	if p.settled {
+		learned.Models = nil
+	}
+	return s.say(p, learned)
+}
+
+// write is the last phase.
+func (s *sharded) write(p *phase) (Result, error) {
+	if _, err := s.read(s.done()); err == nil {
+		return Result{}, fmt.Errorf("%s: the traces were written before: remove the folder to compile again", s.Dir)
+	}
+	c := s.begin(p)
+	defer c.close()
+	c.models.settle()
+	if err := s.take(c, p); err != nil {
+		return c.result(), err
+	}
+	if err := p.run(c, nil); err != nil {
+		return c.result(), err
+	}
+	err := s.say(p, &learned{})
+	if err == nil {
+		s.sweep(len(phases) - 1)
+		left, _ := filepath.Glob(filepath.Join(s.Dir, tempPattern)) // of shards that were killed
+		for _, name := range left {
+			_ = os.Remove(name)
+		}
+	}
+	return c.result(), err
+}
+
+func (s *sharded) done() string { return s.file(&phases[len(phases)-1], 0, "json") }
+
+// parts returns how many parts an exchange has.
+func (s *sharded) parts(x exchange) int {
+	if x == ordered || x == turnedOf || x == parted {
+		return 1 // for shard 0, or for all
+	}
+	return s.Of
+}
+
+// take gives a compiler what the phases before left for this shard.
+func (s *sharded) take(c *compiler, p *phase) error {
+	for _, x := range p.in {
+		in := c.of(x)
+		if x == wholes {
+			if in = c.byText; !c.parted {
+				x = texts
+			}
+		}
+		from, to := s.Index, s.Index+1
+		if parts := s.parts(x); p.alone || parts == 1 {
+			from, to = 0, parts
+		}
+		before := int64(0)
+		for i := range phases {
+			left := &phases[i]
+			if !slices.Contains(left.out, x) || left.skipped(c) {
+				continue
+			}
+			for shard := range s.others(left) {
+				n, err := in.take(s.file(left, shard, string(x)), from, to)
+				if err != nil {
+					return err
+				}
+				before += n
+			}
+		}
+		if x == sessions {
+			c.structured = before
+		} else if in == c.byText {
+			c.firstText = before
+		}
+	}
+	return nil
+}
+
+// others returns how many shards do a phase.
+func (s *sharded) others(p *phase) int {
+	if p.alone {
+		return 1
+	}
+	return s.Of
+}
+
+// share returns the journals that this shard reads: one after the other, of about as many bytes as the other shards read.
+func (s *sharded) share() []Source {
+	at := int64(0)
+	var own []Source
+	for i, j := range s.journals {
+		shard := i * s.Of / len(s.journals)
+		if s.key.Bytes > 0 {
+			shard = int((at + j.Size/2) * int64(s.Of) / max(s.key.Bytes, 1))
+		}
+		if at += j.Size; min(shard, s.Of-1) == s.Index {
+			own = append(own, j)
+		}
+	}
+	return own
+}
+
+// file returns the name of what a shard leaves of a phase.
+func (s *sharded) file(p *phase, shard int, ending string) string {
+	return filepath.Join(s.Dir, fmt.Sprintf("%s-%04d.%s", p.name, shard, ending))
+}
+
+// say writes down that a phase is done.
+func (s *sharded) say(p *phase, all *learned) error {
+	b, err := json.Marshal(statement{statementSchema, s.key, all})
+	if err != nil {
+		return err
+	}
+	f, err := atomicfile.Create(s.file(p, s.Index, "json"), atomicfile.Regular)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(b); err == nil {
+		err = f.Commit()
+	}
+	if err != nil {
+		err = fmt.Errorf("what this shard found out cannot be written: %w", errors.Join(err, f.Discard()))
+	}
+	return err
+}
+
+// read returns what a shard has said, or the error that it has not.
+func (s *sharded) read(name string) (*learned, error) {
+	b, err := os.ReadFile(name) //nolint:gosec // in the folder that the user names
+	if err != nil {
+		return nil, err
+	}
+	var one statement
+	err = json.Unmarshal(b, &one)
+	if err == nil && (one.Schema != statementSchema || one.Learned == nil) {
+		err = fmt.Errorf("schema %q", one.Schema)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not what a shard of this version writes: name an empty folder: %w", name, err)
+	}
+	var differ []string
+	for _, d := range []struct {
+		what        string
+		theirs, our any
+	}{
+		{"number of shards", one.Compile.Shards, s.key.Shards},
+		{"options", one.Compile.Options, s.key.Options},
+		{"journals", one.Compile.Journals, s.key.Journals},
+		{"bytes of journals", one.Compile.Bytes, s.key.Bytes},
+		{"names and sizes of journals", one.Compile.Names, s.key.Names},
+	} {
+		if d.theirs != d.our {
+			differ = append(differ, fmt.Sprintf("%s: %v there, %v here", d.what, d.theirs, d.our))
+		}
+	}
+	if differ != nil {
+		return nil, fmt.Errorf("%s is of another compile (%s): start all shards alike, with journals that do not grow, and an empty folder", name, strings.Join(differ, "; "))
+	}
+	return one.Learned, nil
+}
+
+// await takes what all shards have found out in a phase, when they have.
+func (s *sharded) await(p *phase) error {
+	const soonest, latest = 20 * time.Millisecond, time.Second
+	pause := soonest
+	for shard := range s.others(p) {
+		for {
+			one, err := s.read(s.file(p, shard, "json"))
+			if err == nil {
+				s.learned = append(s.learned, one)
+				break
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if s.opt.Progress != nil {
+				s.opt.Progress(StageWait, int64(shard), int64(s.Of))
+			}
+			select {
+			case <-s.ctx.Done():
+				return context.Cause(s.ctx)
+			case <-time.After(pause):
+				pause = min(2*pause, latest)
+			}
+		}
+	}
+	return nil
+}
+
+// sweep removes what no phase behind one needs any more.
+func (s *sharded) sweep(done int) {
+	for i := range phases[:done] {
+		for _, x := range phases[i].out {
+			if slices.ContainsFunc(phases[done+1:], func(p phase) bool {
+				return slices.Contains(p.in, x) || x == texts && slices.Contains(p.in, wholes)
+			}) {
+				continue
+			}
+			for shard := range s.Of {
+				_ = os.Remove(s.file(&phases[i], shard, string(x))) // whatever is left costs only room
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file holds what AIPerf's flags for its load, its connections, its warm-up and its several runs mean here.
+
+// writtenFor reports whether a command line can be for one tool alone.
+func (t *translator) writtenFor(tool string) bool { return slices.Equal(t.tools, []string{tool}) }
+
+// connections reads whether a connection is used again.
+func (t *translator) connections(value string) error {
+	switch value {
+	case "pooled":
+		return nil
+	case "never":
+		return t.add("connections", "fresh")
+	}
+	return fmt.Errorf("%s: want pooled or never; a connection for each session is none, but --balance session keeps a session at one engine", quoted(value))
+}
+
+// graceOf reads a grace, which may be without an end.
+func (t *translator) graceOf(value string) error {
+	if strings.EqualFold(value, "inf") {
+		return t.add("grace", century.String())
+	}
+	return seconds("grace")(t, value)
+}
+
+// randomFormat takes images of one format where AIPerf takes one of two for each.
+func (t *translator) randomFormat(value string) error {
+	t.said = append(t.said, "--image-format "+value+": all images are png")
+	return t.add("image-format", "png")
+}
+
+// throughputOfUser is an objective that is one of the time between tokens: so many tokens a second are one in the rest of it.
+const throughputOfUser = "output_token_throughput_per_user"
+
+// objectives reads AIPerf's and vLLM's, several in one value.
+func objectives(value string) (string, error) {
+	var all []string
+	for pair := range strings.FieldsSeq(value) {
+		if rate, is := strings.CutPrefix(pair, throughputOfUser+":"); is {
+			perSecond, err := parseFloat(rate)
+			if err != nil || !(perSecond > 0 && perSecond <= 1e6) {
+				return "", fmt.Errorf("%s: want a number of tokens per second, up to 1,000,000", quoted(pair))
+			}
+			pair = "itl:" + strconv.FormatFloat(1000/perSecond, 'f', -1, 64)
+		}
+		all = append(all, pair)
+	}
+	return strings.Join(all, " "), nil
+}
+
+// adapter is one of several models, to which vLLM's requests go by chance or in turn.
+func (t *translator) adapter(value string) error {
+	t.adapters = append(t.adapters, value)
+	return nil
+}
+
+// posts are the requests to an engine's own switches.
+func (t *translator) posts() {
+	has := func(name string) bool { _, given := t.kept[name]; return given }
+	if has("reset") || has("reset path") || has("reset time") {
+		_ = t.add("engine-post", "before="+cmp.Or(t.kept["reset path"], "/reset_prefix_cache"))
+	}
+	if has("profiler") || has("profiler start") || has("profiler stop") || has("profiler time") {
+		_ = t.add("engine-post", "start="+cmp.Or(t.kept["profiler start"], "/start_profile"))
+		_ = t.add("engine-post", "end="+cmp.Or(t.kept["profiler stop"], "/stop_profile"))
+	}
+}
+
+// aiperfDefaults are what AIPerf does where its command lines do not say it: a warm-up with the load of the run, for the first of several
+// runs alone.
+func (t *translator) aiperfDefaults() {
+	warm := t.typed("warmup-requests", "warmup-request-count", "num-warmup-requests", "num-warmup-sessions", "warmup-duration") != ""
+	switch once, given := t.kept["warm once"]; {
+	case !warm || t.typed("runs", "num-profile-runs") == "" || once == "false":
+	case given || t.writtenFor(aiperf):
+		_ = t.add("runs-warmup", "first")
+		if !given {
+			t.said = append(t.said, "--num-profile-runs: the first run alone has a warm-up; --no-profile-run-disable-warmup-after-first gives each one")
+		}
+	}
+	if !warm || !t.writtenFor(aiperf) {
+		return
+	}
+	rate := t.typed("request-rate")
+	if f, err := parseFloat(rate); err != nil || math.IsInf(f, 0) || t.kept["users"] != "" {
+		rate = ""
+	}
+	for _, same := range []struct {
+		name string // of the warm-up
+		of   []string
+		need string // without which it has no effect
+	}{
+		{"warmup-request-rate", []string{"request-rate"}, rate},
+		{"warmup-arrival", []string{"arrival", "arrival-pattern", "request-rate-mode"}, cmp.Or(t.typed("warmup-request-rate"), rate)},
+		{"warmup-ramp-up", []string{"ramp-up"}, cmp.Or(t.typed("warmup-request-rate"), rate)},
+		{"warmup-concurrency-ramp-up", []string{"concurrency-ramp-up"}, "concurrency"},
+		{"warmup-prefill-concurrency", []string{"prefill-concurrency"}, "prefill"},
+		{"warmup-prefill-ramp-up", []string{"prefill-concurrency-ramp-up"}, "prefill"},
+	} {
+		if value := t.typed(same.of...); value != "" && same.need != "" && t.typed(warmupNames(same.name)...) == "" {
+			_ = t.add(same.name, value)
+		}
+	}
+}
+
+// warmupNames are ours of a flag of the warm-up, and AIPerf's.
+func warmupNames(ours string) []string {
+	theirs := map[string]string{"warmup-arrival": "warmup-arrival-pattern"}[ours]
+	return []string{ours, cmp.Or(theirs, ours)}
+}
+
+func (t *translator) warmAgain(string) error { return keep("warm once")(t, "false") }
+
+// exportLevel keeps the bodies where they are asked for.
+func (t *translator) exportLevel(value string) error {
+	if !slices.Contains([]string{"summary", "records", "raw"}, value) {
+		return fmt.Errorf("%s: want summary, records or raw", quoted(value))
+	}
+	return keep("level")(t, value)
+}
+
+// rawExport saves the bodies that AIPerf's raw export has.
+func (t *translator) rawExport() error {
+	if t.kept["level"] != "raw" || t.typed("save-prompts") != "" {
+		return nil
+	}
+	switch dir := t.typed("out", "output-artifact-dir", "artifact-dir"); {
+	case dir == "":
+		return errors.New("--export-level raw: want --output-artifact-dir DIR with it, for the bodies of the requests")
+	case t.typed("runs", "num-profile-runs") != "":
+		t.said = append(t.said, "--export-level raw: the bodies of several runs are not kept; --save-prompts FILE keeps those of one")
+		return nil
+	default:
+		return t.add("save-prompts", filepath.Join(dir, "prompts.jsonl"))
+	}
+}

@@ -1,0 +1,361 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// AIPerf has files of settings, too. This file makes the flags of AIPerf's command line of what such a file says of the replay of a trace.
+// Flags beside it come before what the file says, as there.
+
+// yamlFlags are AIPerf's flags for the settings of its files, by their names with dots between them. Of a phase they are those of the run,
+// and warm-ups have yamlWarmup.
+var yamlFlags = map[string]string{
+	"random_seed": "random-seed", "multi_run.num_runs": "num-profile-runs", "multi_run.cooldown_seconds": "profile-run-cooldown-seconds",
+	"model": "model", "models": "model",
+	"endpoint.url": "url", "endpoint.urls": "url", "endpoint.url_strategy": "url-strategy", "endpoint.type": "endpoint-type", "endpoint.path": "endpoint",
+	"endpoint.api_key": "api-key", "endpoint.timeout": "request-timeout-seconds", "endpoint.connection_reuse": "connection-reuse-strategy",
+	"endpoint.session_header": "session-header", "endpoint.wait_for_model_timeout": "wait-for-model-timeout",
+	"endpoint.reset_kv_cache.path": "reset-kv-cache-path", "endpoint.server_profiler.start_path": "server-profiler-start-path",
+	"endpoint.server_profiler.stop_path": "server-profiler-stop-path",
+	"dataset.path":                       "input-file", "dataset.format": "custom-dataset-type", "dataset.sampling": "dataset-sampling-strategy", "dataset.entries": "num-dataset-entries",
+	"dataset.synthesis.speedup_ratio": "synthesis-speedup-ratio", "dataset.synthesis.prefix_len_multiplier": "synthesis-prefix-len-multiplier",
+	"dataset.synthesis.prefix_root_multiplier": "synthesis-prefix-root-multiplier", "dataset.synthesis.prompt_len_multiplier": "synthesis-prompt-len-multiplier",
+	"dataset.synthesis.output_len_multiplier": "synthesis-output-len-multiplier", "dataset.synthesis.max_isl": "synthesis-max-isl", "dataset.synthesis.max_osl": "synthesis-max-osl",
+	"artifacts.dir": "artifact-dir", "artifacts.slice_duration": "slice-duration",
+
+	"phase.requests": "request-count", "phase.sessions": "num-sessions", "phase.duration": "benchmark-duration", "phase.grace_period": "benchmark-grace-period",
+	"phase.concurrency": "concurrency", "phase.concurrency_ramp": "concurrency-ramp-duration", "phase.prefill_concurrency": "prefill-concurrency",
+	"phase.prefill_ramp": "prefill-concurrency-ramp-duration", "phase.rate": "request-rate", "phase.rate_ramp": "request-rate-ramp-duration",
+	"phase.rate_series": "request-rate-series", "phase.rate_series.path": "request-rate-series", "phase.smoothness": "arrival-smoothness", "phase.users": "num-users",
+	"phase.start_offset": "fixed-schedule-start-offset", "phase.end_offset": "fixed-schedule-end-offset",
+	"phase.cancellation.rate": "request-cancellation-rate", "phase.cancellation.delay": "request-cancellation-delay", "phase.failed_request_threshold": "failed-request-threshold",
+}
+
+var yamlWarmup = map[string]string{
+	"requests": "warmup-request-count", "sessions": "num-warmup-sessions", "duration": "warmup-duration", "grace_period": "warmup-grace-period",
+	"concurrency": "warmup-concurrency", "concurrency_ramp": "warmup-concurrency-ramp-duration", "prefill_concurrency": "warmup-prefill-concurrency",
+	"prefill_ramp": "warmup-prefill-concurrency-ramp-duration", "rate": "warmup-request-rate", "rate_ramp": "warmup-request-rate-ramp-duration",
+}
+
+// yamlSwitches are AIPerf's flags without a value, for a setting that is true, or false.
+var yamlSwitches = map[string][2]string{
+	"endpoint.streaming":       {"streaming", "no-streaming"},
+	"endpoint.reset_kv_cache":  {"reset-kv-cache", ""},
+	"endpoint.server_profiler": {"server-profiler", ""},
+	"phase.auto_offset":        {"fixed-schedule-auto-offset", ""},
+}
+
+// yamlNothing are settings without an effect here: what they are about is there in any case, or not at all.
+var yamlNothing = []string{
+	"schema_version", "tokenizer", "artifacts", "server_metrics", "gpu_telemetry", "logging", "runtime", "multi_run", "endpoint.use_server_token_count", "endpoint.transport",
+	"endpoint.use_legacy_max_tokens", "dataset.type", "dataset.name", "phase.name", "phase.kind", "phase.exclude_from_results", "phase.type",
+}
+
+// yamlConfig returns the flags of AIPerf's that one of its files stands for; is says whether the file is one.
+func yamlConfig(name string) (args []string, is bool, err error) {
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // which can be read once more
+		return nil, false, nil //nolint:nilerr // who reads settings of ours says so
+	}
+	content, err := readSmallFile(context.Background(), name, maxSettingsFile)
+	if err != nil {
+		return nil, false, nil //nolint:nilerr // likewise
+	}
+	var root map[string]any
+	if yaml.Unmarshal([]byte(content), &root) != nil || root["benchmark"] == nil {
+		return nil, false, nil
+	}
+	content, err = substituted(content)
+	root = nil
+	if err == nil {
+		err = yaml.Unmarshal([]byte(content), &root)
+	}
+	if err != nil {
+		return nil, true, fmt.Errorf("%s: %w", quoted(name), err)
+	}
+	y := new(yamlReader)
+	for _, key := range slices.Sorted(maps.Keys(root)) {
+		if body, isMap := root[key].(map[string]any); isMap && key == "benchmark" {
+			y.benchmark(body)
+		} else {
+			y.walk(snake(key), root[key], yamlFlags)
+		}
+	}
+	for i, one := range y.errs {
+		y.errs[i] = fmt.Errorf("%s: %w", quoted(name), one)
+	}
+	return y.args, true, errors.Join(y.errs...)
+}
+
+// substitution is what the environment gives a value to, or else what stands behind a colon.
+var substitution = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:[^}]*)?\}`)
+
+func substituted(content string) (string, error) {
+	var missing []string
+	content = substitution.ReplaceAllStringFunc(content, func(text string) string {
+		parts := substitution.FindStringSubmatch(text)
+		value, set := os.LookupEnv(parts[1])
+		switch {
+		case set:
+			return value
+		case parts[2] == "":
+			missing = append(missing, parts[1])
+		}
+		return strings.TrimPrefix(parts[2], ":")
+	})
+	if missing != nil {
+		return "", fmt.Errorf("the environment does not have %s", strings.Join(missing, ", "))
+	}
+	return content, nil
+}
+
+// snake is a name as AIPerf writes it first; it has another spelling.
+func snake(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// aTimeOf are the flags that take a time.
+var aTimeOf = regexp.MustCompile(`duration$|grace-period$|seconds$|timeout$`)
+
+// yamlReader makes flags of settings.
+type yamlReader struct {
+	args []string
+	errs []error
+}
+
+func (y *yamlReader) fail(format string, args ...any) {
+	y.errs = append(y.errs, fmt.Errorf(format, args...))
+}
+
+func (y *yamlReader) flag(name string, value any) {
+	text := fmt.Sprint(value)
+	_, isMap := value.(map[string]any)
+	_, isList := value.([]any)
+	switch {
+	case isMap || isList:
+		y.fail("%s: want one value", name)
+		return
+	case strings.Contains(text, "{{"):
+		y.fail("%s: no expressions are computed here: write the value", name)
+		return
+	}
+	if aTimeOf.MatchString(name) { // in seconds on the command line
+		if d, err := time.ParseDuration(text); err == nil {
+			text = strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+		}
+	}
+	y.args = append(y.args, "--"+name+"="+text)
+}
+
+// benchmark reads one workload.
+func (y *yamlReader) benchmark(body map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(body)) {
+		switch name, value := snake(key), body[key]; name {
+		case "dataset", "datasets":
+			y.dataset(value)
+		case "phases":
+			y.phases(value)
+		case "warmup", "profiling":
+			y.phase(name, value)
+		case "slos":
+			if limits, is := value.(map[string]any); is {
+				var all []string
+				for _, metric := range slices.Sorted(maps.Keys(limits)) {
+					all = append(all, snake(metric)+":"+fmt.Sprint(limits[metric]))
+				}
+				y.args = append(y.args, "--goodput="+strings.Join(all, " "))
+			}
+		default:
+			y.walk(name, value, yamlFlags)
+		}
+	}
+}
+
+func (y *yamlReader) dataset(value any) {
+	if list, is := value.([]any); is && len(list) == 1 {
+		value = list[0]
+	}
+	set, is := value.(map[string]any)
+	switch {
+	case !is:
+		y.fail("dataset: want one")
+	case set["path"] == nil:
+		y.fail("dataset: it names no file: a replay sends a trace: moonloop generate makes one of chosen lengths")
+	default:
+		y.walk("dataset", set, yamlFlags)
+	}
+}
+
+func (y *yamlReader) phases(value any) {
+	switch is := value.(type) {
+	case map[string]any:
+		y.phase("profiling", is)
+	case []any:
+		runs := 0
+		for _, one := range is {
+			phase, _ := one.(map[string]any)
+			kind := fmt.Sprint(phase["name"])
+			if phase["kind"] != nil {
+				kind = fmt.Sprint(phase["kind"])
+			}
+			if kind != "warmup" {
+				runs++
+			}
+			y.phase(kind, one)
+		}
+		if runs != 1 {
+			y.fail("phases: %d beside warm-ups: a replay has one load", runs)
+		}
+	default:
+		y.fail("phases: want a list of them")
+	}
+}
+
+func (y *yamlReader) phase(kind string, value any) {
+	phase, is := value.(map[string]any)
+	if !is {
+		y.fail("%s: want the settings of a phase", kind)
+		return
+	}
+	pattern := snake(fmt.Sprint(phase["type"]))
+	if kind == "warmup" {
+		for _, key := range slices.Sorted(maps.Keys(phase)) {
+			switch name := snake(key); {
+			case yamlWarmup[name] != "":
+				y.flag(yamlWarmup[name], phase[key])
+			case name == "type" && slices.Contains([]string{"constant", "poisson", "gamma"}, pattern):
+				y.flag("warmup-arrival-pattern", pattern)
+			case !slices.Contains(yamlNothing, "phase."+name):
+				y.fail("warmup: %s: a warm-up has nothing of this kind; leave it out", name)
+			}
+		}
+		return
+	}
+	switch pattern {
+	case "fixed_schedule":
+		y.args = append(y.args, "--fixed-schedule")
+	case "constant", "poisson", "gamma":
+		y.args = append(y.args, "--no-fixed-schedule", "--arrival-pattern="+pattern)
+	case "concurrency":
+		y.args = append(y.args, "--no-fixed-schedule")
+	case "user_centric":
+		y.flag("user-centric-rate", phase["rate"])
+		phase = maps.Clone(phase)
+		delete(phase, "rate")
+	default:
+		y.fail("%s: type %s: want fixed_schedule, concurrency, constant, poisson, gamma or user_centric", kind, quoted(pattern))
+	}
+	y.walk("phase", phase, yamlFlags)
+}
+
+// walk makes flags of a setting, and of all that are within it.
+func (y *yamlReader) walk(path string, value any, flags map[string]string) {
+	on, isSwitch := value.(bool)
+	within, isMap := value.(map[string]any)
+	list, isList := value.([]any)
+	switch {
+	case value == nil:
+	case isSwitch && yamlSwitches[path][0] != "":
+		if name := yamlSwitches[path][1]; !on && name != "" {
+			y.args = append(y.args, "--"+name)
+		} else if on {
+			y.args = append(y.args, "--"+yamlSwitches[path][0])
+		}
+	case path == "endpoint.headers" && isMap:
+		for _, name := range slices.Sorted(maps.Keys(within)) {
+			y.args = append(y.args, "--header="+name+": "+fmt.Sprint(within[name]))
+		}
+	case path == "endpoint.extra" && isMap:
+		object, err := json.Marshal(within)
+		if err != nil {
+			y.fail("%s: %w", path, err)
+		}
+		y.args = append(y.args, "--extra-inputs="+string(object))
+	case flags[path] != "" && isList:
+		for _, one := range list {
+			y.flag(flags[path], one)
+		}
+	case flags[path] != "" && !isMap:
+		y.flag(flags[path], value)
+	case isMap && !slices.Contains(yamlNothing, path) || isMap && (path == "artifacts" || path == "multi_run"):
+		for _, name := range slices.Sorted(maps.Keys(within)) {
+			y.walk(path+"."+snake(name), within[name], flags)
+		}
+	case slices.ContainsFunc(yamlNothing, func(nothing string) bool { return path == nothing || strings.HasPrefix(path, nothing+".") }):
+	default:
+		y.fail("%s: a replay has nothing of this kind; leave it out", strings.Replace(path, "phase.", "phases.", 1))
+	}
+}
+
+// withConfig puts the flags that AIPerf's file of settings stands for before the others, unless these say the same; is says whether there is
+// such a file.
+func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []string, is bool, err error) {
+	at := slices.IndexFunc(words, func(w flagWord) bool { return w.name == "config" && len(w.values) == 1 })
+	if at < 0 {
+		return nil, false, nil
+	}
+	theirs, is, err := yamlConfig(words[at].values[0])
+	if !is || err != nil {
+		return nil, is, err
+	}
+	typed := map[string]bool{}
+	for i, w := range words {
+		if i != at {
+			typed[meaningOf(fs, w.name)] = true
+		}
+	}
+	for _, arg := range theirs {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !typed[meaningOf(fs, name)] {
+			all = append(all, arg)
+		}
+	}
+	for i, w := range words {
+		if i != at {
+			all = append(all, w.typed...)
+		}
+	}
+	if !typed["as"] {
+		all = append(all, "--as="+aiperf)
+	}
+	return append(all, args...), true, nil
+}
+
+// meaningOf is what the names of one flag of AIPerf's have in common: what becomes of it, where that is a flag of ours alone.
+func meaningOf(fs *pflag.FlagSet, name string) string {
+	if name == "fixed-schedule" {
+		name = "no-fixed-schedule" // which is its contrary
+	}
+	if f := fs.Lookup(name); f != nil {
+		return f.Name
+	}
+	for _, a := range rows {
+		if a.name == name && a.of(aiperf) && strings.HasPrefix(a.ours, "--") && a.ours != "--transform" {
+			return a.ours
+		}
+	}
+	return name
+}

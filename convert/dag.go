@@ -1,0 +1,302 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+// AIPerf's dag_jsonl is written by hand: conversations whose turns start others, which go on with what was said so far (forks) or begin anew
+// (spawns), and which wait for these. This file makes a graph of rows of it: each turn is a row that waits for the turn before it, or for the
+// one that started it, and for those that it joins. A row of new messages goes on with the conversation of the row
+// of its session that it waits for, so that a fork is of the session of the turn that started it.
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/moonloop/moonloop/mooncake"
+)
+
+// maxDAGRows bounds the rows of a file: conversations that start each other several times over are many rows soon.
+const maxDAGRows = 100_000
+
+var aiperfDAG = spec{
+	Format: "aiperf-dag", about: "AIPerf's dag_jsonl: conversations that branch, with --prompts keep", text: true, verbatim: true, delta: true,
+	decode: func(d *decoder, r *record) {
+		c := &talk{id: r.name("session_id"), line: d.line}
+		r.want(c.id != "", "session_id", "")
+		c.whole = r.name("context_mode") == "message_array_with_responses"
+		c.before = r.names("pre_session_spawns")
+		if r.yes("orchestrator") {
+			c.rounds = dagRounds(r)
+		} else {
+			r.objects(func(t *record) { c.turns = append(c.turns, dagTurn(t, c)) }, "turns")
+			r.want(len(c.turns) > 0, "turns", "a conversation has a turn or more; one without any is \"orchestrator\": true")
+		}
+		if r.err != nil {
+			return
+		}
+		r.unread(d.lost.value)
+		if d.talks == nil {
+			d.talks = map[string]*talk{}
+		}
+		if d.talks[c.id] != nil {
+			r.fail("session_id", "", "is that of line "+strconv.FormatInt(d.talks[c.id].line, 10), "give each conversation a name of its own")
+			return
+		}
+		d.talks[c.id], d.order = c, append(d.order, c)
+	},
+	end: func(d *decoder) *mooncake.RowError { return (&branching{decoder: d, names: map[string]int{}}).run() },
+}
+
+// talk is a conversation.
+type talk struct {
+	id     string
+	line   int64
+	whole  bool     // each turn has the whole conversation
+	before []string // conversations that start with it
+	turns  []*talkTurn
+	rounds []round // of one without turns, which only starts others
+	open   bool    // it is under way: who starts it again goes in a circle
+	forked int64   // line of the conversation that forks it
+	child  bool    // another one starts it
+}
+
+// talkTurn is a turn, and what it starts.
+type talkTurn struct {
+	row           *mooncake.Row
+	forks, spawns []start
+	terminal      bool // it has a fork that ends the conversation
+}
+
+// start is a conversation that a turn starts, and the turn that waits for its end; 0: none does.
+type start struct {
+	id   string
+	join int
+}
+
+// round is a number of conversations that start together, some time after those of the round before have ended.
+type round struct {
+	ids   []string
+	think mooncake.Opt[float64] // milliseconds
+}
+
+func dagTurn(t *record, c *talk) *talkTurn {
+	turn, k := &talkTurn{row: &mooncake.Row{
+		Messages: t.raw("messages"), Model: t.name("model"), OutputLength: t.count("max_tokens"), Tools: t.raw("tools"), Extra: t.raw("extra"),
+		Delay: t.millis(time.Millisecond, "delay"),
+	}}, len(c.turns)
+	t.want(turn.row.Messages != nil, "messages", "")
+	t.either(func(id string) {
+		turn.forks, turn.terminal = append(turn.forks, start{id, 0}), true
+	}, func(f *record) {
+		id := f.name("child")
+		f.want(id != "", "child", "")
+		turn.terminal = turn.terminal || !f.yes("background")
+		turn.forks = append(turn.forks, start{id, 0})
+	}, "forks")
+	t.either(func(id string) {
+		turn.spawns = append(turn.spawns, start{id, k + 1})
+	}, func(s *record) {
+		join := int(s.integer("join_at").Or(int64(k + 1)))
+		if join <= k {
+			s.fail("join_at", "", "must be a later turn, from "+strconv.Itoa(k+1)+" on", "")
+		}
+		for _, id := range s.names("children") {
+			turn.spawns = append(turn.spawns, start{id, join})
+		}
+	}, "spawns")
+	return turn
+}
+
+// dagRounds reads what a conversation without turns starts.
+func dagRounds(r *record) (all []round) {
+	think, spawns := r.millis(time.Millisecond, "think_time_ms"), r.names("spawns")
+	if f := r.find("rounds"); f != nil && f.value().Kind() == '[' {
+		r.objects(func(o *record) {
+			one := round{o.names("spawns"), o.millis(time.Millisecond, "think_time_ms")}
+			if !one.think.Set {
+				one.think = think
+			}
+			o.want(len(one.ids) > 0, "spawns", "")
+			all = append(all, one)
+		}, "rounds")
+		return all
+	}
+	r.want(len(spawns) > 0, "spawns", "a conversation without turns starts others")
+	n := r.integer("rounds").Or(1)
+	if n < 1 || n > maxDAGRows {
+		r.fail("rounds", strconv.FormatInt(n, 10), "must be from 1 to "+strconv.Itoa(maxDAGRows), "")
+		return nil
+	}
+	for range n {
+		all = append(all, round{spawns, think})
+	}
+	return all
+}
+
+// branching makes rows of all conversations.
+type branching struct {
+	*decoder
+	names map[string]int // how often a conversation was started
+	rows  int
+	begun int
+	err   *mooncake.RowError
+}
+
+func (b *branching) fail(line int64, format string, args ...any) {
+	if b.err == nil {
+		b.err = &mooncake.RowError{Line: line, Rule: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (b *branching) run() *mooncake.RowError {
+	for _, c := range b.order {
+		b.check(c)
+	}
+	for _, c := range b.order {
+		if b.err == nil && !c.child {
+			b.start(c, []string{}, "", mooncake.Opt[float64]{})
+		}
+	}
+	if b.err == nil && b.rows == 0 && len(b.order) > 0 {
+		b.fail(b.order[0].line, "every conversation is started by another one: nothing comes first")
+	}
+	return b.err
+}
+
+// check finds what a conversation starts that cannot be started.
+func (b *branching) check(c *talk) {
+	known := func(id string) *talk {
+		child := b.talks[id]
+		if child == nil {
+			b.fail(c.line, "starts the conversation %.64q, which the file does not have", id)
+			return new(talk)
+		}
+		child.child = true
+		return child
+	}
+	for _, id := range c.before {
+		known(id)
+	}
+	for _, r := range c.rounds {
+		for _, id := range r.ids {
+			known(id)
+		}
+	}
+	for k, turn := range c.turns {
+		for _, f := range turn.forks {
+			switch child := known(f.id); {
+			case child.forked != 0:
+				b.fail(c.line, "forks the conversation %.64q, which line %d does, too: it goes on with one of the two", f.id, child.forked)
+			case child.turns == nil && b.err == nil:
+				b.fail(c.line, "forks the conversation %.64q, which has no turns", f.id)
+			case c.whole && !child.whole:
+				b.fail(c.line, "forks the conversation %.64q, and its turns are whole conversations, which leave nothing to go on with: spawn it", f.id)
+			default:
+				child.forked = c.line
+			}
+		}
+		for _, s := range turn.spawns {
+			if known(s.id); s.join > k+1 && s.join >= len(c.turns) {
+				b.fail(c.line, "turn %d waits for a conversation, and there are %d: join_at counts turns from 0", s.join, len(c.turns))
+			}
+		}
+		if turn.terminal && k+1 < len(c.turns) {
+			b.fail(c.line, "turn %d hands its conversation on, and another turn follows: fork it with \"background\": true, or spawn it", k)
+		}
+	}
+}
+
+// start makes rows of a conversation and of all that it starts, and returns the request id of its last turn, nil where there is none. Its
+// first turn waits for some, and for a while behind them; a fork goes on with a session.
+func (b *branching) start(c *talk, waits []string, session string, wait mooncake.Opt[float64]) (last []string) {
+	switch {
+	case b.err != nil:
+		return nil
+	case c.open:
+		b.fail(c.line, "the conversation starts itself, over others or not: that never ends")
+		return nil
+	}
+	if b.begun++; b.begun > maxDAGRows {
+		b.fail(c.line, "the conversations start each other more than %d times", maxDAGRows)
+		return nil
+	}
+	c.open = true
+	defer func() { c.open = false }()
+	b.names[c.id]++
+	name := c.id
+	if n := b.names[c.id]; n > 1 {
+		name += "#" + strconv.Itoa(n)
+	}
+	if session == "" || c.whole {
+		session = name
+	}
+	for _, id := range c.before {
+		b.start(b.talks[id], []string{}, "", mooncake.Opt[float64]{})
+	}
+	for _, r := range c.rounds {
+		var ended []string
+		for _, id := range r.ids {
+			ended = append(ended, b.start(b.talks[id], waits, "", r.think)...)
+		}
+		waits, last = ended, ended
+	}
+	joins := make(map[int][]string)
+	for k, turn := range c.turns {
+		if b.rows++; b.rows > maxDAGRows {
+			b.fail(c.line, "the conversations start each other so often that there are more than %d turns", maxDAGRows)
+		}
+		if b.err != nil {
+			return nil
+		}
+		row := *turn.row
+		row.SessionID, row.RequestID = session, name+":"+strconv.Itoa(k)
+		row.WaitFor = append([]string{}, waits...)
+		row.WaitFor = append(row.WaitFor, joins[k]...)
+		if k == 0 && wait.Set {
+			row.Delay = mooncake.Some(row.Delay.V + wait.V)
+		}
+		row.MessageMode = mooncake.MessageDelta
+		if c.whole {
+			row.MessageMode = mooncake.MessageHistory
+		}
+		b.add(&request{row: &row, prompt: new(prompt), later: true, at: b.last, line: c.line})
+		waits = []string{row.RequestID}
+		for _, s := range turn.spawns {
+			joins[s.join] = append(joins[s.join], b.start(b.talks[s.id], waits, "", mooncake.Opt[float64]{})...)
+		}
+		for _, f := range turn.forks {
+			b.start(b.talks[f.id], waits, session, mooncake.Opt[float64]{})
+		}
+		last = waits
+	}
+	return last
+}
+
+// names reads an array of names.
+func (r *record) names(name string) (all []string) {
+	r.array(func(_ string, _ int, v jsontext.Value) {
+		if v.Kind() != '"' || len(v) > maxName {
+			r.fail(name, "", "must be an array of names", "")
+			return
+		}
+		all = append(all, unquoted(v))
+	}, "an array of names", name)
+	return all
+}
+
+// either reads an array whose elements are names or objects.
+func (r *record) either(named func(string), visit func(*record), name string) {
+	r.array(func(_ string, i int, v jsontext.Value) {
+		switch o := r.open(name, v); {
+		case v.Kind() == '"' && len(v) <= maxName:
+			named(unquoted(v))
+		case o != nil && v.Kind() == '{':
+			visit(o)
+		default:
+			r.fail(name, "element "+strconv.Itoa(i), "must be a name or an object", "")
+		}
+	}, "an array", name)
+}

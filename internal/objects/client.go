@@ -1,0 +1,172 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+// This file makes the clients of the two services, of what the environment says.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+const (
+	// attempts is how often a request is made, unless AWS_MAX_ATTEMPTS says otherwise, with half a second between two on average: a run that took hours
+	// shall not be lost with its pod because a store restarts.
+	attempts = 20
+	// metadata is how long the service that has the credentials of a machine or a pod may take. Where there is none, nobody answers.
+	metadata = 5 * time.Second
+
+	google = "https://storage.googleapis.com" // its API that S3's clients speak
+)
+
+// client is that of a service.
+type client struct {
+	*minio.Core
+	transport *http.Transport
+	endpoint  string // as an error names it
+}
+
+// connect returns the client for a scheme.
+func connect(scheme string) (*client, error) {
+	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers but Amazon's have a name for each bucket
+	var endpoint, variable string
+	var err error
+	if scheme == "gs" {
+		variable, opt.Region = "GS_ENDPOINT_URL", "auto"
+		endpoint = cmp.Or(os.Getenv(variable), google)
+		opt.Creds, err = googleKeys()
+	} else {
+		variable = "AWS_ENDPOINT_URL_S3"
+		if os.Getenv(variable) == "" {
+			variable = "AWS_ENDPOINT_URL"
+		}
+		endpoint = os.Getenv(variable)
+		opt.Region = cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
+		if endpoint == "" { // whose region is asked for, if none is named
+			endpoint, opt.BucketLookup = "https://s3.amazonaws.com", minio.BucketLookupAuto
+		} else {
+			opt.Region = cmp.Or(opt.Region, "us-east-1") // which other servers seldom look at
+		}
+		if opt.MaxRetries, err = maxAttempts(); err == nil {
+			opt.Creds, err = amazonKeys()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Path != "" && u.Path != "/" {
+		return nil, fmt.Errorf("%s is not the address of a server: want http(s)://host:port, without a path and without credentials", variable) // which it may have
+	}
+	opt.Secure = u.Scheme == "https"
+	transport, err := minio.DefaultTransport(opt.Secure)
+	if err != nil {
+		return nil, err
+	}
+	opt.Transport = transport
+	core, err := minio.NewCore(u.Host, opt)
+	if err != nil {
+		return nil, err
+	}
+	return &client{core, transport, u.Scheme + "://" + u.Host}, nil
+}
+
+// maxAttempts reads AWS_MAX_ATTEMPTS.
+func maxAttempts() (int, error) {
+	text := os.Getenv("AWS_MAX_ATTEMPTS")
+	if text == "" {
+		return attempts, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("AWS_MAX_ATTEMPTS is %q: want a number from 1 on", text)
+	}
+	return n, nil
+}
+
+// googleKeys are those of an HMAC key, which is what Google's API for S3's clients takes.
+func googleKeys() (*credentials.Credentials, error) {
+	id, secret := os.Getenv("GS_ACCESS_KEY_ID"), os.Getenv("GS_SECRET_ACCESS_KEY")
+	if id == "" || secret == "" {
+		return nil, errors.New("gs:// takes an HMAC key: export GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; " +
+			"gcloud storage hmac create SERVICE_ACCOUNT makes one (docs/object-storage.md)")
+	}
+	return credentials.NewStaticV4(id, secret, ""), nil
+}
+
+// amazonKeys are those of the environment, of a user's file, or of the role of a pod, a task or a machine: the first that there are. They are asked for
+// here, since a chain of the library goes on without any where one fails, and then S3 says only that access is denied.
+func amazonKeys() (*credentials.Credentials, error) {
+	context := &credentials.CredContext{Client: &http.Client{Timeout: metadata, Transport: &http.Transport{Proxy: noLocalProxy}}}
+	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
+	if (id == "") != (secret == "") {
+		return nil, errors.New("one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set without the other")
+	}
+	if id != "" {
+		return credentials.NewEnvAWS(), nil
+	}
+	file := credentials.NewFileAWSCredentials("", "")
+	keys, err := file.GetWithContext(context)
+	switch profile := os.Getenv("AWS_PROFILE"); {
+	case err == nil && keys.AccessKeyID != "" && keys.SecretAccessKey != "":
+		return file, nil
+	case profile != "":
+		// The error of a file may have a line of it.
+		return nil, fmt.Errorf("the credentials file has no keys of the profile %q, which AWS_PROFILE names; for a profile with a role or a single sign-on, "+
+			"export keys: eval $(aws configure export-credentials --format env)", profile)
+	}
+	role := credentials.New(&credentials.IAM{Client: context.Client})
+	asked := os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" || os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "" ||
+		os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != ""
+	if asked || os.Getenv("AWS_EC2_METADATA_DISABLED") != "true" {
+		keys, err = role.GetWithContext(context)
+		switch {
+		case err == nil && keys.AccessKeyID != "":
+			return role, nil
+		case asked:
+			return nil, fmt.Errorf("the role that the environment names gives no credentials: %s", short(err))
+		}
+	}
+	return nil, errors.New("there are no credentials: export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the pod or the machine a role " +
+		"(docs/object-storage.md)")
+}
+
+// noLocalProxy sends what goes to the services of a machine around any proxy.
+func noLocalProxy(r *http.Request) (*url.URL, error) {
+	if ip, err := netip.ParseAddr(r.URL.Hostname()); err == nil && (ip.IsLinkLocalUnicast() || ip.IsLoopback()) {
+		return nil, nil //nolint:nilnil // which is what no proxy looks like
+	}
+	return http.ProxyFromEnvironment(r)
+}
+
+// short returns what a service or a network said, without URLs and the ids of requests.
+func short(err error) string {
+	if err == nil {
+		return "they are empty"
+	}
+	if e, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		if e.Message == "" || e.Message == e.Code {
+			return e.Code
+		}
+		return e.Code + ": " + e.Message
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return "no host " + e.Name + " is known"
+	}
+	return err.Error()
+}

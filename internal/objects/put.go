@@ -1,0 +1,146 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+// This file writes objects. A large one goes in parts, which the library can do, too; but it would not say of the whole that it must replace nothing.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// patience is how long nothing may be read of a file that is uploaded: a server may think about the whole of many parts for a while.
+	patience = 5 * time.Minute
+	// single is the size of the largest object that is uploaded in one request, in bytes.
+	single = 16 << 20
+	// together is how many parts of an object are under way.
+	together = 4
+	// cleaning is how long the removal of parts may take.
+	cleaning = 10 * time.Second
+)
+
+// Put writes a file as an object, which appears when all of it has arrived. Unless it may replace what is there, an object of that name is an error,
+// which is [fs.ErrExist], also where it has appeared meanwhile.
+func (s *Store) Put(ctx context.Context, url, file string, replace bool) error {
+	c, a, err := s.client(url)
+	if err != nil {
+		return err
+	}
+	if a.key == "" || strings.HasSuffix(a.key, "/") {
+		return fmt.Errorf("%s is a folder: name an object in it", a)
+	}
+	f, err := os.Open(file) //nolint:gosec // the caller names it
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	w := watch(ctx, patience)
+	defer w.end()
+	if err := c.put(w.ctx, a, &watched{f, w}, info.Size(), replace); err != nil {
+		return c.explain(a, "written", w.cause(err))
+	}
+	return nil
+}
+
+// put uploads a file.
+func (c *client) put(ctx context.Context, a address, f *watched, size int64, replace bool) error {
+	opt := minio.PutObjectOptions{ContentType: contentType(a.key), DisableMultipart: true}
+	if a.scheme == "gs" { // where the condition of S3 is not known, nor are all of its parts
+		if !replace {
+			switch _, err := c.StatObject(ctx, a.bucket, a.key, minio.StatObjectOptions{}); {
+			case err == nil:
+				return minio.ErrorResponse{Code: minio.PreconditionFailed}
+			case minio.ToErrorResponse(err).Code != minio.NoSuchKey:
+				return err
+			}
+		}
+		_, err := c.Client.PutObject(ctx, a.bucket, a.key, f, size, opt)
+		return err
+	}
+	if !replace {
+		opt.SetMatchETagExcept("*")
+	}
+	if size > single {
+		return c.putParts(ctx, a, f, size, opt)
+	}
+	_, err := c.Client.PutObject(ctx, a.bucket, a.key, f, size, opt)
+	return err
+}
+
+// putParts uploads a file in parts. Ended before it is complete, the upload is given up, and the object does not appear.
+func (c *client) putParts(ctx context.Context, a address, f io.ReaderAt, size int64, opt minio.PutObjectOptions) (err error) {
+	count, partSize, _, err := minio.OptimalPartInfo(size, single)
+	if err != nil {
+		return err
+	}
+	id, err := c.NewMultipartUpload(ctx, a.bucket, a.key, minio.PutObjectOptions{ContentType: opt.ContentType})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+			defer cancel()
+			_ = c.AbortMultipartUpload(ctx, a.bucket, a.key, id) // what stays is what a bucket's rules remove
+		}
+	}()
+	parts := make([]minio.CompletePart, count)
+	g, parallel := errgroup.WithContext(ctx)
+	g.SetLimit(together)
+	for i := range parts {
+		g.Go(func() error {
+			if parallel.Err() != nil {
+				return parallel.Err()
+			}
+			offset := int64(i) * partSize
+			n := min(partSize, size-offset)
+			part, err := c.PutObjectPart(parallel, a.bucket, a.key, id, i+1, io.NewSectionReader(f, offset, n), n, minio.PutObjectPartOptions{})
+			parts[i] = minio.CompletePart{PartNumber: i + 1, ETag: part.ETag}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	_, err = c.CompleteMultipartUpload(ctx, a.bucket, a.key, id, parts, opt)
+	return err
+}
+
+// watched is a file whose reading shows that an upload goes on.
+type watched struct {
+	*os.File
+	watch *watcher
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	w.watch.alive()
+	return w.File.Read(p)
+}
+
+func (w *watched) ReadAt(p []byte, offset int64) (int, error) {
+	w.watch.alive()
+	return w.File.ReadAt(p, offset)
+}
+
+// contentType is what browsers need to know of a file.
+func contentType(key string) string {
+	for ending, kind := range map[string]string{".html": "text/html; charset=utf-8", ".json": "application/json", ".csv": "text/csv"} {
+		if strings.HasSuffix(key, ending) {
+			return kind
+		}
+	}
+	return "application/octet-stream"
+}

@@ -1,0 +1,54 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+// This file ends what no longer goes on: a connection on which nothing comes would be waited for forever.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// stalled is the end of something during which nothing came or went for so long.
+type stalled time.Duration
+
+func (s stalled) Error() string { return fmt.Sprintf("nothing came for %s", time.Duration(s)) }
+
+// watcher cancels a context when nothing has happened for a while.
+type watcher struct {
+	ctx    context.Context //nolint:containedctx // that which it cancels
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	limit  time.Duration
+}
+
+func watch(ctx context.Context, limit time.Duration) *watcher {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &watcher{ctx, cancel, time.AfterFunc(limit, func() { cancel(stalled(limit)) }), limit}
+}
+
+// alive says that something has happened.
+func (w *watcher) alive() { w.timer.Reset(w.limit) }
+
+// end frees what the watcher has.
+func (w *watcher) end() {
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+// cause returns why something failed: the cause of the context's end rather than what a library made of it.
+func (w *watcher) cause(err error) error {
+	if c := context.Cause(w.ctx); err != nil && c != nil {
+		return c
+	}
+	return err
+}
+
+// ended reports whether an error is the end of a context, or of something that stalled.
+func ended(err error) bool {
+	_, is := errors.AsType[stalled](err)
+	return is || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
