@@ -31,7 +31,7 @@ var reserved struct {
 func Address(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
-		port := first + rand.IntN(count)
+		port := first + rand.IntN(count) //nolint:gosec // any spread will do
 		if reserve(port) {
 			return fmt.Sprintf("127.0.0.1:%d", port)
 		}

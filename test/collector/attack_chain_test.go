@@ -26,9 +26,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	mooncakeexporter "github.com/moonloop/moonloop/exporter"
-	mooncakereceiver "github.com/moonloop/moonloop/receiver"
-
 	"github.com/moonloop/moonloop/internal/testport"
+	mooncakereceiver "github.com/moonloop/moonloop/receiver"
 )
 
 // searcher is a sink for logs that is searched in the end.

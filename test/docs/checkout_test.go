@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/moonloop/moonloop/internal/testport"
@@ -127,6 +126,3 @@ func (c *checkout) port(t *testing.T, name string) string {
 	}
 	return c.ports[name]
 }
-
-// givenPorts are those that freePort has given: nobody may listen there yet.
-var givenPorts sync.Map
