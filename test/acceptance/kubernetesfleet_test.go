@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // fleetNode is a node of the cluster, so that a controller makes a pod for it: nobody runs that pod but this test.
@@ -72,7 +74,7 @@ func TestAcceptanceKubernetesFleet(t *testing.T) {
 	bin := setting(t, "MOONLOOP_KUBERNETES")
 	examples := filepath.Join("..", "..", "examples")
 	f := &fleet{cluster: startCluster(t, bin), dir: filepath.Join(setting(t, "MOONLOOP_OUT"), t.Name())}
-	f.buckets, f.store = filepath.Join(f.dir, "buckets"), "127.0.0.1:"+freePort(t)
+	f.buckets, f.store = filepath.Join(f.dir, "buckets"), "127.0.0.1:"+testport.Port(t)
 	if err := os.MkdirAll(filepath.Join(f.buckets, "moonloop"), 0o700); err != nil { // a folder is a bucket
 		t.Fatal(err)
 	}
@@ -97,7 +99,7 @@ func TestAcceptanceKubernetesFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grpc, otlp, health, metrics := freePort(t), freePort(t), freePort(t), freePort(t)
+	grpc, otlp, health, metrics := testport.Port(t), testport.Port(t), testport.Port(t), testport.Port(t)
 	ports := writeFile(t, f.dir, "ports.yaml", fmt.Sprintf(`
 receivers: {mooncake: {protocols: {grpc: {endpoint: "127.0.0.1:%s"}, http: {endpoint: "127.0.0.1:%s"}}}}
 exporters: {awss3: {sending_queue: {batch: {flush_timeout: 1s}}}}
