@@ -8,14 +8,19 @@ import (
 	"errors"
 	"io"
 	"os"
+
+	"github.com/moonloop/moonloop/internal/objects"
 )
 
 // errInterrupted ends the reading of what does not come.
 var errInterrupted = errors.New("interrupted")
 
-// openInput opens a local file so that the end of ctx ends all waiting for it: opening a FIFO waits for who writes to it,
+// openInput opens an object of a store, or a local file so that the end of ctx ends all waiting for it: opening a FIFO waits for who writes to it,
 // and reading for what is written.
 func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
+	if objects.IsURL(name) {
+		return store.Open(ctx, name)
+	}
 	open := func() (io.ReadCloser, error) { return os.Open(name) } //nolint:gosec // the user names it
 	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() || info.IsDir() {
 		return open()

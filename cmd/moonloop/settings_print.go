@@ -30,6 +30,8 @@ func (s *settings) effective(cmd *cobra.Command) (list []report.Setting) {
 			continue
 		}
 		for i, v := range values {
+			v = urlOf(cmd, v)
+			values[i] = v
 			if publicValue(v) != v || ruleOf(f).secret && !namesSource(f.Name, v) {
 				values[i] = hidden // all of it: a run with a part of a value would be another one
 			}

@@ -3,7 +3,7 @@
 
 package main
 
-// This file is where s3:// URLs stand for files. Traces are read by mooncake.Open, and journals one after the other. Folders of runs are
+// This file is where s3:// and gs:// URLs stand for files. Traces are read by mooncake.Open, and journals one after the other. Folders of runs are
 // brought here before a verb begins, and what a verb writes is taken to the store when it is complete. So verbs know files alone, and what
 // is in a store is whole.
 
@@ -50,6 +50,11 @@ var (
 	// writtenFlags name files or folders that a verb writes. Those of replacedFlags are replaced without being asked.
 	writtenFlags  = []string{"out", "xlsx", "parquet", "html", "junit"}
 	replacedFlags = []string{"html", "junit"}
+	// localFlags name files and folders that a verb writes bit by bit, or reads otherwise than as a trace: a store has whole objects alone.
+	localFlags = []string{
+		"again", "clients", "config", "export", "journal", "model-config", "quarantine", "record", "request-rate-series", "save-prompts", "shard-dir", "temp-dir",
+		"traces",
+	}
 	// runVerbs have folders of runs as arguments.
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
 	// localVerbs write files that they read again while they run.
@@ -88,6 +93,11 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	}
 	if f := cmd.Flags().Lookup("resume"); f != nil && objects.IsURL(f.Value.String()) {
 		return errors.New("--resume: a replay that broke off goes on where its files are, and a store has only whole ones: name the folder")
+	}
+	for _, name := range localFlags {
+		if f := cmd.Flags().Lookup(name); f != nil && objects.IsURL(f.Value.String()) {
+			return fmt.Errorf("--%s %s: name a file or a folder of this machine; URLs of a store are for traces, journals, runs and results", name, f.Value)
+		}
 	}
 	ownPage := cmd.Name() == "report" && len(args) == 1 && objects.IsURL(args[0]) && !cmd.Flags().Changed("out")
 	if ownPage { // which is in the folder
@@ -158,6 +168,9 @@ func urlOf(cmd *cobra.Command, name string) string {
 func (s *stage) write(ctx context.Context, f *pflag.Flag, url string, replace bool) error {
 	if slices.Contains(localVerbs, s.cmd.Name()) {
 		return fmt.Errorf("--%s %s: %s reads what it has written while it runs: name a folder of this machine, and copy it afterwards", f.Name, url, s.cmd.Name())
+	}
+	if journal := s.cmd.Flags().Lookup("journal"); journal != nil && journal.Value.String() == "" {
+		return fmt.Errorf("--%s %s: name a folder of this machine with --journal, too: what is captured stays there until it is uploaded, also after a crash", f.Name, url)
 	}
 	url = strings.TrimSuffix(url, "/")
 	for _, name := range []string{url, mooncake.MetaName(url)} {

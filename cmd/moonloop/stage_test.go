@@ -138,6 +138,11 @@ func TestObjectStore(t *testing.T) {
 		t.Errorf("inspect, which reads the sidecar, too, says:\n%s", out)
 	}
 
+	s.do(exitOK, "transform", trace, "--scale", "0.5", "--out", "gs://moonloop/made.jsonl.zst")
+	s.do(exitOK, "inspect", "gs://moonloop/made.jsonl.zst", "--compare", trace)
+	s.put("s3://moonloop/foreign/azure.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n")
+	s.do(exitOK, "convert", "s3://moonloop/foreign/azure.csv", "--from", "azure", "--out", "s3://moonloop/converted.jsonl")
+
 	e, err := simulator.New(simulator.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +183,9 @@ func TestObjectStore(t *testing.T) {
 	for _, refused := range [][]string{
 		{"replay", "--resume", runs + "/0"}, {"report", "s3://moonloop/nothing"}, {"report", "s3://user:xyzzy@moonloop/a"},
 		{"agent", "--out", runs, "--listen", "127.0.0.1:0", "--no-auth", "--allow-target", server.URL},
-		{"inspect", "s3://moonloop/traces/missing.jsonl"},
+		{"inspect", "s3://moonloop/traces/missing.jsonl"}, {"shadow", day, "--out", "x", "--allow-target", server.URL, "--", "--url", server.URL},
+		{"capture", "--out", "s3://moonloop/captured.jsonl"}, {"inspect", trace, "--quarantine", "s3://moonloop/bad.jsonl"},
+		{"compile", day, "--out", here, "--shard", "0/2", "--shard-dir", "s3://moonloop/shards"},
 	} {
 		if _, said := s.do(exitUsage, refused...); strings.Contains(said, "xyzzy") {
 			t.Errorf("%v: %s", refused, said)

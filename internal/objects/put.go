@@ -7,6 +7,8 @@ package objects
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -57,7 +59,7 @@ func (s *Store) Put(ctx context.Context, url, file string, replace bool) error {
 
 // put uploads a file.
 func (c *client) put(ctx context.Context, a address, f *watched, size int64, replace bool) error {
-	opt := minio.PutObjectOptions{ContentType: contentType(a.key), DisableMultipart: true}
+	opt := minio.PutObjectOptions{ContentType: contentType(a.key), DisableContentSha256: true}
 	if a.scheme == "gs" { // where the condition of S3 is not known, nor are all of its parts
 		if !replace {
 			switch _, err := c.StatObject(ctx, a.bucket, a.key, minio.StatObjectOptions{}); {
@@ -67,8 +69,7 @@ func (c *client) put(ctx context.Context, a address, f *watched, size int64, rep
 				return err
 			}
 		}
-		_, err := c.Client.PutObject(ctx, a.bucket, a.key, f, size, opt)
-		return err
+		return c.putWhole(ctx, a, f, size, opt)
 	}
 	if !replace {
 		opt.SetMatchETagExcept("*")
@@ -76,8 +77,28 @@ func (c *client) put(ctx context.Context, a address, f *watched, size int64, rep
 	if size > single {
 		return c.putParts(ctx, a, f, size, opt)
 	}
-	_, err := c.Client.PutObject(ctx, a.bucket, a.key, f, size, opt)
+	return c.putWhole(ctx, a, f, size, opt)
+}
+
+// putWhole uploads a file in one request.
+func (c *client) putWhole(ctx context.Context, a address, f io.ReaderAt, size int64, opt minio.PutObjectOptions) error {
+	body := io.NewSectionReader(f, 0, size)
+	sum, err := digest(body)
+	if err != nil {
+		return err
+	}
+	_, err = c.PutObject(ctx, a.bucket, a.key, body, size, "", sum, opt)
 	return err
+}
+
+// digest returns the SHA-256 of what is sent, which the server compares with what has arrived, and goes back to its begin.
+func digest(body io.ReadSeeker) (string, error) {
+	hash := sha256.New()
+	if _, err := io.Copy(hash, body); err != nil {
+		return "", err
+	}
+	_, err := body.Seek(0, io.SeekStart)
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 // putParts uploads a file in parts. Ended before it is complete, the upload is given up, and the object does not appear.
@@ -107,7 +128,12 @@ func (c *client) putParts(ctx context.Context, a address, f io.ReaderAt, size in
 			}
 			offset := int64(i) * partSize
 			n := min(partSize, size-offset)
-			part, err := c.PutObjectPart(parallel, a.bucket, a.key, id, i+1, io.NewSectionReader(f, offset, n), n, minio.PutObjectPartOptions{})
+			body := io.NewSectionReader(f, offset, n)
+			sum, err := digest(body)
+			if err != nil {
+				return err
+			}
+			part, err := c.PutObjectPart(parallel, a.bucket, a.key, id, i+1, body, n, minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true})
 			parts[i] = minio.CompletePart{PartNumber: i + 1, ETag: part.ETag}
 			return err
 		})

@@ -7,6 +7,7 @@ package tests3
 import (
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"github.com/johannesboyne/gofakes3"
@@ -23,7 +24,7 @@ func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) 
 	if err := backend.CreateBucket(bucket); err != nil {
 		t.Fatal(err)
 	}
-	handler := gofakes3.New(backend).Server()
+	handler := conditional(gofakes3.New(backend).Server())
 	if change != nil {
 		handler = change(handler)
 	}
@@ -39,4 +40,24 @@ func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) 
 		t.Setenv(name, value)
 	}
 	return server.URL
+}
+
+// conditional has the completion of an upload in parts replace nothing where it says so, which the library does for whole uploads alone.
+func conditional(next http.Handler) http.Handler {
+	var one sync.Mutex
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || !r.URL.Query().Has("uploadId") || r.Header.Get("If-None-Match") != "*" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		one.Lock()
+		defer one.Unlock()
+		there := httptest.NewRecorder()
+		next.ServeHTTP(there, httptest.NewRequestWithContext(r.Context(), http.MethodHead, r.URL.Path, http.NoBody))
+		if there.Code == http.StatusOK {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
