@@ -73,7 +73,7 @@ type stage struct {
 	cmd     *cobra.Command
 	dir     string
 	written []written
-	names   [][2]string // files and folders here, and their URLs
+	names   [][2]string // folders here, and the URLs that they stand for
 }
 
 // written is what a verb writes.
@@ -146,19 +146,20 @@ func (s *stage) here(url string) (string, error) {
 	}
 	folder := filepath.Join(s.dir, strconv.Itoa(len(s.names)))
 	local := filepath.Join(folder, path.Base(url))
-	s.names = append(s.names, [2]string{local, url})
+	above := strings.TrimSuffix(url, "/"+path.Base(url)) // so that the sidecar of a trace has a name, too
+	s.names = append(s.names, [2]string{folder, above})
 	if s.cmd.Annotations == nil {
 		s.cmd.Annotations = map[string]string{}
 	}
-	s.cmd.Annotations[local] = url // for urlOf
+	s.cmd.Annotations[folder] = above // for urlOf
 	return local, os.Mkdir(folder, 0o700)
 }
 
 // urlOf returns what a file or a folder here stands for; its name, if it is none of a store.
 func urlOf(cmd *cobra.Command, name string) string {
-	for local, url := range cmd.Annotations {
-		if below, is := strings.CutPrefix(name, local); is && (below == "" || below[0] == filepath.Separator) {
-			return url + filepath.ToSlash(below)
+	for folder, url := range cmd.Annotations {
+		if below, is := strings.CutPrefix(name, folder+string(filepath.Separator)); is {
+			return url + "/" + filepath.ToSlash(below)
 		}
 	}
 	return name
@@ -231,10 +232,10 @@ func (s *stage) finish(ctx context.Context, err error) error {
 			continue // the verb came to nothing
 		}
 		if statusOf(err) == exitUsage {
-			return fmt.Errorf("%w; what was written before stays in %s, and is not in the store", err, s.hidden(w.local))
+			return fmt.Errorf("%w; what was written before stays in %s, and is not in the store", err, s.dir)
 		}
 		if e := w.take(ctx); e != nil {
-			return fmt.Errorf("%w; the results stay in %s: copy them with another tool", e, s.hidden(w.local))
+			return fmt.Errorf("%w; the results stay in %s: copy them with another tool", e, s.dir)
 		}
 	}
 	_ = os.RemoveAll(s.dir)
@@ -296,20 +297,10 @@ func (w written) take(ctx context.Context) error {
 	return nil
 }
 
-// hidden writes a name so that it is not replaced by another one.
-func (s *stage) hidden(name string) string {
-	for _, n := range s.names {
-		if n[0] == name {
-			return filepath.Dir(name)
-		}
-	}
-	return name
-}
-
 // public replaces names of files here by URLs.
 func (s *stage) public(text []byte) []byte {
 	for _, n := range s.names {
-		text = bytes.ReplaceAll(text, []byte(n[0]), []byte(n[1]))
+		text = bytes.ReplaceAll(text, []byte(n[0]+string(filepath.Separator)), []byte(n[1]+"/"))
 	}
 	return text
 }
