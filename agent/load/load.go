@@ -171,9 +171,9 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	case opt.End != 0 && opt.End < opt.Start:
 		return nil, fmt.Errorf("window: its end %v lies before its start %v", opt.End, opt.Start)
 	case opt.Loop.Any() && (opt.Start != 0 || opt.End != 0):
-		return nil, errors.New("loop: a window has no passes of its own; cut it out of the trace with moonloop transform, and loop that")
+		return nil, errors.New("loop: a part of the trace (start, end) cannot be looped; cut it out of the trace with moonloop transform, and loop that")
 	case opt.Loop.For > 0 && opt.Arrivals.AtOnce():
-		return nil, errors.New("loop: all rows at once never come to the end of a duration; give a number of passes")
+		return nil, errors.New("loop: with all rows at once, a duration never ends; give a number of passes")
 	case opt.Spread != SpreadNone && opt.Arrivals.Any():
 		return nil, errors.New("spread: a request rate has no timestamps to spread")
 	case opt.Spread != SpreadNone && opt.FileOrder:

@@ -113,7 +113,7 @@ func (c Config) check() error {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		bad("url %q: want http://host:port or https://host:port", c.shownURL())
 	case u.User != nil:
-		bad("url %q: it holds a user name; give credentials as API key or header", c.shownURL())
+		bad("url %q: it contains a user name; give credentials as API key or header", c.shownURL())
 	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		bad("the API key holds a character that no header can carry (a line end at its end?)")

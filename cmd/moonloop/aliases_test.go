@@ -659,7 +659,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--num-users 4", []string{"--user-centric-rate"}},
 		{"--user-centric-rate nan --num-users 4", []string{"want a number of requests per second"}},
 		{"--user-centric-rate 4 --num-users 4 --request-rate 5", []string{"given twice"}},
-		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal distances"}},
+		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal intervals"}},
 		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
 		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},
